@@ -1,0 +1,80 @@
+//! Everything that can be wrong with a model file, told with what was found and what was expected.
+
+/// Why bytes are not a usable model file. The caller knows the file and puts its name in front.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // each field is named in its variant's message
+pub enum Error {
+    // The header.
+    #[error("invalid magic {found:?}: expected `GGUF` or `PWRI`; this is not a GGUF file")]
+    BadMagic { found: String },
+    #[error(
+        "GGUF version {found} is not supported: expected 2 or 3; convert the model again with a current tool"
+    )]
+    BadVersion { found: u32 },
+    #[error(
+        "GGUF version reads as {found:#010x}: the file has the other byte order; llmrt reads little-endian files"
+    )]
+    WrongEndianness { found: u32 },
+    #[error("the first {at_least} bytes of the file are needed to go on")]
+    NeedMore { at_least: u64 },
+    #[error(
+        "file ends early: {what} at byte {at} needs {needed} bytes, the file has {file_len}; download it again"
+    )]
+    Truncated { what: String, at: u64, needed: u64, file_len: u64 },
+    #[error("{what} claims {found} entries, the rest of the file holds {most} at most")]
+    BadCount { what: String, found: u64, most: u64 },
+
+    // Metadata.
+    #[error("metadata key `{key}` appears twice")]
+    DuplicateKey { key: String },
+    #[error("metadata key `{key}` has type {found}: expected 0 to 12")]
+    BadValueType { key: String, found: u32 },
+    #[error("metadata key `{key}`: arrays are nested deeper than {limit}")]
+    NestedTooDeep { key: String, limit: usize },
+    #[error("metadata key `{key}` is missing")]
+    MissingKey { key: String },
+    #[error("metadata key `{key}` is {found}: expected {expected}")]
+    WrongType { key: String, found: String, expected: &'static str },
+    #[error("general.alignment is {found}: expected a power of two of type u32")]
+    BadAlignment { found: String },
+    #[error("override `{given}` is not KEY=TYPE:VAL with TYPE int, float, bool or str: {reason}")]
+    BadOverride { given: String, reason: String },
+
+    // Tensors.
+    #[error("tensor `{tensor}`: the name has {found} bytes, expected fewer than 64")]
+    LongTensorName { tensor: String, found: u64 },
+    #[error("tensor `{tensor}` appears twice")]
+    DuplicateTensor { tensor: String },
+    #[error("tensor `{tensor}` has {found} dimensions: expected at most 4")]
+    TooManyDims { tensor: String, found: u32 },
+    #[error("tensor `{tensor}`: dimension {dim} is {found}: expected a positive number")]
+    BadDim { tensor: String, dim: usize, found: i64 },
+    #[error("tensor `{tensor}` of shape {ne:?} has more elements or bytes than 63 bits count")]
+    TooManyElements { tensor: String, ne: [u64; 4] },
+    #[error("tensor `{tensor}` has type {found}, which is no live GGUF tensor type")]
+    BadTensorType { tensor: String, found: u32 },
+    #[error("tensor `{tensor}`: a row of {found} elements is not whole {dtype} blocks of {block}")]
+    PartialBlock { tensor: String, found: u64, dtype: &'static str, block: usize },
+    #[error("tensor `{tensor}` starts at offset {found}: expected a multiple of the alignment {alignment}")]
+    MisalignedTensor { tensor: String, found: u64, alignment: u32 },
+    #[error(
+        "tensor `{tensor}` starts at offset {found}: expected {expected}, right after the tensor before it"
+    )]
+    OutOfOrder { tensor: String, found: u64, expected: u64 },
+    #[error("tensor `{tensor}` ends at byte {end}, past the file's {file_len}")]
+    PastEnd { tensor: String, end: u64, file_len: u64 },
+    #[error("tensor `{tensor}` is missing")]
+    MissingTensor { tensor: String },
+
+    // Split files.
+    #[error("split model: {0}")]
+    BadSplit(String),
+
+    // llama2.c files.
+    #[error("llama2.c checkpoint: {0}")]
+    BadCheckpoint(String),
+    #[error("llama2.c checkpoint {version}: the file has {found} bytes, its header asks for {expected}")]
+    CheckpointSize { version: &'static str, found: u64, expected: u64 },
+    #[error("tokenizer.bin: {0}")]
+    BadTokenizer(String),
+}

@@ -1,0 +1,33 @@
+//! Bytes in, tables out: GGUF files of version 2 and 3, PowerInfer's variant, split models, llama2.c checkpoints.
+//!
+//! Opens no file and trusts no number: every count is held against the bytes that could carry it.
+#![forbid(unsafe_code)]
+
+mod header;
+mod metadata;
+mod overrides;
+mod value;
+
+mod split;
+mod tensor;
+
+mod reader;
+pub mod writer;
+
+pub mod checkpoint;
+mod sniff;
+
+mod error;
+#[doc(hidden)]
+pub mod mutate;
+
+#[cfg(test)]
+mod tests;
+
+pub use error::Error;
+pub use header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Flavour, Gguf};
+pub use metadata::{FromValue, Metadata};
+pub use sniff::{FileKind, sniff};
+pub use split::{Model, SplitInfo, SplitName, merge};
+pub use tensor::{TensorInfo, TensorShape};
+pub use value::{Array, Value, ValueType};

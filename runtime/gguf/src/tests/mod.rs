@@ -1,0 +1,7 @@
+//! Files written, spoiled and read again.
+
+mod corruption;
+mod getters;
+mod mutations;
+mod prefixes;
+mod round_trip;
