@@ -1,0 +1,158 @@
+//! Chat templates: the Jinja template of a model file turns messages into the prompt the model was trained on.
+
+use std::error::Error as _;
+use std::panic::AssertUnwindSafe;
+
+use llmrt_gguf::Metadata;
+use minijinja::syntax::SyntaxConfig;
+use minijinja::value::Serde;
+use minijinja::{AutoEscape, Environment, ErrorKind, Value};
+use regex_automata::meta::Regex;
+use serde_json::{Map, Value as Json, json};
+
+use crate::clock;
+use crate::error::{Error, Result};
+use crate::json::tojson;
+
+/// A compiled chat template.
+#[derive(Debug)]
+pub struct ChatTemplate {
+    environment: Environment<'static>,
+    source: String,
+}
+
+/// One message of a chat.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Message {
+    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    pub role: String,
+    /// What is said.
+    pub content: String,
+}
+
+/// What a template may ask for besides the messages.
+#[derive(Clone, Default, Debug)]
+pub struct RenderOptions<'a> {
+    /// End with the opening of the assistant's answer.
+    pub add_generation_prompt: bool,
+    /// Text of the `bos` token; the template says whether and where it stands.
+    pub bos: &'a str,
+    /// Text of the `eos` token.
+    pub eos: &'a str,
+    /// Local time as `YYYY-MM-DDTHH:MM:SS`, for templates that tell the date. Without it `strftime_now` is not
+    /// defined, and templates use a date of their own.
+    pub now: Option<&'a str>,
+    /// Further variables: `tools`, `documents`, `enable_thinking`.
+    pub extra: Map<String, Json>,
+}
+
+/// How many instructions one rendering may take. Templates that people use need a few thousand.
+const FUEL: u64 = 5_000_000;
+
+impl Message {
+    /// A message of `role` that says `content`.
+    pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
+        Self { role: role.into(), content: content.into() }
+    }
+}
+
+impl ChatTemplate {
+    /// The template of a GGUF file, if it has one.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Option<Self>> {
+        metadata.optional::<&str>("tokenizer.chat_template")?.map(Self::new).transpose()
+    }
+
+    /// A further template of a GGUF file, such as `tool_use`, if it has one.
+    pub fn named(metadata: &Metadata, name: &str) -> Result<Option<Self>> {
+        metadata.optional::<&str>(&format!("tokenizer.chat_template.{name}"))?.map(Self::new).transpose()
+    }
+
+    /// Compiles a template; an error names its line.
+    pub fn new(source: &str) -> Result<Self> {
+        let mut environment = Environment::new();
+        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(tell)?;
+        environment.set_syntax(syntax);
+        environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_fuel(Some(FUEL));
+        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
+        environment.add_filter("tojson", tojson);
+        environment.add_function("raise_exception", raise_exception);
+        caught(|| environment.add_template_owned("chat", without_generation_tags(source)))?;
+        Ok(Self { environment, source: source.to_string() })
+    }
+
+    /// The prompt for `messages`.
+    pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
+        let messages = messages.iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
+        self.render_json(messages, options)
+    }
+
+    /// The prompt for messages that have more than role and content: tool calls, parts, names.
+    pub fn render_json(&self, messages: Vec<Json>, options: &RenderOptions) -> Result<String> {
+        let mut variables: Vec<(String, Value)> = vec![
+            ("messages".into(), Value::from(Serde(messages))),
+            ("add_generation_prompt".into(), options.add_generation_prompt.into()),
+            ("bos_token".into(), options.bos.into()),
+            ("eos_token".into(), options.eos.into()),
+        ];
+        variables.extend(options.extra.iter().map(|(name, value)| (name.clone(), Value::from(Serde(value)))));
+        if let Some(now) = options.now {
+            variables.push(("strftime_now".into(), clock::strftime_at(now)?));
+        }
+        caught(|| self.environment.get_template("chat")?.render(Value::from_pairs(variables)))
+    }
+
+    /// The template as the file has it.
+    pub fn source(&self) -> &str {
+        &self.source
+    }
+}
+
+/// `{% generation %}` only marks what to train on: it becomes a block that is always taken.
+fn without_generation_tags(source: &str) -> String {
+    let tag = Regex::new(r"\{%[-+]?\s*(end)?generation\s*[-+]?%\}").expect("a test compiles this pattern");
+    let mut text = String::with_capacity(source.len());
+    let mut done = 0;
+    for found in tag.find_iter(source) {
+        text.push_str(&source[done..found.start()]);
+        let tag = &source[found.range()];
+        text.push_str(&tag.replace("endgeneration", "endif").replace("generation", "if true"));
+        done = found.end();
+    }
+    text + &source[done..]
+}
+
+/// Runs the template engine. Version 3.0.5 panics on a backward slice of an empty list, which templates of files do
+/// (`messages[::-1]`); that must not end the process. Nothing the engine holds is changed by rendering.
+fn caught<T>(run: impl FnOnce() -> std::result::Result<T, minijinja::Error>) -> Result<T> {
+    match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+        Ok(result) => result.map_err(tell),
+        Err(_) => Err(Error::TemplateEngine),
+    }
+}
+
+/// What a template says when it cannot take the messages.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Refusal(String);
+
+fn raise_exception(reason: String) -> std::result::Result<Value, minijinja::Error> {
+    Err(minijinja::Error::new(ErrorKind::InvalidOperation, reason.clone()).with_source(Refusal(reason)))
+}
+
+/// Keeps what and where, and none of the variables: those are people's prompts.
+fn tell(error: minijinja::Error) -> Error {
+    let mut cause = error.source();
+    while let Some(inner) = cause {
+        if let Some(Refusal(reason)) = inner.downcast_ref::<Refusal>() {
+            return Error::Refused { reason: reason.clone() };
+        }
+        cause = inner.source();
+    }
+    let what = match error.kind() {
+        ErrorKind::OutOfFuel => format!("takes more than {FUEL} steps"),
+        kind => kind.to_string(),
+    };
+    let detail = error.detail().map(|detail| format!(": {detail}")).unwrap_or_default();
+    Error::Template { line: error.line().unwrap_or(0), reason: what + &detail }
+}

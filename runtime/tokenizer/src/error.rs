@@ -1,0 +1,61 @@
+//! What can be wrong with a vocabulary, a text or a template, told with the key, the value and the remedy.
+
+/// Result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a tokenizer cannot be built or used. The caller knows the file and puts its name in front.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // each field is named in its variant's message
+pub enum Error {
+    // The vocabulary.
+    #[error(transparent)]
+    Metadata(#[from] llmrt_gguf::Error),
+    #[error("the file has no vocabulary (tokenizer.ggml.model is `{found}`): give token ids instead of text")]
+    NoVocabulary { found: String },
+    #[error("tokenizer.ggml.model is `{found}`: expected llama, gpt2 or bert")]
+    UnknownModel { found: String },
+    #[error(
+        "tokenizer.ggml.pre is `{found}`, which is not known; known are {known}. Choose `default` to go on anyway"
+    )]
+    UnknownPre { found: String, known: String },
+    #[error("tokenizer.ggml.tokens has {found} entries: expected 1 to {most}")]
+    BadTokenCount { found: usize, most: u32 },
+    #[error(
+        "tokenizer.ggml.tokens has {text:?} twice, as {first} and as {second}: every token must be unique"
+    )]
+    DuplicateToken { text: String, first: u32, second: u32 },
+    #[error("{key} has {found} entries, tokenizer.ggml.tokens has {expected}: both must be of one length")]
+    WrongLength { key: &'static str, found: usize, expected: usize },
+    #[error("tokenizer.ggml.scores[{index}] is {found}: expected a number")]
+    BadScore { index: usize, found: f32 },
+    #[error("tokenizer.ggml.token_type[{index}] is {found}: expected 0 to 6")]
+    BadTokenType { index: usize, found: i32 },
+    #[error("tokenizer.ggml.merges[{index}] is {found:?}: expected two pieces with a space between them")]
+    BadMerge { index: usize, found: String },
+    #[error("{key} is {found}: the vocabulary has the ids 0 to {last}", last = n_tokens - 1)]
+    SpecialOutOfRange { key: &'static str, found: u32, n_tokens: usize },
+    #[error("{flag} is true, but {key} is not set: set the id, or the flag to false")]
+    SpecialMissing { flag: &'static str, key: &'static str },
+    #[error(
+        "tokenizer.bin has {found} tokens: expected the unknown, start and end token and one for each byte"
+    )]
+    TooFewPieces { found: usize },
+
+    // Its use.
+    #[error("the vocabulary has no token for {what} and no unknown token (tokenizer.ggml.unknown_token_id)")]
+    NoTokenFor { what: String },
+    #[error("token id {id} does not exist: the vocabulary has the ids 0 to {last}", last = n_tokens - 1)]
+    NoSuchToken { id: u32, n_tokens: usize },
+
+    // Chat templates.
+    #[error("chat template, line {line}: {reason}")]
+    Template { line: usize, reason: String },
+    #[error(
+        "the template engine failed on this chat template, as it does on a backward slice of an empty list"
+    )]
+    TemplateEngine,
+    #[error("the chat template refuses these messages: {reason}")]
+    Refused { reason: String },
+    #[error("the time {found:?} is not written YYYY-MM-DDTHH:MM:SS")]
+    BadTime { found: String },
+}

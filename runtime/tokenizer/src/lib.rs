@@ -1,0 +1,47 @@
+//! Text to token ids and back, as the metadata of a GGUF file (or a llama2.c `tokenizer.bin`) says, and chat templates.
+//!
+//! [`Vocab`] is the data, [`Tokenizer`] does the work, [`Decoder`] turns a stream of ids into text without ever
+//! giving half a character, [`ChatTemplate`] turns messages into a prompt.
+#![forbid(unsafe_code)]
+
+mod vocab;
+
+mod tokenizer;
+
+mod special;
+
+mod ids;
+
+mod ends;
+
+mod spm;
+
+mod bpe;
+
+mod pretokenizer;
+
+mod wpm;
+
+mod llama2c;
+
+mod merge;
+
+mod bytes;
+
+mod decode;
+
+mod chat;
+
+mod json;
+
+mod clock;
+
+mod metadata;
+
+mod error;
+
+pub use chat::{ChatTemplate, Message, RenderOptions};
+pub use decode::Decoder;
+pub use error::{Error, Result};
+pub use tokenizer::{EncodeOptions, Tokenizer};
+pub use vocab::{ModelKind, TokenKind, Vocab};

@@ -1,0 +1,127 @@
+//! Reads a vocabulary from the metadata of a GGUF file.
+
+use llmrt_gguf::Metadata;
+
+use crate::error::{Error, Result};
+use crate::vocab::{ModelKind, Vocab};
+
+impl Vocab {
+    /// Reads the `tokenizer.*` keys. Says which key has the wrong type, and whether the file has no vocabulary.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Self> {
+        let model = match metadata.require_str("tokenizer.ggml.model")? {
+            "llama" => ModelKind::Spm,
+            "gpt2" => ModelKind::Bpe,
+            "bert" => ModelKind::Wpm,
+            none @ ("no_vocab" | "none") => return Err(Error::NoVocabulary { found: none.to_string() }),
+            other => return Err(Error::UnknownModel { found: other.to_string() }),
+        };
+        let text = |key| metadata.optional::<&str>(key).map(|text| text.map(str::to_string));
+        let flag = |key| metadata.optional::<bool>(key);
+        let merges = match model {
+            ModelKind::Bpe => metadata.require_strings("tokenizer.ggml.merges")?,
+            ModelKind::Spm | ModelKind::Wpm => &[],
+        };
+
+        Ok(Self {
+            pre: text("tokenizer.ggml.pre")?.filter(|name| !name.is_empty()),
+            scores: metadata.optional::<Vec<f32>>("tokenizer.ggml.scores")?.unwrap_or_default(),
+            token_types: metadata.optional::<Vec<i32>>("tokenizer.ggml.token_type")?.unwrap_or_default(),
+            merges: merges.to_vec(),
+
+            bos: id(metadata, "tokenizer.ggml.bos_token_id")?,
+            eos: id(metadata, "tokenizer.ggml.eos_token_id")?,
+            eot: id(metadata, "tokenizer.ggml.eot_token_id")?,
+            eom: id(metadata, "tokenizer.ggml.eom_token_id")?,
+            unk: id(metadata, "tokenizer.ggml.unknown_token_id")?,
+            sep: id(metadata, "tokenizer.ggml.seperator_token_id")?, // spelled so in the files
+            pad: id(metadata, "tokenizer.ggml.padding_token_id")?,
+            cls: id(metadata, "tokenizer.ggml.cls_token_id")?,
+            mask: id(metadata, "tokenizer.ggml.mask_token_id")?,
+
+            add_bos: flag("tokenizer.ggml.add_bos_token")?,
+            add_eos: flag("tokenizer.ggml.add_eos_token")?,
+            add_sep: flag("tokenizer.ggml.add_sep_token")?,
+            add_space_prefix: flag("tokenizer.ggml.add_space_prefix")?,
+            remove_extra_whitespaces: flag("tokenizer.ggml.remove_extra_whitespaces")?,
+            lowercase: flag("tokenizer.ggml.normalizer.lowercase")?,
+            strip_accents: flag("tokenizer.ggml.normalizer.strip_accents")?,
+
+            chat_template: text("tokenizer.chat_template")?,
+            name: text("general.name")?.unwrap_or_default(),
+            arch: text("general.architecture")?.unwrap_or_default(),
+            ..Self::new(model, metadata.require_strings("tokenizer.ggml.tokens")?.to_vec())
+        })
+    }
+}
+
+/// A token id; files write -1, or its u32 form, for "there is none".
+fn id(metadata: &Metadata, key: &str) -> Result<Option<u32>> {
+    if metadata.i64(key).is_some_and(|id| id == -1 || id == i64::from(u32::MAX)) {
+        return Ok(None);
+    }
+    Ok(metadata.optional::<u32>(key)?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn metadata(model: &str) -> Metadata {
+        let mut metadata = Metadata::new();
+        metadata.set("tokenizer.ggml.model", model);
+        metadata.set("tokenizer.ggml.tokens", vec!["a".to_string(), "b".to_string()]);
+        metadata
+    }
+
+    fn check_fails(metadata: &Metadata, expected: &str) {
+        let error = Vocab::from_metadata(metadata).expect_err(expected).to_string();
+        assert!(error.contains(expected), "{error}");
+    }
+
+    #[test]
+    fn every_key_arrives_in_its_field() {
+        let mut m = metadata("gpt2");
+        m.set("tokenizer.ggml.pre", "qwen2");
+        m.set("tokenizer.ggml.merges", vec!["a b".to_string()]);
+        m.set("tokenizer.ggml.scores", vec![0.5f32, 1.0]);
+        m.set("tokenizer.ggml.token_type", vec![1i32, 3]);
+        m.set("tokenizer.ggml.bos_token_id", 1u32);
+        m.set("tokenizer.ggml.seperator_token_id", 0u32);
+        m.set("tokenizer.ggml.add_bos_token", true);
+        m.set("tokenizer.chat_template", "{{ x }}");
+
+        let vocab = Vocab::from_metadata(&m).expect("a good vocabulary");
+        assert_eq!((vocab.model, vocab.pre.as_deref()), (ModelKind::Bpe, Some("qwen2")));
+        assert_eq!((vocab.tokens.join(","), vocab.merges.join(",")), ("a,b".to_string(), "a b".to_string()));
+        assert_eq!((vocab.scores, vocab.token_types), (vec![0.5, 1.0], vec![1, 3]));
+        assert_eq!((vocab.bos, vocab.sep, vocab.eos, vocab.add_bos), (Some(1), Some(0), None, Some(true)));
+        assert_eq!(vocab.chat_template.as_deref(), Some("{{ x }}"));
+    }
+
+    #[test]
+    fn an_id_of_minus_one_means_there_is_none() {
+        let mut m = metadata("llama");
+        m.set("tokenizer.ggml.unknown_token_id", u32::MAX);
+        m.set("tokenizer.ggml.padding_token_id", -1i32);
+        let vocab = Vocab::from_metadata(&m).expect("a good vocabulary");
+        assert_eq!((vocab.unk, vocab.pad), (None, None));
+    }
+
+    #[test]
+    fn a_wrong_type_is_told_with_its_key() {
+        let mut m = metadata("llama");
+        m.set("tokenizer.ggml.scores", "high");
+        check_fails(&m, "tokenizer.ggml.scores");
+        let mut m = metadata("llama");
+        m.set("tokenizer.ggml.bos_token_id", "first");
+        check_fails(&m, "tokenizer.ggml.bos_token_id");
+        check_fails(&Metadata::new(), "tokenizer.ggml.model");
+        check_fails(&metadata("gpt2"), "tokenizer.ggml.merges");
+    }
+
+    #[test]
+    fn a_file_without_vocabulary_says_so() {
+        check_fails(&metadata("no_vocab"), "no vocabulary");
+        check_fails(&metadata("t5x"), "`t5x`: expected llama, gpt2 or bert");
+    }
+}

@@ -1,0 +1,277 @@
+//! The tokenizer: text to ids, and what is known about an id.
+
+use std::borrow::Cow;
+use std::collections::{BTreeSet, HashMap};
+
+use llmrt_gguf::Metadata;
+
+use crate::bpe::Bpe;
+use crate::bytes::{byte_of_hex_piece, bytes_of_piece};
+use crate::decode::Decoder;
+use crate::ends;
+use crate::error::{Error, Result};
+use crate::ids::Ids;
+use crate::llama2c::{self, Llama2c};
+use crate::pretokenizer::Rule;
+use crate::special::{Part, Specials};
+use crate::spm::{SPACE, Spm};
+use crate::vocab::{ModelKind, TokenKind, Vocab};
+use crate::wpm::Wpm;
+
+/// Token text to id.
+pub(crate) type Index = HashMap<Box<str>, u32>;
+
+/// Text to token ids and back. Built once per model, shared freely.
+#[derive(Debug)]
+pub struct Tokenizer {
+    model: Model,
+    tokens: Vec<String>,
+    index: Index,
+    kinds: Vec<TokenKind>,
+    ids: Ids,
+    specials: Specials,
+    ends: BTreeSet<u32>,
+    warnings: Vec<String>,
+}
+
+#[derive(Debug)]
+pub(crate) enum Model {
+    Spm(Spm),
+    Bpe(Bpe),
+    Wpm(Wpm),
+    Llama2c(Llama2c),
+}
+
+/// What [`Tokenizer::encode`] does besides encoding text.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct EncodeOptions {
+    /// Put `bos`, `eos`, `sep` around the text as the vocabulary asks for.
+    pub add_special: bool,
+    /// Take control tokens in the text as tokens: right for a rendered chat template, wrong for text of a user.
+    pub parse_special: bool,
+}
+
+impl Tokenizer {
+    /// Reads the vocabulary of a GGUF file and builds its tokenizer.
+    pub fn from_metadata(metadata: &Metadata) -> Result<Self> {
+        Self::new(Vocab::from_metadata(metadata)?)
+    }
+
+    /// Builds the tokenizer of `vocab`. An unknown `vocab.pre` is an error that lists the known ones; set it to
+    /// `default` to go on.
+    pub fn new(mut vocab: Vocab) -> Result<Self> {
+        let index = vocab.index()?;
+        let mut kinds = vocab.kinds()?;
+        vocab.check_scores()?;
+
+        let mut warnings = Vec::new();
+        let rule = match (vocab.model, vocab.pre.as_deref()) {
+            (ModelKind::Bpe, Some(name)) => Some(Rule::find(name)?),
+            (ModelKind::Bpe, None) => {
+                warnings
+                    .push("tokenizer.ggml.pre is missing: `default` is used and may cut text wrongly".into());
+                Some(Rule::find("default")?)
+            }
+            (ModelKind::Spm | ModelKind::Wpm, _) => None,
+        };
+        let mut ids = Ids::new(&vocab, rule)?;
+        let ends = ends::find(&index, &mut kinds, &mut ids);
+
+        let model = match rule {
+            Some(rule) => {
+                Model::Bpe(Bpe::new(rule, vocab.tokens.len() as u32, &vocab.merges, &index, ids.unk)?)
+            }
+            None if vocab.model == ModelKind::Wpm => {
+                let lowercase = vocab.lowercase.unwrap_or(true);
+                Model::Wpm(Wpm::new(&index, lowercase, vocab.strip_accents.unwrap_or(lowercase), ids.unk))
+            }
+            None => Model::Spm(Spm::new(std::mem::take(&mut vocab.scores), &index, ids.unk)),
+        };
+        let specials = Specials::new(&vocab, &kinds);
+        Ok(Self { model, tokens: vocab.tokens, index, kinds, ids, specials, ends, warnings })
+    }
+
+    /// The tokenizer of a llama2.c checkpoint: score and bytes of each of its tokens, from `tokenizer.bin`. It encodes and
+    /// decodes as llama2.c does: no token in a text is special, a generation ends at `bos` and goes on after `eos`,
+    /// whose text is shown, and a single byte that is not printable ASCII is not shown.
+    pub fn llama2c(pieces: Vec<(f32, Vec<u8>)>) -> Result<Self> {
+        if pieces.len() < 3 {
+            return Err(Error::TooFewPieces { found: pieces.len() });
+        }
+        let tokens: Vec<String> =
+            pieces.iter().map(|(_, b)| String::from_utf8_lossy(b).into_owned()).collect();
+        let vocab = Vocab::new(ModelKind::Spm, tokens);
+        let ids = Ids::new(&vocab, None)?;
+        let mut index = Index::new();
+        for (id, text) in (0..).zip(&vocab.tokens) {
+            index.entry(text.as_str().into()).or_insert(id);
+        }
+        let kind = |id: u32| if id == llama2c::BOS { TokenKind::Control } else { TokenKind::Normal };
+        Ok(Self {
+            kinds: (0..pieces.len() as u32).map(kind).collect(),
+            model: Model::Llama2c(Llama2c::new(pieces)),
+            tokens: vocab.tokens,
+            index,
+            ids,
+            specials: Specials::default(),
+            ends: [llama2c::BOS].into(),
+            warnings: Vec::new(),
+        })
+    }
+
+    /// The ids of `text`. Fails only where the vocabulary has no token for some part of it, not even an unknown one.
+    pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
+        let mut ids = Vec::with_capacity(text.len() / 3 + 2);
+        if options.add_special && self.ids.add_bos {
+            ids.extend(self.ids.bos);
+        }
+        let mut after_special = true;
+        for part in self.specials.split(text, options.parse_special) {
+            match part {
+                Part::Token(id) => ids.push(id),
+                Part::Text(text) => self.encode_text(text, after_special, &mut ids)?,
+            }
+            after_special = matches!(part, Part::Token(_));
+        }
+        if options.add_special && self.ids.add_eos {
+            ids.extend(self.ids.eos);
+        }
+        if options.add_special && self.ids.add_sep {
+            ids.extend(self.ids.sep);
+        }
+        Ok(ids)
+    }
+
+    /// The ids of a rendered chat template: its control tokens are parsed, and `bos` is added only where the template
+    /// did not write it.
+    pub fn encode_prompt(&self, prompt: &str) -> Result<Vec<u32>> {
+        let written = self.ids.bos.and_then(|bos| self.piece(bos)).is_some_and(|bos| prompt.starts_with(bos));
+        let bos = self.ids.bos.filter(|_| self.ids.add_bos && !written);
+        let rest = self.encode(prompt, EncodeOptions { add_special: false, parse_special: true })?;
+        Ok(bos.into_iter().chain(rest).collect())
+    }
+
+    fn encode_text(&self, text: &str, after_special: bool, ids: &mut Vec<u32>) -> Result<()> {
+        match &self.model {
+            Model::Spm(spm) => spm.encode(text, self.ids.add_space_prefix && after_special, &self.index, ids),
+            Model::Bpe(bpe) => bpe.encode(text, &self.index, ids),
+            Model::Wpm(wpm) => wpm.encode(text, &self.index, ids),
+            Model::Llama2c(llama2c) => llama2c.encode(text, ids),
+        }
+    }
+
+    /// The text of `ids`, which start a sequence: the space that SPM puts before a text is taken off again. Control
+    /// tokens are written only with `render_special`.
+    pub fn decode(&self, ids: &[u32], render_special: bool) -> Result<String> {
+        let mut decoder = self.decoder(render_special);
+        let mut text = String::new();
+        for id in ids {
+            text.push_str(&decoder.push(*id)?);
+        }
+        text.push_str(&decoder.flush());
+        Ok(text)
+    }
+
+    /// Decodes ids one at a time, from the start of a sequence.
+    pub fn decoder(&self, render_special: bool) -> Decoder<'_> {
+        Decoder::new(self, render_special)
+    }
+
+    /// The bytes that a token writes; not always whole characters. Control tokens give their own text.
+    pub fn token_bytes(&self, id: u32) -> Result<Cow<'_, [u8]>> {
+        let (piece, kind) = (self.token(id)?, self.kinds[id as usize]);
+        let literal = || Cow::Borrowed(piece.as_bytes());
+        Ok(match (&self.model, kind) {
+            (Model::Llama2c(llama2c), _) => Cow::Owned(llama2c.bytes(id)),
+            (_, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined) => literal(),
+            (_, TokenKind::Byte) => {
+                byte_of_hex_piece(piece.as_bytes()).map_or_else(literal, |b| vec![b].into())
+            }
+            (Model::Bpe(_), _) => bytes_of_piece(piece).into(),
+            (_, _) if piece.contains(SPACE) => piece.replace(SPACE, " ").into_bytes().into(),
+            _ => literal(),
+        })
+    }
+
+    /// Whether `id` ends a generation: end of sequence, of turn, of message, or a token known to mean so.
+    pub fn is_eog(&self, id: u32) -> bool {
+        self.ends.contains(&id)
+    }
+
+    /// Whether `id` is a control or unknown token, which decoding hides unless asked.
+    pub fn is_special(&self, id: u32) -> bool {
+        matches!(self.kind(id), Some(TokenKind::Control | TokenKind::Unknown))
+    }
+
+    /// What the token is for.
+    pub fn kind(&self, id: u32) -> Option<TokenKind> {
+        self.kinds.get(id as usize).copied()
+    }
+
+    /// Starts a sequence.
+    pub fn bos(&self) -> Option<u32> {
+        self.ids.bos
+    }
+
+    /// Ends a sequence.
+    pub fn eos(&self) -> Option<u32> {
+        self.ids.eos
+    }
+
+    /// Ends a turn of a chat.
+    pub fn eot(&self) -> Option<u32> {
+        self.ids.eot
+    }
+
+    /// Stands for text the vocabulary lacks.
+    pub fn unk(&self) -> Option<u32> {
+        self.ids.unk
+    }
+
+    /// Fills a batch.
+    pub fn pad(&self) -> Option<u32> {
+        self.ids.pad
+    }
+
+    /// Stands for a word to guess.
+    pub fn mask(&self) -> Option<u32> {
+        self.ids.mask
+    }
+
+    /// Whether `add_special` puts `bos` in front.
+    pub fn adds_bos(&self) -> bool {
+        self.ids.add_bos
+    }
+
+    /// Ids run from 0 to one below this.
+    pub fn n_tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// The token as the vocabulary spells it.
+    pub fn piece(&self, id: u32) -> Option<&str> {
+        self.tokens.get(id as usize).map(String::as_str)
+    }
+
+    /// The id of a token as the vocabulary spells it.
+    pub fn find(&self, piece: &str) -> Option<u32> {
+        self.index.get(piece).copied()
+    }
+
+    /// What a person should know about this vocabulary, though it works.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+
+    fn token(&self, id: u32) -> Result<&str> {
+        self.piece(id).ok_or(Error::NoSuchToken { id, n_tokens: self.tokens.len() })
+    }
+
+    pub(crate) fn model(&self) -> &Model {
+        &self.model
+    }
+
+    pub(crate) fn add_space_prefix(&self) -> bool {
+        self.ids.add_space_prefix
+    }
+}

@@ -1,0 +1,52 @@
+//! The programs under test, built once per test process with the profile of the tests themselves.
+
+use crate::fixtures::root;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Output, Stdio};
+use std::sync::OnceLock;
+
+/// The folder with `llmrt`, `libllmrt_cpu.so` and `libllmrt_null.so`.
+pub fn bin_dir() -> &'static Path {
+    static DIR: OnceLock<PathBuf> = OnceLock::new();
+    DIR.get_or_init(|| {
+        let test = std::env::current_exe().expect("a test has a path");
+        // target/<profile>/deps/<test>
+        let dir = test.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps").to_path_buf();
+        let mut cargo = Command::new(env!("CARGO"));
+        cargo.current_dir(root()).args(["build", "--locked", "-p", "llmrt", "-p", "llmrt-cpu", "-p", "llmrt-null"]);
+        if dir.ends_with("release") {
+            cargo.arg("--release");
+        }
+        cargo.arg("--target-dir").arg(dir.parent().expect("target/<profile>"));
+        let out = cargo.output().expect("cargo runs");
+        assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+        dir
+    })
+}
+
+/// A shared library of this tree.
+pub fn plugin(name: &str) -> PathBuf {
+    bin_dir().join(format!("libllmrt_{name}.so"))
+}
+
+/// `llmrt` with arguments, no plugins but those named, and no input.
+pub fn llmrt<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(bin_dir().join("llmrt"));
+    command.args(args).stdin(Stdio::null()).env("LLMRT_PLUGIN_PATH", "");
+    command
+}
+
+/// Runs to the end and insists on success.
+pub fn succeed(command: &mut Command) -> Output {
+    let out = command.output().expect("the program starts");
+    assert!(out.status.success(), "{command:?}: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
+    out
+}
+
+/// Runs to the end and insists on this exit code; returns stderr.
+pub fn fail(command: &mut Command, exit_code: i32) -> String {
+    let out = command.output().expect("the program starts");
+    let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(exit_code), "{command:?}\n{stderr}");
+    stderr
+}

@@ -1,0 +1,63 @@
+//! Every architecture gives the logits that llama.cpp gave: in one batch, token by token, in odd chunks, and with the
+//! CPU plugin loaded from its shared library.
+
+use llmrt_tests::build::{llmrt, plugin, succeed};
+use llmrt_tests::fixtures::{files, fixtures};
+use llmrt_tests::{f32s, nmse};
+use std::path::Path;
+
+/// `eval` with extra flags must be within 1e-5 of the stored logits of every file.
+fn check(extra: &[&str]) {
+    let Some(dir) = fixtures("archs") else { return };
+    for model in files(&dir, ".gguf") {
+        let logits = eval(&model, &dir.join("tokens.txt"), extra);
+        let stored = std::fs::read(model.with_extension("logits.f32")).unwrap();
+        let error = nmse(&logits, &f32s(&stored));
+        println!("{:<20} NMSE {error:.1e}", model.file_stem().unwrap().to_string_lossy());
+        assert!(error <= 1e-5, "{}: NMSE {error}", model.display());
+    }
+}
+
+fn eval(model: &Path, tokens: &Path, extra: &[&str]) -> Vec<f32> {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("logits");
+    let mut command = llmrt(["eval", "--logits", "all", "-m"]);
+    command.arg(model).arg("--tokens-file").arg(tokens).arg("--logits-out").arg(&out).args(extra);
+    succeed(&mut command);
+    f32s(&std::fs::read(out).unwrap())
+}
+
+#[test]
+fn one_batch_gives_the_stored_logits() {
+    check(&[]);
+}
+
+#[test]
+fn token_by_token_gives_the_stored_logits() {
+    check(&["--chunks", "1"]);
+}
+
+#[test]
+fn odd_chunks_give_the_stored_logits() {
+    check(&["--chunks", "5,17,3,1,7"]);
+}
+
+#[test]
+fn the_cpu_plugin_from_its_file_gives_the_stored_logits() {
+    let so = plugin("cpu");
+    check(&["--plugin", so.to_str().unwrap(), "--backend", "libllmrt_cpu.so", "-v"]);
+}
+
+/// On the CPU the order of additions is fixed, so chunks and threads change no bit.
+#[test]
+fn chunks_and_threads_change_no_bit_of_the_logits() {
+    let Some(dir) = fixtures("archs") else { return };
+    let tokens = dir.join("tokens.txt");
+    for model in files(&dir, ".gguf") {
+        let whole = eval(&model, &tokens, &["-t", "1"]);
+        for extra in [&["-t", "2"][..], &["--chunks", "1"], &["-t", "2", "--chunks", "5,17,3,1,7"]] {
+            let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+            assert!(bits(&whole) == bits(&eval(&model, &tokens, extra)), "{} {extra:?}", model.display());
+        }
+    }
+}
