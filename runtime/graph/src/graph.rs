@@ -22,7 +22,8 @@ pub struct Node {
 }
 
 /// Tensors and nodes. Equal graphs (topology, shapes, dtypes, params) have equal [`Graph::uid`]s.
-#[derive(Clone, PartialEq, Debug, Default)]
+// Not `PartialEq`: its method `ne` would hide `Graph::ne` behind a `&mut Graph`.
+#[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// Rows by [`Tensor`] number.
     pub tensors: Vec<TensorDef>,
@@ -43,6 +44,11 @@ impl Graph {
             Some(e) => Err(e),
             None => Ok(self),
         }
+    }
+
+    /// The first mistake made so far.
+    pub fn error(&self) -> Option<&Error> {
+        self.error.as_ref()
     }
 
     /// The row of a tensor.
@@ -95,8 +101,7 @@ impl Graph {
     }
 
     fn leaf(&mut self, name: &str, dtype: DType, dims: &[u64], kind: Kind, role: Role) -> Tensor {
-        let ne = shape(dims);
-        let nb = self.strides(name, dtype, ne);
+        let (ne, nb) = self.contiguous(name, dtype, shape(dims));
         let def = TensorDef { name: name.into(), dtype, ne, nb, kind, role, output: false, view: None };
         self.push_tensor(def)
     }
@@ -113,16 +118,30 @@ impl Graph {
             }
         };
         let name = format!("{}_{}", op.name(), self.nodes.len());
-        let nb = self.strides(&name, dtype, ne);
-        let def =
-            TensorDef { name, dtype, ne, nb, kind: Kind::Computed, role: Role::Other, output: false, view: None };
+        let (ne, nb) = self.contiguous(&name, dtype, ne);
+        let def = TensorDef {
+            name,
+            dtype,
+            ne,
+            nb,
+            kind: Kind::Computed,
+            role: Role::Other,
+            output: false,
+            view: None,
+        };
         let dst = self.push_tensor(def);
         self.nodes.push(Node { op, src: src.to_vec(), dst, params: params.to_vec() });
         dst
     }
 
     /// Appends a node that writes into `into` (a state or computed tensor) in place; the result is a view of it.
-    pub(crate) fn push_in_place(&mut self, op: Op, into: Tensor, src: &[Option<Tensor>], params: &[u8]) -> Tensor {
+    pub(crate) fn push_in_place(
+        &mut self,
+        op: Op,
+        into: Tensor,
+        src: &[Option<Tensor>],
+        params: &[u8],
+    ) -> Tensor {
         let defs: Vec<_> = src.iter().map(|s| s.map(|t| self.def(t))).collect();
         if let Err(problem) = ops::rules(op).infer(&defs, params) {
             let tensor = self.def(into).name.clone();
@@ -146,18 +165,19 @@ impl Graph {
             kind: Kind::Computed,
             role: of.role,
             output: false,
-            view: Some((base, base_offset + offset)),
+            view: Some((base, base_offset.saturating_add(offset))),
         };
-        let end = (base_offset + offset).checked_add(def.n_bytes());
-        if end.is_none_or(|end| end > self.def(base).n_bytes()) {
+        let end = base_offset.checked_add(offset).and_then(|at| at.checked_add(def.n_bytes()));
+        if ne.contains(&0) || end.is_none_or(|end| end > self.def(base).n_bytes()) {
             let base = self.def(base);
             let problem = format!(
-                "{ne:?} with strides {nb:?} from byte {} ends past the {} bytes",
-                base_offset + offset,
+                "{ne:?} with strides {nb:?} from byte {} is empty or ends past the {} bytes",
+                base_offset.saturating_add(offset),
                 base.n_bytes()
             );
             let tensor = base.name.clone();
             self.fail(Error::View { tensor, problem });
+            return t;
         }
         self.push_tensor(def)
     }
@@ -166,14 +186,16 @@ impl Graph {
     pub fn reshape(&mut self, t: Tensor, dims: &[u64]) -> Tensor {
         let ne = shape(dims);
         let def = self.def(t);
-        let (dtype, ok) = (def.dtype, def.is_contiguous() && ne.iter().product::<u64>() == def.n_elems());
-        if !ok {
-            let problem = format!("{:?} (contiguous: {}) cannot become {dims:?}", def.ne, def.is_contiguous());
+        let dtype = def.dtype;
+        let n_elems = ne.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
+        if !def.is_contiguous() || n_elems != Some(def.n_elems()) {
+            let problem =
+                format!("{:?} (contiguous: {}) cannot become {dims:?}", def.ne, def.is_contiguous());
             let tensor = def.name.clone();
             self.fail(Error::View { tensor, problem });
             return t;
         }
-        let nb = self.strides("reshape", dtype, ne);
+        let (ne, nb) = self.contiguous("reshape", dtype, ne);
         self.view(t, ne, nb, 0)
     }
 
@@ -195,8 +217,9 @@ impl Graph {
     pub fn slice(&mut self, t: Tensor, dim: usize, start: u64, len: u64) -> Tensor {
         let def = self.def(t);
         let block = if dim == 0 { def.dtype.block_elems() as u64 } else { 1 };
-        if start + len > def.ne[dim] || start % block != 0 || len % block != 0 {
-            let problem = format!("no elements {start}..{} in dim {dim} of {:?}", start + len, def.ne);
+        let fits = start.checked_add(len).is_some_and(|end| end <= def.ne[dim]);
+        if !fits || !start.is_multiple_of(block) || !len.is_multiple_of(block) {
+            let problem = format!("no {len} elements from {start} in dim {dim} of {:?}", def.ne);
             let tensor = def.name.clone();
             self.fail(Error::View { tensor, problem });
             return t;
@@ -212,7 +235,8 @@ impl Graph {
         let def = self.def(t);
         let elem = def.dtype.block_bytes() as u64;
         let (n, ne, nb) = (def.ne[0], def.ne, def.nb);
-        if n_heads == 0 || n % n_heads != 0 || !def.has_dense_rows() || def.dtype.is_quantised() || ne[3] != 1 {
+        if n_heads == 0 || n % n_heads != 0 || !def.has_dense_rows() || def.dtype.is_quantised() || ne[3] != 1
+        {
             let (tensor, problem) = (def.name.clone(), format!("{ne:?} cannot be cut into {n_heads} heads"));
             self.fail(Error::View { tensor, problem });
             return t;
@@ -231,11 +255,21 @@ impl Graph {
         Tensor(self.tensors.len() as u32 - 1)
     }
 
-    fn strides(&mut self, name: &str, dtype: DType, ne: Shape) -> Shape {
-        contiguous_strides(dtype, ne).unwrap_or_else(|| {
-            let problem = format!("{ne:?} of {dtype} is not whole blocks of {}, or too big", dtype.block_elems());
-            self.fail(Error::Shape { tensor: name.into(), problem });
-            [0; 4]
-        })
+    /// Shape and strides without gaps; after a mistake, those of one element.
+    fn contiguous(&mut self, name: &str, dtype: DType, ne: Shape) -> (Shape, Shape) {
+        match contiguous_strides(dtype, ne) {
+            Some(nb) => (ne, nb),
+            None => {
+                let problem =
+                    format!("{ne:?} of {dtype} is not whole blocks of {}, or too big", dtype.block_elems());
+                self.fail(Error::Shape { tensor: name.into(), problem });
+                let one = [dtype.block_elems() as u64, 1, 1, 1];
+                (one, [dtype.block_bytes() as u64; 4])
+            }
+        }
     }
 }
+
+#[cfg(test)]
+#[path = "graph_tests.rs"]
+mod tests;

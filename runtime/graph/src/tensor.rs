@@ -82,16 +82,17 @@ impl TensorDef {
         self.ne[1] * self.ne[2] * self.ne[3]
     }
 
-    /// Bytes from the first to past the last element; 0 when empty.
+    /// Bytes from the first to past the last element; 0 when empty. Of a view that fits its tensor, no more than that
+    /// one's; else it saturates.
     pub fn n_bytes(&self) -> u64 {
-        if self.n_elems() == 0 {
+        if self.ne.contains(&0) {
             return 0;
         }
-        let row = self.dtype.row_bytes(self.ne[0]).unwrap_or(0);
-        // A row's elements may be spread only for plain types (a permuted view).
-        let dense = self.nb[0] == self.dtype.block_bytes() as u64;
-        let first = if dense { row } else { (self.ne[0] - 1) * self.nb[0] + self.dtype.block_bytes() as u64 };
-        first + (1..4).map(|d| (self.ne[d] - 1) * self.nb[d]).sum::<u64>()
+        // Steps from the first to the last block (element) of a row; only plain types are ever spread out.
+        let last_in_row = (self.ne[0] / self.dtype.block_elems() as u64).max(1) - 1;
+        let steps = [last_in_row, self.ne[1] - 1, self.ne[2] - 1, self.ne[3] - 1];
+        let to_last = steps.iter().zip(self.nb).map(|(n, nb)| n.saturating_mul(nb));
+        to_last.fold(self.dtype.block_bytes() as u64, u64::saturating_add)
     }
 
     /// Whether elements follow each other without gaps, in order.
@@ -105,8 +106,10 @@ impl TensorDef {
     }
 }
 
-/// Strides of a tensor without gaps; `None` if rows are not whole blocks or the size overflows.
+/// Strides of a tensor without gaps; `None` if rows are not whole blocks or the size overflows (dims of 0 do not
+/// excuse the others, so that no product of dims can overflow later).
 pub fn contiguous_strides(dtype: DType, ne: Shape) -> Option<Shape> {
+    ne.iter().try_fold(dtype.block_bytes() as u64, |size, &n| size.checked_mul(n.max(1)))?;
     let row = dtype.row_bytes(ne[0])?;
     let plane = row.checked_mul(ne[1])?;
     let cube = plane.checked_mul(ne[2])?;

@@ -1,0 +1,20 @@
+//! What ops mean, and graphs of them: builder, shape rules, plain references, decompositions, quantised formats,
+//! liveness and memory planning, text dump. Knows no device.
+#![forbid(unsafe_code)]
+
+pub mod error;
+pub mod graph;
+pub mod ops;
+pub mod plan;
+pub mod quant;
+pub mod reference;
+pub mod tensor;
+
+mod dump;
+mod expand;
+mod uid;
+
+pub use error::{Error, Result};
+pub use graph::{Graph, Node};
+pub use ops::{Activation, Paged};
+pub use tensor::{Kind, Role, Shape, Tensor, TensorDef};

@@ -1,0 +1,209 @@
+//! y = softmax(softcap(q · k · scale) + bias) · v, causal, over the sequences of a paged KV cache.
+//!
+//! Position p of sequence s lies in slot block_table[p / block_size, s] · block_size + p mod block_size of the caches.
+//! Query i of n of a sequence has position seq_len - n + i and sees keys up to its own position, those in the window.
+//! Head h reads KV head h / (n_heads / n_kv_heads). Tokens of no sequence give zeros; keys outside the cache are unseen.
+
+use super::{Inferred, Rules, check, paged_mask, soft_max::soft_max_row, value::Value};
+use crate::graph::{Graph, Node};
+use crate::tensor::{Shape, Tensor, TensorDef};
+use llmrt_abi::{DType, Op, op::AttentionParams};
+
+#[path = "attention_cases.rs"]
+mod attention_cases;
+
+/// Where the sequences of a step lie in the KV cache.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct Paged {
+    /// I32 [max_blocks, n_seqs]: blocks of each sequence, in order of position.
+    pub block_table: Tensor,
+    /// I32 [n_seqs]: tokens of each sequence, the new ones included; 0 for rows not in use.
+    pub seq_lens: Tensor,
+    /// I32 [n_seqs + 1]: each sequence's first query among the tokens; the last is the end.
+    pub query_starts: Tensor,
+}
+
+impl Graph {
+    /// Attention of `q` [head_dim, n_heads, n_tokens] over `k_cache` [head_dim · n_kv_heads, n_slots] and `v_cache`
+    /// [head_dim_v · n_kv_heads, n_slots]: [head_dim_v · n_heads, n_tokens].
+    pub fn attention(
+        &mut self,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        paged: &Paged,
+        p: &AttentionParams,
+    ) -> Tensor {
+        let Paged { block_table, seq_lens, query_starts } = *paged;
+        let src = [q, k_cache, v_cache, block_table, seq_lens, query_starts].map(Some);
+        self.push(Op::Attention, &src, &p.to_bytes())
+    }
+
+    /// As [`Graph::attention`], with one more score per head, `sinks` [n_heads], that takes its share of the softmax.
+    pub fn attention_with_sinks(
+        &mut self,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        sinks: Tensor,
+        paged: &Paged,
+        p: &AttentionParams,
+    ) -> Tensor {
+        let Paged { block_table, seq_lens, query_starts } = *paged;
+        let src = [q, k_cache, v_cache, block_table, seq_lens, query_starts, sinks].map(Some);
+        self.push(Op::Attention, &src, &p.to_bytes())
+    }
+}
+
+pub(super) const RULES: Rules =
+    Rules { infer, reference, decompose: Some(decompose), cases: attention_cases::cases };
+
+/// Dims of one attention, from operands that `infer` accepted.
+struct Dims {
+    head_dim: usize,
+    head_dim_v: usize,
+    n_heads: usize,
+    n_kv_heads: usize,
+    n_tokens: usize,
+    n_slots: usize,
+}
+
+impl Dims {
+    fn of(q: Shape, v: Shape, p: &AttentionParams) -> Dims {
+        let n_kv_heads = p.n_kv_heads.max(1) as usize;
+        Dims {
+            head_dim: q[0] as usize,
+            head_dim_v: v[0] as usize / n_kv_heads,
+            n_heads: q[1] as usize,
+            n_kv_heads,
+            n_tokens: q[2] as usize,
+            n_slots: v[1] as usize,
+        }
+    }
+}
+
+fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
+    let p = check::params(AttentionParams::from_bytes(params))?;
+    let q = check::floats(src, 0, "q")?;
+    let k = check::decodable(src, 1, "K cache")?;
+    let v = check::decodable(src, 2, "V cache")?;
+    let [head_dim, n_heads, n_tokens, _] = q.ne;
+    let n_kv_heads = p.n_kv_heads as u64;
+    if q.ne[3] != 1 || n_kv_heads == 0 || n_heads % n_kv_heads != 0 {
+        return Err(format!("q {:?} with {n_kv_heads} KV heads", q.ne));
+    }
+    if p.block_size == 0 {
+        return Err("blocks of 0 slots".to_string());
+    }
+    if head_dim.checked_mul(n_kv_heads) != Some(k.ne[0]) || k.ne[2..] != [1, 1] {
+        return Err(format!("K cache {:?} for {n_kv_heads} KV heads of {head_dim}", k.ne));
+    }
+    if v.ne[0] % n_kv_heads != 0 || v.ne[1..] != k.ne[1..] {
+        return Err(format!("V cache {:?} beside a K cache {:?}", v.ne, k.ne));
+    }
+    paged_mask::check_paging(src, 3)?;
+    if let Some(sinks) = check::optional_floats(src, 6, "sinks")? {
+        check::vector(sinks, n_heads, "sinks")?;
+    }
+    let n = (v.ne[0] / n_kv_heads).checked_mul(n_heads).ok_or("the result is too big")?;
+    Ok((DType::F32, [n, n_tokens, 1, 1]))
+}
+
+fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
+    let p = AttentionParams::from_bytes(params).unwrap_or_default();
+    let (q, k, v) = (check::arg(src, 0), check::arg(src, 1), check::arg(src, 2));
+    let sinks = check::optional_arg(src, 6);
+    let d = Dims::of(q.ne, v.ne, &p);
+    let mut y = vec![0.0; d.head_dim_v * d.n_heads * d.n_tokens];
+    for (token, query) in paged_mask::queries(src, 3, d.n_tokens) {
+        let seen: Vec<(i64, usize)> = paged_mask::visible_keys(src, 3, query, p.window, p.block_size)
+            .filter_map(|key| {
+                let slot = paged_mask::slot_of(src, 3, query.seq, key, p.block_size, d.n_slots)?;
+                Some((key, slot))
+            })
+            .collect();
+        for head in 0..d.n_heads {
+            let kv_head = head / (d.n_heads / d.n_kv_heads);
+            let q_row = q.row(token * d.n_heads + head);
+            let slope = alibi_slope(head, d.n_heads, p.max_bias);
+            let mut scores: Vec<f32> = seen
+                .iter()
+                .map(|&(key, slot)| {
+                    let k_row = &k.row(slot)[kv_head * d.head_dim..][..d.head_dim];
+                    soft_cap(dot(q_row, k_row) * p.scale, p.softcap) - slope * (query.pos - key) as f32
+                })
+                .collect();
+            soft_max_row(&mut scores, sinks.map(|s| s.floats()[head]));
+            let y_head = &mut y[(token * d.n_heads + head) * d.head_dim_v..][..d.head_dim_v];
+            for (i, y) in y_head.iter_mut().enumerate() {
+                let v_at = |slot: usize| v.row(slot)[kv_head * d.head_dim_v + i] as f64;
+                *y = scores.iter().zip(&seen).map(|(w, s)| *w as f64 * v_at(s.1)).sum::<f64>() as f32;
+            }
+        }
+    }
+    Value::f32([(d.head_dim_v * d.n_heads) as u64, d.n_tokens as u64, 1, 1], y)
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    super::mul_mat::dot(a, b)
+}
+
+fn soft_cap(score: f32, cap: f32) -> f32 {
+    if cap == 0.0 { score } else { cap * (score / cap).tanh() }
+}
+
+/// Slope of ALiBi (arXiv 2108.12409): a geometric series over the largest power of two of heads, 2^(-max_bias (h+1)/n);
+/// further heads take the odd terms of the series with half the step. 0 without ALiBi.
+fn alibi_slope(head: usize, n_heads: usize, max_bias: f32) -> f32 {
+    if max_bias <= 0.0 {
+        return 0.0;
+    }
+    let n = 1usize << n_heads.ilog2();
+    match head < n {
+        true => (-max_bias / n as f32 * (head + 1) as f32).exp2(),
+        false => (-max_bias / 2.0 / n as f32 * (2 * (head - n) + 1) as f32).exp2(),
+    }
+}
+
+/// Scores of all queries with all slots, a mask, their softmax, and its product with V turned over.
+/// Not for ALiBi and sinks: no simpler op has a bias per head.
+fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
+    let p = AttentionParams::from_bytes(&node.params)?;
+    if p.max_bias > 0.0 || node.src.get(6).copied().flatten().is_some() {
+        return None;
+    }
+    let [q, k, v, block_table, seq_lens, query_starts] = *node.src.first_chunk()?;
+    let (q, k, v) = (q?, k?, v?);
+    let d = Dims::of(g.ne(q), g.ne(v), &p);
+    let (n_slots, n_tokens, n_kv_heads) = (d.n_slots as u64, d.n_tokens as u64, d.n_kv_heads as u64);
+
+    let q = g.permute(q, [0, 2, 1, 3]); // [head_dim, n_tokens, n_heads]
+    let k = cache_heads(g, k, n_kv_heads);
+    let k = g.permute(k, [0, 2, 1, 3]); // [head_dim, n_slots, n_kv_heads]
+    let scores = g.mul_mat(k, q); // [n_slots, n_tokens, n_heads]
+    let (scores, scale) = match p.softcap {
+        0.0 => (scores, p.scale),
+        cap => {
+            let small = g.scale(scores, p.scale / cap);
+            let bounded = g.tanh(small);
+            (bounded, cap)
+        }
+    };
+
+    let mask = g.paged_mask(block_table?, seq_lens?, query_starts?, n_slots, n_tokens, &p);
+    let weights = g.soft_max(scores, Some(mask), scale);
+
+    let v = cache_heads(g, v, n_kv_heads); // [head_dim_v, n_kv_heads, n_slots]
+    let v = g.permute(v, [2, 0, 1, 3]);
+    let v = g.cont(v); // [n_slots, head_dim_v, n_kv_heads]
+    let y = g.mul_mat(v, weights); // [head_dim_v, n_tokens, n_heads]
+    let y = g.permute(y, [0, 2, 1, 3]);
+    let y = g.cont(y);
+    Some(g.reshape(y, &[(d.head_dim_v * d.n_heads) as u64, n_tokens]))
+}
+
+/// A cache as F32 [head_dim, n_kv_heads, n_slots].
+fn cache_heads(g: &mut Graph, cache: Tensor, n_kv_heads: u64) -> Tensor {
+    let cache = if g.def(cache).dtype == DType::F32 { cache } else { g.cast(cache, DType::F32) };
+    g.split_heads(cache, n_kv_heads)
+}

@@ -1,0 +1,103 @@
+//! Checks that shape rules share, and access to the sources they checked. Messages say what was found and expected.
+
+use super::value::{Data, Value};
+use crate::tensor::TensorDef;
+use llmrt_abi::{DType, dtype::DTypeKind};
+
+/// Source `i` if it is given; never an empty tensor.
+pub(super) fn optional<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<Option<&'a TensorDef>, String> {
+    match src.get(i).copied().flatten() {
+        Some(t) if t.ne.contains(&0) => Err(format!("{what} {:?} is empty", t.ne)),
+        other => Ok(other),
+    }
+}
+
+/// Source `i`, which must be given.
+pub(super) fn given<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    optional(src, i, what)?.ok_or_else(|| format!("{what} is missing"))
+}
+
+/// Source `i`, F32 with dense rows.
+pub(super) fn floats<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    of_dtype(given(src, i, what)?, DType::F32, what)
+}
+
+/// Source `i` if it is given, F32 with dense rows.
+pub(super) fn optional_floats<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<Option<&'a TensorDef>, String> {
+    optional(src, i, what)?.map(|t| of_dtype(t, DType::F32, what)).transpose()
+}
+
+/// Source `i`, I32 with dense rows.
+pub(super) fn ints<'a>(src: &[Option<&'a TensorDef>], i: usize, what: &str) -> Result<&'a TensorDef, String> {
+    of_dtype(given(src, i, what)?, DType::I32, what)
+}
+
+/// Source `i` of any float or quantised dtype that can be decoded, with dense rows.
+pub(super) fn decodable<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    let t = given(src, i, what)?;
+    if t.dtype.info().kind == DTypeKind::Int {
+        return Err(format!("{what} is {}, expected a float or quantised type", t.dtype));
+    }
+    if !crate::quant::is_supported(t.dtype) {
+        return Err(format!("{what} is {}, which this build cannot decode; convert it", t.dtype));
+    }
+    dense(t, what)
+}
+
+/// A vector of `n` elements.
+pub(super) fn vector(t: &TensorDef, n: u64, what: &str) -> Result<(), String> {
+    match t.ne == [n, 1, 1, 1] {
+        true => Ok(()),
+        false => Err(format!("{what} is {:?}, expected {n} elements", t.ne)),
+    }
+}
+
+/// The params struct read by its `from_bytes`.
+pub(super) fn params<P>(read: Option<P>) -> Result<P, String> {
+    read.ok_or_else(|| "params have attributes newer than this build".to_string())
+}
+
+fn of_dtype<'a>(t: &'a TensorDef, dtype: DType, what: &str) -> Result<&'a TensorDef, String> {
+    if t.dtype != dtype {
+        return Err(format!("{what} is {}, expected {dtype}", t.dtype));
+    }
+    dense(t, what)
+}
+
+fn dense<'a>(t: &'a TensorDef, what: &str) -> Result<&'a TensorDef, String> {
+    match t.has_dense_rows() {
+        true => Ok(t),
+        false => Err(format!("{what} has gaps within its rows; make it contiguous with `cont`")),
+    }
+}
+
+/// Source `i` of a reference; an empty value if it is left out.
+pub(super) fn arg<'a>(src: &[Option<&'a Value>], i: usize) -> &'a Value {
+    static EMPTY: Value = Value { ne: [0; 4], data: Data::F32(Vec::new()) };
+    optional_arg(src, i).unwrap_or(&EMPTY)
+}
+
+/// Source `i` of a reference, if it is given.
+pub(super) fn optional_arg<'a>(src: &[Option<&'a Value>], i: usize) -> Option<&'a Value> {
+    src.get(i).copied().flatten()
+}

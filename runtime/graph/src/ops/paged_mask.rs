@@ -1,0 +1,138 @@
+//! y[slot, token] = 0 where the token's query may see the key in that slot of the paged cache, -inf elsewhere.
+
+use super::{Inferred, Rules, case::Case, check, value::Value};
+use crate::graph::Graph;
+use crate::tensor::{Tensor, TensorDef};
+use llmrt_abi::op::{AttentionParams, PagedMaskParams};
+use llmrt_abi::{DType, Op};
+
+impl Graph {
+    /// The mask [n_slots, n_tokens] that [`Graph::attention`] would apply: causal, within the window of `p`.
+    pub fn paged_mask(
+        &mut self,
+        block_table: Tensor,
+        seq_lens: Tensor,
+        query_starts: Tensor,
+        n_slots: u64,
+        n_tokens: u64,
+        p: &AttentionParams,
+    ) -> Tensor {
+        // More than u32 holds is more than any mask can have; the shape rule refuses 0.
+        let fit = |n: u64| u32::try_from(n).unwrap_or(0);
+        let params = PagedMaskParams {
+            block_size: p.block_size,
+            window: p.window,
+            n_slots: fit(n_slots),
+            n_tokens: fit(n_tokens),
+        };
+        let src = [Some(block_table), Some(seq_lens), Some(query_starts)];
+        self.push(Op::PagedMask, &src, &params.to_bytes())
+    }
+}
+
+pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
+
+fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
+    let p = check::params(PagedMaskParams::from_bytes(params))?;
+    if p.block_size == 0 || p.n_slots == 0 || p.n_tokens == 0 {
+        let PagedMaskParams { block_size, n_slots, n_tokens, .. } = p;
+        return Err(format!(
+            "blocks of {block_size}, {n_slots} slots, {n_tokens} tokens: expected 1 to 2³²-1"
+        ));
+    }
+    check_paging(src, 0)?;
+    Ok((DType::F32, [p.n_slots as u64, p.n_tokens as u64, 1, 1]))
+}
+
+/// Checks block table, sequence lengths and query starts, from source `first` on.
+pub(super) fn check_paging(src: &[Option<&TensorDef>], first: usize) -> Result<(), String> {
+    let table = check::ints(src, first, "block table")?;
+    if table.ne[2..] != [1, 1] {
+        return Err(format!("block table is {:?}, expected [max_blocks, n_seqs]", table.ne));
+    }
+    let n_seqs = table.ne[1];
+    check::vector(check::ints(src, first + 1, "sequence lengths")?, n_seqs, "sequence lengths")?;
+    check::vector(check::ints(src, first + 2, "query starts")?, n_seqs.saturating_add(1), "query starts")
+}
+
+fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
+    let p = PagedMaskParams::from_bytes(params).unwrap_or_default();
+    let n_slots = p.n_slots as usize;
+    let mut y = vec![f32::NEG_INFINITY; n_slots * p.n_tokens as usize];
+    for (token, query) in queries(src, 0, p.n_tokens as usize) {
+        for key in visible_keys(src, 0, query, p.window, p.block_size) {
+            if let Some(slot) = slot_of(src, 0, query.seq, key, p.block_size, n_slots) {
+                y[token * n_slots + slot] = 0.0;
+            }
+        }
+    }
+    Value::f32([p.n_slots as u64, p.n_tokens as u64, 1, 1], y)
+}
+
+/// One query: its sequence and its position there.
+#[derive(Clone, Copy)]
+pub(super) struct Query {
+    pub(super) seq: usize,
+    pub(super) pos: i64,
+}
+
+/// Tokens that are queries of a sequence: query i of a sequence of length l with n queries has position l - n + i.
+pub(super) fn queries(
+    src: &[Option<&Value>],
+    first: usize,
+    n_tokens: usize,
+) -> impl Iterator<Item = (usize, Query)> {
+    let (lens, starts) = (check::arg(src, first + 1).ints(), check::arg(src, first + 2).ints());
+    lens.iter().zip(starts.windows(2)).enumerate().flat_map(move |(seq, (&len, bounds))| {
+        let (start, end) = (bounds[0] as i64, bounds[1] as i64);
+        let tokens = start.max(0)..end.min(n_tokens as i64);
+        tokens.map(move |t| (t as usize, Query { seq, pos: len as i64 - (end - start) + (t - start) }))
+    })
+}
+
+/// Positions of the keys that a query sees: itself and what came before, within the window and the block table.
+pub(super) fn visible_keys(
+    src: &[Option<&Value>],
+    first: usize,
+    query: Query,
+    window: u32,
+    block_size: u32,
+) -> std::ops::RangeInclusive<i64> {
+    let oldest = if window == 0 { 0 } else { query.pos - window as i64 + 1 };
+    let room = (check::arg(src, first).ne[0] as i64).saturating_mul(block_size as i64);
+    oldest.max(0)..=query.pos.min(room - 1)
+}
+
+/// The slot of position `key` of a sequence, if its block lies in the table and in the cache.
+pub(super) fn slot_of(
+    src: &[Option<&Value>],
+    first: usize,
+    seq: usize,
+    key: i64,
+    block_size: u32,
+    n_slots: usize,
+) -> Option<usize> {
+    let table = check::arg(src, first);
+    let (block_size, max_blocks) = (block_size as usize, table.ne[0] as usize);
+    let (row, offset) = (key as usize / block_size, key as usize % block_size);
+    let block = if row < max_blocks { table.ints()[seq * max_blocks + row] } else { return None };
+    let slot = usize::try_from(block).ok()?.checked_mul(block_size)?.checked_add(offset)?;
+    (slot < n_slots).then_some(slot)
+}
+
+fn cases() -> Vec<Case> {
+    let mut cases = vec![];
+    for window in [0, 1, 3, 100] {
+        cases.push(Case::new(format!("three sequences, one empty, window {window}"), |g, ints| {
+            let table = g.input("block_table", DType::I32, &[3, 3]);
+            let lens = g.input("seq_lens", DType::I32, &[3]);
+            let starts = g.input("query_starts", DType::I32, &[4]);
+            ints.push((table, vec![5, 0, 2, 1, 4, 0, 0, 0, 0]));
+            ints.push((lens, vec![9, 5, 0]));
+            ints.push((starts, vec![0, 1, 6, 6]));
+            let p = AttentionParams { block_size: 4, window, ..Default::default() };
+            g.paged_mask(table, lens, starts, 24, 8, &p);
+        }));
+    }
+    cases
+}

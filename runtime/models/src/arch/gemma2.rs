@@ -1,0 +1,74 @@
+//! Gemma 2 (arXiv 2408.00118): norms on both sides of attention and FFN, every second layer with a sliding window,
+//! soft caps on scores and logits. The file's norm weights have their 1 added already.
+
+use super::Arch;
+use crate::blocks::{attention, attention_output, ffn_gated, head, qkv, rope, token_embedding};
+use crate::builder::Builder;
+use crate::config::{Config, Keys, Norm, RopeKind};
+use crate::error::Result;
+use llmrt_gguf::{Array, Value};
+use llmrt_graph::{Activation, Tensor};
+
+pub(super) const ARCH: Arch = Arch { norm: Norm::Rms, rope: RopeKind::Neox, config, graph };
+
+fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+    let window = keys.optional("attention.sliding_window")?.unwrap_or(4096);
+    let windowed = windowed_layers(keys, cfg.n_layer)?;
+    cfg.set_window(window, |il| windowed[il]);
+
+    // The 27B, known by its layers, scales queries by n_embd / n_head, the smaller ones by their heads' size.
+    if cfg.n_layer == 46 {
+        let query = (cfg.n_embd / cfg.layers[0].n_head).max(1);
+        cfg.attn_scale = keys.f32_or_zero("attention.scale", (query as f32).sqrt().recip())?;
+    }
+    cfg.attn_softcap = keys.optional("attn_logit_softcapping")?.unwrap_or(50.0);
+    cfg.final_softcap = keys.optional("final_logit_softcapping")?.unwrap_or(30.0);
+    Ok(())
+}
+
+/// Which layers have a window: told layer by layer, or by a period whose last layer has none; else every other one.
+fn windowed_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<bool>> {
+    const KEY: &str = "attention.sliding_window_pattern";
+    let told: Vec<bool> = match keys.meta.get(&keys.name(KEY)) {
+        Some(Value::Array(Array::Bool(told))) => told.clone(),
+        Some(Value::Array(_)) => {
+            keys.optional(KEY)?.unwrap_or_else(Vec::<u32>::new).iter().map(|&w| w != 0).collect()
+        }
+        _ => {
+            let period = keys.count_or(KEY, 1..=u32::MAX as u64, 2)? as usize;
+            return Ok((0..n_layer).map(|il| il % period < period - 1).collect());
+        }
+    };
+    match told.len() >= n_layer {
+        true => Ok(told),
+        false => Err(keys.bad(
+            KEY,
+            format!("an array of {}", told.len()),
+            format!("one for each of {n_layer} layers"),
+        )),
+    }
+}
+
+fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
+    let x = token_embedding(b)?; // [n_embd, n_tokens]
+    let x = b.g.scale(x, (b.cfg.n_embd as f32).sqrt());
+    let x = b.name(x, "inp_scaled");
+    let x = b.layers(x, block)?; // [n_embd, n_outputs]
+    head(b, x) // [n_vocab, n_outputs]
+}
+
+fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
+    let (q, k, v) = qkv(b, h)?; // [head_dim, n_head or n_head_kv, n_tokens]
+    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
+    let attn = attention(b, q, k, v)?; // [head_dim * n_head, n_tokens]
+    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
+    let attn = attention_output(b, attn)?; // [n_embd, n]
+    let attn = b.norm("post_attention_norm", attn)?;
+    let x = b.add("sa_out", attn, x);
+
+    let h = b.norm("ffn_norm", x)?;
+    let ffn = ffn_gated(b, Activation::Gelu, h)?;
+    let ffn = b.norm("post_ffw_norm", ffn)?;
+    Ok(b.add("l_out", ffn, x))
+}

@@ -1,0 +1,59 @@
+//! The architectures. To add one: its file, a `mod` line and a row here.
+
+mod falcon;
+mod gemma2;
+mod gpt2;
+mod llama;
+mod phi3;
+mod qwen2;
+mod qwen3;
+
+use crate::builder::Builder;
+use crate::config::{Config, Keys, Norm, RopeKind};
+use crate::error::{Error, Result};
+use llmrt_gguf::Metadata;
+use llmrt_graph::Tensor;
+
+/// By their `general.architecture`.
+const ARCHS: [(&str, &Arch); 7] = [
+    ("falcon", &falcon::ARCH),
+    ("gemma2", &gemma2::ARCH),
+    ("gpt2", &gpt2::ARCH),
+    ("llama", &llama::ARCH),
+    ("phi3", &phi3::ARCH),
+    ("qwen2", &qwen2::ARCH),
+    ("qwen3", &qwen3::ARCH),
+];
+
+/// What is special about an architecture.
+#[derive(Debug)]
+pub(crate) struct Arch {
+    /// How hidden states are normed.
+    norm: Norm,
+    /// How heads are rotated.
+    rope: RopeKind,
+    /// Reads what only this architecture's metadata say.
+    config: fn(&mut Config, &Keys<'_>) -> Result<()>,
+    /// Builds the graph; the result are the logits [n_vocab, n_outputs].
+    pub graph: fn(&mut Builder<'_>) -> Result<Tensor>,
+}
+
+impl Arch {
+    /// What the metadata say.
+    pub fn config(&self, meta: &Metadata, arch: &str) -> Result<Config> {
+        let mut cfg = Config::read(meta, arch, self.norm, self.rope)?;
+        (self.config)(&mut cfg, &Keys { meta, arch })?;
+        Ok(cfg)
+    }
+}
+
+/// The architecture that a file names.
+pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
+    let found: &str = meta.require("general.architecture")?;
+    let known = ARCHS.iter().find(|(name, _)| *name == found);
+    let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
+        found: found.to_string(),
+        expected: ARCHS.map(|(name, _)| name).join(", "),
+    })?;
+    Ok((found, arch))
+}

@@ -1,0 +1,106 @@
+//! The shape of a step, and the graph that computes one step of that shape.
+
+use crate::error::{Error, Result};
+use llmrt_abi::DType;
+use llmrt_graph::{Graph, Tensor};
+
+/// How many tokens, sequences and blocks one step has. Graphs are cached by it, so few values should occur.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub struct BatchShape {
+    /// Tokens computed in the step, of all sequences.
+    pub n_tokens: u64,
+    /// Rows of the block table.
+    pub n_seqs: u64,
+    /// Tokens whose logits are wanted, 1 at least; a step that wants none gives any row and ignores the result.
+    pub n_outputs: u64,
+    /// Blocks one sequence may have.
+    pub max_blocks: u64,
+    /// Blocks of the whole KV cache.
+    pub n_blocks: u64,
+    /// Tokens in a block.
+    pub block_size: u64,
+    /// Element type of the K cache.
+    pub k_type: DType,
+    /// Element type of the V cache.
+    pub v_type: DType,
+}
+
+impl BatchShape {
+    /// One token of one sequence.
+    pub(crate) const SMALLEST: BatchShape = BatchShape {
+        n_tokens: 1,
+        n_seqs: 1,
+        n_outputs: 1,
+        max_blocks: 1,
+        n_blocks: 1,
+        block_size: 1,
+        k_type: DType::F32,
+        v_type: DType::F32,
+    };
+
+    /// Every count is at least 1, and ids fit i32.
+    pub(crate) fn check(&self) -> Result<()> {
+        let counts = [
+            ("n_tokens", self.n_tokens, MAX),
+            ("n_seqs", self.n_seqs, MAX),
+            ("n_outputs", self.n_outputs, self.n_tokens),
+            ("max_blocks", self.max_blocks, MAX),
+            ("n_blocks", self.n_blocks, MAX),
+            ("block_size", self.block_size, MAX / self.n_blocks.clamp(1, MAX)),
+        ];
+        match counts.into_iter().find(|&(_, n, most)| n == 0 || n > most) {
+            Some((what, found, most)) => {
+                Err(Error::BadBatch { what, found, expected: format!("1 to {most}") })
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// The most that an i32 id reaches.
+const MAX: u64 = i32::MAX as u64;
+
+/// The graph of one step, and where its inputs and results are.
+#[derive(Clone, Debug)]
+pub struct ModelGraph {
+    /// The graph. KV caches are its states, `blk.N.k_cache` and `blk.N.v_cache`.
+    pub graph: Graph,
+    /// What the caller sets before each run.
+    pub inputs: Inputs,
+    /// F32 `[n_vocab, n_outputs]`.
+    pub logits: Tensor,
+}
+
+/// What the caller sets before each run; all I32. Every architecture has them all.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Inputs {
+    /// `[n_tokens]`: token ids.
+    pub tokens: Tensor,
+    /// `[n_tokens]`: position of each token in its sequence.
+    pub positions: Tensor,
+    /// `[n_tokens]`: where in the KV cache each token goes; outside the cache: nowhere.
+    pub slots: Tensor,
+    /// `[max_blocks, n_seqs]`: blocks of each sequence, in order of position.
+    pub block_table: Tensor,
+    /// `[n_seqs]`: tokens of each sequence, the new ones included; 0 for rows not in use.
+    pub seq_lens: Tensor,
+    /// `[n_seqs + 1]`: each sequence's first token in the step; the last is the end.
+    pub query_starts: Tensor,
+    /// `[n_outputs]`: which tokens' logits are wanted.
+    pub output_ids: Tensor,
+}
+
+impl Inputs {
+    pub(crate) fn new(g: &mut Graph, shape: &BatchShape) -> Inputs {
+        let mut input = |name, dims: &[u64]| g.input(name, DType::I32, dims);
+        Inputs {
+            tokens: input("tokens", &[shape.n_tokens]),
+            positions: input("positions", &[shape.n_tokens]),
+            slots: input("slots", &[shape.n_tokens]),
+            block_table: input("block_table", &[shape.max_blocks, shape.n_seqs]),
+            seq_lens: input("seq_lens", &[shape.n_seqs]),
+            query_starts: input("query_starts", &[shape.n_seqs + 1]),
+            output_ids: input("output_ids", &[shape.n_outputs]),
+        }
+    }
+}

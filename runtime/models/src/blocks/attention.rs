@@ -1,0 +1,82 @@
+//! Attention over the paged KV cache: projections, rotation, the cache's rows, the output projection.
+
+use crate::builder::Builder;
+use crate::config::RopeKind;
+use crate::error::Result;
+use llmrt_abi::op::AttentionParams;
+use llmrt_graph::{Paged, Role, Tensor};
+
+/// Q [head_dim, n_head, n_tokens], K and V [head_dim, n_head_kv, n_tokens], from three matrices or from one that has
+/// the rows of all three, in this order.
+pub(crate) fn qkv(b: &mut Builder<'_>, x: Tensor) -> Result<(Tensor, Tensor, Tensor)> {
+    let (il, layer) = (b.il(), b.layer());
+    let n_q = layer.n_head * b.cfg.head_dim_k;
+    let (n_k, n_v) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
+
+    let (q, k, v) = match b.has("attn_qkv.weight") {
+        true => {
+            let all = b.linear("attn_qkv", n_q + n_k + n_v, x)?;
+            (b.g.slice(all, 0, 0, n_q), b.g.slice(all, 0, n_q, n_k), b.g.slice(all, 0, n_q + n_k, n_v))
+        }
+        false => (b.linear("attn_q", n_q, x)?, b.linear("attn_k", n_k, x)?, b.linear("attn_v", n_v, x)?),
+    };
+    let q = b.g.split_heads(q, layer.n_head);
+    let k = b.g.split_heads(k, layer.n_head_kv);
+    let v = b.g.split_heads(v, layer.n_head_kv);
+    Ok((q, k, b.name(v, "Vcur")))
+}
+
+/// Turns heads by their positions.
+pub(crate) fn rope(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Tensor> {
+    let factors = rope_factors(b)?;
+    let y = match b.cfg.rope.kind {
+        RopeKind::None => heads,
+        _ => b.g.rope(heads, b.inputs.positions, factors, &b.cfg.rope.params),
+    };
+    Ok(b.name(y, name))
+}
+
+/// What frequencies are divided by: Llama 3's factors, or LongRoPE's for the context at hand.
+fn rope_factors(b: &mut Builder<'_>) -> Result<Option<Tensor>> {
+    let rope = &b.cfg.rope;
+    let dims = [rope.params.n_dims as u64 / 2];
+    let long = b.leaf("rope_factors_long.weight", &dims, Role::Other)?;
+    let short = b.leaf("rope_factors_short.weight", &dims, Role::Other)?;
+    let always = b.leaf("rope_freqs.weight", &dims, Role::Other)?;
+    let by_context = if rope.n_ctx > rope.params.n_ctx_orig as u64 { long } else { short };
+    Ok(by_context.or(always))
+}
+
+/// Keys and values go into the cache, queries see it: [head_dim_v * n_head, n_tokens].
+pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) -> Result<Tensor> {
+    let (il, layer) = (b.il(), b.layer());
+    let n_slots = b.batch.n_blocks * b.batch.block_size;
+    let k_dims = [b.cfg.n_embd_k(il), n_slots];
+    let v_dims = [b.cfg.n_embd_v(il), n_slots];
+    let k_cache = b.g.state(&format!("blk.{il}.k_cache"), b.batch.k_type, &k_dims, Role::KCache);
+    let v_cache = b.g.state(&format!("blk.{il}.v_cache"), b.batch.v_type, &v_dims, Role::VCache);
+    let k_cache = b.g.set_rows(k_cache, k, b.inputs.slots);
+    let v_cache = b.g.set_rows(v_cache, v, b.inputs.slots);
+
+    let paged = Paged {
+        block_table: b.inputs.block_table,
+        seq_lens: b.inputs.seq_lens,
+        query_starts: b.inputs.query_starts,
+    };
+    let params = AttentionParams {
+        n_kv_heads: layer.n_head_kv as u32,
+        block_size: b.batch.block_size as u32,
+        window: layer.window,
+        scale: b.cfg.attn_scale,
+        softcap: b.cfg.attn_softcap,
+        max_bias: 0.0,
+    };
+    let y = b.g.attention(q, k_cache, v_cache, &paged, &params);
+    Ok(b.name(y, "kqv_out"))
+}
+
+/// The heads' results, mixed: [n_embd, n].
+pub(crate) fn attention_output(b: &mut Builder<'_>, heads: Tensor) -> Result<Tensor> {
+    let y = b.linear("attn_output", b.cfg.n_embd, heads)?;
+    Ok(b.name(y, "attn_out"))
+}

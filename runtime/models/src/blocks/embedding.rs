@@ -1,0 +1,21 @@
+//! From ids to vectors.
+
+use crate::builder::Builder;
+use crate::error::Result;
+use llmrt_graph::{Role, Tensor};
+
+/// The tokens' vectors [n_embd, n_tokens].
+pub(crate) fn token_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
+    let dims = [b.cfg.n_embd, b.cfg.n_vocab];
+    let table = b.weight("token_embd.weight", &dims, Role::Embedding)?;
+    let x = b.g.get_rows(table, b.inputs.tokens);
+    Ok(b.name(x, "inp_embd"))
+}
+
+/// The positions' vectors [n_embd, n_tokens], of models that learn them.
+pub(crate) fn position_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
+    let dims = [b.cfg.n_embd, b.cfg.n_ctx_train];
+    let table = b.weight("position_embd.weight", &dims, Role::Embedding)?;
+    let x = b.g.get_rows(table, b.inputs.positions);
+    Ok(b.name(x, "pos_embd"))
+}

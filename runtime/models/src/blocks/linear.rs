@@ -1,0 +1,44 @@
+//! A matrix, and the vectors that come with it.
+
+use crate::builder::Builder;
+use crate::error::Result;
+use llmrt_abi::DType;
+use llmrt_graph::{Role, Tensor};
+
+impl Builder<'_> {
+    /// w·x · scale + bias, scale (one number) and bias if the file has them: [n_out, n]. Named as the matrix is.
+    pub(crate) fn linear(&mut self, name: &str, n_out: u64, x: Tensor) -> Result<Tensor> {
+        let (y, _) = self.product(name, n_out, x)?;
+        let y = self.times_scale(name, y)?;
+        let y = self.plus_bias(name, n_out, y)?;
+        Ok(self.name(y, name))
+    }
+
+    /// (w·x + bias) · scale. FFNs scale last, and where `Config::ffn_scales` is false only NVFP4 weights are scaled:
+    /// llama.cpp, whose files these are, does so.
+    pub(crate) fn ffn_linear(&mut self, name: &str, n_out: u64, x: Tensor) -> Result<Tensor> {
+        let (y, dtype) = self.product(name, n_out, x)?;
+        let y = self.plus_bias(name, n_out, y)?;
+        let y = match self.cfg.ffn_scales || dtype == DType::NVFP4 {
+            true => self.times_scale(name, y)?,
+            false => y,
+        };
+        Ok(self.name(y, name))
+    }
+
+    fn product(&mut self, name: &str, n_out: u64, x: Tensor) -> Result<(Tensor, DType)> {
+        let n_in = self.g.ne(x)[0];
+        let w = self.weight(&format!("{name}.weight"), &[n_in, n_out], Role::Matrix)?;
+        Ok((self.g.mul_mat(w, x), self.g.def(w).dtype))
+    }
+
+    fn times_scale(&mut self, name: &str, y: Tensor) -> Result<Tensor> {
+        let scale = self.optional(&format!("{name}.scale"), &[1], Role::Other)?;
+        Ok(scale.map_or(y, |scale| self.g.mul(y, scale)))
+    }
+
+    fn plus_bias(&mut self, name: &str, n_out: u64, y: Tensor) -> Result<Tensor> {
+        let bias = self.optional(&format!("{name}.bias"), &[n_out], Role::Bias)?;
+        Ok(bias.map_or(y, |bias| self.g.add(y, bias)))
+    }
+}

@@ -1,0 +1,157 @@
+//! A model's graph while it is built: the graph, the layer at hand, and weights by their names in the file.
+
+use crate::batch::{BatchShape, Inputs, ModelGraph};
+use crate::config::{Config, LayerConfig, Norm};
+use crate::error::{Error, Result};
+use llmrt_abi::DType;
+use llmrt_graph::{Graph, Role, Shape, Tensor, tensor::shape};
+use std::collections::HashMap;
+
+/// Finds a tensor's type and dims by its name.
+pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<(DType, Shape)> + 'a;
+
+/// A graph while it is built.
+pub(crate) struct Builder<'a> {
+    /// The graph so far.
+    pub g: Graph,
+    /// The model's numbers.
+    pub cfg: &'a Config,
+    /// The step's numbers.
+    pub batch: &'a BatchShape,
+    /// The step's inputs.
+    pub inputs: Inputs,
+    lookup: &'a Lookup<'a>,
+    leaves: HashMap<String, Tensor>,
+    used: Vec<(String, (DType, Shape))>,
+    il: Option<usize>,
+}
+
+impl<'a> Builder<'a> {
+    pub fn new(cfg: &'a Config, batch: &'a BatchShape, lookup: &'a Lookup<'a>) -> Builder<'a> {
+        let mut g = Graph::new();
+        let inputs = Inputs::new(&mut g, batch);
+        Builder { g, cfg, batch, inputs, lookup, leaves: HashMap::new(), used: Vec::new(), il: None }
+    }
+
+    /// Runs `x` through `block`, once for each layer. Within a block, names mean that layer's tensors.
+    pub fn layers(
+        &mut self,
+        mut x: Tensor,
+        block: impl Fn(&mut Self, Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        for il in 0..self.cfg.n_layer {
+            self.il = Some(il);
+            x = block(self, x)?;
+        }
+        self.il = None;
+        Ok(x)
+    }
+
+    /// Number of the layer at hand.
+    pub fn il(&self) -> usize {
+        self.il.unwrap_or(0)
+    }
+
+    /// Numbers of the layer at hand.
+    pub fn layer(&self) -> &'a LayerConfig {
+        &self.cfg.layers[self.il()]
+    }
+
+    /// In the last layer, the rows whose logits are wanted; before it all rows are needed, as keys and values.
+    /// Called after attention, so the last FFN and the head run on few rows.
+    pub fn keep_outputs<const N: usize>(&mut self, rows: [Tensor; N]) -> [Tensor; N] {
+        match self.il() + 1 == self.cfg.n_layer {
+            true => rows.map(|x| self.g.get_rows(x, self.inputs.output_ids)),
+            false => rows,
+        }
+    }
+
+    /// Norm with the weight (and bias) of that name: rows of hidden states or heads.
+    pub fn norm(&mut self, name: &str, x: Tensor) -> Result<Tensor> {
+        let n = self.g.ne(x)[0];
+        let weight = self.weight(&format!("{name}.weight"), &[n], Role::Norm)?;
+        let y = match self.cfg.norm {
+            Norm::Rms => self.g.rms_norm(x, weight, self.cfg.norm_eps),
+            Norm::Layer => {
+                let bias = self.weight(&format!("{name}.bias"), &[n], Role::Bias)?;
+                self.g.layer_norm(x, weight, bias, self.cfg.norm_eps)
+            }
+        };
+        Ok(self.name(y, name))
+    }
+
+    /// a + b, with a name.
+    pub fn add(&mut self, name: &str, a: Tensor, b: Tensor) -> Tensor {
+        let y = self.g.add(a, b);
+        self.name(y, name)
+    }
+
+    /// Names a result as people know it: `attn_norm-0` in layer 0.
+    pub fn name(&mut self, t: Tensor, name: &str) -> Tensor {
+        match self.il {
+            Some(il) => self.g.name(t, format!("{name}-{il}")),
+            None => self.g.name(t, name),
+        }
+    }
+
+    /// A weight of the layer at hand, or of the whole model. Vectors come out as F32.
+    pub fn weight(&mut self, name: &str, dims: &[u64], role: Role) -> Result<Tensor> {
+        let found = self.optional(name, dims, role)?;
+        found.ok_or_else(|| Error::MissingTensor {
+            tensor: self.path(name),
+            arch: self.cfg.arch.clone(),
+            expected: dims.to_vec(),
+        })
+    }
+
+    /// As `weight`, if the file has it.
+    pub fn optional(&mut self, name: &str, dims: &[u64], role: Role) -> Result<Option<Tensor>> {
+        let path = self.path(name);
+        self.leaf(&path, dims, role)
+    }
+
+    /// A weight by its full name, if the file has it with these dims. It is made once.
+    pub fn leaf(&mut self, path: &str, dims: &[u64], role: Role) -> Result<Option<Tensor>> {
+        let Some((dtype, ne)) = (self.lookup)(path) else { return Ok(None) };
+        if ne != shape(dims) {
+            let n_dims = ne.iter().rposition(|&n| n != 1).map_or(1, |i| i + 1);
+            let (found, expected) = (ne[..n_dims.max(dims.len())].to_vec(), dims.to_vec());
+            return Err(Error::TensorDims { tensor: path.to_string(), found, expected });
+        }
+        let leaf = match self.leaves.get(path) {
+            Some(&leaf) => leaf,
+            None => {
+                let leaf = self.g.weight(path, dtype, dims, role);
+                self.leaves.insert(path.to_string(), leaf);
+                self.used.push((path.to_string(), (dtype, ne)));
+                leaf
+            }
+        };
+        let is_short = dims.len() == 1 && dtype != DType::F32;
+        Ok(Some(if is_short { self.g.cast(leaf, DType::F32) } else { leaf }))
+    }
+
+    /// Whether the file has the tensor of this name.
+    pub fn has(&self, name: &str) -> bool {
+        (self.lookup)(&self.path(name)).is_some()
+    }
+
+    fn path(&self, name: &str) -> String {
+        match self.il {
+            Some(il) => format!("blk.{il}.{name}"),
+            None => name.to_string(),
+        }
+    }
+
+    /// The graph, with its logits.
+    pub fn finish(mut self, logits: Tensor) -> Result<ModelGraph> {
+        self.g.output(logits, "result_output");
+        Ok(ModelGraph { graph: self.g.finish()?, inputs: self.inputs, logits })
+    }
+
+    /// The tensors that were used, in order of first use.
+    pub fn finish_used(self) -> Result<Vec<(String, (DType, Shape))>> {
+        self.g.finish()?;
+        Ok(self.used)
+    }
+}

@@ -1,0 +1,77 @@
+//! Reads the metadata keys of one architecture: `llama.block_count` for `block_count`.
+
+use crate::error::{Error, Result};
+use llmrt_gguf::{FromValue, Metadata, Value};
+use std::ops::RangeInclusive;
+
+/// Metadata under an architecture's prefix.
+pub(crate) struct Keys<'m> {
+    pub meta: &'m Metadata,
+    pub arch: &'m str,
+}
+
+impl<'m> Keys<'m> {
+    /// The full key.
+    pub fn name(&self, key: &str) -> String {
+        format!("{}.{key}", self.arch)
+    }
+
+    /// A value, or `None` if the key is missing.
+    pub fn optional<T: FromValue<'m>>(&self, key: &str) -> Result<Option<T>> {
+        Ok(self.meta.optional(&self.name(key))?)
+    }
+
+    /// A count that must be there.
+    pub fn count(&self, key: &str, range: RangeInclusive<u64>) -> Result<u64> {
+        let found = self.meta.require(&self.name(key))?;
+        self.within(key, found, &range)
+    }
+
+    /// A count, or a default. Files write 0 for what they leave out.
+    pub fn count_or(&self, key: &str, range: RangeInclusive<u64>, default: u64) -> Result<u64> {
+        match self.optional(key)? {
+            None | Some(0) => Ok(default),
+            Some(found) => self.within(key, found, &range),
+        }
+    }
+
+    /// A number, or a default. Files write 0 for what they leave out.
+    pub fn f32_or_zero(&self, key: &str, default: f32) -> Result<f32> {
+        let found = self.optional(key)?;
+        Ok(found.filter(|&x| x != 0.0).unwrap_or(default))
+    }
+
+    /// A count for every layer: one number for all, or an array.
+    pub fn per_layer(
+        &self,
+        key: &str,
+        n_layer: usize,
+        range: RangeInclusive<u64>,
+        default: Option<&[u64]>,
+    ) -> Result<Vec<u64>> {
+        if let (false, Some(default)) = (self.meta.contains(&self.name(key)), default) {
+            return Ok(default.to_vec());
+        }
+        let Some(Value::Array(_)) = self.meta.get(&self.name(key)) else {
+            return Ok(vec![self.count(key, range)?; n_layer]);
+        };
+        let found: Vec<u32> = self.meta.require(&self.name(key))?;
+        if found.len() < n_layer {
+            let expected = format!("one for each of {n_layer} layers");
+            return Err(self.bad(key, format!("an array of {}", found.len()), expected));
+        }
+        found[..n_layer].iter().map(|&n| self.within(key, n as u64, &range)).collect()
+    }
+
+    /// An error about a value.
+    pub fn bad(&self, key: &str, found: impl ToString, expected: impl ToString) -> Error {
+        Error::BadValue { key: self.name(key), found: found.to_string(), expected: expected.to_string() }
+    }
+
+    fn within(&self, key: &str, found: u64, range: &RangeInclusive<u64>) -> Result<u64> {
+        match range.contains(&found) {
+            true => Ok(found),
+            false => Err(self.bad(key, found, format!("{} to {}", range.start(), range.end()))),
+        }
+    }
+}

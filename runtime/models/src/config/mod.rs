@@ -1,0 +1,167 @@
+//! What a model file's metadata say about the model, in the field's terms.
+
+mod keys;
+mod rope;
+
+pub(crate) use keys::Keys;
+pub use rope::{RopeConfig, RopeKind};
+
+use crate::error::{Error, Result};
+use llmrt_gguf::{Metadata, Value};
+
+/// The numbers of a model.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// `general.architecture`.
+    pub arch: String,
+    /// Layers.
+    pub n_layer: usize,
+    /// Elements of a hidden state.
+    pub n_embd: u64,
+    /// Tokens of the vocabulary.
+    pub n_vocab: u64,
+    /// Tokens of the longest text seen in training.
+    pub n_ctx_train: u64,
+    /// Elements of a head of Q and K.
+    pub head_dim_k: u64,
+    /// Elements of a head of V.
+    pub head_dim_v: u64,
+    /// What differs between layers.
+    pub layers: Vec<LayerConfig>,
+    /// How hidden states are normed.
+    pub norm: Norm,
+    /// Added to the mean square (variance) before the root.
+    pub norm_eps: f32,
+    /// Rotary position embedding.
+    pub rope: RopeConfig,
+    /// Factor on q·k.
+    pub attn_scale: f32,
+    /// Attention scores become c·tanh(score/c); 0: they stay.
+    pub attn_softcap: f32,
+    /// Logits become c·tanh(logit/c); 0: they stay.
+    pub final_softcap: f32,
+    /// Experts of each layer; 0: a dense model.
+    pub n_expert: u64,
+    /// Experts each token goes through.
+    pub n_expert_used: u64,
+    /// Factor on the experts' weights.
+    pub expert_weights_scale: f32,
+    /// Whether `.scale` tensors of dense FFN weights count for every dtype; else only for NVFP4, which is
+    /// meaningless without them.
+    pub ffn_scales: bool,
+}
+
+/// The numbers of one layer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct LayerConfig {
+    /// Query heads.
+    pub n_head: u64,
+    /// KV heads; they divide the query heads.
+    pub n_head_kv: u64,
+    /// Elements between the FFN's matrices.
+    pub n_ff: u64,
+    /// Tokens that attention sees, the query included; 0: all.
+    pub window: u32,
+}
+
+/// How hidden states are normed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Norm {
+    /// x · rsqrt(mean(x²) + eps), times a weight.
+    Rms,
+    /// (x - mean) · rsqrt(variance + eps), times a weight, plus a bias.
+    Layer,
+}
+
+impl Config {
+    /// What the keys common to all architectures say. An architecture's own `config` goes on from here.
+    pub(crate) fn read(meta: &Metadata, arch: &str, norm: Norm, rope: RopeKind) -> Result<Config> {
+        let keys = Keys { meta, arch };
+        let n_layer = keys.count("block_count", 1..=MAX_LAYERS)? as usize;
+        let n_embd = keys.count("embedding_length", 1..=MAX_DIM)?;
+        let n_ctx_train = keys.count("context_length", 1..=MAX_DIM)?;
+        let layers = read_layers(&keys, n_layer)?;
+
+        let head_dim = (n_embd / layers[0].n_head).max(1);
+        let head_dim_k = keys.count_or("attention.key_length", 1..=MAX_DIM, head_dim)?;
+        let head_dim_v = keys.count_or("attention.value_length", 1..=MAX_DIM, head_dim)?;
+        let norm_eps = keys.meta.require(&keys.name(match norm {
+            Norm::Rms => "attention.layer_norm_rms_epsilon",
+            Norm::Layer => "attention.layer_norm_epsilon",
+        }))?;
+        let rope = RopeConfig::read(&keys, rope, head_dim_k, n_ctx_train)?;
+
+        let n_expert = keys.count_or("expert_count", 0..=MAX_EXPERTS, 0)?;
+        let n_expert_used = match n_expert {
+            0 => 0,
+            n => keys.count("expert_used_count", 1..=n)?,
+        };
+        Ok(Config {
+            arch: arch.to_string(),
+            n_layer,
+            n_embd,
+            n_vocab: read_n_vocab(&keys)?,
+            n_ctx_train,
+            head_dim_k,
+            head_dim_v,
+            layers,
+            norm,
+            norm_eps,
+            rope,
+            attn_scale: keys.f32_or_zero("attention.scale", (head_dim_k as f32).sqrt().recip())?,
+            attn_softcap: 0.0,
+            final_softcap: 0.0,
+            n_expert,
+            n_expert_used,
+            expert_weights_scale: keys.f32_or_zero("expert_weights_scale", 1.0)?,
+            ffn_scales: false,
+        })
+    }
+
+    /// Gives layers a sliding window of the length in the metadata, if that is not 0: those `which` picks.
+    pub(crate) fn set_window(&mut self, window: u32, which: impl Fn(usize) -> bool) {
+        for (il, layer) in self.layers.iter_mut().enumerate() {
+            layer.window = if which(il) { window } else { 0 };
+        }
+    }
+
+    /// Elements of a row of layer `il`'s K cache.
+    pub fn n_embd_k(&self, il: usize) -> u64 {
+        self.layers[il].n_head_kv * self.head_dim_k
+    }
+
+    /// Elements of a row of layer `il`'s V cache.
+    pub fn n_embd_v(&self, il: usize) -> u64 {
+        self.layers[il].n_head_kv * self.head_dim_v
+    }
+}
+
+// Far above every model, far below what overflows when dims are multiplied.
+const MAX_DIM: u64 = 1 << 26;
+const MAX_LAYERS: u64 = 1 << 12;
+const MAX_EXPERTS: u64 = 1 << 16;
+
+fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
+    let n_head = keys.per_layer("attention.head_count", n_layer, 1..=MAX_DIM, None)?;
+    let n_head_kv = keys.per_layer("attention.head_count_kv", n_layer, 1..=MAX_DIM, Some(&n_head))?;
+    let n_ff = keys.per_layer("feed_forward_length", n_layer, 1..=MAX_DIM, None)?;
+    if let Some(il) = (0..n_layer).find(|&il| n_head[il] % n_head_kv[il] != 0) {
+        return Err(Error::BadValue {
+            key: keys.name("attention.head_count_kv"),
+            found: format!("{} in layer {il}", n_head_kv[il]),
+            expected: format!("a divisor of the {} query heads", n_head[il]),
+        });
+    }
+    let layers = n_head.iter().zip(&n_head_kv).zip(&n_ff);
+    Ok(layers
+        .map(|((&n_head, &n_head_kv), &n_ff)| LayerConfig { n_head, n_head_kv, n_ff, window: 0 })
+        .collect())
+}
+
+/// The length of the token list if there is one, as the vocabulary's own key is often left out.
+fn read_n_vocab(keys: &Keys<'_>) -> Result<u64> {
+    match keys.meta.get("tokenizer.ggml.tokens") {
+        Some(Value::Array(tokens)) if !tokens.is_empty() => Ok(tokens.len() as u64),
+        _ => keys.count("vocab_size", 1..=MAX_DIM),
+    }
+}

@@ -1,0 +1,90 @@
+//! Why a file's tables do not make a model, or a batch not a graph.
+
+use llmrt_abi::DType;
+
+/// A model that cannot be built. The caller knows the file and puts its name in front.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+pub enum Error {
+    /// A metadata key is missing or of another type.
+    #[error(transparent)]
+    Metadata(#[from] llmrt_gguf::Error),
+
+    /// A metadata value that makes no model.
+    #[error("metadata key `{key}` is {found}: expected {expected}")]
+    BadValue {
+        /// The key, with its architecture.
+        key: String,
+        /// What the file says.
+        found: String,
+        /// What would make sense.
+        expected: String,
+    },
+
+    /// An architecture without a file in `arch/`.
+    #[error(
+        "metadata key `general.architecture` is `{found}`, which llmrt cannot build: expected {expected}"
+    )]
+    UnknownArchitecture {
+        /// What the file says.
+        found: String,
+        /// The architectures there are.
+        expected: String,
+    },
+
+    /// A tensor that the architecture needs is not in the file.
+    #[error("tensor `{tensor}` is missing: {arch} needs it, with dims {expected:?}; convert the model again")]
+    MissingTensor {
+        /// GGUF's name.
+        tensor: String,
+        /// The architecture.
+        arch: String,
+        /// Elements per dim, innermost first.
+        expected: Vec<u64>,
+    },
+
+    /// A tensor has other dims than the metadata ask for.
+    #[error("tensor `{tensor}` has dims {found:?}: the metadata ask for {expected:?}")]
+    TensorDims {
+        /// GGUF's name.
+        tensor: String,
+        /// Elements per dim in the file, innermost first.
+        found: Vec<u64>,
+        /// Elements per dim by the metadata.
+        expected: Vec<u64>,
+    },
+
+    /// A batch without a graph.
+    #[error("batch: {what} is {found}: expected {expected}")]
+    BadBatch {
+        /// The field of `BatchShape`.
+        what: &'static str,
+        /// What was asked for.
+        found: u64,
+        /// What would make sense.
+        expected: String,
+    },
+
+    /// Heads do not divide into blocks of the cache's type.
+    #[error(
+        "{cache} cache of layer {layer} cannot be {dtype}: a head of {head_dim} is not whole blocks of {block}"
+    )]
+    CacheType {
+        /// `K` or `V`.
+        cache: &'static str,
+        /// The layer.
+        layer: usize,
+        /// What was asked for.
+        dtype: DType,
+        /// Elements of a head.
+        head_dim: u64,
+        /// Elements of a block.
+        block: usize,
+    },
+
+    /// An op refused its operands, for instance a tensor of a type it cannot read.
+    #[error(transparent)]
+    Graph(#[from] llmrt_graph::Error),
+}
+
+/// Result of building a model.
+pub type Result<T> = std::result::Result<T, Error>;

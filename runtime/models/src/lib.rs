@@ -1,0 +1,26 @@
+//! From a model file's tables to its compute graph. Knows no device.
+//!
+//! An architecture is one file in `arch/`: it says what its metadata mean and builds one graph out of `blocks/`.
+//! Which tensors a model needs is told by building that graph once, so there is no second list to keep.
+#![forbid(unsafe_code)]
+
+mod model;
+
+mod arch;
+mod blocks;
+
+mod batch;
+mod builder;
+pub mod config;
+mod kv;
+
+mod error;
+
+#[cfg(test)]
+mod tests;
+
+pub use batch::{BatchShape, Inputs, ModelGraph};
+pub use config::{Config, LayerConfig};
+pub use error::{Error, Result};
+pub use kv::{KvLayer, KvLayout};
+pub use model::Model;

@@ -1,0 +1,69 @@
+//! A model: what its metadata say, the tensors it is made of, and its graphs.
+
+use crate::arch::{self, Arch};
+use crate::batch::{BatchShape, ModelGraph};
+use crate::builder::Builder;
+use crate::config::Config;
+use crate::error::Result;
+use crate::kv::KvLayout;
+use llmrt_abi::DType;
+use llmrt_gguf::Metadata;
+use llmrt_graph::Shape;
+use std::collections::HashMap;
+
+/// A model whose metadata make sense and whose tensors are there.
+#[derive(Clone, Debug)]
+pub struct Model {
+    /// What the metadata say.
+    pub config: Config,
+    arch: &'static Arch,
+    tensors: HashMap<String, (DType, Shape)>,
+    tensor_names: Vec<String>,
+}
+
+impl Model {
+    /// Reads the metadata and checks every tensor that the model needs: present, and of the dims the metadata ask
+    /// for. `tensors` finds a tensor's type and dims (innermost first, 1 past the last) by its name in the file.
+    pub fn new(meta: &Metadata, tensors: impl Fn(&str) -> Option<(DType, Shape)>) -> Result<Model> {
+        let (name, arch) = arch::of(meta)?;
+        let config = arch.config(meta, name)?;
+
+        // The graph of one token asks for every tensor once.
+        let mut b = Builder::new(&config, &BatchShape::SMALLEST, &tensors);
+        (arch.graph)(&mut b)?;
+        let used = b.finish_used()?;
+        let tensor_names = used.iter().map(|(name, _)| name.clone()).collect();
+        Ok(Model { config, arch, tensors: used.into_iter().collect(), tensor_names })
+    }
+
+    /// Names of the weights the model uses, in order of first use: embedding, layers, head.
+    pub fn tensor_names(&self) -> &[String] {
+        &self.tensor_names
+    }
+
+    /// Those of a file's tensors that the model does not use.
+    pub fn unused_tensors<'n>(&self, names: impl IntoIterator<Item = &'n str>) -> Vec<&'n str> {
+        names.into_iter().filter(|name| !self.tensors.contains_key(*name)).collect()
+    }
+
+    /// Says how many tokens a sequence may reach. LongRoPE models (Phi 3) take other frequency factors for contexts
+    /// above their original one. The choice holds for the whole life of a KV cache.
+    pub fn set_context(&mut self, n_ctx: u64) {
+        self.config.rope.n_ctx = n_ctx;
+    }
+
+    /// What the KV cache holds for each token, in caches of these types.
+    pub fn kv_layout(&self, k_type: DType, v_type: DType) -> Result<KvLayout> {
+        KvLayout::new(&self.config, k_type, v_type)
+    }
+
+    /// The graph of one step.
+    pub fn graph(&self, shape: &BatchShape) -> Result<ModelGraph> {
+        shape.check()?;
+        self.kv_layout(shape.k_type, shape.v_type)?;
+        let tensors = |name: &str| self.tensors.get(name).copied();
+        let mut b = Builder::new(&self.config, shape, &tensors);
+        let logits = (self.arch.graph)(&mut b)?;
+        b.finish(logits)
+    }
+}

@@ -1,0 +1,103 @@
+//! Every architecture's graph, as text.
+
+use super::{SHAPE, files};
+use llmrt_graph::{Graph, Kind};
+use std::fmt::Write;
+
+#[test]
+fn llama_builds_the_graph_of_its_paper() {
+    check("llama", include_str!("golden/llama.txt"));
+}
+
+#[test]
+fn mixtral_routes_tokens_to_experts() {
+    check("llama-moe", include_str!("golden/llama-moe.txt"));
+}
+
+#[test]
+fn qwen2_adds_biases_to_q_k_and_v() {
+    check("qwen2", include_str!("golden/qwen2.txt"));
+}
+
+#[test]
+fn qwen3_norms_heads_before_it_rotates_them() {
+    check("qwen3", include_str!("golden/qwen3.txt"));
+}
+
+#[test]
+fn phi3_cuts_fused_projections() {
+    check("phi3", include_str!("golden/phi3.txt"));
+}
+
+#[test]
+fn gemma2_norms_on_both_sides_and_caps_logits() {
+    check("gemma2", include_str!("golden/gemma2.txt"));
+}
+
+#[test]
+fn gpt2_adds_learned_positions() {
+    check("gpt2", include_str!("golden/gpt2.txt"));
+}
+
+#[test]
+fn falcon_runs_attention_and_ffn_side_by_side() {
+    check("falcon", include_str!("golden/falcon.txt"));
+}
+
+#[test]
+fn equal_shapes_give_equal_graphs() {
+    for (kind, file) in files() {
+        let model = file.model().expect(kind);
+        let (a, b) = (model.graph(&SHAPE).expect(kind), model.graph(&SHAPE).expect(kind));
+        assert_eq!(a.graph.uid(), b.graph.uid(), "{kind}");
+    }
+}
+
+#[test]
+fn weights_of_a_graph_are_the_tensors_of_the_model() {
+    for (kind, file) in files() {
+        let model = file.model().expect(kind);
+        let graph = model.graph(&SHAPE).expect(kind).graph;
+        let weights = graph.tensors.iter().filter(|t| t.kind == Kind::Weight);
+        assert_eq!(
+            weights.map(|t| &t.name).collect::<Vec<_>>(),
+            model.tensor_names().iter().collect::<Vec<_>>()
+        );
+        assert_eq!(model.unused_tensors(file.tensors.keys().map(String::as_str)), unused(kind), "{kind}");
+    }
+}
+
+/// Experts replace the dense FFN of the common tensors.
+fn unused(kind: &str) -> Vec<&'static str> {
+    match kind {
+        "llama-moe" => {
+            vec![
+                "blk.0.ffn_down.weight",
+                "blk.0.ffn_up.weight",
+                "blk.1.ffn_down.weight",
+                "blk.1.ffn_up.weight",
+            ]
+        }
+        _ => vec![],
+    }
+}
+
+/// One line for each node, compared with the file in `golden/`.
+fn check(kind: &str, golden: &str) {
+    let model = super::file(kind).model().expect("the file makes a model");
+    let graph = model.graph(&SHAPE).expect("the model makes a graph");
+    assert_eq!(graph.graph.ne(graph.logits), [32, 2, 1, 1]);
+    let text = text(&graph.graph);
+    assert!(text == golden, "the graph of {kind} is now:\n{text}");
+}
+
+fn text(g: &Graph) -> String {
+    let mut text = String::new();
+    for node in &g.nodes {
+        let src: Vec<_> = node.src.iter().flatten().map(|&t| g.def(t).name.as_str()).collect();
+        let dst = g.def(node.dst);
+        let dims = &dst.ne[..dst.n_dims()];
+        let _ = writeln!(text, "{} {dims:?} = {}({})", dst.name, node.op, src.join(", "));
+    }
+    text
+}

@@ -1,0 +1,122 @@
+//! What metadata mean: windows, rotations, scales, caches; and how little an architecture takes.
+
+use super::{SHAPE, file, files};
+use crate::arch;
+use llmrt_abi::{DType, Op, op::RopeParams};
+use llmrt_gguf::{Array, Value};
+
+#[test]
+fn every_second_layer_of_gemma2_has_a_window() {
+    assert_eq!(windows(&file("gemma2")), [8, 0]);
+    assert_eq!(windows(&file("gemma2").without("gemma2.attention.sliding_window")), [4096, 0]);
+    let mut told = file("gemma2");
+    told.meta.set("gemma2.attention.sliding_window_pattern", Array::Bool(vec![false, true]));
+    assert_eq!(windows(&told), [0, 8]);
+}
+
+#[test]
+fn phi3_and_mistral_have_one_window_for_all_layers() {
+    assert_eq!(windows(&file("phi3")), [8, 8]);
+    assert_eq!(windows(&file("llama")), [0, 0]);
+    assert_eq!(windows(&file("llama").with("llama.attention.sliding_window = 5")), [5, 5]);
+}
+
+#[test]
+fn scores_are_scaled_by_the_root_of_a_head_unless_told() {
+    let scale = |file: super::File| file.model().expect("a model").config.attn_scale;
+    assert_eq!(scale(file("llama")), 0.5);
+    assert_eq!(scale(file("llama").with("llama.attention.scale = 0.0")), 0.5);
+    assert_eq!(scale(file("llama").with("llama.attention.scale = 0.25")), 0.25);
+}
+
+#[test]
+fn rope_scaling_stretches_positions() {
+    let plain = rope("");
+    assert_eq!((plain.freq_scale, plain.ext_factor, plain.freq_base, plain.mode), (1.0, 0.0, 10000.0, 0));
+    assert_eq!(rope("rope.scaling.factor = 4").freq_scale, 0.25);
+    assert_eq!(rope("rope.scale_linear = 2").freq_scale, 0.5);
+    assert_eq!(rope("rope.scaling.factor = 4; rope.scaling.type = none").freq_scale, 1.0);
+    assert_eq!(rope("rope.freq_base = 500000").freq_base, 500000.0);
+    let yarn =
+        rope("rope.scaling.factor = 8; rope.scaling.type = yarn; rope.scaling.original_context_length = 16");
+    assert_eq!((yarn.freq_scale, yarn.ext_factor, yarn.n_ctx_orig), (0.125, 1.0, 16));
+    assert_eq!((yarn.beta_fast, yarn.beta_slow, yarn.attn_factor), (32.0, 1.0, 1.0));
+}
+
+#[test]
+fn phi3_takes_long_factors_above_its_original_context() {
+    let mut model =
+        file("phi3").with("phi3.rope.scaling.original_context_length = 16").model().expect("a model");
+    let factors = |model: &crate::Model| {
+        let g = model.graph(&SHAPE).expect("a graph").graph;
+        let rope = g.nodes.iter().find(|n| n.op == Op::Rope).expect("a rotation");
+        rope.src[2].map(|t| g.def(t).name.clone())
+    };
+    assert_eq!(factors(&model).as_deref(), Some("rope_factors_short.weight"));
+    model.set_context(17);
+    assert_eq!(factors(&model).as_deref(), Some("rope_factors_long.weight"));
+}
+
+#[test]
+fn kv_heads_may_differ_by_layer() {
+    let mut told = file("llama").with("blk.1.attn_k.weight: 16 4").with("blk.1.attn_v.weight: 16 4");
+    told.meta.set("llama.attention.head_count_kv", vec![2u32, 1]);
+    let layout = told.model().expect("a model").kv_layout(DType::F16, DType::F32).expect("a layout");
+    assert_eq!(layout.layers.iter().map(|l| (l.n_embd_k, l.n_embd_v)).collect::<Vec<_>>(), [(8, 8), (4, 4)]);
+    assert_eq!(layout.bytes_per_token, 12 * 2 + 12 * 4);
+}
+
+#[test]
+fn the_token_list_says_how_long_the_vocabulary_is() {
+    let mut told = file("qwen2").without("qwen2.vocab_size");
+    told.meta.set("tokenizer.ggml.tokens", Value::Array(Array::String(vec![String::new(); 32])));
+    assert_eq!(told.model().expect("a model").config.n_vocab, 32);
+}
+
+#[test]
+fn norm_weights_of_other_types_are_converted() {
+    let mut told = file("llama");
+    told.tensors.insert("output_norm.weight".into(), (DType::F16, [16, 1, 1, 1]));
+    let g = told.model().expect("a model").graph(&SHAPE).expect("a graph").graph;
+    let copies = g.nodes.iter().filter(|n| n.op == Op::Copy).map(|n| g.def(n.dst).dtype);
+    assert_eq!(copies.collect::<Vec<_>>(), [DType::F32]);
+}
+
+#[test]
+fn the_last_layer_computes_outputs_alone_after_attention() {
+    for (kind, file) in files() {
+        let g = file.model().expect(kind).graph(&SHAPE).expect(kind).graph;
+        let rows = |name: &str| g.ne(g.find(name).expect(name))[1];
+        assert_eq!((rows("kqv_out-1"), rows("attn_out-0")), (SHAPE.n_tokens, SHAPE.n_tokens), "{kind}");
+        assert_eq!((rows("attn_out-1"), rows("l_out-1")), (SHAPE.n_outputs, SHAPE.n_outputs), "{kind}");
+    }
+}
+
+#[test]
+fn tensors_come_in_order_of_use() {
+    let model = file("llama").model().expect("a model");
+    let names = model.tensor_names();
+    assert_eq!((names[0].as_str(), names[1].as_str()), ("token_embd.weight", "blk.0.attn_norm.weight"));
+    assert_eq!(names.last().map(String::as_str), Some("output.weight"));
+}
+
+#[test]
+fn an_architecture_is_one_file_and_two_lines() {
+    let table = include_str!("../arch/mod.rs");
+    for (kind, _) in files() {
+        let arch = kind.split('-').next().unwrap_or(kind);
+        let lines = table.lines().filter(|line| line.contains(arch)).collect::<Vec<_>>();
+        assert_eq!(lines, [format!("mod {arch};"), format!("    (\"{arch}\", &{arch}::ARCH),")]);
+        assert!(arch::of(&file(kind).meta).is_ok());
+    }
+}
+
+fn windows(file: &super::File) -> Vec<u32> {
+    file.model().expect("a model").config.layers.iter().map(|l| l.window).collect()
+}
+
+fn rope(keys: &str) -> RopeParams {
+    let lines = keys.split("; ").filter(|line| !line.is_empty());
+    let told = lines.fold(file("llama"), |file, line| file.with(&format!("llama.{line}")));
+    told.model().expect("a model").config.rope.params
+}
