@@ -1,0 +1,57 @@
+//! The C side of the traits: one file per object, every function behind [`guard`].
+
+pub mod backend;
+pub mod buffer;
+pub mod device;
+pub mod event;
+pub mod plugin;
+
+use crate::{Error, Result};
+use llmrt_abi::types as c;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Runs plugin code; an error or a panic is written to `err` and becomes a status number.
+///
+/// # Safety
+/// `err` is NULL or points to an error of the host, writable for this call.
+pub(crate) unsafe fn guard(err: *mut c::Error, body: impl FnOnce() -> Result<()>) -> i32 {
+    let error = match catch_unwind(AssertUnwindSafe(body)) {
+        Ok(Ok(())) => return 0,
+        Ok(Err(error)) => error,
+        Err(payload) => Error::from_panic(payload),
+    };
+    // SAFETY: the caller's promise.
+    unsafe { error.write(err) }
+}
+
+/// Runs plugin code that answers a plain value; a panic gives `otherwise`.
+pub(crate) fn guard_value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+    catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
+        std::mem::forget(payload);
+        otherwise
+    })
+}
+
+/// Bytes of the host to read; NULL is fine when there are none.
+///
+/// # Safety
+/// `ptr` has `n` readable bytes that do not change during `'a`.
+pub(crate) unsafe fn bytes<'a>(ptr: *const core::ffi::c_void, n: u64) -> &'a [u8] {
+    if n == 0 {
+        return &[];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts(ptr.cast(), n as usize) }
+}
+
+/// Bytes of the host to write.
+///
+/// # Safety
+/// `ptr` has `n` bytes that nobody else touches during `'a`.
+pub(crate) unsafe fn bytes_mut<'a>(ptr: *mut core::ffi::c_void, n: u64) -> &'a mut [u8] {
+    if n == 0 {
+        return &mut [];
+    }
+    // SAFETY: the caller's promise.
+    unsafe { std::slice::from_raw_parts_mut(ptr.cast(), n as usize) }
+}

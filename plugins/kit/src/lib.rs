@@ -1,0 +1,26 @@
+//! What a plugin is written with: safe traits in, the C tables of the ABI out, panics stopped at the edge.
+//!
+//! A plugin implements [`Driver`], [`Device`], [`Buffer`] and [`Stream`] and ends with
+//! [`export_plugin!`]. `plugins/null` is the smallest one; start by copying it.
+//! Reading order: [`driver`] for the traits, [`view`] for graphs and tensors as a plugin sees them,
+//! [`host`] for what the host offers, [`error`] for how to say what went wrong.
+
+pub mod driver;
+pub mod error;
+pub mod export;
+pub mod host;
+pub mod info;
+pub mod threads;
+pub mod view;
+
+pub mod entry;
+
+pub use driver::{Buffer, Device, Driver, Event, Layout, Plan, Stream, StreamFeatures, StreamParams};
+pub use error::{Error, Result};
+pub use host::{Host, Level};
+pub use info::{BufferTypeInfo, DeviceInfo, PluginInfo};
+pub use llmrt_abi as abi;
+pub use llmrt_abi::types::Verdict;
+pub use llmrt_abi::{DType, Op, Reason, Scope, Status};
+pub use threads::{Team, Threads};
+pub use view::{GraphView, NodeView, PeerView, TensorView};

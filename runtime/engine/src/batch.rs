@@ -1,0 +1,127 @@
+//! From a plan to the arrays of a step: what the graph reads as input tensors.
+
+use crate::blocks::BlockPool;
+use crate::error::{Error, Result};
+use crate::schedule::{Plan, Share};
+use crate::sequence::{Sequence, SequenceId};
+
+/// Which tokens' logits are wanted.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Logits {
+    /// Those of a sequence's last known token, from which the next one is picked. None in the middle of a prompt.
+    Last,
+    /// Those of every token.
+    All,
+}
+
+/// The tokens of one step, those of one sequence beside each other. Indices are i32 as graphs want them.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Batch {
+    /// Token ids, `[n_tokens]`.
+    pub tokens: Vec<i32>,
+    /// Each token's position in its sequence, `[n_tokens]`.
+    pub positions: Vec<i32>,
+    /// Where each token's key and value go in the cache: block · block_size + offset, `[n_tokens]`.
+    pub slots: Vec<i32>,
+    /// Blocks of each sequence in the order of its tokens, 0 after the last, `[max_blocks, n_seqs]` with the blocks
+    /// of one sequence beside each other.
+    pub block_table: Vec<i32>,
+    /// Tokens of each sequence in the cache after this step, `[n_seqs]`.
+    pub seq_lens: Vec<i32>,
+    /// Index of each sequence's first token, then `n_tokens`, `[n_seqs + 1]`.
+    pub query_starts: Vec<i32>,
+    /// Indices of the tokens whose logits are wanted, ascending, `[n_outputs]`.
+    pub output_ids: Vec<i32>,
+    /// Whose logits each row of the result is, `[n_outputs]`.
+    pub rows: Vec<OutputRow>,
+    /// Length of a row of the block table.
+    pub max_blocks: usize,
+}
+
+/// What a row of logits follows.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct OutputRow {
+    /// The sequence.
+    pub id: SequenceId,
+    /// Position of the token whose logits these are: they say what comes at `position + 1`.
+    pub position: usize,
+}
+
+impl Batch {
+    /// The arrays for `plan`, whose sequences are in `queue` with their blocks in `pool`.
+    pub fn new(
+        plan: &Plan,
+        queue: &[Sequence],
+        pool: &BlockPool,
+        max_blocks: usize,
+        logits: Logits,
+    ) -> Result<Self> {
+        let mut batch = Self { query_starts: vec![0], max_blocks, ..Self::default() };
+        for share in &plan.shares {
+            let seq = queue.iter().find(|seq| seq.id == share.id);
+            batch.push(seq.ok_or(Error::UnknownSequence { id: share.id })?, share, pool, logits)?;
+        }
+        Ok(batch)
+    }
+
+    /// Tokens in the step.
+    pub fn n_tokens(&self) -> usize {
+        self.tokens.len()
+    }
+
+    /// Sequences in the step.
+    pub fn n_seqs(&self) -> usize {
+        self.seq_lens.len()
+    }
+
+    /// Rows of logits that come back.
+    pub fn n_outputs(&self) -> usize {
+        self.output_ids.len()
+    }
+
+    fn push(&mut self, seq: &Sequence, share: &Share, pool: &BlockPool, logits: Logits) -> Result<()> {
+        let (id, n_new, n_missing) = (seq.id, share.n_new, seq.n_missing());
+        if n_new == 0 || n_new > n_missing {
+            return Err(Error::BadShare { id, n_new, n_missing });
+        }
+        let end = seq.n_computed() + n_new;
+        self.push_blocks(seq, pool.blocks_for(end))?;
+
+        for position in seq.n_computed()..end {
+            let token = seq.tokens()[position];
+            let last = position + 1 == seq.tokens().len();
+            if logits == Logits::All || last {
+                self.output_ids.push(index(self.n_tokens()));
+                self.rows.push(OutputRow { id, position });
+            }
+            let slot = seq.blocks().slot(position, pool.block_size());
+            self.slots.push(slot.ok_or(Error::NoSlot { id, position })?);
+            self.positions.push(index(position));
+            self.tokens.push(i32::try_from(token).map_err(|_| Error::BadToken { id, token, position })?);
+        }
+        self.seq_lens.push(index(end));
+        self.query_starts.push(index(self.n_tokens()));
+        Ok(())
+    }
+
+    fn push_blocks(&mut self, seq: &Sequence, needed: usize) -> Result<()> {
+        let (id, max_blocks, blocks) = (seq.id, self.max_blocks, seq.blocks().ids());
+        if needed > blocks.len() {
+            return Err(Error::TooFewBlocks { id, needed, found: blocks.len() });
+        }
+        if needed > max_blocks {
+            return Err(Error::TableTooNarrow { id, needed, max_blocks });
+        }
+        let row = blocks[..needed].iter().map(|block| index(block.0 as usize));
+        self.block_table.extend(row.chain(std::iter::repeat_n(0, max_blocks - needed)));
+        Ok(())
+    }
+}
+
+/// Positions, blocks and token counts are below the pool's number of slots, which fits an i32.
+fn index(i: usize) -> i32 {
+    i32::try_from(i).expect("a pool has at most 2^31 - 1 slots")
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,81 @@
+//! What can be wrong with a request or a step, told with what was found, what was expected and the remedy.
+
+use crate::blocks::BlockId;
+use crate::sequence::{SequenceId, TokenId};
+
+/// Result with this crate's [`Error`].
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a request is refused or a step cannot be made. No variant is fatal for the sequences it does not name.
+#[derive(Clone, PartialEq, Debug, thiserror::Error)]
+#[allow(missing_docs)] // each field is named in its variant's message
+pub enum Error {
+    // Requests.
+    #[error("{name} is {found}: expected {expected}")]
+    BadParam { name: &'static str, found: f64, expected: &'static str },
+    #[error("logit bias of token {token} is {found}: expected a number, or -inf to forbid the token")]
+    BadBias { token: TokenId, found: f32 },
+    #[error("logit bias names token {token}: the vocabulary has the ids 0 to {last}", last = n_vocab.saturating_sub(1))]
+    BiasOutOfVocab { token: TokenId, n_vocab: usize },
+    #[error("a stop string is empty: it would stop before the first character; leave it out")]
+    EmptyStop,
+    #[error("{id} has no tokens: give a prompt, or the beginning-of-text token")]
+    NoTokens { id: SequenceId },
+
+    // Sampling.
+    #[error("there are no logits to pick a token from: the vocabulary is empty")]
+    NoLogits,
+    #[error(
+        "the logit of token {token} is {found}: the model or a device computed nonsense; run `llmrt eval` on another device to compare"
+    )]
+    BadLogit { token: TokenId, found: f32 },
+    #[error("every token is forbidden (all logits are -inf): remove some of the logit biases")]
+    AllForbidden,
+
+    // Blocks.
+    #[error(
+        "a pool of {n_blocks} blocks of {block_size} tokens: expected at least one token per block and at most {most} tokens in all",
+        most = i32::MAX
+    )]
+    BadPool { n_blocks: usize, block_size: usize },
+    #[error("{block} does not exist: the pool has {n_blocks} blocks")]
+    NoSuchBlock { block: BlockId, n_blocks: usize },
+    #[error("{block} is not in use, so it cannot be {action}")]
+    BlockNotInUse { block: BlockId, action: &'static str },
+
+    // Batches.
+    #[error("the plan names {id}, which is not in the queue")]
+    UnknownSequence { id: SequenceId },
+    #[error("the plan gives {id} {n_new} tokens: expected 1 to {n_missing}, what the sequence still lacks")]
+    BadShare { id: SequenceId, n_new: usize, n_missing: usize },
+    #[error("{id} needs {needed} blocks in this step and has {found}: schedule it before making a batch")]
+    TooFewBlocks { id: SequenceId, needed: usize, found: usize },
+    #[error(
+        "{id} needs {needed} blocks and a row of the block table has {max_blocks}: raise the context size (-c)"
+    )]
+    TableTooNarrow { id: SequenceId, needed: usize, max_blocks: usize },
+    #[error("{id} has no slot for position {position}: its blocks belong to another pool")]
+    NoSlot { id: SequenceId, position: usize },
+    #[error("{id} has token {token} at position {position}: expected an id up to {most}", most = i32::MAX)]
+    BadToken { id: SequenceId, token: TokenId, position: usize },
+
+    // What the layers below say.
+    #[error(transparent)]
+    Host(#[from] llmrt_host::Error),
+    #[error("{message}")]
+    Load { message: String, cancelled: bool, out_of_memory: bool },
+    #[error(transparent)]
+    Model(#[from] llmrt_models::Error),
+    #[error("{id} has {n_tokens} tokens: the context holds {n_ctx}; raise the context size (-c)")]
+    ContextFull { id: SequenceId, n_tokens: usize, n_ctx: usize },
+    #[error("token {token} does not exist: the vocabulary has the ids 0 to {last}", last = n_vocab.saturating_sub(1))]
+    TokenOutOfVocab { token: TokenId, n_vocab: u64 },
+}
+
+impl From<llmrt_host::load::Error> for Error {
+    fn from(e: llmrt_host::load::Error) -> Error {
+        use llmrt_host::load::Error as Load;
+        let out_of_memory = matches!(&e, Load::HostMemory { .. } | Load::Alloc { .. });
+        Error::Load { message: e.to_string(), cancelled: matches!(e, Load::Cancelled), out_of_memory }
+    }
+}

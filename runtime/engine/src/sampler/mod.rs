@@ -1,0 +1,97 @@
+//! Picks the next token from a row of logits.
+//!
+//! The chain, in the order llama.cpp users know: logit bias, penalties, top-k, typical, top-p, min-p, temperature,
+//! then one draw. Temperature comes last, so it changes how bold the draw is, not which tokens take part. At
+//! temperature 0 or less the largest logit after bias and penalties wins and nothing else counts.
+//!
+//! Each stage is a file with one function from candidates to candidates. No stage removes the last candidate.
+
+mod candidate;
+mod draw;
+mod llama2c;
+mod logit_bias;
+mod min_p;
+mod params;
+mod penalties;
+mod rng;
+mod top_k;
+mod top_p;
+mod typical;
+
+pub use candidate::Candidate;
+pub use llama2c::{Llama2c, XorShift64Star};
+pub use params::SamplingParams;
+pub use rng::Rng;
+
+use crate::error::{Error, Result};
+use crate::sequence::TokenId;
+
+/// A way to pick tokens, with the state of its random numbers. One per sequence.
+#[derive(Clone, Debug)]
+pub enum Sampler {
+    /// The chain of this module.
+    Chain(Box<Chain>),
+    /// What llama2.c's `run` does.
+    Llama2c(Llama2c),
+}
+
+impl Sampler {
+    /// The chain. `random_seed` counts when `params.seed` is `None`; the caller takes it from where it likes.
+    pub fn new(params: SamplingParams, random_seed: u64) -> Result<Self> {
+        Ok(Self::Chain(Box::new(Chain::new(params, random_seed)?)))
+    }
+
+    /// llama2.c's sampler.
+    pub fn llama2c(temperature: f32, top_p: f32, seed: u64) -> Result<Self> {
+        Ok(Self::Llama2c(Llama2c::new(temperature, top_p, seed)?))
+    }
+
+    /// The token that comes after `history`, which is the prompt and what was generated.
+    pub fn sample(&mut self, logits: &[f32], history: &[TokenId]) -> Result<TokenId> {
+        match self {
+            Self::Chain(chain) => chain.sample(logits, history),
+            Self::Llama2c(llama2c) => llama2c.sample(logits),
+        }
+    }
+}
+
+/// Parameters, random numbers, and memory for the candidates that is used again for every token.
+#[derive(Clone, Debug)]
+pub struct Chain {
+    params: SamplingParams,
+    rng: Rng,
+    candidates: Vec<Candidate>,
+}
+
+impl Chain {
+    /// Checks the parameters and seeds the random numbers.
+    pub fn new(params: SamplingParams, random_seed: u64) -> Result<Self> {
+        params.check()?;
+        let rng = Rng::new(params.seed.unwrap_or(random_seed));
+        Ok(Self { params, rng, candidates: Vec::new() })
+    }
+
+    /// The token that comes after `history`.
+    pub fn sample(&mut self, logits: &[f32], history: &[TokenId]) -> Result<TokenId> {
+        let (p, c) = (&self.params, &mut self.candidates);
+        candidate::read(logits, c)?;
+
+        logit_bias::apply(c, &p.logit_bias)?;
+        penalties::apply(c, p.penalty_window(history), p);
+        if c.iter().all(|c| c.logit == f32::NEG_INFINITY) {
+            return Err(Error::AllForbidden);
+        }
+        if p.temperature <= 0.0 {
+            return Ok(candidate::largest(c));
+        }
+
+        top_k::apply(c, p.top_k);
+        typical::apply(c, p.typical_p);
+        top_p::apply(c, p.top_p);
+        min_p::apply(c, p.min_p);
+        Ok(draw::draw(c, p.temperature, &mut self.rng))
+    }
+}
+
+#[cfg(test)]
+mod tests;

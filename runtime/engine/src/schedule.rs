@@ -1,0 +1,102 @@
+//! Decides which sequences run in the next step. Pure: no device, no clock, no I/O.
+//!
+//! One rule, computed tokens catch up with known tokens, covers a prompt (many tokens missing), a long prompt in
+//! chunks (more missing than the budget has) and generation (one missing). The queue is in order of arrival.
+
+use crate::blocks::BlockPool;
+use crate::error::Result;
+use crate::sequence::{Sequence, SequenceId};
+
+/// Gives every sequence the tokens it still lacks, oldest first, until the budget is spent.
+///
+/// A sequence runs only with blocks for all its known tokens, so a prompt once begun never waits for memory half way.
+/// When blocks run out the youngest sequence that has any gives all of its up and starts over later; when there is
+/// none, the younger ones wait too, so nobody is overtaken for ever.
+pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) -> Result<Plan> {
+    let mut plan = Plan::default();
+    let mut younger = queue;
+    while let Some((seq, rest)) = younger.split_first_mut() {
+        younger = rest;
+        let n_new = seq.n_missing().min(budget.n_tokens - plan.n_tokens());
+        if seq.finish.is_some() || seq.n_missing() == 0 {
+            continue;
+        }
+        if pool.blocks_for(seq.tokens().len()) > pool.n_blocks() {
+            plan.too_long.push(seq.id);
+            continue;
+        }
+        if n_new == 0 || plan.shares.len() == budget.n_seqs || !reserve(seq, younger, pool, &mut plan)? {
+            break;
+        }
+        plan.shares.push(Share { id: seq.id, n_new });
+    }
+    Ok(plan)
+}
+
+/// Takes blocks for all known tokens of `seq`, from the pool or else from the youngest of `younger`.
+fn reserve(
+    seq: &mut Sequence,
+    younger: &mut [Sequence],
+    pool: &mut BlockPool,
+    plan: &mut Plan,
+) -> Result<bool> {
+    while !seq.blocks.grow(seq.tokens().len(), pool) {
+        let Some(victim) = younger.iter_mut().rfind(|other| !other.blocks.ids().is_empty()) else {
+            return Ok(false);
+        };
+        victim.release(pool)?;
+        plan.preempted.push(victim.id);
+    }
+    Ok(true)
+}
+
+/// The most that one step may do.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Budget {
+    /// Tokens in one step; at least 1, or nothing ever runs.
+    pub n_tokens: usize,
+    /// Sequences in one step; at least 1.
+    pub n_seqs: usize,
+}
+
+impl Budget {
+    /// `n_tokens` tokens, of any number of sequences.
+    pub fn tokens(n_tokens: usize) -> Self {
+        Self { n_tokens, n_seqs: usize::MAX }
+    }
+}
+
+/// Who does what in the next step.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct Plan {
+    /// The sequences that run, oldest first.
+    pub shares: Vec<Share>,
+    /// Sequences whose blocks went to older ones. They stay in the queue and start over when there is room.
+    pub preempted: Vec<SequenceId>,
+    /// Sequences that the whole pool could not hold: they never run again, end them.
+    pub too_long: Vec<SequenceId>,
+}
+
+/// The next `n_new` missing tokens of a sequence.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Share {
+    /// Whose tokens.
+    pub id: SequenceId,
+    /// How many, at least 1.
+    pub n_new: usize,
+}
+
+impl Plan {
+    /// Tokens of all sequences together.
+    pub fn n_tokens(&self) -> usize {
+        self.shares.iter().map(|share| share.n_new).sum()
+    }
+
+    /// Whether the step has nothing to compute.
+    pub fn is_empty(&self) -> bool {
+        self.shares.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,180 @@
+//! Situations and their plans, as text.
+//!
+//! A situation is the queue, oldest first: `name=computed/known`. A sequence that has computed tokens holds the
+//! blocks for them. `pool=NxS` is a pool of N blocks of S tokens (64x16 if not named), `seqs=N` the limit of
+//! sequences. An outcome names who gets how many tokens, then who was preempted, then who is too long.
+
+use super::*;
+use crate::sequence::Sequence;
+use crate::stop::Finish;
+use proptest::prelude::*;
+
+#[test]
+fn a_prompt_runs_at_once() {
+    check("a=0/7", 512, "a:7");
+}
+
+#[test]
+fn a_generating_sequence_gets_one_token() {
+    check("a=7/8", 512, "a:1");
+}
+
+#[test]
+fn a_long_prompt_shares_the_step_with_decodes() {
+    check("a=40/41 b=0/900", 512, "a:1 b:511");
+}
+
+#[test]
+fn a_long_prompt_goes_on_where_its_last_chunk_ended() {
+    check("a=41/42 b=511/900", 512, "a:1 b:389");
+}
+
+#[test]
+fn younger_sequences_wait_when_the_budget_is_spent() {
+    check("a=0/10 b=0/10 c=0/10", 15, "a:10 b:5");
+}
+
+#[test]
+fn a_step_has_no_more_sequences_than_allowed() {
+    check("seqs=2 a=1/2 b=1/2 c=1/2", 512, "a:1 b:1");
+}
+
+#[test]
+fn who_lacks_nothing_is_passed_over() {
+    check("a=5/5 b=3/4", 512, "b:1");
+}
+
+#[test]
+fn an_empty_queue_gives_an_empty_plan() {
+    check("", 512, "");
+}
+
+#[test]
+fn a_prompt_waits_until_all_of_it_has_room() {
+    check("pool=4x16 a=32/33 b=0/17", 512, "a:1");
+    check("pool=5x16 a=32/33 b=0/17", 512, "a:1 b:17");
+}
+
+#[test]
+fn nobody_overtakes_a_sequence_that_waits_for_room() {
+    check("pool=4x16 a=32/33 b=0/17 c=0/1", 512, "a:1");
+}
+
+#[test]
+fn the_youngest_makes_room_for_the_oldest() {
+    check("pool=4x16 a=16/17 b=16/17 c=20/21", 512, "a:1 b:1 preempt c");
+}
+
+#[test]
+fn only_as_many_make_room_as_must() {
+    check("pool=6x16 a=32/33 b=20/21 c=20/21", 512, "a:1 b:1 preempt c");
+    check("pool=4x16 a=16/40 b=16/17 c=16/17", 512, "a:24 preempt c");
+    check("pool=6x16 a=16/40 b=16/17 c=16/17", 512, "a:24 b:1");
+}
+
+#[test]
+fn a_preempted_sequence_starts_over_when_there_is_room() {
+    check("pool=8x16 a=16/17 b=16/17 c=0/21", 512, "a:1 b:1 c:21");
+}
+
+#[test]
+fn the_only_sequence_ends_when_it_fills_the_pool() {
+    check("pool=2x16 a=32/33", 512, "never a");
+}
+
+#[test]
+fn a_prompt_longer_than_the_pool_does_not_hold_up_the_others() {
+    check("pool=2x16 a=0/33 b=0/32", 512, "b:32 never a");
+}
+
+#[test]
+fn a_finished_sequence_does_not_run() {
+    let mut pool = BlockPool::new(4, 16).unwrap();
+    let mut queue = [Sequence::new(SequenceId(0), vec![1]).unwrap()];
+    queue[0].finish = Some(Finish::Cancelled);
+    assert!(schedule(&mut queue, &mut pool, Budget::tokens(8)).unwrap().is_empty());
+}
+
+fn check(situation: &str, n_tokens: usize, outcome: &str) {
+    let value = |key| situation.split_whitespace().find_map(|word| word.strip_prefix(key));
+    let (n_blocks, block_size) = pair(value("pool=").unwrap_or("64x16"), 'x');
+    let mut pool = BlockPool::new(n_blocks, block_size).unwrap();
+    let n_seqs = value("seqs=").map_or(usize::MAX, |n| n.parse().unwrap());
+
+    let sequences = situation.split_whitespace().filter(|word| !word.starts_with(['p', 's']));
+    let mut queue: Vec<_> = sequences.map(|word| sequence(word, &mut pool)).collect();
+    let plan = schedule(&mut queue, &mut pool, Budget { n_tokens, n_seqs }).unwrap();
+    assert_eq!(text(&plan), outcome, "{situation}, budget {n_tokens}");
+}
+
+/// `b=16/40`: sequence b has computed 16 of 40 known tokens.
+fn sequence(word: &str, pool: &mut BlockPool) -> Sequence {
+    let (n_computed, n_known) = pair(&word[2..], '/');
+    let mut seq = Sequence::new(SequenceId(word.as_bytes()[0].into()), vec![0; n_known]).unwrap();
+    assert!(seq.blocks.grow(n_computed, pool), "{word} does not fit the pool");
+    seq.advance(n_computed);
+    seq
+}
+
+fn pair(text: &str, separator: char) -> (usize, usize) {
+    let (a, b) = text.split_once(separator).unwrap();
+    (a.parse().unwrap(), b.parse().unwrap())
+}
+
+fn text(plan: &Plan) -> String {
+    let name = |id: &SequenceId| char::from(id.0 as u8);
+    let shares = plan.shares.iter().map(|share| format!("{}:{}", name(&share.id), share.n_new));
+    let preempted = plan.preempted.iter().map(|id| format!("preempt {}", name(id)));
+    let too_long = plan.too_long.iter().map(|id| format!("never {}", name(id)));
+    shares.chain(preempted).chain(too_long).collect::<Vec<_>>().join(" ")
+}
+
+proptest! {
+    /// Generates with every sequence until all have their tokens, whatever the pool, the budget and the order.
+    #[test]
+    fn everybody_who_fits_the_pool_gets_all_tokens(
+        lengths in prop::collection::vec((1..40usize, 1..30usize), 1..8), // prompt, generated
+        n_blocks in 1..24usize,
+        n_tokens in 1..50usize,
+        n_seqs in 1..6usize,
+    ) {
+        let mut pool = BlockPool::new(n_blocks, 4).unwrap();
+        let mut queue: Vec<_> = lengths.iter().enumerate()
+            .map(|(i, &(n_prompt, _))| Sequence::new(SequenceId(i as u64), vec![0; n_prompt]).unwrap())
+            .collect();
+        for _ in 0..20_000 {
+            let plan = schedule(&mut queue, &mut pool, Budget { n_tokens, n_seqs }).unwrap();
+            prop_assert!(plan.n_tokens() <= n_tokens && plan.shares.len() <= n_seqs);
+            for id in &plan.too_long {
+                let seq = &mut queue[id.0 as usize];
+                prop_assert!(seq.tokens().len() > n_blocks * 4);
+                seq.finish = Some(Finish::Length);
+                seq.release(&mut pool).unwrap();
+            }
+            if plan.is_empty() && plan.too_long.is_empty() {
+                prop_assert!(queue.iter().all(|seq| seq.finish.is_some()), "nothing runs, but not all are done");
+                break;
+            }
+            for share in plan.shares {
+                let seq = &mut queue[share.id.0 as usize];
+                prop_assert!(seq.blocks().ids().len() * 4 >= seq.n_computed() + share.n_new);
+                if seq.advance(share.n_new) {
+                    seq.push(0);
+                    if seq.generated().len() == lengths[share.id.0 as usize].1 {
+                        seq.finish = Some(Finish::Length);
+                        seq.release(&mut pool).unwrap();
+                    }
+                }
+            }
+            let n_used: usize = queue.iter().map(|seq| seq.blocks().ids().len()).sum();
+            prop_assert_eq!(n_used + pool.n_free(), n_blocks);
+        }
+        for (seq, (n_prompt, n_generated)) in queue.iter().zip(&lengths) {
+            prop_assert!(seq.finish.is_some());
+            if n_prompt + n_generated <= n_blocks * 4 {
+                prop_assert_eq!(seq.generated().len(), *n_generated);
+            }
+        }
+        prop_assert_eq!(pool.n_free(), n_blocks);
+    }
+}

@@ -1,0 +1,198 @@
+//! One text in the making: its tokens, how many of them went through the model, and the blocks that hold their keys
+//! and values.
+
+use crate::blocks::{BlockPool, BlockTable};
+use crate::error::{Error, Result};
+use crate::stop::Finish;
+use std::fmt;
+
+/// A token's index in the vocabulary.
+pub type TokenId = u32;
+
+/// The name of a sequence, chosen by whoever queues it.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub struct SequenceId(pub u64);
+
+impl fmt::Display for SequenceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "sequence {}", self.0)
+    }
+}
+
+/// A prompt and what was generated after it. `n_computed` runs after `tokens.len()`: a fresh prompt lacks all its
+/// tokens, a sequence that is generating lacks one, and a preempted one lacks all of them again.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Sequence {
+    /// Its name in plans and batches.
+    pub id: SequenceId,
+    tokens: Vec<TokenId>,
+    n_prompt: usize,
+    n_computed: usize,
+    pub(crate) blocks: BlockTable,
+    /// Why it ended; `None` while it goes on.
+    pub finish: Option<Finish>,
+}
+
+impl Sequence {
+    /// A sequence that starts with `prompt`, which has at least one token.
+    pub fn new(id: SequenceId, prompt: Vec<TokenId>) -> Result<Self> {
+        if prompt.is_empty() {
+            return Err(Error::NoTokens { id });
+        }
+        let n_prompt = prompt.len();
+        Ok(Self { id, tokens: prompt, n_prompt, n_computed: 0, blocks: BlockTable::default(), finish: None })
+    }
+
+    /// All known tokens: the prompt, then the generated ones.
+    pub fn tokens(&self) -> &[TokenId] {
+        &self.tokens
+    }
+
+    /// The tokens after the prompt.
+    pub fn generated(&self) -> &[TokenId] {
+        &self.tokens[self.n_prompt..]
+    }
+
+    /// How many tokens the prompt has.
+    pub fn n_prompt(&self) -> usize {
+        self.n_prompt
+    }
+
+    /// How many tokens have their keys and values in the cache.
+    pub fn n_computed(&self) -> usize {
+        self.n_computed
+    }
+
+    /// How many known tokens the model has not seen yet.
+    pub fn n_missing(&self) -> usize {
+        self.tokens.len() - self.n_computed
+    }
+
+    /// The blocks that hold its keys and values.
+    pub fn blocks(&self) -> &BlockTable {
+        &self.blocks
+    }
+
+    /// Appends a generated token.
+    pub fn push(&mut self, token: TokenId) {
+        self.tokens.push(token);
+    }
+
+    /// Appends tokens that count as prompt: the next turn of a chat. What was generated before becomes prompt too.
+    pub fn push_prompt(&mut self, tokens: &[TokenId]) {
+        self.tokens.extend_from_slice(tokens);
+        self.n_prompt = self.tokens.len();
+    }
+
+    /// Notes that the model has seen `n_new` more tokens; `true` if it has now seen all of them, so that the last
+    /// one's logits say what comes next.
+    pub fn advance(&mut self, n_new: usize) -> bool {
+        self.n_computed = self.tokens.len().min(self.n_computed + n_new);
+        self.n_missing() == 0
+    }
+
+    /// Gives its blocks back; all of its tokens are then missing. For preemption and for the end.
+    pub fn release(&mut self, pool: &mut BlockPool) -> Result<()> {
+        self.n_computed = 0;
+        self.blocks.release(pool)
+    }
+
+    /// Forgets all tokens after the first `n_kept` and gives back the blocks that only they used. At least one
+    /// token stays. New tokens never go into a block that a fork reads: such a block is given back as well.
+    pub fn truncate(&mut self, n_kept: usize, pool: &mut BlockPool) -> Result<()> {
+        let n_kept = n_kept.max(1);
+        self.tokens.truncate(n_kept);
+        self.n_prompt = self.n_prompt.min(n_kept);
+        self.n_computed = self.n_computed.min(n_kept);
+
+        let n_full = self.n_computed / pool.block_size();
+        if let Some(&begun) = self.blocks.ids().get(n_full)
+            && pool.n_users(begun)? > 1
+        {
+            self.n_computed = n_full * pool.block_size();
+        }
+        self.blocks.shrink(self.n_computed, pool)
+    }
+
+    /// A second sequence with the same tokens. The two share the blocks that are full, which nobody writes again;
+    /// the tokens after them are computed once more, so no block is ever copied.
+    pub fn fork(&self, id: SequenceId, pool: &mut BlockPool) -> Result<Self> {
+        let n_full = self.n_computed.min(self.tokens.len() - 1) / pool.block_size();
+        let blocks = self.blocks.share_front(n_full, pool)?;
+        Ok(Self { id, n_computed: n_full * pool.block_size(), blocks, finish: None, ..self.clone() })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pool() -> BlockPool {
+        BlockPool::new(8, 4).unwrap()
+    }
+
+    fn sequence(n_tokens: u32, n_computed: usize, pool: &mut BlockPool) -> Sequence {
+        let mut seq = Sequence::new(SequenceId(1), (0..n_tokens).collect()).unwrap();
+        assert!(seq.blocks.grow(n_tokens as usize, pool));
+        seq.advance(n_computed);
+        seq
+    }
+
+    #[test]
+    fn an_empty_prompt_is_refused() {
+        let error = Sequence::new(SequenceId(3), vec![]).unwrap_err();
+        assert_eq!(
+            error.to_string(),
+            "sequence 3 has no tokens: give a prompt, or the beginning-of-text token"
+        );
+    }
+
+    #[test]
+    fn logits_are_due_when_the_last_known_token_was_computed() {
+        let mut seq = sequence(5, 0, &mut pool());
+        assert!(!seq.advance(4));
+        assert!(seq.advance(1));
+        seq.push(9);
+        assert_eq!((seq.n_missing(), seq.generated()), (1, &[9][..]));
+    }
+
+    #[test]
+    fn a_fork_shares_full_blocks_and_computes_the_rest_itself() {
+        let mut pool = pool();
+        let mut seq = sequence(10, 10, &mut pool); // blocks of 4: two full, one with two tokens
+        let mut fork = seq.fork(SequenceId(2), &mut pool).unwrap();
+        assert_eq!((fork.n_computed(), fork.blocks().ids()), (8, &seq.blocks().ids()[..2]));
+
+        seq.release(&mut pool).unwrap();
+        assert_eq!(pool.n_free(), 6, "the shared blocks stay in use");
+        fork.release(&mut pool).unwrap();
+        assert_eq!(pool.n_free(), 8);
+    }
+
+    #[test]
+    fn a_fork_always_lacks_a_token_so_that_it_gets_logits_of_its_own() {
+        let mut pool = pool();
+        let fork = sequence(8, 8, &mut pool).fork(SequenceId(2), &mut pool).unwrap();
+        assert_eq!(fork.n_missing(), 4);
+    }
+
+    #[test]
+    fn truncating_gives_back_the_blocks_of_the_forgotten_tokens() {
+        let mut pool = pool();
+        let mut seq = sequence(10, 10, &mut pool);
+        seq.truncate(5, &mut pool).unwrap();
+        assert_eq!((seq.tokens().len(), seq.n_computed(), pool.n_free()), (5, 5, 6));
+        seq.truncate(0, &mut pool).unwrap();
+        assert_eq!(seq.tokens(), [0]);
+    }
+
+    #[test]
+    fn truncating_leaves_a_block_to_the_fork_that_reads_it() {
+        let mut pool = pool();
+        let mut seq = sequence(10, 10, &mut pool);
+        let fork = seq.fork(SequenceId(2), &mut pool).unwrap();
+        seq.truncate(6, &mut pool).unwrap();
+        assert_eq!((seq.n_computed(), seq.blocks().ids().len()), (4, 1));
+        assert_eq!(pool.n_users(fork.blocks().ids()[1]), Ok(1));
+    }
+}

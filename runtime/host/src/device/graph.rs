@@ -1,0 +1,408 @@
+//! Graphs as they cross the ABI: built from descriptions, checked once, self-contained afterwards.
+//!
+//! The check is the proof the unsafe calls rely on: every tensor lies inside its buffer, every node names tensors of
+//! the graph, every pointer points into the graph itself, and the graph keeps its buffers alive.
+
+use super::Buffer;
+use crate::error::{Error, Result};
+use llmrt_abi::{DType, types as c};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// A tensor to put into a graph or to move bytes to and from.
+#[derive(Clone, Copy)]
+pub struct TensorDesc<'a> {
+    /// What it holds.
+    pub dtype: DType,
+    /// Elements per dim, innermost first; each at least 1.
+    pub ne: [u64; 4],
+    /// Bytes between elements (blocks for dim 0) of a dim.
+    pub nb: [u64; 4],
+    /// `abi::types::ROLE_*`.
+    pub role: u32,
+    /// `abi::types::TENSOR_*` bits.
+    pub flags: u32,
+    /// Layout made by `seal`; 0: canonical.
+    pub layout_id: u32,
+    /// Its memory; `None` while placing.
+    pub buffer: Option<&'a Buffer>,
+    /// First byte in the buffer, views included.
+    pub offset: u64,
+    /// For views: row of the viewed tensor, and offset in it.
+    pub view: Option<(u32, u64)>,
+    /// For logs.
+    pub name: &'a str,
+}
+
+/// A node to put into a graph.
+#[derive(Clone, Copy)]
+pub struct NodeDesc<'a> {
+    /// An [`llmrt_abi::Op`] number, or a custom id.
+    pub op: u32,
+    /// Version of the op's meaning.
+    pub op_version: u32,
+    /// Row of the result.
+    pub dst: u32,
+    /// Rows of the sources; `None` for one left out.
+    pub srcs: &'a [Option<u32>],
+    /// The op's params struct, as bytes.
+    pub params: &'a [u8],
+}
+
+/// A graph that plugins can run. Cheap to clone; a change to a clone or to a graph in flight copies it first.
+#[derive(Clone)]
+pub struct RawGraph(Arc<Rows>);
+
+/// Builds a [`RawGraph`].
+#[derive(Default)]
+pub struct RawGraphBuilder {
+    rows: Rows,
+}
+
+/// The rows, and what their pointers point to. Pointers are set by `link` after the last change.
+struct Rows {
+    graph: c::Graph,
+    tensors: Vec<c::Tensor>,
+    nodes: Vec<c::Node>,
+    buffers: Vec<Option<Buffer>>,
+    /// Where each tensor's name starts in `names`.
+    name_starts: Vec<usize>,
+    names: String,
+    /// Where each node's sources start in `srcs`.
+    src_starts: Vec<usize>,
+    srcs: Vec<u32>,
+    /// Where each node's params start in `params`; in words, so that every struct is aligned.
+    param_starts: Vec<usize>,
+    params: Vec<u64>,
+}
+
+// SAFETY: the pointers point into the struct itself and to buffers it keeps, all of which are `Send` and `Sync`.
+unsafe impl Send for Rows {}
+// SAFETY: as above; nothing is written through a shared reference.
+unsafe impl Sync for Rows {}
+
+/// Source of `uid` and `binding_gen`: never the same number twice.
+static NEXT: AtomicU64 = AtomicU64::new(1);
+
+fn fresh() -> u64 {
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
+impl<'a> TensorDesc<'a> {
+    /// A contiguous tensor without memory.
+    pub fn contiguous(dtype: DType, ne: [u64; 4]) -> TensorDesc<'a> {
+        let row = dtype.row_bytes(ne[0]).unwrap_or(u64::MAX);
+        let nb1 = row;
+        let nb2 = nb1.saturating_mul(ne[1]);
+        let nb = [dtype.block_bytes() as u64, nb1, nb2, nb2.saturating_mul(ne[2])];
+        TensorDesc {
+            dtype,
+            ne,
+            nb,
+            role: c::ROLE_OTHER,
+            flags: 0,
+            layout_id: 0,
+            buffer: None,
+            offset: 0,
+            view: None,
+            name: "",
+        }
+    }
+
+    /// `n` plain bytes at `offset` of a buffer.
+    pub fn bytes(offset: u64, n: u64) -> TensorDesc<'a> {
+        TensorDesc { offset, ..TensorDesc::contiguous(DType::I8, [n.max(1), 1, 1, 1]) }
+    }
+
+    /// Bytes from the first to past the last element. An error if dims or strides make no sense.
+    pub fn nbytes(&self) -> Result<u64> {
+        let bad = |problem: String| Error::invalid(format!("tensor `{}`", self.name), problem);
+        if self.ne.iter().any(|&n| n == 0 || n > i64::MAX as u64) {
+            return Err(bad(format!("dims {:?}; each must be at least 1", self.ne)));
+        }
+        let block = self.dtype.block_elems() as u64;
+        if self.ne[0] % block != 0 {
+            return Err(bad(format!(
+                "{} elements per row; {} has blocks of {block}",
+                self.ne[0], self.dtype
+            )));
+        }
+        let steps = [self.ne[0] / block, self.ne[1], self.ne[2], self.ne[3]];
+        let last = steps
+            .iter()
+            .zip(self.nb)
+            .try_fold(0u64, |sum, (n, nb)| sum.checked_add((n - 1).checked_mul(nb)?));
+        let end = last.and_then(|at| at.checked_add(self.dtype.block_bytes() as u64));
+        end.ok_or_else(|| bad(format!("dims {:?} with strides {:?} overflow", self.ne, self.nb)))
+    }
+
+    /// The C struct without buffer, name and row number.
+    pub(crate) fn to_abi(self, nbytes: u64) -> c::Tensor {
+        let n_dims = self.ne.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1) as u32;
+        let (view_src, view_offset) = self.view.unwrap_or((c::NO_TENSOR, 0));
+        c::Tensor {
+            id: 0,
+            dtype: self.dtype.id(),
+            role: self.role,
+            flags: self.flags,
+            n_dims,
+            layout_id: self.layout_id,
+            ne: self.ne.map(|n| n as i64),
+            nb: self.nb,
+            buffer: std::ptr::null_mut(),
+            offset: self.offset,
+            nbytes,
+            view_offset,
+            view_src,
+            reserved: 0,
+            name: c::Str::EMPTY,
+        }
+    }
+}
+
+/// Checks that a tensor's bytes lie inside a buffer.
+pub(crate) fn check_fits(name: &str, offset: u64, nbytes: u64, buffer: &Buffer) -> Result<()> {
+    let end = offset.checked_add(nbytes);
+    if end.is_some_and(|end| end <= buffer.size()) {
+        return Ok(());
+    }
+    let problem = format!(
+        "{nbytes} bytes from byte {offset} end past the {} bytes of its buffer on {}",
+        buffer.size(),
+        buffer.device().name()
+    );
+    Err(Error::invalid(format!("tensor `{name}`"), problem))
+}
+
+impl RawGraphBuilder {
+    /// No tensor, no node.
+    pub fn new() -> RawGraphBuilder {
+        RawGraphBuilder::default()
+    }
+
+    /// Adds a tensor; gives its row.
+    pub fn tensor(&mut self, desc: &TensorDesc<'_>) -> Result<u32> {
+        let rows = &mut self.rows;
+        let id = row_number(rows.tensors.len(), "tensors")?;
+        let nbytes = desc.nbytes()?;
+        if let Some(buffer) = desc.buffer {
+            check_fits(desc.name, desc.offset, nbytes, buffer)?;
+        }
+        if let Some((src, _)) = desc.view
+            && src as usize >= rows.tensors.len()
+        {
+            return Err(Error::invalid(
+                format!("tensor `{}`", desc.name),
+                format!("views row {src}, not there yet"),
+            ));
+        }
+        let buffer = desc.buffer.map_or(std::ptr::null_mut(), Buffer::as_ptr);
+        let name = c::Str { ptr: std::ptr::null(), len: desc.name.len() as u64 };
+        rows.tensors.push(c::Tensor { id, buffer, name, ..desc.to_abi(nbytes) });
+        rows.buffers.push(desc.buffer.cloned());
+        rows.name_starts.push(rows.names.len());
+        rows.names.push_str(desc.name);
+        Ok(id)
+    }
+
+    /// Adds a node behind the others.
+    pub fn node(&mut self, desc: &NodeDesc<'_>) -> Result<()> {
+        let rows = &mut self.rows;
+        let i = row_number(rows.nodes.len(), "nodes")?;
+        for row in desc.srcs.iter().flatten().chain([&desc.dst]) {
+            if *row as usize >= rows.tensors.len() {
+                return Err(Error::invalid(
+                    format!("node {i}"),
+                    format!("names tensor row {row}, which is not there"),
+                ));
+            }
+        }
+        rows.src_starts.push(rows.srcs.len());
+        rows.srcs.extend(desc.srcs.iter().map(|s| s.unwrap_or(c::NO_TENSOR)));
+        rows.param_starts.push(rows.params.len());
+        rows.params.extend(desc.params.chunks(8).map(|chunk| {
+            let mut word = [0; 8];
+            word[..chunk.len()].copy_from_slice(chunk);
+            u64::from_ne_bytes(word)
+        }));
+        rows.nodes.push(c::Node {
+            op: desc.op,
+            op_version: desc.op_version,
+            flags: 0,
+            dst: desc.dst,
+            src: std::ptr::null(),
+            n_src: desc.srcs.len() as u32,
+            params_size: desc.params.len() as u32,
+            params: std::ptr::null(),
+        });
+        Ok(())
+    }
+
+    /// The graph, with a `uid` of its own.
+    pub fn build(mut self) -> RawGraph {
+        self.rows.graph.uid = fresh();
+        self.rows.graph.binding_gen = fresh();
+        let mut graph = Arc::new(self.rows);
+        if let Some(rows) = Arc::get_mut(&mut graph) {
+            rows.link();
+        }
+        RawGraph(graph)
+    }
+}
+
+fn row_number(n: usize, what: &str) -> Result<u32> {
+    u32::try_from(n)
+        .ok()
+        .filter(|&n| n < c::NO_TENSOR)
+        .ok_or_else(|| Error::invalid("graph", format!("{n} {what}")))
+}
+
+impl RawGraph {
+    /// Nodes.
+    pub fn n_nodes(&self) -> usize {
+        self.0.nodes.len()
+    }
+
+    /// Tensors.
+    pub fn n_tensors(&self) -> usize {
+        self.0.tensors.len()
+    }
+
+    /// Same number: same topology, shapes, dtypes and params.
+    pub fn uid(&self) -> u64 {
+        self.0.graph.uid
+    }
+
+    /// Same number: same addresses.
+    pub fn binding_gen(&self) -> u64 {
+        self.0.graph.binding_gen
+    }
+
+    /// Says that this graph equals others with the same number, topology, shapes, dtypes and params alike.
+    pub fn set_uid(&mut self, uid: u64) {
+        self.rows_mut().graph.uid = uid;
+    }
+
+    /// The number under which this run can be cancelled.
+    pub fn set_run_id(&mut self, run_id: u64) {
+        if self.0.graph.run_id != run_id {
+            self.rows_mut().graph.run_id = run_id;
+        }
+    }
+
+    /// Gives a tensor other memory.
+    pub fn bind(&mut self, tensor: u32, buffer: &Buffer, offset: u64) -> Result<()> {
+        let Some(row) = self.0.tensors.get(tensor as usize) else {
+            return Err(Error::invalid("bind", format!("tensor row {tensor} of {}", self.n_tensors())));
+        };
+        check_fits(&self.0.name(tensor as usize), offset, row.nbytes, buffer)?;
+        let rows = self.rows_mut();
+        rows.tensors[tensor as usize].buffer = buffer.as_ptr();
+        rows.tensors[tensor as usize].offset = offset;
+        rows.buffers[tensor as usize] = Some(buffer.clone());
+        rows.graph.binding_gen = fresh();
+        Ok(())
+    }
+
+    /// The buffer of a tensor.
+    pub fn buffer(&self, tensor: u32) -> Option<&Buffer> {
+        self.0.buffers.get(tensor as usize)?.as_ref()
+    }
+
+    /// For calls of the ABI; valid as long as this graph or a clone lives unchanged.
+    pub(crate) fn as_ptr(&self) -> *const c::Graph {
+        &self.0.graph
+    }
+
+    /// The first tensor that a node uses and that has no memory.
+    pub(crate) fn first_unbound(&self) -> Option<String> {
+        let rows = &*self.0;
+        let used =
+            rows.srcs.iter().copied().chain(rows.nodes.iter().map(|n| n.dst)).filter(|&t| t != c::NO_TENSOR);
+        used.map(|t| t as usize).find(|&t| rows.buffers[t].is_none()).map(|t| rows.name(t))
+    }
+
+    /// The buffers that nodes may touch.
+    pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
+        self.0.buffers.iter().flatten()
+    }
+
+    /// Sole ownership of the rows, after a copy if somebody else holds them.
+    fn rows_mut(&mut self) -> &mut Rows {
+        if Arc::get_mut(&mut self.0).is_none() {
+            self.0 = Arc::new((*self.0).clone());
+            // The copy's pointers still point into the original.
+            Arc::make_mut(&mut self.0).link();
+        }
+        Arc::make_mut(&mut self.0)
+    }
+}
+
+impl Rows {
+    /// Points everything to where it is now.
+    fn link(&mut self) {
+        for (tensor, &start) in self.tensors.iter_mut().zip(&self.name_starts) {
+            tensor.name.ptr = self.names[start..].as_ptr();
+        }
+        for (i, node) in self.nodes.iter_mut().enumerate() {
+            node.src = self.srcs[self.src_starts[i]..].as_ptr();
+            node.params = self.params[self.param_starts[i]..].as_ptr().cast();
+        }
+        self.graph.n_tensors = self.tensors.len() as u32;
+        self.graph.n_nodes = self.nodes.len() as u32;
+        self.graph.tensors = self.tensors.as_ptr();
+        self.graph.nodes = self.nodes.as_ptr();
+    }
+
+    fn name(&self, tensor: usize) -> String {
+        let end = self.name_starts.get(tensor + 1).copied().unwrap_or(self.names.len());
+        self.names[self.name_starts[tensor]..end].to_string()
+    }
+}
+
+impl Clone for Rows {
+    /// The copy's pointers still point into the original until `link`; only `rows_mut` makes copies.
+    fn clone(&self) -> Rows {
+        Rows {
+            graph: self.graph,
+            tensors: self.tensors.clone(),
+            nodes: self.nodes.clone(),
+            buffers: self.buffers.clone(),
+            name_starts: self.name_starts.clone(),
+            names: self.names.clone(),
+            src_starts: self.src_starts.clone(),
+            srcs: self.srcs.clone(),
+            param_starts: self.param_starts.clone(),
+            params: self.params.clone(),
+        }
+    }
+}
+
+impl Default for Rows {
+    fn default() -> Rows {
+        Rows {
+            graph: c::Graph {
+                struct_size: size_of::<c::Graph>() as u32,
+                tensor_stride: size_of::<c::Tensor>() as u32,
+                node_stride: size_of::<c::Node>() as u32,
+                n_tensors: 0,
+                n_nodes: 0,
+                flags: 0,
+                uid: 0,
+                binding_gen: 0,
+                run_id: 0,
+                tensors: std::ptr::null(),
+                nodes: std::ptr::null(),
+            },
+            tensors: Vec::new(),
+            nodes: Vec::new(),
+            buffers: Vec::new(),
+            name_starts: Vec::new(),
+            names: String::new(),
+            src_starts: Vec::new(),
+            srcs: Vec::new(),
+            param_starts: Vec::new(),
+            params: Vec::new(),
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Devices and what they make, as safe objects: each keeps alive what it needs, each call is checked first.
+//!
+//! [`Device`] allocates [`Buffer`]s and makes [`Stream`]s, which run [`RawGraph`]s and [`Plan`]s; [`Event`]s order them.
+//! Fallbacks for what a plugin lacks are here, so callers see one kind of device.
+//!
+//! Bytes of a buffer that several streams or threads touch at once without an event or a synchronisation between them
+//! are unspecified, as with any device memory; ordering them is the executor's work.
+
+pub mod buffer;
+pub mod describe;
+pub mod event;
+pub mod graph;
+pub mod plan;
+pub mod stream;
+
+pub use buffer::{Buffer, HostMemory, Layout};
+pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
+pub use event::Event;
+pub use graph::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
+pub use plan::Plan;
+pub use stream::{PendingRead, Stream};
+
+use crate::error::{CallError, Error, Result};
+use crate::plugin::loaded::Loaded;
+use crate::plugin::selftest;
+use crate::plugin::table::{self, mandatory};
+use llmrt_abi::{Scope, Status, types as c};
+use std::ops::Range;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+
+/// A device of a plugin. Opened by the first call that needs it, closed when the last object on it is gone.
+pub struct Device {
+    /// For the objects that keep the device alive.
+    this: Weak<Device>,
+    pub(crate) raw: *mut c::Device,
+    pub(crate) vt: c::DeviceVt,
+    desc: DeviceDesc,
+    id: String,
+    pub(crate) plugin: Arc<Loaded>,
+    /// Why it is not used, decided while loading.
+    unused: OnceLock<String>,
+    /// What broke it.
+    broken: OnceLock<String>,
+    /// The outcome of `open`, once.
+    opened: Mutex<Option<Result<()>>>,
+}
+
+// SAFETY: the ABI makes all calls of a device thread-safe after `open`, and `opened` serialises `open`.
+unsafe impl Send for Device {}
+// SAFETY: as above.
+unsafe impl Sync for Device {}
+
+/// Calls a function of a table: fills an error, checks the answer. NULL answers "unsupported".
+/// To be used in an `unsafe` block that says why the arguments are good.
+macro_rules! call {
+    ($device:expr, $table:expr, $function:ident($($arg:expr),*)) => {{
+        let mut err = llmrt_abi::types::Error::empty();
+        let status = match $table.$function {
+            Some(f) => f($($arg,)* &mut err),
+            None => llmrt_abi::Status::Unsupported.code(),
+        };
+        $device.check(stringify!($function), status, &err)
+    }};
+}
+pub(crate) use call;
+
+impl Device {
+    /// Reads and checks what a plugin says about a device (checklist step 14).
+    ///
+    /// # Safety
+    /// `raw` is a device that `plugin` enumerated, and lives until its `shutdown`.
+    pub(crate) unsafe fn read(
+        raw: *mut c::Device,
+        plugin: Arc<Loaded>,
+        n_devices: usize,
+    ) -> Result<Arc<Device>, String> {
+        if raw.is_null() || !raw.is_aligned() {
+            return Err(format!("a device at {raw:?}"));
+        }
+        // SAFETY: the caller's promise; tables are read as far as their sizes say.
+        let (vt, desc) = unsafe { (table::read((*raw).vt)?, DeviceDesc::read((*raw).info)?) };
+        mandatory!(vt, "device", open, close, memory, supports, buffer_alloc, backend_create)?;
+        // The plugin's name, with the device's own behind it if there are several.
+        let id = match n_devices {
+            1 => plugin.desc.name.clone(),
+            _ => format!("{}:{}", plugin.desc.name, desc.name),
+        };
+        Ok(Arc::new_cyclic(|this| Device {
+            this: this.clone(),
+            raw,
+            vt,
+            desc,
+            id,
+            plugin,
+            unused: OnceLock::new(),
+            broken: OnceLock::new(),
+            opened: Mutex::new(None),
+        }))
+    }
+
+    /// The id, such as `cpu` or `cuda:0`.
+    pub fn name(&self) -> &str {
+        &self.id
+    }
+
+    /// What the device is.
+    pub fn info(&self) -> &DeviceDesc {
+        &self.desc
+    }
+
+    /// Name of its plugin.
+    pub fn plugin(&self) -> &str {
+        &self.plugin.desc.name
+    }
+
+    /// Whether it can be used.
+    pub fn state(&self) -> DeviceState {
+        if let Some(reason) = self.plugin.quarantined.get().or(self.broken.get()) {
+            return DeviceState::Quarantined(reason.clone());
+        }
+        if let Some(reason) = self.unused.get() {
+            return DeviceState::Unused(reason.clone());
+        }
+        match &*self.opened() {
+            None => DeviceState::Ready,
+            Some(Ok(())) => DeviceState::Open,
+            Some(Err(e)) => DeviceState::Unused(e.to_string()),
+        }
+    }
+
+    /// Opens and tests the device if nothing did yet. Every call that needs it does this.
+    pub fn open(&self) -> Result<()> {
+        self.alive()?;
+        let mut opened = self.opened();
+        if let Some(outcome) = &*opened {
+            return outcome.clone();
+        }
+        // SAFETY: a live device; the lock makes this the only `open`.
+        let outcome = unsafe { call!(self, self.vt, open(self.raw)) };
+        *opened = Some(outcome.clone());
+        // The test opens the device like any caller.
+        drop(opened);
+        outcome?;
+        if let Some(this) = self.this.upgrade()
+            && let Err(reason) = selftest::run(&this)
+        {
+            self.set_unused(reason);
+        }
+        self.alive()
+    }
+
+    /// Free and total bytes.
+    pub fn memory(&self) -> Result<(u64, u64)> {
+        self.open()?;
+        let (mut free, mut total) = (0, 0);
+        // SAFETY: an open device; the outputs are ours.
+        unsafe { call!(self, self.vt, memory(self.raw, &mut free, &mut total))? };
+        Ok((free, total))
+    }
+
+    /// Which of the nodes in `range` the device can run.
+    pub fn supports(&self, graph: &RawGraph, range: Range<usize>) -> Result<Vec<c::Verdict>> {
+        self.open()?;
+        if range.start > range.end || range.end > graph.n_nodes() {
+            return Err(Error::invalid("supports", format!("nodes {range:?} of {}", graph.n_nodes())));
+        }
+        let mut verdicts = vec![c::Verdict::default(); range.len()];
+        let (first, n) = (range.start as u32, range.len() as u32);
+        // SAFETY: an open device; `RawGraph` is self-consistent and has these nodes; `verdicts` has `n` rows.
+        unsafe { call!(self, self.vt, supports(self.raw, graph.as_ptr(), first, n, verdicts.as_mut_ptr()))? };
+        Ok(verdicts)
+    }
+
+    /// `size` bytes of buffer type `bt`; `usage` is one of `abi::types::USAGE_*`.
+    pub fn alloc(self: &Arc<Device>, bt: u32, size: u64, usage: u32) -> Result<Buffer> {
+        Buffer::alloc(self, bt, size, usage)
+    }
+
+    /// A buffer over host memory, which it keeps alive. "Unsupported" where the device cannot read it in place.
+    pub fn import_host(self: &Arc<Device>, memory: Arc<dyn HostMemory>) -> Result<Buffer> {
+        Buffer::import(self, memory)
+    }
+
+    /// A stream of work on `n_threads` threads of the pool (0: all), for devices that compute on them.
+    pub fn stream(self: &Arc<Device>, n_threads: usize) -> Result<Stream> {
+        Stream::new(self, n_threads)
+    }
+
+    /// A synchronisation point.
+    pub fn event(self: &Arc<Device>) -> Result<Event> {
+        Event::new(self)
+    }
+
+    /// Multiples of this are good offsets for tensors in buffer type 0.
+    pub fn alignment(&self) -> u64 {
+        self.desc.buffer_types[0].alignment
+    }
+
+    /// Bytes that a tensor takes in buffer type `bt`; at least its own.
+    pub fn alloc_size(&self, bt: u32, tensor: &TensorDesc<'_>) -> Result<u64> {
+        self.open()?;
+        let nbytes = tensor.nbytes()?;
+        let Some(alloc_size) = self.vt.alloc_size else { return Ok(nbytes) };
+        self.buffer_type(bt)?;
+        let tensor = tensor.to_abi(nbytes);
+        // SAFETY: an open device with this buffer type; the tensor names no buffer.
+        Ok(unsafe { alloc_size(self.raw, bt, &tensor) }.max(nbytes))
+    }
+
+    /// Whether this device can use buffers of buffer type `bt` of `owner` in place.
+    pub fn accepts(&self, owner: &Device, bt: u32) -> bool {
+        if std::ptr::eq(self, owner) {
+            return true;
+        }
+        let (Some(accepts), Ok(()), Ok(_)) = (self.vt.accepts, self.open(), owner.buffer_type(bt)) else {
+            return false;
+        };
+        // SAFETY: an open device, and another one that both live during the call.
+        unsafe { accepts(self.raw, owner.raw, bt) == 1 }
+    }
+
+    /// Marks the device as one not to use; the first reason stays.
+    pub(crate) fn set_unused(&self, reason: String) {
+        let _ = self.unused.set(reason);
+    }
+
+    pub(crate) fn buffer_type(&self, bt: u32) -> Result<&BufferTypeDesc> {
+        let types = &self.desc.buffer_types;
+        types.get(bt as usize).ok_or_else(|| {
+            Error::invalid(self.id.as_str(), format!("buffer type {bt}; the device has {}", types.len()))
+        })
+    }
+
+    /// Refuses when the device or its plugin is not to be called.
+    pub(crate) fn alive(&self) -> Result<()> {
+        self.plugin.alive()?;
+        if let Some(reason) = self.broken.get() {
+            return Err(Error::Quarantined { what: self.id.clone(), reason: reason.clone() });
+        }
+        match self.unused.get() {
+            Some(reason) => Err(Error::Unused { device: self.id.clone(), reason: reason.clone() }),
+            None => Ok(()),
+        }
+    }
+
+    /// Turns an answer into a result; failures of device scope end the device, those of plugin scope the plugin.
+    pub(crate) fn check(&self, call: &'static str, status: i32, err: &c::Error) -> Result<()> {
+        let result = self.plugin.check(&self.id, call, status, err);
+        if let Err(e) = &result
+            && e.scope() == Scope::Device
+        {
+            let _ = self.broken.set(e.to_string());
+        }
+        result
+    }
+
+    /// An error in the words of a plugin: for objects that break the contract.
+    pub(crate) fn breach(&self, call: &'static str, message: String) -> Error {
+        let e = CallError {
+            who: self.id.clone(),
+            call,
+            status: Status::Internal,
+            scope: Scope::Plugin,
+            vendor_code: 0,
+            node: None,
+            bytes_requested: 0,
+            bytes_available: 0,
+            message,
+        };
+        let _ = self.plugin.quarantined.set(e.to_string());
+        e.into()
+    }
+
+    fn opened(&self) -> MutexGuard<'_, Option<Result<()>>> {
+        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl std::fmt::Debug for Device {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Device").field("id", &self.id).field("state", &self.state()).finish()
+    }
+}
+
+impl Drop for Device {
+    fn drop(&mut self) {
+        let open = matches!(*self.opened(), Some(Ok(())));
+        if let (true, true, Some(close)) = (open, self.plugin.quarantined.get().is_none(), self.vt.close) {
+            // SAFETY: an open device; buffers, streams and events hold it, so none is left.
+            unsafe { close(self.raw) }
+        }
+    }
+}

@@ -1,0 +1,148 @@
+//! A graph prepared to be run often: the plugin's own plan, or the graph itself where it has none.
+
+use super::stream::{Inner as StreamInner, Kept};
+use super::{RawGraph, Stream, call};
+use crate::error::{Error, Result};
+use llmrt_abi::{Status, types as c};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// A prepared graph of one stream.
+pub struct Plan {
+    stream: Arc<StreamInner>,
+    state: Mutex<State>,
+}
+
+struct State {
+    /// Lives as long as the plugin's plan.
+    graph: RawGraph,
+    raw: Option<*mut c::Plan>,
+}
+
+// SAFETY: the plugin's plan is touched only while its stream is entered, one thread at a time.
+unsafe impl Send for State {}
+
+impl Plan {
+    pub(super) fn new(stream: &Stream, graph: RawGraph) -> Result<Plan> {
+        stream.0.check_graph(&graph)?;
+        let raw = create(&stream.0, &graph)?;
+        Ok(Plan { stream: stream.0.clone(), state: Mutex::new(State { graph, raw }) })
+    }
+
+    /// Nodes of its graph.
+    pub fn n_nodes(&self) -> usize {
+        self.state().graph.n_nodes()
+    }
+
+    /// Gives the plan a graph with the same `uid` and other addresses.
+    pub fn update(&self, graph: RawGraph) -> Result<()> {
+        self.stream.check_graph(&graph)?;
+        let mut state = self.state();
+        if graph.uid() != state.graph.uid() {
+            let problem = format!("graph {} cannot stand in for graph {}", graph.uid(), state.graph.uid());
+            return Err(Error::invalid("plan", problem));
+        }
+        if let Some(raw) = state.raw {
+            let mut entered = self.stream.enter()?;
+            // A plan that is running is not changed.
+            self.stream.synchronize(&mut entered)?;
+            let (be, g) = (self.stream.raw, graph.as_ptr());
+            // SAFETY: a live backend, entered; its own plan; a checked graph that the plan keeps from now on.
+            let result = unsafe { call!(self.stream.device, self.stream.vt, plan_update(be, raw, g)) };
+            drop(entered);
+            match result {
+                Ok(()) => {}
+                Err(e) if is_stale(&e) => {
+                    state.raw = create(&self.stream, &graph)?;
+                    self.discard(raw, &state.graph);
+                }
+                Err(e) => return Err(e),
+            }
+        }
+        state.graph = graph;
+        Ok(())
+    }
+
+    pub(super) fn run(&self, stream: &Stream, run_id: u64) -> Result<()> {
+        if !Arc::ptr_eq(&self.stream, &stream.0) {
+            return Err(Error::invalid("plan", "it was made by another stream"));
+        }
+        let mut state = self.state();
+        let Some(raw) = state.raw else {
+            state.graph.set_run_id(run_id);
+            return stream.compute(&state.graph);
+        };
+        match self.enqueue(raw, run_id) {
+            Err(e) if is_stale(&e) => {
+                state.raw = create(&self.stream, &state.graph)?;
+                self.discard(raw, &state.graph);
+                let Some(raw) = state.raw else { return stream.compute(&state.graph) };
+                self.enqueue(raw, run_id)
+            }
+            result => result,
+        }
+    }
+
+    fn enqueue(&self, raw: *mut c::Plan, run_id: u64) -> Result<()> {
+        let mut entered = self.stream.enter()?;
+        // SAFETY: a live backend, entered by this thread, and its own plan, whose graph `state` keeps.
+        let result =
+            unsafe { call!(self.stream.device, self.stream.vt, plan_compute(self.stream.raw, raw, run_id)) };
+        if matches!(&result, Err(e) if is_stale(e)) { result } else { entered.note(result) }
+    }
+
+    /// Ends the plugin's plan; its graph stays for ever if that is not possible.
+    fn discard(&self, raw: *mut c::Plan, graph: &RawGraph) {
+        if !destroy(&self.stream, raw) {
+            std::mem::forget(graph.clone());
+        }
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// The plugin's plan, or `None` where it has none.
+fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>> {
+    let mut entered = stream.enter()?;
+    let mut raw = std::ptr::null_mut();
+    // SAFETY: a live backend, entered by this thread; a checked graph, which the caller keeps with the plan.
+    let result =
+        unsafe { call!(stream.device, stream.vt, plan_create(stream.raw, graph.as_ptr(), &mut raw)) };
+    // Preparing may enqueue work that uses the graph.
+    stream.keep(&mut entered, Kept::Graph(graph.clone()));
+    match result {
+        Err(e) if e.is_unsupported() => Ok(None),
+        Err(e) => entered.note(Err(e)).map(|()| None),
+        Ok(()) if raw.is_null() => {
+            Err(stream.device.breach("plan_create", "said OK and gave no plan".into()))
+        }
+        Ok(()) => Ok(Some(raw)),
+    }
+}
+
+/// Ends a plan that may be running. False if the stream is broken: then the plan stays, and its graph must.
+fn destroy(stream: &StreamInner, raw: *mut c::Plan) -> bool {
+    let (Ok(mut entered), Some(plan_destroy)) = (stream.enter(), stream.vt.plan_destroy) else {
+        return false;
+    };
+    let idle = stream.synchronize(&mut entered).is_ok();
+    if idle {
+        // SAFETY: a live backend, entered by this thread and idle; its own plan, not used afterwards.
+        unsafe { plan_destroy(stream.raw, raw) }
+    }
+    idle
+}
+
+fn is_stale(e: &Error) -> bool {
+    e.status() == Status::PlanStale
+}
+
+impl Drop for Plan {
+    fn drop(&mut self) {
+        let state = self.state();
+        if let Some(raw) = state.raw {
+            self.discard(raw, &state.graph);
+        }
+    }
+}

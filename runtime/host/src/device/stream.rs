@@ -1,0 +1,336 @@
+//! A stream of work on a device. Calls from several threads take turns.
+
+use super::{Buffer, Device, Event, Plan, RawGraph, TensorDesc, call};
+use crate::error::{Error, Result};
+use crate::plugin::table::{self, mandatory};
+use llmrt_abi::{Scope, types as c};
+use std::cell::UnsafeCell;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// A stream of work.
+#[derive(Clone)]
+pub struct Stream(pub(super) Arc<Inner>);
+
+pub(super) struct Inner {
+    pub(super) raw: *mut c::Backend,
+    pub(super) vt: c::BackendVt,
+    pub(super) device: Arc<Device>,
+    /// Holding it is the right to call the plugin's backend.
+    state: Mutex<State>,
+}
+
+/// What a stream remembers between calls.
+#[derive(Default)]
+pub(super) struct State {
+    /// What enqueued work uses, kept until the next synchronisation.
+    in_flight: Vec<Kept>,
+    /// The error after which the stream must be made anew.
+    broken: Option<Error>,
+}
+
+/// Something that enqueued work uses.
+#[allow(dead_code)] // held, not read
+pub(super) enum Kept {
+    Graph(RawGraph),
+    Buffer(Buffer),
+    Event(Event),
+    Source(Arc<[u8]>),
+    Target(Arc<Target>),
+}
+
+/// Memory that a device writes while nobody looks.
+pub(super) struct Target(UnsafeCell<Vec<u8>>);
+
+// SAFETY: the bytes are written by the device until the stream is synchronised and read only by `Stream::take`, which
+// synchronises first and consumes the only handle.
+unsafe impl Send for Target {}
+// SAFETY: as above.
+unsafe impl Sync for Target {}
+
+/// Bytes on their way from a device; [`Stream::take`] waits for them.
+pub struct PendingRead(Arc<Target>);
+
+// SAFETY: the ABI allows a backend on any thread, one at a time, which `state` ensures.
+unsafe impl Send for Inner {}
+// SAFETY: as above.
+unsafe impl Sync for Inner {}
+
+impl Stream {
+    pub(super) fn new(device: &Arc<Device>, n_threads: usize) -> Result<Stream> {
+        device.open()?;
+        let params = c::BackendParams {
+            struct_size: size_of::<c::BackendParams>() as u32,
+            flags: 0,
+            priority: 0,
+            n_threads: n_threads as u32,
+            scratch: std::ptr::null(),
+            native_stream: std::ptr::null_mut(),
+        };
+        let mut raw = std::ptr::null_mut();
+        // SAFETY: an open device; params live for the call, the output is ours.
+        unsafe { call!(device, device.vt, backend_create(device.raw, &params, &mut raw))? };
+        if raw.is_null() {
+            return Err(device.breach("backend_create", "said OK and gave no backend".into()));
+        }
+        // SAFETY: the plugin made this backend just now; its table is read as far as its size says.
+        let vt = unsafe { table::read((*raw).vt) }.and_then(|vt: c::BackendVt| {
+            mandatory!(vt, "backend", destroy, synchronize, compute).map(|()| vt)
+        });
+        let vt = vt.map_err(|e| device.breach("backend_create", e))?;
+        Ok(Stream(Arc::new(Inner { raw, vt, device: device.clone(), state: Mutex::default() })))
+    }
+
+    /// Its device.
+    pub fn device(&self) -> &Arc<Device> {
+        &self.0.device
+    }
+
+    /// Enqueues a graph, or runs it. Every tensor that a node uses must have memory.
+    pub fn compute(&self, graph: &RawGraph) -> Result<()> {
+        let mut state = self.0.enter()?;
+        self.0.check_graph(graph)?;
+        // SAFETY: a live backend, entered by this thread; the graph is self-consistent, bound and kept.
+        let result = unsafe { call!(self.0.device, self.0.vt, compute(self.0.raw, graph.as_ptr())) };
+        self.0.keep(&mut state, Kept::Graph(graph.clone()));
+        state.note(result)
+    }
+
+    /// Waits for everything enqueued; an asynchronous error comes out here.
+    pub fn synchronize(&self) -> Result<()> {
+        let mut state = self.0.enter()?;
+        self.0.synchronize(&mut state)
+    }
+
+    /// Writes canonical bytes to a tensor, in stream order.
+    pub fn set_async(
+        &self,
+        buffer: &Buffer,
+        tensor: &TensorDesc<'_>,
+        src: Arc<[u8]>,
+        off: u64,
+    ) -> Result<()> {
+        let mut state = self.0.enter()?;
+        let (n, ptr) = (src.len() as u64, src.as_ptr().cast());
+        let t = buffer.place(tensor, off, n)?;
+        self.0.check_reachable(buffer)?;
+        // SAFETY: a live backend, entered by this thread; `place` checked the range; source and buffer are kept.
+        let result = unsafe { call!(self.0.device, self.0.vt, set_async(self.0.raw, &t, ptr, off, n)) };
+        if is_unsupported(&result) {
+            self.0.synchronize(&mut state)?;
+            return buffer.set(tensor, &src, off);
+        }
+        self.0.keep(&mut state, Kept::Source(src));
+        self.0.keep(&mut state, Kept::Buffer(buffer.clone()));
+        state.note(result)
+    }
+
+    /// Reads `n` canonical bytes at `off` of a tensor, in stream order.
+    pub fn get_async(
+        &self,
+        buffer: &Buffer,
+        tensor: &TensorDesc<'_>,
+        off: u64,
+        n: u64,
+    ) -> Result<PendingRead> {
+        let mut state = self.0.enter()?;
+        let t = buffer.place(tensor, off, n)?;
+        self.0.check_reachable(buffer)?;
+        let mut bytes = vec![0; n as usize];
+        let ptr = bytes.as_mut_ptr().cast();
+        let target = Arc::new(Target(UnsafeCell::new(bytes)));
+        // SAFETY: a live backend, entered by this thread; `place` checked the range; target and buffer are kept.
+        let result = unsafe { call!(self.0.device, self.0.vt, get_async(self.0.raw, &t, ptr, off, n)) };
+        if is_unsupported(&result) {
+            self.0.synchronize(&mut state)?;
+            let mut bytes = vec![0; n as usize];
+            buffer.get(tensor, &mut bytes, off)?;
+            return Ok(PendingRead(Arc::new(Target(UnsafeCell::new(bytes)))));
+        }
+        self.0.keep(&mut state, Kept::Target(target.clone()));
+        self.0.keep(&mut state, Kept::Buffer(buffer.clone()));
+        state.note(result)?;
+        Ok(PendingRead(target))
+    }
+
+    /// The bytes of a read of this stream, after synchronising.
+    pub fn take(&self, read: PendingRead) -> Result<Vec<u8>> {
+        self.synchronize()?;
+        match Arc::try_unwrap(read.0) {
+            Ok(target) => Ok(target.0.into_inner()),
+            Err(_) => Err(Error::invalid("take", "the read is of another stream, which is not synchronised")),
+        }
+    }
+
+    /// Copies a tensor from a buffer of `from`'s device, after what `from` has enqueued, before what follows here.
+    pub fn copy_async(
+        &self,
+        from: &Stream,
+        dst: (&Buffer, &TensorDesc<'_>),
+        src: (&Buffer, &TensorDesc<'_>),
+    ) -> Result<()> {
+        if Arc::ptr_eq(&self.0.device.plugin, &from.0.device.plugin) && !Arc::ptr_eq(&self.0, &from.0) {
+            let result = self.copy_in_plugin(from, dst, src);
+            if !is_unsupported(&result) {
+                return result;
+            }
+        }
+        from.synchronize()?;
+        self.synchronize()?;
+        dst.0.copy(dst.1, src.0, src.1)
+    }
+
+    fn copy_in_plugin(
+        &self,
+        from: &Stream,
+        dst: (&Buffer, &TensorDesc<'_>),
+        src: (&Buffer, &TensorDesc<'_>),
+    ) -> Result<()> {
+        // Always in the order of addresses, so that two copies crossing each other cannot wait for each other.
+        let mine_first = Arc::as_ptr(&self.0) < Arc::as_ptr(&from.0);
+        let (mut mine, mut theirs);
+        if mine_first {
+            mine = self.0.enter()?;
+            theirs = from.0.enter()?;
+        } else {
+            theirs = from.0.enter()?;
+            mine = self.0.enter()?;
+        }
+        let (d, s) = (dst.0.place(dst.1, 0, 0)?, src.0.place(src.1, 0, 0)?);
+        if d.nbytes != s.nbytes {
+            let problem = format!("{} bytes to copy to a tensor of {}", s.nbytes, d.nbytes);
+            return Err(Error::invalid(format!("tensor `{}`", dst.1.name), problem));
+        }
+        self.0.check_reachable(dst.0)?;
+        from.0.check_reachable(src.0)?;
+        // SAFETY: two live backends of one plugin, both entered; tensors are checked and their buffers kept.
+        let result = unsafe { call!(self.0.device, self.0.vt, copy_async(self.0.raw, from.0.raw, &d, &s)) };
+        if !is_unsupported(&result) {
+            for (inner, state) in [(&self.0, &mut mine), (&from.0, &mut theirs)] {
+                inner.keep(state, Kept::Buffer(dst.0.clone()));
+                inner.keep(state, Kept::Buffer(src.0.clone()));
+            }
+        }
+        mine.note(result)
+    }
+
+    /// Marks everything enqueued so far with an event of the same device.
+    pub fn record(&self, event: &Event) -> Result<()> {
+        let mut state = self.0.enter()?;
+        let Some(raw) = event.as_ptr().filter(|_| Arc::ptr_eq(event.device(), &self.0.device)) else {
+            return self.0.synchronize(&mut state);
+        };
+        // SAFETY: a live backend, entered by this thread, and a live event of the same device, which is kept.
+        let result = unsafe { call!(self.0.device, self.0.vt, event_record(self.0.raw, raw)) };
+        if is_unsupported(&result) {
+            return self.0.synchronize(&mut state);
+        }
+        self.0.keep(&mut state, Kept::Event(event.clone()));
+        state.note(result)
+    }
+
+    /// Later work here waits for the event.
+    pub fn wait(&self, event: &Event) -> Result<()> {
+        let mut state = self.0.enter()?;
+        let same_plugin = Arc::ptr_eq(&event.device().plugin, &self.0.device.plugin);
+        if let Some(raw) = event.as_ptr().filter(|_| same_plugin) {
+            // SAFETY: a live backend, entered by this thread, and a live event of the same plugin, which is kept.
+            let result = unsafe { call!(self.0.device, self.0.vt, event_wait(self.0.raw, raw)) };
+            if !is_unsupported(&result) {
+                self.0.keep(&mut state, Kept::Event(event.clone()));
+                return state.note(result);
+            }
+        }
+        drop(state);
+        while !event.wait(Duration::from_secs(1))? {}
+        Ok(())
+    }
+
+    /// Prepares a graph to be run often.
+    pub fn plan(&self, graph: RawGraph) -> Result<Plan> {
+        Plan::new(self, graph)
+    }
+
+    /// Enqueues a plan of this stream; `run_id` is the number under which it can be cancelled.
+    pub fn run(&self, plan: &Plan, run_id: u64) -> Result<()> {
+        plan.run(self, run_id)
+    }
+
+    /// Whether plans are the plugin's own, and not kept graphs.
+    pub fn has_plans(&self) -> bool {
+        self.0.vt.plan_create.is_some()
+    }
+}
+
+impl Inner {
+    /// The right to call the backend, if it still works.
+    pub(super) fn enter(&self) -> Result<MutexGuard<'_, State>> {
+        self.device.alive()?;
+        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        match &state.broken {
+            Some(e) => Err(e.clone()),
+            None => Ok(state),
+        }
+    }
+
+    pub(super) fn synchronize(&self, state: &mut State) -> Result<()> {
+        // SAFETY: a live backend; whoever has `state` has entered.
+        let result = unsafe { call!(self.device, self.vt, synchronize(self.raw)) };
+        if result.is_ok() {
+            state.in_flight.clear();
+        }
+        state.note(result)
+    }
+
+    /// Keeps something until the next synchronisation, if the device works behind our back.
+    pub(super) fn keep(&self, state: &mut State, what: Kept) {
+        if self.device.info().caps & c::CAP_ASYNC != 0 {
+            state.in_flight.push(what);
+        }
+    }
+
+    /// A graph can run here when all its memory is there and reachable.
+    pub(super) fn check_graph(&self, graph: &RawGraph) -> Result<()> {
+        if let Some(name) = graph.first_unbound() {
+            return Err(Error::invalid(format!("tensor `{name}`"), "has no memory, and a node uses it"));
+        }
+        graph.buffers().try_for_each(|buffer| self.check_reachable(buffer))
+    }
+
+    pub(super) fn check_reachable(&self, buffer: &Buffer) -> Result<()> {
+        let owner = buffer.device();
+        if Arc::ptr_eq(owner, &self.device) || self.device.accepts(owner, buffer.buffer_type()) {
+            return Ok(());
+        }
+        Err(Error::invalid(format!("{buffer:?}"), format!("{} cannot use it in place", self.device.name())))
+    }
+}
+
+impl State {
+    /// Remembers an error after which the stream is of no use.
+    pub(super) fn note(&mut self, result: Result<()>) -> Result<()> {
+        if let Err(e) = &result
+            && e.scope() != Scope::Call
+        {
+            self.broken = Some(e.clone());
+        }
+        result
+    }
+}
+
+fn is_unsupported(result: &Result<()>) -> bool {
+    matches!(result, Err(e) if e.is_unsupported())
+}
+
+impl Drop for Inner {
+    fn drop(&mut self) {
+        if let (true, Some(destroy)) = (self.device.plugin.quarantined.get().is_none(), self.vt.destroy) {
+            // SAFETY: the last handle; plans hold one. `destroy` waits, so what is in flight is dropped afterwards.
+            unsafe { destroy(self.raw) }
+        } else {
+            // Nobody knows whether the device still works on it.
+            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            std::mem::forget(std::mem::take(&mut state.in_flight));
+        }
+    }
+}

@@ -1,0 +1,99 @@
+//! THE knobs table: every environment variable this runtime reads. Nothing else reads the environment.
+
+use crate::{Error, Result};
+use std::ffi::OsString;
+
+/// One environment variable.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Knob {
+    /// The variable.
+    pub name: &'static str,
+    /// What it does.
+    pub meaning: &'static str,
+    /// What happens when it is not set.
+    pub default: &'static str,
+    /// The file that acts on it.
+    pub used_in: &'static str,
+}
+
+macro_rules! knobs {
+    ($($const:ident = $name:literal, $meaning:literal, $default:literal, $used_in:literal;)*) => {
+        $(
+            #[doc = $meaning]
+            pub const $const: Knob =
+                Knob { name: $name, meaning: $meaning, default: $default, used_in: $used_in };
+        )*
+
+        /// All knobs, in the order `llmrt devices --knobs` prints them.
+        pub const TABLE: &[Knob] = &[$($const,)*];
+    };
+}
+
+knobs! {
+    PLUGIN_PATH = "LLMRT_PLUGIN_PATH",
+        "Folders or files searched for plugins instead of the usual places, separated by `:`; empty: none; ignored for set-user-id programs.",
+        "unset", "host/src/plugin/search.rs";
+    PLUGIN_ADD_PATH = "LLMRT_PLUGIN_ADD_PATH",
+        "Folders or files searched for plugins before the usual places, separated by `:`; ignored for set-user-id programs.",
+        "unset", "host/src/plugin/search.rs";
+    PLUGINS_DISABLE = "LLMRT_PLUGINS_DISABLE",
+        "Names of plugins not to load, separated by `,`; `*` and `?` match.",
+        "unset", "host/src/plugin/checklist.rs";
+    DATA_HOME = "XDG_DATA_HOME",
+        "The user's data folder; its `llmrt/plugins` is searched; ignored for set-user-id programs.",
+        "$HOME/.local/share", "host/src/plugin/search.rs";
+    HOME = "HOME",
+        "The user's folder, when XDG_DATA_HOME is not set; ignored for set-user-id programs.",
+        "unset", "host/src/plugin/search.rs";
+    THREADS = "LLMRT_THREADS",
+        "Threads of the pool, the calling one included; 0: one per core.",
+        "0", "host/src/plugin/registry.rs";
+    SPIN_US = "LLMRT_SPIN_US",
+        "Microseconds an idle thread of the pool looks for work before it sleeps.",
+        "50", "host/src/plugin/registry.rs";
+    LOG = "LLMRT_LOG",
+        "How much plugins may say: error, warn, info, debug or trace.",
+        "warn", "host/src/plugin/services.rs";
+}
+
+impl Knob {
+    /// The variable's text; `None` if it is unset or empty.
+    pub fn text(&self) -> Option<OsString> {
+        self.text_or_empty().filter(|value| !value.is_empty())
+    }
+
+    /// The variable's text, for knobs where an empty one means something.
+    pub fn text_or_empty(&self) -> Option<OsString> {
+        std::env::var_os(self.name)
+    }
+
+    /// The variable as a number; `None` if it is unset.
+    pub fn number(&self) -> Result<Option<u64>> {
+        let Some(text) = self.text() else { return Ok(None) };
+        let number = text.to_str().and_then(|t| t.trim().parse().ok());
+        number.map(Some).ok_or_else(|| Error::Knob {
+            name: self.name,
+            value: text.to_string_lossy().into_owned(),
+            expected: "a whole number, 0 or more",
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_knob_is_there_once_and_says_what_it_does() {
+        for (i, knob) in TABLE.iter().enumerate() {
+            assert!(knob.meaning.ends_with('.') && !knob.default.is_empty(), "{}", knob.name);
+            assert!(TABLE[..i].iter().all(|other| other.name != knob.name), "{} twice", knob.name);
+        }
+    }
+
+    #[test]
+    fn an_unset_knob_has_no_value() {
+        let knob = Knob { name: "LLMRT_NO_SUCH_KNOB", meaning: "", default: "", used_in: "" };
+        assert_eq!((knob.text(), knob.number()), (None, Ok(None)));
+    }
+}

@@ -1,0 +1,27 @@
+//! The host: finds, checks and opens plugins, and offers what they can do as safe objects.
+//!
+//! Reading order: [`plugin`] for how a driver gets in, [`device`] for what it is then (devices, buffers, streams,
+//! events, plans, and the graphs they run), [`threads`] for the one thread pool, [`knobs`] for every environment
+//! variable, [`error`] for what can go wrong.
+
+pub mod plugin;
+
+pub mod device;
+
+pub mod threads;
+
+pub mod load;
+
+pub mod sched;
+
+pub mod knobs;
+
+pub mod error;
+
+pub use device::{
+    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostMemory, Layout, NodeDesc,
+    PendingRead, Plan, RawGraph, RawGraphBuilder, Stream, TensorDesc,
+};
+pub use error::{CallError, Error, Result};
+pub use plugin::{Candidate, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc};
+pub use threads::{Team, ThreadPool};

@@ -1,0 +1,51 @@
+//! Bytes of tensors for whoever needs them: out of the map where there is one, else read.
+
+use llmrt_gguf::TensorInfo;
+
+use super::mapping::Mapping;
+use super::read::buffer;
+use super::{ModelFiles, Result};
+
+/// A model's files and the maps of those that are mapped.
+pub(super) struct Bytes<'a> {
+    pub files: &'a ModelFiles,
+    /// One row per source.
+    pub maps: &'a [Option<Mapping>],
+}
+
+impl Bytes<'_> {
+    /// `n` bytes of a tensor from byte `off` of it on; in `scratch` if they had to be read.
+    pub fn get<'s>(
+        &'s self,
+        tensor: &TensorInfo,
+        off: u64,
+        n: u64,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<&'s [u8]> {
+        if let Some(bytes) = self.mapped(tensor, off, n) {
+            return Ok(bytes);
+        }
+        if (scratch.len() as u64) < n {
+            *scratch = buffer(n, || format!("reading tensor `{}`", tensor.name))?;
+        }
+        let dst = &mut scratch[..n as usize];
+        self.files.read(tensor, off, dst)?;
+        Ok(dst)
+    }
+
+    /// Fills `dst` with bytes of a tensor from byte `off` of it on.
+    pub fn read(&self, tensor: &TensorInfo, off: u64, dst: &mut [u8]) -> Result<()> {
+        match self.mapped(tensor, off, dst.len() as u64) {
+            Some(bytes) => {
+                dst.copy_from_slice(bytes);
+                Ok(())
+            }
+            None => self.files.read(tensor, off, dst),
+        }
+    }
+
+    fn mapped(&self, tensor: &TensorInfo, off: u64, n: u64) -> Option<&[u8]> {
+        let start = tensor.offset + off;
+        self.maps.get(tensor.file)?.as_ref()?.bytes(start..start + n)
+    }
+}

@@ -1,0 +1,104 @@
+//! Everything that can go wrong between a path and loaded weights, told with the remedy.
+
+use std::io;
+use std::path::PathBuf;
+
+use super::Want;
+
+/// Result of this module.
+pub type Result<T> = std::result::Result<T, Error>;
+
+/// Why a model was not opened or loaded.
+#[derive(Debug, thiserror::Error)]
+#[allow(missing_docs)] // each field is named in its variant's message
+pub enum Error {
+    // Opening.
+    #[error("{}: cannot open: {source}; {}", path.display(), remedy(source))]
+    Open { path: PathBuf, source: io::Error },
+    #[error("{}: is a directory: give the model file in it{hint}", path.display())]
+    IsDirectory { path: PathBuf, hint: String },
+    #[error("{}: is no regular file: a model must be one, copy it to a file first", path.display())]
+    NotRegular { path: PathBuf },
+    #[error("{}: the file is empty: download it again", path.display())]
+    Empty { path: PathBuf },
+    #[error(
+        "{}: is no model file: it begins with \"{found}\", expected GGUF, PWRI or a llama2.c checkpoint; \
+         convert the model to GGUF first",
+        path.display()
+    )]
+    NotAModel { path: PathBuf, found: String },
+    #[error(
+        "{}: is neither GGUF nor a llama2.c checkpoint without magic ({source}); check that the download is \
+         whole, or convert the model to GGUF",
+        path.display()
+    )]
+    NotACheckpoint { path: PathBuf, source: llmrt_gguf::Error },
+    #[error("{}: {source}", path.display())]
+    Invalid { path: PathBuf, source: llmrt_gguf::Error },
+    #[error("{}: part {number} of {count} of the model is missing: {source}; put all parts in one folder", path.display())]
+    MissingPart { path: PathBuf, number: u32, count: u32, source: io::Error },
+    #[error(
+        "{}: is part {number} of {count} of a split model but not named so: expected a name that ends in \
+         `-{number:05}-of-{count:05}.gguf`; rename it",
+        path.display()
+    )]
+    SplitName { path: PathBuf, number: u32, count: u32 },
+    #[error(
+        "{}: --tokenizer is for llama2.c checkpoints, this file has its own tokenizer; leave the flag out",
+        path.display()
+    )]
+    NeedlessTokenizer { path: PathBuf },
+    #[error("--override-kv: {0}")]
+    Override(llmrt_gguf::Error),
+
+    // Reading.
+    #[error("{}: cannot read {n} bytes at byte {at}: {source}", path.display())]
+    Read { path: PathBuf, at: u64, n: u64, source: io::Error },
+    #[error("{}: cannot map the file: {source}; try `--load-mode none`", path.display())]
+    Map { path: PathBuf, source: io::Error },
+    #[error(
+        "{}: the file had {was} bytes when it was opened and has {now} now: something writes to it; wait until \
+         that is done and start again",
+        path.display()
+    )]
+    Changed { path: PathBuf, was: u64, now: u64 },
+
+    // Placing.
+    #[error("tensor `{tensor}` is missing from the model file")]
+    MissingTensor { tensor: String },
+    #[error("tensor `{tensor}` is {found} in the file: expected {expected}")]
+    WrongTensor { tensor: String, found: String, expected: String },
+    #[error("{}", bad_tensors(.tensors))]
+    InvalidData { tensors: Vec<(String, String)> },
+    #[error("loading was cancelled")]
+    Cancelled,
+    #[error("tensor `{tensor}` on device {device}: {source}")]
+    Tensor { tensor: String, device: String, source: crate::Error },
+    #[error("device {device}: no memory for {n} bytes of weights: {source}; put fewer layers on this device")]
+    Alloc { device: String, n: u64, source: crate::Error },
+    #[error("device {device}: cannot use {n} bytes of the mapped file: {source}; try `--load-mode none`")]
+    Import { device: String, n: u64, source: crate::Error },
+    #[error("no memory for {n} bytes of {what}")]
+    HostMemory { what: String, n: u64 },
+}
+
+impl Error {
+    /// A device refused a tensor.
+    pub(super) fn tensor(want: &Want, source: crate::Error) -> Error {
+        Error::Tensor { tensor: want.name.clone(), device: want.device.name().into(), source }
+    }
+}
+
+fn remedy(error: &io::Error) -> &'static str {
+    match error.kind() {
+        io::ErrorKind::NotFound => "check the path",
+        io::ErrorKind::PermissionDenied => "make it readable (`chmod +r`) or run as its owner",
+        _ => "check the path and the disk",
+    }
+}
+
+fn bad_tensors(tensors: &[(String, String)]) -> String {
+    let lines: Vec<_> =
+        tensors.iter().map(|(name, what)| format!("tensor `{name}` has invalid data: {what}")).collect();
+    format!("{}; the file is damaged, download it again", lines.join("\n"))
+}

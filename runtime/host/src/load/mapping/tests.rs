@@ -1,0 +1,121 @@
+use super::*;
+use std::io::Write;
+
+const AT_ONCE: ReadAhead = ReadAhead { prefetch: u64::MAX, random: false };
+const LAZY: ReadAhead = ReadAhead { prefetch: 0, random: true };
+
+/// A file of `n` pages and a bit, byte i of page p being p + i, mapped.
+fn mapped(n: usize, ahead: ReadAhead) -> (tempfile::NamedTempFile, OpenFile, Mapping) {
+    let mut temp = tempfile::NamedTempFile::new().unwrap();
+    let bytes: Vec<u8> = (0..n * page_size() + 100).map(|i| (i / page_size() + i) as u8).collect();
+    temp.write_all(&bytes).unwrap();
+    let file = OpenFile::open(temp.path()).unwrap();
+    let mut warnings = Vec::new();
+    let mapping = Mapping::whole(&file, ahead, &mut warnings).unwrap();
+    assert_eq!(warnings, [""; 0]);
+    (temp, file, mapping)
+}
+
+/// A field of the kernel's account of the mapping that begins at `base`.
+fn smaps(base: *const u8, field: &str) -> String {
+    let smaps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let start = format!("{:x}-", base.addr());
+    let mut lines = smaps.lines().skip_while(|line| !line.starts_with(&start)).skip(1);
+    let line = lines.find(|line| line.starts_with(field)).expect("the mapping is listed");
+    line[field.len()..].trim_start_matches(':').trim().to_string()
+}
+
+/// Unmaps all pages of a file of 10 pages and 100 bytes but those of `keep`; what stays, in pages.
+fn check(keep: &[Range<u64>], expected: &[Range<u64>]) {
+    let (_temp, _file, mut mapping) = mapped(10, AT_ONCE);
+    let page = page_size() as u64;
+    mapping.unmap_unused(keep);
+    let pages: Vec<_> = mapping.fragments().iter().map(|f| f.start / page..f.end.div_ceil(page)).collect();
+    assert_eq!(pages, expected, "{keep:?}");
+    for range in keep {
+        assert_eq!(mapping.bytes(range.clone()).unwrap().len() as u64, range.end - range.start);
+    }
+}
+
+#[test]
+fn the_map_shrinks_to_the_pages_that_are_used() {
+    let p = page_size() as u64;
+    check(&[0..10 * p + 100], &[0..11]);
+    check(&[], &[]);
+    check(&[2 * p..3 * p], &[2..3]);
+    check(&[2 * p + 1..3 * p + 1], &[2..4]);
+    check(&[10 * p + 50..10 * p + 100], &[10..11]);
+}
+
+#[test]
+fn ranges_in_any_order_that_touch_or_overlap_are_one_fragment() {
+    let p = page_size() as u64;
+    check(&[7 * p..8 * p, 2 * p..2 * p + 8, 3 * p - 8..3 * p], &[2..3, 7..8]);
+    check(&[p..5 * p, 2 * p..3 * p, 5 * p - 1..6 * p], &[1..6]);
+}
+
+#[test]
+fn unmapping_twice_keeps_what_both_keep() {
+    let p = page_size() as u64;
+    let (_temp, _file, mut mapping) = mapped(10, AT_ONCE);
+    mapping.unmap_unused(&[p..4 * p, 6 * p..9 * p]);
+    mapping.unmap_unused(&[3 * p..7 * p]);
+    assert_eq!(mapping.n_mapped(), 2 * p);
+    assert_eq!(mapping.bytes(3 * p..4 * p).unwrap()[0], 3);
+    assert_eq!(mapping.bytes(6 * p..7 * p).unwrap()[5], 11);
+    assert!(mapping.bytes(4 * p..5 * p).is_none());
+    assert!(mapping.bytes(3 * p..4 * p + 1).is_none());
+}
+
+#[test]
+fn the_kernel_gives_the_unmapped_pages_back() {
+    let p = page_size() as u64;
+    let (_temp, _file, mut mapping) = mapped(100, AT_ONCE);
+    let base = mapping.base.as_ptr();
+    assert_eq!(smaps(base, "Size"), format!("{} kB", 101 * p / 1024));
+    mapping.unmap_unused(&[0..5]);
+    assert_eq!(smaps(base, "Size"), format!("{} kB", p / 1024));
+}
+
+#[test]
+fn read_ahead_brings_every_page_in_before_it_is_touched() {
+    let (_temp, _file, mapping) = mapped(100, AT_ONCE);
+    assert_eq!(smaps(mapping.base.as_ptr(), "Rss"), format!("{} kB", 101 * page_size() / 1024));
+}
+
+#[test]
+fn several_nodes_mean_no_read_ahead_and_random_access() {
+    assert_eq!(ReadAhead::for_nodes(2), LAZY);
+    assert_eq!(ReadAhead::for_nodes(1), AT_ONCE);
+    let (_temp, _file, mapping) = mapped(100, LAZY);
+    assert_eq!(smaps(mapping.base.as_ptr(), "Rss"), "0 kB");
+    assert!(smaps(mapping.base.as_ptr(), "VmFlags").split(' ').any(|flag| flag == "rr"));
+}
+
+#[test]
+fn nodes_are_counted_among_the_other_entries() {
+    let folder = tempfile::tempdir().unwrap();
+    for name in ["node0", "node1", "node12", "online", "nodes", "node"] {
+        std::fs::create_dir(folder.path().join(name)).unwrap();
+    }
+    assert_eq!(n_numa_nodes(folder.path()), 3);
+    assert_eq!(n_numa_nodes(&folder.path().join("absent")), 0);
+}
+
+#[test]
+fn a_part_of_a_file_is_mapped_from_its_page_on() {
+    let p = page_size() as u64;
+    let (_temp, file, _mapping) = mapped(10, AT_ONCE);
+    let part = Mapping::range(&file, 3 * p + 7..5 * p, AT_ONCE, &mut Vec::new()).unwrap();
+    assert_eq!(part.bytes(3 * p + 7..3 * p + 9).unwrap(), [10, 11]);
+    assert_eq!(part.n_mapped(), 2 * p);
+    assert!(part.bytes(0..1).is_none());
+}
+
+#[test]
+fn a_file_that_became_shorter_is_not_mapped() {
+    let (temp, file, _mapping) = mapped(10, AT_ONCE);
+    temp.as_file().set_len(50).unwrap();
+    let message = Mapping::whole(&file, AT_ONCE, &mut Vec::new()).unwrap_err().to_string();
+    assert!(message.contains("when it was opened and has 50 now"), "{message}");
+}

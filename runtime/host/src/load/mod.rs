@@ -1,0 +1,34 @@
+//! From files to weights on devices: opens model files of every kind, maps or reads them, and places each tensor.
+//!
+//! [`files`] finds and opens a model's files and reads their tables; [`mode`] names the ways to get at the bytes,
+//! [`mapping`] and [`read`] are two of them, [`mlock`] keeps them in memory; [`weights`] uses all of these to put
+//! tensors on devices, and `check` looks at their numbers meanwhile.
+
+pub mod files;
+pub mod mode;
+
+pub mod mapping;
+pub mod mlock;
+pub mod read;
+
+pub mod weights;
+
+mod place;
+mod storage;
+
+mod bytes;
+mod check;
+mod dequantised;
+mod host_memory;
+mod pack;
+mod progress;
+
+mod error;
+
+#[cfg(test)]
+mod testing;
+
+pub use error::{Error, Result};
+pub use files::{ModelFiles, OpenOptions};
+pub use mode::LoadMode;
+pub use weights::{LoadOptions, Placed, Want, Weights, load};

@@ -1,0 +1,224 @@
+//! Puts tensors on devices: decides how each gets there, moves the bytes, and hands back what is not needed.
+
+use std::collections::BTreeMap;
+use std::ops::Range;
+use std::sync::Arc;
+
+use llmrt_abi::DType;
+use llmrt_abi::types::{BUFFER_DEVICE, CAP_HOST_READ};
+use llmrt_gguf::TensorInfo;
+
+use super::bytes::Bytes;
+use super::check::Check;
+use super::files::Source;
+use super::host_memory::MappedPart;
+use super::mapping::{Mapping, ReadAhead};
+use super::progress::Progress;
+use super::storage::Storage;
+use super::weights::{LoadOptions, Placed, Want, Weights};
+use super::{Error, LoadMode, ModelFiles, Result};
+use crate::{Device, Layout};
+
+/// How much of the files to map.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Extent {
+    /// All: a model is loaded.
+    WholeFiles,
+    /// From the first to the last byte that is needed.
+    UsedParts,
+}
+
+/// A tensor on its way.
+pub(super) struct Item<'a> {
+    pub want: &'a Want,
+    pub info: &'a TensorInfo,
+}
+
+impl Item<'_> {
+    /// Where it lies in its file.
+    fn range(&self) -> Range<u64> {
+        self.info.offset..self.info.offset + self.info.nbytes
+    }
+}
+
+/// Loads `wants` into `weights`.
+pub(super) fn place(
+    weights: &mut Weights,
+    files: &ModelFiles,
+    wants: &[Want],
+    extent: Extent,
+    options: LoadOptions<'_>,
+) -> Result<()> {
+    let items = items(files, wants)?;
+    let total = items.iter().map(|item| item.info.nbytes).sum();
+    let mut progress = Progress::new(total, options.progress);
+    progress.add(0)?;
+
+    let all_data = options.check_tensors;
+    let maps = map(files, &items, options.mode, extent, all_data, &mut weights.warnings)?;
+    let (in_place, moved): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| is_in_place(item, &maps));
+    let mut storage = Storage::new(moved)?;
+
+    let bytes = Bytes { files, maps: &maps };
+    let locks = options.mode.locks();
+    with_check(options.check_tensors, &bytes, || {
+        let fragments = fragments(&maps, &in_place);
+        for item in &in_place {
+            if let Some((base, end)) = locks.then(|| lockable(&maps, &fragments, item)).flatten() {
+                weights.warnings.extend(weights.locks.grow_to(base, end));
+            }
+            progress.add(item.info.nbytes)?;
+        }
+        storage.fill(&bytes, &mut progress, |base, end| {
+            weights.warnings.extend(locks.then(|| weights.locks.grow_to(base, end)).flatten());
+        })
+    })?;
+    files.files().try_for_each(|file| file.check_len())?;
+
+    let mut placed = use_in_place(maps, in_place)?;
+    placed.extend(storage.finish()?);
+    progress.finish()?;
+    for (want, at) in placed {
+        weights.placed.entry(want.row).or_default().insert(want.name.clone(), at);
+    }
+    Ok(())
+}
+
+/// Each wanted tensor once per device, found in the files, in the order in which the files hold them.
+fn items<'a>(files: &'a ModelFiles, wants: &'a [Want]) -> Result<Vec<Item<'a>>> {
+    let found = wants.iter().map(|want| Ok(Item { want, info: want.find(files)? }));
+    let mut items = found.collect::<Result<Vec<_>>>()?;
+    items.sort_by_key(|item| (item.info.file, item.info.offset, item.want.row));
+    items.dedup_by_key(|item| (item.info.file, item.info.offset, item.want.row));
+    Ok(items)
+}
+
+/// Maps the files that are needed, if the mode says so. One row per source.
+fn map(
+    files: &ModelFiles,
+    items: &[Item<'_>],
+    mode: LoadMode,
+    extent: Extent,
+    all_data: bool,
+    warnings: &mut Vec<String>,
+) -> Result<Vec<Option<Mapping>>> {
+    let ahead = ReadAhead::for_this_machine();
+    let map_one = |(i, source): (usize, &Source)| {
+        let Source::File(file) = source else { return Ok(None) };
+        let ranges = || items.iter().filter(|item| item.info.file == i).map(Item::range);
+        let used = ranges().map(|r| r.start).min().zip(ranges().map(|r| r.end).max());
+        let range = match (extent, used) {
+            (Extent::UsedParts, Some((start, end))) => start..end,
+            (Extent::WholeFiles, Some(_)) => 0..file.len,
+            (_, None) if all_data => 0..file.len,
+            (_, None) => return Ok(None),
+        };
+        if !mode.maps() {
+            return Ok(None);
+        }
+        Mapping::range(file, range, ahead, warnings).map(Some)
+    };
+    files.sources.iter().enumerate().map(map_one).collect()
+}
+
+/// Whether the device uses the mapped file: it reads host memory, has no other memory that would be faster, and the
+/// numbers lie as their type needs it. llama2.c files align to 4 bytes only.
+fn is_in_place(item: &Item<'_>, maps: &[Option<Mapping>]) -> bool {
+    let alignment = match item.info.dtype {
+        DType::F64 | DType::I64 => 8,
+        _ => 4,
+    };
+    uses_host_memory(&item.want.device)
+        && maps[item.info.file].is_some()
+        && item.info.offset.is_multiple_of(alignment)
+}
+
+/// Whether weights for this device stay in host memory.
+pub(super) fn uses_host_memory(device: &Device) -> bool {
+    let info = device.info();
+    info.caps & CAP_HOST_READ != 0 && info.buffer_types[0].kind != BUFFER_DEVICE
+}
+
+/// Runs `work` while the other cores check the model, if they shall; the check's findings come second.
+fn with_check(check: bool, bytes: &Bytes<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !check {
+        return work();
+    }
+    let check = Check::new(bytes);
+    std::thread::scope(|scope| {
+        let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        for _ in 0..n_threads {
+            scope.spawn(|| check.work());
+        }
+        work().inspect_err(|_| check.stop())
+    })?;
+    check.finish()
+}
+
+/// What will stay of each map.
+fn fragments(maps: &[Option<Mapping>], in_place: &[Item<'_>]) -> Vec<Vec<Range<u64>>> {
+    let fragments = |(file, mapping): (usize, &Option<Mapping>)| {
+        mapping.as_ref().map_or(Vec::new(), |mapping| mapping.fragments_of(&ranges_in(in_place, file)))
+    };
+    maps.iter().enumerate().map(fragments).collect()
+}
+
+/// The beginning of a tensor's fragment, and the end of the tensor.
+fn lockable(
+    maps: &[Option<Mapping>],
+    fragments: &[Vec<Range<u64>>],
+    item: &Item<'_>,
+) -> Option<(*const u8, *const u8)> {
+    let range = item.range();
+    let fragment = fragments[item.info.file].iter().find(|f| f.contains(&range.start))?;
+    let bytes = maps[item.info.file].as_ref()?.bytes(fragment.start..range.end)?.as_ptr_range();
+    Some((bytes.start, bytes.end))
+}
+
+fn ranges_in(items: &[Item<'_>], file: usize) -> Vec<Range<u64>> {
+    items.iter().filter(|item| item.info.file == file).map(Item::range).collect()
+}
+
+/// Unmaps what no device uses in place, and makes a buffer of each fragment that is left, on each device.
+fn use_in_place<'a>(maps: Vec<Option<Mapping>>, in_place: Vec<Item<'a>>) -> Result<Vec<(&'a Want, Placed)>> {
+    let mut fragments = BTreeMap::new();
+    for (file, mapping) in maps.into_iter().enumerate() {
+        let Some(mut mapping) = mapping else { continue };
+        mapping.unmap_unused(&ranges_in(&in_place, file));
+        let mapping = Arc::new(mapping);
+        for fragment in mapping.fragments() {
+            fragments.insert((file, fragment.start), (fragment.clone(), mapping.clone()));
+        }
+    }
+
+    let mut buffers = BTreeMap::new();
+    let mut placed = Vec::with_capacity(in_place.len());
+    for Item { want, info } in in_place {
+        let fragment = fragments.range(..=(info.file, info.offset)).next_back();
+        let (&key, (range, mapping)) = fragment.ok_or_else(|| lost(want))?;
+        let buffer = match buffers.get(&(want.row, key)) {
+            Some(buffer) => buffer,
+            None => {
+                let part = MappedPart::new(mapping.clone(), range.clone()).ok_or_else(|| lost(want))?;
+                let imported = want.device.import_host(Arc::new(part)).map_err(|source| Error::Import {
+                    device: want.device.name().into(),
+                    n: range.end - range.start,
+                    source,
+                })?;
+                buffers.entry((want.row, key)).or_insert(imported)
+            }
+        };
+        placed.push((want, canonical(buffer, info.offset - range.start, info.nbytes)));
+    }
+    Ok(placed)
+}
+
+/// A tensor in host memory, with GGUF's own bytes.
+pub(super) fn canonical(buffer: &crate::Buffer, offset: u64, nbytes: u64) -> Placed {
+    let Layout { id: layout_id, flags: layout_flags, .. } = Layout::canonical(nbytes);
+    Placed { buffer: buffer.clone(), offset, layout_id, layout_flags }
+}
+
+fn lost(want: &Want) -> Error {
+    Error::MissingTensor { tensor: want.name.clone() }
+}

@@ -1,0 +1,35 @@
+//! How far a load is, told to whoever waits for it.
+
+use super::{Error, Result};
+
+/// Counts bytes.
+pub(super) struct Progress<'a> {
+    done: u64,
+    total: u64,
+    tell: &'a mut dyn FnMut(f32) -> bool,
+}
+
+impl<'a> Progress<'a> {
+    pub fn new(total: u64, tell: &'a mut dyn FnMut(f32) -> bool) -> Progress<'a> {
+        Progress { done: 0, total, tell }
+    }
+
+    /// `n` more bytes are done; `Cancelled` if that is enough. The whole is told by `finish` only.
+    pub fn add(&mut self, n: u64) -> Result<()> {
+        self.done += n;
+        if self.done >= self.total {
+            return Ok(());
+        }
+        let part = self.done as f64 / self.total as f64;
+        self.tell((part as f32).min(1.0 - f32::EPSILON))
+    }
+
+    /// All is done.
+    pub fn finish(mut self) -> Result<()> {
+        self.tell(1.0)
+    }
+
+    fn tell(&mut self, part: f32) -> Result<()> {
+        if (self.tell)(part) { Ok(()) } else { Err(Error::Cancelled) }
+    }
+}

@@ -1,0 +1,152 @@
+//! Weights on devices: what is wanted where, and where it came to lie.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use llmrt_abi::DType;
+use llmrt_abi::types::TENSOR_WEIGHT;
+use llmrt_gguf::TensorInfo;
+use llmrt_graph::TensorDef;
+use llmrt_graph::tensor::{Role, Shape, contiguous_strides};
+
+use super::mlock::MemoryLocks;
+use super::place::{self, Extent};
+use super::{Error, LoadMode, ModelFiles, Result};
+use crate::{Buffer, Device, TensorDesc};
+
+/// A tensor that shall be on a device.
+#[derive(Clone, Debug)]
+pub struct Want {
+    /// Its name in the file.
+    pub name: String,
+    /// The type that the model expects.
+    pub dtype: DType,
+    /// The shape that the model expects, innermost dim first.
+    pub ne: Shape,
+    /// What it is for.
+    pub role: Role,
+    /// Row of the device in the executor's list; with the name, the key to the weight.
+    pub row: usize,
+    /// The device.
+    pub device: Arc<Device>,
+}
+
+impl Want {
+    /// A weight of a graph on a device.
+    pub fn new(def: &TensorDef, row: usize, device: &Arc<Device>) -> Want {
+        let (name, dtype, ne, role) = (def.name.clone(), def.dtype, def.ne, def.role);
+        Want { name, dtype, ne, role, row, device: device.clone() }
+    }
+
+    /// The tensor in the files, if it is what the model expects.
+    pub(super) fn find<'a>(&self, files: &'a ModelFiles) -> Result<&'a TensorInfo> {
+        let info = files.tensor(&self.name)?;
+        if (info.dtype, info.ne) != (self.dtype, self.ne) {
+            return Err(Error::WrongTensor {
+                tensor: self.name.clone(),
+                found: format!("{} {:?}", info.dtype, info.ne),
+                expected: format!("{} {:?}", self.dtype, self.ne),
+            });
+        }
+        Ok(info)
+    }
+
+    /// The tensor for calls of a device, at `offset` of a buffer.
+    pub(super) fn desc(&self, offset: u64) -> TensorDesc<'_> {
+        TensorDesc {
+            dtype: self.dtype,
+            ne: self.ne,
+            nb: contiguous_strides(self.dtype, self.ne).unwrap_or_default(), // the file's table has passed it
+            role: self.role as u32,
+            flags: TENSOR_WEIGHT,
+            layout_id: 0,
+            buffer: None,
+            offset,
+            view: None,
+            name: &self.name,
+        }
+    }
+}
+
+/// A weight on a device.
+#[derive(Clone, Debug)]
+pub struct Placed {
+    /// Its memory; several weights share it.
+    pub buffer: Buffer,
+    /// First byte in the buffer.
+    pub offset: u64,
+    /// Layout that the device made; 0: canonical.
+    pub layout_id: u32,
+    /// `abi::types::LAYOUT_*` bits.
+    pub layout_flags: u32,
+}
+
+/// How to load.
+pub struct LoadOptions<'a> {
+    /// Map or read, lock or not.
+    pub mode: LoadMode,
+    /// Look at every number of the model.
+    pub check_tensors: bool,
+    /// Gets the part that is done, from 0 to 1, never less than before; 1 comes last and once. `false` cancels.
+    pub progress: &'a mut dyn FnMut(f32) -> bool,
+}
+
+/// All weights of a model, by name and device row.
+#[derive(Debug)]
+pub struct Weights {
+    // Locks end before the memory that the buffers keep.
+    pub(super) locks: MemoryLocks,
+    pub(super) placed: HashMap<usize, HashMap<String, Placed>>,
+    pub(super) warnings: Vec<String>,
+    mode: LoadMode,
+}
+
+/// Loads weights. On an error nothing stays allocated or mapped.
+pub fn load(files: &ModelFiles, wants: &[Want], options: LoadOptions<'_>) -> Result<Weights> {
+    let (locks, placed, warnings) = Default::default();
+    let mut weights = Weights { locks, placed, warnings, mode: options.mode };
+    place::place(&mut weights, files, wants, Extent::WholeFiles, options)?;
+    Ok(weights)
+}
+
+impl Weights {
+    /// A weight on a device.
+    pub fn get(&self, name: &str, row: usize) -> Option<&Placed> {
+        self.placed.get(&row)?.get(name)
+    }
+
+    /// Loads one more weight, or one on one more device. What is there already stays as it is.
+    pub fn add(&mut self, files: &ModelFiles, want: &Want) -> Result<()> {
+        if self.get(&want.name, want.row).is_some() {
+            return Ok(());
+        }
+        let options = LoadOptions { mode: self.mode, check_tensors: false, progress: &mut |_| true };
+        place::place(self, files, std::slice::from_ref(want), Extent::UsedParts, options)
+    }
+
+    /// Weights of a device, in no order.
+    pub fn on(&self, row: usize) -> impl Iterator<Item = (&str, &Placed)> {
+        self.placed.get(&row).into_iter().flatten().map(|(name, placed)| (name.as_str(), placed))
+    }
+
+    /// Bytes of all buffers with weights of a device: what was allocated, or is used in place.
+    pub fn buffer_bytes(&self, row: usize) -> u64 {
+        let mut buffers: Vec<&Buffer> = Vec::new();
+        for (_, placed) in self.on(row) {
+            if !buffers.iter().any(|b| b.is_same(&placed.buffer)) {
+                buffers.push(&placed.buffer);
+            }
+        }
+        buffers.iter().map(|b| b.size()).sum()
+    }
+
+    /// Bytes that are locked in memory.
+    pub fn n_locked(&self) -> usize {
+        self.locks.n_locked()
+    }
+
+    /// What did not work but costs time only, in words for the user.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
+    }
+}

@@ -1,0 +1,87 @@
+//! At most one `init` … `shutdown` of a plugin's table at a time in this process, shared by all who load it.
+
+use super::loaded::Loaded;
+use crate::device::Device;
+use std::collections::HashMap;
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+
+/// A table that somebody initialises, uses, or shuts down.
+enum Slot {
+    /// Being initialised.
+    Starting,
+    /// In use; being shut down when nobody holds it any more.
+    Live(Weak<Loaded>, Vec<Weak<Device>>),
+}
+
+static SLOTS: Mutex<Option<HashMap<usize, Slot>>> = Mutex::new(None);
+static CHANGED: Condvar = Condvar::new();
+
+/// A plugin and its devices.
+pub(crate) type Module = (Arc<Loaded>, Vec<Arc<Device>>);
+
+/// The plugin with the table at address `key`: the one in use, or what `start` makes.
+pub(crate) fn begin(key: usize, start: impl FnOnce() -> Result<Module, String>) -> Result<Module, String> {
+    if let Some(module) = reserve(key)? {
+        return Ok(module);
+    }
+    let reservation = Reservation(key);
+    let (loaded, devices) = start()?;
+    std::mem::forget(reservation);
+    let slot = Slot::Live(Arc::downgrade(&loaded), devices.iter().map(Arc::downgrade).collect());
+    slots().get_or_insert_default().insert(key, slot);
+    CHANGED.notify_all();
+    Ok((loaded, devices))
+}
+
+/// Shuts a plugin down and frees its place. Called when the last handle is gone.
+pub(crate) fn end(key: usize, shutdown: impl FnOnce()) {
+    shutdown();
+    // A plugin that failed while starting is taken out by its reservation.
+    let mut slots = slots();
+    let slots = slots.get_or_insert_default();
+    if matches!(slots.get(&key), Some(Slot::Live(..))) {
+        slots.remove(&key);
+    }
+    CHANGED.notify_all();
+}
+
+/// The plugin in use; or `None`, and then its place is the caller's.
+fn reserve(key: usize) -> Result<Option<Module>, String> {
+    let mut guard = slots();
+    loop {
+        let map = guard.get_or_insert_default();
+        match map.get(&key) {
+            None => {
+                map.insert(key, Slot::Starting);
+                return Ok(None);
+            }
+            Some(Slot::Live(loaded, devices)) => {
+                if let Some(loaded) = loaded.upgrade() {
+                    let devices: Option<Vec<_>> = devices.iter().map(Weak::upgrade).collect();
+                    let module = devices.map(|devices| (loaded, devices));
+                    // Dropping handles may end the plugin, which takes the lock.
+                    drop(guard);
+                    return module.map(Some).ok_or_else(|| {
+                        "an object of this plugin outlived the host that loaded it; drop it first".to_string()
+                    });
+                }
+            }
+            Some(Slot::Starting) => {}
+        }
+        guard = CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner);
+    }
+}
+
+/// A place that is freed if `start` fails.
+struct Reservation(usize);
+
+impl Drop for Reservation {
+    fn drop(&mut self) {
+        slots().get_or_insert_default().remove(&self.0);
+        CHANGED.notify_all();
+    }
+}
+
+fn slots() -> MutexGuard<'static, Option<HashMap<usize, Slot>>> {
+    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -1,0 +1,28 @@
+//! How a driver gets in: found, checked without running anything of it, opened, checked again, registered.
+//!
+//! [`registry`] is the whole story. Before anything runs: [`search`] finds files, [`checklist`] refuses what must not
+//! be opened, reading [`elf`] and [`manifest`]. Then [`open`] loads the code and `init`s it, and [`selftest`] tries
+//! every device. [`services`] is what a plugin gets from the host.
+
+pub mod registry;
+
+pub mod search;
+
+pub mod checklist;
+pub mod elf;
+pub mod manifest;
+
+pub(crate) mod lifecycle;
+pub(crate) mod loaded;
+pub(crate) mod open;
+pub(crate) mod selftest;
+pub(crate) mod services;
+pub(crate) mod table;
+
+pub use loaded::PluginDesc;
+pub use registry::{Candidate, Host, HostOptions, Outcome};
+pub use search::DiscoverOptions;
+pub use services::LogSink;
+
+/// The entry of a plugin: what `llmrt_plugin_query_v0` names, or `query` of a linked plugin crate.
+pub type Query = extern "C" fn(host_minor: u32) -> *const llmrt_abi::types::Plugin;

@@ -1,0 +1,207 @@
+//! The host: every plugin that was let in, and its devices.
+
+use super::checklist::{self, Checked, Identity, Refusal};
+use super::lifecycle::Module;
+use super::loaded::PluginDesc;
+use super::search::{self, DiscoverOptions, Surroundings};
+use super::services::{LogSink, Services};
+use super::{Query, open};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use crate::knobs;
+use crate::threads::ThreadPool;
+use llmrt_abi::types as c;
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+/// How to make a host.
+#[derive(Clone, Default)]
+pub struct HostOptions {
+    /// Threads of the pool, the calling one included; `None`: the knob, then one per core.
+    pub n_threads: Option<usize>,
+    /// What plugins get when they ask for an option.
+    pub options: BTreeMap<String, String>,
+    /// Where log lines go; `None`: standard error, as much as the knob says.
+    pub log: Option<LogSink>,
+    /// Names of plugins not to load, as `LLMRT_PLUGINS_DISABLE`; `None`: the knob.
+    pub disabled: Option<String>,
+}
+
+/// The registry of plugins and devices, and the thread pool they share.
+pub struct Host {
+    services: Arc<Services>,
+    disabled: String,
+    plugins: Mutex<Vec<Entry>>,
+}
+
+struct Entry {
+    identity: Identity,
+    module: Module,
+}
+
+/// A file that was looked at, and what became of it.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Candidate {
+    /// The file.
+    pub path: PathBuf,
+    /// What became of it.
+    pub outcome: Outcome,
+}
+
+/// What became of a candidate.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Outcome {
+    /// It is in use.
+    Loaded {
+        /// The plugin's name.
+        name: String,
+        /// Its version.
+        version: String,
+        /// Devices it found.
+        n_devices: usize,
+    },
+    /// Something is wrong with it.
+    Rejected(String),
+    /// Nothing is wrong with it, but it is not for this machine or run.
+    Skipped(String),
+}
+
+impl Host {
+    /// A host without plugins.
+    pub fn new(options: HostOptions) -> Arc<Host> {
+        let mut complaints = Vec::new();
+        let mut number = |knob: knobs::Knob| {
+            knob.number().unwrap_or_else(|e| {
+                complaints.push(format!("{e}; using {}", knob.default));
+                None
+            })
+        };
+        let spin = Duration::from_micros(number(knobs::SPIN_US).unwrap_or(50));
+        let n_threads = options.n_threads.or_else(|| number(knobs::THREADS).map(|n| n as usize)).unwrap_or(0);
+        let disabled = || knobs::PLUGINS_DISABLE.text().map(|text| text.to_string_lossy().into_owned());
+        let pool = ThreadPool::new(n_threads, spin);
+        let host = Host {
+            services: Services::new(pool, options.options, options.log),
+            disabled: options.disabled.or_else(disabled).unwrap_or_default(),
+            plugins: Mutex::default(),
+        };
+        complaints.iter().for_each(|text| host.services.say(2, text));
+        Arc::new(host)
+    }
+
+    /// Lets in a plugin that is linked into the program, through the same table that a loaded one has.
+    pub fn register_builtin(&self, query: Query) -> Result<()> {
+        let built_in = || PathBuf::from("(built in)");
+        let failed = |reason| Error::Load { path: built_in(), reason };
+        let mut plugins = self.plugins();
+        let module = open::start(query, None, None, &self.services).map_err(failed)?;
+        let name = &module.0.desc.name;
+        if plugins.iter().any(|entry| entry.module.0.desc.name == *name) {
+            let reason = format!("a plugin named {name} is loaded already");
+            return Err(failed(reason));
+        }
+        let identity = Identity::built_in(name);
+        self.admit(&mut plugins, Entry { identity, module });
+        Ok(())
+    }
+
+    /// Looks for plugin files and lets in the good ones; says of every file what became of it.
+    pub fn discover(&self, options: &DiscoverOptions) -> Vec<Candidate> {
+        let files = search::candidates(options, &Surroundings::of_process());
+        files.into_iter().map(|path| self.load(path)).collect()
+    }
+
+    /// Lets in one file.
+    pub fn load(&self, path: PathBuf) -> Candidate {
+        let outcome = self.try_load(&path).unwrap_or_else(|refusal| match refusal {
+            Refusal::Rejected(reason) => Outcome::Rejected(reason),
+            Refusal::Skipped(reason) => Outcome::Skipped(reason),
+        });
+        if let Outcome::Rejected(reason) = &outcome {
+            self.services.say(2, &format!("{}: not loaded: {reason}", path.display()));
+        }
+        Candidate { path, outcome }
+    }
+
+    fn try_load(&self, path: &Path) -> Result<Outcome, Refusal> {
+        let mut plugins = self.plugins();
+        let loaded: Vec<_> = plugins.iter().map(|entry| entry.identity.clone()).collect();
+        let Checked { path, manifest, identity } = checklist::check_file(path, &loaded, &self.disabled)?;
+        let query = open::open_file(&path).map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
+        let module = open::start(query, Some(path), Some(&manifest), &self.services);
+        let module = module.map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
+        let desc = &module.0.desc;
+        let n_devices = module.1.len();
+        let outcome = Outcome::Loaded { name: desc.name.clone(), version: desc.version.clone(), n_devices };
+        self.admit(&mut plugins, Entry { identity, module });
+        Ok(outcome)
+    }
+
+    /// Steps 16 and 18: hardware that two plugins offer is used through the first; one log line.
+    fn admit(&self, plugins: &mut Vec<Entry>, entry: Entry) {
+        for device in &entry.module.1 {
+            let others = plugins.iter().flat_map(|other| &other.module.1);
+            if let Some(same) = others.into_iter().find(|other| other.info().is_same_hardware(device.info()))
+            {
+                device.set_unused(format!("the same hardware as {}", same.name()));
+            }
+        }
+        let desc = &entry.module.0.desc;
+        let (n, time) = (entry.module.1.len(), desc.init_time);
+        self.services
+            .say(3, &format!("plugin {} {}: {n} devices, init took {time:?}", desc.name, desc.version));
+        plugins.push(entry);
+    }
+
+    /// All devices, the most capable first: by kind (CPUs last), then the plugin's priority, then name.
+    pub fn devices(&self) -> Vec<Arc<Device>> {
+        let mut devices: Vec<_> = self.plugins().iter().flat_map(|entry| entry.module.1.clone()).collect();
+        devices.sort_by_key(|device| {
+            let is_cpu = device.info().kind == c::DEVICE_CPU;
+            (is_cpu, Reverse(device.plugin.desc.priority), device.info().kind, device.name().to_string())
+        });
+        devices
+    }
+
+    /// The device with this id, or the first one of the plugin with this name.
+    pub fn device(&self, id: &str) -> Option<Arc<Device>> {
+        let devices = self.devices();
+        let is_named = |d: &Arc<Device>| d.name() == id || format!("{}:{}", d.plugin(), d.info().name) == id;
+        devices.iter().find(|d| is_named(d)).or_else(|| devices.iter().find(|d| d.plugin() == id)).cloned()
+    }
+
+    /// The plugins in use, in the order they came in.
+    pub fn plugins_in_use(&self) -> Vec<PluginDesc> {
+        self.plugins().iter().map(|entry| entry.module.0.desc.clone()).collect()
+    }
+
+    /// The one thread pool.
+    pub fn threads(&self) -> &Arc<ThreadPool> {
+        &self.services.pool
+    }
+
+    /// Asks plugins to stop working on a run.
+    pub fn cancel(&self, run_id: u64) {
+        self.set_cancelled(run_id, true);
+    }
+
+    /// Forgets a cancelled run, so that its number may be used again.
+    pub fn forget_run(&self, run_id: u64) {
+        self.set_cancelled(run_id, false);
+    }
+
+    fn set_cancelled(&self, run_id: u64, yes: bool) {
+        self.services.set_cancelled(run_id, yes);
+        for entry in self.plugins().iter() {
+            // A plugin that another host of this process started asks that one's services.
+            entry.module.0.services.set_cancelled(run_id, yes);
+        }
+    }
+
+    fn plugins(&self) -> MutexGuard<'_, Vec<Entry>> {
+        self.plugins.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,125 @@
+//! Where every intermediate tensor lies: one arena per device, reused by liveness.
+
+use super::place::{DeviceIdx, Placement};
+use super::split::Split;
+use llmrt_graph::{Graph, Kind, Tensor, plan};
+use std::collections::BTreeMap;
+
+/// Offsets of the tensors on one device, and the bytes of its arena.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Arena {
+    /// Owner tensors to byte offsets.
+    pub offsets: BTreeMap<Tensor, u64>,
+    /// Bytes to allocate.
+    pub total: u64,
+}
+
+/// When a tensor's bytes on one device are needed: node rows, both ends included.
+#[derive(Clone, Copy, PartialEq, Debug)]
+struct Life {
+    first: usize,
+    last: usize,
+}
+
+/// Plans one arena per device. `size(device, tensor)` gives bytes, `align[device]` the alignment.
+pub fn plan_arenas(
+    g: &Graph,
+    placement: &Placement,
+    splits: &[Split],
+    align: &[u64],
+    mut size: impl FnMut(DeviceIdx, Tensor) -> u64,
+) -> Vec<Arena> {
+    let lives = lives(g, placement, splits);
+    (0..align.len())
+        .map(|device| {
+            let mine: Vec<_> = lives.iter().filter(|((d, _), _)| *d == device).collect();
+            let items: Vec<_> = mine
+                .iter()
+                .map(|((d, t), life)| plan::Item {
+                    size: size(*d, *t),
+                    first_use: life.first,
+                    last_use: life.last,
+                })
+                .collect();
+            let layout = plan::plan(&items, align[device]);
+            let offsets = mine.iter().map(|((_, t), _)| *t).zip(layout.offsets).collect();
+            Arena { offsets, total: layout.total }
+        })
+        .collect()
+}
+
+/// Lifetimes of every (device, owner tensor) that needs bytes in an arena: inputs, results, and copies.
+fn lives(g: &Graph, placement: &Placement, splits: &[Split]) -> BTreeMap<(DeviceIdx, Tensor), Life> {
+    let mut lives: BTreeMap<(DeviceIdx, Tensor), Life> = BTreeMap::new();
+    let mut touch = |device: DeviceIdx, t: Tensor, at: usize| {
+        // Inputs are set before the first node; outputs are read after the last.
+        let first = if g.def(t).kind == Kind::Input { 0 } else { at };
+        let life = lives.entry((device, t)).or_insert(Life { first, last: at });
+        life.last = life.last.max(at);
+        if g.def(t).output {
+            life.last = g.nodes.len();
+        }
+    };
+    for split in splits {
+        for &(t, from) in &split.copies {
+            touch(from, t, split.nodes.start);
+            touch(split.device, t, split.nodes.start);
+        }
+        for i in split.nodes.clone() {
+            let node = &g.nodes[i];
+            for t in node.src.iter().flatten().chain([&node.dst]).map(|&t| g.owner(t)) {
+                if matches!(g.def(t).kind, Kind::Computed | Kind::Input) {
+                    touch(placement.node[i], t, i);
+                }
+            }
+        }
+    }
+    // A view of an output is an output of its owner.
+    for def in g.tensors.iter().filter(|d| d.output) {
+        if let Some((owner, _)) = def.view {
+            for ((_, t), life) in lives.iter_mut() {
+                if *t == owner {
+                    life.last = g.nodes.len();
+                }
+            }
+        }
+    }
+    lives
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::split::split;
+    use llmrt_abi::DType;
+
+    /// A chain of unary ops on 1 KiB rows, each on the device its digit names.
+    fn arenas(devices: &str) -> Vec<u64> {
+        let mut g = Graph::new();
+        let mut t = g.input("x", DType::F32, &[256]);
+        let mut placement = Placement::default();
+        for d in devices.chars() {
+            t = g.tanh(t);
+            placement.node.push(d as usize - '0' as usize);
+        }
+        g.output(t, "y");
+        let n = placement.node.iter().max().map_or(1, |d| d + 1);
+        let splits = split(&g, &placement);
+        plan_arenas(&g, &placement, &splits, &vec![64; n], |_, t| g.def(t).n_bytes())
+            .iter()
+            .map(|a| a.total)
+            .collect()
+    }
+
+    #[test]
+    fn a_chain_of_any_length_needs_two_tensors() {
+        assert_eq!(arenas("00"), [2048]);
+        assert_eq!(arenas("00000000"), [2048]);
+    }
+
+    #[test]
+    fn a_copied_tensor_has_bytes_on_both_devices() {
+        // Device 0 holds x and its tanh; device 1 the copy and the result.
+        assert_eq!(arenas("01"), [2048, 2048]);
+    }
+}

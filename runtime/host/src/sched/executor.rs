@@ -1,0 +1,313 @@
+//! Runs graphs: prepares each once, caches it by identity, replays its plans.
+
+use super::arena::{Arena, plan_arenas};
+use super::bind::{self, Place, describe};
+use super::memory::Memory;
+use super::place::DeviceIdx;
+use super::report::Report;
+use super::resolve::{Known, Resolved, resolve, signature};
+use super::split::Split;
+use crate::device::{Device, Event, Plan, Stream};
+use crate::error::{Error, Result};
+use crate::load::{ModelFiles, Weights};
+use llmrt_graph::{Graph, Kind, Tensor};
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+/// Most graphs kept prepared; the one unused longest goes first.
+const MAX_PREPARED: usize = 32;
+
+/// A graph and its identity, computed once.
+pub struct Program {
+    graph: Graph,
+    uid: u64,
+}
+
+impl Program {
+    /// A graph that will be run.
+    pub fn new(graph: Graph) -> Program {
+        let uid = graph.uid();
+        Program { graph, uid }
+    }
+
+    /// The graph.
+    pub fn graph(&self) -> &Graph {
+        &self.graph
+    }
+}
+
+/// Runs graphs on devices, first choice first, the CPU baseline last.
+pub struct Executor {
+    devices: Vec<Arc<Device>>,
+    streams: Vec<Stream>,
+    memory: Memory,
+    prepared: HashMap<u64, Prepared>,
+    refused: HashSet<(DeviceIdx, super::resolve::Signature)>,
+    strict: bool,
+    run_id: u64,
+}
+
+/// A graph with memory and plans.
+struct Prepared {
+    resolved: Resolved,
+    arenas: Vec<Arena>,
+    splits: Vec<BoundSplit>,
+    last_run: u64,
+}
+
+struct BoundSplit {
+    device: DeviceIdx,
+    copies: Vec<Copy>,
+    plan: Plan,
+    first_node: usize,
+}
+
+/// A tensor on its way between devices.
+struct Copy {
+    tensor: Tensor,
+    from: (DeviceIdx, Place),
+    to: Place,
+    /// Keeps the source from being overwritten early, where both devices work behind our back.
+    done: Option<Event>,
+}
+
+impl Executor {
+    /// An executor with weights loaded as a [`Resolved`] graph on the same devices wanted them. `strict` refuses
+    /// graphs of which a node would not run on the first device.
+    pub fn new(
+        devices: Vec<Arc<Device>>,
+        files: ModelFiles,
+        weights: Weights,
+        n_threads: usize,
+        strict: bool,
+    ) -> Result<Executor> {
+        let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
+        let memory = Memory::new(devices.clone(), files, weights);
+        let (prepared, refused) = (HashMap::new(), HashSet::new());
+        Ok(Executor { devices, streams, memory, prepared, refused, strict, run_id: 0 })
+    }
+
+    /// Makes a graph runnable, if it is not yet.
+    pub fn prepare(&mut self, program: &Program) -> Result<()> {
+        let uid = program.uid;
+        if self.prepared.contains_key(&uid) {
+            return Ok(());
+        }
+        let known = Known {
+            homes: self.memory.homes(),
+            budget: budget(&self.devices)?,
+            refused: self.refused.clone(),
+        };
+        let mut resolved = resolve(&program.graph, &self.devices, &known)?;
+        if self.strict {
+            strict(&resolved.report)?;
+        }
+        let loaded = self.memory.allocate_weights(&resolved.graph, &resolved.placement);
+        loaded.map_err(|e| Error::Weights { problem: e.to_string() })?;
+        self.memory.allocate_states(&resolved.graph, &resolved.placement)?;
+
+        let arenas = arenas(&resolved, &self.devices)?;
+        resolved.report.compute_bytes = arenas.iter().map(|a| a.total).collect();
+        if self.memory.reserve(&arenas)? {
+            self.prepared.clear();
+        }
+        self.make_room();
+        let splits = self.bind(&resolved, &arenas, uid)?;
+        self.prepared.insert(uid, Prepared { resolved, arenas, splits, last_run: self.run_id });
+        Ok(())
+    }
+
+    /// Runs a graph with these input bytes, and waits for it.
+    ///
+    /// A device that refuses a node it said yes to is not asked for such nodes again: the graph is placed anew and
+    /// run from the start.
+    pub fn run(&mut self, program: &Program, inputs: &[(Tensor, &[u8])]) -> Result<()> {
+        let uid = program.uid;
+        loop {
+            self.prepare(program)?;
+            match self.run_prepared(uid, inputs) {
+                Err(failure) => {
+                    let Some((device, node)) = self.broken_word(uid, &failure) else { return Err(failure.error) };
+                    self.refused.insert((device, node));
+                    self.prepared.remove(&uid);
+                }
+                Ok(()) => return Ok(()),
+            }
+        }
+    }
+
+    /// Reads an output of the last run.
+    pub fn read(&self, program: &Program, t: Tensor, dst: &mut [u8]) -> Result<()> {
+        let prepared = self.prepared(program.uid)?;
+        let t = prepared.resolved.renamed.get(&t).copied().unwrap_or(t);
+        let graph = &prepared.resolved.graph;
+        let owner = graph.owner(t);
+        let producer = graph.nodes.iter().rposition(|n| graph.owner(n.dst) == owner);
+        let device = producer.map_or(self.devices.len() - 1, |i| prepared.resolved.placement.node[i]);
+        let place = self.memory.place(graph, &prepared.arenas, device, owner);
+        let place = place.ok_or_else(|| Error::invalid(graph.def(t).name.as_str(), "is no output of this graph"))?;
+        place.buffer.get(&describe(graph.def(t), Some(&place)), dst, 0)
+    }
+
+    /// What happened to a prepared graph.
+    pub fn report(&self, program: &Program) -> Result<&Report> {
+        Ok(&self.prepared(program.uid)?.resolved.report)
+    }
+
+    /// Bytes allocated: of states, and of arenas by device.
+    pub fn allocated(&self) -> (u64, Vec<u64>) {
+        self.memory.allocated()
+    }
+
+    fn prepared(&self, uid: u64) -> Result<&Prepared> {
+        self.prepared.get(&uid).ok_or_else(|| Error::invalid("graph", "was not prepared"))
+    }
+
+    fn run_prepared(&mut self, uid: u64, inputs: &[(Tensor, &[u8])]) -> std::result::Result<(), Failure> {
+        self.run_id += 1;
+        let run_id = self.run_id;
+        if let Some(p) = self.prepared.get_mut(&uid) {
+            p.last_run = run_id;
+        }
+        let p = self.prepared(uid).map_err(Failure::outside)?;
+        self.set_inputs(p, inputs).map_err(Failure::outside)?;
+        for (i, split) in p.splits.iter().enumerate() {
+            let run = || -> Result<()> {
+                split.copies.iter().try_for_each(|copy| self.copy(p, split.device, copy))?;
+                self.streams[split.device].run(&split.plan, run_id)
+            };
+            run().map_err(|error| Failure { split: Some(i), error })?;
+        }
+        for (d, stream) in self.streams.iter().enumerate() {
+            if let Some(split) = p.splits.iter().rposition(|s| s.device == d) {
+                stream.synchronize().map_err(|error| Failure { split: Some(split), error })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Inputs are written on every device that reads them. All streams are idle: each run ends synchronised.
+    fn set_inputs(&self, p: &Prepared, inputs: &[(Tensor, &[u8])]) -> Result<()> {
+        for &(t, bytes) in inputs {
+            for device in 0..self.devices.len() {
+                if let Some(place) = self.memory.place(&p.resolved.graph, &p.arenas, device, t) {
+                    place.buffer.set(&describe(p.resolved.graph.def(t), Some(&place)), bytes, 0)?;
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn copy(&self, p: &Prepared, to: DeviceIdx, copy: &Copy) -> Result<()> {
+        let def = p.resolved.graph.def(copy.tensor);
+        let (from, source) = (&self.streams[copy.from.0], &copy.from.1);
+        self.streams[to].copy_async(
+            from,
+            (&copy.to.buffer, &describe(def, Some(&copy.to))),
+            (&source.buffer, &describe(def, Some(source))),
+        )?;
+        if let Some(done) = &copy.done {
+            self.streams[to].record(done)?;
+            from.wait(done)?;
+        }
+        Ok(())
+    }
+
+    /// The device and node that a failure is about, if a device said yes to the node before.
+    fn broken_word(&self, uid: u64, failure: &Failure) -> Option<(DeviceIdx, super::resolve::Signature)> {
+        let p = self.prepared.get(&uid)?;
+        let split = p.splits.get(failure.split?)?;
+        let call = failure.error.call()?;
+        if !failure.error.is_unsupported() || split.device + 1 == self.devices.len() {
+            return None;
+        }
+        let node = split.first_node + call.node? as usize;
+        (node < p.resolved.graph.nodes.len()).then(|| (split.device, signature(&p.resolved.graph, node)))
+    }
+
+    /// One plan per split, and where its copies come from and go to.
+    fn bind(&self, resolved: &Resolved, arenas: &[Arena], uid: u64) -> Result<Vec<BoundSplit>> {
+        let g = &resolved.graph;
+        let place = |device: DeviceIdx, t: Tensor| self.memory.place(g, arenas, device, t);
+        let bind_split = |(i, split): (usize, &Split)| -> Result<BoundSplit> {
+            let mut raw = bind::bound(g, split, &place)?;
+            raw.set_uid(uid.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(i as u64));
+            let plan = self.streams[split.device].plan(raw)?;
+            let copies = split.copies.iter().map(|&(tensor, from)| self.bind_copy(tensor, from, split.device, &place));
+            let copies = copies.collect::<Result<_>>()?;
+            Ok(BoundSplit { device: split.device, copies, plan, first_node: split.nodes.start })
+        };
+        resolved.splits.iter().enumerate().map(bind_split).collect()
+    }
+
+    fn bind_copy(
+        &self,
+        tensor: Tensor,
+        from: DeviceIdx,
+        to: DeviceIdx,
+        place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>,
+    ) -> Result<Copy> {
+        let missing = || Error::invalid("graph", "a copied tensor without memory");
+        let same_plugin = self.devices[from].plugin() == self.devices[to].plugin();
+        let done = if same_plugin { Some(self.devices[to].event()?) } else { None };
+        Ok(Copy {
+            tensor,
+            from: (from, place(from, tensor).ok_or_else(missing)?),
+            to: place(to, tensor).ok_or_else(missing)?,
+            done,
+        })
+    }
+
+    fn make_room(&mut self) {
+        while self.prepared.len() >= MAX_PREPARED {
+            let Some(oldest) = self.prepared.iter().min_by_key(|(_, p)| p.last_run).map(|(uid, _)| *uid) else { return };
+            self.prepared.remove(&oldest);
+        }
+    }
+}
+
+/// An error, and the split it came from.
+struct Failure {
+    split: Option<usize>,
+    error: Error,
+}
+
+impl Failure {
+    fn outside(error: Error) -> Failure {
+        Failure { split: None, error }
+    }
+}
+
+/// Fails when a node would not run on the first device.
+pub fn strict(report: &Report) -> Result<()> {
+    if report.n_fallbacks() == 0 {
+        return Ok(());
+    }
+    Err(Error::Fallback { n_nodes: report.n_fallbacks(), list: report.to_string() })
+}
+
+/// Bytes that weights and states may take: what is free, less a sixteenth for compute memory. The CPU has no limit
+/// here; its memory is virtual.
+pub fn budget(devices: &[Arc<Device>]) -> Result<Vec<Option<u64>>> {
+    let cpu = devices.len() - 1;
+    let limit = |(d, device): (usize, &Arc<Device>)| match d == cpu {
+        true => Ok(None),
+        false => device.memory().map(|(free, total)| Some(free.saturating_sub(total / 16))),
+    };
+    devices.iter().enumerate().map(limit).collect()
+}
+
+/// Plans the arenas of a placed graph.
+pub fn arenas(resolved: &Resolved, devices: &[Arc<Device>]) -> Result<Vec<Arena>> {
+    let g = &resolved.graph;
+    let align: Vec<u64> = devices.iter().map(|d| d.alignment()).collect();
+    let mut failure = None;
+    let arenas = plan_arenas(g, &resolved.placement, &resolved.splits, &align, |device, t| {
+        debug_assert!(matches!(g.def(t).kind, Kind::Input | Kind::Computed));
+        devices[device].alloc_size(0, &describe(g.def(t), None)).unwrap_or_else(|e| {
+            failure.get_or_insert(e);
+            0
+        })
+    });
+    failure.map_or(Ok(arenas), Err)
+}

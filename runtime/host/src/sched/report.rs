@@ -1,0 +1,106 @@
+//! Says what the scheduler did: splits, nodes per device, why nodes fell back, and bytes copied per step.
+
+use super::place::{DeviceIdx, Fallback};
+use super::split::Split;
+use llmrt_graph::Graph;
+use std::collections::BTreeMap;
+use std::fmt;
+
+/// What happened to one graph.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Report {
+    /// Names by device row; the last is the CPU baseline.
+    pub devices: Vec<String>,
+    /// Nodes per device row.
+    pub nodes: Vec<usize>,
+    /// Device row and node count of each split, in order.
+    pub splits: Vec<(DeviceIdx, usize)>,
+    /// Nodes that do not run on the first device, by (op, device, reason), with a count and the first one's tensor.
+    pub fallbacks: Vec<FallbackGroup>,
+    /// Bytes copied between devices in one run.
+    pub copied_bytes: u64,
+    /// Copies between devices in one run.
+    pub n_copies: usize,
+    /// Arena bytes per device row.
+    pub compute_bytes: Vec<u64>,
+    /// Composite nodes taken apart.
+    pub n_legalised: usize,
+}
+
+/// Fallbacks that differ by nothing but the layer.
+#[derive(Clone, PartialEq, Debug)]
+pub struct FallbackGroup {
+    /// Name of the op.
+    pub op: &'static str,
+    /// Row of the device that runs it.
+    pub device: DeviceIdx,
+    /// Why the first device does not.
+    pub reason: llmrt_abi::Reason,
+    /// How many nodes.
+    pub count: usize,
+    /// The first node's tensor.
+    pub example: String,
+}
+
+impl Report {
+    /// Counts up what `splits` and `fallbacks` say about `g`.
+    pub fn new(g: &Graph, devices: Vec<String>, splits: &[Split], fallbacks: &[Fallback]) -> Report {
+        let mut nodes = vec![0; devices.len()];
+        let mut copied_bytes = 0;
+        for s in splits {
+            nodes[s.device] += s.nodes.len();
+            copied_bytes += s.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).sum::<u64>();
+        }
+        let mut groups: BTreeMap<(&str, DeviceIdx, u8), FallbackGroup> = BTreeMap::new();
+        for f in fallbacks {
+            groups
+                .entry((f.op.name(), f.device, f.reason.code()))
+                .or_insert_with(|| FallbackGroup {
+                    op: f.op.name(),
+                    device: f.device,
+                    reason: f.reason,
+                    count: 0,
+                    example: f.tensor.clone(),
+                })
+                .count += 1;
+        }
+        Report {
+            devices,
+            nodes,
+            splits: splits.iter().map(|s| (s.device, s.nodes.len())).collect(),
+            fallbacks: groups.into_values().collect(),
+            copied_bytes,
+            n_copies: splits.iter().map(|s| s.copies.len()).sum(),
+            ..Report::default()
+        }
+    }
+
+    /// Nodes that do not run on the first device.
+    pub fn n_fallbacks(&self) -> usize {
+        self.fallbacks.iter().map(|f| f.count).sum()
+    }
+}
+
+impl fmt::Display for Report {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let n = self.splits.len();
+        writeln!(f, "{n} split{}, {} nodes", if n == 1 { "" } else { "s" }, self.nodes.iter().sum::<usize>())?;
+        for (d, name) in self.devices.iter().enumerate() {
+            let compute = self.compute_bytes.get(d).copied().unwrap_or(0);
+            let n_splits = self.splits.iter().filter(|(device, _)| *device == d).count();
+            writeln!(f, "  {name:<12} {:>6} nodes in {n_splits:>4} splits, {compute} bytes of compute memory", self.nodes[d])?;
+        }
+        writeln!(f, "  copied per step: {} bytes in {} copies", self.copied_bytes, self.n_copies)?;
+        if self.n_legalised > 0 {
+            writeln!(f, "  {} composite nodes taken apart", self.n_legalised)?;
+        }
+        for g in &self.fallbacks {
+            writeln!(
+                f,
+                "  fallback: {} × {} on {} instead of {}: {} (first: `{}`)",
+                g.count, g.op, self.devices[g.device], self.devices[0], g.reason, g.example
+            )?;
+        }
+        Ok(())
+    }
+}
