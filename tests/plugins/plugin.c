@@ -275,7 +275,7 @@ static int32_t init(const llmrt_host_api *host, llmrt_device *const **out, uint3
 #ifdef INIT_PANICS
 /* What a guard around C++ or Rust code answers after it caught a panic. */
 static int32_t init_panics(const llmrt_host_api *host, llmrt_device *const **out, uint32_t *n, llmrt_error *err) {
-    (void)host, (void)out, (void)n, (void)init;
+    (void)host, (void)out, (void)n;
     return fail(err, LLMRT_STATUS_INTERNAL, LLMRT_SCOPE_PLUGIN, "panic: the driver is older than its library");
 }
 #endif

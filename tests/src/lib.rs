@@ -2,6 +2,8 @@
 
 pub mod build;
 pub mod fixtures;
+pub mod models;
+pub mod partial;
 
 /// Normalised mean squared error: Σ(a−b)² / Σb².
 pub fn nmse(got: &[f32], expected: &[f32]) -> f64 {

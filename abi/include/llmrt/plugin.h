@@ -373,6 +373,8 @@ typedef struct llmrt_verdict {
   // Scratch bytes.
   uint64_t workspace;
 } llmrt_verdict;
+// The device runs the node; cost unknown, no scratch.
+#define llmrt_verdict_YES (llmrt_verdict){ .support = 1, .reason = 0, .fuse_group = 0, .est_us = -1.0, .workspace = 0 }
 
 // Scratch memory of the host, for use inside `compute` and `plan_*`.
 typedef struct llmrt_pool {
@@ -650,7 +652,7 @@ typedef struct llmrt_host_threads {
   // Runs `body(arg, team, i, n)` for i in 0..n on a team of n threads, the caller being one; returns when all did.
   // n is at most `n_threads`. The body must not unwind.
   int32_t (*run)(void *ctx, uint32_t n, void (*body)(void *arg, void *team, uint32_t i, uint32_t n), void *arg);
-  // Waits until every thread of the team has come here.
+  // Waits until every thread of the team has come here or has left the body.
   void (*barrier)(void *team);
 } llmrt_host_threads;
 
@@ -794,7 +796,7 @@ typedef struct llmrt_p_soft_max {
   float scale;
 } llmrt_p_soft_max;
 
-/* Attributes of `attention` and `paged_mask`. */
+/* Attributes of `attention`. */
 typedef struct llmrt_p_attention {
   /* KV heads; a multiple of them are query heads. */
   uint32_t n_kv_heads;
@@ -809,6 +811,18 @@ typedef struct llmrt_p_attention {
   /* ALiBi: largest bias; 0: none. */
   float max_bias;
 } llmrt_p_attention;
+
+/* Attributes of `paged_mask`. */
+typedef struct llmrt_p_paged_mask {
+  /* Tokens in one block of the cache. */
+  uint32_t block_size;
+  /* Sliding window in tokens (the query included); 0: none. */
+  uint32_t window;
+  /* Slots of the cache: dim 0 of the mask. */
+  uint32_t n_slots;
+  /* Tokens of the step: dim 1 of the mask. */
+  uint32_t n_tokens;
+} llmrt_p_paged_mask;
 
 /* Attributes of `glu`. */
 typedef struct llmrt_p_glu {
@@ -828,11 +842,17 @@ typedef struct llmrt_p_top_k {
 typedef struct llmrt_p_moe_weights {
   /* 0: softmax over all experts, then pick; 1: sigmoid, then pick; 2: pick, then softmax over the picked. */
   uint32_t gating;
-  /* 1: picked weights are divided by their sum. */
+  /* 1: picked weights are divided by their sum, which counts as at least 2^-14. */
   uint32_t normalise;
   /* Factor on the result; 0 means 1. */
   float scale;
 } llmrt_p_moe_weights;
+
+/* Attributes of `copy`. */
+typedef struct llmrt_p_copy {
+  /* The result's dtype number. */
+  uint32_t dtype;
+} llmrt_p_copy;
 
 /* The manifest, read from the file before anything of it runs: LLMRT_MANIFEST("abi=0\nname=foo\nversion=1.0\n") */
 #if defined(__GNUC__)

@@ -10,8 +10,31 @@ use llmrt_abi::ABI_MAJOR;
 #[macro_export]
 macro_rules! export_plugin {
     ($driver:ty $(, $key:ident = $value:literal)* $(,)?) => {
+        $crate::plugin_table!($driver);
+
+        /// The plugin's entry.
+        #[unsafe(no_mangle)]
+        pub extern "C" fn llmrt_plugin_query_v0(host_minor: u32) -> *const $crate::abi::types::Plugin {
+            const MANIFEST_PARTS: &[&str] = &$crate::export::manifest_parts!($driver $(, $key = $value)*);
+            const MANIFEST_LEN: usize = $crate::export::joined_len(MANIFEST_PARTS);
+            #[used]
+            #[unsafe(link_section = ".llmrtmf")]
+            static MANIFEST: [u8; MANIFEST_LEN] = $crate::export::joined(MANIFEST_PARTS);
+
+            // Keeps the manifest in the linked file.
+            std::hint::black_box(&MANIFEST);
+            query(host_minor)
+        }
+    };
+}
+
+/// Makes `query` in the current module: a [`crate::Driver`] as a table for the program that links it, without a symbol
+/// or manifest. Any number of these fit into a program, each in a module of its own.
+#[macro_export]
+macro_rules! plugin_table {
+    ($driver:ty) => {
         /// The plugin's table, as `llmrt_plugin_query_v0` gives it; NULL if it cannot serve this host.
-        pub extern "C" fn query(host_minor: u32) -> *const $crate::abi::types::Plugin {
+        pub extern "C" fn query(_host_minor: u32) -> *const $crate::abi::types::Plugin {
             use $crate::entry::plugin as entry;
             static STATE: entry::State<$driver> = entry::State::new();
             static TABLE: entry::Shared<$crate::abi::types::Plugin> = entry::table::<$driver>(init, shutdown);
@@ -30,22 +53,7 @@ macro_rules! export_plugin {
                 entry::shutdown(&STATE);
             }
 
-            const MANIFEST_PARTS: &[&str] = &$crate::export::manifest_parts!($driver $(, $key = $value)*);
-            const MANIFEST_LEN: usize = $crate::export::joined_len(MANIFEST_PARTS);
-            #[used]
-            #[unsafe(link_section = ".llmrtmf")]
-            static MANIFEST: [u8; MANIFEST_LEN] = $crate::export::joined(MANIFEST_PARTS);
-
-            // Keeps the manifest in the linked file.
-            std::hint::black_box(&MANIFEST);
-            let _ = host_minor;
             &TABLE.0
-        }
-
-        /// The plugin's entry.
-        #[unsafe(no_mangle)]
-        pub extern "C" fn llmrt_plugin_query_v0(host_minor: u32) -> *const $crate::abi::types::Plugin {
-            query(host_minor)
         }
     };
 }

@@ -66,6 +66,8 @@ impl EngineOptions {
 
 /// A loaded model with its sequences.
 pub struct Engine {
+    /// The devices' threads and services live as long.
+    _host: Arc<Host>,
     model: Model,
     options: EngineOptions,
     executor: Executor,
@@ -103,7 +105,7 @@ impl Engine {
     /// Places the model on `devices` (first choice first, the CPU baseline last), loads its weights there, and
     /// allocates the KV cache and the compute memory of the largest step.
     pub fn new(
-        _host: &Arc<Host>,
+        host: &Arc<Host>,
         devices: Vec<Arc<Device>>,
         files: ModelFiles,
         load: LoadOptions<'_>,
@@ -117,6 +119,7 @@ impl Engine {
         let executor = Executor::new(devices, files, weights, options.n_threads, options.strict)?;
         let pool = BlockPool::new(options.n_blocks(), BLOCK_SIZE)?;
         let mut engine = Engine {
+            _host: host.clone(),
             model: blueprint.model,
             options,
             executor,

@@ -79,7 +79,11 @@ impl Blueprint {
 }
 
 /// Where a model would run: the report of its decode step, and that step's graph as text.
-pub fn placement(devices: &[Arc<Device>], files: &ModelFiles, options: &EngineOptions) -> Result<(Report, String)> {
+pub fn placement(
+    devices: &[Arc<Device>],
+    files: &ModelFiles,
+    options: &EngineOptions,
+) -> Result<(Report, String)> {
     let decode = EngineOptions { n_batch: 1, ..options.clone() };
     let blueprint = Blueprint::new(devices, files, &decode)?;
     let text = blueprint.resolved.graph.to_string();
@@ -87,7 +91,11 @@ pub fn placement(devices: &[Arc<Device>], files: &ModelFiles, options: &EngineOp
 }
 
 /// The bytes a model needs on each device.
-pub fn memory_plan(devices: &[Arc<Device>], files: &ModelFiles, options: &EngineOptions) -> Result<MemoryPlan> {
+pub fn memory_plan(
+    devices: &[Arc<Device>],
+    files: &ModelFiles,
+    options: &EngineOptions,
+) -> Result<MemoryPlan> {
     let blueprint = Blueprint::new(devices, files, options)?;
     let resolved = &blueprint.resolved;
     let g = &resolved.graph;

@@ -65,8 +65,8 @@ unsafe fn inner_plan<'a>(plan: *mut c::Plan) -> &'a mut Plan {
 // plans and events were checked by the host.
 
 unsafe extern "C" fn destroy(be: *mut c::Backend) {
-    // SAFETY: see above; the host destroys once.
     guard_value((), || {
+        // SAFETY: see above; the host destroys once.
         let mut shell = unsafe { Box::from_raw(be.cast::<Shell>()) };
         // Nobody is left to be told; the error was reported by an earlier synchronize if anyone asked.
         let _ = shell.inner.synchronize();

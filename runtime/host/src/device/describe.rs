@@ -107,11 +107,11 @@ impl BufferTypeDesc {
         if !(1..=64).contains(&info.n_buffer_types) || info.buffer_types.is_null() {
             return Err(format!("{} buffer types; 1 to 64 are accepted", info.n_buffer_types));
         }
-        if (info.bt_stride as usize) < size_of::<u64>() || info.bt_stride % 8 != 0 {
+        if (info.bt_stride as usize) < size_of::<u64>() || !info.bt_stride.is_multiple_of(8) {
             return Err(format!("buffer types {} bytes apart", info.bt_stride));
         }
         let row = |i: u32| {
-            let at = info.buffer_types.cast::<u8>().wrapping_add((i * info.bt_stride) as usize);
+            let at = info.buffer_types.cast::<u8>().wrapping_add(i as usize * info.bt_stride as usize);
             // SAFETY: the plugin says that row `i` is there, and how many bytes it has.
             unsafe { BufferTypeDesc::read(at.cast(), i) }.map_err(|e| format!("buffer type {i}: {e}"))
         };

@@ -121,7 +121,7 @@ impl<'a> TensorDesc<'a> {
             return Err(bad(format!("dims {:?}; each must be at least 1", self.ne)));
         }
         let block = self.dtype.block_elems() as u64;
-        if self.ne[0] % block != 0 {
+        if !self.ne[0].is_multiple_of(block) {
             return Err(bad(format!(
                 "{} elements per row; {} has blocks of {block}",
                 self.ne[0], self.dtype

@@ -74,7 +74,7 @@ pub enum Error {
     Cancelled,
     #[error("tensor `{tensor}` on device {device}: {source}")]
     Tensor { tensor: String, device: String, source: crate::Error },
-    #[error("device {device}: no memory for {n} bytes of weights: {source}; put fewer layers on this device")]
+    #[error("device {device}: cannot take {n} bytes of weights: {source}{}", fewer_layers(source))]
     Alloc { device: String, n: u64, source: crate::Error },
     #[error("device {device}: cannot use {n} bytes of the mapped file: {source}; try `--load-mode none`")]
     Import { device: String, n: u64, source: crate::Error },
@@ -83,6 +83,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether memory ran out, on a device or here.
+    pub fn is_oom(&self) -> bool {
+        match self {
+            Error::HostMemory { .. } => true,
+            Error::Tensor { source, .. } | Error::Alloc { source, .. } | Error::Import { source, .. } => {
+                source.is_oom()
+            }
+            _ => false,
+        }
+    }
+
     /// A device refused a tensor.
     pub(super) fn tensor(want: &Want, source: crate::Error) -> Error {
         Error::Tensor { tensor: want.name.clone(), device: want.device.name().into(), source }
@@ -95,6 +106,10 @@ fn remedy(error: &io::Error) -> &'static str {
         io::ErrorKind::PermissionDenied => "make it readable (`chmod +r`) or run as its owner",
         _ => "check the path and the disk",
     }
+}
+
+fn fewer_layers(error: &crate::Error) -> &'static str {
+    if error.is_oom() { "; put fewer layers on this device" } else { "" }
 }
 
 fn bad_tensors(tensors: &[(String, String)]) -> String {

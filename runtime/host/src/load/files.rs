@@ -72,9 +72,10 @@ impl ModelFiles {
 
     /// Fills `dst` with bytes of a tensor, from byte `off` of it on; `dst` ends within the tensor.
     pub fn read(&self, tensor: &TensorInfo, off: u64, dst: &mut [u8]) -> Result<()> {
-        match &self.sources[tensor.file] {
-            Source::File(file) => file.read_exact_at(tensor.offset + off, dst),
-            Source::Dequantised(d) => d.read(self.int8_file()?, tensor.offset + off, dst),
+        match (self.sources.get(tensor.file), self.files().next()) {
+            (Some(Source::File(file)), _) => file.read_exact_at(tensor.offset + off, dst),
+            (Some(Source::Dequantised(d)), Some(checkpoint)) => d.read(checkpoint, tensor.offset + off, dst),
+            _ => Err(Error::MissingTensor { tensor: tensor.name.clone() }),
         }
     }
 
@@ -96,11 +97,6 @@ impl ModelFiles {
             Source::File(file) => Some(file),
             Source::Dequantised(_) => None,
         })
-    }
-
-    /// The file behind a `Dequantised` source: the checkpoint itself, source 0.
-    fn int8_file(&self) -> Result<&OpenFile> {
-        self.files().next().ok_or_else(|| Error::MissingTensor { tensor: "(checkpoint)".into() })
     }
 }
 

@@ -47,18 +47,26 @@ impl MemoryLocks {
         None
     }
 
+    /// How many ranges are locked; for [`MemoryLocks::undo`].
+    pub fn n_ranges(&self) -> usize {
+        self.ranges.len()
+    }
+
+    /// Unlocks the ranges that came after there were `n`.
+    pub fn undo(&mut self, n: usize) {
+        self.ranges.truncate(n);
+    }
+
     /// How many bytes are locked.
     pub fn n_locked(&self) -> usize {
         self.ranges.iter().map(|r| r.n).sum()
     }
 }
 
-impl Drop for MemoryLocks {
+impl Drop for Locked {
     fn drop(&mut self) {
-        for r in &self.ranges {
-            // SAFETY: unlocking changes no byte; if pages are not there any more, the answer is an error.
-            unsafe { libc::munlock(r.base as *const libc::c_void, r.n) };
-        }
+        // SAFETY: unlocking changes no byte; if pages are not there any more, the answer is an error.
+        unsafe { libc::munlock(self.base as *const libc::c_void, self.n) };
     }
 }
 

@@ -60,8 +60,8 @@ pub(super) fn place(
     let mut storage = Storage::new(moved)?;
 
     let bytes = Bytes { files, maps: &maps };
-    let locks = options.mode.locks();
-    with_check(options.check_tensors, &bytes, || {
+    let (locks, n_locks) = (options.mode.locks(), weights.locks.n_ranges());
+    let moved = with_check(options.check_tensors, &bytes, || {
         let fragments = fragments(&maps, &in_place);
         for item in &in_place {
             if let Some((base, end)) = locks.then(|| lockable(&maps, &fragments, item)).flatten() {
@@ -72,8 +72,10 @@ pub(super) fn place(
         storage.fill(&bytes, &mut progress, |base, end| {
             weights.warnings.extend(locks.then(|| weights.locks.grow_to(base, end)).flatten());
         })
-    })?;
-    files.files().try_for_each(|file| file.check_len())?;
+    });
+    // A file that was cut short meanwhile explains bad numbers, so that is looked at first.
+    let unchanged = files.files().try_for_each(|file| file.check_len());
+    unchanged.and(moved).inspect_err(|_| weights.locks.undo(n_locks))?; // while the memory is still there
 
     let mut placed = use_in_place(maps, in_place)?;
     placed.extend(storage.finish()?);

@@ -80,12 +80,14 @@ impl<'a> Elf<'a> {
         let section = |i: usize| {
             let at = usize::try_from(start).ok().and_then(|s| s.checked_add(i * SECTION_HEADER));
             let at = at.ok_or("section headers past the end of the file")?;
+            let header = file.array::<SECTION_HEADER>(at)?;
+            let header = Reader(&header);
             Ok(Section {
-                name: file.u32(at)?,
-                kind: file.u32(at.saturating_add(4))?,
-                offset: file.u64(at.saturating_add(24))?,
-                size: file.u64(at.saturating_add(32))?,
-                link: file.u32(at.saturating_add(40))?,
+                name: header.u32(0)?,
+                kind: header.u32(4)?,
+                offset: header.u64(24)?,
+                size: header.u64(32)?,
+                link: header.u32(40)?,
             })
         };
         let sections = (0..n).map(section).collect::<Result<Vec<_>, String>>()?;

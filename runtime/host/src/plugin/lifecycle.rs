@@ -11,6 +11,8 @@ enum Slot {
     Starting,
     /// In use; being shut down when nobody holds it any more.
     Live(Weak<Loaded>, Vec<Weak<Device>>),
+    /// Quarantined, so never shut down; cannot start again in this process.
+    Broken(String),
 }
 
 static SLOTS: Mutex<Option<HashMap<usize, Slot>>> = Mutex::new(None);
@@ -33,14 +35,22 @@ pub(crate) fn begin(key: usize, start: impl FnOnce() -> Result<Module, String>) 
     Ok((loaded, devices))
 }
 
-/// Shuts a plugin down and frees its place. Called when the last handle is gone.
-pub(crate) fn end(key: usize, shutdown: impl FnOnce()) {
-    shutdown();
-    // A plugin that failed while starting is taken out by its reservation.
+/// Shuts a plugin down and frees its place, unless it is broken. Called when the last handle is gone.
+pub(crate) fn end(key: usize, broken: Option<&String>, shutdown: impl FnOnce()) {
+    if broken.is_none() {
+        shutdown();
+    }
     let mut slots = slots();
     let slots = slots.get_or_insert_default();
-    if matches!(slots.get(&key), Some(Slot::Live(..))) {
-        slots.remove(&key);
+    match broken {
+        Some(reason) => {
+            slots.insert(key, Slot::Broken(reason.clone()));
+        }
+        // A plugin that failed while starting is taken out by its reservation.
+        None if matches!(slots.get(&key), Some(Slot::Live(..))) => {
+            slots.remove(&key);
+        }
+        None => {}
     }
     CHANGED.notify_all();
 }
@@ -65,6 +75,9 @@ fn reserve(key: usize) -> Result<Option<Module>, String> {
                         "an object of this plugin outlived the host that loaded it; drop it first".to_string()
                     });
                 }
+            }
+            Some(Slot::Broken(reason)) => {
+                return Err(format!("it was quarantined in this process after: {reason}"));
             }
             Some(Slot::Starting) => {}
         }

@@ -70,14 +70,16 @@ impl Loaded {
 
 impl Drop for Loaded {
     fn drop(&mut self) {
-        lifecycle::end(self.key, || {
-            // A broken plugin is not called again; what it holds stays.
-            if let (None, Some(shutdown)) = (self.quarantined.get(), self.table.shutdown) {
-                // SAFETY: `init` succeeded, all objects are destroyed (each holds this struct), and `lifecycle` lets
-                // no other init or shutdown of this plugin run.
-                unsafe { shutdown() }
-            }
-            self.services.retire();
+        let broken = self.quarantined.get();
+        lifecycle::end(self.key, broken, || {
+            let Some(shutdown) = self.table.shutdown else { return };
+            // SAFETY: `init` succeeded, all objects are destroyed (each holds this struct), and `lifecycle` lets no
+            // other init or shutdown of this plugin run.
+            unsafe { shutdown() }
         });
+        if broken.is_some() {
+            // What is left of the plugin may still call the host.
+            std::mem::forget(self.services.clone());
+        }
     }
 }

@@ -73,11 +73,6 @@ impl Services {
     pub(crate) fn say(&self, level: u32, text: &str) {
         (self.log)(level, "host", text);
     }
-
-    /// After `shutdown` nothing of the plugin calls in here.
-    pub(crate) fn retire(&self) {
-        self.say(4, "a plugin was shut down");
-    }
 }
 
 fn host_api(ctx: *mut c_void) -> c::HostApi {

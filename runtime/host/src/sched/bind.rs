@@ -25,7 +25,11 @@ pub fn unbound(g: &Graph) -> Result<RawGraph> {
 }
 
 /// The nodes of a split, every tensor with memory on the split's device.
-pub fn bound(g: &Graph, split: &Split, place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>) -> Result<RawGraph> {
+pub fn bound(
+    g: &Graph,
+    split: &Split,
+    place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>,
+) -> Result<RawGraph> {
     build(g, split.nodes.clone(), &|owner| place(split.device, owner))
 }
 

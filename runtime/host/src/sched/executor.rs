@@ -127,7 +127,9 @@ impl Executor {
             self.prepare(program)?;
             match self.run_prepared(uid, inputs) {
                 Err(failure) => {
-                    let Some((device, node)) = self.broken_word(uid, &failure) else { return Err(failure.error) };
+                    let Some((device, node)) = self.broken_word(uid, &failure) else {
+                        return Err(failure.error);
+                    };
                     self.refused.insert((device, node));
                     self.prepared.remove(&uid);
                 }
@@ -139,13 +141,13 @@ impl Executor {
     /// Reads an output of the last run.
     pub fn read(&self, program: &Program, t: Tensor, dst: &mut [u8]) -> Result<()> {
         let prepared = self.prepared(program.uid)?;
-        let t = prepared.resolved.renamed.get(&t).copied().unwrap_or(t);
         let graph = &prepared.resolved.graph;
         let owner = graph.owner(t);
         let producer = graph.nodes.iter().rposition(|n| graph.owner(n.dst) == owner);
         let device = producer.map_or(self.devices.len() - 1, |i| prepared.resolved.placement.node[i]);
         let place = self.memory.place(graph, &prepared.arenas, device, owner);
-        let place = place.ok_or_else(|| Error::invalid(graph.def(t).name.as_str(), "is no output of this graph"))?;
+        let place =
+            place.ok_or_else(|| Error::invalid(graph.def(t).name.as_str(), "is no output of this graph"))?;
         place.buffer.get(&describe(graph.def(t), Some(&place)), dst, 0)
     }
 
@@ -233,7 +235,8 @@ impl Executor {
             let mut raw = bind::bound(g, split, &place)?;
             raw.set_uid(uid.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(i as u64));
             let plan = self.streams[split.device].plan(raw)?;
-            let copies = split.copies.iter().map(|&(tensor, from)| self.bind_copy(tensor, from, split.device, &place));
+            let copies =
+                split.copies.iter().map(|&(tensor, from)| self.bind_copy(tensor, from, split.device, &place));
             let copies = copies.collect::<Result<_>>()?;
             Ok(BoundSplit { device: split.device, copies, plan, first_node: split.nodes.start })
         };
@@ -260,7 +263,10 @@ impl Executor {
 
     fn make_room(&mut self) {
         while self.prepared.len() >= MAX_PREPARED {
-            let Some(oldest) = self.prepared.iter().min_by_key(|(_, p)| p.last_run).map(|(uid, _)| *uid) else { return };
+            let Some(oldest) = self.prepared.iter().min_by_key(|(_, p)| p.last_run).map(|(uid, _)| *uid)
+            else {
+                return;
+            };
             self.prepared.remove(&oldest);
         }
     }

@@ -1,72 +1,72 @@
 //! Takes composite ops apart where the wanted device refuses the whole but runs every part.
 
-use llmrt_graph::{Graph, Node, Tensor, ops};
-use std::collections::HashMap;
+use llmrt_graph::{Graph, Kind, Node, Tensor, ops};
+use std::collections::HashSet;
 
-/// A graph with composite nodes replaced, and where the replaced results went.
-pub struct Legalised {
-    /// The graph to place.
-    pub graph: Graph,
-    /// Old result to new result.
-    pub renamed: HashMap<Tensor, Tensor>,
-}
-
-/// The graph with composite nodes replaced. `refused[i]` says that the wanted device refuses node `i`; `runs_all`
-/// answers whether it runs every node of a graph, of which the last `n` are asked for.
-/// `None` when nothing changes.
-pub fn legalise(g: &Graph, refused: &[bool], mut runs_all: impl FnMut(&Graph, usize) -> bool) -> Option<Legalised> {
-    let candidate = |i: usize| refused[i] && ops::rules(g.nodes[i].op).is_composite();
-    if !(0..g.nodes.len()).any(candidate) {
-        return None;
-    }
-    let mut out = g.clone();
-    out.nodes.clear();
-    let mut renamed: HashMap<Tensor, Tensor> = HashMap::new();
-    for (i, node) in g.nodes.iter().enumerate() {
-        let node = with_sources(node, &renamed, &mut out);
-        if candidate(i)
-            && let Some((parts, result)) = take_apart(&out, &node)
-            && runs_all(&parts, parts.nodes.len() - out.nodes.len())
-        {
-            out = parts;
-            keep_identity(&mut out, node.dst, result);
-            renamed.insert(node.dst, result);
-        } else {
-            out.nodes.push(node);
+/// The graph with composite nodes replaced, and how many; `None` when nothing changes. `refused` names the results of
+/// nodes that the wanted device refuses; `runs_all` answers whether it runs the last `n` nodes of a graph.
+pub fn legalise(
+    g: &Graph,
+    refused: &HashSet<Tensor>,
+    mut runs_all: impl FnMut(&Graph, usize) -> bool,
+) -> Option<(Graph, usize)> {
+    let mut n = 0;
+    let elsewhere = states_elsewhere(g, refused);
+    let legal = g.expand(|g, node| {
+        if !refused.contains(&node.dst) || states(g, node).any(|t| elsewhere.contains(&t)) {
+            return false;
         }
+        let mut parts = g.clone();
+        let n_before = parts.nodes.len();
+        let made = ops::rules(node.op).decompose(&mut parts, node);
+        let apart =
+            made.is_some() && parts.error().is_none() && runs_all(&parts, parts.nodes.len() - n_before);
+        n += usize::from(apart);
+        apart
+    });
+    (n > 0).then_some((legal, n))
+}
+
+/// States that cannot live on the wanted device, since it refuses a node on them that has no parts. Taking apart who
+/// reads them would only copy them over in each step.
+fn states_elsewhere(g: &Graph, refused: &HashSet<Tensor>) -> HashSet<Tensor> {
+    let stuck = |n: &&Node| refused.contains(&n.dst) && !ops::rules(n.op).is_composite();
+    g.nodes.iter().filter(stuck).flat_map(|n| states(g, n)).collect()
+}
+
+fn states<'a>(g: &'a Graph, node: &'a Node) -> impl Iterator<Item = Tensor> + 'a {
+    node.src.iter().flatten().map(|&t| g.owner(t)).filter(|&t| g.def(t).kind == Kind::State)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use llmrt_abi::{DType, Op};
+    use llmrt_graph::{Activation, Role};
+
+    /// A norm with weight and a gated unit, legalised for a device that runs `claims`.
+    fn legal(claims: &[Op]) -> String {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[8, 2]);
+        let w = g.weight("w", DType::F32, &[8], Role::Norm);
+        let h = g.rms_norm(x, w, 1e-5);
+        let y = g.glu(Activation::Silu, h, None);
+        g.output(y, "y");
+        let refused = g.nodes.iter().filter(|n| !claims.contains(&n.op)).map(|n| n.dst).collect();
+        let runs_all =
+            |g: &Graph, n: usize| g.nodes[g.nodes.len() - n..].iter().all(|n| claims.contains(&n.op));
+        let (g, n) = legalise(&g, &refused, runs_all).unwrap_or((g.clone(), 0));
+        let ops: Vec<_> = g.nodes.iter().map(|n| n.op.name()).collect();
+        format!("{n}: {}", ops.join(" "))
     }
-    (!renamed.is_empty()).then_some(Legalised { graph: out, renamed })
-}
 
-/// The graph with the node's parts appended, and the tensor that replaces its result.
-fn take_apart(g: &Graph, node: &Node) -> Option<(Graph, Tensor)> {
-    let mut parts = g.clone();
-    let result = ops::rules(node.op).decompose(&mut parts, node)?;
-    let parts = parts.finish().ok()?;
-    (parts.ne(result) == g.ne(node.dst) && parts.def(result).is_contiguous()).then_some((parts, result))
-}
-
-/// Name, and whether the host reads it, go from the old result to the new one.
-fn keep_identity(g: &mut Graph, old: Tensor, new: Tensor) {
-    let (name, output) = (g.def(old).name.clone(), g.def(old).output);
-    let def = &mut g.tensors[new.0 as usize];
-    def.name = name;
-    def.output = output;
-    g.tensors[old.0 as usize].output = false;
-}
-
-/// The node reading replaced results: directly, or through views, which are moved to the new owner.
-fn with_sources(node: &Node, renamed: &HashMap<Tensor, Tensor>, g: &mut Graph) -> Node {
-    let mut node = node.clone();
-    for src in node.src.iter_mut().flatten() {
-        if let Some(new) = renamed.get(src) {
-            *src = *new;
-        } else if let Some((base, offset)) = g.def(*src).view
-            && let Some(new) = renamed.get(&base)
-        {
-            let (owner, new_offset) = g.def(*new).view.unwrap_or((*new, 0));
-            g.tensors[src.0 as usize].view = Some((owner, new_offset + offset));
-        }
+    #[test]
+    fn an_op_whose_parts_all_run_is_taken_apart() {
+        assert_eq!(legal(&[Op::RmsNorm, Op::Silu, Op::Mul]), "1: rms_norm silu mul");
     }
-    node
+
+    #[test]
+    fn an_op_with_a_part_that_does_not_run_stays_whole_and_falls_back() {
+        assert_eq!(legal(&[Op::Mul]), "0: rms_norm glu");
+    }
 }

@@ -64,15 +64,19 @@ impl Memory {
 
     /// Allocates and clears the states of a graph that have no memory yet.
     pub fn allocate_states(&mut self, g: &Graph, placement: &Placement) -> Result<()> {
-        let mut homes: Vec<_> = placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State).collect();
+        let mut homes: Vec<_> =
+            placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State).collect();
         homes.sort();
         for (&t, &device) in homes {
             let def = g.def(t);
             match self.states.get(&def.name) {
                 Some(state) if state.place.buffer.size() == def.n_bytes() => {}
                 Some(state) => {
-                    let problem =
-                        format!("{} bytes in this graph, {} before", def.n_bytes(), state.place.buffer.size());
+                    let problem = format!(
+                        "{} bytes in this graph, {} before",
+                        def.n_bytes(),
+                        state.place.buffer.size()
+                    );
                     return Err(Error::invalid(format!("state `{}`", def.name), problem));
                 }
                 None => {
@@ -105,7 +109,11 @@ impl Memory {
         match def.kind {
             Kind::Weight => {
                 let placed = self.weights.get(&def.name, device)?;
-                Some(Place { buffer: placed.buffer.clone(), offset: placed.offset, layout_id: placed.layout_id })
+                Some(Place {
+                    buffer: placed.buffer.clone(),
+                    offset: placed.offset,
+                    layout_id: placed.layout_id,
+                })
             }
             Kind::State => self.states.get(&def.name).filter(|s| s.device == device).map(|s| s.place.clone()),
             Kind::Input | Kind::Computed => {

@@ -74,7 +74,14 @@ pub fn place(g: &Graph, facts: &Facts) -> Placement {
         placement.node.push(device);
         if device != 0 {
             let tensor = g.def(node.dst).name.clone();
-            placement.fallbacks.push(Fallback { node: i, op: node.op, tensor, wanted: 0, device, reason: refusal });
+            placement.fallbacks.push(Fallback {
+                node: i,
+                op: node.op,
+                tensor,
+                wanted: 0,
+                device,
+                reason: refusal,
+            });
         }
     }
     placement
@@ -223,7 +230,10 @@ mod tests {
     fn weights_that_do_not_fit_send_their_node_to_the_cpu() {
         // w1 has 256 bytes, w2 has 128.
         assert_eq!(placed(&[Op::MulMat], 1, Some(300), &[]), "0111 tanh:op set_rows:op mul_mat:memory");
-        assert_eq!(placed(&[Op::MulMat], 1, Some(0), &[]), "1111 mul_mat:memory tanh:op set_rows:op mul_mat:memory");
+        assert_eq!(
+            placed(&[Op::MulMat], 1, Some(0), &[]),
+            "1111 mul_mat:memory tanh:op set_rows:op mul_mat:memory"
+        );
     }
 
     #[test]

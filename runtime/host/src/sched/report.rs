@@ -84,11 +84,20 @@ impl Report {
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let n = self.splits.len();
-        writeln!(f, "{n} split{}, {} nodes", if n == 1 { "" } else { "s" }, self.nodes.iter().sum::<usize>())?;
+        writeln!(
+            f,
+            "{n} split{}, {} nodes",
+            if n == 1 { "" } else { "s" },
+            self.nodes.iter().sum::<usize>()
+        )?;
         for (d, name) in self.devices.iter().enumerate() {
             let compute = self.compute_bytes.get(d).copied().unwrap_or(0);
             let n_splits = self.splits.iter().filter(|(device, _)| *device == d).count();
-            writeln!(f, "  {name:<12} {:>6} nodes in {n_splits:>4} splits, {compute} bytes of compute memory", self.nodes[d])?;
+            writeln!(
+                f,
+                "  {name:<12} {:>6} nodes in {n_splits:>4} splits, {compute} bytes of compute memory",
+                self.nodes[d]
+            )?;
         }
         writeln!(f, "  copied per step: {} bytes in {} copies", self.copied_bytes, self.n_copies)?;
         if self.n_legalised > 0 {

@@ -7,7 +7,7 @@ use super::{bind, legalise};
 use crate::device::Device;
 use crate::error::Result;
 use llmrt_abi::{Reason, types::Verdict};
-use llmrt_graph::{Graph, Tensor};
+use llmrt_graph::Graph;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
@@ -15,8 +15,6 @@ use std::sync::Arc;
 pub struct Resolved {
     /// With composite nodes taken apart where that was needed.
     pub graph: Graph,
-    /// Results of the caller's graph that have another number now.
-    pub renamed: HashMap<Tensor, Tensor>,
     /// One device per node.
     pub placement: Placement,
     /// In execution order.
@@ -49,8 +47,8 @@ pub fn signature(g: &Graph, node: usize) -> Signature {
 /// Places a graph on `devices`, first choice first, the CPU baseline last.
 pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Resolved> {
     let mut verdicts = all_verdicts(g, devices, known)?;
-    let refused: Vec<bool> = verdicts[0].iter().map(|v| v.support == 0).collect();
-    let n_before = g.nodes.len();
+    let refused =
+        g.nodes.iter().zip(&verdicts[0]).filter(|(_, v)| v.support == 0).map(|(n, _)| n.dst).collect();
     let mut failure = None;
     let legal = legalise::legalise(g, &refused, |parts, n| {
         let tail = parts.nodes.len() - n;
@@ -65,21 +63,17 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Reso
     if let Some(e) = failure {
         return Err(e);
     }
-    let (graph, renamed) = match legal {
-        Some(l) => {
-            verdicts = all_verdicts(&l.graph, devices, known)?;
-            (l.graph, l.renamed)
-        }
-        None => (g.clone(), HashMap::new()),
-    };
+    let (graph, n_legalised) = legal.unwrap_or_else(|| (g.clone(), 0));
+    if n_legalised > 0 {
+        verdicts = all_verdicts(&graph, devices, known)?;
+    }
     let facts = Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget };
     let placement = place(&graph, &facts);
     let splits = split(&graph, &placement);
     let names = devices.iter().map(|d| d.name().to_string()).collect();
     let mut report = Report::new(&graph, names, &splits, &placement.fallbacks);
-    report.n_legalised = renamed.len();
-    debug_assert!(graph.nodes.len() >= n_before);
-    Ok(Resolved { graph, renamed, placement, splits, report })
+    report.n_legalised = n_legalised;
+    Ok(Resolved { graph, placement, splits, report })
 }
 
 fn all_verdicts(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Vec<Vec<Verdict>>> {

@@ -70,7 +70,8 @@ mod tests {
             placement.node.push(device.parse().unwrap());
         }
         let show = |s: &Split| {
-            let copies: String = s.copies.iter().map(|(t, from)| format!("{}<{from}", g.def(*t).name)).collect();
+            let copies: String =
+                s.copies.iter().map(|(t, from)| format!("{}<{from}", g.def(*t).name)).collect();
             format!("{}:{}({copies})", s.device, s.nodes.len())
         };
         split(&g, &placement).iter().map(show).collect::<Vec<_>>().join(" ")

@@ -1,6 +1,10 @@
+//! Files of every kind, opened or refused.
+
 use super::*;
 use crate::load::testing::{checkpoint, data, gguf, split_model, tokenizer_bin};
-use llmrt_gguf::Value;
+use llmrt_abi::DType;
+use llmrt_gguf::writer::{Tables, to_vec};
+use llmrt_gguf::{Flavour, TensorShape, Value};
 
 /// Writes a file and opens it.
 fn open(name: &str, bytes: &[u8], options: &OpenOptions) -> (tempfile::TempDir, Result<ModelFiles>) {
@@ -33,6 +37,16 @@ fn a_gguf_file_gives_metadata_and_bytes() {
     files.read(files.tensor("b").unwrap(), 6, &mut part).unwrap();
     assert_eq!(part, data(1, 5)[6..10]);
     assert!(files.tensor("c").unwrap_err().to_string().contains("`c` is missing"));
+}
+
+#[test]
+fn a_file_of_powerinfer_opens_like_a_gguf_file() {
+    let mut tables = Tables { flavour: Flavour::PowerInfer, ..Tables::default() };
+    tables.tensors = vec![TensorShape::new("a", DType::I32, &[2]).unwrap()];
+    let (_folder, files) = open("m.gguf", &to_vec(&tables, &[&[7; 8]]).unwrap(), &OpenOptions::default());
+    let files = files.unwrap();
+    assert_eq!((files.kind, files.model.flavour), (FileKind::PowerInfer, Flavour::PowerInfer));
+    assert_eq!(files.bytes(files.tensor("a").unwrap()).unwrap(), [7; 8]);
 }
 
 #[test]

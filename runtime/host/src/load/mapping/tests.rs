@@ -1,3 +1,6 @@
+//! Maps of small files, as the kernel lists them.
+#![allow(clippy::single_range_in_vec_init)] // lists of ranges are what is tested, also lists of one
+
 use super::*;
 use std::io::Write;
 

@@ -1,0 +1,70 @@
+//! What `supports` asks of operands; the first thing in the way is the answer.
+
+use llmrt_plugin::{DType, NodeView, Reason, TensorView};
+
+/// Yes, or why not.
+pub type Answer = Result<(), Reason>;
+
+/// Source `i`, which must be there.
+pub fn given<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    node.src(i).ok_or(Reason::Op)
+}
+
+/// Source `i`: F32 with dense rows.
+pub fn floats<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    of_dtype(given(node, i)?, DType::F32)
+}
+
+/// Source `i` if it is there: F32 with dense rows.
+pub fn optional_floats<'a>(node: &NodeView<'a>, i: usize) -> Result<Option<TensorView<'a>>, Reason> {
+    node.src(i).map(|t| of_dtype(t, DType::F32)).transpose()
+}
+
+/// Source `i`: I32 with dense rows.
+pub fn ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    of_dtype(given(node, i)?, DType::I32)
+}
+
+/// Source `i`: a dtype that rows of f32 can be made of, dense rows.
+pub fn decodable<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    let t = given(node, i)?;
+    let dtype = t.dtype().filter(|&d| super::rows::can_decode(d)).ok_or(Reason::Type)?;
+    whole_rows(&t, dtype)?;
+    Ok(t)
+}
+
+/// The result: of this dtype and shape, without gaps.
+pub fn result(node: &NodeView<'_>, dtype: DType, ne: [usize; 4]) -> Answer {
+    let dst = node.dst();
+    ensure(dst.dtype() == Some(dtype), Reason::Type)?;
+    ensure(dst.ne() == ne, Reason::Shape)?;
+    ensure(dst.is_contiguous(), Reason::Stride)
+}
+
+/// A vector of `n` elements.
+pub fn vector(t: &TensorView<'_>, n: usize) -> Answer {
+    ensure(t.ne() == [n, 1, 1, 1], Reason::Shape)
+}
+
+/// The params struct, if nothing newer than this build is in it.
+pub fn params<P>(read: Option<P>) -> Result<P, Reason> {
+    read.ok_or(Reason::Param)
+}
+
+/// `condition`, or this reason.
+pub fn ensure(condition: bool, reason: Reason) -> Answer {
+    if condition { Ok(()) } else { Err(reason) }
+}
+
+fn of_dtype(t: TensorView<'_>, dtype: DType) -> Result<TensorView<'_>, Reason> {
+    ensure(t.dtype() == Some(dtype), Reason::Type)?;
+    whole_rows(&t, dtype)?;
+    Ok(t)
+}
+
+fn whole_rows(t: &TensorView<'_>, dtype: DType) -> Answer {
+    ensure(t.layout_id() == 0, Reason::Layout)?;
+    ensure(!t.ne().contains(&0), Reason::Shape)?;
+    ensure(t.ne()[0] % dtype.block_elems() == 0, Reason::Shape)?;
+    ensure(t.nb()[0] == dtype.block_bytes() || t.ne()[0] == dtype.block_elems(), Reason::Stride)
+}

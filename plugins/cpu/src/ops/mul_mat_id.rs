@@ -1,0 +1,56 @@
+//! y[:, j, t] = w[:, :, ids[j, t]] · x[:, j mod n_x, t]: each token's chosen experts. An id outside gives zeros.
+
+use super::check::{self, Answer, ensure};
+use super::product::{self, Column, Pieces, Product};
+use super::{Args, Worker, mul_mat};
+use llmrt_plugin::{DType, NodeView, Reason};
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let (w, x) = (check::decodable(node, 0)?.ne(), check::floats(node, 1)?.ne());
+    let ids = check::ints(node, 2)?.ne();
+    ensure(w[0] == x[0] && w[3] == 1 && ids[2..] == [1, 1], Reason::Shape)?;
+    ensure(x[2..] == [ids[1], 1] && (x[1] == 1 || x[1] == ids[0]), Reason::Shape)?;
+    check::result(node, DType::F32, [w[1], ids[0], ids[1], 1])
+}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let (weights, x, ids) = (a.arg(0), a.arg(1), a.arg(2));
+    let mut own = std::mem::take(&mut w.scratch.x);
+    let quantised = mul_mat::quantise(w, weights, x, &mut own);
+    let mut columns = std::mem::take(&mut w.scratch.columns);
+    let pieces = Pieces::new(w.n, weights.ne[1], weights.ne[2]);
+    let mut current = None;
+    while let Some((expert, rows)) = pieces.take(w) {
+        if current.replace(expert) != Some(expert) {
+            columns.clear();
+            columns.extend(columns_where(a, |id| id == Some(expert)));
+        }
+        if columns.is_empty() {
+            continue;
+        }
+        let product = Product { w: weights, at: [expert, 0], x, quantised, columns: &columns, y: &a.dst };
+        product::compute(w.isa, &product, rows, w.scratch);
+    }
+    let outside = |id: Option<usize>| id.is_none_or(|id| id >= weights.ne[2]);
+    for column in columns_where(a, outside).skip(w.index).step_by(w.n) {
+        // SAFETY: no product writes this row, and each thread takes other ones.
+        unsafe { a.dst.row_mut([column.y % ids.ne[0], column.y / ids.ne[0], 0]) }.fill(0.0);
+    }
+    w.scratch.columns = columns;
+    w.scratch.x = own;
+}
+
+/// Bytes of the team's memory for quantised activations.
+pub fn shared_bytes(a: &Args) -> usize {
+    mul_mat::shared_bytes(a)
+}
+
+/// Columns whose expert fulfils a condition.
+fn columns_where(a: &Args, condition: impl Fn(Option<usize>) -> bool) -> impl Iterator<Item = Column> {
+    let (x, ids) = (a.arg(1), a.arg(2));
+    let (n_used, n_x) = (ids.ne[0], x.ne[1]);
+    (0..ids.ne[1]).flat_map(move |token| (0..n_used).map(move |j| (token, j))).filter_map(move |(token, j)| {
+        let id = usize::try_from(ids.ints([token, 0, 0])[j]).ok();
+        condition(id).then_some(Column { x: token * n_x + j % n_x, y: token * n_used + j })
+    })
+}

@@ -1,0 +1,100 @@
+//! Rows of any dtype as f32, and back.
+
+use crate::quant;
+use crate::simd::{Isa, LANES, Simd, dispatch};
+use llmrt_plugin::DType;
+
+/// Whether rows of this dtype become f32.
+pub fn can_decode(dtype: DType) -> bool {
+    let float = matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64);
+    float || quant::is_supported(dtype) || quant::plain::is_supported(dtype)
+}
+
+/// Whether rows of f32 become this dtype.
+pub fn can_encode(dtype: DType) -> bool {
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16) || quant::encode::is_supported(dtype)
+}
+
+/// Decodes `out.len()` elements, whole blocks.
+pub fn decode(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
+    match dtype {
+        DType::F32 => copy_f32(bytes, out),
+        DType::F16 => from_f16(isa, bytes, out),
+        DType::BF16 => from_bf16(isa, bytes, out),
+        DType::F64 => {
+            let numbers = bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b) as f32);
+            out.iter_mut().zip(numbers).for_each(|(out, v)| *out = v);
+        }
+        _ if quant::is_supported(dtype) => quant::decode::decode(isa, dtype, bytes, out),
+        _ => quant::plain::decode(dtype, bytes, out),
+    }
+}
+
+/// Encodes whole blocks of elements.
+pub fn encode(isa: Isa, dtype: DType, x: &[f32], out: &mut [u8]) {
+    match dtype {
+        DType::F32 => {
+            out.as_chunks_mut::<4>().0.iter_mut().zip(x).for_each(|(out, x)| *out = x.to_le_bytes());
+        }
+        DType::F16 => to_f16(isa, x, out),
+        DType::BF16 => {
+            let (pairs, _) = out.as_chunks_mut::<2>();
+            pairs.iter_mut().zip(x).for_each(|(out, x)| *out = f32_to_bf16(*x).to_le_bytes());
+        }
+        _ => quant::encode::encode(isa, dtype, x, out),
+    }
+}
+
+/// The nearest bfloat16, ties to even; NaN stays NaN.
+fn f32_to_bf16(x: f32) -> u16 {
+    let bits = x.to_bits();
+    if x.is_nan() {
+        return (bits >> 16) as u16 | 64;
+    }
+    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+}
+
+fn copy_f32(bytes: &[u8], out: &mut [f32]) {
+    out.iter_mut().zip(bytes.as_chunks::<4>().0).for_each(|(out, b)| *out = f32::from_le_bytes(*b));
+}
+
+dispatch! {
+    fn from_f16(bytes: &[u8], out: &mut [f32]) = from_f16_with;
+    fn from_bf16(bytes: &[u8], out: &mut [f32]) = from_bf16_with;
+    fn to_f16(x: &[f32], out: &mut [u8]) = to_f16_with;
+}
+
+#[inline(always)]
+fn from_f16_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
+    widen(s, bytes, out, S::load_f16)
+}
+
+#[inline(always)]
+fn from_bf16_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
+    widen(s, bytes, out, S::load_bf16)
+}
+
+#[inline(always)]
+fn widen<S: Simd>(s: S, bytes: &[u8], out: &mut [f32], load: impl Fn(S, &[u8; 32]) -> S::F) {
+    let (vectors, rest) = bytes.as_chunks::<32>();
+    let (to, to_rest) = out.as_chunks_mut::<LANES>();
+    for (v, to) in vectors.iter().zip(to) {
+        s.store(load(s, v), to);
+    }
+    let mut padded = [0; 32];
+    let n = 2 * to_rest.len();
+    padded[..n].copy_from_slice(&rest[..n]);
+    s.store_part(load(s, &padded), to_rest);
+}
+
+#[inline(always)]
+fn to_f16_with<S: Simd>(s: S, x: &[f32], out: &mut [u8]) {
+    let (vectors, rest) = x.as_chunks::<LANES>();
+    let (to, to_rest) = out.as_chunks_mut::<32>();
+    for (v, to) in vectors.iter().zip(to) {
+        s.store_f16(s.load(v), to);
+    }
+    let mut padded = [0; 32];
+    s.store_f16(s.load_part(rest), &mut padded);
+    to_rest.copy_from_slice(&padded[..2 * rest.len()]);
+}

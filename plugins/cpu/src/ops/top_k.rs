@@ -1,0 +1,37 @@
+//! y = indices of the k largest values of each row, largest first; equal values keep the lower index first.
+//! NaN counts as less than every number.
+
+use super::check::{self, Answer, ensure};
+use super::{Args, Worker};
+use llmrt_plugin::abi::op::TopKParams;
+use llmrt_plugin::{DType, NodeView, Reason};
+use std::cmp::Ordering;
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let k = check::params(TopKParams::from_bytes(node.params_bytes()))?.k as usize;
+    let [n, ne1, ne2, ne3] = check::floats(node, 0)?.ne();
+    ensure(k > 0 && k <= n && n <= i32::MAX as usize, Reason::Shape)?;
+    check::result(node, DType::I32, [k, ne1, ne2, ne3])
+}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let k = a.dst.ne[0];
+    for row in w.share(a.dst.n_rows()) {
+        let at = a.dst.unravel(row);
+        let x = a.arg(0).row(at);
+        let ids = w.scratch.rows.take::<u32>(x.len());
+        ids.iter_mut().enumerate().for_each(|(i, id)| *id = i as u32);
+        let order = |a: &u32, b: &u32| largest_first(x[*a as usize], x[*b as usize]).then(a.cmp(b));
+        if k < x.len() {
+            ids.select_nth_unstable_by(k - 1, order);
+        }
+        ids[..k].sort_unstable_by(order);
+        // SAFETY: rows are shared out.
+        let y = unsafe { a.dst.row_bytes_mut(at) };
+        y.chunks_exact_mut(4).zip(&*ids).for_each(|(y, id)| y.copy_from_slice(&id.to_ne_bytes()));
+    }
+}
+
+fn largest_first(a: f32, b: f32) -> Ordering {
+    b.partial_cmp(&a).unwrap_or_else(|| a.is_nan().cmp(&b.is_nan()))
+}

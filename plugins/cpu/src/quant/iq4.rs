@@ -1,0 +1,50 @@
+//! IQ4_NL: d F16, 32 × 4 bits, table[q] · d. IQ4_XS: d F16, 8 scales of 6 bits, 256 × 4 bits, table[q] · (scale - 32) · d.
+
+use super::{Format, Group, nibbles};
+use crate::simd::Simd;
+use llmrt_plugin::DType;
+
+/// The sixteen levels, plus 128.
+const LEVELS: [u8; 16] = [1, 24, 45, 63, 79, 93, 106, 118, 129, 141, 153, 166, 181, 197, 217, 241];
+
+/// table[q] · d.
+pub enum Iq4Nl {}
+
+impl Format for Iq4Nl {
+    const DTYPE: DType = DType::IQ4_NL;
+    const OFFSET: i32 = 128;
+    const GROUPS: usize = 1;
+    type Group = Group<1, 0, true>;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+        let out = &mut out[0];
+        let q = nibbles(s, s.transpose(&rows[2..], stride));
+        q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(s.lut(&LEVELS, q), to));
+        s.store(s.gather_f16(rows, stride), &mut out.d[0]);
+    }
+}
+
+/// table[q] · (scale - 32) · d.
+pub enum Iq4Xs {}
+
+impl Format for Iq4Xs {
+    const DTYPE: DType = DType::IQ4_XS;
+    const OFFSET: i32 = 128;
+    const GROUPS: usize = 8;
+    type Group = Group<1, 0, true>;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+        let head = s.transpose(rows, stride); // d, the upper two bits of the scales; the lower four bits
+        let d = s.halves(head[0]);
+        for (g, out) in out.iter_mut().enumerate() {
+            let low = s.and(s.shr(head[1], 4 * g as u32), s.splat_i(15));
+            let high = s.and(s.shr(head[0], 16 + 2 * g as u32), s.splat_i(3));
+            let scale = s.sub_i(s.or(low, s.shl(high, 4)), s.splat_i(32));
+            let q = nibbles(s, s.transpose(&rows[8 + 16 * g..], stride));
+            q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(s.lut(&LEVELS, q), to));
+            s.store(s.mul(d, s.float(scale)), &mut out.d[0]);
+        }
+    }
+}

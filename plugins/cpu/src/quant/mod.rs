@@ -1,0 +1,109 @@
+//! Quantised weights: 16 rows at a time become 8-bit integers with scales. One file per format, and only this differs
+//! between formats; [`panel`] multiplies them, [`decode`] makes f32 rows of them.
+
+pub mod activations;
+pub mod decode;
+pub mod panel;
+pub mod plain;
+
+mod iq4;
+mod q2_k;
+mod q3_k;
+mod q4;
+mod q4_k;
+mod q5;
+mod q5_k;
+mod q6_k;
+mod q8_0;
+
+pub mod encode;
+
+pub use activations::XGroup;
+pub use iq4::{Iq4Nl, Iq4Xs};
+pub use panel::{Group, Panel, ROWS};
+pub use q2_k::Q2K;
+pub use q3_k::Q3K;
+pub use q4::{Q4_0, Q4_1};
+pub use q4_k::Q4K;
+pub use q5::{Q5_0, Q5_1};
+pub use q5_k::Q5K;
+pub use q6_k::Q6K;
+pub use q8_0::Q8_0;
+
+use crate::simd::Simd;
+use llmrt_plugin::DType;
+
+/// Elements of a group: the finest run that shares activations' scales.
+pub const GROUP: usize = 32;
+
+/// A format of weights. Element i of a group is (u - OFFSET) · d + m, u unsigned, d and m of its group or half.
+pub trait Format: 'static {
+    /// Its dtype.
+    const DTYPE: DType;
+    /// What is taken off the unsigned integers; 0 where there are minima.
+    const OFFSET: i32;
+    /// Groups in a block.
+    const GROUPS: usize;
+    /// How its groups look: scales per group or half, with minima or not.
+    type Group: Panel;
+
+    /// Unpacks one block of each of 16 rows, `stride` bytes apart, into `GROUPS` groups.
+    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]);
+}
+
+/// Calls `$body` with `$format` standing for the [`Format`] of a dtype; `$other` for all other dtypes.
+macro_rules! with_format {
+    ($dtype:expr, $format:ident => $body:expr, else $other:expr) => {{
+        use llmrt_plugin::DType;
+        macro_rules! call {
+            ($t:ty) => {{
+                type $format = $t;
+                $body
+            }};
+        }
+        match $dtype {
+            DType::Q4_0 => call!($crate::quant::Q4_0),
+            DType::Q4_1 => call!($crate::quant::Q4_1),
+            DType::Q5_0 => call!($crate::quant::Q5_0),
+            DType::Q5_1 => call!($crate::quant::Q5_1),
+            DType::Q8_0 => call!($crate::quant::Q8_0),
+            DType::Q2_K => call!($crate::quant::Q2K),
+            DType::Q3_K => call!($crate::quant::Q3K),
+            DType::Q4_K => call!($crate::quant::Q4K),
+            DType::Q5_K => call!($crate::quant::Q5K),
+            DType::Q6_K => call!($crate::quant::Q6K),
+            DType::IQ4_NL => call!($crate::quant::Iq4Nl),
+            DType::IQ4_XS => call!($crate::quant::Iq4Xs),
+            _ => $other,
+        }
+    }};
+}
+pub(crate) use with_format;
+
+/// Whether weights of this dtype can be multiplied and decoded.
+pub fn is_supported(dtype: DType) -> bool {
+    with_format!(dtype, F => F::DTYPE == dtype, else false)
+}
+
+/// Byte j of the 16 bytes of each row holds elements j (low four bits) and j + 16 (high): quads 0..4 and 4..8.
+#[inline(always)]
+pub(crate) fn nibbles<S: Simd>(s: S, bytes: [S::I; 4]) -> [S::I; 8] {
+    let mask = s.splat_i(0x0f0f_0f0f);
+    std::array::from_fn(|j| match j {
+        0..4 => s.and(bytes[j], mask),
+        _ => s.and(s.shr(bytes[j - 4], 4), mask),
+    })
+}
+
+/// 32 bytes of each row.
+#[inline(always)]
+pub(crate) fn transpose_32<S: Simd>(s: S, rows: &[u8], stride: usize) -> [S::I; 8] {
+    let (a, b) = (s.transpose(rows, stride), s.transpose(&rows[16..], stride));
+    [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+}
+
+/// Byte `i` of each lane as a number.
+#[inline(always)]
+pub(crate) fn byte<S: Simd>(s: S, v: S::I, i: usize) -> S::I {
+    s.and(s.shr(v, 8 * i as u32), s.splat_i(0xff))
+}

@@ -1,0 +1,43 @@
+//! Q4_0: d F16, 32 × 4 bits, (q - 8) · d. Q4_1: d, m F16, 32 × 4 bits, q · d + m.
+//! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
+
+use super::{Format, Group, nibbles};
+use crate::simd::Simd;
+use llmrt_plugin::DType;
+
+/// (q - 8) · d.
+pub enum Q4_0 {}
+
+impl Format for Q4_0 {
+    const DTYPE: DType = DType::Q4_0;
+    const OFFSET: i32 = 8;
+    const GROUPS: usize = 1;
+    type Group = Group<1, 0, false>;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+        let out = &mut out[0];
+        let q = nibbles(s, s.transpose(&rows[2..], stride));
+        q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(q, to));
+        s.store(s.gather_f16(rows, stride), &mut out.d[0]);
+    }
+}
+
+/// q · d + m.
+pub enum Q4_1 {}
+
+impl Format for Q4_1 {
+    const DTYPE: DType = DType::Q4_1;
+    const OFFSET: i32 = 0;
+    const GROUPS: usize = 1;
+    type Group = Group<1, 1, false>;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+        let out = &mut out[0];
+        let q = nibbles(s, s.transpose(&rows[4..], stride));
+        q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(q, to));
+        s.store(s.gather_f16(rows, stride), &mut out.d[0]);
+        s.store(s.gather_f16(&rows[2..], stride), &mut out.m[0]);
+    }
+}

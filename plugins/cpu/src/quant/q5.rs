@@ -1,0 +1,58 @@
+//! Q5_0: d F16, 32 fifth bits, 32 × 4 bits, (q - 16) · d. Q5_1: d, m F16, the same bits, q · d + m.
+
+use super::{Format, Group, nibbles};
+use crate::simd::Simd;
+use llmrt_plugin::DType;
+
+/// (q - 16) · d.
+pub enum Q5_0 {}
+
+impl Format for Q5_0 {
+    const DTYPE: DType = DType::Q5_0;
+    const OFFSET: i32 = 16;
+    const GROUPS: usize = 1;
+    type Group = Group<1, 0, false>;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+        let out = &mut out[0];
+        let head = s.transpose(rows, stride); // d, then the fifth bits
+        let fifth = s.or(s.shr(head[0], 16), s.shl(head[1], 16));
+        let q = nibbles(s, s.transpose(&rows[6..], stride));
+        for (j, to) in out.q.iter_mut().enumerate() {
+            s.store_b(s.or(q[j], fifth_bits(s, fifth, j)), to);
+        }
+        s.store(s.halves(head[0]), &mut out.d[0]);
+    }
+}
+
+/// q · d + m.
+pub enum Q5_1 {}
+
+impl Format for Q5_1 {
+    const DTYPE: DType = DType::Q5_1;
+    const OFFSET: i32 = 0;
+    const GROUPS: usize = 1;
+    type Group = Group<1, 1, false>;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+        let out = &mut out[0];
+        let head = s.transpose(rows, stride); // d and m, then the fifth bits
+        let q = nibbles(s, s.transpose(&rows[8..], stride));
+        for (j, to) in out.q.iter_mut().enumerate() {
+            s.store_b(s.or(q[j], fifth_bits(s, head[1], j)), to);
+        }
+        s.store(s.halves(head[0]), &mut out.d[0]);
+        s.store(s.halves(s.shr(head[0], 16)), &mut out.m[0]);
+    }
+}
+
+/// Bits 4j..4j+4 of each lane as bit 4 of its four bytes.
+#[inline(always)]
+fn fifth_bits<S: Simd>(s: S, bits: S::I, j: usize) -> S::I {
+    let four = s.and(s.shr(bits, 4 * j as u32), s.splat_i(15));
+    // The product puts copies 0, 7, 14 and 21 places up; bit b of copy b lands at the bottom of byte b.
+    let spread = s.mul_i(four, s.splat_i(0x0020_4081));
+    s.shl(s.and(spread, s.splat_i(0x0101_0101)), 4)
+}

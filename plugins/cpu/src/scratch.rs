@@ -1,0 +1,115 @@
+//! Working memory of a stream: one piece per thread and one for the team. It grows and is kept.
+
+use std::cell::UnsafeCell;
+
+/// A cache line.
+#[derive(Clone, Copy)]
+#[repr(C, align(64))]
+struct Line([u8; 64]);
+
+/// Plain numbers: every pattern of bits is a value.
+///
+/// # Safety
+/// The type has no padding that matters, no invalid values, and an alignment of at most 64.
+pub unsafe trait Plain: Copy {}
+// SAFETY: numbers.
+unsafe impl Plain for f32 {}
+// SAFETY: numbers.
+unsafe impl Plain for u8 {}
+// SAFETY: numbers.
+unsafe impl Plain for u32 {}
+// SAFETY: numbers.
+unsafe impl Plain for [f32; 16] {}
+// SAFETY: numbers in `repr(C)`.
+unsafe impl Plain for crate::quant::XGroup {}
+// SAFETY: numbers in `repr(C)`, aligned to 64.
+unsafe impl<const H: usize, const M: usize, const FULL: bool> Plain for crate::quant::Group<H, M, FULL> {}
+
+/// Memory that grows and is handed out as slices of numbers.
+#[derive(Default)]
+pub struct Arena {
+    lines: Vec<Line>,
+}
+
+impl Arena {
+    /// `n` numbers, with whatever is there.
+    pub fn take<T: Plain>(&mut self, n: usize) -> &mut [T] {
+        self.grow(n * size_of::<T>());
+        // SAFETY: `grow` made room; lines are aligned to 64; `Plain` allows any bits.
+        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), n) }
+    }
+
+    /// `n` numbers that are zero.
+    pub fn zeroed(&mut self, n: usize) -> &mut [f32] {
+        let floats = self.take(n);
+        floats.fill(0.0);
+        floats
+    }
+
+    fn grow(&mut self, bytes: usize) {
+        let n = bytes.div_ceil(64);
+        if self.lines.len() < n {
+            self.lines.resize(n, Line([0; 64]));
+        }
+    }
+}
+
+/// Working memory of one thread; what each piece is for is the op's choice.
+#[derive(Default)]
+pub struct Scratch {
+    /// Unpacked weights.
+    pub panel: Arena,
+    /// Rows that need padding.
+    pub rows: Arena,
+    /// Sums.
+    pub sums: Arena,
+    /// Activations of few columns, per thread.
+    pub x: Arena,
+    /// Columns of a product.
+    pub columns: Vec<crate::ops::Column>,
+    /// More floats, for attention.
+    pub floats: [Arena; 6],
+}
+
+/// Working memory of the team.
+#[derive(Default)]
+pub struct Shared(UnsafeCell<Arena>);
+
+// SAFETY: access goes through `reserve`, which has the only reference, and the unsafe slices below.
+unsafe impl Sync for Shared {}
+
+impl Shared {
+    /// Makes room before the team starts.
+    pub fn reserve(&mut self, bytes: usize) {
+        self.0.get_mut().grow(bytes);
+    }
+
+    fn lines(&self) -> (*mut u8, usize) {
+        // SAFETY: during a run nobody grows the arena, so its vector is only read.
+        let lines = unsafe { &(*self.0.get()).lines };
+        (lines.as_ptr().cast_mut().cast(), lines.len() * 64)
+    }
+
+    /// `n` numbers from the start, to read.
+    ///
+    /// # Safety
+    /// All writes were followed by a barrier, and nobody writes until the next one.
+    pub unsafe fn get<T: Plain>(&self, n: usize) -> &[T] {
+        let (ptr, len) = self.lines();
+        assert!(n * size_of::<T>() <= len, "the plan reserved {len} bytes");
+        // SAFETY: in bounds by the assertion, aligned to 64, any bits are values; the caller orders the accesses.
+        unsafe { std::slice::from_raw_parts(ptr.cast(), n) }
+    }
+
+    /// Numbers `part`, to write.
+    ///
+    /// # Safety
+    /// Nobody else uses them until the next barrier.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn part_mut<T: Plain>(&self, part: std::ops::Range<usize>) -> &mut [T] {
+        let (ptr, len) = self.lines();
+        assert!(part.end * size_of::<T>() <= len, "the plan reserved {len} bytes");
+        // SAFETY: in bounds by the assertion, aligned to 64, any bits are values; the caller is the only user.
+        unsafe { std::slice::from_raw_parts_mut(ptr.cast::<T>().add(part.start), part.len()) }
+    }
+}

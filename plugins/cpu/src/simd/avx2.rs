@@ -1,0 +1,229 @@
+//! The vector trait on AVX2 with FMA and F16C: two registers.
+
+use super::Simd;
+use std::arch::x86_64::*;
+
+/// Proof of AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx2(());
+
+impl Avx2 {
+    /// # Safety
+    /// The machine has the instruction sets named above.
+    #[inline(always)]
+    pub unsafe fn new() -> Avx2 {
+        Avx2(())
+    }
+}
+
+type F = [__m256; 2];
+type I = [__m256i; 2];
+
+/// Methods of one expression.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: a value of this type proves the instruction set; memory operands are arrays of the right size.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Simd for Avx2 {
+    type F = F;
+    type I = I;
+    const WIDE: bool = false;
+
+    methods! {
+        fn splat(v: f32) -> F = [_mm256_set1_ps(v); 2];
+        fn load(v: &[f32; 16]) -> F = [_mm256_loadu_ps(v.as_ptr()), _mm256_loadu_ps(v.as_ptr().add(8))];
+        fn store(v: F, to: &mut [f32; 16]) = {
+            _mm256_storeu_ps(to.as_mut_ptr(), v[0]);
+            _mm256_storeu_ps(to.as_mut_ptr().add(8), v[1]);
+        };
+        fn add(a: F, b: F) -> F = [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])];
+        fn sub(a: F, b: F) -> F = [_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])];
+        fn mul(a: F, b: F) -> F = [_mm256_mul_ps(a[0], b[0]), _mm256_mul_ps(a[1], b[1])];
+        fn div(a: F, b: F) -> F = [_mm256_div_ps(a[0], b[0]), _mm256_div_ps(a[1], b[1])];
+        fn fma(a: F, b: F, c: F) -> F =
+            [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])];
+        fn max(a: F, b: F) -> F = [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])];
+        fn above(a: F, b: F, x: F, y: F) -> F = [
+            _mm256_blendv_ps(y[0], x[0], _mm256_cmp_ps::<_CMP_GT_OQ>(a[0], b[0])),
+            _mm256_blendv_ps(y[1], x[1], _mm256_cmp_ps::<_CMP_GT_OQ>(a[1], b[1])),
+        ];
+        fn sum(v: F) -> f32 = sum8(_mm256_add_ps(v[0], v[1]));
+        fn round(v: F) -> I = [_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1])];
+        fn float(v: I) -> F = [_mm256_cvtepi32_ps(v[0]), _mm256_cvtepi32_ps(v[1])];
+        fn bits(v: F) -> I = [_mm256_castps_si256(v[0]), _mm256_castps_si256(v[1])];
+        fn from_bits(v: I) -> F = [_mm256_castsi256_ps(v[0]), _mm256_castsi256_ps(v[1])];
+
+        fn splat_i(v: i32) -> I = [_mm256_set1_epi32(v); 2];
+        fn load_b(v: &[u8; 64]) -> I =
+            [_mm256_loadu_si256(v.as_ptr().cast()), _mm256_loadu_si256(v.as_ptr().add(32).cast())];
+        fn store_b(v: I, to: &mut [u8; 64]) = {
+            _mm256_storeu_si256(to.as_mut_ptr().cast(), v[0]);
+            _mm256_storeu_si256(to.as_mut_ptr().add(32).cast(), v[1]);
+        };
+        fn add_i(a: I, b: I) -> I = [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])];
+        fn sub_i(a: I, b: I) -> I = [_mm256_sub_epi32(a[0], b[0]), _mm256_sub_epi32(a[1], b[1])];
+        fn mul_i(a: I, b: I) -> I = [_mm256_mullo_epi32(a[0], b[0]), _mm256_mullo_epi32(a[1], b[1])];
+        fn and(a: I, b: I) -> I = [_mm256_and_si256(a[0], b[0]), _mm256_and_si256(a[1], b[1])];
+        fn or(a: I, b: I) -> I = [_mm256_or_si256(a[0], b[0]), _mm256_or_si256(a[1], b[1])];
+        fn xor(a: I, b: I) -> I = [_mm256_xor_si256(a[0], b[0]), _mm256_xor_si256(a[1], b[1])];
+        fn shl(a: I, n: u32) -> I = {
+            let n = _mm_cvtsi32_si128(n as i32);
+            [_mm256_sll_epi32(a[0], n), _mm256_sll_epi32(a[1], n)]
+        };
+        fn shr(a: I, n: u32) -> I = {
+            let n = _mm_cvtsi32_si128(n as i32);
+            [_mm256_srl_epi32(a[0], n), _mm256_srl_epi32(a[1], n)]
+        };
+        fn dot4(acc: I, u: I, i: I) -> I = [dot4(acc[0], u[0], i[0]), dot4(acc[1], u[1], i[1])];
+        fn dot4_full(acc: I, u: I, i: I) -> I =
+            [dot4_full(acc[0], u[0], i[0]), dot4_full(acc[1], u[1], i[1])];
+        fn lut(table: &[u8; 16], index: I) -> I = {
+            let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
+            [_mm256_shuffle_epi8(table, index[0]), _mm256_shuffle_epi8(table, index[1])]
+        };
+
+        fn prefetch(address: *const u8) = _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        fn halves(v: I) -> F = [halves(v[0]), halves(v[1])];
+        fn load_f16(v: &[u8; 32]) -> F = widen(_mm256_loadu_si256(v.as_ptr().cast()));
+        fn store_f16(v: F, to: &mut [u8; 32]) = {
+            _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v[0]));
+            _mm_storeu_si128(to.as_mut_ptr().add(16).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v[1]));
+        };
+        fn load_u16(v: &[u8; 32]) -> I = [
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(v.as_ptr().cast())),
+            _mm256_cvtepu16_epi32(_mm_loadu_si128(v.as_ptr().add(16).cast())),
+        ];
+        fn load_i8(v: &[u8; 16]) -> I = {
+            let v = _mm_loadu_si128(v.as_ptr().cast());
+            [_mm256_cvtepi8_epi32(v), _mm256_cvtepi8_epi32(_mm_srli_si128::<8>(v))]
+        };
+        fn store_i8(v: I, to: &mut [u8; 16]) =
+            _mm_storeu_si128(to.as_mut_ptr().cast(), _mm_packs_epi16(narrow(v[0]), narrow(v[1])));
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &[u8], stride: usize) -> [I; 4] {
+        assert!(15 * stride + 16 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
+        // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
+        let (a, b) = unsafe {
+            (transpose(rows.as_ptr(), stride), transpose(rows.as_ptr().add(8 * stride), stride))
+        };
+        std::array::from_fn(|j| [a[j], b[j]])
+    }
+
+    #[inline(always)]
+    fn gather_f16(self, rows: &[u8], stride: usize) -> F {
+        assert!(15 * stride + 2 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
+        // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
+        unsafe { widen(gather_u16(rows.as_ptr(), stride)) }
+    }
+}
+
+/// # Safety
+/// AVX.
+#[inline(always)]
+pub(super) unsafe fn sum8(v: __m256) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
+}
+
+/// # Safety
+/// AVX2; 2 bytes are readable at `p + r · stride` for r < 16.
+#[inline(always)]
+pub(super) unsafe fn gather_u16(p: *const u8, stride: usize) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let at = |r: usize| p.add(r * stride).cast::<i16>().read_unaligned();
+        _mm256_setr_epi16(
+            at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7),
+            at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15),
+        )
+    }
+}
+
+/// # Safety
+/// F16C and AVX2.
+#[inline(always)]
+unsafe fn widen(v: __m256i) -> F {
+    // SAFETY: the caller's promise.
+    unsafe { [_mm256_cvtph_ps(_mm256_castsi256_si128(v)), _mm256_cvtph_ps(_mm256_extracti128_si256::<1>(v))] }
+}
+
+/// # Safety
+/// F16C and AVX2.
+#[inline(always)]
+unsafe fn halves(v: __m256i) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let low = _mm256_and_si256(v, _mm256_set1_epi32(0xffff));
+        let packed = _mm_packus_epi32(_mm256_castsi256_si128(low), _mm256_extracti128_si256::<1>(low));
+        _mm256_cvtph_ps(packed)
+    }
+}
+
+/// 8 numbers that fit bytes, as 16-bit numbers.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn narrow(v: __m256i) -> __m128i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm_packs_epi32(_mm256_castsi256_si128(v), _mm256_extracti128_si256::<1>(v)) }
+}
+
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn dot4(acc: __m256i, u: __m256i, i: __m256i) -> __m256i {
+    // SAFETY: the caller's promise. 2 · 127 · 128 fits 16 bits, so nothing saturates.
+    unsafe {
+        let pairs = _mm256_maddubs_epi16(u, i);
+        _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
+    }
+}
+
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn dot4_full(acc: __m256i, u: __m256i, i: __m256i) -> __m256i {
+    // SAFETY: the caller's promise. The seven low bits and the top bit of u apart, so that nothing saturates.
+    unsafe {
+        let low = _mm256_maddubs_epi16(_mm256_and_si256(u, _mm256_set1_epi8(127)), i);
+        let top = _mm256_and_si256(_mm256_srli_epi16::<7>(u), _mm256_set1_epi8(1));
+        let top = _mm256_madd_epi16(_mm256_maddubs_epi16(top, i), _mm256_set1_epi16(128));
+        let low = _mm256_madd_epi16(low, _mm256_set1_epi16(1));
+        _mm256_add_epi32(acc, _mm256_add_epi32(low, top))
+    }
+}
+
+/// 8 rows: lane r of vector j has bytes 4j.. of row r.
+///
+/// # Safety
+/// AVX2; 16 bytes are readable at `p + r · stride` for r < 8.
+#[inline(always)]
+unsafe fn transpose(p: *const u8, stride: usize) -> [__m256i; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let row = |r: usize| _mm_loadu_si128(p.add(r * stride).cast());
+        let half = |i: usize| _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(row(i)), row(i + 4));
+        let (a, b, c, d) = (half(0), half(1), half(2), half(3));
+        let (ab_low, ab_high) = (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+        let (cd_low, cd_high) = (_mm256_unpacklo_epi32(c, d), _mm256_unpackhi_epi32(c, d));
+        [
+            _mm256_unpacklo_epi64(ab_low, cd_low),
+            _mm256_unpackhi_epi64(ab_low, cd_low),
+            _mm256_unpacklo_epi64(ab_high, cd_high),
+            _mm256_unpackhi_epi64(ab_high, cd_high),
+        ]
+    }
+}

@@ -1,0 +1,129 @@
+//! The vector trait on AVX-512: one register.
+
+use super::Simd;
+use std::arch::x86_64::*;
+
+/// Proof of AVX-512 F, BW, DQ, VL and VNNI, with AVX2, FMA and F16C.
+#[derive(Clone, Copy, Debug)]
+pub struct Avx512(());
+
+impl Avx512 {
+    /// # Safety
+    /// The machine has the instruction sets named above.
+    #[inline(always)]
+    pub unsafe fn new() -> Avx512 {
+        Avx512(())
+    }
+}
+
+/// Methods of one expression.
+macro_rules! methods {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $ty),*) $(-> $ret)? {
+            // SAFETY: a value of this type proves the instruction set; memory operands are arrays of the right size.
+            unsafe { $body }
+        }
+    )*};
+}
+
+impl Simd for Avx512 {
+    type F = __m512;
+    type I = __m512i;
+    const WIDE: bool = true;
+
+    methods! {
+        fn splat(v: f32) -> __m512 = _mm512_set1_ps(v);
+        fn load(v: &[f32; 16]) -> __m512 = _mm512_loadu_ps(v.as_ptr());
+        fn store(v: __m512, to: &mut [f32; 16]) = _mm512_storeu_ps(to.as_mut_ptr(), v);
+        fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
+        fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
+        fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);
+        fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
+        fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
+        fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fn above(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 =
+            _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), y, x);
+        fn sum(v: __m512) -> f32 = sum(v);
+        fn round(v: __m512) -> __m512i = _mm512_cvtps_epi32(v);
+        fn float(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
+        fn bits(v: __m512) -> __m512i = _mm512_castps_si512(v);
+        fn from_bits(v: __m512i) -> __m512 = _mm512_castsi512_ps(v);
+
+        fn splat_i(v: i32) -> __m512i = _mm512_set1_epi32(v);
+        fn load_b(v: &[u8; 64]) -> __m512i = _mm512_loadu_si512(v.as_ptr().cast());
+        fn store_b(v: __m512i, to: &mut [u8; 64]) = _mm512_storeu_si512(to.as_mut_ptr().cast(), v);
+        fn add_i(a: __m512i, b: __m512i) -> __m512i = _mm512_add_epi32(a, b);
+        fn sub_i(a: __m512i, b: __m512i) -> __m512i = _mm512_sub_epi32(a, b);
+        fn mul_i(a: __m512i, b: __m512i) -> __m512i = _mm512_mullo_epi32(a, b);
+        fn and(a: __m512i, b: __m512i) -> __m512i = _mm512_and_si512(a, b);
+        fn or(a: __m512i, b: __m512i) -> __m512i = _mm512_or_si512(a, b);
+        fn xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
+        fn shl(a: __m512i, n: u32) -> __m512i = _mm512_sll_epi32(a, _mm_cvtsi32_si128(n as i32));
+        fn shr(a: __m512i, n: u32) -> __m512i = _mm512_srl_epi32(a, _mm_cvtsi32_si128(n as i32));
+        fn dot4(acc: __m512i, u: __m512i, i: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, u, i);
+        fn dot4_full(acc: __m512i, u: __m512i, i: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, u, i);
+        fn lut(table: &[u8; 16], index: __m512i) -> __m512i =
+            _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
+
+        fn prefetch(address: *const u8) = _mm_prefetch::<_MM_HINT_T0>(address.cast());
+        fn halves(v: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
+        fn load_f16(v: &[u8; 32]) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(v.as_ptr().cast()));
+        fn store_f16(v: __m512, to: &mut [u8; 32]) = _mm256_storeu_si256(
+            to.as_mut_ptr().cast(),
+            _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v),
+        );
+        fn load_u16(v: &[u8; 32]) -> __m512i = _mm512_cvtepu16_epi32(_mm256_loadu_si256(v.as_ptr().cast()));
+        fn load_i8(v: &[u8; 16]) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(v.as_ptr().cast()));
+        fn store_i8(v: __m512i, to: &mut [u8; 16]) =
+            _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v));
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &[u8], stride: usize) -> [__m512i; 4] {
+        assert!(15 * stride + 16 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
+        // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
+        unsafe { transpose(rows.as_ptr(), stride) }
+    }
+
+    #[inline(always)]
+    fn gather_f16(self, rows: &[u8], stride: usize) -> __m512 {
+        assert!(15 * stride + 2 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
+        // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
+        unsafe { _mm512_cvtph_ps(super::avx2::gather_u16(rows.as_ptr(), stride)) }
+    }
+}
+
+/// # Safety
+/// AVX-512 F and DQ.
+#[inline(always)]
+unsafe fn sum(v: __m512) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe { super::avx2::sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v))) }
+}
+
+/// # Safety
+/// AVX-512 F; 16 bytes are readable at `p + r · stride` for r < 16.
+#[inline(always)]
+unsafe fn transpose(p: *const u8, stride: usize) -> [__m512i; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let row = |r: usize| _mm_loadu_si128(p.add(r * stride).cast());
+        // Rows i, i+4, i+8, i+12: after the 4x4 transposition within each quarter, lane r is row r.
+        let quarter = |i: usize| {
+            let v = _mm512_castsi128_si512(row(i));
+            let v = _mm512_inserti32x4::<1>(v, row(i + 4));
+            let v = _mm512_inserti32x4::<2>(v, row(i + 8));
+            _mm512_inserti32x4::<3>(v, row(i + 12))
+        };
+        let (a, b, c, d) = (quarter(0), quarter(1), quarter(2), quarter(3));
+        let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
+        let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
+        [
+            _mm512_unpacklo_epi64(ab_low, cd_low),
+            _mm512_unpackhi_epi64(ab_low, cd_low),
+            _mm512_unpacklo_epi64(ab_high, cd_high),
+            _mm512_unpackhi_epi64(ab_high, cd_high),
+        ]
+    }
+}

@@ -1,0 +1,119 @@
+//! Which instruction set runs the kernels: found at run time, or forced by the option `cpu.isa`.
+
+/// An instruction set that this build has kernels for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Isa {
+    /// Plain Rust.
+    Scalar,
+    /// AVX2, FMA and F16C.
+    #[cfg(target_arch = "x86_64")]
+    Avx2,
+    /// AVX-512 F, BW, DQ, VL and VNNI.
+    #[cfg(target_arch = "x86_64")]
+    Avx512,
+    /// Advanced SIMD of 64-bit ARM.
+    #[cfg(target_arch = "aarch64")]
+    Neon,
+}
+
+/// An instruction set that this build does not know or this machine does not have.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct UnknownIsa(String);
+
+impl std::fmt::Display for UnknownIsa {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let known: Vec<_> = Isa::available().iter().map(|isa| isa.name()).collect();
+        write!(f, "cpu.isa is `{}`, expected one of: {}", self.0, known.join(", "))
+    }
+}
+
+impl Isa {
+    /// Those of this machine, the best one last.
+    pub fn available() -> Vec<Isa> {
+        #[allow(unused_mut)]
+        let mut all = vec![Isa::Scalar];
+        #[cfg(target_arch = "x86_64")]
+        {
+            let avx2 = is_x86_feature_detected!("avx2")
+                && is_x86_feature_detected!("fma")
+                && is_x86_feature_detected!("f16c");
+            let avx512 = avx2
+                && is_x86_feature_detected!("avx512f")
+                && is_x86_feature_detected!("avx512bw")
+                && is_x86_feature_detected!("avx512dq")
+                && is_x86_feature_detected!("avx512vl")
+                && is_x86_feature_detected!("avx512vnni");
+            all.extend(avx2.then_some(Isa::Avx2));
+            all.extend(avx512.then_some(Isa::Avx512));
+        }
+        #[cfg(target_arch = "aarch64")]
+        all.push(Isa::Neon);
+        all
+    }
+
+    /// The best one of this machine.
+    pub fn best() -> Isa {
+        Isa::available().into_iter().last().unwrap_or(Isa::Scalar)
+    }
+
+    /// The one with this name, if this machine has it.
+    pub fn from_name(name: &str) -> Result<Isa, UnknownIsa> {
+        let found = Isa::available().into_iter().find(|isa| isa.name() == name);
+        found.ok_or_else(|| UnknownIsa(name.to_string()))
+    }
+
+    /// Its name in the option `cpu.isa`.
+    pub fn name(self) -> &'static str {
+        match self {
+            Isa::Scalar => "scalar",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx2 => "avx2",
+            #[cfg(target_arch = "x86_64")]
+            Isa::Avx512 => "avx512",
+            #[cfg(target_arch = "aarch64")]
+            Isa::Neon => "neon",
+        }
+    }
+}
+
+/// Makes `fn name(isa, …)` of `fn implementation<S: Simd>(s: S, …)`, compiled for each instruction set.
+/// The implementation and all it calls up to [`super::Simd`]'s methods are `#[inline(always)]`.
+macro_rules! dispatch {
+    ($(
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident $(<$g:ident : $bound:path>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)?
+            = $implementation:ident;
+    )*) => {$(
+        $(#[$meta])*
+        $vis fn $name $(<$g: $bound>)? (isa: $crate::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx512 $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the features are those of this function, so the machine has them.
+                let s = unsafe { $crate::simd::Avx512::new() };
+                $implementation::<_ $(, $g)?>(s, $($arg),*)
+            }
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx2,fma,f16c")]
+            #[allow(clippy::too_many_arguments)]
+            fn avx2 $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the features are those of this function, so the machine has them.
+                let s = unsafe { $crate::simd::Avx2::new() };
+                $implementation::<_ $(, $g)?>(s, $($arg),*)
+            }
+            match isa {
+                $crate::simd::Isa::Scalar => $implementation::<_ $(, $g)?>($crate::simd::Scalar, $($arg),*),
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: `Isa::available` found these features.
+                $crate::simd::Isa::Avx2 => unsafe { avx2 $(::<$g>)? ($($arg),*) },
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: `Isa::available` found these features.
+                $crate::simd::Isa::Avx512 => unsafe { avx512 $(::<$g>)? ($($arg),*) },
+                #[cfg(target_arch = "aarch64")]
+                $crate::simd::Isa::Neon => $implementation::<_ $(, $g)?>($crate::simd::Neon, $($arg),*),
+            }
+        }
+    )*};
+}
+pub(crate) use dispatch;

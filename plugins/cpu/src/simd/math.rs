@@ -1,0 +1,157 @@
+//! exp, tanh, sigmoid and erf of 16 numbers: polynomials, a few units in the last place.
+
+use super::{LANES, Simd};
+
+/// c₀ + x (c₁ + x (c₂ + …)).
+#[inline(always)]
+fn polynomial<S: Simd, const N: usize>(s: S, x: S::F, coefficients: [f32; N]) -> S::F {
+    let mut y = s.splat(coefficients[N - 1]);
+    for c in coefficients[..N - 1].iter().rev() {
+        y = s.fma(y, x, s.splat(*c));
+    }
+    y
+}
+
+/// eˣ = 2ⁿ eʳ, |r| ≤ ln 2 / 2. Below -103 it is 0, above 88.73 infinite; NaN stays NaN.
+#[inline(always)]
+pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
+    // Both bounds are written so that NaN passes through.
+    let bounded = s.max(s.splat(-104.0), s.above(x, s.splat(89.0), s.splat(89.0), x));
+    let n = s.round(s.mul(bounded, s.splat(std::f32::consts::LOG2_E)));
+    let nf = s.float(n);
+    // ln 2 in two parts; the first has few bits, so that its product is exact.
+    let r = s.fma(nf, s.splat(-0.693_359_4), bounded);
+    let r = s.fma(nf, s.splat(2.121_944_4e-4), r);
+    let inverse_factorials = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
+    let y = polynomial(s, r, inverse_factorials);
+    // 2ⁿ in two factors: one alone would leave the range of exponents.
+    let half = s.sub_i(s.shr(s.add_i(n, s.splat_i(1024)), 1), s.splat_i(512));
+    s.mul(s.mul(y, power_of_two(s, half)), power_of_two(s, s.sub_i(n, half)))
+}
+
+#[inline(always)]
+fn power_of_two<S: Simd>(s: S, n: S::I) -> S::F {
+    s.from_bits(s.shl(s.add_i(n, s.splat_i(127)), 23))
+}
+
+/// 1 / (1 + e⁻ˣ).
+#[inline(always)]
+pub fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {
+    let one = s.splat(1.0);
+    s.div(one, s.add(one, exp(s, s.sub(s.zero(), x))))
+}
+
+/// x / (1 + e⁻ˣ).
+#[inline(always)]
+pub fn silu<S: Simd>(s: S, x: S::F) -> S::F {
+    s.div(x, s.add(s.splat(1.0), exp(s, s.sub(s.zero(), x))))
+}
+
+/// x / (1 + e^(-1.702 x)).
+#[inline(always)]
+pub fn gelu_quick<S: Simd>(s: S, x: S::F) -> S::F {
+    s.div(x, s.add(s.splat(1.0), exp(s, s.mul(x, s.splat(-1.702)))))
+}
+
+/// ½ x (1 + tanh u), u = √(2/π) (x + 0.044715 x³): the same as x / (1 + e^(-2u)), without loss for negative x.
+#[inline(always)]
+pub fn gelu<S: Simd>(s: S, x: S::F) -> S::F {
+    let cubic = s.fma(s.mul(x, s.splat(0.044715)), x, s.splat(1.0));
+    let minus_2u = s.mul(s.mul(x, s.splat(-2.0 * 0.797_884_6)), cubic);
+    s.div(x, s.add(s.splat(1.0), exp(s, minus_2u)))
+}
+
+/// ½ x (1 + erf(x / √2)) = ½ x erfc(-x / √2).
+#[inline(always)]
+pub fn gelu_erf<S: Simd>(s: S, x: S::F) -> S::F {
+    let half = s.mul(s.splat(0.5), x);
+    s.mul(half, erfc(s, s.mul(x, s.splat(-std::f32::consts::FRAC_1_SQRT_2))))
+}
+
+/// max(x, 0).
+#[inline(always)]
+pub fn relu<S: Simd>(s: S, x: S::F) -> S::F {
+    s.max(x, s.zero())
+}
+
+/// Hyperbolic tangent: an odd polynomial near 0 (its minimax coefficients are those of Cephes), 1 - 2/(e²ˣ+1) further out.
+#[inline(always)]
+pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
+    let a = magnitude(s, x);
+    let x2 = s.mul(x, x);
+    let near = polynomial(s, x2, [-0.333_332_82, 0.133_314_42, -0.053_739_715, 0.020_639_09, -0.005_704_988_6]);
+    let near = s.fma(s.mul(near, x2), x, x);
+    let one = s.splat(1.0);
+    let far = s.sub(one, s.div(s.splat(2.0), s.add(exp(s, s.add(a, a)), one)));
+    s.above(a, s.splat(0.625), with_sign(s, far, x), near)
+}
+
+/// 1 - erf(x): near 0 by the odd polynomial of erf, further out e^(-x²)/x times a polynomial in 1/x².
+#[inline(always)]
+fn erfc<S: Simd>(s: S, x: S::F) -> S::F {
+    let one = s.splat(1.0);
+    let a = magnitude(s, x);
+    let x2 = s.mul(x, x);
+    let near = polynomial(
+        s,
+        x2,
+        [
+            1.128_379_2,
+            -0.376_126_26,
+            0.112_835_85,
+            -0.026_853_814,
+            0.005_188_327_6,
+            -0.000_801_019_4,
+            7.853_862e-5,
+        ],
+    );
+    let near = s.sub(one, s.mul(x, near));
+    let q = s.div(one, s.max(a, one));
+    let q2 = s.mul(q, q);
+    let middle = [
+        0.563_825_96,
+        -0.274_112_7,
+        0.340_487_99,
+        -0.494_451_53,
+        0.621_000_46,
+        -0.582_473_3,
+        0.368_742_47,
+        -0.138_703_94,
+        0.023_268_2,
+    ];
+    let far = [
+        0.564_189_5,
+        -0.282_076_74,
+        0.421_846_34,
+        -1.015_265_3,
+        2.921_019,
+        -7.495_518,
+        12.977_2,
+        -10.477_664,
+    ];
+    let tail = s.above(a, s.splat(2.0), polynomial(s, q2, far), polynomial(s, q2, middle));
+    // x² in two parts, so that e^(-x²) does not suffer from the rounding of x².
+    let low = s.fma(x, x, s.sub(s.zero(), x2));
+    let gauss = s.mul(exp(s, s.sub(s.zero(), x2)), s.sub(one, low));
+    let tail = s.mul(s.mul(gauss, q), tail);
+    let outer = s.above(s.zero(), x, s.sub(s.splat(2.0), tail), tail);
+    s.above(one, a, near, outer)
+}
+
+#[inline(always)]
+fn magnitude<S: Simd>(s: S, x: S::F) -> S::F {
+    s.from_bits(s.and(s.bits(x), s.splat_i(0x7fff_ffff)))
+}
+
+#[inline(always)]
+fn with_sign<S: Simd>(s: S, magnitude: S::F, sign: S::F) -> S::F {
+    s.from_bits(s.or(s.bits(magnitude), s.and(s.bits(sign), s.splat_i(i32::MIN))))
+}
+
+/// exp of one number, the same bits as a lane of [`exp`].
+#[inline(always)]
+pub fn exp_one<S: Simd>(s: S, x: f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    s.store(exp(s, s.splat(x)), &mut lanes);
+    lanes[0]
+}

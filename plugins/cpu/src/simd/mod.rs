@@ -1,0 +1,158 @@
+//! Vectors of 16 lanes on every machine: one register of AVX-512, two of AVX2, four of NEON, an array elsewhere.
+//!
+//! A kernel is written once over [`Simd`] and made callable with [`dispatch!`]. Since the lanes, the fused
+//! multiply-adds and the order of sums are the same everywhere, so are the bits of the results.
+
+mod isa;
+pub mod math;
+mod scalar;
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+#[cfg(target_arch = "x86_64")]
+mod avx512;
+#[cfg(target_arch = "aarch64")]
+mod neon;
+
+#[cfg(target_arch = "x86_64")]
+pub use avx2::Avx2;
+#[cfg(target_arch = "x86_64")]
+pub use avx512::Avx512;
+pub(crate) use isa::dispatch;
+pub use isa::{Isa, UnknownIsa};
+#[cfg(target_arch = "aarch64")]
+pub use neon::Neon;
+pub use scalar::{Scalar, f16_to_f32, f32_to_f16};
+
+/// Lanes of a vector.
+pub const LANES: usize = 16;
+
+/// An instruction set; a value of it is the proof that this machine has it.
+///
+/// `F` is 16 f32, `I` is 16 i32 or 64 bytes. Integer adds and products wrap.
+pub trait Simd: Copy + Send + Sync + 'static {
+    /// 16 floats.
+    type F: Copy;
+    /// 16 integers of 32 bits, or 64 bytes.
+    type I: Copy;
+    /// Whether some 30 vectors fit the registers; otherwise about 6 do.
+    const WIDE: bool;
+
+    /// `v` in all lanes.
+    fn splat(self, v: f32) -> Self::F;
+    /// 16 floats of memory.
+    fn load(self, v: &[f32; 16]) -> Self::F;
+    /// To memory.
+    fn store(self, v: Self::F, to: &mut [f32; 16]);
+    /// a + b.
+    fn add(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a - b.
+    fn sub(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a · b.
+    fn mul(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a / b.
+    fn div(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a · b + c, rounded once.
+    fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
+    /// a if a > b, otherwise b: b where either is NaN.
+    fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// x where a > b, otherwise y.
+    fn above(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F;
+    /// Sum of the lanes: upper half onto lower half, until one is left.
+    fn sum(self, v: Self::F) -> f32;
+    /// Nearest integers, ties to even; for values that fit.
+    fn round(self, v: Self::F) -> Self::I;
+    /// Integers as floats.
+    fn float(self, v: Self::I) -> Self::F;
+    /// The bits of floats.
+    fn bits(self, v: Self::F) -> Self::I;
+    /// Floats of bits.
+    fn from_bits(self, v: Self::I) -> Self::F;
+
+    /// `v` in all lanes.
+    fn splat_i(self, v: i32) -> Self::I;
+    /// 64 bytes of memory.
+    fn load_b(self, v: &[u8; 64]) -> Self::I;
+    /// To memory.
+    fn store_b(self, v: Self::I, to: &mut [u8; 64]);
+    /// a + b.
+    fn add_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// a - b.
+    fn sub_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// a · b.
+    fn mul_i(self, a: Self::I, b: Self::I) -> Self::I;
+    /// a & b.
+    fn and(self, a: Self::I, b: Self::I) -> Self::I;
+    /// a | b.
+    fn or(self, a: Self::I, b: Self::I) -> Self::I;
+    /// a ^ b.
+    fn xor(self, a: Self::I, b: Self::I) -> Self::I;
+    /// a << n in 32-bit lanes.
+    fn shl(self, a: Self::I, n: u32) -> Self::I;
+    /// a >> n in 32-bit lanes, zeros coming in.
+    fn shr(self, a: Self::I, n: u32) -> Self::I;
+    /// acc + Σ u·i over the four bytes of each lane, u unsigned and at most 127, i signed.
+    fn dot4(self, acc: Self::I, u: Self::I, i: Self::I) -> Self::I;
+    /// As [`Simd::dot4`], u up to 255.
+    fn dot4_full(self, acc: Self::I, u: Self::I, i: Self::I) -> Self::I;
+    /// Each byte of `index` (below 16) replaced by that byte of the table.
+    fn lut(self, table: &[u8; 16], index: Self::I) -> Self::I;
+
+    /// 16 bytes of each of 16 rows that are `stride` bytes apart; lane r of vector j has bytes 4j.. of row r.
+    /// Panics if the rows do not lie in `rows`.
+    fn transpose(self, rows: &[u8], stride: usize) -> [Self::I; 4];
+    /// The F16 number at the start of each of 16 rows that are `stride` bytes apart.
+    /// Panics if the rows do not lie in `rows`.
+    fn gather_f16(self, rows: &[u8], stride: usize) -> Self::F;
+    /// The low halves of the lanes as F16 numbers.
+    fn halves(self, v: Self::I) -> Self::F;
+    /// 16 F16 numbers of memory.
+    fn load_f16(self, v: &[u8; 32]) -> Self::F;
+    /// To memory as F16, rounded to nearest, ties to even.
+    fn store_f16(self, v: Self::F, to: &mut [u8; 32]);
+    /// 16 unsigned 16-bit numbers of memory.
+    fn load_u16(self, v: &[u8; 32]) -> Self::I;
+    /// 16 signed bytes of memory.
+    fn load_i8(self, v: &[u8; 16]) -> Self::I;
+    /// To memory as bytes; the values fit.
+    fn store_i8(self, v: Self::I, to: &mut [u8; 16]);
+
+    /// Asks for the cache line at this address, which may be any.
+    fn prefetch(self, address: *const u8);
+
+    /// 16 zeros.
+    #[inline(always)]
+    fn zero(self) -> Self::F {
+        self.splat(0.0)
+    }
+
+    /// At most 16 floats of memory, zeros behind them.
+    #[inline(always)]
+    fn load_part(self, v: &[f32]) -> Self::F {
+        let mut padded = [0.0; LANES];
+        padded[..v.len()].copy_from_slice(v);
+        self.load(&padded)
+    }
+
+    /// The first `to.len()` lanes to memory.
+    #[inline(always)]
+    fn store_part(self, v: Self::F, to: &mut [f32]) {
+        let mut padded = [0.0; LANES];
+        self.store(v, &mut padded);
+        to.copy_from_slice(&padded[..to.len()]);
+    }
+
+    /// 16 bfloat16 numbers of memory.
+    #[inline(always)]
+    fn load_bf16(self, v: &[u8; 32]) -> Self::F {
+        self.from_bits(self.shl(self.load_u16(v), 16))
+    }
+
+    /// The largest lane; NaN lanes are passed over unless all are NaN.
+    #[inline(always)]
+    fn peak(self, v: Self::F) -> f32 {
+        let mut lanes = [0.0; LANES];
+        self.store(v, &mut lanes);
+        lanes.into_iter().fold(f32::NEG_INFINITY, f32::max)
+    }
+}

@@ -1,0 +1,124 @@
+//! How a graph runs: one team of threads walks the nodes together, waiting for each other only where a node needs
+//! what another thread may still be writing (or overwrites what it may still be reading).
+
+use crate::ops::{self, Args, Worker};
+use crate::scratch::{Scratch, Shared};
+use crate::simd::Isa;
+use llmrt_plugin::{Error, GraphView, Host, Result, Stream, Threads};
+use std::ops::Range;
+use std::sync::atomic::AtomicUsize;
+use std::sync::{Mutex, PoisonError};
+
+/// A stream of the CPU. Work is done when `compute` returns.
+pub struct CpuStream {
+    host: Host,
+    threads: Option<Threads>,
+    n_threads: usize,
+    isa: Isa,
+    scratch: Vec<Mutex<Scratch>>,
+    shared: Shared,
+    steps: Vec<Step>,
+}
+
+/// A node, ready to run.
+struct Step {
+    args: Args,
+    /// Whether one thread does it all.
+    solo: bool,
+    /// Whether the team meets before it.
+    wait: bool,
+    /// Next piece of work, for ops that hand them out.
+    next: AtomicUsize,
+}
+
+impl CpuStream {
+    /// A stream on `n_threads` of the host's threads (0: all); on the caller's alone if the host has none.
+    pub fn new(host: Host, isa: Isa, n_threads: usize) -> CpuStream {
+        let threads = host.threads();
+        let available = threads.map_or(1, |t| t.n_threads());
+        let n_threads = if n_threads == 0 { available } else { n_threads.min(available) };
+        let scratch = (0..n_threads).map(|_| Mutex::default()).collect();
+        CpuStream { host, threads, n_threads, isa, scratch, shared: Shared::default(), steps: Vec::new() }
+    }
+
+    /// Binds all nodes to their memory and decides where the team meets.
+    fn prepare(&mut self, graph: &GraphView<'_>) -> Result<()> {
+        self.steps.clear();
+        let mut since_wait = 0;
+        for (i, node) in graph.nodes().enumerate() {
+            let args = Args::bind(&node).map_err(|e| e.at_node(i))?;
+            let solo = self.n_threads == 1 || ops::is_small(&args);
+            self.shared.reserve(ops::shared_bytes(&args));
+            let wait = self.steps[since_wait..].iter().any(|before| {
+                !(solo && before.solo) && conflict(&before.args, &args)
+            });
+            if wait {
+                since_wait = i;
+            }
+            self.steps.push(Step { args, solo, wait, next: AtomicUsize::new(0) });
+        }
+        Ok(())
+    }
+
+    /// One member's walk through the nodes.
+    fn walk(&self, index: usize, n: usize, meet: &dyn Fn()) {
+        let mut scratch = self.scratch[index].lock().unwrap_or_else(PoisonError::into_inner);
+        for step in &self.steps {
+            if step.wait {
+                meet();
+            }
+            let (index, n) = match step.solo {
+                true if index > 0 => continue,
+                true => (0, 1),
+                false => (index, n),
+            };
+            let mut worker = Worker {
+                index,
+                n,
+                isa: self.isa,
+                meet,
+                next: &step.next,
+                scratch: &mut scratch,
+                shared: &self.shared,
+            };
+            ops::compute(&mut worker, &step.args);
+        }
+    }
+}
+
+/// Whether `after` must not start before `before` has ended on all threads.
+fn conflict(before: &Args, after: &Args) -> bool {
+    let shared = ops::shared_bytes(before) > 0 && ops::shared_bytes(after) > 0;
+    let (written, writes) = (before.dst.span(), after.dst.span());
+    shared
+        || overlap(&written, &writes)
+        || after.src().any(|src| overlap(&written, &src.span()))
+        || before.src().any(|src| overlap(&writes, &src.span()))
+}
+
+fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
+    a.start < b.end && b.start < a.end
+}
+
+impl Stream for CpuStream {
+    fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
+        if self.host.cancelled(graph.run_id()) {
+            return Err(Error::cancelled());
+        }
+        self.prepare(graph)?;
+        match self.threads {
+            Some(threads) if self.n_threads > 1 => {
+                let this = &*self;
+                threads.run(self.n_threads, &|team| this.walk(team.index(), team.len(), &|| team.barrier()))
+            }
+            _ => {
+                self.walk(0, 1, &|| {});
+                Ok(())
+            }
+        }
+    }
+
+    fn synchronize(&mut self) -> Result<()> {
+        Ok(())
+    }
+}

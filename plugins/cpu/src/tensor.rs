@@ -1,0 +1,138 @@
+//! Tensors as kernels see them: rows of host memory, with the index arithmetic of strides in one place.
+
+use crate::buffer::HostBuffer;
+use llmrt_plugin::{DType, Error, Result, TensorView};
+
+/// Address of a tensor's first byte, if the CPU can read it.
+pub fn address(t: &TensorView<'_>) -> Option<*mut u8> {
+    match t.buffer::<HostBuffer>() {
+        Some(buffer) => Some(buffer.address().wrapping_add(t.offset() as usize)),
+        None => t.host_ptr(),
+    }
+}
+
+/// A tensor in host memory. Copies name the same memory; who writes which rows is settled by the op's split.
+#[derive(Clone, Copy)]
+pub struct Tensor {
+    ptr: *mut u8,
+    len: usize,
+    /// Its dtype.
+    pub dtype: DType,
+    /// Elements per dim.
+    pub ne: [usize; 4],
+    /// Bytes between elements of a dim.
+    pub nb: [usize; 4],
+}
+
+// SAFETY: a tensor is an address and numbers; the methods that give slices say what the caller must see to.
+unsafe impl Send for Tensor {}
+// SAFETY: as above.
+unsafe impl Sync for Tensor {}
+
+impl Tensor {
+    /// Binds a tensor of the graph to its memory.
+    pub fn bind(t: &TensorView<'_>) -> Result<Tensor> {
+        let dtype = t.dtype().ok_or_else(|| Error::invalid(format!("`{}` has an unknown dtype", t.name())))?;
+        let len = t.nbytes() as usize;
+        let ptr = match address(t) {
+            Some(ptr) => ptr,
+            None if len == 0 => std::ptr::NonNull::<u64>::dangling().as_ptr().cast(),
+            None => return Err(Error::invalid(format!("`{}` is not in memory that the CPU can read", t.name()))),
+        };
+        let words = matches!(dtype, DType::F32 | DType::I32);
+        if words && len > 0 && (ptr as usize % 4 != 0 || t.nb().iter().any(|nb| nb % 4 != 0)) {
+            return Err(Error::invalid(format!("`{}` is not aligned to its {dtype} elements", t.name())));
+        }
+        Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb() })
+    }
+
+    /// The bytes it spans.
+    pub fn span(&self) -> std::ops::Range<usize> {
+        self.ptr as usize..self.ptr as usize + self.len
+    }
+
+    /// Rows of dim 0.
+    pub fn n_rows(&self) -> usize {
+        self.ne[1] * self.ne[2] * self.ne[3]
+    }
+
+    /// Elements.
+    pub fn n_elems(&self) -> usize {
+        self.ne[0] * self.n_rows()
+    }
+
+    /// Dims 1 to 3 of row `i`.
+    pub fn unravel(&self, i: usize) -> [usize; 3] {
+        [i % self.ne[1], i / self.ne[1] % self.ne[2], i / self.ne[1] / self.ne[2]]
+    }
+
+    /// Byte offset of a row.
+    pub fn offset_of(&self, [i1, i2, i3]: [usize; 3]) -> usize {
+        i1 * self.nb[1] + i2 * self.nb[2] + i3 * self.nb[3]
+    }
+
+    /// All its bytes, gaps included. Nobody writes them while the node runs.
+    pub fn bytes(&self) -> &[u8] {
+        // SAFETY: `bind` took address and length from the host, who checked them against the buffer; a source is
+        // not written while its node runs.
+        unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+
+    /// Bytes of the row at these indices.
+    pub fn row_bytes(&self, at: [usize; 3]) -> &[u8] {
+        let n = self.ne[0] / self.dtype.block_elems() * self.dtype.block_bytes();
+        let start = self.offset_of(at);
+        &self.bytes()[start..start + n]
+    }
+
+    /// F32 row at these indices.
+    pub fn row(&self, at: [usize; 3]) -> &[f32] {
+        let bytes = self.row_bytes(at);
+        debug_assert_eq!(self.dtype, DType::F32);
+        // SAFETY: `row_bytes` is in bounds; `bind` checked the alignment; any bits are an f32.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.ne[0]) }
+    }
+
+    /// I32 row at these indices.
+    pub fn ints(&self, at: [usize; 3]) -> &[i32] {
+        let bytes = self.row_bytes(at);
+        debug_assert_eq!(self.dtype, DType::I32);
+        // SAFETY: as in `row`.
+        unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.ne[0]) }
+    }
+
+    /// Bytes of the row at these indices, to write.
+    ///
+    /// # Safety
+    /// The tensor is the node's result, and no other thread uses the row.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn row_bytes_mut(&self, at: [usize; 3]) -> &mut [u8] {
+        let n = self.ne[0] / self.dtype.block_elems() * self.dtype.block_bytes();
+        let start = self.offset_of(at);
+        assert!(start + n <= self.len, "row {at:?} of {:?}", self.ne);
+        // SAFETY: in bounds by the assertion; the caller promises that it is the only user.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), n) }
+    }
+
+    /// Elements `part` of the F32 row at these indices, to write.
+    ///
+    /// # Safety
+    /// The tensor is the node's result, and no other thread uses these elements.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn part_mut(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &mut [f32] {
+        let start = self.offset_of(at) + part.start * 4;
+        assert!(start + part.len() * 4 <= self.len, "elements {part:?} of row {at:?} of {:?}", self.ne);
+        // SAFETY: in bounds by the assertion, aligned by `bind`; the caller promises that it is the only user.
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start).cast(), part.len()) }
+    }
+
+    /// The F32 row at these indices, to write.
+    ///
+    /// # Safety
+    /// The tensor is the node's result, and no other thread uses the row.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn row_mut(&self, at: [usize; 3]) -> &mut [f32] {
+        // SAFETY: the caller's promise.
+        unsafe { self.part_mut(at, 0..self.ne[0]) }
+    }
+}

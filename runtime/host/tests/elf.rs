@@ -1,0 +1,106 @@
+//! The ELF reader on a small file made here, whole and with every byte of it changed or cut off.
+
+use llmrt_host::plugin::elf::Elf;
+use llmrt_host::plugin::manifest::Manifest;
+
+const MANIFEST: &str = "abi=0\nname=x\nversion=1.2\n\0";
+const NAMES: &str = "\0.names\0.llmrtmf\0.dynsym\0.dynstr\0.note.gnu.build-id\0";
+const SYMBOL_NAMES: &str = "\0llmrt_wanted\0llmrt_own\0malloc\0";
+
+/// A shared object for this machine with a manifest, a build id, and three symbols of which two are undefined.
+fn small_file() -> Vec<u8> {
+    // The test program's own header says what this machine is.
+    let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
+    let mut file = own[..64].to_vec();
+    file[16..18].copy_from_slice(&3u16.to_ne_bytes());
+
+    let symbol = |name: &str, section: u16| {
+        let at = SYMBOL_NAMES.find(name).unwrap() as u32;
+        [&at.to_ne_bytes()[..], &[0x12, 0], &section.to_ne_bytes(), &[0; 16]].concat()
+    };
+    let symbols =
+        [vec![0; 24], symbol("llmrt_wanted", 0), symbol("llmrt_own", 2), symbol("malloc", 0)].concat();
+    let words = |w: &[u32]| w.iter().flat_map(|w| w.to_ne_bytes()).collect::<Vec<u8>>();
+    let note = [words(&[4, 3, 3]), b"GNU\0\xaa\xbb\xcc".to_vec()].concat();
+
+    let contents: [(&str, u32, &[u8], u32); 5] = [
+        (".names", 3, NAMES.as_bytes(), 0),
+        (".llmrtmf", 1, MANIFEST.as_bytes(), 0),
+        (".dynsym", 11, &symbols, 4),
+        (".dynstr", 3, SYMBOL_NAMES.as_bytes(), 0),
+        (".note.gnu.build-id", 7, &note, 0),
+    ];
+    let mut headers = vec![0; 64];
+    for (name, kind, bytes, link) in contents {
+        let name = NAMES.find(&format!("\0{name}\0")).unwrap() as u32 + 1;
+        headers.extend(words(&[name, kind, 0, 0, 0, 0]));
+        headers.extend([file.len() as u64, bytes.len() as u64].iter().flat_map(|w| w.to_ne_bytes()));
+        headers.extend(words(&[link, 0, 0, 0, 0, 0]));
+        file.extend(bytes);
+    }
+    let start = file.len() as u64;
+    file[40..48].copy_from_slice(&start.to_ne_bytes());
+    for (at, value) in [(58, 64u16), (60, 6), (62, 1)] {
+        file[at..at + 2].copy_from_slice(&value.to_ne_bytes());
+    }
+    file.extend(headers);
+    file
+}
+
+/// Reads everything the checklist reads.
+fn read_all(bytes: &[u8]) -> Result<(Manifest, Vec<String>, Vec<u8>), String> {
+    let elf = Elf::parse(bytes)?;
+    let symbols = elf.undefined_symbols();
+    let id = elf.build_id().unwrap_or_default().to_vec();
+    Ok((Manifest::read(&elf)?, symbols?, id))
+}
+
+#[test]
+fn a_whole_file_gives_manifest_symbols_and_build_id() {
+    let (manifest, symbols, id) = read_all(&small_file()).unwrap();
+    assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("x", "1.2"));
+    assert_eq!(symbols, ["llmrt_wanted", "malloc"]);
+    assert_eq!(id, [0xaa, 0xbb, 0xcc]);
+}
+
+#[test]
+fn a_file_cut_off_anywhere_is_refused() {
+    let file = small_file();
+    for n in 0..file.len() {
+        assert!(read_all(&file[..n]).is_err(), "cut at {n} of {}", file.len());
+    }
+}
+
+#[test]
+fn no_change_of_a_byte_does_harm() {
+    let mut file = small_file();
+    for at in 0..file.len() {
+        let original = file[at];
+        for value in [0, 1, 0x7f, 0x80, 0xff, original ^ 1, original.wrapping_add(1)] {
+            file[at] = value;
+            let _ = read_all(&file);
+        }
+        file[at] = original;
+    }
+}
+
+#[test]
+fn no_change_of_a_number_does_harm() {
+    let mut file = small_file();
+    let values = [u64::MAX, u64::MAX - 7, 1 << 63, 1 << 32, u64::from(u32::MAX), file.len() as u64, 0];
+    for at in 0..file.len() - 8 {
+        let original = file[at..at + 8].to_vec();
+        for value in values {
+            file[at..at + 8].copy_from_slice(&value.to_ne_bytes());
+            let _ = read_all(&file);
+        }
+        file[at..at + 8].copy_from_slice(&original);
+    }
+}
+
+#[test]
+fn another_machine_is_named() {
+    let mut file = small_file();
+    file[18..20].copy_from_slice(&0xfffeu16.to_ne_bytes());
+    assert!(read_all(&file).unwrap_err().contains("built for ELF machine 65534"));
+}

@@ -1,0 +1,153 @@
+//! Graphs split over devices that claim only some ops give the CPU's numbers, bit for bit, and what fell back is shown.
+
+use llmrt_abi::DType;
+use llmrt_engine::batch::Logits;
+use llmrt_engine::{Engine, EngineOptions};
+use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::sched::report::Report;
+use llmrt_host::{Host, HostOptions};
+use llmrt_tests::models::TinyLlama;
+use llmrt_tests::nmse;
+use llmrt_tests::partial::{CLAIMS, QUERIES};
+use std::sync::Arc;
+
+/// An engine on the CPU, behind the partial device `name` if one is given.
+fn engine(name: Option<&str>, model: &TinyLlama, strict: bool) -> Result<Engine, llmrt_engine::Error> {
+    let host: Arc<Host> = Host::new(HostOptions::default());
+    host.register_builtin(llmrt_cpu::query).unwrap();
+    let mut devices = Vec::new();
+    if let Some(name) = name {
+        let row = CLAIMS.iter().position(|c| c.name == name).unwrap();
+        host.register_builtin(QUERIES[row]).unwrap();
+        devices.push(host.device(name).unwrap());
+    }
+    devices.push(host.device("cpu").unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let files = ModelFiles::open(&model.write(dir.path()), &OpenOptions::default()).unwrap();
+    let options = EngineOptions {
+        n_ctx: 64,
+        n_batch: 32,
+        max_seqs: 2,
+        k_type: DType::F16,
+        v_type: DType::F16,
+        n_threads: 0,
+        strict,
+    };
+    let mut progress = |_| true;
+    let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };
+    Engine::new(&host, devices, files, load, options)
+}
+
+/// Logits of a prompt in chunks, then a few single tokens; and the report of the last step.
+fn run(engine: &mut Engine) -> (Vec<u32>, Report) {
+    let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
+    let mut bits = Vec::new();
+    for max_tokens in [7, 5, 32] {
+        let step = engine.step(Logits::All, max_tokens).unwrap();
+        bits.extend(step.logits.iter().map(|x| x.to_bits()));
+    }
+    for token in [5, 250, 17] {
+        engine.push(id, token).unwrap();
+        bits.extend(engine.step(Logits::Last, 32).unwrap().logits.iter().map(|x| x.to_bits()));
+    }
+    (bits, engine.report().unwrap().clone())
+}
+
+fn check(name: &str, model: &TinyLlama) -> Report {
+    let (expected, _) = run(&mut engine(None, model, false).unwrap());
+    assert_eq!(expected.len(), 23 * model.n_vocab as usize);
+    let (bits, report) = run(&mut engine(Some(name), model, false).unwrap());
+    if report.n_legalised == 0 {
+        assert!(bits == expected, "{name}: {report}");
+    }
+    // Parts add up in another order than the whole.
+    let floats = |bits: &[u32]| bits.iter().map(|&b| f32::from_bits(b)).collect::<Vec<_>>();
+    let error = nmse(&floats(&bits), &floats(&expected));
+    assert!(error < 1e-6, "{name}: NMSE {error}: {report}");
+    report
+}
+
+#[test]
+fn a_device_that_runs_everything_takes_the_whole_graph_in_one_split() {
+    let report = check("everything", &TinyLlama::default());
+    assert_eq!((report.splits.len(), report.n_fallbacks(), report.copied_bytes), (1, 0, 0), "{report}");
+}
+
+#[test]
+fn a_device_with_mul_mat_and_add_gets_those_and_the_cpu_the_rest() {
+    let report = check("matmul", &TinyLlama::default());
+    // Per layer: q, k, v, out, gate, up, down and two residual adds; and the head.
+    assert_eq!(report.nodes[0], 2 * 9 + 1, "{report}");
+    assert!(report.copied_bytes > 0 && report.splits.len() > 4, "{report}");
+    let text = report.to_string();
+    assert!(text.contains("rms_norm on cpu instead of matmul: op"), "{text}");
+}
+
+#[test]
+fn quantised_weights_split_over_devices_give_the_same_bits() {
+    for dtype in [DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K] {
+        check("matmul", &TinyLlama { n_embd: 256, dtype, ..TinyLlama::default() });
+    }
+}
+
+#[test]
+fn composite_ops_are_taken_apart_where_the_device_runs_the_parts() {
+    // Attention and the gated unit of both layers; then nothing is left for the CPU.
+    let report = check("simple", &TinyLlama::default());
+    assert_eq!((report.n_legalised, report.n_fallbacks()), (4, 0), "{report}");
+}
+
+#[test]
+fn weights_past_the_memory_of_a_device_stay_on_the_cpu() {
+    let report = check("tiny", &TinyLlama::default());
+    assert!(report.nodes.iter().all(|&n| n > 0), "{report}");
+    assert!(report.to_string().contains("memory"), "{report}");
+}
+
+#[test]
+fn a_device_that_breaks_its_word_is_not_asked_again() {
+    let report = check("liar", &TinyLlama::default());
+    let text = report.to_string();
+    assert!(text.contains("5 × rms_norm on cpu") && text.contains("2 composite nodes taken apart"), "{text}");
+}
+
+#[test]
+fn strict_placement_refuses_what_would_fall_back_and_lists_it() {
+    let Err(e) = engine(Some("matmul"), &TinyLlama::default(), true) else { panic!("nothing was refused") };
+    let text = e.to_string();
+    assert!(text.contains("rms_norm on cpu instead of matmul"), "{text}");
+    assert!(engine(Some("everything"), &TinyLlama::default(), true).is_ok());
+}
+
+#[test]
+fn allocated_bytes_are_the_planned_bytes() {
+    for name in [None, Some("everything"), Some("matmul")] {
+        let mut engine = engine(name, &TinyLlama::default(), false).unwrap();
+        let (_, before) = engine.allocated();
+        // The largest step, whose plan the arenas were made for.
+        engine.add((0..32).collect()).unwrap();
+        engine.step(Logits::Last, 32).unwrap();
+        let (_, after) = engine.allocated();
+        assert_eq!(before, after, "{name:?}: no arena grew");
+        assert_eq!(engine.report().unwrap().compute_bytes, after, "{name:?}");
+    }
+}
+
+#[test]
+fn several_sequences_in_one_batch_give_the_logits_of_each_alone() {
+    let prompts: [Vec<u32>; 2] = [(0..11).map(|i| 4 + i).collect(), (0..17).map(|i| 260 - i).collect()];
+    let model = TinyLlama::default();
+    let mut together = engine(None, &model, false).unwrap();
+    let ids: Vec<_> = prompts.iter().map(|p| together.add(p.clone()).unwrap()).collect();
+    let step = together.step(Logits::Last, 32).unwrap();
+    assert_eq!(step.n_tokens, 28);
+    for (prompt, id) in prompts.iter().zip(ids) {
+        let mut alone = engine(None, &model, false).unwrap();
+        alone.add(prompt.clone()).unwrap();
+        let row = step.rows.iter().position(|r| r.id == id).unwrap();
+        let n = model.n_vocab as usize;
+        let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+        let expected = alone.step(Logits::Last, 32).unwrap().logits;
+        assert!(bits(&step.logits[row * n..(row + 1) * n]) == bits(&expected));
+    }
+}
