@@ -4,8 +4,8 @@
 
 use llmrt_abi::{DType, Op, types as c};
 use llmrt_host::{
-    Candidate, Device, DeviceState, DiscoverOptions, Host, HostOptions, NodeDesc, Outcome, RawGraph, RawGraphBuilder,
-    TensorDesc,
+    Candidate, Device, DeviceState, DiscoverOptions, Host, HostOptions, NodeDesc, Outcome, RawGraph,
+    RawGraphBuilder, TensorDesc,
 };
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -117,7 +117,8 @@ fn manifests_are_read_before_anything_runs() {
 
 #[test]
 fn a_missing_library_is_named_with_the_plugins_hint() {
-    let manifest = r#"MANIFEST="abi=0\nname=ctest\nversion=1.0\nsonames=libllmrt-none.so\nhint=install it first\n""#;
+    let manifest =
+        r#"MANIFEST="abi=0\nname=ctest\nversion=1.0\nsonames=libllmrt-none.so\nhint=install it first\n""#;
     check(&[manifest], "libllmrt-none.so");
     check(&[manifest], "install it first");
 }
@@ -188,7 +189,8 @@ fn addition(device: &Arc<Device>) -> (RawGraph, llmrt_host::Buffer) {
     let x = TensorDesc { buffer: Some(&buffer), ..TensorDesc::contiguous(DType::F32, [4, 1, 1, 1]) };
     let mut g = RawGraphBuilder::new();
     let (a, sum) = (g.tensor(&x).unwrap(), g.tensor(&TensorDesc { offset: 64, ..x }).unwrap());
-    g.node(&NodeDesc { op: Op::Add.id(), op_version: 1, dst: sum, srcs: &[Some(a), Some(a)], params: &[] }).unwrap();
+    g.node(&NodeDesc { op: Op::Add.id(), op_version: 1, dst: sum, srcs: &[Some(a), Some(a)], params: &[] })
+        .unwrap();
     (g.build(), buffer)
 }
 
@@ -263,7 +265,10 @@ fn a_disabled_plugin_and_a_file_anyone_may_write_stay_out() {
     let Some(file) = compile(dir.path(), "libllmrt_ctest.so", &[]) else { return };
     let quiet = HostOptions { log: Some(Arc::new(|_, _, _| {})), ..HostOptions::default() };
     let host = Host::new(HostOptions { disabled: Some("c*".into()), ..quiet.clone() });
-    assert_eq!(host.load(file.clone()).outcome, Outcome::Skipped("disabled by LLMRT_PLUGINS_DISABLE=c*".into()));
+    assert_eq!(
+        host.load(file.clone()).outcome,
+        Outcome::Skipped("disabled by LLMRT_PLUGINS_DISABLE=c*".into())
+    );
 
     std::fs::set_permissions(&file, PermissionsExt::from_mode(0o777)).unwrap();
     let Outcome::Rejected(reason) = Host::new(quiet).load(file).outcome else { panic!() };

@@ -24,7 +24,8 @@ unsafe impl Sync for HostBuffer {}
 impl HostBuffer {
     /// Zeroed memory.
     pub fn alloc(size: u64) -> Result<HostBuffer> {
-        let layout = usize::try_from(size).ok().and_then(|n| Layout::from_size_align(n.max(1), ALIGNMENT).ok());
+        let layout =
+            usize::try_from(size).ok().and_then(|n| Layout::from_size_align(n.max(1), ALIGNMENT).ok());
         let layout = layout.ok_or_else(|| Error::oom_host(size))?;
         // SAFETY: the layout has at least one byte.
         let ptr = unsafe { alloc_zeroed(layout) };
@@ -103,7 +104,8 @@ impl Buffer for HostBuffer {
         if dst.nbytes() != n || dst.ne() != src.ne() || dst.nb() != src.nb() {
             return Err(Error::unsupported("only tensors of one layout are copied between buffers"));
         }
-        let from = crate::tensor::address(src).ok_or_else(|| Error::unsupported("the source is not in host memory"))?;
+        let from = crate::tensor::address(src)
+            .ok_or_else(|| Error::unsupported("the source is not in host memory"))?;
         let to = self.writable(dst.offset(), n)?;
         // SAFETY: both ranges hold `n` bytes; `copy` allows them to overlap.
         unsafe { std::ptr::copy(from, to, n as usize) };

@@ -59,7 +59,8 @@ impl Device for Cpu {
     }
 
     unsafe fn import_host(&self, ptr: *mut u8, n: u64, read_only: bool) -> Result<Box<dyn Buffer>> {
-        let n = usize::try_from(n).map_err(|_| Error::invalid(format!("{n} bytes are more than memory has")))?;
+        let n =
+            usize::try_from(n).map_err(|_| Error::invalid(format!("{n} bytes are more than memory has")))?;
         // SAFETY: the host keeps the memory for the buffer's life.
         Ok(Box::new(unsafe { HostBuffer::import(ptr, n, read_only) }))
     }

@@ -20,6 +20,8 @@ unsafe impl Plain for u8 {}
 unsafe impl Plain for u32 {}
 // SAFETY: numbers.
 unsafe impl Plain for [f32; 16] {}
+// SAFETY: numbers.
+unsafe impl Plain for [u32; 2] {}
 // SAFETY: numbers in `repr(C)`.
 unsafe impl Plain for crate::quant::XGroup {}
 // SAFETY: numbers in `repr(C)`, aligned to 64.

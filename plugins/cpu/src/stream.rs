@@ -49,9 +49,9 @@ impl CpuStream {
             let args = Args::bind(&node).map_err(|e| e.at_node(i))?;
             let solo = self.n_threads == 1 || ops::is_small(&args);
             self.shared.reserve(ops::shared_bytes(&args));
-            let wait = self.steps[since_wait..].iter().any(|before| {
-                !(solo && before.solo) && conflict(&before.args, &args)
-            });
+            let wait = self.steps[since_wait..]
+                .iter()
+                .any(|before| !(solo && before.solo) && conflict(&before.args, &args));
             if wait {
                 since_wait = i;
             }

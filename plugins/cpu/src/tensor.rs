@@ -32,12 +32,15 @@ unsafe impl Sync for Tensor {}
 impl Tensor {
     /// Binds a tensor of the graph to its memory.
     pub fn bind(t: &TensorView<'_>) -> Result<Tensor> {
-        let dtype = t.dtype().ok_or_else(|| Error::invalid(format!("`{}` has an unknown dtype", t.name())))?;
+        let dtype =
+            t.dtype().ok_or_else(|| Error::invalid(format!("`{}` has an unknown dtype", t.name())))?;
         let len = t.nbytes() as usize;
         let ptr = match address(t) {
             Some(ptr) => ptr,
             None if len == 0 => std::ptr::NonNull::<u64>::dangling().as_ptr().cast(),
-            None => return Err(Error::invalid(format!("`{}` is not in memory that the CPU can read", t.name()))),
+            None => {
+                return Err(Error::invalid(format!("`{}` is not in memory that the CPU can read", t.name())));
+            }
         };
         let words = matches!(dtype, DType::F32 | DType::I32);
         if words && len > 0 && (ptr as usize % 4 != 0 || t.nb().iter().any(|nb| nb % 4 != 0)) {

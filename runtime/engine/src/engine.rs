@@ -98,6 +98,9 @@ pub struct Step {
     pub too_long: Vec<SequenceId>,
 }
 
+/// Gets an op's result: name, dims, values. What it fails with ends the visit.
+pub type VisitOp<'a> = dyn FnMut(&str, [u64; 4], &[f32]) -> std::io::Result<()> + 'a;
+
 /// Most step graphs kept.
 const MAX_PROGRAMS: usize = 64;
 
@@ -230,7 +233,7 @@ impl Engine {
     pub fn per_op(
         &mut self,
         tokens: &[TokenId],
-        visit: &mut dyn FnMut(&str, [u64; 4], &[f32]) -> std::io::Result<()>,
+        visit: &mut VisitOp<'_>,
     ) -> Result<std::io::Result<()>> {
         let id = self.add(tokens.to_vec())?;
         let plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(tokens.len()))?;

@@ -123,7 +123,8 @@ impl Cut {
                 continue;
             }
             let parts = self.n_group.div_ceil(self.heads);
-            let (part, kv_head, chunk) = (i % parts, i / parts % self.n_kv_heads, i / parts / self.n_kv_heads);
+            let (part, kv_head, chunk) =
+                (i % parts, i / parts % self.n_kv_heads, i / parts / self.n_kv_heads);
             let head = kv_head * self.n_group + part * self.heads;
             let heads = head..(head + self.heads).min((kv_head + 1) * self.n_group);
             let start = queries.start + (queries.len().div_ceil(self.tokens) - 1 - chunk) * self.tokens;

@@ -2,9 +2,11 @@
 
 use super::paging::Paging;
 use super::rows;
+use crate::quant;
 use crate::scratch::Scratch;
 use crate::simd::{Isa, LANES, Simd, dispatch, math};
 use crate::tensor::Tensor;
+use llmrt_plugin::DType;
 use llmrt_plugin::abi::op::AttentionParams;
 use std::ops::Range;
 
@@ -44,6 +46,8 @@ struct State<'a> {
     weights: &'a mut [[f32; KEYS]],
     /// Largest score so far and sum of weights, per row.
     softmax: &'a mut [f32],
+    /// First key of the tile that is seen and the one past the last, per row.
+    seen: &'a mut [[u32; 2]],
 }
 
 /// Keys and values of a tile.
@@ -64,7 +68,7 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     let head_dim = u.q.ne[0];
     let head_dim_v = u.y.ne[0] / u.q.ne[1];
     let (dim, dim_v) = (head_dim.next_multiple_of(4), head_dim_v.next_multiple_of(LANES));
-    let Scratch { floats: [q, k, stage, v, sums, weights], sums: softmax, rows, .. } = scratch;
+    let Scratch { floats: [q, k, stage, v, sums, weights], sums: softmax, panel: seen, rows, .. } = scratch;
     let q = q.zeroed(n_rows * dim);
     for (r, q) in q.chunks_exact_mut(dim).enumerate() {
         let (token, head) = (u.tokens.start + r / u.heads.len(), u.heads.start + r % u.heads.len());
@@ -79,6 +83,7 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
         dim_v,
         weights: weights.take(n_rows),
         softmax,
+        seen: seen.take(n_rows),
     };
 
     let (k, v, stage) = (k.take::<[f32; KEYS]>(dim), v.zeroed(KEYS * dim_v), stage.zeroed(KEYS * dim));
@@ -87,22 +92,27 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     let in_table = u.paging.table.ne[0].saturating_mul(u.paging.block_size);
     let end = visible(u.tokens.end - 1).end.min(in_table);
     for start in (first / KEYS * KEYS..end).step_by(KEYS) {
-        let slots: [Option<usize>; KEYS] = std::array::from_fn(|j| {
+        let slots: [Option<usize>; KEYS] = crate::simd::array(|j| {
             let key = start + j;
             if (first..end).contains(&key) { u.paging.slot(u.seq, key) } else { None }
         });
+        let turned = consecutive(&slots) && turn_over_cache(s, u, slots[0], k);
         for (j, slot) in slots.iter().enumerate() {
             let (k_row, v_row) = (&mut stage[j * dim..][..head_dim], &mut v[j * dim_v..][..head_dim_v]);
             match slot {
                 Some(slot) => {
                     let temporary = rows.take::<f32>(u.k.ne[0].max(u.v.ne[0]));
-                    head_of(u.isa, u.k, *slot, u.kv_head, k_row, temporary);
-                    head_of(u.isa, u.v, *slot, u.kv_head, v_row, temporary);
+                    if !turned {
+                        head_of(s, u.isa, u.k, *slot, u.kv_head, k_row, temporary);
+                    }
+                    head_of(s, u.isa, u.v, *slot, u.kv_head, v_row, temporary);
                 }
                 None => v_row.fill(0.0),
             }
         }
-        turn_over(s, stage, dim, k);
+        if !turned {
+            turn_over(s, stage, dim, k);
+        }
         let there = slots.map(|slot| if slot.is_some() { 1.0 } else { 0.0 });
         let tile = Tile { start, there, k, v };
         add_tile(s, u, &tile, &mut state);
@@ -110,20 +120,88 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     finish(s, u, head_dim_v, &mut state);
 }
 
+/// Whether the keys' slots follow each other, those without a slot last.
+fn consecutive(slots: &[Option<usize>; KEYS]) -> bool {
+    let first = slots[0];
+    first.is_some()
+        && slots.iter().enumerate().all(|(j, slot)| slot.is_none_or(|s| Some(s - j.min(s)) == first))
+}
+
 /// The part of a cache row that belongs to a KV head.
 #[inline(always)]
-fn head_of(isa: Isa, cache: &Tensor, slot: usize, kv_head: usize, out: &mut [f32], temporary: &mut [f32]) {
+fn head_of<S: Simd>(
+    s: S,
+    isa: Isa,
+    cache: &Tensor,
+    slot: usize,
+    kv_head: usize,
+    out: &mut [f32],
+    temporary: &mut [f32],
+) {
     let bytes = cache.row_bytes([slot, 0, 0]);
     let (elems, size) = (cache.dtype.block_elems(), cache.dtype.block_bytes());
     let n = out.len();
-    if n % elems == 0 {
-        let start = kv_head * n / elems * size;
-        rows::decode(isa, cache.dtype, &bytes[start..start + n / elems * size], out);
-    } else {
+    if n % elems != 0 {
         let whole = &mut temporary[..cache.ne[0]];
         rows::decode(isa, cache.dtype, bytes, whole);
-        out.copy_from_slice(&whole[kv_head * n..][..n]);
+        return out.copy_from_slice(&whole[kv_head * n..][..n]);
     }
+    let bytes = &bytes[kv_head * n / elems * size..][..n / elems * size];
+    match cache.dtype {
+        DType::F16 if n % LANES == 0 => {
+            for (v, to) in bytes.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<LANES>().0) {
+                s.store(s.load_f16(v), to);
+            }
+        }
+        DType::Q8_0 => rows::from_q8_0_with(s, bytes, out),
+        dtype => rows::decode(isa, dtype, bytes, out),
+    }
+}
+
+/// Keys in 16 consecutive slots straight from the cache to [dim][16]; false if the dtype or dim has no such way.
+/// Slots past the last key are in the cache, and what comes of them is not seen.
+#[inline(always)]
+fn turn_over_cache<S: Simd>(s: S, u: &Unit<'_>, first: Option<usize>, k: &mut [[f32; KEYS]]) -> bool {
+    let (cache, dim) = (u.k, u.q.ne[0]);
+    let Some(first) = first.filter(|first| first + KEYS <= cache.ne[1]) else { return false };
+    let (elems, size, stride) = (cache.dtype.block_elems(), cache.dtype.block_bytes(), cache.nb[1]);
+    let start = cache.offset_of([first, 0, 0]) + u.kv_head * dim / elems * size;
+    let bytes = &cache.bytes()[start..];
+    match cache.dtype {
+        DType::F32 if dim % 4 == 0 => {
+            for (i, to) in k.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+                let turned = s.transpose(&bytes[16 * i..], stride);
+                for j in 0..4 {
+                    s.store(s.from_bits(turned[j]), &mut to[j]);
+                }
+            }
+        }
+        DType::F16 if dim % 8 == 0 => {
+            for (i, to) in k.as_chunks_mut::<8>().0.iter_mut().enumerate() {
+                let turned = s.transpose(&bytes[16 * i..], stride);
+                for j in 0..4 {
+                    s.store(s.halves(turned[j]), &mut to[2 * j]);
+                    s.store(s.halves(s.shr(turned[j], 16)), &mut to[2 * j + 1]);
+                }
+            }
+        }
+        DType::Q8_0 if dim % 32 == 0 => {
+            let sign = s.splat_i(128);
+            for (block, to) in k.as_chunks_mut::<32>().0.iter_mut().enumerate() {
+                let bytes = &bytes[block * size..];
+                let d = s.gather_f16(bytes, stride);
+                let turned = quant::transpose_32(s, &bytes[2..], stride);
+                for j in 0..8 {
+                    for b in 0..4 {
+                        let q = s.sub_i(s.xor(quant::byte(s, turned[j], b), sign), sign);
+                        s.store(s.mul(s.float(q), d), &mut to[4 * j + b]);
+                    }
+                }
+            }
+        }
+        _ => return false,
+    }
+    true
 }
 
 /// [16, dim] to [dim][16].
@@ -131,10 +209,10 @@ fn head_of(isa: Isa, cache: &Tensor, slot: usize, kv_head: usize, out: &mut [f32
 fn turn_over<S: Simd>(s: S, stage: &[f32], dim: usize, k: &mut [[f32; KEYS]]) {
     // SAFETY: floats are bytes.
     let bytes = unsafe { std::slice::from_raw_parts(stage.as_ptr().cast::<u8>(), size_of_val(stage)) };
-    for (i, four) in k.as_chunks_mut::<4>().0.iter_mut().enumerate() {
+    for (i, to) in k.as_chunks_mut::<4>().0.iter_mut().enumerate() {
         let turned = s.transpose(&bytes[16 * i..], 4 * dim);
-        for (lanes, to) in turned.into_iter().zip(four) {
-            s.store(s.from_bits(lanes), to);
+        for j in 0..4 {
+            s.store(s.from_bits(turned[j]), &mut to[j]);
         }
     }
 }
@@ -142,14 +220,13 @@ fn turn_over<S: Simd>(s: S, stage: &[f32], dim: usize, k: &mut [[f32; KEYS]]) {
 /// Lets all queries that see keys of the tile take them in.
 #[inline(always)]
 fn add_tile<S: Simd>(s: S, u: &Unit<'_>, tile: &Tile<'_>, state: &mut State<'_>) {
-    let n_rows = state.weights.len();
     let n_heads = u.heads.len();
-    // The keys of the tile that row r sees.
-    let seen = |r: usize| {
-        let visible = u.paging.visible(u.paging.position(u.seq, u.tokens.start + r / n_heads));
-        let clamp = |at: usize| at.clamp(tile.start, tile.start + KEYS) - tile.start;
-        clamp(visible.start)..clamp(visible.end)
-    };
+    for (token, rows) in u.tokens.clone().zip(state.seen.chunks_exact_mut(n_heads)) {
+        let visible = u.paging.visible(u.paging.position(u.seq, token));
+        let clamp = |at: usize| (at.clamp(tile.start, tile.start + KEYS) - tile.start) as u32;
+        rows.fill([clamp(visible.start), clamp(visible.end)]);
+    }
+    let n_rows = state.weights.len();
     let mut r = 0;
     while r < n_rows {
         if S::WIDE && r + 6 <= n_rows {
@@ -161,19 +238,20 @@ fn add_tile<S: Simd>(s: S, u: &Unit<'_>, tile: &Tile<'_>, state: &mut State<'_>)
         }
     }
     for r in 0..n_rows {
-        let keys = seen(r);
-        if !keys.is_empty() {
-            weigh(s, u, tile, state, r, keys);
+        let [start, end] = state.seen[r];
+        if start < end {
+            weigh(s, u, tile, state, r, start..end);
         }
     }
     let mut r = 0;
     while r < n_rows {
-        let full = |r: usize| seen(r) == (0..KEYS);
-        if S::WIDE && r + 4 <= n_rows && (r..r + 4).all(full) {
-            add_values::<S, 4>(s, tile, state, r, 0..KEYS);
+        let [start, end] = state.seen[r];
+        let keys = start as usize..end as usize;
+        if S::WIDE && r + 4 <= n_rows && state.seen[r..r + 4].iter().all(|seen| *seen == [start, end]) {
+            add_values::<S, 4>(s, tile, state, r, keys);
             r += 4;
         } else {
-            add_values::<S, 1>(s, tile, state, r, seen(r));
+            add_values::<S, 1>(s, tile, state, r, keys);
             r += 1;
         }
     }
@@ -183,7 +261,7 @@ fn add_tile<S: Simd>(s: S, u: &Unit<'_>, tile: &Tile<'_>, state: &mut State<'_>)
 #[inline(always)]
 fn dots<S: Simd, const R: usize>(s: S, tile: &Tile<'_>, state: &mut State<'_>, r: usize) {
     let dim = state.dim;
-    let q: [&[[f32; 4]]; R] = std::array::from_fn(|i| state.q[(r + i) * dim..][..dim].as_chunks::<4>().0);
+    let q: [&[[f32; 4]]; R] = crate::simd::array(|i| state.q[(r + i) * dim..][..dim].as_chunks::<4>().0);
     let mut sums = [[s.zero(); 4]; R];
     for (d, k) in tile.k.as_chunks::<4>().0.iter().enumerate() {
         for part in 0..4 {
@@ -201,16 +279,16 @@ fn dots<S: Simd, const R: usize>(s: S, tile: &Tile<'_>, state: &mut State<'_>, r
 
 /// Turns dots into weights, with the running softmax: sums so far shrink when a larger score appears.
 #[inline(always)]
-fn weigh<S: Simd>(s: S, u: &Unit<'_>, tile: &Tile<'_>, state: &mut State<'_>, r: usize, keys: Range<usize>) {
+fn weigh<S: Simd>(s: S, u: &Unit<'_>, tile: &Tile<'_>, state: &mut State<'_>, r: usize, keys: Range<u32>) {
     let head = u.heads.start + r % u.heads.len();
-    let pos = u.paging.position(u.seq, u.tokens.start + r / u.heads.len());
     let mut score = s.mul(s.load(&state.weights[r]), s.splat(u.p.scale));
     if u.p.softcap != 0.0 {
         let cap = s.splat(u.p.softcap);
         score = s.mul(cap, math::tanh(s, s.div(score, cap)));
     }
-    let lane = s.load(&std::array::from_fn(|j| j as f32));
+    let lane = s.load(&crate::simd::array(|j| j as f32));
     if u.p.max_bias > 0.0 {
+        let pos = u.paging.position(u.seq, u.tokens.start + r / u.heads.len());
         let distance = s.sub(s.splat((pos - tile.start as i64) as f32), lane);
         let slope = alibi_slope(head, u.q.ne[1], u.p.max_bias);
         score = s.sub(score, s.mul(s.splat(slope), distance));
@@ -275,13 +353,13 @@ fn add_value_columns<S: Simd, const R: usize, const D: usize>(
     at: usize,
 ) {
     let dim_v = state.dim_v;
-    let mut sums: [[S::F; D]; R] = std::array::from_fn(|i| {
+    let mut sums: [[S::F; D]; R] = crate::simd::array(|i| {
         let sums = state.sums[(r + i) * dim_v + at..][..D * LANES].as_chunks::<LANES>().0;
-        std::array::from_fn(|d| s.load(&sums[d]))
+        crate::simd::array(|d| s.load(&sums[d]))
     });
     for j in keys {
         let v = tile.v[j * dim_v + at..][..D * LANES].as_chunks::<LANES>().0;
-        let v: [S::F; D] = std::array::from_fn(|d| s.load(&v[d]));
+        let v: [S::F; D] = crate::simd::array(|d| s.load(&v[d]));
         for i in 0..R {
             let weight = s.splat(state.weights[r + i][j]);
             for d in 0..D {

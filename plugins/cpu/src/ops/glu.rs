@@ -44,25 +44,26 @@ dispatch! {
 
 #[inline(always)]
 fn gated_with<S: Simd>(s: S, activation: u32, gate: &[f32], up: &[f32], y: &mut [f32]) {
+    // A macro: a function passed as an argument would not be sure to be inlined.
+    macro_rules! map {
+        ($f:path) => {{
+            let (gates, gate_rest) = gate.as_chunks::<LANES>();
+            let (ups, up_rest) = up.as_chunks::<LANES>();
+            let (to, to_rest) = y.as_chunks_mut::<LANES>();
+            for ((gate, up), y) in gates.iter().zip(ups).zip(to) {
+                s.store(s.mul($f(s, s.load(gate)), s.load(up)), y);
+            }
+            if !gate_rest.is_empty() {
+                s.store_part(s.mul($f(s, s.load_part(gate_rest)), s.load_part(up_rest)), to_rest);
+            }
+        }};
+    }
     match activation {
-        0 => map(s, gate, up, y, math::silu),
-        1 => map(s, gate, up, y, math::gelu),
-        2 => map(s, gate, up, y, math::relu),
-        3 => map(s, gate, up, y, math::gelu_erf),
-        4 => map(s, gate, up, y, math::sigmoid),
-        _ => map(s, gate, up, y, math::gelu_quick),
-    }
-}
-
-#[inline(always)]
-fn map<S: Simd>(s: S, gate: &[f32], up: &[f32], y: &mut [f32], f: impl Fn(S, S::F) -> S::F) {
-    let (gates, gate_rest) = gate.as_chunks::<LANES>();
-    let (ups, up_rest) = up.as_chunks::<LANES>();
-    let (to, to_rest) = y.as_chunks_mut::<LANES>();
-    for ((gate, up), y) in gates.iter().zip(ups).zip(to) {
-        s.store(s.mul(f(s, s.load(gate)), s.load(up)), y);
-    }
-    if !gate_rest.is_empty() {
-        s.store_part(s.mul(f(s, s.load_part(gate_rest)), s.load_part(up_rest)), to_rest);
+        0 => map!(math::silu),
+        1 => map!(math::gelu),
+        2 => map!(math::relu),
+        3 => map!(math::gelu_erf),
+        4 => map!(math::sigmoid),
+        _ => map!(math::gelu_quick),
     }
 }

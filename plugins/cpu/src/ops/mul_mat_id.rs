@@ -49,8 +49,10 @@ pub fn shared_bytes(a: &Args) -> usize {
 fn columns_where(a: &Args, condition: impl Fn(Option<usize>) -> bool) -> impl Iterator<Item = Column> {
     let (x, ids) = (a.arg(1), a.arg(2));
     let (n_used, n_x) = (ids.ne[0], x.ne[1]);
-    (0..ids.ne[1]).flat_map(move |token| (0..n_used).map(move |j| (token, j))).filter_map(move |(token, j)| {
-        let id = usize::try_from(ids.ints([token, 0, 0])[j]).ok();
-        condition(id).then_some(Column { x: token * n_x + j % n_x, y: token * n_used + j })
-    })
+    (0..ids.ne[1]).flat_map(move |token| (0..n_used).map(move |j| (token, j))).filter_map(
+        move |(token, j)| {
+            let id = usize::try_from(ids.ints([token, 0, 0])[j]).ok();
+            condition(id).then_some(Column { x: token * n_x + j % n_x, y: token * n_used + j })
+        },
+    )
 }

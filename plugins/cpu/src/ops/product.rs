@@ -194,7 +194,7 @@ fn tiles<S: Simd, F: Format, const C: usize>(
     mut done: usize,
 ) -> usize {
     for sums in sums[done..].as_chunks_mut::<C>().0 {
-        let x = std::array::from_fn(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
+        let x = crate::simd::array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
         F::Group::add_products::<S, C>(s, panel, x, sums);
         done += C;
     }
@@ -242,11 +242,15 @@ fn widen<S: Simd>(s: S, dtype: DType, bytes: &[u8], out: &mut [f32]) {
     match dtype {
         DType::F16 => {
             let to = out.as_chunks_mut::<LANES>().0.iter_mut();
-            vectors.iter().zip(to).for_each(|(v, to)| s.store(s.load_f16(v), to));
+            for (v, to) in vectors.iter().zip(to) {
+                s.store(s.load_f16(v), to);
+            }
         }
         DType::BF16 => {
             let to = out.as_chunks_mut::<LANES>().0.iter_mut();
-            vectors.iter().zip(to).for_each(|(v, to)| s.store(s.load_bf16(v), to));
+            for (v, to) in vectors.iter().zip(to) {
+                s.store(s.load_bf16(v), to);
+            }
         }
         _ => return rows::decode(Isa::Scalar, dtype, bytes, out),
     }
@@ -311,12 +315,12 @@ fn float_tile<S: Simd, W: Row, const R: usize, const C: usize>(
 ) {
     let k = p.w.ne[0];
     let n = k / LANES;
-    let w: [W; R] = std::array::from_fn(|r| row(first + r).bounded(k));
-    let x: [&[f32]; C] = std::array::from_fn(|c| &p.x.row(p.x.unravel(columns[c].x))[..k]);
+    let w: [W; R] = crate::simd::array(|r| row(first + r).bounded(k));
+    let x: [&[f32]; C] = crate::simd::array(|c| &p.x.row(p.x.unravel(columns[c].x))[..k]);
     let x_vectors = x.map(|x| &x.as_chunks::<LANES>().0[..n]);
     let mut sums = [[s.zero(); C]; R];
     for i in 0..n {
-        let x: [S::F; C] = std::array::from_fn(|c| s.load(&x_vectors[c][i]));
+        let x: [S::F; C] = crate::simd::array(|c| s.load(&x_vectors[c][i]));
         for r in 0..R {
             let w = w[r].vector(s, i);
             for c in 0..C {

@@ -1,7 +1,7 @@
 //! Rows of any dtype as f32, and back.
 
 use crate::quant;
-use crate::simd::{Isa, LANES, Simd, dispatch};
+use crate::simd::{Isa, LANES, Simd, dispatch, f16_to_f32};
 use llmrt_plugin::DType;
 
 /// Whether rows of this dtype become f32.
@@ -21,6 +21,7 @@ pub fn decode(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
         DType::F32 => copy_f32(bytes, out),
         DType::F16 => from_f16(isa, bytes, out),
         DType::BF16 => from_bf16(isa, bytes, out),
+        DType::Q8_0 => from_q8_0(isa, bytes, out),
         DType::F64 => {
             let numbers = bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b) as f32);
             out.iter_mut().zip(numbers).for_each(|(out, v)| *out = v);
@@ -61,30 +62,42 @@ fn copy_f32(bytes: &[u8], out: &mut [f32]) {
 dispatch! {
     fn from_f16(bytes: &[u8], out: &mut [f32]) = from_f16_with;
     fn from_bf16(bytes: &[u8], out: &mut [f32]) = from_bf16_with;
+    fn from_q8_0(bytes: &[u8], out: &mut [f32]) = from_q8_0_with;
     fn to_f16(x: &[f32], out: &mut [u8]) = to_f16_with;
+}
+
+/// Blocks of d (F16) and 32 signed bytes: short enough to do without a panel.
+#[inline(always)]
+pub fn from_q8_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
+    for (block, out) in bytes.as_chunks::<34>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+        let d = s.splat(f16_to_f32(u16::from_le_bytes([block[0], block[1]])));
+        let (q, to) = (block[2..].as_chunks::<16>().0, out.as_chunks_mut::<16>().0);
+        s.store(s.mul(s.float(s.load_i8(&q[0])), d), &mut to[0]);
+        s.store(s.mul(s.float(s.load_i8(&q[1])), d), &mut to[1]);
+    }
 }
 
 #[inline(always)]
 fn from_f16_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
-    widen(s, bytes, out, S::load_f16)
+    widen::<S, false>(s, bytes, out)
 }
 
 #[inline(always)]
 fn from_bf16_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
-    widen(s, bytes, out, S::load_bf16)
+    widen::<S, true>(s, bytes, out)
 }
 
 #[inline(always)]
-fn widen<S: Simd>(s: S, bytes: &[u8], out: &mut [f32], load: impl Fn(S, &[u8; 32]) -> S::F) {
+fn widen<S: Simd, const BF16: bool>(s: S, bytes: &[u8], out: &mut [f32]) {
     let (vectors, rest) = bytes.as_chunks::<32>();
     let (to, to_rest) = out.as_chunks_mut::<LANES>();
     for (v, to) in vectors.iter().zip(to) {
-        s.store(load(s, v), to);
+        s.store(if BF16 { s.load_bf16(v) } else { s.load_f16(v) }, to);
     }
     let mut padded = [0; 32];
     let n = 2 * to_rest.len();
     padded[..n].copy_from_slice(&rest[..n]);
-    s.store_part(load(s, &padded), to_rest);
+    s.store_part(if BF16 { s.load_bf16(&padded) } else { s.load_f16(&padded) }, to_rest);
 }
 
 #[inline(always)]

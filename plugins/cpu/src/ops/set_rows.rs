@@ -25,7 +25,9 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let n = a.dst.ne[0];
     let heads = n / from.ne[0];
     for token in w.share(slots.len()) {
-        let Some(slot) = usize::try_from(slots[token]).ok().filter(|&slot| slot < a.dst.ne[1]) else { continue };
+        let Some(slot) = usize::try_from(slots[token]).ok().filter(|&slot| slot < a.dst.ne[1]) else {
+            continue;
+        };
         // SAFETY: tokens are shared out, and no slot appears twice.
         let to = unsafe { a.dst.row_bytes_mut([slot, 0, 0]) };
         if from.ne[0] == n {

@@ -26,25 +26,26 @@ dispatch! {
 
 #[inline(always)]
 fn apply_with<S: Simd>(s: S, op: Op, x: &[f32], y: &mut [f32]) {
+    // A macro: a function passed as an argument would not be sure to be inlined.
+    macro_rules! map {
+        ($f:path) => {{
+            let (vectors, rest) = x.as_chunks::<LANES>();
+            let (to, to_rest) = y.as_chunks_mut::<LANES>();
+            for (x, y) in vectors.iter().zip(to) {
+                s.store($f(s, s.load(x)), y);
+            }
+            if !rest.is_empty() {
+                s.store_part($f(s, s.load_part(rest)), to_rest);
+            }
+        }};
+    }
     match op {
-        Op::Silu => map(s, x, y, math::silu),
-        Op::Gelu => map(s, x, y, math::gelu),
-        Op::GeluErf => map(s, x, y, math::gelu_erf),
-        Op::GeluQuick => map(s, x, y, math::gelu_quick),
-        Op::Relu => map(s, x, y, math::relu),
-        Op::Tanh => map(s, x, y, math::tanh),
-        _ => map(s, x, y, math::sigmoid),
-    }
-}
-
-#[inline(always)]
-fn map<S: Simd>(s: S, x: &[f32], y: &mut [f32], f: impl Fn(S, S::F) -> S::F) {
-    let (vectors, rest) = x.as_chunks::<LANES>();
-    let (to, to_rest) = y.as_chunks_mut::<LANES>();
-    for (x, y) in vectors.iter().zip(to) {
-        s.store(f(s, s.load(x)), y);
-    }
-    if !rest.is_empty() {
-        s.store_part(f(s, s.load_part(rest)), to_rest);
+        Op::Silu => map!(math::silu),
+        Op::Gelu => map!(math::gelu),
+        Op::GeluErf => map!(math::gelu_erf),
+        Op::GeluQuick => map!(math::gelu_quick),
+        Op::Relu => map!(math::relu),
+        Op::Tanh => map!(math::tanh),
+        _ => map!(math::sigmoid),
     }
 }

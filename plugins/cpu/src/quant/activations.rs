@@ -53,5 +53,5 @@ fn quantise_group<S: Simd, F: Format>(s: S, x: &[f32; GROUP]) -> XGroup {
         false => sums.map(|sum| -F::OFFSET * sum),
     };
     let (quads, _) = bytes.as_flattened().as_chunks::<4>();
-    XGroup { q: std::array::from_fn(|j| i32::from_le_bytes(quads[j])), d, sums, _padding: 0 }
+    XGroup { q: crate::simd::array(|j| i32::from_le_bytes(quads[j])), d, sums, _padding: 0 }
 }

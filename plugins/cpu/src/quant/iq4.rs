@@ -20,7 +20,9 @@ impl Format for Iq4Nl {
     fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
         let out = &mut out[0];
         let q = nibbles(s, s.transpose(&rows[2..], stride));
-        q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(s.lut(&LEVELS, q), to));
+        for (q, to) in q.into_iter().zip(&mut out.q) {
+            s.store_b(s.lut(&LEVELS, q), to);
+        }
         s.store(s.gather_f16(rows, stride), &mut out.d[0]);
     }
 }
@@ -43,7 +45,9 @@ impl Format for Iq4Xs {
             let high = s.and(s.shr(head[0], 16 + 2 * g as u32), s.splat_i(3));
             let scale = s.sub_i(s.or(low, s.shl(high, 4)), s.splat_i(32));
             let q = nibbles(s, s.transpose(&rows[8 + 16 * g..], stride));
-            q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(s.lut(&LEVELS, q), to));
+            for (q, to) in q.into_iter().zip(&mut out.q) {
+                s.store_b(s.lut(&LEVELS, q), to);
+            }
             s.store(s.mul(d, s.float(scale)), &mut out.d[0]);
         }
     }

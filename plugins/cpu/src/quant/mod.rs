@@ -89,7 +89,7 @@ pub fn is_supported(dtype: DType) -> bool {
 #[inline(always)]
 pub(crate) fn nibbles<S: Simd>(s: S, bytes: [S::I; 4]) -> [S::I; 8] {
     let mask = s.splat_i(0x0f0f_0f0f);
-    std::array::from_fn(|j| match j {
+    crate::simd::array(|j| match j {
         0..4 => s.and(bytes[j], mask),
         _ => s.and(s.shr(bytes[j - 4], 4), mask),
     })

@@ -75,10 +75,10 @@ impl<const H: usize, const M: usize, const FULL: bool> Panel for Group<H, M, FUL
         acc: &mut [[f32; 16]; C],
     ) {
         let x = x.map(|x| &x[..panel.len()]);
-        let mut sums: [S::F; C] = std::array::from_fn(|c| s.load(&acc[c]));
+        let mut sums: [S::F; C] = crate::simd::array(|c| s.load(&acc[c]));
         for (g, w) in panel.iter().enumerate() {
             for h in 0..H {
-                let mut dots: [S::I; C] = std::array::from_fn(|c| match M {
+                let mut dots: [S::I; C] = crate::simd::array(|c| match M {
                     0 => s.splat_i(x[c][g].sums[h]),
                     _ => s.splat_i(0),
                 });

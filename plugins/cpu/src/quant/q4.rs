@@ -18,7 +18,9 @@ impl Format for Q4_0 {
     fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
         let out = &mut out[0];
         let q = nibbles(s, s.transpose(&rows[2..], stride));
-        q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(q, to));
+        for (q, to) in q.into_iter().zip(&mut out.q) {
+            s.store_b(q, to);
+        }
         s.store(s.gather_f16(rows, stride), &mut out.d[0]);
     }
 }
@@ -36,7 +38,9 @@ impl Format for Q4_1 {
     fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
         let out = &mut out[0];
         let q = nibbles(s, s.transpose(&rows[4..], stride));
-        q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(q, to));
+        for (q, to) in q.into_iter().zip(&mut out.q) {
+            s.store_b(q, to);
+        }
         s.store(s.gather_f16(rows, stride), &mut out.d[0]);
         s.store(s.gather_f16(&rows[2..], stride), &mut out.m[0]);
     }

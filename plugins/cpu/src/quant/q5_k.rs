@@ -18,9 +18,7 @@ impl Format for Q5K {
         unpack_scales(s, s.transpose(rows, stride), out);
         let mask = s.splat_i(0x0f0f_0f0f);
         let fifth = transpose_32(s, &rows[16..], stride);
-        let fifth = |j: usize, g: usize| {
-            s.shl(s.and(s.shr(fifth[j], g as u32), s.splat_i(0x0101_0101)), 4)
-        };
+        let fifth = |j: usize, g: usize| s.shl(s.and(s.shr(fifth[j], g as u32), s.splat_i(0x0101_0101)), 4);
         for (pair, out) in out.chunks_exact_mut(2).enumerate() {
             let q = transpose_32(s, &rows[48 + 32 * pair..], stride);
             for j in 0..8 {

@@ -18,7 +18,9 @@ impl Format for Q8_0 {
         let out = &mut out[0];
         let flip = s.splat_i(0x8080_8080_u32 as i32);
         let q = transpose_32(s, &rows[2..], stride);
-        q.into_iter().zip(&mut out.q).for_each(|(q, to)| s.store_b(s.xor(q, flip), to));
+        for (q, to) in q.into_iter().zip(&mut out.q) {
+            s.store_b(s.xor(q, flip), to);
+        }
         s.store(s.gather_f16(rows, stride), &mut out.d[0]);
     }
 }

@@ -54,6 +54,7 @@ impl Simd for Avx2 {
             _mm256_blendv_ps(y[1], x[1], _mm256_cmp_ps::<_CMP_GT_OQ>(a[1], b[1])),
         ];
         fn sum(v: F) -> f32 = sum8(_mm256_add_ps(v[0], v[1]));
+        fn peak(v: F) -> f32 = peak8(_mm256_max_ps(v[0], v[1]));
         fn round(v: F) -> I = [_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1])];
         fn float(v: I) -> F = [_mm256_cvtepi32_ps(v[0]), _mm256_cvtepi32_ps(v[1])];
         fn bits(v: F) -> I = [_mm256_castps_si256(v[0]), _mm256_castps_si256(v[1])];
@@ -111,9 +112,8 @@ impl Simd for Avx2 {
     fn transpose(self, rows: &[u8], stride: usize) -> [I; 4] {
         assert!(15 * stride + 16 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
         // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
-        let (a, b) = unsafe {
-            (transpose(rows.as_ptr(), stride), transpose(rows.as_ptr().add(8 * stride), stride))
-        };
+        let (a, b) =
+            unsafe { (transpose(rows.as_ptr(), stride), transpose(rows.as_ptr().add(8 * stride), stride)) };
         std::array::from_fn(|j| [a[j], b[j]])
     }
 
@@ -138,6 +138,18 @@ pub(super) unsafe fn sum8(v: __m256) -> f32 {
 }
 
 /// # Safety
+/// AVX.
+#[inline(always)]
+unsafe fn peak8(v: __m256) -> f32 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let four = _mm_max_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
+        let two = _mm_max_ps(four, _mm_movehl_ps(four, four));
+        _mm_cvtss_f32(_mm_max_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
+}
+
+/// # Safety
 /// AVX2; 2 bytes are readable at `p + r · stride` for r < 16.
 #[inline(always)]
 pub(super) unsafe fn gather_u16(p: *const u8, stride: usize) -> __m256i {
@@ -145,8 +157,22 @@ pub(super) unsafe fn gather_u16(p: *const u8, stride: usize) -> __m256i {
     unsafe {
         let at = |r: usize| p.add(r * stride).cast::<i16>().read_unaligned();
         _mm256_setr_epi16(
-            at(0), at(1), at(2), at(3), at(4), at(5), at(6), at(7),
-            at(8), at(9), at(10), at(11), at(12), at(13), at(14), at(15),
+            at(0),
+            at(1),
+            at(2),
+            at(3),
+            at(4),
+            at(5),
+            at(6),
+            at(7),
+            at(8),
+            at(9),
+            at(10),
+            at(11),
+            at(12),
+            at(13),
+            at(14),
+            at(15),
         )
     }
 }

@@ -45,6 +45,7 @@ impl Simd for Avx512 {
         fn above(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 =
             _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), y, x);
         fn sum(v: __m512) -> f32 = sum(v);
+        fn peak(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
         fn round(v: __m512) -> __m512i = _mm512_cvtps_epi32(v);
         fn float(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
         fn bits(v: __m512) -> __m512i = _mm512_castps_si512(v);

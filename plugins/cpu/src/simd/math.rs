@@ -79,7 +79,8 @@ pub fn relu<S: Simd>(s: S, x: S::F) -> S::F {
 pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
     let a = magnitude(s, x);
     let x2 = s.mul(x, x);
-    let near = polynomial(s, x2, [-0.333_332_82, 0.133_314_42, -0.053_739_715, 0.020_639_09, -0.005_704_988_6]);
+    let near =
+        polynomial(s, x2, [-0.333_332_82, 0.133_314_42, -0.053_739_715, 0.020_639_09, -0.005_704_988_6]);
     let near = s.fma(s.mul(near, x2), x, x);
     let one = s.splat(1.0);
     let far = s.sub(one, s.div(s.splat(2.0), s.add(exp(s, s.add(a, a)), one)));

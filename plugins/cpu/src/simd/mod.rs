@@ -6,6 +6,8 @@
 mod isa;
 pub mod math;
 mod scalar;
+#[cfg(test)]
+mod tests;
 
 #[cfg(target_arch = "x86_64")]
 mod avx2;
@@ -26,6 +28,16 @@ pub use scalar::{Scalar, f16_to_f32, f32_to_f16};
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;
+
+/// `[f(0), f(1), …]`: as the standard library's, but certain to be inlined into a kernel.
+#[inline(always)]
+pub(crate) fn array<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
+    let mut all = [f(0); N];
+    for (i, v) in all.iter_mut().enumerate().skip(1) {
+        *v = f(i);
+    }
+    all
+}
 
 /// An instruction set; a value of it is the proof that this machine has it.
 ///
@@ -148,7 +160,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.from_bits(self.shl(self.load_u16(v), 16))
     }
 
-    /// The largest lane; NaN lanes are passed over unless all are NaN.
+    /// The largest lane; with NaN among them, any.
     #[inline(always)]
     fn peak(self, v: Self::F) -> f32 {
         let mut lanes = [0.0; LANES];

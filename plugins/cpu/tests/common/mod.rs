@@ -116,8 +116,7 @@ impl<'a> Bound<'a> {
             if def.view.is_none() {
                 let mut err = c::Error::empty();
                 let alloc = unsafe { vt(plugin.device) }.buffer_alloc.unwrap();
-                let status =
-                    unsafe { alloc(plugin.device, 0, def.n_bytes(), 0, &mut buffers[i], &mut err) };
+                let status = unsafe { alloc(plugin.device, 0, def.n_bytes(), 0, &mut buffers[i], &mut err) };
                 assert_eq!(status, 0);
             }
             let (owner, offset) = def.view.map_or((i, 0), |(t, offset)| (t.0 as usize, offset));
@@ -194,10 +193,7 @@ impl<'a> Bound<'a> {
         let mut err = c::Error::empty();
         let (buffer, tensor) = (self.buffers[i], &self.tensors[i]);
         let set = unsafe { &*(*buffer).vt }.set.unwrap();
-        assert_eq!(
-            unsafe { set(buffer, tensor, bytes.as_ptr().cast(), 0, bytes.len() as u64, &mut err) },
-            0
-        );
+        assert_eq!(unsafe { set(buffer, tensor, bytes.as_ptr().cast(), 0, bytes.len() as u64, &mut err) }, 0);
     }
 
     pub fn supported(&self) -> Result<(), String> {

@@ -42,12 +42,21 @@ pub enum Source {
 impl ModelFiles {
     /// Opens a model by the path of its file, or of any of its parts.
     pub fn open(path: &Path, options: &OpenOptions) -> Result<ModelFiles> {
-        let file = OpenFile::open(path)?;
+        ModelFiles::of_file(OpenFile::open(path)?, options)
+    }
+
+    /// Opens a model that is part of this program; `name` is what messages call it.
+    pub fn from_bytes(name: &str, bytes: &[u8], options: &OpenOptions) -> Result<ModelFiles> {
+        ModelFiles::of_file(OpenFile::in_memory(name, bytes)?, options)
+    }
+
+    fn of_file(file: OpenFile, options: &OpenOptions) -> Result<ModelFiles> {
+        let path = file.path.clone();
         let kind = sniff(&file.prefix(HEADER_BYTES)?);
         let mut files = match kind {
             FileKind::Gguf | FileKind::PowerInfer => {
                 if options.tokenizer.is_some() {
-                    return Err(Error::NeedlessTokenizer { path: path.into() });
+                    return Err(Error::NeedlessTokenizer { path });
                 }
                 open_gguf(file, kind)
             }
@@ -56,7 +65,7 @@ impl ModelFiles {
             }
             FileKind::Unknown => {
                 let found = file.prefix(16)?.escape_ascii().to_string();
-                Err(Error::NotAModel { path: path.into(), found })
+                Err(Error::NotAModel { path, found })
             }
         }?;
         for given in &options.overrides {

@@ -1,6 +1,8 @@
 //! An open file of a model: its bytes by position, and whether it is still as long as it was.
 
 use std::fs::File;
+use std::io::Write;
+use std::os::fd::FromRawFd;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -37,6 +39,20 @@ impl OpenFile {
             return Err(Error::Empty { path: path.into() });
         }
         Ok(OpenFile { path: path.into(), len, file })
+    }
+
+    /// A copy of `bytes` as a file without a place on disk, so that every way of loading works on it.
+    pub fn in_memory(name: &str, bytes: &[u8]) -> Result<OpenFile> {
+        let failed = |source| Error::Open { path: name.into(), source };
+        // SAFETY: the name is a C string; the call touches no other memory of ours.
+        let fd = unsafe { libc::memfd_create(c"llmrt".as_ptr(), libc::MFD_CLOEXEC) };
+        if fd < 0 {
+            return Err(failed(std::io::Error::last_os_error()));
+        }
+        // SAFETY: a new descriptor, which nobody else owns.
+        let mut file = unsafe { File::from_raw_fd(fd) };
+        file.write_all(bytes).map_err(failed)?;
+        Ok(OpenFile { path: name.into(), len: bytes.len() as u64, file })
     }
 
     /// Fills `dst` with the bytes from `at` on.

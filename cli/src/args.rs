@@ -1,0 +1,440 @@
+//! The command line: what can be typed and what it means.
+
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use std::path::PathBuf;
+
+/// Runs large language models on whatever devices are there.
+///
+/// Devices are plugins: the CPU is built in, others are found as libllmrt_*.so (see `llmrt plugins`). Work that a
+/// device cannot do falls back to the CPU and is reported; `--strict-device` refuses it instead.
+#[derive(Parser, Debug)]
+#[command(name = "llmrt", version, max_term_width = 100, after_help = AFTER_HELP)]
+pub struct Cli {
+    #[command(flatten)]
+    pub global: Global,
+    #[command(subcommand)]
+    pub command: Command,
+}
+
+const AFTER_HELP: &str = "\
+Examples:
+  llmrt run                                   a story from the embedded model
+  llmrt run model.gguf \"Why is the sky blue?\"
+  llmrt run model.gguf                        a chat, if the model has a chat template
+  llmrt --backend cpu:0 bench -m model.gguf
+  llmrt inspect model.gguf --placement
+
+Exit codes: 0 success, 1 other failure, 2 wrong usage, 3 unusable file (model, tokenizer, prompt), 4 device or plugin
+failure, 5 work would fall back under --strict-device, 6 out of memory, 130 interrupted.";
+
+/// Flags that every command takes, before or after its name.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Global {
+    /// Devices to use, first choice first: NAME or NAME:INDEX, comma-separated; NAME is a device, a plugin or a
+    /// plugin's file. The CPU always comes last [default: all that run models].
+    #[arg(long, global = true, value_name = "NAME[:I],…", value_delimiter = ',', help_heading = "Devices")]
+    pub backend: Vec<String>,
+    /// Load this plugin file before all others (repeatable); one named like the built-in `cpu` takes its place.
+    #[arg(long = "plugin", global = true, value_name = "FILE", help_heading = "Devices")]
+    pub plugins: Vec<PathBuf>,
+    /// Fail instead of letting work fall back to the CPU.
+    #[arg(long, global = true, help_heading = "Devices")]
+    pub strict_device: bool,
+    /// Threads of the CPU pool, 1 to 1024 [default: one per core].
+    #[arg(short = 't', long, global = true, value_name = "N", help_heading = "Devices")]
+    pub threads: Option<usize>,
+    /// Say more on stderr: device placement, plugin messages. Twice: everything.
+    #[arg(short, long, global = true, action = clap::ArgAction::Count)]
+    pub verbose: u8,
+}
+
+#[derive(Subcommand, Debug)]
+pub enum Command {
+    /// Generate text, or chat.
+    Run(Run),
+    /// Write raw logits for given tokens.
+    Eval(Eval),
+    /// Measure prompt and decode speed.
+    Bench(Bench),
+    /// Turn text into token ids.
+    Tokenize(Tokenize),
+    /// Turn token ids into text.
+    Detokenize(Detokenize),
+    /// Show what a model file holds, and where it would run.
+    Inspect(Inspect),
+    /// Compute the memory a model needs, per device, without loading it.
+    Plan(Plan),
+    /// Convert a llama2.c checkpoint to GGUF.
+    Convert(Convert),
+    /// List plugin files and why each was accepted or rejected.
+    Plugins(Listing),
+    /// List devices, their memory and kind, and why any is unused.
+    Devices(Devices),
+    /// List ops and which devices run them.
+    Ops(Listing),
+}
+
+/// A model file and how to open it.
+#[derive(Args, Debug, Clone, Default)]
+pub struct ModelArgs {
+    /// How weights get into memory.
+    #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = "Loading")]
+    pub load_mode: LoadModeArg,
+    /// Keep the weights in RAM: lock them, whatever the mode.
+    #[arg(long, help_heading = "Loading")]
+    pub mlock: bool,
+    /// Read the file instead of mapping it: --load-mode none.
+    #[arg(long, help_heading = "Loading")]
+    pub no_mmap: bool,
+    /// Check all weights for NaN and infinity before use.
+    #[arg(long, help_heading = "Loading")]
+    pub check_tensors: bool,
+    /// Change a metadata value: KEY=TYPE:VALUE with TYPE int, float, bool or str (repeatable).
+    #[arg(long = "override-kv", value_name = "KEY=TYPE:VALUE", help_heading = "Loading")]
+    pub overrides: Vec<String>,
+    /// tokenizer.bin of a llama2.c checkpoint [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE", help_heading = "Loading")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// The context and its KV cache.
+#[derive(Args, Debug, Clone)]
+pub struct ContextArgs {
+    /// Context length in tokens [default: the model's, at most 4096].
+    #[arg(short = 'c', long = "ctx", value_name = "N", help_heading = "Context")]
+    pub ctx: Option<usize>,
+    /// Tokens in one step when reading a prompt.
+    #[arg(short = 'b', long = "batch", value_name = "N", default_value_t = 512, help_heading = "Context")]
+    pub batch: usize,
+    /// Type of the KV cache: f16, f32 or q8_0.
+    #[arg(long, value_name = "TYPE", help_heading = "Context")]
+    pub kv_type: Option<String>,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LoadModeArg {
+    /// The same as mmap.
+    #[default]
+    Auto,
+    /// Read the file into memory.
+    None,
+    /// Map the file; pages come and go with memory pressure.
+    Mmap,
+    /// Read the file into memory and lock it there.
+    Mlock,
+    /// Map the file and lock its pages in RAM.
+    #[value(name = "mmap+mlock")]
+    MmapMlock,
+}
+
+/// Generate text, or chat.
+///
+/// With no model the embedded one runs: a tiny story teller. Text goes to stdout, everything else to stderr.
+/// A chat starts when the model has a chat template, no prompt is given and stdin is a terminal.
+#[derive(Args, Debug)]
+pub struct Run {
+    /// Model file: GGUF (first file of a split too) or a llama2.c checkpoint.
+    #[arg(value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Prompt; without it -p, -f, or stdin if it is not a terminal.
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Option<String>,
+    /// Model file; then all words are the prompt.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Prompt.
+    #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "prompt_file")]
+    pub prompt_text: Option<String>,
+    /// File with the prompt.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// System message for models with a chat template.
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// Tokens to generate; 0 or less: until the model ends its text or the context is full, as without -n. With
+    /// --sampler llama2c it counts positions, prompt included [default: 256], and 0 or less means all.
+    #[arg(short = 'n', long = "n-predict", value_name = "N", allow_negative_numbers = true)]
+    pub n_predict: Option<i64>,
+    /// Give the prompt to the model as it is, without its chat template.
+    #[arg(long)]
+    pub raw: bool,
+    /// Repeat the prompt on stdout before the text.
+    #[arg(long)]
+    pub echo: bool,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+/// How the next token is chosen.
+#[derive(Args, Debug, Clone)]
+pub struct SamplingArgs {
+    /// Temperature; 0 always takes the likeliest token [default: 0.8; with --sampler llama2c: 1.0].
+    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub temp: Option<f32>,
+    /// Keep the K likeliest tokens; 0: all [default: 40].
+    #[arg(long, value_name = "K", help_heading = "Sampling")]
+    pub top_k: Option<usize>,
+    /// Keep the likeliest tokens up to this share of probability [default: 0.95; with --sampler llama2c: 0.9].
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub top_p: Option<f32>,
+    /// Drop tokens less likely than P times the likeliest [default: 0.05].
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub min_p: Option<f32>,
+    /// Locally typical sampling; 1: off [default: 1].
+    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub typical: Option<f32>,
+    /// Divide logits of repeated tokens by this; 1: off [default: 1].
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub repeat_penalty: Option<f32>,
+    /// Tokens that count as repeated; 0: none, -1: the context [default: 64].
+    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub repeat_last_n: Option<i64>,
+    /// Lower logits by this per occurrence [default: 0].
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub frequency_penalty: Option<f32>,
+    /// Lower logits of tokens that occurred by this [default: 0].
+    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub presence_penalty: Option<f32>,
+    /// Add to a token's logit: ID+BIAS or ID-BIAS; ID-inf forbids the token (repeatable).
+    #[arg(long, value_name = "ID±BIAS", help_heading = "Sampling")]
+    pub logit_bias: Vec<String>,
+    /// Random seed [default: from the clock].
+    #[arg(short = 's', long, value_name = "N", help_heading = "Sampling")]
+    pub seed: Option<u64>,
+    /// Stop when this text appears; it is not printed (repeatable).
+    #[arg(long, value_name = "TEXT", help_heading = "Sampling")]
+    pub stop: Vec<String>,
+    /// `llama2c` behaves as llama2.c's `run`: its sampler and random numbers, the prompt echoed.
+    #[arg(long, value_enum, default_value_t, value_name = "NAME", help_heading = "Sampling")]
+    pub sampler: SamplerArg,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SamplerArg {
+    /// The chain of stages above.
+    #[default]
+    Chain,
+    /// llama2.c's.
+    Llama2c,
+}
+
+/// Write raw logits: little-endian f32, one row of n_vocab per token.
+#[derive(Args, Debug)]
+pub struct Eval {
+    /// Model file.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: PathBuf,
+    /// Token ids, separated by spaces or commas.
+    #[arg(long, value_name = "IDS", required_unless_present = "tokens_file", conflicts_with = "tokens_file")]
+    pub tokens: Option<String>,
+    /// File with token ids.
+    #[arg(long, value_name = "FILE")]
+    pub tokens_file: Option<PathBuf>,
+    /// Where the logits go [default: stdout shows the likeliest tokens instead].
+    #[arg(long, value_name = "FILE")]
+    pub logits_out: Option<PathBuf>,
+    /// Which rows: every position, or the last.
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub logits: LogitsArg,
+    /// Feed the tokens in chunks of these sizes, repeating the last: `1`, `5,16,3`.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    pub chunks: Vec<usize>,
+    /// Write the result of every op into this folder, one file of f32 values each, named by node.
+    #[arg(long, value_name = "DIR")]
+    pub per_op: Option<PathBuf>,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogitsArg {
+    /// Every position.
+    All,
+    /// The last position.
+    #[default]
+    Last,
+}
+
+/// Measure prompt and decode speed on random tokens.
+#[derive(Args, Debug)]
+pub struct Bench {
+    /// Model file [default: the embedded one].
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Tokens of the prompt; 0: no prompt test.
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 512)]
+    pub n_prompt: usize,
+    /// Tokens to decode; 0: no decode test.
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 128)]
+    pub n_gen: usize,
+    /// Repetitions.
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 3)]
+    pub repetitions: usize,
+    /// One JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+/// Turn text into token ids.
+#[derive(Args, Debug)]
+pub struct Tokenize {
+    /// Model or vocabulary file [default: the embedded model].
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Text [default: stdin].
+    #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "file")]
+    pub prompt: Option<String>,
+    /// File with the text.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Ids on one line, separated by spaces.
+    #[arg(long, conflicts_with = "json")]
+    pub ids: bool,
+    /// A JSON array of {id, piece}.
+    #[arg(long)]
+    pub json: bool,
+    /// Add no BOS or EOS token.
+    #[arg(long)]
+    pub no_bos: bool,
+    /// Treat special tokens in the text as text.
+    #[arg(long)]
+    pub no_parse_special: bool,
+    /// tokenizer.bin of a llama2.c checkpoint [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// Turn token ids into text.
+#[derive(Args, Debug)]
+pub struct Detokenize {
+    /// Model or vocabulary file [default: the embedded model].
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Ids, separated by spaces or commas [default: stdin].
+    #[arg(value_name = "IDS")]
+    pub ids: Vec<String>,
+    /// Show special tokens as their names.
+    #[arg(long)]
+    pub special: bool,
+    /// tokenizer.bin of a llama2.c checkpoint [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// Show what a model file holds, and where it would run.
+#[derive(Args, Debug)]
+pub struct Inspect {
+    /// Model file [default: the embedded model].
+    #[arg(value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// List all tensors.
+    #[arg(long)]
+    pub tensors: bool,
+    /// Show splits, nodes per device, the reason of each fallback, bytes copied per step.
+    #[arg(long)]
+    pub placement: bool,
+    /// Dump the graph of one decode step.
+    #[arg(long)]
+    pub graph: bool,
+    /// One JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+/// Compute the memory a model needs, per device, without loading it.
+#[derive(Args, Debug)]
+pub struct Plan {
+    /// Model file [default: the embedded model].
+    #[arg(value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// One JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+/// Convert a llama2.c checkpoint to GGUF, with F32 weights.
+#[derive(Args, Debug)]
+pub struct Convert {
+    /// Checkpoint: v0, v1 or v2 (int8).
+    #[arg(value_name = "CHECKPOINT")]
+    pub input: PathBuf,
+    /// GGUF file to write; an existing one is not overwritten.
+    #[arg(value_name = "OUT.gguf")]
+    pub output: PathBuf,
+    /// tokenizer.bin [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+    /// Overwrite the output.
+    #[arg(long)]
+    pub force: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Listing {
+    /// JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+#[derive(Args, Debug)]
+pub struct Devices {
+    /// JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Show every environment variable that is read, and its value.
+    #[arg(long)]
+    pub knobs: bool,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::CommandFactory;
+
+    /// `--help` of every command is kept in `cli/src/help`; a change shows there. To take over new texts, empty the
+    /// file and run this test: it fills empty files and fails once.
+    #[test]
+    fn every_help_text_is_the_one_that_was_read_last() {
+        let mut program = Cli::command().term_width(100);
+        program.build();
+        let mut texts = vec![("llmrt".to_string(), program.render_long_help().to_string())];
+        for command in program.get_subcommands_mut().filter(|c| c.get_name() != "help") {
+            texts.push((command.get_name().to_string(), command.render_long_help().to_string()));
+        }
+        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/help");
+        for (name, text) in texts {
+            let path = format!("{folder}/{name}.txt");
+            let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+            if kept.is_empty() {
+                std::fs::write(&path, &text).expect("the folder of help texts can be written");
+            }
+            assert!(kept == text, "{name} --help is not as in {path}, but:\n{text}");
+        }
+    }
+
+    #[test]
+    fn flags_of_devices_may_stand_before_or_behind_the_command() {
+        for line in ["llmrt --backend a,b:1 run", "llmrt run --backend a,b:1"] {
+            let cli = Cli::try_parse_from(line.split(' ')).expect("a good command line");
+            assert_eq!(cli.global.backend, ["a", "b:1"]);
+        }
+    }
+}

@@ -1,0 +1,133 @@
+//! Lines as what a person means: something to say, or a command.
+
+/// What a person means.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum Input {
+    /// A turn of the conversation.
+    Say(String),
+    /// `/clear`.
+    Clear,
+    /// `/system TEXT`.
+    System(String),
+    /// `/set`, or `/set NAME VALUE`.
+    Set(Option<(String, String)>),
+    /// `/help`.
+    Help,
+    /// `/bye`.
+    Bye,
+    /// Another word behind a slash.
+    Unknown(String),
+}
+
+/// What marks the beginning and end of a text of several lines.
+const FENCE: &str = "\"\"\"";
+
+/// An input in the making, line by line.
+#[derive(Default)]
+pub struct Reading {
+    text: String,
+    is_open: bool,
+}
+
+impl Reading {
+    /// Whether a text of several lines has begun.
+    pub fn is_open(&self) -> bool {
+        self.is_open
+    }
+
+    /// What was typed, for the history.
+    pub fn text(&self) -> &str {
+        &self.text
+    }
+
+    /// Takes a line; the input if it is complete now. An empty line is none.
+    pub fn push(&mut self, line: &str) -> Option<Input> {
+        if self.is_open {
+            return self.push_inside(line);
+        }
+        if let Some(rest) = line.trim_start().strip_prefix(FENCE) {
+            self.is_open = true;
+            return self.push_inside(rest);
+        }
+        self.text = line.trim().to_string();
+        (!self.text.is_empty()).then(|| meaning(&self.text))
+    }
+
+    fn push_inside(&mut self, line: &str) -> Option<Input> {
+        let (line, is_last) = match line.split_once(FENCE) {
+            Some((before, _)) => (before, true),
+            None => (line, false),
+        };
+        if !self.text.is_empty() {
+            self.text.push('\n');
+        }
+        self.text.push_str(line);
+        self.is_open = !is_last;
+        (is_last && !self.text.trim().is_empty()).then(|| Input::Say(self.text.clone()))
+    }
+}
+
+fn meaning(line: &str) -> Input {
+    let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
+    let rest = rest.trim();
+    match word {
+        "/clear" => Input::Clear,
+        "/system" => Input::System(rest.into()),
+        "/set" if rest.is_empty() => Input::Set(None),
+        "/set" => {
+            let (name, value) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
+            Input::Set(Some((name.into(), value.trim().into())))
+        }
+        "/help" | "/?" => Input::Help,
+        "/bye" | "/exit" | "/quit" => Input::Bye,
+        // A path, `/etc/fstab`, is no command.
+        word if word.starts_with('/') && word[1..].chars().all(|c| c.is_ascii_alphabetic()) => {
+            Input::Unknown(word.into())
+        }
+        _ => Input::Say(line.into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(lines: &str, expected: Option<Input>) {
+        let mut reading = Reading::default();
+        let found = lines.split('|').find_map(|line| reading.push(line));
+        assert_eq!(found, expected, "{lines}");
+    }
+
+    fn say(text: &str) -> Option<Input> {
+        Some(Input::Say(text.into()))
+    }
+
+    #[test]
+    fn a_line_is_something_to_say() {
+        check(" hello ", say("hello"));
+        check("|  |hello", say("hello"));
+        check("what is /clear?", say("what is /clear?"));
+        check("/etc/fstab is a file", say("/etc/fstab is a file"));
+    }
+
+    #[test]
+    fn fences_hold_several_lines() {
+        check("\"\"\"one|two|three\"\"\"", say("one\ntwo\nthree"));
+        check("\"\"\"one\"\"\"", say("one"));
+        check("\"\"\"|/clear|\"\"\"", say("/clear\n"));
+        check("\"\"\"one|two", None);
+        check("\"\"\"\"\"\"", None);
+    }
+
+    #[test]
+    fn words_behind_a_slash_are_commands() {
+        check("/clear", Some(Input::Clear));
+        check("/bye", Some(Input::Bye));
+        check("/?", Some(Input::Help));
+        check("/system  be brief ", Some(Input::System("be brief".into())));
+        check("/set", Some(Input::Set(None)));
+        check("/set temp  0.5", Some(Input::Set(Some(("temp".into(), "0.5".into())))));
+        check("/set temp", Some(Input::Set(Some(("temp".into(), "".into())))));
+        check("/nonsense x", Some(Input::Unknown("/nonsense".into())));
+    }
+}

@@ -1,0 +1,107 @@
+//! `llmrt devices`: devices, their memory and kind, and why any is not used; with `--knobs` the environment variables.
+
+use crate::args::{Devices, Global};
+use crate::backend::Offered;
+use crate::error::Result;
+use crate::output::{self, bytes};
+use crate::setup::{Plugins, idle_because};
+use llmrt_host::{Device, knobs};
+use serde_json::{Value, json};
+
+/// Lists devices, or the knobs table.
+pub fn devices(global: &Global, args: &Devices) -> Result<()> {
+    if args.knobs {
+        return print_knobs(args.json);
+    }
+    let plugins = Plugins::load(global)?;
+    let chosen = plugins.choose(global)?;
+    let rows: Vec<Row> = plugins
+        .offered()
+        .into_iter()
+        .map(|(device, offered)| {
+            let place = chosen.iter().position(|d| d.name() == device.name());
+            Row::new(&device, offered, place, !global.backend.is_empty())
+        })
+        .collect();
+    if args.json {
+        return Ok(output::json(&rows.iter().map(Row::json).collect())?);
+    }
+    let rows: Vec<_> = rows.iter().map(Row::cells).collect();
+    Ok(output::table(&["device", "kind", ">memory", ">free", "plugin", "description", "use"], &rows)?)
+}
+
+/// What is said about a device.
+struct Row {
+    id: String,
+    kind: &'static str,
+    description: String,
+    arch: String,
+    /// Total and free bytes.
+    memory: (u64, Option<u64>),
+    offered: Offered,
+    /// Place in the order of choice.
+    place: Option<usize>,
+    unused: Option<String>,
+}
+
+impl Row {
+    fn new(device: &Device, offered: Offered, place: Option<usize>, is_by_flag: bool) -> Row {
+        let info = device.info();
+        let why = || idle_because(device).or(is_by_flag.then(|| "--backend does not name it".into()));
+        // Asked last: only a device that works says how much is free.
+        let unused = if place.is_some() { None } else { why().or(Some("the CPU comes before it".into())) };
+        let free = if offered.unusable.is_none() { device.memory().ok() } else { None };
+        Row {
+            id: device.name().into(),
+            kind: info.kind_name(),
+            description: info.description.clone(),
+            arch: info.arch.clone(),
+            memory: (free.map_or(info.memory_total, |(_, total)| total), free.map(|(free, _)| free)),
+            offered,
+            place,
+            unused,
+        }
+    }
+
+    fn cells(&self) -> Vec<String> {
+        let plugin = self.offered.file.clone().unwrap_or_else(|| "(built in)".into());
+        let place = match (self.place, &self.unused) {
+            (Some(place), _) => format!("choice {}", place + 1),
+            (None, Some(why)) => format!("not used: {why}"),
+            (None, None) => String::new(),
+        };
+        let free = self.memory.1.map_or("?".into(), bytes);
+        let description = format!("{} {}", self.description, self.arch).trim().to_string();
+        vec![self.id.clone(), self.kind.into(), bytes(self.memory.0), free, plugin, description, place]
+    }
+
+    fn json(&self) -> Value {
+        json!({
+            "id": self.id, "kind": self.kind, "description": self.description, "arch": self.arch,
+            "memory_total": self.memory.0, "memory_free": self.memory.1,
+            "plugin": self.offered.plugin, "file": self.offered.file,
+            "choice": self.place, "unused_because": self.unused,
+        })
+    }
+}
+
+fn print_knobs(as_json: bool) -> Result<()> {
+    let value = |knob: &knobs::Knob| knob.text().map(|text| text.to_string_lossy().into_owned());
+    if as_json {
+        let rows = knobs::TABLE.iter().map(|knob| {
+            json!({
+                "name": knob.name, "value": value(knob), "default": knob.default,
+                "meaning": knob.meaning, "used_in": knob.used_in,
+            })
+        });
+        return Ok(output::json(&rows.collect())?);
+    }
+    let row = |knob: &knobs::Knob| {
+        let value = value(knob).unwrap_or_else(|| "(not set)".into());
+        vec![knob.name.to_string(), value, knob.default.to_string(), knob.meaning.to_string()]
+    };
+    Ok(output::table(
+        &["variable", "value", "default", "meaning"],
+        &knobs::TABLE.iter().map(row).collect::<Vec<_>>(),
+    )?)
+}

@@ -1,0 +1,144 @@
+//! `llmrt eval`: logits of given tokens. Needs no tokenizer.
+
+use crate::args::{Eval, Global, LogitsArg};
+use crate::context::{self, Defaults};
+use crate::error::{Error, Result};
+use crate::model::{self, OpenModel};
+use crate::new_file::NewFile;
+use crate::output::note;
+use crate::session::Session;
+use crate::setup::Setup;
+use crate::{interrupt, text, tokens};
+use llmrt_abi::DType;
+use llmrt_engine::{Engine, Logits, TokenId};
+use std::io::Write;
+use std::path::Path;
+use std::time::Instant;
+
+/// Likeliest tokens shown per row when no file is asked for.
+const N_SHOWN: usize = 5;
+
+/// Runs tokens through the model and writes what it thinks comes next.
+pub fn eval(global: &Global, args: &Eval) -> Result<()> {
+    let (ids, source) = given_tokens(args)?;
+    if ids.is_empty() {
+        return Err(Error::usage(format!("{source}: there are no token ids: expected at least one")));
+    }
+    if args.chunks.contains(&0) {
+        return Err(Error::usage("--chunks: a size is 0: expected 1 or more tokens"));
+    }
+    let model = OpenModel::open(Some(&args.model), &model::open_options(&args.loading))?;
+    let setup = Setup::new(global)?;
+    let defaults = Defaults { n_ctx: Some(ids.len()), kv_type: DType::F32 };
+    let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    if ids.len() > options.n_ctx {
+        let (n, n_ctx) = (ids.len(), options.n_ctx);
+        return Err(Error::usage(format!(
+            "{source}: {n} tokens do not fit into a context of {n_ctx}: raise -c"
+        )));
+    }
+    let largest = if args.per_op.is_some() { Some(ids.len()) } else { args.chunks.iter().copied().max() };
+    options.n_batch = options.n_batch.max(largest.unwrap_or(0).min(options.n_ctx));
+
+    let mut session = Session::load(&setup, model, &args.loading, options)?;
+    tokens::check(&ids, session.engine.model().config.n_vocab, &source)?;
+    if let Some(folder) = &args.per_op {
+        write_ops(&mut session.engine, &ids, folder)?;
+    }
+    let started = Instant::now();
+    match &args.logits_out {
+        Some(path) => {
+            let mut file = NewFile::create(path)?;
+            rows(&mut session.engine, &ids, args, &mut |_, row| {
+                let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
+                file.out().write_all(&bytes).map_err(|e| Error::file(path, format!("cannot write: {e}")))
+            })?;
+            file.finish()?;
+        }
+        None => rows(&mut session.engine, &ids, args, &mut show_row)?,
+    }
+    session.tell_placement(setup.verbose);
+    let (n, time) = (ids.len(), started.elapsed().as_secs_f64());
+    note(format_args!(
+        "load {:.2} s, {n} tokens at {:.1} tok/s",
+        session.load.as_secs_f64(),
+        n as f64 / time
+    ));
+    Ok(())
+}
+
+/// The ids, and where they came from.
+fn given_tokens(args: &Eval) -> Result<(Vec<TokenId>, String)> {
+    let (text, source) = match (&args.tokens, &args.tokens_file) {
+        (Some(text), _) => (text.clone(), "--tokens".to_string()),
+        (None, Some(path)) => (text::of_file(path)?, path.display().to_string()),
+        (None, None) => return Err(Error::usage("there are no tokens: give --tokens or --tokens-file")),
+    };
+    Ok((tokens::parse(&text, &source)?, source))
+}
+
+/// Feeds the tokens in chunks and hands over the rows that are asked for, in order, with their positions.
+fn rows(
+    engine: &mut Engine,
+    ids: &[TokenId],
+    args: &Eval,
+    take: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
+) -> Result<()> {
+    let n_vocab = engine.model().config.n_vocab as usize;
+    let logits = match args.logits {
+        LogitsArg::All => Logits::All,
+        LogitsArg::Last => Logits::Last,
+    };
+    let mut sizes = args.chunks.iter().copied();
+    let mut size = usize::MAX;
+    let id = engine.add(ids.to_vec())?;
+    let mut n_done = 0;
+    while n_done < ids.len() {
+        size = sizes.next().unwrap_or(size);
+        // A chunk may be larger than a step.
+        let end = ids.len().min(n_done.saturating_add(size));
+        while n_done < end {
+            let step = engine.step(logits, end - n_done)?;
+            if step.n_tokens == 0 {
+                return Err(Error::usage(
+                    "the KV cache has no room for the tokens: raise the context size (-c)",
+                ));
+            }
+            n_done += step.n_tokens;
+            for (row, values) in step.rows.iter().zip(step.logits.chunks_exact(n_vocab)) {
+                take(row.position, values)?;
+            }
+            if interrupt::is_asked() {
+                return Err(Error::interrupted());
+            }
+        }
+    }
+    Ok(engine.remove(id)?)
+}
+
+/// The likeliest tokens after a position, with their logits.
+fn show_row(position: usize, row: &[f32]) -> Result<()> {
+    let mut best: Vec<usize> = (0..row.len()).collect();
+    best.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
+    let words: Vec<_> = best.iter().take(N_SHOWN).map(|&id| format!("{id}:{:.4}", row[id])).collect();
+    writeln!(std::io::stdout().lock(), "{position}\t{}", words.join(" "))?;
+    Ok(())
+}
+
+/// One file of little-endian f32 per op, in the order of execution, and `index.tsv` with their names and dims.
+fn write_ops(engine: &mut Engine, ids: &[TokenId], folder: &Path) -> Result<()> {
+    std::fs::create_dir_all(folder)
+        .map_err(|e| Error::file(folder, format!("cannot make the folder: {e}")))?;
+    let mut index = String::from("file\tname\tne\n");
+    let mut i = 0;
+    let outcome = engine.per_op(ids, &mut |name, ne, values| {
+        let plain: String =
+            name.chars().map(|c| if c.is_alphanumeric() || ".-_".contains(c) { c } else { '_' }).collect();
+        let file = format!("{i:04}-{plain}.f32");
+        i += 1;
+        index += &format!("{file}\t{name}\t{},{},{},{}\n", ne[0], ne[1], ne[2], ne[3]);
+        std::fs::write(folder.join(&file), values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
+    })?;
+    let written = outcome.and_then(|()| std::fs::write(folder.join("index.tsv"), &index));
+    written.map_err(|e| Error::file(folder, format!("cannot write: {e}")))
+}

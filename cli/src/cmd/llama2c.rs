@@ -1,0 +1,134 @@
+//! `llmrt run --sampler llama2c`: the loop of llama2.c's `run`, so that a seed gives the same text.
+//!
+//! Positions are counted, prompt included. Tokens of the prompt are forced and take no random number, so they can
+//! go through the model in one step: the text is the same as token by token.
+
+use crate::args::{Global, Run};
+use crate::cmd::run::to_stdout;
+use crate::context::{self, Defaults};
+use crate::error::{Error, Result};
+use crate::generate::next_logits;
+use crate::model::OpenModel;
+use crate::output::note;
+use crate::session::Session;
+use crate::setup::Setup;
+use crate::{interrupt, sampling};
+use llmrt_abi::DType;
+use llmrt_engine::{Timings, TokenId};
+use llmrt_tokenizer::{Decoder, Tokenizer};
+use std::time::Instant;
+
+/// The token that begins a text, and whose coming ends it.
+const BOS: TokenId = 1;
+
+/// Positions when `-n` is not given.
+const DEFAULT_STEPS: usize = 256;
+
+/// Generates with llama2.c's tokenizer, sampler and rules. The prompt is part of the output.
+pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Result<()> {
+    let tokenizer = model.llama2c_tokenizer()?;
+    let prompt = prompt_tokens(&tokenizer, prompt)?;
+    let setup = Setup::new(global)?;
+    let defaults = Defaults { n_ctx: model.n_ctx_train(), kv_type: DType::F32 };
+    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    let n_steps = n_steps(args.n_predict, options.n_ctx);
+
+    let Session { mut engine, load } = Session::load(&setup, model, &args.loading, options)?;
+    let n_vocab = engine.model().config.n_vocab;
+    let (mut sampler, seed) = sampling::sampler(&args.sampling, n_vocab)?;
+    if setup.verbose > 0 {
+        note(format_args!("{} prompt tokens, {n_steps} positions, seed {seed}", prompt.len()));
+    }
+
+    let mut out = Out { decoder: tokenizer.decoder(false), show: Box::new(to_stdout()) };
+    let mut timings = Timings { load, ..Timings::default() };
+    let mut position = 0;
+    let mut ended = false;
+    for &token in &prompt[1..] {
+        if position == n_steps || ended {
+            break;
+        }
+        position += 1;
+        ended = token == BOS || interrupt::is_asked();
+        if !ended {
+            out.push(token)?;
+        }
+    }
+
+    let mut last = Instant::now();
+    let id = engine.add(prompt[..prompt.len().min(n_steps)].to_vec())?;
+    while position < n_steps && !ended {
+        let Some(logits) = next_logits(&mut engine, id, usize::MAX)? else { break };
+        let token = sampler.sample(&logits, &[])?;
+        position += 1;
+        count(&mut timings, prompt.len(), &mut last);
+        ended = token == BOS || interrupt::is_asked();
+        if !ended {
+            out.push(token)?;
+            if position < n_steps {
+                engine.push(id, token)?;
+            }
+        }
+    }
+    out.finish()?;
+    Session { engine, load }.tell_placement(setup.verbose);
+    note(timings);
+    if interrupt::is_asked() { Err(Error::interrupted()) } else { Ok(()) }
+}
+
+/// `-n`, where 0, less than 0 and more than there are mean all positions.
+fn n_steps(asked: Option<i64>, n_positions: usize) -> usize {
+    let asked = asked.map_or(DEFAULT_STEPS, |n| usize::try_from(n).unwrap_or(0));
+    if asked == 0 { n_positions } else { asked.min(n_positions) }
+}
+
+fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>> {
+    let mut tokens = vec![BOS];
+    tokens.extend(tokenizer.encode(prompt, llmrt_tokenizer::EncodeOptions::default())?);
+    Ok(tokens)
+}
+
+/// The first token comes with the prompt's step, every other one has a step of its own.
+fn count(timings: &mut Timings, n_prompt: usize, last: &mut Instant) {
+    let now = Instant::now();
+    let time = now - std::mem::replace(last, now);
+    if timings.n_prompt == 0 {
+        (timings.n_prompt, timings.prompt) = (n_prompt, time);
+    } else {
+        timings.n_generated += 1;
+        timings.generate += time;
+    }
+}
+
+/// Tokens as text on stdout.
+struct Out<'t> {
+    decoder: Decoder<'t>,
+    show: Box<dyn FnMut(&str) -> Result<()>>,
+}
+
+impl Out<'_> {
+    fn push(&mut self, token: TokenId) -> Result<()> {
+        let text = self.decoder.push(token)?;
+        (self.show)(&text)
+    }
+
+    fn finish(&mut self) -> Result<()> {
+        let rest = self.decoder.flush();
+        (self.show)(&(rest + "\n"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn positions_are_counted_as_llama2c_counts_steps() {
+        for (asked, expected) in
+            [(None, 256), (Some(0), 512), (Some(-5), 512), (Some(48), 48), (Some(9999), 512)]
+        {
+            assert_eq!(n_steps(asked, 512), expected, "-n {asked:?}");
+        }
+        assert_eq!(n_steps(None, 64), 64);
+    }
+}

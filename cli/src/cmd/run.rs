@@ -1,0 +1,224 @@
+//! `llmrt run`: a prompt, or a chat.
+
+use crate::args::{Global, Run, SamplerArg};
+use crate::cmd::{chat, llama2c};
+use crate::context::{self, Defaults};
+use crate::error::{Error, Exit, Result};
+use crate::generate::{Outcome, Request, generate};
+use crate::model::{self, OpenModel};
+use crate::output::note;
+use crate::session::Session;
+use crate::setup::Setup;
+use crate::{clock, interrupt, sampling, text};
+use llmrt_abi::DType;
+use llmrt_engine::{Engine, Finish, Timings, TokenId};
+use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Message, RenderOptions, Tokenizer};
+use std::io::{IsTerminal, Write};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Generates text from a prompt; starts a chat or llama2.c's loop where these are asked for.
+pub fn run(global: &Global, args: &Run) -> Result<()> {
+    let words = Words::of(args)?;
+    let model = OpenModel::open(words.model.as_deref(), &model::open_options(&args.loading))
+        .map_err(|e| words.with_hint(e))?;
+    if args.sampling.sampler == SamplerArg::Llama2c {
+        let prompt = words.prompt(args)?.unwrap_or_default();
+        return llama2c::run(global, args, model, &prompt);
+    }
+
+    let tokenizer = model.tokenizer()?;
+    let template = if args.raw { None } else { model.chat_template()? };
+    let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
+    if let Some(template) = template.as_ref().filter(|_| is_terminal && !words.has_prompt(args)) {
+        return chat::chat(global, args, model, &tokenizer, template);
+    }
+    let prompt = words.prompt(args)?.unwrap_or_default();
+    let tokens =
+        prompt_tokens(&tokenizer, template.as_ref(), &prompt, args).map_err(|e| e.of_model(&model.name))?;
+
+    let setup = Setup::new(global)?;
+    let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
+    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;
+    let mut session = Session::load(&setup, model, &args.loading, options)?;
+    let (mut sampler, seed) = sampling::sampler(&args.sampling, session.engine.model().config.n_vocab)?;
+    if setup.verbose > 0 {
+        note(format_args!("{} prompt tokens, seed {seed}", tokens.len()));
+    }
+
+    let mut show = to_stdout();
+    if args.echo {
+        show(&prompt)?;
+    }
+    let id = session.engine.add(tokens)?;
+    let request = Request {
+        tokenizer: &tokenizer,
+        n_predict: n_predict(args),
+        stops: args.sampling.stop.clone(),
+        continues: template.is_none() && !prompt.is_empty(),
+    };
+    let outcome = generate(&mut session.engine, id, &mut sampler, request, &mut show)?;
+    show("\n")?;
+
+    session.tell_placement(setup.verbose);
+    tell_end(&outcome, &session.engine);
+    note(timings(session.load, &outcome));
+    match outcome.finish {
+        Finish::Cancelled => Err(Error::interrupted()),
+        _ => Ok(()),
+    }
+}
+
+/// A function that writes to stdout at once.
+pub fn to_stdout() -> impl FnMut(&str) -> Result<()> {
+    |text| {
+        let mut out = std::io::stdout().lock();
+        out.write_all(text.as_bytes())?;
+        Ok(out.flush()?)
+    }
+}
+
+/// `-n`: 0 or less means no limit but the model's end and the context's.
+pub fn n_predict(args: &Run) -> Option<usize> {
+    args.n_predict.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0)
+}
+
+/// Says on stderr why a text stopped short.
+pub fn tell_end(outcome: &Outcome, engine: &Engine) {
+    if outcome.is_context_full {
+        note(format_args!("stopped: the context of {} tokens is full; raise it with -c", engine.n_ctx()));
+    }
+}
+
+/// The numbers of the last line.
+pub fn timings(load: Duration, outcome: &Outcome) -> Timings {
+    Timings {
+        load,
+        n_prompt: outcome.n_prompt,
+        prompt: outcome.prompt,
+        n_generated: outcome.n_generated,
+        generate: outcome.generate,
+    }
+}
+
+/// A prompt must leave room for an answer.
+pub fn check_fits(n_tokens: usize, n_ctx: usize, n_ctx_train: Option<usize>) -> Result<()> {
+    if n_tokens < n_ctx {
+        return Ok(());
+    }
+    let trained = n_ctx_train.map_or(String::new(), |n| format!(" (the model was trained on {n})"));
+    Err(Error::usage(format!(
+        "the prompt has {n_tokens} tokens and the context holds {n_ctx}: raise it with -c{trained} or shorten the prompt"
+    )))
+}
+
+/// What a template is rendered with.
+pub fn render_options<'a>(tokenizer: &'a Tokenizer, now: &'a str) -> RenderOptions<'a> {
+    let piece = |id: Option<TokenId>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
+    RenderOptions {
+        add_generation_prompt: true,
+        bos: piece(tokenizer.bos()),
+        eos: piece(tokenizer.eos()),
+        now: Some(now),
+        ..RenderOptions::default()
+    }
+}
+
+/// The ids of the prompt, in the words of the template if there is one.
+fn prompt_tokens(
+    tokenizer: &Tokenizer,
+    template: Option<&ChatTemplate>,
+    prompt: &str,
+    args: &Run,
+) -> Result<Vec<TokenId>> {
+    let Some(template) = template else {
+        if args.system.is_some() {
+            let why = if args.raw { "--raw leaves it out" } else { "this model has none" };
+            return Err(Error::usage(format!(
+                "--system needs a chat template, and {why}: put it into the prompt"
+            )));
+        }
+        let tokens = tokenizer.encode(prompt, EncodeOptions { add_special: true, parse_special: true })?;
+        return Ok(if tokens.is_empty() { vec![start_token(tokenizer)?] } else { tokens });
+    };
+    if prompt.is_empty() {
+        return Err(Error::usage(
+            "the prompt is empty: give one, or use --raw to let the model begin by itself",
+        ));
+    }
+    let mut messages: Vec<_> = args.system.iter().map(|text| Message::new("system", text)).collect();
+    messages.push(Message::new("user", prompt));
+    let now = clock::now();
+    Ok(tokenizer.encode_prompt(&template.render(&messages, &render_options(tokenizer, &now))?)?)
+}
+
+/// What a text without a prompt begins with.
+fn start_token(tokenizer: &Tokenizer) -> Result<TokenId> {
+    tokenizer.bos().or(tokenizer.eos()).ok_or_else(|| {
+        Error::usage("the prompt is empty and the model has no token that begins a text: give a prompt")
+    })
+}
+
+/// What the words after `run` are.
+struct Words {
+    model: Option<PathBuf>,
+    prompt: Option<String>,
+}
+
+impl Words {
+    /// Without `-m` the first word is the model and the second the prompt; with it all words are the prompt.
+    fn of(args: &Run) -> Result<Words> {
+        let words = || args.model.iter().chain(&args.prompt);
+        let (model, prompt) = match &args.model_file {
+            Some(file) => (Some(file.clone()), words().cloned().collect::<Vec<_>>()),
+            None => (args.model.as_ref().map(PathBuf::from), args.prompt.iter().cloned().collect()),
+        };
+        if args.model_file.is_none() && args.model.as_deref() == Some("") {
+            return Err(Error::usage(
+                "the model's name is empty: give a file, or leave it out for the embedded model",
+            ));
+        }
+        let prompt = (!prompt.is_empty()).then(|| prompt.join(" "));
+        let named = args.prompt_text.is_some() || args.prompt_file.is_some();
+        if let (Some(prompt), true) = (&prompt, named) {
+            return Err(Error::usage(format!(
+                "two prompts: `{prompt}` and the one of -p or -f; leave one out"
+            )));
+        }
+        Ok(Words { model, prompt })
+    }
+
+    /// Whether a prompt is on the command line.
+    fn has_prompt(&self, args: &Run) -> bool {
+        self.prompt.is_some() || args.prompt_text.is_some() || args.prompt_file.is_some()
+    }
+
+    /// The prompt, from the first of: the words, -p, -f, stdin if it is no terminal.
+    fn prompt(&self, args: &Run) -> Result<Option<String>> {
+        if let Some(prompt) = self.prompt.as_ref().or(args.prompt_text.as_ref()) {
+            return Ok(Some(prompt.clone()));
+        }
+        let read = match &args.prompt_file {
+            Some(path) => Some(text::of_file(path)?),
+            None if std::io::stdin().is_terminal() => None,
+            None => Some(text::of_stdin()?),
+        };
+        if interrupt::is_asked() {
+            return Err(Error::interrupted());
+        }
+        Ok(read.map(text::without_last_line_end))
+    }
+
+    /// `llmrt run "Once upon a time"` looks for a file of that name.
+    fn with_hint(&self, e: Error) -> Error {
+        let is_word = |path: &PathBuf| !path.exists() && path.extension().is_none();
+        match &self.model {
+            Some(word) if e.exit == Exit::File && self.prompt.is_none() && is_word(word) => Error {
+                message: format!("{}; a prompt for the embedded model goes behind -p", e.message),
+                ..e
+            },
+            _ => e,
+        }
+    }
+}

@@ -1,0 +1,105 @@
+//! Context length, batch size and KV cache type: what was asked for against what makes sense.
+
+use crate::args::ContextArgs;
+use crate::error::{Error, Result};
+use crate::output::note;
+use llmrt_abi::DType;
+use llmrt_engine::EngineOptions;
+use llmrt_engine::memory::KV_TYPES;
+
+/// The context when nothing is asked for is the model's, up to this.
+const DEFAULT_MOST: usize = 4096;
+
+/// What a command takes where the flags say nothing.
+pub struct Defaults {
+    /// Tokens of the context; `None`: the model's, at most 4096.
+    pub n_ctx: Option<usize>,
+    /// Type of the KV cache.
+    pub kv_type: DType,
+}
+
+/// Checks the flags. `n_ctx_train` is the length the model was trained on.
+pub fn engine_options(
+    args: &ContextArgs,
+    n_ctx_train: Option<usize>,
+    defaults: Defaults,
+    strict: bool,
+) -> Result<EngineOptions> {
+    let n_ctx = match (args.ctx, defaults.n_ctx) {
+        (Some(n), _) => n,
+        (None, Some(n)) => n,
+        (None, None) => n_ctx_train.unwrap_or(DEFAULT_MOST).min(DEFAULT_MOST),
+    };
+    if n_ctx == 0 || i32::try_from(n_ctx).is_err() {
+        return Err(Error::usage(format!(
+            "--ctx {n_ctx}: expected 1 to {} tokens; leave it out for the model's own context, at most {DEFAULT_MOST}",
+            i32::MAX
+        )));
+    }
+    if let (Some(trained), Some(asked)) = (n_ctx_train.filter(|&n| n < n_ctx), args.ctx) {
+        note(format_args!(
+            "--ctx {asked}: the model was trained on {trained} tokens; beyond them it gets worse"
+        ));
+    }
+    if args.batch == 0 {
+        return Err(Error::usage("--batch 0: expected 1 or more tokens; leave it out for 512"));
+    }
+    let kv_type = args.kv_type.as_deref().map_or(Ok(defaults.kv_type), kv_type)?;
+    Ok(EngineOptions {
+        n_ctx,
+        n_batch: args.batch.min(n_ctx),
+        max_seqs: 1,
+        k_type: kv_type,
+        v_type: kv_type,
+        n_threads: 0,
+        strict,
+    })
+}
+
+fn kv_type(name: &str) -> Result<DType> {
+    let found = DType::from_name(name).filter(|t| KV_TYPES.contains(t));
+    found.ok_or_else(|| {
+        let names = KV_TYPES.map(|t| t.name().to_ascii_lowercase());
+        Error::usage(format!("--kv-type {name}: expected {}", names.join(", ")))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(
+        ctx: Option<usize>,
+        batch: usize,
+        kv_type: &str,
+        trained: Option<usize>,
+    ) -> Result<(usize, usize, DType)> {
+        let kv_type = Some(kv_type.to_string()).filter(|name| !name.is_empty());
+        let args = ContextArgs { ctx, batch, kv_type };
+        let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
+        engine_options(&args, trained, defaults, false).map(|o| (o.n_ctx, o.n_batch, o.k_type))
+    }
+
+    #[test]
+    fn the_models_context_counts_up_to_4096() {
+        assert_eq!(check(None, 512, "", Some(256)).unwrap(), (256, 256, DType::F16));
+        assert_eq!(check(None, 512, "", Some(131_072)).unwrap(), (4096, 512, DType::F16));
+        assert_eq!(check(None, 512, "", None).unwrap(), (4096, 512, DType::F16));
+        assert_eq!(check(Some(8192), 64, "Q8_0", Some(131_072)).unwrap(), (8192, 64, DType::Q8_0));
+    }
+
+    #[test]
+    fn absurd_values_are_refused_with_what_would_make_sense() {
+        for (ctx, batch, kv_type, expected) in [
+            (Some(0), 512, "", "--ctx 0: expected 1 to"),
+            (Some(usize::MAX), 512, "", "expected 1 to 2147483647 tokens"),
+            (None, 0, "", "--batch 0: expected 1 or more"),
+            (None, 512, "q4_0", "--kv-type q4_0: expected f16, f32, q8_0"),
+            (None, 512, "int7", "--kv-type int7: expected"),
+        ] {
+            let error = check(ctx, batch, kv_type, Some(256)).unwrap_err();
+            assert!(error.message.contains(expected), "{}", error.message);
+            assert_eq!(error.exit, crate::error::Exit::Usage);
+        }
+    }
+}

@@ -1,0 +1,140 @@
+//! Failures as a person sees them: one message, one exit code.
+
+use std::path::Path;
+
+/// What went wrong and the exit code that says so.
+#[derive(Debug)]
+pub struct Error {
+    /// Exit code.
+    pub exit: Exit,
+    /// What was found, what was expected, what to do.
+    pub message: String,
+}
+
+/// Exit codes, as `llmrt --help` lists them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[repr(u8)]
+pub enum Exit {
+    /// Whoever read stdout has gone: nobody is left to tell, and nothing is wrong.
+    OutputClosed = 0,
+    /// Anything else.
+    Failure = 1,
+    /// Flags and arguments that make no sense.
+    Usage = 2,
+    /// A file that cannot be used.
+    File = 3,
+    /// A device or plugin that failed.
+    Device = 4,
+    /// Work would fall back, and that was forbidden.
+    Strict = 5,
+    /// Memory ran out.
+    Memory = 6,
+    /// Ctrl-C.
+    Interrupted = 130,
+}
+
+/// Result of a command.
+pub type Result<T> = std::result::Result<T, Error>;
+
+impl Error {
+    /// An error with its exit code.
+    pub fn new(exit: Exit, message: impl std::fmt::Display) -> Error {
+        Error { exit, message: message.to_string() }
+    }
+
+    /// Wrong usage.
+    pub fn usage(message: impl std::fmt::Display) -> Error {
+        Error::new(Exit::Usage, message)
+    }
+
+    /// A file that cannot be used.
+    pub fn file(path: &Path, problem: impl std::fmt::Display) -> Error {
+        Error::new(Exit::File, format!("{}: {problem}", path.display()))
+    }
+
+    /// Ctrl-C before there was anything to show for it.
+    pub fn interrupted() -> Error {
+        Error::new(Exit::Interrupted, "interrupted")
+    }
+
+    /// The same failure, told with the name of the model. File errors name their file already.
+    pub fn of_model(self, name: &str) -> Error {
+        match self.exit {
+            Exit::File if !self.message.starts_with(name) => {
+                Error { message: format!("{name}: {}", self.message), ..self }
+            }
+            _ => self,
+        }
+    }
+}
+
+impl From<llmrt_host::Error> for Error {
+    fn from(e: llmrt_host::Error) -> Error {
+        let exit = match &e {
+            llmrt_host::Error::Fallback { .. } => Exit::Strict,
+            llmrt_host::Error::Knob { .. } => Exit::Usage,
+            _ if e.is_oom() => Exit::Memory,
+            _ => Exit::Device,
+        };
+        Error::new(exit, e)
+    }
+}
+
+impl From<llmrt_host::load::Error> for Error {
+    fn from(e: llmrt_host::load::Error) -> Error {
+        use llmrt_host::load::Error as Load;
+        let exit = match &e {
+            Load::Cancelled => Exit::Interrupted,
+            Load::HostMemory { .. } | Load::Alloc { .. } => Exit::Memory,
+            Load::Override(_) | Load::NeedlessTokenizer { .. } => Exit::Usage,
+            Load::Tensor { .. } | Load::Import { .. } => Exit::Device,
+            _ => Exit::File,
+        };
+        Error::new(exit, e)
+    }
+}
+
+impl From<llmrt_engine::Error> for Error {
+    fn from(e: llmrt_engine::Error) -> Error {
+        use llmrt_engine::Error as Engine;
+        let exit = match e {
+            Engine::Host(e) => return e.into(),
+            Engine::Load { cancelled: true, .. } => Exit::Interrupted,
+            Engine::Load { out_of_memory: true, .. } => Exit::Memory,
+            Engine::Load { .. } | Engine::Model(_) => Exit::File,
+            Engine::BadParam { .. } | Engine::BadBias { .. } | Engine::BiasOutOfVocab { .. } => Exit::Usage,
+            Engine::EmptyStop | Engine::ContextFull { .. } | Engine::TokenOutOfVocab { .. } => Exit::Usage,
+            Engine::BadPool { .. } => Exit::Usage,
+            _ => Exit::Failure,
+        };
+        Error::new(exit, e)
+    }
+}
+
+impl From<llmrt_models::Error> for Error {
+    fn from(e: llmrt_models::Error) -> Error {
+        Error::new(Exit::File, e)
+    }
+}
+
+impl From<llmrt_tokenizer::Error> for Error {
+    fn from(e: llmrt_tokenizer::Error) -> Error {
+        Error::new(Exit::File, e)
+    }
+}
+
+impl From<llmrt_gguf::Error> for Error {
+    fn from(e: llmrt_gguf::Error) -> Error {
+        Error::new(Exit::File, e)
+    }
+}
+
+/// Writing to stdout failed; a closed pipe is not worth a word.
+impl From<std::io::Error> for Error {
+    fn from(e: std::io::Error) -> Error {
+        match e.kind() {
+            std::io::ErrorKind::BrokenPipe => Error::new(Exit::OutputClosed, e),
+            _ => Error::new(Exit::Failure, format!("output: {e}")),
+        }
+    }
+}

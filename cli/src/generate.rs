@@ -1,0 +1,167 @@
+//! The generation loop: prompt in, text out, one token after the other.
+
+use crate::error::{Error, Result};
+use crate::interrupt;
+use llmrt_engine::{Engine, Finish, Logits, Sampler, SequenceId, StopFilter, TokenId};
+use llmrt_tokenizer::{Decoder, Tokenizer};
+use std::time::{Duration, Instant};
+
+/// What is asked for.
+pub struct Request<'a> {
+    /// The tokenizer of the model.
+    pub tokenizer: &'a Tokenizer,
+    /// Most tokens to generate; `None`: as many as the model likes.
+    pub n_predict: Option<usize>,
+    /// Texts that end the generation and are not shown.
+    pub stops: Vec<String>,
+    /// Whether the text goes on another one, so that a space in front of it counts.
+    pub continues: bool,
+}
+
+/// What became of it.
+pub struct Outcome {
+    /// Why the text ended.
+    pub finish: Finish,
+    /// Whether it ended because the context is full.
+    pub is_context_full: bool,
+    /// The text that was shown.
+    pub text: String,
+    /// Tokens that the model had not seen before this.
+    pub n_prompt: usize,
+    /// Time up to the first generated token.
+    pub prompt: Duration,
+    /// Tokens generated after the first.
+    pub n_generated: usize,
+    /// Time for them.
+    pub generate: Duration,
+}
+
+/// Lets the model go on with a sequence. `show` gets the text piece by piece, only whole characters.
+///
+/// The token that ends the text is appended to the sequence if there is room, as the next turn of a chat expects it.
+pub fn generate(
+    engine: &mut Engine,
+    id: SequenceId,
+    sampler: &mut Sampler,
+    request: Request<'_>,
+    show: &mut dyn FnMut(&str) -> Result<()>,
+) -> Result<Outcome> {
+    let started = Instant::now();
+    let n_prompt = engine.sequence(id).map_or(0, |seq| seq.n_missing());
+    let mut text = Text::new(&request)?;
+    let mut first_token_at = None;
+    let mut n_tokens = 0;
+    let mut is_context_full = false;
+
+    let finish = loop {
+        let Some(logits) = next_logits(engine, id, usize::MAX)? else { break Finish::Cancelled };
+        let token = sampler.sample(&logits, known(engine, id))?;
+        first_token_at.get_or_insert_with(Instant::now);
+        n_tokens += 1;
+        let has_room = known(engine, id).len() < engine.n_ctx();
+        if has_room {
+            engine.push(id, token)?;
+        }
+        if request.tokenizer.is_eog(token) {
+            break Finish::Eos;
+        }
+        if let Some(stop) = text.push(token, show)? {
+            break Finish::Stop(stop);
+        }
+        if interrupt::is_asked() {
+            break Finish::Cancelled;
+        }
+        is_context_full = !has_room || known(engine, id).len() == engine.n_ctx();
+        if is_context_full || request.n_predict == Some(n_tokens) {
+            break Finish::Length;
+        }
+    };
+    text.finish(&finish, show)?;
+
+    let first_token_at = first_token_at.unwrap_or_else(Instant::now);
+    Ok(Outcome {
+        is_context_full: is_context_full && finish == Finish::Length,
+        finish,
+        text: text.shown,
+        n_prompt,
+        prompt: first_token_at - started,
+        n_generated: n_tokens.saturating_sub(1),
+        generate: first_token_at.elapsed(),
+    })
+}
+
+/// Computes what a sequence lacks, at most `max_tokens` tokens at a time, and returns the logits after its last
+/// token. `None` if Ctrl-C came first.
+pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Result<Option<Vec<f32>>> {
+    loop {
+        let step = engine.step(Logits::Last, max_tokens)?;
+        if step.rows.iter().any(|row| row.id == id) {
+            return Ok(Some(step.logits)); // there is one sequence, so one row
+        }
+        if step.n_tokens == 0 {
+            return Err(Error::new(
+                crate::error::Exit::Failure,
+                "the KV cache has no room for the sequence: raise the context size (-c)",
+            ));
+        }
+        if interrupt::is_asked() {
+            return Ok(None);
+        }
+    }
+}
+
+fn known(engine: &Engine, id: SequenceId) -> &[TokenId] {
+    engine.sequence(id).map_or(&[], |seq| seq.tokens())
+}
+
+/// Tokens on their way to text that may be shown.
+struct Text<'t> {
+    decoder: Decoder<'t>,
+    filter: StopFilter,
+    shown: String,
+}
+
+impl<'t> Text<'t> {
+    fn new(request: &Request<'t>) -> Result<Text<'t>> {
+        let decoder = request.tokenizer.decoder(false);
+        let decoder = if request.continues { decoder.continuing() } else { decoder };
+        Ok(Text { decoder, filter: StopFilter::new(request.stops.clone())?, shown: String::new() })
+    }
+
+    /// Shows what a token adds; the stop string if there is one in it.
+    fn push(&mut self, token: TokenId, show: &mut dyn FnMut(&str) -> Result<()>) -> Result<Option<String>> {
+        let piece = self.decoder.push(token)?;
+        self.push_piece(&piece, show)
+    }
+
+    fn push_piece(
+        &mut self,
+        piece: &str,
+        show: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Option<String>> {
+        let streamed = self.filter.push(piece);
+        self.show(&streamed.text, show)?;
+        Ok(streamed.stop)
+    }
+
+    /// Shows what was held back, unless a stop string came.
+    fn finish(&mut self, finish: &Finish, show: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        if matches!(finish, Finish::Stop(_)) {
+            return Ok(());
+        }
+        let rest = self.decoder.flush();
+        if self.push_piece(&rest, show)?.is_none() {
+            let held = self.filter.finish();
+            self.show(&held, show)?;
+        }
+        Ok(())
+    }
+
+    fn show(&mut self, text: &str, show: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+        if text.is_empty() {
+            return Ok(());
+        }
+        self.shown.push_str(text);
+        show(text)
+    }
+}

@@ -1,0 +1,72 @@
+//! The command `llmrt`: parses the command line, runs one command, tells what went wrong.
+#![forbid(unsafe_code)]
+
+mod args;
+
+mod cmd;
+
+mod setup;
+
+mod backend;
+
+mod model;
+
+mod context;
+
+mod session;
+
+mod generate;
+
+mod sampling;
+
+mod tokens;
+
+mod text;
+
+mod new_file;
+
+mod output;
+
+mod progress;
+
+mod interrupt;
+
+mod clock;
+
+mod error;
+
+use args::{Cli, Command};
+use clap::Parser;
+use error::{Exit, Result};
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(&cli) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(e) => {
+            if e.exit != Exit::OutputClosed {
+                output::note(format_args!("llmrt: {}", e.message.trim_end()));
+            }
+            ExitCode::from(e.exit as u8)
+        }
+    }
+}
+
+fn run(cli: &Cli) -> Result<()> {
+    interrupt::listen()?;
+    let global = &cli.global;
+    match &cli.command {
+        Command::Run(args) => cmd::run::run(global, args),
+        Command::Eval(args) => cmd::eval::eval(global, args),
+        Command::Bench(args) => cmd::bench::bench(global, args),
+        Command::Tokenize(args) => cmd::tokenize::tokenize(args),
+        Command::Detokenize(args) => cmd::tokenize::detokenize(args),
+        Command::Inspect(args) => cmd::inspect::inspect(global, args),
+        Command::Plan(args) => cmd::plan::plan(global, args),
+        Command::Convert(args) => cmd::convert::convert(args),
+        Command::Plugins(args) => cmd::plugins::plugins(global, args),
+        Command::Devices(args) => cmd::devices::devices(global, args),
+        Command::Ops(args) => cmd::ops::ops(global, args),
+    }
+}

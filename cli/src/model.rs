@@ -1,0 +1,164 @@
+//! The model a command works with: a file, or the one that is part of this program.
+
+use crate::args::{LoadModeArg, ModelArgs};
+use crate::error::{Error, Result};
+use llmrt_gguf::checkpoint::TokenizerBin;
+use llmrt_gguf::{FileKind, Metadata};
+use llmrt_host::load::{LoadMode, ModelFiles, OpenOptions};
+use llmrt_tokenizer::{ChatTemplate, Tokenizer};
+use std::path::{Path, PathBuf};
+
+/// A tiny story teller, trained by `tools/train`.
+static EMBEDDED: &[u8] = include_bytes!("../assets/stories.gguf");
+
+/// A model whose tables are read.
+pub struct OpenModel {
+    /// Its name in messages.
+    pub name: String,
+    /// Tables and bytes.
+    pub files: ModelFiles,
+    /// tokenizer.bin, if it is a llama2.c checkpoint.
+    tokenizer_bin: Option<PathBuf>,
+}
+
+impl OpenModel {
+    /// Opens a model file, or the embedded model.
+    pub fn open(path: Option<&Path>, options: &OpenOptions) -> Result<OpenModel> {
+        let Some(path) = path else {
+            let files = ModelFiles::from_bytes("(embedded model)", EMBEDDED, options)?;
+            return Ok(OpenModel { name: "(embedded model)".into(), files, tokenizer_bin: None });
+        };
+        let files = ModelFiles::open(path, options)?;
+        let beside = || path.with_file_name("tokenizer.bin");
+        let tokenizer_bin =
+            is_checkpoint(files.kind).then(|| options.tokenizer.clone().unwrap_or_else(beside));
+        Ok(OpenModel { name: path.display().to_string(), files, tokenizer_bin })
+    }
+
+    /// The metadata.
+    pub fn metadata(&self) -> &Metadata {
+        &self.files.model.metadata
+    }
+
+    /// Tokens of the longest text the model was trained on.
+    pub fn n_ctx_train(&self) -> Option<usize> {
+        let arch = self.metadata().str("general.architecture")?;
+        self.metadata().usize(&format!("{arch}.context_length"))
+    }
+
+    /// Whether the file is a llama2.c checkpoint.
+    pub fn is_checkpoint(&self) -> bool {
+        is_checkpoint(self.files.kind)
+    }
+
+    /// The tokenizer that the file names. A checkpoint's is llama2.c's own.
+    pub fn tokenizer(&self) -> Result<Tokenizer> {
+        if self.is_checkpoint() {
+            return self.llama2c_tokenizer();
+        }
+        let tokenizer = Tokenizer::from_metadata(self.metadata()).map_err(|e| self.error(e))?;
+        for warning in tokenizer.warnings() {
+            crate::output::note(format_args!("{}: {warning}", self.name));
+        }
+        Ok(tokenizer)
+    }
+
+    /// llama2.c's tokenizer with the vocabulary of a checkpoint, or of a GGUF file that was made from one.
+    pub fn llama2c_tokenizer(&self) -> Result<Tokenizer> {
+        let pieces = match &self.tokenizer_bin {
+            Some(path) => self.pieces_of_file(path)?,
+            None => self.pieces_of_metadata()?,
+        };
+        Tokenizer::llama2c(pieces).map_err(|e| self.error(e))
+    }
+
+    /// The chat template, if there is one that can be used.
+    pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
+        ChatTemplate::from_metadata(self.metadata()).map_err(|e| self.error(e))
+    }
+
+    /// An error about this model.
+    pub fn error(&self, problem: impl std::fmt::Display) -> Error {
+        Error::file(Path::new(&self.name), problem)
+    }
+
+    fn pieces_of_file(&self, path: &Path) -> Result<Vec<(f32, Vec<u8>)>> {
+        if !path.exists() {
+            return Err(self.error(format_args!(
+                "there is no {}: give the checkpoint's tokenizer.bin with --tokenizer FILE",
+                path.display()
+            )));
+        }
+        let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
+        let mut tokens = TokenizerBin::parse(&bytes).map_err(|e| Error::file(path, e))?.tokens;
+        if let Some(n_vocab) = self.metadata().usize("llama.vocab_size") {
+            tokens.truncate(n_vocab);
+        }
+        Ok(tokens)
+    }
+
+    /// The way back from SentencePiece's spelling to that of tokenizer.bin.
+    fn pieces_of_metadata(&self) -> Result<Vec<(f32, Vec<u8>)>> {
+        let metadata = self.metadata();
+        let tokens = metadata.require_strings("tokenizer.ggml.tokens").map_err(|e| self.error(e))?;
+        let scores = metadata.f32s("tokenizer.ggml.scores").filter(|scores| scores.len() == tokens.len());
+        let (Some("llama"), Some(scores)) = (metadata.str("tokenizer.ggml.model"), scores) else {
+            return Err(Error::usage(format!(
+                "{}: --sampler llama2c needs a vocabulary of type `llama` with scores; leave the flag out",
+                self.name
+            )));
+        };
+        let bytes = |(id, text): (usize, &String)| match id {
+            1 => b"\n<s>\n".to_vec(),
+            2 => b"\n</s>\n".to_vec(),
+            _ => text.replace('\u{2581}', " ").into_bytes(),
+        };
+        Ok(scores.into_iter().zip(tokens.iter().enumerate().map(bytes)).collect())
+    }
+}
+
+/// What the flags say about opening.
+pub fn open_options(args: &ModelArgs) -> OpenOptions {
+    OpenOptions { overrides: args.overrides.clone(), tokenizer: args.tokenizer.clone() }
+}
+
+/// What the flags say about getting weights into memory.
+pub fn load_mode(args: &ModelArgs) -> LoadMode {
+    let mode = match args.load_mode {
+        LoadModeArg::Auto | LoadModeArg::Mmap => LoadMode::Mmap,
+        LoadModeArg::MmapMlock => LoadMode::MmapMlock,
+        LoadModeArg::None => LoadMode::Read,
+        LoadModeArg::Mlock => LoadMode::ReadMlock,
+    };
+    match (mode.maps() && !args.no_mmap, mode.locks() || args.mlock) {
+        (true, false) => LoadMode::Mmap,
+        (true, true) => LoadMode::MmapMlock,
+        (false, false) => LoadMode::Read,
+        (false, true) => LoadMode::ReadMlock,
+    }
+}
+
+fn is_checkpoint(kind: FileKind) -> bool {
+    matches!(kind, FileKind::Llama2cV0Maybe | FileKind::Llama2cV1 | FileKind::Llama2cV2)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_of_loading_add_up() {
+        let mode = |load_mode, mlock, no_mmap| {
+            load_mode_name(ModelArgs { load_mode, mlock, no_mmap, ..ModelArgs::default() })
+        };
+        assert_eq!(mode(LoadModeArg::Auto, false, false), "mmap");
+        assert_eq!(mode(LoadModeArg::Auto, true, false), "mmap+mlock");
+        assert_eq!(mode(LoadModeArg::MmapMlock, false, true), "mlock");
+        assert_eq!(mode(LoadModeArg::None, false, false), "none");
+        assert_eq!(mode(LoadModeArg::Mlock, false, false), "mlock");
+    }
+
+    fn load_mode_name(args: ModelArgs) -> String {
+        load_mode(&args).to_string()
+    }
+}

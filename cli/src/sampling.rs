@@ -1,0 +1,162 @@
+//! The sampling flags as a sampler.
+
+use crate::args::{SamplerArg, SamplingArgs};
+use crate::clock;
+use crate::error::{Error, Result};
+use llmrt_engine::{Sampler, SamplingParams, TokenId};
+
+/// The sampler that the flags describe, and its seed.
+pub fn sampler(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
+    match args.sampler {
+        SamplerArg::Chain => chain(args, n_vocab),
+        SamplerArg::Llama2c => llama2c(args),
+    }
+}
+
+fn chain(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
+    let params = params(args)?;
+    if let Some((id, _)) = params.logit_bias.iter().find(|(id, _)| u64::from(*id) >= n_vocab) {
+        let last = n_vocab.saturating_sub(1);
+        return Err(Error::usage(format!(
+            "--logit-bias: token {id} does not exist: the ids are 0 to {last}"
+        )));
+    }
+    let seed = args.seed.unwrap_or_else(clock::seed);
+    Ok((Sampler::new(params, seed).map_err(named_by_flag)?, seed))
+}
+
+/// The numbers of the chain; what no flag says is the engine's default.
+pub fn params(args: &SamplingArgs) -> Result<SamplingParams> {
+    let default = SamplingParams::default();
+    if let Some(temp) = args.temp.filter(|t| t.is_nan() || *t < 0.0) {
+        return Err(Error::usage(format!(
+            "--temp {temp}: expected 0 or more; 0 always takes the likeliest token"
+        )));
+    }
+    let repeat_last_n = args.repeat_last_n.unwrap_or(default.repeat_last_n.into());
+    let top_k = args.top_k.map(|k| i32::try_from(k).unwrap_or(i32::MAX));
+    Ok(SamplingParams {
+        temperature: args.temp.unwrap_or(default.temperature),
+        top_k: top_k.unwrap_or(default.top_k),
+        top_p: args.top_p.unwrap_or(default.top_p),
+        min_p: args.min_p.unwrap_or(default.min_p),
+        typical_p: args.typical.unwrap_or(default.typical_p),
+        repeat_penalty: args.repeat_penalty.unwrap_or(default.repeat_penalty),
+        frequency_penalty: args.frequency_penalty.unwrap_or(default.frequency_penalty),
+        presence_penalty: args.presence_penalty.unwrap_or(default.presence_penalty),
+        repeat_last_n: repeat_last_n.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
+        logit_bias: args.logit_bias.iter().map(|text| logit_bias(text)).collect::<Result<_>>()?,
+        seed: args.seed,
+    })
+}
+
+/// As llama2.c's `run` reads its flags: a negative temperature is 0, a top-p outside 0 to 1 is 0.9, seed 0 is the
+/// clock's. Flags that it does not have are refused.
+fn llama2c(args: &SamplingArgs) -> Result<(Sampler, u64)> {
+    let foreign = [
+        ("--top-k", args.top_k.is_some()),
+        ("--min-p", args.min_p.is_some()),
+        ("--typical", args.typical.is_some()),
+        ("--repeat-penalty", args.repeat_penalty.is_some()),
+        ("--repeat-last-n", args.repeat_last_n.is_some()),
+        ("--frequency-penalty", args.frequency_penalty.is_some()),
+        ("--presence-penalty", args.presence_penalty.is_some()),
+        ("--logit-bias", !args.logit_bias.is_empty()),
+        ("--stop", !args.stop.is_empty()),
+    ];
+    if let Some((flag, _)) = foreign.iter().find(|(_, given)| *given) {
+        return Err(Error::usage(format!(
+            "{flag} does nothing with --sampler llama2c: leave one of them out"
+        )));
+    }
+    let temperature = args.temp.unwrap_or(1.0);
+    let temperature = if temperature < 0.0 { 0.0 } else { temperature };
+    let top_p = args.top_p.unwrap_or(0.9);
+    let top_p = if (0.0..=1.0).contains(&top_p) { top_p } else { 0.9 };
+    let seed = args.seed.filter(|&seed| seed != 0).unwrap_or_else(clock::seed);
+    Ok((Sampler::llama2c(temperature, top_p, seed).map_err(named_by_flag)?, seed))
+}
+
+/// `ID+BIAS` or `ID-BIAS`; `ID-inf` forbids a token.
+fn logit_bias(text: &str) -> Result<(TokenId, f32)> {
+    let split = text.find(['+', '-']).map(|at| text.split_at(at));
+    let parsed = split.and_then(|(id, bias)| Some((id.trim().parse().ok()?, bias.trim().parse().ok()?)));
+    parsed.ok_or_else(|| {
+        Error::usage(format!(
+            "--logit-bias {text}: expected ID+BIAS or ID-BIAS, such as 15043+1.5, or 2-inf to forbid"
+        ))
+    })
+}
+
+/// The engine names parameters; a person typed flags.
+fn named_by_flag(e: llmrt_engine::Error) -> Error {
+    let llmrt_engine::Error::BadParam { name, found, expected } = e else { return e.into() };
+    let flag = match name {
+        "temperature" => "temp".to_string(),
+        "typical_p" => "typical".to_string(),
+        name => name.replace('_', "-"),
+    };
+    Error::usage(format!("--{flag} {found}: expected {expected}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::{Cli, Command};
+    use clap::Parser;
+
+    fn parse(flags: &str) -> SamplingArgs {
+        let words = ["llmrt", "run"].into_iter().chain(flags.split_whitespace());
+        let Command::Run(run) = Cli::try_parse_from(words).expect("flags that clap takes").command else {
+            panic!("`run` is run")
+        };
+        run.sampling
+    }
+
+    fn refused(flags: &str, expected: &str) {
+        let error = sampler(&parse(flags), 100).err().unwrap_or_else(|| panic!("{flags} was accepted"));
+        assert!(error.message.contains(expected), "{}", error.message);
+        assert_eq!(error.exit, crate::error::Exit::Usage);
+    }
+
+    #[test]
+    fn flags_become_parameters() {
+        let p =
+            params(&parse("--temp 0.5 --top-k 7 --top-p 0.8 --min-p 0.1 --typical 0.9 --repeat-last-n -1"))
+                .unwrap();
+        assert_eq!(
+            (p.temperature, p.top_k, p.top_p, p.min_p, p.typical_p, p.repeat_last_n),
+            (0.5, 7, 0.8, 0.1, 0.9, -1)
+        );
+        assert_eq!(params(&parse("")).unwrap(), SamplingParams::default());
+    }
+
+    #[test]
+    fn biases_are_read_in_llama_cpps_spelling() {
+        let p = params(&parse("--logit-bias 5+1.5 --logit-bias 6-2 --logit-bias 7-inf")).unwrap();
+        assert_eq!(p.logit_bias, [(5, 1.5), (6, -2.0), (7, f32::NEG_INFINITY)]);
+    }
+
+    #[test]
+    fn values_out_of_range_are_named_by_their_flag() {
+        refused("--temp -1", "--temp -1: expected 0 or more");
+        refused("--temp nan", "--temp NaN");
+        refused("--temp inf", "--temp inf: expected a number");
+        refused("--top-p 1.5", "--top-p 1.5: expected 0 to 1");
+        refused("--typical 2", "--typical 2: expected 0 to 1");
+        refused("--repeat-last-n -9223372036854775808", "--repeat-last-n -2147483648");
+        refused("--logit-bias five", "--logit-bias five: expected ID+BIAS");
+        refused("--logit-bias 5+x", "expected ID+BIAS");
+        refused("--logit-bias 5+inf", "logit bias of token 5 is inf");
+        refused("--logit-bias 100+1", "token 100 does not exist: the ids are 0 to 99");
+    }
+
+    #[test]
+    fn llama2c_takes_its_own_flags_only_and_mends_their_values() {
+        assert!(sampler(&parse("--sampler llama2c --temp -3 --top-p 7 --seed 0"), 100).is_ok());
+        let (_, seed) = sampler(&parse("--sampler llama2c --seed 42"), 100).unwrap();
+        assert_eq!(seed, 42);
+        refused("--sampler llama2c --top-k 5", "--top-k does nothing with --sampler llama2c");
+        refused("--sampler llama2c --stop x", "--stop does nothing");
+    }
+}

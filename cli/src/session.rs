@@ -1,0 +1,59 @@
+//! A loaded model on its devices.
+
+use crate::args::ModelArgs;
+use crate::error::{Error, Result};
+use crate::interrupt;
+use crate::model::{self, OpenModel};
+use crate::output::note;
+use crate::progress::LoadBar;
+use crate::setup::Setup;
+use llmrt_engine::{Engine, EngineOptions};
+use llmrt_host::load::LoadOptions;
+use std::time::{Duration, Instant};
+
+/// A model that computes.
+pub struct Session {
+    /// The engine.
+    pub engine: Engine,
+    /// How long loading took.
+    pub load: Duration,
+}
+
+impl Session {
+    /// Loads a model onto the devices of `setup`.
+    pub fn load(
+        setup: &Setup,
+        model: OpenModel,
+        args: &ModelArgs,
+        options: EngineOptions,
+    ) -> Result<Session> {
+        let started = Instant::now();
+        let bar = LoadBar::new();
+        let load = LoadOptions {
+            mode: model::load_mode(args),
+            check_tensors: args.check_tensors,
+            progress: &mut |part| bar.show(part),
+        };
+        let engine = Engine::new(&setup.host, setup.devices.clone(), model.files, load, options)
+            .map_err(|e| Error::from(e).of_model(&model.name))?;
+        drop(bar);
+        if interrupt::is_asked() {
+            return Err(Error::interrupted());
+        }
+        Ok(Session { engine, load: started.elapsed() })
+    }
+
+    /// Says where the last step ran: all of it with `-v`, else one line if work fell back.
+    pub fn tell_placement(&self, verbose: u8) {
+        let Some(report) = self.engine.report() else { return };
+        match (verbose, report.n_fallbacks()) {
+            (0, 0) => {}
+            (0, n) => note(format_args!(
+                "{n} of {} ops ran elsewhere than on {}: -v says which and why",
+                report.nodes.iter().sum::<usize>(),
+                report.devices.first().map_or("the first device", String::as_str)
+            )),
+            _ => note(report.to_string().trim_end()),
+        }
+    }
+}

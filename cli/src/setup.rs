@@ -1,0 +1,167 @@
+//! The host with its plugins, and the devices a command works with.
+
+use crate::args::Global;
+use crate::backend::{self, Offered};
+use crate::error::{Error, Exit, Result};
+use crate::output::note;
+use llmrt_abi::Op;
+use llmrt_host::sched::bind;
+use llmrt_host::{Candidate, Device, DeviceState, DiscoverOptions, Host, HostOptions, Outcome};
+use std::path::Path;
+use std::sync::Arc;
+
+/// The plugin that is linked in, and whose device is the baseline that runs what no other can.
+const BASELINE: &str = "cpu";
+
+/// Most threads that the pool starts.
+const MOST_THREADS: usize = 1024;
+
+/// Plugins, and what became of every file.
+pub struct Plugins {
+    /// The host.
+    pub host: Arc<Host>,
+    /// Every plugin file that was looked at, in the order it was.
+    pub candidates: Vec<Candidate>,
+}
+
+/// What a command computes on.
+pub struct Setup {
+    /// The host.
+    pub host: Arc<Host>,
+    /// First choice first, the CPU baseline last.
+    pub devices: Vec<Arc<Device>>,
+    /// Whether work that falls back to another device is an error.
+    pub strict: bool,
+    /// 0, 1 or 2 times `-v`.
+    pub verbose: u8,
+}
+
+impl Plugins {
+    /// Loads what `--plugin` names, then the built-in CPU, then what lies in the usual places.
+    ///
+    /// Names are unique: of two plugins called `cpu` the one named first is used, so a file given by `--plugin`
+    /// takes the place of the built-in one, and a file that is merely found does not.
+    pub fn load(global: &Global) -> Result<Plugins> {
+        check_threads(global.threads)?;
+        let host = Host::new(HostOptions {
+            n_threads: global.threads,
+            log: log_sink(global.verbose),
+            ..HostOptions::default()
+        });
+        let named = DiscoverOptions { extra: global.plugins.clone(), only_extra: true };
+        let mut candidates = host.discover(&named);
+        for Candidate { path, outcome } in &candidates {
+            if let Outcome::Skipped(why) = outcome {
+                note(format_args!("{}: not loaded: {why}", path.display()));
+            }
+        }
+        if !host.plugins_in_use().iter().any(|plugin| plugin.name == BASELINE) {
+            host.register_builtin(llmrt_cpu::query)?;
+        }
+        let found = host.discover(&DiscoverOptions::default());
+        let is_named =
+            |path: &Path| candidates.iter().any(|c| c.path.canonicalize().ok() == path.canonicalize().ok());
+        let found: Vec<_> = found.into_iter().filter(|c| !is_named(&c.path)).collect();
+        candidates.extend(found);
+        Ok(Plugins { host, candidates })
+    }
+
+    /// All devices, as `--backend` names them.
+    pub fn offered(&self) -> Vec<(Arc<Device>, Offered)> {
+        let plugins = self.host.plugins_in_use();
+        let file = |name: &str| {
+            let path = plugins.iter().find(|p| p.name == name)?.path.as_deref()?;
+            path.file_name().map(|file| file.to_string_lossy().into_owned())
+        };
+        let offered = |device: Arc<Device>| {
+            let row = Offered {
+                id: device.name().into(),
+                plugin: device.plugin().into(),
+                file: file(device.plugin()),
+                unusable: unusable(&device),
+            };
+            (device, row)
+        };
+        self.host.devices().into_iter().map(offered).collect()
+    }
+
+    /// The devices that `--backend` asks for, or all that are worth using; the CPU baseline comes last.
+    pub fn choose(&self, global: &Global) -> Result<Vec<Arc<Device>>> {
+        let (all, offered): (Vec<_>, Vec<_>) = self.offered().into_iter().unzip();
+        let baseline = self.host.device(BASELINE).ok_or_else(|| {
+            Error::new(Exit::Device, "there is no CPU device: leave the --plugin away that is named cpu")
+        })?;
+        let mut chosen: Vec<Arc<Device>> = match global.backend.is_empty() {
+            true => all.into_iter().filter(|device| idle_because(device).is_none()).collect(),
+            false => {
+                backend::choose(&global.backend, &offered)?.into_iter().map(|row| all[row].clone()).collect()
+            }
+        };
+        // The baseline runs everything, so nothing would ever come to a device behind it.
+        let before = chosen.iter().position(|d| Arc::ptr_eq(d, &baseline)).unwrap_or(chosen.len());
+        chosen.truncate(before);
+        chosen.push(baseline);
+        Ok(chosen)
+    }
+}
+
+impl Setup {
+    /// Loads plugins and chooses devices.
+    pub fn new(global: &Global) -> Result<Setup> {
+        let plugins = Plugins::load(global)?;
+        let devices = plugins.choose(global)?;
+        Ok(Setup { host: plugins.host, devices, strict: global.strict_device, verbose: global.verbose })
+    }
+
+    /// The devices' ids.
+    pub fn device_names(&self) -> Vec<String> {
+        self.devices.iter().map(|device| device.name().to_string()).collect()
+    }
+}
+
+/// Why a device is not used unless `--backend` names it.
+pub fn idle_because(device: &Device) -> Option<String> {
+    let is_baseline = device.plugin() == BASELINE;
+    unusable(device).or_else(|| {
+        (!is_baseline && !runs_matrix_products(device))
+            .then(|| "it runs no matrix product; name it with --backend to use it".into())
+    })
+}
+
+/// Why a device cannot be used at all.
+fn unusable(device: &Device) -> Option<String> {
+    match device.state() {
+        DeviceState::Ready | DeviceState::Open => None,
+        DeviceState::Unused(why) | DeviceState::Quarantined(why) => Some(why),
+    }
+}
+
+fn runs_matrix_products(device: &Device) -> bool {
+    llmrt_graph::ops::rules(Op::MulMat).cases().iter().any(|case| {
+        let Ok(graph) = bind::unbound(&case.graph) else { return false };
+        device.supports(&graph, 0..graph.n_nodes()).is_ok_and(|v| v.last().is_some_and(|v| v.support != 0))
+    })
+}
+
+fn check_threads(n: Option<usize>) -> Result<()> {
+    match n {
+        None | Some(1..=MOST_THREADS) => Ok(()),
+        Some(n) => Err(Error::usage(format!(
+            "--threads {n}: expected 1 to {MOST_THREADS}; leave it out for one thread per core"
+        ))),
+    }
+}
+
+/// Without `-v` the knob decides how much plugins may say.
+fn log_sink(verbose: u8) -> Option<llmrt_host::LogSink> {
+    let most = match verbose {
+        0 => return None,
+        1 => 3,
+        _ => 5,
+    };
+    Some(Arc::new(move |level, target, text| {
+        if level <= most {
+            note(format_args!("{target}: {text}"));
+        }
+    }))
+}

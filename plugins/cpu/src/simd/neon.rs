@@ -1,0 +1,193 @@
+//! The vector trait on 64-bit ARM: four registers. Advanced SIMD is part of the architecture, so there is no proof.
+
+use super::{Simd, array, f16_to_f32, f32_to_f16};
+use std::arch::aarch64::*;
+
+/// Advanced SIMD.
+#[derive(Clone, Copy, Debug)]
+pub struct Neon;
+
+type F = [float32x4_t; 4];
+type I = [int32x4_t; 4];
+
+/// Methods of one expression per register; `$i` is its number.
+macro_rules! lanes {
+    ($(fn $name:ident($($arg:ident: $ty:ty),*) -> $ret:ty = |$i:ident| $body:expr;)*) => {$(
+        #[inline(always)]
+        fn $name(self, $($arg: $ty),*) -> $ret {
+            // SAFETY: the instructions are part of the architecture; memory operands are in bounds.
+            array(|$i| unsafe { $body })
+        }
+    )*};
+}
+
+impl Simd for Neon {
+    type F = F;
+    type I = I;
+    const WIDE: bool = false;
+
+    lanes! {
+        fn splat(v: f32) -> F = |_i| vdupq_n_f32(v);
+        fn load(v: &[f32; 16]) -> F = |i| vld1q_f32(v.as_ptr().add(4 * i));
+        fn add(a: F, b: F) -> F = |i| vaddq_f32(a[i], b[i]);
+        fn sub(a: F, b: F) -> F = |i| vsubq_f32(a[i], b[i]);
+        fn mul(a: F, b: F) -> F = |i| vmulq_f32(a[i], b[i]);
+        fn div(a: F, b: F) -> F = |i| vdivq_f32(a[i], b[i]);
+        fn fma(a: F, b: F, c: F) -> F = |i| vfmaq_f32(c[i], a[i], b[i]);
+        fn max(a: F, b: F) -> F = |i| vbslq_f32(vcgtq_f32(a[i], b[i]), a[i], b[i]);
+        fn above(a: F, b: F, x: F, y: F) -> F = |i| vbslq_f32(vcgtq_f32(a[i], b[i]), x[i], y[i]);
+        fn round(v: F) -> I = |i| vcvtnq_s32_f32(v[i]);
+        fn float(v: I) -> F = |i| vcvtq_f32_s32(v[i]);
+        fn bits(v: F) -> I = |i| vreinterpretq_s32_f32(v[i]);
+        fn from_bits(v: I) -> F = |i| vreinterpretq_f32_s32(v[i]);
+        fn splat_i(v: i32) -> I = |_i| vdupq_n_s32(v);
+        fn load_b(v: &[u8; 64]) -> I = |i| vreinterpretq_s32_u8(vld1q_u8(v.as_ptr().add(16 * i)));
+        fn add_i(a: I, b: I) -> I = |i| vaddq_s32(a[i], b[i]);
+        fn sub_i(a: I, b: I) -> I = |i| vsubq_s32(a[i], b[i]);
+        fn mul_i(a: I, b: I) -> I = |i| vmulq_s32(a[i], b[i]);
+        fn and(a: I, b: I) -> I = |i| vandq_s32(a[i], b[i]);
+        fn or(a: I, b: I) -> I = |i| vorrq_s32(a[i], b[i]);
+        fn xor(a: I, b: I) -> I = |i| veorq_s32(a[i], b[i]);
+        fn shl(a: I, n: u32) -> I = |i| vshlq_s32(a[i], vdupq_n_s32(n as i32));
+        fn shr(a: I, n: u32) -> I =
+            |i| vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a[i]), vdupq_n_s32(-(n as i32))));
+        fn dot4(acc: I, u: I, b: I) -> I = |i| dot4(acc[i], u[i], b[i]);
+        fn dot4_full(acc: I, u: I, b: I) -> I = |i| dot4(acc[i], u[i], b[i]);
+        fn lut(table: &[u8; 16], index: I) -> I =
+            |i| vreinterpretq_s32_u8(vqtbl1q_u8(vld1q_u8(table.as_ptr()), vreinterpretq_u8_s32(index[i])));
+        fn load_u16(v: &[u8; 32]) -> I = |i| {
+            let half = vreinterpret_u16_u8(vld1_u8(v.as_ptr().add(8 * i)));
+            vreinterpretq_s32_u32(vmovl_u16(half))
+        };
+    }
+
+    #[inline(always)]
+    fn store(self, v: F, to: &mut [f32; 16]) {
+        for (v, to) in v.into_iter().zip(to.as_chunks_mut::<4>().0) {
+            // SAFETY: `to` has room for the four lanes.
+            unsafe { vst1q_f32(to.as_mut_ptr(), v) }
+        }
+    }
+
+    #[inline(always)]
+    fn sum(self, v: F) -> f32 {
+        // SAFETY: part of the architecture.
+        unsafe {
+            let four = vaddq_f32(vaddq_f32(v[0], v[2]), vaddq_f32(v[1], v[3]));
+            let two = vadd_f32(vget_low_f32(four), vget_high_f32(four));
+            vget_lane_f32::<0>(two) + vget_lane_f32::<1>(two)
+        }
+    }
+
+    #[inline(always)]
+    fn store_b(self, v: I, to: &mut [u8; 64]) {
+        for (v, to) in v.into_iter().zip(to.as_chunks_mut::<16>().0) {
+            // SAFETY: `to` has room for the 16 bytes.
+            unsafe { vst1q_u8(to.as_mut_ptr(), vreinterpretq_u8_s32(v)) }
+        }
+    }
+
+    #[inline(always)]
+    fn transpose(self, rows: &[u8], stride: usize) -> [I; 4] {
+        assert!(15 * stride + 16 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
+        // SAFETY: the assertion covers the last of the loads.
+        let quarters: [[int32x4_t; 4]; 4] =
+            array(|quarter| unsafe { transpose(rows.as_ptr().add(4 * quarter * stride), stride) });
+        array(|j| array(|quarter| quarters[quarter][j]))
+    }
+
+    #[inline(always)]
+    fn gather_f16(self, rows: &[u8], stride: usize) -> F {
+        let lanes: [f32; 16] =
+            array(|r| f16_to_f32(u16::from_le_bytes([rows[r * stride], rows[r * stride + 1]])));
+        self.load(&lanes)
+    }
+
+    #[inline(always)]
+    fn halves(self, v: I) -> F {
+        let mut bytes = [0; 64];
+        self.store_b(v, &mut bytes);
+        let lanes: [f32; 16] = array(|i| f16_to_f32(u16::from_le_bytes([bytes[4 * i], bytes[4 * i + 1]])));
+        self.load(&lanes)
+    }
+
+    #[inline(always)]
+    fn load_f16(self, v: &[u8; 32]) -> F {
+        let lanes: [f32; 16] = array(|i| f16_to_f32(u16::from_le_bytes([v[2 * i], v[2 * i + 1]])));
+        self.load(&lanes)
+    }
+
+    #[inline(always)]
+    fn store_f16(self, v: F, to: &mut [u8; 32]) {
+        let mut lanes = [0.0; 16];
+        self.store(v, &mut lanes);
+        for (v, to) in lanes.into_iter().zip(to.as_chunks_mut::<2>().0) {
+            *to = f32_to_f16(v).to_le_bytes();
+        }
+    }
+
+    #[inline(always)]
+    fn load_i8(self, v: &[u8; 16]) -> I {
+        // SAFETY: 16 bytes are read from 16.
+        unsafe {
+            let v = vreinterpretq_s8_u8(vld1q_u8(v.as_ptr()));
+            let (low, high) = (vmovl_s8(vget_low_s8(v)), vmovl_s8(vget_high_s8(v)));
+            [
+                vmovl_s16(vget_low_s16(low)),
+                vmovl_s16(vget_high_s16(low)),
+                vmovl_s16(vget_low_s16(high)),
+                vmovl_s16(vget_high_s16(high)),
+            ]
+        }
+    }
+
+    #[inline(always)]
+    fn store_i8(self, v: I, to: &mut [u8; 16]) {
+        // SAFETY: 16 bytes are written to 16.
+        unsafe {
+            let low = vcombine_s16(vmovn_s32(v[0]), vmovn_s32(v[1]));
+            let high = vcombine_s16(vmovn_s32(v[2]), vmovn_s32(v[3]));
+            vst1q_s8(to.as_mut_ptr().cast(), vcombine_s8(vmovn_s16(low), vmovn_s16(high)));
+        }
+    }
+
+    #[inline(always)]
+    fn prefetch(self, _address: *const u8) {}
+}
+
+/// # Safety
+/// None beyond the architecture.
+#[inline(always)]
+unsafe fn dot4(acc: int32x4_t, u: int32x4_t, i: int32x4_t) -> int32x4_t {
+    // SAFETY: part of the architecture. 255 · 128 fits 16 bits.
+    unsafe {
+        let (u, i) = (vreinterpretq_u8_s32(u), vreinterpretq_s8_s32(i));
+        let low_u = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(u)));
+        let high_u = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(u)));
+        let low = vpaddlq_s16(vmulq_s16(low_u, vmovl_s8(vget_low_s8(i))));
+        let high = vpaddlq_s16(vmulq_s16(high_u, vmovl_s8(vget_high_s8(i))));
+        vaddq_s32(acc, vpaddq_s32(low, high))
+    }
+}
+
+/// Four rows: lane r of vector j has bytes 4j.. of row r.
+///
+/// # Safety
+/// 16 bytes are readable at `p + r · stride` for r < 4.
+#[inline(always)]
+unsafe fn transpose(p: *const u8, stride: usize) -> [int32x4_t; 4] {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let row = |r: usize| vreinterpretq_s32_u8(vld1q_u8(p.add(r * stride)));
+        let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+        let (ab_even, ab_odd) = (vtrn1q_s32(a, b), vtrn2q_s32(a, b));
+        let (cd_even, cd_odd) = (vtrn1q_s32(c, d), vtrn2q_s32(c, d));
+        let wide = |v: int32x4_t| vreinterpretq_s64_s32(v);
+        [
+            vreinterpretq_s32_s64(vtrn1q_s64(wide(ab_even), wide(cd_even))),
+            vreinterpretq_s32_s64(vtrn1q_s64(wide(ab_odd), wide(cd_odd))),
+            vreinterpretq_s32_s64(vtrn2q_s64(wide(ab_even), wide(cd_even))),
+            vreinterpretq_s32_s64(vtrn2q_s64(wide(ab_odd), wide(cd_odd))),
+        ]
+    }
+}

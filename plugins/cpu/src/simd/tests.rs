@@ -1,0 +1,67 @@
+//! Functions of vectors against f64, and all instruction sets against plain Rust, bit for bit.
+
+use super::{Isa, LANES, Simd, dispatch, math};
+
+/// Number of a function of [`math`].
+const FUNCTIONS: [(&str, fn(f64) -> f64, f64); 4] = [
+    ("exp", f64::exp, 2.5),
+    ("tanh", f64::tanh, 4.0),
+    ("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), 4.0),
+    ("silu", |x| x / (1.0 + (-x).exp()), 4.0),
+];
+
+dispatch! {
+    fn apply(function: &str, x: &[f32; LANES], y: &mut [f32; LANES]) = apply_with;
+}
+
+#[inline(always)]
+fn apply_with<S: Simd>(s: S, function: &str, x: &[f32; LANES], y: &mut [f32; LANES]) {
+    let x = s.load(x);
+    let result = match function {
+        "exp" => math::exp(s, x),
+        "tanh" => math::tanh(s, x),
+        "sigmoid" => math::sigmoid(s, x),
+        "silu" => math::silu(s, x),
+        "gelu" => math::gelu(s, x),
+        _ => math::gelu_erf(s, x),
+    };
+    s.store(result, y);
+}
+
+fn of(isa: Isa, function: &str, x: f32) -> f32 {
+    let mut y = [0.0; LANES];
+    apply(isa, function, &[x; LANES], &mut y);
+    y[5]
+}
+
+#[test]
+fn functions_are_right_to_a_few_units_in_the_last_place_and_the_same_everywhere() {
+    for (name, truth, limit) in FUNCTIONS {
+        for i in -20_000..20_000 {
+            let x = i as f32 * 0.004_31;
+            let (y, truth) = (of(Isa::best(), name, x), truth(x as f64));
+            let unit = (truth as f32).abs().max(f32::MIN_POSITIVE) as f64 * 2f64.powi(-23);
+            assert!((y as f64 - truth).abs() <= limit * unit, "{name}({x}) = {y}, not {truth}");
+            for isa in Isa::available() {
+                assert_eq!(of(isa, name, x).to_bits(), y.to_bits(), "{name}({x}) on {}", isa.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn functions_keep_their_limits() {
+    for isa in Isa::available() {
+        assert_eq!(of(isa, "exp", f32::INFINITY), f32::INFINITY);
+        assert_eq!(of(isa, "exp", f32::NEG_INFINITY), 0.0);
+        assert_eq!(of(isa, "exp", 0.0), 1.0);
+        assert_eq!(of(isa, "tanh", 40.0), 1.0);
+        assert_eq!(of(isa, "tanh", f32::NEG_INFINITY), -1.0);
+        assert_eq!(of(isa, "gelu", 100.0), 100.0);
+        assert_eq!(of(isa, "gelu_erf", 100.0), 100.0);
+        assert_eq!(of(isa, "gelu_erf", -100.0), 0.0);
+        for function in ["exp", "tanh", "sigmoid", "silu", "gelu", "gelu_erf"] {
+            assert!(of(isa, function, f32::NAN).is_nan(), "{function} loses NaN on {}", isa.name());
+        }
+    }
+}

@@ -1,0 +1,171 @@
+//! The bits of a result depend neither on the instruction set, nor on threads, nor on what else is in the batch.
+
+mod common;
+
+use common::Plugin;
+use llmrt_abi::{DType, op::AttentionParams};
+use llmrt_cpu::simd::Isa;
+use llmrt_graph::ops::{case::Case, value::Value};
+use llmrt_graph::reference::Memory;
+use llmrt_graph::{Graph, Paged, Role, Tensor};
+
+const FORMATS: [DType; 15] = [
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+];
+
+/// More than one chunk of groups, and no whole number of panels, tiles or vectors.
+const K: u64 = 2304;
+const M: u64 = 37;
+const N: usize = 29;
+
+#[test]
+fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set() {
+    for dtype in FORMATS {
+        let (w, x) = operands(dtype);
+        let mut expected: Option<Vec<u8>> = None;
+        for isa in Isa::available() {
+            let plugin = Plugin::open(isa.name()).unwrap();
+            for (columns, n_threads) in [(N, 1), (N, 2), (N, 3), (13, 2), (5, 1), (2, 2), (1, 1), (1, 3)] {
+                let y: Vec<u8> = x
+                    .chunks(columns * K as usize)
+                    .flat_map(|x| product(&plugin, dtype, &w, x, n_threads))
+                    .collect();
+                let same = expected.get_or_insert_with(|| y.clone()) == &y;
+                assert!(same, "{dtype}, {}, {columns} columns at a time, {n_threads} threads", isa.name());
+            }
+        }
+    }
+}
+
+#[test]
+fn quantised_weights_meet_activations_rounded_to_8_bits_and_nothing_else_is_lost() {
+    for dtype in FORMATS.into_iter().filter(|t| t.is_quantised()) {
+        let (w, x) = operands(dtype);
+        let plugin = Plugin::open(Isa::best().name()).unwrap();
+        let y = product(&plugin, dtype, &w, &x, 2);
+        let y: Vec<f32> = y.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
+        let weights = llmrt_graph::quant::dequantise(dtype, &w);
+        let rounded: Vec<f64> = x.chunks(32).flat_map(rounded_to_8_bits).collect();
+        let twin = rounded.chunks(K as usize).flat_map(|x| {
+            weights.chunks(K as usize).map(move |w| w.iter().zip(x).map(|(w, x)| *w as f64 * x).sum::<f64>())
+        });
+        let (mut error, mut size) = (0.0, 0.0);
+        for (y, twin) in y.iter().zip(twin) {
+            error += (*y as f64 - twin).powi(2);
+            size += twin.powi(2);
+        }
+        assert!(error / size < 1e-12, "{dtype}: NMSE {:e}", error / size);
+    }
+}
+
+fn rounded_to_8_bits(x: &[f32]) -> Vec<f64> {
+    let largest = x.iter().fold(0f32, |a, v| a.max(v.abs()));
+    x.iter().map(|v| (v * (127.0 / largest)).round_ties_even() as f64 * (largest / 127.0) as f64).collect()
+}
+
+/// Weights as bytes, activations.
+fn operands(dtype: DType) -> (Vec<u8>, Vec<f32>) {
+    let case = Case::new("operands", |g, _| {
+        g.weight("w", dtype, &[K, M], Role::Matrix);
+        g.input("x", DType::F32, &[K, N as u64]);
+    });
+    let memory = case.values(11).unwrap();
+    let w = memory.bytes(Tensor(0)).unwrap().to_vec();
+    (w, memory.get(&case.graph, Tensor(1)).unwrap().floats().to_vec())
+}
+
+fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32) -> Vec<u8> {
+    let mut g = Graph::new();
+    let n = x.len() as u64 / K;
+    let weight = g.weight("w", dtype, &[K, M], Role::Matrix);
+    let input = g.input("x", DType::F32, &[K, n]);
+    let y = g.mul_mat(weight, input);
+    let g = g.finish().unwrap();
+    let mut memory = Memory::new();
+    memory.set_bytes(weight, w.to_vec());
+    memory.set(&g, input, &Value::f32([K, n, 1, 1], x.to_vec())).unwrap();
+    plugin.run(&g, &memory, n_threads).unwrap().swap_remove(y.0 as usize)
+}
+
+const TOKENS: usize = 75;
+const HEAD_DIM: u64 = 32;
+const N_HEADS: u64 = 6;
+const N_KV_HEADS: u64 = 2;
+
+#[test]
+fn a_prompt_in_chunks_or_token_by_token_gives_the_bits_of_the_whole_prompt() {
+    for cache in [DType::F32, DType::F16, DType::Q8_0, DType::BF16] {
+        for (block_size, window, softcap, max_bias) in
+            [(16, 0, 0.0, 0.0), (16, 20, 0.0, 0.0), (8, 0, 30.0, 0.0), (5, 33, 0.0, 8.0), (32, 0, 0.0, 0.0)]
+        {
+            let p = AttentionParams {
+                n_kv_heads: N_KV_HEADS as u32,
+                block_size,
+                window,
+                scale: 0.3,
+                softcap,
+                max_bias,
+            };
+            let mut expected: Option<Vec<u8>> = None;
+            for isa in Isa::available() {
+                let plugin = Plugin::open(isa.name()).unwrap();
+                for chunks in [vec![TOKENS], vec![40, 35], vec![7, 1, 30, 37], vec![1; TOKENS]] {
+                    for n_threads in [1, 3] {
+                        let y = prompt(&plugin, cache, &p, &chunks, n_threads);
+                        let same = expected.get_or_insert_with(|| y.clone()) == &y;
+                        assert!(same, "{cache} {p:?} {} {n_threads} threads, chunks {chunks:?}", isa.name());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Attention of a prompt whose keys are all in the cache, chunk by chunk; beside another sequence.
+fn prompt(plugin: &Plugin, cache: DType, p: &AttentionParams, chunks: &[usize], n_threads: u32) -> Vec<u8> {
+    let n_blocks = TOKENS.div_ceil(p.block_size as usize) + 2;
+    let n_slots = n_blocks as u64 * p.block_size as u64;
+    let mut all = vec![];
+    let mut done = 0;
+    for &n in chunks {
+        let mut g = Graph::new();
+        let q = g.input("q", DType::F32, &[HEAD_DIM, N_HEADS, TOKENS as u64 + 1]);
+        let q = g.slice(q, 2, done as u64, n as u64 + 1);
+        let k = g.state("k", cache, &[HEAD_DIM * N_KV_HEADS, n_slots], Role::KCache);
+        let v = g.state("v", cache, &[HEAD_DIM * N_KV_HEADS, n_slots], Role::VCache);
+        let paged = Paged {
+            block_table: g.input("block_table", DType::I32, &[n_blocks as u64, 2]),
+            seq_lens: g.input("seq_lens", DType::I32, &[2]),
+            query_starts: g.input("query_starts", DType::I32, &[3]),
+        };
+        let y = g.attention(q, k, v, &paged, p);
+        // Blocks in reverse, so that positions and slots differ.
+        let table: Vec<i32> = (0..2).flat_map(|_| (0..n_blocks as i32).rev()).collect();
+        let ints = vec![
+            (paged.block_table, table),
+            (paged.seq_lens, vec![(done + n) as i32, 3]),
+            (paged.query_starts, vec![0, n as i32, n as i32 + 1]),
+        ];
+        let case = Case { name: String::new(), graph: g, ints, nmse: 0.0 };
+        let memory = case.values(3).unwrap();
+        let mut tensors = plugin.run(&case.graph, &memory, n_threads).unwrap();
+        done += n;
+        let row = (HEAD_DIM * N_HEADS * 4) as usize;
+        all.extend_from_slice(&tensors.swap_remove(y.0 as usize)[..n * row]);
+    }
+    all
+}

@@ -1,0 +1,124 @@
+//! 100 000 spoiled copies of every fixture: read or refused with a reason, never a panic. What is still read goes on,
+//! now and then, to a tokenizer or a model.
+
+use llmrt_fuzz::checks::{model, vocab};
+use llmrt_fuzz::told;
+use llmrt_gguf::checkpoint::{Checkpoint, TokenizerBin};
+use llmrt_gguf::mutate::mutate;
+use llmrt_gguf::writer::{Tables, to_vec};
+use llmrt_gguf::{Array, Gguf, Metadata, Value, sniff};
+use llmrt_tests::fixtures::{files, fixtures};
+use llmrt_tokenizer::Tokenizer;
+use std::path::Path;
+
+const N: u64 = 100_000;
+
+#[test]
+fn spoiled_model_files_are_read_or_refused() {
+    let Some(dir) = fixtures("archs") else { return };
+    each(&files(&dir, ".gguf"), |bytes| {
+        // The data of tensors are not looked at: the tables alone are spoiled.
+        let tables = Gguf::parse(bytes, bytes.len() as u64).unwrap().data_offset as usize;
+        let n_data = (bytes.len() - tables) as u64;
+        survives(&bytes[..tables], N, |spoiled, seed| {
+            let gguf = told(Gguf::parse(spoiled, spoiled.len() as u64 + n_data))?;
+            if seed % 64 == 0 {
+                model::builds(&gguf);
+            }
+            Some(())
+        });
+    });
+}
+
+#[test]
+fn spoiled_vocabularies_are_read_or_refused() {
+    let Some(dir) = fixtures("tokenizers") else { return };
+    each(&files(&dir, ".gguf"), |bytes| {
+        let read = |spoiled: &[u8], seed: u64| {
+            let gguf = told(Gguf::parse(spoiled, spoiled.len() as u64))?;
+            if seed % 512 == 0 && let Some(tokenizer) = told(Tokenizer::from_metadata(&gguf.metadata)) {
+                vocab::takes_texts(&tokenizer, spoiled);
+            }
+            Some(())
+        };
+        survives(&with_short_arrays(bytes), N, read);
+        survives(bytes, 20, read); // the whole file has nothing new but its length
+    });
+}
+
+#[test]
+fn spoiled_checkpoints_are_read_or_refused() {
+    let Some(dir) = fixtures("llama2c") else { return };
+    let mut paths = files(&dir, ".bin");
+    paths.retain(|path| !path.ends_with("tokenizer.bin"));
+    each(&paths, |bytes| {
+        // A file whose length does not fit its header is refused whatever follows: the header alone is spoiled, in
+        // half of the cases with the file's length kept.
+        let (header, n_rest) = (&bytes[..256], bytes.len() as u64 - 256);
+        survives(header, N, |spoiled, seed| {
+            sniff(spoiled);
+            let file_len = if seed % 2 == 0 { bytes.len() as u64 } else { spoiled.len() as u64 + n_rest };
+            let checkpoint = told(Checkpoint::parse(spoiled, file_len))?;
+            if seed % 1024 == 0 {
+                let told_past_end = |t: &llmrt_gguf::checkpoint::CheckpointTensor| told(t.read_f32(spoiled));
+                assert!(checkpoint.tensors.iter().any(|t| told_past_end(t).is_none()), "only the header is here");
+            }
+            Some(())
+        });
+    });
+}
+
+#[test]
+fn spoiled_tokenizer_bins_are_read_or_refused() {
+    let Some(dir) = fixtures("llama2c") else { return };
+    each(&[dir.join("tokenizer.bin")], |bytes| {
+        survives(bytes, N, |spoiled, seed| {
+            let parsed = told(TokenizerBin::parse(spoiled))?;
+            if seed % 64 == 0 && let Some(tokenizer) = told(Tokenizer::llama2c(parsed.tokens)) {
+                vocab::takes_texts(&tokenizer, spoiled);
+            }
+            Some(())
+        });
+    });
+}
+
+/// Hands every file to `check`, which panics where a promise is broken.
+fn each(paths: &[impl AsRef<Path>], check: impl Fn(&[u8])) {
+    for path in paths.iter().map(AsRef::as_ref) {
+        eprintln!("{}", path.display());
+        check(&std::fs::read(path).unwrap());
+    }
+}
+
+/// Spoils `bytes` in `n` ways and hands each to `read`, which says whether it was accepted.
+fn survives(bytes: &[u8], n: u64, read: impl Fn(&[u8], u64) -> Option<()>) {
+    read(bytes, 0).expect("the fixture itself is good");
+    let mut spoiled = Vec::new();
+    let mut n_read = 0;
+    for seed in 0..n {
+        spoiled.clear();
+        spoiled.extend_from_slice(bytes);
+        mutate(&mut spoiled, seed);
+        n_read += u64::from(read(&spoiled, seed).is_some());
+    }
+    assert!(n < N || (1..n).contains(&n_read), "{n_read} of {n} were read: the changes miss the parser");
+}
+
+/// The file with the first 48 elements of each array: megabytes of vocabulary teach a parser nothing more.
+fn with_short_arrays(bytes: &[u8]) -> Vec<u8> {
+    let gguf = Gguf::parse(bytes, bytes.len() as u64).unwrap();
+    let mut metadata = Metadata::new();
+    for (key, value) in gguf.metadata.iter() {
+        let mut value = value.clone();
+        match &mut value {
+            Value::Array(Array::String(a)) => a.truncate(48),
+            Value::Array(Array::F32(a)) => a.truncate(48),
+            Value::Array(Array::I32(a)) => a.truncate(48),
+            // An id beyond the short vocabulary would be all that a tokenizer sees.
+            Value::U32(id) if key.ends_with("_token_id") => *id %= 48,
+            _ => {}
+        }
+        metadata.set(key, value);
+    }
+    to_vec(&Tables { metadata, version: gguf.version, ..Tables::default() }, &[]).unwrap()
+}
