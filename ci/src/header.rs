@@ -29,9 +29,11 @@ pub fn generate(root: &Path) -> Result<String, String> {
         config.export.include.push(s.name.into());
         config.export.rename.insert(s.name.into(), c_name(s.name));
     }
-    let bindings = cbindgen::Builder::new()
-        .with_config(config)
-        .with_src(root.join("abi/src/types.rs"))
+    let types =
+        ["data", "plugin", "device", "backend"].map(|part| root.join(format!("abi/src/types/{part}.rs")));
+    let bindings = types
+        .into_iter()
+        .fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src)
         .generate()
         .map_err(|e| format!("cbindgen: {e}"))?;
     let mut text = Vec::new();

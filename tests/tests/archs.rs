@@ -48,14 +48,16 @@ fn the_cpu_plugin_from_its_file_gives_the_stored_logits() {
     check(&["--plugin", so.to_str().unwrap(), "--backend", "libllmrt_cpu.so", "-v"]);
 }
 
-/// On the CPU the order of additions is fixed, so chunks and threads change no bit.
+/// On the CPU the order of additions is fixed, so chunks and threads change no bit; nor does the way the plugin got in.
 #[test]
-fn chunks_and_threads_change_no_bit_of_the_logits() {
+fn chunks_threads_and_the_plugin_file_change_no_bit_of_the_logits() {
     let Some(dir) = fixtures("archs") else { return };
     let tokens = dir.join("tokens.txt");
+    let so = plugin("cpu");
+    let loaded = ["--plugin", so.to_str().unwrap(), "--backend", "libllmrt_cpu.so"];
     for model in files(&dir, ".gguf") {
         let whole = eval(&model, &tokens, &["-t", "1"]);
-        for extra in [&["-t", "2"][..], &["--chunks", "1"], &["-t", "2", "--chunks", "5,17,3,1,7"]] {
+        for extra in [&["-t", "2"][..], &["--chunks", "1"], &["-t", "2", "--chunks", "5,17,3,1,7"], &loaded] {
             let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert!(bits(&whole) == bits(&eval(&model, &tokens, extra)), "{} {extra:?}", model.display());
         }

@@ -4,7 +4,7 @@
 use crate::ops::{self, Args, Worker};
 use crate::scratch::{Scratch, Shared};
 use crate::simd::Isa;
-use llmrt_plugin::{Error, GraphView, Host, Result, Stream, Threads};
+use llmrt_plugin::{Error, GraphView, Host, NodeView, Result, Stream, Threads};
 use std::ops::Range;
 use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, PoisonError};
@@ -18,6 +18,8 @@ pub struct CpuStream {
     scratch: Vec<Mutex<Scratch>>,
     shared: Shared,
     steps: Vec<Step>,
+    /// Identity of the graph that the steps were made of; 0: none.
+    uid: u64,
 }
 
 /// A node, ready to run.
@@ -38,11 +40,25 @@ impl CpuStream {
         let available = threads.map_or(1, |t| t.n_threads());
         let n_threads = if n_threads == 0 { available } else { n_threads.min(available) };
         let scratch = (0..n_threads).map(|_| Mutex::default()).collect();
-        CpuStream { host, threads, n_threads, isa, scratch, shared: Shared::default(), steps: Vec::new() }
+        CpuStream {
+            host,
+            threads,
+            n_threads,
+            isa,
+            scratch,
+            shared: Shared::default(),
+            steps: Vec::new(),
+            uid: 0,
+        }
     }
 
     /// Binds all nodes to their memory and decides where the team meets.
     fn prepare(&mut self, graph: &GraphView<'_>) -> Result<()> {
+        if self.is_prepared(graph) {
+            self.steps.iter_mut().for_each(|step| *step.next.get_mut() = 0);
+            return Ok(());
+        }
+        self.uid = 0;
         self.steps.clear();
         let mut since_wait = 0;
         for (i, node) in graph.nodes().enumerate() {
@@ -57,7 +73,17 @@ impl CpuStream {
             }
             self.steps.push(Step { args, solo, wait, next: AtomicUsize::new(0) });
         }
+        self.uid = graph.uid();
         Ok(())
+    }
+
+    /// Whether the steps are those of this graph, with all tensors where they were.
+    fn is_prepared(&self, graph: &GraphView<'_>) -> bool {
+        let same = |(step, node): (&Step, NodeView<'_>)| step.args.is_bound_to(&node);
+        self.uid != 0
+            && self.uid == graph.uid()
+            && self.steps.len() == graph.n_nodes()
+            && self.steps.iter().zip(graph.nodes()).all(same)
     }
 
     /// One member's walk through the nodes.

@@ -43,10 +43,18 @@ impl Tensor {
             }
         };
         let words = matches!(dtype, DType::F32 | DType::I32);
-        if words && len > 0 && (ptr as usize % 4 != 0 || t.nb().iter().any(|nb| nb % 4 != 0)) {
+        if words && len > 0 && (!(ptr as usize).is_multiple_of(4) || t.nb().iter().any(|nb| nb % 4 != 0)) {
             return Err(Error::invalid(format!("`{}` is not aligned to its {dtype} elements", t.name())));
         }
         Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb() })
+    }
+
+    /// Whether a tensor of the graph is this one: the same memory and shape.
+    pub fn is_at(&self, t: &TensorView<'_>) -> bool {
+        address(t) == Some(self.ptr)
+            && t.ne() == self.ne
+            && t.nb() == self.nb
+            && t.dtype() == Some(self.dtype)
     }
 
     /// The bytes it spans.

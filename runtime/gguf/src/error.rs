@@ -25,15 +25,15 @@ pub enum Error {
     BadCount { what: String, found: u64, most: u64 },
 
     // Metadata.
-    #[error("metadata key `{key}` appears twice")]
+    #[error("metadata key `{}` appears twice", shown(key))]
     DuplicateKey { key: String },
-    #[error("metadata key `{key}` has type {found}: expected 0 to 12")]
+    #[error("metadata key `{}` has type {found}: expected 0 to 12", shown(key))]
     BadValueType { key: String, found: u32 },
-    #[error("metadata key `{key}`: arrays are nested deeper than {limit}")]
+    #[error("metadata key `{}`: arrays are nested deeper than {limit}", shown(key))]
     NestedTooDeep { key: String, limit: usize },
-    #[error("metadata key `{key}` is missing")]
+    #[error("metadata key `{}` is missing", shown(key))]
     MissingKey { key: String },
-    #[error("metadata key `{key}` is {found}: expected {expected}")]
+    #[error("metadata key `{}` is {found}: expected {expected}", shown(key))]
     WrongType { key: String, found: String, expected: &'static str },
     #[error("general.alignment is {found}: expected a power of two of type u32")]
     BadAlignment { found: String },
@@ -41,29 +41,27 @@ pub enum Error {
     BadOverride { given: String, reason: String },
 
     // Tensors.
-    #[error("tensor `{tensor}`: the name has {found} bytes, expected fewer than 64")]
+    #[error("tensor `{}`: the name has {found} bytes, expected fewer than 64", shown(tensor))]
     LongTensorName { tensor: String, found: u64 },
-    #[error("tensor `{tensor}` appears twice")]
+    #[error("tensor `{}` appears twice", shown(tensor))]
     DuplicateTensor { tensor: String },
-    #[error("tensor `{tensor}` has {found} dimensions: expected at most 4")]
+    #[error("tensor `{}` has {found} dimensions: expected at most 4", shown(tensor))]
     TooManyDims { tensor: String, found: u32 },
-    #[error("tensor `{tensor}`: dimension {dim} is {found}: expected a positive number")]
+    #[error("tensor `{}`: dimension {dim} is {found}: expected a positive number", shown(tensor))]
     BadDim { tensor: String, dim: usize, found: i64 },
-    #[error("tensor `{tensor}` of shape {ne:?} has more elements or bytes than 63 bits count")]
+    #[error("tensor `{}` of shape {ne:?} has more elements or bytes than 63 bits count", shown(tensor))]
     TooManyElements { tensor: String, ne: [u64; 4] },
-    #[error("tensor `{tensor}` has type {found}, which is no live GGUF tensor type")]
+    #[error("tensor `{}` has type {found}, which is no live GGUF tensor type", shown(tensor))]
     BadTensorType { tensor: String, found: u32 },
-    #[error("tensor `{tensor}`: a row of {found} elements is not whole {dtype} blocks of {block}")]
+    #[error("tensor `{}`: a row of {found} elements is not whole {dtype} blocks of {block}", shown(tensor))]
     PartialBlock { tensor: String, found: u64, dtype: &'static str, block: usize },
-    #[error("tensor `{tensor}` starts at offset {found}: expected a multiple of the alignment {alignment}")]
+    #[error("tensor `{}` starts at offset {found}: expected a multiple of the alignment {alignment}", shown(tensor))]
     MisalignedTensor { tensor: String, found: u64, alignment: u32 },
-    #[error(
-        "tensor `{tensor}` starts at offset {found}: expected {expected}, right after the tensor before it"
-    )]
+    #[error("tensor `{}` starts at offset {found}: expected {expected}, right after the tensor before it", shown(tensor))]
     OutOfOrder { tensor: String, found: u64, expected: u64 },
-    #[error("tensor `{tensor}` ends at byte {end}, past the file's {file_len}")]
+    #[error("tensor `{}` ends at byte {end}, past the file's {file_len}", shown(tensor))]
     PastEnd { tensor: String, end: u64, file_len: u64 },
-    #[error("tensor `{tensor}` is missing")]
+    #[error("tensor `{}` is missing", shown(tensor))]
     MissingTensor { tensor: String },
 
     // Split files.
@@ -77,4 +75,34 @@ pub enum Error {
     CheckpointSize { version: &'static str, found: u64, expected: u64 },
     #[error("tokenizer.bin: {0}")]
     BadTokenizer(String),
+}
+
+/// A name out of a file as a terminal may see it: control characters spelled out, the end of a long one cut off.
+fn shown(name: &str) -> String {
+    const MOST: usize = 120;
+    let mut text = String::new();
+    for c in name.chars().take(MOST) {
+        if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
+    }
+    if name.chars().nth(MOST).is_some() {
+        text.push('…');
+    }
+    text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn check(key: &str, expected: &str) {
+        let message = Error::DuplicateKey { key: key.into() }.to_string();
+        assert_eq!(message, format!("metadata key `{expected}` appears twice"));
+    }
+
+    #[test]
+    fn names_out_of_files_cannot_steer_the_terminal() {
+        check("llama.größe", "llama.größe");
+        check("\x1b[2J\n", "\\u{1b}[2J\\n");
+        check(&"k".repeat(1 << 20), &("k".repeat(120) + "…"));
+    }
 }

@@ -141,14 +141,14 @@ fn head_of<S: Simd>(
     let bytes = cache.row_bytes([slot, 0, 0]);
     let (elems, size) = (cache.dtype.block_elems(), cache.dtype.block_bytes());
     let n = out.len();
-    if n % elems != 0 {
+    if !n.is_multiple_of(elems) {
         let whole = &mut temporary[..cache.ne[0]];
         rows::decode(isa, cache.dtype, bytes, whole);
         return out.copy_from_slice(&whole[kv_head * n..][..n]);
     }
     let bytes = &bytes[kv_head * n / elems * size..][..n / elems * size];
     match cache.dtype {
-        DType::F16 if n % LANES == 0 => {
+        DType::F16 if n.is_multiple_of(LANES) => {
             for (v, to) in bytes.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<LANES>().0) {
                 s.store(s.load_f16(v), to);
             }

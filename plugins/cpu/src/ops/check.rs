@@ -65,6 +65,6 @@ fn of_dtype(t: TensorView<'_>, dtype: DType) -> Result<TensorView<'_>, Reason> {
 fn whole_rows(t: &TensorView<'_>, dtype: DType) -> Answer {
     ensure(t.layout_id() == 0, Reason::Layout)?;
     ensure(!t.ne().contains(&0), Reason::Shape)?;
-    ensure(t.ne()[0] % dtype.block_elems() == 0, Reason::Shape)?;
+    ensure(t.ne()[0].is_multiple_of(dtype.block_elems()), Reason::Shape)?;
     ensure(t.nb()[0] == dtype.block_bytes() || t.ne()[0] == dtype.block_elems(), Reason::Stride)
 }

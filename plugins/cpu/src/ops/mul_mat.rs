@@ -5,7 +5,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::{Args, Worker, product};
-use crate::quant::{self, GROUP, XGroup, activations, with_format};
+use crate::quant::{self, Format, GROUP, XGroup, activations, with_format};
 use crate::scratch::Arena;
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -58,23 +58,25 @@ pub fn shared_bytes(a: &Args) -> usize {
 
 /// The rows of x quantised for `weights`, one after the other; empty for float weights.
 pub fn quantise<'a>(w: &Worker<'a>, weights: &Tensor, x: &Tensor, own: &'a mut Arena) -> &'a [XGroup] {
-    with_format!(weights.dtype, F => {
-        let per_row = x.ne[0] / GROUP;
-        let n = per_row * x.n_rows();
-        if x.n_elems() <= FEW {
-            let own = own.take::<XGroup>(n);
-            for (row, out) in own.chunks_exact_mut(per_row).enumerate() {
-                activations::quantise::<F>(w.isa, x.row(x.unravel(row)), out);
-            }
-            return own;
-        }
-        for row in w.share(x.n_rows()) {
-            // SAFETY: rows are shared out, and the next use is after the barrier.
-            let out = unsafe { w.shared.part_mut(row * per_row..(row + 1) * per_row) };
+    with_format!(weights.dtype, F => quantise_for::<F>(w, x, own), else &[])
+}
+
+fn quantise_for<'a, F: Format>(w: &Worker<'a>, x: &Tensor, own: &'a mut Arena) -> &'a [XGroup] {
+    let per_row = x.ne[0] / GROUP;
+    let n = per_row * x.n_rows();
+    if x.n_elems() <= FEW {
+        let own = own.take::<XGroup>(n);
+        for (row, out) in own.chunks_exact_mut(per_row).enumerate() {
             activations::quantise::<F>(w.isa, x.row(x.unravel(row)), out);
         }
-        (w.meet)();
-        // SAFETY: all wrote before the barrier; the next node that writes waits for this one to end.
-        unsafe { w.shared.get(n) }
-    }, else &[])
+        return own;
+    }
+    for row in w.share(x.n_rows()) {
+        // SAFETY: rows are shared out, and the next use is after the barrier.
+        let out = unsafe { w.shared.part_mut(row * per_row..(row + 1) * per_row) };
+        activations::quantise::<F>(w.isa, x.row(x.unravel(row)), out);
+    }
+    (w.meet)();
+    // SAFETY: all wrote before the barrier; the next node that writes waits for this one to end.
+    unsafe { w.shared.get(n) }
 }

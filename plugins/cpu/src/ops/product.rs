@@ -328,7 +328,7 @@ fn float_tile<S: Simd, W: Row, const R: usize, const C: usize>(
             }
         }
     }
-    if k % LANES > 0 {
+    if !k.is_multiple_of(LANES) {
         for r in 0..R {
             let w = w[r].rest(s, n);
             for c in 0..C {

@@ -12,7 +12,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(RopeParams::from_bytes(node.params_bytes()))?;
     let ne = check::floats(node, 0)?.ne();
     let n_dims = p.n_dims as usize;
-    ensure(n_dims > 0 && n_dims % 2 == 0 && n_dims <= ne[0], Reason::Param)?;
+    ensure(n_dims > 0 && n_dims.is_multiple_of(2) && n_dims <= ne[0], Reason::Param)?;
     ensure(p.mode == NORMAL || p.mode == NEOX, Reason::Param)?;
     ensure(ne[3] == 1, Reason::Shape)?;
     check::vector(&check::ints(node, 1)?, ne[2])?;

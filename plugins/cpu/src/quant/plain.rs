@@ -15,7 +15,10 @@ pub fn decode(dtype: DType, bytes: &[u8], out: &mut [f32]) {
     blocks.for_each(|(block, out)| decode(block, out));
 }
 
-fn decoder(dtype: DType) -> Option<fn(&[u8], &mut [f32])> {
+/// Decodes one block.
+type Decoder = fn(&[u8], &mut [f32]);
+
+fn decoder(dtype: DType) -> Option<Decoder> {
     Some(match dtype {
         DType::Q8_1 => q8_1,
         DType::Q8_K => q8_k,

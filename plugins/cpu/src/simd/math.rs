@@ -80,7 +80,7 @@ pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
     let a = magnitude(s, x);
     let x2 = s.mul(x, x);
     let near =
-        polynomial(s, x2, [-0.333_332_82, 0.133_314_42, -0.053_739_715, 0.020_639_09, -0.005_704_988_6]);
+        polynomial(s, x2, [-0.333_332_8, 0.133_314_42, -0.053_739_715, 0.020_639_09, -0.005_704_988_6]);
     let near = s.fma(s.mul(near, x2), x, x);
     let one = s.splat(1.0);
     let far = s.sub(one, s.div(s.splat(2.0), s.add(exp(s, s.add(a, a)), one)));
@@ -97,7 +97,7 @@ fn erfc<S: Simd>(s: S, x: S::F) -> S::F {
         s,
         x2,
         [
-            1.128_379_2,
+            std::f32::consts::FRAC_2_SQRT_PI,
             -0.376_126_26,
             0.112_835_85,
             -0.026_853_814,
@@ -112,7 +112,7 @@ fn erfc<S: Simd>(s: S, x: S::F) -> S::F {
     let middle = [
         0.563_825_96,
         -0.274_112_7,
-        0.340_487_99,
+        0.340_488,
         -0.494_451_53,
         0.621_000_46,
         -0.582_473_3,

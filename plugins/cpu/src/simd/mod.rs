@@ -79,6 +79,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// The bits of floats.
     fn bits(self, v: Self::F) -> Self::I;
     /// Floats of bits.
+    #[allow(clippy::wrong_self_convention)]
     fn from_bits(self, v: Self::I) -> Self::F;
 
     /// `v` in all lanes.

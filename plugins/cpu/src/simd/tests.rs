@@ -2,8 +2,10 @@
 
 use super::{Isa, LANES, Simd, dispatch, math};
 
-/// Number of a function of [`math`].
-const FUNCTIONS: [(&str, fn(f64) -> f64, f64); 4] = [
+type Truth = fn(f64) -> f64;
+
+/// Name in [`math`], the true function, units in the last place it may be off.
+const FUNCTIONS: [(&str, Truth, f64); 4] = [
     ("exp", f64::exp, 2.5),
     ("tanh", f64::tanh, 4.0),
     ("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), 4.0),

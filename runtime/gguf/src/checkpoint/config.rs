@@ -8,6 +8,9 @@ pub(super) const MAGIC: u32 = 0x616b_3432;
 /// Formats 1 and 2 keep this much for the header.
 const HEADER_BYTES: u64 = 256;
 
+/// Far above every model. Without it a file of tiny layers would need tables of many times its size.
+const MAX_LAYERS: u64 = 4096;
+
 /// The format of a checkpoint.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Version {
@@ -123,6 +126,9 @@ fn config(r: &mut Reader<'_>, version: Version) -> Result<Config, Error> {
 
     let refuse =
         |reason: String| Err(Error::BadCheckpoint(format!("{reason}; this is no llama2.c checkpoint")));
+    if n_layers > MAX_LAYERS {
+        return refuse(format!("n_layers is {n_layers}: expected at most {MAX_LAYERS}"));
+    }
     if dim % n_heads != 0 {
         return refuse(format!("dim {dim} is no multiple of n_heads {n_heads}"));
     }
