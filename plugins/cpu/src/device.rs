@@ -6,7 +6,7 @@ use crate::simd::Isa;
 use crate::stream::CpuStream;
 use llmrt_plugin::abi::types as c;
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, GraphView, Host, PeerView, Reason, Result, Stream,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, GraphView, Host, PeerView, Result, Stream,
     StreamParams, Verdict,
 };
 
@@ -65,9 +65,6 @@ impl Device for Cpu {
         Ok(Box::new(unsafe { HostBuffer::import(ptr, n, read_only) }))
     }
 }
-
-/// Why a node is refused.
-pub type Refusal = Reason;
 
 /// The processor's name as the system tells it.
 fn model_name() -> String {

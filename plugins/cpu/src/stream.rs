@@ -20,7 +20,12 @@ pub struct CpuStream {
     steps: Vec<Step>,
     /// Identity of the graph that the steps were made of; 0: none.
     uid: u64,
+    /// Whether the graph is too small for a team.
+    alone: bool,
 }
+
+/// Multiplications that one thread does before a team has met at every node: some tens of microseconds.
+const WORTH_A_TEAM: u64 = 1 << 19;
 
 /// A node, ready to run.
 struct Step {
@@ -49,6 +54,7 @@ impl CpuStream {
             shared: Shared::default(),
             steps: Vec::new(),
             uid: 0,
+            alone: true,
         }
     }
 
@@ -60,10 +66,12 @@ impl CpuStream {
         }
         self.uid = 0;
         self.steps.clear();
+        let work = graph.nodes().map(|node| ops::work(&node)).fold(0, u64::saturating_add);
+        self.alone = self.n_threads == 1 || work < WORTH_A_TEAM;
         let mut since_wait = 0;
         for (i, node) in graph.nodes().enumerate() {
             let args = Args::bind(&node).map_err(|e| e.at_node(i))?;
-            let solo = self.n_threads == 1 || ops::is_small(&args);
+            let solo = self.alone || ops::is_small(&args);
             self.shared.reserve(ops::shared_bytes(&args));
             let wait = self.steps[since_wait..]
                 .iter()
@@ -133,7 +141,7 @@ impl Stream for CpuStream {
         }
         self.prepare(graph)?;
         match self.threads {
-            Some(threads) if self.n_threads > 1 => {
+            Some(threads) if !self.alone => {
                 let this = &*self;
                 threads.run(self.n_threads, &|team| this.walk(team.index(), team.len(), &|| team.barrier()))
             }

@@ -50,3 +50,41 @@ fn operands_of_the_wrong_kind_are_refused_before_they_run() {
         g.tensors[w.0 as usize].ne[0] = 64;
     }));
 }
+
+#[test]
+fn a_read_only_import_is_read_in_place_at_any_offset_and_never_written() {
+    use llmrt_cpu::{device::Cpu, simd::Isa};
+    use llmrt_plugin::{Device, Host, TensorView, abi::types as c};
+
+    let cpu = Cpu::new(Host::none(), Isa::best());
+    let file: Vec<u8> = (0..100).collect();
+    // SAFETY: `file` outlives the buffer and is not written.
+    let buffer = unsafe { cpu.import_host(file.as_ptr().cast_mut(), file.len() as u64, true) }.unwrap();
+    let tensor = c::Tensor {
+        id: 0,
+        dtype: DType::F32.id(),
+        role: 0,
+        flags: 0,
+        n_dims: 1,
+        layout_id: 0,
+        ne: [2, 1, 1, 1],
+        nb: [4, 8, 8, 8],
+        buffer: std::ptr::null_mut(),
+        offset: 33,
+        nbytes: 8,
+        view_offset: 0,
+        view_src: c::NO_TENSOR,
+        reserved: 0,
+        name: c::Str::EMPTY,
+    };
+    // SAFETY: the tensor has no buffer and does not change.
+    let tensor = unsafe { TensorView::new(&tensor) };
+    let mut read = [0; 5];
+    buffer.get(&tensor, &mut read, 3).unwrap();
+    assert_eq!(read, [36, 37, 38, 39, 40]);
+    assert!(buffer.set(&tensor, &[1], 0).is_err());
+    assert!(buffer.fill(0, 1, 0).is_err());
+    assert!(buffer.get(&tensor, &mut [0; 8], 60).is_err());
+    assert_eq!(buffer.host_ptr(), None);
+    assert!(cpu.alloc(0, 1 << 62, 0).is_err());
+}

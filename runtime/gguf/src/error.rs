@@ -55,9 +55,15 @@ pub enum Error {
     BadTensorType { tensor: String, found: u32 },
     #[error("tensor `{}`: a row of {found} elements is not whole {dtype} blocks of {block}", shown(tensor))]
     PartialBlock { tensor: String, found: u64, dtype: &'static str, block: usize },
-    #[error("tensor `{}` starts at offset {found}: expected a multiple of the alignment {alignment}", shown(tensor))]
+    #[error(
+        "tensor `{}` starts at offset {found}: expected a multiple of the alignment {alignment}",
+        shown(tensor)
+    )]
     MisalignedTensor { tensor: String, found: u64, alignment: u32 },
-    #[error("tensor `{}` starts at offset {found}: expected {expected}, right after the tensor before it", shown(tensor))]
+    #[error(
+        "tensor `{}` starts at offset {found}: expected {expected}, right after the tensor before it",
+        shown(tensor)
+    )]
     OutOfOrder { tensor: String, found: u64, expected: u64 },
     #[error("tensor `{}` ends at byte {end}, past the file's {file_len}", shown(tensor))]
     PastEnd { tensor: String, end: u64, file_len: u64 },

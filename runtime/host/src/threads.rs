@@ -292,10 +292,13 @@ fn run_on_own_threads(job: &Job<'_>) {
 }
 
 /// Whether `ready` came true within `spin`.
+///
+/// After a short burst the core is offered to others between looks: on a crowded machine the one waited for may be in
+/// the queue behind us, and on a quiet one the offer costs less than a microsecond.
 fn spin_until(spin: Duration, ready: impl Fn() -> bool) -> bool {
     let mut until = None;
     loop {
-        for _ in 0..64 {
+        for _ in 0..256 {
             if ready() {
                 return true;
             }
@@ -304,6 +307,7 @@ fn spin_until(spin: Duration, ready: impl Fn() -> bool) -> bool {
         if Instant::now() >= *until.get_or_insert_with(|| Instant::now() + spin) {
             return ready();
         }
+        std::thread::yield_now();
     }
 }
 

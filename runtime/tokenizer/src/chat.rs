@@ -49,6 +49,31 @@ pub struct RenderOptions<'a> {
 /// How many instructions one rendering may take. Templates that people use need a few thousand.
 const FUEL: u64 = 5_000_000;
 
+/// The longest prompt a template may write, in bytes: more than any context holds.
+const LONGEST_PROMPT: usize = 64 << 20;
+
+/// What a template has written so far.
+#[derive(Default)]
+struct Prompt {
+    text: Vec<u8>,
+    is_full: bool,
+}
+
+impl std::io::Write for Prompt {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        if self.text.len() + bytes.len() > LONGEST_PROMPT {
+            self.is_full = true;
+            return Err(std::io::ErrorKind::FileTooLarge.into());
+        }
+        self.text.extend_from_slice(bytes);
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
+    }
+}
+
 impl Message {
     /// A message of `role` that says `content`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
@@ -99,7 +124,15 @@ impl ChatTemplate {
         if let Some(now) = options.now {
             variables.push(("strftime_now".into(), clock::strftime_at(now)?));
         }
-        caught(|| self.environment.get_template("chat")?.render(Value::from_pairs(variables)))
+        let mut prompt = Prompt::default();
+        let render = || {
+            let template = self.environment.get_template("chat")?;
+            template.render_captured_to(Value::from_pairs(variables), &mut prompt).map(drop)
+        };
+        match caught(render) {
+            Err(_) if prompt.is_full => Err(Error::LongPrompt { most: LONGEST_PROMPT }),
+            result => result.map(|()| String::from_utf8_lossy(&prompt.text).into_owned()),
+        }
     }
 
     /// The template as the file has it.

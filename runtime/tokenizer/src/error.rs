@@ -54,6 +54,8 @@ pub enum Error {
         "the template engine failed on this chat template, as it does on a backward slice of an empty list"
     )]
     TemplateEngine,
+    #[error("the chat template writes a prompt of more than {most} bytes")]
+    LongPrompt { most: usize },
     #[error("the chat template refuses these messages: {reason}")]
     Refused { reason: String },
     #[error("the time {found:?} is not written YYYY-MM-DDTHH:MM:SS")]

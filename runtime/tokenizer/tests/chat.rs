@@ -205,6 +205,15 @@ fn a_template_that_does_not_end_is_stopped() {
 }
 
 #[test]
+fn a_template_that_writes_without_end_is_stopped() {
+    let piece = "{% set piece = 'x' * 900000 %}";
+    check_fails(
+        &format!("{piece}{{% for i in range(100) %}}{{{{ piece }}}}{{% endfor %}}"),
+        "a prompt of more than 67108864 bytes",
+    );
+}
+
+#[test]
 fn a_failure_inside_the_engine_is_an_error() {
     let found = render("{% for m in messages[::-1] %}x{% endfor %}", &[], &answering());
     assert!(matches!(found, Ok(ref text) if text.is_empty()) || found == Err(Error::TemplateEngine));

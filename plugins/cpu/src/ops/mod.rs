@@ -102,6 +102,17 @@ pub fn is_small(a: &Args) -> bool {
     }
 }
 
+/// About how many multiplications a node takes; 0 for ops that only pass over their operands.
+pub fn work(node: &NodeView<'_>) -> u64 {
+    let per_element = match (node.op(), node.src(0)) {
+        (Some(Op::MulMat | Op::MulMatId), Some(w)) => w.ne()[0] as u64,
+        // Keys are counted as if the text were short: how long it is, is not known before the run.
+        (Some(Op::Attention), _) => 64,
+        _ => 0,
+    };
+    (node.dst().n_elements() as u64).saturating_mul(per_element)
+}
+
 /// Bytes of the team's working memory that a node uses. Such a node meets within.
 pub fn shared_bytes(a: &Args) -> usize {
     match a.op {

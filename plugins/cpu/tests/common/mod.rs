@@ -1,5 +1,8 @@
 //! A host of a few lines: options, a team of threads, and graphs run through the plugin's own table.
-#![allow(dead_code)]
+//!
+//! SAFETY of all blocks below: the table is this process's own plugin's; objects are used between their creation and
+//! their destruction, which `Drop` orders; arrays outlive the calls they are passed to.
+#![allow(dead_code, clippy::undocumented_unsafe_blocks, clippy::new_without_default)]
 
 use llmrt_abi::types as c;
 use llmrt_graph::reference::Memory;
@@ -12,7 +15,6 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 pub struct Plugin {
     device: *mut c::Device,
     _turn: MutexGuard<'static, ()>,
-    _isa: Box<String>,
     _api: Box<c::HostApi>,
 }
 
@@ -22,8 +24,7 @@ impl Plugin {
     /// Initialises the plugin with the option `cpu.isa`; `Err` is its message.
     pub fn open(isa: &str) -> Result<Plugin, String> {
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
-        let isa = Box::new(isa.to_string());
-        let api = Box::new(host_api(&isa));
+        let api = Box::new(host_api(isa));
         let table = unsafe { &*llmrt_cpu::query(llmrt_abi::ABI_MINOR as u32) };
         let (mut devices, mut n, mut err) = (std::ptr::null(), 0, c::Error::empty());
         let status = unsafe { table.init.unwrap()(&*api, &mut devices, &mut n, &mut err) };
@@ -33,7 +34,7 @@ impl Plugin {
         assert_eq!(n, 1);
         let device = unsafe { *devices };
         assert_eq!(unsafe { vt(device).open.unwrap()(device, &mut err) }, 0);
-        Ok(Plugin { device, _turn: turn, _isa: isa, _api: api })
+        Ok(Plugin { device, _turn: turn, _api: api })
     }
 
     /// Runs a graph on `n_threads`; weights, inputs and states come from `memory`. Gives the bytes of all tensors
@@ -236,34 +237,23 @@ impl Drop for Bound<'_> {
     }
 }
 
+/// The instruction set that `get_option` tells.
+static ISA: Mutex<String> = Mutex::new(String::new());
+
+/// The host's table; without the option if `isa` is empty.
 fn host_api(isa: &str) -> c::HostApi {
+    *ISA.lock().unwrap_or_else(PoisonError::into_inner) = isa.to_string();
     c::HostApi {
         struct_size: size_of::<c::HostApi>() as u32,
         abi_minor: llmrt_abi::ABI_MINOR as u32,
-        ctx: std::ptr::from_ref(isa).cast::<u8>().cast_mut().cast(),
+        ctx: std::ptr::null_mut(),
         log: None,
-        get_option: None,
+        get_option: (!isa.is_empty()).then_some(option as _),
         type_info: None,
         register_op: None,
         find_op: None,
         cancelled: None,
         get_extension: Some(extension),
-    }
-    .with_isa(isa)
-}
-
-/// The instruction set that `get_option` tells.
-static ISA: Mutex<String> = Mutex::new(String::new());
-
-trait WithIsa {
-    fn with_isa(self, isa: &str) -> Self;
-}
-
-impl WithIsa for c::HostApi {
-    fn with_isa(mut self, isa: &str) -> Self {
-        *ISA.lock().unwrap_or_else(PoisonError::into_inner) = isa.to_string();
-        self.get_option = (!isa.is_empty()).then_some(option as _);
-        self
     }
 }
 

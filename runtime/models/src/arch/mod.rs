@@ -52,7 +52,7 @@ pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let found: &str = meta.require("general.architecture")?;
     let known = ARCHS.iter().find(|(name, _)| *name == found);
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
-        found: found.to_string(),
+        found: found.escape_debug().to_string(),
         expected: ARCHS.map(|(name, _)| name).join(", "),
     })?;
     Ok((found, arch))

@@ -45,7 +45,11 @@ impl RopeConfig {
             "linear" | "longrope" => (true, false),
             "yarn" => (true, true),
             other => {
-                return Err(keys.bad("rope.scaling.type", other, "none, linear, yarn or longrope"));
+                return Err(keys.bad(
+                    "rope.scaling.type",
+                    other.escape_debug(),
+                    "none, linear, yarn or longrope",
+                ));
             }
         };
 
