@@ -1,6 +1,7 @@
 //! `cargo ci`: what continuous integration does, as commands a person can run too.
 
 mod coverage;
+mod fuzz;
 mod header;
 mod matrix;
 
@@ -11,6 +12,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
 
   header [--check]   write abi/include/llmrt/plugin.h, or compare it with abi/src
   coverage           line coverage of the parsers and the scheduler
+  fuzz TARGET SECONDS
+                     look for inputs that break a parser (tests/fuzz/README.md)
   matrix [--json]    the plugins, one job each
   plugin NAME        run one job of the matrix";
 
@@ -21,6 +24,7 @@ fn main() -> ExitCode {
         ["header"] => write_header(),
         ["header", "--check"] => check_header(),
         ["coverage"] => coverage::coverage(),
+        ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),

@@ -11,9 +11,19 @@ pub fn bin_dir() -> &'static Path {
     DIR.get_or_init(|| {
         let test = std::env::current_exe().expect("a test has a path");
         // target/<profile>/deps/<test>
-        let dir = test.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps").to_path_buf();
+        let dir =
+            test.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps").to_path_buf();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(root()).args(["build", "--locked", "-p", "llmrt", "-p", "llmrt-cpu", "-p", "llmrt-null"]);
+        cargo.current_dir(root()).args([
+            "build",
+            "--locked",
+            "-p",
+            "llmrt",
+            "-p",
+            "llmrt-cpu",
+            "-p",
+            "llmrt-null",
+        ]);
         if dir.ends_with("release") {
             cargo.arg("--release");
         }

@@ -36,7 +36,12 @@ pub const CLAIMS: [Claims; 6] = [
         lies_about: NEVER,
     },
     Claims { name: "tiny", runs: |_| true, memory: 150_000, lies_about: NEVER },
-    Claims { name: "liar", runs: |_| true, memory: GIB, lies_about: |op| matches!(op, Op::RmsNorm | Op::Glu) },
+    Claims {
+        name: "liar",
+        runs: |_| true,
+        memory: GIB,
+        lies_about: |op| matches!(op, Op::RmsNorm | Op::Glu),
+    },
     Claims { name: "nothing", runs: NEVER, memory: GIB, lies_about: NEVER },
 ];
 

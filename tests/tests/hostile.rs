@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Address space a command may take, in KiB: the program, its libraries and stacks, and little more.
-const MEMORY: u32 = 600 << 10;
+const MEMORY: u32 = 400 << 10;
 
 /// Every command that opens a model must refuse this file, with a message that holds `why`.
 fn check(name: &str, bytes: &[u8], why: &str) {
@@ -48,7 +48,11 @@ fn refused(args: &[&str], path: &Path, why: &str) {
 fn with_little_memory(args: &[&str]) -> Command {
     let plain = llmrt(args);
     let mut command = Command::new("sh");
-    command.arg("-c").arg(format!("ulimit -v {MEMORY} && exec \"$0\" \"$@\"")).arg(bin_dir().join("llmrt")).args(args);
+    command
+        .arg("-c")
+        .arg(format!("ulimit -v {MEMORY} && exec \"$0\" \"$@\""))
+        .arg(bin_dir().join("llmrt"))
+        .args(args);
     for (key, value) in plain.get_envs() {
         command.env(key, value.unwrap_or_default());
     }
@@ -78,7 +82,8 @@ fn good() -> Vec<u8> {
 fn the_limit_on_memory_leaves_room_for_a_good_model() {
     let dir = tempfile::tempdir().unwrap();
     let path = TinyLlama::default().write(dir.path());
-    let out = with_little_memory(&["eval", "-m", path.to_str().unwrap(), "--tokens", "1 2"]).output().unwrap();
+    let out =
+        with_little_memory(&["eval", "-m", path.to_str().unwrap(), "--tokens", "1 2"]).output().unwrap();
     assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
 }
 
@@ -98,7 +103,7 @@ fn a_file_that_may_not_be_read_is_refused() {
     use std::os::unix::fs::PermissionsExt;
     let dir = tempfile::tempdir().unwrap();
     let path = TinyLlama::default().write(dir.path());
-    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0)).unwrap();
+    std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o000)).unwrap();
     if std::fs::File::open(&path).is_ok() {
         eprintln!("skipped: this user may read everything");
         return;

@@ -22,7 +22,7 @@ fn spoiled_model_files_are_read_or_refused() {
         let n_data = (bytes.len() - tables) as u64;
         survives(&bytes[..tables], N, |spoiled, seed| {
             let gguf = told(Gguf::parse(spoiled, spoiled.len() as u64 + n_data))?;
-            if seed % 64 == 0 {
+            if seed.is_multiple_of(64) {
                 model::builds(&gguf);
             }
             Some(())
@@ -36,7 +36,9 @@ fn spoiled_vocabularies_are_read_or_refused() {
     each(&files(&dir, ".gguf"), |bytes| {
         let read = |spoiled: &[u8], seed: u64| {
             let gguf = told(Gguf::parse(spoiled, spoiled.len() as u64))?;
-            if seed % 512 == 0 && let Some(tokenizer) = told(Tokenizer::from_metadata(&gguf.metadata)) {
+            if seed.is_multiple_of(512)
+                && let Some(tokenizer) = told(Tokenizer::from_metadata(&gguf.metadata))
+            {
                 vocab::takes_texts(&tokenizer, spoiled);
             }
             Some(())
@@ -57,11 +59,15 @@ fn spoiled_checkpoints_are_read_or_refused() {
         let (header, n_rest) = (&bytes[..256], bytes.len() as u64 - 256);
         survives(header, N, |spoiled, seed| {
             sniff(spoiled);
-            let file_len = if seed % 2 == 0 { bytes.len() as u64 } else { spoiled.len() as u64 + n_rest };
+            let file_len =
+                if seed.is_multiple_of(2) { bytes.len() as u64 } else { spoiled.len() as u64 + n_rest };
             let checkpoint = told(Checkpoint::parse(spoiled, file_len))?;
-            if seed % 1024 == 0 {
+            if seed.is_multiple_of(1024) {
                 let told_past_end = |t: &llmrt_gguf::checkpoint::CheckpointTensor| told(t.read_f32(spoiled));
-                assert!(checkpoint.tensors.iter().any(|t| told_past_end(t).is_none()), "only the header is here");
+                assert!(
+                    checkpoint.tensors.iter().any(|t| told_past_end(t).is_none()),
+                    "only the header is here"
+                );
             }
             Some(())
         });
@@ -74,7 +80,9 @@ fn spoiled_tokenizer_bins_are_read_or_refused() {
     each(&[dir.join("tokenizer.bin")], |bytes| {
         survives(bytes, N, |spoiled, seed| {
             let parsed = told(TokenizerBin::parse(spoiled))?;
-            if seed % 64 == 0 && let Some(tokenizer) = told(Tokenizer::llama2c(parsed.tokens)) {
+            if seed.is_multiple_of(64)
+                && let Some(tokenizer) = told(Tokenizer::llama2c(parsed.tokens))
+            {
                 vocab::takes_texts(&tokenizer, spoiled);
             }
             Some(())

@@ -1,0 +1,4 @@
+//! Fuzz target: chat templates.
+#![cfg_attr(fuzzing, no_main)]
+
+llmrt_fuzz::target!(chat);

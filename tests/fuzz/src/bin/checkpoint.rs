@@ -1,0 +1,4 @@
+//! Fuzz target: llama2.c checkpoints of all three formats.
+#![cfg_attr(fuzzing, no_main)]
+
+llmrt_fuzz::target!(checkpoint);

@@ -1,0 +1,16 @@
+//! One file per target: its check and its seeds.
+
+pub mod gguf;
+
+pub mod checkpoint;
+pub mod tokenizer_bin;
+
+pub mod text;
+pub mod vocab;
+
+pub mod chat;
+
+pub mod model;
+pub mod overrides;
+
+pub mod plugin;

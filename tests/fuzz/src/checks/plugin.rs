@@ -1,0 +1,24 @@
+//! Plugin files: what the load checklist reads of them before anything is opened.
+
+use crate::{Target, samples, told};
+use llmrt_host::plugin::elf::Elf;
+use llmrt_host::plugin::manifest::Manifest;
+
+/// Plugin files: ELF and manifest.
+pub const TARGET: Target = Target { name: "plugin", check, seeds };
+
+/// Reads an ELF file, its manifest and its symbols; other bytes are taken for a manifest.
+pub fn check(data: &[u8]) {
+    match told(Elf::parse(data)) {
+        Some(elf) => {
+            told(elf.undefined_symbols());
+            elf.build_id();
+            told(Manifest::read(&elf));
+        }
+        None => drop(told(Manifest::parse(&String::from_utf8_lossy(data)))),
+    }
+}
+
+fn seeds() -> Vec<Vec<u8>> {
+    vec![samples::elf(), samples::MANIFEST.as_bytes().to_vec()]
+}

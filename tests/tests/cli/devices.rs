@@ -1,0 +1,103 @@
+//! `plugins`, `devices`, `ops`, and the flags that choose devices.
+
+use super::{json, stdout, text};
+use llmrt_tests::build::{fail, llmrt, plugin, succeed};
+use serde_json::Value;
+
+/// The row of a list whose `key` is `value`.
+fn row<'a>(list: &'a Value, key: &str, value: &str) -> &'a Value {
+    list.as_array()
+        .unwrap()
+        .iter()
+        .find(|row| row[key] == value)
+        .unwrap_or_else(|| panic!("{value} is not in {list}"))
+}
+
+#[test]
+fn the_cpu_is_built_in() {
+    let plugins = json(&mut llmrt(["plugins", "--json"]));
+    assert!(row(&plugins, "name", "cpu")["file"].is_null());
+    let devices = json(&mut llmrt(["devices", "--json"]));
+    let cpu = row(&devices, "id", "cpu");
+    assert_eq!((&cpu["kind"], &cpu["choice"]), (&Value::from("CPU"), &Value::from(0)));
+    assert!(cpu["memory_free"].as_u64().unwrap() > 0);
+}
+
+#[test]
+fn a_plugin_named_like_the_built_in_one_takes_its_place() {
+    let so = plugin("cpu");
+    let args = ["--plugin", so.to_str().unwrap(), "--backend", "libllmrt_cpu.so"];
+    let devices = json(llmrt(["devices", "--json"]).args(args));
+    assert_eq!(devices.as_array().unwrap().len(), 1);
+    assert_eq!(devices[0]["file"], "libllmrt_cpu.so");
+    let greedy = ["run", "--temp", "0", "-n", "8", "-p", "Once"];
+    assert_eq!(text(&succeed(llmrt(greedy).args(args)).stdout), stdout(greedy));
+}
+
+#[test]
+fn a_device_without_matrix_products_is_used_only_when_named() {
+    let so = plugin("null");
+    let null = ["--plugin", so.to_str().unwrap()];
+    let unnamed = json(llmrt(["devices", "--json"]).args(null));
+    let why = row(&unnamed, "id", "null")["unused_because"].as_str().unwrap();
+    assert!(why.contains("no matrix product") && why.contains("--backend"), "{why}");
+    let named = json(llmrt(["devices", "--json", "--backend", "null"]).args(null));
+    assert_eq!(
+        (&row(&named, "id", "null")["choice"], &row(&named, "id", "cpu")["choice"]),
+        (&0.into(), &1.into())
+    );
+}
+
+#[test]
+fn work_that_falls_back_is_told_and_strict_refuses_it() {
+    let so = plugin("null");
+    let null = ["--plugin", so.to_str().unwrap(), "--backend", "null"];
+    let greedy = ["run", "--temp", "0", "-n", "8", "-p", "Once"];
+    let out = succeed(llmrt(greedy).args(null));
+    assert_eq!(text(&out.stdout), stdout(greedy));
+    assert!(text(&out.stderr).contains("ran elsewhere than on null"), "{}", text(&out.stderr));
+
+    let verbose = text(&succeed(llmrt(greedy).args(null).arg("-v")).stderr);
+    assert!(verbose.contains("mul_mat on cpu instead of null: op"), "{verbose}");
+    for command in [&greedy[..], &["inspect", "--placement"]] {
+        let stderr = fail(llmrt(command).args(null).arg("--strict-device"), 5);
+        assert!(stderr.contains("strict placement") && stderr.contains("mul_mat on cpu"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_is_no_plugin_is_listed_with_the_reason_and_disturbs_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("libllmrt_text.so");
+    std::fs::write(&file, "no plugin").unwrap();
+    let plugins = json(llmrt(["plugins", "--json", "--plugin"]).arg(&file));
+    let found = row(&plugins, "file", file.to_str().unwrap());
+    assert_eq!(found["state"], "rejected");
+    assert!(found["reason"].as_str().unwrap().contains("ELF"), "{found}");
+    succeed(llmrt(["run", "-n", "1", "--plugin"]).arg(&file));
+}
+
+#[test]
+fn a_device_that_is_not_there_is_answered_with_those_that_are() {
+    let stderr = fail(&mut llmrt(["--backend", "cuda:0", "run"]), 2);
+    assert!(stderr.contains("--backend cuda:0: there is no such device; there is cpu"), "{stderr}");
+}
+
+#[test]
+fn the_cpu_runs_every_op() {
+    let ops = json(&mut llmrt(["ops", "--json"]));
+    for op in ops.as_array().unwrap() {
+        assert!(op["devices"][0]["supported"].as_u64().unwrap() > 0, "{op}");
+    }
+    let types = &row(&ops, "op", "mul_mat")["devices"][0]["types"];
+    for name in ["F32", "F16", "BF16", "Q4_0", "Q4_K", "Q6_K", "IQ4_NL", "IQ4_XS"] {
+        assert!(types.as_array().unwrap().contains(&name.into()), "{name} is not in {types}");
+    }
+}
+
+#[test]
+fn knobs_are_listed_with_their_values() {
+    let knobs = json(llmrt(["devices", "--knobs", "--json"]).env("LLMRT_SPIN_US", "7"));
+    assert_eq!(row(&knobs, "name", "LLMRT_SPIN_US")["value"], "7");
+    assert!(stdout(["devices", "--knobs"]).contains("LLMRT_PLUGIN_PATH"));
+}

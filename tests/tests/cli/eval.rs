@@ -1,0 +1,95 @@
+//! `eval` and `bench`: logits and speed.
+
+use super::{checkpoint, json, stdout};
+use llmrt_tests::build::{fail, llmrt, succeed};
+use llmrt_tests::f32s;
+use std::path::Path;
+
+const TOKENS: &str = "1 262 263 264,265\n266 267";
+
+/// Logits as eval writes them.
+fn logits(model: &Path, more: &[&str]) -> Vec<f32> {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("logits");
+    succeed(llmrt(["eval", "--tokens", TOKENS, "-m"]).arg(model).arg("--logits-out").arg(&out).args(more));
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left behind");
+    f32s(&std::fs::read(out).unwrap())
+}
+
+#[test]
+fn there_is_a_row_per_token_or_the_last_one_alone() {
+    let (_dir, model) = checkpoint();
+    let all = logits(&model, &["--logits", "all"]);
+    let n_vocab = all.len() / 7;
+    assert_eq!(n_vocab * 7, all.len());
+    assert_eq!(logits(&model, &["--logits", "last"]), all[6 * n_vocab..]);
+    assert_eq!(logits(&model, &[]), all[6 * n_vocab..]);
+}
+
+#[test]
+fn chunks_change_no_bit() {
+    let (_dir, model) = checkpoint();
+    let whole = logits(&model, &["--logits", "all"]);
+    for chunks in ["1", "3", "2,4", "100"] {
+        let cut = logits(&model, &["--logits", "all", "--chunks", chunks]);
+        assert!(
+            whole.iter().zip(&cut).all(|(a, b)| a.to_bits() == b.to_bits()) && whole.len() == cut.len(),
+            "{chunks}"
+        );
+    }
+    let small_steps = logits(&model, &["--logits", "all", "-b", "2"]);
+    assert_eq!(small_steps, whole);
+}
+
+#[test]
+fn without_a_file_the_likeliest_tokens_are_shown() {
+    let (_dir, model) = checkpoint();
+    let shown = stdout(["eval", "--logits", "all", "--tokens", TOKENS, "-m", model.to_str().unwrap()]);
+    assert_eq!(shown.lines().count(), 7);
+    let last = logits(&model, &[]);
+    let best = (0..last.len()).max_by(|&a, &b| last[a].total_cmp(&last[b])).unwrap();
+    assert!(shown.lines().last().unwrap().starts_with(&format!("6\t{best}:")), "{shown}");
+}
+
+#[test]
+fn per_op_writes_a_file_for_every_row_of_its_index() {
+    let (dir, model) = checkpoint();
+    let ops = dir.path().join("ops");
+    succeed(llmrt(["eval", "--tokens", TOKENS, "-m"]).arg(&model).arg("--per-op").arg(&ops));
+    let index = std::fs::read_to_string(ops.join("index.tsv")).unwrap();
+    assert!(index.lines().count() > 15, "{index}");
+    for line in index.lines().skip(1) {
+        let cells: Vec<_> = line.split('\t').collect();
+        let n: u64 = cells[2].split(',').map(|n| n.parse::<u64>().unwrap()).product();
+        assert_eq!(std::fs::metadata(ops.join(cells[0])).unwrap().len(), 4 * n, "{line}");
+    }
+}
+
+#[test]
+fn tokens_that_make_no_sense_are_named() {
+    let (_dir, model) = checkpoint();
+    for (tokens, expected) in [
+        ("1 2 99999", "--tokens: entry 2 is token 99999: the vocabulary has 289 tokens, ids 0 to 288"),
+        ("1 two", "entry 1 is `two`"),
+        (" ", "there are no token ids"),
+        ("-1", "entry 0 is `-1`"),
+    ] {
+        let stderr = fail(llmrt(["eval", "-m"]).arg(&model).arg(format!("--tokens={tokens}")), 2);
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+    let stderr = fail(llmrt(["eval", "--tokens", "1 2 3", "-c", "2", "-m"]).arg(&model), 2);
+    assert!(stderr.contains("3 tokens do not fit into a context of 2"), "{stderr}");
+}
+
+#[test]
+fn bench_measures_prompt_and_decode() {
+    let result = json(&mut llmrt(["bench", "-p", "8", "-n", "4", "-r", "2", "--json"]));
+    for key in ["prompt_tok_s", "decode_tok_s"] {
+        assert!(result[key].as_f64().is_some_and(|x| x > 0.0), "{result}");
+        assert!(result[format!("{key}_sd")].as_f64().is_some(), "{result}");
+    }
+    assert_eq!((result["n_prompt"].as_u64(), result["n_gen"].as_u64()), (Some(8), Some(4)));
+    assert_eq!(result["devices"][0], "cpu");
+    let table = stdout(["bench", "-p", "8", "-n", "0", "-r", "1"]);
+    assert!(table.contains("prompt 8") && table.contains(" ± 0.00") && !table.contains("decode"), "{table}");
+}

@@ -1,0 +1,163 @@
+//! `run`: where the prompt comes from, when the text ends, and what stderr says.
+
+use super::{stdout, text};
+use llmrt_tests::build::{fail, llmrt, succeed};
+use std::io::{Read, Write};
+use std::process::{Command, Stdio};
+
+/// The likeliest text of 12 tokens after a prompt.
+const GREEDY: [&str; 6] = ["run", "--temp", "0", "-n", "12", "--raw"];
+const PROMPT: &str = "Once upon a time";
+
+fn greedy(more: &[&str]) -> Command {
+    llmrt(GREEDY.iter().chain(more))
+}
+
+fn greedy_text(more: &[&str]) -> String {
+    stdout(GREEDY.iter().chain(more))
+}
+
+#[test]
+fn without_any_argument_the_embedded_model_tells_a_story() {
+    let out = succeed(&mut llmrt(["run", "-n", "40"]));
+    let story = text(&out.stdout);
+    assert!(story.split_whitespace().count() > 10, "{story}");
+    let last = text(&out.stderr).lines().last().unwrap().to_string();
+    let words = ["load ", " s, prompt 1 token", "generated ", " tok/s"];
+    assert!(words.iter().all(|w| last.contains(w)), "{last}");
+}
+
+#[test]
+fn a_seed_gives_the_same_text_and_another_seed_another() {
+    let story = |seed: &str| stdout(["run", "-n", "40", "--seed", seed]);
+    assert_eq!(story("7"), story("7"));
+    assert_ne!(story("7"), story("8"));
+}
+
+#[test]
+fn the_number_of_threads_changes_nothing() {
+    assert_eq!(greedy_text(&["-t", "1", "-p", PROMPT]), greedy_text(&["-t", "3", "-p", PROMPT]));
+}
+
+#[test]
+fn the_prompt_may_be_a_word_a_flag_a_file_or_stdin() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompt.txt");
+    std::fs::write(&file, format!("{PROMPT}\n")).unwrap();
+    let by_flag = greedy_text(&["-p", PROMPT]);
+    assert_eq!(greedy_text(&["-f", file.to_str().unwrap()]), by_flag);
+
+    let mut piped =
+        greedy(&[]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(PROMPT.as_bytes()).unwrap();
+    assert_eq!(text(&piped.wait_with_output().unwrap().stdout), by_flag);
+
+    let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
+    assert_eq!(greedy_text(&[embedded, PROMPT]), by_flag);
+    assert_eq!(greedy_text(&["-m", embedded, "Once upon", "a time"]), by_flag);
+}
+
+#[test]
+fn every_way_of_loading_gives_the_same_text() {
+    let by_default = greedy_text(&["-p", PROMPT]);
+    for flags in [&["--no-mmap"][..], &["--load-mode", "none"], &["--mlock"], &["--check-tensors"]] {
+        assert_eq!(greedy_text(&[&["-p", PROMPT], flags].concat()), by_default, "{flags:?}");
+    }
+}
+
+#[test]
+fn n_counts_generated_tokens() {
+    let out = succeed(&mut llmrt(["run", "-n", "5", "-p", PROMPT]));
+    assert!(text(&out.stderr).contains("generated 4 tokens"), "the first token comes with the prompt");
+}
+
+#[test]
+fn echo_puts_the_prompt_in_front() {
+    assert_eq!(greedy_text(&["-p", PROMPT, "--echo"]), PROMPT.to_string() + &greedy_text(&["-p", PROMPT]));
+}
+
+#[test]
+fn a_stop_text_ends_the_text_before_it() {
+    let whole = greedy_text(&["-p", PROMPT]);
+    let stop = whole.split_whitespace().nth(2).expect("12 tokens are some words");
+    let cut = greedy_text(&["-p", PROMPT, "--stop", stop]);
+    assert_eq!(cut.trim_end_matches('\n'), &whole[..whole.find(stop).unwrap()]);
+}
+
+#[test]
+fn a_bias_of_minus_infinity_forbids_a_token() {
+    let ids = stdout(["tokenize", "--ids", "-p", PROMPT]);
+    let likeliest = stdout([
+        "eval",
+        "-m",
+        concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf"),
+        "--tokens",
+        &ids,
+    ]);
+    let id = likeliest.split(['\t', ':']).nth(1).unwrap();
+    let forbidden = greedy_text(&["-p", PROMPT, "--logit-bias", &format!("{id}-inf")]);
+    assert_ne!(forbidden, greedy_text(&["-p", PROMPT]));
+}
+
+#[test]
+fn a_full_context_ends_the_text_and_says_so() {
+    let out = succeed(&mut llmrt(["run", "-c", "16", "--logit-bias", "2-inf", "-p", PROMPT]));
+    assert!(text(&out.stderr).contains("the context of 16 tokens is full"), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_chat_template_wraps_the_prompt_unless_raw() {
+    let template =
+        "tokenizer.chat_template=str:{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}a:";
+    let wrapped =
+        ["run", "--temp", "0", "-n", "12", "--override-kv", template, "--system", "S", "-p", "hello"];
+    let by_hand = greedy_text(&["-p", "s:S u:hello a:"]);
+    assert_eq!(stdout(wrapped).trim(), by_hand.trim());
+    assert_eq!(greedy_text(&["--override-kv", template, "-p", PROMPT]), greedy_text(&["-p", PROMPT]));
+}
+
+#[test]
+fn verbose_says_where_it_ran_and_the_seed() {
+    let stderr = text(&succeed(&mut llmrt(["run", "-v", "-n", "2", "--seed", "11"])).stderr);
+    for expected in ["seed 11", "1 split, ", "copied per step: 0 bytes"] {
+        assert!(stderr.contains(expected), "{stderr}");
+    }
+}
+
+#[test]
+fn a_reader_that_leaves_ends_the_program_quietly() {
+    let mut child = llmrt(["run", "-c", "2000", "--logit-bias", "2-inf"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut first = [0; 4];
+    child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and closes it
+    let out = child.wait_with_output().unwrap();
+    let stderr = text(&out.stderr);
+    assert_eq!(out.status.code(), Some(0), "{stderr}");
+    assert!(!stderr.contains("panic") && !stderr.contains("llmrt:"), "{stderr}");
+}
+
+#[test]
+fn ctrl_c_stops_the_text_and_still_tells_the_speed() {
+    let mut child = llmrt(["run", "-c", "100000", "--logit-bias", "2-inf"])
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    let mut out = child.stdout.take().unwrap();
+    out.read_exact(&mut [0; 4]).unwrap();
+    succeed(Command::new("kill").args(["-INT", &child.id().to_string()]));
+    let mut rest = String::new();
+    out.read_to_string(&mut rest).unwrap();
+    let out = child.wait_with_output().unwrap();
+    assert_eq!(out.status.code(), Some(130));
+    assert!(text(&out.stderr).contains("generated "), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_prompt_longer_than_the_context_is_refused() {
+    let stderr = fail(&mut llmrt(["run", "-c", "4", "-p", "Once upon a time there was a fox"]), 2);
+    assert!(stderr.contains("the context holds 4: raise it with -c"), "{stderr}");
+}

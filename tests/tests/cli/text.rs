@@ -1,0 +1,72 @@
+//! `tokenize` and `detokenize`.
+
+use super::{checkpoint, json, stdout, text};
+use llmrt_tests::build::{fail, llmrt};
+use std::io::Write;
+use std::process::Stdio;
+
+#[test]
+fn text_becomes_ids_and_the_ids_the_text_again() {
+    for written in ["Once upon a time.", " two  spaces ", "línea\n你好 🙂", ""] {
+        let ids = stdout(["tokenize", "--ids", "-p", written]);
+        assert_eq!(ids.lines().count(), 1, "one line: {ids:?}");
+        let ids: Vec<_> = ids.split_whitespace().collect();
+        assert_eq!(stdout([&["detokenize"][..], &ids].concat()), written);
+    }
+}
+
+#[test]
+fn the_ways_of_printing_agree() {
+    let ids = stdout(["tokenize", "--ids", "-p", "Once upon"]);
+    let ids: Vec<u64> = ids.split_whitespace().map(|id| id.parse().unwrap()).collect();
+    let rows = json(&mut llmrt(["tokenize", "--json", "-p", "Once upon"]));
+    let from_json: Vec<_> = rows.as_array().unwrap().iter().map(|row| row["id"].as_u64().unwrap()).collect();
+    assert_eq!(from_json, ids);
+    let table = stdout(["tokenize", "-p", "Once upon"]);
+    let from_table: Vec<u64> =
+        table.lines().map(|l| l.split_whitespace().next().unwrap().parse().unwrap()).collect();
+    assert_eq!(from_table, ids);
+    assert_eq!(rows[0]["piece"], "<s>");
+}
+
+#[test]
+fn start_and_special_tokens_can_be_left_out() {
+    let ids = |flags: &[&str]| stdout([&["tokenize", "--ids", "-p", "</s>a"][..], flags].concat());
+    let plain = ids(&[]);
+    assert!(plain.starts_with("1 2 "), "{plain}");
+    assert_eq!(format!("1 {}", ids(&["--no-bos"])), plain);
+    assert!(!ids(&["--no-parse-special"]).starts_with("1 2 "));
+}
+
+#[test]
+fn files_and_stdin_are_taken_to_the_last_byte() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("text");
+    std::fs::write(&file, "a line\n").unwrap();
+    let by_flag = stdout(["tokenize", "--ids", "-p", "a line\n"]);
+    assert_eq!(stdout(["tokenize", "--ids", "-f", file.to_str().unwrap()]), by_flag);
+    let mut piped =
+        llmrt(["tokenize", "--ids"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    piped.stdin.take().unwrap().write_all(b"a line\n").unwrap();
+    assert_eq!(text(&piped.wait_with_output().unwrap().stdout), by_flag);
+}
+
+#[test]
+fn special_tokens_show_when_asked_for() {
+    assert_eq!(stdout(["detokenize", "1"]), "");
+    assert_eq!(stdout(["detokenize", "--special", "1"]), "<s>");
+}
+
+#[test]
+fn a_checkpoint_brings_its_own_vocabulary() {
+    let (_dir, model) = checkpoint();
+    let model = model.to_str().unwrap();
+    assert_eq!(stdout(["tokenize", "--ids", "-m", model, "-p", "the"]), "1 285 288\n");
+    assert_eq!(stdout(["detokenize", "-m", model, "1", "285", "288"]), "the");
+}
+
+#[test]
+fn ids_that_make_no_sense_are_named() {
+    assert!(fail(&mut llmrt(["detokenize", "5", "1000000"]), 2).contains("entry 1 is token 1000000"));
+    assert!(fail(&mut llmrt(["detokenize", "five"]), 2).contains("entry 0 is `five`"));
+}

@@ -1,0 +1,74 @@
+//! Flags and files that make no sense: an exit code, and a message that names them and says what would.
+
+use llmrt_tests::build::{fail, llmrt};
+
+fn check(args: &str, exit_code: i32, expected: &str) {
+    let stderr = fail(&mut llmrt(args.split_whitespace()), exit_code);
+    assert!(stderr.contains(expected), "{args}: {stderr}");
+    assert!(!stderr.contains("panicked"), "{stderr}");
+}
+
+#[test]
+fn flags_that_make_no_sense_are_wrong_usage() {
+    check("run -c 0", 2, "--ctx 0: expected 1 to");
+    check("run -c 18446744073709551615", 2, "expected 1 to 2147483632");
+    check("run -b 0", 2, "--batch 0: expected 1 or more");
+    check("run -t 0", 2, "--threads 0: expected 1 to 1024");
+    check("run -t 100000", 2, "--threads 100000: expected 1 to 1024");
+    check("run --kv-type q4_0", 2, "--kv-type q4_0: expected f16, f32, q8_0");
+    check("run --temp -1", 2, "--temp -1: expected 0 or more");
+    check("run --top-p 1.5", 2, "--top-p 1.5: expected 0 to 1");
+    check("run --min-p -0.1", 2, "--min-p -0.1: expected 0 to 1");
+    check("run --repeat-penalty 0", 2, "--repeat-penalty 0: expected 0.01 to 100");
+    check("run --logit-bias 1", 2, "--logit-bias 1: expected ID+BIAS");
+    check("run --logit-bias 9999999+1", 2, "token 9999999 does not exist");
+    check("run --stop=", 2, "a stop string is empty");
+    check("run --system x", 2, "--system needs a chat template");
+    check("run --override-kv x", 2, "--override-kv");
+    check("run --tokenizer x.bin", 2, "--tokenizer is for llama2.c checkpoints");
+    check("run --sampler llama2c --top-k 3", 2, "--top-k does nothing with --sampler llama2c");
+    check("run --backend ,", 2, "--backend: an entry is empty");
+    check("run -m a b -p c", 2, "two prompts");
+    check("run --nonsense", 2, "--nonsense");
+    check("bench -r 0", 2, "-r 0: expected 1 or more");
+    check("bench -p 0 -n 0", 2, "there is nothing to measure");
+    check("bench -p 99999999999", 2, "expected at most");
+    check("eval -m x --tokens 1 --chunks 0", 2, "--chunks: a size is 0");
+    check("nonsense", 2, "nonsense");
+}
+
+#[test]
+fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, bytes: &[u8]| {
+        let path = dir.path().join(name);
+        std::fs::write(&path, bytes).unwrap();
+        path.to_str().unwrap().to_string()
+    };
+    let [missing, text, empty, cut] = [
+        dir.path().join("missing").to_str().unwrap().to_string(),
+        file("text", b"Once upon a time there was no model"),
+        file("empty", b""),
+        file("cut.gguf", b"GGUF\x03\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f\0\0\0\0\0\0\0\0"),
+    ];
+    for command in ["run -m", "bench -m", "inspect", "plan", "tokenize -p x -m", "eval --tokens 1 -m"] {
+        check(&format!("{command} {missing}"), 3, "cannot open");
+        check(&format!("{command} {text}"), 3, "is no model file");
+        check(&format!("{command} {empty}"), 3, "the file is empty");
+        check(&format!("{command} {cut}"), 3, "the tensor count claims 9223372036854775807 entries");
+        check(&format!("{command} {}", dir.path().display()), 3, "is a directory");
+    }
+    check(&format!("run -f {missing}"), 3, "cannot open");
+    check(&format!("run -f {}", file("latin1", b"caf\xe9")), 3, "is no UTF-8 text (byte 3)");
+    check("run Once", 3, "a prompt for the embedded model goes behind -p");
+    check("run --override-kv general.architecture=str:other", 3, "is `other`, which llmrt cannot build");
+}
+
+/// A machine that promises memory it does not have would say yes.
+#[test]
+fn a_context_larger_than_memory_is_an_error_of_its_own() {
+    match std::fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
+        Ok("0" | "2") => check("run -c 2147483632 -n 1", 6, "memory ran out"),
+        other => println!("skipped: overcommit_memory is {other:?}"),
+    }
+}
