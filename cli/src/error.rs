@@ -100,11 +100,13 @@ impl From<llmrt_engine::Error> for Error {
         let exit = match e {
             Engine::Host(e) => return e.into(),
             Engine::Load { cancelled: true, .. } => Exit::Interrupted,
-            Engine::Load { out_of_memory: true, .. } => Exit::Memory,
-            Engine::Load { .. } | Engine::Model(_) => Exit::File,
+            Engine::Load { out_of_memory: true, .. } | Engine::NotEnoughMemory { .. } => Exit::Memory,
+            Engine::Model(e) => return e.into(),
+            Engine::Load { .. } => Exit::File,
             Engine::BadParam { .. } | Engine::BadBias { .. } | Engine::BiasOutOfVocab { .. } => Exit::Usage,
             Engine::EmptyStop | Engine::ContextFull { .. } | Engine::TokenOutOfVocab { .. } => Exit::Usage,
             Engine::BadPool { .. } => Exit::Usage,
+            Engine::Strict { .. } => Exit::Strict,
             _ => Exit::Failure,
         };
         Error::new(exit, e)
@@ -113,7 +115,9 @@ impl From<llmrt_engine::Error> for Error {
 
 impl From<llmrt_models::Error> for Error {
     fn from(e: llmrt_models::Error) -> Error {
-        Error::new(Exit::File, e)
+        use llmrt_models::Error as Model;
+        let is_flag = matches!(e, Model::BadBatch { .. } | Model::CacheType { .. });
+        Error::new(if is_flag { Exit::Usage } else { Exit::File }, e)
     }
 }
 

@@ -40,6 +40,7 @@ impl Session {
         if interrupt::is_asked() {
             return Err(Error::interrupted());
         }
+        engine.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
         Ok(Session { engine, load: started.elapsed() })
     }
 

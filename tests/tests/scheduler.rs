@@ -2,17 +2,25 @@
 
 use llmrt_abi::DType;
 use llmrt_engine::batch::Logits;
+use llmrt_engine::memory::memory_plan;
 use llmrt_engine::{Engine, EngineOptions};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::report::Report;
-use llmrt_host::{Host, HostOptions};
+use llmrt_host::{Device, Host, HostOptions};
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::nmse;
 use llmrt_tests::partial::{CLAIMS, QUERIES};
 use std::sync::Arc;
 
-/// An engine on the CPU, behind the partial device `name` if one is given.
-fn engine(name: Option<&str>, model: &TinyLlama, strict: bool) -> Result<Engine, llmrt_engine::Error> {
+/// The CPU, behind the partial device `name` if one is given; the model's files, and options for it.
+struct Setting {
+    host: Arc<Host>,
+    devices: Vec<Arc<Device>>,
+    files: ModelFiles,
+    options: EngineOptions,
+}
+
+fn setting(name: Option<&str>, model: &TinyLlama, strict: bool) -> Setting {
     let host: Arc<Host> = Host::new(HostOptions::default());
     host.register_builtin(llmrt_cpu::query).unwrap();
     let mut devices = Vec::new();
@@ -33,9 +41,21 @@ fn engine(name: Option<&str>, model: &TinyLlama, strict: bool) -> Result<Engine,
         n_threads: 0,
         strict,
     };
+    Setting { host, devices, files, options }
+}
+
+fn engine(name: Option<&str>, model: &TinyLlama, strict: bool) -> Result<Engine, llmrt_engine::Error> {
+    let s = setting(name, model, strict);
     let mut progress = |_| true;
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };
-    Engine::new(&host, devices, files, load, options)
+    Engine::new(&s.host, s.devices, s.files, load, s.options)
+}
+
+/// Compute memory per device, as `llmrt plan` says.
+fn planned(name: Option<&str>) -> Vec<u64> {
+    let s = setting(name, &TinyLlama::default(), false);
+    let plan = memory_plan(&s.devices, &s.files, &s.options).unwrap();
+    plan.devices.iter().map(|d| d.compute).collect()
 }
 
 /// Logits of a prompt in chunks, then a few single tokens; and the report of the last step.
@@ -99,9 +119,19 @@ fn composite_ops_are_taken_apart_where_the_device_runs_the_parts() {
 
 #[test]
 fn weights_past_the_memory_of_a_device_stay_on_the_cpu() {
-    let report = check("tiny", &TinyLlama::default());
-    assert!(report.nodes.iter().all(|&n| n > 0), "{report}");
-    assert!(report.to_string().contains("memory"), "{report}");
+    for name in ["tiny", "tiny120", "tiny90"] {
+        let report = check(name, &TinyLlama::default());
+        assert!(report.nodes.iter().all(|&n| n > 0), "{report}");
+        assert!(report.to_string().contains("memory"), "{report}");
+    }
+}
+
+#[test]
+fn a_device_without_room_to_compute_is_not_used_and_that_is_said() {
+    let report = check("tiny10", &TinyLlama::default());
+    assert_eq!(report.devices, ["cpu"]);
+    let engine = engine(Some("tiny10"), &TinyLlama::default(), false).unwrap();
+    assert!(engine.warnings()[0].starts_with("tiny10 is not used: 10000 bytes free"), "{:?}", engine.warnings());
 }
 
 #[test]
@@ -109,6 +139,13 @@ fn a_device_that_breaks_its_word_is_not_asked_again() {
     let report = check("liar", &TinyLlama::default());
     let text = report.to_string();
     assert!(text.contains("5 × rms_norm on cpu") && text.contains("2 composite nodes taken apart"), "{text}");
+}
+
+#[test]
+fn a_cache_moves_when_its_device_turns_out_not_to_write_it() {
+    let report = check("forgetful", &TinyLlama::default());
+    let text = report.to_string();
+    assert!(text.contains("4 × set_rows on cpu instead of forgetful"), "{text}");
 }
 
 #[test]
@@ -130,6 +167,7 @@ fn allocated_bytes_are_the_planned_bytes() {
         let (_, after) = engine.allocated();
         assert_eq!(before, after, "{name:?}: no arena grew");
         assert_eq!(engine.report().unwrap().compute_bytes, after, "{name:?}");
+        assert_eq!(planned(name), after, "{name:?}: what `llmrt plan` says");
     }
 }
 

@@ -76,6 +76,7 @@ pub struct Engine {
     programs: HashMap<BatchShape, StepProgram>,
     last: Option<BatchShape>,
     next_id: u64,
+    warnings: Vec<String>,
 }
 
 /// The graph of one batch shape.
@@ -117,9 +118,16 @@ impl Engine {
         let blueprint = Blueprint::new(&devices, &files, &options)?;
         if options.strict {
             llmrt_host::sched::executor::strict(&blueprint.resolved.report)?;
+            if let Some(warning) = blueprint.warnings.first() {
+                return Err(Error::Strict { problem: warning.clone() });
+            }
         }
-        let weights = load::load(&files, &blueprint.wants(&devices), load)?;
-        let executor = Executor::new(devices, files, weights, options.n_threads, options.strict)?;
+        blueprint.check_memory()?;
+        let weights = load::load(&files, &blueprint.wants(), load)?;
+        let mut warnings = blueprint.warnings.clone();
+        warnings.extend_from_slice(weights.warnings());
+        let (devices, states) = (blueprint.devices.clone(), blueprint.states());
+        let executor = Executor::new(devices, files, weights, states, options.n_threads, options.strict)?;
         let pool = BlockPool::new(options.n_blocks(), BLOCK_SIZE)?;
         let mut engine = Engine {
             _host: host.clone(),
@@ -131,6 +139,7 @@ impl Engine {
             programs: HashMap::new(),
             last: None,
             next_id: 0,
+            warnings,
         };
         // The largest step first, so that the arenas never move.
         for n_tokens in [engine.options.n_batch, 1] {
@@ -146,6 +155,11 @@ impl Engine {
     /// The model.
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// What went less well than asked while loading, each with its remedy: memory that could not be locked.
+    pub fn warnings(&self) -> &[String] {
+        &self.warnings
     }
 
     /// Tokens that a sequence may reach.
@@ -230,35 +244,34 @@ impl Engine {
     }
 
     /// Runs `tokens` as one step of a fresh sequence and shows every op's result: name, dims, and values as f32.
-    pub fn per_op(
-        &mut self,
-        tokens: &[TokenId],
-        visit: &mut VisitOp<'_>,
-    ) -> Result<std::io::Result<()>> {
+    pub fn per_op(&mut self, tokens: &[TokenId], visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         let id = self.add(tokens.to_vec())?;
-        let plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(tokens.len()))?;
+        let outcome = self.visit_ops(tokens.len(), visit);
+        self.remove(id)?;
+        outcome
+    }
+
+    fn visit_ops(&mut self, n_tokens: usize, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
+        let plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(n_tokens))?;
         let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), Logits::All)?;
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
         let step = self.model.graph(&shape)?;
         let (graph, results) = memory::every_result_kept(step.graph);
         let program = Program::new(graph);
         self.executor.run(&program, &inputs(&step.inputs, &bytes_of(&batch)))?;
-        let mut outcome = Ok(());
         for t in results {
-            let def = program.graph().def(t).clone();
+            let def = program.graph().def(t);
             let mut bytes = vec![0; def.n_bytes() as usize];
             self.executor.read(&program, t, &mut bytes)?;
             let values: Vec<f32> = match def.dtype {
                 DType::I32 => words(&bytes).map(|w| i32::from_ne_bytes(w) as f32).collect(),
                 _ => words(&bytes).map(f32::from_ne_bytes).collect(),
             };
-            outcome = visit(&def.name, def.ne, &values);
-            if outcome.is_err() {
-                break;
+            if let Err(e) = visit(&def.name, def.ne, &values) {
+                return Ok(Err(e));
             }
         }
-        self.remove(id)?;
-        Ok(outcome)
+        Ok(Ok(()))
     }
 
     /// Logits of a batch, `[n_outputs, n_vocab]`; empty when it wants none.

@@ -66,6 +66,13 @@ pub enum Error {
     Load { message: String, cancelled: bool, out_of_memory: bool },
     #[error(transparent)]
     Model(#[from] llmrt_models::Error),
+    #[error(
+        "device {device} has {free} bytes free: the KV cache takes {kv} and compute memory {compute}; lower the context \
+         size (-c), the batch (-b) or the cache type (--kv-type q8_0)"
+    )]
+    NotEnoughMemory { device: String, kv: u64, compute: u64, free: u64 },
+    #[error("strict placement forbids going on without a device: {problem}")]
+    Strict { problem: String },
     #[error("{id} has {n_tokens} tokens: the context holds {n_ctx}; raise the context size (-c)")]
     ContextFull { id: SequenceId, n_tokens: usize, n_ctx: usize },
     #[error("token {token} does not exist: the vocabulary has the ids 0 to {last}", last = n_vocab.saturating_sub(1))]

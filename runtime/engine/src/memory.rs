@@ -1,7 +1,7 @@
 //! What a model needs before anything is loaded: where it would run, and how many bytes of what on which device.
 
 use crate::engine::{EngineOptions, is_showable};
-use crate::error::Result;
+use crate::error::{Error, Result};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::Device;
@@ -10,15 +10,19 @@ use llmrt_host::sched::executor::{arenas, budget};
 use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{Known, Resolved, resolve};
 use llmrt_models::Model;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A model and the placement of its largest step.
 pub struct Blueprint {
     /// The model, for the context asked for.
     pub model: Model,
-    /// Its largest step, placed.
+    /// The devices that are used, first choice first, the baseline last.
+    pub devices: Vec<Arc<Device>>,
+    /// Its largest step, placed on them.
     pub resolved: Resolved,
+    /// Why devices asked for are not used.
+    pub warnings: Vec<String>,
 }
 
 /// Bytes on one device.
@@ -49,22 +53,97 @@ pub struct MemoryPlan {
 
 impl Blueprint {
     /// Reads the model and places its largest step. Loads nothing.
+    ///
+    /// How much compute memory a device needs is known only after placing, and it leaves less for weights and states:
+    /// so the step is placed again with what is left, and at last without a device that has no room for either.
     pub fn new(devices: &[Arc<Device>], files: &ModelFiles, options: &EngineOptions) -> Result<Blueprint> {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
         model.set_context(options.n_ctx as u64);
         let step = model.graph(&options.shape(options.n_batch, 1, 1))?;
-        let known = Known { budget: budget(devices)?, ..Known::default() };
-        let mut resolved = resolve(&step.graph, devices, &known)?;
-        resolved.report.compute_bytes = arenas(&resolved, devices)?.iter().map(|a| a.total).collect();
-        Ok(Blueprint { model, resolved })
+
+        let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
+        let mut budget = budget(&devices);
+        loop {
+            let known = Known { budget: budget.clone(), ..Known::default() };
+            let mut resolved = resolve(&step.graph, &devices, &known)?;
+            resolved.report.compute_bytes = arenas(&resolved, &devices)?.iter().map(|a| a.total).collect();
+            let blueprint = Blueprint { model, devices, resolved, warnings };
+            let Some((d, plan)) = blueprint.first_short_of_memory() else { return Ok(blueprint) };
+            let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
+            Blueprint { model, devices, warnings, .. } = blueprint;
+            if budget[d] > Some(left) {
+                budget[d] = Some(left);
+            } else {
+                devices.remove(d);
+                budget.remove(d);
+                let (free, compute) = (plan.free.unwrap_or(0), plan.compute);
+                warnings
+                    .push(format!("{} is not used: {free} bytes free, {compute} for compute", plan.device));
+            }
+        }
+    }
+
+    /// The first device before the baseline that cannot hold what was placed on it.
+    fn first_short_of_memory(&self) -> Option<(usize, DevicePlan)> {
+        let needs = |row: &DevicePlan| row.weights.saturating_add(row.kv).saturating_add(row.compute);
+        let short = |row: &DevicePlan| row.free.is_some_and(|free| needs(row) > free);
+        let rows = self.device_plans().into_iter().enumerate();
+        rows.take(self.devices.len() - 1).find(|(_, row)| short(row))
+    }
+
+    /// Where each state shall live.
+    pub fn states(&self) -> HashMap<String, usize> {
+        let g = &self.resolved.graph;
+        let homes = self.resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State);
+        homes.map(|(t, &device)| (g.def(*t).name.clone(), device)).collect()
     }
 
     /// The weights, each on every device that a node wants it on.
-    pub fn wants(&self, devices: &[Arc<Device>]) -> Vec<Want> {
+    pub fn wants(&self) -> Vec<Want> {
         let g = &self.resolved.graph;
         let pairs = self.weights();
-        pairs.into_iter().map(|(row, t)| Want::new(g.def(t), row, &devices[row])).collect()
+        pairs.into_iter().map(|(row, t)| Want::new(g.def(t), row, &self.devices[row])).collect()
+    }
+
+    /// The bytes on each device.
+    pub fn device_plans(&self) -> Vec<DevicePlan> {
+        let g = &self.resolved.graph;
+        let row = |(device, &compute): (&Arc<Device>, &u64)| DevicePlan {
+            device: device.name().to_string(),
+            compute,
+            free: device.memory().ok().map(|(free, _)| free),
+            ..DevicePlan::default()
+        };
+        let mut rows: Vec<_> =
+            self.devices.iter().zip(&self.resolved.report.compute_bytes).map(row).collect();
+        for (device, t) in self.weights() {
+            rows[device].weights += g.def(t).n_bytes();
+        }
+        for (t, &device) in
+            self.resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State)
+        {
+            rows[device].kv += g.def(*t).n_bytes();
+        }
+        for split in &self.resolved.splits {
+            let largest = split.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).max().unwrap_or(0);
+            rows[split.device].staging = rows[split.device].staging.max(largest);
+        }
+        rows
+    }
+
+    /// Fails when the baseline lacks memory for the KV cache and the compute memory. Weights it may map.
+    pub fn check_memory(&self) -> Result<()> {
+        let short = |row: &DevicePlan| row.free.is_some_and(|free| row.kv.saturating_add(row.compute) > free);
+        match self.device_plans().pop().filter(short) {
+            Some(row) => Err(Error::NotEnoughMemory {
+                device: row.device,
+                kv: row.kv,
+                compute: row.compute,
+                free: row.free.unwrap_or(0),
+            }),
+            None => Ok(()),
+        }
     }
 
     fn weights(&self) -> BTreeSet<(usize, Tensor)> {
@@ -97,32 +176,8 @@ pub fn memory_plan(
     options: &EngineOptions,
 ) -> Result<MemoryPlan> {
     let blueprint = Blueprint::new(devices, files, options)?;
-    let resolved = &blueprint.resolved;
-    let g = &resolved.graph;
-    let mut rows: Vec<DevicePlan> = devices
-        .iter()
-        .zip(&resolved.report.compute_bytes)
-        .map(|(device, &compute)| DevicePlan {
-            device: device.name().to_string(),
-            compute,
-            free: device.memory().ok().map(|(free, _)| free),
-            ..DevicePlan::default()
-        })
-        .collect();
-    for (device, t) in blueprint.weights() {
-        rows[device].weights += g.def(t).n_bytes();
-    }
-    let states: BTreeMap<_, _> =
-        resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State).collect();
-    for (t, &device) in states {
-        rows[device].kv += g.def(*t).n_bytes();
-    }
-    for split in &resolved.splits {
-        let largest = split.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).max().unwrap_or(0);
-        rows[split.device].staging = rows[split.device].staging.max(largest);
-    }
     let kv = blueprint.model.kv_layout(options.k_type, options.v_type)?;
-    Ok(MemoryPlan { devices: rows, kv_bytes_per_token: kv.bytes_per_token })
+    Ok(MemoryPlan { devices: blueprint.device_plans(), kv_bytes_per_token: kv.bytes_per_token })
 }
 
 /// The graph with every node's result kept to the end, and those results, in order of execution.

@@ -53,6 +53,23 @@ pub enum Error {
         /// The placement report.
         list: String,
     },
+    /// An op that no device runs, not even the baseline.
+    #[error(
+        "no device runs {op} of tensor `{tensor}` ({dtype} {ne:?}): the {reason} is not supported; `llmrt ops` lists \
+         what is; convert the model to another type"
+    )]
+    NobodyRuns {
+        /// The op.
+        op: &'static str,
+        /// Its first operand.
+        tensor: String,
+        /// The operand's type.
+        dtype: llmrt_abi::DType,
+        /// The operand's dims.
+        ne: [u64; 4],
+        /// What the baseline says.
+        reason: llmrt_abi::Reason,
+    },
     /// Weights that a graph wants on a device did not get there.
     #[error("loading weights for another device: {problem}")]
     Weights {
@@ -120,7 +137,7 @@ impl Error {
             Error::Call(call) => call.status,
             Error::Unused { .. } => Status::Incompatible,
             Error::Quarantined { .. } => Status::DeviceLost,
-            Error::Load { .. } | Error::Fallback { .. } => Status::Incompatible,
+            Error::Load { .. } | Error::Fallback { .. } | Error::NobodyRuns { .. } => Status::Incompatible,
             Error::Invalid { .. } | Error::Knob { .. } => Status::Invalid,
             Error::Threads { .. } | Error::Weights { .. } => Status::Internal,
         }

@@ -6,7 +6,7 @@ use crate::error::{CallError, Error, Result};
 use crate::plugin::table::{self, mandatory};
 use llmrt_abi::{Scope, Status, types as c};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Host memory that devices may use in place.
 ///
@@ -35,14 +35,14 @@ struct Inner {
     vt: c::BufferVt,
     size: u64,
     bt: u32,
-    /// Taken by `set` where the buffer type does not allow several at once.
-    one_set: Mutex<()>,
+    /// Taken by calls that touch the bytes.
+    one_call: Mutex<()>,
     device: Arc<Device>,
     /// Outlives `raw`, which may point into it.
     _memory: Option<Arc<dyn HostMemory>>,
 }
 
-// SAFETY: the ABI allows calls from any thread; where it forbids two at once on one buffer, `one_set` orders them.
+// SAFETY: the ABI allows calls from any thread; where it forbids two at once on one buffer, `one_call` orders them.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
@@ -116,8 +116,8 @@ impl Buffer {
         let vt = unsafe { table::read((*raw).vt) }
             .and_then(|vt: c::BufferVt| mandatory!(vt, "buffer", destroy, set, get, fill).map(|()| vt));
         let vt = vt.map_err(|e| device.breach(call, e))?;
-        let one_set = Mutex::new(());
-        Ok(Buffer(Arc::new(Inner { raw, vt, size, bt, one_set, device: device.clone(), _memory: memory })))
+        let one_call = Mutex::new(());
+        Ok(Buffer(Arc::new(Inner { raw, vt, size, bt, one_call, device: device.clone(), _memory: memory })))
     }
 
     /// Bytes.
@@ -144,7 +144,7 @@ impl Buffer {
     pub fn set(&self, tensor: &TensorDesc<'_>, src: &[u8], off: u64) -> Result<()> {
         let t = self.place(tensor, off, src.len() as u64)?;
         let concurrent = self.0.device.buffer_type(self.0.bt)?.flags & c::BT_CONCURRENT_SET != 0;
-        let _one = (!concurrent).then(|| self.0.one_set.lock().unwrap_or_else(PoisonError::into_inner));
+        let _one = (!concurrent).then(|| self.one_call());
         let (ptr, n) = (src.as_ptr().cast(), src.len() as u64);
         // SAFETY: a live buffer; `place` checked tensor and range; `src` has `n` bytes.
         unsafe { call!(self.0.device, self.0.vt, set(self.0.raw, &t, ptr, off, n)) }
@@ -153,6 +153,7 @@ impl Buffer {
     /// Reads canonical bytes at `off` of a tensor in this buffer.
     pub fn get(&self, tensor: &TensorDesc<'_>, dst: &mut [u8], off: u64) -> Result<()> {
         let t = self.place(tensor, off, dst.len() as u64)?;
+        let _one = self.one_call();
         let (ptr, n) = (dst.as_mut_ptr().cast(), dst.len() as u64);
         // SAFETY: a live buffer; `place` checked tensor and range; `dst` has `n` bytes.
         unsafe { call!(self.0.device, self.0.vt, get(self.0.raw, &t, ptr, off, n)) }
@@ -178,6 +179,7 @@ impl Buffer {
     pub fn fill(&self, off: u64, n: u64, byte: u8) -> Result<()> {
         self.0.device.alive()?;
         check_fits("(fill)", off, n, self)?;
+        let _one = self.one_call();
         // SAFETY: a live buffer that has these bytes.
         unsafe { call!(self.0.device, self.0.vt, fill(self.0.raw, off, n, byte)) }
     }
@@ -194,6 +196,7 @@ impl Buffer {
             row_granularity: 1,
             name: c::Str::EMPTY,
         };
+        let _one = self.one_call();
         // SAFETY: a live buffer with this tensor; the output is ours.
         let result = unsafe { call!(self.0.device, self.0.vt, seal(self.0.raw, &t, &mut out)) };
         match result {
@@ -222,6 +225,11 @@ impl Buffer {
             return Err(Error::invalid(format!("tensor `{}`", dst.name), problem));
         }
         if self.0.device.accepts(src_buf.device(), src_buf.buffer_type()) {
+            // In the order of addresses, so that two copies crossing each other cannot wait for each other.
+            let (first, second) =
+                if self.as_ptr() <= src_buf.as_ptr() { (self, src_buf) } else { (src_buf, self) };
+            let _first = first.one_call();
+            let _second = (!self.is_same(src_buf)).then(|| second.one_call());
             // SAFETY: two live buffers with these tensors, and the device accepts the source.
             let result = unsafe { call!(self.0.device, self.0.vt, copy(self.0.raw, &d, src_buf.0.raw, &s)) };
             if !matches!(&result, Err(e) if e.is_unsupported()) {
@@ -237,6 +245,12 @@ impl Buffer {
             at += n as u64;
         }
         Ok(())
+    }
+
+    /// The turn to touch the buffer's bytes. Calls of one buffer come one after the other, except `set` where the
+    /// buffer type allows several on disjoint ranges.
+    fn one_call(&self) -> MutexGuard<'_, ()> {
+        self.0.one_call.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Address of the first byte, where the CPU may read and write.

@@ -5,6 +5,7 @@ use crate::threads::{Team, ThreadPool};
 use core::ffi::c_void;
 use llmrt_abi::{ABI_MINOR, DType, DTypeKind, Status, types as c};
 use std::collections::{BTreeMap, HashSet};
+use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
@@ -113,7 +114,8 @@ fn stderr_log() -> LogSink {
     Arc::new(move |l, target, text| {
         if l <= level {
             let word = ["error", "error", "warn", "info", "debug", "trace"][l.min(5) as usize];
-            eprintln!("{word}: {target}: {text}");
+            // Nobody to tell when stderr is gone.
+            let _ = writeln!(std::io::stderr(), "{word}: {target}: {text}");
         }
     })
 }

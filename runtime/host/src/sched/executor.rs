@@ -5,13 +5,14 @@ use super::bind::{self, Place, describe};
 use super::memory::Memory;
 use super::place::DeviceIdx;
 use super::report::Report;
-use super::resolve::{Known, Resolved, resolve, signature};
+use super::resolve::{Known, Resolved, Signature, resolve, signature};
 use super::split::Split;
 use crate::device::{Device, Event, Plan, Stream};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Most graphs kept prepared; the one unused longest goes first.
@@ -42,7 +43,7 @@ pub struct Executor {
     streams: Vec<Stream>,
     memory: Memory,
     prepared: HashMap<u64, Prepared>,
-    refused: HashSet<(DeviceIdx, super::resolve::Signature)>,
+    refused: HashSet<(DeviceIdx, Signature)>,
     strict: bool,
     run_id: u64,
 }
@@ -59,7 +60,7 @@ struct BoundSplit {
     device: DeviceIdx,
     copies: Vec<Copy>,
     plan: Plan,
-    first_node: usize,
+    nodes: Range<usize>,
 }
 
 /// A tensor on its way between devices.
@@ -72,17 +73,18 @@ struct Copy {
 }
 
 impl Executor {
-    /// An executor with weights loaded as a [`Resolved`] graph on the same devices wanted them. `strict` refuses
-    /// graphs of which a node would not run on the first device.
+    /// An executor with weights loaded as a [`Resolved`] graph on the same devices wanted them, and states to be put
+    /// where it has them. `strict` refuses graphs of which a node would not run on the first device.
     pub fn new(
         devices: Vec<Arc<Device>>,
         files: ModelFiles,
         weights: Weights,
+        states: HashMap<String, DeviceIdx>,
         n_threads: usize,
         strict: bool,
     ) -> Result<Executor> {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
-        let memory = Memory::new(devices.clone(), files, weights);
+        let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
         Ok(Executor { devices, streams, memory, prepared, refused, strict, run_id: 0 })
     }
@@ -95,7 +97,7 @@ impl Executor {
         }
         let known = Known {
             homes: self.memory.homes(),
-            budget: budget(&self.devices)?,
+            budget: budget(&self.devices),
             refused: self.refused.clone(),
         };
         let mut resolved = resolve(&program.graph, &self.devices, &known)?;
@@ -104,12 +106,14 @@ impl Executor {
         }
         let loaded = self.memory.allocate_weights(&resolved.graph, &resolved.placement);
         loaded.map_err(|e| Error::Weights { problem: e.to_string() })?;
-        self.memory.allocate_states(&resolved.graph, &resolved.placement)?;
-
+        if self.memory.allocate_states(&resolved.graph, &resolved.placement)? {
+            self.prepared.clear();
+        }
         let arenas = arenas(&resolved, &self.devices)?;
         resolved.report.compute_bytes = arenas.iter().map(|a| a.total).collect();
-        if self.memory.reserve(&arenas)? {
+        if self.memory.must_grow(&arenas) {
             self.prepared.clear();
+            self.memory.reserve(&arenas)?;
         }
         self.make_room();
         let splits = self.bind(&resolved, &arenas, uid)?;
@@ -127,10 +131,15 @@ impl Executor {
             self.prepare(program)?;
             match self.run_prepared(uid, inputs) {
                 Err(failure) => {
-                    let Some((device, node)) = self.broken_word(uid, &failure) else {
+                    let Some((refused, on_state)) = self.broken_word(uid, &failure) else {
                         return Err(failure.error);
                     };
-                    self.refused.insert((device, node));
+                    if !self.refused.insert(refused) {
+                        return Err(failure.error);
+                    }
+                    if on_state {
+                        self.memory.unpin_states();
+                    }
                     self.prepared.remove(&uid);
                 }
                 Ok(()) => return Ok(()),
@@ -165,12 +174,22 @@ impl Executor {
         self.prepared.get(&uid).ok_or_else(|| Error::invalid("graph", "was not prepared"))
     }
 
+    /// One run. Whatever comes of it, all streams are idle afterwards.
     fn run_prepared(&mut self, uid: u64, inputs: &[(Tensor, &[u8])]) -> std::result::Result<(), Failure> {
         self.run_id += 1;
-        let run_id = self.run_id;
         if let Some(p) = self.prepared.get_mut(&uid) {
-            p.last_run = run_id;
+            p.last_run = self.run_id;
         }
+        let outcome = self.enqueue_and_wait(uid, inputs);
+        if outcome.is_err() {
+            // The failure is what counts; a stream that fails here as well says so when it is used next.
+            self.streams.iter().for_each(|stream| drop(stream.synchronize()));
+        }
+        outcome
+    }
+
+    fn enqueue_and_wait(&self, uid: u64, inputs: &[(Tensor, &[u8])]) -> std::result::Result<(), Failure> {
+        let run_id = self.run_id;
         let p = self.prepared(uid).map_err(Failure::outside)?;
         self.set_inputs(p, inputs).map_err(Failure::outside)?;
         for (i, split) in p.splits.iter().enumerate() {
@@ -191,10 +210,12 @@ impl Executor {
     /// Inputs are written on every device that reads them. All streams are idle: each run ends synchronised.
     fn set_inputs(&self, p: &Prepared, inputs: &[(Tensor, &[u8])]) -> Result<()> {
         for &(t, bytes) in inputs {
-            for device in 0..self.devices.len() {
-                if let Some(place) = self.memory.place(&p.resolved.graph, &p.arenas, device, t) {
-                    place.buffer.set(&describe(p.resolved.graph.def(t), Some(&place)), bytes, 0)?;
-                }
+            let g = &p.resolved.graph;
+            for device in (0..self.devices.len()).filter(|&d| p.arenas[d].offsets.contains_key(&t)) {
+                let place = self.memory.place(g, &p.arenas, device, t);
+                let place =
+                    place.ok_or_else(|| Error::invalid(g.def(t).name.as_str(), "has lost its memory"))?;
+                place.buffer.set(&describe(g.def(t), Some(&place)), bytes, 0)?;
             }
         }
         Ok(())
@@ -215,16 +236,19 @@ impl Executor {
         Ok(())
     }
 
-    /// The device and node that a failure is about, if a device said yes to the node before.
-    fn broken_word(&self, uid: u64, failure: &Failure) -> Option<(DeviceIdx, super::resolve::Signature)> {
+    /// The device and node that a failure is about, if the device said yes to the node before; and whether the node
+    /// is on a state.
+    fn broken_word(&self, uid: u64, failure: &Failure) -> Option<((DeviceIdx, Signature), bool)> {
         let p = self.prepared.get(&uid)?;
         let split = p.splits.get(failure.split?)?;
         let call = failure.error.call()?;
         if !failure.error.is_unsupported() || split.device + 1 == self.devices.len() {
             return None;
         }
-        let node = split.first_node + call.node? as usize;
-        (node < p.resolved.graph.nodes.len()).then(|| (split.device, signature(&p.resolved.graph, node)))
+        let (g, i) = (&p.resolved.graph, call.node? as usize);
+        let node = g.nodes.get(split.nodes.clone())?.get(i)?;
+        let on_state = node.src.iter().flatten().any(|&t| g.def(g.owner(t)).kind == Kind::State);
+        Some(((split.device, signature(g, split.nodes.start + i)), on_state))
     }
 
     /// One plan per split, and where its copies come from and go to.
@@ -238,7 +262,7 @@ impl Executor {
             let copies =
                 split.copies.iter().map(|&(tensor, from)| self.bind_copy(tensor, from, split.device, &place));
             let copies = copies.collect::<Result<_>>()?;
-            Ok(BoundSplit { device: split.device, copies, plan, first_node: split.nodes.start })
+            Ok(BoundSplit { device: split.device, copies, plan, nodes: split.nodes.clone() })
         };
         resolved.splits.iter().enumerate().map(bind_split).collect()
     }
@@ -292,13 +316,13 @@ pub fn strict(report: &Report) -> Result<()> {
     Err(Error::Fallback { n_nodes: report.n_fallbacks(), list: report.to_string() })
 }
 
-/// Bytes that weights and states may take: what is free, less a sixteenth for compute memory. The CPU has no limit
-/// here; its memory is virtual.
-pub fn budget(devices: &[Arc<Device>]) -> Result<Vec<Option<u64>>> {
-    let cpu = devices.len() - 1;
-    let limit = |(d, device): (usize, &Arc<Device>)| match d == cpu {
-        true => Ok(None),
-        false => device.memory().map(|(free, total)| Some(free.saturating_sub(total / 16))),
+/// Bytes that weights and states may take: what is free. The baseline has no limit here: it maps weights, and what it
+/// allocates is compared with what is free before.
+pub fn budget(devices: &[Arc<Device>]) -> Vec<Option<u64>> {
+    let limit = |(d, device): (usize, &Arc<Device>)| match d + 1 == devices.len() {
+        true => None,
+        // A device that cannot say gets nothing.
+        false => Some(device.memory().map_or(0, |(free, _)| free)),
     };
     devices.iter().enumerate().map(limit).collect()
 }

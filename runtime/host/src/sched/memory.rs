@@ -3,7 +3,7 @@
 use super::arena::Arena;
 use super::bind::Place;
 use super::place::{DeviceIdx, Placement};
-use crate::device::{Buffer, Device};
+use crate::device::{Buffer, Device, TensorDesc};
 use crate::error::{Error, Result};
 use crate::load::{self, ModelFiles, Want, Weights};
 use llmrt_abi::types as abi;
@@ -18,19 +18,29 @@ pub struct Memory {
     files: ModelFiles,
     weights: Weights,
     states: HashMap<String, State>,
+    /// Where states shall live that have no memory yet.
+    planned: HashMap<String, DeviceIdx>,
     arenas: Vec<Option<Buffer>>,
 }
 
 struct State {
     device: DeviceIdx,
     place: Place,
+    /// Whether later graphs find it here, or may decide anew.
+    pinned: bool,
 }
 
 impl Memory {
     /// Memory on `devices` with the weights that were loaded from `files`.
-    pub fn new(devices: Vec<Arc<Device>>, files: ModelFiles, weights: Weights) -> Memory {
+    /// `planned` says where states shall live.
+    pub fn new(
+        devices: Vec<Arc<Device>>,
+        files: ModelFiles,
+        weights: Weights,
+        planned: HashMap<String, DeviceIdx>,
+    ) -> Memory {
         let arenas = devices.iter().map(|_| None).collect();
-        Memory { devices, files, weights, states: HashMap::new(), arenas }
+        Memory { devices, files, weights, states: HashMap::new(), planned, arenas }
     }
 
     /// Which devices hold which weights and states.
@@ -41,53 +51,70 @@ impl Memory {
                 homes.entry(name.to_string()).or_default().push(device);
             }
         }
-        for (name, state) in &self.states {
+        for (name, state) in self.states.iter().filter(|(_, s)| s.pinned) {
             homes.entry(name.clone()).or_default().push(state.device);
+        }
+        for (name, &device) in &self.planned {
+            homes.entry(name.clone()).or_insert_with(|| vec![device]);
         }
         homes
     }
 
-    /// Makes room for arenas of these sizes. `true` when one was allocated anew, so that older bindings are stale.
-    pub fn reserve(&mut self, arenas: &[Arena]) -> Result<bool> {
-        let mut moved = false;
-        for (d, arena) in arenas.iter().enumerate() {
-            let have = self.arenas[d].as_ref().map_or(0, Buffer::size);
-            if arena.total > have {
-                // The old one goes first: both at once may not fit.
-                self.arenas[d] = None;
-                self.arenas[d] = Some(self.devices[d].alloc(0, arena.total, abi::USAGE_COMPUTE)?);
-                moved = true;
-            }
-        }
-        Ok(moved)
+    /// Lets the next graph decide anew where states live; those that move take their bytes along.
+    pub fn unpin_states(&mut self) {
+        self.states.values_mut().for_each(|s| s.pinned = false);
+        self.planned.clear();
     }
 
-    /// Allocates and clears the states of a graph that have no memory yet.
-    pub fn allocate_states(&mut self, g: &Graph, placement: &Placement) -> Result<()> {
-        let mut homes: Vec<_> =
-            placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State).collect();
-        homes.sort();
-        for (&t, &device) in homes {
-            let def = g.def(t);
-            match self.states.get(&def.name) {
-                Some(state) if state.place.buffer.size() == def.n_bytes() => {}
-                Some(state) => {
-                    let problem = format!(
-                        "{} bytes in this graph, {} before",
-                        def.n_bytes(),
-                        state.place.buffer.size()
-                    );
-                    return Err(Error::invalid(format!("state `{}`", def.name), problem));
-                }
-                None => {
-                    let buffer = self.devices[device].alloc(0, def.n_bytes(), abi::USAGE_STATE)?;
-                    buffer.fill(0, def.n_bytes(), 0)?;
-                    let place = Place { buffer, offset: 0, layout_id: 0 };
-                    self.states.insert(def.name.clone(), State { device, place });
-                }
+    /// Whether an arena must be made anew for arenas of these sizes. Whatever is bound to the old ones must go first:
+    /// it keeps them alive, and both at once may not fit.
+    pub fn must_grow(&self, arenas: &[Arena]) -> bool {
+        arenas.iter().zip(&self.arenas).any(|(new, old)| new.total > old.as_ref().map_or(0, Buffer::size))
+    }
+
+    /// Makes room for arenas of these sizes.
+    pub fn reserve(&mut self, arenas: &[Arena]) -> Result<()> {
+        for (d, arena) in arenas.iter().enumerate() {
+            if arena.total > self.arenas[d].as_ref().map_or(0, Buffer::size) {
+                self.arenas[d] = None;
+                self.arenas[d] = Some(self.devices[d].alloc(0, arena.total, abi::USAGE_COMPUTE)?);
             }
         }
         Ok(())
+    }
+
+    /// Allocates and clears the states of a graph that have no memory yet, and moves those whose home is another now.
+    /// `true` when one moved, so that older bindings are stale.
+    pub fn allocate_states(&mut self, g: &Graph, placement: &Placement) -> Result<bool> {
+        let mut homes: Vec<_> =
+            placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State).collect();
+        homes.sort();
+        let mut moved = false;
+        for (&t, &device) in homes {
+            let def = g.def(t);
+            let n = def.n_bytes();
+            let old = self.states.get_mut(&def.name);
+            if let Some(state) = old.as_ref().filter(|s| s.place.buffer.size() != n) {
+                let problem = format!("{n} bytes in this graph, {} before", state.place.buffer.size());
+                return Err(Error::invalid(format!("state `{}`", def.name), problem));
+            }
+            if let Some(state) = old.filter(|s| s.device == device) {
+                state.pinned = true;
+                continue;
+            }
+            let buffer = self.devices[device].alloc(0, n, abi::USAGE_STATE)?;
+            match self.states.get(&def.name) {
+                Some(state) => {
+                    let (to, from) = (TensorDesc::bytes(0, n), &state.place.buffer);
+                    buffer.copy(&to, from, &to)?;
+                    moved = true;
+                }
+                None => buffer.fill(0, n, 0)?,
+            }
+            let place = Place { buffer, offset: 0, layout_id: 0 };
+            self.states.insert(def.name.clone(), State { device, place, pinned: true });
+        }
+        Ok(moved)
     }
 
     /// Loads weights that a graph wants on devices that do not have them yet.

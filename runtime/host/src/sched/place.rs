@@ -2,9 +2,9 @@
 
 use llmrt_abi::{Op, Reason, types::Verdict};
 use llmrt_graph::{Graph, Kind, Node, Tensor};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
-/// Row of the executor's device list; the last one is the CPU baseline, which runs everything.
+/// Row of the executor's device list; the last one is the baseline, which runs what no other does.
 pub type DeviceIdx = usize;
 
 /// What the devices said and where bytes already are.
@@ -45,126 +45,154 @@ pub struct Fallback {
     pub reason: Reason,
 }
 
-/// Walks the nodes in order. A node goes to the first device that supports it, where its state already is if it has
-/// one, and while the weights it brings fit. States decide first: every node on a state runs where the state lives.
-pub fn place(g: &Graph, facts: &Facts) -> Placement {
-    let cpu = facts.verdicts.len() - 1;
-    let mut free = facts.budget.to_vec();
-    let mut placement = Placement { home: state_homes(g, facts, &mut free), ..Default::default() };
+/// A node that no device runs, not even the baseline.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Homeless {
+    /// Row of the node.
+    pub node: usize,
+    /// What the baseline says.
+    pub reason: Reason,
+}
 
-    let mut produced_on: HashMap<Tensor, DeviceIdx> = HashMap::new();
+/// Walks the nodes in order. A node goes to the first device that supports it, where its states already are if it has
+/// any, and while the weights it brings fit. States decide first: every node on a state runs where the state lives.
+pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Homeless> {
+    let home = state_homes(g, facts);
+    let mut placer = Placer { g, facts, free: facts.budget.to_vec(), home, produced_on: HashMap::new() };
+    for state in placer.home.keys().copied().collect::<Vec<_>>() {
+        if !facts.homes.contains_key(&g.def(state).name) {
+            take(&mut placer.free[placer.home[&state]], g.def(state).n_bytes());
+        }
+    }
+    let mut placement = Placement::default();
     for (i, node) in g.nodes.iter().enumerate() {
-        let mut refusal = Reason::None;
-        let mut device = cpu;
-        for d in 0..=cpu {
-            match accepts(g, facts, &placement.home, &produced_on, &free, i, node, d) {
-                Ok(()) => {
-                    device = d;
-                    break;
-                }
-                Err(reason) if refusal == Reason::None => refusal = reason,
-                Err(_) => {}
-            }
-        }
-        for weight in new_weights(g, facts, &placement.home, node, device) {
-            take(&mut free[device], g.def(weight).n_bytes());
-            placement.home.entry(weight).or_insert(device);
-        }
-        produced_on.insert(g.owner(node.dst), device);
+        let (device, refusal) = placer.choose(i, node)?;
+        placer.settle(node, device);
         placement.node.push(device);
         if device != 0 {
             let tensor = g.def(node.dst).name.clone();
-            placement.fallbacks.push(Fallback {
-                node: i,
-                op: node.op,
-                tensor,
-                wanted: 0,
-                device,
-                reason: refusal,
-            });
+            let fallback = Fallback { node: i, op: node.op, tensor, wanted: 0, device, reason: refusal };
+            placement.fallbacks.push(fallback);
         }
     }
-    placement
+    placement.home = placer.home;
+    Ok(placement)
 }
 
-/// A state lives on the first device that supports all nodes that touch it and has room for it.
-fn state_homes(g: &Graph, facts: &Facts, free: &mut [Option<u64>]) -> HashMap<Tensor, DeviceIdx> {
-    let cpu = facts.verdicts.len() - 1;
-    let mut users: HashMap<Tensor, Vec<usize>> = HashMap::new();
-    for (i, node) in g.nodes.iter().enumerate() {
-        for t in owners(g, node).filter(|t| g.def(*t).kind == Kind::State) {
-            users.entry(t).or_default().push(i);
+/// The walk so far.
+struct Placer<'a> {
+    g: &'a Graph,
+    facts: &'a Facts<'a>,
+    free: Vec<Option<u64>>,
+    home: HashMap<Tensor, DeviceIdx>,
+    produced_on: HashMap<Tensor, DeviceIdx>,
+}
+
+impl Placer<'_> {
+    /// The first device that takes a node, and the first refusal on the way.
+    fn choose(&self, i: usize, node: &Node) -> Result<(DeviceIdx, Reason), Homeless> {
+        let mut refusals = Vec::new();
+        for d in 0..self.facts.verdicts.len() {
+            match self.accepts(i, node, d) {
+                Ok(()) => return Ok((d, refusals.first().copied().unwrap_or(Reason::None))),
+                Err(reason) => refusals.push(reason),
+            }
+        }
+        Err(Homeless { node: i, reason: refusals.last().copied().unwrap_or(Reason::Op) })
+    }
+
+    /// Whether device `d` takes node `i`, or the reason it does not.
+    fn accepts(&self, i: usize, node: &Node, d: DeviceIdx) -> Result<(), Reason> {
+        let verdict = self.facts.verdicts[d][i];
+        if verdict.support == 0 {
+            return Err(Reason::from_code(verdict.reason));
+        }
+        let mut states = owners(self.g, node).filter(|&t| self.g.def(t).kind == Kind::State).peekable();
+        let pinned = states.peek().is_some();
+        if states.any(|t| self.home.get(&t) != Some(&d)) {
+            return Err(Reason::Layout);
+        }
+        // What follows a state has nowhere else to go; its other operands are copied there.
+        if verdict.support == 2 && !pinned && !owners(self.g, node).all(|t| self.is_on(t, d)) {
+            return Err(Reason::Layout);
+        }
+        if !fits(self.free[d], self.new_weights(node, d).map(|t| self.g.def(t).n_bytes()).sum()) {
+            return Err(Reason::Memory);
+        }
+        Ok(())
+    }
+
+    /// Whether a tensor is on device `d` already, or can be put there at once.
+    fn is_on(&self, t: Tensor, d: DeviceIdx) -> bool {
+        match self.g.def(t).kind {
+            Kind::Computed => self.produced_on.get(&t) == Some(&d),
+            Kind::Input => true,
+            Kind::Weight | Kind::State => self.home.get(&t).is_none_or(|&h| h == d),
         }
     }
-    let mut states: Vec<_> = users.into_iter().collect();
-    states.sort_by_key(|(t, _)| *t);
+
+    /// Notes where a node runs: its weights come there, and its result is there.
+    fn settle(&mut self, node: &Node, device: DeviceIdx) {
+        for weight in self.new_weights(node, device).collect::<Vec<_>>() {
+            take(&mut self.free[device], self.g.def(weight).n_bytes());
+            self.home.entry(weight).or_insert(device);
+        }
+        self.produced_on.insert(self.g.owner(node.dst), device);
+    }
+
+    /// Weights of a node that device `d` does not hold yet.
+    fn new_weights<'a>(&'a self, node: &'a Node, d: DeviceIdx) -> impl Iterator<Item = Tensor> + 'a {
+        owners(self.g, node).filter(move |t| {
+            let def = self.g.def(*t);
+            def.kind == Kind::Weight
+                && self.home.get(t) != Some(&d)
+                && !self.facts.homes.get(&def.name).is_some_and(|h| h.contains(&d))
+        })
+    }
+}
+
+/// States that share a node live together: where one of them already is, or else on the first device that supports
+/// all nodes that touch any of them and has room for all.
+fn state_homes(g: &Graph, facts: &Facts) -> HashMap<Tensor, DeviceIdx> {
+    let baseline = facts.verdicts.len() - 1;
+    let mut free = facts.budget.to_vec();
     let mut homes = HashMap::new();
-    for (state, nodes) in states {
-        let def = g.def(state);
-        let known = facts.homes.get(&def.name).and_then(|h| h.first().copied());
+    for (states, nodes) in state_groups(g) {
+        let known = states.iter().find_map(|t| facts.homes.get(&g.def(*t).name)?.first().copied());
+        let bytes: u64 = states.iter().map(|t| g.def(*t).n_bytes()).sum();
         let home = known.unwrap_or_else(|| {
             let runs_all = |d: DeviceIdx| nodes.iter().all(|&i| facts.verdicts[d][i].support != 0);
-            (0..cpu).find(|&d| runs_all(d) && fits(free[d], def.n_bytes())).unwrap_or(cpu)
+            let home = (0..baseline).find(|&d| runs_all(d) && fits(free[d], bytes)).unwrap_or(baseline);
+            take(&mut free[home], bytes);
+            home
         });
-        if known.is_none() {
-            take(&mut free[home], def.n_bytes());
-        }
-        homes.insert(state, home);
+        homes.extend(states.into_iter().map(|t| (t, home)));
     }
     homes
 }
 
-/// Whether device `d` takes node `i`, or the reason it does not.
-#[allow(clippy::too_many_arguments)]
-fn accepts(
-    g: &Graph,
-    facts: &Facts,
-    homes: &HashMap<Tensor, DeviceIdx>,
-    produced_on: &HashMap<Tensor, DeviceIdx>,
-    free: &[Option<u64>],
-    i: usize,
-    node: &Node,
-    d: DeviceIdx,
-) -> Result<(), Reason> {
-    let verdict = facts.verdicts[d][i];
-    if verdict.support == 0 {
-        return Err(Reason::from_code(verdict.reason));
-    }
-    if owners(g, node).any(|t| g.def(t).kind == Kind::State && homes.get(&t).is_some_and(|&h| h != d)) {
-        return Err(Reason::Layout);
-    }
-    if verdict.support == 2 {
-        let here = |t: Tensor| match g.def(t).kind {
-            Kind::Computed => produced_on.get(&t) == Some(&d),
-            Kind::Input => true,
-            Kind::Weight | Kind::State => homes.get(&t).is_none_or(|&h| h == d),
-        };
-        if !owners(g, node).all(here) {
-            return Err(Reason::Layout);
+/// States connected by nodes that touch several of them, with all nodes that touch any; in order of first use.
+fn state_groups(g: &Graph) -> Vec<(BTreeSet<Tensor>, Vec<usize>)> {
+    let mut groups: Vec<(BTreeSet<Tensor>, Vec<usize>)> = Vec::new();
+    for (i, node) in g.nodes.iter().enumerate() {
+        let mut states: BTreeSet<_> = owners(g, node).filter(|&t| g.def(t).kind == Kind::State).collect();
+        if states.is_empty() {
+            continue;
         }
+        let mut nodes = Vec::new();
+        groups.retain_mut(|(other, other_nodes)| {
+            let apart = other.is_disjoint(&states);
+            if !apart {
+                states.append(other);
+                nodes.append(other_nodes);
+            }
+            apart
+        });
+        nodes.push(i);
+        groups.push((states, nodes));
     }
-    let new: u64 = new_weights(g, facts, homes, node, d).map(|t| g.def(t).n_bytes()).sum();
-    if !fits(free[d], new) {
-        return Err(Reason::Memory);
-    }
-    Ok(())
-}
-
-/// Weights of a node that device `d` does not hold yet.
-fn new_weights<'a>(
-    g: &'a Graph,
-    facts: &'a Facts,
-    homes: &HashMap<Tensor, DeviceIdx>,
-    node: &'a Node,
-    d: DeviceIdx,
-) -> impl Iterator<Item = Tensor> + use<'a> {
-    let homes = homes.clone();
-    owners(g, node).filter(move |t| {
-        let def = g.def(*t);
-        def.kind == Kind::Weight
-            && homes.get(t) != Some(&d)
-            && !facts.homes.get(&def.name).is_some_and(|h| h.contains(&d))
-    })
+    groups.sort_by_key(|(_, nodes)| nodes.first().copied());
+    groups
 }
 
 /// The owners of a node's sources (and of its result, which matters for in-place ops).
@@ -210,7 +238,7 @@ mod tests {
         };
         let verdicts = [g.nodes.iter().map(|n| verdict(&n.op)).collect(), vec![YES; g.nodes.len()]];
         let homes = homes.iter().map(|(name, d)| (name.to_string(), vec![*d])).collect();
-        let p = place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &[budget, None] });
+        let p = place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &[budget, None] }).unwrap();
         let nodes: String = p.node.iter().map(|d| d.to_string()).collect();
         let reasons: Vec<_> = p.fallbacks.iter().map(|f| format!("{}:{}", f.op, f.reason)).collect();
         format!("{nodes} {}", reasons.join(" ")).trim_end().to_string()
@@ -254,5 +282,39 @@ mod tests {
         // tanh reads what mul_mat left on the device; the last mul_mat's weight can be loaded there.
         assert_eq!(placed(&[Op::MulMat, Op::Tanh], 2, None, &[]), "0010 set_rows:op");
         assert_eq!(placed(&[Op::Tanh], 2, None, &[]), "1111 mul_mat:op tanh:layout set_rows:op mul_mat:op");
+    }
+
+    /// K and V of one layer, written by one op each and read by one together; as "home of K, home of V".
+    fn cache_homes(budget: u64, known: &[(&str, DeviceIdx)]) -> [DeviceIdx; 2] {
+        let mut g = Graph::new();
+        let rows = g.input("rows", DType::F32, &[8, 1]);
+        let slots = g.input("slots", DType::I32, &[1]);
+        let [k, v] = ["k", "v"].map(|name| g.state(name, DType::F32, &[8, 16], Role::KCache));
+        g.set_rows(k, rows, slots);
+        g.set_rows(v, rows, slots);
+        g.add(k, v);
+        let verdicts = [vec![YES; 3], vec![YES; 3]];
+        let homes = known.iter().map(|(name, d)| (name.to_string(), vec![*d])).collect();
+        let p =
+            place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &[Some(budget), None] }).unwrap();
+        [p.home[&k], p.home[&v]]
+    }
+
+    #[test]
+    fn states_that_share_a_node_live_together() {
+        // Each has 512 bytes.
+        assert_eq!(cache_homes(1024, &[]), [0, 0]);
+        assert_eq!(cache_homes(1000, &[]), [1, 1], "one would fit, but not both");
+        assert_eq!(cache_homes(1024, &[("v", 1)]), [1, 1]);
+    }
+
+    #[test]
+    fn a_node_that_nobody_runs_is_an_error() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[8]);
+        g.tanh(x);
+        let no = Verdict { support: 0, reason: Reason::Type.code(), ..YES };
+        let facts = Facts { verdicts: &[vec![no]], homes: &HashMap::new(), budget: &[None] };
+        assert_eq!(place(&g, &facts), Err(Homeless { node: 0, reason: Reason::Type }));
     }
 }

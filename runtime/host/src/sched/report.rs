@@ -25,6 +25,8 @@ pub struct Report {
     pub compute_bytes: Vec<u64>,
     /// Composite nodes taken apart.
     pub n_legalised: usize,
+    /// What devices that could not be asked failed with.
+    pub failed: Vec<String>,
 }
 
 /// Fallbacks that differ by nothing but the layer.
@@ -102,6 +104,9 @@ impl fmt::Display for Report {
         writeln!(f, "  copied per step: {} bytes in {} copies", self.copied_bytes, self.n_copies)?;
         if self.n_legalised > 0 {
             writeln!(f, "  {} composite nodes taken apart", self.n_legalised)?;
+        }
+        for failure in &self.failed {
+            writeln!(f, "  out of use: {failure}")?;
         }
         for g in &self.fallbacks {
             writeln!(

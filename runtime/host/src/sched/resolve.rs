@@ -1,14 +1,14 @@
 //! From a graph to devices and splits: asks for verdicts, takes apart, places, cuts. Allocates no device memory.
 
-use super::place::{DeviceIdx, Facts, Placement, place};
+use super::place::{DeviceIdx, Facts, Homeless, Placement, place};
 use super::report::Report;
 use super::split::{Split, split};
 use super::{bind, legalise};
 use crate::device::Device;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use llmrt_abi::{Reason, types::Verdict};
 use llmrt_graph::Graph;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A graph with devices, ready to get memory.
@@ -44,40 +44,62 @@ pub fn signature(g: &Graph, node: usize) -> Signature {
     (n.op.id(), n.params.clone(), shapes)
 }
 
-/// Places a graph on `devices`, first choice first, the CPU baseline last.
+/// Places a graph on `devices`, first choice first, the baseline last. A device that fails when asked gets no node,
+/// and the report says so; only the baseline's failure is one of the graph.
 pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Resolved> {
-    let mut verdicts = all_verdicts(g, devices, known)?;
+    let mut failed = BTreeMap::new();
+    let mut verdicts = all_verdicts(g, devices, known, &mut failed)?;
     let refused =
         g.nodes.iter().zip(&verdicts[0]).filter(|(_, v)| v.support == 0).map(|(n, _)| n.dst).collect();
-    let mut failure = None;
     let legal = legalise::legalise(g, &refused, |parts, n| {
         let tail = parts.nodes.len() - n;
-        match verdicts_of(parts, &devices[0], 0, known) {
-            Ok(v) => v[tail..].iter().all(|v| v.support == 1 || v.support == 3),
-            Err(e) => {
-                failure = Some(e);
-                false
-            }
-        }
+        let verdicts = verdicts_of(parts, &devices[0], 0, known);
+        verdicts.is_ok_and(|v| v[tail..].iter().all(|v| v.support == 1 || v.support == 3))
     });
-    if let Some(e) = failure {
-        return Err(e);
-    }
     let (graph, n_legalised) = legal.unwrap_or_else(|| (g.clone(), 0));
     if n_legalised > 0 {
-        verdicts = all_verdicts(&graph, devices, known)?;
+        verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     }
     let facts = Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget };
-    let placement = place(&graph, &facts);
+    let placement = place(&graph, &facts).map_err(|homeless| nobody_runs(&graph, &homeless))?;
     let splits = split(&graph, &placement);
     let names = devices.iter().map(|d| d.name().to_string()).collect();
     let mut report = Report::new(&graph, names, &splits, &placement.fallbacks);
     report.n_legalised = n_legalised;
+    report.failed = failed.into_values().collect();
     Ok(Resolved { graph, placement, splits, report })
 }
 
-fn all_verdicts(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Vec<Vec<Verdict>>> {
-    devices.iter().enumerate().map(|(d, device)| verdicts_of(g, device, d, known)).collect()
+/// One verdict per node of each device. A device in front of the baseline that fails is taken to refuse everything;
+/// what it failed with goes to `failed`.
+fn all_verdicts(
+    g: &Graph,
+    devices: &[Arc<Device>],
+    known: &Known,
+    failed: &mut BTreeMap<DeviceIdx, String>,
+) -> Result<Vec<Vec<Verdict>>> {
+    let answer = |(d, device): (usize, &Arc<Device>)| match verdicts_of(g, device, d, known) {
+        Err(e) if d + 1 < devices.len() => {
+            failed.insert(d, e.to_string());
+            Ok(vec![Verdict::no(Reason::Op); g.nodes.len()])
+        }
+        answer => answer,
+    };
+    devices.iter().enumerate().map(answer).collect()
+}
+
+/// Names the op, its first operand and what is in the way.
+fn nobody_runs(g: &Graph, homeless: &Homeless) -> Error {
+    let node = &g.nodes[homeless.node];
+    let operand = node.src.iter().flatten().next().map_or(node.dst, |&t| t);
+    let def = g.def(operand);
+    Error::NobodyRuns {
+        op: node.op.name(),
+        tensor: def.name.clone(),
+        dtype: def.dtype,
+        ne: def.ne,
+        reason: homeless.reason,
+    }
 }
 
 /// What one device says, with what it broke its word on taken as a no.
