@@ -24,8 +24,36 @@ Examples:
   llmrt --backend cpu:0 bench -m model.gguf
   llmrt inspect model.gguf --placement
 
-Exit codes: 0 success, 1 other failure, 2 wrong usage, 3 unusable file (model, tokenizer, prompt), 4 device or plugin
-failure, 5 work would fall back under --strict-device, 6 out of memory, 130 interrupted.";
+Exit codes:
+  0    success
+  1    any other failure
+  2    wrong usage: flags, token ids or lengths that make no sense
+  3    a file that cannot be used: model, tokenizer, prompt, output
+  4    a device or plugin failed
+  5    work would fall back, and --strict-device forbids it
+  6    out of memory
+  130  interrupted by Ctrl-C";
+
+const RUN_HELP: &str = "\
+Examples:
+  llmrt run -p \"Once upon a time\" --seed 7     the embedded model goes on with the story
+  llmrt run model.gguf -f prompt.txt -n 200     at most 200 tokens
+  git diff | llmrt run model.gguf --system \"Write a commit message\"
+  llmrt run stories15M.bin --sampler llama2c -s 42 -n 256
+
+In a chat, /help lists commands; Ctrl-C stops the answer, Ctrl-D leaves. The last line on stderr is the time to load,
+then tokens per second of the prompt and of the answer.";
+
+const EVAL_HELP: &str = "\
+The output has no header: the first row comes first, n_vocab values of 4 bytes per row. It appears when all is
+computed. --per-op also writes index.tsv: file, node, and dims (innermost first) of every result.
+
+Example:
+  llmrt eval -m model.gguf --tokens \"1 15043 3186\" --logits all --logits-out logits.f32";
+
+const BENCH_HELP: &str = "\
+The random tokens are the same in every run. Decoding starts with a context of one token. The JSON has prompt_tok_s and
+decode_tok_s (means), each with _sd (standard deviation); a test that was switched off is null.";
 
 /// Flags that every command takes, before or after its name.
 #[derive(Args, Debug, Clone, Default)]
@@ -50,25 +78,16 @@ pub struct Global {
 
 #[derive(Subcommand, Debug)]
 pub enum Command {
-    /// Generate text, or chat.
     Run(Run),
-    /// Write raw logits for given tokens.
     Eval(Eval),
-    /// Measure prompt and decode speed.
     Bench(Bench),
-    /// Turn text into token ids.
     Tokenize(Tokenize),
-    /// Turn token ids into text.
     Detokenize(Detokenize),
-    /// Show what a model file holds, and where it would run.
     Inspect(Inspect),
-    /// Compute the memory a model needs, per device, without loading it.
     Plan(Plan),
-    /// Convert a llama2.c checkpoint to GGUF.
     Convert(Convert),
     /// List plugin files and why each was accepted or rejected.
     Plugins(Listing),
-    /// List devices, their memory and kind, and why any is unused.
     Devices(Devices),
     /// List ops and which devices run them.
     Ops(Listing),
@@ -106,7 +125,7 @@ pub struct ContextArgs {
     /// Tokens in one step when reading a prompt.
     #[arg(short = 'b', long = "batch", value_name = "N", default_value_t = 512, help_heading = "Context")]
     pub batch: usize,
-    /// Type of the KV cache: f16, f32 or q8_0.
+    /// Type of the KV cache: f16, f32 or q8_0 [default: f16; for eval and --sampler llama2c: f32].
     #[arg(long, value_name = "TYPE", help_heading = "Context")]
     pub kv_type: Option<String>,
 }
@@ -130,10 +149,11 @@ pub enum LoadModeArg {
 /// Generate text, or chat.
 ///
 /// With no model the embedded one runs: a tiny story teller. Text goes to stdout, everything else to stderr.
-/// A chat starts when the model has a chat template, no prompt is given and stdin is a terminal.
+/// A chat starts when the model has a chat template, no prompt is given, and stdin and stdout are a terminal.
 #[derive(Args, Debug)]
+#[command(after_long_help = RUN_HELP)]
 pub struct Run {
-    /// Model file: GGUF (first file of a split too) or a llama2.c checkpoint.
+    /// Model file: GGUF (any part of a split model too) or a llama2.c checkpoint [default: the embedded model].
     #[arg(value_name = "MODEL")]
     pub model: Option<String>,
     /// Prompt; without it -p, -f, or stdin if it is not a terminal.
@@ -222,8 +242,12 @@ pub enum SamplerArg {
     Llama2c,
 }
 
-/// Write raw logits: little-endian f32, one row of n_vocab per token.
+/// Write raw logits for given tokens.
+///
+/// Logits are little-endian f32, one row of n_vocab values per token. The model's tokenizer is not needed, so models
+/// work whose tokenizer llmrt does not know.
 #[derive(Args, Debug)]
+#[command(after_long_help = EVAL_HELP)]
 pub struct Eval {
     /// Model file.
     #[arg(short = 'm', long = "model", value_name = "FILE")]
@@ -263,6 +287,7 @@ pub enum LogitsArg {
 
 /// Measure prompt and decode speed on random tokens.
 #[derive(Args, Debug)]
+#[command(after_long_help = BENCH_HELP)]
 pub struct Bench {
     /// Model file [default: the embedded one].
     #[arg(short = 'm', long = "model", value_name = "FILE")]
@@ -286,6 +311,8 @@ pub struct Bench {
 }
 
 /// Turn text into token ids.
+///
+/// The text is taken as it is, a line end at its end included.
 #[derive(Args, Debug)]
 pub struct Tokenize {
     /// Model or vocabulary file [default: the embedded model].
@@ -332,6 +359,8 @@ pub struct Detokenize {
 }
 
 /// Show what a model file holds, and where it would run.
+///
+/// Nothing is loaded. In JSON an array of more than 8 elements is shown as its type, length and first elements.
 #[derive(Args, Debug)]
 pub struct Inspect {
     /// Model file [default: the embedded model].
@@ -356,6 +385,8 @@ pub struct Inspect {
 }
 
 /// Compute the memory a model needs, per device, without loading it.
+///
+/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies.
 #[derive(Args, Debug)]
 pub struct Plan {
     /// Model file [default: the embedded model].
@@ -394,6 +425,7 @@ pub struct Listing {
     pub json: bool,
 }
 
+/// List devices, their memory and kind, and why any is unused.
 #[derive(Args, Debug)]
 pub struct Devices {
     /// JSON on stdout.
@@ -419,15 +451,19 @@ mod tests {
         for command in program.get_subcommands_mut().filter(|c| c.get_name() != "help") {
             texts.push((command.get_name().to_string(), command.render_long_help().to_string()));
         }
-        let folder = concat!(env!("CARGO_MANIFEST_DIR"), "/src/help");
-        for (name, text) in texts {
-            let path = format!("{folder}/{name}.txt");
-            let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
-            if kept.is_empty() {
-                std::fs::write(&path, &text).expect("the folder of help texts can be written");
-            }
-            assert!(kept == text, "{name} --help is not as in {path}, but:\n{text}");
+        let changed: Vec<_> = texts.into_iter().filter(|(name, text)| !is_kept(name, text)).collect();
+        let told: Vec<_> =
+            changed.iter().map(|(name, text)| format!("{name} --help is now:\n{text}")).collect();
+        assert!(changed.is_empty(), "{}", told.join("\n"));
+    }
+
+    fn is_kept(name: &str, text: &str) -> bool {
+        let path = format!("{}/src/help/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+        let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        if kept.is_empty() {
+            std::fs::write(&path, text).expect("the folder of help texts can be written");
         }
+        kept == text
     }
 
     #[test]

@@ -5,10 +5,14 @@ use crate::error::{Error, Result};
 use crate::output::note;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
+use llmrt_engine::engine::BLOCK_SIZE;
 use llmrt_engine::memory::KV_TYPES;
 
 /// The context when nothing is asked for is the model's, up to this.
 const DEFAULT_MOST: usize = 4096;
+
+/// Positions are i32, and the cache is made of whole blocks.
+const MOST: usize = i32::MAX as usize / BLOCK_SIZE * BLOCK_SIZE;
 
 /// What a command takes where the flags say nothing.
 pub struct Defaults {
@@ -30,10 +34,9 @@ pub fn engine_options(
         (None, Some(n)) => n,
         (None, None) => n_ctx_train.unwrap_or(DEFAULT_MOST).min(DEFAULT_MOST),
     };
-    if n_ctx == 0 || i32::try_from(n_ctx).is_err() {
+    if !(1..=MOST).contains(&n_ctx) {
         return Err(Error::usage(format!(
-            "--ctx {n_ctx}: expected 1 to {} tokens; leave it out for the model's own context, at most {DEFAULT_MOST}",
-            i32::MAX
+            "--ctx {n_ctx}: expected 1 to {MOST} tokens; leave it out for the model's own context, at most {DEFAULT_MOST}"
         )));
     }
     if let (Some(trained), Some(asked)) = (n_ctx_train.filter(|&n| n < n_ctx), args.ctx) {
@@ -92,7 +95,7 @@ mod tests {
     fn absurd_values_are_refused_with_what_would_make_sense() {
         for (ctx, batch, kv_type, expected) in [
             (Some(0), 512, "", "--ctx 0: expected 1 to"),
-            (Some(usize::MAX), 512, "", "expected 1 to 2147483647 tokens"),
+            (Some(usize::MAX), 512, "", "expected 1 to 2147483632 tokens"),
             (None, 0, "", "--batch 0: expected 1 or more"),
             (None, 512, "q4_0", "--kv-type q4_0: expected f16, f32, q8_0"),
             (None, 512, "int7", "--kv-type int7: expected"),

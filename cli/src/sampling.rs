@@ -96,6 +96,8 @@ fn named_by_flag(e: llmrt_engine::Error) -> Error {
         "typical_p" => "typical".to_string(),
         name => name.replace('_', "-"),
     };
+    // Fractions were f32 before the engine widened them.
+    let found = if found.fract() == 0.0 { found.to_string() } else { (found as f32).to_string() };
     Error::usage(format!("--{flag} {found}: expected {expected}"))
 }
 

@@ -4,6 +4,7 @@ pub mod build;
 pub mod fixtures;
 pub mod models;
 pub mod partial;
+pub mod reference;
 
 /// Normalised mean squared error: Σ(a−b)² / Σb².
 pub fn nmse(got: &[f32], expected: &[f32]) -> f64 {

@@ -11,7 +11,18 @@ fn greedy_text_of_the_embedded_model_is_the_golden_text() {
         let case: serde_json::Value = serde_json::from_str(line).unwrap();
         let (prompt, text) = (case["prompt"].as_str().unwrap(), case["text"].as_str().unwrap());
         // An F32 cache: the best token leads by no more than a rounding of F16 at some steps.
-        let out = succeed(&mut llmrt(["run", "--raw", "--temp", "0", "--kv-type", "f32", "-n", "64", "-p", prompt]));
+        let out = succeed(&mut llmrt([
+            "run",
+            "--raw",
+            "--temp",
+            "0",
+            "--kv-type",
+            "f32",
+            "-n",
+            "64",
+            "-p",
+            prompt,
+        ]));
         assert_eq!(String::from_utf8_lossy(&out.stdout).trim(), text.trim(), "{prompt:?}");
         n += 1;
     }

@@ -131,7 +131,11 @@ fn a_device_without_room_to_compute_is_not_used_and_that_is_said() {
     let report = check("tiny10", &TinyLlama::default());
     assert_eq!(report.devices, ["cpu"]);
     let engine = engine(Some("tiny10"), &TinyLlama::default(), false).unwrap();
-    assert!(engine.warnings()[0].starts_with("tiny10 is not used: 10000 bytes free"), "{:?}", engine.warnings());
+    assert!(
+        engine.warnings()[0].starts_with("tiny10 is not used: 10000 bytes free"),
+        "{:?}",
+        engine.warnings()
+    );
 }
 
 #[test]

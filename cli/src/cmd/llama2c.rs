@@ -26,6 +26,9 @@ const DEFAULT_STEPS: usize = 256;
 
 /// Generates with llama2.c's tokenizer, sampler and rules. The prompt is part of the output.
 pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Result<()> {
+    if args.system.is_some() {
+        return Err(Error::usage("--system does nothing with --sampler llama2c: leave one of them out"));
+    }
     let tokenizer = model.llama2c_tokenizer()?;
     let prompt = prompt_tokens(&tokenizer, prompt)?;
     let setup = Setup::new(global)?;
@@ -40,7 +43,7 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
         note(format_args!("{} prompt tokens, {n_steps} positions, seed {seed}", prompt.len()));
     }
 
-    let mut out = Out { decoder: tokenizer.decoder(false), show: Box::new(to_stdout()) };
+    let mut out = Out { decoder: tokenizer.decoder(false) };
     let mut timings = Timings { load, ..Timings::default() };
     let mut position = 0;
     let mut ended = false;
@@ -103,18 +106,17 @@ fn count(timings: &mut Timings, n_prompt: usize, last: &mut Instant) {
 /// Tokens as text on stdout.
 struct Out<'t> {
     decoder: Decoder<'t>,
-    show: Box<dyn FnMut(&str) -> Result<()>>,
 }
 
 impl Out<'_> {
     fn push(&mut self, token: TokenId) -> Result<()> {
         let text = self.decoder.push(token)?;
-        (self.show)(&text)
+        to_stdout()(&text)
     }
 
     fn finish(&mut self) -> Result<()> {
         let rest = self.decoder.flush();
-        (self.show)(&(rest + "\n"))
+        to_stdout()(&(rest + "\n"))
     }
 }
 

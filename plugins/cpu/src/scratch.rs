@@ -69,6 +69,8 @@ pub struct Scratch {
     pub x: Arena,
     /// Columns of a product.
     pub columns: Vec<crate::ops::Column>,
+    /// First query of each sequence, in order.
+    pub starts: Arena,
     /// More floats, for attention.
     pub floats: [Arena; 6],
 }

@@ -2,12 +2,12 @@
 
 mod common;
 
-use common::Plugin;
-use llmrt_abi::{DType, Op};
+use common::{Plugin, worth_a_team};
+use llmrt_abi::{DType, Op, op::AttentionParams};
 use llmrt_cpu::simd::Isa;
-use llmrt_graph::ops::{rules, value::Data};
+use llmrt_graph::ops::{case::Case, rules, value::Data};
 use llmrt_graph::reference;
-use llmrt_graph::{Graph, ops::value::Value};
+use llmrt_graph::{Graph, Paged, Role, ops::value::Value};
 
 #[test]
 fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_number_of_threads() {
@@ -24,10 +24,12 @@ fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_nu
                 let owner = case.graph.owner(node.dst);
                 let expected = Value::decode(case.graph.def(node.dst), expected.bytes(owner).unwrap());
                 let mut first = None;
-                for n_threads in [1, 2, 3] {
+                let mut with_a_team = case.graph.clone();
+                worth_a_team(&mut with_a_team);
+                for (n_threads, graph) in [(1, &case.graph), (2, &with_a_team), (3, &with_a_team)] {
                     n += 1;
                     let name = format!("{} {op} on {n_threads}: {}", isa.name(), case.name);
-                    let bytes = match plugin.run(&case.graph, &given, n_threads) {
+                    let bytes = match plugin.run(graph, &given, n_threads) {
                         Ok(all) => all[owner.0 as usize].clone(),
                         Err(problem) => {
                             wrong.push(format!("{name}: {problem}"));
@@ -48,6 +50,39 @@ fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_nu
     }
     assert!(n > 1000, "{n} runs");
     assert!(wrong.is_empty(), "{} of {n}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// No mask over slots can say this, so it is no case of the rules, which are checked by masks too.
+#[test]
+fn a_block_that_is_in_the_table_twice_is_read_twice() {
+    for cache in [DType::F32, DType::F16, DType::Q8_0] {
+        let case = Case::new("", |g, ints| {
+            let q = g.input("q", DType::F32, &[32, 2, 3]);
+            let k = g.state("k", cache, &[32, 20], Role::KCache);
+            let v = g.state("v", cache, &[32, 20], Role::VCache);
+            let paged = Paged {
+                block_table: g.input("block_table", DType::I32, &[2, 1]),
+                seq_lens: g.input("seq_lens", DType::I32, &[1]),
+                query_starts: g.input("query_starts", DType::I32, &[2]),
+            };
+            ints.push((paged.block_table, vec![0, 0]));
+            ints.push((paged.seq_lens, vec![10]));
+            ints.push((paged.query_starts, vec![0, 3]));
+            let p = AttentionParams { n_kv_heads: 1, block_size: 5, scale: 1.0, ..Default::default() };
+            g.attention(q, k, v, &paged, &p);
+        });
+        let mut memory = case.values(7).unwrap();
+        let y = case.graph.nodes[0].dst;
+        let given = memory.clone();
+        reference::run(&case.graph, &mut memory).unwrap();
+        let expected = memory.get(&case.graph, y).unwrap();
+        for isa in Isa::available() {
+            let all = Plugin::open(isa.name()).unwrap().run(&case.graph, &given, 1).unwrap();
+            let found = Value::decode(case.graph.def(y), &all[y.0 as usize]);
+            let error = nmse(&expected, &found);
+            assert!(error < 1e-11, "{}, {cache} cache: NMSE {error:e}", isa.name());
+        }
+    }
 }
 
 /// The formats whose elements are looked up in large grids are the ones the CPU refuses.

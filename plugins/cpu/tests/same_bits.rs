@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::Plugin;
+use common::{Plugin, worth_a_team};
 use llmrt_abi::{DType, op::AttentionParams};
 use llmrt_cpu::simd::Isa;
 use llmrt_graph::ops::{case::Case, value::Value};
@@ -94,11 +94,66 @@ fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32) -
     let weight = g.weight("w", dtype, &[K, M], Role::Matrix);
     let input = g.input("x", DType::F32, &[K, n]);
     let y = g.mul_mat(weight, input);
+    if n_threads > 1 {
+        worth_a_team(&mut g);
+    }
     let g = g.finish().unwrap();
     let mut memory = Memory::new();
     memory.set_bytes(weight, w.to_vec());
     memory.set(&g, input, &Value::f32([K, n, 1, 1], x.to_vec())).unwrap();
     plugin.run(&g, &memory, n_threads).unwrap().swap_remove(y.0 as usize)
+}
+
+#[test]
+fn a_graph_too_small_for_a_team_gives_the_bits_that_a_team_gives() {
+    let case = Case::new("a norm, its product, and a sum", |g, _| {
+        let x = g.input("x", DType::F32, &[K, 1]);
+        let w = g.weight("w", DType::Q4_0, &[K, M], Role::Matrix);
+        let h = g.rms_norm(x, None, 1e-5);
+        let y = g.mul_mat(w, h);
+        g.add(y, y);
+    });
+    let y = case.graph.nodes.last().unwrap().dst.0 as usize;
+    let memory = case.values(5).unwrap();
+    let mut with_a_team = case.graph.clone();
+    worth_a_team(&mut with_a_team);
+    let plugin = Plugin::open(Isa::best().name()).unwrap();
+    let run = |graph, n_threads| plugin.run(graph, &memory, n_threads).unwrap().swap_remove(y);
+    let expected = run(&case.graph, 1);
+    for n_threads in [2, 3, 4] {
+        assert!(run(&case.graph, n_threads) == expected, "small, {n_threads} threads");
+        assert!(run(&with_a_team, n_threads) == expected, "a team of {n_threads}");
+    }
+}
+
+#[test]
+fn of_rows_for_one_slot_the_last_stays_whatever_the_threads() {
+    const ROWS: usize = 64;
+    let slots: Vec<i32> = (0..ROWS as i32).map(|i| i * i % 7 * 16).collect();
+    for dtype in [DType::F32, DType::Q8_0] {
+        let case = Case::new("", |g, ints| {
+            let cache = g.state("cache", dtype, &[1024, 112], Role::KCache);
+            let rows = g.input("rows", DType::F32, &[1024, ROWS as u64]);
+            let at = g.input("slots", DType::I32, &[ROWS as u64]);
+            ints.push((at, slots.clone()));
+            g.set_rows(cache, rows, at);
+            worth_a_team(g);
+        });
+        let memory = case.values(9).unwrap();
+        let plugin = Plugin::open(Isa::best().name()).unwrap();
+        let expected = plugin.run(&case.graph, &memory, 1).unwrap().swap_remove(0);
+        let value = memory.get(&case.graph, Tensor(1)).unwrap();
+        let row_bytes = 1024 / dtype.block_elems() * dtype.block_bytes();
+        for slot in [0, 16, 32, 64] {
+            let last = slots.iter().rposition(|&s| s == slot as i32).unwrap();
+            let row = llmrt_graph::quant::quantise(dtype, value.row(last));
+            assert!(expected[slot * row_bytes..][..row_bytes] == row, "{dtype}, slot {slot}");
+        }
+        for n_threads in [2, 3, 4, 2, 3, 4] {
+            let cache = plugin.run(&case.graph, &memory, n_threads).unwrap().swap_remove(0);
+            assert!(cache == expected, "{dtype}, {n_threads} threads");
+        }
+    }
 }
 
 const TOKENS: usize = 75;
@@ -153,6 +208,9 @@ fn prompt(plugin: &Plugin, cache: DType, p: &AttentionParams, chunks: &[usize], 
             query_starts: g.input("query_starts", DType::I32, &[3]),
         };
         let y = g.attention(q, k, v, &paged, p);
+        if n_threads > 1 {
+            worth_a_team(&mut g);
+        }
         // Blocks in reverse, so that positions and slots differ.
         let table: Vec<i32> = (0..2).flat_map(|_| (0..n_blocks as i32).rev()).collect();
         let ints = vec![

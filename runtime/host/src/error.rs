@@ -55,20 +55,13 @@ pub enum Error {
     },
     /// An op that no device runs, not even the baseline.
     #[error(
-        "no device runs {op} of tensor `{tensor}` ({dtype} {ne:?}): the {reason} is not supported; `llmrt ops` lists \
-         what is; convert the model to another type"
+        "no device runs {op} of {operand}; `llmrt ops` lists what is supported; convert the model to another type"
     )]
     NobodyRuns {
         /// The op.
         op: &'static str,
-        /// Its first operand.
-        tensor: String,
-        /// The operand's type.
-        dtype: llmrt_abi::DType,
-        /// The operand's dims.
-        ne: [u64; 4],
-        /// What the baseline says.
-        reason: llmrt_abi::Reason,
+        /// Its first operand, with type, dims, and what the baseline says.
+        operand: String,
     },
     /// Weights that a graph wants on a device did not get there.
     #[error("loading weights for another device: {problem}")]

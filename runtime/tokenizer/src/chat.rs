@@ -1,5 +1,13 @@
 //! Chat templates: the Jinja template of a model file turns messages into the prompt the model was trained on.
 
+mod limits;
+
+mod tag;
+
+mod filters;
+
+mod work;
+
 use std::error::Error as _;
 use std::panic::AssertUnwindSafe;
 
@@ -12,7 +20,6 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::clock;
 use crate::error::{Error, Result};
-use crate::json::tojson;
 
 /// A compiled chat template.
 #[derive(Debug)]
@@ -92,17 +99,22 @@ impl ChatTemplate {
         metadata.optional::<&str>(&format!("tokenizer.chat_template.{name}"))?.map(Self::new).transpose()
     }
 
-    /// Compiles a template; an error names its line.
+    /// Compiles a template; an error names its line. A template of a size that no file needs is refused: the engine
+    /// would overflow its stack on it.
     pub fn new(source: &str) -> Result<Self> {
         let mut environment = Environment::new();
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(tell)?;
-        environment.set_syntax(syntax);
+        environment.set_syntax(syntax.clone());
         environment.set_auto_escape_callback(|_| AutoEscape::None);
-        environment.set_fuel(Some(FUEL));
-        environment.set_unknown_method_callback(minijinja_contrib::pycompat::unknown_method_callback);
-        environment.add_filter("tojson", tojson);
+        environment.set_formatter(|out, state, value| {
+            work::charge_all(state, value)?;
+            minijinja::escape_formatter(out, state, value)
+        });
+        filters::register(&mut environment);
         environment.add_function("raise_exception", raise_exception);
-        caught(|| environment.add_template_owned("chat", without_generation_tags(source)))?;
+        let guarded = limits::guarded(&without_generation_tags(source), syntax)?;
+        environment.set_fuel(Some(FUEL.min((work::MOST_BYTES / guarded.longest_text.max(1)) as u64)));
+        caught(|| environment.add_template_owned("chat", guarded.source))?;
         Ok(Self { environment, source: source.to_string() })
     }
 
@@ -114,6 +126,9 @@ impl ChatTemplate {
 
     /// The prompt for messages that have more than role and content: tool calls, parts, names.
     pub fn render_json(&self, messages: Vec<Json>, options: &RenderOptions) -> Result<String> {
+        if messages.is_empty() {
+            return Err(Error::NoMessages);
+        }
         let mut variables: Vec<(String, Value)> = vec![
             ("messages".into(), Value::from(Serde(messages))),
             ("add_generation_prompt".into(), options.add_generation_prompt.into()),

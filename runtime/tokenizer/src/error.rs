@@ -50,6 +50,8 @@ pub enum Error {
     // Chat templates.
     #[error("chat template, line {line}: {reason}")]
     Template { line: usize, reason: String },
+    #[error("there are no messages: a chat template needs at least one")]
+    NoMessages,
     #[error(
         "the template engine failed on this chat template, as it does on a backward slice of an empty list"
     )]

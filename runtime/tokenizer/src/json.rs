@@ -20,6 +20,9 @@ pub(crate) fn tojson(value: Value, indent: Option<Value>, options: Kwargs) -> Re
         sorted: options.get::<Option<bool>>("sort_keys")?.unwrap_or(false),
     };
     options.assert_all_used()?;
+    if style.separators.as_ref().is_some_and(|pair| pair.iter().any(|text| text.len() > 64)) {
+        return Err(two_separators());
+    }
 
     let json = serde_json::to_value(&value)
         .map_err(|e| Error::new(ErrorKind::BadSerialization, format!("tojson: {e}")))?;
@@ -121,14 +124,15 @@ impl Style {
 /// An indent is a number of spaces or the text itself.
 fn spaces(indent: &Value) -> Result<String, Error> {
     match (indent.as_str(), indent.as_usize()) {
-        (Some(text), _) => Ok(text.to_string()),
+        (Some(text), _) if text.len() <= 64 => Ok(text.to_string()),
         (None, Some(n)) if n <= 64 => Ok(" ".repeat(n)),
-        _ => {
-            Err(Error::new(ErrorKind::InvalidOperation, "tojson: indent must be a text or at most 64 spaces"))
-        }
+        _ => Err(Error::new(
+            ErrorKind::InvalidOperation,
+            "tojson: indent must be a text of at most 64 bytes or at most 64 spaces",
+        )),
     }
 }
 
 fn two_separators() -> Error {
-    Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two texts")
+    Error::new(ErrorKind::InvalidOperation, "tojson: separators must be two texts of at most 64 bytes")
 }

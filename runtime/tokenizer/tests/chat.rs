@@ -8,6 +8,9 @@ fn render(source: &str, chat: &[(&str, &str)], options: &RenderOptions) -> Resul
     ChatTemplate::new(source)?.render(&messages, options)
 }
 
+/// For templates that do not look at it.
+const ANY_CHAT: [(&str, &str); 1] = [("user", "x")];
+
 fn check(source: &str, chat: &[(&str, &str)], options: &RenderOptions, expected: &str) {
     assert_eq!(render(source, chat, options), Ok(expected.to_string()));
 }
@@ -15,7 +18,7 @@ fn check(source: &str, chat: &[(&str, &str)], options: &RenderOptions, expected:
 /// Renders `source` with the variable `x` and no messages.
 fn check_value(source: &str, x: Value, expected: &str) {
     let options = RenderOptions { extra: Map::from_iter([("x".to_string(), x)]), ..answering() };
-    check(source, &[], &options, expected);
+    check(source, &ANY_CHAT, &options, expected);
 }
 
 fn check_fails(source: &str, expected: &str) {
@@ -142,13 +145,13 @@ fn what_a_template_refuses_is_told_in_its_words() {
 
 #[test]
 fn blocks_on_lines_of_their_own_leave_no_lines() {
-    check("a\n  {% if true %}\nb\n  {% endif %}\nc\n", &[], &answering(), "a\nb\nc");
+    check("a\n  {% if true %}\nb\n  {% endif %}\nc\n", &ANY_CHAT, &answering(), "a\nb\nc");
 }
 
 #[test]
 fn generation_tags_write_nothing() {
-    check("a{%- generation -%} b {%- endgeneration %}\nc", &[], &answering(), "abc");
-    check("{% generation %}{{ eos_token }}{% endgeneration %}", &[], &answering(), "</s>");
+    check("a{%- generation -%} b {%- endgeneration %}\nc", &ANY_CHAT, &answering(), "abc");
+    check("{% generation %}{{ eos_token }}{% endgeneration %}", &ANY_CHAT, &answering(), "</s>");
 }
 
 #[test]
@@ -215,12 +218,17 @@ fn a_template_that_writes_without_end_is_stopped() {
 
 #[test]
 fn a_failure_inside_the_engine_is_an_error() {
-    let found = render("{% for m in messages[::-1] %}x{% endfor %}", &[], &answering());
+    let found = render("{% for m in messages[1:][::-1] %}x{% endfor %}", &ANY_CHAT, &answering());
     assert!(matches!(found, Ok(ref text) if text.is_empty()) || found == Err(Error::TemplateEngine));
 }
 
 #[test]
 fn a_time_of_another_shape_is_refused() {
-    let found = render("x", &[], &RenderOptions { now: Some("yesterday"), ..answering() });
+    let found = render("x", &ANY_CHAT, &RenderOptions { now: Some("yesterday"), ..answering() });
     assert_eq!(found, Err(Error::BadTime { found: "yesterday".into() }));
+}
+
+#[test]
+fn a_chat_without_messages_is_refused() {
+    assert_eq!(render("x", &[], &answering()), Err(Error::NoMessages));
 }

@@ -2,6 +2,8 @@
 
 mod run;
 
+mod chat;
+
 mod llama2c;
 
 mod eval;

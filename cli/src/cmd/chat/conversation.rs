@@ -53,13 +53,32 @@ impl<'m> Conversation<'m> {
         n_predict: Option<usize>,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Outcome> {
+        let n_before = self.n_tokens(engine);
         self.messages.push(Message::new("user", text));
         let outcome = self.answer(engine, n_predict, show);
         match &outcome {
             Ok(outcome) => self.messages.push(Message::new("assistant", &outcome.text)),
-            Err(_) => drop(self.messages.pop()),
+            Err(_) => {
+                self.messages.pop();
+                self.unsay(engine, n_before);
+            }
         }
         outcome
+    }
+
+    /// Tokens of the sequence.
+    fn n_tokens(&self, engine: &Engine) -> usize {
+        let sequence = self.known.as_ref().and_then(|known| engine.sequence(known.id));
+        sequence.map_or(0, |seq| seq.tokens().len())
+    }
+
+    /// Takes what a turn that failed has appended off a sequence that the next turn would go on with.
+    fn unsay(&mut self, engine: &mut Engine, n_before: usize) {
+        if let Some(Known { id, text: Some(_) }) = self.known
+            && engine.truncate(id, n_before).is_err()
+        {
+            self.known = None; // the engine has ended it
+        }
     }
 
     fn answer(
@@ -125,8 +144,8 @@ impl<'m> Conversation<'m> {
 
     fn forget(&mut self, engine: &mut Engine) -> Result<()> {
         match self.known.take() {
-            Some(known) => Ok(engine.remove(known.id)?),
-            None => Ok(()),
+            Some(known) if engine.sequence(known.id).is_some() => Ok(engine.remove(known.id)?),
+            _ => Ok(()),
         }
     }
 
@@ -177,3 +196,6 @@ fn set_flag(flags: &mut SamplingArgs, name: &str, value: &str) -> Result<()> {
 fn full(fits: Result<()>) -> Result<()> {
     fits.map_err(|e| Error { message: format!("{}; /clear begins anew", e.message), ..e })
 }
+
+#[cfg(test)]
+mod tests;

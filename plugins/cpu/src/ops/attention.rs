@@ -6,7 +6,7 @@
 
 use super::attention_tile::{self, Unit};
 use super::check::{self, Answer, ensure};
-use super::paging::{self, Paging};
+use super::paging::{self, Paging, Sizes};
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::AttentionParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -34,20 +34,15 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let p = a.params(AttentionParams::from_bytes);
     let (q, k, v) = (a.arg(0), a.arg(1), a.arg(2));
-    let paging = Paging {
-        table: a.arg(3),
-        lens: a.arg(4).ints([0; 3]),
-        starts: a.arg(5).ints([0; 3]),
-        block_size: p.block_size as usize,
-        n_slots: k.ne[1],
-        window: p.window,
-    };
     let n_tokens = q.ne[2];
+    let sizes = Sizes { block_size: p.block_size, n_slots: k.ne[1], n_tokens, window: p.window };
+    let mut starts = std::mem::take(&mut w.scratch.starts);
+    let paging = Paging::new(a, 3, sizes, &mut starts);
     zero_unused(w, a, &paging, n_tokens);
 
-    let cut = Cut::new(w.n, &paging, n_tokens, q.ne[1], p.n_kv_heads as usize);
+    let cut = Cut::new(w.n, &paging, q.ne[1], p.n_kv_heads as usize);
     while let Some(i) = w.take(usize::MAX) {
-        let Some((seq, kv_head, heads, tokens)) = cut.unit(&paging, n_tokens, i) else { break };
+        let Some((seq, kv_head, heads, tokens)) = cut.unit(&paging, i) else { break };
         let unit = Unit {
             isa: w.isa,
             p: &p,
@@ -64,12 +59,13 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         };
         attention_tile::attend(w.isa, &unit, w.scratch);
     }
+    w.scratch.starts = starts;
 }
 
 /// Tokens that belong to no sequence give zeros.
 fn zero_unused(w: &Worker<'_>, a: &Args, paging: &Paging<'_>, n_tokens: usize) {
     for token in w.share(n_tokens) {
-        if !(0..paging.lens.len()).any(|seq| paging.queries(seq, n_tokens).contains(&token)) {
+        if !paging.all_queries().contains(&token) {
             // SAFETY: tokens are shared out, and no unit has this one.
             unsafe { a.dst.row_mut([token, 0, 0]) }.fill(0.0);
         }
@@ -89,19 +85,19 @@ struct Cut {
 
 impl Cut {
     /// Units of about [`UNIT_ROWS`], or smaller ones if there would be fewer than threads.
-    fn new(n_threads: usize, paging: &Paging<'_>, n_tokens: usize, n_heads: usize, n_kv_heads: usize) -> Cut {
+    fn new(n_threads: usize, paging: &Paging<'_>, n_heads: usize, n_kv_heads: usize) -> Cut {
         let n_group = n_heads / n_kv_heads;
         let mut cut = Cut { n_kv_heads, n_group, heads: n_group, tokens: (UNIT_ROWS / n_group).max(1) };
-        let mut n_units = cut.count(paging, n_tokens);
+        let mut n_units = cut.count(paging);
         while n_units > 0 && n_units < n_threads && cut.heads > 1 {
             cut.heads = cut.heads.div_ceil(2);
-            n_units = cut.count(paging, n_tokens);
+            n_units = cut.count(paging);
         }
         cut
     }
 
-    fn count(&self, paging: &Paging<'_>, n_tokens: usize) -> usize {
-        (0..paging.lens.len()).map(|seq| self.per_seq(paging.queries(seq, n_tokens).len())).sum()
+    fn count(&self, paging: &Paging<'_>) -> usize {
+        (0..paging.lens.len()).map(|seq| self.per_seq(paging.queries(seq).len())).sum()
     }
 
     fn per_seq(&self, n_queries: usize) -> usize {
@@ -109,14 +105,9 @@ impl Cut {
     }
 
     /// Sequence, KV head, heads and tokens of unit `i`; later tokens, which see more keys, come first.
-    fn unit(
-        &self,
-        paging: &Paging<'_>,
-        n_tokens: usize,
-        mut i: usize,
-    ) -> Option<(usize, usize, Range<usize>, Range<usize>)> {
+    fn unit(&self, paging: &Paging<'_>, mut i: usize) -> Option<(usize, usize, Range<usize>, Range<usize>)> {
         for seq in 0..paging.lens.len() {
-            let queries = paging.queries(seq, n_tokens);
+            let queries = paging.queries(seq);
             let n = self.per_seq(queries.len());
             if i >= n {
                 i -= n;

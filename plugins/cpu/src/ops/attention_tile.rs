@@ -124,7 +124,7 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
 fn consecutive(slots: &[Option<usize>; KEYS]) -> bool {
     let first = slots[0];
     first.is_some()
-        && slots.iter().enumerate().all(|(j, slot)| slot.is_none_or(|s| Some(s - j.min(s)) == first))
+        && slots.iter().enumerate().all(|(j, slot)| slot.is_none_or(|s| s.checked_sub(j) == first))
 }
 
 /// The part of a cache row that belongs to a KV head.

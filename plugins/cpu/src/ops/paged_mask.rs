@@ -1,7 +1,7 @@
 //! y[slot, token] = 0 where the token's query may see the key in that slot of the paged cache, -inf elsewhere.
 
 use super::check::{self, Answer, ensure};
-use super::paging::{self, Paging};
+use super::paging::{self, Paging, Sizes};
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::PagedMaskParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -15,20 +15,15 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let p = a.params(PagedMaskParams::from_bytes);
-    let paging = Paging {
-        table: a.arg(0),
-        lens: a.arg(1).ints([0; 3]),
-        starts: a.arg(2).ints([0; 3]),
-        block_size: p.block_size as usize,
-        n_slots: p.n_slots as usize,
-        window: p.window,
-    };
-    let n_tokens = p.n_tokens as usize;
-    for token in w.share(n_tokens) {
+    let (n_slots, n_tokens) = (p.n_slots as usize, p.n_tokens as usize);
+    let sizes = Sizes { block_size: p.block_size, n_slots, n_tokens, window: p.window };
+    let share = w.share(n_tokens);
+    let paging = Paging::new(a, 0, sizes, &mut w.scratch.starts);
+    for token in share {
         // SAFETY: rows are shared out.
         let y = unsafe { a.dst.row_mut([token, 0, 0]) };
         y.fill(f32::NEG_INFINITY);
-        for seq in (0..paging.lens.len()).filter(|&seq| paging.queries(seq, n_tokens).contains(&token)) {
+        for seq in (0..paging.lens.len()).filter(|&seq| paging.queries(seq).contains(&token)) {
             let visible = paging.visible(paging.position(seq, token));
             // Positions past the table have no slot; stopping there bounds the walk.
             let end = visible.end.min(paging.table.ne[0].saturating_mul(paging.block_size));

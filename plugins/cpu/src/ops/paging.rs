@@ -1,6 +1,9 @@
 //! Block table, sequence lengths and query starts: which keys a query sees, and in which slots they lie.
+//! A query start counts as no less than those before it and as no more than the end, so no token has two sequences.
 
+use super::Args;
 use super::check::{self, Answer, ensure};
+use crate::scratch::Arena;
 use crate::tensor::Tensor;
 use llmrt_plugin::{NodeView, Reason};
 use std::ops::Range;
@@ -20,8 +23,8 @@ pub struct Paging<'a> {
     pub table: &'a Tensor,
     /// Tokens of each sequence.
     pub lens: &'a [i32],
-    /// First query of each sequence, and the end.
-    pub starts: &'a [i32],
+    /// First query of each sequence, and the end: in order, at most the number of tokens.
+    starts: &'a [u32],
     /// Slots in a block.
     pub block_size: usize,
     /// Slots in the cache.
@@ -30,11 +33,43 @@ pub struct Paging<'a> {
     pub window: u32,
 }
 
-impl Paging<'_> {
+/// Slots in a block, slots in the cache, tokens of the step, and the window.
+#[derive(Clone, Copy)]
+pub struct Sizes {
+    pub block_size: u32,
+    pub n_slots: usize,
+    pub n_tokens: usize,
+    pub window: u32,
+}
+
+impl<'a> Paging<'a> {
+    /// The operands from source `first` on; `memory` holds the query starts once they are in order.
+    pub fn new(a: &'a Args, first: usize, sizes: Sizes, memory: &'a mut Arena) -> Paging<'a> {
+        let given = a.arg(first + 2).ints([0; 3]);
+        let starts = memory.take::<u32>(given.len());
+        let mut least = 0;
+        for (to, &start) in starts.iter_mut().zip(given) {
+            least = (start.max(0) as usize).min(sizes.n_tokens).max(least);
+            *to = least as u32;
+        }
+        Paging {
+            table: a.arg(first),
+            lens: a.arg(first + 1).ints([0; 3]),
+            starts,
+            block_size: sizes.block_size as usize,
+            n_slots: sizes.n_slots,
+            window: sizes.window,
+        }
+    }
+
     /// Tokens of the step that are queries of sequence `seq`.
-    pub fn queries(&self, seq: usize, n_tokens: usize) -> Range<usize> {
-        let bound = |i: usize| (self.starts[i].max(0) as usize).min(n_tokens);
-        bound(seq)..bound(seq + 1)
+    pub fn queries(&self, seq: usize) -> Range<usize> {
+        self.starts[seq] as usize..self.starts[seq + 1] as usize
+    }
+
+    /// Tokens of the step that are queries of some sequence.
+    pub fn all_queries(&self) -> Range<usize> {
+        self.starts[0] as usize..self.starts[self.lens.len()] as usize
     }
 
     /// Position of token `token`, a query of sequence `seq`.

@@ -252,9 +252,9 @@ fn widen<S: Simd>(s: S, dtype: DType, bytes: &[u8], out: &mut [f32]) {
                 s.store(s.load_bf16(v), to);
             }
         }
-        _ => return rows::decode(Isa::Scalar, dtype, bytes, out),
+        _ => return rows::decode(Isa::SCALAR, dtype, bytes, out),
     }
-    rows::decode(Isa::Scalar, dtype, &bytes[2 * full..], &mut out[full..]);
+    rows::decode(Isa::SCALAR, dtype, &bytes[2 * full..], &mut out[full..]);
 }
 
 /// Products of some rows with some columns, in tiles that fit the registers.

@@ -1,8 +1,12 @@
 //! Which instruction set runs the kernels: found at run time, or forced by the option `cpu.isa`.
 
-/// An instruction set that this build has kernels for.
+/// An instruction set that this build has kernels for and this machine has: it comes from [`Isa::available`] alone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Isa {
+pub struct Isa(Set);
+
+/// The names of what there is, which say nothing of the machine.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Set {
     /// Plain Rust.
     Scalar,
     /// AVX2, FMA and F16C.
@@ -28,10 +32,13 @@ impl std::fmt::Display for UnknownIsa {
 }
 
 impl Isa {
+    /// Plain Rust, which runs everywhere.
+    pub const SCALAR: Isa = Isa(Set::Scalar);
+
     /// Those of this machine, the best one last.
     pub fn available() -> Vec<Isa> {
         #[allow(unused_mut)]
-        let mut all = vec![Isa::Scalar];
+        let mut all = vec![Isa::SCALAR];
         #[cfg(target_arch = "x86_64")]
         {
             let avx2 = is_x86_feature_detected!("avx2")
@@ -43,17 +50,17 @@ impl Isa {
                 && is_x86_feature_detected!("avx512dq")
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vnni");
-            all.extend(avx2.then_some(Isa::Avx2));
-            all.extend(avx512.then_some(Isa::Avx512));
+            all.extend(avx2.then_some(Isa(Set::Avx2)));
+            all.extend(avx512.then_some(Isa(Set::Avx512)));
         }
         #[cfg(target_arch = "aarch64")]
-        all.push(Isa::Neon);
+        all.push(Isa(Set::Neon));
         all
     }
 
     /// The best one of this machine.
     pub fn best() -> Isa {
-        Isa::available().into_iter().last().unwrap_or(Isa::Scalar)
+        Isa::available().into_iter().last().unwrap_or(Isa::SCALAR)
     }
 
     /// The one with this name, if this machine has it.
@@ -64,15 +71,20 @@ impl Isa {
 
     /// Its name in the option `cpu.isa`.
     pub fn name(self) -> &'static str {
-        match self {
-            Isa::Scalar => "scalar",
+        match self.0 {
+            Set::Scalar => "scalar",
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx2 => "avx2",
+            Set::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
-            Isa::Avx512 => "avx512",
+            Set::Avx512 => "avx512",
             #[cfg(target_arch = "aarch64")]
-            Isa::Neon => "neon",
+            Set::Neon => "neon",
         }
+    }
+
+    /// Which one it is.
+    pub(crate) fn set(self) -> Set {
+        self.0
     }
 }
 
@@ -102,16 +114,16 @@ macro_rules! dispatch {
                 let s = unsafe { $crate::simd::Avx2::new() };
                 $implementation::<_ $(, $g)?>(s, $($arg),*)
             }
-            match isa {
-                $crate::simd::Isa::Scalar => $implementation::<_ $(, $g)?>($crate::simd::Scalar, $($arg),*),
+            match isa.set() {
+                $crate::simd::Set::Scalar => $implementation::<_ $(, $g)?>($crate::simd::Scalar, $($arg),*),
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: `Isa::available` found these features.
-                $crate::simd::Isa::Avx2 => unsafe { avx2 $(::<$g>)? ($($arg),*) },
+                // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
+                $crate::simd::Set::Avx2 => unsafe { avx2 $(::<$g>)? ($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: `Isa::available` found these features.
-                $crate::simd::Isa::Avx512 => unsafe { avx512 $(::<$g>)? ($($arg),*) },
+                // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
+                $crate::simd::Set::Avx512 => unsafe { avx512 $(::<$g>)? ($($arg),*) },
                 #[cfg(target_arch = "aarch64")]
-                $crate::simd::Isa::Neon => $implementation::<_ $(, $g)?>($crate::simd::Neon, $($arg),*),
+                $crate::simd::Set::Neon => $implementation::<_ $(, $g)?>($crate::simd::Neon, $($arg),*),
             }
         }
     )*};

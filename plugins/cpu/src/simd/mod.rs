@@ -20,8 +20,8 @@ mod neon;
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
 pub use avx512::Avx512;
-pub(crate) use isa::dispatch;
 pub use isa::{Isa, UnknownIsa};
+pub(crate) use isa::{Set, dispatch};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
 pub use scalar::{Scalar, f16_to_f32, f32_to_f16};

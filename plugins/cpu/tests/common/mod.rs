@@ -4,9 +4,10 @@
 //! their destruction, which `Drop` orders; arrays outlive the calls they are passed to.
 #![allow(dead_code, clippy::undocumented_unsafe_blocks, clippy::new_without_default)]
 
+use llmrt_abi::DType;
 use llmrt_abi::types as c;
 use llmrt_graph::reference::Memory;
-use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_graph::{Graph, Kind, Role, Tensor};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -61,6 +62,13 @@ impl Drop for Plugin {
 
 unsafe fn vt(device: *mut c::Device) -> &'static c::DeviceVt {
     unsafe { &*(*device).vt }
+}
+
+/// Adds a product that makes a graph worth a team of threads, whatever else is in it.
+pub fn worth_a_team(g: &mut Graph) {
+    let w = g.weight("more work", DType::F32, &[128, 64], Role::Matrix);
+    let x = g.input("for a team", DType::F32, &[128, 64]);
+    g.mul_mat(w, x);
 }
 
 /// A stream of the plugin.

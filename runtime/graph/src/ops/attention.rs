@@ -19,7 +19,8 @@ pub struct Paged {
     pub block_table: Tensor,
     /// I32 [n_seqs]: tokens of each sequence, the new ones included; 0 for rows not in use.
     pub seq_lens: Tensor,
-    /// I32 [n_seqs + 1]: each sequence's first query among the tokens; the last is the end.
+    /// I32 [n_seqs + 1]: each sequence's first query among the tokens; the last is the end. One below those before it
+    /// counts as the largest of them, one past the tokens as their number.
     pub query_starts: Tensor,
 }
 

@@ -57,6 +57,15 @@ pub(super) fn cases() -> Vec<Case> {
     ] {
         cases.push(case(name, HEADS, &step, AttentionParams::default(), false));
     }
+    for wild in
+        [[0, 4, 0, 4, 9, 9], [-2, 3, 3, 100, 5, 2], [7, 0, 8, 0, i32::MAX, 9], [i32::MIN, -1, 0, 0, 2, 1]]
+    {
+        let name = format!("query starts {wild:?}");
+        let mut case = case(name, HEADS, &mixed(), AttentionParams::default(), false);
+        // They are the last of the operands.
+        case.ints.last_mut().expect("query starts").1 = wild.to_vec();
+        cases.push(case);
+    }
     for (name, p) in [
         ("window of 1", AttentionParams { window: 1, ..Default::default() }),
         ("window of 3", AttentionParams { window: 3, ..Default::default() }),

@@ -77,17 +77,22 @@ pub(super) struct Query {
 }
 
 /// Tokens that are queries of a sequence: query i of a sequence of length l with n queries has position l - n + i.
+/// A query start counts as no less than those before it and as no more than the end, so no token has two sequences.
 pub(super) fn queries(
     src: &[Option<&Value>],
     first: usize,
     n_tokens: usize,
 ) -> impl Iterator<Item = (usize, Query)> {
     let (lens, starts) = (check::arg(src, first + 1).ints(), check::arg(src, first + 2).ints());
-    lens.iter().zip(starts.windows(2)).enumerate().flat_map(move |(seq, (&len, bounds))| {
-        let (start, end) = (bounds[0] as i64, bounds[1] as i64);
-        let tokens = start.max(0)..end.min(n_tokens as i64);
-        tokens.map(move |t| (t as usize, Query { seq, pos: len as i64 - (end - start) + (t - start) }))
-    })
+    let in_order = starts.iter().scan(0, move |least, &start| {
+        *least = (start as i64).min(n_tokens as i64).max(*least);
+        Some(*least)
+    });
+    lens.iter().zip(in_order.clone().zip(in_order.skip(1))).enumerate().flat_map(
+        |(seq, (&len, (start, end)))| {
+            (start..end).map(move |t| (t as usize, Query { seq, pos: len as i64 - end + t }))
+        },
+    )
 }
 
 /// Positions of the keys that a query sees: itself and what came before, within the window and the block table.
@@ -131,6 +136,18 @@ fn cases() -> Vec<Case> {
             ints.push((lens, vec![9, 5, 0]));
             ints.push((starts, vec![0, 1, 6, 6]));
             let p = AttentionParams { block_size: 4, window, ..Default::default() };
+            g.paged_mask(table, lens, starts, 24, 8, &p);
+        }));
+    }
+    for wild in [[0, 4, 0, 4], [-3, 2, 100, 5], [7, 0, 8, i32::MAX], [i32::MIN, -1, 0, -1]] {
+        cases.push(Case::new(format!("query starts {wild:?}"), |g, ints| {
+            let table = g.input("block_table", DType::I32, &[3, 3]);
+            let lens = g.input("seq_lens", DType::I32, &[3]);
+            let starts = g.input("query_starts", DType::I32, &[4]);
+            ints.push((table, vec![5, 0, 2, 1, 4, 0, 3, 2, 1]));
+            ints.push((lens, vec![9, 5, 12]));
+            ints.push((starts, wild.to_vec()));
+            let p = AttentionParams { block_size: 4, ..Default::default() };
             g.paged_mask(table, lens, starts, 24, 8, &p);
         }));
     }

@@ -1,4 +1,5 @@
-//! cache[:, slots[i]] = rows[:, i], converted to the cache's dtype. A slot outside the cache writes nothing.
+//! cache[:, slots[i]] = rows[:, i], converted to the cache's dtype. A slot outside the cache writes nothing; of rows
+//! for one slot the last stays.
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
@@ -8,7 +9,7 @@ use llmrt_abi::{DType, Op};
 
 impl Graph {
     /// Writes `rows` [n, n_tokens], or [head_dim, n_heads, n_tokens] with head_dim·n_heads = n, into `cache`
-    /// [n, n_slots] at `slots` [n_tokens], in place. The result is the cache. No slot may appear twice.
+    /// [n, n_slots] at `slots` [n_tokens], in place. The result is the cache. Of rows for one slot the last stays.
     pub fn set_rows(&mut self, cache: Tensor, rows: Tensor, slots: Tensor) -> Tensor {
         self.push_in_place(Op::SetRows, cache, &[Some(cache), Some(rows), Some(slots)], &[])
     }
@@ -74,6 +75,27 @@ fn cases() -> Vec<Case> {
             let slots = g.input("slots", DType::I32, &[2]);
             ints.push((slots, vec![15, 3]));
             g.set_rows(cache, heads, slots);
+        }));
+    }
+    for dtype in [DType::F32, DType::F16, DType::Q8_0] {
+        cases.push(Case::new(
+            format!("the one head of a fused projection, several tokens, {dtype}"),
+            |g, ints| {
+                let cache = g.state("cache", dtype, &[64, 16], Role::VCache);
+                let qkv = g.input("qkv", DType::F32, &[256, 3]);
+                let part = g.slice(qkv, 0, 192, 64);
+                let head = g.split_heads(part, 1);
+                let slots = g.input("slots", DType::I32, &[3]);
+                ints.push((slots, vec![15, 3, 7]));
+                g.set_rows(cache, head, slots);
+            },
+        ));
+        cases.push(Case::new(format!("the last of several rows for a slot stays, {dtype}"), |g, ints| {
+            let cache = g.state("cache", dtype, &[1024, 8], Role::VCache);
+            let rows = g.input("rows", DType::F32, &[1024, 9]);
+            let slots = g.input("slots", DType::I32, &[9]);
+            ints.push((slots, vec![3, 1, 3, 0, 1, 3, 3, 7, 1]));
+            g.set_rows(cache, rows, slots);
         }));
     }
     cases.push(Case::new("slots outside the cache write nothing", |g, ints| {

@@ -91,15 +91,10 @@ fn all_verdicts(
 /// Names the op, its first operand and what is in the way.
 fn nobody_runs(g: &Graph, homeless: &Homeless) -> Error {
     let node = &g.nodes[homeless.node];
-    let operand = node.src.iter().flatten().next().map_or(node.dst, |&t| t);
-    let def = g.def(operand);
-    Error::NobodyRuns {
-        op: node.op.name(),
-        tensor: def.name.clone(),
-        dtype: def.dtype,
-        ne: def.ne,
-        reason: homeless.reason,
-    }
+    let def = g.def(node.src.iter().flatten().next().map_or(node.dst, |&t| t));
+    let operand =
+        format!("tensor `{}` ({} {:?}): {} not supported", def.name, def.dtype, def.ne, homeless.reason);
+    Error::NobodyRuns { op: node.op.name(), operand }
 }
 
 /// What one device says, with what it broke its word on taken as a no.

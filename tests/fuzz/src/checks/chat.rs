@@ -38,6 +38,13 @@ fn seeds() -> Vec<Vec<u8>> {
         "{% macro say(m, end='') %}{{ m.get('role', 'x') | upper }}: {{ m.content | default('-', true) }}{{ end }}\
          {% endmacro %}{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{% generation %}\
          {{ say(m, end='\\n') }}{% endgeneration %}{% endfor %}{% if tools is defined %}{{ tools | length }}{% endif %}",
+        // What would fill the memory or the stack if nobody counted.
+        "{% set ns = namespace(x='ab', l=[1]) %}{% for i in range(9999) %}{% set ns.x = ns.x ~ ns.x + 'c' %}\
+         {% set ns.l = [ns.l, ns.l[1:]] %}{% set ns.x %}{{ ns.x }}{{ ns.l }}{% endset %}{% endfor %}{{ ns }}",
+        "{{ 'a' | indent(width=99999999, first=true) }}{{ [1] | batch(9999999, 0) }}{{ [1] | slice(9999999) | list }}\
+         {{ '%9999999d|{:>9999999}' | format(1) }}{{ '-' * 9999999 }}{{ 1.5 | round(9999999) }}",
+        "{% macro f(x, n=9) %}{{ f([x ~ x, (((n)))], n=n - 1) if n else x | join('-') }}{% endmacro %}{{ f('a') }}\
+         {{ not not - - 1 + 1 }}{% if 0 %}{% elif 0 %}{% elif 1 %}{{ messages | map('upper') | join }}{% endif %}",
     ]
     .map(|s| s.as_bytes().to_vec())
     .into()
