@@ -4,6 +4,7 @@ use super::loaded::Loaded;
 use crate::device::Device;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::time::{Duration, Instant};
 
 /// A table that somebody initialises, uses, or shuts down.
 enum Slot {
@@ -14,6 +15,9 @@ enum Slot {
     /// Quarantined, so never shut down; cannot start again in this process.
     Broken(String),
 }
+
+/// How long a host may take to go.
+const LEAVING: Duration = Duration::from_secs(2);
 
 static SLOTS: Mutex<Option<HashMap<usize, Slot>>> = Mutex::new(None);
 static CHANGED: Condvar = Condvar::new();
@@ -57,6 +61,7 @@ pub(crate) fn end(key: usize, broken: Option<&String>, shutdown: impl FnOnce()) 
 
 /// The plugin in use; or `None`, and then its place is the caller's.
 fn reserve(key: usize) -> Result<Option<Module>, String> {
+    let give_up = Instant::now() + LEAVING;
     let mut guard = slots();
     loop {
         let map = guard.get_or_insert_default();
@@ -71,9 +76,18 @@ fn reserve(key: usize) -> Result<Option<Module>, String> {
                     let module = devices.map(|devices| (loaded, devices));
                     // Dropping handles may end the plugin, which takes the lock.
                     drop(guard);
-                    return module.map(Some).ok_or_else(|| {
-                        "an object of this plugin outlived the host that loaded it; drop it first".to_string()
-                    });
+                    if let Some(module) = module {
+                        return Ok(Some(module));
+                    }
+                    // Some devices are gone and others not: a host on its way out, or an object left behind.
+                    if Instant::now() > give_up {
+                        return Err(
+                            "an object of this plugin outlived the host that loaded it; drop it first".into(),
+                        );
+                    }
+                    std::thread::sleep(Duration::from_millis(1));
+                    guard = slots();
+                    continue;
                 }
             }
             Some(Slot::Broken(reason)) => {
