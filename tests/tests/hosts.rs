@@ -5,14 +5,14 @@ use llmrt_host::{Host, HostOptions};
 #[test]
 fn a_host_opens_while_another_one_goes() {
     let open = || {
-        for _ in 0..200 {
+        for _ in 0..1500 {
             let host = Host::new(HostOptions::default());
             host.register_builtin(llmrt_cpu::query).unwrap();
             host.device("cpu").unwrap().memory().unwrap();
         }
     };
     std::thread::scope(|s| {
-        (0..4).for_each(|_| {
+        (0..2).for_each(|_| {
             s.spawn(open);
         });
     });

@@ -3,13 +3,38 @@
 use std::sync::Mutex;
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::time::Duration;
 
 use llmrt_gguf::TensorInfo;
 use llmrt_graph::quant::find_invalid;
 
 use super::read::CHUNK;
-use super::{Error, Result};
+use super::{Error, ModelFiles, Result};
 use crate::load::bytes::Bytes;
+
+/// How often a check asks whether it shall go on.
+const PATIENCE: Duration = Duration::from_millis(5);
+
+/// Looks at every number of a model that is not loaded, with all cores. An error names the tensors with NaN or infinity.
+/// `cancelled` is asked now and then.
+pub fn check(files: &ModelFiles, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<()> {
+    let bytes = Bytes { files, maps: &[] };
+    let check = Check::new(&bytes);
+    std::thread::scope(|scope| {
+        let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get());
+        let workers: Vec<_> = (0..n_threads).map(|_| scope.spawn(|| check.work())).collect();
+        while !workers.iter().all(|worker| worker.is_finished()) {
+            if cancelled() {
+                check.stop();
+            }
+            std::thread::sleep(PATIENCE);
+        }
+    });
+    if cancelled() {
+        return Err(Error::Cancelled);
+    }
+    check.finish()
+}
 
 /// The check of a model while it goes on; threads share it and each calls [`Check::work`].
 pub(super) struct Check<'a> {

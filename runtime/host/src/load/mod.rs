@@ -28,6 +28,7 @@ mod error;
 #[cfg(test)]
 mod testing;
 
+pub use check::check;
 pub use error::{Error, Result};
 pub use files::{ModelFiles, OpenOptions};
 pub use mode::LoadMode;

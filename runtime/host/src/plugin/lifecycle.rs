@@ -73,12 +73,12 @@ fn reserve(key: usize) -> Result<Option<Module>, String> {
             Some(Slot::Live(loaded, devices)) => {
                 if let Some(loaded) = loaded.upgrade() {
                     let devices: Option<Vec<_>> = devices.iter().map(Weak::upgrade).collect();
-                    let module = devices.map(|devices| (loaded, devices));
                     // Dropping handles may end the plugin, which takes the lock.
                     drop(guard);
-                    if let Some(module) = module {
-                        return Ok(Some(module));
+                    if let Some(devices) = devices {
+                        return Ok(Some((loaded, devices)));
                     }
+                    drop(loaded);
                     // Some devices are gone and others not: a host on its way out, or an object left behind.
                     if Instant::now() > give_up {
                         return Err(

@@ -2,6 +2,7 @@
 
 use super::place::{DeviceIdx, Fallback};
 use super::split::Split;
+use llmrt_abi::Reason;
 use llmrt_graph::Graph;
 use std::collections::BTreeMap;
 use std::fmt;
@@ -37,7 +38,7 @@ pub struct FallbackGroup {
     /// Row of the device that runs it.
     pub device: DeviceIdx,
     /// Why the first device does not.
-    pub reason: llmrt_abi::Reason,
+    pub reason: Reason,
     /// How many nodes.
     pub count: usize,
     /// The first node's tensor.
@@ -97,8 +98,9 @@ impl fmt::Display for Report {
             let n_splits = self.splits.iter().filter(|(device, _)| *device == d).count();
             writeln!(
                 f,
-                "  {name:<12} {:>6} nodes in {n_splits:>4} splits, {compute} bytes of compute memory",
-                self.nodes[d]
+                "  {name:<12} {:>6} nodes in {n_splits:>4} {}, {compute} bytes of compute memory",
+                self.nodes[d],
+                if n_splits == 1 { "split" } else { "splits" }
             )?;
         }
         writeln!(f, "  copied per step: {} bytes in {} copies", self.copied_bytes, self.n_copies)?;
@@ -111,10 +113,31 @@ impl fmt::Display for Report {
         for g in &self.fallbacks {
             writeln!(
                 f,
-                "  fallback: {} × {} on {} instead of {}: {} (first: `{}`)",
-                g.count, g.op, self.devices[g.device], self.devices[0], g.reason, g.example
+                "  fallback: {} × {} on {} instead of {}: {} ({}; first: `{}`)",
+                g.count,
+                g.op,
+                self.devices[g.device],
+                self.devices[0],
+                g.reason,
+                in_words(g.reason),
+                g.example
             )?;
         }
         Ok(())
+    }
+}
+
+/// Why a device does not run a node, for people.
+fn in_words(reason: Reason) -> &'static str {
+    match reason {
+        Reason::None => "it did not refuse",
+        Reason::Op => "it does not run this op",
+        Reason::Type => "not for these types",
+        Reason::Shape => "not for these shapes",
+        Reason::Stride => "not for these strides",
+        Reason::Layout => "not for the layout of its weights",
+        Reason::Param => "not for these parameters",
+        Reason::Version => "not for this version of the op",
+        Reason::Memory => "its memory is too small",
     }
 }
