@@ -189,7 +189,7 @@ macro_rules! ops {
 
 ops! {
     GetRows = 1, "get_rows", 2..=2, "rows of a table [n, m], picked by i32 ids; converted to F32";
-    SetRows = 2, "set_rows", 3..=3, "cache, rows, ids: writes row i at row ids[i] of the cache, converting; the result is the cache";
+    SetRows = 2, "set_rows", 3..=3, "cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; the result is the cache";
     MulMat = 3, "mul_mat", 2..=2, "w [k, m] and x [k, n] give [m, n]; dims 2 and 3 of w broadcast";
     MulMatId = 4, "mul_mat_id", 3..=3, "w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens]";
     Add = 5, "add", 2..=2, "a + b; b broadcasts";
@@ -208,7 +208,7 @@ ops! {
     LayerNorm = 21, "layer_norm", 1..=3, "(x - mean) * rsqrt(variance + eps), times a weight, plus a bias";
     Rope = 22, "rope", 2..=3, "rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional";
     SoftMax = 23, "soft_max", 1..=2, "softmax(x * scale + mask) over rows";
-    Attention = 24, "attention", 6..=7, "q, K cache, V cache, block table, sequence lengths, query starts, sinks: causal attention over a paged cache";
+    Attention = 24, "attention", 6..=7, "q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache";
     PagedMask = 25, "paged_mask", 3..=3, "block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere";
     Glu = 26, "glu", 1..=2, "activation(gate) * up; one source holds both halves";
     TopK = 27, "top_k", 1..=1, "i32 indices of the k largest values of each row, largest first";

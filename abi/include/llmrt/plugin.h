@@ -725,7 +725,7 @@ typedef struct llmrt_devmem_vt {
 
 /* Ops. Numbers are frozen. */
 #define LLMRT_OP_GET_ROWS 1 /* rows of a table [n, m], picked by i32 ids; converted to F32 */
-#define LLMRT_OP_SET_ROWS 2 /* cache, rows, ids: writes row i at row ids[i] of the cache, converting; the result is the cache */
+#define LLMRT_OP_SET_ROWS 2 /* cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; the result is the cache */
 #define LLMRT_OP_MUL_MAT 3 /* w [k, m] and x [k, n] give [m, n]; dims 2 and 3 of w broadcast */
 #define LLMRT_OP_MUL_MAT_ID 4 /* w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens] */
 #define LLMRT_OP_ADD 5 /* a + b; b broadcasts */
@@ -744,7 +744,7 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_LAYER_NORM 21 /* (x - mean) * rsqrt(variance + eps), times a weight, plus a bias */
 #define LLMRT_OP_ROPE 22 /* rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional */
 #define LLMRT_OP_SOFT_MAX 23 /* softmax(x * scale + mask) over rows */
-#define LLMRT_OP_ATTENTION 24 /* q, K cache, V cache, block table, sequence lengths, query starts, sinks: causal attention over a paged cache */
+#define LLMRT_OP_ATTENTION 24 /* q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache */
 #define LLMRT_OP_PAGED_MASK 25 /* block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere */
 #define LLMRT_OP_GLU 26 /* activation(gate) * up; one source holds both halves */
 #define LLMRT_OP_TOP_K 27 /* i32 indices of the k largest values of each row, largest first */
