@@ -1,5 +1,6 @@
 //! The command line: what can be typed and what it means.
 
+use crate::values::{self, Seed};
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use std::path::PathBuf;
 
@@ -26,12 +27,12 @@ Examples:
 
 Exit codes:
   0    success
-  1    any other failure
+  1    any other failure, such as output that cannot be written: stdout or a file
   2    wrong usage: flags, token ids or lengths that make no sense
-  3    a file that cannot be used: model, tokenizer, prompt, output
-  4    a device or plugin failed
+  3    a file that cannot be used: model, tokenizer, prompt
+  4    a device or plugin failed, or a file named by --plugin was rejected
   5    work would fall back, and --strict-device forbids it
-  6    out of memory
+  6    out of memory, or `plan` finds that there is too little
   130  interrupted by Ctrl-C";
 
 const RUN_HELP: &str = "\
@@ -42,7 +43,7 @@ Examples:
   llmrt run stories15M.bin --sampler llama2c -s 42 -n 256
 
 In a chat, /help lists commands; Ctrl-C stops the answer, Ctrl-D leaves. The last line on stderr is the time to load,
-then tokens per second of the prompt and of the answer.";
+then tokens per second of the prompt and of the answer; before it comes the seed if it was from the clock.";
 
 const EVAL_HELP: &str = "\
 The output has no header: the first row comes first, n_vocab values of 4 bytes per row. It appears when all is
@@ -59,7 +60,7 @@ decode_tok_s (means), each with _sd (standard deviation); a test that was switch
 #[derive(Args, Debug, Clone, Default)]
 pub struct Global {
     /// Devices to use, first choice first: NAME or NAME:INDEX, comma-separated; NAME is a device, a plugin or a
-    /// plugin's file. The CPU always comes last [default: all that run models].
+    /// plugin's file, by name or path. The CPU always comes last [default: all that run models].
     #[arg(long, global = true, value_name = "NAME[:I],…", value_delimiter = ',', help_heading = "Devices")]
     pub backend: Vec<String>,
     /// Load this plugin file before all others (repeatable); one named like the built-in `cpu` takes its place.
@@ -69,7 +70,8 @@ pub struct Global {
     #[arg(long, global = true, help_heading = "Devices")]
     pub strict_device: bool,
     /// Threads of the CPU pool, 1 to 1024 [default: one per core].
-    #[arg(short = 't', long, global = true, value_name = "N", help_heading = "Devices")]
+    #[arg(short = 't', long, global = true, value_name = "N", value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true, help_heading = "Devices")]
     pub threads: Option<usize>,
     /// Say more on stderr: device placement, plugin messages. Twice: everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
@@ -108,6 +110,13 @@ pub struct ModelArgs {
     /// Check all weights for NaN and infinity before use.
     #[arg(long, help_heading = "Loading")]
     pub check_tensors: bool,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+/// How the tables of a model file are read.
+#[derive(Args, Debug, Clone, Default)]
+pub struct OpenArgs {
     /// Change a metadata value: KEY=TYPE:VALUE with TYPE int, float, bool or str (repeatable).
     #[arg(long = "override-kv", value_name = "KEY=TYPE:VALUE", help_heading = "Loading")]
     pub overrides: Vec<String>,
@@ -119,13 +128,16 @@ pub struct ModelArgs {
 /// The context and its KV cache.
 #[derive(Args, Debug, Clone)]
 pub struct ContextArgs {
-    /// Context length in tokens [default: the model's, at most 4096].
-    #[arg(short = 'c', long = "ctx", value_name = "N", help_heading = "Context")]
+    /// Context length in tokens; 0: what the model was trained on [default: that, at most 4096; eval: the number of
+    /// tokens; bench: what the test needs; --sampler llama2c: all that the model was trained on].
+    #[arg(short = 'c', long = "ctx", value_name = "N", value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true, help_heading = "Context")]
     pub ctx: Option<usize>,
     /// Tokens in one step when reading a prompt.
-    #[arg(short = 'b', long = "batch", value_name = "N", default_value_t = 512, help_heading = "Context")]
+    #[arg(short = 'b', long = "batch", value_name = "N", default_value_t = 512, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true, help_heading = "Context")]
     pub batch: usize,
-    /// Type of the KV cache: f16, f32 or q8_0 [default: f16; for eval and --sampler llama2c: f32].
+    /// Type of the KV cache: f16, f32 or q8_0 [default: f16; eval and --sampler llama2c: f32].
     #[arg(long, value_name = "TYPE", help_heading = "Context")]
     pub kv_type: Option<String>,
 }
@@ -156,16 +168,16 @@ pub struct Run {
     /// Model file: GGUF (any part of a split model too) or a llama2.c checkpoint [default: the embedded model].
     #[arg(value_name = "MODEL")]
     pub model: Option<String>,
-    /// Prompt; without it -p, -f, or stdin if it is not a terminal.
+    /// Prompt, one word or several; without it -p, -f, or stdin if it is not a terminal.
     #[arg(value_name = "PROMPT")]
-    pub prompt: Option<String>,
+    pub prompt: Vec<String>,
     /// Model file; then all words are the prompt.
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model_file: Option<PathBuf>,
     /// Prompt.
     #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "prompt_file")]
     pub prompt_text: Option<String>,
-    /// File with the prompt.
+    /// File with the prompt; `-`: stdin.
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub prompt_file: Option<PathBuf>,
     /// System message for models with a chat template.
@@ -173,7 +185,8 @@ pub struct Run {
     pub system: Option<String>,
     /// Tokens to generate; 0 or less: until the model ends its text or the context is full, as without -n. With
     /// --sampler llama2c it counts positions, prompt included [default: 256], and 0 or less means all.
-    #[arg(short = 'n', long = "n-predict", value_name = "N", allow_negative_numbers = true)]
+    #[arg(short = 'n', long = "n-predict", value_name = "N", value_parser = values::signed)]
+    #[arg(allow_negative_numbers = true)]
     pub n_predict: Option<i64>,
     /// Give the prompt to the model as it is, without its chat template.
     #[arg(long)]
@@ -193,38 +206,47 @@ pub struct Run {
 #[derive(Args, Debug, Clone)]
 pub struct SamplingArgs {
     /// Temperature; 0 always takes the likeliest token [default: 0.8; with --sampler llama2c: 1.0].
-    #[arg(long, value_name = "T", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "T", value_parser = values::number, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub temp: Option<f32>,
-    /// Keep the K likeliest tokens; 0: all [default: 40].
-    #[arg(long, value_name = "K", help_heading = "Sampling")]
-    pub top_k: Option<usize>,
+    /// Keep the K likeliest tokens; 0 or less: all [default: 40].
+    #[arg(long, value_name = "K", value_parser = values::signed, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
+    pub top_k: Option<i64>,
     /// Keep the likeliest tokens up to this share of probability [default: 0.95; with --sampler llama2c: 0.9].
-    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub top_p: Option<f32>,
     /// Drop tokens less likely than P times the likeliest [default: 0.05].
-    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub min_p: Option<f32>,
     /// Locally typical sampling; 1: off [default: 1].
-    #[arg(long, value_name = "P", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "P", value_parser = values::number, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub typical: Option<f32>,
     /// Divide logits of repeated tokens by this; 1: off [default: 1].
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "X", value_parser = values::number, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub repeat_penalty: Option<f32>,
     /// Tokens that count as repeated; 0: none, -1: the context [default: 64].
-    #[arg(long, value_name = "N", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "N", value_parser = values::signed, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub repeat_last_n: Option<i64>,
     /// Lower logits by this per occurrence [default: 0].
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "X", value_parser = values::number, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub frequency_penalty: Option<f32>,
     /// Lower logits of tokens that occurred by this [default: 0].
-    #[arg(long, value_name = "X", allow_negative_numbers = true, help_heading = "Sampling")]
+    #[arg(long, value_name = "X", value_parser = values::number, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sampling")]
     pub presence_penalty: Option<f32>,
     /// Add to a token's logit: ID+BIAS or ID-BIAS; ID-inf forbids the token (repeatable).
-    #[arg(long, value_name = "ID±BIAS", help_heading = "Sampling")]
+    #[arg(long, value_name = "ID±BIAS", allow_hyphen_values = true, help_heading = "Sampling")]
     pub logit_bias: Vec<String>,
-    /// Random seed [default: from the clock].
-    #[arg(short = 's', long, value_name = "N", help_heading = "Sampling")]
-    pub seed: Option<u64>,
+    /// Random seed; -1: from the clock [default: -1].
+    #[arg(short = 's', long, value_name = "N", allow_negative_numbers = true, help_heading = "Sampling")]
+    pub seed: Option<Seed>,
     /// Stop when this text appears; it is not printed (repeatable).
     #[arg(long, value_name = "TEXT", help_heading = "Sampling")]
     pub stop: Vec<String>,
@@ -265,7 +287,8 @@ pub struct Eval {
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
     pub logits: LogitsArg,
     /// Feed the tokens in chunks of these sizes, repeating the last: `1`, `5,16,3`.
-    #[arg(long, value_name = "SIZES", value_delimiter = ',')]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
     pub chunks: Vec<usize>,
     /// Write the result of every op into this folder, one file of f32 values each, named by node.
     #[arg(long, value_name = "DIR")]
@@ -293,13 +316,16 @@ pub struct Bench {
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Tokens of the prompt; 0: no prompt test.
-    #[arg(short = 'p', long, value_name = "N", default_value_t = 512)]
+    #[arg(short = 'p', long, value_name = "N", default_value_t = 512, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
     pub n_prompt: usize,
     /// Tokens to decode; 0: no decode test.
-    #[arg(short = 'n', long, value_name = "N", default_value_t = 128)]
+    #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
     pub n_gen: usize,
     /// Repetitions.
-    #[arg(short = 'r', long, value_name = "N", default_value_t = 3)]
+    #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
     pub repetitions: usize,
     /// One JSON object on stdout.
     #[arg(long)]
@@ -319,9 +345,12 @@ pub struct Tokenize {
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model: Option<PathBuf>,
     /// Text [default: stdin].
+    #[arg(value_name = "TEXT", conflicts_with_all = ["prompt", "file"])]
+    pub text: Option<String>,
+    /// Text.
     #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "file")]
     pub prompt: Option<String>,
-    /// File with the text.
+    /// File with the text; `-`: stdin.
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub file: Option<PathBuf>,
     /// Ids on one line, separated by spaces.
@@ -360,12 +389,15 @@ pub struct Detokenize {
 
 /// Show what a model file holds, and where it would run.
 ///
-/// Nothing is loaded. In JSON an array of more than 8 elements is shown as its type, length and first elements.
+/// Nothing is loaded, but --check-tensors reads it all. In JSON an array of more than 8 elements is shown as its type, length and first elements.
 #[derive(Args, Debug)]
 pub struct Inspect {
     /// Model file [default: the embedded model].
     #[arg(value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// Model file.
+    #[arg(short = 'm', long = "model", value_name = "FILE", conflicts_with = "model")]
+    pub model_file: Option<PathBuf>,
     /// List all tensors.
     #[arg(long)]
     pub tensors: bool,
@@ -380,25 +412,32 @@ pub struct Inspect {
     pub json: bool,
     #[command(flatten)]
     pub context: ContextArgs,
+    /// Check all weights for NaN and infinity.
+    #[arg(long, help_heading = "Loading")]
+    pub check_tensors: bool,
     #[command(flatten)]
-    pub loading: ModelArgs,
+    pub open: OpenArgs,
 }
 
 /// Compute the memory a model needs, per device, without loading it.
 ///
-/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies.
+/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies. Exit code 6
+/// says that a device has less free than it needs.
 #[derive(Args, Debug)]
 pub struct Plan {
     /// Model file [default: the embedded model].
     #[arg(value_name = "FILE")]
     pub model: Option<PathBuf>,
+    /// Model file.
+    #[arg(short = 'm', long = "model", value_name = "FILE", conflicts_with = "model")]
+    pub model_file: Option<PathBuf>,
     /// One JSON object on stdout.
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
     pub context: ContextArgs,
     #[command(flatten)]
-    pub loading: ModelArgs,
+    pub open: OpenArgs,
 }
 
 /// Convert a llama2.c checkpoint to GGUF, with F32 weights.
@@ -413,7 +452,7 @@ pub struct Convert {
     /// tokenizer.bin [default: beside the checkpoint].
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
-    /// Overwrite the output.
+    /// Overwrite the output; the checkpoint itself and its tokenizer.bin are never overwritten.
     #[arg(long)]
     pub force: bool,
 }

@@ -1,6 +1,7 @@
 //! `--backend NAME[:I],…`: which devices a person means.
 
 use crate::error::{Error, Exit, Result};
+use std::path::{Path, PathBuf};
 
 /// A device that can be named.
 #[derive(Clone, Debug)]
@@ -9,14 +10,30 @@ pub struct Offered {
     pub id: String,
     /// Its plugin's name.
     pub plugin: String,
-    /// Its plugin's file name; none for the one that is linked in.
-    pub file: Option<String>,
+    /// Its plugin's file; none for the one that is linked in.
+    pub path: Option<PathBuf>,
     /// Why it cannot be used.
     pub unusable: Option<String>,
 }
 
+impl Offered {
+    /// The name of its plugin's file.
+    pub fn file_name(&self) -> Option<String> {
+        Some(self.path.as_ref()?.file_name()?.to_string_lossy().into_owned())
+    }
+
+    /// Whether `name` is the name of its plugin's file, or a path to it.
+    fn is_file(&self, name: &str) -> bool {
+        let same = |path: &Path| {
+            let asked = Path::new(name).canonicalize().ok();
+            path == Path::new(name) || (asked.is_some() && asked == path.canonicalize().ok())
+        };
+        self.file_name().as_deref() == Some(name) || self.path.as_deref().is_some_and(same)
+    }
+}
+
 /// Rows of `offered` in the order asked for, each once. A name is a device's id, its plugin's name or its plugin's
-/// file name; of several devices `:I` takes one, and without it all are taken.
+/// file, by name or path; of several devices `:I` takes one, and without it all are taken.
 pub fn choose(wanted: &[String], offered: &[Offered]) -> Result<Vec<usize>> {
     let mut rows = Vec::new();
     for text in wanted {
@@ -48,7 +65,7 @@ fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
     let named = match exact.is_empty() {
         false => exact,
         true => {
-            let all = rows_where(&|o| o.plugin == name || o.file.as_deref() == Some(name));
+            let all = rows_where(&|o| o.plugin == name || o.is_file(name));
             match index {
                 None => all,
                 Some(i) => all.get(i).into_iter().copied().collect(),
@@ -73,7 +90,7 @@ fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
 fn list(offered: &[Offered]) -> String {
     let names: Vec<_> = offered
         .iter()
-        .map(|o| match &o.file {
+        .map(|o| match o.file_name() {
             Some(file) => format!("{} ({file})", o.id),
             None => o.id.clone(),
         })
@@ -90,16 +107,16 @@ mod tests {
     use super::*;
 
     fn offered() -> Vec<Offered> {
-        let row = |id: &str, plugin: &str, file: Option<&str>, unusable: Option<&str>| Offered {
+        let row = |id: &str, plugin: &str, path: Option<&str>, unusable: Option<&str>| Offered {
             id: id.into(),
             plugin: plugin.into(),
-            file: file.map(String::from),
+            path: path.map(PathBuf::from),
             unusable: unusable.map(String::from),
         };
         vec![
-            row("sim:big", "sim", Some("libllmrt_sim.so"), None),
-            row("sim:small", "sim", Some("libllmrt_sim.so"), None),
-            row("broken", "broken", Some("libllmrt_broken.so"), Some("it did not open")),
+            row("sim:big", "sim", Some("/drivers/libllmrt_sim.so"), None),
+            row("sim:small", "sim", Some("/drivers/libllmrt_sim.so"), None),
+            row("broken", "broken", Some("/drivers/libllmrt_broken.so"), Some("it did not open")),
             row("cpu", "cpu", None, None),
         ]
     }
@@ -124,10 +141,12 @@ mod tests {
     }
 
     #[test]
-    fn ids_and_file_names_work_too() {
+    fn ids_file_names_and_paths_work_too() {
         check("sim:small", &[1]);
         check("libllmrt_sim.so", &[0, 1]);
         check("libllmrt_sim.so:1", &[1]);
+        check("/drivers/libllmrt_sim.so", &[0, 1]);
+        check("/drivers/libllmrt_sim.so:1", &[1]);
     }
 
     #[test]
@@ -140,6 +159,7 @@ mod tests {
         refused("cuda", Exit::Usage, "there are sim:big (libllmrt_sim.so)");
         refused("cpu:1", Exit::Usage, "--backend cpu:1: there is no such device");
         refused("cpu:99999999999999999999", Exit::Usage, "no such device");
+        refused("/other/libllmrt_sim.so", Exit::Usage, "no such device");
         refused("cpu,", Exit::Usage, "an entry is empty");
         refused("broken", Exit::Device, "cannot be used: it did not open");
     }

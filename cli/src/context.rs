@@ -30,13 +30,14 @@ pub fn engine_options(
     strict: bool,
 ) -> Result<EngineOptions> {
     let n_ctx = match (args.ctx, defaults.n_ctx) {
+        (Some(0), _) => n_ctx_train.unwrap_or(DEFAULT_MOST),
         (Some(n), _) => n,
         (None, Some(n)) => n,
         (None, None) => n_ctx_train.unwrap_or(DEFAULT_MOST).min(DEFAULT_MOST),
     };
     if !(1..=MOST).contains(&n_ctx) {
         return Err(Error::usage(format!(
-            "--ctx {n_ctx}: expected 1 to {MOST} tokens; leave it out for the model's own context, at most {DEFAULT_MOST}"
+            "--ctx {n_ctx}: expected 1 to {MOST} tokens; 0 is what the model was trained on"
         )));
     }
     if let (Some(trained), Some(asked)) = (n_ctx_train.filter(|&n| n < n_ctx), args.ctx) {
@@ -88,13 +89,14 @@ mod tests {
         assert_eq!(check(None, 512, "", Some(256)).unwrap(), (256, 256, DType::F16));
         assert_eq!(check(None, 512, "", Some(131_072)).unwrap(), (4096, 512, DType::F16));
         assert_eq!(check(None, 512, "", None).unwrap(), (4096, 512, DType::F16));
+        assert_eq!(check(Some(0), 512, "", Some(131_072)).unwrap(), (131_072, 512, DType::F16));
+        assert_eq!(check(Some(0), 512, "", None).unwrap(), (4096, 512, DType::F16));
         assert_eq!(check(Some(8192), 64, "Q8_0", Some(131_072)).unwrap(), (8192, 64, DType::Q8_0));
     }
 
     #[test]
     fn absurd_values_are_refused_with_what_would_make_sense() {
         for (ctx, batch, kv_type, expected) in [
-            (Some(0), 512, "", "--ctx 0: expected 1 to"),
             (Some(usize::MAX), 512, "", "expected 1 to 2147483632 tokens"),
             (None, 0, "", "--batch 0: expected 1 or more"),
             (None, 512, "q4_0", "--kv-type q4_0: expected f16, f32, q8_0"),

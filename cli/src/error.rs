@@ -17,7 +17,7 @@ pub struct Error {
 pub enum Exit {
     /// Whoever read stdout has gone: nobody is left to tell, and nothing is wrong.
     OutputClosed = 0,
-    /// Anything else.
+    /// Anything else; output that cannot be written too.
     Failure = 1,
     /// Flags and arguments that make no sense.
     Usage = 2,
@@ -27,7 +27,7 @@ pub enum Exit {
     Device = 4,
     /// Work would fall back, and that was forbidden.
     Strict = 5,
-    /// Memory ran out.
+    /// Memory ran out, or would.
     Memory = 6,
     /// Ctrl-C.
     Interrupted = 130,
@@ -50,6 +50,11 @@ impl Error {
     /// A file that cannot be used.
     pub fn file(path: &Path, problem: impl std::fmt::Display) -> Error {
         Error::new(Exit::File, format!("{}: {problem}", path.display()))
+    }
+
+    /// A file that cannot be written.
+    pub fn output(path: &Path, problem: impl std::fmt::Display) -> Error {
+        Error::new(Exit::Failure, format!("{}: {problem}", path.display()))
     }
 
     /// Ctrl-C before there was anything to show for it.

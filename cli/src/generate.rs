@@ -26,12 +26,14 @@ pub struct Outcome {
     pub is_context_full: bool,
     /// The text that was shown.
     pub text: String,
-    /// Tokens that the model had not seen before this.
+    /// Tokens of the prompt that went through the model: those it had not seen before, unless Ctrl-C came.
     pub n_prompt: usize,
     /// Time up to the first generated token.
     pub prompt: Duration,
-    /// Tokens generated after the first.
+    /// Tokens generated, without one that ends the text.
     pub n_generated: usize,
+    /// Steps after the prompt's last, one token each.
+    pub n_decoded: usize,
     /// Time for them.
     pub generate: Duration,
 }
@@ -47,14 +49,20 @@ pub fn generate(
     show: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<Outcome> {
     let started = Instant::now();
-    let n_prompt = engine.sequence(id).map_or(0, |seq| seq.n_missing());
+    let n_asked = n_missing(engine, id);
+    let mut n_prompt = n_asked;
     let mut text = Text::new(&request)?;
     let mut first_token_at = None;
     let mut n_tokens = 0;
     let mut is_context_full = false;
 
     let finish = loop {
-        let Some(logits) = next_logits(engine, id, usize::MAX)? else { break Finish::Cancelled };
+        let Some(logits) = next_logits(engine, id, usize::MAX)? else {
+            if n_tokens == 0 {
+                n_prompt = n_asked.saturating_sub(n_missing(engine, id));
+            }
+            break Finish::Cancelled;
+        };
         let token = sampler.sample(&logits, known(engine, id))?;
         first_token_at.get_or_insert_with(Instant::now);
         n_tokens += 1;
@@ -81,12 +89,13 @@ pub fn generate(
     let first_token_at = first_token_at.unwrap_or_else(Instant::now);
     Ok(Outcome {
         is_context_full: is_context_full && finish == Finish::Length,
-        finish,
         text: text.shown,
         n_prompt,
         prompt: first_token_at - started,
-        n_generated: n_tokens.saturating_sub(1),
+        n_generated: n_tokens - usize::from(finish == Finish::Eos),
+        n_decoded: n_tokens.saturating_sub(1),
         generate: first_token_at.elapsed(),
+        finish,
     })
 }
 
@@ -108,6 +117,10 @@ pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Re
             return Ok(None);
         }
     }
+}
+
+fn n_missing(engine: &Engine, id: SequenceId) -> usize {
+    engine.sequence(id).map_or(0, |seq| seq.n_missing())
 }
 
 fn known(engine: &Engine, id: SequenceId) -> &[TokenId] {

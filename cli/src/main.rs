@@ -3,6 +3,8 @@
 
 mod args;
 
+mod values;
+
 mod cmd;
 
 mod setup;

@@ -1,6 +1,6 @@
 //! The model a command works with: a file, or the one that is part of this program.
 
-use crate::args::{LoadModeArg, ModelArgs};
+use crate::args::{LoadModeArg, ModelArgs, OpenArgs};
 use crate::error::{Error, Result};
 use llmrt_gguf::checkpoint::TokenizerBin;
 use llmrt_gguf::{FileKind, Metadata};
@@ -10,6 +10,9 @@ use std::path::{Path, PathBuf};
 
 /// A tiny story teller, trained by `tools/train`.
 static EMBEDDED: &[u8] = include_bytes!("../assets/stories.gguf");
+
+/// The key of the vocabulary.
+const TOKENS: &str = "tokenizer.ggml.tokens";
 
 /// A model whose tables are read.
 pub struct OpenModel {
@@ -28,7 +31,10 @@ impl OpenModel {
             let files = ModelFiles::from_bytes("(embedded model)", EMBEDDED, options)?;
             return Ok(OpenModel { name: "(embedded model)".into(), files, tokenizer_bin: None });
         };
-        let files = ModelFiles::open(path, options)?;
+        let mut files = ModelFiles::open(path, options)?;
+        if is_checkpoint(files.kind) {
+            end_at_bos(&mut files.model.metadata);
+        }
         let beside = || path.with_file_name("tokenizer.bin");
         let tokenizer_bin =
             is_checkpoint(files.kind).then(|| options.tokenizer.clone().unwrap_or_else(beside));
@@ -51,10 +57,10 @@ impl OpenModel {
         is_checkpoint(self.files.kind)
     }
 
-    /// The tokenizer that the file names. A checkpoint's is llama2.c's own.
+    /// The tokenizer that the file names. A checkpoint's is that of the GGUF file that `convert` makes of it.
     pub fn tokenizer(&self) -> Result<Tokenizer> {
-        if self.is_checkpoint() {
-            return self.llama2c_tokenizer();
+        if let Some(path) = self.tokenizer_bin.as_ref().filter(|_| !self.metadata().contains(TOKENS)) {
+            return Err(self.no_tokenizer_bin(path));
         }
         let tokenizer = Tokenizer::from_metadata(self.metadata()).map_err(|e| self.error(e))?;
         for warning in tokenizer.warnings() {
@@ -72,6 +78,11 @@ impl OpenModel {
         Tokenizer::llama2c(pieces).map_err(|e| self.error(e))
     }
 
+    /// tokenizer.bin of a checkpoint, whether it is there or not.
+    pub fn tokenizer_bin(&self) -> Option<&Path> {
+        self.tokenizer_bin.as_deref()
+    }
+
     /// The chat template, if there is one that can be used.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
         ChatTemplate::from_metadata(self.metadata()).map_err(|e| self.error(e))
@@ -84,10 +95,7 @@ impl OpenModel {
 
     fn pieces_of_file(&self, path: &Path) -> Result<Vec<(f32, Vec<u8>)>> {
         if !path.exists() {
-            return Err(self.error(format_args!(
-                "there is no {}: give the checkpoint's tokenizer.bin with --tokenizer FILE",
-                path.display()
-            )));
+            return Err(self.no_tokenizer_bin(path));
         }
         let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
         let mut tokens = TokenizerBin::parse(&bytes).map_err(|e| Error::file(path, e))?.tokens;
@@ -97,10 +105,17 @@ impl OpenModel {
         Ok(tokens)
     }
 
+    fn no_tokenizer_bin(&self, path: &Path) -> Error {
+        let path = path.display();
+        self.error(format_args!(
+            "there is no {path}: give the checkpoint's tokenizer.bin with --tokenizer FILE"
+        ))
+    }
+
     /// The way back from SentencePiece's spelling to that of tokenizer.bin.
     fn pieces_of_metadata(&self) -> Result<Vec<(f32, Vec<u8>)>> {
         let metadata = self.metadata();
-        let tokens = metadata.require_strings("tokenizer.ggml.tokens").map_err(|e| self.error(e))?;
+        let tokens = metadata.require_strings(TOKENS).map_err(|e| self.error(e))?;
         let scores = metadata.f32s("tokenizer.ggml.scores").filter(|scores| scores.len() == tokens.len());
         let (Some("llama"), Some(scores)) = (metadata.str("tokenizer.ggml.model"), scores) else {
             return Err(Error::usage(format!(
@@ -119,6 +134,11 @@ impl OpenModel {
 
 /// What the flags say about opening.
 pub fn open_options(args: &ModelArgs) -> OpenOptions {
+    table_options(&args.open)
+}
+
+/// What the flags say about opening, where nothing is loaded.
+pub fn table_options(args: &OpenArgs) -> OpenOptions {
     OpenOptions { overrides: args.overrides.clone(), tokenizer: args.tokenizer.clone() }
 }
 
@@ -135,6 +155,15 @@ pub fn load_mode(args: &ModelArgs) -> LoadMode {
         (true, true) => LoadMode::MmapMlock,
         (false, false) => LoadMode::Read,
         (false, true) => LoadMode::ReadMlock,
+    }
+}
+
+/// Models of llama2.c end a text with the token that begins the next one.
+fn end_at_bos(metadata: &mut Metadata) {
+    const KEY: &str = "tokenizer.ggml.eot_token_id";
+    let bos = metadata.get("tokenizer.ggml.bos_token_id").cloned();
+    if let Some(bos) = bos.filter(|_| !metadata.contains(KEY)) {
+        metadata.set(KEY, bos);
     }
 }
 

@@ -16,7 +16,7 @@ pub struct NewFile {
 impl NewFile {
     /// Begins to write what will be `path`.
     pub fn create(path: &Path) -> Result<NewFile> {
-        let failed = |e| Error::file(path, format!("cannot write: {e}; check the folder and its rights"));
+        let failed = |e| Error::output(path, format!("cannot write: {e}; check the folder and its rights"));
         let special = std::fs::metadata(path).is_ok_and(|found| !found.is_file());
         let temporary = (!special).then(|| beside(path));
         let out = File::create(temporary.as_deref().unwrap_or(path)).map_err(failed)?;
@@ -30,7 +30,7 @@ impl NewFile {
 
     /// Puts the file in its place.
     pub fn finish(mut self) -> Result<()> {
-        let failed = |e| Error::file(&self.path, format!("cannot write: {e}"));
+        let failed = |e| Error::output(&self.path, format!("cannot write: {e}"));
         self.out.flush().map_err(failed)?;
         if let Some(temporary) = &self.temporary {
             std::fs::rename(temporary, &self.path).map_err(failed)?;

@@ -54,6 +54,11 @@ pub fn bytes(n: u64) -> String {
     }
 }
 
+/// `1 file`, `2 files`.
+pub fn n_things(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
+}
+
 /// `1234567` as `1.23 M`.
 pub fn count(n: u64) -> String {
     match n {

@@ -21,7 +21,7 @@ fn chain(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
             "--logit-bias: token {id} does not exist: the ids are 0 to {last}"
         )));
     }
-    let seed = args.seed.unwrap_or_else(clock::seed);
+    let seed = args.seed.and_then(|seed| seed.0).unwrap_or_else(clock::seed);
     Ok((Sampler::new(params, seed).map_err(named_by_flag)?, seed))
 }
 
@@ -34,7 +34,7 @@ pub fn params(args: &SamplingArgs) -> Result<SamplingParams> {
         )));
     }
     let repeat_last_n = args.repeat_last_n.unwrap_or(default.repeat_last_n.into());
-    let top_k = args.top_k.map(|k| i32::try_from(k).unwrap_or(i32::MAX));
+    let top_k = args.top_k.map(|k| k.clamp(0, i32::MAX.into()) as i32);
     Ok(SamplingParams {
         temperature: args.temp.unwrap_or(default.temperature),
         top_k: top_k.unwrap_or(default.top_k),
@@ -46,7 +46,7 @@ pub fn params(args: &SamplingArgs) -> Result<SamplingParams> {
         presence_penalty: args.presence_penalty.unwrap_or(default.presence_penalty),
         repeat_last_n: repeat_last_n.clamp(i32::MIN.into(), i32::MAX.into()) as i32,
         logit_bias: args.logit_bias.iter().map(|text| logit_bias(text)).collect::<Result<_>>()?,
-        seed: args.seed,
+        seed: args.seed.and_then(|seed| seed.0),
     })
 }
 
@@ -73,8 +73,17 @@ fn llama2c(args: &SamplingArgs) -> Result<(Sampler, u64)> {
     let temperature = if temperature < 0.0 { 0.0 } else { temperature };
     let top_p = args.top_p.unwrap_or(0.9);
     let top_p = if (0.0..=1.0).contains(&top_p) { top_p } else { 0.9 };
-    let seed = args.seed.filter(|&seed| seed != 0).unwrap_or_else(clock::seed);
+    let seed = args.seed.and_then(|seed| seed.0).filter(|&seed| seed != 0).unwrap_or_else(clock::seed);
     Ok((Sampler::llama2c(temperature, top_p, seed).map_err(named_by_flag)?, seed))
+}
+
+/// Whether a person needs the seed to get the same text again: it came from the clock, and chance decides.
+pub fn is_seed_news(args: &SamplingArgs) -> bool {
+    let from_clock = match args.seed.and_then(|seed| seed.0) {
+        None => true,
+        Some(seed) => seed == 0 && args.sampler == SamplerArg::Llama2c,
+    };
+    from_clock && args.temp.is_none_or(|temp| temp > 0.0)
 }
 
 /// `ID+BIAS` or `ID-BIAS`; `ID-inf` forbids a token.
@@ -131,6 +140,21 @@ mod tests {
             (0.5, 7, 0.8, 0.1, 0.9, -1)
         );
         assert_eq!(params(&parse("")).unwrap(), SamplingParams::default());
+        assert_eq!(params(&parse("--top-k -1")).unwrap().top_k, 0, "0 keeps all");
+    }
+
+    #[test]
+    fn a_seed_is_told_when_it_is_from_the_clock_and_matters() {
+        for (flags, expected) in [
+            ("", true),
+            ("-s -1", true),
+            ("-s 7", false),
+            ("-s 0", false),
+            ("-s 0 --sampler llama2c", true),
+            ("--temp 0", false),
+        ] {
+            assert_eq!(is_seed_news(&parse(flags)), expected, "{flags}");
+        }
     }
 
     #[test]
@@ -148,6 +172,7 @@ mod tests {
         refused("--typical 2", "--typical 2: expected 0 to 1");
         refused("--repeat-last-n -9223372036854775808", "--repeat-last-n -2147483648");
         refused("--logit-bias five", "--logit-bias five: expected ID+BIAS");
+        refused("--logit-bias -5+1", "--logit-bias -5+1: expected ID+BIAS");
         refused("--logit-bias 5+x", "expected ID+BIAS");
         refused("--logit-bias 5+inf", "logit bias of token 5 is inf");
         refused("--logit-bias 100+1", "token 100 does not exist: the ids are 0 to 99");

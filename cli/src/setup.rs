@@ -22,6 +22,8 @@ pub struct Plugins {
     pub host: Arc<Host>,
     /// Every plugin file that was looked at, in the order it was.
     pub candidates: Vec<Candidate>,
+    /// How many of them, the first ones, `--plugin` names.
+    n_named: usize,
 }
 
 /// What a command computes on.
@@ -41,7 +43,28 @@ impl Plugins {
     ///
     /// Names are unique: of two plugins called `cpu` the one named first is used, so a file given by `--plugin`
     /// takes the place of the built-in one, and a file that is merely found does not.
+    ///
+    /// A file of `--plugin` that is rejected is an error: whoever named it wants to use it.
     pub fn load(global: &Global) -> Result<Plugins> {
+        let plugins = Plugins::look(global)?;
+        plugins.check_named()?;
+        Ok(plugins)
+    }
+
+    /// An error if a file that `--plugin` names was rejected.
+    pub fn check_named(&self) -> Result<()> {
+        let named = self.candidates.iter().take(self.n_named);
+        for Candidate { path, outcome } in named {
+            if let Outcome::Rejected(why) = outcome {
+                let message = format!("--plugin {}: rejected: {why}", path.display());
+                return Err(Error::new(Exit::Device, message));
+            }
+        }
+        Ok(())
+    }
+
+    /// The same, with whatever was rejected among the candidates.
+    pub fn look(global: &Global) -> Result<Plugins> {
         check_threads(global.threads)?;
         let host = Host::new(HostOptions {
             n_threads: global.threads,
@@ -50,6 +73,7 @@ impl Plugins {
         });
         let named = DiscoverOptions { extra: global.plugins.clone(), only_extra: true };
         let mut candidates = host.discover(&named);
+        let n_named = candidates.len();
         for Candidate { path, outcome } in &candidates {
             if let Outcome::Skipped(why) = outcome {
                 note(format_args!("{}: not loaded: {why}", path.display()));
@@ -63,21 +87,18 @@ impl Plugins {
             |path: &Path| candidates.iter().any(|c| c.path.canonicalize().ok() == path.canonicalize().ok());
         let found: Vec<_> = found.into_iter().filter(|c| !is_named(&c.path)).collect();
         candidates.extend(found);
-        Ok(Plugins { host, candidates })
+        Ok(Plugins { host, candidates, n_named })
     }
 
     /// All devices, as `--backend` names them.
     pub fn offered(&self) -> Vec<(Arc<Device>, Offered)> {
         let plugins = self.host.plugins_in_use();
-        let file = |name: &str| {
-            let path = plugins.iter().find(|p| p.name == name)?.path.as_deref()?;
-            path.file_name().map(|file| file.to_string_lossy().into_owned())
-        };
+        let path = |name: &str| plugins.iter().find(|p| p.name == name)?.path.clone();
         let offered = |device: Arc<Device>| {
             let row = Offered {
                 id: device.name().into(),
                 plugin: device.plugin().into(),
-                file: file(device.plugin()),
+                path: path(device.plugin()),
                 unusable: unusable(&device),
             };
             (device, row)

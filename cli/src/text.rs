@@ -1,14 +1,19 @@
 //! Text from files and stdin.
 
 use crate::error::{Error, Exit, Result};
-use std::io::Read;
+use crate::interrupt;
+use crate::output::note;
+use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 /// The most that is read as text; a context holds far less.
 const MOST_BYTES: u64 = 64 << 20;
 
-/// A text file, as it is.
+/// A text file, as it is; `-` is stdin.
 pub fn of_file(path: &Path) -> Result<String> {
+    if path == Path::new("-") {
+        return of_stdin();
+    }
     let file = std::fs::File::open(path)
         .map_err(|e| Error::file(path, format!("cannot open: {e}; check the path")))?;
     read(file, &path.display().to_string())
@@ -16,7 +21,11 @@ pub fn of_file(path: &Path) -> Result<String> {
 
 /// All of stdin, as it is.
 pub fn of_stdin() -> Result<String> {
-    read(std::io::stdin().lock(), "stdin")
+    let stdin = std::io::stdin();
+    if stdin.is_terminal() {
+        note("reading the prompt from the terminal; end with Ctrl-D");
+    }
+    interrupt::while_reading(|| read(stdin.lock(), "stdin"))
 }
 
 /// Without the line end that editors and shells put behind a text.

@@ -98,6 +98,7 @@ fn sum(a: Timings, b: &Timings) -> Timings {
         n_prompt: a.n_prompt + b.n_prompt,
         prompt: a.prompt + b.prompt,
         n_generated: a.n_generated + b.n_generated,
+        n_decoded: a.n_decoded + b.n_decoded,
         generate: a.generate + b.generate,
     }
 }

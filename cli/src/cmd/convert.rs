@@ -5,11 +5,12 @@ use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::OpenModel;
 use crate::new_file::NewFile;
-use crate::output::{bytes, note};
+use crate::output::{bytes, n_things, note};
 use llmrt_gguf::writer::{self, Tables, WriteError};
 use llmrt_gguf::{Metadata, TensorInfo};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use std::io::{self, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Bytes that are converted at a time.
@@ -23,12 +24,7 @@ pub fn convert(args: &Convert) -> Result<()> {
         return Err(model
             .error("is no llama2.c checkpoint: `convert` turns those into GGUF; this file runs as it is"));
     }
-    if args.output.exists() && !args.force {
-        return Err(Error::file(
-            &args.output,
-            "exists already: choose another name, or overwrite it with --force",
-        ));
-    }
+    check_output(args, &model)?;
     if !model.metadata().contains("tokenizer.ggml.tokens") {
         note(format_args!("{}: there is no tokenizer.bin, so the GGUF file gets no vocabulary", model.name));
     }
@@ -44,11 +40,31 @@ pub fn convert(args: &Convert) -> Result<()> {
     let n = written.map_err(|e| match e {
         _ if interrupt::is_asked() => Error::interrupted(),
         WriteError::Invalid(e) => model.error(e),
-        other => Error::file(&args.output, other),
+        other => Error::output(&args.output, other),
     })?;
     file.finish()?;
-    note(format_args!("{}: {} tensors, {}", args.output.display(), tensors.len(), bytes(n)));
+    note(format_args!("{}: {}, {}", args.output.display(), n_things(tensors.len(), "tensor"), bytes(n)));
     Ok(())
+}
+
+/// The output must not take the place of what it is made from, nor of anything else unless that is asked for.
+fn check_output(args: &Convert, model: &OpenModel) -> Result<()> {
+    let is_input = |path: &Path| is_same_file(path, &args.output);
+    if is_input(&args.input) || model.tokenizer_bin().is_some_and(is_input) {
+        let problem = "is what would be converted: give the GGUF file another name";
+        return Err(Error::usage(format!("{}: {problem}", args.output.display())));
+    }
+    if args.output.exists() && !args.force {
+        let problem = "exists already: choose another name, or overwrite it with --force";
+        return Err(Error::output(&args.output, problem));
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to one file; links of either kind are seen through.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    id(a).is_some_and(|a| Some(a) == id(b))
 }
 
 /// The checkpoint's metadata, and what every GGUF file says about itself.

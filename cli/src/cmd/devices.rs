@@ -19,7 +19,7 @@ pub fn devices(global: &Global, args: &Devices) -> Result<()> {
         .offered()
         .into_iter()
         .map(|(device, offered)| {
-            let place = chosen.iter().position(|d| d.name() == device.name());
+            let place = chosen.iter().position(|d| d.name() == device.name()).map(|i| i + 1);
             Row::new(&device, offered, place, !global.backend.is_empty())
         })
         .collect();
@@ -39,7 +39,7 @@ struct Row {
     /// Total and free bytes.
     memory: (u64, Option<u64>),
     offered: Offered,
-    /// Place in the order of choice.
+    /// Place in the order of choice, from 1.
     place: Option<usize>,
     unused: Option<String>,
 }
@@ -64,9 +64,9 @@ impl Row {
     }
 
     fn cells(&self) -> Vec<String> {
-        let plugin = self.offered.file.clone().unwrap_or_else(|| "(built in)".into());
+        let plugin = self.offered.file_name().unwrap_or_else(|| "(built in)".into());
         let place = match (self.place, &self.unused) {
-            (Some(place), _) => format!("choice {}", place + 1),
+            (Some(place), _) => format!("choice {place}"),
             (None, Some(why)) => format!("not used: {why}"),
             (None, None) => String::new(),
         };
@@ -79,7 +79,7 @@ impl Row {
         json!({
             "id": self.id, "kind": self.kind, "description": self.description, "arch": self.arch,
             "memory_total": self.memory.0, "memory_free": self.memory.1,
-            "plugin": self.offered.plugin, "file": self.offered.file,
+            "plugin": self.offered.plugin, "file": self.offered.file_name(),
             "choice": self.place, "unused_because": self.unused,
         })
     }

@@ -5,7 +5,7 @@ use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
 use crate::new_file::NewFile;
-use crate::output::note;
+use crate::output::{n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::{interrupt, text, tokens};
@@ -51,7 +51,7 @@ pub fn eval(global: &Global, args: &Eval) -> Result<()> {
             let mut file = NewFile::create(path)?;
             rows(&mut session.engine, &ids, args, &mut |_, row| {
                 let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
-                file.out().write_all(&bytes).map_err(|e| Error::file(path, format!("cannot write: {e}")))
+                file.out().write_all(&bytes).map_err(|e| Error::output(path, format!("cannot write: {e}")))
             })?;
             file.finish()?;
         }
@@ -60,8 +60,9 @@ pub fn eval(global: &Global, args: &Eval) -> Result<()> {
     session.tell_placement(setup.verbose);
     let (n, time) = (ids.len(), started.elapsed().as_secs_f64());
     note(format_args!(
-        "load {:.2} s, {n} tokens at {:.1} tok/s",
+        "load {:.2} s, {} at {:.1} tok/s",
         session.load.as_secs_f64(),
+        n_things(n, "token"),
         n as f64 / time
     ));
     Ok(())
@@ -128,7 +129,7 @@ fn show_row(position: usize, row: &[f32]) -> Result<()> {
 /// One file of little-endian f32 per op, in the order of execution, and `index.tsv` with their names and dims.
 fn write_ops(engine: &mut Engine, ids: &[TokenId], folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder)
-        .map_err(|e| Error::file(folder, format!("cannot make the folder: {e}")))?;
+        .map_err(|e| Error::output(folder, format!("cannot make the folder: {e}")))?;
     let mut index = String::from("file\tname\tne\n");
     let mut i = 0;
     let outcome = engine.per_op(ids, &mut |name, ne, values| {
@@ -140,5 +141,5 @@ fn write_ops(engine: &mut Engine, ids: &[TokenId], folder: &Path) -> Result<()> 
         std::fs::write(folder.join(&file), values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
     })?;
     let written = outcome.and_then(|()| std::fs::write(folder.join("index.tsv"), &index));
-    written.map_err(|e| Error::file(folder, format!("cannot write: {e}")))
+    written.map_err(|e| Error::output(folder, format!("cannot write: {e}")))
 }

@@ -2,13 +2,15 @@
 
 use crate::args::{Global, Inspect};
 use crate::context::{self, Defaults};
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::interrupt;
 use crate::model::{self, OpenModel};
-use crate::output::{self, bytes, count};
+use crate::output::{self, bytes, count, n_things, note};
 use crate::setup::Setup;
 use llmrt_abi::DType;
 use llmrt_engine::memory;
 use llmrt_gguf::{Array, FileKind, TensorInfo, Value};
+use llmrt_host::load;
 use llmrt_host::sched::report::Report;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
@@ -19,12 +21,17 @@ const MOST_SHOWN: usize = 8;
 
 /// Prints metadata, tensors, placement.
 pub fn inspect(global: &Global, args: &Inspect) -> Result<()> {
-    let model = OpenModel::open(args.model.as_deref(), &model::open_options(&args.loading))?;
+    let path = args.model.as_deref().or(args.model_file.as_deref());
+    let model = OpenModel::open(path, &model::table_options(&args.open))?;
     let placed = if args.placement || args.graph { Some(placement(global, args, &model)?) } else { None };
     if args.json {
         output::json(&as_json(args, &model, placed.as_ref()))?;
     } else {
         print(args, &model, placed.as_ref())?;
+    }
+    if args.check_tensors {
+        load::check(&model.files, &interrupt::is_asked).map_err(|e| Error::from(e).of_model(&model.name))?;
+        note(format_args!("{}: no weight is NaN or infinite", model.name));
     }
     match placed {
         Some((report, _)) if global.strict_device => Ok(llmrt_host::sched::executor::strict(&report)?),
@@ -38,7 +45,7 @@ fn placement(global: &Global, args: &Inspect, model: &OpenModel) -> Result<(Repo
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, false)?;
     let placed = memory::placement(&setup.devices, &model.files, &options);
-    placed.map_err(|e| crate::error::Error::from(e).of_model(&model.name))
+    placed.map_err(|e| Error::from(e).of_model(&model.name))
 }
 
 fn print(args: &Inspect, model: &OpenModel, placed: Option<&(Report, String)>) -> Result<()> {
@@ -97,7 +104,12 @@ fn summary(model: &OpenModel) -> Vec<(&'static str, String)> {
         ("context", model.n_ctx_train().map_or("(not said)".into(), |n| n.to_string())),
         (
             "tensors",
-            format!("{} in {} file(s), {}", tables.tensors.len(), tables.n_files, bytes(tables.nbytes())),
+            format!(
+                "{} in {}, {}",
+                tables.tensors.len(),
+                n_things(tables.n_files, "file"),
+                bytes(tables.nbytes())
+            ),
         ),
         ("types", types.join(", ")),
     ]

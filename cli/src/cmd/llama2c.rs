@@ -9,7 +9,7 @@ use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::generate::next_logits;
 use crate::model::OpenModel;
-use crate::output::note;
+use crate::output::{n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::{interrupt, sampling};
@@ -40,7 +40,8 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
     let n_vocab = engine.model().config.n_vocab;
     let (mut sampler, seed) = sampling::sampler(&args.sampling, n_vocab)?;
     if setup.verbose > 0 {
-        note(format_args!("{} prompt tokens, {n_steps} positions, seed {seed}", prompt.len()));
+        let n_prompt = n_things(prompt.len(), "token");
+        note(format_args!("prompt {n_prompt}, {n_steps} positions, seed {seed}"));
     }
 
     let mut out = Out { decoder: tokenizer.decoder(false) };
@@ -61,10 +62,17 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
     let mut last = Instant::now();
     let id = engine.add(prompt[..prompt.len().min(n_steps)].to_vec())?;
     while position < n_steps && !ended {
-        let Some(logits) = next_logits(&mut engine, id, usize::MAX)? else { break };
+        let Some(logits) = next_logits(&mut engine, id, usize::MAX)? else {
+            if timings.n_prompt == 0 {
+                let n_missing = engine.sequence(id).map_or(0, |seq| seq.n_missing());
+                (timings.n_prompt, timings.prompt) = (prompt.len() - n_missing, last.elapsed());
+            }
+            break;
+        };
         let token = sampler.sample(&logits, &[])?;
         position += 1;
         count(&mut timings, prompt.len(), &mut last);
+        timings.n_generated += usize::from(token != BOS);
         ended = token == BOS || interrupt::is_asked();
         if !ended {
             out.push(token)?;
@@ -75,6 +83,9 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
     }
     out.finish()?;
     Session { engine, load }.tell_placement(setup.verbose);
+    if setup.verbose == 0 && sampling::is_seed_news(&args.sampling) {
+        note(format_args!("seed {seed}"));
+    }
     note(timings);
     if interrupt::is_asked() { Err(Error::interrupted()) } else { Ok(()) }
 }
@@ -98,7 +109,7 @@ fn count(timings: &mut Timings, n_prompt: usize, last: &mut Instant) {
     if timings.n_prompt == 0 {
         (timings.n_prompt, timings.prompt) = (n_prompt, time);
     } else {
-        timings.n_generated += 1;
+        timings.n_decoded += 1;
         timings.generate += time;
     }
 }

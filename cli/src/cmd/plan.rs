@@ -2,40 +2,67 @@
 
 use crate::args::{Global, Plan};
 use crate::context::{self, Defaults};
-use crate::error::{Error, Result};
+use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
 use crate::output::{self, bytes};
 use crate::setup::Setup;
 use llmrt_abi::DType;
-use llmrt_engine::memory::{self, DevicePlan};
+use llmrt_engine::EngineOptions;
+use llmrt_engine::memory::{self, Blueprint, DevicePlan, MemoryPlan};
+use llmrt_host::sched::executor;
 use serde_json::json;
 use std::io::Write;
 
 /// Computes and prints the plan.
 pub fn plan(global: &Global, args: &Plan) -> Result<()> {
-    let model = OpenModel::open(args.model.as_deref(), &model::open_options(&args.loading))?;
+    let path = args.model.as_deref().or(args.model_file.as_deref());
+    let model = OpenModel::open(path, &model::table_options(&args.open))?;
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
     let plan = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
-
-    if args.json {
-        let devices: Vec<_> = plan
-            .devices
-            .iter()
-            .map(|d| {
-                json!({
-                    "device": d.device, "weights": d.weights, "kv": d.kv, "compute": d.compute,
-                    "staging": d.staging, "total": total(d), "free": d.free,
-                })
-            })
-            .collect();
-        return Ok(output::json(&json!({
-            "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch,
-            "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token, "devices": devices,
-        }))?);
+    match args.json {
+        true => print_json(&model, &options, &plan)?,
+        false => print(&options, &plan)?,
     }
+    if setup.strict {
+        check_placement(&setup, &model, &options)?;
+    }
+    check_fits(&plan)
+}
+
+/// An error if any op of a decode step or of the largest step would fall back.
+fn check_placement(setup: &Setup, model: &OpenModel, options: &EngineOptions) -> Result<()> {
+    for n_batch in [1, options.n_batch] {
+        let options = EngineOptions { n_batch, ..options.clone() };
+        let blueprint = Blueprint::new(&setup.devices, &model.files, &options)
+            .map_err(|e| Error::from(e).of_model(&model.name))?;
+        executor::strict(&blueprint.resolved.report)?;
+    }
+    Ok(())
+}
+
+fn print_json(model: &OpenModel, options: &EngineOptions, plan: &MemoryPlan) -> Result<()> {
+    let devices: Vec<_> = plan
+        .devices
+        .iter()
+        .map(|d| {
+            json!({
+                "device": d.device, "weights": d.weights, "kv": d.kv, "compute": d.compute,
+                "staging": d.staging, "total": total(d), "free": d.free,
+                "fits": missing(d) == 0,
+            })
+        })
+        .collect();
+    Ok(output::json(&json!({
+        "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch,
+        "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
+        "fits": plan.devices.iter().all(|d| missing(d) == 0), "devices": devices,
+    }))?)
+}
+
+fn print(options: &EngineOptions, plan: &MemoryPlan) -> Result<()> {
     let rows: Vec<Vec<String>> = plan
         .devices
         .iter()
@@ -52,18 +79,29 @@ pub fn plan(global: &Global, args: &Plan) -> Result<()> {
         std::io::stdout().lock(),
         "\ncontext {n_ctx} tokens, {kv_type} KV cache of {kv} per token, batch {n_batch}"
     )?;
-    for d in &plan.devices {
-        if d.free.is_some_and(|free| free < total(d)) {
-            output::note(format_args!(
-                "{}: needs {} more than is free; lower -c, take --kv-type q8_0 or a smaller model",
-                d.device,
-                bytes(total(d) - d.free.unwrap_or(0))
-            ));
-        }
-    }
     Ok(())
 }
 
+/// An error for the first device that has too little.
+fn check_fits(plan: &MemoryPlan) -> Result<()> {
+    match plan.devices.iter().find(|d| missing(d) > 0) {
+        None => Ok(()),
+        Some(d) => Err(Error::new(
+            Exit::Memory,
+            format!(
+                "{}: needs {} more than is free; lower -c, take --kv-type q8_0 or a smaller model",
+                d.device,
+                bytes(missing(d))
+            ),
+        )),
+    }
+}
+
+/// Bytes that are needed and not free; 0 where the device does not say what is free.
+fn missing(d: &DevicePlan) -> u64 {
+    d.free.map_or(0, |free| total(d).saturating_sub(free))
+}
+
 fn total(d: &DevicePlan) -> u64 {
-    d.weights + d.kv + d.compute + d.staging
+    [d.weights, d.kv, d.compute, d.staging].into_iter().fold(0, u64::saturating_add)
 }

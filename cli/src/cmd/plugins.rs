@@ -2,14 +2,19 @@
 
 use crate::args::{Global, Listing};
 use crate::error::Result;
-use crate::output;
+use crate::output::{self, n_things};
 use crate::setup::Plugins;
 use llmrt_host::{Candidate, Outcome};
 use serde_json::{Value, json};
 
-/// Lists the built-in plugin and all files looked at.
+/// Lists the built-in plugin and all files looked at. A file of `--plugin` that was rejected is an error after the list.
 pub fn plugins(global: &Global, args: &Listing) -> Result<()> {
-    let loaded = Plugins::load(global)?;
+    let loaded = Plugins::look(global)?;
+    list(args, &loaded)?;
+    loaded.check_named()
+}
+
+fn list(args: &Listing, loaded: &Plugins) -> Result<()> {
     let built_in: Vec<_> = loaded.host.plugins_in_use().into_iter().filter(|p| p.path.is_none()).collect();
     if args.json {
         let linked = built_in.iter().map(|p| {
@@ -24,7 +29,7 @@ pub fn plugins(global: &Global, args: &Listing) -> Result<()> {
     rows.extend(loaded.candidates.iter().map(|c| {
         let (state, why) = match &c.outcome {
             Outcome::Loaded { name, version, n_devices } => {
-                ("loaded", format!("{name} {version}, {n_devices} device(s)"))
+                ("loaded", format!("{name} {version}, {}", n_things(*n_devices, "device")))
             }
             Outcome::Rejected(why) => ("rejected", why.clone()),
             Outcome::Skipped(why) => ("skipped", why.clone()),

@@ -6,7 +6,7 @@ use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, Request, generate};
 use crate::model::{self, OpenModel};
-use crate::output::note;
+use crate::output::{n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::{clock, interrupt, sampling, text};
@@ -44,8 +44,9 @@ pub fn run(global: &Global, args: &Run) -> Result<()> {
     let mut session = Session::load(&setup, model, &args.loading, options)?;
     let (mut sampler, seed) = sampling::sampler(&args.sampling, session.engine.model().config.n_vocab)?;
     if setup.verbose > 0 {
-        note(format_args!("{} prompt tokens, seed {seed}", tokens.len()));
+        note(format_args!("prompt {}, seed {seed}", n_things(tokens.len(), "token")));
     }
+    let tells_seed = setup.verbose == 0 && sampling::is_seed_news(&args.sampling);
 
     let mut show = to_stdout();
     if args.echo {
@@ -63,6 +64,9 @@ pub fn run(global: &Global, args: &Run) -> Result<()> {
 
     session.tell_placement(setup.verbose);
     tell_end(&outcome, &session.engine);
+    if tells_seed && outcome.n_generated > 0 {
+        note(format_args!("seed {seed}"));
+    }
     note(timings(session.load, &outcome));
     match outcome.finish {
         Finish::Cancelled => Err(Error::interrupted()),
@@ -98,6 +102,7 @@ pub fn timings(load: Duration, outcome: &Outcome) -> Timings {
         n_prompt: outcome.n_prompt,
         prompt: outcome.prompt,
         n_generated: outcome.n_generated,
+        n_decoded: outcome.n_decoded,
         generate: outcome.generate,
     }
 }
@@ -109,7 +114,8 @@ pub fn check_fits(n_tokens: usize, n_ctx: usize, n_ctx_train: Option<usize>) -> 
     }
     let trained = n_ctx_train.map_or(String::new(), |n| format!(" (the model was trained on {n})"));
     Err(Error::usage(format!(
-        "the prompt has {n_tokens} tokens and the context holds {n_ctx}: raise it with -c{trained} or shorten the prompt"
+        "the prompt has {} and the context holds {n_ctx}: raise it with -c{trained} or shorten the prompt",
+        n_things(n_tokens, "token")
     )))
 }
 
@@ -167,12 +173,12 @@ struct Words {
 }
 
 impl Words {
-    /// Without `-m` the first word is the model and the second the prompt; with it all words are the prompt.
+    /// Without `-m` the first word is the model and the others are the prompt; with it all words are the prompt.
     fn of(args: &Run) -> Result<Words> {
         let words = || args.model.iter().chain(&args.prompt);
         let (model, prompt) = match &args.model_file {
             Some(file) => (Some(file.clone()), words().cloned().collect::<Vec<_>>()),
-            None => (args.model.as_ref().map(PathBuf::from), args.prompt.iter().cloned().collect()),
+            None => (args.model.as_ref().map(PathBuf::from), args.prompt.clone()),
         };
         if args.model_file.is_none() && args.model.as_deref() == Some("") {
             return Err(Error::usage(

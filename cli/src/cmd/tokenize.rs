@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Prints the ids of a text, exactly as it is given.
 pub fn tokenize(args: &Tokenize) -> Result<()> {
     let tokenizer = open(args.model.as_deref(), &args.tokenizer)?;
-    let text = match (&args.prompt, &args.file) {
+    let text = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
         (Some(text), _) => text.clone(),
         (None, Some(path)) => text::of_file(path)?,
         (None, None) => text::of_stdin()?,

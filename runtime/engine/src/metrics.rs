@@ -12,9 +12,11 @@ pub struct Timings {
     pub n_prompt: usize,
     /// Time for them, up to the first generated token.
     pub prompt: Duration,
-    /// Tokens generated one per step, that is, all but the first, which came with the prompt's last step.
+    /// Tokens generated.
     pub n_generated: usize,
-    /// Time for them.
+    /// Steps of one token each: the first token came with the prompt's last step.
+    pub n_decoded: usize,
+    /// Time for these steps.
     pub generate: Duration,
 }
 
@@ -24,23 +26,24 @@ impl Timings {
         tok_s(self.n_prompt, self.prompt)
     }
 
-    /// Generated tokens per second; `None` when nothing was measured.
+    /// Steps of one token per second; `None` when nothing was measured.
     pub fn generate_tok_s(&self) -> Option<f64> {
-        tok_s(self.n_generated, self.generate)
+        tok_s(self.n_decoded, self.generate)
     }
 }
 
 /// `load 0.12 s, prompt 12 tokens at 345.6 tok/s, generated 128 tokens at 45.6 tok/s`
 impl fmt::Display for Timings {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "load {:.2} s, prompt {}", self.load.as_secs_f64(), speed(self.n_prompt, self.prompt))?;
-        write!(f, ", generated {}", speed(self.n_generated, self.generate))
+        let prompt = speed(self.n_prompt, self.prompt_tok_s());
+        let generated = speed(self.n_generated, self.generate_tok_s());
+        write!(f, "load {:.2} s, prompt {prompt}, generated {generated}", self.load.as_secs_f64())
     }
 }
 
-fn speed(n_tokens: usize, time: Duration) -> String {
+fn speed(n_tokens: usize, tok_s: Option<f64>) -> String {
     let unit = if n_tokens == 1 { "token" } else { "tokens" };
-    match tok_s(n_tokens, time) {
+    match tok_s {
         Some(tok_s) => format!("{n_tokens} {unit} at {tok_s:.1} tok/s"),
         None => format!("{n_tokens} {unit}"),
     }
@@ -60,10 +63,11 @@ mod tests {
             load: Duration::from_millis(123),
             n_prompt: 12,
             prompt: Duration::from_millis(48),
-            n_generated: 128,
+            n_generated: 129,
+            n_decoded: 128,
             generate: Duration::from_secs(2),
         };
-        let line = "load 0.12 s, prompt 12 tokens at 250.0 tok/s, generated 128 tokens at 64.0 tok/s";
+        let line = "load 0.12 s, prompt 12 tokens at 250.0 tok/s, generated 129 tokens at 64.0 tok/s";
         assert_eq!(timings.to_string(), line);
     }
 

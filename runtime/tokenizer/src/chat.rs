@@ -56,6 +56,9 @@ pub struct RenderOptions<'a> {
 /// How many instructions one rendering may take. Templates that people use need a few thousand.
 const FUEL: u64 = 5_000_000;
 
+/// How deep loops and macros may call each other; a macro counts as five.
+const RECURSION: usize = 250;
+
 /// The longest prompt a template may write, in bytes: more than any context holds.
 const LONGEST_PROMPT: usize = 64 << 20;
 
@@ -106,6 +109,7 @@ impl ChatTemplate {
         let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(tell)?;
         environment.set_syntax(syntax.clone());
         environment.set_auto_escape_callback(|_| AutoEscape::None);
+        environment.set_recursion_limit(RECURSION);
         environment.set_formatter(|out, state, value| {
             work::charge_all(state, value)?;
             minijinja::escape_formatter(out, state, value)

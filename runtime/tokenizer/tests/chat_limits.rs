@@ -85,7 +85,7 @@ fn values_that_hold_each_other_too_deeply_are_refused() {
     let wrap = format!("{}x{}", "[".repeat(20), "]".repeat(20));
     check(
         &format!(
-            "{{% macro f(x, n) %}}{{% if n %}}{{{{ f({wrap}, n - 1) }}}}{{% endif %}}{{% endmacro %}}{{{{ f(1, 60) }}}}."
+            "{{% macro f(x, n) %}}{{% if n %}}{{{{ f({wrap}, n - 1) }}}}{{% endif %}}{{% endmacro %}}{{{{ f(1, 40) }}}}."
         ),
         Ok("."),
     );

@@ -19,13 +19,15 @@ fn the_cpu_is_built_in() {
     assert!(row(&plugins, "name", "cpu")["file"].is_null());
     let devices = json(&mut llmrt(["devices", "--json"]));
     let cpu = row(&devices, "id", "cpu");
-    assert_eq!((&cpu["kind"], &cpu["choice"]), (&Value::from("CPU"), &Value::from(0)));
+    assert_eq!((&cpu["kind"], &cpu["choice"]), (&Value::from("CPU"), &Value::from(1)));
     assert!(cpu["memory_free"].as_u64().unwrap() > 0);
 }
 
 #[test]
 fn a_plugin_named_like_the_built_in_one_takes_its_place() {
     let so = plugin("cpu");
+    let by_path = ["--plugin", so.to_str().unwrap(), "--backend", so.to_str().unwrap()];
+    assert_eq!(json(llmrt(["devices", "--json"]).args(by_path))[0]["choice"], 1);
     let args = ["--plugin", so.to_str().unwrap(), "--backend", "libllmrt_cpu.so"];
     let devices = json(llmrt(["devices", "--json"]).args(args));
     assert_eq!(devices.as_array().unwrap().len(), 1);
@@ -44,7 +46,7 @@ fn a_device_without_matrix_products_is_used_only_when_named() {
     let named = json(llmrt(["devices", "--json", "--backend", "null"]).args(null));
     assert_eq!(
         (&row(&named, "id", "null")["choice"], &row(&named, "id", "cpu")["choice"]),
-        (&0.into(), &1.into())
+        (&1.into(), &2.into())
     );
 }
 
@@ -58,23 +60,40 @@ fn work_that_falls_back_is_told_and_strict_refuses_it() {
     assert!(text(&out.stderr).contains("ran elsewhere than on null"), "{}", text(&out.stderr));
 
     let verbose = text(&succeed(llmrt(greedy).args(null).arg("-v")).stderr);
-    assert!(verbose.contains("mul_mat on cpu instead of null: op"), "{verbose}");
-    for command in [&greedy[..], &["inspect", "--placement"]] {
+    assert!(
+        verbose.contains("mul_mat on cpu instead of null: op (it does not run this op; first: "),
+        "{verbose}"
+    );
+    for command in [&greedy[..], &["inspect", "--placement"], &["plan"]] {
         let stderr = fail(llmrt(command).args(null).arg("--strict-device"), 5);
         assert!(stderr.contains("strict placement") && stderr.contains("mul_mat on cpu"), "{stderr}");
     }
 }
 
 #[test]
-fn a_file_that_is_no_plugin_is_listed_with_the_reason_and_disturbs_nobody() {
+fn a_named_file_that_is_no_plugin_is_listed_with_the_reason_and_is_an_error() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("libllmrt_text.so");
     std::fs::write(&file, "no plugin").unwrap();
-    let plugins = json(llmrt(["plugins", "--json", "--plugin"]).arg(&file));
+    let out = llmrt(["plugins", "--json", "--plugin"]).arg(&file).output().unwrap();
+    assert_eq!(out.status.code(), Some(4), "{}", text(&out.stderr));
+    let plugins: Value = serde_json::from_slice(&out.stdout).unwrap();
     let found = row(&plugins, "file", file.to_str().unwrap());
     assert_eq!(found["state"], "rejected");
     assert!(found["reason"].as_str().unwrap().contains("ELF"), "{found}");
-    succeed(llmrt(["run", "-n", "1", "--plugin"]).arg(&file));
+    for command in [&["run", "-n", "1"][..], &["devices"], &["ops"], &["plan"]] {
+        let stderr = fail(llmrt(command).arg("--plugin").arg(&file), 4);
+        assert!(stderr.contains("libllmrt_text.so: rejected: ") && stderr.contains("ELF"), "{stderr}");
+    }
+}
+
+#[test]
+fn a_file_that_is_found_and_is_no_plugin_disturbs_nobody() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("libllmrt_text.so"), "no plugin").unwrap();
+    for command in [&["run", "-n", "1"][..], &["plugins"]] {
+        succeed(llmrt(command).env("LLMRT_PLUGIN_PATH", dir.path()));
+    }
 }
 
 #[test]

@@ -48,11 +48,35 @@ fn convert_overwrites_only_when_forced() {
     let (dir, model) = checkpoint();
     let gguf = dir.path().join("tiny.gguf");
     std::fs::write(&gguf, "precious").unwrap();
-    let stderr = fail(llmrt(["convert"]).arg(&model).arg(&gguf), 3);
+    let stderr = fail(llmrt(["convert"]).arg(&model).arg(&gguf), 1);
     assert!(stderr.contains("exists already") && stderr.contains("--force"), "{stderr}");
     assert_eq!(std::fs::read(&gguf).unwrap(), b"precious");
     succeed(llmrt(["convert", "--force"]).arg(&model).arg(&gguf));
     assert!(std::fs::read(&gguf).unwrap().starts_with(b"GGUF"));
+}
+
+#[test]
+fn convert_never_overwrites_what_it_reads() {
+    let (dir, model) = checkpoint();
+    let (link, tokenizer) = (dir.path().join("link.bin"), dir.path().join("tokenizer.bin"));
+    std::fs::hard_link(&model, &link).unwrap();
+    let before = [&model, &tokenizer].map(|path| std::fs::read(path).unwrap());
+    for output in [&model, &link, &tokenizer] {
+        let stderr = fail(llmrt(["convert", "--force"]).arg(&model).arg(output), 2);
+        assert!(stderr.contains("give the GGUF file another name"), "{stderr}");
+    }
+    assert_eq!([&model, &tokenizer].map(|path| std::fs::read(path).unwrap()), before);
+}
+
+#[test]
+fn without_the_sampler_a_checkpoint_writes_what_its_gguf_file_writes() {
+    let (dir, model) = checkpoint();
+    let gguf = dir.path().join("tiny.gguf");
+    succeed(llmrt(["convert"]).arg(&model).arg(&gguf));
+    for flags in [&["--temp", "0"][..], &["-s", "3", "-p", "caf\u{e9} the"], &["-s", "4", "--top-k", "0"]] {
+        let text = |model: &Path| succeed(llmrt(["run", "-m"]).arg(model).args(flags)).stdout;
+        assert_eq!(text(&model), text(&gguf), "{flags:?}");
+    }
 }
 
 #[test]

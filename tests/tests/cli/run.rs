@@ -47,14 +47,19 @@ fn the_prompt_may_be_a_word_a_flag_a_file_or_stdin() {
     let by_flag = greedy_text(&["-p", PROMPT]);
     assert_eq!(greedy_text(&["-f", file.to_str().unwrap()]), by_flag);
 
-    let mut piped =
-        greedy(&[]).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
-    piped.stdin.take().unwrap().write_all(PROMPT.as_bytes()).unwrap();
-    assert_eq!(text(&piped.wait_with_output().unwrap().stdout), by_flag);
+    for flags in [&[][..], &["-f", "-"]] {
+        let mut command = greedy(flags);
+        let mut piped =
+            command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        piped.stdin.take().unwrap().write_all(PROMPT.as_bytes()).unwrap();
+        assert_eq!(text(&piped.wait_with_output().unwrap().stdout), by_flag);
+    }
 
     let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
     assert_eq!(greedy_text(&[embedded, PROMPT]), by_flag);
     assert_eq!(greedy_text(&["-m", embedded, "Once upon", "a time"]), by_flag);
+    assert_eq!(greedy_text(&["-m", embedded, "Once", "upon", "a", "time"]), by_flag);
+    assert_eq!(greedy_text(&[embedded, "Once", "upon", "a", "time"]), by_flag);
 }
 
 #[test]
@@ -67,8 +72,37 @@ fn every_way_of_loading_gives_the_same_text() {
 
 #[test]
 fn n_counts_generated_tokens() {
-    let out = succeed(&mut llmrt(["run", "-n", "5", "-p", PROMPT]));
-    assert!(text(&out.stderr).contains("generated 4 tokens"), "the first token comes with the prompt");
+    let out = succeed(&mut llmrt(["run", "-n", "5", "--logit-bias", "2-inf", "-p", PROMPT]));
+    assert!(text(&out.stderr).contains("generated 5 tokens at "), "{}", text(&out.stderr));
+}
+
+#[test]
+fn a_seed_of_the_clock_is_told_and_gives_the_same_text_again() {
+    for flags in [&[][..], &["-s", "-1"]] {
+        let out = succeed(llmrt(["run", "-n", "40"]).args(flags));
+        let stderr = text(&out.stderr);
+        let seed = stderr.lines().find_map(|line| line.strip_prefix("seed ")).expect("the seed is told");
+        assert_eq!(stdout(["run", "-n", "40", "-s", seed]), text(&out.stdout));
+    }
+    let known = text(&succeed(&mut llmrt(["run", "-n", "4", "-s", "7"])).stderr);
+    assert!(!known.contains("seed"), "{known}");
+}
+
+#[test]
+fn limits_of_0_or_less_are_no_limits() {
+    assert_eq!(greedy_text(&["-p", PROMPT, "--top-k", "-1"]), greedy_text(&["-p", PROMPT, "--top-k", "0"]));
+    let trained = super::json(&mut llmrt(["inspect", "--json"]))["metadata"]["llama.context_length"].as_u64();
+    let planned = super::json(&mut llmrt(["plan", "--json", "-c", "0"]))["n_ctx"].as_u64();
+    assert!(trained.is_some() && trained == planned, "{trained:?} {planned:?}");
+}
+
+#[test]
+fn ctrl_c_ends_a_program_that_waits_for_its_prompt() {
+    let mut child =
+        llmrt(["run"]).stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(500)); // until it reads
+    succeed(Command::new("kill").args(["-INT", &child.id().to_string()]));
+    assert_eq!(child.wait().unwrap().code(), Some(130)); // its stdin is still open
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `inspect` and `plan`: what is in a file, where it would run, what it needs.
 
-use super::{checkpoint, json, stdout};
-use llmrt_tests::build::llmrt;
+use super::{checkpoint, json, stdout, text};
+use llmrt_tests::build::{fail, llmrt, succeed};
 
 #[test]
 fn inspect_shows_metadata_and_tensors() {
@@ -56,5 +56,32 @@ fn the_plan_grows_with_the_context_and_the_type_of_its_cache() {
     let row = &one["devices"][0];
     let parts = ["weights", "kv", "compute", "staging"].map(|key| row[key].as_u64().unwrap());
     assert_eq!(row["total"].as_u64(), Some(parts.iter().sum()));
+    assert_eq!((&one["fits"], &row["fits"]), (&true.into(), &true.into()));
     assert!(stdout(["plan"]).contains("KV cache"));
+}
+
+#[test]
+fn a_plan_that_does_not_fit_says_so() {
+    let out = llmrt(["plan", "--json", "-c", "2147483632"]).output().unwrap();
+    assert_eq!(out.status.code(), Some(6), "{}", text(&out.stderr));
+    assert!(text(&out.stderr).contains("more than is free; lower -c"), "{}", text(&out.stderr));
+    let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+    assert_eq!(plan["fits"], false);
+}
+
+#[test]
+fn a_weight_that_is_no_number_is_found_and_named() {
+    let (_dir, model) = checkpoint();
+    let inspect = |flags: &[&str]| -> std::process::Command {
+        let mut command = llmrt(["inspect"]);
+        command.args(flags).arg("-m").arg(&model);
+        command
+    };
+    succeed(&mut inspect(&["--check-tensors"]));
+    let mut bytes = std::fs::read(&model).unwrap();
+    bytes[28..32].copy_from_slice(&f32::NAN.to_le_bytes()); // the first weight, behind seven numbers
+    std::fs::write(&model, bytes).unwrap();
+    succeed(&mut inspect(&[]));
+    let stderr = fail(&mut inspect(&["--check-tensors"]), 3);
+    assert!(stderr.contains("token_embd.weight") && stderr.contains("row 0, element 0"), "{stderr}");
 }

@@ -45,10 +45,13 @@ fn files_and_stdin_are_taken_to_the_last_byte() {
     std::fs::write(&file, "a line\n").unwrap();
     let by_flag = stdout(["tokenize", "--ids", "-p", "a line\n"]);
     assert_eq!(stdout(["tokenize", "--ids", "-f", file.to_str().unwrap()]), by_flag);
-    let mut piped =
-        llmrt(["tokenize", "--ids"]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
-    piped.stdin.take().unwrap().write_all(b"a line\n").unwrap();
-    assert_eq!(text(&piped.wait_with_output().unwrap().stdout), by_flag);
+    assert_eq!(stdout(["tokenize", "--ids", "a line\n"]), by_flag);
+    for flags in [&[][..], &["-f", "-"]] {
+        let mut command = llmrt(["tokenize", "--ids"]);
+        let mut piped = command.args(flags).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        piped.stdin.take().unwrap().write_all(b"a line\n").unwrap();
+        assert_eq!(text(&piped.wait_with_output().unwrap().stdout), by_flag);
+    }
 }
 
 #[test]
@@ -63,6 +66,10 @@ fn a_checkpoint_brings_its_own_vocabulary() {
     let model = model.to_str().unwrap();
     assert_eq!(stdout(["tokenize", "--ids", "-m", model, "-p", "the"]), "1 285 288\n");
     assert_eq!(stdout(["detokenize", "-m", model, "1", "285", "288"]), "the");
+    let written = "caf\u{e9} \u{4f60}\u{597d}";
+    let ids = stdout(["tokenize", "--ids", "-m", model, written]);
+    let ids: Vec<_> = ids.split_whitespace().collect();
+    assert_eq!(stdout([&["detokenize", "-m", model][..], &ids].concat()), written);
 }
 
 #[test]

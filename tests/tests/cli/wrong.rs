@@ -10,7 +10,17 @@ fn check(args: &str, exit_code: i32, expected: &str) {
 
 #[test]
 fn flags_that_make_no_sense_are_wrong_usage() {
-    check("run -c 0", 2, "--ctx 0: expected 1 to");
+    check("run -c -1", 2, "'-1' for '--ctx <N>': expected a whole number, 0 or more");
+    check(
+        "run -s abc",
+        2,
+        "'abc' for '--seed <N>': expected a whole number, 0 to 18446744073709551615, or -1",
+    );
+    check("run --temp abc", 2, "'abc' for '--temp <T>': expected a number");
+    check("run --logit-bias -5+1", 2, "--logit-bias -5+1: expected ID+BIAS");
+    check("eval -m x --tokens 1 --chunks a", 2, "'a' for '--chunks <SIZES>': expected a whole number");
+    check("plan --check-tensors", 2, "--check-tensors");
+    check("inspect a -m b", 2, "cannot be used with");
     check("run -c 18446744073709551615", 2, "expected 1 to 2147483632");
     check("run -b 0", 2, "--batch 0: expected 1 or more");
     check("run -t 0", 2, "--threads 0: expected 1 to 1024");
@@ -68,7 +78,7 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
 #[test]
 fn a_context_larger_than_memory_is_an_error_of_its_own() {
     match std::fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
-        Ok("0" | "2") => check("run -c 2147483632 -n 1", 6, "memory ran out"),
+        Ok("0" | "2") => check("run -c 2147483632 -n 1", 6, "lower the context size (-c)"),
         other => println!("skipped: overcommit_memory is {other:?}"),
     }
 }

@@ -86,26 +86,21 @@ impl Report {
 
 impl fmt::Display for Report {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let n = self.splits.len();
-        writeln!(
-            f,
-            "{n} split{}, {} nodes",
-            if n == 1 { "" } else { "s" },
-            self.nodes.iter().sum::<usize>()
-        )?;
+        let n_nodes = self.nodes.iter().sum();
+        writeln!(f, "{}, {}", count(self.splits.len(), "split"), count(n_nodes, "node"))?;
         for (d, name) in self.devices.iter().enumerate() {
             let compute = self.compute_bytes.get(d).copied().unwrap_or(0);
             let n_splits = self.splits.iter().filter(|(device, _)| *device == d).count();
-            writeln!(
-                f,
-                "  {name:<12} {:>6} nodes in {n_splits:>4} {}, {compute} bytes of compute memory",
-                self.nodes[d],
-                if n_splits == 1 { "split" } else { "splits" }
-            )?;
+            let (nodes, splits) = (count(self.nodes[d], "node"), count(n_splits, "split"));
+            writeln!(f, "  {name:<12} {nodes:>12} in {splits:>11}, {compute} bytes of compute memory")?;
         }
-        writeln!(f, "  copied per step: {} bytes in {} copies", self.copied_bytes, self.n_copies)?;
+        let copies = match self.n_copies {
+            1 => "1 copy".to_string(),
+            n => format!("{n} copies"),
+        };
+        writeln!(f, "  copied per step: {} bytes in {copies}", self.copied_bytes)?;
         if self.n_legalised > 0 {
-            writeln!(f, "  {} composite nodes taken apart", self.n_legalised)?;
+            writeln!(f, "  {} taken apart", count(self.n_legalised, "composite node"))?;
         }
         for failure in &self.failed {
             writeln!(f, "  out of use: {failure}")?;
@@ -140,4 +135,9 @@ fn in_words(reason: Reason) -> &'static str {
         Reason::Version => "not for this version of the op",
         Reason::Memory => "its memory is too small",
     }
+}
+
+/// `1 split`, `2 splits`.
+fn count(n: usize, thing: &str) -> String {
+    format!("{n} {thing}{}", if n == 1 { "" } else { "s" })
 }
