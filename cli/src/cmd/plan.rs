@@ -50,15 +50,15 @@ fn print_json(model: &OpenModel, options: &EngineOptions, plan: &MemoryPlan) -> 
         .map(|d| {
             json!({
                 "device": d.device, "weights": d.weights, "kv": d.kv, "compute": d.compute,
-                "staging": d.staging, "total": total(d), "free": d.free,
-                "fits": missing(d) == 0,
+                "staging": d.staging, "total": d.total(), "free": d.free,
+                "fits": d.missing() == 0,
             })
         })
         .collect();
     Ok(output::json(&json!({
         "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch,
         "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
-        "fits": plan.devices.iter().all(|d| missing(d) == 0), "devices": devices,
+        "fits": plan.devices.iter().all(|d| d.missing() == 0), "devices": devices,
     }))?)
 }
 
@@ -68,7 +68,7 @@ fn print(options: &EngineOptions, plan: &MemoryPlan) -> Result<()> {
         .iter()
         .map(|d| {
             let free = d.free.map_or("(not said)".into(), bytes);
-            let cells = [d.weights, d.kv, d.compute, d.staging, total(d)].map(bytes);
+            let cells = [d.weights, d.kv, d.compute, d.staging, d.total()].map(bytes);
             [d.device.clone()].into_iter().chain(cells).chain([free]).collect()
         })
         .collect();
@@ -79,29 +79,27 @@ fn print(options: &EngineOptions, plan: &MemoryPlan) -> Result<()> {
         std::io::stdout().lock(),
         "\ncontext {n_ctx} tokens, {kv_type} KV cache of {kv} per token, batch {n_batch}"
     )?;
+    let crowded = |d: &&DevicePlan| d.missing() == 0 && d.free.is_some_and(|free| d.total() > free);
+    if let Some(d) = plan.devices.iter().find(crowded) {
+        let (device, weights) = (&d.device, bytes(d.mappable));
+        output::note(format_args!(
+            "{device}: of {weights} of mapped weights a part will be read from disk at every step"
+        ));
+    }
     Ok(())
 }
 
 /// An error for the first device that has too little.
 fn check_fits(plan: &MemoryPlan) -> Result<()> {
-    match plan.devices.iter().find(|d| missing(d) > 0) {
+    match plan.devices.iter().find(|d| d.missing() > 0) {
         None => Ok(()),
         Some(d) => Err(Error::new(
             Exit::Memory,
             format!(
                 "{}: needs {} more than is free; lower -c, take --kv-type q8_0 or a smaller model",
                 d.device,
-                bytes(missing(d))
+                bytes(d.missing())
             ),
         )),
     }
-}
-
-/// Bytes that are needed and not free; 0 where the device does not say what is free.
-fn missing(d: &DevicePlan) -> u64 {
-    d.free.map_or(0, |free| total(d).saturating_sub(free))
-}
-
-fn total(d: &DevicePlan) -> u64 {
-    [d.weights, d.kv, d.compute, d.staging].into_iter().fold(0, u64::saturating_add)
 }

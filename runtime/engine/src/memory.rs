@@ -32,6 +32,8 @@ pub struct DevicePlan {
     pub device: String,
     /// Weights.
     pub weights: u64,
+    /// Of the weights, bytes that may stay in the files' map: under pressure the system drops them and reads them again.
+    pub mappable: u64,
     /// KV cache.
     pub kv: u64,
     /// Compute memory of the largest step.
@@ -40,6 +42,19 @@ pub struct DevicePlan {
     pub staging: u64,
     /// Free now, if the device says.
     pub free: Option<u64>,
+}
+
+impl DevicePlan {
+    /// All bytes.
+    pub fn total(&self) -> u64 {
+        [self.weights, self.kv, self.compute, self.staging].into_iter().fold(0, u64::saturating_add)
+    }
+
+    /// Bytes that are lacking on the device for what cannot stay in the files; 0 where it does not say what is free.
+    pub fn missing(&self) -> u64 {
+        let needed = self.total().saturating_sub(self.staging).saturating_sub(self.mappable);
+        self.free.map_or(0, |free| needed.saturating_sub(free))
+    }
 }
 
 /// Bytes per device, first choice first.
@@ -86,10 +101,8 @@ impl Blueprint {
 
     /// The first device before the baseline that cannot hold what was placed on it.
     fn first_short_of_memory(&self) -> Option<(usize, DevicePlan)> {
-        let needs = |row: &DevicePlan| row.weights.saturating_add(row.kv).saturating_add(row.compute);
-        let short = |row: &DevicePlan| row.free.is_some_and(|free| needs(row) > free);
         let rows = self.device_plans().into_iter().enumerate();
-        rows.take(self.devices.len() - 1).find(|(_, row)| short(row))
+        rows.take(self.devices.len() - 1).find(|(_, row)| row.missing() > 0)
     }
 
     /// Where each state shall live.
@@ -129,13 +142,15 @@ impl Blueprint {
             let largest = split.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).max().unwrap_or(0);
             rows[split.device].staging = rows[split.device].staging.max(largest);
         }
+        if let Some(baseline) = rows.last_mut() {
+            baseline.mappable = baseline.weights;
+        }
         rows
     }
 
     /// Fails when the baseline lacks memory for the KV cache and the compute memory. Weights it may map.
     pub fn check_memory(&self) -> Result<()> {
-        let short = |row: &DevicePlan| row.free.is_some_and(|free| row.kv.saturating_add(row.compute) > free);
-        match self.device_plans().pop().filter(short) {
+        match self.device_plans().pop().filter(|row| row.missing() > 0) {
             Some(row) => Err(Error::NotEnoughMemory {
                 device: row.device,
                 kv: row.kv,
@@ -191,3 +206,24 @@ pub(crate) fn every_result_kept(mut g: Graph) -> (Graph, Vec<Tensor>) {
 
 /// The KV cache types that attention takes.
 pub const KV_TYPES: [DType; 3] = [DType::F16, DType::F32, DType::Q8_0];
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn mapped_weights_need_no_free_memory_and_all_else_does() {
+        let row = DevicePlan {
+            weights: 100,
+            kv: 10,
+            compute: 5,
+            staging: 3,
+            free: Some(20),
+            ..DevicePlan::default()
+        };
+        assert_eq!((row.total(), row.missing()), (118, 95));
+        assert_eq!(DevicePlan { mappable: 100, ..row.clone() }.missing(), 0);
+        assert_eq!(DevicePlan { mappable: 100, kv: 20, ..row.clone() }.missing(), 5);
+        assert_eq!(DevicePlan { free: None, ..row }.missing(), 0);
+    }
+}
