@@ -376,7 +376,9 @@ typedef struct llmrt_verdict {
 // The device runs the node; cost unknown, no scratch.
 #define llmrt_verdict_YES (llmrt_verdict){ .support = 1, .reason = 0, .fuse_group = 0, .est_us = -1.0, .workspace = 0 }
 
-// Scratch memory of the host, for use inside `compute` and `plan_*`.
+// Scratch memory managed by the host, for use inside `compute` and `plan_*`, in stream order: what is freed may be
+// handed out at once. Pieces of kind 1 are freed in the reverse order of their allocation. While a stream has plans,
+// no memory goes back to the device, so a plan may keep addresses.
 typedef struct llmrt_pool {
   // Size of this struct as the host knows it.
   uint32_t struct_size;
@@ -384,7 +386,7 @@ typedef struct llmrt_pool {
   uint32_t kind;
   // First argument.
   void *ctx;
-  // Address and true size.
+  // Address, a multiple of `align` (a power of two, or 0), and true size, which `free` wants to hear again.
   int32_t (*alloc)(void *ctx, uint64_t size, uint64_t align, uint64_t *addr, uint64_t *actual);
   // Gives back what `alloc` gave.
   void (*free)(void *ctx, uint64_t addr, uint64_t actual);
@@ -662,25 +664,25 @@ typedef struct llmrt_devmem_vt {
   uint32_t struct_size;
   // Zero.
   uint32_t flags;
-  // Bytes of a mapping unit.
+  // Bytes of a mapping unit, a power of two; 0: no virtual memory, and the functions `va_*` are NULL.
   uint64_t granularity;
-  // Largest reservation.
+  // Largest reservation; 0: not said.
   uint64_t va_limit;
-  // Plain device memory.
+  // **M** Plain device memory.
   int32_t (*raw_alloc)(struct llmrt_device *dev, uint64_t size, uint64_t *addr, struct llmrt_error *err);
-  // Frees it.
+  // **M** Frees it, after the work enqueued so far.
   void (*raw_free)(struct llmrt_device *dev, uint64_t addr);
   // Reserves addresses.
   int32_t (*va_reserve)(struct llmrt_device *dev, uint64_t size, uint64_t *addr, struct llmrt_error *err);
-  // Puts memory behind addresses.
+  // Puts memory behind `n` reserved addresses, whole units; gives a handle of it.
   int32_t (*va_map)(struct llmrt_device *dev,
                     uint64_t addr,
                     uint64_t n,
                     uint64_t *chunk,
                     struct llmrt_error *err);
-  // Takes it away.
+  // Takes it away, after the work enqueued so far.
   void (*va_unmap)(struct llmrt_device *dev, uint64_t addr, uint64_t n, uint64_t chunk);
-  // Gives addresses back.
+  // Gives addresses back; nothing is mapped there any more.
   void (*va_release)(struct llmrt_device *dev, uint64_t addr, uint64_t size);
 } llmrt_devmem_vt;
 

@@ -132,7 +132,9 @@ pub struct EventVt {
     pub wait: Option<unsafe extern "C" fn(event: *mut Event, timeout_ns: u64, err: *mut Error) -> i32>,
 }
 
-/// Scratch memory of the host, for use inside `compute` and `plan_*`.
+/// Scratch memory managed by the host, for use inside `compute` and `plan_*`, in stream order: what is freed may be
+/// handed out at once. Pieces of kind 1 are freed in the reverse order of their allocation. While a stream has plans,
+/// no memory goes back to the device, so a plan may keep addresses.
 #[repr(C)]
 pub struct Pool {
     /// Size of this struct as the host knows it.
@@ -141,7 +143,7 @@ pub struct Pool {
     pub kind: u32,
     /// First argument.
     pub ctx: *mut c_void,
-    /// Address and true size.
+    /// Address, a multiple of `align` (a power of two, or 0), and true size, which `free` wants to hear again.
     pub alloc: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,

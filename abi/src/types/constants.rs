@@ -39,7 +39,7 @@ constants! {
     CAP_HOST_READ: u64 = 8;
     /// Copies from peers.
     CAP_P2P: u64 = 16;
-    /// Has `llmrt.devmem`.
+    /// Has virtual memory in `llmrt.devmem`.
     CAP_VMM: u64 = 32;
     /// Device memory.
     BUFFER_DEVICE: u32 = 0;

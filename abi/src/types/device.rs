@@ -202,24 +202,24 @@ pub struct DevmemVt {
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
-    /// Bytes of a mapping unit.
+    /// Bytes of a mapping unit, a power of two; 0: no virtual memory, and the functions `va_*` are NULL.
     pub granularity: u64,
-    /// Largest reservation.
+    /// Largest reservation; 0: not said.
     pub va_limit: u64,
-    /// Plain device memory.
+    /// **M** Plain device memory.
     pub raw_alloc:
         Option<unsafe extern "C" fn(dev: *mut Device, size: u64, addr: *mut u64, err: *mut Error) -> i32>,
-    /// Frees it.
+    /// **M** Frees it, after the work enqueued so far.
     pub raw_free: Option<unsafe extern "C" fn(dev: *mut Device, addr: u64)>,
     /// Reserves addresses.
     pub va_reserve:
         Option<unsafe extern "C" fn(dev: *mut Device, size: u64, addr: *mut u64, err: *mut Error) -> i32>,
-    /// Puts memory behind addresses.
+    /// Puts memory behind `n` reserved addresses, whole units; gives a handle of it.
     pub va_map: Option<
         unsafe extern "C" fn(dev: *mut Device, addr: u64, n: u64, chunk: *mut u64, err: *mut Error) -> i32,
     >,
-    /// Takes it away.
+    /// Takes it away, after the work enqueued so far.
     pub va_unmap: Option<unsafe extern "C" fn(dev: *mut Device, addr: u64, n: u64, chunk: u64)>,
-    /// Gives addresses back.
+    /// Gives addresses back; nothing is mapped there any more.
     pub va_release: Option<unsafe extern "C" fn(dev: *mut Device, addr: u64, size: u64)>,
 }

@@ -3,7 +3,10 @@
 //! Graphs, tensors and ranges that arrive here were checked by the host: ranges lie inside tensors, tensors inside
 //! buffers, buffers on devices that [`Device::accepts`]. A driver reports only what nobody could foresee.
 
-use crate::{DeviceInfo, Error, GraphView, Host, PeerView, PluginInfo, Reason, Result, TensorView, Verdict};
+use crate::{
+    DeviceInfo, DevmemLimits, Error, GraphView, Host, PeerView, PluginInfo, Reason, Result, Scratch,
+    ScratchMemory, TensorView, Verdict,
+};
 use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
@@ -15,6 +18,10 @@ pub trait Driver: Send + Sync + Sized + 'static {
 
     /// Looks which devices are there. Creates no context and takes no device memory.
     fn init(host: Host) -> Result<Self>;
+
+    /// Units and limits of virtual memory, if scratch memory shall be managed by the host; then every device has
+    /// [`Device::scratch_memory`].
+    const DEVMEM: Option<DevmemLimits> = None;
 
     /// The devices; asked once, after `init`.
     fn devices(&self) -> Vec<Arc<dyn Device>>;
@@ -69,6 +76,11 @@ pub trait Device: Send + Sync + 'static {
         false
     }
 
+    /// How the host takes scratch memory of this device, where [`Driver::DEVMEM`] says that it does.
+    fn scratch_memory(&self) -> Option<&dyn ScratchMemory> {
+        None
+    }
+
     /// A synchronisation point. Offered to the host when `CAP_EVENTS` is set.
     fn event(&self) -> Result<Box<dyn Event>> {
         Err(Error::unsupported("this device has no events"))
@@ -92,6 +104,8 @@ pub struct StreamParams {
     pub priority: i32,
     /// A stream of the vendor's library to work on, or NULL.
     pub native_stream: *mut core::ffi::c_void,
+    /// Scratch memory, managed by the host.
+    pub scratch: Option<Scratch>,
 }
 
 /// Memory of a device.

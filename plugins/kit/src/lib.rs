@@ -10,6 +10,7 @@ pub mod error;
 pub mod export;
 pub mod host;
 pub mod info;
+pub mod scratch;
 pub mod threads;
 pub mod view;
 
@@ -22,5 +23,6 @@ pub use info::{BufferTypeInfo, DeviceInfo, PluginInfo};
 pub use llmrt_abi as abi;
 pub use llmrt_abi::types::Verdict;
 pub use llmrt_abi::{DType, Op, Reason, Scope, Status};
+pub use scratch::{DevmemLimits, Piece, Scratch, ScratchMemory};
 pub use threads::{Team, Threads};
 pub use view::{GraphView, NodeView, PeerView, TensorView};

@@ -116,6 +116,22 @@ impl Error {
         Error::Invalid { what: what.into(), problem: problem.into() }
     }
 
+    /// The host's own account of device memory is used up.
+    pub(crate) fn out_of_memory(who: &str, bytes_requested: u64, bytes_available: u64) -> Error {
+        let call = CallError {
+            who: who.to_string(),
+            call: "alloc",
+            status: Status::OomDevice,
+            scope: Scope::Call,
+            vendor_code: 0,
+            node: None,
+            bytes_requested,
+            bytes_available,
+            message: "scratch memory ran out".into(),
+        };
+        call.into()
+    }
+
     /// A plugin's answer, if this is one.
     pub fn call(&self) -> Option<&CallError> {
         match self {

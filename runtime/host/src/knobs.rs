@@ -51,6 +51,9 @@ knobs! {
     SPIN_US = "LLMRT_SPIN_US",
         "Microseconds an idle thread of the pool looks for work before it sleeps.",
         "50", "host/src/plugin/registry.rs";
+    POOL = "LLMRT_POOL",
+        "How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of addresses, mapped as used).",
+        "auto", "host/src/pool/mod.rs";
     LOG = "LLMRT_LOG",
         "How much plugins may say: error, warn, info, debug or trace.",
         "warn", "host/src/plugin/services.rs";

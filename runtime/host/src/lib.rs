@@ -14,6 +14,8 @@ pub mod load;
 
 pub mod sched;
 
+pub(crate) mod pool;
+
 pub mod knobs;
 
 pub mod error;
@@ -24,4 +26,5 @@ pub use device::{
 };
 pub use error::{CallError, Error, Result};
 pub use plugin::{Candidate, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc};
+pub use pool::{PoolKind, PoolStats};
 pub use threads::{Team, ThreadPool};

@@ -4,7 +4,7 @@ mod fake;
 
 use fake::{floats, scale_graph, with_device};
 use llmrt_abi::{DType, Op, Scope, Status, types as c};
-use llmrt_host::{Buffer, DeviceState, HostMemory, NodeDesc, RawGraphBuilder, TensorDesc};
+use llmrt_host::{Buffer, DeviceState, HostMemory, NodeDesc, PoolKind, RawGraphBuilder, TensorDesc};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::SeqCst};
 
@@ -41,6 +41,30 @@ fn a_plan_stands_in_where_the_plugin_has_none_and_follows_new_addresses() {
         plan.update(moved).unwrap();
         stream.run(&plan, 2).unwrap();
         assert_eq!(read_y(&second), read_y(&first));
+    });
+}
+
+#[test]
+fn a_stream_gets_scratch_memory_and_the_host_keeps_it_between_runs() {
+    with_device(|_, device| {
+        let (graph, _buffer) = scale_graph(device, 2.0);
+        let stream = device.stream(1).unwrap();
+        (0..3).for_each(|_| stream.compute(&graph).unwrap());
+        let stats = stream.pool_stats().unwrap();
+        assert_eq!((stats.grows, stats.mapped, stats.cached, stats.in_use), (1, 256, 256, 0));
+        assert_eq!((stats.kind, stats.peak), (PoolKind::Legacy, 256));
+    });
+}
+
+#[test]
+fn scratch_memory_freed_twice_is_an_error_that_says_so() {
+    with_device(|_, device| {
+        let stream = device.stream(1).unwrap();
+        let (graph, _buffer) = scale_graph(device, 777.0);
+        let error = stream.compute(&graph).unwrap_err();
+        assert!(error.to_string().contains("pool: freed 256 bytes at"), "{error}");
+        let (graph, _buffer) = scale_graph(device, 2.0);
+        stream.compute(&graph).unwrap();
     });
 }
 

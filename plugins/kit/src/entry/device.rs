@@ -2,7 +2,7 @@
 
 use super::{backend, buffer, event, guard, guard_value};
 use crate::host::borrowed;
-use crate::{Device, DeviceInfo, GraphView, PeerView, StreamParams, TensorView};
+use crate::{Device, DeviceInfo, GraphView, PeerView, Scratch, StreamParams, TensorView};
 use core::ffi::c_void;
 use llmrt_abi::types as c;
 use std::sync::Arc;
@@ -92,7 +92,7 @@ pub(crate) fn is_ours(dev: &c::Device) -> bool {
 
 /// # Safety
 /// `dev` came from [`shell`] and was not freed.
-unsafe fn inner<'a>(dev: *mut c::Device) -> &'a dyn Device {
+pub(super) unsafe fn inner<'a>(dev: *mut c::Device) -> &'a dyn Device {
     // SAFETY: the caller's promise; `abi` is the shell's first field.
     unsafe { &*(*dev.cast::<Shell>()).inner }
 }
@@ -167,8 +167,12 @@ unsafe extern "C" fn backend_create(
     unsafe {
         guard(err, || {
             let p = &*params;
-            let params =
-                StreamParams { n_threads: p.n_threads, priority: p.priority, native_stream: p.native_stream };
+            let params = StreamParams {
+                n_threads: p.n_threads,
+                priority: p.priority,
+                native_stream: p.native_stream,
+                scratch: Scratch::new(p.scratch),
+            };
             *out = backend::into_raw(inner(dev).stream(&params)?);
             Ok(())
         })

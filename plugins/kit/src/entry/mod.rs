@@ -3,6 +3,7 @@
 pub mod backend;
 pub mod buffer;
 pub mod device;
+pub mod devmem;
 pub mod event;
 pub mod plugin;
 

@@ -3,6 +3,7 @@
 use super::stream::{Inner as StreamInner, Kept};
 use super::{RawGraph, Stream, call};
 use crate::error::{Error, Result};
+use crate::pool::Scratch;
 use llmrt_abi::{Status, types as c};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -117,7 +118,10 @@ fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>
         Ok(()) if raw.is_null() => {
             Err(stream.device.breach("plan_create", "said OK and gave no plan".into()))
         }
-        Ok(()) => Ok(Some(raw)),
+        Ok(()) => {
+            stream.scratch.iter().for_each(Scratch::plan_made);
+            Ok(Some(raw))
+        }
     }
 }
 
@@ -130,6 +134,7 @@ fn destroy(stream: &StreamInner, raw: *mut c::Plan) -> bool {
     if idle {
         // SAFETY: a live backend, entered by this thread and idle; its own plan, not used afterwards.
         unsafe { plan_destroy(stream.raw, raw) }
+        stream.scratch.iter().for_each(Scratch::plan_gone);
     }
     idle
 }

@@ -3,6 +3,7 @@
 use super::{Buffer, Device, Event, Plan, RawGraph, TensorDesc, call};
 use crate::error::{Error, Result};
 use crate::plugin::table::{self, mandatory};
+use crate::pool::{PoolStats, Scratch};
 use llmrt_abi::{Scope, types as c};
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -15,6 +16,8 @@ pub struct Stream(pub(super) Arc<Inner>);
 pub(super) struct Inner {
     pub(super) raw: *mut c::Backend,
     pub(super) vt: c::BackendVt,
+    /// Memory that the plugin uses within computations; outlives `raw`, and goes before the device.
+    pub(super) scratch: Option<Scratch>,
     pub(super) device: Arc<Device>,
     /// Holding it is the right to call the plugin's backend.
     state: Mutex<State>,
@@ -59,12 +62,13 @@ unsafe impl Sync for Inner {}
 impl Stream {
     pub(super) fn new(device: &Arc<Device>, n_threads: usize) -> Result<Stream> {
         device.open()?;
+        let scratch = Scratch::new(device)?;
         let params = c::BackendParams {
             struct_size: size_of::<c::BackendParams>() as u32,
             flags: 0,
             priority: 0,
             n_threads: n_threads as u32,
-            scratch: std::ptr::null(),
+            scratch: scratch.as_ref().map_or(std::ptr::null(), Scratch::as_ptr),
             native_stream: std::ptr::null_mut(),
         };
         let mut raw = std::ptr::null_mut();
@@ -78,7 +82,7 @@ impl Stream {
             mandatory!(vt, "backend", destroy, synchronize, compute).map(|()| vt)
         });
         let vt = vt.map_err(|e| device.breach("backend_create", e))?;
-        Ok(Stream(Arc::new(Inner { raw, vt, device: device.clone(), state: Mutex::default() })))
+        Ok(Stream(Arc::new(Inner { raw, vt, scratch, device: device.clone(), state: Mutex::default() })))
     }
 
     /// Its device.
@@ -93,7 +97,8 @@ impl Stream {
         // SAFETY: a live backend, entered by this thread; the graph is self-consistent, bound and kept.
         let result = unsafe { call!(self.0.device, self.0.vt, compute(self.0.raw, graph.as_ptr())) };
         self.0.keep(&mut state, Kept::Graph(graph.clone()));
-        state.note(result)
+        state.note(result)?;
+        self.0.after_compute()
     }
 
     /// Waits for everything enqueued; an asynchronous error comes out here.
@@ -256,6 +261,11 @@ impl Stream {
         plan.run(self, run_id)
     }
 
+    /// Scratch memory that the host manages for it; `None` if the plugin manages its own.
+    pub fn pool_stats(&self) -> Option<PoolStats> {
+        self.0.scratch.as_ref().map(Scratch::stats)
+    }
+
     /// Whether plans are the plugin's own, and not kept graphs.
     pub fn has_plans(&self) -> bool {
         self.0.vt.plan_create.is_some()
@@ -271,6 +281,11 @@ impl Inner {
             Some(e) => Err(e.clone()),
             None => Ok(state),
         }
+    }
+
+    /// Scratch memory that lies idle may go now.
+    pub(super) fn after_compute(&self) -> Result<()> {
+        self.scratch.as_ref().map_or(Ok(()), Scratch::after_compute)
     }
 
     pub(super) fn synchronize(&self, state: &mut State) -> Result<()> {
@@ -331,6 +346,7 @@ impl Drop for Inner {
             // Nobody knows whether the device still works on it.
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(std::mem::take(&mut state.in_flight));
+            std::mem::forget(self.scratch.take());
         }
     }
 }

@@ -34,6 +34,7 @@ tables! {
     BackendVt "backend table" min = compute;
     EventVt "event table" min = wait;
     BufferType "buffer type" min = max_size;
+    DevmemVt "devmem table" min = va_release;
 }
 
 // SAFETY: `repr(C)` with `struct_size` after `magic`; numbers, pointers and optional functions may be zero.

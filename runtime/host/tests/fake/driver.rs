@@ -1,10 +1,11 @@
-//! Two devices, of which `b` works only when synchronised and has events and plans; `scale` with scale 666 panics, 1000 + n fails with scope n.
+//! Two devices, of which `b` works only when synchronised and has events and plans; `scale` with scale 666 panics,
+//! 1000 + n fails with scope n, 777 gives scratch memory back twice.
 
 use llmrt_plugin::{
     self as kit, DType, GraphView, Result, TensorView, Verdict, abi::op::ScaleParams, abi::types as c,
 };
 use std::any::Any;
-use std::sync::atomic::{AtomicBool, Ordering::SeqCst};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
@@ -19,6 +20,8 @@ impl kit::Driver for Fake {
     fn init(host: kit::Host) -> Result<Fake> {
         Ok(Fake(host))
     }
+
+    const DEVMEM: Option<kit::DevmemLimits> = Some(kit::DevmemLimits { granularity: 0, va_limit: 0 });
 
     fn devices(&self) -> Vec<Arc<dyn kit::Device>> {
         ["a", "b"].map(|name| Arc::new(FakeDevice { name, host: self.0 }) as Arc<dyn kit::Device>).to_vec()
@@ -57,9 +60,12 @@ impl kit::Device for FakeDevice {
     fn alloc(&self, _bt: u32, size: u64, _usage: u32) -> Result<Box<dyn kit::Buffer>> {
         Ok(Box::new(Bytes(RwLock::new(vec![0u8; size as usize].into_boxed_slice()))))
     }
-    fn stream(&self, _params: &kit::StreamParams) -> Result<Box<dyn kit::Stream>> {
-        let queue = Vec::new();
-        Ok(Box::new(FakeStream { host: self.host, is_async: self.is_async(), queue }))
+    fn stream(&self, params: &kit::StreamParams) -> Result<Box<dyn kit::Stream>> {
+        let (queue, scratch) = (Vec::new(), params.scratch);
+        Ok(Box::new(FakeStream { host: self.host, is_async: self.is_async(), queue, scratch }))
+    }
+    fn scratch_memory(&self) -> Option<&dyn kit::ScratchMemory> {
+        Some(self)
     }
     fn event(&self) -> Result<Box<dyn kit::Event>> {
         Ok(Box::new(FakeEvent(Arc::new(AtomicBool::new(true)))))
@@ -69,6 +75,18 @@ impl kit::Device for FakeDevice {
         let bytes = unsafe { std::slice::from_raw_parts(ptr, n as usize) };
         Ok(Box::new(Bytes(RwLock::new(bytes.into()))))
     }
+}
+
+/// Scratch memory that is never there: only addresses are handed out, and counted.
+impl kit::ScratchMemory for FakeDevice {
+    fn raw_alloc(&self, size: u64) -> Result<u64> {
+        static NEXT: AtomicU64 = AtomicU64::new(1 << 40);
+        match size {
+            0..0x10_0000 => Ok(NEXT.fetch_add(0x10_0000, SeqCst)),
+            _ => Err(kit::Error::oom_device(size, 0x10_0000)),
+        }
+    }
+    fn raw_free(&self, _addr: u64) {}
 }
 
 struct Bytes(RwLock<Box<[u8]>>);
@@ -94,6 +112,7 @@ struct FakeStream {
     host: kit::Host,
     is_async: bool,
     queue: Vec<Work>,
+    scratch: Option<kit::Scratch>,
 }
 
 enum Work {
@@ -151,7 +170,7 @@ impl kit::Stream for FakeStream {
 }
 
 impl FakeStream {
-    fn run(&self, graph: &GraphView<'_>) -> Result<()> {
+    fn run(&mut self, graph: &GraphView<'_>) -> Result<()> {
         if self.host.cancelled(graph.run_id()) {
             return Err(kit::Error::cancelled());
         }
@@ -159,6 +178,12 @@ impl FakeStream {
             let p = ScaleParams::from_bytes(node.params_bytes()).unwrap();
             let (x, y) = (node.src(0).unwrap(), node.dst());
             assert_eq!(x.dtype(), Some(DType::F32));
+            let scratch = self.scratch.as_mut().unwrap();
+            let piece = scratch.alloc((p.bias * 100.0) as u64, 64)?;
+            scratch.free(piece);
+            if p.scale == 777.0 {
+                scratch.free(piece);
+            }
             let threads = self.host.threads().unwrap();
             if p.scale >= 1000.0 {
                 let scope = kit::Scope::from_code(p.scale as u32 - 1000);

@@ -1,0 +1,118 @@
+//! A pool as a stream's plugin calls it: `llmrt_pool`.
+
+use super::{Devmem, Pool, PoolKind, PoolStats};
+use crate::device::Device;
+use crate::error::{Error, Result};
+use llmrt_abi::{Status, types as c};
+use std::ffi::c_void;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// The scratch pool of one stream. Its address is the plugin's until the stream is destroyed.
+pub(crate) struct Scratch {
+    raw: Box<c::Pool>,
+    /// Owned here; `raw.ctx` points to it.
+    state: Box<Mutex<State>>,
+}
+
+struct State {
+    pool: Box<dyn Pool>,
+    /// Plans of the stream, which may hold addresses.
+    n_plans: usize,
+    /// What a plugin freed that it was not given; reported by the next check.
+    misuse: Option<Error>,
+}
+
+// SAFETY: the plugin's calls go through the mutex.
+unsafe impl Send for Scratch {}
+// SAFETY: as above.
+unsafe impl Sync for Scratch {}
+
+impl Scratch {
+    /// A pool on this open device; `None` if its plugin manages its memory alone.
+    pub(crate) fn new(device: &Arc<Device>) -> Result<Option<Scratch>> {
+        let asked = PoolKind::asked_for()?;
+        let Some(devmem) = Devmem::of(device)? else { return Ok(None) };
+        Ok(Some(Scratch::with(super::open(devmem, asked, device.info().memory_total)?)))
+    }
+
+    fn with(pool: Box<dyn Pool>) -> Scratch {
+        let kind = (pool.stats().kind == PoolKind::Vmm) as u32;
+        let state = Box::new(Mutex::new(State { pool, n_plans: 0, misuse: None }));
+        let ctx = std::ptr::from_ref(&*state).cast_mut().cast();
+        let struct_size = size_of::<c::Pool>() as u32;
+        let raw = Box::new(c::Pool { struct_size, kind, ctx, alloc: Some(alloc), free: Some(free) });
+        Scratch { raw, state }
+    }
+
+    /// For the ABI; valid as long as this pool.
+    pub(crate) fn as_ptr(&self) -> *const c::Pool {
+        &*self.raw
+    }
+
+    /// After a computation: idle memory may go; what the plugin did wrong comes out.
+    pub(crate) fn after_compute(&self) -> Result<()> {
+        let mut state = self.lock();
+        state.pool.trim();
+        state.misuse.take().map_or(Ok(()), Err)
+    }
+
+    /// A plan was made; what it was given must stay where it is.
+    pub(crate) fn plan_made(&self) {
+        let mut state = self.lock();
+        state.n_plans += 1;
+        state.pool.pin(true);
+    }
+
+    /// A plan is gone.
+    pub(crate) fn plan_gone(&self) {
+        let mut state = self.lock();
+        state.n_plans = state.n_plans.saturating_sub(1);
+        let pinned = state.n_plans > 0;
+        state.pool.pin(pinned);
+    }
+
+    /// What it holds.
+    pub(crate) fn stats(&self) -> PoolStats {
+        self.lock().pool.stats()
+    }
+
+    fn lock(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+/// # Safety
+/// `ctx` is that of a [`Scratch`] that lives.
+unsafe fn state<'a>(ctx: *mut c_void) -> MutexGuard<'a, State> {
+    // SAFETY: the caller's promise.
+    let state = unsafe { &*ctx.cast::<Mutex<State>>() };
+    state.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+unsafe extern "C" fn alloc(ctx: *mut c_void, size: u64, align: u64, addr: *mut u64, actual: *mut u64) -> i32 {
+    if ctx.is_null() || addr.is_null() || actual.is_null() || !(align == 0 || align.is_power_of_two()) {
+        return Status::Invalid.code();
+    }
+    // SAFETY: the plugin passes the pool's `ctx`; the outputs are its own and not NULL.
+    unsafe {
+        let mut state = state(ctx);
+        match state.pool.alloc(size, align) {
+            Ok(got) => {
+                (*addr, *actual) = got;
+                Status::Ok.code()
+            }
+            Err(e) => e.status().code(),
+        }
+    }
+}
+
+unsafe extern "C" fn free(ctx: *mut c_void, addr: u64, actual: u64) {
+    if ctx.is_null() {
+        return;
+    }
+    // SAFETY: the plugin passes the pool's `ctx`.
+    let mut state = unsafe { state(ctx) };
+    if let Err(e) = state.pool.free(addr, actual) {
+        state.misuse.get_or_insert(e);
+    }
+}
