@@ -124,3 +124,27 @@ fn params([n_channels, n_out, n_batch]: [u32; 3], [stride, pad, dilation]: [[u32
         n_out,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::super::tests::{compute, floats};
+    use super::*;
+
+    #[test]
+    fn volumes_under_kernels_of_two_channels() {
+        let ramp = |n: i32| floats(&(0..n).map(|i| ((i * 7 + 3) % 11 - 5) as f32).collect::<Vec<_>>());
+        let build = |g: &mut Graph| {
+            let kernel = g.input("kernel", DType::F32, &[2, 1, 2, 4]);
+            let x = g.input("x", DType::F32, &[2, 2, 2, 4]);
+            g.conv_3d(kernel, x, &params([2, 2, 2], [[1; 3], [1, 0, 1], [1; 3]]))
+        };
+        let y = compute(build, &[("kernel", ramp(16)), ("x", ramp(32))]);
+        // The start of what ggml's CPU kernel gave.
+        let expected = [
+            3., -28., 25., 3., -4., 5., -7., 12., -34., 8., 2., -15., 20., 12., 4., -20., 11., 10., 0., -31.,
+            25., 6., -6., 0., 21., -36., -33., -7., 33., -13., -15., 22., 5., 17., -22., 17., 3., -1., 8.,
+            3.,
+        ];
+        assert_eq!((y.len(), &y[..40]), (72, &expected[..]));
+    }
+}

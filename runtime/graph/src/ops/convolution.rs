@@ -134,3 +134,7 @@ pub(super) fn multiply_depthwise(
 pub(super) fn contiguous(g: &mut Graph, t: Tensor) -> Tensor {
     if g.def(t).is_contiguous() { t } else { g.cont(t) }
 }
+
+#[cfg(test)]
+#[path = "convolution_tests.rs"]
+mod tests;
