@@ -105,10 +105,11 @@ fn scatter_with<S: Simd>(s: S, piece: &Piece<'_>, y: &mut [f32]) {
     for block in (first / LANES * LANES..end).step_by(LANES) {
         let mut tap = 0;
         while tap < taps {
-            let n_taps = if taps - tap >= 4 { 4 } else { 1 };
+            let n_taps = [0, 1, 2, 2, 4][(taps - tap).min(4)];
             let mut sums = [[0.0; LANES]; 4];
             match n_taps {
                 4 => sums = under_taps::<S, 4>(s, piece, block, tap),
+                2 => [sums[0], sums[1]] = under_taps::<S, 2>(s, piece, block, tap),
                 _ => [sums[0]] = under_taps::<S, 1>(s, piece, block, tap),
             }
             for (tap, sums) in (tap..).zip(&sums[..n_taps]) {

@@ -3,6 +3,7 @@
 use super::check::{self, Answer, ensure};
 use super::window::Window;
 use super::{Args, Worker, rows};
+use crate::simd::Isa;
 use llmrt_plugin::abi::op::Im2colParams;
 use llmrt_plugin::{DType, NodeView, Reason, TensorView};
 
@@ -70,8 +71,8 @@ impl Columns {
 
     /// Elements of a row.
     pub fn row_len(&self) -> Result<usize, Reason> {
-        let sizes = self.windows.iter().map(|w| w.size);
-        sizes.fold(Some(self.c), |n, size| n?.checked_mul(size)).ok_or(Reason::Shape)
+        let mut sizes = self.windows.iter().map(|w| w.size);
+        sizes.try_fold(self.c, |n, size| n.checked_mul(size)).ok_or(Reason::Shape)
     }
 
     /// One thread's rows.
@@ -87,30 +88,32 @@ impl Columns {
         }
     }
 
-    fn fill(
-        &self,
-        isa: crate::simd::Isa,
-        a: &Args,
-        out: [usize; 3],
-        batch: usize,
-        room: &mut [f32],
-        y: &mut [f32],
-    ) {
+    /// Makes the row of position `out`; `room` is for a row of x.
+    fn fill(&self, isa: Isa, a: &Args, out: [usize; 3], batch: usize, room: &mut [f32], y: &mut [f32]) {
         let (x, [w0, w1, w2]) = (a.arg(1), &self.windows);
         let taps = w0.taps(out[0], self.n_in[0]);
-        for (i, y) in y.chunks_exact_mut(w0.size).enumerate() {
-            y.fill(0.0);
-            let (tap1, tap2, c) = (i % w1.size, i / w1.size % w2.size, i / w1.size / w2.size);
-            let found = (w1.find(out[1], tap1, self.n_in[1]), w2.find(out[2], tap2, self.n_in[2]));
-            let (Some(i1), Some(i2), false) = (found.0, found.1, taps.is_empty()) else { continue };
-            let at = match self.n_dims {
-                1 => [c, batch, 0],
-                2 => [i1, c, batch],
-                _ => [i1, i2, batch * self.c + c],
-            };
-            let part = w0.at(out[0], taps.start)..w0.at(out[0], taps.end - 1) + 1;
-            let seen = rows::read(isa, x, at, part, room);
-            y[taps.clone()].iter_mut().zip(seen.iter().step_by(w0.dilation)).for_each(|(y, x)| *y = *x);
+        y.fill(0.0);
+        if taps.is_empty() {
+            return;
+        }
+        let part = w0.at(out[0], taps.start)..w0.at(out[0], taps.end - 1) + 1;
+        for (c, y) in y.chunks_exact_mut(w0.size * w1.size * w2.size).enumerate() {
+            for tap2 in w2.taps(out[2], self.n_in[2]) {
+                for tap1 in w1.taps(out[1], self.n_in[1]) {
+                    let (i1, i2) = (w1.at(out[1], tap1), w2.at(out[2], tap2));
+                    let at = match self.n_dims {
+                        1 => [c, batch, 0],
+                        2 => [i1, c, batch],
+                        _ => [i1, i2, batch * self.c + c],
+                    };
+                    let seen = rows::read(isa, x, at, part.clone(), room);
+                    let y = &mut y[(tap2 * w1.size + tap1) * w0.size..][taps.clone()];
+                    match w0.dilation {
+                        1 => y.copy_from_slice(seen),
+                        step => y.iter_mut().zip(seen.iter().step_by(step)).for_each(|(y, x)| *y = *x),
+                    }
+                }
+            }
         }
     }
 }

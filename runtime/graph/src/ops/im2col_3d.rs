@@ -27,7 +27,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
 
 fn columns(kernel: Shape, x: Shape, p: &Im2col3dParams) -> Result<Columns, String> {
     let c = p.n_channels.into();
-    if c == 0 || x[3] % c != 0 || kernel[3] % c != 0 {
+    if c == 0 || !x[3].is_multiple_of(c) || !kernel[3].is_multiple_of(c) {
         return Err(format!("kernel {kernel:?} and x {x:?} are not of {c} channels in dim 3"));
     }
     let windows = [
