@@ -20,6 +20,7 @@ pub mod conv_2d_dw;
 pub mod conv_3d;
 pub mod conv_transpose_1d;
 pub mod conv_transpose_2d;
+pub mod convolution;
 pub mod copy;
 pub mod count_equal;
 pub mod cpy;
@@ -73,6 +74,7 @@ pub mod unary;
 pub mod upscale;
 pub mod win_part;
 pub mod win_unpart;
+pub mod window;
 
 pub use mul_mat::Column;
 
@@ -297,6 +299,7 @@ pub fn is_small(a: &Args) -> bool {
     const FEW: usize = 4096;
     match a.op {
         Op::MulMat | Op::MulMatId | Op::Attention => false,
+        Op::Conv1d | Op::Conv2d | Op::Conv3d | Op::ConvTranspose1d | Op::ConvTranspose2d => false,
         // Only the rows are touched, not the whole cache.
         Op::SetRows => a.src[1].is_none_or(|rows| rows.n_elems() <= FEW),
         Op::TopK | Op::SumRows => a.src[0].is_none_or(|x| x.n_elems() <= FEW),
@@ -308,11 +311,19 @@ pub fn is_small(a: &Args) -> bool {
 pub fn work(node: &NodeView<'_>) -> u64 {
     let per_element = match (node.op(), node.src(0)) {
         (Some(Op::MulMat | Op::MulMatId), Some(w)) => w.ne()[0] as u64,
+        (Some(Op::Conv1d | Op::Conv1dDw), Some(kernel)) => product(&kernel.ne()[..2]),
+        (Some(Op::Conv2d | Op::Conv2dDw | Op::Conv3d), Some(kernel)) => product(&kernel.ne()[..3]),
+        (Some(Op::ConvTranspose1d), Some(kernel)) => kernel.ne()[2] as u64,
+        (Some(Op::ConvTranspose2d), Some(kernel)) => kernel.ne()[3] as u64,
         // Keys are counted as if the text were short: how long it is, is not known before the run.
         (Some(Op::Attention), _) => 64,
         _ => 0,
     };
     (node.dst().n_elements() as u64).saturating_mul(per_element)
+}
+
+fn product(dims: &[usize]) -> u64 {
+    dims.iter().fold(1, |n, &dim| n.saturating_mul(dim as u64))
 }
 
 /// Bytes of the team's working memory that a node uses. Such a node meets within.

@@ -71,8 +71,10 @@ mod win_part;
 mod win_unpart;
 
 mod check;
+mod convolution;
 #[cfg(test)]
 mod tests;
+mod window;
 
 pub mod case;
 pub mod value;
