@@ -20,6 +20,7 @@ mod conv_3d;
 mod conv_transpose_1d;
 mod conv_transpose_2d;
 mod copy;
+mod copy_cases;
 mod count_equal;
 mod cpy;
 mod cumsum;
@@ -71,6 +72,7 @@ mod win_part;
 mod win_unpart;
 
 mod check;
+mod moves;
 #[cfg(test)]
 mod tests;
 
@@ -79,6 +81,9 @@ pub mod value;
 
 pub use attention::Paged;
 pub use glu::Activation;
+pub use pad::Padding;
+pub use tri::Triangle;
+pub use upscale::Interpolation;
 
 use crate::graph::{Graph, Node};
 use crate::tensor::{Shape, Tensor, TensorDef};
