@@ -89,7 +89,7 @@ fn converted(isa: Isa, x: &Tensor, elems: Range<usize>, to: DType, room: &mut [f
 fn numbers(isa: Isa, x: &Tensor, at: [usize; 3], part: Range<usize>, out: &mut [f32]) {
     const LARGEST_BLOCK: usize = 256;
     let block = x.dtype.block_elems();
-    if part.start % block == 0 && part.end % block == 0 {
+    if part.start.is_multiple_of(block) && part.end.is_multiple_of(block) {
         match x.dtype == DType::F32 && (x.nb[0] == 4 || x.ne[0] == 1) {
             true => out.copy_from_slice(&x.row(at)[part]),
             false => {

@@ -63,3 +63,21 @@ pub(super) fn mask_cases(op: fn(&mut Graph, Tensor, u32)) -> Vec<Case> {
     }
     cases
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::tests::{compute, floats};
+
+    #[test]
+    fn what_a_row_may_not_see_is_minus_infinity() {
+        const INF: f32 = f32::NEG_INFINITY;
+        for (n_past, expected) in [(0, [1., INF, INF, 4., 5., INF]), (1, [1., 2., INF, 4., 5., 6.])] {
+            let build = |g: &mut Graph| {
+                let x = g.input("x", DType::F32, &[3, 2]);
+                g.diag_mask_inf(x, n_past)
+            };
+            assert_eq!(compute(build, &[("x", floats(&[1., 2., 3., 4., 5., 6.]))]), expected);
+        }
+    }
+}

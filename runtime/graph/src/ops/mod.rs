@@ -57,6 +57,7 @@ mod rwkv_wkv7;
 mod scale;
 mod set;
 mod set_rows;
+mod set_rows_cases;
 mod soft_max;
 mod solve_tri;
 mod ssm_conv;
