@@ -507,8 +507,8 @@ macro_rules! ops {
 }
 
 ops! {
-    GetRows = 1, "get_rows", 2..=2, "", "rows of a table [n, m], picked by i32 ids; converted to F32";
-    SetRows = 2, "set_rows", 3..=3, "", "cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; the result is the cache";
+    GetRows = 1, "get_rows", 2..=2, "", "rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches";
+    SetRows = 2, "set_rows", 3..=3, "", "cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; dims 2 and 3 are batches over which ids repeat; the result is the cache";
     MulMat = 3, "mul_mat", 2..=2, "", "w [k, m] and x [k, n] give [m, n]; dims 2 and 3 of w broadcast";
     MulMatId = 4, "mul_mat_id", 3..=3, "", "w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens]";
     Add = 5, "add", 2..=2, "", "a + b; b broadcasts";

@@ -1,8 +1,8 @@
-//! STUB
-use super::check::Answer;
-use super::{Args, Worker};
-use llmrt_plugin::{NodeView, Reason};
-pub fn supports(_node: &NodeView<'_>) -> Answer {
-    Err(Reason::Op)
+//! y[i, j] = x[i, j], 0 where i > n_past + j.
+
+pub use super::diag_mask_inf::supports;
+use super::{Args, Worker, diag_mask_inf};
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    diag_mask_inf::masked(w, a, 0.0);
 }
-pub fn compute(_w: &mut Worker<'_>, _a: &Args) {}

@@ -41,6 +41,7 @@ pub mod l2_norm;
 pub mod layer_norm;
 pub mod mean;
 pub mod moe_weights;
+pub mod moves;
 pub mod mul_mat;
 pub mod mul_mat_id;
 pub mod out_prod;

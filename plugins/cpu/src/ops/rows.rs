@@ -14,7 +14,7 @@ pub fn can_decode(dtype: DType) -> bool {
 
 /// Whether rows of f32 become this dtype.
 pub fn can_encode(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16 | DType::BF16) || quant::encode::is_supported(dtype)
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64) || quant::encode::is_supported(dtype)
 }
 
 /// Elements `part` of the row at these indices as f32, whatever its dtype and the distance of its elements; they are
@@ -77,6 +77,10 @@ pub fn encode(isa: Isa, dtype: DType, x: &[f32], out: &mut [u8]) {
     match dtype {
         DType::F32 => {
             out.as_chunks_mut::<4>().0.iter_mut().zip(x).for_each(|(out, x)| *out = x.to_le_bytes());
+        }
+        DType::F64 => {
+            let (places, _) = out.as_chunks_mut::<8>();
+            places.iter_mut().zip(x).for_each(|(out, x)| *out = (*x as f64).to_le_bytes());
         }
         DType::F16 => to_f16(isa, x, out),
         DType::BF16 => {

@@ -20,6 +20,7 @@ mod conv_3d;
 mod conv_transpose_1d;
 mod conv_transpose_2d;
 mod copy;
+mod copy_cases;
 mod count_equal;
 mod cpy;
 mod cumsum;
@@ -56,6 +57,7 @@ mod rwkv_wkv7;
 mod scale;
 mod set;
 mod set_rows;
+mod set_rows_cases;
 mod soft_max;
 mod solve_tri;
 mod ssm_conv;
@@ -72,6 +74,7 @@ mod win_unpart;
 
 mod check;
 mod convolution;
+mod moves;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -81,6 +84,9 @@ pub mod value;
 
 pub use attention::Paged;
 pub use glu::Activation;
+pub use pad::Padding;
+pub use tri::Triangle;
+pub use upscale::Interpolation;
 
 use crate::graph::{Graph, Node};
 use crate::tensor::{Shape, Tensor, TensorDef};
