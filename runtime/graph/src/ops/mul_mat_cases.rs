@@ -22,7 +22,7 @@ fn weights(cases: &mut Vec<Case>) {
     for dtype in case::weight_dtypes() {
         let block = dtype.block_elems() as u64;
         for n in [1, 2, 3, 8, 16, 33, 64] {
-            for (m, k) in [(1, block), (37, 3 * block.max(32)), (16, 1024)] {
+            for (m, k) in [(13, block), (37, 3 * block.max(32)), (16, 1024)] {
                 cases.push(case(dtype, [k, m, 1, 1], DType::F32, [k, n, 1, 1]));
             }
         }
