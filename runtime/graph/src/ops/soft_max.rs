@@ -81,7 +81,7 @@ pub(super) fn check_mask<'a>(
         return Err("mask has gaps within its rows; make it contiguous with `cont`".to_string());
     }
     let enough_rows = mask.ne[0] == scores[0] && mask.ne[1] >= scores[1];
-    if !enough_rows || scores[2] % mask.ne[2] != 0 || scores[3] % mask.ne[3] != 0 {
+    if !enough_rows || !scores[2].is_multiple_of(mask.ne[2]) || !scores[3].is_multiple_of(mask.ne[3]) {
         return Err(format!("mask {:?} does not broadcast to {scores:?}", mask.ne));
     }
     Ok(Some(mask))
