@@ -66,7 +66,7 @@ params! {
     }
     /// Attributes of `rope`.
     RopeParams "llmrt_p_rope" {
-        /// Leading elements of each head that are rotated; even.
+        /// Elements of each head that are rotated; even. Mode 24: half of them.
         n_dims: u32,
         /// 0: pairs (2i, 2i+1); 2: pairs (i, i + n_dims/2), as GPT-NeoX; 8: as 2 with four positions per token, pairs in
         /// sections; 24: vision, 40: as 8 with interleaved sections.
@@ -95,6 +95,8 @@ params! {
         section3: u32,
         /// 1: turns the other way, which undoes the op.
         back: u32,
+        /// First rotated element of each head; even.
+        offset: u32,
     }
     /// Attributes of `soft_max`: softmax(x·scale + slope·mask).
     SoftMaxParams "llmrt_p_soft_max" {

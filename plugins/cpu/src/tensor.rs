@@ -49,6 +49,22 @@ impl Tensor {
         Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb() })
     }
 
+    /// F32 elements without gaps in this shape, as a tensor: a source that was converted.
+    ///
+    /// # Safety
+    /// The memory outlives the tensor and its copies, and nobody writes it meanwhile.
+    pub unsafe fn of_floats(floats: &[f32], ne: [usize; 4]) -> Tensor {
+        assert_eq!(floats.len(), ne.iter().product(), "{ne:?}");
+        let row = 4 * ne[0];
+        let nb = [4, row, row * ne[1], row * ne[1] * ne[2]];
+        Tensor { ptr: floats.as_ptr().cast_mut().cast(), len: 4 * floats.len(), dtype: DType::F32, ne, nb }
+    }
+
+    /// Whether each row's elements follow each other without gaps.
+    pub fn has_dense_rows(&self) -> bool {
+        self.nb[0] == self.dtype.block_bytes() || self.ne[0] <= self.dtype.block_elems()
+    }
+
     /// Whether a tensor of the graph is this one: the same memory and shape.
     pub fn is_at(&self, t: &TensorView<'_>) -> bool {
         address(t) == Some(self.ptr)

@@ -41,6 +41,14 @@ pub fn decodable<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Re
     Ok(t)
 }
 
+/// Source `i`, not empty: F32, F16 or BF16 at any strides, or as [`decodable`].
+pub fn matrix<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    match numbers(node, i) {
+        Ok(t) => ensure(!t.ne().contains(&0), Reason::Shape).map(|()| t),
+        Err(_) => decodable(node, i),
+    }
+}
+
 /// The result: of this dtype and shape, without gaps.
 pub fn result(node: &NodeView<'_>, dtype: DType, ne: [usize; 4]) -> Answer {
     let dst = node.dst();

@@ -61,12 +61,18 @@ impl Pieces {
 
 /// Makes elements `rows` of all columns. Nobody else makes these.
 pub fn compute(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
-    with_format!(p.w.dtype, F => quantised::<F>(isa, p, rows, scratch), else floats(isa, p, rows, scratch))
+    with_format!(p.w.dtype, F => quantised::<F>(isa, p, rows, scratch), else {
+        match p.w.has_dense_rows() {
+            true => floats(isa, p, rows, scratch),
+            false => strided(isa, p, rows, scratch),
+        }
+    })
 }
 
 dispatch! {
     fn quantised<F: Format>(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = quantised_with;
     fn floats(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = floats_with;
+    fn strided(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = strided_with;
 }
 
 /// Groups unpacked at a time: what stays in the first cache beside the columns.
@@ -231,6 +237,21 @@ fn floats_with<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut
                 }
             }
         }
+    }
+}
+
+/// Weights whose rows have gaps, such as a transposed cache, are gathered first.
+#[inline(always)]
+fn strided_with<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+    let k = p.w.ne[0];
+    for first in rows.clone().step_by(FLOAT_ROWS) {
+        let rows = first..(first + FLOAT_ROWS).min(rows.end);
+        let floats = scratch.rows.take::<f32>(FLOAT_ROWS * k);
+        for (row, out) in rows.clone().zip(floats.chunks_exact_mut(k)) {
+            rows::read(Isa::SCALAR, p.w, [row, p.at[0], p.at[1]], 0..k, out);
+        }
+        let floats = &*floats;
+        multiply_floats(s, p, p.columns, rows, |[r, ..]| F32Row(&floats[(r - first) * k..][..k]));
     }
 }
 

@@ -27,7 +27,7 @@ pub fn read<'a>(
     room: &'a mut [f32],
 ) -> &'a [f32] {
     let (block, size) = (t.dtype.block_elems(), t.dtype.block_bytes());
-    let is_dense = t.nb[0] == size || t.ne[0] <= block;
+    let is_dense = t.has_dense_rows();
     if is_dense && t.dtype == DType::F32 {
         return &t.row(at)[part];
     }

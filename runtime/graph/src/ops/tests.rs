@@ -39,7 +39,8 @@ fn every_op_has_cases_with_names_of_their_own() {
         let mut names: Vec<String> = rules(op).cases().into_iter().map(|c| c.name).collect();
         assert!(!names.is_empty(), "{op}");
         names.sort();
-        assert!(names.windows(2).all(|w| w[0] != w[1]), "{op}: {names:?}");
+        let twice: Vec<_> = names.windows(2).filter(|w| w[0] == w[1]).collect();
+        assert!(twice.is_empty(), "{op}: {twice:?}");
     }
 }
 
