@@ -2,6 +2,7 @@
 //! and for composite ops a decomposition. To add an op: a row in `abi/src/op.rs`, its file, a `mod` line and an arm here.
 
 mod acc;
+mod activations;
 mod add1;
 mod add_id;
 mod arange;
@@ -71,6 +72,7 @@ mod win_part;
 mod win_unpart;
 
 mod check;
+mod operand;
 #[cfg(test)]
 mod tests;
 

@@ -12,7 +12,7 @@ pub struct Value {
     pub data: Data,
 }
 
-/// Elements as numbers. Floating and quantised types are F32 here; all integers are I32.
+/// Elements as numbers. Floating and quantised types are F32 here; all integers are I32, I64 being cut to its range.
 #[derive(Clone, PartialEq, Debug)]
 #[allow(missing_docs)]
 pub enum Data {
@@ -70,12 +70,13 @@ impl Value {
                 let bytes = &owner_bytes[at..at + def.dtype.block_bytes()];
                 match def.dtype {
                     DType::I32 => ints.push(i32::from_ne_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])),
+                    DType::I64 => ints.push(cut(bytes)),
                     dtype => crate::quant::decode_block(dtype, bytes, &mut floats),
                 }
             }
         });
         match def.dtype {
-            DType::I32 => Value::i32(def.ne, ints),
+            DType::I32 | DType::I64 => Value::i32(def.ne, ints),
             _ => Value::f32(def.ne, floats),
         }
     }
@@ -90,6 +91,9 @@ impl Value {
                 let at = (start + row_offset + b * def.nb[0]) as usize;
                 let bytes = &mut owner_bytes[at..at + def.dtype.block_bytes()];
                 match &self.data {
+                    Data::I32(v) if def.dtype == DType::I64 => {
+                        bytes.copy_from_slice(&(v[at_elem] as i64).to_ne_bytes())
+                    }
                     Data::I32(v) => bytes.copy_from_slice(&v[at_elem].to_ne_bytes()),
                     Data::F32(v) => {
                         crate::quant::encode_block(def.dtype, &v[at_elem..at_elem + block], bytes)
@@ -99,6 +103,12 @@ impl Value {
             }
         });
     }
+}
+
+/// The nearest i32 of an i64 in 8 bytes.
+fn cut(bytes: &[u8]) -> i32 {
+    let wide = bytes.first_chunk().map_or(0, |b| i64::from_ne_bytes(*b));
+    wide.clamp(i32::MIN as i64, i32::MAX as i64) as i32
 }
 
 fn for_each_row(def: &TensorDef, mut visit: impl FnMut(u64)) {
