@@ -46,9 +46,10 @@ pub fn read<'a>(
         DType::F32 => gather(elements, room, f32::from_le_bytes),
         DType::F16 => gather(elements, room, |b| f16_to_f32(u16::from_le_bytes(b))),
         DType::BF16 => gather(elements, room, |b| f32::from_bits((u16::from_le_bytes(b) as u32) << 16)),
-        dtype => elements
-            .zip(&mut *room)
-            .for_each(|(bytes, out)| decode(isa, dtype, &bytes[..size], std::slice::from_mut(out))),
+        dtype => room
+            .iter_mut()
+            .zip(elements)
+            .for_each(|(out, bytes)| decode(isa, dtype, &bytes[..size], std::slice::from_mut(out))),
     }
     room
 }
@@ -59,7 +60,7 @@ fn gather<'a, const N: usize>(
     out: &mut [f32],
     number: impl Fn([u8; N]) -> f32,
 ) {
-    for (bytes, out) in elements.zip(out) {
+    for (out, bytes) in out.iter_mut().zip(elements) {
         *out = bytes.first_chunk().map_or(0.0, |b| number(*b));
     }
 }

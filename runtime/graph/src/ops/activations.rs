@@ -8,8 +8,9 @@ pub(super) fn silu(x: f32) -> f32 {
 
 /// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
 pub(super) fn gelu(x: f32) -> f32 {
-    const SQRT_2_OVER_PI: f32 = 0.797_884_6;
-    0.5 * x * (1.0 + (SQRT_2_OVER_PI * x * (1.0 + 0.044715 * x * x)).tanh())
+    let x = x as f64;
+    let u = std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
+    (0.5 * x * (1.0 + u.tanh())) as f32
 }
 
 /// ½ x (1 + erf(x / √2)).
