@@ -128,6 +128,13 @@ impl Tensor {
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.ne[0]) }
     }
 
+    /// Element `i` of the I32 row at these indices, at any strides.
+    pub fn int(&self, at: [usize; 3], i: usize) -> i32 {
+        debug_assert_eq!(self.dtype, DType::I32);
+        let bytes = self.bytes()[self.offset_of(at) + i * self.nb[0]..].first_chunk();
+        bytes.map_or(0, |b| i32::from_ne_bytes(*b))
+    }
+
     /// Bytes of the row at these indices, to write.
     ///
     /// # Safety

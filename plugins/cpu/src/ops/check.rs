@@ -28,6 +28,23 @@ pub fn numbers<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reas
     Ok(t)
 }
 
+/// Source `i`: F32 at any strides, empty or not. [`super::rows::read`] reads it.
+pub fn any_floats<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    any_of(node, i, DType::F32)
+}
+
+/// Source `i`: I32 at any strides, empty or not. [`crate::tensor::Tensor::int`] reads it.
+pub fn any_ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    any_of(node, i, DType::I32)
+}
+
+fn any_of<'a>(node: &NodeView<'a>, i: usize, dtype: DType) -> Result<TensorView<'a>, Reason> {
+    let t = given(node, i)?;
+    ensure(t.dtype() == Some(dtype), Reason::Type)?;
+    ensure(t.layout_id() == 0, Reason::Layout)?;
+    Ok(t)
+}
+
 /// Source `i`: I32 with dense rows.
 pub fn ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     of_dtype(given(node, i)?, DType::I32)

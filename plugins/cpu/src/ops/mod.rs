@@ -28,6 +28,7 @@ pub mod cumsum;
 pub mod diag;
 pub mod diag_mask_inf;
 pub mod diag_mask_zero;
+pub mod elementwise;
 pub mod fill;
 pub mod gated_delta_net;
 pub mod gated_linear_attn;
@@ -303,7 +304,7 @@ pub fn is_small(a: &Args) -> bool {
         Op::Conv1d | Op::Conv2d | Op::Conv3d | Op::ConvTranspose1d | Op::ConvTranspose2d => false,
         // Only the rows are touched, not the whole cache.
         Op::SetRows => a.src[1].is_none_or(|rows| rows.n_elems() <= FEW),
-        Op::TopK | Op::SumRows => a.src[0].is_none_or(|x| x.n_elems() <= FEW),
+        Op::TopK | Op::SumRows | Op::Mean | Op::Argmax => a.src[0].is_none_or(|x| x.n_elems() <= FEW),
         _ => a.dst.n_elems() <= FEW,
     }
 }

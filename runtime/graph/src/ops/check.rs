@@ -56,6 +56,37 @@ pub(super) fn numbers<'a>(
     }
 }
 
+/// Source `i`: F32 at any strides, empty or not.
+pub(super) fn any_floats<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    any_of(src, i, DType::F32, what)
+}
+
+/// Source `i`: I32 at any strides, empty or not.
+pub(super) fn any_ints<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    any_of(src, i, DType::I32, what)
+}
+
+fn any_of<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    dtype: DType,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    let t = src.get(i).copied().flatten().ok_or_else(|| format!("{what} is missing"))?;
+    match t.dtype == dtype {
+        true => Ok(t),
+        false => Err(format!("{what} is {}, expected {dtype}", t.dtype)),
+    }
+}
+
 /// Source `i`, I32 with dense rows.
 pub(super) fn ints<'a>(src: &[Option<&'a TensorDef>], i: usize, what: &str) -> Result<&'a TensorDef, String> {
     of_dtype(given(src, i, what)?, DType::I32, what)

@@ -2,6 +2,7 @@
 //! and for composite ops a decomposition. To add an op: a row in `abi/src/op.rs`, its file, a `mod` line and an arm here.
 
 mod acc;
+mod activations;
 mod add1;
 mod add_id;
 mod arange;
@@ -75,6 +76,7 @@ mod win_unpart;
 mod check;
 mod convolution;
 mod moves;
+mod operand;
 #[cfg(test)]
 mod tests;
 mod window;
