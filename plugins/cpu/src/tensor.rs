@@ -88,6 +88,28 @@ impl Tensor {
         self.ne[0] * self.n_rows()
     }
 
+    /// Whether its rows are f32 without gaps between their elements.
+    pub fn has_f32_rows(&self) -> bool {
+        self.dtype == DType::F32 && (self.nb[0] == 4 || self.ne[0] == 1)
+    }
+
+    /// Whether elements follow each other without gaps, in order.
+    pub fn is_gapless(&self) -> bool {
+        let mut expected = self.dtype.block_bytes();
+        let n_blocks = [self.ne[0] / self.dtype.block_elems(), self.ne[1], self.ne[2], self.ne[3]];
+        self.ne.iter().zip(n_blocks).zip(self.nb).all(|((&ne, n), nb)| {
+            let fits = ne == 1 || nb == expected;
+            expected *= n;
+            fits
+        })
+    }
+
+    /// The same elements in one row; the tensor has no gaps.
+    pub fn flat(&self) -> Tensor {
+        let elem = self.dtype.block_bytes();
+        Tensor { ne: [self.n_elems(), 1, 1, 1], nb: [elem, self.len, self.len, self.len], ..*self }
+    }
+
     /// Dims 1 to 3 of row `i`.
     pub fn unravel(&self, i: usize) -> [usize; 3] {
         [i % self.ne[1], i / self.ne[1] % self.ne[2], i / self.ne[1] / self.ne[2]]

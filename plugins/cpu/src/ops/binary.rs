@@ -1,7 +1,7 @@
 //! y = a ∘ b, elementwise, ∘ one of + − · ÷ and the power; b repeats along each dim. Computed in f32.
 
 use super::check::{self, Answer, ensure};
-use super::elementwise::{room_for, write};
+use super::elementwise::{flattened, room_for, write};
 use super::{Args, Worker, rows};
 use crate::scratch::Arena;
 use crate::simd::Isa;
@@ -27,24 +27,40 @@ pub fn compute(w: &mut Worker<'_>, args: &Args) {
 
 #[inline(always)]
 fn each(w: &mut Worker<'_>, args: &Args, f: impl Fn(f32, f32) -> f32) {
-    let (a, b) = (args.arg(0), args.arg(1));
     let isa = w.isa;
-    for (row, part) in w.pieces(&args.dst) {
-        let at = args.dst.unravel(row);
-        let at_b = [at[0] % b.ne[1], at[1] % b.ne[2], at[2] % b.ne[3]];
+    let (a, b) = (args.arg(0), args.arg(1));
+    let [a, b, dst] = match a.ne == b.ne {
+        true => flattened([a, b, &args.dst]),
+        false => [*a, *b, args.dst],
+    };
+    let combine = |a: &[f32], b: &[f32], y: &mut [f32]| match *b {
+        [b] => y.iter_mut().zip(a).for_each(|(y, a)| *y = f(*a, b)),
+        _ => y.iter_mut().zip(a.iter().zip(b)).for_each(|(y, (a, b))| *y = f(*a, *b)),
+    };
+    let row_of_b = |at: [usize; 3]| [at[0] % b.ne[1], at[1] % b.ne[2], at[2] % b.ne[3]];
+    let one_or_all = b.ne[0] == 1 || b.ne[0] == a.ne[0];
+    if a.has_f32_rows() && b.has_f32_rows() && dst.has_f32_rows() && one_or_all {
+        for (row, part) in w.pieces(&dst) {
+            let at = dst.unravel(row);
+            let b_row = b.row(row_of_b(at));
+            let b_row = if b_row.len() == 1 { b_row } else { &b_row[part.clone()] };
+            // SAFETY: pieces are disjoint.
+            combine(&a.row(at)[part.clone()], b_row, unsafe { dst.part_mut(at, part) });
+        }
+        return;
+    }
+    for (row, part) in w.pieces(&dst) {
+        let (at, n) = (dst.unravel(row), part.len());
+        let at_b = row_of_b(at);
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
-        let a_row = rows::read(isa, a, at, part.clone(), room_for(a, part.len(), of_a));
+        let a_row = rows::read(isa, &a, at, part.clone(), room_for(&a, n, of_a));
         let b_row = match b.ne[0] {
-            1 => rows::read(isa, b, at_b, 0..1, of_b.take(1)),
-            n if n == a.ne[0] => rows::read(isa, b, at_b, part.clone(), room_for(b, part.len(), of_b)),
-            _ => repeated(isa, b, at_b, part.clone(), of_b),
-        };
-        let combine = |y: &mut [f32]| match *b_row {
-            [b] => y.iter_mut().zip(a_row).for_each(|(y, a)| *y = f(*a, b)),
-            _ => y.iter_mut().zip(a_row.iter().zip(b_row)).for_each(|(y, (a, b))| *y = f(*a, *b)),
+            1 => rows::read(isa, &b, at_b, 0..1, of_b.take(1)),
+            n_b if n_b == a.ne[0] => rows::read(isa, &b, at_b, part.clone(), room_for(&b, n, of_b)),
+            _ => repeated(isa, &b, at_b, part.clone(), of_b),
         };
         // SAFETY: pieces are disjoint.
-        unsafe { write(isa, &args.dst, at, part, of_y, combine) };
+        unsafe { write(isa, &dst, at, part, of_y, |y| combine(a_row, b_row, y)) };
     }
 }
 

@@ -9,14 +9,33 @@ use std::ops::Range;
 /// Writes `f(x)` over the result, for x of its shape. F32 with dense rows is read and written where it lies.
 #[inline(always)]
 pub fn map(w: &mut Worker<'_>, a: &Args, f: impl Fn(Isa, &[f32], &mut [f32])) {
-    let x = a.arg(0);
     let isa = w.isa;
-    for (row, part) in w.pieces(&a.dst) {
-        let at = a.dst.unravel(row);
+    let [x, dst] = flattened([a.arg(0), &a.dst]);
+    if x.has_f32_rows() {
+        for (row, part) in w.pieces(&dst) {
+            let at = dst.unravel(row);
+            // SAFETY: pieces are disjoint.
+            f(isa, &x.row(at)[part.clone()], unsafe { dst.part_mut(at, part) });
+        }
+        return;
+    }
+    for (row, part) in w.pieces(&dst) {
+        let at = dst.unravel(row);
         let [room, of_y, ..] = &mut w.scratch.floats;
-        let x = rows::read(isa, x, at, part.clone(), room_for(x, part.len(), room));
+        let x = rows::read(isa, &x, at, part.clone(), room_for(&x, part.len(), room));
         // SAFETY: pieces are disjoint.
-        unsafe { write(isa, &a.dst, at, part, of_y, |y| f(isa, x, y)) };
+        unsafe { write(isa, &dst, at, part, of_y, |y| f(isa, x, y)) };
+    }
+}
+
+/// Tensors of one shape with short rows, as single rows if none has gaps: then short rows cost nothing. Else as they are.
+#[inline(always)]
+pub fn flattened<const N: usize>(all: [&Tensor; N]) -> [Tensor; N] {
+    const LONG: usize = 512;
+    let short = |t: &&Tensor| t.ne[0] < LONG && t.n_rows() > 1;
+    match all.iter().all(short) && all.iter().all(|t| t.is_gapless()) {
+        true => all.map(|t| t.flat()),
+        false => all.map(|t| *t),
     }
 }
 

@@ -1,7 +1,7 @@
 //! y = activation(gate) · up, or gpt-oss's form of it. One source holds both as halves of its rows. Computed in f32.
 
 use super::check::{self, Answer, ensure};
-use super::elementwise::{room_for, write};
+use super::elementwise::{flattened, room_for, write};
 use super::{Args, Worker, rows};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::GluParams;
@@ -28,23 +28,28 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let p = a.params(GluParams::from_bytes);
-    let n = a.dst.ne[0];
-    // Where gate and up are, and at which element of their rows.
-    let first = a.arg(0);
-    let ((gate, gate_start), (up, up_start)) = match &a.src[1] {
-        Some(up) => ((first, 0), (up, 0)),
-        None if p.swapped == 1 => ((first, n), (first, 0)),
-        None => ((first, 0), (first, n)),
+    let (isa, n, first) = (w.isa, a.dst.ne[0], *a.arg(0));
+    // Gate, up and result, and the elements at which gate and up start in their rows.
+    let ([gate, up, dst], [gate_start, up_start]) = match &a.src[1] {
+        Some(up) => (flattened([&first, up, &a.dst]), [0, 0]),
+        None if p.swapped == 1 => ([first, first, a.dst], [n, 0]),
+        None => ([first, first, a.dst], [0, n]),
     };
-    let isa = w.isa;
-    for (row, part) in w.pieces(&a.dst) {
-        let at = a.dst.unravel(row);
-        let [of_gate, of_up, of_y, ..] = &mut w.scratch.floats;
+    let in_place = gate.has_f32_rows() && up.has_f32_rows();
+    for (row, part) in w.pieces(&dst) {
+        let at = dst.unravel(row);
         let [in_gate, in_up] = [gate_start, up_start].map(|start| start + part.start..start + part.end);
-        let gates = rows::read(isa, gate, at, in_gate, room_for(gate, part.len(), of_gate));
-        let ups = rows::read(isa, up, at, in_up, room_for(up, part.len(), of_up));
+        if in_place {
+            // SAFETY: pieces are disjoint.
+            let y = unsafe { dst.part_mut(at, part) };
+            gated(isa, &p, &gate.row(at)[in_gate], &up.row(at)[in_up], y);
+            continue;
+        }
+        let [of_gate, of_up, of_y, ..] = &mut w.scratch.floats;
+        let gates = rows::read(isa, &gate, at, in_gate, room_for(&gate, part.len(), of_gate));
+        let ups = rows::read(isa, &up, at, in_up, room_for(&up, part.len(), of_up));
         // SAFETY: pieces are disjoint.
-        unsafe { write(isa, &a.dst, at, part, of_y, |y| gated(isa, &p, gates, ups, y)) };
+        unsafe { write(isa, &dst, at, part, of_y, |y| gated(isa, &p, gates, ups, y)) };
     }
 }
 
