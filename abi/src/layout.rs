@@ -88,12 +88,14 @@ layouts! {
 
 /// Hash of names and offsets of the fields that were there from the start, pointer size and byte order. A plugin built
 /// against another layout has another number and is refused; appended fields change nothing.
-pub const FINGERPRINT: u64 = {
+pub const FINGERPRINT: u64 = fingerprint(STRUCTS);
+
+const fn fingerprint(structs: &[StructLayout]) -> u64 {
     let mut h = fnv(FNV_START, size_of::<usize>() as u64);
     h = fnv(h, u16::from_ne_bytes([1, 2]) as u64);
     let mut s = 0;
-    while s < STRUCTS.len() {
-        let layout = &STRUCTS[s];
+    while s < structs.len() {
+        let layout = &structs[s];
         let mut f = 0;
         while f < layout.n_first {
             let (name, offset) = layout.fields[f];
@@ -103,7 +105,7 @@ pub const FINGERPRINT: u64 = {
         s += 1;
     }
     h
-};
+}
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -126,4 +128,26 @@ const fn fnv_str(mut h: u64, text: &str) -> u64 {
         i += 1;
     }
     h
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a struct with these fields has the fingerprint of `a` at 0, `b` at 8.
+    fn check(fields: &'static [(&'static str, usize)], n_first: usize, is_same: bool) {
+        let of =
+            |fields, n_first| fingerprint(&[StructLayout { name: "X", size: 0, align: 8, fields, n_first }]);
+        assert_eq!(of(fields, n_first) == of(&[("a", 0), ("b", 8)], 2), is_same, "{fields:?}");
+    }
+
+    #[test]
+    fn what_moves_a_field_changes_the_fingerprint_and_what_is_appended_does_not() {
+        check(&[("a", 0), ("b", 8), ("c", 16)], 2, true);
+        check(&[("a", 0), ("b", 8), ("c", 16)], 3, false);
+        check(&[("a", 0), ("c", 8), ("b", 16)], 3, false);
+        check(&[("b", 0), ("a", 8)], 2, false);
+        check(&[("a", 0), ("b", 12)], 2, false);
+        check(&[("a", 0), ("renamed", 8)], 2, false);
+    }
 }
