@@ -1,7 +1,8 @@
 //! The host: finds, checks and opens plugins, and offers what they can do as safe objects.
 //!
 //! Reading order: [`plugin`] for how a driver gets in, [`device`] for what it is then (devices, buffers, streams,
-//! events, plans, and the graphs they run), [`threads`] for the one thread pool, [`knobs`] for every environment
+//! events, plans, and the graphs they run), [`threads`] for the one thread pool, `validate` for the
+//! checks that `LLMRT_VALIDATE` turns on, [`knobs`] for every environment
 //! variable, [`error`] for what can go wrong.
 
 pub mod plugin;
@@ -15,6 +16,8 @@ pub mod load;
 pub mod sched;
 
 pub mod knobs;
+
+mod validate;
 
 pub mod error;
 

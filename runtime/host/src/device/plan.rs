@@ -3,6 +3,7 @@
 use super::stream::{Inner as StreamInner, Kept};
 use super::{RawGraph, Stream, call};
 use crate::error::{Error, Result};
+use crate::validate::live;
 use llmrt_abi::{Status, types as c};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -117,7 +118,11 @@ fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>
         Ok(()) if raw.is_null() => {
             Err(stream.device.breach("plan_create", "said OK and gave no plan".into()))
         }
-        Ok(()) => Ok(Some(raw)),
+        Ok(()) => {
+            // SAFETY: the plugin made this plan just now.
+            unsafe { live::born(&stream.device.plugin, "plan_create", live::Kind::Plan, raw)? };
+            Ok(Some(raw))
+        }
     }
 }
 
@@ -128,6 +133,7 @@ fn destroy(stream: &StreamInner, raw: *mut c::Plan) -> bool {
     };
     let idle = stream.synchronize(&mut entered).is_ok();
     if idle {
+        live::dies(&stream.device.plugin, raw);
         // SAFETY: a live backend, entered by this thread and idle; its own plan, not used afterwards.
         unsafe { plan_destroy(stream.raw, raw) }
     }

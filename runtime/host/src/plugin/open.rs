@@ -8,6 +8,7 @@ use super::services::{OFFERED, Services};
 use super::table::{self, mandatory};
 use crate::device::Device;
 use crate::error::CallError;
+use crate::validate::inside;
 use llmrt_abi::{ABI_MAJOR, ABI_MINOR, MAGIC, QUERY_SYMBOL, layout::FINGERPRINT, types as c};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -141,9 +142,11 @@ fn init(
     let (mut devices, mut n) = (std::ptr::null(), 0);
     let mut err = c::Error::empty();
     let started = Instant::now();
+    let inside = inside::enter_init();
     // SAFETY: the first `init` of this table, alone (`lifecycle`); the host's table lives as long as `Loaded`; the
     // outputs are ours.
     let status = unsafe { init(&services.api, &mut devices, &mut n, &mut err) };
+    drop(inside);
     desc.init_time = started.elapsed();
     if status != 0 {
         return Err(CallError::read(&desc.name, "init", status, &err).to_string());

@@ -28,6 +28,8 @@ pub struct HostOptions {
     pub log: Option<LogSink>,
     /// Names of plugins not to load, as `LLMRT_PLUGINS_DISABLE`; `None`: the knob.
     pub disabled: Option<String>,
+    /// Whether every call of a plugin is checked, as `LLMRT_VALIDATE`; `None`: the knob.
+    pub validate: Option<bool>,
 }
 
 /// The registry of plugins and devices, and the thread pool they share.
@@ -82,9 +84,10 @@ impl Host {
         let spin = Duration::from_micros(number(knobs::SPIN_US).unwrap_or(50));
         let n_threads = options.n_threads.or_else(|| number(knobs::THREADS).map(|n| n as usize)).unwrap_or(0);
         let disabled = || knobs::PLUGINS_DISABLE.text().map(|text| text.to_string_lossy().into_owned());
+        let validate = options.validate.or_else(|| number(knobs::VALIDATE).map(|n| n != 0)).unwrap_or(false);
         let pool = ThreadPool::new(n_threads, spin);
         let host = Host {
-            services: Services::new(pool, options.options, options.log),
+            services: Services::new(pool, options.options, options.log, validate),
             disabled: options.disabled.or_else(disabled).unwrap_or_default(),
             plugins: Mutex::default(),
         };

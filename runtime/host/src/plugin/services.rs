@@ -2,6 +2,7 @@
 
 use crate::knobs;
 use crate::threads::{Team, ThreadPool};
+use crate::validate::inside;
 use core::ffi::c_void;
 use llmrt_abi::{ABI_MINOR, DType, DTypeKind, Status, types as c};
 use std::collections::{BTreeMap, HashSet};
@@ -22,6 +23,8 @@ pub(crate) struct Services {
     pub(crate) pool: Arc<ThreadPool>,
     options: BTreeMap<String, String>,
     log: LogSink,
+    /// Whether calls in both directions are checked.
+    pub(crate) validate: bool,
     cancelled: RwLock<HashSet<u64>>,
     ops: Mutex<Vec<CustomOp>>,
 }
@@ -45,6 +48,7 @@ impl Services {
         pool: Arc<ThreadPool>,
         options: BTreeMap<String, String>,
         log: Option<LogSink>,
+        validate: bool,
     ) -> Arc<Services> {
         Arc::new_cyclic(|this: &std::sync::Weak<Services>| {
             let ctx = this.as_ptr().cast_mut().cast::<c_void>();
@@ -54,6 +58,7 @@ impl Services {
                 pool,
                 options,
                 log: log.unwrap_or_else(stderr_log),
+                validate,
                 cancelled: RwLock::default(),
                 ops: Mutex::default(),
             }
@@ -68,6 +73,13 @@ impl Services {
         } else {
             runs.remove(&run_id)
         };
+    }
+
+    /// A plugin broke a rule in a call of the host: logged if calls are checked.
+    fn misuse(&self, call: &str, text: impl std::fmt::Display) {
+        if self.validate {
+            self.say(1, &format!("LLMRT_VALIDATE: a plugin: {call}: {text}"));
+        }
     }
 
     /// A line of the host's own.
@@ -147,12 +159,29 @@ fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
 
 unsafe extern "C" fn log(ctx: *mut c_void, level: u32, target: c::Str, msg: c::Str) {
     // SAFETY: see above.
-    contained((), || unsafe { (services(ctx).log)(level, &text(target), &text(msg)) });
+    contained((), || unsafe {
+        let services = services(ctx);
+        if !(1..=5).contains(&level) {
+            services.misuse("log", format_args!("level {level}; 1 (error) to 5 (trace) are known"));
+        }
+        for part in [target, msg] {
+            if part.ptr.is_null() && part.len > 0 {
+                services.misuse("log", format_args!("a text of {} bytes at NULL", part.len));
+            } else if matches!(text(part), std::borrow::Cow::Owned(_)) {
+                services.misuse("log", "a text that is not UTF-8");
+            }
+        }
+        (services.log)(level, &text(target), &text(msg))
+    });
 }
 
 unsafe extern "C" fn get_option(ctx: *mut c_void, key: c::Str, buf: *mut u8, cap: u64, len: *mut u64) -> i32 {
     // SAFETY: see above; `buf` has `cap` bytes.
     contained(Status::Internal.code(), || unsafe {
+        if len.is_null() || (buf.is_null() && cap > 0) {
+            services(ctx).misuse("get_option", format_args!("buf {buf:?} of {cap} bytes, len {len:?}"));
+            return Status::Invalid.code();
+        }
         let Some(value) = services(ctx).options.get(&*text(key)) else { return Status::Unsupported.code() };
         *len = value.len() as u64;
         if !buf.is_null() {
@@ -162,7 +191,7 @@ unsafe extern "C" fn get_option(ctx: *mut c_void, key: c::Str, buf: *mut u8, cap
     })
 }
 
-unsafe extern "C" fn type_info(_ctx: *mut c_void, dtype: u32, out: *mut c::TypeInfo) -> i32 {
+unsafe extern "C" fn type_info(ctx: *mut c_void, dtype: u32, out: *mut c::TypeInfo) -> i32 {
     let Some(info) = DType::from_id(dtype).map(DType::info) else { return Status::Unsupported.code() };
     let flags = match info.kind {
         DTypeKind::Float => 0,
@@ -171,7 +200,8 @@ unsafe extern "C" fn type_info(_ctx: *mut c_void, dtype: u32, out: *mut c::TypeI
     };
     // SAFETY: see above; version 0 of this struct is the only one.
     unsafe {
-        if ((*out).struct_size as usize) < size_of::<c::TypeInfo>() {
+        if out.is_null() || ((*out).struct_size as usize) < size_of::<c::TypeInfo>() {
+            services(ctx).misuse("type_info", "an output that is NULL or too small (`struct_size`)");
             return Status::Invalid.code();
         }
         *out = c::TypeInfo {
@@ -190,6 +220,10 @@ unsafe extern "C" fn type_info(_ctx: *mut c_void, dtype: u32, out: *mut c::TypeI
 unsafe extern "C" fn register_op(ctx: *mut c_void, desc: *const c::OpDesc, id: *mut u32) -> i32 {
     // SAFETY: see above.
     contained(Status::Internal.code(), || unsafe {
+        if !inside::is_in_init() {
+            services(ctx).misuse("register_op", "outside `init`");
+            return Status::Invalid.code();
+        }
         let (name, version) = (text((*desc).name).into_owned(), (*desc).version);
         if !name.contains('.') || (*desc).infer.is_none() {
             return Status::Invalid.code();
@@ -250,14 +284,24 @@ unsafe extern "C" fn run(
     unsafe impl Sync for Arg {}
 
     // SAFETY: see above.
-    let pool = unsafe { &services(ctx).pool };
+    let (pool, validates) = unsafe { (&services(ctx).pool, services(ctx).validate) };
+    // SAFETY: see above.
+    let misuse = |text: std::fmt::Arguments<'_>| unsafe { services(ctx) }.misuse("threads.run", text);
+    if !inside::is_inside() && validates {
+        misuse(format_args!(
+            "from a thread of the plugin's own; only calls of the host and bodies may use its threads"
+        ));
+        return Status::Invalid.code();
+    }
     let (Some(body), true) = (body, (1..=pool.n_threads()).contains(&(n as usize))) else {
+        misuse(format_args!("{n} threads of {}, or no body", pool.n_threads()));
         return Status::Invalid.code();
     };
     let arg = Arg(arg);
     let member = |team: &Team<'_>| {
         let arg = &arg;
         let handle = std::ptr::from_ref(team).cast_mut().cast();
+        let _inside = validates.then(inside::enter);
         // SAFETY: a body of the plugin, which does not unwind, with the argument it gave; `team` outlives the call.
         unsafe { body(arg.0, handle, team.index() as u32, team.len() as u32) }
     };
