@@ -13,8 +13,22 @@ pub fn build() -> Result<(), String> {
     std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     c_plugin(&dir)?;
     rust_plugin(&dir)?;
+    types(&dir)?;
     let facts = format!("machine = {}\nfingerprint = {FINGERPRINT:#018x}\n", std::env::consts::ARCH);
     std::fs::write(dir.join("facts.txt"), facts).map_err(|e| format!("{}: {e}", dir.display()))
+}
+
+/// The types as they are now, which `cargo ci layout` compares with later ones.
+fn types(dir: &Path) -> Result<(), String> {
+    let (from, to) = (root().join("abi/src/types"), dir.join("types"));
+    let copy = || -> std::io::Result<()> {
+        std::fs::create_dir_all(&to)?;
+        for file in std::fs::read_dir(&from)?.flatten() {
+            std::fs::copy(file.path(), to.join(file.file_name()))?;
+        }
+        Ok(())
+    };
+    copy().map_err(|e| format!("{}: {e}", to.display()))
 }
 
 fn c_plugin(dir: &Path) -> Result<(), String> {

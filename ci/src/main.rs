@@ -16,6 +16,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      write abi/include/llmrt/plugin.h and abi/abi.lock, or compare them with abi/src;
                      what would break plugins built before is refused without --break
   golden             build the plugins that every later host must load (tests/golden)
+  layout             let abi_stable compare the types with those of released minors
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
@@ -29,6 +30,7 @@ fn main() -> ExitCode {
         ["header"] => write_header(false),
         ["header", "--break"] => write_header(true),
         ["golden"] => golden::build(),
+        ["layout"] => layout(),
         ["header", "--check"] => check_header(),
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
@@ -62,6 +64,13 @@ fn cargo() -> Command {
 fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
+}
+
+/// A run of its own: the feature's dependencies take half a minute to build and are wanted nowhere else.
+fn layout() -> Result<(), String> {
+    let args =
+        ["test", "--locked", "-p", "llmrt-abi", "--features", "layout-check", "--test", "layout_check"];
+    run(cargo().args(args))
 }
 
 fn write_header(breaks_allowed: bool) -> Result<(), String> {
