@@ -26,5 +26,7 @@ pub use device::{
     PendingRead, Plan, RawGraph, RawGraphBuilder, Stream, TensorDesc,
 };
 pub use error::{CallError, Error, Result};
-pub use plugin::{Candidate, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc};
+pub use plugin::{
+    Candidate, CustomOp, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc, RanBy,
+};
 pub use threads::{Team, ThreadPool};

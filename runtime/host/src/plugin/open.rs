@@ -141,6 +141,7 @@ fn init(
     let Some(init) = table.init else { return Err("no init".into()) };
     let (mut devices, mut n) = (std::ptr::null(), 0);
     let mut err = c::Error::empty();
+    let n_ops = services.custom_ops().len();
     let started = Instant::now();
     let inside = inside::enter_init();
     // SAFETY: the first `init` of this table, alone (`lifecycle`); the host's table lives as long as `Loaded`; the
@@ -149,11 +150,14 @@ fn init(
     drop(inside);
     desc.init_time = started.elapsed();
     if status != 0 {
+        services.settle_ops(n_ops, None);
         return Err(CallError::read(&desc.name, "init", status, &err).to_string());
     }
     let services = services.clone();
     let loaded = Arc::new(Loaded { desc, key, table, services, quarantined: OnceLock::new() });
-    let devices = read_devices(&loaded, devices, n)?;
+    let devices = read_devices(&loaded, devices, n);
+    loaded.services.settle_ops(n_ops, devices.is_ok().then_some(&loaded));
+    let devices = devices?;
     Ok((loaded, devices))
 }
 

@@ -1,6 +1,7 @@
 //! The host: every plugin that was let in, and its devices.
 
 use super::checklist::{self, Checked, Identity, Refusal};
+use super::custom::CustomOp;
 use super::lifecycle::Module;
 use super::loaded::PluginDesc;
 use super::search::{self, DiscoverOptions, Surroundings};
@@ -179,6 +180,30 @@ impl Host {
     /// The plugins in use, in the order they came in.
     pub fn plugins_in_use(&self) -> Vec<PluginDesc> {
         self.plugins().iter().map(|entry| entry.module.0.desc.clone()).collect()
+    }
+
+    /// The custom op of a loaded plugin, for those who build graphs; or which plugin to look for.
+    pub fn find_op(&self, name: &str, version: u32) -> Result<CustomOp> {
+        let ops = self.custom_ops();
+        let found = ops.iter().find(|op| (op.name(), op.version()) == (name, version));
+        found.cloned().ok_or_else(|| Error::NoOp {
+            op: name.into(),
+            version,
+            versions: ops.iter().filter(|op| op.name() == name).map(CustomOp::version).collect(),
+        })
+    }
+
+    /// All custom ops of loaded plugins.
+    pub fn custom_ops(&self) -> Vec<CustomOp> {
+        let mut ops = self.services.custom_ops();
+        for entry in self.plugins().iter() {
+            let theirs = &entry.module.0.services;
+            // A plugin that another host of this process started registered there.
+            if !Arc::ptr_eq(theirs, &self.services) {
+                ops.extend(theirs.custom_ops());
+            }
+        }
+        ops
     }
 
     /// The one thread pool.

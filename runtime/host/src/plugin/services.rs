@@ -1,5 +1,7 @@
 //! The host's side of the contract: the table a plugin gets in `init`, and the functions behind it.
 
+use super::custom::{CustomOp, Registered};
+use super::loaded::Loaded;
 use crate::knobs;
 use crate::threads::{Team, ThreadPool};
 use crate::validate::inside;
@@ -8,7 +10,7 @@ use llmrt_abi::{ABI_MINOR, DType, DTypeKind, Status, types as c};
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Where plugins' log lines go: level (1 error … 5 trace), plugin's target, text.
 pub type LogSink = Arc<dyn Fn(u32, &str, &str) + Send + Sync>;
@@ -26,16 +28,8 @@ pub(crate) struct Services {
     /// Whether calls in both directions are checked.
     pub(crate) validate: bool,
     cancelled: RwLock<HashSet<u64>>,
-    ops: Mutex<Vec<CustomOp>>,
+    ops: Mutex<Vec<Arc<Registered>>>,
 }
-
-struct CustomOp {
-    name: String,
-    version: u32,
-}
-
-/// Numbers of custom ops start here.
-const FIRST_CUSTOM_OP: u32 = 0x8000_0000;
 
 // SAFETY: the raw pointers are `ctx`, the address of this struct, and everything behind it is `Sync`.
 unsafe impl Send for Services {}
@@ -73,6 +67,29 @@ impl Services {
         } else {
             runs.remove(&run_id)
         };
+    }
+
+    /// A custom op of a plugin that this host started.
+    pub(crate) fn find_op(&self, name: &str, version: u32) -> Option<CustomOp> {
+        self.ops().iter().find(|op| (op.name.as_str(), op.version) == (name, version)).cloned().map(CustomOp)
+    }
+
+    /// All of them.
+    pub(crate) fn custom_ops(&self) -> Vec<CustomOp> {
+        self.ops().iter().cloned().map(CustomOp).collect()
+    }
+
+    /// What was registered since there were `n_before` ops belongs to this plugin, or goes if its `init` failed.
+    pub(crate) fn settle_ops(&self, n_before: usize, plugin: Option<&Arc<Loaded>>) {
+        let mut ops = self.ops();
+        match plugin {
+            Some(plugin) => ops[n_before..].iter().for_each(|op| op.belongs_to(plugin)),
+            None => ops.truncate(n_before),
+        }
+    }
+
+    fn ops(&self) -> MutexGuard<'_, Vec<Arc<Registered>>> {
+        self.ops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// A plugin broke a rule in a call of the host: logged if calls are checked.
@@ -224,29 +241,41 @@ unsafe extern "C" fn register_op(ctx: *mut c_void, desc: *const c::OpDesc, id: *
             services(ctx).misuse("register_op", "outside `init`");
             return Status::Invalid.code();
         }
-        let (name, version) = (text((*desc).name).into_owned(), (*desc).version);
-        if !name.contains('.') || (*desc).infer.is_none() {
+        if id.is_null() {
+            services(ctx).misuse("register_op", "id is NULL");
             return Status::Invalid.code();
         }
-        let mut ops = services(ctx).ops.lock().unwrap_or_else(PoisonError::into_inner);
-        if ops.iter().any(|op| op.name == name && op.version == version) {
-            return Status::Invalid.code();
+        let mut ops = services(ctx).ops();
+        let op = match Registered::read(desc) {
+            Ok(op) if ops.iter().any(|o| (&o.name, o.version) == (&op.name, op.version)) => {
+                Err(format!("{} version {} is registered already", op.name, op.version))
+            }
+            op => op,
+        };
+        match op {
+            Ok(op) => {
+                *id = op.id;
+                ops.push(Arc::new(op));
+                0
+            }
+            Err(text) => {
+                drop(ops);
+                services(ctx).say(2, &format!("register_op: {text}"));
+                Status::Invalid.code()
+            }
         }
-        *id = FIRST_CUSTOM_OP + ops.len() as u32;
-        ops.push(CustomOp { name, version });
-        0
     })
 }
 
 unsafe extern "C" fn find_op(ctx: *mut c_void, name: c::Str, version: u32, id: *mut u32) -> i32 {
     // SAFETY: see above.
     contained(Status::Internal.code(), || unsafe {
-        let name = text(name);
-        let ops = services(ctx).ops.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(row) = ops.iter().position(|op| op.name == name && op.version == version) else {
-            return Status::Unsupported.code();
-        };
-        *id = FIRST_CUSTOM_OP + row as u32;
+        let Some(op) = services(ctx).find_op(&text(name), version) else { return Status::Unsupported.code() };
+        if id.is_null() {
+            services(ctx).misuse("find_op", "id is NULL");
+            return Status::Invalid.code();
+        }
+        *id = op.id();
         0
     })
 }
