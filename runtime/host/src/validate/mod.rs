@@ -98,9 +98,11 @@ impl Device {
         }
     }
 
-    /// Notes what is free before anybody allocates.
+    /// Notes what is free before anybody allocates, on devices whose memory is not the machine's.
     pub(crate) fn note_free(&self) {
-        if self.validates()
+        let is_own = !matches!(self.info().kind, c::DEVICE_CPU | c::DEVICE_IGPU);
+        if is_own
+            && self.validates()
             && self.alive().is_ok()
             && let Ok((free, _)) = self.memory()
         {
