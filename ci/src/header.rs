@@ -14,7 +14,7 @@ pub fn generate(root: &Path) -> Result<String, String> {
     let mut config = cbindgen::Config {
         language: cbindgen::Language::C,
         cpp_compat: true,
-        include_guard: Some("LLMRT_PLUGIN_H".into()),
+        // The guard is ours: cbindgen's would end before the trailer.
         header: Some(INTRODUCTION.trim().into()),
         after_includes: Some(format!("\n{}", constants())),
         trailer: Some(tables()),
@@ -62,6 +62,9 @@ const INTRODUCTION: &str = "
  * A plugin is a shared library libllmrt_<name>.so that exports one function, llmrt_plugin_query_v0, and imports none
  * of the host's. Fields marked **M** are mandatory; leave the others NULL. Calls return an LLMRT_STATUS_* number.
  */
+
+#ifndef LLMRT_PLUGIN_H
+#define LLMRT_PLUGIN_H
 ";
 
 const OPS: &str = "
@@ -164,7 +167,9 @@ extern "C" {{
 LLMRT_EXPORT const llmrt_plugin *{QUERY_SYMBOL}(uint32_t host_minor);
 #ifdef __cplusplus
 }}
-#endif"#,
+#endif
+
+#endif /* LLMRT_PLUGIN_H */"#,
         section = llmrt_abi::manifest::SECTION,
     );
     c
@@ -187,7 +192,8 @@ mod tests {
 
     /// C and C++ must lay every struct out as Rust does, without padding.
     fn compiles_with_equal_layout(compiler: &str, standard: &str, extension: &str, assert_word: &str) {
-        let mut source = String::from("#include \"llmrt/plugin.h\"\n");
+        // Twice, as happens where another header includes it.
+        let mut source = "#include \"llmrt/plugin.h\"\n".repeat(2);
         for s in layout::STRUCTS {
             let c = c_name(s.name);
             let _ = writeln!(source, "{assert_word}(sizeof({c}) == {}, \"size of {c}\");", s.size);

@@ -2,7 +2,9 @@
 
 mod coverage;
 mod fuzz;
+mod golden;
 mod header;
+mod lock;
 mod matrix;
 
 use std::path::Path;
@@ -10,7 +12,11 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo ci COMMAND
 
-  header [--check]   write abi/include/llmrt/plugin.h, or compare it with abi/src
+  header [--check | --break]
+                     write abi/include/llmrt/plugin.h and abi/abi.lock, or compare them with abi/src;
+                     what would break plugins built before is refused without --break
+  golden             build the plugins that every later host must load (tests/golden)
+  layout             let abi_stable compare the types with those of released minors
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
@@ -21,7 +27,10 @@ fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args[..] {
-        ["header"] => write_header(),
+        ["header"] => write_header(false),
+        ["header", "--break"] => write_header(true),
+        ["golden"] => golden::build(),
+        ["layout"] => layout(),
         ["header", "--check"] => check_header(),
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
@@ -57,20 +66,45 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 
-fn write_header() -> Result<(), String> {
-    let text = header::generate(root())?;
-    let path = root().join(header::HEADER);
-    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", header::HEADER))
+/// A run of its own: the feature's dependencies take half a minute to build and are wanted nowhere else.
+fn layout() -> Result<(), String> {
+    let args =
+        ["test", "--locked", "-p", "llmrt-abi", "--features", "layout-check", "--test", "layout_check"];
+    run(cargo().args(args))
+}
+
+fn write_header(breaks_allowed: bool) -> Result<(), String> {
+    let header = header::generate(root())?;
+    let lock = lock::generate(&header);
+    let differences = lock::compare(&committed(lock::LOCK), &lock);
+    differences.additions.iter().for_each(|line| println!("{line}"));
+    if !differences.breaks.is_empty() && !breaks_allowed && !committed(lock::LOCK).is_empty() {
+        return Err(format!(
+            "plugins built before would break:\n{}\nwrite it with `cargo ci header --break` if that is meant",
+            differences.breaks.join("\n")
+        ));
+    }
+    for (file, text) in [(header::HEADER, header), (lock::LOCK, lock)] {
+        std::fs::write(root().join(file), text).map_err(|e| format!("{file}: {e}"))?;
+    }
+    Ok(())
 }
 
 fn check_header() -> Result<(), String> {
-    let committed = std::fs::read_to_string(root().join(header::HEADER)).unwrap_or_default();
-    if committed == header::generate(root())? {
-        Ok(())
-    } else {
-        Err(format!(
-            "{} differs from what abi/src gives: run `cargo ci header` and commit it",
-            header::HEADER
-        ))
+    let header = header::generate(root())?;
+    let differences = lock::compare(&committed(lock::LOCK), &lock::generate(&header));
+    let lines = [differences.breaks.as_slice(), &differences.additions].concat();
+    if !lines.is_empty() {
+        return Err(format!("{} differs from abi/src:\n{}", lock::LOCK, lines.join("\n")));
     }
+    if committed(header::HEADER) != header {
+        let file = header::HEADER;
+        return Err(format!("{file} differs from what abi/src gives: run `cargo ci header` and commit it"));
+    }
+    Ok(())
+}
+
+/// A file of the repository; empty if it is not there.
+fn committed(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_default()
 }

@@ -686,8 +686,6 @@ typedef struct llmrt_devmem_vt {
   void (*va_release)(struct llmrt_device *dev, uint64_t addr, uint64_t size);
 } llmrt_devmem_vt;
 
-#endif  /* LLMRT_PLUGIN_H */
-
 /* Dtypes: number, elements in a block, bytes of a block. */
 #define LLMRT_TYPE_F32 0 /* 1 elements in 4 bytes */
 #define LLMRT_TYPE_F16 1 /* 1 elements in 2 bytes */
@@ -873,3 +871,5 @@ LLMRT_EXPORT const llmrt_plugin *llmrt_plugin_query_v0(uint32_t host_minor);
 #ifdef __cplusplus
 }
 #endif
+
+#endif /* LLMRT_PLUGIN_H */

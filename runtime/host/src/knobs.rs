@@ -57,6 +57,9 @@ knobs! {
     LOG = "LLMRT_LOG",
         "How much plugins may say: error, warn, info, debug or trace.",
         "warn", "host/src/plugin/services.rs";
+    VALIDATE = "LLMRT_VALIDATE",
+        "1: every call between host and plugins is checked, and what breaks a rule is logged and refused; slow, for those who write plugins.",
+        "0", "host/src/plugin/registry.rs";
 }
 
 impl Knob {

@@ -3,6 +3,7 @@
 use super::{Device, call};
 use crate::error::Result;
 use crate::plugin::table::{self, mandatory};
+use crate::validate::{inside, live};
 use llmrt_abi::{Status, types as c};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +38,10 @@ impl Event {
                 // SAFETY: the plugin made this event just now; its table is read as far as its size says.
                 let vt = unsafe { table::read((*raw).vt) }
                     .and_then(|vt: c::EventVt| mandatory!(vt, "event", destroy, query, wait).map(|()| vt));
-                Some((raw, vt.map_err(|e| device.breach("event_create", e))?))
+                let vt = vt.map_err(|e| device.breach("event_create", e))?;
+                // SAFETY: as above; the handle starts with the address of its table.
+                unsafe { live::born(&device.plugin, "event_create", live::Kind::Event, raw)? };
+                Some((raw, vt))
             }
         };
         Ok(Event(Arc::new(Inner { device: device.clone(), raw })))
@@ -84,6 +88,8 @@ impl Drop for Inner {
         if let (true, Some((raw, vt))) = (self.device.plugin.quarantined.get().is_none(), &self.raw)
             && let Some(destroy) = vt.destroy
         {
+            let _inside = inside::enter();
+            live::dies(&self.device.plugin, *raw);
             // SAFETY: the last handle: streams that were given the event hold one until they are synchronised.
             unsafe { destroy(*raw) }
         }

@@ -322,6 +322,11 @@ impl RawGraph {
         used.map(|t| t as usize).find(|&t| rows.buffers[t].is_none()).map(|t| rows.name(t))
     }
 
+    /// The tensors as the plugin sees them.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &c::Tensor> {
+        self.0.tensors.iter()
+    }
+
     /// The buffers that nodes may touch.
     pub(crate) fn buffers(&self) -> impl Iterator<Item = &Buffer> {
         self.0.buffers.iter().flatten()

@@ -24,6 +24,7 @@ use crate::error::{CallError, Error, Result};
 use crate::plugin::loaded::Loaded;
 use crate::plugin::selftest;
 use crate::plugin::table::{self, mandatory};
+use crate::validate::{answers, inside};
 use llmrt_abi::{Scope, Status, types as c};
 use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -41,6 +42,8 @@ pub struct Device {
     unused: OnceLock<String>,
     /// What broke it.
     broken: OnceLock<String>,
+    /// Free bytes after the self-test, when calls are checked.
+    pub(crate) free_at_start: OnceLock<u64>,
     /// The outcome of `open`, once.
     opened: Mutex<Option<Result<()>>>,
 }
@@ -53,14 +56,20 @@ unsafe impl Sync for Device {}
 /// Calls a function of a table: fills an error, checks the answer. NULL answers "unsupported".
 /// To be used in an `unsafe` block that says why the arguments are good.
 macro_rules! call {
-    ($device:expr, $table:expr, $function:ident($($arg:expr),*)) => {{
-        let mut err = llmrt_abi::types::Error::empty();
-        let status = match $table.$function {
-            Some(f) => f($($arg,)* &mut err),
-            None => llmrt_abi::Status::Unsupported.code(),
-        };
-        $device.check(stringify!($function), status, &err)
-    }};
+    ($device:expr, $table:expr, $function:ident($object:expr $(, $arg:expr)*)) => {
+        match $crate::validate::enter(&$device.plugin, stringify!($function), $object) {
+            Err(e) => Err(e),
+            Ok(entered) => {
+                let mut err = $crate::validate::fence::FencedError::empty();
+                let status = match $table.$function {
+                    Some(f) => f($object, $($arg,)* &mut err.error),
+                    None => llmrt_abi::Status::Unsupported.code(),
+                };
+                let result = $device.check(stringify!($function), status, &err.error);
+                entered.leave(status, &err, result)
+            }
+        }
+    };
 }
 pub(crate) use call;
 
@@ -94,6 +103,7 @@ impl Device {
             plugin,
             unused: OnceLock::new(),
             broken: OnceLock::new(),
+            free_at_start: OnceLock::new(),
             opened: Mutex::new(None),
         }))
     }
@@ -146,6 +156,7 @@ impl Device {
         {
             self.set_unused(reason);
         }
+        self.note_free();
         self.alive()
     }
 
@@ -155,6 +166,7 @@ impl Device {
         let (mut free, mut total) = (0, 0);
         // SAFETY: an open device; the outputs are ours.
         unsafe { call!(self, self.vt, memory(self.raw, &mut free, &mut total))? };
+        self.check_answer("memory", Scope::Call, || answers::memory(free, total))?;
         Ok((free, total))
     }
 
@@ -164,8 +176,12 @@ impl Device {
         if range.start > range.end || range.end > graph.n_nodes() {
             return Err(Error::invalid("supports", format!("nodes {range:?} of {}", graph.n_nodes())));
         }
-        let mut verdicts = vec![c::Verdict::default(); range.len()];
         let (first, n) = (range.start as u32, range.len() as u32);
+        if self.validates() {
+            // SAFETY: an open device; `RawGraph` is self-consistent and has these nodes.
+            return unsafe { self.supports_fenced(graph.as_ptr(), first, n) };
+        }
+        let mut verdicts = vec![c::Verdict::default(); range.len()];
         // SAFETY: an open device; `RawGraph` is self-consistent and has these nodes; `verdicts` has `n` rows.
         unsafe { call!(self, self.vt, supports(self.raw, graph.as_ptr(), first, n, verdicts.as_mut_ptr()))? };
         Ok(verdicts)
@@ -203,8 +219,12 @@ impl Device {
         let Some(alloc_size) = self.vt.alloc_size else { return Ok(nbytes) };
         self.buffer_type(bt)?;
         let tensor = tensor.to_abi(nbytes);
+        let _inside = inside::enter();
         // SAFETY: an open device with this buffer type; the tensor names no buffer.
-        Ok(unsafe { alloc_size(self.raw, bt, &tensor) }.max(nbytes))
+        let size = unsafe { alloc_size(self.raw, bt, &tensor) };
+        let too_small = || (size < nbytes).then(|| format!("{size} bytes for a tensor of {nbytes}"));
+        self.check_answer("alloc_size", Scope::Call, too_small)?;
+        Ok(size.max(nbytes))
     }
 
     /// Whether this device can use buffers of buffer type `bt` of `owner` in place.
@@ -286,6 +306,8 @@ impl Drop for Device {
     fn drop(&mut self) {
         let open = matches!(*self.opened(), Some(Ok(())));
         if let (true, true, Some(close)) = (open, self.plugin.quarantined.get().is_none(), self.vt.close) {
+            self.check_leaks();
+            let _inside = inside::enter();
             // SAFETY: an open device; buffers, streams and events hold it, so none is left.
             unsafe { close(self.raw) }
         }

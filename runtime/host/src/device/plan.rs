@@ -4,6 +4,7 @@ use super::stream::{Inner as StreamInner, Kept};
 use super::{RawGraph, Stream, call};
 use crate::error::{Error, Result};
 use crate::pool::Scratch;
+use crate::validate::live;
 use llmrt_abi::{Status, types as c};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -120,6 +121,8 @@ fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>
         }
         Ok(()) => {
             stream.scratch.iter().for_each(Scratch::plan_made);
+            // SAFETY: the plugin made this plan just now.
+            unsafe { live::born(&stream.device.plugin, "plan_create", live::Kind::Plan, raw)? };
             Ok(Some(raw))
         }
     }
@@ -132,6 +135,7 @@ fn destroy(stream: &StreamInner, raw: *mut c::Plan) -> bool {
     };
     let idle = stream.synchronize(&mut entered).is_ok();
     if idle {
+        live::dies(&stream.device.plugin, raw);
         // SAFETY: a live backend, entered by this thread and idle; its own plan, not used afterwards.
         unsafe { plan_destroy(stream.raw, raw) }
         stream.scratch.iter().for_each(Scratch::plan_gone);

@@ -4,6 +4,7 @@ use super::{Buffer, Device, Event, Plan, RawGraph, TensorDesc, call};
 use crate::error::{Error, Result};
 use crate::plugin::table::{self, mandatory};
 use crate::pool::{PoolStats, Scratch};
+use crate::validate::{answers, inside, live};
 use llmrt_abi::{Scope, types as c};
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -82,6 +83,8 @@ impl Stream {
             mandatory!(vt, "backend", destroy, synchronize, compute).map(|()| vt)
         });
         let vt = vt.map_err(|e| device.breach("backend_create", e))?;
+        // SAFETY: as above; the handle starts with the address of its table.
+        unsafe { live::born(&device.plugin, "backend_create", live::Kind::Stream, raw)? };
         Ok(Stream(Arc::new(Inner { raw, vt, scratch, device: device.clone(), state: Mutex::default() })))
     }
 
@@ -97,6 +100,7 @@ impl Stream {
         // SAFETY: a live backend, entered by this thread; the graph is self-consistent, bound and kept.
         let result = unsafe { call!(self.0.device, self.0.vt, compute(self.0.raw, graph.as_ptr())) };
         self.0.keep(&mut state, Kept::Graph(graph.clone()));
+        self.0.check_failure("compute", graph.n_nodes(), &result)?;
         state.note(result)?;
         self.0.after_compute()
     }
@@ -119,6 +123,7 @@ impl Stream {
         let (n, ptr) = (src.len() as u64, src.as_ptr().cast());
         let t = buffer.place(tensor, off, n)?;
         self.0.check_reachable(buffer)?;
+        self.0.device.check_sealed("set_async", &t, live::Use::Write)?;
         // SAFETY: a live backend, entered by this thread; `place` checked the range; source and buffer are kept.
         let result = unsafe { call!(self.0.device, self.0.vt, set_async(self.0.raw, &t, ptr, off, n)) };
         if is_unsupported(&result) {
@@ -141,6 +146,7 @@ impl Stream {
         let mut state = self.0.enter()?;
         let t = buffer.place(tensor, off, n)?;
         self.0.check_reachable(buffer)?;
+        self.0.device.check_sealed("get_async", &t, live::Use::Read)?;
         let mut bytes = vec![0; n as usize];
         let ptr = bytes.as_mut_ptr().cast();
         let target = Arc::new(Target(UnsafeCell::new(bytes)));
@@ -309,7 +315,20 @@ impl Inner {
         if let Some(name) = graph.first_unbound() {
             return Err(Error::invalid(format!("tensor `{name}`"), "has no memory, and a node uses it"));
         }
-        graph.buffers().try_for_each(|buffer| self.check_reachable(buffer))
+        graph.buffers().try_for_each(|buffer| self.check_reachable(buffer))?;
+        if !self.device.validates() {
+            return Ok(());
+        }
+        let bound = graph.tensors().filter(|t| !t.buffer.is_null());
+        bound.into_iter().try_for_each(|t| self.device.check_sealed("compute", t, live::Use::Node))
+    }
+
+    /// A failure names a node that is there.
+    fn check_failure(&self, call: &'static str, n_nodes: usize, result: &Result<()>) -> Result<()> {
+        self.device.check_answer(call, Scope::Call, || {
+            let failure = result.as_ref().err()?.call()?;
+            answers::failed_node(failure.status, failure.node, n_nodes)
+        })
     }
 
     pub(super) fn check_reachable(&self, buffer: &Buffer) -> Result<()> {
@@ -340,6 +359,8 @@ fn is_unsupported(result: &Result<()>) -> bool {
 impl Drop for Inner {
     fn drop(&mut self) {
         if let (true, Some(destroy)) = (self.device.plugin.quarantined.get().is_none(), self.vt.destroy) {
+            let _inside = inside::enter();
+            live::dies(&self.device.plugin, self.raw);
             // SAFETY: the last handle; plans hold one. `destroy` waits, so what is in flight is dropped afterwards.
             unsafe { destroy(self.raw) }
         } else {

@@ -2,7 +2,8 @@
 //!
 //! [`registry`] is the whole story. Before anything runs: [`search`] finds files, [`checklist`] refuses what must not
 //! be opened, reading [`elf`] and [`manifest`]. Then [`open`] loads the code and `init`s it, and [`selftest`] tries
-//! every device. [`services`] is what a plugin gets from the host.
+//! every device. [`services`] is what a plugin gets from the host, [`custom`] the ops it
+//! may bring.
 
 pub mod registry;
 
@@ -12,6 +13,7 @@ pub mod checklist;
 pub mod elf;
 pub mod manifest;
 
+pub mod custom;
 pub(crate) mod lifecycle;
 pub(crate) mod loaded;
 pub(crate) mod open;
@@ -19,6 +21,7 @@ pub(crate) mod selftest;
 pub(crate) mod services;
 pub(crate) mod table;
 
+pub use custom::{CustomOp, RanBy};
 pub use loaded::PluginDesc;
 pub use registry::{Candidate, Host, HostOptions, Outcome};
 pub use search::DiscoverOptions;

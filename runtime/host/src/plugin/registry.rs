@@ -1,6 +1,7 @@
 //! The host: every plugin that was let in, and its devices.
 
 use super::checklist::{self, Checked, Identity, Refusal};
+use super::custom::CustomOp;
 use super::lifecycle::Module;
 use super::loaded::PluginDesc;
 use super::search::{self, DiscoverOptions, Surroundings};
@@ -28,6 +29,8 @@ pub struct HostOptions {
     pub log: Option<LogSink>,
     /// Names of plugins not to load, as `LLMRT_PLUGINS_DISABLE`; `None`: the knob.
     pub disabled: Option<String>,
+    /// Whether every call of a plugin is checked, as `LLMRT_VALIDATE`; `None`: the knob.
+    pub validate: Option<bool>,
 }
 
 /// The registry of plugins and devices, and the thread pool they share.
@@ -82,9 +85,10 @@ impl Host {
         let spin = Duration::from_micros(number(knobs::SPIN_US).unwrap_or(50));
         let n_threads = options.n_threads.or_else(|| number(knobs::THREADS).map(|n| n as usize)).unwrap_or(0);
         let disabled = || knobs::PLUGINS_DISABLE.text().map(|text| text.to_string_lossy().into_owned());
+        let validate = options.validate.or_else(|| number(knobs::VALIDATE).map(|n| n != 0)).unwrap_or(false);
         let pool = ThreadPool::new(n_threads, spin);
         let host = Host {
-            services: Services::new(pool, options.options, options.log),
+            services: Services::new(pool, options.options, options.log, validate),
             disabled: options.disabled.or_else(disabled).unwrap_or_default(),
             plugins: Mutex::default(),
         };
@@ -176,6 +180,30 @@ impl Host {
     /// The plugins in use, in the order they came in.
     pub fn plugins_in_use(&self) -> Vec<PluginDesc> {
         self.plugins().iter().map(|entry| entry.module.0.desc.clone()).collect()
+    }
+
+    /// The custom op of a loaded plugin, for those who build graphs; or which plugin to look for.
+    pub fn find_op(&self, name: &str, version: u32) -> Result<CustomOp> {
+        let ops = self.custom_ops();
+        let found = ops.iter().find(|op| (op.name(), op.version()) == (name, version));
+        found.cloned().ok_or_else(|| Error::NoOp {
+            op: name.into(),
+            version,
+            versions: ops.iter().filter(|op| op.name() == name).map(CustomOp::version).collect(),
+        })
+    }
+
+    /// All custom ops of loaded plugins.
+    pub fn custom_ops(&self) -> Vec<CustomOp> {
+        let mut ops = self.services.custom_ops();
+        for entry in self.plugins().iter() {
+            let theirs = &entry.module.0.services;
+            // A plugin that another host of this process started registered there.
+            if !Arc::ptr_eq(theirs, &self.services) {
+                ops.extend(theirs.custom_ops());
+            }
+        }
+        ops
     }
 
     /// The one thread pool.

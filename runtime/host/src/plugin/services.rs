@@ -1,13 +1,16 @@
 //! The host's side of the contract: the table a plugin gets in `init`, and the functions behind it.
 
+use super::custom::{CustomOp, Registered};
+use super::loaded::Loaded;
 use crate::knobs;
 use crate::threads::{Team, ThreadPool};
+use crate::validate::inside;
 use core::ffi::c_void;
 use llmrt_abi::{ABI_MINOR, DType, DTypeKind, Status, types as c};
 use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 
 /// Where plugins' log lines go: level (1 error … 5 trace), plugin's target, text.
 pub type LogSink = Arc<dyn Fn(u32, &str, &str) + Send + Sync>;
@@ -22,17 +25,11 @@ pub(crate) struct Services {
     pub(crate) pool: Arc<ThreadPool>,
     options: BTreeMap<String, String>,
     log: LogSink,
+    /// Whether calls in both directions are checked.
+    pub(crate) validate: bool,
     cancelled: RwLock<HashSet<u64>>,
-    ops: Mutex<Vec<CustomOp>>,
+    ops: Mutex<Vec<Arc<Registered>>>,
 }
-
-struct CustomOp {
-    name: String,
-    version: u32,
-}
-
-/// Numbers of custom ops start here.
-const FIRST_CUSTOM_OP: u32 = 0x8000_0000;
 
 // SAFETY: the raw pointers are `ctx`, the address of this struct, and everything behind it is `Sync`.
 unsafe impl Send for Services {}
@@ -45,6 +42,7 @@ impl Services {
         pool: Arc<ThreadPool>,
         options: BTreeMap<String, String>,
         log: Option<LogSink>,
+        validate: bool,
     ) -> Arc<Services> {
         Arc::new_cyclic(|this: &std::sync::Weak<Services>| {
             let ctx = this.as_ptr().cast_mut().cast::<c_void>();
@@ -54,6 +52,7 @@ impl Services {
                 pool,
                 options,
                 log: log.unwrap_or_else(stderr_log),
+                validate,
                 cancelled: RwLock::default(),
                 ops: Mutex::default(),
             }
@@ -68,6 +67,36 @@ impl Services {
         } else {
             runs.remove(&run_id)
         };
+    }
+
+    /// A custom op of a plugin that this host started.
+    pub(crate) fn find_op(&self, name: &str, version: u32) -> Option<CustomOp> {
+        self.ops().iter().find(|op| (op.name.as_str(), op.version) == (name, version)).cloned().map(CustomOp)
+    }
+
+    /// All of them.
+    pub(crate) fn custom_ops(&self) -> Vec<CustomOp> {
+        self.ops().iter().cloned().map(CustomOp).collect()
+    }
+
+    /// What was registered since there were `n_before` ops belongs to this plugin, or goes if its `init` failed.
+    pub(crate) fn settle_ops(&self, n_before: usize, plugin: Option<&Arc<Loaded>>) {
+        let mut ops = self.ops();
+        match plugin {
+            Some(plugin) => ops[n_before..].iter().for_each(|op| op.belongs_to(plugin)),
+            None => ops.truncate(n_before),
+        }
+    }
+
+    fn ops(&self) -> MutexGuard<'_, Vec<Arc<Registered>>> {
+        self.ops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A plugin broke a rule in a call of the host: logged if calls are checked.
+    fn misuse(&self, call: &str, text: impl std::fmt::Display) {
+        if self.validate {
+            self.say(1, &format!("LLMRT_VALIDATE: a plugin: {call}: {text}"));
+        }
     }
 
     /// A line of the host's own.
@@ -147,12 +176,29 @@ fn contained<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
 
 unsafe extern "C" fn log(ctx: *mut c_void, level: u32, target: c::Str, msg: c::Str) {
     // SAFETY: see above.
-    contained((), || unsafe { (services(ctx).log)(level, &text(target), &text(msg)) });
+    contained((), || unsafe {
+        let services = services(ctx);
+        if !(1..=5).contains(&level) {
+            services.misuse("log", format_args!("level {level}; 1 (error) to 5 (trace) are known"));
+        }
+        for part in [target, msg] {
+            if part.ptr.is_null() && part.len > 0 {
+                services.misuse("log", format_args!("a text of {} bytes at NULL", part.len));
+            } else if matches!(text(part), std::borrow::Cow::Owned(_)) {
+                services.misuse("log", "a text that is not UTF-8");
+            }
+        }
+        (services.log)(level, &text(target), &text(msg))
+    });
 }
 
 unsafe extern "C" fn get_option(ctx: *mut c_void, key: c::Str, buf: *mut u8, cap: u64, len: *mut u64) -> i32 {
     // SAFETY: see above; `buf` has `cap` bytes.
     contained(Status::Internal.code(), || unsafe {
+        if len.is_null() || (buf.is_null() && cap > 0) {
+            services(ctx).misuse("get_option", format_args!("buf {buf:?} of {cap} bytes, len {len:?}"));
+            return Status::Invalid.code();
+        }
         let Some(value) = services(ctx).options.get(&*text(key)) else { return Status::Unsupported.code() };
         *len = value.len() as u64;
         if !buf.is_null() {
@@ -162,7 +208,7 @@ unsafe extern "C" fn get_option(ctx: *mut c_void, key: c::Str, buf: *mut u8, cap
     })
 }
 
-unsafe extern "C" fn type_info(_ctx: *mut c_void, dtype: u32, out: *mut c::TypeInfo) -> i32 {
+unsafe extern "C" fn type_info(ctx: *mut c_void, dtype: u32, out: *mut c::TypeInfo) -> i32 {
     let Some(info) = DType::from_id(dtype).map(DType::info) else { return Status::Unsupported.code() };
     let flags = match info.kind {
         DTypeKind::Float => 0,
@@ -171,7 +217,8 @@ unsafe extern "C" fn type_info(_ctx: *mut c_void, dtype: u32, out: *mut c::TypeI
     };
     // SAFETY: see above; version 0 of this struct is the only one.
     unsafe {
-        if ((*out).struct_size as usize) < size_of::<c::TypeInfo>() {
+        if out.is_null() || ((*out).struct_size as usize) < size_of::<c::TypeInfo>() {
+            services(ctx).misuse("type_info", "an output that is NULL or too small (`struct_size`)");
             return Status::Invalid.code();
         }
         *out = c::TypeInfo {
@@ -190,29 +237,45 @@ unsafe extern "C" fn type_info(_ctx: *mut c_void, dtype: u32, out: *mut c::TypeI
 unsafe extern "C" fn register_op(ctx: *mut c_void, desc: *const c::OpDesc, id: *mut u32) -> i32 {
     // SAFETY: see above.
     contained(Status::Internal.code(), || unsafe {
-        let (name, version) = (text((*desc).name).into_owned(), (*desc).version);
-        if !name.contains('.') || (*desc).infer.is_none() {
+        if !inside::is_in_init() {
+            services(ctx).misuse("register_op", "outside `init`");
             return Status::Invalid.code();
         }
-        let mut ops = services(ctx).ops.lock().unwrap_or_else(PoisonError::into_inner);
-        if ops.iter().any(|op| op.name == name && op.version == version) {
+        if id.is_null() {
+            services(ctx).misuse("register_op", "id is NULL");
             return Status::Invalid.code();
         }
-        *id = FIRST_CUSTOM_OP + ops.len() as u32;
-        ops.push(CustomOp { name, version });
-        0
+        let mut ops = services(ctx).ops();
+        let op = match Registered::read(desc) {
+            Ok(op) if ops.iter().any(|o| (&o.name, o.version) == (&op.name, op.version)) => {
+                Err(format!("{} version {} is registered already", op.name, op.version))
+            }
+            op => op,
+        };
+        match op {
+            Ok(op) => {
+                *id = op.id;
+                ops.push(Arc::new(op));
+                0
+            }
+            Err(text) => {
+                drop(ops);
+                services(ctx).say(2, &format!("register_op: {text}"));
+                Status::Invalid.code()
+            }
+        }
     })
 }
 
 unsafe extern "C" fn find_op(ctx: *mut c_void, name: c::Str, version: u32, id: *mut u32) -> i32 {
     // SAFETY: see above.
     contained(Status::Internal.code(), || unsafe {
-        let name = text(name);
-        let ops = services(ctx).ops.lock().unwrap_or_else(PoisonError::into_inner);
-        let Some(row) = ops.iter().position(|op| op.name == name && op.version == version) else {
-            return Status::Unsupported.code();
-        };
-        *id = FIRST_CUSTOM_OP + row as u32;
+        let Some(op) = services(ctx).find_op(&text(name), version) else { return Status::Unsupported.code() };
+        if id.is_null() {
+            services(ctx).misuse("find_op", "id is NULL");
+            return Status::Invalid.code();
+        }
+        *id = op.id();
         0
     })
 }
@@ -250,14 +313,24 @@ unsafe extern "C" fn run(
     unsafe impl Sync for Arg {}
 
     // SAFETY: see above.
-    let pool = unsafe { &services(ctx).pool };
+    let (pool, validates) = unsafe { (&services(ctx).pool, services(ctx).validate) };
+    // SAFETY: see above.
+    let misuse = |text: std::fmt::Arguments<'_>| unsafe { services(ctx) }.misuse("threads.run", text);
+    if !inside::is_inside() && validates {
+        misuse(format_args!(
+            "from a thread of the plugin's own; only calls of the host and bodies may use its threads"
+        ));
+        return Status::Invalid.code();
+    }
     let (Some(body), true) = (body, (1..=pool.n_threads()).contains(&(n as usize))) else {
+        misuse(format_args!("{n} threads of {}, or no body", pool.n_threads()));
         return Status::Invalid.code();
     };
     let arg = Arg(arg);
     let member = |team: &Team<'_>| {
         let arg = &arg;
         let handle = std::ptr::from_ref(team).cast_mut().cast();
+        let _inside = validates.then(inside::enter);
         // SAFETY: a body of the plugin, which does not unwind, with the argument it gave; `team` outlives the call.
         unsafe { body(arg.0, handle, team.index() as u32, team.len() as u32) }
     };
