@@ -49,6 +49,7 @@ pub mod paging;
 pub mod pool_1d;
 pub mod pool_2d;
 pub mod product;
+pub mod recurrence;
 pub mod repeat;
 pub mod repeat_interleave;
 pub mod rms_norm;

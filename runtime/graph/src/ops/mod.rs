@@ -71,6 +71,7 @@ mod win_part;
 mod win_unpart;
 
 mod check;
+mod recurrence;
 #[cfg(test)]
 mod tests;
 

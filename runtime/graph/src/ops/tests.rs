@@ -71,7 +71,7 @@ fn nmse(a: &[f32], b: &[f32]) -> f64 {
 }
 
 /// A result of one op on small operands, as numbers.
-fn compute(build: impl FnOnce(&mut Graph) -> Tensor, inputs: &[(&str, Data)]) -> Vec<f32> {
+pub(super) fn compute(build: impl FnOnce(&mut Graph) -> Tensor, inputs: &[(&str, Data)]) -> Vec<f32> {
     let mut g = Graph::new();
     let y = build(&mut g);
     let g = g.finish().unwrap();
@@ -85,18 +85,18 @@ fn compute(build: impl FnOnce(&mut Graph) -> Tensor, inputs: &[(&str, Data)]) ->
     y.floats().iter().copied().chain(y.ints().iter().map(|&i| i as f32)).collect()
 }
 
-fn check(build: impl FnOnce(&mut Graph) -> Tensor, inputs: &[(&str, Data)], expected: &[f32]) {
+pub(super) fn check(build: impl FnOnce(&mut Graph) -> Tensor, inputs: &[(&str, Data)], expected: &[f32]) {
     let y = compute(build, inputs);
     assert_eq!(y.len(), expected.len());
     let near = y.iter().zip(expected).all(|(a, b)| (a - b).abs() <= 1e-6 * b.abs().max(1.0));
     assert!(near, "{y:?}, expected {expected:?}");
 }
 
-fn floats(v: &[f32]) -> Data {
+pub(super) fn floats(v: &[f32]) -> Data {
     Data::F32(v.to_vec())
 }
 
-fn ints(v: &[i32]) -> Data {
+pub(super) fn ints(v: &[i32]) -> Data {
     Data::I32(v.to_vec())
 }
 
