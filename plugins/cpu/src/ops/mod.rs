@@ -311,6 +311,12 @@ pub fn work(node: &NodeView<'_>) -> u64 {
         (Some(Op::MulMat | Op::MulMatId), Some(w)) => w.ne()[0] as u64,
         // Keys are counted as if the text were short: how long it is, is not known before the run.
         (Some(Op::Attention), _) => 64,
+        // A pass over the state of S × S elements for S of the result.
+        (
+            Some(Op::RwkvWkv6 | Op::RwkvWkv7 | Op::GatedLinearAttn | Op::GatedDeltaNet | Op::SsmScan),
+            Some(x),
+        ) => x.ne()[0] as u64,
+        (Some(Op::SolveTri), Some(a)) => a.ne()[0] as u64 / 2,
         _ => 0,
     };
     (node.dst().n_elements() as u64).saturating_mul(per_element)
