@@ -21,8 +21,6 @@ mod q8_k;
 mod ternary;
 mod validity;
 
-mod iq_grids;
-
 #[cfg(test)]
 mod tests;
 
