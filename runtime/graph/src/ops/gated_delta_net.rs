@@ -4,7 +4,7 @@
 //! the n heads of q and k.
 
 use super::recurrence::product;
-use super::{Inferred, Rules, case::Case, check, value::Value};
+use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::StatesParams};

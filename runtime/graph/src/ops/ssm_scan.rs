@@ -3,7 +3,7 @@
 //! per head; ggml tells them apart by dim 0 of a, and so does this. Heads share b and c in groups, neighbours together.
 
 use super::recurrence::product;
-use super::{Inferred, Rules, case::Case, check, value::Value};
+use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::StatesParams};
