@@ -150,7 +150,12 @@ fn encode(
     Ok(())
 }
 
-fn encode_piece(from: DType, source: &[u8], to: DType, result: &mut [u8]) -> std::result::Result<(), &'static str> {
+fn encode_piece(
+    from: DType,
+    source: &[u8],
+    to: DType,
+    result: &mut [u8],
+) -> std::result::Result<(), &'static str> {
     if quant::find_invalid(from, source).is_some() {
         return Err(
             "an element is NaN or infinite: the file is damaged, or was written from a diverged training",

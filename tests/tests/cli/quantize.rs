@@ -153,9 +153,9 @@ fn a_split_model_becomes_one_file() {
     let name = |i: u16| dir.path().join(format!("parts-{:05}-of-00002.gguf", i + 1));
     for (i, part) in [&tensors[..half], &tensors[half..]].into_iter().enumerate() {
         let mut metadata = if i == 0 { files.model.metadata.clone() } else { Metadata::new() };
-        metadata.set("split.no", i as u16);
-        metadata.set("split.count", 2u16);
-        metadata.set("split.tensors.count", tensors.len() as i32);
+        metadata.set("split.no", Value::U16(i as u16));
+        metadata.set("split.count", Value::U16(2));
+        metadata.set("split.tensors.count", Value::I32(tensors.len() as i32));
         let shapes = part.iter().map(TensorInfo::shape).collect();
         let tables = writer::Tables { metadata, tensors: shapes, ..Default::default() };
         let data: Vec<_> = part.iter().map(|t| files.bytes(t).unwrap()).collect();

@@ -40,7 +40,7 @@ fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0] {
+    for &dtype in DType::ALL.iter().filter(|&&t| quant::can_encode(t)) {
         let nmse = if dtype.is_quantised() { 5e-4 } else { 1e-7 };
         cases.push(
             Case::new(format!("F32 to {dtype}"), |g, _| {
@@ -50,7 +50,7 @@ fn cases() -> Vec<Case> {
             .nmse(nmse),
         );
     }
-    for &dtype in DType::ALL.iter().filter(|&&t| quant::can_encode(t) && t != DType::F32) {
+    for dtype in super::case::weight_dtypes().filter(|&t| t != DType::F32) {
         cases.push(Case::new(format!("{dtype} to F32"), |g, _| {
             let x = g.state("x", dtype, &[256, 3, 2], Role::KCache);
             g.cast(x, DType::F32);
