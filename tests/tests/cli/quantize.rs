@@ -55,14 +55,14 @@ fn the_result_runs_and_is_as_close_as_its_type_allows() {
         ("q8_0", 7, 2e-3),
         ("q6_k", 18, 1e-2),
         ("q5_k_m", 17, 3e-2),
-        ("q4_k_m", 15, 0.1),
-        ("q4_k_s", 14, 0.1),
-        ("q4_0", 2, 0.15),
-        ("iq4_nl", 25, 0.1),
-        ("iq4_xs", 30, 0.1),
+        ("q4_k_m", 15, 0.25),
+        ("q4_k_s", 14, 0.25),
+        ("q4_0", 2, 0.3),
+        ("iq4_nl", 25, 0.25),
+        ("iq4_xs", 30, 0.25),
         ("mxfp4", 38, 2e-3),
-        ("q3_k_m", 12, 0.4),
-        ("q2_k", 10, 1.0),
+        ("q3_k_m", 12, 0.6),
+        ("q2_k", 10, 1.2),
     ] {
         let (out, said) = quantized(&model, &[name]);
         let error = nmse(&logits(&out), &expected);
