@@ -217,10 +217,10 @@ mod tests {
 
     #[test]
     fn q4_k_m_gives_more_bits_to_the_ends_and_to_every_third_between() {
-        let down = |layer| format!("blk.{layer}.ffn_down.weight");
+        let down = |layer: u64| format!("blk.{layer}.ffn_down.weight");
         let mix: Mix = "Q4_K_M".parse().unwrap();
         let better: Vec<u64> =
-            (0..32).filter(|l| mix.dtype(&DENSE, &down(l), 4096, 1) == DType::Q6_K).collect();
+            (0..32).filter(|l| mix.dtype(&DENSE, &down(*l), 4096, 1) == DType::Q6_K).collect();
         assert_eq!(better, [0, 1, 2, 3, 6, 9, 12, 15, 18, 21, 24, 27, 28, 29, 30, 31]);
         check(
             "q4_k_m",
