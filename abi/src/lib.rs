@@ -8,6 +8,7 @@
 #[cfg(test)]
 extern crate std;
 
+pub mod code_books;
 pub mod dtype;
 pub mod layout;
 pub mod manifest;

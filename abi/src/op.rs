@@ -456,6 +456,12 @@ params! {
         /// ALiBi: largest bias, from which each head's slope on the mask follows; 0: slopes are 1.
         max_bias: f32,
     }
+    /// Attributes of `ssm_scan` and `gated_delta_net`.
+    StatesParams "llmrt_p_states" {
+        /// States of each sequence in the result: the one after the last token, then those before, one token back each;
+        /// 0 means 1. Those before the first token are zeros.
+        n_states: u32,
+    }
     /// Attributes of `gated_linear_attn`.
     GatedLinearAttnParams "llmrt_p_gated_linear_attn" {
         /// Factor on the result.
@@ -603,12 +609,12 @@ ops! {
     Pool2d = 131, "pool_2d", 1..=1, "llmrt_p_pool", "largest or mean of windows of an image";
     AttentionContiguous = 140, "attention_contiguous", 3..=5, "llmrt_p_attention_contiguous", "q [d, n_q, n_heads, n], k [d, n_kv, n_kv_heads, n], v [dv, n_kv, n_kv_heads, n], mask, sinks: [dv, n_heads, n_q, n]";
     SsmConv = 150, "ssm_conv", 2..=2, "", "x [k - 1 + n_tokens, n_inner, n_seqs], kernel [k, n_inner]: causal convolution, [n_inner, n_tokens, n_seqs]";
-    SsmScan = 151, "ssm_scan", 7..=7, "", "states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states";
+    SsmScan = 151, "ssm_scan", 7..=7, "llmrt_p_states", "states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states";
     RwkvWkv6 = 152, "rwkv_wkv6", 6..=6, "", "k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states";
     RwkvWkv7 = 153, "rwkv_wkv7", 7..=7, "", "r, w, k, v, a, b, state: RWKV 7, its outputs and then its states";
     GatedLinearAttn = 154, "gated_linear_attn", 5..=5, "llmrt_p_gated_linear_attn", "k, v, q, g, state: its outputs and then its states";
-    GatedDeltaNet = 155, "gated_delta_net", 6..=6, "", "q, k, v, g, beta, state: its outputs and then its states";
-    SolveTri = 156, "solve_tri", 2..=2, "", "a [n, n] lower triangular, b [k, n]: x with a x = b";
+    GatedDeltaNet = 155, "gated_delta_net", 6..=6, "llmrt_p_states", "q, k, v, g, beta, state: its outputs and then its states";
+    SolveTri = 156, "solve_tri", 2..=2, "", "a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b";
 }
 
 impl Op {

@@ -1,7 +1,9 @@
 //! The command line: what can be typed and what it means.
 
+use crate::cmd::quantize::{self, Mix, Rule};
 use crate::values::{self, Seed};
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use llmrt_abi::DType;
 use std::path::PathBuf;
 
 /// Runs large language models on whatever devices are there.
@@ -56,6 +58,15 @@ const BENCH_HELP: &str = "\
 The random tokens are the same in every run. Decoding starts with a context of one token. The JSON has prompt_tok_s and
 decode_tok_s (means), each with _sd (standard deviation); a test that was switched off is null.";
 
+const QUANTIZE_HELP: &str = "\
+TYPE is f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_k_s, q4_k_m, q4_k_s, q3_k_l, q3_k_m, q3_k_s, q2_k, q2_k_s, q5_0, q5_1,
+q4_0, q4_1, iq4_nl, iq4_xs, mxfp4, tq1_0, tq2_0, q2_0 or q1_0; q3_k, q4_k and q5_k are their _m forms. The output matrix,
+and in the _m and _l forms some of attn_v and ffn_down, get a better type. Vectors, norms and small matrices stay as they
+are. Rows that are no whole blocks of a type get another, which is said.
+
+Example:
+  llmrt quantize model-f16.gguf model-q4_k_m.gguf q4_k_m --tensor 'ffn_down=q6_k'";
+
 /// Flags that every command takes, before or after its name.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Global {
@@ -88,6 +99,7 @@ pub enum Command {
     Inspect(Inspect),
     Plan(Plan),
     Convert(Convert),
+    Quantize(Quantize),
     /// List plugin files and why each was accepted or rejected.
     Plugins(Listing),
     Devices(Devices),
@@ -453,6 +465,39 @@ pub struct Convert {
     #[arg(long, value_name = "FILE")]
     pub tokenizer: Option<PathBuf>,
     /// Overwrite the output; the checkpoint itself and its tokenizer.bin are never overwritten.
+    #[arg(long)]
+    pub force: bool,
+}
+
+/// Make a model smaller: write its matrices in another type.
+#[derive(Args, Debug)]
+#[command(after_help = QUANTIZE_HELP)]
+pub struct Quantize {
+    /// GGUF file, or any part of a split one.
+    #[arg(value_name = "IN.gguf")]
+    pub input: PathBuf,
+    /// GGUF file to write; an existing one is not overwritten.
+    #[arg(value_name = "OUT.gguf")]
+    pub output: PathBuf,
+    /// Type of most matrices: q4_k_m, q8_0, f16, …
+    #[arg(value_name = "TYPE")]
+    pub mix: Mix,
+    /// Tensors whose name REGEX finds become TYPE (repeatable; the first that finds one counts).
+    #[arg(long = "tensor", value_name = "REGEX=TYPE")]
+    pub rules: Vec<Rule>,
+    /// Type of the output matrix.
+    #[arg(long, value_name = "TYPE", value_parser = quantize::encodable)]
+    pub output_tensor_type: Option<DType>,
+    /// Type of the token embeddings.
+    #[arg(long, value_name = "TYPE", value_parser = quantize::encodable)]
+    pub token_embedding_type: Option<DType>,
+    /// All matrices in the same type: no better ones for those that matter more.
+    #[arg(long)]
+    pub pure: bool,
+    /// Quantise what is quantised already; it loses twice.
+    #[arg(long)]
+    pub allow_requantize: bool,
+    /// Overwrite the output; what is read is never overwritten.
     #[arg(long)]
     pub force: bool,
 }

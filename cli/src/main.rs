@@ -67,6 +67,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Inspect(args) => cmd::inspect::inspect(global, args),
         Command::Plan(args) => cmd::plan::plan(global, args),
         Command::Convert(args) => cmd::convert::convert(args),
+        Command::Quantize(args) => cmd::quantize::quantize(global, args),
         Command::Plugins(args) => cmd::plugins::plugins(global, args),
         Command::Devices(args) => cmd::devices::devices(global, args),
         Command::Ops(args) => cmd::ops::ops(global, args),

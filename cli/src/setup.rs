@@ -164,7 +164,7 @@ fn runs_matrix_products(device: &Device) -> bool {
     })
 }
 
-fn check_threads(n: Option<usize>) -> Result<()> {
+pub fn check_threads(n: Option<usize>) -> Result<()> {
     match n {
         None | Some(1..=MOST_THREADS) => Ok(()),
         Some(n) => Err(Error::usage(format!(

@@ -15,6 +15,7 @@ pub mod inspect;
 pub mod plan;
 
 pub mod convert;
+pub mod quantize;
 
 pub mod devices;
 pub mod ops;

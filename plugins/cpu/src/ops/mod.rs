@@ -52,6 +52,7 @@ pub mod paging;
 pub mod pool_1d;
 pub mod pool_2d;
 pub mod product;
+pub mod recurrence;
 pub mod repeat;
 pub mod repeat_interleave;
 pub mod rms_norm;
@@ -321,6 +322,12 @@ pub fn work(node: &NodeView<'_>) -> u64 {
         (Some(Op::Attention), _) => 64,
         (Some(Op::OutProd), Some(a)) => a.ne()[1] as u64,
         (Some(Op::AttentionContiguous), _) => node.src(1).map_or(0, |k| 2 * k.ne()[1] as u64),
+        // A pass over the state of S × S elements for S of the result.
+        (
+            Some(Op::RwkvWkv6 | Op::RwkvWkv7 | Op::GatedLinearAttn | Op::GatedDeltaNet | Op::SsmScan),
+            Some(x),
+        ) => x.ne()[0] as u64,
+        (Some(Op::SolveTri), Some(a)) => a.ne()[0] as u64 / 2,
         _ => 0,
     };
     (node.dst().n_elements() as u64).saturating_mul(per_element)

@@ -77,6 +77,7 @@ mod check;
 mod convolution;
 mod moves;
 mod operand;
+mod recurrence;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -139,14 +140,6 @@ impl Rules {
         (self.cases)()
     }
 }
-
-/// Not written yet.
-pub(in crate::ops) const MISSING: Rules = Rules {
-    infer: |_, _| Err("not written yet".into()),
-    reference: |_, _| Value::f32([0; 4], vec![]),
-    decompose: None,
-    cases: Vec::new,
-};
 
 /// The meaning of an op.
 pub fn rules(op: Op) -> &'static Rules {
