@@ -51,6 +51,12 @@ knobs! {
     SPIN_US = "LLMRT_SPIN_US",
         "Microseconds an idle thread of the pool looks for work before it sleeps.",
         "50", "host/src/plugin/registry.rs";
+    PLUGIN_OPTIONS = "LLMRT_PLUGIN_OPTIONS",
+        "What plugins get when they ask for an option: KEY=VALUE, separated by `;`; what the program sets counts more.",
+        "unset", "host/src/plugin/registry.rs";
+    WATCHDOG_MS = "LLMRT_WATCHDOG_MS",
+        "Milliseconds that one call of a device may take to compute or to wait before the device is given up; 0: for ever.",
+        "0", "host/src/plugin/registry.rs";
     LOG = "LLMRT_LOG",
         "How much plugins may say: error, warn, info, debug or trace.",
         "warn", "host/src/plugin/services.rs";

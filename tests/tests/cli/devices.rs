@@ -37,12 +37,12 @@ fn a_plugin_named_like_the_built_in_one_takes_its_place() {
 }
 
 #[test]
-fn a_device_without_matrix_products_is_used_only_when_named() {
+fn a_plugin_of_negative_priority_is_used_only_when_named() {
     let so = plugin("null");
     let null = ["--plugin", so.to_str().unwrap()];
     let unnamed = json(llmrt(["devices", "--json"]).args(null));
     let why = row(&unnamed, "id", "null")["unused_because"].as_str().unwrap();
-    assert!(why.contains("no matrix product") && why.contains("--backend"), "{why}");
+    assert!(why.contains("only when named") && why.contains("--backend"), "{why}");
     let named = json(llmrt(["devices", "--json", "--backend", "null"]).args(null));
     assert_eq!(
         (&row(&named, "id", "null")["choice"], &row(&named, "id", "cpu")["choice"]),

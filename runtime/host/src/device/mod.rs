@@ -113,6 +113,11 @@ impl Device {
         &self.plugin.desc.name
     }
 
+    /// Its plugin's priority, from the manifest; a negative one asks to be used only when named.
+    pub fn priority(&self) -> i32 {
+        self.plugin.desc.priority
+    }
+
     /// Whether it can be used.
     pub fn state(&self) -> DeviceState {
         if let Some(reason) = self.plugin.quarantined.get().or(self.broken.get()) {

@@ -97,7 +97,7 @@ impl Executor {
         }
         let known = Known {
             homes: self.memory.homes(),
-            budget: budget(&self.devices),
+            budget: nothing_new(self.devices.len()),
             refused: self.refused.clone(),
         };
         let mut resolved = resolve(&program.graph, &self.devices, &known)?;
@@ -325,6 +325,14 @@ pub fn budget(devices: &[Arc<Device>]) -> Vec<Option<u64>> {
         false => Some(device.memory().map_or(0, |(free, _)| free)),
     };
     devices.iter().enumerate().map(limit).collect()
+}
+
+/// Weights and states were shared out when the model was loaded, and the rest of a device's memory is for computing:
+/// what comes on top goes to the baseline.
+fn nothing_new(n_devices: usize) -> Vec<Option<u64>> {
+    let mut budget = vec![Some(0); n_devices];
+    budget[n_devices - 1] = None;
+    budget
 }
 
 /// Plans the arenas of a placed graph.
