@@ -5,11 +5,13 @@ use llmrt_abi::{DType, types as c};
 use llmrt_engine::batch::Logits;
 use llmrt_engine::{Engine, EngineOptions};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_graph::Graph;
+use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Buffer, Device, Host, HostOptions, Stream, TensorDesc};
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::nmse;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Options reach a plugin when it is initialised, and it is initialised once at a time in a process.
@@ -46,10 +48,14 @@ impl Lab {
         self.host.device(&id).unwrap_or_else(|| panic!("no {id}"))
     }
 
+    fn files(&self, model: &TinyLlama) -> ModelFiles {
+        let dir = tempfile::tempdir().unwrap();
+        ModelFiles::open(&model.write(dir.path()), &OpenOptions::default()).unwrap()
+    }
+
     /// An engine on these devices and the CPU.
     fn engine(&self, devices: &[&str], model: &TinyLlama) -> Engine {
-        let dir = tempfile::tempdir().unwrap();
-        let files = ModelFiles::open(&model.write(dir.path()), &OpenOptions::default()).unwrap();
+        let files = self.files(model);
         let devices = devices.iter().chain(&["cpu"]).map(|name| self.device(name)).collect();
         let options = EngineOptions {
             n_ctx: 64,
@@ -192,6 +198,44 @@ fn profiles_of_chips_refuse_what_the_chips_lack_and_say_why() {
     for dtype in [DType::F16, DType::BF16, DType::Q8_0] {
         let on_910b = text("910b", dtype);
         assert!(!on_910b.contains("mul_mat on cpu"), "{dtype}: {on_910b}");
+    }
+}
+
+#[test]
+fn a_result_on_its_way_is_not_overwritten_by_what_its_device_does_next() {
+    // `first` goes to the other device while this one goes on, with nothing to wait for, in the same bytes of its arena.
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[4096]);
+    let first = g.tanh(x);
+    let away = g.relu(first);
+    let mut last = g.tanh(x);
+    for _ in 0..8 {
+        last = g.tanh(last);
+    }
+    let last = g.relu(last);
+    let sum = g.add(away, last);
+    g.output(sum, "sum");
+    let program = Program::new(g.finish().unwrap());
+    let floats: Vec<f32> = (0..4096).map(|i| i as f32 / 1000.0 - 2.0).collect();
+    let input: Vec<u8> = floats.iter().flat_map(|x| x.to_ne_bytes()).collect();
+
+    let result = |queue: &str, devices: &[&str]| {
+        let lab = lab(queue, "[here]\np2p = yes\nops = * -relu\n[away]\np2p = yes\nops = relu");
+        let devices = devices.iter().chain(&["cpu"]).map(|name| lab.device(name)).collect();
+        let files = lab.files(&TinyLlama::default());
+        let mut progress = |_| true;
+        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
+        let weights = llmrt_host::load::load(&files, &[], load).unwrap();
+        let mut executor = Executor::new(devices, files, weights, HashMap::new(), 0, false).unwrap();
+        let mut bytes = vec![0; input.len()];
+        executor.run(&program, &[(x, &input)]).unwrap();
+        executor.read(&program, sum, &mut bytes).unwrap();
+        bytes
+    };
+    let expected = result("", &[]);
+    for seed in 1..8 {
+        let queue = format!("queue=delay:3000 seed={seed}");
+        assert!(result(&queue, &["here", "away"]) == expected, "{queue}");
     }
 }
 
