@@ -2,7 +2,7 @@
 
 use crate::limits::{Limit, Mask};
 use llmrt_plugin::abi::types::{DEVICE_ACCEL, DEVICE_GPU, DEVICE_NPU};
-use llmrt_plugin::{DType, Error, Host, Op};
+use llmrt_plugin::{DType, Error, Host, Op, Result};
 use std::time::Duration;
 
 /// The profiles that are built in.
@@ -92,7 +92,7 @@ impl Default for Profile {
 }
 
 /// The profiles of the file that an option names, or the built-in ones, with what other options change.
-pub fn load(host: &Host) -> llmrt_plugin::Result<Vec<Profile>> {
+pub fn load(host: &Host) -> Result<Vec<Profile>> {
     let mut profiles = match host.option("sim.profiles") {
         None => parse(BUILT_IN).map_err(|e| Error::invalid(format!("built-in profiles: {e}")))?,
         Some(path) => {
