@@ -4,8 +4,8 @@
 use llmrt_abi::{DType, types as c};
 use llmrt_engine::batch::Logits;
 use llmrt_engine::{Engine, EngineOptions};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_graph::Graph;
+use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Buffer, Device, Host, HostOptions, Stream, TensorDesc};
@@ -226,7 +226,8 @@ fn a_result_on_its_way_is_not_overwritten_by_what_its_device_does_next() {
         let mut progress = |_| true;
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
         let weights = llmrt_host::load::load(&files, &[], load).unwrap();
-        let mut executor = Executor::new(devices, files, weights, HashMap::new(), 0, false).unwrap();
+        let mut executor =
+            Executor::new(devices, Arc::new(files), weights, HashMap::new(), 0, false).unwrap();
         let mut bytes = vec![0; input.len()];
         executor.run(&program, &[(x, &input)]).unwrap();
         executor.read(&program, sum, &mut bytes).unwrap();

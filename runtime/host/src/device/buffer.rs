@@ -304,7 +304,7 @@ impl std::fmt::Debug for Buffer {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A broken plugin is not called again; its memory stays where it is.
-        if let (true, Some(destroy)) = (self.device.plugin.quarantined.get().is_none(), self.vt.destroy) {
+        if let (true, Some(destroy)) = (self.device.may_destroy(), self.vt.destroy) {
             // SAFETY: the last handle: graphs, plans and streams that use the buffer hold one.
             unsafe { destroy(self.raw) }
         } else if let Some(memory) = self._memory.take() {

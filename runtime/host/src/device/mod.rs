@@ -12,6 +12,7 @@ pub mod event;
 pub mod graph;
 pub mod plan;
 pub mod stream;
+mod watchdog;
 
 pub use buffer::{Buffer, HostMemory, Layout};
 pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
@@ -26,6 +27,7 @@ use crate::plugin::selftest;
 use crate::plugin::table::{self, mandatory};
 use llmrt_abi::{Scope, Status, types as c};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// A device of a plugin. Opened by the first call that needs it, closed when the last object on it is gone.
@@ -41,6 +43,8 @@ pub struct Device {
     unused: OnceLock<String>,
     /// What broke it.
     broken: OnceLock<String>,
+    /// Whether a call of it hangs, and may still use everything that was made on it.
+    hangs: AtomicBool,
     /// The outcome of `open`, once.
     opened: Mutex<Option<Result<()>>>,
 }
@@ -94,6 +98,7 @@ impl Device {
             plugin,
             unused: OnceLock::new(),
             broken: OnceLock::new(),
+            hangs: AtomicBool::new(false),
             opened: Mutex::new(None),
         }))
     }
@@ -261,19 +266,37 @@ impl Device {
 
     /// An error in the words of a plugin: for objects that break the contract.
     pub(crate) fn breach(&self, call: &'static str, message: String) -> Error {
-        let e = CallError {
+        let e = self.failure(call, Status::Internal, Scope::Plugin, message);
+        let _ = self.plugin.quarantined.set(e.to_string());
+        e.into()
+    }
+
+    /// Ends the use of a device that hangs in a call.
+    pub(crate) fn give_up(&self, call: &'static str, message: String) -> Error {
+        self.hangs.store(true, Ordering::Release);
+        let e = self.failure(call, Status::DeviceLost, Scope::Device, message);
+        let _ = self.broken.set(e.to_string());
+        e.into()
+    }
+
+    /// Whether what was made on the device may be destroyed: nothing of a broken plugin is called, and nothing that a
+    /// hanging call may use is freed.
+    pub(crate) fn may_destroy(&self) -> bool {
+        self.plugin.quarantined.get().is_none() && !self.hangs.load(Ordering::Acquire)
+    }
+
+    fn failure(&self, call: &'static str, status: Status, scope: Scope, message: String) -> CallError {
+        CallError {
             who: self.id.clone(),
             call,
-            status: Status::Internal,
-            scope: Scope::Plugin,
+            status,
+            scope,
             vendor_code: 0,
             node: None,
             bytes_requested: 0,
             bytes_available: 0,
             message,
-        };
-        let _ = self.plugin.quarantined.set(e.to_string());
-        e.into()
+        }
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Result<()>>> {
@@ -290,7 +313,7 @@ impl std::fmt::Debug for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let open = matches!(*self.opened(), Some(Ok(())));
-        if let (true, true, Some(close)) = (open, self.plugin.quarantined.get().is_none(), self.vt.close) {
+        if let (true, true, Some(close)) = (open, self.may_destroy(), self.vt.close) {
             // SAFETY: an open device; buffers, streams and events hold it, so none is left.
             unsafe { close(self.raw) }
         }
