@@ -94,7 +94,7 @@ fn check_model(options: &str, profiles: &str, devices: &[&str], model: &TinyLlam
     let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     match report.n_legalised {
         0 => assert!(bits(&found) == bits(&expected), "{options}: {report}"),
-        // Parts add up in another order than the whole; where activations are quantised that changes a step here and there.
+        // Parts add up in another order than the whole; where activations are quantised that moves some by a step.
         _ => {
             let most = if model.dtype.is_quantised() { 5e-4 } else { 1e-6 };
             assert!(nmse(&found, &expected) < most, "{options}: {report}");

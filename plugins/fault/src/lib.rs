@@ -1,11 +1,11 @@
 //! A plugin that passes every call on to another one and lets chosen ones go wrong.
 //!
 //! `--plugin-option fault.wrap=PATH|NAME` names the other plugin (a name means `libllmrt_NAME.so` beside this file),
-//! `--plugin-option fault.rule=RULES` what goes wrong; [`rule`] says how rules are written. Without `fault.wrap` there is
-//! no device. The wrapped file must not be in use by itself at the same time: it is initialised once per process.
+//! `--plugin-option fault.rule=RULES` what goes wrong; [`rule`] says how rules are written. Without `fault.wrap` there
+//! is no device. The wrapped file must not be in use by itself at the same time: it is initialised once per process.
 //!
-//! Written at the level of the C tables, because faults of those tables are its business: apart from the host, this is the
-//! one place that calls function pointers. Reading order: [`rule`], [`inner`] for the other plugin, then one file per
+//! Written at the level of the C tables, because faults of those tables are its business: apart from the host, this is
+//! the one place that calls function pointers. Reading order: [`rule`], [`inner`] for the other plugin, then one file per
 //! object: [`device`], [`buffer`], [`backend`]; [`graph`] puts the other plugin's buffers under tensors.
 
 /// Answers with the error that a rule asks for, or calls the wrapped object's function of this name.

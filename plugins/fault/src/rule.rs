@@ -183,8 +183,8 @@ impl Kind {
 }
 
 impl Damage {
-    /// Does it to the first bytes of a value: all ones are NaN in every float type; the flipped bit is a high one of the
-    /// exponent.
+    /// Does it to the first bytes of a value: all ones are NaN in every float type; the flipped bit is a high one of
+    /// the exponent.
     pub fn apply(&self, value: &mut [u8]) {
         match (self.kind, value.last_mut()) {
             (Kind::Flip, Some(byte)) => *byte ^= 0x20,

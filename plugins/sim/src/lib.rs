@@ -1,8 +1,9 @@
 //! Simulated devices: memory that the host cannot touch, queues that really run behind its back, and the limits of a
 //! chip that need not be there. The numbers are the CPU plugin's.
 //!
-//! `profiles.conf` lists the devices; [`profile`] reads it. Reading order: [`device`] for what is offered, [`memory`] for
-//! the two views of each buffer, [`queue`] for when work runs, [`stream`] for what it is, [`limits`] for what is refused.
+//! `profiles.conf` lists the devices; [`profile`] reads it. Reading order: [`device`] for what is offered, [`memory`]
+//! for the two views of each buffer, [`queue`] for when work runs, [`stream`] for what it is, [`limits`] for what is
+//! refused.
 
 pub mod profile;
 

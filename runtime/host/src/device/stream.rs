@@ -26,6 +26,8 @@ pub(super) struct Inner {
 pub(super) struct State {
     /// What enqueued work uses, kept until the next synchronisation.
     in_flight: Vec<Kept>,
+    /// Graphs of plans that could not be destroyed, kept until the stream is.
+    left_over: Vec<RawGraph>,
     /// The error after which the stream must be made anew.
     broken: Option<Error>,
 }
@@ -303,7 +305,7 @@ impl Inner {
     /// Keeps the graph of a plan that cannot be destroyed, until the stream is.
     pub(super) fn keep_to_the_end(&self, graph: RawGraph) {
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
-        state.in_flight.push(Kept::Graph(graph));
+        state.left_over.push(graph);
     }
 
     /// Keeps something until the next synchronisation, if the device works behind our back.
@@ -355,6 +357,7 @@ impl Drop for Inner {
             // Nobody knows whether the device still works on it.
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(std::mem::take(&mut state.in_flight));
+            std::mem::forget(std::mem::take(&mut state.left_over));
         }
     }
 }
