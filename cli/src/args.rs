@@ -70,10 +70,15 @@ Example:
 /// Flags that every command takes, before or after its name.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Global {
-    /// Devices to use, first choice first: NAME or NAME:INDEX, comma-separated; NAME is a device, a plugin or a
-    /// plugin's file, by name or path. The CPU always comes last [default: all that run models].
-    #[arg(long, global = true, value_name = "NAME[:I],…", value_delimiter = ',', help_heading = "Devices")]
+    /// Devices to use, first choice first: NAME, NAME:INDEX or NAME:DEVICE, comma-separated; NAME is a device, a
+    /// plugin or a plugin's file, by name or path. DEVICE is one of the plugin's devices, or the part of several
+    /// devices' names before a dot. The CPU always comes last [default: all that run models, without plugins that
+    /// want to be named].
+    #[arg(long, global = true, value_name = "NAME[:D],…", value_delimiter = ',', help_heading = "Devices")]
     pub backend: Vec<String>,
+    /// Tell plugins something (repeatable): what KEY means is the plugin's business, such as `cpu.isa` or `sim.memory`.
+    #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = values::option, help_heading = "Devices")]
+    pub plugin_option: Vec<(String, String)>,
     /// Load this plugin file before all others (repeatable); one named like the built-in `cpu` takes its place.
     #[arg(long = "plugin", global = true, value_name = "FILE", help_heading = "Devices")]
     pub plugins: Vec<PathBuf>,

@@ -7,9 +7,21 @@ use crate::model::{self, OpenModel};
 use crate::output::note;
 use crate::progress::LoadBar;
 use crate::setup::Setup;
-use llmrt_engine::{Engine, EngineOptions};
+use llmrt_engine::{Engine, EngineOptions, Logits, Step};
 use llmrt_host::load::LoadOptions;
 use std::time::{Duration, Instant};
+
+/// One step, and what went less well than asked in it.
+pub fn step(engine: &mut Engine, logits: Logits, max_tokens: usize) -> Result<Step> {
+    let step = engine.step(logits, max_tokens);
+    tell_warnings(engine);
+    Ok(step?)
+}
+
+/// Says what went less well than asked since it was said last.
+fn tell_warnings(engine: &mut Engine) {
+    engine.take_warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
+}
 
 /// A model that computes.
 pub struct Session {
@@ -40,8 +52,9 @@ impl Session {
         if interrupt::is_asked() {
             return Err(Error::interrupted());
         }
-        engine.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
-        Ok(Session { engine, load: started.elapsed() })
+        let mut session = Session { engine, load: started.elapsed() };
+        tell_warnings(&mut session.engine);
+        Ok(session)
     }
 
     /// Says where the last step ran: all of it with `-v`, else one line if work fell back.

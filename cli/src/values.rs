@@ -18,6 +18,11 @@ pub fn number(text: &str) -> Result<f32, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.8".into())
 }
 
+/// An option of a plugin.
+pub fn option(text: &str) -> Result<(String, String), String> {
+    llmrt_host::plugin::option_pair(text).ok_or_else(|| "expected KEY=VALUE".into())
+}
+
 /// Where random numbers begin; `None`: wherever the clock says.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub Option<u64>);

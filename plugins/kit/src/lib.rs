@@ -8,6 +8,7 @@
 pub mod driver;
 pub mod error;
 pub mod export;
+pub mod graph_copy;
 pub mod host;
 pub mod info;
 pub mod scratch;
@@ -18,6 +19,7 @@ pub mod entry;
 
 pub use driver::{Buffer, Device, Driver, Event, Layout, Plan, Stream, StreamFeatures, StreamParams};
 pub use error::{Error, Result};
+pub use graph_copy::{GraphCopy, OwnBuffer};
 pub use host::{Host, Level};
 pub use info::{BufferTypeInfo, DeviceInfo, PluginInfo};
 pub use llmrt_abi as abi;

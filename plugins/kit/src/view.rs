@@ -98,6 +98,11 @@ unsafe impl Send for NodeView<'_> {}
 unsafe impl Sync for NodeView<'_> {}
 
 impl<'a> NodeView<'a> {
+    /// The struct itself.
+    pub fn raw(&self) -> &'a c::Node {
+        self.raw
+    }
+
     /// The op, if this build knows it.
     pub fn op(&self) -> Option<Op> {
         Op::from_id(self.raw.op)

@@ -323,7 +323,7 @@ impl std::fmt::Debug for Buffer {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A broken plugin is not called again; its memory stays where it is.
-        if let (true, Some(destroy)) = (self.device.plugin.quarantined.get().is_none(), self.vt.destroy) {
+        if let (true, Some(destroy)) = (self.device.may_destroy(), self.vt.destroy) {
             let _inside = inside::enter();
             live::dies(&self.device.plugin, self.raw);
             // SAFETY: the last handle: graphs, plans and streams that use the buffer hold one.

@@ -1,5 +1,6 @@
 //! A point in a stream that other streams and threads can wait for.
 
+use super::watchdog::watched;
 use super::{Device, call};
 use crate::error::Result;
 use crate::plugin::table::{self, mandatory};
@@ -62,11 +63,17 @@ impl Event {
 
     /// Waits at most this long; whether it was reached.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
-        let Some((raw, vt)) = &self.0.raw else { return Ok(true) };
+        if self.0.raw.is_none() {
+            return Ok(true);
+        }
         self.0.device.alive()?;
         let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // SAFETY: a live event.
-        reached(unsafe { call!(self.0.device, vt, wait(*raw, ns)) })
+        let inner = self.0.clone();
+        reached(watched(&self.0.device, "event_wait", timeout, move || {
+            let Some((raw, vt)) = &inner.raw else { return Ok(()) };
+            // SAFETY: a live event.
+            unsafe { call!(inner.device, vt, wait(*raw, ns)) }
+        }))
     }
 
     /// The plugin's event, if the device has events.
@@ -85,7 +92,7 @@ fn reached(answer: Result<()>) -> Result<bool> {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let (true, Some((raw, vt))) = (self.device.plugin.quarantined.get().is_none(), &self.raw)
+        if let (true, Some((raw, vt))) = (self.device.may_destroy(), &self.raw)
             && let Some(destroy) = vt.destroy
         {
             let _inside = inside::enter();

@@ -12,6 +12,7 @@ pub mod event;
 pub mod graph;
 pub mod plan;
 pub mod stream;
+mod watchdog;
 
 pub use buffer::{Buffer, HostMemory, Layout};
 pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
@@ -27,6 +28,7 @@ use crate::plugin::table::{self, mandatory};
 use crate::validate::{answers, inside};
 use llmrt_abi::{Scope, Status, types as c};
 use std::ops::Range;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// A device of a plugin. Opened by the first call that needs it, closed when the last object on it is gone.
@@ -44,6 +46,8 @@ pub struct Device {
     broken: OnceLock<String>,
     /// Free bytes after the self-test, when calls are checked.
     pub(crate) free_at_start: OnceLock<u64>,
+    /// Whether a call of it hangs, and may still use everything that was made on it.
+    hangs: AtomicBool,
     /// The outcome of `open`, once.
     opened: Mutex<Option<Result<()>>>,
 }
@@ -104,6 +108,7 @@ impl Device {
             unused: OnceLock::new(),
             broken: OnceLock::new(),
             free_at_start: OnceLock::new(),
+            hangs: AtomicBool::new(false),
             opened: Mutex::new(None),
         }))
     }
@@ -121,6 +126,11 @@ impl Device {
     /// Name of its plugin.
     pub fn plugin(&self) -> &str {
         &self.plugin.desc.name
+    }
+
+    /// Its plugin's priority, from the manifest; a negative one asks to be used only when named.
+    pub fn priority(&self) -> i32 {
+        self.plugin.desc.priority
     }
 
     /// Whether it can be used.
@@ -276,19 +286,37 @@ impl Device {
 
     /// An error in the words of a plugin: for objects that break the contract.
     pub(crate) fn breach(&self, call: &'static str, message: String) -> Error {
-        let e = CallError {
+        let e = self.failure(call, Status::Internal, Scope::Plugin, message);
+        let _ = self.plugin.quarantined.set(e.to_string());
+        e.into()
+    }
+
+    /// Ends the use of a device that hangs in a call.
+    pub(crate) fn give_up(&self, call: &'static str, message: String) -> Error {
+        self.hangs.store(true, Ordering::Release);
+        let e = self.failure(call, Status::DeviceLost, Scope::Device, message);
+        let _ = self.broken.set(e.to_string());
+        e.into()
+    }
+
+    /// Whether what was made on the device may be destroyed: nothing of a broken plugin is called, and nothing that a
+    /// hanging call may use is freed.
+    pub(crate) fn may_destroy(&self) -> bool {
+        self.plugin.quarantined.get().is_none() && !self.hangs.load(Ordering::Acquire)
+    }
+
+    fn failure(&self, call: &'static str, status: Status, scope: Scope, message: String) -> CallError {
+        CallError {
             who: self.id.clone(),
             call,
-            status: Status::Internal,
-            scope: Scope::Plugin,
+            status,
+            scope,
             vendor_code: 0,
             node: None,
             bytes_requested: 0,
             bytes_available: 0,
             message,
-        };
-        let _ = self.plugin.quarantined.set(e.to_string());
-        e.into()
+        }
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Result<()>>> {
@@ -305,7 +333,7 @@ impl std::fmt::Debug for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let open = matches!(*self.opened(), Some(Ok(())));
-        if let (true, true, Some(close)) = (open, self.plugin.quarantined.get().is_none(), self.vt.close) {
+        if let (true, true, Some(close)) = (open, self.may_destroy(), self.vt.close) {
             self.check_leaks();
             let _inside = inside::enter();
             // SAFETY: an open device; buffers, streams and events hold it, so none is left.

@@ -1,12 +1,14 @@
 //! A graph prepared to be run often: the plugin's own plan, or the graph itself where it has none.
 
 use super::stream::{Inner as StreamInner, Kept};
+use super::watchdog::watched;
 use super::{RawGraph, Stream, call};
 use crate::error::{Error, Result};
 use crate::pool::Scratch;
 use crate::validate::live;
 use llmrt_abi::{Status, types as c};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A prepared graph of one stream.
 pub struct Plan {
@@ -86,16 +88,19 @@ impl Plan {
 
     fn enqueue(&self, raw: *mut c::Plan, run_id: u64) -> Result<()> {
         let mut entered = self.stream.enter()?;
-        // SAFETY: a live backend, entered by this thread, and its own plan, whose graph `state` keeps.
-        let result =
-            unsafe { call!(self.stream.device, self.stream.vt, plan_compute(self.stream.raw, raw, run_id)) };
+        let (be, plan) = (self.stream.clone(), Raw(raw));
+        let result = watched(&self.stream.device, "plan_compute", Duration::ZERO, move || {
+            let plan = plan;
+            // SAFETY: a live backend, entered by the thread that waits, and its own plan, whose graph `state` keeps.
+            unsafe { call!(be.device, be.vt, plan_compute(be.raw, plan.0, run_id)) }
+        });
         if matches!(&result, Err(e) if is_stale(e)) { result } else { entered.note(result) }
     }
 
-    /// Ends the plugin's plan; its graph stays for ever if that is not possible.
+    /// Ends the plugin's plan; its graph stays as long as the stream if that is not possible.
     fn discard(&self, raw: *mut c::Plan, graph: &RawGraph) {
         if !destroy(&self.stream, raw) {
-            std::mem::forget(graph.clone());
+            self.stream.keep_to_the_end(graph.clone());
         }
     }
 
@@ -103,6 +108,12 @@ impl Plan {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
+
+/// A plan on its way to the thread that calls for it.
+struct Raw(*mut c::Plan);
+
+// SAFETY: the ABI allows plans on any thread, one at a time.
+unsafe impl Send for Raw {}
 
 /// The plugin's plan, or `None` where it has none.
 fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>> {
@@ -129,7 +140,7 @@ fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>
 }
 
 /// Ends a plan that may be running. False if the stream is broken: then the plan stays, and its graph must.
-fn destroy(stream: &StreamInner, raw: *mut c::Plan) -> bool {
+fn destroy(stream: &Arc<StreamInner>, raw: *mut c::Plan) -> bool {
     let (Ok(mut entered), Some(plan_destroy)) = (stream.enter(), stream.vt.plan_destroy) else {
         return false;
     };

@@ -1,5 +1,6 @@
 //! A stream of work on a device. Calls from several threads take turns.
 
+use super::watchdog::watched;
 use super::{Buffer, Device, Event, Plan, RawGraph, TensorDesc, call};
 use crate::error::{Error, Result};
 use crate::plugin::table::{self, mandatory};
@@ -8,7 +9,7 @@ use crate::validate::{answers, inside, live};
 use llmrt_abi::{Scope, types as c};
 use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A stream of work.
 #[derive(Clone)]
@@ -29,6 +30,8 @@ pub(super) struct Inner {
 pub(super) struct State {
     /// What enqueued work uses, kept until the next synchronisation.
     in_flight: Vec<Kept>,
+    /// Graphs of plans that could not be destroyed, kept until the stream is.
+    left_over: Vec<RawGraph>,
     /// The error after which the stream must be made anew.
     broken: Option<Error>,
 }
@@ -97,8 +100,11 @@ impl Stream {
     pub fn compute(&self, graph: &RawGraph) -> Result<()> {
         let mut state = self.0.enter()?;
         self.0.check_graph(graph)?;
-        // SAFETY: a live backend, entered by this thread; the graph is self-consistent, bound and kept.
-        let result = unsafe { call!(self.0.device, self.0.vt, compute(self.0.raw, graph.as_ptr())) };
+        let (be, kept) = (self.0.clone(), graph.clone());
+        let result = watched(&self.0.device, "compute", Duration::ZERO, move || {
+            // SAFETY: a live backend, entered by the thread that waits; the graph is self-consistent, bound and kept.
+            unsafe { call!(be.device, be.vt, compute(be.raw, kept.as_ptr())) }
+        });
         self.0.keep(&mut state, Kept::Graph(graph.clone()));
         self.0.check_failure("compute", graph.n_nodes(), &result)?;
         state.note(result)?;
@@ -253,7 +259,13 @@ impl Stream {
             }
         }
         drop(state);
-        while !event.wait(Duration::from_secs(1))? {}
+        let started = Instant::now();
+        while !event.wait(Duration::from_secs(1))? {
+            let device = event.device();
+            if let Some(limit) = device.plugin.services.watchdog.filter(|limit| started.elapsed() > *limit) {
+                return Err(device.give_up("event_wait", format!("is not reached within {limit:?}")));
+            }
+        }
         Ok(())
     }
 
@@ -270,6 +282,11 @@ impl Stream {
     /// Scratch memory that the host manages for it; `None` if the plugin manages its own.
     pub fn pool_stats(&self) -> Option<PoolStats> {
         self.0.scratch.as_ref().map(Scratch::stats)
+    }
+
+    /// Why the stream must be made anew, if it must.
+    pub fn broken(&self) -> Option<Error> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken.clone()
     }
 
     /// Whether plans are the plugin's own, and not kept graphs.
@@ -294,13 +311,22 @@ impl Inner {
         self.scratch.as_ref().map_or(Ok(()), Scratch::after_compute)
     }
 
-    pub(super) fn synchronize(&self, state: &mut State) -> Result<()> {
-        // SAFETY: a live backend; whoever has `state` has entered.
-        let result = unsafe { call!(self.device, self.vt, synchronize(self.raw)) };
+    pub(super) fn synchronize(self: &Arc<Inner>, state: &mut State) -> Result<()> {
+        let be = self.clone();
+        let result = watched(&self.device, "synchronize", Duration::ZERO, move || {
+            // SAFETY: a live backend; whoever has `state` has entered, and waits.
+            unsafe { call!(be.device, be.vt, synchronize(be.raw)) }
+        });
         if result.is_ok() {
             state.in_flight.clear();
         }
         state.note(result)
+    }
+
+    /// Keeps the graph of a plan that cannot be destroyed, until the stream is.
+    pub(super) fn keep_to_the_end(&self, graph: RawGraph) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.left_over.push(graph);
     }
 
     /// Keeps something until the next synchronisation, if the device works behind our back.
@@ -358,7 +384,7 @@ fn is_unsupported(result: &Result<()>) -> bool {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let (true, Some(destroy)) = (self.device.plugin.quarantined.get().is_none(), self.vt.destroy) {
+        if let (true, Some(destroy)) = (self.device.may_destroy(), self.vt.destroy) {
             let _inside = inside::enter();
             live::dies(&self.device.plugin, self.raw);
             // SAFETY: the last handle; plans hold one. `destroy` waits, so what is in flight is dropped afterwards.
@@ -368,6 +394,7 @@ impl Drop for Inner {
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(std::mem::take(&mut state.in_flight));
             std::mem::forget(self.scratch.take());
+            std::mem::forget(std::mem::take(&mut state.left_over));
         }
     }
 }

@@ -23,7 +23,7 @@ pub(crate) mod table;
 
 pub use custom::{CustomOp, RanBy};
 pub use loaded::PluginDesc;
-pub use registry::{Candidate, Host, HostOptions, Outcome};
+pub use registry::{Candidate, Host, HostOptions, Outcome, option_pair};
 pub use search::DiscoverOptions;
 pub use services::LogSink;
 

@@ -23,7 +23,7 @@ use std::time::Duration;
 pub struct HostOptions {
     /// Threads of the pool, the calling one included; `None`: the knob, then one per core.
     pub n_threads: Option<usize>,
-    /// What plugins get when they ask for an option.
+    /// What plugins get when they ask for an option; the knob adds to it.
     pub options: BTreeMap<String, String>,
     /// Where log lines go; `None`: standard error, as much as the knob says.
     pub log: Option<LogSink>,
@@ -31,6 +31,8 @@ pub struct HostOptions {
     pub disabled: Option<String>,
     /// Whether every call of a plugin is checked, as `LLMRT_VALIDATE`; `None`: the knob.
     pub validate: Option<bool>,
+    /// How long one call of a device may take to compute or to wait; `None`: the knob.
+    pub watchdog: Option<Duration>,
 }
 
 /// The registry of plugins and devices, and the thread pool they share.
@@ -72,10 +74,32 @@ pub enum Outcome {
     Skipped(String),
 }
 
+/// Reads `KEY=VALUE`, as plugin options are given.
+pub fn option_pair(text: &str) -> Option<(String, String)> {
+    let (key, value) = text.split_once('=')?;
+    let key = key.trim();
+    (!key.is_empty()).then(|| (key.to_string(), value.to_string()))
+}
+
+/// Adds the options of the knob that are not set yet.
+fn add_knob_options(options: &mut BTreeMap<String, String>, complaints: &mut Vec<String>) {
+    let text = knobs::PLUGIN_OPTIONS.text().unwrap_or_default();
+    for text in text.to_string_lossy().split(';').filter(|text| !text.trim().is_empty()) {
+        match option_pair(text) {
+            Some((key, value)) => _ = options.entry(key).or_insert(value),
+            None => complaints.push(format!(
+                "{}: `{text}`: expected KEY=VALUE; leaving it out",
+                knobs::PLUGIN_OPTIONS.name
+            )),
+        }
+    }
+}
+
 impl Host {
     /// A host without plugins.
-    pub fn new(options: HostOptions) -> Arc<Host> {
+    pub fn new(mut options: HostOptions) -> Arc<Host> {
         let mut complaints = Vec::new();
+        add_knob_options(&mut options.options, &mut complaints);
         let mut number = |knob: knobs::Knob| {
             knob.number().unwrap_or_else(|e| {
                 complaints.push(format!("{e}; using {}", knob.default));
@@ -84,11 +108,18 @@ impl Host {
         };
         let spin = Duration::from_micros(number(knobs::SPIN_US).unwrap_or(50));
         let n_threads = options.n_threads.or_else(|| number(knobs::THREADS).map(|n| n as usize)).unwrap_or(0);
+        let watchdog = options.watchdog.or_else(|| number(knobs::WATCHDOG_MS).map(Duration::from_millis));
         let disabled = || knobs::PLUGINS_DISABLE.text().map(|text| text.to_string_lossy().into_owned());
         let validate = options.validate.or_else(|| number(knobs::VALIDATE).map(|n| n != 0)).unwrap_or(false);
         let pool = ThreadPool::new(n_threads, spin);
         let host = Host {
-            services: Services::new(pool, options.options, options.log, validate),
+            services: Services::new(
+                pool,
+                options.options,
+                options.log,
+                validate,
+                watchdog.filter(|t| !t.is_zero()),
+            ),
             disabled: options.disabled.or_else(disabled).unwrap_or_default(),
             plugins: Mutex::default(),
         };

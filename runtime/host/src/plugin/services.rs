@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, HashSet};
 use std::io::Write;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::time::Duration;
 
 /// Where plugins' log lines go: level (1 error … 5 trace), plugin's target, text.
 pub type LogSink = Arc<dyn Fn(u32, &str, &str) + Send + Sync>;
@@ -24,6 +25,8 @@ pub(crate) struct Services {
     threads_api: c::HostThreads,
     pub(crate) pool: Arc<ThreadPool>,
     options: BTreeMap<String, String>,
+    /// How long one call of a device may take to compute or to wait.
+    pub(crate) watchdog: Option<Duration>,
     log: LogSink,
     /// Whether calls in both directions are checked.
     pub(crate) validate: bool,
@@ -43,6 +46,7 @@ impl Services {
         options: BTreeMap<String, String>,
         log: Option<LogSink>,
         validate: bool,
+        watchdog: Option<Duration>,
     ) -> Arc<Services> {
         Arc::new_cyclic(|this: &std::sync::Weak<Services>| {
             let ctx = this.as_ptr().cast_mut().cast::<c_void>();
@@ -51,6 +55,7 @@ impl Services {
                 threads_api: threads_api(ctx),
                 pool,
                 options,
+                watchdog,
                 log: log.unwrap_or_else(stderr_log),
                 validate,
                 cancelled: RwLock::default(),

@@ -10,6 +10,7 @@ use super::split::Split;
 use crate::device::{Device, Event, Plan, Stream};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
+use llmrt_abi::Scope;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::{HashMap, HashSet};
 use std::ops::Range;
@@ -41,6 +42,7 @@ impl Program {
 pub struct Executor {
     devices: Vec<Arc<Device>>,
     streams: Vec<Stream>,
+    n_threads: usize,
     memory: Memory,
     prepared: HashMap<u64, Prepared>,
     refused: HashSet<(DeviceIdx, Signature)>,
@@ -77,7 +79,7 @@ impl Executor {
     /// where it has them. `strict` refuses graphs of which a node would not run on the first device.
     pub fn new(
         devices: Vec<Arc<Device>>,
-        files: ModelFiles,
+        files: Arc<ModelFiles>,
         weights: Weights,
         states: HashMap<String, DeviceIdx>,
         n_threads: usize,
@@ -86,7 +88,13 @@ impl Executor {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        Ok(Executor { devices, streams, memory, prepared, refused, strict, run_id: 0 })
+        Ok(Executor { devices, streams, n_threads, memory, prepared, refused, strict, run_id: 0 })
+    }
+
+    /// Gives all memory back. Only for an executor that another one is about to replace: the states are gone.
+    pub fn clear(&mut self) {
+        self.prepared.clear();
+        self.memory.clear();
     }
 
     /// Makes a graph runnable, if it is not yet.
@@ -97,7 +105,7 @@ impl Executor {
         }
         let known = Known {
             homes: self.memory.homes(),
-            budget: budget(&self.devices),
+            budget: nothing_new(self.devices.len()),
             refused: self.refused.clone(),
         };
         let mut resolved = resolve(&program.graph, &self.devices, &known)?;
@@ -105,7 +113,10 @@ impl Executor {
             strict(&resolved.report)?;
         }
         let loaded = self.memory.allocate_weights(&resolved.graph, &resolved.placement);
-        loaded.map_err(|e| Error::Weights { problem: e.to_string() })?;
+        loaded.map_err(|e| {
+            let of_device = e.of_device().cloned();
+            of_device.unwrap_or_else(|| Error::Weights { problem: e.to_string() })
+        })?;
         if self.memory.allocate_states(&resolved.graph, &resolved.placement)? {
             self.prepared.clear();
         }
@@ -123,28 +134,44 @@ impl Executor {
 
     /// Runs a graph with these input bytes, and waits for it.
     ///
-    /// A device that refuses a node it said yes to is not asked for such nodes again: the graph is placed anew and
-    /// run from the start.
+    /// A device that refuses a node it said yes to is not asked for such nodes again: the graph is placed anew and run
+    /// from the start. Streams that broke are made anew, once, and the graph is run again: what it wrote to states it
+    /// writes to the same places.
     pub fn run(&mut self, program: &Program, inputs: &[(Tensor, &[u8])]) -> Result<()> {
         let uid = program.uid;
+        let mut renewed = false;
         loop {
-            self.prepare(program)?;
-            match self.run_prepared(uid, inputs) {
-                Err(failure) => {
-                    let Some((refused, on_state)) = self.broken_word(uid, &failure) else {
-                        return Err(failure.error);
-                    };
-                    if !self.refused.insert(refused) {
-                        return Err(failure.error);
-                    }
-                    if on_state {
-                        self.memory.unpin_states();
-                    }
-                    self.prepared.remove(&uid);
-                }
-                Ok(()) => return Ok(()),
+            let prepared = self.prepare(program).map_err(Failure::outside);
+            let Err(failure) = prepared.and_then(|()| self.run_prepared(uid, inputs)) else { return Ok(()) };
+            if !renewed && self.renew_streams()? {
+                renewed = true;
+                continue;
             }
+            let Some((refused, on_state)) = self.broken_word(uid, &failure) else {
+                return Err(failure.error);
+            };
+            if !self.refused.insert(refused) {
+                return Err(failure.error);
+            }
+            if on_state {
+                self.memory.unpin_states();
+            }
+            self.prepared.remove(&uid);
         }
+    }
+
+    /// Makes broken streams of devices that still work anew; whether there were any.
+    fn renew_streams(&mut self) -> Result<bool> {
+        let is_broken = |stream: &Stream| stream.broken().is_some_and(|e| e.scope() == Scope::Stream);
+        let broken: Vec<_> = (0..self.streams.len()).filter(|&d| is_broken(&self.streams[d])).collect();
+        if !broken.is_empty() {
+            // Plans are bound to streams.
+            self.prepared.clear();
+        }
+        for &d in &broken {
+            self.streams[d] = self.devices[d].stream(self.n_threads)?;
+        }
+        Ok(!broken.is_empty())
     }
 
     /// Reads an output of the last run.
@@ -325,6 +352,14 @@ pub fn budget(devices: &[Arc<Device>]) -> Vec<Option<u64>> {
         false => Some(device.memory().map_or(0, |(free, _)| free)),
     };
     devices.iter().enumerate().map(limit).collect()
+}
+
+/// Weights and states were shared out when the model was loaded, and the rest of a device's memory is for computing:
+/// what comes on top goes to the baseline.
+fn nothing_new(n_devices: usize) -> Vec<Option<u64>> {
+    let mut budget = vec![Some(0); n_devices];
+    budget[n_devices - 1] = None;
+    budget
 }
 
 /// Plans the arenas of a placed graph.
