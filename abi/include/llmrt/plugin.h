@@ -246,7 +246,8 @@ typedef struct llmrt_tensor {
   uint32_t n_dims;
   // Layout made by `seal`; 0: canonical.
   uint32_t layout_id;
-  // Elements per dim, innermost first.
+  // Elements per dim, innermost first. A dim of 0 makes the tensor empty: `nbytes` is 0, and a node with an empty
+  // result is no work.
   int64_t ne[4];
   // Bytes between elements (blocks for dim 0) of a dim.
   uint64_t nb[4];
@@ -254,7 +255,7 @@ typedef struct llmrt_tensor {
   struct llmrt_buffer *buffer;
   // First byte in the buffer, views included.
   uint64_t offset;
-  // Bytes from first to past-the-last element.
+  // Bytes from first to past-the-last element; 0 if there is none.
   uint64_t nbytes;
   // For views: offset within the viewed tensor.
   uint64_t view_offset;

@@ -19,3 +19,6 @@ pub mod convert;
 pub mod devices;
 pub mod ops;
 pub mod plugins;
+
+pub mod conform;
+pub mod diff;

@@ -19,9 +19,9 @@ pub mod knobs;
 pub mod error;
 
 pub use device::{
-    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostMemory, Layout, NodeDesc,
+    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostBytes, HostMemory, Layout, NodeDesc,
     PendingRead, Plan, RawGraph, RawGraphBuilder, Stream, TensorDesc,
 };
 pub use error::{CallError, Error, Result};
-pub use plugin::{Candidate, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc};
+pub use plugin::{Candidate, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc, Probe};
 pub use threads::{Team, ThreadPool};

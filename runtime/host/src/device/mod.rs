@@ -10,12 +10,14 @@ pub mod buffer;
 pub mod describe;
 pub mod event;
 pub mod graph;
+pub mod host_bytes;
 pub mod plan;
 pub mod stream;
 
 pub use buffer::{Buffer, HostMemory, Layout};
 pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
 pub use event::Event;
+pub use host_bytes::HostBytes;
 pub use graph::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
 pub use plan::Plan;
 pub use stream::{PendingRead, Stream};

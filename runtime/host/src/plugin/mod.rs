@@ -6,6 +6,8 @@
 
 pub mod registry;
 
+pub mod probe;
+
 pub mod search;
 
 pub mod checklist;
@@ -20,6 +22,7 @@ pub(crate) mod services;
 pub(crate) mod table;
 
 pub use loaded::PluginDesc;
+pub use probe::Probe;
 pub use registry::{Candidate, Host, HostOptions, Outcome};
 pub use search::DiscoverOptions;
 pub use services::LogSink;
