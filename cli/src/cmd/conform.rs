@@ -34,10 +34,8 @@ pub fn conform(global: &Global, args: &Conform) -> Result<()> {
     }
     let report = run(global, args, entries, limit)?;
     let mut to_stdout = false;
-    for (path, text) in [
-        (&args.json, format!("{:#}\n", report.json())),
-        (&args.markdown, report.markdown()),
-    ] {
+    for (path, text) in [(&args.json, format!("{:#}\n", report.json())), (&args.markdown, report.markdown())]
+    {
         match path {
             Some(path) if path == Path::new("-") => {
                 to_stdout = true;
@@ -74,10 +72,11 @@ fn selection(args: &Conform) -> Result<Selection> {
 
 /// `I/N` with 1 ≤ I ≤ N.
 fn part(text: &str) -> Result<(usize, usize)> {
-    let numbers = text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
-    numbers.filter(|&(i, n)| (1..=n).contains(&i)).ok_or_else(|| {
-        Error::usage(format!("--part {text}: expected I/N with I from 1 to N, such as 1/20"))
-    })
+    let numbers =
+        text.split_once('/').and_then(|(i, n)| Some((i.trim().parse().ok()?, n.trim().parse().ok()?)));
+    numbers
+        .filter(|&(i, n)| (1..=n).contains(&i))
+        .ok_or_else(|| Error::usage(format!("--part {text}: expected I/N with I from 1 to N, such as 1/20")))
 }
 
 fn entries(global: &Global, args: &Conform, selection: &Selection) -> Result<Vec<Entry>> {
@@ -135,8 +134,11 @@ fn run(global: &Global, args: &Conform, entries: Vec<Entry>, limit: Duration) ->
     let mut cases: Vec<_> = now.into_iter().zip(outcomes.into_iter().flatten()).collect();
     let lost = || Outcome::Skipped("the plugin did not load, or its device did not open".into());
     cases.extend(never.into_iter().map(|entry| (entry, lost())));
-    if let (Err(why), true) = (&about, cases.iter().all(|(_, outcome)| !matches!(outcome, Outcome::Failed(_)))) {
-        return Err(Error::new(Exit::Wrong, format!("{}: {why}", args.plugin.display())));
+    // No case of L0 may have been selected, and the reason must be told.
+    if let (Err(why), true) =
+        (&about, !cases.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_))))
+    {
+        cases.push((Entry::of_loading(), Outcome::Failed(why.clone())));
     }
     Ok(Report { about, cases, time: started.elapsed(), seed: args.seed })
 }
@@ -154,7 +156,8 @@ fn describe(launch: &Launch, limit: Duration) -> std::result::Result<serde_json:
 fn launch(global: &Global, args: &Conform) -> Result<Launch> {
     let program = std::env::current_exe()
         .map_err(|e| Error::new(Exit::Failure, format!("this program's own path is unknown: {e}")))?;
-    let mut words: Vec<OsString> = vec!["conform-worker".into(), "--seed".into(), args.seed.to_string().into()];
+    let mut words: Vec<OsString> =
+        vec!["conform-worker".into(), "--seed".into(), args.seed.to_string().into()];
     words.extend(["--threads".into(), global.threads.unwrap_or(POOL).to_string().into()]);
     for (flag, path) in [("--from-model", &args.from_model), ("--repro", &args.repro)] {
         words.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));

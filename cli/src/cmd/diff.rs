@@ -94,5 +94,7 @@ fn find(plugins: &Plugins, flag: &str, name: &str) -> Result<Arc<Device>> {
     let (devices, offered): (Vec<_>, Vec<_>) = plugins.offered().into_iter().unzip();
     let rows = backend::choose(&[name.to_string()], &offered);
     let rows = rows.map_err(|e| Error::new(e.exit, e.message.replacen("--backend", flag, 1)))?;
-    rows.first().map(|&row| devices[row].clone()).ok_or_else(|| Error::usage(format!("{flag} {name}: no device")))
+    rows.first()
+        .map(|&row| devices[row].clone())
+        .ok_or_else(|| Error::usage(format!("{flag} {name}: no device")))
 }

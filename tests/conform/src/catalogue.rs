@@ -73,6 +73,17 @@ impl Selection {
 }
 
 impl Entry {
+    /// What fails when the plugin does not load and no other case says so.
+    pub fn of_loading() -> Entry {
+        Entry {
+            level: Level::L0,
+            group: "load".into(),
+            name: "the plugin loads and its device opens".into(),
+            dtype: None,
+            work: Work::ProcessEnd,
+        }
+    }
+
     /// Its whole name.
     pub fn id(&self) -> String {
         format!("{} {}: {}", self.level, self.group, self.name)
@@ -86,7 +97,9 @@ impl Work {
             Work::Fixed(run) => run(session).into(),
             Work::ProcessEnd => l0_load::use_device(session).into(),
             Work::Op(op, row) => session.problem(op, row).and_then(|p| l3_ops::run(session, &p)).into(),
-            Work::Recorded(row) => session.recorded_problem(row).and_then(|p| l3_ops::run(session, &p)).into(),
+            Work::Recorded(row) => {
+                session.recorded_problem(row).and_then(|p| l3_ops::run(session, &p)).into()
+            }
             Work::Plan(op, row) => l4_plans::run(session, op, row).into(),
             Work::Hostile(op, fault) => l5_faults::run(session, op, fault).into(),
             Work::Perf(row) => match l6_perf::run(session, row) {
@@ -165,7 +178,8 @@ pub fn all(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
 
 fn of_op(op: Op, entries: &mut Vec<Entry>) {
     let cases = rules(op).cases();
-    let entry = |level, name: String, dtype, work| Entry { level, group: op.name().into(), name, dtype, work };
+    let entry =
+        |level, name: String, dtype, work| Entry { level, group: op.name().into(), name, dtype, work };
     let step = cases.len().div_ceil(MOST_PLANS).max(1);
     for (row, case) in cases.iter().enumerate() {
         let node = case.graph.nodes.last();

@@ -72,9 +72,10 @@ impl Child {
     pub fn ask(&mut self, case: &str, limit: Duration) -> (Outcome, bool) {
         self.n_asked += 1;
         let question = protocol::question(self.n_asked, case);
-        let sent = self.stdin.as_mut().is_some_and(|stdin| {
-            stdin.write_all(question.as_bytes()).and_then(|()| stdin.flush()).is_ok()
-        });
+        let sent = self
+            .stdin
+            .as_mut()
+            .is_some_and(|stdin| stdin.write_all(question.as_bytes()).and_then(|()| stdin.flush()).is_ok());
         if !sent {
             return (Outcome::Failed(self.death()), false);
         }

@@ -65,7 +65,8 @@ pub fn diff(
         let given = operands(g, row, &memory, files).map_err(at)?;
         let problem = Problem { name: name.clone(), graph, given, nmse: limit };
         let first = run(a, &streams[0], &problem).map_err(at)?;
-        let first = first.map_err(|why| at(format!("{} does not run it ({why}); choose another --a", a.name())))?;
+        let first =
+            first.map_err(|why| at(format!("{} does not run it ({why}); choose another --a", a.name())))?;
         let difference = match run(b, &streams[1], &problem) {
             Ok(second) => second.map(|second| compare::difference(g.def(node.dst), &first, &second)),
             Err(why) => Err(why),

@@ -99,9 +99,10 @@ fn fill(session: &mut Session) -> Verdict {
             let byte = (i * 17 + off) as u8;
             buffer.fill(off as u64, n as u64, byte)?;
             expected[off..off + n].fill(byte);
+            expect(&buffer, &expected).map_err(|t| t.during(&format!("after {n} bytes from {off}")))?;
         }
     }
-    expect(&buffer, &expected)
+    Ok(())
 }
 
 fn tensors(session: &mut Session) -> Verdict {
@@ -174,8 +175,7 @@ fn absurd_size(session: &mut Session) -> Verdict {
             // Memory of the host runs out as memory of the host.
             let of_host = [c::BUFFER_HOST, c::BUFFER_HOST_PINNED].contains(&info.kind)
                 || device.info().kind == c::DEVICE_CPU;
-            let is_code =
-                e.status() == Status::OomDevice || (of_host && e.status() == Status::OomHost);
+            let is_code = e.status() == Status::OomDevice || (of_host && e.status() == Status::OomHost);
             insist(is_code, || format!("{size} bytes in buffer type {bt}: expected OOM_DEVICE, got: {e}"))?;
             let asked = e.call().map_or(0, |call| call.bytes_requested);
             insist(asked >= size, || {
@@ -333,12 +333,16 @@ fn leaks(n: usize, what: &str, mut work: impl FnMut() -> Verdict) -> Verdict {
     for _ in 0..n / 10 {
         work()?;
     }
-    let Some(before) = resident_bytes() else { return lacking("the system does not say what a process uses") };
+    let Some(before) = resident_bytes() else {
+        return lacking("the system does not say what a process uses");
+    };
     for _ in 0..n {
         work()?;
     }
     let grown = resident_bytes().unwrap_or(before).saturating_sub(before);
-    insist(grown <= MOST, || format!("leak: this process grew by {grown} bytes while {n} {what} came and went"))
+    insist(grown <= MOST, || {
+        format!("leak: this process grew by {grown} bytes while {n} {what} came and went")
+    })
 }
 
 fn buffers_leak(session: &mut Session) -> Verdict {
@@ -349,7 +353,7 @@ fn buffers_leak(session: &mut Session) -> Verdict {
 
 fn streams_leak(session: &mut Session) -> Verdict {
     let device = session.device()?;
-    leaks(3000, "streams", || Ok(device.stream(0)?.synchronize()?))
+    leaks(800, "streams", || Ok(device.stream(0)?.synchronize()?))
 }
 
 fn events_leak(session: &mut Session) -> Verdict {
@@ -357,5 +361,5 @@ fn events_leak(session: &mut Session) -> Verdict {
     if !device.event()?.is_native() {
         return lacking("the device has no events");
     }
-    leaks(50_000, "events", || Ok(device.event().map(drop)?))
+    leaks(40_000, "events", || Ok(device.event().map(drop)?))
 }

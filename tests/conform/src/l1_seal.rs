@@ -104,7 +104,8 @@ fn neighbours(session: &mut Session) -> Verdict {
     let device = session.device()?;
     let mut at = 0;
     let mut weights = Vec::new();
-    for (i, dtype) in [DType::Q4_0, DType::F32, DType::Q8_0, DType::Q6_K, DType::F16].into_iter().enumerate() {
+    for (i, dtype) in [DType::Q4_0, DType::F32, DType::Q8_0, DType::Q6_K, DType::F16].into_iter().enumerate()
+    {
         let (case, bytes) = weight(dtype, Role::Matrix, &[256, 7], i as u64)?;
         let size = device.alloc_size(0, &describe(&case.graph.tensors[0], None))?;
         weights.push((case, bytes, at));

@@ -63,7 +63,9 @@ pub fn pure_answer(device: &Arc<Device>, problem: &Problem) -> Verdict<c::Verdic
     let batch = raw::unbound(&problem.graph, &[node.clone(), node.clone(), node])?;
     let answers = device.supports(&batch, 0..3)?;
     let middle = device.supports(&batch, 1..2)?[0];
-    for (answer, which) in answers.iter().zip(["first", "second", "third"]).chain([(&middle, "second, alone,")]) {
+    for (answer, which) in
+        answers.iter().zip(["first", "second", "third"]).chain([(&middle, "second, alone,")])
+    {
         insist(is_same(answer, &first), || {
             format!("supports is not pure: {} alone, {} as {which} of three", told(&first), told(answer))
         })?;

@@ -253,7 +253,9 @@ fn parts(session: &mut Session) -> Verdict {
         for (i, (a, b)) in part.iter().zip(&whole[range.clone()]).enumerate() {
             if a.support != b.support || a.reason != b.reason {
                 let at = range.start + i;
-                return wrong(format!("supports is not pure: node {at} of 600 in part {range:?} and in whole"));
+                return wrong(format!(
+                    "supports is not pure: node {at} of 600 in part {range:?} and in whole"
+                ));
             }
         }
     }

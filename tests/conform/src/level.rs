@@ -23,8 +23,7 @@ pub enum Level {
 
 impl Level {
     /// All levels, in order.
-    pub const ALL: [Level; 7] =
-        [Level::L0, Level::L1, Level::L2, Level::L3, Level::L4, Level::L5, Level::L6];
+    pub const ALL: [Level; 7] = [Level::L0, Level::L1, Level::L2, Level::L3, Level::L4, Level::L5, Level::L6];
 
     /// What it is about.
     pub fn title(self) -> &'static str {

@@ -68,7 +68,12 @@ pub fn step(model: &Model, n_tokens: u64, cache: DType) -> Result<ModelGraph, St
 }
 
 /// What the step's inputs hold: `tokens` behind `n_before` others of one sequence.
-pub fn integers(step: &ModelGraph, n_tokens: u64, n_before: u64, tokens: &[i32]) -> BTreeMap<Tensor, Vec<i32>> {
+pub fn integers(
+    step: &ModelGraph,
+    n_tokens: u64,
+    n_before: u64,
+    tokens: &[i32],
+) -> BTreeMap<Tensor, Vec<i32>> {
     let positions: Vec<i32> = (n_before..n_before + n_tokens).map(|p| p as i32).collect();
     let n_blocks = step.graph.ne(step.inputs.block_table)[0] as i32;
     [
@@ -113,7 +118,12 @@ fn one_node(g: &Graph, row: usize, ints: &BTreeMap<Tensor, Vec<i32>>) -> (Case, 
     };
     let sources: Vec<_> = node.src.iter().map(|s| s.map_or("-".into(), shape)).collect();
     let signature = format!("{} {:?} {} {}", node.op, node.params, sources.join(", "), shape(node.dst));
-    let case = Case { name: g.def(node.dst).name.clone(), graph, ints: given, nmse: limit(node.op, g, node.src.first().copied().flatten()) };
+    let case = Case {
+        name: g.def(node.dst).name.clone(),
+        graph,
+        ints: given,
+        nmse: limit(node.op, g, node.src.first().copied().flatten()),
+    };
     (case, signature)
 }
 

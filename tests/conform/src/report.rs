@@ -114,8 +114,7 @@ impl Report {
         let skipped: Vec<_> =
             self.skipped().into_iter().map(|(reason, n)| json!({ "reason": reason, "cases": n })).collect();
         let ops = self.count(|entry| Op::from_name(&entry.group).map(|_| entry.group.clone()));
-        let ops: Map<_, _> =
-            ops.into_iter().filter_map(|(op, counts)| Some((op?, counts.json()))).collect();
+        let ops: Map<_, _> = ops.into_iter().filter_map(|(op, counts)| Some((op?, counts.json()))).collect();
         let levels: Map<_, _> = self
             .count(|entry| entry.level)
             .into_iter()
@@ -183,7 +182,8 @@ impl Report {
         );
         text += "| level | run | failed | skipped |\n|---|--:|--:|--:|\n";
         for (level, c) in self.count(|entry| entry.level) {
-            let _ = writeln!(text, "| {level} {} | {} | {} | {} |", level.title(), c.run, c.failed, c.skipped);
+            let _ =
+                writeln!(text, "| {level} {} | {} | {} | {} |", level.title(), c.run, c.failed, c.skipped);
         }
         if total.failed > 0 {
             text += "\n## Failed\n\n";

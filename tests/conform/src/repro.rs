@@ -26,12 +26,8 @@ use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
 
-const KINDS: [(&str, Kind); 4] = [
-    ("weight", Kind::Weight),
-    ("input", Kind::Input),
-    ("state", Kind::State),
-    ("computed", Kind::Computed),
-];
+const KINDS: [(&str, Kind); 4] =
+    [("weight", Kind::Weight), ("input", Kind::Input), ("state", Kind::State), ("computed", Kind::Computed)];
 const ROLES: [Role; 8] = [
     Role::Other,
     Role::Matrix,
@@ -110,7 +106,11 @@ pub fn parse(bytes: &[u8]) -> Result<Problem, String> {
             (_, "tensor") => {
                 let (def, n) = tensor(&words).ok_or_else(|| bad("no tensor of 12 words"))?;
                 if n > data.len() || (n > 0 && n as u64 != def.n_bytes()) {
-                    return Err(bad(&format!("{} bytes follow, and the tensor has {}", data.len(), def.n_bytes())));
+                    return Err(bad(&format!(
+                        "{} bytes follow, and the tensor has {}",
+                        data.len(),
+                        def.n_bytes()
+                    )));
                 }
                 let (own, rest) = data.split_at(n);
                 data = rest;
@@ -120,7 +120,8 @@ pub fn parse(bytes: &[u8]) -> Result<Problem, String> {
                 graph.tensors.push(def);
             }
             (_, "view") => {
-                let def = view(&words, &graph).ok_or_else(|| bad("no view of 11 words into a tensor before it"))?;
+                let def =
+                    view(&words, &graph).ok_or_else(|| bad("no view of 11 words into a tensor before it"))?;
                 graph.tensors.push(def);
             }
             (_, "src") if rest.is_empty() => {}

@@ -158,9 +158,9 @@ pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
 /// The device that is asked for, or the first in the plugin's own order.
 pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     let found = match name {
-        Some(name) => host.device(name).or_else(|| {
-            host.devices().into_iter().find(|d| d.info().name == name)
-        }),
+        Some(name) => {
+            host.device(name).or_else(|| host.devices().into_iter().find(|d| d.info().name == name))
+        }
         None => host.devices().into_iter().next(),
     };
     match (found, name) {
@@ -170,9 +170,11 @@ pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     }
 }
 
-/// Mask of the signals this process has handlers for; 0 where the system does not say.
+/// Mask of the signals this process has handlers for; 0 where the system does not say. Without 32 and 33, which the C
+/// library keeps for its threads.
 pub fn caught_signals() -> u64 {
-    process_status("SigCgt:").and_then(|text| u64::from_str_radix(&text, 16).ok()).unwrap_or(0)
+    let mask = process_status("SigCgt:").and_then(|text| u64::from_str_radix(&text, 16).ok());
+    mask.unwrap_or(0) & !(0b11 << 31)
 }
 
 /// Bytes of memory this process has in use; `None` where the system does not say.

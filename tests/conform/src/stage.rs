@@ -52,13 +52,18 @@ impl Stage {
         for (t, place) in &places {
             match problem.given.bytes(*t) {
                 Some(bytes) if bytes.len() == place.len() => image[place.clone()].copy_from_slice(bytes),
-                Some(bytes) => return wrong(format!("an operand has {} bytes for {}", bytes.len(), place.len())),
+                Some(bytes) => {
+                    return wrong(format!("an operand has {} bytes for {}", bytes.len(), place.len()));
+                }
                 None => image[place.clone()].fill(POISON),
             }
         }
         let buffer = match device.alloc(0, image.len() as u64, c::USAGE_COMPUTE) {
             Err(e) if e.is_oom() => {
-                return Err(Trouble::Lacking(format!("no memory for {} bytes of operands: {e}", image.len())));
+                return Err(Trouble::Lacking(format!(
+                    "no memory for {} bytes of operands: {e}",
+                    image.len()
+                )));
             }
             other => other?,
         };

@@ -104,7 +104,8 @@ mod tests {
         s.add(Op::Mul, DType::F16, false, false);
         s.add(Op::Rope, DType::F32, false, false);
         let text = s.markdown();
-        let table = "| op | F32 | F16 |\n|---|:-:|:-:|\n| add | ✓ | 1/2 |\n| mul | ✗ 1/1 | – |\n\nNot run: rope.\n";
+        let table =
+            "| op | F32 | F16 |\n|---|:-:|:-:|\n| add | ✓ | 1/2 |\n| mul | ✗ 1/1 | – |\n\nNot run: rope.\n";
         assert!(text.starts_with(table), "{text}");
         assert_eq!(s.json()["add"]["F16"], json!([1, 2]));
     }

@@ -48,7 +48,8 @@ impl Chain {
                 Some(Place { buffer: buffer.clone(), offset, layout_id: 0 })
             };
             let n_nodes = n_nodes.max(2).next_multiple_of(2);
-            let nodes: Vec<_> = (0..n_nodes).map(|i| if i % 2 == 0 { node(b, a) } else { node(a, b) }).collect();
+            let nodes: Vec<_> =
+                (0..n_nodes).map(|i| if i % 2 == 0 { node(b, a) } else { node(a, b) }).collect();
             let graph = raw::build(&g, &nodes, &place)?.0;
             let reader = raw::build(&g, &[node(b, out)], &place)?.0;
             return Ok(Chain { buffer, graph, reader, op, n, n_nodes, at });
@@ -151,7 +152,9 @@ pub fn bytes_of(values: &[f32]) -> Vec<u8> {
 pub fn near(bytes: &[u8], expected: &[f32], what: &str) -> Verdict {
     let found = bytes.chunks_exact(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]]));
     let mut pairs = found.zip(expected).enumerate();
-    match pairs.find(|(_, (found, expected))| (found - *expected).abs() > 1e-4 * expected.abs() || found.is_nan()) {
+    match pairs
+        .find(|(_, (found, expected))| (found - *expected).abs() > 1e-4 * expected.abs() || found.is_nan())
+    {
         None => Ok(()),
         Some((i, (found, expected))) => wrong(format!("{what}: element {i} is {found}, expected {expected}")),
     }

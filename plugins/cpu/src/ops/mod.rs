@@ -13,6 +13,7 @@ pub mod mul_mat;
 pub mod mul_mat_id;
 pub mod paged_mask;
 pub mod paging;
+pub mod params;
 pub mod product;
 pub mod rms_norm;
 pub mod rope;
@@ -37,6 +38,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Whether the CPU runs a node, or what is in the way.
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let op = node.op().ok_or(Reason::Op)?;
+    params::supports(op, node)?;
     match op {
         Op::GetRows => get_rows::supports(node),
         Op::SetRows => set_rows::supports(node),

@@ -17,8 +17,8 @@ pub mod stream;
 pub use buffer::{Buffer, HostMemory, Layout};
 pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
 pub use event::Event;
-pub use host_bytes::HostBytes;
 pub use graph::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
+pub use host_bytes::HostBytes;
 pub use plan::Plan;
 pub use stream::{PendingRead, Stream};
 

@@ -38,7 +38,8 @@ impl Probe {
         let (first, table) = open::query_table(query)?;
         let (second, again) = open::query_table(query)?;
         let same = |a: &c::Plugin, b: &c::Plugin| {
-            let key = |t: &c::Plugin| (t.struct_size, t.abi_minor, t.fingerprint, t.build_flags, t.needs_host);
+            let key =
+                |t: &c::Plugin| (t.struct_size, t.abi_minor, t.fingerprint, t.build_flags, t.needs_host);
             key(a) == key(b) && a.name.ptr == b.name.ptr && a.name.len == b.name.len
         };
         let unknown = UNKNOWN.into_iter().filter(|&(name, version)| {
