@@ -157,7 +157,8 @@ fn parts_are_all_cases_once() {
     let all = list(&[]);
     let mut parts: Vec<_> = (1..=5).flat_map(|i| list(&["--part", &format!("{i}/5")])).collect();
     let mut sorted = all.clone();
-    (sorted.sort(), parts.sort());
+    sorted.sort();
+    parts.sort();
     assert_eq!(sorted, parts);
     sorted.dedup();
     assert_eq!(sorted.len(), all.len(), "every case has a name of its own");

@@ -1,7 +1,7 @@
 //! Every case there is, by name, and which of them a run takes.
 
 use crate::level::Level;
-use crate::outcome::Outcome;
+use crate::outcome::{Outcome, Verdict};
 use crate::session::Session;
 use crate::{l0_load, l1_memory, l1_seal, l2_events, l2_streams, l3_ops, l4_plans, l5_faults, l6_perf};
 use llmrt_abi::{DType, Op};
@@ -24,11 +24,14 @@ pub struct Entry {
     pub work: Work,
 }
 
+/// A case that is written out: its name, and what it does.
+pub type Fixed = (&'static str, fn(&mut Session) -> Verdict);
+
 /// What a case does.
 #[derive(Clone)]
 pub enum Work {
     /// One thing, written out.
-    Fixed(fn(&mut Session) -> crate::outcome::Verdict),
+    Fixed(fn(&mut Session) -> Verdict),
     /// A worker process that used the device ends well.
     ProcessEnd,
     /// A case of an op against its reference.
@@ -131,8 +134,8 @@ pub fn select(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> 
 
 /// Every case, whatever the selection says, except those of ops that it leaves out.
 pub fn all(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
-    let fixed = |level, group: &str, table: &[(&str, fn(&mut Session) -> crate::outcome::Verdict)]| {
-        let entry = |&(name, run): &(&str, fn(&mut Session) -> crate::outcome::Verdict)| Entry {
+    let fixed = |level, group: &str, table: &[Fixed]| {
+        let entry = |&(name, run): &Fixed| Entry {
             level,
             group: group.into(),
             name: name.into(),

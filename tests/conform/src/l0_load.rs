@@ -1,5 +1,6 @@
 //! L0: the plugin loads, says sound things about itself, and starts again after it was shut down.
 
+use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, wrong};
 use crate::session::{Session, fresh_host};
 use llmrt_abi::types as c;
@@ -7,7 +8,7 @@ use llmrt_host::{Device, DeviceState, Probe};
 use std::sync::Arc;
 
 /// The cases.
-pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
+pub const CASES: &[Fixed] = &[
     ("the load checklist lets it in", loads),
     ("query gives the same table twice", query_twice),
     ("a host of a later minor version is served", later_host),

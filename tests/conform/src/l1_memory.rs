@@ -1,5 +1,6 @@
 //! L1: bytes come back as they were written, running out of memory is an answer, and nothing leaks.
 
+use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, lacking, wrong};
 use crate::session::{Session, resident_bytes};
 use llmrt_abi::{DType, Status, types as c};
@@ -7,7 +8,7 @@ use llmrt_host::{Buffer, Device, HostBytes, TensorDesc};
 use std::sync::Arc;
 
 /// The cases.
-pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
+pub const CASES: &[Fixed] = &[
     ("bytes at odd offsets and lengths come back, and no others change", odd_ranges),
     ("nothing is moved by a set or get of 0 bytes", no_bytes),
     ("fill sets its range and nothing else", fill),
@@ -317,7 +318,7 @@ fn memory_returns(session: &mut Session) -> Verdict {
     }
     const N: u64 = 64;
     let (before, _) = device.memory()?;
-    let size = (before / 4 / N).min(4 << 20).max(1);
+    let size = (before / 4 / N).clamp(1, 4 << 20);
     for _ in 0..N {
         device.alloc(0, size, c::USAGE_ANY)?.fill(0, size, 1)?;
     }

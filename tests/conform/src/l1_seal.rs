@@ -1,5 +1,6 @@
 //! L1: weights of every dtype go through `seal` and read back as their layout promises.
 
+use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, wrong};
 use crate::session::Session;
 use llmrt_abi::{DType, DTypeKind, types as c};
@@ -8,7 +9,7 @@ use llmrt_graph::{Role, quant};
 use llmrt_host::sched::bind::describe;
 
 /// The cases.
-pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
+pub const CASES: &[Fixed] = &[
     ("matrices of every type read back", |s| round_trips(s, Role::Matrix, &[512, 33])),
     ("matrices of one row read back", |s| round_trips(s, Role::Matrix, &[256, 1])),
     ("expert matrices of every type read back", |s| round_trips(s, Role::Experts, &[256, 5, 3])),

@@ -1,5 +1,6 @@
 //! L2: events say when work is done, to other streams, threads and devices.
 
+use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, lacking};
 use crate::session::Session;
 use crate::work::Chain;
@@ -8,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// The cases.
-pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
+pub const CASES: &[Fixed] = &[
     ("an event that was never recorded is reached", fresh),
     ("work before a reached event is done", reached_means_done),
     ("a stream that waits for an event sees what came before it", across_streams),
@@ -19,7 +20,7 @@ pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
     ("a device that waits for another one's event sees its work", across_devices),
 ];
 
-const N: usize = 1 << 18;
+const N: usize = 1 << 16;
 const LONG: Duration = Duration::from_millis(25);
 
 /// An event of the device's own.

@@ -1,5 +1,6 @@
 //! L2: work of a stream happens in order, from any thread, and is done after `synchronize`.
 
+use crate::catalogue::Fixed;
 use crate::l1_memory::on_threads;
 use crate::outcome::{Verdict, insist, lacking, wrong};
 use crate::session::Session;
@@ -9,7 +10,7 @@ use llmrt_host::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
 use std::time::Duration;
 
 /// The cases.
-pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
+pub const CASES: &[Fixed] = &[
     ("an empty graph is computed", empty_graph),
     ("synchronize on an idle stream returns", idle),
     ("many computes, one synchronize", delaying),
@@ -29,7 +30,7 @@ pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
 ];
 
 const SMALL: usize = 4096;
-const LARGE: usize = 1 << 18;
+const LARGE: usize = 1 << 16;
 
 fn no_nodes() -> RawGraph {
     RawGraphBuilder::new().build()

@@ -1,5 +1,6 @@
 //! L5: what a device does not know it refuses, and what nobody should ask it survives.
 
+use crate::catalogue::Fixed;
 use crate::compare;
 use crate::l3_ops::enqueue;
 use crate::outcome::{Verdict, insist, lacking, wrong};
@@ -14,7 +15,7 @@ use llmrt_host::{Device, TensorDesc};
 use std::sync::Arc;
 
 /// The cases that are not about one op.
-pub const CASES: &[(&str, fn(&mut Session) -> Verdict)] = &[
+pub const CASES: &[Fixed] = &[
     ("ops with unknown numbers are refused", unknown_ops),
     ("an unknown node changes no answer about its neighbours", unknown_among_known),
     ("an unknown option changes nothing", unknown_option),
@@ -153,10 +154,13 @@ fn no_sources(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdic
     Ok(())
 }
 
+/// Spoils dims and strides.
+type Change = fn(&mut [u64; 4], &mut [u64; 4]);
+
 /// Any answer will do, as long as one comes.
 fn shapes(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdict {
     const HUGE: u64 = 1 << 40;
-    let changes: [fn(&mut [u64; 4], &mut [u64; 4]); 9] = [
+    let changes: [Change; 9] = [
         |ne, _| ne[0] = 0,
         |ne, _| ne[1] = 0,
         |ne, _| ne[3] = 0,

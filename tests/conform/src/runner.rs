@@ -43,7 +43,7 @@ impl Run<'_> {
                     (self.progress)(n_done.fetch_add(1, Ordering::Relaxed) + 1);
                 }
             };
-            std::thread::scope(|scope| (0..n_jobs.min(order.len())).for_each(|_| drop(scope.spawn(&work))));
+            std::thread::scope(|scope| (0..n_jobs.min(order.len())).for_each(|_| drop(scope.spawn(work))));
         }
         results.into_inner().unwrap_or_else(PoisonError::into_inner)
     }
