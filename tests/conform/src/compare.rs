@@ -2,7 +2,7 @@
 
 use crate::outcome::{Verdict, wrong};
 use llmrt_graph::TensorDef;
-use llmrt_graph::ops::value::{Data, Value};
+use llmrt_graph::ops::value::Value;
 
 /// How two results differ.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
@@ -23,18 +23,15 @@ pub struct Difference {
 /// Compares the elements of a tensor in the bytes of the tensors that own them.
 pub fn difference(def: &TensorDef, expected: &[u8], found: &[u8]) -> Difference {
     let (a, b) = (Value::decode(def, expected), Value::decode(def, found));
-    match (&a.data, &b.data) {
-        (Data::F32(a), Data::F32(b)) => {
-            floats(a.iter().map(|&v| f64::from(v)), b.iter().map(|&v| f64::from(v)))
-        }
-        _ if a == b => Difference::default(),
-        (Data::I32(a), Data::I32(b)) => {
-            let ints = floats(a.iter().map(|&v| f64::from(v)), b.iter().map(|&v| f64::from(v)));
-            Difference { nmse: f64::INFINITY, ..ints }
-        }
-        #[allow(unreachable_patterns)]
-        _ => Difference { nmse: f64::INFINITY, ..Difference::default() },
+    if a.ints().is_empty() && b.ints().is_empty() {
+        let (a, b) = (a.floats().iter(), b.floats().iter());
+        return floats(a.map(|&v| f64::from(v)), b.map(|&v| f64::from(v)));
     }
+    if a == b {
+        return Difference::default();
+    }
+    let (a, b) = (a.ints().iter(), b.ints().iter());
+    Difference { nmse: f64::INFINITY, ..floats(a.map(|&v| f64::from(v)), b.map(|&v| f64::from(v))) }
 }
 
 fn floats(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Difference {
