@@ -29,6 +29,8 @@ pub enum Exit {
     Strict = 5,
     /// Memory ran out, or would.
     Memory = 6,
+    /// A plugin that does not conform, or devices that differ.
+    Wrong = 7,
     /// Ctrl-C.
     Interrupted = 130,
 }

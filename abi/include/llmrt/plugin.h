@@ -246,7 +246,8 @@ typedef struct llmrt_tensor {
   uint32_t n_dims;
   // Layout made by `seal`; 0: canonical.
   uint32_t layout_id;
-  // Elements per dim, innermost first.
+  // Elements per dim, innermost first. A dim of 0 makes the tensor empty: `nbytes` is 0, and a node with an empty
+  // result is no work.
   int64_t ne[4];
   // Bytes between elements (blocks for dim 0) of a dim.
   uint64_t nb[4];
@@ -254,7 +255,7 @@ typedef struct llmrt_tensor {
   struct llmrt_buffer *buffer;
   // First byte in the buffer, views included.
   uint64_t offset;
-  // Bytes from first to past-the-last element.
+  // Bytes from first to past-the-last element; 0 if there is none.
   uint64_t nbytes;
   // For views: offset within the viewed tensor.
   uint64_t view_offset;
@@ -824,12 +825,12 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_POOL_2D 131 /* largest or mean of windows of an image (sources: 1; llmrt_p_pool) */
 #define LLMRT_OP_ATTENTION_CONTIGUOUS 140 /* q [d, n_q, n_heads, n], k [d, n_kv, n_kv_heads, n], v [dv, n_kv, n_kv_heads, n], mask, sinks: [dv, n_heads, n_q, n] (sources: 3 to 5; llmrt_p_attention_contiguous) */
 #define LLMRT_OP_SSM_CONV 150 /* x [k - 1 + n_tokens, n_inner, n_seqs], kernel [k, n_inner]: causal convolution, [n_inner, n_tokens, n_seqs] (sources: 2; no params) */
-#define LLMRT_OP_SSM_SCAN 151 /* states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states (sources: 7; no params) */
+#define LLMRT_OP_SSM_SCAN 151 /* states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states (sources: 7; llmrt_p_states) */
 #define LLMRT_OP_RWKV_WKV6 152 /* k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states (sources: 6; no params) */
 #define LLMRT_OP_RWKV_WKV7 153 /* r, w, k, v, a, b, state: RWKV 7, its outputs and then its states (sources: 7; no params) */
 #define LLMRT_OP_GATED_LINEAR_ATTN 154 /* k, v, q, g, state: its outputs and then its states (sources: 5; llmrt_p_gated_linear_attn) */
-#define LLMRT_OP_GATED_DELTA_NET 155 /* q, k, v, g, beta, state: its outputs and then its states (sources: 6; no params) */
-#define LLMRT_OP_SOLVE_TRI 156 /* a [n, n] lower triangular, b [k, n]: x with a x = b (sources: 2; no params) */
+#define LLMRT_OP_GATED_DELTA_NET 155 /* q, k, v, g, beta, state: its outputs and then its states (sources: 6; llmrt_p_states) */
+#define LLMRT_OP_SOLVE_TRI 156 /* a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b (sources: 2; no params) */
 
 /* Params of ops. A byte past the fields you know that is not zero: answer "unsupported". */
 
@@ -1272,6 +1273,12 @@ typedef struct llmrt_p_attention_contiguous {
   /* ALiBi: largest bias, from which each head's slope on the mask follows; 0: slopes are 1. */
   float max_bias;
 } llmrt_p_attention_contiguous;
+
+/* Attributes of `ssm_scan` and `gated_delta_net`. */
+typedef struct llmrt_p_states {
+  /* States of each sequence in the result: the one after the last token, then those before, one token back each; 0 means 1. Those before the first token are zeros. */
+  uint32_t n_states;
+} llmrt_p_states;
 
 /* Attributes of `gated_linear_attn`. */
 typedef struct llmrt_p_gated_linear_attn {

@@ -77,7 +77,8 @@ pub struct Tensor {
     pub n_dims: u32,
     /// Layout made by `seal`; 0: canonical.
     pub layout_id: u32,
-    /// Elements per dim, innermost first.
+    /// Elements per dim, innermost first. A dim of 0 makes the tensor empty: `nbytes` is 0, and a node with an empty
+    /// result is no work.
     pub ne: [i64; 4],
     /// Bytes between elements (blocks for dim 0) of a dim.
     pub nb: [u64; 4],
@@ -85,7 +86,7 @@ pub struct Tensor {
     pub buffer: *mut Buffer,
     /// First byte in the buffer, views included.
     pub offset: u64,
-    /// Bytes from first to past-the-last element.
+    /// Bytes from first to past-the-last element; 0 if there is none.
     pub nbytes: u64,
     /// For views: offset within the viewed tensor.
     pub view_offset: u64,

@@ -20,3 +20,6 @@ pub mod quantize;
 pub mod devices;
 pub mod ops;
 pub mod plugins;
+
+pub mod conform;
+pub mod diff;

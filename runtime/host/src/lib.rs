@@ -24,12 +24,12 @@ mod validate;
 pub mod error;
 
 pub use device::{
-    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostMemory, Layout, NodeDesc,
+    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostBytes, HostMemory, Layout, NodeDesc,
     PendingRead, Plan, RawGraph, RawGraphBuilder, Stream, TensorDesc,
 };
 pub use error::{CallError, Error, Result};
 pub use plugin::{
-    Candidate, CustomOp, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc, RanBy,
+    Candidate, CustomOp, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc, Probe, RanBy,
 };
 pub use pool::{PoolKind, PoolStats};
 pub use threads::{Team, ThreadPool};

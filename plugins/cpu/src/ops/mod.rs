@@ -92,6 +92,9 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 /// Whether the CPU runs a node, or what is in the way.
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let op = node.op().ok_or(Reason::Op)?;
+    // Whatever an op without attributes is given is newer than this build.
+    let is_newer = op.info().params.is_empty() && node.params_bytes().iter().any(|&byte| byte != 0);
+    check::ensure(!is_newer, Reason::Param)?;
     match op {
         Op::GetRows => get_rows::supports(node),
         Op::SetRows => set_rows::supports(node),

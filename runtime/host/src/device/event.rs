@@ -76,6 +76,11 @@ impl Event {
         }))
     }
 
+    /// Whether it is the plugin's own, and not a wait for the whole stream.
+    pub fn is_native(&self) -> bool {
+        self.0.raw.is_some()
+    }
+
     /// The plugin's event, if the device has events.
     pub(super) fn as_ptr(&self) -> Option<*mut c::Event> {
         self.0.raw.as_ref().map(|(raw, _)| *raw)

@@ -14,7 +14,8 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub struct TensorDesc<'a> {
     /// What it holds.
     pub dtype: DType,
-    /// Elements per dim, innermost first; each at least 1.
+    /// Elements per dim, innermost first. A dim of 0 makes the tensor empty: it has no bytes, and a node whose result
+    /// is empty is no work.
     pub ne: [u64; 4],
     /// Bytes between elements (blocks for dim 0) of a dim.
     pub nb: [u64; 4],
@@ -114,11 +115,11 @@ impl<'a> TensorDesc<'a> {
         TensorDesc { offset, ..TensorDesc::contiguous(DType::I8, [n.max(1), 1, 1, 1]) }
     }
 
-    /// Bytes from the first to past the last element. An error if dims or strides make no sense.
+    /// Bytes from the first to past the last element; 0 if there is none. An error if dims or strides make no sense.
     pub fn nbytes(&self) -> Result<u64> {
         let bad = |problem: String| Error::invalid(format!("tensor `{}`", self.name), problem);
-        if self.ne.iter().any(|&n| n == 0 || n > i64::MAX as u64) {
-            return Err(bad(format!("dims {:?}; each must be at least 1", self.ne)));
+        if self.ne.iter().any(|&n| n > i64::MAX as u64) {
+            return Err(bad(format!("dims {:?}; each must be at most {}", self.ne, i64::MAX)));
         }
         let block = self.dtype.block_elems() as u64;
         if !self.ne[0].is_multiple_of(block) {
@@ -126,6 +127,9 @@ impl<'a> TensorDesc<'a> {
                 "{} elements per row; {} has blocks of {block}",
                 self.ne[0], self.dtype
             )));
+        }
+        if self.ne.contains(&0) {
+            return Ok(0);
         }
         let steps = [self.ne[0] / block, self.ne[1], self.ne[2], self.ne[3]];
         let last = steps

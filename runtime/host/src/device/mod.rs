@@ -10,6 +10,7 @@ pub mod buffer;
 pub mod describe;
 pub mod event;
 pub mod graph;
+pub mod host_bytes;
 pub mod plan;
 pub mod stream;
 mod watchdog;
@@ -18,6 +19,7 @@ pub use buffer::{Buffer, HostMemory, Layout};
 pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
 pub use event::Event;
 pub use graph::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
+pub use host_bytes::HostBytes;
 pub use plan::Plan;
 pub use stream::{PendingRead, Stream};
 

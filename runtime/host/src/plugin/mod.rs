@@ -7,6 +7,8 @@
 
 pub mod registry;
 
+pub mod probe;
+
 pub mod search;
 
 pub mod checklist;
@@ -23,6 +25,7 @@ pub(crate) mod table;
 
 pub use custom::{CustomOp, RanBy};
 pub use loaded::PluginDesc;
+pub use probe::Probe;
 pub use registry::{Candidate, Host, HostOptions, Outcome, option_pair};
 pub use search::DiscoverOptions;
 pub use services::LogSink;

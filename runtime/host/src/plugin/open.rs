@@ -53,7 +53,7 @@ pub(crate) fn start(
 }
 
 /// Step 9: the table is one, and of this layout. Also gives its address, which identifies the plugin.
-fn query_table(query: Query) -> Result<(usize, c::Plugin), String> {
+pub(super) fn query_table(query: Query) -> Result<(usize, c::Plugin), String> {
     let ptr = query(ABI_MINOR.into());
     if ptr.is_null() {
         return Err(format!("cannot serve a host with ABI {ABI_MAJOR}.{ABI_MINOR}"));
