@@ -118,7 +118,10 @@ pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
 #[inline(always)]
 fn erfc<S: Simd>(s: S, x: S::F) -> S::F {
     let one = s.splat(1.0);
-    let a = magnitude(s, x);
+    // Past 20 the result is 0 or 2 long since, and x² must not overflow.
+    let (a, limit) = (magnitude(s, x), s.splat(20.0));
+    let a = s.above(a, limit, limit, a);
+    let x = with_sign(s, a, x);
     let x2 = s.mul(x, x);
     let near = polynomial(
         s,

@@ -64,6 +64,10 @@ fn functions_keep_their_limits() {
         assert_eq!(of(isa, "gelu", 100.0), 100.0);
         assert_eq!(of(isa, "gelu_erf", 100.0), 100.0);
         assert_eq!(of(isa, "gelu_erf", -100.0), 0.0);
+        for huge in [1e19, f32::MAX, f32::INFINITY] {
+            assert_eq!(of(isa, "gelu_erf", huge), huge);
+        }
+        assert_eq!(of(isa, "gelu_erf", f32::MIN), 0.0);
         for function in ["exp", "tanh", "sigmoid", "silu", "gelu", "gelu_erf"] {
             assert!(of(isa, function, f32::NAN).is_nan(), "{function} loses NaN on {}", isa.name());
         }
