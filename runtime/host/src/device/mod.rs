@@ -13,15 +13,19 @@ pub mod graph;
 pub mod host_bytes;
 pub mod plan;
 pub mod stream;
+pub mod tensor;
+pub mod transfer;
 mod watchdog;
 
 pub use buffer::{Buffer, HostMemory, Layout};
 pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
 pub use event::Event;
-pub use graph::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
+pub use graph::{NodeDesc, RawGraph, RawGraphBuilder};
 pub use host_bytes::HostBytes;
 pub use plan::Plan;
-pub use stream::{PendingRead, Stream};
+pub use stream::Stream;
+pub use tensor::TensorDesc;
+pub use transfer::PendingRead;
 
 use crate::error::{CallError, Error, Result};
 use crate::plugin::loaded::Loaded;
