@@ -1,6 +1,7 @@
 //! y[o] = the largest or the mean of a window of x [w, h, ...]. The padding counts as zeros in the mean, whose divisor
 //! is always kernel0·kernel1; it has no largest: that of a window of padding is the lowest f32 (ggml's `pool_2d`).
 
+use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value, window::Window};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -25,8 +26,8 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     if p.kind > AVERAGE {
         return Err(format!("pool {} is unknown", p.kind));
     }
-    check::given(src, 0, "x")?;
-    Ok((DType::F32, result_shape(check::numbers(src, 0, "x")?.ne, &p)?))
+    let x = check::not_empty(check::numbers(src, 0, "x")?, "x")?;
+    Ok((DType::F32, result_shape(x.ne, &p)?))
 }
 
 fn result_shape(x: Shape, p: &PoolParams) -> Result<Shape, String> {
@@ -79,7 +80,7 @@ fn cases() -> Vec<Case> {
                 g.pool_2d(x, &params(kind, kernel, stride, pad));
             }));
         };
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for kind in [MAX, AVERAGE] {
             for kernel in [[1, 1], [3, 1], [1, 3], [3, 3]] {
                 for stride in [[1, 1], [2, 1], [1, 2], [2, 2]] {
