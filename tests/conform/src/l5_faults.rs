@@ -95,5 +95,5 @@ fn parts(session: &mut Session) -> Verdict {
 }
 
 fn pool(_session: &mut Session) -> Verdict {
-    lacking("this host offers no scratch pools; devices get their workspace from the plan")
+    lacking("this host cannot make its scratch pools run out; they are tested in the host")
 }
