@@ -114,7 +114,7 @@ pub fn parse(bytes: &[u8]) -> Result<Problem, String> {
                 }
                 let (own, rest) = data.split_at(n);
                 data = rest;
-                if n > 0 {
+                if n > 0 || def.n_bytes() == 0 {
                     given.set_bytes(Tensor(graph.tensors.len() as u32), own.to_vec());
                 }
                 graph.tensors.push(def);

@@ -2,7 +2,7 @@
 //! of those that are there, 0 of none, and the largest of none is the lowest f32 (ggml's `pool_1d`).
 
 use super::operand::NUMBERS;
-use super::pool_2d::{AVERAGE, MAX, pool};
+use super::pool_2d::{AVERAGE, MAX, operands, pool};
 use super::{Inferred, Rules, case::Case, check, value::Value, window::Window};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -20,12 +20,8 @@ impl Graph {
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
-    let p = check::params(PoolParams::from_bytes(params))?;
-    if p.kind > AVERAGE {
-        return Err(format!("pool {} is unknown", p.kind));
-    }
-    let x = check::not_empty(check::numbers(src, 0, "x")?, "x")?;
-    Ok((DType::F32, result_shape(x.ne, &p)?))
+    let (p, x) = operands(src, params)?;
+    Ok((DType::F32, result_shape(x, &p)?))
 }
 
 fn result_shape(x: Shape, p: &PoolParams) -> Result<Shape, String> {

@@ -22,12 +22,17 @@ pub(super) const MAX: u32 = 0;
 pub(super) const AVERAGE: u32 = 1;
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
+    let (p, x) = operands(src, params)?;
+    Ok((DType::F32, result_shape(x, &p)?))
+}
+
+/// Params with a known kind, and the shape of x.
+pub(super) fn operands(src: &[Option<&TensorDef>], params: &[u8]) -> Result<(PoolParams, Shape), String> {
     let p = check::params(PoolParams::from_bytes(params))?;
     if p.kind > AVERAGE {
-        return Err(format!("pool {} is unknown", p.kind));
+        return Err(format!("pool {} is unknown, expected 0 or 1", p.kind));
     }
-    let x = check::not_empty(check::numbers(src, 0, "x")?, "x")?;
-    Ok((DType::F32, result_shape(x.ne, &p)?))
+    Ok((p, check::not_empty(check::numbers(src, 0, "x")?, "x")?.ne))
 }
 
 fn result_shape(x: Shape, p: &PoolParams) -> Result<Shape, String> {
