@@ -50,7 +50,7 @@ fn each(w: &mut Worker<'_>, args: &Args, f: impl Fn(f32, f32) -> f32) {
         return;
     }
     for (row, part) in w.pieces(&dst) {
-        let (at, n) = (dst.unravel(row), part.len());
+        let at = dst.unravel(row);
         let at_b = row_of_b(at);
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
         let a_row = read(isa, &a, at, part.clone(), of_a);

@@ -54,6 +54,7 @@ pub mod paging;
 pub mod pool_1d;
 pub mod pool_2d;
 pub mod product;
+mod product_floats;
 pub mod recurrence;
 pub mod repeat;
 pub mod repeat_interleave;

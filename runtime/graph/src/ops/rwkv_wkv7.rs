@@ -72,7 +72,7 @@ fn cases() -> Vec<Case> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{compute, floats};
+    use super::super::tests::{compute, sines};
     use super::*;
 
     /// Numbers that ggml's CPU backend gave: each 600th from the sixth.
