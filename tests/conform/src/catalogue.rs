@@ -3,7 +3,8 @@
 use crate::level::Level;
 use crate::outcome::{Outcome, Verdict};
 use crate::session::Session;
-use crate::{l0_load, l1_memory, l1_seal, l2_events, l2_streams, l3_ops, l4_plans, l5_faults, l6_perf};
+use crate::{l0_load, l1_leaks, l1_memory, l1_seal, l1_sharing, l2_events, l2_streams, l3_ops, l4_plans};
+use crate::{l5_faults, l5_nodes, l6_perf};
 use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::rules;
 use regex_automata::meta::Regex;
@@ -41,7 +42,7 @@ pub enum Work {
     /// Plans of a case of an op.
     Plan(Op, usize),
     /// Nodes of an op that a device must refuse or survive.
-    Hostile(Op, l5_faults::Fault),
+    Hostile(Op, l5_nodes::Fault),
     /// A measurement.
     Perf(usize),
 }
@@ -104,7 +105,7 @@ impl Work {
                 session.recorded_problem(row).and_then(|p| l3_ops::run(session, &p)).into()
             }
             Work::Plan(op, row) => l4_plans::run(session, op, row).into(),
-            Work::Hostile(op, fault) => l5_faults::run(session, op, fault).into(),
+            Work::Hostile(op, fault) => l5_nodes::run(session, op, fault).into(),
             Work::Perf(row) => match l6_perf::run(session, row) {
                 Ok(measured) => Outcome::Passed(measured),
                 Err(trouble) => Err(trouble).into(),
@@ -152,7 +153,9 @@ pub fn all(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
         dtype: None,
         work: Work::ProcessEnd,
     });
-    entries.extend(fixed(Level::L1, "memory", l1_memory::CASES));
+    for table in [l1_memory::CASES, l1_sharing::CASES, l1_leaks::CASES] {
+        entries.extend(fixed(Level::L1, "memory", table));
+    }
     entries.extend(fixed(Level::L1, "seal", l1_seal::CASES));
     entries.extend(fixed(Level::L2, "streams", l2_streams::CASES));
     entries.extend(fixed(Level::L2, "events", l2_events::CASES));
@@ -193,7 +196,7 @@ fn of_op(op: Op, entries: &mut Vec<Entry>) {
             entries.push(entry(Level::L4, case.name.clone(), None, Work::Plan(op, row)));
         }
     }
-    for &fault in l5_faults::Fault::ALL {
+    for &fault in l5_nodes::Fault::ALL {
         entries.push(entry(Level::L5, fault.name().into(), None, Work::Hostile(op, fault)));
     }
 }

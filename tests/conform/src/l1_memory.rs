@@ -1,10 +1,10 @@
-//! L1: bytes come back as they were written, running out of memory is an answer, and nothing leaks.
+//! L1: bytes come back as they were written, and running out of memory is an answer.
 
 use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, lacking, wrong};
-use crate::session::{Session, resident_bytes};
+use crate::session::Session;
 use llmrt_abi::{DType, Status, types as c};
-use llmrt_host::{Buffer, Device, HostBytes, TensorDesc};
+use llmrt_host::{Buffer, Device, TensorDesc};
 use std::sync::Arc;
 
 /// The cases.
@@ -20,14 +20,6 @@ pub const CASES: &[Fixed] = &[
     ("buffers are aligned as their type says", alignment),
     ("buffers do not overlap", no_overlap),
     ("copies between buffers arrive", copies),
-    ("host memory is used in place", import_host),
-    ("read-only host memory stays as it is", import_read_only),
-    ("buffers are used from several threads", threads),
-    ("disjoint ranges of one buffer are set from several threads", disjoint_sets),
-    ("freed buffers are free: memory()", memory_returns),
-    ("freed buffers are free: this process", buffers_leak),
-    ("freed streams are free", streams_leak),
-    ("freed events are free", events_leak),
 ];
 
 /// Bytes that differ from their neighbours: no shift of them looks the same.
@@ -43,7 +35,7 @@ pub fn pattern(n: usize, seed: u64) -> Vec<u8> {
 }
 
 /// Fails unless the buffer holds these bytes.
-fn expect(buffer: &Buffer, expected: &[u8]) -> Verdict {
+pub fn expect(buffer: &Buffer, expected: &[u8]) -> Verdict {
     let mut found = vec![0; expected.len()];
     buffer.read(0, &mut found)?;
     match expected.iter().zip(&found).position(|(a, b)| a != b) {
@@ -240,127 +232,4 @@ fn copies(session: &mut Session) -> Verdict {
     expected[align as usize..][..n].copy_from_slice(&source[..n]);
     expect(&to, &expected)?;
     expect(&from, &source).map_err(|t| t.during("the source"))
-}
-
-fn import_host(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    let mut bytes = pattern(3 * 4096 + 5, 4);
-    let Some(memory) = HostBytes::new(&bytes, false) else { return lacking("no host memory") };
-    let buffer = match device.import_host(Arc::new(memory)) {
-        Err(e) if e.is_unsupported() => return lacking("the device does not use host memory in place"),
-        other => other?,
-    };
-    expect(&buffer, &bytes)?;
-    buffer.write(101, &[1, 2, 3])?;
-    bytes[101..104].copy_from_slice(&[1, 2, 3]);
-    expect(&buffer, &bytes)
-}
-
-fn import_read_only(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    let bytes = pattern(4096 + 5, 4);
-    let Some(memory) = HostBytes::new(&bytes, true) else { return lacking("no host memory") };
-    let buffer = match device.import_host(Arc::new(memory)) {
-        Err(e) if e.is_unsupported() => return lacking("the device does not use host memory in place"),
-        other => other?,
-    };
-    for answer in [buffer.write(7, &[1]), buffer.fill(0, 10, 0)] {
-        insist(answer.is_err(), || "a write to memory imported read-only was accepted".into())?;
-    }
-    expect(&buffer, &bytes)
-}
-
-fn threads(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    let one = |seed: u64| -> Verdict {
-        for round in 0..50 {
-            let bytes = pattern(1000 + round * 7, seed * 1000 + round as u64);
-            let buffer = device.alloc(0, bytes.len() as u64, c::USAGE_ANY)?;
-            buffer.write(0, &bytes)?;
-            device.memory()?;
-            expect(&buffer, &bytes)?;
-        }
-        Ok(())
-    };
-    on_threads(8, &one)
-}
-
-fn disjoint_sets(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    const PIECE: usize = 10_007;
-    let buffer = device.alloc(0, (8 * PIECE) as u64, c::USAGE_ANY)?;
-    on_threads(8, &|i| {
-        let at = i as usize * PIECE;
-        let piece = pattern(PIECE, i);
-        for (k, bytes) in piece.chunks(999).enumerate() {
-            buffer.write((at + k * 999) as u64, bytes)?;
-        }
-        Ok(())
-    })?;
-    expect(&buffer, &(0..8).flat_map(|i| pattern(PIECE, i)).collect::<Vec<_>>())
-}
-
-/// Runs `work` with 0..n, each on a thread of its own; the first failure counts.
-pub fn on_threads(n: u64, work: &(dyn Fn(u64) -> Verdict + Sync)) -> Verdict {
-    std::thread::scope(|scope| {
-        let handles: Vec<_> = (0..n).map(|i| scope.spawn(move || work(i))).collect();
-        let join = |h: std::thread::ScopedJoinHandle<'_, Verdict>| {
-            h.join().unwrap_or_else(|_| wrong("a thread of the case panicked"))
-        };
-        handles.into_iter().map(join).collect::<Vec<_>>().into_iter().collect()
-    })
-}
-
-fn memory_returns(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    if device.info().kind == c::DEVICE_CPU {
-        return lacking("free memory of the host changes by itself");
-    }
-    const N: u64 = 64;
-    let (before, _) = device.memory()?;
-    let size = (before / 4 / N).clamp(1, 4 << 20);
-    for _ in 0..N {
-        device.alloc(0, size, c::USAGE_ANY)?.fill(0, size, 1)?;
-    }
-    let (after, _) = device.memory()?;
-    insist(after + N * size / 2 >= before, || {
-        format!("{before} bytes were free; after {N} buffers of {size} bytes came and went, {after} are")
-    })
-}
-
-/// Fails if this process grows by more than 2 MiB while `work` is repeated, after it was a tenth of that often.
-fn leaks(n: usize, what: &str, mut work: impl FnMut() -> Verdict) -> Verdict {
-    const MOST: u64 = 2 << 20;
-    for _ in 0..n / 10 {
-        work()?;
-    }
-    let Some(before) = resident_bytes() else {
-        return lacking("the system does not say what a process uses");
-    };
-    for _ in 0..n {
-        work()?;
-    }
-    let grown = resident_bytes().unwrap_or(before).saturating_sub(before);
-    insist(grown <= MOST, || {
-        format!("leak: this process grew by {grown} bytes while {n} {what} came and went")
-    })
-}
-
-fn buffers_leak(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    leaks(5000, "buffers of 4 KiB", || Ok(device.alloc(0, 4096, c::USAGE_ANY)?.fill(0, 4096, 1)?))?;
-    leaks(64, "buffers of 1 MiB", || Ok(device.alloc(0, 1 << 20, c::USAGE_ANY)?.fill(0, 1 << 20, 1)?))
-}
-
-fn streams_leak(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    leaks(800, "streams", || Ok(device.stream(0)?.synchronize()?))
-}
-
-fn events_leak(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    if !device.event()?.is_native() {
-        return lacking("the device has no events");
-    }
-    leaks(40_000, "events", || Ok(device.event().map(drop)?))
 }

@@ -98,7 +98,7 @@ fn on_other_threads(session: &mut Session) -> Verdict {
     let first = chain.start(1)?;
     let n = chain.keep_busy(&stream, LONG)?;
     stream.record(&event)?;
-    crate::l1_memory::on_threads(4, &|_| wait(&event))?;
+    crate::l1_sharing::on_threads(4, &|_| wait(&event))?;
     chain.expect(&chain.b(), &chain.after(&first, n), "event ignored: waited for on four threads")?;
     Ok(stream.synchronize()?)
 }

@@ -1,7 +1,7 @@
 //! L2: work of a stream happens in order, from any thread, and is done after `synchronize`.
 
 use crate::catalogue::Fixed;
-use crate::l1_memory::on_threads;
+use crate::l1_sharing::on_threads;
 use crate::outcome::{Verdict, insist, lacking, wrong};
 use crate::session::Session;
 use crate::work::{Chain, bytes_of, near};

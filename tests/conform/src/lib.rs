@@ -17,13 +17,16 @@ pub mod session;
 pub mod worker;
 
 mod l0_load;
+mod l1_leaks;
 mod l1_memory;
 mod l1_seal;
+mod l1_sharing;
 mod l2_events;
 mod l2_streams;
 mod l3_ops;
 mod l4_plans;
 mod l5_faults;
+mod l5_nodes;
 mod l6_perf;
 
 pub mod compare;

@@ -163,43 +163,29 @@ fn check(graph: &Graph, node: &Node) -> Result<(), String> {
 
 fn tensor(words: &[&str]) -> Option<(TensorDef, usize)> {
     let [dtype, kind, role, rest @ ..] = words else { return None };
-    let (ne, nb, rest) = shape(rest)?;
+    let dtype = DType::from_name(dtype)?;
+    let (ne, nb, rest) = shape(dtype, rest)?;
     let kind = KINDS.iter().find(|(name, _)| name == kind)?.1;
     let role = ROLES.into_iter().find(|r| (*r as u32).to_string() == *role)?;
-    let def = TensorDef {
-        name: String::new(),
-        dtype: DType::from_name(dtype)?,
-        ne,
-        nb,
-        kind,
-        role,
-        output: false,
-        view: None,
-    };
+    let def = TensorDef { name: String::new(), dtype, ne, nb, kind, role, output: false, view: None };
     let [n] = rest else { return None };
     Some((def, n.parse().ok()?))
 }
 
 fn view(words: &[&str], graph: &Graph) -> Option<TensorDef> {
     let [dtype, base, offset, rest @ ..] = words else { return None };
-    let (ne, nb, []) = shape(rest)? else { return None };
+    let dtype = DType::from_name(dtype)?;
+    let (ne, nb, []) = shape(dtype, rest)? else { return None };
     let base = row(base, graph).ok()?;
     let of = graph.def(base);
     let offset: u64 = offset.parse().ok()?;
-    let def = TensorDef {
-        dtype: DType::from_name(dtype)?,
-        ne,
-        nb,
-        kind: Kind::Computed,
-        view: Some((base, offset)),
-        ..of.clone()
-    };
+    let def = TensorDef { dtype, ne, nb, kind: Kind::Computed, view: Some((base, offset)), ..of.clone() };
     let fits = of.view.is_none() && offset.checked_add(def.n_bytes())? <= of.n_bytes();
     fits.then_some(def)
 }
 
-/// Dims and strides that a computer can hold, and what follows them.
-fn shape<'w>(words: &'w [&'w str]) -> Option<(Shape, Shape, &'w [&'w str])> {
+/// Dims (rows of whole blocks) and strides that a computer can hold, and what follows them.
+fn shape<'w>(dtype: DType, words: &'w [&'w str]) -> Option<(Shape, Shape, &'w [&'w str])> {
     let number = |i: usize| words.get(i)?.parse::<u64>().ok().filter(|&n| n < 1 << 40);
     let mut all = [0; 8];
     for (i, to) in all.iter_mut().enumerate() {
@@ -207,13 +193,16 @@ fn shape<'w>(words: &'w [&'w str]) -> Option<(Shape, Shape, &'w [&'w str])> {
     }
     let [a, b, c, d, e, f, g, h] = all;
     let n_elems = [a, b, c, d].iter().try_fold(1u64, |n, &d| n.checked_mul(d));
-    n_elems.filter(|&n| n < 1 << 40)?;
+    n_elems.filter(|&n| n < 1 << 40 && a.is_multiple_of(dtype.block_elems() as u64))?;
     Some(([a, b, c, d], [e, f, g, h], &words[8..]))
 }
 
 fn row(word: &str, graph: &Graph) -> Result<Tensor, String> {
     let row: usize = word.parse().map_err(|_| format!("`{word}` is no row"))?;
-    if row < graph.tensors.len() { Ok(Tensor(row as u32)) } else { Err(format!("there is no row {row}")) }
+    match u32::try_from(row) {
+        Ok(t) if row < graph.tensors.len() => Ok(Tensor(t)),
+        _ => Err(format!("there is no row {row}")),
+    }
 }
 
 fn hex(text: &str) -> Option<Vec<u8>> {

@@ -2,8 +2,8 @@
 //! Computed in f32.
 
 use super::check::{self, Answer};
-use super::elementwise::{room_for, write};
-use super::{Args, Worker, rows, set};
+use super::elementwise::{read, write};
+use super::{Args, Worker, set};
 use llmrt_plugin::abi::op::BlockParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -21,9 +21,9 @@ pub fn compute(w: &mut Worker<'_>, args: &Args) {
     for (row, part) in w.pieces(&args.dst) {
         let at = args.dst.unravel(row);
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
-        let a_row = rows::read(isa, a, at, part.clone(), room_for(a, part.len(), of_a));
+        let a_row = read(isa, a, at, part.clone(), of_a);
         let (at_b, in_b, in_part) = set::overlap(&p, b, at, &part);
-        let b_row = rows::read(isa, b, at_b, in_b.clone(), room_for(b, in_b.len(), of_b));
+        let b_row = read(isa, b, at_b, in_b.clone(), of_b);
         let add = |y: &mut [f32]| {
             y.copy_from_slice(a_row);
             y[in_part].iter_mut().zip(b_row).for_each(|(y, b)| *y += b);

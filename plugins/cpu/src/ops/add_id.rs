@@ -2,8 +2,8 @@
 //! nothing. Computed in f32.
 
 use super::check::{self, Answer, ensure};
-use super::elementwise::{room_for, write};
-use super::{Args, Worker, rows};
+use super::elementwise::{read, write};
+use super::{Args, Worker};
 use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -21,8 +21,8 @@ pub fn compute(w: &mut Worker<'_>, args: &Args) {
         let at = args.dst.unravel(row);
         let id = usize::try_from(ids.int([at[1], 0, 0], at[0])).ok().filter(|&id| id < b.ne[1]);
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
-        let a_row = rows::read(isa, a, at, part.clone(), room_for(a, part.len(), of_a));
-        let b_row = id.map(|id| rows::read(isa, b, [id, 0, 0], part.clone(), room_for(b, part.len(), of_b)));
+        let a_row = read(isa, a, at, part.clone(), of_a);
+        let b_row = id.map(|id| read(isa, b, [id, 0, 0], part.clone(), of_b));
         let add = |y: &mut [f32]| match b_row {
             Some(b_row) => y.iter_mut().zip(a_row.iter().zip(b_row)).for_each(|(y, (a, b))| *y = a + b),
             None => y.copy_from_slice(a_row),

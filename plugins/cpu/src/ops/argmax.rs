@@ -1,7 +1,7 @@
 //! y = index of the largest element of each row; of equal ones the first. NaN counts as less than every number.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, elementwise, rows};
+use super::{Args, Worker, elementwise};
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -13,8 +13,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let x = a.arg(0);
     for row in w.share(x.n_rows()) {
-        let room = elementwise::room_for(x, x.ne[0], &mut w.scratch.rows);
-        let id = argmax(rows::read(w.isa, x, x.unravel(row), 0..x.ne[0], room));
+        let id = argmax(elementwise::read(w.isa, x, x.unravel(row), 0..x.ne[0], &mut w.scratch.rows));
         // SAFETY: rows of x, which are elements of the gapless result, are shared out.
         let y = unsafe { a.dst.part_bytes_mut([0; 3], row * 4..row * 4 + 4) };
         y.copy_from_slice(&(id as i32).to_ne_bytes());

@@ -1,7 +1,7 @@
 //! y = indices that sort each row: smallest or largest first; equal elements keep the lower index first, NaN comes last.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, elementwise, rows};
+use super::{Args, Worker, elementwise};
 use llmrt_plugin::abi::op::ArgsortParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -18,8 +18,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let x = a.arg(0);
     for row in w.share(a.dst.n_rows()) {
         let at = a.dst.unravel(row);
-        let room = elementwise::room_for(x, x.ne[0], &mut w.scratch.floats[0]);
-        let x = rows::read(w.isa, x, at, 0..x.ne[0], room);
+        let x = elementwise::read(w.isa, x, at, 0..x.ne[0], &mut w.scratch.floats[0]);
         let ids = w.scratch.rows.take::<u32>(x.len());
         ids.iter_mut().enumerate().for_each(|(i, id)| *id = i as u32);
         ids.sort_unstable_by(|&i, &j| {

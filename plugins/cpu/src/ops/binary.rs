@@ -1,7 +1,7 @@
 //! y = a ∘ b, elementwise, ∘ one of + − · ÷ and the power; b repeats along each dim. Computed in f32.
 
 use super::check::{self, Answer, ensure};
-use super::elementwise::{flattened, room_for, write};
+use super::elementwise::{flattened, read, write};
 use super::{Args, Worker, rows};
 use crate::scratch::Arena;
 use crate::simd::Isa;
@@ -50,13 +50,13 @@ fn each(w: &mut Worker<'_>, args: &Args, f: impl Fn(f32, f32) -> f32) {
         return;
     }
     for (row, part) in w.pieces(&dst) {
-        let (at, n) = (dst.unravel(row), part.len());
+        let at = dst.unravel(row);
         let at_b = row_of_b(at);
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
-        let a_row = rows::read(isa, &a, at, part.clone(), room_for(&a, n, of_a));
+        let a_row = read(isa, &a, at, part.clone(), of_a);
         let b_row = match b.ne[0] {
             1 => rows::read(isa, &b, at_b, 0..1, of_b.take(1)),
-            n_b if n_b == a.ne[0] => rows::read(isa, &b, at_b, part.clone(), room_for(&b, n, of_b)),
+            n_b if n_b == a.ne[0] => read(isa, &b, at_b, part.clone(), of_b),
             _ => repeated(isa, &b, at_b, part.clone(), of_b),
         };
         // SAFETY: pieces are disjoint.

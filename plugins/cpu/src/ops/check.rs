@@ -61,7 +61,7 @@ pub fn decodable<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Re
 /// Source `i`, not empty: F32, F16 or BF16 at any strides, or as [`decodable`].
 pub fn matrix<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     match numbers(node, i) {
-        Ok(t) => ensure(!t.ne().contains(&0), Reason::Shape).map(|()| t),
+        Ok(t) => not_empty(t),
         Err(_) => decodable(node, i),
     }
 }
@@ -77,6 +77,16 @@ pub fn result(node: &NodeView<'_>, dtype: DType, ne: [usize; 4]) -> Answer {
 /// A vector of `n` elements.
 pub fn vector(t: &TensorView<'_>, n: usize) -> Answer {
     ensure(t.ne() == [n, 1, 1, 1], Reason::Shape)
+}
+
+/// `t`, which must have elements.
+pub fn not_empty<'a>(t: TensorView<'a>) -> Result<TensorView<'a>, Reason> {
+    ensure(!t.ne().contains(&0), Reason::Shape).map(|()| t)
+}
+
+/// The product of dims, if it is one.
+pub fn product(dims: &[usize]) -> Result<usize, Reason> {
+    dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).ok_or(Reason::Shape)
 }
 
 /// The params struct, if nothing newer than this build is in it.

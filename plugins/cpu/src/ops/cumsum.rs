@@ -1,7 +1,7 @@
 //! yᵢ = x₀ + … + xᵢ along each row, added up in f64.
 
 use super::check::{self, Answer};
-use super::{Args, Worker, elementwise, rows};
+use super::{Args, Worker, elementwise};
 use llmrt_plugin::{DType, NodeView};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -13,8 +13,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let x = a.arg(0);
     for row in w.share(a.dst.n_rows()) {
         let at = a.dst.unravel(row);
-        let room = elementwise::room_for(x, x.ne[0], &mut w.scratch.rows);
-        let x = rows::read(w.isa, x, at, 0..x.ne[0], room);
+        let x = elementwise::read(w.isa, x, at, 0..x.ne[0], &mut w.scratch.rows);
         // SAFETY: rows are shared out.
         let y = unsafe { a.dst.row_mut(at) };
         let mut sum = 0.0;

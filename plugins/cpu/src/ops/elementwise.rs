@@ -22,7 +22,7 @@ pub fn map(w: &mut Worker<'_>, a: &Args, f: impl Fn(Isa, &[f32], &mut [f32])) {
     for (row, part) in w.pieces(&dst) {
         let at = dst.unravel(row);
         let [room, of_y, ..] = &mut w.scratch.floats;
-        let x = rows::read(isa, &x, at, part.clone(), room_for(&x, part.len(), room));
+        let x = read(isa, &x, at, part.clone(), room);
         // SAFETY: pieces are disjoint.
         unsafe { write(isa, &dst, at, part, of_y, |y| f(isa, x, y)) };
     }
@@ -39,11 +39,19 @@ pub fn flattened<const N: usize>(all: [&Tensor; N]) -> [Tensor; N] {
     }
 }
 
-/// Room for `n` elements that [`rows::read`] may have to make; none is needed for those it finds.
+/// Elements `part` of the row at these indices as f32: where they lie if they are F32 side by side, else decoded into
+/// the arena.
 #[inline(always)]
-pub fn room_for<'a>(t: &Tensor, n: usize, arena: &'a mut crate::scratch::Arena) -> &'a mut [f32] {
+pub fn read<'a>(
+    isa: Isa,
+    t: &'a Tensor,
+    at: [usize; 3],
+    part: Range<usize>,
+    arena: &'a mut crate::scratch::Arena,
+) -> &'a [f32] {
     let in_place = t.dtype == DType::F32 && t.nb[0] == 4;
-    arena.take(if in_place { 0 } else { n })
+    let room = arena.take(if in_place { 0 } else { part.len() });
+    rows::read(isa, t, at, part, room)
 }
 
 /// Has `make` fill elements `part` of the row at these indices of the result: in place if it is F32, else by way of

@@ -1,8 +1,8 @@
 //! S_i: = exp(gᵢ) S_i:, then S += k ⊗ (v - Sᵀk)·β, then y = Sᵀq / √S, S transposed in memory. Threads share the heads of
 //! all sequences; a state lies where the result has it.
 
-use super::check::{self, Answer, ensure};
-use super::recurrence::{self, product};
+use super::check::{self, Answer, ensure, product};
+use super::recurrence;
 use super::{Args, Worker};
 use crate::simd::{Simd, dispatch};
 use crate::tensor::Tensor;

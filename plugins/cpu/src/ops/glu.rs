@@ -1,8 +1,8 @@
 //! y = activation(gate) · up, or gpt-oss's form of it. One source holds both as halves of its rows. Computed in f32.
 
 use super::check::{self, Answer, ensure};
-use super::elementwise::{flattened, room_for, write};
-use super::{Args, Worker, rows};
+use super::elementwise::{flattened, read, write};
+use super::{Args, Worker};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::GluParams;
 use llmrt_plugin::{NodeView, Reason};
@@ -46,8 +46,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             continue;
         }
         let [of_gate, of_up, of_y, ..] = &mut w.scratch.floats;
-        let gates = rows::read(isa, &gate, at, in_gate, room_for(&gate, part.len(), of_gate));
-        let ups = rows::read(isa, &up, at, in_up, room_for(&up, part.len(), of_up));
+        let gates = read(isa, &gate, at, in_gate, of_gate);
+        let ups = read(isa, &up, at, in_up, of_up);
         // SAFETY: pieces are disjoint.
         unsafe { write(isa, &dst, at, part, of_y, |y| gated(isa, &p, gates, ups, y)) };
     }

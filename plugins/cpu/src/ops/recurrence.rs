@@ -1,7 +1,7 @@
 //! What ops share that pass a state from token to token. Heads of sequences are handed out to the threads; each goes
 //! through its tokens in order, with its state where the result has it.
 
-use super::check::{self, Answer, ensure};
+use super::check::{self, Answer, ensure, product};
 use super::{Args, Worker};
 use crate::simd::{LANES, Simd};
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -18,11 +18,6 @@ pub fn supports(node: &NodeView<'_>, n: usize, first_at: Option<usize>) -> Answe
     ensure(state == [product(&[s, s, h])?, n_seqs, 1, 1] && n_tokens % n_seqs == 0, Reason::Shape)?;
     let n_rows = product(&[s, n_seqs])?.checked_add(n_tokens).ok_or(Reason::Shape)?;
     check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
-}
-
-/// The product of dims, if it is one.
-pub fn product(dims: &[usize]) -> Result<usize, Reason> {
-    dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).ok_or(Reason::Shape)
 }
 
 /// This thread's heads: `step` gets token and head, the state [S][S] and the token's S outputs, in the order of tokens.

@@ -1,8 +1,7 @@
 //! h = exp(Δ·a)·h + Δ·x·b, then y = Σ h·c over the elements of the state, Δ = softplus(dt). Threads share the heads of
 //! all sequences; a state lies where the result has it.
 
-use super::check::{self, Answer, ensure};
-use super::recurrence::product;
+use super::check::{self, Answer, ensure, product};
 use super::{Args, Worker};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::StatesParams;

@@ -2,7 +2,7 @@
 //! NaN counts as less than every number.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, elementwise, rows};
+use super::{Args, Worker, elementwise};
 use llmrt_plugin::abi::op::TopKParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::cmp::Ordering;
@@ -18,8 +18,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let (x, k) = (a.arg(0), a.dst.ne[0]);
     for row in w.share(a.dst.n_rows()) {
         let at = a.dst.unravel(row);
-        let room = elementwise::room_for(x, x.ne[0], &mut w.scratch.floats[0]);
-        let x = rows::read(w.isa, x, at, 0..x.ne[0], room);
+        let x = elementwise::read(w.isa, x, at, 0..x.ne[0], &mut w.scratch.floats[0]);
         let ids = w.scratch.rows.take::<u32>(x.len());
         ids.iter_mut().enumerate().for_each(|(i, id)| *id = i as u32);
         let order = |a: &u32, b: &u32| largest_first(x[*a as usize], x[*b as usize]).then(a.cmp(b));

@@ -1,7 +1,7 @@
 //! y = a with b added to a block of it; the block has the shape of b and starts at the element that the params name.
 //! Computed in f32, in the dtype of a. Semantics: ggml's acc; the place is said as in `set`.
 
-use super::operand::{FLOATS, Layout, operand, rounding};
+use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::set::{BLOCKS, block_at, fits, places};
 use super::{Inferred, Rules, case::Case, check, value::Data, value::Value};
 use crate::graph::Graph;
@@ -36,8 +36,8 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in FLOATS {
-        for of_b in FLOATS {
+    for dtype in NUMBERS {
+        for of_b in NUMBERS {
             for (ne, block, start) in BLOCKS {
                 cases.push(case((dtype, ne, Layout::Dense), (of_b, block, Layout::Dense), start));
             }

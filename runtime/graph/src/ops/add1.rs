@@ -1,6 +1,6 @@
 //! y = a + b, b of one element; computed in f32, in the dtype of a. Semantics: ggml's add1.
 
-use super::operand::{FLOATS, Layout, operand, rounding};
+use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
@@ -28,8 +28,8 @@ fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in FLOATS {
-        for of_b in FLOATS {
+    for dtype in NUMBERS {
+        for of_b in NUMBERS {
             for ne in [[10, 5, 4, 3], [1, 1, 1, 1], [1025, 5, 1, 1], [0, 3, 1, 1], [3, 0, 2, 1]] {
                 cases.push(
                     Case::new(format!("{dtype} {ne:?} and {of_b}"), |g, _| {

@@ -1,7 +1,7 @@
 //! y = a [n, n_used, n_tokens] + rows of b [n, n_expert]: row j of token t gets row ids[j, t]. An id outside of b adds
 //! nothing. Computed in f32, in the dtype of a. Semantics: ggml's add_id (which stops at ids outside of b).
 
-use super::operand::{FLOATS, Layout, operand, rounding};
+use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
@@ -52,7 +52,7 @@ fn cases() -> Vec<Case> {
         (0, 2, 3, 4),
         (16, 1, 9, 3),
     ] {
-        for dtype in FLOATS {
+        for dtype in NUMBERS {
             let name = format!("{dtype} [{n}, {n_used}, {n_tokens}], {n_expert} experts");
             cases.push(
                 Case::new(name, |g, ints| {

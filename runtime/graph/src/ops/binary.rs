@@ -1,7 +1,7 @@
 //! y = a ∘ b, elementwise, ∘ one of + − · ÷ and the power; computed in f32, in the dtype of a. b repeats along each dim:
 //! element i of a meets element i mod n_b of b. Semantics: ggml's binary ops (pow: C's `powf`).
 
-use super::operand::{FLOATS, Layout, prepared, rounding};
+use super::operand::{Layout, NUMBERS, prepared, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -115,8 +115,8 @@ fn cases(
     ] {
         cases.push(case((DType::F32, a, Dense), (DType::F32, b, Dense)));
     }
-    for a in FLOATS {
-        for b in FLOATS {
+    for a in NUMBERS {
+        for b in NUMBERS {
             for (ne_a, ne_b) in [([33, 5, 2, 2], [33, 5, 2, 2]), ([66, 6, 3, 1], [22, 2, 1, 1])] {
                 cases.push(case((a, ne_a, Dense), (b, ne_b, Dense)));
             }

@@ -3,7 +3,7 @@
 //! The layout is ggml's: S stands transposed, element i of row j of a state is S_ij; head h of v meets head h mod n of
 //! the n heads of q and k.
 
-use super::recurrence::product;
+use super::check::product;
 use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};

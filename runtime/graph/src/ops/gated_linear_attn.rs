@@ -69,25 +69,23 @@ fn cases() -> Vec<Case> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check, floats};
+    use super::super::tests::{check, sines};
     use super::*;
 
     /// Numbers that ggml's CPU backend gave.
     #[test]
     fn two_tokens_of_two_sequences_are_ggmls() {
-        let ramp =
-            |n: usize, a: f32, b: f32| floats(&(0..n).map(|i| (i as f32 * a + b).sin()).collect::<Vec<_>>());
         let build = |g: &mut Graph| {
             let [k, v, q, gate] = ["k", "v", "q", "g"].map(|name| g.input(name, DType::F32, &[2, 1, 4]));
             let state = g.input("state", DType::F32, &[4, 2]);
             g.gated_linear_attn(k, v, q, gate, state, 0.5)
         };
         let inputs = [
-            ("k", ramp(8, 0.7, 0.1)),
-            ("v", ramp(8, 0.9, 0.2)),
-            ("q", ramp(8, 1.1, 0.3)),
-            ("g", ramp(8, 0.5, 0.5)),
-            ("state", ramp(8, 1.7, 0.6)),
+            ("k", sines(8, 1.0, 0.7, 0.1)),
+            ("v", sines(8, 1.0, 0.9, 0.2)),
+            ("q", sines(8, 1.0, 1.1, 0.3)),
+            ("g", sines(8, 1.0, 0.5, 0.5)),
+            ("state", sines(8, 1.0, 1.7, 0.6)),
         ];
         check(
             build,

@@ -1,6 +1,6 @@
 //! Cases of `glu`: all forms, gate and up apart or in one row, dtypes, shapes, layouts.
 
-use super::super::operand::{FLOATS, Layout, prepared, rounding};
+use super::super::operand::{Layout, NUMBERS, prepared, rounding};
 use super::{Activation, GPT_OSS};
 use crate::graph::Graph;
 use crate::ops::case::Case;
@@ -13,7 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
     let gpt_oss = GluParams { activation: GPT_OSS, swapped: 0, alpha: 1.702, limit: 7.0 };
     let cut_short = GluParams { alpha: -3.0, limit: 0.4, ..gpt_oss };
     for p in all.into_iter().chain([gpt_oss, cut_short]) {
-        for dtype in FLOATS {
+        for dtype in NUMBERS {
             for ne in [[65, 3, 2, 1], [5, 7, 3, 2], [1, 1, 1, 1], [1030, 5, 1, 1], [4, 0, 1, 1], [0, 3, 1, 1]]
             {
                 cases.push(case(p, Halves::Apart, dtype, ne, Layout::Dense));
@@ -23,7 +23,7 @@ pub(super) fn cases() -> Vec<Case> {
         }
     }
     for layout in Layout::STRIDED {
-        for dtype in FLOATS {
+        for dtype in NUMBERS {
             for p in [all[0], gpt_oss] {
                 for halves in [Halves::Apart, Halves::GateFirst, Halves::UpFirst] {
                     cases.push(case(p, halves, dtype, [33, 5, 3, 2], layout));

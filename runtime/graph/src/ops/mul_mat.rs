@@ -22,7 +22,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 pub(super) const QUANT_NMSE: f64 = 5e-4;
 
 fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
-    let w = check_matrix(src, 0, "w")?;
+    let w = check::matrix(src, 0, "w")?;
     let x = check::numbers(src, 1, "x")?;
     if w.ne[0] != x.ne[0] {
         return Err(format!("w {:?} has rows of {}, x {:?} of {}", w.ne, w.ne[0], x.ne, x.ne[0]));
@@ -31,19 +31,6 @@ fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
         return Err(format!("w {:?} does not broadcast to x {:?}", w.ne, x.ne));
     }
     Ok((DType::F32, [w.ne[1], x.ne[1], x.ne[2], x.ne[3]]))
-}
-
-/// Source `i`, not empty: F32, F16 or BF16 at any strides, or another float or quantised dtype with dense rows.
-pub(super) fn check_matrix<'a>(
-    src: &[Option<&'a TensorDef>],
-    i: usize,
-    what: &str,
-) -> Result<&'a TensorDef, String> {
-    let t = check::given(src, i, what)?;
-    match t.dtype {
-        DType::F32 | DType::F16 | DType::BF16 => Ok(t),
-        _ => check::decodable(src, i, what),
-    }
 }
 
 fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {

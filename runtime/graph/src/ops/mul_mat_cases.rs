@@ -1,12 +1,11 @@
 //! Operands for matrix products: every dtype of weights with few and many columns, broadcasting, views, half floats.
 
+use super::super::operand::NUMBERS;
 use super::QUANT_NMSE;
 use crate::graph::Graph;
 use crate::ops::case::{self, Case};
 use crate::tensor::{Role, Shape, Tensor};
 use llmrt_abi::DType;
-
-const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
@@ -41,8 +40,8 @@ fn odd_shapes(cases: &mut Vec<Case>) {
     let shapes =
         [(3, 1, 1), (3, 5, 7), (1, 9, 33), (129, 65, 17), (64, 64, 64), (2, 1, 1), (9, 2, 1025), (8, 4, 2)];
     for (m, n, k) in shapes {
-        for w in FLOATS {
-            for x in FLOATS {
+        for w in NUMBERS {
+            for x in NUMBERS {
                 cases.push(case(w, [k, m, 1, 1], x, [k, n, 1, 1]));
             }
         }
@@ -73,7 +72,7 @@ fn broadcasts(cases: &mut Vec<Case>) {
 /// Operands that are parts of others, or lie in another order.
 fn views(cases: &mut Vec<Case>) {
     const AXES: [[usize; 4]; 5] = [[0, 2, 1, 3], [1, 0, 2, 3], [2, 0, 1, 3], [0, 3, 2, 1], [3, 2, 1, 0]];
-    for w in FLOATS {
+    for w in NUMBERS {
         for axes in AXES {
             for (n, x) in [(1, DType::F32), (4, DType::F32), (3, DType::F16)] {
                 let name = format!("{w} weights permuted by {axes:?} times {n} rows of {x}");
@@ -85,7 +84,7 @@ fn views(cases: &mut Vec<Case>) {
             }
         }
     }
-    for x in FLOATS {
+    for x in NUMBERS {
         for axes in AXES {
             for w in [DType::F32, DType::F16, DType::Q4_0] {
                 let name = format!("{w} weights times {x} rows permuted by {axes:?}");
@@ -117,7 +116,7 @@ fn views(cases: &mut Vec<Case>) {
             );
         }
     }
-    for dtype in FLOATS {
+    for dtype in NUMBERS {
         cases.push(Case::new(format!("a V cache of {dtype}, transposed, times weights of keys"), |g, _| {
             let v = g.input("v", dtype, &[48, 2, 19]);
             let v = g.slice(v, 2, 0, 17);

@@ -18,7 +18,7 @@ impl Graph {
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases: mul_mat_id_cases::cases };
 
 fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
-    let w = mul_mat::check_matrix(src, 0, "w")?;
+    let w = check::matrix(src, 0, "w")?;
     let x = check::numbers(src, 1, "x")?;
     let ids = check::ints(src, 2, "ids")?;
     if w.ne[0] != x.ne[0] || w.ne[3] != 1 {

@@ -4,8 +4,8 @@ use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor};
 use llmrt_abi::DType;
 
-/// Dtypes of elementwise ops.
-pub(super) const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
+/// Dtypes of [`super::check::numbers`].
+pub(super) const NUMBERS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 /// How the elements of an operand lie in memory.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

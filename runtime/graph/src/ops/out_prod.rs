@@ -1,7 +1,6 @@
 //! y[i, j] = Σₖ a[i, k] · b[j, k]; matrix i of b uses matrix i / (n_b / n_a) of a in dims 2 and 3.
 //! Semantics are those of ggml's `out_prod`.
 
-use super::mul_mat::check_matrix;
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -18,7 +17,7 @@ impl Graph {
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: Some(decompose), cases };
 
 fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
-    let a = check_matrix(src, 0, "a")?;
+    let a = check::matrix(src, 0, "a")?;
     let b = check::numbers(src, 1, "b")?;
     if a.ne[1] != b.ne[1] {
         return Err(format!("a {:?} has {} rows, b {:?} {}", a.ne, a.ne[1], b.ne, b.ne[1]));

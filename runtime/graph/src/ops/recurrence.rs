@@ -21,21 +21,15 @@ pub(super) fn infer(src: &[Option<&TensorDef>], names: &[&str]) -> Inferred {
     }
     let state = check::floats(src, names.len(), "state")?.ne;
     let n_seqs = state[1];
-    let size = product(&[s, s, h])?;
+    let size = check::product(&[s, s, h])?;
     if state != [size, n_seqs, 1, 1] {
         return Err(format!("state is {state:?}, expected {size} elements for each sequence"));
     }
     if n_tokens % n_seqs != 0 {
         return Err(format!("{n_tokens} tokens are not the same number of each of {n_seqs} sequences"));
     }
-    let n_rows = product(&[s, n_seqs])?.checked_add(n_tokens).ok_or("the result is too big")?;
-    Ok((DType::F32, [product(&[s, h])?, n_rows, 1, 1]))
-}
-
-/// The product of dims, if it is a size that a tensor can have.
-pub(super) fn product(dims: &[u64]) -> Result<u64, String> {
-    let n = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
-    n.ok_or_else(|| format!("a tensor of {dims:?} elements is too big"))
+    let n_rows = check::product(&[s, n_seqs])?.checked_add(n_tokens).ok_or("the result is too big")?;
+    Ok((DType::F32, [check::product(&[s, h])?, n_rows, 1, 1]))
 }
 
 /// The token and head at which a step of [`scan`] is.

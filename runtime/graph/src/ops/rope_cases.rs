@@ -1,5 +1,6 @@
 //! Operands for rope: modes, sections, scalings, dtypes, several sequences, strides, parts of heads, both ways.
 
+use super::super::operand::NUMBERS;
 use super::{INTERLEAVED, MROPE, NEOX, NORMAL, VISION, has_sections, n_pairs};
 use crate::graph::Graph;
 use crate::ops::case::Case;
@@ -85,7 +86,7 @@ fn shapes(mode: u32, cases: &mut Vec<Case>) {
     for (ne, n_dims) in
         [([128, 1, 1, 1], 128), ([80, 4, 2, 1], 32), ([36, 2, 7, 3], 36), ([256, 2, 2, 2], 64)]
     {
-        for dtype in [DType::F32, DType::F16, DType::BF16] {
+        for dtype in NUMBERS {
             let n_dims = if mode == VISION { ne[0] as u32 / 2 } else { n_dims };
             let p = RopeParams { n_dims, ..base };
             cases.push(case(format!("mode {mode}, {ne:?} of {dtype}"), dtype, ne, p, false));

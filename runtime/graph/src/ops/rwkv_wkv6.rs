@@ -70,14 +70,12 @@ fn cases() -> Vec<Case> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{check, floats};
+    use super::super::tests::{check, sines};
     use super::*;
 
     /// Numbers that ggml's CPU backend gave.
     #[test]
     fn two_tokens_of_two_sequences_are_ggmls() {
-        let ramp =
-            |n: usize, a: f32, b: f32| floats(&(0..n).map(|i| (i as f32 * a + b).sin()).collect::<Vec<_>>());
         let build = |g: &mut Graph| {
             let [k, v, r, decay] = ["k", "v", "r", "decay"].map(|name| g.input(name, DType::F32, &[2, 1, 4]));
             let first = g.input("first", DType::F32, &[2, 1]);
@@ -85,12 +83,12 @@ mod tests {
             g.rwkv_wkv6(k, v, r, first, decay, state)
         };
         let inputs = [
-            ("k", ramp(8, 0.7, 0.1)),
-            ("v", ramp(8, 0.9, 0.2)),
-            ("r", ramp(8, 1.1, 0.3)),
-            ("first", ramp(2, 1.3, 0.4)),
-            ("decay", ramp(8, 0.5, 0.5)),
-            ("state", ramp(8, 1.7, 0.6)),
+            ("k", sines(8, 1.0, 0.7, 0.1)),
+            ("v", sines(8, 1.0, 0.9, 0.2)),
+            ("r", sines(8, 1.0, 1.1, 0.3)),
+            ("first", sines(2, 1.0, 1.3, 0.4)),
+            ("decay", sines(8, 1.0, 0.5, 0.5)),
+            ("state", sines(8, 1.0, 1.7, 0.6)),
         ];
         check(
             build,

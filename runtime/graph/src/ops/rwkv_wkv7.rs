@@ -72,15 +72,12 @@ fn cases() -> Vec<Case> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::tests::{compute, floats};
+    use super::super::tests::{compute, sines};
     use super::*;
 
     /// Numbers that ggml's CPU backend gave: each 600th from the sixth.
     #[test]
     fn two_tokens_of_a_head_are_ggmls() {
-        let ramp = |n: usize, factor: f32, a: f32, b: f32| {
-            floats(&(0..n).map(|i| factor * (i as f32 * a + b).sin()).collect::<Vec<_>>())
-        };
         let build = |g: &mut Graph| {
             let [r, w, k, v, a, b] =
                 ["r", "w", "k", "v", "a", "b"].map(|name| g.input(name, DType::F32, &[64, 1, 2]));
@@ -88,13 +85,13 @@ mod tests {
             g.rwkv_wkv7(r, w, k, v, a, b, state)
         };
         let inputs = [
-            ("r", ramp(128, 1.0, 0.7, 0.1)),
-            ("w", ramp(128, 1.0, 0.9, 0.2)),
-            ("k", ramp(128, 1.0, 1.1, 0.3)),
-            ("v", ramp(128, 1.0, 1.3, 0.4)),
-            ("a", ramp(128, 0.125, 0.5, 0.5)),
-            ("b", ramp(128, 1.0, 0.3, 0.7)),
-            ("state", ramp(4096, 1.0, 1.7, 0.6)),
+            ("r", sines(128, 1.0, 0.7, 0.1)),
+            ("w", sines(128, 1.0, 0.9, 0.2)),
+            ("k", sines(128, 1.0, 1.1, 0.3)),
+            ("v", sines(128, 1.0, 1.3, 0.4)),
+            ("a", sines(128, 0.125, 0.5, 0.5)),
+            ("b", sines(128, 1.0, 0.3, 0.7)),
+            ("state", sines(4096, 1.0, 1.7, 0.6)),
         ];
         let expected = [
             -0.032589823,

@@ -1,6 +1,6 @@
 //! y = x · scale + bias, computed in f32. Semantics: ggml's scale.
 
-use super::operand::{FLOATS, Layout, operand, rounding};
+use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
@@ -41,7 +41,7 @@ fn cases() -> Vec<Case> {
         .nmse(rounding(dtype))
     };
     let mut cases = vec![];
-    for dtype in FLOATS {
+    for dtype in NUMBERS {
         for (scale, bias) in [(2.0, 0.0), (-0.37, 0.0), (2.0, 1.0), (0.0, -3.5)] {
             for ne in
                 [[10, 9, 3, 2], [1, 1, 1, 1], [1025, 5, 1, 1], [1, 33, 1, 1], [0, 3, 1, 1], [5, 0, 1, 2]]

@@ -2,7 +2,7 @@
 //! of it and token. Mamba (arXiv:2312.00752) has a number of a per element of the state, Mamba 2 (arXiv:2405.21060) one
 //! per head; ggml tells them apart by dim 0 of a, and so does this. Heads share b and c in groups, neighbours together.
 
-use super::recurrence::product;
+use super::check::product;
 use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};

@@ -1,6 +1,6 @@
 //! y = Σ x over all elements, [1], in the dtype of x; of an empty x it is 0. Semantics: ggml's sum.
 
-use super::operand::{FLOATS, Layout, operand, rounding};
+use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
@@ -26,7 +26,7 @@ fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in FLOATS {
+    for dtype in NUMBERS {
         for ne in [
             [64, 5, 4, 3],
             [1, 1, 1, 1],

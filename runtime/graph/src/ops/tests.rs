@@ -95,6 +95,11 @@ pub(super) fn floats(v: &[f32]) -> Data {
     Data::F32(v.to_vec())
 }
 
+/// factor · sin(i·a + b) for i < n.
+pub(super) fn sines(n: usize, factor: f32, a: f32, b: f32) -> Data {
+    Data::F32((0..n).map(|i| factor * (i as f32 * a + b).sin()).collect())
+}
+
 pub(super) fn ints(v: &[i32]) -> Data {
     Data::I32(v.to_vec())
 }

@@ -3,7 +3,7 @@
 use super::activations::{
     elu, gelu, gelu_erf, gelu_quick, hardsigmoid, hardswish, relu, sigmoid, silu, softplus,
 };
-use super::operand::{FLOATS, Layout, prepared, rounding};
+use super::operand::{Layout, NUMBERS, prepared, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -190,7 +190,7 @@ fn cases(domain: Domain, op: impl Fn(&mut Graph, Tensor) -> Tensor) -> Vec<Case>
         [6, 0, 2, 1],
     ];
     let mut cases = vec![];
-    for dtype in FLOATS {
+    for dtype in NUMBERS {
         for ne in shapes {
             cases.push(case("", dtype, ne, Layout::Dense, ranges[0], &op));
         }

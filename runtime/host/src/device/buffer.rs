@@ -1,6 +1,6 @@
 //! Memory of a device. Clones share it; it is freed when the last one is gone.
 
-use super::graph::check_fits;
+use super::tensor::check_fits;
 use super::{Device, TensorDesc, call};
 use crate::error::{CallError, Error, Result};
 use crate::plugin::table::{self, mandatory};

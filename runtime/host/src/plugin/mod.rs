@@ -15,6 +15,7 @@ pub mod checklist;
 pub mod elf;
 pub mod manifest;
 
+pub(crate) mod callbacks;
 pub mod custom;
 pub(crate) mod lifecycle;
 pub(crate) mod loaded;

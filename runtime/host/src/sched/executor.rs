@@ -1,19 +1,19 @@
 //! Runs graphs: prepares each once, caches it by identity, replays its plans.
 
 use super::arena::{Arena, plan_arenas};
-use super::bind::{self, Place, describe};
+use super::bind::describe;
+use super::limits::{nothing_new, strict};
 use super::memory::Memory;
 use super::place::DeviceIdx;
+use super::prepared::{Copy, Prepared, bind_splits};
 use super::report::Report;
 use super::resolve::{Known, Resolved, Signature, resolve, signature};
-use super::split::Split;
-use crate::device::{Device, Event, Plan, Stream};
+use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use llmrt_abi::Scope;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Most graphs kept prepared; the one unused longest goes first.
@@ -48,30 +48,6 @@ pub struct Executor {
     refused: HashSet<(DeviceIdx, Signature)>,
     strict: bool,
     run_id: u64,
-}
-
-/// A graph with memory and plans.
-struct Prepared {
-    resolved: Resolved,
-    arenas: Vec<Arena>,
-    splits: Vec<BoundSplit>,
-    last_run: u64,
-}
-
-struct BoundSplit {
-    device: DeviceIdx,
-    copies: Vec<Copy>,
-    plan: Plan,
-    nodes: Range<usize>,
-}
-
-/// A tensor on its way between devices.
-struct Copy {
-    tensor: Tensor,
-    from: (DeviceIdx, Place),
-    to: Place,
-    /// Keeps the source from being overwritten early, where both devices work behind our back.
-    done: Option<Event>,
 }
 
 impl Executor {
@@ -127,7 +103,7 @@ impl Executor {
             self.memory.reserve(&arenas)?;
         }
         self.make_room();
-        let splits = self.bind(&resolved, &arenas, uid)?;
+        let splits = bind_splits(&resolved, &arenas, &self.memory, &self.streams, uid)?;
         self.prepared.insert(uid, Prepared { resolved, arenas, splits, last_run: self.run_id });
         Ok(())
     }
@@ -278,40 +254,6 @@ impl Executor {
         Some(((split.device, signature(g, split.nodes.start + i)), on_state))
     }
 
-    /// One plan per split, and where its copies come from and go to.
-    fn bind(&self, resolved: &Resolved, arenas: &[Arena], uid: u64) -> Result<Vec<BoundSplit>> {
-        let g = &resolved.graph;
-        let place = |device: DeviceIdx, t: Tensor| self.memory.place(g, arenas, device, t);
-        let bind_split = |(i, split): (usize, &Split)| -> Result<BoundSplit> {
-            let mut raw = bind::bound(g, split, &place)?;
-            raw.set_uid(uid.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(i as u64));
-            let plan = self.streams[split.device].plan(raw)?;
-            let copies =
-                split.copies.iter().map(|&(tensor, from)| self.bind_copy(tensor, from, split.device, &place));
-            let copies = copies.collect::<Result<_>>()?;
-            Ok(BoundSplit { device: split.device, copies, plan, nodes: split.nodes.clone() })
-        };
-        resolved.splits.iter().enumerate().map(bind_split).collect()
-    }
-
-    fn bind_copy(
-        &self,
-        tensor: Tensor,
-        from: DeviceIdx,
-        to: DeviceIdx,
-        place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>,
-    ) -> Result<Copy> {
-        let missing = || Error::invalid("graph", "a copied tensor without memory");
-        let same_plugin = self.devices[from].plugin() == self.devices[to].plugin();
-        let done = if same_plugin { Some(self.devices[to].event()?) } else { None };
-        Ok(Copy {
-            tensor,
-            from: (from, place(from, tensor).ok_or_else(missing)?),
-            to: place(to, tensor).ok_or_else(missing)?,
-            done,
-        })
-    }
-
     fn make_room(&mut self) {
         while self.prepared.len() >= MAX_PREPARED {
             let Some(oldest) = self.prepared.iter().min_by_key(|(_, p)| p.last_run).map(|(uid, _)| *uid)
@@ -333,33 +275,6 @@ impl Failure {
     fn outside(error: Error) -> Failure {
         Failure { split: None, error }
     }
-}
-
-/// Fails when a node would not run on the first device.
-pub fn strict(report: &Report) -> Result<()> {
-    if report.n_fallbacks() == 0 {
-        return Ok(());
-    }
-    Err(Error::Fallback { n_nodes: report.n_fallbacks(), list: report.to_string() })
-}
-
-/// Bytes that weights and states may take: what is free. The baseline has no limit here: it maps weights, and what it
-/// allocates is compared with what is free before.
-pub fn budget(devices: &[Arc<Device>]) -> Vec<Option<u64>> {
-    let limit = |(d, device): (usize, &Arc<Device>)| match d + 1 == devices.len() {
-        true => None,
-        // A device that cannot say gets nothing.
-        false => Some(device.memory().map_or(0, |(free, _)| free)),
-    };
-    devices.iter().enumerate().map(limit).collect()
-}
-
-/// Weights and states were shared out when the model was loaded, and the rest of a device's memory is for computing:
-/// what comes on top goes to the baseline.
-fn nothing_new(n_devices: usize) -> Vec<Option<u64>> {
-    let mut budget = vec![Some(0); n_devices];
-    budget[n_devices - 1] = None;
-    budget
 }
 
 /// Plans the arenas of a placed graph.
