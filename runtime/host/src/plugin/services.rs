@@ -3,6 +3,7 @@
 use super::custom::{CustomOp, Registered};
 use super::loaded::Loaded;
 use crate::knobs;
+use crate::pool::PoolKind;
 use crate::threads::{Team, ThreadPool};
 use crate::validate::inside;
 use core::ffi::c_void;
@@ -28,6 +29,8 @@ pub(crate) struct Services {
     /// How long one call of a device may take to compute or to wait.
     pub(crate) watchdog: Option<Duration>,
     log: LogSink,
+    /// How scratch memory of devices is managed; `None`: as the knob says.
+    pub(crate) scratch_pool: Option<PoolKind>,
     /// Whether calls in both directions are checked.
     pub(crate) validate: bool,
     cancelled: RwLock<HashSet<u64>>,
@@ -47,6 +50,7 @@ impl Services {
         log: Option<LogSink>,
         validate: bool,
         watchdog: Option<Duration>,
+        scratch_pool: Option<PoolKind>,
     ) -> Arc<Services> {
         Arc::new_cyclic(|this: &std::sync::Weak<Services>| {
             let ctx = this.as_ptr().cast_mut().cast::<c_void>();
@@ -57,6 +61,7 @@ impl Services {
                 options,
                 watchdog,
                 log: log.unwrap_or_else(stderr_log),
+                scratch_pool,
                 validate,
                 cancelled: RwLock::default(),
                 ops: Mutex::default(),
