@@ -87,14 +87,7 @@ impl GraphCopy {
             tensors: tensors.as_ptr(),
             nodes: nodes.as_ptr(),
         };
-        Ok(GraphCopy {
-            graph: rows,
-            tensors,
-            nodes,
-            srcs,
-            _params: params,
-            buffers,
-        })
+        Ok(GraphCopy { graph: rows, tensors, nodes, srcs, _params: params, buffers })
     }
 
     /// Lets one node alone find a source, one that is there, elsewhere: at `offset` of `memory`.

@@ -155,9 +155,8 @@ fn staged_sources(node: &NodeView<'_>) -> Vec<usize> {
     if node.op() != Some(Op::MulMat) {
         return Vec::new();
     }
-    let is_staged = |src: &usize| {
-        node.src(*src).is_some_and(|t| t.nbytes() > 0 && (*src > 0 || t.role() == ROLE_OTHER))
-    };
+    let is_staged =
+        |src: &usize| node.src(*src).is_some_and(|t| t.nbytes() > 0 && (*src > 0 || t.role() == ROLE_OTHER));
     (0..2).filter(is_staged).collect()
 }
 

@@ -79,7 +79,9 @@ impl SimScratch {
 
 /// How far memory reaches without a gap from `at` on.
 fn mapped_to(units: &BTreeMap<u64, Unit>, mut at: u64) -> u64 {
-    while let Some((start, unit)) = units.range(..=at).next_back().filter(|(start, unit)| *start + unit.n > at) {
+    while let Some((start, unit)) =
+        units.range(..=at).next_back().filter(|(start, unit)| *start + unit.n > at)
+    {
         at = start + unit.n;
     }
     at
@@ -129,7 +131,9 @@ impl ScratchMemory for SimScratch {
         let is_whole = n > 0 && n.is_multiple_of(UNIT) && at.is_multiple_of(UNIT);
         let end = at.checked_add(n).filter(|&end| is_whole && end <= memory.size());
         let Some(end) = end else {
-            return Err(Error::invalid(format!("{n} bytes at {addr:#x}: expected whole units of {UNIT}, reserved")));
+            return Err(Error::invalid(format!(
+                "{n} bytes at {addr:#x}: expected whole units of {UNIT}, reserved"
+            )));
         };
         if units.range(..end).next_back().is_some_and(|(start, unit)| start + unit.n > at) {
             return Err(Error::invalid(format!("{n} bytes at {addr:#x}: some are mapped already")));

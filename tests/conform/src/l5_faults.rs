@@ -21,7 +21,6 @@ pub const CASES: &[Fixed] = &[
     ("an unknown option changes nothing", unknown_option),
     ("a cancelled run ends, and the stream goes on", cancelled_run),
     ("a large graph is asked about in parts", parts),
-    ("pool memory runs out at the n-th call", pool),
 ];
 
 /// What is done to a node of an op.
@@ -264,8 +263,4 @@ fn parts(session: &mut Session) -> Verdict {
         }
     }
     Ok(())
-}
-
-fn pool(_session: &mut Session) -> Verdict {
-    lacking("this host offers no scratch pools; devices get their workspace from the plan")
 }
