@@ -44,6 +44,16 @@ pub struct Meter {
 }
 
 impl Meter {
+    /// Of a device like this, with nothing in use.
+    pub fn new(profile: Arc<Profile>) -> Meter {
+        Meter { profile, used: AtomicU64::new(0) }
+    }
+
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
     /// Counts bytes, if they are there.
     pub fn take(meter: &Arc<Meter>, n: u64) -> Result<Taken> {
         let total = meter.profile.memory;
@@ -136,7 +146,7 @@ impl SimDevice {
     /// A device of this name.
     pub fn new(name: String, profile: Arc<Profile>, shared: Arc<Shared>) -> SimDevice {
         let number = shared.n_devices.fetch_add(1, Ordering::Relaxed);
-        let meter = Arc::new(Meter { profile: profile.clone(), used: AtomicU64::new(0) });
+        let meter = Arc::new(Meter::new(profile.clone()));
         let scratch = SimScratch::new(meter.clone(), profile.vmm);
         let card = Arc::new(Card { profile, shared, number, meter, scratch });
         let (streams, events) = Default::default();
@@ -167,7 +177,7 @@ impl Device for SimDevice {
 
     fn memory(&self) -> Result<(u64, u64)> {
         let total = self.card.profile.memory;
-        Ok((total - self.card.meter.used.load(Ordering::Relaxed), total))
+        Ok((total - self.card.meter.used(), total))
     }
 
     fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {

@@ -163,3 +163,64 @@ impl ScratchMemory for SimScratch {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::profile::Profile;
+
+    fn scratch(n_units: u64, has_virtual_memory: bool) -> (SimScratch, Arc<Meter>) {
+        let profile = Profile { memory: n_units * UNIT, ..Profile::default() };
+        let meter = Arc::new(Meter::new(Arc::new(profile)));
+        (SimScratch::new(meter.clone(), has_virtual_memory), meter)
+    }
+
+    #[test]
+    fn a_range_has_memory_where_it_is_mapped_and_the_device_counts_it() {
+        let (scratch, meter) = scratch(3, true);
+        let base = scratch.va_reserve(8 * UNIT).unwrap();
+        let piece = |first: u64, n: u64| Piece { addr: base + first * UNIT, size: n * UNIT };
+        assert!(scratch.find(piece(0, 1)).is_err() && meter.used() == 0);
+        let chunks = [0, 1, 2].map(|i| scratch.va_map(base + i * UNIT, UNIT).unwrap());
+        assert!(scratch.find(piece(0, 3)).is_ok() && scratch.find(piece(2, 2)).is_err());
+        assert_eq!(meter.used(), 3 * UNIT);
+        let e = scratch.va_map(base + 3 * UNIT, UNIT).unwrap_err();
+        assert_eq!(e.bytes, Some((UNIT, 0)), "the device has three units");
+
+        let (memory, at) = scratch.find(piece(2, 1)).unwrap();
+        memory.fill(at, 8, 1).unwrap();
+        scratch.va_unmap(base + 2 * UNIT, UNIT, chunks[2]);
+        assert!(scratch.find(piece(2, 1)).is_err() && meter.used() == 2 * UNIT);
+        scratch.va_map(base + 2 * UNIT, UNIT).unwrap();
+        let mut bytes = [0; 8];
+        // SAFETY: an array of this size.
+        unsafe { memory.read(at, bytes.as_mut_ptr(), 8).unwrap() };
+        assert_eq!(bytes, [POISON; 8], "new memory is poison");
+        scratch.va_release(base, 8 * UNIT);
+        assert!(scratch.find(piece(0, 1)).is_err());
+    }
+
+    #[test]
+    fn parts_of_units_and_units_twice_are_refused() {
+        let (scratch, _) = scratch(8, true);
+        let base = scratch.va_reserve(4 * UNIT).unwrap();
+        scratch.va_map(base, UNIT).unwrap();
+        for (at, n) in [(0, UNIT), (UNIT / 2, UNIT), (UNIT, UNIT / 2), (3 * UNIT, 2 * UNIT), (UNIT, 0)] {
+            assert!(scratch.va_map(base + at, n).is_err(), "{n} bytes at {at}");
+        }
+        assert!(scratch.va_map(base + UNIT, UNIT).is_ok());
+    }
+
+    #[test]
+    fn plain_pieces_come_and_go_without_virtual_memory() {
+        let (scratch, meter) = scratch(1, false);
+        assert!(scratch.va_reserve(UNIT).is_err());
+        let addr = scratch.raw_alloc(1000).unwrap();
+        assert!(scratch.find(Piece { addr: addr + 500, size: 500 }).is_ok());
+        assert!(scratch.find(Piece { addr: addr + 500, size: 501 }).is_err());
+        assert!(scratch.raw_alloc(UNIT).is_err());
+        scratch.raw_free(addr);
+        assert_eq!(meter.used(), 0);
+        assert!(scratch.find(Piece { addr, size: 1 }).is_err());
+    }
+}

@@ -172,8 +172,10 @@ pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
 /// The device that is asked for, or the first in the plugin's own order.
 pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     let found = match name {
+        // A plugin's name, which a host takes for its first device, may be a device's too.
         Some(name) => {
-            host.device(name).or_else(|| host.devices().into_iter().find(|d| d.info().name == name))
+            let own = host.devices().into_iter().find(|d| d.info().name == name);
+            own.or_else(|| host.device(name))
         }
         None => host.devices().into_iter().next(),
     };
