@@ -4,10 +4,11 @@ use crate::args::ModelArgs;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::{self, OpenModel};
-use crate::output::note;
+use crate::output::{bytes, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
 use llmrt_engine::{Engine, EngineOptions, Logits, Step};
+use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
 use std::time::{Duration, Instant};
 
@@ -21,6 +22,25 @@ pub fn step(engine: &mut Engine, logits: Logits, max_tokens: usize) -> Result<St
 /// Says what went less well than asked since it was said last.
 fn tell_warnings(engine: &mut Engine) {
     engine.take_warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
+}
+
+/// What a device's pool of scratch memory holds, in a line.
+fn pool_line(device: &str, s: &PoolStats) -> String {
+    let reserved = match s.reserved {
+        0 => String::new(),
+        n => format!(" of {} reserved", bytes(n)),
+    };
+    format!(
+        "scratch memory of {device}: {}, {} mapped{reserved}, {} in use, {} cached, at most {} in use; it grew {} times, \
+         gave back {} times",
+        s.kind,
+        bytes(s.mapped),
+        bytes(s.in_use),
+        bytes(s.cached),
+        bytes(s.peak),
+        s.grows,
+        s.evictions
+    )
 }
 
 /// A model that computes.
@@ -57,8 +77,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Says where the last step ran: all of it with `-v`, else one line if work fell back.
+    /// Says where the last step ran: all of it and the scratch memory it took with `-v`, else one line if work fell
+    /// back.
     pub fn tell_placement(&self, verbose: u8) {
+        if verbose > 0 {
+            self.engine.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
+        }
         let Some(report) = self.engine.report() else { return };
         match (verbose, report.n_fallbacks()) {
             (0, 0) => {}

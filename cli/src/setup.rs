@@ -70,6 +70,7 @@ impl Plugins {
             n_threads: global.threads,
             log: log_sink(global.verbose),
             options: global.plugin_option.iter().cloned().collect(),
+            pool: global.pool,
             ..HostOptions::default()
         });
         let named = DiscoverOptions { extra: global.plugins.clone(), only_extra: true };

@@ -1,5 +1,6 @@
 //! Numbers of the command line: what is taken, and what is said to everything else.
 
+use llmrt_host::PoolKind;
 use std::fmt;
 use std::str::FromStr;
 
@@ -21,6 +22,11 @@ pub fn number(text: &str) -> Result<f32, String> {
 /// An option of a plugin.
 pub fn option(text: &str) -> Result<(String, String), String> {
     llmrt_host::plugin::option_pair(text).ok_or_else(|| "expected KEY=VALUE".into())
+}
+
+/// How scratch memory is managed.
+pub fn pool(text: &str) -> Result<PoolKind, String> {
+    text.trim().parse().map_err(|expected| format!("expected {expected}"))
 }
 
 /// Where random numbers begin; `None`: wherever the clock says.

@@ -20,6 +20,7 @@ pub use text::{Detokenize, Tokenize};
 
 use crate::values;
 use clap::{Args, Parser, Subcommand};
+use llmrt_host::PoolKind;
 use std::path::PathBuf;
 
 /// Runs large language models on whatever devices are there.
@@ -72,6 +73,10 @@ pub struct Global {
     /// Fail instead of letting work fall back to the CPU.
     #[arg(long, global = true, help_heading = "Devices")]
     pub strict_device: bool,
+    /// How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of
+    /// addresses, mapped as used) [default: what LLMRT_POOL says, else auto].
+    #[arg(long, global = true, value_name = "KIND", value_parser = values::pool, help_heading = "Devices")]
+    pub pool: Option<PoolKind>,
     /// Threads of the CPU pool, 1 to 1024 [default: one per core].
     #[arg(short = 't', long, global = true, value_name = "N", value_parser = values::whole)]
     #[arg(allow_negative_numbers = true, help_heading = "Devices")]

@@ -96,6 +96,8 @@ fn options(global: &Global, args: &Conform) -> Options {
     Options {
         plugin: args.plugin.clone(),
         device: args.device.clone(),
+        plugin_options: global.plugin_option.clone(),
+        pool: global.pool,
         seed: args.seed,
         n_threads: global.threads.unwrap_or(POOL),
         model: args.from_model.clone(),
@@ -162,6 +164,9 @@ fn launch(global: &Global, args: &Conform) -> Result<Launch> {
     for (flag, path) in [("--from-model", &args.from_model), ("--repro", &args.repro)] {
         words.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
     }
+    let option = |(key, value): &(String, String)| format!("{key}={value}").into();
+    words.extend(global.plugin_option.iter().flat_map(|pair| ["--plugin-option".into(), option(pair)]));
+    words.extend(global.pool.iter().flat_map(|kind| ["--pool".into(), kind.to_string().into()]));
     words.extend(args.device.iter().flat_map(|name| ["--device".into(), name.into()]));
     words.extend(["--".into(), args.plugin.clone().into()]);
     Ok(Launch { program, args: words })
@@ -172,6 +177,8 @@ pub fn worker(global: &Global, args: &ConformWorker) -> Result<()> {
     let options = Options {
         plugin: args.plugin.clone(),
         device: args.device.clone(),
+        plugin_options: global.plugin_option.clone(),
+        pool: global.pool,
         seed: args.seed,
         n_threads: global.threads.unwrap_or(POOL),
         model: args.from_model.clone(),

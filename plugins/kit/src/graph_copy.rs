@@ -4,6 +4,7 @@
 use crate::entry::buffer;
 use crate::{Buffer, GraphView, Result, TensorView};
 use llmrt_abi::types as c;
+use std::ops::Range;
 use std::sync::Arc;
 
 /// A buffer of this plugin that the host never sees.
@@ -32,13 +33,13 @@ impl Drop for OwnBuffer {
 pub struct GraphCopy {
     graph: c::Graph,
     /// Pointed to by `graph`.
-    _tensors: Vec<c::Tensor>,
-    _nodes: Vec<c::Node>,
+    tensors: Vec<c::Tensor>,
+    nodes: Vec<c::Node>,
     /// Pointed to by the nodes.
-    _srcs: Vec<Vec<u32>>,
+    srcs: Vec<Vec<u32>>,
     _params: Vec<Vec<u64>>,
     /// Pointed to by the tensors.
-    _buffers: Vec<Arc<OwnBuffer>>,
+    buffers: Vec<Arc<OwnBuffer>>,
 }
 
 // SAFETY: the pointers point into vectors and buffers that the struct keeps and nobody changes.
@@ -86,20 +87,27 @@ impl GraphCopy {
             tensors: tensors.as_ptr(),
             nodes: nodes.as_ptr(),
         };
-        Ok(GraphCopy {
-            graph: rows,
-            _tensors: tensors,
-            _nodes: nodes,
-            _srcs: srcs,
-            _params: params,
-            _buffers: buffers,
-        })
+        Ok(GraphCopy { graph: rows, tensors, nodes, srcs, _params: params, buffers })
     }
 
-    /// The copy, to be run.
-    pub fn view(&self) -> GraphView<'_> {
-        // SAFETY: the copy is as consistent as the original, and nothing in it changes while it lives.
-        unsafe { GraphView::new(&self.graph) }
+    /// Lets one node alone find a source, one that is there, elsewhere: at `offset` of `memory`.
+    pub fn move_source(&mut self, node: usize, src: usize, memory: Arc<OwnBuffer>, offset: u64) {
+        let id = self.tensors.len() as u32;
+        let moved = self.tensors[self.srcs[node][src] as usize];
+        let (view_src, view_offset) = (c::NO_TENSOR, 0);
+        self.tensors.push(c::Tensor { id, buffer: memory.0, offset, view_src, view_offset, ..moved });
+        self.srcs[node][src] = id;
+        self.buffers.push(memory);
+        (self.graph.tensors, self.graph.n_tensors) = (self.tensors.as_ptr(), id + 1);
+    }
+
+    /// Runs `body` on some of the nodes. A part has no `uid`, so that nobody takes it for the whole or another part.
+    pub fn with_part<T>(&self, nodes: Range<usize>, body: impl FnOnce(&GraphView<'_>) -> T) -> T {
+        let part = &self.nodes[nodes];
+        let uid = if part.len() == self.nodes.len() { self.graph.uid } else { 0 };
+        let graph = c::Graph { n_nodes: part.len() as u32, nodes: part.as_ptr(), uid, ..self.graph };
+        // SAFETY: the copy is as consistent as the original, and nothing in it changes during the call.
+        body(&unsafe { GraphView::new(&graph) })
     }
 }
 

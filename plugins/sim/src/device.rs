@@ -3,14 +3,15 @@
 use crate::event::SimEvent;
 use crate::memory::SimBuffer;
 use crate::profile::Profile;
+use crate::scratch::SimScratch;
 use crate::stream::SimStream;
 use llmrt_cpu::device::Cpu;
 use llmrt_cpu::simd::Isa;
 use llmrt_cpu::stream::CpuStream;
 use llmrt_plugin::abi::types as c;
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, Event, GraphView, Host, PeerView, Result, Stream,
-    StreamParams, Verdict,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, Event, GraphView, Host, PeerView, Result,
+    ScratchMemory, Stream, StreamParams, Verdict,
 };
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
@@ -43,17 +44,23 @@ pub struct Meter {
 }
 
 impl Meter {
-    /// Counts bytes, if they are there.
-    pub fn take(&self, n: u64) -> Result<()> {
-        let total = self.profile.memory;
-        let fits = |used: u64| used.checked_add(n).filter(|used| *used <= total);
-        let outcome = self.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
-        outcome.map(|_| ()).map_err(|used| Error::oom_device(n, total - used))
+    /// Of a device like this, with nothing in use.
+    pub fn new(profile: Arc<Profile>) -> Meter {
+        Meter { profile, used: AtomicU64::new(0) }
     }
 
-    /// Counts bytes as free again.
-    pub fn give_back(&self, n: u64) {
-        self.used.fetch_sub(n, Ordering::Relaxed);
+    /// Bytes in use.
+    pub fn used(&self) -> u64 {
+        self.used.load(Ordering::Relaxed)
+    }
+
+    /// Counts bytes, if they are there.
+    pub fn take(meter: &Arc<Meter>, n: u64) -> Result<Taken> {
+        let total = meter.profile.memory;
+        let fits = |used: u64| used.checked_add(n).filter(|used| *used <= total);
+        let outcome = meter.used.fetch_update(Ordering::Relaxed, Ordering::Relaxed, fits);
+        outcome.map_err(|used| Error::oom_device(n, total - used))?;
+        Ok(Taken { meter: meter.clone(), n })
     }
 
     /// Takes the time of one command that moves `n` bytes.
@@ -71,6 +78,25 @@ impl Meter {
     /// Whether copies from other devices are possible.
     pub fn p2p(&self) -> bool {
         self.profile.p2p
+    }
+}
+
+/// Bytes of a device that are in use until this is dropped.
+pub struct Taken {
+    meter: Arc<Meter>,
+    n: u64,
+}
+
+impl Taken {
+    /// How many.
+    pub fn n_bytes(&self) -> u64 {
+        self.n
+    }
+}
+
+impl Drop for Taken {
+    fn drop(&mut self) {
+        self.meter.used.fetch_sub(self.n, Ordering::Relaxed);
     }
 }
 
@@ -94,13 +120,24 @@ impl Drop for Slot {
     }
 }
 
+/// What a device shares with its streams.
+pub struct Card {
+    /// What it is like.
+    pub profile: Arc<Profile>,
+    /// What all devices share.
+    pub shared: Arc<Shared>,
+    /// No other device has it.
+    pub number: usize,
+    /// Its memory and time.
+    pub meter: Arc<Meter>,
+    /// Memory that the host manages for streams.
+    pub scratch: SimScratch,
+}
+
 /// A simulated device.
 pub struct SimDevice {
     name: String,
-    profile: Arc<Profile>,
-    shared: Arc<Shared>,
-    number: usize,
-    meter: Arc<Meter>,
+    card: Arc<Card>,
     streams: Arc<AtomicUsize>,
     events: Arc<AtomicUsize>,
 }
@@ -109,15 +146,17 @@ impl SimDevice {
     /// A device of this name.
     pub fn new(name: String, profile: Arc<Profile>, shared: Arc<Shared>) -> SimDevice {
         let number = shared.n_devices.fetch_add(1, Ordering::Relaxed);
-        let meter = Arc::new(Meter { profile: profile.clone(), used: AtomicU64::new(0) });
+        let meter = Arc::new(Meter::new(profile.clone()));
+        let scratch = SimScratch::new(meter.clone(), profile.vmm);
+        let card = Arc::new(Card { profile, shared, number, meter, scratch });
         let (streams, events) = Default::default();
-        SimDevice { name, profile, shared, number, meter, streams, events }
+        SimDevice { name, card, streams, events }
     }
 }
 
 impl Device for SimDevice {
     fn info(&self) -> DeviceInfo {
-        let p = &self.profile;
+        let p = &self.card.profile;
         let memory = BufferTypeInfo {
             kind: c::BUFFER_DEVICE,
             flags: c::BT_CONCURRENT_SET,
@@ -137,42 +176,46 @@ impl Device for SimDevice {
     }
 
     fn memory(&self) -> Result<(u64, u64)> {
-        let total = self.profile.memory;
-        Ok((total - self.meter.used.load(Ordering::Relaxed), total))
+        let total = self.card.profile.memory;
+        Ok((total - self.card.meter.used(), total))
     }
 
     fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {
-        match self.profile.refuses(&graph.node(node)) {
+        match self.card.profile.refuses(&graph.node(node)) {
             Some(reason) => Verdict::no(reason),
-            None => self.shared.cpu.supports(graph, node),
+            None => self.card.shared.cpu.supports(graph, node),
         }
     }
 
     fn alloc(&self, _bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
+        let taken = Meter::take(&self.card.meter, size)?;
         // The memory is played by the host's: what is not there ends in words, not in the system's killer.
-        let (free, _) = self.shared.cpu.memory()?;
+        let (free, _) = self.card.shared.cpu.memory()?;
         if size > free {
             return Err(Error::oom_host(size));
         }
-        Ok(Box::new(SimBuffer::new(size, self.number, self.meter.clone())?))
+        Ok(Box::new(SimBuffer::new(taken, self.card.number, self.card.meter.clone())?))
     }
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
-        let slot = Slot::take(&self.streams, self.profile.streams, "streams")?;
-        let shared = &self.shared;
+        let (profile, shared) = (&self.card.profile, &self.card.shared);
+        let slot = Slot::take(&self.streams, profile.streams, "streams")?;
         let kernels = CpuStream::new(shared.host, shared.isa, params.n_threads as usize);
-        let seed = self.profile.seed ^ shared.n_streams.fetch_add(1, Ordering::Relaxed) << 32;
-        let queue = (self.profile.queue, seed);
-        let stream = SimStream::new(kernels, queue, self.number, self.meter.clone(), shared.clone(), slot)?;
-        Ok(Box::new(stream))
+        let seed = profile.seed ^ shared.n_streams.fetch_add(1, Ordering::Relaxed) << 32;
+        let queue = (profile.queue, seed);
+        Ok(Box::new(SimStream::new(kernels, queue, params.scratch, self.card.clone(), slot)?))
     }
 
     /// Copies between devices need both to reach each other; kernels never work on another's memory.
     fn accepts(&self, owner: &PeerView<'_>, _bt: u32) -> bool {
-        self.profile.p2p && owner.is_ours() && owner.caps() & c::CAP_P2P != 0
+        self.card.profile.p2p && owner.is_ours() && owner.caps() & c::CAP_P2P != 0
+    }
+
+    fn scratch_memory(&self) -> Option<&dyn ScratchMemory> {
+        Some(&self.card.scratch)
     }
 
     fn event(&self) -> Result<Box<dyn Event>> {
-        Ok(Box::new(SimEvent::new(Slot::take(&self.events, self.profile.events, "events")?)))
+        Ok(Box::new(SimEvent::new(Slot::take(&self.events, self.card.profile.events, "events")?)))
     }
 }

@@ -2,22 +2,26 @@
 //! chip that need not be there. The numbers are the CPU plugin's.
 //!
 //! `profiles.conf` lists the devices; [`profile`] reads it. Reading order: [`device`] for what is offered, [`memory`]
-//! for the two views of each buffer, [`queue`] for when work runs, [`stream`] for what it is, [`limits`] for what is
-//! refused.
+//! for the two views of each buffer, [`scratch`] for what the host's pools are made of, [`queue`] for when work runs,
+//! [`program`] and [`stream`] for what it is, [`limits`] for what is refused.
 
 pub mod profile;
 
 pub mod device;
 
 pub mod limits;
+pub mod mapping;
 pub mod memory;
+pub mod scratch;
 
 pub mod event;
 pub mod queue;
+
+pub mod program;
 pub mod stream;
 
 use device::{Shared, SimDevice};
-use llmrt_plugin::{Device, Driver, Host, PluginInfo, Result};
+use llmrt_plugin::{Device, DevmemLimits, Driver, Host, PluginInfo, Result};
 use std::sync::Arc;
 
 // Negative: a device that is only played is used only when it is named.
@@ -31,6 +35,8 @@ pub struct Sim {
 impl Driver for Sim {
     const INFO: PluginInfo =
         PluginInfo { name: "sim", version: env!("CARGO_PKG_VERSION"), vendor: "llmrt", needs_host: 0 };
+
+    const DEVMEM: Option<DevmemLimits> = Some(DevmemLimits { granularity: scratch::UNIT, va_limit: 0 });
 
     fn init(host: Host) -> Result<Sim> {
         let shared = Arc::new(Shared::new(host));

@@ -4,10 +4,10 @@
 //! It begins as 0xFF bytes, which are NaN in every float type and -1 in every integer type, and becomes that again when
 //! it is freed while work on it is still queued.
 
-use crate::device::Meter;
+use crate::device::{Meter, Taken};
+use crate::mapping::Mapping;
 use llmrt_cpu::buffer::HostBuffer;
 use llmrt_plugin::{Buffer, Error, OwnBuffer, Result, TensorView};
-use std::ptr::NonNull;
 use std::sync::Arc;
 
 /// The byte that nobody wrote.
@@ -16,45 +16,62 @@ pub const POISON: u8 = 0xff;
 /// A buffer in the hands of the host.
 pub struct SimBuffer {
     memory: Arc<Memory>,
+    _taken: Taken,
     meter: Arc<Meter>,
     /// Number of its device.
     pub device: usize,
 }
 
-/// Two mappings of one piece of memory.
+/// Bytes of a device.
 pub struct Memory {
-    /// The alias as kernels see it; gone before the mappings are.
+    /// The alias as kernels see it; gone before the mapping is.
     kernels: Arc<OwnBuffer>,
-    /// What the host may learn: touching it faults.
-    address: NonNull<u8>,
-    /// What the device works on.
-    alias: NonNull<u8>,
+    mapping: Mapping,
     /// Bytes asked for.
     len: usize,
-    /// Bytes mapped.
-    mapped: usize,
 }
-
-// SAFETY: the pointers are addresses of mappings that live as long as the struct; who uses which bytes when is settled
-// by the host, as with any device memory.
-unsafe impl Send for Memory {}
-// SAFETY: as above.
-unsafe impl Sync for Memory {}
 
 impl Memory {
     /// `size` poisoned bytes.
     pub fn new(size: u64) -> Result<Memory> {
         let len = usize::try_from(size).map_err(|_| Error::oom_host(size))?;
-        // SAFETY: sysconf has no preconditions.
-        let page = unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize;
-        let mapped = len.max(1).checked_next_multiple_of(page).ok_or_else(|| Error::oom_host(size))?;
-        let (address, alias) = map_twice(mapped).ok_or_else(|| Error::oom_host(size))?;
-        // SAFETY: the alias was just mapped with this many bytes.
-        unsafe { std::ptr::write_bytes(alias.as_ptr(), POISON, mapped) };
-        // SAFETY: the memory stays mapped while `Memory` lives; tasks keep it as long as they use its buffer.
-        let kernels = unsafe { HostBuffer::import(alias.as_ptr(), len, false) };
+        let mapped = len.max(1).checked_next_multiple_of(Mapping::page());
+        let mapping = mapped.and_then(Mapping::new).ok_or_else(|| Error::oom_host(size))?;
+        let memory = Memory::of(mapping, len);
+        memory.fill(0, size, POISON)?;
+        Ok(memory)
+    }
+
+    /// Addresses for `size` bytes, whole units, from a multiple of `unit` on; [`Memory::map`] puts memory behind them.
+    pub fn reserve(size: u64, unit: u64) -> Result<Memory> {
+        let sizes = usize::try_from(size).ok().zip(usize::try_from(unit).ok());
+        let mapping = sizes.and_then(|(len, unit)| Some((Mapping::reserve(len, unit)?, len)));
+        let (mapping, len) = mapping.ok_or_else(|| Error::oom_host(size))?;
+        Ok(Memory::of(mapping, len))
+    }
+
+    fn of(mapping: Mapping, len: usize) -> Memory {
+        // SAFETY: the addresses stay ours while `Memory` lives, and tasks keep it as long as they use its buffer; what
+        // has no memory behind it is used by nobody, which is the host's promise.
+        let kernels = unsafe { HostBuffer::import(mapping.alias(), len, false) };
         let kernels = Arc::new(OwnBuffer::new(Box::new(kernels)));
-        Ok(Memory { kernels, address, alias, len, mapped })
+        Memory { kernels, mapping, len }
+    }
+
+    /// Puts poisoned memory behind reserved bytes.
+    pub fn map(&self, at: u64, n: u64) -> Result<()> {
+        self.range(at, n)?;
+        if !self.mapping.map(at as usize, n as usize) {
+            return Err(Error::oom_host(n));
+        }
+        self.fill(at, n, POISON)
+    }
+
+    /// Takes the memory behind reserved bytes away.
+    pub fn unmap(&self, at: u64, n: u64) {
+        if self.range(at, n).is_ok() {
+            self.mapping.unmap(at as usize, n as usize);
+        }
     }
 
     /// The memory as kernels of the CPU plugin know it.
@@ -62,15 +79,20 @@ impl Memory {
         &self.kernels
     }
 
+    /// Bytes asked for.
+    pub fn size(&self) -> u64 {
+        self.len as u64
+    }
+
     /// The address outside of the device. Nobody can read or write there.
     pub fn address(&self) -> *const u8 {
-        self.address.as_ptr()
+        self.mapping.address()
     }
 
     /// The address of bytes for the device's own use.
     fn range(&self, start: u64, n: u64) -> Result<*mut u8> {
         match start.checked_add(n) {
-            Some(end) if end <= self.len as u64 => Ok(self.alias.as_ptr().wrapping_add(start as usize)),
+            Some(end) if end <= self.len as u64 => Ok(self.mapping.alias().wrapping_add(start as usize)),
             _ => Err(Error::invalid(format!("bytes {start}+{n} of a buffer of {}", self.len))),
         }
     }
@@ -104,7 +126,8 @@ impl Memory {
         unsafe { self.write(at, from, n) }
     }
 
-    fn fill(&self, at: u64, n: u64, byte: u8) -> Result<()> {
+    /// Sets bytes.
+    pub fn fill(&self, at: u64, n: u64, byte: u8) -> Result<()> {
         let to = self.range(at, n)?;
         // SAFETY: `range` checked the target.
         unsafe { std::ptr::write_bytes(to, byte, n as usize) };
@@ -112,53 +135,11 @@ impl Memory {
     }
 }
 
-/// Address without rights, and alias.
-fn map_twice(n: usize) -> Option<(NonNull<u8>, NonNull<u8>)> {
-    // SAFETY: a NUL-terminated name.
-    let fd = unsafe { libc::memfd_create(c"llmrt-sim".as_ptr(), libc::MFD_CLOEXEC) };
-    if fd < 0 {
-        return None;
-    }
-    let map = |rights: i32| -> Option<NonNull<u8>> {
-        // SAFETY: a new mapping of a file of this size, at an address of the system's choice.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), n, rights, libc::MAP_SHARED, fd, 0) };
-        (at != libc::MAP_FAILED).then(|| NonNull::new(at.cast())).flatten()
-    };
-    // SAFETY: our own descriptor.
-    let sized = unsafe { libc::ftruncate(fd, i64::try_from(n).unwrap_or(i64::MAX)) } == 0;
-    let both = sized.then(|| {
-        let address = map(libc::PROT_NONE)?;
-        match map(libc::PROT_READ | libc::PROT_WRITE) {
-            Some(alias) => Some((address, alias)),
-            None => {
-                unmap(address, n);
-                None
-            }
-        }
-    });
-    // SAFETY: our own descriptor, closed once; mappings outlive it.
-    unsafe { libc::close(fd) };
-    both.flatten()
-}
-
-fn unmap(at: NonNull<u8>, n: usize) {
-    // SAFETY: a mapping of this module that nobody uses any more.
-    unsafe { libc::munmap(at.as_ptr().cast(), n) };
-}
-
-impl Drop for Memory {
-    fn drop(&mut self) {
-        unmap(self.address, self.mapped);
-        unmap(self.alias, self.mapped);
-    }
-}
-
 impl SimBuffer {
-    /// A buffer of a device with this number, whose bytes `meter` counts.
-    pub fn new(size: u64, device: usize, meter: Arc<Meter>) -> Result<SimBuffer> {
-        meter.take(size)?;
-        let memory = Memory::new(size).inspect_err(|_| meter.give_back(size))?;
-        Ok(SimBuffer { memory: Arc::new(memory), meter, device })
+    /// A buffer of these bytes of the device with this number.
+    pub fn new(taken: Taken, device: usize, meter: Arc<Meter>) -> Result<SimBuffer> {
+        let size = taken.n_bytes();
+        Ok(SimBuffer { memory: Arc::new(Memory::new(size)?), _taken: taken, meter, device })
     }
 
     /// The memory, for tasks to keep.
@@ -171,9 +152,8 @@ impl Drop for SimBuffer {
     fn drop(&mut self) {
         if Arc::strong_count(&self.memory) > 1 {
             // Freed while work on it is queued: that work shall not get away with it.
-            let _ = self.memory.fill(0, self.memory.len as u64, POISON);
+            let _ = self.memory.fill(0, self.memory.size(), POISON);
         }
-        self.meter.give_back(self.memory.len as u64);
     }
 }
 
@@ -221,16 +201,5 @@ mod tests {
             assert!(memory.read(4997, bytes.as_mut_ptr(), 4).is_err());
         }
         assert_eq!(bytes, [1, 2, POISON, POISON]);
-    }
-
-    #[test]
-    fn the_host_has_no_rights_at_the_address_it_may_learn() {
-        let memory = Memory::new(4096).unwrap();
-        let maps = std::fs::read_to_string("/proc/self/maps").unwrap();
-        let rights = |address: *const u8| {
-            let line = maps.lines().find(|l| l.starts_with(&format!("{:x}-", address as usize)));
-            line.unwrap().split_whitespace().nth(1).unwrap().to_string()
-        };
-        assert_eq!((rights(memory.address()), rights(memory.alias.as_ptr())), ("---s".into(), "rw-s".into()));
     }
 }

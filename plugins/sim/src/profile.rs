@@ -9,7 +9,7 @@ use std::time::Duration;
 const BUILT_IN: &str = include_str!("../profiles.conf");
 
 /// Keys that options may change for every profile.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "description",
     "arch",
     "kind",
@@ -22,6 +22,8 @@ const KEYS: [&str; 16] = [
     "queue",
     "seed",
     "p2p",
+    "vmm",
+    "faults",
     "streams",
     "events",
     "ops",
@@ -46,12 +48,46 @@ pub struct Profile {
     pub queue: When,
     pub seed: u64,
     pub p2p: bool,
+    pub vmm: bool,
+    pub faults: Vec<Fault>,
     pub streams: usize,
     pub events: usize,
     pub ops: Mask<Op>,
     pub dtypes: Mask<DType>,
     pub op_dtypes: Vec<(Op, Mask<DType>)>,
     pub limits: Vec<(Op, Limit)>,
+}
+
+/// What a device does wrong, for tests of those who shall find it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fault {
+    /// No stream waits for an event.
+    IgnoresEvents,
+    /// Scratch memory is filled when work is enqueued, and not in its turn.
+    StagesEarly,
+    /// Scratch memory goes back twice.
+    FreesTwice,
+    /// Scratch memory goes back in the order in which it was given.
+    FreesInOrder,
+    /// Scratch memory does not go back.
+    KeepsScratch,
+}
+
+impl Fault {
+    const NAMES: [(&str, Fault); 5] = [
+        ("ignores_events", Fault::IgnoresEvents),
+        ("stages_early", Fault::StagesEarly),
+        ("frees_twice", Fault::FreesTwice),
+        ("frees_in_order", Fault::FreesInOrder),
+        ("keeps_scratch", Fault::KeepsScratch),
+    ];
+
+    fn parse(name: &str) -> Result<Fault, String> {
+        let found = Fault::NAMES.iter().find(|(n, _)| *n == name).map(|(_, fault)| *fault);
+        found.ok_or_else(|| {
+            format!("`{name}`: expected one of {}", Fault::NAMES.map(|(name, _)| name).join(", "))
+        })
+    }
 }
 
 /// When a queue runs what was put into it.
@@ -81,6 +117,8 @@ impl Default for Profile {
             queue: When::Now,
             seed: 1,
             p2p: false,
+            vmm: true,
+            faults: Vec::new(),
             streams: 0,
             events: 0,
             ops: Mask::all(Op::ALL),
@@ -175,13 +213,9 @@ impl Profile {
             "bandwidth" => self.bandwidth = bytes(value)?,
             "queue" => self.queue = When::parse(value)?,
             "seed" => self.seed = number(value, 0, u64::MAX)?,
-            "p2p" => {
-                self.p2p = match value {
-                    "yes" => true,
-                    "no" => false,
-                    _ => return Err(format!("`{value}`: expected yes or no")),
-                }
-            }
+            "p2p" => self.p2p = yes_or_no(value)?,
+            "vmm" => self.vmm = yes_or_no(value)?,
+            "faults" => self.faults = value.split_whitespace().map(Fault::parse).collect::<Result<_, _>>()?,
             "streams" => self.streams = number(value, 0, 1 << 20)? as usize,
             "events" => self.events = number(value, 0, 1 << 20)? as usize,
             "ops" => self.ops = Mask::parse(value, Op::ALL, Op::from_name)?,
@@ -202,6 +236,14 @@ impl When {
             }
             _ => Err(format!("`{text}`: expected now, delay:MICROSECONDS or sync")),
         }
+    }
+}
+
+fn yes_or_no(value: &str) -> Result<bool, String> {
+    match value {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("`{value}`: expected yes or no")),
     }
 }
 
@@ -259,5 +301,7 @@ mod tests {
         check("[a]\nalignment = 48", "expected a power of two");
         check("[a]\nlimit.mul_mat = ne0<=4", "`ne0<=4`");
         check("[a]\ncolour = red", "unknown key");
+        check("[a]\nvmm = maybe", "expected yes or no");
+        check("[a]\nfaults = frees_twice lies", "`lies`: expected one of ignores_events");
     }
 }

@@ -6,7 +6,7 @@ use crate::profile::When;
 use llmrt_plugin::{Error, Result, Scope};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -45,6 +45,25 @@ pub struct Mark {
 /// A queue of any kind, to wait for.
 trait Waiting: Send + Sync {
     fn wait(&self, at: u64, until: Option<Instant>) -> Result<bool>;
+    fn n_pushed(&self) -> u64;
+}
+
+/// A queue that may be gone.
+#[derive(Clone)]
+pub struct Watch(Weak<dyn Waiting>);
+
+impl Watch {
+    /// Whether the queue is there, or somebody waits for a place in it.
+    pub fn is_alive(&self) -> bool {
+        self.0.strong_count() > 0
+    }
+
+    /// Waits for everything put in so far; errors are told to others.
+    pub fn wait(&self) {
+        if let Some(queue) = self.0.upgrade() {
+            let _ = queue.wait(queue.n_pushed(), None);
+        }
+    }
 }
 
 impl Mark {
@@ -93,6 +112,12 @@ impl<W: Send + 'static> Queue<W> {
     /// The place behind everything put in so far.
     pub fn mark(&self) -> Mark {
         Mark { at: self.shared.lock().n_pushed, queue: self.shared.clone() }
+    }
+
+    /// For those who must know when its work is done.
+    pub fn watch(&self) -> Watch {
+        let queue: Arc<dyn Waiting> = self.shared.clone();
+        Watch(Arc::downgrade(&queue))
     }
 
     /// Waits for everything put in so far, and tells what went wrong.
@@ -146,6 +171,10 @@ impl<W> Shared<W> {
 }
 
 impl<W: Send + 'static> Waiting for Shared<W> {
+    fn n_pushed(&self) -> u64 {
+        self.lock().n_pushed
+    }
+
     fn wait(&self, at: u64, until: Option<Instant>) -> Result<bool> {
         let mut state = self.lock();
         state.n_released = state.n_released.max(at);

@@ -1,28 +1,21 @@
 //! A stream: commands for its queue, and the CPU's kernels behind it.
 
-use crate::device::{Meter, Shared, Slot};
+use crate::device::{Card, Slot};
 use crate::event::SimEvent;
-use crate::memory::{Memory, SimBuffer};
-use crate::profile::When;
+use crate::profile::{Fault, When};
+use crate::program::{Program, Step, memory_of};
 use crate::queue::Queue;
 use llmrt_cpu::stream::CpuStream;
-use llmrt_plugin::{Error, Event, GraphCopy, GraphView, Plan, Result, Stream, StreamFeatures, TensorView};
+use llmrt_plugin::{Error, Event, GraphView, Plan, Result, Scratch, Stream, StreamFeatures, TensorView};
 use std::any::Any;
 use std::sync::Arc;
 
 /// A stream of a simulated device.
 pub struct SimStream {
     queue: Queue<CpuStream>,
-    device: usize,
-    meter: Arc<Meter>,
-    shared: Arc<Shared>,
+    scratch: Option<Scratch>,
+    card: Arc<Card>,
     _slot: Slot,
-}
-
-/// A graph on the device's own addresses, and what keeps them valid.
-struct Prepared {
-    graph: GraphCopy,
-    _memory: Vec<Arc<Memory>>,
 }
 
 /// Bytes of the host that a command reads or writes when its turn comes.
@@ -38,52 +31,46 @@ impl HostBytes {
 }
 
 impl SimStream {
-    /// A stream of the device with this number, which computes with `kernels`.
+    /// A stream of this device, which computes with `kernels`.
     pub fn new(
         kernels: CpuStream,
         (when, seed): (When, u64),
-        device: usize,
-        meter: Arc<Meter>,
-        shared: Arc<Shared>,
+        scratch: Option<Scratch>,
+        card: Arc<Card>,
         slot: Slot,
     ) -> Result<SimStream> {
-        Ok(SimStream { queue: Queue::new(kernels, when, seed)?, device, meter, shared, _slot: slot })
+        let queue = Queue::new(kernels, when, seed)?;
+        card.scratch.watch(queue.watch());
+        Ok(SimStream { queue, scratch, card, _slot: slot })
     }
 
-    fn enqueue(&self, prepared: Arc<Prepared>, run_id: u64) -> Result<()> {
-        let (meter, shared) = (self.meter.clone(), self.shared.clone());
-        self.queue.push(Box::new(move |kernels| {
-            meter.pause(0);
-            if shared.host.cancelled(run_id) {
-                return Err(Error::cancelled());
-            }
-            kernels.compute(&prepared.graph.view())
-        }))
-    }
-}
-
-fn prepare(graph: &GraphView<'_>) -> Result<Arc<Prepared>> {
-    let mut kept: Vec<Arc<Memory>> = Vec::new();
-    let graph = GraphCopy::new(graph, |t| {
-        let memory = memory_of(t)?;
-        if !kept.iter().any(|m| Arc::ptr_eq(m, memory)) {
-            kept.push(memory.clone());
+    fn enqueue(&self, program: Arc<Program>, run_id: u64) -> Result<()> {
+        for i in 0..program.steps.len() {
+            let (program, card) = (program.clone(), self.card.clone());
+            self.queue.push(Box::new(move |kernels| {
+                if card.shared.host.cancelled(run_id) {
+                    return Err(Error::cancelled());
+                }
+                match &program.steps[i] {
+                    Step::Stage(operand) => {
+                        card.meter.pause(operand.n_bytes());
+                        operand.run()
+                    }
+                    Step::Compute(nodes, staged) => {
+                        card.meter.pause(0);
+                        program.run(nodes.clone(), staged, kernels)
+                    }
+                }
+            }))?;
         }
-        Ok(memory.kernels().clone())
-    })?;
-    Ok(Arc::new(Prepared { graph, _memory: kept }))
-}
-
-fn memory_of<'a>(t: &TensorView<'a>) -> Result<&'a Arc<Memory>> {
-    let buffer = t.buffer::<SimBuffer>();
-    buffer
-        .map(SimBuffer::memory)
-        .ok_or_else(|| Error::invalid(format!("`{}` is not in memory of a simulated device", t.name())))
+        Ok(())
+    }
 }
 
 impl Stream for SimStream {
     fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
-        self.enqueue(prepare(graph)?, graph.run_id())
+        let program = Program::new(graph, &self.card, &mut self.scratch)?;
+        self.enqueue(Arc::new(program), graph.run_id())
     }
 
     fn synchronize(&mut self) -> Result<()> {
@@ -96,7 +83,7 @@ impl Stream for SimStream {
 
     unsafe fn set_async(&mut self, t: &TensorView<'_>, src: *const u8, n: u64, off: u64) -> Result<()> {
         let (memory, at) = (memory_of(t)?.clone(), t.offset().saturating_add(off));
-        let (src, meter) = (HostBytes(src.cast_mut()), self.meter.clone());
+        let (src, meter) = (HostBytes(src.cast_mut()), self.card.meter.clone());
         self.queue.push(Box::new(move |_| {
             meter.pause(n);
             // SAFETY: the host keeps the source until this was reached.
@@ -106,7 +93,7 @@ impl Stream for SimStream {
 
     unsafe fn get_async(&mut self, t: &TensorView<'_>, dst: *mut u8, n: u64, off: u64) -> Result<()> {
         let (memory, at) = (memory_of(t)?.clone(), t.offset().saturating_add(off));
-        let (dst, meter) = (HostBytes(dst), self.meter.clone());
+        let (dst, meter) = (HostBytes(dst), self.card.meter.clone());
         self.queue.push(Box::new(move |_| {
             meter.pause(n);
             // SAFETY: the host keeps the target, and does not look, until this was reached.
@@ -122,11 +109,11 @@ impl Stream for SimStream {
     ) -> Result<()> {
         let from = (from as &mut dyn Any).downcast_mut::<SimStream>();
         let from = from.ok_or_else(|| Error::unsupported("the other stream is not of this plugin"))?;
-        if from.device != self.device && !(self.meter.p2p() && from.meter.p2p()) {
+        if from.card.number != self.card.number && !(self.card.meter.p2p() && from.card.meter.p2p()) {
             return Err(Error::unsupported("these devices cannot reach each other"));
         }
         let (to, source, ready) = (memory_of(dst)?.clone(), memory_of(src)?.clone(), from.queue.mark());
-        let (at, start, n, meter) = (dst.offset(), src.offset(), src.nbytes(), self.meter.clone());
+        let (at, start, n, meter) = (dst.offset(), src.offset(), src.nbytes(), self.card.meter.clone());
         self.queue.push(Box::new(move |_| {
             ready.wait(None)?;
             meter.pause(n);
@@ -141,15 +128,18 @@ impl Stream for SimStream {
 
     fn event_wait(&mut self, event: &dyn Event) -> Result<()> {
         let Some(mark) = own(event)?.mark() else { return Ok(()) };
+        if self.card.profile.faults.contains(&Fault::IgnoresEvents) {
+            return Ok(());
+        }
         self.queue.push(Box::new(move |_| mark.wait(None).map(|_| ())))
     }
 
     fn plan_create(&mut self, graph: &GraphView<'_>) -> Result<Box<Plan>> {
-        Ok(Box::new(prepare(graph)?))
+        Ok(Box::new(Arc::new(Program::new(graph, &self.card, &mut self.scratch)?)))
     }
 
     fn plan_update(&mut self, plan: &mut Plan, graph: &GraphView<'_>) -> Result<()> {
-        *own_plan(plan)? = prepare(graph)?;
+        *own_plan(plan)? = Arc::new(Program::new(graph, &self.card, &mut self.scratch)?);
         Ok(())
     }
 
@@ -163,6 +153,6 @@ fn own(event: &dyn Event) -> Result<&SimEvent> {
     event.ok_or_else(|| Error::invalid("an event that is not of this plugin"))
 }
 
-fn own_plan(plan: &mut Plan) -> Result<&mut Arc<Prepared>> {
+fn own_plan(plan: &mut Plan) -> Result<&mut Arc<Program>> {
     plan.downcast_mut().ok_or_else(|| Error::invalid("a plan that is not of this plugin"))
 }

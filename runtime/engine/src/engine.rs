@@ -12,7 +12,7 @@ use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
-use llmrt_host::{Device, Host};
+use llmrt_host::{Device, Host, PoolStats};
 use llmrt_models::{BatchShape, Inputs, Model};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -244,6 +244,11 @@ impl Engine {
     /// Bytes allocated besides the weights: KV cache, and compute memory by device.
     pub fn allocated(&self) -> (u64, Vec<u64>) {
         self.executor.allocated()
+    }
+
+    /// Scratch memory by device, of those where the host manages it.
+    pub fn pool_stats(&self) -> Vec<(String, PoolStats)> {
+        self.executor.pool_stats()
     }
 
     /// Runs `tokens` as one step of a fresh sequence and shows every op's result: name, dims, and values as f32.

@@ -3,7 +3,7 @@
 use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, lacking};
 use crate::session::Session;
-use crate::work::Chain;
+use crate::work::{Chain, near};
 use llmrt_host::{Device, Event};
 use std::sync::Arc;
 use std::time::Duration;
@@ -137,23 +137,49 @@ fn order_of_ends(session: &mut Session) -> Verdict {
 }
 
 fn across_devices(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    let others = session.host()?.devices();
-    let Some(other) = others.into_iter().find(|d| !Arc::ptr_eq(d, &device)) else {
-        return lacking("the plugin has one device");
-    };
-    let event = event(&device)?;
-    let (from, to) = (Chain::new(&device, N, 64)?, Chain::new(&other, N, 2)?);
+    let (device, others) = (session.device()?, session.other_devices()?);
+    if others.is_empty() {
+        return lacking("the plugin has one device that can be used");
+    }
+    others.iter().try_for_each(|other| {
+        waits_for_another(&device, other).map_err(|t| t.during(&format!("{} waits", other.name())))
+    })
+}
+
+/// A stream of `other` waits for an event of `device`, and then looks at what came before it in every way it can.
+fn waits_for_another(device: &Arc<Device>, other: &Arc<Device>) -> Verdict {
+    let event = event(device)?;
+    let (from, to) = (Chain::new(device, N, 64)?, Chain::new(other, N, 2)?);
     let (one, two) = (device.stream(0)?, other.stream(0)?);
-    let first = from.start(1)?;
-    to.start(2)?;
-    let n = from.keep_busy(&one, LONG)?;
-    one.record(&event)?;
-    two.wait(&event)?;
+    // Busy, and the event recorded and waited for; says what `b` of `from` is then.
+    let ordered = |round: u64| -> Verdict<Vec<f32>> {
+        let first = from.start(round)?;
+        to.start(round + 1)?;
+        let n = from.keep_busy(&one, LONG)?;
+        one.record(&event)?;
+        two.wait(&event)?;
+        Ok(from.after(&first, n))
+    };
+
+    let b = ordered(1)?;
+    two.synchronize()?;
+    from.expect(&from.b(), &b, "event ignored: another device waited for it and is done")?;
+    one.synchronize()?;
+
+    let b = ordered(3)?;
     two.copy_async(&one, (&to.buffer, &to.b()), (&from.buffer, &from.b()))?;
     two.compute(&to.reader)?;
     two.synchronize()?;
-    let expected = to.read_of(&from.after(&first, n));
-    to.expect(&to.out(), &expected, "event ignored: computed on another device that waited for it")?;
-    Ok(one.synchronize()?)
+    let what = "event ignored: copied to and computed on another device that waited for it";
+    to.expect(&to.out(), &to.read_of(&b), what)?;
+    one.synchronize()?;
+
+    if other.accepts(device, 0) {
+        let b = ordered(5)?;
+        let n = b.len() as u64 * 4;
+        let read = two.get_async(&from.buffer, &from.b(), 0, n)?;
+        near(&two.take(read)?, &b, "event ignored: read in place by another device that waited for it")?;
+        one.synchronize()?;
+    }
+    Ok(())
 }

@@ -3,7 +3,7 @@
 
 use crate::catalogue::Fixed;
 use crate::l5_nodes::refused;
-use crate::outcome::{Verdict, insist, lacking, wrong};
+use crate::outcome::{Verdict, insist, wrong};
 use crate::raw::{self, RawNode};
 use crate::session::Session;
 use crate::work::Chain;
@@ -16,7 +16,6 @@ pub const CASES: &[Fixed] = &[
     ("an unknown option changes nothing", unknown_option),
     ("a cancelled run ends, and the stream goes on", cancelled_run),
     ("a large graph is asked about in parts", parts),
-    ("pool memory runs out at the n-th call", pool),
 ];
 
 fn unknown_ops(session: &mut Session) -> Verdict {
@@ -92,8 +91,4 @@ fn parts(session: &mut Session) -> Verdict {
         }
     }
     Ok(())
-}
-
-fn pool(_session: &mut Session) -> Verdict {
-    lacking("this host cannot make its scratch pools run out; they are tested in the host")
 }

@@ -1,7 +1,7 @@
 //! Conformance of plugins: what a driver is tested with before anybody relies on it.
 //!
 //! Reading order: [`catalogue`] for which cases there are, [`runner`] for how they are run (each in a worker process,
-//! [`child`] and [`worker`]), then the cases by level, `l0_load` to `l6_perf`. [`problem`] is one node with its
+//! [`child`] and [`worker`]), then the cases by level, `l0_load` to `l6_perf`, and `pools`. [`problem`] is one node with its
 //! operands, [`stage`] where it is tested, [`compare`] how it is judged. [`report`] and [`support`] tell what came of
 //! it. [`diff`] compares two devices on a model; [`repro`] keeps what it finds.
 #![forbid(unsafe_code)]
@@ -28,9 +28,11 @@ mod l4_plans;
 mod l5_faults;
 mod l5_nodes;
 mod l6_perf;
+mod pools;
 
 pub mod compare;
 pub mod problem;
+mod products;
 mod raw;
 mod stage;
 mod work;

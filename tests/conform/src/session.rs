@@ -4,7 +4,7 @@ use crate::outcome::{Trouble, Verdict, lacking, wrong};
 use crate::problem::Problem;
 use llmrt_abi::Op;
 use llmrt_graph::ops::{case::Case, rules};
-use llmrt_host::{Device, Host, HostOptions, Outcome as Loaded, Stream};
+use llmrt_host::{Device, DeviceState, Host, HostOptions, Outcome as Loaded, PoolKind, Stream};
 use serde_json::json;
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -17,6 +17,10 @@ pub struct Options {
     pub plugin: PathBuf,
     /// The device to test, by id or name; `None`: the plugin's first.
     pub device: Option<String>,
+    /// What the plugin gets when it asks for an option.
+    pub plugin_options: Vec<(String, String)>,
+    /// How scratch memory is managed where a case does not say; `None`: the knob.
+    pub pool: Option<PoolKind>,
     /// Source of all random numbers.
     pub seed: u64,
     /// Threads of the pool that plugins may use.
@@ -67,6 +71,14 @@ impl Session {
         device.open()?;
         self.device = Some(device.clone());
         Ok(device)
+    }
+
+    /// The plugin's other devices that can be used.
+    pub fn other_devices(&mut self) -> Verdict<Vec<Arc<Device>>> {
+        let device = self.device()?;
+        let usable = |d: &Arc<Device>| matches!(d.state(), DeviceState::Ready | DeviceState::Open);
+        let devices = self.host()?.devices().into_iter();
+        Ok(devices.filter(|d| !Arc::ptr_eq(d, &device) && usable(d)).collect())
     }
 
     /// A stream that cases share.
@@ -142,9 +154,11 @@ impl Session {
 /// A host with the plugin alone.
 pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
     let unknown = ("llmrt.no.such.option".to_string(), "1".to_string());
+    let plugin_options = options.plugin_options.iter().cloned().chain([unknown]);
     let host = Host::new(HostOptions {
         n_threads: Some(options.n_threads.max(1)),
-        options: [unknown].into_iter().collect(),
+        options: plugin_options.collect(),
+        pool: options.pool,
         disabled: Some(String::new()),
         ..HostOptions::default()
     });
@@ -158,8 +172,10 @@ pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
 /// The device that is asked for, or the first in the plugin's own order.
 pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     let found = match name {
+        // A plugin's name, which a host takes for its first device, may be a device's too.
         Some(name) => {
-            host.device(name).or_else(|| host.devices().into_iter().find(|d| d.info().name == name))
+            let own = host.devices().into_iter().find(|d| d.info().name == name);
+            own.or_else(|| host.device(name))
         }
         None => host.devices().into_iter().next(),
     };

@@ -32,6 +32,7 @@ use crate::error::{Error, Result};
 use crate::plugin::loaded::Loaded;
 use crate::plugin::selftest;
 use crate::plugin::table::{self, mandatory};
+use crate::pool::{PoolKind, Scratch};
 use crate::validate::{answers, inside};
 use llmrt_abi::{Scope, types as c};
 use std::ops::Range;
@@ -216,7 +217,19 @@ impl Device {
 
     /// A stream of work on `n_threads` threads of the pool (0: all), for devices that compute on them.
     pub fn stream(self: &Arc<Device>, n_threads: usize) -> Result<Stream> {
-        Stream::new(self, n_threads)
+        Stream::new(self, n_threads, None)
+    }
+
+    /// The same with scratch memory managed in this way, whatever the host was told. An error where the device has no
+    /// virtual memory and `pool` asks for it.
+    pub fn stream_with_pool(self: &Arc<Device>, n_threads: usize, pool: PoolKind) -> Result<Stream> {
+        Stream::new(self, n_threads, Some(pool))
+    }
+
+    /// How scratch memory of its streams is managed; `None` if its plugin manages it alone.
+    pub fn pool_kind(self: &Arc<Device>) -> Result<Option<PoolKind>> {
+        self.open()?;
+        Ok(Scratch::new(self, None)?.map(|scratch| scratch.stats().kind))
     }
 
     /// A synchronisation point.

@@ -45,6 +45,7 @@ impl Plan {
             let problem = format!("graph {} cannot stand in for graph {}", graph.uid(), state.graph.uid());
             return Err(Error::invalid("plan", problem));
         }
+        let mut misuse = Ok(());
         if let Some(raw) = state.raw {
             let mut entered = self.stream.enter()?;
             // A plan that is running is not changed.
@@ -54,7 +55,7 @@ impl Plan {
             let result = unsafe { call!(self.stream.device, self.stream.vt, plan_update(be, raw, g)) };
             drop(entered);
             match result {
-                Ok(()) => {}
+                Ok(()) => misuse = self.stream.after_compute(),
                 Err(e) if is_stale(&e) => {
                     state.raw = create(&self.stream, &graph)?;
                     self.discard(raw, &state.graph);
@@ -63,7 +64,7 @@ impl Plan {
             }
         }
         state.graph = graph;
-        Ok(())
+        misuse
     }
 
     pub(super) fn run(&self, stream: &Stream, run_id: u64) -> Result<()> {
@@ -94,7 +95,11 @@ impl Plan {
             // SAFETY: a live backend, entered by the thread that waits, and its own plan, whose graph `state` keeps.
             unsafe { call!(be.device, be.vt, plan_compute(be.raw, plan.0, run_id)) }
         });
-        if matches!(&result, Err(e) if is_stale(e)) { result } else { entered.note(result) }
+        if matches!(&result, Err(e) if is_stale(e)) {
+            return result;
+        }
+        entered.note(result)?;
+        self.stream.after_compute()
     }
 
     /// Ends the plugin's plan; its graph stays as long as the stream if that is not possible.
@@ -116,14 +121,18 @@ struct Raw(*mut c::Plan);
 unsafe impl Send for Raw {}
 
 /// The plugin's plan, or `None` where it has none.
-fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>> {
+fn create(stream: &Arc<StreamInner>, graph: &RawGraph) -> Result<Option<*mut c::Plan>> {
     let mut entered = stream.enter()?;
+    stream.scratch.iter().for_each(Scratch::plan_made);
     let mut raw = std::ptr::null_mut();
     // SAFETY: a live backend, entered by this thread; a checked graph, which the caller keeps with the plan.
     let result =
         unsafe { call!(stream.device, stream.vt, plan_create(stream.raw, graph.as_ptr(), &mut raw)) };
     // Preparing may enqueue work that uses the graph.
     stream.keep(&mut entered, Kept::Graph(graph.clone()));
+    if result.is_err() {
+        stream.scratch.iter().for_each(Scratch::plan_gone);
+    }
     match result {
         Err(e) if e.is_unsupported() => Ok(None),
         Err(e) => entered.note(Err(e)).map(|()| None),
@@ -131,9 +140,15 @@ fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>
             Err(stream.device.breach("plan_create", "said OK and gave no plan".into()))
         }
         Ok(()) => {
-            stream.scratch.iter().for_each(Scratch::plan_made);
             // SAFETY: the plugin made this plan just now.
             unsafe { live::born(&stream.device.plugin, "plan_create", live::Kind::Plan, raw)? };
+            drop(entered);
+            if let Err(misuse) = stream.after_compute() {
+                if !destroy(stream, raw) {
+                    stream.keep_to_the_end(graph.clone());
+                }
+                return Err(misuse);
+            }
             Ok(Some(raw))
         }
     }

@@ -5,7 +5,7 @@ use super::watchdog::watched;
 use super::{Buffer, Device, Event, Plan, RawGraph, call};
 use crate::error::{Error, Result};
 use crate::plugin::table::{self, mandatory};
-use crate::pool::{PoolStats, Scratch};
+use crate::pool::{PoolKind, PoolStats, Scratch};
 use crate::validate::{answers, inside, live};
 use llmrt_abi::{Scope, types as c};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -52,9 +52,9 @@ unsafe impl Send for Inner {}
 unsafe impl Sync for Inner {}
 
 impl Stream {
-    pub(super) fn new(device: &Arc<Device>, n_threads: usize) -> Result<Stream> {
+    pub(super) fn new(device: &Arc<Device>, n_threads: usize, pool: Option<PoolKind>) -> Result<Stream> {
         device.open()?;
-        let scratch = Scratch::new(device)?;
+        let scratch = Scratch::new(device, pool)?;
         let params = c::BackendParams {
             struct_size: size_of::<c::BackendParams>() as u32,
             flags: 0,
@@ -156,6 +156,12 @@ impl Stream {
     /// Scratch memory that the host manages for it; `None` if the plugin manages its own.
     pub fn pool_stats(&self) -> Option<PoolStats> {
         self.0.scratch.as_ref().map(Scratch::stats)
+    }
+
+    /// For tests of plugins: the n-th allocation of scratch memory from now on (1: the next) fails, once, as if the
+    /// device had no memory left; 0: none does. Nothing happens where the plugin manages its own.
+    pub fn fail_scratch_at(&self, n: u64) {
+        self.0.scratch.iter().for_each(|scratch| scratch.fail_at(n));
     }
 
     /// Why the stream must be made anew, if it must.

@@ -10,6 +10,7 @@ use super::{Query, open};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::knobs;
+use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use llmrt_abi::types as c;
 use std::cmp::Reverse;
@@ -33,6 +34,8 @@ pub struct HostOptions {
     pub validate: Option<bool>,
     /// How long one call of a device may take to compute or to wait; `None`: the knob.
     pub watchdog: Option<Duration>,
+    /// How scratch memory of devices is managed, as `LLMRT_POOL`; `None`: the knob.
+    pub pool: Option<PoolKind>,
 }
 
 /// The registry of plugins and devices, and the thread pool they share.
@@ -119,6 +122,7 @@ impl Host {
                 options.log,
                 validate,
                 watchdog.filter(|t| !t.is_zero()),
+                options.pool,
             ),
             disabled: options.disabled.or_else(disabled).unwrap_or_default(),
             plugins: Mutex::default(),

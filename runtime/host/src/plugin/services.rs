@@ -4,6 +4,7 @@ use super::callbacks;
 use super::custom::{CustomOp, Registered};
 use super::loaded::Loaded;
 use crate::knobs;
+use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use core::ffi::c_void;
 use llmrt_abi::types as c;
@@ -27,6 +28,8 @@ pub(crate) struct Services {
     /// How long one call of a device may take to compute or to wait.
     pub(crate) watchdog: Option<Duration>,
     pub(super) log: LogSink,
+    /// How scratch memory of devices is managed; `None`: as the knob says.
+    pub(crate) scratch_pool: Option<PoolKind>,
     /// Whether calls in both directions are checked.
     pub(crate) validate: bool,
     pub(super) cancelled: RwLock<HashSet<u64>>,
@@ -46,6 +49,7 @@ impl Services {
         log: Option<LogSink>,
         validate: bool,
         watchdog: Option<Duration>,
+        scratch_pool: Option<PoolKind>,
     ) -> Arc<Services> {
         Arc::new_cyclic(|this: &std::sync::Weak<Services>| {
             let ctx = this.as_ptr().cast_mut().cast::<c_void>();
@@ -56,6 +60,7 @@ impl Services {
                 options,
                 watchdog,
                 log: log.unwrap_or_else(stderr_log),
+                scratch_pool,
                 validate,
                 cancelled: RwLock::default(),
                 ops: Mutex::default(),

@@ -11,6 +11,7 @@ use super::resolve::{Known, Resolved, Signature, resolve, signature};
 use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
+use crate::pool::PoolStats;
 use llmrt_abi::Scope;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::{HashMap, HashSet};
@@ -171,6 +172,12 @@ impl Executor {
     /// Bytes allocated: of states, and of arenas by device.
     pub fn allocated(&self) -> (u64, Vec<u64>) {
         self.memory.allocated()
+    }
+
+    /// Scratch memory by device, of those where the host manages it.
+    pub fn pool_stats(&self) -> Vec<(String, PoolStats)> {
+        let row = |stream: &Stream| Some((stream.device().name().to_string(), stream.pool_stats()?));
+        self.streams.iter().filter_map(row).collect()
     }
 
     fn prepared(&self, uid: u64) -> Result<&Prepared> {
