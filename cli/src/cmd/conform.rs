@@ -100,6 +100,7 @@ fn options(global: &Global, args: &Conform) -> Options {
         n_threads: global.threads.unwrap_or(POOL),
         model: args.from_model.clone(),
         repro: args.repro.clone(),
+        plugin_options: global.plugin_option.iter().cloned().collect(),
     }
 }
 
@@ -162,6 +163,8 @@ fn launch(global: &Global, args: &Conform) -> Result<Launch> {
     for (flag, path) in [("--from-model", &args.from_model), ("--repro", &args.repro)] {
         words.extend(path.iter().flat_map(|path| [flag.into(), path.into()]));
     }
+    let told = global.plugin_option.iter().map(|(key, value)| format!("--plugin-option={key}={value}"));
+    words.extend(told.map(OsString::from));
     words.extend(args.device.iter().flat_map(|name| ["--device".into(), name.into()]));
     words.extend(["--".into(), args.plugin.clone().into()]);
     Ok(Launch { program, args: words })
@@ -176,6 +179,7 @@ pub fn worker(global: &Global, args: &ConformWorker) -> Result<()> {
         n_threads: global.threads.unwrap_or(POOL),
         model: args.from_model.clone(),
         repro: args.repro.clone(),
+        plugin_options: global.plugin_option.iter().cloned().collect(),
     };
     Ok(worker::serve(options)?)
 }

@@ -151,7 +151,7 @@ impl Device for SimDevice {
     fn alloc(&self, _bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
         // The memory is played by the host's: what is not there ends in words, not in the system's killer.
         let (free, _) = self.shared.cpu.memory()?;
-        if size > free {
+        if size > free && size <= self.profile.memory {
             return Err(Error::oom_host(size));
         }
         Ok(Box::new(SimBuffer::new(size, self.number, self.meter.clone())?))

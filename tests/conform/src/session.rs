@@ -6,7 +6,7 @@ use llmrt_abi::Op;
 use llmrt_graph::ops::{case::Case, rules};
 use llmrt_host::{Device, Host, HostOptions, Outcome as Loaded, Stream};
 use serde_json::json;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -25,6 +25,8 @@ pub struct Options {
     pub model: Option<PathBuf>,
     /// A repro file that becomes a case.
     pub repro: Option<PathBuf>,
+    /// What plugins are told when they ask, by key.
+    pub plugin_options: BTreeMap<String, String>,
 }
 
 /// The plugin under test. Loaded when the first case asks for it.
@@ -144,7 +146,7 @@ pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
     let unknown = ("llmrt.no.such.option".to_string(), "1".to_string());
     let host = Host::new(HostOptions {
         n_threads: Some(options.n_threads.max(1)),
-        options: [unknown].into_iter().collect(),
+        options: options.plugin_options.clone().into_iter().chain([unknown]).collect(),
         disabled: Some(String::new()),
         ..HostOptions::default()
     });
@@ -155,7 +157,7 @@ pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
     }
 }
 
-/// The device that is asked for, or the first in the plugin's own order.
+/// The device that is asked for, or the first in the host's order.
 pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     let found = match name {
         Some(name) => {
