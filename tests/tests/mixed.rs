@@ -136,24 +136,43 @@ fn check(devices: &str, expected: &str) {
 }
 
 #[test]
-fn products_in_c_rows_on_a_chip_and_attention_on_the_cpu() {
-    check("c sim:rows", "");
+fn products_in_c_rows_on_a_chip_and_the_rest_on_the_cpu() {
+    check(
+        "c sim:rows",
+        "c 19; sim:rows 3 get_rows 5 rms_norm 4 rope; cpu 2 attention 2 glu 4 set_rows; 21 splits",
+    );
 }
 
 #[test]
 fn the_first_choice_takes_what_both_can() {
-    check("sim:rows c", "");
+    check("sim:rows c", "sim:rows 16; c 15 mul_mat; cpu 2 attention 2 glu 4 set_rows; 21 splits");
 }
 
 #[test]
 fn four_devices_share_a_graph_in_any_order() {
-    check("c sim:rows sim:cache", "");
-    check("sim:cache sim:rows c", "");
-    check("sim:rows sim:cache c", "");
-    check("sim:cache c sim:rows", "");
+    check(
+        "c sim:rows sim:cache",
+        "c 19; sim:rows 3 get_rows 5 rms_norm 4 rope; sim:cache 2 attention 4 set_rows; cpu 2 glu; 21 splits",
+    );
+    check(
+        "sim:rows sim:cache c",
+        "sim:rows 16; sim:cache 2 attention 4 set_rows; c 15 mul_mat; cpu 2 glu; 21 splits",
+    );
+    check(
+        "sim:cache sim:rows c",
+        "sim:cache 11; sim:rows 4 add 3 get_rows 4 rope; c 15 mul_mat; cpu 2 glu; 26 splits",
+    );
+    check(
+        "sim:cache c sim:rows",
+        "sim:cache 11; c 4 add 15 mul_mat; sim:rows 3 get_rows 4 rope; cpu 2 glu; 22 splits",
+    );
 }
 
 #[test]
 fn weights_of_a_type_that_nobody_else_takes_are_multiplied_by_the_cpu() {
-    check_model("c sim:rows", &TinyLlama { dtype: DType::F16, ..TinyLlama::default() }, "");
+    check_model(
+        "c sim:rows",
+        &TinyLlama { dtype: DType::F16, ..TinyLlama::default() },
+        "c 4; sim:rows 3 get_rows 5 rms_norm 4 rope; cpu 2 attention 2 glu 15 mul_mat 4 set_rows; 20 splits",
+    );
 }

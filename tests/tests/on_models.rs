@@ -19,40 +19,42 @@ fn report(out: &Output) -> Value {
     })
 }
 
-/// The nodes of `model` as cases: none fails, and those of `op` are run.
-fn check_nodes(model: &Path, file: &Path, flags: &str, op: &str) {
-    let run = |with_model: bool| {
-        let mut command = llmrt(["conform", "--json", "-", "--level", "L3", "--ops", op]);
-        command.args(flags.split_whitespace());
-        if with_model {
-            command.arg("--from-model").arg(model);
-        }
-        let report = report(&succeed(command.arg(file)));
-        assert_eq!(report["cases_failed"], 0, "{}: {:#}", file.display(), report["failed"]);
-        report["ops"][op]["run"].as_u64().unwrap()
-    };
-    assert!(run(true) > run(false), "{} on {}: {op}", model.display(), file.display());
+/// Cases of L3 that are run of each of these ops, with the nodes of `model` among them or not; none fails.
+fn n_run(file: &Path, flags: &str, ops: &str, model: Option<&Path>) -> Vec<u64> {
+    let pattern = ops.replace(' ', "|");
+    let mut command = llmrt(["conform", "--json", "-", "--level", "L3", "--ops", &pattern]);
+    command.args(flags.split_whitespace());
+    command.args(model.iter().flat_map(|model| [Path::new("--from-model"), model]));
+    let report = report(&succeed(command.arg(file)));
+    assert_eq!(report["cases_failed"], 0, "{}: {:#}", file.display(), report["failed"]);
+    ops.split(' ').map(|op| report["ops"][op]["run"].as_u64().unwrap()).collect()
 }
 
-/// Every op of a model and every plugin; the one in C runs `ops_in_c` of it.
-fn check_model(model: &Path, ops_in_c: &[&str]) {
-    for op in ops_in_c {
-        let Some(c) = c_example(env!("CARGO_TARGET_TMPDIR")) else { break };
-        check_nodes(model, c, "", op);
-    }
-    for op in ["mul_mat", "add", "rms_norm", "rope", "set_rows", "get_rows", "attention", "glu"] {
-        check_nodes(model, &plugin("cpu"), "", op);
-        check_nodes(model, &plugin("sim"), "--device sim:sim --plugin-option sim.queue=sync", op);
+/// Every model has nodes of each of these ops that the plugin runs.
+fn check_nodes(file: &Path, flags: &str, ops: &str, models: &[PathBuf]) {
+    let without = n_run(file, flags, ops, None);
+    for model in models {
+        let with = n_run(file, flags, ops, Some(model));
+        let more = with.iter().zip(&without).all(|(with, without)| with > without);
+        assert!(more, "{}, {}: {ops}: {with:?}, without {without:?}", model.display(), file.display());
     }
 }
 
 #[test]
 fn every_node_of_a_model_passes_where_it_is_claimed() {
-    // Its matrices are F16.
-    check_model(&stories(), &["add"]);
-    let Some(dir) = fixtures("archs") else { return };
-    for name in ["llama-moe", "gemma2-dense"] {
-        check_model(&dir.join(format!("{name}.gguf")), &["add", "mul_mat"]);
+    let small: Vec<_> = fixtures("archs")
+        .map(|dir| ["llama-moe", "gemma2-dense"].map(|name| dir.join(format!("{name}.gguf"))))
+        .into_iter()
+        .flatten()
+        .collect();
+    let all = [small.as_slice(), &[stories()]].concat();
+    let ops = "mul_mat add rms_norm rope set_rows get_rows attention glu";
+    check_nodes(&plugin("cpu"), "", ops, &all);
+    check_nodes(&plugin("sim"), "--device sim:sim --plugin-option sim.queue=sync", ops, &all);
+    if let Some(file) = c_example(env!("CARGO_TARGET_TMPDIR")) {
+        // The stories' matrices are F16.
+        check_nodes(file, "", "add", &all);
+        check_nodes(file, "", "add mul_mat", &small);
     }
 }
 
