@@ -2,16 +2,15 @@
 //!
 //! The files are committed once per release of the ABI and not built again: what they show is that an old file works.
 
-use crate::{cargo, root, run};
+use crate::{c_plugin, cargo, root, run};
 use llmrt_abi::{ABI_MAJOR, ABI_MINOR, layout::FINGERPRINT};
 use std::path::Path;
-use std::process::Command;
 
 /// Builds a plugin in C and one in Rust for this machine, small, without paths of it.
 pub fn build() -> Result<(), String> {
     let dir = root().join(format!("tests/golden/abi-{ABI_MAJOR}.{ABI_MINOR}"));
     std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    c_plugin(&dir)?;
+    c_plugin(&dir, &["-Os", "-s"])?;
     rust_plugin(&dir)?;
     types(&dir)?;
     let facts = format!("machine = {}\nfingerprint = {FINGERPRINT:#018x}\n", std::env::consts::ARCH);
@@ -29,13 +28,6 @@ fn types(dir: &Path) -> Result<(), String> {
         Ok(())
     };
     copy().map_err(|e| format!("{}: {e}", to.display()))
-}
-
-fn c_plugin(dir: &Path) -> Result<(), String> {
-    let mut cc = Command::new("cc");
-    cc.args(["-std=c11", "-Os", "-s", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id"]);
-    cc.current_dir(root()).args(["-Iabi/include", "plugins/examples/c/plugin.c", "-o"]);
-    run(cc.arg(dir.join("libllmrt_c.so")))
 }
 
 /// `plugins/null`, optimised for size.

@@ -7,7 +7,7 @@ mod header;
 mod lock;
 mod matrix;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo ci COMMAND
@@ -21,7 +21,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
   matrix [--json]    the plugins, one job each
-  plugin NAME        run one job of the matrix";
+  plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
+  conform [NAME]     build one plugin, or each, and run every case of `llmrt conform` on it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
@@ -37,6 +38,8 @@ fn main() -> ExitCode {
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),
+        ["conform"] => matrix::conform(None),
+        ["conform", name] => matrix::conform(Some(name)),
         _ => Err(USAGE.into()),
     };
     match result {
@@ -64,6 +67,16 @@ fn cargo() -> Command {
 fn run(command: &mut Command) -> Result<(), String> {
     let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
+}
+
+/// Compiles the example in C into a folder, which is made, and says where.
+fn c_plugin(dir: &Path, flags: &[&str]) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let file = dir.join("libllmrt_c.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id"]).args(flags);
+    cc.current_dir(root()).args(["-Iabi/include", "plugins/examples/c/plugin.c", "-o"]);
+    run(cc.arg(&file)).map(|()| file)
 }
 
 /// A run of its own: the feature's dependencies take half a minute to build and are wanted nowhere else.

@@ -1,8 +1,9 @@
 //! Plugins in C and C++, compiled by the compilers of this machine from the header alone.
 
 use crate::fixtures::root;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
+use std::sync::OnceLock;
 
 /// What a plugin is compiled with.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -23,6 +24,16 @@ impl Language {
         command.args(args);
         command
     }
+}
+
+/// The example plugin in C, compiled into `dir` once per process; `None` where there is no C compiler.
+pub fn c_example(dir: &str) -> Option<&'static Path> {
+    static FILE: OnceLock<Option<PathBuf>> = OnceLock::new();
+    let file = FILE.get_or_init(|| {
+        let file = Path::new(dir).join(format!("libllmrt_c-{}.so", std::process::id()));
+        compile(Language::C, "plugins/examples/c/plugin.c", &file, &[]).then_some(file)
+    });
+    file.as_deref()
 }
 
 /// Compiles `source`, a path in the repository, to a shared library; warnings are errors. False, with a message, where

@@ -9,6 +9,7 @@ use crate::output::{self, note};
 use crate::setup::Plugins;
 use crate::{interrupt, tokens};
 use llmrt_conform::diff::NodeDiff;
+use llmrt_conform::outcome::Trouble;
 use llmrt_conform::repro;
 use llmrt_host::Device;
 use llmrt_tokenizer::EncodeOptions;
@@ -28,7 +29,7 @@ pub fn diff(global: &Global, args: &Diff) -> Result<()> {
     let (mut rows, mut first, mut n_not_run) = (Vec::new(), None, 0);
     let outcome = llmrt_conform::diff::diff([&a, &b], &model.files, &ids, &mut |node, problem| {
         rows.push(cells(&node));
-        n_not_run += usize::from(node.difference.is_err());
+        n_not_run += usize::from(node.is_refused());
         if node.is_over() && first.is_none() {
             first = Some((node, repro::write(problem)));
         }
@@ -56,7 +57,8 @@ pub fn diff(global: &Global, args: &Diff) -> Result<()> {
 fn cells(node: &NodeDiff) -> Vec<String> {
     let (nmse, max) = match &node.difference {
         Ok(d) => (format!("{:.1e}", d.nmse), format!("{:.1e}", d.max_abs)),
-        Err(why) => (format!("not run: {why}"), String::new()),
+        Err(Trouble::Lacking(why)) => (format!("not run: {why}"), String::new()),
+        Err(Trouble::Wrong(why)) => (format!("failed: {why}"), String::new()),
     };
     let limit = format!("{:.0e}{}", node.limit, if node.is_over() { " !" } else { "" });
     vec![node.row.to_string(), node.op.into(), node.name.clone(), nmse, max, limit, node.shapes.clone()]
@@ -69,7 +71,8 @@ fn told(node: &NodeDiff, a: &str, b: &str) -> String {
             "{head}\nNMSE {:.3e}, at most {:.0e}; element {} is {} on {b} and {} on {a}; largest difference {:.3e}",
             d.nmse, node.limit, d.worst, d.found, d.expected, d.max_abs
         ),
-        Err(why) => format!("{head}\nnot run on {b}: {why}"),
+        Err(Trouble::Lacking(why)) => format!("{head}\nnot run on {b}: {why}"),
+        Err(Trouble::Wrong(why)) => format!("{head}\nfailed on {b}: {why}"),
     }
 }
 

@@ -197,10 +197,11 @@ impl Device for SimDevice {
         Ok(Box::new(SimBuffer::new(taken, self.card.number, self.card.meter.clone())?))
     }
 
+    /// The kernels run on one thread, the queue's own: the host's threads are lent to the host's callers only.
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
         let (profile, shared) = (&self.card.profile, &self.card.shared);
         let slot = Slot::take(&self.streams, profile.streams, "streams")?;
-        let kernels = CpuStream::new(shared.host, shared.isa, params.n_threads as usize);
+        let kernels = CpuStream::new(shared.host, shared.isa, 1);
         let seed = profile.seed ^ shared.n_streams.fetch_add(1, Ordering::Relaxed) << 32;
         let queue = (profile.queue, seed);
         Ok(Box::new(SimStream::new(kernels, queue, params.scratch, self.card.clone(), slot)?))

@@ -2,7 +2,7 @@
 
 use crate::compare::{self, Difference};
 use crate::l3_ops;
-use crate::outcome::Trouble;
+use crate::outcome::{Trouble, Verdict, lacking};
 use crate::problem::Problem;
 use crate::recorded;
 use crate::stage::Stage;
@@ -25,16 +25,24 @@ pub struct NodeDiff {
     pub name: String,
     /// Types and dims.
     pub shapes: String,
-    /// How far the second device's result is from the first's; or why it has none.
-    pub difference: Result<Difference, String>,
+    /// How far the second device's result is from the first's; or why it has none: it refused, or it failed.
+    pub difference: Result<Difference, Trouble>,
     /// The largest NMSE that is right.
     pub limit: f64,
 }
 
 impl NodeDiff {
-    /// Whether the second device computed something else.
+    /// Whether the second device computed something else, or failed.
     pub fn is_over(&self) -> bool {
-        self.difference.as_ref().is_ok_and(|d| d.nmse.is_nan() || d.nmse > self.limit)
+        match &self.difference {
+            Ok(d) => d.nmse.is_nan() || d.nmse > self.limit,
+            Err(trouble) => matches!(trouble, Trouble::Wrong(_)),
+        }
+    }
+
+    /// Whether the second device says that it does not run such a node.
+    pub fn is_refused(&self) -> bool {
+        matches!(self.difference, Err(Trouble::Lacking(_)))
     }
 }
 
@@ -61,16 +69,15 @@ pub fn diff(
         let at = |why: String| format!("node {row}, {} `{name}`: {why}", node.op);
         let mut graph = g.clone();
         graph.nodes = vec![node.clone()];
-        let limit = recorded::limit(node.op, g, node.src.first().copied().flatten());
+        let limit = recorded::limit(g, node);
         let given = operands(g, row, &memory, files).map_err(at)?;
         let problem = Problem { name: name.clone(), graph, given, nmse: limit };
-        let first = run(a, &streams[0], &problem).map_err(at)?;
-        let first =
-            first.map_err(|why| at(format!("{} does not run it ({why}); choose another --a", a.name())))?;
-        let difference = match run(b, &streams[1], &problem) {
-            Ok(second) => second.map(|second| compare::difference(g.def(node.dst), &first, &second)),
-            Err(why) => Err(why),
-        };
+        let first = run(a, &streams[0], &problem).map_err(|trouble| match trouble {
+            Trouble::Wrong(why) => at(why),
+            Trouble::Lacking(why) => at(format!("{} does not run it ({why}); choose another --a", a.name())),
+        })?;
+        let difference =
+            run(b, &streams[1], &problem).map(|second| compare::difference(g.def(node.dst), &first, &second));
         memory.set_bytes(problem.target(), first);
         let op = node.op.name();
         let shapes = problem.shapes();
@@ -112,20 +119,14 @@ fn bytes(g: &Graph, t: Tensor, memory: &Memory, files: &ModelFiles) -> Result<Op
     })
 }
 
-/// The bytes of the result's tensor; the inner error says why the device does not run the node.
-fn run(device: &Arc<Device>, stream: &Stream, problem: &Problem) -> Result<Result<Vec<u8>, String>, String> {
-    let work = || -> Result<Vec<u8>, Trouble> {
-        let stage = Stage::new(device, problem)?;
-        let answer = device.supports(&stage.graph, 0..1)?[0];
-        if answer.support == 0 {
-            return Err(Trouble::Lacking(Reason::from_code(answer.reason).to_string()));
-        }
-        let after = l3_ops::compute(stream, &stage)?;
-        Ok(stage.target(problem, &after).to_vec())
-    };
-    match work() {
-        Ok(bytes) => Ok(Ok(bytes)),
-        Err(Trouble::Lacking(why)) => Ok(Err(why)),
-        Err(Trouble::Wrong(why)) => Err(why),
+/// The bytes of the result's tensor, if nothing around it was changed.
+fn run(device: &Arc<Device>, stream: &Stream, problem: &Problem) -> Verdict<Vec<u8>> {
+    let stage = Stage::new(device, problem)?;
+    let answer = device.supports(&stage.graph, 0..1)?[0];
+    if answer.support == 0 {
+        return lacking(Reason::from_code(answer.reason).to_string());
     }
+    let after = l3_ops::compute(stream, &stage)?;
+    stage.check_surroundings(problem, &after)?;
+    Ok(stage.target(problem, &after).to_vec())
 }

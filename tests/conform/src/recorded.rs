@@ -4,12 +4,12 @@ use crate::outcome::Trouble;
 use crate::problem::Problem;
 use crate::repro;
 use crate::session::Options;
-use llmrt_abi::{DType, Op};
+use llmrt_abi::DType;
 use llmrt_graph::ops::{case::Case, rules};
-use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_graph::{Graph, Kind, Node, Tensor};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_models::{BatchShape, Model, ModelGraph};
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
 /// Tokens of the recorded prompt.
@@ -18,6 +18,8 @@ const N_PROMPT: u64 = 7;
 const N_BLOCKS: u64 = 4;
 /// Tokens of a block.
 const BLOCK: u64 = 16;
+/// The limit of ops that have no cases.
+const EXACT: f64 = 1e-7;
 
 /// Every distinct node of the model's prompt and decode steps, then the repro file's.
 pub fn problems(options: &Options) -> Result<Vec<Problem>, String> {
@@ -118,22 +120,24 @@ fn one_node(g: &Graph, row: usize, ints: &BTreeMap<Tensor, Vec<i32>>) -> (Case, 
     };
     let sources: Vec<_> = node.src.iter().map(|s| s.map_or("-".into(), shape)).collect();
     let signature = format!("{} {:?} {} {}", node.op, node.params, sources.join(", "), shape(node.dst));
-    let case = Case {
-        name: g.def(node.dst).name.clone(),
-        graph,
-        ints: given,
-        nmse: limit(node.op, g, node.src.first().copied().flatten()),
-    };
+    let case = Case { name: g.def(node.dst).name.clone(), graph, ints: given, nmse: limit(g, node) };
     (case, signature)
 }
 
-/// The largest limit that the op's own cases have for this type of its first operand.
-pub fn limit(op: Op, g: &Graph, first: Option<Tensor>) -> f64 {
-    let dtype = first.map(|t| g.def(t).dtype);
-    let cases = rules(op).cases();
-    let alike = cases.iter().filter(|case| {
-        let node = case.graph.nodes.last();
-        node.and_then(|n| n.src.first().copied().flatten()).map(|t| case.graph.def(t).dtype) == dtype
-    });
-    alike.map(|case| case.nmse).fold(1e-7, f64::max)
+/// The largest limit that the op's own cases have for tensors of just these types; without such a case, for this type
+/// of the first operand.
+pub fn limit(g: &Graph, node: &Node) -> f64 {
+    let types = |g: &Graph, node: &Node| -> BTreeSet<u32> {
+        node.src.iter().flatten().chain([&node.dst]).map(|&t| g.def(t).dtype.id()).collect()
+    };
+    let first = |g: &Graph, node: &Node| node.src.first().copied().flatten().map(|t| g.def(t).dtype);
+    let cases = rules(node.op).cases();
+    let largest = |is_alike: &dyn Fn(&Graph, &Node) -> bool| {
+        let alike =
+            cases.iter().filter(|case| case.graph.nodes.last().is_some_and(|n| is_alike(&case.graph, n)));
+        alike.map(|case| case.nmse).reduce(f64::max)
+    };
+    largest(&|of, n| types(of, n) == types(g, node))
+        .or_else(|| largest(&|of, n| first(of, n) == first(g, node)))
+        .unwrap_or(EXACT)
 }

@@ -169,7 +169,7 @@ pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
     }
 }
 
-/// The device that is asked for, or the first in the plugin's own order.
+/// The device that is asked for, or the first in the host's order.
 pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     let found = match name {
         // A plugin's name, which a host takes for its first device, may be a device's too.

@@ -94,7 +94,7 @@ fn views(cases: &mut Vec<Case>) {
                         let x = permuted(g, "x", x, [64, 3, 4, 2], axes);
                         g.mul_mat(w, x);
                     })
-                    .nmse(QUANT_NMSE),
+                    .nmse(limit(w)),
                 );
             }
         }
@@ -112,7 +112,7 @@ fn views(cases: &mut Vec<Case>) {
                         g.mul_mat(k, q);
                     },
                 )
-                .nmse(QUANT_NMSE),
+                .nmse(limit(dtype)),
             );
         }
     }
@@ -150,11 +150,15 @@ fn permuted(g: &mut Graph, name: &str, dtype: DType, ne: Shape, axes: [usize; 4]
 }
 
 fn case(w_type: DType, w: Shape, x_type: DType, x: Shape) -> Case {
-    let nmse = if w_type.is_quantised() { QUANT_NMSE } else { 1e-7 };
     Case::new(format!("{w_type} weights {w:?} times {x_type} {x:?}"), |g, _| {
         let w = g.weight("w", w_type, &w, Role::Matrix);
         let x = g.input("x", x_type, &x);
         g.mul_mat(w, x);
     })
-    .nmse(nmse)
+    .nmse(limit(w_type))
+}
+
+/// Activations may be quantised where the weights are.
+fn limit(w: DType) -> f64 {
+    if w.is_quantised() { QUANT_NMSE } else { 1e-7 }
 }

@@ -67,7 +67,7 @@ pub(super) fn cases() -> Vec<Case> {
                             g.set_rows(cache, rows, ids);
                         },
                     )
-                    .nmse(5e-4),
+                    .nmse(if dtype.is_quantised() { 5e-4 } else { 1e-7 }),
                 );
             }
         }
