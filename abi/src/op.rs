@@ -515,9 +515,9 @@ macro_rules! ops {
 }
 
 ops! {
-    GetRows = 1, "get_rows", 2..=2, "", "rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches";
+    GetRows = 1, "get_rows", 2..=2, "", "rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches; an id outside gives zeros";
     SetRows = 2, "set_rows", 3..=3, "", "cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; dims 2 and 3 are batches over which ids repeat; the result is the cache";
-    MulMat = 3, "mul_mat", 2..=2, "", "w [k, m] and x [k, n] give [m, n]; dims 2 and 3 of w broadcast";
+    MulMat = 3, "mul_mat", 2..=2, "", "w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x meets matrix i / (n_x / n_w) of w";
     MulMatId = 4, "mul_mat_id", 3..=3, "", "w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens]";
     Add = 5, "add", 2..=2, "", "a + b; b broadcasts";
     Sub = 6, "sub", 2..=2, "", "a - b; b broadcasts";
@@ -531,10 +531,10 @@ ops! {
     Relu = 14, "relu", 1..=1, "", "max(x, 0)";
     Tanh = 15, "tanh", 1..=1, "", "hyperbolic tangent";
     Sigmoid = 16, "sigmoid", 1..=1, "", "1 / (1 + exp(-x))";
-    RmsNorm = 20, "rms_norm", 1..=2, "llmrt_p_norm", "x * rsqrt(mean(x^2) + eps), times a weight if given";
+    RmsNorm = 20, "rms_norm", 1..=2, "llmrt_p_norm", "x * rsqrt(mean(x^2) + eps), times a weight [n] if given";
     LayerNorm = 21, "layer_norm", 1..=3, "llmrt_p_norm", "(x - mean) * rsqrt(variance + eps), times a weight, plus a bias";
     Rope = 22, "rope", 2..=3, "llmrt_p_rope", "rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional";
-    SoftMax = 23, "soft_max", 1..=3, "llmrt_p_soft_max", "softmax(x * scale + slope * mask) over rows; mask and sinks (one more score per head) optional";
+    SoftMax = 23, "soft_max", 1..=3, "llmrt_p_soft_max", "softmax(x * scale + slope * mask) over rows; mask (may have more rows than x) and sinks (one more score per head, dim 2) optional; with ALiBi the slope of head h of n is 2^(-max_bias (h + 1) / n), n a power of two; a row of -inf gives zeros";
     Attention = 24, "attention", 6..=7, "llmrt_p_attention", "q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache";
     PagedMask = 25, "paged_mask", 3..=3, "llmrt_p_paged_mask", "block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere";
     Glu = 26, "glu", 1..=2, "llmrt_p_glu", "activation(gate) * up; one source holds both halves";

@@ -514,7 +514,7 @@ typedef struct llmrt_device_vt {
   void (*close)(struct llmrt_device *dev);
   // **M** Free and total bytes.
   int32_t (*memory)(struct llmrt_device *dev, uint64_t *free, uint64_t *total, struct llmrt_error *err);
-  // **M** Verdicts for nodes `first..first+n`; pure and deterministic. Tensors may have no buffer yet.
+  // **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have no buffer yet.
   int32_t (*supports)(struct llmrt_device *dev,
                       const struct llmrt_graph *graph,
                       uint32_t first,
@@ -728,12 +728,15 @@ typedef struct llmrt_devmem_vt {
  *
  * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
  * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
- * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps, but those of
- * LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps and share no memory
+ * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ *
+ * Every op is at version 1. "b broadcasts": each dim of a is a multiple of that of b, and element i of a meets element
+ * i % n_b of b. An id outside of its table never makes a fault: what then happens is said where it is not obvious.
  */
-#define LLMRT_OP_GET_ROWS 1 /* rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches (sources: 2; no params) */
+#define LLMRT_OP_GET_ROWS 1 /* rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches; an id outside gives zeros (sources: 2; no params) */
 #define LLMRT_OP_SET_ROWS 2 /* cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; dims 2 and 3 are batches over which ids repeat; the result is the cache (sources: 3; no params) */
-#define LLMRT_OP_MUL_MAT 3 /* w [k, m] and x [k, n] give [m, n]; dims 2 and 3 of w broadcast (sources: 2; no params) */
+#define LLMRT_OP_MUL_MAT 3 /* w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x meets matrix i / (n_x / n_w) of w (sources: 2; no params) */
 #define LLMRT_OP_MUL_MAT_ID 4 /* w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens] (sources: 3; no params) */
 #define LLMRT_OP_ADD 5 /* a + b; b broadcasts (sources: 2; no params) */
 #define LLMRT_OP_SUB 6 /* a - b; b broadcasts (sources: 2; no params) */
@@ -747,10 +750,10 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_RELU 14 /* max(x, 0) (sources: 1; no params) */
 #define LLMRT_OP_TANH 15 /* hyperbolic tangent (sources: 1; no params) */
 #define LLMRT_OP_SIGMOID 16 /* 1 / (1 + exp(-x)) (sources: 1; no params) */
-#define LLMRT_OP_RMS_NORM 20 /* x * rsqrt(mean(x^2) + eps), times a weight if given (sources: 1 to 2; llmrt_p_norm) */
+#define LLMRT_OP_RMS_NORM 20 /* x * rsqrt(mean(x^2) + eps), times a weight [n] if given (sources: 1 to 2; llmrt_p_norm) */
 #define LLMRT_OP_LAYER_NORM 21 /* (x - mean) * rsqrt(variance + eps), times a weight, plus a bias (sources: 1 to 3; llmrt_p_norm) */
 #define LLMRT_OP_ROPE 22 /* rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional (sources: 2 to 3; llmrt_p_rope) */
-#define LLMRT_OP_SOFT_MAX 23 /* softmax(x * scale + slope * mask) over rows; mask and sinks (one more score per head) optional (sources: 1 to 3; llmrt_p_soft_max) */
+#define LLMRT_OP_SOFT_MAX 23 /* softmax(x * scale + slope * mask) over rows; mask (may have more rows than x) and sinks (one more score per head, dim 2) optional; with ALiBi the slope of head h of n is 2^(-max_bias (h + 1) / n), n a power of two; a row of -inf gives zeros (sources: 1 to 3; llmrt_p_soft_max) */
 #define LLMRT_OP_ATTENTION 24 /* q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache (sources: 6 to 7; llmrt_p_attention) */
 #define LLMRT_OP_PAGED_MASK 25 /* block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere (sources: 3; llmrt_p_paged_mask) */
 #define LLMRT_OP_GLU 26 /* activation(gate) * up; one source holds both halves (sources: 1 to 2; llmrt_p_glu) */

@@ -81,7 +81,7 @@ pub struct DeviceVt {
     pub memory: Option<
         unsafe extern "C" fn(dev: *mut Device, free: *mut u64, total: *mut u64, err: *mut Error) -> i32,
     >,
-    /// **M** Verdicts for nodes `first..first+n`; pure and deterministic. Tensors may have no buffer yet.
+    /// **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have no buffer yet.
     pub supports: Option<
         unsafe extern "C" fn(
             dev: *mut Device,
