@@ -168,8 +168,29 @@ fn parts_are_all_cases_once() {
 #[test]
 fn what_is_no_plugin_fails() {
     let out = llmrt(["conform", "libllmrt_absent.so"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!((out.status.code(), out.stdout.as_slice()), (Some(3), &b""[..]), "{stderr}");
+    assert!(stderr.contains("libllmrt_absent.so: the plugin cannot be read"), "{stderr}");
+
+    let manifest = concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml");
+    let out = llmrt(["conform", manifest]).output().unwrap();
     assert_eq!(out.status.code(), Some(7));
-    assert!(String::from_utf8_lossy(&out.stdout).contains("cannot be found"));
+    assert!(String::from_utf8_lossy(&out.stdout).contains("not an ELF file"));
+}
+
+#[test]
+fn a_run_ends_after_as_many_failures_as_asked() {
+    let flags = "--level L3 --ops mul_mat --jobs 1 --max-failures 2";
+    let Some((code, report)) = conform("wrong_value", flags) else { return };
+    assert_eq!((code, report["cases_failed"].as_u64()), (7, Some(2)));
+    assert!(report["skipped"].to_string().contains("--max-failures"), "{report:#}");
+}
+
+#[test]
+fn a_report_says_what_was_tested_and_by_which_release() {
+    let report = report(&succeed(llmrt(["conform", "--json", "-", "--level", "L0"]).arg(plugin("null"))));
+    assert_eq!(report["llmrt"], env!("CARGO_PKG_VERSION"));
+    assert_eq!(report["sha256"].as_str().map(str::len), Some(64));
 }
 
 #[test]

@@ -42,6 +42,9 @@ pub struct Conform {
     /// Seconds that a case may take.
     #[arg(long, value_name = "S", default_value_t = 60.0)]
     pub time_limit: f64,
+    /// End the run after this many failures; cases not reached count as skipped.
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_negative_numbers = true)]
+    pub max_failures: Option<usize>,
     /// Where random operands begin.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
@@ -63,7 +66,7 @@ Levels:
   L2  streams and events           L6  throughput (--perf)
   L3  every op against its reference
 
-The JSON has plugin, device, cases_run, cases_failed, cases_skipped, failed (name, reason), skipped (reason, cases),
+The JSON has plugin, device, sha256 (of the file), llmrt (version), cases_run, cases_failed, cases_skipped, failed (name, reason), skipped (reason, cases),
 ops and levels (run, failed, skipped of each), support (op, type: supported, cases), perf.
 
 Examples:

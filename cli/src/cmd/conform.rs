@@ -8,6 +8,7 @@ use crate::output::note;
 use llmrt_conform::child::Child;
 use llmrt_conform::session::Session;
 use llmrt_conform::{Entry, Launch, Level, Options, Outcome, Report, Run, Selection, catalogue, worker};
+use sha2::{Digest, Sha256};
 use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::Path;
@@ -32,7 +33,7 @@ pub fn conform(global: &Global, args: &Conform) -> Result<()> {
     if entries.is_empty() {
         return Err(Error::usage("no case is selected: --list shows all; look at --level, --ops and --part"));
     }
-    let report = run(global, args, entries, limit)?;
+    let report = run(global, args, entries, limit, checksum(&args.plugin)?)?;
     let mut to_stdout = false;
     for (path, text) in [(&args.json, format!("{:#}\n", report.json())), (&args.markdown, report.markdown())]
     {
@@ -105,18 +106,32 @@ fn options(global: &Global, args: &Conform) -> Options {
     }
 }
 
-fn run(global: &Global, args: &Conform, entries: Vec<Entry>, limit: Duration) -> Result<Report> {
+/// SHA-256 of a file, in hexadecimal: a report must say what was tested.
+fn checksum(path: &Path) -> Result<String> {
+    let unreadable = |e: std::io::Error| Error::file(path, format!("the plugin cannot be read: {e}"));
+    let mut hash = Sha256::new();
+    std::io::copy(&mut std::fs::File::open(path).map_err(unreadable)?, &mut hash).map_err(unreadable)?;
+    Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
+}
+
+fn run(
+    global: &Global,
+    args: &Conform,
+    entries: Vec<Entry>,
+    limit: Duration,
+    sha256: String,
+) -> Result<Report> {
     let started = Instant::now();
     let launch = launch(global, args)?;
     let about = describe(&launch, limit);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let n = entries.len();
     let bar = std::io::stderr().is_terminal();
-    let progress = move |n_done: usize| {
+    let progress = move |n_done: usize, n_failed: usize| {
         if bar && (n_done.is_multiple_of(50) || n_done == n) {
             let end = if n_done == n { "\n" } else { "\r" };
             // Nobody to tell when stderr is gone.
-            let _ = write!(std::io::stderr(), "{n_done}/{n} cases{end}");
+            let _ = write!(std::io::stderr(), "{n_done}/{n} cases, {n_failed} failed{end}");
         }
     };
     // Without a device there is nothing behind L0.
@@ -126,6 +141,7 @@ fn run(global: &Global, args: &Conform, entries: Vec<Entry>, limit: Duration) ->
         launch: &launch,
         n_jobs: args.jobs.unwrap_or(cores).max(1),
         limit,
+        max_failures: args.max_failures.map_or(usize::MAX, |n| n.max(1)),
         is_cancelled: &interrupt::is_asked,
         progress: &progress,
     };
@@ -133,7 +149,9 @@ fn run(global: &Global, args: &Conform, entries: Vec<Entry>, limit: Duration) ->
     if interrupt::is_asked() {
         return Err(Error::interrupted());
     }
-    let mut cases: Vec<_> = now.into_iter().zip(outcomes.into_iter().flatten()).collect();
+    let unreached = || Outcome::Skipped("not reached: --max-failures ended the run".into());
+    let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unreached));
+    let mut cases: Vec<_> = now.into_iter().zip(outcomes).collect();
     let lost = || Outcome::Skipped("the plugin did not load, or its device did not open".into());
     cases.extend(never.into_iter().map(|entry| (entry, lost())));
     // No case of L0 may have been selected, and the reason must be told.
@@ -142,7 +160,7 @@ fn run(global: &Global, args: &Conform, entries: Vec<Entry>, limit: Duration) ->
     {
         cases.push((Entry::of_loading(), Outcome::Failed(why.clone())));
     }
-    Ok(Report { about, cases, time: started.elapsed(), seed: args.seed })
+    Ok(Report { about, sha256, cases, time: started.elapsed(), seed: args.seed })
 }
 
 /// What is tested, from a worker: the parent never runs the plugin's code.

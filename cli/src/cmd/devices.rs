@@ -83,7 +83,10 @@ impl Row {
             (None, None) => String::new(),
         };
         let free = self.memory.1.map_or("?".into(), bytes);
-        let description = format!("{} {}", self.description, self.arch).trim().to_string();
+        let description = match self.arch.as_str() {
+            "" => self.description.clone(),
+            arch => format!("{} ({arch})", self.description),
+        };
         let pool = self.pool.map_or("its own".into(), |kind| kind.to_string());
         let (id, kind, total) = (self.id.clone(), self.kind.into(), bytes(self.memory.0));
         vec![id, kind, total, free, plugin, description, place, pool]

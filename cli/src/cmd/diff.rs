@@ -68,7 +68,7 @@ fn told(node: &NodeDiff, a: &str, b: &str) -> String {
     let head = format!("node {}, {} `{}`: {}", node.row, node.op, node.name, node.shapes);
     match &node.difference {
         Ok(d) => format!(
-            "{head}\nNMSE {:.3e}, at most {:.0e}; element {} is {} on {b} and {} on {a}; largest difference {:.3e}",
+            "{head}\nNMSE {:.3e}, at most {:.0e}; element {:?} is {} on {b} and {} on {a}; largest difference {:.3e}",
             d.nmse, node.limit, d.worst, d.found, d.expected, d.max_abs
         ),
         Err(Trouble::Lacking(why)) => format!("{head}\nnot run on {b}: {why}"),

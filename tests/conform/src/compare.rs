@@ -12,8 +12,8 @@ pub struct Difference {
     pub nmse: f64,
     /// Largest |a - b|.
     pub max_abs: f64,
-    /// The element with the largest.
-    pub worst: usize,
+    /// The element with the largest, innermost dim first.
+    pub worst: [u64; 4],
     /// What was expected there.
     pub expected: f64,
     /// What was found there.
@@ -25,16 +25,17 @@ pub fn difference(def: &TensorDef, expected: &[u8], found: &[u8]) -> Difference 
     let (a, b) = (Value::decode(def, expected), Value::decode(def, found));
     if a.ints().is_empty() && b.ints().is_empty() {
         let (a, b) = (a.floats().iter(), b.floats().iter());
-        return floats(a.map(|&v| f64::from(v)), b.map(|&v| f64::from(v)));
+        return floats(def.ne, a.map(|&v| f64::from(v)), b.map(|&v| f64::from(v)));
     }
     if a == b {
         return Difference::default();
     }
     let (a, b) = (a.ints().iter(), b.ints().iter());
-    Difference { nmse: f64::INFINITY, ..floats(a.map(|&v| f64::from(v)), b.map(|&v| f64::from(v))) }
+    Difference { nmse: f64::INFINITY, ..floats(def.ne, a.map(|&v| f64::from(v)), b.map(|&v| f64::from(v))) }
 }
 
-fn floats(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Difference {
+/// Of two results of shape `ne`.
+fn floats(ne: [u64; 4], a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Difference {
     let mut d = Difference { max_abs: -1.0, ..Difference::default() };
     let (mut error, mut size) = (0.0, 0.0);
     for (i, (a, b)) in a.zip(b).enumerate() {
@@ -45,7 +46,7 @@ fn floats(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Differe
         error += gap * gap;
         size += if a.is_finite() { a * a } else { 0.0 };
         if gap > d.max_abs {
-            d = Difference { max_abs: gap, worst: i, expected: a, found: b, ..d };
+            d = Difference { max_abs: gap, worst: index(ne, i), expected: a, found: b, ..d };
         }
     }
     d.max_abs = d.max_abs.max(0.0);
@@ -57,13 +58,23 @@ fn floats(a: impl Iterator<Item = f64>, b: impl Iterator<Item = f64>) -> Differe
     d
 }
 
+/// Where the i-th element of a tensor of shape `ne` is.
+fn index(ne: [u64; 4], i: usize) -> [u64; 4] {
+    let mut rest = i as u64;
+    ne.map(|n| {
+        let at = rest % n.max(1);
+        rest /= n.max(1);
+        at
+    })
+}
+
 /// Fails if the difference is over the limit.
 pub fn check(d: &Difference, limit: f64) -> Verdict {
     if d.nmse <= limit {
         return Ok(());
     }
     wrong(format!(
-        "NMSE {:.2e}, at most {limit:.0e}; element {} is {}, expected {} (largest difference {:.3e})",
+        "NMSE {:.2e}, at most {limit:.0e}; element {:?} is {}, expected {} (largest difference {:.3e})",
         d.nmse, d.worst, d.found, d.expected, d.max_abs
     ))
 }
@@ -73,7 +84,8 @@ mod tests {
     use super::*;
 
     fn check(a: &[f64], b: &[f64], nmse: f64) {
-        assert_eq!(floats(a.iter().copied(), b.iter().copied()).nmse, nmse, "{a:?} {b:?}");
+        let ne = [a.len() as u64, 1, 1, 1];
+        assert_eq!(floats(ne, a.iter().copied(), b.iter().copied()).nmse, nmse, "{a:?} {b:?}");
     }
 
     #[test]
@@ -82,6 +94,12 @@ mod tests {
         check(&[1.0, f64::NAN], &[1.0, f64::NAN], 0.0);
         check(&[1.0, 2.0], &[1.0, f64::NAN], f64::INFINITY);
         check(&[1.0, f64::INFINITY], &[1.0, 2.0], f64::INFINITY);
+    }
+
+    #[test]
+    fn the_worst_element_is_told_by_its_place_in_each_dim() {
+        assert_eq!(index([3, 2, 4, 1], 0), [0, 0, 0, 0]);
+        assert_eq!(index([3, 2, 4, 1], 11), [2, 1, 1, 0]);
     }
 
     #[test]

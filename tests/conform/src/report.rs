@@ -14,6 +14,8 @@ use std::time::Duration;
 pub struct Report {
     /// Plugin and device, as a worker described them, or why it could not.
     pub about: Result<Json, String>,
+    /// SHA-256 of the plugin's file.
+    pub sha256: String,
     /// Every case of the run.
     pub cases: Vec<(Entry, Outcome)>,
     /// How long it took.
@@ -121,7 +123,8 @@ impl Report {
             .map(|(level, counts)| (level.to_string(), counts.json()))
             .collect();
         json!({
-            "plugin": self.about("plugin"), "device": self.about("device"),
+            "plugin": self.about("plugin"), "device": self.about("device"), "sha256": self.sha256,
+            "llmrt": env!("CARGO_PKG_VERSION"),
             "about": self.about.clone().unwrap_or_else(Json::String),
             "cases_run": total.run, "cases_failed": total.failed, "cases_skipped": total.skipped,
             "failed": failed, "skipped": skipped, "ops": ops, "levels": levels,
@@ -135,8 +138,10 @@ impl Report {
         const MOST_SHOWN: usize = 100;
         let mut text = String::new();
         let failed: Vec<_> = self.failed().collect();
-        for (name, why) in failed.iter().take(MOST_SHOWN) {
-            let _ = writeln!(text, "FAILED {name}\n       {why}");
+        // What fails for one reason stands together, with the reason told once.
+        for same in failed[..failed.len().min(MOST_SHOWN)].chunk_by(|a, b| a.1 == b.1) {
+            same.iter().for_each(|(name, _)| text += &format!("FAILED {name}\n"));
+            let _ = writeln!(text, "       {}", same[0].1);
         }
         if failed.len() > MOST_SHOWN {
             let _ = writeln!(text, "… and {} more: --json lists all", failed.len() - MOST_SHOWN);
@@ -170,7 +175,8 @@ impl Report {
     pub fn markdown(&self) -> String {
         let total = self.total();
         let mut text = format!(
-            "# Conformance of {} {}\n\nDevice: {}, {} ({}). {} cases run, {} failed, {} skipped for lack of capability.\n\n",
+            "# Conformance of {} {}\n\nDevice: {}, {} ({}). {} cases run, {} failed, {} skipped for lack of capability.\n\n\
+             Tested by llmrt {}, seed {}; SHA-256 of the plugin's file: `{}`.\n\n",
             self.about("plugin"),
             self.about("version"),
             self.about("device"),
@@ -178,7 +184,10 @@ impl Report {
             self.about("arch"),
             total.run,
             total.failed,
-            total.skipped
+            total.skipped,
+            env!("CARGO_PKG_VERSION"),
+            self.seed,
+            self.sha256
         );
         text += "| level | run | failed | skipped |\n|---|--:|--:|--:|\n";
         for (level, c) in self.count(|entry| entry.level) {

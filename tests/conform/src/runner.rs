@@ -16,17 +16,19 @@ pub struct Run<'a> {
     pub n_jobs: usize,
     /// What a case may take.
     pub limit: Duration,
+    /// Failures after which no further case is begun.
+    pub max_failures: usize,
     /// Asked between cases; true ends the run early.
     pub is_cancelled: &'a (dyn Fn() -> bool + Sync),
-    /// Told after every case: how many are done.
-    pub progress: &'a (dyn Fn(usize) + Sync),
+    /// Told after every case: how many are done, and how many of them failed.
+    pub progress: &'a (dyn Fn(usize, usize) + Sync),
 }
 
 impl Run<'_> {
-    /// The outcome of every case, in their order; `None` for those not reached before the run was cancelled.
+    /// The outcome of every case, in their order; `None` for those not reached before the run ended early.
     pub fn outcomes(&self, entries: &[Entry]) -> Vec<Option<Outcome>> {
         let results: Mutex<Vec<Option<Outcome>>> = Mutex::new(vec![None; entries.len()]);
-        let n_done = AtomicUsize::new(0);
+        let (n_done, n_failed) = (AtomicUsize::new(0), AtomicUsize::new(0));
         // What is measured runs alone.
         let (timed, others): (Vec<usize>, Vec<usize>) =
             (0..entries.len()).partition(|&i| entries[i].level == Level::L6);
@@ -35,12 +37,14 @@ impl Run<'_> {
             let work = || {
                 let mut child = None;
                 while let Some(&i) = order.get(next.fetch_add(1, Ordering::Relaxed)) {
-                    if (self.is_cancelled)() {
+                    if (self.is_cancelled)() || n_failed.load(Ordering::Relaxed) >= self.max_failures {
                         break;
                     }
                     let outcome = self.one(&mut child, &entries[i]);
+                    let failed = usize::from(matches!(outcome, Outcome::Failed(_)));
                     results.lock().unwrap_or_else(PoisonError::into_inner)[i] = Some(outcome);
-                    (self.progress)(n_done.fetch_add(1, Ordering::Relaxed) + 1);
+                    let n_failed = n_failed.fetch_add(failed, Ordering::Relaxed) + failed;
+                    (self.progress)(n_done.fetch_add(1, Ordering::Relaxed) + 1, n_failed);
                 }
             };
             std::thread::scope(|scope| (0..n_jobs.min(order.len())).for_each(|_| drop(scope.spawn(work))));

@@ -120,15 +120,27 @@ impl Stage {
                 let source = problem.node().src.iter().position(|s| s.is_some_and(|s| g.owner(s) == *t));
                 format!("byte {} of source {}", i - place.start, source.unwrap_or(0))
             }
-            None => match self.places.iter().rfind(|(_, place)| place.end <= i) {
-                Some((t, place)) if *t == problem.target() => {
-                    format!("byte {} behind the result", i - place.end)
-                }
-                Some((_, place)) => format!("byte {} behind an operand", i - place.end),
-                None => format!("byte {i} before the first tensor"),
-            },
+            None => self.neighbour(problem, i),
         };
         wrong(format!("wrote out of bounds: {what} was {:#04x} and is {:#04x}", self.image[i], after[i]))
+    }
+
+    /// A byte of no tensor, by the tensor that it is nearest to.
+    fn neighbour(&self, problem: &Problem, i: usize) -> String {
+        let is_of = |t: Tensor| move |s: &Option<Tensor>| s.is_some_and(|s| problem.graph.owner(s) == t);
+        let name = |t: Tensor| match problem.node().src.iter().position(is_of(t)) {
+            _ if t == problem.target() => "the result".to_string(),
+            Some(source) => format!("source {source}"),
+            None => "an operand".to_string(),
+        };
+        let behind = self.places.iter().filter(|(_, place)| place.end <= i);
+        let before = self.places.iter().filter(|(_, place)| place.start > i);
+        let behind = behind.map(|(&t, place)| (i - place.end + 1, "behind the end of", t));
+        let before = before.map(|(&t, place)| (place.start - i, "before the start of", t));
+        match behind.chain(before).min_by_key(|&(distance, ..)| distance) {
+            Some((distance, side, t)) => format!("byte {distance} {side} {}", name(t)),
+            None => format!("byte {i} of the buffer"),
+        }
     }
 }
 

@@ -22,6 +22,8 @@ pub struct Manifest {
     pub priority: i32,
     /// What to do when something is missing.
     pub hint: Option<String>,
+    /// Keys that this build does not know: newer than it, or misspelt.
+    pub unknown: Vec<String>,
 }
 
 /// Longest manifest that is read.
@@ -41,7 +43,7 @@ impl Manifest {
         Manifest::parse(&text)
     }
 
-    /// Reads `key=value` lines. Keys that this build does not know are newer than it and are ignored.
+    /// Reads `key=value` lines. Keys that this build does not know may be newer than it: they are named, and ignored.
     pub fn parse(text: &str) -> Result<Manifest, String> {
         let value = |key: &str| keys::get(text, key);
         if let Some(missing) = keys::MANDATORY.iter().find(|key| value(key).is_none_or(str::is_empty)) {
@@ -63,6 +65,8 @@ impl Manifest {
             let parts = value(key).unwrap_or_default().split(',').map(str::trim);
             parts.filter(|part| !part.is_empty()).map(String::from).collect()
         };
+        let is_known = |key: &str| keys::MANDATORY.contains(&key) || keys::OPTIONAL.contains(&key);
+        let given = text.lines().filter_map(|line| Some(line.split_once('=')?.0));
         Ok(Manifest {
             name: name.into(),
             version: value("version").unwrap_or_default().into(),
@@ -72,6 +76,7 @@ impl Manifest {
             sonames: list("sonames"),
             priority,
             hint: value("hint").map(String::from),
+            unknown: given.filter(|key| !is_known(key)).map(String::from).collect(),
         })
     }
 
@@ -108,6 +113,12 @@ mod tests {
         check("abi=0\nversion=1\n", Err("manifest lacks `name`"));
         check("abi=0\nname=x\nversion=\n", Err("manifest lacks `version`"));
         check("", Err("manifest lacks `abi`"));
+    }
+
+    #[test]
+    fn keys_that_are_not_known_are_named() {
+        let manifest = Manifest::parse("abi=0\nname=x\nversion=1\nsonmaes=libx.so\nhint=h\n").unwrap();
+        assert_eq!(manifest.unknown, ["sonmaes"]);
     }
 
     #[test]

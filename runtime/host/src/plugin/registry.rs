@@ -169,6 +169,11 @@ impl Host {
         let mut plugins = self.plugins();
         let loaded: Vec<_> = plugins.iter().map(|entry| entry.identity.clone()).collect();
         let Checked { path, manifest, identity } = checklist::check_file(path, &loaded, &self.disabled)?;
+        for key in &manifest.unknown {
+            let key = key.escape_debug();
+            self.services
+                .say(2, &format!("plugin {}: manifest key `{key}` is not known here", manifest.name));
+        }
         let query = open::open_file(&path).map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
         let module = open::start(query, Some(path), Some(&manifest), &self.services);
         let module = module.map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
