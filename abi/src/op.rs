@@ -257,7 +257,8 @@ params! {
     }
     /// Attributes of `upscale`.
     UpscaleParams "llmrt_p_upscale" {
-        /// 0: nearest, 1: bilinear, 2: bicubic.
+        /// 0: nearest, 1: bilinear, 2: bicubic, 3: bilinear with antialiasing (of x that shrinks, all elements count
+        /// that lie under the triangle stretched by the ratio).
         mode: u32,
         /// 1: the corners of x and y coincide.
         align_corners: u32,
@@ -459,7 +460,7 @@ params! {
     /// Attributes of `ssm_scan` and `gated_delta_net`.
     StatesParams "llmrt_p_states" {
         /// States of each sequence in the result: the one after the last token, then those before, one token back each;
-        /// 0 means 1. Those before the first token are zeros.
+        /// 0 means 1. Those before the first token are zeros; of no tokens, the first is the one that was given.
         n_states: u32,
     }
     /// Attributes of `gated_linear_attn`.

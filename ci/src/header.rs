@@ -72,7 +72,8 @@ const OPS: &str = "
  *
  * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
  * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
- * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps and share no memory
+ * empty, has no bytes, and a node whose result is empty does nothing; a sum over no elements is 0. Strides are any number
+ * of bytes: refuse (LLMRT_REASON_STRIDE) those you cannot walk. Results are without gaps and share no memory
  * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
  *
  * Every op is at version 1. \"b broadcasts\": each dim of a is a multiple of that of b, and element i of a meets element

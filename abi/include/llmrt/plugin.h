@@ -249,7 +249,8 @@ typedef struct llmrt_tensor {
   // Elements per dim, innermost first. A dim of 0 makes the tensor empty: `nbytes` is 0, and a node with an empty
   // result is no work.
   int64_t ne[4];
-  // Bytes between elements (blocks for dim 0) of a dim.
+  // Bytes between elements (blocks for dim 0) of a dim: any number, also no multiple of the element's size. A device
+  // refuses those that it cannot do (`LLMRT_REASON_STRIDE`).
   uint64_t nb[4];
   // Its memory; NULL while placing.
   struct llmrt_buffer *buffer;
@@ -728,7 +729,8 @@ typedef struct llmrt_devmem_vt {
  *
  * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
  * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
- * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps and share no memory
+ * empty, has no bytes, and a node whose result is empty does nothing; a sum over no elements is 0. Strides are any number
+ * of bytes: refuse (LLMRT_REASON_STRIDE) those you cannot walk. Results are without gaps and share no memory
  * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
  *
  * Every op is at version 1. "b broadcasts": each dim of a is a multiple of that of b, and element i of a meets element
@@ -1061,7 +1063,7 @@ typedef struct llmrt_p_pad {
 
 /* Attributes of `upscale`. */
 typedef struct llmrt_p_upscale {
-  /* 0: nearest, 1: bilinear, 2: bicubic. */
+  /* 0: nearest, 1: bilinear, 2: bicubic, 3: bilinear with antialiasing (of x that shrinks, all elements count that lie under the triangle stretched by the ratio). */
   uint32_t mode;
   /* 1: the corners of x and y coincide. */
   uint32_t align_corners;
@@ -1279,7 +1281,7 @@ typedef struct llmrt_p_attention_contiguous {
 
 /* Attributes of `ssm_scan` and `gated_delta_net`. */
 typedef struct llmrt_p_states {
-  /* States of each sequence in the result: the one after the last token, then those before, one token back each; 0 means 1. Those before the first token are zeros. */
+  /* States of each sequence in the result: the one after the last token, then those before, one token back each; 0 means 1. Those before the first token are zeros; of no tokens, the first is the one that was given. */
   uint32_t n_states;
 } llmrt_p_states;
 

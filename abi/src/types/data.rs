@@ -80,7 +80,8 @@ pub struct Tensor {
     /// Elements per dim, innermost first. A dim of 0 makes the tensor empty: `nbytes` is 0, and a node with an empty
     /// result is no work.
     pub ne: [i64; 4],
-    /// Bytes between elements (blocks for dim 0) of a dim.
+    /// Bytes between elements (blocks for dim 0) of a dim: any number, also no multiple of the element's size. A device
+    /// refuses those that it cannot do (`LLMRT_REASON_STRIDE`).
     pub nb: [u64; 4],
     /// Its memory; NULL while placing.
     pub buffer: *mut Buffer,

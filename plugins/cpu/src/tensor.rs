@@ -11,6 +11,20 @@ pub fn address(t: &TensorView<'_>) -> Option<*mut u8> {
     }
 }
 
+/// Whether elements that kernels see as F32 or I32 lie at multiples of 4 bytes from the start of the buffer; other dtypes
+/// are read byte by byte, and lie anywhere. Where a tensor is empty, or a dim has one element, no stride is walked.
+pub fn is_aligned(t: &TensorView<'_>) -> bool {
+    let word = t.dtype().map_or(1, word);
+    let mut dims = t.ne().into_iter().zip(t.nb());
+    let is_even = dims.all(|(n, nb)| n <= 1 || nb.is_multiple_of(word));
+    t.ne().contains(&0) || (is_even && t.offset().is_multiple_of(word as u64))
+}
+
+/// The bytes that elements are aligned to.
+fn word(dtype: DType) -> usize {
+    if matches!(dtype, DType::F32 | DType::I32) { 4 } else { 1 }
+}
+
 /// A tensor in host memory. Copies name the same memory; who writes which rows is settled by the op's split.
 #[derive(Clone, Copy)]
 pub struct Tensor {
@@ -42,8 +56,7 @@ impl Tensor {
                 return Err(Error::invalid(format!("`{}` is not in memory that the CPU can read", t.name())));
             }
         };
-        let words = matches!(dtype, DType::F32 | DType::I32);
-        if words && len > 0 && (!(ptr as usize).is_multiple_of(4) || t.nb().iter().any(|nb| nb % 4 != 0)) {
+        if len > 0 && !(is_aligned(t) && (ptr as usize).is_multiple_of(word(dtype))) {
             return Err(Error::invalid(format!("`{}` is not aligned to its {dtype} elements", t.name())));
         }
         Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb() })

@@ -4,7 +4,7 @@ use crate::level::Level;
 use crate::outcome::{Outcome, Verdict};
 use crate::session::Session;
 use crate::{l0_load, l1_leaks, l1_memory, l1_seal, l1_sharing, l2_events, l2_streams, l3_ops, l4_plans};
-use crate::{l5_faults, l5_nodes, l6_perf, pools};
+use crate::{l5_faults, l5_nodes, l5_strides, l6_perf, pools};
 use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::rules;
 use regex_automata::meta::Regex;
@@ -43,6 +43,8 @@ pub enum Work {
     Plan(Op, usize),
     /// Nodes of an op that a device must refuse or survive.
     Hostile(Op, l5_nodes::Fault),
+    /// Operands of an op that do not lie at multiples of their elements.
+    Askew(Op),
     /// A measurement.
     Perf(usize),
 }
@@ -106,6 +108,7 @@ impl Work {
             }
             Work::Plan(op, row) => l4_plans::run(session, op, row).into(),
             Work::Hostile(op, fault) => l5_nodes::run(session, op, fault).into(),
+            Work::Askew(op) => l5_strides::run(session, op).into(),
             Work::Perf(row) => match l6_perf::run(session, row) {
                 Ok(measured) => Outcome::Passed(measured),
                 Err(trouble) => Err(trouble).into(),
@@ -201,5 +204,9 @@ fn of_op(op: Op, entries: &mut Vec<Entry>) {
     }
     for &fault in l5_nodes::Fault::ALL {
         entries.push(entry(Level::L5, fault.name().into(), None, Work::Hostile(op, fault)));
+    }
+    if op.info().max_src > 0 {
+        let name = "operands at odd bytes are refused or computed with";
+        entries.push(entry(Level::L5, name.into(), None, Work::Askew(op)));
     }
 }

@@ -21,7 +21,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     ensure(n_kv_heads > 0 && p.block_size > 0, Reason::Param)?;
     let [head_dim, n_heads, n_tokens, ne3] = check::floats(node, 0)?.ne();
     let (k, v) = (check::decodable(node, 1)?.ne(), check::decodable(node, 2)?.ne());
-    ensure(ne3 == 1 && n_heads % n_kv_heads == 0, Reason::Shape)?;
+    ensure(ne3 == 1 && n_heads.is_multiple_of(n_kv_heads), Reason::Shape)?;
     ensure(head_dim.checked_mul(n_kv_heads) == Some(k[0]) && k[2..] == [1, 1], Reason::Shape)?;
     ensure(v[0] % n_kv_heads == 0 && v[1..] == k[1..], Reason::Shape)?;
     paging::supports(node, 3)?;

@@ -25,7 +25,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let [head_dim, n_q, n_heads, n] = check::floats(node, 0)?.ne();
     let (k, v) = (check::decodable(node, 1)?.ne(), check::decodable(node, 2)?.ne());
     ensure(k[0] == head_dim && v[1] == k[1], Reason::Shape)?;
-    ensure([k, v].iter().all(|of| n_heads % of[2] == 0 && n % of[3] == 0), Reason::Shape)?;
+    ensure([k, v].iter().all(|of| n_heads.is_multiple_of(of[2]) && n.is_multiple_of(of[3])), Reason::Shape)?;
     supports_mask(node, 3, [k[1], n_q, n_heads, n])?;
     ensure(p.max_bias <= 0.0 || p.max_bias.is_nan() || node.src(3).is_some(), Reason::Param)?;
     if let Some(sinks) = check::optional_floats(node, 4)? {

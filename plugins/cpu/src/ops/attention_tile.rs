@@ -67,7 +67,7 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     let n_rows = u.tokens.len() * u.heads.len();
     let head_dim = u.q.ne[0];
     let head_dim_v = u.y.ne[0] / u.q.ne[1];
-    let (dim, dim_v) = (head_dim.next_multiple_of(4), head_dim_v.next_multiple_of(LANES));
+    let (dim, dim_v) = (head_dim.next_multiple_of(4).max(4), head_dim_v.next_multiple_of(LANES));
     let Scratch { floats: [q, k, stage, v, sums, weights], sums: softmax, panel: seen, rows, .. } = scratch;
     let q = q.zeroed(n_rows * dim);
     for (r, q) in q.chunks_exact_mut(dim).enumerate() {
@@ -96,7 +96,7 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
             let key = start + j;
             if (first..end).contains(&key) { u.paging.slot(u.seq, key) } else { None }
         });
-        let turned = consecutive(&slots) && turn_over_cache(s, u, slots[0], k);
+        let turned = head_dim > 0 && consecutive(&slots) && turn_over_cache(s, u, slots[0], k);
         for (j, slot) in slots.iter().enumerate() {
             let (k_row, v_row) = (&mut stage[j * dim..][..head_dim], &mut v[j * dim_v..][..head_dim_v]);
             match slot {

@@ -20,7 +20,7 @@ pub fn optional_floats<'a>(node: &NodeView<'a>, i: usize) -> Result<Option<Tenso
     node.src(i).map(|t| of_dtype(t, DType::F32)).transpose()
 }
 
-/// Source `i`: F32, F16 or BF16 at any strides, empty or not. [`super::rows::read`] reads it.
+/// Source `i`: F32, F16 or BF16 at any strides. [`super::rows::read`] reads it.
 pub fn numbers<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     let t = given(node, i)?;
     ensure(matches!(t.dtype(), Some(DType::F32 | DType::F16 | DType::BF16)), Reason::Type)?;
@@ -28,12 +28,12 @@ pub fn numbers<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reas
     Ok(t)
 }
 
-/// Source `i`: F32 at any strides, empty or not. [`super::rows::read`] reads it.
+/// Source `i`: F32 at any strides. [`super::rows::read`] reads it.
 pub fn any_floats<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     any_of(node, i, DType::F32)
 }
 
-/// Source `i`: I32 at any strides, empty or not. [`crate::tensor::Tensor::int`] reads it.
+/// Source `i`: I32 at any strides. [`crate::tensor::Tensor::int`] reads it.
 pub fn any_ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     any_of(node, i, DType::I32)
 }
@@ -58,12 +58,9 @@ pub fn decodable<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Re
     Ok(t)
 }
 
-/// Source `i`, not empty: F32, F16 or BF16 at any strides, or as [`decodable`].
+/// Source `i`: F32, F16 or BF16 at any strides, or as [`decodable`].
 pub fn matrix<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
-    match numbers(node, i) {
-        Ok(t) => not_empty(t),
-        Err(_) => decodable(node, i),
-    }
+    numbers(node, i).or_else(|_| decodable(node, i))
 }
 
 /// The result: of this dtype and shape, without gaps.
@@ -77,11 +74,6 @@ pub fn result(node: &NodeView<'_>, dtype: DType, ne: [usize; 4]) -> Answer {
 /// A vector of `n` elements.
 pub fn vector(t: &TensorView<'_>, n: usize) -> Answer {
     ensure(t.ne() == [n, 1, 1, 1], Reason::Shape)
-}
-
-/// `t`, which must have elements.
-pub fn not_empty<'a>(t: TensorView<'a>) -> Result<TensorView<'a>, Reason> {
-    ensure(!t.ne().contains(&0), Reason::Shape).map(|()| t)
 }
 
 /// The product of dims, if it is one.
@@ -107,7 +99,6 @@ fn of_dtype(t: TensorView<'_>, dtype: DType) -> Result<TensorView<'_>, Reason> {
 
 fn whole_rows(t: &TensorView<'_>, dtype: DType) -> Answer {
     ensure(t.layout_id() == 0, Reason::Layout)?;
-    ensure(!t.ne().contains(&0), Reason::Shape)?;
     ensure(t.ne()[0].is_multiple_of(dtype.block_elems()), Reason::Shape)?;
-    ensure(t.nb()[0] == dtype.block_bytes() || t.ne()[0] == dtype.block_elems(), Reason::Stride)
+    ensure(t.nb()[0] == dtype.block_bytes() || t.ne()[0] <= dtype.block_elems(), Reason::Stride)
 }

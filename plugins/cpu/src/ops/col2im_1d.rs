@@ -10,9 +10,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let x = check::numbers(node, 0)?;
     let (ne, c) = (x.ne(), p.n_channels as usize);
     ensure(p.stride > 0 && c > 0, Reason::Param)?;
-    ensure(!ne.contains(&0) && ne[2..] == [1, 1] && ne[0].is_multiple_of(c), Reason::Shape)?;
+    ensure(ne[2..] == [1, 1] && ne[0].is_multiple_of(c), Reason::Shape)?;
     ensure(x.is_contiguous(), Reason::Stride)?;
-    let whole = (ne[1] - 1).checked_mul(p.stride as usize).and_then(|n| n.checked_add(ne[0] / c));
+    let whole = ne[1]
+        .checked_sub(1)
+        .and_then(|n| n.checked_mul(p.stride as usize))
+        .and_then(|n| n.checked_add(ne[0] / c));
     let n_out = whole.and_then(|n| n.checked_sub(2 * p.pad as usize)).filter(|&n| n > 0);
     check::result(node, x.dtype().ok_or(Reason::Type)?, [n_out.ok_or(Reason::Shape)?, c, 1, 1])
 }

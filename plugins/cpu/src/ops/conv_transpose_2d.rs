@@ -66,7 +66,7 @@ impl Transposed {
             let (out1, c, batch) = (row % n_rows, row / n_rows % self.c_out, row / n_rows / self.c_out);
             let weights = w.scratch.rows.take::<f32>(self.c_in * n_taps);
             if decoded.replace(c) != Some(c) {
-                for (j, to) in weights.chunks_exact_mut(n_taps).enumerate() {
+                for (j, to) in weights.chunks_exact_mut(n_taps.max(1)).enumerate() {
                     let bytes = n_taps * kernel.dtype.block_bytes();
                     let from = &kernel.bytes()[(j * self.c_out + c) * bytes..][..bytes];
                     rows::decode(w.isa, kernel.dtype, from, to);

@@ -37,14 +37,14 @@ pub struct Convolution {
     pub n_batch: usize,
 }
 
-/// Kernel (F32, F16 or BF16, no gaps) and x (F32 at any strides), not empty.
+/// Kernel (F32, F16 or BF16, no gaps) and x (F32 at any strides).
 pub fn operands<'a>(node: &NodeView<'a>) -> Result<(TensorView<'a>, TensorView<'a>), Reason> {
-    Ok((kernel(node)?, check::not_empty(check::any_floats(node, 1)?)?))
+    Ok((kernel(node)?, check::any_floats(node, 1)?))
 }
 
-/// Source 0: F32, F16 or BF16, no gaps, not empty.
+/// Source 0: F32, F16 or BF16, no gaps.
 pub fn kernel<'a>(node: &NodeView<'a>) -> Result<TensorView<'a>, Reason> {
-    let kernel = check::not_empty(check::numbers(node, 0)?)?;
+    let kernel = check::numbers(node, 0)?;
     ensure(kernel.is_contiguous(), Reason::Stride)?;
     Ok(kernel)
 }

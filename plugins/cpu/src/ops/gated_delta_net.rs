@@ -14,7 +14,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let [s, h, n_tokens, n_seqs] = check::floats(node, 2)?.ne();
     for i in [0, 1] {
         let ne = check::floats(node, i)?.ne();
-        let fits = ne[0] == s && ne[2] == n_tokens && h % ne[1] == 0 && n_seqs % ne[3] == 0;
+        let fits = ne[0] == s && ne[2] == n_tokens && h.is_multiple_of(ne[1]) && n_seqs.is_multiple_of(ne[3]);
         ensure(fits, Reason::Shape)?;
     }
     let g = check::floats(node, 3)?.ne();
@@ -54,7 +54,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
                 part(kept(back, unit), size).copy_from_slice(state);
             }
         }
-        for back in n_tokens..n_states {
+        for back in n_tokens.max(1)..n_states {
             part(kept(back, unit), size).fill(0.0);
         }
     }

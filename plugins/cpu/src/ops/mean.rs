@@ -6,7 +6,7 @@ use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let [n, ne1, ne2, ne3] = check::any_floats(node, 0)?.ne();
-    ensure(n > 0, Reason::Shape)?;
+    ensure(n > 0 || [ne1, ne2, ne3].contains(&0), Reason::Shape)?;
     check::result(node, DType::F32, [1, ne1, ne2, ne3])
 }
 

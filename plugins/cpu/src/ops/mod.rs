@@ -88,6 +88,7 @@ pub use cost::{is_small, shared_bytes, work};
 pub use mul_mat::Column;
 pub use worker::Worker;
 
+use crate::tensor::is_aligned;
 use check::Answer;
 use llmrt_plugin::{NodeView, Op, Reason};
 
@@ -97,6 +98,8 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     // Whatever an op without attributes is given is newer than this build.
     let is_newer = op.info().params.is_empty() && node.params_bytes().iter().any(|&byte| byte != 0);
     check::ensure(!is_newer, Reason::Param)?;
+    let sources = (0..op.info().max_src as usize).filter_map(|i| node.src(i));
+    check::ensure(sources.chain([node.dst()]).all(|t| is_aligned(&t)), Reason::Stride)?;
     (kernel(op).supports)(node)
 }
 

@@ -17,12 +17,15 @@ const FEW: usize = 16384;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (w, x) = (check::matrix(node, 0)?.ne(), check::numbers(node, 1)?.ne());
-    ensure(w[0] == x[0] && x[2] % w[2] == 0 && x[3] % w[3] == 0, Reason::Shape)?;
+    ensure(w[0] == x[0] && x[2].is_multiple_of(w[2]) && x[3].is_multiple_of(w[3]), Reason::Shape)?;
     check::result(node, DType::F32, [w[1], x[1], x[2], x[3]])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let (weights, x) = (a.arg(0), a.arg(1));
+    if weights.ne[0] == 0 {
+        return zeros(w, a);
+    }
     let (mut own, mut room) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.rows));
     let Prepared { x, quantised } = &prepare(w, weights, x, &mut own, &mut room);
     w.scratch.rows = room;
@@ -47,6 +50,14 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     }
     w.scratch.columns = columns;
     w.scratch.x = own;
+}
+
+/// This thread's rows of zeros: sums over rows without elements.
+pub fn zeros(w: &Worker<'_>, a: &Args) {
+    for row in w.share(a.dst.n_rows()) {
+        // SAFETY: rows are shared out.
+        unsafe { a.dst.row_mut(a.dst.unravel(row)) }.fill(0.0);
+    }
 }
 
 /// Bytes of the team's memory for prepared activations; 0 if each thread makes its own, or none are needed.

@@ -10,12 +10,15 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let (w, x) = (check::matrix(node, 0)?.ne(), check::numbers(node, 1)?.ne());
     let ids = check::ints(node, 2)?.ne();
     ensure(w[0] == x[0] && w[3] == 1 && ids[2..] == [1, 1], Reason::Shape)?;
-    ensure(x[2..] == [ids[1], 1] && ids[0].checked_rem(x[1]) == Some(0), Reason::Shape)?;
+    ensure(x[2..] == [ids[1], 1] && ids[0].is_multiple_of(x[1]), Reason::Shape)?;
     check::result(node, DType::F32, [w[1], ids[0], ids[1], 1])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let (weights, x, ids) = (a.arg(0), a.arg(1), a.arg(2));
+    if weights.ne[0] == 0 {
+        return mul_mat::zeros(w, a);
+    }
     let (mut own, mut room) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.rows));
     let Prepared { x, quantised } = &mul_mat::prepare(w, weights, x, &mut own, &mut room);
     w.scratch.rows = room;

@@ -15,7 +15,7 @@ const PIECE: usize = 1024;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (a, b) = (check::matrix(node, 0)?.ne(), check::numbers(node, 1)?.ne());
-    ensure(a[1] == b[1] && b[2] % a[2] == 0 && b[3] % a[3] == 0, Reason::Shape)?;
+    ensure(a[1] == b[1] && b[2].is_multiple_of(a[2]) && b[3].is_multiple_of(a[3]), Reason::Shape)?;
     check::result(node, DType::F32, [a[0], b[0], b[2], b[3]])
 }
 

@@ -8,7 +8,7 @@ use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(PagedMaskParams::from_bytes(node.params_bytes()))?;
-    ensure(p.block_size > 0 && p.n_slots > 0 && p.n_tokens > 0, Reason::Param)?;
+    ensure(p.block_size > 0, Reason::Param)?;
     paging::supports(node, 0)?;
     check::result(node, DType::F32, [p.n_slots as usize, p.n_tokens as usize, 1, 1])
 }

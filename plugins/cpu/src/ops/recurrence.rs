@@ -15,7 +15,7 @@ pub fn supports(node: &NodeView<'_>, n: usize, first_at: Option<usize>) -> Answe
     }
     let state = check::floats(node, n)?.ne();
     let n_seqs = state[1];
-    ensure(state == [product(&[s, s, h])?, n_seqs, 1, 1] && n_tokens % n_seqs == 0, Reason::Shape)?;
+    ensure(state == [product(&[s, s, h])?, n_seqs, 1, 1] && n_tokens.is_multiple_of(n_seqs), Reason::Shape)?;
     let n_rows = product(&[s, n_seqs])?.checked_add(n_tokens).ok_or(Reason::Shape)?;
     check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
 }

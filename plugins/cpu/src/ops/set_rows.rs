@@ -9,10 +9,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let cache = check::decodable(node, 0)?;
     ensure(cache.dtype().is_some_and(rows::can_encode), Reason::Type)?;
     let (from, ids) = (check::numbers(node, 1)?, moves::ids(node, 2)?.ne());
-    let dense = from.dtype().is_some_and(|d| from.nb()[0] == d.block_bytes()) || from.ne()[0] == 1;
+    let dense = from.dtype().is_some_and(|d| from.nb()[0] == d.block_bytes()) || from.ne()[0] <= 1;
     ensure(dense, Reason::Stride)?;
     let (ne, from) = (cache.ne(), from.ne());
-    ensure(ne[2] % ids[1] == 0 && ne[3] % ids[2] == 0 && ids[3] == 1, Reason::Shape)?;
+    ensure(ne[2].is_multiple_of(ids[1]) && ne[3].is_multiple_of(ids[2]) && ids[3] == 1, Reason::Shape)?;
     let heads = ne[2..] == [1, 1] && from[0].checked_mul(from[1]) == Some(ne[0]) && from[2..] == [ids[0], 1];
     ensure(from == [ne[0], ids[0], ne[2], ne[3]] || heads, Reason::Shape)?;
     moves::in_place(node)

@@ -12,7 +12,7 @@ const STRIP: usize = 16;
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (x, kernel) = (check::floats(node, 0)?.ne(), check::floats(node, 1)?.ne());
     ensure(kernel[1..] == [x[1], 1, 1] && x[3] == 1, Reason::Shape)?;
-    let n_tokens = x[0].checked_sub(kernel[0] - 1).ok_or(Reason::Shape)?;
+    let n_tokens = x[0].checked_add(1).and_then(|n| n.checked_sub(kernel[0])).ok_or(Reason::Shape)?;
     check::result(node, DType::F32, [x[1], n_tokens, x[2], 1])
 }
 
@@ -55,7 +55,7 @@ fn convolve_with<S: Simd>(
         // SAFETY: these channels of this sequence are this thread's.
         let y = unsafe { y.part_mut([token, seq, 0], channels.clone()) };
         for (y, (row, taps)) in y.iter_mut().zip(rows.iter().zip(&taps).take(n)) {
-            *y = taps.iter().zip(&row[token..]).fold(0.0, |sum, (k, x)| sum + k * x);
+            *y = taps.iter().zip(&row[token.min(row.len())..]).fold(0.0, |sum, (k, x)| sum + k * x);
         }
     }
 }

@@ -17,7 +17,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let granular = if a[0] == 1 { 1 } else { d_state };
     ensure(states[1..3] == [head_dim, n_heads] && dt? == [n_heads, n_tokens, n_seqs, 1], Reason::Shape)?;
     ensure(a == [granular, n_heads, 1, 1], Reason::Shape)?;
-    ensure(b == [d_state, b[1], n_tokens, n_seqs] && c? == b && n_heads % b[1] == 0, Reason::Shape)?;
+    ensure(b == [d_state, b[1], n_tokens, n_seqs] && c? == b && n_heads.is_multiple_of(b[1]), Reason::Shape)?;
     check::vector(&check::ints(node, 6)?, n_seqs)?;
     let n_kept = product(&[d_state, head_dim, n_heads, n_seqs, n_states])?;
     let n = product(&x)?.checked_add(n_kept).ok_or(Reason::Shape)?;
@@ -39,7 +39,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         let state = part(kept(0, unit), size);
         match usize::try_from(ids[seq]).ok().filter(|&slot| slot < states.ne[3]) {
             Some(slot) => {
-                let rows = state.chunks_exact_mut(d_state).enumerate();
+                let rows = state.chunks_exact_mut(d_state.max(1)).enumerate();
                 rows.for_each(|(i, to)| to.copy_from_slice(states.row([i, head, slot])));
             }
             None => state.fill(0.0),
@@ -55,7 +55,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
                 part(kept(back, unit), size).copy_from_slice(state);
             }
         }
-        for back in n_tokens..n_states {
+        for back in n_tokens.max(1)..n_states {
             part(kept(back, unit), size).fill(0.0);
         }
     }
@@ -72,6 +72,9 @@ dispatch! {
 
 #[inline(always)]
 fn step_with<S: Simd>(s: S, delta: f32, x: &[f32], [a, b, c]: [&[f32]; 3], state: &mut [f32], y: &mut [f32]) {
+    if b.is_empty() {
+        return y.fill(0.0); // sums over no elements
+    }
     let shared = (a.len() == 1).then(|| s.splat((delta * a[0]).exp()));
     let exp = |a: S::F| math::exp(s, s.mul(s.splat(delta), a));
     for ((h, x), y) in state.chunks_exact_mut(b.len()).zip(x).zip(y) {

@@ -7,7 +7,7 @@ use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(TimestepEmbeddingParams::from_bytes(node.params_bytes()))?;
-    ensure(p.dim > 0 && p.max_period > 0, Reason::Param)?;
+    ensure(p.max_period > 0, Reason::Param)?;
     let t = check::floats(node, 0)?;
     let n = t.ne()[0];
     check::vector(&t, n)?;

@@ -10,7 +10,7 @@ use std::cmp::Ordering;
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let k = check::params(TopKParams::from_bytes(node.params_bytes()))?.k as usize;
     let [n, ne1, ne2, ne3] = check::any_floats(node, 0)?.ne();
-    ensure(k > 0 && k <= n && n <= i32::MAX as usize, Reason::Shape)?;
+    ensure(k <= n && n <= i32::MAX as usize, Reason::Shape)?;
     check::result(node, DType::I32, [k, ne1, ne2, ne3])
 }
 

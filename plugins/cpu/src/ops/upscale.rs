@@ -1,21 +1,24 @@
-//! y = x sampled at another resolution: nearest in all dims, or bilinear or bicubic in dims 0 and 1.
+//! y = x sampled at another resolution: nearest in all dims, or bilinear (antialiased or not) or bicubic in dims 0
+//! and 1.
 
 use super::check::{self, Answer, ensure};
 use super::{Args, Worker, moves, rows};
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::UpscaleParams;
 use llmrt_plugin::{NodeView, Reason};
+use std::ops::Range;
 
 const NEAREST: u32 = 0;
 const BILINEAR: u32 = 1;
 const BICUBIC: u32 = 2;
+const ANTIALIASED: u32 = 3;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(UpscaleParams::from_bytes(node.params_bytes()))?;
-    ensure(p.mode <= BICUBIC && p.align_corners < 2, Reason::Param)?;
+    ensure(p.mode <= ANTIALIASED && p.align_corners < 2, Reason::Param)?;
     let x = check::numbers(node, 0)?;
     let ne = [p.ne0, p.ne1, p.ne2, p.ne3].map(|n| n as usize);
-    ensure(!x.ne().contains(&0) && !ne.contains(&0), Reason::Shape)?;
+    ensure(!x.ne().contains(&0) || ne.contains(&0), Reason::Shape)?;
     check::result(node, x.dtype().ok_or(Reason::Type)?, ne)
 }
 
@@ -32,7 +35,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             *y = match p.mode {
                 NEAREST => plane.element(grid[0].nearest(i0) as i64, grid[1].nearest(i1) as i64),
                 BILINEAR => plane.bilinear(grid[0].place(i0), grid[1].place(i1)),
-                _ => plane.bicubic(grid[0].place(i0), grid[1].place(i1)),
+                BICUBIC => plane.bicubic(grid[0].place(i0), grid[1].place(i1)),
+                _ => plane.antialiased([grid[0].covered(i0), grid[1].covered(i1)]),
             };
         }
         // SAFETY: pieces are disjoint.
@@ -64,6 +68,28 @@ impl Axis {
     fn place(self, i: usize) -> f32 {
         (i as f32 + self.offset) / self.scale - self.offset
     }
+
+    /// What element `i` of the result covers, at least an element to each side.
+    fn covered(self, i: usize) -> Covered {
+        let (p, reach) = ((i as f32 + self.offset) / self.scale, (1.0 / self.scale).max(1.0));
+        let first = (p - reach + self.offset) as usize;
+        let end = ((p + reach + self.offset) as usize).min(self.n);
+        Covered { elements: first..end, middle: p - self.offset, reach }
+    }
+}
+
+/// Elements under a triangle, highest over its middle and 0 at its reach.
+struct Covered {
+    elements: Range<usize>,
+    middle: f32,
+    reach: f32,
+}
+
+impl Covered {
+    fn weights(&self) -> impl Iterator<Item = (usize, f32)> {
+        let weight = |j: usize| (1.0 - ((j as f32 - self.middle) / self.reach).abs()).max(0.0);
+        self.elements.clone().map(move |j| (j, weight(j)))
+    }
 }
 
 /// Dims 0 and 1 of x at one place of the others.
@@ -87,6 +113,18 @@ impl Plane<'_> {
         let (a, b) = (self.element(i0, i1), self.element(i0 + 1, i1));
         let (c, d) = (self.element(i0, i1 + 1), self.element(i0 + 1, i1 + 1));
         a * (1.0 - d0) * (1.0 - d1) + b * d0 * (1.0 - d1) + c * (1.0 - d0) * d1 + d * d0 * d1
+    }
+
+    /// The mean of the elements under a pyramid, weighed by its height.
+    fn antialiased(&self, covered: [Covered; 2]) -> f32 {
+        let (mut sum, mut total) = (0.0, 0.0);
+        for (i1, w1) in covered[1].weights() {
+            for (i0, w0) in covered[0].weights() {
+                sum += self.element(i0 as i64, i1 as i64) as f64 * (w0 * w1) as f64;
+                total += (w0 * w1) as f64;
+            }
+        }
+        if total > 0.0 { (sum / total) as f32 } else { 0.0 }
     }
 
     fn bicubic(&self, p0: f32, p1: f32) -> f32 {

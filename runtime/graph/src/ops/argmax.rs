@@ -18,7 +18,8 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
     let [n, ne1, ne2, ne3] = check::any_floats(src, 0, "x")?.ne;
-    match n > 0 && n <= i32::MAX as u64 {
+    let has_largest = n > 0 || [ne1, ne2, ne3].contains(&0);
+    match has_largest && n <= i32::MAX as u64 {
         true => Ok((DType::I32, [ne1, ne2, ne3, 1])),
         false => Err(format!("rows of {n}, expected 1 to 2^31 - 1 elements")),
     }

@@ -94,7 +94,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let v = check::decodable(src, 2, "V cache")?;
     let [head_dim, n_heads, n_tokens, _] = q.ne;
     let n_kv_heads = p.n_kv_heads as u64;
-    if q.ne[3] != 1 || n_kv_heads == 0 || n_heads % n_kv_heads != 0 {
+    if q.ne[3] != 1 || n_kv_heads == 0 || !n_heads.is_multiple_of(n_kv_heads) {
         return Err(format!("q {:?} with {n_kv_heads} KV heads", q.ne));
     }
     if p.block_size == 0 {

@@ -43,10 +43,10 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let k = check::decodable(src, 1, "k")?;
     let v = check::decodable(src, 2, "v")?;
     let [head_dim, n_q, n_heads, n] = q.ne;
-    if k.ne[0] != head_dim || n_heads % k.ne[2] != 0 || n % k.ne[3] != 0 {
+    if k.ne[0] != head_dim || !n_heads.is_multiple_of(k.ne[2]) || !n.is_multiple_of(k.ne[3]) {
         return Err(format!("k {:?} does not broadcast to q {:?}", k.ne, q.ne));
     }
-    if v.ne[1] != k.ne[1] || n_heads % v.ne[2] != 0 || n % v.ne[3] != 0 {
+    if v.ne[1] != k.ne[1] || !n_heads.is_multiple_of(v.ne[2]) || !n.is_multiple_of(v.ne[3]) {
         return Err(format!("v {:?} beside k {:?} for q {:?}", v.ne, k.ne, q.ne));
     }
     let mask = check_mask(src, 3, [k.ne[1], n_q, n_heads, n])?;

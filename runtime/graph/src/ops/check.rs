@@ -1,38 +1,22 @@
 //! Checks that shape rules share, and access to the sources they checked. Messages say what was found and expected.
+//! Tensors may be empty: a rule refuses one only where its formula has no value for it.
 
 use super::value::{Data, Value};
 use crate::tensor::TensorDef;
 use llmrt_abi::{DType, dtype::DTypeKind};
 
-/// Source `i`, which must be given, empty or not.
-pub(super) fn any<'a>(src: &[Option<&'a TensorDef>], i: usize, what: &str) -> Result<&'a TensorDef, String> {
-    src.get(i).copied().flatten().ok_or_else(|| format!("{what} is missing"))
-}
-
-/// Source `i`, which must be given; never an empty tensor.
+/// Source `i`, which must be given.
 pub(super) fn given<'a>(
     src: &[Option<&'a TensorDef>],
     i: usize,
     what: &str,
 ) -> Result<&'a TensorDef, String> {
-    not_empty(any(src, i, what)?, what)
+    optional(src, i).ok_or_else(|| format!("{what} is missing"))
 }
 
-/// Source `i` if it is given; never an empty tensor.
-pub(super) fn optional<'a>(
-    src: &[Option<&'a TensorDef>],
-    i: usize,
-    what: &str,
-) -> Result<Option<&'a TensorDef>, String> {
-    src.get(i).copied().flatten().map(|t| not_empty(t, what)).transpose()
-}
-
-/// `t`, which must have elements.
-pub(super) fn not_empty<'a>(t: &'a TensorDef, what: &str) -> Result<&'a TensorDef, String> {
-    match t.ne.contains(&0) {
-        true => Err(format!("{what} {:?} is empty", t.ne)),
-        false => Ok(t),
-    }
+/// Source `i` if it is given.
+pub(super) fn optional<'a>(src: &[Option<&'a TensorDef>], i: usize) -> Option<&'a TensorDef> {
+    src.get(i).copied().flatten()
 }
 
 /// Source `i`, F32 with dense rows.
@@ -50,23 +34,23 @@ pub(super) fn optional_floats<'a>(
     i: usize,
     what: &str,
 ) -> Result<Option<&'a TensorDef>, String> {
-    optional(src, i, what)?.map(|t| of_dtype(t, DType::F32, what)).transpose()
+    optional(src, i).map(|t| of_dtype(t, DType::F32, what)).transpose()
 }
 
-/// Source `i`: F32, F16 or BF16, at any strides, empty or not.
+/// Source `i`: F32, F16 or BF16, at any strides.
 pub(super) fn numbers<'a>(
     src: &[Option<&'a TensorDef>],
     i: usize,
     what: &str,
 ) -> Result<&'a TensorDef, String> {
-    let t = any(src, i, what)?;
+    let t = given(src, i, what)?;
     match t.dtype {
         DType::F32 | DType::F16 | DType::BF16 => Ok(t),
         other => Err(format!("{what} is {other}, expected F32, F16 or BF16")),
     }
 }
 
-/// Source `i`: F32 at any strides, empty or not.
+/// Source `i`: F32 at any strides.
 pub(super) fn any_floats<'a>(
     src: &[Option<&'a TensorDef>],
     i: usize,
@@ -75,7 +59,7 @@ pub(super) fn any_floats<'a>(
     any_of(src, i, DType::F32, what)
 }
 
-/// Source `i`: I32 at any strides, empty or not.
+/// Source `i`: I32 at any strides.
 pub(super) fn any_ints<'a>(
     src: &[Option<&'a TensorDef>],
     i: usize,
@@ -90,7 +74,7 @@ fn any_of<'a>(
     dtype: DType,
     what: &str,
 ) -> Result<&'a TensorDef, String> {
-    let t = any(src, i, what)?;
+    let t = given(src, i, what)?;
     match t.dtype == dtype {
         true => Ok(t),
         false => Err(format!("{what} is {}, expected {dtype}", t.dtype)),
@@ -118,16 +102,13 @@ pub(super) fn decodable<'a>(
     dense(t, what)
 }
 
-/// Source `i`, not empty: F32, F16 or BF16 at any strides, or as [`decodable`].
+/// Source `i`: F32, F16 or BF16 at any strides, or as [`decodable`].
 pub(super) fn matrix<'a>(
     src: &[Option<&'a TensorDef>],
     i: usize,
     what: &str,
 ) -> Result<&'a TensorDef, String> {
-    match numbers(src, i, what) {
-        Ok(t) => not_empty(t, what),
-        Err(_) => decodable(src, i, what),
-    }
+    numbers(src, i, what).or_else(|_| decodable(src, i, what))
 }
 
 /// A vector of `n` elements.

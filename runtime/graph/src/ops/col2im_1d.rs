@@ -18,7 +18,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(Col2im1dParams::from_bytes(params))?;
-    let x = check::not_empty(check::numbers(src, 0, "x")?, "x")?;
+    let x = check::numbers(src, 0, "x")?;
     if x.ne[2..] != [1, 1] || !x.is_contiguous() {
         return Err(format!("x {:?} is not one matrix without gaps", x.ne));
     }
@@ -26,7 +26,10 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     if p.stride == 0 || c == 0 || x.ne[0] % c != 0 {
         return Err(format!("stride {}, {c} channels of columns of {}", p.stride, x.ne[0]));
     }
-    let whole = (x.ne[1] - 1).checked_mul(p.stride.into()).and_then(|n| n.checked_add(x.ne[0] / c));
+    let whole = x.ne[1]
+        .checked_sub(1)
+        .and_then(|n| n.checked_mul(p.stride.into()))
+        .and_then(|n| n.checked_add(x.ne[0] / c));
     match whole.and_then(|n| n.checked_sub(2 * p.pad as u64)) {
         Some(n_out) if n_out > 0 => Ok((x.dtype, [n_out, c, 1, 1])),
         _ => Err(format!("{} columns with {} cut off at both ends leave no signal", x.ne[1], p.pad)),

@@ -65,6 +65,8 @@ fn cases() -> Vec<Case> {
             ([2, 2], [1, 1, 2, 1], params([1, 1], [3, 3], [1, 1])),
             ([7, 7], [20, 20, 5, 1], params([1, 1], [3, 3], [1, 1])),
             ([3, 1], [1100, 1, 2, 1], params([1, 1], [1, 0], [1, 1])),
+            ([2, 3], [0, 4, 2, 1], params([1, 1], [3, 1], [1, 1])),
+            ([2, 3], [4, 0, 2, 1], params([1, 1], [1, 2], [1, 1])),
         ] {
             cases.push(Case::new(format!("{dtype} kernel {kernel:?} over {x:?}, {p:?}"), |g, _| {
                 let kernel = g.weight("kernel", dtype, &[kernel[0], kernel[1], 1, x[2]], Role::Other);

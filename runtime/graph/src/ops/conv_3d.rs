@@ -49,6 +49,9 @@ fn rule(kernel: Shape, x: Shape, params: &[u8]) -> Result<(Convolution, Shape), 
 /// Columns, then a product with the kernel, then a transposition.
 fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
     let p = Conv3dParams::from_bytes(&node.params)?;
+    if p.n_channels == 0 {
+        return None;
+    }
     let (kernel, x) = (node.src[0]?, node.src[1]?);
     let columns_params = Im2col3dParams {
         stride0: p.stride0,
@@ -98,6 +101,8 @@ fn cases() -> Vec<Case> {
         add(dtype, [1, 1, 1], [4, 4, 4], [4, 8, 1], [ONE, [0; 3], ONE]);
         add(dtype, [1, 1, 1], [2, 1, 1], [3, 7, 2], [ONE, [3, 4, 2], ONE]);
         add(dtype, [1, 1, 1], [1, 1, 1], [1, 1, 1], [ONE, [0; 3], ONE]);
+        add(dtype, [2, 2, 1], [5, 4, 3], [0, 3, 2], [ONE, [0; 3], ONE]);
+        add(dtype, [2, 2, 1], [0, 4, 3], [2, 3, 1], [ONE, ONE, ONE]);
         add(dtype, [3, 3, 3], [9, 6, 5], [8, 17, 1], [ONE, ONE, ONE]);
         add(dtype, [14, 14, 2], [28, 28, 2], [3, 20, 1], [[14, 14, 2], [0; 3], ONE]);
     }

@@ -30,7 +30,7 @@ pub(super) type Rule = fn(Shape, Shape, &[u8]) -> Result<(Convolution, Shape), S
 /// Kernels are F32, F16 or BF16 without gaps, x is F32 at any strides; y is F32.
 pub(super) fn infer(src: &[Option<&TensorDef>], params: &[u8], rule: Rule) -> Inferred {
     let kernel = kernel(src)?;
-    let x = check::not_empty(check::any_floats(src, 1, "x")?, "x")?;
+    let x = check::any_floats(src, 1, "x")?;
     Ok((DType::F32, rule(kernel.ne, x.ne, params)?.1))
 }
 
@@ -45,7 +45,7 @@ pub(super) fn reference(src: &[Option<&Value>], params: &[u8], rule: Rule) -> Va
 
 /// Source 0: a kernel, F32, F16 or BF16, not empty and without gaps.
 pub(super) fn kernel<'a>(src: &[Option<&'a TensorDef>]) -> Result<&'a TensorDef, String> {
-    let kernel = check::not_empty(check::numbers(src, 0, "kernel")?, "kernel")?;
+    let kernel = check::numbers(src, 0, "kernel")?;
     match kernel.is_contiguous() {
         true => Ok(kernel),
         false => Err("kernel has gaps; make it contiguous with `cont`".into()),

@@ -16,7 +16,8 @@ impl Graph {
     /// The gated delta rule: `q` and `k` [S, n_k_heads, n_tokens, n], `v` [S, H, n_tokens, n_seqs], log-gates `g`
     /// [1 or S, H, n_tokens, n_seqs], `beta` [1, H, n_tokens, n_seqs], `state` [S, S, H, n_seqs] give
     /// [S·H, n_tokens·n_seqs + n_states·S·n_seqs]: outputs, then `n_states` times the states [S, S, H, n_seqs], those
-    /// after the last token first, then those one token before, … (zeros before the first token).
+    /// after the last token first, then those one token before, … (zeros before the first token; of no tokens, the
+    /// given states, then zeros).
     #[allow(clippy::too_many_arguments)]
     pub fn gated_delta_net(
         &mut self,
@@ -41,7 +42,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let [s, h, n_tokens, n_seqs] = v;
     for (i, what) in [(0, "q"), (1, "k")] {
         let ne = check::floats(src, i, what)?.ne;
-        if ne[0] != s || ne[2] != n_tokens || h % ne[1] != 0 || n_seqs % ne[3] != 0 {
+        if ne[0] != s || ne[2] != n_tokens || !h.is_multiple_of(ne[1]) || !n_seqs.is_multiple_of(ne[3]) {
             return Err(format!("{what} {ne:?} does not fit v {v:?}"));
         }
     }
@@ -87,6 +88,9 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
                 if back < n_states {
                     kept[back * n_seqs * h * s * s + first..][..s * s].copy_from_slice(&state);
                 }
+            }
+            if n_tokens == 0 {
+                kept[first..][..s * s].copy_from_slice(&state);
             }
         }
     }

@@ -29,7 +29,7 @@ pub(super) struct Columns {
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(Im2colParams::from_bytes(params))?;
     let kernel = check::given(src, 0, "kernel")?;
-    let x = check::not_empty(check::numbers(src, 1, "x")?, "x")?;
+    let x = check::numbers(src, 1, "x")?;
     let columns = columns(kernel.ne, x.ne, &p)?;
     Ok((result_dtype(p.dtype)?, result_shape(&columns, p.is_2d)?))
 }

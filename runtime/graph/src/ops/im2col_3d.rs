@@ -20,7 +20,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(Im2col3dParams::from_bytes(params))?;
     let kernel = check::given(src, 0, "kernel")?;
-    let x = check::not_empty(check::numbers(src, 1, "x")?, "x")?;
+    let x = check::numbers(src, 1, "x")?;
     let columns = columns(kernel.ne, x.ne, &p)?;
     Ok((result_dtype(p.dtype)?, result_shape(&columns)?))
 }

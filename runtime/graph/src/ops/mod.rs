@@ -75,6 +75,7 @@ mod win_unpart;
 
 mod check;
 mod convolution;
+mod empty;
 mod moves;
 mod operand;
 mod recurrence;
@@ -125,9 +126,11 @@ impl Rules {
         (self.reference)(src, params)
     }
 
-    /// Appends simpler ops that compute the same; `None` if there are none for these operands.
+    /// Appends simpler ops that compute the same; `None` if there are none for these operands, or an empty result
+    /// leaves nothing to compute.
     pub fn decompose(&self, g: &mut Graph, node: &Node) -> Option<Tensor> {
-        self.decompose.and_then(|f| f(g, node))
+        let is_empty = g.ne(node.dst).contains(&0);
+        self.decompose.filter(|_| !is_empty).and_then(|f| f(g, node))
     }
 
     /// Whether the op can be taken apart.
@@ -135,9 +138,11 @@ impl Rules {
         self.decompose.is_some()
     }
 
-    /// Operands to test every plugin with.
+    /// Operands to test every plugin with: those of the op's file, then some of them without elements.
     pub fn cases(&self) -> Vec<Case> {
-        (self.cases)()
+        let mut cases = (self.cases)();
+        cases.extend(empty::cases(self, &cases));
+        cases
     }
 }
 

@@ -4,16 +4,16 @@ use super::check;
 use super::value::{Data, Value};
 use crate::tensor::{Shape, TensorDef};
 
-/// Source `i` of any dtype, empty or not. Plain ones at any strides, quantised ones with dense rows.
+/// Source `i` of any dtype. Plain ones at any strides, quantised ones with dense rows.
 pub(super) fn any<'a>(src: &[Option<&'a TensorDef>], i: usize, what: &str) -> Result<&'a TensorDef, String> {
-    let t = check::any(src, i, what)?;
+    let t = check::given(src, i, what)?;
     match t.dtype.is_quantised() && !t.has_dense_rows() {
         true => Err(format!("{what} has gaps between its blocks; {} rows are dense", t.dtype)),
         false => Ok(t),
     }
 }
 
-/// Source `i` of any plain dtype at any strides, empty or not.
+/// Source `i` of any plain dtype at any strides.
 pub(super) fn plain<'a>(
     src: &[Option<&'a TensorDef>],
     i: usize,

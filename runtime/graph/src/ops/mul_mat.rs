@@ -27,7 +27,7 @@ fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
     if w.ne[0] != x.ne[0] {
         return Err(format!("w {:?} has rows of {}, x {:?} of {}", w.ne, w.ne[0], x.ne, x.ne[0]));
     }
-    if x.ne[2] % w.ne[2] != 0 || x.ne[3] % w.ne[3] != 0 {
+    if !x.ne[2].is_multiple_of(w.ne[2]) || !x.ne[3].is_multiple_of(w.ne[3]) {
         return Err(format!("w {:?} does not broadcast to x {:?}", w.ne, x.ne));
     }
     Ok((DType::F32, [w.ne[1], x.ne[1], x.ne[2], x.ne[3]]))

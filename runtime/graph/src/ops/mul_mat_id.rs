@@ -25,7 +25,7 @@ fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
         return Err(format!("experts {:?} for rows {:?}", w.ne, x.ne));
     }
     let (n_used, n_tokens) = (ids.ne[0], ids.ne[1]);
-    let rows_fit = n_used.checked_rem(x.ne[1]) == Some(0);
+    let rows_fit = n_used.is_multiple_of(x.ne[1]);
     if ids.ne[2..] != [1, 1] || x.ne[2..] != [n_tokens, 1] || !rows_fit {
         return Err(format!(
             "ids {:?} for x {:?}, expected [k, a divisor of n_used, n_tokens]",

@@ -17,8 +17,8 @@ impl Graph {
         n_tokens: u64,
         p: &AttentionParams,
     ) -> Tensor {
-        // More than u32 holds is more than any mask can have; the shape rule refuses 0.
-        let fit = |n: u64| u32::try_from(n).unwrap_or(0);
+        // More than u32 holds is more than any mask can have; the shape rule refuses the largest.
+        let fit = |n: u64| u32::try_from(n).unwrap_or(u32::MAX);
         let params = PagedMaskParams {
             block_size: p.block_size,
             window: p.window,
@@ -34,10 +34,10 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(PagedMaskParams::from_bytes(params))?;
-    if p.block_size == 0 || p.n_slots == 0 || p.n_tokens == 0 {
-        let PagedMaskParams { block_size, n_slots, n_tokens, .. } = p;
+    let PagedMaskParams { block_size, n_slots, n_tokens, .. } = p;
+    if block_size == 0 || n_slots == u32::MAX || n_tokens == u32::MAX {
         return Err(format!(
-            "blocks of {block_size}, {n_slots} slots, {n_tokens} tokens: expected 1 to 2³²-1"
+            "blocks of {block_size}, {n_slots} slots, {n_tokens} tokens: blocks of at least 1, less than 2³²-1 of the others"
         ));
     }
     check_paging(src, 0)?;

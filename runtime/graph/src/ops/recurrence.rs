@@ -25,7 +25,7 @@ pub(super) fn infer(src: &[Option<&TensorDef>], names: &[&str]) -> Inferred {
     if state != [size, n_seqs, 1, 1] {
         return Err(format!("state is {state:?}, expected {size} elements for each sequence"));
     }
-    if n_tokens % n_seqs != 0 {
+    if !n_tokens.is_multiple_of(n_seqs) {
         return Err(format!("{n_tokens} tokens are not the same number of each of {n_seqs} sequences"));
     }
     let n_rows = check::product(&[s, n_seqs])?.checked_add(n_tokens).ok_or("the result is too big")?;

@@ -74,9 +74,13 @@ fn cases() -> Vec<Case> {
             g.repeat(x, &[512, 6, 2]);
         }));
     }
-    cases.push(Case::new("nothing, many times", |g, _| {
-        let x = g.input("x", DType::F32, &[3, 0]);
-        g.repeat(x, &[6, 0, 5]);
-    }));
+    for d in 0..4 {
+        cases.push(Case::new(format!("nothing along dim {d}, many times"), |g, _| {
+            let (mut x, mut y) = ([3, 2, 1, 2], [6, 2, 5, 2]);
+            (x[d], y[d]) = (0, 0);
+            let x = g.input("x", DType::F32, &x);
+            g.repeat(x, &y);
+        }));
+    }
     cases
 }

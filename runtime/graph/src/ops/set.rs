@@ -18,7 +18,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(BlockParams::from_bytes(params))?;
-    let (a, b) = (check::any(src, 0, "a")?, check::any(src, 1, "b")?);
+    let (a, b) = (check::given(src, 0, "a")?, check::given(src, 1, "b")?);
     if !matches!(a.dtype, DType::F32 | DType::F16 | DType::BF16 | DType::I32) || a.dtype != b.dtype {
         return Err(format!("a is {} and b is {}, expected one of F32, F16, BF16, I32", a.dtype, b.dtype));
     }

@@ -27,7 +27,7 @@ fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
         return Err(format!("cache is {}, which this build cannot encode", cache.dtype));
     }
     let [n, _, b, c] = cache.ne;
-    let repeats = b.checked_rem(ids.ne[1]) == Some(0) && c.checked_rem(ids.ne[2]) == Some(0);
+    let repeats = b.is_multiple_of(ids.ne[1]) && c.is_multiple_of(ids.ne[2]);
     if !repeats || ids.ne[3] != 1 {
         return Err(format!("ids {:?} for a cache of {:?}", ids.ne, cache.ne));
     }

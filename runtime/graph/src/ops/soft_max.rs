@@ -73,7 +73,7 @@ pub(super) fn check_mask<'a>(
     i: usize,
     scores: Shape,
 ) -> Result<Option<&'a TensorDef>, String> {
-    let Some(mask) = check::optional(src, i, "mask")? else { return Ok(None) };
+    let Some(mask) = check::optional(src, i) else { return Ok(None) };
     if !matches!(mask.dtype, DType::F16 | DType::F32) {
         return Err(format!("mask is {}, expected F16 or F32", mask.dtype));
     }

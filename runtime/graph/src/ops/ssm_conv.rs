@@ -24,12 +24,12 @@ fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
     if x[1] != kernel[1] {
         return Err(format!("x has {} channels, the kernel {}", x[1], kernel[1]));
     }
-    match x[0].checked_sub(kernel[0] - 1) {
+    match x[0].checked_add(1).and_then(|n| n.checked_sub(kernel[0])) {
         Some(n_tokens) => Ok((DType::F32, [x[1], n_tokens, x[2], 1])),
         None => Err(format!(
             "x has {} elements per channel, fewer than the {} taps before a token",
             x[0],
-            kernel[0] - 1
+            kernel[0].saturating_sub(1)
         )),
     }
 }

@@ -17,7 +17,8 @@ impl Graph {
     /// of `states` [d_state, head_dim, n_heads, n_slots], from zeros if there is none.
     ///
     /// The result is one row: y in the shape of x, then `n_states` times [d_state, head_dim, n_heads, n_seqs]: the
-    /// states after the last token, those one token before, … (zeros before the first token).
+    /// states after the last token, those one token before, … (zeros before the first token; of no tokens, the states
+    /// that were given, then zeros).
     #[allow(clippy::too_many_arguments)]
     pub fn ssm_scan(
         &mut self,
@@ -52,7 +53,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     expect("b", b, [d_state, b[1], n_tokens, n_seqs])?;
     expect("c", c, b)?;
     check::vector(check::ints(src, 6, "ids")?, n_seqs, "ids")?;
-    if n_heads % b[1] != 0 {
+    if !n_heads.is_multiple_of(b[1]) {
         return Err(format!("{n_heads} heads do not share {} groups evenly", b[1]));
     }
     let n_state_elems = product(&[d_state, head_dim, n_heads, n_seqs, n_states])?;
@@ -86,7 +87,8 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
         };
         for token in 0..n_tokens {
             let at = seq * n_tokens + token;
-            for (i, state) in state.chunks_exact_mut(d_state).enumerate() {
+            for i in 0..head_dim * n_heads {
+                let state = &mut state[i * d_state..][..d_state];
                 let head = i / head_dim;
                 let group = at * n_groups + head / (n_heads / n_groups);
                 let (b, c, a) = (b.row(group), c.row(group), a.row(head));
@@ -103,6 +105,9 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
             if back < n_states {
                 kept[(back * n_seqs + seq) * per_seq..][..per_seq].copy_from_slice(&state);
             }
+        }
+        if n_tokens == 0 {
+            kept[seq * per_seq..][..per_seq].copy_from_slice(&state);
         }
     }
     y.extend(kept);

@@ -45,6 +45,41 @@ fn every_op_has_cases_with_names_of_their_own() {
 }
 
 #[test]
+fn any_dim_of_any_source_may_be_0_unless_there_is_a_reason() {
+    for &op in Op::ALL {
+        let found = empty::refused(rules(op), &(rules(op).cases)());
+        let expected: Vec<_> =
+            NEVER_0.iter().filter(|(of, ..)| *of == op).flat_map(|never| never.1).collect();
+        let dims: Vec<_> = found.iter().map(|(dim, _)| dim).collect();
+        assert_eq!(dims, expected, "{op}: {found:?}");
+        assert!(found.iter().all(|(_, problem)| !problem.is_empty()), "{op}: {found:?}");
+    }
+}
+
+/// Dims (source, dim) that are never 0, and why. Of values, `mean` and `argmax` refuse the one that does not exist: that
+/// of an empty row, if there is such a row.
+const NEVER_0: &[(Op, &[empty::Dim], &str)] = &[
+    (
+        Op::Rope,
+        &[(0, 0), (2, 0)],
+        "a head holds the dims that turn, at least 2, and each pair has its factor",
+    ),
+    (Op::Attention, &[(5, 0)], "query starts are one more than the sequences"),
+    (Op::PagedMask, &[(2, 0)], "as in attention"),
+    (Op::WinUnpart, &[(0, 1), (0, 2)], "windows are of the size in the params, at least 1"),
+    (Op::Im2col, &[(0, 0)], "a window without taps has no positions"),
+    (Op::Im2col3d, &[(0, 0), (0, 1), (0, 2)], "as in im2col"),
+    (Op::Conv1d, &[(0, 0)], "as in im2col"),
+    (Op::Conv1dDw, &[(0, 0)], "as in im2col"),
+    (Op::Conv2d, &[(0, 0), (0, 1)], "as in im2col"),
+    (Op::Conv2dDw, &[(0, 0), (0, 1)], "as in im2col"),
+    (Op::Conv3d, &[(0, 0), (0, 1), (0, 2)], "as in im2col"),
+    (Op::Col2im1d, &[(0, 1)], "n columns make a signal of (n - 1) strides and more"),
+    (Op::ConvTranspose1d, &[(1, 0)], "as in col2im_1d"),
+    (Op::ConvTranspose2d, &[(1, 0), (1, 1)], "as in col2im_1d"),
+];
+
+#[test]
 fn decompositions_compute_what_their_op_computes() {
     for &op in Op::ALL.iter().filter(|&&op| rules(op).is_composite()) {
         let mut n_decomposed = 0;

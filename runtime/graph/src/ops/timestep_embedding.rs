@@ -20,8 +20,8 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(TimestepEmbeddingParams::from_bytes(params))?;
     let t = check::floats(src, 0, "t")?;
     check::vector(t, t.ne[0], "t")?;
-    if p.dim == 0 || p.max_period == 0 {
-        return Err(format!("dim {} and max_period {}, expected at least 1", p.dim, p.max_period));
+    if p.max_period == 0 {
+        return Err("max_period is 0, expected at least 1".to_string());
     }
     Ok((DType::F32, [p.dim as u64, t.ne[0], 1, 1]))
 }

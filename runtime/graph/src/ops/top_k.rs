@@ -20,7 +20,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let k = check::params(TopKParams::from_bytes(params))?.k as u64;
     let ne = check::any_floats(src, 0, "x")?.ne;
-    if k == 0 || k > ne[0] || ne[0] > i32::MAX as u64 {
+    if k > ne[0] || ne[0] > i32::MAX as u64 {
         return Err(format!("{k} largest of rows of {}", ne[0]));
     }
     Ok((DType::I32, [k, ne[1], ne[2], ne[3]]))
@@ -61,6 +61,8 @@ fn cases() -> Vec<Case> {
         ([5000, 2, 1, 1], 5000),
         ([8, 0, 1, 1], 2),
         ([8, 2, 0, 1], 8),
+        ([8, 3, 1, 1], 0),
+        ([0, 3, 1, 1], 0),
     ] {
         cases.push(case(ne, Layout::Dense, k));
     }

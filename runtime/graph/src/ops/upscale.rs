@@ -2,6 +2,10 @@
 //! dim d lies at (i + 1/2) / s_d - 1/2 of x; with aligned corners at i / s_d, s_d = (ne_d(y) - 1) / (ne_d(x) - 1).
 //! Nearest takes the element floor(i / s_d). Bilinear and bicubic (a = -0.75) work in dims 0 and 1, past the edge with
 //! the elements at the edge; dims 2 and 3 stay nearest.
+//!
+//! Antialiased bilinear weighs elements of x by 1 - distance / r, r = max(1, 1 / s_d), and divides by the sum of weights.
+//! From a place p on it takes those from floor(p + 1/2 - r + 1/2) up to floor(p + 1/2 + r + 1/2), which is not among them;
+//! with aligned corners, without the halves, that leaves out the last one in reach, as in ggml.
 
 use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value};
@@ -19,19 +23,25 @@ pub enum Interpolation {
     Bilinear = 1,
     /// From the sixteen around.
     Bicubic = 2,
+    /// As bilinear, from all that an element of the result covers where x shrinks.
+    BilinearAntialiased = 3,
 }
 
 impl Interpolation {
     /// All, in the order of their numbers.
-    pub const ALL: [Interpolation; 3] =
-        [Interpolation::Nearest, Interpolation::Bilinear, Interpolation::Bicubic];
+    pub const ALL: [Interpolation; 4] = [
+        Interpolation::Nearest,
+        Interpolation::Bilinear,
+        Interpolation::Bicubic,
+        Interpolation::BilinearAntialiased,
+    ];
 }
 
 impl Graph {
     /// `x` at the resolution `dims`. With `align_corners` the corners of both coincide.
     pub fn upscale(&mut self, x: Tensor, dims: &[u64], by: Interpolation, align_corners: bool) -> Tensor {
         // A dim too large for the params becomes one that the shape rule refuses.
-        let [ne0, ne1, ne2, ne3] = shape(dims).map(|n| u32::try_from(n).unwrap_or(0));
+        let [ne0, ne1, ne2, ne3] = shape(dims).map(|n| u32::try_from(n).unwrap_or(u32::MAX));
         let p = UpscaleParams { mode: by as u32, align_corners: align_corners as u32, ne0, ne1, ne2, ne3 };
         self.push(Op::Upscale, &[Some(x)], &p.to_bytes())
     }
@@ -45,8 +55,9 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
         return Err(format!("mode {} with align_corners {} is unknown", p.mode, p.align_corners));
     }
     let (x, ne) = (check::numbers(src, 0, "x")?, dims(&p));
-    if x.ne.contains(&0) || ne.contains(&0) {
-        return Err(format!("{:?} to {ne:?}: every dim needs 1 to {} elements", x.ne, u32::MAX));
+    let is_too_large = ne.contains(&u32::MAX.into());
+    if is_too_large || (x.ne.contains(&0) && !ne.contains(&0)) {
+        return Err(format!("{:?} to {ne:?}: too large, or made of nothing", x.ne));
     }
     Ok((x.dtype, ne))
 }
@@ -72,7 +83,11 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
                     y.push(match p.mode {
                         0 => at(x, plane, nearest(i0, 0), nearest(i1, 1)),
                         1 => bilinear(x, plane, place(i0, 0), place(i1, 1)),
-                        _ => bicubic(x, plane, place(i0, 0), place(i1, 1)),
+                        2 => bicubic(x, plane, place(i0, 0), place(i1, 1)),
+                        _ => {
+                            let axis = |i: u64, d: usize| weights(i, scale[d], offset, x.ne[d]);
+                            antialiased(x, plane, &axis(i0, 0), &axis(i1, 1))
+                        }
                     });
                 }
             }
@@ -99,6 +114,25 @@ fn bilinear(x: &Value, plane: i64, p0: f32, p1: f32) -> f32 {
     let (a, b) = (at(x, plane, i0, i1), at(x, plane, i0 + 1, i1));
     let (c, d) = (at(x, plane, i0, i1 + 1), at(x, plane, i0 + 1, i1 + 1));
     a * (1.0 - d0) * (1.0 - d1) + b * d0 * (1.0 - d1) + c * (1.0 - d0) * d1 + d * d0 * d1
+}
+
+/// First element and weights of those that element `i` of the result covers in a dim of `n`, scaled by `scale`.
+fn weights(i: u64, scale: f32, offset: f32, n: u64) -> (u64, Vec<f32>) {
+    let (p, reach) = ((i as f32 + offset) / scale, (1.0 / scale).max(1.0));
+    let (first, end) = ((p - reach + offset) as u64, ((p + reach + offset) as u64).min(n));
+    let weight = |j: u64| (1.0 - ((j as f32 - p + offset) / reach).abs()).max(0.0);
+    (first, (first..end).map(weight).collect())
+}
+
+fn antialiased(x: &Value, plane: i64, (i0, w0): &(u64, Vec<f32>), (i1, w1): &(u64, Vec<f32>)) -> f32 {
+    let (mut sum, mut total) = (0.0, 0.0);
+    for (i1, w1) in (*i1..).zip(w1) {
+        for (i0, w0) in (*i0..).zip(w0) {
+            sum += at(x, plane, i0 as i64, i1 as i64) as f64 * (w0 * w1) as f64;
+            total += (w0 * w1) as f64;
+        }
+    }
+    if total > 0.0 { (sum / total) as f32 } else { 0.0 }
 }
 
 fn bicubic(x: &Value, plane: i64, p0: f32, p1: f32) -> f32 {
@@ -138,6 +172,14 @@ fn cases() -> Vec<Case> {
                     }));
                 }
             }
+            for d in 0..4 {
+                cases.push(Case::new(format!("nothing along dim {d}, {by:?}, align {align}"), |g, _| {
+                    let (mut x, mut y) = ([3, 2, 1, 2], [6, 4, 1, 2]);
+                    (x[d], y[d]) = (0, 0);
+                    let x = g.input("x", DType::F32, &x);
+                    g.upscale(x, &y, by, align);
+                }));
+            }
             cases.push(Case::new(format!("permuted, {by:?}, align {align}"), |g, _| {
                 let x = g.input("x", DType::F32, &[3, 6, 5, 2]);
                 let x = g.permute(x, [1, 2, 0, 3]); // channels last in memory
@@ -166,6 +208,90 @@ mod tests {
             assert!(near && y.len() == 15, "{by:?}, align {align}: {y:?}, expected {expected:?}");
         }
     }
+
+    #[test]
+    fn antialiased_samples_are_those_of_ggml() {
+        let x = [1., 2., 4., -3., 0.5, 8., 0.25, -1., 6., 2., -5., 3.5, 7., 1.5, -2.];
+        for (dims, align, expected) in ANTIALIASED {
+            let build = |g: &mut Graph| {
+                let x = g.input("x", DType::F32, &[5, 3]);
+                g.upscale(x, dims, Interpolation::BilinearAntialiased, *align)
+            };
+            let y = compute(build, &[("x", floats(&x))]);
+            let near = y.iter().zip(*expected).all(|(a, b)| (a - b).abs() < 2e-6);
+            assert!(
+                near && y.len() == expected.len(),
+                "{dims:?}, align {align}: {y:?}, expected {expected:?}"
+            );
+        }
+    }
+
+    /// What `ggml_interpolate` gives with its flag, to these dims.
+    const ANTIALIASED: &[(&[u64], bool, &[f32])] = &[
+        (&[2, 2], false, &[2.2031252, 1.0355115, 1.9474431, 2.1576705]),
+        (&[2, 2], true, &[2.2249999, 1.0083333, 1.625, 1.7416667]),
+        (
+            &[7, 2],
+            false,
+            &[
+                3.6249998,
+                2.3214285,
+                1.5669643,
+                2.125,
+                0.87499976,
+                0.66964287,
+                1.0625001,
+                -0.12500004,
+                1.25,
+                2.7723215,
+                4.0,
+                3.4196429,
+                1.6071429,
+                -0.49999994,
+            ],
+        ),
+        (
+            &[7, 2],
+            true,
+            &[
+                3.3333333,
+                3.3333333,
+                1.4166667,
+                2.3333333,
+                2.3333333,
+                0.0,
+                1.0,
+                -0.66666669,
+                -0.66666669,
+                2.4166667,
+                4.3333335,
+                4.333333,
+                3.0,
+                -0.66666669,
+            ],
+        ),
+        (
+            &[3, 5],
+            false,
+            &[
+                1.4285715,
+                2.0,
+                -1.0000004,
+                2.7285717,
+                1.5333334,
+                0.88571453,
+                4.6785717,
+                0.83333331,
+                3.7142861,
+                1.0571419,
+                3.333334,
+                1.185714,
+                -1.357143,
+                5.0,
+                -0.49999973,
+            ],
+        ),
+    ];
 
     /// What ggml's `ggml_interpolate` gives for [[1, 2, 4], [-3, 0.5, 8]].
     const GGML: [(Interpolation, bool, [f32; 15]); 6] = [

@@ -48,6 +48,7 @@ fn cases() -> Vec<Case> {
         (5, 8, [2, 3]),
         (5, 1, [4, 3]),
         (1030, 2, [3, 2]),
+        (6, 4, [0, 8]),
     ] {
         for dtype in copy_cases::PLAIN {
             cases.push(Case::new(
