@@ -97,7 +97,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     // Whatever an op without attributes is given is newer than this build.
     let is_newer = op.info().params.is_empty() && node.params_bytes().iter().any(|&byte| byte != 0);
     check::ensure(!is_newer, Reason::Param)?;
-    (kernel(op).supports)(node)
+    (kernel(op).supports)(node)?;
+    // Operands are each op's own business; a result in a layout that the CPU never made is nobody's.
+    check::ensure(node.dst().layout_id() == 0, Reason::Layout)
 }
 
 /// One thread's part of a node that [`supports`] accepted.
