@@ -98,8 +98,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let is_newer = op.info().params.is_empty() && node.params_bytes().iter().any(|&byte| byte != 0);
     check::ensure(!is_newer, Reason::Param)?;
     (kernel(op).supports)(node)?;
-    // Operands are each op's own business; a result in a layout that the CPU never made is nobody's.
-    check::ensure(node.dst().layout_id() == 0, Reason::Layout)
+    // The CPU makes no layout, and does not guess at those of others, whether it reads the bytes or the shape alone.
+    let mut operands = (0..node.n_src()).filter_map(|i| node.src(i)).chain([node.dst()]);
+    check::ensure(operands.all(|t| t.layout_id() == 0), Reason::Layout)
 }
 
 /// One thread's part of a node that [`supports`] accepted.

@@ -50,7 +50,7 @@ impl Device for Adder {
         DeviceInfo {
             description: "adds, and panics".into(),
             memory_total: MEMORY,
-            buffer_types: vec![BufferTypeInfo { kind: BUFFER_DEVICE, ..BufferTypeInfo::host() }],
+            buffer_types: vec![BufferTypeInfo { kind: BUFFER_DEVICE, flags: 0, ..BufferTypeInfo::host() }],
             ..DeviceInfo::new(DEVICE_ACCEL, "0")
         }
     }
