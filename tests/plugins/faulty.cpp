@@ -1,11 +1,12 @@
-/* A plugin in C++, written from the header alone: add, mul and mul_mat of F32 on a queue with a thread of its own,
- * events, and matrices that are sealed into another layout.
+/* A plugin in C++, written from the header alone: add, mul, scale and mul_mat of F32 on a queue with a thread of its
+ * own, events, and matrices that are sealed into another layout.
  *
  * It is whole as it stands. LLMRT_TEST_FAULT in the environment names one thing that it then does wrong; the tests of
  * `llmrt conform` expect each to be found. */
 
 #include "llmrt/plugin.h"
 
+#include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <csignal>
@@ -25,18 +26,22 @@
 
 LLMRT_MANIFEST("abi=0\nname=faulty\nversion=1.0\n");
 
-enum { OP_MUL_MAT = 3, OP_ADD = 5, OP_SUB = 6, OP_MUL = 7 };
+enum { OP_MUL_MAT = 3, OP_ADD = 5, OP_SUB = 6, OP_MUL = 7, OP_SCALE = 9 };
+
+/* What conform computes to have a stream broken. */
+enum { OP_BREAK_STREAM = 0x7ffffff1 };
 
 static bool has(const char *fault) {
     static const char *chosen = std::getenv("LLMRT_TEST_FAULT");
     return chosen && std::strcmp(chosen, fault) == 0;
 }
 
-static int32_t fail(llmrt_error *err, int32_t code, const char *text, uint32_t node = LLMRT_NO_TENSOR) {
+static int32_t fail(llmrt_error *err, int32_t code, const char *text, uint32_t node = LLMRT_NO_TENSOR,
+                    uint32_t scope = LLMRT_SCOPE_CALL) {
     if (err) {
         size_t n = std::strlen(text);
         err->code = code;
-        err->scope = LLMRT_SCOPE_CALL;
+        err->scope = scope;
         err->node_index = node;
         err->msg_len = static_cast<uint32_t>(n < sizeof err->msg ? n : sizeof err->msg);
         std::memcpy(err->msg, text, err->msg_len);
@@ -44,7 +49,14 @@ static int32_t fail(llmrt_error *err, int32_t code, const char *text, uint32_t n
     return code;
 }
 
+/* So that the compiler keeps what is never freed. */
+static void *volatile lost;
+static void leak(size_t n) { lost = std::malloc(n); }
+
 /* ---- memory ---- */
+
+static const uint64_t TOTAL = uint64_t(1) << 32;
+static std::atomic<uint64_t> used{ 0 };
 
 struct memory : llmrt_buffer {
     uint8_t *block, *bytes;
@@ -59,6 +71,8 @@ static uint8_t *at(const llmrt_tensor *t) { return mem(t->buffer)->bytes + t->of
 
 static void buffer_destroy(llmrt_buffer *b) {
     if (!has("leaks")) std::free(mem(b)->block);
+    if (!has("leaks_on_the_device")) used -= mem(b)->size;
+    if (has("leaks_a_little_per_buffer")) leak(16);
     delete mem(b);
 }
 
@@ -73,8 +87,10 @@ static int32_t buffer_get(llmrt_buffer *b, const llmrt_tensor *t, void *dst, uin
                           llmrt_error *) {
     const uint64_t start = t->offset + off;
     if (n) std::memcpy(dst, mem(b)->bytes + start, n);
+    if (has("wrong_parts_after_seal") && n == 1 && off) return LLMRT_STATUS_OK;
+    const bool slices_wrong = has("wrong_slices") && t->layout_id && !mem(b)->sealed.count(t->offset);
     for (auto [from, len] : mem(b)->sealed)
-        for (uint64_t i = 0; !has("wrong_after_seal") && i < n; i++)
+        for (uint64_t i = 0; !has("wrong_after_seal") && !slices_wrong && i < n; i++)
             if (start + i >= from && start + i < from + len) static_cast<uint8_t *>(dst)[i] ^= KEY;
     return LLMRT_STATUS_OK;
 }
@@ -88,10 +104,11 @@ static int32_t buffer_seal(llmrt_buffer *b, const llmrt_tensor *t, llmrt_layout 
     if (t->role != LLMRT_ROLE_MATRIX || t->dtype != 0) return fail(err, LLMRT_STATUS_UNSUPPORTED, "stays as it is");
     for (uint64_t i = 0; i < t->nbytes; i++) at(t)[i] ^= KEY;
     mem(b)->sealed[t->offset] = t->nbytes;
+    if (has("seal_writes_behind")) at(t)[t->nbytes] = 0;
     out->layout_id = 1;
-    out->flags = LLMRT_LAYOUT_INVERTIBLE;
-    out->stored_bytes = t->nbytes;
-    out->row_granularity = 1;
+    out->flags = LLMRT_LAYOUT_INVERTIBLE | LLMRT_LAYOUT_ROW_SLICEABLE;
+    out->stored_bytes = has("stores_more") ? t->nbytes / 2 : has("stores_too_much") ? t->nbytes + 64 : t->nbytes;
+    out->row_granularity = has("coarse_slices") ? 1000 : 1;
     out->name = STR("xor");
     return LLMRT_STATUS_OK;
 }
@@ -130,7 +147,10 @@ struct event : llmrt_event {
 };
 
 static event *ev(llmrt_event *e) { return static_cast<event *>(e); }
-static void event_destroy(llmrt_event *e) { delete ev(e); }
+static void event_destroy(llmrt_event *e) {
+    if (has("leaks_a_little_per_event")) leak(16);
+    delete ev(e);
+}
 
 static int32_t event_wait_for(llmrt_event *e, uint64_t ns, llmrt_error *err) {
     auto last = ev(e)->get();
@@ -149,6 +169,7 @@ struct backend : llmrt_backend {
     std::condition_variable changed;
     std::deque<std::function<void()>> queue;
     bool busy = false, ends = false;
+    std::atomic<bool> broken{ false };
     std::thread worker;
     void push(std::function<void()> work) {
         std::lock_guard<std::mutex> lock(m);
@@ -186,23 +207,36 @@ static void backend_destroy(llmrt_backend *b) {
         be(b)->changed.notify_all();
     }
     be(b)->worker.join();
+    if (has("leaks_a_little_per_stream")) leak(16);
     delete be(b);
 }
 
-static int32_t synchronize(llmrt_backend *b, llmrt_error *) {
+static std::atomic<bool> any_broken{ false };
+
+/* The error of a stream that broke, from every call. */
+static int32_t is_broken(llmrt_backend *b, llmrt_error *err) {
+    if (has("breaks_all_streams") ? !any_broken : !be(b)->broken) return LLMRT_STATUS_OK;
+    return fail(err, LLMRT_STATUS_INTERNAL, "the stream was broken", LLMRT_NO_TENSOR, LLMRT_SCOPE_STREAM);
+}
+
+static int32_t synchronize(llmrt_backend *b, llmrt_error *err) {
     if (!has("does_not_synchronize")) be(b)->wait();
-    return LLMRT_STATUS_OK;
+    int32_t code = is_broken(b, err);
+    if (has("forgets_errors")) be(b)->broken = false;
+    return code;
 }
 
 static const llmrt_tensor *tensor(const llmrt_graph *g, uint32_t id) {
     return reinterpret_cast<const llmrt_tensor *>(reinterpret_cast<const char *>(g->tensors) +
-                                                  size_t(id) * g->tensor_stride);
+                                                  size_t(id) * (has("ignores_stride") ? sizeof(llmrt_tensor) : g->tensor_stride));
 }
 
 static const llmrt_node *node(const llmrt_graph *g, uint32_t i) {
     return reinterpret_cast<const llmrt_node *>(reinterpret_cast<const char *>(g->nodes) +
                                                 size_t(i) * g->node_stride);
 }
+
+static const llmrt_host_api *host;
 
 static float element(const llmrt_tensor *t, uint64_t i) {
     uint8_t raw[4];
@@ -214,7 +248,16 @@ static float element(const llmrt_tensor *t, uint64_t i) {
     return x;
 }
 
+static void compute_scale(const llmrt_graph *g, const llmrt_node *nd) {
+    float p[2] = { 0, 0 };
+    std::memcpy(p, nd->params, has("reads_past_params") || nd->params_size > 8 ? 8 : nd->params_size);
+    const llmrt_tensor *a = tensor(g, nd->src[0]), *dst = tensor(g, nd->dst);
+    float *y = reinterpret_cast<float *>(static_cast<void *>(at(dst)));
+    for (uint64_t i = 0; i < dst->nbytes / 4; i++) y[i] = p[0] * element(a, i) + p[1];
+}
+
 static void compute_node(const llmrt_graph *g, const llmrt_node *nd) {
+    if (nd->op == OP_SCALE) return compute_scale(g, nd);
     const llmrt_tensor *a = tensor(g, nd->src[0]), *b = tensor(g, nd->src[1]), *dst = tensor(g, nd->dst);
     float *y = reinterpret_cast<float *>(static_cast<void *>(at(dst)));
     const uint64_t n = dst->nbytes / 4;
@@ -226,6 +269,14 @@ static void compute_node(const llmrt_graph *g, const llmrt_node *nd) {
             y[i] = float(sum);
         }
         if (has("wrong_value") && n) y[n - 1] = 1.5f * y[n - 1] + 0.5f;
+    } else if (has("static_scratch") && nd->op == OP_MUL) {
+        static float shared[1 << 12];
+        for (uint64_t from = 0; from < n; from += 1 << 12) {
+            const uint64_t most = n - from < 1 << 12 ? n - from : 1 << 12;
+            for (uint64_t i = 0; i < most; i++) shared[i] = element(a, from + i) * element(b, from + i);
+            std::this_thread::sleep_for(std::chrono::microseconds(100));
+            std::memcpy(y + from, shared, most * 4);
+        }
     } else {
         for (uint64_t i = 0; i < n; i++)
             y[i] = nd->op == OP_ADD ? element(a, i) + element(b, i) : element(a, i) * element(b, i);
@@ -239,18 +290,31 @@ static void compute_node(const llmrt_graph *g, const llmrt_node *nd) {
 static int knows(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason);
 
 static int32_t compute(llmrt_backend *b, const llmrt_graph *g, llmrt_error *err) {
+    if (int32_t code = is_broken(b, err)) return code;
+    static std::atomic<bool> was_cancelled{ false };
+    if (host->cancelled(host->ctx, g->run_id)) was_cancelled = true;
+    if (has("stays_cancelled") ? was_cancelled.load() : host->cancelled(host->ctx, g->run_id) != 0)
+        return fail(err, LLMRT_STATUS_CANCELLED, "cancelled", LLMRT_NO_TENSOR,
+                    has("cancel_breaks_stream") ? LLMRT_SCOPE_STREAM : LLMRT_SCOPE_CALL);
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         uint8_t reason;
         const llmrt_node *nd = node(g, i);
+        if (nd->op == OP_BREAK_STREAM) {
+            be(b)->push([b] { be(b)->broken = any_broken = true; });
+            return LLMRT_STATUS_OK;
+        }
         if (!knows(g, nd, &reason) || nd->op == OP_SUB)
             return fail(err, LLMRT_STATUS_UNSUPPORTED, "not one of add, mul, mul_mat", i);
         if (nd->op == OP_MUL) {
             if (has("throws")) throw std::runtime_error("no guard around this");
-            if (has("panics")) std::fputs("thread 'main' panicked at driver.rs:7: index out of bounds\n", stderr), std::abort();
+            if (has("asserts")) std::fputs("driver.cpp:7: assertion failed: index out of bounds\n", stderr), std::abort();
             if (has("hangs")) for (;;) std::this_thread::sleep_for(std::chrono::seconds(1));
             if (has("prints")) std::puts("hello from the driver"), std::fflush(stdout);
             if (has("exits")) std::_Exit(0);
         }
+        if (has("leaks_in_compute")) leak(16);
+        if (has("leaks_device_memory_in_compute")) used += 256;
+        if (has("leaks_pages_in_compute") && nd->op == OP_MUL) leak(1 << 18), std::memset(lost, 1, 1 << 18);
         if (nd->op == OP_MUL_MAT && has("aborts")) std::abort();
         if (nd->op == OP_MUL_MAT && has("segfaults")) std::raise(SIGSEGV);
     }
@@ -260,7 +324,8 @@ static int32_t compute(llmrt_backend *b, const llmrt_graph *g, llmrt_error *err)
     return LLMRT_STATUS_OK;
 }
 
-static int32_t event_record(llmrt_backend *b, llmrt_event *e, llmrt_error *) {
+static int32_t event_record(llmrt_backend *b, llmrt_event *e, llmrt_error *err) {
+    if (int32_t code = is_broken(b, err)) return has("forgets_in_record") ? static_cast<int32_t>(LLMRT_STATUS_OK) : code;
     auto p = std::make_shared<point>();
     {
         std::lock_guard<std::mutex> lock(ev(e)->m);
@@ -271,7 +336,8 @@ static int32_t event_record(llmrt_backend *b, llmrt_event *e, llmrt_error *) {
     return LLMRT_STATUS_OK;
 }
 
-static int32_t event_wait(llmrt_backend *b, llmrt_event *e, llmrt_error *) {
+static int32_t event_wait(llmrt_backend *b, llmrt_event *e, llmrt_error *err) {
+    if (int32_t code = is_broken(b, err)) return code;
     auto last = ev(e)->get();
     if (last && !has("event_ignored")) be(b)->push([last] { last->wait(UINT64_MAX); });
     return LLMRT_STATUS_OK;
@@ -288,7 +354,8 @@ static int32_t dev_open(llmrt_device *, llmrt_error *) { return LLMRT_STATUS_OK;
 static void dev_close(llmrt_device *) {}
 
 static int32_t dev_memory(llmrt_device *, uint64_t *free_bytes, uint64_t *total, llmrt_error *) {
-    *free_bytes = *total = 1 << 30;
+    *total = TOTAL;
+    *free_bytes = has("memory_stands_still") ? TOTAL : has("more_free_than_total") ? TOTAL + used : TOTAL - used;
     return LLMRT_STATUS_OK;
 }
 
@@ -303,16 +370,22 @@ static int is_plain(const llmrt_tensor *t) {
 
 static int knows(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason) {
     *reason = LLMRT_REASON_OP;
+    if (nd->op == OP_BREAK_STREAM) return 0;
     const int lies = has("lies") && nd->op == OP_SUB;
-    if (nd->op != OP_ADD && nd->op != OP_MUL && nd->op != OP_MUL_MAT && !lies) return 0;
+    if (nd->op != OP_ADD && nd->op != OP_MUL && nd->op != OP_MUL_MAT && nd->op != OP_SCALE && !lies) return 0;
     *reason = LLMRT_REASON_VERSION;
     if (nd->op_version != 1) return 0;
     *reason = LLMRT_REASON_PARAM;
-    for (uint32_t i = 0; i < nd->params_size && !has("ignores_tail"); i++)
+    const uint32_t known = nd->op == OP_SCALE ? 8 : 0;
+    if (has("wants_whole_params") && nd->params_size < known) return 0;
+    if (has("reads_past_params") && known && static_cast<const float *>(nd->params)[1] != static_cast<const float *>(nd->params)[1]) return 0;
+    for (uint32_t i = known; i < nd->params_size && !has("ignores_tail"); i++)
         if (static_cast<const uint8_t *>(nd->params)[i]) return 0;
     *reason = LLMRT_REASON_SHAPE;
-    if (nd->n_src != 2 || nd->src[0] == LLMRT_NO_TENSOR || nd->src[1] == LLMRT_NO_TENSOR) return 0;
-    const llmrt_tensor *a = tensor(g, nd->src[0]), *b = tensor(g, nd->src[1]), *dst = tensor(g, nd->dst);
+    if (nd->n_src != (nd->op == OP_SCALE ? 1 : 2)) return 0;
+    for (uint32_t i = 0; i < nd->n_src; i++)
+        if (nd->src[i] == LLMRT_NO_TENSOR) return 0;
+    const llmrt_tensor *a = tensor(g, nd->src[0]), *b = tensor(g, nd->src[nd->n_src - 1]), *dst = tensor(g, nd->dst);
     if (nd->op == OP_MUL_MAT) {
         if (a->ne[0] != b->ne[0] || dst->ne[0] != a->ne[1] || dst->ne[1] != b->ne[1]) return 0;
         for (const llmrt_tensor *t : { a, b, dst })
@@ -325,7 +398,8 @@ static int knows(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason) {
     if (a->dtype || b->dtype || dst->dtype) *reason = LLMRT_REASON_TYPE;
     if (!is_plain(a) || !is_plain(b) || !is_plain(dst)) return 0;
     *reason = LLMRT_REASON_LAYOUT;
-    if (b->layout_id || dst->layout_id || (a->layout_id && nd->op != OP_MUL_MAT)) return 0;
+    if (has("ignores_layout")) return *reason = 0, 1;
+    if (b->layout_id || dst->layout_id || a->layout_id > (nd->op == OP_MUL_MAT)) return 0;
     *reason = 0;
     return 1;
 }
@@ -345,7 +419,7 @@ static int32_t dev_supports(llmrt_device *, const llmrt_graph *g, uint32_t first
 }
 
 static int32_t dev_alloc(llmrt_device *, uint32_t, uint64_t size, uint32_t, llmrt_buffer **out, llmrt_error *err) {
-    const uint64_t most = uint64_t(1) << 32;
+    const uint64_t most = TOTAL - used;
     if (size > most) {
         fail(err, LLMRT_STATUS_OOM_DEVICE, "more than there is");
         if (err && !has("forgets_bytes")) err->bytes_requested = size, err->bytes_available = most;
@@ -355,6 +429,7 @@ static int32_t dev_alloc(llmrt_device *, uint32_t, uint64_t size, uint32_t, llmr
     m->vt = &buffer_vt;
     m->imp = nullptr;
     m->size = size;
+    used += size;
     m->block = static_cast<uint8_t *>(std::aligned_alloc(64, (size + 255) / 64 * 64));
     m->bytes = m->block + (has("misaligned") ? 8 : 0);
     *out = m;
@@ -387,7 +462,7 @@ static const llmrt_buffer_type buffer_types[] = {
 
 static const llmrt_device_info device_info = {
     sizeof(llmrt_device_info), LLMRT_DEVICE_ACCEL, LLMRT_CAP_ASYNC | LLMRT_CAP_EVENTS, STR("0"),
-    STR("adds and multiplies in C++"), STR("test"), STR(""), {}, 1 << 30, 1, sizeof(llmrt_buffer_type), buffer_types,
+    STR("adds and multiplies in C++"), STR("test"), STR(""), {}, TOTAL, 1, sizeof(llmrt_buffer_type), buffer_types,
 };
 
 static llmrt_device device = { &device_vt, &device_info, nullptr };
@@ -395,7 +470,13 @@ static llmrt_device *devices[] = { &device };
 
 /* ---- the plugin ---- */
 
-static int32_t init(const llmrt_host_api *, llmrt_device *const **out, uint32_t *n, llmrt_error *err) {
+static int32_t init(const llmrt_host_api *api, llmrt_device *const **out, uint32_t *n, llmrt_error *err) {
+    host = api;
+    char note[64], copy[64];
+    uint64_t len = 0;
+    const llmrt_str key = STR("faulty.note");
+    if (!api->get_option(api->ctx, key, reinterpret_cast<uint8_t *>(note), sizeof note, &len))
+        std::memcpy(copy, note, has("trusts_option_length") || len < sizeof copy ? len : sizeof copy), lost = copy;
     static int n_inits;
     if (n_inits++ && has("starts_once")) return fail(err, LLMRT_STATUS_INTERNAL, "started before");
     if (has("crashes_at_exit")) std::atexit([] { std::abort(); });

@@ -27,6 +27,8 @@ pub fn bin_dir() -> &'static Path {
             "llmrt-sim",
             "-p",
             "llmrt-fault",
+            "-p",
+            "llmrt-panics",
         ]);
         if dir.ends_with("release") {
             cargo.arg("--release");

@@ -100,6 +100,151 @@ fn memory_faults_are_found() {
 }
 
 #[test]
+fn leaks_are_found_however_small() {
+    check(
+        "leaks_in_compute",
+        "--level L1",
+        &["L1 memory: computing over and over", "leak", "allocated memory"],
+    );
+    check("leaks_in_compute", "--ops mul --level L3", &["L3 mul: computed over and over", "leak"]);
+    check("leaks_pages_in_compute", "--ops mul --level L3", &["L3 mul: computed over and over", "leak"]);
+    check(
+        "leaks_device_memory_in_compute",
+        "--ops add --level L3",
+        &["L3 add:", "leak", "memory of the device"],
+    );
+    check("leaks_on_the_device", "--level L1", &["L1 memory: freed buffers", "memory of the device"]);
+    check("leaks_a_little_per_buffer", "--level L1", &["L1 memory: freed buffers", "leak"]);
+    check("leaks_a_little_per_stream", "--level L1", &["L1 memory: freed streams", "leak"]);
+    check("leaks_a_little_per_event", "--level L1", &["L1 memory: freed events", "leak"]);
+}
+
+#[test]
+fn memory_that_is_not_counted_is_found() {
+    check("memory_stands_still", "--level L1", &["L1 memory: memory() counts", "with a buffer of"]);
+    check("more_free_than_total", "--level L1", &["L1 memory: memory() counts", "bytes free of"]);
+}
+
+#[test]
+fn broken_streams_that_recover_or_spread_are_found() {
+    check(
+        "forgets_errors",
+        "--level L2",
+        &["errors of stream scope stay", "not sticky", "compute answered: OK"],
+    );
+    check("forgets_in_record", "--level L2", &["errors of stream scope stay", "event_record answered: OK"]);
+    check(
+        "breaks_all_streams",
+        "--level L2",
+        &["leave other streams alone", "another stream, beside the broken one"],
+    );
+}
+
+#[test]
+fn layouts_that_are_not_what_they_say_are_found() {
+    check("stores_more", "--level L1", &["L1 seal", "stored_bytes is", "bytes behind them are used"]);
+    check("stores_too_much", "--level L1", &["L1 seal", "bytes; alloc_size said"]);
+    check("seal_writes_behind", "--level L1", &["L1 seal", "seal wrote byte"]);
+    check("wrong_parts_after_seal", "--level L1", &["L1 seal: parts", "get after seal"]);
+    check("wrong_slices", "--level L1", &["L1 seal: slices", "every 1 rows", "came back otherwise"]);
+    check("coarse_slices", "--level L1", &["L1 seal: slices", "slices of 1000 rows"]);
+    check("ignores_layout", "--ops mul_mat --level L5", &["L5 mul_mat", "layout", "which it never made"]);
+}
+
+#[test]
+fn hosts_of_other_versions_are_not_forgotten() {
+    check("ignores_stride", "--ops add --level L5", &["L5 add: rows of a newer host", "tensor_stride"]);
+    check(
+        "wants_whole_params",
+        "--ops scale --level L5",
+        &["params without their last zeros", "what is missing is zero"],
+    );
+    check("reads_past_params", "--ops scale --level L5", &["params without their last zeros"]);
+    check("trusts_option_length", "--level L5", &["options with values that make no sense", "SIGSEGV"]);
+}
+
+#[test]
+fn cancelling_ends_one_run_and_no_other() {
+    check("stays_cancelled", "--level L5", &["beside a cancelled one", "Cancelled"]);
+    check("stays_cancelled", "--level L5", &["a cancelled run ends, and the stream goes on", "Cancelled"]);
+    check("cancel_breaks_stream", "--level L5", &["broke more than itself"]);
+}
+
+#[test]
+fn streams_that_share_scratch_memory_are_found() {
+    check(
+        "static_scratch",
+        "--ops mul --level L3",
+        &["L3 mul: two streams compute it at once", "disturb each other"],
+    );
+}
+
+/// Conform on the driver in Rust that panics in a call.
+fn panicking(call: &str, flags: &str) -> (i32, Value) {
+    let mut command = llmrt(["conform", "--json", "-", "--plugin-option"]);
+    command.arg(format!("panics.in={call}")).args(flags.split_whitespace()).arg(plugin("panics"));
+    let out = command.output().unwrap();
+    (out.status.code().unwrap(), report(&out))
+}
+
+#[test]
+fn panics_become_errors_and_are_named() {
+    let (code, whole) = panicking("", "");
+    assert_eq!((code, &whole["cases_failed"]), (0, &0.into()), "{:#}", whole["failed"]);
+    assert!(whole["ops"]["add"]["run"].as_u64() > Some(0));
+    for (call, flags) in [
+        ("init", "--level L0"),
+        ("open", "--level L0"),
+        ("memory", "--level L1"),
+        ("supports", "--ops add --level L3"),
+        ("alloc", "--level L1"),
+        ("set", "--level L1"),
+        ("stream", "--level L2"),
+        ("compute", "--ops add --level L3"),
+        ("synchronize", "--level L2"),
+    ] {
+        let (code, report) = panicking(call, flags);
+        let failed = report["failed"].as_array().unwrap();
+        let reasons: Vec<_> = failed.iter().map(|f| f["reason"].as_str().unwrap()).collect();
+        let words = format!("asked to panic in {call}");
+        assert!(code == 7 && reasons.iter().any(|r| r.contains(&words)), "{call}: {reasons:#?}");
+        assert!(
+            !reasons.iter().any(|r| r.contains("SIGABRT")),
+            "{call}: a panic left the plugin: {reasons:#?}"
+        );
+    }
+}
+
+#[test]
+fn a_wrapped_device_keeps_its_injected_stream_error() {
+    // 2147483633 is the op number by which conform asks for a broken stream.
+    let mut command = llmrt(["conform", "--json", "-", "--level", "L2"]);
+    command.args(["--device", "sim", "--plugin-option", "fault.wrap=sim"]);
+    command.args(["--plugin-option", "fault.rule=compute[2147483633]:error:stream"]);
+    let report = report(&succeed(command.arg(plugin("fault"))));
+    assert_eq!(report["cases_failed"], 0, "{:#}", report["failed"]);
+    let mut healthy = llmrt(["conform", "--json", "-", "--level", "L2", "--device", "sim"]);
+    healthy.args(["--plugin-option", "fault.wrap=sim"]).arg(plugin("fault"));
+    let healthy = self::report(&succeed(&mut healthy));
+    let skipped = |r: &Value| r["cases_skipped"].as_u64().unwrap();
+    assert_eq!(skipped(&healthy), skipped(&report) + 3, "the three cases of broken streams ran");
+}
+
+#[test]
+fn a_tiny_repro_file_that_asks_for_terabytes_is_refused_at_once() {
+    let dir = TempDir::new().unwrap();
+    let file = dir.path().join("hostile.repro");
+    let tensor = "tensor F32 computed 0 1000000000000 1 1 1 4 4 4 4 0";
+    let text = format!("llmrt-repro 1\nname x\nop sqr\nparams -\nnmse 1\n{tensor}\nsrc 0\ndst 0\ndata\n");
+    std::fs::write(&file, text).unwrap();
+    let started = std::time::Instant::now();
+    let out = llmrt(["conform", "--repro"]).arg(&file).arg(plugin("null")).output().unwrap();
+    let told = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && told.contains("line 6") && told.contains("asks for"), "{told}");
+    assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
+}
+
+#[test]
 fn untrue_answers_are_found() {
     check("changes_its_mind", "--ops mul --level L3", &["L3 mul:", "supports is not pure"]);
     check("wants_to_be_alone", "--ops add --level L3", &["supports is not pure", "of three"]);
@@ -113,7 +258,7 @@ fn untrue_answers_are_found() {
 #[test]
 fn what_ends_or_stops_the_process_is_one_failed_case_and_named() {
     check("throws", "--ops mul --level L3", &["L3 mul:", "SIGABRT"]);
-    check("panics", "--ops mul --level L3", &["L3 mul:", "SIGABRT", "index out of bounds"]);
+    check("asserts", "--ops mul --level L3", &["L3 mul:", "SIGABRT", "index out of bounds"]);
     check("aborts", "--ops mul_mat --level L3", &["L3 mul_mat:", "SIGABRT"]);
     check("segfaults", "--ops mul_mat --level L3", &["L3 mul_mat:", "SIGSEGV"]);
     check("exits", "--ops mul --level L3", &["L3 mul:", "exit code 0"]);

@@ -135,6 +135,25 @@ fn a_device_whose_memory_runs_out_is_left_out_and_the_bytes_are_told() {
 }
 
 #[test]
+fn weights_that_cannot_be_sealed_stay_as_they_are() {
+    let words = ["weights stay in the file's layout", "injected into seal"];
+    warns(&mut faulty("seal@2:error:call"), &["fault:sim: 1 weights stay", words[0], words[1]]);
+    warns(&mut faulty("seal:error:call"), &words);
+    warns(&mut faulty("seal@2:oom"), &words);
+    warns(&mut faulty("seal@2:error:device"), &["fault:sim is not used: ", "injected into seal"]);
+}
+
+#[test]
+fn a_panic_in_a_call_is_an_error_of_the_plugin() {
+    warns(
+        &mut faulty("compute[mul_mat]@2:panic"),
+        &["fault:sim is not used any more", "injected into compute"],
+    );
+    warns(&mut faulty("supports@1:panic"), &["injected into supports"]);
+    ends(&mut faulty("init@1:panic"), 4, &["rejected: ", "injected into init"]);
+}
+
+#[test]
 fn strict_placement_ends_with_the_error_instead() {
     let strict = |rules: &str, exit_code, words: &str| {
         ends(faulty(rules).arg("--strict-device"), exit_code, &[words]);

@@ -4,9 +4,9 @@ use crate::graph::{Translated, tensor};
 use crate::rule::{Damage, Rules};
 use crate::{buffer, inner};
 use core::ffi::c_void;
-use llmrt_plugin::Status;
 use llmrt_plugin::abi::types as c;
 use llmrt_plugin::entry::guard;
+use llmrt_plugin::{Error, GraphView, Result, Scope, Status};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -17,11 +17,32 @@ struct Shell {
     vt: c::BackendVt,
     inner: *mut c::Backend,
     inner_vt: c::BackendVt,
-    rules: Arc<Rules>,
+    faults: Faults,
     /// Graphs that enqueued work uses.
     in_flight: Vec<Translated>,
     /// Graphs of plans.
     plans: HashMap<*mut c::Plan, Translated>,
+}
+
+/// What goes wrong on a stream.
+struct Faults {
+    rules: Arc<Rules>,
+    /// The injected error that broke the stream: every call answers it from then on.
+    broken: Option<Error>,
+}
+
+/// [`pass`], and an error of stream scope stays.
+macro_rules! pass_on {
+    ($shell:expr, $err:expr, $name:ident($($arg:expr),*)) => {{
+        let shell = $shell;
+        match guard($err, || shell.faults.rule(stringify!($name), None).map(|_| ())) {
+            0 => match shell.inner_vt.$name {
+                Some(f) => f(shell.inner, $($arg,)* $err),
+                None => Status::Unsupported.code(),
+            },
+            code => code,
+        }
+    }};
 }
 
 /// Wraps a stream.
@@ -50,7 +71,8 @@ pub unsafe fn wrap(inner: *mut c::Backend, rules: Arc<Rules>) -> *mut c::Backend
     };
     let abi = c::Backend { vt: std::ptr::null(), imp: std::ptr::null_mut() };
     let (in_flight, plans) = Default::default();
-    let shell = Shell { abi, vt, inner, inner_vt, rules, in_flight, plans };
+    let faults = Faults { rules, broken: None };
+    let shell = Shell { abi, vt, inner, inner_vt, faults, in_flight, plans };
     let shell = Box::into_raw(Box::new(shell));
     // SAFETY: just allocated; the table stays where it is until `destroy`.
     unsafe { (*shell).abi.vt = &raw const (*shell).vt };
@@ -64,6 +86,35 @@ unsafe fn shell<'a>(be: *mut c::Backend) -> &'a mut Shell {
     unsafe { &mut *be.cast::<Shell>() }
 }
 
+impl Faults {
+    /// Counts a call. What breaks the stream is kept, and answers all later calls.
+    fn rule(&mut self, call: &str, graph: Option<&GraphView<'_>>) -> Result<Option<Damage>> {
+        if let Some(e) = &self.broken {
+            return Err(e.clone());
+        }
+        let outcome = self.rules.fail(call, graph);
+        if let Err(e) = &outcome
+            && e.scope == Scope::Stream
+        {
+            self.broken = Some(e.clone());
+        }
+        outcome
+    }
+
+    /// Counts a run of a graph; with an error, what it is to fail with.
+    fn fail(&mut self, graph: &Translated, err: *mut c::Error) -> Result<Option<Damage>, i32> {
+        let mut damage = None;
+        // SAFETY: `err` is the host's.
+        let code = unsafe {
+            guard(err, || {
+                damage = self.rule("compute", Some(&graph.view()))?;
+                Ok(())
+            })
+        };
+        if code == 0 { Ok(damage) } else { Err(code) }
+    }
+}
+
 impl Shell {
     /// Waits for the wrapped stream.
     fn wait(&self, err: *mut c::Error) -> i32 {
@@ -71,24 +122,11 @@ impl Shell {
         self.inner_vt.synchronize.map_or(0, |f| unsafe { f(self.inner, err) })
     }
 
-    /// Counts a run of a graph; with an error, what it is to fail with.
-    fn fail(&self, graph: &Translated, err: *mut c::Error) -> Result<Option<Damage>, i32> {
-        let mut damage = None;
-        // SAFETY: `err` is the host's.
-        let code = unsafe {
-            guard(err, || {
-                damage = self.rules.fail("compute", Some(&graph.view()))?;
-                Ok(())
-            })
-        };
-        if code == 0 { Ok(damage) } else { Err(code) }
-    }
-
     /// Damages a result of a graph that was run.
     fn damage(&self, graph: &Translated, how: Damage, err: *mut c::Error) -> i32 {
         let code = self.wait(err);
         let mut nodes = graph.view().nodes().collect::<Vec<_>>();
-        nodes.retain(|node| how.op.is_none() || node.op() == how.op);
+        nodes.retain(|node| how.op.is_none_or(|op| node.op_id() == op));
         if let Some(node) = nodes.last().filter(|_| code == 0) {
             // SAFETY: a tensor of the graph, and the stream is idle.
             unsafe { buffer::damage(node.dst().raw(), how) };
@@ -113,7 +151,7 @@ unsafe extern "C" fn destroy(be: *mut c::Backend) {
 unsafe extern "C" fn synchronize(be: *mut c::Backend, err: *mut c::Error) -> i32 {
     // SAFETY: see above.
     unsafe {
-        let code = pass!(shell(be), err, synchronize());
+        let code = pass_on!(shell(be), err, synchronize());
         if code == 0 {
             shell(be).in_flight.clear();
         }
@@ -126,7 +164,7 @@ unsafe extern "C" fn compute(be: *mut c::Backend, graph: *const c::Graph, err: *
     unsafe {
         let shell = shell(be);
         let graph = Translated::new(graph);
-        let damage = match shell.fail(&graph, err) {
+        let damage = match shell.faults.fail(&graph, err) {
             Ok(damage) => damage,
             Err(code) => return code,
         };
@@ -150,7 +188,7 @@ unsafe extern "C" fn plan_compute(
     unsafe {
         let shell = shell(be);
         let Some(graph) = shell.plans.get(&plan) else { return Status::Invalid.code() };
-        let damage = match shell.fail(graph, err) {
+        let damage = match shell.faults.fail(graph, err) {
             Ok(damage) => damage,
             Err(code) => return code,
         };
@@ -172,7 +210,7 @@ unsafe extern "C" fn plan_create(
     // SAFETY: see above.
     unsafe {
         let graph = Translated::new(graph);
-        let code = pass!(shell(be), err, plan_create(graph.as_ptr(), out));
+        let code = pass_on!(shell(be), err, plan_create(graph.as_ptr(), out));
         if code == 0 && !(*out).is_null() {
             shell(be).plans.insert(*out, graph);
         } else {
@@ -220,7 +258,7 @@ unsafe extern "C" fn set_async(
     err: *mut c::Error,
 ) -> i32 {
     // SAFETY: see above.
-    unsafe { pass!(shell(be), err, set_async(&tensor(t), src, off, n)) }
+    unsafe { pass_on!(shell(be), err, set_async(&tensor(t), src, off, n)) }
 }
 
 unsafe extern "C" fn get_async(
@@ -232,7 +270,7 @@ unsafe extern "C" fn get_async(
     err: *mut c::Error,
 ) -> i32 {
     // SAFETY: see above.
-    unsafe { pass!(shell(be), err, get_async(&tensor(t), dst, off, n)) }
+    unsafe { pass_on!(shell(be), err, get_async(&tensor(t), dst, off, n)) }
 }
 
 unsafe extern "C" fn copy_async(
@@ -245,18 +283,18 @@ unsafe extern "C" fn copy_async(
     // SAFETY: see above; both are of this plugin, so both are wrapped.
     unsafe {
         let from = (*src_be.cast::<Shell>()).inner;
-        pass!(shell(dst_be), err, copy_async(from, &tensor(dst), &tensor(src)))
+        pass_on!(shell(dst_be), err, copy_async(from, &tensor(dst), &tensor(src)))
     }
 }
 
 unsafe extern "C" fn event_record(be: *mut c::Backend, event: *mut c::Event, err: *mut c::Error) -> i32 {
     // SAFETY: see above; events are not wrapped.
-    unsafe { pass!(shell(be), err, event_record(event)) }
+    unsafe { pass_on!(shell(be), err, event_record(event)) }
 }
 
 unsafe extern "C" fn event_wait(be: *mut c::Backend, event: *mut c::Event, err: *mut c::Error) -> i32 {
     // SAFETY: see above; events are not wrapped.
-    unsafe { pass!(shell(be), err, event_wait(event)) }
+    unsafe { pass_on!(shell(be), err, event_wait(event)) }
 }
 
 unsafe extern "C" fn native_handle(be: *mut c::Backend) -> *mut c_void {

@@ -1,11 +1,11 @@
 //! What goes wrong, and when: `CALL[OP]@N:KIND`, several separated by commas.
 //!
 //! - `CALL`: a function of the tables, such as `buffer_alloc`, `set`, `get`, `synchronize`, `compute` (plans too).
-//! - `[OP]`, for `compute`: only graphs with such a node count.
+//! - `[OP]`, for `compute`: only graphs with such a node count; an op's name, or any number.
 //! - `@N`: the N-th such call, from 1; `@N+`: that and all later ones; without it, all.
 //! - `KIND`: `oom`; `error:call`, `error:stream`, `error:device`, `error:plugin`; `unsupported` (names the node);
 //!   `nan` or `flip`: the first value of a result becomes NaN, or one bit of it flips (`compute`, `get`);
-//!   `hang`; `abort`.
+//!   `hang`; `abort`; `panic`, which the kit turns into an error of plugin scope.
 //!
 //! `compute[glu]@2:error:stream` fails the second graph with a gated unit so that its stream must be made anew.
 
@@ -19,7 +19,8 @@ pub struct Rules(Vec<Rule>);
 #[derive(Debug)]
 struct Rule {
     call: String,
-    op: Option<Op>,
+    /// Number of the op.
+    op: Option<u32>,
     first: u64,
     last: u64,
     kind: Kind,
@@ -43,6 +44,8 @@ pub enum Kind {
     Hang,
     /// The process ends.
     Abort,
+    /// A Rust panic.
+    Panic,
 }
 
 /// Calls that rules may name.
@@ -75,8 +78,8 @@ const CALLS: [&str; 21] = [
 pub struct Damage {
     /// NaN or flip.
     pub kind: Kind,
-    /// `None`: of the last node.
-    pub op: Option<Op>,
+    /// Its number; `None`: of the last node.
+    pub op: Option<u32>,
 }
 
 impl Rules {
@@ -100,7 +103,7 @@ impl Rules {
 /// A rule that is due.
 struct Hit {
     kind: Kind,
-    op: Option<Op>,
+    op: Option<u32>,
     node: usize,
 }
 
@@ -118,6 +121,7 @@ impl Hit {
                 std::thread::park();
             },
             Kind::Abort => std::process::abort(),
+            Kind::Panic => panic!("{message}"),
             kind @ (Kind::Nan | Kind::Flip) => Ok(Some(Damage { kind, op: self.op })),
         }
     }
@@ -126,7 +130,7 @@ impl Hit {
 impl Rule {
     /// Counts a call if it is of the rule's kind; whether it is one that goes wrong.
     fn hit(&self, call: &str, graph: Option<&GraphView<'_>>) -> Option<Hit> {
-        let is_op = |op| graph?.nodes().position(|node| node.op() == Some(op));
+        let is_op = |op| graph?.nodes().position(|node| node.op_id() == op);
         let node = match self.op {
             _ if self.call != call => return None,
             Some(op) => is_op(op)?,
@@ -145,7 +149,8 @@ impl Rule {
             None => (call, None),
             Some((call, op)) => {
                 let name = op.strip_suffix(']').ok_or_else(shape)?;
-                (call, Some(Op::from_name(name).ok_or_else(|| bad(format!("there is no op `{name}`")))?))
+                let id = Op::from_name(name).map(Op::id).or_else(|| name.parse().ok());
+                (call, Some(id.ok_or_else(|| bad(format!("there is no op `{name}`")))?))
             }
         };
         if !CALLS.contains(&call) {
@@ -177,6 +182,7 @@ impl Kind {
             "flip" => Kind::Flip,
             "hang" => Kind::Hang,
             "abort" => Kind::Abort,
+            "panic" => Kind::Panic,
             _ => return None,
         })
     }

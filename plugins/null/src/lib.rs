@@ -63,7 +63,7 @@ impl Device for NullDevice {
     }
 
     fn memory(&self) -> Result<(u64, u64)> {
-        Ok((MEMORY, MEMORY)) // free, total
+        Ok((MEMORY - memory::in_use(), MEMORY)) // free, total
     }
 
     fn supports(&self, _graph: &GraphView<'_>, _node: usize) -> Verdict {

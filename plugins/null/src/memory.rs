@@ -1,6 +1,7 @@
 //! Device memory; here a vector that only this plugin can see.
 
 use llmrt_plugin::{Buffer, Error, Result, TensorView};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{PoisonError, RwLock};
 
 /// Bytes of the device. The host checked every range against `size`.
@@ -12,9 +13,29 @@ impl Memory {
         let mut bytes = Vec::new();
         let n = usize::try_from(size).map_err(|_| Error::oom_device(size, super::MEMORY))?;
         // Running out of memory is an answer, never an abort.
+        let free = super::MEMORY - in_use();
+        if size > free {
+            return Err(Error::oom_device(size, free));
+        }
         bytes.try_reserve_exact(n).map_err(|_| Error::oom_device(size, super::MEMORY))?;
         bytes.resize(n, 0);
+        USED.fetch_add(size, Ordering::Relaxed);
         Ok(Memory(RwLock::new(bytes)))
+    }
+}
+
+/// Bytes of all buffers: a real driver asks the vendor's library what is free.
+static USED: AtomicU64 = AtomicU64::new(0);
+
+/// Bytes of all buffers, as far as the device has them.
+pub fn in_use() -> u64 {
+    USED.load(Ordering::Relaxed).min(super::MEMORY)
+}
+
+impl Drop for Memory {
+    fn drop(&mut self) {
+        let n = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).len();
+        USED.fetch_sub(n as u64, Ordering::Relaxed);
     }
 }
 

@@ -3,7 +3,7 @@
 //! Reading order: [`plugin`] for how a driver gets in, [`device`] for what it is then (devices, buffers, streams,
 //! events, plans, and the graphs they run), [`threads`] for the one thread pool, `validate` for the
 //! checks that `LLMRT_VALIDATE` turns on, [`knobs`] for every environment
-//! variable, [`error`] for what can go wrong.
+//! variable, [`heap`] for how tests of plugins find leaks, [`error`] for what can go wrong.
 
 pub mod plugin;
 
@@ -18,6 +18,8 @@ pub mod sched;
 pub(crate) mod pool;
 
 pub mod knobs;
+
+pub mod heap;
 
 mod validate;
 

@@ -3,8 +3,10 @@
 use crate::level::Level;
 use crate::outcome::{Outcome, Verdict};
 use crate::session::Session;
-use crate::{l0_load, l1_leaks, l1_memory, l1_seal, l1_sharing, l2_events, l2_streams, l3_ops, l4_plans};
-use crate::{l5_faults, l5_nodes, l5_strides, l6_perf, pools};
+use crate::{
+    l0_load, l1_layouts, l1_leaks, l1_memory, l1_seal, l1_sharing, l2_events, l2_sticky, l2_streams,
+};
+use crate::{l3_again, l3_ops, l4_plans, l5_faults, l5_nodes, l5_strides, l6_perf, pools};
 use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::rules;
 use regex_automata::meta::Regex;
@@ -37,6 +39,8 @@ pub enum Work {
     ProcessEnd,
     /// A case of an op against its reference.
     Op(Op, usize),
+    /// A case of an op, many times.
+    Again(Op, l3_again::Repeat),
     /// A node of a model, or a repro file, against its reference.
     Recorded(usize),
     /// Plans of a case of an op.
@@ -103,6 +107,7 @@ impl Work {
             Work::Fixed(run) => run(session).into(),
             Work::ProcessEnd => l0_load::use_device(session).into(),
             Work::Op(op, row) => session.problem(op, row).and_then(|p| l3_ops::run(session, &p)).into(),
+            Work::Again(op, repeat) => l3_again::run(session, op, repeat).into(),
             Work::Recorded(row) => {
                 session.recorded_problem(row).and_then(|p| l3_ops::run(session, &p)).into()
             }
@@ -160,8 +165,10 @@ pub fn all(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
         entries.extend(fixed(Level::L1, "memory", table));
     }
     entries.extend(fixed(Level::L1, "seal", l1_seal::CASES));
+    entries.extend(fixed(Level::L1, "seal", l1_layouts::CASES));
     entries.extend(fixed(Level::L1, "pool", pools::MEMORY));
     entries.extend(fixed(Level::L2, "streams", l2_streams::CASES));
+    entries.extend(fixed(Level::L2, "streams", l2_sticky::CASES));
     entries.extend(fixed(Level::L2, "events", l2_events::CASES));
     for &op in Op::ALL.iter().filter(|op| selection.ops.as_ref().is_none_or(|re| re.is_match(op.name()))) {
         of_op(op, &mut entries);
@@ -201,6 +208,9 @@ fn of_op(op: Op, entries: &mut Vec<Entry>) {
         if row % step == 0 {
             entries.push(entry(Level::L4, case.name.clone(), None, Work::Plan(op, row)));
         }
+    }
+    for &repeat in l3_again::Repeat::ALL {
+        entries.push(entry(Level::L3, repeat.name().into(), None, Work::Again(op, repeat)));
     }
     for &fault in l5_nodes::Fault::ALL {
         entries.push(entry(Level::L5, fault.name().into(), None, Work::Hostile(op, fault)));

@@ -32,7 +32,7 @@ fn dtypes(role: Role) -> impl Iterator<Item = DType> {
 }
 
 /// Valid bytes of a weight: the values of a case that has just it.
-fn weight(dtype: DType, role: Role, dims: &[u64], seed: u64) -> Verdict<(Case, Vec<u8>)> {
+pub fn weight(dtype: DType, role: Role, dims: &[u64], seed: u64) -> Verdict<(Case, Vec<u8>)> {
     let case = Case::new("", |g, _| {
         g.weight("w", dtype, dims, role);
     });

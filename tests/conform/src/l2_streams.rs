@@ -2,11 +2,12 @@
 
 use crate::catalogue::Fixed;
 use crate::l1_sharing::on_threads;
-use crate::outcome::{Verdict, insist, lacking, wrong};
+use crate::l2_sticky::graph_of;
+use crate::outcome::{Verdict, insist, wrong};
 use crate::session::Session;
 use crate::work::{Chain, bytes_of, near};
-use llmrt_abi::{DType, Scope, types as c};
-use llmrt_host::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
+use llmrt_abi::Scope;
+use llmrt_host::{RawGraph, RawGraphBuilder};
 use std::time::Duration;
 
 /// The cases.
@@ -24,7 +25,6 @@ pub const CASES: &[Fixed] = &[
     ("streams end with work in flight", ends_busy),
     ("buffers and graphs may go before the stream is waited for", objects_go_first),
     ("a refused node is named and the stream goes on", refused_node),
-    ("errors of stream scope stay", sticky),
     ("a copy on one device waits for what it copies", copy_between_streams),
     ("the floating point mode stays", float_mode),
 ];
@@ -179,21 +179,9 @@ fn objects_go_first(session: &mut Session) -> Verdict {
     chain.expect(&chain.b(), &chain.after(&first, 1), "beside work whose objects are gone")
 }
 
-/// A graph of one node with an op that nobody knows.
-fn unknown_op(session: &mut Session) -> Verdict<RawGraph> {
-    let device = session.device()?;
-    let buffer = device.alloc(0, 1 << 16, c::USAGE_COMPUTE)?;
-    let mut g = RawGraphBuilder::new();
-    let x = TensorDesc { buffer: Some(&buffer), ..TensorDesc::contiguous(DType::F32, [16, 1, 1, 1]) };
-    let y = TensorDesc { offset: device.alignment().max(64), ..x };
-    let (x, y) = (g.tensor(&x)?, g.tensor(&y)?);
-    g.node(&NodeDesc { op: 0x7fff_fff0, op_version: 1, dst: y, srcs: &[Some(x)], params: &[] })?;
-    Ok(g.build())
-}
-
 fn refused_node(session: &mut Session) -> Verdict {
     let device = session.device()?;
-    let (bad, stream) = (unknown_op(session)?, device.stream(0)?);
+    let (bad, stream) = (graph_of(&device, 0x7fff_fff0)?, device.stream(0)?);
     for _ in 0..3 {
         let e = match stream.compute(&bad).and_then(|()| stream.synchronize()) {
             Ok(()) => return wrong("a node with an unknown op was computed without an error"),
@@ -211,18 +199,6 @@ fn refused_node(session: &mut Session) -> Verdict {
     stream.compute(&chain.graph)?;
     stream.synchronize()?;
     chain.expect(&chain.b(), &chain.after(&first, 1), "after a refused node")
-}
-
-fn sticky(session: &mut Session) -> Verdict {
-    let (bad, stream) = (unknown_op(session)?, session.device()?.stream(0)?);
-    let first = stream.compute(&bad).and_then(|()| stream.synchronize());
-    match first {
-        Err(e) if e.scope() == Scope::Stream => {
-            let again = stream.compute(&no_nodes());
-            insist(again.is_err(), || format!("the stream broke ({e}), and took work again"))
-        }
-        _ => lacking("nothing that a test may do breaks a stream of this device"),
-    }
 }
 
 fn copy_between_streams(session: &mut Session) -> Verdict {

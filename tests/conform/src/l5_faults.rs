@@ -3,9 +3,9 @@
 
 use crate::catalogue::Fixed;
 use crate::l5_nodes::refused;
-use crate::outcome::{Verdict, insist, wrong};
+use crate::outcome::{Trouble, Verdict, insist, lacking, wrong};
 use crate::raw::{self, RawNode};
-use crate::session::Session;
+use crate::session::{Session, fresh_host};
 use crate::work::Chain;
 use llmrt_abi::{Op, Reason, Scope, Status};
 
@@ -13,8 +13,9 @@ use llmrt_abi::{Op, Reason, Scope, Status};
 pub const CASES: &[Fixed] = &[
     ("ops with unknown numbers are refused", unknown_ops),
     ("an unknown node changes no answer about its neighbours", unknown_among_known),
-    ("an unknown option changes nothing", unknown_option),
+    ("options with values that make no sense are answered", odd_options),
     ("a cancelled run ends, and the stream goes on", cancelled_run),
+    ("a run goes on beside a cancelled one", other_run),
     ("a large graph is asked about in parts", parts),
 ];
 
@@ -46,9 +47,32 @@ fn unknown_among_known(session: &mut Session) -> Verdict {
     insist(same, || "the known nodes beside it were answered otherwise than alone".into())
 }
 
-/// Every session asks for an option that no plugin has.
-fn unknown_option(session: &mut Session) -> Verdict {
-    session.device().map(drop)
+/// Every option that the plugin asks for is given texts that nobody expects: long ones, none, other writing. It may
+/// start or refuse to, with words; the process goes on in both cases, and the plugin starts again without them.
+fn odd_options(session: &mut Session) -> Verdict {
+    let asked = session.host()?.options_asked();
+    let before = device_names(&*session.host()?);
+    if asked.is_empty() {
+        return lacking("the plugin asks for no option");
+    }
+    session.close();
+    let values =
+        ["x".repeat(100_000), String::new(), "\u{1f600}=\u{0},".repeat(300), "-1".into(), "9".repeat(40)];
+    for value in &values {
+        let mut options = session.options.clone();
+        options.plugin_options.retain(|(key, _)| !asked.contains(key));
+        options.plugin_options.extend(asked.iter().map(|key| (key.clone(), value.clone())));
+        if let Err(Trouble::Wrong(why)) = fresh_host(&options) {
+            let text = why.trim_start_matches("rejected: ").trim();
+            insist(!text.is_empty(), || format!("options of {} bytes: refused without a word", value.len()))?;
+        }
+    }
+    let after = device_names(&*session.host()?);
+    insist(before == after, || format!("after odd options: devices {after:?}, before {before:?}"))
+}
+
+fn device_names(host: &llmrt_host::Host) -> Vec<String> {
+    host.devices().iter().map(|d| d.name().to_string()).collect()
 }
 
 fn cancelled_run(session: &mut Session) -> Verdict {
@@ -67,7 +91,35 @@ fn cancelled_run(session: &mut Session) -> Verdict {
     let first = chain.start(2)?;
     stream.run(&plan, RUN + 1)?;
     stream.synchronize()?;
-    chain.expect(&chain.b(), &chain.after(&first, 1), "after a cancelled run")
+    chain.expect(&chain.b(), &chain.after(&first, 1), "after a cancelled run")?;
+    // The number may be used again once it is forgotten.
+    let first = chain.start(3)?;
+    stream.run(&plan, RUN)?;
+    stream.synchronize()?;
+    chain.expect(&chain.b(), &chain.after(&first, 1), "a run with the number of a cancelled one")
+}
+
+/// `cancelled` is asked for the run at hand, and again every time.
+fn other_run(session: &mut Session) -> Verdict {
+    let (device, host) = (session.device()?, session.host()?);
+    let (chain, stream) = (Chain::new(&device, 1 << 12, 16)?, device.stream(0)?);
+    let (plan, mut graph) = (stream.plan(chain.graph.clone())?, chain.graph.clone());
+    const RUN: u64 = 4713;
+    host.cancel(RUN);
+    let mut went_on = || -> Verdict {
+        let first = chain.start(1)?;
+        stream.run(&plan, RUN + 1)?;
+        stream.synchronize()?;
+        chain.expect(&chain.b(), &chain.after(&first, 1), "a plan")?;
+        let first = chain.start(2)?;
+        graph.set_run_id(RUN + 2);
+        stream.compute(&graph)?;
+        stream.synchronize()?;
+        chain.expect(&chain.b(), &chain.after(&first, 1), "a graph")
+    };
+    let outcome = went_on().map_err(|t| t.during("while another run is cancelled"));
+    host.forget_run(RUN);
+    outcome
 }
 
 fn parts(session: &mut Session) -> Verdict {

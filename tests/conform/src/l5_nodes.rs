@@ -19,6 +19,12 @@ pub enum Fault {
     ZeroTail,
     /// Params with attributes that this build does not know.
     NonZeroTail,
+    /// Params that end before their last zeros: they mean the same.
+    ShortParams,
+    /// Rows of tensors and nodes with fields that this build does not know.
+    LongerRows,
+    /// Operands in a layout that no device made.
+    Layout,
     /// A later version of the op's meaning.
     NewerVersion,
     /// Sources left out.
@@ -29,14 +35,25 @@ pub enum Fault {
 
 impl Fault {
     /// All faults.
-    pub const ALL: &[Fault] =
-        &[Fault::ZeroTail, Fault::NonZeroTail, Fault::NewerVersion, Fault::NoSources, Fault::Shapes];
+    pub const ALL: &[Fault] = &[
+        Fault::ZeroTail,
+        Fault::NonZeroTail,
+        Fault::ShortParams,
+        Fault::LongerRows,
+        Fault::Layout,
+        Fault::NewerVersion,
+        Fault::NoSources,
+        Fault::Shapes,
+    ];
 
     /// A sentence.
     pub fn name(self) -> &'static str {
         match self {
             Fault::ZeroTail => "longer params with a zero tail mean the same",
             Fault::NonZeroTail => "longer params with a non-zero tail are refused",
+            Fault::ShortParams => "params without their last zeros mean the same",
+            Fault::LongerRows => "rows of a newer host mean the same",
+            Fault::Layout => "operands in an unknown layout are refused",
             Fault::NewerVersion => "a newer version of the op is refused",
             Fault::NoSources => "a node without its sources is refused",
             Fault::Shapes => "operands that make no sense are answered",
@@ -60,7 +77,16 @@ pub fn run(session: &mut Session, op: Op, fault: Fault) -> Verdict {
         RawNode { params, ..node.clone() }
     };
     match fault {
-        Fault::ZeroTail => zero_tail(session, &problem, tail(0)),
+        Fault::ZeroTail => {
+            same_result(session, &problem, tail(0), 0).map_err(|t| t.during("zeros added to the params"))
+        }
+        Fault::ShortParams => short_params(session, &problem, node),
+        Fault::LongerRows => (1..=8).step_by(7).try_for_each(|n_words| {
+            same_result(session, &problem, node.clone(), n_words).map_err(|t| {
+                t.during(&format!("rows {} bytes longer (`tensor_stride`, `node_stride`)", 8 * n_words))
+            })
+        }),
+        Fault::Layout => unknown_layout(&device, &problem, &node),
         Fault::NonZeroTail => {
             refused(&device, &problem, &tail(1))?;
             let mut early = tail(0);
@@ -107,17 +133,21 @@ pub fn refused(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdi
     insist(answer.reason != Reason::None.code(), || "it was refused without a reason".into())
 }
 
-fn zero_tail(session: &mut Session, problem: &Problem, node: RawNode) -> Verdict {
+/// Fails unless a node that means the same is accepted and gives the same; `n_words` more in each row of the graph.
+fn same_result(session: &mut Session, problem: &Problem, node: RawNode, n_words: usize) -> Verdict {
     let (device, stream) = (session.device()?, session.stream()?);
     let stage = Stage::new(&device, problem)?;
     let place = |t| {
         let offset = stage.places.get(&t)?.start as u64;
         Some(Place { buffer: stage.buffer.clone(), offset, layout_id: 0 })
     };
-    let (graph, _) = raw::build(&problem.graph, &[node], &place)?;
+    let (mut graph, _) = raw::build(&problem.graph, &[node], &place)?;
+    if n_words > 0 {
+        graph = graph.with_longer_rows(n_words);
+    }
     let answer = device.supports(&graph, 0..1)?[0];
     insist(answer.support != 0, || {
-        format!("refused ({}); without the zeros it is not", Reason::from_code(answer.reason))
+        format!("refused ({}), and the same node is not otherwise", Reason::from_code(answer.reason))
     })?;
     stage.upload()?;
     enqueue(&stream, &graph)?;
@@ -125,7 +155,54 @@ fn zero_tail(session: &mut Session, problem: &Problem, node: RawNode) -> Verdict
     let expected = problem.expected()?;
     let target = expected.bytes(problem.target()).unwrap_or_default();
     let def = problem.graph.def(problem.node().dst);
-    compare::check(&compare::difference(def, target, stage.target(problem, &after)), problem.nmse)
+    compare::check(&compare::difference(def, target, stage.target(problem, &after)), problem.nmse)?;
+    stage.check_surroundings(problem, &after)
+}
+
+/// A host that is older than a field ends the struct before it.
+fn short_params(session: &mut Session, problem: &Problem, node: RawNode) -> Verdict {
+    let device = session.device()?;
+    let used = node.params.iter().rposition(|&b| b != 0).map_or(0, |last| last + 1).next_multiple_of(4);
+    if used >= node.params.len() {
+        return lacking("its params end in no zeros");
+    }
+    for n in [used, (used + node.params.len()) / 2 / 4 * 4] {
+        let during =
+            |t: crate::outcome::Trouble| t.during(&format!("{n} of {} bytes of params", node.params.len()));
+        let short = RawNode { params: node.params[..n].to_vec(), ..node.clone() };
+        // What lies behind them is another node's.
+        let behind = RawNode { op: 0x7fff_ffff, params: vec![0xff; 64], ..short.clone() };
+        let graph = raw::unbound(&problem.graph, &[short.clone(), behind])?;
+        let answer = device.supports(&graph, 0..1)?[0];
+        let refused = || format!("refused ({}); what is missing is zero", Reason::from_code(answer.reason));
+        insist(answer.support != 0, refused).map_err(during)?;
+        same_result(session, problem, short, 0).map_err(during)?;
+    }
+    Ok(())
+}
+
+/// A number that no plugin gives its layouts, for one operand after the other.
+fn unknown_layout(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdict {
+    const UNKNOWN: u32 = 0x7fff_1234;
+    let stage = Stage::new(device, problem)?;
+    let mut owners: Vec<_> = node.src.iter().flatten().map(|&t| problem.graph.owner(t)).collect();
+    owners.push(problem.target());
+    for odd in owners {
+        let place = |t| {
+            let offset = stage.places.get(&t)?.start as u64;
+            let layout_id = if t == odd { UNKNOWN } else { 0 };
+            Some(Place { buffer: stage.buffer.clone(), offset, layout_id })
+        };
+        let (graph, _) = raw::build(&problem.graph, std::slice::from_ref(node), &place)?;
+        let answer = device.supports(&graph, 0..1)?[0];
+        insist(answer.support == 0, || {
+            format!(
+                "supports said yes to an operand of layout {UNKNOWN}, which it never made; case: {}",
+                problem.name
+            )
+        })?;
+    }
+    Ok(())
 }
 
 fn no_sources(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdict {

@@ -17,12 +17,15 @@ pub mod session;
 pub mod worker;
 
 mod l0_load;
+mod l1_layouts;
 mod l1_leaks;
 mod l1_memory;
 mod l1_seal;
 mod l1_sharing;
 mod l2_events;
+mod l2_sticky;
 mod l2_streams;
+mod l3_again;
 mod l3_ops;
 mod l4_plans;
 mod l5_faults;
@@ -32,6 +35,7 @@ mod l6_perf;
 mod pools;
 
 pub mod compare;
+mod growth;
 pub mod problem;
 mod products;
 mod raw;
@@ -43,6 +47,7 @@ pub mod outcome;
 pub mod report;
 pub mod support;
 
+mod budget;
 pub mod diff;
 pub mod recorded;
 pub mod repro;

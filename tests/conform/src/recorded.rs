@@ -1,5 +1,6 @@
 //! Cases from elsewhere: the nodes of a model's graphs, and repro files.
 
+use crate::budget::Budget;
 use crate::outcome::Trouble;
 use crate::problem::Problem;
 use crate::repro;
@@ -44,6 +45,7 @@ fn of_model(path: &Path, seed: u64) -> Result<Vec<Problem>, String> {
         for row in 0..step.graph.nodes.len() {
             let (case, signature) = one_node(&step.graph, row, &ints);
             if seen.insert(signature) {
+                check_size(&case, files.file_bytes())?;
                 problems.push(Problem::of_case(&case, seed).map_err(|t| match t {
                     Trouble::Wrong(why) | Trouble::Lacking(why) => why,
                 })?);
@@ -51,6 +53,15 @@ fn of_model(path: &Path, seed: u64) -> Result<Vec<Problem>, String> {
         }
     }
     Ok(problems)
+}
+
+/// Fails if the operands of a case are more than a file of this size may ask for.
+fn check_size(case: &Case, file_bytes: u64) -> Result<(), String> {
+    let (g, mut budget) = (&case.graph, Budget::of_file(file_bytes));
+    let operands = g.nodes.iter().flat_map(|node| node.src.iter().flatten().chain([&node.dst]));
+    let owners: BTreeSet<Tensor> = operands.map(|&t| g.owner(t)).collect();
+    let each = owners.into_iter().try_for_each(|t| budget.take(g.def(t)));
+    each.map_err(|e| format!("node `{}` {e}", case.name))
 }
 
 /// The graph of a step of one sequence in a small cache.

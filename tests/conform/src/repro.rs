@@ -18,6 +18,7 @@
 //! `tensor` and `view` lines are the rows, in order. After the line `data` come the bytes of the tensors, in order of
 //! rows, as the device gets them: little-endian, in GGUF's layout.
 
+use crate::budget::Budget;
 use crate::problem::Problem;
 use llmrt_abi::{DType, Op};
 use llmrt_graph::reference::Memory;
@@ -25,6 +26,9 @@ use llmrt_graph::{Graph, Kind, Node, Role, Shape, Tensor, TensorDef};
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+
+/// Bytes of a file, at most.
+const MOST_BYTES: u64 = 4 << 30;
 
 const KINDS: [(&str, Kind); 4] =
     [("weight", Kind::Weight), ("input", Kind::Input), ("state", Kind::State), ("computed", Kind::Computed)];
@@ -81,6 +85,10 @@ pub fn write(problem: &Problem) -> Vec<u8> {
 
 /// The problem in a file.
 pub fn read(path: &Path) -> Result<Problem, String> {
+    let about = std::fs::metadata(path).map_err(|e| e.to_string())?;
+    if !about.is_file() || about.len() > MOST_BYTES {
+        return Err(format!("expected a file of at most {MOST_BYTES} bytes"));
+    }
     parse(&std::fs::read(path).map_err(|e| e.to_string())?)
 }
 
@@ -92,6 +100,7 @@ pub fn parse(bytes: &[u8]) -> Result<Problem, String> {
     let mut data = &bytes[at + END.len()..];
     let (mut graph, mut given, mut name, mut nmse) = (Graph::new(), Memory::new(), String::new(), 1e-7);
     let (mut op, mut params, mut src, mut dst) = (None, Vec::new(), Vec::new(), None);
+    let mut budget = Budget::of_file(bytes.len() as u64);
     for (i, line) in lines.lines().enumerate() {
         let bad = |what: &str| format!("line {}: `{line}`: {what}", i + 1);
         let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
@@ -105,6 +114,7 @@ pub fn parse(bytes: &[u8]) -> Result<Problem, String> {
             (_, "nmse") => nmse = rest.parse().map_err(|_| bad("expected a number"))?,
             (_, "tensor") => {
                 let (def, n) = tensor(&words).ok_or_else(|| bad("no tensor of 12 words"))?;
+                budget.take(&def).map_err(|e| bad(&e))?;
                 if n > data.len() || (n > 0 && n as u64 != def.n_bytes()) {
                     return Err(bad(&format!(
                         "{} bytes follow, and the tensor has {}",
@@ -122,6 +132,7 @@ pub fn parse(bytes: &[u8]) -> Result<Problem, String> {
             (_, "view") => {
                 let def =
                     view(&words, &graph).ok_or_else(|| bad("no view of 11 words into a tensor before it"))?;
+                budget.take(&def).map_err(|e| bad(&e))?;
                 graph.tensors.push(def);
             }
             (_, "src") if rest.is_empty() => {}
@@ -231,6 +242,26 @@ mod tests {
                 assert_eq!((&back.name, back.nmse, back.shapes()), (&case.name, case.nmse, problem.shapes()));
             }
         }
+    }
+
+    #[test]
+    fn a_small_file_that_asks_for_terabytes_is_refused() {
+        let file = |x: &str, y: &str| {
+            format!("llmrt-repro 1\nname x\nop sqr\nparams -\nnmse 1\n{x}\n{y}\nsrc 0\ndst 1\ndata\nabcd")
+        };
+        let check = |x: &str, y: &str, words: &str| {
+            let error = parse(file(x, y).as_bytes()).err().unwrap_or_default();
+            assert!(error.contains(words), "{x} / {y}: {error}");
+        };
+        let one = "tensor F32 input 0 1 1 1 1 4 4 4 4 4";
+        check(one, "tensor F32 computed 0 1000000000000 1 1 1 4 4 4 4 0", "asks for 4000000000004 bytes");
+        check(one, "tensor F32 computed 0 1 1 1 2 4 4 4 1000000000000 0", "asks for 1000000000008 bytes");
+        check(
+            "tensor F32 input 0 1 1000000000 1 1 4 0 0 0 4",
+            "tensor F32 computed 0 1 1000000000 1 1 4 4 4 4 0",
+            "asks for 4000000000 bytes",
+        );
+        check(one, "view F32 0 0 1 1 1 1000000000000 4 0 0 0", "asks for 4000000000004 bytes");
     }
 
     #[test]

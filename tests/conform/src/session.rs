@@ -40,7 +40,7 @@ pub struct Session {
     host: Option<Arc<Host>>,
     device: Option<Arc<Device>>,
     stream: Option<Stream>,
-    cases: HashMap<Op, Vec<Case>>,
+    pub(crate) cases: HashMap<Op, Vec<Case>>,
     recorded: Option<Result<Vec<Problem>, String>>,
 }
 
@@ -153,11 +153,9 @@ impl Session {
 
 /// A host with the plugin alone.
 pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
-    let unknown = ("llmrt.no.such.option".to_string(), "1".to_string());
-    let plugin_options = options.plugin_options.iter().cloned().chain([unknown]);
     let host = Host::new(HostOptions {
         n_threads: Some(options.n_threads.max(1)),
-        options: plugin_options.collect(),
+        options: options.plugin_options.iter().cloned().collect(),
         pool: options.pool,
         disabled: Some(String::new()),
         ..HostOptions::default()

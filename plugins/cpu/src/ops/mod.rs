@@ -98,9 +98,11 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     // Whatever an op without attributes is given is newer than this build.
     let is_newer = op.info().params.is_empty() && node.params_bytes().iter().any(|&byte| byte != 0);
     check::ensure(!is_newer, Reason::Param)?;
-    let sources = (0..op.info().max_src as usize).filter_map(|i| node.src(i));
-    check::ensure(sources.chain([node.dst()]).all(|t| is_aligned(&t)), Reason::Stride)?;
-    (kernel(op).supports)(node)
+    let operands = || (0..op.info().max_src as usize).filter_map(|i| node.src(i)).chain([node.dst()]);
+    check::ensure(operands().all(|t| is_aligned(&t)), Reason::Stride)?;
+    (kernel(op).supports)(node)?;
+    // The CPU makes no layout, and does not guess at those of others, whether it reads the bytes or the shape alone.
+    check::ensure(operands().all(|t| t.layout_id() == 0), Reason::Layout)
 }
 
 /// One thread's part of a node that [`supports`] accepted.

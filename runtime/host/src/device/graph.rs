@@ -50,6 +50,15 @@ struct Rows {
     /// Where each node's params start in `params`; in words, so that every struct is aligned.
     param_starts: Vec<usize>,
     params: Vec<u64>,
+    /// Copies of the rows, further apart than they are long, where the graph's strides say so.
+    spread: Spread,
+}
+
+/// Rows with room behind each.
+#[derive(Default)]
+struct Spread {
+    tensors: Vec<u64>,
+    nodes: Vec<u64>,
 }
 
 // SAFETY: the pointers point into the struct itself and to buffers it keeps, all of which are `Send` and `Sync`.
@@ -111,7 +120,8 @@ impl RawGraphBuilder {
         rows.srcs.extend(desc.srcs.iter().map(|s| s.unwrap_or(c::NO_TENSOR)));
         rows.param_starts.push(rows.params.len());
         rows.params.extend(desc.params.chunks(8).map(|chunk| {
-            let mut word = [0; 8];
+            // Behind the last byte is nothing that anyone may read, so it is not zero by luck.
+            let mut word = [0xff; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             u64::from_ne_bytes(word)
         }));
@@ -191,7 +201,19 @@ impl RawGraph {
         rows.tensors[tensor as usize].offset = offset;
         rows.buffers[tensor as usize] = Some(buffer.clone());
         rows.graph.binding_gen = fresh();
+        rows.spread_rows();
         Ok(())
+    }
+
+    /// For tests of plugins: the same graph as a host with longer rows would give it. Behind every row of tensors and
+    /// nodes lie `n_words` words that are no fields of this version.
+    pub fn with_longer_rows(&self, n_words: usize) -> RawGraph {
+        let mut graph = self.clone();
+        let rows = graph.rows_mut();
+        rows.graph.tensor_stride = (size_of::<c::Tensor>() + n_words * size_of::<u64>()) as u32;
+        rows.graph.node_stride = (size_of::<c::Node>() + n_words * size_of::<u64>()) as u32;
+        rows.link();
+        graph
     }
 
     /// The buffer of a tensor.
@@ -247,12 +269,35 @@ impl Rows {
         self.graph.n_nodes = self.nodes.len() as u32;
         self.graph.tensors = self.tensors.as_ptr();
         self.graph.nodes = self.nodes.as_ptr();
+        self.spread_rows();
+    }
+
+    /// Copies the rows to where the strides say they are, if that is not one after the other.
+    fn spread_rows(&mut self) {
+        if self.graph.tensor_stride as usize == size_of::<c::Tensor>() {
+            return;
+        }
+        self.spread.tensors = spread(&self.tensors, self.graph.tensor_stride);
+        self.spread.nodes = spread(&self.nodes, self.graph.node_stride);
+        self.graph.tensors = self.spread.tensors.as_ptr().cast();
+        self.graph.nodes = self.spread.nodes.as_ptr().cast();
     }
 
     fn name(&self, tensor: usize) -> String {
         let end = self.name_starts.get(tensor + 1).copied().unwrap_or(self.names.len());
         self.names[self.name_starts[tensor]..end].to_string()
     }
+}
+
+/// Rows `stride` bytes apart, and ones between them.
+fn spread<T: Copy>(rows: &[T], stride: u32) -> Vec<u64> {
+    let words = stride as usize / size_of::<u64>();
+    let mut all = vec![u64::MAX; (words * rows.len()).max(1)];
+    for (row, place) in rows.iter().zip(all.chunks_exact_mut(words)) {
+        // SAFETY: tensors and nodes are plain data without padding, of whole words and no more than a stride.
+        unsafe { place.as_mut_ptr().cast::<T>().write(*row) };
+    }
+    all
 }
 
 impl Clone for Rows {
@@ -269,6 +314,7 @@ impl Clone for Rows {
             srcs: self.srcs.clone(),
             param_starts: self.param_starts.clone(),
             params: self.params.clone(),
+            spread: Spread::default(),
         }
     }
 }
@@ -298,6 +344,7 @@ impl Default for Rows {
             srcs: Vec::new(),
             param_starts: Vec::new(),
             params: Vec::new(),
+            spread: Spread::default(),
         }
     }
 }

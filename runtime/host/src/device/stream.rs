@@ -169,6 +169,11 @@ impl Stream {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken.clone()
     }
 
+    /// For tests of plugins: forgets that error, so that the next call asks the plugin, which remembers it too.
+    pub fn forget_error(&self) {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken = None;
+    }
+
     /// Whether plans are the plugin's own, and not kept graphs.
     pub fn has_plans(&self) -> bool {
         self.0.vt.plan_create.is_some()

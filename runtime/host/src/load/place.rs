@@ -77,6 +77,7 @@ pub(super) fn place(
     let unchanged = files.files().try_for_each(|file| file.check_len());
     unchanged.and(moved).inspect_err(|_| weights.locks.undo(n_locks))?; // while the memory is still there
 
+    weights.warnings.extend(storage.warnings());
     let mut placed = use_in_place(maps, in_place)?;
     placed.extend(storage.finish()?);
     progress.finish()?;

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use llmrt_abi::types::USAGE_WEIGHTS;
+use llmrt_abi::{Scope, types::USAGE_WEIGHTS};
 
 use super::bytes::Bytes;
 use super::host_memory::Pages;
@@ -26,6 +26,8 @@ struct Row<'a> {
     items: Vec<(Item<'a>, Slot)>,
     memory: Memory,
     layouts: Vec<Layout>,
+    /// Weights that could not be sealed, and what was said about the first.
+    unsealed: Option<(usize, String)>,
 }
 
 enum Memory {
@@ -57,6 +59,15 @@ impl<'a> Storage<'a> {
         mut filled: impl FnMut(*const u8, *const u8),
     ) -> Result<()> {
         self.rows.iter_mut().try_for_each(|row| row.fill(bytes, progress, &mut filled))
+    }
+
+    /// What did not work but costs time only, in words for the user.
+    pub fn warnings(&self) -> impl Iterator<Item = String> {
+        self.rows.iter().filter_map(|row| {
+            let (n, first) = row.unsealed.as_ref()?;
+            let device = row.items.first()?.0.want.device.name();
+            Some(format!("{device}: {n} weights stay in the file's layout, since sealing failed: {first}"))
+        })
     }
 
     /// Where everything is, once filled.
@@ -91,7 +102,7 @@ impl<'a> Row<'a> {
             true => Memory::Host(buffers.iter().map(|&n| Pages::new(n)).collect::<Result<_>>()?),
             false => Memory::Device(buffers.iter().map(alloc).collect::<Result<_>>()?),
         };
-        Ok(Row { items: items.into_iter().zip(slots).collect(), memory, layouts: Vec::new() })
+        Ok(Row { items: items.into_iter().zip(slots).collect(), memory, layouts: Vec::new(), unsealed: None })
     }
 
     fn fill(
@@ -111,7 +122,19 @@ impl<'a> Row<'a> {
                 }
                 Memory::Device(buffers) => {
                     let buffer = &buffers[slot.buffer];
-                    self.layouts.push(upload(item, buffer, slot.offset, bytes, &mut scratch, progress)?);
+                    upload(item, buffer, slot.offset, bytes, &mut scratch, &mut |n| progress.add(n))?;
+                    let layout = match buffer.seal(&item.want.desc(slot.offset)) {
+                        // Nothing is broken, and nobody knows how far the change of layout got.
+                        Err(e) if matches!(e.scope(), Scope::Call | Scope::Stream) => {
+                            upload(item, buffer, slot.offset, bytes, &mut scratch, &mut |_| Ok(()))?;
+                            let (n, _) =
+                                self.unsealed.get_or_insert((0, Error::tensor(item.want, e).to_string()));
+                            *n += 1;
+                            Layout::canonical(item.info.nbytes)
+                        }
+                        sealed => sealed.map_err(|source| Error::tensor(item.want, source))?,
+                    };
+                    self.layouts.push(layout);
                     buffer.host_ptr().map(|ptr| ptr.as_ptr().cast_const())
                 }
             };
@@ -154,21 +177,21 @@ fn read(item: &Item<'_>, dst: &mut [u8], bytes: &Bytes<'_>, progress: &mut Progr
     Ok(())
 }
 
-/// Hands a tensor to a device in chunks, then seals it.
+/// Hands a tensor to a device in chunks; `done` hears of each.
 fn upload(
     item: &Item<'_>,
     buffer: &Buffer,
     offset: u64,
     bytes: &Bytes<'_>,
     scratch: &mut Vec<u8>,
-    progress: &mut Progress<'_>,
-) -> Result<Layout> {
+    done: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<()> {
     let desc = item.want.desc(offset);
-    let failed = |source| Error::tensor(item.want, source);
     for at in (0..item.info.nbytes).step_by(CHUNK) {
         let n = (item.info.nbytes - at).min(CHUNK as u64);
-        buffer.set(&desc, bytes.get(item.info, at, n, scratch)?, at).map_err(failed)?;
-        progress.add(n)?;
+        let part = bytes.get(item.info, at, n, scratch)?;
+        buffer.set(&desc, part, at).map_err(|source| Error::tensor(item.want, source))?;
+        done(n)?;
     }
-    buffer.seal(&desc).map_err(failed)
+    Ok(())
 }

@@ -261,6 +261,11 @@ impl Host {
         self.set_cancelled(run_id, false);
     }
 
+    /// For tests of plugins: the options that this host's plugins asked for, set or not.
+    pub fn options_asked(&self) -> Vec<String> {
+        self.services.options_asked()
+    }
+
     fn set_cancelled(&self, run_id: u64, yes: bool) {
         self.services.set_cancelled(run_id, yes);
         for entry in self.plugins().iter() {

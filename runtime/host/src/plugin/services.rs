@@ -8,7 +8,7 @@ use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use core::ffi::c_void;
 use llmrt_abi::types as c;
-use std::collections::{BTreeMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::io::Write;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
 use std::time::Duration;
@@ -25,6 +25,8 @@ pub(crate) struct Services {
     pub(super) threads_api: c::HostThreads,
     pub(crate) pool: Arc<ThreadPool>,
     pub(super) options: BTreeMap<String, String>,
+    /// Options that plugins asked for, set or not.
+    pub(super) asked: Mutex<BTreeSet<String>>,
     /// How long one call of a device may take to compute or to wait.
     pub(crate) watchdog: Option<Duration>,
     pub(super) log: LogSink,
@@ -58,6 +60,7 @@ impl Services {
                 threads_api: callbacks::threads_api(ctx),
                 pool,
                 options,
+                asked: Mutex::default(),
                 watchdog,
                 log: log.unwrap_or_else(stderr_log),
                 scratch_pool,
@@ -99,6 +102,11 @@ impl Services {
 
     pub(super) fn ops(&self) -> MutexGuard<'_, Vec<Arc<Registered>>> {
         self.ops.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Options that plugins asked for.
+    pub(crate) fn options_asked(&self) -> Vec<String> {
+        self.asked.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// A plugin broke a rule in a call of the host: logged if calls are checked.

@@ -1,0 +1,176 @@
+//! L1: what `seal` says about a layout holds: its bytes, its slices, and what `get` gives of parts.
+
+use crate::catalogue::Fixed;
+use crate::l1_seal::weight;
+use crate::outcome::{Verdict, insist, lacking};
+use crate::session::Session;
+use llmrt_abi::{DType, types as c};
+use llmrt_graph::Role;
+use llmrt_host::sched::bind::describe;
+use llmrt_host::{Buffer, Layout, TensorDesc};
+
+/// The cases.
+pub const CASES: &[Fixed] = &[
+    ("a sealed weight keeps to the bytes it asked for", |s| each(s, keeps_to_its_bytes)),
+    ("a sealed weight needs no byte behind stored_bytes", |s| each(s, needs_no_more)),
+    ("parts of a sealed weight read back in any order", |s| each(s, parts)),
+    ("slices of a sealed weight read back", |s| each(s, slices)),
+    ("memory of a sealed weight is used again", used_again),
+];
+
+/// A weight that was sealed, with other bytes around it.
+struct Sealed {
+    buffer: Buffer,
+    /// As it was written.
+    desc: TensorDesc<'static>,
+    layout: Layout,
+    bytes: Vec<u8>,
+    /// Bytes that the device wants for it.
+    room: u64,
+}
+
+/// Bytes before and behind the weight.
+const MARGIN: u64 = 4096;
+const AROUND: u8 = 0xa5;
+/// Rows of the weights: a prime, so that slices end with a rest.
+const ROWS: u64 = 13;
+
+/// Runs a check on a weight of each of these types, in buffer type 0.
+fn each(session: &mut Session, check: fn(&Sealed) -> Verdict<bool>) -> Verdict {
+    let mut n_checked = 0;
+    for dtype in [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K] {
+        let checked = sealed(session, dtype).and_then(|sealed| check(&sealed));
+        n_checked += usize::from(checked.map_err(|t| t.during(dtype.name()))?);
+    }
+    if n_checked == 0 { lacking("no weight is sealed into a layout that has this") } else { Ok(()) }
+}
+
+fn sealed(session: &mut Session, dtype: DType) -> Verdict<Sealed> {
+    let device = session.device()?;
+    let (case, bytes) = weight(dtype, Role::Matrix, &[512, ROWS], 11)?;
+    let at = MARGIN.next_multiple_of(device.alignment());
+    let def = &case.graph.tensors[0];
+    let desc = TensorDesc { name: "", offset: at, ..TensorDesc::contiguous(def.dtype, def.ne) };
+    let desc = TensorDesc { role: def.role as u32, flags: c::TENSOR_WEIGHT, ..desc };
+    let room = device.alloc_size(0, &describe(def, None))?;
+    let buffer = device.alloc(0, at + room + MARGIN, c::USAGE_WEIGHTS)?;
+    buffer.fill(0, at + room + MARGIN, AROUND)?;
+    buffer.set(&desc, &bytes, 0)?;
+    let layout = buffer.seal(&desc)?;
+    Ok(Sealed { buffer, desc, layout, bytes, room })
+}
+
+impl Sealed {
+    /// As it is read from now on.
+    fn now(&self) -> TensorDesc<'static> {
+        TensorDesc { layout_id: self.layout.id, ..self.desc }
+    }
+
+    /// Fails unless bytes `off..off + n` of the weight are the canonical ones.
+    fn expect(&self, off: usize, n: usize, what: &str) -> Verdict {
+        let mut found = vec![0; n];
+        self.buffer.get(&self.now(), &mut found, off as u64)?;
+        let differs = found.iter().zip(&self.bytes[off..]).position(|(a, b)| a != b);
+        insist(differs.is_none(), || {
+            let i = differs.unwrap_or(0);
+            format!(
+                "get after seal: {what}: layout `{}`, byte {} is {:#04x}, expected {:#04x}",
+                self.layout.name,
+                off + i,
+                found[i],
+                self.bytes[off + i]
+            )
+        })
+    }
+}
+
+fn keeps_to_its_bytes(s: &Sealed) -> Verdict<bool> {
+    let stored = s.layout.stored_bytes;
+    insist((1..=s.room).contains(&stored), || {
+        format!("layout `{}` stores {stored} bytes; alloc_size said {}", s.layout.name, s.room)
+    })?;
+    for (from, n) in [(0, s.desc.offset), (s.desc.offset + s.room, MARGIN)] {
+        let mut around = vec![0; n as usize];
+        s.buffer.read(from, &mut around)?;
+        let written = around.iter().position(|&b| b != AROUND);
+        insist(written.is_none(), || {
+            format!(
+                "seal wrote byte {} of the buffer, which is not the weight's",
+                from + written.unwrap_or(0) as u64
+            )
+        })?;
+    }
+    Ok(true)
+}
+
+/// What the device says it does not store is overwritten, and must not be missed.
+fn needs_no_more(s: &Sealed) -> Verdict<bool> {
+    let behind = s.room.saturating_sub(s.layout.stored_bytes);
+    if !s.layout.is_readable() || behind == 0 {
+        return Ok(false);
+    }
+    s.buffer.fill(s.desc.offset + s.layout.stored_bytes, behind, !AROUND)?;
+    let what = format!("stored_bytes is {}, and bytes behind them are used", s.layout.stored_bytes);
+    s.expect(0, s.bytes.len(), &what)?;
+    Ok(true)
+}
+
+fn parts(s: &Sealed) -> Verdict<bool> {
+    if !s.layout.is_readable() {
+        return Ok(false);
+    }
+    let n = s.bytes.len();
+    let row = n / ROWS as usize;
+    for (off, len) in
+        [(n - 1, 1), (0, 1), (1, 1), (row - 1, 2), (row + 3, 3 * row), (n / 2, n - n / 2), (5, 0), (0, n)]
+    {
+        s.expect(off, len, &format!("{len} bytes from byte {off}"))?;
+    }
+    Ok(true)
+}
+
+/// Views of whole rows, as many as the layout says that slices are multiples of.
+fn slices(s: &Sealed) -> Verdict<bool> {
+    if !s.layout.is_readable() || s.layout.flags & c::LAYOUT_ROW_SLICEABLE == 0 {
+        return Ok(false);
+    }
+    let step = s.layout.row_granularity;
+    insist((1..=ROWS).contains(&step), || {
+        format!("layout `{}`: slices of {step} rows, of a weight with {ROWS}", s.layout.name)
+    })?;
+    let row = s.desc.nb[1];
+    for first in (0..ROWS).step_by(step as usize) {
+        for n_rows in [step.min(ROWS - first), ROWS - first] {
+            let mut ne = s.desc.ne;
+            ne[1] = n_rows;
+            let (from, n) = (first * row, n_rows * row);
+            let slice = TensorDesc { offset: s.desc.offset + from, ne, ..s.now() };
+            let slice = TensorDesc { nb: TensorDesc::contiguous(s.desc.dtype, ne).nb, ..slice };
+            let mut found = vec![0; n as usize];
+            s.buffer.get(&slice, &mut found, 0)?;
+            insist(found == s.bytes[from as usize..(from + n) as usize], || {
+                format!(
+                    "layout `{}` can be sliced every {step} rows, and rows {first}..{} came back otherwise",
+                    s.layout.name,
+                    first + n_rows
+                )
+            })?;
+        }
+    }
+    Ok(true)
+}
+
+/// A buffer whose weight is gone has none any more: the next one at its address is canonical until it is sealed.
+fn used_again(session: &mut Session) -> Verdict {
+    let device = session.device()?;
+    for dtype in [DType::F32, DType::Q4_0, DType::F32, DType::Q8_0] {
+        let s = sealed(session, dtype)?;
+        let size = s.buffer.size();
+        drop(s);
+        let bytes = crate::l1_memory::pattern(size as usize, 3);
+        let buffer = device.alloc(0, size, c::USAGE_WEIGHTS)?;
+        buffer.write(0, &bytes)?;
+        crate::l1_memory::expect(&buffer, &bytes).map_err(|t| t.during("after a sealed weight was freed"))?;
+    }
+    Ok(())
+}
