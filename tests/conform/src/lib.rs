@@ -30,6 +30,7 @@ mod l3_ops;
 mod l4_plans;
 mod l5_faults;
 mod l5_nodes;
+mod l5_versions;
 mod l6_perf;
 mod pools;
 
