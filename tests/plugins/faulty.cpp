@@ -293,7 +293,8 @@ static int32_t compute(llmrt_backend *b, const llmrt_graph *g, llmrt_error *err)
     if (int32_t code = is_broken(b, err)) return code;
     static std::atomic<bool> was_cancelled{ false };
     if (host->cancelled(host->ctx, g->run_id)) was_cancelled = true;
-    if (has("stays_cancelled") ? was_cancelled.load() : host->cancelled(host->ctx, g->run_id) != 0)
+    if (has("cancels_neighbours") && host->cancelled(host->ctx, g->run_id - 1)) was_cancelled = true;
+    if (has("stays_cancelled") || has("cancels_neighbours") ? was_cancelled.load() : host->cancelled(host->ctx, g->run_id) != 0)
         return fail(err, LLMRT_STATUS_CANCELLED, "cancelled", LLMRT_NO_TENSOR,
                     has("cancel_breaks_stream") ? LLMRT_SCOPE_STREAM : LLMRT_SCOPE_CALL);
     for (uint32_t i = 0; i < g->n_nodes; i++) {

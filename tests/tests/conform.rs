@@ -165,7 +165,7 @@ fn hosts_of_other_versions_are_not_forgotten() {
 
 #[test]
 fn cancelling_ends_one_run_and_no_other() {
-    check("stays_cancelled", "--level L5", &["beside a cancelled one", "Cancelled"]);
+    check("cancels_neighbours", "--level L5", &["a run goes on beside a cancelled one", "Cancelled"]);
     check("stays_cancelled", "--level L5", &["a cancelled run ends, and the stream goes on", "Cancelled"]);
     check("cancel_breaks_stream", "--level L5", &["broke more than itself"]);
 }

@@ -31,6 +31,7 @@ mod l4_plans;
 mod l5_faults;
 mod l5_nodes;
 mod l5_strides;
+mod l5_versions;
 mod l6_perf;
 mod pools;
 
