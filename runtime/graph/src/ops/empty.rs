@@ -63,9 +63,9 @@ fn variant(rules: &Rules, case: &Case, dim: Dim) -> Option<Case> {
 fn related(defs: &[Option<TensorDef>], (i, d): Dim) -> Vec<Dim> {
     let n = defs[i].as_ref().map_or(0, |t| t.ne[d]);
     let mut related = vec![];
-    let is_same = |m: u64, n: u64, int: bool| m == n || (int && m == n + 1);
+    let same = |m: u64, n: u64, int: bool| m == n || (int && m == n + 1);
     let divides = |m: u64, n: u64, _: bool| m.is_multiple_of(n) || n.is_multiple_of(m);
-    for is_near in [is_same, divides] {
+    for is_near in [same as fn(u64, u64, bool) -> bool, divides] {
         for (j, t) in defs.iter().enumerate().filter_map(|(j, t)| Some((j, t.as_ref()?))) {
             let near = |e: &usize| t.ne[*e] > 1 && is_near(t.ne[*e], n, t.dtype == DType::I32);
             let new = (0..4).filter(near).map(|e| (j, e)).filter(|at| *at != (i, d));
