@@ -94,6 +94,20 @@ impl Drop for Turn {
     }
 }
 
+/// Calls whose object is a device.
+const ON_DEVICE: [&str; 10] = [
+    "open",
+    "memory",
+    "supports",
+    "buffer_alloc",
+    "import_host",
+    "backend_create",
+    "event_create",
+    "raw_alloc",
+    "va_reserve",
+    "va_map",
+];
+
 /// Before a call: the object lives, its table is the one it was made with, and no other thread is calling a stream.
 /// Devices are not in the list: they live until `shutdown`.
 pub(crate) fn check(
@@ -103,9 +117,7 @@ pub(crate) fn check(
 ) -> std::result::Result<Option<Turn>, (Scope, String)> {
     let mut live = live();
     let Some(found) = live.get_or_insert_default().get_mut(&object) else {
-        let on_device =
-            ["open", "memory", "supports", "buffer_alloc", "import_host", "backend_create", "event_create"];
-        return match on_device.contains(&call) {
+        return match ON_DEVICE.contains(&call) {
             true => Ok(None),
             false => Err((
                 Scope::Call,
