@@ -286,6 +286,84 @@ fn the_cpu_passes_a_part_of_every_level_and_op() {
     assert!(report["cases_run"].as_u64() > Some(80), "{report:#}");
 }
 
+/// Conform on a simulated device; the exit code and the report.
+fn conform_sim(options: &[&str], flags: &str) -> (i32, Value) {
+    let mut command = llmrt(["conform", "--json", "-"]);
+    options.iter().for_each(|option| _ = command.args(["--plugin-option", option]));
+    let out = command.args(flags.split_whitespace()).arg(plugin("sim")).output().unwrap();
+    (out.status.code().unwrap(), report(&out))
+}
+
+#[test]
+fn simulated_devices_pass_in_every_queue_mode() {
+    for device in ["sim:sim", "910b", "310p", "small"] {
+        for queue in ["now", "delay:200", "sync"] {
+            let flags = format!("--level L0..L2,L4,L5 --device {device} --ops mul_mat|add");
+            let queue = format!("sim.queue={queue}");
+            for flags in [flags.as_str(), &format!("--level L0..L2 --device {device}")] {
+                let (code, report) = conform_sim(&[&queue], flags);
+                assert_eq!(code, 0, "{device}, {queue}: {:#}", report["failed"]);
+            }
+        }
+    }
+}
+
+/// How many cases with this in their name failed.
+fn n_failed(report: &Value, words: &str) -> usize {
+    let failed = report["failed"].as_array().unwrap().iter();
+    failed.filter(|f| f["name"].as_str().unwrap().contains(words)).count()
+}
+
+/// How many were skipped for a reason with these words.
+fn n_skipped(report: &Value, words: &str) -> u64 {
+    let rows = report["skipped"].as_array().unwrap().iter();
+    let rows = rows.filter(|row| row["reason"].as_str().unwrap().contains(words));
+    rows.map(|row| row["cases"].as_u64().unwrap()).sum()
+}
+
+#[test]
+fn pools_of_both_kinds_are_tested_where_a_device_has_them() {
+    const NO_VMM: &str = "without virtual addresses";
+    const NO_POOL: &str = "the device offers no memory for pools";
+    for (options, without_vmm) in [("sim.queue=delay:100", 0), ("sim.vmm=no", 4)] {
+        let (code, report) = conform_sim(&[options], "--level L1,L4,L5 --device sim:sim");
+        assert_eq!(code, 0, "{:#}", report["failed"]);
+        assert_eq!((n_skipped(&report, NO_VMM), n_skipped(&report, "for pools")), (without_vmm, without_vmm));
+    }
+    let cpu = report(&succeed(llmrt(["conform", "--json", "-", "--level", "L1"]).arg(plugin("cpu"))));
+    assert_eq!(n_skipped(&cpu, NO_POOL), 4);
+}
+
+#[test]
+fn scratch_memory_that_is_used_wrongly_is_found() {
+    let check = |fault: &str, words: &str| {
+        let (code, report) = conform_sim(&[&format!("sim.faults={fault}")], "--level L1 --device sim:sim");
+        let failed = report["failed"].as_array().unwrap();
+        let is_it = |f: &Value| {
+            f["name"].as_str().unwrap().starts_with("L1 pool:")
+                && f["reason"].as_str().unwrap().contains(words)
+        };
+        assert!(code == 7 && failed.iter().any(is_it), "{fault}: {failed:#?}");
+        assert_eq!(n_failed(&report, "L1 pool:"), failed.len(), "{fault}: nothing else fails");
+    };
+    check("frees_twice", "where nothing is in use");
+    check("frees_in_order", "but the last allocation is");
+    check("keeps_scratch", "leak: ");
+    check("stages_early", "expected");
+}
+
+#[test]
+fn an_event_of_another_device_that_is_ignored_is_found() {
+    for devices in ["sim.devices=1", "sim.devices=2"] {
+        let flags = "--level L2 --device 910b";
+        let flags = if devices.ends_with('2') { flags.replace("910b", "910b.1") } else { flags.into() };
+        let (code, report) = conform_sim(&[devices, "sim.faults=ignores_events"], &flags);
+        let across = "a device that waits for another one's event sees its work";
+        assert_eq!((code, n_failed(&report, across)), (7, 1), "{:#}", report["failed"]);
+        assert_eq!(conform_sim(&[devices], &flags).0, 0);
+    }
+}
+
 #[test]
 fn a_device_without_ops_passes_what_it_claims() {
     let report = report(&succeed(llmrt(["conform", "--json", "-"]).arg(plugin("null"))));

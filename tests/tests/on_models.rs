@@ -111,7 +111,11 @@ fn check_fault(rule: &str, alone: &str, words: &[&str]) {
 #[test]
 fn the_op_of_a_faulty_device_is_found_kept_and_run_alone() {
     check_fault("compute[rms_norm]@3:flip", "compute:flip", &["rms_norm `attn_norm-1`", "NMSE"]);
-    check_fault("compute[mul_mat]@2:nan", "compute:nan", &["mul_mat `attn_k-0`", "element [0, 0, 0, 0] is NaN"]);
+    check_fault(
+        "compute[mul_mat]@2:nan",
+        "compute:nan",
+        &["mul_mat `attn_k-0`", "element [0, 0, 0, 0] is NaN"],
+    );
     check_fault(
         "compute[glu]@1:error:call",
         "compute:error:call",

@@ -1,14 +1,16 @@
 //! Models over simulated devices give the CPU's numbers bit for bit, whenever their queues run; and the simulator shows
 //! what a missing order would do.
 
-use llmrt_abi::{DType, types as c};
+use llmrt_abi::{DType, Op, types as c};
 use llmrt_engine::batch::Logits;
 use llmrt_engine::{Engine, EngineOptions};
 use llmrt_graph::Graph;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
-use llmrt_host::{Buffer, Device, Host, HostOptions, Stream, TensorDesc};
+use llmrt_host::{
+    Buffer, Device, Host, HostOptions, NodeDesc, PoolKind, RawGraph, RawGraphBuilder, Stream, TensorDesc,
+};
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::nmse;
 use std::collections::{BTreeMap, HashMap};
@@ -25,6 +27,11 @@ struct Lab {
 
 /// Options as `key=value` words; `profiles` is the text of a profile file, or empty for the built-in ones.
 fn lab(options: &str, profiles: &str) -> Lab {
+    lab_with(options, profiles, None)
+}
+
+/// The same with scratch memory managed in this way.
+fn lab_with(options: &str, profiles: &str, pool: Option<PoolKind>) -> Lab {
     let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
     let mut options: BTreeMap<String, String> = options
         .split_whitespace()
@@ -36,7 +43,7 @@ fn lab(options: &str, profiles: &str) -> Lab {
         std::fs::write(file.path(), profiles).unwrap();
         options.insert("sim.profiles".into(), file.path().display().to_string());
     }
-    let host = Host::new(HostOptions { options, n_threads: Some(2), ..HostOptions::default() });
+    let host = Host::new(HostOptions { options, pool, n_threads: Some(2), ..HostOptions::default() });
     host.register_builtin(llmrt_cpu::query).unwrap();
     host.register_builtin(llmrt_sim::query).unwrap();
     Lab { host, _turn: turn }
@@ -176,9 +183,14 @@ fn two_cards_of_one_profile_are_two_devices() {
 
 #[test]
 fn a_device_with_little_memory_gets_a_part_of_the_model() {
-    let report = check("", "[small]\nmemory = 150 KiB", &["small"]);
-    assert!(report.nodes.iter().all(|&n| n > 0), "{report}");
-    assert!(report.to_string().contains("its memory is too small"), "{report}");
+    // Weights leave room for scratch memory, whatever way it is taken.
+    for vmm in ["vmm=yes", "vmm=no"] {
+        for kib in [150, 200, 320] {
+            let report = check(vmm, &format!("[small]\nmemory = {kib} KiB"), &["small"]);
+            assert!(report.nodes.iter().all(|&n| n > 0), "{vmm}, {kib} KiB: {report}");
+            assert!(report.to_string().contains("its memory is too small"), "{report}");
+        }
+    }
 }
 
 #[test]
@@ -238,6 +250,77 @@ fn a_result_on_its_way_is_not_overwritten_by_what_its_device_does_next() {
         let queue = format!("queue=delay:3000 seed={seed}");
         assert!(result(&queue, &["here", "away"]) == expected, "{queue}");
     }
+}
+
+#[test]
+fn operands_of_products_pass_through_scratch_memory_of_either_kind() {
+    let model = TinyLlama::default();
+    for (options, kind) in [("queue=delay:100", PoolKind::Vmm), ("queue=delay:100 vmm=no", PoolKind::Legacy)]
+    {
+        let lab = lab(options, "");
+        let expected = run(lab.engine(&[], &model)).0;
+        let mut engine = lab.engine(&["sim"], &model);
+        let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
+        engine.step(Logits::All, 7).unwrap();
+        let [(device, stats)] = engine.pool_stats().try_into().unwrap();
+        assert_eq!((device.as_str(), stats.kind, stats.in_use), ("sim:sim", kind, 0));
+        assert!(stats.peak > 0 && stats.mapped >= stats.peak, "{stats:?}");
+        engine.remove(id).unwrap();
+        assert!(run(engine).0 == expected, "{options}");
+    }
+}
+
+#[test]
+fn scratch_memory_counts_as_memory_of_the_device_until_the_stream_ends() {
+    for kind in [PoolKind::Legacy, PoolKind::Vmm] {
+        let lab = lab("", "");
+        let device = lab.device("sim");
+        let free = device.memory().unwrap().0;
+        let (graph, _operands) = product(&device);
+        let stream = device.stream_with_pool(1, kind).unwrap();
+        for _ in 0..100 {
+            stream.compute(&graph).unwrap();
+        }
+        stream.synchronize().unwrap();
+        let stats = stream.pool_stats().unwrap();
+        let n_grows = if kind == PoolKind::Vmm { 1 } else { 2 };
+        assert_eq!((stats.kind, stats.in_use, stats.grows), (kind, 0, n_grows));
+        assert_eq!(stats.allocs, 200, "two operands of each product");
+        assert_eq!(device.memory().unwrap().0, free - stats.mapped - 4096);
+        drop(stream);
+        assert_eq!(device.memory().unwrap().0, free - 4096);
+    }
+}
+
+#[test]
+fn the_option_decides_which_pool_a_device_gets_and_says_when_it_cannot() {
+    let kind = |options: &str, pool| {
+        let lab = lab_with(options, "", pool);
+        let kind = lab.device("sim").pool_kind();
+        kind.map_err(|e| e.to_string())
+    };
+    assert_eq!(kind("", None), Ok(Some(PoolKind::Vmm)));
+    assert_eq!(kind("", Some(PoolKind::Legacy)), Ok(Some(PoolKind::Legacy)));
+    assert_eq!(kind("vmm=no", Some(PoolKind::Auto)), Ok(Some(PoolKind::Legacy)));
+    let refused = kind("vmm=no", Some(PoolKind::Vmm)).unwrap_err();
+    assert!(refused.contains("vmm = no"), "{refused}");
+}
+
+/// A product of two small matrices, neither a weight, on a buffer of 4096 bytes.
+fn product(device: &Arc<Device>) -> (RawGraph, Buffer) {
+    let buffer = device.alloc(0, 4096, c::USAGE_COMPUTE).unwrap();
+    buffer.fill(0, 4096, 0).unwrap();
+    let mut builder = RawGraphBuilder::new();
+    let matrices = [0, 1024, 2048].map(|offset| {
+        let t =
+            TensorDesc { offset, buffer: Some(&buffer), ..TensorDesc::contiguous(DType::F32, [8, 8, 1, 1]) };
+        builder.tensor(&t).unwrap()
+    });
+    let [w, x, y] = matrices;
+    let node =
+        NodeDesc { op: Op::MulMat.id(), op_version: 1, dst: y, srcs: &[Some(w), Some(x)], params: &[] };
+    builder.node(&node).unwrap();
+    (builder.build(), buffer)
 }
 
 /// A buffer of 64 bytes on a device, and its tensor.

@@ -3,6 +3,7 @@
 use crate::event::SimEvent;
 use crate::memory::SimBuffer;
 use crate::profile::Profile;
+use crate::program;
 use crate::scratch::SimScratch;
 use crate::stream::SimStream;
 use llmrt_cpu::device::Cpu;
@@ -183,7 +184,12 @@ impl Device for SimDevice {
     fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {
         match self.card.profile.refuses(&graph.node(node)) {
             Some(reason) => Verdict::no(reason),
-            None => self.card.shared.cpu.supports(graph, node),
+            None => match self.card.shared.cpu.supports(graph, node) {
+                no if no.support == 0 => no,
+                yes => {
+                    Verdict { workspace: program::workspace(&graph.node(node), &self.card.profile), ..yes }
+                }
+            },
         }
     }
 

@@ -6,7 +6,7 @@
 
 use crate::device::Card;
 use crate::memory::{Memory, SimBuffer};
-use crate::profile::Fault;
+use crate::profile::{Fault, Profile};
 use llmrt_cpu::stream::CpuStream;
 use llmrt_plugin::abi::types::ROLE_OTHER;
 use llmrt_plugin::{Error, GraphCopy, GraphView, NodeView, Op, Piece, Result, Scratch, Stream, TensorView};
@@ -148,6 +148,15 @@ impl Program {
         outcome.map_err(|e| Error { node: e.node.map(|node| node + first), ..e })?;
         staged.iter().try_for_each(|s| s.scratch.fill(s.at, s.n, crate::memory::POISON))
     }
+}
+
+/// Bytes of scratch memory that a node takes.
+pub fn workspace(node: &NodeView<'_>, profile: &Profile) -> u64 {
+    let sources = staged_sources(node);
+    // Pools begin each piece at a multiple of 128 at least.
+    let align = profile.alignment.max(128);
+    let size = |t: TensorView<'_>| t.nbytes().checked_next_multiple_of(align).unwrap_or(u64::MAX);
+    sources.iter().filter_map(|&src| node.src(src)).map(size).fold(0, u64::saturating_add)
 }
 
 /// Operands that a product reads from scratch memory: all but weights, which are large.

@@ -7,7 +7,7 @@ use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
 use llmrt_host::Device;
 use llmrt_host::load::{ModelFiles, Want};
 use llmrt_host::sched::bind;
-use llmrt_host::sched::executor::arenas;
+use llmrt_host::sched::executor::{arenas, compute_bytes};
 use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{Known, Resolved, resolve};
@@ -84,7 +84,8 @@ impl Blueprint {
         loop {
             let known = Known { budget: budget.clone(), ..Known::default() };
             let mut resolved = resolve(&step.graph, &devices, &known)?;
-            resolved.report.compute_bytes = arenas(&resolved, &devices)?.iter().map(|a| a.total).collect();
+            let arenas = arenas(&resolved, &devices)?;
+            resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
             let blueprint = Blueprint { model, devices, resolved, warnings };
             let Some((d, plan)) = blueprint.first_short_of_memory() else { return Ok(blueprint) };
             // What is placed may be padded, so what was too much is taken off as well.

@@ -52,6 +52,24 @@ fn a_plugin_of_negative_priority_is_used_only_when_named() {
     );
 }
 
+#[test]
+fn devices_say_how_their_scratch_memory_is_managed() {
+    let so = plugin("sim");
+    let pool = |flags: &[&str], knob: &str| {
+        let mut command = llmrt(["devices", "--json", "--plugin", so.to_str().unwrap()]);
+        let devices = json(command.args(flags).env("LLMRT_POOL", knob));
+        assert!(row(&devices, "id", "cpu")["pool"].is_null());
+        row(&devices, "id", "sim:sim")["pool"].as_str().unwrap().to_string()
+    };
+    assert_eq!(pool(&[], ""), "vmm");
+    assert_eq!(pool(&[], "legacy"), "legacy");
+    assert_eq!(pool(&["--pool", "vmm"], "legacy"), "vmm");
+    assert_eq!(pool(&["--plugin-option", "sim.vmm=no"], ""), "legacy");
+    let table = |flags: &[&str]| stdout([&["devices", "--plugin", so.to_str().unwrap()], flags].concat());
+    assert!(table(&["-v"]).lines().next().unwrap().ends_with("pool"));
+    assert!(!table(&[]).lines().next().unwrap().contains("pool"));
+}
+
 /// Ids of the devices that are used, with a simulated chip at hand.
 fn choices(args: &[&str]) -> Vec<String> {
     let so = plugin("sim");

@@ -1,7 +1,7 @@
 //! `run`: where the prompt comes from, when the text ends, and what stderr says.
 
 use super::{stdout, text};
-use llmrt_tests::build::{fail, llmrt, succeed};
+use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 
@@ -156,6 +156,23 @@ fn verbose_says_where_it_ran_and_the_seed() {
     for expected in ["seed 11", "1 split, ", "copied per step: 0 bytes"] {
         assert!(stderr.contains(expected), "{stderr}");
     }
+}
+
+#[test]
+fn verbose_says_what_scratch_memory_a_device_took_and_a_flag_says_how() {
+    let so = plugin("sim");
+    let told = |flags: &[&str]| {
+        let mut command = llmrt(["run", "-v", "-n", "2", "--backend", "sim:sim", "--plugin"]);
+        let stderr = text(&succeed(command.arg(&so).args(flags)).stderr);
+        let line = stderr.lines().find(|line| line.starts_with("scratch memory of sim:sim: "));
+        line.unwrap_or_else(|| panic!("{stderr}")).to_string()
+    };
+    assert!(told(&[]).contains("sim:sim: vmm, ") && told(&[]).contains(" reserved, 0 B in use"));
+    assert!(told(&["--pool", "legacy"]).contains("sim:sim: legacy, "));
+    let of_cpu = text(&succeed(&mut llmrt(["run", "-v", "-n", "2"])).stderr);
+    assert!(!of_cpu.contains("scratch memory"), "{of_cpu}");
+    let wrong = fail(&mut llmrt(["run", "--pool", "heap"]), 2);
+    assert!(wrong.contains("expected auto, legacy or vmm"), "{wrong}");
 }
 
 #[test]

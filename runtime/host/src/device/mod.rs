@@ -35,6 +35,7 @@ use crate::plugin::table::{self, mandatory};
 use crate::pool::{PoolKind, Scratch};
 use crate::validate::{answers, inside};
 use llmrt_abi::{Scope, types as c};
+use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
@@ -230,6 +231,16 @@ impl Device {
     pub fn pool_kind(self: &Arc<Device>) -> Result<Option<PoolKind>> {
         self.open()?;
         Ok(Scratch::new(self, None)?.map(|scratch| scratch.stats().kind))
+    }
+
+    /// Bytes of its memory that the pool of a stream takes for nodes with these workspaces (of `supports`); 0 if its
+    /// plugin manages scratch memory alone.
+    pub(crate) fn pool_room(self: &Arc<Device>, workspaces: &BTreeSet<u64>) -> Result<u64> {
+        if workspaces.is_empty() {
+            return Ok(0);
+        }
+        self.open()?;
+        Ok(Scratch::new(self, None)?.map_or(0, |scratch| scratch.room(workspaces)))
     }
 
     /// A synchronisation point.

@@ -2,7 +2,7 @@
 
 use super::{Mechanism, Pool, PoolKind, PoolStats};
 use crate::error::{Error, Result};
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeSet, HashMap, VecDeque};
 
 /// Blocks kept for the next use.
 const SLOTS: usize = 256;
@@ -56,7 +56,7 @@ impl<M: Mechanism> Legacy<M> {
 
     /// New memory. When there is none, everything idle goes back and the device is asked once more.
     fn take_new(&mut self, size: u64) -> Result<Block> {
-        let wanted = size.saturating_add(size / 20).checked_next_multiple_of(ROUND).unwrap_or(size);
+        let wanted = rounded(size);
         let addr = match self.mechanism.raw_alloc(wanted) {
             Ok(addr) => addr,
             Err(e) if self.cached.is_empty() || self.pinned || !e.is_oom() => return Err(e),
@@ -89,6 +89,11 @@ impl<M: Mechanism> Legacy<M> {
     fn n_cached(&self) -> u64 {
         self.cached.iter().map(|b| b.size).sum()
     }
+}
+
+/// What is asked of the device for a block of so many bytes.
+fn rounded(size: u64) -> u64 {
+    size.saturating_add(size / 20).checked_next_multiple_of(ROUND).unwrap_or(size)
 }
 
 impl<M: Mechanism> Pool for Legacy<M> {
@@ -150,6 +155,11 @@ impl<M: Mechanism> Pool for Legacy<M> {
 
     fn stats(&self) -> PoolStats {
         PoolStats { cached: self.n_cached(), ..self.stats }
+    }
+
+    /// Blocks for each, as if they came in ascending order; a size may be that of two pieces, rounded one by one.
+    fn room(&self, sizes: &BTreeSet<u64>) -> u64 {
+        sizes.iter().fold(0, |sum, &n| sum.saturating_add(rounded(n)).saturating_add(ROUND))
     }
 }
 

@@ -18,6 +18,7 @@ pub(crate) use scratch::Scratch;
 
 use crate::error::{Error, Result};
 use crate::knobs;
+use std::collections::BTreeSet;
 use std::str::FromStr;
 
 /// The mechanism: what a plugin offers to take memory and addresses of one device. Addresses and handles are the
@@ -53,6 +54,8 @@ pub(crate) trait Pool: Send {
     fn pin(&mut self, pinned: bool);
     /// What it holds.
     fn stats(&self) -> PoolStats;
+    /// Bytes it takes from the device to hand out each of these sizes, one after the other, while memory is pinned.
+    fn room(&self, sizes: &BTreeSet<u64>) -> u64;
 }
 
 /// Bytes and events of a pool.

@@ -4,6 +4,7 @@ use super::{Devmem, Pool, PoolKind, PoolStats};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use llmrt_abi::{Status, types as c};
+use std::collections::BTreeSet;
 use std::ffi::c_void;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -79,6 +80,11 @@ impl Scratch {
         state.n_plans = state.n_plans.saturating_sub(1);
         let pinned = state.n_plans > 0;
         state.pool.pin(pinned);
+    }
+
+    /// Bytes of device memory it takes to hand out each of these sizes, one after the other.
+    pub(crate) fn room(&self, sizes: &BTreeSet<u64>) -> u64 {
+        self.lock().pool.room(sizes)
     }
 
     /// What it holds.

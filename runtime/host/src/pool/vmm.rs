@@ -3,6 +3,7 @@
 
 use super::{Mechanism, Pool, PoolKind, PoolStats};
 use crate::error::{Error, Result};
+use std::collections::BTreeSet;
 
 /// Every piece starts at a multiple of this.
 const ALIGN: u64 = 128;
@@ -114,6 +115,12 @@ impl<M: Mechanism> Pool for Vmm<M> {
 
     fn stats(&self) -> PoolStats {
         PoolStats { cached: self.stats.mapped - self.stats.in_use.min(self.stats.mapped), ..self.stats }
+    }
+
+    /// Whole units for the largest.
+    fn room(&self, sizes: &BTreeSet<u64>) -> u64 {
+        let largest = sizes.last().copied().unwrap_or(0);
+        largest.checked_next_multiple_of(self.mechanism.granularity()).unwrap_or(largest)
     }
 }
 

@@ -98,7 +98,7 @@ impl Executor {
             self.prepared.clear();
         }
         let arenas = arenas(&resolved, &self.devices)?;
-        resolved.report.compute_bytes = arenas.iter().map(|a| a.total).collect();
+        resolved.report.compute_bytes = compute_bytes(&resolved, &self.devices, &arenas)?;
         if self.memory.must_grow(&arenas) {
             self.prepared.clear();
             self.memory.reserve(&arenas)?;
@@ -282,6 +282,13 @@ impl Failure {
     fn outside(error: Error) -> Failure {
         Failure { split: None, error }
     }
+}
+
+/// Bytes per device for computing: its arena, and scratch memory where the host manages that.
+pub fn compute_bytes(resolved: &Resolved, devices: &[Arc<Device>], arenas: &[Arena]) -> Result<Vec<u64>> {
+    let rows = devices.iter().zip(arenas).zip(&resolved.workspaces);
+    rows.map(|((device, arena), workspaces)| Ok(arena.total.saturating_add(device.pool_room(workspaces)?)))
+        .collect()
 }
 
 /// Plans the arenas of a placed graph.

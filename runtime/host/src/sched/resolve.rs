@@ -8,7 +8,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use llmrt_abi::{Reason, types::Verdict};
 use llmrt_graph::Graph;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{BTreeMap, BTreeSet, HashMap, HashSet};
 use std::sync::Arc;
 
 /// A graph with devices, ready to get memory.
@@ -19,6 +19,8 @@ pub struct Resolved {
     pub placement: Placement,
     /// In execution order.
     pub splits: Vec<Split>,
+    /// Per device, the different workspaces of its nodes, in bytes.
+    pub workspaces: Vec<BTreeSet<u64>>,
     /// The same in words.
     pub report: Report,
 }
@@ -67,7 +69,11 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Reso
     let mut report = Report::new(&graph, names, &splits, &placement.fallbacks);
     report.n_legalised = n_legalised;
     report.failed = failed.into_values().collect();
-    Ok(Resolved { graph, placement, splits, report })
+    let mut workspaces = vec![BTreeSet::new(); devices.len()];
+    for (i, &d) in placement.node.iter().enumerate() {
+        workspaces[d].extend(Some(verdicts[d][i].workspace).filter(|&n| n > 0));
+    }
+    Ok(Resolved { graph, placement, splits, workspaces, report })
 }
 
 /// One verdict per node of each device. A device in front of the baseline that fails is taken to refuse everything;
