@@ -28,6 +28,7 @@ mod l4_plans;
 mod l5_faults;
 mod l5_nodes;
 mod l6_perf;
+mod l6_rows;
 mod pools;
 
 pub mod compare;

@@ -199,8 +199,8 @@ impl Report {
             for row in perf {
                 let n = |key: &str| row[key].as_f64().unwrap_or(0.0);
                 let (op, case) = (row["op"].as_str().unwrap_or(""), row["case"].as_str().unwrap_or(""));
-                let (us, gb, gf) = (n("mean_us"), n("gb_s"), n("gflop_s"));
-                let _ = writeln!(text, "| {op} | {case} | {us:.1} | {gb:.2} | {gf:.2} |");
+                let (us, gb, gf) = (n("mean_us"), n("gb_s"), operations(&row));
+                let _ = writeln!(text, "| {op} | {case} | {us:.1} | {gb:.2} | {gf} |");
             }
         }
         text
@@ -210,5 +210,10 @@ impl Report {
 fn perf_line(row: &Json) -> String {
     let n = |key: &str| row[key].as_f64().unwrap_or(0.0);
     let name = format!("{} {}", row["op"].as_str().unwrap_or(""), row["case"].as_str().unwrap_or(""));
-    format!("{name:<56}{:>12.1} µs{:>10.2} GB/s{:>10.2} GFLOP/s", n("mean_us"), n("gb_s"), n("gflop_s"))
+    format!("{name:<64}{:>12.1} µs{:>10.2} GB/s{:>10} GFLOP/s", n("mean_us"), n("gb_s"), operations(row))
+}
+
+/// Operations per second; a dash for ops whose measure is bytes.
+fn operations(row: &Json) -> String {
+    row["gflop_s"].as_f64().map_or("–".into(), |n| format!("{n:.2}"))
 }
