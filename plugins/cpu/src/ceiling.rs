@@ -19,6 +19,9 @@ pub struct Ceilings {
 /// Bytes that are streamed: far more than caches hold.
 const STREAMED: usize = 512 << 20;
 
+/// Bytes of a round: some milliseconds.
+const STRETCH: usize = 64 << 20;
+
 /// How long rounds of one measurement are repeated; the best one counts, as only noise makes others slower.
 const MEASURED: Duration = Duration::from_millis(1000);
 
@@ -30,31 +33,44 @@ pub fn measure(isa: Isa, n_threads: usize) -> Ceilings {
     let n_threads = n_threads.max(1);
     // Written, as untouched pages would all be the same page of zeros.
     let memory = vec![1u8; STREAMED];
-    let parts: Vec<&[u8]> = memory.chunks(STREAMED.div_ceil(n_threads).next_multiple_of(64)).collect();
-    let each = vec![(); n_threads];
     Ceilings {
-        read_gb_s: best(&parts, |part| {
-            black_box(read(isa, part));
-            part.len() as f64
-        }),
-        f32_gflop_s: best(&each, |_| multiply_add(isa, TURNS)),
-        int8_gop_s: best(&each, |_| dot(isa, TURNS)),
+        read_gb_s: together(&memory, n_threads, |part| black_box(read(isa, part))),
+        f32_gflop_s: each(n_threads, || multiply_add(isa, TURNS)),
+        int8_gop_s: each(n_threads, || dot(isa, TURNS)),
     }
 }
 
-/// The best rate of all rounds, in 10⁹ per second; every thread does `work` on its part.
-fn best<T: Sync>(parts: &[T], work: impl Fn(&T) -> f64 + Sync) -> f64 {
-    let round = || {
-        let started = Instant::now();
-        let done: f64 = std::thread::scope(|scope| {
-            let threads: Vec<_> = parts.iter().map(|part| scope.spawn(|| work(part))).collect();
-            threads.into_iter().map(|t| t.join().unwrap_or(0.0)).sum()
+/// The best rate of rounds in which threads side by side read a stretch of the memory, each its part, in 10⁹ bytes per
+/// second. Stretches come again only after all others, when caches have lost them.
+fn together(memory: &[u8], n_threads: usize, read: impl Fn(&[u8]) -> u8 + Sync) -> f64 {
+    let mut stretches = memory.chunks(STRETCH).cycle();
+    best(|| {
+        let stretch = stretches.next().unwrap_or_default();
+        std::thread::scope(|scope| {
+            for part in stretch.chunks(STRETCH.div_ceil(n_threads).next_multiple_of(64)) {
+                scope.spawn(|| read(part));
+            }
         });
-        done / started.elapsed().as_secs_f64() / 1e9
-    };
+        stretch.len() as f64
+    })
+}
+
+/// The sum of the best rates that threads side by side reach, in 10⁹ per second: each has a core of its own, and the
+/// rounds in which another program took it do not count.
+fn each(n_threads: usize, work: impl Fn() -> f64 + Sync) -> f64 {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(|| best(&work))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or(0.0)).sum()
+    })
+}
+
+/// The best rate of rounds, in 10⁹ per second.
+fn best(mut round: impl FnMut() -> f64) -> f64 {
     let (mut best, started) = (0.0, Instant::now());
     while started.elapsed() < MEASURED {
-        best = f64::max(best, round());
+        let begun = Instant::now();
+        let done = round();
+        best = f64::max(best, done / begun.elapsed().as_secs_f64() / 1e9);
     }
     best
 }
