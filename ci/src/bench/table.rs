@@ -15,8 +15,11 @@ pub fn head(words: &[&str], ceilings: &[(usize, Ceilings)]) -> String {
     let mut text = format!("`cargo ci bench {}` on {}.\n\n", words.join(" "), machine());
     for (n, c) in ceilings {
         text += &format!(
-            "Ceilings with {n} threads: {:.1} GB/s read from memory, {:.0} GFLOP/s in F32, {:.0} Gop/s in int8.\n",
-            c.read, c.f32, c.int8
+            "Ceilings with {n} thread{}: {:.1} GB/s read from memory, {:.0} GFLOP/s in F32, {:.0} Gop/s in int8.\n",
+            if *n == 1 { "" } else { "s" },
+            c.read,
+            c.f32,
+            c.int8
         );
     }
     text + "A ratio above 1 is in favour of llmrt.\n"
