@@ -33,7 +33,7 @@ pub fn ops(words: &[&str]) -> Result<(), String> {
 
     println!("{}", super::table::head(&[&["op"], words].concat(), &[(n_threads, ceilings)]));
     println!(
-        "| op | case | µs | GB/s | of reads | GFLOP/s | of int8 | of F32 |\n|---|---|--:|--:|--:|--:|--:|--:|"
+        "| op | case | µs | GB/s | of reads | GFLOP/s | of multiply-adds |\n|---|---|--:|--:|--:|--:|--:|"
     );
     report["perf"].as_array().into_iter().flatten().for_each(|row| println!("{}", line(row, &ceilings)));
     match json {
@@ -42,25 +42,30 @@ pub fn ops(words: &[&str]) -> Result<(), String> {
     }
 }
 
-/// One line; ops whose measure is bytes have no operations.
+/// One line; ops whose measure is bytes have no operations. Products with matrices of few bits are compared with dot
+/// products of bytes, all else with F32.
 fn line(row: &Value, ceilings: &Ceilings) -> String {
-    let text = |key: &str| row[key].as_str().unwrap_or("?").to_string();
+    let text = |key: &str| row[key].as_str().unwrap_or("?");
     let number = |key: &str| row[key].as_f64();
-    let share =
-        |part: Option<f64>, whole: f64| part.map_or("–".into(), |x| format!("{:.0} %", 100.0 * x / whole));
-    let shown = |x: Option<f64>| x.map_or("–".into(), |x| format!("{x:.1}"));
+    let share = |x: Option<f64>, whole: f64| x.map(|x| format!("{:.0} %", 100.0 * x / whole));
+    let shown = |x: Option<f64>| x.map(|x| format!("{x:.1}"));
+
+    let (op, case) = (text("op"), text("case"));
+    let is_float = ["F32 ", "F16 ", "BF16 "].iter().any(|name| case.starts_with(name));
+    let (most, unit) = match op.starts_with("mul_mat") && !is_float {
+        true => (ceilings.int8, " of int8"),
+        false => (ceilings.f32, " of F32"),
+    };
     let (gb, gflop) = (number("gb_s"), number("gflop_s"));
-    format!(
-        "| {} | {} | {} | {} | {} | {} | {} | {} |",
-        text("op"),
-        text("case"),
-        shown(number("mean_us")),
+    let cells = [
+        shown(number("best_us")),
         shown(gb),
         share(gb, ceilings.read),
         shown(gflop),
-        share(gflop, ceilings.int8),
-        share(gflop, ceilings.f32)
-    )
+        share(gflop, most).map(|share| share + unit),
+    ];
+    let cells = cells.map(|cell| cell.unwrap_or("–".into()));
+    format!("| {op} | {case} | {} |", cells.join(" | "))
 }
 
 #[cfg(test)]
@@ -69,9 +74,16 @@ mod tests {
     use serde_json::json;
 
     #[test]
-    fn ops_that_only_move_bytes_have_no_operations() {
+    fn each_op_is_compared_with_what_bounds_it() {
         let ceilings = Ceilings { read: 20.0, f32: 100.0, int8: 400.0 };
-        let row = json!({ "op": "add", "case": "c", "mean_us": 2.0, "gb_s": 5.0, "gflop_s": null });
-        assert_eq!(line(&row, &ceilings), "| add | c | 2.0 | 5.0 | 25 % | – | – | – |");
+        let row = json!({ "op": "add", "case": "c", "best_us": 2.0, "gb_s": 5.0, "gflop_s": null });
+        assert_eq!(line(&row, &ceilings), "| add | c | 2.0 | 5.0 | 25 % | – | – |");
+        let mut row = json!({ "op": "mul_mat", "case": "Q4_0 [1, 1] × 1", "best_us": 1.0, "gb_s": 10.0 });
+        row["gflop_s"] = json!(100.0);
+        assert!(
+            line(&row, &ceilings).ends_with("| 50 % | 100.0 | 25 % of int8 |"),
+            "{}",
+            line(&row, &ceilings)
+        );
     }
 }

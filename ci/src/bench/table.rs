@@ -7,6 +7,8 @@ use serde_json::{Value, json};
 
 /// The titles of a table's columns.
 pub const TITLES: &str = "\
+A ratio above 1 is in favour of llmrt.
+
 | file | threads | case | llmrt | peer | ratio (least to most) | of the ceiling |
 |---|--:|---|--:|--:|--:|--:|";
 
@@ -22,7 +24,7 @@ pub fn head(words: &[&str], ceilings: &[(usize, Ceilings)]) -> String {
             c.int8
         );
     }
-    text + "A ratio above 1 is in favour of llmrt.\n"
+    text
 }
 
 /// `2 cores of NAME`.
