@@ -1,11 +1,13 @@
 //! `cargo ci`: what continuous integration does, as commands a person can run too.
 
+mod bench;
 mod coverage;
 mod fuzz;
 mod golden;
 mod header;
 mod lock;
 mod matrix;
+mod peer;
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
@@ -20,6 +22,12 @@ const USAGE: &str = "usage: cargo ci COMMAND
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
+  bench [--peer LLAMA_BENCH] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N] [--quick]
+        [--llmrt FILE] [--json FILE]
+                     speed beside a peer's on the same files, in turn, and beside what the machine can do
+  bench op [--ops REGEX] [--threads N] [--json FILE]
+                     times of single ops of the CPU plugin
+  peer DIR           build the peer, llama.cpp, into a folder
   matrix [--json]    the plugins, one job each
   plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
   conform [NAME]     build one plugin, or each, and run every case of `llmrt conform` on it";
@@ -35,6 +43,9 @@ fn main() -> ExitCode {
         ["header", "--check"] => check_header(),
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
+        ["bench", "op", ref words @ ..] => bench::ops(words),
+        ["bench", ref words @ ..] => bench::bench(words),
+        ["peer", dir] => peer::build(dir),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),

@@ -65,6 +65,7 @@ fn run(cli: &Cli) -> Result<()> {
     match &cli.command {
         Command::Run(args) => cmd::run::run(global, args),
         Command::Eval(args) => cmd::eval::eval(global, args),
+        Command::Perplexity(args) => cmd::perplexity::perplexity(global, args),
         Command::Bench(args) => cmd::bench::bench(global, args),
         Command::Tokenize(args) => cmd::tokenize::tokenize(args),
         Command::Detokenize(args) => cmd::tokenize::detokenize(args),
@@ -72,6 +73,7 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Plan(args) => cmd::plan::plan(global, args),
         Command::Convert(args) => cmd::convert::convert(args),
         Command::Quantize(args) => cmd::quantize::quantize(global, args),
+        Command::Synth(args) => cmd::synth::synth(global, args),
         Command::Plugins(args) => cmd::plugins::plugins(global, args),
         Command::Devices(args) => cmd::devices::devices(global, args),
         Command::Ops(args) => cmd::ops::ops(global, args),

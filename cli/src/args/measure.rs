@@ -1,4 +1,4 @@
-//! `eval` and `bench`: numbers from a model.
+//! `eval`, `perplexity` and `bench`: numbers from a model.
 
 use super::{ContextArgs, ModelArgs};
 use crate::values;
@@ -71,10 +71,24 @@ pub struct Bench {
     #[arg(short = 'n', long, value_name = "N", default_value_t = 128, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub n_gen: usize,
+    /// Tokens in the context before a test begins.
+    #[arg(short = 'd', long, value_name = "N", default_value_t = 0, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
+    pub n_depth: usize,
+    /// Sequences that decode together.
+    #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
+    pub sequences: usize,
     /// Repetitions.
     #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub repetitions: usize,
+    /// Measure what the machine can do at most: memory reads and multiply-adds on all threads; with -p 0 -n 0 only that.
+    #[arg(long)]
+    pub ceilings: bool,
+    /// Measure at once, without a run before.
+    #[arg(long)]
+    pub no_warmup: bool,
     /// One JSON object on stdout.
     #[arg(long)]
     pub json: bool,
@@ -85,5 +99,49 @@ pub struct Bench {
 }
 
 const BENCH_HELP: &str = "\
-The random tokens are the same in every run. Decoding starts with a context of one token. The JSON has prompt_tok_s and
-decode_tok_s (means), each with _sd (standard deviation); a test that was switched off is null.";
+The random tokens are the same in every run. Decoding starts with a context of one token at least. The JSON has
+prompt_tok_s and decode_tok_s (means; of all sequences together), each with _sd (standard deviation); a test that was
+switched off is null. It also has the least that steps must do: read_bytes_per_step, mul_adds_per_token (without
+attention), kv_bytes_per_token (read for each token of the context), and the ceilings, if asked for.";
+
+/// Measure how well a model predicts a text, and how far it is from another one.
+///
+/// The text is cut into windows of the context's length. Each window is read from an empty cache, with BOS in the place
+/// of its first token if the vocabulary adds one, and the tokens of its second half are what is predicted. That is
+/// llama.cpp's convention, so the numbers can be compared.
+#[derive(Args, Debug)]
+#[command(after_help = PERPLEXITY_HELP)]
+pub struct Perplexity {
+    /// Model file [default: the embedded model].
+    #[arg(value_name = "MODEL")]
+    pub model: Option<PathBuf>,
+    /// Model file.
+    #[arg(short = 'm', long = "model", value_name = "FILE", conflicts_with = "model")]
+    pub model_file: Option<PathBuf>,
+    /// File with the text; `-`: stdin.
+    #[arg(short = 'f', long = "file", value_name = "TEXT")]
+    pub file: PathBuf,
+    /// Compare with this model: Kullback-Leibler divergence of the predictions from its predictions.
+    #[arg(long, value_name = "BASE")]
+    pub kl: Option<PathBuf>,
+    /// Windows to read [default: all].
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_negative_numbers = true)]
+    pub chunks: Option<usize>,
+    /// One JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+const PERPLEXITY_HELP: &str = "\
+Without -c a window has 512 tokens, or as many as the model was trained on if that is less. Lower is better: a perplexity
+of 10 means that the model was as unsure as between 10 equal choices. The JSON has perplexity, perplexity_error, windows,
+predictions and, with --kl, base_perplexity, mean_kld, mean_kld_error, median_kld, kld_99, max_kld, same_top (a share),
+mean_dp and rms_dp (change of the right token's probability).
+
+Examples:
+  llmrt perplexity model-q4_k_m.gguf -f text.txt
+  llmrt perplexity model-q4_k_m.gguf -f text.txt --kl model-f16.gguf --chunks 20";

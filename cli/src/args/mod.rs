@@ -11,8 +11,8 @@ mod text;
 
 pub use conform::{Conform, ConformWorker, Diff};
 pub use devices::{Devices, Listing, Ops};
-pub use files::{Convert, Inspect, Plan, Quantize};
-pub use measure::{Bench, Eval, LogitsArg};
+pub use files::{Convert, Inspect, Plan, Quantize, Synth};
+pub use measure::{Bench, Eval, LogitsArg, Perplexity};
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs};
 pub use run::Run;
 pub use sampling::{SamplerArg, SamplingArgs};
@@ -90,6 +90,7 @@ pub struct Global {
 pub enum Command {
     Run(Run),
     Eval(Eval),
+    Perplexity(Perplexity),
     Bench(Bench),
     Tokenize(Tokenize),
     Detokenize(Detokenize),
@@ -97,6 +98,7 @@ pub enum Command {
     Plan(Plan),
     Convert(Convert),
     Quantize(Quantize),
+    Synth(Synth),
     /// List plugin files and why each was accepted or rejected.
     Plugins(Listing),
     Devices(Devices),

@@ -38,7 +38,7 @@ pub struct OpenArgs {
 #[derive(Args, Debug, Clone)]
 pub struct ContextArgs {
     /// Context length in tokens; 0: what the model was trained on [default: that, at most 4096; eval: the number of
-    /// tokens; bench: what the test needs; --sampler llama2c: all that the model was trained on].
+    /// tokens; perplexity: that, at most 512; bench: what the test needs; --sampler llama2c: all that the model was trained on].
     #[arg(short = 'c', long = "ctx", value_name = "N", value_parser = values::whole)]
     #[arg(allow_negative_numbers = true, help_heading = "Context")]
     pub ctx: Option<usize>,

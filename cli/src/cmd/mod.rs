@@ -6,6 +6,7 @@ pub mod chat;
 pub mod llama2c;
 
 pub mod eval;
+pub mod perplexity;
 
 pub mod bench;
 
@@ -16,6 +17,7 @@ pub mod plan;
 
 pub mod convert;
 pub mod quantize;
+pub mod synth;
 
 pub mod devices;
 pub mod ops;

@@ -4,7 +4,7 @@ pub mod mix;
 mod rules;
 
 pub use mix::Mix;
-pub use rules::{Rule, encodable};
+pub use rules::{Rule, Wishes, choose, encodable};
 
 use crate::args::{Global, Quantize};
 use crate::cmd::convert;
@@ -15,7 +15,7 @@ use crate::output::{bytes, n_things, note};
 use crate::{interrupt, setup};
 use llmrt_abi::DType;
 use llmrt_gguf::writer::{self, Tables, WriteError};
-use llmrt_gguf::{Metadata, TensorInfo};
+use llmrt_gguf::{Metadata, TensorInfo, TensorShape};
 use llmrt_graph::quant;
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use std::collections::BTreeMap;
@@ -41,17 +41,17 @@ pub fn quantize(global: &Global, args: &Quantize) -> Result<()> {
     new_file::check_output(&args.output, args.force, inputs.iter().map(AsRef::<Path>::as_ref))?;
 
     let tensors = &model.files.model.tensors;
-    let dtypes = rules::choose(args, model.metadata(), tensors)?;
+    let shapes: Vec<_> = tensors.iter().map(TensorInfo::shape).collect();
+    let dtypes = dtypes(args, model.metadata(), &shapes);
     check_requantize(args, &model, &dtypes)?;
-    let shape = |(tensor, &dtype): (&TensorInfo, &DType)| {
-        let mut shape = tensor.shape();
-        shape.dtype = dtype;
-        shape
-    };
     let tables = Tables {
         flavour: model.files.model.flavour,
         metadata: metadata(model.metadata(), args.mix.file_type),
-        tensors: tensors.iter().zip(&dtypes).map(shape).collect(),
+        tensors: shapes
+            .into_iter()
+            .zip(&dtypes)
+            .map(|(shape, &dtype)| TensorShape { dtype, ..shape })
+            .collect(),
         ..Tables::default()
     };
     let mut file = NewFile::create(&args.output)?;
@@ -72,13 +72,28 @@ pub fn quantize(global: &Global, args: &Quantize) -> Result<()> {
         other => Error::output(&args.output, other),
     })?;
     file.finish()?;
-    note(format_args!(
-        "{}: {}; {}",
-        args.output.display(),
-        summary(&tables.tensors, tensors, n),
-        counts(&dtypes)
-    ));
+    note(format_args!("{}: {}", args.output.display(), summary(&tables.tensors, n)));
     Ok(())
+}
+
+/// The type of every tensor; what its rows do not allow is said.
+fn dtypes(args: &Quantize, metadata: &Metadata, tensors: &[TensorShape]) -> Vec<DType> {
+    let wishes = Wishes {
+        mix: args.mix,
+        rules: &args.rules,
+        output: args.output_tensor_type,
+        embedding: args.token_embedding_type,
+        pure: args.pure,
+    };
+    let choices = choose(&wishes, metadata, tensors);
+    for (tensor, choice) in tensors.iter().zip(&choices).filter(|(_, choice)| choice.dtype != choice.wanted) {
+        let (name, n, wanted) = (&tensor.name, tensor.ne[0], choice.wanted);
+        note(format_args!(
+            "{name}: rows of {n} elements are no whole blocks of {wanted}: {} instead",
+            choice.dtype
+        ));
+    }
+    choices.into_iter().map(|choice| choice.dtype).collect()
 }
 
 /// What is quantised already is not quantised again unless that is asked for.
@@ -95,7 +110,8 @@ fn check_requantize(args: &Quantize, model: &OpenModel, dtypes: &[DType]) -> Res
     }
 }
 
-fn metadata(of: &Metadata, file_type: u32) -> Metadata {
+/// The metadata of a file with this `general.file_type`.
+pub fn metadata(of: &Metadata, file_type: u32) -> Metadata {
     let mut metadata = of.clone();
     metadata.set("general.file_type", file_type);
     metadata.set("general.quantization_version", QUANTIZATION_VERSION);
@@ -170,17 +186,14 @@ fn encode_piece(
     }
 }
 
-/// `201 tensors, 2.5 GiB, 4.83 bits per weight`.
-fn summary(shapes: &[llmrt_gguf::TensorShape], tensors: &[TensorInfo], n: u64) -> String {
+/// `201 tensors, 2.5 GiB, 4.83 bits per weight; 113 F32, 161 Q4_K, 26 Q6_K` for a file of `n` bytes.
+pub fn summary(tensors: &[TensorShape], n: u64) -> String {
     let n_elems: u64 = tensors.iter().map(|t| t.ne.iter().product::<u64>()).sum();
-    let n_bytes: u64 = shapes.iter().filter_map(|t| t.nbytes().ok()).sum();
+    let n_bytes: u64 = tensors.iter().filter_map(|t| t.nbytes().ok()).sum();
     let bits = n_bytes as f64 * 8.0 / n_elems.max(1) as f64;
-    format!("{}, {}, {bits:.2} bits per weight", n_things(tensors.len(), "tensor"), bytes(n))
-}
-
-/// `113 F32, 161 Q4_K, 26 Q6_K`.
-fn counts(dtypes: &[DType]) -> String {
     let mut n_of = BTreeMap::new();
-    dtypes.iter().for_each(|t| *n_of.entry(t).or_insert(0) += 1);
-    n_of.iter().map(|(t, n)| format!("{n} {t}")).collect::<Vec<_>>().join(", ")
+    tensors.iter().for_each(|t| *n_of.entry(t.dtype).or_insert(0) += 1);
+    let counts: Vec<_> = n_of.iter().map(|(t, n)| format!("{n} {t}")).collect();
+    let n_tensors = n_things(tensors.len(), "tensor");
+    format!("{n_tensors}, {}, {bits:.2} bits per weight; {}", bytes(n), counts.join(", "))
 }

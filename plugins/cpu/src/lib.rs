@@ -11,6 +11,7 @@ pub mod device;
 pub mod stream;
 
 pub mod buffer;
+pub mod ceiling;
 mod ops;
 pub mod quant;
 mod scratch;

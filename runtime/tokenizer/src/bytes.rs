@@ -2,7 +2,7 @@
 
 /// The character that byte-level BPE writes for `byte`: itself where it is printable Latin-1, else the next free
 /// code point from U+0100 on, counted in byte order.
-pub(crate) fn char_of_byte(byte: u8) -> char {
+pub fn char_of_byte(byte: u8) -> char {
     let code = match byte {
         0..=0x20 => 0x100 + u32::from(byte),
         0x7F..=0xA0 => 0x121 + u32::from(byte - 0x7F),

@@ -40,6 +40,7 @@ mod metadata;
 
 mod error;
 
+pub use bytes::char_of_byte;
 pub use chat::{ChatTemplate, Message, RenderOptions};
 pub use decode::Decoder;
 pub use error::{Error, Result};

@@ -6,7 +6,7 @@ use crate::session::Session;
 use crate::{
     l0_load, l1_layouts, l1_leaks, l1_memory, l1_seal, l1_sharing, l2_events, l2_sticky, l2_streams,
 };
-use crate::{l3_again, l3_ops, l4_plans, l5_faults, l5_nodes, l5_strides, l6_perf, pools};
+use crate::{l3_again, l3_ops, l4_plans, l5_faults, l5_nodes, l5_strides, l6_perf, l6_rows, pools};
 use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::rules;
 use regex_automata::meta::Regex;
@@ -183,7 +183,7 @@ pub fn all(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
     entries.extend(fixed(Level::L4, "pool", pools::PLANS));
     entries.extend(fixed(Level::L5, "faults", l5_faults::CASES));
     entries.extend(fixed(Level::L5, "pool", pools::FAULTS));
-    entries.extend(l6_perf::TABLE.iter().enumerate().map(|(row, perf)| Entry {
+    entries.extend(l6_rows::table().iter().enumerate().map(|(row, perf)| Entry {
         level: Level::L6,
         group: perf.op.name().into(),
         name: perf.name(),

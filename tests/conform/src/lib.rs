@@ -33,6 +33,7 @@ mod l5_nodes;
 mod l5_strides;
 mod l5_versions;
 mod l6_perf;
+mod l6_rows;
 mod pools;
 
 pub mod compare;

@@ -204,12 +204,13 @@ impl Report {
         }
         let perf = self.perf();
         if !perf.is_empty() {
-            text += "\n## Throughput\n\n| op | case | mean µs | GB/s | GFLOP/s |\n|---|---|--:|--:|--:|\n";
+            text += "\n## Throughput\n\n| op | case | µs | GB/s | GFLOP/s |\n|---|---|--:|--:|--:|\n";
             for row in perf {
                 let n = |key: &str| row[key].as_f64().unwrap_or(0.0);
                 let (op, case) = (row["op"].as_str().unwrap_or(""), row["case"].as_str().unwrap_or(""));
-                let (us, gb, gf) = (n("mean_us"), n("gb_s"), n("gflop_s"));
-                let _ = writeln!(text, "| {op} | {case} | {us:.1} | {gb:.2} | {gf:.2} |");
+                let (us, gb) = (n("best_us"), n("gb_s"));
+                let gf = row["gflop_s"].as_f64().map_or("–".into(), |n| format!("{n:.2}"));
+                let _ = writeln!(text, "| {op} | {case} | {us:.1} | {gb:.2} | {gf} |");
             }
         }
         text
@@ -219,5 +220,6 @@ impl Report {
 fn perf_line(row: &Json) -> String {
     let n = |key: &str| row[key].as_f64().unwrap_or(0.0);
     let name = format!("{} {}", row["op"].as_str().unwrap_or(""), row["case"].as_str().unwrap_or(""));
-    format!("{name:<56}{:>12.1} µs{:>10.2} GB/s{:>10.2} GFLOP/s", n("mean_us"), n("gb_s"), n("gflop_s"))
+    let flops = row["gflop_s"].as_f64().map(|n| format!("{n:>10.2} GFLOP/s")).unwrap_or_default();
+    format!("{name:<64}{:>12.1} µs{:>10.2} GB/s{flops}", n("best_us"), n("gb_s"))
 }

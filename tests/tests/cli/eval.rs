@@ -93,3 +93,23 @@ fn bench_measures_prompt_and_decode() {
     let table = stdout(["bench", "-p", "8", "-n", "0", "-r", "1"]);
     assert!(table.contains("prompt 8") && table.contains(" ± 0.00") && !table.contains("decode"), "{table}");
 }
+
+#[test]
+fn bench_goes_to_a_depth_and_with_several_sequences() {
+    let args = ["bench", "-p", "4", "-n", "3", "-d", "20", "-s", "3", "-r", "2", "--no-warmup", "--json"];
+    let result = json(&mut llmrt(args));
+    assert!(result["prompt_tok_s"].as_f64() > Some(0.0) && result["decode_tok_s"].as_f64() > Some(0.0));
+    assert_eq!((result["n_depth"].as_u64(), result["sequences"].as_u64()), (Some(20), Some(3)));
+    // Embeddings and output are one matrix here: a step reads all of the file.
+    assert_eq!(result["read_bytes_per_step"], result["model_bytes"]);
+    let table = stdout(["bench", "-p", "0", "-n", "2", "-d", "20", "-s", "3", "-r", "1"]);
+    assert!(table.contains("decode 2 × 3 at depth 20"), "{table}");
+}
+
+#[test]
+fn bench_measures_what_the_machine_can_do() {
+    let result = json(&mut llmrt(["bench", "-p", "0", "-n", "0", "--ceilings", "--json"]));
+    for key in ["read_gb_s", "f32_gflop_s", "int8_gop_s"] {
+        assert!(result["ceilings"][key].as_f64() > Some(0.1), "{result}");
+    }
+}

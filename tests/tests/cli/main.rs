@@ -8,7 +8,11 @@ mod llama2c;
 
 mod quantize;
 
+mod synth;
+
 mod eval;
+
+mod perplexity;
 
 mod text;
 

@@ -1,11 +1,8 @@
 //! Which type each tensor gets: what stays, what the flags say, what the mix says, and what its rows allow.
 
-use super::mix::Facts;
-use crate::args::Quantize;
-use crate::error::Result;
-use crate::output::note;
+use super::mix::{Facts, Mix};
 use llmrt_abi::{DType, dtype::DTypeKind};
-use llmrt_gguf::{Metadata, TensorInfo};
+use llmrt_gguf::{Metadata, TensorShape};
 use llmrt_graph::quant;
 use regex_automata::meta::Regex;
 use std::str::FromStr;
@@ -35,39 +32,59 @@ pub fn encodable(text: &str) -> std::result::Result<DType, String> {
     })
 }
 
-/// The type of every tensor of the output.
-pub fn choose(args: &Quantize, metadata: &Metadata, tensors: &[TensorInfo]) -> Result<Vec<DType>> {
-    let facts = facts(metadata, tensors);
-    Ok(tensors.iter().map(|tensor| dtype(args, &facts, tensor)).collect())
+/// What types are asked for.
+#[derive(Clone, Copy)]
+pub struct Wishes<'a> {
+    /// The type of most matrices.
+    pub mix: Mix,
+    /// What comes before the mix.
+    pub rules: &'a [Rule],
+    /// The type of the output matrix.
+    pub output: Option<DType>,
+    /// The type of the token embeddings.
+    pub embedding: Option<DType>,
+    /// All matrices in the mix's base.
+    pub pure: bool,
 }
 
-fn dtype(args: &Quantize, facts: &Facts, tensor: &TensorInfo) -> DType {
+/// The type that a tensor gets, and the one it would get if its rows were whole blocks of that.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Choice {
+    /// What it gets.
+    pub dtype: DType,
+    /// What was asked for.
+    pub wanted: DType,
+}
+
+/// The type of every tensor of the output.
+pub fn choose(wishes: &Wishes<'_>, metadata: &Metadata, tensors: &[TensorShape]) -> Vec<Choice> {
+    let facts = facts(metadata, tensors);
+    tensors.iter().map(|tensor| choice(wishes, &facts, tensor)).collect()
+}
+
+fn choice(wishes: &Wishes<'_>, facts: &Facts, tensor: &TensorShape) -> Choice {
     if stays(tensor) {
-        return tensor.dtype;
+        return Choice { dtype: tensor.dtype, wanted: tensor.dtype };
     }
     let name = tensor.name.as_str();
     let (is_output, is_embedding) = (name == "output.weight", name == "token_embd.weight");
     let flag = match () {
-        () if is_output => args.output_tensor_type,
-        () if is_embedding && facts.is_tied => args.token_embedding_type.or(args.output_tensor_type),
-        () if is_embedding => args.token_embedding_type,
+        () if is_output => wishes.output,
+        () if is_embedding && facts.is_tied => wishes.embedding.or(wishes.output),
+        () if is_embedding => wishes.embedding,
         () => None,
     };
-    let rule = || args.rules.iter().find(|rule| rule.regex.is_match(name)).map(|rule| rule.dtype);
+    let rule = || wishes.rules.iter().find(|rule| rule.regex.is_match(name)).map(|rule| rule.dtype);
     let [n, _, n_matrices, _] = tensor.ne;
-    let wanted = flag.or_else(rule).unwrap_or_else(|| match args.pure {
-        true => args.mix.base,
-        false => args.mix.dtype(facts, name, n, n_matrices),
+    let wanted = flag.or_else(rule).unwrap_or_else(|| match wishes.pure {
+        true => wishes.mix.base,
+        false => wishes.mix.dtype(facts, name, n, n_matrices),
     });
-    let dtype = fitting(wanted, n);
-    if dtype != wanted {
-        note(format_args!("{name}: rows of {n} elements are no whole blocks of {wanted}: {dtype} instead"));
-    }
-    dtype
+    Choice { dtype: fitting(wanted, n), wanted }
 }
 
 /// Vectors, norms, what routes to experts, and small matrices that matter much stay as they are.
-fn stays(tensor: &TensorInfo) -> bool {
+fn stays(tensor: &TensorShape) -> bool {
     const PARTS: &[&str] = &[
         "_norm.weight",
         "ffn_gate_inp",
@@ -87,7 +104,7 @@ fn stays(tensor: &TensorInfo) -> bool {
     const LARGE: &[&str] =
         &["time_mix_key", "time_mix_value", "time_mix_receptance", "time_mix_gate", "time_mix_output"];
     let name = tensor.name.as_str();
-    let is_matrix = tensor.shape().dims().iter().filter(|&&n| n > 1).count() >= 2 && name.ends_with("weight");
+    let is_matrix = tensor.dims().iter().filter(|&&n| n > 1).count() >= 2 && name.ends_with("weight");
     let is_small =
         PARTS.iter().any(|part| name.contains(part)) && !LARGE.iter().any(|part| name.contains(part));
     let is_number = tensor.dtype.info().kind != DTypeKind::Int && quant::is_supported(tensor.dtype);
@@ -108,7 +125,7 @@ fn fitting(dtype: DType, n: u64) -> DType {
     [dtype, smaller].into_iter().find(|&t| fits(t)).unwrap_or(DType::F16)
 }
 
-fn facts(metadata: &Metadata, tensors: &[TensorInfo]) -> Facts {
+fn facts(metadata: &Metadata, tensors: &[TensorShape]) -> Facts {
     let arch = metadata.str("general.architecture").unwrap_or_default();
     let number = |key: &str| metadata.usize(&format!("{arch}.{key}")).unwrap_or(0) as u64;
     let (n_layers, n_heads) = (number("block_count"), number("attention.head_count"));

@@ -1,0 +1,94 @@
+//! `cargo ci bench`: speed of llmrt beside a peer on the same files, in turn, and beside what the machine can do.
+
+mod cases;
+mod ops;
+mod options;
+mod program;
+mod table;
+
+pub use ops::ops;
+
+use cases::{Case, Measure};
+use options::Options;
+use program::{Ceilings, Llmrt, Peer};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// Measures and prints a Markdown table; `words` is what stands behind the command.
+pub fn bench(words: &[&str]) -> Result<(), String> {
+    let options = Options::parse(words)?;
+    let llmrt = Llmrt::new(options.llmrt.as_deref())?;
+    let peer = options.peer.as_deref().map(Peer::new);
+    let mut ceilings = Vec::new();
+    for &n_threads in &options.threads {
+        ceilings.push((n_threads, llmrt.ceilings(n_threads)?));
+    }
+    println!("{}", table::head(words, &ceilings));
+    println!("{}", table::TITLES);
+
+    let mut results = Vec::new();
+    for model in options.models(&llmrt)? {
+        for (n_threads, ceilings) in &ceilings {
+            for case in &options.cases {
+                let row = row(&llmrt, peer.as_ref(), &model, *case, *n_threads, &options)?;
+                println!("{}", table::row(&row, ceilings));
+                results.push(row);
+            }
+        }
+    }
+    match &options.json {
+        Some(path) => write_json(path, words, &ceilings, &results),
+        None => Ok(()),
+    }
+}
+
+/// One line of the table.
+pub struct Row {
+    /// The file's name.
+    model: String,
+    case: Case,
+    n_threads: usize,
+    quick: bool,
+    /// What each run of llmrt gave.
+    ours: Vec<Measure>,
+    /// What each run of the peer gave, in the same order; empty without a peer, or one that lacks the case.
+    theirs: Vec<Measure>,
+}
+
+/// Runs a case: a warm-up of each program, then pairs.
+fn row(
+    llmrt: &Llmrt,
+    peer: Option<&Peer>,
+    model: &Path,
+    case: Case,
+    n_threads: usize,
+    options: &Options,
+) -> Result<Row, String> {
+    let peer = peer.filter(|peer| peer.can(case));
+    let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
+    let mut row = Row { model: name, case, n_threads, quick: options.quick, ours: vec![], theirs: vec![] };
+    for pair in 0..=options.pairs {
+        let ours = llmrt.run(case, model, n_threads, options.quick)?;
+        let theirs = peer.map(|peer| peer.run(case, model, n_threads, options.quick)).transpose()?;
+        if pair > 0 {
+            row.ours.push(ours);
+            row.theirs.extend(theirs);
+        }
+    }
+    Ok(row)
+}
+
+fn write_json(
+    path: &Path,
+    words: &[&str],
+    ceilings: &[(usize, Ceilings)],
+    rows: &[Row],
+) -> Result<(), String> {
+    let ceilings: Vec<Value> =
+        ceilings.iter().map(|(n, c)| json!({ "threads": n, "ceilings": c.json() })).collect();
+    let result = json!({
+        "command": words, "machine": table::machine(), "ceilings": ceilings,
+        "rows": rows.iter().map(table::json).collect::<Vec<_>>(),
+    });
+    std::fs::write(path, format!("{result:#}\n")).map_err(|e| format!("{}: {e}", path.display()))
+}

@@ -1,0 +1,127 @@
+//! What stands behind `cargo ci bench`.
+
+use super::cases::Case;
+use super::program::Llmrt;
+use std::path::{Path, PathBuf};
+
+/// What is measured.
+pub struct Options {
+    /// llama.cpp's llama-bench, or a program that takes its flags.
+    pub peer: Option<PathBuf>,
+    /// The program under test, if it is not to be built.
+    pub llmrt: Option<PathBuf>,
+    files: Vec<PathBuf>,
+    like: String,
+    types: Vec<String>,
+    /// Cases, in order.
+    pub cases: Vec<Case>,
+    /// Threads, in order.
+    pub threads: Vec<usize>,
+    /// Pairs of runs after the warm-up.
+    pub pairs: usize,
+    /// A quarter of the tokens.
+    pub quick: bool,
+    /// Where the numbers go as JSON.
+    pub json: Option<PathBuf>,
+}
+
+/// What issue-sized runs measure, where nothing is said.
+const TYPES: &str = "q4_0,q8_0,q4_k_m,q6_k,f16";
+
+impl Options {
+    /// Reads flags and their values.
+    pub fn parse(words: &[&str]) -> Result<Options, String> {
+        let mut options = Options {
+            peer: None,
+            llmrt: None,
+            files: Vec::new(),
+            like: "qwen2.5-0.5b".into(),
+            types: list(TYPES),
+            cases: Case::ALL.to_vec(),
+            threads: vec![2, 1],
+            pairs: 5,
+            quick: false,
+            json: None,
+        };
+        let mut words = words.iter();
+        while let Some(&flag) = words.next() {
+            if flag == "--quick" {
+                options.quick = true;
+                continue;
+            }
+            let value = words.next().ok_or_else(|| format!("{flag}: expected a value behind it"))?;
+            match flag {
+                "--peer" => options.peer = Some(value.into()),
+                "--llmrt" => options.llmrt = Some(value.into()),
+                "-m" => options.files.push(value.into()),
+                "--like" => options.like = value.to_string(),
+                "--types" => options.types = list(value),
+                "--cases" => {
+                    options.cases = value.split(',').map(Case::from_name).collect::<Result<_, _>>()?
+                }
+                "--threads" => options.threads = value.split(',').map(count).collect::<Result<_, _>>()?,
+                "--pairs" => options.pairs = count(value)?,
+                "--json" => options.json = Some(value.into()),
+                _ => {
+                    return Err(format!(
+                        "bench {flag}: expected --peer, --llmrt, -m, --like, --types, --cases, --threads, --pairs, --quick or --json"
+                    ));
+                }
+            }
+        }
+        Ok(options)
+    }
+
+    /// The files: those named, else files of random weights, which are made if they are not there yet.
+    pub fn models(&self, llmrt: &Llmrt) -> Result<Vec<PathBuf>, String> {
+        if !self.files.is_empty() {
+            return Ok(self.files.clone());
+        }
+        let dir = crate::root().join("target/bench");
+        std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        self.types.iter().map(|name| self.model(llmrt, &dir, name)).collect()
+    }
+
+    fn model(&self, llmrt: &Llmrt, dir: &Path, name: &str) -> Result<PathBuf, String> {
+        let path = dir.join(format!("{}-{name}.gguf", self.like));
+        if !path.exists() {
+            llmrt.synth(&self.like, name, &path)?;
+        }
+        Ok(path)
+    }
+}
+
+fn list(text: &str) -> Vec<String> {
+    text.split(',').map(|word| word.trim().to_lowercase()).collect()
+}
+
+fn count(text: &str) -> Result<usize, String> {
+    let n = text.trim().parse().ok().filter(|&n| n > 0);
+    n.ok_or_else(|| format!("{text}: expected a whole number above 0"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn flags_say_what_is_measured() {
+        let words = "--types Q4_0,f16 --threads 1,4 --cases decode,memory --pairs 7 --quick";
+        let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        assert_eq!((o.types, o.threads, o.pairs, o.quick), (list("q4_0,f16"), vec![1, 4], 7, true));
+        assert_eq!(o.cases, [Case::Decode, Case::Memory]);
+    }
+
+    #[test]
+    fn wrong_flags_are_told_with_what_is_expected() {
+        for (words, problem) in [
+            ("--pears 1", "expected --peer"),
+            ("--pairs 0", "above 0"),
+            ("--cases dance", "expected one of prompt, decode"),
+            ("--peer", "expected a value"),
+        ] {
+            let said = Options::parse(&words.split(' ').collect::<Vec<_>>()).err().unwrap();
+            assert!(said.contains(problem), "{said}");
+        }
+    }
+}

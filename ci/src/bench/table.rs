@@ -1,0 +1,154 @@
+//! The table: medians, ratios pair by pair, shares of the ceilings.
+
+use super::Row;
+use super::cases::Rate;
+use super::program::Ceilings;
+use serde_json::{Value, json};
+
+/// The titles of a table's columns.
+pub const TITLES: &str = "\
+A ratio above 1 is in favour of llmrt.
+
+| file | threads | case | llmrt | peer | ratio (least to most) | of the ceiling |
+|---|--:|---|--:|--:|--:|--:|";
+
+/// What stands above a table: command, machine, ceilings.
+pub fn head(words: &[&str], ceilings: &[(usize, Ceilings)]) -> String {
+    let mut text = format!("`cargo ci bench {}` on {}.\n\n", words.join(" "), machine());
+    for (n, c) in ceilings {
+        text += &format!(
+            "Ceilings with {n} thread{}: {:.1} GB/s read from memory, {:.0} GFLOP/s in F32, {:.0} Gop/s in int8.\n",
+            if *n == 1 { "" } else { "s" },
+            c.read,
+            c.f32,
+            c.int8
+        );
+    }
+    text
+}
+
+/// `2 cores of NAME`.
+pub fn machine() -> String {
+    let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
+    let name = text.lines().find_map(|line| line.strip_prefix("model name")?.split_once(": "));
+    let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    format!("{cores} cores of {}", name.map_or("an unknown processor", |(_, name)| name.trim()))
+}
+
+/// One line.
+pub fn row(row: &Row, ceilings: &Ceilings) -> String {
+    let ratios = ratios(row);
+    let cell = |values: &[f64]| match values {
+        [] => "–".to_string(),
+        values => shown(median(values)),
+    };
+    let ratio = match ratios.as_slice() {
+        [] => "–".to_string(),
+        r => format!("{:.2}× ({:.2} to {:.2})", median(r), least(r), most(r)),
+    };
+    format!(
+        "| {} | {} | {} | {} | {} | {ratio} | {} |",
+        row.model,
+        row.n_threads,
+        row.case.title(row.quick),
+        cell(&ours(row)),
+        cell(&theirs(row)),
+        share(row, ceilings)
+    )
+}
+
+/// The share that llmrt's median has of what the machine can do.
+fn share(row: &Row, ceilings: &Ceilings) -> String {
+    let work = row.ours.first().map(|m| m.work).unwrap_or_default();
+    match row.case.rate(median(&ours(row)), &work, row.quick) {
+        None => "–".into(),
+        Some(Rate::Read(gb)) => format!("{:.0} % of reads", 100.0 * gb / ceilings.read),
+        Some(Rate::MulAdd(g)) if work.is_quantised => format!("{:.0} % of int8", 100.0 * g / ceilings.int8),
+        Some(Rate::MulAdd(g)) => format!("{:.0} % of F32", 100.0 * g / ceilings.f32),
+    }
+}
+
+/// All numbers of a line.
+pub fn json(row: &Row) -> Value {
+    json!({
+        "file": row.model, "threads": row.n_threads, "case": row.case.name(), "what": row.case.title(row.quick),
+        "llmrt": ours(row), "peer": theirs(row), "ratios": ratios(row),
+    })
+}
+
+fn ours(row: &Row) -> Vec<f64> {
+    row.ours.iter().map(|m| m.value).collect()
+}
+
+fn theirs(row: &Row) -> Vec<f64> {
+    row.theirs.iter().map(|m| m.value).collect()
+}
+
+/// How many times better llmrt is, pair by pair.
+fn ratios(row: &Row) -> Vec<f64> {
+    let better = |(a, b): (f64, f64)| if row.case.is_cost() { b / a } else { a / b };
+    ours(row).into_iter().zip(theirs(row)).map(better).collect()
+}
+
+/// The middle value, or the mean of the two in the middle; 0 of none.
+fn median(values: &[f64]) -> f64 {
+    let mut sorted = values.to_vec();
+    sorted.sort_by(f64::total_cmp);
+    match (sorted.len(), sorted.len() / 2) {
+        (0, _) => 0.0,
+        (n, mid) if n % 2 == 0 => (sorted[mid - 1] + sorted[mid]) / 2.0,
+        (_, mid) => sorted[mid],
+    }
+}
+
+fn least(values: &[f64]) -> f64 {
+    values.iter().copied().fold(f64::INFINITY, f64::min)
+}
+
+fn most(values: &[f64]) -> f64 {
+    values.iter().copied().fold(0.0, f64::max)
+}
+
+/// Three digits at least.
+fn shown(x: f64) -> String {
+    match x {
+        x if x >= 100.0 => format!("{x:.0}"),
+        x if x >= 10.0 => format!("{x:.1}"),
+        x => format!("{x:.2}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::cases::{Case, Measure, Work};
+    use super::*;
+
+    fn check(case: Case, ours: &[f64], theirs: &[f64], expected: &str) {
+        let work = Work { read_bytes: 1e9, mul_adds: 1e9, kv_bytes: 0.0, is_quantised: true };
+        let measures = |values: &[f64]| values.iter().map(|&value| Measure { value, work }).collect();
+        let (ours, theirs) = (measures(ours), measures(theirs));
+        let line = Row { model: "m".into(), case, n_threads: 2, quick: false, ours, theirs };
+        assert_eq!(row(&line, &Ceilings { read: 20.0, f32: 100.0, int8: 400.0 }), expected);
+    }
+
+    #[test]
+    fn a_line_has_medians_ratios_and_the_share_of_the_ceiling() {
+        check(
+            Case::Prompt,
+            &[100.0, 120.0, 80.0],
+            &[50.0, 100.0, 100.0],
+            "| m | 2 | prompt 512, tok/s | 100 | 100 | 1.20× (0.80 to 2.00) | 50 % of int8 |",
+        );
+        check(Case::Decode, &[10.0], &[], "| m | 2 | decode 128, tok/s | 10.0 | – | – | 50 % of reads |");
+    }
+
+    #[test]
+    fn where_less_is_better_the_ratio_is_turned_round() {
+        check(
+            Case::Memory,
+            &[500.0],
+            &[1000.0],
+            "| m | 2 | peak memory, MB | 500 | 1000 | 2.00× (2.00 to 2.00) | – |",
+        );
+    }
+}

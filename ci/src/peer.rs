@@ -1,0 +1,42 @@
+//! `cargo ci peer DIR`: builds llama.cpp for this machine from the sources in the Python package llama-cpp-python.
+
+use crate::run;
+use std::path::Path;
+use std::process::Command;
+
+/// The package, whose source archive holds llama.cpp's tree.
+const PACKAGE: &str = "llama-cpp-python";
+/// Its version, named in what is published with numbers of the peer.
+const VERSION: &str = "0.3.36";
+
+/// The programs that `cargo ci bench` and the comparison of `llmrt perplexity` use.
+const PROGRAMS: [&str; 4] = ["llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize"];
+
+/// Downloads, unpacks and builds into a folder; needs pip, tar, cmake and ninja.
+pub fn build(dir: &str) -> Result<(), String> {
+    let dir = Path::new(dir);
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let name = format!("{}-{VERSION}", PACKAGE.replace('-', "_"));
+    let archive = dir.join(format!("{name}.tar.gz"));
+    if !archive.exists() {
+        let wanted = format!("{PACKAGE}=={VERSION}");
+        let args = ["-m", "pip", "download", "--no-deps", "--no-binary", PACKAGE, &wanted, "-d"];
+        run(Command::new("python3").args(args).arg(dir))?;
+    }
+    run(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(dir))?;
+    let build = dir.join("build");
+    let options = [
+        "-DCMAKE_BUILD_TYPE=Release",
+        "-DGGML_NATIVE=ON",
+        "-DBUILD_SHARED_LIBS=OFF",
+        "-DLLAMA_CURL=OFF",
+        "-DLLAMA_OPENSSL=OFF",
+        "-DLLAMA_BUILD_TESTS=OFF",
+        "-DLLAMA_BUILD_SERVER=OFF",
+    ];
+    let source = dir.join(&name).join("vendor/llama.cpp");
+    run(Command::new("cmake").args(["-G", "Ninja", "-S"]).arg(source).arg("-B").arg(&build).args(options))?;
+    run(Command::new("ninja").arg("-C").arg(&build).args(PROGRAMS))?;
+    println!("{}", build.join("bin/llama-bench").display());
+    Ok(())
+}

@@ -1,0 +1,48 @@
+//! What a step must do at least: bytes of weights to read, multiplications and additions.
+
+use crate::model::OpenModel;
+use llmrt_abi::DType;
+use llmrt_gguf::TensorInfo;
+use llmrt_models::config::Config;
+
+/// What a model's tensors mean for each step.
+pub struct Work {
+    /// Bytes of all weights.
+    pub n_bytes: u64,
+    /// All weights.
+    pub n_params: u64,
+    /// Bytes of weights that a step of one token reads: not the embeddings of other tokens nor the unused experts.
+    pub n_read: u64,
+    /// Multiplications that a token takes in matrices, each with an addition; attention comes on top.
+    pub n_mul_adds: u64,
+}
+
+impl Work {
+    /// That of an opened model.
+    pub fn of(model: &OpenModel) -> Work {
+        let (file, metadata) = (&model.files.model, model.metadata());
+        let arch = metadata.str("general.architecture").unwrap_or_default();
+        let number = |key: &str| metadata.u64(&format!("{arch}.{key}")).unwrap_or(0);
+        let experts = (number("expert_used_count"), number("expert_count").max(1));
+        let is_tied = !file.tensors.iter().any(|t| t.name == "output.weight");
+        let read = |t: &TensorInfo, n: u64| match t.name.as_str() {
+            "token_embd.weight" if !is_tied => 0,
+            name if name.contains("_exps.") => n / experts.1 * experts.0,
+            _ => n,
+        };
+        let is_matrix = |t: &&TensorInfo| t.ne[1] > 1;
+        Work {
+            n_bytes: file.nbytes(),
+            n_params: file.tensors.iter().map(|t| t.n_elements()).sum(),
+            n_read: file.tensors.iter().map(|t| read(t, t.nbytes)).sum(),
+            n_mul_adds: file.tensors.iter().filter(is_matrix).map(|t| read(t, t.n_elements())).sum(),
+        }
+    }
+}
+
+/// Bytes of the KV cache per token of context.
+pub fn kv_bytes(config: &Config, kv_type: DType) -> u64 {
+    let layers = 0..config.n_layer;
+    let row = |n: u64| kv_type.row_bytes(n).unwrap_or(0);
+    layers.map(|il| row(config.n_embd_k(il)) + row(config.n_embd_v(il))).sum()
+}

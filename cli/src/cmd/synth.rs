@@ -1,0 +1,74 @@
+//! `llmrt synth`: a GGUF file in a known model's shape with random weights, to measure speed with.
+
+mod numbers;
+mod shape;
+mod vocabulary;
+
+pub use shape::Shape;
+
+use crate::args::{Global, Synth};
+use crate::cmd::quantize::{self, Wishes};
+use crate::error::{Error, Result};
+use crate::new_file::{self, NewFile};
+use crate::output::note;
+use crate::{interrupt, setup};
+use llmrt_gguf::writer::{self, Tables, WriteError};
+use llmrt_gguf::{Metadata, TensorShape};
+use llmrt_host::load::{ModelFiles, OpenOptions};
+use numbers::Numbers;
+
+/// Writes the file; it appears under its name only when it is whole.
+pub fn synth(global: &Global, args: &Synth) -> Result<()> {
+    setup::check_threads(global.threads)?;
+    let mut shape = args.like;
+    shape.n_layers = args.layers.unwrap_or(shape.n_layers);
+    if !(1..=shape::MAX_LAYERS).contains(&shape.n_layers) {
+        let most = shape::MAX_LAYERS;
+        return Err(Error::usage(format!("--layers {}: expected 1 to {most}", shape.n_layers)));
+    }
+    let inputs = args.vocab.iter().map(AsRef::as_ref);
+    new_file::check_output(&args.output, args.force, inputs)?;
+
+    let mut metadata = shape.metadata();
+    let n_vocab = match &args.vocab {
+        Some(path) => {
+            let files = ModelFiles::open(path, &OpenOptions::default())?;
+            copy_vocabulary(&files.model.metadata, &mut metadata).ok_or_else(|| {
+                Error::file(path, "has no tokenizer.ggml.tokens: give a file with a vocabulary")
+            })?
+        }
+        None => vocabulary::write(&mut metadata, &shape),
+    };
+    let parts = shape.parts(n_vocab);
+    let shapes: std::result::Result<Vec<_>, _> = parts.iter().map(|part| part.shape()).collect();
+    let shapes = shapes.map_err(Error::usage)?;
+    let wishes = Wishes { mix: args.mix, rules: &args.rules, output: None, embedding: None, pure: args.pure };
+    let choices = quantize::choose(&wishes, &metadata, &shapes);
+    let tables = Tables {
+        metadata: quantize::metadata(&metadata, args.mix.file_type),
+        tensors: shapes.into_iter().zip(choices).map(|(s, c)| TensorShape { dtype: c.dtype, ..s }).collect(),
+        ..Tables::default()
+    };
+
+    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
+    let mut numbers = Numbers::new(args.seed, global.threads.unwrap_or_else(cores));
+    let mut file = NewFile::create(&args.output)?;
+    let written =
+        writer::write(file.out(), &tables, |i, out| numbers.write(&parts[i], &tables.tensors[i], out));
+    let n = written.map_err(|e| match e {
+        _ if interrupt::is_asked() => Error::interrupted(),
+        WriteError::Invalid(e) => Error::usage(e),
+        other => Error::output(&args.output, other),
+    })?;
+    file.finish()?;
+    note(format_args!("{}: {}", args.output.display(), quantize::summary(&tables.tensors, n)));
+    Ok(())
+}
+
+/// Everything under `tokenizer.`; gives how many tokens there are.
+fn copy_vocabulary(from: &Metadata, to: &mut Metadata) -> Option<u64> {
+    for (key, value) in from.iter().filter(|(key, _)| key.starts_with("tokenizer.")) {
+        to.set(key, value.clone());
+    }
+    Some(from.strings("tokenizer.ggml.tokens")?.len() as u64).filter(|&n| n > 0)
+}

@@ -1,0 +1,170 @@
+//! What this machine can do at most: bytes read from memory and multiply-adds per second, measured with the simplest
+//! loops there are. Kernels are judged by their share of these.
+
+use crate::simd::{Isa, Simd, array, dispatch};
+use std::hint::black_box;
+use std::time::{Duration, Instant};
+
+/// Rates of all threads together.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Ceilings {
+    /// Bytes read from memory, in 10⁹ per second.
+    pub read_gb_s: f64,
+    /// Multiplications and additions of f32, in 10⁹ per second.
+    pub f32_gflop_s: f64,
+    /// Multiplications and additions of 8-bit integers, in 10⁹ per second.
+    pub int8_gop_s: f64,
+}
+
+/// Bytes that are streamed: far more than caches hold.
+const STREAMED: usize = 512 << 20;
+
+/// Bytes of a round: some milliseconds.
+const STRETCH: usize = 64 << 20;
+
+/// How long rounds of one measurement are repeated; the best one counts, as only noise makes others slower.
+const MEASURED: Duration = Duration::from_millis(1000);
+
+/// Turns of a multiply-add loop in a round: some milliseconds.
+const TURNS: usize = 16 << 20;
+
+/// Measures with this many threads side by side, for some seconds.
+pub fn measure(isa: Isa, n_threads: usize) -> Ceilings {
+    let n_threads = n_threads.max(1);
+    // Written, as untouched pages would all be the same page of zeros.
+    let memory = vec![1u8; STREAMED];
+    Ceilings {
+        read_gb_s: together(&memory, n_threads, |part| black_box(read(isa, part))),
+        f32_gflop_s: each(n_threads, || multiply_add(isa, TURNS)),
+        int8_gop_s: each(n_threads, || dot(isa, TURNS)),
+    }
+}
+
+/// The best rate of rounds in which threads side by side read a stretch of the memory, each its part, in 10⁹ bytes per
+/// second. Stretches come again only after all others, when caches have lost them.
+fn together(memory: &[u8], n_threads: usize, read: impl Fn(&[u8]) -> u8 + Sync) -> f64 {
+    let mut stretches = memory.chunks(STRETCH).cycle();
+    best(|| {
+        let stretch = stretches.next().unwrap_or_default();
+        std::thread::scope(|scope| {
+            for part in stretch.chunks(STRETCH.div_ceil(n_threads).next_multiple_of(64)) {
+                scope.spawn(|| read(part));
+            }
+        });
+        stretch.len() as f64
+    })
+}
+
+/// The sum of the best rates that threads side by side reach, in 10⁹ per second: each has a core of its own, and the
+/// rounds in which another program took it do not count.
+fn each(n_threads: usize, work: impl Fn() -> f64 + Sync) -> f64 {
+    std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(|| best(&work))).collect();
+        threads.into_iter().map(|t| t.join().unwrap_or(0.0)).sum()
+    })
+}
+
+/// The best rate of rounds, in 10⁹ per second.
+fn best(mut round: impl FnMut() -> f64) -> f64 {
+    let (mut best, started) = (0.0, Instant::now());
+    while started.elapsed() < MEASURED {
+        let begun = Instant::now();
+        let done = round();
+        best = f64::max(best, done / begun.elapsed().as_secs_f64() / 1e9);
+    }
+    best
+}
+
+dispatch! {
+    /// All bytes, folded into one number.
+    fn read(part: &[u8]) -> u8 = read_impl;
+    /// Multiply-adds of f32 in registers; how many operations that were.
+    fn multiply_add(turns: usize) -> f64 = multiply_add_impl;
+    /// Dot products of bytes that lie in the nearest cache; how many operations that were.
+    fn dot(turns: usize) -> f64 = dot_impl;
+}
+
+#[inline(always)]
+fn read_impl<S: Simd>(s: S, part: &[u8]) -> u8 {
+    let mut sums = [s.splat_i(0); 4];
+    let (lines, rest) = part.as_chunks::<64>();
+    let (fours, last) = lines.as_chunks::<4>();
+    for four in fours {
+        for i in 0..4 {
+            sums[i] = s.xor(sums[i], s.load_b(&four[i]));
+        }
+    }
+    for line in last {
+        sums[0] = s.xor(sums[0], s.load_b(line));
+    }
+    let mut bytes = [0; 64];
+    s.store_b(s.xor(s.xor(sums[0], sums[1]), s.xor(sums[2], sums[3])), &mut bytes);
+    bytes.iter().chain(rest).fold(0, |a, b| a ^ b)
+}
+
+#[inline(always)]
+fn multiply_add_impl<S: Simd>(s: S, turns: usize) -> f64 {
+    if S::WIDE { multiply_add_n::<S, 12>(s, turns) } else { multiply_add_n::<S, 5>(s, turns) }
+}
+
+/// `N` sums that do not wait for each other.
+#[inline(always)]
+fn multiply_add_n<S: Simd, const N: usize>(s: S, turns: usize) -> f64 {
+    let (a, b) = (s.splat(black_box(0.999)), s.splat(black_box(0.001)));
+    let mut sums: [S::F; N] = array(|i| s.splat(i as f32));
+    let n_rounds = turns / N;
+    for _ in 0..n_rounds {
+        for i in 0..N {
+            sums[i] = s.fma(sums[i], a, b);
+        }
+    }
+    let total: f32 = sums.iter().map(|&v| s.sum(v)).sum();
+    black_box(total);
+    (n_rounds * N * 16 * 2) as f64
+}
+
+#[inline(always)]
+fn dot_impl<S: Simd>(s: S, turns: usize) -> f64 {
+    if S::WIDE { dot_n::<S, 12>(s, turns) } else { dot_n::<S, 4>(s, turns) }
+}
+
+#[inline(always)]
+fn dot_n<S: Simd, const N: usize>(s: S, turns: usize) -> f64 {
+    let bytes: [[u8; 64]; 16] = black_box(array(|i| [i as u8 + 1; 64]));
+    let mut sums: [S::I; N] = array(|i| s.splat_i(i as i32));
+    let n_rounds = turns / N;
+    for round in 0..n_rounds {
+        let u = s.load_b(&bytes[round % 16]);
+        for i in 0..N {
+            sums[i] = s.dot4(sums[i], u, s.load_b(&bytes[i]));
+        }
+    }
+    let mut total = [0; 64];
+    for sum in sums {
+        s.store_b(sum, &mut total);
+        black_box(total);
+    }
+    (n_rounds * N * 64 * 2) as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_instruction_set_reads_all_bytes() {
+        let bytes: Vec<u8> = (0..1000).map(|i| (i * 7 % 251) as u8).collect();
+        let expected = bytes.iter().fold(0, |a, b| a ^ b);
+        for isa in Isa::available() {
+            assert_eq!(read(isa, &bytes), expected, "{}", isa.name());
+        }
+    }
+
+    #[test]
+    fn operations_are_counted_as_they_are_done() {
+        for isa in Isa::available() {
+            assert!(multiply_add(isa, 1200) == 1200.0 * 32.0, "{}", isa.name());
+            assert!(dot(isa, 1200) == 1200.0 * 128.0, "{}", isa.name());
+        }
+    }
+}

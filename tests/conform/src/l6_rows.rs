@@ -1,0 +1,274 @@
+//! What L6 measures: ops at sizes of models with 1 to 8 billion parameters, for one token, a few, and a prompt.
+
+use llmrt_abi::op::{AttentionParams, RopeParams};
+use llmrt_abi::{DType, Op};
+use llmrt_graph::ops::case::Case;
+use llmrt_graph::{Activation, Graph, Paged, Role, Tensor};
+
+/// A measurement.
+#[derive(Clone, Copy, Debug)]
+pub struct Perf {
+    /// The op.
+    pub op: Op,
+    /// Type of the weights, the cache or the result.
+    pub dtype: DType,
+    /// What the op's builder takes, innermost dims first.
+    dims: [u64; 3],
+}
+
+/// Types of matrices.
+const TYPES: [DType; 16] = [
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::MXFP4,
+];
+
+/// Tokens of a step: one sequence, eight together, a prompt.
+const STEPS: [u64; 3] = [1, 8, 512];
+
+/// Sizes of everything but `mul_mat`.
+const OTHERS: &[(Op, DType, [u64; 3])] = &[
+    // Row length, rows of each of 8 experts, tokens that use 2 of them.
+    (Op::MulMatId, DType::F16, [1024, 1024, 1]),
+    (Op::MulMatId, DType::Q4_0, [1024, 1024, 1]),
+    (Op::MulMatId, DType::Q4_0, [1024, 1024, 128]),
+    (Op::MulMatId, DType::Q4_K, [1024, 1024, 1]),
+    (Op::MulMatId, DType::Q4_K, [1024, 1024, 128]),
+    // Tokens in the cache, tokens of the step, heads.
+    (Op::Attention, DType::F16, [256, 1, 32]),
+    (Op::Attention, DType::F16, [4096, 1, 32]),
+    (Op::Attention, DType::F16, [16384, 1, 32]),
+    (Op::Attention, DType::F16, [512, 512, 8]),
+    (Op::Attention, DType::F16, [4096, 512, 8]),
+    (Op::Attention, DType::F32, [4096, 1, 32]),
+    (Op::Attention, DType::Q8_0, [4096, 1, 32]),
+    (Op::Attention, DType::Q8_0, [4096, 512, 8]),
+    // Row length, tokens; as keys go into the cache and rows out of the embeddings.
+    (Op::SetRows, DType::F16, [1024, 1, 1]),
+    (Op::SetRows, DType::F16, [1024, 512, 1]),
+    (Op::SetRows, DType::Q8_0, [1024, 512, 1]),
+    (Op::GetRows, DType::F16, [4096, 512, 1]),
+    (Op::GetRows, DType::Q4_K, [4096, 512, 1]),
+    (Op::RmsNorm, DType::F32, [4096, 1, 1]),
+    (Op::RmsNorm, DType::F32, [4096, 512, 1]),
+    (Op::LayerNorm, DType::F32, [4096, 512, 1]),
+    // Elements of a head, heads, tokens.
+    (Op::Rope, DType::F32, [128, 32, 1]),
+    (Op::Rope, DType::F32, [128, 32, 512]),
+    (Op::SoftMax, DType::F32, [4096, 1, 1]),
+    (Op::SoftMax, DType::F32, [4096, 512, 1]),
+    (Op::Glu, DType::F32, [11008, 1, 1]),
+    (Op::Glu, DType::F32, [11008, 64, 1]),
+    (Op::Silu, DType::F32, [11008, 64, 1]),
+    (Op::Gelu, DType::F32, [11008, 64, 1]),
+    (Op::Scale, DType::F32, [4096, 512, 1]),
+    (Op::Add, DType::F32, [4096, 1, 1]),
+    (Op::Add, DType::F32, [4096, 512, 1]),
+    (Op::Mul, DType::F32, [4096, 512, 1]),
+    (Op::Copy, DType::F16, [4096, 512, 1]),
+    (Op::Copy, DType::F32, [4096, 512, 1]),
+    (Op::Argmax, DType::F32, [128_256, 1, 1]),
+];
+
+/// Rows of a cache or a table of embeddings.
+const N_ROWS: u64 = 4096;
+const N_EXPERTS: u64 = 8;
+const N_USED: u64 = 2;
+
+/// All measurements, in the order of a report.
+pub fn table() -> Vec<Perf> {
+    let products =
+        TYPES.iter().flat_map(|&dtype| STEPS.map(|n| Perf { op: Op::MulMat, dtype, dims: [2048, 2048, n] }));
+    products.chain(OTHERS.iter().map(|&(op, dtype, dims)| Perf { op, dtype, dims })).collect()
+}
+
+impl Perf {
+    /// What it is.
+    pub fn name(&self) -> String {
+        let [a, b, n] = self.dims;
+        match self.op {
+            Op::MulMat => format!("{} [{a}, {b}] × {n}", self.dtype),
+            Op::MulMatId => format!("{} [{a}, {b}], {N_USED} of {N_EXPERTS} × {n}", self.dtype),
+            Op::Attention => format!("{} cache, {a} tokens deep, {b} new, {n} heads of 128", self.dtype),
+            _ => format!("{} [{a}, {b}, {n}]", self.dtype),
+        }
+    }
+
+    /// The op with its operands.
+    pub fn case(&self) -> Case {
+        Case::new(self.name(), |g, ints| {
+            self.build(g, ints);
+        })
+    }
+
+    fn build(&self, g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>) -> Tensor {
+        let [a, b, n] = self.dims;
+        match self.op {
+            Op::MulMat => {
+                let w = g.weight("w", self.dtype, &[a, b], Role::Matrix);
+                let x = g.input("x", DType::F32, &[a, n]);
+                g.mul_mat(w, x)
+            }
+            Op::MulMatId => {
+                let w = g.weight("w", self.dtype, &[a, b, N_EXPERTS], Role::Experts);
+                let x = g.input("x", DType::F32, &[a, 1, n]);
+                let ids = g.input("ids", DType::I32, &[N_USED, n]);
+                let used = (0..N_USED * n).map(|i| (i * 3 % N_EXPERTS) as i32);
+                ints.push((ids, used.collect()));
+                g.mul_mat_id(w, x, ids)
+            }
+            Op::Attention => attention(g, ints, self.dtype, self.dims),
+            Op::SetRows => {
+                let cache = g.state("k", self.dtype, &[a, N_ROWS], Role::KCache);
+                let (x, ids) = (g.input("x", DType::F32, &[a, b]), g.input("ids", DType::I32, &[b]));
+                ints.push((ids, (0..b as i32).map(|i| i + 7).collect()));
+                g.set_rows(cache, x, ids)
+            }
+            Op::GetRows => {
+                let table = g.weight("w", self.dtype, &[a, N_ROWS], Role::Matrix);
+                let ids = g.input("ids", DType::I32, &[b]);
+                ints.push((ids, (0..b as i32).map(|i| i * 37 % N_ROWS as i32).collect()));
+                g.get_rows(table, ids)
+            }
+            _ => self.build_of_rows(g, ints),
+        }
+    }
+
+    /// Ops on rows of F32.
+    fn build_of_rows(&self, g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>) -> Tensor {
+        let [a, b, n] = self.dims;
+        let x = g.input("x", DType::F32, &[a, b, n]);
+        match self.op {
+            Op::RmsNorm => {
+                let w = g.weight("w", DType::F32, &[a], Role::Norm);
+                g.rms_norm(x, Some(w), 1e-5)
+            }
+            Op::LayerNorm => {
+                let w = g.weight("w", DType::F32, &[a], Role::Norm);
+                g.layer_norm(x, Some(w), None, 1e-5)
+            }
+            Op::Rope => {
+                let pos = g.input("pos", DType::I32, &[n]);
+                ints.push((pos, (0..n as i32).collect()));
+                let p = RopeParams {
+                    n_dims: a as u32,
+                    freq_base: 10_000.0,
+                    freq_scale: 1.0,
+                    attn_factor: 1.0,
+                    ..Default::default()
+                };
+                g.rope(x, pos, None, &p)
+            }
+            Op::SoftMax => g.soft_max(x, None, 1.0),
+            Op::Silu => g.silu(x),
+            Op::Gelu => g.gelu(x),
+            Op::Scale => g.scale(x, 0.5),
+            Op::Argmax => g.argmax(x),
+            Op::Copy => g.cast(x, self.dtype),
+            op => {
+                let y = g.input("y", DType::F32, &[a, b, n]);
+                match op {
+                    Op::Glu => g.glu(Activation::Silu, x, Some(y)),
+                    Op::Mul => g.mul(x, y),
+                    _ => g.add(x, y),
+                }
+            }
+        }
+    }
+
+    /// Bytes that must be read and written; `n_all` are those of all tensors. Only chosen rows and experts count.
+    pub fn n_bytes(&self, n_all: u64) -> u64 {
+        let [a, b, n] = self.dims;
+        let row = self.dtype.row_bytes(a).unwrap_or(0);
+        match self.op {
+            Op::MulMatId => {
+                let used = N_EXPERTS.min(N_USED * n);
+                n_all - row * b * (N_EXPERTS - used)
+            }
+            Op::SetRows | Op::GetRows => b * (row + 4 * a),
+            _ => n_all,
+        }
+    }
+
+    /// Multiplications and additions; `None` where bytes are the measure.
+    pub fn n_flops(&self) -> Option<u64> {
+        let [a, b, n] = self.dims;
+        match self.op {
+            Op::MulMat => Some(2 * a * b * n),
+            Op::MulMatId => Some(2 * a * b * n * N_USED),
+            // Of new tokens each sees those before it and itself.
+            Op::Attention => Some(4 * 128 * n * (b * (a - b) + b * (b + 1) / 2)),
+            _ => None,
+        }
+    }
+
+    /// Whether weights are read once and then not for long, as in decoding: they come from memory, not from caches.
+    pub fn is_cold(&self) -> bool {
+        matches!(self.op, Op::MulMat | Op::MulMatId) && self.dims[2] < 64
+    }
+}
+
+/// One sequence whose cache is full after the step.
+fn attention(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, cache: DType, dims: [u64; 3]) -> Tensor {
+    let [depth, n_tokens, n_heads] = dims;
+    let (head, n_kv, block) = (128, 8, 32);
+    let q = g.input("q", DType::F32, &[head, n_heads, n_tokens]);
+    let k = g.state("k", cache, &[head * n_kv, depth], Role::KCache);
+    let v = g.state("v", cache, &[head * n_kv, depth], Role::VCache);
+    let n_blocks = depth / block;
+    let paged = Paged {
+        block_table: g.input("block_table", DType::I32, &[n_blocks, 1]),
+        seq_lens: g.input("seq_lens", DType::I32, &[1]),
+        query_starts: g.input("query_starts", DType::I32, &[2]),
+    };
+    ints.push((paged.block_table, (0..n_blocks as i32).collect()));
+    ints.push((paged.seq_lens, vec![depth as i32]));
+    ints.push((paged.query_starts, vec![0, n_tokens as i32]));
+    let p = AttentionParams {
+        n_kv_heads: n_kv as u32,
+        block_size: block as u32,
+        scale: 1.0 / 128f32.sqrt(),
+        ..Default::default()
+    };
+    g.attention(q, k, v, &paged, &p)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_row_makes_a_graph_and_has_a_name_of_its_own() {
+        let mut names = std::collections::HashSet::new();
+        for perf in table() {
+            let case = perf.case();
+            assert!(case.graph.error().is_none(), "{}: {:?}", perf.name(), case.graph.error());
+            assert_eq!(case.graph.nodes.last().map(|node| node.op), Some(perf.op), "{}", perf.name());
+            assert!(names.insert((perf.op, perf.name())), "{}", perf.name());
+        }
+    }
+
+    #[test]
+    fn only_what_is_used_counts() {
+        let perf = |op, dims| Perf { op, dtype: DType::F16, dims };
+        assert_eq!(perf(Op::GetRows, [4096, 512, 1]).n_bytes(1 << 40), 512 * 4096 * (2 + 4));
+        let experts = perf(Op::MulMatId, [1024, 1024, 1]);
+        assert_eq!(experts.n_bytes(8 << 21), 2 << 21);
+        assert_eq!(experts.n_flops(), Some(4 << 20));
+        assert_eq!(perf(Op::Attention, [512, 512, 1]).n_flops(), Some(4 * 128 * 512 * 513 / 2));
+        assert_eq!(perf(Op::Add, [1, 1, 1]).n_flops(), None);
+    }
+}
