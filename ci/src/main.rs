@@ -11,6 +11,7 @@ use std::process::{Command, ExitCode};
 const USAGE: &str = "usage: cargo ci COMMAND
 
   header [--check]   write abi/include/llmrt/plugin.h, or compare it with abi/src
+  bindings [--check] write plugins/cann/src/sys.rs, or compare it with plugins/cann/include; needs libclang
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
@@ -23,6 +24,9 @@ fn main() -> ExitCode {
     let result = match args[..] {
         ["header"] => write_header(),
         ["header", "--check"] => check_header(),
+        ["bindings", ref flags @ ..] => run(cargo()
+            .args(["run", "--quiet", "--locked", "-p", "llmrt-bindings", "--"])
+            .args(flags)),
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["matrix"] => matrix::list(false),
