@@ -62,19 +62,22 @@ fn names(text: &str) -> String {
          `Option` of a function pointer, as many as `NAMES`, in its order.\npub unsafe trait Functions {\n    /// The \
          functions' names.\n    const NAMES: &'static [&'static str];\n}\n",
     );
-    let mut names: Vec<&str> = Vec::new();
+    let mut names: Vec<String> = Vec::new();
     let mut table = "";
     for line in text.lines() {
-        if let Some(name) = line.strip_prefix("pub struct cann_").and_then(|l| l.strip_suffix(" {")) {
-            (table, names) = (name, Vec::new());
-        } else if let (false, Some((name, _))) =
-            (table.is_empty(), line.trim().strip_prefix("pub ").and_then(|l| l.split_once(':')))
-        {
-            names.push(name);
+        let field = line.trim().strip_prefix("pub ").and_then(|rest| rest.split_once(": "));
+        if let Some(name) = line.strip_prefix("pub struct cann_").and_then(|rest| rest.strip_suffix(" {")) {
+            // An operator's two functions have a struct of their own, whose name has `__` in it.
+            (table, names) = (if name.contains("__") { "" } else { name }, Vec::new());
+        } else if let (false, Some((name, kind))) = (table.is_empty(), field) {
+            let is_operator = kind.starts_with("cann_");
+            names.extend(is_operator.then(|| format!("{name}GetWorkspaceSize")));
+            names.push(name.into());
         } else if line == "}" && !table.is_empty() {
             let rows: String = names.iter().map(|name| format!("        \"{name}\",\n")).collect();
             out += &format!(
-                "// SAFETY: generated from the table.\nunsafe impl Functions for cann_{table} {{\n    const NAMES: &'static [&'static str] = &[\n{rows}    ];\n}}\n"
+                "\n// SAFETY: generated from the table.\nunsafe impl Functions for cann_{table} {{\n    const NAMES: \
+                 &'static [&'static str] = &[\n{rows}    ];\n}}\n"
             );
             table = "";
         }

@@ -1,5 +1,6 @@
 /* The operators llmrt uses, by the library that has them since the umbrella was split. Each is two functions: the first
- * checks, plans and says how much workspace it needs; the second launches the plan on a stream, once.
+ * checks, plans and says how much workspace it needs; the second launches the plan on a stream, once. In the library
+ * they are called `<name>GetWorkspaceSize` and `<name>`.
  * `T` is a tensor, `IA` an array of int64_t on the host, `TL` a list of tensors; `_opt` may be NULL.
  *
  * SPDX-License-Identifier: MIT OR Apache-2.0
@@ -16,8 +17,10 @@
 #define IA const aclIntArray *
 #define TL const aclTensorList *
 #define OP(name, ...) \
-  aclnnStatus (*name##GetWorkspaceSize)(__VA_ARGS__, uint64_t *workspace_size, aclOpExecutor **executor); \
-  aclnnStatus (*name)(void *workspace, uint64_t workspace_size, aclOpExecutor *executor, aclrtStream stream);
+  struct { \
+    aclnnStatus (*plan)(__VA_ARGS__, uint64_t *workspace_size, aclOpExecutor **executor); \
+    aclnnStatus (*launch)(void *workspace, uint64_t workspace_size, aclOpExecutor *executor, aclrtStream stream); \
+  } name;
 
 /* libopapi_math */
 typedef struct cann_math {

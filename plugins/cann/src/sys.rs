@@ -145,32 +145,63 @@ pub struct aclrtPhysicalMemProp {
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct cann_acl {
-    pub aclInit: ::core::option::Option<unsafe extern "C" fn(config: *const ::core::ffi::c_char) -> aclError>,
+    pub aclInit: ::core::option::Option<
+        unsafe extern "C" fn(config: *const ::core::ffi::c_char) -> aclError,
+    >,
     pub aclFinalize: ::core::option::Option<unsafe extern "C" fn() -> aclError>,
-    pub aclGetRecentErrMsg: ::core::option::Option<unsafe extern "C" fn() -> *const ::core::ffi::c_char>,
-    pub aclrtGetSocName: ::core::option::Option<unsafe extern "C" fn() -> *const ::core::ffi::c_char>,
+    pub aclGetRecentErrMsg: ::core::option::Option<
+        unsafe extern "C" fn() -> *const ::core::ffi::c_char,
+    >,
+    pub aclrtGetSocName: ::core::option::Option<
+        unsafe extern "C" fn() -> *const ::core::ffi::c_char,
+    >,
     pub aclrtGetVersion: ::core::option::Option<
-        unsafe extern "C" fn(major: *mut i32, minor: *mut i32, patch: *mut i32) -> aclError,
+        unsafe extern "C" fn(
+            major: *mut i32,
+            minor: *mut i32,
+            patch: *mut i32,
+        ) -> aclError,
     >,
-    pub aclrtGetDeviceCount: ::core::option::Option<unsafe extern "C" fn(count: *mut u32) -> aclError>,
-    pub aclrtSetDevice: ::core::option::Option<unsafe extern "C" fn(device: i32) -> aclError>,
-    pub aclrtResetDevice: ::core::option::Option<unsafe extern "C" fn(device: i32) -> aclError>,
-    pub aclrtGetDevice: ::core::option::Option<unsafe extern "C" fn(device: *mut i32) -> aclError>,
-    pub aclrtSynchronizeDevice: ::core::option::Option<unsafe extern "C" fn() -> aclError>,
-    pub aclrtCreateContext:
-        ::core::option::Option<unsafe extern "C" fn(context: *mut aclrtContext, device: i32) -> aclError>,
-    pub aclrtDestroyContext: ::core::option::Option<unsafe extern "C" fn(context: aclrtContext) -> aclError>,
-    pub aclrtSetCurrentContext:
-        ::core::option::Option<unsafe extern "C" fn(context: aclrtContext) -> aclError>,
-    pub aclrtGetCurrentContext:
-        ::core::option::Option<unsafe extern "C" fn(context: *mut aclrtContext) -> aclError>,
+    pub aclrtGetDeviceCount: ::core::option::Option<
+        unsafe extern "C" fn(count: *mut u32) -> aclError,
+    >,
+    pub aclrtSetDevice: ::core::option::Option<
+        unsafe extern "C" fn(device: i32) -> aclError,
+    >,
+    pub aclrtResetDevice: ::core::option::Option<
+        unsafe extern "C" fn(device: i32) -> aclError,
+    >,
+    pub aclrtGetDevice: ::core::option::Option<
+        unsafe extern "C" fn(device: *mut i32) -> aclError,
+    >,
+    pub aclrtSynchronizeDevice: ::core::option::Option<
+        unsafe extern "C" fn() -> aclError,
+    >,
+    pub aclrtCreateContext: ::core::option::Option<
+        unsafe extern "C" fn(context: *mut aclrtContext, device: i32) -> aclError,
+    >,
+    pub aclrtDestroyContext: ::core::option::Option<
+        unsafe extern "C" fn(context: aclrtContext) -> aclError,
+    >,
+    pub aclrtSetCurrentContext: ::core::option::Option<
+        unsafe extern "C" fn(context: aclrtContext) -> aclError,
+    >,
+    pub aclrtGetCurrentContext: ::core::option::Option<
+        unsafe extern "C" fn(context: *mut aclrtContext) -> aclError,
+    >,
     pub aclrtGetMemInfo: ::core::option::Option<
-        unsafe extern "C" fn(attr: aclrtMemAttr, free: *mut usize, total: *mut usize) -> aclError,
+        unsafe extern "C" fn(
+            attr: aclrtMemAttr,
+            free: *mut usize,
+            total: *mut usize,
+        ) -> aclError,
     >,
-    pub aclrtDeviceCanAccessPeer:
-        ::core::option::Option<unsafe extern "C" fn(can: *mut i32, device: i32, peer: i32) -> aclError>,
-    pub aclrtDeviceEnablePeerAccess:
-        ::core::option::Option<unsafe extern "C" fn(peer: i32, flags: u32) -> aclError>,
+    pub aclrtDeviceCanAccessPeer: ::core::option::Option<
+        unsafe extern "C" fn(can: *mut i32, device: i32, peer: i32) -> aclError,
+    >,
+    pub aclrtDeviceEnablePeerAccess: ::core::option::Option<
+        unsafe extern "C" fn(peer: i32, flags: u32) -> aclError,
+    >,
     pub aclrtMalloc: ::core::option::Option<
         unsafe extern "C" fn(
             ptr: *mut *mut ::core::ffi::c_void,
@@ -178,14 +209,22 @@ pub struct cann_acl {
             policy: aclrtMemMallocPolicy,
         ) -> aclError,
     >,
-    pub aclrtFree: ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
+    pub aclrtFree: ::core::option::Option<
+        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
+    >,
     pub aclrtMallocHost: ::core::option::Option<
         unsafe extern "C" fn(ptr: *mut *mut ::core::ffi::c_void, size: usize) -> aclError,
     >,
-    pub aclrtFreeHost:
-        ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
+    pub aclrtFreeHost: ::core::option::Option<
+        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
+    >,
     pub aclrtMemset: ::core::option::Option<
-        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void, max: usize, value: i32, n: usize) -> aclError,
+        unsafe extern "C" fn(
+            ptr: *mut ::core::ffi::c_void,
+            max: usize,
+            value: i32,
+            n: usize,
+        ) -> aclError,
     >,
     pub aclrtMemsetAsync: ::core::option::Option<
         unsafe extern "C" fn(
@@ -247,8 +286,9 @@ pub struct cann_acl {
             flags: u64,
         ) -> aclError,
     >,
-    pub aclrtReleaseMemAddress:
-        ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
+    pub aclrtReleaseMemAddress: ::core::option::Option<
+        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
+    >,
     pub aclrtMallocPhysical: ::core::option::Option<
         unsafe extern "C" fn(
             handle: *mut aclrtDrvMemHandle,
@@ -257,8 +297,9 @@ pub struct cann_acl {
             flags: u64,
         ) -> aclError,
     >,
-    pub aclrtFreePhysical:
-        ::core::option::Option<unsafe extern "C" fn(handle: aclrtDrvMemHandle) -> aclError>,
+    pub aclrtFreePhysical: ::core::option::Option<
+        unsafe extern "C" fn(handle: aclrtDrvMemHandle) -> aclError,
+    >,
     pub aclrtMapMem: ::core::option::Option<
         unsafe extern "C" fn(
             ptr: *mut ::core::ffi::c_void,
@@ -268,8 +309,9 @@ pub struct cann_acl {
             flags: u64,
         ) -> aclError,
     >,
-    pub aclrtUnmapMem:
-        ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
+    pub aclrtUnmapMem: ::core::option::Option<
+        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
+    >,
     pub aclrtMemGetAllocationGranularity: ::core::option::Option<
         unsafe extern "C" fn(
             prop: *mut aclrtPhysicalMemProp,
@@ -277,43 +319,77 @@ pub struct cann_acl {
             granularity: *mut usize,
         ) -> aclError,
     >,
-    pub aclrtCreateStream: ::core::option::Option<unsafe extern "C" fn(stream: *mut aclrtStream) -> aclError>,
+    pub aclrtCreateStream: ::core::option::Option<
+        unsafe extern "C" fn(stream: *mut aclrtStream) -> aclError,
+    >,
     pub aclrtCreateStreamWithConfig: ::core::option::Option<
-        unsafe extern "C" fn(stream: *mut aclrtStream, priority: u32, flags: u32) -> aclError,
+        unsafe extern "C" fn(
+            stream: *mut aclrtStream,
+            priority: u32,
+            flags: u32,
+        ) -> aclError,
     >,
-    pub aclrtDestroyStream: ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream) -> aclError>,
-    pub aclrtSynchronizeStream: ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream) -> aclError>,
-    pub aclrtSynchronizeStreamWithTimeout:
-        ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream, ms: i32) -> aclError>,
+    pub aclrtDestroyStream: ::core::option::Option<
+        unsafe extern "C" fn(stream: aclrtStream) -> aclError,
+    >,
+    pub aclrtSynchronizeStream: ::core::option::Option<
+        unsafe extern "C" fn(stream: aclrtStream) -> aclError,
+    >,
+    pub aclrtSynchronizeStreamWithTimeout: ::core::option::Option<
+        unsafe extern "C" fn(stream: aclrtStream, ms: i32) -> aclError,
+    >,
     pub aclrtStreamQuery: ::core::option::Option<
-        unsafe extern "C" fn(stream: aclrtStream, status: *mut aclrtStreamStatus) -> aclError,
+        unsafe extern "C" fn(
+            stream: aclrtStream,
+            status: *mut aclrtStreamStatus,
+        ) -> aclError,
     >,
-    pub aclrtStreamWaitEvent:
-        ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream, event: aclrtEvent) -> aclError>,
-    pub aclrtCreateEvent: ::core::option::Option<unsafe extern "C" fn(event: *mut aclrtEvent) -> aclError>,
-    pub aclrtCreateEventWithFlag:
-        ::core::option::Option<unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError>,
-    pub aclrtCreateEventExWithFlag:
-        ::core::option::Option<unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError>,
-    pub aclrtDestroyEvent: ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent) -> aclError>,
-    pub aclrtRecordEvent:
-        ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError>,
-    pub aclrtResetEvent:
-        ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError>,
+    pub aclrtStreamWaitEvent: ::core::option::Option<
+        unsafe extern "C" fn(stream: aclrtStream, event: aclrtEvent) -> aclError,
+    >,
+    pub aclrtCreateEvent: ::core::option::Option<
+        unsafe extern "C" fn(event: *mut aclrtEvent) -> aclError,
+    >,
+    pub aclrtCreateEventWithFlag: ::core::option::Option<
+        unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError,
+    >,
+    pub aclrtCreateEventExWithFlag: ::core::option::Option<
+        unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError,
+    >,
+    pub aclrtDestroyEvent: ::core::option::Option<
+        unsafe extern "C" fn(event: aclrtEvent) -> aclError,
+    >,
+    pub aclrtRecordEvent: ::core::option::Option<
+        unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError,
+    >,
+    pub aclrtResetEvent: ::core::option::Option<
+        unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError,
+    >,
     pub aclrtQueryEventStatus: ::core::option::Option<
-        unsafe extern "C" fn(event: aclrtEvent, status: *mut aclrtEventRecordedStatus) -> aclError,
+        unsafe extern "C" fn(
+            event: aclrtEvent,
+            status: *mut aclrtEventRecordedStatus,
+        ) -> aclError,
     >,
-    pub aclrtSynchronizeEvent: ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent) -> aclError>,
-    pub aclrtSynchronizeEventWithTimeout:
-        ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent, ms: i32) -> aclError>,
+    pub aclrtSynchronizeEvent: ::core::option::Option<
+        unsafe extern "C" fn(event: aclrtEvent) -> aclError,
+    >,
+    pub aclrtSynchronizeEventWithTimeout: ::core::option::Option<
+        unsafe extern "C" fn(event: aclrtEvent, ms: i32) -> aclError,
+    >,
     pub aclrtEventElapsedTime: ::core::option::Option<
-        unsafe extern "C" fn(ms: *mut f32, start: aclrtEvent, end: aclrtEvent) -> aclError,
+        unsafe extern "C" fn(
+            ms: *mut f32,
+            start: aclrtEvent,
+            end: aclrtEvent,
+        ) -> aclError,
     >,
     pub aclmdlRICaptureBegin: ::core::option::Option<
         unsafe extern "C" fn(stream: aclrtStream, mode: aclmdlRICaptureMode) -> aclError,
     >,
-    pub aclmdlRICaptureEnd:
-        ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream, graph: *mut aclmdlRI) -> aclError>,
+    pub aclmdlRICaptureEnd: ::core::option::Option<
+        unsafe extern "C" fn(stream: aclrtStream, graph: *mut aclmdlRI) -> aclError,
+    >,
     pub aclmdlRICaptureGetInfo: ::core::option::Option<
         unsafe extern "C" fn(
             stream: aclrtStream,
@@ -321,16 +397,25 @@ pub struct cann_acl {
             graph: *mut aclmdlRI,
         ) -> aclError,
     >,
-    pub aclmdlRIExecuteAsync:
-        ::core::option::Option<unsafe extern "C" fn(graph: aclmdlRI, stream: aclrtStream) -> aclError>,
-    pub aclmdlRIDestroy: ::core::option::Option<unsafe extern "C" fn(graph: aclmdlRI) -> aclError>,
-    pub aclrtGetDeviceInfo: ::core::option::Option<
-        unsafe extern "C" fn(device: u32, attr: aclrtDevAttr, value: *mut i64) -> aclError,
+    pub aclmdlRIExecuteAsync: ::core::option::Option<
+        unsafe extern "C" fn(graph: aclmdlRI, stream: aclrtStream) -> aclError,
     >,
-    pub aclrtDeviceGetUuid:
-        ::core::option::Option<unsafe extern "C" fn(device: i32, uuid: *mut ::core::ffi::c_char) -> aclError>,
-    pub aclrtCtxSetSysParamOpt:
-        ::core::option::Option<unsafe extern "C" fn(option: aclSysParamOpt, value: i64) -> aclError>,
+    pub aclmdlRIDestroy: ::core::option::Option<
+        unsafe extern "C" fn(graph: aclmdlRI) -> aclError,
+    >,
+    pub aclrtGetDeviceInfo: ::core::option::Option<
+        unsafe extern "C" fn(
+            device: u32,
+            attr: aclrtDevAttr,
+            value: *mut i64,
+        ) -> aclError,
+    >,
+    pub aclrtDeviceGetUuid: ::core::option::Option<
+        unsafe extern "C" fn(device: i32, uuid: *mut ::core::ffi::c_char) -> aclError,
+    >,
+    pub aclrtCtxSetSysParamOpt: ::core::option::Option<
+        unsafe extern "C" fn(option: aclSysParamOpt, value: i64) -> aclError,
+    >,
     pub aclsysGetVersionStr: ::core::option::Option<
         unsafe extern "C" fn(
             package: *mut ::core::ffi::c_char,
@@ -379,26 +464,39 @@ pub struct cann_object {
             address: *mut ::core::ffi::c_void,
         ) -> *mut aclTensor,
     >,
-    pub aclDestroyTensor:
-        ::core::option::Option<unsafe extern "C" fn(tensor: *const aclTensor) -> aclnnStatus>,
+    pub aclDestroyTensor: ::core::option::Option<
+        unsafe extern "C" fn(tensor: *const aclTensor) -> aclnnStatus,
+    >,
     pub aclCreateScalar: ::core::option::Option<
-        unsafe extern "C" fn(value: *mut ::core::ffi::c_void, type_: aclDataType) -> *mut aclScalar,
+        unsafe extern "C" fn(
+            value: *mut ::core::ffi::c_void,
+            type_: aclDataType,
+        ) -> *mut aclScalar,
     >,
-    pub aclDestroyScalar:
-        ::core::option::Option<unsafe extern "C" fn(scalar: *const aclScalar) -> aclnnStatus>,
-    pub aclCreateIntArray:
-        ::core::option::Option<unsafe extern "C" fn(values: *const i64, n: u64) -> *mut aclIntArray>,
-    pub aclDestroyIntArray:
-        ::core::option::Option<unsafe extern "C" fn(array: *const aclIntArray) -> aclnnStatus>,
+    pub aclDestroyScalar: ::core::option::Option<
+        unsafe extern "C" fn(scalar: *const aclScalar) -> aclnnStatus,
+    >,
+    pub aclCreateIntArray: ::core::option::Option<
+        unsafe extern "C" fn(values: *const i64, n: u64) -> *mut aclIntArray,
+    >,
+    pub aclDestroyIntArray: ::core::option::Option<
+        unsafe extern "C" fn(array: *const aclIntArray) -> aclnnStatus,
+    >,
     pub aclCreateTensorList: ::core::option::Option<
-        unsafe extern "C" fn(tensors: *const *const aclTensor, n: u64) -> *mut aclTensorList,
+        unsafe extern "C" fn(
+            tensors: *const *const aclTensor,
+            n: u64,
+        ) -> *mut aclTensorList,
     >,
-    pub aclDestroyTensorList:
-        ::core::option::Option<unsafe extern "C" fn(list: *const aclTensorList) -> aclnnStatus>,
-    pub aclSetAclOpExecutorRepeatable:
-        ::core::option::Option<unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus>,
-    pub aclDestroyAclOpExecutor:
-        ::core::option::Option<unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus>,
+    pub aclDestroyTensorList: ::core::option::Option<
+        unsafe extern "C" fn(list: *const aclTensorList) -> aclnnStatus,
+    >,
+    pub aclSetAclOpExecutorRepeatable: ::core::option::Option<
+        unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus,
+    >,
+    pub aclDestroyAclOpExecutor: ::core::option::Option<
+        unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus,
+    >,
     pub aclSetTensorAddr: ::core::option::Option<
         unsafe extern "C" fn(
             executor: *mut aclOpExecutor,
@@ -411,7 +509,67 @@ pub struct cann_object {
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct cann_math {
-    pub aclnnAddGetWorkspaceSize: ::core::option::Option<
+    pub aclnnAdd: cann_math__bindgen_ty_1,
+    pub aclnnInplaceAdd: cann_math__bindgen_ty_2,
+    pub aclnnAdds: cann_math__bindgen_ty_3,
+    pub aclnnSub: cann_math__bindgen_ty_4,
+    pub aclnnMul: cann_math__bindgen_ty_5,
+    pub aclnnInplaceMul: cann_math__bindgen_ty_6,
+    pub aclnnMuls: cann_math__bindgen_ty_7,
+    pub aclnnInplaceMuls: cann_math__bindgen_ty_8,
+    pub aclnnDiv: cann_math__bindgen_ty_9,
+    pub aclnnInplaceDiv: cann_math__bindgen_ty_10,
+    pub aclnnArange: cann_math__bindgen_ty_11,
+    pub aclnnClamp: cann_math__bindgen_ty_12,
+    pub aclnnClampMin: cann_math__bindgen_ty_13,
+    pub aclnnArgsort: cann_math__bindgen_ty_14,
+    pub aclnnTopk: cann_math__bindgen_ty_15,
+    pub aclnnArgMax: cann_math__bindgen_ty_16,
+    pub aclnnNorm: cann_math__bindgen_ty_17,
+    pub aclnnReduceSum: cann_math__bindgen_ty_18,
+    pub aclnnMean: cann_math__bindgen_ty_19,
+    pub aclnnCumsum: cann_math__bindgen_ty_20,
+    pub aclnnConstantPadNd: cann_math__bindgen_ty_21,
+    pub aclnnReflectionPad1d: cann_math__bindgen_ty_22,
+    pub aclnnTriu: cann_math__bindgen_ty_23,
+    pub aclnnInplaceTriu: cann_math__bindgen_ty_24,
+    pub aclnnTril: cann_math__bindgen_ty_25,
+    pub aclnnIm2col: cann_math__bindgen_ty_26,
+    pub aclnnPowScalarTensor: cann_math__bindgen_ty_27,
+    pub aclnnPowTensorTensor: cann_math__bindgen_ty_28,
+    pub aclnnPowTensorScalar: cann_math__bindgen_ty_29,
+    pub aclnnRepeat: cann_math__bindgen_ty_30,
+    pub aclnnCat: cann_math__bindgen_ty_31,
+    pub aclnnCast: cann_math__bindgen_ty_32,
+    pub aclnnInplaceCopy: cann_math__bindgen_ty_33,
+    pub aclnnPermute: cann_math__bindgen_ty_34,
+    pub aclnnExp: cann_math__bindgen_ty_35,
+    pub aclnnExpm1: cann_math__bindgen_ty_36,
+    pub aclnnCos: cann_math__bindgen_ty_37,
+    pub aclnnSin: cann_math__bindgen_ty_38,
+    pub aclnnSqrt: cann_math__bindgen_ty_39,
+    pub aclnnLog: cann_math__bindgen_ty_40,
+    pub aclnnNeg: cann_math__bindgen_ty_41,
+    pub aclnnAbs: cann_math__bindgen_ty_42,
+    pub aclnnSign: cann_math__bindgen_ty_43,
+    pub aclnnTanh: cann_math__bindgen_ty_44,
+    pub aclnnFloor: cann_math__bindgen_ty_45,
+    pub aclnnCeil: cann_math__bindgen_ty_46,
+    pub aclnnTrunc: cann_math__bindgen_ty_47,
+    pub aclnnRsqrt: cann_math__bindgen_ty_48,
+    pub aclnnInplaceFillScalar: cann_math__bindgen_ty_49,
+    pub aclnnInplaceZero: cann_math__bindgen_ty_50,
+    pub aclnnInplaceOne: cann_math__bindgen_ty_51,
+    pub aclnnRoll: cann_math__bindgen_ty_52,
+    pub aclnnSWhere: cann_math__bindgen_ty_53,
+    pub aclnnGtScalar: cann_math__bindgen_ty_54,
+    pub aclnnEqTensor: cann_math__bindgen_ty_55,
+    pub aclnnInplaceMaskedFillScalar: cann_math__bindgen_ty_56,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_1 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclTensor,
@@ -421,7 +579,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnAdd: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -429,7 +587,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceAddGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_2 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             other: *const aclTensor,
@@ -438,7 +600,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceAdd: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -446,7 +608,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnAddsGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_3 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclScalar,
@@ -456,7 +622,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnAdds: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -464,7 +630,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSubGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_4 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclTensor,
@@ -474,7 +644,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSub: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -482,7 +652,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnMulGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_5 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclTensor,
@@ -491,7 +665,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnMul: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -499,7 +673,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceMulGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_6 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             other: *const aclTensor,
@@ -507,7 +685,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceMul: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -515,7 +693,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnMulsGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_7 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclScalar,
@@ -524,7 +706,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnMuls: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -532,7 +714,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceMulsGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_8 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             other: *const aclScalar,
@@ -540,7 +726,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceMuls: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -548,7 +734,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnDivGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_9 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclTensor,
@@ -557,7 +747,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnDiv: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -565,7 +755,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceDivGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_10 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             other: *const aclTensor,
@@ -573,7 +767,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceDiv: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -581,7 +775,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnArangeGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_11 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             start: *const aclScalar,
             end: *const aclScalar,
@@ -591,7 +789,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnArange: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -599,7 +797,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnClampGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_12 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             min_opt: *const aclScalar,
@@ -609,7 +811,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnClamp: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -617,7 +819,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnClampMinGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_13 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             min: *const aclScalar,
@@ -626,7 +832,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnClampMin: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -634,7 +840,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnArgsortGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_14 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dim: i64,
@@ -644,7 +854,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnArgsort: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -652,7 +862,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnTopkGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_15 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             k: i64,
@@ -665,7 +879,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnTopk: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -673,7 +887,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnArgMaxGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_16 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dim: i64,
@@ -683,7 +901,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnArgMax: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -691,7 +909,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnNormGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_17 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             p: *const aclScalar,
@@ -702,7 +924,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnNorm: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -710,7 +932,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnReduceSumGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_18 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dims: *const aclIntArray,
@@ -721,7 +947,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnReduceSum: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -729,7 +955,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnMeanGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_19 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dims: *const aclIntArray,
@@ -740,7 +970,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnMean: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -748,7 +978,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnCumsumGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_20 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dim: i64,
@@ -758,7 +992,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnCumsum: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -766,7 +1000,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnConstantPadNdGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_21 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             pads: *const aclIntArray,
@@ -776,7 +1014,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnConstantPadNd: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -784,7 +1022,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnReflectionPad1dGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_22 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             pads: *const aclIntArray,
@@ -793,7 +1035,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnReflectionPad1d: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -801,7 +1043,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnTriuGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_23 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             diagonal: i64,
@@ -810,7 +1056,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnTriu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -818,7 +1064,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceTriuGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_24 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             diagonal: i64,
@@ -826,7 +1076,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceTriu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -834,7 +1084,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnTrilGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_25 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             diagonal: i64,
@@ -843,7 +1097,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnTril: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -851,7 +1105,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnIm2colGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_26 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             kernel: *const aclIntArray,
@@ -863,7 +1121,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnIm2col: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -871,7 +1129,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnPowScalarTensorGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_27 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclScalar,
             exponent: *const aclTensor,
@@ -880,7 +1142,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnPowScalarTensor: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -888,7 +1150,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnPowTensorTensorGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_28 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             exponent: *const aclTensor,
@@ -897,7 +1163,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnPowTensorTensor: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -905,7 +1171,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnPowTensorScalarGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_29 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             exponent: *const aclScalar,
@@ -914,7 +1184,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnPowTensorScalar: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -922,7 +1192,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnRepeatGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_30 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             repeats: *const aclIntArray,
@@ -931,7 +1205,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnRepeat: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -939,7 +1213,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnCatGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_31 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             tensors: *const aclTensorList,
             dim: i64,
@@ -948,7 +1226,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnCat: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -956,7 +1234,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnCastGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_32 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             type_: aclDataType,
@@ -965,7 +1247,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnCast: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -973,7 +1255,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceCopyGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_33 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             source: *const aclTensor,
@@ -981,7 +1267,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceCopy: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -989,7 +1275,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnPermuteGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_34 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dims: *const aclIntArray,
@@ -998,7 +1288,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnPermute: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1006,7 +1296,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnExpGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_35 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1014,7 +1308,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnExp: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1022,7 +1316,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnExpm1GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_36 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1030,7 +1328,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnExpm1: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1038,7 +1336,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnCosGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_37 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1046,7 +1348,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnCos: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1054,7 +1356,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSinGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_38 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1062,7 +1368,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSin: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1070,7 +1376,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSqrtGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_39 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1078,7 +1388,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSqrt: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1086,7 +1396,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnLogGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_40 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1094,7 +1408,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnLog: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1102,7 +1416,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnNegGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_41 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1110,7 +1428,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnNeg: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1118,7 +1436,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnAbsGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_42 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1126,7 +1448,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnAbs: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1134,7 +1456,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSignGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_43 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1142,7 +1468,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSign: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1150,7 +1476,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnTanhGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_44 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1158,7 +1488,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnTanh: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1166,7 +1496,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnFloorGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_45 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1174,7 +1508,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnFloor: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1182,7 +1516,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnCeilGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_46 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1190,7 +1528,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnCeil: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1198,7 +1536,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnTruncGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_47 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1206,7 +1548,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnTrunc: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1214,7 +1556,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnRsqrtGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_48 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1222,7 +1568,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnRsqrt: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1230,7 +1576,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceFillScalarGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_49 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             value: *const aclScalar,
@@ -1238,7 +1588,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceFillScalar: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1246,14 +1596,18 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceZeroGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_50 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             workspace_size: *mut u64,
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceZero: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1261,14 +1615,18 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceOneGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_51 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             workspace_size: *mut u64,
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceOne: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1276,7 +1634,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnRollGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_52 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             shifts: *const aclIntArray,
@@ -1286,7 +1648,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnRoll: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1294,7 +1656,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSWhereGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_53 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             condition: *const aclTensor,
             self_: *const aclTensor,
@@ -1304,7 +1670,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSWhere: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1312,7 +1678,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnGtScalarGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_54 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclScalar,
@@ -1321,7 +1691,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnGtScalar: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1329,7 +1699,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnEqTensorGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_55 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             other: *const aclTensor,
@@ -1338,7 +1712,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnEqTensor: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1346,7 +1720,11 @@ pub struct cann_math {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceMaskedFillScalarGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_math__bindgen_ty_56 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             mask: *const aclTensor,
@@ -1355,7 +1733,7 @@ pub struct cann_math {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceMaskedFillScalar: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1367,7 +1745,49 @@ pub struct cann_math {
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct cann_nn {
-    pub aclnnLeakyReluGetWorkspaceSize: ::core::option::Option<
+    pub aclnnLeakyRelu: cann_nn__bindgen_ty_1,
+    pub aclnnLayerNorm: cann_nn__bindgen_ty_2,
+    pub aclnnGroupNorm: cann_nn__bindgen_ty_3,
+    pub aclnnRmsNorm: cann_nn__bindgen_ty_4,
+    pub aclnnAvgPool2d: cann_nn__bindgen_ty_5,
+    pub aclnnMaxPool: cann_nn__bindgen_ty_6,
+    pub aclnnSoftmax: cann_nn__bindgen_ty_7,
+    pub aclnnMatmul: cann_nn__bindgen_ty_8,
+    pub aclnnMm: cann_nn__bindgen_ty_9,
+    pub aclnnBatchMatMul: cann_nn__bindgen_ty_10,
+    pub aclnnWeightQuantBatchMatmulV2: cann_nn__bindgen_ty_11,
+    pub aclnnWeightQuantBatchMatmulV3: cann_nn__bindgen_ty_12,
+    pub aclnnTransMatmulWeight: cann_nn__bindgen_ty_13,
+    pub aclnnRepeatInterleaveIntWithDim: cann_nn__bindgen_ty_14,
+    pub aclnnInplaceIndexFillTensor: cann_nn__bindgen_ty_15,
+    pub aclnnGatherV2: cann_nn__bindgen_ty_16,
+    pub aclnnIndexSelect: cann_nn__bindgen_ty_17,
+    pub aclnnInplaceIndexCopy: cann_nn__bindgen_ty_18,
+    pub aclnnInplaceScatterUpdate: cann_nn__bindgen_ty_19,
+    pub aclnnSilu: cann_nn__bindgen_ty_20,
+    pub aclnnRelu: cann_nn__bindgen_ty_21,
+    pub aclnnSigmoid: cann_nn__bindgen_ty_22,
+    pub aclnnHardsigmoid: cann_nn__bindgen_ty_23,
+    pub aclnnHardswish: cann_nn__bindgen_ty_24,
+    pub aclnnGeluV2: cann_nn__bindgen_ty_25,
+    pub aclnnFastGelu: cann_nn__bindgen_ty_26,
+    pub aclnnElu: cann_nn__bindgen_ty_27,
+    pub aclnnSoftplus: cann_nn__bindgen_ty_28,
+    pub aclnnSwiGlu: cann_nn__bindgen_ty_29,
+    pub aclnnGeGluV3: cann_nn__bindgen_ty_30,
+    pub aclnnConvolution: cann_nn__bindgen_ty_31,
+    pub aclnnCalculateMatmulWeightSizeV2: ::core::option::Option<
+        unsafe extern "C" fn(
+            shape: *const aclIntArray,
+            type_: aclDataType,
+            n_elements: *mut u64,
+        ) -> aclnnStatus,
+    >,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_1 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             slope: *const aclScalar,
@@ -1376,7 +1796,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnLeakyRelu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1384,7 +1804,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnLayerNormGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_2 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             input: *const aclTensor,
             normalised_shape: *const aclIntArray,
@@ -1398,7 +1822,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnLayerNorm: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1406,7 +1830,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnGroupNormGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_3 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             gamma_opt: *const aclTensor,
@@ -1423,7 +1851,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnGroupNorm: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1431,7 +1859,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnRmsNormGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_4 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             gamma: *const aclTensor,
@@ -1442,7 +1874,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnRmsNorm: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1450,7 +1882,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnAvgPool2dGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_5 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             kernel: *const aclIntArray,
@@ -1465,7 +1901,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnAvgPool2d: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1473,7 +1909,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnMaxPoolGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_6 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             kernel: *const aclIntArray,
@@ -1487,7 +1927,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnMaxPool: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1495,7 +1935,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSoftmaxGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_7 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dim: i64,
@@ -1504,7 +1948,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSoftmax: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1512,7 +1956,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnMatmulGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_8 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             mat2: *const aclTensor,
@@ -1522,7 +1970,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnMatmul: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1530,7 +1978,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnMmGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_9 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             mat2: *const aclTensor,
@@ -1540,7 +1992,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnMm: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1548,7 +2000,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnBatchMatMulGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_10 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             mat2: *const aclTensor,
@@ -1558,7 +2014,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnBatchMatMul: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1566,7 +2022,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnWeightQuantBatchMatmulV2GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_11 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             weight: *const aclTensor,
@@ -1581,7 +2041,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnWeightQuantBatchMatmulV2: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1589,7 +2049,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnWeightQuantBatchMatmulV3GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_12 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             weight: *const aclTensor,
@@ -1605,7 +2069,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnWeightQuantBatchMatmulV3: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1613,14 +2077,18 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnTransMatmulWeightGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_13 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             weight: *mut aclTensor,
             workspace_size: *mut u64,
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnTransMatmulWeight: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1628,7 +2096,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnRepeatInterleaveIntWithDimGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_14 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             n: i64,
@@ -1639,7 +2111,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnRepeatInterleaveIntWithDim: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1647,7 +2119,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceIndexFillTensorGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_15 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             dim: i64,
@@ -1657,7 +2133,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceIndexFillTensor: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1665,7 +2141,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnGatherV2GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_16 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dim: i64,
@@ -1675,7 +2155,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnGatherV2: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1683,7 +2163,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnIndexSelectGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_17 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dim: i64,
@@ -1693,7 +2177,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnIndexSelect: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1701,7 +2185,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceIndexCopyGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_18 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *mut aclTensor,
             dim: i64,
@@ -1711,7 +2199,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceIndexCopy: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1719,7 +2207,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceScatterUpdateGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_19 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             data: *mut aclTensor,
             indices: *const aclTensor,
@@ -1729,7 +2221,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnInplaceScatterUpdate: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1737,7 +2229,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSiluGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_20 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1745,7 +2241,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSilu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1753,7 +2249,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnReluGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_21 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1761,7 +2261,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnRelu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1769,7 +2269,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSigmoidGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_22 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1777,7 +2281,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSigmoid: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1785,7 +2289,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnHardsigmoidGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_23 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1793,7 +2301,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnHardsigmoid: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1801,7 +2309,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnHardswishGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_24 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1809,7 +2321,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnHardswish: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1817,7 +2329,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnGeluV2GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_25 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             approximate: i64,
@@ -1826,7 +2342,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnGeluV2: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1834,7 +2350,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnFastGeluGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_26 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             out: *mut aclTensor,
@@ -1842,7 +2362,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnFastGelu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1850,7 +2370,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnEluGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_27 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             alpha: *const aclScalar,
@@ -1861,7 +2385,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnElu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1869,7 +2393,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSoftplusGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_28 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             beta: *const aclScalar,
@@ -1879,7 +2407,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSoftplus: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1887,7 +2415,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnSwiGluGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_29 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             dim: i64,
@@ -1896,7 +2428,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnSwiGlu: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1904,7 +2436,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnGeGluV3GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_30 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             dim: i64,
@@ -1916,7 +2452,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnGeGluV3: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1924,7 +2460,11 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnConvolutionGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_nn__bindgen_ty_31 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             input: *const aclTensor,
             weight: *const aclTensor,
@@ -1941,7 +2481,7 @@ pub struct cann_nn {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnConvolution: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1949,18 +2489,16 @@ pub struct cann_nn {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnCalculateMatmulWeightSizeV2: ::core::option::Option<
-        unsafe extern "C" fn(
-            shape: *const aclIntArray,
-            type_: aclDataType,
-            n_elements: *mut u64,
-        ) -> aclnnStatus,
-    >,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct cann_cv {
-    pub aclnnUpsampleNearest2dGetWorkspaceSize: ::core::option::Option<
+    pub aclnnUpsampleNearest2d: cann_cv__bindgen_ty_1,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_cv__bindgen_ty_1 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             self_: *const aclTensor,
             size: *const aclIntArray,
@@ -1969,7 +2507,7 @@ pub struct cann_cv {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnUpsampleNearest2d: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -1981,7 +2519,16 @@ pub struct cann_cv {
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct cann_transformer {
-    pub aclnnFusedInferAttentionScoreV2GetWorkspaceSize: ::core::option::Option<
+    pub aclnnFusedInferAttentionScoreV2: cann_transformer__bindgen_ty_1,
+    pub aclnnIncreFlashAttentionV4: cann_transformer__bindgen_ty_2,
+    pub aclnnRotaryPositionEmbedding: cann_transformer__bindgen_ty_3,
+    pub aclnnMoeGatingTopKSoftmax: cann_transformer__bindgen_ty_4,
+    pub aclnnGroupedMatmulV4: cann_transformer__bindgen_ty_5,
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_transformer__bindgen_ty_1 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             query: *const aclTensor,
             key: *const aclTensorList,
@@ -2026,7 +2573,7 @@ pub struct cann_transformer {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnFusedInferAttentionScoreV2: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -2034,7 +2581,11 @@ pub struct cann_transformer {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnIncreFlashAttentionV4GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_transformer__bindgen_ty_2 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             query: *const aclTensor,
             key: *const aclTensorList,
@@ -2062,7 +2613,7 @@ pub struct cann_transformer {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnIncreFlashAttentionV4: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -2070,7 +2621,11 @@ pub struct cann_transformer {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnRotaryPositionEmbeddingGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_transformer__bindgen_ty_3 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             cos: *const aclTensor,
@@ -2081,7 +2636,7 @@ pub struct cann_transformer {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnRotaryPositionEmbedding: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -2089,7 +2644,11 @@ pub struct cann_transformer {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnMoeGatingTopKSoftmaxGetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_transformer__bindgen_ty_4 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensor,
             finished_opt: *const aclTensor,
@@ -2101,7 +2660,7 @@ pub struct cann_transformer {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnMoeGatingTopKSoftmax: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -2109,7 +2668,11 @@ pub struct cann_transformer {
             stream: aclrtStream,
         ) -> aclnnStatus,
     >,
-    pub aclnnGroupedMatmulV4GetWorkspaceSize: ::core::option::Option<
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_transformer__bindgen_ty_5 {
+    pub plan: ::core::option::Option<
         unsafe extern "C" fn(
             x: *const aclTensorList,
             weight: *const aclTensorList,
@@ -2134,7 +2697,7 @@ pub struct cann_transformer {
             executor: *mut *mut aclOpExecutor,
         ) -> aclnnStatus,
     >,
-    pub aclnnGroupedMatmulV4: ::core::option::Option<
+    pub launch: ::core::option::Option<
         unsafe extern "C" fn(
             workspace: *mut ::core::ffi::c_void,
             workspace_size: u64,
@@ -2152,6 +2715,7 @@ pub unsafe trait Functions {
     /// The functions' names.
     const NAMES: &'static [&'static str];
 }
+
 // SAFETY: generated from the table.
 unsafe impl Functions for cann_acl {
     const NAMES: &'static [&'static str] = &[
@@ -2217,6 +2781,7 @@ unsafe impl Functions for cann_acl {
         "aclsysGetVersionStr",
     ];
 }
+
 // SAFETY: generated from the table.
 unsafe impl Functions for cann_object {
     const NAMES: &'static [&'static str] = &[
@@ -2233,6 +2798,7 @@ unsafe impl Functions for cann_object {
         "aclSetTensorAddr",
     ];
 }
+
 // SAFETY: generated from the table.
 unsafe impl Functions for cann_math {
     const NAMES: &'static [&'static str] = &[
@@ -2350,6 +2916,7 @@ unsafe impl Functions for cann_math {
         "aclnnInplaceMaskedFillScalar",
     ];
 }
+
 // SAFETY: generated from the table.
 unsafe impl Functions for cann_nn {
     const NAMES: &'static [&'static str] = &[
@@ -2418,11 +2985,15 @@ unsafe impl Functions for cann_nn {
         "aclnnCalculateMatmulWeightSizeV2",
     ];
 }
+
 // SAFETY: generated from the table.
 unsafe impl Functions for cann_cv {
-    const NAMES: &'static [&'static str] =
-        &["aclnnUpsampleNearest2dGetWorkspaceSize", "aclnnUpsampleNearest2d"];
+    const NAMES: &'static [&'static str] = &[
+        "aclnnUpsampleNearest2dGetWorkspaceSize",
+        "aclnnUpsampleNearest2d",
+    ];
 }
+
 // SAFETY: generated from the table.
 unsafe impl Functions for cann_transformer {
     const NAMES: &'static [&'static str] = &[
