@@ -145,63 +145,32 @@ pub struct aclrtPhysicalMemProp {
 #[repr(C)]
 #[derive(Copy, Clone)]
 pub struct cann_acl {
-    pub aclInit: ::core::option::Option<
-        unsafe extern "C" fn(config: *const ::core::ffi::c_char) -> aclError,
-    >,
+    pub aclInit: ::core::option::Option<unsafe extern "C" fn(config: *const ::core::ffi::c_char) -> aclError>,
     pub aclFinalize: ::core::option::Option<unsafe extern "C" fn() -> aclError>,
-    pub aclGetRecentErrMsg: ::core::option::Option<
-        unsafe extern "C" fn() -> *const ::core::ffi::c_char,
-    >,
-    pub aclrtGetSocName: ::core::option::Option<
-        unsafe extern "C" fn() -> *const ::core::ffi::c_char,
-    >,
+    pub aclGetRecentErrMsg: ::core::option::Option<unsafe extern "C" fn() -> *const ::core::ffi::c_char>,
+    pub aclrtGetSocName: ::core::option::Option<unsafe extern "C" fn() -> *const ::core::ffi::c_char>,
     pub aclrtGetVersion: ::core::option::Option<
-        unsafe extern "C" fn(
-            major: *mut i32,
-            minor: *mut i32,
-            patch: *mut i32,
-        ) -> aclError,
+        unsafe extern "C" fn(major: *mut i32, minor: *mut i32, patch: *mut i32) -> aclError,
     >,
-    pub aclrtGetDeviceCount: ::core::option::Option<
-        unsafe extern "C" fn(count: *mut u32) -> aclError,
-    >,
-    pub aclrtSetDevice: ::core::option::Option<
-        unsafe extern "C" fn(device: i32) -> aclError,
-    >,
-    pub aclrtResetDevice: ::core::option::Option<
-        unsafe extern "C" fn(device: i32) -> aclError,
-    >,
-    pub aclrtGetDevice: ::core::option::Option<
-        unsafe extern "C" fn(device: *mut i32) -> aclError,
-    >,
-    pub aclrtSynchronizeDevice: ::core::option::Option<
-        unsafe extern "C" fn() -> aclError,
-    >,
-    pub aclrtCreateContext: ::core::option::Option<
-        unsafe extern "C" fn(context: *mut aclrtContext, device: i32) -> aclError,
-    >,
-    pub aclrtDestroyContext: ::core::option::Option<
-        unsafe extern "C" fn(context: aclrtContext) -> aclError,
-    >,
-    pub aclrtSetCurrentContext: ::core::option::Option<
-        unsafe extern "C" fn(context: aclrtContext) -> aclError,
-    >,
-    pub aclrtGetCurrentContext: ::core::option::Option<
-        unsafe extern "C" fn(context: *mut aclrtContext) -> aclError,
-    >,
+    pub aclrtGetDeviceCount: ::core::option::Option<unsafe extern "C" fn(count: *mut u32) -> aclError>,
+    pub aclrtSetDevice: ::core::option::Option<unsafe extern "C" fn(device: i32) -> aclError>,
+    pub aclrtResetDevice: ::core::option::Option<unsafe extern "C" fn(device: i32) -> aclError>,
+    pub aclrtGetDevice: ::core::option::Option<unsafe extern "C" fn(device: *mut i32) -> aclError>,
+    pub aclrtSynchronizeDevice: ::core::option::Option<unsafe extern "C" fn() -> aclError>,
+    pub aclrtCreateContext:
+        ::core::option::Option<unsafe extern "C" fn(context: *mut aclrtContext, device: i32) -> aclError>,
+    pub aclrtDestroyContext: ::core::option::Option<unsafe extern "C" fn(context: aclrtContext) -> aclError>,
+    pub aclrtSetCurrentContext:
+        ::core::option::Option<unsafe extern "C" fn(context: aclrtContext) -> aclError>,
+    pub aclrtGetCurrentContext:
+        ::core::option::Option<unsafe extern "C" fn(context: *mut aclrtContext) -> aclError>,
     pub aclrtGetMemInfo: ::core::option::Option<
-        unsafe extern "C" fn(
-            attr: aclrtMemAttr,
-            free: *mut usize,
-            total: *mut usize,
-        ) -> aclError,
+        unsafe extern "C" fn(attr: aclrtMemAttr, free: *mut usize, total: *mut usize) -> aclError,
     >,
-    pub aclrtDeviceCanAccessPeer: ::core::option::Option<
-        unsafe extern "C" fn(can: *mut i32, device: i32, peer: i32) -> aclError,
-    >,
-    pub aclrtDeviceEnablePeerAccess: ::core::option::Option<
-        unsafe extern "C" fn(peer: i32, flags: u32) -> aclError,
-    >,
+    pub aclrtDeviceCanAccessPeer:
+        ::core::option::Option<unsafe extern "C" fn(can: *mut i32, device: i32, peer: i32) -> aclError>,
+    pub aclrtDeviceEnablePeerAccess:
+        ::core::option::Option<unsafe extern "C" fn(peer: i32, flags: u32) -> aclError>,
     pub aclrtMalloc: ::core::option::Option<
         unsafe extern "C" fn(
             ptr: *mut *mut ::core::ffi::c_void,
@@ -209,22 +178,14 @@ pub struct cann_acl {
             policy: aclrtMemMallocPolicy,
         ) -> aclError,
     >,
-    pub aclrtFree: ::core::option::Option<
-        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
-    >,
+    pub aclrtFree: ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
     pub aclrtMallocHost: ::core::option::Option<
         unsafe extern "C" fn(ptr: *mut *mut ::core::ffi::c_void, size: usize) -> aclError,
     >,
-    pub aclrtFreeHost: ::core::option::Option<
-        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
-    >,
+    pub aclrtFreeHost:
+        ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
     pub aclrtMemset: ::core::option::Option<
-        unsafe extern "C" fn(
-            ptr: *mut ::core::ffi::c_void,
-            max: usize,
-            value: i32,
-            n: usize,
-        ) -> aclError,
+        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void, max: usize, value: i32, n: usize) -> aclError,
     >,
     pub aclrtMemsetAsync: ::core::option::Option<
         unsafe extern "C" fn(
@@ -286,9 +247,8 @@ pub struct cann_acl {
             flags: u64,
         ) -> aclError,
     >,
-    pub aclrtReleaseMemAddress: ::core::option::Option<
-        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
-    >,
+    pub aclrtReleaseMemAddress:
+        ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
     pub aclrtMallocPhysical: ::core::option::Option<
         unsafe extern "C" fn(
             handle: *mut aclrtDrvMemHandle,
@@ -297,9 +257,8 @@ pub struct cann_acl {
             flags: u64,
         ) -> aclError,
     >,
-    pub aclrtFreePhysical: ::core::option::Option<
-        unsafe extern "C" fn(handle: aclrtDrvMemHandle) -> aclError,
-    >,
+    pub aclrtFreePhysical:
+        ::core::option::Option<unsafe extern "C" fn(handle: aclrtDrvMemHandle) -> aclError>,
     pub aclrtMapMem: ::core::option::Option<
         unsafe extern "C" fn(
             ptr: *mut ::core::ffi::c_void,
@@ -309,9 +268,8 @@ pub struct cann_acl {
             flags: u64,
         ) -> aclError,
     >,
-    pub aclrtUnmapMem: ::core::option::Option<
-        unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError,
-    >,
+    pub aclrtUnmapMem:
+        ::core::option::Option<unsafe extern "C" fn(ptr: *mut ::core::ffi::c_void) -> aclError>,
     pub aclrtMemGetAllocationGranularity: ::core::option::Option<
         unsafe extern "C" fn(
             prop: *mut aclrtPhysicalMemProp,
@@ -319,77 +277,43 @@ pub struct cann_acl {
             granularity: *mut usize,
         ) -> aclError,
     >,
-    pub aclrtCreateStream: ::core::option::Option<
-        unsafe extern "C" fn(stream: *mut aclrtStream) -> aclError,
-    >,
+    pub aclrtCreateStream: ::core::option::Option<unsafe extern "C" fn(stream: *mut aclrtStream) -> aclError>,
     pub aclrtCreateStreamWithConfig: ::core::option::Option<
-        unsafe extern "C" fn(
-            stream: *mut aclrtStream,
-            priority: u32,
-            flags: u32,
-        ) -> aclError,
+        unsafe extern "C" fn(stream: *mut aclrtStream, priority: u32, flags: u32) -> aclError,
     >,
-    pub aclrtDestroyStream: ::core::option::Option<
-        unsafe extern "C" fn(stream: aclrtStream) -> aclError,
-    >,
-    pub aclrtSynchronizeStream: ::core::option::Option<
-        unsafe extern "C" fn(stream: aclrtStream) -> aclError,
-    >,
-    pub aclrtSynchronizeStreamWithTimeout: ::core::option::Option<
-        unsafe extern "C" fn(stream: aclrtStream, ms: i32) -> aclError,
-    >,
+    pub aclrtDestroyStream: ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream) -> aclError>,
+    pub aclrtSynchronizeStream: ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream) -> aclError>,
+    pub aclrtSynchronizeStreamWithTimeout:
+        ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream, ms: i32) -> aclError>,
     pub aclrtStreamQuery: ::core::option::Option<
-        unsafe extern "C" fn(
-            stream: aclrtStream,
-            status: *mut aclrtStreamStatus,
-        ) -> aclError,
+        unsafe extern "C" fn(stream: aclrtStream, status: *mut aclrtStreamStatus) -> aclError,
     >,
-    pub aclrtStreamWaitEvent: ::core::option::Option<
-        unsafe extern "C" fn(stream: aclrtStream, event: aclrtEvent) -> aclError,
-    >,
-    pub aclrtCreateEvent: ::core::option::Option<
-        unsafe extern "C" fn(event: *mut aclrtEvent) -> aclError,
-    >,
-    pub aclrtCreateEventWithFlag: ::core::option::Option<
-        unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError,
-    >,
-    pub aclrtCreateEventExWithFlag: ::core::option::Option<
-        unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError,
-    >,
-    pub aclrtDestroyEvent: ::core::option::Option<
-        unsafe extern "C" fn(event: aclrtEvent) -> aclError,
-    >,
-    pub aclrtRecordEvent: ::core::option::Option<
-        unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError,
-    >,
-    pub aclrtResetEvent: ::core::option::Option<
-        unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError,
-    >,
+    pub aclrtStreamWaitEvent:
+        ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream, event: aclrtEvent) -> aclError>,
+    pub aclrtCreateEvent: ::core::option::Option<unsafe extern "C" fn(event: *mut aclrtEvent) -> aclError>,
+    pub aclrtCreateEventWithFlag:
+        ::core::option::Option<unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError>,
+    pub aclrtCreateEventExWithFlag:
+        ::core::option::Option<unsafe extern "C" fn(event: *mut aclrtEvent, flags: u32) -> aclError>,
+    pub aclrtDestroyEvent: ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent) -> aclError>,
+    pub aclrtRecordEvent:
+        ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError>,
+    pub aclrtResetEvent:
+        ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent, stream: aclrtStream) -> aclError>,
     pub aclrtQueryEventStatus: ::core::option::Option<
-        unsafe extern "C" fn(
-            event: aclrtEvent,
-            status: *mut aclrtEventRecordedStatus,
-        ) -> aclError,
+        unsafe extern "C" fn(event: aclrtEvent, status: *mut aclrtEventRecordedStatus) -> aclError,
     >,
-    pub aclrtSynchronizeEvent: ::core::option::Option<
-        unsafe extern "C" fn(event: aclrtEvent) -> aclError,
-    >,
-    pub aclrtSynchronizeEventWithTimeout: ::core::option::Option<
-        unsafe extern "C" fn(event: aclrtEvent, ms: i32) -> aclError,
-    >,
+    pub aclrtSynchronizeEvent: ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent) -> aclError>,
+    pub aclrtSynchronizeEventWithTimeout:
+        ::core::option::Option<unsafe extern "C" fn(event: aclrtEvent, ms: i32) -> aclError>,
     pub aclrtEventElapsedTime: ::core::option::Option<
-        unsafe extern "C" fn(
-            ms: *mut f32,
-            start: aclrtEvent,
-            end: aclrtEvent,
-        ) -> aclError,
+        unsafe extern "C" fn(ms: *mut f32, start: aclrtEvent, end: aclrtEvent) -> aclError,
     >,
     pub aclmdlRICaptureBegin: ::core::option::Option<
         unsafe extern "C" fn(stream: aclrtStream, mode: aclmdlRICaptureMode) -> aclError,
     >,
-    pub aclmdlRICaptureEnd: ::core::option::Option<
-        unsafe extern "C" fn(stream: aclrtStream, graph: *mut aclmdlRI) -> aclError,
-    >,
+    pub aclmdlRICaptureEnd:
+        ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream, graph: *mut aclmdlRI) -> aclError>,
     pub aclmdlRICaptureGetInfo: ::core::option::Option<
         unsafe extern "C" fn(
             stream: aclrtStream,
@@ -397,25 +321,16 @@ pub struct cann_acl {
             graph: *mut aclmdlRI,
         ) -> aclError,
     >,
-    pub aclmdlRIExecuteAsync: ::core::option::Option<
-        unsafe extern "C" fn(graph: aclmdlRI, stream: aclrtStream) -> aclError,
-    >,
-    pub aclmdlRIDestroy: ::core::option::Option<
-        unsafe extern "C" fn(graph: aclmdlRI) -> aclError,
-    >,
+    pub aclmdlRIExecuteAsync:
+        ::core::option::Option<unsafe extern "C" fn(graph: aclmdlRI, stream: aclrtStream) -> aclError>,
+    pub aclmdlRIDestroy: ::core::option::Option<unsafe extern "C" fn(graph: aclmdlRI) -> aclError>,
     pub aclrtGetDeviceInfo: ::core::option::Option<
-        unsafe extern "C" fn(
-            device: u32,
-            attr: aclrtDevAttr,
-            value: *mut i64,
-        ) -> aclError,
+        unsafe extern "C" fn(device: u32, attr: aclrtDevAttr, value: *mut i64) -> aclError,
     >,
-    pub aclrtDeviceGetUuid: ::core::option::Option<
-        unsafe extern "C" fn(device: i32, uuid: *mut ::core::ffi::c_char) -> aclError,
-    >,
-    pub aclrtCtxSetSysParamOpt: ::core::option::Option<
-        unsafe extern "C" fn(option: aclSysParamOpt, value: i64) -> aclError,
-    >,
+    pub aclrtDeviceGetUuid:
+        ::core::option::Option<unsafe extern "C" fn(device: i32, uuid: *mut ::core::ffi::c_char) -> aclError>,
+    pub aclrtCtxSetSysParamOpt:
+        ::core::option::Option<unsafe extern "C" fn(option: aclSysParamOpt, value: i64) -> aclError>,
     pub aclsysGetVersionStr: ::core::option::Option<
         unsafe extern "C" fn(
             package: *mut ::core::ffi::c_char,
@@ -464,39 +379,26 @@ pub struct cann_object {
             address: *mut ::core::ffi::c_void,
         ) -> *mut aclTensor,
     >,
-    pub aclDestroyTensor: ::core::option::Option<
-        unsafe extern "C" fn(tensor: *const aclTensor) -> aclnnStatus,
-    >,
+    pub aclDestroyTensor:
+        ::core::option::Option<unsafe extern "C" fn(tensor: *const aclTensor) -> aclnnStatus>,
     pub aclCreateScalar: ::core::option::Option<
-        unsafe extern "C" fn(
-            value: *mut ::core::ffi::c_void,
-            type_: aclDataType,
-        ) -> *mut aclScalar,
+        unsafe extern "C" fn(value: *mut ::core::ffi::c_void, type_: aclDataType) -> *mut aclScalar,
     >,
-    pub aclDestroyScalar: ::core::option::Option<
-        unsafe extern "C" fn(scalar: *const aclScalar) -> aclnnStatus,
-    >,
-    pub aclCreateIntArray: ::core::option::Option<
-        unsafe extern "C" fn(values: *const i64, n: u64) -> *mut aclIntArray,
-    >,
-    pub aclDestroyIntArray: ::core::option::Option<
-        unsafe extern "C" fn(array: *const aclIntArray) -> aclnnStatus,
-    >,
+    pub aclDestroyScalar:
+        ::core::option::Option<unsafe extern "C" fn(scalar: *const aclScalar) -> aclnnStatus>,
+    pub aclCreateIntArray:
+        ::core::option::Option<unsafe extern "C" fn(values: *const i64, n: u64) -> *mut aclIntArray>,
+    pub aclDestroyIntArray:
+        ::core::option::Option<unsafe extern "C" fn(array: *const aclIntArray) -> aclnnStatus>,
     pub aclCreateTensorList: ::core::option::Option<
-        unsafe extern "C" fn(
-            tensors: *const *const aclTensor,
-            n: u64,
-        ) -> *mut aclTensorList,
+        unsafe extern "C" fn(tensors: *const *const aclTensor, n: u64) -> *mut aclTensorList,
     >,
-    pub aclDestroyTensorList: ::core::option::Option<
-        unsafe extern "C" fn(list: *const aclTensorList) -> aclnnStatus,
-    >,
-    pub aclSetAclOpExecutorRepeatable: ::core::option::Option<
-        unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus,
-    >,
-    pub aclDestroyAclOpExecutor: ::core::option::Option<
-        unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus,
-    >,
+    pub aclDestroyTensorList:
+        ::core::option::Option<unsafe extern "C" fn(list: *const aclTensorList) -> aclnnStatus>,
+    pub aclSetAclOpExecutorRepeatable:
+        ::core::option::Option<unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus>,
+    pub aclDestroyAclOpExecutor:
+        ::core::option::Option<unsafe extern "C" fn(executor: *mut aclOpExecutor) -> aclnnStatus>,
     pub aclSetTensorAddr: ::core::option::Option<
         unsafe extern "C" fn(
             executor: *mut aclOpExecutor,
@@ -2988,10 +2890,8 @@ unsafe impl Functions for cann_nn {
 
 // SAFETY: generated from the table.
 unsafe impl Functions for cann_cv {
-    const NAMES: &'static [&'static str] = &[
-        "aclnnUpsampleNearest2dGetWorkspaceSize",
-        "aclnnUpsampleNearest2d",
-    ];
+    const NAMES: &'static [&'static str] =
+        &["aclnnUpsampleNearest2dGetWorkspaceSize", "aclnnUpsampleNearest2d"];
 }
 
 // SAFETY: generated from the table.
