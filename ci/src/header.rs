@@ -64,6 +64,16 @@ const INTRODUCTION: &str = "
  */
 ";
 
+const OPS: &str = "
+/* Ops. Numbers are frozen.
+ *
+ * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
+ * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
+ * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps, but those of
+ * LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ */
+";
+
 /// Documentation links of Rust, as plain words: [`crate::Status`] → Status.
 fn plain_links(text: &str) -> String {
     text.replace("[`crate::layout::", "[`").replace("[`crate::", "[`").replace("[`", "").replace("`]", "")
@@ -109,10 +119,16 @@ fn tables() -> String {
             info.block_bytes
         );
     }
-    c.push_str("\n/* Ops. Numbers are frozen. */\n");
+    c.push_str(OPS);
     for op in Op::ALL {
         let info = op.info();
-        let _ = writeln!(c, "#define LLMRT_OP_{} {} /* {} */", info.name.to_uppercase(), info.id, info.doc);
+        let sources = match (info.min_src, info.max_src) {
+            (min, max) if min == max => format!("{min}"),
+            (min, max) => format!("{min} to {max}"),
+        };
+        let params = if info.params.is_empty() { "no params" } else { info.params };
+        let (name, id, doc) = (info.name.to_uppercase(), info.id, info.doc);
+        let _ = writeln!(c, "#define LLMRT_OP_{name} {id} /* {doc} (sources: {sources}; {params}) */");
     }
     c.push_str(
         "\n/* Params of ops. A byte past the fields you know that is not zero: answer \"unsupported\". */\n",

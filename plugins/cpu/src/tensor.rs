@@ -119,10 +119,20 @@ impl Tensor {
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn row_bytes_mut(&self, at: [usize; 3]) -> &mut [u8] {
         let n = self.ne[0] / self.dtype.block_elems() * self.dtype.block_bytes();
-        let start = self.offset_of(at);
-        assert!(start + n <= self.len, "row {at:?} of {:?}", self.ne);
+        // SAFETY: the caller's promise.
+        unsafe { self.part_bytes_mut(at, 0..n) }
+    }
+
+    /// Bytes `part` of the row at these indices, to write.
+    ///
+    /// # Safety
+    /// The tensor is the node's result, and no other thread uses these bytes.
+    #[allow(clippy::mut_from_ref)]
+    pub unsafe fn part_bytes_mut(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &mut [u8] {
+        let start = self.offset_of(at) + part.start;
+        assert!(start + part.len() <= self.len, "bytes {part:?} of row {at:?} of {:?}", self.ne);
         // SAFETY: in bounds by the assertion; the caller promises that it is the only user.
-        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), n) }
+        unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start), part.len()) }
     }
 
     /// Elements `part` of the F32 row at these indices, to write.

@@ -2,7 +2,7 @@
 
 use crate::graph::{Graph, Node};
 use crate::tensor::{Kind, Tensor, TensorDef};
-use llmrt_abi::{Op, op};
+use llmrt_abi::op;
 use std::fmt::{Display, Formatter, Result};
 
 impl Display for Graph {
@@ -47,7 +47,7 @@ fn write_source(f: &mut Formatter, graph: &Graph, t: Tensor) -> Result {
 
 /// `; eps=0.00001, …`: the fields of the op's params struct.
 fn write_params(f: &mut Formatter, node: &Node) -> Result {
-    let info = params_of(node.op).and_then(|name| op::PARAMS.iter().find(|info| info.c_name == name));
+    let info = op::PARAMS.iter().find(|info| info.c_name == node.op.info().params);
     let Some(info) = info else { return Ok(()) };
     for (i, ((field, ty, _), word)) in info.fields.iter().zip(node.params.chunks_exact(4)).enumerate() {
         let bits = u32::from_ne_bytes([word[0], word[1], word[2], word[3]]);
@@ -59,25 +59,6 @@ fn write_params(f: &mut Formatter, node: &Node) -> Result {
         }
     }
     Ok(())
-}
-
-/// Name in C of an op's params struct.
-fn params_of(op: Op) -> Option<&'static str> {
-    Some(match op {
-        Op::Scale => "llmrt_p_scale",
-        Op::RmsNorm | Op::LayerNorm => "llmrt_p_norm",
-        Op::Rope => "llmrt_p_rope",
-        Op::SoftMax => "llmrt_p_soft_max",
-        Op::Attention => "llmrt_p_attention",
-        Op::PagedMask => "llmrt_p_paged_mask",
-        Op::Glu => "llmrt_p_glu",
-        Op::TopK => "llmrt_p_top_k",
-        Op::MoeWeights => "llmrt_p_moe_weights",
-        Op::Copy => "llmrt_p_copy",
-        Op::GetRows | Op::SetRows | Op::MulMat | Op::MulMatId => return None,
-        Op::Add | Op::Sub | Op::Mul | Op::Div | Op::SumRows => return None,
-        Op::Silu | Op::Gelu | Op::GeluErf | Op::GeluQuick | Op::Relu | Op::Tanh | Op::Sigmoid => return None,
-    })
 }
 
 fn dims(def: &TensorDef) -> &[u64] {

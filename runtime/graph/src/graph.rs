@@ -168,10 +168,10 @@ impl Graph {
             view: Some((base, base_offset.saturating_add(offset))),
         };
         let end = base_offset.checked_add(offset).and_then(|at| at.checked_add(def.n_bytes()));
-        if ne.contains(&0) || end.is_none_or(|end| end > self.def(base).n_bytes()) {
+        if end.is_none_or(|end| end > self.def(base).n_bytes()) {
             let base = self.def(base);
             let problem = format!(
-                "{ne:?} with strides {nb:?} from byte {} is empty or ends past the {} bytes",
+                "{ne:?} with strides {nb:?} from byte {} ends past the {} bytes",
                 base_offset.saturating_add(offset),
                 base.n_bytes()
             );

@@ -16,5 +16,5 @@ mod uid;
 
 pub use error::{Error, Result};
 pub use graph::{Graph, Node};
-pub use ops::{Activation, Paged};
+pub use ops::{Activation, Interpolation, Padding, Paged, Triangle};
 pub use tensor::{Kind, Role, Shape, Tensor, TensorDef};

@@ -74,6 +74,10 @@ pub fn run(graph: &Graph, memory: &mut Memory) -> Result<()> {
         let src = node.src.iter().map(|s| s.map(|t| memory.get(graph, t)).transpose());
         let src = src.collect::<Result<Vec<_>>>()?;
         let src: Vec<_> = src.iter().map(Option::as_ref).collect();
+        if graph.ne(node.dst).contains(&0) {
+            memory.owned(graph, node.dst)?;
+            continue; // an empty result: there is nothing to compute
+        }
         let y = ops::rules(node.op).reference(&src, &node.params);
         y.encode(graph.def(node.dst), memory.owned(graph, node.dst)?);
     }

@@ -20,6 +20,14 @@ pub fn optional_floats<'a>(node: &NodeView<'a>, i: usize) -> Result<Option<Tenso
     node.src(i).map(|t| of_dtype(t, DType::F32)).transpose()
 }
 
+/// Source `i`: F32, F16 or BF16 at any strides, empty or not. [`super::rows::read`] reads it.
+pub fn numbers<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    let t = given(node, i)?;
+    ensure(matches!(t.dtype(), Some(DType::F32 | DType::F16 | DType::BF16)), Reason::Type)?;
+    ensure(t.layout_id() == 0, Reason::Layout)?;
+    Ok(t)
+}
+
 /// Source `i`: I32 with dense rows.
 pub fn ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     of_dtype(given(node, i)?, DType::I32)

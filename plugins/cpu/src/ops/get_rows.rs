@@ -1,13 +1,17 @@
-//! y[:, i] = table[:, ids[i]], as F32; dims 2 and 3 of the table are batches. An id outside gives zeros.
+//! y[:, i] = table[:, ids[i]], as F32, or I32 from an I32 table; dims 2 and 3 of the table are batches. An id outside
+//! gives zeros.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, rows};
+use super::{Args, Worker, moves, rows};
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
-    let (table, ids) = (check::decodable(node, 0)?.ne(), check::ints(node, 1)?.ne());
+    let is_int = check::given(node, 0)?.dtype() == Some(DType::I32);
+    let table = if is_int { check::ints(node, 0)? } else { check::decodable(node, 0)? }.ne();
+    let ids = check::ints(node, 1)?.ne();
     ensure(ids[1] == table[2] && ids[2] == table[3] && ids[3] == 1, Reason::Shape)?;
-    check::result(node, DType::F32, [table[0], ids[0], ids[1], ids[2]])
+    let dtype = if is_int { DType::I32 } else { DType::F32 };
+    check::result(node, dtype, [table[0], ids[0], ids[1], ids[2]])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
@@ -15,10 +19,15 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     for row in w.share(a.dst.n_rows()) {
         let at @ [i, b, c] = a.dst.unravel(row);
         // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_mut(at) };
-        match usize::try_from(ids.ints([b, c, 0])[i]) {
-            Ok(id) if id < table.ne[1] => rows::decode(w.isa, table.dtype, table.row_bytes([id, b, c]), y),
-            _ => y.fill(0.0),
+        let bytes = unsafe { a.dst.row_bytes_mut(at) };
+        match moves::id(ids, [b, c, 0], i, table.ne[1]) {
+            None => bytes.fill(0),
+            Some(id) if table.dtype == a.dst.dtype => bytes.copy_from_slice(table.row_bytes([id, b, c])),
+            Some(id) => {
+                // SAFETY: as above; `bytes` is not used again.
+                let y = unsafe { a.dst.row_mut(at) };
+                rows::decode(w.isa, table.dtype, table.row_bytes([id, b, c]), y);
+            }
         }
     }
 }

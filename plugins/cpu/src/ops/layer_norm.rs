@@ -37,7 +37,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
 dispatch! {
     /// Σ x, 16 lanes side by side.
     pub fn sum(x: &[f32]) -> f32 = sum_with;
-    fn sum_of_squares_about(x: &[f32], mean: f32) -> f32 = sum_of_squares_about_with;
+    /// Σ (x - mean)², 16 lanes side by side.
+    pub fn sum_of_squares_about(x: &[f32], mean: f32) -> f32 = sum_of_squares_about_with;
 }
 
 #[inline(always)]

@@ -2,7 +2,9 @@
 
 use crate::quant;
 use crate::simd::{Isa, LANES, Simd, dispatch, f16_to_f32};
+use crate::tensor::Tensor;
 use llmrt_plugin::DType;
+use std::ops::Range;
 
 /// Whether rows of this dtype become f32.
 pub fn can_decode(dtype: DType) -> bool {
@@ -12,7 +14,46 @@ pub fn can_decode(dtype: DType) -> bool {
 
 /// Whether rows of f32 become this dtype.
 pub fn can_encode(dtype: DType) -> bool {
-    matches!(dtype, DType::F32 | DType::F16 | DType::BF16) || quant::encode::is_supported(dtype)
+    matches!(dtype, DType::F32 | DType::F16 | DType::BF16 | DType::F64) || quant::encode::is_supported(dtype)
+}
+
+/// Elements `part` of the row at these indices as f32, whatever its dtype and the distance of its elements; they are
+/// made in `room`, which has as many places, unless they lie as f32 already. Of quantised dtypes, whole blocks.
+pub fn read<'a>(
+    isa: Isa,
+    t: &'a Tensor,
+    at: [usize; 3],
+    part: Range<usize>,
+    room: &'a mut [f32],
+) -> &'a [f32] {
+    let (block, size) = (t.dtype.block_elems(), t.dtype.block_bytes());
+    let is_dense = t.nb[0] == size || t.ne[0] <= block;
+    if is_dense && t.dtype == DType::F32 {
+        return &t.row(at)[part];
+    }
+    let room = &mut room[..part.len()];
+    if is_dense {
+        let bytes = &t.row_bytes(at)[part.start / block * size..][..part.len() / block * size];
+        decode(isa, t.dtype, bytes, room);
+        return room;
+    }
+    let first = t.offset_of(at) + part.start * t.nb[0];
+    for (i, out) in room.iter_mut().enumerate() {
+        let bytes = &t.bytes()[first + i * t.nb[0]..][..size];
+        decode(isa, t.dtype, bytes, std::slice::from_mut(out));
+    }
+    room
+}
+
+/// Writes elements `part` of the row at these indices of a result with dense rows, converting.
+///
+/// # Safety
+/// The tensor is the node's result, and no other thread uses these elements.
+pub unsafe fn write(isa: Isa, dst: &Tensor, at: [usize; 3], part: Range<usize>, x: &[f32]) {
+    let (block, size) = (dst.dtype.block_elems(), dst.dtype.block_bytes());
+    // SAFETY: the caller's promise.
+    let to = unsafe { dst.part_bytes_mut(at, part.start / block * size..part.end.div_ceil(block) * size) };
+    encode(isa, dst.dtype, x, to);
 }
 
 /// Decodes `out.len()` elements, whole blocks.
@@ -36,6 +77,10 @@ pub fn encode(isa: Isa, dtype: DType, x: &[f32], out: &mut [u8]) {
     match dtype {
         DType::F32 => {
             out.as_chunks_mut::<4>().0.iter_mut().zip(x).for_each(|(out, x)| *out = x.to_le_bytes());
+        }
+        DType::F64 => {
+            let (places, _) = out.as_chunks_mut::<8>();
+            places.iter_mut().zip(x).for_each(|(out, x)| *out = (*x as f64).to_le_bytes());
         }
         DType::F16 => to_f16(isa, x, out),
         DType::BF16 => {

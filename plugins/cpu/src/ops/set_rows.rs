@@ -1,52 +1,49 @@
-//! cache[:, slots[i]] = rows[:, i], converted to the cache's dtype. A slot outside the cache writes nothing; of rows
-//! for one slot the last stays.
+//! cache[:, ids[i]] = rows[:, i], converted to the cache's dtype. An id outside the cache writes nothing; of rows for
+//! one id the last stays. Dims 2 and 3 are batches, over which the ids repeat.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, rows};
+use super::{Args, Worker, moves, rows};
 use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let cache = check::decodable(node, 0)?;
     ensure(cache.dtype().is_some_and(rows::can_encode), Reason::Type)?;
-    let (ne, from) = (cache.ne(), check::floats(node, 1)?.ne());
-    let slots = check::ints(node, 2)?;
-    let n_tokens = slots.ne()[0];
-    check::vector(&slots, n_tokens)?;
-    let flat = from == [ne[0], n_tokens, 1, 1];
-    let heads = from[0] * from[1] == ne[0] && from[2..] == [n_tokens, 1];
-    ensure(ne[2..] == [1, 1] && (flat || heads), Reason::Shape)?;
-    // Slots share no byte, or threads that own different ones would meet.
-    let row_bytes = cache.dtype().map_or(0, |d| ne[0] / d.block_elems() * d.block_bytes());
-    ensure(cache.nb()[1] >= row_bytes, Reason::Stride)?;
-    let dst = node.dst();
-    ensure(dst.dtype() == cache.dtype(), Reason::Type)?;
-    ensure(dst.ne() == ne, Reason::Shape)?;
-    ensure(dst.nb() == cache.nb(), Reason::Stride)
+    let (from, ids) = (check::numbers(node, 1)?, moves::ids(node, 2)?.ne());
+    let dense = from.dtype().is_some_and(|d| from.nb()[0] == d.block_bytes()) || from.ne()[0] == 1;
+    ensure(dense, Reason::Stride)?;
+    let (ne, from) = (cache.ne(), from.ne());
+    ensure(ne[2] % ids[1] == 0 && ne[3] % ids[2] == 0 && ids[3] == 1, Reason::Shape)?;
+    let heads = ne[2..] == [1, 1] && from[0].checked_mul(from[1]) == Some(ne[0]) && from[2..] == [ids[0], 1];
+    ensure(from == [ne[0], ids[0], ne[2], ne[3]] || heads, Reason::Shape)?;
+    moves::in_place(node)
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    let (from, slots) = (a.arg(1), a.arg(2).ints([0; 3]));
-    let n = a.dst.ne[0];
-    // [n, n_tokens]; otherwise [head_dim, n_heads, n_tokens], one head included.
-    let flat = from.ne[..2] == [n, slots.len()] && from.ne[2] == 1;
-    for (token, &slot) in slots.iter().enumerate() {
-        let Some(slot) = usize::try_from(slot).ok().filter(|&slot| slot < a.dst.ne[1]) else {
-            continue;
-        };
-        if owner(slot, w.n) != w.index {
-            continue;
+    let (from, ids) = (a.arg(1), a.arg(2));
+    let [n, n_slots, n_b, n_c] = a.dst.ne;
+    // [n, r, b, c]; otherwise [head_dim, n_heads, r], one head included.
+    let flat = from.ne == [n, ids.ne[0], n_b, n_c];
+    for batch in 0..n_b * n_c {
+        let (b, c) = (batch % n_b, batch / n_b);
+        for i in 0..ids.ne[0] {
+            let Some(slot) = moves::id(ids, [b % ids.ne[1], c % ids.ne[2], 0], i, n_slots) else {
+                continue;
+            };
+            if owner(batch * n_slots + slot, w.n) != w.index {
+                continue;
+            }
+            // SAFETY: a slot of a batch has one owner, and slots share no byte, as `supports` saw to.
+            let to = unsafe { a.dst.row_bytes_mut([slot, b, c]) };
+            let room = w.scratch.rows.take::<f32>(n);
+            if flat {
+                rows::encode(w.isa, a.dst.dtype, rows::read(w.isa, from, [i, b, c], 0..n, room), to);
+                continue;
+            }
+            for (head, part) in room.chunks_exact_mut(from.ne[0]).enumerate() {
+                rows::decode(w.isa, from.dtype, from.row_bytes([head, i, 0]), part);
+            }
+            rows::encode(w.isa, a.dst.dtype, room, to);
         }
-        // SAFETY: a slot has one owner, and slots share no byte, as `supports` saw to.
-        let to = unsafe { a.dst.row_bytes_mut([slot, 0, 0]) };
-        if flat {
-            rows::encode(w.isa, a.dst.dtype, from.row([token, 0, 0]), to);
-            continue;
-        }
-        let whole = w.scratch.rows.take::<f32>(n);
-        for (head, part) in whole.chunks_exact_mut(from.ne[0]).enumerate() {
-            part.copy_from_slice(from.row([head, token, 0]));
-        }
-        rows::encode(w.isa, a.dst.dtype, whole, to);
     }
 }
 

@@ -31,6 +31,7 @@ pub(super) const ADD: Rules = rules(add, || cases(Graph::add));
 pub(super) const SUB: Rules = rules(sub, || cases(Graph::sub));
 pub(super) const MUL: Rules = rules(mul, || cases(Graph::mul));
 pub(super) const DIV: Rules = rules(div, || cases(Graph::div));
+pub(super) const POW: Rules = super::MISSING;
 
 const fn rules(reference: fn(&[Option<&Value>], &[u8]) -> Value, cases: fn() -> Vec<Case>) -> Rules {
     Rules { infer, reference, decompose: None, cases }

@@ -6,7 +6,7 @@ use crate::graph::Graph;
 use crate::quant;
 use crate::reference::Memory;
 use crate::tensor::{Kind, Tensor};
-use llmrt_abi::DType;
+use llmrt_abi::{DType, dtype::DTypeKind};
 
 /// One op on chosen operands. The op under test is the last node; nodes before it prepare its operands.
 pub struct Case {
@@ -14,7 +14,7 @@ pub struct Case {
     pub name: String,
     /// The op under test is the last node.
     pub graph: Graph,
-    /// Integer operands that must make sense (ids, positions, block tables): tensor and its values.
+    /// Integer operands that must make sense (ids, positions, block tables): tensor and its values, which fit its dtype.
     pub ints: Vec<(Tensor, Vec<i32>)>,
     /// Largest normalised mean squared error that is right.
     pub nmse: f64,
@@ -47,7 +47,7 @@ impl Case {
             let n = def.n_elems() as usize;
             let value = match self.ints.iter().find(|(of, _)| *of == t) {
                 Some((_, ints)) => Value::i32(def.ne, ints.clone()),
-                None if def.dtype == DType::I32 => Value::i32(def.ne, vec![0; n]),
+                None if def.dtype.info().kind == DTypeKind::Int => Value::i32(def.ne, vec![0; n]),
                 None if quant::can_encode(def.dtype) => Value::f32(def.ne, (&mut uniform).take(n).collect()),
                 None => {
                     let blocks = (0..n / def.dtype.block_elems()).map(|_| block(def.dtype, &mut uniform));

@@ -43,6 +43,19 @@ pub(super) fn optional_floats<'a>(
     optional(src, i, what)?.map(|t| of_dtype(t, DType::F32, what)).transpose()
 }
 
+/// Source `i`: F32, F16 or BF16, at any strides, empty or not.
+pub(super) fn numbers<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    let t = src.get(i).copied().flatten().ok_or_else(|| format!("{what} is missing"))?;
+    match t.dtype {
+        DType::F32 | DType::F16 | DType::BF16 => Ok(t),
+        other => Err(format!("{what} is {other}, expected F32, F16 or BF16")),
+    }
+}
+
 /// Source `i`, I32 with dense rows.
 pub(super) fn ints<'a>(src: &[Option<&'a TensorDef>], i: usize, what: &str) -> Result<&'a TensorDef, String> {
     of_dtype(given(src, i, what)?, DType::I32, what)

@@ -1,10 +1,13 @@
-//! y = x without gaps, converted to another dtype. The one op that reads rows with gaps (permuted dim 0).
+//! y = x without gaps, converted to another dtype, as ggml's dup and cont. Reads rows with gaps (permuted dim 0).
+//!
+//! Plain dtypes become each other: floats round to nearest; integers drop the fraction and saturate, NaN becomes 0.
+//! Any float or quantised dtype becomes any that can be encoded. A quantised dtype becomes itself block by block.
 
-use super::{Inferred, Rules, case::Case, check, value::Value};
+use super::{Inferred, Rules, case::Case, check, copy_cases, moves, value::Value};
 use crate::graph::Graph;
 use crate::quant;
-use crate::tensor::{Role, Tensor, TensorDef};
-use llmrt_abi::{DType, Op, op::CopyParams};
+use crate::tensor::{Tensor, TensorDef};
+use llmrt_abi::{DType, Op, dtype::DTypeKind, op::CopyParams};
 
 impl Graph {
     /// A contiguous copy.
@@ -23,60 +26,68 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let id = check::params(CopyParams::from_bytes(params))?.dtype;
     let to = DType::from_id(id).ok_or_else(|| format!("dtype number {id} is unknown"))?;
-    let x = check::given(src, 0, "x")?;
-    let numbers = quant::is_supported(x.dtype) && quant::can_encode(to);
-    if !numbers && (x.dtype, to) != (DType::I32, DType::I32) {
-        return Err(format!("{} cannot become {to}", x.dtype));
-    }
+    let x = moves::operand(src, 0, "x")?;
+    convertible(x.dtype, to)?;
     if x.ne[0] % to.block_elems() as u64 != 0 {
         return Err(format!("rows of {} are not whole blocks of {to}", x.ne[0]));
     }
     Ok((to, x.ne))
 }
 
+/// Whether elements of one dtype become those of another.
+pub(super) fn convertible(from: DType, to: DType) -> Result<(), String> {
+    let is_int = |t: DType| t.info().kind == DTypeKind::Int;
+    let possible = match (is_int(from), is_int(to)) {
+        (true, true) => true,
+        (true, false) => !to.is_quantised(),
+        (false, true) => !from.is_quantised(),
+        (false, false) => from == to || (quant::is_supported(from) && quant::can_encode(to)),
+    };
+    possible.then_some(()).ok_or_else(|| format!("{from} cannot become {to}"))
+}
+
+/// The conversion itself is how a value is encoded.
 fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {
     check::arg(src, 0).clone()
 }
 
+/// What becomes what, in the forms that rows have.
 fn cases() -> Vec<Case> {
-    let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16, DType::Q8_0, DType::Q4_0] {
-        let nmse = if dtype.is_quantised() { 5e-4 } else { 1e-7 };
-        cases.push(
-            Case::new(format!("F32 to {dtype}"), |g, _| {
-                let x = g.input("x", DType::F32, &[256, 3, 2]);
-                g.cast(x, dtype);
-            })
-            .nmse(nmse),
-        );
-    }
-    for &dtype in DType::ALL.iter().filter(|&&t| quant::can_encode(t) && t != DType::F32) {
-        cases.push(Case::new(format!("{dtype} to F32"), |g, _| {
-            let x = g.state("x", dtype, &[256, 3, 2], Role::KCache);
-            g.cast(x, DType::F32);
-        }));
-    }
-    for axes in [[1, 0, 2, 3], [2, 0, 1, 3], [0, 2, 1, 3], [3, 2, 1, 0]] {
-        for dtype in [DType::F32, DType::F16, DType::I32] {
-            cases.push(Case::new(format!("{dtype} permuted by {axes:?}"), |g, ints| {
-                let x = g.input("x", dtype, &[5, 4, 3, 2]);
-                if dtype == DType::I32 {
-                    ints.push((x, (0..120).collect()));
-                }
-                let x = g.permute(x, axes);
-                g.cont(x);
-            }));
+    copy_cases::conversions(|g, x, dtype| {
+        g.cast(x, dtype);
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::ops::tests::check;
+    use crate::ops::value::Data;
+
+    #[test]
+    fn floats_become_integers_without_their_fraction_and_within_their_range() {
+        for (to, expected) in [
+            (DType::I8, [2., -2., 0., 127., -128.]),
+            (DType::I16, [2., -2., 0., 300., -300.]),
+            (DType::I64, [2., -2., 0., 300., -300.]),
+        ] {
+            let build = |g: &mut Graph| {
+                let x = g.input("x", DType::F32, &[5]);
+                g.cast(x, to)
+            };
+            check(build, &[("x", Data::F32(vec![2.9, -2.9, f32::NAN, 300., -300.]))], &expected);
         }
     }
-    cases.push(Case::new("permuted F16 to F32", |g, _| {
-        let x = g.input("x", DType::F16, &[6, 5, 4]);
-        let x = g.permute(x, [2, 0, 1, 3]);
-        g.cast(x, DType::F32);
-    }));
-    cases.push(Case::new("strided rows", |g, _| {
-        let x = g.input("x", DType::F32, &[30, 4]);
-        let x = g.slice(x, 0, 7, 11);
-        g.cont(x);
-    }));
-    cases
+
+    #[test]
+    fn a_copy_of_blocks_has_their_bytes() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::IQ2_XS, &[512, 2]);
+        let y = g.cont(x);
+        let mut memory = crate::reference::Memory::new();
+        let bytes: Vec<u8> = (0..296u32).map(|i| (i * 7) as u8).collect();
+        memory.set_bytes(x, bytes.clone());
+        crate::reference::run(&g, &mut memory).unwrap();
+        assert_eq!(memory.bytes(y).unwrap(), bytes);
+    }
 }

@@ -55,7 +55,8 @@ impl Activation {
 impl Graph {
     /// activation(gate) · up. Without `up`, the first half of `gate`'s rows is the gate and the second is up.
     pub fn glu(&mut self, activation: Activation, gate: Tensor, up: Option<Tensor>) -> Tensor {
-        let params = GluParams { activation: activation as u32, swapped: 0 }.to_bytes();
+        let params =
+            GluParams { activation: activation as u32, swapped: 0, ..GluParams::default() }.to_bytes();
         match up {
             Some(up) => self.push(Op::Glu, &[Some(gate), Some(up)], &params),
             None => self.push(Op::Glu, &[Some(gate)], &params),
@@ -64,7 +65,7 @@ impl Graph {
 
     /// As [`Graph::glu`] of one tensor, with up in the first half and the gate in the second.
     pub fn glu_swapped(&mut self, activation: Activation, up_gate: Tensor) -> Tensor {
-        let params = GluParams { activation: activation as u32, swapped: 1 };
+        let params = GluParams { activation: activation as u32, swapped: 1, ..GluParams::default() };
         self.push(Op::Glu, &[Some(up_gate)], &params.to_bytes())
     }
 

@@ -109,6 +109,7 @@ fn cases() -> Vec<Case> {
         attn_factor: 1.0,
         beta_fast: 32.0,
         beta_slow: 1.0,
+        ..RopeParams::default()
     };
     let yarn = RopeParams { freq_scale: 0.25, ext_factor: 1.0, attn_factor: 1.2, ..plain };
     let mut cases = vec![];

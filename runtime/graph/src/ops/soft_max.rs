@@ -8,7 +8,7 @@ use llmrt_abi::{DType, Op, op::SoftMaxParams};
 impl Graph {
     /// Softmax of the rows of `x` · `scale`, plus `mask` [n, rows, 1 or a divisor, …] if given.
     pub fn soft_max(&mut self, x: Tensor, mask: Option<Tensor>, scale: f32) -> Tensor {
-        let params = SoftMaxParams { scale }.to_bytes();
+        let params = SoftMaxParams { scale, max_bias: 0.0 }.to_bytes();
         match mask {
             Some(mask) => self.push(Op::SoftMax, &[Some(x), Some(mask)], &params),
             None => self.push(Op::SoftMax, &[Some(x)], &params),

@@ -49,6 +49,28 @@ pub(super) const GELU_QUICK: Rules = rules(|s, _| map(s, gelu_quick), || cases(G
 pub(super) const RELU: Rules = rules(|s, _| map(s, relu), || cases(Graph::relu));
 pub(super) const TANH: Rules = rules(|s, _| map(s, f32::tanh), || cases(Graph::tanh));
 pub(super) const SIGMOID: Rules = rules(|s, _| map(s, sigmoid), || cases(Graph::sigmoid));
+pub(super) const ABS: Rules = super::MISSING;
+pub(super) const SGN: Rules = super::MISSING;
+pub(super) const NEG: Rules = super::MISSING;
+pub(super) const STEP: Rules = super::MISSING;
+pub(super) const ELU: Rules = super::MISSING;
+pub(super) const HARDSWISH: Rules = super::MISSING;
+pub(super) const HARDSIGMOID: Rules = super::MISSING;
+pub(super) const EXP: Rules = super::MISSING;
+pub(super) const EXPM1: Rules = super::MISSING;
+pub(super) const SOFTPLUS: Rules = super::MISSING;
+pub(super) const XIELU: Rules = super::MISSING;
+pub(super) const FLOOR: Rules = super::MISSING;
+pub(super) const CEIL: Rules = super::MISSING;
+pub(super) const ROUND: Rules = super::MISSING;
+pub(super) const TRUNC: Rules = super::MISSING;
+pub(super) const SQR: Rules = super::MISSING;
+pub(super) const SQRT: Rules = super::MISSING;
+pub(super) const LOG: Rules = super::MISSING;
+pub(super) const SIN: Rules = super::MISSING;
+pub(super) const COS: Rules = super::MISSING;
+pub(super) const LEAKY_RELU: Rules = super::MISSING;
+pub(super) const CLAMP: Rules = super::MISSING;
 
 const fn rules(reference: fn(&[Option<&Value>], &[u8]) -> Value, cases: fn() -> Vec<Case>) -> Rules {
     Rules { infer, reference, decompose: None, cases }

@@ -75,6 +75,10 @@ pub(super) fn decode_f64(block: &[u8], out: &mut Vec<f32>) {
     out.push(f64::from_le_bytes(bytes) as f32);
 }
 
+pub(super) fn encode_f64(x: &[f32], block: &mut [u8]) {
+    block.copy_from_slice(&(x[0] as f64).to_le_bytes());
+}
+
 /// The half at byte `at`.
 pub(super) fn half_at(block: &[u8], at: usize) -> f32 {
     f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))

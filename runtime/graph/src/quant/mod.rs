@@ -42,7 +42,7 @@ fn format(dtype: DType) -> Option<(Decode, Option<Encode>)> {
         DType::F32 => (float::decode_f32, Some(float::encode_f32)),
         DType::F16 => (float::decode_f16, Some(float::encode_f16)),
         DType::BF16 => (float::decode_bf16, Some(float::encode_bf16)),
-        DType::F64 => (float::decode_f64, None),
+        DType::F64 => (float::decode_f64, Some(float::encode_f64)),
         DType::Q4_0 => (legacy::decode_q4_0, Some(legacy::encode_q4_0)),
         DType::Q4_1 => (legacy::decode_q4_1, Some(legacy::encode_q4_1)),
         DType::Q5_0 => (legacy::decode_q5_0, Some(legacy::encode_q5_0)),

@@ -71,6 +71,7 @@ impl RopeConfig {
             attn_factor: keys.f32_or_zero("rope.scaling.attn_factor", 1.0)?,
             beta_fast: keys.f32_or_zero("rope.scaling.yarn_beta_fast", 32.0)?,
             beta_slow: keys.f32_or_zero("rope.scaling.yarn_beta_slow", 1.0)?,
+            ..RopeParams::default()
         };
         Ok(RopeConfig { kind, params, n_ctx: n_ctx_orig })
     }

@@ -1,0 +1,43 @@
+//! y = kernel [kw, kh, c_in, c_out] over x [w, h, c_in, n]: [ow, oh, c_out, n].
+
+use super::check::{self, Answer, ensure};
+use super::convolution::{self, Convolution};
+use super::window::Window;
+use super::{Args, Worker};
+use llmrt_plugin::abi::op::Conv2dParams;
+use llmrt_plugin::{NodeView, Reason};
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let p = check::params(Conv2dParams::from_bytes(node.params_bytes()))?;
+    let (kernel, x) = convolution::operands(node)?;
+    let (kernel, x) = (kernel.ne(), x.ne());
+    ensure(kernel[2] == x[2], Reason::Shape)?;
+    let [width, height, _] = convolution(kernel, x, &p).n_out()?;
+    convolution::result(node, [width, height, kernel[3], x[3]])
+}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let p = a.params(Conv2dParams::from_bytes);
+    convolution::compute(w, a, &convolution(a.arg(0).ne, a.arg(1).ne, &p));
+}
+
+fn convolution(kernel: [usize; 4], x: [usize; 4], p: &Conv2dParams) -> Convolution {
+    Convolution {
+        windows: windows(kernel, p),
+        n_in: [x[0], x[1], 1],
+        n_dims: 2,
+        c_in: x[2],
+        c_out: kernel[3],
+        n_groups: 1,
+        n_batch: x[3],
+    }
+}
+
+/// How a kernel moves in two dims.
+pub fn windows(kernel: [usize; 4], p: &Conv2dParams) -> [Window; 3] {
+    [
+        Window::new(kernel[0], p.stride0, p.pad0, p.dilation0),
+        Window::new(kernel[1], p.stride1, p.pad1, p.dilation1),
+        Window::ONE,
+    ]
+}

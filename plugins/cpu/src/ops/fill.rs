@@ -1,0 +1,18 @@
+//! y = value, in the shape and dtype of x.
+
+use super::check::{self, Answer};
+use super::moves::{self, Element};
+use super::{Args, Worker};
+use llmrt_plugin::NodeView;
+use llmrt_plugin::abi::op::FillParams;
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    check::params(FillParams::from_bytes(node.params_bytes()))?;
+    let (x, dtype) = moves::plain(node, 0)?;
+    check::result(node, dtype, x.ne())
+}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let value = Element::new(w.isa, a.dst.dtype, a.params(FillParams::from_bytes).value);
+    moves::each_row(w, a, |mut y, _| y.fill(0..a.dst.ne[0], &value));
+}

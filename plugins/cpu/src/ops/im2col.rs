@@ -1,0 +1,119 @@
+//! y[t + n_taps·c, o] = x[o·stride + t·dilation - pad, c]: the elements under each position of a kernel as one row.
+
+use super::check::{self, Answer, ensure};
+use super::window::Window;
+use super::{Args, Worker, rows};
+use crate::simd::Isa;
+use llmrt_plugin::abi::op::Im2colParams;
+use llmrt_plugin::{DType, NodeView, Reason, TensorView};
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let p = check::params(Im2colParams::from_bytes(node.params_bytes()))?;
+    let (kernel, x, dtype) = operands(node, p.dtype)?;
+    let (kernel, x) = (kernel.ne(), x.ne());
+    match p.is_2d {
+        0 => ensure(kernel[1] == x[1] && x[3] == 1, Reason::Shape)?,
+        1 => ensure(kernel[2] == x[2], Reason::Shape)?,
+        _ => return Err(Reason::Param),
+    }
+    let c = columns(kernel, x, &p);
+    let ([n0, n1, _], row) = (c.n_out()?, c.row_len()?);
+    let ne = if p.is_2d == 1 { [row, n0, n1, x[3]] } else { [row, n0, x[2], 1] };
+    check::result(node, dtype, ne)
+}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let p = a.params(Im2colParams::from_bytes);
+    columns(a.arg(0).ne, a.arg(1).ne, &p).compute(w, a);
+}
+
+fn columns(kernel: [usize; 4], x: [usize; 4], p: &Im2colParams) -> Columns {
+    let window0 = Window::new(kernel[0], p.stride0, p.pad0, p.dilation0);
+    if p.is_2d == 0 {
+        let windows = [window0, Window::ONE, Window::ONE];
+        return Columns { windows, n_in: [x[0], 1, 1], n_dims: 1, c: x[1] };
+    }
+    let window1 = Window::new(kernel[1], p.stride1, p.pad1, p.dilation1);
+    Columns { windows: [window0, window1, Window::ONE], n_in: [x[0], x[1], 1], n_dims: 2, c: x[2] }
+}
+
+/// Kernel (of any dtype: only its shape matters), x and the dtype of the result.
+pub fn operands<'a>(
+    node: &NodeView<'a>,
+    dtype: u32,
+) -> Result<(TensorView<'a>, TensorView<'a>, DType), Reason> {
+    let (kernel, x) = (check::given(node, 0)?, check::numbers(node, 1)?);
+    ensure(!kernel.ne().contains(&0) && !x.ne().contains(&0), Reason::Shape)?;
+    match DType::from_id(dtype) {
+        Some(dtype @ (DType::F16 | DType::F32)) => Ok((kernel, x, dtype)),
+        _ => Err(Reason::Param),
+    }
+}
+
+/// How rows are made of x, whose dims are followed by its channels.
+pub struct Columns {
+    /// How the kernel moves in each dim.
+    pub windows: [Window; 3],
+    /// Elements of x in each dim.
+    pub n_in: [usize; 3],
+    /// Dims of x before its channels.
+    pub n_dims: usize,
+    /// Channels.
+    pub c: usize,
+}
+
+impl Columns {
+    /// Positions of the kernel in each dim.
+    pub fn n_out(&self) -> Result<[usize; 3], Reason> {
+        let [w0, w1, w2] = self.windows;
+        Ok([w0.n_out(self.n_in[0])?, w1.n_out(self.n_in[1])?, w2.n_out(self.n_in[2])?])
+    }
+
+    /// Elements of a row.
+    pub fn row_len(&self) -> Result<usize, Reason> {
+        let mut sizes = self.windows.iter().map(|w| w.size);
+        sizes.try_fold(self.c, |n, size| n.checked_mul(size)).ok_or(Reason::Shape)
+    }
+
+    /// One thread's rows.
+    pub fn compute(&self, w: &mut Worker<'_>, a: &Args) {
+        let Ok([n0, n1, n2]) = self.n_out() else { return };
+        for row in w.share(a.dst.n_rows()) {
+            let out = [row % n0, row / n0 % n1, row / n0 / n1 % n2];
+            let y = w.scratch.rows.take::<f32>(a.dst.ne[0]);
+            let room = w.scratch.x.take::<f32>(self.n_in[0]);
+            self.fill(w.isa, a, out, row / n0 / n1 / n2, room, y);
+            // SAFETY: rows are shared out.
+            unsafe { rows::write(w.isa, &a.dst, a.dst.unravel(row), 0..y.len(), y) };
+        }
+    }
+
+    /// Makes the row of position `out`; `room` is for a row of x.
+    fn fill(&self, isa: Isa, a: &Args, out: [usize; 3], batch: usize, room: &mut [f32], y: &mut [f32]) {
+        let (x, [w0, w1, w2]) = (a.arg(1), &self.windows);
+        let taps = w0.taps(out[0], self.n_in[0]);
+        y.fill(0.0);
+        if taps.is_empty() {
+            return;
+        }
+        let part = w0.at(out[0], taps.start)..w0.at(out[0], taps.end - 1) + 1;
+        for (c, y) in y.chunks_exact_mut(w0.size * w1.size * w2.size).enumerate() {
+            for tap2 in w2.taps(out[2], self.n_in[2]) {
+                for tap1 in w1.taps(out[1], self.n_in[1]) {
+                    let (i1, i2) = (w1.at(out[1], tap1), w2.at(out[2], tap2));
+                    let at = match self.n_dims {
+                        1 => [c, batch, 0],
+                        2 => [i1, c, batch],
+                        _ => [i1, i2, batch * self.c + c],
+                    };
+                    let seen = rows::read(isa, x, at, part.clone(), room);
+                    let y = &mut y[(tap2 * w1.size + tap1) * w0.size..][taps.clone()];
+                    match w0.dilation {
+                        1 => y.copy_from_slice(seen),
+                        step => y.iter_mut().zip(seen.iter().step_by(step)).for_each(|(y, x)| *y = *x),
+                    }
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,2 @@
+//! STUB
+pub(super) const RULES: super::Rules = super::MISSING;
