@@ -1,9 +1,10 @@
-//! The calls of one node: vendor objects and scratch memory live until its last operator is launched.
+//! The calls of one node: vendor objects and scratch memory live until its last operator is launched. What several
+//! nodes of a graph need is computed by the first of them and lives until the graph's end.
 
 use crate::operand::{Operand, element_bytes};
 use crate::stream::CardStream;
 use crate::sys::*;
-use llmrt_plugin::{Error, Piece, Result};
+use llmrt_plugin::{Error, Piece, Result, Scratch};
 use std::ffi::c_void;
 
 /// One node's calls.
@@ -12,6 +13,28 @@ pub struct Call<'s> {
     pub stream: &'s mut CardStream,
     objects: Vec<Object>,
     pieces: Vec<Piece>,
+}
+
+/// What results that nodes share follow from: a name, the rows of tensors, numbers.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Key(pub &'static str, pub Vec<u32>, pub Vec<u8>);
+
+/// Results that nodes of one graph share, and their memory.
+#[derive(Default)]
+pub struct Shared {
+    known: Vec<(Key, Operand)>,
+    pieces: Vec<Piece>,
+}
+
+impl Shared {
+    /// Frees everything, last first: the graph is at its end.
+    pub fn clear(&mut self, scratch: Option<&mut Scratch>) {
+        self.known.clear();
+        let pieces = std::mem::take(&mut self.pieces);
+        if let Some(scratch) = scratch {
+            pieces.into_iter().rev().for_each(|piece| scratch.free(piece));
+        }
+    }
 }
 
 /// Something of the vendor's that is to be destroyed.
@@ -49,10 +72,48 @@ impl<'s> Call<'s> {
     /// Runs `body`; then everything it made goes, scratch memory in the reverse order.
     pub fn finish(mut self, body: impl FnOnce(&mut Call<'_>) -> Result<()>) -> Result<()> {
         let result = body(&mut self);
-        let pieces = std::mem::take(&mut self.pieces);
+        self.free_from(0);
+        result
+    }
+
+    /// What `fill` writes into `dtype` [ne], once per graph: the key says from which tensors and numbers it follows.
+    /// Ask for it before any temporary, so that memory stays a stack; after one it is an intermediate result.
+    pub fn shared(
+        &mut self,
+        key: Key,
+        dtype: aclDataType,
+        ne: &[i64],
+        fill: impl FnOnce(&mut Call<'_>, &Operand) -> Result<()>,
+    ) -> Result<Operand> {
+        if let Some((_, known)) = self.stream.shared.known.iter().find(|(other, _)| *other == key) {
+            return Ok(known.clone());
+        }
+        let first = self.pieces.len();
+        let made = self.temporary(dtype, ne)?;
+        if first > 0 {
+            fill(self, &made)?;
+            return Ok(made);
+        }
+        self.stream.shared.pieces.append(&mut self.pieces);
+        fill(self, &made)?;
+        // Launched work goes on with what is freed here, and whatever takes its place comes after it in the stream.
+        self.free_from(0);
+        self.stream.shared.known.push((key, made.clone()));
+        Ok(made)
+    }
+
+    fn free_from(&mut self, first: usize) {
+        let pieces = self.pieces.split_off(first);
         if let Some(scratch) = &mut self.stream.scratch {
             pieces.into_iter().rev().for_each(|piece| scratch.free(piece));
         }
+    }
+
+    /// Runs `body` and frees the intermediate results it made.
+    pub fn scoped<T>(&mut self, body: impl FnOnce(&mut Call<'_>) -> Result<T>) -> Result<T> {
+        let first = self.pieces.len();
+        let result = body(self);
+        self.free_from(first);
         result
     }
 
@@ -110,6 +171,11 @@ impl<'s> Call<'s> {
     /// A whole number.
     pub fn int(&mut self, mut value: i64) -> Result<*mut aclScalar> {
         self.scalar((&raw mut value).cast(), ACL_INT64)
+    }
+
+    /// A number of double precision.
+    pub fn double(&mut self, mut value: f64) -> Result<*mut aclScalar> {
+        self.scalar((&raw mut value).cast(), ACL_DOUBLE)
     }
 
     fn scalar(&mut self, value: *mut c_void, dtype: aclDataType) -> Result<*mut aclScalar> {

@@ -122,6 +122,42 @@ impl Operand {
         split
     }
 
+    /// With a dim of one element put in.
+    pub fn with_dim(&self, dim: usize) -> Operand {
+        let mut t = self.clone();
+        t.ne.insert(dim, 1);
+        t.stride.insert(dim, 0);
+        t
+    }
+
+    /// Without dim `dim`, of which element 0 is taken.
+    pub fn without_dim(&self, dim: usize) -> Operand {
+        let mut t = self.clone();
+        t.ne.remove(dim);
+        t.stride.remove(dim);
+        t
+    }
+
+    /// Every `step`th element of a dim from `start` on.
+    pub fn every(&self, dim: usize, start: i64, step: i64) -> Operand {
+        let mut part = self.slice(dim, start, (self.ne[dim] - start + step - 1) / step);
+        part.stride[dim] *= step;
+        part
+    }
+
+    /// The first `rank` dims; the others have one element each.
+    pub fn flat(&self, rank: usize) -> Operand {
+        let mut t = self.clone();
+        t.ne.truncate(rank);
+        t.stride.truncate(rank);
+        t
+    }
+
+    /// The same bytes as another dtype of the same size.
+    pub fn as_type(&self, dtype: aclDataType) -> Operand {
+        Operand { dtype, ..self.clone() }
+    }
+
     /// Without trailing dims of 1, but for `at_least` dims.
     pub fn trimmed(&self, at_least: usize) -> Operand {
         let mut t = self.clone();

@@ -1,7 +1,7 @@
 //! A stream of work on a card.
 
 use crate::buffer::CardMemory;
-use crate::call::Call;
+use crate::call::{Call, Shared};
 use crate::chip::Chip;
 use crate::event::CardEvent;
 use crate::ops;
@@ -24,6 +24,8 @@ pub struct CardStream {
     pub(crate) raw: aclrtStream,
     /// Memory for workspaces and intermediate results.
     pub(crate) scratch: Option<Scratch>,
+    /// What the nodes of the graph at hand share.
+    pub(crate) shared: Shared,
     /// Events that enqueued work may still come to: destroying one does not wait.
     kept: Vec<CardEvent>,
 }
@@ -44,7 +46,15 @@ impl CardStream {
         let flags = (ACL_STREAM_FAST_LAUNCH | ACL_STREAM_FAST_SYNC) as u32;
         // SAFETY: the output is ours.
         unsafe { acl!(runtime, aclrtCreateStreamWithConfig(&mut raw, 0, flags))? };
-        Ok(CardStream { runtime: runtime.clone(), device, chip, raw, scratch, kept: Vec::new() })
+        Ok(CardStream {
+            runtime: runtime.clone(),
+            device,
+            chip,
+            raw,
+            scratch,
+            shared: Shared::default(),
+            kept: Vec::new(),
+        })
     }
 
     /// Address of a byte of a tensor on this card.
@@ -62,12 +72,14 @@ impl Stream for CardStream {
 
     fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
         self.runtime.enter(self.device)?;
-        for (i, node) in graph.nodes().enumerate() {
-            if node.dst().n_elements() > 0 {
-                Call::new(self).finish(|call| ops::compute(call, &node)).map_err(|e| e.at_node(i))?;
+        let enqueued = graph.nodes().enumerate().try_for_each(|(i, node)| {
+            if node.dst().n_elements() == 0 {
+                return Ok(());
             }
-        }
-        Ok(())
+            Call::new(self).finish(|call| ops::compute(call, &node)).map_err(|e| e.at_node(i))
+        });
+        self.shared.clear(self.scratch.as_mut());
+        enqueued
     }
 
     fn synchronize(&mut self) -> Result<()> {

@@ -25,12 +25,33 @@ pub fn floats<'a>(chip: &Chip, node: &NodeView<'a>, i: usize) -> Result<TensorVi
     Ok(t)
 }
 
+/// Source `i`: I32 or I64.
+pub fn ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    let t = given(node, i)?;
+    ensure(matches!(t.dtype(), Some(DType::I32 | DType::I64)), Reason::Type)?;
+    whole_strides(&t)?;
+    Ok(t)
+}
+
+/// The op's params, or that they are newer than this code.
+pub fn params<P>(read: Option<P>) -> Result<P, Reason> {
+    read.ok_or(Reason::Param)
+}
+
 /// The result: of this dtype and shape.
 pub fn result(node: &NodeView<'_>, dtype: Option<DType>, ne: [usize; 4]) -> Answer {
     let dst = node.dst();
     ensure(dst.dtype() == dtype, Reason::Type)?;
     ensure(dst.ne() == ne, Reason::Shape)?;
     whole_strides(&dst)
+}
+
+/// The result: F32, or another float dtype that is converted to.
+pub fn float_result(chip: &Chip, node: &NodeView<'_>, ne: [usize; 4]) -> Answer {
+    let dtype = node.dst().dtype();
+    let known = matches!(dtype, Some(DType::F32 | DType::F16)) || (chip.bf16 && dtype == Some(DType::BF16));
+    ensure(known, Reason::Type)?;
+    result(node, dtype, ne)
 }
 
 /// Strides of whole elements, in the file's own layout.

@@ -1,32 +1,87 @@
 //! The ops, a file per family: `supports` says which nodes the card runs, `compute` enqueues one.
+//!
+//! [`steps`] has the operators that compositions are written in.
 
+mod attention;
+mod attention_fused;
 mod binary;
 mod check;
+mod copy;
+mod get_rows;
+mod glu;
+mod ids;
+mod mul_mat;
+mod paging;
+mod rms_norm;
+mod rope;
+mod scale;
+mod sealed;
+mod set_rows;
+mod soft_max;
+mod steps;
 mod unary;
+mod weights;
 
 use crate::call::Call;
 use crate::chip::Chip;
 use crate::library::Cann;
+use crate::operand::Operand;
 use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
+
+/// What an op's file has.
+struct Rules {
+    /// Whether a card with this chip and these libraries runs a node, or what is in the way.
+    supports: fn(&Cann, &Chip, &NodeView<'_>) -> check::Answer,
+    /// Enqueues a node that `supports` accepted and whose result is not empty.
+    compute: fn(&mut Call<'_>, &NodeView<'_>) -> Result<()>,
+}
+
+macro_rules! rules {
+    ($($($op:ident)|+ => $file:ident;)*) => {
+        fn rules(op: Op) -> Option<Rules> {
+            Some(match op {
+                $($(Op::$op)|+ => Rules { supports: $file::supports, compute: $file::compute },)*
+                _ => return None,
+            })
+        }
+    };
+}
+
+rules! {
+    GetRows => get_rows;
+    SetRows => set_rows;
+    MulMat => mul_mat;
+    Add | Sub | Mul | Div => binary;
+    Scale => scale;
+    Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid => unary;
+    RmsNorm => rms_norm;
+    Rope => rope;
+    SoftMax => soft_max;
+    Attention => attention;
+    Glu => glu;
+    Copy | Cpy => copy;
+}
 
 /// Whether a card with this chip and these libraries runs a node, or what is in the way.
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> check::Answer {
-    match node.op().ok_or(Reason::Op)? {
-        Op::Add | Op::Sub | Op::Mul | Op::Div => binary::supports(cann, chip, node),
-        Op::Silu | Op::Relu | Op::Tanh | Op::Sigmoid | Op::Gelu | Op::GeluErf | Op::GeluQuick => {
-            unary::supports(cann, chip, node)
-        }
-        _ => Err(Reason::Op),
-    }
+    let rules = node.op().and_then(rules).ok_or(Reason::Op)?;
+    check::ensure(node.op_version() == 1, Reason::Version)?;
+    (rules.supports)(cann, chip, node)
 }
 
 /// Enqueues a node that [`supports`] accepted and whose result is not empty.
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    match node.op() {
-        Some(Op::Add | Op::Sub | Op::Mul | Op::Div) => binary::compute(call, node),
-        Some(Op::Silu | Op::Relu | Op::Tanh | Op::Sigmoid | Op::Gelu | Op::GeluErf | Op::GeluQuick) => {
-            unary::compute(call, node)
-        }
-        _ => Err(Error::unsupported(format!("op {}", node.op_id()))),
+    match node.op().and_then(rules) {
+        Some(rules) => (rules.compute)(call, node),
+        None => Err(Error::unsupported(format!("op {}", node.op_id()))),
     }
+}
+
+/// A source that must be there.
+fn source(node: &NodeView<'_>, i: usize) -> Result<Operand> {
+    Operand::of(&node.src(i).ok_or_else(missing)?)
+}
+
+fn missing() -> Error {
+    Error::invalid("a source is missing")
 }
