@@ -160,11 +160,6 @@ impl Machine {
         unsafe { self.t.object.aclCreateIntArray.unwrap()(values.as_ptr(), values.len() as u64) }
     }
 
-    pub fn list(&self, tensors: &[*mut aclTensor]) -> *mut aclTensorList {
-        // SAFETY: an array of this length.
-        unsafe { self.t.object.aclCreateTensorList.unwrap()(tensors.as_ptr().cast(), tensors.len() as u64) }
-    }
-
     pub fn destroy(&self, tensor: *mut aclTensor) -> i32 {
         // SAFETY: a handle.
         unsafe { self.t.object.aclDestroyTensor.unwrap()(tensor) }

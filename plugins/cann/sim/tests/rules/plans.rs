@@ -82,14 +82,13 @@ fn a_workspace_has_the_size_that_was_asked_for_and_is_written_all_over() {
     );
 
     // A workspace on top of the input: the kernel reads what it wrote there itself.
-    let wide = m.alloc(size as usize);
+    let wide = m.alloc(8 * 512);
     assert_eq!(m.write(wide, &[1f32; 64]), 0);
     let (over, out) = (m.tensor(ACL_FLOAT, &[64], wide), m.tensor(ACL_FLOAT, &[64], y));
     let (_, size, executor) = plan!(m, math.aclnnExp(over, out));
-    let workspace = if size <= 512 { wide } else { m.alloc(size as usize) };
-    assert_eq!(launch!(m, math.aclnnExp, workspace, size, executor, stream), 0);
+    assert_eq!(launch!(m, math.aclnnExp, wide, size, executor, stream), 0);
     assert_eq!(m.sync(stream), 0);
-    assert_eq!(m.read::<f32>(y, 1)[0].is_nan(), workspace == wide);
+    assert!(m.read::<f32>(y, 1)[0].is_nan());
 }
 
 #[test]
