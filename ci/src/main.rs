@@ -12,6 +12,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
 
   header [--check]   write abi/include/llmrt/plugin.h, or compare it with abi/src
   bindings [--check] write plugins/cann/src/sys.rs, or compare it with plugins/cann/include; needs libclang
+  cann-sim DIR       write the simulated Ascend libraries (plugins/cann/sim/README.md)
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
@@ -27,6 +28,9 @@ fn main() -> ExitCode {
         ["bindings", ref flags @ ..] => run(cargo()
             .args(["run", "--quiet", "--locked", "-p", "llmrt-bindings", "--"])
             .args(flags)),
+        ["cann-sim", ref arguments @ ..] => run(cargo()
+            .args(["run", "--quiet", "--locked", "-p", "llmrt-cann-sim", "--"])
+            .args(arguments)),
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["matrix"] => matrix::list(false),

@@ -1,0 +1,301 @@
+//! The two phases of an operator. The first checks and plans, the second enqueues; a plan works once unless it is made
+//! repeatable.
+
+use crate::fault::{Answer, Fault, ensure, fault};
+use crate::object::{Scalar, Tensor};
+use crate::runtime::stream::{Task, resolve};
+use crate::sys::*;
+use crate::view::Run;
+use crate::world::{World, put, status, world};
+use std::ffi::{CStr, c_char, c_void};
+use std::sync::{Arc, Mutex};
+
+/// A row of the table of operators.
+pub struct Op {
+    /// As in the header.
+    pub name: &'static str,
+    /// Chips beside A2 and A3; see [`crate::chip::Chip::has`].
+    pub chips: &'static str,
+    /// A matrix product: its faults are those of the cube unit.
+    pub cube: bool,
+    /// Checks the parameters and says what the kernel does.
+    pub plan: fn(&Args) -> Answer<Kernel>,
+}
+
+/// What a kernel does when the stream gets there.
+pub type Kernel = Box<dyn Fn(&Run<'_>) -> Answer + Send + Sync>;
+
+/// A parameter as it is passed.
+pub enum Arg {
+    /// A tensor's handle.
+    Tensor(usize),
+    /// A number's.
+    Scalar(usize),
+    /// An array's.
+    Ints(usize),
+    /// A list's.
+    List(usize),
+    /// A whole number, or true and false.
+    Int(i64),
+    /// A number.
+    Double(f64),
+    /// A text.
+    Text(*const c_char),
+}
+
+/// A parameter as it is used.
+#[derive(Clone)]
+pub enum Value {
+    /// NULL.
+    Absent,
+    /// A tensor.
+    Tensor(Tensor),
+    /// A number.
+    Scalar(Scalar),
+    /// An array.
+    Ints(Vec<i64>),
+    /// Tensors.
+    List(Vec<Tensor>),
+    /// A whole number.
+    Int(i64),
+    /// A number.
+    Double(f64),
+    /// A text.
+    Text(String),
+}
+
+/// The parameters of one plan, by name.
+#[derive(Clone)]
+pub struct Args {
+    /// The operator.
+    pub op: &'static Op,
+    /// The machine's chip and configuration.
+    pub world: Arc<World>,
+    /// Names and values in order.
+    pub values: Vec<(&'static str, Value)>,
+}
+
+/// A plan.
+pub struct Executor {
+    op: &'static Op,
+    workspace: u64,
+    kernel: Arc<Kernel>,
+    state: Mutex<State>,
+}
+
+struct State {
+    args: Args,
+    /// Tensors by parameter: which parameter, and the handle.
+    tensors: Vec<(usize, usize)>,
+    repeatable: bool,
+}
+
+const INNER_NULL: i32 = 561_103;
+
+/// The first phase.
+pub fn plan(
+    op: &'static Op,
+    args: Vec<(&'static str, Arg)>,
+    size: *mut u64,
+    executor: *mut *mut aclOpExecutor,
+) -> i32 {
+    let w = world();
+    w.trace.count("plan", 1);
+    let answer = make(&w, op, args).and_then(|made| {
+        put(size, made.workspace)?;
+        put(executor, w.objects.executors.insert(made) as *mut aclOpExecutor)
+    });
+    w.trace.line(|| {
+        format!(
+            "{}GetWorkspaceSize {}",
+            op.name,
+            answer.as_ref().map_or_else(|e| e.text.clone(), |()| "ok".into())
+        )
+    });
+    status(op.name, answer)
+}
+
+fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> Answer<Executor> {
+    let on_chip = w.chip.has(op.chips, w.config.documented);
+    ensure(on_chip, ACLNN_ERR_RUNTIME_ERROR, || format!("{} has no such operator", w.config.soc))?;
+    let mut tensors = Vec::new();
+    let mut values = Vec::new();
+    for (i, (name, arg)) in passed.into_iter().enumerate() {
+        if let Arg::Tensor(handle) = arg
+            && handle != 0
+        {
+            tensors.push((i, handle));
+        }
+        values.push((name, value(w, name, arg)?));
+    }
+    let args = Args { op, world: w.clone(), values };
+    args.tensors().try_for_each(|t| check_dtype(w, t))?;
+    let kernel = (op.plan)(&args)?;
+    // Random, but the same for the same shapes; at least what the kernel scribbles over.
+    let shape = args.tensors().flat_map(|t| t.dims.iter().map(|n| *n as u64)).collect::<Vec<_>>();
+    let is_empty = args.tensors().all(|t| t.n_elements() == 0);
+    let workspace = if is_empty { 0 } else { 512 * (1 + w.random(&shape) % 8) };
+    let state = Mutex::new(State { args, tensors, repeatable: false });
+    Ok(Executor { op, workspace, kernel: Arc::new(kernel), state })
+}
+
+fn value(w: &World, name: &str, arg: Arg) -> Answer<Value> {
+    let dead =
+        |what: &str| Fault { code: ACLNN_ERR_PARAM_INVALID, text: format!("`{name}` is no live {what}") };
+    let known = &w.objects;
+    Ok(match arg {
+        Arg::Tensor(0) | Arg::Scalar(0) | Arg::Ints(0) | Arg::List(0) => {
+            let optional = name.ends_with("_opt");
+            ensure(optional, ACLNN_ERR_PARAM_NULLPTR, || format!("`{name}` is NULL"))?;
+            Value::Absent
+        }
+        Arg::Tensor(handle) => {
+            Value::Tensor((*known.tensors.get(handle).ok_or_else(|| dead("tensor"))?).clone())
+        }
+        Arg::Scalar(handle) => Value::Scalar(*known.scalars.get(handle).ok_or_else(|| dead("scalar"))?),
+        Arg::Ints(handle) => Value::Ints((*known.ints.get(handle).ok_or_else(|| dead("array"))?).clone()),
+        Arg::List(handle) => {
+            let members = known.lists.get(handle).ok_or_else(|| dead("list"))?;
+            let tensor =
+                |handle: &usize| known.tensors.get(*handle).map(|t| (*t).clone()).ok_or_else(|| dead("list"));
+            Value::List(members.iter().map(tensor).collect::<Answer<_>>()?)
+        }
+        Arg::Int(n) => Value::Int(n),
+        Arg::Double(x) => Value::Double(x),
+        Arg::Text(text) if text.is_null() => Value::Absent,
+        // SAFETY: the header says that it is a text that ends.
+        Arg::Text(text) => Value::Text(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()),
+    })
+}
+
+fn check_dtype(w: &World, t: &Tensor) -> Answer {
+    let missing = match t.dtype {
+        ACL_BF16 => !w.chip.bf16,
+        ACL_INT4 => !w.chip.int4,
+        _ => t.format == ACL_FORMAT_FRACTAL_NZ && !w.chip.nz,
+    };
+    ensure(!missing, ACLNN_ERR_PARAM_INVALID, || {
+        format!("{} has no dtype {}, format {}", w.config.soc, t.dtype, t.format)
+    })
+}
+
+/// The second phase.
+pub fn launch(
+    name: &'static str,
+    workspace: *mut c_void,
+    size: u64,
+    executor: *mut aclOpExecutor,
+    stream: aclrtStream,
+) -> i32 {
+    let w = world();
+    w.trace.count("launch", 1);
+    w.trace.count(name, 1);
+    let answer = enqueue(&w, name, workspace as usize, size, executor as usize, stream);
+    w.trace.line(|| {
+        format!("{name} {stream:p} {}", answer.as_ref().map_or_else(|e| e.text.clone(), |()| "ok".into()))
+    });
+    status(name, answer)
+}
+
+fn enqueue(
+    w: &Arc<World>,
+    name: &str,
+    workspace: usize,
+    size: u64,
+    handle: usize,
+    stream: aclrtStream,
+) -> Answer {
+    let Some(made) = w.objects.executors.get(handle) else {
+        return fault(INNER_NULL, "the executor was used before, or never planned");
+    };
+    let args = {
+        let state = crate::lock(&made.state);
+        if !state.repeatable {
+            w.objects.executors.remove(handle);
+        }
+        let alive = |(_, handle): &&(usize, usize)| w.objects.tensors.get(*handle).is_none();
+        if let Some((i, _)) = state.tensors.iter().find(alive)
+            && !state.repeatable
+        {
+            let parameter = state.args.values[*i].0;
+            w.doubt(INNER_NULL, format!("{name}: `{parameter}` was destroyed between the phases"))?;
+        }
+        state.args.clone()
+    };
+    ensure(made.op.name == name, INNER_NULL, || format!("an executor of {}", made.op.name))?;
+    ensure(made.workspace == 0 || workspace != 0, ACLNN_ERR_PARAM_NULLPTR, || "no workspace".into())?;
+    if size < made.workspace {
+        w.doubt(
+            ACLNN_ERR_PARAM_INVALID,
+            format!("{name}: a workspace of {size} bytes, asked for {}", made.workspace),
+        )?;
+    }
+    let stream = resolve(w, stream)?;
+    if let Some(fault) = crate::lock(&w.cards[stream.device]).broken.clone() {
+        return Err(fault);
+    }
+    let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);
+    let run = move |w: &Arc<World>| {
+        let run = Run { world: w, args: &args, device };
+        run.scribble(workspace, needed)?;
+        kernel(&run)?;
+        run.scribble(workspace, needed)
+    };
+    stream.enqueue(w, Task::new(made.op.name, run)).map(|_| ())
+}
+
+#[unsafe(export_name = "llmrt_sim_aclSetAclOpExecutorRepeatable")]
+unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor) -> aclnnStatus {
+    with_executor("aclSetAclOpExecutorRepeatable", executor, |made| {
+        crate::lock(&made.state).repeatable = true;
+        Ok(())
+    })
+}
+
+#[unsafe(export_name = "llmrt_sim_aclDestroyAclOpExecutor")]
+unsafe extern "C" fn aclDestroyAclOpExecutor(executor: *mut aclOpExecutor) -> aclnnStatus {
+    with_executor("aclDestroyAclOpExecutor", executor, |_| {
+        world().objects.executors.remove(executor as usize);
+        Ok(())
+    })
+}
+
+/// `index` counts the operator's tensors that are not NULL; the tensor has to be the one that was planned with.
+#[unsafe(export_name = "llmrt_sim_aclSetTensorAddr")]
+unsafe extern "C" fn aclSetTensorAddr(
+    executor: *mut aclOpExecutor,
+    index: usize,
+    tensor: *mut aclTensor,
+    address: *mut c_void,
+) -> aclnnStatus {
+    with_executor("aclSetTensorAddr", executor, |made| {
+        let mut state = crate::lock(&made.state);
+        ensure(state.repeatable, ACLNN_ERR_PARAM_INVALID, || "the executor is not repeatable".into())?;
+        let Some((i, handle)) = state.tensors.get(index).copied() else {
+            return fault(ACLNN_ERR_PARAM_INVALID, format!("tensor {index} of {}", state.tensors.len()));
+        };
+        ensure(handle == tensor as usize, ACLNN_ERR_PARAM_INVALID, || {
+            "another tensor than was planned with".into()
+        })?;
+        if let Value::Tensor(t) = &mut state.args.values[i].1 {
+            t.base = address as usize;
+        }
+        Ok(())
+    })
+}
+
+fn with_executor(
+    name: &'static str,
+    executor: *mut aclOpExecutor,
+    f: impl FnOnce(&Executor) -> Answer,
+) -> i32 {
+    let made = world().objects.executors.get(executor as usize);
+    status(name, made.map_or_else(|| fault(ACLNN_ERR_PARAM_INVALID, "no live executor"), |made| f(&made)))
+}
+
+/// Fills the executors' places in the header's table.
+pub(crate) fn fill(table: &mut cann_object) {
+    table.aclSetAclOpExecutorRepeatable = Some(aclSetAclOpExecutorRepeatable);
+    table.aclDestroyAclOpExecutor = Some(aclDestroyAclOpExecutor);
+    table.aclSetTensorAddr = Some(aclSetTensorAddr);
+}

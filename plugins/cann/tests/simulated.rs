@@ -1,0 +1,114 @@
+//! The plugin on simulated cards: what a host sees of them, and ops in every mode of the streams. Nothing here shows
+//! what a real card does.
+
+mod common;
+
+use common::{Machine, bind};
+use llmrt_abi::Op;
+use llmrt_graph::ops::{rules, value::Data, value::Value};
+use llmrt_graph::reference;
+use llmrt_host::{DeviceState, TensorDesc};
+use llmrt_abi::DType;
+use std::sync::Arc;
+
+const MODES: [&str; 3] = ["now", "delay", "sync"];
+const CHIPS: [&str; 2] = ["Ascend910B3", "Ascend310P3"];
+
+#[test]
+fn cards_are_found_named_and_open() {
+    let m = Machine::new("devices=2,memory=1g");
+    let cards = m.host().devices();
+    assert_eq!(cards.len(), 2, "{:?}", m.log.lock().unwrap());
+    for card in &cards {
+        assert_eq!(card.info().arch, "Ascend910B3");
+        let (free, total) = card.memory().unwrap();
+        assert!(free <= total && total == 1 << 30);
+        assert_eq!(card.state(), DeviceState::Open);
+    }
+    assert_eq!(m.reports(), [""; 0]);
+}
+
+#[test]
+fn older_layouts_of_the_libraries_are_opened_too_and_stubs_are_not() {
+    for layout in ["umbrella", "8.1"] {
+        let m = Machine::with(layout, "");
+        m.card(0).open().unwrap();
+    }
+    let m = Machine::with("stub", "");
+    assert_eq!(m.host().devices().len(), 0);
+    let log = m.log.lock().unwrap().join("\n");
+    assert!(log.contains("100039, a stub library"), "{log}");
+}
+
+#[test]
+fn bytes_come_back_as_they_were_written() {
+    for queue in MODES {
+        let m = Machine::new(&format!("queue={queue}"));
+        let card = m.card(0);
+        let buffer = card.alloc(0, 4096, 0).unwrap();
+        let stream = card.stream(1).unwrap();
+        let bytes: Vec<u8> = (0..1000u32).map(|i| (i * 7) as u8).collect();
+        let t = TensorDesc::bytes(64, 1000);
+        stream.set_async(&buffer, &t, Arc::from(&bytes[..]), 0).unwrap();
+        let read = stream.get_async(&buffer, &t, 10, 100).unwrap();
+        assert_eq!(stream.take(read).unwrap(), bytes[10..110], "{queue}");
+        buffer.fill(64, 3, 9).unwrap();
+        let mut head = [0; 4];
+        buffer.get(&t, &mut head, 0).unwrap();
+        assert_eq!(head, [9, 9, 9, bytes[3]]);
+    }
+}
+
+/// Every case of the ops' rules that a card takes, in every mode: as the plain reference has it.
+#[test]
+fn every_case_that_a_card_takes_is_right_in_every_mode() {
+    for (soc, queue) in CHIPS.iter().flat_map(|soc| MODES.map(|queue| (soc, queue))) {
+        let m = Machine::new(&format!("soc={soc},queue={queue},memory=1g"));
+        let card = m.card(0);
+        let stream = card.stream(1).unwrap();
+        let (mut n, mut wrong) = (0, Vec::new());
+        for &op in Op::ALL {
+            for case in rules(op).cases() {
+                let memory = case.values(7).unwrap();
+                let bound = bind(&card, &case.graph, &memory).unwrap();
+                if !bound.is_supported(&card).unwrap() {
+                    continue;
+                }
+                n += 1;
+                let mut expected = memory.clone();
+                reference::run(&case.graph, &mut expected).unwrap();
+                let dst = case.graph.nodes.last().unwrap().dst;
+                let found = stream.compute(&bound.raw).and_then(|()| bound.read(&stream, &case.graph, dst));
+                let def = case.graph.def(dst);
+                match found {
+                    Err(e) => wrong.push(format!("{op}: {}: {e}", case.name)),
+                    Ok(bytes) => {
+                        let expected = Value::decode(def, expected.bytes(case.graph.owner(dst)).unwrap());
+                        let error = nmse(&expected, &Value::decode(def, &bytes));
+                        if error.is_nan() || error > case.nmse {
+                            wrong.push(format!("{op}: {}: NMSE {error:e}, at most {:e}", case.name, case.nmse));
+                        }
+                    }
+                }
+                assert!(wrong.len() < 20, "{soc} {queue}:\n{}", wrong.join("\n"));
+            }
+        }
+        assert!(wrong.is_empty(), "{soc} {queue}: {} of {n}:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(n > 100, "{soc} {queue}: {n} cases");
+        assert_eq!(m.reports(), [""; 0], "{soc} {queue}");
+    }
+}
+
+/// Σ (a - b)² / Σ a², equal infinities apart; integers must be equal.
+fn nmse(expected: &Value, found: &Value) -> f64 {
+    match (&expected.data, &found.data) {
+        (Data::F32(a), Data::F32(b)) => {
+            let pairs = || a.iter().zip(b).filter(|(a, b)| a != b || a.is_finite());
+            let error: f64 = pairs().map(|(a, b)| (*a as f64 - *b as f64).powi(2)).sum();
+            let size: f64 = pairs().map(|(a, _)| (*a as f64).powi(2)).sum();
+            if error == 0.0 { 0.0 } else { error / size }
+        }
+        (a, b) if a == b => 0.0,
+        _ => f64::INFINITY,
+    }
+}
