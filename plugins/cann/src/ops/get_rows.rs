@@ -41,8 +41,8 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (y, ids) = (Operand::of(&node.dst())?, ids::of(call, &ids, table.ne()[1] as i64)?);
     if let Some(table) = Sealed::of(&table)? {
         let picked = call.temporary(ACL_FLOAT, &y.ne[..2])?;
-        let (bytes, scales) = picked_rows(call, &table, &ids.index.flat(1))?;
-        sealed::decode(call, &bytes, &scales, table.int4, &picked)?;
+        let rows = picked_rows(call, &table, &ids.index.flat(1))?;
+        sealed::decode(call, &rows, &picked)?;
         return call.mul(&picked, &ids.valid.flat(1).with_dim(0), &y.flat(2));
     }
     let table = Operand::of(&table)?;
@@ -55,14 +55,14 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Rows of bytes and of scales of a sealed weight.
-pub fn picked_rows(call: &mut Call<'_>, table: &Sealed, index: &Operand) -> Result<(Operand, Operand)> {
+/// Rows of a sealed weight.
+fn picked_rows(call: &mut Call<'_>, table: &Sealed, index: &Operand) -> Result<Sealed> {
     let mut pick = |of: &Operand| {
         let picked = call.temporary(of.dtype, &[of.ne[0], index.ne[0]])?;
         call.gather(of, 1, index, &picked)?;
         Ok(picked)
     };
-    Ok((pick(&table.bytes())?, pick(&table.scales())?))
+    Ok(Sealed { int4: table.int4, bytes: pick(&table.bytes)?, scales: pick(&table.scales)? })
 }
 
 /// [n, k] from [n, m].

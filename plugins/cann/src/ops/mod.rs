@@ -10,7 +10,11 @@ mod copy;
 mod get_rows;
 mod glu;
 mod ids;
+mod moe_weights;
 mod mul_mat;
+mod mul_mat_id;
+mod order;
+mod paged_mask;
 mod paging;
 mod rms_norm;
 mod rope;
@@ -51,6 +55,7 @@ rules! {
     GetRows => get_rows;
     SetRows => set_rows;
     MulMat => mul_mat;
+    MulMatId => mul_mat_id;
     Add | Sub | Mul | Div => binary;
     Scale => scale;
     Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid => unary;
@@ -58,7 +63,10 @@ rules! {
     Rope => rope;
     SoftMax => soft_max;
     Attention => attention;
+    PagedMask => paged_mask;
     Glu => glu;
+    TopK | Argsort => order;
+    MoeWeights => moe_weights;
     Copy | Cpy => copy;
 }
 

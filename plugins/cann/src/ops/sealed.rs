@@ -3,23 +3,19 @@
 use crate::buffer::CardMemory;
 use crate::call::Call;
 use crate::layout::{self, GROUP, INT4};
-use crate::operand::Operand;
+use crate::operand::{Operand, element_bytes};
 use crate::sys::*;
 use llmrt_plugin::{Error, Result, TensorView};
-use std::ffi::c_void;
 
 /// A sealed weight: rows of all its matrices, one behind the other.
 #[derive(Clone, Debug)]
 pub struct Sealed {
     /// Two values per byte; otherwise one.
     pub int4: bool,
-    /// Elements of a row.
-    pub k: i64,
-    /// Rows.
-    pub rows: i64,
-    base: *mut c_void,
-    at: i64,
-    scales_at: i64,
+    /// Values as bytes: I8 [k, rows], or [k / 2, rows] with two values each.
+    pub bytes: Operand,
+    /// Scales: F16 [k / 32, rows].
+    pub scales: Operand,
 }
 
 impl Sealed {
@@ -30,58 +26,54 @@ impl Sealed {
         }
         let memory = t.buffer::<CardMemory>();
         let memory = memory.ok_or_else(|| Error::invalid(format!("`{}` is not on a card", t.name())))?;
-        let at = t.offset() as i64;
+        let (int4, k, rows) = (t.layout_id() == INT4, t.ne()[0] as i64, t.n_rows() as i64);
+        let at = |offset: u64, dtype, ne: &[i64]| {
+            let all = Operand::contiguous(dtype, ne, memory.address(0));
+            Operand { offset: offset as i64 / element_bytes(dtype), ..all }
+        };
+        let row_bytes = if int4 { k / 2 } else { k };
+        let scales_at = t.offset() + layout::scales_at(t.layout_id(), t.n_elements());
         Ok(Some(Sealed {
-            int4: t.layout_id() == INT4,
-            k: t.ne()[0] as i64,
-            rows: t.n_rows() as i64,
-            base: memory.address(0),
-            at,
-            scales_at: at + layout::scales_at(t.layout_id(), t.n_elements()) as i64,
+            int4,
+            bytes: at(t.offset(), ACL_INT8, &[row_bytes, rows]),
+            scales: at(scales_at, ACL_FLOAT16, &[k / GROUP as i64, rows]),
         }))
+    }
+
+    /// Elements of a row.
+    pub fn k(&self) -> i64 {
+        self.scales.ne[0] * GROUP as i64
     }
 
     /// `n` rows from `start` on.
     pub fn part(&self, start: i64, n: i64) -> Sealed {
-        let row_bytes = if self.int4 { self.k / 2 } else { self.k };
-        let (at, scales_at) =
-            (self.at + start * row_bytes, self.scales_at + start * (self.k / GROUP as i64) * 2);
-        Sealed { rows: n, at, scales_at, ..self.clone() }
-    }
-
-    /// Values as bytes: I8 [k, rows], or [k / 2, rows] with two values each.
-    pub fn bytes(&self) -> Operand {
-        let k = if self.int4 { self.k / 2 } else { self.k };
-        let bytes = Operand::contiguous(ACL_INT8, &[k, self.rows], self.base);
-        Operand { offset: self.at, ..bytes }
+        Sealed {
+            bytes: self.bytes.slice(1, start, n),
+            scales: self.scales.slice(1, start, n),
+            ..self.clone()
+        }
     }
 
     /// Values as products take them: [k, rows] of 4 or 8 bits.
     pub fn values(&self) -> Operand {
         match self.int4 {
-            false => self.bytes(),
+            false => self.bytes.clone(),
             true => {
-                let values = Operand::contiguous(ACL_INT4, &[self.k, self.rows], self.base);
-                Operand { offset: self.at * 2, ..values }
+                let values = Operand::contiguous(ACL_INT4, &[self.k(), self.bytes.ne[1]], self.bytes.base);
+                Operand { offset: self.bytes.offset * 2, ..values }
             }
         }
     }
-
-    /// Scales: F16 [k / 32, rows].
-    pub fn scales(&self) -> Operand {
-        let scales = Operand::contiguous(ACL_FLOAT16, &[self.k / GROUP as i64, self.rows], self.base);
-        Operand { offset: self.scales_at / 2, ..scales }
-    }
 }
 
-/// y = value · scale, from rows of bytes and scales; y is F32 or F16 [k, rows] without gaps.
-pub fn decode(call: &mut Call<'_>, bytes: &Operand, scales: &Operand, int4: bool, y: &Operand) -> Result<()> {
+/// y = value · scale: F32 or F16 [k, rows] without gaps.
+pub fn decode(call: &mut Call<'_>, w: &Sealed, y: &Operand) -> Result<()> {
     let (group, rows) = (GROUP as i64, y.ne[1]);
-    let scales = call.dense(scales, ACL_FLOAT)?;
+    let scales = call.dense(&w.scales, ACL_FLOAT)?;
     let exact = call.place(y, ACL_FLOAT)?;
-    match int4 {
-        false => call.convert(bytes, &exact)?,
-        true => unpack(call, bytes, &exact)?,
+    match w.int4 {
+        false => call.convert(&w.bytes, &exact)?,
+        true => unpack(call, &w.bytes, &exact)?,
     }
     let groups = exact.reshape(&[group, y.ne[0] / group, rows]);
     call.mul(&groups, &scales.with_dim(0), &groups)?;

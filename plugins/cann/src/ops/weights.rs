@@ -87,7 +87,7 @@ impl Weights {
                     Weights::Sealed(w) if in_groups => in_groups_of_32(call, &w, &x, &placed)?,
                     Weights::Sealed(w) => {
                         let plain = call.temporary(inside, &[k, n])?;
-                        sealed::decode(call, &w.bytes(), &w.scales(), w.int4, &plain)?;
+                        sealed::decode(call, &w, &plain)?;
                         call.product(&plain, &x, &placed)?;
                     }
                 }
@@ -97,7 +97,8 @@ impl Weights {
         Ok(())
     }
 
-    fn goes_in_groups(&self, call: &Call<'_>) -> bool {
+    /// Whether the chip has products with such weights.
+    pub fn goes_in_groups(&self, call: &Call<'_>) -> bool {
         let chip = &call.stream.chip;
         matches!(self, Weights::Sealed(w) if if w.int4 { chip.int4_groups } else { chip.int8_groups })
     }
@@ -107,8 +108,8 @@ impl Weights {
 fn in_groups_of_32(call: &mut Call<'_>, w: &Sealed, x: &Operand, y: &Operand) -> Result<()> {
     let turned = |t: &Operand| t.permute(&[1, 0]);
     // A single group is no group for the library, but a scale per row.
-    let group = if w.k > GROUP as i64 { GROUP as i32 } else { 0 };
-    let scales = turned(&w.scales());
+    let group = if w.k() > GROUP as i64 { GROUP as i32 } else { 0 };
+    let scales = turned(&w.scales);
     let scales = if group == 0 { scales.reshape(&scales.ne) } else { scales };
     let none = std::ptr::null();
     let (x, w, scales) = (call.tensor(x)?, call.tensor(&turned(&w.values()))?, call.tensor(&scales)?);
