@@ -119,6 +119,15 @@ impl<'s> Call<'s> {
 
     /// The vendor's object of an operand.
     pub fn tensor(&mut self, t: &Operand) -> Result<*mut aclTensor> {
+        self.tensor_as(t, ACL_FORMAT_ND)
+    }
+
+    /// As [`Call::tensor`], of an image [width, height, channels, n] or a signal [length, channels, n].
+    pub fn image(&mut self, t: &Operand) -> Result<*mut aclTensor> {
+        self.tensor_as(t, if t.ne.len() == 3 { ACL_FORMAT_NCL } else { ACL_FORMAT_NCHW })
+    }
+
+    fn tensor_as(&mut self, t: &Operand, format: aclFormat) -> Result<*mut aclTensor> {
         let outer_first = |v: &[i64]| v.iter().rev().copied().collect::<Vec<_>>();
         let (ne, stride) = (outer_first(&t.ne), outer_first(&t.stride));
         let last: i64 = t.ne.iter().zip(&t.stride).map(|(n, stride)| (n - 1).max(0) * stride).sum();
@@ -127,17 +136,7 @@ impl<'s> Call<'s> {
         let create = self.stream.runtime.cann.object.aclCreateTensor;
         // SAFETY: the arrays have `n` and 1 elements and are copied.
         let tensor = create.map_or(std::ptr::null_mut(), |create| unsafe {
-            create(
-                ne.as_ptr(),
-                n,
-                t.dtype,
-                stride.as_ptr(),
-                t.offset,
-                ACL_FORMAT_ND,
-                storage.as_ptr(),
-                1,
-                t.base,
-            )
+            create(ne.as_ptr(), n, t.dtype, stride.as_ptr(), t.offset, format, storage.as_ptr(), 1, t.base)
         });
         if tensor.is_null() {
             return Err(Error::invalid(format!("the library makes no tensor of {t:?}")));

@@ -5,9 +5,9 @@ mod common;
 
 use common::Machine;
 use llmrt_abi::types::{TENSOR_INPUT, TENSOR_STATE, TENSOR_WEIGHT};
-use llmrt_abi::{DType, Op};
+use llmrt_abi::{DType, Op, op::AttentionParams};
 use llmrt_graph::ops::{case::Case, rules, value::Data, value::Value};
-use llmrt_graph::{Kind, Tensor, reference};
+use llmrt_graph::{Kind, Paged, Role, Tensor, reference};
 use llmrt_host::{Buffer, Device, NodeDesc, RawGraphBuilder, Result, Stream, TensorDesc};
 use std::sync::Arc;
 
@@ -57,16 +57,86 @@ fn everything_else_is_right() {
     check(&ops, 0);
 }
 
+/// What the rules' cases do not reach: the operators' limits, and the other ways of computing.
+#[test]
+fn limits_of_the_library_are_kept() {
+    check_cases(|| beyond().into_iter(), 18);
+}
+
+fn beyond() -> Vec<(Op, Case)> {
+    let mut cases = vec![];
+    for dtype in [DType::Q4_0, DType::Q8_0, DType::Q5_0] {
+        for (k, m, n) in [(32, 5, 3), (64, 65_600, 1), (96, 7, 1), (64, 65_504, 1)] {
+            let case = Case::new(format!("{dtype} [{k}, {m}] times {n} rows"), |g, _| {
+                let w = g.weight("w", dtype, &[k, m], Role::Matrix);
+                let x = g.input("x", DType::F32, &[k, n]);
+                g.mul_mat(w, x);
+            });
+            cases.push((Op::MulMat, case.nmse(5e-4)));
+        }
+    }
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::Q4_0, DType::Q8_0, DType::Q5_0] {
+        for n_x in [1, 2] {
+            let case =
+                Case::new(format!("two of 16 {dtype} experts, {n_x} rows, one id outside"), |g, ints| {
+                    let w = g.weight("w", dtype, &[64, 6, 16], Role::Experts);
+                    let x = g.input("x", DType::F32, &[64, n_x, 2]);
+                    let ids = g.input("ids", DType::I32, &[2, 2]);
+                    ints.push((ids, vec![15, 0, 16, 7]));
+                    g.mul_mat_id(w, x, ids);
+                });
+            cases.push((Op::MulMatId, case.nmse(5e-4)));
+        }
+    }
+    for (name, window, lens, starts) in [
+        ("one decode", 0, vec![37], vec![0, 1]),
+        ("three decodes, one not in use, a token of none", 0, vec![37, 1, 0, 64], vec![0, 1, 2, 2, 3]),
+        ("a chunk and a decode in a window", 20, vec![37, 30, 5], vec![0, 1, 4, 4]),
+        ("a prompt", 0, vec![40], vec![0, 40]),
+    ] {
+        for cache in [DType::F16, DType::BF16, DType::F32] {
+            cases.push((Op::Attention, attention(name, window, &lens, &starts, cache)));
+        }
+    }
+    cases
+}
+
+/// Blocks of 16, as servers have them; one token more than queries.
+fn attention(name: &str, window: u32, lens: &[i32], starts: &[i32], cache: DType) -> Case {
+    let case = Case::new(format!("{name}, {cache}"), |g, ints| {
+        let n_seqs = lens.len() as u64;
+        let n_tokens = starts.last().copied().unwrap_or(0) as u64 + u64::from(n_seqs > 3);
+        let q = g.input("q", DType::F32, &[32, 4, n_tokens]);
+        let k = g.state("k", cache, &[64, 20 * 16], Role::KCache);
+        let v = g.state("v", cache, &[64, 20 * 16], Role::VCache);
+        let paged = Paged {
+            block_table: g.input("block_table", DType::I32, &[4, n_seqs]),
+            seq_lens: g.input("seq_lens", DType::I32, &[n_seqs]),
+            query_starts: g.input("query_starts", DType::I32, &[n_seqs + 1]),
+        };
+        ints.push((paged.block_table, (0..4 * n_seqs as i32).map(|i| i * 7 % 19).collect()));
+        ints.push((paged.seq_lens, lens.to_vec()));
+        ints.push((paged.query_starts, starts.to_vec()));
+        let p = AttentionParams { n_kv_heads: 2, block_size: 16, scale: 0.2, window, ..Default::default() };
+        g.attention(q, k, v, &paged, &p);
+    });
+    case.nmse(if cache == DType::F32 { 1e-7 } else { 5e-4 })
+}
+
 /// At least `n` cases on a 910B, all right on both chips and in all modes of the streams.
 fn check(ops: &[Op], n: usize) {
+    let cases = || ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case)));
+    check_cases(cases, n);
+}
+
+fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) {
     for (soc, queue) in [(A2, "delay"), (A2, "sync"), (P310, "delay"), (P310, "sync")] {
         let m = Machine::new(&format!("soc={soc},queue={queue},memory=2g"));
         let card = m.card(0);
         let stream = card.stream(1).unwrap();
         let (mut taken, mut all, mut wrong) = (0, 0, Vec::new());
-        let cases = ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case)));
         // A host takes no empty tensors.
-        for (op, case) in cases.filter(|(_, case)| case.graph.tensors.iter().all(|t| t.n_elems() > 0)) {
+        for (op, case) in cases().filter(|(_, case)| case.graph.tensors.iter().all(|t| t.n_elems() > 0)) {
             all += 1;
             match run(&card, &stream, &case) {
                 Ok(None) => continue,

@@ -1,4 +1,4 @@
-//! y = a ∘ b, elementwise, ∘ one of + − · ÷; b repeats along each dim. Computed in F32 and rounded once.
+//! y = a ∘ b, elementwise, ∘ one of + − · ÷ and the power; b repeats along each dim. Computed in F32 and rounded once.
 
 use super::check::{self, Answer, ensure};
 use super::source;
@@ -12,9 +12,10 @@ use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     match node.op() {
-        Some(Op::Add) => has!(cann, math.aclnnAdd)?,
+        Some(Op::Add | Op::Add1) => has!(cann, math.aclnnAdd)?,
         Some(Op::Sub) => has!(cann, math.aclnnSub)?,
         Some(Op::Mul) => has!(cann, math.aclnnMul)?,
+        Some(Op::Pow) => has!(cann, math.aclnnPowTensorTensor)?,
         _ => has!(cann, math.aclnnDiv)?,
     }
     has!(cann, math.aclnnCast, math.aclnnInplaceCopy)?;
@@ -30,9 +31,10 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let all = broadcast(&a, &b, &placed);
     let [a, b, out] = all.ok_or_else(|| Error::unsupported("the operands need more than 8 dims"))?;
     match node.op() {
-        Some(Op::Add) => call.add(&a, &b, &out)?,
+        Some(Op::Add | Op::Add1) => call.add(&a, &b, &out)?,
         Some(Op::Sub) => call.sub(&a, &b, &out)?,
         Some(Op::Mul) => call.mul(&a, &b, &out)?,
+        Some(Op::Pow) => call.pow(&a, &b, &out)?,
         _ => call.div(&a, &b, &out)?,
     }
     call.store(&placed, &y)

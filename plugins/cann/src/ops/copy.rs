@@ -28,7 +28,7 @@ fn from(node: &NodeView<'_>) -> usize {
 }
 
 /// A plain dtype that the chip has.
-fn movable(chip: &Chip, t: &TensorView<'_>) -> Answer {
+pub fn movable(chip: &Chip, t: &TensorView<'_>) -> Answer {
     let known = t.dtype().and_then(number).is_some() && t.dtype() != Some(DType::F64);
     ensure(known && (chip.bf16 || t.dtype() != Some(DType::BF16)), Reason::Type)?;
     check::whole_strides(t)

@@ -2,20 +2,34 @@
 //!
 //! [`steps`] has the operators that compositions are written in.
 
+mod add_id;
+mod arrange;
 mod attention;
 mod attention_fused;
 mod binary;
+mod block;
 mod check;
+mod conv;
 mod copy;
+mod fill;
 mod get_rows;
 mod glu;
+mod group_norm;
 mod ids;
+mod im2col;
+mod index_fill;
+mod l2_norm;
+mod layer_norm;
 mod moe_weights;
 mod mul_mat;
 mod mul_mat_id;
 mod order;
+mod out_prod;
 mod paged_mask;
 mod paging;
+mod pool;
+mod reduce;
+mod resample;
 mod rms_norm;
 mod rope;
 mod scale;
@@ -23,6 +37,8 @@ mod sealed;
 mod set_rows;
 mod soft_max;
 mod steps;
+mod timestep_embedding;
+mod tri;
 mod unary;
 mod weights;
 
@@ -56,9 +72,11 @@ rules! {
     SetRows => set_rows;
     MulMat => mul_mat;
     MulMatId => mul_mat_id;
-    Add | Sub | Mul | Div => binary;
+    Add | Sub | Mul | Div | Add1 | Pow => binary;
     Scale => scale;
     Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid => unary;
+    Abs | Sgn | Neg | Step | Elu | HardSwish | HardSigmoid | Exp | Expm1 | Softplus => unary;
+    Floor | Ceil | Round | Trunc | Sqr | Sqrt | Log | Sin | Cos | LeakyRelu | Clamp => unary;
     RmsNorm => rms_norm;
     Rope => rope;
     SoftMax => soft_max;
@@ -68,6 +86,22 @@ rules! {
     TopK | Argsort => order;
     MoeWeights => moe_weights;
     Copy | Cpy => copy;
+    LayerNorm => layer_norm;
+    GroupNorm => group_norm;
+    L2Norm => l2_norm;
+    Sum | SumRows | Mean | Cumsum | Argmax => reduce;
+    Concat | Repeat | RepeatInterleave | Roll => arrange;
+    Pad | Upscale => resample;
+    Fill | Arange | Diag => fill;
+    Tri | DiagMaskInf | DiagMaskZero => tri;
+    IndexFill => index_fill;
+    Acc | Set => block;
+    AddId => add_id;
+    OutProd => out_prod;
+    TimestepEmbedding => timestep_embedding;
+    Pool1d | Pool2d => pool;
+    Im2col => im2col;
+    Conv1d | Conv1dDw | Conv2d | Conv2dDw | ConvTranspose1d | ConvTranspose2d => conv;
 }
 
 /// Whether a card with this chip and these libraries runs a node, or what is in the way.

@@ -44,7 +44,7 @@ fn one(call: &mut Call<'_>, w: &Weights, x: &Operand, y: &Operand) -> Result<()>
 }
 
 /// Matrices that broadcast: where x has r times as many in a dim, the dim becomes two, [r] and that of w.
-fn batches(call: &mut Call<'_>, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
+pub fn batches(call: &mut Call<'_>, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
     let inside = if w.dtype == ACL_BF16 { ACL_FLOAT } else { w.dtype };
     let (w, x) = (call.to(w, inside)?, call.to(x, inside)?);
     let placed = call.place(y, inside)?;

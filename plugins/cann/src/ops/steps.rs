@@ -66,6 +66,12 @@ impl Call<'_> {
         run!(self, math.aclnnDiv(a, b, y))
     }
 
+    /// y = a ^ b
+    pub fn pow(&mut self, a: &Operand, b: &Operand, y: &Operand) -> Result<()> {
+        let (a, b, y) = (self.tensor(a)?, self.tensor(b)?, self.tensor(y)?);
+        run!(self, math.aclnnPowTensorTensor(a, b, y))
+    }
+
     /// y = x · factor
     pub fn scale(&mut self, x: &Operand, factor: f32, y: &Operand) -> Result<()> {
         let (x, y, factor) = (self.tensor(x)?, self.tensor(y)?, self.float(factor)?);
@@ -142,6 +148,15 @@ impl Call<'_> {
         let dim = outer(x, dim);
         let (x, index, y) = (self.tensor(x)?, self.tensor(index)?, self.tensor(y)?);
         run!(self, nn.aclnnGatherV2(x, dim, index, y))
+    }
+
+    /// What `index` picks of a dim of x.
+    pub fn picked(&mut self, x: &Operand, dim: usize, index: &Operand) -> Result<Operand> {
+        let mut ne = x.ne.clone();
+        ne[dim] = index.ne[0];
+        let y = self.temporary(x.dtype, &ne)?;
+        self.gather(x, dim, index, &y)?;
+        Ok(y)
     }
 
     /// y [m, n, …] = Σ over k of w [k, m, …] · x [k, n, …]; batches are equal or 1, y has no gaps.
