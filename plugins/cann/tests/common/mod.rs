@@ -48,7 +48,8 @@ impl Machine {
         let text = CString::new(config).unwrap();
         // SAFETY: the function's signature; a text that ends.
         unsafe {
-            let configure = simulator.get::<unsafe extern "C" fn(*const c_char)>("llmrt_sim_configure").unwrap();
+            let configure =
+                simulator.get::<unsafe extern "C" fn(*const c_char)>("llmrt_sim_configure").unwrap();
             configure(text.as_ptr());
         }
         let log = Arc::new(Mutex::new(Vec::new()));
@@ -76,13 +77,19 @@ impl Machine {
     pub fn count(&self, name: &str) -> u64 {
         let name = CString::new(name).unwrap();
         // SAFETY: the function's signature; a text that ends.
-        unsafe { self.simulator.get::<unsafe extern "C" fn(*const c_char) -> u64>("llmrt_sim_count").unwrap()(name.as_ptr()) }
+        unsafe {
+            self.simulator.get::<unsafe extern "C" fn(*const c_char) -> u64>("llmrt_sim_count").unwrap()(
+                name.as_ptr(),
+            )
+        }
     }
 
     /// What the simulator found doubtful.
     pub fn reports(&self) -> Vec<String> {
         // SAFETY: the function's signature.
-        let report = unsafe { self.simulator.get::<unsafe extern "C" fn(usize) -> *const c_char>("llmrt_sim_report") }.unwrap();
+        let report =
+            unsafe { self.simulator.get::<unsafe extern "C" fn(usize) -> *const c_char>("llmrt_sim_report") }
+                .unwrap();
         // SAFETY: NULL, or a text that lives until the next one is asked for.
         let text = |i| unsafe {
             let text = report(i);
@@ -111,7 +118,13 @@ pub fn bind(device: &Arc<Device>, graph: &Graph, memory: &Memory) -> Result<Boun
     let mut buffers: Vec<Option<Buffer>> = Vec::new();
     for (i, def) in graph.tensors.iter().enumerate() {
         let (owner, offset) = def.view.map_or((i, 0), |(t, offset)| (t.0 as usize, offset));
-        let desc = TensorDesc { nb: def.nb, role: def.role as u32, offset, name: &def.name, ..TensorDesc::contiguous(def.dtype, def.ne) };
+        let desc = TensorDesc {
+            nb: def.nb,
+            role: def.role as u32,
+            offset,
+            name: &def.name,
+            ..TensorDesc::contiguous(def.dtype, def.ne)
+        };
         let buffer = if def.view.is_none() && def.n_elems() > 0 {
             let buffer = device.alloc(0, device.alloc_size(0, &desc)?, 0)?;
             if let (true, Some(bytes)) = (def.kind != Kind::Computed, memory.bytes(Tensor(i as u32))) {
