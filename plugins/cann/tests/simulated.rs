@@ -58,6 +58,68 @@ fn bytes_come_back_as_they_were_written() {
     }
 }
 
+#[test]
+fn bytes_go_from_card_to_card_after_what_made_them() {
+    // Cards that reach each other, a driver that does not let them, and a chip that is kept from it.
+    for config in ["", "peers=0", "soc=Ascend310P3"] {
+        for queue in MODES {
+            let m = Machine::new(&format!("devices=2,queue={queue},{config}"));
+            let cards = [m.card(0), m.card(1)];
+            let [from, to] = cards.each_ref().map(|card| card.alloc(0, 4096, 0).unwrap());
+            let [a, b] = cards.each_ref().map(|card| card.stream(1).unwrap());
+            let (t, bytes) = (TensorDesc::bytes(512, 300), (0..300).map(|i| i as u8).collect::<Vec<_>>());
+            a.set_async(&from, &t, Arc::from(&bytes[..]), 0).unwrap();
+            b.copy_async(&a, (&to, &t), (&from, &t)).unwrap();
+            let read = b.get_async(&to, &t, 0, 300).unwrap();
+            assert_eq!(b.take(read).unwrap(), bytes, "{config} {queue}");
+            assert_eq!(m.reports(), [""; 0], "{config} {queue}");
+        }
+    }
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_with_bytes() {
+    let m = Machine::new("memory=64m");
+    let card = m.card(0);
+    let e = card.alloc(0, 100 << 20, 0).err().unwrap();
+    assert!(e.is_oom(), "{e}");
+    assert!(e.to_string().contains("device memory ran out"), "{e}");
+    card.alloc(0, 32 << 20, 0).unwrap();
+}
+
+#[test]
+fn many_threads_write_to_a_card_at_once() {
+    let m = Machine::new("queue=delay");
+    let card = m.card(0);
+    let buffer = card.alloc(0, 64 * 1024, 0).unwrap();
+    std::thread::scope(|s| {
+        for i in 0..8u8 {
+            let buffer = &buffer;
+            s.spawn(move || buffer.write(u64::from(i) * 8192, &[i; 8192]).unwrap());
+        }
+    });
+    let mut all = vec![0; 64 * 1024];
+    buffer.read(0, &mut all).unwrap();
+    assert!(all.chunks(8192).enumerate().all(|(i, part)| part.iter().all(|byte| *byte == i as u8)));
+}
+
+#[test]
+fn a_graph_run_again_allocates_nothing_and_leaves_nothing() {
+    let m = Machine::new("");
+    let card = m.card(0);
+    let stream = card.stream(1).unwrap();
+    let case = rules(Op::Silu).cases().into_iter().next().unwrap();
+    let bound = bind(&card, &case.graph, &case.values(7).unwrap()).unwrap();
+    let run = || {
+        stream.compute(&bound.raw).unwrap();
+        stream.synchronize().unwrap();
+        (m.count("malloc"), m.count("left"))
+    };
+    let first = run();
+    assert_eq!(first.1, 0, "tensors, scalars and plans are gone");
+    assert_eq!(run(), first);
+}
+
 /// Every case of the ops' rules that a card takes, in every mode: as the plain reference has it.
 #[test]
 fn every_case_that_a_card_takes_is_right_in_every_mode() {

@@ -54,18 +54,23 @@ pub struct Objects {
 impl Objects {
     /// What was not destroyed.
     pub fn left(&self) -> Vec<String> {
-        let counts = [
+        let all = self.counts().into_iter().filter(|(n, _)| *n > 0);
+        all.map(|(n, what)| format!("{n} {what} were not destroyed")).collect()
+    }
+
+    /// How many things were not destroyed.
+    pub fn n_left(&self) -> usize {
+        self.counts().iter().map(|(n, _)| n).sum()
+    }
+
+    fn counts(&self) -> [(usize, &'static str); 5] {
+        [
             (self.tensors.len(), "tensors"),
             (self.scalars.len(), "scalars"),
             (self.ints.len(), "arrays"),
             (self.lists.len(), "lists"),
             (self.executors.len(), "executors"),
-        ];
-        counts
-            .iter()
-            .filter(|(n, _)| *n > 0)
-            .map(|(n, what)| format!("{n} {what} were not destroyed"))
-            .collect()
+        ]
     }
 }
 
