@@ -7,7 +7,7 @@ use common::{Machine, bind};
 use llmrt_abi::Op;
 use llmrt_graph::ops::{rules, value::Data, value::Value};
 use llmrt_graph::reference;
-use llmrt_host::{DeviceState, TensorDesc};
+use llmrt_host::{DeviceState, Host, HostOptions, Outcome, TensorDesc};
 use std::sync::Arc;
 
 const MODES: [&str; 3] = ["now", "delay", "sync"];
@@ -25,6 +25,19 @@ fn cards_are_found_named_and_open() {
         assert_eq!(card.state(), DeviceState::Open);
     }
     assert_eq!(m.reports(), [""; 0]);
+}
+
+#[test]
+fn the_shared_library_is_let_in() {
+    let m = Machine::new("");
+    let tests = std::env::current_exe().unwrap();
+    let file = tests.with_file_name("libllmrt_cann.so");
+    let options = [("cann.lib_dir".to_string(), common::libraries("split").display().to_string())];
+    let host = Host::new(HostOptions { options: options.into(), ..HostOptions::default() });
+    let found = host.load(file).outcome;
+    assert!(matches!(found, Outcome::Loaded { n_devices: 1, .. }), "{found:?}");
+    host.device("cann").unwrap().open().unwrap();
+    drop((host, m));
 }
 
 #[test]

@@ -27,8 +27,10 @@ pub type Kernel = Box<dyn Fn(&Run<'_>) -> Answer + Send + Sync>;
 
 /// A parameter as it is passed.
 pub enum Arg {
-    /// A tensor's handle.
+    /// The handle of a tensor that is read.
     Tensor(usize),
+    /// The handle of one that is written.
+    Out(usize),
     /// A number's.
     Scalar(usize),
     /// An array's.
@@ -118,19 +120,21 @@ pub fn plan(
 fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> Answer<Executor> {
     let on_chip = w.chip.has(op.chips, w.config.documented);
     ensure(on_chip, ACLNN_ERR_RUNTIME_ERROR, || format!("{} has no such operator", w.config.soc))?;
-    let mut tensors = Vec::new();
+    let (mut tensors, mut outs) = (Vec::new(), Vec::new());
     let mut values = Vec::new();
     for (i, (name, arg)) in passed.into_iter().enumerate() {
-        if let Arg::Tensor(handle) = arg
+        if let Arg::Tensor(handle) | Arg::Out(handle) = arg
             && handle != 0
         {
             tensors.push((i, handle));
+            outs.extend(matches!(arg, Arg::Out(_)).then_some(i));
         }
         values.push((name, value(w, name, arg)?));
     }
     let args = Args { op, world: w.clone(), values };
     args.tensors().try_for_each(|t| check_dtype(w, t))?;
     let kernel = (op.plan)(&args)?;
+    outs.iter().try_for_each(|out| apart(w, &args, *out))?;
     // Random, but the same for the same shapes; at least what the kernel scribbles over.
     let shape = args.tensors().flat_map(|t| t.dims.iter().map(|n| *n as u64)).collect::<Vec<_>>();
     let is_empty = args.tensors().all(|t| t.n_elements() == 0);
@@ -144,12 +148,12 @@ fn value(w: &World, name: &str, arg: Arg) -> Answer<Value> {
         |what: &str| Fault { code: ACLNN_ERR_PARAM_INVALID, text: format!("`{name}` is no live {what}") };
     let known = &w.objects;
     Ok(match arg {
-        Arg::Tensor(0) | Arg::Scalar(0) | Arg::Ints(0) | Arg::List(0) => {
+        Arg::Tensor(0) | Arg::Out(0) | Arg::Scalar(0) | Arg::Ints(0) | Arg::List(0) => {
             let optional = name.ends_with("_opt");
             ensure(optional, ACLNN_ERR_PARAM_NULLPTR, || format!("`{name}` is NULL"))?;
             Value::Absent
         }
-        Arg::Tensor(handle) => {
+        Arg::Tensor(handle) | Arg::Out(handle) => {
             Value::Tensor((*known.tensors.get(handle).ok_or_else(|| dead("tensor"))?).clone())
         }
         Arg::Scalar(handle) => Value::Scalar(*known.scalars.get(handle).ok_or_else(|| dead("scalar"))?),
@@ -166,6 +170,24 @@ fn value(w: &World, name: &str, arg: Arg) -> Answer<Value> {
         // SAFETY: the header says that it is a text that ends.
         Arg::Text(text) => Value::Text(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()),
     })
+}
+
+/// A kernel that writes some of what it reads, at other places, reads what it wrote.
+fn apart(w: &World, args: &Args, out: usize) -> Answer {
+    let (name, Value::Tensor(y)) = &args.values[out] else { return Ok(()) };
+    let others = args.values.iter().enumerate().filter(|(i, _)| *i != out);
+    for (other, value) in others.map(|(_, value)| value) {
+        let inputs = match value {
+            Value::Tensor(x) => std::slice::from_ref(x),
+            Value::List(all) => all,
+            _ => &[],
+        };
+        if inputs.iter().any(|x| crate::view::overlap(x, y)) {
+            let text = format!("{}: `{name}` overlaps `{other}`, at other places", args.op.name);
+            w.doubt(ACLNN_ERR_PARAM_INVALID, text)?;
+        }
+    }
+    Ok(())
 }
 
 fn check_dtype(w: &World, t: &Tensor) -> Answer {

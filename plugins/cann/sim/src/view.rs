@@ -246,6 +246,30 @@ fn for_each(t: &Tensor, mut f: impl FnMut(i64)) {
     }
 }
 
+/// Whether two views share elements and are not the same view.
+pub fn overlap(a: &Tensor, b: &Tensor) -> bool {
+    let size = |t: &Tensor| bits(t.dtype).unwrap_or(8) as i64;
+    let range = |t: &Tensor| (t.base as i64 * 8 + t.offset * size(t), t.base as i64 * 8 + t.end() * size(t));
+    if a.n_elements() == 0 || b.n_elements() == 0 || a == b {
+        return false;
+    }
+    let ((a0, a1), (b0, b1)) = (range(a), range(b));
+    // Dims of 1 have no stride that matters.
+    let steps = |t: &Tensor| -> Vec<(i64, i64)> {
+        t.dims.iter().copied().zip(t.strides.iter().copied()).filter(|(n, _)| *n > 1).collect()
+    };
+    if a1 <= b0 || b1 <= a0 || (a0 == b0 && a.dtype == b.dtype && steps(a) == steps(b)) {
+        return false;
+    }
+    let places = |t: &Tensor| {
+        let mut all = Vec::with_capacity(t.n_elements());
+        for_each(t, |at| all.push(t.base as i64 * 8 + at * size(t)));
+        all
+    };
+    let taken: std::collections::HashSet<i64> = places(a).into_iter().collect();
+    places(b).iter().any(|at| taken.contains(at))
+}
+
 /// A view with more dims, in which what is missing or there once is repeated.
 pub fn broadcast(t: &Tensor, dims: &[i64]) -> Answer<Tensor> {
     let mut wide = t.clone();

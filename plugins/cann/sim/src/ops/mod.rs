@@ -129,7 +129,7 @@ macro_rules! arg {
 }
 arg! {
     In: t => Arg::Tensor(t as usize),
-    Out: t => Arg::Tensor(t as usize),
+    Out: t => Arg::Out(t as usize),
     Num: s => Arg::Scalar(s as usize),
     Ints: a => Arg::Ints(a as usize),
     List: l => Arg::List(l as usize),
