@@ -1,7 +1,7 @@
 //! Tensors, scalars, arrays and lists: what operators get instead of memory. Here they are handles into tables.
 
+use crate::address::is_device;
 use crate::fault::{Answer, ensure, fault, say};
-use crate::memory::is_device;
 use crate::plan::Executor;
 use crate::sys::*;
 use crate::table::Table;
@@ -190,7 +190,7 @@ unsafe extern "C" fn aclCreateScalar(value: *mut c_void, dtype: aclDataType) -> 
         let Some(size) = size else { return fault(ACLNN_ERR_PARAM_INVALID, format!("dtype {dtype}")) };
         // SAFETY: the header says that a value of this type is there.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) };
-        let value = crate::view::decode(dtype, bytes);
+        let value = crate::number::decode(dtype, bytes);
         Ok(world().objects.scalars.insert(Scalar { value, dtype }))
     })
 }
@@ -242,7 +242,7 @@ pub(crate) fn fill(table: &mut cann_object) {
     table.aclDestroyIntArray = Some(aclDestroyIntArray);
     table.aclCreateTensorList = Some(aclCreateTensorList);
     table.aclDestroyTensorList = Some(aclDestroyTensorList);
-    crate::plan::fill(table);
+    crate::repeat::fill(table);
 }
 
 /// NULL, and a message, if it cannot be made.

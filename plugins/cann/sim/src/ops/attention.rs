@@ -3,9 +3,10 @@
 use super::check::*;
 use super::norm::softmax;
 use super::*;
+use crate::args::Args;
 use crate::fault::Answer;
 use crate::object::Tensor;
-use crate::plan::{Args, Kernel};
+use crate::plan::Kernel;
 use crate::view::Run;
 
 ops! { cann_transformer;

@@ -1,8 +1,9 @@
 //! What the first phase asks of parameters.
 
+use crate::args::Args;
 use crate::fault::{Answer, ensure};
 use crate::object::Tensor;
-use crate::plan::{Args, Kernel};
+use crate::plan::Kernel;
 use crate::sys::*;
 use crate::view::{Run, broadcast};
 

@@ -26,7 +26,7 @@ pub mod rope;
 
 pub mod image;
 
-use crate::plan::Arg;
+use crate::args::Arg;
 use crate::sys::*;
 use std::ffi::c_char;
 
@@ -63,7 +63,7 @@ macro_rules! ops {
                     size: *mut u64,
                     executor: *mut *mut $crate::sys::aclOpExecutor,
                 ) -> i32 {
-                    $crate::plan::plan(&OP, vec![$((stringify!($arg), $crate::plan::Arg::from($arg))),*], size, executor)
+                    $crate::plan::plan(&OP, vec![$((stringify!($arg), $crate::args::Arg::from($arg))),*], size, executor)
                 }
                 #[unsafe(export_name = concat!("llmrt_sim_", stringify!($name)))]
                 pub unsafe extern "C" fn launch(

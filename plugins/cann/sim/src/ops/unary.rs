@@ -112,7 +112,7 @@ pub mod activation {
 
     /// f of the two halves of `x` along `dim`; a second result where there is one.
     fn halves(
-        a: &crate::plan::Args,
+        a: &crate::args::Args,
         out: &'static str,
         second: Option<&'static str>,
         f: impl Fn(f64, f64) -> (f64, f64) + Send + Sync + 'static,
