@@ -1,9 +1,10 @@
 //! Parameters of operators: as they are passed, as they are used, and by name.
 
 use crate::fault::{Answer, Fault, ensure, fault};
-use crate::object::{Scalar, Tensor};
+use crate::object::Scalar;
 use crate::plan::Op;
 use crate::sys::*;
+use crate::tensor::Tensor;
 use crate::world::World;
 use std::ffi::{CStr, c_char};
 use std::sync::Arc;

@@ -99,10 +99,9 @@ fn build(dir: &Path, file: &str, names: &[&str], body: Body) -> Result<(), Strin
     let source = dir.join(format!("{file}.s"));
     std::fs::write(&source, text).map_err(|e| format!("{}: {e}", source.display()))?;
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
-    cc.args(["-shared", "-nostdlib", "-o"]).arg(dir.join(file)).arg(&source);
-    cc.arg(format!("-Wl,-soname,{file}"))
-        .args(["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN"])
-        .arg(dir.join(SIMULATOR));
+    // In the folder, because the simulator is recorded under the name it is given here: one without a folder.
+    cc.current_dir(dir).args(["-shared", "-nostdlib", "-o", file]).arg(format!("{file}.s"));
+    cc.arg(format!("-Wl,-soname,{file}")).args(["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", SIMULATOR]);
     let out = cc.output().map_err(|e| format!("the C compiler: {e}"))?;
     remove(&source)?;
     match out.status.success() {

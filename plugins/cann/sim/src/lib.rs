@@ -27,6 +27,7 @@ pub mod trace;
 pub mod runtime;
 
 pub mod object;
+pub mod tensor;
 
 pub mod args;
 pub mod plan;

@@ -3,10 +3,10 @@
 
 use crate::args::{Arg, Args, Value, value};
 use crate::fault::{Answer, ensure, fault};
-use crate::object::Tensor;
 use crate::runtime::stream::resolve;
 use crate::runtime::task::Task;
 use crate::sys::*;
+use crate::tensor::Tensor;
 use crate::view::Run;
 use crate::world::{World, put, status, world};
 use std::ffi::c_void;

@@ -4,9 +4,9 @@
 use crate::args::{Args, Value};
 use crate::fault::{Answer, Fault, ensure};
 use crate::number::{decode, encode, nibble};
-use crate::object::{Tensor, bits};
 use crate::span::Span;
 use crate::sys::*;
+use crate::tensor::{Tensor, bits};
 use crate::world::World;
 use std::sync::Arc;
 

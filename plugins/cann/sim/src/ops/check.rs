@@ -2,9 +2,9 @@
 
 use crate::args::Args;
 use crate::fault::{Answer, ensure};
-use crate::object::Tensor;
 use crate::plan::Kernel;
 use crate::sys::*;
+use crate::tensor::Tensor;
 use crate::view::{Run, broadcast};
 
 /// Element types that an operator takes.

@@ -97,7 +97,7 @@ fn grouped(a: &Args) -> Answer<Kernel> {
             if rows == 0 {
                 continue;
             }
-            let part = |t: &crate::object::Tensor, start: i64, n: i64| {
+            let part = |t: &crate::tensor::Tensor, start: i64, n: i64| {
                 let mut t = t.clone();
                 t.offset += start * t.strides[0];
                 t.dims[0] = n;

@@ -20,6 +20,7 @@ pub mod matmul;
 pub mod nz;
 pub mod quant;
 
+pub mod attend;
 pub mod attention;
 pub mod experts;
 pub mod rope;

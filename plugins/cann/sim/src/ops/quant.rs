@@ -6,8 +6,8 @@ use super::*;
 use crate::args::Args;
 use crate::fault::{Answer, ensure};
 use crate::number::round_to;
-use crate::object::Tensor;
 use crate::plan::Kernel;
+use crate::tensor::Tensor;
 
 ops! { cann_nn;
     #[cube] aclnnWeightQuantBatchMatmulV2(

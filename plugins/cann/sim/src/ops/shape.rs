@@ -4,8 +4,8 @@ use super::check::*;
 use super::*;
 use crate::args::Args;
 use crate::fault::Answer;
-use crate::object::{Tensor, bits};
 use crate::plan::Kernel;
+use crate::tensor::{Tensor, bits};
 use crate::view::broadcast;
 
 ops! { cann_math;
