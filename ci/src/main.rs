@@ -25,12 +25,12 @@ fn main() -> ExitCode {
     let result = match args[..] {
         ["header"] => write_header(),
         ["header", "--check"] => check_header(),
-        ["bindings", ref flags @ ..] => run(cargo()
-            .args(["run", "--quiet", "--locked", "-p", "llmrt-bindings", "--"])
-            .args(flags)),
-        ["cann-sim", ref arguments @ ..] => run(cargo()
-            .args(["run", "--quiet", "--locked", "-p", "llmrt-cann-sim", "--"])
-            .args(arguments)),
+        ["bindings", ref flags @ ..] => {
+            run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-bindings", "--"]).args(flags))
+        }
+        ["cann-sim", ref arguments @ ..] => {
+            run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cann-sim", "--"]).args(arguments))
+        }
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["matrix"] => matrix::list(false),

@@ -39,7 +39,10 @@ pub fn configure(text: &str) {
 
 /// A counter, as [`llmrt_sim_count`].
 pub fn count(name: &str) -> u64 {
-    world().trace.get(name)
+    match name {
+        "left" => world().objects.n_left() as u64,
+        name => world().trace.get(name),
+    }
 }
 
 /// What was reported.
@@ -54,10 +57,10 @@ unsafe extern "C" fn llmrt_sim_configure(text: *const c_char) {
 }
 
 /// A counter: the name of a function, or one of h2d, d2h, d2d (each also `.bytes`), sync, malloc, plan, launch, graph,
-/// peak.N for the most bytes in use of card N.
+/// peak.N for the most bytes in use of card N, left for tensors, scalars, arrays, lists and plans that live.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn llmrt_sim_count(name: *const c_char) -> u64 {
-    world().trace.get(&as_text(name))
+    count(&as_text(name))
 }
 
 /// Sets every counter to 0 and forgets the reports.

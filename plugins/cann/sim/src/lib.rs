@@ -16,15 +16,24 @@ pub mod config;
 pub mod fault;
 pub mod world;
 
+pub mod address;
 pub mod chip;
 pub mod memory;
+pub mod span;
+
 pub mod table;
 pub mod trace;
 
 pub mod runtime;
 
 pub mod object;
+pub mod tensor;
+
+pub mod args;
 pub mod plan;
+pub mod repeat;
+
+pub mod number;
 pub mod view;
 
 pub mod ops;

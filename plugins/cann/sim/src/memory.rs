@@ -1,18 +1,16 @@
 //! Memory of the cards. A card's addresses are real addresses of this process at which nothing may be read or written;
 //! the bytes lie elsewhere, and only copies and kernels get at them. So a program that uses a card's address itself faults.
 
+use crate::address::{addresses, is_device};
+use crate::span::{Part, Span};
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::sync::{Arc, Mutex, MutexGuard};
 
 /// Bytes somewhere, shared by whoever maps them.
 pub type Bytes = Arc<Mutex<Vec<u8>>>;
 
 /// Pages of large allocations and of virtual memory.
 pub const PAGE: usize = 2 << 20;
-
-/// Addresses reserved for all cards of the process; never used twice, so that stale ones are noticed.
-const REGION: usize = 4 << 40;
 
 /// The memory of all cards.
 pub struct Memory {
@@ -193,85 +191,4 @@ impl State {
             _ => "an address of the host".into(),
         }
     }
-}
-
-/// Bytes at consecutive addresses.
-pub struct Span {
-    parts: Vec<Part>,
-    /// How many.
-    pub len: usize,
-    /// The card.
-    pub device: usize,
-}
-
-struct Part {
-    at: usize,
-    from: usize,
-    n: usize,
-    bytes: Bytes,
-}
-
-impl Span {
-    /// A copy of the bytes.
-    pub fn read(&self) -> Vec<u8> {
-        let mut all = Vec::with_capacity(self.len);
-        for part in &self.parts {
-            all.extend_from_slice(&crate::lock(&part.bytes)[part.from..][..part.n]);
-        }
-        all
-    }
-
-    /// Overwrites them from byte `at` on.
-    pub fn write(&self, at: usize, bytes: &[u8]) {
-        self.store([(at, bytes)].into_iter());
-    }
-
-    /// Overwrites here and there.
-    pub fn store<'b>(&self, writes: impl Iterator<Item = (usize, &'b [u8])>) {
-        let mut held: Vec<_> = self.parts.iter().map(|part| crate::lock(&part.bytes)).collect();
-        for (at, bytes) in writes {
-            let (mut at, mut bytes) = (at, bytes);
-            while !bytes.is_empty() {
-                let i = self.parts.partition_point(|part| part.at <= at) - 1;
-                let part = &self.parts[i];
-                let n = (part.at + part.n - at).min(bytes.len());
-                held[i][part.from + at - part.at..][..n].copy_from_slice(&bytes[..n]);
-                (at, bytes) = (at + n, &bytes[n..]);
-            }
-        }
-    }
-
-    /// Sets every byte.
-    pub fn fill(&self, byte: u8) {
-        for part in &self.parts {
-            crate::lock(&part.bytes)[part.from..][..part.n].fill(byte);
-        }
-    }
-}
-
-/// Fresh addresses that nobody may use directly.
-pub fn addresses(len: usize, align: usize) -> Option<usize> {
-    static NEXT: AtomicUsize = AtomicUsize::new(0);
-    let base = region()?;
-    // A page between any two, so that the end of one is not the start of another.
-    let take =
-        |at: usize| Some((base + at).next_multiple_of(align) - base + len.next_multiple_of(4096) + 4096);
-    let at = NEXT.fetch_update(Relaxed, Relaxed, take).ok()?;
-    let start = (base + at).next_multiple_of(align);
-    (start + len < base + REGION).then_some(start)
-}
-
-/// Whether an address is one of a card.
-pub fn is_device(address: usize) -> bool {
-    region().is_some_and(|base| (base..base + REGION).contains(&address))
-}
-
-fn region() -> Option<usize> {
-    static BASE: OnceLock<Option<usize>> = OnceLock::new();
-    *BASE.get_or_init(|| {
-        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping wherever the system likes; nothing can be read or written in it.
-        let at = unsafe { libc::mmap(std::ptr::null_mut(), REGION, libc::PROT_NONE, flags, -1, 0) };
-        (at != libc::MAP_FAILED).then_some(at as usize)
-    })
 }

@@ -1,13 +1,15 @@
 //! The two phases of an operator. The first checks and plans, the second enqueues; a plan works once unless it is made
 //! repeatable.
 
-use crate::fault::{Answer, Fault, ensure, fault};
-use crate::object::{Scalar, Tensor};
-use crate::runtime::stream::{Task, resolve};
+use crate::args::{Arg, Args, Value, value};
+use crate::fault::{Answer, ensure, fault};
+use crate::runtime::stream::resolve;
+use crate::runtime::task::Task;
 use crate::sys::*;
+use crate::tensor::Tensor;
 use crate::view::Run;
 use crate::world::{World, put, status, world};
-use std::ffi::{CStr, c_char, c_void};
+use std::ffi::c_void;
 use std::sync::{Arc, Mutex};
 
 /// A row of the table of operators.
@@ -25,69 +27,20 @@ pub struct Op {
 /// What a kernel does when the stream gets there.
 pub type Kernel = Box<dyn Fn(&Run<'_>) -> Answer + Send + Sync>;
 
-/// A parameter as it is passed.
-pub enum Arg {
-    /// A tensor's handle.
-    Tensor(usize),
-    /// A number's.
-    Scalar(usize),
-    /// An array's.
-    Ints(usize),
-    /// A list's.
-    List(usize),
-    /// A whole number, or true and false.
-    Int(i64),
-    /// A number.
-    Double(f64),
-    /// A text.
-    Text(*const c_char),
-}
-
-/// A parameter as it is used.
-#[derive(Clone)]
-pub enum Value {
-    /// NULL.
-    Absent,
-    /// A tensor.
-    Tensor(Tensor),
-    /// A number.
-    Scalar(Scalar),
-    /// An array.
-    Ints(Vec<i64>),
-    /// Tensors.
-    List(Vec<Tensor>),
-    /// A whole number.
-    Int(i64),
-    /// A number.
-    Double(f64),
-    /// A text.
-    Text(String),
-}
-
-/// The parameters of one plan, by name.
-#[derive(Clone)]
-pub struct Args {
-    /// The operator.
-    pub op: &'static Op,
-    /// The machine's chip and configuration.
-    pub world: Arc<World>,
-    /// Names and values in order.
-    pub values: Vec<(&'static str, Value)>,
-}
-
 /// A plan.
 pub struct Executor {
     op: &'static Op,
     workspace: u64,
     kernel: Arc<Kernel>,
-    state: Mutex<State>,
+    pub(crate) state: Mutex<State>,
 }
 
-struct State {
-    args: Args,
+/// What a repeatable plan may change.
+pub(crate) struct State {
+    pub(crate) args: Args,
     /// Tensors by parameter: which parameter, and the handle.
-    tensors: Vec<(usize, usize)>,
-    repeatable: bool,
+    pub(crate) tensors: Vec<(usize, usize)>,
+    pub(crate) repeatable: bool,
 }
 
 const INNER_NULL: i32 = 561_103;
@@ -118,19 +71,21 @@ pub fn plan(
 fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> Answer<Executor> {
     let on_chip = w.chip.has(op.chips, w.config.documented);
     ensure(on_chip, ACLNN_ERR_RUNTIME_ERROR, || format!("{} has no such operator", w.config.soc))?;
-    let mut tensors = Vec::new();
+    let (mut tensors, mut outs) = (Vec::new(), Vec::new());
     let mut values = Vec::new();
     for (i, (name, arg)) in passed.into_iter().enumerate() {
-        if let Arg::Tensor(handle) = arg
+        if let Arg::Tensor(handle) | Arg::Out(handle) = arg
             && handle != 0
         {
             tensors.push((i, handle));
+            outs.extend(matches!(arg, Arg::Out(_)).then_some(i));
         }
         values.push((name, value(w, name, arg)?));
     }
     let args = Args { op, world: w.clone(), values };
     args.tensors().try_for_each(|t| check_dtype(w, t))?;
     let kernel = (op.plan)(&args)?;
+    outs.iter().try_for_each(|out| apart(w, &args, *out))?;
     // Random, but the same for the same shapes; at least what the kernel scribbles over.
     let shape = args.tensors().flat_map(|t| t.dims.iter().map(|n| *n as u64)).collect::<Vec<_>>();
     let is_empty = args.tensors().all(|t| t.n_elements() == 0);
@@ -139,33 +94,22 @@ fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> An
     Ok(Executor { op, workspace, kernel: Arc::new(kernel), state })
 }
 
-fn value(w: &World, name: &str, arg: Arg) -> Answer<Value> {
-    let dead =
-        |what: &str| Fault { code: ACLNN_ERR_PARAM_INVALID, text: format!("`{name}` is no live {what}") };
-    let known = &w.objects;
-    Ok(match arg {
-        Arg::Tensor(0) | Arg::Scalar(0) | Arg::Ints(0) | Arg::List(0) => {
-            let optional = name.ends_with("_opt");
-            ensure(optional, ACLNN_ERR_PARAM_NULLPTR, || format!("`{name}` is NULL"))?;
-            Value::Absent
+/// A kernel that writes some of what it reads, at other places, reads what it wrote.
+fn apart(w: &World, args: &Args, out: usize) -> Answer {
+    let (name, Value::Tensor(y)) = &args.values[out] else { return Ok(()) };
+    let others = args.values.iter().enumerate().filter(|(i, _)| *i != out);
+    for (other, value) in others.map(|(_, value)| value) {
+        let inputs = match value {
+            Value::Tensor(x) => std::slice::from_ref(x),
+            Value::List(all) => all,
+            _ => &[],
+        };
+        if inputs.iter().any(|x| crate::view::overlap(x, y)) {
+            let text = format!("{}: `{name}` overlaps `{other}`, at other places", args.op.name);
+            w.doubt(ACLNN_ERR_PARAM_INVALID, text)?;
         }
-        Arg::Tensor(handle) => {
-            Value::Tensor((*known.tensors.get(handle).ok_or_else(|| dead("tensor"))?).clone())
-        }
-        Arg::Scalar(handle) => Value::Scalar(*known.scalars.get(handle).ok_or_else(|| dead("scalar"))?),
-        Arg::Ints(handle) => Value::Ints((*known.ints.get(handle).ok_or_else(|| dead("array"))?).clone()),
-        Arg::List(handle) => {
-            let members = known.lists.get(handle).ok_or_else(|| dead("list"))?;
-            let tensor =
-                |handle: &usize| known.tensors.get(*handle).map(|t| (*t).clone()).ok_or_else(|| dead("list"));
-            Value::List(members.iter().map(tensor).collect::<Answer<_>>()?)
-        }
-        Arg::Int(n) => Value::Int(n),
-        Arg::Double(x) => Value::Double(x),
-        Arg::Text(text) if text.is_null() => Value::Absent,
-        // SAFETY: the header says that it is a text that ends.
-        Arg::Text(text) => Value::Text(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()),
-    })
+    }
+    Ok(())
 }
 
 fn check_dtype(w: &World, t: &Tensor) -> Answer {
@@ -242,60 +186,4 @@ fn enqueue(
         run.scribble(workspace, needed)
     };
     stream.enqueue(w, Task::new(made.op.name, run)).map(|_| ())
-}
-
-#[unsafe(export_name = "llmrt_sim_aclSetAclOpExecutorRepeatable")]
-unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor) -> aclnnStatus {
-    with_executor("aclSetAclOpExecutorRepeatable", executor, |made| {
-        crate::lock(&made.state).repeatable = true;
-        Ok(())
-    })
-}
-
-#[unsafe(export_name = "llmrt_sim_aclDestroyAclOpExecutor")]
-unsafe extern "C" fn aclDestroyAclOpExecutor(executor: *mut aclOpExecutor) -> aclnnStatus {
-    with_executor("aclDestroyAclOpExecutor", executor, |_| {
-        world().objects.executors.remove(executor as usize);
-        Ok(())
-    })
-}
-
-/// `index` counts the operator's tensors that are not NULL; the tensor has to be the one that was planned with.
-#[unsafe(export_name = "llmrt_sim_aclSetTensorAddr")]
-unsafe extern "C" fn aclSetTensorAddr(
-    executor: *mut aclOpExecutor,
-    index: usize,
-    tensor: *mut aclTensor,
-    address: *mut c_void,
-) -> aclnnStatus {
-    with_executor("aclSetTensorAddr", executor, |made| {
-        let mut state = crate::lock(&made.state);
-        ensure(state.repeatable, ACLNN_ERR_PARAM_INVALID, || "the executor is not repeatable".into())?;
-        let Some((i, handle)) = state.tensors.get(index).copied() else {
-            return fault(ACLNN_ERR_PARAM_INVALID, format!("tensor {index} of {}", state.tensors.len()));
-        };
-        ensure(handle == tensor as usize, ACLNN_ERR_PARAM_INVALID, || {
-            "another tensor than was planned with".into()
-        })?;
-        if let Value::Tensor(t) = &mut state.args.values[i].1 {
-            t.base = address as usize;
-        }
-        Ok(())
-    })
-}
-
-fn with_executor(
-    name: &'static str,
-    executor: *mut aclOpExecutor,
-    f: impl FnOnce(&Executor) -> Answer,
-) -> i32 {
-    let made = world().objects.executors.get(executor as usize);
-    status(name, made.map_or_else(|| fault(ACLNN_ERR_PARAM_INVALID, "no live executor"), |made| f(&made)))
-}
-
-/// Fills the executors' places in the header's table.
-pub(crate) fn fill(table: &mut cann_object) {
-    table.aclSetAclOpExecutorRepeatable = Some(aclSetAclOpExecutorRepeatable);
-    table.aclDestroyAclOpExecutor = Some(aclDestroyAclOpExecutor);
-    table.aclSetTensorAddr = Some(aclSetTensorAddr);
 }

@@ -8,7 +8,7 @@ use crate::object::Objects;
 use crate::runtime::capture::Graph;
 use crate::runtime::context::{Card, Context};
 use crate::runtime::event::Event;
-use crate::runtime::stream::Stream;
+use crate::runtime::queue::Stream;
 use crate::runtime::vmm::Physical;
 use crate::sys::{ACL_ERROR_INVALID_PARAM, ACL_ERROR_REPEAT_FINALIZE, ACL_ERROR_UNINITIALIZE};
 use crate::table::Table;

@@ -29,5 +29,8 @@ mod captures;
 #[path = "rules/operators.rs"]
 mod operators;
 
+#[path = "rules/numbers.rs"]
+mod numbers;
+
 #[path = "rules/libraries.rs"]
 mod libraries;

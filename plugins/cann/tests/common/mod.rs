@@ -43,8 +43,9 @@ impl Machine {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = libraries(layout);
+        // Found behind the vendor's name, as the plugin finds it: the same one, whatever folder came first.
         // SAFETY: the simulator may be loaded at any time.
-        let simulator = unsafe { Library::new(dir.join("libllmrt_cann_sim.so")) }.unwrap();
+        let simulator = unsafe { Library::new(dir.join("libascendcl.so")) }.unwrap();
         let text = CString::new(config).unwrap();
         // SAFETY: the function's signature; a text that ends.
         unsafe {

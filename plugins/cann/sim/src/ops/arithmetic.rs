@@ -64,7 +64,7 @@ ops! { cann_math;
         let (start, end, step) = (a.scalar("start")?, a.scalar("end")?, a.scalar("step")?);
         valid(step != 0.0 && (end - start) * step >= 0.0, || format!("from {start} to {end} by {step}"))?;
         let (n, out) = (((end - start) / step).ceil() as i64, a.of("out", NUMBERS)?);
-        let fits = crate::object::Tensor::n_elements(out) as i64 == n && out.dims.len() == 1;
+        let fits = crate::tensor::Tensor::n_elements(out) as i64 == n && out.dims.len() == 1;
         crate::fault::ensure(fits, ACLNN_ERR_INNER_FIND_KERNEL_ERROR, || format!("{n} numbers into {:?}", out.dims))?;
         Ok(kernel(move |r| r.write("out", &(0..n).map(|i| start + i as f64 * step).collect::<Vec<_>>())))
     };

@@ -1,9 +1,10 @@
 //! What the first phase asks of parameters.
 
+use crate::args::Args;
 use crate::fault::{Answer, ensure};
-use crate::object::Tensor;
-use crate::plan::{Args, Kernel};
+use crate::plan::Kernel;
 use crate::sys::*;
+use crate::tensor::Tensor;
 use crate::view::{Run, broadcast};
 
 /// Element types that an operator takes.

@@ -4,9 +4,10 @@ use super::check::*;
 use super::matmul::multiply;
 use super::norm::softmax;
 use super::*;
+use crate::args::Args;
 use crate::fault::{Answer, ensure};
-use crate::plan::{Args, Kernel};
-use crate::view::round_to;
+use crate::number::round_to;
+use crate::plan::Kernel;
 
 ops! { cann_transformer;
     // The numbers of rows run down the columns: choice j of row i is j · rows + i.
@@ -96,7 +97,7 @@ fn grouped(a: &Args) -> Answer<Kernel> {
             if rows == 0 {
                 continue;
             }
-            let part = |t: &crate::object::Tensor, start: i64, n: i64| {
+            let part = |t: &crate::tensor::Tensor, start: i64, n: i64| {
                 let mut t = t.clone();
                 t.offset += start * t.strides[0];
                 t.dims[0] = n;

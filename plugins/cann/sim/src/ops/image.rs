@@ -3,8 +3,9 @@
 use super::check::*;
 use super::shape::over;
 use super::*;
+use crate::args::Args;
 use crate::fault::Answer;
-use crate::plan::{Args, Kernel};
+use crate::plan::Kernel;
 
 ops! { cann_nn;
     aclnnAvgPool2d(

@@ -2,9 +2,10 @@
 
 use super::check::*;
 use super::*;
+use crate::args::Args;
 use crate::fault::Answer;
-use crate::object::{Tensor, bits};
-use crate::plan::{Args, Kernel};
+use crate::plan::Kernel;
+use crate::tensor::{Tensor, bits};
 use crate::view::Run;
 
 ops! { cann_nn;

@@ -3,9 +3,11 @@
 
 use super::check::*;
 use super::*;
+use crate::args::Args;
 use crate::fault::Answer;
-use crate::plan::{Args, Kernel};
-use crate::view::{broadcast, round_to};
+use crate::number::round_to;
+use crate::plan::Kernel;
+use crate::view::broadcast;
 
 ops! { cann_nn;
     #[cube] aclnnMm(x: In, mat2: In, out: Out, cube_math: i8) "P" => |a| {

@@ -20,13 +20,14 @@ pub mod matmul;
 pub mod nz;
 pub mod quant;
 
+pub mod attend;
 pub mod attention;
 pub mod experts;
 pub mod rope;
 
 pub mod image;
 
-use crate::plan::Arg;
+use crate::args::Arg;
 use crate::sys::*;
 use std::ffi::c_char;
 
@@ -63,7 +64,7 @@ macro_rules! ops {
                     size: *mut u64,
                     executor: *mut *mut $crate::sys::aclOpExecutor,
                 ) -> i32 {
-                    $crate::plan::plan(&OP, vec![$((stringify!($arg), $crate::plan::Arg::from($arg))),*], size, executor)
+                    $crate::plan::plan(&OP, vec![$((stringify!($arg), $crate::args::Arg::from($arg))),*], size, executor)
                 }
                 #[unsafe(export_name = concat!("llmrt_sim_", stringify!($name)))]
                 pub unsafe extern "C" fn launch(
@@ -129,7 +130,7 @@ macro_rules! arg {
 }
 arg! {
     In: t => Arg::Tensor(t as usize),
-    Out: t => Arg::Tensor(t as usize),
+    Out: t => Arg::Out(t as usize),
     Num: s => Arg::Scalar(s as usize),
     Ints: a => Arg::Ints(a as usize),
     List: l => Arg::List(l as usize),

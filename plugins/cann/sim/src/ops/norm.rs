@@ -15,7 +15,7 @@ ops! { cann_nn;
         let stats: Vec<i64> = x.dims.iter().enumerate().map(|(d, n)| if d < outer { *n } else { 1 }).collect();
         a.shaped("rstd", &[ACL_FLOAT], &stats)?;
         let n = count(&gamma.dims);
-        let bytes = n * crate::object::bits(x.dtype).unwrap_or(8) / 8;
+        let bytes = n * crate::tensor::bits(x.dtype).unwrap_or(8) / 8;
         valid(a.world.chip.int4 || bytes >= 32, || format!("rows of {bytes} bytes, less than 32"))?;
         Ok(kernel(move |r| {
             let (x, gamma) = (r.read("x")?, r.read("gamma")?);

@@ -2,7 +2,7 @@
 
 use super::check::*;
 use super::*;
-use crate::object::{Tensor, bits};
+use crate::tensor::{Tensor, bits};
 
 /// Elements of 32 bytes.
 fn c0(dtype: aclDataType) -> i64 {

@@ -3,10 +3,11 @@
 use super::check::*;
 use super::matmul::multiply;
 use super::*;
+use crate::args::Args;
 use crate::fault::{Answer, ensure};
-use crate::object::Tensor;
-use crate::plan::{Args, Kernel};
-use crate::view::round_to;
+use crate::number::round_to;
+use crate::plan::Kernel;
+use crate::tensor::Tensor;
 
 ops! { cann_nn;
     #[cube] aclnnWeightQuantBatchMatmulV2(

@@ -2,8 +2,9 @@
 
 use super::check::*;
 use super::*;
+use crate::args::Args;
 use crate::fault::Answer;
-use crate::plan::{Args, Kernel};
+use crate::plan::Kernel;
 
 ops! { cann_math;
     aclnnReduceSum(x: In, dims: Ints, keep_dim: bool, dtype: aclDataType, out: Out) "P" => |a| {

@@ -27,7 +27,7 @@ ops! { cann_math;
 }
 
 fn compare(
-    a: &crate::plan::Args,
+    a: &crate::args::Args,
     x: &'static str,
     other: Option<&'static str>,
     f: impl Fn(f64, f64) -> bool + Send + Sync + 'static,

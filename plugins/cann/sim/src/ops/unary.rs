@@ -96,7 +96,7 @@ pub mod activation {
         aclnnSwiGlu(x: In, dim: i64, out: Out) "P" => |a| {
             a.whole("out")?;
             let t = a.whole("x")?;
-            let row = t.dims.last().copied().unwrap_or(0) * crate::object::bits(t.dtype).unwrap_or(8) as i64 / 8;
+            let row = t.dims.last().copied().unwrap_or(0) * crate::tensor::bits(t.dtype).unwrap_or(8) as i64 / 8;
             let p310 = !a.world.chip.int4;
             valid(!p310 || (row % 64 == 0 && t.n_elements() > 0), || format!("rows of {row} bytes, or none"))?;
             halves(a, "out", None, |left, right| (left * sigmoid(left) * right, 0.0))
@@ -112,7 +112,7 @@ pub mod activation {
 
     /// f of the two halves of `x` along `dim`; a second result where there is one.
     fn halves(
-        a: &crate::plan::Args,
+        a: &crate::args::Args,
         out: &'static str,
         second: Option<&'static str>,
         f: impl Fn(f64, f64) -> (f64, f64) + Send + Sync + 'static,

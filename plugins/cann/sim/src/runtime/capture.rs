@@ -2,7 +2,9 @@
 
 use crate::fault::{Answer, ensure, fault};
 use crate::runtime::context::current;
-use crate::runtime::stream::{Stream, Task, resolve};
+use crate::runtime::queue::Stream;
+use crate::runtime::stream::resolve;
+use crate::runtime::task::Task;
 use crate::sys::*;
 use crate::world::{World, api, put};
 use std::collections::BTreeSet;

@@ -1,7 +1,8 @@
 //! Cards and contexts. A thread has one context or none, and almost every call needs one.
 
 use crate::fault::{Answer, Fault, ensure, fault};
-use crate::runtime::stream::{Stream, synchronize_device};
+use crate::runtime::queue::Stream;
+use crate::runtime::stream::synchronize_device;
 use crate::sys::*;
 use crate::world::{World, api, put};
 use std::cell::Cell;

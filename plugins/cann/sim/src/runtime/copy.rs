@@ -1,12 +1,14 @@
 //! Copies and fills. The blocking ones wait for no stream; the others take their place in one.
 
+use crate::address::is_device;
 use crate::config::Pageable;
 use crate::fault::{Answer, Fault, ensure, fault};
-use crate::memory::is_device;
 use crate::runtime::alloc::is_pinned;
 use crate::runtime::capture::{forbid, is_capturing};
 use crate::runtime::context::current;
-use crate::runtime::stream::{Stream, Task, resolve};
+use crate::runtime::queue::Stream;
+use crate::runtime::stream::resolve;
+use crate::runtime::task::Task;
 use crate::sys::*;
 use crate::world::{World, api};
 use std::ffi::c_void;

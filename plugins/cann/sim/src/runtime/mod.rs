@@ -8,8 +8,11 @@ pub mod alloc;
 pub mod copy;
 pub mod vmm;
 
-pub mod event;
+pub mod queue;
 pub mod stream;
+pub mod task;
+
+pub mod event;
 
 pub mod capture;
 

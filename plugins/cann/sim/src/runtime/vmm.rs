@@ -1,7 +1,8 @@
 //! Virtual memory: addresses are reserved, physical memory is taken, and one is put behind the other.
 
+use crate::address::addresses;
 use crate::fault::{Answer, Fault, ensure, fault};
-use crate::memory::{Bytes, PAGE, addresses};
+use crate::memory::{Bytes, PAGE};
 use crate::runtime::context::{card, current};
 use crate::sys::*;
 use crate::world::{World, api, put};

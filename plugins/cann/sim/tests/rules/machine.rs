@@ -172,12 +172,11 @@ impl Machine {
     /// The thread's latest message; empty if there is none.
     pub fn message(&self) -> String {
         let text = acl!(self, aclGetRecentErrMsg());
-        // SAFETY: NULL or a text that lives to the next message.
         if text.is_null() {
-            String::new()
-        } else {
-            unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
+            return String::new();
         }
+        // SAFETY: a text that lives to the next message.
+        unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()
     }
 
     /// y = 2 · x on a stream, for vectors of F32.

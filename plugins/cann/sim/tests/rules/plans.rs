@@ -124,6 +124,19 @@ fn parameters_are_checked_in_the_first_phase() {
 }
 
 #[test]
+fn a_kernel_writes_over_its_input_in_place_or_not_at_all() {
+    let m = Machine::new("");
+    let x = m.floats(&[1.0; 8]);
+    let at = |offset| m.view(ACL_FLOAT, &[4], &[1], offset, x);
+    assert_eq!(plan!(m, math.aclnnExp(at(0), at(0))).0, 0);
+    assert_eq!(plan!(m, math.aclnnExp(at(0), at(4))).0, 0);
+    assert_eq!(plan!(m, math.aclnnExp(at(0), at(1))).0, ACLNN_ERR_PARAM_INVALID);
+    assert_eq!(reports(), ["aclnnExp: `out` overlaps `x`, at other places"]);
+    let [even, odd] = [0, 1].map(|offset| m.view(ACL_FLOAT, &[4], &[2], offset, x));
+    assert_eq!(plan!(m, math.aclnnExp(even, odd)).0, 0, "woven into each other, and apart");
+}
+
+#[test]
 fn empty_tensors_need_no_workspace() {
     let m = Machine::new("");
     let empty = m.tensor(ACL_FLOAT, &[0, 4], null_mut());

@@ -88,11 +88,28 @@ fn a_full_queue_holds_the_caller_up() {
 }
 
 #[test]
-fn a_wait_gives_up_after_its_timeout() {
-    let m = Machine::new("devices=1");
-    let stream = m.stream();
+fn a_wait_gives_up_after_its_timeout_and_the_work_goes_on() {
+    let m = Machine::new("queue=sync");
+    let (stream, n) = (m.stream(), 512);
+    let [x, y] = [m.floats(&vec![1.0; n * n]), m.floats(&vec![0.0; n * n])];
+    let [tx, ty] = [x, y].map(|ptr| m.tensor(ACL_FLOAT, &[n as i64, n as i64], ptr));
+    let mut mark = std::ptr::null_mut();
+    assert_eq!(run!(m, nn.aclnnMm(tx, tx, ty, 0), stream), 0);
+    assert_eq!(acl!(m, aclrtCreateEventExWithFlag(&mut mark, ACL_EVENT_SYNC as u32)), 0);
+    assert_eq!(acl!(m, aclrtRecordEvent(mark, stream)), 0);
     assert_eq!(acl!(m, aclrtSynchronizeStreamWithTimeout(stream, 0)), ACL_ERROR_RT_PARAM_INVALID);
-    assert_eq!(acl!(m, aclrtSynchronizeStreamWithTimeout(stream, 100)), 0);
+    assert_eq!(acl!(m, aclrtSynchronizeStreamWithTimeout(stream, 1)), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
+    assert_eq!(acl!(m, aclrtSynchronizeEventWithTimeout(mark, 1)), ACL_ERROR_RT_EVENT_SYNC_TIMEOUT);
+    assert_eq!(m.sync(stream), 0);
+    assert_eq!(m.read::<f32>(y, 1), [n as f32]);
+}
+
+#[test]
+fn without_a_timeout_the_watchdog_ends_a_wait() {
+    let m = Machine::new("queue=sync,watchdog=0");
+    let (stream, x) = (m.stream(), m.floats(&[1.0; 4096]));
+    (0..100).for_each(|_| assert_eq!(m.double(x, x, 4096, stream), 0));
+    assert_eq!(m.sync(stream), ACL_ERROR_RT_STREAM_SYNC_TIMEOUT);
 }
 
 #[test]
