@@ -5,7 +5,7 @@ mod common;
 
 use common::{Machine, bind};
 use llmrt_abi::Op;
-use llmrt_graph::ops::{rules, value::Data, value::Value};
+use llmrt_graph::ops::{case::Case, rules, value::Data, value::Value};
 use llmrt_graph::reference;
 use llmrt_host::{DeviceState, Host, HostOptions, Outcome, TensorDesc};
 use std::sync::Arc;
@@ -174,7 +174,9 @@ fn every_case_that_a_card_takes_is_right_in_every_mode() {
         let stream = card.stream(1).unwrap();
         let (mut n, mut wrong) = (0, Vec::new());
         for &op in Op::ALL {
-            for case in rules(op).cases() {
+            // A host takes no empty tensors.
+            let whole = |case: &Case| case.graph.tensors.iter().all(|t| t.n_elems() > 0);
+            for case in rules(op).cases().into_iter().filter(whole) {
                 let memory = case.values(7).unwrap();
                 let bound = bind(&card, &case.graph, &memory).unwrap();
                 if !bound.is_supported(&card).unwrap() {
@@ -199,7 +201,7 @@ fn every_case_that_a_card_takes_is_right_in_every_mode() {
                         }
                     }
                 }
-                assert!(wrong.len() < 20, "{soc} {queue}:\n{}", wrong.join("\n"));
+                assert!(wrong.len() < 60, "{soc} {queue}:\n{}", wrong.join("\n"));
             }
         }
         assert!(wrong.is_empty(), "{soc} {queue}: {} of {n}:\n{}", wrong.len(), wrong.join("\n"));

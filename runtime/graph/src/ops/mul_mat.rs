@@ -22,6 +22,18 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 /// What quantising the rows of x as well costs at most.
 pub(super) const QUANT_NMSE: f64 = 5e-4;
 
+/// What rounding x and y to F16 costs at most, as matrix units do that have nothing finer.
+const HALF_NMSE: f64 = 1e-6;
+
+/// The largest error of a product with weights of this dtype.
+pub(super) fn limit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => HALF_NMSE,
+        dtype if dtype.is_quantised() => QUANT_NMSE,
+        _ => 1e-7,
+    }
+}
+
 fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
     let w = check::decodable(src, 0, "w")?;
     let x = check::floats(src, 1, "x")?;
@@ -60,7 +72,7 @@ pub(super) fn dot(a: &[f32], b: &[f32]) -> f32 {
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for dtype in case::weight_dtypes() {
-        let nmse = if dtype.is_quantised() { QUANT_NMSE } else { 1e-7 };
+        let nmse = limit(dtype);
         for (m, n, k) in [(16, 1, 256), (33, 7, 512), (5, 32, 768)] {
             cases.push(
                 Case::new(format!("{dtype} weights [{k}, {m}] times {n} rows"), |g, _| {
@@ -81,11 +93,12 @@ fn cases() -> Vec<Case> {
     }
     for (w_batch, x_batch) in [([1, 1], [3, 2]), ([3, 2], [3, 2]), ([2, 1], [6, 2]), ([1, 2], [1, 4])] {
         for dtype in [DType::F32, DType::F16] {
-            cases.push(Case::new(format!("batches {w_batch:?} of {dtype} for {x_batch:?}"), |g, _| {
+            let case = Case::new(format!("batches {w_batch:?} of {dtype} for {x_batch:?}"), |g, _| {
                 let w = g.input("w", dtype, &[16, 6, w_batch[0], w_batch[1]]);
                 let x = g.input("x", DType::F32, &[16, 3, x_batch[0], x_batch[1]]);
                 g.mul_mat(w, x);
-            }));
+            });
+            cases.push(case.nmse(limit(dtype)));
         }
     }
     cases.push(Case::new("permuted operands", |g, _| {

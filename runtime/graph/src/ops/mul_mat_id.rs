@@ -52,7 +52,7 @@ fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for dtype in case::weight_dtypes() {
-        let nmse = if dtype.is_quantised() { mul_mat::QUANT_NMSE } else { 1e-7 };
+        let nmse = mul_mat::limit(dtype);
         for n_x in [1, 2] {
             cases.push(
                 Case::new(format!("two of four {dtype} experts, {n_x} rows per token"), |g, ints| {
