@@ -13,6 +13,15 @@ pub struct StructLayout {
     pub align: usize,
     /// Name and offset, in order.
     pub fields: &'static [(&'static str, usize)],
+    /// The first so many fields were there from the start and make the fingerprint.
+    pub n_first: usize,
+}
+
+impl StructLayout {
+    /// Whether fields may be appended: the struct carries its size, or its rows a stride.
+    pub fn may_grow(&self) -> bool {
+        self.fields.iter().any(|(name, _)| *name == "struct_size") || matches!(self.name, "Tensor" | "Node")
+    }
 }
 
 /// Size of the field that `_f` selects.
@@ -21,23 +30,29 @@ const fn size_of_field<S, F>(_f: fn(&S) -> &F) -> usize {
 }
 
 macro_rules! layouts {
-    ($($name:ident { $($field:ident)* })*) => {
+    ($($name:ident { $($field:ident)* } $(+ { $($later:ident)* })?)*) => {
         /// All structs, in the order of the header.
         pub const STRUCTS: &[StructLayout] = &[$(StructLayout {
             name: stringify!($name),
             size: size_of::<$name>(),
             align: core::mem::align_of::<$name>(),
-            fields: &[$((stringify!($field), offset_of!($name, $field)),)*],
+            fields: &[
+                $((stringify!($field), offset_of!($name, $field)),)*
+                $($((stringify!($later), offset_of!($name, $later)),)*)?
+            ],
+            n_first: [$(stringify!($field)),*].len(),
         },)*];
 
         // Fields add up to the struct: none is missing from the list, and there is no padding.
         $(const _: () = assert!(
-            0 $(+ size_of_field(|s: &$name| &s.$field))* == size_of::<$name>(),
+            0 $(+ size_of_field(|s: &$name| &s.$field))* $($(+ size_of_field(|s: &$name| &s.$later))*)?
+                == size_of::<$name>(),
             concat!(stringify!($name), ": padding, or a field missing from layout.rs"),
         );)*
     };
 }
 
+// A field that is appended later goes behind the braces: `Plugin { magic … get_extension } + { newer }`.
 layouts! {
     Str { ptr len }
     Error { struct_size code scope vendor_code node_index msg_len bytes_requested bytes_available msg }
@@ -71,16 +86,18 @@ layouts! {
     DevmemVt { struct_size flags granularity va_limit raw_alloc raw_free va_reserve va_map va_unmap va_release }
 }
 
-/// Hash of names and offsets of all fields, pointer size and byte order. A plugin built against another layout has
-/// another number and is refused.
-pub const FINGERPRINT: u64 = {
+/// Hash of names and offsets of the fields that were there from the start, pointer size and byte order. A plugin built
+/// against another layout has another number and is refused; appended fields change nothing.
+pub const FINGERPRINT: u64 = fingerprint(STRUCTS);
+
+const fn fingerprint(structs: &[StructLayout]) -> u64 {
     let mut h = fnv(FNV_START, size_of::<usize>() as u64);
     h = fnv(h, u16::from_ne_bytes([1, 2]) as u64);
     let mut s = 0;
-    while s < STRUCTS.len() {
-        let layout = &STRUCTS[s];
+    while s < structs.len() {
+        let layout = &structs[s];
         let mut f = 0;
-        while f < layout.fields.len() {
+        while f < layout.n_first {
             let (name, offset) = layout.fields[f];
             h = fnv(fnv_str(h, name), offset as u64);
             f += 1;
@@ -88,7 +105,7 @@ pub const FINGERPRINT: u64 = {
         s += 1;
     }
     h
-};
+}
 
 const FNV_START: u64 = 0xcbf2_9ce4_8422_2325;
 
@@ -111,4 +128,26 @@ const fn fnv_str(mut h: u64, text: &str) -> u64 {
         i += 1;
     }
     h
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Whether a struct with these fields has the fingerprint of `a` at 0, `b` at 8.
+    fn check(fields: &'static [(&'static str, usize)], n_first: usize, is_same: bool) {
+        let of =
+            |fields, n_first| fingerprint(&[StructLayout { name: "X", size: 0, align: 8, fields, n_first }]);
+        assert_eq!(of(fields, n_first) == of(&[("a", 0), ("b", 8)], 2), is_same, "{fields:?}");
+    }
+
+    #[test]
+    fn what_moves_a_field_changes_the_fingerprint_and_what_is_appended_does_not() {
+        check(&[("a", 0), ("b", 8), ("c", 16)], 2, true);
+        check(&[("a", 0), ("b", 8), ("c", 16)], 3, false);
+        check(&[("a", 0), ("c", 8), ("b", 16)], 3, false);
+        check(&[("b", 0), ("a", 8)], 2, false);
+        check(&[("a", 0), ("b", 12)], 2, false);
+        check(&[("a", 0), ("renamed", 8)], 2, false);
+    }
 }

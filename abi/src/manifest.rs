@@ -7,7 +7,8 @@ pub const SECTION: &str = ".llmrtmf";
 pub const MANDATORY: [&str; 3] = ["abi", "name", "version"];
 
 /// The keys that may be there: `group`, `cpu` (needed instruction sets), `pci` (vendor:device patterns),
-/// `sonames` (libraries that must be found), `priority`, `hint` (remedy when they are not).
+/// `sonames` (libraries that must be found), `priority` (higher is preferred; below 0: used only when named), `hint`
+/// (remedy when they are not).
 pub const OPTIONAL: [&str; 6] = ["group", "cpu", "pci", "sonames", "priority", "hint"];
 
 /// The value of `key`, if the manifest has it.

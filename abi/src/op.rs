@@ -66,7 +66,7 @@ params! {
     }
     /// Attributes of `rope`.
     RopeParams "llmrt_p_rope" {
-        /// Leading elements of each head that are rotated; even.
+        /// Elements of each head that are rotated; even. Mode 24: half of them.
         n_dims: u32,
         /// 0: pairs (2i, 2i+1); 2: pairs (i, i + n_dims/2), as GPT-NeoX; 8: as 2 with four positions per token, pairs in
         /// sections; 24: vision, 40: as 8 with interleaved sections.
@@ -95,6 +95,8 @@ params! {
         section3: u32,
         /// 1: turns the other way, which undoes the op.
         back: u32,
+        /// First rotated element of each head; even.
+        offset: u32,
     }
     /// Attributes of `soft_max`: softmax(x·scale + slope·mask).
     SoftMaxParams "llmrt_p_soft_max" {
@@ -454,6 +456,12 @@ params! {
         /// ALiBi: largest bias, from which each head's slope on the mask follows; 0: slopes are 1.
         max_bias: f32,
     }
+    /// Attributes of `ssm_scan` and `gated_delta_net`.
+    StatesParams "llmrt_p_states" {
+        /// States of each sequence in the result: the one after the last token, then those before, one token back each;
+        /// 0 means 1. Those before the first token are zeros.
+        n_states: u32,
+    }
     /// Attributes of `gated_linear_attn`.
     GatedLinearAttnParams "llmrt_p_gated_linear_attn" {
         /// Factor on the result.
@@ -507,9 +515,9 @@ macro_rules! ops {
 }
 
 ops! {
-    GetRows = 1, "get_rows", 2..=2, "", "rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches";
+    GetRows = 1, "get_rows", 2..=2, "", "rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches; an id outside gives zeros";
     SetRows = 2, "set_rows", 3..=3, "", "cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; dims 2 and 3 are batches over which ids repeat; the result is the cache";
-    MulMat = 3, "mul_mat", 2..=2, "", "w [k, m] and x [k, n] give [m, n]; dims 2 and 3 of w broadcast";
+    MulMat = 3, "mul_mat", 2..=2, "", "w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x meets matrix i / (n_x / n_w) of w";
     MulMatId = 4, "mul_mat_id", 3..=3, "", "w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens]";
     Add = 5, "add", 2..=2, "", "a + b; b broadcasts";
     Sub = 6, "sub", 2..=2, "", "a - b; b broadcasts";
@@ -523,10 +531,10 @@ ops! {
     Relu = 14, "relu", 1..=1, "", "max(x, 0)";
     Tanh = 15, "tanh", 1..=1, "", "hyperbolic tangent";
     Sigmoid = 16, "sigmoid", 1..=1, "", "1 / (1 + exp(-x))";
-    RmsNorm = 20, "rms_norm", 1..=2, "llmrt_p_norm", "x * rsqrt(mean(x^2) + eps), times a weight if given";
+    RmsNorm = 20, "rms_norm", 1..=2, "llmrt_p_norm", "x * rsqrt(mean(x^2) + eps), times a weight [n] if given";
     LayerNorm = 21, "layer_norm", 1..=3, "llmrt_p_norm", "(x - mean) * rsqrt(variance + eps), times a weight, plus a bias";
     Rope = 22, "rope", 2..=3, "llmrt_p_rope", "rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional";
-    SoftMax = 23, "soft_max", 1..=3, "llmrt_p_soft_max", "softmax(x * scale + slope * mask) over rows; mask and sinks (one more score per head) optional";
+    SoftMax = 23, "soft_max", 1..=3, "llmrt_p_soft_max", "softmax(x * scale + slope * mask) over rows; mask (may have more rows than x) and sinks (one more score per head, dim 2) optional; with ALiBi the slope of head h of n is 2^(-max_bias (h + 1) / n), n a power of two; a row of -inf gives zeros";
     Attention = 24, "attention", 6..=7, "llmrt_p_attention", "q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache";
     PagedMask = 25, "paged_mask", 3..=3, "llmrt_p_paged_mask", "block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere";
     Glu = 26, "glu", 1..=2, "llmrt_p_glu", "activation(gate) * up; one source holds both halves";
@@ -601,12 +609,12 @@ ops! {
     Pool2d = 131, "pool_2d", 1..=1, "llmrt_p_pool", "largest or mean of windows of an image";
     AttentionContiguous = 140, "attention_contiguous", 3..=5, "llmrt_p_attention_contiguous", "q [d, n_q, n_heads, n], k [d, n_kv, n_kv_heads, n], v [dv, n_kv, n_kv_heads, n], mask, sinks: [dv, n_heads, n_q, n]";
     SsmConv = 150, "ssm_conv", 2..=2, "", "x [k - 1 + n_tokens, n_inner, n_seqs], kernel [k, n_inner]: causal convolution, [n_inner, n_tokens, n_seqs]";
-    SsmScan = 151, "ssm_scan", 7..=7, "", "states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states";
+    SsmScan = 151, "ssm_scan", 7..=7, "llmrt_p_states", "states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states";
     RwkvWkv6 = 152, "rwkv_wkv6", 6..=6, "", "k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states";
     RwkvWkv7 = 153, "rwkv_wkv7", 7..=7, "", "r, w, k, v, a, b, state: RWKV 7, its outputs and then its states";
     GatedLinearAttn = 154, "gated_linear_attn", 5..=5, "llmrt_p_gated_linear_attn", "k, v, q, g, state: its outputs and then its states";
-    GatedDeltaNet = 155, "gated_delta_net", 6..=6, "", "q, k, v, g, beta, state: its outputs and then its states";
-    SolveTri = 156, "solve_tri", 2..=2, "", "a [n, n] lower triangular, b [k, n]: x with a x = b";
+    GatedDeltaNet = 155, "gated_delta_net", 6..=6, "llmrt_p_states", "q, k, v, g, beta, state: its outputs and then its states";
+    SolveTri = 156, "solve_tri", 2..=2, "", "a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b";
 }
 
 impl Op {

@@ -14,7 +14,7 @@ pub fn generate(root: &Path) -> Result<String, String> {
     let mut config = cbindgen::Config {
         language: cbindgen::Language::C,
         cpp_compat: true,
-        include_guard: Some("LLMRT_PLUGIN_H".into()),
+        // The guard is ours: cbindgen's would end before the trailer.
         header: Some(INTRODUCTION.trim().into()),
         after_includes: Some(format!("\n{}", constants())),
         trailer: Some(tables()),
@@ -62,6 +62,9 @@ const INTRODUCTION: &str = "
  * A plugin is a shared library libllmrt_<name>.so that exports one function, llmrt_plugin_query_v0, and imports none
  * of the host's. Fields marked **M** are mandatory; leave the others NULL. Calls return an LLMRT_STATUS_* number.
  */
+
+#ifndef LLMRT_PLUGIN_H
+#define LLMRT_PLUGIN_H
 ";
 
 const OPS: &str = "
@@ -69,8 +72,11 @@ const OPS: &str = "
  *
  * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
  * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
- * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps, but those of
- * LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps and share no memory
+ * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ *
+ * Every op is at version 1. \"b broadcasts\": each dim of a is a multiple of that of b, and element i of a meets element
+ * i % n_b of b. An id outside of its table never makes a fault: what then happens is said where it is not obvious.
  */
 ";
 
@@ -164,7 +170,9 @@ extern "C" {{
 LLMRT_EXPORT const llmrt_plugin *{QUERY_SYMBOL}(uint32_t host_minor);
 #ifdef __cplusplus
 }}
-#endif"#,
+#endif
+
+#endif /* LLMRT_PLUGIN_H */"#,
         section = llmrt_abi::manifest::SECTION,
     );
     c
@@ -187,7 +195,8 @@ mod tests {
 
     /// C and C++ must lay every struct out as Rust does, without padding.
     fn compiles_with_equal_layout(compiler: &str, standard: &str, extension: &str, assert_word: &str) {
-        let mut source = String::from("#include \"llmrt/plugin.h\"\n");
+        // Twice, as happens where another header includes it.
+        let mut source = "#include \"llmrt/plugin.h\"\n".repeat(2);
         for s in layout::STRUCTS {
             let c = c_name(s.name);
             let _ = writeln!(source, "{assert_word}(sizeof({c}) == {}, \"size of {c}\");", s.size);

@@ -2,28 +2,38 @@
 
 mod coverage;
 mod fuzz;
+mod golden;
 mod header;
+mod lock;
 mod matrix;
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo ci COMMAND
 
-  header [--check]   write abi/include/llmrt/plugin.h, or compare it with abi/src
   bindings [--check] write plugins/cann/src/sys.rs, or compare it with plugins/cann/include; needs libclang
   cann-sim DIR       write the simulated Ascend libraries (plugins/cann/sim/README.md)
+  header [--check | --break]
+                     write abi/include/llmrt/plugin.h and abi/abi.lock, or compare them with abi/src;
+                     what would break plugins built before is refused without --break
+  golden             build the plugins that every later host must load (tests/golden)
+  layout             let abi_stable compare the types with those of released minors
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
   matrix [--json]    the plugins, one job each
-  plugin NAME        run one job of the matrix";
+  plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
+  conform [NAME]     build one plugin, or each, and run every case of `llmrt conform` on it";
 
 fn main() -> ExitCode {
     let args: Vec<String> = std::env::args().skip(1).collect();
     let args: Vec<&str> = args.iter().map(String::as_str).collect();
     let result = match args[..] {
-        ["header"] => write_header(),
+        ["header"] => write_header(false),
+        ["header", "--break"] => write_header(true),
+        ["golden"] => golden::build(),
+        ["layout"] => layout(),
         ["header", "--check"] => check_header(),
         ["bindings", ref flags @ ..] => {
             run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-bindings", "--"]).args(flags))
@@ -36,6 +46,8 @@ fn main() -> ExitCode {
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),
+        ["conform"] => matrix::conform(None),
+        ["conform", name] => matrix::conform(Some(name)),
         _ => Err(USAGE.into()),
     };
     match result {
@@ -65,20 +77,55 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 
-fn write_header() -> Result<(), String> {
-    let text = header::generate(root())?;
-    let path = root().join(header::HEADER);
-    std::fs::write(&path, text).map_err(|e| format!("{}: {e}", header::HEADER))
+/// Compiles the example in C into a folder, which is made, and says where.
+fn c_plugin(dir: &Path, flags: &[&str]) -> Result<PathBuf, String> {
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let file = dir.join("libllmrt_c.so");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-fPIC", "-shared", "-fvisibility=hidden", "-Wl,--build-id"]).args(flags);
+    cc.current_dir(root()).args(["-Iabi/include", "plugins/examples/c/plugin.c", "-o"]);
+    run(cc.arg(&file)).map(|()| file)
+}
+
+/// A run of its own: the feature's dependencies take half a minute to build and are wanted nowhere else.
+fn layout() -> Result<(), String> {
+    let args =
+        ["test", "--locked", "-p", "llmrt-abi", "--features", "layout-check", "--test", "layout_check"];
+    run(cargo().args(args))
+}
+
+fn write_header(breaks_allowed: bool) -> Result<(), String> {
+    let header = header::generate(root())?;
+    let lock = lock::generate(&header);
+    let differences = lock::compare(&committed(lock::LOCK), &lock);
+    differences.additions.iter().for_each(|line| println!("{line}"));
+    if !differences.breaks.is_empty() && !breaks_allowed && !committed(lock::LOCK).is_empty() {
+        return Err(format!(
+            "plugins built before would break:\n{}\nwrite it with `cargo ci header --break` if that is meant",
+            differences.breaks.join("\n")
+        ));
+    }
+    for (file, text) in [(header::HEADER, header), (lock::LOCK, lock)] {
+        std::fs::write(root().join(file), text).map_err(|e| format!("{file}: {e}"))?;
+    }
+    Ok(())
 }
 
 fn check_header() -> Result<(), String> {
-    let committed = std::fs::read_to_string(root().join(header::HEADER)).unwrap_or_default();
-    if committed == header::generate(root())? {
-        Ok(())
-    } else {
-        Err(format!(
-            "{} differs from what abi/src gives: run `cargo ci header` and commit it",
-            header::HEADER
-        ))
+    let header = header::generate(root())?;
+    let differences = lock::compare(&committed(lock::LOCK), &lock::generate(&header));
+    let lines = [differences.breaks.as_slice(), &differences.additions].concat();
+    if !lines.is_empty() {
+        return Err(format!("{} differs from abi/src:\n{}", lock::LOCK, lines.join("\n")));
     }
+    if committed(header::HEADER) != header {
+        let file = header::HEADER;
+        return Err(format!("{file} differs from what abi/src gives: run `cargo ci header` and commit it"));
+    }
+    Ok(())
+}
+
+/// A file of the repository; empty if it is not there.
+fn committed(file: &str) -> String {
+    std::fs::read_to_string(root().join(file)).unwrap_or_default()
 }

@@ -1,18 +1,66 @@
 //! The matrix: one job per plugin, and what each job runs.
 
-use crate::{cargo, run};
+use crate::{c_plugin, cargo, root, run};
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::Command;
 
 /// A row of the matrix.
 pub struct Job {
     /// Name of the plugin and of its job.
     pub plugin: &'static str,
-    /// Its package.
-    pub package: &'static str,
+    /// The package with its own tests; empty: it has none.
+    package: &'static str,
+    /// The packages that make its shared library and those it needs beside it; empty: it is C.
+    libraries: &'static [&'static str],
+    /// Arguments of `cargo test -p llmrt-tests` that select the tests which load it.
+    tests: &'static [&'static str],
+    /// Runs of `llmrt conform`, as the words behind the file's name.
+    conform: &'static [&'static str],
 }
 
 /// One job per plugin of this tree.
-pub const JOBS: &[Job] =
-    &[Job { plugin: "cpu", package: "llmrt-cpu" }, Job { plugin: "null", package: "llmrt-null" }];
+pub const JOBS: &[Job] = &[
+    Job {
+        plugin: "cpu",
+        package: "llmrt-cpu",
+        libraries: &["llmrt-cpu-so"],
+        tests: &["--test", "archs", "--test", "models", "--test", "scheduler"],
+        conform: &[""],
+    },
+    Job {
+        plugin: "null",
+        package: "llmrt-null",
+        libraries: &["llmrt-null"],
+        tests: &["--test", "conform", "a_device_without_ops"],
+        conform: &[""],
+    },
+    Job {
+        plugin: "sim",
+        package: "llmrt-sim",
+        libraries: &["llmrt-sim"],
+        tests: &["--test", "sim", "--test", "mixed"],
+        conform: &[
+            "--device sim:sim --plugin-option sim.queue=delay:50",
+            "--device sim:sim --plugin-option sim.queue=sync",
+            "--device sim:310p",
+        ],
+    },
+    Job {
+        plugin: "fault",
+        package: "llmrt-fault",
+        libraries: &["llmrt-fault", "llmrt-sim"],
+        tests: &["--test", "fault"],
+        conform: &["--device fault:sim --plugin-option fault.wrap=sim"],
+    },
+    Job {
+        plugin: "c",
+        package: "",
+        libraries: &[],
+        tests: &["--test", "c_plugin", "--test", "mixed"],
+        conform: &[""],
+    },
+];
 
 /// Prints the plugins' names, one a line or as a JSON array.
 pub fn list(json: bool) -> Result<(), String> {
@@ -25,13 +73,69 @@ pub fn list(json: bool) -> Result<(), String> {
     Ok(())
 }
 
-/// Runs one job: the plugin's own tests, its shared library, and the tests that load it.
+/// Runs one job: the plugin's own tests, its shared library by itself, the tests that load it, and `llmrt conform`.
 pub fn plugin(name: &str) -> Result<(), String> {
-    let job = JOBS
-        .iter()
-        .find(|j| j.plugin == name)
-        .ok_or_else(|| format!("no plugin `{name}`; `cargo ci matrix` lists them"))?;
-    run(cargo().args(["test", "--locked", "-p", job.package, "-p", "llmrt-plugin"]))?;
-    run(cargo().args(["build", "--locked", "-p", job.package]))?;
-    run(cargo().args(["test", "--locked", "-p", "llmrt-tests", "--", job.plugin]))
+    let job = find(name)?;
+    if !job.package.is_empty() {
+        run(cargo().args(["test", "--locked", "-p", job.package, "-p", "llmrt-plugin"]))?;
+        run(cargo().args(["build", "--locked"]).args(job.libraries.iter().flat_map(|name| ["-p", name])))?;
+    }
+    run(cargo().args(["test", "--locked", "-p", "llmrt-tests"]).args(job.tests))?;
+    conform_all(&[job])
+}
+
+/// Every case of `llmrt conform` on one plugin, or on each.
+pub fn conform(name: Option<&str>) -> Result<(), String> {
+    match name {
+        Some(name) => conform_all(&[find(name)?]),
+        None => conform_all(&JOBS.iter().collect::<Vec<_>>()),
+    }
+}
+
+/// Builds in one go, so that dependencies are built once: the tests build these packages too, with these features.
+fn conform_all(jobs: &[&Job]) -> Result<(), String> {
+    let libraries: BTreeSet<&str> = jobs.iter().flat_map(|job| job.libraries).copied().collect();
+    let packages = std::iter::once("llmrt").chain(libraries).flat_map(|name| ["-p", name]);
+    run(cargo().args(["build", "--locked"]).args(packages))?;
+    let built = target().join("debug");
+    for job in jobs {
+        let library = match job.libraries {
+            [] => c_plugin(&target().join("c"), &["-O2"])?,
+            _ => built.join(format!("libllmrt_{}.so", job.plugin)),
+        };
+        for words in job.conform {
+            println!("\nconform {} {words}", job.plugin);
+            let mut llmrt = Command::new(built.join("llmrt"));
+            run(llmrt.arg("conform").arg(&library).args(words.split_whitespace()))?;
+        }
+    }
+    Ok(())
+}
+
+fn find(name: &str) -> Result<&'static Job, String> {
+    let job = JOBS.iter().find(|j| j.plugin == name);
+    job.ok_or_else(|| format!("no plugin `{name}`; `cargo ci matrix` lists them"))
+}
+
+/// Where cargo builds.
+fn target() -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_plugin_of_the_tree_has_a_job() {
+        let folders = std::fs::read_dir(root().join("plugins")).unwrap().flatten();
+        let mut names: Vec<_> = folders.map(|f| f.file_name().into_string().unwrap()).collect();
+        // The kit is what plugins are made with, and the example is the one in C.
+        names.retain(|name| name != "kit" && name != "examples");
+        names.push("c".into());
+        names.sort();
+        let mut jobs: Vec<_> = JOBS.iter().map(|job| job.plugin).collect();
+        jobs.sort_unstable();
+        assert_eq!(names, jobs);
+    }
 }

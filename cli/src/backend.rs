@@ -1,4 +1,4 @@
-//! `--backend NAME[:I],…`: which devices a person means.
+//! `--backend NAME[:D],…`: which devices a person means.
 
 use crate::error::{Error, Exit, Result};
 use std::path::{Path, PathBuf};
@@ -10,6 +10,8 @@ pub struct Offered {
     pub id: String,
     /// Its plugin's name.
     pub plugin: String,
+    /// Its name among the plugin's devices.
+    pub device: String,
     /// Its plugin's file; none for the one that is linked in.
     pub path: Option<PathBuf>,
     /// Why it cannot be used.
@@ -33,7 +35,8 @@ impl Offered {
 }
 
 /// Rows of `offered` in the order asked for, each once. A name is a device's id, its plugin's name or its plugin's
-/// file, by name or path; of several devices `:I` takes one, and without it all are taken.
+/// file, by name or path. Of a plugin's devices `:D` takes the one with this index or name, or all whose names go on
+/// with a dot after it; without it all are taken.
 pub fn choose(wanted: &[String], offered: &[Offered]) -> Result<Vec<usize>> {
     let mut rows = Vec::new();
     for text in wanted {
@@ -52,25 +55,15 @@ fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
             "--backend: an entry is empty: expected NAME or NAME:INDEX between the commas",
         ));
     }
-    let (name, index) = match text.rsplit_once(':') {
-        Some((name, digits)) if digits.bytes().all(|b| b.is_ascii_digit()) && !digits.is_empty() => {
-            (name, Some(digits.parse().unwrap_or(usize::MAX)))
-        }
-        _ => (text, None),
-    };
     let rows_where = |is_it: &dyn Fn(&Offered) -> bool| -> Vec<usize> {
         offered.iter().enumerate().filter(|(_, o)| is_it(o)).map(|(row, _)| row).collect()
     };
-    let exact = rows_where(&|o| o.id == text);
-    let named = match exact.is_empty() {
-        false => exact,
-        true => {
-            let all = rows_where(&|o| o.plugin == name || o.is_file(name));
-            match index {
-                None => all,
-                Some(i) => all.get(i).into_iter().copied().collect(),
-            }
-        }
+    let of_plugin = |name: &str| rows_where(&|o| o.plugin == name || o.is_file(name));
+    let by_id = rows_where(&|o| o.id == text);
+    let whole = if by_id.is_empty() { of_plugin(text) } else { by_id };
+    let named = match text.rsplit_once(':') {
+        Some((name, which)) if whole.is_empty() => pick(of_plugin(name), which, offered),
+        _ => whole,
     };
     if named.is_empty() {
         return Err(Error::usage(format!(
@@ -84,6 +77,22 @@ fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
             format!("--backend {text}: {} cannot be used: {why}", offered[row].id),
         )),
         None => Ok(named),
+    }
+}
+
+/// Of a plugin's devices the ones that `which` means: by name, by the name of a group, or by index.
+fn pick(rows: Vec<usize>, which: &str, offered: &[Offered]) -> Vec<usize> {
+    let rows_where = |is_it: &dyn Fn(&str) -> bool| -> Vec<usize> {
+        rows.iter().copied().filter(|&row| is_it(&offered[row].device)).collect()
+    };
+    let named = rows_where(&|name| name == which);
+    let group = rows_where(&|name| name.strip_prefix(which).is_some_and(|rest| rest.starts_with('.')));
+    let is_index = !which.is_empty() && which.bytes().all(|b| b.is_ascii_digit());
+    match (named.is_empty(), group.is_empty(), is_index) {
+        (false, ..) => named,
+        (true, false, _) => group,
+        (true, true, true) => rows.get(which.parse().unwrap_or(usize::MAX)).into_iter().copied().collect(),
+        (true, true, false) => Vec::new(),
     }
 }
 
@@ -110,6 +119,7 @@ mod tests {
         let row = |id: &str, plugin: &str, path: Option<&str>, unusable: Option<&str>| Offered {
             id: id.into(),
             plugin: plugin.into(),
+            device: id.split_once(':').map_or("0", |(_, device)| device).into(),
             path: path.map(PathBuf::from),
             unusable: unusable.map(String::from),
         };
@@ -118,6 +128,9 @@ mod tests {
             row("sim:small", "sim", Some("/drivers/libllmrt_sim.so"), None),
             row("broken", "broken", Some("/drivers/libllmrt_broken.so"), Some("it did not open")),
             row("cpu", "cpu", None, None),
+            row("cards:duo.0", "cards", Some("/drivers/libllmrt_cards.so"), None),
+            row("cards:duo.1", "cards", Some("/drivers/libllmrt_cards.so"), None),
+            row("cards:solo", "cards", Some("/drivers/libllmrt_cards.so"), None),
         ]
     }
 
@@ -147,6 +160,16 @@ mod tests {
         check("libllmrt_sim.so:1", &[1]);
         check("/drivers/libllmrt_sim.so", &[0, 1]);
         check("/drivers/libllmrt_sim.so:1", &[1]);
+    }
+
+    #[test]
+    fn devices_of_a_plugin_go_by_name_and_a_group_of_them_by_the_part_before_the_dot() {
+        check("cards:solo", &[6]);
+        check("cards:duo", &[4, 5]);
+        check("cards:duo.1", &[5]);
+        check("/drivers/libllmrt_cards.so:duo", &[4, 5]);
+        refused("cards:du", Exit::Usage, "no such device");
+        refused("cards:", Exit::Usage, "no such device");
     }
 
     #[test]

@@ -29,6 +29,8 @@ pub enum Exit {
     Strict = 5,
     /// Memory ran out, or would.
     Memory = 6,
+    /// A plugin that does not conform, or devices that differ.
+    Wrong = 7,
     /// Ctrl-C.
     Interrupted = 130,
 }
@@ -107,6 +109,7 @@ impl From<llmrt_engine::Error> for Error {
             Engine::Load { cancelled: true, .. } => Exit::Interrupted,
             Engine::Load { out_of_memory: true, .. } | Engine::NotEnoughMemory { .. } => Exit::Memory,
             Engine::Model(e) => return e.into(),
+            Engine::Load { device: Some(_), .. } => Exit::Device,
             Engine::Load { .. } => Exit::File,
             Engine::BadParam { .. } | Engine::BadBias { .. } | Engine::BiasOutOfVocab { .. } => Exit::Usage,
             Engine::EmptyStop | Engine::ContextFull { .. } | Engine::TokenOutOfVocab { .. } => Exit::Usage,

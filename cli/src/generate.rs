@@ -2,6 +2,7 @@
 
 use crate::error::{Error, Result};
 use crate::interrupt;
+use crate::session;
 use llmrt_engine::{Engine, Finish, Logits, Sampler, SequenceId, StopFilter, TokenId};
 use llmrt_tokenizer::{Decoder, Tokenizer};
 use std::time::{Duration, Instant};
@@ -103,7 +104,7 @@ pub fn generate(
 /// token. `None` if Ctrl-C came first.
 pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Result<Option<Vec<f32>>> {
     loop {
-        let step = engine.step(Logits::Last, max_tokens)?;
+        let step = session::step(engine, Logits::Last, max_tokens)?;
         if step.rows.iter().any(|row| row.id == id) {
             return Ok(Some(step.logits)); // there is one sequence, so one row
         }

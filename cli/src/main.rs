@@ -56,8 +56,12 @@ fn main() -> ExitCode {
 }
 
 fn run(cli: &Cli) -> Result<()> {
-    interrupt::listen()?;
     let global = &cli.global;
+    // Ctrl-C ends a worker at once.
+    if let Command::ConformWorker(args) = &cli.command {
+        return cmd::conform::worker(global, args);
+    }
+    interrupt::listen()?;
     match &cli.command {
         Command::Run(args) => cmd::run::run(global, args),
         Command::Eval(args) => cmd::eval::eval(global, args),
@@ -67,8 +71,12 @@ fn run(cli: &Cli) -> Result<()> {
         Command::Inspect(args) => cmd::inspect::inspect(global, args),
         Command::Plan(args) => cmd::plan::plan(global, args),
         Command::Convert(args) => cmd::convert::convert(args),
+        Command::Quantize(args) => cmd::quantize::quantize(global, args),
         Command::Plugins(args) => cmd::plugins::plugins(global, args),
         Command::Devices(args) => cmd::devices::devices(global, args),
         Command::Ops(args) => cmd::ops::ops(global, args),
+        Command::Conform(args) => cmd::conform::conform(global, args),
+        Command::ConformWorker(args) => cmd::conform::worker(global, args),
+        Command::Diff(args) => cmd::diff::diff(global, args),
     }
 }

@@ -3,7 +3,31 @@
 use crate::error::{Error, Result};
 use std::fs::File;
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+
+/// Refuses an output that would take the place of an input, or of anything else unless that is asked for.
+pub fn check_output<'a>(
+    output: &Path,
+    force: bool,
+    inputs: impl IntoIterator<Item = &'a Path>,
+) -> Result<()> {
+    if inputs.into_iter().any(|input| is_same_file(input, output)) {
+        let problem = "is what would be converted: give the GGUF file another name";
+        return Err(Error::usage(format!("{}: {problem}", output.display())));
+    }
+    if output.exists() && !force {
+        let problem = "exists already: choose another name, or overwrite it with --force";
+        return Err(Error::output(output, problem));
+    }
+    Ok(())
+}
+
+/// Whether two paths lead to one file; links of either kind are seen through.
+fn is_same_file(a: &Path, b: &Path) -> bool {
+    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
+    id(a).is_some_and(|a| Some(a) == id(b))
+}
 
 /// A file being written. Dropped before [`NewFile::finish`] it leaves nothing behind.
 pub struct NewFile {

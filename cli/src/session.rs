@@ -4,12 +4,44 @@ use crate::args::ModelArgs;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::{self, OpenModel};
-use crate::output::note;
+use crate::output::{bytes, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
-use llmrt_engine::{Engine, EngineOptions};
+use llmrt_engine::{Engine, EngineOptions, Logits, Step};
+use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
 use std::time::{Duration, Instant};
+
+/// One step, and what went less well than asked in it.
+pub fn step(engine: &mut Engine, logits: Logits, max_tokens: usize) -> Result<Step> {
+    let step = engine.step(logits, max_tokens);
+    tell_warnings(engine);
+    Ok(step?)
+}
+
+/// Says what went less well than asked since it was said last.
+fn tell_warnings(engine: &mut Engine) {
+    engine.take_warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
+}
+
+/// What a device's pool of scratch memory holds, in a line.
+fn pool_line(device: &str, s: &PoolStats) -> String {
+    let reserved = match s.reserved {
+        0 => String::new(),
+        n => format!(" of {} reserved", bytes(n)),
+    };
+    format!(
+        "scratch memory of {device}: {}, {} mapped{reserved}, {} in use, {} cached, at most {} in use; it grew {} times, \
+         gave back {} times",
+        s.kind,
+        bytes(s.mapped),
+        bytes(s.in_use),
+        bytes(s.cached),
+        bytes(s.peak),
+        s.grows,
+        s.evictions
+    )
+}
 
 /// A model that computes.
 pub struct Session {
@@ -40,12 +72,17 @@ impl Session {
         if interrupt::is_asked() {
             return Err(Error::interrupted());
         }
-        engine.warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
-        Ok(Session { engine, load: started.elapsed() })
+        let mut session = Session { engine, load: started.elapsed() };
+        tell_warnings(&mut session.engine);
+        Ok(session)
     }
 
-    /// Says where the last step ran: all of it with `-v`, else one line if work fell back.
+    /// Says where the last step ran: all of it and the scratch memory it took with `-v`, else one line if work fell
+    /// back.
     pub fn tell_placement(&self, verbose: u8) {
+        if verbose > 0 {
+            self.engine.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
+        }
         let Some(report) = self.engine.report() else { return };
         match (verbose, report.n_fallbacks()) {
             (0, 0) => {}

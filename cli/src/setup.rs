@@ -69,6 +69,8 @@ impl Plugins {
         let host = Host::new(HostOptions {
             n_threads: global.threads,
             log: log_sink(global.verbose),
+            options: global.plugin_option.iter().cloned().collect(),
+            pool: global.pool,
             ..HostOptions::default()
         });
         let named = DiscoverOptions { extra: global.plugins.clone(), only_extra: true };
@@ -98,6 +100,7 @@ impl Plugins {
             let row = Offered {
                 id: device.name().into(),
                 plugin: device.plugin().into(),
+                device: device.info().name.clone(),
                 path: path(device.plugin()),
                 unusable: unusable(&device),
             };
@@ -143,7 +146,9 @@ impl Setup {
 /// Why a device is not used unless `--backend` names it.
 pub fn idle_because(device: &Device) -> Option<String> {
     let is_baseline = device.plugin() == BASELINE;
-    unusable(device).or_else(|| {
+    let modest = (device.priority() < 0)
+        .then(|| "its plugin wants to be used only when named; name it with --backend".into());
+    unusable(device).or(modest).or_else(|| {
         (!is_baseline && !runs_matrix_products(device))
             .then(|| "it runs no matrix product; name it with --backend to use it".into())
     })
@@ -164,7 +169,7 @@ fn runs_matrix_products(device: &Device) -> bool {
     })
 }
 
-fn check_threads(n: Option<usize>) -> Result<()> {
+pub fn check_threads(n: Option<usize>) -> Result<()> {
     match n {
         None | Some(1..=MOST_THREADS) => Ok(()),
         Some(n) => Err(Error::usage(format!(

@@ -1,5 +1,6 @@
 //! Numbers of the command line: what is taken, and what is said to everything else.
 
+use llmrt_host::PoolKind;
 use std::fmt;
 use std::str::FromStr;
 
@@ -16,6 +17,16 @@ pub fn signed(text: &str) -> Result<i64, String> {
 /// A number with a fraction.
 pub fn number(text: &str) -> Result<f32, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.8".into())
+}
+
+/// An option of a plugin.
+pub fn option(text: &str) -> Result<(String, String), String> {
+    llmrt_host::plugin::option_pair(text).ok_or_else(|| "expected KEY=VALUE".into())
+}
+
+/// How scratch memory is managed.
+pub fn pool(text: &str) -> Result<PoolKind, String> {
+    text.trim().parse().map_err(|expected| format!("expected {expected}"))
 }
 
 /// Where random numbers begin; `None`: wherever the clock says.

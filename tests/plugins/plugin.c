@@ -20,11 +20,23 @@
 #ifndef MAJOR
 #define MAJOR LLMRT_ABI_MAJOR
 #endif
+#ifndef MINOR
+#define MINOR LLMRT_ABI_MINOR
+#endif
 #ifndef FINGERPRINT
 #define FINGERPRINT LLMRT_FINGERPRINT
 #endif
 #ifndef TABLE_SIZE
 #define TABLE_SIZE sizeof(llmrt_plugin)
+#endif
+#ifndef DEVICE_TABLE_SIZE
+#define DEVICE_TABLE_SIZE sizeof(llmrt_device_vt)
+#endif
+#ifndef BUFFER_TABLE_SIZE
+#define BUFFER_TABLE_SIZE sizeof(llmrt_buffer_vt)
+#endif
+#ifndef BACKEND_TABLE_SIZE
+#define BACKEND_TABLE_SIZE sizeof(llmrt_backend_vt)
 #endif
 #ifndef BUILD_FLAGS
 #define BUILD_FLAGS 0
@@ -103,7 +115,7 @@ static int32_t buffer_fill(llmrt_buffer *b, uint64_t off, uint64_t n, uint8_t by
 }
 
 static const llmrt_buffer_vt buffer_vt = {
-    .struct_size = sizeof(llmrt_buffer_vt),
+    .struct_size = BUFFER_TABLE_SIZE,
     .destroy = buffer_destroy,
     .set = buffer_set,
     .get = buffer_get,
@@ -134,6 +146,11 @@ static int32_t compute(llmrt_backend *be, const llmrt_graph *g, llmrt_error *err
     for (uint32_t i = 0; i < g->n_nodes; i++) {
         const llmrt_node *n = node(g, i);
         const llmrt_tensor *dst = tensor(g, n->dst);
+        if (n->op == LLMRT_OP_SCALE) {
+            const float *x = floats(tensor(g, n->src[0])), scale = *(const float *)n->params;
+            for (uint64_t k = 0; k < dst->nbytes / sizeof(float); k++) floats(dst)[k] = x[k] * scale;
+            continue;
+        }
         const float *a = floats(tensor(g, n->src[0])), *b = floats(tensor(g, n->src[1]));
         for (uint64_t k = 0; k < dst->nbytes / sizeof(float); k++) floats(dst)[k] = a[k] + b[k];
     }
@@ -147,7 +164,7 @@ static int32_t compute_breaks(llmrt_backend *be, const llmrt_graph *g, llmrt_err
 #endif
 
 static const llmrt_backend_vt backend_vt = {
-    .struct_size = sizeof(llmrt_backend_vt),
+    .struct_size = BACKEND_TABLE_SIZE,
     .destroy = backend_destroy,
     .synchronize = synchronize,
     .compute = COMPUTE,
@@ -184,10 +201,20 @@ static int32_t dev_supports(llmrt_device *dev, const llmrt_graph *g, uint32_t fi
     (void)dev, (void)err;
     for (uint32_t i = 0; i < n; i++) {
         const llmrt_node *nd = node(g, first + i);
+        uint8_t reason = LLMRT_REASON_OP;
         int yes = nd->op == 5 && nd->op_version == 1;
+#ifdef SCALES
+        /* As if it were written when `scale` had a factor and no bias yet. */
+        if (nd->op == LLMRT_OP_SCALE) {
+            yes = nd->op_version == 1 && nd->params_size >= sizeof(float);
+            for (uint32_t b = sizeof(float); b < nd->params_size; b++)
+                if (((const uint8_t *)nd->params)[b]) reason = LLMRT_REASON_PARAM;
+            yes = yes && reason != LLMRT_REASON_PARAM;
+        }
+#endif
         for (uint32_t s = 0; yes && s < nd->n_src; s++)
             yes = is_plain(tensor(g, nd->src[s])) && tensor(g, nd->src[s])->nbytes == tensor(g, nd->dst)->nbytes;
-        verdicts[i] = (llmrt_verdict){ .support = (uint8_t)yes, .reason = yes ? 0 : LLMRT_REASON_OP, .est_us = -1 };
+        verdicts[i] = (llmrt_verdict){ .support = (uint8_t)yes, .reason = yes ? 0 : reason, .est_us = -1 };
 #ifdef CHANGES_ITS_MIND
         static uint8_t asked;
         verdicts[i].support = asked++ & 1;
@@ -227,8 +254,16 @@ static int32_t dev_backend(llmrt_device *dev, const llmrt_backend_params *params
     return LLMRT_STATUS_OK;
 }
 
+#ifdef POISON
+/* What lies where a table of today has functions, behind the end of a shorter one. */
+static uint64_t alloc_size_poison(llmrt_device *dev, uint32_t bt, const llmrt_tensor *t) {
+    (void)dev, (void)bt, (void)t;
+    abort();
+}
+#endif
+
 static const llmrt_device_vt device_vt = {
-    .struct_size = sizeof(llmrt_device_vt),
+    .struct_size = DEVICE_TABLE_SIZE,
     .open = dev_open,
     .close = dev_close,
     .memory = dev_memory,
@@ -237,7 +272,15 @@ static const llmrt_device_vt device_vt = {
 #endif
     .buffer_alloc = dev_alloc,
     .backend_create = dev_backend,
+#ifdef POISON
+    .alloc_size = alloc_size_poison,
+#endif
 };
+
+#ifdef EXTENDED
+/* A table of a later minor: functions behind those that this header knows. */
+static struct { llmrt_device_vt known; void (*newer[4])(void); } extended_vt;
+#endif
 
 static const llmrt_buffer_type buffer_types[] = {
     { .struct_size = sizeof(llmrt_buffer_type), .kind = LLMRT_BUFFER_DEVICE, .alignment = ALIGNMENT, .name = STR("ram") },
@@ -267,6 +310,11 @@ static llmrt_device *devices[] = { &device };
 
 static int32_t init(const llmrt_host_api *host, llmrt_device *const **out, uint32_t *n, llmrt_error *err) {
     (void)host, (void)err;
+#ifdef EXTENDED
+    extended_vt.known = device_vt;
+    extended_vt.known.struct_size = sizeof extended_vt;
+    device.vt = &extended_vt.known;
+#endif
     *out = devices;
     *n = sizeof devices / sizeof *devices;
     return LLMRT_STATUS_OK;
@@ -291,7 +339,7 @@ static const llmrt_plugin table = {
     .magic = MAGIC,
     .struct_size = TABLE_SIZE,
     .abi_major = MAJOR,
-    .abi_minor = LLMRT_ABI_MINOR,
+    .abi_minor = MINOR,
     .fingerprint = FINGERPRINT,
     .build_flags = BUILD_FLAGS,
     .needs_host = NEEDS,
@@ -308,6 +356,9 @@ const llmrt_plugin *other_entry(uint32_t host_minor) {
 const llmrt_plugin *llmrt_plugin_query_v0(uint32_t host_minor) {
 #endif
     (void)host_minor;
+#ifdef NEEDS_MINOR
+    if (host_minor < NEEDS_MINOR) return NULL;
+#endif
 #ifdef REFUSES_HOST
     (void)table;
     return NULL;

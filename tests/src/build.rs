@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
 
-/// The folder with `llmrt`, `libllmrt_cpu.so` and `libllmrt_null.so`.
+/// The folder with `llmrt` and the plugins' shared libraries.
 pub fn bin_dir() -> &'static Path {
     static DIR: OnceLock<PathBuf> = OnceLock::new();
     DIR.get_or_init(|| {
@@ -20,9 +20,13 @@ pub fn bin_dir() -> &'static Path {
             "-p",
             "llmrt",
             "-p",
-            "llmrt-cpu",
+            "llmrt-cpu-so",
             "-p",
             "llmrt-null",
+            "-p",
+            "llmrt-sim",
+            "-p",
+            "llmrt-fault",
         ]);
         if dir.ends_with("release") {
             cargo.arg("--release");

@@ -1,6 +1,7 @@
 //! What the end-to-end tests share: the built programs, the reference fixtures, and how close is close enough.
 
 pub mod build;
+pub mod compile;
 pub mod fixtures;
 pub mod models;
 pub mod partial;

@@ -246,7 +246,8 @@ typedef struct llmrt_tensor {
   uint32_t n_dims;
   // Layout made by `seal`; 0: canonical.
   uint32_t layout_id;
-  // Elements per dim, innermost first.
+  // Elements per dim, innermost first. A dim of 0 makes the tensor empty: `nbytes` is 0, and a node with an empty
+  // result is no work.
   int64_t ne[4];
   // Bytes between elements (blocks for dim 0) of a dim.
   uint64_t nb[4];
@@ -254,7 +255,7 @@ typedef struct llmrt_tensor {
   struct llmrt_buffer *buffer;
   // First byte in the buffer, views included.
   uint64_t offset;
-  // Bytes from first to past-the-last element.
+  // Bytes from first to past-the-last element; 0 if there is none.
   uint64_t nbytes;
   // For views: offset within the viewed tensor.
   uint64_t view_offset;
@@ -513,7 +514,7 @@ typedef struct llmrt_device_vt {
   void (*close)(struct llmrt_device *dev);
   // **M** Free and total bytes.
   int32_t (*memory)(struct llmrt_device *dev, uint64_t *free, uint64_t *total, struct llmrt_error *err);
-  // **M** Verdicts for nodes `first..first+n`; pure and deterministic. Tensors may have no buffer yet.
+  // **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have no buffer yet.
   int32_t (*supports)(struct llmrt_device *dev,
                       const struct llmrt_graph *graph,
                       uint32_t first,
@@ -686,8 +687,6 @@ typedef struct llmrt_devmem_vt {
   void (*va_release)(struct llmrt_device *dev, uint64_t addr, uint64_t size);
 } llmrt_devmem_vt;
 
-#endif  /* LLMRT_PLUGIN_H */
-
 /* Dtypes: number, elements in a block, bytes of a block. */
 #define LLMRT_TYPE_F32 0 /* 1 elements in 4 bytes */
 #define LLMRT_TYPE_F16 1 /* 1 elements in 2 bytes */
@@ -725,34 +724,116 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_TYPE_Q1_0 41 /* 128 elements in 18 bytes */
 #define LLMRT_TYPE_Q2_0 42 /* 64 elements in 18 bytes */
 
-/* Ops. Numbers are frozen. */
-#define LLMRT_OP_GET_ROWS 1 /* rows of a table [n, m], picked by i32 ids; converted to F32 */
-#define LLMRT_OP_SET_ROWS 2 /* cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; the result is the cache */
-#define LLMRT_OP_MUL_MAT 3 /* w [k, m] and x [k, n] give [m, n]; dims 2 and 3 of w broadcast */
-#define LLMRT_OP_MUL_MAT_ID 4 /* w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens] */
-#define LLMRT_OP_ADD 5 /* a + b; b broadcasts */
-#define LLMRT_OP_SUB 6 /* a - b; b broadcasts */
-#define LLMRT_OP_MUL 7 /* a * b; b broadcasts */
-#define LLMRT_OP_DIV 8 /* a / b; b broadcasts */
-#define LLMRT_OP_SCALE 9 /* x * scale + bias */
-#define LLMRT_OP_SILU 10 /* x * sigmoid(x) */
-#define LLMRT_OP_GELU 11 /* gelu in its tanh form */
-#define LLMRT_OP_GELU_ERF 12 /* gelu with the error function */
-#define LLMRT_OP_GELU_QUICK 13 /* x * sigmoid(1.702 x) */
-#define LLMRT_OP_RELU 14 /* max(x, 0) */
-#define LLMRT_OP_TANH 15 /* hyperbolic tangent */
-#define LLMRT_OP_SIGMOID 16 /* 1 / (1 + exp(-x)) */
-#define LLMRT_OP_RMS_NORM 20 /* x * rsqrt(mean(x^2) + eps), times a weight if given */
-#define LLMRT_OP_LAYER_NORM 21 /* (x - mean) * rsqrt(variance + eps), times a weight, plus a bias */
-#define LLMRT_OP_ROPE 22 /* rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional */
-#define LLMRT_OP_SOFT_MAX 23 /* softmax(x * scale + mask) over rows */
-#define LLMRT_OP_ATTENTION 24 /* q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache */
-#define LLMRT_OP_PAGED_MASK 25 /* block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere */
-#define LLMRT_OP_GLU 26 /* activation(gate) * up; one source holds both halves */
-#define LLMRT_OP_TOP_K 27 /* i32 indices of the k largest values of each row, largest first */
-#define LLMRT_OP_MOE_WEIGHTS 28 /* router logits [n_expert, n_tokens], ids [n_used, n_tokens]: weights [1, n_used, n_tokens] */
-#define LLMRT_OP_SUM_ROWS 29 /* sum of each row */
-#define LLMRT_OP_COPY 30 /* a contiguous copy, converted to the result's dtype */
+/* Ops. Numbers are frozen.
+ *
+ * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
+ * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
+ * empty, has no bytes, and a node whose result is empty does nothing. Results are without gaps and share no memory
+ * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ *
+ * Every op is at version 1. "b broadcasts": each dim of a is a multiple of that of b, and element i of a meets element
+ * i % n_b of b. An id outside of its table never makes a fault: what then happens is said where it is not obvious.
+ */
+#define LLMRT_OP_GET_ROWS 1 /* rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches; an id outside gives zeros (sources: 2; no params) */
+#define LLMRT_OP_SET_ROWS 2 /* cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; dims 2 and 3 are batches over which ids repeat; the result is the cache (sources: 3; no params) */
+#define LLMRT_OP_MUL_MAT 3 /* w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x meets matrix i / (n_x / n_w) of w (sources: 2; no params) */
+#define LLMRT_OP_MUL_MAT_ID 4 /* w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens] (sources: 3; no params) */
+#define LLMRT_OP_ADD 5 /* a + b; b broadcasts (sources: 2; no params) */
+#define LLMRT_OP_SUB 6 /* a - b; b broadcasts (sources: 2; no params) */
+#define LLMRT_OP_MUL 7 /* a * b; b broadcasts (sources: 2; no params) */
+#define LLMRT_OP_DIV 8 /* a / b; b broadcasts (sources: 2; no params) */
+#define LLMRT_OP_SCALE 9 /* x * scale + bias (sources: 1; llmrt_p_scale) */
+#define LLMRT_OP_SILU 10 /* x * sigmoid(x) (sources: 1; no params) */
+#define LLMRT_OP_GELU 11 /* gelu in its tanh form (sources: 1; no params) */
+#define LLMRT_OP_GELU_ERF 12 /* gelu with the error function (sources: 1; no params) */
+#define LLMRT_OP_GELU_QUICK 13 /* x * sigmoid(1.702 x) (sources: 1; no params) */
+#define LLMRT_OP_RELU 14 /* max(x, 0) (sources: 1; no params) */
+#define LLMRT_OP_TANH 15 /* hyperbolic tangent (sources: 1; no params) */
+#define LLMRT_OP_SIGMOID 16 /* 1 / (1 + exp(-x)) (sources: 1; no params) */
+#define LLMRT_OP_RMS_NORM 20 /* x * rsqrt(mean(x^2) + eps), times a weight [n] if given (sources: 1 to 2; llmrt_p_norm) */
+#define LLMRT_OP_LAYER_NORM 21 /* (x - mean) * rsqrt(variance + eps), times a weight, plus a bias (sources: 1 to 3; llmrt_p_norm) */
+#define LLMRT_OP_ROPE 22 /* rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional (sources: 2 to 3; llmrt_p_rope) */
+#define LLMRT_OP_SOFT_MAX 23 /* softmax(x * scale + slope * mask) over rows; mask (may have more rows than x) and sinks (one more score per head, dim 2) optional; with ALiBi the slope of head h of n is 2^(-max_bias (h + 1) / n), n a power of two; a row of -inf gives zeros (sources: 1 to 3; llmrt_p_soft_max) */
+#define LLMRT_OP_ATTENTION 24 /* q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache (sources: 6 to 7; llmrt_p_attention) */
+#define LLMRT_OP_PAGED_MASK 25 /* block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere (sources: 3; llmrt_p_paged_mask) */
+#define LLMRT_OP_GLU 26 /* activation(gate) * up; one source holds both halves (sources: 1 to 2; llmrt_p_glu) */
+#define LLMRT_OP_TOP_K 27 /* i32 indices of the k largest values of each row, largest first (sources: 1; llmrt_p_top_k) */
+#define LLMRT_OP_MOE_WEIGHTS 28 /* router logits [n_expert, n_tokens], ids [n_used, n_tokens]: weights [1, n_used, n_tokens] (sources: 2; llmrt_p_moe_weights) */
+#define LLMRT_OP_SUM_ROWS 29 /* sum of each row (sources: 1; no params) */
+#define LLMRT_OP_COPY 30 /* a contiguous copy, converted to the result's dtype (sources: 1; llmrt_p_copy) */
+#define LLMRT_OP_ABS 40 /* |x| (sources: 1; no params) */
+#define LLMRT_OP_SGN 41 /* -1, 0 or 1 by the sign of x (sources: 1; no params) */
+#define LLMRT_OP_NEG 42 /* -x (sources: 1; no params) */
+#define LLMRT_OP_STEP 43 /* 1 where x > 0, else 0 (sources: 1; no params) */
+#define LLMRT_OP_ELU 44 /* x where x > 0, else exp(x) - 1 (sources: 1; no params) */
+#define LLMRT_OP_HARDSWISH 45 /* x * min(1, max(0, (x + 3) / 6)) (sources: 1; no params) */
+#define LLMRT_OP_HARDSIGMOID 46 /* min(1, max(0, (x + 3) / 6)) (sources: 1; no params) */
+#define LLMRT_OP_EXP 47 /* exp(x) (sources: 1; no params) */
+#define LLMRT_OP_EXPM1 48 /* exp(x) - 1 (sources: 1; no params) */
+#define LLMRT_OP_SOFTPLUS 49 /* log(1 + exp(x)), x itself above 20 (sources: 1; no params) */
+#define LLMRT_OP_XIELU 50 /* alpha_p x^2 + beta x where x > 0, else alpha_n (exp(min(x, eps)) - 1 - x) + beta x (sources: 1; llmrt_p_xielu) */
+#define LLMRT_OP_FLOOR 51 /* largest integer not above x (sources: 1; no params) */
+#define LLMRT_OP_CEIL 52 /* smallest integer not below x (sources: 1; no params) */
+#define LLMRT_OP_ROUND 53 /* nearest integer, halves away from 0 (sources: 1; no params) */
+#define LLMRT_OP_TRUNC 54 /* x without its fraction (sources: 1; no params) */
+#define LLMRT_OP_SQR 55 /* x^2 (sources: 1; no params) */
+#define LLMRT_OP_SQRT 56 /* square root (sources: 1; no params) */
+#define LLMRT_OP_LOG 57 /* natural logarithm (sources: 1; no params) */
+#define LLMRT_OP_SIN 58 /* sine (sources: 1; no params) */
+#define LLMRT_OP_COS 59 /* cosine (sources: 1; no params) */
+#define LLMRT_OP_LEAKY_RELU 60 /* x where x > 0, else slope x (sources: 1; llmrt_p_leaky_relu) */
+#define LLMRT_OP_CLAMP 61 /* x within min..max (sources: 1; llmrt_p_clamp) */
+#define LLMRT_OP_ADD1 70 /* a + b, b of one element (sources: 2; no params) */
+#define LLMRT_OP_ADD_ID 71 /* a [n, n_used, n_tokens] plus the rows of b [n, n_expert] that ids [n_used, n_tokens] name (sources: 3; no params) */
+#define LLMRT_OP_ACC 72 /* a with b added to a block of it (sources: 2; llmrt_p_block) */
+#define LLMRT_OP_SET 73 /* a with a block of it replaced by b (sources: 2; llmrt_p_block) */
+#define LLMRT_OP_POW 74 /* a to the power b; b broadcasts (sources: 2; no params) */
+#define LLMRT_OP_COUNT_EQUAL 75 /* i64: how many elements of two i32 tensors are equal (sources: 2; no params) */
+#define LLMRT_OP_OUT_PROD 76 /* a [m, k] and b [n, k] give [m, n], the sum of the outer products of their rows; dims 2 and 3 of a broadcast (sources: 2; no params) */
+#define LLMRT_OP_SUM 80 /* sum of all elements (sources: 1; no params) */
+#define LLMRT_OP_CUMSUM 81 /* running sum of each row (sources: 1; no params) */
+#define LLMRT_OP_MEAN 82 /* mean of each row (sources: 1; no params) */
+#define LLMRT_OP_ARGMAX 83 /* i32 index of the largest element of each row; the first of equals (sources: 1; no params) */
+#define LLMRT_OP_ARGSORT 84 /* i32 indices of the elements of each row in order; ties keep the lower index first (sources: 1; llmrt_p_argsort) */
+#define LLMRT_OP_REPEAT 90 /* x side by side until the dims asked for are full (sources: 1; llmrt_p_shape) */
+#define LLMRT_OP_CONCAT 91 /* a and b, one behind the other in a dim (sources: 2; llmrt_p_concat) */
+#define LLMRT_OP_CPY 92 /* y, x: writes the elements of x over those of y, in order, converting; the result is y (sources: 2; no params) */
+#define LLMRT_OP_DIAG 93 /* x [n, 1] on the diagonal of [n, n] (sources: 1; no params) */
+#define LLMRT_OP_DIAG_MASK_INF 94 /* -inf past the diagonal (sources: 1; llmrt_p_diag_mask) */
+#define LLMRT_OP_DIAG_MASK_ZERO 95 /* 0 past the diagonal (sources: 1; llmrt_p_diag_mask) */
+#define LLMRT_OP_ROLL 96 /* x moved along its dims, around the ends (sources: 1; llmrt_p_roll) */
+#define LLMRT_OP_PAD 97 /* x with elements around it (sources: 1; llmrt_p_pad) */
+#define LLMRT_OP_UPSCALE 98 /* x at another resolution (sources: 1; llmrt_p_upscale) */
+#define LLMRT_OP_ARANGE 99 /* numbers at equal distances (sources: 0; llmrt_p_arange) */
+#define LLMRT_OP_TRI 100 /* a triangle of each matrix, the rest 0 (sources: 1; llmrt_p_tri) */
+#define LLMRT_OP_FILL 101 /* one number in the shape of x (sources: 1; llmrt_p_fill) */
+#define LLMRT_OP_REPEAT_INTERLEAVE 102 /* each element of a dim several times, one behind the other (sources: 1; llmrt_p_repeat_interleave) */
+#define LLMRT_OP_INDEX_FILL 103 /* x with one number at the indices of a dim (sources: 2; llmrt_p_index_fill) */
+#define LLMRT_OP_WIN_PART 104 /* x [c, w, h] cut into square windows, padded with 0: [c, window, window, n] (sources: 1; llmrt_p_win) */
+#define LLMRT_OP_WIN_UNPART 105 /* windows put together, the padding dropped (sources: 1; llmrt_p_win) */
+#define LLMRT_OP_TIMESTEP_EMBEDDING 106 /* cosines and sines of times [n]: [dim, n] (sources: 1; llmrt_p_timestep_embedding) */
+#define LLMRT_OP_GROUP_NORM 110 /* x [w, h, c, n] with zero mean and unit variance in each group of channels (sources: 1; llmrt_p_group_norm) */
+#define LLMRT_OP_L2_NORM 111 /* rows divided by their length, which counts as at least eps (sources: 1; llmrt_p_norm) */
+#define LLMRT_OP_IM2COL 120 /* kernel, x: the elements under each position of the kernel, as rows (sources: 2; llmrt_p_im2col) */
+#define LLMRT_OP_IM2COL_3D 121 /* im2col in three dims (sources: 2; llmrt_p_im2col_3d) */
+#define LLMRT_OP_COL2IM_1D 122 /* columns of overlapping windows added up to a signal (sources: 1; llmrt_p_col2im_1d) */
+#define LLMRT_OP_CONV_1D 123 /* kernel [k, c_in, c_out], x [l, c_in, n]: convolution in one dim (sources: 2; llmrt_p_conv_1d) */
+#define LLMRT_OP_CONV_1D_DW 124 /* convolution in one dim, each channel with its own kernel (sources: 2; llmrt_p_conv_1d) */
+#define LLMRT_OP_CONV_2D 125 /* kernel [kw, kh, c_in, c_out], x [w, h, c_in, n]: convolution in two dims (sources: 2; llmrt_p_conv_2d) */
+#define LLMRT_OP_CONV_2D_DW 126 /* convolution in two dims, each channel with its own kernel (sources: 2; llmrt_p_conv_2d) */
+#define LLMRT_OP_CONV_3D 127 /* convolution in three dims (sources: 2; llmrt_p_conv_3d) */
+#define LLMRT_OP_CONV_TRANSPOSE_1D 128 /* transposed convolution in one dim (sources: 2; llmrt_p_conv_1d) */
+#define LLMRT_OP_CONV_TRANSPOSE_2D 129 /* transposed convolution in two dims (sources: 2; llmrt_p_conv_2d) */
+#define LLMRT_OP_POOL_1D 130 /* largest or mean of windows of a row (sources: 1; llmrt_p_pool) */
+#define LLMRT_OP_POOL_2D 131 /* largest or mean of windows of an image (sources: 1; llmrt_p_pool) */
+#define LLMRT_OP_ATTENTION_CONTIGUOUS 140 /* q [d, n_q, n_heads, n], k [d, n_kv, n_kv_heads, n], v [dv, n_kv, n_kv_heads, n], mask, sinks: [dv, n_heads, n_q, n] (sources: 3 to 5; llmrt_p_attention_contiguous) */
+#define LLMRT_OP_SSM_CONV 150 /* x [k - 1 + n_tokens, n_inner, n_seqs], kernel [k, n_inner]: causal convolution, [n_inner, n_tokens, n_seqs] (sources: 2; no params) */
+#define LLMRT_OP_SSM_SCAN 151 /* states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states (sources: 7; llmrt_p_states) */
+#define LLMRT_OP_RWKV_WKV6 152 /* k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states (sources: 6; no params) */
+#define LLMRT_OP_RWKV_WKV7 153 /* r, w, k, v, a, b, state: RWKV 7, its outputs and then its states (sources: 7; no params) */
+#define LLMRT_OP_GATED_LINEAR_ATTN 154 /* k, v, q, g, state: its outputs and then its states (sources: 5; llmrt_p_gated_linear_attn) */
+#define LLMRT_OP_GATED_DELTA_NET 155 /* q, k, v, g, beta, state: its outputs and then its states (sources: 6; llmrt_p_states) */
+#define LLMRT_OP_SOLVE_TRI 156 /* a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b (sources: 2; no params) */
 
 /* Params of ops. A byte past the fields you know that is not zero: answer "unsupported". */
 
@@ -764,7 +845,7 @@ typedef struct llmrt_p_scale {
   float bias;
 } llmrt_p_scale;
 
-/* Attributes of `rms_norm` and `layer_norm`. */
+/* Attributes of `rms_norm`, `layer_norm` and `l2_norm`. */
 typedef struct llmrt_p_norm {
   /* Added to the mean square (variance) before the root. */
   float eps;
@@ -772,9 +853,9 @@ typedef struct llmrt_p_norm {
 
 /* Attributes of `rope`. */
 typedef struct llmrt_p_rope {
-  /* Leading elements of each head that are rotated; even. */
+  /* Elements of each head that are rotated; even. Mode 24: half of them. */
   uint32_t n_dims;
-  /* 0: pairs (2i, 2i+1); 2: pairs (i, i + n_dims/2), as GPT-NeoX. */
+  /* 0: pairs (2i, 2i+1); 2: pairs (i, i + n_dims/2), as GPT-NeoX; 8: as 2 with four positions per token, pairs in sections; 24: vision, 40: as 8 with interleaved sections. */
   uint32_t mode;
   /* Context length of training, for YaRN's correction range. */
   uint32_t n_ctx_orig;
@@ -790,12 +871,26 @@ typedef struct llmrt_p_rope {
   float beta_fast;
   /* YaRN: rotations at which interpolation is full. */
   float beta_slow;
+  /* Modes of several positions per token: pairs that turn by position 0 (time). */
+  uint32_t section0;
+  /* Pairs that turn by position 1 (height). */
+  uint32_t section1;
+  /* Pairs that turn by position 2 (width). */
+  uint32_t section2;
+  /* Pairs that turn by position 3 (extra). */
+  uint32_t section3;
+  /* 1: turns the other way, which undoes the op. */
+  uint32_t back;
+  /* First rotated element of each head; even. */
+  uint32_t offset;
 } llmrt_p_rope;
 
-/* Attributes of `soft_max`: softmax(x·scale + mask). */
+/* Attributes of `soft_max`: softmax(x·scale + slope·mask). */
 typedef struct llmrt_p_soft_max {
   /* Factor on x. */
   float scale;
+  /* ALiBi: largest bias, from which each head's slope on the mask follows; 0: slopes are 1. */
+  float max_bias;
 } llmrt_p_soft_max;
 
 /* Attributes of `attention`. */
@@ -828,10 +923,14 @@ typedef struct llmrt_p_paged_mask {
 
 /* Attributes of `glu`. */
 typedef struct llmrt_p_glu {
-  /* Activation of the gate: 0 silu, 1 gelu (tanh form), 2 relu, 3 gelu (erf form), 4 sigmoid, 5 gelu (x·sigmoid(1.702x)). */
+  /* Activation of the gate: 0 silu, 1 gelu (tanh form), 2 relu, 3 gelu (erf form), 4 sigmoid, 5 gelu (x·sigmoid(1.702x)), 6 gpt-oss. */
   uint32_t activation;
   /* With one source: 0 when the first half is the gate, 1 when the second is. */
   uint32_t swapped;
+  /* gpt-oss: factor in the gate's sigmoid. */
+  float alpha;
+  /* gpt-oss: the gate is at most this, the other half within plus and minus it. */
+  float limit;
 } llmrt_p_glu;
 
 /* Attributes of `top_k`. */
@@ -856,6 +955,340 @@ typedef struct llmrt_p_copy {
   uint32_t dtype;
 } llmrt_p_copy;
 
+/* Attributes of `xielu`. */
+typedef struct llmrt_p_xielu {
+  /* Factor on the negative side. */
+  float alpha_n;
+  /* Factor of x² on the positive side. */
+  float alpha_p;
+  /* Slope at zero. */
+  float beta;
+  /* The negative side takes min(x, eps) in its exponential. */
+  float eps;
+} llmrt_p_xielu;
+
+/* Attributes of `leaky_relu`. */
+typedef struct llmrt_p_leaky_relu {
+  /* Factor on negative numbers. */
+  float slope;
+} llmrt_p_leaky_relu;
+
+/* Attributes of `clamp`. */
+typedef struct llmrt_p_clamp {
+  /* Smallest result. */
+  float min;
+  /* Largest result. */
+  float max;
+} llmrt_p_clamp;
+
+/* Attributes of `acc` and `set`: where b lies in a. */
+typedef struct llmrt_p_block {
+  /* First element in dim 0. */
+  uint32_t start0;
+  /* First element in dim 1. */
+  uint32_t start1;
+  /* First element in dim 2. */
+  uint32_t start2;
+  /* First element in dim 3. */
+  uint32_t start3;
+} llmrt_p_block;
+
+/* Attributes of `argsort`. */
+typedef struct llmrt_p_argsort {
+  /* 0: smallest first, 1: largest first. */
+  uint32_t descending;
+} llmrt_p_argsort;
+
+/* Attributes of `repeat`: dims of the result. */
+typedef struct llmrt_p_shape {
+  /* Elements of dim 0. */
+  uint32_t ne0;
+  /* Elements of dim 1. */
+  uint32_t ne1;
+  /* Elements of dim 2. */
+  uint32_t ne2;
+  /* Elements of dim 3. */
+  uint32_t ne3;
+} llmrt_p_shape;
+
+/* Attributes of `concat`. */
+typedef struct llmrt_p_concat {
+  /* The dim along which the sources follow each other. */
+  uint32_t dim;
+} llmrt_p_concat;
+
+/* Attributes of `diag_mask_inf` and `diag_mask_zero`. */
+typedef struct llmrt_p_diag_mask {
+  /* Elements of row i past n_past + i are masked. */
+  uint32_t n_past;
+} llmrt_p_diag_mask;
+
+/* Attributes of `roll`. */
+typedef struct llmrt_p_roll {
+  /* Elements by which dim 0 moves on; what leaves it comes in at its other end. */
+  int32_t shift0;
+  /* Elements by which dim 1 moves on; what leaves it comes in at its other end. */
+  int32_t shift1;
+  /* Elements by which dim 2 moves on; what leaves it comes in at its other end. */
+  int32_t shift2;
+  /* Elements by which dim 3 moves on; what leaves it comes in at its other end. */
+  int32_t shift3;
+} llmrt_p_roll;
+
+/* Attributes of `pad`. */
+typedef struct llmrt_p_pad {
+  /* 0: with `value`; 1: mirrored at the edge, which is not repeated; 2: circular. */
+  uint32_t mode;
+  /* What mode 0 puts there. */
+  float value;
+  /* Elements before those of dim 0. */
+  uint32_t before0;
+  /* Elements after those of dim 0. */
+  uint32_t after0;
+  /* Elements before those of dim 1. */
+  uint32_t before1;
+  /* Elements after those of dim 1. */
+  uint32_t after1;
+  /* Elements before those of dim 2. */
+  uint32_t before2;
+  /* Elements after those of dim 2. */
+  uint32_t after2;
+  /* Elements before those of dim 3. */
+  uint32_t before3;
+  /* Elements after those of dim 3. */
+  uint32_t after3;
+} llmrt_p_pad;
+
+/* Attributes of `upscale`. */
+typedef struct llmrt_p_upscale {
+  /* 0: nearest, 1: bilinear, 2: bicubic. */
+  uint32_t mode;
+  /* 1: the corners of x and y coincide. */
+  uint32_t align_corners;
+  /* Elements of dim 0 of the result. */
+  uint32_t ne0;
+  /* Elements of dim 1 of the result. */
+  uint32_t ne1;
+  /* Elements of dim 2 of the result. */
+  uint32_t ne2;
+  /* Elements of dim 3 of the result. */
+  uint32_t ne3;
+} llmrt_p_upscale;
+
+/* Attributes of `arange`. */
+typedef struct llmrt_p_arange {
+  /* First number. */
+  float start;
+  /* The numbers end before this. */
+  float stop;
+  /* From one to the next. */
+  float step;
+} llmrt_p_arange;
+
+/* Attributes of `tri`. */
+typedef struct llmrt_p_tri {
+  /* What is kept, the rest is 0. 0: upper triangle with the diagonal, 1: upper without, 2: lower with, 3: lower without. */
+  uint32_t kind;
+} llmrt_p_tri;
+
+/* Attributes of `fill`. */
+typedef struct llmrt_p_fill {
+  /* Every element of the result. */
+  float value;
+} llmrt_p_fill;
+
+/* Attributes of `repeat_interleave`. */
+typedef struct llmrt_p_repeat_interleave {
+  /* The dim that grows. */
+  uint32_t dim;
+  /* How often each element stands behind itself. */
+  uint32_t n;
+} llmrt_p_repeat_interleave;
+
+/* Attributes of `index_fill`. */
+typedef struct llmrt_p_index_fill {
+  /* The dim that indices count. */
+  uint32_t dim;
+  /* What stands there afterwards. */
+  float value;
+} llmrt_p_index_fill;
+
+/* Attributes of `win_part` and `win_unpart`. */
+typedef struct llmrt_p_win {
+  /* Width and height of a window. */
+  uint32_t window;
+  /* `win_unpart`: dim 1 of the result. */
+  uint32_t width;
+  /* `win_unpart`: dim 2 of the result. */
+  uint32_t height;
+} llmrt_p_win;
+
+/* Attributes of `timestep_embedding`. */
+typedef struct llmrt_p_timestep_embedding {
+  /* Elements of a row of the result. */
+  uint32_t dim;
+  /* Slowest frequency: 1/max_period. */
+  uint32_t max_period;
+} llmrt_p_timestep_embedding;
+
+/* Attributes of `group_norm`. */
+typedef struct llmrt_p_group_norm {
+  /* Groups into which dim 2 falls. */
+  uint32_t n_groups;
+  /* Added to the variance before the root. */
+  float eps;
+} llmrt_p_group_norm;
+
+/* Attributes of `im2col`. */
+typedef struct llmrt_p_im2col {
+  /* Step in dim 0. */
+  uint32_t stride0;
+  /* Step in dim 1. */
+  uint32_t stride1;
+  /* Padding at both ends in dim 0. */
+  uint32_t pad0;
+  /* Padding at both ends in dim 1. */
+  uint32_t pad1;
+  /* Distance of the taps in dim 0. */
+  uint32_t dilation0;
+  /* Distance of the taps in dim 1. */
+  uint32_t dilation1;
+  /* 0: one spatial dim, 1: two. */
+  uint32_t is_2d;
+  /* The result's dtype number. */
+  uint32_t dtype;
+} llmrt_p_im2col;
+
+/* Attributes of `im2col_3d`. */
+typedef struct llmrt_p_im2col_3d {
+  /* Step in dim 0. */
+  uint32_t stride0;
+  /* Step in dim 1. */
+  uint32_t stride1;
+  /* Step in dim 2. */
+  uint32_t stride2;
+  /* Padding at both ends in dim 0. */
+  uint32_t pad0;
+  /* Padding at both ends in dim 1. */
+  uint32_t pad1;
+  /* Padding at both ends in dim 2. */
+  uint32_t pad2;
+  /* Distance of the taps in dim 0. */
+  uint32_t dilation0;
+  /* Distance of the taps in dim 1. */
+  uint32_t dilation1;
+  /* Distance of the taps in dim 2. */
+  uint32_t dilation2;
+  /* Input channels, folded into dim 3 of the sources. */
+  uint32_t n_channels;
+  /* The result's dtype number. */
+  uint32_t dtype;
+} llmrt_p_im2col_3d;
+
+/* Attributes of `col2im_1d`. */
+typedef struct llmrt_p_col2im_1d {
+  /* Step of the windows. */
+  uint32_t stride;
+  /* Output channels. */
+  uint32_t n_channels;
+  /* Elements cut off at both ends. */
+  uint32_t pad;
+} llmrt_p_col2im_1d;
+
+/* Attributes of `conv_1d`, `conv_1d_dw` and `conv_transpose_1d`. */
+typedef struct llmrt_p_conv_1d {
+  /* Step. */
+  uint32_t stride;
+  /* Padding at both ends. */
+  uint32_t pad;
+  /* Distance of the taps. */
+  uint32_t dilation;
+} llmrt_p_conv_1d;
+
+/* Attributes of `conv_2d` and `conv_2d_dw`; of `conv_transpose_2d`, which has no padding and no dilation. */
+typedef struct llmrt_p_conv_2d {
+  /* Step in dim 0. */
+  uint32_t stride0;
+  /* Step in dim 1. */
+  uint32_t stride1;
+  /* Padding at both ends in dim 0. */
+  uint32_t pad0;
+  /* Padding at both ends in dim 1. */
+  uint32_t pad1;
+  /* Distance of the taps in dim 0. */
+  uint32_t dilation0;
+  /* Distance of the taps in dim 1. */
+  uint32_t dilation1;
+} llmrt_p_conv_2d;
+
+/* Attributes of `conv_3d`. */
+typedef struct llmrt_p_conv_3d {
+  /* Step in dim 0. */
+  uint32_t stride0;
+  /* Step in dim 1. */
+  uint32_t stride1;
+  /* Step in dim 2. */
+  uint32_t stride2;
+  /* Padding at both ends in dim 0. */
+  uint32_t pad0;
+  /* Padding at both ends in dim 1. */
+  uint32_t pad1;
+  /* Padding at both ends in dim 2. */
+  uint32_t pad2;
+  /* Distance of the taps in dim 0. */
+  uint32_t dilation0;
+  /* Distance of the taps in dim 1. */
+  uint32_t dilation1;
+  /* Distance of the taps in dim 2. */
+  uint32_t dilation2;
+  /* Input channels, folded into dim 3 of the sources. */
+  uint32_t n_channels;
+  /* Volumes, folded into dim 3 of x. */
+  uint32_t n_batch;
+  /* Output channels, folded into dim 3 of the kernel. */
+  uint32_t n_out;
+} llmrt_p_conv_3d;
+
+/* Attributes of `pool_1d` and `pool_2d`. */
+typedef struct llmrt_p_pool {
+  /* 0: largest, 1: mean. */
+  uint32_t kind;
+  /* Elements of a window in dim 0. */
+  uint32_t kernel0;
+  /* Elements of a window in dim 1. */
+  uint32_t kernel1;
+  /* Step in dim 0. */
+  uint32_t stride0;
+  /* Step in dim 1. */
+  uint32_t stride1;
+  /* Padding at both ends in dim 0. */
+  uint32_t pad0;
+  /* Padding at both ends in dim 1. */
+  uint32_t pad1;
+} llmrt_p_pool;
+
+/* Attributes of `attention_contiguous`. */
+typedef struct llmrt_p_attention_contiguous {
+  /* Factor on q·k. */
+  float scale;
+  /* Scores become softcap·tanh(score/softcap); 0: none. */
+  float softcap;
+  /* ALiBi: largest bias, from which each head's slope on the mask follows; 0: slopes are 1. */
+  float max_bias;
+} llmrt_p_attention_contiguous;
+
+/* Attributes of `ssm_scan` and `gated_delta_net`. */
+typedef struct llmrt_p_states {
+  /* States of each sequence in the result: the one after the last token, then those before, one token back each; 0 means 1. Those before the first token are zeros. */
+  uint32_t n_states;
+} llmrt_p_states;
+
+/* Attributes of `gated_linear_attn`. */
+typedef struct llmrt_p_gated_linear_attn {
+  /* Factor on the result. */
+  float scale;
+} llmrt_p_gated_linear_attn;
+
 /* The manifest, read from the file before anything of it runs: LLMRT_MANIFEST("abi=0\nname=foo\nversion=1.0\n") */
 #if defined(__GNUC__)
 #define LLMRT_MANIFEST(text) \
@@ -873,3 +1306,5 @@ LLMRT_EXPORT const llmrt_plugin *llmrt_plugin_query_v0(uint32_t host_minor);
 #ifdef __cplusplus
 }
 #endif
+
+#endif /* LLMRT_PLUGIN_H */

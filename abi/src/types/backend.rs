@@ -5,6 +5,7 @@ use core::ffi::c_void;
 
 /// How to make a stream.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BackendParams {
     /// Size of this struct as the host knows it.
     pub struct_size: u32,
@@ -22,6 +23,7 @@ pub struct BackendParams {
 
 /// A stream of work on a device; one thread at a time, any thread.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Backend {
     /// **M**
     pub vt: *const BackendVt,
@@ -31,6 +33,7 @@ pub struct Backend {
 
 /// A kept graph; the plugin's own.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Plan {
     /// The plugin's own.
     pub imp: *mut c_void,
@@ -38,6 +41,7 @@ pub struct Plan {
 
 /// Functions of a stream.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BackendVt {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,
@@ -110,6 +114,7 @@ pub struct BackendVt {
 
 /// A synchronisation point between streams and with the host; re-recordable, binary.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Event {
     /// **M**
     pub vt: *const EventVt,
@@ -119,6 +124,7 @@ pub struct Event {
 
 /// Functions of an event; any thread.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct EventVt {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,
@@ -136,6 +142,7 @@ pub struct EventVt {
 /// handed out at once. Pieces of kind 1 are freed in the reverse order of their allocation. While a stream has plans,
 /// no memory goes back to the device, so a plan may keep addresses.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Pool {
     /// Size of this struct as the host knows it.
     pub struct_size: u32,

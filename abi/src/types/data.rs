@@ -6,6 +6,7 @@ use core::ffi::c_void;
 /// Borrowed UTF-8 text, not NUL-terminated.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Str {
     /// First byte; may be NULL when `len` is 0.
     pub ptr: *const u8,
@@ -16,6 +17,7 @@ pub struct Str {
 /// What went wrong, in memory of the caller; nothing to free. 256 bytes.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Error {
     /// Set by the caller.
     pub struct_size: u32,
@@ -40,6 +42,7 @@ pub struct Error {
 /// Answer of [`HostApi::type_info`].
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct TypeInfo {
     /// Set by the caller.
     pub struct_size: u32,
@@ -60,6 +63,7 @@ pub struct TypeInfo {
 /// A tensor: shape, strides and where its bytes are.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Tensor {
     /// Its row in the graph's table.
     pub id: u32,
@@ -73,7 +77,8 @@ pub struct Tensor {
     pub n_dims: u32,
     /// Layout made by `seal`; 0: canonical.
     pub layout_id: u32,
-    /// Elements per dim, innermost first.
+    /// Elements per dim, innermost first. A dim of 0 makes the tensor empty: `nbytes` is 0, and a node with an empty
+    /// result is no work.
     pub ne: [i64; 4],
     /// Bytes between elements (blocks for dim 0) of a dim.
     pub nb: [u64; 4],
@@ -81,7 +86,7 @@ pub struct Tensor {
     pub buffer: *mut Buffer,
     /// First byte in the buffer, views included.
     pub offset: u64,
-    /// Bytes from first to past-the-last element.
+    /// Bytes from first to past-the-last element; 0 if there is none.
     pub nbytes: u64,
     /// For views: offset within the viewed tensor.
     pub view_offset: u64,
@@ -96,6 +101,7 @@ pub struct Tensor {
 /// One operation of a graph.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Node {
     /// A [`crate::Op`] number, or a custom id from 0x80000000.
     pub op: u32,
@@ -118,6 +124,7 @@ pub struct Node {
 /// Nodes in execution order and the tensors they name.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Graph {
     /// Size of this struct as the host knows it.
     pub struct_size: u32,
@@ -146,6 +153,7 @@ pub struct Graph {
 /// Answer of `supports` for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Verdict {
     /// 0 no, 1 yes, 2 only if the operands are here already, 3 wants it even from host memory.
     pub support: u8,
@@ -162,6 +170,7 @@ pub struct Verdict {
 /// What `seal` made of a weight.
 #[derive(Clone, Copy)]
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Layout {
     /// Set by the caller.
     pub struct_size: u32,

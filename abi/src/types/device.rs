@@ -5,6 +5,7 @@ use core::ffi::c_void;
 
 /// A device: created in `init`, lives until `shutdown`.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Device {
     /// **M**
     pub vt: *const DeviceVt,
@@ -16,6 +17,7 @@ pub struct Device {
 
 /// What a device is: data, not getters.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct DeviceInfo {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,
@@ -45,6 +47,7 @@ pub struct DeviceInfo {
 
 /// A kind of memory of a device.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BufferType {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,
@@ -64,6 +67,7 @@ pub struct BufferType {
 
 /// Functions of a device; thread-safe after `open`.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct DeviceVt {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,
@@ -77,7 +81,7 @@ pub struct DeviceVt {
     pub memory: Option<
         unsafe extern "C" fn(dev: *mut Device, free: *mut u64, total: *mut u64, err: *mut Error) -> i32,
     >,
-    /// **M** Verdicts for nodes `first..first+n`; pure and deterministic. Tensors may have no buffer yet.
+    /// **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have no buffer yet.
     pub supports: Option<
         unsafe extern "C" fn(
             dev: *mut Device,
@@ -131,6 +135,7 @@ pub struct DeviceVt {
 
 /// Memory of a device.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Buffer {
     /// **M**
     pub vt: *const BufferVt,
@@ -140,6 +145,7 @@ pub struct Buffer {
 
 /// Functions of a buffer.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BufferVt {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,
@@ -197,6 +203,7 @@ pub struct BufferVt {
 
 /// Extension `llmrt.devmem`: how a plugin's memory can be reserved and mapped.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct DevmemVt {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,

@@ -5,6 +5,7 @@ use core::ffi::c_void;
 
 /// What `llmrt_plugin_query_v0` returns: read-only data of the plugin.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Plugin {
     /// [`crate::MAGIC`].
     pub magic: u64,
@@ -45,6 +46,7 @@ pub struct Plugin {
 
 /// What the host offers a plugin. Valid from `init` to the end of `shutdown`.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct HostApi {
     /// Size of this struct as the host knows it.
     pub struct_size: u32,
@@ -73,6 +75,7 @@ pub struct HostApi {
 
 /// Extension `llmrt.host.threads`, version 1: the process's one thread pool.
 #[repr(C)]
+// abi_stable knows no function that takes a function.
 pub struct HostThreads {
     /// Size of this struct as the host knows it.
     pub struct_size: u32,
@@ -98,6 +101,7 @@ pub struct HostThreads {
 
 /// A custom op.
 #[repr(C)]
+#[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct OpDesc {
     /// Size of this struct as the plugin knows it.
     pub struct_size: u32,

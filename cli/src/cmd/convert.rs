@@ -4,13 +4,12 @@ use crate::args::Convert;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::OpenModel;
-use crate::new_file::NewFile;
+use crate::new_file::{self, NewFile};
 use crate::output::{bytes, n_things, note};
 use llmrt_gguf::writer::{self, Tables, WriteError};
 use llmrt_gguf::{Metadata, TensorInfo};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 /// Bytes that are converted at a time.
@@ -24,7 +23,8 @@ pub fn convert(args: &Convert) -> Result<()> {
         return Err(model
             .error("is no llama2.c checkpoint: `convert` turns those into GGUF; this file runs as it is"));
     }
-    check_output(args, &model)?;
+    let inputs = std::iter::once(args.input.as_path()).chain(model.tokenizer_bin());
+    new_file::check_output(&args.output, args.force, inputs)?;
     if !model.metadata().contains("tokenizer.ggml.tokens") {
         note(format_args!("{}: there is no tokenizer.bin, so the GGUF file gets no vocabulary", model.name));
     }
@@ -47,26 +47,6 @@ pub fn convert(args: &Convert) -> Result<()> {
     Ok(())
 }
 
-/// The output must not take the place of what it is made from, nor of anything else unless that is asked for.
-fn check_output(args: &Convert, model: &OpenModel) -> Result<()> {
-    let is_input = |path: &Path| is_same_file(path, &args.output);
-    if is_input(&args.input) || model.tokenizer_bin().is_some_and(is_input) {
-        let problem = "is what would be converted: give the GGUF file another name";
-        return Err(Error::usage(format!("{}: {problem}", args.output.display())));
-    }
-    if args.output.exists() && !args.force {
-        let problem = "exists already: choose another name, or overwrite it with --force";
-        return Err(Error::output(&args.output, problem));
-    }
-    Ok(())
-}
-
-/// Whether two paths lead to one file; links of either kind are seen through.
-fn is_same_file(a: &Path, b: &Path) -> bool {
-    let id = |path: &Path| std::fs::metadata(path).map(|found| (found.dev(), found.ino())).ok();
-    id(a).is_some_and(|a| Some(a) == id(b))
-}
-
 /// The checkpoint's metadata, and what every GGUF file says about itself.
 fn metadata(model: &OpenModel, input: &Path) -> Metadata {
     let mut metadata = Metadata::new();
@@ -80,7 +60,7 @@ fn metadata(model: &OpenModel, input: &Path) -> Metadata {
 }
 
 /// A tensor's bytes, a chunk at a time.
-fn copy(files: &ModelFiles, tensor: &TensorInfo, out: &mut dyn Write) -> io::Result<()> {
+pub fn copy(files: &ModelFiles, tensor: &TensorInfo, out: &mut dyn Write) -> io::Result<()> {
     let mut chunk = vec![0; CHUNK.min(tensor.nbytes) as usize];
     let mut at = 0;
     while at < tensor.nbytes {

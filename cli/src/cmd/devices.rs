@@ -5,8 +5,9 @@ use crate::backend::Offered;
 use crate::error::Result;
 use crate::output::{self, bytes};
 use crate::setup::{Plugins, idle_because};
-use llmrt_host::{Device, knobs};
+use llmrt_host::{Device, PoolKind, knobs};
 use serde_json::{Value, json};
+use std::sync::Arc;
 
 /// Lists devices, or the knobs table.
 pub fn devices(global: &Global, args: &Devices) -> Result<()> {
@@ -26,8 +27,16 @@ pub fn devices(global: &Global, args: &Devices) -> Result<()> {
     if args.json {
         return Ok(output::json(&rows.iter().map(Row::json).collect())?);
     }
-    let rows: Vec<_> = rows.iter().map(Row::cells).collect();
-    Ok(output::table(&["device", "kind", ">memory", ">free", "plugin", "description", "use"], &rows)?)
+    let cells = |row: &Row| {
+        let mut cells = row.cells();
+        cells.truncate(if global.verbose == 0 { 7 } else { 8 });
+        cells
+    };
+    let rows: Vec<_> = rows.iter().map(cells).collect();
+    let titles: &[&str] = &["device", "kind", ">memory", ">free", "plugin", "description", "use", "pool"];
+    // The pool is for those who look closer.
+    let n_columns = titles.len() - usize::from(global.verbose == 0);
+    Ok(output::table(&titles[..n_columns], &rows)?)
 }
 
 /// What is said about a device.
@@ -38,6 +47,8 @@ struct Row {
     arch: String,
     /// Total and free bytes.
     memory: (u64, Option<u64>),
+    /// How the host manages scratch memory of its streams, where it does.
+    pool: Option<PoolKind>,
     offered: Offered,
     /// Place in the order of choice, from 1.
     place: Option<usize>,
@@ -45,7 +56,7 @@ struct Row {
 }
 
 impl Row {
-    fn new(device: &Device, offered: Offered, place: Option<usize>, is_by_flag: bool) -> Row {
+    fn new(device: &Arc<Device>, offered: Offered, place: Option<usize>, is_by_flag: bool) -> Row {
         let info = device.info();
         let why = || idle_because(device).or(is_by_flag.then(|| "--backend does not name it".into()));
         // Asked last: only a device that works says how much is free.
@@ -57,6 +68,7 @@ impl Row {
             description: info.description.clone(),
             arch: info.arch.clone(),
             memory: (free.map_or(info.memory_total, |(_, total)| total), free.map(|(free, _)| free)),
+            pool: if offered.unusable.is_none() { device.pool_kind().ok().flatten() } else { None },
             offered,
             place,
             unused,
@@ -72,13 +84,16 @@ impl Row {
         };
         let free = self.memory.1.map_or("?".into(), bytes);
         let description = format!("{} {}", self.description, self.arch).trim().to_string();
-        vec![self.id.clone(), self.kind.into(), bytes(self.memory.0), free, plugin, description, place]
+        let pool = self.pool.map_or("its own".into(), |kind| kind.to_string());
+        let (id, kind, total) = (self.id.clone(), self.kind.into(), bytes(self.memory.0));
+        vec![id, kind, total, free, plugin, description, place, pool]
     }
 
     fn json(&self) -> Value {
         json!({
             "id": self.id, "kind": self.kind, "description": self.description, "arch": self.arch,
             "memory_total": self.memory.0, "memory_free": self.memory.1,
+            "pool": self.pool.map(|kind| kind.to_string()),
             "plugin": self.offered.plugin, "file": self.offered.file_name(),
             "choice": self.place, "unused_because": self.unused,
         })

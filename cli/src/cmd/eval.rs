@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
 use crate::new_file::NewFile;
 use crate::output::{n_things, note};
-use crate::session::Session;
+use crate::session::{self, Session};
 use crate::setup::Setup;
 use crate::{interrupt, text, tokens};
 use llmrt_abi::DType;
@@ -99,7 +99,7 @@ fn rows(
         // A chunk may be larger than a step.
         let end = ids.len().min(n_done.saturating_add(size));
         while n_done < end {
-            let step = engine.step(logits, end - n_done)?;
+            let step = session::step(engine, logits, end - n_done)?;
             if step.n_tokens == 0 {
                 return Err(Error::usage(
                     "the KV cache has no room for the tokens: raise the context size (-c)",

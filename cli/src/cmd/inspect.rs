@@ -34,7 +34,7 @@ pub fn inspect(global: &Global, args: &Inspect) -> Result<()> {
         note(format_args!("{}: no weight is NaN or infinite", model.name));
     }
     match placed {
-        Some((report, _)) if global.strict_device => Ok(llmrt_host::sched::executor::strict(&report)?),
+        Some((report, _)) if global.strict_device => Ok(llmrt_host::sched::limits::strict(&report)?),
         _ => Ok(()),
     }
 }

@@ -15,7 +15,11 @@ pub mod inspect;
 pub mod plan;
 
 pub mod convert;
+pub mod quantize;
 
 pub mod devices;
 pub mod ops;
 pub mod plugins;
+
+pub mod conform;
+pub mod diff;

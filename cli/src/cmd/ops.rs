@@ -1,83 +1,84 @@
 //! `llmrt ops`: every op, which devices run it, and for which types.
 
-use crate::args::{Global, Listing};
+use crate::args::{Global, Ops};
+use crate::backend;
 use crate::error::Result;
 use crate::output;
 use crate::setup::Plugins;
-use llmrt_abi::{DType, Op};
-use llmrt_graph::ops::rules;
+use llmrt_abi::Op;
+use llmrt_conform::support::Support;
+use llmrt_graph::ops::{case::Case, rules};
 use llmrt_host::Device;
 use llmrt_host::sched::bind;
 use serde_json::json;
+use std::io::Write;
 use std::sync::Arc;
 
 /// Asks every device about the cases that plugins are tested with.
-pub fn ops(global: &Global, args: &Listing) -> Result<()> {
+pub fn ops(global: &Global, args: &Ops) -> Result<()> {
     let plugins = Plugins::load(global)?;
-    let devices: Vec<_> = plugins
-        .offered()
-        .into_iter()
-        .filter(|(_, o)| o.unusable.is_none())
-        .map(|(device, _)| device)
-        .collect();
-    let answers: Vec<(Op, Vec<Answer>)> = Op::ALL
-        .iter()
-        .map(|&op| Ok((op, devices.iter().map(|d| ask(d, op)).collect::<Result<_>>()?)))
-        .collect::<Result<_>>()?;
+    let mut devices = plugins.offered();
+    if !global.backend.is_empty() && args.markdown {
+        let offered: Vec<_> = devices.iter().map(|(_, o)| o.clone()).collect();
+        let rows = backend::choose(&global.backend, &offered)?;
+        devices = rows.into_iter().map(|row| devices[row].clone()).collect();
+    }
+    devices.retain(|(_, o)| o.unusable.is_none());
+    let mut answers: Vec<(Arc<Device>, Support)> =
+        devices.into_iter().map(|(device, _)| (device, Support::default())).collect();
+    for &op in Op::ALL {
+        for case in rules(op).cases() {
+            answers.iter_mut().try_for_each(|(device, support)| ask(device, op, &case, support))?;
+        }
+    }
 
+    if args.markdown {
+        let mut out = std::io::stdout().lock();
+        for (device, support) in &answers {
+            writeln!(out, "# Ops of {}\n\n{}\n", device.name(), support.markdown())?;
+        }
+        return Ok(out.flush()?);
+    }
     if args.json {
-        let rows = answers.iter().map(|(op, answers)| {
-            let devices: Vec<_> = answers.iter().map(Answer::json).collect();
+        let rows = Op::ALL.iter().map(|&op| {
+            let devices: Vec<_> = answers.iter().map(|(device, s)| as_json(device, s, op)).collect();
             json!({
                 "op": op.name(), "id": op.id(), "meaning": op.info().doc,
-                "composite": rules(*op).is_composite(), "devices": devices,
+                "composite": rules(op).is_composite(), "devices": devices,
             })
         });
         return Ok(output::json(&rows.collect())?);
     }
     let rows: Vec<Vec<String>> =
-        answers.iter().flat_map(|(op, answers)| answers.iter().map(|a| a.cells(*op))).collect();
+        Op::ALL.iter().flat_map(|&op| answers.iter().map(move |(d, s)| cells(d, s, op))).collect();
     Ok(output::table(&["op", ">id", "device", ">cases", "types of its first operand"], &rows)?)
 }
 
-/// What a device says about an op.
-struct Answer {
-    device: String,
-    n_supported: usize,
-    n_cases: usize,
-    /// Types of the first operand among the supported cases.
-    types: Vec<DType>,
+/// What a device says about a case.
+fn ask(device: &Arc<Device>, op: Op, case: &Case, support: &mut Support) -> Result<()> {
+    let graph = bind::unbound(&case.graph)?;
+    let Some(last) = graph.n_nodes().checked_sub(1) else { return Ok(()) };
+    let verdicts = device.supports(&graph, last..last + 1)?;
+    let node = &case.graph.nodes[last];
+    let first = node.src.iter().flatten().next().unwrap_or(&node.dst);
+    support.add(op, case.graph.def(*first).dtype, verdicts.iter().any(|v| v.support != 0), false);
+    Ok(())
 }
 
-fn ask(device: &Arc<Device>, op: Op) -> Result<Answer> {
-    let cases = rules(op).cases();
-    let mut answer =
-        Answer { device: device.name().into(), n_supported: 0, n_cases: cases.len(), types: Vec::new() };
-    for case in &cases {
-        let graph = bind::unbound(&case.graph)?;
-        let Some(last) = graph.n_nodes().checked_sub(1) else { continue };
-        let verdicts = device.supports(&graph, last..last + 1)?;
-        if verdicts.iter().all(|v| v.support == 0) {
-            continue;
-        }
-        answer.n_supported += 1;
-        let first = case.graph.nodes[last].src.iter().flatten().next();
-        answer.types.extend(first.map(|&t| case.graph.def(t).dtype));
-    }
-    answer.types.sort_by_key(|t| t.id());
-    answer.types.dedup();
-    Ok(answer)
+fn types(support: &Support, op: Op) -> Vec<&'static str> {
+    support.types(op).iter().map(|t| t.name()).collect()
 }
 
-impl Answer {
-    fn cells(&self, op: Op) -> Vec<String> {
-        let types: Vec<_> = self.types.iter().map(|t| t.name()).collect();
-        let cases = format!("{}/{}", self.n_supported, self.n_cases);
-        vec![op.name().into(), op.id().to_string(), self.device.clone(), cases, types.join(" ")]
-    }
+fn cells(device: &Device, support: &Support, op: Op) -> Vec<String> {
+    let total = support.total(op);
+    let cases = format!("{}/{}", total.n_supported, total.n_cases);
+    vec![op.name().into(), op.id().to_string(), device.name().into(), cases, types(support, op).join(" ")]
+}
 
-    fn json(&self) -> serde_json::Value {
-        let types: Vec<_> = self.types.iter().map(|t| t.name()).collect();
-        json!({ "device": self.device, "supported": self.n_supported, "cases": self.n_cases, "types": types })
-    }
+fn as_json(device: &Device, support: &Support, op: Op) -> serde_json::Value {
+    let total = support.total(op);
+    json!({
+        "device": device.name(), "supported": total.n_supported, "cases": total.n_cases,
+        "types": types(support, op),
+    })
 }

@@ -9,7 +9,7 @@ use crate::setup::Setup;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::memory::{self, Blueprint, DevicePlan, MemoryPlan};
-use llmrt_host::sched::executor;
+use llmrt_host::sched::limits;
 use serde_json::json;
 use std::io::Write;
 
@@ -38,7 +38,7 @@ fn check_placement(setup: &Setup, model: &OpenModel, options: &EngineOptions) ->
         let options = EngineOptions { n_batch, ..options.clone() };
         let blueprint = Blueprint::new(&setup.devices, &model.files, &options)
             .map_err(|e| Error::from(e).of_model(&model.name))?;
-        executor::strict(&blueprint.resolved.report)?;
+        limits::strict(&blueprint.resolved.report)?;
     }
     Ok(())
 }

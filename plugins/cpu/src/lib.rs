@@ -44,4 +44,4 @@ impl Driver for CpuDriver {
     }
 }
 
-llmrt_plugin::export_plugin!(CpuDriver);
+llmrt_plugin::plugin_table!(CpuDriver);

@@ -49,6 +49,22 @@ impl Tensor {
         Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb() })
     }
 
+    /// F32 elements without gaps in this shape, as a tensor: a source that was converted.
+    ///
+    /// # Safety
+    /// The memory outlives the tensor and its copies, and nobody writes it meanwhile.
+    pub unsafe fn of_floats(floats: &[f32], ne: [usize; 4]) -> Tensor {
+        assert_eq!(floats.len(), ne.iter().product(), "{ne:?}");
+        let row = 4 * ne[0];
+        let nb = [4, row, row * ne[1], row * ne[1] * ne[2]];
+        Tensor { ptr: floats.as_ptr().cast_mut().cast(), len: 4 * floats.len(), dtype: DType::F32, ne, nb }
+    }
+
+    /// Whether each row's elements follow each other without gaps.
+    pub fn has_dense_rows(&self) -> bool {
+        self.nb[0] == self.dtype.block_bytes() || self.ne[0] <= self.dtype.block_elems()
+    }
+
     /// Whether a tensor of the graph is this one: the same memory and shape.
     pub fn is_at(&self, t: &TensorView<'_>) -> bool {
         address(t) == Some(self.ptr)
@@ -70,6 +86,28 @@ impl Tensor {
     /// Elements.
     pub fn n_elems(&self) -> usize {
         self.ne[0] * self.n_rows()
+    }
+
+    /// Whether its rows are f32 without gaps between their elements.
+    pub fn has_f32_rows(&self) -> bool {
+        self.dtype == DType::F32 && (self.nb[0] == 4 || self.ne[0] == 1)
+    }
+
+    /// Whether elements follow each other without gaps, in order.
+    pub fn is_gapless(&self) -> bool {
+        let mut expected = self.dtype.block_bytes();
+        let n_blocks = [self.ne[0] / self.dtype.block_elems(), self.ne[1], self.ne[2], self.ne[3]];
+        self.ne.iter().zip(n_blocks).zip(self.nb).all(|((&ne, n), nb)| {
+            let fits = ne == 1 || nb == expected;
+            expected *= n;
+            fits
+        })
+    }
+
+    /// The same elements in one row; the tensor has no gaps.
+    pub fn flat(&self) -> Tensor {
+        let elem = self.dtype.block_bytes();
+        Tensor { ne: [self.n_elems(), 1, 1, 1], nb: [elem, self.len, self.len, self.len], ..*self }
     }
 
     /// Dims 1 to 3 of row `i`.
@@ -110,6 +148,13 @@ impl Tensor {
         debug_assert_eq!(self.dtype, DType::I32);
         // SAFETY: as in `row`.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.ne[0]) }
+    }
+
+    /// Element `i` of the I32 row at these indices, at any strides.
+    pub fn int(&self, at: [usize; 3], i: usize) -> i32 {
+        debug_assert_eq!(self.dtype, DType::I32);
+        let bytes = self.bytes()[self.offset_of(at) + i * self.nb[0]..].first_chunk();
+        bytes.map_or(0, |b| i32::from_ne_bytes(*b))
     }
 
     /// Bytes of the row at these indices, to write.

@@ -5,7 +5,7 @@ use llmrt_abi::{Scope, Status};
 use std::any::Any;
 
 /// Result of every plugin call.
-pub type Result<T> = std::result::Result<T, Error>;
+pub type Result<T, E = Error> = std::result::Result<T, E>;
 
 /// A failed call.
 #[derive(Clone, Debug, PartialEq)]

@@ -2,15 +2,17 @@
 //!
 //! A plugin implements [`Driver`], [`Device`], [`Buffer`] and [`Stream`] and ends with
 //! [`export_plugin!`]. `plugins/null` is the smallest one; start by copying it.
-//! Reading order: [`driver`] for the traits, [`view`] for graphs and tensors as a plugin sees them,
+//! Reading order: [`driver`] for the traits, [`view`] and [`tensor_view`] for graphs and tensors as a plugin sees them,
 //! [`host`] for what the host offers, [`error`] for how to say what went wrong.
 
 pub mod driver;
 pub mod error;
 pub mod export;
+pub mod graph_copy;
 pub mod host;
 pub mod info;
 pub mod scratch;
+pub mod tensor_view;
 pub mod threads;
 pub mod view;
 
@@ -18,11 +20,13 @@ pub mod entry;
 
 pub use driver::{Buffer, Device, Driver, Event, Layout, Plan, Stream, StreamFeatures, StreamParams};
 pub use error::{Error, Result};
+pub use graph_copy::{GraphCopy, OwnBuffer};
 pub use host::{Host, Level};
 pub use info::{BufferTypeInfo, DeviceInfo, PluginInfo};
 pub use llmrt_abi as abi;
 pub use llmrt_abi::types::Verdict;
 pub use llmrt_abi::{DType, Op, Reason, Scope, Status};
 pub use scratch::{DevmemLimits, Piece, Scratch, ScratchMemory};
+pub use tensor_view::{PeerView, TensorView};
 pub use threads::{Team, Threads};
-pub use view::{GraphView, NodeView, PeerView, TensorView};
+pub use view::{GraphView, NodeView};

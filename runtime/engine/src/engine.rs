@@ -1,17 +1,18 @@
 //! Runs sequences through a model: the pure scheduler says who is next, the executor computes.
 
+use crate::assembly::Assembly;
 use crate::batch::{Batch, Logits, OutputRow};
 use crate::blocks::BlockPool;
 use crate::error::{Error, Result};
-use crate::memory::{self, Blueprint};
+use crate::memory;
 use crate::schedule::{Budget, schedule};
 use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
-use llmrt_host::load::{self, LoadOptions, ModelFiles};
+use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
-use llmrt_host::{Device, Host};
+use llmrt_host::{Device, Host, PoolStats};
 use llmrt_models::{BatchShape, Inputs, Model};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -69,21 +70,25 @@ pub struct Engine {
     /// The devices' threads and services live as long.
     _host: Arc<Host>,
     model: Model,
-    options: EngineOptions,
-    executor: Executor,
-    pool: BlockPool,
-    queue: Vec<Sequence>,
+    pub(crate) options: EngineOptions,
+    /// For going on without a device that fails.
+    pub(crate) files: Arc<ModelFiles>,
+    pub(crate) load_mode: LoadMode,
+    pub(crate) devices: Vec<Arc<Device>>,
+    pub(crate) executor: Executor,
+    pub(crate) pool: BlockPool,
+    pub(crate) queue: Vec<Sequence>,
     programs: HashMap<BatchShape, StepProgram>,
     last: Option<BatchShape>,
     next_id: u64,
-    warnings: Vec<String>,
+    pub(crate) warnings: Vec<String>,
 }
 
 /// The graph of one batch shape.
-struct StepProgram {
-    program: Program,
-    inputs: Inputs,
-    logits: Tensor,
+pub(crate) struct StepProgram {
+    pub program: Program,
+    pub inputs: Inputs,
+    pub logits: Tensor,
 }
 
 /// What a step gave.
@@ -107,7 +112,8 @@ const MAX_PROGRAMS: usize = 64;
 
 impl Engine {
     /// Places the model on `devices` (first choice first, the CPU baseline last), loads its weights there, and
-    /// allocates the KV cache and the compute memory of the largest step.
+    /// allocates the KV cache and the compute memory of the largest step. A device that fails is left out with a
+    /// warning, now and in any later step, unless placement is strict.
     pub fn new(
         host: &Arc<Host>,
         devices: Vec<Arc<Device>>,
@@ -115,41 +121,33 @@ impl Engine {
         load: LoadOptions<'_>,
         options: EngineOptions,
     ) -> Result<Engine> {
-        let blueprint = Blueprint::new(&devices, &files, &options)?;
-        if options.strict {
-            llmrt_host::sched::executor::strict(&blueprint.resolved.report)?;
-            if let Some(warning) = blueprint.warnings.first() {
-                return Err(Error::Strict { problem: warning.clone() });
-            }
-        }
-        blueprint.check_memory()?;
-        let weights = load::load(&files, &blueprint.wants(), load)?;
-        let mut warnings = blueprint.warnings.clone();
-        warnings.extend_from_slice(weights.warnings());
-        let (devices, states) = (blueprint.devices.clone(), blueprint.states());
-        let executor = Executor::new(devices, files, weights, states, options.n_threads, options.strict)?;
+        let (files, load_mode) = (Arc::new(files), load.mode);
+        let Assembly { model, devices, executor, programs, last, warnings } =
+            Assembly::new(devices, &files, load, &options)?;
         let pool = BlockPool::new(options.n_blocks(), BLOCK_SIZE)?;
-        let mut engine = Engine {
+        Ok(Engine {
             _host: host.clone(),
-            model: blueprint.model,
+            model,
             options,
+            files,
+            load_mode,
+            devices,
             executor,
             pool,
             queue: Vec::new(),
-            programs: HashMap::new(),
-            last: None,
+            programs,
+            last,
             next_id: 0,
             warnings,
-        };
-        // The largest step first, so that the arenas never move.
-        for n_tokens in [engine.options.n_batch, 1] {
-            let shape = engine.options.shape(n_tokens, 1, 1);
-            engine.ensure(shape)?;
-            let step = &engine.programs[&shape];
-            engine.executor.prepare(&step.program)?;
-            engine.last = Some(shape);
-        }
-        Ok(engine)
+        })
+    }
+
+    /// Takes over what another assembly computes with.
+    pub(crate) fn adopt(&mut self, assembly: Assembly) {
+        let Assembly { model, devices, executor, programs, last, warnings } = assembly;
+        self.warnings.extend(warnings);
+        (self.model, self.devices, self.executor) = (model, devices, executor);
+        (self.programs, self.last) = (programs, last);
     }
 
     /// The model.
@@ -157,9 +155,14 @@ impl Engine {
         &self.model
     }
 
-    /// What went less well than asked while loading, each with its remedy: memory that could not be locked.
+    /// What went less well than asked, and was not taken yet: memory that could not be locked, devices that failed.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
+    }
+
+    /// The warnings since they were taken last.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.warnings)
     }
 
     /// Tokens that a sequence may reach.
@@ -226,7 +229,7 @@ impl Engine {
             return Ok(Step { too_long, ..Step::default() });
         }
         let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), logits)?;
-        let logits = self.forward(&batch)?;
+        let logits = self.forward_or_recover(&batch)?;
         for share in &plan.shares {
             self.find(share.id)?.advance(share.n_new);
         }
@@ -241,6 +244,11 @@ impl Engine {
     /// Bytes allocated besides the weights: KV cache, and compute memory by device.
     pub fn allocated(&self) -> (u64, Vec<u64>) {
         self.executor.allocated()
+    }
+
+    /// Scratch memory by device, of those where the host manages it.
+    pub fn pool_stats(&self) -> Vec<(String, PoolStats)> {
+        self.executor.pool_stats()
     }
 
     /// Runs `tokens` as one step of a fresh sequence and shows every op's result: name, dims, and values as f32.
@@ -275,7 +283,7 @@ impl Engine {
     }
 
     /// Logits of a batch, `[n_outputs, n_vocab]`; empty when it wants none.
-    fn forward(&mut self, batch: &Batch) -> Result<Vec<f32>> {
+    pub(crate) fn forward(&mut self, batch: &Batch) -> Result<Vec<f32>> {
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
         self.ensure(shape)?;
         let step = &self.programs[&shape];
@@ -295,9 +303,7 @@ impl Engine {
             if self.programs.len() >= MAX_PROGRAMS {
                 self.programs.clear();
             }
-            let step = self.model.graph(&shape)?;
-            let program = Program::new(step.graph);
-            self.programs.insert(shape, StepProgram { program, inputs: step.inputs, logits: step.logits });
+            self.programs.insert(shape, StepProgram::new(&self.model, &shape)?);
         }
         Ok(())
     }

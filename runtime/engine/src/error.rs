@@ -63,7 +63,13 @@ pub enum Error {
     #[error(transparent)]
     Host(#[from] llmrt_host::Error),
     #[error("{message}")]
-    Load { message: String, cancelled: bool, out_of_memory: bool },
+    Load {
+        message: String,
+        cancelled: bool,
+        out_of_memory: bool,
+        /// What a device said, if it was one.
+        device: Option<Box<llmrt_host::Error>>,
+    },
     #[error(transparent)]
     Model(#[from] llmrt_models::Error),
     #[error(
@@ -82,7 +88,19 @@ pub enum Error {
 impl From<llmrt_host::load::Error> for Error {
     fn from(e: llmrt_host::load::Error) -> Error {
         use llmrt_host::load::Error as Load;
-        let out_of_memory = matches!(&e, Load::HostMemory { .. } | Load::Alloc { .. });
-        Error::Load { message: e.to_string(), cancelled: matches!(e, Load::Cancelled), out_of_memory }
+        let cancelled = matches!(e, Load::Cancelled);
+        let device = e.of_device().cloned().map(Box::new);
+        Error::Load { message: e.to_string(), cancelled, out_of_memory: e.is_oom(), device }
+    }
+}
+
+impl Error {
+    /// What a device answered, if that is what went wrong.
+    pub fn device_call(&self) -> Option<&llmrt_host::CallError> {
+        match self {
+            Error::Host(e) => e.call(),
+            Error::Load { device, .. } => device.as_deref()?.call(),
+            _ => None,
+        }
     }
 }

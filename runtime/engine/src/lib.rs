@@ -5,12 +5,14 @@
 //! [`StopFilter`] says which text may be shown. All of it is pure: no device, no clock, no I/O.
 #![forbid(unsafe_code)]
 
+mod assembly;
 pub mod batch;
 pub mod blocks;
 pub mod engine;
 mod error;
 pub mod memory;
 pub mod metrics;
+mod recover;
 pub mod sampler;
 pub mod schedule;
 pub mod sequence;

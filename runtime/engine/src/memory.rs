@@ -3,10 +3,12 @@
 use crate::engine::{EngineOptions, is_showable};
 use crate::error::{Error, Result};
 use llmrt_abi::DType;
-use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
 use llmrt_host::Device;
 use llmrt_host::load::{ModelFiles, Want};
-use llmrt_host::sched::executor::{arenas, budget};
+use llmrt_host::sched::bind;
+use llmrt_host::sched::executor::arenas;
+use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{Known, Resolved, resolve};
 use llmrt_models::Model;
@@ -85,7 +87,9 @@ impl Blueprint {
             resolved.report.compute_bytes = arenas(&resolved, &devices)?.iter().map(|a| a.total).collect();
             let blueprint = Blueprint { model, devices, resolved, warnings };
             let Some((d, plan)) = blueprint.first_short_of_memory() else { return Ok(blueprint) };
+            // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
+            let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));
             Blueprint { model, devices, warnings, .. } = blueprint;
             if budget[d] > Some(left) {
                 budget[d] = Some(left);
@@ -130,8 +134,12 @@ impl Blueprint {
         };
         let mut rows: Vec<_> =
             self.devices.iter().zip(&self.resolved.report.compute_bytes).map(row).collect();
+        let baseline = self.devices.len() - 1;
         for (device, t) in self.weights() {
-            rows[device].weights += g.def(t).n_bytes();
+            rows[device].weights += match device == baseline {
+                true => g.def(t).n_bytes(),
+                false => stored_bytes(&self.devices[device], g.def(t)),
+            };
         }
         for (t, &device) in
             self.resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State)
@@ -170,6 +178,12 @@ impl Blueprint {
         }
         pairs
     }
+}
+
+/// Bytes that a weight takes among others on a device.
+fn stored_bytes(device: &Device, def: &TensorDef) -> u64 {
+    let n = device.alloc_size(0, &bind::describe(def, None)).unwrap_or_else(|_| def.n_bytes());
+    n.checked_next_multiple_of(device.alignment()).unwrap_or(n)
 }
 
 /// Where a model would run: the report of its decode step, and that step's graph as text.

@@ -91,6 +91,11 @@ impl Sequence {
         self.n_missing() == 0
     }
 
+    /// Counts all of its tokens as not computed, though its blocks stay: what they held is lost.
+    pub(crate) fn forget_computed(&mut self) {
+        self.n_computed = 0;
+    }
+
     /// Gives its blocks back; all of its tokens are then missing. For preemption and for the end.
     pub fn release(&mut self, pool: &mut BlockPool) -> Result<()> {
         self.n_computed = 0;

@@ -225,8 +225,10 @@ impl Graph {
             return t;
         }
         let (mut ne, nb) = (def.ne, def.nb);
+        // A tensor without elements has no bytes to start at.
+        let offset = if ne.contains(&0) { 0 } else { start / block * nb[dim] };
         ne[dim] = len;
-        self.view(t, ne, nb, start / block * nb[dim])
+        self.view(t, ne, nb, offset)
     }
 
     /// The row `[n, ...]` cut into heads: dim 0 becomes `[n / n_heads, n_heads]`, later dims move out by one.

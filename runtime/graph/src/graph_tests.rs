@@ -55,7 +55,39 @@ fn a_view_past_the_end_is_refused() {
     refuse(|g, t| g.slice(t, 1, 4, 3), "view of `t`: no 3 elements from 4 in dim 1 of [8, 6, 2, 1]");
     refuse(
         |g, t| g.view(t, [8, 6, 3, 1], [4, 32, 192, 384], 0),
-        "view of `t`: [8, 6, 3, 1] with strides [4, 32, 192, 384] from byte 0 is empty or ends past the 384 bytes",
+        "view of `t`: [8, 6, 3, 1] with strides [4, 32, 192, 384] from byte 0 ends past the 384 bytes",
+    );
+}
+
+#[test]
+fn an_empty_slice_is_a_tensor_without_bytes() {
+    check(|g, t| g.slice(t, 1, 6, 0), [8, 0, 2, 1], [4, 32, 192, 384], 192);
+    check(|g, t| g.slice(t, 0, 8, 0), [0, 6, 2, 1], [4, 32, 192, 384], 32);
+    let g = graph_with(|g, t| g.slice(t, 2, 1, 0)).unwrap();
+    assert_eq!(g.def(g.find("y").unwrap()).n_bytes(), 0);
+    refuse(|g, t| g.slice(t, 1, 7, 0), "view of `t`: no 0 elements from 7 in dim 1 of [8, 6, 2, 1]");
+}
+
+#[test]
+fn empty_tensors_take_part_in_a_graph() {
+    let mut g = Graph::new();
+    let none = g.input("none", DType::F32, &[8, 0, 3]);
+    let none = g.permute(none, [1, 0, 2, 3]);
+    let none = g.slice(none, 1, 2, 6);
+    let none = g.neg(none);
+    let none = g.reshape(none, &[2, 0, 4]);
+    let none = g.scale(none, 2.0);
+    let y = g.sum_rows(none);
+    assert_eq!((g.error(), g.ne(none), g.ne(y)), (None, [2, 0, 4, 1], [1, 0, 4, 1]));
+    assert_eq!((g.def(none).n_bytes(), g.def(y).is_contiguous()), (0, true));
+}
+
+#[test]
+fn a_zero_does_not_excuse_dims_too_big_to_count() {
+    let mut g = Graph::new();
+    g.input("t", DType::F32, &[0, 1 << 40, 1 << 40]);
+    assert!(
+        g.finish().unwrap_err().to_string().starts_with("tensor `t`: [0, 1099511627776, 1099511627776, 1]")
     );
 }
 

@@ -63,6 +63,19 @@ pub enum Error {
         /// Its first operand, with type, dims, and what the baseline says.
         operand: String,
     },
+    /// A custom op that no loaded plugin brought.
+    #[error(
+        "op {op} version {version} is of a plugin that is not loaded{}; name its file with --plugin, and see `llmrt plugins`",
+        other_versions(versions)
+    )]
+    NoOp {
+        /// `vendor.op`.
+        op: String,
+        /// The version wanted.
+        version: u32,
+        /// Versions that are there.
+        versions: Vec<u32>,
+    },
     /// Weights that a graph wants on a device did not get there.
     #[error("loading weights for another device: {problem}")]
     Weights {
@@ -146,6 +159,7 @@ impl Error {
             Error::Call(call) => call.status,
             Error::Unused { .. } => Status::Incompatible,
             Error::Quarantined { .. } => Status::DeviceLost,
+            Error::NoOp { .. } => Status::Incompatible,
             Error::Load { .. } | Error::Fallback { .. } | Error::NobodyRuns { .. } => Status::Incompatible,
             Error::Invalid { .. } | Error::Knob { .. } => Status::Invalid,
             Error::Threads { .. } | Error::Weights { .. } => Status::Internal,
@@ -187,6 +201,14 @@ impl CallError {
             bytes_available: err.bytes_available,
             message: String::from_utf8_lossy(err.message()).into_owned(),
         }
+    }
+}
+
+/// Behind "is not loaded".
+fn other_versions(versions: &[u32]) -> String {
+    match versions {
+        [] => String::new(),
+        there => format!(" (there: version {there:?})"),
     }
 }
 

@@ -54,9 +54,18 @@ knobs! {
     POOL = "LLMRT_POOL",
         "How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of addresses, mapped as used).",
         "auto", "host/src/pool/mod.rs";
+    PLUGIN_OPTIONS = "LLMRT_PLUGIN_OPTIONS",
+        "What plugins get when they ask for an option: KEY=VALUE, separated by `;`; what the program sets counts more.",
+        "unset", "host/src/plugin/registry.rs";
+    WATCHDOG_MS = "LLMRT_WATCHDOG_MS",
+        "Milliseconds that one call of a device may take to compute or to wait before the device is given up; 0: for ever.",
+        "0", "host/src/plugin/registry.rs";
     LOG = "LLMRT_LOG",
         "How much plugins may say: error, warn, info, debug or trace.",
         "warn", "host/src/plugin/services.rs";
+    VALIDATE = "LLMRT_VALIDATE",
+        "1: every call between host and plugins is checked, and what breaks a rule is logged and refused; slow, for those who write plugins.",
+        "0", "host/src/plugin/registry.rs";
 }
 
 impl Knob {

@@ -1,7 +1,8 @@
 //! The host: finds, checks and opens plugins, and offers what they can do as safe objects.
 //!
 //! Reading order: [`plugin`] for how a driver gets in, [`device`] for what it is then (devices, buffers, streams,
-//! events, plans, and the graphs they run), [`threads`] for the one thread pool, [`knobs`] for every environment
+//! events, plans, and the graphs they run), [`threads`] for the one thread pool, `validate` for the
+//! checks that `LLMRT_VALIDATE` turns on, [`knobs`] for every environment
 //! variable, [`error`] for what can go wrong.
 
 pub mod plugin;
@@ -18,13 +19,17 @@ pub(crate) mod pool;
 
 pub mod knobs;
 
+mod validate;
+
 pub mod error;
 
 pub use device::{
-    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostMemory, Layout, NodeDesc,
+    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostBytes, HostMemory, Layout, NodeDesc,
     PendingRead, Plan, RawGraph, RawGraphBuilder, Stream, TensorDesc,
 };
 pub use error::{CallError, Error, Result};
-pub use plugin::{Candidate, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc};
+pub use plugin::{
+    Candidate, CustomOp, DiscoverOptions, Host, HostOptions, LogSink, Outcome, PluginDesc, Probe, RanBy,
+};
 pub use pool::{PoolKind, PoolStats};
 pub use threads::{Team, ThreadPool};

@@ -1,7 +1,9 @@
 //! `plugins`, `devices`, `ops`, and the flags that choose devices.
 
 use super::{json, stdout, text};
+use llmrt_abi::DType;
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
+use llmrt_tests::models::TinyLlama;
 use serde_json::Value;
 
 /// The row of a list whose `key` is `value`.
@@ -37,17 +39,69 @@ fn a_plugin_named_like_the_built_in_one_takes_its_place() {
 }
 
 #[test]
-fn a_device_without_matrix_products_is_used_only_when_named() {
+fn a_plugin_of_negative_priority_is_used_only_when_named() {
     let so = plugin("null");
     let null = ["--plugin", so.to_str().unwrap()];
     let unnamed = json(llmrt(["devices", "--json"]).args(null));
     let why = row(&unnamed, "id", "null")["unused_because"].as_str().unwrap();
-    assert!(why.contains("no matrix product") && why.contains("--backend"), "{why}");
+    assert!(why.contains("only when named") && why.contains("--backend"), "{why}");
     let named = json(llmrt(["devices", "--json", "--backend", "null"]).args(null));
     assert_eq!(
         (&row(&named, "id", "null")["choice"], &row(&named, "id", "cpu")["choice"]),
         (&1.into(), &2.into())
     );
+}
+
+/// Ids of the devices that are used, with a simulated chip at hand.
+fn choices(args: &[&str]) -> Vec<String> {
+    let so = plugin("sim");
+    let devices = json(llmrt(["devices", "--json", "--plugin", so.to_str().unwrap()]).args(args));
+    let mut rows: Vec<_> = devices.as_array().unwrap().iter().filter(|d| d["choice"].is_u64()).collect();
+    rows.sort_by_key(|d| d["choice"].as_u64());
+    rows.iter().map(|d| d["id"].as_str().unwrap().to_string()).collect()
+}
+
+#[test]
+fn devices_of_a_plugin_go_by_name_group_or_index_after_the_colon() {
+    assert_eq!(choices(&[]), ["cpu"]);
+    assert_eq!(choices(&["--backend", "sim:910b,sim:small"]), ["sim:910b", "sim:small", "cpu"]);
+    assert_eq!(choices(&["--backend", "sim:0"]), ["sim:310p", "cpu"]);
+    assert_eq!(choices(&["--backend", "libllmrt_sim.so:small"]), ["sim:small", "cpu"]);
+    let two = ["--plugin-option", "sim.devices=2", "--backend", "sim:small"];
+    assert_eq!(choices(&two), ["sim:small.0", "sim:small.1", "cpu"]);
+}
+
+#[test]
+fn options_reach_plugins_from_the_flag_and_from_the_knob() {
+    let so = plugin("sim");
+    let command = |options: &[&str], knob: &str| {
+        let mut command = llmrt(["devices", "--json", "--plugin", so.to_str().unwrap()]);
+        command.args(options.iter().flat_map(|option| ["--plugin-option", option]));
+        command.env("LLMRT_PLUGIN_OPTIONS", knob);
+        command
+    };
+    let memory = |options: &[&str], knob: &str| {
+        row(&json(&mut command(options, knob)), "id", "sim:small")["memory_total"].as_u64().unwrap() >> 20
+    };
+    assert_eq!(memory(&[], ""), 64);
+    assert_eq!(memory(&[], "sim.seed=3;sim.memory=5 MiB"), 5);
+    assert_eq!(memory(&["sim.memory=7 MiB"], "sim.memory=5 MiB"), 7);
+
+    let stderr = fail(&mut command(&["sim.memory=lots"], ""), 4);
+    assert!(stderr.contains("option sim.memory=lots: `lots`: expected a whole number"), "{stderr}");
+    let stderr = text(&succeed(&mut command(&[], "sim")).stderr);
+    assert!(stderr.contains("LLMRT_PLUGIN_OPTIONS: `sim`: expected KEY=VALUE"), "{stderr}");
+    fail(&mut command(&["sim"], ""), 2);
+}
+
+#[test]
+fn a_simulated_chip_shows_what_would_fall_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyLlama { n_embd: 256, dtype: DType::Q4_0, ..TinyLlama::default() }.write(dir.path());
+    let so = plugin("sim");
+    let mut inspect = llmrt(["inspect", "--placement", "--backend", "sim:310p", "--plugin"]);
+    let text = text(&succeed(inspect.arg(so).arg(model)).stdout);
+    assert!(text.contains("mul_mat on cpu instead of sim:310p: type (not for these types"), "{text}");
 }
 
 #[test]

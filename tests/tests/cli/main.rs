@@ -6,6 +6,8 @@ mod chat;
 
 mod llama2c;
 
+mod quantize;
+
 mod eval;
 
 mod text;

@@ -1,8 +1,16 @@
-//! STUB
-use super::check::Answer;
-use super::{Args, Worker};
+//! y = a + b, b of one element; computed in f32.
+
+use super::check::{self, Answer};
+use super::{Args, Worker, elementwise, rows};
 use llmrt_plugin::{NodeView, Reason};
-pub fn supports(_node: &NodeView<'_>) -> Answer {
-    Err(Reason::Op)
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let (a, b) = (check::numbers(node, 0)?, check::numbers(node, 1)?);
+    check::vector(&b, 1)?;
+    check::result(node, a.dtype().ok_or(Reason::Type)?, a.ne())
 }
-pub fn compute(_w: &mut Worker<'_>, _a: &Args) {}
+
+pub fn compute(w: &mut Worker<'_>, args: &Args) {
+    let b = rows::read(w.isa, args.arg(1), [0; 3], 0..1, &mut [0.0])[0];
+    elementwise::map(w, args, |_, a, y| y.iter_mut().zip(a).for_each(|(y, a)| *y = a + b));
+}

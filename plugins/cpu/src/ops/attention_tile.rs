@@ -398,7 +398,7 @@ fn finish<S: Simd>(s: S, u: &Unit<'_>, head_dim_v: usize, state: &mut State<'_>)
 
 /// Slope of ALiBi (arXiv 2108.12409): a geometric series over the largest power of two of heads, 2^(-max_bias (h+1)/n);
 /// further heads take the odd terms of the series with half the step.
-fn alibi_slope(head: usize, n_heads: usize, max_bias: f32) -> f32 {
+pub fn alibi_slope(head: usize, n_heads: usize, max_bias: f32) -> f32 {
     let n = 1usize << n_heads.ilog2();
     match head < n {
         true => (-max_bias / n as f32 * (head + 1) as f32).exp2(),

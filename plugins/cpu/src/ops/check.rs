@@ -28,6 +28,23 @@ pub fn numbers<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reas
     Ok(t)
 }
 
+/// Source `i`: F32 at any strides, empty or not. [`super::rows::read`] reads it.
+pub fn any_floats<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    any_of(node, i, DType::F32)
+}
+
+/// Source `i`: I32 at any strides, empty or not. [`crate::tensor::Tensor::int`] reads it.
+pub fn any_ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    any_of(node, i, DType::I32)
+}
+
+fn any_of<'a>(node: &NodeView<'a>, i: usize, dtype: DType) -> Result<TensorView<'a>, Reason> {
+    let t = given(node, i)?;
+    ensure(t.dtype() == Some(dtype), Reason::Type)?;
+    ensure(t.layout_id() == 0, Reason::Layout)?;
+    Ok(t)
+}
+
 /// Source `i`: I32 with dense rows.
 pub fn ints<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     of_dtype(given(node, i)?, DType::I32)
@@ -41,6 +58,14 @@ pub fn decodable<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Re
     Ok(t)
 }
 
+/// Source `i`, not empty: F32, F16 or BF16 at any strides, or as [`decodable`].
+pub fn matrix<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    match numbers(node, i) {
+        Ok(t) => not_empty(t),
+        Err(_) => decodable(node, i),
+    }
+}
+
 /// The result: of this dtype and shape, without gaps.
 pub fn result(node: &NodeView<'_>, dtype: DType, ne: [usize; 4]) -> Answer {
     let dst = node.dst();
@@ -52,6 +77,16 @@ pub fn result(node: &NodeView<'_>, dtype: DType, ne: [usize; 4]) -> Answer {
 /// A vector of `n` elements.
 pub fn vector(t: &TensorView<'_>, n: usize) -> Answer {
     ensure(t.ne() == [n, 1, 1, 1], Reason::Shape)
+}
+
+/// `t`, which must have elements.
+pub fn not_empty<'a>(t: TensorView<'a>) -> Result<TensorView<'a>, Reason> {
+    ensure(!t.ne().contains(&0), Reason::Shape).map(|()| t)
+}
+
+/// The product of dims, if it is one.
+pub fn product(dims: &[usize]) -> Result<usize, Reason> {
+    dims.iter().try_fold(1usize, |n, &d| n.checked_mul(d)).ok_or(Reason::Shape)
 }
 
 /// The params struct, if nothing newer than this build is in it.

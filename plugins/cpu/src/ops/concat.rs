@@ -9,7 +9,7 @@ use llmrt_plugin::{NodeView, Reason};
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let dim = check::params(ConcatParams::from_bytes(node.params_bytes()))?.dim as usize;
     ensure(dim < 4, Reason::Param)?;
-    let ((a, dtype), (b, b_dtype)) = (moves::operand(node, 0)?, moves::operand(node, 1)?);
+    let ((a, dtype), (b, b_dtype)) = (moves::any(node, 0)?, moves::any(node, 1)?);
     ensure(dtype == b_dtype, Reason::Type)?;
     let (mut ne, b) = (a.ne(), b.ne());
     ensure((0..4).all(|d| d == dim || ne[d] == b[d]), Reason::Shape)?;

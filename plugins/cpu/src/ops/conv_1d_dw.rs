@@ -2,10 +2,10 @@
 
 use super::check::{self, Answer, ensure};
 use super::convolution::{self, Convolution};
-use super::window::Window;
+use super::window;
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::Conv1dParams;
-use llmrt_plugin::{NodeView, Reason};
+use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(Conv1dParams::from_bytes(node.params_bytes()))?;
@@ -13,7 +13,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let (kernel, x) = (kernel.ne(), x.ne());
     ensure(kernel[1..] == [1, x[1], 1] && x[3] == 1, Reason::Shape)?;
     let [length, ..] = convolution(kernel, x, &p).n_out()?;
-    convolution::result(node, [length, x[1], x[2], 1])
+    check::result(node, DType::F32, [length, x[1], x[2], 1])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
@@ -23,7 +23,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
 
 fn convolution(kernel: [usize; 4], x: [usize; 4], p: &Conv1dParams) -> Convolution {
     Convolution {
-        windows: [Window::new(kernel[0], p.stride, p.pad, p.dilation), Window::ONE, Window::ONE],
+        windows: window::windows(kernel, [p.stride], [p.pad], [p.dilation]),
         n_in: [x[0], 1, 1],
         n_dims: 1,
         c_in: 1,

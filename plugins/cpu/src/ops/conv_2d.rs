@@ -2,10 +2,10 @@
 
 use super::check::{self, Answer, ensure};
 use super::convolution::{self, Convolution};
-use super::window::Window;
+use super::window::{self, Window};
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::Conv2dParams;
-use llmrt_plugin::{NodeView, Reason};
+use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(Conv2dParams::from_bytes(node.params_bytes()))?;
@@ -13,7 +13,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let (kernel, x) = (kernel.ne(), x.ne());
     ensure(kernel[2] == x[2], Reason::Shape)?;
     let [width, height, _] = convolution(kernel, x, &p).n_out()?;
-    convolution::result(node, [width, height, kernel[3], x[3]])
+    check::result(node, DType::F32, [width, height, kernel[3], x[3]])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
@@ -35,9 +35,5 @@ fn convolution(kernel: [usize; 4], x: [usize; 4], p: &Conv2dParams) -> Convoluti
 
 /// How a kernel moves in two dims.
 pub fn windows(kernel: [usize; 4], p: &Conv2dParams) -> [Window; 3] {
-    [
-        Window::new(kernel[0], p.stride0, p.pad0, p.dilation0),
-        Window::new(kernel[1], p.stride1, p.pad1, p.dilation1),
-        Window::ONE,
-    ]
+    window::windows(kernel, [p.stride0, p.stride1], [p.pad0, p.pad1], [p.dilation0, p.dilation1])
 }

@@ -5,7 +5,7 @@ use super::conv_2d::windows;
 use super::convolution::{self, Convolution};
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::Conv2dParams;
-use llmrt_plugin::{NodeView, Reason};
+use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(Conv2dParams::from_bytes(node.params_bytes()))?;
@@ -13,7 +13,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let (kernel, x) = (kernel.ne(), x.ne());
     ensure(kernel[2..] == [1, x[2]], Reason::Shape)?;
     let [width, height, _] = convolution(kernel, x, &p).n_out()?;
-    convolution::result(node, [width, height, x[2], x[3]])
+    check::result(node, DType::F32, [width, height, x[2], x[3]])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {

@@ -2,10 +2,10 @@
 
 use super::check::{self, Answer, ensure};
 use super::convolution::{self, Convolution};
-use super::window::Window;
+use super::window;
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::Conv3dParams;
-use llmrt_plugin::{NodeView, Reason};
+use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(Conv3dParams::from_bytes(node.params_bytes()))?;
@@ -14,7 +14,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     ensure(c.c_in.checked_mul(c.c_out) == Some(kernel.ne()[3]), Reason::Shape)?;
     ensure(c.c_in.checked_mul(c.n_batch) == Some(x.ne()[3]), Reason::Shape)?;
     let [n0, n1, n2] = c.n_out()?;
-    convolution::result(node, [n0, n1, n2, c.c_out.checked_mul(c.n_batch).ok_or(Reason::Shape)?])
+    check::result(node, DType::F32, [n0, n1, n2, c.c_out.checked_mul(c.n_batch).ok_or(Reason::Shape)?])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
@@ -24,11 +24,12 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
 
 fn convolution(kernel: [usize; 4], x: [usize; 4], p: &Conv3dParams) -> Convolution {
     Convolution {
-        windows: [
-            Window::new(kernel[0], p.stride0, p.pad0, p.dilation0),
-            Window::new(kernel[1], p.stride1, p.pad1, p.dilation1),
-            Window::new(kernel[2], p.stride2, p.pad2, p.dilation2),
-        ],
+        windows: window::windows(
+            kernel,
+            [p.stride0, p.stride1, p.stride2],
+            [p.pad0, p.pad1, p.pad2],
+            [p.dilation0, p.dilation1, p.dilation2],
+        ),
         n_in: [x[0], x[1], x[2]],
         n_dims: 3,
         c_in: p.n_channels as usize,

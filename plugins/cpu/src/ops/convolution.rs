@@ -2,12 +2,12 @@
 //! positions at a time the elements under some taps are laid out tap by tap, 16 side by side; each channel of y is then
 //! a sum of vectors times numbers, in the same order for any instruction set and number of threads.
 
-use super::check::{self, Answer, ensure};
-use super::window::Window;
+use super::check::{self, ensure};
+use super::window::{self, Window};
 use super::{Args, Worker, rows};
 use crate::simd::{LANES, Simd, array, dispatch};
 use crate::tensor::Tensor;
-use llmrt_plugin::{DType, NodeView, Reason, TensorView};
+use llmrt_plugin::{NodeView, Reason, TensorView};
 use std::ops::Range;
 
 /// Taps (of all channels) that are laid out at a time: 16 KiB.
@@ -39,23 +39,14 @@ pub struct Convolution {
 
 /// Kernel (F32, F16 or BF16, no gaps) and x (F32 at any strides), not empty.
 pub fn operands<'a>(node: &NodeView<'a>) -> Result<(TensorView<'a>, TensorView<'a>), Reason> {
-    let (kernel, x) = (kernel(node)?, check::numbers(node, 1)?);
-    ensure(x.dtype() == Some(DType::F32), Reason::Type)?;
-    ensure(!x.ne().contains(&0), Reason::Shape)?;
-    Ok((kernel, x))
+    Ok((kernel(node)?, check::not_empty(check::any_floats(node, 1)?)?))
 }
 
 /// Source 0: F32, F16 or BF16, no gaps, not empty.
 pub fn kernel<'a>(node: &NodeView<'a>) -> Result<TensorView<'a>, Reason> {
-    let kernel = check::numbers(node, 0)?;
-    ensure(!kernel.ne().contains(&0), Reason::Shape)?;
+    let kernel = check::not_empty(check::numbers(node, 0)?)?;
     ensure(kernel.is_contiguous(), Reason::Stride)?;
     Ok(kernel)
-}
-
-/// Whether the result is F32 of this shape; the convolution's own is `n_out`.
-pub fn result(node: &NodeView<'_>, ne: [usize; 4]) -> Answer {
-    check::result(node, DType::F32, ne)
 }
 
 /// One thread's part.
@@ -130,8 +121,7 @@ impl Line {
 impl Convolution {
     /// Positions of the kernel in each dim.
     pub fn n_out(&self) -> Result<[usize; 3], Reason> {
-        let [w0, w1, w2] = self.windows;
-        Ok([w0.n_out(self.n_in[0])?, w1.n_out(self.n_in[1])?, w2.n_out(self.n_in[2])?])
+        window::n_out(&self.windows, self.n_in)
     }
 
     /// Bytes before the first channel of x that a group of channels of y is made of.

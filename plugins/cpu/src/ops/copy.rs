@@ -12,7 +12,7 @@ use std::ops::Range;
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(CopyParams::from_bytes(node.params_bytes()))?;
     let to = DType::from_id(p.dtype).ok_or(Reason::Param)?;
-    let (x, from) = moves::operand(node, 0)?;
+    let (x, from) = moves::any(node, 0)?;
     convertible(from, to)?;
     ensure(x.ne()[0].is_multiple_of(to.block_elems()), Reason::Shape)?;
     check::result(node, to, x.ne())

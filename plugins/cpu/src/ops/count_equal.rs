@@ -1,8 +1,24 @@
-//! STUB
-use super::check::Answer;
+//! y = how many elements of a and b are equal.
+
+use super::check::{self, Answer, ensure};
 use super::{Args, Worker};
-use llmrt_plugin::{NodeView, Reason};
-pub fn supports(_node: &NodeView<'_>) -> Answer {
-    Err(Reason::Op)
+use llmrt_plugin::{DType, NodeView, Reason};
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let (a, b) = (check::any_ints(node, 0)?, check::any_ints(node, 1)?);
+    ensure(a.ne() == b.ne(), Reason::Shape)?;
+    check::result(node, DType::I64, [1; 4])
 }
-pub fn compute(_w: &mut Worker<'_>, _a: &Args) {}
+
+pub fn compute(w: &mut Worker<'_>, args: &Args) {
+    // One number has one maker.
+    if w.index != 0 {
+        return;
+    }
+    let (a, b) = (args.arg(0), args.arg(1));
+    let in_row = |at| (0..a.ne[0]).filter(|&i| a.int(at, i) == b.int(at, i)).count();
+    let n: usize = (0..a.n_rows()).map(|row| in_row(a.unravel(row))).sum();
+    // SAFETY: no other thread comes here.
+    let y = unsafe { args.dst.row_bytes_mut([0; 3]) };
+    y.copy_from_slice(&(n as i64).to_ne_bytes());
+}

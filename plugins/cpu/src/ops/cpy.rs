@@ -5,7 +5,7 @@ use super::{Args, Worker, copy, moves};
 use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
-    let ((y, to), (x, from)) = (moves::operand(node, 0)?, moves::operand(node, 1)?);
+    let ((y, to), (x, from)) = (moves::any(node, 0)?, moves::any(node, 1)?);
     copy::convertible(from, to)?;
     let count = |ne: [usize; 4]| ne.iter().try_fold(1usize, |n, &d| n.checked_mul(d));
     ensure(count(x.ne()).is_some() && count(x.ne()) == count(y.ne()), Reason::Shape)?;

@@ -1,8 +1,25 @@
-//! STUB
-use super::check::Answer;
-use super::{Args, Worker};
-use llmrt_plugin::{NodeView, Reason};
-pub fn supports(_node: &NodeView<'_>) -> Answer {
-    Err(Reason::Op)
+//! yᵢ = x₀ + … + xᵢ along each row, added up in f64.
+
+use super::check::{self, Answer};
+use super::{Args, Worker, elementwise};
+use llmrt_plugin::{DType, NodeView};
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let ne = check::any_floats(node, 0)?.ne();
+    check::result(node, DType::F32, ne)
 }
-pub fn compute(_w: &mut Worker<'_>, _a: &Args) {}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let x = a.arg(0);
+    for row in w.share(a.dst.n_rows()) {
+        let at = a.dst.unravel(row);
+        let x = elementwise::read(w.isa, x, at, 0..x.ne[0], &mut w.scratch.rows);
+        // SAFETY: rows are shared out.
+        let y = unsafe { a.dst.row_mut(at) };
+        let mut sum = 0.0;
+        for (y, x) in y.iter_mut().zip(x) {
+            sum += *x as f64;
+            *y = sum as f32;
+        }
+    }
+}

@@ -1,8 +1,79 @@
-//! STUB
-use super::check::Answer;
+//! S_i: = exp(gᵢ) S_i:, then S += k ⊗ (v - Sᵀk)·β, then y = Sᵀq / √S, S transposed in memory. Threads share the heads of
+//! all sequences; a state lies where the result has it.
+
+use super::check::{self, Answer, ensure, product};
+use super::recurrence;
 use super::{Args, Worker};
-use llmrt_plugin::{NodeView, Reason};
-pub fn supports(_node: &NodeView<'_>) -> Answer {
-    Err(Reason::Op)
+use crate::simd::{Simd, dispatch};
+use crate::tensor::Tensor;
+use llmrt_plugin::abi::op::StatesParams;
+use llmrt_plugin::{DType, NodeView, Reason};
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let n_states = check::params(StatesParams::from_bytes(node.params_bytes()))?.n_states.max(1) as usize;
+    let [s, h, n_tokens, n_seqs] = check::floats(node, 2)?.ne();
+    for i in [0, 1] {
+        let ne = check::floats(node, i)?.ne();
+        let fits = ne[0] == s && ne[2] == n_tokens && h % ne[1] == 0 && n_seqs % ne[3] == 0;
+        ensure(fits, Reason::Shape)?;
+    }
+    let g = check::floats(node, 3)?.ne();
+    let n_gates = if g[0] == 1 { 1 } else { s };
+    ensure(g == [n_gates, h, n_tokens, n_seqs], Reason::Shape)?;
+    ensure(check::floats(node, 4)?.ne() == [1, h, n_tokens, n_seqs], Reason::Shape)?;
+    ensure(check::floats(node, 5)?.ne() == [s, s, h, n_seqs], Reason::Shape)?;
+    let n_outputs = product(&[n_tokens, n_seqs])?;
+    let n_rows = product(&[n_states, s, n_seqs])?.checked_add(n_outputs).ok_or(Reason::Shape)?;
+    check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
 }
-pub fn compute(_w: &mut Worker<'_>, _a: &Args) {}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let n_states = a.params(StatesParams::from_bytes).n_states.max(1) as usize;
+    let [q, k, v, g, beta, from] = std::array::from_fn(|i| a.arg(i));
+    let [s, h, n_tokens, n_seqs] = v.ne;
+    let size = s * s;
+    // SAFETY: every head of a sequence has one thread, and places of its own in each part of the result.
+    let part = |start: usize, n: usize| unsafe { a.dst.part_mut([0; 3], start..start + n) };
+    let kept = |back: usize, unit: usize| v.n_elems() + (back * n_seqs * h + unit) * size;
+
+    for unit in w.share(n_seqs * h) {
+        let (seq, head) = (unit / h, unit % h);
+        let state = part(kept(0, unit), size);
+        let rows = state.chunks_exact_mut(s).enumerate();
+        rows.for_each(|(j, to)| to.copy_from_slice(from.row([j, head, seq])));
+        for token in 0..n_tokens {
+            let at = [head, token, seq];
+            let shared = |t: &'_ Tensor| [head % t.ne[1], token, seq / (n_seqs / t.ne[3])];
+            let gates = w.scratch.floats[0].take::<f32>(g.ne[0]);
+            gates.iter_mut().zip(g.row(at)).for_each(|(gate, g)| *gate = g.exp());
+            let y = part(((seq * n_tokens + token) * h + head) * s, s);
+            let x = [&*gates, q.row(shared(q)), k.row(shared(k)), v.row(at)];
+            step(w.isa, beta.row(at)[0], x, state, y);
+            let back = n_tokens - 1 - token;
+            if (1..n_states).contains(&back) {
+                part(kept(back, unit), size).copy_from_slice(state);
+            }
+        }
+        for back in n_tokens..n_states {
+            part(kept(back, unit), size).fill(0.0);
+        }
+    }
+}
+
+dispatch! {
+    fn step(beta: f32, x: [&[f32]; 4], state: &mut [f32], y: &mut [f32]) = step_with;
+}
+
+#[inline(always)]
+fn step_with<S: Simd>(s: S, beta: f32, [gates, q, k, v]: [&[f32]; 4], state: &mut [f32], y: &mut [f32]) {
+    let scale = (y.len() as f32).sqrt();
+    for ((column, y), v) in state.chunks_exact_mut(y.len()).zip(y).zip(v) {
+        match gates {
+            [gate] => column.iter_mut().for_each(|h| *h *= gate),
+            _ => column.iter_mut().zip(gates).for_each(|(h, gate)| *h *= gate),
+        }
+        let delta = (v - recurrence::dot(s, column, k)) * beta;
+        recurrence::add_scaled(s, delta, k, column);
+        *y = recurrence::dot(s, column, q) / scale;
+    }
+}

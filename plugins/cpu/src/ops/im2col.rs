@@ -1,7 +1,7 @@
 //! y[t + n_taps·c, o] = x[o·stride + t·dilation - pad, c]: the elements under each position of a kernel as one row.
 
 use super::check::{self, Answer, ensure};
-use super::window::Window;
+use super::window::{self, Window};
 use super::{Args, Worker, rows};
 use crate::simd::Isa;
 use llmrt_plugin::abi::op::Im2colParams;
@@ -28,13 +28,13 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
 }
 
 fn columns(kernel: [usize; 4], x: [usize; 4], p: &Im2colParams) -> Columns {
-    let window0 = Window::new(kernel[0], p.stride0, p.pad0, p.dilation0);
     if p.is_2d == 0 {
-        let windows = [window0, Window::ONE, Window::ONE];
+        let windows = window::windows(kernel, [p.stride0], [p.pad0], [p.dilation0]);
         return Columns { windows, n_in: [x[0], 1, 1], n_dims: 1, c: x[1] };
     }
-    let window1 = Window::new(kernel[1], p.stride1, p.pad1, p.dilation1);
-    Columns { windows: [window0, window1, Window::ONE], n_in: [x[0], x[1], 1], n_dims: 2, c: x[2] }
+    let (stride, pad, dilation) = ([p.stride0, p.stride1], [p.pad0, p.pad1], [p.dilation0, p.dilation1]);
+    let windows = window::windows(kernel, stride, pad, dilation);
+    Columns { windows, n_in: [x[0], x[1], 1], n_dims: 2, c: x[2] }
 }
 
 /// Kernel (of any dtype: only its shape matters), x and the dtype of the result.
@@ -42,8 +42,8 @@ pub fn operands<'a>(
     node: &NodeView<'a>,
     dtype: u32,
 ) -> Result<(TensorView<'a>, TensorView<'a>, DType), Reason> {
-    let (kernel, x) = (check::given(node, 0)?, check::numbers(node, 1)?);
-    ensure(!kernel.ne().contains(&0) && !x.ne().contains(&0), Reason::Shape)?;
+    let kernel = check::not_empty(check::given(node, 0)?)?;
+    let x = check::not_empty(check::numbers(node, 1)?)?;
     match DType::from_id(dtype) {
         Some(dtype @ (DType::F16 | DType::F32)) => Ok((kernel, x, dtype)),
         _ => Err(Reason::Param),
@@ -65,8 +65,7 @@ pub struct Columns {
 impl Columns {
     /// Positions of the kernel in each dim.
     pub fn n_out(&self) -> Result<[usize; 3], Reason> {
-        let [w0, w1, w2] = self.windows;
-        Ok([w0.n_out(self.n_in[0])?, w1.n_out(self.n_in[1])?, w2.n_out(self.n_in[2])?])
+        window::n_out(&self.windows, self.n_in)
     }
 
     /// Elements of a row.

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::im2col::{self, Columns};
-use super::window::Window;
+use super::window;
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::Im2col3dParams;
 use llmrt_plugin::{NodeView, Reason};
@@ -25,10 +25,11 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
 }
 
 fn columns(kernel: [usize; 4], x: [usize; 4], p: &Im2col3dParams) -> Columns {
-    let windows = [
-        Window::new(kernel[0], p.stride0, p.pad0, p.dilation0),
-        Window::new(kernel[1], p.stride1, p.pad1, p.dilation1),
-        Window::new(kernel[2], p.stride2, p.pad2, p.dilation2),
-    ];
+    let windows = window::windows(
+        kernel,
+        [p.stride0, p.stride1, p.stride2],
+        [p.pad0, p.pad1, p.pad2],
+        [p.dilation0, p.dilation1, p.dilation2],
+    );
     Columns { windows, n_in: [x[0], x[1], x[2]], n_dims: 3, c: p.n_channels as usize }
 }

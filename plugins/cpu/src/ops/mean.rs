@@ -1,8 +1,21 @@
-//! STUB
-use super::check::Answer;
-use super::{Args, Worker};
-use llmrt_plugin::{NodeView, Reason};
-pub fn supports(_node: &NodeView<'_>) -> Answer {
-    Err(Reason::Op)
+//! y = (Σ x) / n over each row of n elements.
+
+use super::check::{self, Answer, ensure};
+use super::{Args, Worker, sum};
+use llmrt_plugin::{DType, NodeView, Reason};
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let [n, ne1, ne2, ne3] = check::any_floats(node, 0)?.ne();
+    ensure(n > 0, Reason::Shape)?;
+    check::result(node, DType::F32, [1, ne1, ne2, ne3])
 }
-pub fn compute(_w: &mut Worker<'_>, _a: &Args) {}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args) {
+    let x = a.arg(0);
+    for row in w.share(a.dst.n_rows()) {
+        let at = a.dst.unravel(row);
+        // SAFETY: rows are shared out.
+        let y = unsafe { a.dst.row_mut(at) };
+        y[0] = (sum::of_row(w, x, at) / x.ne[0] as f64) as f32;
+    }
+}

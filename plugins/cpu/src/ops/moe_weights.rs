@@ -30,7 +30,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         let (probs, picked) = w.scratch.rows.take::<f32>(n_expert + n_used).split_at_mut(n_expert);
         probs.copy_from_slice(logits.row([token, 0, 0]));
         match p.gating {
-            SOFT_MAX_THEN_PICK => soft_max_row(w.isa, probs),
+            SOFT_MAX_THEN_PICK => soft_max_row(w.isa, probs, None),
             SIGMOID_THEN_PICK => sigmoids(w.isa, probs),
             _ => {}
         }
@@ -38,7 +38,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             *picked = usize::try_from(id).ok().and_then(|id| probs.get(id)).copied().unwrap_or(0.0);
         }
         if p.gating == PICK_THEN_SOFT_MAX {
-            soft_max_row(w.isa, picked);
+            soft_max_row(w.isa, picked, None);
         }
         let divisor = if p.normalise == 1 { picked.iter().sum::<f32>().max(SMALLEST_SUM) } else { 1.0 };
         let factor = if p.scale == 0.0 { 1.0 } else { p.scale };

@@ -9,7 +9,7 @@ use llmrt_plugin::{DType, NodeView, Reason, TensorView};
 use std::ops::Range;
 
 /// Source `i` and its dtype: plain ones at any strides, quantised ones with dense rows; empty or not.
-pub fn operand<'a>(node: &NodeView<'a>, i: usize) -> Result<(TensorView<'a>, DType), Reason> {
+pub fn any<'a>(node: &NodeView<'a>, i: usize) -> Result<(TensorView<'a>, DType), Reason> {
     let t = check::given(node, i)?;
     let dtype = t.dtype().ok_or(Reason::Type)?;
     ensure(t.layout_id() == 0, Reason::Layout)?;
@@ -20,7 +20,7 @@ pub fn operand<'a>(node: &NodeView<'a>, i: usize) -> Result<(TensorView<'a>, DTy
 
 /// Source `i`, of a plain dtype, at any strides, empty or not.
 pub fn plain<'a>(node: &NodeView<'a>, i: usize) -> Result<(TensorView<'a>, DType), Reason> {
-    let (t, dtype) = operand(node, i)?;
+    let (t, dtype) = any(node, i)?;
     ensure(!dtype.is_quantised(), Reason::Type)?;
     Ok((t, dtype))
 }
@@ -36,7 +36,7 @@ pub fn ids<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> 
 
 /// The result is source 0 itself, and no two of its blocks share bytes, so that threads may write different ones.
 pub fn in_place(node: &NodeView<'_>) -> Answer {
-    let (y, dtype) = operand(node, 0)?;
+    let (y, dtype) = any(node, 0)?;
     let (dst, ne, nb) = (node.dst(), y.ne(), y.nb());
     ensure(dst.dtype() == Some(dtype), Reason::Type)?;
     ensure(dst.ne() == ne, Reason::Shape)?;

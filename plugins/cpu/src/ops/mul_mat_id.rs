@@ -1,22 +1,24 @@
 //! y[:, j, t] = w[:, :, ids[j, t]] · x[:, j mod n_x, t]: each token's chosen experts. An id outside gives zeros.
 
 use super::check::{self, Answer, ensure};
+use super::mul_mat::{self, Prepared};
 use super::product::{self, Column, Pieces, Product};
-use super::{Args, Worker, mul_mat};
+use super::{Args, Worker};
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
-    let (w, x) = (check::decodable(node, 0)?.ne(), check::floats(node, 1)?.ne());
+    let (w, x) = (check::matrix(node, 0)?.ne(), check::numbers(node, 1)?.ne());
     let ids = check::ints(node, 2)?.ne();
     ensure(w[0] == x[0] && w[3] == 1 && ids[2..] == [1, 1], Reason::Shape)?;
-    ensure(x[2..] == [ids[1], 1] && (x[1] == 1 || x[1] == ids[0]), Reason::Shape)?;
+    ensure(x[2..] == [ids[1], 1] && ids[0].checked_rem(x[1]) == Some(0), Reason::Shape)?;
     check::result(node, DType::F32, [w[1], ids[0], ids[1], 1])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let (weights, x, ids) = (a.arg(0), a.arg(1), a.arg(2));
-    let mut own = std::mem::take(&mut w.scratch.x);
-    let quantised = mul_mat::quantise(w, weights, x, &mut own);
+    let (mut own, mut room) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.rows));
+    let Prepared { x, quantised } = &mul_mat::prepare(w, weights, x, &mut own, &mut room);
+    w.scratch.rows = room;
     let mut columns = std::mem::take(&mut w.scratch.columns);
     let pieces = Pieces::new(w.n, weights.ne[1], weights.ne[2]);
     let mut current = None;
@@ -40,7 +42,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     w.scratch.x = own;
 }
 
-/// Bytes of the team's memory for quantised activations.
+/// Bytes of the team's memory for prepared activations.
 pub fn shared_bytes(a: &Args) -> usize {
     mul_mat::shared_bytes(a)
 }

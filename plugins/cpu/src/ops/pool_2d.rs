@@ -21,9 +21,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 pub fn operands(node: &NodeView<'_>) -> Result<(PoolParams, [usize; 4]), Reason> {
     let p = check::params(PoolParams::from_bytes(node.params_bytes()))?;
     ensure(p.kind <= AVERAGE, Reason::Param)?;
-    let ne = check::numbers(node, 0)?.ne();
-    ensure(!ne.contains(&0), Reason::Shape)?;
-    Ok((p, ne))
+    Ok((p, check::not_empty(check::numbers(node, 0)?)?.ne()))
 }
 
 fn windows(p: &PoolParams) -> [Window; 2] {

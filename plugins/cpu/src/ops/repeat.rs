@@ -8,7 +8,7 @@ use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(ShapeParams::from_bytes(node.params_bytes()))?;
-    let (x, dtype) = moves::operand(node, 0)?;
+    let (x, dtype) = moves::any(node, 0)?;
     let ne = [p.ne0, p.ne1, p.ne2, p.ne3].map(|n| n as usize);
     let fits = |(n, of): (usize, usize)| n.checked_rem(of).unwrap_or(n) == 0;
     ensure(ne.into_iter().zip(x.ne()).all(fits), Reason::Shape)?;

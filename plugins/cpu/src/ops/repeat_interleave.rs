@@ -10,7 +10,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(RepeatInterleaveParams::from_bytes(node.params_bytes()))?;
     let dim = p.dim as usize;
     ensure(dim < 4 && p.n > 0, Reason::Param)?;
-    let (x, dtype) = if dim == 0 { moves::plain(node, 0)? } else { moves::operand(node, 0)? };
+    let (x, dtype) = if dim == 0 { moves::plain(node, 0)? } else { moves::any(node, 0)? };
     let mut ne = x.ne();
     ne[dim] = ne[dim].checked_mul(p.n as usize).ok_or(Reason::Shape)?;
     check::result(node, dtype, ne)

@@ -8,7 +8,7 @@ use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(RollParams::from_bytes(node.params_bytes()))?;
-    let (x, dtype) = moves::operand(node, 0)?;
+    let (x, dtype) = moves::any(node, 0)?;
     ensure(!dtype.is_quantised() || p.shift0 == 0, Reason::Type)?;
     check::result(node, dtype, x.ne())
 }

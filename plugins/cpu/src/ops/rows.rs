@@ -27,7 +27,10 @@ pub fn read<'a>(
     room: &'a mut [f32],
 ) -> &'a [f32] {
     let (block, size) = (t.dtype.block_elems(), t.dtype.block_bytes());
-    let is_dense = t.nb[0] == size || t.ne[0] <= block;
+    if part.is_empty() {
+        return &[];
+    }
+    let is_dense = t.has_dense_rows();
     if is_dense && t.dtype == DType::F32 {
         return &t.row(at)[part];
     }
@@ -37,12 +40,29 @@ pub fn read<'a>(
         decode(isa, t.dtype, bytes, room);
         return room;
     }
-    let first = t.offset_of(at) + part.start * t.nb[0];
-    for (i, out) in room.iter_mut().enumerate() {
-        let bytes = &t.bytes()[first + i * t.nb[0]..][..size];
-        decode(isa, t.dtype, bytes, std::slice::from_mut(out));
+    let bytes = &t.bytes()[t.offset_of(at) + part.start * t.nb[0]..];
+    let elements = (0..).map(|i| &bytes[i * t.nb[0]..]);
+    match t.dtype {
+        DType::F32 => gather(elements, room, f32::from_le_bytes),
+        DType::F16 => gather(elements, room, |b| f16_to_f32(u16::from_le_bytes(b))),
+        DType::BF16 => gather(elements, room, |b| f32::from_bits((u16::from_le_bytes(b) as u32) << 16)),
+        dtype => room
+            .iter_mut()
+            .zip(elements)
+            .for_each(|(out, bytes)| decode(isa, dtype, &bytes[..size], std::slice::from_mut(out))),
     }
     room
+}
+
+/// Numbers from the first bytes of each element.
+fn gather<'a, const N: usize>(
+    elements: impl Iterator<Item = &'a [u8]>,
+    out: &mut [f32],
+    number: impl Fn([u8; N]) -> f32,
+) {
+    for (out, bytes) in out.iter_mut().zip(elements) {
+        *out = bytes.first_chunk().map_or(0.0, |b| number(*b));
+    }
 }
 
 /// Writes elements `part` of the row at these indices of a result with dense rows, converting.

@@ -1,22 +1,17 @@
-//! y = x · scale + bias.
+//! y = x · scale + bias, computed in f32.
 
 use super::check::{self, Answer};
-use super::{Args, Worker};
+use super::{Args, Worker, elementwise};
 use llmrt_plugin::abi::op::ScaleParams;
-use llmrt_plugin::{DType, NodeView};
+use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     check::params(ScaleParams::from_bytes(node.params_bytes()))?;
-    let x = check::floats(node, 0)?;
-    check::result(node, DType::F32, x.ne())
+    let x = check::numbers(node, 0)?;
+    check::result(node, x.dtype().ok_or(Reason::Type)?, x.ne())
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let ScaleParams { scale, bias } = a.params(ScaleParams::from_bytes);
-    for (row, part) in w.pieces(&a.dst) {
-        let at = a.dst.unravel(row);
-        // SAFETY: pieces are disjoint.
-        let y = unsafe { a.dst.part_mut(at, part.clone()) };
-        y.iter_mut().zip(&a.arg(0).row(at)[part]).for_each(|(y, x)| *y = x * scale + bias);
-    }
+    elementwise::map(w, a, |_, x, y| y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale + bias));
 }

@@ -1,47 +1,71 @@
-//! y = softmax(x · scale + mask) over rows. A row of which everything is -inf gives zeros.
+//! y = softmax(x · scale + slope · mask) over rows. A row of which everything is -inf gives zeros.
 
+use super::attention_tile::alibi_slope;
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker};
+use super::{Args, Worker, rows};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::SoftMaxParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
-    check::params(SoftMaxParams::from_bytes(node.params_bytes()))?;
+    let p = check::params(SoftMaxParams::from_bytes(node.params_bytes()))?;
     let x = check::floats(node, 0)?;
-    if let Some(mask) = check::optional_floats(node, 1)? {
-        let (ne, mask) = (x.ne(), mask.ne());
-        ensure(mask[..2] == ne[..2] && ne[2] % mask[2] == 0 && ne[3] % mask[3] == 0, Reason::Shape)?;
+    supports_mask(node, 1, x.ne())?;
+    ensure(p.max_bias <= 0.0 || p.max_bias.is_nan() || node.src(1).is_some(), Reason::Param)?;
+    if let Some(sinks) = check::optional_floats(node, 2)? {
+        check::vector(&sinks, x.ne()[2])?;
     }
     check::result(node, DType::F32, x.ne())
 }
 
+/// Checks source `i`, if it is there: a mask of these scores, F16 or F32, of as many rows or more.
+pub fn supports_mask(node: &NodeView<'_>, i: usize, scores: [usize; 4]) -> Answer {
+    if node.src(i).is_none() {
+        return Ok(());
+    }
+    let mask = check::decodable(node, i)?;
+    ensure(matches!(mask.dtype(), Some(DType::F16 | DType::F32)), Reason::Type)?;
+    let ne = mask.ne();
+    ensure(ne[0] == scores[0] && ne[1] >= scores[1], Reason::Shape)?;
+    ensure(scores[2].is_multiple_of(ne[2]) && scores[3].is_multiple_of(ne[3]), Reason::Shape)
+}
+
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    let scale = a.params(SoftMaxParams::from_bytes).scale;
+    let p = a.params(SoftMaxParams::from_bytes);
+    let sinks = a.src[2].as_ref().map(|t| t.row([0; 3]));
     for row in w.share(a.dst.n_rows()) {
         let at = a.dst.unravel(row);
+        let head = at[1];
         // SAFETY: rows are shared out.
         let y = unsafe { a.dst.row_mut(at) };
         let x = a.arg(0).row(at);
         match &a.src[1] {
             Some(mask) => {
-                let mask = mask.row([at[0], at[1] % mask.ne[2], at[2] % mask.ne[3]]);
-                y.iter_mut().zip(x.iter().zip(mask)).for_each(|(y, (x, m))| *y = x * scale + m);
+                let at = [at[0], at[1] % mask.ne[2], at[2] % mask.ne[3]];
+                let room = w.scratch.rows.take(x.len());
+                let mask = rows::read(w.isa, mask, at, 0..x.len(), room);
+                let slope = mask_slope(head, a.dst.ne[2], p.max_bias);
+                y.iter_mut().zip(x.iter().zip(mask)).for_each(|(y, (x, m))| *y = x * p.scale + slope * m);
             }
-            None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale),
+            None => y.iter_mut().zip(x).for_each(|(y, x)| *y = x * p.scale),
         }
-        soft_max_row(w.isa, y);
+        soft_max_row(w.isa, y, sinks.map(|sinks| sinks[head]));
     }
 }
 
+/// Factor on a head's mask: 1, with ALiBi [`alibi_slope`].
+pub fn mask_slope(head: usize, n_heads: usize, max_bias: f32) -> f32 {
+    if max_bias > 0.0 { alibi_slope(head, n_heads, max_bias) } else { 1.0 }
+}
+
 dispatch! {
-    /// exp(v - max) / Σ exp(v - max) in place.
-    pub fn soft_max_row(row: &mut [f32]) = soft_max_row_with;
+    /// exp(v - max) / Σ exp(v - max) in place; the sink is one more score that takes its share and is dropped.
+    pub fn soft_max_row(row: &mut [f32], sink: Option<f32>) = soft_max_row_with;
 }
 
 #[inline(always)]
-fn soft_max_row_with<S: Simd>(s: S, row: &mut [f32]) {
-    let max = row.iter().copied().fold(f32::NEG_INFINITY, f32::max);
+fn soft_max_row_with<S: Simd>(s: S, row: &mut [f32], sink: Option<f32>) {
+    let max = row.iter().copied().chain(sink).fold(f32::NEG_INFINITY, f32::max);
     if max == f32::NEG_INFINITY {
         return row.fill(0.0);
     }
@@ -59,6 +83,10 @@ fn soft_max_row_with<S: Simd>(s: S, row: &mut [f32]) {
         sum = s.add(sum, e);
         s.store_part(e, rest);
     }
-    let inverse = s.sum(sum).recip();
+    let mut total = s.sum(sum);
+    if let Some(sink) = sink {
+        total += math::exp_one(s, sink - max);
+    }
+    let inverse = total.recip();
     row.iter_mut().for_each(|v| *v *= inverse);
 }

@@ -2,23 +2,23 @@
 //! NaN counts as less than every number.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker};
+use super::{Args, Worker, elementwise};
 use llmrt_plugin::abi::op::TopKParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::cmp::Ordering;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let k = check::params(TopKParams::from_bytes(node.params_bytes()))?.k as usize;
-    let [n, ne1, ne2, ne3] = check::floats(node, 0)?.ne();
+    let [n, ne1, ne2, ne3] = check::any_floats(node, 0)?.ne();
     ensure(k > 0 && k <= n && n <= i32::MAX as usize, Reason::Shape)?;
     check::result(node, DType::I32, [k, ne1, ne2, ne3])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    let k = a.dst.ne[0];
+    let (x, k) = (a.arg(0), a.dst.ne[0]);
     for row in w.share(a.dst.n_rows()) {
         let at = a.dst.unravel(row);
-        let x = a.arg(0).row(at);
+        let x = elementwise::read(w.isa, x, at, 0..x.ne[0], &mut w.scratch.floats[0]);
         let ids = w.scratch.rows.take::<u32>(x.len());
         ids.iter_mut().enumerate().for_each(|(i, id)| *id = i as u32);
         let order = |a: &u32, b: &u32| largest_first(x[*a as usize], x[*b as usize]).then(a.cmp(b));

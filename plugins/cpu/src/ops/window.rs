@@ -57,6 +57,24 @@ impl Window {
     }
 }
 
+/// How a kernel moves in its first D dims; the others are not there.
+pub fn windows<const D: usize>(
+    kernel: [usize; 4],
+    stride: [u32; D],
+    pad: [u32; D],
+    dilation: [u32; D],
+) -> [Window; 3] {
+    std::array::from_fn(|d| match d < D {
+        true => Window::new(kernel[d], stride[d], pad[d], dilation[d]),
+        false => Window::ONE,
+    })
+}
+
+/// Positions of windows on `n_in` elements of each dim.
+pub fn n_out([w0, w1, w2]: &[Window; 3], n_in: [usize; 3]) -> Result<[usize; 3], Reason> {
+    Ok([w0.n_out(n_in[0])?, w1.n_out(n_in[1])?, w2.n_out(n_in[2])?])
+}
+
 /// Those i of `all` with from + i·step in pad..pad + n.
 fn meet(pad: usize, n: usize, from: usize, step: usize, all: Range<usize>) -> Range<usize> {
     let (before, until) = (pad.saturating_sub(from), (pad + n).saturating_sub(from));

@@ -6,6 +6,7 @@ pub mod decode;
 pub mod panel;
 pub mod plain;
 
+mod code_book;
 mod iq4;
 mod q2_k;
 mod q3_k;

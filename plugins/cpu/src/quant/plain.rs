@@ -1,5 +1,6 @@
 //! Formats without a fast kernel, decoded one element at a time: rarely used, but the CPU is the last resort.
 
+use super::code_book;
 use crate::simd::f16_to_f32;
 use llmrt_plugin::DType;
 
@@ -28,6 +29,13 @@ fn decoder(dtype: DType) -> Option<Decoder> {
         DType::TQ2_0 => tq2_0,
         DType::MXFP4 => mxfp4,
         DType::NVFP4 => nvfp4,
+        DType::IQ1_S => code_book::iq1_s,
+        DType::IQ1_M => code_book::iq1_m,
+        DType::IQ2_XXS => code_book::iq2_xxs,
+        DType::IQ2_XS => code_book::iq2_xs,
+        DType::IQ2_S => code_book::iq2_s,
+        DType::IQ3_XXS => code_book::iq3_xxs,
+        DType::IQ3_S => code_book::iq3_s,
         _ => return None,
     })
 }
@@ -123,6 +131,6 @@ fn bits(bytes: &[u8], i: usize, n: usize) -> u8 {
     bytes[i * n / 8] >> (i * n % 8) & ((1 << n) - 1)
 }
 
-fn half(block: &[u8], at: usize) -> f32 {
+pub(super) fn half(block: &[u8], at: usize) -> f32 {
     f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]))
 }

@@ -74,6 +74,33 @@ pub fn relu<S: Simd>(s: S, x: S::F) -> S::F {
     s.max(x, s.zero())
 }
 
+/// eˣ - 1: near 0 by its series, which loses nothing there.
+#[inline(always)]
+pub fn expm1<S: Simd>(s: S, x: S::F) -> S::F {
+    let inverse_factorials =
+        [1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0, 1.0 / 40320.0];
+    let near = s.mul(x, polynomial(s, x, inverse_factorials));
+    let far = s.sub(exp(s, x), s.splat(1.0));
+    s.above(s.splat(0.5), magnitude(s, x), near, far)
+}
+
+/// x where x > 0, else eˣ - 1.
+#[inline(always)]
+pub fn elu<S: Simd>(s: S, x: S::F) -> S::F {
+    s.above(x, s.zero(), x, expm1(s, x))
+}
+
+/// αₚ x² + βx where x > 0, else αₙ (e^min(x, ε) - 1 - x) + βx; the numbers are αₙ, αₚ, β, ε.
+#[inline(always)]
+pub fn xielu<S: Simd>(s: S, x: S::F, [alpha_n, alpha_p, beta, eps]: [f32; 4]) -> S::F {
+    let straight = s.mul(s.splat(beta), x);
+    let positive = s.fma(s.mul(s.splat(alpha_p), x), x, straight);
+    let eps = s.splat(eps);
+    let bend = s.sub(expm1(s, s.above(x, eps, eps, x)), x);
+    let negative = s.fma(bend, s.splat(alpha_n), straight);
+    s.above(x, s.zero(), positive, negative)
+}
+
 /// Hyperbolic tangent: an odd polynomial near 0 (its minimax coefficients are those of Cephes), 1 - 2/(e²ˣ+1) further out.
 #[inline(always)]
 pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
@@ -91,7 +118,10 @@ pub fn tanh<S: Simd>(s: S, x: S::F) -> S::F {
 #[inline(always)]
 fn erfc<S: Simd>(s: S, x: S::F) -> S::F {
     let one = s.splat(1.0);
-    let a = magnitude(s, x);
+    // Past 20 the result is 0 or 2 long since, and x² must not overflow.
+    let (a, limit) = (magnitude(s, x), s.splat(20.0));
+    let a = s.above(a, limit, limit, a);
+    let x = with_sign(s, a, x);
     let x2 = s.mul(x, x);
     let near = polynomial(
         s,

@@ -5,8 +5,9 @@ use super::{Isa, LANES, Simd, dispatch, math};
 type Truth = fn(f64) -> f64;
 
 /// Name in [`math`], the true function, units in the last place it may be off.
-const FUNCTIONS: [(&str, Truth, f64); 4] = [
+const FUNCTIONS: [(&str, Truth, f64); 5] = [
     ("exp", f64::exp, 2.5),
+    ("expm1", f64::exp_m1, 8.0),
     ("tanh", f64::tanh, 4.0),
     ("sigmoid", |x| 1.0 / (1.0 + (-x).exp()), 4.0),
     ("silu", |x| x / (1.0 + (-x).exp()), 4.0),
@@ -21,6 +22,7 @@ fn apply_with<S: Simd>(s: S, function: &str, x: &[f32; LANES], y: &mut [f32; LAN
     let x = s.load(x);
     let result = match function {
         "exp" => math::exp(s, x),
+        "expm1" => math::expm1(s, x),
         "tanh" => math::tanh(s, x),
         "sigmoid" => math::sigmoid(s, x),
         "silu" => math::silu(s, x),
@@ -62,6 +64,10 @@ fn functions_keep_their_limits() {
         assert_eq!(of(isa, "gelu", 100.0), 100.0);
         assert_eq!(of(isa, "gelu_erf", 100.0), 100.0);
         assert_eq!(of(isa, "gelu_erf", -100.0), 0.0);
+        for huge in [1e19, f32::MAX, f32::INFINITY] {
+            assert_eq!(of(isa, "gelu_erf", huge), huge);
+        }
+        assert_eq!(of(isa, "gelu_erf", f32::MIN), 0.0);
         for function in ["exp", "tanh", "sigmoid", "silu", "gelu", "gelu_erf"] {
             assert!(of(isa, function, f32::NAN).is_nan(), "{function} loses NaN on {}", isa.name());
         }

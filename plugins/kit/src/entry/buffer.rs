@@ -33,6 +33,15 @@ pub(crate) fn into_raw(inner: Box<dyn Buffer>) -> *mut c::Buffer {
     Box::into_raw(Box::new(Shell { abi, inner })).cast()
 }
 
+/// Takes back what [`into_raw`] gave, where the host did not get it.
+///
+/// # Safety
+/// `buf` came from [`into_raw`] and is not used afterwards.
+pub(crate) unsafe fn free(buf: *mut c::Buffer) {
+    // SAFETY: the caller's promise.
+    unsafe { destroy(buf) }
+}
+
 /// # Safety
 /// `buf` came from [`into_raw`] and was not destroyed.
 unsafe fn inner<'a>(buf: *mut c::Buffer) -> &'a dyn Buffer {

@@ -5,15 +5,15 @@ use crate::{Driver, Error, Result, ScratchMemory};
 use core::ffi::c_void;
 use llmrt_abi::types as c;
 
-/// `get_extension` of the plugin's table: accepts every name, knows one.
+/// `get_extension` of the plugin's table: accepts every name and version, knows one.
 ///
 /// # Safety
 /// `name` has as many readable bytes as it says.
-pub(crate) unsafe extern "C" fn get_extension<D: Driver>(name: c::Str, _version: u32) -> *const c_void {
+pub(crate) unsafe extern "C" fn get_extension<D: Driver>(name: c::Str, version: u32) -> *const c_void {
     // SAFETY: the host's promise.
     let name = unsafe { super::bytes(name.ptr.cast(), name.len) };
-    match (name, table::<D>()) {
-        (b"llmrt.devmem", Some(table)) => std::ptr::from_ref(table).cast(),
+    match (name, version, table::<D>()) {
+        (b"llmrt.devmem", 0, Some(table)) => std::ptr::from_ref(table).cast(),
         _ => std::ptr::null(),
     }
 }

@@ -15,7 +15,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 ///
 /// # Safety
 /// `err` is NULL or points to an error of the host, writable for this call.
-pub(crate) unsafe fn guard(err: *mut c::Error, body: impl FnOnce() -> Result<()>) -> i32 {
+pub unsafe fn guard(err: *mut c::Error, body: impl FnOnce() -> Result<()>) -> i32 {
     let error = match catch_unwind(AssertUnwindSafe(body)) {
         Ok(Ok(())) => return 0,
         Ok(Err(error)) => error,
@@ -26,7 +26,7 @@ pub(crate) unsafe fn guard(err: *mut c::Error, body: impl FnOnce() -> Result<()>
 }
 
 /// Runs plugin code that answers a plain value; a panic gives `otherwise`.
-pub(crate) fn guard_value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
+pub fn guard_value<T>(otherwise: T, body: impl FnOnce() -> T) -> T {
     catch_unwind(AssertUnwindSafe(body)).unwrap_or_else(|payload| {
         std::mem::forget(payload);
         otherwise

@@ -4,10 +4,14 @@
 //! Query i of n of a sequence has position seq_len - n + i and sees keys up to its own position, those in the window.
 //! Head h reads KV head h / (n_heads / n_kv_heads). Tokens of no sequence give zeros; keys outside the cache are unseen.
 
-use super::{Inferred, Rules, check, paged_mask, soft_max::soft_max_row, value::Value};
+use super::soft_max::{alibi_slope, soft_max_row};
+use super::{Inferred, Rules, check, paged_mask, value::Value};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Shape, Tensor, TensorDef};
-use llmrt_abi::{DType, Op, op::AttentionParams};
+use llmrt_abi::{
+    DType, Op,
+    op::{AttentionParams, SoftMaxParams},
+};
 
 #[path = "attention_cases.rs"]
 mod attention_cases;
@@ -126,7 +130,7 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
         for head in 0..d.n_heads {
             let kv_head = head / (d.n_heads / d.n_kv_heads);
             let q_row = q.row(token * d.n_heads + head);
-            let slope = alibi_slope(head, d.n_heads, p.max_bias);
+            let slope = if p.max_bias > 0.0 { alibi_slope(head, d.n_heads, p.max_bias) } else { 0.0 };
             let mut scores: Vec<f32> = seen
                 .iter()
                 .map(|&(key, slot)| {
@@ -149,31 +153,19 @@ fn dot(a: &[f32], b: &[f32]) -> f32 {
     super::mul_mat::dot(a, b)
 }
 
-fn soft_cap(score: f32, cap: f32) -> f32 {
+pub(super) fn soft_cap(score: f32, cap: f32) -> f32 {
     if cap == 0.0 { score } else { cap * (score / cap).tanh() }
 }
 
-/// Slope of ALiBi (arXiv 2108.12409): a geometric series over the largest power of two of heads, 2^(-max_bias (h+1)/n);
-/// further heads take the odd terms of the series with half the step. 0 without ALiBi.
-fn alibi_slope(head: usize, n_heads: usize, max_bias: f32) -> f32 {
-    if max_bias <= 0.0 {
-        return 0.0;
-    }
-    let n = 1usize << n_heads.ilog2();
-    match head < n {
-        true => (-max_bias / n as f32 * (head + 1) as f32).exp2(),
-        false => (-max_bias / 2.0 / n as f32 * (2 * (head - n) + 1) as f32).exp2(),
-    }
-}
-
 /// Scores of all queries with all slots, a mask, their softmax, and its product with V turned over.
-/// Not for ALiBi and sinks: no simpler op has a bias per head.
+/// Not for ALiBi: the mask says which keys a query sees, not how far they are.
 fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
     let p = AttentionParams::from_bytes(&node.params)?;
-    if p.max_bias > 0.0 || node.src.get(6).copied().flatten().is_some() {
+    if p.max_bias > 0.0 {
         return None;
     }
     let [q, k, v, block_table, seq_lens, query_starts] = *node.src.first_chunk()?;
+    let sinks = node.src.get(6).copied().flatten();
     let (q, k, v) = (q?, k?, v?);
     let d = Dims::of(g.ne(q), g.ne(v), &p);
     let (n_slots, n_tokens, n_kv_heads) = (d.n_slots as u64, d.n_tokens as u64, d.n_kv_heads as u64);
@@ -182,17 +174,10 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
     let k = cache_heads(g, k, n_kv_heads);
     let k = g.permute(k, [0, 2, 1, 3]); // [head_dim, n_slots, n_kv_heads]
     let scores = g.mul_mat(k, q); // [n_slots, n_tokens, n_heads]
-    let (scores, scale) = match p.softcap {
-        0.0 => (scores, p.scale),
-        cap => {
-            let small = g.scale(scores, p.scale / cap);
-            let bounded = g.tanh(small);
-            (bounded, cap)
-        }
-    };
+    let (scores, scale) = capped(g, scores, p.scale, p.softcap);
 
     let mask = g.paged_mask(block_table?, seq_lens?, query_starts?, n_slots, n_tokens, &p);
-    let weights = g.soft_max(scores, Some(mask), scale);
+    let weights = g.soft_max_with(scores, Some(mask), sinks, &SoftMaxParams { scale, max_bias: 0.0 });
 
     let v = cache_heads(g, v, n_kv_heads); // [head_dim_v, n_kv_heads, n_slots]
     let v = g.permute(v, [2, 0, 1, 3]);
@@ -201,6 +186,15 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
     let y = g.permute(y, [0, 2, 1, 3]);
     let y = g.cont(y);
     Some(g.reshape(y, &[(d.head_dim_v * d.n_heads) as u64, n_tokens]))
+}
+
+/// Scores and a factor whose product is softcap · tanh(scores · scale / softcap), or scores · scale without a cap.
+pub(super) fn capped(g: &mut Graph, scores: Tensor, scale: f32, softcap: f32) -> (Tensor, f32) {
+    if softcap == 0.0 {
+        return (scores, scale);
+    }
+    let small = g.scale(scores, scale / softcap);
+    (g.tanh(small), softcap)
 }
 
 /// A cache as F32 [head_dim, n_kv_heads, n_slots].

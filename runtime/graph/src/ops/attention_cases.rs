@@ -23,20 +23,61 @@ struct Heads {
     head_dim_v: u64,
     n_heads: u64,
     n_kv_heads: u64,
-    cache: DType,
+    k: DType,
+    v: DType,
 }
 
-const HEADS: Heads = Heads { head_dim: 32, head_dim_v: 32, n_heads: 4, n_kv_heads: 2, cache: DType::F32 };
+const HEADS: Heads =
+    Heads { head_dim: 32, head_dim_v: 32, n_heads: 4, n_kv_heads: 2, k: DType::F32, v: DType::F32 };
 
 pub(super) fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for (n_heads, n_kv_heads) in [(1, 1), (4, 4), (8, 2), (6, 1), (6, 3)] {
-        for cache in [DType::F32, DType::F16, DType::Q8_0] {
-            let heads = Heads { n_heads, n_kv_heads, cache, ..HEADS };
+    heads(&mut cases);
+    caches(&mut cases);
+    steps(&mut cases);
+    scores(&mut cases);
+    cases
+}
+
+/// Numbers of heads and their dims.
+fn heads(cases: &mut Vec<Case>) {
+    for (n_heads, n_kv_heads) in [(1, 1), (4, 4), (8, 2), (6, 1), (6, 3), (32, 4), (12, 12), (49, 1)] {
+        for cache in [DType::F32, DType::F16, DType::BF16, DType::Q8_0] {
+            let heads = Heads { n_heads, n_kv_heads, k: cache, v: cache, ..HEADS };
             let name = format!("{n_heads} heads on {n_kv_heads} KV heads, {cache} cache");
             cases.push(case(name, heads, &mixed(), AttentionParams::default(), false));
         }
     }
+    let dims = [1, 7, 40, 64, 72, 80, 96, 112, 128, 192, 256].map(|dim| (dim, dim));
+    for (head_dim, head_dim_v) in dims.into_iter().chain([(7, 5), (64, 72), (65, 67), (192, 128), (576, 512)])
+    {
+        for cache in [DType::F32, DType::F16] {
+            let heads = Heads { head_dim, head_dim_v, k: cache, v: cache, ..HEADS };
+            let name = format!("head dims {head_dim} and {head_dim_v}, {cache} cache");
+            cases.push(case(name, heads, &mixed(), AttentionParams::default(), false));
+        }
+    }
+}
+
+/// Dtypes of the caches, alike and mixed.
+fn caches(cases: &mut Vec<Case>) {
+    use DType::*;
+    let alike = [Q4_0, Q4_1, Q5_0, Q5_1, Q8_0, IQ4_NL, F16, BF16].map(|t| (t, t));
+    let mixed_types =
+        [(Q8_0, Q4_0), (Q4_0, F16), (F16, F32), (F32, F16), (F16, Q4_0), (Q8_0, F16), (BF16, Q5_1)];
+    for (k, v) in alike.into_iter().chain(mixed_types) {
+        for (head_dim, n_heads, n_kv_heads) in [(32, 4, 2), (64, 8, 1), (128, 2, 2)] {
+            let heads = Heads { head_dim, head_dim_v: head_dim, n_heads, n_kv_heads, k, v };
+            for (name, step) in [("mixed step", mixed()), ("long prompt", long_prompt())] {
+                let name = format!("K of {k} and V of {v}, {n_heads} heads of {head_dim}, {name}");
+                cases.push(case(name, heads, &step, AttentionParams::default(), false));
+            }
+        }
+    }
+}
+
+/// Sequences of a step and where their blocks lie.
+fn steps(cases: &mut Vec<Case>) {
     for (name, step) in [
         ("one decode", Step { block_size: 4, n_blocks: 3, seqs: vec![(vec![2, 0], 7, 1)], n_unused: 0 }),
         (
@@ -52,10 +93,26 @@ pub(super) fn cases() -> Vec<Case> {
             "blocks of one",
             Step { block_size: 1, n_blocks: 6, seqs: vec![(vec![5, 0, 3, 1], 4, 2)], n_unused: 0 },
         ),
+        (
+            "blocks of 3",
+            Step { block_size: 3, n_blocks: 9, seqs: vec![(vec![8, 0, 3, 1], 11, 4)], n_unused: 0 },
+        ),
+        (
+            "one block for all",
+            Step { block_size: 100, n_blocks: 1, seqs: vec![(vec![0], 90, 17)], n_unused: 0 },
+        ),
+        ("long prompt", long_prompt()),
+        ("many decodes", many_decodes(33)),
         ("tokens of no sequence", Step { n_unused: 3, ..mixed() }),
         ("no sequence at all", Step { block_size: 4, n_blocks: 2, seqs: vec![(vec![0], 0, 0)], n_unused: 2 }),
     ] {
-        cases.push(case(name, HEADS, &step, AttentionParams::default(), false));
+        for (n_heads, n_kv_heads) in [(4, 2), (9, 3)] {
+            for cache in [DType::F32, DType::F16] {
+                let heads = Heads { n_heads, n_kv_heads, k: cache, v: cache, ..HEADS };
+                let name = format!("{name}, {n_heads} heads on {n_kv_heads}, {cache} cache");
+                cases.push(case(name, heads, &step, AttentionParams::default(), false));
+            }
+        }
     }
     for wild in
         [[0, 4, 0, 4, 9, 9], [-2, 3, 3, 100, 5, 2], [7, 0, 8, 0, i32::MAX, 9], [i32::MIN, -1, 0, 0, 2, 1]]
@@ -66,26 +123,45 @@ pub(super) fn cases() -> Vec<Case> {
         case.ints.last_mut().expect("query starts").1 = wild.to_vec();
         cases.push(case);
     }
+}
+
+/// Windows, caps, slopes and sinks.
+fn scores(cases: &mut Vec<Case>) {
     for (name, p) in [
+        ("plain", AttentionParams::default()),
         ("window of 1", AttentionParams { window: 1, ..Default::default() }),
         ("window of 3", AttentionParams { window: 3, ..Default::default() }),
+        ("window of 17", AttentionParams { window: 17, ..Default::default() }),
         ("window wider than all", AttentionParams { window: 4096, ..Default::default() }),
         ("soft cap", AttentionParams { softcap: 1.5, ..Default::default() }),
         ("soft cap and window", AttentionParams { softcap: 50.0, window: 5, ..Default::default() }),
         ("ALiBi", AttentionParams { max_bias: 8.0, ..Default::default() }),
+        ("ALiBi and window", AttentionParams { max_bias: 8.0, window: 6, ..Default::default() }),
+        ("ALiBi and soft cap", AttentionParams { max_bias: 4.0, softcap: 2.0, ..Default::default() }),
+        ("all at once", AttentionParams { max_bias: 4.0, softcap: 2.0, window: 4, ..Default::default() }),
     ] {
-        cases.push(case(name, HEADS, &mixed(), p, false));
-        cases.push(case(format!("{name}, with sinks"), HEADS, &mixed(), p, true));
+        for sinks in [false, true] {
+            for (step_name, step) in [("mixed step", mixed()), ("long prompt", long_prompt())] {
+                for (n_heads, n_kv_heads) in [(4, 2), (6, 6), (5, 1)] {
+                    let heads = Heads { n_heads, n_kv_heads, ..HEADS };
+                    let on = format!("{n_heads} heads on {n_kv_heads}, {step_name}");
+                    cases.push(case(format!("{name}, sinks {sinks}, {on}"), heads, &step, p, sinks));
+                }
+            }
+        }
     }
-    let six = Heads { n_heads: 6, n_kv_heads: 6, ..HEADS };
-    let alibi = AttentionParams { max_bias: 8.0, ..Default::default() };
-    cases.push(case("ALiBi of heads that are no power of two", six, &mixed(), alibi, false));
-    for (head_dim, head_dim_v) in [(1, 1), (7, 5), (80, 80), (192, 128), (256, 256)] {
-        let heads = Heads { head_dim, head_dim_v, ..HEADS };
-        let name = format!("head dims {head_dim} and {head_dim_v}");
-        cases.push(case(name, heads, &mixed(), AttentionParams::default(), false));
-    }
-    cases
+}
+
+/// Two prompts over many tiles of keys, one in its second chunk.
+fn long_prompt() -> Step {
+    let seqs = vec![(vec![9, 0, 4, 2, 7], 75, 40), (vec![1, 5, 3], 37, 37)];
+    Step { block_size: 16, n_blocks: 10, seqs, n_unused: 0 }
+}
+
+/// Decodes of `n` sequences of different lengths, whose blocks lie apart.
+fn many_decodes(n: i32) -> Step {
+    let seqs = (0..n).map(|i| (vec![i, 2 * n - 1 - i], 1 + i % 8, 1)).collect();
+    Step { block_size: 4, n_blocks: 2 * n as u64, seqs, n_unused: 0 }
 }
 
 /// A decode, a chunk of a prefill, a row not in use, a whole prompt.
@@ -97,7 +173,7 @@ fn mixed() -> Step {
 
 /// Default numbers in `p` stand for the usual ones.
 fn case(name: impl Into<String>, h: Heads, step: &Step, p: AttentionParams, with_sinks: bool) -> Case {
-    let nmse = if h.cache == DType::F32 { 1e-7 } else { 5e-4 };
+    let nmse = if (h.k, h.v) == (DType::F32, DType::F32) { 1e-7 } else { 5e-4 };
     let scale = (h.head_dim as f32).sqrt().recip();
     let p = AttentionParams { n_kv_heads: h.n_kv_heads as u32, block_size: step.block_size, scale, ..p };
     Case::new(name, |g, ints| {
@@ -107,8 +183,8 @@ fn case(name: impl Into<String>, h: Heads, step: &Step, p: AttentionParams, with
         let fused = g.input("q", DType::F32, &[h.head_dim * h.n_heads + 16, n_tokens]);
         let part = g.slice(fused, 0, 16, h.head_dim * h.n_heads);
         let q = g.split_heads(part, h.n_heads);
-        let k = g.state("k_cache", h.cache, &[h.head_dim * h.n_kv_heads, n_slots], Role::KCache);
-        let v = g.state("v_cache", h.cache, &[h.head_dim_v * h.n_kv_heads, n_slots], Role::VCache);
+        let k = g.state("k_cache", h.k, &[h.head_dim * h.n_kv_heads, n_slots], Role::KCache);
+        let v = g.state("v_cache", h.v, &[h.head_dim_v * h.n_kv_heads, n_slots], Role::VCache);
         let sinks = with_sinks.then(|| g.input("sinks", DType::F32, &[h.n_heads]));
         let paged = paged(g, ints, step);
         match sinks {

@@ -4,25 +4,35 @@ use super::value::{Data, Value};
 use crate::tensor::TensorDef;
 use llmrt_abi::{DType, dtype::DTypeKind};
 
+/// Source `i`, which must be given, empty or not.
+pub(super) fn any<'a>(src: &[Option<&'a TensorDef>], i: usize, what: &str) -> Result<&'a TensorDef, String> {
+    src.get(i).copied().flatten().ok_or_else(|| format!("{what} is missing"))
+}
+
+/// Source `i`, which must be given; never an empty tensor.
+pub(super) fn given<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    not_empty(any(src, i, what)?, what)
+}
+
 /// Source `i` if it is given; never an empty tensor.
 pub(super) fn optional<'a>(
     src: &[Option<&'a TensorDef>],
     i: usize,
     what: &str,
 ) -> Result<Option<&'a TensorDef>, String> {
-    match src.get(i).copied().flatten() {
-        Some(t) if t.ne.contains(&0) => Err(format!("{what} {:?} is empty", t.ne)),
-        other => Ok(other),
-    }
+    src.get(i).copied().flatten().map(|t| not_empty(t, what)).transpose()
 }
 
-/// Source `i`, which must be given.
-pub(super) fn given<'a>(
-    src: &[Option<&'a TensorDef>],
-    i: usize,
-    what: &str,
-) -> Result<&'a TensorDef, String> {
-    optional(src, i, what)?.ok_or_else(|| format!("{what} is missing"))
+/// `t`, which must have elements.
+pub(super) fn not_empty<'a>(t: &'a TensorDef, what: &str) -> Result<&'a TensorDef, String> {
+    match t.ne.contains(&0) {
+        true => Err(format!("{what} {:?} is empty", t.ne)),
+        false => Ok(t),
+    }
 }
 
 /// Source `i`, F32 with dense rows.
@@ -49,10 +59,41 @@ pub(super) fn numbers<'a>(
     i: usize,
     what: &str,
 ) -> Result<&'a TensorDef, String> {
-    let t = src.get(i).copied().flatten().ok_or_else(|| format!("{what} is missing"))?;
+    let t = any(src, i, what)?;
     match t.dtype {
         DType::F32 | DType::F16 | DType::BF16 => Ok(t),
         other => Err(format!("{what} is {other}, expected F32, F16 or BF16")),
+    }
+}
+
+/// Source `i`: F32 at any strides, empty or not.
+pub(super) fn any_floats<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    any_of(src, i, DType::F32, what)
+}
+
+/// Source `i`: I32 at any strides, empty or not.
+pub(super) fn any_ints<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    any_of(src, i, DType::I32, what)
+}
+
+fn any_of<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    dtype: DType,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    let t = any(src, i, what)?;
+    match t.dtype == dtype {
+        true => Ok(t),
+        false => Err(format!("{what} is {}, expected {dtype}", t.dtype)),
     }
 }
 
@@ -77,12 +118,30 @@ pub(super) fn decodable<'a>(
     dense(t, what)
 }
 
+/// Source `i`, not empty: F32, F16 or BF16 at any strides, or as [`decodable`].
+pub(super) fn matrix<'a>(
+    src: &[Option<&'a TensorDef>],
+    i: usize,
+    what: &str,
+) -> Result<&'a TensorDef, String> {
+    match numbers(src, i, what) {
+        Ok(t) => not_empty(t, what),
+        Err(_) => decodable(src, i, what),
+    }
+}
+
 /// A vector of `n` elements.
 pub(super) fn vector(t: &TensorDef, n: u64, what: &str) -> Result<(), String> {
     match t.ne == [n, 1, 1, 1] {
         true => Ok(()),
         false => Err(format!("{what} is {:?}, expected {n} elements", t.ne)),
     }
+}
+
+/// The product of dims, if it is a size that a tensor can have.
+pub(super) fn product(dims: &[u64]) -> Result<u64, String> {
+    let n = dims.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
+    n.ok_or_else(|| format!("a tensor of {dims:?} elements is too big"))
 }
 
 /// The params struct read by its `from_bytes`.

@@ -1,10 +1,11 @@
 //! y[o, c] = Σ x[k + K·c, i] over all i·stride + k = o + pad: columns [K·c, n_in] of overlapping windows added up to
 //! a signal [(n_in - 1)·stride + K - 2·pad, c], in f32, rounded once (ggml's `col2im_1d`).
 
+use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
-use llmrt_abi::{DType, Op, op::Col2im1dParams};
+use llmrt_abi::{Op, op::Col2im1dParams};
 
 impl Graph {
     /// The signal [n_out, n_channels] that the columns `x` [k·n_channels, n_in] add up to, in the dtype of `x`.
@@ -17,8 +18,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(Col2im1dParams::from_bytes(params))?;
-    check::given(src, 0, "x")?;
-    let x = check::numbers(src, 0, "x")?;
+    let x = check::not_empty(check::numbers(src, 0, "x")?, "x")?;
     if x.ne[2..] != [1, 1] || !x.is_contiguous() {
         return Err(format!("x {:?} is not one matrix without gaps", x.ne));
     }
@@ -53,7 +53,7 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for (k, n_channels, n_in, stride, pad) in [
             (16, 32, 197, 8, 0),
             (4, 3, 7, 2, 0),
@@ -84,6 +84,7 @@ fn cases() -> Vec<Case> {
 mod tests {
     use super::super::tests::{check, floats};
     use super::*;
+    use llmrt_abi::DType;
 
     #[test]
     fn windows_that_overlap_add_up_and_gaps_stay_zero() {

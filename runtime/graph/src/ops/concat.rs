@@ -18,7 +18,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let dim = moves::dim(check::params(ConcatParams::from_bytes(params))?.dim)?;
-    let (a, b) = (moves::operand(src, 0, "a")?, moves::operand(src, 1, "b")?);
+    let (a, b) = (moves::any(src, 0, "a")?, moves::any(src, 1, "b")?);
     if a.dtype != b.dtype {
         return Err(format!("a is {}, b is {}; convert one with `cast`", a.dtype, b.dtype));
     }

@@ -2,7 +2,8 @@
 //! and x [l, c_in, n] give [ol, c_out, n]. (Of several batches ggml's builder mislabels the result; here each is right.)
 
 use super::convolution::{self, Convolution};
-use super::{Rules, case::Case, im2col, window::Window};
+use super::operand::NUMBERS;
+use super::{Rules, case::Case, check, im2col, window};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Role, Shape, Tensor};
 use llmrt_abi::{
@@ -25,14 +26,14 @@ pub(super) const RULES: Rules = Rules {
 };
 
 fn rule(kernel: Shape, x: Shape, params: &[u8]) -> Result<(Convolution, Shape), String> {
-    let p = super::check::params(Conv1dParams::from_bytes(params))?;
+    let p = check::params(Conv1dParams::from_bytes(params))?;
     if kernel[1] != x[1] || kernel[3] != 1 || x[3] != 1 {
         return Err(format!(
             "kernel {kernel:?} and x {x:?} differ in channels, or have more than three dims"
         ));
     }
     let convolution = Convolution {
-        windows: [Window::new(kernel[0], p.stride, p.pad, p.dilation), Window::ONE, Window::ONE],
+        windows: window::windows(kernel, [p.stride], [p.pad], [p.dilation]),
         n_in: [x[0], 1, 1],
         c_in: x[1],
         c_out: kernel[2],
@@ -55,7 +56,7 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for (k, c_in, c_out, length, n) in
             [(1, 1, 1, 1, 1), (3, 4, 5, 40, 1), (3, 16, 33, 17, 2), (7, 3, 2, 65, 3), (4, 130, 9, 19, 1)]
         {

@@ -2,7 +2,8 @@
 //! own kernel. Kernel [k, 1, c] and x [l, c, n] give [ol, c, n] (ggml's `conv_1d_dw`, which takes one batch).
 
 use super::convolution::{self, Convolution};
-use super::{Rules, case::Case, im2col, window::Window};
+use super::operand::NUMBERS;
+use super::{Rules, case::Case, check, im2col, window};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Role, Shape, Tensor};
 use llmrt_abi::{
@@ -25,12 +26,12 @@ pub(super) const RULES: Rules = Rules {
 };
 
 fn rule(kernel: Shape, x: Shape, params: &[u8]) -> Result<(Convolution, Shape), String> {
-    let p = super::check::params(Conv1dParams::from_bytes(params))?;
+    let p = check::params(Conv1dParams::from_bytes(params))?;
     if kernel[1..] != [1, x[1], 1] || x[3] != 1 {
         return Err(format!("kernel {kernel:?} for x {x:?}, expected [k, 1, {}]", x[1]));
     }
     let convolution = Convolution {
-        windows: [Window::new(kernel[0], p.stride, p.pad, p.dilation), Window::ONE, Window::ONE],
+        windows: window::windows(kernel, [p.stride], [p.pad], [p.dilation]),
         n_in: [x[0], 1, 1],
         c_in: 1,
         c_out: x[1],
@@ -56,7 +57,7 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for (k, c, length, n, stride, pad, dilation) in [
             (3, 16, 64, 1, 1, 0, 1),
             (7, 16, 64, 1, 1, 3, 1),

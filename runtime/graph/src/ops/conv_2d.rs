@@ -2,7 +2,9 @@
 //! [kw, kh, c_in, c_out] and x [w, h, c_in, n] give [ow, oh, c_out, n] (ggml's `conv_2d` and `conv_2d_direct`).
 
 use super::convolution::{self, Convolution};
-use super::{Rules, case::Case, im2col, window::Window};
+use super::operand::NUMBERS;
+use super::window::{self, Window};
+use super::{Rules, case::Case, check, im2col};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Role, Shape, Tensor};
 use llmrt_abi::{
@@ -25,7 +27,7 @@ pub(super) const RULES: Rules = Rules {
 };
 
 fn rule(kernel: Shape, x: Shape, params: &[u8]) -> Result<(Convolution, Shape), String> {
-    let p = super::check::params(Conv2dParams::from_bytes(params))?;
+    let p = check::params(Conv2dParams::from_bytes(params))?;
     if kernel[2] != x[2] {
         return Err(format!("kernel {kernel:?} is for {} channels, x {x:?} has {}", kernel[2], x[2]));
     }
@@ -43,11 +45,7 @@ fn rule(kernel: Shape, x: Shape, params: &[u8]) -> Result<(Convolution, Shape), 
 
 /// How a kernel moves in two dims.
 pub(super) fn windows(kernel: Shape, p: &Conv2dParams) -> [Window; 3] {
-    [
-        Window::new(kernel[0], p.stride0, p.pad0, p.dilation0),
-        Window::new(kernel[1], p.stride1, p.pad1, p.dilation1),
-        Window::ONE,
-    ]
+    window::windows(kernel, [p.stride0, p.stride1], [p.pad0, p.pad1], [p.dilation0, p.dilation1])
 }
 
 /// Columns, then a product with the kernel, then a transposition.
@@ -88,7 +86,7 @@ fn cases() -> Vec<Case> {
             g.conv_2d(kernel, x, &p);
         }));
     };
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for stride in [[1, 1], [3, 2]] {
             for pad in [[0, 0], [2, 3]] {
                 for dilation in [[1, 1], [3, 2]] {

@@ -3,7 +3,8 @@
 
 use super::conv_2d::{columns_params, params, windows};
 use super::convolution::{self, Convolution};
-use super::{Rules, case::Case};
+use super::operand::NUMBERS;
+use super::{Rules, case::Case, check};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Role, Shape, Tensor};
 use llmrt_abi::{DType, Op, op::Conv2dParams};
@@ -24,7 +25,7 @@ pub(super) const RULES: Rules = Rules {
 };
 
 fn rule(kernel: Shape, x: Shape, params: &[u8]) -> Result<(Convolution, Shape), String> {
-    let p = super::check::params(Conv2dParams::from_bytes(params))?;
+    let p = check::params(Conv2dParams::from_bytes(params))?;
     if kernel[2..] != [1, x[2]] {
         return Err(format!("kernel {kernel:?} for x {x:?}, expected [kw, kh, 1, {}]", x[2]));
     }
@@ -54,7 +55,7 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for (kernel, x, p) in [
             ([3, 3], [17, 34, 9, 1], params([1, 1], [0, 0], [1, 1])),
             ([3, 3], [32, 8, 64, 1], params([2, 2], [1, 1], [1, 1])),

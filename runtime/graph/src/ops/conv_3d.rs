@@ -2,8 +2,9 @@
 //! [kw, kh, kd, c_in·c_out] and x [w, h, d, c_in·n] give [ow, oh, od, c_out·n] (ggml's `conv_3d` and `conv_3d_direct`).
 
 use super::convolution::{self, Convolution};
-use super::window::{self, Window};
-use super::{Rules, case::Case};
+use super::operand::NUMBERS;
+use super::window;
+use super::{Rules, case::Case, check};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Role, Shape, Tensor};
 use llmrt_abi::{
@@ -26,22 +27,23 @@ pub(super) const RULES: Rules = Rules {
 };
 
 fn rule(kernel: Shape, x: Shape, params: &[u8]) -> Result<(Convolution, Shape), String> {
-    let p = super::check::params(Conv3dParams::from_bytes(params))?;
+    let p = check::params(Conv3dParams::from_bytes(params))?;
     let [c_in, c_out, n_batch] = [p.n_channels, p.n_out, p.n_batch].map(u64::from);
-    if window::product(&[c_in, c_out])? != kernel[3] || window::product(&[c_in, n_batch])? != x[3] {
+    if check::product(&[c_in, c_out])? != kernel[3] || check::product(&[c_in, n_batch])? != x[3] {
         return Err(format!(
             "kernel {kernel:?} and x {x:?} are not of {c_in} channels in, {c_out} out, {n_batch} volumes"
         ));
     }
-    let windows = [
-        Window::new(kernel[0], p.stride0, p.pad0, p.dilation0),
-        Window::new(kernel[1], p.stride1, p.pad1, p.dilation1),
-        Window::new(kernel[2], p.stride2, p.pad2, p.dilation2),
-    ];
+    let windows = window::windows(
+        kernel,
+        [p.stride0, p.stride1, p.stride2],
+        [p.pad0, p.pad1, p.pad2],
+        [p.dilation0, p.dilation1, p.dilation2],
+    );
     let n_in = [x[0], x[1], x[2]];
     let convolution = Convolution { windows, n_in, c_in, c_out, n_batch, is_depthwise: false };
     let [n0, n1, n2] = convolution.n_out()?;
-    Ok((convolution, [n0, n1, n2, window::product(&[c_out, n_batch])?]))
+    Ok((convolution, [n0, n1, n2, check::product(&[c_out, n_batch])?]))
 }
 
 /// Columns, then a product with the kernel, then a transposition.
@@ -83,7 +85,7 @@ fn cases() -> Vec<Case> {
         }));
     };
     const ONE: [u32; 3] = [1; 3];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for stride in [ONE, [2, 1, 3]] {
             for pad in [[0; 3], [1, 2, 3]] {
                 for dilation in [ONE, [2, 1, 2]] {

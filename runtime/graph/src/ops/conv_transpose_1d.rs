@@ -2,6 +2,7 @@
 //! dilation. Kernel [k, c_out, c_in] and x [l, c_in, n] give [(l - 1)·stride + k, c_out, n] (ggml's, which takes one batch).
 
 use super::conv_transpose_2d::{scatter, stretched};
+use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, convolution, value::Value};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Role, Tensor, TensorDef};
@@ -67,7 +68,7 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for (length, c_in, c_out, k) in
             [(1, 1, 1, 1), (3, 2, 3, 2), (13, 3, 2, 5), (37, 8, 5, 16), (64, 33, 2, 3)]
         {

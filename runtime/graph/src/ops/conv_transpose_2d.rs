@@ -2,6 +2,7 @@
 //! dilation. Kernel [kw, kh, c_out, c_in] and x [w, h, c_in, n] give [(w - 1)·stride0 + kw, (h - 1)·stride1 + kh, c_out, n]
 //! (ggml's `conv_transpose_2d_p0`, which rounds x to F16 where the kernel is F16; here it is not rounded).
 
+use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, convolution, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Role, Shape, Tensor, TensorDef};
@@ -74,7 +75,7 @@ pub(super) fn scatter(
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for (kernel, x, stride) in [
             ([2, 2, 1, 3], [3, 2, 3, 1], [1, 1]),
             ([3, 3, 1, 9], [10, 10, 9, 1], [2, 2]),

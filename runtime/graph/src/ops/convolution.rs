@@ -30,7 +30,7 @@ pub(super) type Rule = fn(Shape, Shape, &[u8]) -> Result<(Convolution, Shape), S
 /// Kernels are F32, F16 or BF16 without gaps, x is F32 at any strides; y is F32.
 pub(super) fn infer(src: &[Option<&TensorDef>], params: &[u8], rule: Rule) -> Inferred {
     let kernel = kernel(src)?;
-    let x = floats(src, 1, "x")?;
+    let x = check::not_empty(check::any_floats(src, 1, "x")?, "x")?;
     Ok((DType::F32, rule(kernel.ne, x.ne, params)?.1))
 }
 
@@ -45,31 +45,17 @@ pub(super) fn reference(src: &[Option<&Value>], params: &[u8], rule: Rule) -> Va
 
 /// Source 0: a kernel, F32, F16 or BF16, not empty and without gaps.
 pub(super) fn kernel<'a>(src: &[Option<&'a TensorDef>]) -> Result<&'a TensorDef, String> {
-    check::given(src, 0, "kernel")?;
-    let kernel = check::numbers(src, 0, "kernel")?;
+    let kernel = check::not_empty(check::numbers(src, 0, "kernel")?, "kernel")?;
     match kernel.is_contiguous() {
         true => Ok(kernel),
         false => Err("kernel has gaps; make it contiguous with `cont`".into()),
     }
 }
 
-/// Source `i`: F32 at any strides, not empty.
-pub(super) fn floats<'a>(
-    src: &[Option<&'a TensorDef>],
-    i: usize,
-    what: &str,
-) -> Result<&'a TensorDef, String> {
-    match check::given(src, i, what)? {
-        t if t.dtype == DType::F32 => Ok(t),
-        t => Err(format!("{what} is {}, expected F32", t.dtype)),
-    }
-}
-
 impl Convolution {
     /// Positions of the kernel in each dim.
     pub fn n_out(&self) -> Result<[u64; 3], String> {
-        let [w0, w1, w2] = self.windows;
-        Ok([w0.n_out(self.n_in[0])?, w1.n_out(self.n_in[1])?, w2.n_out(self.n_in[2])?])
+        window::n_out(&self.windows, self.n_in)
     }
 
     fn compute(&self, kernel: &[f32], x: &[f32]) -> Vec<f32> {
@@ -86,7 +72,7 @@ impl Convolution {
                         let kernel = &kernel[((channel * self.c_in + i) * n_taps) as usize..];
                         let x = &x[((first + i) * n_elems) as usize..];
                         for (k, tap) in kernel.iter().zip(window::indices(taps)) {
-                            if let Some(at) = self.at(out, tap) {
+                            if let Some(at) = window::at(&self.windows, out, tap, self.n_in) {
                                 sum += *k as f64 * x[window::place(at, self.n_in) as usize] as f64;
                             }
                         }
@@ -96,12 +82,6 @@ impl Convolution {
             }
         }
         y
-    }
-
-    /// The element under a tap at a position.
-    fn at(&self, out: [u64; 3], tap: [u64; 3]) -> Option<[u64; 3]> {
-        let at = |d: usize| self.windows[d].at(out[d], tap[d], self.n_in[d]);
-        Some([at(0)?, at(1)?, at(2)?])
     }
 }
 

@@ -26,7 +26,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let id = check::params(CopyParams::from_bytes(params))?.dtype;
     let to = DType::from_id(id).ok_or_else(|| format!("dtype number {id} is unknown"))?;
-    let x = moves::operand(src, 0, "x")?;
+    let x = moves::any(src, 0, "x")?;
     convertible(x.dtype, to)?;
     if x.ne[0] % to.block_elems() as u64 != 0 {
         return Err(format!("rows of {} are not whole blocks of {to}", x.ne[0]));

@@ -1,6 +1,7 @@
 //! Cases of `copy` and `cpy`: every pair of dtypes, in the forms that rows have.
 
 use super::case::Case;
+use super::operand::NUMBERS;
 use crate::graph::Graph;
 use crate::quant;
 use crate::tensor::{Role, Tensor};
@@ -9,9 +10,6 @@ use llmrt_abi::{DType, dtype::DTypeKind};
 /// Every plain dtype.
 pub(super) const PLAIN: [DType; 8] =
     [DType::F32, DType::F16, DType::BF16, DType::F64, DType::I8, DType::I16, DType::I32, DType::I64];
-
-/// Dtypes that activations have.
-const FLOATS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
 /// What a view does to rows.
 #[derive(Clone, Copy, Debug)]
@@ -85,7 +83,7 @@ fn from_quantised(convert: fn(&mut Graph, Tensor, DType)) -> Vec<Case> {
 fn to_quantised(convert: fn(&mut Graph, Tensor, DType)) -> Vec<Case> {
     let mut cases = vec![];
     for &to in DType::ALL.iter().filter(|&&t| t.is_quantised() && quant::can_encode(t)) {
-        for from in FLOATS {
+        for from in NUMBERS {
             for (form, ne) in
                 [(Form::Whole, [2304, 3, 1]), (Form::Permuted, [3, 256, 2]), (Form::Sliced, [768, 4, 1])]
             {

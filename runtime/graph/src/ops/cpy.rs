@@ -17,7 +17,7 @@ impl Graph {
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
 
 fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
-    let (y, x) = (moves::operand(src, 0, "y")?, moves::operand(src, 1, "x")?);
+    let (y, x) = (moves::any(src, 0, "y")?, moves::any(src, 1, "x")?);
     copy::convertible(x.dtype, y.dtype)?;
     let count = |t: &TensorDef| t.ne.iter().try_fold(1u64, |n, &d| n.checked_mul(d));
     if count(x).is_none() || count(x) != count(y) {

@@ -1,10 +1,11 @@
 //! y[i, j] = x[i, j], -inf where i > n_past + j, i counting dim 0 and j dim 1, as ggml's diag_mask_inf.
 
 use super::moves::{self, From};
+use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
-use llmrt_abi::{DType, Op, op::DiagMaskParams};
+use llmrt_abi::{Op, op::DiagMaskParams};
 
 impl Graph {
     /// `x` with -inf in row j past element n_past + j.
@@ -42,7 +43,7 @@ fn cases() -> Vec<Case> {
 
 pub(super) fn mask_cases(op: fn(&mut Graph, Tensor, u32)) -> Vec<Case> {
     let mut cases = vec![];
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for n_past in [0, 1, 5, 2000, u32::MAX] {
             for ne in [[10, 10, 3, 2], [10, 3, 2, 1], [3, 10, 1, 1], [1, 1, 1, 1], [1100, 4, 1, 1]] {
                 cases.push(Case::new(format!("{dtype} {ne:?}, {n_past} past"), |g, _| {
@@ -68,6 +69,7 @@ pub(super) fn mask_cases(op: fn(&mut Graph, Tensor, u32)) -> Vec<Case> {
 mod tests {
     use super::*;
     use crate::ops::tests::{compute, floats};
+    use llmrt_abi::DType;
 
     #[test]
     fn what_a_row_may_not_see_is_minus_infinity() {

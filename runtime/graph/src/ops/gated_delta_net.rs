@@ -1,2 +1,107 @@
-//! STUB
-pub(super) const RULES: super::Rules = super::MISSING;
+//! S_i: = exp(gᵢ) S_i:, then S += k ⊗ (v - Sᵀk)·β, then y = Sᵀq / √S: for every head, token after token. Gated delta
+//! networks (arXiv:2412.06464) have one g for a head and token, Kimi's (arXiv:2510.26692) one for each row of S.
+//! The layout is ggml's: S stands transposed, element i of row j of a state is S_ij; head h of v meets head h mod n of
+//! the n heads of q and k.
+
+use super::check::product;
+use super::{Inferred, Rules, check, value::Value};
+use crate::graph::Graph;
+use crate::tensor::{Tensor, TensorDef};
+use llmrt_abi::{DType, Op, op::StatesParams};
+
+#[path = "gated_delta_net_cases.rs"]
+mod cases;
+
+impl Graph {
+    /// The gated delta rule: `q` and `k` [S, n_k_heads, n_tokens, n], `v` [S, H, n_tokens, n_seqs], log-gates `g`
+    /// [1 or S, H, n_tokens, n_seqs], `beta` [1, H, n_tokens, n_seqs], `state` [S, S, H, n_seqs] give
+    /// [S·H, n_tokens·n_seqs + n_states·S·n_seqs]: outputs, then `n_states` times the states [S, S, H, n_seqs], those
+    /// after the last token first, then those one token before, … (zeros before the first token).
+    #[allow(clippy::too_many_arguments)]
+    pub fn gated_delta_net(
+        &mut self,
+        q: Tensor,
+        k: Tensor,
+        v: Tensor,
+        g: Tensor,
+        beta: Tensor,
+        state: Tensor,
+        n_states: u32,
+    ) -> Tensor {
+        let params = StatesParams { n_states }.to_bytes();
+        self.push(Op::GatedDeltaNet, &[q, k, v, g, beta, state].map(Some), &params)
+    }
+}
+
+pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases: cases::cases };
+
+fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
+    let n_states = check::params(StatesParams::from_bytes(params))?.n_states.max(1) as u64;
+    let v = check::floats(src, 2, "v")?.ne;
+    let [s, h, n_tokens, n_seqs] = v;
+    for (i, what) in [(0, "q"), (1, "k")] {
+        let ne = check::floats(src, i, what)?.ne;
+        if ne[0] != s || ne[2] != n_tokens || h % ne[1] != 0 || n_seqs % ne[3] != 0 {
+            return Err(format!("{what} {ne:?} does not fit v {v:?}"));
+        }
+    }
+    let g = check::floats(src, 3, "g")?.ne;
+    let beta = check::floats(src, 4, "beta")?.ne;
+    let state = check::floats(src, 5, "state")?.ne;
+    let n_gates = if g[0] == 1 { 1 } else { s };
+    for (what, found, expected) in [
+        ("g", g, [n_gates, h, n_tokens, n_seqs]),
+        ("beta", beta, [1, h, n_tokens, n_seqs]),
+        ("state", state, [s, s, h, n_seqs]),
+    ] {
+        if found != expected {
+            return Err(format!("{what} is {found:?}, expected {expected:?}"));
+        }
+    }
+    let n_outputs = product(&[n_tokens, n_seqs])?;
+    let n_rows = product(&[n_states, s, n_seqs])?.checked_add(n_outputs).ok_or("the result is too big")?;
+    Ok((DType::F32, [product(&[s, h])?, n_rows, 1, 1]))
+}
+
+fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
+    let n_states = StatesParams::from_bytes(params).unwrap_or_default().n_states.max(1) as usize;
+    let [q, k, v, g, beta, state] = std::array::from_fn(|i| check::arg(src, i));
+    let [s, h, n_tokens, n_seqs] = v.ne.map(|n| n as usize);
+    let mut y = vec![0.0; s * h * n_tokens * n_seqs];
+    let mut kept = vec![0.0; n_states * n_seqs * h * s * s];
+    for seq in 0..n_seqs {
+        for head in 0..h {
+            let first = (seq * h + head) * s * s;
+            let mut state = state.floats()[first..first + s * s].to_vec();
+            for token in 0..n_tokens {
+                let row = (seq * n_tokens + token) * h + head;
+                let (q, k) = (shared_row(q, v, [head, token, seq]), shared_row(k, v, [head, token, seq]));
+                let (g, beta) = (g.row(row), beta.row(row)[0]);
+                for (j, column) in state.chunks_exact_mut(s).enumerate() {
+                    column.iter_mut().enumerate().for_each(|(i, v)| *v *= g[i % g.len()].exp());
+                    let delta = (v.row(row)[j] - dot(column, k)) * beta;
+                    column.iter_mut().zip(k).for_each(|(v, k)| *v += delta * k);
+                    y[row * s + j] = dot(column, q) / (s as f32).sqrt();
+                }
+                let back = n_tokens - 1 - token;
+                if back < n_states {
+                    kept[back * n_seqs * h * s * s + first..][..s * s].copy_from_slice(&state);
+                }
+            }
+        }
+    }
+    y.extend(kept);
+    let n_rows = n_tokens * n_seqs + n_states * s * n_seqs;
+    Value::f32([(s * h) as u64, n_rows as u64, 1, 1], y)
+}
+
+/// The row of q or k that a head of v meets.
+fn shared_row<'a>(t: &'a Value, v: &Value, [head, token, seq]: [usize; 3]) -> &'a [f32] {
+    let [_, n_heads, n_tokens, n_seqs] = t.ne.map(|n| n as usize);
+    let seq = seq / (v.ne[3] as usize / n_seqs);
+    t.row((seq * n_tokens + token) * n_heads + head % n_heads)
+}
+
+fn dot(a: &[f32], b: &[f32]) -> f32 {
+    a.iter().zip(b).map(|(a, b)| *a as f64 * *b as f64).sum::<f64>() as f32
+}

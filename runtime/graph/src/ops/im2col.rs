@@ -2,6 +2,7 @@
 //! kernel as one row, taps before channels. In one dim kernel [k, c, _], x [l, c, n] give [k·c, ol, n]; in two, kernel
 //! [kw, kh, c, _], x [w, h, c, n] give [kw·kh·c, ow, oh, n]. Of the kernel only the shape matters.
 
+use super::operand::NUMBERS;
 use super::window::{self, Window};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
@@ -28,8 +29,7 @@ pub(super) struct Columns {
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(Im2colParams::from_bytes(params))?;
     let kernel = check::given(src, 0, "kernel")?;
-    check::given(src, 1, "x")?;
-    let x = check::numbers(src, 1, "x")?;
+    let x = check::not_empty(check::numbers(src, 1, "x")?, "x")?;
     let columns = columns(kernel.ne, x.ne, &p)?;
     Ok((result_dtype(p.dtype)?, result_shape(&columns, p.is_2d)?))
 }
@@ -44,18 +44,17 @@ pub(super) fn result_dtype(id: u32) -> Result<DType, String> {
 }
 
 fn columns(kernel: Shape, x: Shape, p: &Im2colParams) -> Result<Columns, String> {
-    let window0 = Window::new(kernel[0], p.stride0, p.pad0, p.dilation0);
     match p.is_2d {
         0 if kernel[1] == x[1] && x[3] == 1 => Ok(Columns {
-            windows: [window0, Window::ONE, Window::ONE],
+            windows: window::windows(kernel, [p.stride0], [p.pad0], [p.dilation0]),
             n_in: [x[0], 1, 1],
             c: x[1],
             n_batch: x[2],
         }),
         1 if kernel[2] == x[2] => {
-            let window1 = Window::new(kernel[1], p.stride1, p.pad1, p.dilation1);
+            let (stride, pad) = ([p.stride0, p.stride1], [p.pad0, p.pad1]);
             Ok(Columns {
-                windows: [window0, window1, Window::ONE],
+                windows: window::windows(kernel, stride, pad, [p.dilation0, p.dilation1]),
                 n_in: [x[0], x[1], 1],
                 c: x[2],
                 n_batch: x[3],
@@ -75,14 +74,13 @@ fn result_shape(columns: &Columns, is_2d: u32) -> Result<Shape, String> {
 impl Columns {
     /// Positions of the window in each dim.
     pub fn n_out(&self) -> Result<[u64; 3], String> {
-        let [w0, w1, w2] = self.windows;
-        Ok([w0.n_out(self.n_in[0])?, w1.n_out(self.n_in[1])?, w2.n_out(self.n_in[2])?])
+        window::n_out(&self.windows, self.n_in)
     }
 
     /// Elements of a row: taps times channels.
     pub fn row_len(&self) -> Result<u64, String> {
         let [w0, w1, w2] = self.windows;
-        window::product(&[w0.size, w1.size, w2.size, self.c])
+        check::product(&[w0.size, w1.size, w2.size, self.c])
     }
 
     /// All rows.
@@ -94,13 +92,8 @@ impl Columns {
                 for channel in 0..self.c {
                     let x = &x[((batch * self.c + channel) * n_elems) as usize..];
                     for tap in window::indices(self.windows.map(|w| w.size)) {
-                        let at = |d: usize| self.windows[d].at(out[d], tap[d], self.n_in[d]);
-                        y.push(match (at(0), at(1), at(2)) {
-                            (Some(i0), Some(i1), Some(i2)) => {
-                                x[window::place([i0, i1, i2], self.n_in) as usize]
-                            }
-                            _ => 0.0,
-                        });
+                        let at = window::at(&self.windows, out, tap, self.n_in);
+                        y.push(at.map_or(0.0, |at| x[window::place(at, self.n_in) as usize]));
                     }
                 }
             }
@@ -129,7 +122,7 @@ fn cases() -> Vec<Case> {
         }));
     };
     for dtype in [DType::F32, DType::F16] {
-        for x_dtype in [DType::F32, DType::F16, DType::BF16] {
+        for x_dtype in NUMBERS {
             add(x_dtype, dtype, [3, 4, 5, 1], [40, 4, 1, 1], one_dim(1, 1, 1));
             add(x_dtype, dtype, [3, 3, 3, 2], [10, 9, 3, 2], two_dims([1, 1], [1, 1], [1, 1]));
         }

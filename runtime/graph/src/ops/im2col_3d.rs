@@ -1,7 +1,8 @@
 //! im2col in three dims: kernel [kw, kh, kd, c·_] and x [w, h, d, c·n] give [kw·kh·kd·c, ow, oh, od·n].
 
 use super::im2col::{Columns, result_dtype};
-use super::window::{self, Window};
+use super::operand::NUMBERS;
+use super::window;
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -19,8 +20,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(Im2col3dParams::from_bytes(params))?;
     let kernel = check::given(src, 0, "kernel")?;
-    check::given(src, 1, "x")?;
-    let x = check::numbers(src, 1, "x")?;
+    let x = check::not_empty(check::numbers(src, 1, "x")?, "x")?;
     let columns = columns(kernel.ne, x.ne, &p)?;
     Ok((result_dtype(p.dtype)?, result_shape(&columns)?))
 }
@@ -30,17 +30,18 @@ fn columns(kernel: Shape, x: Shape, p: &Im2col3dParams) -> Result<Columns, Strin
     if c == 0 || !x[3].is_multiple_of(c) || !kernel[3].is_multiple_of(c) {
         return Err(format!("kernel {kernel:?} and x {x:?} are not of {c} channels in dim 3"));
     }
-    let windows = [
-        Window::new(kernel[0], p.stride0, p.pad0, p.dilation0),
-        Window::new(kernel[1], p.stride1, p.pad1, p.dilation1),
-        Window::new(kernel[2], p.stride2, p.pad2, p.dilation2),
-    ];
+    let windows = window::windows(
+        kernel,
+        [p.stride0, p.stride1, p.stride2],
+        [p.pad0, p.pad1, p.pad2],
+        [p.dilation0, p.dilation1, p.dilation2],
+    );
     Ok(Columns { windows, n_in: [x[0], x[1], x[2]], c, n_batch: x[3] / c })
 }
 
 fn result_shape(columns: &Columns) -> Result<Shape, String> {
     let [n0, n1, n2] = columns.n_out()?;
-    Ok([columns.row_len()?, n0, n1, window::product(&[n2, columns.n_batch])?])
+    Ok([columns.row_len()?, n0, n1, check::product(&[n2, columns.n_batch])?])
 }
 
 fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
@@ -63,7 +64,7 @@ fn cases() -> Vec<Case> {
         }));
     };
     for dtype in [DType::F32, DType::F16] {
-        for x_dtype in [DType::F32, DType::F16, DType::BF16] {
+        for x_dtype in NUMBERS {
             add(x_dtype, dtype, [3, 3, 3, 3], [7, 6, 5, 6], params(3, [1; 3], [1; 3], [1; 3]));
         }
         for stride in [[1, 1, 1], [3, 1, 2]] {

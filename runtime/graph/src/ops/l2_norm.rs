@@ -19,10 +19,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     if eps.is_nan() || eps < 0.0 {
         return Err(format!("eps is {eps}, expected at least 0"));
     }
-    match check::numbers(src, 0, "x")? {
-        x if x.dtype == DType::F32 => Ok((DType::F32, x.ne)),
-        x => Err(format!("x is {}, expected F32", x.dtype)),
-    }
+    Ok((DType::F32, check::any_floats(src, 0, "x")?.ne))
 }
 
 fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {

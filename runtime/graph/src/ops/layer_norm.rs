@@ -61,21 +61,60 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
 }
 
 fn cases() -> Vec<Case> {
+    const OPERANDS: [(bool, bool); 4] = [(false, false), (true, false), (false, true), (true, true)];
     let mut cases = vec![];
-    for ne in [[64, 5, 4, 3], [2, 1, 1, 1], [33, 7, 1, 1], [4096, 2, 1, 1]] {
-        for (weight, bias) in [(false, false), (true, false), (false, true), (true, true)] {
-            cases.push(Case::new(format!("rows of {}, weight {weight}, bias {bias}", ne[0]), |g, _| {
-                let x = g.input("x", DType::F32, &ne);
-                let w = weight.then(|| g.weight("w", DType::F32, &ne[..1], Role::Norm));
-                let b = bias.then(|| g.weight("b", DType::F32, &ne[..1], Role::Bias));
-                g.layer_norm(x, w, b, 1e-5);
+    let shapes = [
+        [64, 5, 4, 3],
+        [1, 1, 1, 1],
+        [2, 1, 1, 1],
+        [15, 3, 1, 1],
+        [16, 2, 1, 2],
+        [33, 7, 1, 1],
+        [1025, 3, 1, 1],
+        [4096, 2, 1, 1],
+    ];
+    for ne in shapes {
+        for eps in [1e-6, 1e-5, 0.1] {
+            for (weight, bias) in OPERANDS {
+                let name = format!("rows of {ne:?}, weight {weight}, bias {bias}, eps {eps}");
+                cases.push(case(name, weight, bias, eps, |g| g.input("x", DType::F32, &ne)));
+            }
+        }
+    }
+    for (weight, bias) in OPERANDS {
+        let name = format!("parts of rows, weight {weight}, bias {bias}");
+        cases.push(case(name, weight, bias, 1e-6, |g| {
+            let x = g.input("x", DType::F32, &[96, 5, 2]);
+            let part = g.slice(x, 0, 32, 64);
+            g.slice(part, 1, 1, 3)
+        }));
+        for axes in [[0, 2, 1, 3], [0, 3, 2, 1]] {
+            let name = format!("rows permuted by {axes:?}, weight {weight}, bias {bias}");
+            cases.push(case(name, weight, bias, 1e-5, |g| {
+                let x = g.input("x", DType::F32, &[40, 4, 3, 2]);
+                g.permute(x, axes)
             }));
         }
     }
-    cases.push(Case::new("strided rows", |g, _| {
-        let x = g.input("x", DType::F32, &[96, 5]);
-        let part = g.slice(x, 0, 32, 64);
-        g.layer_norm(part, None, None, 1e-6);
+    cases.push(case("numbers far from zero", true, true, 1e-5, |g| {
+        let x = g.input("x", DType::F32, &[70, 3]);
+        g.scale_bias(x, 1.0, 30.0)
     }));
     cases
+}
+
+fn case(
+    name: impl Into<String>,
+    weight: bool,
+    bias: bool,
+    eps: f32,
+    x: impl FnOnce(&mut Graph) -> Tensor,
+) -> Case {
+    Case::new(name, |g, _| {
+        let x = x(g);
+        let n = g.ne(x)[0];
+        let w = weight.then(|| g.weight("w", DType::F32, &[n], Role::Norm));
+        let b = bias.then(|| g.weight("b", DType::F32, &[n], Role::Bias));
+        g.layer_norm(x, w, b, eps);
+    })
 }

@@ -2,6 +2,7 @@
 //! and for composite ops a decomposition. To add an op: a row in `abi/src/op.rs`, its file, a `mod` line and an arm here.
 
 mod acc;
+mod activations;
 mod add1;
 mod add_id;
 mod arange;
@@ -75,6 +76,8 @@ mod win_unpart;
 mod check;
 mod convolution;
 mod moves;
+mod operand;
+mod recurrence;
 #[cfg(test)]
 mod tests;
 mod window;
@@ -137,14 +140,6 @@ impl Rules {
         (self.cases)()
     }
 }
-
-/// Not written yet.
-pub(in crate::ops) const MISSING: Rules = Rules {
-    infer: |_, _| Err("not written yet".into()),
-    reference: |_, _| Value::f32([0; 4], vec![]),
-    decompose: None,
-    cases: Vec::new,
-};
 
 /// The meaning of an op.
 pub fn rules(op: Op) -> &'static Rules {

@@ -1,7 +1,7 @@
 //! y = the router's weights of each token's chosen experts: softmax or sigmoid of the logits, picked by ids,
 //! divided by their sum (at least 2⁻¹⁴) if asked, times a factor.
 
-use super::{Inferred, Rules, case::Case, check, soft_max::soft_max_row, unary::sigmoid, value::Value};
+use super::{Inferred, Rules, activations::sigmoid, case::Case, check, soft_max::soft_max_row, value::Value};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::MoeWeightsParams};

@@ -5,12 +5,8 @@ use super::value::{Data, Value};
 use crate::tensor::{Shape, TensorDef};
 
 /// Source `i` of any dtype, empty or not. Plain ones at any strides, quantised ones with dense rows.
-pub(super) fn operand<'a>(
-    src: &[Option<&'a TensorDef>],
-    i: usize,
-    what: &str,
-) -> Result<&'a TensorDef, String> {
-    let t = src.get(i).copied().flatten().ok_or_else(|| format!("{what} is missing"))?;
+pub(super) fn any<'a>(src: &[Option<&'a TensorDef>], i: usize, what: &str) -> Result<&'a TensorDef, String> {
+    let t = check::any(src, i, what)?;
     match t.dtype.is_quantised() && !t.has_dense_rows() {
         true => Err(format!("{what} has gaps between its blocks; {} rows are dense", t.dtype)),
         false => Ok(t),
@@ -23,7 +19,7 @@ pub(super) fn plain<'a>(
     i: usize,
     what: &str,
 ) -> Result<&'a TensorDef, String> {
-    let t = operand(src, i, what)?;
+    let t = any(src, i, what)?;
     match t.dtype.is_quantised() {
         true => Err(format!("{what} is {}, expected a plain type; convert it with `cast`", t.dtype)),
         false => Ok(t),

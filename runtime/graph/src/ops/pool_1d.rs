@@ -1,7 +1,8 @@
 //! y[o] = the largest or the mean of x[o·stride - pad ..][.. kernel] over rows. The padding has no elements: the mean is
 //! of those that are there, 0 of none, and the largest of none is the lowest f32 (ggml's `pool_1d`).
 
-use super::pool_2d::{AVERAGE, MAX, pool};
+use super::operand::NUMBERS;
+use super::pool_2d::{AVERAGE, MAX, operands, pool};
 use super::{Inferred, Rules, case::Case, check, value::Value, window::Window};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -19,12 +20,8 @@ impl Graph {
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
-    let p = check::params(PoolParams::from_bytes(params))?;
-    if p.kind > AVERAGE {
-        return Err(format!("pool {} is unknown", p.kind));
-    }
-    check::given(src, 0, "x")?;
-    Ok((DType::F32, result_shape(check::numbers(src, 0, "x")?.ne, &p)?))
+    let (p, x) = operands(src, params)?;
+    Ok((DType::F32, result_shape(x, &p)?))
 }
 
 fn result_shape(x: Shape, p: &PoolParams) -> Result<Shape, String> {
@@ -60,7 +57,7 @@ fn cases() -> Vec<Case> {
             g.pool_1d(x, kind, kernel, stride, pad);
         }));
     };
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for kind in [MAX, AVERAGE] {
             for kernel in [1, 3] {
                 for stride in [1, 2] {

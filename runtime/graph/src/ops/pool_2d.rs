@@ -1,6 +1,7 @@
 //! y[o] = the largest or the mean of a window of x [w, h, ...]. The padding counts as zeros in the mean, whose divisor
 //! is always kernel0·kernel1; it has no largest: that of a window of padding is the lowest f32 (ggml's `pool_2d`).
 
+use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value, window::Window};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef};
@@ -21,12 +22,17 @@ pub(super) const MAX: u32 = 0;
 pub(super) const AVERAGE: u32 = 1;
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
+    let (p, x) = operands(src, params)?;
+    Ok((DType::F32, result_shape(x, &p)?))
+}
+
+/// Params with a known kind, and the shape of x.
+pub(super) fn operands(src: &[Option<&TensorDef>], params: &[u8]) -> Result<(PoolParams, Shape), String> {
     let p = check::params(PoolParams::from_bytes(params))?;
     if p.kind > AVERAGE {
-        return Err(format!("pool {} is unknown", p.kind));
+        return Err(format!("pool {} is unknown, expected 0 or 1", p.kind));
     }
-    check::given(src, 0, "x")?;
-    Ok((DType::F32, result_shape(check::numbers(src, 0, "x")?.ne, &p)?))
+    Ok((p, check::not_empty(check::numbers(src, 0, "x")?, "x")?.ne))
 }
 
 fn result_shape(x: Shape, p: &PoolParams) -> Result<Shape, String> {
@@ -79,7 +85,7 @@ fn cases() -> Vec<Case> {
                 g.pool_2d(x, &params(kind, kernel, stride, pad));
             }));
         };
-    for dtype in [DType::F32, DType::F16, DType::BF16] {
+    for dtype in NUMBERS {
         for kind in [MAX, AVERAGE] {
             for kernel in [[1, 1], [3, 1], [1, 3], [3, 3]] {
                 for stride in [[1, 1], [2, 1], [1, 2], [2, 2]] {

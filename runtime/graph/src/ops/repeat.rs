@@ -19,7 +19,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let ne = dims(&check::params(ShapeParams::from_bytes(params))?);
-    let x = moves::operand(src, 0, "x")?;
+    let x = moves::any(src, 0, "x")?;
     let fits = |(n, of): (u64, u64)| n < u32::MAX as u64 && n.checked_rem(of).unwrap_or(n) == 0;
     match ne.into_iter().zip(x.ne).all(fits) {
         true => Ok((x.dtype, ne)),

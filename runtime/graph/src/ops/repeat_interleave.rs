@@ -19,7 +19,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(RepeatInterleaveParams::from_bytes(params))?;
     let dim = moves::dim(p.dim)?;
-    let x = if dim == 0 { moves::plain(src, 0, "x")? } else { moves::operand(src, 0, "x")? };
+    let x = if dim == 0 { moves::plain(src, 0, "x")? } else { moves::any(src, 0, "x")? };
     let mut ne = x.ne;
     ne[dim] = ne[dim].checked_mul(p.n.into()).ok_or_else(|| format!("dim {dim} is too large"))?;
     match p.n {

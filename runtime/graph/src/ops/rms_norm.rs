@@ -53,23 +53,56 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for ne in [[64, 5, 4, 3], [1, 1, 1, 1], [33, 7, 1, 1], [4096, 2, 1, 1]] {
-        for eps in [0.0, 1e-6, 0.1] {
-            cases.push(Case::new(format!("rows of {} without weight, eps {eps}", ne[0]), |g, _| {
-                let x = g.input("x", DType::F32, &ne);
-                g.rms_norm(x, None, eps);
+    let shapes = [
+        [64, 5, 4, 3],
+        [1, 1, 1, 1],
+        [1, 7, 2, 1],
+        [15, 3, 1, 1],
+        [16, 2, 1, 2],
+        [33, 7, 1, 1],
+        [1025, 3, 1, 1],
+        [4096, 2, 1, 1],
+        [8191, 1, 1, 1],
+    ];
+    for ne in shapes {
+        for eps in [0.0, 1e-6, 0.1, 10.0] {
+            for weight in [false, true] {
+                cases.push(Case::new(format!("rows of {ne:?}, weight {weight}, eps {eps}"), |g, _| {
+                    let x = g.input("x", DType::F32, &ne);
+                    let w = weight.then(|| g.weight("w", DType::F32, &ne[..1], Role::Norm));
+                    g.rms_norm(x, w, eps);
+                }));
+            }
+        }
+    }
+    for weight in [false, true] {
+        cases.push(Case::new(format!("parts of rows, weight {weight}"), |g, _| {
+            let x = g.input("x", DType::F32, &[96, 5, 2]);
+            let part = g.slice(x, 0, 32, 64);
+            let part = g.slice(part, 1, 1, 3);
+            let w = weight.then(|| g.weight("w", DType::F32, &[64], Role::Norm));
+            g.rms_norm(part, w, 1e-5);
+        }));
+        for axes in [[0, 2, 1, 3], [0, 3, 2, 1]] {
+            cases.push(Case::new(format!("rows permuted by {axes:?}, weight {weight}"), |g, _| {
+                let x = g.input("x", DType::F32, &[40, 4, 3, 2]);
+                let x = g.permute(x, axes);
+                let w = weight.then(|| g.weight("w", DType::F32, &[40], Role::Norm));
+                g.rms_norm(x, w, 1e-5);
             }));
         }
-        cases.push(Case::new(format!("rows of {} with weight", ne[0]), |g, _| {
-            let x = g.input("x", DType::F32, &ne);
-            let w = g.weight("w", DType::F32, &ne[..1], Role::Norm);
-            g.rms_norm(x, w, 1e-5);
-        }));
     }
-    cases.push(Case::new("strided rows", |g, _| {
-        let x = g.input("x", DType::F32, &[96, 5]);
-        let part = g.slice(x, 0, 32, 64);
-        g.rms_norm(part, None, 1e-5);
+    cases.push(Case::new("heads of a fused projection", |g, _| {
+        let qkv = g.input("qkv", DType::F32, &[3 * 96, 4]);
+        let k = g.slice(qkv, 0, 96, 96);
+        let k = g.split_heads(k, 3);
+        let w = g.weight("w", DType::F32, &[32], Role::Norm);
+        g.rms_norm(k, w, 1e-6);
+    }));
+    cases.push(Case::new("large numbers", |g, _| {
+        let x = g.input("x", DType::F32, &[70, 3]);
+        let x = g.scale(x, 1e15);
+        g.rms_norm(x, None, 1e-5);
     }));
     cases
 }

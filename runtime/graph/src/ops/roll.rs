@@ -18,7 +18,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(RollParams::from_bytes(params))?;
-    let x = moves::operand(src, 0, "x")?;
+    let x = moves::any(src, 0, "x")?;
     match x.dtype.is_quantised() && p.shift0 != 0 {
         true => Err(format!("x is {}, whose elements do not move within rows", x.dtype)),
         false => Ok((x.dtype, x.ne)),

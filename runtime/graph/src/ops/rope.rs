@@ -1,14 +1,26 @@
 //! Rotary position embedding: pair i of each head turns by pos · base^(-2i/n_dims), with YaRN's blend of frequencies.
 //! Follows the formulas of RoPE (arXiv 2104.09864) and YaRN (arXiv 2309.00071) as GGUF models were made for.
+//!
+//! With four positions per token (M-RoPE, arXiv 2409.12191) pairs take turns by sections: of every s0 + s1 + s2 + s3
+//! pairs the first s0 turn by position 0, the next s1 by position 1, and so on. Interleaved (mode 40), pair j of them
+//! turns by position j mod 3 as long as j is below three times that section, by position 3 from there on. The vision
+//! mode turns all pairs (i, i + n_dims) of a head of 2 · n_dims and counts i anew in each section.
 
-use super::{Inferred, Rules, case::Case, check, value::Value};
+use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
-use llmrt_abi::{DType, Op, op::RopeParams};
+use llmrt_abi::{Op, op::RopeParams};
+
+#[path = "rope_cases.rs"]
+mod rope_cases;
+#[cfg(test)]
+#[path = "rope_tests.rs"]
+mod rope_tests;
 
 impl Graph {
-    /// Turns `x` [head_dim, n_heads, n_tokens] by `positions` [n_tokens]. `freq_factors` [n_dims / 2] divide the
-    /// angles. Elements past `n_dims` are copied.
+    /// Turns `x` [head_dim, n_heads, n_tokens, n_seqs] by `positions` [n_tokens], those of all sequences, or
+    /// [4 · n_tokens] in the modes of four positions: position j of token t is element j · n_tokens + t.
+    /// `freq_factors`, at least one per pair, divide the angles. Elements that are not rotated are copied.
     pub fn rope(
         &mut self,
         x: Tensor,
@@ -23,43 +35,62 @@ impl Graph {
     }
 }
 
-pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
+pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases: rope_cases::cases };
 
 const NORMAL: u32 = 0;
 const NEOX: u32 = 2;
+const MROPE: u32 = 8;
+const VISION: u32 = 24;
+const INTERLEAVED: u32 = 40;
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let p = check::params(RopeParams::from_bytes(params))?;
-    let x = check::floats(src, 0, "x")?;
-    let n_dims = p.n_dims as u64;
-    if n_dims == 0 || !n_dims.is_multiple_of(2) || n_dims > x.ne[0] {
-        return Err(format!("{n_dims} rotated of {} elements in a head", x.ne[0]));
+    let x = check::numbers(src, 0, "x")?;
+    let (n_dims, offset) = (p.n_dims as u64, p.offset as u64);
+    if n_dims == 0 || n_dims % 2 != 0 || offset % 2 != 0 || offset + n_dims > x.ne[0] {
+        return Err(format!("{n_dims} rotated from {offset} on, of {} elements in a head", x.ne[0]));
     }
-    if p.mode != NORMAL && p.mode != NEOX {
-        return Err(format!("mode {} is unknown, expected 0 or 2", p.mode));
+    if ![NORMAL, NEOX, MROPE, VISION, INTERLEAVED].contains(&p.mode) {
+        return Err(format!("mode {} is unknown, expected 0, 2, 8, 24 or 40", p.mode));
     }
-    if x.ne[3] != 1 {
-        return Err(format!("x is {:?}, expected [head_dim, n_heads, n_tokens]", x.ne));
+    if p.back > 1 {
+        return Err(format!("back is {}, expected 0 or 1", p.back));
     }
-    check::vector(check::ints(src, 1, "positions")?, x.ne[2], "positions")?;
-    if let Some(f) = check::optional_floats(src, 2, "freq_factors")? {
-        check::vector(f, n_dims / 2, "freq_factors")?;
+    if p.mode == VISION && (x.ne[0] != 2 * n_dims || offset != 0) {
+        return Err(format!("vision mode of {n_dims} in heads of {}, expected half of them", x.ne[0]));
     }
-    Ok((DType::F32, x.ne))
+    let mut n_positions = x.ne[2];
+    if has_sections(&p) {
+        let [s0, s1, s2, s3] = sections(&p);
+        if s0 + s1 + s2 == 0 || s0 + s1 + s2 + s3 > x.ne[0] {
+            return Err(format!("sections {:?} in heads of {}", sections(&p), x.ne[0]));
+        }
+        n_positions = n_positions.checked_mul(4).ok_or("too many tokens")?;
+    }
+    check::vector(check::ints(src, 1, "positions")?, n_positions, "positions")?;
+    if let Some(f) = check::optional_floats(src, 2, "freq_factors")?
+        && (f.ne[0] < n_pairs(&p) as u64 || f.ne[1..] != [1; 3])
+    {
+        return Err(format!("freq_factors {:?} for {} pairs", f.ne, n_pairs(&p)));
+    }
+    Ok((x.dtype, x.ne))
 }
 
 fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     let p = RopeParams::from_bytes(params).unwrap_or_default();
-    let (x, positions) = (check::arg(src, 0), check::arg(src, 1));
+    let (x, positions) = (check::arg(src, 0), check::arg(src, 1).ints());
     let factors = check::optional_arg(src, 2).map(|f| f.floats());
-    let (head_dim, n_heads) = (x.ne[0] as usize, x.ne[1] as usize);
-    let half = p.n_dims as usize / 2;
+    let (head_dim, n_heads, n_tokens) = (x.ne[0] as usize, x.ne[1] as usize, x.ne[2] as usize);
     let mut y = x.floats().to_vec();
-    for (token, &pos) in y.chunks_exact_mut(head_dim * n_heads).zip(positions.ints()) {
-        let turns = turns(&p, pos, factors);
+    for (i, token) in y.chunks_exact_mut(head_dim * n_heads).enumerate() {
+        let thetas = match has_sections(&p) {
+            true => thetas_of_sections(&p, [0, 1, 2, 3].map(|j| positions[j * n_tokens + i % n_tokens])),
+            false => thetas(&p, positions[i % n_tokens]),
+        };
+        let turns = turns(&p, &thetas, factors);
         for head in token.chunks_exact_mut(head_dim) {
             for (i, (sin, cos)) in turns.iter().enumerate() {
-                let (a, b) = if p.mode == NEOX { (i, i + half) } else { (2 * i, 2 * i + 1) };
+                let [a, b] = pair(&p, i);
                 (head[a], head[b]) = (head[a] * cos - head[b] * sin, head[a] * sin + head[b] * cos);
             }
         }
@@ -67,13 +98,69 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     Value::f32(x.ne, y)
 }
 
-/// Sine and cosine of each pair at a position.
-fn turns(p: &RopeParams, pos: i32, factors: Option<&[f32]>) -> Vec<(f32, f32)> {
+/// The two elements of pair `i` of a head.
+fn pair(p: &RopeParams, i: usize) -> [usize; 2] {
+    let offset = p.offset as usize;
+    match p.mode {
+        NORMAL => [offset + 2 * i, offset + 2 * i + 1],
+        _ => [offset + i, offset + i + n_pairs(p)],
+    }
+}
+
+/// Pairs of a head that turn.
+fn n_pairs(p: &RopeParams) -> usize {
+    if p.mode == VISION { p.n_dims as usize } else { p.n_dims as usize / 2 }
+}
+
+fn has_sections(p: &RopeParams) -> bool {
+    matches!(p.mode, MROPE | VISION | INTERLEAVED)
+}
+
+fn sections(p: &RopeParams) -> [u64; 4] {
+    [p.section0, p.section1, p.section2, p.section3].map(u64::from)
+}
+
+/// pos · base^(-2i/n_dims) of each pair.
+fn thetas(p: &RopeParams, pos: i32) -> Vec<f32> {
     let step = p.freq_base.powf(-2.0 / p.n_dims as f32);
-    let (low, high) = yarn_range(p);
     let mut theta = pos as f32;
-    let mut turns = Vec::with_capacity(p.n_dims as usize / 2);
-    for i in 0..p.n_dims as usize / 2 {
+    let mut thetas = vec![];
+    for _ in 0..n_pairs(p) {
+        thetas.push(theta);
+        theta *= step;
+    }
+    thetas
+}
+
+/// As [`thetas`], by the position of each pair's section.
+fn thetas_of_sections(p: &RopeParams, positions: [i32; 4]) -> Vec<f32> {
+    let step = p.freq_base.powf(-2.0 / p.n_dims as f32);
+    let sections = sections(p);
+    let starts = [0, sections[0], sections[0] + sections[1], sections[0] + sections[1] + sections[2]];
+    let mut series = positions.map(|pos| pos as f32);
+    let mut thetas = vec![];
+    for i in 0..n_pairs(p) as u64 {
+        let at = i % sections.iter().sum::<u64>();
+        let of_start = starts.iter().position(|&start| start == at);
+        if let Some(section) = of_start.filter(|_| p.mode == VISION) {
+            series[section] = positions[section] as f32;
+        }
+        let of_three = (at % 3) as usize;
+        let section = match p.mode {
+            INTERLEAVED if at < 3 * sections[of_three] => of_three,
+            INTERLEAVED => 3,
+            _ => starts.iter().rposition(|&start| at >= start).unwrap_or(0),
+        };
+        thetas.push(series[section]);
+        series = series.map(|theta| theta * step);
+    }
+    thetas
+}
+
+/// Sine and cosine of each pair.
+fn turns(p: &RopeParams, thetas: &[f32], factors: Option<&[f32]>) -> Vec<(f32, f32)> {
+    let (low, high) = yarn_range(p);
+    let turn = |(i, theta): (usize, &f32)| {
         let extrapolated = theta / factors.map_or(1.0, |f| f[i]);
         let interpolated = p.freq_scale * extrapolated;
         let (mut angle, mut magnitude) = (interpolated, p.attn_factor);
@@ -83,10 +170,10 @@ fn turns(p: &RopeParams, pos: i32, factors: Option<&[f32]>) -> Vec<(f32, f32)> {
             angle = interpolated * (1.0 - mix) + extrapolated * mix;
             magnitude *= 1.0 + 0.1 * (1.0 / p.freq_scale).ln();
         }
-        turns.push((angle.sin() * magnitude, angle.cos() * magnitude));
-        theta *= step;
-    }
-    turns
+        let sign = if p.back == 1 { -1.0 } else { 1.0 };
+        (sign * angle.sin() * magnitude, angle.cos() * magnitude)
+    };
+    thetas.iter().enumerate().map(turn).collect()
 }
 
 /// YaRN's correction range: pairs before it are extrapolated, pairs past it interpolated.
@@ -96,62 +183,4 @@ fn yarn_range(p: &RopeParams) -> (f32, f32) {
         n * (p.n_ctx_orig as f32 / (rotations * 2.0 * std::f32::consts::PI)).ln() / (2.0 * p.freq_base.ln())
     };
     (pair_with_rotations(p.beta_fast).floor().max(0.0), pair_with_rotations(p.beta_slow).ceil().min(n - 1.0))
-}
-
-fn cases() -> Vec<Case> {
-    let plain = RopeParams {
-        n_dims: 64,
-        mode: NORMAL,
-        n_ctx_orig: 4096,
-        freq_base: 10000.0,
-        freq_scale: 1.0,
-        ext_factor: 0.0,
-        attn_factor: 1.0,
-        beta_fast: 32.0,
-        beta_slow: 1.0,
-        ..RopeParams::default()
-    };
-    let yarn = RopeParams { freq_scale: 0.25, ext_factor: 1.0, attn_factor: 1.2, ..plain };
-    let mut cases = vec![];
-    for mode in [NORMAL, NEOX] {
-        for (name, p) in [
-            ("plain", plain),
-            ("partial", RopeParams { n_dims: 20, ..plain }),
-            ("linear scaling", RopeParams { freq_scale: 0.5, ..plain }),
-            ("yarn", yarn),
-            ("partial yarn, half extrapolated", RopeParams { n_dims: 32, ext_factor: 0.5, ..yarn }),
-            ("base of a million", RopeParams { freq_base: 1e6, ..plain }),
-        ] {
-            for factors in [false, true] {
-                let p = RopeParams { mode, ..p };
-                let name = format!("mode {mode}, {name}, factors {factors}");
-                cases.push(Case::new(name, |g, ints| {
-                    let x = g.input("x", DType::F32, &[64, 3, 5]);
-                    let pos = g.input("positions", DType::I32, &[5]);
-                    ints.push((pos, vec![0, 1, 2, 100, 1023]));
-                    let f = factors.then(|| {
-                        let f = g.input("uniform", DType::F32, &[p.n_dims as u64 / 2]);
-                        let f = g.sigmoid(f);
-                        g.scale_bias(f, 3.0, 1.0)
-                    });
-                    g.rope(x, pos, f, &p);
-                }));
-            }
-        }
-        cases.push(Case::new(format!("mode {mode}, heads of a fused projection"), |g, ints| {
-            let qkv = g.input("qkv", DType::F32, &[3 * 128, 4]);
-            let q = g.slice(qkv, 0, 128, 128);
-            let q = g.split_heads(q, 2);
-            let pos = g.input("positions", DType::I32, &[4]);
-            ints.push((pos, vec![7, 3, 3, 12]));
-            g.rope(q, pos, None, &RopeParams { mode, ..plain });
-        }));
-        cases.push(Case::new(format!("mode {mode}, one head of two"), |g, ints| {
-            let x = g.input("x", DType::F32, &[2, 1, 1]);
-            let pos = g.input("positions", DType::I32, &[1]);
-            ints.push((pos, vec![5]));
-            g.rope(x, pos, None, &RopeParams { mode, n_dims: 2, ..plain });
-        }));
-    }
-    cases
 }

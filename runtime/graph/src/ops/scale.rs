@@ -1,9 +1,10 @@
-//! y = x · scale + bias.
+//! y = x · scale + bias, computed in f32. Semantics: ggml's scale.
 
+use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
-use llmrt_abi::{DType, Op, op::ScaleParams};
+use llmrt_abi::{Op, op::ScaleParams};
 
 impl Graph {
     /// x · scale.
@@ -21,7 +22,8 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     check::params(ScaleParams::from_bytes(params))?;
-    Ok((DType::F32, check::floats(src, 0, "x")?.ne))
+    let x = check::numbers(src, 0, "x")?;
+    Ok((x.dtype, x.ne))
 }
 
 fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
@@ -31,17 +33,25 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
 }
 
 fn cases() -> Vec<Case> {
-    let mut cases = vec![];
-    for (scale, bias) in [(2.0, 0.0), (-0.37, 0.0), (2.0, 1.0), (0.0, -3.5)] {
-        cases.push(Case::new(format!("x · {scale} + {bias}"), |g, _| {
-            let x = g.input("x", DType::F32, &[10, 9, 3, 2]);
+    let case = |scale, bias, dtype, ne: [u64; 4], layout| {
+        Case::new(format!("x · {scale} + {bias}, {dtype} {ne:?}, {layout:?}"), |g, _| {
+            let x = operand(g, "x", dtype, ne, layout);
             g.scale_bias(x, scale, bias);
-        }));
+        })
+        .nmse(rounding(dtype))
+    };
+    let mut cases = vec![];
+    for dtype in NUMBERS {
+        for (scale, bias) in [(2.0, 0.0), (-0.37, 0.0), (2.0, 1.0), (0.0, -3.5)] {
+            for ne in
+                [[10, 9, 3, 2], [1, 1, 1, 1], [1025, 5, 1, 1], [1, 33, 1, 1], [0, 3, 1, 1], [5, 0, 1, 2]]
+            {
+                cases.push(case(scale, bias, dtype, ne, Layout::Dense));
+            }
+            for layout in Layout::STRIDED {
+                cases.push(case(scale, bias, dtype, [33, 5, 3, 2], layout));
+            }
+        }
     }
-    cases.push(Case::new("strided rows", |g, _| {
-        let x = g.input("x", DType::F32, &[30, 4]);
-        let x = g.slice(x, 0, 7, 11);
-        g.scale(x, 0.125);
-    }));
     cases
 }

@@ -1,6 +1,7 @@
 //! Cases of `set_rows`: caches of every dtype, heads, batches, ids that repeat.
 
 use super::case::Case;
+use super::operand::NUMBERS;
 use crate::quant;
 use crate::tensor::Role;
 use llmrt_abi::DType;
@@ -53,7 +54,7 @@ pub(super) fn cases() -> Vec<Case> {
         }));
     }
     for &dtype in DType::ALL.iter().filter(|&&t| quant::can_encode(t)) {
-        for rows in [DType::F32, DType::F16, DType::BF16] {
+        for rows in NUMBERS {
             for ids in [DType::I32, DType::I64] {
                 cases.push(
                     Case::new(
@@ -66,7 +67,7 @@ pub(super) fn cases() -> Vec<Case> {
                             g.set_rows(cache, rows, ids);
                         },
                     )
-                    .nmse(5e-4),
+                    .nmse(if dtype.is_quantised() { 5e-4 } else { 1e-7 }),
                 );
             }
         }

@@ -1,2 +1,115 @@
-//! STUB
-pub(super) const RULES: super::Rules = super::MISSING;
+//! h = exp(Δ·a)·h + Δ·x·b, then y = Σ h·c over the elements of the state, with Δ = softplus(dt): for every head, element
+//! of it and token. Mamba (arXiv:2312.00752) has a number of a per element of the state, Mamba 2 (arXiv:2405.21060) one
+//! per head; ggml tells them apart by dim 0 of a, and so does this. Heads share b and c in groups, neighbours together.
+
+use super::check::product;
+use super::{Inferred, Rules, check, value::Value};
+use crate::graph::Graph;
+use crate::tensor::{Tensor, TensorDef};
+use llmrt_abi::{DType, Op, op::StatesParams};
+
+#[path = "ssm_scan_cases.rs"]
+mod cases;
+
+impl Graph {
+    /// The scan of `x` [head_dim, n_heads, n_tokens, n_seqs] with `dt` [n_heads, n_tokens, n_seqs], `a`
+    /// [d_state or 1, n_heads], `b` and `c` [d_state, n_groups, n_tokens, n_seqs]. Sequence i starts from state ids[i]
+    /// of `states` [d_state, head_dim, n_heads, n_slots], from zeros if there is none.
+    ///
+    /// The result is one row: y in the shape of x, then `n_states` times [d_state, head_dim, n_heads, n_seqs]: the
+    /// states after the last token, those one token before, … (zeros before the first token).
+    #[allow(clippy::too_many_arguments)]
+    pub fn ssm_scan(
+        &mut self,
+        states: Tensor,
+        x: Tensor,
+        dt: Tensor,
+        a: Tensor,
+        b: Tensor,
+        c: Tensor,
+        ids: Tensor,
+        n_states: u32,
+    ) -> Tensor {
+        let params = StatesParams { n_states }.to_bytes();
+        self.push(Op::SsmScan, &[states, x, dt, a, b, c, ids].map(Some), &params)
+    }
+}
+
+pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases: cases::cases };
+
+fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
+    let n_states = check::params(StatesParams::from_bytes(params))?.n_states.max(1) as u64;
+    let [states, x, dt, a, b, c] = sources(src)?;
+    let [head_dim, n_heads, n_tokens, n_seqs] = x;
+    let d_state = states[0];
+    let expect = |what: &str, found: [u64; 4], expected: [u64; 4]| match found == expected {
+        true => Ok(()),
+        false => Err(format!("{what} is {found:?}, expected {expected:?} for x {x:?} and states {states:?}")),
+    };
+    expect("states", states, [d_state, head_dim, n_heads, states[3]])?;
+    expect("dt", dt, [n_heads, n_tokens, n_seqs, 1])?;
+    expect("a", a, [if a[0] == 1 { 1 } else { d_state }, n_heads, 1, 1])?;
+    expect("b", b, [d_state, b[1], n_tokens, n_seqs])?;
+    expect("c", c, b)?;
+    check::vector(check::ints(src, 6, "ids")?, n_seqs, "ids")?;
+    if n_heads % b[1] != 0 {
+        return Err(format!("{n_heads} heads do not share {} groups evenly", b[1]));
+    }
+    let n_state_elems = product(&[d_state, head_dim, n_heads, n_seqs, n_states])?;
+    let n = product(&x)?.checked_add(n_state_elems).ok_or("the result is too big")?;
+    Ok((DType::F32, [n, 1, 1, 1]))
+}
+
+fn sources(src: &[Option<&TensorDef>]) -> Result<[[u64; 4]; 6], String> {
+    let mut all = [[0; 4]; 6];
+    for (i, what) in ["states", "x", "dt", "a", "b", "c"].iter().enumerate() {
+        all[i] = check::floats(src, i, what)?.ne;
+    }
+    Ok(all)
+}
+
+fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
+    let n_states = StatesParams::from_bytes(params).unwrap_or_default().n_states.max(1) as usize;
+    let [states, x, dt, a, b, c] = std::array::from_fn(|i| check::arg(src, i));
+    let ids = check::arg(src, 6).ints();
+    let [head_dim, n_heads, n_tokens, n_seqs] = x.ne.map(|n| n as usize);
+    let (d_state, n_groups) = (states.ne[0] as usize, b.ne[1] as usize);
+
+    let per_seq = d_state * head_dim * n_heads;
+    let mut y = x.floats().to_vec();
+    let mut kept = vec![0.0; n_states * n_seqs * per_seq];
+    for seq in 0..n_seqs {
+        let start = usize::try_from(ids[seq]).ok().filter(|&slot| slot < states.ne[3] as usize);
+        let mut state = match start {
+            Some(slot) => states.floats()[slot * per_seq..(slot + 1) * per_seq].to_vec(),
+            None => vec![0.0; per_seq],
+        };
+        for token in 0..n_tokens {
+            let at = seq * n_tokens + token;
+            for (i, state) in state.chunks_exact_mut(d_state).enumerate() {
+                let head = i / head_dim;
+                let group = at * n_groups + head / (n_heads / n_groups);
+                let (b, c, a) = (b.row(group), c.row(group), a.row(head));
+                let delta = softplus(dt.floats()[at * n_heads + head]);
+                let x_delta = x.floats()[at * n_heads * head_dim + i] * delta;
+                let mut sum = 0.0;
+                for (j, h) in state.iter_mut().enumerate() {
+                    *h = *h * (delta * a[j % a.len()]).exp() + b[j] * x_delta;
+                    sum += *h as f64 * c[j] as f64;
+                }
+                y[at * n_heads * head_dim + i] = sum as f32;
+            }
+            let back = n_tokens - 1 - token;
+            if back < n_states {
+                kept[(back * n_seqs + seq) * per_seq..][..per_seq].copy_from_slice(&state);
+            }
+        }
+    }
+    y.extend(kept);
+    Value::f32([y.len() as u64, 1, 1, 1], y)
+}
+
+/// log(1 + exp(v)), above 20 v itself.
+fn softplus(v: f32) -> f32 {
+    if v > 20.0 { v } else { v.exp().ln_1p() }
+}

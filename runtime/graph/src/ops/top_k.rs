@@ -1,9 +1,10 @@
 //! y = indices of the k largest values of each row, largest first; equal values keep the lower index first.
-//! NaN counts as less than every number.
+//! NaN counts as less than every number. Semantics: ggml's top_k, which leaves the order of the k indices open.
 
+use super::operand::{Layout, operand};
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
-use crate::tensor::{Tensor, TensorDef};
+use crate::tensor::{Shape, Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::TopKParams};
 use std::cmp::Ordering;
 
@@ -18,7 +19,7 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 
 fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     let k = check::params(TopKParams::from_bytes(params))?.k as u64;
-    let ne = check::floats(src, 0, "x")?.ne;
+    let ne = check::any_floats(src, 0, "x")?.ne;
     if k == 0 || k > ne[0] || ne[0] > i32::MAX as u64 {
         return Err(format!("{k} largest of rows of {}", ne[0]));
     }
@@ -45,21 +46,48 @@ fn largest_first(a: f32, b: f32) -> Ordering {
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for (n, rows, k) in [(8, 5, 2), (128, 3, 8), (7, 1, 7), (1, 2, 1), (1000, 2, 40)] {
-        cases.push(Case::new(format!("{k} largest of {n}"), |g, _| {
-            let x = g.input("x", DType::F32, &[n, rows]);
-            g.top_k(x, k);
-        }));
+    for (ne, k) in [
+        ([8, 5, 1, 1], 2),
+        ([128, 3, 1, 1], 8),
+        ([128, 3, 2, 2], 1),
+        ([7, 1, 1, 1], 7),
+        ([1, 2, 1, 1], 1),
+        ([1, 9, 3, 1], 1),
+        ([60, 5, 1, 1], 6),
+        ([64, 70, 1, 1], 6),
+        ([1000, 2, 1, 1], 40),
+        ([1025, 5, 1, 1], 1024),
+        ([5000, 1, 1, 1], 1),
+        ([5000, 2, 1, 1], 5000),
+        ([8, 0, 1, 1], 2),
+        ([8, 2, 0, 1], 8),
+    ] {
+        cases.push(case(ne, Layout::Dense, k));
     }
-    cases.push(Case::new("equal values keep the lower index first", |g, _| {
-        let x = g.input("x", DType::F32, &[32, 2]);
-        let x = g.scale(x, 0.0);
-        g.top_k(x, 6);
-    }));
-    cases.push(Case::new("strided rows", |g, _| {
-        let x = g.input("x", DType::F32, &[30, 4]);
-        let x = g.slice(x, 0, 7, 11);
-        g.top_k(x, 3);
-    }));
+    for layout in Layout::STRIDED {
+        for k in [1, 3, 32, 33] {
+            cases.push(case([33, 5, 3, 2], layout, k));
+        }
+    }
+    for scale in [0.0, 3.0, 20.0] {
+        for k in [1, 6, 31, 32] {
+            cases.push(Case::new(
+                format!("equal values keep the lower index first, {k} of {scale}"),
+                |g, _| {
+                    let x = g.input("x", DType::F32, &[32, 5]);
+                    let x = g.scale(x, scale);
+                    let x = g.round(x);
+                    g.top_k(x, k);
+                },
+            ));
+        }
+    }
     cases
+}
+
+fn case(ne: Shape, layout: Layout, k: u32) -> Case {
+    Case::new(format!("{k} largest of {ne:?}, {layout:?}"), |g, _| {
+        let x = operand(g, "x", DType::F32, ne, layout);
+        g.top_k(x, k);
+    })
 }

@@ -3,6 +3,7 @@
 //! Nearest takes the element floor(i / s_d). Bilinear and bicubic (a = -0.75) work in dims 0 and 1, past the edge with
 //! the elements at the edge; dims 2 and 3 stay nearest.
 
+use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Shape, Tensor, TensorDef, shape};
@@ -119,7 +120,7 @@ fn cases() -> Vec<Case> {
     let mut cases = vec![];
     for by in Interpolation::ALL {
         for align in [false, true] {
-            for dtype in [DType::F32, DType::F16, DType::BF16] {
+            for dtype in NUMBERS {
                 for (from, to) in [
                     ([5, 4, 3, 2], [10, 8, 6, 4]),
                     ([5, 4, 3, 2], [7, 9, 3, 2]),

@@ -5,7 +5,7 @@
 //! direction; four u16 of four 3-bit s (for each 16 elements) and a nibble of d each.
 
 use super::float::{f16_to_f32, half_at};
-use super::iq_grids as grids;
+use llmrt_abi::code_books;
 
 const MOVE: f32 = 0.125;
 
@@ -36,5 +36,5 @@ pub(super) fn scale_bits_m(block: &[u8]) -> u16 {
 
 fn group(index: usize, down: bool, scale: f32, out: &mut Vec<f32>) {
     let by = if down { -MOVE } else { MOVE };
-    out.extend((0..8).map(|i| scale * ((grids::IQ1[index] >> (2 * i) & 3) as f32 - 1.0 + by)));
+    out.extend((0..8).map(|i| scale * ((code_books::IQ1[index] >> (2 * i) & 3) as f32 - 1.0 + by)));
 }

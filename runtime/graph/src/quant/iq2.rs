@@ -5,7 +5,7 @@
 //! the indices, sign bytes, two more bits of index for each 8, a nibble of s for each 16.
 
 use super::float::half_at;
-use super::iq_grids as grids;
+use llmrt_abi::code_books;
 
 /// Magnitudes in the code books.
 const LEVELS: [u8; 3] = [8, 25, 43];
@@ -17,7 +17,7 @@ pub(super) fn decode_xxs(block: &[u8], out: &mut Vec<f32>) {
         let scale = d * (0.5 + (word >> 28) as f32) * 0.25;
         for (i, &index) in part[..4].iter().enumerate() {
             let signs = with_parity((word >> (7 * i) & 127) as u8);
-            group(grids::IQ2_XXS[index as usize], signs, scale, out);
+            group(code_books::IQ2_XXS[index as usize], signs, scale, out);
         }
     }
 }
@@ -27,7 +27,7 @@ pub(super) fn decode_xs(block: &[u8], out: &mut Vec<f32>) {
     for (i, q) in block[2..66].chunks_exact(2).enumerate() {
         let q = u16::from_le_bytes([q[0], q[1]]);
         let signs = with_parity((q >> 9) as u8);
-        group(grids::IQ2_XS[(q & 511) as usize], signs, sixteenth_scale(d, &block[66..74], i), out);
+        group(code_books::IQ2_XS[(q & 511) as usize], signs, sixteenth_scale(d, &block[66..74], i), out);
     }
 }
 
@@ -36,7 +36,7 @@ pub(super) fn decode_s(block: &[u8], out: &mut Vec<f32>) {
     for i in 0..32 {
         let high = (block[66 + i / 4] >> (i % 4 * 2) & 3) as usize;
         let index = block[2 + i] as usize | high << 8;
-        group(grids::IQ2_S[index], block[34 + i], sixteenth_scale(d, &block[74..82], i), out);
+        group(code_books::IQ2_S[index], block[34 + i], sixteenth_scale(d, &block[74..82], i), out);
     }
 }
 

@@ -4,8 +4,9 @@
 //! d, a u16 of upper two bits, 4 bytes of low nibbles, 8 × 16 bytes of nibbles; elements level · d·s.
 
 use super::float::half_at;
-use super::k_scales::fit_signed;
+use super::k_scales::signed_integers;
 use super::legacy::{inverse_of, largest_magnitude, nibbles, put_nibbles};
+use super::scale_search::{Best, TINY, sums};
 
 /// The levels.
 const LEVELS: [i8; 16] = [-127, -104, -83, -65, -49, -35, -22, -10, 1, 13, 25, 38, 53, 69, 89, 113];
@@ -16,7 +17,7 @@ pub(super) fn decode_iq4_nl(block: &[u8], out: &mut Vec<f32>) {
 }
 
 pub(super) fn encode_iq4_nl(x: &[f32], block: &mut [u8]) {
-    let d = super::float::put_half(block, 0, largest_magnitude(x) / LEVELS[0] as f32);
+    let d = super::float::put_half(block, 0, level_scale(x));
     put_nibbles(&mut block[2..18], |i| nearest_level(x[i] * inverse_of(d)));
 }
 
@@ -31,7 +32,7 @@ pub(super) fn decode_iq4_xs(block: &[u8], out: &mut Vec<f32>) {
 }
 
 pub(super) fn encode_iq4_xs(x: &[f32], block: &mut [u8]) {
-    let (d, scales) = fit_signed(x, 32, 127.0, 32.0, block, 0);
+    let (d, scales) = signed_integers(x.chunks_exact(32).map(level_scale).collect(), 32.0, block, 0);
     block[2..8].fill(0);
     for (j, &s) in scales.iter().enumerate() {
         let stored = (s + 32) as u8;
@@ -42,7 +43,37 @@ pub(super) fn encode_iq4_xs(x: &[f32], block: &mut [u8]) {
     }
 }
 
+/// The scale with which level · scale comes nearest to x, from candidates that put the largest magnitude near the lowest
+/// level.
+fn level_scale(x: &[f32]) -> f32 {
+    let peak = largest_magnitude(x);
+    if peak.abs() < TINY {
+        return 0.0;
+    }
+    let mut best = Best::default();
+    for step in -9..=9 {
+        let inverse = (127.0 + 2.0 * step as f32) / -peak;
+        let [xq, qq] = sums(x, |x| {
+            let q = rounded(x * inverse);
+            [x * q, q * q]
+        });
+        best.offer(xq * xq / qq, (xq / qq, 0.0));
+    }
+    best.fit.0
+}
+
+/// The nearest level: the lowest, and a step for each middle between levels that is below.
+fn rounded(v: f32) -> f32 {
+    (0..15)
+        .fold(LEVELS[0] as f32, |q, i| if v > middle(i) { q + (LEVELS[i + 1] - LEVELS[i]) as f32 } else { q })
+}
+
+/// Number of the nearest level.
 fn nearest_level(v: f32) -> u8 {
-    let distance = |q: &u8| (LEVELS[*q as usize] as f32 - v).abs();
-    (0..16).min_by(|a, b| distance(a).total_cmp(&distance(b))).unwrap_or(0)
+    (0..15).map(|i| (v > middle(i)) as u8).sum()
+}
+
+/// Between level i and the next.
+fn middle(i: usize) -> f32 {
+    (LEVELS[i] as f32 + LEVELS[i + 1] as f32) / 2.0
 }

@@ -1,7 +1,8 @@
 //! What the K formats share: super-blocks of 256 whose sub-blocks have small integer scales.
 
 use super::float::put_half;
-use super::legacy::{inverse_of, round_to};
+use super::legacy::{inverse_of, largest_magnitude, round_to};
+use super::scale_search::{scale_and_minimum, signed_scale};
 
 /// Scale and minimum (6 bits each) of the 8 sub-blocks of Q4_K and Q5_K, from 12 bytes: bytes 0–3 hold the scales and
 /// 4–7 the minimums 0–3; bytes 8–11 the low nibbles of 4–7, whose upper two bits are those of bytes 0–7.
@@ -32,13 +33,7 @@ pub(super) fn fit_pairs(
     block: &mut [u8],
     d_at: usize,
 ) -> Vec<(u8, u8)> {
-    let ranges: Vec<(f32, f32)> = x
-        .chunks_exact(n)
-        .map(|sub| {
-            let (min, max) = sub.iter().fold((0f32, 0f32), |(min, max), &v| (min.min(v), max.max(v)));
-            ((max - min) / max_q as f32, -min)
-        })
-        .collect();
+    let ranges: Vec<(f32, f32)> = x.chunks_exact(n).map(|sub| scale_and_minimum(sub, max_q as f32)).collect();
     let (scale, min) = ranges.iter().fold((0f32, 0f32), |(s, m), r| (s.max(r.0), m.max(r.1)));
     let d = put_half(block, d_at, scale / max_int as f32);
     let d_min = put_half(block, d_at + 2, min / max_int as f32);
@@ -46,8 +41,8 @@ pub(super) fn fit_pairs(
     ranges.iter().map(|&(scale, min)| (as_int(scale, d), as_int(min, d_min))).collect()
 }
 
-/// Signed integer scales -max_int..=max_int - 1 (so that q of -max_q · scale reaches the largest magnitude) for
-/// sub-blocks of `n`; writes the half that they multiply. Elements are then q · scale with q in -max_q..max_q.
+/// Scales of sub-blocks of `n` elements as integers -max_int..=max_int - 1; gives what they multiply, which it writes,
+/// and them. Elements are then q · scale with q in -max_q..max_q.
 pub(super) fn fit_signed(
     x: &[f32],
     n: usize,
@@ -56,9 +51,17 @@ pub(super) fn fit_signed(
     block: &mut [u8],
     d_at: usize,
 ) -> (f32, Vec<i8>) {
-    let scales: Vec<f32> =
-        x.chunks_exact(n).map(|sub| super::legacy::largest_magnitude(sub) / -max_q).collect();
-    let d = put_half(block, d_at, super::legacy::largest_magnitude(&scales) / -max_int);
+    signed_integers(x.chunks_exact(n).map(|sub| signed_scale(sub, max_q)).collect(), max_int, block, d_at)
+}
+
+/// Scales as integers -max_int..=max_int - 1; writes the half that they multiply.
+pub(super) fn signed_integers(
+    scales: Vec<f32>,
+    max_int: f32,
+    block: &mut [u8],
+    d_at: usize,
+) -> (f32, Vec<i8>) {
+    let d = put_half(block, d_at, largest_magnitude(&scales) / -max_int);
     let as_int = |s: &f32| (s * inverse_of(d)).round().clamp(-max_int, max_int - 1.0) as i8;
     (d, scales.iter().map(as_int).collect())
 }

@@ -18,10 +18,9 @@ mod q3_k;
 mod q4_k;
 mod q6_k;
 mod q8_k;
+mod scale_search;
 mod ternary;
 mod validity;
-
-mod iq_grids;
 
 #[cfg(test)]
 mod tests;

@@ -1,9 +1,10 @@
 //! Memory of a device. Clones share it; it is freed when the last one is gone.
 
-use super::graph::check_fits;
+use super::tensor::check_fits;
 use super::{Device, TensorDesc, call};
 use crate::error::{CallError, Error, Result};
 use crate::plugin::table::{self, mandatory};
+use crate::validate::{answers, fence::Fenced, inside, live};
 use llmrt_abi::{Scope, Status, types as c};
 use std::ptr::NonNull;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -116,6 +117,8 @@ impl Buffer {
         let vt = unsafe { table::read((*raw).vt) }
             .and_then(|vt: c::BufferVt| mandatory!(vt, "buffer", destroy, set, get, fill).map(|()| vt));
         let vt = vt.map_err(|e| device.breach(call, e))?;
+        // SAFETY: as above; the handle starts with the address of its table.
+        unsafe { live::born(&device.plugin, call, live::Kind::Buffer, raw)? };
         let one_call = Mutex::new(());
         Ok(Buffer(Arc::new(Inner { raw, vt, size, bt, one_call, device: device.clone(), _memory: memory })))
     }
@@ -143,6 +146,7 @@ impl Buffer {
     /// Writes canonical bytes at `off` of a tensor in this buffer.
     pub fn set(&self, tensor: &TensorDesc<'_>, src: &[u8], off: u64) -> Result<()> {
         let t = self.place(tensor, off, src.len() as u64)?;
+        self.0.device.check_sealed("set", &t, live::Use::Write)?;
         let concurrent = self.0.device.buffer_type(self.0.bt)?.flags & c::BT_CONCURRENT_SET != 0;
         let _one = (!concurrent).then(|| self.one_call());
         let (ptr, n) = (src.as_ptr().cast(), src.len() as u64);
@@ -153,10 +157,22 @@ impl Buffer {
     /// Reads canonical bytes at `off` of a tensor in this buffer.
     pub fn get(&self, tensor: &TensorDesc<'_>, dst: &mut [u8], off: u64) -> Result<()> {
         let t = self.place(tensor, off, dst.len() as u64)?;
+        self.0.device.check_sealed("get", &t, live::Use::Read)?;
         let _one = self.one_call();
-        let (ptr, n) = (dst.as_mut_ptr().cast(), dst.len() as u64);
-        // SAFETY: a live buffer; `place` checked tensor and range; `dst` has `n` bytes.
-        unsafe { call!(self.0.device, self.0.vt, get(self.0.raw, &t, ptr, off, n)) }
+        let n = dst.len() as u64;
+        let read = |ptr: *mut u8| {
+            // SAFETY: a live buffer; `place` checked tensor and range; `ptr` has `n` bytes.
+            unsafe { call!(self.0.device, self.0.vt, get(self.0.raw, &t, ptr.cast(), off, n)) }
+        };
+        if !self.0.device.validates() {
+            return read(dst.as_mut_ptr());
+        }
+        let mut bytes = Fenced::<u8>::new(dst.len());
+        let result = read(bytes.as_mut_ptr());
+        let damaged = || (!bytes.is_whole()).then(|| format!("wrote outside the {} bytes wanted", dst.len()));
+        self.0.device.check_answer("get", Scope::Plugin, damaged)?;
+        dst.copy_from_slice(bytes.rows());
+        result
     }
 
     /// Writes plain bytes at `offset` of the buffer.
@@ -204,6 +220,9 @@ impl Buffer {
             Err(e) if e.is_unsupported() => return Ok(Layout::canonical(t.nbytes)),
             Err(e) => return Err(e),
         }
+        let n_rows = tensor.ne[1..].iter().product();
+        self.0.device.check_answer("seal", Scope::Call, || answers::layout(&out, t.nbytes, n_rows))?;
+        self.0.device.note_seal(self.0.raw, &t, &out)?;
         // SAFETY: the name is data of the plugin.
         let name =
             unsafe { table::text(out.name, "layout name") }.map_err(|e| self.0.device.breach("seal", e))?;
@@ -304,7 +323,9 @@ impl std::fmt::Debug for Buffer {
 impl Drop for Inner {
     fn drop(&mut self) {
         // A broken plugin is not called again; its memory stays where it is.
-        if let (true, Some(destroy)) = (self.device.plugin.quarantined.get().is_none(), self.vt.destroy) {
+        if let (true, Some(destroy)) = (self.device.may_destroy(), self.vt.destroy) {
+            let _inside = inside::enter();
+            live::dies(&self.device.plugin, self.raw);
             // SAFETY: the last handle: graphs, plans and streams that use the buffer hold one.
             unsafe { destroy(self.raw) }
         } else if let Some(memory) = self._memory.take() {

@@ -1,8 +1,10 @@
 //! A point in a stream that other streams and threads can wait for.
 
+use super::watchdog::watched;
 use super::{Device, call};
 use crate::error::Result;
 use crate::plugin::table::{self, mandatory};
+use crate::validate::{inside, live};
 use llmrt_abi::{Status, types as c};
 use std::sync::Arc;
 use std::time::Duration;
@@ -37,7 +39,10 @@ impl Event {
                 // SAFETY: the plugin made this event just now; its table is read as far as its size says.
                 let vt = unsafe { table::read((*raw).vt) }
                     .and_then(|vt: c::EventVt| mandatory!(vt, "event", destroy, query, wait).map(|()| vt));
-                Some((raw, vt.map_err(|e| device.breach("event_create", e))?))
+                let vt = vt.map_err(|e| device.breach("event_create", e))?;
+                // SAFETY: as above; the handle starts with the address of its table.
+                unsafe { live::born(&device.plugin, "event_create", live::Kind::Event, raw)? };
+                Some((raw, vt))
             }
         };
         Ok(Event(Arc::new(Inner { device: device.clone(), raw })))
@@ -58,11 +63,22 @@ impl Event {
 
     /// Waits at most this long; whether it was reached.
     pub fn wait(&self, timeout: Duration) -> Result<bool> {
-        let Some((raw, vt)) = &self.0.raw else { return Ok(true) };
+        if self.0.raw.is_none() {
+            return Ok(true);
+        }
         self.0.device.alive()?;
         let ns = u64::try_from(timeout.as_nanos()).unwrap_or(u64::MAX);
-        // SAFETY: a live event.
-        reached(unsafe { call!(self.0.device, vt, wait(*raw, ns)) })
+        let inner = self.0.clone();
+        reached(watched(&self.0.device, "event_wait", timeout, move || {
+            let Some((raw, vt)) = &inner.raw else { return Ok(()) };
+            // SAFETY: a live event.
+            unsafe { call!(inner.device, vt, wait(*raw, ns)) }
+        }))
+    }
+
+    /// Whether it is the plugin's own, and not a wait for the whole stream.
+    pub fn is_native(&self) -> bool {
+        self.0.raw.is_some()
     }
 
     /// The plugin's event, if the device has events.
@@ -81,9 +97,11 @@ fn reached(answer: Result<()>) -> Result<bool> {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let (true, Some((raw, vt))) = (self.device.plugin.quarantined.get().is_none(), &self.raw)
+        if let (true, Some((raw, vt))) = (self.device.may_destroy(), &self.raw)
             && let Some(destroy) = vt.destroy
         {
+            let _inside = inside::enter();
+            live::dies(&self.device.plugin, *raw);
             // SAFETY: the last handle: streams that were given the event hold one until they are synchronised.
             unsafe { destroy(*raw) }
         }

@@ -4,35 +4,11 @@
 //! the graph, every pointer points into the graph itself, and the graph keeps its buffers alive.
 
 use super::Buffer;
+use super::tensor::{TensorDesc, check_fits};
 use crate::error::{Error, Result};
-use llmrt_abi::{DType, types as c};
+use llmrt_abi::types as c;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-
-/// A tensor to put into a graph or to move bytes to and from.
-#[derive(Clone, Copy)]
-pub struct TensorDesc<'a> {
-    /// What it holds.
-    pub dtype: DType,
-    /// Elements per dim, innermost first; each at least 1.
-    pub ne: [u64; 4],
-    /// Bytes between elements (blocks for dim 0) of a dim.
-    pub nb: [u64; 4],
-    /// `abi::types::ROLE_*`.
-    pub role: u32,
-    /// `abi::types::TENSOR_*` bits.
-    pub flags: u32,
-    /// Layout made by `seal`; 0: canonical.
-    pub layout_id: u32,
-    /// Its memory; `None` while placing.
-    pub buffer: Option<&'a Buffer>,
-    /// First byte in the buffer, views included.
-    pub offset: u64,
-    /// For views: row of the viewed tensor, and offset in it.
-    pub view: Option<(u32, u64)>,
-    /// For logs.
-    pub name: &'a str,
-}
 
 /// A node to put into a graph.
 #[derive(Clone, Copy)]
@@ -86,92 +62,6 @@ static NEXT: AtomicU64 = AtomicU64::new(1);
 
 fn fresh() -> u64 {
     NEXT.fetch_add(1, Ordering::Relaxed)
-}
-
-impl<'a> TensorDesc<'a> {
-    /// A contiguous tensor without memory.
-    pub fn contiguous(dtype: DType, ne: [u64; 4]) -> TensorDesc<'a> {
-        let row = dtype.row_bytes(ne[0]).unwrap_or(u64::MAX);
-        let nb1 = row;
-        let nb2 = nb1.saturating_mul(ne[1]);
-        let nb = [dtype.block_bytes() as u64, nb1, nb2, nb2.saturating_mul(ne[2])];
-        TensorDesc {
-            dtype,
-            ne,
-            nb,
-            role: c::ROLE_OTHER,
-            flags: 0,
-            layout_id: 0,
-            buffer: None,
-            offset: 0,
-            view: None,
-            name: "",
-        }
-    }
-
-    /// `n` plain bytes at `offset` of a buffer.
-    pub fn bytes(offset: u64, n: u64) -> TensorDesc<'a> {
-        TensorDesc { offset, ..TensorDesc::contiguous(DType::I8, [n.max(1), 1, 1, 1]) }
-    }
-
-    /// Bytes from the first to past the last element. An error if dims or strides make no sense.
-    pub fn nbytes(&self) -> Result<u64> {
-        let bad = |problem: String| Error::invalid(format!("tensor `{}`", self.name), problem);
-        if self.ne.iter().any(|&n| n == 0 || n > i64::MAX as u64) {
-            return Err(bad(format!("dims {:?}; each must be at least 1", self.ne)));
-        }
-        let block = self.dtype.block_elems() as u64;
-        if !self.ne[0].is_multiple_of(block) {
-            return Err(bad(format!(
-                "{} elements per row; {} has blocks of {block}",
-                self.ne[0], self.dtype
-            )));
-        }
-        let steps = [self.ne[0] / block, self.ne[1], self.ne[2], self.ne[3]];
-        let last = steps
-            .iter()
-            .zip(self.nb)
-            .try_fold(0u64, |sum, (n, nb)| sum.checked_add((n - 1).checked_mul(nb)?));
-        let end = last.and_then(|at| at.checked_add(self.dtype.block_bytes() as u64));
-        end.ok_or_else(|| bad(format!("dims {:?} with strides {:?} overflow", self.ne, self.nb)))
-    }
-
-    /// The C struct without buffer, name and row number.
-    pub(crate) fn to_abi(self, nbytes: u64) -> c::Tensor {
-        let n_dims = self.ne.iter().rposition(|&n| n != 1).map_or(1, |last| last + 1) as u32;
-        let (view_src, view_offset) = self.view.unwrap_or((c::NO_TENSOR, 0));
-        c::Tensor {
-            id: 0,
-            dtype: self.dtype.id(),
-            role: self.role,
-            flags: self.flags,
-            n_dims,
-            layout_id: self.layout_id,
-            ne: self.ne.map(|n| n as i64),
-            nb: self.nb,
-            buffer: std::ptr::null_mut(),
-            offset: self.offset,
-            nbytes,
-            view_offset,
-            view_src,
-            reserved: 0,
-            name: c::Str::EMPTY,
-        }
-    }
-}
-
-/// Checks that a tensor's bytes lie inside a buffer.
-pub(crate) fn check_fits(name: &str, offset: u64, nbytes: u64, buffer: &Buffer) -> Result<()> {
-    let end = offset.checked_add(nbytes);
-    if end.is_some_and(|end| end <= buffer.size()) {
-        return Ok(());
-    }
-    let problem = format!(
-        "{nbytes} bytes from byte {offset} end past the {} bytes of its buffer on {}",
-        buffer.size(),
-        buffer.device().name()
-    );
-    Err(Error::invalid(format!("tensor `{name}`"), problem))
 }
 
 impl RawGraphBuilder {
@@ -320,6 +210,11 @@ impl RawGraph {
         let used =
             rows.srcs.iter().copied().chain(rows.nodes.iter().map(|n| n.dst)).filter(|&t| t != c::NO_TENSOR);
         used.map(|t| t as usize).find(|&t| rows.buffers[t].is_none()).map(|t| rows.name(t))
+    }
+
+    /// The tensors as the plugin sees them.
+    pub(crate) fn tensors(&self) -> impl Iterator<Item = &c::Tensor> {
+        self.0.tensors.iter()
     }
 
     /// The buffers that nodes may touch.

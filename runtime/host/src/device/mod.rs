@@ -9,23 +9,34 @@
 pub mod buffer;
 pub mod describe;
 pub mod event;
+mod failure;
 pub mod graph;
+pub mod host_bytes;
 pub mod plan;
 pub mod stream;
+pub mod tensor;
+pub mod transfer;
+mod watchdog;
 
 pub use buffer::{Buffer, HostMemory, Layout};
 pub use describe::{BufferTypeDesc, DeviceDesc, DeviceState};
 pub use event::Event;
-pub use graph::{NodeDesc, RawGraph, RawGraphBuilder, TensorDesc};
+pub use graph::{NodeDesc, RawGraph, RawGraphBuilder};
+pub use host_bytes::HostBytes;
 pub use plan::Plan;
-pub use stream::{PendingRead, Stream};
+pub use stream::Stream;
+pub use tensor::TensorDesc;
+pub use transfer::PendingRead;
 
-use crate::error::{CallError, Error, Result};
+use crate::error::{Error, Result};
 use crate::plugin::loaded::Loaded;
 use crate::plugin::selftest;
 use crate::plugin::table::{self, mandatory};
-use llmrt_abi::{Scope, Status, types as c};
+use crate::pool::{PoolKind, Scratch};
+use crate::validate::{answers, inside};
+use llmrt_abi::{Scope, types as c};
 use std::ops::Range;
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
 
 /// A device of a plugin. Opened by the first call that needs it, closed when the last object on it is gone.
@@ -41,6 +52,10 @@ pub struct Device {
     unused: OnceLock<String>,
     /// What broke it.
     broken: OnceLock<String>,
+    /// Free bytes after the self-test, when calls are checked.
+    pub(crate) free_at_start: OnceLock<u64>,
+    /// Whether a call of it hangs, and may still use everything that was made on it.
+    hangs: AtomicBool,
     /// The outcome of `open`, once.
     opened: Mutex<Option<Result<()>>>,
 }
@@ -53,14 +68,20 @@ unsafe impl Sync for Device {}
 /// Calls a function of a table: fills an error, checks the answer. NULL answers "unsupported".
 /// To be used in an `unsafe` block that says why the arguments are good.
 macro_rules! call {
-    ($device:expr, $table:expr, $function:ident($($arg:expr),*)) => {{
-        let mut err = llmrt_abi::types::Error::empty();
-        let status = match $table.$function {
-            Some(f) => f($($arg,)* &mut err),
-            None => llmrt_abi::Status::Unsupported.code(),
-        };
-        $device.check(stringify!($function), status, &err)
-    }};
+    ($device:expr, $table:expr, $function:ident($object:expr $(, $arg:expr)*)) => {
+        match $crate::validate::enter(&$device.plugin, stringify!($function), $object) {
+            Err(e) => Err(e),
+            Ok(entered) => {
+                let mut err = $crate::validate::fence::FencedError::empty();
+                let status = match $table.$function {
+                    Some(f) => f($object, $($arg,)* &mut err.error),
+                    None => llmrt_abi::Status::Unsupported.code(),
+                };
+                let result = $device.check(stringify!($function), status, &err.error);
+                entered.leave(status, &err, result)
+            }
+        }
+    };
 }
 pub(crate) use call;
 
@@ -94,6 +115,8 @@ impl Device {
             plugin,
             unused: OnceLock::new(),
             broken: OnceLock::new(),
+            free_at_start: OnceLock::new(),
+            hangs: AtomicBool::new(false),
             opened: Mutex::new(None),
         }))
     }
@@ -111,6 +134,11 @@ impl Device {
     /// Name of its plugin.
     pub fn plugin(&self) -> &str {
         &self.plugin.desc.name
+    }
+
+    /// Its plugin's priority, from the manifest; a negative one asks to be used only when named.
+    pub fn priority(&self) -> i32 {
+        self.plugin.desc.priority
     }
 
     /// Whether it can be used.
@@ -146,6 +174,7 @@ impl Device {
         {
             self.set_unused(reason);
         }
+        self.note_free();
         self.alive()
     }
 
@@ -155,6 +184,7 @@ impl Device {
         let (mut free, mut total) = (0, 0);
         // SAFETY: an open device; the outputs are ours.
         unsafe { call!(self, self.vt, memory(self.raw, &mut free, &mut total))? };
+        self.check_answer("memory", Scope::Call, || answers::memory(free, total))?;
         Ok((free, total))
     }
 
@@ -164,8 +194,12 @@ impl Device {
         if range.start > range.end || range.end > graph.n_nodes() {
             return Err(Error::invalid("supports", format!("nodes {range:?} of {}", graph.n_nodes())));
         }
-        let mut verdicts = vec![c::Verdict::default(); range.len()];
         let (first, n) = (range.start as u32, range.len() as u32);
+        if self.validates() {
+            // SAFETY: an open device; `RawGraph` is self-consistent and has these nodes.
+            return unsafe { self.supports_fenced(graph.as_ptr(), first, n) };
+        }
+        let mut verdicts = vec![c::Verdict::default(); range.len()];
         // SAFETY: an open device; `RawGraph` is self-consistent and has these nodes; `verdicts` has `n` rows.
         unsafe { call!(self, self.vt, supports(self.raw, graph.as_ptr(), first, n, verdicts.as_mut_ptr()))? };
         Ok(verdicts)
@@ -183,7 +217,19 @@ impl Device {
 
     /// A stream of work on `n_threads` threads of the pool (0: all), for devices that compute on them.
     pub fn stream(self: &Arc<Device>, n_threads: usize) -> Result<Stream> {
-        Stream::new(self, n_threads)
+        Stream::new(self, n_threads, None)
+    }
+
+    /// The same with scratch memory managed in this way, whatever the host was told. An error where the device has no
+    /// virtual memory and `pool` asks for it.
+    pub fn stream_with_pool(self: &Arc<Device>, n_threads: usize, pool: PoolKind) -> Result<Stream> {
+        Stream::new(self, n_threads, Some(pool))
+    }
+
+    /// How scratch memory of its streams is managed; `None` if its plugin manages it alone.
+    pub fn pool_kind(self: &Arc<Device>) -> Result<Option<PoolKind>> {
+        self.open()?;
+        Ok(Scratch::new(self, None)?.map(|scratch| scratch.stats().kind))
     }
 
     /// A synchronisation point.
@@ -203,8 +249,12 @@ impl Device {
         let Some(alloc_size) = self.vt.alloc_size else { return Ok(nbytes) };
         self.buffer_type(bt)?;
         let tensor = tensor.to_abi(nbytes);
+        let _inside = inside::enter();
         // SAFETY: an open device with this buffer type; the tensor names no buffer.
-        Ok(unsafe { alloc_size(self.raw, bt, &tensor) }.max(nbytes))
+        let size = unsafe { alloc_size(self.raw, bt, &tensor) };
+        let too_small = || (size < nbytes).then(|| format!("{size} bytes for a tensor of {nbytes}"));
+        self.check_answer("alloc_size", Scope::Call, too_small)?;
+        Ok(size.max(nbytes))
     }
 
     /// Whether this device can use buffers of buffer type `bt` of `owner` in place.
@@ -231,46 +281,6 @@ impl Device {
         })
     }
 
-    /// Refuses when the device or its plugin is not to be called.
-    pub(crate) fn alive(&self) -> Result<()> {
-        self.plugin.alive()?;
-        if let Some(reason) = self.broken.get() {
-            return Err(Error::Quarantined { what: self.id.clone(), reason: reason.clone() });
-        }
-        match self.unused.get() {
-            Some(reason) => Err(Error::Unused { device: self.id.clone(), reason: reason.clone() }),
-            None => Ok(()),
-        }
-    }
-
-    /// Turns an answer into a result; failures of device scope end the device, those of plugin scope the plugin.
-    pub(crate) fn check(&self, call: &'static str, status: i32, err: &c::Error) -> Result<()> {
-        let result = self.plugin.check(&self.id, call, status, err);
-        if let Err(e) = &result
-            && e.scope() == Scope::Device
-        {
-            let _ = self.broken.set(e.to_string());
-        }
-        result
-    }
-
-    /// An error in the words of a plugin: for objects that break the contract.
-    pub(crate) fn breach(&self, call: &'static str, message: String) -> Error {
-        let e = CallError {
-            who: self.id.clone(),
-            call,
-            status: Status::Internal,
-            scope: Scope::Plugin,
-            vendor_code: 0,
-            node: None,
-            bytes_requested: 0,
-            bytes_available: 0,
-            message,
-        };
-        let _ = self.plugin.quarantined.set(e.to_string());
-        e.into()
-    }
-
     fn opened(&self) -> MutexGuard<'_, Option<Result<()>>> {
         self.opened.lock().unwrap_or_else(PoisonError::into_inner)
     }
@@ -285,7 +295,9 @@ impl std::fmt::Debug for Device {
 impl Drop for Device {
     fn drop(&mut self) {
         let open = matches!(*self.opened(), Some(Ok(())));
-        if let (true, true, Some(close)) = (open, self.plugin.quarantined.get().is_none(), self.vt.close) {
+        if let (true, true, Some(close)) = (open, self.may_destroy(), self.vt.close) {
+            self.check_leaks();
+            let _inside = inside::enter();
             // SAFETY: an open device; buffers, streams and events hold it, so none is left.
             unsafe { close(self.raw) }
         }

@@ -1,11 +1,14 @@
 //! A graph prepared to be run often: the plugin's own plan, or the graph itself where it has none.
 
 use super::stream::{Inner as StreamInner, Kept};
+use super::watchdog::watched;
 use super::{RawGraph, Stream, call};
 use crate::error::{Error, Result};
 use crate::pool::Scratch;
+use crate::validate::live;
 use llmrt_abi::{Status, types as c};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// A prepared graph of one stream.
 pub struct Plan {
@@ -42,6 +45,7 @@ impl Plan {
             let problem = format!("graph {} cannot stand in for graph {}", graph.uid(), state.graph.uid());
             return Err(Error::invalid("plan", problem));
         }
+        let mut misuse = Ok(());
         if let Some(raw) = state.raw {
             let mut entered = self.stream.enter()?;
             // A plan that is running is not changed.
@@ -51,7 +55,7 @@ impl Plan {
             let result = unsafe { call!(self.stream.device, self.stream.vt, plan_update(be, raw, g)) };
             drop(entered);
             match result {
-                Ok(()) => {}
+                Ok(()) => misuse = self.stream.after_compute(),
                 Err(e) if is_stale(&e) => {
                     state.raw = create(&self.stream, &graph)?;
                     self.discard(raw, &state.graph);
@@ -60,7 +64,7 @@ impl Plan {
             }
         }
         state.graph = graph;
-        Ok(())
+        misuse
     }
 
     pub(super) fn run(&self, stream: &Stream, run_id: u64) -> Result<()> {
@@ -85,16 +89,23 @@ impl Plan {
 
     fn enqueue(&self, raw: *mut c::Plan, run_id: u64) -> Result<()> {
         let mut entered = self.stream.enter()?;
-        // SAFETY: a live backend, entered by this thread, and its own plan, whose graph `state` keeps.
-        let result =
-            unsafe { call!(self.stream.device, self.stream.vt, plan_compute(self.stream.raw, raw, run_id)) };
-        if matches!(&result, Err(e) if is_stale(e)) { result } else { entered.note(result) }
+        let (be, plan) = (self.stream.clone(), Raw(raw));
+        let result = watched(&self.stream.device, "plan_compute", Duration::ZERO, move || {
+            let plan = plan;
+            // SAFETY: a live backend, entered by the thread that waits, and its own plan, whose graph `state` keeps.
+            unsafe { call!(be.device, be.vt, plan_compute(be.raw, plan.0, run_id)) }
+        });
+        if matches!(&result, Err(e) if is_stale(e)) {
+            return result;
+        }
+        entered.note(result)?;
+        self.stream.after_compute()
     }
 
-    /// Ends the plugin's plan; its graph stays for ever if that is not possible.
+    /// Ends the plugin's plan; its graph stays as long as the stream if that is not possible.
     fn discard(&self, raw: *mut c::Plan, graph: &RawGraph) {
         if !destroy(&self.stream, raw) {
-            std::mem::forget(graph.clone());
+            self.stream.keep_to_the_end(graph.clone());
         }
     }
 
@@ -103,15 +114,25 @@ impl Plan {
     }
 }
 
+/// A plan on its way to the thread that calls for it.
+struct Raw(*mut c::Plan);
+
+// SAFETY: the ABI allows plans on any thread, one at a time.
+unsafe impl Send for Raw {}
+
 /// The plugin's plan, or `None` where it has none.
-fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>> {
+fn create(stream: &Arc<StreamInner>, graph: &RawGraph) -> Result<Option<*mut c::Plan>> {
     let mut entered = stream.enter()?;
+    stream.scratch.iter().for_each(Scratch::plan_made);
     let mut raw = std::ptr::null_mut();
     // SAFETY: a live backend, entered by this thread; a checked graph, which the caller keeps with the plan.
     let result =
         unsafe { call!(stream.device, stream.vt, plan_create(stream.raw, graph.as_ptr(), &mut raw)) };
     // Preparing may enqueue work that uses the graph.
     stream.keep(&mut entered, Kept::Graph(graph.clone()));
+    if result.is_err() {
+        stream.scratch.iter().for_each(Scratch::plan_gone);
+    }
     match result {
         Err(e) if e.is_unsupported() => Ok(None),
         Err(e) => entered.note(Err(e)).map(|()| None),
@@ -119,19 +140,28 @@ fn create(stream: &StreamInner, graph: &RawGraph) -> Result<Option<*mut c::Plan>
             Err(stream.device.breach("plan_create", "said OK and gave no plan".into()))
         }
         Ok(()) => {
-            stream.scratch.iter().for_each(Scratch::plan_made);
+            // SAFETY: the plugin made this plan just now.
+            unsafe { live::born(&stream.device.plugin, "plan_create", live::Kind::Plan, raw)? };
+            drop(entered);
+            if let Err(misuse) = stream.after_compute() {
+                if !destroy(stream, raw) {
+                    stream.keep_to_the_end(graph.clone());
+                }
+                return Err(misuse);
+            }
             Ok(Some(raw))
         }
     }
 }
 
 /// Ends a plan that may be running. False if the stream is broken: then the plan stays, and its graph must.
-fn destroy(stream: &StreamInner, raw: *mut c::Plan) -> bool {
+fn destroy(stream: &Arc<StreamInner>, raw: *mut c::Plan) -> bool {
     let (Ok(mut entered), Some(plan_destroy)) = (stream.enter(), stream.vt.plan_destroy) else {
         return false;
     };
     let idle = stream.synchronize(&mut entered).is_ok();
     if idle {
+        live::dies(&stream.device.plugin, raw);
         // SAFETY: a live backend, entered by this thread and idle; its own plan, not used afterwards.
         unsafe { plan_destroy(stream.raw, raw) }
         stream.scratch.iter().for_each(Scratch::plan_gone);

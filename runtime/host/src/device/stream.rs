@@ -1,13 +1,15 @@
 //! A stream of work on a device. Calls from several threads take turns.
 
-use super::{Buffer, Device, Event, Plan, RawGraph, TensorDesc, call};
+use super::transfer::Target;
+use super::watchdog::watched;
+use super::{Buffer, Device, Event, Plan, RawGraph, call};
 use crate::error::{Error, Result};
 use crate::plugin::table::{self, mandatory};
-use crate::pool::{PoolStats, Scratch};
+use crate::pool::{PoolKind, PoolStats, Scratch};
+use crate::validate::{answers, inside, live};
 use llmrt_abi::{Scope, types as c};
-use std::cell::UnsafeCell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// A stream of work.
 #[derive(Clone)]
@@ -28,6 +30,8 @@ pub(super) struct Inner {
 pub(super) struct State {
     /// What enqueued work uses, kept until the next synchronisation.
     in_flight: Vec<Kept>,
+    /// Graphs of plans that could not be destroyed, kept until the stream is.
+    left_over: Vec<RawGraph>,
     /// The error after which the stream must be made anew.
     broken: Option<Error>,
 }
@@ -42,27 +46,15 @@ pub(super) enum Kept {
     Target(Arc<Target>),
 }
 
-/// Memory that a device writes while nobody looks.
-pub(super) struct Target(UnsafeCell<Vec<u8>>);
-
-// SAFETY: the bytes are written by the device until the stream is synchronised and read only by `Stream::take`, which
-// synchronises first and consumes the only handle.
-unsafe impl Send for Target {}
-// SAFETY: as above.
-unsafe impl Sync for Target {}
-
-/// Bytes on their way from a device; [`Stream::take`] waits for them.
-pub struct PendingRead(Arc<Target>);
-
 // SAFETY: the ABI allows a backend on any thread, one at a time, which `state` ensures.
 unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
 impl Stream {
-    pub(super) fn new(device: &Arc<Device>, n_threads: usize) -> Result<Stream> {
+    pub(super) fn new(device: &Arc<Device>, n_threads: usize, pool: Option<PoolKind>) -> Result<Stream> {
         device.open()?;
-        let scratch = Scratch::new(device)?;
+        let scratch = Scratch::new(device, pool)?;
         let params = c::BackendParams {
             struct_size: size_of::<c::BackendParams>() as u32,
             flags: 0,
@@ -82,6 +74,8 @@ impl Stream {
             mandatory!(vt, "backend", destroy, synchronize, compute).map(|()| vt)
         });
         let vt = vt.map_err(|e| device.breach("backend_create", e))?;
+        // SAFETY: as above; the handle starts with the address of its table.
+        unsafe { live::born(&device.plugin, "backend_create", live::Kind::Stream, raw)? };
         Ok(Stream(Arc::new(Inner { raw, vt, scratch, device: device.clone(), state: Mutex::default() })))
     }
 
@@ -94,9 +88,13 @@ impl Stream {
     pub fn compute(&self, graph: &RawGraph) -> Result<()> {
         let mut state = self.0.enter()?;
         self.0.check_graph(graph)?;
-        // SAFETY: a live backend, entered by this thread; the graph is self-consistent, bound and kept.
-        let result = unsafe { call!(self.0.device, self.0.vt, compute(self.0.raw, graph.as_ptr())) };
+        let (be, kept) = (self.0.clone(), graph.clone());
+        let result = watched(&self.0.device, "compute", Duration::ZERO, move || {
+            // SAFETY: a live backend, entered by the thread that waits; the graph is self-consistent, bound and kept.
+            unsafe { call!(be.device, be.vt, compute(be.raw, kept.as_ptr())) }
+        });
         self.0.keep(&mut state, Kept::Graph(graph.clone()));
+        self.0.check_failure("compute", graph.n_nodes(), &result)?;
         state.note(result)?;
         self.0.after_compute()
     }
@@ -105,118 +103,6 @@ impl Stream {
     pub fn synchronize(&self) -> Result<()> {
         let mut state = self.0.enter()?;
         self.0.synchronize(&mut state)
-    }
-
-    /// Writes canonical bytes to a tensor, in stream order.
-    pub fn set_async(
-        &self,
-        buffer: &Buffer,
-        tensor: &TensorDesc<'_>,
-        src: Arc<[u8]>,
-        off: u64,
-    ) -> Result<()> {
-        let mut state = self.0.enter()?;
-        let (n, ptr) = (src.len() as u64, src.as_ptr().cast());
-        let t = buffer.place(tensor, off, n)?;
-        self.0.check_reachable(buffer)?;
-        // SAFETY: a live backend, entered by this thread; `place` checked the range; source and buffer are kept.
-        let result = unsafe { call!(self.0.device, self.0.vt, set_async(self.0.raw, &t, ptr, off, n)) };
-        if is_unsupported(&result) {
-            self.0.synchronize(&mut state)?;
-            return buffer.set(tensor, &src, off);
-        }
-        self.0.keep(&mut state, Kept::Source(src));
-        self.0.keep(&mut state, Kept::Buffer(buffer.clone()));
-        state.note(result)
-    }
-
-    /// Reads `n` canonical bytes at `off` of a tensor, in stream order.
-    pub fn get_async(
-        &self,
-        buffer: &Buffer,
-        tensor: &TensorDesc<'_>,
-        off: u64,
-        n: u64,
-    ) -> Result<PendingRead> {
-        let mut state = self.0.enter()?;
-        let t = buffer.place(tensor, off, n)?;
-        self.0.check_reachable(buffer)?;
-        let mut bytes = vec![0; n as usize];
-        let ptr = bytes.as_mut_ptr().cast();
-        let target = Arc::new(Target(UnsafeCell::new(bytes)));
-        // SAFETY: a live backend, entered by this thread; `place` checked the range; target and buffer are kept.
-        let result = unsafe { call!(self.0.device, self.0.vt, get_async(self.0.raw, &t, ptr, off, n)) };
-        if is_unsupported(&result) {
-            self.0.synchronize(&mut state)?;
-            let mut bytes = vec![0; n as usize];
-            buffer.get(tensor, &mut bytes, off)?;
-            return Ok(PendingRead(Arc::new(Target(UnsafeCell::new(bytes)))));
-        }
-        self.0.keep(&mut state, Kept::Target(target.clone()));
-        self.0.keep(&mut state, Kept::Buffer(buffer.clone()));
-        state.note(result)?;
-        Ok(PendingRead(target))
-    }
-
-    /// The bytes of a read of this stream, after synchronising.
-    pub fn take(&self, read: PendingRead) -> Result<Vec<u8>> {
-        self.synchronize()?;
-        match Arc::try_unwrap(read.0) {
-            Ok(target) => Ok(target.0.into_inner()),
-            Err(_) => Err(Error::invalid("take", "the read is of another stream, which is not synchronised")),
-        }
-    }
-
-    /// Copies a tensor from a buffer of `from`'s device, after what `from` has enqueued, before what follows here.
-    pub fn copy_async(
-        &self,
-        from: &Stream,
-        dst: (&Buffer, &TensorDesc<'_>),
-        src: (&Buffer, &TensorDesc<'_>),
-    ) -> Result<()> {
-        if Arc::ptr_eq(&self.0.device.plugin, &from.0.device.plugin) && !Arc::ptr_eq(&self.0, &from.0) {
-            let result = self.copy_in_plugin(from, dst, src);
-            if !is_unsupported(&result) {
-                return result;
-            }
-        }
-        from.synchronize()?;
-        self.synchronize()?;
-        dst.0.copy(dst.1, src.0, src.1)
-    }
-
-    fn copy_in_plugin(
-        &self,
-        from: &Stream,
-        dst: (&Buffer, &TensorDesc<'_>),
-        src: (&Buffer, &TensorDesc<'_>),
-    ) -> Result<()> {
-        // Always in the order of addresses, so that two copies crossing each other cannot wait for each other.
-        let mine_first = Arc::as_ptr(&self.0) < Arc::as_ptr(&from.0);
-        let (mut mine, mut theirs);
-        if mine_first {
-            mine = self.0.enter()?;
-            theirs = from.0.enter()?;
-        } else {
-            theirs = from.0.enter()?;
-            mine = self.0.enter()?;
-        }
-        let (d, s) = (dst.0.place(dst.1, 0, 0)?, src.0.place(src.1, 0, 0)?);
-        if d.nbytes != s.nbytes {
-            let problem = format!("{} bytes to copy to a tensor of {}", s.nbytes, d.nbytes);
-            return Err(Error::invalid(format!("tensor `{}`", dst.1.name), problem));
-        }
-        self.0.check_reachable(dst.0)?;
-        from.0.check_reachable(src.0)?;
-        // SAFETY: two live backends of one plugin, both entered; tensors are checked and their buffers kept.
-        let result = unsafe { call!(self.0.device, self.0.vt, copy_async(self.0.raw, from.0.raw, &d, &s)) };
-        if !is_unsupported(&result) {
-            for (inner, state) in [(&self.0, &mut mine), (&from.0, &mut theirs)] {
-                inner.keep(state, Kept::Buffer(dst.0.clone()));
-                inner.keep(state, Kept::Buffer(src.0.clone()));
-            }
-        }
-        mine.note(result)
     }
 
     /// Marks everything enqueued so far with an event of the same device.
@@ -247,7 +133,13 @@ impl Stream {
             }
         }
         drop(state);
-        while !event.wait(Duration::from_secs(1))? {}
+        let started = Instant::now();
+        while !event.wait(Duration::from_secs(1))? {
+            let device = event.device();
+            if let Some(limit) = device.plugin.services.watchdog.filter(|limit| started.elapsed() > *limit) {
+                return Err(device.give_up("event_wait", format!("is not reached within {limit:?}")));
+            }
+        }
         Ok(())
     }
 
@@ -264,6 +156,17 @@ impl Stream {
     /// Scratch memory that the host manages for it; `None` if the plugin manages its own.
     pub fn pool_stats(&self) -> Option<PoolStats> {
         self.0.scratch.as_ref().map(Scratch::stats)
+    }
+
+    /// For tests of plugins: the n-th allocation of scratch memory from now on (1: the next) fails, once, as if the
+    /// device had no memory left; 0: none does. Nothing happens where the plugin manages its own.
+    pub fn fail_scratch_at(&self, n: u64) {
+        self.0.scratch.iter().for_each(|scratch| scratch.fail_at(n));
+    }
+
+    /// Why the stream must be made anew, if it must.
+    pub fn broken(&self) -> Option<Error> {
+        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken.clone()
     }
 
     /// Whether plans are the plugin's own, and not kept graphs.
@@ -288,13 +191,22 @@ impl Inner {
         self.scratch.as_ref().map_or(Ok(()), Scratch::after_compute)
     }
 
-    pub(super) fn synchronize(&self, state: &mut State) -> Result<()> {
-        // SAFETY: a live backend; whoever has `state` has entered.
-        let result = unsafe { call!(self.device, self.vt, synchronize(self.raw)) };
+    pub(super) fn synchronize(self: &Arc<Inner>, state: &mut State) -> Result<()> {
+        let be = self.clone();
+        let result = watched(&self.device, "synchronize", Duration::ZERO, move || {
+            // SAFETY: a live backend; whoever has `state` has entered, and waits.
+            unsafe { call!(be.device, be.vt, synchronize(be.raw)) }
+        });
         if result.is_ok() {
             state.in_flight.clear();
         }
         state.note(result)
+    }
+
+    /// Keeps the graph of a plan that cannot be destroyed, until the stream is.
+    pub(super) fn keep_to_the_end(&self, graph: RawGraph) {
+        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        state.left_over.push(graph);
     }
 
     /// Keeps something until the next synchronisation, if the device works behind our back.
@@ -309,7 +221,20 @@ impl Inner {
         if let Some(name) = graph.first_unbound() {
             return Err(Error::invalid(format!("tensor `{name}`"), "has no memory, and a node uses it"));
         }
-        graph.buffers().try_for_each(|buffer| self.check_reachable(buffer))
+        graph.buffers().try_for_each(|buffer| self.check_reachable(buffer))?;
+        if !self.device.validates() {
+            return Ok(());
+        }
+        let bound = graph.tensors().filter(|t| !t.buffer.is_null());
+        bound.into_iter().try_for_each(|t| self.device.check_sealed("compute", t, live::Use::Node))
+    }
+
+    /// A failure names a node that is there.
+    fn check_failure(&self, call: &'static str, n_nodes: usize, result: &Result<()>) -> Result<()> {
+        self.device.check_answer(call, Scope::Call, || {
+            let failure = result.as_ref().err()?.call()?;
+            answers::failed_node(failure.status, failure.node, n_nodes)
+        })
     }
 
     pub(super) fn check_reachable(&self, buffer: &Buffer) -> Result<()> {
@@ -333,13 +258,16 @@ impl State {
     }
 }
 
-fn is_unsupported(result: &Result<()>) -> bool {
+/// Whether a plugin said that it does not do this.
+pub(super) fn is_unsupported(result: &Result<()>) -> bool {
     matches!(result, Err(e) if e.is_unsupported())
 }
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        if let (true, Some(destroy)) = (self.device.plugin.quarantined.get().is_none(), self.vt.destroy) {
+        if let (true, Some(destroy)) = (self.device.may_destroy(), self.vt.destroy) {
+            let _inside = inside::enter();
+            live::dies(&self.device.plugin, self.raw);
             // SAFETY: the last handle; plans hold one. `destroy` waits, so what is in flight is dropped afterwards.
             unsafe { destroy(self.raw) }
         } else {
@@ -347,6 +275,7 @@ impl Drop for Inner {
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(std::mem::take(&mut state.in_flight));
             std::mem::forget(self.scratch.take());
+            std::mem::forget(std::mem::take(&mut state.left_over));
         }
     }
 }

@@ -94,6 +94,16 @@ impl Error {
         }
     }
 
+    /// What a device said, if it was one.
+    pub fn of_device(&self) -> Option<&crate::Error> {
+        match self {
+            Error::Tensor { source, .. } | Error::Alloc { source, .. } | Error::Import { source, .. } => {
+                Some(source)
+            }
+            _ => None,
+        }
+    }
+
     /// A device refused a tensor.
     pub(super) fn tensor(want: &Want, source: crate::Error) -> Error {
         Error::Tensor { tensor: want.name.clone(), device: want.device.name().into(), source }

@@ -115,6 +115,12 @@ impl Weights {
         self.placed.get(&row)?.get(name)
     }
 
+    /// Gives all of them back.
+    pub(crate) fn clear(&mut self) {
+        self.locks.undo(0);
+        self.placed.clear();
+    }
+
     /// Loads one more weight, or one on one more device. What is there already stays as it is.
     pub fn add(&mut self, files: &ModelFiles, want: &Want) -> Result<()> {
         if self.get(&want.name, want.row).is_some() {

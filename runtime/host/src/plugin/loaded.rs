@@ -3,6 +3,7 @@
 use super::lifecycle;
 use super::services::Services;
 use crate::error::{CallError, Error, Result};
+use crate::validate::live;
 use llmrt_abi::{Scope, types as c};
 use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
@@ -73,6 +74,11 @@ impl Drop for Loaded {
         let broken = self.quarantined.get();
         lifecycle::end(self.key, broken, || {
             let Some(shutdown) = self.table.shutdown else { return };
+            if self.services.validate
+                && let Some(text) = live::left_over(self.key)
+            {
+                self.services.say(1, &format!("LLMRT_VALIDATE: {}: shutdown: {text}", self.desc.name));
+            }
             // SAFETY: `init` succeeded, all objects are destroyed (each holds this struct), and `lifecycle` lets no
             // other init or shutdown of this plugin run.
             unsafe { shutdown() }

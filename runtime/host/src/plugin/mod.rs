@@ -2,9 +2,12 @@
 //!
 //! [`registry`] is the whole story. Before anything runs: [`search`] finds files, [`checklist`] refuses what must not
 //! be opened, reading [`elf`] and [`manifest`]. Then [`open`] loads the code and `init`s it, and [`selftest`] tries
-//! every device. [`services`] is what a plugin gets from the host.
+//! every device. [`services`] is what a plugin gets from the host, [`custom`] the ops it
+//! may bring.
 
 pub mod registry;
+
+pub mod probe;
 
 pub mod search;
 
@@ -12,6 +15,8 @@ pub mod checklist;
 pub mod elf;
 pub mod manifest;
 
+pub(crate) mod callbacks;
+pub mod custom;
 pub(crate) mod lifecycle;
 pub(crate) mod loaded;
 pub(crate) mod open;
@@ -19,8 +24,10 @@ pub(crate) mod selftest;
 pub(crate) mod services;
 pub(crate) mod table;
 
+pub use custom::{CustomOp, RanBy};
 pub use loaded::PluginDesc;
-pub use registry::{Candidate, Host, HostOptions, Outcome};
+pub use probe::Probe;
+pub use registry::{Candidate, Host, HostOptions, Outcome, option_pair};
 pub use search::DiscoverOptions;
 pub use services::LogSink;
 

@@ -8,6 +8,7 @@ use super::services::{OFFERED, Services};
 use super::table::{self, mandatory};
 use crate::device::Device;
 use crate::error::CallError;
+use crate::validate::inside;
 use llmrt_abi::{ABI_MAJOR, ABI_MINOR, MAGIC, QUERY_SYMBOL, layout::FINGERPRINT, types as c};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
@@ -52,7 +53,7 @@ pub(crate) fn start(
 }
 
 /// Step 9: the table is one, and of this layout. Also gives its address, which identifies the plugin.
-fn query_table(query: Query) -> Result<(usize, c::Plugin), String> {
+pub(super) fn query_table(query: Query) -> Result<(usize, c::Plugin), String> {
     let ptr = query(ABI_MINOR.into());
     if ptr.is_null() {
         return Err(format!("cannot serve a host with ABI {ABI_MAJOR}.{ABI_MINOR}"));
@@ -140,17 +141,23 @@ fn init(
     let Some(init) = table.init else { return Err("no init".into()) };
     let (mut devices, mut n) = (std::ptr::null(), 0);
     let mut err = c::Error::empty();
+    let n_ops = services.custom_ops().len();
     let started = Instant::now();
+    let inside = inside::enter_init();
     // SAFETY: the first `init` of this table, alone (`lifecycle`); the host's table lives as long as `Loaded`; the
     // outputs are ours.
     let status = unsafe { init(&services.api, &mut devices, &mut n, &mut err) };
+    drop(inside);
     desc.init_time = started.elapsed();
     if status != 0 {
+        services.settle_ops(n_ops, None);
         return Err(CallError::read(&desc.name, "init", status, &err).to_string());
     }
     let services = services.clone();
     let loaded = Arc::new(Loaded { desc, key, table, services, quarantined: OnceLock::new() });
-    let devices = read_devices(&loaded, devices, n)?;
+    let devices = read_devices(&loaded, devices, n);
+    loaded.services.settle_ops(n_ops, devices.is_ok().then_some(&loaded));
+    let devices = devices?;
     Ok((loaded, devices))
 }
 

@@ -1,6 +1,7 @@
 //! The host: every plugin that was let in, and its devices.
 
 use super::checklist::{self, Checked, Identity, Refusal};
+use super::custom::CustomOp;
 use super::lifecycle::Module;
 use super::loaded::PluginDesc;
 use super::search::{self, DiscoverOptions, Surroundings};
@@ -9,6 +10,7 @@ use super::{Query, open};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use crate::knobs;
+use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use llmrt_abi::types as c;
 use std::cmp::Reverse;
@@ -22,12 +24,18 @@ use std::time::Duration;
 pub struct HostOptions {
     /// Threads of the pool, the calling one included; `None`: the knob, then one per core.
     pub n_threads: Option<usize>,
-    /// What plugins get when they ask for an option.
+    /// What plugins get when they ask for an option; the knob adds to it.
     pub options: BTreeMap<String, String>,
     /// Where log lines go; `None`: standard error, as much as the knob says.
     pub log: Option<LogSink>,
     /// Names of plugins not to load, as `LLMRT_PLUGINS_DISABLE`; `None`: the knob.
     pub disabled: Option<String>,
+    /// Whether every call of a plugin is checked, as `LLMRT_VALIDATE`; `None`: the knob.
+    pub validate: Option<bool>,
+    /// How long one call of a device may take to compute or to wait; `None`: the knob.
+    pub watchdog: Option<Duration>,
+    /// How scratch memory of devices is managed, as `LLMRT_POOL`; `None`: the knob.
+    pub pool: Option<PoolKind>,
 }
 
 /// The registry of plugins and devices, and the thread pool they share.
@@ -69,10 +77,32 @@ pub enum Outcome {
     Skipped(String),
 }
 
+/// Reads `KEY=VALUE`, as plugin options are given.
+pub fn option_pair(text: &str) -> Option<(String, String)> {
+    let (key, value) = text.split_once('=')?;
+    let key = key.trim();
+    (!key.is_empty()).then(|| (key.to_string(), value.to_string()))
+}
+
+/// Adds the options of the knob that are not set yet.
+fn add_knob_options(options: &mut BTreeMap<String, String>, complaints: &mut Vec<String>) {
+    let text = knobs::PLUGIN_OPTIONS.text().unwrap_or_default();
+    for text in text.to_string_lossy().split(';').filter(|text| !text.trim().is_empty()) {
+        match option_pair(text) {
+            Some((key, value)) => _ = options.entry(key).or_insert(value),
+            None => complaints.push(format!(
+                "{}: `{text}`: expected KEY=VALUE; leaving it out",
+                knobs::PLUGIN_OPTIONS.name
+            )),
+        }
+    }
+}
+
 impl Host {
     /// A host without plugins.
-    pub fn new(options: HostOptions) -> Arc<Host> {
+    pub fn new(mut options: HostOptions) -> Arc<Host> {
         let mut complaints = Vec::new();
+        add_knob_options(&mut options.options, &mut complaints);
         let mut number = |knob: knobs::Knob| {
             knob.number().unwrap_or_else(|e| {
                 complaints.push(format!("{e}; using {}", knob.default));
@@ -81,10 +111,19 @@ impl Host {
         };
         let spin = Duration::from_micros(number(knobs::SPIN_US).unwrap_or(50));
         let n_threads = options.n_threads.or_else(|| number(knobs::THREADS).map(|n| n as usize)).unwrap_or(0);
+        let watchdog = options.watchdog.or_else(|| number(knobs::WATCHDOG_MS).map(Duration::from_millis));
         let disabled = || knobs::PLUGINS_DISABLE.text().map(|text| text.to_string_lossy().into_owned());
+        let validate = options.validate.or_else(|| number(knobs::VALIDATE).map(|n| n != 0)).unwrap_or(false);
         let pool = ThreadPool::new(n_threads, spin);
         let host = Host {
-            services: Services::new(pool, options.options, options.log),
+            services: Services::new(
+                pool,
+                options.options,
+                options.log,
+                validate,
+                watchdog.filter(|t| !t.is_zero()),
+                options.pool,
+            ),
             disabled: options.disabled.or_else(disabled).unwrap_or_default(),
             plugins: Mutex::default(),
         };
@@ -176,6 +215,30 @@ impl Host {
     /// The plugins in use, in the order they came in.
     pub fn plugins_in_use(&self) -> Vec<PluginDesc> {
         self.plugins().iter().map(|entry| entry.module.0.desc.clone()).collect()
+    }
+
+    /// The custom op of a loaded plugin, for those who build graphs; or which plugin to look for.
+    pub fn find_op(&self, name: &str, version: u32) -> Result<CustomOp> {
+        let ops = self.custom_ops();
+        let found = ops.iter().find(|op| (op.name(), op.version()) == (name, version));
+        found.cloned().ok_or_else(|| Error::NoOp {
+            op: name.into(),
+            version,
+            versions: ops.iter().filter(|op| op.name() == name).map(CustomOp::version).collect(),
+        })
+    }
+
+    /// All custom ops of loaded plugins.
+    pub fn custom_ops(&self) -> Vec<CustomOp> {
+        let mut ops = self.services.custom_ops();
+        for entry in self.plugins().iter() {
+            let theirs = &entry.module.0.services;
+            // A plugin that another host of this process started registered there.
+            if !Arc::ptr_eq(theirs, &self.services) {
+                ops.extend(theirs.custom_ops());
+            }
+        }
+        ops
     }
 
     /// The one thread pool.

@@ -33,6 +33,7 @@ tables! {
     BufferVt "buffer table" min = fill;
     BackendVt "backend table" min = compute;
     EventVt "event table" min = wait;
+    OpDesc "op description" min = infer;
     BufferType "buffer type" min = max_size;
     DevmemVt "devmem table" min = va_release;
 }

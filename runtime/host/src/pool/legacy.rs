@@ -117,7 +117,8 @@ impl<M: Mechanism> Pool for Legacy<M> {
         match self.in_use.get(&addr) {
             Some(&size) if size == actual => self.in_use.remove(&addr),
             found => {
-                let problem = format!("freed {actual} bytes at {addr:#x}, where {found:?} are in use");
+                let there = found.map_or("nothing is".into(), |n| format!("{n} bytes are"));
+                let problem = format!("freed {actual} bytes at {addr:#x}, where {there} in use");
                 return Err(Error::invalid("pool", problem));
             }
         };

@@ -74,6 +74,8 @@ pub struct PoolStats {
     pub cached: u64,
     /// How often memory went back to the device before the end.
     pub evictions: u64,
+    /// How often the plugin was given memory.
+    pub allocs: u64,
 }
 
 /// Which policy manages scratch memory.
@@ -89,8 +91,8 @@ pub enum PoolKind {
 }
 
 impl PoolKind {
-    /// What the user asks for; an error for a name that is none.
-    pub(crate) fn asked_for() -> Result<PoolKind> {
+    /// What the environment asks for; an error for a name that is none.
+    pub(crate) fn of_knob() -> Result<PoolKind> {
         let Some(text) = knobs::POOL.text() else { return Ok(PoolKind::Auto) };
         let value = text.to_string_lossy().into_owned();
         value.parse().map_err(|expected| Error::Knob { name: knobs::POOL.name, value, expected })

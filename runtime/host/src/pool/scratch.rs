@@ -20,6 +20,9 @@ struct State {
     n_plans: usize,
     /// What a plugin freed that it was not given; reported by the next check.
     misuse: Option<Error>,
+    n_allocs: u64,
+    /// The allocation that fails on purpose, counted like `n_allocs`; 0: none.
+    fails_at: u64,
 }
 
 // SAFETY: the plugin's calls go through the mutex.
@@ -28,16 +31,17 @@ unsafe impl Send for Scratch {}
 unsafe impl Sync for Scratch {}
 
 impl Scratch {
-    /// A pool on this open device; `None` if its plugin manages its memory alone.
-    pub(crate) fn new(device: &Arc<Device>) -> Result<Option<Scratch>> {
-        let asked = PoolKind::asked_for()?;
+    /// A pool on this open device, of the kind asked for, else as its host says; `None` if its plugin manages its
+    /// memory alone.
+    pub(crate) fn new(device: &Arc<Device>, asked: Option<PoolKind>) -> Result<Option<Scratch>> {
+        let asked = asked.or(device.plugin.services.scratch_pool).map_or_else(PoolKind::of_knob, Ok)?;
         let Some(devmem) = Devmem::of(device)? else { return Ok(None) };
         Ok(Some(Scratch::with(super::open(devmem, asked, device.info().memory_total)?)))
     }
 
-    fn with(pool: Box<dyn Pool>) -> Scratch {
+    pub(super) fn with(pool: Box<dyn Pool>) -> Scratch {
         let kind = (pool.stats().kind == PoolKind::Vmm) as u32;
-        let state = Box::new(Mutex::new(State { pool, n_plans: 0, misuse: None }));
+        let state = Box::new(Mutex::new(State { pool, n_plans: 0, misuse: None, n_allocs: 0, fails_at: 0 }));
         let ctx = std::ptr::from_ref(&*state).cast_mut().cast();
         let struct_size = size_of::<c::Pool>() as u32;
         let raw = Box::new(c::Pool { struct_size, kind, ctx, alloc: Some(alloc), free: Some(free) });
@@ -49,6 +53,12 @@ impl Scratch {
         &*self.raw
     }
 
+    /// The n-th allocation from now on fails, as if the device had no memory left; 0: none does.
+    pub(crate) fn fail_at(&self, n: u64) {
+        let mut state = self.lock();
+        state.fails_at = if n == 0 { 0 } else { state.n_allocs.saturating_add(n) };
+    }
+
     /// After a computation: idle memory may go; what the plugin did wrong comes out.
     pub(crate) fn after_compute(&self) -> Result<()> {
         let mut state = self.lock();
@@ -56,14 +66,14 @@ impl Scratch {
         state.misuse.take().map_or(Ok(()), Err)
     }
 
-    /// A plan was made; what it was given must stay where it is.
+    /// A plan is about to be made; what it is given must stay where it is.
     pub(crate) fn plan_made(&self) {
         let mut state = self.lock();
         state.n_plans += 1;
         state.pool.pin(true);
     }
 
-    /// A plan is gone.
+    /// A plan is gone, or was not made.
     pub(crate) fn plan_gone(&self) {
         let mut state = self.lock();
         state.n_plans = state.n_plans.saturating_sub(1);
@@ -73,7 +83,8 @@ impl Scratch {
 
     /// What it holds.
     pub(crate) fn stats(&self) -> PoolStats {
-        self.lock().pool.stats()
+        let state = self.lock();
+        PoolStats { allocs: state.n_allocs, ..state.pool.stats() }
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
@@ -96,6 +107,10 @@ unsafe extern "C" fn alloc(ctx: *mut c_void, size: u64, align: u64, addr: *mut u
     // SAFETY: the plugin passes the pool's `ctx`; the outputs are its own and not NULL.
     unsafe {
         let mut state = state(ctx);
+        state.n_allocs += 1;
+        if state.n_allocs == state.fails_at {
+            return Status::OomDevice.code();
+        }
         match state.pool.alloc(size, align) {
             Ok(got) => {
                 (*addr, *actual) = got;

@@ -2,6 +2,7 @@
 
 use super::fake::Fake;
 use super::*;
+use llmrt_abi::Status;
 use proptest::prelude::*;
 
 const MIB: u64 = 1 << 20;
@@ -99,6 +100,54 @@ fn vmm_is_a_stack_and_says_when_it_is_not_used_as_one() {
     pool.free(b.0, b.1).unwrap();
     pool.free(a.0, a.1).unwrap();
     assert!(pool.free(a.0, a.1).is_err());
+}
+
+#[test]
+fn what_is_freed_twice_is_reported_once() {
+    for kind in [PoolKind::Legacy, PoolKind::Vmm] {
+        let scratch = Scratch::with(pool(&Fake::new(64 * MIB, 2 * MIB), kind));
+        let piece = plugin_allocs(&scratch, 100).unwrap();
+        (0..2).for_each(|_| plugin_frees(&scratch, piece));
+        let error = scratch.after_compute().unwrap_err().to_string();
+        assert!(error.contains("where nothing is in use"), "{kind}: {error}");
+        assert_eq!((scratch.after_compute(), scratch.stats().in_use), (Ok(()), 0), "{kind}");
+    }
+}
+
+#[test]
+fn an_allocation_fails_when_it_is_told_to_and_the_next_one_does_not() {
+    for kind in [PoolKind::Legacy, PoolKind::Vmm] {
+        let scratch = Scratch::with(pool(&Fake::new(64 * MIB, 2 * MIB), kind));
+        assert!(plugin_allocs(&scratch, 100).is_ok());
+        scratch.fail_at(2);
+        assert!(plugin_allocs(&scratch, 100).is_ok());
+        let in_use = scratch.stats().in_use;
+        assert_eq!(plugin_allocs(&scratch, 100), Err(Status::OomDevice.code()), "{kind}");
+        assert_eq!((scratch.stats().in_use, scratch.stats().allocs), (in_use, 3), "{kind}");
+        assert!(plugin_allocs(&scratch, 100).is_ok());
+        scratch.fail_at(1);
+        scratch.fail_at(0);
+        assert!(plugin_allocs(&scratch, 100).is_ok(), "{kind}: it was taken back");
+    }
+}
+
+/// As a plugin does it; the status if it is an error.
+fn plugin_allocs(scratch: &Scratch, size: u64) -> Result<(u64, u64), i32> {
+    let (mut addr, mut actual) = (0, 0);
+    // SAFETY: the pool lives; the outputs are ours.
+    let status = unsafe {
+        let raw = &*scratch.as_ptr();
+        raw.alloc.unwrap()(raw.ctx, size, 64, &mut addr, &mut actual)
+    };
+    if status == 0 { Ok((addr, actual)) } else { Err(status) }
+}
+
+fn plugin_frees(scratch: &Scratch, (addr, actual): (u64, u64)) {
+    // SAFETY: the pool lives.
+    unsafe {
+        let raw = &*scratch.as_ptr();
+        raw.free.unwrap()(raw.ctx, addr, actual)
+    }
 }
 
 #[test]

@@ -84,7 +84,11 @@ impl<M: Mechanism> Pool for Vmm<M> {
     fn free(&mut self, addr: u64, actual: u64) -> Result<()> {
         let last = self.pieces.last().map(|(start, end)| (self.base + start, end - start));
         if last != Some((addr, actual)) {
-            let problem = format!("freed {actual} bytes at {addr:#x}, but the last allocation is {last:?}");
+            let there = match last {
+                Some((addr, n)) => format!("but the last allocation is {n} bytes at {addr:#x}"),
+                None => "where nothing is in use".into(),
+            };
+            let problem = format!("freed {actual} bytes at {addr:#x}, {there}");
             return Err(Error::invalid("pool", problem));
         }
         self.pieces.pop();

@@ -1,18 +1,20 @@
 //! Runs graphs: prepares each once, caches it by identity, replays its plans.
 
 use super::arena::{Arena, plan_arenas};
-use super::bind::{self, Place, describe};
+use super::bind::describe;
+use super::limits::{nothing_new, strict};
 use super::memory::Memory;
 use super::place::DeviceIdx;
+use super::prepared::{Copy, Prepared, bind_splits};
 use super::report::Report;
 use super::resolve::{Known, Resolved, Signature, resolve, signature};
-use super::split::Split;
-use crate::device::{Device, Event, Plan, Stream};
+use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
+use crate::pool::PoolStats;
+use llmrt_abi::Scope;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::{HashMap, HashSet};
-use std::ops::Range;
 use std::sync::Arc;
 
 /// Most graphs kept prepared; the one unused longest goes first.
@@ -41,6 +43,7 @@ impl Program {
 pub struct Executor {
     devices: Vec<Arc<Device>>,
     streams: Vec<Stream>,
+    n_threads: usize,
     memory: Memory,
     prepared: HashMap<u64, Prepared>,
     refused: HashSet<(DeviceIdx, Signature)>,
@@ -48,36 +51,12 @@ pub struct Executor {
     run_id: u64,
 }
 
-/// A graph with memory and plans.
-struct Prepared {
-    resolved: Resolved,
-    arenas: Vec<Arena>,
-    splits: Vec<BoundSplit>,
-    last_run: u64,
-}
-
-struct BoundSplit {
-    device: DeviceIdx,
-    copies: Vec<Copy>,
-    plan: Plan,
-    nodes: Range<usize>,
-}
-
-/// A tensor on its way between devices.
-struct Copy {
-    tensor: Tensor,
-    from: (DeviceIdx, Place),
-    to: Place,
-    /// Keeps the source from being overwritten early, where both devices work behind our back.
-    done: Option<Event>,
-}
-
 impl Executor {
     /// An executor with weights loaded as a [`Resolved`] graph on the same devices wanted them, and states to be put
     /// where it has them. `strict` refuses graphs of which a node would not run on the first device.
     pub fn new(
         devices: Vec<Arc<Device>>,
-        files: ModelFiles,
+        files: Arc<ModelFiles>,
         weights: Weights,
         states: HashMap<String, DeviceIdx>,
         n_threads: usize,
@@ -86,7 +65,13 @@ impl Executor {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        Ok(Executor { devices, streams, memory, prepared, refused, strict, run_id: 0 })
+        Ok(Executor { devices, streams, n_threads, memory, prepared, refused, strict, run_id: 0 })
+    }
+
+    /// Gives all memory back. Only for an executor that another one is about to replace: the states are gone.
+    pub fn clear(&mut self) {
+        self.prepared.clear();
+        self.memory.clear();
     }
 
     /// Makes a graph runnable, if it is not yet.
@@ -97,7 +82,7 @@ impl Executor {
         }
         let known = Known {
             homes: self.memory.homes(),
-            budget: budget(&self.devices),
+            budget: nothing_new(self.devices.len()),
             refused: self.refused.clone(),
         };
         let mut resolved = resolve(&program.graph, &self.devices, &known)?;
@@ -105,7 +90,10 @@ impl Executor {
             strict(&resolved.report)?;
         }
         let loaded = self.memory.allocate_weights(&resolved.graph, &resolved.placement);
-        loaded.map_err(|e| Error::Weights { problem: e.to_string() })?;
+        loaded.map_err(|e| {
+            let of_device = e.of_device().cloned();
+            of_device.unwrap_or_else(|| Error::Weights { problem: e.to_string() })
+        })?;
         if self.memory.allocate_states(&resolved.graph, &resolved.placement)? {
             self.prepared.clear();
         }
@@ -116,35 +104,51 @@ impl Executor {
             self.memory.reserve(&arenas)?;
         }
         self.make_room();
-        let splits = self.bind(&resolved, &arenas, uid)?;
+        let splits = bind_splits(&resolved, &arenas, &self.memory, &self.streams, uid)?;
         self.prepared.insert(uid, Prepared { resolved, arenas, splits, last_run: self.run_id });
         Ok(())
     }
 
     /// Runs a graph with these input bytes, and waits for it.
     ///
-    /// A device that refuses a node it said yes to is not asked for such nodes again: the graph is placed anew and
-    /// run from the start.
+    /// A device that refuses a node it said yes to is not asked for such nodes again: the graph is placed anew and run
+    /// from the start. Streams that broke are made anew, once, and the graph is run again: what it wrote to states it
+    /// writes to the same places.
     pub fn run(&mut self, program: &Program, inputs: &[(Tensor, &[u8])]) -> Result<()> {
         let uid = program.uid;
+        let mut renewed = false;
         loop {
-            self.prepare(program)?;
-            match self.run_prepared(uid, inputs) {
-                Err(failure) => {
-                    let Some((refused, on_state)) = self.broken_word(uid, &failure) else {
-                        return Err(failure.error);
-                    };
-                    if !self.refused.insert(refused) {
-                        return Err(failure.error);
-                    }
-                    if on_state {
-                        self.memory.unpin_states();
-                    }
-                    self.prepared.remove(&uid);
-                }
-                Ok(()) => return Ok(()),
+            let prepared = self.prepare(program).map_err(Failure::outside);
+            let Err(failure) = prepared.and_then(|()| self.run_prepared(uid, inputs)) else { return Ok(()) };
+            if !renewed && self.renew_streams()? {
+                renewed = true;
+                continue;
             }
+            let Some((refused, on_state)) = self.broken_word(uid, &failure) else {
+                return Err(failure.error);
+            };
+            if !self.refused.insert(refused) {
+                return Err(failure.error);
+            }
+            if on_state {
+                self.memory.unpin_states();
+            }
+            self.prepared.remove(&uid);
         }
+    }
+
+    /// Makes broken streams of devices that still work anew; whether there were any.
+    fn renew_streams(&mut self) -> Result<bool> {
+        let is_broken = |stream: &Stream| stream.broken().is_some_and(|e| e.scope() == Scope::Stream);
+        let broken: Vec<_> = (0..self.streams.len()).filter(|&d| is_broken(&self.streams[d])).collect();
+        if !broken.is_empty() {
+            // Plans are bound to streams.
+            self.prepared.clear();
+        }
+        for &d in &broken {
+            self.streams[d] = self.devices[d].stream(self.n_threads)?;
+        }
+        Ok(!broken.is_empty())
     }
 
     /// Reads an output of the last run.
@@ -168,6 +172,12 @@ impl Executor {
     /// Bytes allocated: of states, and of arenas by device.
     pub fn allocated(&self) -> (u64, Vec<u64>) {
         self.memory.allocated()
+    }
+
+    /// Scratch memory by device, of those where the host manages it.
+    pub fn pool_stats(&self) -> Vec<(String, PoolStats)> {
+        let row = |stream: &Stream| Some((stream.device().name().to_string(), stream.pool_stats()?));
+        self.streams.iter().filter_map(row).collect()
     }
 
     fn prepared(&self, uid: u64) -> Result<&Prepared> {
@@ -251,40 +261,6 @@ impl Executor {
         Some(((split.device, signature(g, split.nodes.start + i)), on_state))
     }
 
-    /// One plan per split, and where its copies come from and go to.
-    fn bind(&self, resolved: &Resolved, arenas: &[Arena], uid: u64) -> Result<Vec<BoundSplit>> {
-        let g = &resolved.graph;
-        let place = |device: DeviceIdx, t: Tensor| self.memory.place(g, arenas, device, t);
-        let bind_split = |(i, split): (usize, &Split)| -> Result<BoundSplit> {
-            let mut raw = bind::bound(g, split, &place)?;
-            raw.set_uid(uid.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(i as u64));
-            let plan = self.streams[split.device].plan(raw)?;
-            let copies =
-                split.copies.iter().map(|&(tensor, from)| self.bind_copy(tensor, from, split.device, &place));
-            let copies = copies.collect::<Result<_>>()?;
-            Ok(BoundSplit { device: split.device, copies, plan, nodes: split.nodes.clone() })
-        };
-        resolved.splits.iter().enumerate().map(bind_split).collect()
-    }
-
-    fn bind_copy(
-        &self,
-        tensor: Tensor,
-        from: DeviceIdx,
-        to: DeviceIdx,
-        place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>,
-    ) -> Result<Copy> {
-        let missing = || Error::invalid("graph", "a copied tensor without memory");
-        let same_plugin = self.devices[from].plugin() == self.devices[to].plugin();
-        let done = if same_plugin { Some(self.devices[to].event()?) } else { None };
-        Ok(Copy {
-            tensor,
-            from: (from, place(from, tensor).ok_or_else(missing)?),
-            to: place(to, tensor).ok_or_else(missing)?,
-            done,
-        })
-    }
-
     fn make_room(&mut self) {
         while self.prepared.len() >= MAX_PREPARED {
             let Some(oldest) = self.prepared.iter().min_by_key(|(_, p)| p.last_run).map(|(uid, _)| *uid)
@@ -306,25 +282,6 @@ impl Failure {
     fn outside(error: Error) -> Failure {
         Failure { split: None, error }
     }
-}
-
-/// Fails when a node would not run on the first device.
-pub fn strict(report: &Report) -> Result<()> {
-    if report.n_fallbacks() == 0 {
-        return Ok(());
-    }
-    Err(Error::Fallback { n_nodes: report.n_fallbacks(), list: report.to_string() })
-}
-
-/// Bytes that weights and states may take: what is free. The baseline has no limit here: it maps weights, and what it
-/// allocates is compared with what is free before.
-pub fn budget(devices: &[Arc<Device>]) -> Vec<Option<u64>> {
-    let limit = |(d, device): (usize, &Arc<Device>)| match d + 1 == devices.len() {
-        true => None,
-        // A device that cannot say gets nothing.
-        false => Some(device.memory().map_or(0, |(free, _)| free)),
-    };
-    devices.iter().enumerate().map(limit).collect()
 }
 
 /// Plans the arenas of a placed graph.

@@ -15,7 +15,7 @@ use std::sync::Arc;
 pub struct Memory {
     devices: Vec<Arc<Device>>,
     /// For weights that a later graph wants on another device.
-    files: ModelFiles,
+    files: Arc<ModelFiles>,
     weights: Weights,
     states: HashMap<String, State>,
     /// Where states shall live that have no memory yet.
@@ -35,12 +35,19 @@ impl Memory {
     /// `planned` says where states shall live.
     pub fn new(
         devices: Vec<Arc<Device>>,
-        files: ModelFiles,
+        files: Arc<ModelFiles>,
         weights: Weights,
         planned: HashMap<String, DeviceIdx>,
     ) -> Memory {
         let arenas = devices.iter().map(|_| None).collect();
         Memory { devices, files, weights, states: HashMap::new(), planned, arenas }
+    }
+
+    /// Gives everything back.
+    pub fn clear(&mut self) {
+        self.weights.clear();
+        self.states.clear();
+        self.arenas.fill(None);
     }
 
     /// Which devices hold which weights and states.

@@ -4,15 +4,17 @@
 //! [`legalise`] takes composite ops apart where a device asks for it, [`place`] gives every node a device,
 //! [`split`] cuts the node list into runs of one device with the copies between them, [`arena`] plans memory by
 //! liveness, and [`bind`] makes one plan per split ([`resolve`] does the first three, [`memory`] holds what the last two
-//! give out). [`executor`] caches the result by graph identity and runs it;
+//! give out, [`limits`] says what a placement may not do). [`executor`] caches the result by graph identity and runs it;
 //! [`report`] says in words what happened.
 
 pub mod arena;
 pub mod bind;
 pub mod executor;
 pub mod legalise;
+pub mod limits;
 pub mod memory;
 pub mod place;
+mod prepared;
 pub mod report;
 pub mod resolve;
 pub mod split;

@@ -1,0 +1,125 @@
+//! `conform` and `diff`: whether a device is right.
+
+use super::OpenArgs;
+use crate::values;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Test a plugin file: everything a host relies on, every op against its plain reference.
+///
+/// Each case runs in a worker process with a time limit, so a crash or a hang is one failed case and the run goes on.
+/// What a device says it cannot do is skipped and counted with the reason. Exit code 7 says that a case failed.
+#[derive(Args, Debug)]
+#[command(after_help = CONFORM_HELP)]
+pub struct Conform {
+    /// The plugin: libllmrt_NAME.so.
+    #[arg(value_name = "FILE.so")]
+    pub plugin: PathBuf,
+    /// Levels to run, as in L3, L0..L3 or L1,L4 [default: L0..L5].
+    #[arg(long, value_name = "LEVELS")]
+    pub level: Option<String>,
+    /// Only cases of ops whose whole name matches this regular expression.
+    #[arg(long, value_name = "RE")]
+    pub ops: Option<String>,
+    /// Measure throughput too: level L6, or only that with --level L6.
+    #[arg(long)]
+    pub perf: bool,
+    /// Every distinct node of this model's prompt and decode steps becomes a case.
+    #[arg(long, value_name = "FILE")]
+    pub from_model: Option<PathBuf>,
+    /// Run only the case in this file, which `llmrt diff --repro` wrote.
+    #[arg(long, value_name = "FILE")]
+    pub repro: Option<PathBuf>,
+    /// The device to test [default: the plugin's first].
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    /// Part I of N, from 1 on: every Nth case of each op and level.
+    #[arg(long, value_name = "I/N")]
+    pub part: Option<String>,
+    /// Worker processes [default: one per core].
+    #[arg(long, value_name = "N", value_parser = values::whole, allow_negative_numbers = true)]
+    pub jobs: Option<usize>,
+    /// Seconds that a case may take.
+    #[arg(long, value_name = "S", default_value_t = 60.0)]
+    pub time_limit: f64,
+    /// Where random operands begin.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// List the cases and run none.
+    #[arg(long)]
+    pub list: bool,
+    /// Write the report as JSON to this file; `-`: to stdout.
+    #[arg(long, value_name = "FILE")]
+    pub json: Option<PathBuf>,
+    /// Write the report as Markdown, with the table of ops and types, to this file; `-`: to stdout.
+    #[arg(long, value_name = "FILE")]
+    pub markdown: Option<PathBuf>,
+}
+
+const CONFORM_HELP: &str = "\
+Levels:
+  L0  load and static checks       L4  plan replay
+  L1  memory                       L5  injected faults
+  L2  streams and events           L6  throughput (--perf)
+  L3  every op against its reference
+
+The JSON has plugin, device, cases_run, cases_failed, cases_skipped, failed (name, reason), skipped (reason, cases),
+ops and levels (run, failed, skipped of each), support (op, type: supported, cases), perf.
+
+Examples:
+  llmrt conform ./libllmrt_mydevice.so --level L0..L2
+  llmrt conform ./libllmrt_mydevice.so --ops 'mul_mat.*' --json report.json
+  llmrt conform ./libllmrt_mydevice.so --perf --markdown report.md";
+
+/// Run cases that are named on stdin: the worker of `conform`.
+#[derive(Args, Debug)]
+pub struct ConformWorker {
+    #[arg(value_name = "FILE.so")]
+    pub plugin: PathBuf,
+    #[arg(long, value_name = "NAME")]
+    pub device: Option<String>,
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[arg(long, value_name = "FILE")]
+    pub from_model: Option<PathBuf>,
+    #[arg(long, value_name = "FILE")]
+    pub repro: Option<PathBuf>,
+}
+
+/// Compare two devices on a model, op by op.
+///
+/// Both get equal operands: those that the first computed. The first op over its limit is told with its shapes; exit
+/// code 7 says that there is one.
+#[derive(Args, Debug)]
+#[command(after_help = DIFF_HELP)]
+pub struct Diff {
+    /// The device that is right.
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    pub a: String,
+    /// The device in question.
+    #[arg(long, value_name = "NAME")]
+    pub b: String,
+    /// Model file [default: the embedded model].
+    #[arg(value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Text to run.
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "tokens")]
+    pub prompt: Option<String>,
+    /// Token ids to run, with spaces or commas between them [default: 1 2 3 4 5 6 7 8].
+    #[arg(long, value_name = "IDS")]
+    pub tokens: Option<String>,
+    /// Go on after the first op over its limit, and show all ops.
+    #[arg(long)]
+    pub all: bool,
+    /// Write the first op over its limit with its operands to this file, for `llmrt conform --repro`.
+    #[arg(long, value_name = "FILE")]
+    pub repro: Option<PathBuf>,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+const DIFF_HELP: &str = "\
+Examples:
+  llmrt diff --b mydevice model.gguf -p \"Why is the sky blue?\"
+  llmrt --plugin ./libllmrt_mydevice.so diff --b mydevice model.gguf --repro wrong.repro
+  llmrt conform ./libllmrt_mydevice.so --repro wrong.repro";

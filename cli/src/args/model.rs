@@ -1,0 +1,68 @@
+//! What commands that open a model share: how the file is read, and the context.
+
+use crate::values;
+use clap::{Args, ValueEnum};
+use std::path::PathBuf;
+
+/// A model file and how to open it.
+#[derive(Args, Debug, Clone, Default)]
+pub struct ModelArgs {
+    /// How weights get into memory.
+    #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = "Loading")]
+    pub load_mode: LoadModeArg,
+    /// Keep the weights in RAM: lock them, whatever the mode.
+    #[arg(long, help_heading = "Loading")]
+    pub mlock: bool,
+    /// Read the file instead of mapping it: --load-mode none.
+    #[arg(long, help_heading = "Loading")]
+    pub no_mmap: bool,
+    /// Check all weights for NaN and infinity before use.
+    #[arg(long, help_heading = "Loading")]
+    pub check_tensors: bool,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+/// How the tables of a model file are read.
+#[derive(Args, Debug, Clone, Default)]
+pub struct OpenArgs {
+    /// Change a metadata value: KEY=TYPE:VALUE with TYPE int, float, bool or str (repeatable).
+    #[arg(long = "override-kv", value_name = "KEY=TYPE:VALUE", help_heading = "Loading")]
+    pub overrides: Vec<String>,
+    /// tokenizer.bin of a llama2.c checkpoint [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE", help_heading = "Loading")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// The context and its KV cache.
+#[derive(Args, Debug, Clone)]
+pub struct ContextArgs {
+    /// Context length in tokens; 0: what the model was trained on [default: that, at most 4096; eval: the number of
+    /// tokens; bench: what the test needs; --sampler llama2c: all that the model was trained on].
+    #[arg(short = 'c', long = "ctx", value_name = "N", value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true, help_heading = "Context")]
+    pub ctx: Option<usize>,
+    /// Tokens in one step when reading a prompt.
+    #[arg(short = 'b', long = "batch", value_name = "N", default_value_t = 512, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true, help_heading = "Context")]
+    pub batch: usize,
+    /// Type of the KV cache: f16, f32 or q8_0 [default: f16; eval and --sampler llama2c: f32].
+    #[arg(long, value_name = "TYPE", help_heading = "Context")]
+    pub kv_type: Option<String>,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LoadModeArg {
+    /// The same as mmap.
+    #[default]
+    Auto,
+    /// Read the file into memory.
+    None,
+    /// Map the file; pages come and go with memory pressure.
+    Mmap,
+    /// Read the file into memory and lock it there.
+    Mlock,
+    /// Map the file and lock its pages in RAM.
+    #[value(name = "mmap+mlock")]
+    MmapMlock,
+}

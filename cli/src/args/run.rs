@@ -1,0 +1,60 @@
+//! `run`: text from a model.
+
+use super::{ContextArgs, ModelArgs, SamplingArgs};
+use crate::values;
+use clap::Args;
+use std::path::PathBuf;
+
+/// Generate text, or chat.
+///
+/// With no model the embedded one runs: a tiny story teller. Text goes to stdout, everything else to stderr.
+/// A chat starts when the model has a chat template, no prompt is given, and stdin and stdout are a terminal.
+#[derive(Args, Debug)]
+#[command(after_long_help = RUN_HELP)]
+pub struct Run {
+    /// Model file: GGUF (any part of a split model too) or a llama2.c checkpoint [default: the embedded model].
+    #[arg(value_name = "MODEL")]
+    pub model: Option<String>,
+    /// Prompt, one word or several; without it -p, -f, or stdin if it is not a terminal.
+    #[arg(value_name = "PROMPT")]
+    pub prompt: Vec<String>,
+    /// Model file; then all words are the prompt.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
+    /// Prompt.
+    #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "prompt_file")]
+    pub prompt_text: Option<String>,
+    /// File with the prompt; `-`: stdin.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub prompt_file: Option<PathBuf>,
+    /// System message for models with a chat template.
+    #[arg(long, value_name = "TEXT")]
+    pub system: Option<String>,
+    /// Tokens to generate; 0 or less: until the model ends its text or the context is full, as without -n. With
+    /// --sampler llama2c it counts positions, prompt included [default: 256], and 0 or less means all.
+    #[arg(short = 'n', long = "n-predict", value_name = "N", value_parser = values::signed)]
+    #[arg(allow_negative_numbers = true)]
+    pub n_predict: Option<i64>,
+    /// Give the prompt to the model as it is, without its chat template.
+    #[arg(long)]
+    pub raw: bool,
+    /// Repeat the prompt on stdout before the text.
+    #[arg(long)]
+    pub echo: bool,
+    #[command(flatten)]
+    pub sampling: SamplingArgs,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+const RUN_HELP: &str = "\
+Examples:
+  llmrt run -p \"Once upon a time\" --seed 7     the embedded model goes on with the story
+  llmrt run model.gguf -f prompt.txt -n 200     at most 200 tokens
+  git diff | llmrt run model.gguf --system \"Write a commit message\"
+  llmrt run stories15M.bin --sampler llama2c -s 42 -n 256
+
+In a chat, /help lists commands; Ctrl-C stops the answer, Ctrl-D leaves. The last line on stderr is the time to load,
+then tokens per second of the prompt and of the answer; before it comes the seed if it was from the clock.";

@@ -1,0 +1,103 @@
+//! `llmrt diff`: two devices on one model, op by op.
+
+use crate::args::{Diff, Global};
+use crate::backend;
+use crate::cmd::conform::write_file;
+use crate::error::{Error, Exit, Result};
+use crate::model::{self, OpenModel};
+use crate::output::{self, note};
+use crate::setup::Plugins;
+use crate::{interrupt, tokens};
+use llmrt_conform::diff::NodeDiff;
+use llmrt_conform::outcome::Trouble;
+use llmrt_conform::repro;
+use llmrt_host::Device;
+use llmrt_tokenizer::EncodeOptions;
+use std::io::Write;
+use std::sync::Arc;
+
+/// What is run when nothing is asked for.
+const TOKENS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
+
+/// Runs both devices on equal operands and tells the first op over its limit.
+pub fn diff(global: &Global, args: &Diff) -> Result<()> {
+    let model = OpenModel::open(args.model.as_deref(), &model::table_options(&args.open))?;
+    let ids = token_ids(args, &model)?;
+    let plugins = Plugins::load(global)?;
+    let (a, b) = (find(&plugins, "--a", &args.a)?, find(&plugins, "--b", &args.b)?);
+
+    let (mut rows, mut first, mut n_not_run) = (Vec::new(), None, 0);
+    let outcome = llmrt_conform::diff::diff([&a, &b], &model.files, &ids, &mut |node, problem| {
+        rows.push(cells(&node));
+        n_not_run += usize::from(node.is_refused());
+        if node.is_over() && first.is_none() {
+            first = Some((node, repro::write(problem)));
+        }
+        (first.is_none() || args.all) && !interrupt::is_asked()
+    });
+    outcome.map_err(|why| Error::new(Exit::Device, format!("{}: {why}", model.name)))?;
+    if interrupt::is_asked() {
+        return Err(Error::interrupted());
+    }
+    if args.all {
+        output::table(&[">node", "op", "result", ">NMSE", ">max", ">limit", "operands → result"], &rows)?;
+    }
+    let n = rows.len();
+    let Some((node, file)) = first else {
+        let text = format!("{n} ops, none over its limit; {n_not_run} not run by {}", b.name());
+        return Ok(writeln!(std::io::stdout().lock(), "{text}")?);
+    };
+    if let Some(path) = &args.repro {
+        write_file(path, &file)?;
+        note(format_args!("{}: `llmrt conform FILE.so --repro {0}` runs it alone", path.display()));
+    }
+    Err(Error::new(Exit::Wrong, told(&node, a.name(), b.name())))
+}
+
+fn cells(node: &NodeDiff) -> Vec<String> {
+    let (nmse, max) = match &node.difference {
+        Ok(d) => (format!("{:.1e}", d.nmse), format!("{:.1e}", d.max_abs)),
+        Err(Trouble::Lacking(why)) => (format!("not run: {why}"), String::new()),
+        Err(Trouble::Wrong(why)) => (format!("failed: {why}"), String::new()),
+    };
+    let limit = format!("{:.0e}{}", node.limit, if node.is_over() { " !" } else { "" });
+    vec![node.row.to_string(), node.op.into(), node.name.clone(), nmse, max, limit, node.shapes.clone()]
+}
+
+fn told(node: &NodeDiff, a: &str, b: &str) -> String {
+    let head = format!("node {}, {} `{}`: {}", node.row, node.op, node.name, node.shapes);
+    match &node.difference {
+        Ok(d) => format!(
+            "{head}\nNMSE {:.3e}, at most {:.0e}; element {} is {} on {b} and {} on {a}; largest difference {:.3e}",
+            d.nmse, node.limit, d.worst, d.found, d.expected, d.max_abs
+        ),
+        Err(Trouble::Lacking(why)) => format!("{head}\nnot run on {b}: {why}"),
+        Err(Trouble::Wrong(why)) => format!("{head}\nfailed on {b}: {why}"),
+    }
+}
+
+fn token_ids(args: &Diff, model: &OpenModel) -> Result<Vec<i32>> {
+    let (ids, source) = match (&args.prompt, &args.tokens) {
+        (Some(text), _) => {
+            let options = EncodeOptions { add_special: true, parse_special: true };
+            (model.tokenizer()?.encode(text, options)?, "--prompt")
+        }
+        (None, Some(text)) => (tokens::parse(text, "--tokens")?, "--tokens"),
+        (None, None) => (TOKENS.to_vec(), "the tokens"),
+    };
+    if ids.is_empty() {
+        return Err(Error::usage(format!("{source}: there are no tokens: expected at least one")));
+    }
+    let n_vocab = model.files.model.tensor("token_embd.weight").map_or(u64::MAX, |t| t.ne[1]);
+    tokens::check(&ids, n_vocab, source)?;
+    Ok(ids.into_iter().map(|id| id as i32).collect())
+}
+
+fn find(plugins: &Plugins, flag: &str, name: &str) -> Result<Arc<Device>> {
+    let (devices, offered): (Vec<_>, Vec<_>) = plugins.offered().into_iter().unzip();
+    let rows = backend::choose(&[name.to_string()], &offered);
+    let rows = rows.map_err(|e| Error::new(e.exit, e.message.replacen("--backend", flag, 1)))?;
+    rows.first()
+        .map(|&row| devices[row].clone())
+        .ok_or_else(|| Error::usage(format!("{flag} {name}: no device")))
+}

@@ -1,0 +1,53 @@
+//! What a node costs: how many threads it is worth, and the memory that the team needs for it.
+
+use super::{Args, mul_mat, mul_mat_id};
+use llmrt_plugin::{NodeView, Op};
+
+/// Whether a node is done by one thread sooner than a team meets.
+pub fn is_small(a: &Args) -> bool {
+    const FEW: usize = 4096;
+    match a.op {
+        Op::MulMat | Op::MulMatId | Op::OutProd | Op::Attention | Op::AttentionContiguous => false,
+        Op::Conv1d | Op::Conv2d | Op::Conv3d | Op::ConvTranspose1d | Op::ConvTranspose2d => false,
+        // Only the rows are touched, not the whole cache.
+        Op::SetRows => a.src[1].is_none_or(|rows| rows.n_elems() <= FEW),
+        Op::TopK | Op::SumRows | Op::Mean | Op::Argmax => a.src[0].is_none_or(|x| x.n_elems() <= FEW),
+        _ => a.dst.n_elems() <= FEW,
+    }
+}
+
+/// About how many multiplications a node takes; 0 for ops that only pass over their operands.
+pub fn work(node: &NodeView<'_>) -> u64 {
+    let per_element = match (node.op(), node.src(0)) {
+        (Some(Op::MulMat | Op::MulMatId), Some(w)) => w.ne()[0] as u64,
+        (Some(Op::Conv1d | Op::Conv1dDw), Some(kernel)) => product(&kernel.ne()[..2]),
+        (Some(Op::Conv2d | Op::Conv2dDw | Op::Conv3d), Some(kernel)) => product(&kernel.ne()[..3]),
+        (Some(Op::ConvTranspose1d), Some(kernel)) => kernel.ne()[2] as u64,
+        (Some(Op::ConvTranspose2d), Some(kernel)) => kernel.ne()[3] as u64,
+        // Keys are counted as if the text were short: how long it is, is not known before the run.
+        (Some(Op::Attention), _) => 64,
+        (Some(Op::OutProd), Some(a)) => a.ne()[1] as u64,
+        (Some(Op::AttentionContiguous), _) => node.src(1).map_or(0, |k| 2 * k.ne()[1] as u64),
+        // A pass over the state of S × S elements for S of the result.
+        (
+            Some(Op::RwkvWkv6 | Op::RwkvWkv7 | Op::GatedLinearAttn | Op::GatedDeltaNet | Op::SsmScan),
+            Some(x),
+        ) => x.ne()[0] as u64,
+        (Some(Op::SolveTri), Some(a)) => a.ne()[0] as u64 / 2,
+        _ => 0,
+    };
+    (node.dst().n_elements() as u64).saturating_mul(per_element)
+}
+
+fn product(dims: &[usize]) -> u64 {
+    dims.iter().fold(1, |n, &dim| n.saturating_mul(dim as u64))
+}
+
+/// Bytes of the team's working memory that a node uses. Such a node meets within.
+pub fn shared_bytes(a: &Args) -> usize {
+    match a.op {
+        Op::MulMat => mul_mat::shared_bytes(a),
+        Op::MulMatId => mul_mat_id::shared_bytes(a),
+        _ => 0,
+    }
+}

@@ -1,0 +1,49 @@
+//! A thread at a node: its part of the work and its working memory.
+
+use crate::scratch::{Scratch, Shared};
+use crate::simd::Isa;
+use crate::tensor::Tensor;
+use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+/// One thread of the team at one node.
+pub struct Worker<'a> {
+    /// This thread.
+    pub index: usize,
+    /// Threads at this node.
+    pub n: usize,
+    /// What kernels run with.
+    pub isa: Isa,
+    /// Waits for the others.
+    pub meet: &'a dyn Fn(),
+    /// Next piece of work of [`Worker::take`].
+    pub next: &'a AtomicUsize,
+    /// This thread's working memory.
+    pub scratch: &'a mut Scratch,
+    /// The team's working memory.
+    pub shared: &'a Shared,
+}
+
+impl Worker<'_> {
+    /// This thread's share of `0..n`.
+    pub fn share(&self, n: usize) -> Range<usize> {
+        n * self.index / self.n..n * (self.index + 1) / self.n
+    }
+
+    /// The next piece of 0..n that nobody has; who gets it changes no result.
+    pub fn take(&self, n: usize) -> Option<usize> {
+        let i = self.next.fetch_add(1, Ordering::Relaxed);
+        (i < n).then_some(i)
+    }
+
+    /// This thread's share of a tensor's elements, as (row, elements of the row).
+    pub fn pieces(&self, t: &Tensor) -> impl Iterator<Item = (usize, Range<usize>)> + use<> {
+        const PIECE: usize = 1024;
+        let (n, per_row) = (t.ne[0], t.ne[0].div_ceil(PIECE));
+        let share = self.share(t.n_rows() * per_row);
+        share.map(move |i| {
+            let start = i % per_row * PIECE;
+            (i / per_row, start..(start + PIECE).min(n))
+        })
+    }
+}

@@ -1,0 +1,120 @@
+//! A model on its devices, ready to step: placed, loaded, its memory allocated. A device that fails on the way is left
+//! out, and the rest starts over.
+
+use crate::engine::{EngineOptions, StepProgram};
+use crate::error::{Error, Result};
+use crate::memory::Blueprint;
+use llmrt_abi::Status;
+use llmrt_host::load::{self, LoadOptions, ModelFiles};
+use llmrt_host::sched::executor::{Executor, Program};
+use llmrt_host::sched::limits::strict;
+use llmrt_host::{Device, DeviceState};
+use llmrt_models::{BatchShape, Model};
+use std::collections::HashMap;
+use std::sync::Arc;
+
+/// What an engine computes with.
+pub(crate) struct Assembly {
+    pub model: Model,
+    /// First choice first, the baseline last.
+    pub devices: Vec<Arc<Device>>,
+    pub executor: Executor,
+    /// Graphs made so far.
+    pub programs: HashMap<BatchShape, StepProgram>,
+    /// Shape of the last of them.
+    pub last: Option<BatchShape>,
+    /// What went less well than asked.
+    pub warnings: Vec<String>,
+}
+
+impl Assembly {
+    /// Assembles on as many of `devices` as work. Strict placement wants them all.
+    pub fn new(
+        mut devices: Vec<Arc<Device>>,
+        files: &Arc<ModelFiles>,
+        load: LoadOptions<'_>,
+        options: &EngineOptions,
+    ) -> Result<Assembly> {
+        let mut left_out = Vec::new();
+        let mut most = 0.0;
+        loop {
+            // A second try does not go back to the beginning for whoever watches, only on.
+            let mut progress = |part: f32| {
+                let is_more = part > most || (part == 0.0 && most == 0.0);
+                most = part.max(most);
+                !is_more || (load.progress)(part)
+            };
+            let load =
+                LoadOptions { mode: load.mode, check_tensors: load.check_tensors, progress: &mut progress };
+            match Assembly::attempt(&devices, files, load, options) {
+                Ok(mut assembly) => {
+                    assembly.warnings.splice(0..0, left_out);
+                    return Ok(assembly);
+                }
+                Err(e) => {
+                    let Some(d) = lost(&devices, &e).filter(|_| !options.strict) else { return Err(e) };
+                    left_out.push(format!("{} is not used: {e}", devices.remove(d).name()));
+                }
+            }
+        }
+    }
+
+    fn attempt(
+        devices: &[Arc<Device>],
+        files: &Arc<ModelFiles>,
+        load: LoadOptions<'_>,
+        options: &EngineOptions,
+    ) -> Result<Assembly> {
+        let blueprint = Blueprint::new(devices, files, options)?;
+        if options.strict {
+            strict(&blueprint.resolved.report)?;
+            if let Some(warning) = blueprint.warnings.first() {
+                return Err(Error::Strict { problem: warning.clone() });
+            }
+        }
+        blueprint.check_memory()?;
+        let weights = load::load(files, &blueprint.wants(), load)?;
+        let mut warnings = blueprint.warnings.clone();
+        warnings.extend_from_slice(weights.warnings());
+        let states = blueprint.states();
+        let Blueprint { model, devices, .. } = blueprint;
+        let executor = Executor::new(
+            devices.clone(),
+            files.clone(),
+            weights,
+            states,
+            options.n_threads,
+            options.strict,
+        )?;
+        let (programs, last) = Default::default();
+        let mut assembly = Assembly { model, devices, executor, programs, last, warnings };
+        // The largest step first, so that the arenas never move.
+        for n_tokens in [options.n_batch, 1] {
+            let shape = options.shape(n_tokens, 1, 1);
+            let step = StepProgram::new(&assembly.model, &shape)?;
+            assembly.executor.prepare(&step.program)?;
+            assembly.programs.insert(shape, step);
+            assembly.last = Some(shape);
+        }
+        Ok(assembly)
+    }
+}
+
+impl StepProgram {
+    /// The graph of a batch shape.
+    pub fn new(model: &Model, shape: &BatchShape) -> Result<StepProgram> {
+        let step = model.graph(shape)?;
+        Ok(StepProgram { program: Program::new(step.graph), inputs: step.inputs, logits: step.logits })
+    }
+}
+
+/// The device in front of the baseline that a failure has cost: one that can no longer be used, or one whose memory
+/// turned out too small.
+pub(crate) fn lost(devices: &[Arc<Device>], e: &Error) -> Option<usize> {
+    let others = &devices[..devices.len().saturating_sub(1)];
+    let is_gone = |d: &Arc<Device>| matches!(d.state(), DeviceState::Unused(_) | DeviceState::Quarantined(_));
+    others.iter().position(is_gone).or_else(|| {
+        let call = e.device_call().filter(|call| call.status == Status::OomDevice)?;
+        others.iter().position(|d| d.name() == call.who)
+    })
+}

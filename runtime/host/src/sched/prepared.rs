@@ -1,0 +1,79 @@
+//! A graph with memory and plans: what is bound once and run often.
+
+use super::arena::Arena;
+use super::bind::{self, Place};
+use super::memory::Memory;
+use super::place::DeviceIdx;
+use super::resolve::Resolved;
+use super::split::Split;
+use crate::device::{Event, Plan, Stream};
+use crate::error::{Error, Result};
+use llmrt_graph::Tensor;
+use std::ops::Range;
+
+/// A graph with memory and plans.
+pub(super) struct Prepared {
+    pub resolved: Resolved,
+    pub arenas: Vec<Arena>,
+    pub splits: Vec<BoundSplit>,
+    /// Number of the executor's last run of it.
+    pub last_run: u64,
+}
+
+/// A split that can be run.
+pub(super) struct BoundSplit {
+    pub device: DeviceIdx,
+    /// What it needs from other devices, before its plan runs.
+    pub copies: Vec<Copy>,
+    pub plan: Plan,
+    /// Rows of the graph.
+    pub nodes: Range<usize>,
+}
+
+/// A tensor on its way between devices.
+pub(super) struct Copy {
+    pub tensor: Tensor,
+    pub from: (DeviceIdx, Place),
+    pub to: Place,
+    /// Keeps the source from being overwritten early, where both devices work behind our back.
+    pub done: Option<Event>,
+}
+
+/// One plan per split, and where its copies come from and go to. Streams are by device.
+pub(super) fn bind_splits(
+    resolved: &Resolved,
+    arenas: &[Arena],
+    memory: &Memory,
+    streams: &[Stream],
+    uid: u64,
+) -> Result<Vec<BoundSplit>> {
+    let g = &resolved.graph;
+    let place = |device: DeviceIdx, t: Tensor| memory.place(g, arenas, device, t);
+    let bind_split = |(i, split): (usize, &Split)| -> Result<BoundSplit> {
+        let mut raw = bind::bound(g, split, &place)?;
+        raw.set_uid(uid.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(i as u64));
+        let plan = streams[split.device].plan(raw)?;
+        let bind = |&(tensor, from): &_| bind_copy(tensor, from, split.device, streams, &place);
+        let copies = split.copies.iter().map(bind).collect::<Result<_>>()?;
+        Ok(BoundSplit { device: split.device, copies, plan, nodes: split.nodes.clone() })
+    };
+    resolved.splits.iter().enumerate().map(bind_split).collect()
+}
+
+fn bind_copy(
+    tensor: Tensor,
+    from: DeviceIdx,
+    to: DeviceIdx,
+    streams: &[Stream],
+    place: &dyn Fn(DeviceIdx, Tensor) -> Option<Place>,
+) -> Result<Copy> {
+    let missing = || Error::invalid("graph", "a copied tensor without memory");
+    let (source, target) = (streams[from].device(), streams[to].device());
+    let done = if source.plugin() == target.plugin() { Some(target.event()?) } else { None };
+    Ok(Copy {
+        tensor,
+        from: (from, place(from, tensor).ok_or_else(missing)?),
+        to: place(to, tensor).ok_or_else(missing)?,
+        done,
+    })
+}

@@ -1,0 +1,171 @@
+//! A worker process as its parent sees it: asked, timed, and when it dies, told apart.
+
+use crate::outcome::Outcome;
+use crate::protocol;
+use std::ffi::OsString;
+use std::io::{BufRead, BufReader, Read, Write};
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child as Process, ChildStdin, Command, ExitStatus, Stdio};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
+
+/// How a worker is started.
+#[derive(Clone, Debug)]
+pub struct Launch {
+    /// The program.
+    pub program: PathBuf,
+    /// Its arguments: they make it call [`crate::worker::serve`].
+    pub args: Vec<OsString>,
+}
+
+/// A worker process. Killed when dropped.
+pub struct Child {
+    process: Process,
+    stdin: Option<ChildStdin>,
+    lines: Receiver<Vec<u8>>,
+    /// The end of what it wrote to stderr.
+    complaints: Arc<Mutex<Vec<u8>>>,
+    n_asked: u64,
+}
+
+/// How much of a worker's stderr is kept.
+const KEPT: usize = 2048;
+
+impl Child {
+    /// Starts a worker.
+    pub fn start(launch: &Launch) -> std::io::Result<Child> {
+        let mut command = Command::new(&launch.program);
+        command.args(&launch.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut process = command.spawn()?;
+        let (sender, lines) = channel();
+        if let Some(stdout) = process.stdout.take() {
+            std::thread::spawn(move || {
+                let mut reader = BufReader::new(stdout);
+                let mut line = Vec::new();
+                while reader.read_until(b'\n', &mut line).is_ok_and(|n| n > 0) {
+                    if sender.send(std::mem::take(&mut line)).is_err() {
+                        break;
+                    }
+                }
+            });
+        }
+        let complaints = Arc::new(Mutex::new(Vec::new()));
+        if let Some(mut stderr) = process.stderr.take() {
+            let kept = complaints.clone();
+            std::thread::spawn(move || {
+                let mut piece = [0; 1024];
+                while let Ok(n @ 1..) = stderr.read(&mut piece) {
+                    let mut kept = kept.lock().unwrap_or_else(PoisonError::into_inner);
+                    kept.extend_from_slice(&piece[..n]);
+                    let excess = kept.len().saturating_sub(KEPT);
+                    kept.drain(..excess);
+                }
+            });
+        }
+        let stdin = process.stdin.take();
+        Ok(Child { process, stdin, lines, complaints, n_asked: 0 })
+    }
+
+    /// Runs a case. The second value says whether the worker can be asked again.
+    pub fn ask(&mut self, case: &str, limit: Duration) -> (Outcome, bool) {
+        self.n_asked += 1;
+        let question = protocol::question(self.n_asked, case);
+        let sent = self
+            .stdin
+            .as_mut()
+            .is_some_and(|stdin| stdin.write_all(question.as_bytes()).and_then(|()| stdin.flush()).is_ok());
+        if !sent {
+            return (Outcome::Failed(self.death()), false);
+        }
+        match self.lines.recv_timeout(limit) {
+            Ok(line) => match protocol::parse_answer(&String::from_utf8_lossy(&line), self.n_asked) {
+                Some(outcome) => {
+                    let fit = !matches!(outcome, Outcome::Failed(_));
+                    (outcome, fit)
+                }
+                None => {
+                    let shown: String = String::from_utf8_lossy(&line).trim_end().chars().take(80).collect();
+                    (Outcome::Failed(format!("the plugin wrote to stdout: `{shown}`")), false)
+                }
+            },
+            Err(RecvTimeoutError::Timeout) => {
+                let why = format!("did not end within {} s; it was killed", limit.as_secs_f64());
+                (Outcome::Failed(why), false)
+            }
+            Err(RecvTimeoutError::Disconnected) => (Outcome::Failed(self.death()), false),
+        }
+    }
+
+    /// Lets the worker end by itself, and says how it did not.
+    pub fn end(mut self, limit: Duration) -> Result<(), String> {
+        self.stdin = None;
+        let started = Instant::now();
+        loop {
+            match self.process.try_wait() {
+                Ok(Some(status)) if status.success() => return Ok(()),
+                Ok(Some(status)) => return Err(self.describe(status)),
+                Ok(None) if started.elapsed() < limit => std::thread::sleep(Duration::from_millis(5)),
+                Ok(None) => {
+                    return Err(format!("the process did not end within {} s", limit.as_secs_f64()));
+                }
+                Err(e) => return Err(format!("the process cannot be waited for: {e}")),
+            }
+        }
+    }
+
+    /// How the process ended; it is about to, if it has not yet.
+    fn death(&mut self) -> String {
+        match self.process.wait() {
+            // The last words arrive on a thread of their own.
+            Ok(status) => {
+                std::thread::sleep(Duration::from_millis(20));
+                self.describe(status)
+            }
+            Err(e) => format!("the process is gone: {e}"),
+        }
+    }
+
+    fn describe(&self, status: ExitStatus) -> String {
+        let how = match (status.signal(), status.code()) {
+            (Some(signal), _) => format!("the process ended with signal {signal} ({})", signal_name(signal)),
+            (None, Some(code)) => format!("the process ended by itself with exit code {code}"),
+            (None, None) => "the process ended".to_string(),
+        };
+        match self.last_words() {
+            Some(words) => format!("{how}; it said: {words}"),
+            None => how,
+        }
+    }
+
+    fn last_words(&self) -> Option<String> {
+        let kept = self.complaints.lock().unwrap_or_else(PoisonError::into_inner);
+        let text = String::from_utf8_lossy(&kept).into_owned();
+        let lines: Vec<&str> = text.lines().map(str::trim).filter(|l| !l.is_empty()).collect();
+        let last = lines[lines.len().saturating_sub(3)..].join(" / ");
+        Some(last).filter(|text| !text.is_empty())
+    }
+}
+
+impl Drop for Child {
+    fn drop(&mut self) {
+        // One that is gone already cannot be killed, and that is fine.
+        let _ = self.process.kill();
+        let _ = self.process.wait();
+    }
+}
+
+fn signal_name(signal: i32) -> &'static str {
+    match signal {
+        4 => "SIGILL",
+        6 => "SIGABRT",
+        7 => "SIGBUS",
+        8 => "SIGFPE",
+        9 => "SIGKILL, perhaps out of memory",
+        11 => "SIGSEGV",
+        13 => "SIGPIPE",
+        15 => "SIGTERM",
+        _ => "see signal(7)",
+    }
+}

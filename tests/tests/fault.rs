@@ -1,0 +1,228 @@
+//! What a person sees when a device fails: each kind of fault, injected into a simulated device, while weights load and
+//! while a step runs. Every run is a process of its own.
+
+use llmrt_tests::build::{fail, llmrt, plugin, succeed};
+use llmrt_tests::f32s;
+use llmrt_tests::models::TinyLlama;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::Command;
+use std::sync::OnceLock;
+use tempfile::TempDir;
+
+/// A small model, and the CPU's logits for some tokens of it, evaluated in steps of 7, 5, 1, 1 and 1 tokens.
+struct Case {
+    _dir: TempDir,
+    model: PathBuf,
+    expected: Vec<f32>,
+}
+
+fn case() -> &'static Case {
+    static CASE: OnceLock<Case> = OnceLock::new();
+    CASE.get_or_init(|| {
+        let dir = tempfile::tempdir().unwrap();
+        let model = TinyLlama::default().write(dir.path());
+        let (expected, _) = logits(&mut llmrt([""; 0]), &model);
+        Case { _dir: dir, model, expected }
+    })
+}
+
+/// Logits of all tokens, and what was said on the way.
+fn logits(command: &mut Command, model: &PathBuf) -> (Vec<f32>, String) {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("logits.f32");
+    let stderr = succeed(eval(command, model).arg("--logits-out").arg(&out)).stderr;
+    (f32s(&std::fs::read(out).unwrap()), String::from_utf8(stderr).unwrap())
+}
+
+fn eval<'a>(command: &'a mut Command, model: &PathBuf) -> &'a mut Command {
+    let tokens = "3 10 17 24 31 38 45 52 59 66 73 80 87 94 101";
+    command.args(["eval", "--tokens", tokens, "--logits", "all", "--chunks", "7,5,1", "-m"]).arg(model)
+}
+
+/// `llmrt` on a simulated device that goes wrong by these rules.
+fn faulty(rules: &str) -> Command {
+    let mut command = llmrt(["--plugin"]);
+    command.arg(plugin("fault")).args(["--backend", "fault:sim", "--plugin-option", "fault.wrap=sim"]);
+    command.args(["--plugin-option", "sim.queue=delay:50", "--plugin-option"]);
+    command.arg(format!("fault.rule={rules}"));
+    command
+}
+
+/// The run gives the CPU's logits in spite of the fault; returns what it says.
+fn survives(command: &mut Command) -> String {
+    let case = case();
+    let (found, stderr) = logits(command, &case.model);
+    let bits = |values: &[f32]| values.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
+    assert!(bits(&found) == bits(&case.expected), "{command:?}\n{stderr}");
+    stderr
+}
+
+/// The run survives and warns with these words.
+fn warns(command: &mut Command, words: &[&str]) {
+    let stderr = survives(command);
+    let warning = stderr.lines().find(|line| line.contains("warning: "));
+    let warning = warning.unwrap_or_else(|| panic!("{command:?}: no warning\n{stderr}"));
+    for words in words {
+        assert!(warning.contains(words), "{words}: {warning}");
+    }
+}
+
+/// The run ends with this exit code and says these words.
+fn ends(command: &mut Command, exit_code: i32, words: &[&str]) {
+    let stderr = fail(eval(command, &case().model), exit_code);
+    for words in words {
+        assert!(stderr.contains(words), "{words}: {stderr}");
+    }
+}
+
+#[test]
+fn without_a_fault_the_wrapped_device_does_all_the_work() {
+    let stderr = survives(faulty("").arg("-v"));
+    assert!(!stderr.contains("warning: ") && !stderr.contains("fallback"), "{stderr}");
+    assert!(stderr.contains("fault:sim"), "{stderr}");
+}
+
+#[test]
+fn a_device_lost_in_a_step_is_left_out_and_its_cache_is_computed_again() {
+    for at in 1..=5 {
+        let rule = format!("compute[mul_mat]@{at}:error:device");
+        warns(
+            &mut faulty(&rule),
+            &[
+                "fault:sim is not used any more: fault:sim: plan_compute answered DeviceLost: injected into compute",
+            ],
+        );
+    }
+    warns(&mut faulty("synchronize@4:error:device"), &["injected into synchronize", "computed again"]);
+    warns(&mut faulty("get@3:error:device"), &["injected into get", "computed again"]);
+}
+
+#[test]
+fn a_plugin_that_breaks_in_a_step_is_left_out_with_all_its_devices() {
+    let backend = "fault:sim,fault:small";
+    let mut command = faulty("compute[mul_mat]@2:error:plugin");
+    let stderr = survives(command.args(["--backend", backend, "-v"]));
+    assert!(stderr.contains("warning: fault:sim is not used any more"), "{stderr}");
+    assert!(
+        stderr.contains("warning: fault:small is not used: ") && stderr.contains("quarantined"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn another_device_takes_over_from_the_one_that_was_lost() {
+    let mut command = faulty("compute[mul_mat]@2:error:device");
+    let stderr = survives(command.args(["--backend", "fault:sim,fault:small", "-v"]));
+    assert!(stderr.contains("warning: fault:sim is not used any more"), "{stderr}");
+    let small = stderr.lines().find(|line| line.trim_start().starts_with("fault:small"));
+    assert!(small.is_some_and(|line| !line.contains(" 0 nodes")), "{stderr}");
+}
+
+#[test]
+fn a_device_lost_while_weights_load_is_left_out() {
+    warns(&mut faulty("set@5:error:device"), &["fault:sim is not used: ", "injected into set"]);
+    warns(&mut faulty("backend_create@2:error:device"), &["injected into backend_create"]);
+    warns(&mut faulty("plan_create@1:error:plugin"), &["injected into plan_create"]);
+}
+
+#[test]
+fn a_device_whose_memory_runs_out_is_left_out_and_the_bytes_are_told() {
+    for at in [2, 3, 4] {
+        let words = ["fault:sim is not used: ", "1099511627776 bytes wanted, 4096 there"];
+        warns(&mut faulty(&format!("buffer_alloc@{at}:oom")), &words);
+    }
+}
+
+#[test]
+fn strict_placement_ends_with_the_error_instead() {
+    let strict = |rules: &str, exit_code, words: &str| {
+        ends(faulty(rules).arg("--strict-device"), exit_code, &[words]);
+    };
+    strict("compute[mul_mat]@2:error:device", 4, "fault:sim: plan_compute answered DeviceLost");
+    strict("compute[mul_mat]@2:error:plugin", 4, "injected into compute");
+    strict("set@5:error:device", 4, "injected into set");
+    strict("buffer_alloc@2:oom", 6, "bytes wanted, 4096 there");
+    strict("compute[rms_norm]:unsupported", 5, "rms_norm on cpu instead of fault:sim");
+}
+
+#[test]
+fn a_broken_stream_is_made_anew_and_the_step_runs_again_without_a_word() {
+    for rules in [
+        "compute[mul_mat]@2:error:stream",
+        "synchronize@4:error:stream",
+        "compute[mul_mat]@1:error:stream, compute[mul_mat]@4:error:stream",
+    ] {
+        let stderr = survives(&mut faulty(rules));
+        assert!(!stderr.contains("warning: "), "{rules}: {stderr}");
+    }
+}
+
+#[test]
+fn a_stream_that_breaks_again_at_once_ends_the_run() {
+    let words = ["fault:sim: plan_compute answered Internal: injected into compute"];
+    ends(&mut faulty("compute[mul_mat]@2+:error:stream"), 4, &words);
+}
+
+#[test]
+fn an_error_of_one_call_ends_the_run_with_its_words() {
+    ends(&mut faulty("compute[mul_mat]@2:error:call"), 4, &["injected into compute"]);
+    ends(&mut faulty("set@5:error:call"), 4, &["tensor `", "injected into set"]);
+}
+
+#[test]
+fn a_word_taken_back_moves_such_nodes_elsewhere() {
+    let stderr = survives(faulty("compute[rms_norm]:unsupported").arg("-v"));
+    assert!(stderr.contains("rms_norm on cpu instead of fault:sim: op"), "{stderr}");
+}
+
+#[test]
+fn a_device_that_hangs_is_given_up_when_the_watchdog_is_on() {
+    for rules in ["compute[mul_mat]@2:hang", "synchronize@4:hang"] {
+        let mut command = faulty(rules);
+        warns(command.env("LLMRT_WATCHDOG_MS", "700"), &["has not returned within 700ms", "computed again"]);
+    }
+}
+
+#[test]
+fn nonsense_is_noticed_when_a_token_is_picked() {
+    let mut command = faulty("compute[mul_mat]@2+:nan");
+    command.args(["run", "--temp", "0", "-n", "8", "-p", "abc"]).arg("-m").arg(&case().model);
+    let stderr = fail(&mut command, 1);
+    assert!(stderr.contains("is NaN: the model or a device computed nonsense"), "{stderr}");
+}
+
+#[test]
+fn a_flipped_bit_shows_when_logits_are_compared() {
+    let case = case();
+    let (found, _) = logits(&mut faulty("compute[mul_mat]@2:flip"), &case.model);
+    let n_rows = 15;
+    let n_vocab = found.len() / n_rows;
+    let differs = |row: usize| found[row * n_vocab..][..n_vocab] != case.expected[row * n_vocab..][..n_vocab];
+    assert!((0..n_rows).filter(|&row| differs(row)).eq([7]), "the first row of the second step alone");
+}
+
+#[test]
+fn an_abort_ends_the_process_and_nothing_else() {
+    let out = eval(&mut faulty("compute[mul_mat]@2:abort"), &case().model).output().unwrap();
+    assert_eq!(out.status.signal(), Some(6), "{}", String::from_utf8_lossy(&out.stderr));
+}
+
+#[test]
+fn a_text_goes_on_as_if_nothing_had_happened() {
+    let run = |command: &mut Command| {
+        command.args(["run", "--temp", "0", "-n", "24", "-p", "Once upon"]).arg("-m").arg(&case().model);
+        let out = succeed(command);
+        (out.stdout, String::from_utf8(out.stderr).unwrap())
+    };
+    let (expected, _) = run(&mut llmrt([""; 0]));
+    let (found, stderr) = run(&mut faulty("compute[mul_mat]@9:error:device"));
+    assert!(stderr.contains("warning: fault:sim is not used any more"), "{stderr}");
+    assert_eq!(found, expected);
+}
+
+#[test]
+fn a_plugin_that_fails_to_start_is_rejected_with_its_words() {
+    ends(&mut faulty("init@1:error:plugin"), 4, &["rejected: ", "injected into init"]);
+    ends(&mut faulty("walk@1:oom"), 4, &["rejected: ", "there is no call `walk`"]);
+}
