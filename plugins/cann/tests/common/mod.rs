@@ -27,7 +27,7 @@ pub fn libraries(layout: &'static str) -> &'static Path {
     let root = ROOT.get_or_init(|| tempfile::TempDir::new().unwrap()).path();
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).entry(layout).or_insert_with(|| {
         let dir = root.join(layout);
-        llmrt_cann_sim::install::install(&dir, layout, &[]).unwrap();
+        cann_simulator::install::install(&dir, layout, &[]).unwrap();
         Box::leak(dir.into_boxed_path())
     })
 }
