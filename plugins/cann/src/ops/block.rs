@@ -7,6 +7,7 @@ use crate::call::Call;
 use crate::chip::Chip;
 use crate::library::Cann;
 use crate::operand::Operand;
+use crate::sys::*;
 use llmrt_plugin::abi::op::BlockParams;
 use llmrt_plugin::{NodeView, Op, Reason, Result};
 
@@ -35,9 +36,11 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let block = (0..4).fold(y, |t, d| t.slice(d, starts[d], b.ne[d]));
     match node.op() {
         Some(Op::Set) => call.copy(&b, &block),
+        // Added in F32 and rounded once.
         _ => {
-            let b = call.to(&b, block.dtype)?;
-            call.add(&block, &b, &block)
+            let (sum, b) = (call.to(&block, ACL_FLOAT)?, call.to(&b, ACL_FLOAT)?);
+            call.add(&sum, &b, &sum)?;
+            call.store(&sum, &block)
         }
     }
 }

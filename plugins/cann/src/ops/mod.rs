@@ -32,6 +32,7 @@ mod reduce;
 mod resample;
 mod rms_norm;
 mod rope;
+mod rope_table;
 mod scale;
 mod sealed;
 mod set_rows;

@@ -111,7 +111,8 @@ fn add_mask(call: &mut Call<'_>, scores: &Operand, mask: &Operand, slopes: Optio
     debug_assert!(scores.ne.len() <= MAX_DIMS);
     let Some(slopes) = slopes else { return call.add(&scores, &mask, &scores) };
     // -inf times a slope stays -inf: slopes are above 0.
-    let biased = call.temporary(ACL_FLOAT, &scores.ne)?;
+    let joint: Vec<i64> = mask.ne.iter().zip(&slopes.ne).map(|(n, of_slopes)| *n.max(of_slopes)).collect();
+    let biased = call.temporary(ACL_FLOAT, &joint)?;
     call.mul(&mask, &slopes, &biased)?;
     call.add(&scores, &biased, &scores)
 }

@@ -72,7 +72,8 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         }
         Some(Op::Clamp) => {
             let p = ClampParams::from_bytes(params).unwrap_or_default();
-            call.clamp(&x, p.min, p.max, &placed)?;
+            // The lower bound wins over a higher one that is below it.
+            call.clamp(&x, p.min, p.max.max(p.min), &placed)?;
         }
         op => activate(call, op.unwrap_or(Op::Silu), &x, &placed)?,
     }
