@@ -208,11 +208,12 @@ impl<'s> Call<'s> {
         Ok(Operand::contiguous(dtype, ne, base))
     }
 
-    /// Scratch memory. Kernels read in pieces of 32 bytes and up to 32 bytes past the end.
+    /// Scratch memory. Kernels read in pieces of 32 bytes and up to 32 bytes past the end; plain allocations of the
+    /// vendor's start at multiples of 64.
     fn scratch(&mut self, size: u64) -> Result<*mut c_void> {
         let none = || Error::internal("the host gave this stream no scratch memory");
         let piece =
-            self.stream.scratch.as_mut().ok_or_else(none)?.alloc(size.next_multiple_of(32) + 32, 512)?;
+            self.stream.scratch.as_mut().ok_or_else(none)?.alloc(size.next_multiple_of(32) + 32, 64)?;
         self.pieces.push(piece);
         Ok(piece.addr as *mut c_void)
     }
