@@ -29,6 +29,7 @@ mod packed;
 mod paged_mask;
 mod paging;
 mod pool;
+mod product;
 mod reduce;
 mod resample;
 mod rms_norm;

@@ -159,25 +159,6 @@ impl Call<'_> {
         Ok(y)
     }
 
-    /// y [m, n, …] = Σ over k of w [k, m, …] · x [k, n, …]; batches are equal or 1, y has no gaps. F32 rows are rounded to
-    /// F16 for an F16 w; two F32 operands stay F32 where the chip can.
-    pub fn product(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-        let mut axes: Vec<usize> = (0..w.ne.len()).collect();
-        axes.swap(0, 1);
-        // 0 keeps the operands as they are, 1 lets a chip without F32 units round them, 2 asks for F16.
-        let cube_math = match (x.dtype, w.dtype) {
-            (ACL_FLOAT, ACL_FLOAT16) => 2,
-            (ACL_FLOAT, _) if !self.stream.chip.f32_products => 1,
-            _ => 0,
-        };
-        let rank = y.ne.len();
-        let (w, x, y) = (self.tensor(&w.permute(&axes))?, self.tensor(x)?, self.tensor(y)?);
-        match rank {
-            2 => run!(self, nn.aclnnMm(x, w, y, cube_math)),
-            _ => run!(self, nn.aclnnMatmul(x, w, y, cube_math)),
-        }
-    }
-
     /// A copy of x without gaps in another dtype.
     pub fn cast(&mut self, x: &Operand, dtype: aclDataType) -> Result<Operand> {
         let y = self.temporary(dtype, &x.ne)?;

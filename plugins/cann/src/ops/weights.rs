@@ -47,6 +47,7 @@ pub fn can_decode(cann: &Cann, t: &TensorView<'_>) -> Answer {
 /// Whether products with a weight can be had.
 pub fn supports(cann: &Cann, chip: &Chip, w: &TensorView<'_>) -> Answer {
     has!(cann, nn.aclnnMm, nn.aclnnMatmul, math.aclnnCast, math.aclnnInplaceCopy)?;
+    has!(cann, math.aclnnSub, math.aclnnMuls, math.aclnnAdd)?;
     if is_quantised(w) {
         return can_decode(cann, w);
     }
@@ -84,6 +85,9 @@ impl Weights {
         let in_groups = self.goes_in_groups(call);
         let (inside, most) = match self {
             Weights::Plain(w) if w.dtype == ACL_BF16 => (ACL_FLOAT, (PIECE / k).max(1)),
+            Weights::Plain(w) if w.dtype == ACL_FLOAT && !call.stream.chip.f32_products => {
+                (ACL_FLOAT, (PIECE / k).max(1))
+            }
             Weights::Plain(_) => (ACL_FLOAT, m),
             Weights::Packed(_) => (ACL_FLOAT, (PIECE / k).max(1)),
             Weights::Sealed(_) if in_groups => (ACL_FLOAT16, MOST / 32 * 32),
