@@ -1,7 +1,9 @@
 //! Memory of a card. Blocking copies are not ordered after streams: the host calls them when no work uses the bytes.
 
 use crate::layout;
+use crate::pinned::PinnedMemory;
 use crate::runtime::{Runtime, acl};
+use crate::sys::*;
 use llmrt_plugin::{Buffer, Error, Layout, Result, TensorView};
 use std::ffi::c_void;
 use std::sync::Arc;
@@ -95,21 +97,71 @@ impl Buffer for CardMemory {
     }
 
     fn copy_from(&self, dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<()> {
-        let from = src
-            .buffer::<CardMemory>()
-            .ok_or_else(|| Error::unsupported("the source is on another plugin"))?;
-        if !(dst.is_contiguous() && src.is_contiguous()) {
-            return Err(Error::unsupported("a copy of tensors with gaps"));
+        copy_blocking(dst, src)
+    }
+}
+
+/// Where a tensor's bytes are.
+pub struct Place {
+    /// The card; none for memory of the host.
+    pub card: Option<i32>,
+    /// Address of the tensor.
+    pub address: *mut c_void,
+    runtime: Option<Arc<Runtime>>,
+}
+
+impl Place {
+    /// Of a tensor in a buffer of this plugin.
+    pub fn of(t: &TensorView<'_>) -> Result<Place> {
+        if let Some(memory) = t.buffer::<CardMemory>() {
+            let (runtime, address) = (Some(memory.runtime.clone()), memory.address(t.offset()));
+            return Ok(Place { card: Some(memory.device), address, runtime });
         }
-        if from.device != self.device {
-            return Err(Error::unsupported("a blocking copy between cards"));
+        let memory = t.buffer::<PinnedMemory>();
+        let memory =
+            memory.ok_or_else(|| Error::unsupported(format!("`{}` is on another plugin", t.name())))?;
+        Ok(Place { card: None, address: memory.address(t.offset()).cast(), runtime: None })
+    }
+
+    /// The runtime's word for a copy from there to here.
+    pub fn kind_from(&self, from: &Place) -> aclrtMemcpyKind {
+        match (from.card, self.card) {
+            (None, None) => ACL_MEMCPY_HOST_TO_HOST,
+            (None, Some(_)) => ACL_MEMCPY_HOST_TO_DEVICE,
+            (Some(_), None) => ACL_MEMCPY_DEVICE_TO_HOST,
+            (Some(_), Some(_)) => ACL_MEMCPY_DEVICE_TO_DEVICE,
         }
-        self.runtime.enter(self.device)?;
-        let n = src.nbytes() as usize;
-        let (to, from) = (self.address(dst.offset()), from.address(src.offset()));
-        let kind = crate::sys::ACL_MEMCPY_DEVICE_TO_DEVICE;
-        // SAFETY: the host checked both tensors; they have equal sizes, and no work uses them.
-        unsafe { acl!(self.runtime, aclrtMemcpy(to, n, from, n, kind)) }
+    }
+}
+
+/// Two tensors of equal sizes without gaps: where they are. "Unsupported" otherwise.
+pub fn places(dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<(Place, Place)> {
+    if !(dst.is_contiguous() && src.is_contiguous()) {
+        return Err(Error::unsupported("a copy of tensors with gaps"));
+    }
+    Ok((Place::of(dst)?, Place::of(src)?))
+}
+
+/// Copies a tensor between buffers of this plugin, which no work uses.
+pub fn copy_blocking(dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<()> {
+    let (to, from) = places(dst, src)?;
+    let n = src.nbytes() as usize;
+    match (&to.runtime, &from.runtime) {
+        _ if n == 0 => Ok(()),
+        (Some(_), Some(_)) if to.card != from.card => {
+            Err(Error::unsupported("a blocking copy between cards"))
+        }
+        (Some(runtime), _) | (_, Some(runtime)) => {
+            runtime.enter(to.card.or(from.card).unwrap_or_default())?;
+            let kind = to.kind_from(&from);
+            // SAFETY: the host checked both tensors; they have equal sizes, and no work uses them.
+            unsafe { acl!(runtime, aclrtMemcpy(to.address, n, from.address, n, kind)) }
+        }
+        (None, None) => {
+            // SAFETY: as above, in memory of the host.
+            unsafe { to.address.cast::<u8>().copy_from(from.address.cast(), n) };
+            Ok(())
+        }
     }
 }
 

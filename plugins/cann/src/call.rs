@@ -2,6 +2,7 @@
 //! nodes of a graph need is computed by the first of them and lives until the graph's end.
 
 use crate::operand::{Operand, element_bytes};
+use crate::plan::Step;
 use crate::stream::CardStream;
 use crate::sys::*;
 use llmrt_plugin::{Error, Piece, Result, Scratch};
@@ -38,11 +39,33 @@ impl Shared {
 }
 
 /// Something of the vendor's that is to be destroyed.
-enum Object {
+pub enum Object {
+    /// A view of memory.
     Tensor(*mut aclTensor),
+    /// A number.
     Scalar(*mut aclScalar),
+    /// Whole numbers.
     Ints(*mut aclIntArray),
+    /// Tensors, which the list owns.
     Tensors(*mut aclTensorList),
+}
+
+impl Object {
+    /// Destroys it.
+    ///
+    /// # Safety
+    /// It is live, in no list, and no operator that was planned with it is launched any more.
+    pub unsafe fn destroy(self, library: &cann_object) {
+        // SAFETY: the caller's promise.
+        unsafe {
+            match self {
+                Object::Tensor(t) => library.aclDestroyTensor.map(|f| f(t)),
+                Object::Scalar(s) => library.aclDestroyScalar.map(|f| f(s)),
+                Object::Ints(a) => library.aclDestroyIntArray.map(|f| f(a)),
+                Object::Tensors(l) => library.aclDestroyTensorList.map(|f| f(l)),
+            };
+        }
+    }
 }
 
 /// The second phase of an operator.
@@ -221,7 +244,7 @@ impl<'s> Call<'s> {
     /// Both phases of an operator. Use [`run!`].
     pub fn launch(
         &mut self,
-        name: &str,
+        name: &'static str,
         plan: impl FnOnce(*mut u64, *mut *mut aclOpExecutor) -> aclnnStatus,
         launch: Launch,
     ) -> Result<()> {
@@ -232,6 +255,10 @@ impl<'s> Call<'s> {
             0 => std::ptr::null_mut(),
             size => self.scratch(size)?,
         };
+        let runtime = &self.stream.runtime;
+        if let Some(recording) = &mut self.stream.recording {
+            return recording.keep(runtime, Step { name, launch, workspace, size, executor });
+        }
         // SAFETY: the executor was planned just now, with objects that live to the end of this call; the workspace has
         // the size it asked for and is used in stream order.
         let launched = unsafe { launch(workspace, size, executor, self.stream.raw) };
@@ -241,17 +268,13 @@ impl<'s> Call<'s> {
 
 impl Drop for Call<'_> {
     fn drop(&mut self) {
+        if let Some(recording) = &mut self.stream.recording {
+            return recording.objects.append(&mut self.objects);
+        }
         let library = &self.stream.runtime.cann.object;
         for object in self.objects.drain(..).rev() {
             // SAFETY: each object was made by this call, is in no list, and no operator of this call comes any more.
-            unsafe {
-                match object {
-                    Object::Tensor(t) => library.aclDestroyTensor.map(|f| f(t)),
-                    Object::Scalar(s) => library.aclDestroyScalar.map(|f| f(s)),
-                    Object::Ints(a) => library.aclDestroyIntArray.map(|f| f(a)),
-                    Object::Tensors(l) => library.aclDestroyTensorList.map(|f| f(l)),
-                };
-            }
+            unsafe { object.destroy(library) };
         }
     }
 }

@@ -6,7 +6,8 @@ use crate::event::CardEvent;
 use crate::layout;
 use crate::memory::CardScratch;
 use crate::ops;
-use crate::runtime::{Runtime, acl};
+use crate::pinned::{self, PinnedMemory};
+use crate::runtime::Runtime;
 use crate::stream::CardStream;
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
@@ -25,16 +26,21 @@ pub struct Card {
     pub chip: Chip,
     soc: String,
     scratch: CardScratch,
+    /// Captured graphs that each stream keeps.
+    n_graphs: usize,
 }
 
 /// Tensors start at multiples of this.
 const ALIGNMENT: u64 = 512;
+/// Row of the buffer type of memory on the host.
+const PINNED: u32 = 1;
 
 impl Card {
     /// A visible card. Nothing is created on it yet.
-    pub fn new(runtime: &Arc<Runtime>, number: i32, soc: &str) -> Card {
+    pub fn new(runtime: &Arc<Runtime>, number: i32, soc: &str, n_graphs: usize) -> Card {
         let (chip, soc) = (crate::chip::chip(soc), soc.to_string());
-        Card { runtime: runtime.clone(), number, chip, soc, scratch: CardScratch::new(runtime, number) }
+        let scratch = CardScratch::new(runtime, number);
+        Card { runtime: runtime.clone(), number, chip, soc, scratch, n_graphs }
     }
 }
 
@@ -48,23 +54,29 @@ impl Device for Card {
             max_size: 0,
             name: if self.chip.hbm { "HBM" } else { "DDR" }.into(),
         };
+        let pinned = BufferTypeInfo {
+            kind: BUFFER_HOST_PINNED,
+            flags: BT_HOST_PTR,
+            alignment: pinned::ALIGNMENT,
+            max_size: 0,
+            name: "pinned".into(),
+        };
         DeviceInfo {
             caps: CAP_ASYNC | CAP_EVENTS | CAP_VMM | CAP_PLAN | peers,
             description: format!("Huawei {}", if self.soc.is_empty() { "Ascend" } else { &self.soc }),
             arch: self.soc.clone(),
-            memory_total: self.memory().map_or(0, |(_, total)| total),
-            buffer_types: vec![memory],
+            memory_total: self.runtime.total_memory(self.number, self.chip.hbm),
+            buffer_types: vec![memory, pinned],
             ..DeviceInfo::new(DEVICE_NPU, self.number.to_string())
         }
     }
 
     fn open(&self) -> Result<()> {
-        self.runtime.enter(self.number)
+        self.runtime.open_card(self.number)
     }
 
     fn close(&self) {
-        // SAFETY: the host destroyed everything on the card. Nobody is left to hear of a failure.
-        let _ = unsafe { acl!(self.runtime, aclrtResetDevice(self.number)) };
+        self.runtime.close_card(self.number);
     }
 
     fn memory(&self) -> Result<(u64, u64)> {
@@ -79,18 +91,25 @@ impl Device for Card {
         }
     }
 
-    fn alloc(&self, _bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
-        Ok(Box::new(CardMemory::new(&self.runtime, self.number, size)?))
+    fn alloc(&self, bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
+        match bt {
+            PINNED => Ok(Box::new(PinnedMemory::new(&self.runtime, self.number, size)?)),
+            _ => Ok(Box::new(CardMemory::new(&self.runtime, self.number, size)?)),
+        }
     }
 
     /// Vector units read in pieces of 32 bytes and up to 32 bytes past the end.
-    fn alloc_size(&self, _bt: u32, tensor: &TensorView<'_>) -> u64 {
+    fn alloc_size(&self, bt: u32, tensor: &TensorView<'_>) -> u64 {
+        if bt == PINNED {
+            return tensor.nbytes();
+        }
         let stored = layout::of_weight(tensor).map_or(0, |layout| layout.stored_bytes);
         stored.max(tensor.nbytes()).next_multiple_of(32) + 32
     }
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
-        Ok(Box::new(CardStream::new(&self.runtime, self.number, self.chip, params.scratch)?))
+        let graphs = if self.chip.graphs { self.n_graphs } else { 0 };
+        Ok(Box::new(CardStream::new(&self.runtime, self.number, self.chip, params.scratch, graphs)?))
     }
 
     fn accepts(&self, _owner: &PeerView<'_>, _bt: u32) -> bool {

@@ -1,8 +1,9 @@
 //! Huawei Ascend cards, through the vendor's libraries, which are opened at run time: this builds on any machine.
 //!
 //! Reading order: [`library`] for what is opened, [`runtime`] for its calls, [`chip`] for what differs between chips,
-//! [`device`], [`buffer`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`format`] and [`layout`] for weights,
-//! [`operand`], [`call`] and [`ops`] for how a node becomes operators.
+//! [`device`], [`buffer`], [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`format`] and
+//! [`layout`] for weights, [`operand`], [`call`] and [`ops`] for how a node becomes operators, [`plan`] for graphs that
+//! run often.
 
 pub mod buffer;
 pub mod call;
@@ -16,12 +17,14 @@ pub mod library;
 pub mod memory;
 pub mod operand;
 pub mod ops;
+pub mod pinned;
+pub mod plan;
 pub mod runtime;
 pub mod stream;
 pub mod sys;
 
 use device::Card;
-use llmrt_plugin::{Device, DevmemLimits, Driver, Host, Level, PluginInfo, Result};
+use llmrt_plugin::{Device, DevmemLimits, Driver, Error, Host, Level, PluginInfo, Result};
 use runtime::Runtime;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -47,7 +50,16 @@ impl Driver for Cann {
             }
         };
         let soc = runtime.soc_name();
-        let card = |number: u32| Arc::new(Card::new(&runtime, number as i32, &soc)) as Arc<dyn Device>;
+        let n_graphs = match host.option("cann.graphs") {
+            None => plan::GRAPHS,
+            Some(text) => text.trim().parse().map_err(|_| {
+                Error::invalid(format!(
+                    "option cann.graphs={text}: expected how many captured graphs a stream keeps; 0: none"
+                ))
+            })?,
+        };
+        let card =
+            |number: u32| Arc::new(Card::new(&runtime, number as i32, &soc, n_graphs)) as Arc<dyn Device>;
         Ok(Cann((0..runtime.n_devices()).map(card).collect()))
     }
 

@@ -1,18 +1,29 @@
-//! The runtime's calls as functions with results. The device is set on every entry: nothing is kept in a thread.
+//! The runtime's calls as functions with results. The card's context is set on every entry: nothing is kept in a thread.
 
 use crate::error::check;
 use crate::library::{Absent, Cann};
 use crate::sys::*;
 use llmrt_plugin::{Error, Result};
+use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, PoisonError, RwLock};
 
 /// The open libraries.
 pub struct Runtime {
     /// Functions by name.
     pub cann: Cann,
+    /// Contexts of open cards.
+    contexts: RwLock<BTreeMap<i32, Context>>,
 }
+
+/// A card's default context.
+struct Context(aclrtContext);
+
+// SAFETY: a handle that every thread may make its own.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
 
 /// Calls a function of the runtime; its name goes into the error. For `unsafe` blocks that say why the arguments are good.
 macro_rules! acl {
@@ -29,7 +40,7 @@ pub(crate) use acl;
 impl Runtime {
     /// Opens the libraries and starts the runtime.
     pub fn open(folder: Option<&Path>) -> std::result::Result<Arc<Runtime>, Absent> {
-        let runtime = Runtime { cann: Cann::open(folder)? };
+        let runtime = Runtime { cann: Cann::open(folder)?, contexts: RwLock::default() };
         let init = runtime.cann.acl.aclInit.map_or(ACL_ERROR_UNINITIALIZE, |init| {
             // SAFETY: NULL stands for the default configuration.
             unsafe { init(std::ptr::null()) }
@@ -60,10 +71,62 @@ impl Runtime {
         name.map_or(String::new(), |name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
-    /// Makes a card the calling thread's. Cheap if it is already.
+    /// Starts a card, once until [`Runtime::close_card`]: each `aclrtSetDevice` counts, and each is to be reset. Streams,
+    /// events and memory are made in the card's default context, which other libraries of the process share.
+    pub fn open_card(&self, device: i32) -> Result<()> {
+        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        if contexts.contains_key(&device) {
+            return Ok(());
+        }
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a number; the output is ours.
+        unsafe {
+            acl!(self, aclrtSetDevice(device))?;
+            if let Err(e) = acl!(self, aclrtGetCurrentContext(&mut context)) {
+                let _ = acl!(self, aclrtResetDevice(device));
+                return Err(e);
+            }
+        }
+        contexts.insert(device, Context(context));
+        Ok(())
+    }
+
+    /// Undoes [`Runtime::open_card`]: everything made on the card is gone.
+    pub fn close_card(&self, device: i32) {
+        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        if contexts.remove(&device).is_some() {
+            // SAFETY: set once by `open_card`. Nobody is left to hear of a failure.
+            let _ = unsafe { acl!(self, aclrtResetDevice(device)) };
+        }
+    }
+
+    /// Makes an open card's context the calling thread's. Cheap, and counts nothing.
     pub fn enter(&self, device: i32) -> Result<()> {
-        // SAFETY: a number.
-        unsafe { acl!(self, aclrtSetDevice(device)) }
+        let contexts = self.contexts.read().unwrap_or_else(PoisonError::into_inner);
+        let context = contexts.get(&device);
+        let context = context.ok_or_else(|| Error::invalid(format!("card {device} is not open")))?;
+        // SAFETY: a context that lives as long as the card is open.
+        unsafe { acl!(self, aclrtSetCurrentContext(context.0)) }
+    }
+
+    /// Bytes of a card that may be closed; 0 if nothing says. Where the runtime can be asked, no context is made.
+    pub fn total_memory(&self, device: i32, hbm: bool) -> u64 {
+        let (mut total, attr) = (0, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE);
+        // SAFETY: the output is ours.
+        match unsafe { acl!(self, aclrtGetDeviceInfo(device as u32, attr, &mut total)) } {
+            Ok(()) if total > 0 => total as u64,
+            _ => {
+                // SAFETY: a number; what is set here is reset here.
+                unsafe {
+                    if acl!(self, aclrtSetDevice(device)).is_err() {
+                        return 0;
+                    }
+                    let memory = self.memory(hbm);
+                    let _ = acl!(self, aclrtResetDevice(device));
+                    memory.map_or(0, |(_, total)| total)
+                }
+            }
+        }
     }
 
     /// Free and total bytes of the entered card.

@@ -49,6 +49,8 @@ pub struct Config {
     pub vmm: bool,
     /// Whether cards reach each other.
     pub peers: bool,
+    /// Operators that take lists of numbers may be launched more than once.
+    pub repeatable: bool,
     /// This allocation of device memory, from 1, fails; 0: none.
     pub oom: u64,
     /// What new memory and workspaces hold.
@@ -79,6 +81,7 @@ impl Default for Config {
             pageable: Pageable::Block,
             vmm: true,
             peers: true,
+            repeatable: true,
             oom: 0,
             poison: 0xff,
             sticky: true,
@@ -133,6 +136,7 @@ impl Config {
             }
             "vmm" => self.vmm = flag()?,
             "peers" => self.peers = flag()?,
+            "repeatable" => self.repeatable = flag()?,
             "oom" => self.oom = value.parse().ok()?,
             "poison" => self.poison = u8::from_str_radix(value, 16).ok()?,
             "sticky" => self.sticky = flag()?,

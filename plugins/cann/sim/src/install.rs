@@ -5,7 +5,7 @@ use crate::sys::{Functions, cann_acl, cann_cv, cann_math, cann_nn, cann_object, 
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-const SIMULATOR: &str = "libllmrt_cann_sim.so";
+const SIMULATOR: &str = "libcann_simulator.so";
 
 /// Functions that 8.1 lacks, of those that llmrt knows.
 const NOT_IN_8_1: [&str; 4] =

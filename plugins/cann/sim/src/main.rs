@@ -27,7 +27,7 @@ fn main() -> ExitCode {
         }
     }
     let without: Vec<&str> = without.split(',').collect();
-    match llmrt_cann_sim::install::install(dir.as_ref(), layout, &without) {
+    match cann_simulator::install::install(dir.as_ref(), layout, &without) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => fail(&problem),
     }

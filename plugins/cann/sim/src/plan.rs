@@ -158,9 +158,7 @@ fn enqueue(
             w.objects.executors.remove(handle);
         }
         let alive = |(_, handle): &&(usize, usize)| w.objects.tensors.get(*handle).is_none();
-        if let Some((i, _)) = state.tensors.iter().find(alive)
-            && !state.repeatable
-        {
+        if let Some((i, _)) = state.tensors.iter().find(alive) {
             let parameter = state.args.values[*i].0;
             w.doubt(INNER_NULL, format!("{name}: `{parameter}` was destroyed between the phases"))?;
         }

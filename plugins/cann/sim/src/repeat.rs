@@ -10,7 +10,12 @@ use std::ffi::c_void;
 #[unsafe(export_name = "llmrt_sim_aclSetAclOpExecutorRepeatable")]
 unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor) -> aclnnStatus {
     with_executor("aclSetAclOpExecutorRepeatable", executor, |made| {
-        crate::lock(&made.state).repeatable = true;
+        let mut state = crate::lock(&made.state);
+        // Operators that bring host data to the card themselves would bring the old ones again.
+        let has_lists = state.args.values.iter().any(|(_, value)| matches!(value, Value::Ints(_)));
+        let may = world().config.repeatable || !has_lists;
+        ensure(may, ACLNN_ERR_PARAM_INVALID, || "the operator has host data of its own".into())?;
+        state.repeatable = true;
         Ok(())
     })
 }

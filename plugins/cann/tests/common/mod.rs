@@ -27,7 +27,7 @@ pub fn libraries(layout: &'static str) -> &'static Path {
     let root = ROOT.get_or_init(|| tempfile::TempDir::new().unwrap()).path();
     FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).entry(layout).or_insert_with(|| {
         let dir = root.join(layout);
-        llmrt_cann_sim::install::install(&dir, layout, &[]).unwrap();
+        cann_simulator::install::install(&dir, layout, &[]).unwrap();
         Box::leak(dir.into_boxed_path())
     })
 }
@@ -40,6 +40,11 @@ impl Machine {
 
     /// With libraries of this layout.
     pub fn with(layout: &'static str, config: &str) -> Machine {
+        Machine::told(layout, config, &[])
+    }
+
+    /// With these options of the plugin, too.
+    pub fn told(layout: &'static str, config: &str, options: &[(&str, &str)]) -> Machine {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = libraries(layout);
@@ -57,7 +62,11 @@ impl Machine {
         let lines = log.clone();
         let host = Host::new(HostOptions {
             n_threads: Some(1),
-            options: [("cann.lib_dir".to_string(), dir.display().to_string())].into(),
+            options: options
+                .iter()
+                .map(|(key, value)| (key.to_string(), value.to_string()))
+                .chain([("cann.lib_dir".to_string(), dir.display().to_string())])
+                .collect(),
             log: Some(Arc::new(move |_, _, text| lines.lock().unwrap().push(text.into()))),
             ..HostOptions::default()
         });
@@ -67,6 +76,12 @@ impl Machine {
 
     pub fn host(&self) -> &Arc<Host> {
         self.host.as_ref().expect("there until the machine goes")
+    }
+
+    /// Closes the host, and says how many cards were reset since the beginning.
+    pub fn close(&mut self) -> u64 {
+        self.host = None;
+        self.count("aclrtResetDevice")
     }
 
     /// Card `i`.
@@ -149,6 +164,11 @@ pub fn bind(device: &Arc<Device>, graph: &Graph, memory: &Memory) -> Result<Boun
 }
 
 impl Bound {
+    /// The buffer of a tensor that owns its bytes.
+    pub fn buffer(&self, t: Tensor) -> &Buffer {
+        self.buffers[t.0 as usize].as_ref().expect("it has bytes")
+    }
+
     /// Whether the card takes every node.
     pub fn is_supported(&self, device: &Device) -> Result<bool> {
         Ok(device.supports(&self.raw, 0..self.raw.n_nodes())?.iter().all(|verdict| verdict.support == 1))

@@ -87,7 +87,7 @@ unsafe extern "C" fn get_option(ctx: *mut c_void, key: c::Str, buf: *mut u8, cap
             services(ctx).misuse("get_option", format_args!("buf {buf:?} of {cap} bytes, len {len:?}"));
             return Status::Invalid.code();
         }
-        let Some(value) = services(ctx).options.get(&*text(key)) else { return Status::Unsupported.code() };
+        let Some(value) = services(ctx).option(&text(key)) else { return Status::Unsupported.code() };
         *len = value.len() as u64;
         if !buf.is_null() {
             std::ptr::copy_nonoverlapping(value.as_ptr(), buf, value.len().min(cap as usize));

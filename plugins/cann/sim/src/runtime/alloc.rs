@@ -32,7 +32,11 @@ api! { cann_acl;
         ensure(size > 0, ACL_ERROR_INVALID_PARAM, || "0 bytes".into())?;
         current(w)?;
         // Eight words more than it takes, to start at a multiple of 64.
-        let block = vec![u64::MAX; size.div_ceil(8) + 8].into_boxed_slice();
+        let (n, mut block) = (size.div_ceil(8) + 8, Vec::new());
+        let room = block.try_reserve_exact(n);
+        ensure(room.is_ok(), ACL_ERROR_BAD_ALLOC, || format!("{size} bytes of the host"))?;
+        block.resize(n, u64::MAX);
+        let block = block.into_boxed_slice();
         let address = (block.as_ptr() as usize).next_multiple_of(64);
         crate::lock(&w.pinned).insert(address, block);
         put(out, address as *mut c_void)

@@ -1,8 +1,8 @@
 //! Rule 25: graphs.
 
 use super::machine::Machine;
-use llmrt_cann_sim::door::count;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::door::count;
+use cann_simulator::sys::*;
 use std::ptr::null_mut;
 
 const GLOBAL: i32 = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;

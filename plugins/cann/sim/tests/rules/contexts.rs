@@ -1,7 +1,7 @@
 //! Rules 10 to 12 and 17: contexts, cards, start and end, cards that reach each other.
 
 use super::machine::Machine;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::sys::*;
 use std::ptr::null;
 
 #[test]

@@ -1,8 +1,8 @@
 //! Rule 13: events.
 
 use super::machine::Machine;
-use llmrt_cann_sim::door::reports;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::door::reports;
+use cann_simulator::sys::*;
 
 fn event(m: &Machine, ex: bool, flags: i32) -> aclrtEvent {
     let mut event = std::ptr::null_mut();

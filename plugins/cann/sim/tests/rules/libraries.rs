@@ -1,7 +1,7 @@
 //! Rule 27: which functions are in which library, and what is missing where.
 
-use llmrt_cann_sim::door::tables;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::door::tables;
+use cann_simulator::sys::*;
 
 /// Names of functions that a table has no address for.
 fn missing<T: Functions>(table: &T) -> Vec<&'static str> {

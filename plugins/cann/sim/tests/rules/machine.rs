@@ -1,7 +1,7 @@
 //! A simulated machine for one test. Tests take turns: there is one machine per process.
 
-use llmrt_cann_sim::door::{self, Tables, tables};
-use llmrt_cann_sim::sys::*;
+use cann_simulator::door::{self, Tables, tables};
+use cann_simulator::sys::*;
 use std::ffi::{CStr, c_void};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 

@@ -1,8 +1,8 @@
 //! Rules 1 to 7, 14 and 16: private memory, poison, bounds, order of copies, freed memory, alignment, amounts.
 
 use super::machine::Machine;
-use llmrt_cann_sim::door::count;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::door::count;
+use cann_simulator::sys::*;
 
 #[test]
 fn the_host_cannot_read_a_cards_memory() {

@@ -1,8 +1,8 @@
 //! Operators on a few numbers worked out by hand.
 
 use super::machine::Machine;
-use llmrt_cann_sim::number::{decode, encode};
-use llmrt_cann_sim::sys::*;
+use cann_simulator::number::{decode, encode};
+use cann_simulator::sys::*;
 use std::ffi::c_void;
 use std::ptr::{null, null_mut};
 

@@ -1,8 +1,8 @@
 //! Rules 18 and 21 to 23: chips, arithmetic, odd rules, packed and blocked layouts.
 
 use super::machine::Machine;
-use llmrt_cann_sim::number::encode;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::number::encode;
+use cann_simulator::sys::*;
 use std::ptr::{null, null_mut};
 
 fn halves(m: &Machine, values: &[f32]) -> *mut std::ffi::c_void {

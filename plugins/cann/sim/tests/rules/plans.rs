@@ -1,8 +1,8 @@
 //! Rules 8, 9, 19, 24 and 29: the two phases, workspaces, lifetimes, parameters.
 
 use super::machine::Machine;
-use llmrt_cann_sim::door::reports;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::door::reports;
+use cann_simulator::sys::*;
 use std::ptr::{null, null_mut};
 
 const USED_BEFORE: i32 = 561_103;

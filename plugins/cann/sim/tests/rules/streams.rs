@@ -1,8 +1,8 @@
 //! Rules 4, 20, 26, 28 and 31: order, sticky faults, limits, messages, counters.
 
 use super::machine::Machine;
-use llmrt_cann_sim::door::count;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::door::count;
+use cann_simulator::sys::*;
 
 #[test]
 fn a_streams_work_is_done_in_order_in_every_mode() {

@@ -1,7 +1,7 @@
 //! Rule 15: addresses and the memory behind them.
 
 use super::machine::Machine;
-use llmrt_cann_sim::sys::*;
+use cann_simulator::sys::*;
 use std::ffi::c_void;
 use std::ptr::null_mut;
 
