@@ -231,7 +231,8 @@ impl<'s> Call<'s> {
         Ok(Operand::contiguous(dtype, ne, base))
     }
 
-    /// Scratch memory. Kernels read in pieces of 32 bytes and up to 32 bytes past the end.
+    /// Scratch memory. Kernels read in pieces of 32 bytes and up to 32 bytes past the end; plain allocations of the
+    /// vendor's start at multiples of 64.
     fn scratch(&mut self, size: u64) -> Result<*mut c_void> {
         let none = || Error::internal("the host gave this stream no scratch memory");
         let piece =

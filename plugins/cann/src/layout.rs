@@ -1,8 +1,13 @@
 //! How quantised weights lie on a card: all values of the tensor first, row after row, then all scales.
 //!
+//! Formats with mins, or with parts of 16, have no product on the card: their numbers are kept as F16, each off by at most
+//! 2⁻¹¹ of itself, and the file's bytes behind them, from which rows are picked and which are read back. Experts of such
+//! formats stay as they are in the file, because there are too many of them for F16.
+//!
 //! Q4_0: two values per byte, the even element in the low nibble, two's complement. Q8_0, Q5_0: a byte per value; what
 //! is Q5_0 in the file needs more room then. Scales are F16, [rows, cols / 32]. All three are exact and can be undone.
 
+use crate::format;
 use llmrt_plugin::abi::types::{LAYOUT_INVERTIBLE, ROLE_EMBEDDING, ROLE_EXPERTS, ROLE_MATRIX, TENSOR_WEIGHT};
 use llmrt_plugin::{DType, Error, Layout, Result, TensorView};
 
@@ -13,6 +18,8 @@ pub const GROUP: usize = 32;
 pub const INT4: u32 = 1;
 /// Values of 8 bits.
 pub const INT8: u32 = 2;
+/// Numbers as F16, and the file's bytes.
+pub const F16: u32 = 3;
 
 /// The layout a weight gets at `seal`; `None` if it stays as it is.
 pub fn of_weight(t: &TensorView<'_>) -> Option<Layout> {
@@ -23,9 +30,12 @@ pub fn of_weight(t: &TensorView<'_>) -> Option<Layout> {
     let (id, name) = match t.dtype()? {
         DType::Q4_0 => (INT4, "int4 values, then scales"),
         DType::Q8_0 | DType::Q5_0 => (INT8, "int8 values, then scales"),
+        dtype if format::of(dtype).is_some() && t.role() != ROLE_EXPERTS => {
+            (F16, "F16 numbers, then as in the file")
+        }
         _ => return None,
     };
-    let stored_bytes = bytes_in(id, t.n_elements());
+    let stored_bytes = bytes_in(id, t);
     Some(Layout { id, flags: LAYOUT_INVERTIBLE, stored_bytes, row_granularity: t.n_rows() as u64, name })
 }
 
@@ -33,7 +43,16 @@ pub fn of_weight(t: &TensorView<'_>) -> Option<Layout> {
 pub fn stored_bytes(t: &TensorView<'_>) -> u64 {
     match t.layout_id() {
         0 => t.nbytes(),
-        id => bytes_in(id, t.n_elements()),
+        id => bytes_in(id, t),
+    }
+}
+
+/// Where the bytes of the file are kept in the layout a tensor has; `None` if they are not.
+pub fn canonical_at(t: &TensorView<'_>) -> Option<u64> {
+    match t.layout_id() {
+        0 => Some(0),
+        F16 => Some(2 * t.n_elements() as u64),
+        _ => None,
     }
 }
 
@@ -42,15 +61,31 @@ pub fn scales_at(id: u32, n_elements: usize) -> u64 {
     if id == INT4 { n_elements as u64 / 2 } else { n_elements as u64 }
 }
 
-fn bytes_in(id: u32, n_elements: usize) -> u64 {
-    scales_at(id, n_elements) + (n_elements / GROUP * 2) as u64
+fn bytes_in(id: u32, t: &TensorView<'_>) -> u64 {
+    let n = t.n_elements();
+    if id == F16 { 2 * n as u64 + t.nbytes() } else { scales_at(id, n) + (n / GROUP * 2) as u64 }
+}
+
+/// The numbers of a weight as F16, then its bytes.
+fn halves(dtype: DType, canonical: &[u8]) -> Result<Vec<u8>> {
+    let format = format::of(dtype).ok_or_else(|| Error::invalid(format!("no F16 form of {dtype}")))?;
+    let (mut stored, mut numbers) = (Vec::new(), vec![0.0; format.n]);
+    for block in canonical.chunks_exact(format.bytes) {
+        format::decode(&format, block, &mut numbers);
+        stored.extend(numbers.iter().flat_map(|x| format::f32_to_f16(*x).to_le_bytes()));
+    }
+    stored.extend_from_slice(canonical);
+    Ok(stored)
 }
 
 /// A weight's canonical bytes in its layout.
 pub fn transform(t: &TensorView<'_>, canonical: &[u8]) -> Result<Vec<u8>> {
     let dtype = t.dtype().ok_or_else(|| Error::invalid("an unknown dtype"))?;
     let id = of_weight(t).map_or(0, |layout| layout.id);
-    let mut stored = vec![0; bytes_in(id, t.n_elements()) as usize];
+    if id == F16 {
+        return halves(dtype, canonical);
+    }
+    let mut stored = vec![0; bytes_in(id, t) as usize];
     let (values, scales) = stored.split_at_mut(scales_at(id, t.n_elements()) as usize);
     let per_group = values.len() / (t.n_elements() / GROUP).max(1);
     let groups = values.chunks_exact_mut(per_group.max(1)).zip(scales.as_chunks_mut::<2>().0);
@@ -64,6 +99,9 @@ pub fn transform(t: &TensorView<'_>, canonical: &[u8]) -> Result<Vec<u8>> {
 /// The canonical bytes of a weight from those in its layout.
 pub fn restore(t: &TensorView<'_>, stored: &[u8]) -> Result<Vec<u8>> {
     let dtype = t.dtype().ok_or_else(|| Error::invalid("an unknown dtype"))?;
+    if let (F16, Some(kept)) = (t.layout_id(), canonical_at(t)) {
+        return Ok(stored[kept as usize..].to_vec());
+    }
     let (values, scales) = stored.split_at(scales_at(t.layout_id(), t.n_elements()) as usize);
     let per_group = values.len() / (t.n_elements() / GROUP).max(1);
     let groups = values.chunks_exact(per_group.max(1)).zip(scales.as_chunks::<2>().0);

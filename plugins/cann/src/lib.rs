@@ -1,8 +1,9 @@
 //! Huawei Ascend cards, through the vendor's libraries, which are opened at run time: this builds on any machine.
 //!
 //! Reading order: [`library`] for what is opened, [`runtime`] for its calls, [`chip`] for what differs between chips,
-//! [`device`], [`buffer`], [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`layout`] for
-//! weights, [`operand`], [`call`] and [`ops`] for how a node becomes operators, [`plan`] for graphs that run often.
+//! [`device`], [`buffer`], [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`format`] and
+//! [`layout`] for weights, [`operand`], [`call`] and [`ops`] for how a node becomes operators, [`plan`] for graphs that
+//! run often.
 
 pub mod buffer;
 pub mod call;
@@ -10,6 +11,7 @@ pub mod chip;
 pub mod device;
 pub mod error;
 pub mod event;
+pub mod format;
 pub mod layout;
 pub mod library;
 pub mod memory;

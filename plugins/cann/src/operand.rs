@@ -72,6 +72,14 @@ impl Operand {
         })
     }
 
+    /// The F16 numbers of a weight that was sealed so.
+    pub fn halves(t: &TensorView<'_>) -> Result<Operand> {
+        let memory = t.buffer::<CardMemory>();
+        let memory = memory.ok_or_else(|| Error::invalid(format!("`{}` is not on a card", t.name())))?;
+        let all = Operand::contiguous(ACL_FLOAT16, &t.ne().map(|n| n as i64), memory.address(0));
+        Ok(Operand { offset: t.offset() as i64 / 2, ..all })
+    }
+
     /// Memory without gaps.
     pub fn contiguous(dtype: aclDataType, ne: &[i64], base: *mut c_void) -> Operand {
         let step = |at: &mut i64, n: &i64| {

@@ -52,8 +52,8 @@ impl Memory {
 
     /// Takes memory of a card, full of poison; the error says why not.
     pub fn take(&self, device: usize, len: usize) -> Result<(Bytes, u64), String> {
-        let charged =
-            if len > 1 << 20 { len.next_multiple_of(PAGE) } else { len.next_multiple_of(4096) } as u64;
+        let page = if len > 1 << 20 { PAGE } else { 4096 };
+        let charged = len.checked_next_multiple_of(page).map_or(u64::MAX, |n| n as u64);
         let mut state = self.state();
         state.n_taken += 1;
         let used = state.used.get(&device).copied().unwrap_or(0);
@@ -81,7 +81,7 @@ impl Memory {
 
     /// A plain allocation. Its address is a multiple of 64 and of nothing more.
     pub fn alloc(&self, device: usize, len: usize) -> Result<usize, String> {
-        let readable = len.next_multiple_of(32) + 32;
+        let readable = len.checked_next_multiple_of(32).map_or(usize::MAX, |n| n.saturating_add(32));
         let (bytes, charged) = self.take(device, readable)?;
         let address = addresses(readable + 64, 4096).ok_or("the simulator ran out of addresses")? + 64;
         let segment = Segment { len, readable, device, charged, mapped: 0, bytes };

@@ -6,7 +6,7 @@ use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging};
 use super::soft_max::{self, LOWEST, NOTHING, Rows};
 use super::steps::has;
-use super::{attention_fused, source};
+use super::{attention_fused, source, weights};
 use crate::call::Call;
 use crate::chip::Chip;
 use crate::library::Cann;
@@ -21,7 +21,7 @@ const MOST_SCORES: i64 = 1 << 25;
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let p = check::params(AttentionParams::from_bytes(node.params_bytes()))?;
     has!(cann, nn.aclnnMatmul, nn.aclnnSoftmax, math.aclnnClampMin, math.aclnnTanh)?;
-    has!(cann, math.aclnnInplaceFillScalar, math.aclnnPowScalarTensor)?;
+    has!(cann, math.aclnnInplaceFillScalar, math.aclnnPowScalarTensor, math.aclnnSub)?;
     let q = check::floats(chip, node, 0)?.ne();
     let (k, v) = (cache(chip, node, 1)?, cache(chip, node, 2)?);
     let (n_kv_heads, block_size) = (p.n_kv_heads as usize, p.block_size as usize);
@@ -99,7 +99,7 @@ fn composed(call: &mut Call<'_>, a: &Attention) -> Result<()> {
         t.reshape(&[d, n_kv_heads, n])
     };
     let (k, v) = (a.gathered(call, &a.k, &blocks)?, a.gathered(call, &a.v, &blocks)?);
-    let (k, v) = (call.to(&k, ACL_FLOAT)?, call.to(&v, ACL_FLOAT)?);
+    let (k, v) = (weights::for_product(call, &k)?, weights::for_product(call, &v)?);
     let k = heads(k).permute(&[0, 2, 1]); // [head_dim, n_keys, n_kv_heads]
     let v = heads(v).permute(&[2, 0, 1]); // [n_keys, head_dim_v, n_kv_heads]
     let n_keys = k.ne[1];

@@ -7,6 +7,14 @@ use llmrt_plugin::{DType, NodeView, Reason, TensorView};
 /// Yes, or why not.
 pub type Answer = Result<(), Reason>;
 
+/// The sources that the op needs are there, and it has no params that this code does not know.
+pub fn form(node: &NodeView<'_>) -> Answer {
+    let info = node.op().ok_or(Reason::Op)?.info();
+    (0..info.min_src as usize).try_for_each(|i| given(node, i).map(|_| ()))?;
+    let known = !info.params.is_empty() || node.params_bytes().iter().all(|byte| *byte == 0);
+    ensure(known, Reason::Param)
+}
+
 /// Source `i`, which must be there.
 pub fn given<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     node.src(i).ok_or(Reason::Op)

@@ -7,10 +7,14 @@ use crate::call::Call;
 use crate::chip::Chip;
 use crate::library::Cann;
 use crate::operand::{Operand, number};
+use llmrt_plugin::abi::op::CopyParams;
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, math.aclnnInplaceCopy)?;
+    if node.op() == Some(Op::Copy) {
+        check::params(CopyParams::from_bytes(node.params_bytes()))?;
+    }
     let (x, y) = (check::given(node, from(node))?, node.dst());
     movable(chip, &x)?;
     movable(chip, &y)?;

@@ -2,6 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::ids::{self, Ids};
+use super::packed::Packed;
 use super::sealed::{self, Sealed};
 use super::steps::{EXACT, has};
 use super::{missing, weights};
@@ -22,8 +23,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
             DType::I32
         }
         _ if weights::is_quantised(&table) => {
-            has!(cann, math.aclnnFloor)?;
-            ensure(table.ne()[2..] == [1, 1], Reason::Shape)?;
+            weights::can_decode(cann, &table)?;
             DType::F32
         }
         _ => {
@@ -39,30 +39,32 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (table, ids) = (node.src(0).ok_or_else(missing)?, node.src(1).ok_or_else(missing)?);
     let (y, ids) = (Operand::of(&node.dst())?, ids::of(call, &ids, table.ne()[1] as i64)?);
-    if let Some(table) = Sealed::of(&table)? {
-        let picked = call.temporary(ACL_FLOAT, &y.ne[..2])?;
-        let rows = picked_rows(call, &table, &ids.index.flat(1))?;
-        sealed::decode(call, &rows, &picked)?;
-        return call.mul(&picked, &ids.valid.flat(1).with_dim(0), &y.flat(2));
-    }
-    let table = Operand::of(&table)?;
+    let (sealed, packed) = (Sealed::of(&table)?, Packed::of(&table)?);
+    let [n, n2] = [1, 2].map(|d| table.ne()[d] as i64);
     let batches = (0..y.ne[3]).flat_map(|c| (0..y.ne[2]).map(move |b| (b, c)));
     for (b, c) in batches {
         let of = |t: &Operand, dim| t.slice(dim, b, 1).slice(dim + 1, c, 1).flat(dim);
-        let ids = Ids { index: of(&ids.index, 1), valid: of(&ids.valid, 1) };
-        call.scoped(|call| plain(call, &of(&table, 2), &ids, &of(&y, 2)))?;
+        let (ids, y) = (Ids { index: of(&ids.index, 1), valid: of(&ids.valid, 1) }, of(&y, 2));
+        let first = (c * n2 + b) * n;
+        call.scoped(|call| match (&sealed, &packed) {
+            (Some(table), _) => {
+                let table = table.part(first, n);
+                let (bytes, scales) =
+                    (call.picked(&table.bytes, 1, &ids.index)?, call.picked(&table.scales, 1, &ids.index)?);
+                let picked = call.temporary(ACL_FLOAT, &y.ne)?;
+                sealed::decode(call, &Sealed { bytes, scales, ..table }, &picked)?;
+                call.mul(&picked, &ids.valid.with_dim(0), &y)
+            }
+            (_, Some(table)) => {
+                let bytes = call.picked(&table.part(first, n).bytes, 1, &ids.index)?;
+                let picked = call.temporary(ACL_FLOAT, &y.ne)?;
+                table.with(bytes).decode(call, &picked)?;
+                call.mul(&picked, &ids.valid.with_dim(0), &y)
+            }
+            _ => plain(call, &of(&Operand::of(&table)?, 2), &ids, &y),
+        })?;
     }
     Ok(())
-}
-
-/// Rows of a sealed weight.
-fn picked_rows(call: &mut Call<'_>, table: &Sealed, index: &Operand) -> Result<Sealed> {
-    let mut pick = |of: &Operand| {
-        let picked = call.temporary(of.dtype, &[of.ne[0], index.ne[0]])?;
-        call.gather(of, 1, index, &picked)?;
-        Ok(picked)
-    };
-    Ok(Sealed { int4: table.int4, bytes: pick(&table.bytes)?, scales: pick(&table.scales)? })
 }
 
 /// [n, k] from [n, m].

@@ -9,7 +9,10 @@ use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::abi::op::GluParams;
-use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
+use llmrt_plugin::{NodeView, Op, Reason, Result};
+
+/// The activation that is no op of its own.
+const GPT_OSS: u32 = 6;
 
 /// The op of an activation's number.
 fn activation(number: u32) -> Option<Op> {
@@ -18,23 +21,26 @@ fn activation(number: u32) -> Option<Op> {
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let p = check::params(GluParams::from_bytes(node.params_bytes()))?;
-    let op = activation(p.activation).ok_or(Reason::Param)?;
     ensure(p.swapped <= 1, Reason::Param)?;
-    has!(cann, math.aclnnMul, math.aclnnCast)?;
-    unary::has_op(cann, op)?;
+    has!(cann, math.aclnnMul, math.aclnnCast, math.aclnnInplaceCopy)?;
+    match activation(p.activation) {
+        Some(op) => unary::has_op(cann, op)?,
+        None => has!(cann, nn.aclnnSigmoid, math.aclnnClamp, math.aclnnMuls, math.aclnnAdds)?,
+    }
+    ensure(p.activation <= GPT_OSS, Reason::Param)?;
     let gate = check::floats(chip, node, 0)?;
     let [n, rest @ ..] = gate.ne();
     if node.src(1).is_some() {
         ensure(check::floats(chip, node, 1)?.ne() == gate.ne(), Reason::Shape)?;
-        return check::result(node, Some(DType::F32), gate.ne());
+        return check::float_result(chip, node, gate.ne());
     }
     ensure(n % 2 == 0, Reason::Shape)?;
-    check::result(node, Some(DType::F32), [n / 2, rest[0], rest[1], rest[2]])
+    check::float_result(chip, node, [n / 2, rest[0], rest[1], rest[2]])
 }
 
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let p = GluParams::from_bytes(node.params_bytes()).unwrap_or_default();
-    let op = activation(p.activation).unwrap_or(Op::Silu);
+    let op = activation(p.activation);
     let (both, y) = (source(node, 0)?, Operand::of(&node.dst())?);
     let (gate, up) = match node.src(1) {
         Some(up) => (both.clone(), Operand::of(&up)?),
@@ -44,14 +50,38 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         }
     };
     let halves = node.src(1).is_none() && p.swapped == 0;
-    if op == Op::Silu && halves && fits_library(call, &both, &y) {
+    if op == Some(Op::Silu) && halves && fits_library(call, &both, &y) {
         let (x, y) = (call.tensor(&both)?, call.tensor(&y)?);
         return run!(call, nn.aclnnSwiGlu(x, -1, y));
     }
     let (gate, up) = (call.to(&gate, ACL_FLOAT)?, call.to(&up, ACL_FLOAT)?);
-    let active = call.temporary(ACL_FLOAT, &gate.ne)?;
-    unary::activate(call, op, &gate, &active)?;
-    call.mul(&active, &up, &y)
+    let (active, placed) = (call.temporary(ACL_FLOAT, &gate.ne)?, call.place(&y, ACL_FLOAT)?);
+    match op {
+        Some(op) => {
+            unary::activate(call, op, &gate, &active)?;
+            call.mul(&active, &up, &placed)?;
+        }
+        None => gpt_oss(call, &p, [&gate, &up], &active, &placed)?,
+    }
+    call.store(&placed, &y)
+}
+
+/// y = g · sigmoid(alpha · g) · (u + 1), where g is the gate, at most the limit, and u is up within plus and minus it.
+fn gpt_oss(
+    call: &mut Call<'_>,
+    p: &GluParams,
+    [gate, up]: [&Operand; 2],
+    active: &Operand,
+    y: &Operand,
+) -> Result<()> {
+    let gated = call.temporary(ACL_FLOAT, &gate.ne)?;
+    call.clamp(gate, f32::NEG_INFINITY, p.limit, &gated)?;
+    call.scale(&gated, p.alpha, active)?;
+    unary::activate(call, Op::Sigmoid, active, active)?;
+    call.mul(&gated, active, active)?;
+    call.clamp(up, -p.limit, p.limit, &gated)?;
+    call.shift(&gated, 1.0, &gated)?;
+    call.mul(active, &gated, y)
 }
 
 /// One operator for all: F32, no gaps, and on the smaller chips rows of whole 64 bytes.
@@ -69,6 +99,6 @@ mod tests {
     fn activations_have_the_numbers_of_the_op_table() {
         assert_eq!(activation(0), Some(Op::Silu));
         assert_eq!(activation(3), Some(Op::GeluErf));
-        assert_eq!(activation(6), None, "gpt-oss has two more numbers");
+        assert_eq!(activation(GPT_OSS), None, "it has two more numbers");
     }
 }

@@ -25,9 +25,11 @@ mod mul_mat;
 mod mul_mat_id;
 mod order;
 mod out_prod;
+mod packed;
 mod paged_mask;
 mod paging;
 mod pool;
+mod product;
 mod reduce;
 mod resample;
 mod rms_norm;
@@ -155,6 +157,7 @@ pub fn how(op: Op) -> Option<&'static str> {
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> check::Answer {
     let rules = node.op().and_then(rules).ok_or(Reason::Op)?;
     check::ensure(node.op_version() == 1, Reason::Version)?;
+    check::form(node)?;
     if chip.family == Family::B310 {
         on_310b(node)?;
     }

@@ -1,7 +1,7 @@
 //! y[i, j] = Σₖ w[k, i] · x[k, j]; matrices of w broadcast over those of x in dims 2 and 3.
 //!
-//! F32 stays F32. F16 and sealed weights multiply F16 rows, as the vendor's units do; BF16 weights become F32, piece by
-//! piece, because BF16 results would be too coarse.
+//! F32 stays F32. F16 and sealed weights multiply rows rounded to F16, as the vendor's units do; BF16 weights and blocks
+//! of the file become F32, piece by piece.
 
 use super::check::{self, Answer, ensure};
 use super::weights::{self, Weights};
@@ -16,20 +16,28 @@ use llmrt_plugin::{DType, NodeView, Reason, Result};
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let (w, x) = (check::given(node, 0)?, check::floats(chip, node, 1)?);
     weights::supports(cann, chip, &w)?;
-    let batches = w.ne()[2] * w.ne()[3];
-    ensure(!weights::is_quantised(&w) || batches == 1, Reason::Shape)?;
-    ensure(w.ne()[0] > 0, Reason::Shape)?;
+    let batches = w.ne()[2].saturating_mul(w.ne()[3]);
+    ensure(!weights::is_quantised(&w) || batches <= weights::MOST_BATCHES, Reason::Shape)?;
+    let fits = |d: usize| w.ne()[d] > 0 && x.ne()[d].is_multiple_of(w.ne()[d]);
+    ensure(w.ne()[0] > 0 && w.ne()[0] == x.ne()[0] && fits(2) && fits(3), Reason::Shape)?;
     check::result(node, Some(DType::F32), [w.ne()[1], x.ne()[1], x.ne()[2], x.ne()[3]])
 }
 
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    let w = Weights::of(&node.src(0).ok_or_else(missing)?)?;
+    let t = node.src(0).ok_or_else(missing)?;
     let (x, y) = (source(node, 1)?, Operand::of(&node.dst())?);
-    match w {
-        Weights::Plain(w) if w.ne[2..] != [1, 1] => batches(call, &w, &x, &y),
-        Weights::Plain(w) => one(call, &Weights::Plain(w.flat(2)), &x, &y),
-        sealed => one(call, &sealed, &x, &y),
+    let w = match Weights::of(&t)? {
+        Weights::Plain(w) if w.ne[2..] != [1, 1] => return batches(call, &w, &x, &y),
+        Weights::Plain(w) => Weights::Plain(w.flat(2)),
+        quantised => quantised,
+    };
+    let [m, n2, n3] = [1, 2, 3].map(|d| t.ne()[d] as i64);
+    let (r2, r3) = (x.ne[2] / n2, x.ne[3] / n3);
+    for (b, c) in (0..n3).flat_map(|c| (0..n2).map(move |b| (b, c))) {
+        let of = |t: &Operand| t.slice(2, b * r2, r2).slice(3, c * r3, r3);
+        call.scoped(|call| one(call, &w.rows((c * n2 + b) * m, m), &of(&x), &of(&y)))?;
     }
+    Ok(())
 }
 
 /// One matrix for all rows of x.
@@ -45,9 +53,8 @@ fn one(call: &mut Call<'_>, w: &Weights, x: &Operand, y: &Operand) -> Result<()>
 
 /// Matrices that broadcast: where x has r times as many in a dim, the dim becomes two, [r] and that of w.
 pub fn batches(call: &mut Call<'_>, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-    let inside = if w.dtype == ACL_BF16 { ACL_FLOAT } else { w.dtype };
-    let (w, x) = (call.to(w, inside)?, call.to(x, inside)?);
-    let placed = call.place(y, inside)?;
+    let (w, x) = (weights::for_product(call, w)?, call.to(x, ACL_FLOAT)?);
+    let placed = call.place(y, ACL_FLOAT)?;
     let [w, x, out] = pairs(&w, &x, &placed);
     call.product(&w, &x, &out)?;
     call.store(&placed, y)

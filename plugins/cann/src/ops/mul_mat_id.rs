@@ -95,7 +95,7 @@ impl Experts {
     fn one(&self, e: i64) -> Weights {
         match &self.w {
             Weights::Plain(w) => Weights::Plain(w.slice(2, e, 1).flat(2)),
-            Weights::Sealed(w) => Weights::Sealed(w.part(e * self.m, self.m)),
+            quantised => quantised.rows(e * self.m, self.m),
         }
     }
 
@@ -111,8 +111,16 @@ impl Experts {
                 call.gather(&w.flat(3), 2, &index, &chosen)?;
                 self.times(call, &chosen, x, &results)?;
             }
+            Weights::Packed(w) => {
+                let chosen = w.with(self.rows(call, &w.bytes, &index)?);
+                let plain = call.temporary(ACL_FLOAT, &[self.k, self.m * n])?;
+                chosen.decode(call, &plain)?;
+                self.times(call, &plain.reshape(&[self.k, self.m, n]), x, &results)?;
+            }
             Weights::Sealed(w) => {
-                let chosen = self.chosen(call, w, &index)?;
+                let (bytes, scales) =
+                    (self.rows(call, &w.bytes, &index)?, self.rows(call, &w.scales, &index)?);
+                let chosen = Sealed { int4: w.int4, bytes, scales };
                 if Weights::Sealed(chosen.clone()).goes_in_groups(call) {
                     for (i, (t, j)) in (0..tokens).flat_map(|t| (0..used).map(move |j| (t, j))).enumerate() {
                         let row = x.slice(2, t, 1).slice(1, j % x.ne[1], 1).flat(2);
@@ -130,24 +138,20 @@ impl Experts {
         call.mul(&results, &ids.valid.with_dim(0), y)
     }
 
-    /// Rows of the chosen experts of a sealed weight.
-    fn chosen(&self, call: &mut Call<'_>, w: &Sealed, index: &Operand) -> Result<Sealed> {
-        let mut pick = |of: &Operand| {
-            let row = of.ne[0] * self.m;
-            let picked = call.temporary(of.dtype, &[row, index.ne[0]])?;
-            call.gather(&of.reshape(&[row, self.n]), 1, index, &picked)?;
-            Ok(picked.reshape(&[of.ne[0], self.m * index.ne[0]]))
-        };
-        Ok(Sealed { int4: w.int4, bytes: pick(&w.bytes)?, scales: pick(&w.scales)? })
+    /// Rows [n, m · chosen] of the chosen experts, of [n, m · experts].
+    fn rows(&self, call: &mut Call<'_>, of: &Operand, index: &Operand) -> Result<Operand> {
+        let row = of.ne[0] * self.m;
+        let picked = call.temporary(of.dtype, &[row, index.ne[0]])?;
+        call.gather(&of.reshape(&[row, self.n]), 1, index, &picked)?;
+        Ok(picked.reshape(&[of.ne[0], self.m * index.ne[0]]))
     }
 
     /// y [m, used, tokens] from w [k, m, used · tokens] and x [k, 1 or used, tokens].
     fn times(&self, call: &mut Call<'_>, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-        let inside = if w.dtype == ACL_BF16 { ACL_FLOAT } else { w.dtype };
-        let w = call.to(w, inside)?.reshape(&[self.k, self.m, y.ne[1], y.ne[2]]);
-        let x = call.dense(x, inside)?.with_dim(1);
+        let w = weights::for_product(call, w)?.reshape(&[self.k, self.m, y.ne[1], y.ne[2]]);
+        let x = call.dense(x, ACL_FLOAT)?.with_dim(1);
         let y = y.with_dim(1);
-        let placed = call.place(&y, inside)?;
+        let placed = call.place(&y, ACL_FLOAT)?;
         call.product(&w, &x, &placed)?;
         call.store(&placed, &y)
     }

@@ -2,7 +2,7 @@
 
 use crate::buffer::CardMemory;
 use crate::call::Call;
-use crate::layout::{self, GROUP, INT4};
+use crate::layout::{self, GROUP, INT4, INT8};
 use crate::operand::{Operand, element_bytes};
 use crate::sys::*;
 use llmrt_plugin::{Error, Result, TensorView};
@@ -19,9 +19,9 @@ pub struct Sealed {
 }
 
 impl Sealed {
-    /// A weight that was sealed; `None` if it stayed as it was in the file.
+    /// A weight of values and scales; `None` if it is something else.
     pub fn of(t: &TensorView<'_>) -> Result<Option<Sealed>> {
-        if t.layout_id() == 0 {
+        if !matches!(t.layout_id(), INT4 | INT8) {
             return Ok(None);
         }
         let memory = t.buffer::<CardMemory>();

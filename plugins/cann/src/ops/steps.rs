@@ -159,21 +159,6 @@ impl Call<'_> {
         Ok(y)
     }
 
-    /// y [m, n, …] = Σ over k of w [k, m, …] · x [k, n, …]; batches are equal or 1, y has no gaps.
-    pub fn product(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-        let mut axes: Vec<usize> = (0..w.ne.len()).collect();
-        axes.swap(0, 1);
-        let f32_stays = self.stream.chip.f32_products;
-        // 0 keeps the operands as they are; where the chip has no F32 units, 1 lets it round them.
-        let cube_math = if x.dtype == ACL_FLOAT && !f32_stays { 1 } else { 0 };
-        let rank = y.ne.len();
-        let (w, x, y) = (self.tensor(&w.permute(&axes))?, self.tensor(x)?, self.tensor(y)?);
-        match rank {
-            2 => run!(self, nn.aclnnMm(x, w, y, cube_math)),
-            _ => run!(self, nn.aclnnMatmul(x, w, y, cube_math)),
-        }
-    }
-
     /// A copy of x without gaps in another dtype.
     pub fn cast(&mut self, x: &Operand, dtype: aclDataType) -> Result<Operand> {
         let y = self.temporary(dtype, &x.ne)?;

@@ -1,10 +1,11 @@
-//! What a product multiplies with: plain matrices, or sealed ones; and the product itself.
+//! What a product multiplies with: plain matrices, sealed ones, or blocks of the file; and the product itself.
 
 use super::check::{self, Answer, ensure};
+use super::packed::Packed;
 use super::sealed::{self, Sealed};
 use crate::call::{Call, run};
 use crate::chip::Chip;
-use crate::layout::{self, GROUP};
+use crate::layout::GROUP;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::ops::steps::has;
@@ -27,19 +28,28 @@ pub enum Weights {
     Plain(Operand),
     /// Values, then scales.
     Sealed(Sealed),
+    /// Blocks of the file.
+    Packed(Packed),
 }
 
-/// Whether a tensor is, or will be, sealed in a layout of ours.
+/// Whether a tensor's dtype is quantised.
 pub fn is_quantised(t: &TensorView<'_>) -> bool {
-    matches!(t.dtype(), Some(DType::Q4_0 | DType::Q5_0 | DType::Q8_0)) && layout::of_weight(t).is_some()
+    t.dtype().is_some_and(DType::is_quantised)
+}
+
+/// What the numbers of quantised weights are computed with, in any layout.
+pub fn can_decode(cann: &Cann, t: &TensorView<'_>) -> Answer {
+    has!(cann, math.aclnnCast, math.aclnnMuls, math.aclnnAdds, math.aclnnAdd, math.aclnnSub, math.aclnnMul)?;
+    has!(cann, math.aclnnFloor, math.aclnnClamp, math.aclnnInplaceCopy, math.aclnnInplaceFillScalar)?;
+    ensure(Packed::reads(t), Reason::Type)
 }
 
 /// Whether products with a weight can be had.
 pub fn supports(cann: &Cann, chip: &Chip, w: &TensorView<'_>) -> Answer {
     has!(cann, nn.aclnnMm, nn.aclnnMatmul, math.aclnnCast, math.aclnnInplaceCopy)?;
+    has!(cann, math.aclnnSub, math.aclnnMuls, math.aclnnAdd)?;
     if is_quantised(w) {
-        has!(cann, nn.aclnnWeightQuantBatchMatmulV2, math.aclnnMul, math.aclnnFloor)?;
-        return ensure(w.ne()[0] <= MOST as usize, Reason::Shape);
+        return can_decode(cann, w);
     }
     let dtype = w.dtype();
     let plain = matches!(dtype, Some(DType::F32 | DType::F16)) || (chip.bf16 && dtype == Some(DType::BF16));
@@ -50,8 +60,12 @@ pub fn supports(cann: &Cann, chip: &Chip, w: &TensorView<'_>) -> Answer {
 impl Weights {
     /// A source of a product.
     pub fn of(t: &TensorView<'_>) -> Result<Weights> {
-        Ok(match Sealed::of(t)? {
-            Some(sealed) => Weights::Sealed(sealed),
+        if let Some(sealed) = Sealed::of(t)? {
+            return Ok(Weights::Sealed(sealed));
+        }
+        Ok(match Packed::of(t)? {
+            Some(packed) if t.layout_id() == 0 => Weights::Packed(packed),
+            Some(_) => Weights::Plain(Operand::halves(t)?),
             None => Weights::Plain(Operand::of(t)?),
         })
     }
@@ -61,6 +75,7 @@ impl Weights {
         match self {
             Weights::Plain(w) => Weights::Plain(w.slice(1, start, n)),
             Weights::Sealed(w) => Weights::Sealed(w.part(start, n)),
+            Weights::Packed(w) => Weights::Packed(w.part(start, n)),
         }
     }
 
@@ -70,7 +85,11 @@ impl Weights {
         let in_groups = self.goes_in_groups(call);
         let (inside, most) = match self {
             Weights::Plain(w) if w.dtype == ACL_BF16 => (ACL_FLOAT, (PIECE / k).max(1)),
-            Weights::Plain(w) => (w.dtype, m),
+            Weights::Plain(w) if w.dtype == ACL_FLOAT && !call.stream.chip.f32_products => {
+                (ACL_FLOAT, (PIECE / k).max(1))
+            }
+            Weights::Plain(_) => (ACL_FLOAT, m),
+            Weights::Packed(_) => (ACL_FLOAT, (PIECE / k).max(1)),
             Weights::Sealed(_) if in_groups => (ACL_FLOAT16, MOST / 32 * 32),
             Weights::Sealed(_) => (ACL_FLOAT16, (PIECE / k).max(1)),
         };
@@ -81,8 +100,13 @@ impl Weights {
                 let placed = call.place(&part, inside)?;
                 match self.rows(start, n) {
                     Weights::Plain(w) => {
-                        let w = call.to(&w, inside)?;
+                        let w = for_product(call, &w)?;
                         call.product(&w, &x, &placed)?;
+                    }
+                    Weights::Packed(w) => {
+                        let plain = call.temporary(inside, &[k, n])?;
+                        w.decode(call, &plain)?;
+                        call.product(&plain, &x, &placed)?;
                     }
                     Weights::Sealed(w) if in_groups => in_groups_of_32(call, &w, &x, &placed)?,
                     Weights::Sealed(w) => {
@@ -100,8 +124,15 @@ impl Weights {
     /// Whether the chip has products with such weights.
     pub fn goes_in_groups(&self, call: &Call<'_>) -> bool {
         let chip = &call.stream.chip;
-        matches!(self, Weights::Sealed(w) if if w.int4 { chip.int4_groups } else { chip.int8_groups })
+        let has = call.stream.runtime.cann.nn.aclnnWeightQuantBatchMatmulV2.plan.is_some();
+        let Weights::Sealed(w) = self else { return false };
+        has && w.k() <= MOST && if w.int4 { chip.int4_groups } else { chip.int8_groups }
     }
+}
+
+/// A plain matrix as products with F32 rows take it: BF16 as F32, because BF16 results would be too coarse.
+pub fn for_product(call: &mut Call<'_>, w: &Operand) -> Result<Operand> {
+    call.to(w, if w.dtype == ACL_BF16 { ACL_FLOAT } else { w.dtype })
 }
 
 /// The vendor's product with weights of few bits, F16 in and out; the weight is a matrix turned around.
