@@ -21,9 +21,9 @@ fn greedy(model: &Path, backend: &str, simulated: &str, flags: &[&str]) -> (Stri
     let out = succeed(
         on_cards(simulated)
             .args(["--backend", backend, "-v"])
-            .args(flags)
             .args(["run", "--raw", "--temp", "0", "-n", "8", "-p", "one day", "-m"])
-            .arg(model),
+            .arg(model)
+            .args(flags),
     );
     (String::from_utf8_lossy(&out.stdout).into_owned(), String::from_utf8_lossy(&out.stderr).into_owned())
 }
