@@ -175,6 +175,10 @@ typedef struct aclrtPhysicalMemProp {
 #define ACLNN_ERR_INNER_FIND_KERNEL_ERROR 561003
 #define ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND 561112
 
+typedef struct aclrtUuid {
+  char bytes[16];
+} aclrtUuid;
+
 /* libascendcl. */
 typedef struct cann_acl {
   aclError (*aclInit)(const char *config);
@@ -242,7 +246,7 @@ typedef struct cann_acl {
 
   /* Newer: may be NULL. */
   aclError (*aclrtGetDeviceInfo)(uint32_t device, aclrtDevAttr attr, int64_t *value);
-  aclError (*aclrtDeviceGetUuid)(int32_t device, char *uuid);
+  aclError (*aclrtDeviceGetUuid)(int32_t device, aclrtUuid *uuid);
   aclError (*aclrtCtxSetSysParamOpt)(aclSysParamOpt option, int64_t value);
   aclError (*aclsysGetVersionStr)(char *package, char *version);
 } cann_acl;

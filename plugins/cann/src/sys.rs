@@ -144,6 +144,11 @@ pub struct aclrtPhysicalMemProp {
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
+pub struct aclrtUuid {
+    pub bytes: [::core::ffi::c_char; 16usize],
+}
+#[repr(C)]
+#[derive(Copy, Clone)]
 pub struct cann_acl {
     pub aclInit: ::core::option::Option<unsafe extern "C" fn(config: *const ::core::ffi::c_char) -> aclError>,
     pub aclFinalize: ::core::option::Option<unsafe extern "C" fn() -> aclError>,
@@ -328,7 +333,7 @@ pub struct cann_acl {
         unsafe extern "C" fn(device: u32, attr: aclrtDevAttr, value: *mut i64) -> aclError,
     >,
     pub aclrtDeviceGetUuid:
-        ::core::option::Option<unsafe extern "C" fn(device: i32, uuid: *mut ::core::ffi::c_char) -> aclError>,
+        ::core::option::Option<unsafe extern "C" fn(device: i32, uuid: *mut aclrtUuid) -> aclError>,
     pub aclrtCtxSetSysParamOpt:
         ::core::option::Option<unsafe extern "C" fn(option: aclSysParamOpt, value: i64) -> aclError>,
     pub aclsysGetVersionStr: ::core::option::Option<

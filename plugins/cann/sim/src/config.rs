@@ -53,6 +53,8 @@ pub struct Config {
     pub repeatable: bool,
     /// This allocation of device memory, from 1, fails; 0: none.
     pub oom: u64,
+    /// This kernel that runs, from 1, faults; 0: none.
+    pub fault: u64,
     /// What new memory and workspaces hold.
     pub poison: u8,
     /// A kernel's fault makes its card unusable until it is reset.
@@ -83,6 +85,7 @@ impl Default for Config {
             peers: true,
             repeatable: true,
             oom: 0,
+            fault: 0,
             poison: 0xff,
             sticky: true,
             streams: 0,
@@ -138,6 +141,7 @@ impl Config {
             "peers" => self.peers = flag()?,
             "repeatable" => self.repeatable = flag()?,
             "oom" => self.oom = value.parse().ok()?,
+            "fault" => self.fault = value.parse().ok()?,
             "poison" => self.poison = u8::from_str_radix(value, 16).ok()?,
             "sticky" => self.sticky = flag()?,
             "streams" => self.streams = value.parse().ok()?,

@@ -101,7 +101,9 @@ fn build(dir: &Path, file: &str, names: &[&str], body: Body) -> Result<(), Strin
     let mut cc = Command::new(std::env::var_os("CC").unwrap_or_else(|| "cc".into()));
     // In the folder, because the simulator is recorded under the name it is given here: one without a folder.
     cc.current_dir(dir).args(["-shared", "-nostdlib", "-o", file]).arg(format!("{file}.s"));
-    cc.arg(format!("-Wl,-soname,{file}")).args(["-Wl,--no-as-needed", "-Wl,-rpath,$ORIGIN", SIMULATOR]);
+    // The folder's own simulator comes before one that LD_LIBRARY_PATH leads to: cargo's tests run with that set.
+    cc.args(["-Wl,--disable-new-dtags", "-Wl,-rpath,$ORIGIN"]);
+    cc.arg(format!("-Wl,-soname,{file}")).args(["-Wl,--no-as-needed", SIMULATOR]);
     let out = cc.output().map_err(|e| format!("the C compiler: {e}"))?;
     remove(&source)?;
     match out.status.success() {

@@ -10,6 +10,7 @@ use crate::tensor::Tensor;
 use crate::view::Run;
 use crate::world::{World, put, status, world};
 use std::ffi::c_void;
+use std::sync::atomic::Ordering::Relaxed;
 use std::sync::{Arc, Mutex};
 
 /// A row of the table of operators.
@@ -178,6 +179,9 @@ fn enqueue(
     }
     let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);
     let run = move |w: &Arc<World>| {
+        let n_before = w.n_kernels.fetch_add(1, Relaxed);
+        let asked = w.config.fault > 0 && n_before + 1 == w.config.fault;
+        ensure(!asked, ACL_ERROR_RT_AICORE_EXCEPTION, || format!("kernel {} was to fault", w.config.fault))?;
         let run = Run { world: w, args: &args, device };
         run.scribble(workspace, needed)?;
         kernel(&run)?;

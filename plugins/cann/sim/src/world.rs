@@ -14,7 +14,7 @@ use crate::sys::{ACL_ERROR_INVALID_PARAM, ACL_ERROR_REPEAT_FINALIZE, ACL_ERROR_U
 use crate::table::Table;
 use crate::trace::Trace;
 use std::collections::BTreeMap;
-use std::sync::atomic::{AtomicU8, Ordering::Relaxed};
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Everything there is.
@@ -47,6 +47,8 @@ pub struct World {
     pub objects: Objects,
     /// Counters.
     pub trace: Trace,
+    /// Kernels that ran.
+    pub n_kernels: AtomicU64,
     /// 0 before `aclInit`, 1 after it, 2 after `aclFinalize`.
     pub started: AtomicU8,
 }
@@ -94,6 +96,7 @@ impl World {
             graphs: Table::default(),
             objects: Objects::default(),
             trace: Trace::new(&config.trace),
+            n_kernels: AtomicU64::new(0),
             started: AtomicU8::new(0),
             config,
             problem,

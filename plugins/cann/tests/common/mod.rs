@@ -188,3 +188,14 @@ impl Bound {
         Ok(bytes)
     }
 }
+
+/// Products of F16 weights, which take scratch memory, on a card.
+pub fn products(card: &Arc<Device>) -> Result<Bound> {
+    use llmrt_abi::DType;
+    let case = llmrt_graph::ops::case::Case::new("products", |g, _| {
+        let w = g.weight("w", DType::F16, &[64, 48], llmrt_graph::Role::Matrix);
+        let x = g.input("x", DType::F32, &[64, 3]);
+        g.mul_mat(w, x);
+    });
+    bind(card, &case.graph, &case.values(7).expect("a case has values"))
+}

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::plugin::loaded::Loaded;
 use crate::plugin::selftest;
 use crate::plugin::table::{self, mandatory};
-use crate::pool::{PoolKind, PoolStats, Scratch};
+use crate::pool::{Devmem, PoolKind, PoolStats, Scratch};
 use crate::validate::{answers, inside};
 use llmrt_abi::{Scope, types as c};
 use std::ops::Range;
@@ -231,6 +231,11 @@ impl Device {
     pub fn pool(self: &Arc<Device>) -> Result<Option<PoolStats>> {
         self.open()?;
         Ok(Scratch::new(self, None)?.map(|scratch| scratch.stats()))
+    }
+
+    /// Whether scratch memory of its streams is managed by the host.
+    pub(crate) fn has_pools(self: &Arc<Device>) -> bool {
+        self.open().is_ok() && Devmem::of(self).is_ok_and(|devmem| devmem.is_some())
     }
 
     /// A synchronisation point.

@@ -158,11 +158,11 @@ api! { cann_acl;
             _ => return fault(ACL_ERROR_INVALID_PARAM, format!("attribute {attr}")),
         })
     }
-    fn aclrtDeviceGetUuid(device: i32, uuid: *mut std::ffi::c_char) w => {
+    fn aclrtDeviceGetUuid(device: i32, uuid: *mut aclrtUuid) w => {
         let (_, card) = card(w, device)?;
-        let mut bytes = *b"simulated card\0\0";
-        bytes[15] = crate::lock(card).number as u8;
-        put(uuid.cast::<[u8; 16]>(), bytes)
+        let mut bytes = b"simulated card\0\0".map(|byte| byte as std::ffi::c_char);
+        bytes[15] = crate::lock(card).number as std::ffi::c_char;
+        put(uuid, aclrtUuid { bytes })
     }
     fn aclrtCtxSetSysParamOpt(option: aclSysParamOpt, _value: i64) w => {
         current(w)?;
