@@ -30,6 +30,8 @@ pub struct Chip {
     pub int8_groups: bool,
     /// Attention over a paged cache in one operator.
     pub fused_attention: bool,
+    /// Attention of one query per sequence over a paged cache, of as many heads as the query has.
+    pub incre_attention: bool,
     /// Matrix products of F32 may keep F32 arithmetic.
     pub f32_products: bool,
     /// Kernels recorded once and launched together.
@@ -49,6 +51,7 @@ pub fn chip(soc: &str) -> Chip {
         int4_groups: true,
         int8_groups: true,
         fused_attention: true,
+        incre_attention: true,
         f32_products: true,
         graphs: true,
         peers: true,
@@ -67,12 +70,13 @@ pub fn chip(soc: &str) -> Chip {
             hbm: false,
             ..full
         },
-        Family::B310 => Chip { peers: false, ..chip("Ascend310P3") }.of(family),
+        Family::B310 => Chip { peers: false, incre_attention: false, ..chip("Ascend310P3") }.of(family),
         Family::A910 => Chip {
             bf16: false,
             int4_groups: false,
             int8_groups: false,
             fused_attention: false,
+            incre_attention: false,
             graphs: false,
             ..full
         },

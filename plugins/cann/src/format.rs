@@ -216,7 +216,7 @@ pub fn f32_to_f16(x: f32) -> u16 {
     } else {
         // Half of the lowest kept bit is added, less one where the bit is even.
         let bits = size.to_bits();
-        ((bits + 0xfff + (bits >> 13 & 1)) >> 13) as u16 - (112 << 10)
+        (((bits + 0xfff + (bits >> 13 & 1)) >> 13) - (112 << 10)) as u16
     };
     sign | bits
 }

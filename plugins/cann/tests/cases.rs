@@ -2,15 +2,14 @@
 //! seals them. Nothing here shows what a real card does.
 
 mod common;
+#[path = "common/placed.rs"]
+mod placed;
 
 use common::Machine;
-use llmrt_abi::types::{TENSOR_INPUT, TENSOR_STATE, TENSOR_WEIGHT};
 use llmrt_abi::{DType, Op, op::AttentionParams};
-use llmrt_graph::ops::{case::Case, rules, value::Data, value::Value};
-use llmrt_graph::{Kind, Paged, Role, Tensor, reference};
-use llmrt_host::{Buffer, Device, NodeDesc, RawGraph, RawGraphBuilder, Result, Stream, TensorDesc};
-use std::path::Path;
-use std::sync::Arc;
+use llmrt_graph::ops::{case::Case, rules};
+use llmrt_graph::{Paged, Role};
+use placed::{has_empty, run};
 
 const A2: &str = "Ascend910B3";
 const P310: &str = "Ascend310P3";
@@ -98,20 +97,34 @@ fn beyond() -> Vec<(Op, Case)> {
         ("a prompt", 0, vec![40], vec![0, 40]),
     ] {
         for cache in [DType::F16, DType::BF16, DType::F32] {
-            cases.push((Op::Attention, attention(name, window, &lens, &starts, cache)));
+            for heads in [[4, 2], [3, 3]] {
+                let case = attention_of(heads, name, window, &lens, &starts, cache);
+                cases.push((Op::Attention, case));
+            }
         }
     }
     cases
 }
 
-/// Blocks of 16, as servers have them; one token more than queries.
+/// Blocks of 16, as servers have them; one token more than queries; two KV heads for four.
 fn attention(name: &str, window: u32, lens: &[i32], starts: &[i32], cache: DType) -> Case {
-    let case = Case::new(format!("{name}, {cache}"), |g, ints| {
+    attention_of([4, 2], name, window, lens, starts, cache)
+}
+
+fn attention_of(
+    [n_heads, n_kv_heads]: [u64; 2],
+    name: &str,
+    window: u32,
+    lens: &[i32],
+    starts: &[i32],
+    cache: DType,
+) -> Case {
+    let case = Case::new(format!("{name}, {n_heads} heads over {n_kv_heads}, {cache}"), |g, ints| {
         let n_seqs = lens.len() as u64;
         let n_tokens = starts.last().copied().unwrap_or(0) as u64 + u64::from(n_seqs > 3);
-        let q = g.input("q", DType::F32, &[32, 4, n_tokens]);
-        let k = g.state("k", cache, &[64, 20 * 16], Role::KCache);
-        let v = g.state("v", cache, &[64, 20 * 16], Role::VCache);
+        let q = g.input("q", DType::F32, &[32, n_heads, n_tokens]);
+        let k = g.state("k", cache, &[32 * n_kv_heads, 20 * 16], Role::KCache);
+        let v = g.state("v", cache, &[32 * n_kv_heads, 20 * 16], Role::VCache);
         let paged = Paged {
             block_table: g.input("block_table", DType::I32, &[4, n_seqs]),
             seq_lens: g.input("seq_lens", DType::I32, &[n_seqs]),
@@ -120,7 +133,8 @@ fn attention(name: &str, window: u32, lens: &[i32], starts: &[i32], cache: DType
         ints.push((paged.block_table, (0..4 * n_seqs as i32).map(|i| i * 7 % 19).collect()));
         ints.push((paged.seq_lens, lens.to_vec()));
         ints.push((paged.query_starts, starts.to_vec()));
-        let p = AttentionParams { n_kv_heads: 2, block_size: 16, scale: 0.2, window, ..Default::default() };
+        let n_kv_heads = n_kv_heads as u32;
+        let p = AttentionParams { n_kv_heads, block_size: 16, scale: 0.2, window, ..Default::default() };
         g.attention(q, k, v, &paged, &p);
     });
     case.nmse(if cache == DType::F32 { 1e-7 } else { 5e-4 })
@@ -143,50 +157,32 @@ fn decodes_use_the_fused_operators() {
     assert_eq!(before.map(|name| m.count(name)), [2, 1]);
 }
 
-/// docs/cann-ops.md is what the simulated cards claim.
 #[test]
-fn the_table_of_ops_is_current() {
-    let columns = [A2, P310].map(|soc| {
-        let m = Machine::new(&format!("soc={soc}"));
-        Op::ALL.iter().map(|&op| claim(&m.card(0), op)).collect::<Vec<_>>()
-    });
-    let mut table = String::from(HEAD);
-    for (i, op) in Op::ALL.iter().enumerate() {
-        let how = llmrt_cann::ops::how(*op).unwrap_or("CPU");
-        table += &format!("| {op} | {} | {} | {how} |\n", columns[0][i], columns[1][i]);
-    }
-    let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cann-ops.md");
-    std::fs::write(&made, &table).unwrap();
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cann-ops.md");
-    let found = std::fs::read_to_string(&kept).unwrap_or_default();
-    assert!(found == table, "docs/cann-ops.md is old; copy {} over it", made.display());
-}
-
-const HEAD: &str = "# Ops of the cann plugin
-
-Written from what the plugin claims of the op rules' cases with the simulator's libraries; a test compares. Nothing here
-has run on a card. *all*, *some*: of the cases; *CPU*: none; *–*: the op has no cases yet. What is refused goes to the CPU.
-
-| op | 910B | 310P | how |
-|---|---|---|---|
-";
-
-/// How many of an op's cases a card takes.
-fn claim(card: &Device, op: Op) -> &'static str {
-    let cases = rules(op).cases();
-    let cases: Vec<_> = cases.iter().filter(|case| !has_empty(case)).collect();
-    let taken = cases.iter().filter(|case| is_taken(card, case).unwrap()).count();
-    match taken {
-        _ if cases.is_empty() => "–",
-        0 => "CPU",
-        n if n == cases.len() => "all",
-        _ => "some",
+fn experts_go_to_the_operator_for_groups_of_rows_where_it_takes_their_format() {
+    let m = Machine::new("queue=now,memory=1g");
+    let card = m.card(0);
+    let stream = card.stream(1).unwrap();
+    for (case, expected) in [("Q4_0", 1), ("F16", 1), ("Q8_0", 0), ("F32", 0)] {
+        let before = m.count("aclnnGroupedMatmulV4");
+        let of = format!("two of 16 {case} experts, 1 rows");
+        let found = beyond().into_iter().find(|(_, case)| case.name.starts_with(&of)).unwrap();
+        run(&card, &stream, &found.1).unwrap().unwrap();
+        assert_eq!(m.count("aclnnGroupedMatmulV4") - before, expected, "{case}");
     }
 }
 
-/// A host takes no empty tensors.
-fn has_empty(case: &Case) -> bool {
-    case.graph.tensors.iter().any(|t| t.n_elems() == 0)
+/// A 310P has an operator for single queries, of heads that share no keys.
+#[test]
+fn a_310p_decodes_by_its_own_operator_where_heads_share_nothing() {
+    let m = Machine::new("soc=Ascend310P3,queue=now,memory=1g");
+    let card = m.card(0);
+    let stream = card.stream(1).unwrap();
+    for (heads, starts, expected) in [([4, 4], [0, 1], 1), ([4, 2], [0, 1], 0), ([4, 4], [0, 30], 0)] {
+        let before = m.count("aclnnIncreFlashAttentionV4");
+        let case = attention_of(heads, "", 0, &[37], &starts, DType::F16);
+        run(&card, &stream, &case).unwrap().unwrap();
+        assert_eq!(m.count("aclnnIncreFlashAttentionV4") - before, expected, "{heads:?}, {starts:?}");
+    }
 }
 
 /// At least `n` cases on a 910B, all right on both chips and in all modes of the streams.
@@ -226,95 +222,4 @@ fn limit(soc: &str, op: Op, case: &Case) -> f64 {
         matches!(op, Op::MulMat | Op::MulMatId | Op::OutProd | Op::Attention | Op::AttentionContiguous);
     let halves = case.graph.tensors.iter().any(|t| t.dtype != DType::F32 && t.dtype != DType::I32);
     if multiplies && (soc == P310 || soc == B310 || halves) { case.nmse.max(1e-6) } else { case.nmse }
-}
-
-/// A case's graph; tensors that own their bytes are where `place` says: a buffer, and the layout in it.
-fn raw<'a>(case: &Case, place: impl Fn(usize) -> (Option<&'a Buffer>, u32)) -> Result<RawGraph> {
-    let mut builder = RawGraphBuilder::new();
-    for (i, def) in case.graph.tensors.iter().enumerate() {
-        let (buffer, layout_id) = place(def.view.map_or(i, |(t, _)| t.0 as usize));
-        let view = def.view.map(|(t, offset)| (t.0, offset));
-        builder.tensor(&TensorDesc { buffer, view, layout_id, ..describe(case, i) })?;
-    }
-    for node in &case.graph.nodes {
-        let info = node.op.info();
-        let srcs: Vec<_> = node.src.iter().map(|src| src.map(|t| t.0)).collect();
-        let (op, op_version, dst) = (info.id, info.version, node.dst.0);
-        builder.node(&NodeDesc { op, op_version, dst, srcs: &srcs, params: &node.params })?;
-    }
-    Ok(builder.build())
-}
-
-/// Tensor `i` without memory.
-fn describe(case: &Case, i: usize) -> TensorDesc<'_> {
-    let def = &case.graph.tensors[i];
-    let flags = match def.kind {
-        Kind::Weight => TENSOR_WEIGHT,
-        Kind::Input => TENSOR_INPUT,
-        Kind::State => TENSOR_STATE,
-        Kind::Computed => 0,
-    };
-    let offset = def.view.map_or(0, |(_, offset)| offset);
-    let plain = TensorDesc::contiguous(def.dtype, def.ne);
-    TensorDesc { nb: def.nb, role: def.role as u32, flags, offset, name: &def.name, ..plain }
-}
-
-fn is_taken(card: &Device, case: &Case) -> Result<bool> {
-    let graph = raw(case, |_| (None, 0))?;
-    Ok(card.supports(&graph, 0..graph.n_nodes())?.iter().all(|verdict| verdict.support == 1))
-}
-
-/// The normalised mean squared error; `None` if the card refuses a node.
-fn run(card: &Arc<Device>, stream: &Stream, case: &Case) -> Result<Option<f64>> {
-    if !is_taken(card, case)? {
-        return Ok(None);
-    }
-    let (graph, memory) = (&case.graph, case.values(7).unwrap());
-    let mut buffers: Vec<(Option<Buffer>, u32)> = Vec::new();
-    for (i, def) in graph.tensors.iter().enumerate() {
-        if def.view.is_some() {
-            buffers.push((None, 0));
-            continue;
-        }
-        let desc = describe(case, i);
-        let buffer = card.alloc(0, card.alloc_size(0, &desc)?, 0)?;
-        if let (true, Some(bytes)) = (def.kind != Kind::Computed, memory.bytes(Tensor(i as u32))) {
-            buffer.write(0, bytes)?;
-        }
-        let layout = match def.kind {
-            Kind::Weight => buffer.seal(&TensorDesc { buffer: Some(&buffer), ..desc })?.id,
-            _ => 0,
-        };
-        buffers.push((Some(buffer), layout));
-    }
-    stream.compute(&raw(case, |i| (buffers[i].0.as_ref(), buffers[i].1))?)?;
-    stream.synchronize()?;
-    let mut expected = memory.clone();
-    reference::run(graph, &mut expected).unwrap();
-    let dst = graph.nodes.last().unwrap().dst;
-    let owner = graph.owner(dst);
-    let mut bytes = vec![0; graph.def(owner).n_bytes() as usize];
-    if let Some(buffer) = &buffers[owner.0 as usize].0 {
-        buffer.read(0, &mut bytes)?;
-    }
-    let value = |bytes: &[u8]| Value::decode(graph.def(dst), bytes);
-    Ok(Some(nmse(&value(expected.bytes(owner).unwrap()), &value(&bytes))))
-}
-
-/// Σ (a - b)² / Σ a², equal infinities apart; integers must be equal.
-fn nmse(expected: &Value, found: &Value) -> f64 {
-    if matches!((&expected.data, &found.data), (Data::I32(_), _) | (_, Data::I32(_))) {
-        return if expected == found { 0.0 } else { f64::INFINITY };
-    }
-    let pairs = || {
-        let all = expected.floats().iter().zip(found.floats());
-        all.filter(|(a, b)| a != b || a.is_finite())
-    };
-    let error: f64 = pairs().map(|(a, b)| (*a as f64 - *b as f64).powi(2)).sum();
-    let size: f64 = pairs().map(|(a, _)| (*a as f64).powi(2)).sum();
-    match error {
-        0.0 => 0.0,
-        error if error.is_nan() => f64::INFINITY,
-        error => error / size,
-    }
 }

@@ -12,7 +12,8 @@ use crate::sys::*;
 use llmrt_plugin::{NodeView, Reason, Result};
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
-    has!(cann, nn.aclnnGatherV2, math.aclnnMul, math.aclnnAdd, math.aclnnCast, math.aclnnClamp)?;
+    ids::can_read(cann)?;
+    has!(cann, nn.aclnnGatherV2, math.aclnnAdd, math.aclnnInplaceCopy)?;
     let (a, b, ids) = (check::floats(chip, node, 0)?, check::floats(chip, node, 1)?, check::ints(node, 2)?);
     let [n, used, tokens, n3] = a.ne();
     ensure(n3 == 1 && b.ne()[0] == n && b.ne()[2..] == [1, 1] && b.ne()[1] <= EXACT, Reason::Shape)?;

@@ -1,6 +1,5 @@
-//! Causal attention over a paged KV cache, in one of three ways. `fused_paged`: every token is a sequence of its own
-//! with its row of the block table; for steps of few tokens. `fused`: the blocks of all sequences beside each other,
-//! and a mask. `composed`: the same as products and a softmax, where the vendor's attention lacks something.
+//! Causal attention over a paged KV cache: by the vendor's operators ([`super::attention_fused`]), or composed, with the
+//! blocks of all sequences beside each other, a mask, products and a softmax, where those lack something.
 
 use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging};
@@ -13,7 +12,7 @@ use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::abi::op::AttentionParams;
-use llmrt_plugin::{DType, NodeView, Reason, Result};
+use llmrt_plugin::{DType, NodeView, Reason, Result, Status};
 
 /// Scores computed at a time: 128 MiB of F32.
 const MOST_SCORES: i64 = 1 << 25;
@@ -68,10 +67,16 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let paging = Paging::of(node, 3, q.ne[2], block_size, k.ne[1] / block_size, p.window)?;
     let sinks = node.src(6).map(|s| Operand::of(&s)).transpose()?.map(|s| s.flat(1));
     let a = Attention { p, q, k, v, y: Operand::of(&node.dst())?.flat(2), paging, sinks };
-    match a.sinks.is_none() && attention_fused::fits(call, &a) {
-        true => attention_fused::compute(call, &a),
-        false => composed(call, &a),
+    if a.sinks.is_none()
+        && let Some(kernel) = attention_fused::kernel(call, &a)
+    {
+        // Releases differ in what the operator takes: one that refuses has launched nothing.
+        match call.scoped(|call| attention_fused::compute(call, &a, kernel)) {
+            Err(e) if e.status == Status::Unsupported && e.vendor_code != 0 => {}
+            done => return done,
+        }
     }
+    composed(call, &a)
 }
 
 impl Attention {

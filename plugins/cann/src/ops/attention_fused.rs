@@ -1,4 +1,5 @@
-//! Attention by the vendor's operator: F16 or BF16, no soft cap, no sinks, no ALiBi.
+//! Attention by the vendor's operators: F16 or BF16, no soft cap, no sinks, no ALiBi. Every token is a sequence of its own
+//! with its row of the block table in steps of few tokens; a prompt sees the blocks of all sequences beside each other.
 //!
 //! Lengths are given to it on the host, where they would be fixed in a captured graph, so it is told that every
 //! sequence fills its table, and a mask hides what is not there.
@@ -8,7 +9,7 @@ use super::paging::Paging;
 use crate::call::{Call, run};
 use crate::operand::Operand;
 use crate::sys::*;
-use llmrt_plugin::Result;
+use llmrt_plugin::{Error, Result};
 
 /// What the operator takes.
 const MOST_HEADS: i64 = 256;
@@ -16,11 +17,31 @@ const MOST_SHARING: i64 = 64;
 const MOST_HEAD_DIM: i64 = 512;
 const MOST_IN_ROW: i64 = 65_535;
 
-/// Whether it computes this one on this chip.
-pub fn fits(call: &Call<'_>, a: &Attention) -> bool {
-    let has = call.stream.runtime.cann.transformer.aclnnFusedInferAttentionScoreV2.plan.is_some();
-    let fill = call.stream.runtime.cann.math.aclnnInplaceMaskedFillScalar.plan.is_some();
-    call.stream.chip.fused_attention && has && fill && fits_shapes(a)
+/// Most tokens that the operator for single queries takes, each as a sequence.
+const MOST_QUERIES: i64 = 256;
+
+/// The vendor's operators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kernel {
+    /// Any number of queries.
+    Infer,
+    /// One query per sequence.
+    Incre,
+}
+
+/// The operator that computes this one on this chip.
+pub fn kernel(call: &Call<'_>, a: &Attention) -> Option<Kernel> {
+    let (chip, cann) = (&call.stream.chip, &call.stream.runtime.cann);
+    if cann.math.aclnnInplaceMaskedFillScalar.plan.is_none() || !fits_shapes(a) {
+        return None;
+    }
+    if chip.fused_attention {
+        return cann.transformer.aclnnFusedInferAttentionScoreV2.plan.map(|_| Kernel::Infer);
+    }
+    let alone = a.q.ne[1] == i64::from(a.p.n_kv_heads) && is_for_tokens(&a.paging, a.k.ne[0]);
+    let few = alone && a.paging.n_tokens <= MOST_QUERIES && a.k.dtype == ACL_FLOAT16;
+    let has = chip.incre_attention && cann.transformer.aclnnIncreFlashAttentionV4.plan.is_some();
+    (few && has).then_some(Kernel::Incre)
 }
 
 fn fits_shapes(a: &Attention) -> bool {
@@ -31,8 +52,8 @@ fn fits_shapes(a: &Attention) -> bool {
     halves && plain && head && heads <= MOST_HEADS && heads / kv_heads <= MOST_SHARING
 }
 
-pub fn compute(call: &mut Call<'_>, a: &Attention) -> Result<()> {
-    if is_for_tokens(&a.paging, a.k.ne[0]) { by_token(call, a) } else { together(call, a) }
+pub fn compute(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
+    if is_for_tokens(&a.paging, a.k.ne[0]) { by_token(call, a, kernel) } else { together(call, a) }
 }
 
 /// Whether to read each token's own blocks: cheaper than all blocks for all while there are few tokens per sequence.
@@ -42,7 +63,7 @@ fn is_for_tokens(p: &Paging, row: i64) -> bool {
 }
 
 /// Every token is a sequence of one query.
-fn by_token(call: &mut Call<'_>, a: &Attention) -> Result<()> {
+fn by_token(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
     let p = &a.paging;
     let (n, d, heads) = (p.n_tokens, a.q.ne[0], a.q.ne[1]);
     let table = p.blocks_of_tokens(call)?;
@@ -54,7 +75,10 @@ fn by_token(call: &mut Call<'_>, a: &Attention) -> Result<()> {
     let out = call.temporary(a.k.dtype, &q.ne)?;
     let lens = vec![p.capacity(); n as usize];
     let cache = Cache { k: in_blocks(&a.k), v: in_blocks(&a.v), table: Some((table, lens, p.block_size)) };
-    launch(call, a, &q, &cache, &hidden, &out)?;
+    match kernel {
+        Kernel::Infer => launch(call, a, &q, &cache, &hidden, &out)?,
+        Kernel::Incre => launch_incre(call, a, &q, &cache, &hidden, &out)?,
+    }
     finish(call, a, &out, &blind)
 }
 
@@ -149,6 +173,53 @@ fn launch(
             0,
             out,
             std::ptr::null_mut()
+        )
+    )
+}
+
+/// As [`launch`], of one query per sequence and as many heads in the cache as in the query.
+fn launch_incre(
+    call: &mut Call<'_>,
+    a: &Attention,
+    q: &Operand,
+    cache: &Cache,
+    hidden: &Operand,
+    out: &Operand,
+) -> Result<()> {
+    let Some((table, lens, block_size)) = &cache.table else {
+        return Err(Error::unsupported("single queries without a block table"));
+    };
+    let (k, v) =
+        (call.tensors(std::slice::from_ref(&cache.k))?, call.tensors(std::slice::from_ref(&cache.v))?);
+    let (q, out, mask) = (call.tensor(q)?, call.tensor(out)?, call.tensor(hidden)?);
+    let (table, lens, no) = (call.tensor(table)?, call.ints(lens)?, std::ptr::null::<aclTensor>());
+    let (heads, scale, layout) = (a.q.ne[1], f64::from(a.p.scale), c"BSND".as_ptr().cast_mut());
+    // No heads that share, no padding, nothing quantised; exact.
+    run!(
+        call,
+        transformer.aclnnIncreFlashAttentionV4(
+            q,
+            k,
+            v,
+            no,
+            mask,
+            lens,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            table,
+            no,
+            heads,
+            scale,
+            layout,
+            0,
+            *block_size,
+            0,
+            out
         )
     )
 }

@@ -14,7 +14,8 @@ use crate::sys::*;
 use llmrt_plugin::{DType, NodeView, Reason, Result};
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
-    has!(cann, nn.aclnnGatherV2, math.aclnnCast, math.aclnnMul, math.aclnnClamp)?;
+    ids::can_read(cann)?;
+    has!(cann, nn.aclnnGatherV2)?;
     let (table, ids) = (check::given(node, 0)?, check::ints(node, 1)?);
     ensure(table.ne()[1] <= EXACT, Reason::Shape)?;
     let dtype = match table.dtype() {

@@ -1,7 +1,10 @@
 //! Numbers of rows that may be out of range. A kernel that follows one faults, so they are 0 for kernels, and a factor
 //! of 0 or 1 says which they were. Both are computed once per graph.
 
+use super::check::Answer;
+use super::steps::has;
 use crate::call::{Call, Key};
+use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::{Result, TensorView};
@@ -12,6 +15,11 @@ pub struct Ids {
     pub index: Operand,
     /// F32: 1 where the number was in range, else 0.
     pub valid: Operand,
+}
+
+/// What ids are read with.
+pub fn can_read(cann: &Cann) -> Answer {
+    has!(cann, math.aclnnCast, math.aclnnMuls, math.aclnnAdds, math.aclnnClamp, math.aclnnMul)
 }
 
 /// The ids in a tensor.

@@ -19,6 +19,7 @@ const MOST: usize = 1 << 24;
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, math.aclnnInplaceMaskedFillScalar, math.aclnnGtScalar, math.aclnnReduceSum, math.aclnnAbs)?;
     has!(cann, math.aclnnArange, math.aclnnClamp, math.aclnnInplaceCopy, math.aclnnCast)?;
+    has!(cann, math.aclnnSub, math.aclnnMuls, math.aclnnAdds)?;
     let p = check::params(IndexFillParams::from_bytes(node.params_bytes()))?;
     ensure(p.dim < 4, Reason::Param)?;
     let (x, indices) = (check::given(node, 0)?, check::ints(node, 1)?);

@@ -11,10 +11,12 @@ mod block;
 mod check;
 mod conv;
 mod copy;
+mod encode;
 mod fill;
 mod get_rows;
 mod glu;
 mod group_norm;
+mod grouped;
 mod ids;
 mod im2col;
 mod index_fill;
@@ -76,7 +78,7 @@ rules! {
     GetRows => get_rows, "GatherV2; sealed tables: composed, of bytes and scales";
     SetRows => set_rows, "InplaceIndexCopy, of rows made unambiguous";
     MulMat => mul_mat, "Mm, Matmul; Q4_0, Q5_0, Q8_0: WeightQuantBatchMatmulV2, or decoded in pieces; BF16: as F32 in pieces";
-    MulMatId => mul_mat_id, "composed: GatherV2 of experts and products, or products with all experts and GatherV2";
+    MulMatId => mul_mat_id, "Argsort, GroupedMatmulV4 on 910B with F16 and Q4_0; otherwise GatherV2 of experts and products, or products with all experts and GatherV2";
     Add | Add1 => binary, "Add";
     Sub => binary, "Sub";
     Mul => binary, "Mul";
@@ -116,12 +118,12 @@ rules! {
     L2Norm => l2_norm, "Norm, ClampMin, Div";
     Rope => rope, "RotaryPositionEmbedding, or composed; tables composed once per graph";
     SoftMax => soft_max, "Softmax, with mask, slopes and sinks composed before it";
-    Attention => attention, "FusedInferAttentionScoreV2; composed with soft cap, ALiBi, sinks, F32 caches, or without the operator";
+    Attention => attention, "FusedInferAttentionScoreV2; on 310P IncreFlashAttentionV4 for single queries without shared heads; composed with soft cap, ALiBi, sinks, F32 caches, or without the operator";
     PagedMask => paged_mask, "composed";
     Glu => glu, "SwiGlu, or composed: activation, Mul";
     TopK | Argsort => order, "composed: places are counted, because ties have an order";
     MoeWeights => moe_weights, "composed: Softmax or Sigmoid, GatherV2, ReduceSum, Div";
-    Copy | Cpy => copy, "InplaceCopy";
+    Copy | Cpy => copy, "InplaceCopy; quantised: composed";
     Sum | SumRows => reduce, "ReduceSum";
     Mean => reduce, "Mean";
     Cumsum => reduce, "Cumsum";
@@ -151,6 +153,12 @@ rules! {
 /// How an op is computed, for people; `None`: not on a card.
 pub fn how(op: Op) -> Option<&'static str> {
     rules(op).map(|rules| rules.how)
+}
+
+/// Whether a chip has the op's operator in its library; otherwise smaller ones make it up.
+pub fn is_of_library(op: Op, chip: &Chip) -> bool {
+    let composed = how(op).is_none_or(|how| how.starts_with("composed"));
+    !composed && (!matches!(op, Op::Attention | Op::MulMatId) || chip.fused_attention)
 }
 
 /// Whether a card with this chip and these libraries runs a node, or what is in the way.

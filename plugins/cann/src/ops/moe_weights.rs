@@ -20,8 +20,9 @@ const PICK_THEN_SOFT_MAX: u32 = 2;
 const SMALLEST_SUM: f32 = 6.103_515_6e-5;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
+    ids::can_read(cann)?;
     has!(cann, nn.aclnnSoftmax, nn.aclnnSigmoid, nn.aclnnGatherV2, math.aclnnReduceSum)?;
-    has!(cann, math.aclnnClampMin, math.aclnnDiv, math.aclnnMul, math.aclnnArange)?;
+    has!(cann, math.aclnnClampMin, math.aclnnDiv, math.aclnnAdd, math.aclnnArange)?;
     let p = check::params(MoeWeightsParams::from_bytes(node.params_bytes()))?;
     ensure(p.gating <= PICK_THEN_SOFT_MAX && p.normalise <= 1, Reason::Param)?;
     let (logits, ids) = (check::floats(chip, node, 0)?, check::ints(node, 1)?);

@@ -1,9 +1,10 @@
 //! y[:, j, t] = w[:, :, ids[j, t]] · x[:, j mod n_x, t]: each token's chosen experts; zeros for an id outside.
 //!
-//! The ids stay on the card. A few rows have their experts' matrices gathered; many rows go through all experts, of
-//! which each row's own results are picked.
+//! The ids stay on the card. Formats that the vendor's operator for experts takes go to it. Of others, a few rows have
+//! their experts' matrices gathered; many rows go through all experts, of which each row's own results are picked.
 
 use super::check::{self, Answer, ensure};
+use super::grouped::Groups;
 use super::ids::{self, Ids};
 use super::missing;
 use super::sealed::{self, Sealed};
@@ -21,7 +22,9 @@ use llmrt_plugin::{DType, NodeView, Reason, Result};
 const MOST: i64 = 1 << 26;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
-    has!(cann, nn.aclnnGatherV2, math.aclnnArange, math.aclnnMul, math.aclnnAdd, math.aclnnClamp)?;
+    ids::can_read(cann)?;
+    has!(cann, math.aclnnSub, math.aclnnAbs, math.aclnnReduceSum, math.aclnnFloor)?;
+    has!(cann, nn.aclnnGatherV2, math.aclnnArange, math.aclnnAdd)?;
     let (w, x) = (check::given(node, 0)?, check::floats(chip, node, 1)?);
     let ids = check::ints(node, 2)?;
     weights::supports(cann, chip, &w)?;
@@ -39,9 +42,15 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (x, y) = (source(node, 1)?.flat(3), Operand::of(&node.dst())?.flat(3));
     let [m, used, tokens] = [0, 1, 2].map(|d| y.ne[d]);
     let experts = Experts { w: Weights::of(&w)?, k: x.ne[0], m, n: n_expert };
+    let groups = experts.groups();
+    let in_groups = groups.fit(call);
     // Gathering reads a matrix, writes it, and reads it again.
     let gathers = used * tokens * 3 <= n_expert || n_expert == 1;
-    let per_token = if gathers { experts.k * m * used } else { m * x.ne[1] * n_expert };
+    let per_token = match gathers {
+        _ if in_groups => (experts.k + m + n_expert) * used,
+        true => experts.k * m * used,
+        false => m * x.ne[1] * n_expert,
+    };
     let at_a_time = (MOST / per_token).clamp(1, tokens);
     for start in (0..tokens).step_by(at_a_time as usize) {
         let n = at_a_time.min(tokens - start);
@@ -49,6 +58,7 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         let ids = Ids { index: piece(&ids.index, 1).flat(2), valid: piece(&ids.valid, 1).flat(2) };
         let (x, y) = (piece(&x, 2), piece(&y, 2));
         call.scoped(|call| match gathers {
+            _ if in_groups => groups.times(call, &x, &ids, &y),
             true => experts.gathered(call, &x, &ids, &y),
             false => experts.all(call, &x, &ids, &y),
         })?;
@@ -65,6 +75,10 @@ struct Experts {
 }
 
 impl Experts {
+    fn groups(&self) -> Groups<'_> {
+        Groups { w: &self.w, k: self.k, m: self.m, n: self.n }
+    }
+
     /// Every expert for every row of x; then row (j, t) picks result id · n_rows + its own row.
     fn all(&self, call: &mut Call<'_>, x: &Operand, ids: &Ids, y: &Operand) -> Result<()> {
         let (m, n_x, tokens) = (self.m, x.ne[1], x.ne[2]);

@@ -32,6 +32,7 @@ fn kept(node: &NodeView<'_>, n: usize) -> std::result::Result<(usize, bool), Rea
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, math.aclnnSub, math.aclnnSign, math.aclnnAdd, math.aclnnClamp, math.aclnnReduceSum)?;
     has!(cann, math.aclnnAbs, math.aclnnArgMax, math.aclnnArange, math.aclnnMuls, math.aclnnAdds)?;
+    has!(cann, math.aclnnCast, math.aclnnInplaceCopy)?;
     let x = check::floats(chip, node, 0)?;
     let [n, n1, n2, n3] = x.ne();
     let (k, _) = kept(node, n)?;

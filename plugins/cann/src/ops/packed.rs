@@ -43,6 +43,20 @@ impl Packed {
         Packed { bytes, ..self.clone() }
     }
 
+    /// To be written: `n` blocks' bytes of values, I8 [bytes, n], and their scales, F16 [1, n]. Of Q4_0 and Q8_0.
+    pub fn blocks(&self, n: i64) -> (Operand, Operand) {
+        let size = self.dtype.block_bytes() as i64;
+        let all = self.bytes.reshape(&[size, n]);
+        let d = Operand {
+            dtype: ACL_FLOAT16,
+            ne: vec![1, n],
+            stride: vec![1, size / 2],
+            offset: all.offset / 2,
+            ..all.clone()
+        };
+        (all.slice(0, 2, size - 2), d)
+    }
+
     /// y = their numbers: F32 [k, rows] without gaps.
     pub fn decode(&self, call: &mut Call<'_>, y: &Operand) -> Result<()> {
         let Some(f) = format::of(self.dtype) else { return Err(Error::unsupported("no such format")) };

@@ -46,6 +46,7 @@ impl Window {
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, nn.aclnnAvgPool2d, nn.aclnnMaxPool, math.aclnnInplaceFillScalar, math.aclnnInplaceCopy)?;
+    has!(cann, math.aclnnCast)?;
     let (kind, [w0, w1]) = windows(node)?;
     let x = check::floats(chip, node, 0)?;
     let [n0, n1, n2, n3] = x.ne();

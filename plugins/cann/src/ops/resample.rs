@@ -18,6 +18,7 @@ const MIRRORED: u32 = 1;
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, math.aclnnConstantPadNd, math.aclnnInplaceCopy, math.aclnnCast, math.aclnnArange)?;
     has!(cann, math.aclnnAbs, math.aclnnFloor, math.aclnnAdd, nn.aclnnGatherV2)?;
+    has!(cann, math.aclnnMuls, math.aclnnAdds)?;
     let (x, y) = (check::given(node, 0)?, node.dst());
     movable(chip, &x)?;
     ensure(x.n_elements() > 0, Reason::Shape)?;

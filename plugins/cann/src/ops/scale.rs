@@ -12,7 +12,7 @@ use llmrt_plugin::abi::op::ScaleParams;
 use llmrt_plugin::{NodeView, Result};
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
-    has!(cann, math.aclnnMuls, math.aclnnAdds, math.aclnnCast)?;
+    has!(cann, math.aclnnMuls, math.aclnnAdds, math.aclnnCast, math.aclnnInplaceCopy)?;
     check::params(ScaleParams::from_bytes(node.params_bytes()))?;
     let x = check::floats(chip, node, 0)?;
     check::float_result(chip, node, x.ne())

@@ -20,6 +20,7 @@ use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
 const MOST_ROWS: usize = 8192;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
+    has!(cann, math.aclnnMuls, math.aclnnAdds, math.aclnnInplaceFillScalar)?;
     has!(cann, nn.aclnnInplaceIndexCopy, nn.aclnnGatherV2, math.aclnnArgMax, math.aclnnAbs, math.aclnnClamp)?;
     has!(cann, math.aclnnInplaceCopy, math.aclnnArange, math.aclnnSub, math.aclnnMul, math.aclnnCast)?;
     let (cache, rows, ids) = (check::given(node, 0)?, check::floats(chip, node, 1)?, check::ints(node, 2)?);

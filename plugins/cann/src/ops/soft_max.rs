@@ -23,6 +23,7 @@ pub const NOTHING: f32 = -1e30;
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, nn.aclnnSoftmax, math.aclnnMuls, math.aclnnAdd, math.aclnnClampMin, math.aclnnCast)?;
     has!(cann, math.aclnnArange, math.aclnnPowScalarTensor, math.aclnnInplaceCopy, math.aclnnMul)?;
+    has!(cann, math.aclnnInplaceFillScalar)?;
     check::params(SoftMaxParams::from_bytes(node.params_bytes()))?;
     let x = check::floats(chip, node, 0)?;
     if node.src(1).is_some() {

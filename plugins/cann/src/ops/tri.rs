@@ -13,7 +13,7 @@ use llmrt_plugin::{NodeView, Op, Reason, Result};
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, math.aclnnTriu, math.aclnnTril, math.aclnnInplaceTriu, math.aclnnAdd)?;
-    has!(cann, math.aclnnInplaceFillScalar, math.aclnnInplaceCopy)?;
+    has!(cann, math.aclnnInplaceFillScalar, math.aclnnInplaceCopy, math.aclnnCast)?;
     let (x, params) = (check::floats(chip, node, 0)?, node.params_bytes());
     match node.op() {
         Some(Op::Tri) => {

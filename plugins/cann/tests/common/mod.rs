@@ -20,14 +20,17 @@ pub struct Machine {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A folder with these libraries; made once, kept for the process.
+/// A folder with these libraries, "LAYOUT" or "LAYOUT without FUNCTION,…"; made once, kept for the process.
 pub fn libraries(layout: &'static str) -> &'static Path {
     static FOLDERS: Mutex<BTreeMap<&'static str, &'static Path>> = Mutex::new(BTreeMap::new());
     static ROOT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let root = ROOT.get_or_init(|| tempfile::TempDir::new().unwrap()).path();
-    FOLDERS.lock().unwrap_or_else(PoisonError::into_inner).entry(layout).or_insert_with(|| {
-        let dir = root.join(layout);
-        cann_simulator::install::install(&dir, layout, &[]).unwrap();
+    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let number = folders.len().to_string();
+    folders.entry(layout).or_insert_with(|| {
+        let (dir, (layout, without)) =
+            (root.join(number), layout.split_once(" without ").unwrap_or((layout, "")));
+        cann_simulator::install::install(&dir, layout, &without.split(',').collect::<Vec<_>>()).unwrap();
         Box::leak(dir.into_boxed_path())
     })
 }
