@@ -14,6 +14,9 @@ use std::process::{Command, ExitCode};
 
 const USAGE: &str = "usage: cargo ci COMMAND
 
+  bindings [--check] write plugins/cann/src/sys.rs, or compare it with plugins/cann/include; needs libclang
+  cann-headers       compare plugins/cann/include/acl.h with the headers in the wheel of torch-npu, where it can be had
+  cann-sim DIR       write the simulated Ascend libraries (plugins/cann/sim/README.md)
   header [--check | --break]
                      write abi/include/llmrt/plugin.h and abi/abi.lock, or compare them with abi/src;
                      what would break plugins built before is refused without --break
@@ -41,6 +44,15 @@ fn main() -> ExitCode {
         ["golden"] => golden::build(),
         ["layout"] => layout(),
         ["header", "--check"] => check_header(),
+        ["bindings", ref flags @ ..] => {
+            run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-bindings", "--"]).args(flags))
+        }
+        ["cann-headers"] => {
+            run(Command::new("python3").current_dir(root()).arg("tools/cann/check_headers.py"))
+        }
+        ["cann-sim", ref arguments @ ..] => {
+            run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cann-sim", "--"]).args(arguments))
+        }
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["bench", "op", ref words @ ..] => bench::ops(words),

@@ -2,20 +2,21 @@
 
 use crate::{c_plugin, cargo, root, run};
 use std::collections::BTreeSet;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// A row of the matrix.
 pub struct Job {
     /// Name of the plugin and of its job.
     pub plugin: &'static str,
-    /// The package with its own tests; empty: it has none.
-    package: &'static str,
+    /// The packages with its own tests; empty: it has none.
+    packages: &'static [&'static str],
     /// The packages that make its shared library and those it needs beside it; empty: it is C.
     libraries: &'static [&'static str],
     /// Arguments of `cargo test -p llmrt-tests` that select the tests which load it.
     tests: &'static [&'static str],
-    /// Runs of `llmrt conform`, as the words behind the file's name.
+    /// Runs of `llmrt conform`, as the words behind the file's name; `NAME=VALUE` in front of them is put into the
+    /// environment.
     conform: &'static [&'static str],
 }
 
@@ -23,21 +24,21 @@ pub struct Job {
 pub const JOBS: &[Job] = &[
     Job {
         plugin: "cpu",
-        package: "llmrt-cpu",
+        packages: &["llmrt-cpu"],
         libraries: &["llmrt-cpu-so"],
         tests: &["--test", "archs", "--test", "models", "--test", "scheduler"],
         conform: &[""],
     },
     Job {
         plugin: "null",
-        package: "llmrt-null",
+        packages: &["llmrt-null"],
         libraries: &["llmrt-null"],
         tests: &["--test", "conform", "a_device_without_ops"],
         conform: &[""],
     },
     Job {
         plugin: "sim",
-        package: "llmrt-sim",
+        packages: &["llmrt-sim"],
         libraries: &["llmrt-sim"],
         tests: &["--test", "sim", "--test", "mixed"],
         conform: &[
@@ -47,15 +48,29 @@ pub const JOBS: &[Job] = &[
         ],
     },
     Job {
+        plugin: "cann",
+        packages: &["llmrt-cann", "llmrt-cann-sim"],
+        libraries: &["llmrt-cann", "llmrt-cann-sim"],
+        tests: &["--test", "cann"],
+        // Every level, on both chips and in all orders of execution; ops by parts.
+        conform: &[
+            "LLMRT_CANN_SIM=memory=2g,queue=delay",
+            "LLMRT_CANN_SIM=memory=2g,queue=sync --part 1/4",
+            "LLMRT_CANN_SIM=memory=2g,queue=now --part 2/4",
+            "LLMRT_CANN_SIM=memory=2g,soc=Ascend310P3,queue=sync --part 3/4",
+            "LLMRT_CANN_SIM=memory=2g,devices=2,vmm=0,queue=delay --part 4/4",
+        ],
+    },
+    Job {
         plugin: "fault",
-        package: "llmrt-fault",
+        packages: &["llmrt-fault"],
         libraries: &["llmrt-fault", "llmrt-sim"],
         tests: &["--test", "fault"],
         conform: &["--device fault:sim --plugin-option fault.wrap=sim"],
     },
     Job {
         plugin: "c",
-        package: "",
+        packages: &[],
         libraries: &[],
         tests: &["--test", "c_plugin", "--test", "mixed"],
         conform: &[""],
@@ -76,8 +91,9 @@ pub fn list(json: bool) -> Result<(), String> {
 /// Runs one job: the plugin's own tests, its shared library by itself, the tests that load it, and `llmrt conform`.
 pub fn plugin(name: &str) -> Result<(), String> {
     let job = find(name)?;
-    if !job.package.is_empty() {
-        run(cargo().args(["test", "--locked", "-p", job.package, "-p", "llmrt-plugin"]))?;
+    if !job.packages.is_empty() {
+        let packages = job.packages.iter().flat_map(|name| ["-p", name]);
+        run(cargo().args(["test", "--locked", "-p", "llmrt-plugin"]).args(packages))?;
         run(cargo().args(["build", "--locked"]).args(job.libraries.iter().flat_map(|name| ["-p", name])))?;
     }
     run(cargo().args(["test", "--locked", "-p", "llmrt-tests"]).args(job.tests))?;
@@ -106,10 +122,24 @@ fn conform_all(jobs: &[&Job]) -> Result<(), String> {
         for words in job.conform {
             println!("\nconform {} {words}", job.plugin);
             let mut llmrt = Command::new(built.join("llmrt"));
-            run(llmrt.arg("conform").arg(&library).args(words.split_whitespace()))?;
+            let is_variable = |word: &&str| word.contains('=') && !word.starts_with('-');
+            let variables = words.split_whitespace().take_while(is_variable);
+            llmrt.envs(variables.clone().filter_map(|word| word.split_once('=')));
+            if job.plugin == "cann" {
+                llmrt.env("LLMRT_CANN_LIB_DIR", simulated_cann(&built)?);
+            }
+            let words = words.split_whitespace().skip(variables.count());
+            run(llmrt.arg("conform").arg(&library).args(words))?;
         }
     }
     Ok(())
+}
+
+/// A folder of simulated libraries in place of the vendor's, written by the simulator's own program.
+fn simulated_cann(built: &Path) -> Result<PathBuf, String> {
+    let dir = target().join("simulated-cann");
+    run(Command::new(built.join("llmrt-cann-sim")).arg(&dir))?;
+    Ok(dir)
 }
 
 fn find(name: &str) -> Result<&'static Job, String> {

@@ -1,5 +1,6 @@
 //! What the end-to-end tests share: the built programs, the reference fixtures, and how close is close enough.
 
+pub mod ascend;
 pub mod build;
 pub mod compile;
 pub mod fixtures;

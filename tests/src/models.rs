@@ -4,6 +4,7 @@ mod falcon;
 mod file;
 
 pub use falcon::TinyFalcon;
+pub use file::with_vocabulary;
 
 use file::{Tensors, vocabulary};
 use llmrt_abi::DType;

@@ -296,8 +296,8 @@ fn scratch_memory_counts_as_memory_of_the_device_until_the_stream_ends() {
 fn the_option_decides_which_pool_a_device_gets_and_says_when_it_cannot() {
     let kind = |options: &str, pool| {
         let lab = lab_with(options, "", pool);
-        let kind = lab.device("sim").pool_kind();
-        kind.map_err(|e| e.to_string())
+        let pool = lab.device("sim").pool();
+        pool.map(|stats| stats.map(|stats| stats.kind)).map_err(|e| e.to_string())
     };
     assert_eq!(kind("", None), Ok(Some(PoolKind::Vmm)));
     assert_eq!(kind("", Some(PoolKind::Legacy)), Ok(Some(PoolKind::Legacy)));

@@ -65,6 +65,7 @@ pub struct Global {
     #[arg(long, global = true, value_name = "NAME[:D],…", value_delimiter = ',', help_heading = "Devices")]
     pub backend: Vec<String>,
     /// Tell plugins something (repeatable): what KEY means is the plugin's business, such as `cpu.isa` or `sim.memory`.
+    /// The environment says it too: LLMRT_CPU_ISA, LLMRT_SIM_MEMORY.
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = values::option, help_heading = "Devices")]
     pub plugin_option: Vec<(String, String)>,
     /// Load this plugin file before all others (repeatable); one named like the built-in `cpu` takes its place.
@@ -74,7 +75,7 @@ pub struct Global {
     #[arg(long, global = true, help_heading = "Devices")]
     pub strict_device: bool,
     /// How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of
-    /// addresses, mapped as used) [default: what LLMRT_POOL says, else auto].
+    /// addresses, mapped as used) [default: what LLMRT_<PLUGIN>_POOL or LLMRT_POOL says, else auto].
     #[arg(long, global = true, value_name = "KIND", value_parser = values::pool, help_heading = "Devices")]
     pub pool: Option<PoolKind>,
     /// Threads of the CPU pool, 1 to 1024 [default: one per core].

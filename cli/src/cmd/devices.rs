@@ -2,15 +2,14 @@
 
 use crate::args::{Devices, Global};
 use crate::backend::Offered;
-use crate::error::Result;
 use crate::output::{self, bytes};
 use crate::setup::{Plugins, idle_because};
-use llmrt_host::{Device, PoolKind, knobs};
+use llmrt_host::{Device, PoolStats, knobs};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// Lists devices, or the knobs table.
-pub fn devices(global: &Global, args: &Devices) -> Result<()> {
+pub fn devices(global: &Global, args: &Devices) -> crate::error::Result<()> {
     if args.knobs {
         return print_knobs(args.json);
     }
@@ -47,8 +46,8 @@ struct Row {
     arch: String,
     /// Total and free bytes.
     memory: (u64, Option<u64>),
-    /// How the host manages scratch memory of its streams, where it does.
-    pool: Option<PoolKind>,
+    /// How the host manages scratch memory of its streams, where it does, or why it could not.
+    pool: Option<Result<PoolStats, String>>,
     offered: Offered,
     /// Place in the order of choice, from 1.
     place: Option<usize>,
@@ -68,7 +67,11 @@ impl Row {
             description: info.description.clone(),
             arch: info.arch.clone(),
             memory: (free.map_or(info.memory_total, |(_, total)| total), free.map(|(free, _)| free)),
-            pool: if offered.unusable.is_none() { device.pool_kind().ok().flatten() } else { None },
+            pool: if offered.unusable.is_none() {
+                device.pool().map_err(|e| e.to_string()).transpose()
+            } else {
+                None
+            },
             offered,
             place,
             unused,
@@ -87,23 +90,38 @@ impl Row {
             "" => self.description.clone(),
             arch => format!("{} ({arch})", self.description),
         };
-        let pool = self.pool.map_or("its own".into(), |kind| kind.to_string());
+        let pool = self.pool.as_ref().map_or("its own".into(), pool_cell);
         let (id, kind, total) = (self.id.clone(), self.kind.into(), bytes(self.memory.0));
         vec![id, kind, total, free, plugin, description, place, pool]
+    }
+
+    fn pool_stats(&self) -> Option<&PoolStats> {
+        self.pool.as_ref()?.as_ref().ok()
     }
 
     fn json(&self) -> Value {
         json!({
             "id": self.id, "kind": self.kind, "description": self.description, "arch": self.arch,
             "memory_total": self.memory.0, "memory_free": self.memory.1,
-            "pool": self.pool.map(|kind| kind.to_string()),
+            "pool": self.pool_stats().map(|stats| stats.kind.to_string()),
+            "pool_reserved": self.pool_stats().map(|stats| stats.reserved),
+            "pool_mapped": self.pool_stats().map(|stats| stats.mapped),
             "plugin": self.offered.plugin, "file": self.offered.file_name(),
             "choice": self.place, "unused_because": self.unused,
         })
     }
 }
 
-fn print_knobs(as_json: bool) -> Result<()> {
+/// What a new stream's pool holds.
+fn pool_cell(pool: &Result<PoolStats, String>) -> String {
+    match pool {
+        Ok(PoolStats { kind, reserved: 0, mapped, .. }) => format!("{kind}, {} mapped", bytes(*mapped)),
+        Ok(s) => format!("{}, {} mapped of {} reserved", s.kind, bytes(s.mapped), bytes(s.reserved)),
+        Err(why) => format!("none: {why}"),
+    }
+}
+
+fn print_knobs(as_json: bool) -> crate::error::Result<()> {
     let value = |knob: &knobs::Knob| knob.text().map(|text| text.to_string_lossy().into_owned());
     if as_json {
         let rows = knobs::TABLE.iter().map(|knob| {

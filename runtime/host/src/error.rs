@@ -91,8 +91,8 @@ pub enum Error {
     /// A knob with a value it cannot have.
     #[error("{name}={value}: expected {expected}")]
     Knob {
-        /// The variable.
-        name: &'static str,
+        /// The variable, or the option of a plugin.
+        name: String,
         /// Its value.
         value: String,
         /// What it may be.

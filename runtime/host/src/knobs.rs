@@ -55,8 +55,11 @@ knobs! {
         "How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of addresses, mapped as used).",
         "auto", "host/src/pool/mod.rs";
     PLUGIN_OPTIONS = "LLMRT_PLUGIN_OPTIONS",
-        "What plugins get when they ask for an option: KEY=VALUE, separated by `;`; what the program sets counts more.",
+        "What plugins get when they ask for an option: KEY=VALUE, separated by `;`; what the program sets counts more; ignored for set-user-id programs.",
         "unset", "host/src/plugin/registry.rs";
+    PLUGIN_OPTION = "LLMRT_<PLUGIN>_<KEY>",
+        "The option `<plugin>.<key>`, such as LLMRT_CPU_ISA for `cpu.isa`, where neither the program nor LLMRT_PLUGIN_OPTIONS sets it; `<plugin>.pool` is LLMRT_POOL for one plugin; ignored for set-user-id programs.",
+        "unset", "host/src/plugin/services.rs";
     WATCHDOG_MS = "LLMRT_WATCHDOG_MS",
         "Milliseconds that one call of a device may take to compute or to wait before the device is given up; 0: for ever.",
         "0", "host/src/plugin/registry.rs";
@@ -84,16 +87,47 @@ impl Knob {
         let Some(text) = self.text() else { return Ok(None) };
         let number = text.to_str().and_then(|t| t.trim().parse().ok());
         number.map(Some).ok_or_else(|| Error::Knob {
-            name: self.name,
+            name: self.name.into(),
             value: text.to_string_lossy().into_owned(),
             expected: "a whole number, 0 or more",
         })
     }
 }
 
+/// The variable of a plugin's option: that of `cpu.isa` is `LLMRT_CPU_ISA`. `None` for a key of another form.
+pub fn variable(key: &str) -> Option<String> {
+    let is_word = |word: &str| {
+        !word.is_empty() && word.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || b == b'_')
+    };
+    let (plugin, key) = key.split_once('.').filter(|(plugin, key)| is_word(plugin) && is_word(key))?;
+    Some(format!("LLMRT_{}_{}", plugin.to_uppercase(), key.to_uppercase()))
+}
+
+/// What the environment says of a plugin's option; `None` if nothing. A program that runs with more rights than its
+/// user has ignores it: options may name files that plugins load.
+pub fn plugin_option(key: &str) -> Option<String> {
+    let value = std::env::var_os(variable(key)?).filter(|value| !value.is_empty() && !is_privileged());
+    value.map(|value| value.to_string_lossy().into_owned())
+}
+
+/// Whether the program runs with more rights than its user has: the environment is not to be trusted.
+pub fn is_privileged() -> bool {
+    // SAFETY: reads a value that the kernel gave this process at its start.
+    unsafe { libc::getauxval(libc::AT_SECURE) != 0 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_of_a_plugin_has_a_variable_if_its_name_is_plain() {
+        assert_eq!(variable("cann.lib_dir").as_deref(), Some("LLMRT_CANN_LIB_DIR"));
+        for key in ["lib_dir", ".x", "x.", "cann.a.b", "cann.A", "cann.a=b", "\u{e9}.x"] {
+            assert_eq!(variable(key), None, "{key}");
+        }
+        assert_eq!(plugin_option("no_such.plugin"), None);
+    }
 
     #[test]
     fn every_knob_is_there_once_and_says_what_it_does() {

@@ -35,7 +35,7 @@ const MOST_FAILURES: u64 = 12;
 
 /// A stream with a pool of this kind.
 fn stream(device: &Arc<Device>, kind: PoolKind) -> Verdict<Stream> {
-    if device.pool_kind()?.is_none() {
+    if device.pool()?.is_none() {
         return lacking("the device offers no memory for pools (llmrt.devmem)");
     }
     let auto = device.stream_with_pool(0, PoolKind::Auto)?;

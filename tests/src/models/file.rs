@@ -1,7 +1,7 @@
 //! Tensors with seeded numbers, a vocabulary, and the file they make.
 
 use llmrt_abi::DType;
-use llmrt_gguf::{Array, Metadata, TensorShape, Value, writer};
+use llmrt_gguf::{Array, Gguf, Metadata, TensorShape, Value, writer};
 use llmrt_graph::quant;
 
 /// A file's tensors.
@@ -62,4 +62,31 @@ fn next(seed: &mut u64) -> f32 {
     z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
     z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
     ((z ^ (z >> 31)) >> 40) as f32 / (1u64 << 23) as f32 - 1.0
+}
+
+/// A GGUF file with a vocabulary of letters and words in place of its own, as many as its embeddings have rows.
+pub fn with_vocabulary(file: &[u8]) -> Vec<u8> {
+    let gguf = Gguf::parse(file, file.len() as u64).unwrap();
+    let n_vocab = gguf.tensor("token_embd.weight").unwrap().ne[1] as usize;
+    let mut m = gguf.metadata.clone();
+    let keys: Vec<_> = m.iter().map(|(key, _)| key.to_string()).collect();
+    keys.iter().filter(|key| key.starts_with("tokenizer.")).for_each(|key| _ = m.remove(key));
+
+    let first = ["<unk>", "<s>", "</s>"].map(String::from).into_iter();
+    let letters = "▁abcdefghijklmnopqrstuvwxyz".chars().map(String::from);
+    let words = (0..).map(|i| format!("w{i}"));
+    let tokens: Vec<_> = first.chain(letters).chain(words).take(n_vocab).collect();
+    let types = [2, 3, 3].into_iter().chain(std::iter::repeat(1)).take(n_vocab).collect();
+    m.set("tokenizer.ggml.model", "llama");
+    m.set("tokenizer.ggml.scores", Value::Array(Array::F32(vec![0.0; n_vocab])));
+    m.set("tokenizer.ggml.tokens", Value::Array(Array::String(tokens)));
+    m.set("tokenizer.ggml.token_type", Value::Array(Array::I32(types)));
+
+    let tables = writer::Tables {
+        metadata: m,
+        tensors: gguf.tensors.iter().map(|t| t.shape()).collect(),
+        ..Default::default()
+    };
+    let data: Vec<_> = gguf.tensors.iter().map(|t| &file[t.offset as usize..][..t.nbytes as usize]).collect();
+    writer::to_vec(&tables, &data).unwrap()
 }

@@ -21,6 +21,18 @@ pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases
 /// What quantising the rows of x as well costs at most.
 pub(super) const QUANT_NMSE: f64 = 5e-4;
 
+/// What rounding x and y to F16 costs at most, as matrix units do that have nothing finer.
+const HALF_NMSE: f64 = 1e-6;
+
+/// The largest error of a product with weights of this dtype.
+pub(super) fn limit(dtype: DType) -> f64 {
+    match dtype {
+        DType::F16 => HALF_NMSE,
+        dtype if dtype.is_quantised() => QUANT_NMSE,
+        _ => 1e-7,
+    }
+}
+
 fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
     let w = check::matrix(src, 0, "w")?;
     let x = check::numbers(src, 1, "x")?;

@@ -1,7 +1,7 @@
 //! Operands for matrix products: every dtype of weights with few and many columns, broadcasting, views, half floats.
 
 use super::super::operand::NUMBERS;
-use super::QUANT_NMSE;
+use super::{QUANT_NMSE, limit};
 use crate::graph::Graph;
 use crate::ops::case::{self, Case};
 use crate::tensor::{Role, Shape, Tensor};
@@ -156,9 +156,4 @@ fn case(w_type: DType, w: Shape, x_type: DType, x: Shape) -> Case {
         g.mul_mat(w, x);
     })
     .nmse(limit(w_type))
-}
-
-/// Activations may be quantised where the weights are.
-fn limit(w: DType) -> f64 {
-    if w.is_quantised() { QUANT_NMSE } else { 1e-7 }
 }

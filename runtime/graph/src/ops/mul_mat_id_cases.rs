@@ -1,7 +1,7 @@
 //! Operands for products with chosen experts: dtypes, numbers of experts, of chosen ones and of tokens, ids of all kinds.
 
 use crate::ops::case::{self, Case};
-use crate::ops::mul_mat::QUANT_NMSE;
+use crate::ops::mul_mat::{QUANT_NMSE, limit};
 use crate::tensor::Role;
 use llmrt_abi::DType;
 
@@ -91,7 +91,7 @@ fn special(cases: &mut Vec<Case>) {
 
 /// Ids that repeat and leave some experts without tokens.
 fn case(s: Sizes) -> Case {
-    let nmse = if s.w.is_quantised() { QUANT_NMSE } else { 1e-7 };
+    let nmse = limit(s.w);
     let Sizes { w, x, k, m, n_expert, n_used, n_x, n_tokens } = s;
     let experts = format!("{n_used} of {n_expert} {w} experts [{k}, {m}]");
     Case::new(format!("{experts}, {n_x} rows of {x} for each of {n_tokens} tokens"), |g, ints| {

@@ -32,7 +32,7 @@ use crate::error::{Error, Result};
 use crate::plugin::loaded::Loaded;
 use crate::plugin::selftest;
 use crate::plugin::table::{self, mandatory};
-use crate::pool::{PoolKind, Scratch};
+use crate::pool::{Devmem, PoolKind, PoolStats, Scratch};
 use crate::validate::{answers, inside};
 use llmrt_abi::{Scope, types as c};
 use std::collections::BTreeSet;
@@ -227,10 +227,16 @@ impl Device {
         Stream::new(self, n_threads, Some(pool))
     }
 
-    /// How scratch memory of its streams is managed; `None` if its plugin manages it alone.
-    pub fn pool_kind(self: &Arc<Device>) -> Result<Option<PoolKind>> {
+    /// How scratch memory of its streams is managed, with what a new stream holds; `None` if its plugin manages it
+    /// alone.
+    pub fn pool(self: &Arc<Device>) -> Result<Option<PoolStats>> {
         self.open()?;
-        Ok(Scratch::new(self, None)?.map(|scratch| scratch.stats().kind))
+        Ok(Scratch::new(self, None)?.map(|scratch| scratch.stats()))
+    }
+
+    /// Whether scratch memory of its streams is managed by the host.
+    pub(crate) fn has_pools(self: &Arc<Device>) -> bool {
+        self.open().is_ok() && Devmem::of(self).is_ok_and(|devmem| devmem.is_some())
     }
 
     /// Bytes of its memory that the pool of a stream takes for nodes with these workspaces (of `supports`); 0 if its

@@ -93,7 +93,7 @@ unsafe extern "C" fn get_option(ctx: *mut c_void, key: c::Str, buf: *mut u8, cap
             asked.insert(key.to_string());
         }
         drop(asked);
-        let Some(value) = services.options.get(&*key) else { return Status::Unsupported.code() };
+        let Some(value) = services.option(&key) else { return Status::Unsupported.code() };
         *len = value.len() as u64;
         if !buf.is_null() {
             std::ptr::copy_nonoverlapping(value.as_ptr(), buf, value.len().min(cap as usize));

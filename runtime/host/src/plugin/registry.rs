@@ -86,7 +86,7 @@ pub fn option_pair(text: &str) -> Option<(String, String)> {
 
 /// Adds the options of the knob that are not set yet.
 fn add_knob_options(options: &mut BTreeMap<String, String>, complaints: &mut Vec<String>) {
-    let text = knobs::PLUGIN_OPTIONS.text().unwrap_or_default();
+    let text = knobs::PLUGIN_OPTIONS.text().filter(|_| !knobs::is_privileged()).unwrap_or_default();
     for text in text.to_string_lossy().split(';').filter(|text| !text.trim().is_empty()) {
         match option_pair(text) {
             Some((key, value)) => _ = options.entry(key).or_insert(value),

@@ -24,7 +24,7 @@ pub(crate) struct Services {
     pub(crate) api: c::HostApi,
     pub(super) threads_api: c::HostThreads,
     pub(crate) pool: Arc<ThreadPool>,
-    pub(super) options: BTreeMap<String, String>,
+    options: BTreeMap<String, String>,
     /// Options that plugins asked for, set or not.
     pub(super) asked: Mutex<BTreeSet<String>>,
     /// How long one call of a device may take to compute or to wait.
@@ -69,6 +69,11 @@ impl Services {
                 ops: Mutex::default(),
             }
         })
+    }
+
+    /// What was said of a plugin's option: by the program, by the knob for all of them, or by its own variable.
+    pub(crate) fn option(&self, key: &str) -> Option<String> {
+        self.options.get(key).cloned().or_else(|| knobs::plugin_option(key))
     }
 
     /// Marks a run as cancelled, or forgets it.

@@ -18,6 +18,7 @@ pub(crate) use scratch::Scratch;
 
 use crate::error::{Error, Result};
 use crate::knobs;
+use crate::plugin::services::Services;
 use std::collections::BTreeSet;
 use std::str::FromStr;
 
@@ -94,11 +95,13 @@ pub enum PoolKind {
 }
 
 impl PoolKind {
-    /// What the environment asks for; an error for a name that is none.
-    pub(crate) fn of_knob() -> Result<PoolKind> {
-        let Some(text) = knobs::POOL.text() else { return Ok(PoolKind::Auto) };
-        let value = text.to_string_lossy().into_owned();
-        value.parse().map_err(|expected| Error::Knob { name: knobs::POOL.name, value, expected })
+    /// What the plugin's option `pool` or else the environment asks for; an error for a name that is none.
+    pub(crate) fn of_options(services: &Services, plugin: &str) -> Result<PoolKind> {
+        let key = format!("{plugin}.pool");
+        let of_all = || Some((knobs::POOL.name.into(), knobs::POOL.text()?.to_string_lossy().into_owned()));
+        let asked = services.option(&key).map(|value| (key, value)).or_else(of_all);
+        let Some((name, value)) = asked else { return Ok(PoolKind::Auto) };
+        value.parse().map_err(|expected| Error::Knob { name, value, expected })
     }
 }
 

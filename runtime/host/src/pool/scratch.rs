@@ -35,7 +35,10 @@ impl Scratch {
     /// A pool on this open device, of the kind asked for, else as its host says; `None` if its plugin manages its
     /// memory alone.
     pub(crate) fn new(device: &Arc<Device>, asked: Option<PoolKind>) -> Result<Option<Scratch>> {
-        let asked = asked.or(device.plugin.services.scratch_pool).map_or_else(PoolKind::of_knob, Ok)?;
+        let services = &device.plugin.services;
+        let asked = asked
+            .or(services.scratch_pool)
+            .map_or_else(|| PoolKind::of_options(services, device.plugin()), Ok)?;
         let Some(devmem) = Devmem::of(device)? else { return Ok(None) };
         Ok(Some(Scratch::with(super::open(devmem, asked, device.info().memory_total)?)))
     }

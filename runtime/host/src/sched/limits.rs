@@ -5,7 +5,7 @@ use crate::device::Device;
 use crate::error::{Error, Result};
 use std::sync::Arc;
 
-/// Fails when a node would not run on the first device.
+/// Fails when a node would not run on the first device, or on the one that its layer is for.
 pub fn strict(report: &Report) -> Result<()> {
     if report.n_fallbacks() == 0 {
         return Ok(());
@@ -13,15 +13,22 @@ pub fn strict(report: &Report) -> Result<()> {
     Err(Error::Fallback { n_nodes: report.n_fallbacks(), list: report.to_string() })
 }
 
-/// Bytes that weights and states may take: what is free. The baseline has no limit here: it maps weights, and what it
-/// allocates is compared with what is free before.
+/// Bytes that weights and states may take: what is free, less a share for scratch memory where that is managed here and
+/// comes out of the same. The baseline has no limit: it maps weights, and what it allocates is compared with what is free
+/// before.
 pub fn budget(devices: &[Arc<Device>]) -> Vec<Option<u64>> {
     let limit = |(d, device): (usize, &Arc<Device>)| match d + 1 == devices.len() {
         true => None,
         // A device that cannot say gets nothing.
-        false => Some(device.memory().map_or(0, |(free, _)| free)),
+        false => Some(device.memory().map_or(0, |(free, _)| free - for_scratch(device, free))),
     };
     devices.iter().enumerate().map(limit).collect()
+}
+
+/// A sixteenth, in whole MiB.
+fn for_scratch(device: &Arc<Device>, free: u64) -> u64 {
+    const MIB: u64 = 1 << 20;
+    if device.has_pools() { free / 16 / MIB * MIB } else { 0 }
 }
 
 /// Weights and states were shared out when the model was loaded, and the rest of a device's memory is for computing:

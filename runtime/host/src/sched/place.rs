@@ -1,5 +1,6 @@
 //! Gives every node a device. Pure: verdicts and weight homes in, devices and reasons out.
 
+use super::layers::share;
 use llmrt_abi::{Op, Reason, types::Verdict};
 use llmrt_graph::{Graph, Kind, Node, Tensor};
 use std::collections::{BTreeSet, HashMap};
@@ -28,7 +29,7 @@ pub struct Placement {
     pub fallbacks: Vec<Fallback>,
 }
 
-/// Why a node does not run on the first device.
+/// Why a node does not run on the first device, or on the one that its layer is for.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Fallback {
     /// Row of the node.
@@ -54,10 +55,12 @@ pub struct Homeless {
     pub reason: Reason,
 }
 
-/// Walks the nodes in order. A node goes to the first device that supports it, where its states already are if it has
-/// any, and while the weights it brings fit. States decide first: every node on a state runs where the state lives.
+/// Walks the nodes in order. A node goes to the device that its layer is for, or else to the first one that supports it,
+/// where its states already are if it has any, and while the weights it brings fit. States decide first: every node on
+/// a state runs where the state lives.
 pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Homeless> {
-    let home = state_homes(g, facts);
+    let shares = share(g, facts);
+    let home = state_homes(g, facts, &shares);
     let mut placer = Placer { g, facts, free: facts.budget.to_vec(), home, produced_on: HashMap::new() };
     for state in placer.home.keys().copied().collect::<Vec<_>>() {
         if !facts.homes.contains_key(&g.def(state).name) {
@@ -66,10 +69,10 @@ pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Homeless> {
     }
     let mut placement = Placement::default();
     for (i, node) in g.nodes.iter().enumerate() {
-        let (device, refusal) = placer.choose(i, node)?;
+        let (device, refusal) = placer.choose(i, node, shares[i])?;
         placer.settle(node, device);
         placement.node.push(device);
-        if device != 0 {
+        if device != 0 && device != shares[i] {
             let tensor = g.def(node.dst).name.clone();
             let fallback = Fallback { node: i, op: node.op, tensor, wanted: 0, device, reason: refusal };
             placement.fallbacks.push(fallback);
@@ -89,10 +92,10 @@ struct Placer<'a> {
 }
 
 impl Placer<'_> {
-    /// The first device that takes a node, and the first refusal on the way.
-    fn choose(&self, i: usize, node: &Node) -> Result<(DeviceIdx, Reason), Homeless> {
+    /// The first device that takes a node, the one that its layer is for before all, and the first refusal on the way.
+    fn choose(&self, i: usize, node: &Node, share: DeviceIdx) -> Result<(DeviceIdx, Reason), Homeless> {
         let mut refusals = Vec::new();
-        for d in 0..self.facts.verdicts.len() {
+        for d in in_turn(share, self.facts.verdicts.len()) {
             match self.accepts(i, node, d) {
                 Ok(()) => return Ok((d, refusals.first().copied().unwrap_or(Reason::None))),
                 Err(reason) => refusals.push(reason),
@@ -151,9 +154,14 @@ impl Placer<'_> {
     }
 }
 
-/// States that share a node live together: where one of them already is, or else on the first device that supports
-/// all nodes that touch any of them and has room for all.
-fn state_homes(g: &Graph, facts: &Facts) -> HashMap<Tensor, DeviceIdx> {
+/// One device, then the others from the first on.
+fn in_turn(first: DeviceIdx, n: usize) -> impl Iterator<Item = DeviceIdx> {
+    std::iter::once(first).chain((0..n).filter(move |&d| d != first))
+}
+
+/// States that share a node live together: where one of them already is, or else on the device of their layer or the
+/// first one that supports all nodes that touch any of them and has room for all.
+fn state_homes(g: &Graph, facts: &Facts, shares: &[DeviceIdx]) -> HashMap<Tensor, DeviceIdx> {
     let baseline = facts.verdicts.len() - 1;
     let mut free = facts.budget.to_vec();
     let mut homes = HashMap::new();
@@ -162,7 +170,9 @@ fn state_homes(g: &Graph, facts: &Facts) -> HashMap<Tensor, DeviceIdx> {
         let bytes: u64 = states.iter().map(|t| g.def(*t).n_bytes()).sum();
         let home = known.unwrap_or_else(|| {
             let runs_all = |d: DeviceIdx| nodes.iter().all(|&i| facts.verdicts[d][i].support != 0);
-            let home = (0..baseline).find(|&d| runs_all(d) && fits(free[d], bytes)).unwrap_or(baseline);
+            let first = nodes.iter().map(|&i| shares[i]).min().unwrap_or(0);
+            let mut cards = in_turn(first, baseline).filter(|&d| d < baseline);
+            let home = cards.find(|&d| runs_all(d) && fits(free[d], bytes)).unwrap_or(baseline);
             take(&mut free[home], bytes);
             home
         });
@@ -196,7 +206,7 @@ fn state_groups(g: &Graph) -> Vec<(BTreeSet<Tensor>, Vec<usize>)> {
 }
 
 /// The owners of a node's sources (and of its result, which matters for in-place ops).
-fn owners<'a>(g: &'a Graph, node: &'a Node) -> impl Iterator<Item = Tensor> + 'a {
+pub(super) fn owners<'a>(g: &'a Graph, node: &'a Node) -> impl Iterator<Item = Tensor> + 'a {
     node.src.iter().flatten().map(|&t| g.owner(t)).chain(g.def(node.dst).view.map(|(base, _)| base))
 }
 

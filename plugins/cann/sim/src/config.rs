@@ -1,0 +1,189 @@
+//! What the simulated machine is, from one environment variable: `LLMRT_CANN_SIM="soc=Ascend310P3,queue=delay,seed=7"`.
+//!
+//! The simulator stands in for hardware, so it reads its own environment, once; nothing else in llmrt knows the variable.
+
+/// When enqueued work runs.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Queue {
+    /// Before the call that enqueues it returns.
+    Now,
+    /// After a random time.
+    Delay,
+    /// When somebody waits for it, and not before.
+    Sync,
+}
+
+/// What an asynchronous copy does with host memory that is not pinned.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Pageable {
+    /// It returns after the copy.
+    Block,
+    /// It takes the bytes when it is called.
+    Snapshot,
+    /// It answers 107017, as older drivers do for mapped files.
+    Refuse,
+}
+
+/// The simulated machine.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Config {
+    /// Name of the chip; empty: the name is not known.
+    pub soc: String,
+    /// Cards.
+    pub devices: u32,
+    /// When enqueued work runs.
+    pub queue: Queue,
+    /// Of everything random.
+    pub seed: u64,
+    /// Bytes of each card.
+    pub memory: u64,
+    /// A file for a line per call; empty: none.
+    pub trace: String,
+    /// Doubtful use is an error, and not only reported.
+    pub strict: bool,
+    /// Operators by the vendor's table of chips only, and not by what is known to work.
+    pub documented: bool,
+    /// What pageable memory does.
+    pub pageable: Pageable,
+    /// Whether the driver has virtual memory.
+    pub vmm: bool,
+    /// Whether cards reach each other.
+    pub peers: bool,
+    /// Operators that take lists of numbers may be launched more than once.
+    pub repeatable: bool,
+    /// This allocation of device memory, from 1, fails; 0: none.
+    pub oom: u64,
+    /// This kernel that runs, from 1, faults; 0: none.
+    pub fault: u64,
+    /// What new memory and workspaces hold.
+    pub poison: u8,
+    /// A kernel's fault makes its card unusable until it is reset.
+    pub sticky: bool,
+    /// Streams and events of a card; 0: as the chip has.
+    pub streams: usize,
+    /// As above.
+    pub events: usize,
+    /// Commands that a stream holds before the next call waits.
+    pub depth: u64,
+    /// Seconds after which a wait gives up.
+    pub watchdog: u64,
+}
+
+impl Default for Config {
+    fn default() -> Config {
+        Config {
+            soc: "Ascend910B3".into(),
+            devices: 1,
+            queue: Queue::Delay,
+            seed: 1,
+            memory: 4 << 30,
+            trace: String::new(),
+            strict: true,
+            documented: false,
+            pageable: Pageable::Block,
+            vmm: true,
+            peers: true,
+            repeatable: true,
+            oom: 0,
+            fault: 0,
+            poison: 0xff,
+            sticky: true,
+            streams: 0,
+            events: 0,
+            depth: 4096,
+            watchdog: 60,
+        }
+    }
+}
+
+impl Config {
+    /// Reads `key=value,key=value`; the error names what is wrong.
+    pub fn parse(text: &str) -> Result<Config, String> {
+        let mut config = Config::default();
+        for part in text.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+            let (key, value) = part.split_once('=').ok_or(format!("`{part}` is no key=value"))?;
+            config.set(key, value).ok_or(format!("`{part}` is not understood"))?;
+        }
+        Ok(config)
+    }
+
+    fn set(&mut self, key: &str, value: &str) -> Option<()> {
+        let flag = || match value {
+            "1" => Some(true),
+            "0" => Some(false),
+            _ => None,
+        };
+        match key {
+            "soc" => self.soc = value.into(),
+            "devices" => self.devices = value.parse().ok()?,
+            "queue" => {
+                self.queue = match value {
+                    "now" => Queue::Now,
+                    "delay" => Queue::Delay,
+                    "sync" => Queue::Sync,
+                    _ => return None,
+                }
+            }
+            "seed" => self.seed = value.parse().ok()?,
+            "memory" => self.memory = bytes(value)?,
+            "trace" => self.trace = value.into(),
+            "strict" => self.strict = flag()?,
+            "documented" => self.documented = flag()?,
+            "pageable" => {
+                self.pageable = match value {
+                    "block" => Pageable::Block,
+                    "snapshot" => Pageable::Snapshot,
+                    "refuse" => Pageable::Refuse,
+                    _ => return None,
+                }
+            }
+            "vmm" => self.vmm = flag()?,
+            "peers" => self.peers = flag()?,
+            "repeatable" => self.repeatable = flag()?,
+            "oom" => self.oom = value.parse().ok()?,
+            "fault" => self.fault = value.parse().ok()?,
+            "poison" => self.poison = u8::from_str_radix(value, 16).ok()?,
+            "sticky" => self.sticky = flag()?,
+            "streams" => self.streams = value.parse().ok()?,
+            "events" => self.events = value.parse().ok()?,
+            "depth" => self.depth = value.parse().ok().filter(|n| *n > 0)?,
+            "watchdog" => self.watchdog = value.parse().ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// A number with k, m or g behind it.
+fn bytes(text: &str) -> Option<u64> {
+    let shift = match text.chars().last()? {
+        'k' => 10,
+        'm' => 20,
+        'g' => 30,
+        _ => return text.parse().ok(),
+    };
+    text[..text.len() - 1].parse::<u64>().ok()?.checked_mul(1 << shift)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_machine_is_described_in_one_line() {
+        let config = Config::parse("soc=Ascend310P3, devices=2,queue=sync,memory=1g,poison=a5").unwrap();
+        assert_eq!((config.soc.as_str(), config.devices, config.queue), ("Ascend310P3", 2, Queue::Sync));
+        assert_eq!((config.memory, config.poison), (1 << 30, 0xa5));
+    }
+
+    #[test]
+    fn what_is_not_understood_is_named() {
+        for (text, problem) in [
+            ("socc=x", "`socc=x` is not understood"),
+            ("queue=soon", "`queue=soon` is not understood"),
+            ("devices", "`devices` is no key=value"),
+        ] {
+            assert_eq!(Config::parse(text).unwrap_err(), problem);
+        }
+    }
+}

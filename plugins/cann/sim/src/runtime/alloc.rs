@@ -1,0 +1,66 @@
+//! Memory of cards, and pinned memory of the host.
+
+use crate::fault::{Fault, ensure, fault};
+use crate::runtime::capture::forbid;
+use crate::runtime::context::current;
+use crate::sys::*;
+use crate::world::{World, api, put};
+use std::ffi::c_void;
+
+api! { cann_acl;
+    fn aclrtMalloc(out: *mut *mut c_void, size: usize, policy: aclrtMemMallocPolicy) w => {
+        ensure(size > 0, ACL_ERROR_INVALID_PARAM, || "0 bytes".into())?;
+        ensure((0..=7).contains(&(policy & 0xff)), ACL_ERROR_INVALID_PARAM, || format!("policy {policy}"))?;
+        let device = current(w)?.device;
+        forbid(w, "aclrtMalloc")?;
+        let address = w.memory.alloc(device, size);
+        let address = address.map_err(|text| Fault { code: ACL_ERROR_RT_MEMORY_ALLOCATION, text })?;
+        w.trace.count("malloc", 1);
+        let (free, total) = w.memory.info(device);
+        w.trace.peak(&format!("peak.{device}"), total - free);
+        put(out, address as *mut c_void)
+    }
+    /// At once: work that still uses the memory faults.
+    fn aclrtFree(ptr: *mut c_void) w => {
+        ensure(!ptr.is_null(), ACL_ERROR_INVALID_PARAM, || "NULL".into())?;
+        current(w)?;
+        forbid(w, "aclrtFree")?;
+        let freed = w.memory.free(ptr as usize);
+        freed.map_err(|text| Fault { code: ACL_ERROR_RT_PARAM_INVALID, text })
+    }
+    fn aclrtMallocHost(out: *mut *mut c_void, size: usize) w => {
+        ensure(size > 0, ACL_ERROR_INVALID_PARAM, || "0 bytes".into())?;
+        current(w)?;
+        // Eight words more than it takes, to start at a multiple of 64.
+        let (n, mut block) = (size.div_ceil(8) + 8, Vec::new());
+        let room = block.try_reserve_exact(n);
+        ensure(room.is_ok(), ACL_ERROR_BAD_ALLOC, || format!("{size} bytes of the host"))?;
+        block.resize(n, u64::MAX);
+        let block = block.into_boxed_slice();
+        let address = (block.as_ptr() as usize).next_multiple_of(64);
+        crate::lock(&w.pinned).insert(address, block);
+        put(out, address as *mut c_void)
+    }
+    fn aclrtFreeHost(ptr: *mut c_void) w => {
+        ensure(!ptr.is_null(), ACL_ERROR_INVALID_PARAM, || "NULL".into())?;
+        let block = crate::lock(&w.pinned).remove(&(ptr as usize));
+        ensure(block.is_some(), ACL_ERROR_RT_PARAM_INVALID, || format!("{ptr:p} is not pinned memory"))
+    }
+    /// A card without HBM answers for its DDR.
+    fn aclrtGetMemInfo(attr: aclrtMemAttr, free: *mut usize, total: *mut usize) w => {
+        let device = current(w)?.device;
+        if !(0..=17).contains(&attr) {
+            return fault(ACL_ERROR_INVALID_PARAM, format!("attribute {attr}"));
+        }
+        let (n_free, n_total) = w.memory.info(device);
+        put(free, n_free as usize)?;
+        put(total, n_total as usize)
+    }
+}
+
+/// Whether all of some host memory is pinned.
+pub fn is_pinned(w: &World, address: usize, n: usize) -> bool {
+    let pinned = crate::lock(&w.pinned);
+    let before = pinned.range(..=address).next_back();
+    before.is_some_and(|(start, block)| address + n <= start + (block.len() - 8) * 8)
+}

@@ -1,0 +1,138 @@
+//! Virtual memory: addresses are reserved, physical memory is taken, and one is put behind the other.
+
+use crate::address::addresses;
+use crate::fault::{Answer, Fault, ensure, fault};
+use crate::memory::{Bytes, PAGE};
+use crate::runtime::context::{card, current};
+use crate::sys::*;
+use crate::world::{World, api, put};
+use std::ffi::c_void;
+use std::sync::Mutex;
+
+/// Physical memory. It goes when it was freed and nothing maps it.
+pub struct Physical {
+    device: usize,
+    charged: u64,
+    bytes: Bytes,
+    use_of: Mutex<Use>,
+}
+
+#[derive(Default)]
+struct Use {
+    n_maps: usize,
+    freed: bool,
+}
+
+api! { cann_acl;
+    fn aclrtReserveMemAddress(
+        out: *mut *mut c_void, size: usize, alignment: usize, expected: *mut c_void, flags: u64,
+    ) w => {
+        current(w)?;
+        supported(w)?;
+        let good = size > 0 && alignment == 0 && expected.is_null() && flags <= 1;
+        ensure(good, ACL_ERROR_RT_PARAM_INVALID, || "size 0, or an alignment, address or flag".into())?;
+        let address = addresses(size, PAGE);
+        let full = || Fault { code: ACL_ERROR_RT_MEMORY_ALLOCATION, text: "no addresses are left".into() };
+        let address = address.ok_or_else(full)?;
+        crate::lock(&w.reserved).insert(address, size);
+        put(out, address as *mut c_void)
+    }
+    fn aclrtReleaseMemAddress(ptr: *mut c_void) w => {
+        let mut reserved = crate::lock(&w.reserved);
+        let Some(size) = reserved.get(&(ptr as usize)).copied() else {
+            return fault(ACL_ERROR_RT_PARAM_INVALID, format!("{ptr:p} is not the start of reserved addresses"));
+        };
+        let mapped = w.memory.any_in(ptr as usize, ptr as usize + size);
+        ensure(!mapped, ACL_ERROR_RT_PARAM_INVALID, || "something is still mapped there".into())?;
+        reserved.remove(&(ptr as usize));
+        Ok(())
+    }
+    fn aclrtMallocPhysical(
+        handle: *mut aclrtDrvMemHandle, size: usize, prop: *const aclrtPhysicalMemProp, flags: u64,
+    ) w => {
+        current(w)?;
+        supported(w)?;
+        let device = device_of(w, prop)?;
+        let good = size > 0 && size.is_multiple_of(PAGE) && flags == 0;
+        ensure(good, ACL_ERROR_RT_PARAM_INVALID, || format!("{size} bytes are no multiple of {PAGE}"))?;
+        let taken = w.memory.take(device, size);
+        let (bytes, charged) = taken.map_err(|text| Fault { code: ACL_ERROR_RT_MEMORY_ALLOCATION, text })?;
+        w.trace.count("malloc", 1);
+        let (free, total) = w.memory.info(device);
+        w.trace.peak(&format!("peak.{device}"), total - free);
+        let physical = Physical { device, charged, bytes, use_of: Mutex::default() };
+        put(handle, w.physical.insert(physical) as aclrtDrvMemHandle)
+    }
+    fn aclrtFreePhysical(handle: aclrtDrvMemHandle) w => {
+        let Some(physical) = w.physical.get(handle as usize) else { return unknown() };
+        let idle = {
+            let mut use_of = crate::lock(&physical.use_of);
+            ensure(!use_of.freed, ACL_ERROR_RT_PARAM_INVALID, || "it was freed before".into())?;
+            use_of.freed = true;
+            use_of.n_maps == 0
+        };
+        if idle { drop_physical(w, handle as usize) }
+        Ok(())
+    }
+    fn aclrtMapMem(ptr: *mut c_void, size: usize, offset: usize, handle: aclrtDrvMemHandle, flags: u64) w => {
+        let Some(physical) = w.physical.get(handle as usize) else { return unknown() };
+        let whole = offset == 0 && flags == 0 && size == crate::lock(&physical.bytes).len();
+        ensure(whole, ACL_ERROR_RT_PARAM_INVALID, || format!("{size} bytes are not the physical size"))?;
+        let at = ptr as usize;
+        let reserved = crate::lock(&w.reserved);
+        let range = reserved.range(..=at).next_back();
+        let inside = range.is_some_and(|(start, len)| at + size <= start + len && at.is_multiple_of(PAGE));
+        ensure(inside, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is not a reserved page"))?;
+        let taken = w.memory.any_in(at, at + size);
+        ensure(!taken, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is mapped already"))?;
+        crate::lock(&physical.use_of).n_maps += 1;
+        w.memory.map(at, physical.device, handle as usize, &physical.bytes);
+        Ok(())
+    }
+    fn aclrtUnmapMem(ptr: *mut c_void) w => {
+        let Some(handle) = w.memory.unmap(ptr as usize) else {
+            return fault(ACL_ERROR_RT_PARAM_INVALID, format!("{ptr:p} is not the start of a mapping"));
+        };
+        if let Some(physical) = w.physical.get(handle) {
+            let mut use_of = crate::lock(&physical.use_of);
+            use_of.n_maps -= 1;
+            let gone = use_of.freed && use_of.n_maps == 0;
+            drop(use_of);
+            if gone { drop_physical(w, handle) }
+        }
+        Ok(())
+    }
+    fn aclrtMemGetAllocationGranularity(prop: *mut aclrtPhysicalMemProp, option: i32, granularity: *mut usize) w => {
+        current(w)?;
+        supported(w)?;
+        device_of(w, prop)?;
+        ensure((0..=1).contains(&option), ACL_ERROR_INVALID_PARAM, || format!("option {option}"))?;
+        put(granularity, PAGE)
+    }
+}
+
+fn supported(w: &World) -> Answer {
+    ensure(w.config.vmm, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || "the driver has no virtual memory".into())
+}
+
+fn unknown() -> Answer {
+    fault(ACL_ERROR_RT_PARAM_INVALID, "no such physical memory")
+}
+
+fn device_of(w: &World, prop: *const aclrtPhysicalMemProp) -> Answer<usize> {
+    // SAFETY: NULL or a record, as the header says.
+    let prop = unsafe { prop.as_ref() };
+    let Some(prop) = prop else { return fault(ACL_ERROR_INVALID_PARAM, "no properties") };
+    let good = prop.handleType == 0
+        && prop.allocationType == 0
+        && prop.location.type_ == ACL_MEM_LOCATION_TYPE_DEVICE
+        && prop.reserve == 0;
+    ensure(good, ACL_ERROR_RT_PARAM_INVALID, || "properties of another kind of memory".into())?;
+    Ok(card(w, prop.location.id as i32)?.0)
+}
+
+fn drop_physical(w: &World, handle: usize) {
+    if let Some(physical) = w.physical.remove(handle) {
+        w.memory.give(physical.device, physical.charged);
+    }
+}

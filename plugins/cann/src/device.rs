@@ -1,0 +1,126 @@
+//! A card: what it is, what it claims, and what it hands out.
+
+use crate::buffer::CardMemory;
+use crate::chip::Chip;
+use crate::event::CardEvent;
+use crate::layout;
+use crate::memory::CardScratch;
+use crate::ops;
+use crate::pinned::{self, PinnedMemory};
+use crate::runtime::Runtime;
+use crate::stream::CardStream;
+use llmrt_plugin::abi::types::*;
+use llmrt_plugin::{
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, PeerView, Result, ScratchMemory, Stream,
+    StreamParams, TensorView, Verdict,
+};
+use std::sync::Arc;
+
+/// A card.
+pub struct Card {
+    /// The libraries.
+    pub runtime: Arc<Runtime>,
+    /// Its number among the visible ones.
+    pub number: i32,
+    /// What its chip can do.
+    pub chip: Chip,
+    soc: String,
+    scratch: CardScratch,
+    /// Captured graphs that each stream keeps.
+    n_graphs: usize,
+}
+
+/// Tensors start at multiples of this.
+const ALIGNMENT: u64 = 512;
+/// Row of the buffer type of memory on the host.
+const PINNED: u32 = 1;
+
+impl Card {
+    /// A visible card. Nothing is created on it yet.
+    pub fn new(runtime: &Arc<Runtime>, number: i32, soc: &str, n_graphs: usize) -> Card {
+        let (chip, soc) = (crate::chip::chip(soc), soc.to_string());
+        let scratch = CardScratch::new(runtime, number);
+        Card { runtime: runtime.clone(), number, chip, soc, scratch, n_graphs }
+    }
+}
+
+impl Device for Card {
+    fn info(&self) -> DeviceInfo {
+        let peers = if self.chip.peers { CAP_P2P } else { 0 };
+        let memory = BufferTypeInfo {
+            kind: BUFFER_DEVICE,
+            flags: BT_MAY_TRANSFORM,
+            alignment: ALIGNMENT,
+            max_size: 0,
+            name: if self.chip.hbm { "HBM" } else { "DDR" }.into(),
+        };
+        let pinned = BufferTypeInfo {
+            kind: BUFFER_HOST_PINNED,
+            flags: BT_HOST_PTR,
+            alignment: pinned::ALIGNMENT,
+            max_size: 0,
+            name: "pinned".into(),
+        };
+        DeviceInfo {
+            caps: CAP_ASYNC | CAP_EVENTS | CAP_VMM | CAP_PLAN | peers,
+            description: format!("Huawei {}", if self.soc.is_empty() { "Ascend" } else { &self.soc }),
+            arch: self.soc.clone(),
+            memory_total: self.runtime.total_memory(self.number, self.chip.hbm),
+            buffer_types: vec![memory, pinned],
+            ..DeviceInfo::new(DEVICE_NPU, self.number.to_string())
+        }
+    }
+
+    fn open(&self) -> Result<()> {
+        self.runtime.open_card(self.number)
+    }
+
+    fn close(&self) {
+        self.runtime.close_card(self.number);
+    }
+
+    fn memory(&self) -> Result<(u64, u64)> {
+        self.runtime.enter(self.number)?;
+        self.runtime.memory(self.chip.hbm)
+    }
+
+    fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {
+        match ops::supports(&self.runtime.cann, &self.chip, &graph.node(node)) {
+            Ok(()) => Verdict::YES,
+            Err(reason) => Verdict::no(reason),
+        }
+    }
+
+    fn alloc(&self, bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
+        match bt {
+            PINNED => Ok(Box::new(PinnedMemory::new(&self.runtime, self.number, size)?)),
+            _ => Ok(Box::new(CardMemory::new(&self.runtime, self.number, size)?)),
+        }
+    }
+
+    /// Vector units read in pieces of 32 bytes and up to 32 bytes past the end.
+    fn alloc_size(&self, bt: u32, tensor: &TensorView<'_>) -> u64 {
+        if bt == PINNED {
+            return tensor.nbytes();
+        }
+        let stored = layout::of_weight(tensor).map_or(0, |layout| layout.stored_bytes);
+        stored.max(tensor.nbytes()).next_multiple_of(32) + 32
+    }
+
+    fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
+        let graphs = if self.chip.graphs { self.n_graphs } else { 0 };
+        Ok(Box::new(CardStream::new(&self.runtime, self.number, self.chip, params.scratch, graphs)?))
+    }
+
+    fn accepts(&self, _owner: &PeerView<'_>, _bt: u32) -> bool {
+        false
+    }
+
+    fn event(&self) -> Result<Box<dyn Event>> {
+        Ok(Box::new(CardEvent::new(&self.runtime, self.number)?))
+    }
+
+    fn scratch_memory(&self) -> Option<&dyn ScratchMemory> {
+        Some(&self.scratch)
+    }
+}

@@ -1,0 +1,85 @@
+//! The vendor's numbers as llmrt's errors: what kind of failure, and what is still usable after it.
+
+use crate::sys::*;
+use llmrt_plugin::{Error, Result, Scope, Status};
+use std::ffi::CStr;
+
+/// Turns the answer of a runtime call into a result; the vendor's latest message goes with it.
+pub fn check(acl: &cann_acl, call: &str, code: i32) -> Result<()> {
+    if code == ACL_SUCCESS {
+        return Ok(());
+    }
+    let (status, scope) = meaning(code);
+    let said = recent_message(acl).map_or(String::new(), |text| format!(": {text}"));
+    Err(Error::new(status, format!("{call}: {}{said}", explain(code))).scope(scope).vendor(code))
+}
+
+/// What kind of failure a code is, and how far it reaches.
+pub fn meaning(code: i32) -> (Status, Scope) {
+    match code {
+        ACL_ERROR_BAD_ALLOC => (Status::OomHost, Scope::Call),
+        ACL_ERROR_RT_MEMORY_ALLOCATION | ACL_ERROR_RT_DEVICE_OOM => (Status::OomDevice, Scope::Call),
+        ACL_ERROR_RT_FEATURE_NOT_SUPPORT
+        | ACLNN_ERR_RUNTIME_ERROR
+        | ACLNN_ERR_INNER_TILING_ERROR
+        | ACLNN_ERR_INNER_FIND_KERNEL_ERROR
+        | ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND => (Status::Unsupported, Scope::Call),
+        ACL_ERROR_RT_STREAM_SYNC_TIMEOUT | ACL_ERROR_RT_EVENT_SYNC_TIMEOUT => (Status::NotReady, Scope::Call),
+        ACL_ERROR_RT_STREAM_ABORT | ACL_ERROR_RT_CAPTURE_INVALIDATED => (Status::Internal, Scope::Stream),
+        ACL_ERROR_RT_LOST_HEARTBEAT | ACL_ERROR_RT_DRV_INTERNAL_ERROR | ACL_ERROR_RT_SOCKET_CLOSE => {
+            (Status::DeviceLost, Scope::Device)
+        }
+        // A fault of a kernel leaves its context unusable.
+        507000..=507899 => (Status::Internal, Scope::Device),
+        507900.. => (Status::DeviceLost, Scope::Device),
+        100000..=107999 | 161001..=161999 => (Status::Invalid, Scope::Call),
+        _ => (Status::Internal, Scope::Call),
+    }
+}
+
+/// A code with what it stands for, where that helps.
+fn explain(code: i32) -> String {
+    let words = match code {
+        ACL_ERROR_STUB_LIBRARY => "a stub library: put the driver's lib64 before devlib in LD_LIBRARY_PATH",
+        ACL_ERROR_RT_CONTEXT_NULL => "no context on this thread",
+        ACL_ERROR_RT_STREAM_CONTEXT => "a stream of another context",
+        ACL_ERROR_RT_FEATURE_NOT_SUPPORT => "the driver or chip has no such feature",
+        ACL_ERROR_RT_MEMORY_ALLOCATION | ACL_ERROR_RT_DEVICE_OOM => "device memory ran out",
+        ACL_ERROR_RT_NO_STREAM_RESOURCE => "no stream is left on the device",
+        ACL_ERROR_RT_NO_EVENT_RESOURCE => "no event is left on the device",
+        ACL_ERROR_RT_STREAM_CAPTURED | ACL_ERROR_RT_STREAM_CAPTURE_CONFLICT => "not allowed while capturing",
+        ACL_ERROR_RT_CAPTURE_INVALIDATED => "the capture was invalidated by an earlier call",
+        ACL_ERROR_RT_AICORE_TIMEOUT | ACL_ERROR_RT_VECTOR_CORE_TIMEOUT => "a kernel did not end",
+        ACL_ERROR_RT_AICORE_EXCEPTION | ACL_ERROR_RT_VECTOR_CORE_EXCEPTION => "a kernel faulted",
+        ACLNN_ERR_PARAM_NULLPTR => "a NULL parameter",
+        ACLNN_ERR_PARAM_INVALID => "a parameter the operator does not take",
+        ACLNN_ERR_INNER_TILING_ERROR => "shapes the operator cannot tile",
+        ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND => "the kernels of this chip are not installed",
+        _ => return code.to_string(),
+    };
+    format!("{code}, {words}")
+}
+
+/// The calling thread's latest message, which reading clears.
+fn recent_message(acl: &cann_acl) -> Option<String> {
+    // SAFETY: no arguments; the answer is NULL or a text that lives until the next call on this thread.
+    let text = unsafe { acl.aclGetRecentErrMsg.map(|f| f()) }.filter(|text| !text.is_null())?;
+    // SAFETY: as above.
+    let text = unsafe { CStr::from_ptr(text) }.to_string_lossy().trim().to_string();
+    (!text.is_empty()).then_some(text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn faults_reach_as_far_as_they_do() {
+        assert_eq!(meaning(ACL_ERROR_RT_MEMORY_ALLOCATION), (Status::OomDevice, Scope::Call));
+        assert_eq!(meaning(ACL_ERROR_RT_AICORE_EXCEPTION), (Status::Internal, Scope::Device));
+        assert_eq!(meaning(ACL_ERROR_RT_SOCKET_CLOSE), (Status::DeviceLost, Scope::Device));
+        assert_eq!(meaning(ACL_ERROR_RT_CAPTURE_INVALIDATED), (Status::Internal, Scope::Stream));
+        assert_eq!(meaning(ACLNN_ERR_PARAM_INVALID), (Status::Invalid, Scope::Call));
+        assert_eq!(meaning(ACLNN_ERR_INNER_TILING_ERROR), (Status::Unsupported, Scope::Call));
+    }
+}

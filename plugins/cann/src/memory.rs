@@ -1,0 +1,102 @@
+//! How the host takes scratch memory of a card: plain, or addresses with memory put behind them.
+
+use crate::runtime::{Runtime, acl};
+use crate::sys::*;
+use llmrt_plugin::{DevmemLimits, Result, ScratchMemory};
+use std::ffi::c_void;
+use std::sync::Arc;
+
+/// Pages are 2 MiB, and one reservation has at most as many addresses as the largest card has memory.
+pub const LIMITS: DevmemLimits = DevmemLimits { granularity: 2 << 20, va_limit: 64 << 30 };
+
+/// Scratch memory of one card.
+pub struct CardScratch {
+    runtime: Arc<Runtime>,
+    device: i32,
+}
+
+impl CardScratch {
+    /// Of this card.
+    pub fn new(runtime: &Arc<Runtime>, device: i32) -> CardScratch {
+        CardScratch { runtime: runtime.clone(), device }
+    }
+
+    fn properties(&self) -> aclrtPhysicalMemProp {
+        aclrtPhysicalMemProp {
+            handleType: 0,
+            allocationType: 0,
+            memAttr: ACL_HBM_MEM_HUGE,
+            location: aclrtMemLocation { id: self.device as u32, type_: ACL_MEM_LOCATION_TYPE_DEVICE },
+            reserve: 0,
+        }
+    }
+
+    /// Nothing goes while work may use it. A failed wait says that the card is lost, and then nothing works on it.
+    fn wait(&self) {
+        if self.runtime.enter(self.device).is_ok() {
+            // SAFETY: no arguments.
+            let _ = unsafe { acl!(self.runtime, aclrtSynchronizeDevice()) };
+        }
+    }
+}
+
+impl ScratchMemory for CardScratch {
+    fn raw_alloc(&self, size: u64) -> Result<u64> {
+        self.runtime.enter(self.device)?;
+        self.runtime.alloc(size).map(|ptr| ptr as u64)
+    }
+
+    fn raw_free(&self, addr: u64) {
+        self.wait();
+        // SAFETY: the host frees what `raw_alloc` gave, once; all work is done.
+        unsafe { self.runtime.free(addr as *mut c_void) }
+    }
+
+    /// Refused by drivers without virtual memory: the host then takes plain memory.
+    fn va_reserve(&self, size: u64) -> Result<u64> {
+        self.runtime.enter(self.device)?;
+        let (mut granularity, properties) = (0, self.properties());
+        let (mut ptr, mut asked) = (std::ptr::null_mut(), properties);
+        // SAFETY: the outputs are ours.
+        unsafe {
+            let minimum = ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM;
+            acl!(self.runtime, aclrtMemGetAllocationGranularity(&mut asked, minimum, &mut granularity))?;
+            if !LIMITS.granularity.is_multiple_of(granularity.max(1) as u64) {
+                let found = format!("pages of {granularity} bytes, expected {}", LIMITS.granularity);
+                return Err(llmrt_plugin::Error::unsupported(found));
+            }
+            acl!(self.runtime, aclrtReserveMemAddress(&mut ptr, size as usize, 0, std::ptr::null_mut(), 0))?;
+        }
+        Ok(ptr as u64)
+    }
+
+    fn va_map(&self, addr: u64, n: u64) -> Result<u64> {
+        self.runtime.enter(self.device)?;
+        let (mut handle, properties) = (std::ptr::null_mut(), self.properties());
+        // SAFETY: the output is ours; the host maps within what it reserved, each page once.
+        unsafe {
+            acl!(self.runtime, aclrtMallocPhysical(&mut handle, n as usize, &properties, 0))?;
+            let mapped = acl!(self.runtime, aclrtMapMem(addr as *mut c_void, n as usize, 0, handle, 0));
+            if let Err(e) = mapped {
+                let _ = acl!(self.runtime, aclrtFreePhysical(handle));
+                return Err(e);
+            }
+        }
+        Ok(handle as u64)
+    }
+
+    fn va_unmap(&self, addr: u64, _n: u64, chunk: u64) {
+        self.wait();
+        // SAFETY: exactly what `va_map` mapped, once; all work is done. Nobody is left to hear of a failure.
+        unsafe {
+            let _ = acl!(self.runtime, aclrtUnmapMem(addr as *mut c_void));
+            let _ = acl!(self.runtime, aclrtFreePhysical(chunk as aclrtDrvMemHandle));
+        }
+    }
+
+    fn va_release(&self, addr: u64, _size: u64) {
+        self.wait();
+        // SAFETY: exactly what `va_reserve` gave, once, with nothing mapped.
+        let _ = unsafe { acl!(self.runtime, aclrtReleaseMemAddress(addr as *mut c_void)) };
+    }
+}

@@ -1,0 +1,248 @@
+//! Attention by the vendor's operators: F16 or BF16, no soft cap, no sinks, no ALiBi. Every token is a sequence of its own
+//! with its row of the block table in steps of few tokens; a prompt sees the blocks of all sequences beside each other.
+//!
+//! Lengths are given to it on the host, where they would be fixed in a captured graph, so it is told that every
+//! sequence fills its table, and a mask hides what is not there.
+
+use super::attention::Attention;
+use super::paging::Paging;
+use crate::call::{Call, run};
+use crate::operand::Operand;
+use crate::sys::*;
+use llmrt_plugin::{Error, Result};
+
+/// What the operator takes.
+const MOST_HEADS: i64 = 256;
+const MOST_SHARING: i64 = 64;
+const MOST_HEAD_DIM: i64 = 512;
+const MOST_IN_ROW: i64 = 65_535;
+
+/// Most tokens that the operator for single queries takes, each as a sequence.
+const MOST_QUERIES: i64 = 256;
+
+/// The vendor's operators.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Kernel {
+    /// Any number of queries.
+    Infer,
+    /// One query per sequence.
+    Incre,
+}
+
+/// The operator that computes this one on this chip.
+pub fn kernel(call: &Call<'_>, a: &Attention) -> Option<Kernel> {
+    let (chip, cann) = (&call.stream.chip, &call.stream.runtime.cann);
+    if cann.math.aclnnInplaceMaskedFillScalar.plan.is_none() || !fits_shapes(a) {
+        return None;
+    }
+    if chip.fused_attention {
+        return cann.transformer.aclnnFusedInferAttentionScoreV2.plan.map(|_| Kernel::Infer);
+    }
+    let alone = a.q.ne[1] == i64::from(a.p.n_kv_heads) && is_for_tokens(&a.paging, a.k.ne[0]);
+    let few = alone && a.paging.n_tokens <= MOST_QUERIES && a.k.dtype == ACL_FLOAT16;
+    let has = chip.incre_attention && cann.transformer.aclnnIncreFlashAttentionV4.plan.is_some();
+    (few && has).then_some(Kernel::Incre)
+}
+
+fn fits_shapes(a: &Attention) -> bool {
+    let (d, heads, kv_heads) = (a.q.ne[0], a.q.ne[1], i64::from(a.p.n_kv_heads));
+    let halves = matches!(a.k.dtype, ACL_FLOAT16 | ACL_BF16) && a.k.dtype == a.v.dtype;
+    let plain = a.p.softcap == 0.0 && a.p.max_bias <= 0.0;
+    let head = a.v.ne[0] == a.k.ne[0] && d % 16 == 0 && d <= MOST_HEAD_DIM;
+    halves && plain && head && heads <= MOST_HEADS && heads / kv_heads <= MOST_SHARING
+}
+
+pub fn compute(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
+    if is_for_tokens(&a.paging, a.k.ne[0]) { by_token(call, a, kernel) } else { together(call, a) }
+}
+
+/// Whether to read each token's own blocks: cheaper than all blocks for all while there are few tokens per sequence.
+fn is_for_tokens(p: &Paging, row: i64) -> bool {
+    let blocks = p.block_size % 16 == 0 && p.block_size <= 512;
+    blocks && row <= MOST_IN_ROW && p.n_tokens <= 2 * p.n_seqs()
+}
+
+/// Every token is a sequence of one query.
+fn by_token(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
+    let p = &a.paging;
+    let (n, d, heads) = (p.n_tokens, a.q.ne[0], a.q.ne[1]);
+    let table = p.blocks_of_tokens(call)?;
+    let sees = p.sees(call)?;
+    let hidden = p.hidden(call, "hidden", &sees)?.reshape(&[p.capacity(), 1, 1, n]);
+    let blind = p.blind(call)?;
+    let q = call.dense(&a.q, a.k.dtype)?.reshape(&[d, heads, 1, n]);
+    let in_blocks = |cache: &Operand| cache.reshape(&[cache.ne[0], p.block_size, p.n_blocks]);
+    let out = call.temporary(a.k.dtype, &q.ne)?;
+    let lens = vec![p.capacity(); n as usize];
+    let cache = Cache { k: in_blocks(&a.k), v: in_blocks(&a.v), table: Some((table, lens, p.block_size)) };
+    match kernel {
+        Kernel::Infer => launch(call, a, &q, &cache, &hidden, &out)?,
+        Kernel::Incre => launch_incre(call, a, &q, &cache, &hidden, &out)?,
+    }
+    finish(call, a, &out, &blind)
+}
+
+/// One sequence of all tokens over the keys of all sequences.
+fn together(call: &mut Call<'_>, a: &Attention) -> Result<()> {
+    let p = &a.paging;
+    let (n, d, heads, kv_heads) = (p.n_tokens, a.q.ne[0], a.q.ne[1], i64::from(a.p.n_kv_heads));
+    let blocks = p.blocks(call)?;
+    let sees = p.sees_all(call)?;
+    let n_keys = p.capacity() * p.n_seqs();
+    let hidden = p.hidden(call, "all hidden", &sees)?.reshape(&[n_keys, n, 1, 1]);
+    let blind = p.blind(call)?;
+    let q = call.dense(&a.q, a.k.dtype)?.reshape(&[d, heads, n, 1]);
+    let (k, v) = (a.gathered(call, &a.k, &blocks)?, a.gathered(call, &a.v, &blocks)?);
+    let split = |t: &Operand| t.reshape(&[d, kv_heads, n_keys, 1]);
+    let out = call.temporary(a.k.dtype, &q.ne)?;
+    let cache = Cache { k: split(&k), v: split(&v), table: None };
+    launch(call, a, &q, &cache, &hidden, &out)?;
+    finish(call, a, &out, &blind)
+}
+
+/// Keys and values, and for those in blocks: the table, lengths, and slots of a block.
+struct Cache {
+    k: Operand,
+    v: Operand,
+    table: Option<(Operand, Vec<i64>, i64)>,
+}
+
+/// Layout BSND: [head_dim, n_heads, n_queries, n_sequences], inner first. Mask: true hides.
+fn launch(
+    call: &mut Call<'_>,
+    a: &Attention,
+    q: &Operand,
+    cache: &Cache,
+    hidden: &Operand,
+    out: &Operand,
+) -> Result<()> {
+    let (heads, kv_heads) = (a.q.ne[1], i64::from(a.p.n_kv_heads));
+    let (k, v) =
+        (call.tensors(std::slice::from_ref(&cache.k))?, call.tensors(std::slice::from_ref(&cache.v))?);
+    let (q, out, mask) = (call.tensor(q)?, call.tensor(out)?, call.tensor(hidden)?);
+    let (none, ints) = (std::ptr::null::<aclTensor>(), std::ptr::null::<aclIntArray>());
+    let (table, lens, block_size) = match &cache.table {
+        Some((table, lens, block_size)) => {
+            (call.tensor(table)?.cast_const(), call.ints(lens)?.cast_const(), *block_size)
+        }
+        None => (none, ints, 0),
+    };
+    let layout = c"BSND".as_ptr().cast_mut();
+    let scale = f64::from(a.p.scale);
+    // No causal rule of its own: the mask says all.
+    let (far, sparse, precise) = (i64::from(i32::MAX), 0, 0);
+    run!(
+        call,
+        transformer.aclnnFusedInferAttentionScoreV2(
+            q,
+            k,
+            v,
+            none,
+            mask,
+            ints,
+            lens,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            table,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            none,
+            ints,
+            heads,
+            scale,
+            far,
+            far,
+            layout,
+            kv_heads,
+            sparse,
+            precise,
+            block_size,
+            0,
+            false,
+            0,
+            0,
+            out,
+            std::ptr::null_mut()
+        )
+    )
+}
+
+/// As [`launch`], of one query per sequence and as many heads in the cache as in the query.
+fn launch_incre(
+    call: &mut Call<'_>,
+    a: &Attention,
+    q: &Operand,
+    cache: &Cache,
+    hidden: &Operand,
+    out: &Operand,
+) -> Result<()> {
+    let Some((table, lens, block_size)) = &cache.table else {
+        return Err(Error::unsupported("single queries without a block table"));
+    };
+    let (k, v) =
+        (call.tensors(std::slice::from_ref(&cache.k))?, call.tensors(std::slice::from_ref(&cache.v))?);
+    let (q, out, mask) = (call.tensor(q)?, call.tensor(out)?, call.tensor(hidden)?);
+    let (table, lens, no) = (call.tensor(table)?, call.ints(lens)?, std::ptr::null::<aclTensor>());
+    let (heads, scale, layout) = (a.q.ne[1], f64::from(a.p.scale), c"BSND".as_ptr().cast_mut());
+    // No heads that share, no padding, nothing quantised; exact.
+    run!(
+        call,
+        transformer.aclnnIncreFlashAttentionV4(
+            q,
+            k,
+            v,
+            no,
+            mask,
+            lens,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            no,
+            table,
+            no,
+            heads,
+            scale,
+            layout,
+            0,
+            *block_size,
+            0,
+            out
+        )
+    )
+}
+
+/// Tokens that see nothing have zeros; the operator leaves them as it likes.
+fn finish(call: &mut Call<'_>, a: &Attention, out: &Operand, blind: &Operand) -> Result<()> {
+    let rows = out.reshape(&[a.y.ne[0], a.y.ne[1]]);
+    let (t, mask, zero) = (call.tensor(&rows)?, call.tensor(&blind.with_dim(0))?, call.float(0.0)?);
+    run!(call, math.aclnnInplaceMaskedFillScalar(t, mask, zero))?;
+    call.copy(&rows, &a.y)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn few_tokens_read_their_own_blocks() {
+        let p = |n_tokens, n_seqs, block_size| Paging::sized(n_tokens, n_seqs, block_size);
+        assert!(is_for_tokens(&p(1, 1, 16), 1024));
+        assert!(is_for_tokens(&p(8, 8, 32), 1024));
+        assert!(!is_for_tokens(&p(512, 1, 16), 1024), "a prompt");
+        assert!(!is_for_tokens(&p(1, 1, 4), 1024), "blocks too small");
+        assert!(!is_for_tokens(&p(1, 1, 16), 70_000), "rows too long");
+    }
+}

@@ -1,0 +1,60 @@
+//! Matrix products, at the precision that operands ask for.
+
+use crate::call::{Call, run};
+use crate::operand::Operand;
+use crate::sys::*;
+use llmrt_plugin::Result;
+
+/// What an F16 number may be off by, as a factor: F32 = F16 + F16 / this, to 22 bits.
+const STEP: f32 = 2048.0;
+
+/// The operands as they are.
+const KEEP: i8 = 0;
+/// Rounded to F16.
+const TO_F16: i8 = 2;
+
+impl Call<'_> {
+    /// y [m, n, …] = Σ over k of w [k, m, …] · x [k, n, …]; batches are equal or 1, y has no gaps. F32 rows are rounded to
+    /// F16 for an F16 w; two F32 operands stay F32.
+    pub fn product(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
+        match (x.dtype, w.dtype) {
+            (ACL_FLOAT, ACL_FLOAT16) => self.product_as(w, x, y, TO_F16),
+            (ACL_FLOAT, ACL_FLOAT) if !self.stream.chip.f32_products => self.product_of_parts(w, x, y),
+            _ => self.product_as(w, x, y, KEEP),
+        }
+    }
+
+    /// Without F32 units: both operands as two F16 numbers each, of which the product of the two small ones is left out.
+    fn product_of_parts(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
+        self.scoped(|call| {
+            let ((w, w_rest), (x, x_rest)) = (call.parts(w)?, call.parts(x)?);
+            let rest = call.temporary(ACL_FLOAT, &y.ne)?;
+            call.product_as(&w, &x_rest, &rest, TO_F16)?;
+            call.product_as(&w_rest, &x, y, TO_F16)?;
+            call.add(&rest, y, &rest)?;
+            call.scale(&rest, 1.0 / STEP, &rest)?;
+            call.product_as(&w, &x, y, TO_F16)?;
+            call.add(y, &rest, y)
+        })
+    }
+
+    /// F32 numbers that F16 has exactly, and what is missing times [`STEP`], which the operator rounds.
+    fn parts(&mut self, t: &Operand) -> Result<(Operand, Operand)> {
+        let near = self.cast(t, ACL_FLOAT16)?;
+        let (exact, rest) = (self.cast(&near, ACL_FLOAT)?, self.temporary(ACL_FLOAT, &t.ne)?);
+        self.sub(t, &exact, &rest)?;
+        self.scale(&rest, STEP, &rest)?;
+        Ok((exact, rest))
+    }
+
+    fn product_as(&mut self, w: &Operand, x: &Operand, y: &Operand, cube_math: i8) -> Result<()> {
+        let mut axes: Vec<usize> = (0..w.ne.len()).collect();
+        axes.swap(0, 1);
+        let rank = y.ne.len();
+        let (w, x, y) = (self.tensor(&w.permute(&axes))?, self.tensor(x)?, self.tensor(y)?);
+        match rank {
+            2 => run!(self, nn.aclnnMm(x, w, y, cube_math)),
+            _ => run!(self, nn.aclnnMatmul(x, w, y, cube_math)),
+        }
+    }
+}

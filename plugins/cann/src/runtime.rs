@@ -1,0 +1,189 @@
+//! The runtime's calls as functions with results. The card's context is set on every entry: nothing is kept in a thread.
+
+use crate::error::check;
+use crate::library::{Absent, Cann};
+use crate::sys::*;
+use llmrt_plugin::{Error, Result};
+use std::collections::BTreeMap;
+use std::ffi::{CStr, c_void};
+use std::path::Path;
+use std::sync::{Arc, PoisonError, RwLock};
+
+/// The open libraries.
+pub struct Runtime {
+    /// Functions by name.
+    pub cann: Cann,
+    /// Contexts of open cards.
+    contexts: RwLock<BTreeMap<i32, Context>>,
+}
+
+/// A card's default context.
+struct Context(aclrtContext);
+
+// SAFETY: a handle that every thread may make its own.
+unsafe impl Send for Context {}
+// SAFETY: as above.
+unsafe impl Sync for Context {}
+
+/// Calls a function of the runtime; its name goes into the error. For `unsafe` blocks that say why the arguments are good.
+macro_rules! acl {
+    ($runtime:expr, $name:ident($($arg:expr),* $(,)?)) => {{
+        let acl = &$runtime.cann.acl;
+        match acl.$name {
+            Some(f) => $crate::error::check(acl, stringify!($name), f($($arg),*)),
+            None => Err(llmrt_plugin::Error::unsupported(concat!(stringify!($name), " is newer than this library"))),
+        }
+    }};
+}
+pub(crate) use acl;
+
+impl Runtime {
+    /// Opens the libraries and starts the runtime.
+    pub fn open(folder: Option<&Path>) -> std::result::Result<Arc<Runtime>, Absent> {
+        let runtime = Runtime { cann: Cann::open(folder)?, contexts: RwLock::default() };
+        let init = runtime.cann.acl.aclInit.map_or(ACL_ERROR_UNINITIALIZE, |init| {
+            // SAFETY: NULL stands for the default configuration.
+            unsafe { init(std::ptr::null()) }
+        });
+        // Somebody else in this process may have started it.
+        match init {
+            ACL_SUCCESS | ACL_ERROR_REPEAT_INITIALIZE => Ok(Arc::new(runtime)),
+            code => {
+                let reason =
+                    check(&runtime.cann.acl, "aclInit", code).err().map_or(String::new(), |e| e.message);
+                Err(Absent { reason, hint: "check the driver with `npu-smi info`" })
+            }
+        }
+    }
+
+    /// Cards that are visible; 0 if the runtime cannot say.
+    pub fn n_devices(&self) -> u32 {
+        let mut n = 0;
+        // SAFETY: the output is ours.
+        unsafe { acl!(self, aclrtGetDeviceCount(&mut n)) }.map_or(0, |()| n)
+    }
+
+    /// The chip's name; empty if the runtime does not say. All cards of a machine are alike.
+    pub fn soc_name(&self) -> String {
+        // SAFETY: no arguments; the answer is NULL or a text of the library.
+        let name = unsafe { self.cann.acl.aclrtGetSocName.map(|f| f()) }.filter(|name| !name.is_null());
+        // SAFETY: as above.
+        name.map_or(String::new(), |name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
+    }
+
+    /// Starts a card, once until [`Runtime::close_card`]: each `aclrtSetDevice` counts, and each is to be reset. Streams,
+    /// events and memory are made in the card's default context, which other libraries of the process share.
+    pub fn open_card(&self, device: i32) -> Result<()> {
+        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        if contexts.contains_key(&device) {
+            return Ok(());
+        }
+        let mut context = std::ptr::null_mut();
+        // SAFETY: a number; the output is ours.
+        unsafe {
+            acl!(self, aclrtSetDevice(device))?;
+            if let Err(e) = acl!(self, aclrtGetCurrentContext(&mut context)) {
+                let _ = acl!(self, aclrtResetDevice(device));
+                return Err(e);
+            }
+        }
+        contexts.insert(device, Context(context));
+        Ok(())
+    }
+
+    /// Undoes [`Runtime::open_card`]: everything made on the card is gone.
+    pub fn close_card(&self, device: i32) {
+        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        if contexts.remove(&device).is_some() {
+            // SAFETY: set once by `open_card`. Nobody is left to hear of a failure.
+            let _ = unsafe { acl!(self, aclrtResetDevice(device)) };
+        }
+    }
+
+    /// Makes an open card's context the calling thread's. Cheap, and counts nothing.
+    pub fn enter(&self, device: i32) -> Result<()> {
+        let contexts = self.contexts.read().unwrap_or_else(PoisonError::into_inner);
+        let context = contexts.get(&device);
+        let context = context.ok_or_else(|| Error::invalid(format!("card {device} is not open")))?;
+        // SAFETY: a context that lives as long as the card is open.
+        unsafe { acl!(self, aclrtSetCurrentContext(context.0)) }
+    }
+
+    /// Bytes of a card that may be closed; 0 if nothing says. Where the runtime can be asked, no context is made.
+    pub fn total_memory(&self, device: i32, hbm: bool) -> u64 {
+        let (mut total, attr) = (0, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE);
+        // SAFETY: the output is ours.
+        match unsafe { acl!(self, aclrtGetDeviceInfo(device as u32, attr, &mut total)) } {
+            Ok(()) if total > 0 => total as u64,
+            _ => {
+                // SAFETY: a number; what is set here is reset here.
+                unsafe {
+                    if acl!(self, aclrtSetDevice(device)).is_err() {
+                        return 0;
+                    }
+                    let memory = self.memory(hbm);
+                    let _ = acl!(self, aclrtResetDevice(device));
+                    memory.map_or(0, |(_, total)| total)
+                }
+            }
+        }
+    }
+
+    /// Free and total bytes of the entered card.
+    pub fn memory(&self, hbm: bool) -> Result<(u64, u64)> {
+        let (mut free, mut total) = (0usize, 0usize);
+        let attr = if hbm { ACL_HBM_MEM } else { ACL_DDR_MEM };
+        // SAFETY: the outputs are ours.
+        unsafe { acl!(self, aclrtGetMemInfo(attr, &mut free, &mut total))? };
+        Ok((free as u64, total as u64))
+    }
+
+    /// Memory of the entered card; what is in it is unspecified.
+    pub fn alloc(&self, size: u64) -> Result<*mut c_void> {
+        let mut ptr = std::ptr::null_mut();
+        // SAFETY: the output is ours.
+        let result =
+            unsafe { acl!(self, aclrtMalloc(&mut ptr, size.max(1) as usize, ACL_MEM_MALLOC_HUGE_FIRST)) };
+        result.map(|()| ptr).map_err(|e| match e.status {
+            llmrt_plugin::Status::OomDevice => {
+                Error { bytes: Some((size, self.memory(true).map_or(0, |m| m.0))), ..e }
+            }
+            _ => e,
+        })
+    }
+
+    /// Frees it, at once.
+    ///
+    /// # Safety
+    /// `ptr` came from [`Runtime::alloc`], and no work uses it.
+    pub unsafe fn free(&self, ptr: *mut c_void) {
+        // SAFETY: the caller's promise. Nobody is left to hear of a failure.
+        let _ = unsafe { acl!(self, aclrtFree(ptr)) };
+    }
+
+    /// Copies to the entered card; not ordered after any stream.
+    ///
+    /// # Safety
+    /// `dst` has `src.len()` bytes on the card that no running work uses.
+    pub unsafe fn upload(&self, dst: *mut c_void, src: &[u8]) -> Result<()> {
+        let n = src.len();
+        if n == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise; `src` has as many bytes.
+        unsafe { acl!(self, aclrtMemcpy(dst, n, src.as_ptr().cast(), n, ACL_MEMCPY_HOST_TO_DEVICE)) }
+    }
+
+    /// Copies from the entered card; not ordered after any stream.
+    ///
+    /// # Safety
+    /// `src` has `dst.len()` bytes on the card that no running work writes.
+    pub unsafe fn download(&self, dst: &mut [u8], src: *const c_void) -> Result<()> {
+        let n = dst.len();
+        if n == 0 {
+            return Ok(());
+        }
+        // SAFETY: the caller's promise; `dst` has as many bytes.
+        unsafe { acl!(self, aclrtMemcpy(dst.as_mut_ptr().cast(), n, src, n, ACL_MEMCPY_DEVICE_TO_HOST)) }
+    }
+}

@@ -1,0 +1,225 @@
+//! Every case of the ops' rules that a simulated card takes, against the plain references, weights sealed as a loader
+//! seals them. Nothing here shows what a real card does.
+
+mod common;
+#[path = "common/placed.rs"]
+mod placed;
+
+use common::Machine;
+use llmrt_abi::{DType, Op, op::AttentionParams};
+use llmrt_graph::ops::{case::Case, rules};
+use llmrt_graph::{Paged, Role};
+use placed::{has_empty, run};
+
+const A2: &str = "Ascend910B3";
+const P310: &str = "Ascend310P3";
+const B310: &str = "Ascend310B1";
+const A910: &str = "Ascend910A";
+
+#[test]
+fn products_are_right() {
+    check(&[Op::MulMat, Op::MulMatId, Op::OutProd], 30);
+}
+
+#[test]
+fn rows_are_picked_and_written() {
+    check(&[Op::GetRows, Op::SetRows, Op::Copy, Op::Cpy, Op::Concat, Op::Repeat], 60);
+}
+
+#[test]
+fn norms_and_softmax_are_right() {
+    check(&[Op::RmsNorm, Op::LayerNorm, Op::GroupNorm, Op::L2Norm, Op::SoftMax], 30);
+}
+
+#[test]
+fn heads_are_turned() {
+    check(&[Op::Rope], 20);
+}
+
+#[test]
+fn attention_sees_what_it_should() {
+    check(&[Op::Attention, Op::PagedMask, Op::AttentionContiguous], 20);
+}
+
+#[test]
+fn elements_are_right() {
+    let ops = Op::ALL.iter().filter(|op| (3..20).contains(&op.id()) || (40..80).contains(&op.id()));
+    let ops: Vec<Op> = ops.copied().chain([Op::Glu]).collect();
+    check(&ops, 30);
+}
+
+#[test]
+fn experts_are_chosen() {
+    check(&[Op::TopK, Op::Argsort, Op::MoeWeights, Op::Argmax], 20);
+}
+
+#[test]
+fn everything_else_is_right() {
+    let ops: Vec<Op> = Op::ALL.iter().copied().filter(|op| op.id() >= 80).collect();
+    check(&ops, 1500);
+}
+
+/// What the rules' cases do not reach: the operators' limits, and the other ways of computing.
+#[test]
+fn limits_of_the_library_are_kept() {
+    check_cases(|| beyond().into_iter(), 18);
+}
+
+fn beyond() -> Vec<(Op, Case)> {
+    let mut cases = vec![];
+    for dtype in [DType::Q4_0, DType::Q8_0, DType::Q5_0] {
+        for (k, m, n) in [(32, 5, 3), (64, 65_600, 1), (96, 7, 1), (64, 65_504, 1)] {
+            let case = Case::new(format!("{dtype} [{k}, {m}] times {n} rows"), |g, _| {
+                let w = g.weight("w", dtype, &[k, m], Role::Matrix);
+                let x = g.input("x", DType::F32, &[k, n]);
+                g.mul_mat(w, x);
+            });
+            cases.push((Op::MulMat, case.nmse(5e-4)));
+        }
+    }
+    for dtype in [DType::F32, DType::F16, DType::BF16, DType::Q4_0, DType::Q8_0, DType::Q5_0] {
+        for n_x in [1, 2] {
+            let case =
+                Case::new(format!("two of 16 {dtype} experts, {n_x} rows, one id outside"), |g, ints| {
+                    let w = g.weight("w", dtype, &[64, 6, 16], Role::Experts);
+                    let x = g.input("x", DType::F32, &[64, n_x, 2]);
+                    let ids = g.input("ids", DType::I32, &[2, 2]);
+                    ints.push((ids, vec![15, 0, 16, 7]));
+                    g.mul_mat_id(w, x, ids);
+                });
+            cases.push((Op::MulMatId, case.nmse(5e-4)));
+        }
+    }
+    for (name, window, lens, starts) in [
+        ("one decode", 0, vec![37], vec![0, 1]),
+        ("three decodes, one not in use, a token of none", 0, vec![37, 1, 0, 64], vec![0, 1, 2, 2, 3]),
+        ("a chunk and a decode in a window", 20, vec![37, 30, 5], vec![0, 1, 4, 4]),
+        ("a prompt", 0, vec![40], vec![0, 40]),
+    ] {
+        for cache in [DType::F16, DType::BF16, DType::F32] {
+            for heads in [[4, 2], [3, 3]] {
+                let case = attention_of(heads, name, window, &lens, &starts, cache);
+                cases.push((Op::Attention, case));
+            }
+        }
+    }
+    cases
+}
+
+/// Blocks of 16, as servers have them; one token more than queries; two KV heads for four.
+fn attention(name: &str, window: u32, lens: &[i32], starts: &[i32], cache: DType) -> Case {
+    attention_of([4, 2], name, window, lens, starts, cache)
+}
+
+fn attention_of(
+    [n_heads, n_kv_heads]: [u64; 2],
+    name: &str,
+    window: u32,
+    lens: &[i32],
+    starts: &[i32],
+    cache: DType,
+) -> Case {
+    let case = Case::new(format!("{name}, {n_heads} heads over {n_kv_heads}, {cache}"), |g, ints| {
+        let n_seqs = lens.len() as u64;
+        let n_tokens = starts.last().copied().unwrap_or(0) as u64 + u64::from(n_seqs > 3);
+        let q = g.input("q", DType::F32, &[32, n_heads, n_tokens]);
+        let k = g.state("k", cache, &[32 * n_kv_heads, 20 * 16], Role::KCache);
+        let v = g.state("v", cache, &[32 * n_kv_heads, 20 * 16], Role::VCache);
+        let paged = Paged {
+            block_table: g.input("block_table", DType::I32, &[4, n_seqs]),
+            seq_lens: g.input("seq_lens", DType::I32, &[n_seqs]),
+            query_starts: g.input("query_starts", DType::I32, &[n_seqs + 1]),
+        };
+        ints.push((paged.block_table, (0..4 * n_seqs as i32).map(|i| i * 7 % 19).collect()));
+        ints.push((paged.seq_lens, lens.to_vec()));
+        ints.push((paged.query_starts, starts.to_vec()));
+        let n_kv_heads = n_kv_heads as u32;
+        let p = AttentionParams { n_kv_heads, block_size: 16, scale: 0.2, window, ..Default::default() };
+        g.attention(q, k, v, &paged, &p);
+    });
+    case.nmse(if cache == DType::F32 { 1e-7 } else { 5e-4 })
+}
+
+/// One operator where the vendor has one, and what layers share is computed once.
+#[test]
+fn decodes_use_the_fused_operators() {
+    let m = Machine::new("queue=now,memory=1g");
+    let (card, before) = (m.card(0), ["aclnnFusedInferAttentionScoreV2", "aclnnRotaryPositionEmbedding"]);
+    let stream = card.stream(1).unwrap();
+    for case in [
+        attention("a decode", 0, &[37], &[0, 1], DType::F16),
+        attention("a prompt", 0, &[40], &[0, 40], DType::F16),
+    ] {
+        run(&card, &stream, &case).unwrap().unwrap();
+    }
+    let rope = rules(Op::Rope).cases();
+    run(&card, &stream, &rope[0]).unwrap().unwrap();
+    assert_eq!(before.map(|name| m.count(name)), [2, 1]);
+}
+
+#[test]
+fn experts_go_to_the_operator_for_groups_of_rows_where_it_takes_their_format() {
+    let m = Machine::new("queue=now,memory=1g");
+    let card = m.card(0);
+    let stream = card.stream(1).unwrap();
+    for (case, expected) in [("Q4_0", 1), ("F16", 1), ("Q8_0", 0), ("F32", 0)] {
+        let before = m.count("aclnnGroupedMatmulV4");
+        let of = format!("two of 16 {case} experts, 1 rows");
+        let found = beyond().into_iter().find(|(_, case)| case.name.starts_with(&of)).unwrap();
+        run(&card, &stream, &found.1).unwrap().unwrap();
+        assert_eq!(m.count("aclnnGroupedMatmulV4") - before, expected, "{case}");
+    }
+}
+
+/// A 310P has an operator for single queries, of heads that share no keys.
+#[test]
+fn a_310p_decodes_by_its_own_operator_where_heads_share_nothing() {
+    let m = Machine::new("soc=Ascend310P3,queue=now,memory=1g");
+    let card = m.card(0);
+    let stream = card.stream(1).unwrap();
+    for (heads, starts, expected) in [([4, 4], [0, 1], 1), ([4, 2], [0, 1], 0), ([4, 4], [0, 30], 0)] {
+        let before = m.count("aclnnIncreFlashAttentionV4");
+        let case = attention_of(heads, "", 0, &[37], &starts, DType::F16);
+        run(&card, &stream, &case).unwrap().unwrap();
+        assert_eq!(m.count("aclnnIncreFlashAttentionV4") - before, expected, "{heads:?}, {starts:?}");
+    }
+}
+
+/// At least `n` cases on a 910B, all right on both chips and in all modes of the streams.
+fn check(ops: &[Op], n: usize) {
+    let cases = || ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case)));
+    check_cases(cases, n);
+}
+
+fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) {
+    for (soc, queue) in
+        [(A2, "delay"), (A2, "sync"), (P310, "delay"), (P310, "sync"), (B310, "delay"), (A910, "delay")]
+    {
+        let m = Machine::new(&format!("soc={soc},queue={queue},memory=2g"));
+        let card = m.card(0);
+        let stream = card.stream(1).unwrap();
+        let (mut taken, mut all, mut wrong) = (0, 0, Vec::new());
+        for (op, case) in cases().filter(|(_, case)| !has_empty(case)) {
+            all += 1;
+            match run(&card, &stream, &case) {
+                Ok(None) => continue,
+                Ok(Some(error)) if error <= limit(soc, op, &case) => {}
+                Ok(Some(error)) => wrong.push(format!("{op}: {}: NMSE {error:e}", case.name)),
+                Err(e) => wrong.push(format!("{op}: {}: {e}", case.name)),
+            }
+            taken += 1;
+        }
+        println!("{soc} {queue}: {taken} of {all} cases");
+        wrong.extend(m.reports());
+        assert!(wrong.is_empty(), "{soc} {queue}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(soc != A2 || taken >= n, "{soc}: {taken} cases, expected {n}");
+    }
+}
+
+/// F16 units round both operands; F32 ones do not.
+fn limit(soc: &str, op: Op, case: &Case) -> f64 {
+    let multiplies =
+        matches!(op, Op::MulMat | Op::MulMatId | Op::OutProd | Op::Attention | Op::AttentionContiguous);
+    let halves = case.graph.tensors.iter().any(|t| t.dtype != DType::F32 && t.dtype != DType::I32);
+    if multiplies && (soc == P310 || soc == B310 || halves) { case.nmse.max(1e-6) } else { case.nmse }
+}

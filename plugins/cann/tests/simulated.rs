@@ -1,0 +1,225 @@
+//! The plugin on simulated cards: what a host sees of them, and ops in every mode of the streams. Nothing here shows
+//! what a real card does.
+
+mod common;
+
+use common::{Machine, bind};
+use llmrt_abi::Op;
+use llmrt_graph::ops::{case::Case, rules, value::Data, value::Value};
+use llmrt_graph::reference;
+use llmrt_host::{DeviceState, Host, HostOptions, Outcome, TensorDesc};
+use std::sync::Arc;
+
+const MODES: [&str; 3] = ["now", "delay", "sync"];
+const CHIPS: [&str; 2] = ["Ascend910B3", "Ascend310P3"];
+
+#[test]
+fn cards_are_found_named_and_open() {
+    let m = Machine::new("devices=2,memory=1g");
+    let cards = m.host().devices();
+    assert_eq!(cards.len(), 2, "{:?}", m.log.lock().unwrap());
+    for card in &cards {
+        assert_eq!(card.info().arch, "Ascend910B3");
+        let (free, total) = card.memory().unwrap();
+        assert!(free <= total && total == 1 << 30);
+        assert_eq!(card.state(), DeviceState::Open);
+    }
+    assert_eq!(m.reports(), [""; 0]);
+}
+
+#[test]
+fn the_shared_library_is_let_in() {
+    let m = Machine::new("");
+    let tests = std::env::current_exe().unwrap();
+    let file = tests.with_file_name("libllmrt_cann.so");
+    let options = [("cann.lib_dir".to_string(), common::libraries("split").display().to_string())];
+    let host = Host::new(HostOptions { options: options.into(), ..HostOptions::default() });
+    let found = host.load(file).outcome;
+    assert!(matches!(found, Outcome::Loaded { n_devices: 1, .. }), "{found:?}");
+    host.device("cann").unwrap().open().unwrap();
+    drop((host, m));
+}
+
+#[test]
+fn older_layouts_of_the_libraries_are_opened_too_and_stubs_are_not() {
+    for layout in ["umbrella", "8.1"] {
+        let m = Machine::with(layout, "");
+        m.card(0).open().unwrap();
+    }
+    let m = Machine::with("stub", "");
+    assert_eq!(m.host().devices().len(), 0);
+    let log = m.log.lock().unwrap().join("\n");
+    assert!(log.contains("100039, a stub library"), "{log}");
+}
+
+#[test]
+fn bytes_come_back_as_they_were_written() {
+    for queue in MODES {
+        let m = Machine::new(&format!("queue={queue}"));
+        let card = m.card(0);
+        let buffer = card.alloc(0, 4096, 0).unwrap();
+        let stream = card.stream(1).unwrap();
+        let bytes: Vec<u8> = (0..1000u32).map(|i| (i * 7) as u8).collect();
+        let t = TensorDesc::bytes(64, 1000);
+        stream.set_async(&buffer, &t, Arc::from(&bytes[..]), 0).unwrap();
+        let read = stream.get_async(&buffer, &t, 10, 100).unwrap();
+        assert_eq!(stream.take(read).unwrap(), bytes[10..110], "{queue}");
+        buffer.fill(64, 3, 9).unwrap();
+        let mut head = [0; 4];
+        buffer.get(&t, &mut head, 0).unwrap();
+        assert_eq!(head, [9, 9, 9, bytes[3]]);
+    }
+}
+
+#[test]
+fn bytes_go_from_card_to_card_after_what_made_them() {
+    // Cards that reach each other, a driver that does not let them, and a chip that is kept from it.
+    for config in ["", "peers=0", "soc=Ascend310P3"] {
+        for queue in MODES {
+            let m = Machine::new(&format!("devices=2,queue={queue},{config}"));
+            let cards = [m.card(0), m.card(1)];
+            let [from, to] = cards.each_ref().map(|card| card.alloc(0, 4096, 0).unwrap());
+            let [a, b] = cards.each_ref().map(|card| card.stream(1).unwrap());
+            let (t, bytes) = (TensorDesc::bytes(512, 300), (0..300).map(|i| i as u8).collect::<Vec<_>>());
+            a.set_async(&from, &t, Arc::from(&bytes[..]), 0).unwrap();
+            b.copy_async(&a, (&to, &t), (&from, &t)).unwrap();
+            let read = b.get_async(&to, &t, 0, 300).unwrap();
+            assert_eq!(b.take(read).unwrap(), bytes, "{config} {queue}");
+            assert_eq!(m.reports(), [""; 0], "{config} {queue}");
+        }
+    }
+}
+
+#[test]
+fn every_call_may_come_from_a_thread_that_knows_no_card() {
+    /// Runs on a new thread, with another card set by then on this one.
+    fn elsewhere<T: Send>(f: impl FnOnce() -> llmrt_host::Result<T> + Send) -> T {
+        std::thread::scope(|s| s.spawn(f).join().unwrap()).unwrap()
+    }
+    let m = Machine::new("devices=2,queue=sync");
+    let card = elsewhere(|| Ok(m.card(1)));
+    elsewhere(|| card.open());
+    elsewhere(|| card.memory());
+    let buffer = elsewhere(|| card.alloc(0, 4096, 0));
+    let stream = elsewhere(|| card.stream(1));
+    let event = elsewhere(|| card.event());
+    let t = TensorDesc::bytes(0, 4);
+    elsewhere(|| stream.set_async(&buffer, &t, Arc::from(&[1u8, 2, 3, 4][..]), 0));
+    elsewhere(|| stream.record(&event));
+    elsewhere(|| stream.wait(&event));
+    let read = elsewhere(|| stream.get_async(&buffer, &t, 0, 4));
+    elsewhere(|| stream.synchronize());
+    elsewhere(|| event.wait(std::time::Duration::from_secs(1)));
+    assert_eq!(elsewhere(|| stream.take(read)), [1, 2, 3, 4]);
+    elsewhere(|| buffer.fill(0, 4, 7));
+    elsewhere(|| buffer.write(0, &[5]));
+    elsewhere(|| buffer.read(0, &mut [0]));
+    elsewhere(|| {
+        drop((event, stream, buffer));
+        Ok(())
+    });
+    assert_eq!(m.reports(), [""; 0]);
+}
+
+#[test]
+fn memory_that_is_not_there_is_an_error_with_bytes() {
+    let m = Machine::new("memory=64m");
+    let card = m.card(0);
+    let e = card.alloc(0, 100 << 20, 0).err().unwrap();
+    assert!(e.is_oom(), "{e}");
+    assert!(e.to_string().contains("device memory ran out"), "{e}");
+    card.alloc(0, 32 << 20, 0).unwrap();
+}
+
+#[test]
+fn many_threads_write_to_a_card_at_once() {
+    let m = Machine::new("queue=delay");
+    let card = m.card(0);
+    let buffer = card.alloc(0, 64 * 1024, 0).unwrap();
+    std::thread::scope(|s| {
+        for i in 0..8u8 {
+            let buffer = &buffer;
+            s.spawn(move || buffer.write(u64::from(i) * 8192, &[i; 8192]).unwrap());
+        }
+    });
+    let mut all = vec![0; 64 * 1024];
+    buffer.read(0, &mut all).unwrap();
+    assert!(all.chunks(8192).enumerate().all(|(i, part)| part.iter().all(|byte| *byte == i as u8)));
+}
+
+#[test]
+fn a_graph_run_again_allocates_nothing_and_leaves_nothing() {
+    let m = Machine::new("");
+    let card = m.card(0);
+    let stream = card.stream(1).unwrap();
+    // An op that takes tensors and a number.
+    let case = rules(Op::Add).cases().into_iter().next().unwrap();
+    let bound = bind(&card, &case.graph, &case.values(7).unwrap()).unwrap();
+    let run = || {
+        stream.compute(&bound.raw).unwrap();
+        stream.synchronize().unwrap();
+        (m.count("malloc"), m.count("left"))
+    };
+    let first = run();
+    assert_eq!(first.1, 0, "tensors, scalars and plans are gone");
+    assert_eq!(run(), first);
+}
+
+/// Every case of the ops' rules that a card takes, in every mode: as the plain reference has it.
+#[test]
+fn every_case_that_a_card_takes_is_right_in_every_mode() {
+    for (soc, queue) in CHIPS.iter().flat_map(|soc| MODES.map(|queue| (soc, queue))) {
+        let m = Machine::new(&format!("soc={soc},queue={queue},memory=1g"));
+        let card = m.card(0);
+        let stream = card.stream(1).unwrap();
+        let (mut n, mut wrong) = (0, Vec::new());
+        for &op in Op::ALL {
+            // A host takes no empty tensors.
+            let whole = |case: &Case| case.graph.tensors.iter().all(|t| t.n_elems() > 0);
+            for case in rules(op).cases().into_iter().filter(whole) {
+                let memory = case.values(7).unwrap();
+                let bound = bind(&card, &case.graph, &memory).unwrap();
+                if !bound.is_supported(&card).unwrap() {
+                    continue;
+                }
+                n += 1;
+                let mut expected = memory.clone();
+                reference::run(&case.graph, &mut expected).unwrap();
+                let dst = case.graph.nodes.last().unwrap().dst;
+                let found = stream.compute(&bound.raw).and_then(|()| bound.read(&stream, &case.graph, dst));
+                let def = case.graph.def(dst);
+                match found {
+                    Err(e) => wrong.push(format!("{op}: {}: {e}", case.name)),
+                    Ok(bytes) => {
+                        let expected = Value::decode(def, expected.bytes(case.graph.owner(dst)).unwrap());
+                        let error = nmse(&expected, &Value::decode(def, &bytes));
+                        if error.is_nan() || error > case.nmse {
+                            wrong.push(format!(
+                                "{op}: {}: NMSE {error:e}, at most {:e}",
+                                case.name, case.nmse
+                            ));
+                        }
+                    }
+                }
+                assert!(wrong.len() < 60, "{soc} {queue}:\n{}", wrong.join("\n"));
+            }
+        }
+        assert!(wrong.is_empty(), "{soc} {queue}: {} of {n}:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(n > 30, "{soc} {queue}: {n} cases");
+        assert_eq!(m.reports(), [""; 0], "{soc} {queue}");
+    }
+}
+
+/// Σ (a - b)² / Σ a², equal infinities apart; integers must be equal.
+fn nmse(expected: &Value, found: &Value) -> f64 {
+    match (&expected.data, &found.data) {
+        (Data::F32(a), Data::F32(b)) => {
+            let pairs = || a.iter().zip(b).filter(|(a, b)| a != b || a.is_finite());
+            let error: f64 = pairs().map(|(a, b)| (*a as f64 - *b as f64).powi(2)).sum();
+            let size: f64 = pairs().map(|(a, _)| (*a as f64).powi(2)).sum();
+            if error == 0.0 { 0.0 } else { error / size }
+        }
+        (a, b) if a == b => 0.0,
+        _ => f64::INFINITY,
+    }
+}

@@ -1,0 +1,146 @@
+//! Shares a model's layers out over the devices in front of the baseline, where the first of them has no room for all:
+//! each layer with its weights and states on one device, so that little is copied between them. Pure.
+
+use super::place::{DeviceIdx, Facts, owners};
+use llmrt_graph::{Graph, Kind, Tensor};
+use std::collections::BTreeSet;
+
+/// The device that each node is for: the first one where it has room for all, else it and those behind it that take the
+/// same nodes. A device that cannot take the first one's place gets only what that refuses.
+pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
+    let equals = equals(facts);
+    if equals.len() < 2 {
+        return vec![0; g.nodes.len()];
+    }
+    let layers = layers(g);
+    let mut shares = vec![0; layers.last().map_or(0, |last| last + 1)];
+    let (mut at, mut used, mut held) = (0, 0, BTreeSet::new());
+    for (layer, share) in shares.iter_mut().enumerate() {
+        let mine: BTreeSet<Tensor> = (0..g.nodes.len())
+            .filter(|&i| layers[i] == layer && facts.verdicts[0][i].support != 0)
+            .flat_map(|i| owners(g, &g.nodes[i]))
+            .filter(|&t| matches!(g.def(t).kind, Kind::Weight | Kind::State))
+            .collect();
+        if let Some(home) = mine.iter().filter_map(|&t| home(g, facts, &equals, t)).min() {
+            *share = home;
+            continue;
+        }
+        let bytes = |held: &BTreeSet<Tensor>| mine.difference(held).map(|t| g.def(*t).n_bytes()).sum::<u64>();
+        let is_full = |at: usize, n: u64| facts.budget[equals[at]].is_some_and(|room| n > room);
+        while at + 1 < equals.len() && is_full(at, used + bytes(&held)) {
+            (at, used) = (at + 1, 0);
+            held.clear();
+        }
+        used += bytes(&held);
+        held.extend(mine);
+        *share = equals[at];
+    }
+    layers.into_iter().map(|layer| shares[layer]).collect()
+}
+
+/// The first device, and those in front of the baseline that take just what it takes.
+fn equals(facts: &Facts<'_>) -> Vec<DeviceIdx> {
+    let takes = |d: DeviceIdx| facts.verdicts[d].iter().map(|v| v.support != 0);
+    (0..facts.verdicts.len().saturating_sub(1)).filter(|&d| takes(d).eq(takes(0))).collect()
+}
+
+/// Where a tensor of one layer is already. Embeddings may be on several, for the first layer and for the head.
+fn home(g: &Graph, facts: &Facts<'_>, among: &[DeviceIdx], t: Tensor) -> Option<DeviceIdx> {
+    let name = &g.def(t).name;
+    let homes = facts.homes.get(name).filter(|_| number(name).is_some())?;
+    homes.iter().copied().find(|d| among.contains(d))
+}
+
+/// Each node's layer: that of the weights and states of `blk.N`; what has none belongs to what came before it.
+fn layers(g: &Graph) -> Vec<usize> {
+    let mut layer = 0;
+    let mut each = |i: usize| {
+        let numbers = owners(g, &g.nodes[i]).filter_map(|t| number(&g.def(t).name));
+        layer = numbers.filter(|&n| n < g.nodes.len()).fold(layer, usize::max);
+        layer
+    };
+    (0..g.nodes.len()).map(&mut each).collect()
+}
+
+/// The N of `blk.N.…`.
+fn number(name: &str) -> Option<usize> {
+    name.strip_prefix("blk.")?.split('.').next()?.parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::sched::place::place;
+    use llmrt_abi::{DType, types::Verdict};
+    use llmrt_graph::Role;
+    use std::collections::HashMap;
+
+    const YES: Verdict = Verdict { support: 1, reason: 0, fuse_group: 0, est_us: -1.0, workspace: 0 };
+
+    /// Four layers of a product (256 bytes) and a cache (512 bytes) between embeddings and a head (256 bytes each).
+    fn model() -> Graph {
+        let mut g = Graph::new();
+        let embd = g.weight("token_embd.weight", DType::F32, &[8, 8], Role::Matrix);
+        let x = g.input("x", DType::F32, &[8, 2]);
+        let slots = g.input("slots", DType::I32, &[2]);
+        let mut h = g.mul_mat(embd, x);
+        for i in 0..4 {
+            let w = g.weight(&format!("blk.{i}.w.weight"), DType::F32, &[8, 8], Role::Matrix);
+            let cache = g.state(&format!("blk.{i}.k"), DType::F32, &[8, 16], Role::KCache);
+            let y = g.mul_mat(w, h);
+            g.set_rows(cache, y, slots);
+            h = g.add(h, y);
+        }
+        let head = g.weight("output.weight", DType::F32, &[8, 8], Role::Matrix);
+        g.mul_mat(head, h);
+        g.finish().unwrap()
+    }
+
+    /// The model on two cards with these bytes and the CPU: the devices of the nodes, and how many have fallen back.
+    fn check(budget: [u64; 2], homes: &[(&str, DeviceIdx)], expected: &str) {
+        let g = model();
+        let verdicts = vec![vec![YES; g.nodes.len()]; 3];
+        let homes: HashMap<_, _> = homes.iter().map(|(name, d)| (name.to_string(), vec![*d])).collect();
+        let budget = [Some(budget[0]), Some(budget[1]), None];
+        let p = place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &budget }).unwrap();
+        let nodes: String = p.node.iter().map(|d| d.to_string()).collect();
+        assert_eq!(format!("{nodes} {}", p.fallbacks.len()), expected);
+    }
+
+    #[test]
+    fn the_first_card_takes_all_it_has_room_for() {
+        check([1 << 20, 1 << 20], &[], "00000000000000 0");
+    }
+
+    #[test]
+    fn whole_layers_go_to_the_next_card_and_nothing_has_fallen_back() {
+        // Embeddings and two layers have 1792 bytes; half a layer more does not make a layer.
+        check([1792, 1 << 20], &[], "00000001111111 0");
+        check([2300, 1 << 20], &[], "00000001111111 0");
+        check([1023, 1 << 20], &[], "11111111111111 0");
+    }
+
+    #[test]
+    fn layers_stay_where_they_are() {
+        let homes: Vec<_> =
+            ["blk.0.k", "blk.1.k", "blk.2.k", "blk.3.k"].into_iter().zip([0, 1, 1, 1]).collect();
+        check([1 << 20, 1 << 20], &homes, "00001111111111 0");
+    }
+
+    #[test]
+    fn a_card_that_takes_other_nodes_takes_no_layers() {
+        let g = model();
+        let no = Verdict { support: 0, ..YES };
+        let mut verdicts = vec![vec![YES; g.nodes.len()]; 3];
+        verdicts[1][3] = no;
+        let budget = [Some(1792), None, None];
+        let facts = Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &budget };
+        assert_eq!(share(&g, &facts), [0; 14]);
+    }
+
+    #[test]
+    fn what_no_card_has_room_for_falls_back() {
+        // The head and the last layer's product do not fit beside the caches.
+        check([1792, 1400], &[], "00000001112112 2");
+    }
+}
