@@ -6,7 +6,7 @@
 
 use llmrt_plugin::DType;
 
-/// Numbers of `bits` bits, from bytes at equal distances, times `factor` onto numbers at equal distances.
+/// Numbers of `bits` bits, from bytes beside each other, times `factor` onto numbers at equal distances.
 #[derive(Clone, Copy, Debug)]
 pub struct Field {
     /// Byte of the first.
@@ -15,9 +15,9 @@ pub struct Field {
     pub to: usize,
     /// How many, and how many times that.
     pub n: [usize; 2],
-    /// Bytes between two.
-    pub from: [usize; 2],
-    /// Numbers between two.
+    /// Bytes from one such row to the next.
+    pub from: usize,
+    /// Numbers between two, and between two rows.
     pub step: [usize; 2],
     /// The lowest bit.
     pub shift: u32,
@@ -122,7 +122,7 @@ pub fn of(dtype: DType) -> Option<Format> {
 
 /// `n` bytes beside each other onto numbers beside each other.
 fn run(at: usize, to: usize, n: usize, shift: u32, bits: u32) -> Field {
-    Field { at, to, n: [n, 1], from: [1, 0], step: [1, 0], shift, bits, factor: 1.0 }
+    Field { at, to, n: [n, 1], from: 0, step: [1, 0], shift, bits, factor: 1.0 }
 }
 
 impl Field {
@@ -132,7 +132,7 @@ impl Field {
 
     /// Once more, `from` bytes on, onto numbers `step` on.
     fn twice(self, from: usize, step: usize) -> Field {
-        Field { n: [self.n[0], 2], from: [1, from], step: [1, step], ..self }
+        Field { n: [self.n[0], 2], from, step: [1, step], ..self }
     }
 }
 
@@ -148,7 +148,7 @@ fn fifth_bits(at: usize) -> Vec<Field> {
 
 /// 128 bytes in rows of 32: low halves of a row, then its high halves.
 fn rows_of_nibbles(at: usize) -> Vec<Field> {
-    let rows = |to, shift| Field { n: [32, 4], from: [1, 32], step: [1, 64], ..run(at, to, 32, shift, 4) };
+    let rows = |to, shift| Field { n: [32, 4], from: 32, step: [1, 64], ..run(at, to, 32, shift, 4) };
     vec![rows(0, 0), rows(32, 4)]
 }
 
@@ -172,22 +172,26 @@ pub fn decode(f: &Format, block: &[u8], y: &mut [f32]) {
     f.values.iter().for_each(|field| add(field, block, y));
     f.scales.iter().for_each(|field| add(field, block, &mut scales));
     f.mins.iter().for_each(|field| add(field, block, &mut mins));
-    let part = f.n / f.parts;
-    for (i, y) in y.iter_mut().enumerate() {
-        let scale = if f.scales.is_empty() { 1.0 } else { scales[i / part] - f.scale_zero };
-        let below = if f.mins.is_empty() { 1.0 } else { mins[i / part] };
-        *y = (*y - f.zero) * (d * scale) - below * min;
+    for (i, part) in y.chunks_exact_mut(f.n / f.parts).enumerate() {
+        let scale = if f.scales.is_empty() { d } else { d * (scales[i] - f.scale_zero) };
+        let below = if f.mins.is_empty() { min } else { min * mins[i] };
+        part.iter_mut().for_each(|y| *y = (*y - f.zero) * scale - below);
     }
 }
 
 fn add(f: &Field, block: &[u8], y: &mut [f32]) {
-    for (i, j) in (0..f.n[1]).flat_map(|j| (0..f.n[0]).map(move |i| (i, j))) {
-        let byte = block[f.at + i * f.from[0] + j * f.from[1]];
-        let number = match f.bits {
-            8 => f32::from(byte as i8),
-            bits => f32::from(byte >> f.shift & ((1 << bits) - 1)),
-        };
-        y[f.to + i * f.step[0] + j * f.step[1]] += number * f.factor;
+    let mask = if f.bits == 8 { 255 } else { (1u8 << f.bits) - 1 };
+    let number = |byte: u8| match f.bits {
+        8 => f32::from(byte as i8),
+        _ => f32::from(byte >> f.shift & mask) * f.factor,
+    };
+    for j in 0..f.n[1] {
+        let bytes = &block[f.at + j * f.from..][..f.n[0]];
+        let y = &mut y[f.to + j * f.step[1]..];
+        match f.step[0] {
+            1 => y.iter_mut().zip(bytes).for_each(|(y, byte)| *y += number(*byte)),
+            step => y.iter_mut().step_by(step).zip(bytes).for_each(|(y, byte)| *y += number(*byte)),
+        }
     }
 }
 

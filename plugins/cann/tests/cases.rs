@@ -77,6 +77,21 @@ fn beyond() -> Vec<(Op, Case)> {
             cases.push((Op::MulMat, case.nmse(5e-4)));
         }
     }
+    for dtype in [DType::Q4_1, DType::Q5_1, DType::Q2_K, DType::Q3_K, DType::Q4_K, DType::Q5_K, DType::Q6_K] {
+        let times = Case::new(format!("{dtype} [512, 7] times 3 rows"), |g, _| {
+            let w = g.weight("w", dtype, &[512, 7], Role::Matrix);
+            let x = g.input("x", DType::F32, &[512, 3]);
+            g.mul_mat(w, x);
+        });
+        cases.push((Op::MulMat, times.nmse(5e-4)));
+        let rows = Case::new(format!("rows of a {dtype} table"), |g, ints| {
+            let table = g.weight("table", dtype, &[256, 9], Role::Embedding);
+            let ids = g.input("ids", DType::I32, &[4]);
+            ints.push((ids, vec![8, 0, 9, 3]));
+            g.get_rows(table, ids);
+        });
+        cases.push((Op::GetRows, rows));
+    }
     for dtype in [DType::F32, DType::F16, DType::BF16, DType::Q4_0, DType::Q8_0, DType::Q5_0] {
         for n_x in [1, 2] {
             let case =

@@ -127,7 +127,7 @@ impl Blocks {
     fn add(&self, call: &mut Call<'_>, fields: &[Field], y: &Operand) -> Result<()> {
         fields.iter().try_for_each(|f| {
             call.scoped(|call| {
-                let (from, to) = (spread(&self.bytes, f.at, f.n, f.from), spread(y, f.to, f.n, f.step));
+                let (from, to) = (spread(&self.bytes, f.at, f.n, [1, f.from]), spread(y, f.to, f.n, f.step));
                 let numbers = number(call, &from, f)?;
                 call.add(&to, &numbers, &to)
             })
