@@ -1,18 +1,27 @@
 //! What `supports` asks of operands; the first thing in the way is the answer.
 
 use crate::chip::Chip;
+use crate::layout::{F16, INT4, INT8};
 use crate::operand::{element_bytes, number};
 use llmrt_plugin::{DType, NodeView, Reason, TensorView};
 
 /// Yes, or why not.
 pub type Answer = Result<(), Reason>;
 
-/// The sources that the op needs are there, and it has no params that this code does not know.
+/// The sources that the op needs are there, all operands lie where cards can address them, in layouts of this plugin, and
+/// there are no params that this code does not know.
 pub fn form(node: &NodeView<'_>) -> Answer {
     let info = node.op().ok_or(Reason::Op)?.info();
     (0..info.min_src as usize).try_for_each(|i| given(node, i).map(|_| ()))?;
     let known = !info.params.is_empty() || node.params_bytes().iter().all(|byte| *byte == 0);
-    ensure(known, Reason::Param)
+    ensure(known, Reason::Param)?;
+    let mut operands = (0..node.n_src()).filter_map(|i| node.src(i)).chain([node.dst()]);
+    operands.try_for_each(|t| {
+        ensure(matches!(t.layout_id(), 0 | INT4 | INT8 | F16), Reason::Layout)?;
+        // Blocks have F16 scales.
+        let size = t.dtype().and_then(number).map_or(2, element_bytes);
+        ensure(t.n_elements() == 0 || t.offset().is_multiple_of(size as u64), Reason::Stride)
+    })
 }
 
 /// Source `i`, which must be there.

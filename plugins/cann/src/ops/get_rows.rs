@@ -17,7 +17,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     ids::can_read(cann)?;
     has!(cann, nn.aclnnGatherV2)?;
     let (table, ids) = (check::given(node, 0)?, check::ints(node, 1)?);
-    ensure(table.ne()[1] <= EXACT, Reason::Shape)?;
+    ensure((1..=EXACT).contains(&table.ne()[1]), Reason::Shape)?;
     let dtype = match table.dtype() {
         Some(DType::I32) => {
             check::whole_strides(&table)?;

@@ -28,7 +28,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let (logits, ids) = (check::floats(chip, node, 0)?, check::ints(node, 1)?);
     let ([n, tokens, ..], [used, ..]) = (logits.ne(), ids.ne());
     let flat = logits.ne()[2..] == [1, 1] && ids.ne() == [used, tokens, 1, 1];
-    ensure(flat && n * tokens <= EXACT, Reason::Shape)?;
+    ensure(flat && n > 0 && n * tokens <= EXACT, Reason::Shape)?;
     check::result(node, Some(DType::F32), [1, used, tokens, 1])
 }
 
