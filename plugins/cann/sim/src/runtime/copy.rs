@@ -141,8 +141,10 @@ impl Copy {
             (true, true) => "d2d",
             _ => "h2h",
         };
+        let n = (self.width * self.height) as u64;
         w.trace.count(name, 1);
-        w.trace.count(&format!("{name}.bytes"), (self.width * self.height) as u64);
+        w.trace.count(&format!("{name}.bytes"), n);
+        w.trace.line(|| format!("{name} {n} bytes"));
     }
 
     fn run_counted(&self, w: &World) -> Answer {
