@@ -115,6 +115,9 @@ fn unpack<S: Simd, F: Format>(
     if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
         let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
         for (block, out) in blocks.zip(out.chunks_exact_mut(F::GROUPS)) {
+            for line in (0..block.len()).step_by(64) {
+                s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
+            }
             F::unpack(s, SideBySide(block), out);
         }
         return;
@@ -134,6 +137,10 @@ fn unpack<S: Simd, F: Format>(
         F::unpack(s, RowByRow { bytes: &bytes[b * block..], stride }, out);
     }
 }
+
+/// How far ahead of itself a panel's one stream is asked for, in bytes: memory answers in time, and the first cache still
+/// has room for the columns.
+const AHEAD: usize = 8192;
 
 /// The weights that are needed next, asked for while these are unpacked: 16 rows side by side are more streams than
 /// the machine foresees.
