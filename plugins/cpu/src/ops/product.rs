@@ -140,7 +140,7 @@ fn unpack<S: Simd, F: Format>(
 
 /// How far ahead of itself a panel's one stream is asked for, in bytes: memory answers in time, and the first cache still
 /// has room for the columns.
-const AHEAD: usize = 8192;
+pub const AHEAD: usize = 8192;
 
 /// The weights that are needed next, asked for while these are unpacked: 16 rows side by side are more streams than
 /// the machine foresees.

@@ -3,7 +3,7 @@
 //! Lane r of every vector belongs to row r, so each result is a sum in one lane: the products of a stretch in order, then
 //! the stretches in order. Nothing depends on how the weights lie in memory or how many columns are at hand.
 
-use super::product::{Column, Product};
+use super::product::{AHEAD, Column, Product};
 use super::rows;
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
@@ -47,13 +47,13 @@ fn multiply<S: Simd, E: Element>(s: S, p: &Product<'_>, mut rows: Range<usize>, 
     }
 }
 
-/// Sealed panels times one column, straight from memory, four streams at a time; the first row that is left.
+/// Sealed panels times one column, straight from memory, two streams at a time; the first row that is left.
 #[inline(always)]
 fn one_column<S: Simd, E: Element>(s: S, p: &Product<'_>, column: &Column, rows: Range<usize>) -> usize {
     let mut first = rows.start;
     while panel(p, first, &rows).is_some() {
-        first = match panel(p, first + 3 * ROWS, &rows) {
-            Some(_) => one_tile::<S, E, 4>(s, p, column, first, &rows),
+        first = match panel(p, first + ROWS, &rows) {
+            Some(_) => one_tile::<S, E, 2>(s, p, column, first, &rows),
             None => one_tile::<S, E, 1>(s, p, column, first, &rows),
         };
     }
@@ -83,7 +83,9 @@ fn one_tile<S: Simd, E: Element, const P: usize>(
         for i in start..(start + STRETCH).min(k) {
             let x = s.splat(x[i]);
             for j in 0..P {
-                let w = E::load(s, &panels[j][i * E::SIXTEEN..][..E::SIXTEEN]);
+                let w = &panels[j][i * E::SIXTEEN..][..E::SIXTEEN];
+                s.prefetch(w.as_ptr().wrapping_add(AHEAD));
+                let w = E::load(s, w);
                 stretch[j] = s.fma(w, x, stretch[j]);
             }
         }
