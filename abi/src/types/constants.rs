@@ -59,6 +59,9 @@ constants! {
     BT_HOST_PTR: u32 = 4;
     /// `seal` may change layouts.
     BT_MAY_TRANSFORM: u32 = 8;
+    /// Matrices are worth a copy to this kind of memory, even from host memory that the device uses in place: `seal`
+    /// lays them out for speed. The roles MATRIX and EXPERTS then mean just what products multiply, and `get_rows` reads.
+    BT_COPY_MATRICES: u32 = 16;
     /// Any use.
     USAGE_ANY: u32 = 0;
     /// Weights.

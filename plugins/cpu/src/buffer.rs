@@ -1,18 +1,28 @@
 //! Memory of the host: allocated here on a cache line, or borrowed (a mapped file, read-only).
 
-use llmrt_plugin::{Buffer, Error, Result, TensorView};
+use crate::sealed::{self, Panels};
+use llmrt_plugin::{Buffer, Error, Layout as Sealed, Result, TensorView};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
 
 /// Alignment of what is allocated here.
 pub const ALIGNMENT: usize = 64;
 
+/// Bytes from which on memory comes as pages of its own.
+const LARGE: u64 = 1 << 20;
+
+/// How memory is freed.
+enum Owned {
+    Heap(Layout),
+    Pages,
+}
+
 /// A range of host memory.
 pub struct HostBuffer {
     ptr: NonNull<u8>,
     len: usize,
     /// How to free it, if it is ours.
-    layout: Option<Layout>,
+    owned: Option<Owned>,
     read_only: bool,
 }
 
@@ -24,13 +34,35 @@ unsafe impl Sync for HostBuffer {}
 impl HostBuffer {
     /// Zeroed memory.
     pub fn alloc(size: u64) -> Result<HostBuffer> {
+        if size >= LARGE {
+            return HostBuffer::map(size);
+        }
         let layout =
             usize::try_from(size).ok().and_then(|n| Layout::from_size_align(n.max(1), ALIGNMENT).ok());
         let layout = layout.ok_or_else(|| Error::oom_host(size))?;
         // SAFETY: the layout has at least one byte.
         let ptr = unsafe { alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or_else(|| Error::oom_host(size))?;
-        Ok(HostBuffer { ptr, len: size as usize, layout: Some(layout), read_only: false })
+        Ok(HostBuffer { ptr, len: size as usize, owned: Some(Owned::Heap(layout)), read_only: false })
+    }
+
+    /// As [`HostBuffer::alloc`]: pages that take memory when they are touched, large ones if the system has them.
+    fn map(size: u64) -> Result<HostBuffer> {
+        let len = usize::try_from(size).map_err(|_| Error::oom_host(size))?;
+        // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
+        let base = unsafe {
+            let (protection, flags) =
+                (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
+            libc::mmap(std::ptr::null_mut(), len, protection, flags, -1, 0)
+        };
+        let ptr = if base == libc::MAP_FAILED { None } else { NonNull::new(base.cast::<u8>()) };
+        let ptr = ptr.ok_or_else(|| Error::oom_host(size))?;
+        #[cfg(target_os = "linux")]
+        // SAFETY: advice about this mapping changes no byte; refused, its pages are small.
+        unsafe {
+            libc::madvise(base, len, libc::MADV_HUGEPAGE)
+        };
+        Ok(HostBuffer { ptr, len, owned: Some(Owned::Pages), read_only: false })
     }
 
     /// Memory of someone else.
@@ -39,7 +71,7 @@ impl HostBuffer {
     /// `n` bytes at `ptr` stay readable, and writable unless `read_only`, as long as the buffer lives.
     pub unsafe fn import(ptr: *mut u8, n: usize, read_only: bool) -> HostBuffer {
         let (ptr, len) = NonNull::new(ptr).map_or((NonNull::dangling(), 0), |ptr| (ptr, n));
-        HostBuffer { ptr, len, layout: None, read_only }
+        HostBuffer { ptr, len, owned: None, read_only }
     }
 
     /// The first byte, to read from.
@@ -60,6 +92,15 @@ impl HostBuffer {
         }
     }
 
+    /// The panels of a sealed tensor; `None` for one in the file's layout.
+    fn panels(&self, tensor: &TensorView<'_>) -> Result<Option<Panels>> {
+        match tensor.layout_id() {
+            0 => Ok(None),
+            sealed::ROWS_16 if let Some(panels) = Panels::of(tensor) => Ok(Some(panels)),
+            id => Err(Error::unsupported(format!("a tensor of this shape in layout {id}"))),
+        }
+    }
+
     fn writable(&self, start: u64, n: u64) -> Result<*mut u8> {
         match self.read_only {
             true => Err(Error::invalid("the buffer was imported read-only")),
@@ -70,15 +111,23 @@ impl HostBuffer {
 
 impl Drop for HostBuffer {
     fn drop(&mut self) {
-        if let Some(layout) = self.layout {
+        match self.owned {
+            None => {}
             // SAFETY: allocated with this layout in `alloc`, freed once.
-            unsafe { dealloc(self.ptr.as_ptr(), layout) }
+            Some(Owned::Heap(layout)) => unsafe { dealloc(self.ptr.as_ptr(), layout) },
+            Some(Owned::Pages) => {
+                // SAFETY: mapped with this length in `map`, unmapped once.
+                unsafe { libc::munmap(self.ptr.as_ptr().cast(), self.len) };
+            }
         }
     }
 }
 
 impl Buffer for HostBuffer {
     fn set(&self, tensor: &TensorView<'_>, src: &[u8], off: u64) -> Result<()> {
+        if tensor.layout_id() != 0 {
+            return Err(Error::unsupported("a sealed weight is not written any more"));
+        }
         let to = self.writable(tensor.offset().saturating_add(off), src.len() as u64)?;
         // SAFETY: `writable` checked the range; the host lets nobody else touch it during the call.
         unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), to, src.len()) };
@@ -86,6 +135,17 @@ impl Buffer for HostBuffer {
     }
 
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
+        if let Some(panels) = self.panels(tensor)? {
+            let n = panels.n_bytes() as u64;
+            if off.checked_add(dst.len() as u64).is_none_or(|end| end > n) {
+                return Err(Error::invalid(format!("bytes {off}+{} of a tensor of {n}", dst.len())));
+            }
+            let from = self.range(tensor.offset(), n)?;
+            // SAFETY: `range` checked it; the host lets nobody write to it during the call.
+            let bytes = unsafe { std::slice::from_raw_parts(from, n as usize) };
+            panels.read(bytes, off as usize, dst);
+            return Ok(());
+        }
         let from = self.range(tensor.offset().saturating_add(off), dst.len() as u64)?;
         // SAFETY: `range` checked it; the host lets nobody write to it during the call.
         unsafe { std::ptr::copy_nonoverlapping(from, dst.as_mut_ptr(), dst.len()) };
@@ -99,9 +159,19 @@ impl Buffer for HostBuffer {
         Ok(())
     }
 
+    fn seal(&self, tensor: &TensorView<'_>) -> Result<Sealed> {
+        let panels = Panels::of(tensor).filter(|_| sealed::is_worth(tensor) && !self.read_only);
+        let Some(panels) = panels else { return Ok(Sealed::canonical(tensor.nbytes())) };
+        let at = self.writable(tensor.offset(), panels.n_bytes() as u64)?;
+        // SAFETY: `writable` checked the range; the host lets nobody else touch it during the call.
+        panels.seal(unsafe { std::slice::from_raw_parts_mut(at, panels.n_bytes()) });
+        Ok(sealed::layout(tensor.nbytes()))
+    }
+
     fn copy_from(&self, dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<()> {
         let n = src.nbytes();
-        if dst.nbytes() != n || dst.ne() != src.ne() || dst.nb() != src.nb() {
+        if dst.nbytes() != n || (dst.ne(), dst.nb(), dst.layout_id()) != (src.ne(), src.nb(), src.layout_id())
+        {
             return Err(Error::unsupported("only tensors of one layout are copied between buffers"));
         }
         let from = crate::tensor::address(src)

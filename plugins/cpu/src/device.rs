@@ -30,7 +30,9 @@ impl Device for Cpu {
         info.description = model_name();
         info.arch = format!("{} {}", std::env::consts::ARCH, self.isa.name());
         info.memory_total = memory().1;
-        info.buffer_types = vec![BufferTypeInfo::host()];
+        let host = BufferTypeInfo::host();
+        info.buffer_types =
+            vec![BufferTypeInfo { flags: host.flags | c::BT_MAY_TRANSFORM | c::BT_COPY_MATRICES, ..host }];
         info
     }
 

@@ -1,6 +1,8 @@
 //! Tensors as kernels see them: rows of host memory, with the index arithmetic of strides in one place.
 
 use crate::buffer::HostBuffer;
+use crate::quant::ROWS;
+use crate::sealed::{self, Panels};
 use llmrt_plugin::{DType, Error, Result, TensorView};
 
 /// Address of a tensor's first byte, if the CPU can read it.
@@ -36,6 +38,8 @@ pub struct Tensor {
     pub ne: [usize; 4],
     /// Bytes between elements of a dim.
     pub nb: [usize; 4],
+    /// How it lies in memory, if `seal` changed that. Only products and `get_rows` know what to do with it.
+    pub panels: Option<Panels>,
 }
 
 // SAFETY: a tensor is an address and numbers; the methods that give slices say what the caller must see to.
@@ -59,7 +63,8 @@ impl Tensor {
         if len > 0 && !(is_aligned(t) && (ptr as usize).is_multiple_of(word(dtype))) {
             return Err(Error::invalid(format!("`{}` is not aligned to its {dtype} elements", t.name())));
         }
-        Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb() })
+        let panels = (t.layout_id() == sealed::ROWS_16).then(|| Panels::of(t)).flatten();
+        Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb(), panels })
     }
 
     /// F32 elements without gaps in this shape, as a tensor: a source that was converted.
@@ -70,7 +75,8 @@ impl Tensor {
         assert_eq!(floats.len(), ne.iter().product(), "{ne:?}");
         let row = 4 * ne[0];
         let nb = [4, row, row * ne[1], row * ne[1] * ne[2]];
-        Tensor { ptr: floats.as_ptr().cast_mut().cast(), len: 4 * floats.len(), dtype: DType::F32, ne, nb }
+        let (ptr, len) = (floats.as_ptr().cast_mut().cast(), 4 * floats.len());
+        Tensor { ptr, len, dtype: DType::F32, ne, nb, panels: None }
     }
 
     /// Whether each row's elements follow each other without gaps.
@@ -84,6 +90,7 @@ impl Tensor {
             && t.ne() == self.ne
             && t.nb() == self.nb
             && t.dtype() == Some(self.dtype)
+            && (t.layout_id() != 0) == self.panels.is_some()
     }
 
     /// The bytes it spans.
@@ -138,6 +145,13 @@ impl Tensor {
         // SAFETY: `bind` took address and length from the host, who checked them against the buffer; a source is
         // not written while its node runs.
         unsafe { std::slice::from_raw_parts(self.ptr, self.len) }
+    }
+
+    /// The panel of 16 rows that begins with the row at these indices, if it is sealed and has 16.
+    pub fn panel(&self, at: [usize; 3]) -> Option<&[u8]> {
+        let n = ROWS * self.nb[1];
+        let is_panel = self.panels.is_some() && at[0].is_multiple_of(ROWS) && at[0] + ROWS <= self.ne[1];
+        is_panel.then(|| &self.bytes()[self.offset_of(at)..][..n])
     }
 
     /// Bytes of the row at these indices.

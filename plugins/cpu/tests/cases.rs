@@ -9,6 +9,9 @@ use llmrt_graph::ops::{case::Case, rules, value::Data};
 use llmrt_graph::reference;
 use llmrt_graph::{Graph, Paged, Role, ops::value::Value};
 
+/// A way to run a graph: with weights as they are in the file, or sealed.
+type Run = fn(&Plugin, &Graph, &reference::Memory, u32) -> Result<Vec<Vec<u8>>, String>;
+
 #[test]
 fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_number_of_threads() {
     let mut wrong = vec![];
@@ -26,10 +29,16 @@ fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_nu
                 let mut first = None;
                 let mut with_a_team = case.graph.clone();
                 worth_a_team(&mut with_a_team);
-                for (n_threads, graph) in [(1, &case.graph), (2, &with_a_team), (3, &with_a_team)] {
+                let file: Run = Plugin::run;
+                for (n_threads, graph, run) in [
+                    (1, &case.graph, file),
+                    (2, &with_a_team, file),
+                    (3, &with_a_team, file),
+                    (2, &with_a_team, Plugin::run_sealed),
+                ] {
                     n += 1;
                     let name = format!("{} {op} on {n_threads}: {}", isa.name(), case.name);
-                    let bytes = match plugin.run(graph, &given, n_threads) {
+                    let bytes = match run(&plugin, graph, &given, n_threads) {
                         Ok(all) => all[owner.0 as usize].clone(),
                         Err(problem) => {
                             wrong.push(format!("{name}: {problem}"));

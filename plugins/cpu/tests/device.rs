@@ -4,7 +4,7 @@ mod common;
 
 use common::{Bound, Plugin, Stream};
 use llmrt_abi::DType;
-use llmrt_graph::{Graph, Role};
+use llmrt_graph::{Graph, Role, Tensor};
 
 #[test]
 fn an_unknown_instruction_set_is_refused_with_the_known_ones() {
@@ -49,6 +49,43 @@ fn operands_of_the_wrong_kind_are_refused_before_they_run() {
         g.tensors[w.0 as usize].nb[0] = 20;
         g.tensors[w.0 as usize].ne[0] = 64;
     }));
+}
+
+#[test]
+fn full_panels_of_weights_are_sealed_for_products_and_rows() {
+    let plugin = Plugin::open("scalar").unwrap();
+    let check = |n_rows: u64, layouts: &[u32], build: &dyn Fn(&mut Graph, Tensor)| {
+        let mut g = Graph::new();
+        let w = g.weight("w", DType::Q8_0, &[32, n_rows], Role::Matrix);
+        build(&mut g, w);
+        let mut bound = Bound::new(&plugin, &g);
+        bound.seal();
+        assert!(bound.layouts().eq(layouts.iter().copied()));
+        bound.supported().is_ok()
+    };
+    let product = |g: &mut Graph, w: Tensor| {
+        let x = g.input("x", DType::F32, &[32, 2]);
+        g.mul_mat(w, x);
+    };
+    assert!(check(17, &[1, 0, 0], &product));
+    assert!(check(15, &[0, 0, 0], &product), "no panel is full");
+    assert!(check(16, &[1, 0, 0], &|g, w| {
+        let ids = g.input("ids", DType::I32, &[2]);
+        g.get_rows(w, ids);
+    }));
+}
+
+#[test]
+fn an_op_that_does_not_know_the_layout_refuses_a_sealed_weight() {
+    let plugin = Plugin::open("scalar").unwrap();
+    let mut g = Graph::new();
+    let w = g.weight("w", DType::Q8_0, &[32, 16], Role::Matrix);
+    let y = g.input("y", DType::F32, &[32, 16]);
+    g.cpy(w, y);
+    let mut bound = Bound::new(&plugin, &g);
+    assert!(bound.supported().is_ok());
+    bound.set_layout(w, 1);
+    assert!(bound.supported().is_err());
 }
 
 #[test]

@@ -9,7 +9,7 @@ use llmrt_graph::ops::{case::Case, value::Value};
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Paged, Role, Tensor};
 
-const FORMATS: [DType; 15] = [
+const FORMATS: [DType; 16] = [
     DType::F32,
     DType::F16,
     DType::BF16,
@@ -25,6 +25,7 @@ const FORMATS: [DType; 15] = [
     DType::Q6_K,
     DType::IQ4_NL,
     DType::IQ4_XS,
+    DType::MXFP4,
 ];
 
 /// More than one chunk of groups, and no whole number of panels, tiles or vectors.
@@ -33,19 +34,24 @@ const M: u64 = 37;
 const N: usize = 29;
 
 #[test]
-fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set() {
+fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set_sealed_or_not() {
     for dtype in FORMATS {
         let (w, x) = operands(dtype);
         let mut expected: Option<Vec<u8>> = None;
         for isa in Isa::available() {
             let plugin = Plugin::open(isa.name()).unwrap();
-            for (columns, n_threads) in [(N, 1), (N, 2), (N, 3), (13, 2), (5, 1), (2, 2), (1, 1), (1, 3)] {
-                let y: Vec<u8> = x
-                    .chunks(columns * K as usize)
-                    .flat_map(|x| product(&plugin, dtype, &w, x, n_threads))
-                    .collect();
-                let same = expected.get_or_insert_with(|| y.clone()) == &y;
-                assert!(same, "{dtype}, {}, {columns} columns at a time, {n_threads} threads", isa.name());
+            for sealed in [false, true] {
+                for (columns, n_threads) in [(N, 1), (N, 2), (N, 3), (13, 2), (5, 1), (2, 2), (1, 1), (1, 3)]
+                {
+                    let y: Vec<u8> = x
+                        .chunks(columns * K as usize)
+                        .flat_map(|x| product(&plugin, dtype, &w, x, n_threads, sealed))
+                        .collect();
+                    let same = expected.get_or_insert_with(|| y.clone()) == &y;
+                    let how = if sealed { "sealed" } else { "as in the file" };
+                    let what = format!("{dtype} {how}, {}", isa.name());
+                    assert!(same, "{what}, {columns} columns at a time, {n_threads} threads");
+                }
             }
         }
     }
@@ -56,7 +62,7 @@ fn quantised_weights_meet_activations_rounded_to_8_bits_and_nothing_else_is_lost
     for dtype in FORMATS.into_iter().filter(|t| t.is_quantised()) {
         let (w, x) = operands(dtype);
         let plugin = Plugin::open(Isa::best().name()).unwrap();
-        let y = product(&plugin, dtype, &w, &x, 2);
+        let y = product(&plugin, dtype, &w, &x, 2, true);
         let y: Vec<f32> = y.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         let weights = llmrt_graph::quant::dequantise(dtype, &w);
         let rounded: Vec<f64> = x.chunks(32).flat_map(rounded_to_8_bits).collect();
@@ -88,7 +94,7 @@ fn operands(dtype: DType) -> (Vec<u8>, Vec<f32>) {
     (w, memory.get(&case.graph, Tensor(1)).unwrap().floats().to_vec())
 }
 
-fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32) -> Vec<u8> {
+fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32, sealed: bool) -> Vec<u8> {
     let mut g = Graph::new();
     let n = x.len() as u64 / K;
     let weight = g.weight("w", dtype, &[K, M], Role::Matrix);
@@ -101,7 +107,43 @@ fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32) -
     let mut memory = Memory::new();
     memory.set_bytes(weight, w.to_vec());
     memory.set(&g, input, &Value::f32([K, n, 1, 1], x.to_vec())).unwrap();
-    plugin.run(&g, &memory, n_threads).unwrap().swap_remove(y.0 as usize)
+    let run = if sealed { Plugin::run_sealed } else { Plugin::run };
+    let mut all = run(plugin, &g, &memory, n_threads).unwrap();
+    assert!(all[weight.0 as usize] == w, "{dtype}: the weight reads back otherwise");
+    all.swap_remove(y.0 as usize)
+}
+
+#[test]
+fn rows_of_a_sealed_table_are_those_of_the_table() {
+    for dtype in FORMATS {
+        let case = Case::new("the matrix of the result is the table too", |g, ints| {
+            let table = g.weight("w", dtype, &[K, M], Role::Matrix);
+            let ids = g.input("ids", DType::I32, &[5]);
+            ints.push((ids, vec![0, 36, 17, 31, 2]));
+            g.get_rows(table, ids);
+        });
+        let memory = case.values(3).unwrap();
+        let plugin = Plugin::open(Isa::best().name()).unwrap();
+        let rows = plugin.run(&case.graph, &memory, 1).unwrap();
+        assert!(plugin.run_sealed(&case.graph, &memory, 1).unwrap() == rows, "{dtype}");
+    }
+}
+
+#[test]
+fn sealed_experts_give_the_bits_of_those_in_the_file() {
+    for dtype in FORMATS {
+        let case = Case::new("4 experts of 37 rows", |g, ints| {
+            let w = g.weight("w", dtype, &[512, M, 4], Role::Experts);
+            let x = g.input("x", DType::F32, &[512, 1, 6]);
+            let ids = g.input("ids", DType::I32, &[2, 6]);
+            ints.push((ids, vec![0, 1, 3, 1, 0, 3, 1, 0, 3, 0, 1, 2]));
+            g.mul_mat_id(w, x, ids);
+        });
+        let memory = case.values(3).unwrap();
+        let plugin = Plugin::open(Isa::best().name()).unwrap();
+        let y = plugin.run(&case.graph, &memory, 1).unwrap();
+        assert!(plugin.run_sealed(&case.graph, &memory, 2).unwrap() == y, "{dtype}");
+    }
 }
 
 #[test]

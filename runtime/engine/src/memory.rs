@@ -121,7 +121,7 @@ impl Blueprint {
     pub fn wants(&self) -> Vec<Want> {
         let g = &self.resolved.graph;
         let pairs = self.weights();
-        pairs.into_iter().map(|(row, t)| Want::new(g.def(t), row, &self.devices[row])).collect()
+        pairs.into_iter().map(|(row, t)| Want::new(g, t, row, &self.devices[row])).collect()
     }
 
     /// The bytes on each device.

@@ -48,6 +48,9 @@ knobs! {
     THREADS = "LLMRT_THREADS",
         "Threads of the pool, the calling one included; 0: one per core.",
         "0", "host/src/plugin/registry.rs";
+    REPACK = "LLMRT_REPACK",
+        "0: matrices stay in the mapped file, even where a copy in the device's own layout would be faster.",
+        "1", "host/src/load/place.rs";
     SPIN_US = "LLMRT_SPIN_US",
         "Microseconds an idle thread of the pool looks for work before it sleeps.",
         "50", "host/src/plugin/registry.rs";

@@ -24,7 +24,6 @@ pub fn optional_floats<'a>(node: &NodeView<'a>, i: usize) -> Result<Option<Tenso
 pub fn numbers<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     let t = given(node, i)?;
     ensure(matches!(t.dtype(), Some(DType::F32 | DType::F16 | DType::BF16)), Reason::Type)?;
-    ensure(t.layout_id() == 0, Reason::Layout)?;
     Ok(t)
 }
 
@@ -98,7 +97,6 @@ fn of_dtype(t: TensorView<'_>, dtype: DType) -> Result<TensorView<'_>, Reason> {
 }
 
 fn whole_rows(t: &TensorView<'_>, dtype: DType) -> Answer {
-    ensure(t.layout_id() == 0, Reason::Layout)?;
     ensure(t.ne()[0].is_multiple_of(dtype.block_elems()), Reason::Shape)?;
     ensure(t.nb()[0] == dtype.block_bytes() || t.ne()[0] <= dtype.block_elems(), Reason::Stride)
 }

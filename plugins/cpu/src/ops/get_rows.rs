@@ -22,6 +22,12 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         let bytes = unsafe { a.dst.row_bytes_mut(at) };
         match moves::id(ids, [b, c, 0], i, table.ne[1]) {
             None => bytes.fill(0),
+            Some(id) if let Some(panels) = &table.panels => {
+                let sealed = w.scratch.rows.take::<u8>(table.row_bytes([0; 3]).len());
+                panels.row(table.bytes(), id + table.ne[1] * (b + table.ne[2] * c), sealed);
+                // SAFETY: as above; `bytes` is not used again.
+                rows::decode(w.isa, table.dtype, sealed, unsafe { a.dst.row_mut(at) });
+            }
             Some(id) if table.dtype == a.dst.dtype => bytes.copy_from_slice(table.row_bytes([id, b, c])),
             Some(id) => {
                 // SAFETY: as above; `bytes` is not used again.

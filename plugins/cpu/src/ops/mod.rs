@@ -88,6 +88,7 @@ pub use cost::{is_small, shared_bytes, work};
 pub use mul_mat::Column;
 pub use worker::Worker;
 
+use crate::sealed::{self, Panels};
 use crate::tensor::is_aligned;
 use check::Answer;
 use llmrt_plugin::{NodeView, Op, Reason};
@@ -101,8 +102,13 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let operands = || (0..op.info().max_src as usize).filter_map(|i| node.src(i)).chain([node.dst()]);
     check::ensure(operands().all(|t| is_aligned(&t)), Reason::Stride)?;
     (kernel(op).supports)(node)?;
-    // The CPU makes no layout, and does not guess at those of others, whether it reads the bytes or the shape alone.
-    check::ensure(operands().all(|t| t.layout_id() == 0), Reason::Layout)
+    // Products and rows know the CPU's own layout. Nothing guesses at those of others, whether it reads the bytes or
+    // the shape alone.
+    let knows_panels = matches!(op, Op::MulMat | Op::MulMatId | Op::GetRows);
+    let table = node.src(0).filter(|t| knows_panels && t.layout_id() == sealed::ROWS_16);
+    check::ensure(table.is_none_or(|t| Panels::of(&t).is_some()), Reason::Layout)?;
+    let others = operands().skip(usize::from(table.is_some()));
+    check::ensure(others.into_iter().all(|t| t.layout_id() == 0), Reason::Layout)
 }
 
 /// One thread's part of a node that [`supports`] accepted.

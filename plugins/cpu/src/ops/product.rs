@@ -3,7 +3,7 @@
 //! Quantised weights are multiplied here, others in [`super::product_floats`]. The order of each sum depends on k alone, so one column gives the same bits as many.
 
 use super::{Worker, product_floats};
-use crate::quant::{Format, Panel, ROWS, XGroup, with_format};
+use crate::quant::{Format, Panel, ROWS, RowByRow, SideBySide, XGroup, with_format};
 use crate::scratch::{Arena, Scratch};
 use crate::simd::{Isa, LANES, Simd, dispatch};
 use crate::tensor::Tensor;
@@ -60,12 +60,7 @@ impl Pieces {
 
 /// Makes elements `rows` of all columns. Nobody else makes these.
 pub fn compute(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
-    with_format!(p.w.dtype, F => quantised::<F>(isa, p, rows, scratch), else {
-        match p.w.has_dense_rows() {
-            true => product_floats::floats(isa, p, rows, scratch),
-            false => product_floats::strided(isa, p, rows, scratch),
-        }
-    })
+    with_format!(p.w.dtype, F => quantised::<F>(isa, p, rows, scratch), else product_floats::floats(isa, p, rows, scratch))
 }
 
 dispatch! {
@@ -111,12 +106,22 @@ fn unpack<S: Simd, F: Format>(
     first: usize,
     n_rows: usize,
     groups: Range<usize>,
-    panel: &mut [F::Group],
+    out: &mut [F::Group],
     padded: &mut Arena,
     ahead: &Ahead,
 ) {
     let block = F::DTYPE.block_bytes();
     let n_bytes = groups.len() / F::GROUPS * block;
+    if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
+        let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
+        for (block, out) in blocks.zip(out.chunks_exact_mut(F::GROUPS)) {
+            for line in (0..block.len()).step_by(64) {
+                s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
+            }
+            F::unpack(s, SideBySide(block), out);
+        }
+        return;
+    }
     let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / F::GROUPS * block;
     let (mut bytes, mut stride) = (&p.w.bytes()[start..], p.w.nb[1]);
     if n_rows < ROWS {
@@ -126,12 +131,16 @@ fn unpack<S: Simd, F: Format>(
         }
         (bytes, stride) = (padded, n_bytes);
     }
-    let n_blocks = panel.len() / F::GROUPS;
-    for (b, out) in panel.chunks_exact_mut(F::GROUPS).enumerate() {
+    let n_blocks = out.len() / F::GROUPS;
+    for (b, out) in out.chunks_exact_mut(F::GROUPS).enumerate() {
         ahead.ask(s, b, n_blocks);
-        F::unpack(s, &bytes[b * block..], stride, out);
+        F::unpack(s, RowByRow { bytes: &bytes[b * block..], stride }, out);
     }
 }
+
+/// How far ahead of itself a panel's one stream is asked for, in bytes: memory answers in time, and the first cache still
+/// has room for the columns.
+pub const AHEAD: usize = 8192;
 
 /// The weights that are needed next, asked for while these are unpacked: 16 rows side by side are more streams than
 /// the machine foresees.

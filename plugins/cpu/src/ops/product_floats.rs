@@ -1,243 +1,308 @@
-//! Products of weights that are not quantised, or whose rows have gaps: in f32, tile by tile.
+//! Products of weights that are not quantised: panels of 16 rows as f32, a stretch of k at a time.
+//!
+//! Lane r of every vector belongs to row r, so each result is a sum in one lane: the products of a stretch in order, then
+//! the stretches in order. Nothing depends on how the weights lie in memory or how many columns are at hand.
 
-use super::product::{Column, Product};
+use super::product::{AHEAD, Column, Product};
 use super::rows;
+use crate::quant::ROWS;
 use crate::scratch::Scratch;
-use crate::simd::{Isa, LANES, Simd, dispatch};
+use crate::simd::{Isa, Simd, array, dispatch};
 use llmrt_plugin::DType;
 use std::ops::Range;
 
 dispatch! {
-    /// Makes elements `rows` of all columns, of weights with dense rows.
+    /// Makes elements `rows` of all columns.
     pub fn floats(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = floats_with;
-    /// As [`floats`], of any weights.
-    pub fn strided(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = strided_with;
 }
 
-/// Rows of weights at hand at a time.
-const FLOAT_ROWS: usize = 8;
-/// Bytes of activations that stay in the second cache while weights pass.
-const COLUMN_BYTES: usize = 256 * 1024;
+/// Elements of k whose panels and columns stay in the caches; a whole number of blocks of every dtype.
+const STRETCH: usize = 256;
+/// Columns side by side.
+const WIDTH: usize = 16;
+/// Columns at a time: a stretch of them stays in the second cache while the rows pass.
+const COLUMNS: usize = 256;
+
+/// 16 numbers, of 16 rows or columns, for each element of a stretch.
+type Sixteen = [f32; 16];
 
 #[inline(always)]
 fn floats_with<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+    match p.w.dtype {
+        DType::F16 => multiply::<S, F16>(s, p, rows, scratch),
+        DType::BF16 => multiply::<S, Bf16>(s, p, rows, scratch),
+        _ => multiply::<S, F32>(s, p, rows, scratch),
+    }
+}
+
+#[inline(always)]
+fn multiply<S: Simd, E: Element>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
+    if let [column] = p.columns {
+        rows.start = one_column::<S, E>(s, p, column, rows.clone());
+    }
+    if !rows.is_empty() {
+        for columns in p.columns.chunks(COLUMNS) {
+            many::<S, E>(s, p, columns, rows.clone(), scratch);
+        }
+    }
+}
+
+/// Sealed panels times one column, straight from memory, two streams at a time; the first row that is left.
+#[inline(always)]
+fn one_column<S: Simd, E: Element>(s: S, p: &Product<'_>, column: &Column, rows: Range<usize>) -> usize {
+    let mut first = rows.start;
+    while panel(p, first, &rows).is_some() {
+        first = match panel(p, first + ROWS, &rows) {
+            Some(_) => one_tile::<S, E, 2>(s, p, column, first, &rows),
+            None => one_tile::<S, E, 1>(s, p, column, first, &rows),
+        };
+    }
+    first
+}
+
+/// The sealed panel that begins with a row, if all of it is wanted.
+#[inline(always)]
+fn panel<'a>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<&'a [u8]> {
+    (first + ROWS <= rows.end).then(|| p.w.panel([first, p.at[0], p.at[1]])).flatten()
+}
+
+#[inline(always)]
+fn one_tile<S: Simd, E: Element, const P: usize>(
+    s: S,
+    p: &Product<'_>,
+    column: &Column,
+    first: usize,
+    rows: &Range<usize>,
+) -> usize {
     let k = p.w.ne[0];
-    let block = (COLUMN_BYTES / (4 * k)).max(4).next_multiple_of(4);
-    for columns in p.columns.chunks(block) {
-        for first in rows.clone().step_by(FLOAT_ROWS) {
-            let rows = first..(first + FLOAT_ROWS).min(rows.end);
-            match p.w.dtype {
-                DType::F32 => multiply_floats(s, p, columns, rows, |r| F32Row(p.w.row(r))),
-                DType::F16 if columns.len() < 3 => {
-                    multiply_floats(s, p, columns, rows, |r| F16Row(p.w.row_bytes(r)))
-                }
-                DType::BF16 if columns.len() < 3 => {
-                    multiply_floats(s, p, columns, rows, |r| Bf16Row(p.w.row_bytes(r)))
-                }
-                _ => {
-                    let floats = scratch.rows.take::<f32>(FLOAT_ROWS * k);
-                    for (row, out) in rows.clone().zip(floats.chunks_exact_mut(k)) {
-                        widen(s, p.w.dtype, p.w.row_bytes([row, p.at[0], p.at[1]]), out);
-                    }
-                    let floats = &*floats;
-                    multiply_floats(s, p, columns, rows, |[r, ..]| F32Row(&floats[(r - first) * k..][..k]));
-                }
+    let x = &p.x.row(p.x.unravel(column.x))[..k];
+    let panels: [&[u8]; P] = array(|i| &panel(p, first + i * ROWS, rows).unwrap_or(&[])[..k * E::SIXTEEN]);
+    let mut sums = [s.zero(); P];
+    for start in (0..k).step_by(STRETCH) {
+        let mut stretch = [s.zero(); P];
+        for i in start..(start + STRETCH).min(k) {
+            let x = s.splat(x[i]);
+            for j in 0..P {
+                let w = &panels[j][i * E::SIXTEEN..][..E::SIXTEEN];
+                s.prefetch(w.as_ptr().wrapping_add(AHEAD));
+                let w = E::load(s, w);
+                stretch[j] = s.fma(w, x, stretch[j]);
             }
         }
+        sums = array(|j| s.add(sums[j], stretch[j]));
     }
+    // SAFETY: these rows of w are this thread's alone.
+    let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + P * ROWS) };
+    for (y, sum) in y.as_chunks_mut::<ROWS>().0.iter_mut().zip(sums) {
+        s.store(sum, y);
+    }
+    first + P * ROWS
 }
 
-/// Weights whose rows have gaps, such as a transposed cache, are gathered first.
+/// Rows in any layout times many columns: each stretch of k is laid out for the registers first.
 #[inline(always)]
-fn strided_with<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
-    let k = p.w.ne[0];
-    for first in rows.clone().step_by(FLOAT_ROWS) {
-        let rows = first..(first + FLOAT_ROWS).min(rows.end);
-        let floats = scratch.rows.take::<f32>(FLOAT_ROWS * k);
-        for (row, out) in rows.clone().zip(floats.chunks_exact_mut(k)) {
-            rows::read(Isa::SCALAR, p.w, [row, p.at[0], p.at[1]], 0..k, out);
-        }
-        let floats = &*floats;
-        multiply_floats(s, p, p.columns, rows, |[r, ..]| F32Row(&floats[(r - first) * k..][..k]));
-    }
-}
-
-/// A row of any dtype as f32.
-#[inline(always)]
-fn widen<S: Simd>(s: S, dtype: DType, bytes: &[u8], out: &mut [f32]) {
-    let (vectors, _) = bytes.as_chunks::<32>();
-    let full = out.len() / LANES * LANES;
-    match dtype {
-        DType::F16 => {
-            let to = out.as_chunks_mut::<LANES>().0.iter_mut();
-            for (v, to) in vectors.iter().zip(to) {
-                s.store(s.load_f16(v), to);
-            }
-        }
-        DType::BF16 => {
-            let to = out.as_chunks_mut::<LANES>().0.iter_mut();
-            for (v, to) in vectors.iter().zip(to) {
-                s.store(s.load_bf16(v), to);
-            }
-        }
-        _ => return rows::decode(Isa::SCALAR, dtype, bytes, out),
-    }
-    rows::decode(Isa::SCALAR, dtype, &bytes[2 * full..], &mut out[full..]);
-}
-
-/// Products of some rows with some columns, in tiles that fit the registers.
-#[inline(always)]
-fn multiply_floats<S: Simd, W: Row>(
+fn many<S: Simd, E: Element>(
     s: S,
     p: &Product<'_>,
     columns: &[Column],
     rows: Range<usize>,
-    row: impl Fn([usize; 3]) -> W,
+    scratch: &mut Scratch,
 ) {
-    let w = |r: usize| row([r, p.at[0], p.at[1]]);
-    let (mut r, mut c);
-    r = rows.start;
-    if S::WIDE {
-        c = 0;
-        if rows.len() == 8 {
-            while c + 4 <= columns.len() {
-                float_tile::<S, W, 4, 4>(s, p, &columns[c..], r, &w);
-                float_tile::<S, W, 4, 4>(s, p, &columns[c..], r + 4, &w);
-                c += 4;
+    let (k, n_tiles) = (p.w.ne[0], columns.len().div_ceil(WIDTH));
+    let n_sums = n_tiles * WIDTH;
+    let sums = scratch.sums.take::<Sixteen>(rows.len().div_ceil(ROWS) * n_sums);
+    sums.fill([0.0; 16]);
+    let x = scratch.floats[0].take::<Sixteen>(n_tiles * STRETCH);
+    let w = scratch.panel.take::<Sixteen>(STRETCH);
+    for start in (0..k).step_by(STRETCH) {
+        let part = start..(start + STRETCH).min(k);
+        for (columns, x) in columns.chunks(WIDTH).zip(x.chunks_exact_mut(STRETCH)) {
+            turn_columns(s, p, columns, &part, scratch.rows.take(WIDTH * ROW_BYTES), x);
+        }
+        for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact_mut(n_sums)) {
+            let n_rows = ROWS.min(rows.end - first);
+            unpack::<S, E>(s, p, first, n_rows, &part, &mut scratch.rows, w);
+            for (i, sums) in sums.chunks_exact_mut(WIDTH).enumerate() {
+                let n = (columns.len() - i * WIDTH).min(WIDTH);
+                add_products(s, &w[..part.len()], &x[i * STRETCH..][..part.len()], n, sums);
             }
-            while c < columns.len() {
-                float_tile::<S, W, 8, 1>(s, p, &columns[c..], r, &w);
-                c += 1;
-            }
-            return;
         }
     }
-    while r + 2 <= rows.end {
-        c = 0;
-        while c + 2 <= columns.len() {
-            float_tile::<S, W, 2, 2>(s, p, &columns[c..], r, &w);
-            c += 2;
+    for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact(n_sums)) {
+        let n_rows = ROWS.min(rows.end - first);
+        for (column, sums) in columns.iter().zip(sums) {
+            // SAFETY: these rows of w are this thread's alone.
+            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + n_rows) };
+            y.copy_from_slice(&sums[..n_rows]);
         }
-        while c < columns.len() {
-            float_tile::<S, W, 2, 1>(s, p, &columns[c..], r, &w);
-            c += 1;
-        }
-        r += 2;
-    }
-    while r < rows.end {
-        for c in 0..columns.len() {
-            float_tile::<S, W, 1, 1>(s, p, &columns[c..], r, &w);
-        }
-        r += 1;
     }
 }
 
-/// `R` rows from `first` on times the first `C` columns: 16 partial sums each, along k in order, then their sum.
+/// sums[c] += Σ w · x[c], over a stretch, of the first `n` of 16 columns, or some more.
 #[inline(always)]
-fn float_tile<S: Simd, W: Row, const R: usize, const C: usize>(
+fn add_products<S: Simd>(s: S, w: &[Sixteen], x: &[Sixteen], n: usize, sums: &mut [Sixteen]) {
+    if S::WIDE && n > 8 {
+        return tile::<S, 16>(s, w, x, 0, sums);
+    }
+    if S::WIDE && n > 4 {
+        return tile::<S, 8>(s, w, x, 0, sums);
+    }
+    for c in (0..n).step_by(4) {
+        tile::<S, 4>(s, w, x, c, sums);
+    }
+}
+
+#[inline(always)]
+fn tile<S: Simd, const C: usize>(s: S, w: &[Sixteen], x: &[Sixteen], first: usize, sums: &mut [Sixteen]) {
+    let mut stretch = [s.zero(); C];
+    for (w, x) in w.iter().zip(x) {
+        let w = s.load(w);
+        let x = x[first..].first_chunk::<C>().unwrap_or(&[0.0; C]);
+        for c in 0..C {
+            stretch[c] = s.fma(w, s.splat(x[c]), stretch[c]);
+        }
+    }
+    for (sum, stretch) in sums[first..].iter_mut().zip(stretch) {
+        s.store(s.add(s.load(sum), stretch), sum);
+    }
+}
+
+/// Bytes of a row of a stretch on its way, and some more so that rows do not fall on each other in the first cache.
+const ROW_BYTES: usize = 4 * STRETCH + 64;
+
+/// Columns side by side; zeros where there are fewer than 16.
+#[inline(always)]
+fn turn_columns<S: Simd>(
     s: S,
     p: &Product<'_>,
     columns: &[Column],
-    first: usize,
-    row: &impl Fn(usize) -> W,
+    part: &Range<usize>,
+    room: &mut [u8],
+    out: &mut [Sixteen],
 ) {
-    let k = p.w.ne[0];
-    let n = k / LANES;
-    let w: [W; R] = crate::simd::array(|r| row(first + r).bounded(k));
-    let x: [&[f32]; C] = crate::simd::array(|c| &p.x.row(p.x.unravel(columns[c].x))[..k]);
-    let x_vectors = x.map(|x| &x.as_chunks::<LANES>().0[..n]);
-    let mut sums = [[s.zero(); C]; R];
-    for i in 0..n {
-        let x: [S::F; C] = crate::simd::array(|c| s.load(&x_vectors[c][i]));
-        for r in 0..R {
-            let w = w[r].vector(s, i);
-            for c in 0..C {
-                sums[r][c] = s.fma(w, x[c], sums[r][c]);
+    let n = 4 * part.len();
+    for (i, row) in room.chunks_exact_mut(ROW_BYTES).enumerate() {
+        match columns.get(i) {
+            Some(column) => {
+                row[..n].copy_from_slice(&p.x.row_bytes(p.x.unravel(column.x))[4 * part.start..][..n])
             }
+            None => row[..n].fill(0),
         }
     }
-    if !k.is_multiple_of(LANES) {
-        for r in 0..R {
-            let w = w[r].rest(s, n);
-            for c in 0..C {
-                sums[r][c] = s.fma(w, s.load_part(&x[c][n * LANES..]), sums[r][c]);
-            }
-        }
-    }
-    for c in 0..C {
-        // SAFETY: these rows of w are this thread's alone.
-        let y = unsafe { p.y.part_mut(p.y.unravel(columns[c].y), first..first + R) };
-        for r in 0..R {
-            y[r] = s.sum(sums[r][c]);
+    for (i, out) in out[..part.len().next_multiple_of(4)].chunks_exact_mut(4).enumerate() {
+        let four = s.transpose(&room[16 * i..], ROW_BYTES);
+        for (out, v) in out.iter_mut().zip(four) {
+            s.store(s.from_bits(v), out);
         }
     }
 }
 
-/// A row of float weights.
-trait Row: Copy {
-    /// The same row, known to the compiler to have `k` elements.
-    fn bounded(self, k: usize) -> Self;
-    /// Elements 16i..16i+16.
-    fn vector<S: Simd>(self, s: S, i: usize) -> S::F;
-    /// The last elements, fewer than 16, from 16i on.
-    fn rest<S: Simd>(self, s: S, i: usize) -> S::F;
-}
-
-#[derive(Clone, Copy)]
-struct F32Row<'a>(&'a [f32]);
-#[derive(Clone, Copy)]
-struct F16Row<'a>(&'a [u8]);
-#[derive(Clone, Copy)]
-struct Bf16Row<'a>(&'a [u8]);
-
-impl Row for F32Row<'_> {
-    #[inline(always)]
-    fn bounded(self, k: usize) -> Self {
-        F32Row(&self.0[..k])
-    }
-    #[inline(always)]
-    fn vector<S: Simd>(self, s: S, i: usize) -> S::F {
-        s.load(&self.0.as_chunks::<LANES>().0[i])
-    }
-    #[inline(always)]
-    fn rest<S: Simd>(self, s: S, i: usize) -> S::F {
-        s.load_part(&self.0[i * LANES..])
-    }
-}
-
-impl Row for F16Row<'_> {
-    #[inline(always)]
-    fn bounded(self, k: usize) -> Self {
-        F16Row(&self.0[..2 * k])
-    }
-    #[inline(always)]
-    fn vector<S: Simd>(self, s: S, i: usize) -> S::F {
-        s.load_f16(&self.0.as_chunks::<32>().0[i])
-    }
-    #[inline(always)]
-    fn rest<S: Simd>(self, s: S, i: usize) -> S::F {
-        s.load_f16(&padded(&self.0[i * 32..]))
-    }
-}
-
-impl Row for Bf16Row<'_> {
-    #[inline(always)]
-    fn bounded(self, k: usize) -> Self {
-        Bf16Row(&self.0[..2 * k])
-    }
-    #[inline(always)]
-    fn vector<S: Simd>(self, s: S, i: usize) -> S::F {
-        s.load_bf16(&self.0.as_chunks::<32>().0[i])
-    }
-    #[inline(always)]
-    fn rest<S: Simd>(self, s: S, i: usize) -> S::F {
-        s.load_bf16(&padded(&self.0[i * 32..]))
-    }
-}
-
+/// A stretch of 16 rows (of `n_rows`, the others being anything) as f32, side by side.
 #[inline(always)]
-fn padded(bytes: &[u8]) -> [u8; 32] {
-    let mut padded = [0; 32];
-    padded[..bytes.len()].copy_from_slice(bytes);
-    padded
+fn unpack<S: Simd, E: Element>(
+    s: S,
+    p: &Product<'_>,
+    first: usize,
+    n_rows: usize,
+    part: &Range<usize>,
+    room: &mut crate::scratch::Arena,
+    out: &mut [Sixteen],
+) {
+    let at = [first, p.at[0], p.at[1]];
+    if n_rows == ROWS
+        && let Some(panel) = p.w.panel(at)
+    {
+        let sixteens = panel[part.start * E::SIXTEEN..].chunks_exact(E::SIXTEEN);
+        for (out, w) in out[..part.len()].iter_mut().zip(sixteens) {
+            s.store(E::load(s, w), out);
+        }
+        return;
+    }
+    let mut done = 0;
+    if n_rows == ROWS && p.w.dtype == E::DTYPE && p.w.has_dense_rows() {
+        let bytes = &p.w.bytes()[p.w.offset_of(at) + part.start * E::BYTES..];
+        let n = 16 / E::BYTES;
+        for (i, out) in out[..part.len() / n * n].chunks_exact_mut(n).enumerate() {
+            E::split(s, s.transpose(&bytes[16 * i..], p.w.nb[1]), out);
+        }
+        done = part.len() / n * n;
+    }
+    if done < part.len() {
+        let rest = part.start + done..part.end;
+        let room = room.take::<f32>(rest.len());
+        for r in 0..n_rows {
+            let row = rows::read(Isa::SCALAR, p.w, [first + r, p.at[0], p.at[1]], rest.clone(), room);
+            out[done..].iter_mut().zip(row).for_each(|(out, v)| out[r] = *v);
+        }
+    }
+}
+
+/// A dtype of floats.
+trait Element {
+    const DTYPE: DType;
+    /// Bytes of a number.
+    const BYTES: usize;
+    /// Bytes of 16 numbers.
+    const SIXTEEN: usize = 16 * Self::BYTES;
+    /// 16 numbers that lie side by side.
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F;
+    /// The numbers in 16 bytes of each row.
+    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]);
+}
+
+enum F32 {}
+enum F16 {}
+enum Bf16 {}
+
+impl Element for F32 {
+    const DTYPE: DType = DType::F32;
+    const BYTES: usize = 4;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F {
+        s.from_bits(s.load_b(bytes.first_chunk().unwrap_or(&[0; 64])))
+    }
+
+    #[inline(always)]
+    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]) {
+        for (out, v) in out.iter_mut().zip(words) {
+            s.store(s.from_bits(v), out);
+        }
+    }
+}
+
+impl Element for F16 {
+    const DTYPE: DType = DType::F16;
+    const BYTES: usize = 2;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F {
+        s.load_f16(bytes.first_chunk().unwrap_or(&[0; 32]))
+    }
+
+    #[inline(always)]
+    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]) {
+        for (out, v) in out.chunks_exact_mut(2).zip(words) {
+            s.store(s.halves(v), &mut out[0]);
+            s.store(s.halves(s.shr(v, 16)), &mut out[1]);
+        }
+    }
+}
+
+impl Element for Bf16 {
+    const DTYPE: DType = DType::BF16;
+    const BYTES: usize = 2;
+
+    #[inline(always)]
+    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F {
+        s.load_bf16(bytes.first_chunk().unwrap_or(&[0; 32]))
+    }
+
+    #[inline(always)]
+    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]) {
+        for (out, v) in out.chunks_exact_mut(2).zip(words) {
+            s.store(s.from_bits(s.shl(v, 16)), &mut out[0]);
+            s.store(s.from_bits(s.and(v, s.splat_i(0xffff_0000_u32 as i32))), &mut out[1]);
+        }
+    }
 }

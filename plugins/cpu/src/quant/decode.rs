@@ -1,6 +1,6 @@
 //! Rows of quantised weights as f32: 16 blocks of one row stand in for the 16 rows of a panel.
 
-use super::{Format, GROUP, Panel, ROWS, with_format};
+use super::{Format, GROUP, Panel, ROWS, RowByRow, with_format};
 use crate::simd::{Isa, Simd, dispatch};
 use llmrt_plugin::DType;
 
@@ -32,7 +32,7 @@ fn decode_row_with<S: Simd, F: Format>(s: S, blocks: &[u8], out: &mut [f32]) {
             }
             false => blocks,
         };
-        F::unpack(s, blocks, bytes, &mut panel[..F::GROUPS]);
+        F::unpack(s, RowByRow { bytes: blocks, stride: bytes }, &mut panel[..F::GROUPS]);
         for (r, out) in out.chunks_exact_mut(elems).enumerate() {
             for (group, out) in panel.iter().zip(out.chunks_exact_mut(GROUP)) {
                 decode_group::<F>(group, r, out);

@@ -1,6 +1,6 @@
 //! IQ4_NL: d F16, 32 × 4 bits, table[q] · d. IQ4_XS: d F16, 8 scales of 6 bits, 256 × 4 bits, table[q] · (scale - 32) · d.
 
-use super::{Format, Group, nibbles};
+use super::{Format, Group, Rows, nibbles};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -14,16 +14,17 @@ impl Format for Iq4Nl {
     const DTYPE: DType = DType::IQ4_NL;
     const OFFSET: i32 = 128;
     const GROUPS: usize = 1;
+    const UNITS: &[(usize, usize)] = &[(2, 1), (4, 4)];
     type Group = Group<1, 0, true>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         let out = &mut out[0];
-        let q = nibbles(s, s.transpose(&rows[2..], stride));
+        let q = nibbles(s, rows.words(s, 2));
         for (q, to) in q.into_iter().zip(&mut out.q) {
             s.store_b(s.lut(&LEVELS, q), to);
         }
-        s.store(s.gather_f16(rows, stride), &mut out.d[0]);
+        s.store(rows.f16(s, 0), &mut out.d[0]);
     }
 }
 
@@ -34,17 +35,18 @@ impl Format for Iq4Xs {
     const DTYPE: DType = DType::IQ4_XS;
     const OFFSET: i32 = 128;
     const GROUPS: usize = 8;
+    const UNITS: &[(usize, usize)] = &[(4, 34)];
     type Group = Group<1, 0, true>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
-        let head = s.transpose(rows, stride); // d, the upper two bits of the scales; the lower four bits
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        let head = rows.words(s, 0); // d, the upper two bits of the scales; the lower four bits
         let d = s.halves(head[0]);
         for (g, out) in out.iter_mut().enumerate() {
             let low = s.and(s.shr(head[1], 4 * g as u32), s.splat_i(15));
             let high = s.and(s.shr(head[0], 16 + 2 * g as u32), s.splat_i(3));
             let scale = s.sub_i(s.or(low, s.shl(high, 4)), s.splat_i(32));
-            let q = nibbles(s, s.transpose(&rows[8 + 16 * g..], stride));
+            let q = nibbles(s, rows.words(s, 8 + 16 * g));
             for (q, to) in q.into_iter().zip(&mut out.q) {
                 s.store_b(s.lut(&LEVELS, q), to);
             }

@@ -8,6 +8,7 @@ pub mod plain;
 
 mod code_book;
 mod iq4;
+mod mxfp4;
 mod q2_k;
 mod q3_k;
 mod q4;
@@ -16,11 +17,13 @@ mod q5;
 mod q5_k;
 mod q6_k;
 mod q8_0;
+pub mod rows;
 
 pub mod encode;
 
 pub use activations::XGroup;
 pub use iq4::{Iq4Nl, Iq4Xs};
+pub use mxfp4::Mxfp4;
 pub use panel::{Group, Panel, ROWS};
 pub use q2_k::Q2K;
 pub use q3_k::Q3K;
@@ -30,6 +33,7 @@ pub use q5::{Q5_0, Q5_1};
 pub use q5_k::Q5K;
 pub use q6_k::Q6K;
 pub use q8_0::Q8_0;
+pub use rows::{RowByRow, Rows, SideBySide};
 
 use crate::simd::Simd;
 use llmrt_plugin::DType;
@@ -45,11 +49,13 @@ pub trait Format: 'static {
     const OFFSET: i32;
     /// Groups in a block.
     const GROUPS: usize;
+    /// What a block is made of, in order: (bytes of a unit, units). Units stay whole when rows lie side by side.
+    const UNITS: &[(usize, usize)];
     /// How its groups look: scales per group or half, with minima or not.
     type Group: Panel;
 
-    /// Unpacks one block of each of 16 rows, `stride` bytes apart, into `GROUPS` groups.
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]);
+    /// Unpacks one block of each of 16 rows into `GROUPS` groups.
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]);
 }
 
 /// Calls `$body` with `$format` standing for the [`Format`] of a dtype; `$other` for all other dtypes.
@@ -75,6 +81,7 @@ macro_rules! with_format {
             DType::Q6_K => call!($crate::quant::Q6K),
             DType::IQ4_NL => call!($crate::quant::Iq4Nl),
             DType::IQ4_XS => call!($crate::quant::Iq4Xs),
+            DType::MXFP4 => call!($crate::quant::Mxfp4),
             _ => $other,
         }
     }};
@@ -96,11 +103,17 @@ pub(crate) fn nibbles<S: Simd>(s: S, bytes: [S::I; 4]) -> [S::I; 8] {
     })
 }
 
-/// 32 bytes of each row.
+/// 32 bytes of each row, from byte `at` on.
 #[inline(always)]
-pub(crate) fn transpose_32<S: Simd>(s: S, rows: &[u8], stride: usize) -> [S::I; 8] {
-    let (a, b) = (s.transpose(rows, stride), s.transpose(&rows[16..], stride));
+pub(crate) fn words_32<S: Simd>(s: S, rows: impl Rows, at: usize) -> [S::I; 8] {
+    let (a, b) = (rows.words(s, at), rows.words(s, at + 16));
     [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
+}
+
+/// 32 bytes of each of 16 rows.
+#[inline(always)]
+pub(crate) fn transpose_32<S: Simd>(s: S, bytes: &[u8], stride: usize) -> [S::I; 8] {
+    words_32(s, RowByRow { bytes, stride }, 0)
 }
 
 /// Byte `i` of each lane as a number.

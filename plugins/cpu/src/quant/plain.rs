@@ -27,7 +27,6 @@ fn decoder(dtype: DType) -> Option<Decoder> {
         DType::Q2_0 => q2_0,
         DType::TQ1_0 => tq1_0,
         DType::TQ2_0 => tq2_0,
-        DType::MXFP4 => mxfp4,
         DType::NVFP4 => nvfp4,
         DType::IQ1_S => code_book::iq1_s,
         DType::IQ1_M => code_book::iq1_m,
@@ -98,16 +97,6 @@ fn tq1_0(block: &[u8], out: &mut [f32]) {
 /// The sixteen numbers of E2M1.
 const E2M1: [f32; 16] =
     [0.0, 0.5, 1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 0.0, -0.5, -1.0, -1.5, -2.0, -3.0, -4.0, -6.0];
-
-/// A power of two (E8M0), 32 × E2M1: byte j holds elements j and j + 16.
-fn mxfp4(block: &[u8], out: &mut [f32]) {
-    let d = 2f64.powi(block[0] as i32 - 127);
-    let (low, high) = out.split_at_mut(16);
-    for ((low, high), b) in low.iter_mut().zip(high).zip(&block[1..]) {
-        *low = (E2M1[(b & 15) as usize] as f64 * d) as f32;
-        *high = (E2M1[(b >> 4) as usize] as f64 * d) as f32;
-    }
-}
 
 /// Four scales (unsigned E4M3), then 16 × E2M1 for each: byte j holds elements j and j + 8.
 fn nvfp4(block: &[u8], out: &mut [f32]) {

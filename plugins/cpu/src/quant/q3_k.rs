@@ -1,7 +1,7 @@
 //! Q3_K: 256 third bits, 256 low two bits, 16 scales of 6 bits, d F16; (q - 4) · d · (scale - 32), a scale per 16 elements.
 //! Third bit g of byte l belongs to element l of group g; two bits 2i.. of byte l of a half to element l of its group i.
 
-use super::{Format, Group, byte, transpose_32};
+use super::{Format, Group, Rows, byte, words_32};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -12,14 +12,15 @@ impl Format for Q3K {
     const DTYPE: DType = DType::Q3_K;
     const OFFSET: i32 = 4;
     const GROUPS: usize = 8;
+    const UNITS: &[(usize, usize)] = &[(4, 27), (2, 1)];
     type Group = Group<2, 0, false>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
-        unpack_scales(s, rows, stride, out);
-        let third = transpose_32(s, rows, stride);
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        unpack_scales(s, rows, out);
+        let third = words_32(s, rows, 0);
         for (half, out) in out.chunks_exact_mut(4).enumerate() {
-            let low = transpose_32(s, &rows[32 + 32 * half..], stride);
+            let low = words_32(s, rows, 32 + 32 * half);
             for (i, out) in out.iter_mut().enumerate() {
                 for j in 0..8 {
                     let two = s.and(s.shr(low[j], 2 * i as u32), s.splat_i(0x0303_0303));
@@ -34,12 +35,9 @@ impl Format for Q3K {
 /// Scales 0..8 have their low four bits in the low bits of bytes 0..8, scales 8..16 in the high bits;
 /// the upper two bits of scale i are bits 2(i/4).. of byte 8 + i mod 4.
 #[inline(always)]
-fn unpack_scales<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Group<2, 0, false>]) {
-    // The last 16 bytes of the block: two that do not matter, the 12 of the scales, d.
-    let tail = s.transpose(&rows[94..], stride);
-    let bytes = |k: usize| s.or(s.shr(tail[k], 16), s.shl(tail[k + 1], 16));
-    let bytes = [bytes(0), bytes(1), bytes(2)];
-    let d = s.halves(s.shr(tail[3], 16));
+fn unpack_scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Group<2, 0, false>]) {
+    let [_, bytes @ ..] = rows.words(s, 92); // from the word before the scales on, so as not to reach past the block
+    let d = rows.f16(s, 108);
     for i in 0..16 {
         let low = byte(s, bytes[i / 4 % 2], i % 4);
         let low = s.and(s.shr(low, if i < 8 { 0 } else { 4 }), s.splat_i(15));

@@ -1,7 +1,7 @@
 //! Q4_0: d F16, 32 × 4 bits, (q - 8) · d. Q4_1: d, m F16, 32 × 4 bits, q · d + m.
 //! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
 
-use super::{Format, Group, nibbles};
+use super::{Format, Group, Rows, nibbles};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -12,16 +12,17 @@ impl Format for Q4_0 {
     const DTYPE: DType = DType::Q4_0;
     const OFFSET: i32 = 8;
     const GROUPS: usize = 1;
+    const UNITS: &[(usize, usize)] = &[(2, 1), (4, 4)];
     type Group = Group<1, 0, false>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         let out = &mut out[0];
-        let q = nibbles(s, s.transpose(&rows[2..], stride));
+        let q = nibbles(s, rows.words(s, 2));
         for (q, to) in q.into_iter().zip(&mut out.q) {
             s.store_b(q, to);
         }
-        s.store(s.gather_f16(rows, stride), &mut out.d[0]);
+        s.store(rows.f16(s, 0), &mut out.d[0]);
     }
 }
 
@@ -32,16 +33,17 @@ impl Format for Q4_1 {
     const DTYPE: DType = DType::Q4_1;
     const OFFSET: i32 = 0;
     const GROUPS: usize = 1;
+    const UNITS: &[(usize, usize)] = &[(2, 2), (4, 4)];
     type Group = Group<1, 1, false>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         let out = &mut out[0];
-        let q = nibbles(s, s.transpose(&rows[4..], stride));
+        let q = nibbles(s, rows.words(s, 4));
         for (q, to) in q.into_iter().zip(&mut out.q) {
             s.store_b(q, to);
         }
-        s.store(s.gather_f16(rows, stride), &mut out.d[0]);
-        s.store(s.gather_f16(&rows[2..], stride), &mut out.m[0]);
+        s.store(rows.f16(s, 0), &mut out.d[0]);
+        s.store(rows.f16(s, 2), &mut out.m[0]);
     }
 }

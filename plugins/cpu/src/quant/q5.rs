@@ -1,6 +1,6 @@
 //! Q5_0: d F16, 32 fifth bits, 32 × 4 bits, (q - 16) · d. Q5_1: d, m F16, the same bits, q · d + m.
 
-use super::{Format, Group, nibbles};
+use super::{Format, Group, Rows, nibbles};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -11,18 +11,18 @@ impl Format for Q5_0 {
     const DTYPE: DType = DType::Q5_0;
     const OFFSET: i32 = 16;
     const GROUPS: usize = 1;
+    const UNITS: &[(usize, usize)] = &[(2, 1), (4, 5)];
     type Group = Group<1, 0, false>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         let out = &mut out[0];
-        let head = s.transpose(rows, stride); // d, then the fifth bits
-        let fifth = s.or(s.shr(head[0], 16), s.shl(head[1], 16));
-        let q = nibbles(s, s.transpose(&rows[6..], stride));
+        let [fifth, ..] = rows.words(s, 2);
+        let q = nibbles(s, rows.words(s, 6));
         for (j, to) in out.q.iter_mut().enumerate() {
             s.store_b(s.or(q[j], fifth_bits(s, fifth, j)), to);
         }
-        s.store(s.halves(head[0]), &mut out.d[0]);
+        s.store(rows.f16(s, 0), &mut out.d[0]);
     }
 }
 
@@ -33,18 +33,19 @@ impl Format for Q5_1 {
     const DTYPE: DType = DType::Q5_1;
     const OFFSET: i32 = 0;
     const GROUPS: usize = 1;
+    const UNITS: &[(usize, usize)] = &[(2, 2), (4, 5)];
     type Group = Group<1, 1, false>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         let out = &mut out[0];
-        let head = s.transpose(rows, stride); // d and m, then the fifth bits
-        let q = nibbles(s, s.transpose(&rows[8..], stride));
+        let [fifth, ..] = rows.words(s, 4);
+        let q = nibbles(s, rows.words(s, 8));
         for (j, to) in out.q.iter_mut().enumerate() {
-            s.store_b(s.or(q[j], fifth_bits(s, head[1], j)), to);
+            s.store_b(s.or(q[j], fifth_bits(s, fifth, j)), to);
         }
-        s.store(s.halves(head[0]), &mut out.d[0]);
-        s.store(s.halves(s.shr(head[0], 16)), &mut out.m[0]);
+        s.store(rows.f16(s, 0), &mut out.d[0]);
+        s.store(rows.f16(s, 2), &mut out.m[0]);
     }
 }
 

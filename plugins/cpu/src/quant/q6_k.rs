@@ -1,7 +1,7 @@
 //! Q6_K: 256 low four bits, 256 upper two bits, 16 signed scales, d F16; (q - 32) · d · scale, a scale per 16 elements.
 //! Each half of 128 elements has 64 bytes of low bits (groups 0 and 1 low, 2 and 3 high) and 32 of upper bits.
 
-use super::{Format, Group, byte, transpose_32};
+use super::{Format, Group, Rows, byte, words_32};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -12,12 +12,13 @@ impl Format for Q6K {
     const DTYPE: DType = DType::Q6_K;
     const OFFSET: i32 = 32;
     const GROUPS: usize = 8;
+    const UNITS: &[(usize, usize)] = &[(4, 52), (2, 1)];
     type Group = Group<2, 0, false>;
 
     #[inline(always)]
-    fn unpack<S: Simd>(s: S, rows: &[u8], stride: usize, out: &mut [Self::Group]) {
-        let d = s.gather_f16(&rows[208..], stride);
-        let scales = s.transpose(&rows[192..], stride);
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        let d = rows.f16(s, 208);
+        let scales = rows.words(s, 192);
         for (g, out) in out.iter_mut().enumerate() {
             for h in 0..2 {
                 let i = 2 * g + h;
@@ -27,9 +28,9 @@ impl Format for Q6K {
         }
         let (four, two) = (s.splat_i(0x0f0f_0f0f), s.splat_i(0x0303_0303));
         for (half, out) in out.chunks_exact_mut(4).enumerate() {
-            let upper = transpose_32(s, &rows[128 + 32 * half..], stride);
+            let upper = words_32(s, rows, 128 + 32 * half);
             for part in 0..2 {
-                let low = transpose_32(s, &rows[64 * half + 32 * part..], stride);
+                let low = words_32(s, rows, 64 * half + 32 * part);
                 for j in 0..8 {
                     let top = |g: usize| s.shl(s.and(s.shr(upper[j], 2 * g as u32), two), 4);
                     s.store_b(s.or(s.and(low[j], four), top(part)), &mut out[part].q[j]);

@@ -4,8 +4,8 @@
 //! their destruction, which `Drop` orders; arrays outlive the calls they are passed to.
 #![allow(dead_code, clippy::undocumented_unsafe_blocks, clippy::new_without_default)]
 
-use llmrt_abi::DType;
 use llmrt_abi::types as c;
+use llmrt_abi::{DType, Op};
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Kind, Role, Tensor};
 use std::ffi::c_void;
@@ -43,9 +43,21 @@ impl Plugin {
     pub fn run(&self, graph: &Graph, memory: &Memory, n_threads: u32) -> Result<Vec<Vec<u8>>, String> {
         let mut bound = Bound::new(self, graph);
         bound.load(memory);
+        self.finish(&bound, n_threads)
+    }
+
+    /// As [`Plugin::run`], with all weights sealed.
+    pub fn run_sealed(&self, graph: &Graph, memory: &Memory, n_threads: u32) -> Result<Vec<Vec<u8>>, String> {
+        let mut bound = Bound::new(self, graph);
+        bound.load(memory);
+        bound.seal();
+        self.finish(&bound, n_threads)
+    }
+
+    fn finish(&self, bound: &Bound<'_>, n_threads: u32) -> Result<Vec<Vec<u8>>, String> {
         bound.supported()?;
         let stream = Stream::new(self, n_threads);
-        stream.compute(&bound)?;
+        stream.compute(bound)?;
         Ok(bound.read())
     }
 }
@@ -133,7 +145,7 @@ impl<'a> Bound<'a> {
                 id: i as u32,
                 dtype: def.dtype.id(),
                 role: def.role as u32,
-                flags: 0,
+                flags: if def.kind == Kind::Weight { c::TENSOR_WEIGHT } else { 0 },
                 n_dims: def.n_dims() as u32,
                 layout_id: 0,
                 ne: def.ne.map(|n| n as i64),
@@ -203,6 +215,49 @@ impl<'a> Bound<'a> {
         let (buffer, tensor) = (self.buffers[i], &self.tensors[i]);
         let set = unsafe { &*(*buffer).vt }.set.unwrap();
         assert_eq!(unsafe { set(buffer, tensor, bytes.as_ptr().cast(), 0, bytes.len() as u64, &mut err) }, 0);
+    }
+
+    /// Seals what a host would: weights that products and `get_rows` take as a whole.
+    pub fn seal(&mut self) {
+        let is_sealed = |&i: &usize| {
+            let def = &self.defs.tensors[i];
+            def.kind == Kind::Weight && def.view.is_none() && def.n_bytes() > 0 && self.is_matrix(i)
+        };
+        for i in (0..self.tensors.len()).filter(is_sealed).collect::<Vec<_>>() {
+            let mut err = c::Error::empty();
+            let mut layout = c::Layout {
+                struct_size: size_of::<c::Layout>() as u32,
+                layout_id: 0,
+                flags: 0,
+                reserved: 0,
+                stored_bytes: 0,
+                row_granularity: 0,
+                name: c::Str::EMPTY,
+            };
+            let (buffer, tensor) = (self.buffers[i], &mut self.tensors[i]);
+            let seal = unsafe { &*(*buffer).vt }.seal.unwrap();
+            assert_eq!(unsafe { seal(buffer, tensor, &mut layout, &mut err) }, 0);
+            tensor.layout_id = layout.layout_id;
+        }
+    }
+
+    fn is_matrix(&self, i: usize) -> bool {
+        let t = Tensor(i as u32);
+        let is_use = |src: &Option<Tensor>| src.is_some_and(|src| self.defs.owner(src) == t);
+        self.defs.nodes.iter().filter(|node| node.src.iter().any(is_use)).all(|node| {
+            let knows = matches!(node.op, Op::MulMat | Op::MulMatId | Op::GetRows);
+            knows && node.src[0] == Some(t) && !node.src[1..].iter().any(is_use)
+        })
+    }
+
+    /// Says that a tensor is in a layout.
+    pub fn set_layout(&mut self, t: Tensor, layout_id: u32) {
+        self.tensors[t.0 as usize].layout_id = layout_id;
+    }
+
+    /// The layouts of all tensors.
+    pub fn layouts(&self) -> impl Iterator<Item = u32> {
+        self.tensors.iter().map(|t| t.layout_id)
     }
 
     pub fn supported(&self) -> Result<(), String> {

@@ -44,6 +44,13 @@ impl Bytes<'_> {
         }
     }
 
+    /// Lets go of the pages of the first `n` bytes of a tensor; the file still has them.
+    pub fn release(&self, tensor: &TensorInfo, n: u64) {
+        if let Some(Some(mapping)) = self.maps.get(tensor.file) {
+            mapping.release(tensor.offset..tensor.offset + n);
+        }
+    }
+
     fn mapped(&self, tensor: &TensorInfo, off: u64, n: u64) -> Option<&[u8]> {
         let start = tensor.offset + off;
         self.maps.get(tensor.file)?.as_ref()?.bytes(start..start + n)

@@ -160,6 +160,19 @@ impl Mapping {
         unsafe { libc::munmap(self.at(range.start).cast_mut().cast(), (range.end - range.start) as usize) };
     }
 
+    /// Gives memory back that holds pages of this range and nothing else; touched again, they are read again.
+    pub fn release(&self, range: Range<u64>) {
+        let page = page_size() as u64;
+        let (start, end) = (range.start.next_multiple_of(page), range.end / page * page);
+        if start < end && self.bytes(start..end).is_some() {
+            // SAFETY: whole pages of a fragment; a shared mapping of a file reads the same bytes again. A refusal costs
+            // memory only, until the pages are unmapped.
+            unsafe {
+                libc::madvise(self.at(start).cast_mut().cast(), (end - start) as usize, libc::MADV_DONTNEED)
+            };
+        }
+    }
+
     /// Address of a byte that is or was mapped.
     fn at(&self, byte: u64) -> *const u8 {
         self.base.as_ptr().wrapping_add((byte - self.start) as usize)

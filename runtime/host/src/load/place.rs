@@ -1,15 +1,17 @@
 //! Puts tensors on devices: decides how each gets there, moves the bytes, and hands back what is not needed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Range;
 use std::sync::Arc;
 
 use llmrt_abi::DType;
-use llmrt_abi::types::{BUFFER_DEVICE, CAP_HOST_READ};
+use llmrt_abi::types::{BT_COPY_MATRICES, BUFFER_DEVICE, CAP_HOST_READ};
 use llmrt_gguf::TensorInfo;
+use llmrt_graph::tensor::Role;
 
 use super::bytes::Bytes;
 use super::check::Check;
+use super::copies::Copies;
 use super::files::Source;
 use super::host_memory::MappedPart;
 use super::mapping::{Mapping, ReadAhead};
@@ -17,6 +19,7 @@ use super::progress::Progress;
 use super::storage::Storage;
 use super::weights::{LoadOptions, Placed, Want, Weights};
 use super::{Error, LoadMode, ModelFiles, Result};
+use crate::knobs::REPACK;
 use crate::{Device, Layout};
 
 /// How much of the files to map.
@@ -56,8 +59,12 @@ pub(super) fn place(
 
     let all_data = options.check_tensors;
     let maps = map(files, &items, options.mode, extent, all_data, &mut weights.warnings)?;
-    let (in_place, moved): (Vec<_>, Vec<_>) = items.into_iter().partition(|item| is_in_place(item, &maps));
+    let copied = rows_with_copies(&items, &mut weights.warnings);
+    let is_copied = |item: &Item<'_>| copied.contains(&item.want.row) && is_worth_a_copy(item.want);
+    let (copied, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_copied);
+    let (in_place, moved): (Vec<_>, Vec<_>) = others.into_iter().partition(|item| is_in_place(item, &maps));
     let mut storage = Storage::new(moved)?;
+    let mut copies = Copies::new(copied)?;
 
     let bytes = Bytes { files, maps: &maps };
     let (locks, n_locks) = (options.mode.locks(), weights.locks.n_ranges());
@@ -69,17 +76,20 @@ pub(super) fn place(
             }
             progress.add(item.info.nbytes)?;
         }
-        storage.fill(&bytes, &mut progress, |base, end| {
+        let mut lock = |base, end| {
             weights.warnings.extend(locks.then(|| weights.locks.grow_to(base, end)).flatten());
-        })
+        };
+        copies.fill(&bytes, &mut progress, &mut lock)?;
+        storage.fill(&bytes, &mut progress, lock)
     });
     // A file that was cut short meanwhile explains bad numbers, so that is looked at first.
     let unchanged = files.files().try_for_each(|file| file.check_len());
     unchanged.and(moved).inspect_err(|_| weights.locks.undo(n_locks))?; // while the memory is still there
 
-    weights.warnings.extend(storage.warnings());
+    weights.warnings.extend(storage.warnings().chain(copies.warning()));
     let mut placed = use_in_place(maps, in_place)?;
     placed.extend(storage.finish()?);
+    placed.extend(copies.finish());
     progress.finish()?;
     for (want, at) in placed {
         weights.placed.entry(want.row).or_default().insert(want.name.clone(), at);
@@ -122,6 +132,33 @@ fn map(
         Mapping::range(file, range, ahead, warnings).map(Some)
     };
     files.sources.iter().enumerate().map(map_one).collect()
+}
+
+/// Rows of devices that get copies of matrices in a layout of their own: those that say so and have room.
+fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<usize> {
+    let mut needed = BTreeMap::<usize, (&Device, u64)>::new();
+    if REPACK.text().is_none_or(|text| text != "0") {
+        for item in items.iter().filter(|item| is_worth_a_copy(item.want)) {
+            needed.entry(item.want.row).or_insert((&item.want.device, 0)).1 += item.info.nbytes;
+        }
+    }
+    let has_room = |(_, (device, n)): &(usize, (&Device, u64))| {
+        // Some is left for what a model needs beside its weights.
+        let free = device.memory().map_or(u64::MAX, |(free, _)| free / 8 * 7);
+        if *n > free {
+            let name = device.name();
+            warnings.push(format!("{name}: {n} bytes of weights stay in the file's layout: {free} are free"));
+        }
+        *n <= free
+    };
+    needed.into_iter().filter(has_room).map(|(row, _)| row).collect()
+}
+
+/// Whether the device reads host memory, and a matrix in its own layout is faster.
+fn is_worth_a_copy(want: &Want) -> bool {
+    let is_matrix = matches!(want.role, Role::Matrix | Role::Experts);
+    let flags = want.device.info().buffer_types[0].flags;
+    is_matrix && flags & BT_COPY_MATRICES != 0 && uses_host_memory(&want.device)
 }
 
 /// Whether the device uses the mapped file: it reads host memory, has no other memory that would be faster, and the

@@ -26,8 +26,25 @@ struct Row<'a> {
     items: Vec<(Item<'a>, Slot)>,
     memory: Memory,
     layouts: Vec<Layout>,
-    /// Weights that could not be sealed, and what was said about the first.
-    unsealed: Option<(usize, String)>,
+    unsealed: Unsealed,
+}
+
+/// Weights of a device that could not be sealed: how many, and what was said about the first.
+#[derive(Default)]
+pub(super) struct Unsealed(usize, Option<String>);
+
+impl Unsealed {
+    /// Counts one, if its sealing failed.
+    pub fn add(&mut self, failed: Option<String>) {
+        self.0 += usize::from(failed.is_some());
+        self.1 = self.1.take().or(failed);
+    }
+
+    /// What the user should know.
+    pub fn warning(&self, device: &str) -> Option<String> {
+        let (n, first) = (self.0, self.1.as_ref()?);
+        Some(format!("{device}: {n} weights stay in the file's layout, since sealing failed: {first}"))
+    }
 }
 
 enum Memory {
@@ -38,7 +55,7 @@ enum Memory {
 }
 
 /// The default buffer type.
-const BUFFER_TYPE: u32 = 0;
+pub(super) const BUFFER_TYPE: u32 = 0;
 
 impl<'a> Storage<'a> {
     /// Allocates as few buffers per device as its largest size allows.
@@ -63,11 +80,7 @@ impl<'a> Storage<'a> {
 
     /// What did not work but costs time only, in words for the user.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.rows.iter().filter_map(|row| {
-            let (n, first) = row.unsealed.as_ref()?;
-            let device = row.items.first()?.0.want.device.name();
-            Some(format!("{device}: {n} weights stay in the file's layout, since sealing failed: {first}"))
-        })
+        self.rows.iter().filter_map(|row| row.unsealed.warning(row.items.first()?.0.want.device.name()))
     }
 
     /// Where everything is, once filled.
@@ -102,7 +115,8 @@ impl<'a> Row<'a> {
             true => Memory::Host(buffers.iter().map(|&n| Pages::new(n)).collect::<Result<_>>()?),
             false => Memory::Device(buffers.iter().map(alloc).collect::<Result<_>>()?),
         };
-        Ok(Row { items: items.into_iter().zip(slots).collect(), memory, layouts: Vec::new(), unsealed: None })
+        let items = items.into_iter().zip(slots).collect();
+        Ok(Row { items, memory, layouts: Vec::new(), unsealed: Unsealed::default() })
     }
 
     fn fill(
@@ -122,19 +136,10 @@ impl<'a> Row<'a> {
                 }
                 Memory::Device(buffers) => {
                     let buffer = &buffers[slot.buffer];
-                    upload(item, buffer, slot.offset, bytes, &mut scratch, &mut |n| progress.add(n))?;
-                    let layout = match buffer.seal(&item.want.desc(slot.offset)) {
-                        // Nothing is broken, and nobody knows how far the change of layout got.
-                        Err(e) if matches!(e.scope(), Scope::Call | Scope::Stream) => {
-                            upload(item, buffer, slot.offset, bytes, &mut scratch, &mut |_| Ok(()))?;
-                            let (n, _) =
-                                self.unsealed.get_or_insert((0, Error::tensor(item.want, e).to_string()));
-                            *n += 1;
-                            Layout::canonical(item.info.nbytes)
-                        }
-                        sealed => sealed.map_err(|source| Error::tensor(item.want, source))?,
-                    };
+                    let (layout, failed) =
+                        bring(item, buffer, slot.offset, bytes, &mut scratch, &mut |n| progress.add(n))?;
                     self.layouts.push(layout);
+                    self.unsealed.add(failed);
                     buffer.host_ptr().map(|ptr| ptr.as_ptr().cast_const())
                 }
             };
@@ -175,6 +180,28 @@ fn read(item: &Item<'_>, dst: &mut [u8], bytes: &Bytes<'_>, progress: &mut Progr
         progress.add(chunk.len() as u64)?;
     }
     Ok(())
+}
+
+/// Hands a tensor to a device, and seals it. Where that fails it lies there as in the file, and why comes along.
+pub(super) fn bring(
+    item: &Item<'_>,
+    buffer: &Buffer,
+    offset: u64,
+    bytes: &Bytes<'_>,
+    scratch: &mut Vec<u8>,
+    done: &mut dyn FnMut(u64) -> Result<()>,
+) -> Result<(Layout, Option<String>)> {
+    upload(item, buffer, offset, bytes, scratch, done)?;
+    match buffer.seal(&item.want.desc(offset)) {
+        Ok(layout) => Ok((layout, None)),
+        // Nothing is broken, and nobody knows how far the change of layout got.
+        Err(e) if matches!(e.scope(), Scope::Call | Scope::Stream) => {
+            upload(item, buffer, offset, bytes, scratch, &mut |_| Ok(()))?;
+            let failed = Error::tensor(item.want, e).to_string();
+            Ok((Layout::canonical(item.info.nbytes), Some(failed)))
+        }
+        Err(e) => Err(Error::tensor(item.want, e)),
+    }
 }
 
 /// Hands a tensor to a device in chunks; `done` hears of each.

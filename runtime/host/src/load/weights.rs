@@ -3,11 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use llmrt_abi::DType;
-use llmrt_abi::types::TENSOR_WEIGHT;
+use llmrt_abi::types::{BT_COPY_MATRICES, TENSOR_WEIGHT};
+use llmrt_abi::{DType, Op};
 use llmrt_gguf::TensorInfo;
-use llmrt_graph::TensorDef;
 use llmrt_graph::tensor::{Role, Shape, contiguous_strides};
+use llmrt_graph::{Graph, Node, Tensor};
 
 use super::mlock::MemoryLocks;
 use super::place::{self, Extent};
@@ -33,9 +33,10 @@ pub struct Want {
 
 impl Want {
     /// A weight of a graph on a device.
-    pub fn new(def: &TensorDef, row: usize, device: &Arc<Device>) -> Want {
-        let (name, dtype, ne, role) = (def.name.clone(), def.dtype, def.ne, def.role);
-        Want { name, dtype, ne, role, row, device: device.clone() }
+    pub fn new(g: &Graph, t: Tensor, row: usize, device: &Arc<Device>) -> Want {
+        let def = g.def(t);
+        let (name, dtype, ne) = (def.name.clone(), def.dtype, def.ne);
+        Want { name, dtype, ne, role: role_on(g, t, device), row, device: device.clone() }
     }
 
     /// The tensor in the files, if it is what the model expects.
@@ -65,6 +66,30 @@ impl Want {
             view: None,
             name: &self.name,
         }
+    }
+}
+
+/// What a weight is for. On devices that want copies of matrices these are what products multiply as a whole, and of
+/// which nothing but `get_rows` wants anything else, whatever the model calls them.
+fn role_on(g: &Graph, t: Tensor, device: &Device) -> Role {
+    let role = g.def(t).role;
+    if device.info().buffer_types[0].flags & BT_COPY_MATRICES == 0 {
+        return role;
+    }
+    let is_use = |node: &&Node| node.src.iter().flatten().any(|&src| g.owner(src) == t);
+    let is_left = |node: &Node| {
+        let (left, others) = node.src.split_first().unwrap_or((&None, &[]));
+        *left == Some(t) && others.iter().flatten().all(|&src| g.owner(src) != t)
+    };
+    let is_product = |node: &Node| matches!(node.op, Op::MulMat | Op::MulMatId);
+    let mut uses = g.nodes.iter().filter(is_use);
+    let is_known = |node: &Node| is_left(node) && (is_product(node) || node.op == Op::GetRows);
+    let is_matrix = uses.clone().any(is_product) && uses.all(is_known);
+    match (is_matrix, role) {
+        (true, Role::Experts) => Role::Experts,
+        (true, _) => Role::Matrix,
+        (false, Role::Matrix | Role::Experts) => Role::Other,
+        (false, _) => role,
     }
 }
 

@@ -130,7 +130,7 @@ impl Memory {
             for owner in node.src.iter().flatten().map(|&t| g.owner(t)) {
                 let def = g.def(owner);
                 if def.kind == Kind::Weight && self.weights.get(&def.name, device).is_none() {
-                    self.weights.add(&self.files, &Want::new(def, device, &self.devices[device]))?;
+                    self.weights.add(&self.files, &Want::new(g, owner, device, &self.devices[device]))?;
                 }
             }
         }

@@ -7,6 +7,7 @@ mod shelf;
 #[path = "../../src/load/testing.rs"]
 mod testing;
 
+mod copies;
 mod lock;
 
 use llmrt_abi::DType;

@@ -14,6 +14,8 @@ use crate::shelf;
 pub const NEAR: usize = 0;
 pub const FAR: usize = 1;
 pub const TINY: usize = 2;
+pub const APART: usize = 3;
+pub const FULL: usize = 4;
 
 pub const MODES: [LoadMode; 4] = [LoadMode::Mmap, LoadMode::MmapMlock, LoadMode::Read, LoadMode::ReadMlock];
 
@@ -24,7 +26,8 @@ pub fn device(row: usize) -> Arc<Device> {
         host.register_builtin(shelf::query).unwrap();
         host
     });
-    host.device(["shelf:near", "shelf:far", "shelf:tiny"][row]).expect("the device is in use")
+    host.device(["shelf:near", "shelf:far", "shelf:tiny", "shelf:apart", "shelf:full"][row])
+        .expect("the device is in use")
 }
 
 /// A model in files, opened.

@@ -1,10 +1,13 @@
-//! A plugin with three devices that keep bytes: `near` uses host memory in place, `far` has memory of its own and a
-//! layout of its own, `tiny` has little memory.
+//! A plugin with five devices that keep bytes: `near` uses host memory in place, `far` has memory of its own and a
+//! layout of its own, `tiny` has little memory, `apart` and `full` use host memory and want copies of matrices, for which
+//! `full` has no room.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use llmrt_plugin::abi::types::{BUFFER_DEVICE, CAP_HOST_READ, DEVICE_ACCEL, LAYOUT_INVERTIBLE};
+use llmrt_plugin::abi::types::{
+    BT_COPY_MATRICES, BUFFER_DEVICE, CAP_HOST_READ, DEVICE_ACCEL, LAYOUT_INVERTIBLE,
+};
 use llmrt_plugin::{
     Buffer, BufferTypeInfo, Device, DeviceInfo, Driver, Error, GraphView, Host, Layout, PluginInfo, Reason,
     Result, Stream, StreamParams, TensorView, Verdict,
@@ -31,10 +34,16 @@ impl Driver for Shelf {
             max_size,
             name: "shelf".into(),
         };
+        let copies = || {
+            let host = BufferTypeInfo::host();
+            BufferTypeInfo { flags: host.flags | BT_COPY_MATRICES, ..host }
+        };
         vec![
             device("near", CAP_HOST_READ, BufferTypeInfo::host(), 1 << 30),
             device("far", CAP_HOST_READ, own(64 << 20), 1 << 30),
             device("tiny", 0, own(1024), 8192),
+            device("apart", CAP_HOST_READ, copies(), 1 << 30),
+            device("full", CAP_HOST_READ, copies(), 8192),
         ]
     }
 }
@@ -82,7 +91,7 @@ impl Device for Board {
     }
 
     unsafe fn import_host(&self, ptr: *mut u8, n: u64, _read_only: bool) -> Result<Box<dyn Buffer>> {
-        if self.name != "near" {
+        if self.bt.kind == BUFFER_DEVICE {
             return Err(Error::invalid("weights of this device do not belong into host memory"));
         }
         Ok(Box::new(Imported { at: ptr.addr(), n }))

@@ -1,0 +1,34 @@
+//! MXFP4: a power of two (E8M0), 32 × E2M1. The numbers of E2M1 are halves, so q is twice the number, and d half the power.
+//! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
+
+use super::{Format, Group, Rows, nibbles};
+use crate::simd::Simd;
+use llmrt_plugin::DType;
+
+/// Twice the sixteen numbers, plus 12.
+const LEVELS: [u8; 16] = [12, 13, 14, 15, 16, 18, 20, 24, 12, 11, 10, 9, 8, 6, 4, 0];
+
+/// table[q] · 2^(e - 128).
+pub enum Mxfp4 {}
+
+impl Format for Mxfp4 {
+    const DTYPE: DType = DType::MXFP4;
+    const OFFSET: i32 = 12;
+    const GROUPS: usize = 1;
+    const UNITS: &[(usize, usize)] = &[(1, 1), (4, 4)];
+    type Group = Group<1, 0, false>;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        let out = &mut out[0];
+        let q = nibbles(s, rows.words(s, 1));
+        for (q, to) in q.into_iter().zip(&mut out.q) {
+            s.store_b(s.lut(&LEVELS, q), to);
+        }
+        // In two factors, since the smallest powers are no normal numbers.
+        let e = rows.byte(s, 0);
+        let (a, b) = (s.shr(e, 1), s.sub_i(e, s.shr(e, 1)));
+        let power = |e| s.from_bits(s.shl(s.add_i(e, s.splat_i(127 - 64)), 23));
+        s.store(s.mul(power(a), power(b)), &mut out.d[0]);
+    }
+}

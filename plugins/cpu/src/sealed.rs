@@ -1,0 +1,173 @@
+//! The layout that `seal` makes of matrices: 16 rows side by side, unit by unit, so that products read one stream.
+//!
+//! A block is a row of units ([`Format::UNITS`]); a float is a block of one unit. Of 16 rows, unit u of row 0 is followed
+//! by unit u of row 1, and so on, block after block: what begins at byte b of the rows begins at byte 16 · b of the
+//! panel. Rows behind the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
+
+use crate::quant::{Format, ROWS, with_format};
+use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
+
+/// Number of the layout.
+pub const ROWS_16: u32 = 1;
+
+/// What `seal` says of it.
+pub fn layout(nbytes: u64) -> Layout {
+    let flags = c::LAYOUT_INVERTIBLE | c::LAYOUT_ROW_SLICEABLE;
+    Layout { id: ROWS_16, flags, stored_bytes: nbytes, row_granularity: ROWS as u64, name: "rows16" }
+}
+
+/// Whether products gain from rows side by side: of matrices in a dtype that has panels.
+pub fn is_worth(t: &TensorView<'_>) -> bool {
+    let is_matrix = matches!(t.role(), c::ROLE_MATRIX | c::ROLE_EXPERTS);
+    is_matrix && t.flags() & c::TENSOR_WEIGHT != 0 && Panels::of(t).is_some()
+}
+
+/// A tensor as panels of 16 rows.
+#[derive(Clone, Copy)]
+pub struct Panels {
+    units: &'static [(usize, usize)],
+    row_bytes: usize,
+    /// Rows of a matrix, and matrices.
+    n_rows: usize,
+    n_matrices: usize,
+}
+
+impl Panels {
+    /// The panels of a tensor without gaps; `None` if it has none.
+    pub fn of(t: &TensorView<'_>) -> Option<Panels> {
+        let (dtype, ne) = (t.dtype()?, t.ne());
+        let units = units(dtype)?;
+        let is_whole = ne[0] > 0 && ne[0].is_multiple_of(dtype.block_elems()) && t.is_contiguous();
+        let row_bytes = ne[0] / dtype.block_elems() * dtype.block_bytes();
+        let panels = Panels { units, row_bytes, n_rows: ne[1], n_matrices: ne[2] * ne[3] };
+        (is_whole && ne[1] >= ROWS).then_some(panels)
+    }
+
+    /// Bytes of the tensor.
+    pub fn n_bytes(&self) -> usize {
+        self.row_bytes * self.n_rows * self.n_matrices
+    }
+
+    /// Puts the rows of all panels side by side.
+    pub fn seal(&self, bytes: &mut [u8]) {
+        let mut rows = vec![0; self.panel_bytes()];
+        for matrix in bytes.chunks_exact_mut(self.row_bytes * self.n_rows) {
+            for panel in matrix.chunks_exact_mut(rows.len()) {
+                rows.copy_from_slice(panel);
+                self.each_run(|at, size, n| {
+                    let (to, rows) = (&mut panel[ROWS * at..][..ROWS * n], &rows[at..]);
+                    match size {
+                        4 => interleave::<4>(rows, self.row_bytes, to),
+                        2 => interleave::<2>(rows, self.row_bytes, to),
+                        _ => interleave::<1>(rows, self.row_bytes, to),
+                    }
+                });
+            }
+        }
+    }
+
+    /// Bytes `off..` of the tensor as they were before [`Panels::seal`].
+    pub fn read(&self, sealed: &[u8], off: usize, out: &mut [u8]) {
+        let mut row = vec![0; self.row_bytes];
+        let (mut at, end) = (off, off + out.len());
+        while at < end {
+            let (i, from) = (at / self.row_bytes, at % self.row_bytes);
+            let n = (self.row_bytes - from).min(end - at);
+            self.row(sealed, i, &mut row);
+            out[at - off..][..n].copy_from_slice(&row[from..from + n]);
+            at += n;
+        }
+    }
+
+    /// Row `i` of all rows of the tensor.
+    pub fn row(&self, sealed: &[u8], i: usize, out: &mut [u8]) {
+        let (matrix, i) = (i / self.n_rows, i % self.n_rows);
+        let start = (matrix * self.n_rows + i / ROWS * ROWS) * self.row_bytes;
+        if i / ROWS * ROWS + ROWS > self.n_rows {
+            return out.copy_from_slice(&sealed[start + i % ROWS * self.row_bytes..][..self.row_bytes]);
+        }
+        let panel = &sealed[start..][..self.panel_bytes()];
+        self.each_run(|at, size, n| {
+            let (from, to) = (&panel[ROWS * at..][..ROWS * n], &mut out[at..at + n]);
+            let units = from.chunks_exact(size).skip(i % ROWS).step_by(ROWS);
+            to.chunks_exact_mut(size).zip(units).for_each(|(to, unit)| to.copy_from_slice(unit));
+        });
+    }
+
+    fn panel_bytes(&self) -> usize {
+        ROWS * self.row_bytes
+    }
+
+    /// Calls `run` with the first byte in the row, the bytes of a unit, and the bytes of each run of units of a row.
+    #[inline(always)]
+    fn each_run(&self, mut run: impl FnMut(usize, usize, usize)) {
+        const LONGEST: usize = 256;
+        if let &[(size, _)] = self.units {
+            let starts = (0..self.row_bytes).step_by(LONGEST);
+            return starts.for_each(|at| run(at, size, LONGEST.min(self.row_bytes - at)));
+        }
+        let mut at = 0;
+        while at < self.row_bytes {
+            for &(size, count) in self.units {
+                run(at, size, size * count);
+                at += size * count;
+            }
+        }
+    }
+}
+
+/// Units of `N` bytes of 16 rows, `stride` bytes apart, side by side.
+#[inline(always)]
+fn interleave<const N: usize>(rows: &[u8], stride: usize, to: &mut [u8]) {
+    let (to, _) = to.as_chunks_mut::<N>();
+    let n = to.len() / ROWS;
+    for r in 0..ROWS {
+        let (row, _) = rows[r * stride..][..n * N].as_chunks::<N>();
+        for (to, unit) in to.chunks_exact_mut(ROWS).zip(row) {
+            to[r] = *unit;
+        }
+    }
+}
+
+/// What a block of a dtype is made of; `None` for those that have no panels.
+fn units(dtype: DType) -> Option<&'static [(usize, usize)]> {
+    match dtype {
+        DType::F32 => Some(&[(4, 1)]),
+        DType::F16 | DType::BF16 => Some(&[(2, 1)]),
+        _ => with_format!(dtype, F => Some(F::UNITS), else None),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_units_of_every_format_make_up_its_block() {
+        for &dtype in DType::ALL {
+            let Some(units) = units(dtype) else { continue };
+            assert_eq!(units.iter().map(|(size, n)| size * n).sum::<usize>(), dtype.block_bytes(), "{dtype}");
+        }
+    }
+
+    #[test]
+    fn every_part_of_sealed_panels_reads_back_and_rows_behind_them_stay() {
+        for dtype in [DType::F16, DType::Q4_0, DType::Q5_1, DType::Q6_K, DType::MXFP4] {
+            let row_bytes = 3 * dtype.block_bytes();
+            let panels = Panels { units: units(dtype).unwrap(), row_bytes, n_rows: 37, n_matrices: 2 };
+            let bytes: Vec<u8> = (0..panels.n_bytes()).map(|i| (i * i / 7 + i) as u8).collect();
+            let mut sealed = bytes.clone();
+            panels.seal(&mut sealed);
+            assert_ne!(sealed[..ROWS * row_bytes], bytes[..ROWS * row_bytes]);
+            let rest = 32 * row_bytes..37 * row_bytes;
+            assert_eq!(sealed[rest.clone()], bytes[rest]);
+            for (off, n) in
+                [(0, bytes.len()), (1, 1), (row_bytes - 1, 2), (40 * row_bytes + 5, 7 * row_bytes)]
+            {
+                let mut part = vec![0; n];
+                panels.read(&sealed, off, &mut part);
+                assert_eq!(part, bytes[off..off + n], "{dtype}, {n} bytes from {off}");
+            }
+        }
+    }
+}

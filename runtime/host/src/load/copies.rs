@@ -1,0 +1,135 @@
+//! Copies of matrices for devices that could use the file in place and are faster with a layout of their own. Each copy
+//! is a buffer, so that all cores copy and seal at once.
+
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::mpsc;
+
+use llmrt_abi::types::USAGE_WEIGHTS;
+
+use super::bytes::Bytes;
+use super::place::{Item, canonical};
+use super::progress::Progress;
+use super::storage::{BUFFER_TYPE, Unsealed, bring};
+use super::weights::{Placed, Want};
+use super::{Error, Result};
+use crate::{Buffer, Layout};
+
+/// Matrices on their way.
+pub(super) struct Copies<'a> {
+    items: Vec<(Item<'a>, Buffer)>,
+    layouts: Vec<Layout>,
+    unsealed: Unsealed,
+}
+
+impl<'a> Copies<'a> {
+    /// Allocates a buffer for each.
+    pub fn new(items: Vec<Item<'a>>) -> Result<Copies<'a>> {
+        let alloc = |item: Item<'a>| {
+            let device = &item.want.device;
+            let n = device.alloc_size(BUFFER_TYPE, &item.want.desc(0));
+            let n = n.map_err(|source| Error::tensor(item.want, source))?;
+            let buffer = device.alloc(BUFFER_TYPE, n, USAGE_WEIGHTS);
+            let failed = |source| Error::Alloc { device: device.name().into(), n, source };
+            Ok((buffer.map_err(failed)?, item))
+        };
+        let items = items.into_iter().map(|item| alloc(item).map(|(buffer, item)| (item, buffer)));
+        let items = items.collect::<Result<_>>()?;
+        Ok(Copies { items, layouts: Vec::new(), unsealed: Unsealed::default() })
+    }
+
+    /// Fills and seals all of them, and lets go of the file's pages one by one. `filled(base, end)` hears of those that
+    /// the CPU can reach.
+    pub fn fill(
+        &mut self,
+        bytes: &Bytes<'_>,
+        progress: &mut Progress<'_>,
+        filled: &mut dyn FnMut(*const u8, *const u8),
+    ) -> Result<()> {
+        let team =
+            Team { items: &self.items, bytes, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) };
+        let mut done = std::thread::scope(|scope| {
+            let (tell, told) = mpsc::channel();
+            let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(self.items.len());
+            let workers: Vec<_> = (0..n_threads)
+                .map(|_| {
+                    let tell = tell.clone();
+                    scope.spawn(|| team.work(tell))
+                })
+                .collect();
+            drop(tell);
+            // Whoever waits for the load wants to hear of it on this thread.
+            let cancelled = told.iter().try_for_each(|n| progress.add(n)).inspect_err(|_| team.stop());
+            let (mut done, mut failed) = (Vec::new(), cancelled.err());
+            for worker in workers {
+                match worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
+                    Ok(some) => done.extend(some),
+                    // Those that were stopped say less than the one that stopped them.
+                    Err(e) if matches!(failed, None | Some(Error::Cancelled)) => failed = Some(e),
+                    Err(_) => {}
+                }
+            }
+            failed.map_or(Ok(done), Err)
+        })?;
+        done.sort_by_key(|(i, _)| *i);
+        for ((_, buffer), (_, (layout, failed))) in self.items.iter().zip(done) {
+            self.layouts.push(layout);
+            self.unsealed.add(failed);
+            if let Some(base) = buffer.host_ptr() {
+                let base = base.as_ptr().cast_const();
+                filled(base, base.wrapping_add(buffer.size() as usize));
+            }
+        }
+        Ok(())
+    }
+
+    /// What did not work but costs time only, in words for the user.
+    pub fn warning(&self) -> Option<String> {
+        self.unsealed.warning(self.items.first()?.0.want.device.name())
+    }
+
+    /// Where everything is, once filled.
+    pub fn finish(self) -> impl Iterator<Item = (&'a Want, Placed)> {
+        self.items.into_iter().zip(self.layouts).map(|((item, buffer), layout)| {
+            let at = canonical(&buffer, 0, item.info.nbytes);
+            (item.want, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })
+        })
+    }
+}
+
+/// What the threads share.
+struct Team<'a> {
+    items: &'a [(Item<'a>, Buffer)],
+    bytes: &'a Bytes<'a>,
+    next: AtomicUsize,
+    stopped: AtomicBool,
+}
+
+/// Row of a matrix, the layout it got, and why it is the file's, if sealing failed.
+type Done = (usize, (Layout, Option<String>));
+
+impl Team<'_> {
+    /// Brings matrices that no other thread has taken, until there are none or the team is stopped.
+    fn work(&self, tell: mpsc::Sender<u64>) -> Result<Vec<Done>> {
+        let (mut scratch, mut done) = (Vec::new(), Vec::new());
+        loop {
+            let i = self.next.fetch_add(1, Relaxed);
+            let Some((item, buffer)) = self.items.get(i) else { return Ok(done) };
+            let mut copied = 0;
+            let mut count = |n| {
+                copied += n;
+                self.bytes.release(item.info, copied);
+                match self.stopped.load(Relaxed) || tell.send(n).is_err() {
+                    true => Err(Error::Cancelled),
+                    false => Ok(()),
+                }
+            };
+            let brought = bring(item, buffer, 0, self.bytes, &mut scratch, &mut count);
+            done.push((i, brought.inspect_err(|_| self.stop())?));
+        }
+    }
+
+    /// Makes all threads return soon.
+    fn stop(&self) {
+        self.stopped.store(true, Relaxed);
+    }
+}
