@@ -28,6 +28,7 @@ fn sealed_weights_come_back_as_they_were() {
         buffer.set(&t, &bytes, 0).unwrap();
         let layout = buffer.seal(&t).unwrap();
         assert_ne!(layout.id, 0, "{dtype}");
+        assert!(room >= layout.stored_bytes + 32, "{dtype}: units read past the end");
         t.layout_id = layout.id;
         let mut back = vec![0; bytes.len()];
         buffer.get(&t, &mut back, 0).unwrap();
