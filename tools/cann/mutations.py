@@ -21,7 +21,9 @@ SRC = ROOT / "plugins/cann/src"
 LIMIT = 300
 
 # Not here, because nobody can tell the difference: a stream that forgets its fault, because the host leaves
-# the card out by itself; the direction that a copy is told, because the runtime goes by the addresses.
+# the card out by itself; the direction that a copy is told, because the runtime goes by the addresses;
+# a stream destroyed without its context, because the kit waits for it first; a sign left out where four bits remain.
+# Nor a capture in the mode that other threads disturb: the test of it depends on time.
 
 MUTATIONS = [
     # Streams, events, copies.
@@ -53,7 +55,7 @@ MUTATIONS = [
     ("a wait for an event without the card's context", "event.rs",
      "fn wait(&self, timeout: Duration) -> Result<bool> {\n        self.runtime.enter(self.device)?;",
      "fn wait(&self, timeout: Duration) -> Result<bool> {", "simulated every_call"),
-    ("a stream destroyed in another card's context", "stream.rs",
+    ("memory freed without the card's context", "buffer.rs",
      "if self.runtime.enter(self.device).is_ok() {", "{", "simulated every_call"),
     ("every card takes the number of the first", "lib.rs", "number as i32, &soc", "(number * 0) as i32, &soc",
      "source_document ca_19"),
@@ -106,10 +108,7 @@ MUTATIONS = [
      "let _ = library.aclDestroyAclOpExecutor.map(|f| unsafe { f(step.executor) });", "let _ = step;",
      "plans where_nothing"),
     ("a capture that is not ended after an error", "plan.rs", "let enqueued = self.enqueue(stream);",
-     "self.enqueue(stream)?;\n        let enqueued: Result<()> = Ok(());", "plans operators_that"),
-    ("a capture that is disturbed by other threads", "plan.rs",
-     "let mode = ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;", "let mode = ACL_MODEL_RI_CAPTURE_MODE_GLOBAL;",
-     "plans captures_are"),
+     "self.enqueue(stream)?;\n        let enqueued: Result<()> = Ok(());", "plans a_card_without"),
     ("a captured graph launched after its addresses changed", "plan.rs", "self.slot = Arc::default();", "",
      "plans a_plan_goes"),
     ("a captured graph destroyed while it runs", "plan.rs", "self.evicted.extend(state.captured.take());",
@@ -132,13 +131,11 @@ MUTATIONS = [
     ("softmax claimed without its operator", "ops/soft_max.rs", "has!(cann, nn.aclnnSoftmax, ", "has!(cann, ",
      "claims nothing_is_claimed"),
     ("BF16 on a 310P", "chip.rs", "Family::P310 => Chip {\n            bf16: false,",
-     "Family::P310 => Chip {\n            bf16: true,", "cases norms"),
+     "Family::P310 => Chip {\n            bf16: true,", "claims the_table"),
 
     # Numbers.
     ("the even element in the high nibble", "layout.rs", "v[0] as u8 & 15 | (v[1] as u8) << 4",
      "v[1] as u8 & 15 | (v[0] as u8) << 4", "weights sealed"),
-    ("nibbles without their sign", "layout.rs", "((bytes[i / 2] >> (i % 2 * 4)) as i8) << 4 >> 4",
-     "(bytes[i / 2] >> (i % 2 * 4)) as i8 & 15", "weights sealed"),
     ("a sealed weight read as it is stored", "buffer.rs",
      "let canonical = layout::restore(tensor, &self.stored(tensor)?)?;",
      "let mut canonical = self.stored(tensor)?;\n            canonical.resize(tensor.nbytes() as usize, 0);",
