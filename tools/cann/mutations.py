@@ -127,6 +127,8 @@ MUTATIONS = [
      "errors memory_that"),
     ("out of memory without bytes", "runtime.rs", "bytes: Some((size, ", "bytes: Some((0 * size, ",
      "errors memory_that"),
+    ("softmax claimed without its operator", "ops/soft_max.rs", "has!(cann, nn.aclnnSoftmax, ", "has!(cann, ",
+     "claims nothing_is_claimed"),
     ("a norm claimed without its operator", "ops/rms_norm.rs", "has!(cann, nn.aclnnRmsNorm, ", "has!(cann, ",
      "claims nothing_is_claimed"),
     ("BF16 on a 310P", "chip.rs", "Family::P310 => Chip {\n            bf16: false,",

@@ -140,7 +140,7 @@ fn taken_ops(layout: &'static str) -> Vec<Op> {
 #[test]
 fn nothing_is_claimed_of_which_an_operator_is_absent() {
     // Two operators that go together in one grouping do not in the other.
-    const GROUPS: [usize; 2] = [12, 13];
+    const GROUPS: [usize; 2] = [12, 17];
     let names: Vec<&str> =
         [cann_math::NAMES, cann_nn::NAMES, cann_cv::NAMES, cann_transformer::NAMES].concat();
     let names: Vec<&str> = names.into_iter().filter(|name| !name.ends_with("GetWorkspaceSize")).collect();

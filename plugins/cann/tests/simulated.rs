@@ -116,9 +116,9 @@ fn every_call_may_come_from_a_thread_that_knows_no_card() {
     elsewhere(|| buffer.read(0, &mut [0]));
     let free = || elsewhere(|| card.memory()).0;
     let with_buffer = free();
-    elsewhere(|| Ok(drop(stream)));
-    elsewhere(|| Ok(drop(event)));
-    elsewhere(|| Ok(drop(buffer)));
+    std::thread::scope(|s| s.spawn(|| drop(stream)).join().unwrap());
+    std::thread::scope(|s| s.spawn(|| drop(event)).join().unwrap());
+    std::thread::scope(|s| s.spawn(|| drop(buffer)).join().unwrap());
     assert!(free() > with_buffer, "the memory is back");
     assert_eq!(m.reports(), [""; 0]);
 }
