@@ -143,15 +143,16 @@ fn taken_ops(layout: &'static str) -> Vec<Op> {
 /// A few operators away at a time; what is still claimed runs.
 #[test]
 fn nothing_is_claimed_of_which_an_operator_is_absent() {
-    const GROUPS: usize = 12;
+    // Two operators that go together in one grouping do not in the other.
+    const GROUPS: [usize; 2] = [12, 17];
     let names: Vec<&str> =
         [cann_math::NAMES, cann_nn::NAMES, cann_cv::NAMES, cann_transformer::NAMES].concat();
     let names: Vec<&str> = names.into_iter().filter(|name| !name.ends_with("GetWorkspaceSize")).collect();
     let some: Vec<(Op, Case)> =
         Op::ALL.iter().flat_map(|&op| a_few(op).into_iter().map(move |c| (op, c))).collect();
     let mut wrong = Vec::new();
-    for group in 0..GROUPS {
-        let away: Vec<&str> = names.iter().skip(group).step_by(GROUPS).copied().collect();
+    for (n, group) in GROUPS.iter().flat_map(|n| (0..*n).map(move |group| (*n, group))) {
+        let away: Vec<&str> = names.iter().skip(group).step_by(n).copied().collect();
         let layout = format!("split without {}", away.join(","));
         let m = Machine::with(layout.leak(), "queue=now,memory=1g");
         let card = m.card(0);

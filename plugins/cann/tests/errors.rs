@@ -113,6 +113,49 @@ fn a_driver_without_virtual_memory_gets_plain_memory() {
     assert!(m2.err().unwrap().to_string().contains("207000"), "asked for by name it is an error");
 }
 
+/// Scratch memory comes from the card it is for, in the driver's pages, and goes back.
+#[test]
+fn scratch_memory_is_the_cards_own_and_goes_back() {
+    let m = Machine::told("split", "devices=2,queue=sync,memory=256m", &[("cann.pool", "vmm")]);
+    let [first, second] = [m.card(0), m.card(1)];
+    let graph = common::products(&second).unwrap();
+    let free = || [first.memory().unwrap().0, second.memory().unwrap().0];
+    let before = free();
+    for _ in 0..3 {
+        let stream = second.stream(1).unwrap();
+        assert_eq!(stream.pool_stats().unwrap().kind.to_string(), "vmm");
+        stream.compute(&graph.raw).unwrap();
+        stream.synchronize().unwrap();
+        let with_scratch = free();
+        assert_eq!(with_scratch[0], before[0], "none is the other card's");
+        assert!(with_scratch[1] < before[1]);
+        drop(stream);
+        assert_eq!(free(), before);
+    }
+    assert_eq!(m.reports(), [""; 0]);
+}
+
+/// A driver that takes only pinned memory in a stream's order: plain memory is copied after the work before it.
+#[test]
+fn plain_memory_is_copied_after_the_work_before_it() {
+    let m = Machine::new("queue=sync,pageable=refuse");
+    let (stream, bound) = sum(&m);
+    let [b, y] = [1, 2].map(llmrt_graph::Tensor);
+    let t = llmrt_host::TensorDesc::contiguous(DType::F32, [100, 1, 1, 1]);
+    let ones: Vec<u8> = (0..100).flat_map(|_| 1f32.to_le_bytes()).collect();
+    for x in [0, 1].map(llmrt_graph::Tensor) {
+        bound.buffer(x).set(&t, &ones, 0).unwrap();
+    }
+    stream.compute(&bound.raw).unwrap();
+    stream.set_async(bound.buffer(b), &t, vec![0; 400].into(), 0).unwrap();
+    let read = stream.get_async(bound.buffer(y), &t, 0, 400).unwrap();
+    assert_eq!(
+        stream.take(read).unwrap()[..4],
+        2f32.to_le_bytes(),
+        "not 1: b was needed, and y not too early"
+    );
+}
+
 #[test]
 fn waits_end_when_their_time_is_over() {
     let m = Machine::new("queue=sync");

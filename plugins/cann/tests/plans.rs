@@ -70,6 +70,7 @@ fn three_replays(config: &str, options: &[(&str, &str)], case: &Case) -> [u64; 4
     let after = counts();
     drop((planned, stream));
     assert_eq!(m.count("left"), 0, "{config}: tensors, scalars and executors are gone");
+    assert_eq!(m.count("left.graphs"), 0, "{config}: captured graphs too");
     assert_eq!(m.reports(), [""; 0], "{config}");
     [0, 1, 2, 3].map(|i| after[i] - before[i])
 }
@@ -117,6 +118,8 @@ fn the_plan_unused_longest_loses_its_graph() {
     assert_eq!(graphs_of(&[1]), 0, "which is launched operator by operator");
     assert_eq!(graphs_of(&[0]), 1, "and the first has its graph still");
     plans.iter().for_each(|planned| planned.run(&stream));
+    drop((plans, stream));
+    assert_eq!(m.count("left.graphs"), 0, "none was let go while it was running");
     assert_eq!(m.reports(), [""; 0]);
 }
 

@@ -114,10 +114,12 @@ fn every_call_may_come_from_a_thread_that_knows_no_card() {
     elsewhere(|| buffer.fill(0, 4, 7));
     elsewhere(|| buffer.write(0, &[5]));
     elsewhere(|| buffer.read(0, &mut [0]));
-    elsewhere(|| {
-        drop((event, stream, buffer));
-        Ok(())
-    });
+    let free = || elsewhere(|| card.memory()).0;
+    let with_buffer = free();
+    std::thread::scope(|s| s.spawn(|| drop(stream)).join().unwrap());
+    std::thread::scope(|s| s.spawn(|| drop(event)).join().unwrap());
+    std::thread::scope(|s| s.spawn(|| drop(buffer)).join().unwrap());
+    assert!(free() > with_buffer, "the memory is back");
     assert_eq!(m.reports(), [""; 0]);
 }
 

@@ -41,6 +41,7 @@ pub fn configure(text: &str) {
 pub fn count(name: &str) -> u64 {
     match name {
         "left" => world().objects.n_left() as u64,
+        "left.graphs" => world().graphs.len() as u64,
         name => world().trace.get(name),
     }
 }

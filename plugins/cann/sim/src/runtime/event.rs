@@ -150,7 +150,9 @@ fn create(w: &Arc<World>, out: *mut aclrtEvent, ex: bool, flags: u32) -> Answer 
     put(out, w.events.insert(event) as *mut c_void)
 }
 
+/// For any thread with a context: other cards' streams wait for an event too.
 fn get(w: &World, event: aclrtEvent) -> Answer<Arc<Event>> {
+    current(w)?;
     w.events.get(event as usize).map_or_else(|| unknown(event), Ok)
 }
 

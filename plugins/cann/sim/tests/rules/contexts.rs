@@ -26,7 +26,11 @@ fn a_wrong_configuration_is_refused_at_the_start() {
 #[test]
 fn a_new_thread_has_no_context() {
     let m = Machine::new("");
+    let mut mark = std::ptr::null_mut();
+    assert_eq!(acl!(m, aclrtCreateEventExWithFlag(&mut mark, ACL_EVENT_SYNC as u32)), 0);
+    let mark = mark as usize;
     let check = || {
+        let mut status = 0;
         let (mut ptr, mut stream, mut n) = (std::ptr::null_mut(), std::ptr::null_mut(), 0);
         let (mut free, mut total) = (0, 0);
         [
@@ -34,10 +38,12 @@ fn a_new_thread_has_no_context() {
             acl!(m, aclrtCreateStream(&mut stream)),
             acl!(m, aclrtGetMemInfo(ACL_HBM_MEM, &mut free, &mut total)),
             acl!(m, aclrtGetDevice(&mut n)),
+            acl!(m, aclrtQueryEventStatus(mark as aclrtEvent, &mut status)),
+            acl!(m, aclrtSynchronizeEventWithTimeout(mark as aclrtEvent, 1)),
         ]
     };
-    assert_eq!(check(), [0; 4]);
-    std::thread::scope(|s| assert_eq!(s.spawn(check).join().unwrap(), [ACL_ERROR_RT_CONTEXT_NULL; 4]));
+    assert_eq!(check(), [0; 6]);
+    std::thread::scope(|s| assert_eq!(s.spawn(check).join().unwrap(), [ACL_ERROR_RT_CONTEXT_NULL; 6]));
 }
 
 #[test]
