@@ -91,11 +91,18 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     let first = visible(u.tokens.start).start;
     let in_table = u.paging.table.ne[0].saturating_mul(u.paging.block_size);
     let end = visible(u.tokens.end - 1).end.min(in_table);
-    for start in (first / KEYS * KEYS..end).step_by(KEYS) {
-        let slots: [Option<usize>; KEYS] = crate::simd::array(|j| {
+    let slots_of = |start: usize| -> [Option<usize>; KEYS] {
+        crate::simd::array(|j| {
             let key = start + j;
             if (first..end).contains(&key) { u.paging.slot(u.seq, key) } else { None }
-        });
+        })
+    };
+    let mut ahead = slots_of(first / KEYS * KEYS);
+    for start in (first / KEYS * KEYS..end).step_by(KEYS) {
+        let slots = std::mem::replace(&mut ahead, slots_of(start + KEYS));
+        for cache in [u.k, u.v] {
+            ahead.iter().flatten().for_each(|&slot| ask_for_head(s, cache, slot, u.kv_head, u.p.n_kv_heads));
+        }
         let turned = head_dim > 0 && consecutive(&slots) && turn_over_cache(s, u, slots[0], k);
         for (j, slot) in slots.iter().enumerate() {
             let (k_row, v_row) = (&mut stage[j * dim..][..head_dim], &mut v[j * dim_v..][..head_dim_v]);
@@ -125,6 +132,14 @@ fn consecutive(slots: &[Option<usize>; KEYS]) -> bool {
     let first = slots[0];
     first.is_some()
         && slots.iter().enumerate().all(|(j, slot)| slot.is_none_or(|s| s.checked_sub(j) == first))
+}
+
+/// Asks for the part of a cache row that belongs to a KV head: rows lie too far apart for the machine to foresee.
+#[inline(always)]
+fn ask_for_head<S: Simd>(s: S, cache: &Tensor, slot: usize, kv_head: usize, n_kv_heads: u32) {
+    let n_bytes = cache.ne[0] / cache.dtype.block_elems() * cache.dtype.block_bytes() / n_kv_heads as usize;
+    let start = cache.bytes().as_ptr().wrapping_add(cache.offset_of([slot, 0, 0]) + kv_head * n_bytes);
+    (0..n_bytes).step_by(64).for_each(|line| s.prefetch(start.wrapping_add(line)));
 }
 
 /// The part of a cache row that belongs to a KV head.
