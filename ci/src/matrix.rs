@@ -52,14 +52,14 @@ pub const JOBS: &[Job] = &[
         packages: &["llmrt-cann", "llmrt-cann-sim"],
         libraries: &["llmrt-cann", "llmrt-cann-sim"],
         tests: &["--test", "cann"],
-        // Every level, on both chips and in all orders of execution; ops by parts. What repeats a case to see leaks takes
+        // Every level, on both chips and in all orders of execution; ops by parts, without L3 on two cards. What repeats a case to see leaks takes
         // long where every launch is delayed.
         conform: &[
             "LLMRT_CANN_SIM=memory=2g,queue=delay --time-limit 600",
             "LLMRT_CANN_SIM=memory=2g,queue=sync --part 1/4 --time-limit 600",
             "LLMRT_CANN_SIM=memory=2g,queue=now --part 2/4 --time-limit 600",
             "LLMRT_CANN_SIM=memory=2g,soc=Ascend310P3,queue=sync --part 3/4 --time-limit 600",
-            "LLMRT_CANN_SIM=memory=2g,devices=2,vmm=0,queue=delay --part 4/4 --time-limit 600",
+            "LLMRT_CANN_SIM=memory=2g,devices=2,vmm=0,queue=delay --level L0,L1,L2,L4,L5 --time-limit 600",
         ],
     },
     Job {
