@@ -3,9 +3,9 @@
 //! Quantised weights are multiplied here, others in [`super::product_floats`]. The order of each sum depends on k alone, so one column gives the same bits as many.
 
 use super::{Worker, product_floats};
-use crate::quant::{Format, Panel, ROWS, RowByRow, SideBySide, XGroup, with_format};
+use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup, with_format};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{Isa, LANES, Simd, dispatch};
+use crate::simd::{Isa, LANES, Simd, array, dispatch};
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -71,7 +71,15 @@ dispatch! {
 const CHUNK: usize = 32;
 
 #[inline(always)]
-fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
+    rows.start = match p.columns.len() {
+        0 => rows.start,
+        1 => few_columns::<S, F, 1>(s, p, &rows),
+        2 => few_columns::<S, F, 2>(s, p, &rows),
+        3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, &rows),
+        5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, &rows),
+        _ => rows.start,
+    };
     let n_groups = p.w.ne[0] / crate::quant::GROUP;
     let panel = scratch.panel.take::<F::Group>(CHUNK);
     let sums = scratch.sums.take::<[f32; LANES]>(p.columns.len());
@@ -97,6 +105,43 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, rows: Range<usize>,
     }
 }
 
+/// Sealed panels times at most `C` columns, block by block as memory brings them; the first row that is left.
+#[inline(always)]
+fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: &Range<usize>) -> usize {
+    let n_groups = p.w.ne[0] / crate::quant::GROUP;
+    let last = p.columns.len() - 1;
+    let x = array(|c| &p.quantised[p.columns[c.min(last)].x * n_groups..][..n_groups]);
+    let mut groups = [F::Group::ZERO; MAX_GROUPS];
+    let groups = &mut groups[..F::GROUPS];
+    let mut first = rows.start;
+    while first + ROWS <= rows.end
+        && let Some(panel) = p.w.panel([first, p.at[0], p.at[1]])
+    {
+        let mut sums = [s.zero(); C];
+        for (i, block) in panel.chunks_exact(ROWS * F::DTYPE.block_bytes()).enumerate() {
+            unpack_panel::<S, F>(s, block, groups);
+            let x = x.map(|x| &x[i * F::GROUPS..][..F::GROUPS]);
+            sums = F::Group::add_products::<S, C>(s, groups, x, sums);
+        }
+        for (column, sum) in p.columns.iter().zip(sums) {
+            // SAFETY: these rows of w are this thread's alone.
+            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + ROWS) };
+            y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
+        }
+        first += ROWS;
+    }
+    first
+}
+
+/// Unpacks a block of a sealed panel, asking for what lies behind it.
+#[inline(always)]
+fn unpack_panel<S: Simd, F: Format>(s: S, block: &[u8], out: &mut [F::Group]) {
+    for line in (0..block.len()).step_by(64) {
+        s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
+    }
+    F::unpack(s, SideBySide(block), out);
+}
+
 /// Unpacks groups of the rows from `first` on; fewer than 16 rows are copied to where 16 fit.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
@@ -115,10 +160,7 @@ fn unpack<S: Simd, F: Format>(
     if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
         let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
         for (block, out) in blocks.zip(out.chunks_exact_mut(F::GROUPS)) {
-            for line in (0..block.len()).step_by(64) {
-                s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
-            }
-            F::unpack(s, SideBySide(block), out);
+            unpack_panel::<S, F>(s, block, out);
         }
         return;
     }
@@ -206,8 +248,9 @@ fn tiles<S: Simd, F: Format, const C: usize>(
     mut done: usize,
 ) -> usize {
     for sums in sums[done..].as_chunks_mut::<C>().0 {
-        let x = crate::simd::array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
-        F::Group::add_products::<S, C>(s, panel, x, sums);
+        let x = array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
+        let added = F::Group::add_products::<S, C>(s, panel, x, array(|c| s.load(&sums[c])));
+        sums.iter_mut().zip(added).for_each(|(to, sum)| s.store(sum, to));
         done += C;
     }
     done

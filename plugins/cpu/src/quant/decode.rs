@@ -1,11 +1,9 @@
 //! Rows of quantised weights as f32: 16 blocks of one row stand in for the 16 rows of a panel.
 
-use super::{Format, GROUP, Panel, ROWS, RowByRow, with_format};
+use super::{Format, GROUP, MAX_GROUPS, Panel, ROWS, RowByRow, with_format};
 use crate::simd::{Isa, Simd, dispatch};
 use llmrt_plugin::DType;
 
-/// Groups of the largest block.
-const MAX_GROUPS: usize = 8;
 /// Bytes of the largest block.
 const MAX_BYTES: usize = 256;
 

@@ -40,6 +40,8 @@ use llmrt_plugin::DType;
 
 /// Elements of a group: the finest run that shares activations' scales.
 pub const GROUP: usize = 32;
+/// Groups of the largest block.
+pub const MAX_GROUPS: usize = 8;
 
 /// A format of weights. Element i of a group is (u - OFFSET) · d + m, u unsigned, d and m of its group or half.
 pub trait Format: 'static {

@@ -38,13 +38,13 @@ pub trait Panel: Plain + Send + Sync + 'static {
     fn scale(&self, h: usize, r: usize) -> f32;
     /// Minimum of row `r` in half `h`, 0 if there are none.
     fn minimum(&self, h: usize, r: usize) -> f32;
-    /// acc[c][r] += Σ over the groups of row r · column c.
+    /// sums[c][r] + Σ over the groups of row r · column c.
     fn add_products<S: Simd, const C: usize>(
         s: S,
         panel: &[Self],
         x: [&[XGroup]; C],
-        acc: &mut [[f32; 16]; C],
-    );
+        sums: [S::F; C],
+    ) -> [S::F; C];
 }
 
 impl<const H: usize, const M: usize, const FULL: bool> Panel for Group<H, M, FULL> {
@@ -72,10 +72,9 @@ impl<const H: usize, const M: usize, const FULL: bool> Panel for Group<H, M, FUL
         s: S,
         panel: &[Self],
         x: [&[XGroup]; C],
-        acc: &mut [[f32; 16]; C],
-    ) {
+        mut sums: [S::F; C],
+    ) -> [S::F; C] {
         let x = x.map(|x| &x[..panel.len()]);
-        let mut sums: [S::F; C] = crate::simd::array(|c| s.load(&acc[c]));
         for (g, w) in panel.iter().enumerate() {
             for h in 0..H {
                 let mut dots: [S::I; C] = crate::simd::array(|c| match M {
@@ -103,8 +102,6 @@ impl<const H: usize, const M: usize, const FULL: bool> Panel for Group<H, M, FUL
                 }
             }
         }
-        for c in 0..C {
-            s.store(sums[c], &mut acc[c]);
-        }
+        sums
     }
 }
