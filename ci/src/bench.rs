@@ -36,6 +36,7 @@ pub fn bench(words: &[&str]) -> Result<(), String> {
             }
         }
     }
+    print!("{}", table::scaling(&results));
     match &options.json {
         Some(path) => write_json(path, words, &ceilings, &results),
         None => Ok(()),

@@ -11,7 +11,7 @@ pub struct Options {
     /// The program under test, if it is not to be built.
     pub llmrt: Option<PathBuf>,
     files: Vec<PathBuf>,
-    like: String,
+    like: Option<String>,
     types: Vec<String>,
     /// Cases, in order.
     pub cases: Vec<Case>,
@@ -35,7 +35,7 @@ impl Options {
             peer: None,
             llmrt: None,
             files: Vec::new(),
-            like: "qwen2.5-0.5b".into(),
+            like: None,
             types: list(TYPES),
             cases: Case::ALL.to_vec(),
             threads: vec![2, 1],
@@ -54,7 +54,7 @@ impl Options {
                 "--peer" => options.peer = Some(value.into()),
                 "--llmrt" => options.llmrt = Some(value.into()),
                 "-m" => options.files.push(value.into()),
-                "--like" => options.like = value.to_string(),
+                "--like" => options.like = Some(value.to_string()),
                 "--types" => options.types = list(value),
                 "--cases" => {
                     options.cases = value.split(',').map(Case::from_name).collect::<Result<_, _>>()?
@@ -83,12 +83,19 @@ impl Options {
     }
 
     fn model(&self, llmrt: &Llmrt, dir: &Path, name: &str) -> Result<PathBuf, String> {
-        let path = dir.join(format!("{}-{name}.gguf", self.like));
+        let like = self.like.as_deref().unwrap_or(like(name));
+        let path = dir.join(format!("{like}-{name}.gguf"));
         if !path.exists() {
-            llmrt.synth(&self.like, name, &path)?;
+            llmrt.synth(like, name, &path)?;
         }
         Ok(path)
     }
+}
+
+/// The smallest shape whose rows are whole blocks of a type: those of K types and IQ4_XS have 256 elements.
+fn like(name: &str) -> &'static str {
+    let has_long_blocks = name.contains("_k") || name == "iq4_xs";
+    if has_long_blocks { "llama-3.2-1b" } else { "qwen2.5-0.5b" }
 }
 
 fn list(text: &str) -> Vec<String> {
@@ -110,6 +117,12 @@ mod tests {
         let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
         assert_eq!((o.types, o.threads, o.pairs, o.quick), (list("q4_0,f16"), vec![1, 4], 7, true));
         assert_eq!(o.cases, [Case::Decode, Case::Memory]);
+    }
+
+    #[test]
+    fn k_types_are_measured_in_a_model_that_has_rows_for_them() {
+        assert_eq!(["q4_0", "q8_0", "mxfp4", "f16"].map(like), ["qwen2.5-0.5b"; 4]);
+        assert_eq!(["q4_k_m", "q6_k", "q2_k", "iq4_xs"].map(like), ["llama-3.2-1b"; 4]);
     }
 
     #[test]
