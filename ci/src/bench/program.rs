@@ -46,9 +46,10 @@ impl Llmrt {
         command
     }
 
-    /// Writes a file of random weights.
+    /// Writes a file of random weights. The mix named MXFP4 has it in experts alone, so here all matrices get it.
     pub fn synth(&self, like: &str, name: &str, path: &Path) -> Result<(), String> {
-        run(self.command().args(["synth", "--like", like, "--type", name]).arg(path))
+        let pure = (name == "mxfp4").then_some("--pure");
+        run(self.command().args(["synth", "--like", like, "--type", name]).args(pure).arg(path))
     }
 
     /// What the machine can do with so many threads.
