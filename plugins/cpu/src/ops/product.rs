@@ -110,7 +110,7 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usi
 fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: &Range<usize>) -> usize {
     let n_groups = p.w.ne[0] / crate::quant::GROUP;
     let last = p.columns.len() - 1;
-    let x = array(|c| &p.quantised[p.columns[c.min(last)].x * n_groups..][..n_groups]);
+    let x: [&[XGroup]; C] = array(|c| &p.quantised[p.columns[c.min(last)].x * n_groups..][..n_groups]);
     let mut groups = [F::Group::ZERO; MAX_GROUPS];
     let groups = &mut groups[..F::GROUPS];
     let mut first = rows.start;
@@ -120,7 +120,7 @@ fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: 
         let mut sums = [s.zero(); C];
         for (i, block) in panel.chunks_exact(ROWS * F::DTYPE.block_bytes()).enumerate() {
             unpack_panel::<S, F>(s, block, groups);
-            let x = x.map(|x| &x[i * F::GROUPS..][..F::GROUPS]);
+            let x = array(|c: usize| &x[c][i * F::GROUPS..][..F::GROUPS]);
             sums = F::Group::add_products::<S, C>(s, groups, x, sums);
         }
         for (column, sum) in p.columns.iter().zip(sums) {

@@ -74,7 +74,7 @@ impl<const H: usize, const M: usize, const FULL: bool> Panel for Group<H, M, FUL
         x: [&[XGroup]; C],
         mut sums: [S::F; C],
     ) -> [S::F; C] {
-        let x = x.map(|x| &x[..panel.len()]);
+        let x: [&[XGroup]; C] = crate::simd::array(|c| &x[c][..panel.len()]);
         for (g, w) in panel.iter().enumerate() {
             for h in 0..H {
                 let mut dots: [S::I; C] = crate::simd::array(|c| match M {
