@@ -3,10 +3,13 @@
 mod cases;
 mod ops;
 mod options;
+mod padded;
 mod program;
+mod quality;
 mod table;
 
 pub use ops::ops;
+pub use quality::quality;
 
 use cases::{Case, Measure};
 use options::Options;

@@ -30,6 +30,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      speed beside a peer's on the same files, in turn, and beside what the machine can do
   bench op [--ops REGEX] [--threads N] [--json FILE]
                      times of single ops of the CPU plugin
+  bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--llmrt FILE]
+                     what types of weights cost: perplexity and divergence from F32, beside a peer's on the same files
   peer DIR           build the peer, llama.cpp, into a folder
   matrix [--json]    the plugins, one job each
   plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["bench", "op", ref words @ ..] => bench::ops(words),
+        ["bench", "quality", ref words @ ..] => bench::quality(words),
         ["bench", ref words @ ..] => bench::bench(words),
         ["peer", dir] => peer::build(dir),
         ["matrix"] => matrix::list(false),

@@ -169,8 +169,9 @@ fn prepared(case: Case, command: &mut Command, model: &Path) -> Result<Out, Stri
 }
 
 /// What a run left.
-struct Out {
-    stdout: Vec<u8>,
+pub struct Out {
+    /// What it printed.
+    pub stdout: Vec<u8>,
     time: Duration,
     /// Most bytes resident at one time.
     peak: u64,
@@ -187,7 +188,7 @@ impl Out {
 }
 
 /// Runs a program to its end, with an eye on its memory.
-fn watched(command: &mut Command) -> Result<Out, String> {
+pub fn watched(command: &mut Command) -> Result<Out, String> {
     let started = Instant::now();
     let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
     let name = command.get_program().to_string_lossy().into_owned();
@@ -220,11 +221,13 @@ fn most_resident(status: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|n| n * 1024)
 }
 
-fn parsed(bytes: &[u8]) -> Result<Value, String> {
+/// The one JSON value of an output.
+pub fn parsed(bytes: &[u8]) -> Result<Value, String> {
     serde_json::from_slice(bytes)
         .map_err(|e| format!("no JSON came: {e}\n{}", String::from_utf8_lossy(bytes)))
 }
 
-fn number(of: &Value, key: &str) -> Result<f64, String> {
+/// A number of a JSON object.
+pub fn number(of: &Value, key: &str) -> Result<f64, String> {
     of[key].as_f64().ok_or_else(|| format!("{key} is missing in the output: {of}"))
 }

@@ -74,8 +74,21 @@ Examples:
   llmrt conform ./libllmrt_mydevice.so --ops 'mul_mat.*' --json report.json
   llmrt conform ./libllmrt_mydevice.so --perf --markdown report.md";
 
+impl Conform {
+    /// What its workers are told.
+    pub fn worker(&self) -> ConformWorker {
+        ConformWorker {
+            plugin: self.plugin.clone(),
+            device: self.device.clone(),
+            seed: self.seed,
+            from_model: self.from_model.clone(),
+            repro: self.repro.clone(),
+        }
+    }
+}
+
 /// Run cases that are named on stdin: the worker of `conform`.
-#[derive(Args, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct ConformWorker {
     #[arg(value_name = "FILE.so")]
     pub plugin: PathBuf,

@@ -81,7 +81,7 @@ fn part(text: &str) -> Result<(usize, usize)> {
 }
 
 fn entries(global: &Global, args: &Conform, selection: &Selection) -> Result<Vec<Entry>> {
-    let mut session = Session::new(options(global, args));
+    let mut session = Session::new(options(global, args.worker()));
     let recorded = session.recorded_names();
     if let Some(problem) = session.recorded_failure() {
         return Err(Error::new(Exit::File, problem));
@@ -93,16 +93,16 @@ fn entries(global: &Global, args: &Conform, selection: &Selection) -> Result<Vec
     Ok(entries)
 }
 
-fn options(global: &Global, args: &Conform) -> Options {
+fn options(global: &Global, args: ConformWorker) -> Options {
     Options {
-        plugin: args.plugin.clone(),
-        device: args.device.clone(),
+        plugin: args.plugin,
+        device: args.device,
         plugin_options: global.plugin_option.clone(),
         pool: global.pool,
         seed: args.seed,
         n_threads: global.threads.unwrap_or(POOL),
-        model: args.from_model.clone(),
-        repro: args.repro.clone(),
+        model: args.from_model,
+        repro: args.repro,
     }
 }
 
@@ -192,17 +192,7 @@ fn launch(global: &Global, args: &Conform) -> Result<Launch> {
 
 /// Serves a parent on stdin and stdout.
 pub fn worker(global: &Global, args: &ConformWorker) -> Result<()> {
-    let options = Options {
-        plugin: args.plugin.clone(),
-        device: args.device.clone(),
-        plugin_options: global.plugin_option.clone(),
-        pool: global.pool,
-        seed: args.seed,
-        n_threads: global.threads.unwrap_or(POOL),
-        model: args.from_model.clone(),
-        repro: args.repro.clone(),
-    };
-    Ok(worker::serve(options)?)
+    Ok(worker::serve(options(global, args.clone()))?)
 }
 
 /// Writes a file whole.

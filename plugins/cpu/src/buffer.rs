@@ -1,6 +1,7 @@
 //! Memory of the host: allocated here on a cache line, or borrowed (a mapped file, read-only).
 
 use crate::sealed::{self, Panels};
+use crate::simd::Isa;
 use llmrt_plugin::{Buffer, Error, Layout as Sealed, Result, TensorView};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
 use std::ptr::NonNull;
@@ -164,7 +165,7 @@ impl Buffer for HostBuffer {
         let Some(panels) = panels else { return Ok(Sealed::canonical(tensor.nbytes())) };
         let at = self.writable(tensor.offset(), panels.n_bytes() as u64)?;
         // SAFETY: `writable` checked the range; the host lets nobody else touch it during the call.
-        panels.seal(unsafe { std::slice::from_raw_parts_mut(at, panels.n_bytes()) });
+        panels.seal(Isa::best(), unsafe { std::slice::from_raw_parts_mut(at, panels.n_bytes()) });
         Ok(sealed::layout(tensor.nbytes()))
     }
 

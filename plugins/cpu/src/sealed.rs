@@ -5,6 +5,7 @@
 //! panel. Rows behind the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
 
 use crate::quant::{Format, ROWS, with_format};
+use crate::simd::{Isa, Simd, dispatch};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
 /// Number of the layout.
@@ -49,19 +50,12 @@ impl Panels {
     }
 
     /// Puts the rows of all panels side by side.
-    pub fn seal(&self, bytes: &mut [u8]) {
+    pub fn seal(&self, isa: Isa, bytes: &mut [u8]) {
         let mut rows = vec![0; self.panel_bytes()];
         for matrix in bytes.chunks_exact_mut(self.row_bytes * self.n_rows) {
             for panel in matrix.chunks_exact_mut(rows.len()) {
                 rows.copy_from_slice(panel);
-                self.each_run(|at, size, n| {
-                    let (to, rows) = (&mut panel[ROWS * at..][..ROWS * n], &rows[at..]);
-                    match size {
-                        4 => interleave::<4>(rows, self.row_bytes, to),
-                        2 => interleave::<2>(rows, self.row_bytes, to),
-                        _ => interleave::<1>(rows, self.row_bytes, to),
-                    }
-                });
+                interleave(isa, self, &rows, panel);
             }
         }
     }
@@ -101,24 +95,91 @@ impl Panels {
     /// Calls `run` with the first byte in the row, the bytes of a unit, and the bytes of each run of units of a row.
     #[inline(always)]
     fn each_run(&self, mut run: impl FnMut(usize, usize, usize)) {
-        const LONGEST: usize = 256;
-        if let &[(size, _)] = self.units {
-            let starts = (0..self.row_bytes).step_by(LONGEST);
-            return starts.for_each(|at| run(at, size, LONGEST.min(self.row_bytes - at)));
-        }
         let mut at = 0;
         while at < self.row_bytes {
             for &(size, count) in self.units {
-                run(at, size, size * count);
-                at += size * count;
+                let n = self.run(at, size * count);
+                run(at, size, n);
+                at += n;
             }
+        }
+    }
+
+    /// Bytes of the run of units at byte `at` of a row: those of a block, or many where blocks have one kind of unit.
+    #[inline(always)]
+    fn run(&self, at: usize, in_block: usize) -> usize {
+        const LONGEST: usize = 256;
+        match self.units {
+            [_] => LONGEST.min(self.row_bytes - at),
+            _ => in_block,
+        }
+    }
+}
+
+dispatch! {
+    /// A panel out of its 16 rows.
+    fn interleave(panels: &Panels, rows: &[u8], panel: &mut [u8]) = interleave_impl;
+}
+
+// Without closures: one that is not inlined would lack the instruction set.
+#[inline(always)]
+fn interleave_impl<S: Simd>(s: S, panels: &Panels, rows: &[u8], panel: &mut [u8]) {
+    let (stride, mut at) = (panels.row_bytes, 0);
+    while at < panels.row_bytes {
+        for &(size, count) in panels.units {
+            let n = panels.run(at, size * count);
+            let (rows, to) = (&rows[at..], &mut panel[ROWS * at..][..ROWS * n]);
+            match size {
+                4 if n >= 16 => {
+                    // The last 16 bytes may overlap those before them: what they share is written twice.
+                    for i in (0..n).step_by(16) {
+                        let i = i.min(n - 16);
+                        words(s, &rows[i..], stride, &mut to[ROWS * i..]);
+                    }
+                }
+                2 if n >= 16 => {
+                    for i in (0..n).step_by(16) {
+                        let i = i.min(n - 16);
+                        halves(s, &rows[i..], stride, &mut to[ROWS * i..]);
+                    }
+                }
+                4 => one_by_one::<4>(rows, stride, to),
+                2 => one_by_one::<2>(rows, stride, to),
+                _ => one_by_one::<1>(rows, stride, to),
+            }
+            at += n;
+        }
+    }
+}
+
+/// Four units of 4 bytes of 16 rows, `stride` bytes apart, side by side.
+#[inline(always)]
+fn words<S: Simd>(s: S, rows: &[u8], stride: usize, to: &mut [u8]) {
+    let (to, _) = to.as_chunks_mut::<64>();
+    let words = s.transpose(rows, stride);
+    for i in 0..4 {
+        s.store_b(words[i], &mut to[i]);
+    }
+}
+
+/// Eight units of 2 bytes of 16 rows, `stride` bytes apart, side by side.
+#[inline(always)]
+fn halves<S: Simd>(s: S, rows: &[u8], stride: usize, to: &mut [u8]) {
+    let (to, _) = to.as_chunks_mut::<64>();
+    let words = s.transpose(rows, stride);
+    for i in 0..4 {
+        let mut pairs = [0; 64];
+        s.store_b(words[i], &mut pairs);
+        for r in 0..ROWS {
+            (to[i][2 * r], to[i][2 * r + 1]) = (pairs[4 * r], pairs[4 * r + 1]);
+            (to[i][32 + 2 * r], to[i][33 + 2 * r]) = (pairs[4 * r + 2], pairs[4 * r + 3]);
         }
     }
 }
 
 /// Units of `N` bytes of 16 rows, `stride` bytes apart, side by side.
 #[inline(always)]
-fn interleave<const N: usize>(rows: &[u8], stride: usize, to: &mut [u8]) {
+fn one_by_one<const N: usize>(rows: &[u8], stride: usize, to: &mut [u8]) {
     let (to, _) = to.as_chunks_mut::<N>();
     let n = to.len() / ROWS;
     for r in 0..ROWS {
@@ -150,14 +211,57 @@ mod tests {
         }
     }
 
+    /// The panels of 37 rows, twice, of `n_blocks` blocks.
+    fn panels(dtype: DType, n_blocks: usize) -> Panels {
+        let row_bytes = n_blocks * dtype.block_bytes();
+        Panels { units: units(dtype).unwrap(), row_bytes, n_rows: 37, n_matrices: 2 }
+    }
+
+    fn bytes(panels: &Panels) -> Vec<u8> {
+        (0..panels.n_bytes()).map(|i| (i * i / 7 + i) as u8).collect()
+    }
+
+    #[test]
+    fn every_instruction_set_makes_the_same_panels() {
+        for &dtype in DType::ALL {
+            let Some(units) = units(dtype) else { continue };
+            for n_blocks in [1, 3, 40, 151] {
+                let panels = panels(dtype, n_blocks);
+                let bytes = bytes(&panels);
+                let mut by_hand = bytes.clone();
+                for matrix in 0..2 {
+                    for panel in 0..2 {
+                        let start = (matrix * 37 + panel * ROWS) * panels.row_bytes;
+                        let mut to = start;
+                        let mut at = 0;
+                        for &(size, n) in std::iter::repeat_n(units, n_blocks).flatten() {
+                            for from in (at..at + size * n).step_by(size) {
+                                for row in 0..ROWS {
+                                    let from = start + row * panels.row_bytes + from;
+                                    by_hand[to..to + size].copy_from_slice(&bytes[from..from + size]);
+                                    to += size;
+                                }
+                            }
+                            at += size * n;
+                        }
+                    }
+                }
+                for isa in Isa::available() {
+                    let mut sealed = bytes.clone();
+                    panels.seal(isa, &mut sealed);
+                    assert!(sealed == by_hand, "{dtype}, {n_blocks} blocks, {}", isa.name());
+                }
+            }
+        }
+    }
+
     #[test]
     fn every_part_of_sealed_panels_reads_back_and_rows_behind_them_stay() {
         for dtype in [DType::F16, DType::Q4_0, DType::Q5_1, DType::Q6_K, DType::MXFP4] {
-            let row_bytes = 3 * dtype.block_bytes();
-            let panels = Panels { units: units(dtype).unwrap(), row_bytes, n_rows: 37, n_matrices: 2 };
-            let bytes: Vec<u8> = (0..panels.n_bytes()).map(|i| (i * i / 7 + i) as u8).collect();
+            let panels = panels(dtype, 3);
+            let (bytes, row_bytes) = (bytes(&panels), panels.row_bytes);
             let mut sealed = bytes.clone();
-            panels.seal(&mut sealed);
+            panels.seal(Isa::best(), &mut sealed);
             assert_ne!(sealed[..ROWS * row_bytes], bytes[..ROWS * row_bytes]);
             let rest = 32 * row_bytes..37 * row_bytes;
             assert_eq!(sealed[rest.clone()], bytes[rest]);

@@ -6,27 +6,9 @@ use common::{Plugin, worth_a_team};
 use llmrt_abi::{DType, op::AttentionParams};
 use llmrt_cpu::simd::Isa;
 use llmrt_graph::ops::{case::Case, value::Value};
+use llmrt_graph::quant::COMMON;
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Paged, Role, Tensor};
-
-const FORMATS: [DType; 16] = [
-    DType::F32,
-    DType::F16,
-    DType::BF16,
-    DType::Q4_0,
-    DType::Q4_1,
-    DType::Q5_0,
-    DType::Q5_1,
-    DType::Q8_0,
-    DType::Q2_K,
-    DType::Q3_K,
-    DType::Q4_K,
-    DType::Q5_K,
-    DType::Q6_K,
-    DType::IQ4_NL,
-    DType::IQ4_XS,
-    DType::MXFP4,
-];
 
 /// More than one chunk of groups, and no whole number of panels, tiles or vectors.
 const K: u64 = 2304;
@@ -35,7 +17,7 @@ const N: usize = 29;
 
 #[test]
 fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set_sealed_or_not() {
-    for dtype in FORMATS {
+    for dtype in COMMON {
         let (w, x) = operands(dtype);
         let mut expected: Option<Vec<u8>> = None;
         for isa in Isa::available() {
@@ -59,7 +41,7 @@ fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set_
 
 #[test]
 fn quantised_weights_meet_activations_rounded_to_8_bits_and_nothing_else_is_lost() {
-    for dtype in FORMATS.into_iter().filter(|t| t.is_quantised()) {
+    for dtype in COMMON.into_iter().filter(|t| t.is_quantised()) {
         let (w, x) = operands(dtype);
         let plugin = Plugin::open(Isa::best().name()).unwrap();
         let y = product(&plugin, dtype, &w, &x, 2, true);
@@ -115,7 +97,7 @@ fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32, s
 
 #[test]
 fn rows_of_a_sealed_table_are_those_of_the_table() {
-    for dtype in FORMATS {
+    for dtype in COMMON {
         let case = Case::new("the matrix of the result is the table too", |g, ints| {
             let table = g.weight("w", dtype, &[K, M], Role::Matrix);
             let ids = g.input("ids", DType::I32, &[5]);
@@ -131,7 +113,7 @@ fn rows_of_a_sealed_table_are_those_of_the_table() {
 
 #[test]
 fn sealed_experts_give_the_bits_of_those_in_the_file() {
-    for dtype in FORMATS {
+    for dtype in COMMON {
         let case = Case::new("4 experts of 37 rows", |g, ints| {
             let w = g.weight("w", dtype, &[512, M, 4], Role::Experts);
             let x = g.input("x", DType::F32, &[512, 1, 6]);

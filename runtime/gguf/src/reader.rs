@@ -82,7 +82,12 @@ impl<'a> Reader<'a> {
     }
 
     pub fn string(&mut self, what: Arguments<'_>) -> Result<String, Error> {
-        self.string_bytes(what).map(|b| String::from_utf8_lossy(b).into_owned())
+        let bytes = self.string_bytes(what)?;
+        // A vocabulary has hundreds of thousands, and nearly all are UTF-8.
+        Ok(match std::str::from_utf8(bytes) {
+            Ok(text) => text.to_owned(),
+            Err(_) => String::from_utf8_lossy(bytes).into_owned(),
+        })
     }
 
     fn value_type(&mut self, key: &str) -> Result<ValueType, Error> {

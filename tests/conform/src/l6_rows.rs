@@ -3,7 +3,7 @@
 use llmrt_abi::op::{AttentionParams, RopeParams};
 use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::case::Case;
-use llmrt_graph::{Activation, Graph, Paged, Role, Tensor};
+use llmrt_graph::{Activation, Graph, Paged, Role, Tensor, quant};
 
 /// A measurement.
 #[derive(Clone, Copy, Debug)]
@@ -15,26 +15,6 @@ pub struct Perf {
     /// What the op's builder takes, innermost dims first.
     dims: [u64; 3],
 }
-
-/// Types of matrices.
-const TYPES: [DType; 16] = [
-    DType::F32,
-    DType::F16,
-    DType::BF16,
-    DType::Q4_0,
-    DType::Q4_1,
-    DType::Q5_0,
-    DType::Q5_1,
-    DType::Q8_0,
-    DType::Q2_K,
-    DType::Q3_K,
-    DType::Q4_K,
-    DType::Q5_K,
-    DType::Q6_K,
-    DType::IQ4_NL,
-    DType::IQ4_XS,
-    DType::MXFP4,
-];
 
 /// Tokens of a step: one sequence, eight together, a prompt.
 const STEPS: [u64; 3] = [1, 8, 512];
@@ -90,8 +70,9 @@ const N_USED: u64 = 2;
 
 /// All measurements, in the order of a report.
 pub fn table() -> Vec<Perf> {
-    let products =
-        TYPES.iter().flat_map(|&dtype| STEPS.map(|n| Perf { op: Op::MulMat, dtype, dims: [2048, 2048, n] }));
+    let products = quant::COMMON
+        .into_iter()
+        .flat_map(|dtype| STEPS.map(|n| Perf { op: Op::MulMat, dtype, dims: [2048, 2048, n] }));
     products.chain(OTHERS.iter().map(|&(op, dtype, dims)| Perf { op, dtype, dims })).collect()
 }
 

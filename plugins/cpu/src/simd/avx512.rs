@@ -103,21 +103,31 @@ unsafe fn sum(v: __m512) -> f32 {
     unsafe { super::avx2::sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v))) }
 }
 
+/// 16 bytes of rows 0, 4, 8 and 12. A function, since a closure would not always be inlined.
+///
+/// # Safety
+/// AVX-512 F; 16 bytes are readable at `p + r · stride` for these r.
+#[inline(always)]
+unsafe fn every_fourth_row(p: *const u8, stride: usize) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let v = _mm512_castsi128_si512(_mm_loadu_si128(p.cast()));
+        let v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(p.add(4 * stride).cast()));
+        let v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(p.add(8 * stride).cast()));
+        _mm512_inserti32x4::<3>(v, _mm_loadu_si128(p.add(12 * stride).cast()))
+    }
+}
+
 /// # Safety
 /// AVX-512 F; 16 bytes are readable at `p + r · stride` for r < 16.
 #[inline(always)]
 unsafe fn transpose(p: *const u8, stride: usize) -> [__m512i; 4] {
     // SAFETY: the caller's promise.
     unsafe {
-        let row = |r: usize| _mm_loadu_si128(p.add(r * stride).cast());
-        // Rows i, i+4, i+8, i+12: after the 4x4 transposition within each quarter, lane r is row r.
-        let quarter = |i: usize| {
-            let v = _mm512_castsi128_si512(row(i));
-            let v = _mm512_inserti32x4::<1>(v, row(i + 4));
-            let v = _mm512_inserti32x4::<2>(v, row(i + 8));
-            _mm512_inserti32x4::<3>(v, row(i + 12))
-        };
-        let (a, b, c, d) = (quarter(0), quarter(1), quarter(2), quarter(3));
+        // After the 4x4 transposition within each quarter, lane r is row r.
+        let (a, b) = (every_fourth_row(p, stride), every_fourth_row(p.add(stride), stride));
+        let (c, d) =
+            (every_fourth_row(p.add(2 * stride), stride), every_fourth_row(p.add(3 * stride), stride));
         let (ab_low, ab_high) = (_mm512_unpacklo_epi32(a, b), _mm512_unpackhi_epi32(a, b));
         let (cd_low, cd_high) = (_mm512_unpacklo_epi32(c, d), _mm512_unpackhi_epi32(c, d));
         [

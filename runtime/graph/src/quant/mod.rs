@@ -30,6 +30,26 @@ pub use validity::find_invalid;
 
 use llmrt_abi::DType;
 
+/// Types of matrices that most files have: what kernels are made and measured for.
+pub const COMMON: [DType; 16] = [
+    DType::F32,
+    DType::F16,
+    DType::BF16,
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::MXFP4,
+];
+
 /// Appends the elements of one block.
 type Decode = fn(&[u8], &mut Vec<f32>);
 /// Fills one block.
