@@ -45,6 +45,7 @@ impl Simd for Avx512 {
         fn above(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 =
             _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), y, x);
         fn sum(v: __m512) -> f32 = sum(v);
+        fn sums(v: [__m512; 16]) -> __m512 = sums(v);
         fn peak(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
         fn round(v: __m512) -> __m512i = _mm512_cvtps_epi32(v);
         fn float(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
@@ -74,6 +75,7 @@ impl Simd for Avx512 {
             to.as_mut_ptr().cast(),
             _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v),
         );
+        fn splat_f16(bits: u16) -> __m512 = _mm512_cvtph_ps(_mm256_set1_epi16(bits as i16));
         fn load_u16(v: &[u8; 32]) -> __m512i = _mm512_cvtepu16_epi32(_mm256_loadu_si256(v.as_ptr().cast()));
         fn load_i8(v: &[u8; 16]) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(v.as_ptr().cast()));
         fn store_i8(v: __m512i, to: &mut [u8; 16]) =
@@ -101,6 +103,33 @@ impl Simd for Avx512 {
 unsafe fn sum(v: __m512) -> f32 {
     // SAFETY: the caller's promise.
     unsafe { super::avx2::sum8(_mm256_add_ps(_mm512_castps512_ps256(v), _mm512_extractf32x8_ps::<1>(v))) }
+}
+
+/// The sums of 16 vectors: their halves added, four vectors' quarters, and so on, in the order of [`sum`].
+///
+/// # Safety
+/// AVX-512 F.
+#[inline(always)]
+unsafe fn sums(v: [__m512; 16]) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // Halves of a and of b, each one half of the result.
+        let halves = |a, b| {
+            _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
+        };
+        // One quarter for each of four vectors.
+        let quarters = |i: usize| {
+            let (a, b) = (halves(v[i], v[i + 4]), halves(v[i + 8], v[i + 12]));
+            _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b))
+        };
+        // Two lanes of each quarter for each of eight.
+        let pairs = |i: usize| {
+            let (a, b) = (quarters(i), quarters(i + 1));
+            _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b))
+        };
+        let (a, b) = (pairs(0), pairs(2));
+        _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b))
+    }
 }
 
 /// # Safety
