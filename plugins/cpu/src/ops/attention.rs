@@ -4,19 +4,19 @@
 //! by position, and keeps a running softmax per query. What a query computes depends on its own position alone: neither
 //! on the unit it is in nor on how a prompt was cut.
 
-mod unit;
 mod numbers;
 mod scores;
 pub mod softmax;
+mod unit;
 mod values;
 
-use unit::Unit;
 use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging, Sizes};
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::AttentionParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
+use unit::Unit;
 
 /// Queries times heads of a unit, about.
 const UNIT_ROWS: usize = 64;

@@ -98,7 +98,8 @@ impl<'a> Paging<'a> {
             let (block, rest) = out.split_at_mut(n);
             let first = self.slot(seq, key);
             for (i, slot) in block.iter_mut().enumerate() {
-                *slot = first.map(|first| first + i).filter(|slot| *slot < self.n_slots).unwrap_or(usize::MAX);
+                *slot =
+                    first.map(|first| first + i).filter(|slot| *slot < self.n_slots).unwrap_or(usize::MAX);
             }
             (key, out) = (key + n, rest);
         }

@@ -114,9 +114,8 @@ unsafe fn sums(v: [__m512; 16]) -> __m512 {
     // SAFETY: the caller's promise.
     unsafe {
         // Halves of a and of b, each one half of the result.
-        let halves = |a, b| {
-            _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b))
-        };
+        let halves =
+            |a, b| _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
         // One quarter for each of four vectors.
         let quarters = |i: usize| {
             let (a, b) = (halves(v[i], v[i + 4]), halves(v[i + 8], v[i + 12]));

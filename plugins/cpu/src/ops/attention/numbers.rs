@@ -48,13 +48,30 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Asks for the part of a cache row that belongs to a KV head: rows lie too far apart for the machine to foresee.
-#[inline(always)]
-pub fn ask_for<S: Simd>(s: S, cache: &Tensor, slot: usize, kv_head: usize, dim: usize) {
-    let n_bytes = dim / cache.dtype.block_elems() * cache.dtype.block_bytes();
-    let at = slot.wrapping_mul(cache.nb[1]).wrapping_add(kv_head * n_bytes);
-    let start = cache.bytes().as_ptr().wrapping_add(at);
-    (0..n_bytes).step_by(64).for_each(|line| s.prefetch(start.wrapping_add(line)));
+/// Asks for the parts of cache rows that belong to a KV head: rows lie too far apart for the machine to foresee.
+#[derive(Clone, Copy)]
+pub struct Ahead<'a> {
+    cache: &'a Tensor,
+    before: usize,
+    n_bytes: usize,
+}
+
+impl<'a> Ahead<'a> {
+    /// Of a head of `dim` elements.
+    pub fn new(cache: &'a Tensor, kv_head: usize, dim: usize) -> Ahead<'a> {
+        let n_bytes = dim / cache.dtype.block_elems() * cache.dtype.block_bytes();
+        Ahead { cache, before: kv_head * n_bytes, n_bytes }
+    }
+
+    /// Asks for the part in a slot, if it is one.
+    #[inline(always)]
+    pub fn ask<S: Simd>(&self, s: S, slot: usize) {
+        if slot != usize::MAX {
+            let at = slot.wrapping_mul(self.cache.nb[1]).wrapping_add(self.before);
+            let start = self.cache.bytes().as_ptr().wrapping_add(at);
+            (0..self.n_bytes).step_by(64).for_each(|line| s.prefetch(start.wrapping_add(line)));
+        }
+    }
 }
 
 /// A dtype whose vectors can be read one by one.

@@ -76,11 +76,10 @@ fn block<S: Simd, E: Element, const R: usize, const K: usize, const FEWER: usize
     for key in (first..first + LANES).step_by(K) {
         let mut sums = [s.zero(); LANES];
         if S::WIDE {
-            sum_lanes::<S, E, R, K>(s, rows, k, slots, key, r, |row, i, sum| sums[row * K + i] = sum);
+            sum_lanes::<S, E, R, K, K>(s, rows, k, slots, key, r, 0, &mut sums);
         } else {
             for at in (0..K).step_by(FEWER) {
-                let put = |row, i, sum| sums[row * K + at + i] = sum;
-                sum_lanes::<S, E, R, FEWER>(s, rows, k, slots, key + at, r, put);
+                sum_lanes::<S, E, R, FEWER, K>(s, rows, k, slots, key + at, r, at, &mut sums);
             }
         }
         let mut dots = [0.0; LANES];
@@ -91,33 +90,38 @@ fn block<S: Simd, E: Element, const R: usize, const K: usize, const FEWER: usize
     }
 }
 
-/// Gives `put` the partial sums of each of `R` rows and `K` keys.
+/// Partial sums of each of `R` rows with `K` keys, to places `at`.. of those of `ALL` keys.
+#[allow(clippy::too_many_arguments)]
 #[inline(always)]
-fn sum_lanes<S: Simd, E: Element, const R: usize, const K: usize>(
+fn sum_lanes<S: Simd, E: Element, const R: usize, const K: usize, const ALL: usize>(
     s: S,
     rows: &Rows<'_>,
     k: Numbers<'_>,
     slots: &[usize; KEYS],
     key: usize,
     r: usize,
-    mut put: impl FnMut(usize, usize, S::F),
+    at: usize,
+    out: &mut [S::F; LANES],
 ) {
     let n = rows.dim / LANES / E::VECTORS;
     let q: [&[[f32; LANES]]; R] = array(|i| &rows.q(r + i)[..n * E::VECTORS]);
     let k: [&[E::Block]; K] = array(|i| &k.row::<E>(slots[key + i])[..n]);
     let mut sums = [[s.zero(); K]; R];
     for c in 0..n * E::VECTORS {
-        let q: [S::F; R] = array(|i| s.load(&q[i][c]));
+        let mut of_rows = [s.zero(); R];
+        for row in 0..R {
+            of_rows[row] = s.load(&q[row][c]);
+        }
         for i in 0..K {
             let k = vector::<S, E>(s, k[i], c);
             for row in 0..R {
-                sums[row][i] = s.fma(q[row], k, sums[row][i]);
+                sums[row][i] = s.fma(of_rows[row], k, sums[row][i]);
             }
         }
     }
     for row in 0..R {
         for i in 0..K {
-            put(row, i, sums[row][i]);
+            out[row * ALL + at + i] = sums[row][i];
         }
     }
 }
@@ -161,6 +165,9 @@ pub fn many<S: Simd>(s: S, rows: &mut Rows<'_>, turned: &[[f32; LANES]], seen: &
     }
 }
 
+/// Rows at a time that meet keys turned over.
+const R: usize = 4;
+
 /// Dots of 4 rows with `G` groups of 16 keys.
 #[inline(always)]
 fn columns<S: Simd, const G: usize>(
@@ -170,30 +177,64 @@ fn columns<S: Simd, const G: usize>(
     first: usize,
     r: usize,
 ) {
-    const R: usize = 4;
     let dim = rows.dim;
     let q: [&[[f32; LANES]]; R] = array(|i| &rows.q(r + i)[..dim / LANES]);
     let k: [&[[[f32; LANES]; LANES]]; G] =
         array(|g| &turned[(first + g) * dim..][..dim].as_chunks().0[..dim / LANES]);
-    let partial = |lane: usize| {
-        let mut sums = [[s.zero(); G]; R];
-        for c in 0..dim / LANES {
-            let k: [S::F; G] = array(|g| s.load(&k[g][c][lane]));
-            for i in 0..R {
-                let q = s.splat(q[i][c][lane]);
-                for g in 0..G {
-                    sums[i][g] = s.fma(q, k[g], sums[i][g]);
-                }
-            }
-        }
-        sums
-    };
-    let add = |a: [[S::F; G]; R], b: [[S::F; G]; R]| array(|i| array(|g| s.add(a[i][g], b[i][g])));
-    let of_four = |i: usize| add(add(partial(i), partial(i + 8)), add(partial(i + 4), partial(i + 12)));
-    let sums: [[S::F; G]; R] = add(add(of_four(0), of_four(2)), add(of_four(1), of_four(3)));
+    let (a, b) =
+        (add(s, of_four(s, q, k, 0), of_four(s, q, k, 2)), add(s, of_four(s, q, k, 1), of_four(s, q, k, 3)));
+    let sums = add(s, a, b);
     for i in 0..R {
         for (to, sum) in rows.dots[r + i].as_chunks_mut::<LANES>().0[first..].iter_mut().zip(sums[i]) {
             s.store(sum, to);
         }
     }
+}
+
+/// Numbers of each row and group.
+type Block<S, const G: usize> = [[<S as Simd>::F; G]; R];
+
+/// Partial sums of lanes `i`, `i + 4`, and so on.
+#[inline(always)]
+fn of_four<S: Simd, const G: usize>(
+    s: S,
+    q: [&[[f32; LANES]]; R],
+    k: [&[[[f32; LANES]; LANES]]; G],
+    i: usize,
+) -> Block<S, G> {
+    let a = add(s, partial(s, q, k, i), partial(s, q, k, i + 8));
+    add(s, a, add(s, partial(s, q, k, i + 4), partial(s, q, k, i + 12)))
+}
+
+#[inline(always)]
+fn partial<S: Simd, const G: usize>(
+    s: S,
+    q: [&[[f32; LANES]]; R],
+    k: [&[[[f32; LANES]; LANES]]; G],
+    lane: usize,
+) -> Block<S, G> {
+    let n = k[0].len();
+    let (q, k): ([&[[f32; LANES]]; R], [&[[[f32; LANES]; LANES]]; G]) =
+        (array(|i| &q[i][..n]), array(|g| &k[g][..n]));
+    let mut sums = [[s.zero(); G]; R];
+    for c in 0..n {
+        let k: [S::F; G] = array(|g| s.load(&k[g][c][lane]));
+        for i in 0..R {
+            let q = s.splat(q[i][c][lane]);
+            for g in 0..G {
+                sums[i][g] = s.fma(q, k[g], sums[i][g]);
+            }
+        }
+    }
+    sums
+}
+
+#[inline(always)]
+fn add<S: Simd, const G: usize>(s: S, mut a: Block<S, G>, b: Block<S, G>) -> Block<S, G> {
+    for i in 0..R {
+        for g in 0..G {
+            a[i][g] = s.add(a[i][g], b[i][g]);
+        }
+    }
+    a
 }

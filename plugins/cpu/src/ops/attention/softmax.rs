@@ -21,7 +21,8 @@ pub struct Running {
 
 impl Running {
     /// Nothing seen yet.
-    pub const EMPTY: Running = Running { lanes: [0.0; LANES], max: f32::NEG_INFINITY, before: [f32::NEG_INFINITY, 0.0] };
+    pub const EMPTY: Running =
+        Running { lanes: [0.0; LANES], max: f32::NEG_INFINITY, before: [f32::NEG_INFINITY, 0.0] };
 }
 
 /// What makes weights of a row's dots.
@@ -40,18 +41,19 @@ pub struct Scores<'a> {
 /// Turns dots into weights and adds them up; `sums`, a multiple of 16, are of values weighted so far.
 #[inline(always)]
 pub fn weigh<S: Simd>(s: S, of: &Scores<'_>, row: &mut [f32; KEYS], running: &mut Running, sums: &mut [f32]) {
-    let mut scores: [S::F; KEYS / LANES] = array(|g| s.load(&row.as_chunks().0[g]));
+    let mut scores = [s.zero(); KEYS / LANES];
     for (g, score) in scores.iter_mut().enumerate() {
-        *score = of.score(s, *score, g * LANES);
+        *score = of.score(s, s.load(&row.as_chunks().0[g]), g * LANES);
     }
     let [a, b, c, d] = scores;
     let max = running.max.max(s.peak(s.max(s.max(a, b), s.max(c, d))));
     if max == f32::NEG_INFINITY {
         return row.fill(0.0);
     }
-    let weights = scores.map(|score| math::exp(s, s.sub(score, s.splat(max))));
-    for (to, weight) in row.as_chunks_mut::<LANES>().0.iter_mut().zip(weights) {
-        s.store(weight, to);
+    let mut weights = scores;
+    for (weight, to) in weights.iter_mut().zip(row.as_chunks_mut::<LANES>().0) {
+        *weight = math::exp(s, s.sub(*weight, s.splat(max)));
+        s.store(*weight, to);
     }
     let [a, b, c, d] = weights;
     let mut lanes = s.load(&running.lanes);

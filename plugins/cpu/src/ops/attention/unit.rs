@@ -1,6 +1,6 @@
 //! One unit of attention: some queries walk the keys that they see, tile by tile.
 
-use super::numbers::{KEYS, Numbers, ask_for};
+use super::numbers::{Ahead, KEYS, Numbers};
 use super::softmax::{self, Running, Scores, alibi_slope};
 use super::{scores, values};
 use crate::ops::paging::Paging;
@@ -68,7 +68,8 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     let head_dim = u.q.ne[0];
     let head_dim_v = u.y.ne[0] / u.q.ne[1];
     let (dim, dim_v) = (head_dim.next_multiple_of(LANES), head_dim_v.next_multiple_of(LANES));
-    let Scratch { floats: [q, k, stage, v, sums, dots], sums: running, panel: seen, rows: room, .. } = scratch;
+    let Scratch { floats: [q, k, stage, v, sums, dots], sums: running, panel: seen, rows: room, .. } =
+        scratch;
     let q = q.zeroed(n_rows * dim);
     for r in 0..n_rows {
         let [token, head] = u.row(r);
@@ -83,6 +84,7 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     let few = n_rows <= FEW;
     let k_cache = Numbers::of_cache(u.k, u.kv_head, head_dim).filter(|_| few);
     let v_cache = Numbers::of_cache(u.v, u.kv_head, head_dim_v).filter(|_| few);
+    let (k_ahead, v_ahead) = (Ahead::new(u.k, u.kv_head, head_dim), Ahead::new(u.v, u.kv_head, head_dim_v));
     let (turned, stage, v) = (
         k.take::<[f32; LANES]>(if few { 0 } else { KEYS / LANES * dim }),
         stage.zeroed(if k_cache.is_some() { 0 } else { KEYS * dim }),
@@ -91,16 +93,17 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
     let all = u.keys();
     let mut next = u.tile(all.start / KEYS * KEYS, &all);
     while !next.keys.is_empty() {
-        let tile = std::mem::replace(&mut next, u.tile(0, &(0..0)));
-        next = u.tile(tile.start + KEYS, &all);
+        let following = u.tile(next.start + KEYS, &all);
+        let tile = std::mem::replace(&mut next, following);
         if tile.start.is_multiple_of(PART) {
             state.join(s);
         }
         let Some(&any) = tile.slots.iter().find(|slot| **slot != usize::MAX) else { continue };
         state.see(u, &tile);
 
-        let ask_v = |key: usize| ask(s, u.v, tile.slots[key], u.kv_head, head_dim_v);
-        let ask_k = |key: usize| ask(s, u.k, next.slots[key], u.kv_head, head_dim);
+        // While keys are at work their values come, and with values the next keys.
+        let ask_v = |key: usize| v_ahead.ask(s, tile.slots[key]);
+        let ask_k = |key: usize| k_ahead.ask(s, next.slots[key]);
         match k_cache {
             Some(k) => {
                 let slots = tile.slots.map(|slot| if slot == usize::MAX { any } else { slot });
@@ -119,13 +122,17 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
             }
         }
         state.weigh(s, u, &tile);
-        let mut rows = values::Rows { weights: state.rows.dots, sums: state.sums, dim: dim_v, seen: state.seen };
+        let mut rows =
+            values::Rows { weights: state.rows.dots, sums: state.sums, dim: dim_v, seen: state.seen };
         match v_cache {
             Some(v) => values::add(s, &mut rows, v, &tile.slots, ask_k),
             None => {
                 decode(s, u, u.v, &tile, v, [head_dim_v, dim_v], room.take(u.v.ne[0]), ask_k);
                 let mut slots = array(|i| i);
-                slots.iter_mut().zip(tile.slots).for_each(|(to, slot)| *to = if slot == usize::MAX { slot } else { *to });
+                slots
+                    .iter_mut()
+                    .zip(tile.slots)
+                    .for_each(|(to, slot)| *to = if slot == usize::MAX { slot } else { *to });
                 values::add(s, &mut rows, Numbers::of_floats(v, dim_v), &slots, |_| ());
             }
         }
@@ -205,13 +212,6 @@ impl State<'_> {
             let y = unsafe { u.y.part_mut([token, 0, 0], head * head_dim_v..(head + 1) * head_dim_v) };
             y.iter_mut().zip(&self.total[r * self.dim_v..]).for_each(|(y, sum)| *y = sum * factor);
         }
-    }
-}
-
-#[inline(always)]
-fn ask<S: Simd>(s: S, cache: &Tensor, slot: usize, kv_head: usize, dim: usize) {
-    if slot != usize::MAX {
-        ask_for(s, cache, slot, kv_head, dim);
     }
 }
 

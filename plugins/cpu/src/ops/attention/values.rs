@@ -37,7 +37,12 @@ fn add_of<S: Simd, E: Element>(
     let mut at = 0;
     while at < n_vectors {
         let first = at == 0;
-        let step = if n_vectors - at >= 4 { 4 } else { 1 };
+        // Blocks of two vectors come in pairs, so the odd one is a block.
+        let step = match n_vectors - at {
+            4.. => 4,
+            2 | 3 => 2,
+            _ => 1,
+        };
         let mut r = 0;
         while r < rows.seen.len() {
             let ask = |key: usize| {
@@ -50,6 +55,7 @@ fn add_of<S: Simd, E: Element>(
                 (4, 4..) if S::WIDE => together::<S, E, 4, 4>(s, rows, v, slots, r, at, ask),
                 (4, 2..) if S::WIDE => together::<S, E, 2, 4>(s, rows, v, slots, r, at, ask),
                 (4, _) => together::<S, E, 1, 4>(s, rows, v, slots, r, at, ask),
+                (2, _) => together::<S, E, 1, 2>(s, rows, v, slots, r, at, ask),
                 _ => together::<S, E, 1, 1>(s, rows, v, slots, r, at, ask),
             };
         }
@@ -104,18 +110,25 @@ fn block<S: Simd, E: Element, const R: usize, const D: usize>(
         return;
     }
     let place = |i: usize| (r + i) * rows.dim + at * LANES;
-    let mut sums: [[S::F; D]; R] = array(|i| {
-        let sums = rows.sums[place(i)..][..D * LANES].as_chunks::<LANES>().0;
-        array(|d| s.load(&sums[d]))
-    });
+    let mut sums = [[s.zero(); D]; R];
+    for i in 0..R {
+        let from = rows.sums[place(i)..][..D * LANES].as_chunks::<LANES>().0;
+        for d in 0..D {
+            sums[i][d] = s.load(&from[d]);
+        }
+    }
     let weights: [&[f32; KEYS]; R] = array(|i| &rows.weights[r + i]);
+    let first_block = at / E::VECTORS;
     for key in keys {
         passing(key);
         if slots[key] == usize::MAX {
             continue;
         }
-        let row = v.row::<E>(slots[key]);
-        let v: [S::F; D] = array(|d| vector::<S, E>(s, row, at + d));
+        let row = &v.row::<E>(slots[key])[first_block..][..D / E::VECTORS];
+        let mut v = [s.zero(); D];
+        for d in 0..D {
+            v[d] = vector::<S, E>(s, row, d);
+        }
         for i in 0..R {
             let weight = s.splat(weights[i][key]);
             for d in 0..D {
