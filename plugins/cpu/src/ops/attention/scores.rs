@@ -51,21 +51,24 @@ fn few_of<S: Simd, E: Element>(
     for first in (keys.start / LANES * LANES..keys.end).step_by(LANES) {
         (first..first + LANES).for_each(&passing);
         // The last rows go with some before them, for which the same comes out again.
-        match n_rows {
-            1 => block::<S, E, 1, 16, 4>(s, rows, k, slots, first, 0),
-            2 | 3 => (0..n_rows)
-                .step_by(2)
-                .for_each(|r| block::<S, E, 2, 8, 2>(s, rows, k, slots, first, r.min(n_rows - 2))),
-            _ => (0..n_rows)
-                .step_by(4)
-                .for_each(|r| block::<S, E, 4, 4, 1>(s, rows, k, slots, first, r.min(n_rows - 4))),
+        if n_rows == 1 {
+            block::<S, E, 1, 16>(s, rows, k, slots, first, 0);
+        } else if n_rows < 4 || !S::WIDE {
+            for r in (0..n_rows).step_by(2) {
+                block::<S, E, 2, 8>(s, rows, k, slots, first, r.min(n_rows - 2));
+            }
+        } else {
+            for r in (0..n_rows).step_by(4) {
+                block::<S, E, 4, 4>(s, rows, k, slots, first, r.min(n_rows - 4));
+            }
         }
     }
 }
 
-/// Dots of `R` rows with 16 keys, `K` (16 / R) keys at a time, or `FEWER` where there are few registers.
+/// Dots of `R` rows with 16 keys, `K` (16 / R) keys at a time, or a quarter of them where there are few
+/// registers: R is then at most 2.
 #[inline(always)]
-fn block<S: Simd, E: Element, const R: usize, const K: usize, const FEWER: usize>(
+fn block<S: Simd, E: Element, const R: usize, const K: usize>(
     s: S,
     rows: &mut Rows<'_>,
     k: Numbers<'_>,
@@ -78,8 +81,12 @@ fn block<S: Simd, E: Element, const R: usize, const K: usize, const FEWER: usize
         if S::WIDE {
             sum_lanes::<S, E, R, K, K>(s, rows, k, slots, key, r, 0, &mut sums);
         } else {
-            for at in (0..K).step_by(FEWER) {
-                sum_lanes::<S, E, R, FEWER, K>(s, rows, k, slots, key + at, r, at, &mut sums);
+            for at in (0..K).step_by(4 / R.min(2)) {
+                if R == 1 {
+                    sum_lanes::<S, E, R, 4, K>(s, rows, k, slots, key + at, r, at, &mut sums);
+                } else {
+                    sum_lanes::<S, E, R, 2, K>(s, rows, k, slots, key + at, r, at, &mut sums);
+                }
             }
         }
         let mut dots = [0.0; LANES];

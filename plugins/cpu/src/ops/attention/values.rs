@@ -39,8 +39,8 @@ fn add_of<S: Simd, E: Element>(
         let first = at == 0;
         // Blocks of two vectors come in pairs, so the odd one is a block.
         let step = match n_vectors - at {
-            4.. => 4,
-            2 | 3 => 2,
+            4.. if S::WIDE || rows.seen.len() == 1 => 4,
+            2.. => 2,
             _ => 1,
         };
         let mut r = 0;
@@ -55,6 +55,7 @@ fn add_of<S: Simd, E: Element>(
                 (4, 4..) if S::WIDE => together::<S, E, 4, 4>(s, rows, v, slots, r, at, ask),
                 (4, 2..) if S::WIDE => together::<S, E, 2, 4>(s, rows, v, slots, r, at, ask),
                 (4, _) => together::<S, E, 1, 4>(s, rows, v, slots, r, at, ask),
+                (2, 2..) => together::<S, E, 2, 2>(s, rows, v, slots, r, at, ask),
                 (2, _) => together::<S, E, 1, 2>(s, rows, v, slots, r, at, ask),
                 _ => together::<S, E, 1, 1>(s, rows, v, slots, r, at, ask),
             };
