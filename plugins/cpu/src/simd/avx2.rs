@@ -147,18 +147,20 @@ pub(super) unsafe fn sum8(v: __m256) -> f32 {
 unsafe fn sums8(v: &[F]) -> __m256 {
     // SAFETY: the caller's promise.
     unsafe {
-        let eight = |i: usize| _mm256_add_ps(v[i][0], v[i][1]);
         // One half for each of two vectors.
-        let halves = |i: usize| {
-            let (a, b) = (eight(i), eight(i + 4));
-            _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b))
-        };
+        let mut halves = [_mm256_setzero_ps(); 4];
+        for i in 0..4 {
+            let (a, b) = (_mm256_add_ps(v[i][0], v[i][1]), _mm256_add_ps(v[i + 4][0], v[i + 4][1]));
+            halves[i] =
+                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+        }
         // Two lanes of each half for each of four.
-        let pairs = |i: usize| {
-            let (a, b) = (halves(i), halves(i + 1));
-            _mm256_add_ps(_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b))
-        };
-        let (a, b) = (pairs(0), pairs(2));
+        let mut pairs = [_mm256_setzero_ps(); 2];
+        for i in 0..2 {
+            let (a, b) = (halves[2 * i], halves[2 * i + 1]);
+            pairs[i] = _mm256_add_ps(_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b));
+        }
+        let [a, b] = pairs;
         _mm256_add_ps(_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b))
     }
 }

@@ -113,20 +113,26 @@ unsafe fn sum(v: __m512) -> f32 {
 unsafe fn sums(v: [__m512; 16]) -> __m512 {
     // SAFETY: the caller's promise.
     unsafe {
-        // Halves of a and of b, each one half of the result.
-        let halves =
-            |a, b| _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
-        // One quarter for each of four vectors.
-        let quarters = |i: usize| {
-            let (a, b) = (halves(v[i], v[i + 4]), halves(v[i + 8], v[i + 12]));
-            _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b))
-        };
+        // One half for each of two vectors, four apart.
+        let mut halves = [_mm512_setzero_ps(); 8];
+        for i in 0..8 {
+            let (a, b) = (v[i % 4 + i / 4 * 8], v[i % 4 + i / 4 * 8 + 4]);
+            halves[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+        }
+        // One quarter for each of four.
+        let mut quarters = [_mm512_setzero_ps(); 4];
+        for i in 0..4 {
+            let (a, b) = (halves[i], halves[i + 4]);
+            quarters[i] =
+                _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+        }
         // Two lanes of each quarter for each of eight.
-        let pairs = |i: usize| {
-            let (a, b) = (quarters(i), quarters(i + 1));
-            _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b))
-        };
-        let (a, b) = (pairs(0), pairs(2));
+        let mut pairs = [_mm512_setzero_ps(); 2];
+        for i in 0..2 {
+            let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
+            pairs[i] = _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b));
+        }
+        let [a, b] = pairs;
         _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b))
     }
 }

@@ -221,8 +221,8 @@ fn partial<S: Simd, const G: usize>(
     lane: usize,
 ) -> Block<S, G> {
     let n = k[0].len();
-    let (q, k): ([&[[f32; LANES]]; R], [&[[[f32; LANES]; LANES]]; G]) =
-        (array(|i| &q[i][..n]), array(|g| &k[g][..n]));
+    let q: [&[[f32; LANES]]; R] = array(|i| &q[i][..n]);
+    let k: [&[[[f32; LANES]; LANES]]; G] = array(|g| &k[g][..n]);
     let mut sums = [[s.zero(); G]; R];
     for c in 0..n {
         let k: [S::F; G] = array(|g| s.load(&k[g][c][lane]));
