@@ -22,6 +22,10 @@ unsafe impl Plain for u32 {}
 unsafe impl Plain for [f32; 16] {}
 // SAFETY: numbers.
 unsafe impl Plain for [u32; 2] {}
+// SAFETY: numbers.
+unsafe impl Plain for [f32; 64] {}
+// SAFETY: numbers in `repr(C)`, all of 4 bytes.
+unsafe impl Plain for crate::ops::attention::softmax::Running {}
 // SAFETY: numbers in `repr(C)`.
 unsafe impl Plain for crate::quant::XGroup {}
 // SAFETY: numbers in `repr(C)`, aligned to 64.

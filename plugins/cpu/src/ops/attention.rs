@@ -1,19 +1,25 @@
 //! y = softmax(softcap(q · k · scale) + bias) · v, causal, over the sequences of a paged KV cache.
 //!
-//! A unit of work is some queries of a sequence with the heads that share a KV head. It walks the keys in tiles of 16
-//! by position, decodes each tile once, and keeps a running softmax per query. What a query computes depends on its
-//! own position alone: neither on the unit it is in nor on how a prompt was cut.
+//! A unit of work is some queries of a sequence with the heads that share a KV head. It walks the keys in tiles of 64
+//! by position, and keeps a running softmax per query. What a query computes depends on its own position alone: neither
+//! on the unit it is in nor on how a prompt was cut.
 
-use super::attention_tile::{self, Unit};
+mod numbers;
+mod scores;
+pub mod softmax;
+mod unit;
+mod values;
+
 use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging, Sizes};
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::AttentionParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
+use unit::Unit;
 
 /// Queries times heads of a unit, about.
-const UNIT_ROWS: usize = 48;
+const UNIT_ROWS: usize = 64;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(AttentionParams::from_bytes(node.params_bytes()))?;
@@ -57,7 +63,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             heads,
             tokens,
         };
-        attention_tile::attend(w.isa, &unit, w.scratch);
+        unit::attend(w.isa, &unit, w.scratch);
     }
     w.scratch.starts = starts;
 }

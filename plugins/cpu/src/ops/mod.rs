@@ -9,7 +9,6 @@ pub mod args;
 pub mod argsort;
 pub mod attention;
 pub mod attention_contiguous;
-mod attention_tile;
 pub mod binary;
 pub mod check;
 pub mod col2im_1d;

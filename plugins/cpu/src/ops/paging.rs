@@ -90,4 +90,18 @@ impl<'a> Paging<'a> {
         let slot = usize::try_from(block).ok()?.checked_mul(self.block_size)? + key % self.block_size;
         (slot < self.n_slots).then_some(slot)
     }
+
+    /// The slots of `out.len()` positions from `key` on, block by block; `usize::MAX` where [`Paging::slot`] has none.
+    pub fn slots(&self, seq: usize, mut key: usize, mut out: &mut [usize]) {
+        while !out.is_empty() {
+            let n = (self.block_size - key % self.block_size).min(out.len());
+            let (block, rest) = out.split_at_mut(n);
+            let first = self.slot(seq, key);
+            for (i, slot) in block.iter_mut().enumerate() {
+                *slot =
+                    first.map(|first| first + i).filter(|slot| *slot < self.n_slots).unwrap_or(usize::MAX);
+            }
+            (key, out) = (key + n, rest);
+        }
+    }
 }

@@ -112,12 +112,6 @@ pub(crate) fn words_32<S: Simd>(s: S, rows: impl Rows, at: usize) -> [S::I; 8] {
     [a[0], a[1], a[2], a[3], b[0], b[1], b[2], b[3]]
 }
 
-/// 32 bytes of each of 16 rows.
-#[inline(always)]
-pub(crate) fn transpose_32<S: Simd>(s: S, bytes: &[u8], stride: usize) -> [S::I; 8] {
-    words_32(s, RowByRow { bytes, stride }, 0)
-}
-
 /// Byte `i` of each lane as a number.
 #[inline(always)]
 pub(crate) fn byte<S: Simd>(s: S, v: S::I, i: usize) -> S::I {

@@ -54,6 +54,7 @@ impl Simd for Avx2 {
             _mm256_blendv_ps(y[1], x[1], _mm256_cmp_ps::<_CMP_GT_OQ>(a[1], b[1])),
         ];
         fn sum(v: F) -> f32 = sum8(_mm256_add_ps(v[0], v[1]));
+        fn sums(v: [F; 16]) -> F = [sums8(&v[..8]), sums8(&v[8..])];
         fn peak(v: F) -> f32 = peak8(_mm256_max_ps(v[0], v[1]));
         fn round(v: F) -> I = [_mm256_cvtps_epi32(v[0]), _mm256_cvtps_epi32(v[1])];
         fn float(v: I) -> F = [_mm256_cvtepi32_ps(v[0]), _mm256_cvtepi32_ps(v[1])];
@@ -96,6 +97,7 @@ impl Simd for Avx2 {
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v[0]));
             _mm_storeu_si128(to.as_mut_ptr().add(16).cast(), _mm256_cvtps_ph::<_MM_FROUND_TO_NEAREST_INT>(v[1]));
         };
+        fn splat_f16(bits: u16) -> F = [_mm256_cvtph_ps(_mm_set1_epi16(bits as i16)); 2];
         fn load_u16(v: &[u8; 32]) -> I = [
             _mm256_cvtepu16_epi32(_mm_loadu_si128(v.as_ptr().cast())),
             _mm256_cvtepu16_epi32(_mm_loadu_si128(v.as_ptr().add(16).cast())),
@@ -134,6 +136,32 @@ pub(super) unsafe fn sum8(v: __m256) -> f32 {
         let four = _mm_add_ps(_mm256_castps256_ps128(v), _mm256_extractf128_ps::<1>(v));
         let two = _mm_add_ps(four, _mm_movehl_ps(four, four));
         _mm_cvtss_f32(_mm_add_ss(two, _mm_shuffle_ps::<1>(two, two)))
+    }
+}
+
+/// The sums of 8 vectors, in the order of [`sum8`].
+///
+/// # Safety
+/// AVX; there are 8 vectors.
+#[inline(always)]
+unsafe fn sums8(v: &[F]) -> __m256 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // One half for each of two vectors.
+        let mut halves = [_mm256_setzero_ps(); 4];
+        for i in 0..4 {
+            let (a, b) = (_mm256_add_ps(v[i][0], v[i][1]), _mm256_add_ps(v[i + 4][0], v[i + 4][1]));
+            halves[i] =
+                _mm256_add_ps(_mm256_permute2f128_ps::<0x20>(a, b), _mm256_permute2f128_ps::<0x31>(a, b));
+        }
+        // Two lanes of each half for each of four.
+        let mut pairs = [_mm256_setzero_ps(); 2];
+        for i in 0..2 {
+            let (a, b) = (halves[2 * i], halves[2 * i + 1]);
+            pairs[i] = _mm256_add_ps(_mm256_shuffle_ps::<0x44>(a, b), _mm256_shuffle_ps::<0xee>(a, b));
+        }
+        let [a, b] = pairs;
+        _mm256_add_ps(_mm256_shuffle_ps::<0x88>(a, b), _mm256_shuffle_ps::<0xdd>(a, b))
     }
 }
 

@@ -45,6 +45,7 @@ impl Simd for Avx512 {
         fn above(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 =
             _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), y, x);
         fn sum(v: __m512) -> f32 = sum(v);
+        fn sums(v: [__m512; 16]) -> __m512 = sums(v);
         fn peak(v: __m512) -> f32 = _mm512_reduce_max_ps(v);
         fn round(v: __m512) -> __m512i = _mm512_cvtps_epi32(v);
         fn float(v: __m512i) -> __m512 = _mm512_cvtepi32_ps(v);
@@ -74,6 +75,7 @@ impl Simd for Avx512 {
             to.as_mut_ptr().cast(),
             _mm512_cvtps_ph::<{ _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC }>(v),
         );
+        fn splat_f16(bits: u16) -> __m512 = _mm512_cvtph_ps(_mm256_set1_epi16(bits as i16));
         fn load_u16(v: &[u8; 32]) -> __m512i = _mm512_cvtepu16_epi32(_mm256_loadu_si256(v.as_ptr().cast()));
         fn load_i8(v: &[u8; 16]) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(v.as_ptr().cast()));
         fn store_i8(v: __m512i, to: &mut [u8; 16]) =
@@ -115,6 +117,38 @@ unsafe fn every_fourth_row(p: *const u8, stride: usize) -> __m512i {
         let v = _mm512_inserti32x4::<1>(v, _mm_loadu_si128(p.add(4 * stride).cast()));
         let v = _mm512_inserti32x4::<2>(v, _mm_loadu_si128(p.add(8 * stride).cast()));
         _mm512_inserti32x4::<3>(v, _mm_loadu_si128(p.add(12 * stride).cast()))
+    }
+}
+
+/// The sums of 16 vectors: their halves added, four vectors' quarters, and so on, in the order of [`sum`].
+///
+/// # Safety
+/// AVX-512 F.
+#[inline(always)]
+unsafe fn sums(v: [__m512; 16]) -> __m512 {
+    // SAFETY: the caller's promise.
+    unsafe {
+        // One half for each of two vectors, four apart.
+        let mut halves = [_mm512_setzero_ps(); 8];
+        for i in 0..8 {
+            let (a, b) = (v[i % 4 + i / 4 * 8], v[i % 4 + i / 4 * 8 + 4]);
+            halves[i] = _mm512_add_ps(_mm512_shuffle_f32x4::<0x44>(a, b), _mm512_shuffle_f32x4::<0xee>(a, b));
+        }
+        // One quarter for each of four.
+        let mut quarters = [_mm512_setzero_ps(); 4];
+        for i in 0..4 {
+            let (a, b) = (halves[i], halves[i + 4]);
+            quarters[i] =
+                _mm512_add_ps(_mm512_shuffle_f32x4::<0x88>(a, b), _mm512_shuffle_f32x4::<0xdd>(a, b));
+        }
+        // Two lanes of each quarter for each of eight.
+        let mut pairs = [_mm512_setzero_ps(); 2];
+        for i in 0..2 {
+            let (a, b) = (quarters[2 * i], quarters[2 * i + 1]);
+            pairs[i] = _mm512_add_ps(_mm512_shuffle_ps::<0x44>(a, b), _mm512_shuffle_ps::<0xee>(a, b));
+        }
+        let [a, b] = pairs;
+        _mm512_add_ps(_mm512_shuffle_ps::<0x88>(a, b), _mm512_shuffle_ps::<0xdd>(a, b))
     }
 }
 

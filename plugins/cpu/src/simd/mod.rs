@@ -123,6 +123,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn load_f16(self, v: &[u8; 32]) -> Self::F;
     /// To memory as F16, rounded to nearest, ties to even.
     fn store_f16(self, v: Self::F, to: &mut [u8; 32]);
+    /// An F16 number, given by its bits, in all lanes.
+    #[inline(always)]
+    fn splat_f16(self, bits: u16) -> Self::F {
+        self.splat(f16_to_f32(bits))
+    }
     /// 16 unsigned 16-bit numbers of memory.
     fn load_u16(self, v: &[u8; 32]) -> Self::I;
     /// 16 signed bytes of memory.
@@ -132,6 +137,12 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// Asks for the cache line at this address, which may be any.
     fn prefetch(self, address: *const u8);
+
+    /// Lane r is the sum of the lanes of vector r, each as [`Simd::sum`] makes it.
+    #[inline(always)]
+    fn sums(self, v: [Self::F; LANES]) -> Self::F {
+        self.load(&array(|r| self.sum(v[r])))
+    }
 
     /// 16 zeros.
     #[inline(always)]

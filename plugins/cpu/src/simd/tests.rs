@@ -73,3 +73,31 @@ fn functions_keep_their_limits() {
         }
     }
 }
+
+dispatch! {
+    fn add_lanes(v: &[[f32; LANES]; LANES], one_by_one: &mut [f32; LANES], together: &mut [f32; LANES]) = add_lanes_with;
+}
+
+#[inline(always)]
+fn add_lanes_with<S: Simd>(
+    s: S,
+    v: &[[f32; LANES]; LANES],
+    one_by_one: &mut [f32; LANES],
+    together: &mut [f32; LANES],
+) {
+    let v = super::array(|r| s.load(&v[r]));
+    *one_by_one = super::array(|r| s.sum(v[r]));
+    s.store(s.sums(v), together);
+}
+
+#[test]
+fn sixteen_sums_together_are_those_made_one_by_one() {
+    let v = std::array::from_fn(|r| std::array::from_fn(|lane| ((r * 37 + lane * 61) as f32).sin() * 1000.0));
+    let mut plain = [0.0; LANES];
+    add_lanes(Isa::SCALAR, &v, &mut plain, &mut [0.0; LANES]);
+    for isa in Isa::available() {
+        let (mut one_by_one, mut together) = ([0.0; LANES], [0.0; LANES]);
+        add_lanes(isa, &v, &mut one_by_one, &mut together);
+        assert_eq!((one_by_one, together), (plain, plain), "{}", isa.name());
+    }
+}
