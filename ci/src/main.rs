@@ -30,7 +30,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      speed beside a peer's on the same files, in turn, and beside what the machine can do
   bench op [--ops REGEX] [--threads N] [--json FILE]
                      times of single ops of the CPU plugin
-  peer DIR           build the peer, llama.cpp, into a folder
+  peer DIR [--isa native|avx2]
+                     build the peer, llama.cpp, into a folder
   matrix [--json]    the plugins, one job each
   plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
   conform [NAME]     build one plugin, or each, and run every case of `llmrt conform` on it";
@@ -57,7 +58,8 @@ fn main() -> ExitCode {
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["bench", "op", ref words @ ..] => bench::ops(words),
         ["bench", ref words @ ..] => bench::bench(words),
-        ["peer", dir] => peer::build(dir),
+        ["peer", dir] => peer::build(dir, "native"),
+        ["peer", dir, "--isa", isa] => peer::build(dir, isa),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),
