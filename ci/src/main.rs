@@ -32,7 +32,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      times of single ops of the CPU plugin
   bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--llmrt FILE]
                      what types of weights cost: perplexity and divergence from F32, beside a peer's on the same files
-  peer DIR           build the peer, llama.cpp, into a folder
+  peer DIR [--isa native|avx2]
+                     build the peer, llama.cpp, into a folder
   matrix [--json]    the plugins, one job each
   plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
   conform [NAME]     build one plugin, or each, and run every case of `llmrt conform` on it";
@@ -60,7 +61,8 @@ fn main() -> ExitCode {
         ["bench", "op", ref words @ ..] => bench::ops(words),
         ["bench", "quality", ref words @ ..] => bench::quality(words),
         ["bench", ref words @ ..] => bench::bench(words),
-        ["peer", dir] => peer::build(dir),
+        ["peer", dir] => peer::build(dir, "native"),
+        ["peer", dir, "--isa", isa] => peer::build(dir, isa),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),

@@ -15,6 +15,7 @@ use cases::Cases;
 use llmrt_abi::DType;
 use llmrt_cpu::ceiling::{self, Ceilings};
 use llmrt_cpu::simd::Isa;
+use llmrt_host::knobs;
 use serde_json::{Value, json};
 use speeds::Speeds;
 use work::Work;
@@ -124,7 +125,17 @@ fn model_name(model: &OpenModel) -> String {
 fn measure_ceilings(global: &Global) -> Result<Ceilings> {
     setup::check_threads(global.threads)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(ceiling::measure(Isa::best(), global.threads.unwrap_or_else(cores)))
+    Ok(ceiling::measure(isa(global)?, global.threads.unwrap_or_else(cores)))
+}
+
+/// The instruction set that the CPU plugin is told to use, else the best.
+fn isa(global: &Global) -> Result<Isa> {
+    let said =
+        global.plugin_option.iter().rev().find(|(key, _)| key == "cpu.isa").map(|(_, name)| name.clone());
+    match said.or_else(|| knobs::plugin_option("cpu.isa")) {
+        Some(name) => Isa::from_name(&name).map_err(|e| Error::usage(e.to_string())),
+        None => Ok(Isa::best()),
+    }
 }
 
 fn ceilings_json(c: Ceilings) -> Value {

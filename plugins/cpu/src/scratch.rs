@@ -29,7 +29,7 @@ unsafe impl Plain for crate::ops::attention::softmax::Running {}
 // SAFETY: numbers in `repr(C)`.
 unsafe impl Plain for crate::quant::XGroup {}
 // SAFETY: numbers in `repr(C)`, aligned to 64.
-unsafe impl<const H: usize, const M: usize, const FULL: bool> Plain for crate::quant::Group<H, M, FULL> {}
+unsafe impl<const H: usize, const M: usize, const BITS: u32> Plain for crate::quant::Group<H, M, BITS> {}
 
 /// Memory that grows and is handed out as slices of numbers.
 #[derive(Default)]

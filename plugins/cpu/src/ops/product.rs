@@ -69,6 +69,8 @@ dispatch! {
 
 /// Groups unpacked at a time: what stays in the first cache beside the columns.
 const CHUNK: usize = 32;
+/// Columns at a time: so many groups of them stay in the second cache.
+const COLUMNS: usize = 256;
 
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
@@ -80,24 +82,36 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usi
         5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, &rows),
         _ => rows.start,
     };
+    if !rows.is_empty() {
+        for columns in p.columns.chunks(COLUMNS) {
+            many_columns::<S, F>(s, &Product { columns, ..*p }, &rows, scratch);
+        }
+    }
+}
+
+/// Rows in any layout times columns whose next groups stay in the second cache while the rows pass.
+#[inline(always)]
+fn many_columns<S: Simd, F: Format>(s: S, p: &Product<'_>, rows: &Range<usize>, scratch: &mut Scratch) {
     let n_groups = p.w.ne[0] / crate::quant::GROUP;
     let panel = scratch.panel.take::<F::Group>(CHUNK);
-    let sums = scratch.sums.take::<[f32; LANES]>(p.columns.len());
-    for first in rows.clone().step_by(ROWS) {
-        let n_rows = ROWS.min(rows.end - first);
-        sums.fill([0.0; LANES]);
-        for start in (0..n_groups).step_by(CHUNK) {
-            let groups = start..(start + CHUNK).min(n_groups);
-            let panel = &mut panel[..groups.len()];
-            let next = match groups.end < n_groups {
-                true => (first, groups.end..(groups.end + CHUNK).min(n_groups)),
-                false => (first + ROWS, 0..CHUNK.min(n_groups)),
+    let sums = scratch.sums.take::<[f32; LANES]>(rows.len().div_ceil(ROWS) * p.columns.len());
+    sums.fill([0.0; LANES]);
+    for start in (0..n_groups).step_by(CHUNK) {
+        let groups = start..(start + CHUNK).min(n_groups);
+        let panel = &mut panel[..groups.len()];
+        for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact_mut(p.columns.len())) {
+            let n_rows = ROWS.min(rows.end - first);
+            let ahead = match first + ROWS < rows.end {
+                true => Ahead::of::<F>(p, first + ROWS, groups.clone()),
+                false => Ahead::of::<F>(p, rows.start, groups.end..(groups.end + CHUNK).min(n_groups)),
             };
-            let ahead = Ahead::of::<F>(p, next.0, next.1);
             unpack::<S, F>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
-            multiply::<S, F>(s, p, n_groups, groups, panel, sums);
+            multiply::<S, F>(s, p, n_groups, &groups, panel, sums);
         }
-        for (column, sums) in p.columns.iter().zip(&*sums) {
+    }
+    for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact(p.columns.len())) {
+        let n_rows = ROWS.min(rows.end - first);
+        for (column, sums) in p.columns.iter().zip(sums) {
             // SAFETY: these rows of w are this thread's alone.
             let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + n_rows) };
             y.copy_from_slice(&sums[..n_rows]);
@@ -222,18 +236,22 @@ fn multiply<S: Simd, F: Format>(
     s: S,
     p: &Product<'_>,
     n_groups: usize,
-    groups: Range<usize>,
+    groups: &Range<usize>,
     panel: &[F::Group],
     sums: &mut [[f32; LANES]],
 ) {
     let mut done = 0;
-    if S::WIDE {
-        done = tiles::<S, F, 12>(s, p, n_groups, &groups, panel, sums, done);
-        done = tiles::<S, F, 4>(s, p, n_groups, &groups, panel, sums, done);
-    } else {
-        done = tiles::<S, F, 2>(s, p, n_groups, &groups, panel, sums, done);
+    if S::WIDE && F::Group::HALVES == 1 {
+        done = tiles::<S, F, 12>(s, p, n_groups, groups, panel, sums, done);
     }
-    tiles::<S, F, 1>(s, p, n_groups, &groups, panel, sums, done);
+    if S::WIDE && F::Group::HALVES == 2 {
+        done = tiles::<S, F, 6>(s, p, n_groups, groups, panel, sums, done);
+    }
+    done = tiles::<S, F, 4>(s, p, n_groups, groups, panel, sums, done);
+    if !S::WIDE {
+        done = tiles::<S, F, 2>(s, p, n_groups, groups, panel, sums, done);
+    }
+    tiles::<S, F, 1>(s, p, n_groups, groups, panel, sums, done);
 }
 
 /// As many tiles of `C` columns as there are from column `done` on; where it got to.

@@ -142,18 +142,31 @@ fn many<S: Simd, E: Element>(
 #[inline(always)]
 fn add_products<S: Simd>(s: S, w: &[Sixteen], x: &[Sixteen], n: usize, sums: &mut [Sixteen]) {
     if S::WIDE && n > 8 {
-        return tile::<S, 16>(s, w, x, 0, sums);
+        tile::<S, 16>(s, w, x, 0, sums);
+        return;
     }
     if S::WIDE && n > 4 {
-        return tile::<S, 8>(s, w, x, 0, sums);
+        tile::<S, 8>(s, w, x, 0, sums);
+        return;
     }
-    for c in (0..n).step_by(4) {
-        tile::<S, 4>(s, w, x, c, sums);
+    let mut c = 0;
+    while c < n {
+        c = match n - c {
+            ..5 => tile::<S, 4>(s, w, x, c, sums),
+            _ => tile::<S, 6>(s, w, x, c, sums),
+        };
     }
 }
 
+/// Columns `first..first + C`; the one behind them.
 #[inline(always)]
-fn tile<S: Simd, const C: usize>(s: S, w: &[Sixteen], x: &[Sixteen], first: usize, sums: &mut [Sixteen]) {
+fn tile<S: Simd, const C: usize>(
+    s: S,
+    w: &[Sixteen],
+    x: &[Sixteen],
+    first: usize,
+    sums: &mut [Sixteen],
+) -> usize {
     let mut stretch = [s.zero(); C];
     for (w, x) in w.iter().zip(x) {
         let w = s.load(w);
@@ -165,6 +178,7 @@ fn tile<S: Simd, const C: usize>(s: S, w: &[Sixteen], x: &[Sixteen], first: usiz
     for (sum, stretch) in sums[first..].iter_mut().zip(stretch) {
         s.store(s.add(s.load(sum), stretch), sum);
     }
+    first + C
 }
 
 /// Bytes of a row of a stretch on its way, and some more so that rows do not fall on each other in the first cache.

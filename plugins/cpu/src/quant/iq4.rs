@@ -15,7 +15,7 @@ impl Format for Iq4Nl {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 4)];
-    type Group = Group<1, 0, true>;
+    type Group = Group<1, 0, 8>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
@@ -36,7 +36,7 @@ impl Format for Iq4Xs {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 34)];
-    type Group = Group<1, 0, true>;
+    type Group = Group<1, 0, 8>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {

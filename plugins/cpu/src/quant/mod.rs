@@ -18,6 +18,8 @@ mod q5_k;
 mod q6_k;
 mod q8_0;
 pub mod rows;
+#[cfg(test)]
+mod tests;
 
 pub mod encode;
 

@@ -5,22 +5,41 @@
 
 use super::XGroup;
 use crate::scratch::Plain;
-use crate::simd::Simd;
+use crate::simd::{Simd, array};
 
 /// Rows of a panel.
 pub const ROWS: usize = 16;
 
 /// 32 elements of each of 16 rows. `H` scales per row (1, or 2: one per half), `M` minima (0 or `H`).
-/// `FULL`: integers use all 8 bits, otherwise 7.
+/// Integers are below 2^`BITS`; with 8 bits, what is taken off them is 128.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub struct Group<const H: usize, const M: usize, const FULL: bool> {
+pub struct Group<const H: usize, const M: usize, const BITS: u32> {
     /// Quad j: elements 4j..4j+4 of row 0, of row 1, …
     pub q: [[u8; 64]; 8],
     /// Scales of the rows, per half.
     pub d: [[f32; 16]; H],
     /// Minima of the rows, per half.
     pub m: [[f32; 16]; M],
+}
+
+impl<const H: usize, const M: usize, const BITS: u32> Group<H, M, BITS> {
+    /// Quads whose products with activations (at most 127) add up in 16 bits: 2 · 2^BITS · 127 · RUN ≤ 2¹⁵.
+    const RUN: usize = match BITS {
+        0..5 => 8 / H,
+        5 => 4,
+        6 => 2,
+        _ => 1,
+    };
+    /// Quads in a turn of the innermost loop.
+    const STEP: usize = if Self::RUN < 2 { Self::RUN } else { 2 };
+}
+
+/// `n`, unknown to the compiler where columns are many and registers few: it would unroll the loop, sort what is in it by
+/// columns, and run out of registers.
+#[inline(always)]
+fn rolled<S: Simd, const C: usize>(n: usize) -> usize {
+    if S::WIDE || C < 3 || n == 1 { n } else { std::hint::black_box(n) }
 }
 
 /// What kernels need to know of a [`Group`].
@@ -47,7 +66,7 @@ pub trait Panel: Plain + Send + Sync + 'static {
     ) -> [S::F; C];
 }
 
-impl<const H: usize, const M: usize, const FULL: bool> Panel for Group<H, M, FULL> {
+impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS> {
     const ZERO: Self = Group { q: [[0; 64]; 8], d: [[0.0; 16]; H], m: [[0.0; 16]; M] };
     const HALVES: usize = H;
     const MINIMA: bool = M > 0;
@@ -74,18 +93,32 @@ impl<const H: usize, const M: usize, const FULL: bool> Panel for Group<H, M, FUL
         x: [&[XGroup]; C],
         mut sums: [S::F; C],
     ) -> [S::F; C] {
-        let x: [&[XGroup]; C] = crate::simd::array(|c| &x[c][..panel.len()]);
+        let x: [&[XGroup]; C] = array(|c| &x[c][..panel.len()]);
+        let (n_runs, n_steps) = (rolled::<S, C>(8 / H / Self::RUN), rolled::<S, C>(Self::RUN / Self::STEP));
         for (g, w) in panel.iter().enumerate() {
             for h in 0..H {
-                let mut dots: [S::I; C] = crate::simd::array(|c| match M {
-                    0 => s.splat_i(x[c][g].sums[h]),
-                    _ => s.splat_i(0),
+                let is_centred = M > 0 || BITS == 8 && S::CENTRE == 128;
+                let mut dots: [S::I; C] = array(|c| match is_centred {
+                    true => s.splat_i(0),
+                    false => s.splat_i(x[c][g].sums[h]),
                 });
-                for j in 8 / H * h..8 / H * (h + 1) {
-                    let q = s.load_b(&w.q[j]);
-                    for c in 0..C {
-                        let xq = s.splat_i(x[c][g].q[j]);
-                        dots[c] = if FULL { s.dot4_full(dots[c], q, xq) } else { s.dot4(dots[c], q, xq) };
+                for r in 0..n_runs {
+                    let mut runs: [S::Run; C] = array(|c| s.begin(dots[c]));
+                    for step in 0..n_steps {
+                        for i in 0..Self::STEP {
+                            let j = (8 / H * h + Self::RUN * r + Self::STEP * step + i) % 8;
+                            let q = s.load_b(&w.q[j]);
+                            for c in 0..C {
+                                let xq = s.splat_i(x[c][g].q[j]);
+                                match BITS {
+                                    8 => dots[c] = s.dot4_full(dots[c], q, xq),
+                                    _ => runs[c] = s.dot4(runs[c], q, xq),
+                                }
+                            }
+                        }
+                    }
+                    if BITS < 8 {
+                        dots = array(|c| s.end(runs[c], dots[c]));
                     }
                 }
                 let d = s.load(&w.d[h]);

@@ -13,7 +13,7 @@ impl Format for Q2K {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 20), (2, 2)];
-    type Group = Group<2, 2, false>;
+    type Group = Group<2, 2, 2>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {

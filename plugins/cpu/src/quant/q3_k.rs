@@ -13,7 +13,7 @@ impl Format for Q3K {
     const OFFSET: i32 = 4;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 27), (2, 1)];
-    type Group = Group<2, 0, false>;
+    type Group = Group<2, 0, 3>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
@@ -35,7 +35,7 @@ impl Format for Q3K {
 /// Scales 0..8 have their low four bits in the low bits of bytes 0..8, scales 8..16 in the high bits;
 /// the upper two bits of scale i are bits 2(i/4).. of byte 8 + i mod 4.
 #[inline(always)]
-fn unpack_scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Group<2, 0, false>]) {
+fn unpack_scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Group<2, 0, 3>]) {
     let [_, bytes @ ..] = rows.words(s, 92); // from the word before the scales on, so as not to reach past the block
     let d = rows.f16(s, 108);
     for i in 0..16 {

@@ -13,7 +13,7 @@ impl Format for Q4K {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 36)];
-    type Group = Group<1, 1, false>;
+    type Group = Group<1, 1, 4>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
@@ -32,7 +32,7 @@ impl Format for Q4K {
 /// The first 16 bytes of Q4_K and Q5_K. Scales and minima of groups 0..4 are the low six bits of bytes 0..4 and 4..8;
 /// those of groups 4..8 have their low four bits in bytes 8..12 and their upper two on top of the former.
 #[inline(always)]
-pub(super) fn unpack_scales<S: Simd>(s: S, head: [S::I; 4], out: &mut [Group<1, 1, false>]) {
+pub(super) fn unpack_scales<S: Simd, const BITS: u32>(s: S, head: [S::I; 4], out: &mut [Group<1, 1, BITS>]) {
     let d = s.halves(head[0]);
     let minus_dmin = s.sub(s.zero(), s.halves(s.shr(head[0], 16)));
     let low = |v: S::I, bits: i32| s.and(v, s.splat_i(bits));

@@ -12,7 +12,7 @@ impl Format for Q5_0 {
     const OFFSET: i32 = 16;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 5)];
-    type Group = Group<1, 0, false>;
+    type Group = Group<1, 0, 5>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
@@ -34,7 +34,7 @@ impl Format for Q5_1 {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 2), (4, 5)];
-    type Group = Group<1, 1, false>;
+    type Group = Group<1, 1, 5>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {

@@ -12,7 +12,7 @@ impl Format for Q5K {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 44)];
-    type Group = Group<1, 1, false>;
+    type Group = Group<1, 1, 5>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {

@@ -13,7 +13,7 @@ impl Format for Q6K {
     const OFFSET: i32 = 32;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 52), (2, 1)];
-    type Group = Group<2, 0, false>;
+    type Group = Group<2, 0, 6>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {

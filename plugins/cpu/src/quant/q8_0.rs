@@ -12,7 +12,7 @@ impl Format for Q8_0 {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 8)];
-    type Group = Group<1, 0, true>;
+    type Group = Group<1, 0, 8>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {

@@ -33,6 +33,9 @@ macro_rules! methods {
 impl Simd for Avx2 {
     type F = F;
     type I = I;
+    /// Sums of pairs in 16 bits.
+    type Run = I;
+    const CENTRE: i32 = 128;
     const WIDE: bool = false;
 
     methods! {
@@ -82,7 +85,9 @@ impl Simd for Avx2 {
             let n = _mm_cvtsi32_si128(n as i32);
             [_mm256_srl_epi32(a[0], n), _mm256_srl_epi32(a[1], n)]
         };
-        fn dot4(acc: I, u: I, i: I) -> I = [dot4(acc[0], u[0], i[0]), dot4(acc[1], u[1], i[1])];
+        fn begin(_acc: I) -> I = [_mm256_setzero_si256(); 2];
+        fn dot4(run: I, u: I, i: I) -> I = [dot4(run[0], u[0], i[0]), dot4(run[1], u[1], i[1])];
+        fn end(run: I, acc: I) -> I = [add_pairs(acc[0], run[0]), add_pairs(acc[1], run[1])];
         fn dot4_full(acc: I, u: I, i: I) -> I =
             [dot4_full(acc[0], u[0], i[0]), dot4_full(acc[1], u[1], i[1])];
         fn lut(table: &[u8; 16], index: I) -> I = {
@@ -238,25 +243,27 @@ unsafe fn narrow(v: __m256i) -> __m128i {
 /// # Safety
 /// AVX2.
 #[inline(always)]
-unsafe fn dot4(acc: __m256i, u: __m256i, i: __m256i) -> __m256i {
-    // SAFETY: the caller's promise. 2 · 127 · 128 fits 16 bits, so nothing saturates.
-    unsafe {
-        let pairs = _mm256_maddubs_epi16(u, i);
-        _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1)))
-    }
+unsafe fn dot4(pairs: __m256i, u: __m256i, i: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_add_epi16(pairs, _mm256_maddubs_epi16(u, i)) }
+}
+
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn add_pairs(acc: __m256i, pairs: __m256i) -> __m256i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm256_add_epi32(acc, _mm256_madd_epi16(pairs, _mm256_set1_epi16(1))) }
 }
 
 /// # Safety
 /// AVX2.
 #[inline(always)]
 unsafe fn dot4_full(acc: __m256i, u: __m256i, i: __m256i) -> __m256i {
-    // SAFETY: the caller's promise. The seven low bits and the top bit of u apart, so that nothing saturates.
+    // SAFETY: the caller's promise. With w = u - 128, w·i = |w| · (i with the sign of w), and 2 · 128 · 127 fits 16 bits.
     unsafe {
-        let low = _mm256_maddubs_epi16(_mm256_and_si256(u, _mm256_set1_epi8(127)), i);
-        let top = _mm256_and_si256(_mm256_srli_epi16::<7>(u), _mm256_set1_epi8(1));
-        let top = _mm256_madd_epi16(_mm256_maddubs_epi16(top, i), _mm256_set1_epi16(128));
-        let low = _mm256_madd_epi16(low, _mm256_set1_epi16(1));
-        _mm256_add_epi32(acc, _mm256_add_epi32(low, top))
+        let w = _mm256_xor_si256(u, _mm256_set1_epi8(-128));
+        add_pairs(acc, _mm256_maddubs_epi16(_mm256_abs_epi8(w), _mm256_sign_epi8(i, w)))
     }
 }
 

@@ -30,6 +30,8 @@ macro_rules! methods {
 impl Simd for Avx512 {
     type F = __m512;
     type I = __m512i;
+    type Run = __m512i;
+    const CENTRE: i32 = 0;
     const WIDE: bool = true;
 
     methods! {
@@ -80,6 +82,16 @@ impl Simd for Avx512 {
         fn load_i8(v: &[u8; 16]) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(v.as_ptr().cast()));
         fn store_i8(v: __m512i, to: &mut [u8; 16]) =
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v));
+    }
+
+    #[inline(always)]
+    fn begin(self, acc: __m512i) -> __m512i {
+        acc
+    }
+
+    #[inline(always)]
+    fn end(self, run: __m512i, _acc: __m512i) -> __m512i {
+        run
     }
 
     #[inline(always)]

@@ -47,6 +47,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     type F: Copy;
     /// 16 integers of 32 bits, or 64 bytes.
     type I: Copy;
+    /// Dot products of bytes on their way to 32 bits.
+    type Run: Copy;
+    /// What [`Simd::dot4_full`] takes off the unsigned bytes: 0, or 128 where bytes are best multiplied as signed ones.
+    const CENTRE: i32;
     /// Whether some 30 vectors fit the registers; otherwise about 6 do.
     const WIDE: bool;
 
@@ -104,9 +108,14 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn shl(self, a: Self::I, n: u32) -> Self::I;
     /// a >> n in 32-bit lanes, zeros coming in.
     fn shr(self, a: Self::I, n: u32) -> Self::I;
-    /// acc + Σ u·i over the four bytes of each lane, u unsigned and at most 127, i signed.
-    fn dot4(self, acc: Self::I, u: Self::I, i: Self::I) -> Self::I;
-    /// As [`Simd::dot4`], u up to 255.
+    /// A run of dot products that `acc` is to get. It is as long as the sums of its pairs fit 16 bits:
+    /// Σ 2 · max u · max |i| < 2¹⁵.
+    fn begin(self, acc: Self::I) -> Self::Run;
+    /// One more: Σ u·i over the four bytes of each lane, u unsigned, i signed.
+    fn dot4(self, run: Self::Run, u: Self::I, i: Self::I) -> Self::Run;
+    /// What the run comes to, `acc` being what it began with.
+    fn end(self, run: Self::Run, acc: Self::I) -> Self::I;
+    /// acc + Σ (u - CENTRE)·i over the four bytes of each lane, u from 0 to 255, i from -127 to 127.
     fn dot4_full(self, acc: Self::I, u: Self::I, i: Self::I) -> Self::I;
     /// Each byte of `index` (below 16) replaced by that byte of the table.
     fn lut(self, table: &[u8; 16], index: Self::I) -> Self::I;

@@ -24,6 +24,8 @@ macro_rules! lanes {
 impl Simd for Neon {
     type F = F;
     type I = I;
+    type Run = I;
+    const CENTRE: i32 = 0;
     const WIDE: bool = false;
 
     lanes! {
@@ -67,6 +69,16 @@ impl Simd for Neon {
             // SAFETY: `to` has room for the four lanes.
             unsafe { vst1q_f32(to.as_mut_ptr(), v) }
         }
+    }
+
+    #[inline(always)]
+    fn begin(self, acc: I) -> I {
+        acc
+    }
+
+    #[inline(always)]
+    fn end(self, run: I, _acc: I) -> I {
+        run
     }
 
     #[inline(always)]

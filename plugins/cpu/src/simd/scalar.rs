@@ -13,6 +13,8 @@ type I = [i32; LANES];
 impl Simd for Scalar {
     type F = F;
     type I = I;
+    type Run = I;
+    const CENTRE: i32 = 0;
     const WIDE: bool = false;
 
     #[inline(always)]
@@ -123,6 +125,14 @@ impl Simd for Scalar {
     #[inline(always)]
     fn shr(self, a: I, n: u32) -> I {
         a.map(|a| (a as u32 >> n) as i32)
+    }
+    #[inline(always)]
+    fn begin(self, acc: I) -> I {
+        acc
+    }
+    #[inline(always)]
+    fn end(self, run: I, _acc: I) -> I {
+        run
     }
     #[inline(always)]
     fn dot4(self, acc: I, u: I, i: I) -> I {
