@@ -131,11 +131,7 @@ impl Lab<'_> {
         let mut row = Row::default();
         for part in 0..PARTS {
             row.ours.push(self.ask_llmrt(&model, part, &base)?);
-            let out = self.ask_peer(&model, part, is_long, &["--kl-divergence"])?;
-            row.theirs.push(Found {
-                loss: peers_number(&out, "Mean PPL(Q)")?.ln(),
-                kld: peers_number(&out, "Mean    KLD")?,
-            });
+            row.theirs.push(self.compare_in_peer(&model, part, is_long)?);
         }
         Ok(row)
     }
@@ -145,6 +141,16 @@ impl Lab<'_> {
         command.args(["perplexity", "--json", "-c", WINDOW, "--chunks", WINDOWS, "-f"]).arg(self.text(part));
         let found = parsed(&watched(command.arg("--kl").arg(base).arg(model))?.stdout)?;
         Ok(Found { loss: number(&found, "perplexity")?.ln(), kld: number(&found, "mean_kld")? })
+    }
+
+    /// The peer's thread that prints may lose its last lines on a busy machine: then it is asked again.
+    fn compare_in_peer(&self, model: &Path, part: usize, is_long: bool) -> Result<Found, String> {
+        let ask = || {
+            let out = self.ask_peer(model, part, is_long, &["--kl-divergence"])?;
+            let loss = peers_number(&out, "Mean PPL(Q)")?.ln();
+            Ok(Found { loss, kld: peers_number(&out, "Mean    KLD")? })
+        };
+        (0..20).fold(ask(), |found, _| found.or_else(|_: String| ask()))
     }
 
     /// Without flags the peer writes the base of a part. Its threads wait for each other by spinning, and there is one.
