@@ -40,6 +40,18 @@ fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set_
 }
 
 #[test]
+fn more_columns_than_stay_in_the_cache_give_the_bits_of_few() {
+    let times = 9; // 261 columns; 256 are at work at a time
+    for dtype in FORMATS {
+        let (w, x) = operands(dtype);
+        let plugin = Plugin::open(Isa::best().name()).unwrap();
+        let few = product(&plugin, dtype, &w, &x, 2, true);
+        let many = product(&plugin, dtype, &w, &x.repeat(times), 2, true);
+        assert!(many == few.repeat(times), "{dtype}");
+    }
+}
+
+#[test]
 fn quantised_weights_meet_activations_rounded_to_8_bits_and_nothing_else_is_lost() {
     for dtype in COMMON.into_iter().filter(|t| t.is_quantised()) {
         let (w, x) = operands(dtype);
