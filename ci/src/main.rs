@@ -1,5 +1,6 @@
 //! `cargo ci`: what continuous integration does, as commands a person can run too.
 
+mod arm;
 mod bench;
 mod coverage;
 mod fuzz;
@@ -22,6 +23,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      what would break plugins built before is refused without --break
   golden             build the plugins that every later host must load (tests/golden)
   layout             let abi_stable compare the types with those of released minors
+  arm                the CPU plugin and the embedded model on 64-bit ARM, emulated by qemu, beside this machine's bits
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
@@ -56,6 +58,7 @@ fn main() -> ExitCode {
         ["cann-sim", ref arguments @ ..] => {
             run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cann-sim", "--"]).args(arguments))
         }
+        ["arm"] => arm::arm(),
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["bench", "op", ref words @ ..] => bench::ops(words),

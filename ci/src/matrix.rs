@@ -149,7 +149,7 @@ fn find(name: &str) -> Result<&'static Job, String> {
 }
 
 /// Where cargo builds.
-fn target() -> PathBuf {
+pub fn target() -> PathBuf {
     std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
 }
 

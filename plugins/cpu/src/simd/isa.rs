@@ -18,6 +18,12 @@ pub(crate) enum Set {
     /// Advanced SIMD of 64-bit ARM.
     #[cfg(target_arch = "aarch64")]
     Neon,
+    /// Advanced SIMD with products of signed bytes.
+    #[cfg(target_arch = "aarch64")]
+    Dotprod,
+    /// Advanced SIMD with products of unsigned with signed bytes.
+    #[cfg(target_arch = "aarch64")]
+    I8mm,
 }
 
 /// An instruction set that this build does not know or this machine does not have.
@@ -54,7 +60,12 @@ impl Isa {
             all.extend(avx512.then_some(Isa(Set::Avx512)));
         }
         #[cfg(target_arch = "aarch64")]
-        all.push(Isa(Set::Neon));
+        {
+            use std::arch::is_aarch64_feature_detected as has;
+            all.push(Isa(Set::Neon));
+            all.extend(has!("dotprod").then_some(Isa(Set::Dotprod)));
+            all.extend(has!("i8mm").then_some(Isa(Set::I8mm)));
+        }
         all
     }
 
@@ -79,6 +90,10 @@ impl Isa {
             Set::Avx512 => "avx512",
             #[cfg(target_arch = "aarch64")]
             Set::Neon => "neon",
+            #[cfg(target_arch = "aarch64")]
+            Set::Dotprod => "dotprod",
+            #[cfg(target_arch = "aarch64")]
+            Set::I8mm => "i8mm",
         }
     }
 
@@ -114,6 +129,22 @@ macro_rules! dispatch {
                 let s = unsafe { $crate::simd::Avx2::new() };
                 $implementation::<_ $(, $g)?>(s, $($arg),*)
             }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon,dotprod")]
+            #[allow(clippy::too_many_arguments)]
+            fn dotprod $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the feature is one of this function's, so the machine has it.
+                let s = $crate::simd::Neon(unsafe { $crate::simd::Dotprod::new() });
+                $implementation::<_ $(, $g)?>(s, $($arg),*)
+            }
+            #[cfg(target_arch = "aarch64")]
+            #[target_feature(enable = "neon,i8mm")]
+            #[allow(clippy::too_many_arguments)]
+            fn i8mm $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
+                // SAFETY: the feature is one of this function's, so the machine has it.
+                let s = $crate::simd::Neon(unsafe { $crate::simd::I8mm::new() });
+                $implementation::<_ $(, $g)?>(s, $($arg),*)
+            }
             match isa.set() {
                 $crate::simd::Set::Scalar => $implementation::<_ $(, $g)?>($crate::simd::Scalar, $($arg),*),
                 #[cfg(target_arch = "x86_64")]
@@ -123,7 +154,14 @@ macro_rules! dispatch {
                 // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
                 $crate::simd::Set::Avx512 => unsafe { avx512 $(::<$g>)? ($($arg),*) },
                 #[cfg(target_arch = "aarch64")]
-                $crate::simd::Set::Neon => $implementation::<_ $(, $g)?>($crate::simd::Neon, $($arg),*),
+                $crate::simd::Set::Neon =>
+                    $implementation::<_ $(, $g)?>($crate::simd::Neon($crate::simd::Pairs), $($arg),*),
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: every `Isa` comes from `Isa::available`, which found this feature.
+                $crate::simd::Set::Dotprod => unsafe { dotprod $(::<$g>)? ($($arg),*) },
+                #[cfg(target_arch = "aarch64")]
+                // SAFETY: every `Isa` comes from `Isa::available`, which found this feature.
+                $crate::simd::Set::I8mm => unsafe { i8mm $(::<$g>)? ($($arg),*) },
             }
         }
     )*};

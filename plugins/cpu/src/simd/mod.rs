@@ -15,6 +15,8 @@ mod avx2;
 mod avx512;
 #[cfg(target_arch = "aarch64")]
 mod neon;
+#[cfg(target_arch = "aarch64")]
+mod neon_dot;
 
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
@@ -24,6 +26,8 @@ pub use isa::{Isa, UnknownIsa};
 pub(crate) use isa::{Set, dispatch};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
+#[cfg(target_arch = "aarch64")]
+pub use neon_dot::{Dotprod, I8mm, Pairs};
 pub use scalar::{Scalar, f16_to_f32, f32_to_f16};
 
 /// Lanes of a vector.

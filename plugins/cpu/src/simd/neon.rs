@@ -1,11 +1,12 @@
-//! The vector trait on 64-bit ARM: four registers. Advanced SIMD is part of the architecture, so there is no proof.
+//! The vector trait on 64-bit ARM: four registers. Advanced SIMD is part of the architecture; what differs among machines
+//! is how bytes are multiplied.
 
-use super::{Simd, array, f16_to_f32, f32_to_f16};
-use std::arch::aarch64::*;
+use super::{Simd, array, neon_dot::Dot};
+use std::arch::{aarch64::*, asm};
 
-/// Advanced SIMD.
+/// Advanced SIMD, with a way to multiply bytes.
 #[derive(Clone, Copy, Debug)]
-pub struct Neon;
+pub struct Neon<D>(pub D);
 
 type F = [float32x4_t; 4];
 type I = [int32x4_t; 4];
@@ -21,11 +22,11 @@ macro_rules! lanes {
     )*};
 }
 
-impl Simd for Neon {
+impl<D: Dot> Simd for Neon<D> {
     type F = F;
     type I = I;
     type Run = I;
-    const CENTRE: i32 = 0;
+    const CENTRE: i32 = D::CENTRE;
     const WIDE: bool = false;
 
     lanes! {
@@ -53,14 +54,15 @@ impl Simd for Neon {
         fn shl(a: I, n: u32) -> I = |i| vshlq_s32(a[i], vdupq_n_s32(n as i32));
         fn shr(a: I, n: u32) -> I =
             |i| vreinterpretq_s32_u32(vshlq_u32(vreinterpretq_u32_s32(a[i]), vdupq_n_s32(-(n as i32))));
-        fn dot4(acc: I, u: I, b: I) -> I = |i| dot4(acc[i], u[i], b[i]);
-        fn dot4_full(acc: I, u: I, b: I) -> I = |i| dot4(acc[i], u[i], b[i]);
         fn lut(table: &[u8; 16], index: I) -> I =
             |i| vreinterpretq_s32_u8(vqtbl1q_u8(vld1q_u8(table.as_ptr()), vreinterpretq_u8_s32(index[i])));
         fn load_u16(v: &[u8; 32]) -> I = |i| {
             let half = vreinterpret_u16_u8(vld1_u8(v.as_ptr().add(8 * i)));
             vreinterpretq_s32_u32(vmovl_u16(half))
         };
+        fn load_f16(v: &[u8; 32]) -> F = |i| vcvt_f32_f16(vreinterpret_f16_u8(vld1_u8(v.as_ptr().add(8 * i))));
+        fn halves(v: I) -> F =
+            |i| vcvt_f32_f16(vreinterpret_f16_u16(vmovn_u32(vreinterpretq_u32_s32(v[i]))));
     }
 
     #[inline(always)]
@@ -110,31 +112,41 @@ impl Simd for Neon {
 
     #[inline(always)]
     fn gather_f16(self, rows: &[u8], stride: usize) -> F {
-        let lanes: [f32; 16] =
-            array(|r| f16_to_f32(u16::from_le_bytes([rows[r * stride], rows[r * stride + 1]])));
-        self.load(&lanes)
+        let mut halves = [0; 32];
+        for (r, half) in halves.as_chunks_mut::<2>().0.iter_mut().enumerate() {
+            *half = [rows[r * stride], rows[r * stride + 1]];
+        }
+        self.load_f16(&halves)
+    }
+
+    // Not closures: these would not always be inlined, and have no features that instructions of `D` need.
+    #[inline(always)]
+    fn dot4(self, acc: I, u: I, i: I) -> I {
+        let dot = self.0;
+        [
+            dot.dot4(acc[0], u[0], i[0]),
+            dot.dot4(acc[1], u[1], i[1]),
+            dot.dot4(acc[2], u[2], i[2]),
+            dot.dot4(acc[3], u[3], i[3]),
+        ]
     }
 
     #[inline(always)]
-    fn halves(self, v: I) -> F {
-        let mut bytes = [0; 64];
-        self.store_b(v, &mut bytes);
-        let lanes: [f32; 16] = array(|i| f16_to_f32(u16::from_le_bytes([bytes[4 * i], bytes[4 * i + 1]])));
-        self.load(&lanes)
-    }
-
-    #[inline(always)]
-    fn load_f16(self, v: &[u8; 32]) -> F {
-        let lanes: [f32; 16] = array(|i| f16_to_f32(u16::from_le_bytes([v[2 * i], v[2 * i + 1]])));
-        self.load(&lanes)
+    fn dot4_full(self, acc: I, u: I, i: I) -> I {
+        let dot = self.0;
+        [
+            dot.dot4_full(acc[0], u[0], i[0]),
+            dot.dot4_full(acc[1], u[1], i[1]),
+            dot.dot4_full(acc[2], u[2], i[2]),
+            dot.dot4_full(acc[3], u[3], i[3]),
+        ]
     }
 
     #[inline(always)]
     fn store_f16(self, v: F, to: &mut [u8; 32]) {
-        let mut lanes = [0.0; 16];
-        self.store(v, &mut lanes);
-        for (v, to) in lanes.into_iter().zip(to.as_chunks_mut::<2>().0) {
-            *to = f32_to_f16(v).to_le_bytes();
+        for (v, to) in v.into_iter().zip(to.as_chunks_mut::<8>().0) {
+            // SAFETY: `to` has room for the four halves; F16 and back is part of the architecture.
+            unsafe { vst1_u8(to.as_mut_ptr(), vreinterpret_u8_f16(vcvt_f16_f32(v))) }
         }
     }
 
@@ -164,21 +176,15 @@ impl Simd for Neon {
     }
 
     #[inline(always)]
-    fn prefetch(self, _address: *const u8) {}
-}
+    fn peak(self, v: F) -> f32 {
+        // SAFETY: part of the architecture.
+        unsafe { vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(v[0], v[1]), vmaxnmq_f32(v[2], v[3]))) }
+    }
 
-/// # Safety
-/// None beyond the architecture.
-#[inline(always)]
-unsafe fn dot4(acc: int32x4_t, u: int32x4_t, i: int32x4_t) -> int32x4_t {
-    // SAFETY: part of the architecture. 255 · 128 fits 16 bits.
-    unsafe {
-        let (u, i) = (vreinterpretq_u8_s32(u), vreinterpretq_s8_s32(i));
-        let low_u = vreinterpretq_s16_u16(vmovl_u8(vget_low_u8(u)));
-        let high_u = vreinterpretq_s16_u16(vmovl_u8(vget_high_u8(u)));
-        let low = vpaddlq_s16(vmulq_s16(low_u, vmovl_s8(vget_low_s8(i))));
-        let high = vpaddlq_s16(vmulq_s16(high_u, vmovl_s8(vget_high_s8(i))));
-        vaddq_s32(acc, vpaddq_s32(low, high))
+    #[inline(always)]
+    fn prefetch(self, address: *const u8) {
+        // SAFETY: a hint, which changes nothing and does not fail at any address.
+        unsafe { asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags)) }
     }
 }
 

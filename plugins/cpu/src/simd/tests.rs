@@ -101,3 +101,65 @@ fn sixteen_sums_together_are_those_made_one_by_one() {
         assert_eq!((one_by_one, together), (plain, plain), "{}", isa.name());
     }
 }
+
+dispatch! {
+    fn convert(halves: &[u8; 32], floats: &mut [[f32; LANES]; 3], back: &mut [u8; 32]) = convert_with;
+    fn dot(acc: i32, u: u8, i: u8, dots: &mut [[u8; 64]; 2]) = dot_with;
+}
+
+#[inline(always)]
+fn convert_with<S: Simd>(s: S, halves: &[u8; 32], floats: &mut [[f32; LANES]; 3], back: &mut [u8; 32]) {
+    let all = s.load_f16(halves);
+    s.store(all, &mut floats[0]);
+    s.store(s.halves(s.load_u16(halves)), &mut floats[1]);
+    let mut rows = [0; 16 * 3];
+    for (row, half) in rows.chunks_mut(3).zip(halves.as_chunks::<2>().0) {
+        row[..2].copy_from_slice(half);
+    }
+    s.store(s.gather_f16(&rows, 3), &mut floats[2]);
+    // Halfway to the next half, and not quite so.
+    let bits = s.add_i(s.bits(all), s.load_i8(&std::array::from_fn(|i| i as u8 & 1)));
+    s.store_f16(s.from_bits(s.add_i(bits, s.splat_i(0xfff))), back);
+}
+
+#[inline(always)]
+fn dot_with<S: Simd>(s: S, acc: i32, u: u8, i: u8, dots: &mut [[u8; 64]; 2]) {
+    let quads = |b: u8| s.load_b(&std::array::from_fn(|n| if n % 4 == 2 { b / 2 } else { b }));
+    let run = s.dot4(s.begin(s.splat_i(acc)), quads(u & 127), quads(i));
+    s.store_b(s.end(run, s.splat_i(acc)), &mut dots[0]);
+    let taken_off = S::CENTRE * (3 * i as i8 as i32 + (i / 2) as i8 as i32);
+    let centred = s.dot4_full(s.splat_i(acc), quads(u), quads(i));
+    s.store_b(s.add_i(centred, s.splat_i(taken_off)), &mut dots[1]);
+}
+
+#[test]
+fn every_half_is_converted_alike_everywhere_in_both_directions() {
+    for first in (0..=u16::MAX).step_by(LANES) {
+        let of = |isa: Isa| {
+            let (mut floats, mut back) = ([[0.0; LANES]; 3], [0; 32]);
+            let bytes: Vec<u8> = (first..=first + 15).flat_map(u16::to_le_bytes).collect();
+            convert(isa, bytes[..].try_into().unwrap(), &mut floats, &mut back);
+            (floats.map(|f| f.map(f32::to_bits)), back)
+        };
+        let expected = of(Isa::SCALAR);
+        for isa in Isa::available() {
+            assert_eq!(of(isa), expected, "from {first:#x} on, {}", isa.name());
+        }
+    }
+}
+
+#[test]
+fn dot_products_of_the_largest_and_smallest_bytes_are_exact_everywhere() {
+    // Activations are at least -127.
+    for (u, i) in (0..=u8::MAX).flat_map(|u| (0..=u8::MAX).map(move |i| (u, i))).filter(|&(_, i)| i != 128) {
+        let of = |isa: Isa| {
+            let mut dots = [[0; 64]; 2];
+            dot(isa, 1 << 20, u, i, &mut dots);
+            dots
+        };
+        let expected = of(Isa::SCALAR);
+        for isa in Isa::available() {
+            assert_eq!(of(isa), expected, "{u} · {}, {}", i as i8, isa.name());
+        }
+    }
+}
