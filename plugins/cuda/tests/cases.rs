@@ -1,0 +1,47 @@
+//! Every case of the ops' rules that a simulated card takes, against the plain references; kernels run as plain C++.
+//! Nothing here shows what a real card does.
+
+mod common;
+#[path = "common/placed.rs"]
+mod placed;
+
+use common::Machine;
+use llmrt_abi::Op;
+use llmrt_graph::ops::{case::Case, rules};
+use placed::{has_empty, run};
+
+/// At least `n` cases, all right whether work runs at once or only when somebody waits.
+fn check(ops: &[Op], n: usize) {
+    for queue in ["now", "late"] {
+        let m = Machine::new(&format!("queue={queue},memory=2g"));
+        let card = m.card(0);
+        let stream = card.stream(1).unwrap();
+        let (mut taken, mut all, mut wrong) = (0, 0, Vec::new());
+        let cases = ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case)));
+        for (op, case) in cases.filter(|(_, case)| !has_empty(case)) {
+            all += 1;
+            match run(&card, &stream, &case) {
+                Ok(None) => continue,
+                Ok(Some(error)) if error <= limit(op, &case) => {}
+                Ok(Some(error)) => wrong.push(format!("{op}: {}: NMSE {error:e}", case.name)),
+                Err(e) => wrong.push(format!("{op}: {}: {e}", case.name)),
+            }
+            taken += 1;
+        }
+        println!("{queue}: {taken} of {all} cases");
+        wrong.extend(m.reports());
+        wrong.truncate(30);
+        assert!(wrong.is_empty(), "{queue}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(taken >= n, "{taken} cases, expected {n}");
+    }
+}
+
+fn limit(_op: Op, case: &Case) -> f64 {
+    case.nmse
+}
+
+#[test]
+fn functions_of_one_and_two_numbers_are_right() {
+    let ops = Op::ALL.iter().filter(|op| (5..17).contains(&op.id()) || (40..62).contains(&op.id()));
+    check(&ops.copied().chain([Op::Add1, Op::Pow, Op::Fill, Op::Glu]).collect::<Vec<_>>(), 100);
+}
