@@ -113,13 +113,14 @@ u16 float_to_half(float);
 } // namespace emu
 
 #define DEVICE static inline
-#define CONSTANT static const
+#define INLINE inline
+#define SPECIAL template <> inline
 #define KERNEL(name, Params, n_threads)                                                                               \
     static void name(const Params p);                                                                                 \
     static emu::Kernel name##_kernel(#name, sizeof(Params), n_threads, [](const void *p) {                            \
-        Params copy;                                                                                                  \
-        memcpy((void *)&copy, p, sizeof copy);                                                                        \
-        name(copy);                                                                                                   \
+        Params params_;                                                                                                \
+        memcpy((void *)&params_, p, sizeof params_);                                                                      \
+        name(params_);                                                                                                 \
     });                                                                                                               \
     static void name(const Params p)
 #define SHARED(T, name, n)                                                                                            \

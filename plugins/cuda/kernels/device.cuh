@@ -16,7 +16,8 @@ typedef long long i64;
 typedef unsigned long long u64;
 
 #define DEVICE static __device__ __forceinline__
-#define CONSTANT static __device__ const
+#define INLINE __device__ __forceinline__
+#define SPECIAL template <> __device__ __forceinline__
 #define KERNEL(name, Params, n_threads) extern "C" __global__ void __launch_bounds__(n_threads) name(const Params p)
 #define SHARED(T, name, n) __shared__ T name[n]
 

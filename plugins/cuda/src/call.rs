@@ -52,6 +52,13 @@ impl Args {
         self
     }
 
+    /// All of `other`, which begins at a multiple of 8.
+    pub fn then(mut self, other: Args) -> Args {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
     /// An address on the device.
     pub fn address(self, address: u64) -> Args {
         self.put(&address.to_ne_bytes())

@@ -24,8 +24,8 @@ macro_rules! headers {
     };
 }
 
-families!["elementwise"];
-headers!["device.cuh", "number.cuh"];
+families!["attention", "elementwise", "mul_mat", "norm", "reduce", "rope", "rows", "softmax"];
+headers!["device.cuh", "number.cuh", "quant.cuh"];
 
 /// Chips for which kernels are compiled ahead, as the compiler names them.
 pub const TARGETS: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];

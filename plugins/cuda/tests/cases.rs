@@ -45,3 +45,33 @@ fn functions_of_one_and_two_numbers_are_right() {
     let ops = Op::ALL.iter().filter(|op| (5..17).contains(&op.id()) || (40..62).contains(&op.id()));
     check(&ops.copied().chain([Op::Add1, Op::Pow, Op::Fill, Op::Glu]).collect::<Vec<_>>(), 100);
 }
+
+#[test]
+fn products_are_right() {
+    check(&[Op::MulMat, Op::MulMatId], 60);
+}
+
+#[test]
+fn rows_are_picked_written_and_moved() {
+    check(&[Op::GetRows, Op::SetRows, Op::Copy, Op::Cpy, Op::Concat, Op::Repeat, Op::RepeatInterleave], 60);
+}
+
+#[test]
+fn norms_and_softmax_are_right() {
+    check(&[Op::RmsNorm, Op::LayerNorm, Op::L2Norm, Op::SoftMax], 30);
+}
+
+#[test]
+fn heads_are_turned() {
+    check(&[Op::Rope], 20);
+}
+
+#[test]
+fn attention_sees_what_it_should() {
+    check(&[Op::Attention, Op::PagedMask], 20);
+}
+
+#[test]
+fn rows_are_summed_searched_and_put_in_order() {
+    check(&[Op::SumRows, Op::Sum, Op::Mean, Op::Cumsum, Op::Argmax, Op::TopK, Op::Argsort, Op::MoeWeights], 30);
+}

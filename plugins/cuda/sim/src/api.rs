@@ -18,6 +18,7 @@ macro_rules! api {
             let mut guard = crate::world::world();
             let $world = &mut *guard;
             $world.count(stringify!($name), 1);
+            #[allow(unused_mut)]
             let mut body = move || -> crate::world::Answer { $body };
             match body() {
                 Ok(()) => crate::sys::CUDA_SUCCESS,

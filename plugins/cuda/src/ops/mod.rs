@@ -1,8 +1,15 @@
 //! The ops, a file per family: `supports` says which nodes a device runs, `compute` makes launches of one. What a kernel
 //! computes stands in kernels/, under the name in `rules!`.
 
+mod attention;
 mod check;
 mod elementwise;
+mod mul_mat;
+mod norm;
+mod reduce;
+mod rope;
+mod rows;
+mod softmax;
 
 use crate::call::Call;
 use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
@@ -35,11 +42,28 @@ macro_rules! rules {
 type Form = (fn(&NodeView<'_>) -> check::Answer, fn(&mut Call<'_>, &NodeView<'_>) -> Result<()>);
 
 rules! {
+    GetRows => rows::GET_ROWS, "rows";
+    SetRows => rows::SET_ROWS, "rows";
+    MulMat => mul_mat::MUL_MAT, "mul_mat";
+    MulMatId => mul_mat::MUL_MAT_ID, "mul_mat";
     Add | Sub | Mul | Div | Pow | Add1 => elementwise::BINARY, "elementwise";
     Scale | Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid | Abs | Sgn | Neg | Step | Elu | HardSwish
         | HardSigmoid | Exp | Expm1 | Softplus | Xielu | Floor | Ceil | Round | Trunc | Sqr | Sqrt | Log | Sin | Cos
         | LeakyRelu | Clamp | Fill => elementwise::UNARY, "elementwise";
     Glu => elementwise::GLU, "elementwise";
+    RmsNorm | LayerNorm | L2Norm => norm::NORM, "norm";
+    Rope => rope::ROPE, "rope";
+    SoftMax => softmax::SOFT_MAX, "softmax";
+    MoeWeights => softmax::MOE_WEIGHTS, "softmax";
+    Attention => attention::ATTENTION, "attention";
+    PagedMask => attention::PAGED_MASK, "attention";
+    Copy => rows::COPY, "rows";
+    Cpy => rows::CPY, "rows";
+    Concat => rows::CONCAT, "rows";
+    Repeat | RepeatInterleave => rows::REPEAT, "rows";
+    SumRows | Mean | Argmax | Cumsum => reduce::REDUCE, "reduce";
+    Sum => reduce::SUM, "reduce";
+    TopK | Argsort => reduce::ORDER, "reduce";
 }
 
 /// The file of kernels that an op is in; `None`: devices do not run it.

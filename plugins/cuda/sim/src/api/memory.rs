@@ -84,7 +84,7 @@ api! {
             return Err(CUDA_ERROR_INVALID_VALUE);
         };
         let ids: Vec<usize> = world.streams.keys().copied().collect();
-        ids.into_iter().for_each(|id| drop(world.finish(id)));
+        ids.into_iter().for_each(|id| world.finish(id).unwrap_or(()));
         // SAFETY: allocated with this layout, once; no work uses it.
         unsafe { dealloc(ptr.cast(), pinned_layout(n)) };
         Ok(())
