@@ -140,7 +140,8 @@ impl Call<'_> {
 
     /// Memory until the node's last launch; what is freed then may be handed out to later launches, which run after it.
     pub fn scratch(&mut self, bytes: usize) -> Result<u64> {
-        let scratch = self.scratch.as_mut().ok_or_else(|| Error::internal("the host gave no scratch memory"))?;
+        let scratch =
+            self.scratch.as_mut().ok_or_else(|| Error::internal("the host gave no scratch memory"))?;
         let piece = scratch.alloc(bytes.max(1) as u64, 256)?;
         self.pieces.push(piece);
         Ok(piece.addr)

@@ -37,9 +37,9 @@ pub const PTX_TARGET: &str = "compute_75";
 pub fn sources_hash() -> u64 {
     let texts = HEADERS.iter().map(|(_, text)| *text).chain(FAMILIES.iter().map(|family| family.source));
     // FNV-1a.
-    texts.flat_map(str::bytes).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    texts
+        .flat_map(str::bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 /// The family of this name.

@@ -66,7 +66,9 @@ impl Driver for CudaPlugin {
         for number in 0..driver.n_devices() {
             match Gpu::new(&driver, number) {
                 Ok(gpu) => devices.push(Arc::new(GpuDevice::new(gpu, &images, n_graphs))),
-                Err(e) => host.log(Level::Warn, "cuda", &format!("device {number} is left out: {}", e.message)),
+                Err(e) => {
+                    host.log(Level::Warn, "cuda", &format!("device {number} is left out: {}", e.message))
+                }
             }
         }
         let version = driver.version();

@@ -70,8 +70,7 @@ impl ScratchMemory for GpuScratch {
     fn va_map(&self, addr: u64, n: u64) -> Result<u64> {
         self.0.enter()?;
         let (mut handle, properties, driver) = (0, self.properties(), &self.0.driver);
-        let access =
-            CUmemAccessDesc { location: self.location(), flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
+        let access = CUmemAccessDesc { location: self.location(), flags: CU_MEM_ACCESS_FLAGS_PROT_READWRITE };
         // SAFETY: the output is ours; the host maps within what it reserved, each page once.
         unsafe {
             cu!(driver, cuMemCreate(&mut handle, n as usize, &properties, 0))

@@ -104,9 +104,7 @@ impl GpuStream {
         let place = Place::of(t)?;
         match place.is_on(&self.gpu) {
             true => Ok(place.address + off),
-            false if place.gpu.is_none() => {
-                Err(Error::unsupported("memory of the host, in stream order"))
-            }
+            false if place.gpu.is_none() => Err(Error::unsupported("memory of the host, in stream order")),
             false => Err(Error::invalid(format!("`{}` is on another device", t.name()))),
         }
     }
@@ -175,10 +173,9 @@ impl Stream for GpuStream {
                 (Some(a), Some(b)) if a.number == b.number => {
                     cu!(driver, cuMemcpyDtoDAsync_v2(to.address, at.address, n, raw))
                 }
-                (Some(a), Some(b)) => cu!(
-                    driver,
-                    cuMemcpyPeerAsync(to.address, a.context()?, at.address, b.context()?, n, raw)
-                ),
+                (Some(a), Some(b)) => {
+                    cu!(driver, cuMemcpyPeerAsync(to.address, a.context()?, at.address, b.context()?, n, raw))
+                }
                 (Some(_), None) => {
                     cu!(driver, cuMemcpyHtoDAsync_v2(to.address, at.address as *const c_void, n, raw))
                 }

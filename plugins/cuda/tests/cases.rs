@@ -73,5 +73,8 @@ fn attention_sees_what_it_should() {
 
 #[test]
 fn rows_are_summed_searched_and_put_in_order() {
-    check(&[Op::SumRows, Op::Sum, Op::Mean, Op::Cumsum, Op::Argmax, Op::TopK, Op::Argsort, Op::MoeWeights], 30);
+    check(
+        &[Op::SumRows, Op::Sum, Op::Mean, Op::Cumsum, Op::Argmax, Op::TopK, Op::Argsort, Op::MoeWeights],
+        30,
+    );
 }

@@ -58,9 +58,19 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
 pub const SHARED: u32 = 48 << 10;
 
 /// Runs a kernel to its end, or to its first mistake. One at a time: the caller holds the world.
-pub fn run(kernel: &Kernel, params: &[u8], grid: [u32; 3], threads: u32, space: &Space) -> Result<(), String> {
+pub fn run(
+    kernel: &Kernel,
+    params: &[u8],
+    grid: [u32; 3],
+    threads: u32,
+    space: &Space,
+) -> Result<(), String> {
     #[cfg(no_kernels)]
-    return Err(format!("{}: built without kernels {params:?} {grid:?} {threads} {}", kernel.name(), space.n_left()));
+    return Err(format!(
+        "{}: built without kernels {params:?} {grid:?} {threads} {}",
+        kernel.name(),
+        space.n_left()
+    ));
     #[cfg(not(no_kernels))]
     {
         let mut text = std::ptr::null();

@@ -76,9 +76,8 @@ thread_local! {
 /// The machine, made from the environment when first used.
 pub fn world() -> MutexGuard<'static, World> {
     static WORLD: OnceLock<Mutex<World>> = OnceLock::new();
-    let world = WORLD.get_or_init(|| {
-        Mutex::new(World::new(&std::env::var("LLMRT_CUDA_SIM").unwrap_or_default()))
-    });
+    let world =
+        WORLD.get_or_init(|| Mutex::new(World::new(&std::env::var("LLMRT_CUDA_SIM").unwrap_or_default())));
     world.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -173,8 +172,16 @@ impl World {
     pub fn counter(&self, name: &str) -> u64 {
         match name {
             "kernels" => self.n_kernels,
-            "left" => (self.space.n_left() + self.streams.len() + self.events.len() + self.execs.len()
-                + self.graphs.len() + self.modules.len() + self.pinned.len() + self.handles.len()) as u64,
+            "left" => {
+                (self.space.n_left()
+                    + self.streams.len()
+                    + self.events.len()
+                    + self.execs.len()
+                    + self.graphs.len()
+                    + self.modules.len()
+                    + self.pinned.len()
+                    + self.handles.len()) as u64
+            }
             name => self.counts.get(name).copied().unwrap_or(0),
         }
     }

@@ -55,11 +55,7 @@ pub fn of<'a>(node: &NodeView<'a>, i: usize, dtype: DType) -> Result<TensorView<
 }
 
 /// Source `i` if it is there: of this dtype, at any strides.
-pub fn optional<'a>(
-    node: &NodeView<'a>,
-    i: usize,
-    dtype: DType,
-) -> Result<Option<TensorView<'a>>, Reason> {
+pub fn optional<'a>(node: &NodeView<'a>, i: usize, dtype: DType) -> Result<Option<TensorView<'a>>, Reason> {
     node.src(i).map(|_| of(node, i, dtype)).transpose()
 }
 

@@ -81,12 +81,7 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 }
 
 /// A launch over rows of w and columns of y, `at_once` of them in one warp.
-fn few(
-    call: &mut Call<'_>,
-    node: &NodeView<'_>,
-    ids: Option<TensorView<'_>>,
-    at_once: usize,
-) -> Result<()> {
+fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at_once: usize) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
     let [m, n, n2, n3] = y.ne();
     let is_packed = !check::is_number(&w);

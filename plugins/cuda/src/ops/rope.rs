@@ -59,8 +59,7 @@ fn sections(p: &RopeParams) -> [u32; 4] {
 /// YaRN's correction range: pairs before it are extrapolated, pairs past it interpolated.
 fn yarn_range(p: &RopeParams) -> (f32, f32) {
     let n = p.n_dims as f32;
-    let pair_with = |rotations: f32| {
-        n * (p.n_ctx_orig as f32 / (rotations * 2.0 * PI)).ln() / (2.0 * p.freq_base.ln())
-    };
+    let pair_with =
+        |rotations: f32| n * (p.n_ctx_orig as f32 / (rotations * 2.0 * PI)).ln() / (2.0 * p.freq_base.ln());
     (pair_with(p.beta_fast).floor().max(0.0), pair_with(p.beta_slow).ceil().min(n - 1.0))
 }
