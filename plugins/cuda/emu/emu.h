@@ -116,13 +116,13 @@ u16 float_to_half(float);
 #define INLINE inline
 #define SPECIAL template <> inline
 #define KERNEL(name, Params, n_threads)                                                                               \
-    static void name(const Params p);                                                                                 \
+    static void name(const Params);                                                                                   \
     static emu::Kernel name##_kernel(#name, sizeof(Params), n_threads, [](const void *p) {                            \
-        Params params_;                                                                                                \
-        memcpy((void *)&params_, p, sizeof params_);                                                                      \
-        name(params_);                                                                                                 \
+        Params params_;                                                                                               \
+        memcpy((void *)&params_, p, sizeof params_);                                                                  \
+        name(params_);                                                                                                \
     });                                                                                                               \
-    static void name(const Params p)
+    static void name([[maybe_unused]] const Params p)
 #define SHARED(T, name, n)                                                                                            \
     static const char name##_key = 0;                                                                                 \
     emu::Shared<T> name { emu::area(&name##_key, n, sizeof(T)), n, #name }
