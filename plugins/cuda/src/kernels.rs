@@ -24,7 +24,7 @@ macro_rules! headers {
     };
 }
 
-families!["attention", "elementwise", "mul_mat", "norm", "reduce", "rope", "rows", "softmax"];
+families!["attention", "elementwise", "mul_mat", "norm", "place", "reduce", "rope", "rows", "softmax"];
 headers!["device.cuh", "number.cuh", "quant.cuh"];
 
 /// Chips for which kernels are compiled ahead, as the compiler names them.

@@ -78,3 +78,9 @@ fn rows_are_summed_searched_and_put_in_order() {
         30,
     );
 }
+
+#[test]
+fn numbers_are_placed() {
+    let masks = [Op::DiagMaskInf, Op::DiagMaskZero, Op::Tri, Op::Diag, Op::Arange];
+    check(&[&masks[..], &[Op::Roll, Op::Pad, Op::Set, Op::Acc, Op::AddId]].concat(), 60);
+}

@@ -161,7 +161,11 @@ fn a_kernels_fault_comes_out_when_somebody_waits_and_sticks() {
         (0..3).for_each(|_| stream.run(&plan, 1).unwrap());
         let e = stream.synchronize().unwrap_err();
         let call = e.call().unwrap().clone();
-        assert_eq!((call.status, call.scope, call.vendor_code), (Status::Internal, Scope::Device, 700), "{e}");
+        assert_eq!(
+            (call.status, call.scope, call.vendor_code),
+            (Status::Internal, Scope::Device, 700),
+            "{e}"
+        );
         for words in ["cuStreamSynchronize", "CUDA_ERROR_ILLEGAL_ADDRESS", "an illegal memory access"] {
             assert!(e.to_string().contains(words), "{words}: {e}");
         }
@@ -263,9 +267,10 @@ fn attention_over_many_keys_is_split_and_right() {
             ints.push((paged.seq_lens, vec![1500]));
             ints.push((paged.query_starts, vec![0, 1]));
             let sinks = sinks.then(|| g.input("sinks", DType::F32, &[2]));
-            let p = AttentionParams { n_kv_heads: 1, block_size: 16, scale: 0.2, window, ..Default::default() };
+            let p =
+                AttentionParams { n_kv_heads: 1, block_size: 16, scale: 0.2, window, ..Default::default() };
             match sinks {
-                Some(sinks) => g.attention_with_sinks(q, k, v, &paged, sinks, &p),
+                Some(sinks) => g.attention_with_sinks(q, k, v, sinks, &paged, &p),
                 None => g.attention(q, k, v, &paged, &p),
             };
         });

@@ -31,16 +31,16 @@ struct Mapped {
     accessible: bool,
 }
 
-/// Room in the process that takes memory when it is written to.
-struct Reservation(*mut u8, std::alloc::Layout);
+/// Room in the process, of so many bytes, that takes memory when it is written to.
+struct Reservation(*mut u8, usize);
 
 // SAFETY: owned by its region.
 unsafe impl Send for Reservation {}
 
 impl Drop for Reservation {
     fn drop(&mut self) {
-        // SAFETY: allocated with this layout, once.
-        unsafe { std::alloc::dealloc(self.0, self.1) }
+        // SAFETY: mapped with this size, once.
+        unsafe { libc::munmap(self.0.cast(), self.1) };
     }
 }
 
@@ -89,14 +89,16 @@ impl Space {
 
     /// Addresses without memory.
     pub fn reserve(&mut self, device: usize, len: usize) -> Option<u64> {
-        let layout = std::alloc::Layout::from_size_align(len, 2 << 20).ok().filter(|_| len > 0)?;
-        // SAFETY: a size above 0. Zeroed memory of this size is taken page by page as it is written.
-        let bytes = unsafe { std::alloc::alloc_zeroed(layout) };
-        if bytes.is_null() {
+        let rights = libc::PROT_READ | libc::PROT_WRITE;
+        let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
+        // SAFETY: new memory wherever there is room.
+        let bytes = unsafe { libc::mmap(std::ptr::null_mut(), len, rights, flags, -1, 0) };
+        if bytes == libc::MAP_FAILED {
             return None;
         }
+        let bytes = Reservation(bytes.cast(), len);
         let at = self.take(len, 2 << 20);
-        let kind = Kind::Reserved { bytes: Reservation(bytes, layout), mapped: BTreeMap::new() };
+        let kind = Kind::Reserved { bytes, mapped: BTreeMap::new() };
         self.regions.insert(at, Region { at, len, device, kind });
         Some(at)
     }

@@ -6,6 +6,7 @@ mod check;
 mod elementwise;
 mod mul_mat;
 mod norm;
+mod place;
 mod reduce;
 mod rope;
 mod rows;
@@ -61,6 +62,7 @@ rules! {
     Cpy => rows::CPY, "rows";
     Concat => rows::CONCAT, "rows";
     Repeat | RepeatInterleave => rows::REPEAT, "rows";
+    DiagMaskInf | DiagMaskZero | Tri | Diag | Roll | Pad | Set | Acc | AddId | Arange => place::PLACE, "place";
     SumRows | Mean | Argmax | Cumsum => reduce::REDUCE, "reduce";
     Sum => reduce::SUM, "reduce";
     TopK | Argsort => reduce::ORDER, "reduce";
@@ -89,7 +91,11 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 
 /// A source that must be there.
 fn source<'a>(node: &NodeView<'a>, i: usize) -> Result<llmrt_plugin::TensorView<'a>> {
-    node.src(i).ok_or_else(|| Error::invalid("a source is missing"))
+    node.src(i).ok_or_else(missing)
+}
+
+fn missing() -> Error {
+    Error::invalid("a source is missing, or params are newer than this code")
 }
 
 /// Blocks of `threads` for `n` elements, as a grid of one dim.
