@@ -34,7 +34,7 @@ KERNEL(writes_while_another_reads, One, 64) {
     SHARED(float, room, 64);
     room[THREAD] = 1.0f;
     sync_block();
-    float x = room[63 - THREAD];
+    float x = room[(THREAD + 1) % 64];
     room[THREAD] = x;
 }
 KERNEL(some_wait_at_a_barrier, One, 64) {

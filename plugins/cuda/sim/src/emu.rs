@@ -2,6 +2,8 @@
 
 use crate::space::{Space, Span};
 use std::ffi::{CStr, c_char, c_int, c_void};
+#[cfg(not(no_kernels))]
+use std::sync::{Mutex, PoisonError};
 
 /// A kernel, as emu.h declares it.
 #[repr(C)]
@@ -57,7 +59,7 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
 /// Bytes of shared memory that a block may have without asking for more.
 pub const SHARED: u32 = 48 << 10;
 
-/// Runs a kernel to its end, or to its first mistake. One at a time: the caller holds the world.
+/// Runs a kernel to its end, or to its first mistake. One at a time, because there is one machine for kernels.
 pub fn run(
     kernel: &Kernel,
     params: &[u8],
@@ -73,6 +75,8 @@ pub fn run(
     ));
     #[cfg(not(no_kernels))]
     {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let mut text = std::ptr::null();
         let context = std::ptr::from_ref(space).cast_mut().cast();
         let params = params.as_ptr().cast();
@@ -83,7 +87,7 @@ pub fn run(
         };
         match failed {
             0 => Ok(()),
-            // SAFETY: a text that lives until the next kernel.
+            // SAFETY: a text that lives until the next kernel, which waits for its turn.
             _ => Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()),
         }
     }

@@ -46,7 +46,7 @@ fn shared_memory_that_nobody_wrote_or_that_is_not_there_is_found() {
 fn races_are_found() {
     check("leaves_a_barrier_out", "shared `room`");
     check("writes_where_another_writes", "is written while thread 0 writes it");
-    check("writes_while_another_reads", "is written while thread");
+    check("writes_while_another_reads", "is written while thread 0 reads it");
 }
 
 #[test]
