@@ -130,7 +130,7 @@ void barrier() {
     self().n_block++;
 }
 
-u64 exchange(u64 value, int from_lane) {
+const u64 *gather(u64 value) {
     Warp &warp = warps[place.thread / 32];
     u64 *values = warp.values[warp.n_exchanges & 1];
     values[place.thread & 31] = value;
@@ -144,13 +144,15 @@ u64 exchange(u64 value, int from_lane) {
         yield(AT_WARP);
     }
     self().n_warp++;
-    return values[from_lane];
+    return values;
 }
+
+u64 exchange(u64 value, int from_lane) { return gather(value)[from_lane]; }
 
 u32 vote(bool x) {
     u32 bits = 0;
-    // One after the other: kernels vote rarely.
-    for (int lane = 0; lane < 32; lane++) bits |= (u32)(exchange(x, lane) != 0) << lane;
+    const u64 *votes = gather(x);
+    for (int lane = 0; lane < 32; lane++) bits |= (u32)(votes[lane] != 0) << lane;
     return bits;
 }
 

@@ -49,6 +49,8 @@ void barrier();
 // Every lane gives a value and gets that of another.
 u64 exchange(u64 value, int from_lane);
 u32 vote(bool x);
+// Every lane gives a value and sees those of all, until the next such call but one.
+const u64 *gather(u64 value);
 
 // Shared memory of n elements, the same for all threads of a block: found by the address of `key`.
 struct Shadow {
@@ -161,6 +163,20 @@ DEVICE int dot4(int a, int b, int c) {
     for (int i = 0; i < 4; i++) c += (i8)((u32)a >> (8 * i)) * (i8)((u32)b >> (8 * i));
     return c;
 }
-DEVICE void atomic_add(u64 &to, u64 n) { to += n; }
+// By reference: each lane's numbers of a and b in one word.
+DEVICE void multiply_16_8_16(int *c, int low, int high, int b) {
+    const u64 *a_of = emu::gather((u32)low | (u64)(u32)high << 32);
+    int lane = emu::place.thread & 31;
+    u32 rows[2][4];
+    for (int q = 0; q < 4; q++) {
+        rows[0][q] = (u32)a_of[lane / 4 * 4 + q];
+        rows[1][q] = (u32)(a_of[lane / 4 * 4 + q] >> 32);
+    }
+    const u64 *b_of = emu::gather((u32)b);
+    for (int j = 0; j < 4; j++) {
+        int column = lane % 4 * 2 + j % 2;
+        for (int q = 0; q < 4; q++) c[j] = dot4((int)rows[j / 2][q], (int)(u32)b_of[column * 4 + q], c[j]);
+    }
+}
 DEVICE float half_to_float(u16 h) { return emu::half_to_float(h); }
 DEVICE u16 float_to_half(float f) { return emu::float_to_half(f); }

@@ -39,7 +39,21 @@ DEVICE float shuffle(float x, int lane) { return __shfl_sync(0xffffffffu, x, lan
 DEVICE u32 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 // c plus the products of four signed bytes of a and of b.
 DEVICE int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
-DEVICE void atomic_add(u64 *to, u64 n) { atomicAdd(to, n); }
+
+// c [16 rows, 8 columns] += a [16, 16] b [16, 8] of signed bytes, by a warp on its tensor core. With place = lane / 4 and
+// quarter = lane % 4 a lane has of a the numbers 4 quarter.. of rows place (low) and place + 8 (high), of b those of
+// column place, and of c columns 2 quarter and the next of rows place (0, 1) and place + 8 (2, 3).
+DEVICE void multiply_16_8_16(int *c, int low, int high, int b) {
+#if __CUDA_ARCH__ >= 800
+    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
+        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(low), "r"(high), "r"(b));
+#else
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+r"(c[0]), "+r"(c[1]) : "r"(low), "r"(b));
+    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
+        : "+r"(c[2]), "+r"(c[3]) : "r"(high), "r"(b));
+#endif
+}
 
 DEVICE float half_to_float(u16 h) {
     float f;

@@ -1,12 +1,6 @@
 // y = w x: rows of w with columns of x. Few columns: a warp per row, packed weights as they are times x in 8 bits (dp4a).
-// Many columns: tiles of 64 by 64 in F32, weights decoded into shared memory. With ids, an expert's matrix per column.
-#include "quant.cuh"
-
-// 32 numbers of x: q · d, and what each half sums up to.
-struct alignas(16) Packed {
-    int q[8];
-    float d, sum[2], unused;
-};
+// Many columns of floats: tiles of 64 by 64 in F32. With ids, an expert's matrix per column.
+#include "product.cuh"
 
 struct Quantise {
     Tensor x;
@@ -35,44 +29,6 @@ KERNEL(quantise, Quantise, 256) {
         to[0].sum[0] = d * sum;
         to[0].sum[1] = d * other;
     }
-}
-
-// packed: x in groups as above, of rows without gaps; 0: x is read as it is. ids at 0: none.
-struct Product {
-    Tensor w, x, y, ids;
-    u64 packed;
-};
-
-// Where a column is: its matrix of w, its place in x and in y.
-struct Column {
-    u64 w;
-    i64 x[3], y[3];
-    bool is_outside;
-};
-
-// Column n of y, and the matrix that it meets: by the batch, or by the expert that ids name.
-DEVICE Column column_of(const Product &p, i64 n) {
-    Column c;
-    i64 n1 = n % p.y.ne[1], n2 = n / p.y.ne[1] % p.y.ne[2], n3 = n / p.y.ne[1] / p.y.ne[2];
-    c.y[0] = n1, c.y[1] = n2, c.y[2] = n3;
-    c.is_outside = false;
-    if (p.ids.address == 0) {
-        c.x[0] = n1, c.x[1] = n2, c.x[2] = n3;
-        i64 w2 = n2 / (p.x.ne[2] / p.w.ne[2]), w3 = n3 / (p.x.ne[3] / p.w.ne[3]);
-        c.w = p.w.address + w2 * p.w.nb[2] + w3 * p.w.nb[3];
-        return c;
-    }
-    i64 id = at<const i32>(address_of(p.ids, n1, n2, 0, 0))[0];
-    c.is_outside = id < 0 || id >= p.w.ne[2];
-    c.x[0] = n1 % p.x.ne[1], c.x[1] = n2, c.x[2] = 0;
-    c.w = p.w.address + (c.is_outside ? 0 : id) * p.w.nb[2];
-    return c;
-}
-
-DEVICE i64 row_of_x(const Product &p, const Column &c) { return (c.x[2] * p.x.ne[2] + c.x[1]) * p.x.ne[1] + c.x[0]; }
-
-DEVICE void store_result(const Product &p, const Column &c, i64 row, float sum) {
-    at<float>(address_of(p.y, row, c.y[0], c.y[1], c.y[2]))[0] = c.is_outside ? 0.0f : sum;
 }
 
 // A warp per row of w and N columns, which meet one matrix: column number BLOCK_Y * N on.
@@ -144,30 +100,20 @@ KERNEL(mul_mat_bf16_1, Product, 128) { one_column<BF16>(p); }
 #define DEPTH 32
 
 // A block of 256 threads per tile of y, 4 by 4 numbers each; BLOCK_Z counts batches.
-KERNEL(mul_mat_tile, Product, 256) {
+KERNEL(mul_mat_float_tile, Product, 256) {
     SHARED(float, weights, TILE * (DEPTH + 1));
     SHARED(float, inputs, TILE * (DEPTH + 1));
     i64 row0 = BLOCK_X * TILE, column0 = BLOCK_Y * TILE;
     Column c = column_of(p, BLOCK_Z * p.y.ne[1]);
-    bool packed = is_packed(p.w.type);
     float sums[4][4];
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++) sums[i][j] = 0.0f;
     for (i64 k0 = 0; k0 < p.w.ne[0]; k0 += DEPTH) {
-        if (packed) {
-            // Four threads decode a group of a row, eight numbers each.
-            int r = THREAD / 4, first = THREAD % 4 * 8;
-            bool is_row = row0 + r < p.w.ne[1];
-            Group g;
-            if (is_row) g = group_at(p.w.type, c.w + (row0 + r) * p.w.nb[1], k0 / 32);
-            for (int i = first; i < first + 8; i++) weights[r * (DEPTH + 1) + i] = is_row ? value_of(g, i) : 0.0f;
-        }
         for (int n = THREAD; n < TILE * DEPTH; n += 256) {
             int r = n / DEPTH, i = n % DEPTH;
             bool inside = k0 + i < p.w.ne[0];
             u64 w = c.w + (row0 + r) * p.w.nb[1] + (k0 + i) * p.w.nb[0];
-            if (!packed)
-                weights[r * (DEPTH + 1) + i] = inside && row0 + r < p.w.ne[1] ? load_number(w, p.w.type) : 0.0f;
+            weights[r * (DEPTH + 1) + i] = inside && row0 + r < p.w.ne[1] ? load_number(w, p.w.type) : 0.0f;
             u64 x = address_of(p.x, k0 + i, column0 + r, c.x[1], c.x[2]);
             inputs[r * (DEPTH + 1) + i] = inside && column0 + r < p.x.ne[1] ? load_number(x, p.x.type) : 0.0f;
         }

@@ -24,8 +24,19 @@ macro_rules! headers {
     };
 }
 
-families!["attention", "elementwise", "mul_mat", "norm", "place", "reduce", "rope", "rows", "softmax"];
-headers!["device.cuh", "number.cuh", "quant.cuh"];
+families![
+    "attention",
+    "elementwise",
+    "mul_mat",
+    "mul_mat_tile",
+    "norm",
+    "place",
+    "reduce",
+    "rope",
+    "rows",
+    "softmax"
+];
+headers!["device.cuh", "number.cuh", "product.cuh", "quant.cuh"];
 
 /// Chips for which kernels are compiled ahead, as the compiler names them.
 pub const TARGETS: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];

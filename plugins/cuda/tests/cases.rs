@@ -6,23 +6,28 @@ mod common;
 mod placed;
 
 use common::Machine;
-use llmrt_abi::Op;
+use llmrt_abi::{DType, Op};
+use llmrt_graph::Role;
 use llmrt_graph::ops::{case::Case, rules};
 use placed::{has_empty, run};
 
-/// At least `n` cases, all right whether work runs at once or only when somebody waits.
+/// At least `n` cases of the ops' rules.
 fn check(ops: &[Op], n: usize) {
+    check_cases(|| ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case))), n);
+}
+
+/// At least `n` cases, all right whether work runs at once or only when somebody waits.
+fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) {
     for queue in ["now", "late"] {
         let m = Machine::new(&format!("queue={queue},memory=2g"));
         let card = m.card(0);
         let stream = card.stream(1).unwrap();
         let (mut taken, mut all, mut wrong) = (0, 0, Vec::new());
-        let cases = ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case)));
-        for (op, case) in cases.filter(|(_, case)| !has_empty(case)) {
+        for (op, case) in cases().filter(|(_, case)| !has_empty(case)) {
             all += 1;
             match run(&card, &stream, &case) {
                 Ok(None) => continue,
-                Ok(Some(error)) if error <= limit(op, &case) => {}
+                Ok(Some(error)) if error <= case.nmse => {}
                 Ok(Some(error)) => wrong.push(format!("{op}: {}: NMSE {error:e}", case.name)),
                 Err(e) => wrong.push(format!("{op}: {}: {e}", case.name)),
             }
@@ -36,10 +41,6 @@ fn check(ops: &[Op], n: usize) {
     }
 }
 
-fn limit(_op: Op, case: &Case) -> f64 {
-    case.nmse
-}
-
 #[test]
 fn functions_of_one_and_two_numbers_are_right() {
     let ops = Op::ALL.iter().filter(|op| (5..17).contains(&op.id()) || (40..62).contains(&op.id()));
@@ -49,6 +50,30 @@ fn functions_of_one_and_two_numbers_are_right() {
 #[test]
 fn products_are_right() {
     check(&[Op::MulMat, Op::MulMatId], 60);
+}
+
+/// More than one tile in both directions, batches, and none of them full.
+#[test]
+fn tiles_of_every_type_are_right() {
+    let packed = DType::ALL.iter().copied().filter(|dtype| dtype.is_quantised());
+    let cases = packed.chain([DType::F32, DType::F16, DType::BF16]).flat_map(|dtype| {
+        [(512, 70, 9, 1), (256, 65, 70, 1), (256, 7, 33, 2)].map(|(k, m, n, batches)| {
+            let case =
+                Case::new(format!("{dtype} [{k}, {m}] times {n} columns, {batches} batches"), |g, _| {
+                    let w = g.weight("w", dtype, &[k, m, batches], Role::Matrix);
+                    let x = g.input("x", DType::F32, &[k, n, 2 * batches]);
+                    g.mul_mat(w, x);
+                });
+            (Op::MulMat, case.nmse(5e-4))
+        })
+    });
+    let cases: Vec<(Op, Case)> = cases.collect();
+    let again = || {
+        cases.iter().map(|(op, case)| {
+            (*op, Case { name: case.name.clone(), graph: case.graph.clone(), ints: vec![], nmse: case.nmse })
+        })
+    };
+    check_cases(again, 16 * 3);
 }
 
 #[test]

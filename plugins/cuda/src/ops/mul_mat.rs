@@ -1,7 +1,7 @@
-//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu.
+//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, and kernels/mul_mat_tile.cu for many columns.
 //!
-//! Up to [`FEW`] columns go to kernels that read packed weights as they are, with x rounded to 8 bits as the CPU does;
-//! more go to tiles, with weights decoded to F32 and x as it is.
+//! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to [`FEW`] columns by dp4a, more
+//! by tensor cores. Floats are multiplied as F32.
 
 use super::check::{self, Answer, ensure, numbers};
 use super::{Form, source};
@@ -76,8 +76,14 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         // Four columns meet one matrix only within a batch.
         return few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 });
     }
-    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(None)?.address(0);
-    call.launch(("mul_mat", "mul_mat_tile"), [m.div_ceil(TILE), n.div_ceil(TILE), n2 * n3], 256, args)
+    let grid = [m.div_ceil(TILE), n.div_ceil(TILE), n2 * n3];
+    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(None)?;
+    if check::is_number(&w) {
+        return call.launch(("mul_mat", "mul_mat_float_tile"), grid, 256, args.address(0));
+    }
+    let name = format!("mul_mat_{}_tile", w.dtype().and_then(name_of).unwrap_or_default());
+    let packed = quantise(call, &x)?;
+    call.launch(("mul_mat_tile", &name), grid, 128, args.address(packed))
 }
 
 /// A launch over rows of w and columns of y, `at_once` of them in one warp.
