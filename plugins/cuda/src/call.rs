@@ -20,7 +20,7 @@ const MOST: usize = 65535;
 
 impl Launch {
     /// Enqueues it.
-    pub fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+    pub(crate) fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
         let ([x, y, z], mut size) = (self.grid, self.args.len());
         let mut extra = [
             CU_LAUNCH_PARAM_BUFFER_POINTER,

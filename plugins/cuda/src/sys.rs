@@ -115,8 +115,8 @@ pub const CU_MEM_ALLOCATION_TYPE_PINNED: c_uint = 1;
 pub const CU_MEM_LOCATION_TYPE_DEVICE: c_uint = 1;
 pub const CU_MEM_ACCESS_FLAGS_PROT_READWRITE: c_uint = 3;
 /// Words of `cuLaunchKernel`'s last argument: all parameters in one piece, its size, the end.
-pub const CU_LAUNCH_PARAM_BUFFER_POINTER: *mut c_void = 1 as *mut c_void;
-pub const CU_LAUNCH_PARAM_BUFFER_SIZE: *mut c_void = 2 as *mut c_void;
+pub const CU_LAUNCH_PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
+pub const CU_LAUNCH_PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
 pub const CU_LAUNCH_PARAM_END: *mut c_void = std::ptr::null_mut();
 
 /// A table of functions of one library.

@@ -25,9 +25,8 @@ macro_rules! compiler {
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
             world().count(stringify!($name), 1);
-            // SAFETY (all): handles are boxes that `nvrtcCreateProgram` made and `nvrtcDestroyProgram` has not freed;
-            // texts end; outputs are the caller's.
-            #[allow(unused_unsafe)]
+            // SAFETY: handles are boxes that `nvrtcCreateProgram` made and `nvrtcDestroyProgram` has not freed; texts
+            // end; outputs are the caller's.
             unsafe { $body }
         }
     )* };

@@ -1,5 +1,6 @@
 //! Streams: queues that run at once, or only as far as somebody waits. Deterministic: there are no threads.
 
+use crate::space::copy;
 use crate::sys::*;
 use crate::task::Task;
 use crate::world::{Answer, World};
@@ -64,7 +65,7 @@ impl World {
             let (device, Some(task)) = (stream.device, stream.queue.pop_front()) else { break };
             stream.n_done += 1;
             if self.devices[device].sticky == 0
-                && let Err(code) = self.execute(device, task)
+                && let Err(code) = self.execute(task)
             {
                 self.devices[device].sticky = code;
             }
@@ -83,7 +84,7 @@ impl World {
         }
     }
 
-    fn execute(&mut self, device: usize, task: Task) -> Answer {
+    fn execute(&mut self, task: Task) -> Answer {
         match task {
             Task::Launch { kernel, params, grid, threads } => {
                 self.n_kernels += 1;
@@ -95,26 +96,20 @@ impl World {
                     CUDA_ERROR_ILLEGAL_ADDRESS
                 })
             }
-            // SAFETY (all copies): `device_bytes` found memory of the device, which only the world uses; pinned memory is
-            // alive until it is freed, which runs its streams first.
             Task::Write(to, bytes) => {
-                let to = self.device_bytes(to, bytes.len())?;
-                unsafe { to.copy_from(bytes.as_ptr(), bytes.len()) };
+                copy(self.device_bytes(to, bytes.len())?, bytes.as_ptr(), bytes.len());
                 Ok(())
             }
             Task::FromHost(to, from, n) => {
-                let to = self.device_bytes(to, n)?;
-                unsafe { to.copy_from(from as *const u8, n) };
+                copy(self.device_bytes(to, n)?, from as *const u8, n);
                 Ok(())
             }
             Task::ToHost(to, from, n) => {
-                let from = self.device_bytes(from, n)?;
-                unsafe { from.copy_to(to as *mut u8, n) };
+                copy(to as *mut u8, self.device_bytes(from, n)?, n);
                 Ok(())
             }
             Task::Copy(to, from, n) => {
-                let (to, from) = (self.device_bytes(to, n)?, self.device_bytes(from, n)?);
-                unsafe { to.copy_from(from, n) };
+                copy(self.device_bytes(to, n)?, self.device_bytes(from, n)?, n);
                 Ok(())
             }
             Task::Wait(stream, place) => self.run_to(stream, place),
@@ -123,7 +118,7 @@ impl World {
                     self.report("a graph was destroyed before it ran".into());
                     Vec::new()
                 });
-                tasks.into_iter().try_for_each(|task| self.execute(device, task))
+                tasks.into_iter().try_for_each(|task| self.execute(task))
             }
             Task::Mark => Ok(()),
         }

@@ -1,6 +1,7 @@
 //! Memory of cards and pinned memory, plain and mapped, and copies that block.
 
 use super::{api, give};
+use crate::space::copy;
 use crate::sys::*;
 use crate::world::{Answer, World};
 use std::alloc::{Layout, alloc, dealloc};
@@ -29,7 +30,6 @@ fn pinned_layout(n: usize) -> Layout {
     Layout::from_size_align(n.max(1), 4096).unwrap_or(Layout::new::<u64>())
 }
 
-// SAFETY (all copies): `own` found bytes of a card, which only the world uses; the host's side is the caller's promise.
 api! {
     cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |world| {
         let device = world.current()?;
@@ -93,26 +93,27 @@ api! {
         world.not_capturing()?;
         let to = own(world, dst, n)?;
         world.count("h2d", 1);
-        unsafe { to.copy_from(src.cast(), n) };
+        copy(to, src.cast(), n);
         Ok(())
     };
     cuMemcpyDtoH_v2(dst: *mut c_void, src: CUdeviceptr, n: usize) |world| {
         world.not_capturing()?;
         let from = own(world, src, n)?;
         world.count("d2h", 1);
-        unsafe { from.copy_to(dst.cast(), n) };
+        copy(dst.cast(), from, n);
         Ok(())
     };
     cuMemcpyDtoD_v2(dst: CUdeviceptr, src: CUdeviceptr, n: usize) |world| {
         world.not_capturing()?;
         let (to, from) = (own(world, dst, n)?, own(world, src, n)?);
         world.count("d2d", 1);
-        unsafe { to.copy_from(from, n) };
+        copy(to, from, n);
         Ok(())
     };
     cuMemsetD8_v2(ptr: CUdeviceptr, byte: u8, n: usize) |world| {
         world.not_capturing()?;
         let to = own(world, ptr, n)?;
+        // SAFETY: `own` found as many bytes of a card, which only the world uses.
         unsafe { to.write_bytes(byte, n) };
         Ok(())
     };

@@ -93,7 +93,7 @@ api! {
             world.report(format!("`{}` over {gx}, {gy}, {gz} blocks of {bx}, {by}, {bz}", kernel.name()));
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
-        if bx == 0 || bx % 32 != 0 || bx > kernel.max_threads {
+        if bx == 0 || !bx.is_multiple_of(32) || bx > kernel.max_threads {
             world.report(format!("`{}` in blocks of {bx} threads", kernel.name()));
             return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         }
