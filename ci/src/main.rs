@@ -3,6 +3,7 @@
 mod arm;
 mod bench;
 mod coverage;
+mod cuda_kernels;
 mod fuzz;
 mod golden;
 mod header;
@@ -18,6 +19,10 @@ const USAGE: &str = "usage: cargo ci COMMAND
   bindings [--check] write plugins/cann/src/sys.rs, or compare it with plugins/cann/include; needs libclang
   cann-headers       compare plugins/cann/include/acl.h with the headers in the wheel of torch-npu, where it can be had
   cann-sim DIR       write the simulated Ascend libraries (plugins/cann/sim/README.md)
+  cuda-kernels [--check]
+                     compile the CUDA kernels for every chip with NVRTC, which is fetched with pip; write what builds of
+                     the plugin take in, and plugins/cuda/kernels/table.txt, or compare with it; needs no card
+  cuda-sim DIR       write the simulated CUDA driver (plugins/cuda/sim/README.md); --kernels: list what it emulates
   header [--check | --break]
                      write abi/include/llmrt/plugin.h and abi/abi.lock, or compare them with abi/src;
                      what would break plugins built before is refused without --break
@@ -59,6 +64,11 @@ fn main() -> ExitCode {
             run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cann-sim", "--"]).args(arguments))
         }
         ["arm"] => arm::arm(),
+        ["cuda-kernels"] => cuda_kernels::cuda_kernels(false),
+        ["cuda-kernels", "--check"] => cuda_kernels::cuda_kernels(true),
+        ["cuda-sim", ref arguments @ ..] => {
+            run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cuda-sim", "--"]).args(arguments))
+        }
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["bench", "op", ref words @ ..] => bench::ops(words),

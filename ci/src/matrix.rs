@@ -63,6 +63,18 @@ pub const JOBS: &[Job] = &[
         ],
     },
     Job {
+        plugin: "cuda",
+        packages: &["llmrt-cuda", "llmrt-cuda-sim"],
+        libraries: &["llmrt-cuda", "llmrt-cuda-sim"],
+        tests: &["--test", "cuda"],
+        // Ops by parts in both orders of execution; two cards without virtual memory, and an older chip.
+        conform: &[
+            "LLMRT_CUDA_SIM=memory=2g,queue=late --part 1/2 --time-limit 600",
+            "LLMRT_CUDA_SIM=memory=2g,queue=now,sm=75 --part 2/2 --time-limit 600",
+            "LLMRT_CUDA_SIM=memory=2g,devices=2,vmm=0 --level L0,L1,L2,L4,L5 --time-limit 600",
+        ],
+    },
+    Job {
         plugin: "fault",
         packages: &["llmrt-fault"],
         libraries: &["llmrt-fault", "llmrt-sim"],
@@ -127,7 +139,10 @@ fn conform_all(jobs: &[&Job]) -> Result<(), String> {
             let variables = words.split_whitespace().take_while(is_variable);
             llmrt.envs(variables.clone().filter_map(|word| word.split_once('=')));
             if job.plugin == "cann" {
-                llmrt.env("LLMRT_CANN_LIB_DIR", simulated_cann(&built)?);
+                llmrt.env("LLMRT_CANN_LIB_DIR", simulated(&built, "cann")?);
+            }
+            if job.plugin == "cuda" {
+                llmrt.env("LLMRT_CUDA_LIB_DIR", simulated(&built, "cuda")?);
             }
             let words = words.split_whitespace().skip(variables.count());
             run(llmrt.arg("conform").arg(&library).args(words))?;
@@ -137,9 +152,9 @@ fn conform_all(jobs: &[&Job]) -> Result<(), String> {
 }
 
 /// A folder of simulated libraries in place of the vendor's, written by the simulator's own program.
-fn simulated_cann(built: &Path) -> Result<PathBuf, String> {
-    let dir = target().join("simulated-cann");
-    run(Command::new(built.join("llmrt-cann-sim")).arg(&dir))?;
+fn simulated(built: &Path, plugin: &str) -> Result<PathBuf, String> {
+    let dir = target().join(format!("simulated-{plugin}"));
+    run(Command::new(built.join(format!("llmrt-{plugin}-sim"))).arg(&dir))?;
     Ok(dir)
 }
 

@@ -5,6 +5,7 @@ pub mod build;
 pub mod compile;
 pub mod fixtures;
 pub mod models;
+pub mod nvidia;
 pub mod partial;
 pub mod reference;
 

@@ -1,0 +1,72 @@
+// Kernels that are wrong, and one that is right: what the emulation must find, and must not. Tests of it only.
+#include "device.cuh"
+
+struct One {
+    u64 address;
+    i64 n;
+};
+
+KERNEL(reads_past_the_end, One, 64) {
+    float x = at<const float>(p.address)[p.n + THREAD];
+    if (x > 1e30f) at<float>(p.address)[0] = x;
+}
+KERNEL(writes_before_the_start, One, 32) { at<float>(p.address)[-1 - THREAD] = 0.0f; }
+KERNEL(follows_no_address, One, 32) { at<float>(0x1234)[THREAD] = 0.0f; }
+KERNEL(reads_at_an_odd_address, One, 32) {
+    float x = at<const float>(p.address + 2)[0];
+    if (x > 1e30f) at<float>(p.address)[0] = x;
+}
+KERNEL(reads_what_nobody_wrote, One, 32) {
+    SHARED(float, room, 64);
+    room[THREAD] = 1.0f;
+    at<float>(p.address)[THREAD] = room[THREAD + 32];
+}
+KERNEL(leaves_a_barrier_out, One, 64) {
+    SHARED(float, room, 64);
+    room[THREAD] = 1.0f;
+    at<float>(p.address)[THREAD] = room[63 - THREAD];
+}
+KERNEL(writes_where_another_writes, One, 64) {
+    SHARED(float, room, 64);
+    room[THREAD / 2] = 1.0f;
+}
+KERNEL(writes_while_another_reads, One, 64) {
+    SHARED(float, room, 64);
+    room[THREAD] = 1.0f;
+    sync_block();
+    float x = room[(THREAD + 1) % 64];
+    room[THREAD] = x;
+}
+KERNEL(some_wait_at_a_barrier, One, 64) {
+    if (THREAD < 32) sync_block();
+}
+KERNEL(a_lane_is_missing, One, 32) {
+    if (THREAD < 31) at<float>(p.address)[THREAD] = shuffle_xor(1.0f, 1);
+}
+KERNEL(uses_too_much_shared_memory, One, 32) {
+    SHARED(float, room, 1 << 16);
+    room[THREAD] = 1.0f;
+}
+KERNEL(is_past_the_end_of_shared_memory, One, 64) {
+    SHARED(float, room, 32);
+    room[THREAD] = 1.0f;
+}
+// y[i] = 63 - i by way of shared memory, warps and barriers; then what a warp voted and summed.
+KERNEL(is_right, One, 64) {
+    SHARED(float, room, 64);
+    room[THREAD] = (float)THREAD;
+    sync_block();
+    float x = room[63 - THREAD];
+    sync_block();
+    room[THREAD] = x;
+    at<float>(p.address)[THREAD] = room[THREAD];
+    u32 even = ballot(THREAD % 2 == 0);
+    float sum = warp_sum((float)lane_of(THREAD));
+    float third = shuffle((float)THREAD, 3);
+    if (THREAD == 63) {
+        at<float>(p.address)[64] = (float)(even == 0x55555555u);
+        at<float>(p.address)[65] = sum;
+        at<float>(p.address)[66] = third;
+        at<float>(p.address)[67] = (float)dot4(0x01ff0203, 0x02030405, 7);
+    }
+}

@@ -1,0 +1,115 @@
+// y = f(x), y = f(a, b) with b repeated, and gated units: one thread per element, computed in F32.
+#include "number.cuh"
+
+DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
+DEVICE float gelu(float x) { return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x))); }
+DEVICE float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067812f)); }
+DEVICE float gelu_quick(float x) { return x / (1.0f + expf(-1.702f * x)); }
+DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
+DEVICE float hardsigmoid(float x) { return fminf(fmaxf((x + 3.0f) / 6.0f, 0.0f), 1.0f); }
+
+// Which function, by the op's number, and its params.
+struct Function {
+    u32 op;
+    float a, b, c, d;
+};
+
+DEVICE float apply(const Function &f, float x) {
+    switch (f.op) {
+    case 9: return x * f.a + f.b;
+    case 10: return silu(x);
+    case 11: return gelu(x);
+    case 12: return gelu_erf(x);
+    case 13: return gelu_quick(x);
+    case 14: return fmaxf(x, 0.0f);
+    case 15: return tanhf(x);
+    case 16: return sigmoid(x);
+    case 40: return fabsf(x);
+    case 41: return (x > 0.0f) - (x < 0.0f);
+    case 42: return -x;
+    case 43: return x > 0.0f;
+    case 44: return x > 0.0f ? x : expm1f(x);
+    case 45: return x * hardsigmoid(x);
+    case 46: return hardsigmoid(x);
+    case 47: return expf(x);
+    case 48: return expm1f(x);
+    case 49: return x > 20.0f ? x : log1pf(expf(x));
+    case 50: return x > 0.0f ? f.b * x * x + f.c * x : (expm1f(fminf(x, f.d)) - x) * f.a + f.c * x;
+    case 51: return floorf(x);
+    case 52: return ceilf(x);
+    case 53: return roundf(x);
+    case 54: return truncf(x);
+    case 55: return x * x;
+    case 56: return sqrtf(x);
+    case 57: return logf(x);
+    case 58: return sinf(x);
+    case 59: return cosf(x);
+    case 60: return x > 0.0f ? x : f.a * x;
+    case 61: return fmaxf(fminf(x, f.b), f.a);
+    case 101: return f.a;
+    default: return x;
+    }
+}
+
+struct Unary {
+    Tensor x, y;
+    Function f;
+};
+
+KERNEL(unary, Unary, 256) {
+    i64 n = BLOCK_X * THREADS + THREAD;
+    if (n >= n_elements(p.y)) return;
+    Index i = index_of(n, p.y.ne);
+    store(p.y, i, apply(p.f, load(p.x, i)));
+}
+
+struct Binary {
+    Tensor a, b, y;
+    u32 op;
+};
+
+KERNEL(binary, Binary, 256) {
+    i64 n = BLOCK_X * THREADS + THREAD;
+    if (n >= n_elements(p.y)) return;
+    Index i = index_of(n, p.y.ne), j;
+    for (int d = 0; d < 4; d++) j.i[d] = p.b.ne[d] == p.y.ne[d] ? i.i[d] : i.i[d] % p.b.ne[d];
+    float a = load(p.a, i), b = load(p.b, j), y;
+    switch (p.op) {
+    case 6: y = a - b; break;
+    case 7: y = a * b; break;
+    case 8: y = a / b; break;
+    case 74: y = powf(a, b); break;
+    default: y = a + b;
+    }
+    store(p.y, i, y);
+}
+
+// Element i of a row has its gate at gate + i and the other factor at up + i.
+struct Gated {
+    Tensor x, other, y;
+    i64 gate, up;
+    u32 activation;
+    float alpha, limit;
+};
+
+KERNEL(glu, Gated, 256) {
+    i64 n = BLOCK_X * THREADS + THREAD;
+    if (n >= n_elements(p.y)) return;
+    Index i = index_of(n, p.y.ne), g = i, u = i;
+    g.i[0] += p.gate;
+    u.i[0] += p.up;
+    float gate = load(p.x, g), up = load(p.other, u), y;
+    switch (p.activation) {
+    case 0: y = silu(gate) * up; break;
+    case 1: y = gelu(gate) * up; break;
+    case 2: y = fmaxf(gate, 0.0f) * up; break;
+    case 3: y = gelu_erf(gate) * up; break;
+    case 4: y = sigmoid(gate) * up; break;
+    case 5: y = gelu_quick(gate) * up; break;
+    default:
+        gate = fminf(gate, p.limit);
+        up = fmaxf(fminf(up, p.limit), -p.limit);
+        y = gate / (1.0f + expf(-p.alpha * gate)) * (up + 1.0f);
+    }
+    store(p.y, i, y);
+}

@@ -1,0 +1,89 @@
+// Rows made smaller or put in order: a block per row.
+#include "number.cuh"
+
+struct Reduce {
+    Tensor x, y;
+    u32 kind;
+};
+enum : u32 { SUM_ROWS, MEAN, ARGMAX, CUMSUM };
+
+// The sum over all threads of a block, for each of them.
+DEVICE double block_sum(double x) {
+    SHARED(double, parts, 256);
+    sync_block();
+    parts[THREAD] = x;
+    sync_block();
+    double sum = 0.0;
+    for (int i = 0; i < THREADS; i++) sum += parts[i];
+    return sum;
+}
+
+KERNEL(reduce, Reduce, 256) {
+    SHARED(float, values, 256);
+    SHARED(int, places, 256);
+    Index row = index_of(BLOCK_X, p.x.ne + 1);
+    i64 n = p.x.ne[0];
+    u64 x = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
+    if (p.kind == ARGMAX) {
+        float most = -INF_F;
+        int place = -1;
+        for (i64 i = THREAD; i < n; i += THREADS) {
+            float v = at<const float>(x + i * p.x.nb[0])[0];
+            if (place < 0 || v > most) most = v, place = (int)i;
+        }
+        values[THREAD] = most;
+        places[THREAD] = place;
+        sync_block();
+        if (THREAD > 0) return;
+        for (int t = 1; t < THREADS; t++) {
+            float v = values[t];
+            int at_place = places[t];
+            if (at_place >= 0 && (v > most || (v == most && at_place < place))) most = v, place = at_place;
+        }
+        at<i32>(address_of(p.y, row.i[0], row.i[1], row.i[2], 0))[0] = place;
+        return;
+    }
+    if (p.kind == CUMSUM) {
+        u64 y = address_of(p.y, 0, row.i[0], row.i[1], row.i[2]);
+        float sum = 0.0f;
+        for (i64 i = 0; i < n && THREAD == 0; i++) {
+            sum += at<const float>(x + i * p.x.nb[0])[0];
+            at<float>(y + i * p.y.nb[0])[0] = sum;
+        }
+        return;
+    }
+    double sum = 0.0;
+    for (i64 i = THREAD; i < n; i += THREADS) sum += at<const float>(x + i * p.x.nb[0])[0];
+    sum = block_sum(sum);
+    if (THREAD == 0)
+        at<float>(address_of(p.y, 0, row.i[0], row.i[1], row.i[2]))[0] = (float)(p.kind == MEAN ? sum / n : sum);
+}
+
+// Everything, as one number: one block.
+KERNEL(sum_all, Reduce, 256) {
+    double sum = 0.0;
+    for (i64 n = THREAD; n < n_elements(p.x); n += THREADS) sum += load(p.x, index_of(n, p.x.ne));
+    sum = block_sum(sum);
+    if (THREAD == 0) at<float>(p.y.address)[0] = (float)sum;
+}
+
+struct Order {
+    Tensor x, y;
+    u32 descending;
+};
+
+// A number's place is how many come before it; equals keep their order. Numbers past y's end are not kept.
+KERNEL(order, Order, 256) {
+    Index row = index_of(BLOCK_X, p.x.ne + 1);
+    u64 x = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
+    for (i64 i = THREAD; i < p.x.ne[0]; i += THREADS) {
+        float v = at<const float>(x + i * p.x.nb[0])[0];
+        i64 place = 0;
+        for (i64 j = 0; j < p.x.ne[0]; j++) {
+            float w = at<const float>(x + j * p.x.nb[0])[0];
+            bool before = p.descending ? w > v : w < v;
+            place += before || (w == v && j < i);
+        }
+        if (place < p.y.ne[0]) at<i32>(address_of(p.y, place, row.i[0], row.i[1], row.i[2]))[0] = (i32)i;
+    }
+}

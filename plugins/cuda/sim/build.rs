@@ -1,0 +1,63 @@
+//! Compiles the kernels as plain C++ into the simulator. Without a C++ compiler it is built without kernels, and says so.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+fn main() {
+    let cuda = Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("plugins/cuda").to_path_buf();
+    let out = PathBuf::from(std::env::var_os("OUT_DIR").expect("cargo sets it"));
+    println!("cargo:rerun-if-env-changed=CXX");
+    println!("cargo:rustc-check-cfg=cfg(no_kernels)");
+    let mut sources = vec![cuda.join("emu/emu.cpp")];
+    for folder in ["kernels", "emu"] {
+        println!("cargo:rerun-if-changed={}", cuda.join(folder).display());
+        let files = std::fs::read_dir(cuda.join(folder)).expect("it is there").flatten().map(|f| f.path());
+        sources.extend(files.filter(|file| file.extension().is_some_and(|e| e == "cu")));
+    }
+    sources.sort();
+    match build(&cuda, &out, &sources) {
+        Ok(()) => {
+            println!("cargo:rustc-link-search=native={}", out.display());
+            println!("cargo:rustc-link-lib=static:+whole-archive=llmrt_cuda_emulated");
+        }
+        Err(Problem::NoCompiler) => {
+            println!("cargo:warning=no C++ compiler: the simulated driver has no kernels");
+            println!("cargo:rustc-cfg=no_kernels");
+        }
+        Err(Problem::Refused(text)) => panic!("{text}"),
+    }
+}
+
+enum Problem {
+    NoCompiler,
+    Refused(String),
+}
+
+fn build(cuda: &Path, out: &Path, sources: &[PathBuf]) -> Result<(), Problem> {
+    let compiler = std::env::var_os("CXX").unwrap_or_else(|| "c++".into());
+    if Command::new(&compiler).arg("--version").output().is_err() {
+        return Err(Problem::NoCompiler);
+    }
+    let mut objects = Vec::new();
+    for source in sources {
+        let object = out.join(source.file_stem().expect("a file")).with_extension("o");
+        let mut c = Command::new(&compiler);
+        c.args(["-x", "c++", "-std=c++17", "-O2", "-g1", "-fPIC", "-fno-exceptions", "-fno-rtti"]);
+        // Products and sums stay apart, as written; unused helpers of headers are usual.
+        c.args(["-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror"]);
+        c.arg("-I").arg(cuda.join("emu")).arg("-I").arg(cuda.join("kernels"));
+        run(c.arg("-c").arg(source).arg("-o").arg(&object))?;
+        objects.push(object);
+    }
+    let archive = out.join("libllmrt_cuda_emulated.a");
+    let _ = std::fs::remove_file(&archive);
+    run(Command::new("ar").arg("crs").arg(archive).args(objects))
+}
+
+fn run(command: &mut Command) -> Result<(), Problem> {
+    let out = command.output().map_err(|_| Problem::NoCompiler)?;
+    match out.status.success() {
+        true => Ok(()),
+        false => Err(Problem::Refused(String::from_utf8_lossy(&out.stderr).into_owned())),
+    }
+}

@@ -1,0 +1,215 @@
+//! Memory of cards and pinned memory, plain and mapped, and copies that block.
+
+use super::{api, give};
+use crate::space::copy;
+use crate::sys::*;
+use crate::world::{Answer, World};
+use std::alloc::{Layout, alloc, dealloc};
+use std::ffi::{c_int, c_uint, c_void};
+
+/// Bytes of the current card.
+fn own(world: &mut World, at: CUdeviceptr, n: usize) -> Answer<*mut u8> {
+    let device = world.current()?;
+    match world.space.bytes(at, n) {
+        Some((owner, bytes)) if owner == device => Ok(bytes),
+        Some((owner, _)) => {
+            world.report(format!("memory of card {owner} is used in the context of card {device}"));
+            Err(CUDA_ERROR_INVALID_VALUE)
+        }
+        None => {
+            world.report(format!("{n} bytes at {at:x} are not in an allocation"));
+            Err(CUDA_ERROR_INVALID_VALUE)
+        }
+    }
+}
+
+/// Pages and what is mapped come in this size.
+const PAGE: usize = 2 << 20;
+
+fn pinned_layout(n: usize) -> Layout {
+    Layout::from_size_align(n.max(1), 4096).unwrap_or(Layout::new::<u64>())
+}
+
+api! {
+    cuMemGetInfo_v2(free: *mut usize, total: *mut usize) |world| {
+        let device = world.current()?;
+        give(free, world.config.memory - world.devices[device].used)?;
+        give(total, world.config.memory)
+    };
+    cuMemAlloc_v2(ptr: *mut CUdeviceptr, n: usize) |world| {
+        let device = world.current()?;
+        world.not_capturing()?;
+        if n == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        world.take(device, n)?;
+        give(ptr, world.space.alloc(device, n))
+    };
+    cuMemFree_v2(ptr: CUdeviceptr) |world| {
+        let device = world.current()?;
+        world.not_capturing()?;
+        match world.space.free(ptr) {
+            Some((owner, n)) => {
+                world.devices[owner].used -= n;
+                if owner != device {
+                    world.report(format!("memory of card {owner} was freed in the context of card {device}"));
+                }
+                Ok(())
+            }
+            None => {
+                world.report(format!("{ptr:x} was freed, which is no allocation"));
+                Err(CUDA_ERROR_INVALID_VALUE)
+            }
+        }
+    };
+    cuMemHostAlloc(ptr: *mut *mut c_void, n: usize, flags: c_uint) |world| {
+        world.current()?;
+        if flags & !7 != 0 || n == 0 {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        // SAFETY: a size above 0.
+        let memory = unsafe { alloc(pinned_layout(n)) };
+        if memory.is_null() {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
+        }
+        // SAFETY: as large.
+        unsafe { memory.write_bytes(0xff, n) };
+        world.pinned.insert(memory as u64, n);
+        give(ptr, memory.cast())
+    };
+    cuMemFreeHost(ptr: *mut c_void) |world| {
+        world.current()?;
+        let Some(n) = world.pinned.remove(&(ptr as u64)) else {
+            world.report("pinned memory was freed that is none".into());
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        };
+        let ids: Vec<usize> = world.streams.keys().copied().collect();
+        ids.into_iter().for_each(|id| world.finish(id).unwrap_or(()));
+        // SAFETY: allocated with this layout, once; no work uses it.
+        unsafe { dealloc(ptr.cast(), pinned_layout(n)) };
+        Ok(())
+    };
+    cuMemcpyHtoD_v2(dst: CUdeviceptr, src: *const c_void, n: usize) |world| {
+        world.not_capturing()?;
+        let to = own(world, dst, n)?;
+        world.count("h2d", 1);
+        copy(to, src.cast(), n);
+        Ok(())
+    };
+    cuMemcpyDtoH_v2(dst: *mut c_void, src: CUdeviceptr, n: usize) |world| {
+        world.not_capturing()?;
+        let from = own(world, src, n)?;
+        world.count("d2h", 1);
+        copy(dst.cast(), from, n);
+        Ok(())
+    };
+    cuMemcpyDtoD_v2(dst: CUdeviceptr, src: CUdeviceptr, n: usize) |world| {
+        world.not_capturing()?;
+        let (to, from) = (own(world, dst, n)?, own(world, src, n)?);
+        world.count("d2d", 1);
+        copy(to, from, n);
+        Ok(())
+    };
+    cuMemsetD8_v2(ptr: CUdeviceptr, byte: u8, n: usize) |world| {
+        world.not_capturing()?;
+        let to = own(world, ptr, n)?;
+        // SAFETY: `own` found as many bytes of a card, which only the world uses.
+        unsafe { to.write_bytes(byte, n) };
+        Ok(())
+    };
+    cuMemGetAllocationGranularity(bytes: *mut usize, prop: *const CUmemAllocationProp, _option: c_int) |world| {
+        world.current()?;
+        if !world.config.vmm {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        is_plain(prop)?;
+        give(bytes, PAGE)
+    };
+    cuMemAddressReserve(ptr: *mut CUdeviceptr, n: usize, _align: usize, _at: CUdeviceptr, flags: u64) |world| {
+        let device = world.current()?;
+        if !world.config.vmm || flags != 0 {
+            return Err(CUDA_ERROR_NOT_SUPPORTED);
+        }
+        if n == 0 || !n.is_multiple_of(PAGE) {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        give(ptr, world.space.reserve(device, n).ok_or(CUDA_ERROR_OUT_OF_MEMORY)?)
+    };
+    cuMemAddressFree(ptr: CUdeviceptr, n: usize) |world| {
+        world.current()?;
+        match world.space.release(ptr, n) {
+            true => Ok(()),
+            false => {
+                world.report("addresses were given back that are mapped or were not reserved so".into());
+                Err(CUDA_ERROR_INVALID_VALUE)
+            }
+        }
+    };
+    cuMemCreate(handle: *mut CUmemHandle, n: usize, prop: *const CUmemAllocationProp, _flags: u64) |world| {
+        world.not_capturing()?;
+        let device = world.current()?;
+        let owner = is_plain(prop)?;
+        if n == 0 || !n.is_multiple_of(PAGE) || owner != device {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        world.take(device, n)?;
+        let id = world.handle() as u64;
+        world.handles.insert(id, (device, n, 1));
+        give(handle, id)
+    };
+    cuMemRelease(handle: CUmemHandle) |world| {
+        world.current()?;
+        release(world, handle)
+    };
+    cuMemMap(ptr: CUdeviceptr, n: usize, offset: usize, handle: CUmemHandle, flags: u64) |world| {
+        world.current()?;
+        let Some((_, size, holders)) = world.handles.get_mut(&handle) else {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        };
+        if offset != 0 || flags != 0 || n != *size || !world.space.map(ptr, n, handle) {
+            world.report(format!("{n} bytes cannot be mapped at {ptr:x}"));
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        *holders += 1;
+        Ok(())
+    };
+    cuMemUnmap(ptr: CUdeviceptr, n: usize) |world| {
+        world.current()?;
+        match world.space.unmap(ptr, n) {
+            Some(handle) => release(world, handle),
+            None => {
+                world.report(format!("{n} bytes at {ptr:x} were not mapped so"));
+                Err(CUDA_ERROR_INVALID_VALUE)
+            }
+        }
+    };
+    cuMemSetAccess(ptr: CUdeviceptr, n: usize, desc: *const CUmemAccessDesc, count: usize) |world| {
+        let device = world.current()?;
+        // SAFETY: the caller's input.
+        let desc = unsafe { desc.as_ref() }.filter(|_| count == 1).ok_or(CUDA_ERROR_INVALID_VALUE)?;
+        let good = desc.location.kind == 1 && desc.location.id as usize == device && desc.flags == 3;
+        if good && world.space.allow(ptr, n) { Ok(()) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+    };
+}
+
+/// Memory that only a card has; its card.
+fn is_plain(prop: *const CUmemAllocationProp) -> Answer<usize> {
+    // SAFETY: the caller's input.
+    let prop = unsafe { prop.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
+    let good = prop.kind == 1 && prop.handle_types == 0 && prop.location.kind == 1 && prop.flags == [0; 8];
+    if good { Ok(prop.location.id as usize) } else { Err(CUDA_ERROR_INVALID_VALUE) }
+}
+
+/// One holder less; the last one's memory goes.
+fn release(world: &mut World, handle: u64) -> Answer {
+    let Some((device, n, holders)) = world.handles.get_mut(&handle) else {
+        world.report("physical memory was released that is none".into());
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    };
+    *holders -= 1;
+    if *holders == 0 {
+        world.devices[*device].used -= *n;
+        world.handles.remove(&handle);
+    }
+    Ok(())
+}

@@ -1,0 +1,104 @@
+//! Modules, kernels and launches.
+
+use super::{api, give};
+use crate::emu;
+use crate::sys::*;
+use crate::task::Task;
+use crate::world::{Answer, World};
+use std::ffi::{CStr, c_char, c_uint, c_void};
+
+/// Which chip an image is for, as far as it says: the emulated compiler's, a real binary's, or PTX.
+fn check_image(world: &World, image: *const c_void) -> Answer {
+    if image.is_null() {
+        return Err(CUDA_ERROR_INVALID_VALUE);
+    }
+    // SAFETY: images have more bytes than the longest of these marks, or end with a zero before.
+    let head = unsafe { CStr::from_ptr(image.cast()) }.to_bytes();
+    let (major, minor) = world.config.capability;
+    if let Some(rest) = head.strip_prefix(crate::nvrtc::MARK) {
+        let target = format!("sm_{major}{minor}");
+        return if rest == target.as_bytes() { Ok(()) } else { Err(CUDA_ERROR_NO_BINARY_FOR_GPU) };
+    }
+    if head.starts_with(b"\x7fELF") || head.starts_with(b"//") || head.starts_with(b".version") {
+        return Ok(());
+    }
+    Err(CUDA_ERROR_INVALID_IMAGE)
+}
+
+/// The bytes of a kernel's argument, given in one piece.
+fn one_piece(extra: *mut *mut c_void) -> Option<&'static [u8]> {
+    if extra.is_null() {
+        return None;
+    }
+    // SAFETY: the caller's list of pairs, which ends with its own mark.
+    unsafe {
+        let words = std::slice::from_raw_parts(extra, 5);
+        let marks = [CU_LAUNCH_PARAM_BUFFER_POINTER, CU_LAUNCH_PARAM_BUFFER_SIZE, CU_LAUNCH_PARAM_END];
+        ([words[0], words[2], words[4]] == marks)
+            .then(|| std::slice::from_raw_parts(words[1].cast(), *words[3].cast::<usize>()))
+    }
+}
+
+api! {
+    cuModuleLoadData(module: *mut CUmodule, image: *const c_void) |world| {
+        let device = world.current()?;
+        world.not_capturing()?;
+        check_image(world, image)?;
+        let id = world.handle();
+        world.modules.insert(id, device);
+        give(module, id as CUmodule)
+    };
+    cuModuleUnload(module: CUmodule) |world| {
+        let device = world.current()?;
+        if world.modules.get(&(module as usize)) != Some(&device) {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        world.modules.remove(&(module as usize));
+        world.functions.retain(|_, (of, _)| *of != module as usize);
+        Ok(())
+    };
+    cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char) |world| {
+        world.current()?;
+        if !world.modules.contains_key(&(module as usize)) {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        // SAFETY: the caller's text, which ends.
+        let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
+        let kernel = emu::kernels().find(|kernel| kernel.name() == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let id = world.handle();
+        world.functions.insert(id, (module as usize, kernel));
+        give(function, id as CUfunction)
+    };
+    cuLaunchKernel(function: CUfunction, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
+        shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void) |world| {
+        let id = world.own_stream(stream)?;
+        let device = world.current()?;
+        let Some((module, kernel)) = world.functions.get(&(function as usize)).copied() else {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        };
+        if world.modules.get(&module) != Some(&device) {
+            world.report(format!("`{}` of another card was launched", kernel.name()));
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        let Some(bytes) = one_piece(extra).filter(|_| params.is_null()) else {
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        };
+        if bytes.len() != kernel.params_bytes as usize {
+            let (name, wants) = (kernel.name(), kernel.params_bytes);
+            world.report(format!("`{name}` takes {wants} bytes of arguments, not {}", bytes.len()));
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        let blocks = gx as u64 * gy as u64 * gz as u64;
+        if blocks == 0 || gx > i32::MAX as u32 || gy > 65535 || gz > 65535 || by != 1 || bz != 1 || shared != 0 {
+            world.report(format!("`{}` over {gx}, {gy}, {gz} blocks of {bx}, {by}, {bz}", kernel.name()));
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if bx == 0 || !bx.is_multiple_of(32) || bx > kernel.max_threads {
+            world.report(format!("`{}` in blocks of {bx} threads", kernel.name()));
+            return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
+        world.count("launch", 1);
+        let params = bytes.to_vec();
+        world.enqueue(id, Task::Launch { kernel, params, grid: [gx, gy, gz], threads: bx })
+    };
+}

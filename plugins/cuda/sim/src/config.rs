@@ -1,0 +1,83 @@
+//! The simulated machine as text: `devices=2,memory=1g,queue=late`. Keys and values: the README's table.
+
+/// What is simulated.
+#[derive(Clone, Debug)]
+pub struct Config {
+    /// Cards.
+    pub devices: usize,
+    /// Bytes of each.
+    pub memory: usize,
+    /// Major and minor, as in sm_90.
+    pub capability: (i32, i32),
+    /// Work runs only when somebody waits for it; otherwise at once.
+    pub late: bool,
+    /// Addresses and memory can be managed apart.
+    pub vmm: bool,
+    /// This allocation of device memory fails, from 1; 0: none.
+    pub oom: u64,
+    /// This kernel faults, from 1, and with which number.
+    pub fault: (u64, i32),
+    /// The driver's version.
+    pub version: i32,
+}
+
+impl Config {
+    /// Reads a text; what is wrong in it is said on the error stream and left out.
+    pub fn parse(text: &str) -> Config {
+        let mut config = Config {
+            devices: 1,
+            memory: 4 << 30,
+            capability: (9, 0),
+            late: true,
+            vmm: true,
+            oom: 0,
+            fault: (0, 700),
+            version: 12080,
+        };
+        for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
+            if config.set(pair).is_none() {
+                eprintln!("LLMRT_CUDA_SIM: `{pair}` is unknown; see plugins/cuda/sim/README.md");
+            }
+        }
+        config
+    }
+
+    fn set(&mut self, pair: &str) -> Option<()> {
+        let (key, value) = pair.split_once('=')?;
+        match key {
+            "devices" => self.devices = value.parse().ok()?,
+            "memory" => self.memory = bytes(value)?,
+            "sm" => {
+                let number: i32 = value.parse().ok()?;
+                self.capability = (number / 10, number % 10);
+            }
+            "queue" => {
+                self.late = match value {
+                    "late" => true,
+                    "now" => false,
+                    _ => return None,
+                }
+            }
+            "vmm" => self.vmm = value != "0",
+            "oom" => self.oom = value.parse().ok()?,
+            "fault" => {
+                let (at, code) = value.split_once(':').unwrap_or((value, "700"));
+                self.fault = (at.parse().ok()?, code.parse().ok()?);
+            }
+            "version" => self.version = value.parse().ok()?,
+            _ => return None,
+        }
+        Some(())
+    }
+}
+
+/// `64m`, `2g`, or bytes.
+fn bytes(text: &str) -> Option<usize> {
+    let (digits, shift) = match text.as_bytes().last()? {
+        b'k' => (&text[..text.len() - 1], 10),
+        b'm' => (&text[..text.len() - 1], 20),
+        b'g' => (&text[..text.len() - 1], 30),
+        _ => (text, 0),
+    };
+    digits.parse::<usize>().ok()?.checked_shl(shift)
+}

@@ -1,0 +1,108 @@
+//! Kernels as plain C++: the list of them, and how one is run. The machine behind it: ../emu.
+
+use crate::space::{Space, Span};
+use std::ffi::{CStr, c_char, c_int, c_void};
+#[cfg(not(no_kernels))]
+use std::sync::{Mutex, PoisonError};
+
+/// A kernel, as emu.h declares it.
+#[repr(C)]
+pub struct Kernel {
+    name: *const c_char,
+    /// Bytes of its argument.
+    pub params_bytes: u32,
+    /// Threads of a block at most.
+    pub max_threads: u32,
+    run: *const c_void,
+    next: *const Kernel,
+}
+
+// SAFETY: written before anything runs, and never after.
+unsafe impl Sync for Kernel {}
+
+impl Kernel {
+    /// Its name.
+    pub fn name(&self) -> &str {
+        // SAFETY: a literal of the kernels' file.
+        unsafe { CStr::from_ptr(self.name) }.to_str().unwrap_or("")
+    }
+}
+
+type Lookup = unsafe extern "C" fn(*mut c_void, u64, *mut Span) -> c_int;
+
+#[cfg(not(no_kernels))]
+unsafe extern "C" {
+    fn llmrt_emu_kernels() -> *const Kernel;
+    fn llmrt_emu_run(
+        kernel: *const Kernel,
+        params: *const c_void,
+        grid: *const u32,
+        threads: u32,
+        shared: u32,
+        find: Lookup,
+        context: *mut c_void,
+        text: *mut *const c_char,
+    ) -> c_int;
+}
+
+/// All kernels.
+pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
+    #[cfg(not(no_kernels))]
+    // SAFETY: no arguments; a list that is complete before anything runs.
+    let first = unsafe { llmrt_emu_kernels().as_ref() };
+    #[cfg(no_kernels)]
+    let first: Option<&'static Kernel> = None;
+    // SAFETY: each points to another or is NULL.
+    std::iter::successors(first, |kernel| unsafe { kernel.next.as_ref() })
+}
+
+/// Bytes of shared memory that a block may have without asking for more.
+pub const SHARED: u32 = 48 << 10;
+
+/// Runs a kernel to its end, or to its first mistake. One at a time, because there is one machine for kernels.
+pub fn run(
+    kernel: &Kernel,
+    params: &[u8],
+    grid: [u32; 3],
+    threads: u32,
+    space: &Space,
+) -> Result<(), String> {
+    #[cfg(no_kernels)]
+    return Err(format!(
+        "{}: built without kernels {params:?} {grid:?} {threads} {}",
+        kernel.name(),
+        space.n_left()
+    ));
+    #[cfg(not(no_kernels))]
+    {
+        static TURN: Mutex<()> = Mutex::new(());
+        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut text = std::ptr::null();
+        let context = std::ptr::from_ref(space).cast_mut().cast();
+        let params = params.as_ptr().cast();
+        // SAFETY: a kernel of the list with as many bytes of params as it says, which the caller checked; the space
+        // outlives the call.
+        let failed = unsafe {
+            llmrt_emu_run(kernel, params, grid.as_ptr(), threads, SHARED, find, context, &mut text)
+        };
+        match failed {
+            0 => Ok(()),
+            // SAFETY: a text that lives until the next kernel, which waits for its turn.
+            _ => Err(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()),
+        }
+    }
+}
+
+#[cfg_attr(no_kernels, allow(dead_code))]
+unsafe extern "C" fn find(context: *mut c_void, address: u64, span: *mut Span) -> c_int {
+    // SAFETY: what `run` passed.
+    let space = unsafe { &*context.cast::<Space>() };
+    match space.find(address) {
+        Some((_, found)) => {
+            // SAFETY: an output of the caller's.
+            unsafe { *span = found };
+            1
+        }
+        None => 0,
+    }
+}

@@ -1,0 +1,28 @@
+//! The folder of libraries: the simulator under the names of the driver's and the compiler's.
+
+use std::path::{Path, PathBuf};
+
+const SIMULATOR: &str = "libcuda_simulator.so";
+const DRIVER: &str = "libcuda.so.1";
+const COMPILER: &str = "libnvrtc.so.12";
+
+/// Writes the folder. Both names are one file, so that a program which opens both has one machine.
+pub fn install(dir: &Path) -> Result<(), String> {
+    let words = |e: std::io::Error| format!("{}: {e}", dir.display());
+    std::fs::create_dir_all(dir).map_err(words)?;
+    for file in [DRIVER, COMPILER] {
+        match std::fs::remove_file(dir.join(file)) {
+            Err(e) if e.kind() != std::io::ErrorKind::NotFound => return Err(words(e)),
+            _ => {}
+        }
+    }
+    std::fs::copy(simulator()?, dir.join(DRIVER)).map_err(words)?;
+    std::os::unix::fs::symlink(DRIVER, dir.join(COMPILER)).map_err(words)
+}
+
+/// The simulator's library, which cargo puts beside its programs; tests lie one folder deeper.
+fn simulator() -> Result<PathBuf, String> {
+    let program = std::env::current_exe().map_err(|e| e.to_string())?;
+    let found = program.ancestors().skip(1).take(2).map(|dir| dir.join(SIMULATOR)).find(|file| file.exists());
+    found.ok_or(format!("no {SIMULATOR} beside {}: run `cargo build -p llmrt-cuda-sim`", program.display()))
+}

@@ -1,0 +1,160 @@
+//! How a node becomes launches: their arguments, and scratch memory for what lies between them.
+
+use crate::buffer::Place;
+use crate::driver::cu;
+use crate::gpu::Gpu;
+use crate::modules::{Function, Modules};
+use crate::sys::*;
+use llmrt_plugin::{Error, Piece, Result, Scratch, TensorView};
+
+/// A kernel with all it needs, to be launched once or often.
+pub struct Launch {
+    function: Function,
+    grid: [u32; 3],
+    block: u32,
+    args: Vec<u8>,
+}
+
+/// Blocks per dim that a launch may have, of y and z.
+const MOST: usize = 65535;
+
+impl Launch {
+    /// Enqueues it.
+    pub(crate) fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        let ([x, y, z], mut size) = (self.grid, self.args.len());
+        let mut extra = [
+            CU_LAUNCH_PARAM_BUFFER_POINTER,
+            self.args.as_ptr().cast_mut().cast(),
+            CU_LAUNCH_PARAM_BUFFER_SIZE,
+            (&raw mut size).cast(),
+            CU_LAUNCH_PARAM_END,
+        ];
+        let (none, extra) = (std::ptr::null_mut(), extra.as_mut_ptr());
+        // SAFETY: a live kernel and a live stream of the entered device; the arguments are copied during the call, and
+        // name memory that the host keeps, and checked, until the work is done.
+        unsafe {
+            cu!(
+                gpu.driver,
+                cuLaunchKernel(self.function.0, x, y, z, self.block, 1, 1, 0, stream, none, extra)
+            )
+        }
+    }
+}
+
+/// A kernel's one argument, a struct of C, field by field: each lies at a multiple of its size.
+#[derive(Default)]
+pub struct Args(Vec<u8>);
+
+impl Args {
+    fn put(mut self, bytes: &[u8]) -> Args {
+        self.0.resize(self.0.len().next_multiple_of(bytes.len()), 0);
+        self.0.extend_from_slice(bytes);
+        self
+    }
+
+    /// All of `other`, which begins at a multiple of 8.
+    pub fn then(mut self, other: Args) -> Args {
+        self.0.resize(self.0.len().next_multiple_of(8), 0);
+        self.0.extend_from_slice(&other.0);
+        self
+    }
+
+    /// An address on the device.
+    pub fn address(self, address: u64) -> Args {
+        self.put(&address.to_ne_bytes())
+    }
+
+    /// A count or index of 64 bits.
+    pub fn count(self, n: usize) -> Args {
+        self.put(&(n as i64).to_ne_bytes())
+    }
+
+    /// A number of 32 bits.
+    pub fn int(self, n: u32) -> Args {
+        self.put(&n.to_ne_bytes())
+    }
+
+    /// A float.
+    pub fn float(self, x: f32) -> Args {
+        self.put(&x.to_ne_bytes())
+    }
+
+    /// `struct Tensor` of device.cuh: address, ne, nb, dtype.
+    pub fn tensor(self, t: &TensorView<'_>) -> Result<Args> {
+        let address = if t.n_elements() == 0 { 0 } else { address(t)? };
+        let args = t.ne().into_iter().chain(t.nb()).fold(self.address(address), Args::count);
+        Ok(args.count(t.dtype_id() as usize))
+    }
+
+    /// As above, or a tensor at address 0.
+    pub fn optional(self, t: Option<TensorView<'_>>) -> Result<Args> {
+        match t {
+            Some(t) => self.tensor(&t),
+            None => Ok((0..9).fold(self.address(0), |args, _| args.count(0))),
+        }
+    }
+}
+
+/// Where a tensor is, for the device.
+pub fn address(t: &TensorView<'_>) -> Result<u64> {
+    let place = Place::of(t)?;
+    match place.gpu {
+        Some(_) => Ok(place.address),
+        None => Err(Error::invalid(format!("`{}` is in memory of the host", t.name()))),
+    }
+}
+
+/// What a node needs to become launches.
+pub struct Call<'a> {
+    /// The device.
+    pub gpu: &'a Gpu,
+    pub(crate) modules: &'a Modules,
+    pub(crate) scratch: Option<&'a mut Scratch>,
+    pub(crate) pieces: Vec<Piece>,
+    /// What came of it.
+    pub(crate) launches: &'a mut Vec<Launch>,
+}
+
+impl Call<'_> {
+    /// Appends a launch of `grid` blocks of `block` threads. Nothing where a dim is 0.
+    pub fn launch(
+        &mut self,
+        (family, name): (&str, &str),
+        grid: [usize; 3],
+        block: usize,
+        args: Args,
+    ) -> Result<()> {
+        if grid.contains(&0) {
+            return Ok(());
+        }
+        if grid[0] > i32::MAX as usize || grid[1] > MOST || grid[2] > MOST {
+            return Err(Error::unsupported(format!("`{name}` over {grid:?} blocks")));
+        }
+        let function = self.modules.function(self.gpu, family, name)?;
+        let mut args = args.0;
+        args.resize(args.len().next_multiple_of(8), 0);
+        let (grid, block) = (grid.map(|n| n as u32), block as u32);
+        self.launches.push(Launch { function, grid, block, args });
+        Ok(())
+    }
+
+    /// Memory until the node's last launch; what is freed then may be handed out to later launches, which run after it.
+    pub fn scratch(&mut self, bytes: usize) -> Result<u64> {
+        let scratch =
+            self.scratch.as_mut().ok_or_else(|| Error::internal("the host gave no scratch memory"))?;
+        let piece = scratch.alloc(bytes.max(1) as u64, 256)?;
+        self.pieces.push(piece);
+        Ok(piece.addr)
+    }
+}
+
+impl Drop for Call<'_> {
+    /// In the reverse order, as a stack wants it.
+    fn drop(&mut self) {
+        for piece in self.pieces.drain(..).rev() {
+            if let Some(scratch) = self.scratch.as_mut() {
+                scratch.free(piece);
+            }
+        }
+    }
+}

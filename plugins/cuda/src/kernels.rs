@@ -1,0 +1,59 @@
+//! The kernels' sources, a file per op family, as they are compiled ahead, at run time, or by tests as plain C++.
+
+/// One file of kernels.
+pub struct Family {
+    /// Its name, and the file's.
+    pub name: &'static str,
+    /// CUDA C++.
+    pub source: &'static str,
+}
+
+macro_rules! families {
+    ($($name:literal),*) => {
+        /// Every family.
+        pub const FAMILIES: &[Family] = &[$(Family {
+            name: $name,
+            source: include_str!(concat!("../kernels/", $name, ".cu")),
+        }),*];
+    };
+}
+macro_rules! headers {
+    ($($name:literal),*) => {
+        /// What families include: name, text.
+        pub const HEADERS: &[(&str, &str)] = &[$(($name, include_str!(concat!("../kernels/", $name)))),*];
+    };
+}
+
+families![
+    "attention",
+    "elementwise",
+    "mul_mat",
+    "mul_mat_tile",
+    "norm",
+    "place",
+    "reduce",
+    "rope",
+    "rows",
+    "softmax"
+];
+headers!["device.cuh", "number.cuh", "product.cuh", "quant.cuh"];
+
+/// Chips for which kernels are compiled ahead, as the compiler names them.
+pub const TARGETS: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
+
+/// The text that newer chips get, compiled by their driver.
+pub const PTX_TARGET: &str = "compute_75";
+
+/// A number that changes with any source.
+pub fn sources_hash() -> u64 {
+    let texts = HEADERS.iter().map(|(_, text)| *text).chain(FAMILIES.iter().map(|family| family.source));
+    // FNV-1a.
+    texts
+        .flat_map(str::bytes)
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
+}
+
+/// The family of this name.
+pub fn family(name: &str) -> Option<&'static Family> {
+    FAMILIES.iter().find(|family| family.name == name)
+}

@@ -1,0 +1,83 @@
+//! NVIDIA cards, through the driver's library, which is opened at run time: this builds on any machine.
+//!
+//! Reading order: [`library`] for what is opened, [`driver`] and [`gpu`] for its calls, [`device`], [`buffer`],
+//! [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`kernels`], [`nvrtc`], [`image`] and
+//! [`modules`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches, [`plan`] for graphs
+//! that run often.
+
+pub mod buffer;
+pub mod call;
+pub mod device;
+pub mod driver;
+pub mod error;
+pub mod event;
+pub mod gpu;
+pub mod image;
+pub mod kernels;
+pub mod library;
+pub mod memory;
+pub mod modules;
+pub mod nvrtc;
+pub mod ops;
+pub mod pinned;
+pub mod plan;
+pub mod stream;
+pub mod sys;
+
+use device::GpuDevice;
+use driver::CudaDriver;
+use gpu::Gpu;
+use image::Images;
+use llmrt_plugin::{Device, DevmemLimits, Driver, Error, Host, Level, PluginInfo, Result};
+use std::path::PathBuf;
+use std::sync::Arc;
+
+llmrt_plugin::export_plugin!(CudaPlugin);
+
+/// The plugin.
+pub struct CudaPlugin(Vec<Arc<dyn Device>>);
+
+impl Driver for CudaPlugin {
+    const INFO: PluginInfo =
+        PluginInfo { name: "cuda", version: env!("CARGO_PKG_VERSION"), vendor: "llmrt", needs_host: 0 };
+    const DEVMEM: Option<DevmemLimits> = Some(memory::LIMITS);
+
+    /// Without the driver there are no devices, and the log says why.
+    fn init(host: Host) -> Result<CudaPlugin> {
+        let folder = host.option("cuda.lib_dir").map(PathBuf::from);
+        let driver = match CudaDriver::open(folder.as_deref()) {
+            Ok(driver) => driver,
+            Err(absent) => {
+                host.log(Level::Warn, "cuda", &format!("no devices: {}; {}", absent.reason, absent.hint));
+                return Ok(CudaPlugin(Vec::new()));
+            }
+        };
+        let n_graphs = match host.option("cuda.graphs") {
+            None => plan::GRAPHS,
+            Some(text) => text.trim().parse().map_err(|_| {
+                Error::invalid(format!(
+                    "option cuda.graphs={text}: expected how many captured graphs a stream keeps; 0: none"
+                ))
+            })?,
+        };
+        let compiler = host.option("cuda.nvrtc_dir").map(PathBuf::from).or(folder);
+        let images = Arc::new(Images::new(compiler));
+        let mut devices: Vec<Arc<dyn Device>> = Vec::new();
+        for number in 0..driver.n_devices() {
+            match Gpu::new(&driver, number) {
+                Ok(gpu) => devices.push(Arc::new(GpuDevice::new(gpu, &images, n_graphs))),
+                Err(e) => {
+                    host.log(Level::Warn, "cuda", &format!("device {number} is left out: {}", e.message))
+                }
+            }
+        }
+        let version = driver.version();
+        let text = format!("CUDA {}.{}, {} devices", version / 1000, version % 1000 / 10, devices.len());
+        host.log(Level::Debug, "cuda", &text);
+        Ok(CudaPlugin(devices))
+    }
+
+    fn devices(&self) -> Vec<Arc<dyn Device>> {
+        self.0.clone()
+    }
+}

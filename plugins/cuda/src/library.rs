@@ -1,0 +1,87 @@
+//! The driver's library and the run-time compiler's, opened at run time: found or not, complete or not.
+
+use crate::sys::{Cuda, Functions, Nvrtc};
+use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
+use std::error::Error as _;
+use std::ffi::c_void;
+use std::path::Path;
+
+/// Why there are no devices, and what to do about it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Absent {
+    /// What was looked for and what was found.
+    pub reason: String,
+    /// What helps.
+    pub hint: &'static str,
+}
+
+const INSTALL: &str = "install NVIDIA's driver, or set LLMRT_CUDA_LIB_DIR to the folder of libcuda.so.1";
+const UPDATE: &str = "install a driver for CUDA 11.4 or newer";
+
+/// Newest first; a release's compiler is told apart by the number.
+const COMPILERS: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+
+/// The driver's functions, every one of them there.
+pub fn driver(folder: Option<&Path>) -> Result<Cuda, Absent> {
+    let file = "libcuda.so.1";
+    let library = open(folder, file).map_err(|reason| Absent { reason, hint: INSTALL })?;
+    let (table, missing) = functions::<Cuda>(library);
+    match missing.is_empty() {
+        true => Ok(table),
+        false => Err(Absent { reason: format!("{file} lacks {}", missing.join(", ")), hint: UPDATE }),
+    }
+}
+
+/// The run-time compiler's functions, or why it cannot be used.
+pub fn compiler(folder: Option<&Path>) -> Result<Nvrtc, String> {
+    let mut problems = Vec::new();
+    for file in COMPILERS {
+        match open(folder, file).map(functions::<Nvrtc>) {
+            Ok((table, missing)) if missing.is_empty() => return Ok(table),
+            Ok((_, missing)) => problems.push(format!("{file} lacks {}", missing.join(", "))),
+            Err(problem) => problems.push(problem),
+        }
+    }
+    Err(problems.join("; "))
+}
+
+/// Opens a library for ever: the driver's threads and thread-locals live until the process ends.
+fn open(folder: Option<&Path>, name: &str) -> Result<&'static Library, String> {
+    let path = folder.map_or_else(|| name.into(), |folder| folder.join(name));
+    // SAFETY: the driver and the compiler may be loaded at any time; their constructors are theirs.
+    let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) };
+    // The cause says which file and why; the error itself only that something failed.
+    let words = |e: libloading::Error| e.source().map_or_else(|| e.to_string(), ToString::to_string);
+    library.map(|library| &*Box::leak(Box::new(library))).map_err(words)
+}
+
+/// A table filled by name, and the names that the library lacks.
+fn functions<T: Functions>(library: &Library) -> (T, Vec<&'static str>) {
+    const { assert!(size_of::<Option<extern "C" fn()>>() == size_of::<*mut c_void>()) };
+    let mut table = std::mem::MaybeUninit::<T>::zeroed();
+    let mut missing = Vec::new();
+    for (i, name) in T::NAMES.iter().enumerate() {
+        // SAFETY: the symbol is taken for an address only.
+        let symbol = unsafe { library.get::<*mut c_void>(*name) };
+        match symbol.ok().map(|symbol| symbol.as_raw_ptr()).filter(|address| !address.is_null()) {
+            // SAFETY: `Functions` promises as many pointer fields as names, in this order.
+            Some(address) => unsafe { table.as_mut_ptr().cast::<*mut c_void>().add(i).write(address) },
+            None => missing.push(*name),
+        }
+    }
+    // SAFETY: every field is zero, which is `None`, or the address of the function of its name.
+    (unsafe { table.assume_init() }, missing)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_the_driver_the_reason_names_it_and_the_hint_says_what_helps() {
+        let absent = driver(Some(&std::env::temp_dir())).err().unwrap();
+        assert!(absent.reason.contains("libcuda.so.1"), "{absent:?}");
+        assert!(absent.hint.contains("driver"));
+        assert!(compiler(Some(&std::env::temp_dir())).err().unwrap().contains("libnvrtc.so.12"));
+    }
+}

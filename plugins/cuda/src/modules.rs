@@ -1,0 +1,81 @@
+//! Kernels of a device, loaded when first asked for and kept as long as the device is open.
+
+use crate::driver::cu;
+use crate::gpu::Gpu;
+use crate::image::Images;
+use crate::kernels;
+use crate::sys::*;
+use llmrt_plugin::{Error, Result};
+use std::collections::HashMap;
+use std::ffi::CString;
+use std::sync::{Arc, Mutex, PoisonError};
+
+/// Loaded kernels.
+pub struct Modules {
+    images: Arc<Images>,
+    loaded: Mutex<Loaded>,
+}
+
+#[derive(Default)]
+struct Loaded {
+    modules: HashMap<&'static str, Module>,
+    functions: HashMap<String, Function>,
+}
+
+struct Module(CUmodule);
+
+// SAFETY: a handle that every thread may use after entering the device.
+unsafe impl Send for Module {}
+
+/// A kernel of a device.
+#[derive(Clone, Copy, Debug)]
+pub struct Function(pub CUfunction);
+
+// SAFETY: a handle that every thread may use after entering the device.
+unsafe impl Send for Function {}
+// SAFETY: as above.
+unsafe impl Sync for Function {}
+
+impl Modules {
+    /// Of one device.
+    pub fn new(images: &Arc<Images>) -> Modules {
+        Modules { images: images.clone(), loaded: Mutex::default() }
+    }
+
+    /// A kernel by family and name, on the entered device.
+    pub fn function(&self, gpu: &Gpu, family: &str, name: &str) -> Result<Function> {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(function) = loaded.functions.get(name) {
+            return Ok(*function);
+        }
+        let family =
+            kernels::family(family).ok_or_else(|| Error::internal(format!("no kernels `{family}`")))?;
+        if !loaded.modules.contains_key(family.name) {
+            let mut image = self.images.of(family, &gpu.identity)?;
+            // PTX is a text that ends.
+            image.push(0);
+            let mut module = std::ptr::null_mut();
+            // SAFETY: a whole image, read during the call; the output is ours.
+            unsafe { cu!(gpu.driver, cuModuleLoadData(&mut module, image.as_ptr().cast()))? };
+            loaded.modules.insert(family.name, Module(module));
+        }
+        let (module, mut function) = (loaded.modules[family.name].0, std::ptr::null_mut());
+        let text = CString::new(name).map_err(|e| Error::internal(e.to_string()))?;
+        // SAFETY: a live module, a text that ends; the output is ours.
+        unsafe { cu!(gpu.driver, cuModuleGetFunction(&mut function, module, text.as_ptr())) }
+            .map_err(|e| Error { message: format!("kernel `{name}`: {}", e.message), ..e })?;
+        loaded.functions.insert(name.into(), Function(function));
+        Ok(Function(function))
+    }
+
+    /// Before the device is closed: its context may outlive us in another's hands.
+    pub fn unload(&self, gpu: &Gpu) {
+        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        loaded.functions.clear();
+        let is_open = gpu.enter().is_ok();
+        for (_, module) in loaded.modules.drain().filter(|_| is_open) {
+            // SAFETY: each module once, and no stream is left that runs its kernels.
+            let _ = unsafe { cu!(gpu.driver, cuModuleUnload(module.0)) };
+        }
+    }
+}

@@ -1,0 +1,123 @@
+//! Causal attention over a paged cache, and its mask: kernels/attention.cu.
+
+use super::check::{self, Answer, ensure, params};
+use super::{Form, source};
+use crate::call::{Args, Call};
+use llmrt_plugin::abi::op::{AttentionParams, PagedMaskParams};
+use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
+
+pub const ATTENTION: Form = (supports, compute);
+pub const PAGED_MASK: Form = (supports_mask, mask);
+
+/// Numbers of a head that the kernel has registers for.
+const LARGEST_HEAD: usize = 256;
+/// Keys below which it does not pay to split them.
+const KEYS_PER_PART: usize = 256;
+const MOST_PARTS: usize = 32;
+
+fn supports_paging(node: &NodeView<'_>, first: usize) -> Answer {
+    let table = check::of(node, first, DType::I32)?.ne();
+    ensure(table[2..] == [1, 1], Reason::Shape)?;
+    check::vector(&check::of(node, first + 1, DType::I32)?, table[1])?;
+    check::vector(&check::of(node, first + 2, DType::I32)?, table[1] + 1)
+}
+
+/// A cache of a dtype that the kernel reads.
+fn cache<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    let t = check::given(node, i)?;
+    ensure(check::is_number(&t) || t.dtype() == Some(DType::Q8_0), Reason::Type)?;
+    check::dense_rows(&t)?;
+    Ok(t)
+}
+
+fn supports(node: &NodeView<'_>) -> Answer {
+    let p = params(AttentionParams::from_bytes(node.params_bytes()))?;
+    let n_kv_heads = p.n_kv_heads as usize;
+    ensure(n_kv_heads > 0 && p.block_size > 0, Reason::Param)?;
+    let [head_dim, n_heads, n_tokens, ne3] = check::of(node, 0, DType::F32)?.ne();
+    let (k, v) = (cache(node, 1)?.ne(), cache(node, 2)?.ne());
+    ensure(ne3 == 1 && n_heads.is_multiple_of(n_kv_heads) && n_tokens <= 65535, Reason::Shape)?;
+    ensure(head_dim.checked_mul(n_kv_heads) == Some(k[0]) && k[2..] == [1, 1], Reason::Shape)?;
+    ensure(v[0] % n_kv_heads == 0 && v[1..] == k[1..], Reason::Shape)?;
+    ensure(head_dim.max(v[0] / n_kv_heads) <= LARGEST_HEAD, Reason::Shape)?;
+    supports_paging(node, 3)?;
+    if let Some(sinks) = check::optional(node, 6, DType::F32)? {
+        check::vector(&sinks, n_heads)?;
+    }
+    check::result(node, Some(DType::F32), [v[0] / n_kv_heads * n_heads, n_tokens, 1, 1])
+}
+
+/// `struct Paging` of the kernels.
+fn paging(
+    args: Args,
+    node: &NodeView<'_>,
+    first: usize,
+    block_size: u32,
+    window: u32,
+    n_slots: usize,
+) -> Result<Args> {
+    let args = (first..first + 3).try_fold(args, |args, i| args.tensor(&source(node, i)?))?;
+    Ok(args.count(block_size as usize).count(window as usize).count(n_slots))
+}
+
+/// Into how many parts the keys fall, so that few heads and tokens give every multiprocessor work.
+fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
+    let wanted = (2 * n_sms).div_ceil(n_blocks.max(1));
+    wanted.min(n_keys / KEYS_PER_PART).clamp(1, MOST_PARTS)
+}
+
+fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let (q, k, v, y) = (source(node, 0)?, source(node, 1)?, source(node, 2)?, node.dst());
+    let [_, n_heads, n_tokens, _] = q.ne();
+    let dim_v = v.ne()[0] / p.n_kv_heads as usize;
+    let mut n_keys = source(node, 3)?.ne()[0].saturating_mul(p.block_size as usize);
+    if p.window > 0 {
+        n_keys = n_keys.min(p.window as usize);
+    }
+    let n_parts = n_parts(n_heads * n_tokens, n_keys, call.gpu.identity.n_sms as usize);
+    let parts = match n_parts {
+        1 => 0,
+        n => call.scratch(n * n_heads * n_tokens * (dim_v + 2) * 4)?,
+    };
+    let args = || -> Result<Args> {
+        let args = Args::default().tensor(&q)?.tensor(&k)?.tensor(&v)?.tensor(&y)?.optional(node.src(6))?;
+        let args = paging(args, node, 3, p.block_size, p.window, k.ne()[1])?.address(parts);
+        let args = args.count(n_parts).count(p.n_kv_heads as usize).count(dim_v);
+        Ok(args.float(p.scale).float(p.softcap).float(p.max_bias))
+    };
+    call.launch(("attention", "attention"), [n_heads, n_tokens, n_parts], 128, args()?)?;
+    match n_parts {
+        1 => Ok(()),
+        _ => call.launch(("attention", "attention_parts"), [n_heads, n_tokens, 1], 128, args()?),
+    }
+}
+
+fn supports_mask(node: &NodeView<'_>) -> Answer {
+    let p = params(PagedMaskParams::from_bytes(node.params_bytes()))?;
+    ensure(p.block_size > 0, Reason::Param)?;
+    supports_paging(node, 0)?;
+    check::result(node, Some(DType::F32), [p.n_slots as usize, p.n_tokens as usize, 1, 1])
+}
+
+fn mask(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let p = PagedMaskParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let args = paging(Args::default(), node, 0, p.block_size, p.window, p.n_slots as usize)?;
+    let args = args.tensor(&node.dst())?;
+    call.launch(("attention", "paged_mask"), [p.n_tokens as usize, 1, 1], 256, args)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::n_parts;
+
+    #[test]
+    fn keys_are_split_where_there_are_many_and_few_blocks() {
+        assert_eq!(n_parts(32, 4096, 132), 9);
+        assert_eq!(n_parts(32, 512, 132), 2);
+        assert_eq!(n_parts(32, 100, 132), 1);
+        assert_eq!(n_parts(32 * 512, 4096, 132), 1);
+        assert_eq!(n_parts(1, 1 << 20, 132), 32);
+        assert_eq!(n_parts(0, 4096, 132), 16);
+    }
+}

@@ -1,0 +1,80 @@
+//! Functions of single numbers, of two, and gated units: kernels/elementwise.cu, one thread per element.
+
+use super::check::{self, Answer, ensure, numbers, params};
+use super::{Form, blocks, source};
+use crate::call::{Args, Call};
+use llmrt_plugin::abi::op::*;
+use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
+
+pub const UNARY: Form = (supports_unary, unary);
+pub const BINARY: Form = (supports_binary, binary);
+pub const GLU: Form = (supports_glu, glu);
+
+const THREADS: usize = 256;
+
+/// The function's numbers as the kernel takes them; `None`: newer than this code.
+fn constants(node: &NodeView<'_>) -> Option<[f32; 4]> {
+    let bytes = node.params_bytes();
+    Some(match node.op()? {
+        Op::Scale => ScaleParams::from_bytes(bytes).map(|p| [p.scale, p.bias, 0.0, 0.0])?,
+        Op::Xielu => XieluParams::from_bytes(bytes).map(|p| [p.alpha_n, p.alpha_p, p.beta, p.eps])?,
+        Op::LeakyRelu => LeakyReluParams::from_bytes(bytes).map(|p| [p.slope, 0.0, 0.0, 0.0])?,
+        Op::Clamp => ClampParams::from_bytes(bytes).map(|p| [p.min, p.max, 0.0, 0.0])?,
+        Op::Fill => FillParams::from_bytes(bytes).map(|p| [p.value, 0.0, 0.0, 0.0])?,
+        _ => [0.0; 4],
+    })
+}
+
+fn supports_unary(node: &NodeView<'_>) -> Answer {
+    let x = numbers(node, 0)?;
+    params(constants(node))?;
+    check::result(node, x.dtype(), x.ne())
+}
+
+fn unary(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let args = Args::default().tensor(&source(node, 0)?)?.tensor(&node.dst())?.int(node.op_id());
+    let args = constants(node).unwrap_or_default().into_iter().fold(args, Args::float);
+    call.launch(("elementwise", "unary"), blocks(node.dst().n_elements(), THREADS), THREADS, args)
+}
+
+fn supports_binary(node: &NodeView<'_>) -> Answer {
+    let (a, b) = (numbers(node, 0)?, numbers(node, 1)?);
+    let repeats = a.ne().iter().zip(b.ne()).all(|(a, b)| b > 0 && a.is_multiple_of(b));
+    ensure(repeats && (node.op() != Some(Op::Add1) || b.n_elements() == 1), Reason::Shape)?;
+    check::result(node, a.dtype(), a.ne())
+}
+
+fn binary(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let (a, b) = (source(node, 0)?, source(node, 1)?);
+    let args = Args::default().tensor(&a)?.tensor(&b)?.tensor(&node.dst())?.int(node.op_id());
+    call.launch(("elementwise", "binary"), blocks(node.dst().n_elements(), THREADS), THREADS, args)
+}
+
+fn supports_glu(node: &NodeView<'_>) -> Answer {
+    let x = check::of(node, 0, DType::F32)?;
+    let p = params(GluParams::from_bytes(node.params_bytes()))?;
+    ensure(p.activation <= 6 && p.swapped <= 1, Reason::Param)?;
+    let mut ne = x.ne();
+    match check::optional(node, 1, DType::F32)? {
+        Some(up) => ensure(up.ne() == ne, Reason::Shape)?,
+        None => {
+            ensure(ne[0].is_multiple_of(2), Reason::Shape)?;
+            ne[0] /= 2;
+        }
+    }
+    check::result(node, Some(DType::F32), ne)
+}
+
+fn glu(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let (x, up, y) = (source(node, 0)?, node.src(1), node.dst());
+    let p = GluParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let half = y.ne()[0];
+    let (gate, other) = match (up, p.swapped) {
+        (Some(_), _) => (0, 0),
+        (None, 0) => (0, half),
+        (None, _) => (half, 0),
+    };
+    let args = Args::default().tensor(&x)?.tensor(&up.unwrap_or(x))?.tensor(&y)?;
+    let args = args.count(gate).count(other).int(p.activation).float(p.alpha).float(p.limit);
+    call.launch(("elementwise", "glu"), blocks(y.n_elements(), THREADS), THREADS, args)
+}

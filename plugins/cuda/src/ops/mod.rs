@@ -1,0 +1,104 @@
+//! The ops, a file per family: `supports` says which nodes a device runs, `compute` makes launches of one. What a kernel
+//! computes stands in kernels/, under the name in `rules!`.
+
+mod attention;
+mod check;
+mod elementwise;
+mod mul_mat;
+mod norm;
+mod place;
+mod reduce;
+mod rope;
+mod rows;
+mod softmax;
+
+use crate::call::Call;
+use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
+
+/// What an op's file has.
+struct Rules {
+    /// Whether a device runs a node, or what is in the way.
+    supports: fn(&NodeView<'_>) -> check::Answer,
+    /// The launches of a node that `supports` accepted and whose result is not empty.
+    compute: fn(&mut Call<'_>, &NodeView<'_>) -> Result<()>,
+    /// The file of kernels.
+    family: &'static str,
+}
+
+macro_rules! rules {
+    ($($($op:ident)|+ => $file:ident::$form:ident, $family:literal;)*) => {
+        fn rules(op: Op) -> Option<Rules> {
+            Some(match op {
+                $($(Op::$op)|+ => {
+                    let form = $file::$form;
+                    Rules { supports: form.0, compute: form.1, family: $family }
+                })*
+                _ => return None,
+            })
+        }
+    };
+}
+
+/// `supports` and `compute` of a form of ops.
+type Form = (fn(&NodeView<'_>) -> check::Answer, fn(&mut Call<'_>, &NodeView<'_>) -> Result<()>);
+
+rules! {
+    GetRows => rows::GET_ROWS, "rows";
+    SetRows => rows::SET_ROWS, "rows";
+    MulMat => mul_mat::MUL_MAT, "mul_mat";
+    MulMatId => mul_mat::MUL_MAT_ID, "mul_mat";
+    Add | Sub | Mul | Div | Pow | Add1 => elementwise::BINARY, "elementwise";
+    Scale | Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid | Abs | Sgn | Neg | Step | Elu | HardSwish
+        | HardSigmoid | Exp | Expm1 | Softplus | Xielu | Floor | Ceil | Round | Trunc | Sqr | Sqrt | Log | Sin | Cos
+        | LeakyRelu | Clamp | Fill => elementwise::UNARY, "elementwise";
+    Glu => elementwise::GLU, "elementwise";
+    RmsNorm | LayerNorm | L2Norm => norm::NORM, "norm";
+    Rope => rope::ROPE, "rope";
+    SoftMax => softmax::SOFT_MAX, "softmax";
+    MoeWeights => softmax::MOE_WEIGHTS, "softmax";
+    Attention => attention::ATTENTION, "attention";
+    PagedMask => attention::PAGED_MASK, "attention";
+    Copy => rows::COPY, "rows";
+    Cpy => rows::CPY, "rows";
+    Concat => rows::CONCAT, "rows";
+    Repeat | RepeatInterleave => rows::REPEAT, "rows";
+    DiagMaskInf | DiagMaskZero | Tri | Diag | Roll | Pad | Set | Acc | AddId | Arange => place::PLACE, "place";
+    SumRows | Mean | Argmax | Cumsum => reduce::REDUCE, "reduce";
+    Sum => reduce::SUM, "reduce";
+    TopK | Argsort => reduce::ORDER, "reduce";
+}
+
+/// The file of kernels that an op is in; `None`: devices do not run it.
+pub fn family(op: Op) -> Option<&'static str> {
+    rules(op).map(|rules| rules.family)
+}
+
+/// Whether a device runs a node, or what is in the way.
+pub fn supports(node: &NodeView<'_>) -> check::Answer {
+    let rules = node.op().and_then(rules).ok_or(Reason::Op)?;
+    check::ensure(node.op_version() == 1, Reason::Version)?;
+    check::form(node)?;
+    (rules.supports)(node)
+}
+
+/// The launches of a node that [`supports`] accepted and whose result is not empty.
+pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    match node.op().and_then(rules) {
+        Some(rules) => (rules.compute)(call, node),
+        None => Err(Error::unsupported(format!("op {}", node.op_id()))),
+    }
+}
+
+/// A source that must be there.
+fn source<'a>(node: &NodeView<'a>, i: usize) -> Result<llmrt_plugin::TensorView<'a>> {
+    node.src(i).ok_or_else(missing)
+}
+
+fn missing() -> Error {
+    Error::invalid("a source is missing, or params are newer than this code")
+}
+
+/// Blocks of `threads` for `n` elements, as a grid of one dim.
+fn blocks(n: usize, threads: usize) -> [usize; 3] {
+    [n.div_ceil(threads), 1, 1]
+}

@@ -1,0 +1,122 @@
+//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, and kernels/mul_mat_tile.cu for many columns.
+//!
+//! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to [`FEW`] columns by dp4a, more
+//! by tensor cores. Floats are multiplied as F32.
+
+use super::check::{self, Answer, ensure, numbers};
+use super::{Form, source};
+use crate::call::{Args, Call};
+use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
+
+pub const MUL_MAT: Form = (supports, compute);
+pub const MUL_MAT_ID: Form = (supports_id, compute_id);
+
+/// Columns that are taken one by one, or by four.
+const FEW: usize = 8;
+/// Rows and columns of a tile.
+const TILE: usize = 64;
+/// Rows of w that a block of the kernels for few columns takes.
+const ROWS: usize = 4;
+/// Bytes of 32 numbers of x in 8 bits.
+const PACKED: usize = 48;
+
+/// Kernels' name for a dtype of weights; `None`: they have no kernel.
+pub fn name_of(dtype: DType) -> Option<&'static str> {
+    Some(match dtype {
+        DType::F32 => "f32",
+        DType::F16 => "f16",
+        DType::BF16 => "bf16",
+        DType::Q4_0 => "q4_0",
+        DType::Q4_1 => "q4_1",
+        DType::Q5_0 => "q5_0",
+        DType::Q5_1 => "q5_1",
+        DType::Q8_0 => "q8_0",
+        DType::Q2_K => "q2_k",
+        DType::Q3_K => "q3_k",
+        DType::Q4_K => "q4_k",
+        DType::Q5_K => "q5_k",
+        DType::Q6_K => "q6_k",
+        DType::IQ4_NL => "iq4_nl",
+        DType::IQ4_XS => "iq4_xs",
+        DType::MXFP4 => "mxfp4",
+        _ => return None,
+    })
+}
+
+/// Source `i`: weights of a dtype that kernels decode; floats at any strides, packed ones in dense rows.
+pub fn weights<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    let w = check::given(node, i)?;
+    ensure(w.dtype().and_then(name_of).is_some(), Reason::Type)?;
+    if !check::is_number(&w) {
+        check::dense_rows(&w)?;
+    }
+    Ok(w)
+}
+
+fn supports(node: &NodeView<'_>) -> Answer {
+    let (w, x) = (weights(node, 0)?.ne(), numbers(node, 1)?.ne());
+    ensure(w[0] > 0 && w[0] == x[0] && w[2] > 0 && w[3] > 0, Reason::Shape)?;
+    ensure(x[2].is_multiple_of(w[2]) && x[3].is_multiple_of(w[3]), Reason::Shape)?;
+    check::result(node, Some(DType::F32), [w[1], x[1], x[2], x[3]])?;
+    in_a_grid(&node.dst(), x[1])
+}
+
+/// Batches and columns are dims of a grid.
+fn in_a_grid(y: &TensorView<'_>, n_columns: usize) -> Answer {
+    let ne = y.ne();
+    let few = n_columns <= FEW;
+    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(TILE).max(ne[2] * ne[3]) };
+    ensure(n <= 65535, Reason::Shape)
+}
+
+fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    let [m, n, n2, n3] = y.ne();
+    if n <= FEW {
+        // Four columns meet one matrix only within a batch.
+        return few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 });
+    }
+    let grid = [m.div_ceil(TILE), n.div_ceil(TILE), n2 * n3];
+    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(None)?;
+    if check::is_number(&w) {
+        return call.launch(("mul_mat", "mul_mat_float_tile"), grid, 256, args.address(0));
+    }
+    let name = format!("mul_mat_{}_tile", w.dtype().and_then(name_of).unwrap_or_default());
+    let packed = quantise(call, &x)?;
+    call.launch(("mul_mat_tile", &name), grid, 128, args.address(packed))
+}
+
+/// A launch over rows of w and columns of y, `at_once` of them in one warp.
+fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at_once: usize) -> Result<()> {
+    let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    let [m, n, n2, n3] = y.ne();
+    let is_packed = !check::is_number(&w);
+    let at_once = if is_packed { at_once } else { 1 };
+    let packed = if is_packed { quantise(call, &x)? } else { 0 };
+    let name = w.dtype().and_then(name_of).unwrap_or_default();
+    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?.address(packed);
+    let grid = [m.div_ceil(ROWS), n * n2 * n3 / at_once, 1];
+    call.launch(("mul_mat", &format!("mul_mat_{name}_{at_once}")), grid, ROWS * 32, args)
+}
+
+/// x in 8 bits: its address.
+fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
+    let groups = x.n_elements() / 32;
+    let packed = call.scratch(groups * PACKED)?;
+    let args = Args::default().tensor(x)?.address(packed);
+    call.launch(("mul_mat", "quantise"), [groups.div_ceil(8), 1, 1], 256, args)?;
+    Ok(packed)
+}
+
+fn supports_id(node: &NodeView<'_>) -> Answer {
+    let (w, x) = (weights(node, 0)?.ne(), numbers(node, 1)?.ne());
+    let ids = check::of(node, 2, DType::I32)?.ne();
+    ensure(w[0] > 0 && w[0] == x[0] && w[3] == 1 && w[2] > 0 && ids[2..] == [1, 1], Reason::Shape)?;
+    ensure(x[2..] == [ids[1], 1] && x[1] > 0 && ids[0].is_multiple_of(x[1]), Reason::Shape)?;
+    ensure(ids[0].saturating_mul(ids[1]) <= 65535, Reason::Shape)?;
+    check::result(node, Some(DType::F32), [w[1], ids[0], ids[1], 1])
+}
+
+fn compute_id(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    few(call, node, node.src(2), 1)
+}

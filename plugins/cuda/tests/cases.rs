@@ -1,0 +1,111 @@
+//! Every case of the ops' rules that a simulated card takes, against the plain references; kernels run as plain C++.
+//! Nothing here shows what a real card does.
+
+mod common;
+#[path = "common/placed.rs"]
+mod placed;
+
+use common::Machine;
+use llmrt_abi::{DType, Op};
+use llmrt_graph::Role;
+use llmrt_graph::ops::{case::Case, rules};
+use placed::{has_empty, run};
+
+/// At least `n` cases of the ops' rules.
+fn check(ops: &[Op], n: usize) {
+    check_cases(|| ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case))), n);
+}
+
+/// At least `n` cases, all right whether work runs at once or only when somebody waits.
+fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) {
+    for queue in ["now", "late"] {
+        let m = Machine::new(&format!("queue={queue},memory=2g"));
+        let card = m.card(0);
+        let stream = card.stream(1).unwrap();
+        let (mut taken, mut all, mut wrong) = (0, 0, Vec::new());
+        for (op, case) in cases().filter(|(_, case)| !has_empty(case)) {
+            all += 1;
+            match run(&card, &stream, &case) {
+                Ok(None) => continue,
+                Ok(Some(error)) if error <= case.nmse => {}
+                Ok(Some(error)) => wrong.push(format!("{op}: {}: NMSE {error:e}", case.name)),
+                Err(e) => wrong.push(format!("{op}: {}: {e}", case.name)),
+            }
+            taken += 1;
+        }
+        println!("{queue}: {taken} of {all} cases");
+        wrong.extend(m.reports());
+        wrong.truncate(30);
+        assert!(wrong.is_empty(), "{queue}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(taken >= n, "{taken} cases, expected {n}");
+    }
+}
+
+#[test]
+fn functions_of_one_and_two_numbers_are_right() {
+    let ops = Op::ALL.iter().filter(|op| (5..17).contains(&op.id()) || (40..62).contains(&op.id()));
+    check(&ops.copied().chain([Op::Add1, Op::Pow, Op::Fill, Op::Glu]).collect::<Vec<_>>(), 100);
+}
+
+#[test]
+fn products_are_right() {
+    check(&[Op::MulMat, Op::MulMatId], 60);
+}
+
+/// More than one tile in both directions, batches, and none of them full.
+#[test]
+fn tiles_of_every_type_are_right() {
+    let packed = DType::ALL.iter().copied().filter(|dtype| dtype.is_quantised());
+    let cases = packed.chain([DType::F32, DType::F16, DType::BF16]).flat_map(|dtype| {
+        [(512, 70, 9, 1), (256, 65, 70, 1), (256, 7, 33, 2)].map(|(k, m, n, batches)| {
+            let case =
+                Case::new(format!("{dtype} [{k}, {m}] times {n} columns, {batches} batches"), |g, _| {
+                    let w = g.weight("w", dtype, &[k, m, batches], Role::Matrix);
+                    let x = g.input("x", DType::F32, &[k, n, 2 * batches]);
+                    g.mul_mat(w, x);
+                });
+            (Op::MulMat, case.nmse(5e-4))
+        })
+    });
+    let cases: Vec<(Op, Case)> = cases.collect();
+    let again = || {
+        cases.iter().map(|(op, case)| {
+            (*op, Case { name: case.name.clone(), graph: case.graph.clone(), ints: vec![], nmse: case.nmse })
+        })
+    };
+    check_cases(again, 16 * 3);
+}
+
+#[test]
+fn rows_are_picked_written_and_moved() {
+    check(&[Op::GetRows, Op::SetRows, Op::Copy, Op::Cpy, Op::Concat, Op::Repeat, Op::RepeatInterleave], 60);
+}
+
+#[test]
+fn norms_and_softmax_are_right() {
+    check(&[Op::RmsNorm, Op::LayerNorm, Op::L2Norm, Op::SoftMax], 30);
+}
+
+#[test]
+fn heads_are_turned() {
+    check(&[Op::Rope], 20);
+}
+
+#[test]
+fn attention_sees_what_it_should() {
+    check(&[Op::Attention, Op::PagedMask], 20);
+}
+
+#[test]
+fn rows_are_summed_searched_and_put_in_order() {
+    check(
+        &[Op::SumRows, Op::Sum, Op::Mean, Op::Cumsum, Op::Argmax, Op::TopK, Op::Argsort, Op::MoeWeights],
+        30,
+    );
+}
+
+#[test]
+fn numbers_are_placed() {
+    let masks = [Op::DiagMaskInf, Op::DiagMaskZero, Op::Tri, Op::Diag, Op::Arange];
+    check(&[&masks[..], &[Op::Roll, Op::Pad, Op::Set, Op::Acc, Op::AddId]].concat(), 60);
+}
