@@ -18,7 +18,7 @@ const N: usize = 29;
 #[test]
 fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set_sealed_or_not() {
     for dtype in COMMON {
-        let (w, x) = operands(dtype);
+        let (w, x) = operands(dtype, M);
         let mut expected: Option<Vec<u8>> = None;
         for isa in Isa::available() {
             let plugin = Plugin::open(isa.name()).unwrap();
@@ -42,8 +42,8 @@ fn one_column_gives_the_bits_of_many_columns_on_any_threads_and_instruction_set_
 #[test]
 fn more_columns_than_stay_in_the_cache_give_the_bits_of_few() {
     let times = 9; // 261 columns; 256 are at work at a time
-    for dtype in FORMATS {
-        let (w, x) = operands(dtype);
+    for dtype in COMMON {
+        let (w, x) = operands(dtype, M);
         let plugin = Plugin::open(Isa::best().name()).unwrap();
         let few = product(&plugin, dtype, &w, &x, 2, true);
         let many = product(&plugin, dtype, &w, &x.repeat(times), 2, true);
@@ -52,9 +52,59 @@ fn more_columns_than_stay_in_the_cache_give_the_bits_of_few() {
 }
 
 #[test]
+fn rows_of_a_large_matrix_have_the_bits_that_they_have_in_a_small_one() {
+    let m = 300; // pieces of three panels, whose sums are kept while other stretches of k are at work
+    for dtype in COMMON {
+        let (w, x) = operands(dtype, m);
+        for isa in Isa::available() {
+            let plugin = Plugin::open(isa.name()).unwrap();
+            let large = product(&plugin, dtype, &w, &x, 1, true);
+            let panel = 16 * dtype.row_bytes(K).unwrap() as usize;
+            for (i, w) in w.chunks(panel).enumerate() {
+                let small = product(&plugin, dtype, w, &x, 1, true);
+                let columns = large.chunks(4 * m as usize).flat_map(|y| y.chunks(64).nth(i).unwrap());
+                assert!(columns.eq(&small), "{dtype}, {}, panel {i}", isa.name());
+            }
+        }
+    }
+}
+
+/// Activations that have no inverse of their scale, or are no numbers at all.
+#[test]
+fn activations_of_any_size_give_the_same_bits_on_any_instruction_set() {
+    for (name, value) in [("tiny", 1e-37), ("least", f32::from_bits(1)), ("large", f32::MAX), ("zero", 0.0)] {
+        check_odd_activation(name, value, |y| y.is_finite());
+    }
+    for (name, value) in [("NaN", f32::NAN), ("infinity", f32::INFINITY)] {
+        check_odd_activation(name, value, f32::is_nan);
+    }
+}
+
+/// A group of one value among usual ones: every result of its column is as it must be, and the others do not change.
+fn check_odd_activation(name: &str, value: f32, as_it_must: impl Fn(f32) -> bool) {
+    for dtype in [DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::IQ4_NL] {
+        let (w, usual) = operands(dtype, M);
+        let mut x = usual.clone();
+        x[..32].fill(value);
+        let mut expected = None;
+        for isa in Isa::available() {
+            let plugin = Plugin::open(isa.name()).unwrap();
+            let y = product(&plugin, dtype, &w, &x, 1, true);
+            let (first, others) = y.split_at(4 * M as usize);
+            let first: Vec<f32> =
+                first.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+            assert!(first.iter().all(|y| as_it_must(*y) || value == f32::MAX), "{name}, {dtype}: {first:?}");
+            assert!(product(&plugin, dtype, &w, &usual, 1, true).ends_with(others), "{name}, {dtype}");
+            let bits: Vec<u32> = first.iter().map(|y| if y.is_nan() { 0 } else { y.to_bits() }).collect();
+            assert_eq!(*expected.get_or_insert(bits.clone()), bits, "{name}, {dtype}, {}", isa.name());
+        }
+    }
+}
+
+#[test]
 fn quantised_weights_meet_activations_rounded_to_8_bits_and_nothing_else_is_lost() {
     for dtype in COMMON.into_iter().filter(|t| t.is_quantised()) {
-        let (w, x) = operands(dtype);
+        let (w, x) = operands(dtype, M);
         let plugin = Plugin::open(Isa::best().name()).unwrap();
         let y = product(&plugin, dtype, &w, &x, 2, true);
         let y: Vec<f32> = y.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
@@ -78,9 +128,9 @@ fn rounded_to_8_bits(x: &[f32]) -> Vec<f64> {
 }
 
 /// Weights as bytes, activations.
-fn operands(dtype: DType) -> (Vec<u8>, Vec<f32>) {
+fn operands(dtype: DType, m: u64) -> (Vec<u8>, Vec<f32>) {
     let case = Case::new("operands", |g, _| {
-        g.weight("w", dtype, &[K, M], Role::Matrix);
+        g.weight("w", dtype, &[K, m], Role::Matrix);
         g.input("x", DType::F32, &[K, N as u64]);
     });
     let memory = case.values(11).unwrap();
@@ -90,8 +140,8 @@ fn operands(dtype: DType) -> (Vec<u8>, Vec<f32>) {
 
 fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32, sealed: bool) -> Vec<u8> {
     let mut g = Graph::new();
-    let n = x.len() as u64 / K;
-    let weight = g.weight("w", dtype, &[K, M], Role::Matrix);
+    let (m, n) = (w.len() as u64 / dtype.row_bytes(K).unwrap(), x.len() as u64 / K);
+    let weight = g.weight("w", dtype, &[K, m], Role::Matrix);
     let input = g.input("x", DType::F32, &[K, n]);
     let y = g.mul_mat(weight, input);
     if n_threads > 1 {

@@ -39,20 +39,21 @@ pub fn run(session: &mut Session, op: Op, repeat: Repeat) -> Verdict {
     let device = session.device()?;
     let rows = supported(session, &device, op)?;
     let Some(&first) = rows.first() else { return lacking("the device runs no case of this op") };
-    let size = |row: &usize| {
-        session.cases[&op].get(*row).map_or(0, |case| {
-            case.graph.tensors.iter().map(|def| def.n_bytes()).filter(|&n| n < LARGEST).sum::<u64>()
+    let bytes = |row: usize, most: u64| {
+        session.cases[&op].get(row).map_or(0, |case| {
+            case.graph.tensors.iter().map(|def| def.n_bytes()).filter(|&n| n < most).sum::<u64>()
         })
     };
     match repeat {
         Repeat::Often => {
             // Thousands of repetitions of the first one can take minutes where an op is made of many.
+            let size = |row: &usize| bytes(*row, u64::MAX);
             let small = rows.iter().copied().filter(|row| size(row) >= SMALLEST).min_by_key(size);
             often(session, &device, op, small.unwrap_or(first))
         }
         Repeat::SideBySide => {
             // The one with the most work is most likely to meet itself.
-            let largest = rows.iter().copied().max_by_key(size).unwrap_or(first);
+            let largest = rows.iter().copied().max_by_key(|row| bytes(*row, LARGEST)).unwrap_or(first);
             side_by_side(session, &device, op, largest)
         }
     }

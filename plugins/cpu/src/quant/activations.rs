@@ -7,9 +7,9 @@ use crate::simd::{Simd, dispatch};
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 #[repr(C, align(16))]
 pub struct XGroup {
-    /// Four signed bytes each.
+    /// Four signed bytes each, from -127 to 127.
     pub q: [i32; 8],
-    /// Largest magnitude / 127.
+    /// Largest magnitude / 127; NaN where one of the 32 is not finite.
     pub d: f32,
     /// Of the whole group (or each half, if the weights have two scales): -OFFSET · Σ q, or the bits of d · Σ q where
     /// the weights have minima.
@@ -30,14 +30,25 @@ fn quantise_with<S: Simd, F: Format>(s: S, x: &[f32], out: &mut [XGroup]) {
     }
 }
 
+/// |v|; infinity where v is not finite.
+#[inline(always)]
+fn magnitude<S: Simd>(s: S, v: S::F) -> S::F {
+    let (size, infinity) = (s.from_bits(s.and(s.bits(v), s.splat_i(0x7fff_ffff))), s.splat(f32::INFINITY));
+    s.above(infinity, size, size, infinity)
+}
+
 #[inline(always)]
 fn quantise_group<S: Simd, F: Format>(s: S, x: &[f32; GROUP]) -> XGroup {
     let (halves, _) = x.as_chunks::<16>();
     let halves = [s.load(&halves[0]), s.load(&halves[1])];
-    let magnitude = |v| s.from_bits(s.and(s.bits(v), s.splat_i(0x7fff_ffff)));
-    let largest = s.peak(s.max(magnitude(halves[0]), magnitude(halves[1])));
-    let d = largest / 127.0;
-    let inverse = s.splat(if d > 0.0 { 127.0 / largest } else { 0.0 });
+    let largest = s.peak(s.max(magnitude(s, halves[0]), magnitude(s, halves[1])));
+    // Infinity and NaN come out as NaN, and so does all that is added to them.
+    let d = if largest < f32::INFINITY { largest / 127.0 } else { f32::NAN };
+    // Of 0 and of numbers so small that the inverse is no number, all q are 0.
+    let inverse = 127.0 / largest;
+    let inverse = s.splat(if inverse < f32::INFINITY { inverse } else { 0.0 });
+    // Infinity times 0 is no integer.
+    let halves = if d.is_nan() { [s.zero(); 2] } else { halves };
 
     let mut bytes = [[0u8; 16]; 2];
     for (half, bytes) in halves.into_iter().zip(&mut bytes) {

@@ -115,7 +115,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// A run of dot products that `acc` is to get. It is as long as the sums of its pairs fit 16 bits:
     /// Σ 2 · max u · max |i| < 2¹⁵.
     fn begin(self, acc: Self::I) -> Self::Run;
-    /// One more: Σ u·i over the four bytes of each lane, u unsigned, i signed.
+    /// One more: Σ u·i over the four bytes of each lane, u from 0 to 127, i from -127 to 127.
     fn dot4(self, run: Self::Run, u: Self::I, i: Self::I) -> Self::Run;
     /// What the run comes to, `acc` being what it began with.
     fn end(self, run: Self::Run, acc: Self::I) -> Self::I;

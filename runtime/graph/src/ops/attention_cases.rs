@@ -36,6 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
     caches(&mut cases);
     steps(&mut cases);
     scores(&mut cases);
+    deep(&mut cases);
     cases
 }
 
@@ -103,6 +104,19 @@ fn steps(cases: &mut Vec<Case>) {
         ),
         ("long prompt", long_prompt()),
         ("many decodes", many_decodes(33)),
+        (
+            "blocks that are not there",
+            Step {
+                block_size: 4,
+                n_blocks: 6,
+                seqs: vec![(vec![5, -1, 2], 11, 3), (vec![1 << 20, 3], 7, 2)],
+                n_unused: 0,
+            },
+        ),
+        (
+            "no block is there",
+            Step { block_size: 4, n_blocks: 2, seqs: vec![(vec![-1, 9], 6, 2)], n_unused: 0 },
+        ),
         ("tokens of no sequence", Step { n_unused: 3, ..mixed() }),
         ("no sequence at all", Step { block_size: 4, n_blocks: 2, seqs: vec![(vec![0], 0, 0)], n_unused: 2 }),
     ] {
@@ -150,6 +164,34 @@ fn scores(cases: &mut Vec<Case>) {
             }
         }
     }
+}
+
+/// Texts so long that kernels do them part by part.
+fn deep(cases: &mut Vec<Case>) {
+    let all = AttentionParams { max_bias: 4.0, softcap: 2.0, ..Default::default() };
+    for (name, p, sinks) in [
+        ("plain", AttentionParams::default(), false),
+        ("window of 600", AttentionParams { window: 600, ..Default::default() }, true),
+        ("ALiBi, soft cap, sinks", all, true),
+    ] {
+        for cache in [DType::F32, DType::F16] {
+            let heads = Heads { k: cache, v: cache, ..HEADS };
+            cases.push(case(
+                format!("1100 positions, {name}, {cache} cache"),
+                heads,
+                &long_texts(),
+                p,
+                sinks,
+            ));
+        }
+    }
+}
+
+/// The last tokens of two texts, one by one and as a chunk.
+fn long_texts() -> Step {
+    let blocks = |first: i32, n: i32| (0..n).map(|i| first + (i * 7) % n).collect::<Vec<_>>();
+    let seqs = vec![(blocks(0, 36), 1100, 1), (blocks(36, 17), 530, 19)];
+    Step { block_size: 32, n_blocks: 53, seqs, n_unused: 0 }
 }
 
 /// Two prompts over many tiles of keys, one in its second chunk.

@@ -46,9 +46,14 @@ pub fn weigh<S: Simd>(s: S, of: &Scores<'_>, row: &mut [f32; KEYS], running: &mu
         *score = of.score(s, s.load(&row.as_chunks().0[g]), g * LANES);
     }
     let [a, b, c, d] = scores;
-    let max = running.max.max(s.peak(s.max(s.max(a, b), s.max(c, d))));
+    let mut max = running.max.max(s.peak(s.max(s.max(a, b), s.max(c, d))));
     if max == f32::NEG_INFINITY {
-        return row.fill(0.0);
+        scores.iter().zip(row.as_chunks_mut().0).for_each(|(score, to)| s.store(*score, to));
+        if row.iter().all(|&score| score == f32::NEG_INFINITY) {
+            return row.fill(0.0);
+        }
+        // Some are NaN, which no maximum tells: weights and sums become NaN as well.
+        max = 0.0;
     }
     let mut weights = scores;
     for (weight, to) in weights.iter_mut().zip(row.as_chunks_mut::<LANES>().0) {
