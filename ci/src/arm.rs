@@ -27,7 +27,7 @@ pub fn arm() -> Result<(), String> {
     let on = |core: &str, arguments: &[&str]| {
         let mut command = cargo();
         command.arg(arguments[0]).args(["--locked", "--target", TARGET]).args(&arguments[1..]);
-        command.envs(environment(core, &emulator));
+        command.envs(environment(core, emulator));
         command
     };
     println!("tests on {}", CORES[0]);
@@ -38,7 +38,7 @@ pub fn arm() -> Result<(), String> {
         println!("\ninstruction sets, digests and text on {core}");
         run(&mut on(core, &["test", "-p", "llmrt-cpu", "--lib", "--test", "device"]))?;
         compare(&expected, &digests(&mut on(core, &["test"]))?)?;
-        tell_stories(core, &emulator)?;
+        tell_stories(core, emulator)?;
     }
     Ok(())
 }
