@@ -11,6 +11,7 @@ use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 const TABLE: &str = "plugins/cuda/kernels/table.txt";
 const WHEEL: &str = "nvidia-cuda-nvrtc-cu12==12.9.86";
@@ -70,13 +71,14 @@ fn compiler() -> Result<Compiler, String> {
 
 /// On as many threads as the machine has cores: each program is its own.
 fn compile_all(compiler: &Compiler, jobs: &[(&Family, &str)]) -> Result<Vec<Compiled>, String> {
-    let next = Mutex::new(0..jobs.len());
+    let next = AtomicUsize::new(0);
     let results: Mutex<BTreeMap<usize, Result<Compiled, String>>> = Mutex::default();
     std::thread::scope(|scope| {
         for _ in 0..std::thread::available_parallelism().map_or(1, usize::from) {
             scope.spawn(|| {
-                while let Some(i) = next.lock().expect("no thread panics").next() {
-                    let (family, target) = jobs[i];
+                loop {
+                    let i = next.fetch_add(1, Ordering::Relaxed);
+                    let Some(&(family, target)) = jobs.get(i) else { break };
                     let compiled = compiler.compile(family, target);
                     results.lock().expect("no thread panics").insert(i, compiled);
                 }

@@ -84,6 +84,16 @@ fn visible_devices_are_honoured() {
 }
 
 #[test]
+fn cards_older_than_the_kernels_are_left_out_and_that_is_said() {
+    for (chip, n) in [(70, 0), (75, 1)] {
+        let out = succeed(on_cards(&format!("memory=1g,sm={chip}")).args(["-v", "devices", "--json"]));
+        let (devices, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        assert_eq!(devices.matches("Simulated GPU").count(), n, "sm_{chip}: {devices}");
+        assert_eq!(said.contains("compute capability 7.0 is below 7.5"), n == 0, "sm_{chip}: {said}");
+    }
+}
+
+#[test]
 fn without_a_driver_there_are_no_devices_and_the_reason_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let out = succeed(on_cards("").arg("-v").arg("devices").env("LLMRT_CUDA_LIB_DIR", dir.path()));

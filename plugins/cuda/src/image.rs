@@ -19,11 +19,6 @@ pub struct Images {
     compiler: OnceLock<std::result::Result<Compiler, String>>,
 }
 
-// SAFETY: the compiler's functions may be called from any thread; each program is used by one.
-unsafe impl Sync for Images {}
-// SAFETY: as above.
-unsafe impl Send for Images {}
-
 impl Images {
     /// With the run-time compiler in this folder, or where the loader finds it.
     pub fn new(folder: Option<PathBuf>) -> Images {

@@ -32,6 +32,9 @@ use llmrt_plugin::{Device, DevmemLimits, Driver, Error, Host, Level, PluginInfo,
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Compute capability of the oldest chips that kernels are made for.
+const LEAST: (i32, i32) = (7, 5);
+
 llmrt_plugin::export_plugin!(CudaPlugin);
 
 /// The plugin.
@@ -65,6 +68,13 @@ impl Driver for CudaPlugin {
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         for number in 0..driver.n_devices() {
             match Gpu::new(&driver, number) {
+                Ok(gpu) if gpu.identity.capability < LEAST => {
+                    let (major, minor) = gpu.identity.capability;
+                    let text = format!(
+                        "device {number} is left out: compute capability {major}.{minor} is below 7.5"
+                    );
+                    host.log(Level::Warn, "cuda", &text);
+                }
                 Ok(gpu) => devices.push(Arc::new(GpuDevice::new(gpu, &images, n_graphs))),
                 Err(e) => {
                     host.log(Level::Warn, "cuda", &format!("device {number} is left out: {}", e.message))

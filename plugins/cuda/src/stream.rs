@@ -80,7 +80,21 @@ impl GpuStream {
 
     /// The launches of a graph. Scratch memory that they use lies at the same addresses in every run.
     pub(crate) fn launches(&mut self, graph: &GraphView<'_>) -> Result<Vec<Launch>> {
-        let mut launches = Vec::with_capacity(graph.n_nodes());
+        let mut all = Vec::with_capacity(graph.n_nodes());
+        self.each_node(graph, |launches| {
+            all.append(launches);
+            Ok(())
+        })?;
+        Ok(all)
+    }
+
+    /// Does `then` with the launches of each node, while the scratch memory that they use is the node's.
+    fn each_node(
+        &mut self,
+        graph: &GraphView<'_>,
+        mut then: impl FnMut(&mut Vec<Launch>) -> Result<()>,
+    ) -> Result<()> {
+        let mut launches = Vec::new();
         for (i, node) in graph.nodes().enumerate().filter(|(_, node)| node.dst().n_elements() > 0) {
             let mut call = Call {
                 gpu: &self.gpu,
@@ -90,8 +104,9 @@ impl GpuStream {
                 launches: &mut launches,
             };
             ops::compute(&mut call, &node).map_err(|e| e.at_node(i))?;
+            then(call.launches)?;
         }
-        Ok(launches)
+        Ok(())
     }
 
     /// Enqueues launches.
@@ -117,7 +132,9 @@ impl Stream for GpuStream {
 
     fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
         self.enter()?;
-        let enqueued = self.launches(graph).and_then(|launches| self.enqueue(&launches));
+        let (gpu, raw) = (self.gpu.clone(), self.raw);
+        let enqueued = self
+            .each_node(graph, |launches| launches.drain(..).try_for_each(|launch| launch.enqueue(&gpu, raw)));
         self.note(enqueued)
     }
 
@@ -158,7 +175,9 @@ impl Stream for GpuStream {
         let (to, at) = places(dst, src)?;
         let ours = to.gpu.is_none() || to.is_on(&self.gpu);
         let theirs = at.gpu.is_none() || at.is_on(&from.gpu);
-        if !(ours && theirs) || (to.gpu.is_none() && at.gpu.is_none()) {
+        // To the host goes what is on this stream's device, or nothing at all.
+        let is_near = to.gpu.is_some() || at.is_on(&self.gpu);
+        if !(ours && theirs && is_near) {
             return Err(Error::unsupported("a copy of what is on neither of two devices"));
         }
         self.enter()?;
