@@ -92,10 +92,14 @@ impl Options {
     }
 }
 
-/// The smallest shape whose rows are whole blocks of a type: those of K types and IQ4_XS have 256 elements.
+/// The smallest shape whose rows are whole blocks of a type.
 fn like(name: &str) -> &'static str {
-    let has_long_blocks = name.contains("_k") || name == "iq4_xs";
-    if has_long_blocks { "llama-3.2-1b" } else { "qwen2.5-0.5b" }
+    if has_long_blocks(name) { "llama-3.2-1b" } else { "qwen2.5-0.5b" }
+}
+
+/// Whether a type has blocks of 256 elements: K types and IQ4_XS.
+pub fn has_long_blocks(name: &str) -> bool {
+    name.contains("_k") || name == "iq4_xs"
 }
 
 fn list(text: &str) -> Vec<String> {

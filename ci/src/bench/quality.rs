@@ -1,6 +1,7 @@
 //! `cargo ci bench quality`: what types of weights cost, in llmrt and in a peer on the same files: perplexity, and the
 //! divergence from F32. Fails where llmrt loses more than the peer.
 
+use super::options::has_long_blocks;
 use super::padded;
 use super::program::{Llmrt, number, parsed, watched};
 use super::table::machine;
@@ -10,7 +11,6 @@ use std::process::Command;
 
 /// Types whose blocks suit the rows of the embedded model, then those that need longer rows.
 const TYPES: &str = "f32,f16,bf16,q4_0,q4_1,q5_0,q5_1,q8_0,iq4_nl,mxfp4,q2_k,q3_k,q4_k,q5_k,q6_k,iq4_xs";
-const LONG_BLOCKS: [&str; 6] = ["q2_k", "q3_k", "q4_k", "q5_k", "q6_k", "iq4_xs"];
 
 /// Parts of the text, of which each is measured alone: how they differ says how far the ratios can be trusted.
 const PARTS: usize = 8;
@@ -119,7 +119,7 @@ impl Lab<'_> {
     }
 
     fn row(&self, name: &str) -> Result<Row, String> {
-        let is_long = LONG_BLOCKS.contains(&name);
+        let is_long = has_long_blocks(name);
         let base = self.base(is_long);
         let model = match name {
             "f32" => base.clone(),

@@ -2,7 +2,7 @@
 //! Nothing here shows what a real card does.
 
 mod common;
-#[path = "common/placed.rs"]
+#[path = "../../cann/tests/common/placed.rs"]
 mod placed;
 
 use common::Machine;

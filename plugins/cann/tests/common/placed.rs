@@ -1,4 +1,5 @@
-//! Cases of the ops' rules on a card, against the plain references, weights sealed as a loader seals them.
+//! Cases of the ops' rules on a card, against the plain references, weights sealed as a loader seals them. The tests of
+//! `plugins/cuda` take this file as well.
 #![allow(dead_code)]
 
 use llmrt_abi::types::{TENSOR_INPUT, TENSOR_STATE, TENSOR_WEIGHT};
