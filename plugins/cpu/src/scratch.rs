@@ -71,6 +71,8 @@ pub struct Scratch {
     pub sums: Arena,
     /// Activations of few columns, per thread.
     pub x: Arena,
+    /// Columns that the thread packs for itself.
+    pub packed: Arena,
     /// Columns of a product.
     pub columns: Vec<crate::ops::Column>,
     /// First query of each sequence, in order.

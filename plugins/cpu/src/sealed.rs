@@ -24,7 +24,7 @@ pub fn is_worth(t: &TensorView<'_>) -> bool {
 }
 
 /// A tensor as panels of 16 rows.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Panels {
     units: &'static [(usize, usize)],
     row_bytes: usize,

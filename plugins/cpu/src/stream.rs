@@ -1,7 +1,7 @@
 //! How a graph runs: one team of threads walks the nodes together, waiting for each other only where a node needs
 //! what another thread may still be writing (or overwrites what it may still be reading).
 
-use crate::ops::{self, Args, Worker};
+use crate::ops::{self, Args, Prepared, Worker};
 use crate::scratch::{Scratch, Shared};
 use crate::simd::Isa;
 use llmrt_plugin::{Error, GraphView, Host, NodeView, Result, Stream, Threads};
@@ -34,6 +34,8 @@ struct Step {
     solo: bool,
     /// Whether the team meets before it.
     wait: bool,
+    /// Whether the team's memory holds its activations already.
+    is_prepared: bool,
     /// Next piece of work, for ops that hand them out.
     next: AtomicUsize,
 }
@@ -68,18 +70,22 @@ impl CpuStream {
         self.steps.clear();
         let work = graph.nodes().map(|node| ops::work(&node)).fold(0, u64::saturating_add);
         self.alone = self.n_threads == 1 || work < WORTH_A_TEAM;
-        let mut since_wait = 0;
+        let (mut since_wait, mut held) = (0, None);
         for (i, node) in graph.nodes().enumerate() {
             let args = Args::bind(&node).map_err(|e| e.at_node(i))?;
             let solo = self.alone || ops::is_small(&args);
             self.shared.reserve(ops::shared_bytes(&args));
-            let wait = self.steps[since_wait..]
-                .iter()
-                .any(|before| !(solo && before.solo) && conflict(&before.args, &args));
+            let prepares = Prepared::by(&args);
+            let is_prepared = prepares.is_some() && prepares == held;
+            held = prepares.or(held).filter(|held: &Prepared| held.survives(&args.dst.span()));
+            let wait = self.steps[since_wait..].iter().any(|before| {
+                let shared = prepares.is_some() && !is_prepared && ops::shared_bytes(&before.args) > 0;
+                !(solo && before.solo) && (shared || conflict(&before.args, &args))
+            });
             if wait {
                 since_wait = i;
             }
-            self.steps.push(Step { args, solo, wait, next: AtomicUsize::new(0) });
+            self.steps.push(Step { args, solo, wait, is_prepared, next: AtomicUsize::new(0) });
         }
         self.uid = graph.uid();
         Ok(())
@@ -114,6 +120,7 @@ impl CpuStream {
                 next: &step.next,
                 scratch: &mut scratch,
                 shared: &self.shared,
+                is_prepared: step.is_prepared,
             };
             ops::compute(&mut worker, &step.args);
         }
@@ -122,10 +129,8 @@ impl CpuStream {
 
 /// Whether `after` must not start before `before` has ended on all threads.
 fn conflict(before: &Args, after: &Args) -> bool {
-    let shared = ops::shared_bytes(before) > 0 && ops::shared_bytes(after) > 0;
     let (written, writes) = (before.dst.span(), after.dst.span());
-    shared
-        || overlap(&written, &writes)
+    overlap(&written, &writes)
         || after.src().any(|src| overlap(&written, &src.span()))
         || before.src().any(|src| overlap(&writes, &src.span()))
 }

@@ -28,7 +28,7 @@ fn word(dtype: DType) -> usize {
 }
 
 /// A tensor in host memory. Copies name the same memory; who writes which rows is settled by the op's split.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq)]
 pub struct Tensor {
     ptr: *mut u8,
     len: usize,
@@ -65,18 +65,6 @@ impl Tensor {
         }
         let panels = (t.layout_id() == sealed::ROWS_16).then(|| Panels::of(t)).flatten();
         Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb(), panels })
-    }
-
-    /// F32 elements without gaps in this shape, as a tensor: a source that was converted.
-    ///
-    /// # Safety
-    /// The memory outlives the tensor and its copies, and nobody writes it meanwhile.
-    pub unsafe fn of_floats(floats: &[f32], ne: [usize; 4]) -> Tensor {
-        assert_eq!(floats.len(), ne.iter().product(), "{ne:?}");
-        let row = 4 * ne[0];
-        let nb = [4, row, row * ne[1], row * ne[1] * ne[2]];
-        let (ptr, len) = (floats.as_ptr().cast_mut().cast(), 4 * floats.len());
-        Tensor { ptr, len, dtype: DType::F32, ne, nb, panels: None }
     }
 
     /// Whether each row's elements follow each other without gaps.

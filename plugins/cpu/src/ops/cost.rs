@@ -1,6 +1,6 @@
-//! What a node costs: how many threads it is worth, and the memory that the team needs for it.
+//! What a node costs: how many threads it is worth.
 
-use super::{Args, mul_mat, mul_mat_id};
+use super::Args;
 use llmrt_plugin::{NodeView, Op};
 
 /// Whether a node is done by one thread sooner than a team meets.
@@ -41,13 +41,4 @@ pub fn work(node: &NodeView<'_>) -> u64 {
 
 fn product(dims: &[usize]) -> u64 {
     dims.iter().fold(1, |n, &dim| n.saturating_mul(dim as u64))
-}
-
-/// Bytes of the team's working memory that a node uses. Such a node meets within.
-pub fn shared_bytes(a: &Args) -> usize {
-    match a.op {
-        Op::MulMat => mul_mat::shared_bytes(a),
-        Op::MulMatId => mul_mat_id::shared_bytes(a),
-        _ => 0,
-    }
 }

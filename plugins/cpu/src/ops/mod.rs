@@ -52,6 +52,7 @@ pub mod paged_mask;
 pub mod paging;
 pub mod pool_1d;
 pub mod pool_2d;
+pub mod prepare;
 pub mod product;
 mod product_floats;
 pub mod recurrence;
@@ -83,8 +84,9 @@ pub mod window;
 pub mod worker;
 
 pub use args::Args;
-pub use cost::{is_small, shared_bytes, work};
-pub use mul_mat::Column;
+pub use cost::{is_small, work};
+pub use prepare::{Prepared, shared_bytes};
+pub use product::Column;
 pub use worker::Worker;
 
 use crate::sealed::{self, Panels};

@@ -1,9 +1,10 @@
 //! y[:, j, t] = w[:, :, ids[j, t]] · x[:, j mod n_x, t]: each token's chosen experts. An id outside gives zeros.
 
 use super::check::{self, Answer, ensure};
-use super::mul_mat::{self, Prepared};
+use super::mul_mat;
 use super::product::{self, Column, Pieces, Product};
-use super::{Args, Worker};
+use super::{Args, Worker, prepare, product_floats};
+use crate::quant;
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -19,9 +20,10 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     if weights.ne[0] == 0 {
         return mul_mat::zeros(w, a);
     }
-    let (mut own, mut room) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.rows));
-    let Prepared { x, quantised } = &mul_mat::prepare(w, weights, x, &mut own, &mut room);
-    w.scratch.rows = room;
+    let (mut own, mut own_packed) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.packed));
+    let mut room = std::mem::take(&mut w.scratch.rows);
+    let quantised = prepare::quantise(w, weights, x, &mut own, &mut room);
+    let is_float = !quant::is_supported(weights.dtype);
     let mut columns = std::mem::take(&mut w.scratch.columns);
     let pieces = Pieces::new(w.n, weights.ne[1], weights.ne[2]);
     let mut current = None;
@@ -29,11 +31,20 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         if current.replace(expert) != Some(expert) {
             columns.clear();
             columns.extend(columns_where(a, |id| id == Some(expert)));
+            if is_float && product_floats::ready(x, &columns).is_none() {
+                product_floats::pack_all(w.isa, x, &columns, &mut room, &mut own_packed);
+            }
         }
         if columns.is_empty() {
             continue;
         }
-        let product = Product { w: weights, at: [expert, 0], x, quantised, columns: &columns, y: &a.dst };
+        let packed = match product_floats::ready(x, &columns) {
+            _ if !is_float => &[],
+            Some(ready) => ready,
+            None => own_packed.take(product_floats::packed_len(x.ne[0], columns.len())),
+        };
+        let product =
+            Product { w: weights, at: [expert, 0], quantised, packed, columns: &columns, y: &a.dst };
         product::compute(w.isa, &product, rows, w.scratch);
     }
     let outside = |id: Option<usize>| id.is_none_or(|id| id >= weights.ne[2]);
@@ -41,13 +52,9 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         // SAFETY: no product writes this row, and each thread takes other ones.
         unsafe { a.dst.row_mut([column.y % ids.ne[0], column.y / ids.ne[0], 0]) }.fill(0.0);
     }
+    w.scratch.rows = room;
     w.scratch.columns = columns;
-    w.scratch.x = own;
-}
-
-/// Bytes of the team's memory for prepared activations.
-pub fn shared_bytes(a: &Args) -> usize {
-    mul_mat::shared_bytes(a)
+    (w.scratch.x, w.scratch.packed) = (own, own_packed);
 }
 
 /// Columns whose expert fulfils a condition.

@@ -24,10 +24,10 @@ pub struct Product<'a> {
     pub w: &'a Tensor,
     /// Dims 2 and 3 of the matrix.
     pub at: [usize; 2],
-    /// The activations.
-    pub x: &'a Tensor,
-    /// The activations quantised, for quantised weights.
+    /// All rows of the activations quantised, for quantised weights.
     pub quantised: &'a [XGroup],
+    /// The columns packed, for float weights.
+    pub packed: &'a [f32],
     /// The columns.
     pub columns: &'a [Column],
     /// The result, [m, …].
@@ -67,8 +67,8 @@ dispatch! {
     fn quantised<F: Format>(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = quantised_with;
 }
 
-/// Groups unpacked at a time: what stays in the first cache beside the columns.
-const CHUNK: usize = 32;
+/// Groups unpacked at a time, of all panels side by side: what stays in the first cache beside the columns.
+const UNPACKED: usize = 32;
 /// Columns at a time: so many groups of them stay in the second cache.
 const COLUMNS: usize = 256;
 
@@ -84,37 +84,68 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usi
     };
     if !rows.is_empty() {
         for columns in p.columns.chunks(COLUMNS) {
-            many_columns::<S, F>(s, &Product { columns, ..*p }, &rows, scratch);
+            let p = &Product { columns, ..*p };
+            match S::WIDE {
+                true => many_columns::<S, F, 2>(s, p, &rows, scratch),
+                false => many_columns::<S, F, 1>(s, p, &rows, scratch),
+            }
         }
     }
 }
 
-/// Rows in any layout times columns whose next groups stay in the second cache while the rows pass.
+/// Rows in any layout, `P` panels at a time, times columns whose next groups stay in the second cache while the rows pass.
 #[inline(always)]
-fn many_columns<S: Simd, F: Format>(s: S, p: &Product<'_>, rows: &Range<usize>, scratch: &mut Scratch) {
-    let n_groups = p.w.ne[0] / crate::quant::GROUP;
-    let panel = scratch.panel.take::<F::Group>(CHUNK);
-    let sums = scratch.sums.take::<[f32; LANES]>(rows.len().div_ceil(ROWS) * p.columns.len());
+fn many_columns<S: Simd, F: Format, const P: usize>(
+    s: S,
+    p: &Product<'_>,
+    rows: &Range<usize>,
+    scratch: &mut Scratch,
+) {
+    let (n_groups, n_columns) = (p.w.ne[0] / crate::quant::GROUP, p.columns.len());
+    let chunk = UNPACKED / P;
+    let panels = scratch.panel.take::<F::Group>(UNPACKED);
+    let sums = scratch.sums.take::<[f32; LANES]>(rows.len().div_ceil(P * ROWS) * P * n_columns);
     sums.fill([0.0; LANES]);
-    for start in (0..n_groups).step_by(CHUNK) {
-        let groups = start..(start + CHUNK).min(n_groups);
-        let panel = &mut panel[..groups.len()];
-        for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact_mut(p.columns.len())) {
-            let n_rows = ROWS.min(rows.end - first);
-            let ahead = match first + ROWS < rows.end {
-                true => Ahead::of::<F>(p, first + ROWS, groups.clone()),
-                false => Ahead::of::<F>(p, rows.start, groups.end..(groups.end + CHUNK).min(n_groups)),
-            };
-            unpack::<S, F>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
-            multiply::<S, F>(s, p, n_groups, &groups, panel, sums);
+    for start in (0..n_groups).step_by(chunk) {
+        let groups = start..(start + chunk).min(n_groups);
+        for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
+            // Panels behind the last row keep what they hold; nobody reads their sums.
+            for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
+                let n_rows = ROWS.min(rows.end - first);
+                let ahead = match first + ROWS < rows.end {
+                    true => Ahead::of::<F>(p, first + ROWS, groups.clone()),
+                    false => Ahead::of::<F>(p, rows.start, groups.end..(groups.end + chunk).min(n_groups)),
+                };
+                let panel = &mut panel[..groups.len()];
+                unpack::<S, F>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
+            }
+            let panels = array(|i| &panels[i * chunk..][..groups.len()]);
+            multiply::<S, F, P>(s, p, n_groups, &groups, panels, sums);
         }
     }
-    for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact(p.columns.len())) {
-        let n_rows = ROWS.min(rows.end - first);
-        for (column, sums) in p.columns.iter().zip(sums) {
-            // SAFETY: these rows of w are this thread's alone.
-            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + n_rows) };
-            y.copy_from_slice(&sums[..n_rows]);
+    write_out(s, p.y, p.columns, rows, sums, n_columns);
+}
+
+/// Writes the sums of rows to the columns of y: panel by panel, `distance` apart, one after the other.
+#[inline(always)]
+pub fn write_out<S: Simd>(
+    s: S,
+    y: &Tensor,
+    columns: &[Column],
+    rows: &Range<usize>,
+    sums: &[[f32; LANES]],
+    distance: usize,
+) {
+    for (c, column) in columns.iter().enumerate() {
+        // SAFETY: these rows of w are this thread's alone.
+        let y = unsafe { y.part_mut(y.unravel(column.y), rows.clone()) };
+        let (whole, rest) = y.as_chunks_mut();
+        let mut sums = sums[c..].iter().step_by(distance);
+        for (y, sums) in whole.iter_mut().zip(&mut sums) {
+            s.store(s.load(sums), y);
+        }
+        if let Some(sums) = sums.next() {
+            rest.copy_from_slice(&sums[..rest.len()]);
         }
     }
 }
@@ -131,13 +162,13 @@ fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: 
     while first + ROWS <= rows.end
         && let Some(panel) = p.w.panel([first, p.at[0], p.at[1]])
     {
-        let mut sums = [s.zero(); C];
+        let mut sums = [[s.zero(); C]];
         for (i, block) in panel.chunks_exact(ROWS * F::DTYPE.block_bytes()).enumerate() {
             unpack_panel::<S, F>(s, block, groups);
             let x = array(|c: usize| &x[c][i * F::GROUPS..][..F::GROUPS]);
-            sums = F::Group::add_products::<S, C>(s, groups, x, sums);
+            sums = F::Group::add_products::<S, 1, C>(s, [groups], x, 0, sums);
         }
-        for (column, sum) in p.columns.iter().zip(sums) {
+        for (column, sum) in p.columns.iter().zip(sums[0]) {
             // SAFETY: these rows of w are this thread's alone.
             let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + ROWS) };
             y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
@@ -230,45 +261,55 @@ impl Ahead {
     }
 }
 
-/// Adds the products of a panel with all columns to their sums.
+/// Adds the products of panels with all columns to their sums.
 #[inline(always)]
-fn multiply<S: Simd, F: Format>(
+fn multiply<S: Simd, F: Format, const P: usize>(
     s: S,
     p: &Product<'_>,
     n_groups: usize,
     groups: &Range<usize>,
-    panel: &[F::Group],
+    panels: [&[F::Group]; P],
     sums: &mut [[f32; LANES]],
 ) {
     let mut done = 0;
     if S::WIDE && F::Group::HALVES == 1 {
-        done = tiles::<S, F, 12>(s, p, n_groups, groups, panel, sums, done);
+        done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, sums, done);
     }
-    if S::WIDE && F::Group::HALVES == 2 {
-        done = tiles::<S, F, 6>(s, p, n_groups, groups, panel, sums, done);
-    }
-    done = tiles::<S, F, 4>(s, p, n_groups, groups, panel, sums, done);
+    done = tiles::<S, F, P, 4>(s, p, n_groups, groups, panels, sums, done);
     if !S::WIDE {
-        done = tiles::<S, F, 2>(s, p, n_groups, groups, panel, sums, done);
+        done = tiles::<S, F, P, 2>(s, p, n_groups, groups, panels, sums, done);
     }
-    tiles::<S, F, 1>(s, p, n_groups, groups, panel, sums, done);
+    tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, sums, done);
 }
 
 /// As many tiles of `C` columns as there are from column `done` on; where it got to.
 #[inline(always)]
-fn tiles<S: Simd, F: Format, const C: usize>(
+fn tiles<S: Simd, F: Format, const P: usize, const C: usize>(
     s: S,
     p: &Product<'_>,
     n_groups: usize,
     groups: &Range<usize>,
-    panel: &[F::Group],
+    panels: [&[F::Group]; P],
     sums: &mut [[f32; LANES]],
     mut done: usize,
 ) -> usize {
-    for sums in sums[done..].as_chunks_mut::<C>().0 {
+    let n_columns = p.columns.len();
+    // The next columns, where rows of x follow each other.
+    let ahead = C * n_groups * size_of::<XGroup>();
+    while done + C <= n_columns {
         let x = array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
-        let added = F::Group::add_products::<S, C>(s, panel, x, array(|c| s.load(&sums[c])));
-        sums.iter_mut().zip(added).for_each(|(to, sum)| s.store(sum, to));
+        let mut all = [[s.zero(); C]; P];
+        for i in 0..P {
+            for c in 0..C {
+                all[i][c] = s.load(&sums[i * n_columns + done + c]);
+            }
+        }
+        all = F::Group::add_products::<S, P, C>(s, panels, x, ahead, all);
+        for i in 0..P {
+            for c in 0..C {
+                s.store(all[i][c], &mut sums[i * n_columns + done + c]);
+            }
+        }
         done += C;
     }
     done

@@ -1,14 +1,21 @@
-//! Products of weights that are not quantised: panels of 16 rows as f32, a stretch of k at a time.
+//! Products of weights that are not quantised: panels of 16 rows times tiles of 12 columns, a stretch of k at a time.
 //!
 //! Lane r of every vector belongs to row r, so each result is a sum in one lane: the products of a stretch in order, then
 //! the stretches in order. Nothing depends on how the weights lie in memory or how many columns are at hand.
 
-use super::product::{AHEAD, Column, Product};
+mod columns;
+mod element;
+
+pub use columns::{n_tiles, pack, pack_all, packed_len, ready, width};
+
+use super::product::{AHEAD, Product, write_out};
 use super::rows;
 use crate::quant::ROWS;
-use crate::scratch::Scratch;
-use crate::simd::{Isa, Simd, array, dispatch};
+use crate::scratch::{Arena, Scratch};
+use crate::simd::{Isa, LANES, Simd, array, dispatch};
+use element::{Bf16, Decoded, Element, F16, F32};
 use llmrt_plugin::DType;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 dispatch! {
@@ -16,48 +23,41 @@ dispatch! {
     pub fn floats(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = floats_with;
 }
 
-/// Elements of k whose panels and columns stay in the caches; a whole number of blocks of every dtype.
-const STRETCH: usize = 256;
+/// 16 numbers, of 16 rows, for an element of k.
+type Sixteen = [f32; LANES];
 /// Columns side by side.
-const WIDTH: usize = 16;
-/// Columns at a time: a stretch of them stays in the second cache while the rows pass.
-const COLUMNS: usize = 256;
-
-/// 16 numbers, of 16 rows or columns, for each element of a stretch.
-type Sixteen = [f32; 16];
+pub const TILE: usize = 12;
+/// Columns at a time, whole tiles: a stretch of them and their sums stay in the second cache while the rows pass.
+const COLUMNS: usize = 21 * TILE;
 
 #[inline(always)]
 fn floats_with<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
     match p.w.dtype {
         DType::F16 => multiply::<S, F16>(s, p, rows, scratch),
         DType::BF16 => multiply::<S, Bf16>(s, p, rows, scratch),
-        _ => multiply::<S, F32>(s, p, rows, scratch),
+        DType::F32 => multiply::<S, F32>(s, p, rows, scratch),
+        _ => multiply::<S, Decoded>(s, p, rows, scratch),
     }
 }
 
 #[inline(always)]
 fn multiply<S: Simd, E: Element>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
-    if let [column] = p.columns {
-        rows.start = one_column::<S, E>(s, p, column, rows.clone());
+    let n = p.columns.len();
+    rows.start = match n {
+        0 => rows.end,
+        1 => few_columns::<S, E, 1, 1>(s, p, &rows),
+        2 => few_columns::<S, E, 2, TILE>(s, p, &rows),
+        3..=4 => few_columns::<S, E, 4, TILE>(s, p, &rows),
+        5..=8 if S::WIDE => few_columns::<S, E, 8, TILE>(s, p, &rows),
+        9..=12 if S::WIDE => few_columns::<S, E, 12, TILE>(s, p, &rows),
+        _ => rows.start,
+    };
+    match (S::WIDE, n) {
+        _ if rows.is_empty() => {}
+        (_, 1) => many_columns::<S, E, 1, 1>(s, p, rows, scratch),
+        (true, _) => many_columns::<S, E, 2, TILE>(s, p, rows, scratch),
+        (false, _) => many_columns::<S, E, 1, TILE>(s, p, rows, scratch),
     }
-    if !rows.is_empty() {
-        for columns in p.columns.chunks(COLUMNS) {
-            many::<S, E>(s, p, columns, rows.clone(), scratch);
-        }
-    }
-}
-
-/// Sealed panels times one column, straight from memory, two streams at a time; the first row that is left.
-#[inline(always)]
-fn one_column<S: Simd, E: Element>(s: S, p: &Product<'_>, column: &Column, rows: Range<usize>) -> usize {
-    let mut first = rows.start;
-    while panel(p, first, &rows).is_some() {
-        first = match panel(p, first + ROWS, &rows) {
-            Some(_) => one_tile::<S, E, 2>(s, p, column, first, &rows),
-            None => one_tile::<S, E, 1>(s, p, column, first, &rows),
-        };
-    }
-    first
 }
 
 /// The sealed panel that begins with a row, if all of it is wanted.
@@ -66,160 +66,212 @@ fn panel<'a>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<&'a [
     (first + ROWS <= rows.end).then(|| p.w.panel([first, p.at[0], p.at[1]])).flatten()
 }
 
+/// Sealed panels times at most `C` columns, straight from memory, two streams at a time where sums fit the registers; the
+/// first row that is left. The columns are packed `W` side by side.
 #[inline(always)]
-fn one_tile<S: Simd, E: Element, const P: usize>(
+fn few_columns<S: Simd, E: Element, const C: usize, const W: usize>(
     s: S,
     p: &Product<'_>,
-    column: &Column,
+    rows: &Range<usize>,
+) -> usize {
+    let mut first = rows.start;
+    while panel(p, first, rows).is_some() {
+        first = match (S::WIDE || C <= 2) && panel(p, first + ROWS, rows).is_some() {
+            true => few_columns_of::<S, E, 2, C, W>(s, p, first, rows),
+            false => few_columns_of::<S, E, 1, C, W>(s, p, first, rows),
+        };
+    }
+    first
+}
+
+#[inline(always)]
+fn few_columns_of<S: Simd, E: Element, const P: usize, const C: usize, const W: usize>(
+    s: S,
+    p: &Product<'_>,
     first: usize,
     rows: &Range<usize>,
 ) -> usize {
     let k = p.w.ne[0];
-    let x = &p.x.row(p.x.unravel(column.x))[..k];
-    let panels: [&[u8]; P] = array(|i| &panel(p, first + i * ROWS, rows).unwrap_or(&[])[..k * E::SIXTEEN]);
-    let mut sums = [s.zero(); P];
-    for start in (0..k).step_by(STRETCH) {
-        let mut stretch = [s.zero(); P];
-        for i in start..(start + STRETCH).min(k) {
-            let x = s.splat(x[i]);
-            for j in 0..P {
-                let w = &panels[j][i * E::SIXTEEN..][..E::SIXTEEN];
-                s.prefetch(w.as_ptr().wrapping_add(AHEAD));
-                let w = E::load(s, w);
-                stretch[j] = s.fma(w, x, stretch[j]);
+    let panels: [Sealed<'_, E>; P] =
+        array(|i| Sealed(panel(p, first + i * ROWS, rows).unwrap_or(&[]), PhantomData));
+    let mut sums = [[s.zero(); C]; P];
+    for start in (0..k).step_by(E::STRETCH) {
+        let part = start..(start + E::STRETCH).min(k);
+        let x = Tile { x: p.packed, ahead: 0 };
+        let stretch = products::<S, _, P, C, W>(s, panels, x, part);
+        for i in 0..P {
+            for c in 0..C {
+                sums[i][c] = s.add(sums[i][c], stretch[i][c]);
             }
         }
-        sums = array(|j| s.add(sums[j], stretch[j]));
     }
-    // SAFETY: these rows of w are this thread's alone.
-    let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + P * ROWS) };
-    for (y, sum) in y.as_chunks_mut::<ROWS>().0.iter_mut().zip(sums) {
-        s.store(sum, y);
+    for (i, sums) in sums.into_iter().enumerate() {
+        for (column, sum) in p.columns.iter().zip(sums) {
+            let rows = first + i * ROWS..first + (i + 1) * ROWS;
+            // SAFETY: these rows of w are this thread's alone.
+            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), rows) };
+            y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
+        }
     }
     first + P * ROWS
 }
 
-/// Rows in any layout times many columns: each stretch of k is laid out for the registers first.
+/// Rows in any layout, `P` panels at a time, times many columns: stretches of the panels are made f32 first.
 #[inline(always)]
-fn many<S: Simd, E: Element>(
+fn many_columns<S: Simd, E: Element, const P: usize, const W: usize>(
     s: S,
     p: &Product<'_>,
-    columns: &[Column],
     rows: Range<usize>,
     scratch: &mut Scratch,
 ) {
-    let (k, n_tiles) = (p.w.ne[0], columns.len().div_ceil(WIDTH));
-    let n_sums = n_tiles * WIDTH;
-    let sums = scratch.sums.take::<Sixteen>(rows.len().div_ceil(ROWS) * n_sums);
-    sums.fill([0.0; 16]);
-    let x = scratch.floats[0].take::<Sixteen>(n_tiles * STRETCH);
-    let w = scratch.panel.take::<Sixteen>(STRETCH);
-    for start in (0..k).step_by(STRETCH) {
-        let part = start..(start + STRETCH).min(k);
-        for (columns, x) in columns.chunks(WIDTH).zip(x.chunks_exact_mut(STRETCH)) {
-            turn_columns(s, p, columns, &part, scratch.rows.take(WIDTH * ROW_BYTES), x);
-        }
-        for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact_mut(n_sums)) {
-            let n_rows = ROWS.min(rows.end - first);
-            unpack::<S, E>(s, p, first, n_rows, &part, &mut scratch.rows, w);
-            for (i, sums) in sums.chunks_exact_mut(WIDTH).enumerate() {
-                let n = (columns.len() - i * WIDTH).min(WIDTH);
-                add_products(s, &w[..part.len()], &x[i * STRETCH..][..part.len()], n, sums);
+    let k = p.w.ne[0];
+    let tiles = p.packed.chunks_exact(W * k);
+    for (columns, first_tile) in p.columns.chunks(COLUMNS).zip((0..).step_by(COLUMNS / W)) {
+        let n_sums = columns.len().next_multiple_of(W);
+        let sums = scratch.sums.take::<Sixteen>(rows.len().div_ceil(P * ROWS) * P * n_sums);
+        sums.fill([0.0; LANES]);
+        let panels = scratch.panel.take::<Sixteen>(P * E::STRETCH);
+        for start in (0..k).step_by(E::STRETCH) {
+            let part = start..(start + E::STRETCH).min(k);
+            for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_sums)) {
+                // Panels behind the last row keep what they hold; nobody reads their sums.
+                for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(E::STRETCH))
+                {
+                    let n_rows = ROWS.min(rows.end - first);
+                    unpack::<S, E, P>(s, p, first, n_rows, &part, &mut scratch.rows, panel);
+                }
+                let panels: [&[Sixteen]; P] = array(|i| &panels[i * E::STRETCH..][..part.len()]);
+                for (i, tile) in tiles.clone().skip(first_tile).take(n_sums / W).enumerate() {
+                    let x = Tile { x: &tile[part.start * W..part.end * W], ahead: size_of_val(tile) };
+                    let n = (columns.len() - i * W).min(W);
+                    add_tile::<S, P, W>(s, panels, x, n, n_sums, &mut sums[i * W..]);
+                }
             }
         }
-    }
-    for (first, sums) in rows.clone().step_by(ROWS).zip(sums.chunks_exact(n_sums)) {
-        let n_rows = ROWS.min(rows.end - first);
-        for (column, sums) in columns.iter().zip(sums) {
-            // SAFETY: these rows of w are this thread's alone.
-            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + n_rows) };
-            y.copy_from_slice(&sums[..n_rows]);
-        }
+        write_out(s, p.y, columns, &rows, sums, n_sums);
     }
 }
 
-/// sums[c] += Σ w · x[c], over a stretch, of the first `n` of 16 columns, or some more.
+/// Adds a stretch of the first `n` columns of a tile, or some more, to its sums: those of each panel are `distance` apart.
 #[inline(always)]
-fn add_products<S: Simd>(s: S, w: &[Sixteen], x: &[Sixteen], n: usize, sums: &mut [Sixteen]) {
-    if S::WIDE && n > 8 {
-        tile::<S, 16>(s, w, x, 0, sums);
-        return;
-    }
-    if S::WIDE && n > 4 {
-        tile::<S, 8>(s, w, x, 0, sums);
-        return;
-    }
-    let mut c = 0;
-    while c < n {
-        c = match n - c {
-            ..5 => tile::<S, 4>(s, w, x, c, sums),
-            _ => tile::<S, 6>(s, w, x, c, sums),
-        };
-    }
-}
-
-/// Columns `first..first + C`; the one behind them.
-#[inline(always)]
-fn tile<S: Simd, const C: usize>(
+fn add_tile<S: Simd, const P: usize, const W: usize>(
     s: S,
-    w: &[Sixteen],
-    x: &[Sixteen],
-    first: usize,
+    panels: [&[Sixteen]; P],
+    x: Tile<'_>,
+    n: usize,
+    distance: usize,
     sums: &mut [Sixteen],
-) -> usize {
-    let mut stretch = [s.zero(); C];
-    for (w, x) in w.iter().zip(x) {
-        let w = s.load(w);
-        let x = x[first..].first_chunk::<C>().unwrap_or(&[0.0; C]);
-        for c in 0..C {
-            stretch[c] = s.fma(w, s.splat(x[c]), stretch[c]);
-        }
-    }
-    for (sum, stretch) in sums[first..].iter_mut().zip(stretch) {
-        s.store(s.add(s.load(sum), stretch), sum);
-    }
-    first + C
-}
-
-/// Bytes of a row of a stretch on its way, and some more so that rows do not fall on each other in the first cache.
-const ROW_BYTES: usize = 4 * STRETCH + 64;
-
-/// Columns side by side; zeros where there are fewer than 16.
-#[inline(always)]
-fn turn_columns<S: Simd>(
-    s: S,
-    p: &Product<'_>,
-    columns: &[Column],
-    part: &Range<usize>,
-    room: &mut [u8],
-    out: &mut [Sixteen],
 ) {
-    let n = 4 * part.len();
-    for (i, row) in room.chunks_exact_mut(ROW_BYTES).enumerate() {
-        match columns.get(i) {
-            Some(column) => {
-                row[..n].copy_from_slice(&p.x.row_bytes(p.x.unravel(column.x))[4 * part.start..][..n])
+    match (S::WIDE, n) {
+        _ if W == 1 => add_columns::<S, P, 1, W>(s, panels, x, distance, sums),
+        (_, ..5) => add_columns::<S, P, 4, W>(s, panels, x, distance, sums),
+        (true, 5..9) => add_columns::<S, P, 8, W>(s, panels, x, distance, sums),
+        (true, _) => add_columns::<S, P, TILE, W>(s, panels, x, distance, sums),
+        (false, _) => {
+            add_columns::<S, P, 6, W>(s, panels, x, distance, sums);
+            if n > 6 {
+                add_columns::<S, P, 6, W>(s, panels, Tile { x: &x.x[6..], ..x }, distance, &mut sums[6..]);
             }
-            None => row[..n].fill(0),
-        }
-    }
-    for (i, out) in out[..part.len().next_multiple_of(4)].chunks_exact_mut(4).enumerate() {
-        let four = s.transpose(&room[16 * i..], ROW_BYTES);
-        for (out, v) in out.iter_mut().zip(four) {
-            s.store(s.from_bits(v), out);
         }
     }
 }
 
-/// A stretch of 16 rows (of `n_rows`, the others being anything) as f32, side by side.
 #[inline(always)]
-fn unpack<S: Simd, E: Element>(
+fn add_columns<S: Simd, const P: usize, const C: usize, const W: usize>(
+    s: S,
+    panels: [&[Sixteen]; P],
+    x: Tile<'_>,
+    distance: usize,
+    sums: &mut [Sixteen],
+) {
+    let stretch = products::<S, _, P, C, W>(s, panels, x, 0..panels[0].len());
+    for p in 0..P {
+        for c in 0..C {
+            let sum = &mut sums[p * distance + c];
+            s.store(s.add(s.load(sum), stretch[p][c]), sum);
+        }
+    }
+}
+
+/// Σ over a stretch of row r of panel p · column c, lane r; x is [k][`W`], of which the first `C` count.
+#[inline(always)]
+fn products<S: Simd, W16: Panel, const P: usize, const C: usize, const W: usize>(
+    s: S,
+    panels: [W16; P],
+    x: Tile<'_>,
+    part: Range<usize>,
+) -> [[S::F; C]; P] {
+    let (mut stretch, ahead) = ([[s.zero(); C]; P], x.ahead);
+    for i in part {
+        let mut w = [s.zero(); P];
+        for p in 0..P {
+            w[p] = panels[p].load(s, i);
+        }
+        let x = &x.x[i * W..];
+        if ahead > 0 {
+            s.prefetch(x.as_ptr().cast::<u8>().wrapping_add(ahead));
+        }
+        let x = x.first_chunk::<C>().unwrap_or(&[0.0; C]);
+        for c in 0..C {
+            let x = s.splat(x[c]);
+            for p in 0..P {
+                stretch[p][c] = s.fma(w[p], x, stretch[p][c]);
+            }
+        }
+    }
+    stretch
+}
+
+/// Columns side by side, and the distance of those that come next, in bytes; 0 if there are none.
+#[derive(Clone, Copy)]
+struct Tile<'a> {
+    x: &'a [f32],
+    ahead: usize,
+}
+
+/// 16 rows side by side.
+trait Panel: Copy {
+    /// Element k of each row.
+    fn load<S: Simd>(self, s: S, k: usize) -> S::F;
+}
+
+/// A panel as `seal` left it. What lies behind is asked for.
+struct Sealed<'a, E>(&'a [u8], PhantomData<E>);
+
+impl<E> Clone for Sealed<'_, E> {
+    fn clone(&self) -> Self {
+        *self
+    }
+}
+
+impl<E> Copy for Sealed<'_, E> {}
+
+impl<E: Element> Panel for Sealed<'_, E> {
+    #[inline(always)]
+    fn load<S: Simd>(self, s: S, k: usize) -> S::F {
+        let w = &self.0[k * E::SIXTEEN..][..E::SIXTEEN];
+        s.prefetch(w.as_ptr().wrapping_add(AHEAD));
+        E::load(s, w)
+    }
+}
+
+impl Panel for &[Sixteen] {
+    #[inline(always)]
+    fn load<S: Simd>(self, s: S, k: usize) -> S::F {
+        s.load(&self[k])
+    }
+}
+
+/// A stretch of 16 rows (of `n_rows`, the others being anything) as f32, side by side; that of the panel `P` further on is
+/// asked for.
+#[inline(always)]
+fn unpack<S: Simd, E: Element, const P: usize>(
     s: S,
     p: &Product<'_>,
     first: usize,
     n_rows: usize,
     part: &Range<usize>,
-    room: &mut crate::scratch::Arena,
+    room: &mut Arena,
     out: &mut [Sixteen],
 ) {
     let at = [first, p.at[0], p.at[1]];
@@ -227,7 +279,9 @@ fn unpack<S: Simd, E: Element>(
         && let Some(panel) = p.w.panel(at)
     {
         let sixteens = panel[part.start * E::SIXTEEN..].chunks_exact(E::SIXTEEN);
+        let ahead = P * panel.len();
         for (out, w) in out[..part.len()].iter_mut().zip(sixteens) {
+            s.prefetch(w.as_ptr().wrapping_add(ahead));
             s.store(E::load(s, w), out);
         }
         return;
@@ -247,76 +301,6 @@ fn unpack<S: Simd, E: Element>(
         for r in 0..n_rows {
             let row = rows::read(Isa::SCALAR, p.w, [first + r, p.at[0], p.at[1]], rest.clone(), room);
             out[done..].iter_mut().zip(row).for_each(|(out, v)| out[r] = *v);
-        }
-    }
-}
-
-/// A dtype of floats.
-trait Element {
-    const DTYPE: DType;
-    /// Bytes of a number.
-    const BYTES: usize;
-    /// Bytes of 16 numbers.
-    const SIXTEEN: usize = 16 * Self::BYTES;
-    /// 16 numbers that lie side by side.
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F;
-    /// The numbers in 16 bytes of each row.
-    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]);
-}
-
-enum F32 {}
-enum F16 {}
-enum Bf16 {}
-
-impl Element for F32 {
-    const DTYPE: DType = DType::F32;
-    const BYTES: usize = 4;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F {
-        s.from_bits(s.load_b(bytes.first_chunk().unwrap_or(&[0; 64])))
-    }
-
-    #[inline(always)]
-    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]) {
-        for (out, v) in out.iter_mut().zip(words) {
-            s.store(s.from_bits(v), out);
-        }
-    }
-}
-
-impl Element for F16 {
-    const DTYPE: DType = DType::F16;
-    const BYTES: usize = 2;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F {
-        s.load_f16(bytes.first_chunk().unwrap_or(&[0; 32]))
-    }
-
-    #[inline(always)]
-    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]) {
-        for (out, v) in out.chunks_exact_mut(2).zip(words) {
-            s.store(s.halves(v), &mut out[0]);
-            s.store(s.halves(s.shr(v, 16)), &mut out[1]);
-        }
-    }
-}
-
-impl Element for Bf16 {
-    const DTYPE: DType = DType::BF16;
-    const BYTES: usize = 2;
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F {
-        s.load_bf16(bytes.first_chunk().unwrap_or(&[0; 32]))
-    }
-
-    #[inline(always)]
-    fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [Sixteen]) {
-        for (out, v) in out.chunks_exact_mut(2).zip(words) {
-            s.store(s.from_bits(s.shl(v, 16)), &mut out[0]);
-            s.store(s.from_bits(s.and(v, s.splat_i(0xffff_0000_u32 as i32))), &mut out[1]);
         }
     }
 }

@@ -22,6 +22,8 @@ pub struct Worker<'a> {
     pub scratch: &'a mut Scratch,
     /// The team's working memory.
     pub shared: &'a Shared,
+    /// Whether it holds this node's activations already, prepared by a node before.
+    pub is_prepared: bool,
 }
 
 impl Worker<'_> {

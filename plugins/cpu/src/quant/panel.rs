@@ -1,7 +1,8 @@
 //! A panel: 16 rows of weights, unpacked, and its products with columns of activations.
 //!
-//! Lane r of every vector belongs to row r, so each result is a sum in one lane: groups in order, halves in order,
-//! one fused multiply-add each. Integers are exact in any order. Nothing depends on how many columns are at hand.
+//! Lane r of every vector belongs to row r, so each result is a sum in one lane: groups in order; of each, the sum of its
+//! halves times their scales, times the activations' scale; then its minima. Integers are exact in any order. Nothing
+//! depends on how many panels and columns are at hand.
 
 use super::XGroup;
 use crate::scratch::Plain;
@@ -57,13 +58,15 @@ pub trait Panel: Plain + Send + Sync + 'static {
     fn scale(&self, h: usize, r: usize) -> f32;
     /// Minimum of row `r` in half `h`, 0 if there are none.
     fn minimum(&self, h: usize, r: usize) -> f32;
-    /// sums[c][r] + Σ over the groups of row r · column c.
-    fn add_products<S: Simd, const C: usize>(
+    /// sums[p][c][r] + Σ over the groups of row r of panel p · column c; panels and columns have as many groups. What lies
+    /// `ahead` bytes behind the columns is asked for, if it is not 0.
+    fn add_products<S: Simd, const P: usize, const C: usize>(
         s: S,
-        panel: &[Self],
+        panels: [&[Self]; P],
         x: [&[XGroup]; C],
-        sums: [S::F; C],
-    ) -> [S::F; C];
+        ahead: usize,
+        sums: [[S::F; C]; P],
+    ) -> [[S::F; C]; P];
 }
 
 impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS> {
@@ -87,54 +90,110 @@ impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS
     }
 
     #[inline(always)]
-    fn add_products<S: Simd, const C: usize>(
+    fn add_products<S: Simd, const P: usize, const C: usize>(
         s: S,
-        panel: &[Self],
+        panels: [&[Self]; P],
         x: [&[XGroup]; C],
-        mut sums: [S::F; C],
-    ) -> [S::F; C] {
-        let x: [&[XGroup]; C] = array(|c| &x[c][..panel.len()]);
-        let (n_runs, n_steps) = (rolled::<S, C>(8 / H / Self::RUN), rolled::<S, C>(Self::RUN / Self::STEP));
-        for (g, w) in panel.iter().enumerate() {
-            for h in 0..H {
-                let is_centred = M > 0 || BITS == 8 && S::CENTRE == 128;
-                let mut dots: [S::I; C] = array(|c| match is_centred {
-                    true => s.splat_i(0),
-                    false => s.splat_i(x[c][g].sums[h]),
-                });
-                for r in 0..n_runs {
-                    let mut runs: [S::Run; C] = array(|c| s.begin(dots[c]));
-                    for step in 0..n_steps {
-                        for i in 0..Self::STEP {
-                            let j = (8 / H * h + Self::RUN * r + Self::STEP * step + i) % 8;
-                            let q = s.load_b(&w.q[j]);
-                            for c in 0..C {
-                                let xq = s.splat_i(x[c][g].q[j]);
-                                match BITS {
-                                    8 => dots[c] = s.dot4_full(dots[c], q, xq),
-                                    _ => runs[c] = s.dot4(runs[c], q, xq),
-                                }
-                            }
-                        }
-                    }
-                    if BITS < 8 {
-                        dots = array(|c| s.end(runs[c], dots[c]));
-                    }
-                }
-                let d = s.load(&w.d[h]);
+        ahead: usize,
+        mut sums: [[S::F; C]; P],
+    ) -> [[S::F; C]; P] {
+        let n_groups = panels[0].len();
+        let panels: [&[Self]; P] = array(|p| &panels[p][..n_groups]);
+        let x: [&[XGroup]; C] = array(|c| &x[c][..n_groups]);
+        for g in 0..n_groups {
+            let w: [&Self; P] = array(|p| &panels[p][g]);
+            let x: [&XGroup; C] = array(|c| &x[c][g]);
+            if ahead > 0 {
                 for c in 0..C {
-                    let scale = s.mul(d, s.splat(x[c][g].d));
-                    sums[c] = s.fma(s.float(dots[c]), scale, sums[c]);
+                    s.prefetch((&raw const *x[c]).cast::<u8>().wrapping_add(ahead));
                 }
-                if M > 0 {
-                    let m = s.load(&w.m[h]);
+            }
+            let mut halves = [[s.zero(); C]; P];
+            for h in 0..H {
+                let dots = Self::dots(s, w, x, h);
+                for p in 0..P {
+                    let d = s.load(&w[p].d[h]);
                     for c in 0..C {
-                        let sum = s.from_bits(s.splat_i(x[c][g].sums[h]));
-                        sums[c] = s.fma(m, sum, sums[c]);
+                        halves[p][c] = match h {
+                            0 => s.mul(s.float(dots[p][c]), d),
+                            _ => s.fma(s.float(dots[p][c]), d, halves[p][c]),
+                        };
+                    }
+                }
+            }
+            for c in 0..C {
+                let d = s.splat(x[c].d);
+                for p in 0..P {
+                    sums[p][c] = s.fma(halves[p][c], d, sums[p][c]);
+                }
+            }
+            for h in 0..M {
+                for c in 0..C {
+                    let sum = s.from_bits(s.splat_i(x[c].sums[h]));
+                    for p in 0..P {
+                        sums[p][c] = s.fma(s.load(&w[p].m[h]), sum, sums[p][c]);
                     }
                 }
             }
         }
         sums
+    }
+}
+
+impl<const H: usize, const M: usize, const BITS: u32> Group<H, M, BITS> {
+    /// Integer products of half `h` (or all, if there is one scale) of a group of each panel with each column.
+    #[inline(always)]
+    fn dots<S: Simd, const P: usize, const C: usize>(
+        s: S,
+        w: [&Self; P],
+        x: [&XGroup; C],
+        h: usize,
+    ) -> [[S::I; C]; P] {
+        let (n_runs, n_steps) = (rolled::<S, C>(8 / H / Self::RUN), rolled::<S, C>(Self::RUN / Self::STEP));
+        let is_centred = M > 0 || BITS == 8 && S::CENTRE == 128;
+        let mut dots = [[s.splat_i(0); C]; P];
+        if !is_centred {
+            for c in 0..C {
+                let start = s.splat_i(x[c].sums[h]);
+                for p in 0..P {
+                    dots[p][c] = start;
+                }
+            }
+        }
+        for r in 0..n_runs {
+            let mut runs = [[s.begin(dots[0][0]); C]; P];
+            for p in 0..P {
+                for c in 0..C {
+                    runs[p][c] = s.begin(dots[p][c]);
+                }
+            }
+            for step in 0..n_steps {
+                for i in 0..Self::STEP {
+                    let j = (8 / H * h + Self::RUN * r + Self::STEP * step + i) % 8;
+                    let mut q = [s.load_b(&w[0].q[j]); P];
+                    for p in 1..P {
+                        q[p] = s.load_b(&w[p].q[j]);
+                    }
+                    for c in 0..C {
+                        let xq = s.splat_i(x[c].q[j]);
+                        for p in 0..P {
+                            match BITS {
+                                8 => dots[p][c] = s.dot4_full(dots[p][c], q[p], xq),
+                                _ => runs[p][c] = s.dot4(runs[p][c], q[p], xq),
+                            }
+                        }
+                    }
+                }
+            }
+            if BITS == 8 {
+                continue;
+            }
+            for p in 0..P {
+                for c in 0..C {
+                    dots[p][c] = s.end(runs[p][c], dots[p][c]);
+                }
+            }
+        }
+        dots
     }
 }

@@ -1,0 +1,151 @@
+//! Activations in the form in which weights meet them: quantised to 8 bits for quantised weights, packed for floats.
+//!
+//! Few are made by every thread for itself, many by the team together, in its memory, where the next products with the
+//! same activations find them.
+
+use super::mul_mat::columns_of;
+use super::{Args, Column, Worker, product_floats, rows};
+use crate::quant::{self, Format, GROUP, Panel, XGroup, activations, with_format};
+use crate::scratch::{Arena, Plain};
+use crate::tensor::Tensor;
+use llmrt_plugin::Op;
+use std::ops::Range;
+
+/// Activations up to which each thread prepares all of them, which is sooner done than waiting for the others.
+const FEW: usize = 16384;
+
+/// Bytes of the team's memory for prepared activations; 0 if each thread makes its own, or none are needed.
+pub fn shared_bytes(a: &Args) -> usize {
+    let (weights, x) = (a.arg(0), a.arg(1));
+    match (a.op, quant::is_supported(weights.dtype)) {
+        (Op::MulMat | Op::MulMatId, _) if x.n_elems() <= FEW => 0,
+        (Op::MulMat | Op::MulMatId, true) => x.n_elems() / GROUP * size_of::<XGroup>(),
+        (Op::MulMat, false) => n_packed(weights, x) * size_of::<f32>(),
+        _ => 0,
+    }
+}
+
+/// What a product leaves in the team's memory, for the products that follow it.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Prepared {
+    x: Tensor,
+    form: Form,
+}
+
+/// A form in which weights meet activations.
+#[derive(Clone, Copy, PartialEq)]
+enum Form {
+    /// Sums per half or group, with what is taken off the weights, or with minima.
+    Quantised { halves: usize, offset: i32, minima: bool },
+    /// Tiles of the columns of as many matrices as dims 2 and 3 of the weights say.
+    Packed([usize; 2]),
+}
+
+impl Prepared {
+    /// What a node leaves there, if it uses the team's memory.
+    pub fn by(a: &Args) -> Option<Prepared> {
+        let packed = Form::Packed([a.arg(0).ne[2], a.arg(0).ne[3]]);
+        let form = with_format!(a.arg(0).dtype, F => Form::of::<F>(), else packed);
+        (shared_bytes(a) > 0).then(|| Prepared { x: *a.arg(1), form })
+    }
+
+    /// Whether it is as good as before once a node has written these bytes.
+    pub fn survives(&self, written: &Range<usize>) -> bool {
+        let x = self.x.span();
+        x.end <= written.start || written.end <= x.start
+    }
+}
+
+impl Form {
+    fn of<F: Format>() -> Form {
+        Form::Quantised { halves: F::Group::HALVES, offset: F::OFFSET, minima: F::Group::MINIMA }
+    }
+}
+
+/// Columns that each matrix of weights meets.
+fn n_columns(weights: &Tensor, x: &Tensor) -> usize {
+    x.n_rows() / (weights.ne[2] * weights.ne[3]).max(1)
+}
+
+/// Numbers of all packed columns; 0 where they are ready as they lie.
+fn n_packed(weights: &Tensor, x: &Tensor) -> usize {
+    match (n_columns(weights, x), x.has_f32_rows()) {
+        (1, true) => 0,
+        (n, _) => product_floats::packed_len(x.ne[0], n) * weights.ne[2] * weights.ne[3],
+    }
+}
+
+/// All rows of x quantised for `weights`, one after the other; none for float weights. `own` and `room` are working
+/// memory: for the rows, and for one of them.
+pub fn quantise<'a>(
+    w: &Worker<'a>,
+    weights: &Tensor,
+    x: &Tensor,
+    own: &'a mut Arena,
+    room: &mut Arena,
+) -> &'a [XGroup] {
+    with_format!(weights.dtype, F => quantise_for::<F>(w, x, own, room), else &[])
+}
+
+fn quantise_for<'a, F: Format>(
+    w: &Worker<'a>,
+    x: &Tensor,
+    own: &'a mut Arena,
+    room: &mut Arena,
+) -> &'a [XGroup] {
+    let (n, room) = (x.ne[0], room.take(x.ne[0]));
+    make(w, x, x.n_rows(), n / GROUP, own, |row, out| {
+        activations::quantise::<F>(w.isa, rows::read(w.isa, x, x.unravel(row), 0..n, room), out);
+    })
+}
+
+/// The columns of all matrices packed for float weights, matrix by matrix; nothing where they are ready.
+pub fn pack<'a>(
+    w: &Worker<'a>,
+    weights: &Tensor,
+    x: &Tensor,
+    own: &'a mut Arena,
+    room: &mut Arena,
+) -> &'a [f32] {
+    let n_packed = n_packed(weights, x);
+    if quant::is_supported(weights.dtype) || n_packed == 0 {
+        return &[];
+    }
+    let (k, n) = (x.ne[0], n_columns(weights, x));
+    let (n_tiles, width) = (product_floats::n_tiles(n), product_floats::width(n));
+    make(w, x, n_packed / (k * width), k * width, own, |i, out| {
+        let mut tile = [Column { x: 0, y: 0 }; product_floats::TILE];
+        let mut n = 0;
+        let columns = columns_of(weights, x, i / n_tiles).skip(i % n_tiles * width).take(width);
+        for (to, column) in tile.iter_mut().zip(columns) {
+            *to = column;
+            n += 1;
+        }
+        product_floats::pack(w.isa, x, &tile[..n], width, room, out);
+    })
+}
+
+/// `n` times `each` numbers made of x: few by every thread for itself, many by all of them together.
+fn make<'a, T: Plain>(
+    w: &Worker<'a>,
+    x: &Tensor,
+    n: usize,
+    each: usize,
+    own: &'a mut Arena,
+    mut one: impl FnMut(usize, &mut [T]),
+) -> &'a [T] {
+    if x.n_elems() <= FEW {
+        let own = own.take::<T>(n * each);
+        own.chunks_exact_mut(each).enumerate().for_each(|(i, out)| one(i, out));
+        return own;
+    }
+    if !w.is_prepared {
+        for i in w.share(n) {
+            // SAFETY: they are shared out, and the next use is after the barrier.
+            one(i, unsafe { w.shared.part_mut(i * each..(i + 1) * each) });
+        }
+        (w.meet)();
+    }
+    // SAFETY: all wrote before the barrier; the next node that writes waits for this one to end.
+    unsafe { w.shared.get(n * each) }
+}
