@@ -3,7 +3,7 @@
 //! Quantised weights are multiplied here, others in [`super::product_floats`]. The order of each sum depends on k alone, so one column gives the same bits as many.
 
 use super::{Worker, product_floats};
-use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup, with_format};
+use crate::quant::{Ahead, Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup, with_format};
 use crate::scratch::{Arena, Scratch};
 use crate::simd::{Isa, LANES, Simd, array, dispatch};
 use crate::tensor::Tensor;
@@ -113,8 +113,8 @@ fn many_columns<S: Simd, F: Format, const P: usize>(
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
                 let n_rows = ROWS.min(rows.end - first);
                 let ahead = match first + ROWS < rows.end {
-                    true => Ahead::of::<F>(p, first + ROWS, groups.clone()),
-                    false => Ahead::of::<F>(p, rows.start, groups.end..(groups.end + chunk).min(n_groups)),
+                    true => NextRows::of::<F>(p, first + ROWS, groups.clone()),
+                    false => NextRows::of::<F>(p, rows.start, groups.end..(groups.end + chunk).min(n_groups)),
                 };
                 let panel = &mut panel[..groups.len()];
                 unpack::<S, F>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
@@ -164,9 +164,10 @@ fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: 
     {
         let mut sums = [[s.zero(); C]];
         for (i, block) in panel.chunks_exact(ROWS * F::DTYPE.block_bytes()).enumerate() {
-            unpack_panel::<S, F>(s, block, groups);
+            F::unpack(s, SideBySide(block), groups);
+            let ahead = Stream { at: block.as_ptr().wrapping_add(AHEAD), each: block.len() / F::GROUPS };
             let x = array(|c: usize| &x[c][i * F::GROUPS..][..F::GROUPS]);
-            sums = F::Group::add_products::<S, 1, C>(s, [groups], x, 0, sums);
+            sums = F::Group::add_products::<S, 1, C>(s, [groups], x, ahead, sums);
         }
         for (column, sum) in p.columns.iter().zip(sums[0]) {
             // SAFETY: these rows of w are this thread's alone.
@@ -178,13 +179,36 @@ fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: 
     first
 }
 
-/// Unpacks a block of a sealed panel, asking for what lies behind it.
-#[inline(always)]
-fn unpack_panel<S: Simd, F: Format>(s: S, block: &[u8], out: &mut [F::Group]) {
-    for line in (0..block.len()).step_by(64) {
-        s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
+/// What lies behind a panel's block: as many bytes with each group as it has itself.
+#[derive(Clone, Copy)]
+struct Stream {
+    at: *const u8,
+    each: usize,
+}
+
+impl Ahead for Stream {
+    #[inline(always)]
+    fn ask<S: Simd>(self, s: S, g: usize) {
+        for line in (0..self.each).step_by(64) {
+            s.prefetch(self.at.wrapping_add(g * self.each + line));
+        }
     }
-    F::unpack(s, SideBySide(block), out);
+}
+
+/// The columns that come next, `distance` bytes behind these.
+#[derive(Clone, Copy)]
+struct NextColumns<'a, const C: usize> {
+    x: [&'a [XGroup]; C],
+    distance: usize,
+}
+
+impl<const C: usize> Ahead for NextColumns<'_, C> {
+    #[inline(always)]
+    fn ask<S: Simd>(self, s: S, g: usize) {
+        for x in self.x {
+            s.prefetch(x.as_ptr().wrapping_add(g).cast::<u8>().wrapping_add(self.distance));
+        }
+    }
 }
 
 /// Unpacks groups of the rows from `first` on; fewer than 16 rows are copied to where 16 fit.
@@ -198,14 +222,17 @@ fn unpack<S: Simd, F: Format>(
     groups: Range<usize>,
     out: &mut [F::Group],
     padded: &mut Arena,
-    ahead: &Ahead,
+    ahead: &NextRows,
 ) {
     let block = F::DTYPE.block_bytes();
     let n_bytes = groups.len() / F::GROUPS * block;
     if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
         let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
         for (block, out) in blocks.zip(out.chunks_exact_mut(F::GROUPS)) {
-            unpack_panel::<S, F>(s, block, out);
+            for line in (0..block.len()).step_by(64) {
+                s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
+            }
+            F::unpack(s, SideBySide(block), out);
         }
         return;
     }
@@ -231,19 +258,19 @@ pub const AHEAD: usize = 8192;
 
 /// The weights that are needed next, asked for while these are unpacked: 16 rows side by side are more streams than
 /// the machine foresees.
-struct Ahead {
+struct NextRows {
     start: *const u8,
     stride: usize,
     lines: usize,
 }
 
-impl Ahead {
+impl NextRows {
     #[inline(always)]
-    fn of<F: Format>(p: &Product<'_>, first: usize, groups: Range<usize>) -> Ahead {
+    fn of<F: Format>(p: &Product<'_>, first: usize, groups: Range<usize>) -> NextRows {
         let block = F::DTYPE.block_bytes();
         let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / F::GROUPS * block;
         let n_bytes = groups.len() / F::GROUPS * block;
-        Ahead {
+        NextRows {
             start: p.w.bytes().as_ptr().wrapping_add(start),
             stride: p.w.nb[1],
             lines: n_bytes.div_ceil(64),
@@ -294,10 +321,10 @@ fn tiles<S: Simd, F: Format, const P: usize, const C: usize>(
     mut done: usize,
 ) -> usize {
     let n_columns = p.columns.len();
-    // The next columns, where rows of x follow each other.
-    let ahead = C * n_groups * size_of::<XGroup>();
+    let distance = C * n_groups * size_of::<XGroup>();
     while done + C <= n_columns {
         let x = array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
+        let ahead = NextColumns { x, distance };
         let mut all = [[s.zero(); C]; P];
         for i in 0..P {
             for c in 0..C {

@@ -43,6 +43,18 @@ fn rolled<S: Simd, const C: usize>(n: usize) -> usize {
     if S::WIDE || C < 3 || n == 1 { n } else { std::hint::black_box(n) }
 }
 
+/// What is asked of memory while groups are multiplied: a bit with each, as the machine keeps few requests at a time.
+pub trait Ahead: Copy {
+    /// Asks for what goes with group `g`.
+    fn ask<S: Simd>(self, s: S, g: usize);
+}
+
+/// Nothing.
+impl Ahead for () {
+    #[inline(always)]
+    fn ask<S: Simd>(self, _s: S, _g: usize) {}
+}
+
 /// What kernels need to know of a [`Group`].
 pub trait Panel: Plain + Send + Sync + 'static {
     /// All zeros.
@@ -58,13 +70,12 @@ pub trait Panel: Plain + Send + Sync + 'static {
     fn scale(&self, h: usize, r: usize) -> f32;
     /// Minimum of row `r` in half `h`, 0 if there are none.
     fn minimum(&self, h: usize, r: usize) -> f32;
-    /// sums[p][c][r] + Σ over the groups of row r of panel p · column c; panels and columns have as many groups. What lies
-    /// `ahead` bytes behind the columns is asked for, if it is not 0.
+    /// sums[p][c][r] + Σ over the groups of row r of panel p · column c; panels and columns have as many groups.
     fn add_products<S: Simd, const P: usize, const C: usize>(
         s: S,
         panels: [&[Self]; P],
         x: [&[XGroup]; C],
-        ahead: usize,
+        ahead: impl Ahead,
         sums: [[S::F; C]; P],
     ) -> [[S::F; C]; P];
 }
@@ -94,7 +105,7 @@ impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS
         s: S,
         panels: [&[Self]; P],
         x: [&[XGroup]; C],
-        ahead: usize,
+        ahead: impl Ahead,
         mut sums: [[S::F; C]; P],
     ) -> [[S::F; C]; P] {
         let n_groups = panels[0].len();
@@ -103,11 +114,7 @@ impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS
         for g in 0..n_groups {
             let w: [&Self; P] = array(|p| &panels[p][g]);
             let x: [&XGroup; C] = array(|c| &x[c][g]);
-            if ahead > 0 {
-                for c in 0..C {
-                    s.prefetch((&raw const *x[c]).cast::<u8>().wrapping_add(ahead));
-                }
-            }
+            ahead.ask(s, g);
             let mut halves = [[s.zero(); C]; P];
             for h in 0..H {
                 let dots = Self::dots(s, w, x, h);

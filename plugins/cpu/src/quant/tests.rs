@@ -13,9 +13,9 @@ dispatch! {
 #[inline(always)]
 fn products_with<S: Simd, G: Panel>(s: S, panel: &[G], x: &[XGroup; C], sums: &mut [[f32; 16]; C]) {
     let [tile, again] =
-        G::add_products::<S, 2, C>(s, [panel; 2], array(|c| &x[c..=c]), 64, [[s.zero(); C]; 2]);
+        G::add_products::<S, 2, C>(s, [panel; 2], array(|c| &x[c..=c]), (), [[s.zero(); C]; 2]);
     tile.into_iter().zip(again).zip(&mut *sums).for_each(|((v, w), to)| s.store(s.add(v, w), to));
-    let [[one]] = G::add_products::<S, 1, 1>(s, [panel], [&x[..1]], 0, [[s.zero()]]);
+    let [[one]] = G::add_products::<S, 1, 1>(s, [panel], [&x[..1]], (), [[s.zero()]]);
     s.store(s.add(one, s.load(&sums[0])), &mut sums[0]);
 }
 
