@@ -163,7 +163,7 @@ fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: 
         && let Some(panel) = p.w.panel([first, p.at[0], p.at[1]])
     {
         let mut sums = [[s.zero(); C]];
-        for (i, block) in panel.chunks_exact(ROWS * F::DTYPE.block_bytes()).enumerate() {
+        for (i, block) in panel.chunks_exact(ROWS * F::BLOCK_BYTES).enumerate() {
             F::unpack(s, SideBySide(block), groups);
             let ahead = Stream { at: block.as_ptr().wrapping_add(AHEAD), each: block.len() / F::GROUPS };
             let x = array(|c: usize| &x[c][i * F::GROUPS..][..F::GROUPS]);
@@ -224,7 +224,7 @@ fn unpack<S: Simd, F: Format>(
     padded: &mut Arena,
     ahead: &NextRows,
 ) {
-    let block = F::DTYPE.block_bytes();
+    let block = F::BLOCK_BYTES;
     let n_bytes = groups.len() / F::GROUPS * block;
     if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
         let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
@@ -267,7 +267,7 @@ struct NextRows {
 impl NextRows {
     #[inline(always)]
     fn of<F: Format>(p: &Product<'_>, first: usize, groups: Range<usize>) -> NextRows {
-        let block = F::DTYPE.block_bytes();
+        let block = F::BLOCK_BYTES;
         let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / F::GROUPS * block;
         let n_bytes = groups.len() / F::GROUPS * block;
         NextRows {

@@ -55,11 +55,23 @@ pub trait Format: 'static {
     const GROUPS: usize;
     /// What a block is made of, in order: (bytes of a unit, units). Units stay whole when rows lie side by side.
     const UNITS: &[(usize, usize)];
+    /// Bytes of a block.
+    const BLOCK_BYTES: usize = sum(Self::UNITS);
     /// How its groups look: scales per group or half, with minima or not.
     type Group: Panel;
 
     /// Unpacks one block of each of 16 rows into `GROUPS` groups.
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]);
+}
+
+/// Bytes of units: (bytes of one, how many).
+const fn sum(mut units: &[(usize, usize)]) -> usize {
+    let mut bytes = 0;
+    while let [(size, n), rest @ ..] = units {
+        bytes += *size * *n;
+        units = rest;
+    }
+    bytes
 }
 
 /// Calls `$body` with `$format` standing for the [`Format`] of a dtype; `$other` for all other dtypes.
