@@ -1,12 +1,11 @@
 //! How a graph runs: one team of threads walks the nodes together, waiting for each other only where a node needs
 //! what another thread may still be writing (or overwrites what it may still be reading).
 
-use crate::ops::{self, Args, Prepared, Worker};
+use crate::ops::{self, Args, Prepared, Taken, Worker};
 use crate::scratch::{Scratch, Shared};
 use crate::simd::Isa;
 use llmrt_plugin::{Error, GraphView, Host, NodeView, Result, Stream, Threads};
 use std::ops::Range;
-use std::sync::atomic::AtomicUsize;
 use std::sync::{Mutex, PoisonError};
 
 /// A stream of the CPU. Work is done when `compute` returns.
@@ -36,8 +35,8 @@ struct Step {
     wait: bool,
     /// Whether the team's memory holds its activations already.
     is_prepared: bool,
-    /// Next piece of work, for ops that hand them out.
-    next: AtomicUsize,
+    /// What is taken of each thread's share, for ops that hand out pieces.
+    taken: Vec<Taken>,
 }
 
 impl CpuStream {
@@ -63,7 +62,7 @@ impl CpuStream {
     /// Binds all nodes to their memory and decides where the team meets.
     fn prepare(&mut self, graph: &GraphView<'_>) -> Result<()> {
         if self.is_prepared(graph) {
-            self.steps.iter_mut().for_each(|step| *step.next.get_mut() = 0);
+            self.steps.iter_mut().flat_map(|step| &mut step.taken).for_each(Taken::reset);
             return Ok(());
         }
         self.uid = 0;
@@ -85,7 +84,8 @@ impl CpuStream {
             if wait {
                 since_wait = i;
             }
-            self.steps.push(Step { args, solo, wait, is_prepared, next: AtomicUsize::new(0) });
+            let taken = (0..self.n_threads).map(|_| Taken::default()).collect();
+            self.steps.push(Step { args, solo, wait, is_prepared, taken });
         }
         self.uid = graph.uid();
         Ok(())
@@ -117,7 +117,7 @@ impl CpuStream {
                 n,
                 isa: self.isa,
                 meet,
-                next: &step.next,
+                taken: &step.taken,
                 scratch: &mut scratch,
                 shared: &self.shared,
                 is_prepared: step.is_prepared,

@@ -47,8 +47,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     zero_unused(w, a, &paging, n_tokens);
 
     let cut = Cut::new(w.n, &paging, q.ne[1], p.n_kv_heads as usize);
-    while let Some(i) = w.take(usize::MAX) {
-        let Some((seq, kv_head, heads, tokens)) = cut.unit(&paging, i) else { break };
+    while let Some((seq, kv_head, heads, tokens)) = cut.unit(&paging, w.take_in_order()) {
         let unit = Unit {
             isa: w.isa,
             p: &p,

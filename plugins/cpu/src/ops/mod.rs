@@ -87,7 +87,7 @@ pub use args::Args;
 pub use cost::{is_small, work};
 pub use prepare::{Prepared, shared_bytes};
 pub use product::Column;
-pub use worker::Worker;
+pub use worker::{Taken, Worker};
 
 use crate::sealed::{self, Panels};
 use crate::tensor::is_aligned;

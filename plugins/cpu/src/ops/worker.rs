@@ -6,6 +6,18 @@ use crate::tensor::Tensor;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+/// How many pieces of a thread's share have been taken, in a cache line of its own.
+#[derive(Default)]
+#[repr(align(64))]
+pub struct Taken(AtomicUsize);
+
+impl Taken {
+    /// None is.
+    pub fn reset(&mut self) {
+        *self.0.get_mut() = 0;
+    }
+}
+
 /// One thread of the team at one node.
 pub struct Worker<'a> {
     /// This thread.
@@ -16,8 +28,8 @@ pub struct Worker<'a> {
     pub isa: Isa,
     /// Waits for the others.
     pub meet: &'a dyn Fn(),
-    /// Next piece of work of [`Worker::take`].
-    pub next: &'a AtomicUsize,
+    /// Pieces that [`Worker::take`] has handed out, of each thread's share.
+    pub taken: &'a [Taken],
     /// This thread's working memory.
     pub scratch: &'a mut Scratch,
     /// The team's working memory.
@@ -32,10 +44,19 @@ impl Worker<'_> {
         n * self.index / self.n..n * (self.index + 1) / self.n
     }
 
-    /// The next piece of 0..n that nobody has; who gets it changes no result.
+    /// The next piece of 0..n that nobody has: of this thread's share as long as there are any, so that it reads what lies
+    /// in a row, then of the others'. Who gets it changes no result.
     pub fn take(&self, n: usize) -> Option<usize> {
-        let i = self.next.fetch_add(1, Ordering::Relaxed);
-        (i < n).then_some(i)
+        (0..self.n).map(|i| (self.index + i) % self.n).find_map(|owner| {
+            let share = n * owner / self.n..n * (owner + 1) / self.n;
+            let i = share.start + self.taken[owner].0.fetch_add(1, Ordering::Relaxed);
+            share.contains(&i).then_some(i)
+        })
+    }
+
+    /// The next piece that nobody has, in order, where nobody knows how many there are.
+    pub fn take_in_order(&self) -> usize {
+        self.taken[0].0.fetch_add(1, Ordering::Relaxed)
     }
 
     /// This thread's share of a tensor's elements, as (row, elements of the row).
