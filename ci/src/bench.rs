@@ -4,6 +4,7 @@ mod cases;
 mod ops;
 mod options;
 mod padded;
+mod process;
 mod program;
 mod quality;
 mod table;

@@ -37,8 +37,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      speed beside a peer's on the same files, in turn, and beside what the machine can do
   bench op [--ops REGEX] [--threads N] [--json FILE]
                      times of single ops of the CPU plugin
-  bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--llmrt FILE]
-                     what types of weights cost: perplexity and divergence from F32, beside a peer's on the same files
+  bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--parts N] [--llmrt FILE]
+                     what types of weights cost: perplexity and divergence from F32, beside a peer's on the same files;
+                     more parts of text decide more
   peer DIR [--isa native|avx2]
                      build the peer, llama.cpp, into a folder
   matrix [--json]    the plugins, one job each
