@@ -1,13 +1,16 @@
 //! `cargo ci bench`: speed of llmrt beside a peer on the same files, in turn, and beside what the machine can do.
 
 mod cases;
+mod floor;
 mod ops;
 mod options;
 mod padded;
+mod process;
 mod program;
 mod quality;
 mod table;
 
+pub use floor::floor;
 pub use ops::ops;
 pub use quality::quality;
 
@@ -15,13 +18,18 @@ use cases::{Case, Measure};
 use options::Options;
 use program::{Ceilings, Llmrt, Peer};
 use serde_json::{Value, json};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Measures and prints a Markdown table; `words` is what stands behind the command.
 pub fn bench(words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
     let llmrt = Llmrt::new(options.llmrt.as_deref())?;
     let peer = options.peer.as_deref().map(Peer::new);
+    let models = options.models(&llmrt)?;
+    let floor_files = match options.floor {
+        true => floor_files(&models)?,
+        false => Vec::new(),
+    };
     let mut ceilings = Vec::new();
     for &n_threads in &options.threads {
         ceilings.push((n_threads, llmrt.ceilings(n_threads)?));
@@ -30,16 +38,19 @@ pub fn bench(words: &[&str]) -> Result<(), String> {
     println!("{}", table::TITLES);
 
     let mut results = Vec::new();
-    for model in options.models(&llmrt)? {
+    for model in &models {
         for (n_threads, ceilings) in &ceilings {
             for case in &options.cases {
-                let row = row(&llmrt, peer.as_ref(), &model, *case, *n_threads, &options)?;
+                let has_floor = floor_files.contains(&model) && floor::can(*case);
+                let programs =
+                    Programs { llmrt: &llmrt, peer: peer.as_ref().filter(|peer| peer.can(*case)), has_floor };
+                let row = row(&programs, model, *case, *n_threads, &options)?;
                 println!("{}", table::row(&row, ceilings));
                 results.push(row);
             }
         }
     }
-    print!("{}", table::scaling(&results));
+    print!("{}{}", table::scaling(&results), table::floor(&results));
     match &options.json {
         Some(path) => write_json(path, words, &ceilings, &results),
         None => Ok(()),
@@ -57,26 +68,48 @@ pub struct Row {
     ours: Vec<Measure>,
     /// What each run of the peer gave, in the same order; empty without a peer, or one that lacks the case.
     theirs: Vec<Measure>,
+    /// What each run of the floor gave, in the same order; empty where it was not asked for, or cannot.
+    floor: Vec<Measure>,
 }
 
-/// Runs a case: a warm-up of each program, then pairs.
+/// What is run in turn.
+struct Programs<'a> {
+    llmrt: &'a Llmrt,
+    peer: Option<&'a Peer>,
+    has_floor: bool,
+}
+
+/// The files that the floor reads.
+fn floor_files(models: &[PathBuf]) -> Result<Vec<&PathBuf>, String> {
+    let mut files = Vec::new();
+    for model in models {
+        files.extend(floor::reads(model)?.then_some(model));
+    }
+    match files.is_empty() {
+        true => Err("--floor: expected a file in F32 among those measured; add f32 to --types".into()),
+        false => Ok(files),
+    }
+}
+
+/// Runs a case: a warm-up of each program, then rounds in which each has its turn.
 fn row(
-    llmrt: &Llmrt,
-    peer: Option<&Peer>,
+    programs: &Programs<'_>,
     model: &Path,
     case: Case,
     n_threads: usize,
     options: &Options,
 ) -> Result<Row, String> {
-    let peer = peer.filter(|peer| peer.can(case));
+    let quick = options.quick;
     let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
-    let mut row = Row { model: name, case, n_threads, quick: options.quick, ours: vec![], theirs: vec![] };
+    let mut row = Row { model: name, case, n_threads, quick, ours: vec![], theirs: vec![], floor: vec![] };
     for pair in 0..=options.pairs {
-        let ours = llmrt.run(case, model, n_threads, options.quick)?;
-        let theirs = peer.map(|peer| peer.run(case, model, n_threads, options.quick)).transpose()?;
+        let ours = programs.llmrt.run(case, model, n_threads, quick)?;
+        let theirs = programs.peer.map(|peer| peer.run(case, model, n_threads, quick)).transpose()?;
+        let floor = programs.has_floor.then(|| floor::run(case, model, n_threads, quick)).transpose()?;
         if pair > 0 {
             row.ours.push(ours);
             row.theirs.extend(theirs);
+            row.floor.extend(floor);
         }
     }
     Ok(row)

@@ -32,13 +32,17 @@ const USAGE: &str = "usage: cargo ci COMMAND
   coverage           line coverage of the parsers and the scheduler
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
-  bench [--peer LLAMA_BENCH] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N] [--quick]
-        [--llmrt FILE] [--json FILE]
-                     speed beside a peer's on the same files, in turn, and beside what the machine can do
+  bench [--peer LLAMA_BENCH] [--floor] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N]
+        [--quick] [--llmrt FILE] [--json FILE]
+                     speed beside a peer's on the same files, in turn, and beside what the machine can do; --floor: also
+                     beside a plain forward pass in F32 (prompts and steps behind nothing; an F32 file must be among them)
+  bench floor -m FILE [-p N] [-n N] [-t N]
+                     times of that forward pass alone
   bench op [--ops REGEX] [--threads N] [--json FILE]
                      times of single ops of the CPU plugin
-  bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--llmrt FILE]
-                     what types of weights cost: perplexity and divergence from F32, beside a peer's on the same files
+  bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--parts N] [--llmrt FILE]
+                     what types of weights cost: perplexity and divergence from F32, beside a peer's on the same files;
+                     more parts of text decide more
   peer DIR [--isa native|avx2]
                      build the peer, llama.cpp, into a folder
   matrix [--json]    the plugins, one job each
@@ -71,6 +75,7 @@ fn main() -> ExitCode {
         }
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
+        ["bench", "floor", ref words @ ..] => bench::floor(words),
         ["bench", "op", ref words @ ..] => bench::ops(words),
         ["bench", "quality", ref words @ ..] => bench::quality(words),
         ["bench", ref words @ ..] => bench::bench(words),

@@ -8,6 +8,8 @@ use std::path::{Path, PathBuf};
 pub struct Options {
     /// llama.cpp's llama-bench, or a program that takes its flags.
     pub peer: Option<PathBuf>,
+    /// Whether the floor is measured too.
+    pub floor: bool,
     /// The program under test, if it is not to be built.
     pub llmrt: Option<PathBuf>,
     files: Vec<PathBuf>,
@@ -33,6 +35,7 @@ impl Options {
     pub fn parse(words: &[&str]) -> Result<Options, String> {
         let mut options = Options {
             peer: None,
+            floor: false,
             llmrt: None,
             files: Vec::new(),
             like: None,
@@ -45,8 +48,13 @@ impl Options {
         };
         let mut words = words.iter();
         while let Some(&flag) = words.next() {
-            if flag == "--quick" {
-                options.quick = true;
+            let switch = match flag {
+                "--quick" => Some(&mut options.quick),
+                "--floor" => Some(&mut options.floor),
+                _ => None,
+            };
+            if let Some(switch) = switch {
+                *switch = true;
                 continue;
             }
             let value = words.next().ok_or_else(|| format!("{flag}: expected a value behind it"))?;
@@ -64,7 +72,7 @@ impl Options {
                 "--json" => options.json = Some(value.into()),
                 _ => {
                     return Err(format!(
-                        "bench {flag}: expected --peer, --llmrt, -m, --like, --types, --cases, --threads, --pairs, --quick or --json"
+                        "bench {flag}: expected --peer, --floor, --llmrt, -m, --like, --types, --cases, --threads, --pairs, --quick or --json"
                     ));
                 }
             }
@@ -117,9 +125,10 @@ mod tests {
 
     #[test]
     fn flags_say_what_is_measured() {
-        let words = "--types Q4_0,f16 --threads 1,4 --cases decode,memory --pairs 7 --quick";
+        let words = "--types Q4_0,f16 --threads 1,4 --cases decode,memory --pairs 7 --quick --floor";
         let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
-        assert_eq!((o.types, o.threads, o.pairs, o.quick), (list("q4_0,f16"), vec![1, 4], 7, true));
+        assert_eq!((o.types, o.threads, o.pairs), (list("q4_0,f16"), vec![1, 4], 7));
+        assert_eq!((o.quick, o.floor), (true, true));
         assert_eq!(o.cases, [Case::Decode, Case::Memory]);
     }
 

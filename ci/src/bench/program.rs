@@ -1,12 +1,11 @@
 //! The programs that are measured: how each is called, and what its output says.
 
 use super::cases::{Case, Measure, TOGETHER, Tokens, Work};
+use super::process::{number, parsed, prepared, watched};
 use crate::{cargo, root, run};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::process::Command;
 
 /// llmrt.
 pub struct Llmrt(PathBuf);
@@ -150,84 +149,4 @@ fn flags(command: &mut Command, tokens: Tokens, n_threads: usize) {
     for (flag, n) in numbers {
         command.args([flag, &n.to_string()]);
     }
-}
-
-/// Runs with the file in or out of the page cache, as the case wants it.
-fn prepared(case: Case, command: &mut Command, model: &Path) -> Result<Out, String> {
-    if case == Case::StartCold {
-        let mut of = std::ffi::OsString::from("if=");
-        of.push(model);
-        // dd tells the system that a file's cached pages are not needed; it copies none.
-        let mut dd = Command::new("dd");
-        dd.arg(of).args(["iflag=nocache", "count=0", "status=none"]);
-        run(&mut dd)?;
-    }
-    if matches!(case, Case::StartCold | Case::StartWarm) {
-        command.arg("--no-warmup");
-    }
-    watched(command)
-}
-
-/// What a run left.
-pub struct Out {
-    /// What it printed.
-    pub stdout: Vec<u8>,
-    time: Duration,
-    /// Most bytes resident at one time.
-    peak: u64,
-}
-
-impl Out {
-    fn value(&self, case: Case, speed: Result<f64, String>) -> Result<f64, String> {
-        match case {
-            Case::StartWarm | Case::StartCold => Ok(self.time.as_secs_f64()),
-            Case::Memory => Ok(self.peak as f64 / 1e6),
-            _ => speed,
-        }
-    }
-}
-
-/// Runs a program to its end, with an eye on its memory.
-pub fn watched(command: &mut Command) -> Result<Out, String> {
-    let started = Instant::now();
-    let child = command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn();
-    let name = command.get_program().to_string_lossy().into_owned();
-    let child = child.map_err(|e| format!("{name}: cannot be started: {e}; check the path"))?;
-    let status = format!("/proc/{}/status", child.id());
-    let (is_done, peak) = (AtomicBool::new(false), AtomicU64::new(0));
-    let out = std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while !is_done.load(Ordering::Relaxed) {
-                peak.fetch_max(most_resident(&status).unwrap_or(0), Ordering::Relaxed);
-                std::thread::sleep(Duration::from_millis(5));
-            }
-        });
-        let out = child.wait_with_output();
-        is_done.store(true, Ordering::Relaxed);
-        out
-    });
-    let time = started.elapsed();
-    let out = out.map_err(|e| format!("{name}: {e}"))?;
-    if !out.status.success() {
-        return Err(format!("{name}: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr)));
-    }
-    Ok(Out { stdout: out.stdout, time, peak: peak.into_inner() })
-}
-
-/// `VmHWM` of a process, in bytes.
-fn most_resident(status: &str) -> Option<u64> {
-    let text = std::fs::read_to_string(status).ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
-    line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|n| n * 1024)
-}
-
-/// The one JSON value of an output.
-pub fn parsed(bytes: &[u8]) -> Result<Value, String> {
-    serde_json::from_slice(bytes)
-        .map_err(|e| format!("no JSON came: {e}\n{}", String::from_utf8_lossy(bytes)))
-}
-
-/// A number of a JSON object.
-pub fn number(of: &Value, key: &str) -> Result<f64, String> {
-    of[key].as_f64().ok_or_else(|| format!("{key} is missing in the output: {of}"))
 }

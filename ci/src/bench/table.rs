@@ -1,7 +1,13 @@
 //! The table: medians, ratios pair by pair, shares of the ceilings.
 
+mod floor;
+mod scaling;
+
+pub use floor::floor;
+pub use scaling::scaling;
+
 use super::Row;
-use super::cases::Rate;
+use super::cases::{Measure, Rate};
 use super::program::Ceilings;
 use serde_json::{Value, json};
 
@@ -44,7 +50,7 @@ pub fn row(row: &Row, ceilings: &Ceilings) -> String {
     };
     let ratio = match ratios.as_slice() {
         [] => "–".to_string(),
-        r => format!("{:.2}× ({:.2} to {:.2})", median(r), least(r), most(r)),
+        ratios => spread(ratios),
     };
     format!(
         "| {} | {} | {} | {} | {} | {ratio} | {} |",
@@ -68,42 +74,29 @@ fn share(row: &Row, ceilings: &Ceilings) -> String {
     }
 }
 
-/// What more threads give of each case that was measured with one and with more; nothing if there is none.
-pub fn scaling(rows: &[Row]) -> String {
-    let mut text = String::new();
-    for row in rows.iter().filter(|row| row.n_threads > 1 && !row.case.is_cost()) {
-        let is_twin = |one: &&Row| one.n_threads == 1 && one.model == row.model && one.case == row.case;
-        let Some(one) = rows.iter().find(is_twin) else { continue };
-        let gain = |of: fn(&Row) -> Vec<f64>| match (median(&of(row)), median(&of(one))) {
-            (_, 0.0) => "–".into(),
-            (many, one) => format!("{:.2}×", many / one),
-        };
-        let title = row.case.title(row.quick);
-        text +=
-            &format!("| {} | {title} | {} | {} | {} |\n", row.model, row.n_threads, gain(ours), gain(theirs));
-    }
-    match text.is_empty() {
-        true => text,
-        false => {
-            format!("\n| file | case | threads | llmrt over 1 thread | peer |\n|---|---|--:|--:|--:|\n{text}")
-        }
-    }
-}
-
 /// All numbers of a line.
 pub fn json(row: &Row) -> Value {
     json!({
         "file": row.model, "threads": row.n_threads, "case": row.case.name(), "what": row.case.title(row.quick),
-        "llmrt": ours(row), "peer": theirs(row), "ratios": ratios(row),
+        "llmrt": ours(row), "peer": theirs(row), "ratios": ratios(row), "floor": values(&row.floor),
     })
 }
 
 fn ours(row: &Row) -> Vec<f64> {
-    row.ours.iter().map(|m| m.value).collect()
+    values(&row.ours)
 }
 
 fn theirs(row: &Row) -> Vec<f64> {
-    row.theirs.iter().map(|m| m.value).collect()
+    values(&row.theirs)
+}
+
+fn values(measures: &[Measure]) -> Vec<f64> {
+    measures.iter().map(|m| m.value).collect()
+}
+
+/// Median, least and most ratio.
+fn spread(ratios: &[f64]) -> String {
+    format!("{:.2}× ({:.2} to {:.2})", median(ratios), least(ratios), most(ratios))
 }
 
 /// How many times better llmrt is, pair by pair.
@@ -142,14 +135,14 @@ fn shown(x: f64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::cases::{Case, Measure, Work};
+    use super::super::cases::{Case, Work};
     use super::*;
 
     fn check(case: Case, ours: &[f64], theirs: &[f64], expected: &str) {
         let work = Work { read_bytes: 1e9, mul_adds: 1e9, kv_bytes: 0.0, is_quantised: true };
         let measures = |values: &[f64]| values.iter().map(|&value| Measure { value, work }).collect();
         let (ours, theirs) = (measures(ours), measures(theirs));
-        let line = Row { model: "m".into(), case, n_threads: 2, quick: false, ours, theirs };
+        let line = Row { model: "m".into(), case, n_threads: 2, quick: false, ours, theirs, floor: vec![] };
         assert_eq!(row(&line, &Ceilings { read: 20.0, f32: 100.0, int8: 400.0 }), expected);
     }
 
@@ -162,23 +155,6 @@ mod tests {
             "| m | 2 | prompt 512, tok/s | 100 | 100 | 1.20× (0.80 to 2.00) | 50 % of int8 |",
         );
         check(Case::Decode, &[10.0], &[], "| m | 2 | decode 128, tok/s | 10.0 | – | – | 50 % of reads |");
-    }
-
-    #[test]
-    fn what_a_second_thread_gives_is_told_where_both_were_measured() {
-        let line = |n_threads, case, speed| Row {
-            model: "m".into(),
-            case,
-            n_threads,
-            quick: false,
-            ours: vec![Measure { value: speed, work: Work::default() }],
-            theirs: vec![],
-        };
-        let rows = [line(2, Case::Prompt, 190.0), line(1, Case::Prompt, 100.0), line(2, Case::Decode, 9.0)];
-        let text = scaling(&rows);
-        assert!(text.ends_with("| m | prompt 512, tok/s | 2 | 1.90× | – |\n"), "{text}");
-        assert_eq!(text.lines().count(), 4, "{text}");
-        assert_eq!(scaling(&rows[..1]), "");
     }
 
     #[test]
