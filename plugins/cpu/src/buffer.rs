@@ -25,6 +25,8 @@ pub struct HostBuffer {
     /// How to free it, if it is ours.
     owned: Option<Owned>,
     read_only: bool,
+    /// What matrices are sealed with.
+    isa: Isa,
 }
 
 // SAFETY: the memory belongs to the buffer or is kept by the host; access to ranges is ordered by the host.
@@ -34,9 +36,9 @@ unsafe impl Sync for HostBuffer {}
 
 impl HostBuffer {
     /// Zeroed memory.
-    pub fn alloc(size: u64) -> Result<HostBuffer> {
+    pub fn alloc(size: u64, isa: Isa) -> Result<HostBuffer> {
         if size >= LARGE {
-            return HostBuffer::map(size);
+            return HostBuffer::map(size, isa);
         }
         let layout =
             usize::try_from(size).ok().and_then(|n| Layout::from_size_align(n.max(1), ALIGNMENT).ok());
@@ -44,11 +46,11 @@ impl HostBuffer {
         // SAFETY: the layout has at least one byte.
         let ptr = unsafe { alloc_zeroed(layout) };
         let ptr = NonNull::new(ptr).ok_or_else(|| Error::oom_host(size))?;
-        Ok(HostBuffer { ptr, len: size as usize, owned: Some(Owned::Heap(layout)), read_only: false })
+        Ok(HostBuffer { ptr, len: size as usize, owned: Some(Owned::Heap(layout)), read_only: false, isa })
     }
 
     /// As [`HostBuffer::alloc`]: pages that take memory when they are touched, large ones if the system has them.
-    fn map(size: u64) -> Result<HostBuffer> {
+    fn map(size: u64, isa: Isa) -> Result<HostBuffer> {
         let len = usize::try_from(size).map_err(|_| Error::oom_host(size))?;
         // SAFETY: a new mapping at an address that the kernel chooses touches no memory of ours.
         let base = unsafe {
@@ -63,16 +65,16 @@ impl HostBuffer {
         unsafe {
             libc::madvise(base, len, libc::MADV_HUGEPAGE)
         };
-        Ok(HostBuffer { ptr, len, owned: Some(Owned::Pages), read_only: false })
+        Ok(HostBuffer { ptr, len, owned: Some(Owned::Pages), read_only: false, isa })
     }
 
     /// Memory of someone else.
     ///
     /// # Safety
     /// `n` bytes at `ptr` stay readable, and writable unless `read_only`, as long as the buffer lives.
-    pub unsafe fn import(ptr: *mut u8, n: usize, read_only: bool) -> HostBuffer {
+    pub unsafe fn import(ptr: *mut u8, n: usize, read_only: bool, isa: Isa) -> HostBuffer {
         let (ptr, len) = NonNull::new(ptr).map_or((NonNull::dangling(), 0), |ptr| (ptr, n));
-        HostBuffer { ptr, len, owned: None, read_only }
+        HostBuffer { ptr, len, owned: None, read_only, isa }
     }
 
     /// The first byte, to read from.
@@ -165,7 +167,7 @@ impl Buffer for HostBuffer {
         let Some(panels) = panels else { return Ok(Sealed::canonical(tensor.nbytes())) };
         let at = self.writable(tensor.offset(), panels.n_bytes() as u64)?;
         // SAFETY: `writable` checked the range; the host lets nobody else touch it during the call.
-        panels.seal(Isa::best(), unsafe { std::slice::from_raw_parts_mut(at, panels.n_bytes()) });
+        panels.seal(self.isa, unsafe { std::slice::from_raw_parts_mut(at, panels.n_bytes()) });
         Ok(sealed::layout(tensor.nbytes()))
     }
 

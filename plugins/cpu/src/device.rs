@@ -48,7 +48,7 @@ impl Device for Cpu {
     }
 
     fn alloc(&self, _bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
-        Ok(Box::new(HostBuffer::alloc(size)?))
+        Ok(Box::new(HostBuffer::alloc(size, self.isa)?))
     }
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
@@ -64,7 +64,7 @@ impl Device for Cpu {
         let n =
             usize::try_from(n).map_err(|_| Error::invalid(format!("{n} bytes are more than memory has")))?;
         // SAFETY: the host keeps the memory for the buffer's life.
-        Ok(Box::new(unsafe { HostBuffer::import(ptr, n, read_only) }))
+        Ok(Box::new(unsafe { HostBuffer::import(ptr, n, read_only, self.isa) }))
     }
 }
 

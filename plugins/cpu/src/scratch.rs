@@ -25,7 +25,7 @@ unsafe impl Plain for [u32; 2] {}
 // SAFETY: numbers.
 unsafe impl Plain for [f32; 64] {}
 // SAFETY: numbers in `repr(C)`, all of 4 bytes.
-unsafe impl Plain for crate::ops::attention::softmax::Running {}
+unsafe impl Plain for crate::ops::attention::online_softmax::OnlineSoftmax {}
 // SAFETY: numbers in `repr(C)`.
 unsafe impl Plain for crate::quant::XGroup {}
 // SAFETY: numbers in `repr(C)`, aligned to 64.

@@ -275,7 +275,7 @@ fn a_prompt_in_chunks_or_token_by_token_gives_the_bits_of_the_whole_prompt() {
     }
 }
 
-/// Sums over many keys are joined from parts; heads of 48 are no whole number of Q8_0 blocks.
+/// Sums over many keys are merged from splits; heads of 48 are no whole number of Q8_0 blocks.
 #[test]
 fn the_last_tokens_of_a_long_prompt_one_by_one_give_the_bits_of_the_whole_prompt() {
     for cache in [DType::F16, DType::Q8_0] {

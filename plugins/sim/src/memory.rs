@@ -7,6 +7,7 @@
 use crate::device::{Meter, Taken};
 use crate::mapping::Mapping;
 use llmrt_cpu::buffer::HostBuffer;
+use llmrt_cpu::simd::Isa;
 use llmrt_plugin::{Buffer, Error, OwnBuffer, Result, TensorView};
 use std::sync::Arc;
 
@@ -53,7 +54,7 @@ impl Memory {
     fn of(mapping: Mapping, len: usize) -> Memory {
         // SAFETY: the addresses stay ours while `Memory` lives, and tasks keep it as long as they use its buffer; what
         // has no memory behind it is used by nobody, which is the host's promise.
-        let kernels = unsafe { HostBuffer::import(mapping.alias(), len, false) };
+        let kernels = unsafe { HostBuffer::import(mapping.alias(), len, false, Isa::best()) };
         let kernels = Arc::new(OwnBuffer::new(Box::new(kernels)));
         Memory { kernels, mapping, len }
     }

@@ -1,25 +1,29 @@
 //! y = softmax(softcap(q · k · scale) + bias) · v, causal, over the sequences of a paged KV cache.
 //!
-//! A unit of work is some queries of a sequence with the heads that share a KV head. It walks the keys in tiles of 64
-//! by position, and keeps a running softmax per query. What a query computes depends on its own position alone: neither
-//! on the unit it is in nor on how a prompt was cut.
+//! The work is cut into tiles of queries: some tokens of a sequence with heads that share a KV head. A tile walks the keys
+//! in tiles of 64 by position, and keeps an online softmax per query. What a query computes depends on its own position
+//! alone: neither on the tile it is in nor on how a prompt was cut.
 
-mod numbers;
+mod query_tile;
+
+mod attend;
+pub mod online_softmax;
 mod scores;
-pub mod softmax;
-mod unit;
 mod values;
+
+mod element;
+mod kv_rows;
 
 use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging, Sizes};
 use super::{Args, Worker};
 use llmrt_plugin::abi::op::AttentionParams;
 use llmrt_plugin::{DType, NodeView, Reason};
+use query_tile::QueryTile;
 use std::ops::Range;
-use unit::Unit;
 
-/// Queries times heads of a unit, about.
-const UNIT_ROWS: usize = 64;
+/// Queries times heads of a tile, about.
+const TILE_ROWS: usize = 64;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(AttentionParams::from_bytes(node.params_bytes()))?;
@@ -46,10 +50,10 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let paging = Paging::new(a, 3, sizes, &mut starts);
     zero_unused(w, a, &paging, n_tokens);
 
-    let cut = Cut::new(w.n, &paging, q.ne[1], p.n_kv_heads as usize);
+    let tiles = Tiles::new(w.n, &paging, q.ne[1], p.n_kv_heads as usize);
     while let Some(i) = w.take(usize::MAX) {
-        let Some((seq, kv_head, heads, tokens)) = cut.unit(&paging, i) else { break };
-        let unit = Unit {
+        let Some((seq, kv_head, heads, tokens)) = tiles.tile(&paging, i) else { break };
+        let tile = QueryTile {
             isa: w.isa,
             p: &p,
             paging,
@@ -63,7 +67,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             heads,
             tokens,
         };
-        unit::attend(w.isa, &unit, w.scratch);
+        attend::attend(w.isa, &tile, w.scratch);
     }
     w.scratch.starts = starts;
 }
@@ -72,34 +76,34 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
 fn zero_unused(w: &Worker<'_>, a: &Args, paging: &Paging<'_>, n_tokens: usize) {
     for token in w.share(n_tokens) {
         if !paging.all_queries().contains(&token) {
-            // SAFETY: tokens are shared out, and no unit has this one.
+            // SAFETY: tokens are shared out, and no tile has this one.
             unsafe { a.dst.row_mut([token, 0, 0]) }.fill(0.0);
         }
     }
 }
 
-/// How the work is cut into units.
-struct Cut {
+/// How the queries are cut into tiles.
+struct Tiles {
     n_kv_heads: usize,
     /// Heads of a KV head.
     n_group: usize,
-    /// Heads of a unit.
+    /// Heads of a tile.
     heads: usize,
-    /// Tokens of a unit.
+    /// Tokens of a tile.
     tokens: usize,
 }
 
-impl Cut {
-    /// Units of about [`UNIT_ROWS`], or smaller ones if there would be fewer than threads.
-    fn new(n_threads: usize, paging: &Paging<'_>, n_heads: usize, n_kv_heads: usize) -> Cut {
+impl Tiles {
+    /// Tiles of about [`TILE_ROWS`], or smaller ones if there would be fewer than threads.
+    fn new(n_threads: usize, paging: &Paging<'_>, n_heads: usize, n_kv_heads: usize) -> Tiles {
         let n_group = n_heads / n_kv_heads;
-        let mut cut = Cut { n_kv_heads, n_group, heads: n_group, tokens: (UNIT_ROWS / n_group).max(1) };
-        let mut n_units = cut.count(paging);
-        while n_units > 0 && n_units < n_threads && cut.heads > 1 {
-            cut.heads = cut.heads.div_ceil(2);
-            n_units = cut.count(paging);
+        let mut tiles = Tiles { n_kv_heads, n_group, heads: n_group, tokens: (TILE_ROWS / n_group).max(1) };
+        let mut n_tiles = tiles.count(paging);
+        while n_tiles > 0 && n_tiles < n_threads && tiles.heads > 1 {
+            tiles.heads = tiles.heads.div_ceil(2);
+            n_tiles = tiles.count(paging);
         }
-        cut
+        tiles
     }
 
     fn count(&self, paging: &Paging<'_>) -> usize {
@@ -110,8 +114,8 @@ impl Cut {
         n_queries.div_ceil(self.tokens) * self.n_kv_heads * self.n_group.div_ceil(self.heads)
     }
 
-    /// Sequence, KV head, heads and tokens of unit `i`; later tokens, which see more keys, come first.
-    fn unit(&self, paging: &Paging<'_>, mut i: usize) -> Option<(usize, usize, Range<usize>, Range<usize>)> {
+    /// Sequence, KV head, heads and tokens of tile `i`; later tokens, which see more keys, come first.
+    fn tile(&self, paging: &Paging<'_>, mut i: usize) -> Option<(usize, usize, Range<usize>, Range<usize>)> {
         for seq in 0..paging.lens.len() {
             let queries = paging.queries(seq);
             let n = self.per_seq(queries.len());
@@ -119,10 +123,10 @@ impl Cut {
                 i -= n;
                 continue;
             }
-            let parts = self.n_group.div_ceil(self.heads);
-            let (part, kv_head, chunk) =
-                (i % parts, i / parts % self.n_kv_heads, i / parts / self.n_kv_heads);
-            let head = kv_head * self.n_group + part * self.heads;
+            let n_splits = self.n_group.div_ceil(self.heads);
+            let (split, kv_head, chunk) =
+                (i % n_splits, i / n_splits % self.n_kv_heads, i / n_splits / self.n_kv_heads);
+            let head = kv_head * self.n_group + split * self.heads;
             let heads = head..(head + self.heads).min((kv_head + 1) * self.n_group);
             let start = queries.start + (queries.len().div_ceil(self.tokens) - 1 - chunk) * self.tokens;
             return Some((seq, kv_head, heads, start..(start + self.tokens).min(queries.end)));

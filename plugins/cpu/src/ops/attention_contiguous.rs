@@ -1,8 +1,8 @@
 //! y = softmax(softcap(q · k · scale) + slope · mask) · v, over keys that lie side by side.
 //!
-//! A unit of work is some queries of a head. It walks the keys in tiles of 16, reads each key and value once, and keeps
-//! a running softmax per query. What a query computes does not depend on the unit it is in. Keys that the mask hides
-//! change nothing, whatever is in them.
+//! The work is cut into tiles of queries of a head. A tile walks the keys in tiles of 16, reads each key and value once,
+//! and keeps an online softmax per query. What a query computes does not depend on the tile it is in. Keys that the mask
+//! hides change nothing, whatever is in them.
 
 use super::check::{self, Answer, ensure};
 use super::out_prod::add_scaled_with;
@@ -15,9 +15,9 @@ use llmrt_plugin::abi::op::AttentionContiguousParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
 
-/// Queries of a unit.
+/// Queries of a tile.
 const QUERIES: usize = 16;
-/// Keys of a tile.
+/// Keys of a tile of keys.
 const KEYS: usize = LANES;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -41,14 +41,13 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     while let Some(i) = w.take(blocks * n_heads * n) {
         let start = i % blocks * QUERIES;
         let queries = start..(start + QUERIES).min(n_q);
-        let unit =
-            Unit { a, p: &p, isa: w.isa, queries, head: i / blocks % n_heads, batch: i / blocks / n_heads };
-        attend(w.isa, &unit, w.scratch);
+        let (head, batch) = (i / blocks % n_heads, i / blocks / n_heads);
+        attend(w.isa, &QueryTile { a, p: &p, isa: w.isa, queries, head, batch }, w.scratch);
     }
 }
 
 /// Queries of one head.
-struct Unit<'a> {
+struct QueryTile<'a> {
     a: &'a Args,
     p: &'a AttentionContiguousParams,
     isa: Isa,
@@ -57,7 +56,7 @@ struct Unit<'a> {
     batch: usize,
 }
 
-impl Unit<'_> {
+impl QueryTile<'_> {
     /// Dims 2 and 3 of k or v that the head reads.
     fn head_of(&self, t: &Tensor) -> [usize; 2] {
         let q = self.a.arg(0);
@@ -82,36 +81,36 @@ impl Unit<'_> {
 }
 
 dispatch! {
-    /// Makes the unit's rows of the result.
-    fn attend(u: &Unit<'_>, scratch: &mut Scratch) = attend_with;
+    /// Makes the tile's rows of the result.
+    fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) = attend_with;
 }
 
 #[inline(always)]
-fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
-    let (q, k, v, y) = (u.a.arg(0), u.a.arg(1), u.a.arg(2), &u.a.dst);
-    let ([k2, k3], [v2, v3]) = (u.head_of(k), u.head_of(v));
+fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
+    let (q, k, v, y) = (tile.a.arg(0), tile.a.arg(1), tile.a.arg(2), &tile.a.dst);
+    let ([k2, k3], [v2, v3]) = (tile.head_of(k), tile.head_of(v));
     let (dim, dim_v) = (k.ne[0], v.ne[0]);
-    let slope = mask_slope(u.head, q.ne[2], u.p.max_bias);
-    let Scratch { floats: [k_room, v_room, sums, ..], .. } = scratch;
-    let (k_room, v_room) = (k_room.take(dim), v_room.take(dim_v));
-    let sums = sums.zeroed(u.queries.len() * dim_v);
-    let mut running = [(f32::NEG_INFINITY, 0.0); QUERIES];
+    let slope = mask_slope(tile.head, q.ne[2], tile.p.max_bias);
+    let Scratch { floats: [k_row_f32, v_row_f32, sums, ..], .. } = scratch;
+    let (k_row_f32, v_row_f32) = (k_row_f32.take(dim), v_row_f32.take(dim_v));
+    let sums = sums.zeroed(tile.queries.len() * dim_v);
+    let mut softmax = [(f32::NEG_INFINITY, 0.0); QUERIES];
     let mut weights = [[0.0; KEYS]; QUERIES];
     for first in (0..k.ne[1]).step_by(KEYS) {
         let keys = first..(first + KEYS).min(k.ne[1]);
         for key in keys.clone() {
-            let k_row = rows::read(u.isa, k, [key, k2, k3], 0..dim, k_room);
-            for (i, query) in u.queries.clone().enumerate() {
-                weights[i][key - first] = dot(s, q.row([query, u.head, u.batch]), k_row);
+            let k_row = rows::read(tile.isa, k, [key, k2, k3], 0..dim, k_row_f32);
+            for (i, query) in tile.queries.clone().enumerate() {
+                weights[i][key - first] = dot(s, q.row([query, tile.head, tile.batch]), k_row);
             }
         }
-        for (i, query) in u.queries.clone().enumerate() {
-            let bias = u.bias(query, slope, first);
+        for (i, query) in tile.queries.clone().enumerate() {
+            let bias = tile.bias(query, slope, first);
             let sums = &mut sums[i * dim_v..][..dim_v];
-            weigh(s, u.p, &bias, &mut weights[i], &mut running[i], sums);
+            update_softmax(s, tile.p, &bias, &mut weights[i], &mut softmax[i], sums);
         }
         for key in keys {
-            let v_row = rows::read(u.isa, v, [key, v2, v3], 0..dim_v, v_room);
+            let v_row = rows::read(tile.isa, v, [key, v2, v3], 0..dim_v, v_row_f32);
             for (weights, sums) in weights.iter().zip(sums.chunks_exact_mut(dim_v)) {
                 if weights[key - first] != 0.0 {
                     add_scaled_with(s, sums, v_row, weights[key - first]);
@@ -119,11 +118,11 @@ fn attend_with<S: Simd>(s: S, u: &Unit<'_>, scratch: &mut Scratch) {
             }
         }
     }
-    let sink = u.a.src[4].as_ref().map(|sinks| sinks.row([0; 3])[u.head]);
-    for (i, query) in u.queries.clone().enumerate() {
-        let factor = share(s, running[i], sink);
-        // SAFETY: the unit's head of the unit's queries is this thread's alone.
-        let y = unsafe { y.row_mut([u.head, query, u.batch]) };
+    let sink = tile.a.src[4].as_ref().map(|sinks| sinks.row([0; 3])[tile.head]);
+    for (i, query) in tile.queries.clone().enumerate() {
+        let factor = normaliser(s, softmax[i], sink);
+        // SAFETY: the tile's head of the tile's queries is this thread's alone.
+        let y = unsafe { y.row_mut([tile.head, query, tile.batch]) };
         y.iter_mut().zip(&sums[i * dim_v..]).for_each(|(y, sum)| *y = sum * factor);
     }
 }
@@ -139,10 +138,10 @@ fn dot<S: Simd>(s: S, q: &[f32], k: &[f32]) -> f32 {
     s.sum(s.fma(s.load_part(q_rest), s.load_part(k_rest), sum))
 }
 
-/// Turns dots into weights, with the running softmax (largest score, sum of weights): sums so far shrink when a larger
+/// Turns dots into weights, with the online softmax (largest score, sum of weights): sums so far shrink when a larger
 /// score appears.
 #[inline(always)]
-fn weigh<S: Simd>(
+fn update_softmax<S: Simd>(
     s: S,
     p: &AttentionContiguousParams,
     bias: &[f32; KEYS],
@@ -175,7 +174,7 @@ fn weigh<S: Simd>(
 
 /// What weighted sums are multiplied by: 1 over the sum of weights, in which the sink has its share.
 #[inline(always)]
-fn share<S: Simd>(s: S, (max, total): (f32, f32), sink: Option<f32>) -> f32 {
+fn normaliser<S: Simd>(s: S, (max, total): (f32, f32), sink: Option<f32>) -> f32 {
     match sink {
         _ if total == 0.0 => 0.0,
         None => total.recip(),

@@ -1,6 +1,6 @@
 //! y = softmax(x · scale + slope · mask) over rows. A row of which everything is -inf gives zeros.
 
-use super::attention::softmax::alibi_slope;
+use super::attention::online_softmax::alibi_slope;
 use super::check::{self, Answer, ensure};
 use super::{Args, Worker, rows};
 use crate::simd::{LANES, Simd, dispatch, math};

@@ -1,37 +1,38 @@
 //! Σ weight · v of a tile's keys, in order of position, added to the sums of each row.
 
-use super::numbers::{Element, KEYS, Numbers, vector, with_element};
+use super::element::{Element, vector, with_element};
+use super::kv_rows::{KEYS, KvRows};
 use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
 
-/// Weights of the keys, and sums [rows, dim], dim a multiple of 16.
+/// Weights of the keys, and weighted sums [rows, dim], dim a multiple of 16.
 pub struct Rows<'a> {
     pub weights: &'a [[f32; KEYS]],
-    pub sums: &'a mut [f32],
+    pub acc: &'a mut [f32],
     pub dim: usize,
     /// First key of the tile that is seen and the one past the last.
-    pub seen: &'a [[u32; 2]],
+    pub visible: &'a [[u32; 2]],
 }
 
 /// Adds values in `slots`; keys whose slot is `usize::MAX` have none.
 #[inline(always)]
-pub fn add<S: Simd>(
+pub fn accumulate<S: Simd>(
     s: S,
     rows: &mut Rows<'_>,
-    v: Numbers<'_>,
+    v: KvRows<'_>,
     slots: &[usize; KEYS],
-    passing: impl Fn(usize),
+    prefetch: impl Fn(usize),
 ) {
-    with_element!(v.dtype, |E| add_of::<S, E>(s, rows, v, slots, passing))
+    with_element!(v.dtype, |E| accumulate_of::<S, E>(s, rows, v, slots, prefetch))
 }
 
 #[inline(always)]
-fn add_of<S: Simd, E: Element>(
+fn accumulate_of<S: Simd, E: Element>(
     s: S,
     rows: &mut Rows<'_>,
-    v: Numbers<'_>,
+    v: KvRows<'_>,
     slots: &[usize; KEYS],
-    passing: impl Fn(usize),
+    prefetch: impl Fn(usize),
 ) {
     let n_vectors = rows.dim / LANES;
     let mut at = 0;
@@ -39,25 +40,25 @@ fn add_of<S: Simd, E: Element>(
         let first = at == 0;
         // Blocks of two vectors come in pairs, so the odd one is a block.
         let step = match n_vectors - at {
-            4.. if S::WIDE || rows.seen.len() == 1 => 4,
+            4.. if S::WIDE || rows.visible.len() == 1 => 4,
             2.. => 2,
             _ => 1,
         };
         let mut r = 0;
-        while r < rows.seen.len() {
-            let ask = |key: usize| {
+        while r < rows.visible.len() {
+            let prefetch_once = |key: usize| {
                 if first && r == 0 {
-                    passing(key);
+                    prefetch(key);
                 }
             };
-            let left = rows.seen.len() - r;
+            let left = rows.visible.len() - r;
             r += match (step, left) {
-                (4, 4..) if S::WIDE => together::<S, E, 4, 4>(s, rows, v, slots, r, at, ask),
-                (4, 2..) if S::WIDE => together::<S, E, 2, 4>(s, rows, v, slots, r, at, ask),
-                (4, _) => together::<S, E, 1, 4>(s, rows, v, slots, r, at, ask),
-                (2, 2..) => together::<S, E, 2, 2>(s, rows, v, slots, r, at, ask),
-                (2, _) => together::<S, E, 1, 2>(s, rows, v, slots, r, at, ask),
-                _ => together::<S, E, 1, 1>(s, rows, v, slots, r, at, ask),
+                (4, 4..) if S::WIDE => shared_keys::<S, E, 4, 4>(s, rows, v, slots, r, at, prefetch_once),
+                (4, 2..) if S::WIDE => shared_keys::<S, E, 2, 4>(s, rows, v, slots, r, at, prefetch_once),
+                (4, _) => shared_keys::<S, E, 1, 4>(s, rows, v, slots, r, at, prefetch_once),
+                (2, 2..) => shared_keys::<S, E, 2, 2>(s, rows, v, slots, r, at, prefetch_once),
+                (2, _) => shared_keys::<S, E, 1, 2>(s, rows, v, slots, r, at, prefetch_once),
+                _ => shared_keys::<S, E, 1, 1>(s, rows, v, slots, r, at, prefetch_once),
             };
         }
         at += step;
@@ -66,62 +67,65 @@ fn add_of<S: Simd, E: Element>(
 
 /// Elements of `D` vectors of `R` rows: keys that all see together, those before and after row by row. Gives R.
 #[inline(always)]
-fn together<S: Simd, E: Element, const R: usize, const D: usize>(
+fn shared_keys<S: Simd, E: Element, const R: usize, const D: usize>(
     s: S,
     rows: &mut Rows<'_>,
-    v: Numbers<'_>,
+    v: KvRows<'_>,
     slots: &[usize; KEYS],
     r: usize,
     at: usize,
-    passing: impl Fn(usize),
+    prefetch: impl Fn(usize),
 ) -> usize {
-    let seen: [Range<usize>; R] = std::array::from_fn(|i| {
-        let [start, end] = rows.seen[r + i];
+    let visible: [Range<usize>; R] = std::array::from_fn(|i| {
+        let [start, end] = rows.visible[r + i];
         start as usize..end as usize
     });
-    let start = seen.iter().fold(0, |most, seen| most.max(seen.start));
-    let end = seen.iter().fold(KEYS, |least, seen| least.min(seen.end)).max(start);
+    let start = visible.iter().fold(0, |most, keys| most.max(keys.start));
+    let end = visible.iter().fold(KEYS, |least, keys| least.min(keys.end)).max(start);
     if R > 1 {
-        for (i, seen) in seen.iter().enumerate() {
-            block::<S, E, 1, D>(s, rows, v, slots, r + i, at, seen.start..start.min(seen.end), |_| ());
+        for (i, keys) in visible.iter().enumerate() {
+            let before = keys.start..start.min(keys.end);
+            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, before, |_| ());
         }
     }
-    block::<S, E, R, D>(s, rows, v, slots, r, at, start..end, passing);
+    register_tile::<S, E, R, D>(s, rows, v, slots, r, at, start..end, prefetch);
     if R > 1 {
-        for (i, seen) in seen.iter().enumerate() {
-            block::<S, E, 1, D>(s, rows, v, slots, r + i, at, end.max(seen.start)..seen.end, |_| ());
+        for (i, keys) in visible.iter().enumerate() {
+            let after = end.max(keys.start)..keys.end;
+            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, after, |_| ());
         }
     }
     R
 }
 
+/// A register tile: `keys` for `D` vectors of `R` rows.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-fn block<S: Simd, E: Element, const R: usize, const D: usize>(
+fn register_tile<S: Simd, E: Element, const R: usize, const D: usize>(
     s: S,
     rows: &mut Rows<'_>,
-    v: Numbers<'_>,
+    v: KvRows<'_>,
     slots: &[usize; KEYS],
     r: usize,
     at: usize,
     keys: Range<usize>,
-    passing: impl Fn(usize),
+    prefetch: impl Fn(usize),
 ) {
     if keys.is_empty() {
         return;
     }
     let place = |i: usize| (r + i) * rows.dim + at * LANES;
-    let mut sums = [[s.zero(); D]; R];
+    let mut acc = [[s.zero(); D]; R];
     for i in 0..R {
-        let from = rows.sums[place(i)..][..D * LANES].as_chunks::<LANES>().0;
+        let from = rows.acc[place(i)..][..D * LANES].as_chunks::<LANES>().0;
         for d in 0..D {
-            sums[i][d] = s.load(&from[d]);
+            acc[i][d] = s.load(&from[d]);
         }
     }
     let weights: [&[f32; KEYS]; R] = array(|i| &rows.weights[r + i]);
     let first_block = at / E::VECTORS;
     for key in keys {
-        passing(key);
+        prefetch(key);
         if slots[key] == usize::MAX {
             continue;
         }
@@ -133,15 +137,15 @@ fn block<S: Simd, E: Element, const R: usize, const D: usize>(
         for i in 0..R {
             let weight = s.splat(weights[i][key]);
             for d in 0..D {
-                sums[i][d] = s.fma(weight, v[d], sums[i][d]);
+                acc[i][d] = s.fma(weight, v[d], acc[i][d]);
             }
         }
     }
     for i in 0..R {
         let start = place(i);
-        let to = rows.sums[start..][..D * LANES].as_chunks_mut::<LANES>().0;
+        let to = rows.acc[start..][..D * LANES].as_chunks_mut::<LANES>().0;
         for d in 0..D {
-            s.store(sums[i][d], &mut to[d]);
+            s.store(acc[i][d], &mut to[d]);
         }
     }
 }

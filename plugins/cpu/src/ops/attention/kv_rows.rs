@@ -1,0 +1,116 @@
+//! The keys or values of a KV head: straight from the cache, prefetched, or dequantised.
+
+use super::element::Element;
+use super::query_tile::{KvTile, QueryTile};
+use crate::ops::rows;
+use crate::simd::{LANES, Simd};
+use crate::tensor::Tensor;
+use llmrt_plugin::DType;
+
+/// Keys of a tile, which begins at a multiple of as many positions.
+pub const KEYS: usize = 64;
+
+/// The parts of cache rows that belong to a KV head, one per key of a tile.
+#[derive(Clone, Copy)]
+pub struct KvRows<'a> {
+    pub dtype: DType,
+    bytes: &'a [u8],
+    /// Bytes from row to row.
+    stride: usize,
+    /// Bytes of a row before the head's part.
+    before: usize,
+    /// Bytes of the head's part.
+    len: usize,
+}
+
+impl<'a> KvRows<'a> {
+    /// The head's part of the rows of a cache, if vectors of it can be read one by one.
+    pub fn of_cache(cache: &'a Tensor, kv_head: usize, dim: usize) -> Option<KvRows<'a>> {
+        let elems = match cache.dtype {
+            DType::F32 | DType::F16 | DType::BF16 => LANES,
+            DType::Q8_0 => 32,
+            _ => return None,
+        };
+        let len = dim / cache.dtype.block_elems() * cache.dtype.block_bytes();
+        let (bytes, stride) = (cache.bytes(), cache.nb[1]);
+        let is_even = dim > 0 && dim.is_multiple_of(elems);
+        is_even.then_some(KvRows { dtype: cache.dtype, bytes, stride, before: kv_head * len, len })
+    }
+
+    /// Rows of `dim` floats without gaps.
+    pub fn of_floats(floats: &'a [f32], dim: usize) -> KvRows<'a> {
+        // SAFETY: floats are bytes.
+        let bytes = unsafe { std::slice::from_raw_parts(floats.as_ptr().cast(), size_of_val(floats)) };
+        KvRows { dtype: DType::F32, bytes, stride: 4 * dim, before: 0, len: 4 * dim }
+    }
+
+    /// The blocks of row `i`.
+    #[inline(always)]
+    pub fn row<E: Element>(&self, i: usize) -> &'a [E::Block] {
+        E::blocks(&self.bytes[i * self.stride + self.before..][..self.len])
+    }
+}
+
+/// Prefetches the parts of cache rows that belong to a KV head: rows lie too far apart for the machine to foresee.
+#[derive(Clone, Copy)]
+pub struct Prefetch<'a> {
+    cache: &'a Tensor,
+    before: usize,
+    n_bytes: usize,
+}
+
+impl<'a> Prefetch<'a> {
+    /// Of a head of `dim` elements.
+    pub fn new(cache: &'a Tensor, kv_head: usize, dim: usize) -> Prefetch<'a> {
+        let n_bytes = dim / cache.dtype.block_elems() * cache.dtype.block_bytes();
+        Prefetch { cache, before: kv_head * n_bytes, n_bytes }
+    }
+
+    /// The part in a slot, if it is one.
+    #[inline(always)]
+    pub fn row<S: Simd>(&self, s: S, slot: usize) {
+        if slot != usize::MAX {
+            let at = slot.wrapping_mul(self.cache.nb[1]).wrapping_add(self.before);
+            let start = self.cache.bytes().as_ptr().wrapping_add(at);
+            (0..self.n_bytes).step_by(64).for_each(|line| s.prefetch(start.wrapping_add(line)));
+        }
+    }
+}
+
+/// Dequantises the head's part, `n` elements to rows of `dim`, of the rows that have a slot; `whole_row` has place for one.
+#[allow(clippy::too_many_arguments)]
+#[inline(always)]
+pub fn dequantise<S: Simd>(
+    s: S,
+    tile: &QueryTile<'_>,
+    cache: &Tensor,
+    kv: &KvTile,
+    out: &mut [f32],
+    [n, dim]: [usize; 2],
+    whole_row: &mut [f32],
+    prefetch: impl Fn(usize),
+) {
+    let (elems, size) = (cache.dtype.block_elems(), cache.dtype.block_bytes());
+    for (key, &slot) in kv.slots.iter().enumerate() {
+        prefetch(key);
+        if slot == usize::MAX || n == 0 {
+            continue;
+        }
+        let (bytes, out) = (cache.row_bytes([slot, 0, 0]), &mut out[key * dim..][..n]);
+        if !n.is_multiple_of(elems) {
+            rows::decode(tile.isa, cache.dtype, bytes, whole_row);
+            out.copy_from_slice(&whole_row[tile.kv_head * n..][..n]);
+            continue;
+        }
+        let bytes = &bytes[tile.kv_head * n / elems * size..][..n / elems * size];
+        match cache.dtype {
+            DType::F16 if n.is_multiple_of(LANES) => {
+                for (v, to) in bytes.as_chunks::<32>().0.iter().zip(out.as_chunks_mut::<LANES>().0) {
+                    s.store(s.load_f16(v), to);
+                }
+            }
+            DType::Q8_0 => rows::from_q8_0_with(s, bytes, out),
+            dtype => rows::decode(tile.isa, dtype, bytes, out),
+        }
+    }
+}

@@ -1,0 +1,72 @@
+//! A tile of queries, the work of one thread, and the tiles of keys that it walks.
+
+use super::kv_rows::KEYS;
+use crate::ops::paging::Paging;
+use crate::simd::Isa;
+use crate::tensor::Tensor;
+use llmrt_plugin::abi::op::AttentionParams;
+use std::ops::Range;
+
+/// Queries of one sequence, with heads that share a KV head. Row r is head r mod n of token r / n.
+pub struct QueryTile<'a> {
+    pub isa: Isa,
+    pub p: &'a AttentionParams,
+    pub paging: Paging<'a>,
+    pub q: &'a Tensor,
+    pub k: &'a Tensor,
+    pub v: &'a Tensor,
+    pub y: &'a Tensor,
+    pub sinks: Option<&'a [f32]>,
+    pub seq: usize,
+    pub kv_head: usize,
+    pub heads: Range<usize>,
+    pub tokens: Range<usize>,
+}
+
+/// [`KEYS`] positions.
+pub struct KvTile {
+    /// The first one.
+    pub start: usize,
+    /// Those that some row sees.
+    pub keys: Range<usize>,
+    /// Their slots, `usize::MAX` where there is none.
+    pub slots: [usize; KEYS],
+}
+
+impl QueryTile<'_> {
+    /// Queries times heads.
+    pub fn n_rows(&self) -> usize {
+        self.tokens.len() * self.heads.len()
+    }
+
+    /// Token and head of a row.
+    pub fn row(&self, r: usize) -> [usize; 2] {
+        [self.tokens.start + r / self.heads.len(), self.heads.start + r % self.heads.len()]
+    }
+
+    /// Positions that one of the queries sees and that lie in the block table.
+    pub fn keys(&self) -> Range<usize> {
+        let visible = |token: usize| self.paging.visible(self.paging.position(self.seq, token));
+        let in_table = self.paging.table.ne[0].saturating_mul(self.paging.block_size);
+        let (start, end) = (visible(self.tokens.start).start, visible(self.tokens.end - 1).end);
+        start..end.min(in_table).max(start)
+    }
+
+    /// The tile of keys at a position, of which `all` are wanted.
+    pub fn kv_tile(&self, start: usize, all: &Range<usize>) -> KvTile {
+        let at = |position: usize| position.clamp(start, start + KEYS) - start;
+        let keys = at(all.start)..at(all.end);
+        let mut slots = [usize::MAX; KEYS];
+        self.paging.slots(self.seq, start + keys.start, &mut slots[keys.clone()]);
+        KvTile { start, keys, slots }
+    }
+
+    /// The causal mask, and the window's: for each row the first key of the tile that it sees and the one past the last.
+    pub fn mask(&self, kv: &KvTile, visible: &mut [[u32; 2]]) {
+        for (token, rows) in self.tokens.clone().zip(visible.chunks_exact_mut(self.heads.len())) {
+            let positions = self.paging.visible(self.paging.position(self.seq, token));
+            let clamp = |at: usize| (at.clamp(kv.start, kv.start + KEYS) - kv.start) as u32;
+            rows.fill([clamp(positions.start), clamp(positions.end)]);
+        }
+    }
+}
