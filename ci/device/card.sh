@@ -4,8 +4,9 @@
 #   ci/device/card.sh pack DIR [LLAMA_CPP]   here: builds what is carried into DIR, and packs llama.cpp's sources
 #   DIR/card.sh run [STEP…]                  there: conform equal sanitize bench, or only these, then a table
 #
-# Logs are in $OUT, else DIR/out. Environment: LIKE, TYPES (models that are made there), ARCH (90: the peer's chip),
-# CASES, PAIRS (of the bench), LEVELS, PART (of conform), LLMRT_CUDA_LIB_DIR (the simulated driver).
+# Logs are in $OUT, else DIR/out. Environment: LIKE, LAYERS, TYPES (models that are made there; empty: none), FILES (more
+# models), ARCH (90: the peer's chip), CASES, PAIRS, QUICK (of the bench), LEVELS, PART (of conform), TOKENS (of texts),
+# LLMRT_CUDA_LIB_DIR (the simulated driver).
 set -uo pipefail
 
 pack() {
@@ -71,13 +72,15 @@ print(round(2 * n * times / best / 1e9, 1))
 PY
 }
 
-# Models of random numbers in a known shape, once.
+# Models of random numbers in a known shape, made once, and those that are named.
 models() {
-    for type in ${TYPES:-q4_0 q4_k_m q8_0 f16}; do
-        local file="${LIKE:-llama-3.2-1b}-$type.gguf"
+    local type file
+    for type in ${TYPES-q4_0 q4_k_m q8_0 f16}; do
+        file="${LIKE:-llama-3.2-1b}-$type.gguf"
         [ -f "$file" ] || ./llmrt synth --like "${LIKE:-llama-3.2-1b}" --type "$type" ${LAYERS:+--layers $LAYERS} "$file" >&2
         echo "$file"
     done
+    [ -z "${FILES:-}" ] || printf '%s\n' $FILES
 }
 
 step_conform() {
@@ -93,12 +96,18 @@ step_equal() {
     for type in f32 f16 q8_0 q4_0; do
         file=stories-$type.gguf
         [ -f "$file" ] || ./llmrt quantize --force --pure stories.gguf "$file" "$type" >&2 2>/dev/null
-        a=$(tell cpu "$file") && b=$(tell cuda "$file") && [ "$a" = "$b" ] &&
-            say "text $type" "as the CPU's" || say "text $type" "DIFFERS: see equal.log"
+        if a=$(tell cpu "$file") && b=$(tell cuda "$file") && [ "$a" = "$b" ]; then
+            say "text $type" "as the CPU's"
+        else
+            say "text $type" "DIFFERS: see equal.log"
+        fi
     done 2>>"$OUT/equal.log"
     for file in $(models); do
-        ./llmrt diff --b cuda "$file" >"$OUT/diff-$file.log" 2>&1 && say diff "$file: every op within its limit" ||
+        if ./llmrt diff --b cuda "$file" >"$OUT/diff-$file.log" 2>&1; then
+            say diff "$file: every op within its limit"
+        else
             say diff "$file: FAILS: $(tail -1 "$OUT/diff-$file.log")"
+        fi
     done
 }
 
@@ -122,6 +131,7 @@ step_bench() {
     local rate args=() file
     rate=$(copy_rate) && say copy "$rate GB/s read and written" || rate=0
     for file in $(models); do args+=(-m "$file"); done
+    [ ${#args[@]} -gt 0 ] || { say bench "no models"; return; }
     [ ! -x peer/bin/llama-bench ] || args+=(--peer peer/bin/llama-bench)
     ./llmrt-ci bench --llmrt ./llmrt --plugin ./libllmrt_cuda.so --card-gb-s "$rate" --threads "$(nproc)" \
         --cases "${CASES:-decode,prompt,long-prompt,together-32,together-128}" --pairs "${PAIRS:-3}" ${QUICK:+--quick} \
@@ -147,5 +157,5 @@ run() {
 
 case ${1:-} in
 pack | run) "$@" ;;
-*) sed -n '2,9s/^# \?//p' "$0" && exit 2 ;;
+*) sed -n '2,10s/^# \?//p' "$0" && exit 2 ;;
 esac
