@@ -20,8 +20,8 @@ use std::path::Path;
 /// Measures and prints a Markdown table; `words` is what stands behind the command.
 pub fn bench(words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
-    let llmrt = Llmrt::new(options.llmrt.as_deref())?;
-    let peer = options.peer.as_deref().map(Peer::new);
+    let llmrt = Llmrt::new(options.llmrt.as_deref(), options.card.as_ref())?;
+    let peer = options.peer.as_deref().map(|bench| Peer::new(bench, options.card.is_some()));
     let mut ceilings = Vec::new();
     for &n_threads in &options.threads {
         ceilings.push((n_threads, llmrt.ceilings(n_threads)?));

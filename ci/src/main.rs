@@ -33,8 +33,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
   bench [--peer LLAMA_BENCH] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N] [--quick]
-        [--llmrt FILE] [--json FILE]
-                     speed beside a peer's on the same files, in turn, and beside what the machine can do
+        [--llmrt FILE] [--plugin libllmrt_NAME.so [--card-gb-s X]] [--json FILE]
+                     speed beside a peer's on the same files, in turn, and beside what the machine can do; with --plugin
+                     on a card, the peer on its own, beside what a copy on the card moves
   bench op [--ops REGEX] [--threads N] [--json FILE]
                      times of single ops of the CPU plugin
   bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--llmrt FILE]

@@ -10,6 +10,8 @@ pub struct Options {
     pub peer: Option<PathBuf>,
     /// The program under test, if it is not to be built.
     pub llmrt: Option<PathBuf>,
+    /// The card that work is for.
+    pub card: Option<Card>,
     files: Vec<PathBuf>,
     like: Option<String>,
     types: Vec<String>,
@@ -25,6 +27,27 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
+/// A card instead of the CPU, the peer's too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// The plugin's file.
+    pub plugin: PathBuf,
+    /// What `--backend` calls it.
+    pub name: String,
+    /// What a copy on it reads and writes, 10⁹ bytes per second; 0: not known.
+    pub read_gb_s: f64,
+}
+
+impl Card {
+    /// By the file of its plugin, `libllmrt_NAME.so`.
+    fn of(plugin: &str) -> Result<Card, String> {
+        let path = PathBuf::from(plugin);
+        let name = path.file_stem().and_then(|stem| stem.to_str()?.strip_prefix("libllmrt_"));
+        let name = name.ok_or_else(|| format!("--plugin {plugin}: expected libllmrt_NAME.so"))?.to_string();
+        Ok(Card { plugin: path, name, read_gb_s: 0.0 })
+    }
+}
+
 /// What issue-sized runs measure, where nothing is said.
 const TYPES: &str = "q4_0,q8_0,q4_k_m,q6_k,f16";
 
@@ -34,6 +57,7 @@ impl Options {
         let mut options = Options {
             peer: None,
             llmrt: None,
+            card: None,
             files: Vec::new(),
             like: None,
             types: list(TYPES),
@@ -43,7 +67,7 @@ impl Options {
             quick: false,
             json: None,
         };
-        let mut words = words.iter();
+        let (mut words, mut read_gb_s) = (words.iter(), 0.0);
         while let Some(&flag) = words.next() {
             if flag == "--quick" {
                 options.quick = true;
@@ -53,6 +77,11 @@ impl Options {
             match flag {
                 "--peer" => options.peer = Some(value.into()),
                 "--llmrt" => options.llmrt = Some(value.into()),
+                "--plugin" => options.card = Some(Card::of(value)?),
+                "--card-gb-s" => {
+                    let problem = |_| format!("--card-gb-s {value}: expected a number");
+                    read_gb_s = value.parse().map_err(problem)?;
+                }
                 "-m" => options.files.push(value.into()),
                 "--like" => options.like = Some(value.to_string()),
                 "--types" => options.types = list(value),
@@ -64,11 +93,12 @@ impl Options {
                 "--json" => options.json = Some(value.into()),
                 _ => {
                     return Err(format!(
-                        "bench {flag}: expected --peer, --llmrt, -m, --like, --types, --cases, --threads, --pairs, --quick or --json"
+                        "bench {flag}: expected --peer, --llmrt, --plugin, --card-gb-s, -m, --like, --types, --cases, --threads, --pairs, --quick or --json"
                     ));
                 }
             }
         }
+        options.card.iter_mut().for_each(|card| card.read_gb_s = read_gb_s);
         Ok(options)
     }
 
@@ -121,6 +151,16 @@ mod tests {
         let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
         assert_eq!((o.types, o.threads, o.pairs, o.quick), (list("q4_0,f16"), vec![1, 4], 7, true));
         assert_eq!(o.cases, [Case::Decode, Case::Memory]);
+    }
+
+    #[test]
+    fn a_card_is_named_by_its_plugin() {
+        let words = "--card-gb-s 2900 --plugin a/libllmrt_cuda.so --cases together-32,together";
+        let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        let plugin = PathBuf::from("a/libllmrt_cuda.so");
+        assert_eq!(o.card, Some(Card { plugin, name: "cuda".into(), read_gb_s: 2900.0 }));
+        assert_eq!(o.cases, [Case::Together(32), Case::Together(8)]);
+        assert!(Options::parse(&["--plugin", "cuda.so"]).is_err());
     }
 
     #[test]

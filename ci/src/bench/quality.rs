@@ -38,7 +38,7 @@ pub fn quality(words: &[&str]) -> Result<(), String> {
         }
     }
     let peer = peer.ok_or("bench quality: expected --peer and the path of a llama-perplexity")?;
-    let lab = Lab::new(Llmrt::new(llmrt)?, peer)?;
+    let lab = Lab::new(Llmrt::new(llmrt, None)?, peer)?;
     println!("`cargo ci bench quality {}` on {}.\n", words.join(" "), machine());
     println!("{TITLES}");
     let mut wrong = Vec::new();
