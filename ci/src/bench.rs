@@ -23,8 +23,8 @@ use std::path::{Path, PathBuf};
 /// Measures and prints a Markdown table; `words` is what stands behind the command.
 pub fn bench(words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
-    let llmrt = Llmrt::new(options.llmrt.as_deref())?;
-    let peer = options.peer.as_deref().map(Peer::new);
+    let llmrt = Llmrt::new(options.llmrt.as_deref(), options.card.as_ref())?;
+    let peer = options.peer.as_deref().map(|bench| Peer::new(bench, options.card.is_some()));
     let models = options.models(&llmrt)?;
     let floor_files = match options.floor {
         true => floor_files(&models)?,

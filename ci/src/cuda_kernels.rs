@@ -5,7 +5,8 @@
 
 use crate::matrix::target;
 use crate::{root, run};
-use llmrt_cuda::kernels::{FAMILIES, Family, PTX_TARGET, TARGETS, sources_hash};
+use llmrt_cuda::archive;
+use llmrt_cuda::kernels::{FAMILIES, Family, PTX_TARGET, TARGETS};
 use llmrt_cuda::nvrtc::{Compiled, Compiler};
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -27,17 +28,22 @@ pub fn cuda_kernels(check: bool) -> Result<(), String> {
         .flat_map(|family| TARGETS.into_iter().chain([PTX_TARGET]).map(move |target| (family, target)))
         .collect();
     let compiled = compile_all(&compiler, &jobs)?;
-    reproducible(&compiler, &jobs, &compiled)?;
     let table = table(&jobs, &compiled)?;
-    let archive = archive(&jobs, &compiled);
+    let archive = archive(&jobs, &compiled)?;
+    if check {
+        println!("once more: a build is reproducible if the bytes are the same");
+        reproducible(&jobs, &compiled, &compile_all(&compiler, &jobs)?)?;
+    }
     let file = target().join("cuda-kernels/kernels.bin");
     write(&file, &archive)?;
-    let mib = archive.len() as f64 / (1 << 20) as f64;
+    let mib = |n: usize| n as f64 / (1 << 20) as f64;
     println!(
-        "{}: {} families, {} chips and PTX, {mib:.1} MiB",
+        "{}: {} families, {} chips and PTX, {:.1} MiB, {:.1} unpacked",
         file.display(),
         FAMILIES.len(),
-        TARGETS.len()
+        TARGETS.len(),
+        mib(archive.len()),
+        mib(compiled.iter().map(|compiled| compiled.image.len()).sum())
     );
     let stored = std::fs::read_to_string(root().join(TABLE)).unwrap_or_default();
     if !check {
@@ -54,7 +60,7 @@ pub fn cuda_kernels(check: bool) -> Result<(), String> {
 /// From the folder that LLMRT_NVRTC_DIR names, or from the wheel, which pip fetches once into the target folder.
 fn compiler() -> Result<Compiler, String> {
     if let Some(folder) = std::env::var_os("LLMRT_NVRTC_DIR") {
-        return Compiler::open(Some(&PathBuf::from(folder)));
+        return Compiler::open(Some(&PathBuf::from(folder)), None);
     }
     let wheels = target().join("cuda-wheels");
     let folder = wheels.join("nvidia/cuda_nvrtc/lib");
@@ -66,7 +72,7 @@ fn compiler() -> Result<Compiler, String> {
             run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&wheels))?;
         }
     }
-    Compiler::open(Some(&folder))
+    Compiler::open(Some(&folder), None)
 }
 
 /// On as many threads as the machine has cores: each program is its own.
@@ -88,24 +94,28 @@ fn compile_all(compiler: &Compiler, jobs: &[(&Family, &str)]) -> Result<Vec<Comp
     results.into_inner().expect("no thread panics").into_values().collect()
 }
 
-/// Small families once more: the same bytes.
-fn reproducible(compiler: &Compiler, jobs: &[(&Family, &str)], compiled: &[Compiled]) -> Result<(), String> {
-    for ((family, target), first) in jobs.iter().zip(compiled) {
-        if first.image.len() < 100_000 && compiler.compile(family, target)?.image != first.image {
+/// Every image of two compilations has the same bytes. What is packed of it has too (`archive`'s own tests).
+fn reproducible(jobs: &[(&Family, &str)], first: &[Compiled], second: &[Compiled]) -> Result<(), String> {
+    for ((family, target), (a, b)) in jobs.iter().zip(first.iter().zip(second)) {
+        if a.image != b.image {
             return Err(format!("{} for {target} has other bytes when it is compiled again", family.name));
         }
     }
     Ok(())
 }
 
-/// As `plugins/cuda/src/image.rs` reads it.
-fn archive(jobs: &[(&Family, &str)], compiled: &[Compiled]) -> Vec<u8> {
-    let (mut head, mut bytes) = (format!("{:016x}\n", sources_hash()), Vec::new());
-    for ((family, target), Compiled { image, .. }) in jobs.iter().zip(compiled) {
-        head += &format!("{} {target} {} {}\n", family.name, bytes.len(), image.len());
-        bytes.extend_from_slice(image);
-    }
-    [head.as_bytes(), b"\n", &bytes].concat()
+/// What the plugin carries; unpacked again it must be what was compiled.
+fn archive(jobs: &[(&Family, &str)], compiled: &[Compiled]) -> Result<Vec<u8>, String> {
+    let images = jobs.iter().zip(compiled);
+    let images = images.map(|((family, target), Compiled { image, .. })| (family.name, *target, &image[..]));
+    let images: Vec<_> = images.collect();
+    let archive = archive::write(&images);
+    let entries = archive::read(&archive);
+    let is_whole = entries.len() == images.len()
+        && entries.iter().zip(&images).all(|(entry, (_, _, image))| {
+            entry.unpack().is_ok_and(|found| found.strip_suffix(b"\0") == Some(image))
+        });
+    if is_whole { Ok(archive) } else { Err("the archive does not hold what was compiled".into()) }
 }
 
 /// A row per kernel, a column per chip.

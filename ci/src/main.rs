@@ -33,9 +33,10 @@ const USAGE: &str = "usage: cargo ci COMMAND
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
   bench [--peer LLAMA_BENCH] [--floor] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N]
-        [--quick] [--llmrt FILE] [--json FILE]
+        [--quick] [--llmrt FILE] [--plugin libllmrt_NAME.so [--card-gb-s X]] [--json FILE]
                      speed beside a peer's on the same files, in turn, and beside what the machine can do; --floor: also
-                     beside a plain forward pass in F32 (prompts and steps behind nothing; an F32 file must be among them)
+                     beside a plain forward pass in F32 (prompts and steps behind nothing; an F32 file must be among them);
+                     with --plugin on a card, the peer on its own, beside what a copy on the card moves
   bench floor -m FILE [-p N] [-n N] [-t N]
                      times of that forward pass alone
   bench op [--ops REGEX] [--threads N] [--json FILE]

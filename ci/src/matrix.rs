@@ -66,7 +66,7 @@ pub const JOBS: &[Job] = &[
         plugin: "cuda",
         packages: &["llmrt-cuda", "llmrt-cuda-sim"],
         libraries: &["llmrt-cuda", "llmrt-cuda-sim"],
-        tests: &["--test", "cuda"],
+        tests: &["--test", "cuda", "--test", "card_script"],
         // Ops by parts in both orders of execution; two cards without virtual memory, and an older chip.
         conform: &[
             "LLMRT_CUDA_SIM=memory=2g,queue=late --part 1/2 --time-limit 600",

@@ -7,6 +7,7 @@ use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::engine::BLOCK_SIZE;
 use llmrt_engine::memory::KV_TYPES;
+use llmrt_host::sched::SplitMode;
 
 /// The context when nothing is asked for is the model's, up to this.
 const DEFAULT_MOST: usize = 4096;
@@ -22,12 +23,12 @@ pub struct Defaults {
     pub kv_type: DType,
 }
 
-/// Checks the flags. `n_ctx_train` is the length the model was trained on.
+/// Checks the flags. `n_ctx_train` is the length the model was trained on; how work is placed is [`crate::setup::Setup::placing`]'s.
 pub fn engine_options(
     args: &ContextArgs,
     n_ctx_train: Option<usize>,
     defaults: Defaults,
-    strict: bool,
+    (strict, split): (bool, SplitMode),
 ) -> Result<EngineOptions> {
     let n_ctx = match (args.ctx, defaults.n_ctx) {
         (Some(0), _) => n_ctx_train.unwrap_or(DEFAULT_MOST),
@@ -57,6 +58,7 @@ pub fn engine_options(
         v_type: kv_type,
         n_threads: 0,
         strict,
+        split,
     })
 }
 
@@ -81,7 +83,7 @@ mod tests {
         let kv_type = Some(kv_type.to_string()).filter(|name| !name.is_empty());
         let args = ContextArgs { ctx, batch, kv_type };
         let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-        engine_options(&args, trained, defaults, false).map(|o| (o.n_ctx, o.n_batch, o.k_type))
+        engine_options(&args, trained, defaults, Default::default()).map(|o| (o.n_ctx, o.n_batch, o.k_type))
     }
 
     #[test]

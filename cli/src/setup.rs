@@ -5,7 +5,7 @@ use crate::backend::{self, Offered};
 use crate::error::{Error, Exit, Result};
 use crate::output::note;
 use llmrt_abi::Op;
-use llmrt_host::sched::bind;
+use llmrt_host::sched::{SplitMode, bind};
 use llmrt_host::{Candidate, Device, DeviceState, DiscoverOptions, Host, HostOptions, Outcome};
 use std::path::Path;
 use std::sync::Arc;
@@ -34,6 +34,8 @@ pub struct Setup {
     pub devices: Vec<Arc<Device>>,
     /// Whether work that falls back to another device is an error.
     pub strict: bool,
+    /// How devices share a model.
+    pub split: SplitMode,
     /// 0, 1 or 2 times `-v`.
     pub verbose: u8,
 }
@@ -134,7 +136,13 @@ impl Setup {
     pub fn new(global: &Global) -> Result<Setup> {
         let plugins = Plugins::load(global)?;
         let devices = plugins.choose(global)?;
-        Ok(Setup { host: plugins.host, devices, strict: global.strict_device, verbose: global.verbose })
+        let (strict, split, verbose) = (global.strict_device, global.split, global.verbose);
+        Ok(Setup { host: plugins.host, devices, strict, split, verbose })
+    }
+
+    /// What the engine is told of how work is placed.
+    pub fn placing(&self) -> (bool, SplitMode) {
+        (self.strict, self.split)
     }
 
     /// The devices' ids.

@@ -1,6 +1,7 @@
 //! Numbers of the command line: what is taken, and what is said to everything else.
 
 use llmrt_host::PoolKind;
+use llmrt_host::sched::SplitMode;
 use std::fmt;
 use std::str::FromStr;
 
@@ -26,6 +27,11 @@ pub fn option(text: &str) -> Result<(String, String), String> {
 
 /// How scratch memory is managed.
 pub fn pool(text: &str) -> Result<PoolKind, String> {
+    text.trim().parse().map_err(|expected| format!("expected {expected}"))
+}
+
+/// How devices share a model.
+pub fn split(text: &str) -> Result<SplitMode, String> {
     text.trim().parse().map_err(|expected| format!("expected {expected}"))
 }
 

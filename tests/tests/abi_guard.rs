@@ -159,7 +159,8 @@ fn run(host: &Arc<Host>, graph: Graph, x: Tensor, y: Tensor) -> (String, Vec<f32
     let load = LoadOptions { mode: LoadMode::Read, check_tensors: false, progress: &mut |_| true };
     let no_weights = weights::load(&files, &[], load).unwrap();
     let devices = vec![host.device("ctest").unwrap(), host.device("cpu").unwrap()];
-    let mut executor = Executor::new(devices, Arc::new(files), no_weights, HashMap::new(), 1, false).unwrap();
+    let mut executor =
+        Executor::new(devices, Arc::new(files), no_weights, HashMap::new(), 1, Default::default()).unwrap();
     let program = Program::new(graph);
     let input: Vec<u8> = [1f32, 2.0, 3.0, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     executor.run(&program, &[(x, &input)]).unwrap();

@@ -51,6 +51,7 @@ fn logits(
         v_type: DType::F32,
         n_threads: 0,
         strict: false,
+        split: Default::default(),
     };
     let load = LoadOptions { mode, check_tensors: true, progress: &mut |_| true };
     let mut engine = Engine::new(host, devices, files, load, options).unwrap();

@@ -71,6 +71,25 @@ fn a_model_too_large_for_one_card_is_split_by_layers_over_two() {
     assert_eq!(number_before(&said, "split"), 2, "{said}");
 }
 
+/// Every large matrix is on both cards, a part of its rows on each; the text is the same, and nothing goes to the CPU.
+#[test]
+fn a_model_is_split_by_rows_over_two_cards() {
+    let dir = tempfile::tempdir().unwrap();
+    for dtype in [DType::F32, DType::Q8_0] {
+        let model = TinyLlama { n_layer: 2, n_embd: 128, n_vocab: 300, dtype }.write(dir.path());
+        let (expected, _) = greedy(&model, "cpu", "", &[]);
+        for cards in ["devices=2,memory=64m,queue=late", "devices=2,memory=64m,vmm=0,peers=0,queue=now"] {
+            let (found, said) =
+                greedy(&model, "cuda", cards, &["--strict-device", "-c", "64", "--split", "row"]);
+            assert_eq!(found, expected, "{dtype} on {cards}: {said}");
+            assert!(number_before(&said, "split") > 7 * 2, "each of 7 products of each layer: {said}");
+        }
+        let (alone, _) =
+            greedy(&model, "cuda", "devices=1", &["--strict-device", "-c", "64", "--split", "row"]);
+        assert_eq!(alone, expected, "{dtype}: with one card there is nothing to split");
+    }
+}
+
 #[test]
 fn visible_devices_are_honoured() {
     for (visible, n) in [("0", 1), ("1,3", 2), ("2,1,0", 3), ("0,9,1", 1), ("", 0)] {

@@ -70,6 +70,7 @@ impl Lab {
             v_type: DType::F32,
             n_threads: 0,
             strict: false,
+            split: Default::default(),
         };
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
         Engine::new(&self.host, devices.collect(), files, load, options).unwrap()

@@ -111,6 +111,7 @@ fn engine(model: &Path, cache: DType) -> Engine {
         v_type: cache,
         n_threads: 0,
         strict: false,
+        split: Default::default(),
     };
     let mut progress = |_| true;
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };

@@ -142,6 +142,7 @@ fn engine(host: &Arc<Host>, model: &Path, n_threads: usize) -> Engine {
         v_type: DType::F16,
         n_threads,
         strict: true,
+        split: Default::default(),
     };
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
     Engine::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap()

@@ -40,6 +40,7 @@ fn setting(name: Option<&str>, model: &TinyLlama, strict: bool) -> Setting {
         v_type: DType::F16,
         n_threads: 0,
         strict,
+        split: Default::default(),
     };
     Setting { host, devices, files, options }
 }

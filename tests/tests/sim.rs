@@ -72,6 +72,7 @@ impl Lab {
             v_type: DType::F16,
             n_threads: 0,
             strict: false,
+            split: Default::default(),
         };
         let mut progress = |_| true;
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
@@ -239,7 +240,7 @@ fn a_result_on_its_way_is_not_overwritten_by_what_its_device_does_next() {
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
         let weights = llmrt_host::load::load(&files, &[], load).unwrap();
         let mut executor =
-            Executor::new(devices, Arc::new(files), weights, HashMap::new(), 0, false).unwrap();
+            Executor::new(devices, Arc::new(files), weights, HashMap::new(), 0, Default::default()).unwrap();
         let mut bytes = vec![0; input.len()];
         executor.run(&program, &[(x, &input)]).unwrap();
         executor.read(&program, sum, &mut bytes).unwrap();

@@ -9,8 +9,8 @@ pub enum Case {
     Decode,
     /// The same behind 4096 tokens.
     DecodeDeep,
-    /// 8 sequences that decode 64 tokens together, each behind 16.
-    Together,
+    /// So many sequences that decode 64 tokens together, each behind 16.
+    Together(usize),
     /// A prompt of 4096 tokens in batches of 512.
     LongPrompt,
     /// From the start of the process to the end of a prompt of 8 tokens, the file in the page cache.
@@ -21,8 +21,8 @@ pub enum Case {
     Memory,
 }
 
-/// How many sequences decode together.
-pub const TOGETHER: usize = 8;
+/// How many sequences decode together where nothing is said.
+const TOGETHER: usize = 8;
 
 /// What a test needs: a prompt or steps behind a depth, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -63,20 +63,25 @@ impl Case {
         Case::Prompt,
         Case::Decode,
         Case::DecodeDeep,
-        Case::Together,
+        Case::Together(TOGETHER),
         Case::LongPrompt,
         Case::StartWarm,
         Case::StartCold,
         Case::Memory,
     ];
 
-    /// Its name on the command line.
+    /// How many sequences it has.
+    pub fn sequences(self) -> usize {
+        if let Case::Together(n) = self { n } else { 1 }
+    }
+
+    /// Its name on the command line; `together-N` is the one of N sequences.
     pub fn name(self) -> &'static str {
         match self {
             Case::Prompt => "prompt",
             Case::Decode => "decode",
             Case::DecodeDeep => "decode-deep",
-            Case::Together => "together",
+            Case::Together(_) => "together",
             Case::LongPrompt => "long-prompt",
             Case::StartWarm => "start-warm",
             Case::StartCold => "start-cold",
@@ -88,7 +93,9 @@ impl Case {
     pub fn from_name(name: &str) -> Result<Case, String> {
         let names = || Case::ALL.map(Case::name).join(", ");
         let found = Case::ALL.into_iter().find(|case| case.name() == name.trim());
-        found.ok_or_else(|| format!("--cases {name}: expected one of {}", names()))
+        let n = name.trim().strip_prefix("together-").and_then(|n| n.parse().ok()).filter(|&n| n > 0);
+        let found = found.or(n.map(Case::Together));
+        found.ok_or_else(|| format!("--cases {name}: expected one of {}, together-N", names()))
     }
 
     /// How many tokens it takes; a quarter of them if it must be quick.
@@ -97,7 +104,7 @@ impl Case {
             Case::Prompt => (512, 0, 0),
             Case::Decode => (0, 128, 0),
             Case::DecodeDeep => (0, 128, 4096),
-            Case::Together => (0, 64, 16),
+            Case::Together(_) => (0, 64, 16),
             Case::LongPrompt => (4096, 0, 0),
             Case::StartWarm | Case::StartCold => return Tokens { prompt: 8, decode: 0, depth: 0 },
             Case::Memory => return Tokens { prompt: 512, decode: 16, depth: 0 },
@@ -113,7 +120,7 @@ impl Case {
             Case::Prompt | Case::LongPrompt => format!("prompt {prompt}, tok/s"),
             Case::Decode => format!("decode {decode}, tok/s"),
             Case::DecodeDeep => format!("decode {decode} at depth {depth}, tok/s"),
-            Case::Together => format!("decode {decode} × {TOGETHER} sequences, tok/s"),
+            Case::Together(n) => format!("decode {decode} × {n} sequences, tok/s"),
             Case::StartWarm => "start to first token, warm, s".into(),
             Case::StartCold => "start to first token, cold, s".into(),
             Case::Memory => "peak memory, MB".into(),
@@ -134,7 +141,7 @@ impl Case {
         match self {
             Case::Prompt | Case::LongPrompt => Some(Rate::MulAdd(speed * 2.0 * work.mul_adds / 1e9)),
             Case::Decode | Case::DecodeDeep => Some(step(1.0)),
-            Case::Together => Some(step(TOGETHER as f64)),
+            Case::Together(n) => Some(step(n as f64)),
             _ => None,
         }
     }
@@ -159,7 +166,7 @@ mod tests {
         let check = |case: Case, speed, rate| assert_eq!(case.rate(speed, &work, false), rate, "{case:?}");
         check(Case::Prompt, 100.0, Some(Rate::MulAdd(100.0)));
         check(Case::Decode, 10.0, Some(Rate::Read(20.0)));
-        check(Case::Together, 80.0, Some(Rate::Read(70.0)));
+        check(Case::Together(8), 80.0, Some(Rate::Read(70.0)));
         check(Case::Memory, 1.0, None);
     }
 }

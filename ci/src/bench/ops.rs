@@ -21,7 +21,7 @@ pub fn ops(words: &[&str]) -> Result<(), String> {
     let n_threads = threads.parse().ok().filter(|&n: &usize| n > 0);
     let n_threads =
         n_threads.ok_or_else(|| format!("--threads {threads}: expected a whole number above 0"))?;
-    let llmrt = Llmrt::new(None)?;
+    let llmrt = Llmrt::new(None, None)?;
     let ceilings = llmrt.ceilings(n_threads)?;
     let mut command = llmrt.command();
     command.arg("conform").arg(root().join("target/release/libllmrt_cpu.so"));

@@ -12,6 +12,8 @@ pub struct Options {
     pub floor: bool,
     /// The program under test, if it is not to be built.
     pub llmrt: Option<PathBuf>,
+    /// The card that work is for.
+    pub card: Option<Card>,
     files: Vec<PathBuf>,
     like: Option<String>,
     types: Vec<String>,
@@ -27,6 +29,27 @@ pub struct Options {
     pub json: Option<PathBuf>,
 }
 
+/// A card instead of the CPU, the peer's too.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Card {
+    /// The plugin's file.
+    pub plugin: PathBuf,
+    /// What `--backend` calls it.
+    pub name: String,
+    /// What a copy on it reads and writes, 10⁹ bytes per second; 0: not known.
+    pub read_gb_s: f64,
+}
+
+impl Card {
+    /// By the file of its plugin, `libllmrt_NAME.so`.
+    fn of(plugin: &str) -> Result<Card, String> {
+        let path = PathBuf::from(plugin);
+        let name = path.file_stem().and_then(|stem| stem.to_str()?.strip_prefix("libllmrt_"));
+        let name = name.ok_or_else(|| format!("--plugin {plugin}: expected libllmrt_NAME.so"))?.to_string();
+        Ok(Card { plugin: path, name, read_gb_s: 0.0 })
+    }
+}
+
 /// What issue-sized runs measure, where nothing is said.
 const TYPES: &str = "q4_0,q8_0,q4_k_m,q6_k,f16";
 
@@ -37,6 +60,7 @@ impl Options {
             peer: None,
             floor: false,
             llmrt: None,
+            card: None,
             files: Vec::new(),
             like: None,
             types: list(TYPES),
@@ -46,7 +70,7 @@ impl Options {
             quick: false,
             json: None,
         };
-        let mut words = words.iter();
+        let (mut words, mut read_gb_s) = (words.iter(), 0.0);
         while let Some(&flag) = words.next() {
             let switch = match flag {
                 "--quick" => Some(&mut options.quick),
@@ -61,6 +85,11 @@ impl Options {
             match flag {
                 "--peer" => options.peer = Some(value.into()),
                 "--llmrt" => options.llmrt = Some(value.into()),
+                "--plugin" => options.card = Some(Card::of(value)?),
+                "--card-gb-s" => {
+                    let problem = |_| format!("--card-gb-s {value}: expected a number");
+                    read_gb_s = value.parse().map_err(problem)?;
+                }
                 "-m" => options.files.push(value.into()),
                 "--like" => options.like = Some(value.to_string()),
                 "--types" => options.types = list(value),
@@ -72,11 +101,12 @@ impl Options {
                 "--json" => options.json = Some(value.into()),
                 _ => {
                     return Err(format!(
-                        "bench {flag}: expected --peer, --floor, --llmrt, -m, --like, --types, --cases, --threads, --pairs, --quick or --json"
+                        "bench {flag}: expected --peer, --floor, --llmrt, --plugin, --card-gb-s, -m, --like, --types, --cases, --threads, --pairs, --quick or --json"
                     ));
                 }
             }
         }
+        options.card.iter_mut().for_each(|card| card.read_gb_s = read_gb_s);
         Ok(options)
     }
 
@@ -130,6 +160,16 @@ mod tests {
         assert_eq!((o.types, o.threads, o.pairs), (list("q4_0,f16"), vec![1, 4], 7));
         assert_eq!((o.quick, o.floor), (true, true));
         assert_eq!(o.cases, [Case::Decode, Case::Memory]);
+    }
+
+    #[test]
+    fn a_card_is_named_by_its_plugin() {
+        let words = "--card-gb-s 2900 --plugin a/libllmrt_cuda.so --cases together-32,together";
+        let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
+        let plugin = PathBuf::from("a/libllmrt_cuda.so");
+        assert_eq!(o.card, Some(Card { plugin, name: "cuda".into(), read_gb_s: 2900.0 }));
+        assert_eq!(o.cases, [Case::Together(32), Case::Together(8)]);
+        assert!(Options::parse(&["--plugin", "cuda.so"]).is_err());
     }
 
     #[test]

@@ -1,16 +1,17 @@
 //! The programs that are measured: how each is called, and what its output says.
 
-use super::cases::{Case, Measure, TOGETHER, Tokens, Work};
+use super::cases::{Case, Measure, Tokens, Work};
+use super::options::Card;
 use super::process::{number, parsed, prepared, watched};
 use crate::{cargo, root, run};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// llmrt.
-pub struct Llmrt(PathBuf);
+/// llmrt, and the card that its work is for, if it is not the CPU.
+pub struct Llmrt(PathBuf, Option<Card>);
 
-/// What the machine can do at most.
+/// What the machine can do at most; 0: not known.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceilings {
     /// GB/s.
@@ -30,12 +31,12 @@ impl Ceilings {
 
 impl Llmrt {
     /// The given program, else the one of this tree, built for release together with the CPU plugin.
-    pub fn new(given: Option<&Path>) -> Result<Llmrt, String> {
+    pub fn new(given: Option<&Path>, card: Option<&Card>) -> Result<Llmrt, String> {
         if let Some(path) = given {
-            return Ok(Llmrt(path.into()));
+            return Ok(Llmrt(path.into(), card.cloned()));
         }
         run(cargo().args(["build", "--locked", "--release", "-p", "llmrt", "-p", "llmrt-cpu-so"]))?;
-        Ok(Llmrt(root().join("target/release/llmrt")))
+        Ok(Llmrt(root().join("target/release/llmrt"), card.cloned()))
     }
 
     /// The command without arguments.
@@ -53,6 +54,9 @@ impl Llmrt {
 
     /// What the machine can do with so many threads.
     pub fn ceilings(&self, n_threads: usize) -> Result<Ceilings, String> {
+        if let Some(card) = &self.1 {
+            return Ok(Ceilings { read: card.read_gb_s, f32: 0.0, int8: 0.0 });
+        }
         let threads = n_threads.to_string();
         let args = ["bench", "-p", "0", "-n", "0", "--ceilings", "--json", "-t", &threads];
         let out = watched(self.command().args(args))?;
@@ -67,8 +71,11 @@ impl Llmrt {
         let mut command = self.command();
         command.args(["bench", "--json", "-r", "1", "-m"]).arg(model);
         flags(&mut command, tokens, n_threads);
-        if case == Case::Together {
-            command.args(["-s", &TOGETHER.to_string()]);
+        if let Case::Together(n) = case {
+            command.args(["-s", &n.to_string()]);
+        }
+        if let Some(Card { plugin, name, .. }) = &self.1 {
+            command.arg("--plugin").arg(plugin).args(["--backend", name, "--strict-device"]);
         }
         let out = prepared(case, &mut command, model)?;
         let found = parsed(&out.stdout)?;
@@ -91,28 +98,31 @@ impl Llmrt {
 pub struct Peer {
     bench: PathBuf,
     batched: PathBuf,
+    /// All layers go to its card.
+    on_card: bool,
 }
 
 impl Peer {
     /// The programs, by the path of the first.
-    pub fn new(bench: &Path) -> Peer {
-        Peer { bench: bench.into(), batched: bench.with_file_name("llama-batched-bench") }
+    pub fn new(bench: &Path, on_card: bool) -> Peer {
+        Peer { bench: bench.into(), batched: bench.with_file_name("llama-batched-bench"), on_card }
     }
 
     /// Whether there is a program for a case.
     pub fn can(&self, case: Case) -> bool {
-        case != Case::Together || self.batched.exists()
+        case.sequences() == 1 || self.batched.exists()
     }
 
     /// One run.
     pub fn run(&self, case: Case, model: &Path, n_threads: usize, quick: bool) -> Result<Measure, String> {
         let tokens = case.tokens(quick);
-        if case == Case::Together {
-            return self.run_together(tokens, model, n_threads);
+        if let Case::Together(n) = case {
+            return self.run_together(n, tokens, model, n_threads);
         }
         let mut command = Command::new(&self.bench);
         command.args(["-o", "json", "-r", "1", "-m"]).arg(model);
         flags(&mut command, tokens, n_threads);
+        self.place(&mut command);
         let out = prepared(case, &mut command, model)?;
         let rows = parsed(&out.stdout)?;
         let speed =
@@ -120,12 +130,25 @@ impl Peer {
         Ok(Measure { value: out.value(case, speed)?, work: Work::default() })
     }
 
-    fn run_together(&self, tokens: Tokens, model: &Path, n_threads: usize) -> Result<Measure, String> {
-        let n_ctx = TOGETHER * (tokens.depth + tokens.decode);
+    /// With attention in one kernel, as on the CPU by itself.
+    fn place(&self, command: &mut Command) {
+        if self.on_card {
+            command.args(["-ngl", "99", "-fa", "1"]);
+        }
+    }
+
+    fn run_together(
+        &self,
+        n_sequences: usize,
+        tokens: Tokens,
+        model: &Path,
+        n_threads: usize,
+    ) -> Result<Measure, String> {
+        let n_ctx = n_sequences * (tokens.depth + tokens.decode);
         let mut command = Command::new(&self.batched);
         command.args(["--output-format", "jsonl", "-m"]).arg(model);
         let numbers = [
-            ("-npl", TOGETHER),
+            ("-npl", n_sequences),
             ("-npp", tokens.depth),
             ("-ntg", tokens.decode),
             ("-c", n_ctx),
@@ -134,6 +157,7 @@ impl Peer {
         for (flag, n) in numbers {
             command.args([flag, &n.to_string()]);
         }
+        self.place(&mut command);
         let out = watched(&mut command)?;
         let text = String::from_utf8_lossy(&out.stdout);
         let line =

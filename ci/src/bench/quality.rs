@@ -39,7 +39,7 @@ pub fn quality(words: &[&str]) -> Result<(), String> {
     let peer = peer.ok_or("bench quality: expected --peer and the path of a llama-perplexity")?;
     let n_parts = parts.parse().ok().filter(|&n: &usize| n > 1);
     let n_parts = n_parts.ok_or_else(|| format!("--parts {parts}: expected a whole number above 1"))?;
-    let lab = Lab::new(Llmrt::new(llmrt)?, peer, n_parts)?;
+    let lab = Lab::new(Llmrt::new(llmrt, None)?, peer, n_parts)?;
     println!("`cargo ci bench quality {}` on {}.\n", words.join(" "), machine());
     println!("{TITLES}");
     let (mut beyond, mut undecided) = (Vec::new(), Vec::new());

@@ -22,6 +22,10 @@ A ratio above 1 is in favour of llmrt.
 pub fn head(words: &[&str], ceilings: &[(usize, Ceilings)]) -> String {
     let mut text = format!("`cargo ci bench {}` on {}.\n\n", words.join(" "), machine());
     for (n, c) in ceilings {
+        if c.f32 == 0.0 {
+            text += &format!("Ceiling: {:.0} GB/s read and written by a copy on the card.\n", c.read);
+            continue;
+        }
         text += &format!(
             "Ceilings with {n} thread{}: {:.1} GB/s read from memory, {:.0} GFLOP/s in F32, {:.0} Gop/s in int8.\n",
             if *n == 1 { "" } else { "s" },
@@ -68,6 +72,8 @@ fn share(row: &Row, ceilings: &Ceilings) -> String {
     let work = row.ours.first().map(|m| m.work).unwrap_or_default();
     match row.case.rate(median(&ours(row)), &work, row.quick) {
         None => "–".into(),
+        Some(Rate::Read(_)) if ceilings.read == 0.0 => "–".into(),
+        Some(Rate::MulAdd(_)) if ceilings.f32 == 0.0 => "–".into(),
         Some(Rate::Read(gb)) => format!("{:.0} % of reads", 100.0 * gb / ceilings.read),
         Some(Rate::MulAdd(g)) if work.is_quantised => format!("{:.0} % of int8", 100.0 * g / ceilings.int8),
         Some(Rate::MulAdd(g)) => format!("{:.0} % of F32", 100.0 * g / ceilings.f32),

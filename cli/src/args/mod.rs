@@ -21,6 +21,7 @@ pub use text::{Detokenize, Tokenize};
 use crate::values;
 use clap::{Args, Parser, Subcommand};
 use llmrt_host::PoolKind;
+use llmrt_host::sched::SplitMode;
 use std::path::PathBuf;
 
 /// Runs large language models on whatever devices are there.
@@ -74,6 +75,11 @@ pub struct Global {
     /// Fail instead of letting work fall back to the CPU.
     #[arg(long, global = true, help_heading = "Devices")]
     pub strict_device: bool,
+    /// How several devices share a model: layer (each has whole layers, as far as the first has no room for all) or row
+    /// (each has rows of every large matrix, the first one everything else).
+    #[arg(long, global = true, value_name = "MODE", value_parser = values::split, default_value = "layer")]
+    #[arg(hide_default_value = true, help_heading = "Devices")]
+    pub split: SplitMode,
     /// How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of
     /// addresses, mapped as used) [default: what LLMRT_<PLUGIN>_POOL or LLMRT_POOL says, else auto].
     #[arg(long, global = true, value_name = "KIND", value_parser = values::pool, help_heading = "Devices")]

@@ -32,7 +32,7 @@ pub fn bench(global: &Global, args: &Bench) -> Result<()> {
     let setup = Setup::new(global)?;
     let n_needed = args.n_depth + args.n_prompt.max(args.n_gen + 1);
     let defaults = Defaults { n_ctx: Some(n_needed), kv_type: DType::F16 };
-    let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     if options.n_ctx < n_needed {
         let n_ctx = options.n_ctx;
         return Err(Error::usage(format!(

@@ -43,7 +43,7 @@ pub fn chat(
 ) -> Result<()> {
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let mut session = Session::load(&setup, model, &args.loading, options)?;
     let mut talk = Conversation::new(tokenizer, template, args.system.clone(), args.sampling.clone());
     talk.reseed(&session.engine)?;

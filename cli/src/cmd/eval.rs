@@ -30,7 +30,7 @@ pub fn eval(global: &Global, args: &Eval) -> Result<()> {
     let model = OpenModel::open(Some(&args.model), &model::open_options(&args.loading))?;
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: Some(ids.len()), kv_type: DType::F32 };
-    let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     if ids.len() > options.n_ctx {
         let (n, n_ctx) = (ids.len(), options.n_ctx);
         return Err(Error::usage(format!(

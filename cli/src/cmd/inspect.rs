@@ -43,7 +43,8 @@ pub fn inspect(global: &Global, args: &Inspect) -> Result<()> {
 fn placement(global: &Global, args: &Inspect, model: &OpenModel) -> Result<(Report, String)> {
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, false)?;
+    let options =
+        context::engine_options(&args.context, model.n_ctx_train(), defaults, (false, setup.split))?;
     let placed = memory::placement(&setup.devices, &model.files, &options);
     placed.map_err(|e| Error::from(e).of_model(&model.name))
 }

@@ -33,7 +33,7 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
     let prompt = prompt_tokens(&tokenizer, prompt)?;
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: model.n_ctx_train(), kv_type: DType::F32 };
-    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let n_steps = n_steps(args.n_predict, options.n_ctx);
 
     let Session { mut engine, load } = Session::load(&setup, model, &args.loading, options)?;

@@ -61,7 +61,7 @@ fn load(setup: &Setup, model: OpenModel, args: &Perplexity, n_window: usize) -> 
     let defaults = Defaults { n_ctx: Some(n_window), kv_type: DType::F16 };
     let mut flags = args.context.clone();
     flags.ctx = Some(n_window);
-    let options = context::engine_options(&flags, model.n_ctx_train(), defaults, setup.strict)?;
+    let options = context::engine_options(&flags, model.n_ctx_train(), defaults, setup.placing())?;
     Session::load(setup, model, &args.loading, options)
 }
 

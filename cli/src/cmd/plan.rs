@@ -19,7 +19,7 @@ pub fn plan(global: &Global, args: &Plan) -> Result<()> {
     let model = OpenModel::open(path, &model::table_options(&args.open))?;
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let plan = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
     match args.json {

@@ -39,7 +39,7 @@ pub fn run(global: &Global, args: &Run) -> Result<()> {
 
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.strict)?;
+    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;
     let mut session = Session::load(&setup, model, &args.loading, options)?;
     let (mut sampler, seed) = sampling::sampler(&args.sampling, session.engine.model().config.n_vocab)?;

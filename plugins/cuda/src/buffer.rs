@@ -105,8 +105,8 @@ pub fn places(dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<(Place, Plac
 pub fn copy_blocking(dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<()> {
     let (to, from) = places(dst, src)?;
     let n = src.nbytes() as usize;
-    // SAFETY: the host checked both tensors; they have equal sizes, and no work uses them. A copy on one device may
-    // return before it is done, so it is waited for.
+    // SAFETY: the host checked both tensors; they have equal sizes, and no work uses them. A copy on one device, or out of
+    // memory of the host that is not pinned, may return before it is done, so it is waited for.
     unsafe {
         match (&to.gpu, &from.gpu) {
             _ if n == 0 => Ok(()),
@@ -120,7 +120,8 @@ pub fn copy_blocking(dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<()> {
             }
             (Some(gpu), None) => {
                 gpu.enter()?;
-                cu!(gpu.driver, cuMemcpyHtoD_v2(to.address, from.address as *const _, n))
+                cu!(gpu.driver, cuMemcpyHtoD_v2(to.address, from.address as *const _, n))?;
+                cu!(gpu.driver, cuStreamSynchronize(std::ptr::null_mut()))
             }
             (None, Some(gpu)) => {
                 gpu.enter()?;

@@ -7,6 +7,7 @@ use crate::image::Images;
 use crate::memory::GpuScratch;
 use crate::modules::Modules;
 use crate::ops;
+use crate::peers;
 use crate::pinned::{self, PinnedMemory};
 use crate::stream::GpuStream;
 use llmrt_plugin::abi::types::*;
@@ -34,7 +35,7 @@ impl GpuDevice {
     /// A visible device. Nothing is created on it yet.
     pub fn new(gpu: Gpu, images: &Arc<Images>, n_graphs: usize) -> GpuDevice {
         let gpu = Arc::new(gpu);
-        let scratch = GpuScratch(gpu.clone());
+        let scratch = GpuScratch::new(&gpu);
         GpuDevice { gpu, modules: Arc::new(Modules::new(images)), scratch, n_graphs }
     }
 }
@@ -57,8 +58,12 @@ impl Device for GpuDevice {
             name: "pinned".into(),
         };
         let kind = if who.integrated { DEVICE_IGPU } else { DEVICE_GPU };
+        let driver = &self.gpu.driver;
+        let mut others = (0..driver.n_devices()).filter_map(|i| driver.device(i).ok());
+        let has_peers = others.any(|other| peers::can_reach(driver, self.gpu.device, other));
+        let p2p = if has_peers { CAP_P2P } else { 0 };
         DeviceInfo {
-            caps: CAP_ASYNC | CAP_EVENTS | CAP_PLAN | CAP_P2P | if who.vmm { CAP_VMM } else { 0 },
+            caps: CAP_ASYNC | CAP_EVENTS | CAP_PLAN | p2p | if who.vmm { CAP_VMM } else { 0 },
             description: who.name.clone(),
             arch: format!("sm_{}{}", who.capability.0, who.capability.1),
             pci_id: who.pci_id.clone(),
@@ -75,6 +80,7 @@ impl Device for GpuDevice {
 
     fn close(&self) {
         self.modules.unload(&self.gpu);
+        self.scratch.close();
         self.gpu.close();
     }
 
@@ -84,8 +90,9 @@ impl Device for GpuDevice {
     }
 
     fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {
-        match ops::supports(&graph.node(node)) {
-            Ok(()) => Verdict::YES,
+        let node = graph.node(node);
+        match ops::supports(&node) {
+            Ok(()) => Verdict { workspace: ops::workspace(&node, &self.gpu.identity), ..Verdict::YES },
             Err(reason) => Verdict::no(reason),
         }
     }

@@ -28,12 +28,14 @@ pub fn meaning(code: CUresult) -> (Status, Scope) {
         CUDA_ERROR_DEINITIALIZED | CUDA_ERROR_ECC_UNCORRECTABLE | CUDA_ERROR_UNKNOWN => {
             (Status::DeviceLost, Scope::Device)
         }
-        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES => (Status::Internal, Scope::Call),
-        CUDA_ERROR_ILLEGAL_ADDRESS..=CUDA_ERROR_LAUNCH_FAILED
-            if code != CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED =>
-        {
-            (Status::Internal, Scope::Device)
-        }
+        CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES
+        | CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED
+        | CUDA_ERROR_PEER_ACCESS_NOT_ENABLED
+        | CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE
+        | CUDA_ERROR_TOO_MANY_PEERS
+        | CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED
+        | CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED => (Status::Internal, Scope::Call),
+        CUDA_ERROR_ILLEGAL_ADDRESS..=CUDA_ERROR_LAUNCH_FAILED => (Status::Internal, Scope::Device),
         900..=909 => (Status::Internal, Scope::Call),
         CUDA_ERROR_INVALID_VALUE
         | CUDA_ERROR_INVALID_DEVICE

@@ -1,9 +1,12 @@
 //! A device's primary context, and memory in it. The context is made current on every entry: nothing is kept in a thread.
 
 use crate::driver::{CudaDriver, Identity, cu};
+use crate::live::LiveStreams;
+use crate::peers::Peers;
 use crate::sys::*;
 use llmrt_plugin::{Error, Result, Status};
 use std::ffi::c_void;
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, PoisonError, RwLock};
 
 /// A device and its primary context, which other libraries of the process share.
@@ -16,6 +19,12 @@ pub struct Gpu {
     pub device: CUdevice,
     /// Who it is.
     pub identity: Identity,
+    /// Streams on it.
+    pub streams: LiveStreams,
+    /// Devices whose memory it reaches.
+    pub peers: Peers,
+    /// How often it was opened.
+    pub n_opened: AtomicU32,
     context: RwLock<Option<Context>>,
 }
 
@@ -32,7 +41,16 @@ impl Gpu {
     pub fn new(driver: &Arc<CudaDriver>, number: i32) -> Result<Gpu> {
         let device = driver.device(number)?;
         let identity = driver.identity(device)?;
-        Ok(Gpu { driver: driver.clone(), number, device, identity, context: RwLock::default() })
+        Ok(Gpu {
+            driver: driver.clone(),
+            number,
+            device,
+            identity,
+            streams: LiveStreams::default(),
+            peers: Peers::default(),
+            n_opened: AtomicU32::new(0),
+            context: RwLock::default(),
+        })
     }
 
     /// Takes the primary context, once until [`Gpu::close`].
@@ -43,6 +61,8 @@ impl Gpu {
             // SAFETY: a device of the driver; the output is ours.
             unsafe { cu!(self.driver, cuDevicePrimaryCtxRetain(&mut context, self.device))? };
             *slot = Some(Context(context));
+            self.peers.forget();
+            self.n_opened.fetch_add(1, Ordering::Relaxed);
         }
         Ok(())
     }

@@ -1,10 +1,11 @@
 //! NVIDIA cards, through the driver's library, which is opened at run time: this builds on any machine.
 //!
-//! Reading order: [`library`] for what is opened, [`driver`] and [`gpu`] for its calls, [`device`], [`buffer`],
-//! [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`kernels`], [`nvrtc`], [`image`] and
-//! [`modules`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches, [`plan`] for graphs
+//! Reading order: [`library`] for what is opened, [`driver`], [`gpu`] and [`peers`] for its calls, [`device`], [`buffer`],
+//! [`pinned`], [`stream`], [`live`], [`event`] and [`memory`] for the objects the host sees, [`kernels`], [`nvrtc`],
+//! [`archive`], [`image`] and [`modules`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches, [`plan`] for graphs
 //! that run often.
 
+pub mod archive;
 pub mod buffer;
 pub mod call;
 pub mod device;
@@ -15,10 +16,12 @@ pub mod gpu;
 pub mod image;
 pub mod kernels;
 pub mod library;
+pub mod live;
 pub mod memory;
 pub mod modules;
 pub mod nvrtc;
 pub mod ops;
+pub mod peers;
 pub mod pinned;
 pub mod plan;
 pub mod stream;
@@ -64,7 +67,7 @@ impl Driver for CudaPlugin {
             })?,
         };
         let compiler = host.option("cuda.nvrtc_dir").map(PathBuf::from).or(folder);
-        let images = Arc::new(Images::new(compiler));
+        let images = Arc::new(Images::new(host, compiler, driver.version()));
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         for number in 0..driver.n_devices() {
             match Gpu::new(&driver, number) {

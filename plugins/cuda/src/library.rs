@@ -18,8 +18,8 @@ pub struct Absent {
 const INSTALL: &str = "install NVIDIA's driver, or set LLMRT_CUDA_LIB_DIR to the folder of libcuda.so.1";
 const UPDATE: &str = "install a driver for CUDA 11.4 or newer";
 
-/// Newest first; a release's compiler is told apart by the number.
-const COMPILERS: [&str; 3] = ["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"];
+/// The newest release of CUDA whose compiler is looked for where no driver says which it takes.
+const NEWEST: i32 = 13;
 
 /// The driver's functions, every one of them there.
 pub fn driver(folder: Option<&Path>) -> Result<Cuda, Absent> {
@@ -32,17 +32,39 @@ pub fn driver(folder: Option<&Path>) -> Result<Cuda, Absent> {
     }
 }
 
-/// The run-time compiler's functions, or why it cannot be used.
-pub fn compiler(folder: Option<&Path>) -> Result<Nvrtc, String> {
+/// The run-time compiler's functions, or why it cannot be used. A driver takes binaries of its own major release of CUDA
+/// and of older ones.
+pub fn compiler(folder: Option<&Path>, newest: Option<i32>) -> Result<Nvrtc, String> {
     let mut problems = Vec::new();
-    for file in COMPILERS {
-        match open(folder, file).map(functions::<Nvrtc>) {
-            Ok((table, missing)) if missing.is_empty() => return Ok(table),
-            Ok((_, missing)) => problems.push(format!("{file} lacks {}", missing.join(", "))),
+    for file in compilers(newest.unwrap_or(NEWEST)) {
+        match open(folder, &file).map(functions::<Nvrtc>) {
+            Ok((_, missing)) if !missing.is_empty() => {
+                problems.push(format!("{file} lacks {}", missing.join(", ")));
+            }
+            Ok((table, _)) => match (release(&table), newest) {
+                (found, Some(newest)) if found > newest => {
+                    problems.push(format!("{file} is of CUDA {found}, the driver is for {newest}"));
+                }
+                _ => return Ok(table),
+            },
             Err(problem) => problems.push(problem),
         }
     }
     Err(problems.join("; "))
+}
+
+/// Names of the library, newest first: a release's compiler is told apart by the number, and all of 11 have one.
+fn compilers(newest: i32) -> Vec<String> {
+    let numbered = (12..=newest).rev().map(|release| format!("libnvrtc.so.{release}"));
+    numbered.chain(["libnvrtc.so.11.2".into(), "libnvrtc.so".into()]).collect()
+}
+
+/// The compiler's major release of CUDA.
+fn release(nvrtc: &Nvrtc) -> i32 {
+    let (mut major, mut minor) = (0, 0);
+    // SAFETY: the outputs are ours.
+    nvrtc.nvrtcVersion.map(|f| unsafe { f(&mut major, &mut minor) });
+    major
 }
 
 /// Opens a library for ever: the driver's threads and thread-locals live until the process ends.
@@ -82,6 +104,13 @@ mod tests {
         let absent = driver(Some(&std::env::temp_dir())).err().unwrap();
         assert!(absent.reason.contains("libcuda.so.1"), "{absent:?}");
         assert!(absent.hint.contains("driver"));
-        assert!(compiler(Some(&std::env::temp_dir())).err().unwrap().contains("libnvrtc.so.12"));
+        assert!(compiler(Some(&std::env::temp_dir()), None).err().unwrap().contains("libnvrtc.so.12"));
+    }
+
+    #[test]
+    fn the_compiler_is_not_of_a_later_release_than_the_driver() {
+        assert_eq!(compilers(13).join(" "), "libnvrtc.so.13 libnvrtc.so.12 libnvrtc.so.11.2 libnvrtc.so");
+        assert_eq!(compilers(12).join(" "), "libnvrtc.so.12 libnvrtc.so.11.2 libnvrtc.so");
+        assert_eq!(compilers(11).join(" "), "libnvrtc.so.11.2 libnvrtc.so");
     }
 }

@@ -51,13 +51,14 @@ impl Modules {
         let family =
             kernels::family(family).ok_or_else(|| Error::internal(format!("no kernels `{family}`")))?;
         if !loaded.modules.contains_key(family.name) {
-            let mut image = self.images.of(family, &gpu.identity)?;
-            // PTX is a text that ends.
-            image.push(0);
-            let mut module = std::ptr::null_mut();
-            // SAFETY: a whole image, read during the call; the output is ours.
-            unsafe { cu!(gpu.driver, cuModuleLoadData(&mut module, image.as_ptr().cast()))? };
-            loaded.modules.insert(family.name, Module(module));
+            let load = |image: &[u8]| {
+                let mut module = std::ptr::null_mut();
+                // SAFETY: a whole image that ends with a zero, read during the call; the output is ours.
+                unsafe { cu!(gpu.driver, cuModuleLoadData(&mut module, image.as_ptr().cast()))? };
+                Ok(Module(module))
+            };
+            let module = self.images.load(family, &gpu.identity, load)?;
+            loaded.modules.insert(family.name, module);
         }
         let (module, mut function) = (loaded.modules[family.name].0, std::ptr::null_mut());
         let text = CString::new(name).map_err(|e| Error::internal(e.to_string()))?;

@@ -19,17 +19,9 @@ pub struct Compiled {
 }
 
 impl Compiler {
-    /// From this folder, or where the loader finds it.
-    pub fn open(folder: Option<&Path>) -> Result<Compiler, String> {
-        library::compiler(folder).map(Compiler)
-    }
-
-    /// Major and minor.
-    pub fn version(&self) -> (i32, i32) {
-        let (mut major, mut minor) = (0, 0);
-        // SAFETY: the outputs are ours.
-        self.0.nvrtcVersion.map(|f| unsafe { f(&mut major, &mut minor) });
-        (major, minor)
+    /// From this folder, or where the loader finds it; of a release whose binaries a driver of this version takes.
+    pub fn open(folder: Option<&Path>, driver: Option<i32>) -> Result<Compiler, String> {
+        library::compiler(folder, driver.map(|version| version / 1000)).map(Compiler)
     }
 
     /// Compiles a family: a binary for `sm_…`, PTX for `compute_…`.

@@ -50,6 +50,7 @@ impl GpuPlan {
     /// Lets the driver record the launches. Calls of other threads do not disturb it.
     fn capture(&self, stream: &GpuStream) -> Result<Captured> {
         let (gpu, raw) = (stream.gpu.clone(), stream.raw);
+        let _nobody_waits = stream.live.lock();
         // SAFETY: a live stream of the entered device.
         unsafe { cu!(gpu.driver, cuStreamBeginCapture_v2(raw, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))? };
         let enqueued = stream.enqueue(&self.launches);

@@ -5,8 +5,10 @@ use crate::call::{Call, Launch};
 use crate::driver::cu;
 use crate::event::GpuEvent;
 use crate::gpu::Gpu;
+use crate::live::LiveStream;
 use crate::modules::Modules;
 use crate::ops;
+use crate::peers;
 use crate::plan::{GpuPlan, Graphs};
 use crate::sys::*;
 use llmrt_plugin::{
@@ -23,6 +25,8 @@ pub struct GpuStream {
     modules: Arc<Modules>,
     /// The driver's handle.
     pub(crate) raw: CUstream,
+    /// The same for those who wait for all streams.
+    pub(crate) live: Arc<LiveStream>,
     scratch: Option<Scratch>,
     /// Captured graphs of this stream's plans.
     pub(crate) graphs: Graphs,
@@ -53,6 +57,7 @@ impl GpuStream {
             gpu: gpu.clone(),
             modules: modules.clone(),
             raw,
+            live: gpu.streams.add(raw),
             scratch: params.scratch,
             graphs: Graphs::new(n_graphs),
             kept: Vec::new(),
@@ -181,6 +186,11 @@ impl Stream for GpuStream {
             return Err(Error::unsupported("a copy of what is on neither of two devices"));
         }
         self.enter()?;
+        if let (Some(a), Some(b)) = (&to.gpu, &at.gpu)
+            && a.number != b.number
+        {
+            peers::connect(a, b);
+        }
         let done = GpuEvent::new(&from.gpu)?;
         from.event_record(&done)?;
         self.event_wait(&done)?;
@@ -258,8 +268,10 @@ fn ours(event: &dyn Event) -> Result<CUevent> {
 
 impl Drop for GpuStream {
     fn drop(&mut self) {
+        let mut live = self.live.lock();
+        *live = None;
         if self.gpu.enter().is_ok() {
-            // SAFETY: a live stream; it is waited for, because destroying it does not.
+            // SAFETY: a live stream that nobody else waits for; it is waited for here, because destroying it does not.
             unsafe {
                 let _ = cu!(self.gpu.driver, cuStreamSynchronize(self.raw));
                 let _ = cu!(self.gpu.driver, cuStreamDestroy_v2(self.raw));

@@ -73,7 +73,10 @@ constants! {
     CUDA_ERROR_ECC_UNCORRECTABLE = 214;
     CUDA_ERROR_PEER_ACCESS_UNSUPPORTED = 217;
     CUDA_ERROR_INVALID_PTX = 218;
+    CUDA_ERROR_JIT_COMPILER_NOT_FOUND = 221;
     CUDA_ERROR_UNSUPPORTED_PTX_VERSION = 222;
+    CUDA_ERROR_JIT_COMPILATION_DISABLED = 223;
+    CUDA_ERROR_INVALID_SOURCE = 300;
     CUDA_ERROR_INVALID_HANDLE = 400;
     CUDA_ERROR_ILLEGAL_STATE = 401;
     CUDA_ERROR_NOT_FOUND = 500;
@@ -82,8 +85,13 @@ constants! {
     CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES = 701;
     CUDA_ERROR_LAUNCH_TIMEOUT = 702;
     CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED = 704;
+    CUDA_ERROR_PEER_ACCESS_NOT_ENABLED = 705;
+    CUDA_ERROR_PRIMARY_CONTEXT_ACTIVE = 708;
     CUDA_ERROR_CONTEXT_IS_DESTROYED = 709;
     CUDA_ERROR_ASSERT = 710;
+    CUDA_ERROR_TOO_MANY_PEERS = 711;
+    CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED = 712;
+    CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED = 713;
     CUDA_ERROR_HARDWARE_STACK_ERROR = 714;
     CUDA_ERROR_ILLEGAL_INSTRUCTION = 715;
     CUDA_ERROR_MISALIGNED_ADDRESS = 716;
@@ -158,7 +166,8 @@ functions! {
         cuDevicePrimaryCtxRetain(context: *mut CUcontext, device: CUdevice);
         cuDevicePrimaryCtxRelease_v2(device: CUdevice);
         cuCtxSetCurrent(context: CUcontext);
-        cuCtxSynchronize();
+        cuCtxEnablePeerAccess(other: CUcontext, flags: c_uint);
+        cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, other: CUdevice);
         cuMemGetInfo_v2(free: *mut usize, total: *mut usize);
         cuMemAlloc_v2(ptr: *mut CUdeviceptr, n: usize);
         cuMemFree_v2(ptr: CUdeviceptr);

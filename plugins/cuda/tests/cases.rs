@@ -9,7 +9,9 @@ use common::Machine;
 use llmrt_abi::{DType, Op};
 use llmrt_graph::Role;
 use llmrt_graph::ops::{case::Case, rules};
-use placed::{has_empty, run};
+use llmrt_host::Device;
+use placed::{has_empty, run, workspace};
+use std::sync::Arc;
 
 /// At least `n` cases of the ops' rules.
 fn check(ops: &[Op], n: usize) {
@@ -23,8 +25,10 @@ fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) 
         let card = m.card(0);
         let stream = card.stream(1).unwrap();
         let (mut taken, mut all, mut wrong) = (0, 0, Vec::new());
+        let n_allocs = || stream.pool_stats().map_or(0, |stats| stats.allocs);
         for (op, case) in cases().filter(|(_, case)| !has_empty(case)) {
             all += 1;
+            let before = n_allocs();
             match run(&card, &stream, &case) {
                 Ok(None) => continue,
                 Ok(Some(error)) if error <= case.nmse => {}
@@ -32,6 +36,11 @@ fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) 
                 Err(e) => wrong.push(format!("{op}: {}: {e}", case.name)),
             }
             taken += 1;
+            if n_allocs() > before {
+                wrong.extend(
+                    takes_more_than_it_said(&card, &case).map(|text| format!("{op}: {}: {text}", case.name)),
+                );
+            }
         }
         println!("{queue}: {taken} of {all} cases");
         wrong.extend(m.reports());
@@ -39,6 +48,14 @@ fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) 
         assert!(wrong.is_empty(), "{queue}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
         assert!(taken >= n, "{taken} cases, expected {n}");
     }
+}
+
+/// Scratch memory of a case that is more than its verdicts name.
+fn takes_more_than_it_said(card: &Arc<Device>, case: &Case) -> Option<String> {
+    let stream = card.stream(1).unwrap();
+    run(card, &stream, case).unwrap();
+    let (taken, said) = (stream.pool_stats()?.peak, workspace(card, case).unwrap());
+    (taken > said).then(|| format!("takes {taken} bytes of scratch memory, and says {said}"))
 }
 
 #[test]

@@ -84,7 +84,7 @@ impl Assembly {
             weights,
             states,
             options.n_threads,
-            options.strict,
+            (options.strict, options.split),
         )?;
         let (programs, last) = Default::default();
         let mut assembly = Assembly { model, devices, executor, programs, last, warnings };

@@ -10,6 +10,7 @@ use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
+use llmrt_host::sched::SplitMode;
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Device, Host, PoolStats};
@@ -37,6 +38,8 @@ pub struct EngineOptions {
     pub n_threads: usize,
     /// Fail instead of letting nodes run elsewhere than on the first device.
     pub strict: bool,
+    /// How several devices share the model.
+    pub split: SplitMode,
 }
 
 impl EngineOptions {

@@ -82,7 +82,7 @@ impl Blueprint {
         let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
         let mut budget = budget(&devices);
         loop {
-            let known = Known { budget: budget.clone(), ..Known::default() };
+            let known = Known { budget: budget.clone(), split: options.split, ..Known::default() };
             let mut resolved = resolve(&step.graph, &devices, &known)?;
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;

@@ -16,7 +16,7 @@ impl Graph {
     }
 
     /// Lets the new tensor `made` and its views have the bytes of `dst`, so that who reads `dst` notices nothing.
-    fn put_in_place_of(&mut self, made: Tensor, dst: Tensor) {
+    pub(crate) fn put_in_place_of(&mut self, made: Tensor, dst: Tensor) {
         let owner = self.owner(made);
         for (i, def) in self.tensors.iter_mut().enumerate() {
             match &mut def.view {

@@ -8,6 +8,7 @@ pub mod ops;
 pub mod plan;
 pub mod quant;
 pub mod reference;
+pub mod rows;
 pub mod tensor;
 
 mod dump;

@@ -50,6 +50,13 @@ pub fn is_taken(card: &Device, case: &Case) -> Result<bool> {
     Ok(card.supports(&graph, 0..graph.n_nodes())?.iter().all(|verdict| verdict.support == 1))
 }
 
+/// The largest scratch memory that the verdicts of a case's nodes name.
+pub fn workspace(card: &Device, case: &Case) -> Result<u64> {
+    let graph = raw(case, |_| (None, 0))?;
+    let verdicts = card.supports(&graph, 0..graph.n_nodes())?;
+    Ok(verdicts.iter().map(|verdict| verdict.workspace).max().unwrap_or(0))
+}
+
 /// The normalised mean squared error; `None` if the card refuses a node.
 pub fn run(card: &Arc<Device>, stream: &Stream, case: &Case) -> Result<Option<f64>> {
     if !is_taken(card, case)? {

@@ -19,6 +19,27 @@ pub struct Config {
     pub fault: (u64, i32),
     /// The driver's version.
     pub version: i32,
+    /// Images of kernels that the driver takes.
+    pub takes: Takes,
+    /// Cards reach each other's memory.
+    pub peers: bool,
+    /// The host has memory to pin.
+    pub pinned: bool,
+    /// This wait for a stream is refused, from 1; 0: none.
+    pub wait: u64,
+}
+
+/// Which images of kernels a driver takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Takes {
+    /// All that are for its cards.
+    All,
+    /// PTX only.
+    Ptx,
+    /// What the emulated compiler makes only.
+    Made,
+    /// None.
+    Nothing,
 }
 
 impl Config {
@@ -33,6 +54,10 @@ impl Config {
             oom: 0,
             fault: (0, 700),
             version: 12080,
+            takes: Takes::All,
+            peers: true,
+            pinned: true,
+            wait: 0,
         };
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             if config.set(pair).is_none() {
@@ -59,12 +84,24 @@ impl Config {
                 }
             }
             "vmm" => self.vmm = value != "0",
+            "peers" => self.peers = value != "0",
+            "pinned" => self.pinned = value != "0",
+            "wait" => self.wait = value.parse().ok()?,
             "oom" => self.oom = value.parse().ok()?,
             "fault" => {
                 let (at, code) = value.split_once(':').unwrap_or((value, "700"));
                 self.fault = (at.parse().ok()?, code.parse().ok()?);
             }
             "version" => self.version = value.parse().ok()?,
+            "takes" => {
+                self.takes = match value {
+                    "all" => Takes::All,
+                    "ptx" => Takes::Ptx,
+                    "made" => Takes::Made,
+                    "nothing" => Takes::Nothing,
+                    _ => return None,
+                }
+            }
             _ => return None,
         }
         Some(())

@@ -4,7 +4,7 @@
 use crate::world::world;
 use std::ffi::{CStr, c_char, c_int, c_void};
 
-/// How an image of this compiler begins; the target follows.
+/// How an image of this compiler begins; the target, ` by ` and the compiler's major release follow.
 pub const MARK: &[u8] = b"emulated kernels for ";
 
 const INVALID_INPUT: c_int = 3;
@@ -14,6 +14,21 @@ const COMPILATION: c_int = 6;
 struct Program {
     source: Vec<u8>,
     image: Vec<u8>,
+}
+
+/// As the library's name says, `libnvrtc.so.13`; 12 where it is one file with the driver.
+fn release() -> c_int {
+    // SAFETY: an address of this library; the name that is found ends, and lives as long as the library.
+    let file = unsafe {
+        let mut info = std::mem::zeroed::<libc::Dl_info>();
+        match libc::dladdr(nvrtcVersion as *const c_void, &mut info) {
+            0 => return 12,
+            _ => CStr::from_ptr(info.dli_fname).to_string_lossy(),
+        }
+    };
+    // Other names may lead to it.
+    let file = std::fs::canonicalize(&*file).map_or(file.into(), |file| file.display().to_string());
+    file.rsplit_once("libnvrtc.so.").and_then(|(_, number)| number.parse().ok()).unwrap_or(12)
 }
 
 macro_rules! compiler {
@@ -34,8 +49,8 @@ macro_rules! compiler {
 
 compiler! {
     nvrtcVersion(major: *mut c_int, minor: *mut c_int) {
-        *major = 12;
-        *minor = 8;
+        *major = release();
+        *minor = 0;
         0
     }
     nvrtcCreateProgram(program: *mut *mut c_void, source: *const c_char, _name: *const c_char, n: c_int,
@@ -61,7 +76,7 @@ compiler! {
         let target = options.filter_map(|option| option.strip_prefix(b"-arch=")).next();
         match target {
             Some(target) if !program.source.is_empty() => {
-                program.image = [MARK, target, b"\0"].concat();
+                program.image = [MARK, target, format!(" by {}\0", release()).as_bytes()].concat();
                 0
             }
             _ => COMPILATION,

@@ -84,6 +84,27 @@ impl World {
         }
     }
 
+    /// Work of a call that may return before it is done: not ordered with streams, behind other such work of the card.
+    pub fn do_behind(&mut self, device: usize, task: Task) -> Answer {
+        self.devices[device].behind.push(task);
+        if self.config.late { Ok(()) } else { self.finish_behind(device) }
+    }
+
+    /// Runs what such calls left; then the device must be well.
+    pub fn finish_behind(&mut self, device: usize) -> Answer {
+        for task in std::mem::take(&mut self.devices[device].behind) {
+            if self.devices[device].sticky == 0
+                && let Err(code) = self.execute(task)
+            {
+                self.devices[device].sticky = code;
+            }
+        }
+        match self.devices[device].sticky {
+            0 => Ok(()),
+            code => Err(code),
+        }
+    }
+
     fn execute(&mut self, task: Task) -> Answer {
         match task {
             Task::Launch { kernel, params, grid, threads } => {
@@ -119,6 +140,12 @@ impl World {
                     Vec::new()
                 });
                 tasks.into_iter().try_for_each(|task| self.execute(task))
+            }
+            Task::Fill(to, byte, n) => {
+                let to = self.device_bytes(to, n)?;
+                // SAFETY: as many bytes of a card, which only the world uses.
+                unsafe { to.write_bytes(byte, n) };
+                Ok(())
             }
             Task::Mark => Ok(()),
         }

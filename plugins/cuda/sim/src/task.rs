@@ -24,6 +24,8 @@ pub enum Task {
     ToHost(u64, u64, usize),
     /// On a device, or from one to another: to, from, bytes.
     Copy(u64, u64, usize),
+    /// A byte, so many times.
+    Fill(u64, u8, usize),
     /// Another stream's work up to a place in it.
     Wait(usize, u64),
     /// An instantiated graph's work.

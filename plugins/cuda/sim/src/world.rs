@@ -43,6 +43,8 @@ pub struct World {
     pub n_kernels: u64,
     /// Allocations of device memory.
     pub n_allocs: u64,
+    /// Waits for streams.
+    pub n_waits: u64,
     next: usize,
     counts: BTreeMap<String, u64>,
     reports: Vec<String>,
@@ -58,6 +60,10 @@ pub struct Card {
     pub used: usize,
     /// The number that every call answers after a fault; 0: well.
     pub sticky: CUresult,
+    /// Cards whose memory its context may use.
+    pub peers: BTreeSet<usize>,
+    /// Work of calls that returned before it was done, on the default stream, which others do not wait for.
+    pub behind: Vec<Task>,
 }
 
 /// An instantiated graph.
@@ -86,7 +92,14 @@ impl World {
     pub fn new(text: &str) -> World {
         let config = Config::parse(text);
         let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
-        let card = |number| Card { number, n_holders: 0, used: 0, sticky: 0 };
+        let card = |number| Card {
+            number,
+            n_holders: 0,
+            used: 0,
+            sticky: 0,
+            peers: BTreeSet::new(),
+            behind: Vec::new(),
+        };
         World {
             devices: chosen(config.devices, visible.as_deref()).into_iter().map(card).collect(),
             config,
@@ -102,6 +115,7 @@ impl World {
             execs: BTreeMap::new(),
             n_kernels: 0,
             n_allocs: 0,
+            n_waits: 0,
             next: 0x1000,
             counts: BTreeMap::new(),
             reports: Vec::new(),
@@ -172,6 +186,7 @@ impl World {
     pub fn counter(&self, name: &str) -> u64 {
         match name {
             "kernels" => self.n_kernels,
+            "waits" => self.n_waits,
             "left" => {
                 (self.space.n_left()
                     + self.streams.len()

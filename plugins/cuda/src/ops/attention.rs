@@ -66,20 +66,32 @@ fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
     wanted.min(n_keys / KEYS_PER_PART).clamp(1, MOST_PARTS)
 }
 
+/// Into how many parts the keys of a node fall, and bytes of their results, which it takes for a while.
+fn parts(node: &NodeView<'_>, n_sms: usize) -> Result<(usize, usize)> {
+    let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let ([_, n_heads, n_tokens, _], v) = (source(node, 0)?.ne(), source(node, 2)?);
+    let mut n_keys = source(node, 3)?.ne()[0].saturating_mul(p.block_size as usize);
+    if p.window > 0 {
+        n_keys = n_keys.min(p.window as usize);
+    }
+    let n_parts = n_parts(n_heads * n_tokens, n_keys, n_sms);
+    let dim_v = v.ne()[0] / p.n_kv_heads.max(1) as usize;
+    let bytes = if n_parts > 1 { n_parts * n_heads * n_tokens * (dim_v + 2) * 4 } else { 0 };
+    Ok((n_parts, bytes))
+}
+
+/// Bytes of the parts' results of a supported node.
+pub fn workspace(node: &NodeView<'_>, n_sms: usize) -> usize {
+    parts(node, n_sms).map_or(0, |(_, bytes)| bytes)
+}
+
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
     let (q, k, v, y) = (source(node, 0)?, source(node, 1)?, source(node, 2)?, node.dst());
     let [_, n_heads, n_tokens, _] = q.ne();
     let dim_v = v.ne()[0] / p.n_kv_heads as usize;
-    let mut n_keys = source(node, 3)?.ne()[0].saturating_mul(p.block_size as usize);
-    if p.window > 0 {
-        n_keys = n_keys.min(p.window as usize);
-    }
-    let n_parts = n_parts(n_heads * n_tokens, n_keys, call.gpu.identity.n_sms as usize);
-    let parts = match n_parts {
-        1 => 0,
-        n => call.scratch(n * n_heads * n_tokens * (dim_v + 2) * 4)?,
-    };
+    let (n_parts, bytes) = parts(node, call.gpu.identity.n_sms as usize)?;
+    let parts = if n_parts > 1 { call.scratch(bytes)? } else { 0 };
     let args = || -> Result<Args> {
         let args = Args::default().tensor(&q)?.tensor(&k)?.tensor(&v)?.tensor(&y)?.optional(node.src(6))?;
         let args = paging(args, node, 3, p.block_size, p.window, k.ne()[1])?.address(parts);

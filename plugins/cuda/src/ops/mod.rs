@@ -13,6 +13,7 @@ mod rows;
 mod softmax;
 
 use crate::call::Call;
+use crate::driver::Identity;
 use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
 
 /// What an op's file has.
@@ -79,6 +80,17 @@ pub fn supports(node: &NodeView<'_>) -> check::Answer {
     check::ensure(node.op_version() == 1, Reason::Version)?;
     check::form(node)?;
     (rules.supports)(node)
+}
+
+/// Bytes of scratch memory that a node which [`supports`] accepted takes for a while: what its launches ask for, each
+/// piece at a multiple of 256.
+pub fn workspace(node: &NodeView<'_>, device: &Identity) -> u64 {
+    let bytes = match node.op() {
+        Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node),
+        Some(Op::Attention) => attention::workspace(node, device.n_sms as usize),
+        _ => 0,
+    };
+    bytes.next_multiple_of(256) as u64
 }
 
 /// The launches of a node that [`supports`] accepted and whose result is not empty.

@@ -99,10 +99,22 @@ fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at
     call.launch(("mul_mat", &format!("mul_mat_{name}_{at_once}")), grid, ROWS * 32, args)
 }
 
+/// Bytes of x in 8 bits, which a node with packed weights takes for a while.
+pub fn workspace(node: &NodeView<'_>) -> usize {
+    match (node.src(0), node.src(1)) {
+        (Some(w), Some(x)) if !check::is_number(&w) => packed_bytes(&x),
+        _ => 0,
+    }
+}
+
+fn packed_bytes(x: &TensorView<'_>) -> usize {
+    x.n_elements() / 32 * PACKED
+}
+
 /// x in 8 bits: its address.
 fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
     let groups = x.n_elements() / 32;
-    let packed = call.scratch(groups * PACKED)?;
+    let packed = call.scratch(packed_bytes(x))?;
     let args = Args::default().tensor(x)?.address(packed);
     call.launch(("mul_mat", "quantise"), [groups.div_ceil(8), 1, 1], 256, args)?;
     Ok(packed)

@@ -117,7 +117,7 @@ impl Team<'_> {
             let mut copied = 0;
             let mut count = |n| {
                 copied += n;
-                self.bytes.release(item.info, copied);
+                self.bytes.release(&item.info, copied);
                 match self.stopped.load(Relaxed) || tell.send(n).is_err() {
                     true => Err(Error::Cancelled),
                     false => Ok(()),

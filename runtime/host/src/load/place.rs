@@ -34,7 +34,8 @@ pub(super) enum Extent {
 /// A tensor on its way.
 pub(super) struct Item<'a> {
     pub want: &'a Want,
-    pub info: &'a TensorInfo,
+    /// In the files.
+    pub info: TensorInfo,
 }
 
 impl Item<'_> {
@@ -98,7 +99,7 @@ pub(super) fn place(
 }
 
 /// Each wanted tensor once per device, found in the files, in the order in which the files hold them.
-fn items<'a>(files: &'a ModelFiles, wants: &'a [Want]) -> Result<Vec<Item<'a>>> {
+fn items<'a>(files: &ModelFiles, wants: &'a [Want]) -> Result<Vec<Item<'a>>> {
     let found = wants.iter().map(|want| Ok(Item { want, info: want.find(files)? }));
     let mut items = found.collect::<Result<Vec<_>>>()?;
     items.sort_by_key(|item| (item.info.file, item.info.offset, item.want.row));

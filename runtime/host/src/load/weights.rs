@@ -6,6 +6,7 @@ use std::sync::Arc;
 use llmrt_abi::types::{BT_COPY_MATRICES, TENSOR_WEIGHT};
 use llmrt_abi::{DType, Op};
 use llmrt_gguf::TensorInfo;
+use llmrt_graph::rows::Part;
 use llmrt_graph::tensor::{Role, Shape, contiguous_strides};
 use llmrt_graph::{Graph, Node, Tensor};
 
@@ -39,9 +40,12 @@ impl Want {
         Want { name, dtype, ne, role: role_on(g, t, device), row, device: device.clone() }
     }
 
-    /// The tensor in the files, if it is what the model expects.
-    pub(super) fn find<'a>(&self, files: &'a ModelFiles) -> Result<&'a TensorInfo> {
-        let info = files.tensor(&self.name)?;
+    /// The tensor in the files, or the rows of one that are a part of it, if it is what the model expects.
+    pub(super) fn find(&self, files: &ModelFiles) -> Result<TensorInfo> {
+        let info = match Part::of_name(&self.name) {
+            None => files.tensor(&self.name)?.clone(),
+            Some(part) => rows(files.tensor(part.whole)?, part),
+        };
         if (info.dtype, info.ne) != (self.dtype, self.ne) {
             return Err(Error::WrongTensor {
                 tensor: self.name.clone(),
@@ -66,6 +70,21 @@ impl Want {
             view: None,
             name: &self.name,
         }
+    }
+}
+
+/// Rows of a matrix as a tensor: they follow each other in the file.
+fn rows(whole: &TensorInfo, part: Part<'_>) -> TensorInfo {
+    let rows = part.rows(whole.ne[1]);
+    let n_rows = rows.end - rows.start;
+    // The file's table has passed the whole: its rows have a size, and no more than all of them are asked for.
+    let row = whole.nbytes / whole.ne[1].max(1);
+    TensorInfo {
+        name: part.name(),
+        ne: [whole.ne[0], n_rows, whole.ne[2], whole.ne[3]],
+        offset: whole.offset + rows.start * row,
+        nbytes: n_rows * row,
+        ..whole.clone()
     }
 }
 

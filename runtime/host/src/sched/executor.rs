@@ -2,6 +2,7 @@
 
 use super::arena::{Arena, plan_arenas};
 use super::bind::{Place, describe};
+use super::layers::SplitMode;
 use super::limits::{nothing_new, strict};
 use super::memory::Memory;
 use super::place::DeviceIdx;
@@ -48,24 +49,26 @@ pub struct Executor {
     prepared: HashMap<u64, Prepared>,
     refused: HashSet<(DeviceIdx, Signature)>,
     strict: bool,
+    split: SplitMode,
     run_id: u64,
 }
 
 impl Executor {
     /// An executor with weights loaded as a [`Resolved`] graph on the same devices wanted them, and states to be put
-    /// where it has them. `strict` refuses graphs of which a node would not run on the first device.
+    /// where it has them. `strict` refuses graphs of which a node would not run on the first device; `split` is that of
+    /// the resolved graph.
     pub fn new(
         devices: Vec<Arc<Device>>,
         files: Arc<ModelFiles>,
         weights: Weights,
         states: HashMap<String, DeviceIdx>,
         n_threads: usize,
-        strict: bool,
+        (strict, split): (bool, SplitMode),
     ) -> Result<Executor> {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        Ok(Executor { devices, streams, n_threads, memory, prepared, refused, strict, run_id: 0 })
+        Ok(Executor { devices, streams, n_threads, memory, prepared, refused, strict, split, run_id: 0 })
     }
 
     /// Gives all memory back. Only for an executor that another one is about to replace: the states are gone.
@@ -84,6 +87,7 @@ impl Executor {
             homes: self.memory.homes(),
             budget: nothing_new(self.devices.len()),
             refused: self.refused.clone(),
+            split: self.split,
         };
         let mut resolved = resolve(&program.graph, &self.devices, &known)?;
         if self.strict {

@@ -1,14 +1,39 @@
 //! Shares a model's layers out over the devices in front of the baseline, where the first of them has no room for all:
-//! each layer with its weights and states on one device, so that little is copied between them. Pure.
+//! each layer with its weights and states on one device, so that little is copied between them. Parts of a weight's rows
+//! go to the devices in turn. Pure.
 
 use super::place::{DeviceIdx, Facts, owners};
+use llmrt_abi::types::Verdict;
+use llmrt_graph::rows::Part;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::BTreeSet;
+
+/// How several devices share a model.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SplitMode {
+    /// Each has whole layers, as far as the first one has no room for all.
+    #[default]
+    Layers,
+    /// Each has rows of every large matrix.
+    Rows,
+}
+
+impl std::str::FromStr for SplitMode {
+    type Err = &'static str;
+
+    fn from_str(name: &str) -> Result<SplitMode, &'static str> {
+        match name {
+            "layer" => Ok(SplitMode::Layers),
+            "row" => Ok(SplitMode::Rows),
+            _ => Err("layer or row"),
+        }
+    }
+}
 
 /// The device that each node is for: the first one where it has room for all, else it and those behind it that take the
 /// same nodes. A device that cannot take the first one's place gets only what that refuses.
 pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
-    let equals = equals(facts);
+    let equals = equals(facts.verdicts);
     if equals.len() < 2 {
         return vec![0; g.nodes.len()];
     }
@@ -19,7 +44,7 @@ pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
         let mine: BTreeSet<Tensor> = (0..g.nodes.len())
             .filter(|&i| layers[i] == layer && facts.verdicts[0][i].support != 0)
             .flat_map(|i| owners(g, &g.nodes[i]))
-            .filter(|&t| matches!(g.def(t).kind, Kind::Weight | Kind::State))
+            .filter(|&t| matches!(g.def(t).kind, Kind::Weight | Kind::State) && part(g, t).is_none())
             .collect();
         if let Some(home) = mine.iter().filter_map(|&t| home(g, facts, &equals, t)).min() {
             *share = home;
@@ -35,13 +60,20 @@ pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
         held.extend(mine);
         *share = equals[at];
     }
-    layers.into_iter().map(|layer| shares[layer]).collect()
+    let parts = g.nodes.iter().map(|node| owners(g, node).find_map(|t| part(g, t)));
+    let of_part = |part: Part<'_>| equals[part.index % equals.len()];
+    layers.into_iter().zip(parts).map(|(layer, part)| part.map_or(shares[layer], of_part)).collect()
+}
+
+/// Which part of a weight's rows a tensor is.
+fn part(g: &Graph, t: Tensor) -> Option<Part<'_>> {
+    Part::of_name(&g.def(t).name).filter(|_| g.def(t).kind == Kind::Weight)
 }
 
 /// The first device, and those in front of the baseline that take just what it takes.
-fn equals(facts: &Facts<'_>) -> Vec<DeviceIdx> {
-    let takes = |d: DeviceIdx| facts.verdicts[d].iter().map(|v| v.support != 0);
-    (0..facts.verdicts.len().saturating_sub(1)).filter(|&d| takes(d).eq(takes(0))).collect()
+pub(super) fn equals(verdicts: &[Vec<Verdict>]) -> Vec<DeviceIdx> {
+    let takes = |d: DeviceIdx| verdicts[d].iter().map(|v| v.support != 0);
+    (0..verdicts.len().saturating_sub(1)).filter(|&d| takes(d).eq(takes(0))).collect()
 }
 
 /// Where a tensor of one layer is already. Embeddings may be on several, for the first layer and for the head.
@@ -71,7 +103,7 @@ fn number(name: &str) -> Option<usize> {
 mod tests {
     use super::*;
     use crate::sched::place::place;
-    use llmrt_abi::{DType, types::Verdict};
+    use llmrt_abi::DType;
     use llmrt_graph::Role;
     use std::collections::HashMap;
 

@@ -2,7 +2,7 @@
 //!
 //! A graph becomes runnable in five steps, each a pure function with its own file:
 //! [`legalise`] takes composite ops apart where a device asks for it, [`place`] gives every node a device (`layers` shares
-//! a model out over several),
+//! a model out over several, by layers or by rows),
 //! [`split`] cuts the node list into runs of one device with the copies between them, [`arena`] plans memory by
 //! liveness, and [`bind`] makes one plan per split ([`resolve`] does the first three, [`memory`] holds what the last two
 //! give out, [`limits`] says what a placement may not do). [`executor`] caches the result by graph identity and runs it;
@@ -20,3 +20,5 @@ mod prepared;
 pub mod report;
 pub mod resolve;
 pub mod split;
+
+pub use layers::SplitMode;

@@ -1,5 +1,6 @@
 //! From a graph to devices and splits: asks for verdicts, takes apart, places, cuts. Allocates no device memory.
 
+use super::layers::{self, SplitMode};
 use super::place::{DeviceIdx, Facts, Homeless, Placement, place};
 use super::report::Report;
 use super::split::{Split, split};
@@ -34,6 +35,8 @@ pub struct Known {
     pub budget: Vec<Option<u64>>,
     /// Nodes a device said yes to and then refused.
     pub refused: HashSet<(DeviceIdx, Signature)>,
+    /// How devices share the graph.
+    pub split: SplitMode,
 }
 
 /// What a node looks like: op, params, dtypes and dims of sources and result.
@@ -58,8 +61,12 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Reso
         let verdicts = verdicts_of(parts, &devices[0], 0, known);
         verdicts.is_ok_and(|v| v[tail..].iter().all(|v| v.support == 1 || v.support == 3))
     });
-    let (graph, n_legalised) = legal.unwrap_or_else(|| (g.clone(), 0));
+    let (mut graph, n_legalised) = legal.unwrap_or_else(|| (g.clone(), 0));
     if n_legalised > 0 {
+        verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
+    }
+    if known.split == SplitMode::Rows {
+        graph = graph.split_rows(layers::equals(&verdicts).len());
         verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     }
     let facts = Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget };

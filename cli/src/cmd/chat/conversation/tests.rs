@@ -23,8 +23,16 @@ fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Engine, &Tokenizer
     let tokenizer = model.tokenizer().expect("it has a vocabulary");
     let template = ChatTemplate::new(template).expect("a good template");
     let (k_type, v_type) = (DType::F16, DType::F16);
-    let options =
-        EngineOptions { n_ctx, n_batch: n_ctx, max_seqs: 1, k_type, v_type, n_threads: 1, strict: false };
+    let options = EngineOptions {
+        n_ctx,
+        n_batch: n_ctx,
+        max_seqs: 1,
+        k_type,
+        v_type,
+        n_threads: 1,
+        strict: false,
+        split: Default::default(),
+    };
     let mut session = Session::load(&setup, model, &ModelArgs::default(), options).expect("it loads");
     let mut talk = Conversation::new(&tokenizer, &template, None, args.sampling);
     talk.reseed(&session.engine).expect("good flags");

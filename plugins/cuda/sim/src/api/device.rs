@@ -92,6 +92,11 @@ api! {
         *holders -= 1;
         if *holders == 0 {
             world.devices[device].sticky = 0;
+            world.devices[device].behind.clear();
+            world.devices[device].peers.clear();
+            world.devices.iter_mut().for_each(|card| {
+                card.peers.remove(&device);
+            });
         }
         Ok(())
     };
@@ -104,10 +109,34 @@ api! {
         CURRENT.set(number);
         Ok(())
     };
-    cuCtxSynchronize() |world| {
+    cuDeviceCanAccessPeer(can: *mut c_int, device: CUdevice, other: CUdevice) |world| {
+        let (device, other) = (card(world, device)?, card(world, other)?);
+        give(can, (world.config.peers && device != other) as c_int)
+    };
+    cuCtxEnablePeerAccess(other: CUcontext, flags: c_uint) |world| {
         let device = world.current()?;
         world.not_capturing()?;
+        let other = (other as usize).wrapping_sub(1);
+        if flags != 0 || other == device || world.devices.get(other).is_none_or(|card| card.n_holders == 0) {
+            world.report("access to a context that is not another card's".into());
+            return Err(CUDA_ERROR_INVALID_CONTEXT);
+        }
+        if !world.config.peers {
+            world.report("access to a card that cannot be reached".into());
+            return Err(CUDA_ERROR_PEER_ACCESS_UNSUPPORTED);
+        }
+        if world.devices[device].peers.insert(other) { Ok(()) } else { Err(CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED) }
+    };
+    cuCtxSynchronize() |world| {
+        let device = world.current()?;
+        let mut captures = world.streams.values_mut().filter(|s| s.device == device);
+        // Of any thread: the context encompasses what is captured.
+        if let Some(capture) = captures.find_map(|stream| stream.capture.as_mut()) {
+            capture.invalid = true;
+            return Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
         let ids: Vec<usize> = world.streams.iter().filter(|(_, s)| s.device == device).map(|(id, _)| *id).collect();
-        ids.into_iter().try_for_each(|id| world.finish(id))
+        ids.into_iter().try_for_each(|id| world.finish(id))?;
+        world.finish_behind(device)
     };
 }

@@ -3,9 +3,16 @@
 use super::{api, give};
 use crate::space::copy;
 use crate::sys::*;
+use crate::task::Task;
 use crate::world::{Answer, World};
 use std::alloc::{Layout, alloc, dealloc};
 use std::ffi::{c_int, c_uint, c_void};
+
+/// Whether host memory is pinned, as a whole.
+pub(super) fn is_pinned(world: &World, at: u64, n: usize) -> bool {
+    let before = world.pinned.range(..=at).next_back();
+    before.is_some_and(|(start, len)| at + n as u64 <= start + *len as u64)
+}
 
 /// Bytes of the current card.
 fn own(world: &mut World, at: CUdeviceptr, n: usize) -> Answer<*mut u8> {
@@ -48,6 +55,7 @@ api! {
     cuMemFree_v2(ptr: CUdeviceptr) |world| {
         let device = world.current()?;
         world.not_capturing()?;
+        world.finish_behind(device)?;
         match world.space.free(ptr) {
             Some((owner, n)) => {
                 world.devices[owner].used -= n;
@@ -66,6 +74,9 @@ api! {
         world.current()?;
         if flags & !7 != 0 || n == 0 {
             return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if !world.config.pinned {
+            return Err(CUDA_ERROR_OUT_OF_MEMORY);
         }
         // SAFETY: a size above 0.
         let memory = unsafe { alloc(pinned_layout(n)) };
@@ -90,32 +101,38 @@ api! {
         Ok(())
     };
     cuMemcpyHtoD_v2(dst: CUdeviceptr, src: *const c_void, n: usize) |world| {
+        let device = world.current()?;
         world.not_capturing()?;
-        let to = own(world, dst, n)?;
+        own(world, dst, n)?;
         world.count("h2d", 1);
-        copy(to, src.cast(), n);
-        Ok(())
+        // SAFETY: the caller's promise.
+        let bytes = unsafe { std::slice::from_raw_parts(src.cast::<u8>(), n) }.to_vec();
+        world.do_behind(device, Task::Write(dst, bytes))?;
+        // Bytes that are not pinned have been read when the call returns, and may still be on their way.
+        if is_pinned(world, src as u64, n) { world.finish_behind(device) } else { Ok(()) }
     };
     cuMemcpyDtoH_v2(dst: *mut c_void, src: CUdeviceptr, n: usize) |world| {
+        let device = world.current()?;
         world.not_capturing()?;
+        world.finish_behind(device)?;
         let from = own(world, src, n)?;
         world.count("d2h", 1);
         copy(dst.cast(), from, n);
         Ok(())
     };
     cuMemcpyDtoD_v2(dst: CUdeviceptr, src: CUdeviceptr, n: usize) |world| {
+        let device = world.current()?;
         world.not_capturing()?;
-        let (to, from) = (own(world, dst, n)?, own(world, src, n)?);
+        own(world, dst, n)?;
+        own(world, src, n)?;
         world.count("d2d", 1);
-        copy(to, from, n);
-        Ok(())
+        world.do_behind(device, Task::Copy(dst, src, n))
     };
     cuMemsetD8_v2(ptr: CUdeviceptr, byte: u8, n: usize) |world| {
+        let device = world.current()?;
         world.not_capturing()?;
-        let to = own(world, ptr, n)?;
-        // SAFETY: `own` found as many bytes of a card, which only the world uses.
-        unsafe { to.write_bytes(byte, n) };
-        Ok(())
+        own(world, ptr, n)?;
+        world.do_behind(device, Task::Fill(ptr, byte, n))
     };
     cuMemGetAllocationGranularity(bytes: *mut usize, prop: *const CUmemAllocationProp, _option: c_int) |world| {
         world.current()?;

@@ -1,28 +1,44 @@
 //! Modules, kernels and launches.
 
 use super::{api, give};
+use crate::config::Takes;
 use crate::emu;
 use crate::sys::*;
 use crate::task::Task;
 use crate::world::{Answer, World};
 use std::ffi::{CStr, c_char, c_uint, c_void};
 
-/// Which chip an image is for, as far as it says: the emulated compiler's, a real binary's, or PTX.
+/// Whether a driver takes an image: the emulated compiler's, a real binary, or PTX.
 fn check_image(world: &World, image: *const c_void) -> Answer {
     if image.is_null() {
         return Err(CUDA_ERROR_INVALID_VALUE);
     }
     // SAFETY: images have more bytes than the longest of these marks, or end with a zero before.
     let head = unsafe { CStr::from_ptr(image.cast()) }.to_bytes();
+    let made = head.strip_prefix(crate::nvrtc::MARK).and_then(|rest| std::str::from_utf8(rest).ok());
+    let made = made.and_then(|rest| rest.split_once(" by "));
+    let is_ptx = match made {
+        Some((target, _)) => target.starts_with("compute_"),
+        None if head.starts_with(b"\x7fELF") => false,
+        None if head.starts_with(b"//") || head.starts_with(b".version") => true,
+        None => return Err(CUDA_ERROR_INVALID_IMAGE),
+    };
+    let taken = match world.config.takes {
+        Takes::All => true,
+        Takes::Ptx => is_ptx,
+        Takes::Made => made.is_some(),
+        Takes::Nothing => false,
+    };
+    if !taken {
+        return Err(if is_ptx { CUDA_ERROR_UNSUPPORTED_PTX_VERSION } else { CUDA_ERROR_NO_BINARY_FOR_GPU });
+    }
+    let Some((target, release)) = made else { return Ok(()) };
+    if release.parse::<i32>().is_ok_and(|release| release > world.config.version / 1000) {
+        return Err(if is_ptx { CUDA_ERROR_UNSUPPORTED_PTX_VERSION } else { CUDA_ERROR_INVALID_IMAGE });
+    }
     let (major, minor) = world.config.capability;
-    if let Some(rest) = head.strip_prefix(crate::nvrtc::MARK) {
-        let target = format!("sm_{major}{minor}");
-        return if rest == target.as_bytes() { Ok(()) } else { Err(CUDA_ERROR_NO_BINARY_FOR_GPU) };
-    }
-    if head.starts_with(b"\x7fELF") || head.starts_with(b"//") || head.starts_with(b".version") {
-        return Ok(());
-    }
-    Err(CUDA_ERROR_INVALID_IMAGE)
+    let is_for_it = is_ptx || target == format!("sm_{major}{minor}");
+    if is_for_it { Ok(()) } else { Err(CUDA_ERROR_NO_BINARY_FOR_GPU) }
 }
 
 /// The bytes of a kernel's argument, given in one piece.

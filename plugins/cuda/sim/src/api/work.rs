@@ -1,17 +1,12 @@
 //! Streams, events, and copies in the order of a stream.
 
+use super::memory::is_pinned;
 use super::{api, give};
 use crate::stream::Stream;
 use crate::sys::*;
 use crate::task::Task;
 use crate::world::{Answer, World};
 use std::ffi::{c_int, c_uint, c_void};
-
-/// Whether host memory is pinned, as a whole.
-fn is_pinned(world: &World, at: u64, n: usize) -> bool {
-    let before = world.pinned.range(..=at).next_back();
-    before.is_some_and(|(start, len)| at + n as u64 <= start + *len as u64)
-}
 
 /// Device memory that a copy names must be there when it is enqueued, and be this card's.
 fn check(world: &mut World, at: u64, n: usize, device: usize) -> Answer {
@@ -61,11 +56,15 @@ api! {
     };
     cuStreamSynchronize(stream: CUstream) |world| {
         if stream.is_null() {
-            // Nothing of ours is on the default stream but what has run already.
-            return world.current().map(|_| ());
+            let device = world.current()?;
+            return world.finish_behind(device);
         }
         let id = world.own_stream(stream)?;
         not_captured(world, id)?;
+        world.n_waits += 1;
+        if world.n_waits == world.config.wait {
+            return Err(CUDA_ERROR_STREAM_CAPTURE_UNSUPPORTED);
+        }
         world.count("sync", 1);
         world.finish(id)
     };
@@ -163,7 +162,9 @@ api! {
         let id = world.own_stream(stream)?;
         check(world, dst, n, (to as usize).wrapping_sub(1))?;
         check(world, src, n, (from as usize).wrapping_sub(1))?;
-        world.count("peer", 1);
+        // From card to card, or through the host.
+        let direct = world.devices[to as usize - 1].peers.contains(&(from as usize - 1));
+        world.count(if direct { "peer" } else { "staged" }, 1);
         world.enqueue(id, Task::Copy(dst, src, n))
     };
 }
