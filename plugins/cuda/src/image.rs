@@ -81,7 +81,7 @@ mod tests {
     #[test]
     fn a_chip_gets_its_own_binary_then_that_of_an_older_relative_then_ptx() {
         let bytes = b"75858690 90aPTX";
-        let index = [("sm_75", 0, 2), ("sm_86", 4, 2), ("sm_90a", 9, 3), ("compute_75", 12, 3)];
+        let index = [("sm_75", 0, 2), ("sm_86", 4, 2), ("sm_90a", 9, 3), (PTX_TARGET, 12, 3)];
         let lines = index.map(|(target, at, n)| format!("x {target} {at} {n}")).join("\n");
         let archive = [format!("{:016x}\n{lines}\n\n", sources_hash()).as_bytes(), bytes].concat();
         let check = |major, minor, expected: &str| {

@@ -11,6 +11,7 @@ mod reduce;
 mod rope;
 mod rows;
 mod softmax;
+mod tiles;
 
 use crate::call::Call;
 use llmrt_plugin::{Error, NodeView, Op, Reason, Result};

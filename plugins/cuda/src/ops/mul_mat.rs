@@ -1,9 +1,11 @@
-//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, and kernels/mul_mat_tile.cu for many columns.
+//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, for many columns kernels/mul_mat_tile.cu and
+//! kernels/mul_mat_half.cu.
 //!
 //! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to [`FEW`] columns by dp4a, more
-//! by tensor cores. Floats are multiplied as F32.
+//! by tensor cores. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores, with x as halves.
 
 use super::check::{self, Answer, ensure, numbers};
+use super::tiles::{TILE, many};
 use super::{Form, source};
 use crate::call::{Args, Call};
 use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
@@ -13,8 +15,6 @@ pub const MUL_MAT_ID: Form = (supports_id, compute_id);
 
 /// Columns that are taken one by one, or by four.
 const FEW: usize = 8;
-/// Rows and columns of a tile.
-const TILE: usize = 64;
 /// Rows of w that a block of the kernels for few columns takes.
 const ROWS: usize = 4;
 /// Bytes of 32 numbers of x in 8 bits.
@@ -65,25 +65,17 @@ fn supports(node: &NodeView<'_>) -> Answer {
 fn in_a_grid(y: &TensorView<'_>, n_columns: usize) -> Answer {
     let ne = y.ne();
     let few = n_columns <= FEW;
-    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(TILE).max(ne[2] * ne[3]) };
+    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(TILE / 2).max(ne[2] * ne[3]) };
     ensure(n <= 65535, Reason::Shape)
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
-    let [m, n, n2, n3] = y.ne();
-    if n <= FEW {
-        // Four columns meet one matrix only within a batch.
-        return few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 });
+    let n = node.dst().ne()[1];
+    if n > FEW {
+        return many(call, node, None);
     }
-    let grid = [m.div_ceil(TILE), n.div_ceil(TILE), n2 * n3];
-    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(None)?;
-    if check::is_number(&w) {
-        return call.launch(("mul_mat", "mul_mat_float_tile"), grid, 256, args.address(0));
-    }
-    let name = format!("mul_mat_{}_tile", w.dtype().and_then(name_of).unwrap_or_default());
-    let packed = quantise(call, &x)?;
-    call.launch(("mul_mat_tile", &name), grid, 128, args.address(packed))
+    // Four columns meet one matrix only within a batch.
+    few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 })
 }
 
 /// A launch over rows of w and columns of y, `at_once` of them in one warp.
@@ -100,7 +92,7 @@ fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at
 }
 
 /// x in 8 bits: its address.
-fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
+pub fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
     let groups = x.n_elements() / 32;
     let packed = call.scratch(groups * PACKED)?;
     let args = Args::default().tensor(x)?.address(packed);
@@ -118,5 +110,9 @@ fn supports_id(node: &NodeView<'_>) -> Answer {
 }
 
 fn compute_id(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    few(call, node, node.src(2), 1)
+    let [_, _, n_tokens, _] = node.dst().ne();
+    match node.src(2) {
+        Some(ids) if n_tokens > FEW => many(call, node, Some(ids)),
+        ids => few(call, node, ids, 1),
+    }
 }
