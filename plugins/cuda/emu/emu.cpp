@@ -102,6 +102,7 @@ static void yield(State state) {
 
 static void body() {
     kernel->run(params);
+    if (self().n_copies > 0) fault("ends before its copies are there");
     yield(DONE);
     abort();
 }

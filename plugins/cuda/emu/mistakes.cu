@@ -74,6 +74,11 @@ KERNEL(leaves_the_barrier_after_a_copy_out, One, 64) {
     wait_for_copies<0>();
     at<float>(p.address)[THREAD] = room[(63 - THREAD) * 8];
 }
+KERNEL(leaves_before_its_copy_is_there, One, 32) {
+    SHARED(u16, room, 256);
+    copy_16(room, THREAD * 8, p.address, true);
+    end_copies();
+}
 KERNEL(copies_from_between, One, 32) {
     SHARED(u16, room, 256);
     copy_16(room, THREAD * 8, p.address + 4, true);

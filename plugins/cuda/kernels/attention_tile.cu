@@ -119,7 +119,6 @@ template <int TYPE, int DIM, int KEYS> DEVICE void attention_tile(const Attentio
                 store_8(to, key * STRIDE + i, x);
             }
         }
-        end_copies();
     };
     float most[2] = {-INF_F, -INF_F}, total[2] = {0.0f, 0.0f}, sums[DIM / 8][4];
     UNROLL for (int i = 0; i < DIM / 8; i++)
@@ -127,11 +126,13 @@ template <int TYPE, int DIM, int KEYS> DEVICE void attention_tile(const Attentio
     int steps = end > begin ? (end - begin + KEYS - 1) / KEYS : 0;
     find_slots(0);
     sync_block();
-    fetch(keys, p.k, (int)dim, 0);
+    if (steps > 0) fetch(keys, p.k, (int)dim, 0);
+    end_copies();
     for (int step = 0; step < steps; step++) {
         wait_for_copies<0>();
         sync_block();
         fetch(values, p.v, (int)p.dim_v, step);
+        end_copies();
         find_slots(step + 1);
         float scores[KEYS / 8][4];
         UNROLL for (int i = 0; i < KEYS / 8; i++)
@@ -146,7 +147,8 @@ template <int TYPE, int DIM, int KEYS> DEVICE void attention_tile(const Attentio
             }
         }
         sync_block();
-        fetch(keys, p.k, (int)dim, step + 1);
+        if (step + 1 < steps) fetch(keys, p.k, (int)dim, step + 1);
+        end_copies();
         UNROLL for (int r = 0; r < 2; r++) {
             float new_most = most[r];
             UNROLL for (int i = 0; i < KEYS / 8; i++) {

@@ -65,7 +65,7 @@ impl Prompt {
                 query_starts: g.input("query_starts", DType::I32, &[n_seqs + 1]),
             };
             // Every block once, in no order.
-            let odd = (7..).step_by(2).find(|step| n_blocks % step != 0).unwrap();
+            let odd = (7..).step_by(2).find(|step| !n_blocks.is_multiple_of(*step)).unwrap();
             ints.push((paged.block_table, (0..n_blocks).map(|i| (i * odd % n_blocks) as i32).collect()));
             ints.push((paged.seq_lens, self.seqs.iter().map(|s| s.0).collect()));
             let mut starts = vec![0];
@@ -121,6 +121,15 @@ fn heads_share_kv_heads() {
         p.check(90, &format!("{heads:?} heads"), "attention_tile_f16_64", 3e-7);
         let alone = Prompt { seqs: vec![(90, 18)], n_unused: 2, ..p };
         alone.check(90, &format!("{heads:?} heads of one sequence"), "attention_tile_f16_64", 3e-7);
+    }
+}
+
+/// Both kernels, and what puts parts together.
+#[test]
+fn decodes_over_many_keys_beside_a_prompt_are_split() {
+    let p = Prompt { heads: (1, 1), seqs: vec![(1100, 1), (50, 20), (530, 3)], sinks: true, ..prompt() };
+    for kernel in ["attention_tile_f16_64", "attention", "attention_parts"] {
+        p.check(90, "two long texts and a prompt", kernel, 3e-7);
     }
 }
 

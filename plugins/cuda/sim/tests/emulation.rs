@@ -54,6 +54,7 @@ fn copies_that_were_not_waited_for_and_uneven_ones_are_found() {
     check("reads_before_its_copy_is_there", "is read before thread 0 waited for its copy");
     check("waits_for_an_older_copy", "`room`[256] is read before thread 0 waited for its copy");
     check("leaves_the_barrier_after_a_copy_out", "shared `room`");
+    check("leaves_before_its_copy_is_there", "ends before its copies are there");
     check("copies_from_between", "no multiple of 16");
     check("loads_rows_from_between", "no multiple of 8");
 }

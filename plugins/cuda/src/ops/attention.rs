@@ -1,11 +1,11 @@
 //! Causal attention over a paged cache, and its mask: kernels/attention.cu, for prompts kernels/attention_tile.cu.
 
+use super::attention_tile::{Tiles, tiles};
 use super::check::{self, Answer, ensure, params};
-use super::tiles::in_sixteens;
 use super::{Form, source};
 use crate::call::{Args, Call};
 use llmrt_plugin::abi::op::{AttentionParams, PagedMaskParams};
-use llmrt_plugin::{DType, Error, NodeView, Reason, Result, TensorView};
+use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
 
 pub const ATTENTION: Form = (supports, compute);
 pub const PAGED_MASK: Form = (supports_mask, mask);
@@ -15,10 +15,6 @@ const LARGEST_HEAD: usize = 256;
 /// Keys below which it does not pay to split them.
 const KEYS_PER_PART: usize = 256;
 const MOST_PARTS: usize = 32;
-/// New tokens of a sequence from which on tiles take it.
-const MANY: usize = 16;
-/// Rows of a tile: heads that share a KV head, times tokens.
-const ROWS: usize = 64;
 
 fn supports_paging(node: &NodeView<'_>, first: usize) -> Answer {
     let table = check::of(node, first, DType::I32)?.ne();
@@ -73,39 +69,38 @@ fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
-    let (q, table) = (source(node, 0)?, source(node, 3)?);
-    let ([_, n_heads, n_tokens, _], n_seqs) = (q.ne(), table.ne()[1]);
-    let mut one_by_one = n_tokens;
-    let mut many = 0;
-    if let Some(kernel) = tile_kernel(call, node, &p)? {
-        // Of sequences that bring fewer tokens each the other kernel takes as many as there may be; one alone is for tiles.
-        (many, one_by_one) = if n_seqs == 1 { (1, 0) } else { (MANY, n_tokens.min((MANY - 1) * n_seqs)) };
-        let grid = [p.n_kv_heads as usize, n_tiles(n_heads / p.n_kv_heads as usize, n_tokens, n_seqs), 1];
-        let args = args(node, &p, (0, 1), many)?;
-        call.launch(("attention_tile", &kernel), grid, 128, args)?;
+    let ([_, n_heads, n_tokens, _], table) = (source(node, 0)?.ne(), source(node, 3)?.ne());
+    let tiles = tiles(call, node, &p)?;
+    // Tokens that are no tile's, and of how many of them the work is.
+    let (n_tokens, n_busy, many) = match &tiles {
+        Some(tiles) => (tiles.n_others, tiles.n_others.min(table[1]), tiles.many),
+        None => (n_tokens, n_tokens, 0),
+    };
+    if let Some(Tiles { kernel, grid, .. }) = &tiles {
+        call.launch(("attention_tile", kernel), *grid, 128, args(node, &p, (0, 1), many)?)?;
     }
-    let mut n_keys = table.ne()[0].saturating_mul(p.block_size as usize);
+    if n_tokens == 0 {
+        return Ok(());
+    }
+    let mut n_keys = table[0].saturating_mul(p.block_size as usize);
     if p.window > 0 {
         n_keys = n_keys.min(p.window as usize);
     }
-    // Beside prompts there are decodes: about one token of each sequence.
-    let n_blocks = n_heads * if many > 0 { one_by_one.min(n_seqs) } else { one_by_one };
-    let n_parts = n_parts(n_blocks, n_keys, call.gpu.identity.n_sms as usize);
-    let dim_v = dim_v(node, &p)?;
+    let n_parts = n_parts(n_heads * n_busy, n_keys, call.gpu.identity.n_sms as usize);
     let parts = match n_parts {
         1 => 0,
-        n => call.scratch(n * n_heads * one_by_one * (dim_v + 2) * 4)?,
+        n => call.scratch(n * n_heads * n_tokens * (dim_v(node, &p)? + 2) * 4)?,
     };
     let args = || args(node, &p, (parts, n_parts), many);
-    call.launch(("attention", "attention"), [n_heads, one_by_one, n_parts], 128, args()?)?;
+    call.launch(("attention", "attention"), [n_heads, n_tokens, n_parts], 128, args()?)?;
     match n_parts {
         1 => Ok(()),
-        _ => call.launch(("attention", "attention_parts"), [n_heads, one_by_one, 1], 128, args()?),
+        _ => call.launch(("attention", "attention_parts"), [n_heads, n_tokens, 1], 128, args()?),
     }
 }
 
 /// Numbers of a head of V.
-fn dim_v(node: &NodeView<'_>, p: &AttentionParams) -> Result<usize> {
+pub fn dim_v(node: &NodeView<'_>, p: &AttentionParams) -> Result<usize> {
     Ok(source(node, 2)?.ne()[0] / p.n_kv_heads as usize)
 }
 
@@ -122,34 +117,6 @@ fn args(
     let args = paging(args, node, 3, p.block_size, p.window, k.ne()[1])?.address(parts).count(n_parts);
     let args = args.count(p.n_kv_heads as usize).count(dim_v(node, p)?).count(many);
     Ok(args.float(p.scale).float(p.softcap).float(p.max_bias))
-}
-
-/// The kernel for sequences with many new tokens, where there may be one and it can read the cache: halves, 16 bytes of them
-/// at once, or Q8_0.
-fn tile_kernel(call: &Call<'_>, node: &NodeView<'_>, p: &AttentionParams) -> Result<Option<String>> {
-    let (q, k, v) = (source(node, 0)?, source(node, 1)?, source(node, 2)?);
-    let ([dim, n_heads, n_tokens, _], n_seqs) = (q.ne(), source(node, 3)?.ne()[1]);
-    let dim_v = dim_v(node, p)?;
-    let dtype = match (k.dtype(), v.dtype()) {
-        (Some(DType::F16 | DType::Q8_0), Some(DType::F16 | DType::Q8_0)) => "f16",
-        (Some(DType::BF16), Some(DType::BF16)) if call.gpu.identity.capability >= (8, 0) => "bf16",
-        _ => return Ok(None),
-    };
-    let readable = |t: &TensorView<'_>| Ok::<_, Error>(t.dtype() == Some(DType::Q8_0) || in_sixteens(t)?);
-    let fits = dim.is_multiple_of(8) && dim_v.is_multiple_of(8) && k.ne()[1] <= i32::MAX as usize;
-    // Each sequence has a token at least, if all have.
-    let is_prompt = n_tokens + 1 >= MANY + n_seqs;
-    if !is_prompt || !fits || !readable(&k)? || !readable(&v)? {
-        return Ok(None);
-    }
-    let n_tiles = n_tiles(n_heads / p.n_kv_heads as usize, n_tokens, n_seqs);
-    let size = [64, 128, 256].into_iter().find(|size| dim.max(dim_v) <= *size);
-    Ok(size.filter(|_| n_tiles <= 65535).map(|size| format!("attention_tile_{dtype}_{size}")))
-}
-
-/// Tiles at most: of each sequence, and of tokens before and after them, the last may not be full.
-fn n_tiles(group: usize, n_tokens: usize, n_seqs: usize) -> usize {
-    (n_tokens * group).div_ceil(ROWS) + n_seqs + 1
 }
 
 fn supports_mask(node: &NodeView<'_>) -> Answer {

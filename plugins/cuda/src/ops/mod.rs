@@ -2,6 +2,7 @@
 //! computes stands in kernels/, under the name in `rules!`.
 
 mod attention;
+mod attention_tile;
 mod check;
 mod elementwise;
 mod mul_mat;

@@ -5,7 +5,7 @@
 //! by tensor cores. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores, with x as halves.
 
 use super::check::{self, Answer, ensure, numbers};
-use super::tiles::{TILE, many};
+use super::tiles::{NARROW, many};
 use super::{Form, source};
 use crate::call::{Args, Call};
 use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
@@ -65,7 +65,7 @@ fn supports(node: &NodeView<'_>) -> Answer {
 fn in_a_grid(y: &TensorView<'_>, n_columns: usize) -> Answer {
     let ne = y.ne();
     let few = n_columns <= FEW;
-    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(TILE / 2).max(ne[2] * ne[3]) };
+    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(NARROW.1).max(ne[2] * ne[3]) };
     ensure(n <= 65535, Reason::Shape)
 }
 

@@ -8,10 +8,10 @@ use crate::call::{Args, Call, address};
 use llmrt_plugin::{DType, NodeView, Result, TensorView};
 
 /// Rows and columns of the tiles of packed weights and of F32.
-pub const TILE: usize = 64;
+const TILE: usize = 64;
 /// Rows and columns of the tiles of halves: as large as pays, and where there are few.
 const WIDE: (usize, usize) = (128, 64);
-const NARROW: (usize, usize) = (32, 32);
+pub const NARROW: (usize, usize) = (32, 32);
 
 /// The launches of a node with many columns; with `ids`, of chosen experts.
 pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>) -> Result<()> {
