@@ -2,6 +2,7 @@
 //! computes stands in kernels/, under the name in `rules!`.
 
 mod attention;
+mod attention_tile;
 mod check;
 mod elementwise;
 mod mul_mat;
@@ -11,6 +12,7 @@ mod reduce;
 mod rope;
 mod rows;
 mod softmax;
+mod tiles;
 
 use crate::call::Call;
 use crate::driver::Identity;
@@ -82,15 +84,20 @@ pub fn supports(node: &NodeView<'_>) -> check::Answer {
     (rules.supports)(node)
 }
 
-/// Bytes of scratch memory that a node which [`supports`] accepted takes for a while: what its launches ask for, each
-/// piece at a multiple of 256.
+/// Bytes of scratch memory that a node which [`supports`] accepted takes for a while, at most: the sum of what its
+/// launches ask for.
 pub fn workspace(node: &NodeView<'_>, device: &Identity) -> u64 {
     let bytes = match node.op() {
-        Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node),
-        Some(Op::Attention) => attention::workspace(node, device.n_sms as usize),
-        _ => 0,
+        Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node, device),
+        Some(Op::Attention) => attention::workspace(node, device).map(|bytes| pieces(&[bytes])),
+        _ => Ok(0),
     };
-    bytes.next_multiple_of(256) as u64
+    bytes.unwrap_or(0) as u64
+}
+
+/// Bytes of pieces of scratch memory: each takes a multiple of 256.
+fn pieces(bytes: &[usize]) -> usize {
+    bytes.iter().map(|n| n.next_multiple_of(256)).sum()
 }
 
 /// The launches of a node that [`supports`] accepted and whose result is not empty.
