@@ -1,4 +1,4 @@
-// y = f(x), y = f(a, b) with b repeated, and gated units: one thread per element, computed in F32.
+// y = f(x), y = f(a, b) with b repeated, gated units, and waves of times: one thread per element, computed in F32.
 #include "number.cuh"
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
@@ -112,4 +112,19 @@ KERNEL(glu, Gated, 256) {
         y = gate / (1.0f + expf(-p.alpha * gate)) * (up + 1.0f);
     }
     store(p.y, i, y);
+}
+
+// Cosines, then sines, of times at frequencies from 1 down to 1 / max_period; an odd last number is 0.
+struct Waves {
+    Tensor t, y;
+    float max_period;
+};
+
+KERNEL(timestep_embedding, Waves, 256) {
+    i64 n = BLOCK_X * THREADS + THREAD;
+    if (n >= n_elements(p.y)) return;
+    i64 i = n % p.y.ne[0], time = n / p.y.ne[0], half = p.y.ne[0] / 2, j = i < half ? i : i - half;
+    float t = at<const float>(p.t.address + time * p.t.nb[0])[0];
+    float angle = t * expf(-logf(p.max_period) * (float)j / (float)half);
+    at<float>(address_of(p.y, i, time, 0, 0))[0] = i >= 2 * half ? 0.0f : i < half ? cosf(angle) : sinf(angle);
 }

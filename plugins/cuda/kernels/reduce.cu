@@ -1,4 +1,4 @@
-// Rows made smaller or put in order: a block per row.
+// Rows made smaller: a block per row.
 #include "number.cuh"
 
 struct Reduce {
@@ -29,7 +29,7 @@ KERNEL(reduce, Reduce, 256) {
         int place = -1;
         for (i64 i = THREAD; i < n; i += THREADS) {
             float v = at<const float>(x + i * p.x.nb[0])[0];
-            if (place < 0 || v > most) most = v, place = (int)i;
+            if (place < 0 || v > most || (most != most && v == v)) most = v, place = (int)i;
         }
         values[THREAD] = most;
         places[THREAD] = place;
@@ -38,7 +38,10 @@ KERNEL(reduce, Reduce, 256) {
         for (int t = 1; t < THREADS; t++) {
             float v = values[t];
             int at_place = places[t];
-            if (at_place >= 0 && (v > most || (v == most && at_place < place))) most = v, place = at_place;
+            if (at_place < 0) continue;
+            // Of equals the first; any number before NaN.
+            bool is_equal = v == most || (v != v && most != most), is_number = most != most && v == v;
+            if (v > most || is_number || (is_equal && at_place < place)) most = v, place = at_place;
         }
         at<i32>(address_of(p.y, row.i[0], row.i[1], row.i[2], 0))[0] = place;
         return;
@@ -67,23 +70,21 @@ KERNEL(sum_all, Reduce, 256) {
     if (THREAD == 0) at<float>(p.y.address)[0] = (float)sum;
 }
 
-struct Order {
-    Tensor x, y;
-    u32 descending;
+struct Pair {
+    Tensor a, b, y;
 };
 
-// A number's place is how many come before it; equals keep their order. Numbers past y's end are not kept.
-KERNEL(order, Order, 256) {
-    Index row = index_of(BLOCK_X, p.x.ne + 1);
-    u64 x = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
-    for (i64 i = THREAD; i < p.x.ne[0]; i += THREADS) {
-        float v = at<const float>(x + i * p.x.nb[0])[0];
-        i64 place = 0;
-        for (i64 j = 0; j < p.x.ne[0]; j++) {
-            float w = at<const float>(x + j * p.x.nb[0])[0];
-            bool before = p.descending ? w > v : w < v;
-            place += before || (w == v && j < i);
-        }
-        if (place < p.y.ne[0]) at<i32>(address_of(p.y, place, row.i[0], row.i[1], row.i[2]))[0] = (i32)i;
+// How many integers of two tensors are equal: one block.
+KERNEL(count_equal, Pair, 256) {
+    SHARED(i64, parts, 256);
+    i64 n_equal = 0;
+    for (i64 n = THREAD; n < n_elements(p.a); n += THREADS) {
+        Index i = index_of(n, p.a.ne);
+        n_equal += at<const i32>(address_of(p.a, i))[0] == at<const i32>(address_of(p.b, i))[0];
     }
+    parts[THREAD] = n_equal;
+    sync_block();
+    if (THREAD > 0) return;
+    for (int i = 1; i < THREADS; i++) n_equal += parts[i];
+    at<i64>(p.y.address)[0] = n_equal;
 }

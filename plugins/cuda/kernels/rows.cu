@@ -1,5 +1,6 @@
 // Rows picked, written and copied, from one dtype to another.
 #include "quant.cuh"
+#include "write.cuh"
 
 struct Pick {
     Tensor table, ids, y;
@@ -46,16 +47,6 @@ DEVICE void store_q8_0(u64 block, const float *x) {
     for (int i = 0; i < 32; i++) at<i8>(block + 2)[i] = (i8)(int)rintf(x[i] * inverse);
 }
 
-struct Write {
-    Tensor cache, rows, ids;
-};
-
-// The id of row i of a batch.
-DEVICE i64 id_of(const Write &p, i64 i, i64 i2, i64 i3) {
-    u64 address = address_of(p.ids, i, i2 % p.ids.ne[1], i3 % p.ids.ne[2], 0);
-    return p.ids.type == I64 ? at<const i64>(address)[0] : at<const i32>(address)[0];
-}
-
 // Number i of row r; where rows are heads by tokens, number i % ne[0] of head i / ne[0] of token r.
 DEVICE u64 given(const Write &p, i64 i, i64 r, i64 i2, i64 i3) {
     bool plain = p.rows.ne[0] == p.cache.ne[0] && p.rows.ne[1] == p.ids.ne[0] && p.rows.ne[2] == p.cache.ne[2];
@@ -69,10 +60,8 @@ KERNEL(set_rows, Write, 128) {
     if (n >= groups * n_rows * p.cache.ne[2] * p.cache.ne[3]) return;
     i64 first = n % groups * 32, r = n / groups % n_rows, i2 = n / groups / n_rows % p.cache.ne[2];
     i64 i3 = n / groups / n_rows / p.cache.ne[2];
-    i64 id = id_of(p, r, i2, i3);
-    if (id < 0 || id >= p.cache.ne[1]) return;
-    for (i64 later = r + 1; later < n_rows; later++)
-        if (id_of(p, later, i2, i3) == id) return;
+    i64 id = target_of(p, r, i2, i3);
+    if (id < 0) return;
     if (p.cache.type == Q8_0) {
         float x[32];
         for (int i = 0; i < 32; i++) x[i] = load_number(given(p, first + i, r, i2, i3), p.rows.type);

@@ -8,7 +8,7 @@ use crate::memory::GpuScratch;
 use crate::modules::Modules;
 use crate::ops;
 use crate::pinned::{self, PinnedMemory};
-use crate::stream::GpuStream;
+use crate::stream::{GpuStream, Settings};
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
     Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, Result, ScratchMemory, Stream,
@@ -21,8 +21,7 @@ pub struct GpuDevice {
     gpu: Arc<Gpu>,
     modules: Arc<Modules>,
     scratch: GpuScratch,
-    /// Captured graphs that each stream keeps.
-    n_graphs: usize,
+    settings: Settings,
 }
 
 /// Tensors start at multiples of this.
@@ -32,10 +31,10 @@ const PINNED: u32 = 1;
 
 impl GpuDevice {
     /// A visible device. Nothing is created on it yet.
-    pub fn new(gpu: Gpu, images: &Arc<Images>, n_graphs: usize) -> GpuDevice {
+    pub fn new(gpu: Gpu, images: &Arc<Images>, settings: Settings) -> GpuDevice {
         let gpu = Arc::new(gpu);
         let scratch = GpuScratch(gpu.clone());
-        GpuDevice { gpu, modules: Arc::new(Modules::new(images)), scratch, n_graphs }
+        GpuDevice { gpu, modules: Arc::new(Modules::new(images)), scratch, settings }
     }
 }
 
@@ -98,7 +97,7 @@ impl Device for GpuDevice {
     }
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
-        Ok(Box::new(GpuStream::new(&self.gpu, &self.modules, params, self.n_graphs)?))
+        Ok(Box::new(GpuStream::new(&self.gpu, &self.modules, params, &self.settings)?))
     }
 
     fn event(&self) -> Result<Box<dyn Event>> {

@@ -7,8 +7,8 @@ mod placed;
 
 use common::Machine;
 use llmrt_abi::{DType, Op};
-use llmrt_graph::Role;
 use llmrt_graph::ops::{case::Case, rules};
+use llmrt_graph::{Graph, Role, Tensor};
 use placed::{has_empty, run};
 
 /// At least `n` cases of the ops' rules.
@@ -102,6 +102,81 @@ fn rows_are_summed_searched_and_put_in_order() {
         &[Op::SumRows, Op::Sum, Op::Mean, Op::Cumsum, Op::Argmax, Op::TopK, Op::Argsort, Op::MoeWeights],
         30,
     );
+}
+
+/// Rows of several runs that are merged, with equals, and with NaN, which comes last.
+#[test]
+fn long_rows_are_put_in_order() {
+    type Build = fn(&mut Graph, Tensor) -> Tensor;
+    let ops: [(Op, Build); 4] = [
+        (Op::Argsort, |g, x| g.argsort(x, false)),
+        (Op::Argsort, |g, x| g.argsort(x, true)),
+        (Op::TopK, |g, x| g.top_k(x, 70)),
+        (Op::Argmax, |g, x| g.argmax(x)),
+    ];
+    let cases = || {
+        ops.into_iter().flat_map(|(op, build)| {
+            [(1025, 3, false), (9001, 2, false), (2048, 2, true), (5000, 1, true)].map(
+                |(n, rows, has_nan)| {
+                    let case = Case::new(format!("[{n}, {rows}], NaN {has_nan}"), |g, _| {
+                        let x = g.input("x", DType::F32, &[n, rows]);
+                        let x = g.scale(x, 100.0);
+                        let x = g.round(x);
+                        let x = if has_nan { g.sqrt(x) } else { x };
+                        build(g, x);
+                    });
+                    (op, case)
+                },
+            )
+        })
+    };
+    check_cases(cases, 16);
+}
+
+#[test]
+fn attention_over_keys_side_by_side_is_right() {
+    check(&[Op::AttentionContiguous], 200);
+}
+
+#[test]
+fn matrices_are_multiplied_by_rows_and_solved() {
+    check(&[Op::OutProd, Op::SolveTri], 80);
+}
+
+#[test]
+fn groups_of_channels_are_normed() {
+    check(&[Op::GroupNorm], 60);
+}
+
+#[test]
+fn states_are_passed_from_token_to_token() {
+    check(&[Op::SsmConv, Op::SsmScan], 60);
+    check(&[Op::GatedLinearAttn, Op::GatedDeltaNet, Op::RwkvWkv6, Op::RwkvWkv7], 90);
+}
+
+#[test]
+fn kernels_slide_over_signals_images_and_volumes() {
+    check(&[Op::Conv1d, Op::Conv1dDw, Op::Conv2d, Op::Conv2dDw, Op::Conv3d], 200);
+}
+
+#[test]
+fn columns_are_made_and_added_up_again() {
+    check(&[Op::Im2col, Op::Im2col3d, Op::Col2im1d, Op::ConvTranspose1d, Op::ConvTranspose2d], 200);
+}
+
+#[test]
+fn images_are_made_smaller_and_larger() {
+    check(&[Op::Pool1d, Op::Pool2d, Op::Upscale], 400);
+}
+
+#[test]
+fn elements_of_every_type_are_moved() {
+    check(&[Op::WinPart, Op::WinUnpart, Op::IndexFill], 150);
+}
+
+#[test]
+fn times_become_waves_and_equal_integers_are_counted() {
+    check(&[Op::TimestepEmbedding, Op::CountEqual], 60);
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! Functions of single numbers, of two, and gated units: kernels/elementwise.cu, one thread per element.
+//! Functions of single numbers, of two, gated units, and waves of times: kernels/elementwise.cu, one thread per element.
 
 use super::check::{self, Answer, ensure, numbers, params};
 use super::{Form, blocks, source};
@@ -9,6 +9,7 @@ use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 pub const UNARY: Form = (supports_unary, unary);
 pub const BINARY: Form = (supports_binary, binary);
 pub const GLU: Form = (supports_glu, glu);
+pub const TIMESTEPS: Form = (supports_timesteps, timesteps);
 
 const THREADS: usize = 256;
 
@@ -77,4 +78,19 @@ fn glu(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let args = Args::default().tensor(&x)?.tensor(&up.unwrap_or(x))?.tensor(&y)?;
     let args = args.count(gate).count(other).int(p.activation).float(p.alpha).float(p.limit);
     call.launch(("elementwise", "glu"), blocks(y.n_elements(), THREADS), THREADS, args)
+}
+
+fn supports_timesteps(node: &NodeView<'_>) -> Answer {
+    let p = params(TimestepEmbeddingParams::from_bytes(node.params_bytes()))?;
+    ensure(p.max_period > 0, Reason::Param)?;
+    let times = check::of(node, 0, DType::F32)?;
+    check::vector(&times, times.ne()[0])?;
+    check::result(node, Some(DType::F32), [p.dim as usize, times.ne()[0], 1, 1])
+}
+
+fn timesteps(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let p = TimestepEmbeddingParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let y = node.dst();
+    let args = Args::default().tensor(&source(node, 0)?)?.tensor(&y)?.float(p.max_period as f32);
+    call.launch(("elementwise", "timestep_embedding"), blocks(y.n_elements(), THREADS), THREADS, args)
 }

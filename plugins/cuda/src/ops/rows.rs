@@ -121,6 +121,17 @@ fn copy(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     }
 }
 
+/// A tensor as a kernel's argument: floats as they are, packed numbers made floats first.
+pub fn unpacked(call: &mut Call<'_>, t: &TensorView<'_>) -> Result<Args> {
+    if check::is_number(t) || t.n_elements() == 0 {
+        return Args::default().tensor(t);
+    }
+    let floats = call.scratch(t.n_elements() * 4)?;
+    let args = Args::default().tensor(t)?.floats(floats, t.ne());
+    call.launch(("rows", "unpack"), blocks(t.n_elements() / 32, 128), 128, args)?;
+    Ok(Args::default().floats(floats, t.ne()))
+}
+
 /// As [`Args::tensor`], dim 0 counting blocks.
 fn units(t: &TensorView<'_>) -> Result<Args> {
     let (mut ne, mut nb) = (t.ne(), t.nb());
@@ -135,7 +146,7 @@ fn units(t: &TensorView<'_>) -> Result<Args> {
 }
 
 /// Source `i`: of a dtype without blocks.
-fn plain<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+pub fn plain<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     let t = given(node, i)?;
     ensure(t.dtype().is_some_and(|dtype| dtype.info().kind != DTypeKind::Quant), Reason::Type)?;
     Ok(t)
