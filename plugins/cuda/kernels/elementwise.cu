@@ -2,7 +2,8 @@
 #include "number.cuh"
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-DEVICE float gelu(float x) { return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x))); }
+// (1 + tanh(u)) / 2 is sigmoid(2u), without a difference of two numbers near 1.
+DEVICE float gelu(float x) { return x / (1.0f + expf(-1.5957691216f * (x + 0.044715f * x * x * x))); }
 DEVICE float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067812f)); }
 DEVICE float gelu_quick(float x) { return x / (1.0f + expf(-1.702f * x)); }
 DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
@@ -46,7 +47,6 @@ DEVICE float apply(const Function &f, float x) {
     case 59: return cosf(x);
     case 60: return x > 0.0f ? x : f.a * x;
     case 61: return fmaxf(fminf(x, f.b), f.a);
-    case 101: return f.a;
     default: return x;
     }
 }

@@ -67,7 +67,7 @@ KERNEL(sum_all, Reduce, 256) {
     double sum = 0.0;
     for (i64 n = THREAD; n < n_elements(p.x); n += THREADS) sum += load(p.x, index_of(n, p.x.ne));
     sum = block_sum(sum);
-    if (THREAD == 0) at<float>(p.y.address)[0] = (float)sum;
+    if (THREAD == 0) store_number(p.y.address, p.y.type, (float)sum);
 }
 
 struct Pair {

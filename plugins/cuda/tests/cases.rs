@@ -44,7 +44,7 @@ fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) 
 #[test]
 fn functions_of_one_and_two_numbers_are_right() {
     let ops = Op::ALL.iter().filter(|op| (5..17).contains(&op.id()) || (40..62).contains(&op.id()));
-    check(&ops.copied().chain([Op::Add1, Op::Pow, Op::Fill, Op::Glu]).collect::<Vec<_>>(), 100);
+    check(&ops.copied().chain([Op::Add1, Op::Pow, Op::Glu]).collect::<Vec<_>>(), 100);
 }
 
 #[test]
@@ -172,6 +172,7 @@ fn images_are_made_smaller_and_larger() {
 #[test]
 fn elements_of_every_type_are_moved() {
     check(&[Op::WinPart, Op::WinUnpart, Op::IndexFill], 150);
+    check(&[Op::Fill, Op::Tri, Op::Diag, Op::Roll, Op::Pad, Op::Set], 700);
 }
 
 #[test]
@@ -181,6 +182,21 @@ fn times_become_waves_and_equal_integers_are_counted() {
 
 #[test]
 fn numbers_are_placed() {
-    let masks = [Op::DiagMaskInf, Op::DiagMaskZero, Op::Tri, Op::Diag, Op::Arange];
-    check(&[&masks[..], &[Op::Roll, Op::Pad, Op::Set, Op::Acc, Op::AddId]].concat(), 60);
+    check(&[Op::DiagMaskInf, Op::DiagMaskZero, Op::Acc, Op::AddId, Op::Arange], 180);
+}
+
+/// All cases of the ops but those that stand here, of which some are refused for dtypes and shapes: docs/cuda.md names
+/// them.
+#[test]
+fn every_op_runs_on_a_card() {
+    const IN_PART: [Op; 7] =
+        [Op::GetRows, Op::SetRows, Op::MulMat, Op::MulMatId, Op::Attention, Op::Cpy, Op::Copy];
+    let m = Machine::new("memory=2g");
+    let card = m.card(0);
+    for &op in Op::ALL {
+        let all: Vec<Case> = rules(op).cases().into_iter().filter(|case| !has_empty(case)).collect();
+        let n = all.iter().filter(|case| placed::is_taken(&card, case).unwrap()).count();
+        println!("{op}: {n} of {}", all.len());
+        assert!(n > 0 && (n == all.len() || IN_PART.contains(&op)), "{op}: {n} of {}", all.len());
+    }
 }

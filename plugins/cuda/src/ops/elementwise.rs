@@ -21,7 +21,6 @@ fn constants(node: &NodeView<'_>) -> Option<[f32; 4]> {
         Op::Xielu => XieluParams::from_bytes(bytes).map(|p| [p.alpha_n, p.alpha_p, p.beta, p.eps])?,
         Op::LeakyRelu => LeakyReluParams::from_bytes(bytes).map(|p| [p.slope, 0.0, 0.0, 0.0])?,
         Op::Clamp => ClampParams::from_bytes(bytes).map(|p| [p.min, p.max, 0.0, 0.0])?,
-        Op::Fill => FillParams::from_bytes(bytes).map(|p| [p.value, 0.0, 0.0, 0.0])?,
         _ => [0.0; 4],
     })
 }
@@ -52,18 +51,21 @@ fn binary(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 }
 
 fn supports_glu(node: &NodeView<'_>) -> Answer {
-    let x = check::of(node, 0, DType::F32)?;
+    let x = numbers(node, 0)?;
     let p = params(GluParams::from_bytes(node.params_bytes()))?;
     ensure(p.activation <= 6 && p.swapped <= 1, Reason::Param)?;
     let mut ne = x.ne();
-    match check::optional(node, 1, DType::F32)? {
-        Some(up) => ensure(up.ne() == ne, Reason::Shape)?,
+    match node.src(1) {
+        Some(up) => {
+            ensure(up.dtype() == x.dtype(), Reason::Type)?;
+            ensure(up.ne() == ne, Reason::Shape)?;
+        }
         None => {
             ensure(ne[0].is_multiple_of(2), Reason::Shape)?;
             ne[0] /= 2;
         }
     }
-    check::result(node, Some(DType::F32), ne)
+    check::result(node, x.dtype(), ne)
 }
 
 fn glu(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {

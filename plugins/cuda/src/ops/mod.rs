@@ -6,6 +6,7 @@ mod attention_contiguous;
 mod check;
 mod columns;
 mod conv;
+mod element;
 mod elementwise;
 mod fuse;
 mod image;
@@ -15,6 +16,7 @@ mod mul_mat;
 mod norm;
 mod order;
 mod place;
+mod rearrange;
 mod recurrence;
 mod reduce;
 mod rope;
@@ -62,7 +64,7 @@ rules! {
     Add | Sub | Mul | Div | Pow | Add1 => elementwise::BINARY, "elementwise";
     Scale | Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid | Abs | Sgn | Neg | Step | Elu | HardSwish
         | HardSigmoid | Exp | Expm1 | Softplus | Xielu | Floor | Ceil | Round | Trunc | Sqr | Sqrt | Log | Sin | Cos
-        | LeakyRelu | Clamp | Fill => elementwise::UNARY, "elementwise";
+        | LeakyRelu | Clamp => elementwise::UNARY, "elementwise";
     Glu => elementwise::GLU, "elementwise";
     RmsNorm | LayerNorm | L2Norm => norm::NORM, "norm";
     Rope => rope::ROPE, "rope";
@@ -74,7 +76,8 @@ rules! {
     Cpy => rows::CPY, "rows";
     Concat => rows::CONCAT, "rows";
     Repeat | RepeatInterleave => rows::REPEAT, "rows";
-    DiagMaskInf | DiagMaskZero | Tri | Diag | Roll | Pad | Set | Acc | AddId | Arange => place::PLACE, "place";
+    DiagMaskInf | DiagMaskZero | Acc | AddId | Arange => place::PLACE, "place";
+    Fill | Tri | Diag | Roll | Pad | Set => rearrange::REARRANGE, "moves";
     SumRows | Mean | Argmax | Cumsum => reduce::REDUCE, "reduce";
     Sum => reduce::SUM, "reduce";
     TopK | Argsort => order::ORDER, "order";

@@ -33,8 +33,7 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 }
 
 fn supports_sum(node: &NodeView<'_>) -> Answer {
-    check::of(node, 0, DType::F32)?;
-    check::result(node, Some(DType::F32), [1; 4])
+    check::result(node, check::numbers(node, 0)?.dtype(), [1; 4])
 }
 
 fn sum(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
