@@ -47,23 +47,24 @@ struct Convolution {
     u32 is_depthwise;
 };
 
-KERNEL(convolution, Convolution, 256) {
+KERNEL(convolution, Convolution, 128) {
     i64 n = BLOCK_X * THREADS + THREAD;
     if (n >= p.n) return;
     Spot y = spot_of(n, p.y);
     i64 n_taps = p.windows[0].size * p.windows[1].size * p.windows[2].size;
     u64 kernel = p.kernel + y.channel * p.c_in * n_taps * p.kernel_bytes;
+    u64 x = p.x.address + y.batch * p.x.nb_batch + (p.is_depthwise ? y.channel : 0) * p.x.nb_channel;
     float sum = 0.0f;
-    for (i64 c = 0; c < p.c_in; c++) {
-        u64 x = p.x.address + y.batch * p.x.nb_batch + (p.is_depthwise ? y.channel : c) * p.x.nb_channel;
-        for (i64 t2 = 0; t2 < p.windows[2].size; t2++) {
+    for (i64 c = 0; c < p.c_in; c++, x += p.x.nb_channel) {
+        for (int t2 = 0; t2 < p.windows[2].size; t2++) {
             i64 i2 = under(p.windows[2], y.at[2], t2, p.x.n[2]);
-            for (i64 t1 = 0; t1 < p.windows[1].size; t1++) {
+            for (int t1 = 0; t1 < p.windows[1].size; t1++) {
                 i64 i1 = under(p.windows[1], y.at[1], t1, p.x.n[1]);
-                for (i64 t0 = 0; t0 < p.windows[0].size; t0++, kernel += p.kernel_bytes) {
+                u64 row = x + i1 * p.x.nb[1] + i2 * p.x.nb[2];
+                for (int t0 = 0; t0 < p.windows[0].size; t0++, kernel += p.kernel_bytes) {
                     i64 i0 = under(p.windows[0], y.at[0], t0, p.x.n[0]);
-                    if (i0 < 0 || i1 < 0 || i2 < 0) continue;
-                    float v = load_number(x + i0 * p.x.nb[0] + i1 * p.x.nb[1] + i2 * p.x.nb[2], p.x.type);
+                    if ((i0 | i1 | i2) < 0) continue;
+                    float v = at<const float>(row + i0 * p.x.nb[0])[0];
                     sum += v * load_number(kernel, p.kernel_type);
                 }
             }
@@ -121,22 +122,23 @@ struct Transposed {
     i64 kernel_type, kernel_bytes, taps[2], stride[2], n;
 };
 
-KERNEL(conv_transpose, Transposed, 256) {
+KERNEL(conv_transpose, Transposed, 128) {
     i64 n = BLOCK_X * THREADS + THREAD;
     if (n >= p.n) return;
     Spot y = spot_of(n, p.y);
     i64 first[2];
     for (int d = 0; d < 2; d++) first[d] = y.at[d] < p.taps[d] ? 0 : (y.at[d] - p.taps[d]) / p.stride[d] + 1;
+    u64 x = p.x.address + y.batch * p.x.nb_batch;
     float sum = 0.0f;
-    for (i64 c = 0; c < p.x.channels; c++) {
-        u64 x = p.x.address + y.batch * p.x.nb_batch + c * p.x.nb_channel;
-        i64 taps = (c * p.y.channels + y.channel) * p.taps[1];
-        for (i64 i1 = first[1]; i1 < p.x.n[1] && i1 * p.stride[1] <= y.at[1]; i1++)
-            for (i64 i0 = first[0]; i0 < p.x.n[0] && i0 * p.stride[0] <= y.at[0]; i0++) {
-                i64 tap = (taps + y.at[1] - i1 * p.stride[1]) * p.taps[0] + y.at[0] - i0 * p.stride[0];
-                float v = load_number(x + i0 * p.x.nb[0] + i1 * p.x.nb[1], p.x.type);
-                sum += v * load_number(p.kernel + tap * p.kernel_bytes, p.kernel_type);
-            }
+    for (i64 c = 0; c < p.x.channels; c++, x += p.x.nb_channel) {
+        i64 taps = (c * p.y.channels + y.channel) * p.taps[1] + y.at[1];
+        for (i64 i1 = first[1]; i1 < p.x.n[1] && i1 * p.stride[1] <= y.at[1]; i1++) {
+            i64 tap = (taps - i1 * p.stride[1]) * p.taps[0] + y.at[0] - first[0] * p.stride[0];
+            u64 row = x + i1 * p.x.nb[1];
+            for (i64 i0 = first[0]; i0 < p.x.n[0] && i0 * p.stride[0] <= y.at[0]; i0++, tap -= p.stride[0])
+                sum += at<const float>(row + i0 * p.x.nb[0])[0] *
+                       load_number(p.kernel + tap * p.kernel_bytes, p.kernel_type);
+        }
     }
     at<float>(address_of(p.y, y))[0] = sum;
 }

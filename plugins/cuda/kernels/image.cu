@@ -36,7 +36,7 @@ struct Upscale {
     u32 mode;
     float scale[4], offset;
 };
-enum : u32 { NEAREST, BILINEAR, BICUBIC, ANTIALIASED };
+enum : u32 { NEAREST, BILINEAR, BICUBIC };
 
 DEVICE i64 within(i64 i, i64 n) { return i < 0 ? 0 : i < n ? i : n - 1; }
 
@@ -55,7 +55,8 @@ DEVICE float element(const Upscale &p, const Index &plane, i64 i0, i64 i1) {
 
 DEVICE float bilinear(const Upscale &p, const Index &plane, float p0, float p1) {
     i64 i0 = (i64)floorf(p0), i1 = (i64)floorf(p1);
-    float d0 = fminf(fmaxf(p0 - within(i0, p.x.ne[0]), 0.0f), 1.0f), d1 = fminf(fmaxf(p1 - within(i1, p.x.ne[1]), 0.0f), 1.0f);
+    float d0 = fminf(fmaxf(p0 - within(i0, p.x.ne[0]), 0.0f), 1.0f);
+    float d1 = fminf(fmaxf(p1 - within(i1, p.x.ne[1]), 0.0f), 1.0f);
     float low = element(p, plane, i0, i1) * (1.0f - d0) + element(p, plane, i0 + 1, i1) * d0;
     float high = element(p, plane, i0, i1 + 1) * (1.0f - d0) + element(p, plane, i0 + 1, i1 + 1) * d0;
     return low * (1.0f - d1) + high * d1;
@@ -70,12 +71,12 @@ DEVICE float cubic_weight(int i, float t) {
 }
 
 DEVICE float bicubic(const Upscale &p, const Index &plane, float p0, float p1) {
-    i64 i0 = (i64)floorf(p0), i1 = (i64)floorf(p1);
-    float sum = 0.0f;
+    float f0 = floorf(p0), f1 = floorf(p1), sum = 0.0f;
     for (int j = 0; j < 4; j++) {
         float row = 0.0f;
-        for (int i = 0; i < 4; i++) row += element(p, plane, i0 + i - 1, i1 + j - 1) * cubic_weight(i, p0 - i0);
-        sum += row * cubic_weight(j, p1 - i1);
+        for (int i = 0; i < 4; i++)
+            row += element(p, plane, (i64)f0 + i - 1, (i64)f1 + j - 1) * cubic_weight(i, p0 - f0);
+        sum += row * cubic_weight(j, p1 - f1);
     }
     return sum;
 }
@@ -106,17 +107,20 @@ DEVICE float antialiased(const Upscale &p, const Index &plane, const Index &i) {
     return total > 0.0f ? sum / total : 0.0f;
 }
 
-KERNEL(upscale, Upscale, 256) {
+KERNEL(upscale, Upscale, 128) {
     i64 n = BLOCK_X * THREADS + THREAD;
     if (n >= n_elements(p.y)) return;
     Index i = index_of(n, p.y.ne), plane = {{0, 0, nearest(p, i.i[2], 2), nearest(p, i.i[3], 3)}};
     float p0 = ((float)i.i[0] + p.offset) / p.scale[0] - p.offset, y;
     float p1 = ((float)i.i[1] + p.offset) / p.scale[1] - p.offset;
-    switch (p.mode) {
-    case NEAREST: y = element(p, plane, nearest(p, i.i[0], 0), nearest(p, i.i[1], 1)); break;
-    case BILINEAR: y = bilinear(p, plane, p0, p1); break;
-    case BICUBIC: y = bicubic(p, plane, p0, p1); break;
-    default: y = antialiased(p, plane, i);
-    }
+    if (p.mode == NEAREST) y = element(p, plane, nearest(p, i.i[0], 0), nearest(p, i.i[1], 1));
+    else y = p.mode == BILINEAR ? bilinear(p, plane, p0, p1) : bicubic(p, plane, p0, p1);
     store(p.y, i, y);
+}
+
+KERNEL(upscale_antialiased, Upscale, 128) {
+    i64 n = BLOCK_X * THREADS + THREAD;
+    if (n >= n_elements(p.y)) return;
+    Index i = index_of(n, p.y.ne), plane = {{0, 0, nearest(p, i.i[2], 2), nearest(p, i.i[3], 3)}};
+    store(p.y, i, antialiased(p, plane, i));
 }

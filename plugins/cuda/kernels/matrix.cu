@@ -23,12 +23,15 @@ struct Triangle {
 };
 
 KERNEL(solve_tri, Triangle, 128) {
-    i64 n = BLOCK_X * THREADS + THREAD, j = n % p.y.ne[0], i2 = n / p.y.ne[0] % p.y.ne[2], i3 = n / p.y.ne[0] / p.y.ne[2];
+    i64 n = BLOCK_X * THREADS + THREAD, j = n % p.y.ne[0], batch = n / p.y.ne[0];
+    i64 i2 = batch % p.y.ne[2], i3 = batch / p.y.ne[2];
     if (i3 >= p.y.ne[3]) return;
     for (i64 i = 0; i < p.y.ne[1]; i++) {
         float rest = at<const float>(address_of(p.b, j, i, i2, i3))[0];
-        for (i64 t = 0; t < i; t++)
-            rest -= at<const float>(address_of(p.a, t, i, i2, i3))[0] * at<const float>(address_of(p.y, j, t, i2, i3))[0];
+        for (i64 t = 0; t < i; t++) {
+            float known = at<const float>(address_of(p.y, j, t, i2, i3))[0];
+            rest -= at<const float>(address_of(p.a, t, i, i2, i3))[0] * known;
+        }
         at<float>(address_of(p.y, j, i, i2, i3))[0] = rest / at<const float>(address_of(p.a, i, i, i2, i3))[0];
     }
 }

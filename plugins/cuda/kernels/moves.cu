@@ -1,5 +1,5 @@
-// Elements of any dtype that move, or stay, by where they are: a thread per element, or per block of packed numbers, which
-// always come from somewhere.
+// Elements of any dtype that move, or stay, by where they are: a thread per element, or per block of packed numbers,
+// which always come from somewhere.
 #include "device.cuh"
 
 // bytes: of an element. value: the element where none of x comes to stand.

@@ -2,8 +2,8 @@
 #include "block.cuh"
 #include "number.cuh"
 
-// What is normed: x, or x + added where there is a sum, which is written; plain: the norm before weight and bias, where it
-// is wanted.
+// What is normed: x, or x + added where there is a sum, which is written; plain: the norm before weight and bias, where
+// it is wanted.
 struct Norm {
     Tensor x, added, sum, weight, bias, plain, y;
     u32 kind;

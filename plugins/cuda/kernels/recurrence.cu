@@ -1,5 +1,5 @@
-// Linear attention with a state of S × S numbers per head that is passed from token to token: a warp per row or column of
-// a state, which depend on no other.
+// Linear attention with a state of S × S numbers per head that is passed from token to token: a warp per row or column
+// of a state, which depend on no other.
 #include "state.cuh"
 
 // Which line of a state a warp has.
@@ -12,7 +12,9 @@ DEVICE Turn turn_of(i64 s, i64 n_heads) {
 }
 
 // Number i of a head of a token.
-DEVICE float number(const Tensor &t, i64 i, i64 head, i64 token) { return at<const float>(address_of(t, i, head, token, 0))[0]; }
+DEVICE float number(const Tensor &t, i64 i, i64 head, i64 token) {
+    return at<const float>(address_of(t, i, head, token, 0))[0];
+}
 
 // Sources [S, n_heads, n_tokens], the tokens of all sequences one behind the other; state [S·S·n_heads, n_seqs].
 // y: the outputs, then the states.

@@ -5,7 +5,7 @@ struct Reduce {
     Tensor x, y;
     u32 kind;
 };
-enum : u32 { SUM_ROWS, MEAN, ARGMAX, CUMSUM };
+enum : u32 { SUM_ROWS, MEAN, CUMSUM };
 
 // The sum over all threads of a block, for each of them.
 DEVICE double block_sum(double x) {
@@ -19,33 +19,9 @@ DEVICE double block_sum(double x) {
 }
 
 KERNEL(reduce, Reduce, 256) {
-    SHARED(float, values, 256);
-    SHARED(int, places, 256);
     Index row = index_of(BLOCK_X, p.x.ne + 1);
     i64 n = p.x.ne[0];
     u64 x = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
-    if (p.kind == ARGMAX) {
-        float most = -INF_F;
-        int place = -1;
-        for (i64 i = THREAD; i < n; i += THREADS) {
-            float v = at<const float>(x + i * p.x.nb[0])[0];
-            if (place < 0 || v > most || (most != most && v == v)) most = v, place = (int)i;
-        }
-        values[THREAD] = most;
-        places[THREAD] = place;
-        sync_block();
-        if (THREAD > 0) return;
-        for (int t = 1; t < THREADS; t++) {
-            float v = values[t];
-            int at_place = places[t];
-            if (at_place < 0) continue;
-            // Of equals the first; any number before NaN.
-            bool is_equal = v == most || (v != v && most != most), is_number = most != most && v == v;
-            if (v > most || is_number || (is_equal && at_place < place)) most = v, place = at_place;
-        }
-        at<i32>(address_of(p.y, row.i[0], row.i[1], row.i[2], 0))[0] = place;
-        return;
-    }
     if (p.kind == CUMSUM) {
         u64 y = address_of(p.y, 0, row.i[0], row.i[1], row.i[2]);
         float sum = 0.0f;
@@ -60,6 +36,32 @@ KERNEL(reduce, Reduce, 256) {
     sum = block_sum(sum);
     if (THREAD == 0)
         at<float>(address_of(p.y, 0, row.i[0], row.i[1], row.i[2]))[0] = (float)(p.kind == MEAN ? sum / n : sum);
+}
+
+// Whether number a, at place i, is larger than b, at place j: of equals the first is, any number is larger than NaN.
+DEVICE bool is_larger(float a, i64 i, float b, i64 j) {
+    if (a == b || (a != a && b != b)) return i < j;
+    return a > b || b != b;
+}
+
+KERNEL(argmax, Reduce, 256) {
+    SHARED(float, values, 256);
+    SHARED(i64, places, 256);
+    Index row = index_of(BLOCK_X, p.x.ne + 1);
+    i64 n = p.x.ne[0], place = THREAD;
+    u64 x = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
+    float most = place < n ? at<const float>(x + place * p.x.nb[0])[0] : 0.0f;
+    for (i64 i = THREAD + THREADS; i < n; i += THREADS) {
+        float v = at<const float>(x + i * p.x.nb[0])[0];
+        if (is_larger(v, i, most, place)) most = v, place = i;
+    }
+    values[THREAD] = most;
+    places[THREAD] = place;
+    sync_block();
+    if (THREAD > 0) return;
+    for (int t = 1; t < THREADS && t < n; t++)
+        if (is_larger(values[t], places[t], most, place)) most = values[t], place = places[t];
+    at<i32>(address_of(p.y, row.i[0], row.i[1], row.i[2], 0))[0] = (i32)place;
 }
 
 // Everything, as one number: one block.

@@ -32,7 +32,8 @@ KERNEL(ssm_scan, Scan, 128) {
     if (row >= head_dim * n_heads * n_seqs) return;
     i64 i = row % head_dim, head = row / head_dim % n_heads, seq = row / head_dim / n_heads;
     i64 group = head / (n_heads / p.b.ne[1]), slot = at<const i32>(p.ids.address + seq * p.ids.nb[0])[0];
-    i64 per_token = head_dim * n_heads, n_outputs = per_token * n_tokens * n_seqs, lane = lane_of(THREAD);
+    i64 per_token = head_dim * n_heads, place = head * head_dim + i, lane = lane_of(THREAD);
+    i64 kept = per_token * n_tokens * n_seqs + (seq * per_token + place) * d_state, per_states = per_token * n_seqs * d_state;
     float s[PER_LANE];
     for (int j = 0; j < PER_LANE; j++) {
         bool given = lane + 32 * j < d_state && slot >= 0 && slot < p.states.ne[3];
@@ -49,13 +50,13 @@ KERNEL(ssm_scan, Scan, 128) {
             sum += s[j] * at<const float>(address_of(p.c, e, group, token, seq))[0];
         }
         sum = warp_sum(sum);
-        if (lane == 0) at<float>(in_order(p.y, (seq * n_tokens + token) * per_token + head * head_dim + i))[0] = sum;
+        if (lane == 0) at<float>(in_order(p.y, (seq * n_tokens + token) * per_token + place))[0] = sum;
         i64 back = n_tokens - 1 - token;
-        if (back < p.n_states) store_line(p.y, n_outputs + (back * per_token * n_seqs + seq * per_token + head * head_dim + i) * d_state, 1, d_state, s);
+        if (back < p.n_states) store_line(p.y, kept + back * per_states, 1, d_state, s);
     }
     // Of no tokens the state that was given is the last one; before the first token there were zeros.
     for (i64 back = n_tokens; back < p.n_states; back++) {
         for (int j = 0; j < PER_LANE && back > 0; j++) s[j] = 0.0f;
-        store_line(p.y, n_outputs + (back * per_token * n_seqs + seq * per_token + head * head_dim + i) * d_state, 1, d_state, s);
+        store_line(p.y, kept + back * per_states, 1, d_state, s);
     }
 }

@@ -106,7 +106,7 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let args = shape.windows.put(image(args, &y, shape.n_dims, shape.c_out)?);
     let args = kernel_args(args, &kernel)?.count(shape.c_in).count(y.n_elements());
     let args = args.int(shape.is_depthwise.into());
-    call.launch(("conv", "convolution"), blocks(y.n_elements(), 256), 256, args)
+    call.launch(("conv", "convolution"), blocks(y.n_elements(), 128), 128, args)
 }
 
 /// Dims of space and strides of a transposed convolution; no padding, no dilation.
@@ -144,5 +144,5 @@ fn transposed(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let args = kernel_args(image(args, &y, n_dims, kernel.ne()[n_dims])?, &kernel)?;
     let taps = [kernel.ne()[0], if n_dims == 2 { kernel.ne()[1] } else { 1 }];
     let args = taps.into_iter().chain(stride).fold(args, Args::count).count(y.n_elements());
-    call.launch(("conv", "conv_transpose"), blocks(y.n_elements(), 256), 256, args)
+    call.launch(("conv", "conv_transpose"), blocks(y.n_elements(), 128), 128, args)
 }

@@ -61,5 +61,6 @@ fn upscale(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     }
     let args = scale.into_iter().fold(Args::default().tensor(&x)?.tensor(&y)?.int(p.mode), Args::float);
     let args = args.float(if p.align_corners == 1 { 0.0 } else { 0.5 });
-    call.launch(("image", "upscale"), blocks(y.n_elements(), 256), 256, args)
+    let kernel = if p.mode == 3 { "upscale_antialiased" } else { "upscale" };
+    call.launch(("image", kernel), blocks(y.n_elements(), 128), 128, args)
 }

@@ -22,14 +22,14 @@ fn supports(node: &NodeView<'_>) -> Answer {
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (x, y) = (source(node, 0)?, node.dst());
-    let kind = match node.op() {
-        Some(Op::Mean) => 1,
-        Some(Op::Argmax) => 2,
-        Some(Op::Cumsum) => 3,
-        _ => 0,
+    let (kernel, kind) = match node.op() {
+        Some(Op::Argmax) => ("argmax", 0),
+        Some(Op::Mean) => ("reduce", 1),
+        Some(Op::Cumsum) => ("reduce", 2),
+        _ => ("reduce", 0),
     };
     let args = Args::default().tensor(&x)?.tensor(&y)?.int(kind);
-    call.launch(("reduce", "reduce"), [x.n_rows(), 1, 1], norm::threads(x.ne()[0]), args)
+    call.launch(("reduce", kernel), [x.n_rows(), 1, 1], norm::threads(x.ne()[0]), args)
 }
 
 fn supports_sum(node: &NodeView<'_>) -> Answer {
