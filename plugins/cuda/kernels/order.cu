@@ -4,7 +4,7 @@
 
 #define RUN 1024
 
-// from, to: the indices of a row in the order so far, I32 [n] for each row; 0: y itself, past whose end they are dropped.
+// from, to: the indices of a row in the order so far, I32 [n] for each row; 0: y, past whose end they are dropped.
 struct Order {
     Tensor x, y;
     u64 from, to;

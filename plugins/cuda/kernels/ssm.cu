@@ -26,6 +26,12 @@ struct Scan {
 
 DEVICE float softplus(float v) { return v > 20.0f ? v : log1pf(expf(v)); }
 
+// Where in y the row of a state begins, `back` tokens before the last.
+DEVICE i64 kept(const Scan &p, i64 back, i64 seq, i64 row) {
+    i64 per_token = p.x.ne[0] * p.x.ne[1];
+    return per_token * p.x.ne[2] * p.x.ne[3] + ((back * p.x.ne[3] + seq) * per_token + row) * p.states.ne[0];
+}
+
 KERNEL(ssm_scan, Scan, 128) {
     i64 d_state = p.states.ne[0], head_dim = p.x.ne[0], n_heads = p.x.ne[1], n_tokens = p.x.ne[2], n_seqs = p.x.ne[3];
     i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD);
@@ -33,7 +39,6 @@ KERNEL(ssm_scan, Scan, 128) {
     i64 i = row % head_dim, head = row / head_dim % n_heads, seq = row / head_dim / n_heads;
     i64 group = head / (n_heads / p.b.ne[1]), slot = at<const i32>(p.ids.address + seq * p.ids.nb[0])[0];
     i64 per_token = head_dim * n_heads, place = head * head_dim + i, lane = lane_of(THREAD);
-    i64 kept = per_token * n_tokens * n_seqs + (seq * per_token + place) * d_state, per_states = per_token * n_seqs * d_state;
     float s[PER_LANE];
     for (int j = 0; j < PER_LANE; j++) {
         bool given = lane + 32 * j < d_state && slot >= 0 && slot < p.states.ne[3];
@@ -52,11 +57,11 @@ KERNEL(ssm_scan, Scan, 128) {
         sum = warp_sum(sum);
         if (lane == 0) at<float>(in_order(p.y, (seq * n_tokens + token) * per_token + place))[0] = sum;
         i64 back = n_tokens - 1 - token;
-        if (back < p.n_states) store_line(p.y, kept + back * per_states, 1, d_state, s);
+        if (back < p.n_states) store_line(p.y, kept(p, back, seq, place), 1, d_state, s);
     }
     // Of no tokens the state that was given is the last one; before the first token there were zeros.
     for (i64 back = n_tokens; back < p.n_states; back++) {
         for (int j = 0; j < PER_LANE && back > 0; j++) s[j] = 0.0f;
-        store_line(p.y, kept + back * per_states, 1, d_state, s);
+        store_line(p.y, kept(p, back, seq, place), 1, d_state, s);
     }
 }

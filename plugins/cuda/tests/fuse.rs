@@ -5,9 +5,9 @@ mod common;
 
 use common::{Bound, Machine, bind};
 use llmrt_abi::DType;
-use llmrt_abi::op::RopeParams;
+use llmrt_abi::op::{AttentionParams, RopeParams};
 use llmrt_graph::ops::case::Case;
-use llmrt_graph::{Graph, Kind, Role, Tensor};
+use llmrt_graph::{Activation, Graph, Kind, Paged, Role, Tensor};
 
 /// Launches of a graph, and the bytes of all that its nodes write; `place` may move tensors before.
 fn run(case: &Case, fuse: &str, place: impl Fn(&mut Bound)) -> (u64, Vec<Vec<u8>>) {
@@ -150,6 +150,97 @@ fn heads_are_turned_and_written_at_once() {
     check([3, 4], |g, ints| heads(g, ints, DType::Q8_0, &[3, 4], 2));
     let many: Vec<i32> = (0..65).collect();
     check([3, 4], |g, ints| heads(g, ints, DType::F16, &many, 2));
+}
+
+/// A layer of a transformer of `n` tokens: 64 wide, four heads, two of K and V, and the next layer's norm.
+fn layer(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, n: u64) {
+    let weight = |g: &mut Graph, name: &str, dims: &[u64]| g.weight(name, DType::F32, dims, Role::Matrix);
+    let mut ids = |g: &mut Graph, name: &str, values: Vec<i32>| {
+        let t = g.input(name, DType::I32, &[values.len() as u64]);
+        ints.push((t, values));
+        t
+    };
+    let positions = ids(g, "positions", (0..n as i32).collect());
+    let slots = ids(g, "slots", (3..).take(n as usize).collect());
+    let seq_lens = ids(g, "seq_lens", vec![n as i32]);
+    let query_starts = ids(g, "query_starts", vec![0, n as i32]);
+    let block_table = g.input("block_table", DType::I32, &[32, 1]);
+    ints.push((block_table, (3..35).collect()));
+    let paged = Paged { block_table, seq_lens, query_starts };
+    let [k_cache, v_cache] = ["kc", "vc"].map(|name| g.state(name, DType::F16, &[32, 80], Role::KCache));
+    let p = RopeParams {
+        n_dims: 16,
+        mode: 2,
+        freq_base: 1e4,
+        freq_scale: 1.0,
+        attn_factor: 1.0,
+        ..Default::default()
+    };
+    let x = floats(g, "x", &[64, n]);
+    let x = g.scale(x, 2.0);
+
+    let w = floats(g, "attn_norm", &[64]);
+    let h = g.rms_norm(x, w, 1e-5);
+    let [q, k, v] = [("wq", 64, 4), ("wk", 32, 2), ("wv", 32, 2)].map(|(name, m, heads)| {
+        let w = weight(g, name, &[64, m]);
+        let y = g.mul_mat(w, h);
+        g.split_heads(y, heads)
+    });
+    let (q, k) = (g.rope(q, positions, None, &p), g.rope(k, positions, None, &p));
+    let (k_cache, v_cache) = (g.set_rows(k_cache, k, slots), g.set_rows(v_cache, v, slots));
+    let attention = AttentionParams { n_kv_heads: 2, block_size: 1, scale: 0.25, ..Default::default() };
+    let attn = g.attention(q, k_cache, v_cache, &paged, &attention);
+    let w = weight(g, "wo", &[64, 64]);
+    let attn = g.mul_mat(w, attn);
+    let x = g.add(attn, x);
+
+    let w = floats(g, "ffn_norm", &[64]);
+    let h = g.rms_norm(x, w, 1e-5);
+    let [up, gate] = ["up", "gate"].map(|name| {
+        let w = weight(g, name, &[64, 96]);
+        g.mul_mat(w, h)
+    });
+    let h = g.glu(Activation::Silu, gate, Some(up));
+    let w = weight(g, "down", &[96, 64]);
+    let ffn = g.mul_mat(w, h);
+    let x = g.add(ffn, x);
+    let w = floats(g, "next_norm", &[64]);
+    g.rms_norm(x, w, 1e-5);
+}
+
+/// In memory that is used again as soon as it may be: the same bytes are left everywhere.
+#[test]
+fn a_layer_in_planned_memory_takes_fewer_kernels_and_is_the_same() {
+    for n in [1, 2, 5, 70] {
+        let case = Case::new(format!("{n} tokens"), |g, ints| layer(g, ints, n));
+        let run = |fuse: &str| {
+            let m = Machine::told("queue=late", &[("cuda.fuse", fuse)]);
+            let (card, stream) = (m.card(0), m.card(0).stream(1).unwrap());
+            let mut bound = bind(&card, &case.graph, &case.values(7).unwrap()).unwrap();
+            let arena = bound.plan(&card, &case.graph);
+            let before = m.count("launch");
+            stream.compute(&bound.raw).unwrap();
+            stream.synchronize().unwrap();
+            let states = case.graph.tensors.iter().enumerate().filter(|(_, def)| def.kind == Kind::State);
+            let states = states.map(|(i, _)| bound.buffer(Tensor(i as u32)).clone());
+            let bytes: Vec<Vec<u8>> = states
+                .chain([arena])
+                .map(|buffer| {
+                    let mut bytes = vec![0; buffer.size() as usize];
+                    buffer.read(0, &mut bytes).unwrap();
+                    bytes
+                })
+                .collect();
+            assert_eq!(m.reports(), [""; 0], "{}", case.name);
+            (m.count("launch") - before, bytes)
+        };
+        let (fused, plain) = (run("1"), run("0"));
+        println!("{n} tokens: {} launches, {} without", fused.0, plain.0);
+        assert!(fused.1 == plain.1, "{n} tokens: other bits");
+        // Both sums with their norms; of heads and caches at least two.
+        let fewer = if n <= 64 { 4 } else { 1 };
+        assert!(fused.0 + fewer <= plain.0, "{n} tokens: {} launches, {} without", fused.0, plain.0);
+    }
 }
 
 #[test]

@@ -3,7 +3,7 @@
 
 use libloading::os::unix::Library;
 use llmrt_graph::reference::Memory;
-use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_graph::{Graph, Kind, Tensor, plan};
 use llmrt_host::{
     Buffer, Device, Host, HostOptions, NodeDesc, RawGraph, RawGraphBuilder, Result, Stream, TensorDesc,
 };
@@ -172,6 +172,31 @@ impl Bound {
         self.raw.bind(a.0, &shared, 0).unwrap();
         self.raw.bind(b.0, &shared, offset).unwrap();
         self.offsets.extend([(a, 0), (b, offset)]);
+    }
+
+    /// Puts all that is computed into one buffer, memory used again as soon as it may be, as a host does.
+    pub fn plan(&mut self, device: &Arc<Device>, graph: &Graph) -> Buffer {
+        let lives = plan::lifetimes(graph, 0..graph.nodes.len());
+        let item = |life: &plan::Lifetime| plan::Item {
+            size: graph.def(life.tensor).n_bytes(),
+            first_use: life.first_use,
+            last_use: life.last_use,
+        };
+        let layout = plan::plan(&lives.iter().map(item).collect::<Vec<_>>(), 256);
+        let arena = device.alloc(0, layout.total, 0).unwrap();
+        arena.fill(0, layout.total, 0xcc).unwrap();
+        for (life, first) in lives.iter().zip(layout.offsets) {
+            for (i, def) in graph.tensors.iter().enumerate() {
+                match def.view {
+                    None if i == life.tensor.0 as usize => self.raw.bind(i as u32, &arena, first).unwrap(),
+                    Some((owner, offset)) if owner == life.tensor => {
+                        self.raw.bind(i as u32, &arena, first + offset).unwrap();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        arena
     }
 
     /// Where a tensor begins in its buffer.
