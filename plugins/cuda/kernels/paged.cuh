@@ -1,5 +1,6 @@
 // Sequences in a paged cache, and what both kinds of attention are told.
 #pragma once
+#include "alibi.cuh"
 #include "number.cuh"
 
 struct Paging {
@@ -49,12 +50,6 @@ DEVICE i64 slot_of(const Paging &p, i64 sequence, i64 key) {
     i64 block = at<const i32>(address_of(p.table, key / p.block_size, sequence, 0, 0))[0];
     i64 slot = block * p.block_size + key % p.block_size;
     return block >= 0 && slot < p.n_slots ? slot : -1;
-}
-
-DEVICE float alibi_slope(i64 head, i64 n_heads, float max_bias) {
-    i64 n = 1;
-    while (2 * n <= n_heads) n *= 2;
-    return head < n ? exp2f(-max_bias / n * (head + 1)) : exp2f(-max_bias / 2.0f / n * (2 * (head - n) + 1));
 }
 
 // parts: F32 [dim_v + 2, n_parts, n_heads, tokens of the grid], what each part of the keys gave, its maximum and its sum; 0:

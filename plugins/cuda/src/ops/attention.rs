@@ -94,14 +94,19 @@ fn others(node: &NodeView<'_>, tiles: Option<&Tiles>) -> Result<Tokens> {
 pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
     let tiles = tiles(node, &p, device.capability)?;
-    let bytes = |tiles| Ok(parts(node, others(node, tiles)?, device.n_sms as usize)?.1);
-    Ok(bytes(None)?.max(bytes(tiles.as_ref())?))
+    let n_sms = device.n_sms as usize;
+    let (_, without) = parts(node, others(node, None)?, n_sms)?;
+    let (_, beside) = parts(node, others(node, tiles.as_ref())?, n_sms)?;
+    Ok(without.max(beside))
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
     let device = &call.gpu.identity;
-    let tiles = if is_aligned(node)? { tiles(node, &p, device.capability)? } else { None };
+    let tiles = match tiles(node, &p, device.capability)? {
+        Some(tiles) if is_aligned(node)? => Some(tiles),
+        _ => None,
+    };
     let (n_heads, (n_tokens, n_busy)) = (source(node, 0)?.ne()[1], others(node, tiles.as_ref())?);
     let (n_parts, bytes) = parts(node, (n_tokens, n_busy), device.n_sms as usize)?;
     let many = tiles.as_ref().map_or(0, |tiles| tiles.many);

@@ -53,7 +53,8 @@ fn is_readable(t: &TensorView<'_>) -> bool {
 
 /// Whether halves of a node's cache begin where 16 bytes can be read at once.
 pub fn is_aligned(node: &NodeView<'_>) -> Result<bool> {
-    let one = |t: &TensorView<'_>| Ok(t.dtype() == Some(DType::Q8_0) || tiles::is_aligned(t)?);
+    let one =
+        |t: &TensorView<'_>| -> Result<bool> { Ok(t.dtype() == Some(DType::Q8_0) || tiles::is_aligned(t)?) };
     Ok(one(&source(node, 1)?)? && one(&source(node, 2)?)?)
 }
 

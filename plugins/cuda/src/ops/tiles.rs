@@ -49,10 +49,12 @@ pub fn workspace(node: &NodeView<'_>, capability: (i32, i32)) -> Result<usize> {
         Some(_) => pieces(&sorted_bytes(y.ne()[1] * y.ne()[2], w.ne()[2])),
         None => 0,
     };
-    let prepared = match () {
-        _ if multiplies_halves(capability, &w) => pieces(&halves_bytes(&w, &x)),
-        _ if is_number(&w) => 0,
-        _ => pieces(&[packed_bytes(&x)]),
+    let prepared = if multiplies_halves(capability, &w) {
+        pieces(&halves_bytes(&w, &x))
+    } else if is_number(&w) {
+        0
+    } else {
+        pieces(&[packed_bytes(&x)])
     };
     Ok(sorted + prepared)
 }
