@@ -9,7 +9,7 @@ use common::{Machine, bind};
 use llmrt_abi::{DType, op::AttentionParams};
 use llmrt_graph::ops::{case::Case, value::Value};
 use llmrt_graph::{Paged, Role, Tensor, reference};
-use placed::run;
+use placed::{run, workspace};
 
 /// Heads, the cache, and the sequences of a step: tokens in the cache with the new ones, and new ones.
 #[derive(Clone)]
@@ -91,6 +91,8 @@ impl Prompt {
         assert_eq!(m.reports(), [""; 0], "{name} on sm_{chip}");
         assert!(error <= nmse, "{name} on sm_{chip}: NMSE {error:e}");
         assert_eq!(m.count(kernel), 1, "{name} on sm_{chip} goes by {kernel}");
+        let (taken, said) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), &case).unwrap());
+        assert!(taken <= said, "{name} on sm_{chip} takes {taken} bytes of scratch memory, and says {said}");
     }
 }
 

@@ -9,7 +9,7 @@ use common::{Machine, bind};
 use llmrt_abi::DType;
 use llmrt_graph::ops::{case::Case, value::Value};
 use llmrt_graph::{Role, Tensor};
-use placed::run;
+use placed::{run, workspace};
 
 /// A case's error is at most this on a chip, by way of this kernel.
 fn check(chip: u32, kernel: &str, case: &Case, nmse: f64) {
@@ -19,6 +19,8 @@ fn check(chip: u32, kernel: &str, case: &Case, nmse: f64) {
     assert_eq!(m.reports(), [""; 0], "{} on sm_{chip}", case.name);
     assert!(error <= nmse, "{} on sm_{chip}: NMSE {error:e}", case.name);
     assert_eq!(m.count(kernel), 1, "{} on sm_{chip} goes by {kernel}", case.name);
+    let (taken, said) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
+    assert!(taken <= said, "{} takes {taken} bytes of scratch memory, and says {said}", case.name);
 }
 
 /// w [k, m, batches] times x [k, n, 2 batches], whose numbers are times `size`.
