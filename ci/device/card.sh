@@ -84,7 +84,9 @@ models() {
 }
 
 step_conform() {
-    ./llmrt conform ./libllmrt_cuda.so --level "${LEVELS:-L0..L6}" --perf ${PART:+--part $PART} \
+    local levels=--perf # L0 to L6
+    [ -z "${LEVELS:-}" ] || levels="--level $LEVELS"
+    ./llmrt conform ./libllmrt_cuda.so $levels ${PART:+--part $PART} \
         --json "$OUT/conform.json" --markdown "$OUT/conform.md" >"$OUT/conform.log" 2>&1
     local code=$?
     say conform "exit $code: $(tail -1 "$OUT/conform.log")"

@@ -118,22 +118,24 @@ fn archive(jobs: &[(&Family, &str)], compiled: &[Compiled]) -> Result<Vec<u8>, S
     if is_whole { Ok(archive) } else { Err("the archive does not hold what was compiled".into()) }
 }
 
-/// A row per kernel, a column per chip.
+/// A row per kernel, a column per chip; `-` where the chip has no such kernel.
 fn table(jobs: &[(&Family, &str)], compiled: &[Compiled]) -> Result<String, String> {
-    let mut rows: BTreeMap<(&str, String), Vec<String>> = BTreeMap::new();
+    let mut rows: BTreeMap<(&str, String), BTreeMap<&str, String>> = BTreeMap::new();
     for ((family, target), Compiled { log, .. }) in jobs.iter().zip(compiled) {
         if *target == PTX_TARGET {
             continue;
         }
         for (kernel, numbers) in kernels_of(log)? {
-            rows.entry((family.name, kernel)).or_default().push(numbers);
+            rows.entry((family.name, kernel)).or_default().insert(target, numbers);
         }
     }
     let mut text = format!("{HEAD}{:<24}", "");
     TARGETS.iter().for_each(|target| text += &format!(" {target:>15}"));
     for ((_, kernel), numbers) in rows {
         text += &format!("\n{kernel:<24}");
-        numbers.iter().for_each(|numbers| text += &format!(" {numbers:>15}"));
+        for target in TARGETS {
+            text += &format!(" {:>15}", numbers.get(target).map_or("-", String::as_str));
+        }
     }
     Ok(text + "\n")
 }

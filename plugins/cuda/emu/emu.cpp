@@ -14,18 +14,33 @@ namespace emu {
 Place place;
 static Kernel *kernels;
 
-Kernel::Kernel(const char *name, u32 params_bytes, u32 max_threads, void (*run)(const void *))
-    : name(name), params_bytes(params_bytes), max_threads(max_threads), run(run), next(kernels) {
+Kernel::Kernel(const char *name, u32 params_bytes, u32 max_threads, u32 chip, void (*run)(const void *))
+    : name(name), params_bytes(params_bytes), max_threads(max_threads), chip(chip), run(run), next(kernels) {
     kernels = this;
 }
 
 // What a fiber does next.
 enum State { READY, AT_WARP, AT_BARRIER, DONE };
 
+// Eight halves on their way to shared memory.
+struct Copy {
+    u16 *to;
+    Shadow *shadow;
+    const char *name;
+    size_t i;
+    u16 halves[8];
+    u32 group;
+};
+static const int MOST_COPIES = 96;
+
 struct Fiber {
     State state;
     // Barriers passed, of the block and of the warp.
     u32 n_block, n_warp;
+    // Groups of copies that were closed, and the copies that were not waited for.
+    u32 n_groups;
+    int n_copies;
+    Copy copies[MOST_COPIES];
 #ifdef __x86_64__
     void *sp;
 #else
@@ -35,7 +50,7 @@ struct Fiber {
 
 // Values of a warp's lanes, of this exchange and the one before: a fast lane may be in the next already.
 struct Warp {
-    u64 values[2][32];
+    Words values[2][32];
     u32 n_arrived, n_exchanges;
 };
 
@@ -87,6 +102,7 @@ static void yield(State state) {
 
 static void body() {
     kernel->run(params);
+    if (self().n_copies > 0) fault("ends before its copies are there");
     yield(DONE);
     abort();
 }
@@ -94,7 +110,8 @@ static void body() {
 static void prepare(int thread) {
     Fiber &fiber = fibers[thread];
     fiber.state = READY;
-    fiber.n_block = fiber.n_warp = 0;
+    fiber.n_block = fiber.n_warp = fiber.n_groups = 0;
+    fiber.n_copies = 0;
     char *stack = stacks + thread * STACK;
 #ifdef __x86_64__
     // As a call would leave it: the return address at 8 below a multiple of 16, and six registers.
@@ -130,10 +147,10 @@ void barrier() {
     self().n_block++;
 }
 
-const u64 *gather(u64 value) {
+const Words *gather(const u64 *words, int n) {
     Warp &warp = warps[place.thread / 32];
-    u64 *values = warp.values[warp.n_exchanges & 1];
-    values[place.thread & 31] = value;
+    Words *values = warp.values[warp.n_exchanges & 1];
+    memcpy(values[place.thread & 31], words, n * sizeof *words);
     if (++warp.n_arrived == 32) {
         warp.n_arrived = 0;
         warp.n_exchanges++;
@@ -147,19 +164,20 @@ const u64 *gather(u64 value) {
     return values;
 }
 
-u64 exchange(u64 value, int from_lane) { return gather(value)[from_lane]; }
+u64 exchange(u64 value, int from_lane) { return gather(&value, 1)[from_lane][0]; }
 
 u32 vote(bool x) {
     u32 bits = 0;
-    const u64 *votes = gather(x);
-    for (int lane = 0; lane < 32; lane++) bits |= (u32)(votes[lane] != 0) << lane;
+    const u64 own = x;
+    const Words *votes = gather(&own, 1);
+    for (int lane = 0; lane < 32; lane++) bits |= (u32)(votes[lane][0] != 0) << lane;
     return bits;
 }
 
 // Runs the threads of a block to their end.
 static void run_block() {
     for (int i = 0; i < place.threads; i++) prepare(i);
-    memset(warps, 0, sizeof warps);
+    for (int i = 0; i < place.threads / 32; i++) warps[i].n_arrived = warps[i].n_exchanges = 0;
     for (;;) {
         int n_done = 0, n_waiting = 0;
         for (int first = 0; first < place.threads; first += 32) {
@@ -212,7 +230,7 @@ Area area(const void *key, size_t n, size_t size) {
     Area area = {shared_bytes + start, shadows + n_shadows};
     n_shadows += n;
     memset(area.bytes, 0xff, n * size);
-    for (size_t i = 0; i < n; i++) area.shadows[i] = {-1, -1, 0, 0, 0, 0};
+    for (size_t i = 0; i < n; i++) area.shadows[i] = {false, -1, -1, 0, 0, 0, 0};
     kept[n_kept++] = {key, n * size, area};
     return area;
 }
@@ -224,6 +242,7 @@ static bool is_race(i32 other, u32 n_block, u32 n_warp) {
 }
 
 void reads(Shadow &s, const char *name, size_t i) {
+    if (s.is_awaited) fault("shared `%s`[%zu] is read before thread %d waited for its copy", name, i, s.writer);
     if (s.writer < 0) fault("shared `%s`[%zu] is read before anybody wrote it", name, i);
     if (is_race(s.writer, s.write_block, s.write_warp))
         fault("shared `%s`[%zu] is read while thread %d writes it", name, i, s.writer);
@@ -233,6 +252,7 @@ void reads(Shadow &s, const char *name, size_t i) {
 }
 
 void writes(Shadow &s, const char *name, size_t i) {
+    if (s.is_awaited) fault("shared `%s`[%zu] is written before thread %d waited for its copy", name, i, s.writer);
     if (is_race(s.writer, s.write_block, s.write_warp))
         fault("shared `%s`[%zu] is written while thread %d writes it", name, i, s.writer);
     if (is_race(s.reader, s.read_block, s.read_warp))
@@ -240,6 +260,38 @@ void writes(Shadow &s, const char *name, size_t i) {
     s.writer = place.thread;
     s.write_block = self().n_block;
     s.write_warp = self().n_warp;
+}
+
+void begin_copy(u16 *to, Shadow *shadow, const char *name, size_t i, const u16 *halves) {
+    Fiber &fiber = self();
+    if (fiber.n_copies == MOST_COPIES) fault("more than %d copies that were not waited for", MOST_COPIES);
+    Copy &copy = fiber.copies[fiber.n_copies++];
+    copy = {to, shadow, name, i, {}, fiber.n_groups};
+    memcpy(copy.halves, halves, sizeof copy.halves);
+    for (int j = 0; j < 8; j++) {
+        writes(shadow[j], name, i + j);
+        shadow[j].is_awaited = true;
+    }
+}
+
+void end_copies() { self().n_groups++; }
+
+void wait_for_copies(u32 n) {
+    Fiber &fiber = self();
+    int n_left = 0;
+    for (int c = 0; c < fiber.n_copies; c++) {
+        Copy &copy = fiber.copies[c];
+        if (copy.group + n >= fiber.n_groups) {
+            fiber.copies[n_left++] = copy;
+            continue;
+        }
+        memcpy(copy.to, copy.halves, sizeof copy.halves);
+        for (int j = 0; j < 8; j++) {
+            copy.shadow[j].is_awaited = false;
+            writes(copy.shadow[j], copy.name, copy.i + j);
+        }
+    }
+    fiber.n_copies = n_left;
 }
 
 // The simulated driver's answer to where an address lies; 0: in no allocation.

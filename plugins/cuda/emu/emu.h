@@ -18,14 +18,16 @@ typedef unsigned long long u64;
 
 namespace emu {
 
-// A kernel by name, and how it is called with the bytes of its argument.
+// A kernel by name, and how it is called with the bytes of its argument. chip: the lowest that it is for, as in sm_80; 0: it
+// is for all.
 struct Kernel {
     const char *name;
     u32 params_bytes;
     u32 max_threads;
+    u32 chip;
     void (*run)(const void *params);
     Kernel *next;
-    Kernel(const char *name, u32 params_bytes, u32 max_threads, void (*run)(const void *));
+    Kernel(const char *name, u32 params_bytes, u32 max_threads, u32 chip, void (*run)(const void *));
 };
 
 // Where the running fiber is in its grid.
@@ -49,11 +51,15 @@ void barrier();
 // Every lane gives a value and gets that of another.
 u64 exchange(u64 value, int from_lane);
 u32 vote(bool x);
-// Every lane gives a value and sees those of all, until the next such call but one.
-const u64 *gather(u64 value);
+// What a lane gives at once.
+static const int MOST_WORDS = 8;
+typedef u64 Words[MOST_WORDS];
+// Every lane gives n words and sees those of all, until the next such call but one.
+const Words *gather(const u64 *words, int n);
 
 // Shared memory of n elements, the same for all threads of a block: found by the address of `key`.
 struct Shadow {
+    bool is_awaited;
     i32 writer, reader;
     u32 write_block, write_warp, read_block, read_warp;
 };
@@ -65,6 +71,11 @@ Area area(const void *key, size_t n, size_t size);
 // Says that the running thread reads or writes an element; faults if another did so without a barrier between.
 void reads(Shadow &, const char *name, size_t i);
 void writes(Shadow &, const char *name, size_t i);
+// Eight halves that shared memory gets when the running thread waits for the group that is open; nobody may touch them before.
+void begin_copy(u16 *to, Shadow *, const char *name, size_t i, const u16 *halves);
+void end_copies();
+// Waits for all groups but the last n.
+void wait_for_copies(u32 n);
 
 template <class T> struct Global {
     u64 address;
@@ -114,12 +125,17 @@ u16 float_to_half(float);
 
 } // namespace emu
 
+#ifdef CHIP
+#define EMU_CHIP CHIP
+#else
+#define EMU_CHIP 0
+#endif
 #define DEVICE static inline
 #define INLINE inline
 #define SPECIAL template <> inline
 #define KERNEL(name, Params, n_threads)                                                                               \
     static void name(const Params);                                                                                   \
-    static emu::Kernel name##_kernel(#name, sizeof(Params), n_threads, [](const void *p) {                            \
+    static emu::Kernel name##_kernel(#name, sizeof(Params), n_threads, EMU_CHIP, [](const void *p) {                  \
         Params params_;                                                                                               \
         memcpy((void *)&params_, p, sizeof params_);                                                                  \
         name(params_);                                                                                                \
@@ -129,15 +145,19 @@ u16 float_to_half(float);
     static const char name##_key = 0;                                                                                 \
     emu::Shared<T> name { emu::area(&name##_key, n, sizeof(T)), n, #name }
 
+#define UNROLL
+#define ROLLED
 #define THREAD (emu::place.thread)
 #define THREADS (emu::place.threads)
 #define BLOCK_X (emu::place.block[0])
 #define BLOCK_Y (emu::place.block[1])
 #define BLOCK_Z (emu::place.block[2])
 #define BLOCKS_X (emu::place.blocks[0])
+#define BLOCKS_Y (emu::place.blocks[1])
 #define INF_F INFINITY
 
 template <class T> using global = emu::Global<T>;
+template <class T> using shared = emu::Shared<T>;
 template <class T> DEVICE global<T> at(u64 address) { return {address, emu::span_of(address)}; }
 
 DEVICE void sync_block() { emu::barrier(); }
@@ -158,25 +178,15 @@ DEVICE float shuffle_xor(float x, int lanes) {
     return bits_to_float((u32)emu::exchange(float_to_bits(x), (emu::place.thread & 31) ^ lanes));
 }
 DEVICE float shuffle(float x, int lane) { return bits_to_float((u32)emu::exchange(float_to_bits(x), lane & 31)); }
+DEVICE int shuffle(int x, int lane) { return (int)(u32)emu::exchange((u32)x, lane & 31); }
 DEVICE u32 ballot(bool x) { return emu::vote(x); }
+DEVICE int count_ones(u32 x) { return __builtin_popcount(x); }
 DEVICE int dot4(int a, int b, int c) {
     for (int i = 0; i < 4; i++) c += (i8)((u32)a >> (8 * i)) * (i8)((u32)b >> (8 * i));
     return c;
 }
-// By reference: each lane's numbers of a and b in one word.
-DEVICE void multiply_16_8_16(int *c, int low, int high, int b) {
-    const u64 *a_of = emu::gather((u32)low | (u64)(u32)high << 32);
-    int lane = emu::place.thread & 31;
-    u32 rows[2][4];
-    for (int q = 0; q < 4; q++) {
-        rows[0][q] = (u32)a_of[lane / 4 * 4 + q];
-        rows[1][q] = (u32)(a_of[lane / 4 * 4 + q] >> 32);
-    }
-    const u64 *b_of = emu::gather((u32)b);
-    for (int j = 0; j < 4; j++) {
-        int column = lane % 4 * 2 + j % 2;
-        for (int q = 0; q < 4; q++) c[j] = dot4((int)rows[j / 2][q], (int)(u32)b_of[column * 4 + q], c[j]);
-    }
-}
 DEVICE float half_to_float(u16 h) { return emu::half_to_float(h); }
 DEVICE u16 float_to_half(float f) { return emu::float_to_half(f); }
+#ifdef CHIP
+#include "tensor.h"
+#endif

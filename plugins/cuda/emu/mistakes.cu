@@ -1,5 +1,5 @@
 // Kernels that are wrong, and one that is right: what the emulation must find, and must not. Tests of it only.
-#include "device.cuh"
+#include "tensor.cuh"
 
 struct One {
     u64 address;
@@ -50,6 +50,46 @@ KERNEL(uses_too_much_shared_memory, One, 32) {
 KERNEL(is_past_the_end_of_shared_memory, One, 64) {
     SHARED(float, room, 32);
     room[THREAD] = 1.0f;
+}
+#if CHIP >= 80
+KERNEL(reads_before_its_copy_is_there, One, 32) {
+    SHARED(u16, room, 256);
+    copy_16(room, THREAD * 8, p.address, true);
+    end_copies();
+    at<float>(p.address)[THREAD] = room[THREAD * 8];
+}
+KERNEL(waits_for_an_older_copy, One, 32) {
+    SHARED(u16, room, 512);
+    copy_16(room, THREAD * 8, p.address, true);
+    end_copies();
+    copy_16(room, 256 + THREAD * 8, p.address, true);
+    end_copies();
+    wait_for_copies<1>();
+    at<float>(p.address)[THREAD] = (float)(room[THREAD * 8] + room[256 + THREAD * 8]);
+}
+KERNEL(leaves_the_barrier_after_a_copy_out, One, 64) {
+    SHARED(u16, room, 512);
+    copy_16(room, THREAD * 8, p.address, true);
+    end_copies();
+    wait_for_copies<0>();
+    at<float>(p.address)[THREAD] = room[(63 - THREAD) * 8];
+}
+KERNEL(leaves_before_its_copy_is_there, One, 32) {
+    SHARED(u16, room, 256);
+    copy_16(room, THREAD * 8, p.address, true);
+    end_copies();
+}
+KERNEL(copies_from_between, One, 32) {
+    SHARED(u16, room, 256);
+    copy_16(room, THREAD * 8, p.address + 4, true);
+}
+#endif
+KERNEL(loads_rows_from_between, One, 32) {
+    SHARED(u16, room, 512);
+    for (int i = 0; i < 16; i++) room[THREAD * 16 + i] = 0;
+    u32 words[4];
+    load_four(words, room, THREAD * 4);
+    at<float>(p.address)[THREAD] = (float)words[0];
 }
 // y[i] = 63 - i by way of shared memory, warps and barriers; then what a warp voted and summed.
 KERNEL(is_right, One, 64) {

@@ -1,45 +1,6 @@
 // Causal attention over a paged cache. A block per head, token and part of the keys: its four warps take keys in turn,
 // keep a running maximum and sum, and are put together at the end. Parts are put together by another kernel.
-#include "number.cuh"
-
-struct Paging {
-    Tensor table, lens, starts;
-    i64 block_size, window, n_slots;
-};
-
-// What a token sees: keys first..end of a sequence; sequence -1: the token is of none.
-struct View {
-    i64 sequence, position, first, end;
-};
-
-// A start counts as no less than those before it and as no more than the number of tokens.
-DEVICE View view_of(const Paging &p, i64 token, i64 n_tokens) {
-    View v = {-1, 0, 0, 0};
-    i64 n_seqs = p.table.ne[1], start = 0;
-    for (i64 s = 0; s <= n_seqs; s++) {
-        i64 next = at<const i32>(p.starts.address + s * p.starts.nb[0])[0];
-        next = next > n_tokens ? n_tokens : next;
-        next = next < start ? start : next;
-        if (s > 0 && start <= token && token < next) {
-            v.sequence = s - 1;
-            i64 len = at<const i32>(p.lens.address + (s - 1) * p.lens.nb[0])[0];
-            v.position = len - (next - token);
-        }
-        start = next;
-    }
-    if (v.sequence < 0) return v;
-    i64 room = p.table.ne[0] * p.block_size;
-    v.end = v.position + 1 < room ? v.position + 1 : room;
-    v.first = p.window == 0 || v.position < p.window ? 0 : v.position - p.window + 1;
-    return v;
-}
-
-// The slot of a key, if its block is in the table and in the cache; -1: it has none.
-DEVICE i64 slot_of(const Paging &p, i64 sequence, i64 key) {
-    i64 block = at<const i32>(address_of(p.table, key / p.block_size, sequence, 0, 0))[0];
-    i64 slot = block * p.block_size + key % p.block_size;
-    return block >= 0 && slot < p.n_slots ? slot : -1;
-}
+#include "paged.cuh"
 
 // Number i of a row of the cache.
 DEVICE float cached(const Tensor &t, u64 row, i64 i) {
@@ -48,21 +9,19 @@ DEVICE float cached(const Tensor &t, u64 row, i64 i) {
     return half_to_float(at<const u16>(block)[0]) * at<const i8>(block + 2)[i % 32];
 }
 
-DEVICE float alibi_slope(i64 head, i64 n_heads, float max_bias) {
-    i64 n = 1;
-    while (2 * n <= n_heads) n *= 2;
-    return head < n ? exp2f(-max_bias / n * (head + 1)) : exp2f(-max_bias / 2.0f / n * (2 * (head - n) + 1));
+// Number n of the tokens that are for no tile; -1: there are fewer.
+DEVICE i64 token_without_tile(const Attention &p, i64 n) {
+    if (p.many == 0) return n;
+    i64 start = 0;
+    for (i64 i = 0; i <= p.paging.table.ne[1]; i++) {
+        Run run = run_of(p.paging, i, start, p.q.ne[2]);
+        start += run.n;
+        if (run.sequence < 0 || run.n >= p.many) continue;
+        if (n < run.n) return run.first + n;
+        n -= run.n;
+    }
+    return -1;
 }
-
-// parts: F32 [dim_v + 2, n_parts, n_heads, n_tokens], what each part of the keys gave, its maximum and its sum;
-// 0: there is one part, and y is written.
-struct Attention {
-    Tensor q, k, v, y, sinks;
-    Paging paging;
-    u64 parts;
-    i64 n_parts, n_kv_heads, dim_v;
-    float scale, softcap, max_bias;
-};
 
 // Numbers of a head that a lane has; 32 times that is the largest head.
 #define PER_LANE 8
@@ -72,7 +31,8 @@ KERNEL(attention, Attention, 128) {
     SHARED(float, results, WARPS * 32 * PER_LANE);
     SHARED(float, maxima, WARPS);
     SHARED(float, totals, WARPS);
-    i64 head = BLOCK_X, token = BLOCK_Y, part = BLOCK_Z, n_heads = p.q.ne[1], dim = p.q.ne[0];
+    i64 head = BLOCK_X, token = token_without_tile(p, BLOCK_Y), part = BLOCK_Z, n_heads = p.q.ne[1], dim = p.q.ne[0];
+    if (token < 0) return;
     i64 kv_head = head / (n_heads / p.n_kv_heads);
     int lane = lane_of(THREAD), warp = warp_of(THREAD);
     View view = view_of(p.paging, token, p.q.ne[2]);
@@ -96,7 +56,8 @@ KERNEL(attention, Attention, 128) {
         score = warp_sum(score) * p.scale;
         if (p.softcap != 0.0f) score = p.softcap * tanhf(score / p.softcap);
         score -= slope * (view.position - key);
-        float new_most = fmaxf(most, score);
+        // NaN is no maximum, but makes the sums NaN.
+        float new_most = fmaxf(most, score == score ? score : 0.0f);
         if (new_most == -INF_F) continue;
         float keep = expf(most - new_most), weight = expf(score - new_most);
         most = new_most;
@@ -117,13 +78,13 @@ KERNEL(attention, Attention, 128) {
         factors[w] = maxima[w] == -INF_F ? 0.0f : expf(maxima[w] - all_most);
         all_total += totals[w] * factors[w];
     }
-    u64 to = p.parts + (((token * n_heads + head) * p.n_parts + part) * (p.dim_v + 2)) * 4;
+    u64 to = p.parts + (((BLOCK_Y * n_heads + head) * p.n_parts + part) * (p.dim_v + 2)) * 4;
     if (p.parts == 0 && all_most != -INF_F && sink != -INF_F) all_total += expf(sink - all_most);
     for (i64 i = THREAD; i < p.dim_v; i += THREADS) {
         float sum = 0.0f;
         for (int w = 0; w < WARPS; w++) sum += factors[w] * results[w * 32 * PER_LANE + i];
         if (p.parts) at<float>(to)[i] = sum;
-        else at<float>(address_of(p.y, head * p.dim_v + i, token, 0, 0))[0] = all_total > 0.0f ? sum / all_total : 0.0f;
+        else at<float>(address_of(p.y, head * p.dim_v + i, token, 0, 0))[0] = all_total != 0.0f ? sum / all_total : 0.0f;
     }
     if (p.parts && THREAD == 0) {
         at<float>(to)[p.dim_v] = all_most;
@@ -133,8 +94,9 @@ KERNEL(attention, Attention, 128) {
 
 // A block per head and token puts the parts together.
 KERNEL(attention_parts, Attention, 128) {
-    i64 head = BLOCK_X, token = BLOCK_Y;
-    global<const float> from = at<const float>(p.parts + (token * p.q.ne[1] + head) * p.n_parts * (p.dim_v + 2) * 4);
+    i64 head = BLOCK_X, token = token_without_tile(p, BLOCK_Y);
+    if (token < 0) return;
+    global<const float> from = at<const float>(p.parts + (BLOCK_Y * p.q.ne[1] + head) * p.n_parts * (p.dim_v + 2) * 4);
     float most = p.sinks.address ? at<const float>(p.sinks.address + head * p.sinks.nb[0])[0] : -INF_F;
     float sink = most, total = 0.0f;
     for (i64 n = 0; n < p.n_parts; n++) most = fmaxf(most, from[n * (p.dim_v + 2) + p.dim_v]);
@@ -149,7 +111,7 @@ KERNEL(attention_parts, Attention, 128) {
             global<const float> part = from + n * (p.dim_v + 2);
             sum += part[i] * expf(part[p.dim_v] - most);
         }
-        at<float>(address_of(p.y, head * p.dim_v + i, token, 0, 0))[0] = total > 0.0f ? sum / total : 0.0f;
+        at<float>(address_of(p.y, head * p.dim_v + i, token, 0, 0))[0] = total != 0.0f ? sum / total : 0.0f;
     }
 }
 

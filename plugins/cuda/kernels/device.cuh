@@ -19,7 +19,10 @@ typedef unsigned long long u64;
 #define INLINE __device__ __forceinline__
 #define SPECIAL template <> __device__ __forceinline__
 #define KERNEL(name, Params, n_threads) extern "C" __global__ void __launch_bounds__(n_threads) name(const Params p)
-#define SHARED(T, name, n) __shared__ T name[n]
+// What keeps arrays in registers, and few of them in use, where the compiler would not do it unasked.
+#define UNROLL _Pragma("unroll")
+#define ROLLED _Pragma("unroll 1")
+#define SHARED(T, name, n) __shared__ __align__(16) T name[n]
 
 #define THREAD ((int)threadIdx.x)
 #define THREADS ((int)blockDim.x)
@@ -27,33 +30,23 @@ typedef unsigned long long u64;
 #define BLOCK_Y ((i64)blockIdx.y)
 #define BLOCK_Z ((i64)blockIdx.z)
 #define BLOCKS_X ((i64)gridDim.x)
+#define BLOCKS_Y ((i64)gridDim.y)
 
 // Where a tensor's elements are: an array of T on the device.
 template <class T> using global = T *;
 template <class T> DEVICE T *at(u64 address) { return (T *)address; }
+// What SHARED declares, as an argument.
+template <class T> using shared = T *;
 
 DEVICE void sync_block() { __syncthreads(); }
 DEVICE float shuffle_xor(float x, int lanes) { return __shfl_xor_sync(0xffffffffu, x, lanes); }
 DEVICE int shuffle_xor(int x, int lanes) { return __shfl_xor_sync(0xffffffffu, x, lanes); }
 DEVICE float shuffle(float x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
+DEVICE int shuffle(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 DEVICE u32 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
+DEVICE int count_ones(u32 x) { return __popc(x); }
 // c plus the products of four signed bytes of a and of b.
 DEVICE int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
-
-// c [16 rows, 8 columns] += a [16, 16] b [16, 8] of signed bytes, by a warp on its tensor core. With place = lane / 4 and
-// quarter = lane % 4 a lane has of a the numbers 4 quarter.. of rows place (low) and place + 8 (high), of b those of
-// column place, and of c columns 2 quarter and the next of rows place (0, 1) and place + 8 (2, 3).
-DEVICE void multiply_16_8_16(int *c, int low, int high, int b) {
-#if __CUDA_ARCH__ >= 800
-    asm("mma.sync.aligned.m16n8k16.row.col.s32.s8.s8.s32 {%0, %1, %2, %3}, {%4, %5}, {%6}, {%0, %1, %2, %3};"
-        : "+r"(c[0]), "+r"(c[1]), "+r"(c[2]), "+r"(c[3]) : "r"(low), "r"(high), "r"(b));
-#else
-    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-        : "+r"(c[0]), "+r"(c[1]) : "r"(low), "r"(b));
-    asm("mma.sync.aligned.m8n8k16.row.col.s32.s8.s8.s32 {%0, %1}, {%2}, {%3}, {%0, %1};"
-        : "+r"(c[2]), "+r"(c[3]) : "r"(high), "r"(b));
-#endif
-}
 
 DEVICE float half_to_float(u16 h) {
     float f;
@@ -83,6 +76,15 @@ DEVICE float warp_sum(float x) {
 DEVICE float warp_max(float x) {
     for (int lanes = 16; lanes > 0; lanes >>= 1) x = fmaxf(x, shuffle_xor(x, lanes));
     return x;
+}
+// The largest magnitude; NaN, whose bits are above all others', if there is one.
+DEVICE float warp_magnitude(float x) {
+    int most = (int)(float_to_bits(x) & 0x7fffffffu);
+    for (int lanes = 16; lanes > 0; lanes >>= 1) {
+        int other = shuffle_xor(most, lanes);
+        most = most > other ? most : other;
+    }
+    return bits_to_float((u32)most);
 }
 
 // A tensor as the plugin passes it: address, elements and bytes per dim, dtype number.

@@ -1,8 +1,9 @@
-// y = f(x), y = f(a, b) with b repeated, and gated units: one thread per element, computed in F32.
+// y = f(x), y = f(a, b) with b repeated, gated units, and waves of times: one thread per element, computed in F32.
 #include "number.cuh"
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-DEVICE float gelu(float x) { return 0.5f * x * (1.0f + tanhf(0.7978845608f * (x + 0.044715f * x * x * x))); }
+// (1 + tanh(u)) / 2 is sigmoid(2u), without a difference of two numbers near 1.
+DEVICE float gelu(float x) { return x / (1.0f + expf(-1.5957691216f * (x + 0.044715f * x * x * x))); }
 DEVICE float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067812f)); }
 DEVICE float gelu_quick(float x) { return x / (1.0f + expf(-1.702f * x)); }
 DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
@@ -46,7 +47,6 @@ DEVICE float apply(const Function &f, float x) {
     case 59: return cosf(x);
     case 60: return x > 0.0f ? x : f.a * x;
     case 61: return fmaxf(fminf(x, f.b), f.a);
-    case 101: return f.a;
     default: return x;
     }
 }
@@ -112,4 +112,19 @@ KERNEL(glu, Gated, 256) {
         y = gate / (1.0f + expf(-p.alpha * gate)) * (up + 1.0f);
     }
     store(p.y, i, y);
+}
+
+// Cosines, then sines, of times at frequencies from 1 down to 1 / max_period; an odd last number is 0.
+struct Waves {
+    Tensor t, y;
+    float max_period;
+};
+
+KERNEL(timestep_embedding, Waves, 256) {
+    i64 n = BLOCK_X * THREADS + THREAD;
+    if (n >= n_elements(p.y)) return;
+    i64 i = n % p.y.ne[0], time = n / p.y.ne[0], half = p.y.ne[0] / 2, j = i < half ? i : i - half;
+    float t = at<const float>(p.t.address + time * p.t.nb[0])[0];
+    float angle = t * expf(-logf(p.max_period) * (float)j / (float)half);
+    at<float>(address_of(p.y, i, time, 0, 0))[0] = i >= 2 * half ? 0.0f : i < half ? cosf(angle) : sinf(angle);
 }

@@ -1,6 +1,6 @@
 // y = w x: rows of w with columns of x. Few columns: a warp per row, packed weights as they are times x in 8 bits (dp4a).
-// Many columns of floats: tiles of 64 by 64 in F32. With ids, an expert's matrix per column.
-#include "product.cuh"
+// Many columns of floats: tiles of 64 by 64 in F32. With ids, an expert's matrix per column, or columns sorted by expert.
+#include "tile.cuh"
 
 struct Quantise {
     Tensor x;
@@ -14,8 +14,9 @@ KERNEL(quantise, Quantise, 256) {
     if (n >= groups * p.x.ne[1] * p.x.ne[2] * p.x.ne[3]) return;
     Index row = index_of(n / groups, p.x.ne + 1);
     float x = load_number(address_of(p.x, n % groups * 32 + lane, row.i[0], row.i[1], row.i[2]), p.x.type);
-    float d = warp_max(fabsf(x)) / 127.0f;
-    int q = d > 0.0f ? (int)rintf(x / d) : 0;
+    // Of NaN and infinity d says enough.
+    float d = warp_magnitude(x) / 127.0f;
+    int q = d > 0.0f && d < INF_F ? (int)rintf(x / d) : 0;
     float sum = (float)q;
     for (int lanes = 8; lanes > 0; lanes >>= 1) sum += shuffle_xor(sum, lanes);
     float other = shuffle_xor(sum, 16);
@@ -99,23 +100,33 @@ KERNEL(mul_mat_bf16_1, Product, 128) { one_column<BF16>(p); }
 #define TILE 64
 #define DEPTH 32
 
-// A block of 256 threads per tile of y, 4 by 4 numbers each; BLOCK_Z counts batches.
-KERNEL(mul_mat_float_tile, Product, 256) {
+// A block of 256 threads per tile of y, 4 by 4 numbers each.
+KERNEL(mul_mat_float_tile, Tiled, 256) {
     SHARED(float, weights, TILE * (DEPTH + 1));
     SHARED(float, inputs, TILE * (DEPTH + 1));
-    i64 row0 = BLOCK_X * TILE, column0 = BLOCK_Y * TILE;
-    Column c = column_of(p, BLOCK_Z * p.y.ne[1]);
+    SHARED(u64, sources, TILE);
+    SHARED(u64, results, TILE);
+    const Tensor &w = p.product.w, &x = p.product.x, &y = p.product.y;
+    Tile tile = tile_of(p, TILE);
+    if (tile.n == 0) return;
+    if (THREAD < tile.n) {
+        Column c = column_in(p, tile, THREAD);
+        sources[THREAD] = address_of(x, 0, c.x[0], c.x[1], c.x[2]);
+        results[THREAD] = address_of(y, 0, c.y[0], c.y[1], c.y[2]);
+    }
+    sync_block();
+    i64 row0 = BLOCK_X * TILE, depth = w.ne[0];
+    Column c = column_in(p, tile, 0);
     float sums[4][4];
     for (int i = 0; i < 4; i++)
         for (int j = 0; j < 4; j++) sums[i][j] = 0.0f;
-    for (i64 k0 = 0; k0 < p.w.ne[0]; k0 += DEPTH) {
+    for (i64 k0 = 0; k0 < depth && !c.is_outside; k0 += DEPTH) {
         for (int n = THREAD; n < TILE * DEPTH; n += 256) {
             int r = n / DEPTH, i = n % DEPTH;
-            bool inside = k0 + i < p.w.ne[0];
-            u64 w = c.w + (row0 + r) * p.w.nb[1] + (k0 + i) * p.w.nb[0];
-            weights[r * (DEPTH + 1) + i] = inside && row0 + r < p.w.ne[1] ? load_number(w, p.w.type) : 0.0f;
-            u64 x = address_of(p.x, k0 + i, column0 + r, c.x[1], c.x[2]);
-            inputs[r * (DEPTH + 1) + i] = inside && column0 + r < p.x.ne[1] ? load_number(x, p.x.type) : 0.0f;
+            bool has_w = k0 + i < depth && row0 + r < w.ne[1], has_x = k0 + i < depth && r < tile.n;
+            u64 from = c.w + (row0 + r) * w.nb[1] + (k0 + i) * w.nb[0];
+            weights[r * (DEPTH + 1) + i] = has_w ? load_number(from, w.type) : 0.0f;
+            inputs[r * (DEPTH + 1) + i] = has_x ? load_number(sources[r] + (k0 + i) * x.nb[0], x.type) : 0.0f;
         }
         sync_block();
         int r = THREAD % 16, s = THREAD / 16;
@@ -132,9 +143,54 @@ KERNEL(mul_mat_float_tile, Product, 256) {
     }
     for (int i = 0; i < 4; i++) {
         for (int j = 0; j < 4; j++) {
-            i64 row = row0 + THREAD % 16 + 16 * i, column = column0 + THREAD / 16 + 16 * j;
-            if (row >= p.y.ne[0] || column >= p.y.ne[1]) continue;
-            at<float>(address_of(p.y, row, column, c.y[1], c.y[2]))[0] = sums[i][j];
+            i64 row = row0 + THREAD % 16 + 16 * i;
+            int column = THREAD / 16 + 16 * j;
+            if (row < y.ne[0] && column < tile.n) at<float>(results[column] + row * y.nb[0])[0] = sums[i][j];
         }
     }
+}
+
+struct Sort {
+    Tensor ids;
+    u64 order, starts;
+    i64 n_experts;
+};
+
+// The expert of column n; n_experts: none.
+DEVICE i64 expert_of(const Sort &p, i64 n) {
+    i64 id = at<const i32>(address_of(p.ids, n % p.ids.ne[0], n / p.ids.ne[0], 0, 0))[0];
+    return id < 0 || id > p.n_experts ? p.n_experts : id;
+}
+
+// A block per expert, and one for none, finds its columns and where they begin. Each warp takes a run of the columns.
+KERNEL(sort_columns, Sort, 256) {
+    SHARED(int, lower, 8);
+    SHARED(int, same, 8);
+    i64 expert = BLOCK_X, n = p.ids.ne[0] * p.ids.ne[1], run = (n + 255) / 256 * 32;
+    int lane = lane_of(THREAD), warp = warp_of(THREAD), n_lower = 0, n_same = 0;
+    i64 first = warp * run, end = first + run < n ? first + run : n;
+    for (i64 i = first; i < end; i += 32) {
+        i64 found = i + lane < end ? expert_of(p, i + lane) : p.n_experts + 1;
+        n_lower += count_ones(ballot(found < expert));
+        n_same += count_ones(ballot(found == expert));
+    }
+    if (lane == 0) {
+        lower[warp] = n_lower;
+        same[warp] = n_same;
+    }
+    sync_block();
+    int start = 0, to = 0;
+    for (int w = 0; w < 8; w++) {
+        start += lower[w];
+        if (w < warp) to += same[w];
+    }
+    to += start;
+    for (i64 i = first; i < end; i += 32) {
+        bool is_same = i + lane < end && expert_of(p, i + lane) == expert;
+        u32 all = ballot(is_same);
+        if (is_same) at<i32>(p.order)[to + count_ones(all & ((1u << lane) - 1))] = (i32)(i + lane);
+        to += count_ones(all);
+    }
+    if (THREAD == 0) at<i32>(p.starts)[expert] = start;
+    if (THREAD == 0 && expert == p.n_experts) at<i32>(p.starts)[expert + 1] = (i32)n;
 }

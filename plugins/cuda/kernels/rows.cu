@@ -1,5 +1,6 @@
 // Rows picked, written and copied, from one dtype to another.
 #include "quant.cuh"
+#include "write.cuh"
 
 struct Pick {
     Tensor table, ids, y;
@@ -46,16 +47,6 @@ DEVICE void store_q8_0(u64 block, const float *x) {
     for (int i = 0; i < 32; i++) at<i8>(block + 2)[i] = (i8)(int)rintf(x[i] * inverse);
 }
 
-struct Write {
-    Tensor cache, rows, ids;
-};
-
-// The id of row i of a batch.
-DEVICE i64 id_of(const Write &p, i64 i, i64 i2, i64 i3) {
-    u64 address = address_of(p.ids, i, i2 % p.ids.ne[1], i3 % p.ids.ne[2], 0);
-    return p.ids.type == I64 ? at<const i64>(address)[0] : at<const i32>(address)[0];
-}
-
 // Number i of row r; where rows are heads by tokens, number i % ne[0] of head i / ne[0] of token r.
 DEVICE u64 given(const Write &p, i64 i, i64 r, i64 i2, i64 i3) {
     bool plain = p.rows.ne[0] == p.cache.ne[0] && p.rows.ne[1] == p.ids.ne[0] && p.rows.ne[2] == p.cache.ne[2];
@@ -69,10 +60,8 @@ KERNEL(set_rows, Write, 128) {
     if (n >= groups * n_rows * p.cache.ne[2] * p.cache.ne[3]) return;
     i64 first = n % groups * 32, r = n / groups % n_rows, i2 = n / groups / n_rows % p.cache.ne[2];
     i64 i3 = n / groups / n_rows / p.cache.ne[2];
-    i64 id = id_of(p, r, i2, i3);
-    if (id < 0 || id >= p.cache.ne[1]) return;
-    for (i64 later = r + 1; later < n_rows; later++)
-        if (id_of(p, later, i2, i3) == id) return;
+    i64 id = target_of(p, r, i2, i3);
+    if (id < 0) return;
     if (p.cache.type == Q8_0) {
         float x[32];
         for (int i = 0; i < 32; i++) x[i] = load_number(given(p, first + i, r, i2, i3), p.rows.type);
@@ -94,6 +83,52 @@ KERNEL(copy, Move, 256) {
     i64 n = BLOCK_X * THREADS + THREAD;
     if (n >= n_elements(p.y)) return;
     store(p.y, index_of(n, p.y.ne), load(p.x, index_of(n, p.x.ne)));
+}
+
+enum : int { I8 = 24, I16 = 25, F64 = 28 };
+
+DEVICE bool is_int(i64 type) { return type == I8 || type == I16 || type == I32 || type == I64; }
+DEVICE i64 load_int(u64 address, i64 type) {
+    switch (type) {
+    case I8: return at<const i8>(address)[0];
+    case I16: return at<const i16>(address)[0];
+    case I32: return at<const i32>(address)[0];
+    default: return at<const i64>(address)[0];
+    }
+}
+// What is too large becomes the largest or the smallest.
+DEVICE void store_int(u64 address, i64 type, i64 v) {
+    i64 most = type == I8 ? 0x7f : type == I16 ? 0x7fff : type == I32 ? 0x7fffffff : 0x7fffffffffffffffll;
+    v = v > most ? most : v < -most - 1 ? -most - 1 : v;
+    switch (type) {
+    case I8: at<i8>(address)[0] = (i8)v; break;
+    case I16: at<i16>(address)[0] = (i16)v; break;
+    case I32: at<i32>(address)[0] = (i32)v; break;
+    default: at<i64>(address)[0] = v;
+    }
+}
+// Without the fraction; NaN becomes 0.
+DEVICE i64 to_int(double v) {
+    if (v != v) return 0;
+    if (v >= 9223372036854775808.0) return 0x7fffffffffffffffll;
+    return v < -9223372036854775808.0 ? -0x7fffffffffffffffll - 1 : (i64)v;
+}
+
+// As above, between all dtypes without blocks.
+KERNEL(convert, Move, 256) {
+    i64 n = BLOCK_X * THREADS + THREAD;
+    if (n >= n_elements(p.y)) return;
+    u64 x = address_of(p.x, index_of(n, p.x.ne)), y = address_of(p.y, index_of(n, p.y.ne));
+    if (is_int(p.x.type) && is_int(p.y.type)) {
+        store_int(y, p.y.type, load_int(x, p.x.type));
+        return;
+    }
+    double v;
+    if (is_int(p.x.type)) v = (double)load_int(x, p.x.type);
+    else v = p.x.type == F64 ? at<const double>(x)[0] : (double)load_number(x, p.x.type);
+    if (is_int(p.y.type)) store_int(y, p.y.type, to_int(v));
+    else if (p.y.type == F64) at<double>(y)[0] = v;
+    else store_number(y, p.y.type, (float)v);
 }
 
 // From packed numbers to floats, a thread per group of 32.

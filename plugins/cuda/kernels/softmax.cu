@@ -1,33 +1,7 @@
 // Softmax of rows, a block per row; the router's weights of chosen experts, a warp per token.
+#include "alibi.cuh"
+#include "block.cuh"
 #include "number.cuh"
-
-DEVICE float block_max(float x) {
-    SHARED(float, largest, 8);
-    x = warp_max(x);
-    sync_block();
-    if (lane_of(THREAD) == 0) largest[warp_of(THREAD)] = x;
-    sync_block();
-    float most = -INF_F;
-    for (int i = 0; i < THREADS / 32; i++) most = fmaxf(most, largest[i]);
-    return most;
-}
-DEVICE float block_sum(float x) {
-    SHARED(float, parts, 8);
-    x = warp_sum(x);
-    sync_block();
-    if (lane_of(THREAD) == 0) parts[warp_of(THREAD)] = x;
-    sync_block();
-    float sum = 0.0f;
-    for (int i = 0; i < THREADS / 32; i++) sum += parts[i];
-    return sum;
-}
-
-// The factor of ALiBi for a head: a power of two.
-DEVICE float alibi_slope(i64 head, i64 n_heads, float max_bias) {
-    i64 n = 1;
-    while (2 * n <= n_heads) n *= 2;
-    return head < n ? exp2f(-max_bias / n * (head + 1)) : exp2f(-max_bias / 2.0f / n * (2 * (head - n) + 1));
-}
 
 struct SoftMax {
     Tensor x, mask, sinks, y;

@@ -39,19 +39,31 @@ fn build(cuda: &Path, out: &Path, sources: &[PathBuf]) -> Result<(), Problem> {
         return Err(Problem::NoCompiler);
     }
     let mut objects = Vec::new();
-    for source in sources {
-        let object = out.join(source.file_stem().expect("a file")).with_extension("o");
+    for (source, chip) in sources.iter().flat_map(|source| chips(source).map(move |chip| (source, chip))) {
+        let stem = source.file_stem().expect("a file").to_string_lossy();
+        let object = out.join(format!("{stem}{}.o", chip.unwrap_or_default()));
         let mut c = Command::new(&compiler);
         c.args(["-x", "c++", "-std=c++17", "-O2", "-g1", "-fPIC", "-fno-exceptions", "-fno-rtti"]);
         // Products and sums stay apart, as written; unused helpers of headers are usual.
         c.args(["-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused-function", "-Werror"]);
         c.arg("-I").arg(cuda.join("emu")).arg("-I").arg(cuda.join("kernels"));
+        c.args(chip.map(|chip| format!("-DCHIP={chip}")));
         run(c.arg("-c").arg(source).arg("-o").arg(&object))?;
         objects.push(object);
     }
     let archive = out.join("libllmrt_cuda_emulated.a");
     let _ = std::fs::remove_file(&archive);
     run(Command::new("ar").arg("crs").arg(archive).args(objects))
+}
+
+/// What differs between chips is compiled for the oldest, and for all after it.
+fn chips(source: &Path) -> impl Iterator<Item = Option<u32>> + use<> {
+    let text = std::fs::read_to_string(source).unwrap_or_default();
+    let chips: &[Option<u32>] = match text.contains("\"tensor.cuh\"") {
+        true => &[Some(75), Some(80)],
+        false => &[None],
+    };
+    chips.iter().copied()
 }
 
 fn run(command: &mut Command) -> Result<(), Problem> {

@@ -5,7 +5,7 @@ use crate::driver::cu;
 use crate::gpu::Gpu;
 use crate::modules::{Function, Modules};
 use crate::sys::*;
-use llmrt_plugin::{Error, Piece, Result, Scratch, TensorView};
+use llmrt_plugin::{DType, Error, Piece, Result, Scratch, TensorView};
 
 /// A kernel with all it needs, to be launched once or often.
 pub struct Launch {
@@ -86,6 +86,12 @@ impl Args {
         Ok(args.count(t.dtype_id() as usize))
     }
 
+    /// As above: F32 without gaps in scratch memory.
+    pub fn floats(self, address: u64, ne: [usize; 4]) -> Args {
+        let nb = [4, 4 * ne[0], 4 * ne[0] * ne[1], 4 * ne[0] * ne[1] * ne[2]];
+        ne.into_iter().chain(nb).fold(self.address(address), Args::count).count(DType::F32.id() as usize)
+    }
+
     /// As above, or a tensor at address 0.
     pub fn optional(self, t: Option<TensorView<'_>>) -> Result<Args> {
         match t {
@@ -111,6 +117,8 @@ pub struct Call<'a> {
     pub(crate) modules: &'a Modules,
     pub(crate) scratch: Option<&'a mut Scratch>,
     pub(crate) pieces: Vec<Piece>,
+    /// Whether neighbouring nodes may become one launch.
+    pub(crate) fuses: bool,
     /// What came of it.
     pub(crate) launches: &'a mut Vec<Launch>,
 }

@@ -9,7 +9,7 @@ use crate::modules::Modules;
 use crate::ops;
 use crate::peers;
 use crate::pinned::{self, PinnedMemory};
-use crate::stream::GpuStream;
+use crate::stream::{GpuStream, Settings};
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
     Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, Result, ScratchMemory, Stream,
@@ -22,8 +22,7 @@ pub struct GpuDevice {
     gpu: Arc<Gpu>,
     modules: Arc<Modules>,
     scratch: GpuScratch,
-    /// Captured graphs that each stream keeps.
-    n_graphs: usize,
+    settings: Settings,
 }
 
 /// Tensors start at multiples of this.
@@ -33,10 +32,10 @@ const PINNED: u32 = 1;
 
 impl GpuDevice {
     /// A visible device. Nothing is created on it yet.
-    pub fn new(gpu: Gpu, images: &Arc<Images>, n_graphs: usize) -> GpuDevice {
+    pub fn new(gpu: Gpu, images: &Arc<Images>, settings: Settings) -> GpuDevice {
         let gpu = Arc::new(gpu);
         let scratch = GpuScratch::new(&gpu);
-        GpuDevice { gpu, modules: Arc::new(Modules::new(images)), scratch, n_graphs }
+        GpuDevice { gpu, modules: Arc::new(Modules::new(images)), scratch, settings }
     }
 }
 
@@ -105,7 +104,7 @@ impl Device for GpuDevice {
     }
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
-        Ok(Box::new(GpuStream::new(&self.gpu, &self.modules, params, self.n_graphs)?))
+        Ok(Box::new(GpuStream::new(&self.gpu, &self.modules, params, &self.settings)?))
     }
 
     fn event(&self) -> Result<Box<dyn Event>> {

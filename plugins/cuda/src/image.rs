@@ -42,8 +42,12 @@ impl Images {
     ) -> Result<T> {
         let (major, minor) = device.capability;
         let chip = format!("sm_{major}{minor}");
-        let made_now = [chip.as_str(), PTX_TARGET].map(|target| (family, target.to_string()));
-        let made_now = made_now.into_iter().map(|(family, target)| self.compile(family, &target));
+        let text = if is_text_for(major, minor) {
+            PTX_TARGET.to_string()
+        } else {
+            format!("compute_{major}{minor}")
+        };
+        let made_now = [chip.clone(), text].into_iter().map(|target| self.compile(family, &target));
         let refused = |text: &str| {
             self.host.log(Level::Warn, "cuda", &format!("kernels `{}`: {text}", family.name));
         };
@@ -124,7 +128,7 @@ fn ahead(archive: &[u8], family: &str, major: i32, minor: i32) -> impl Iterator<
 /// How well a target fits a chip: a binary of the same major number and no higher minor one; PTX last. `None`: not.
 fn fit(target: &str, major: i32, minor: i32) -> Option<i32> {
     if target == PTX_TARGET {
-        return Some(-1);
+        return is_text_for(major, minor).then_some(-1);
     }
     let number = target.strip_prefix("sm_")?;
     // Such a binary runs on this one chip only.
@@ -132,6 +136,12 @@ fn fit(target: &str, major: i32, minor: i32) -> Option<i32> {
     let of: i32 = exact.unwrap_or(number).parse().ok()?;
     let fits = of / 10 == major && of % 10 <= minor && (exact.is_none() || of % 10 == minor);
     fits.then_some(of % 10)
+}
+
+/// Whether a chip is no older than what [`PTX_TARGET`] is for.
+fn is_text_for(major: i32, minor: i32) -> bool {
+    let oldest = PTX_TARGET.strip_prefix("compute_").and_then(|number| number.parse().ok());
+    oldest.is_some_and(|oldest| 10 * major + minor >= oldest)
 }
 
 #[cfg(test)]
@@ -157,7 +167,7 @@ mod tests {
         let check = |major, minor, expected: &str| {
             assert_eq!(names(ahead(&archive(), "x", major, minor)), expected, "{major}.{minor}");
         };
-        check(7, 5, "75 PTX");
+        check(7, 5, "75");
         check(8, 6, "86 PTX");
         check(8, 9, "86 PTX");
         check(9, 0, "90a PTX");

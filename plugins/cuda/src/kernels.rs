@@ -26,23 +26,45 @@ macro_rules! headers {
 
 families![
     "attention",
+    "attention_contiguous",
+    "attention_tile",
+    "conv",
     "elementwise",
+    "image",
+    "matrix",
+    "moves",
     "mul_mat",
+    "mul_mat_half",
     "mul_mat_tile",
     "norm",
+    "order",
     "place",
+    "recurrence",
     "reduce",
     "rope",
     "rows",
-    "softmax"
+    "softmax",
+    "ssm"
 ];
-headers!["device.cuh", "number.cuh", "product.cuh", "quant.cuh"];
+headers![
+    "alibi.cuh",
+    "block.cuh",
+    "device.cuh",
+    "number.cuh",
+    "paged.cuh",
+    "product.cuh",
+    "quant.cuh",
+    "state.cuh",
+    "tensor.cuh",
+    "tile.cuh",
+    "write.cuh"
+];
 
 /// Chips for which kernels are compiled ahead, as the compiler names them.
 pub const TARGETS: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
 
-/// The text that newer chips get, compiled by their driver.
-pub const PTX_TARGET: &str = "compute_75";
+/// The text that newer chips get, compiled by their driver; what it cannot say, older chips lack.
+pub const PTX_TARGET: &str = "compute_80";
 
 /// A number that changes with any source.
 pub fn sources_hash() -> u64 {

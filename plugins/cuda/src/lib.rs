@@ -34,6 +34,7 @@ use image::Images;
 use llmrt_plugin::{Device, DevmemLimits, Driver, Error, Host, Level, PluginInfo, Result};
 use std::path::PathBuf;
 use std::sync::Arc;
+use stream::Settings;
 
 /// Compute capability of the oldest chips that kernels are made for.
 const LEAST: (i32, i32) = (7, 5);
@@ -66,6 +67,16 @@ impl Driver for CudaPlugin {
                 ))
             })?,
         };
+        let fuses = match host.option("cuda.fuse").as_deref().map(str::trim) {
+            None | Some("1") => true,
+            Some("0") => false,
+            Some(text) => {
+                return Err(Error::invalid(format!(
+                    "option cuda.fuse={text}: expected 1, neighbouring ops may become one kernel, or 0"
+                )));
+            }
+        };
+        let settings = Settings { n_graphs, fuses };
         let compiler = host.option("cuda.nvrtc_dir").map(PathBuf::from).or(folder);
         let images = Arc::new(Images::new(host, compiler, driver.version()));
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
@@ -78,7 +89,7 @@ impl Driver for CudaPlugin {
                     );
                     host.log(Level::Warn, "cuda", &text);
                 }
-                Ok(gpu) => devices.push(Arc::new(GpuDevice::new(gpu, &images, n_graphs))),
+                Ok(gpu) => devices.push(Arc::new(GpuDevice::new(gpu, &images, settings))),
                 Err(e) => {
                     host.log(Level::Warn, "cuda", &format!("device {number} is left out: {}", e.message))
                 }

@@ -18,6 +18,15 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
+/// How streams work, as options say.
+#[derive(Clone, Copy)]
+pub struct Settings {
+    /// Captured graphs that each keeps.
+    pub n_graphs: usize,
+    /// Whether neighbouring nodes may become one launch.
+    pub fuses: bool,
+}
+
 /// A stream.
 pub struct GpuStream {
     /// The device.
@@ -30,6 +39,8 @@ pub struct GpuStream {
     scratch: Option<Scratch>,
     /// Captured graphs of this stream's plans.
     pub(crate) graphs: Graphs,
+    /// Whether neighbouring nodes may become one launch.
+    fuses: bool,
     /// Events that enqueued work may still come to.
     kept: Vec<GpuEvent>,
     /// The first error that left the stream of no use: it is the answer from then on.
@@ -45,7 +56,7 @@ impl GpuStream {
         gpu: &Arc<Gpu>,
         modules: &Arc<Modules>,
         params: &StreamParams,
-        n_graphs: usize,
+        how: &Settings,
     ) -> Result<GpuStream> {
         gpu.enter()?;
         let mut raw = std::ptr::null_mut();
@@ -59,7 +70,8 @@ impl GpuStream {
             raw,
             live: gpu.streams.add(raw),
             scratch: params.scratch,
-            graphs: Graphs::new(n_graphs),
+            graphs: Graphs::new(how.n_graphs),
+            fuses: how.fuses,
             kept: Vec::new(),
             broken: None,
         })
@@ -93,23 +105,29 @@ impl GpuStream {
         Ok(all)
     }
 
-    /// Does `then` with the launches of each node, while the scratch memory that they use is the node's.
+    /// Does `then` with the launches of each node, or of several that are one launch, while the scratch memory that they
+    /// use is theirs.
     fn each_node(
         &mut self,
         graph: &GraphView<'_>,
         mut then: impl FnMut(&mut Vec<Launch>) -> Result<()>,
     ) -> Result<()> {
-        let mut launches = Vec::new();
-        for (i, node) in graph.nodes().enumerate().filter(|(_, node)| node.dst().n_elements() > 0) {
+        let work: Vec<_> =
+            graph.nodes().enumerate().filter(|(_, node)| node.dst().n_elements() > 0).collect();
+        let nodes: Vec<_> = work.iter().map(|(_, node)| *node).collect();
+        let (mut launches, mut at) = (Vec::new(), 0);
+        while at < nodes.len() {
             let mut call = Call {
                 gpu: &self.gpu,
                 modules: &self.modules,
                 scratch: self.scratch.as_mut(),
                 pieces: Vec::new(),
                 launches: &mut launches,
+                fuses: self.fuses,
             };
-            ops::compute(&mut call, &node).map_err(|e| e.at_node(i))?;
+            let some = ops::compute_some(&mut call, &nodes[at..]).map_err(|e| e.at_node(work[at].0))?;
             then(call.launches)?;
+            at += some;
         }
         Ok(())
     }

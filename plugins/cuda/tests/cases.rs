@@ -7,8 +7,8 @@ mod placed;
 
 use common::Machine;
 use llmrt_abi::{DType, Op};
-use llmrt_graph::Role;
 use llmrt_graph::ops::{case::Case, rules};
+use llmrt_graph::{Graph, Role, Tensor};
 use llmrt_host::Device;
 use placed::{has_empty, run, workspace};
 use std::sync::Arc;
@@ -18,10 +18,10 @@ fn check(ops: &[Op], n: usize) {
     check_cases(|| ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case))), n);
 }
 
-/// At least `n` cases, all right whether work runs at once or only when somebody waits.
+/// At least `n` cases, all right on the oldest chip and on a newer one, where work runs only when somebody waits.
 fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) {
-    for queue in ["now", "late"] {
-        let m = Machine::new(&format!("queue={queue},memory=2g"));
+    for machine in ["queue=now,sm=75", "queue=late,sm=90"] {
+        let m = Machine::new(&format!("{machine},memory=2g"));
         let card = m.card(0);
         let stream = card.stream(1).unwrap();
         let (mut taken, mut all, mut wrong) = (0, 0, Vec::new());
@@ -42,10 +42,10 @@ fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) 
                 );
             }
         }
-        println!("{queue}: {taken} of {all} cases");
+        println!("{machine}: {taken} of {all} cases");
         wrong.extend(m.reports());
         wrong.truncate(30);
-        assert!(wrong.is_empty(), "{queue}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+        assert!(wrong.is_empty(), "{machine}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
         assert!(taken >= n, "{taken} cases, expected {n}");
     }
 }
@@ -61,7 +61,7 @@ fn takes_more_than_it_said(card: &Arc<Device>, case: &Case) -> Option<String> {
 #[test]
 fn functions_of_one_and_two_numbers_are_right() {
     let ops = Op::ALL.iter().filter(|op| (5..17).contains(&op.id()) || (40..62).contains(&op.id()));
-    check(&ops.copied().chain([Op::Add1, Op::Pow, Op::Fill, Op::Glu]).collect::<Vec<_>>(), 100);
+    check(&ops.copied().chain([Op::Add1, Op::Pow, Op::Glu]).collect::<Vec<_>>(), 100);
 }
 
 #[test]
@@ -121,8 +121,99 @@ fn rows_are_summed_searched_and_put_in_order() {
     );
 }
 
+/// Rows of several runs that are merged, with equals, and with NaN, which comes last.
+#[test]
+fn long_rows_are_put_in_order() {
+    type Build = fn(&mut Graph, Tensor) -> Tensor;
+    let ops: [(Op, Build); 4] = [
+        (Op::Argsort, |g, x| g.argsort(x, false)),
+        (Op::Argsort, |g, x| g.argsort(x, true)),
+        (Op::TopK, |g, x| g.top_k(x, 70)),
+        (Op::Argmax, |g, x| g.argmax(x)),
+    ];
+    let cases = || {
+        ops.into_iter().flat_map(|(op, build)| {
+            [(1025, 3, false), (9001, 2, false), (2048, 2, true), (5000, 1, true)].map(
+                |(n, rows, has_nan)| {
+                    let case = Case::new(format!("[{n}, {rows}], NaN {has_nan}"), |g, _| {
+                        let x = g.input("x", DType::F32, &[n, rows]);
+                        let x = g.scale(x, 100.0);
+                        let x = g.round(x);
+                        let x = if has_nan { g.sqrt(x) } else { x };
+                        build(g, x);
+                    });
+                    (op, case)
+                },
+            )
+        })
+    };
+    check_cases(cases, 16);
+}
+
+#[test]
+fn attention_over_keys_side_by_side_is_right() {
+    check(&[Op::AttentionContiguous], 200);
+}
+
+#[test]
+fn matrices_are_multiplied_by_rows_and_solved() {
+    check(&[Op::OutProd, Op::SolveTri], 80);
+}
+
+#[test]
+fn groups_of_channels_are_normed() {
+    check(&[Op::GroupNorm], 60);
+}
+
+#[test]
+fn states_are_passed_from_token_to_token() {
+    check(&[Op::SsmConv, Op::SsmScan], 60);
+    check(&[Op::GatedLinearAttn, Op::GatedDeltaNet, Op::RwkvWkv6, Op::RwkvWkv7], 90);
+}
+
+#[test]
+fn kernels_slide_over_signals_images_and_volumes() {
+    check(&[Op::Conv1d, Op::Conv1dDw, Op::Conv2d, Op::Conv2dDw, Op::Conv3d], 200);
+}
+
+#[test]
+fn columns_are_made_and_added_up_again() {
+    check(&[Op::Im2col, Op::Im2col3d, Op::Col2im1d, Op::ConvTranspose1d, Op::ConvTranspose2d], 200);
+}
+
+#[test]
+fn images_are_made_smaller_and_larger() {
+    check(&[Op::Pool1d, Op::Pool2d, Op::Upscale], 400);
+}
+
+#[test]
+fn elements_of_every_type_are_moved() {
+    check(&[Op::WinPart, Op::WinUnpart, Op::IndexFill], 150);
+    check(&[Op::Fill, Op::Tri, Op::Diag, Op::Roll, Op::Pad, Op::Set], 700);
+}
+
+#[test]
+fn times_become_waves_and_equal_integers_are_counted() {
+    check(&[Op::TimestepEmbedding, Op::CountEqual], 60);
+}
+
 #[test]
 fn numbers_are_placed() {
-    let masks = [Op::DiagMaskInf, Op::DiagMaskZero, Op::Tri, Op::Diag, Op::Arange];
-    check(&[&masks[..], &[Op::Roll, Op::Pad, Op::Set, Op::Acc, Op::AddId]].concat(), 60);
+    check(&[Op::DiagMaskInf, Op::DiagMaskZero, Op::Acc, Op::AddId, Op::Arange], 180);
+}
+
+/// All cases of the ops but those that stand here, of which some are refused for dtypes and shapes: docs/cuda.md names
+/// them.
+#[test]
+fn every_op_runs_on_a_card() {
+    const IN_PART: [Op; 7] =
+        [Op::GetRows, Op::SetRows, Op::MulMat, Op::MulMatId, Op::Attention, Op::Cpy, Op::Copy];
+    let m = Machine::new("memory=2g");
+    let card = m.card(0);
+    for &op in Op::ALL {
+        let all: Vec<Case> = rules(op).cases().into_iter().filter(|case| !has_empty(case)).collect();
+        let n = all.iter().filter(|case| placed::is_taken(&card, case).unwrap()).count();
+        println!("{op}: {n} of {}", all.len());
+        assert!(n > 0 && (n == all.len() || IN_PART.contains(&op)), "{op}: {n} of {}", all.len());
+    }
 }

@@ -40,7 +40,7 @@ fn a_card_whose_driver_takes_nothing_says_what_was_tried() {
         assert!(e.to_string().contains(words), "{words}: {e}");
     }
     let log = m.log.lock().unwrap().join("\n");
-    for words in ["NVRTC for sm_90: cuModuleLoadData", "NVRTC for compute_75: cuModuleLoadData"] {
+    for words in ["NVRTC for sm_90: cuModuleLoadData", "NVRTC for compute_80: cuModuleLoadData"] {
         assert!(log.contains(words), "{words}: {log}");
     }
 }

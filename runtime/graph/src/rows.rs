@@ -77,15 +77,16 @@ impl Graph {
             && self.nodes.iter().filter(reads).all(is_product)
     }
 
+    /// The last part comes first: other devices then have their work before the first one, which feeds them, begins its
+    /// own.
     fn push_parts(&mut self, node: &Node, w: Tensor, n: usize) {
-        let products: Vec<Tensor> = (0..n)
-            .map(|index| {
-                let part = self.part(w, index, n);
-                let src: Vec<_> = std::iter::once(Some(part)).chain(node.src[1..].iter().copied()).collect();
-                self.push(Op::MulMat, &src, &node.params)
-            })
-            .collect();
-        if let Some(whole) = products.into_iter().reduce(|a, b| self.concat(a, b, 0)) {
+        let product = |index: usize| {
+            let part = self.part(w, index, n);
+            let src: Vec<_> = std::iter::once(Some(part)).chain(node.src[1..].iter().copied()).collect();
+            self.push(Op::MulMat, &src, &node.params)
+        };
+        let products: Vec<Tensor> = (0..n).rev().map(product).collect();
+        if let Some(whole) = products.into_iter().rev().reduce(|a, b| self.concat(a, b, 0)) {
             self.put_in_place_of(whole, node.dst);
         }
     }

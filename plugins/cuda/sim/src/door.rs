@@ -12,8 +12,8 @@ unsafe extern "C" fn llmrt_sim_configure(text: *const c_char) {
     *world() = new;
 }
 
-/// A counter: the name of a function, or one of launch, graph, sync, h2d, d2h, d2d, peer, staged; kernels for those that ran; waits for streams;
-/// left for objects that live.
+/// A counter: the name of a function or of a kernel that was launched, or one of launch, graph, sync, h2d, d2h, d2d, peer,
+/// staged; kernels for those that ran; waits for streams; left for objects that live.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn llmrt_sim_count(name: *const c_char) -> u64 {
     let name = as_text(name);

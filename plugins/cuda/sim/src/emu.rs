@@ -13,6 +13,8 @@ pub struct Kernel {
     pub params_bytes: u32,
     /// Threads of a block at most.
     pub max_threads: u32,
+    /// The lowest chip that it is for, as in sm_80; 0: it is for all.
+    chip: u32,
     run: *const c_void,
     next: *const Kernel,
 }
@@ -25,6 +27,12 @@ impl Kernel {
     pub fn name(&self) -> &str {
         // SAFETY: a literal of the kernels' file.
         unsafe { CStr::from_ptr(self.name) }.to_str().unwrap_or("")
+    }
+
+    /// Whether it is what this chip gets of its source.
+    pub fn is_for(&self, (major, minor): (i32, i32)) -> bool {
+        let oldest = |chip| chip < 80;
+        self.chip == 0 || oldest(self.chip) == oldest((10 * major + minor) as u32)
     }
 }
 

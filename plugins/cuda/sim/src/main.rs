@@ -13,6 +13,8 @@ fn main() -> ExitCode {
         ["--kernels"] => {
             let mut names: Vec<_> = cuda_simulator::emu::kernels().map(|kernel| kernel.name()).collect();
             names.sort_unstable();
+            // Of some there is one per chip.
+            names.dedup();
             println!("{}", names.join("\n"));
             Ok(())
         }

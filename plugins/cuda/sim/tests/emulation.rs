@@ -50,6 +50,16 @@ fn races_are_found() {
 }
 
 #[test]
+fn copies_that_were_not_waited_for_and_uneven_ones_are_found() {
+    check("reads_before_its_copy_is_there", "is read before thread 0 waited for its copy");
+    check("waits_for_an_older_copy", "`room`[256] is read before thread 0 waited for its copy");
+    check("leaves_the_barrier_after_a_copy_out", "shared `room`");
+    check("leaves_before_its_copy_is_there", "ends before its copies are there");
+    check("copies_from_between", "no multiple of 16");
+    check("loads_rows_from_between", "no multiple of 8");
+}
+
+#[test]
 fn threads_that_wait_for_others_that_do_not_come_are_found() {
     check("some_wait_at_a_barrier", "32 wait at a barrier, 32 have ended");
     check("a_lane_is_missing", "wait for lanes of their warp that do not come");

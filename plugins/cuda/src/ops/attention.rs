@@ -1,8 +1,10 @@
-//! Causal attention over a paged cache, and its mask: kernels/attention.cu.
+//! Causal attention over a paged cache, and its mask: kernels/attention.cu, for prompts kernels/attention_tile.cu.
 
+use super::attention_tile::{Tiles, is_aligned, tiles};
 use super::check::{self, Answer, ensure, params};
 use super::{Form, source};
 use crate::call::{Args, Call};
+use crate::driver::Identity;
 use llmrt_plugin::abi::op::{AttentionParams, PagedMaskParams};
 use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
 
@@ -66,43 +68,81 @@ fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
     wanted.min(n_keys / KEYS_PER_PART).clamp(1, MOST_PARTS)
 }
 
+/// Tokens that parts are made of, and of how many of them the work is.
+type Tokens = (usize, usize);
+
 /// Into how many parts the keys of a node fall, and bytes of their results, which it takes for a while.
-fn parts(node: &NodeView<'_>, n_sms: usize) -> Result<(usize, usize)> {
+fn parts(node: &NodeView<'_>, (n_tokens, n_busy): Tokens, n_sms: usize) -> Result<(usize, usize)> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
-    let ([_, n_heads, n_tokens, _], v) = (source(node, 0)?.ne(), source(node, 2)?);
+    let n_heads = source(node, 0)?.ne()[1];
     let mut n_keys = source(node, 3)?.ne()[0].saturating_mul(p.block_size as usize);
     if p.window > 0 {
         n_keys = n_keys.min(p.window as usize);
     }
-    let n_parts = n_parts(n_heads * n_tokens, n_keys, n_sms);
-    let dim_v = v.ne()[0] / p.n_kv_heads.max(1) as usize;
-    let bytes = if n_parts > 1 { n_parts * n_heads * n_tokens * (dim_v + 2) * 4 } else { 0 };
+    let n_parts = n_parts(n_heads * n_busy, n_keys, n_sms);
+    let bytes = if n_parts > 1 { n_parts * n_heads * n_tokens * (dim_v(node, &p)? + 2) * 4 } else { 0 };
     Ok((n_parts, bytes))
 }
 
-/// Bytes of the parts' results of a supported node.
-pub fn workspace(node: &NodeView<'_>, n_sms: usize) -> usize {
-    parts(node, n_sms).map_or(0, |(_, bytes)| bytes)
+/// The tokens of a node that are no tile's: all of them without tiles.
+fn others(node: &NodeView<'_>, tiles: Option<&Tiles>) -> Result<Tokens> {
+    let (n_tokens, n_seqs) = (source(node, 0)?.ne()[2], source(node, 3)?.ne()[1]);
+    Ok(tiles.map_or((n_tokens, n_tokens), |tiles| (tiles.n_others, tiles.n_others.min(n_seqs))))
+}
+
+/// Bytes at most of the parts' results of a supported node: where the cache lies decides whether there are tiles.
+pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
+    let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let tiles = tiles(node, &p, device.capability)?;
+    let n_sms = device.n_sms as usize;
+    let (_, without) = parts(node, others(node, None)?, n_sms)?;
+    let (_, beside) = parts(node, others(node, tiles.as_ref())?, n_sms)?;
+    Ok(without.max(beside))
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
-    let (q, k, v, y) = (source(node, 0)?, source(node, 1)?, source(node, 2)?, node.dst());
-    let [_, n_heads, n_tokens, _] = q.ne();
-    let dim_v = v.ne()[0] / p.n_kv_heads as usize;
-    let (n_parts, bytes) = parts(node, call.gpu.identity.n_sms as usize)?;
-    let parts = if n_parts > 1 { call.scratch(bytes)? } else { 0 };
-    let args = || -> Result<Args> {
-        let args = Args::default().tensor(&q)?.tensor(&k)?.tensor(&v)?.tensor(&y)?.optional(node.src(6))?;
-        let args = paging(args, node, 3, p.block_size, p.window, k.ne()[1])?.address(parts);
-        let args = args.count(n_parts).count(p.n_kv_heads as usize).count(dim_v);
-        Ok(args.float(p.scale).float(p.softcap).float(p.max_bias))
+    let device = &call.gpu.identity;
+    let tiles = match tiles(node, &p, device.capability)? {
+        Some(tiles) if is_aligned(node)? => Some(tiles),
+        _ => None,
     };
+    let (n_heads, (n_tokens, n_busy)) = (source(node, 0)?.ne()[1], others(node, tiles.as_ref())?);
+    let (n_parts, bytes) = parts(node, (n_tokens, n_busy), device.n_sms as usize)?;
+    let many = tiles.as_ref().map_or(0, |tiles| tiles.many);
+    if let Some(Tiles { kernel, grid, .. }) = &tiles {
+        call.launch(("attention_tile", kernel), *grid, 128, args(node, &p, (0, 1), many)?)?;
+    }
+    if n_tokens == 0 {
+        return Ok(());
+    }
+    let parts = if n_parts > 1 { call.scratch(bytes)? } else { 0 };
+    let args = || args(node, &p, (parts, n_parts), many);
     call.launch(("attention", "attention"), [n_heads, n_tokens, n_parts], 128, args()?)?;
     match n_parts {
         1 => Ok(()),
         _ => call.launch(("attention", "attention_parts"), [n_heads, n_tokens, 1], 128, args()?),
     }
+}
+
+/// Numbers of a head of V.
+pub fn dim_v(node: &NodeView<'_>, p: &AttentionParams) -> Result<usize> {
+    Ok(source(node, 2)?.ne()[0] / p.n_kv_heads.max(1) as usize)
+}
+
+/// `struct Attention` of the kernels, with the memory of parts and their number.
+fn args(
+    node: &NodeView<'_>,
+    p: &AttentionParams,
+    (parts, n_parts): (u64, usize),
+    many: usize,
+) -> Result<Args> {
+    let (q, k, v) = (source(node, 0)?, source(node, 1)?, source(node, 2)?);
+    let args =
+        Args::default().tensor(&q)?.tensor(&k)?.tensor(&v)?.tensor(&node.dst())?.optional(node.src(6))?;
+    let args = paging(args, node, 3, p.block_size, p.window, k.ne()[1])?.address(parts).count(n_parts);
+    let args = args.count(p.n_kv_heads as usize).count(dim_v(node, p)?).count(many);
+    Ok(args.float(p.scale).float(p.softcap).float(p.max_bias))
 }
 
 fn supports_mask(node: &NodeView<'_>) -> Answer {

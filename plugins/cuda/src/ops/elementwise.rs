@@ -1,4 +1,4 @@
-//! Functions of single numbers, of two, and gated units: kernels/elementwise.cu, one thread per element.
+//! Functions of single numbers, of two, gated units, and waves of times: kernels/elementwise.cu, one thread per element.
 
 use super::check::{self, Answer, ensure, numbers, params};
 use super::{Form, blocks, source};
@@ -9,6 +9,7 @@ use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 pub const UNARY: Form = (supports_unary, unary);
 pub const BINARY: Form = (supports_binary, binary);
 pub const GLU: Form = (supports_glu, glu);
+pub const TIMESTEPS: Form = (supports_timesteps, timesteps);
 
 const THREADS: usize = 256;
 
@@ -20,7 +21,6 @@ fn constants(node: &NodeView<'_>) -> Option<[f32; 4]> {
         Op::Xielu => XieluParams::from_bytes(bytes).map(|p| [p.alpha_n, p.alpha_p, p.beta, p.eps])?,
         Op::LeakyRelu => LeakyReluParams::from_bytes(bytes).map(|p| [p.slope, 0.0, 0.0, 0.0])?,
         Op::Clamp => ClampParams::from_bytes(bytes).map(|p| [p.min, p.max, 0.0, 0.0])?,
-        Op::Fill => FillParams::from_bytes(bytes).map(|p| [p.value, 0.0, 0.0, 0.0])?,
         _ => [0.0; 4],
     })
 }
@@ -51,18 +51,21 @@ fn binary(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 }
 
 fn supports_glu(node: &NodeView<'_>) -> Answer {
-    let x = check::of(node, 0, DType::F32)?;
+    let x = numbers(node, 0)?;
     let p = params(GluParams::from_bytes(node.params_bytes()))?;
     ensure(p.activation <= 6 && p.swapped <= 1, Reason::Param)?;
     let mut ne = x.ne();
-    match check::optional(node, 1, DType::F32)? {
-        Some(up) => ensure(up.ne() == ne, Reason::Shape)?,
+    match node.src(1) {
+        Some(up) => {
+            ensure(up.dtype() == x.dtype(), Reason::Type)?;
+            ensure(up.ne() == ne, Reason::Shape)?;
+        }
         None => {
             ensure(ne[0].is_multiple_of(2), Reason::Shape)?;
             ne[0] /= 2;
         }
     }
-    check::result(node, Some(DType::F32), ne)
+    check::result(node, x.dtype(), ne)
 }
 
 fn glu(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
@@ -77,4 +80,19 @@ fn glu(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let args = Args::default().tensor(&x)?.tensor(&up.unwrap_or(x))?.tensor(&y)?;
     let args = args.count(gate).count(other).int(p.activation).float(p.alpha).float(p.limit);
     call.launch(("elementwise", "glu"), blocks(y.n_elements(), THREADS), THREADS, args)
+}
+
+fn supports_timesteps(node: &NodeView<'_>) -> Answer {
+    let p = params(TimestepEmbeddingParams::from_bytes(node.params_bytes()))?;
+    ensure(p.max_period > 0, Reason::Param)?;
+    let times = check::of(node, 0, DType::F32)?;
+    check::vector(&times, times.ne()[0])?;
+    check::result(node, Some(DType::F32), [p.dim as usize, times.ne()[0], 1, 1])
+}
+
+fn timesteps(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let p = TimestepEmbeddingParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let y = node.dst();
+    let args = Args::default().tensor(&source(node, 0)?)?.tensor(&y)?.float(p.max_period as f32);
+    call.launch(("elementwise", "timestep_embedding"), blocks(y.n_elements(), THREADS), THREADS, args)
 }

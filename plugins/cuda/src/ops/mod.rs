@@ -2,15 +2,32 @@
 //! computes stands in kernels/, under the name in `rules!`.
 
 mod attention;
+mod attention_contiguous;
+mod attention_tile;
 mod check;
+mod columns;
+mod conv;
+mod element;
 mod elementwise;
+mod fuse;
+mod image;
+mod matrix;
+mod moves;
 mod mul_mat;
 mod norm;
+mod order;
 mod place;
+mod rearrange;
+mod recurrence;
 mod reduce;
 mod rope;
 mod rows;
 mod softmax;
+mod ssm;
+mod tiles;
+mod window;
+
+pub use fuse::compute_some;
 
 use crate::call::Call;
 use crate::driver::Identity;
@@ -28,14 +45,13 @@ struct Rules {
 
 macro_rules! rules {
     ($($($op:ident)|+ => $file:ident::$form:ident, $family:literal;)*) => {
-        fn rules(op: Op) -> Option<Rules> {
-            Some(match op {
+        fn rules(op: Op) -> Rules {
+            match op {
                 $($(Op::$op)|+ => {
                     let form = $file::$form;
                     Rules { supports: form.0, compute: form.1, family: $family }
                 })*
-                _ => return None,
-            })
+            }
         }
     };
 }
@@ -51,7 +67,7 @@ rules! {
     Add | Sub | Mul | Div | Pow | Add1 => elementwise::BINARY, "elementwise";
     Scale | Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid | Abs | Sgn | Neg | Step | Elu | HardSwish
         | HardSigmoid | Exp | Expm1 | Softplus | Xielu | Floor | Ceil | Round | Trunc | Sqr | Sqrt | Log | Sin | Cos
-        | LeakyRelu | Clamp | Fill => elementwise::UNARY, "elementwise";
+        | LeakyRelu | Clamp => elementwise::UNARY, "elementwise";
     Glu => elementwise::GLU, "elementwise";
     RmsNorm | LayerNorm | L2Norm => norm::NORM, "norm";
     Rope => rope::ROPE, "rope";
@@ -63,39 +79,69 @@ rules! {
     Cpy => rows::CPY, "rows";
     Concat => rows::CONCAT, "rows";
     Repeat | RepeatInterleave => rows::REPEAT, "rows";
-    DiagMaskInf | DiagMaskZero | Tri | Diag | Roll | Pad | Set | Acc | AddId | Arange => place::PLACE, "place";
+    DiagMaskInf | DiagMaskZero | Acc | AddId | Arange => place::PLACE, "place";
+    Fill | Tri | Diag | Roll | Pad | Set => rearrange::REARRANGE, "moves";
     SumRows | Mean | Argmax | Cumsum => reduce::REDUCE, "reduce";
     Sum => reduce::SUM, "reduce";
-    TopK | Argsort => reduce::ORDER, "reduce";
+    TopK | Argsort => order::ORDER, "order";
+    CountEqual => reduce::COUNT_EQUAL, "reduce";
+    AttentionContiguous => attention_contiguous::ATTENTION_CONTIGUOUS, "attention_contiguous";
+    GroupNorm => norm::GROUP_NORM, "norm";
+    OutProd => matrix::OUT_PROD, "matrix";
+    SolveTri => matrix::SOLVE_TRI, "matrix";
+    SsmConv => ssm::SSM_CONV, "ssm";
+    SsmScan => ssm::SSM_SCAN, "ssm";
+    GatedLinearAttn => recurrence::GATED_LINEAR_ATTN, "recurrence";
+    GatedDeltaNet => recurrence::GATED_DELTA_NET, "recurrence";
+    RwkvWkv6 => recurrence::RWKV_WKV6, "recurrence";
+    RwkvWkv7 => recurrence::RWKV_WKV7, "recurrence";
+    Conv1d | Conv1dDw | Conv2d | Conv2dDw | Conv3d => conv::CONVOLUTION, "conv";
+    ConvTranspose1d | ConvTranspose2d => conv::TRANSPOSED, "conv";
+    Im2col | Im2col3d => columns::IM2COL, "conv";
+    Col2im1d => columns::COL2IM_1D, "conv";
+    Pool1d | Pool2d => image::POOL, "image";
+    Upscale => image::UPSCALE, "image";
+    TimestepEmbedding => elementwise::TIMESTEPS, "elementwise";
+    WinPart | WinUnpart => moves::WINDOWS, "moves";
+    IndexFill => moves::INDEX_FILL, "moves";
 }
 
-/// The file of kernels that an op is in; `None`: devices do not run it.
-pub fn family(op: Op) -> Option<&'static str> {
-    rules(op).map(|rules| rules.family)
+/// The file of kernels that an op is in.
+pub fn family(op: Op) -> &'static str {
+    rules(op).family
 }
 
 /// Whether a device runs a node, or what is in the way.
 pub fn supports(node: &NodeView<'_>) -> check::Answer {
-    let rules = node.op().and_then(rules).ok_or(Reason::Op)?;
+    let rules = node.op().map(rules).ok_or(Reason::Op)?;
     check::ensure(node.op_version() == 1, Reason::Version)?;
     check::form(node)?;
     (rules.supports)(node)
 }
 
-/// Bytes of scratch memory that a node which [`supports`] accepted takes for a while: what its launches ask for, each
-/// piece at a multiple of 256.
+/// Bytes of scratch memory that a node which [`supports`] accepted takes for a while, at most: the sum of what its
+/// launches ask for.
 pub fn workspace(node: &NodeView<'_>, device: &Identity) -> u64 {
     let bytes = match node.op() {
-        Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node),
-        Some(Op::Attention) => attention::workspace(node, device.n_sms as usize),
-        _ => 0,
+        Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node, device),
+        Some(Op::Attention) => attention::workspace(node, device).map(|bytes| pieces(&[bytes])),
+        Some(Op::AttentionContiguous) => attention_contiguous::workspace(node),
+        Some(Op::OutProd) => source(node, 0).map(|a| rows::unpacked_bytes(&a)),
+        Some(Op::Copy | Op::Cpy) => rows::workspace(node),
+        Some(Op::TopK | Op::Argsort) => order::workspace(node),
+        _ => Ok(0),
     };
-    bytes.next_multiple_of(256) as u64
+    bytes.unwrap_or(0) as u64
+}
+
+/// Bytes of pieces of scratch memory: each takes a multiple of 256.
+fn pieces(bytes: &[usize]) -> usize {
+    bytes.iter().map(|n| n.next_multiple_of(256)).sum()
 }
 
 /// The launches of a node that [`supports`] accepted and whose result is not empty.
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    match node.op().and_then(rules) {
+    match node.op().map(rules) {
         Some(rules) => (rules.compute)(call, node),
         None => Err(Error::unsupported(format!("op {}", node.op_id()))),
     }

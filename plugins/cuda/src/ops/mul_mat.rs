@@ -1,20 +1,21 @@
-//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, and kernels/mul_mat_tile.cu for many columns.
+//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, for many columns kernels/mul_mat_tile.cu and
+//! kernels/mul_mat_half.cu.
 //!
 //! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to [`FEW`] columns by dp4a, more
-//! by tensor cores. Floats are multiplied as F32.
+//! by tensor cores. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores, with x as halves.
 
 use super::check::{self, Answer, ensure, numbers};
-use super::{Form, source};
+use super::tiles::{self, NARROW, many};
+use super::{Form, pieces, source};
 use crate::call::{Args, Call};
-use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
+use crate::driver::Identity;
+use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 
 pub const MUL_MAT: Form = (supports, compute);
 pub const MUL_MAT_ID: Form = (supports_id, compute_id);
 
 /// Columns that are taken one by one, or by four.
 const FEW: usize = 8;
-/// Rows and columns of a tile.
-const TILE: usize = 64;
 /// Rows of w that a block of the kernels for few columns takes.
 const ROWS: usize = 4;
 /// Bytes of 32 numbers of x in 8 bits.
@@ -65,25 +66,17 @@ fn supports(node: &NodeView<'_>) -> Answer {
 fn in_a_grid(y: &TensorView<'_>, n_columns: usize) -> Answer {
     let ne = y.ne();
     let few = n_columns <= FEW;
-    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(TILE).max(ne[2] * ne[3]) };
+    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(NARROW.1).max(ne[2] * ne[3]) };
     ensure(n <= 65535, Reason::Shape)
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
-    let [m, n, n2, n3] = y.ne();
-    if n <= FEW {
-        // Four columns meet one matrix only within a batch.
-        return few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 });
+    let n = node.dst().ne()[1];
+    if n > FEW {
+        return many(call, node, None);
     }
-    let grid = [m.div_ceil(TILE), n.div_ceil(TILE), n2 * n3];
-    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(None)?;
-    if check::is_number(&w) {
-        return call.launch(("mul_mat", "mul_mat_float_tile"), grid, 256, args.address(0));
-    }
-    let name = format!("mul_mat_{}_tile", w.dtype().and_then(name_of).unwrap_or_default());
-    let packed = quantise(call, &x)?;
-    call.launch(("mul_mat_tile", &name), grid, 128, args.address(packed))
+    // Four columns meet one matrix only within a batch.
+    few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 })
 }
 
 /// A launch over rows of w and columns of y, `at_once` of them in one warp.
@@ -99,20 +92,26 @@ fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at
     call.launch(("mul_mat", &format!("mul_mat_{name}_{at_once}")), grid, ROWS * 32, args)
 }
 
-/// Bytes of x in 8 bits, which a node with packed weights takes for a while.
-pub fn workspace(node: &NodeView<'_>) -> usize {
-    match (node.src(0), node.src(1)) {
-        (Some(w), Some(x)) if !check::is_number(&w) => packed_bytes(&x),
-        _ => 0,
+/// Bytes of scratch memory that a supported node takes at most: for few columns those of x in 8 bits.
+pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
+    let is_few = match node.op() {
+        Some(Op::MulMatId) => node.dst().ne()[2] <= FEW,
+        _ => node.dst().ne()[1] <= FEW,
+    };
+    match source(node, 0)? {
+        _ if !is_few => tiles::workspace(node, device.capability),
+        w if check::is_number(&w) => Ok(0),
+        _ => Ok(pieces(&[packed_bytes(&source(node, 1)?)])),
     }
 }
 
-fn packed_bytes(x: &TensorView<'_>) -> usize {
+/// Of x in 8 bits.
+pub fn packed_bytes(x: &TensorView<'_>) -> usize {
     x.n_elements() / 32 * PACKED
 }
 
 /// x in 8 bits: its address.
-fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
+pub fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
     let groups = x.n_elements() / 32;
     let packed = call.scratch(packed_bytes(x))?;
     let args = Args::default().tensor(x)?.address(packed);
@@ -130,5 +129,9 @@ fn supports_id(node: &NodeView<'_>) -> Answer {
 }
 
 fn compute_id(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    few(call, node, node.src(2), 1)
+    let [_, _, n_tokens, _] = node.dst().ne();
+    match node.src(2) {
+        Some(ids) if n_tokens > FEW => many(call, node, Some(ids)),
+        ids => few(call, node, ids, 1),
+    }
 }

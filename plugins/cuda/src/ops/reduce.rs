@@ -1,17 +1,13 @@
 //! Rows summed, searched and put in order: kernels/reduce.cu, a block per row.
 
-use super::check::{self, Answer, ensure, params};
+use super::check::{self, Answer, ensure};
 use super::{Form, norm, source};
 use crate::call::{Args, Call};
-use llmrt_plugin::abi::op::{ArgsortParams, TopKParams};
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 
 pub const REDUCE: Form = (supports, compute);
 pub const SUM: Form = (supports_sum, sum);
-pub const ORDER: Form = (supports_order, order);
-
-/// Elements of a row that are put in order: each is compared with each.
-const MOST_IN_ORDER: usize = 8192;
+pub const COUNT_EQUAL: Form = (supports_count, count);
 
 fn supports(node: &NodeView<'_>) -> Answer {
     let x = check::of(node, 0, DType::F32)?;
@@ -26,19 +22,18 @@ fn supports(node: &NodeView<'_>) -> Answer {
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (x, y) = (source(node, 0)?, node.dst());
-    let kind = match node.op() {
-        Some(Op::Mean) => 1,
-        Some(Op::Argmax) => 2,
-        Some(Op::Cumsum) => 3,
-        _ => 0,
+    let (kernel, kind) = match node.op() {
+        Some(Op::Argmax) => ("argmax", 0),
+        Some(Op::Mean) => ("reduce", 1),
+        Some(Op::Cumsum) => ("reduce", 2),
+        _ => ("reduce", 0),
     };
     let args = Args::default().tensor(&x)?.tensor(&y)?.int(kind);
-    call.launch(("reduce", "reduce"), [x.n_rows(), 1, 1], norm::threads(x.ne()[0]), args)
+    call.launch(("reduce", kernel), [x.n_rows(), 1, 1], norm::threads(x.ne()[0]), args)
 }
 
 fn supports_sum(node: &NodeView<'_>) -> Answer {
-    check::of(node, 0, DType::F32)?;
-    check::result(node, Some(DType::F32), [1; 4])
+    check::result(node, check::numbers(node, 0)?.dtype(), [1; 4])
 }
 
 fn sum(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
@@ -46,25 +41,13 @@ fn sum(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     call.launch(("reduce", "sum_all"), [1, 1, 1], 256, args)
 }
 
-fn supports_order(node: &NodeView<'_>) -> Answer {
-    let mut ne = check::of(node, 0, DType::F32)?.ne();
-    ensure(ne[0] <= MOST_IN_ORDER, Reason::Shape)?;
-    if node.op() == Some(Op::TopK) {
-        let k = params(TopKParams::from_bytes(node.params_bytes()))?.k as usize;
-        ensure(k <= ne[0], Reason::Shape)?;
-        ne[0] = k;
-    } else {
-        ensure(params(ArgsortParams::from_bytes(node.params_bytes()))?.descending < 2, Reason::Param)?;
-    }
-    check::result(node, Some(DType::I32), ne)
+fn supports_count(node: &NodeView<'_>) -> Answer {
+    let (a, b) = (check::of(node, 0, DType::I32)?, check::of(node, 1, DType::I32)?);
+    ensure(a.ne() == b.ne(), Reason::Shape)?;
+    check::result(node, Some(DType::I64), [1; 4])
 }
 
-fn order(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    let (x, y) = (source(node, 0)?, node.dst());
-    let descending = match node.op() {
-        Some(Op::TopK) => 1,
-        _ => ArgsortParams::from_bytes(node.params_bytes()).unwrap_or_default().descending,
-    };
-    let args = Args::default().tensor(&x)?.tensor(&y)?.int(descending);
-    call.launch(("reduce", "order"), [x.n_rows(), 1, 1], norm::threads(x.ne()[0]), args)
+fn count(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let args = Args::default().tensor(&source(node, 0)?)?.tensor(&source(node, 1)?)?.tensor(&node.dst())?;
+    call.launch(("reduce", "count_equal"), [1, 1, 1], 256, args)
 }

@@ -1,13 +1,15 @@
 //! Rotary position embedding: kernels/rope.cu.
 
 use super::check::{self, Answer, ensure, numbers, params};
-use super::{Form, blocks, source};
+use super::{Form, blocks, fuse, source};
 use crate::call::{Args, Call};
 use llmrt_plugin::abi::op::RopeParams;
-use llmrt_plugin::{DType, NodeView, Reason, Result};
+use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 use std::f32::consts::PI;
 
 pub const ROPE: Form = (supports, compute);
+
+const THREADS: usize = 128;
 
 const NORMAL: u32 = 0;
 const NEOX: u32 = 2;
@@ -37,15 +39,108 @@ fn supports(node: &NodeView<'_>) -> Answer {
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    let grid = blocks(n_threads(node)?, THREADS);
+    call.launch(("rope", "rope"), grid, THREADS, args(node)?)
+}
+
+/// `struct Rope` of the kernels.
+fn args(node: &NodeView<'_>) -> Result<Args> {
     let p = RopeParams::from_bytes(node.params_bytes()).unwrap_or_default();
-    let (x, y) = (source(node, 0)?, node.dst());
     let (low, high) = yarn_range(&p);
-    let args = Args::default().tensor(&x)?.tensor(&source(node, 1)?)?.optional(node.src(2))?.tensor(&y)?;
-    let args = args.int(p.n_dims).int(p.mode).float(p.freq_base).float(p.freq_scale);
+    let args = Args::default().tensor(&source(node, 0)?)?.tensor(&source(node, 1)?)?.optional(node.src(2))?;
+    let args = args.tensor(&node.dst())?.int(p.n_dims).int(p.mode).float(p.freq_base).float(p.freq_scale);
     let args = args.float(p.ext_factor).float(p.attn_factor).float(low).float(high);
-    let args = sections(&p).into_iter().fold(args, Args::int).int(p.back).int(p.offset);
-    let per_row = x.ne()[0] - n_pairs(&p);
-    call.launch(("rope", "rope"), blocks(per_row * x.n_rows(), 128), 128, args)
+    Ok(sections(&p).into_iter().fold(args, Args::int).int(p.back).int(p.offset))
+}
+
+/// One for each pair, and for each number that stays as it is.
+fn n_threads(node: &NodeView<'_>) -> Result<usize> {
+    let p = RopeParams::from_bytes(node.params_bytes()).unwrap_or_default();
+    let x = source(node, 0)?;
+    Ok((x.ne()[0] - n_pairs(&p)) * x.n_rows())
+}
+
+/// Most tokens whose heads are written to caches as they are turned: each number looks for later rows with its row's id.
+const FEW_TOKENS: usize = 64;
+
+/// One or two tensors turned and the caches they are written to, and other rows written behind them, as one launch. How
+/// many nodes; 0: none.
+pub fn fused(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<usize> {
+    for n in (2..=nodes.len().min(4)).rev() {
+        let Some(group) = group(&nodes[..n]) else { continue };
+        if fuse::independent(&nodes[..n], |node, s| node.op() == Some(Op::SetRows) && s == 1)? {
+            launch(call, &group)?;
+            return Ok(n);
+        }
+    }
+    Ok(0)
+}
+
+/// Turned tensors with the writes of them, and a write of other rows.
+struct Group<'a> {
+    turns: Vec<(NodeView<'a>, Option<NodeView<'a>>)>,
+    plain: Option<NodeView<'a>>,
+}
+
+/// All of the nodes, if they are such a group.
+fn group<'a>(nodes: &[NodeView<'a>]) -> Option<Group<'a>> {
+    let n_turns = nodes.iter().take_while(|node| node.op() == Some(Op::Rope)).count();
+    if n_turns == 0 || n_turns > 2 {
+        return None;
+    }
+    let mut turns: Vec<_> = nodes[..n_turns].iter().map(|node| (*node, None)).collect();
+    let mut plain = None;
+    for write in &nodes[n_turns..] {
+        let rows = write.src(1).filter(|_| is_write_of_heads(write))?;
+        let place = match turns.iter_mut().find(|(turn, _)| turn.dst().id() == rows.id()) {
+            // Rounded twice, the numbers would be others.
+            Some(_) if rows.dtype() != Some(DType::F32) => return None,
+            Some((_, place)) => place,
+            None => &mut plain,
+        };
+        if place.replace(*write).is_some() {
+            return None;
+        }
+    }
+    Some(Group { turns, plain })
+}
+
+/// Heads of few tokens over the rows of one cache of floats.
+fn is_write_of_heads(node: &NodeView<'_>) -> bool {
+    let (Some(cache), Some(rows), Some(ids)) = (node.src(0), node.src(1), node.src(2)) else { return false };
+    let [dim, n_heads, n_tokens, n] = rows.ne();
+    node.op() == Some(Op::SetRows)
+        && check::is_number(&cache)
+        && cache.ne()[0] == dim * n_heads
+        && cache.ne()[2..] == [1, 1]
+        && n == 1
+        && ids.ne() == [n_tokens, 1, 1, 1]
+        && n_tokens <= FEW_TOKENS
+}
+
+fn launch(call: &mut Call<'_>, group: &Group<'_>) -> Result<()> {
+    let (mut ropes, mut writes, mut n_blocks) = (Args::default(), Args::default(), [0; 3]);
+    for (turn, n) in [group.turns.first(), group.turns.get(1)].into_iter().zip(&mut n_blocks) {
+        let Some((turn, write)) = turn else {
+            // No blocks have it.
+            ropes = ropes.then(args(&group.turns[0].0)?);
+            writes = write_args(writes, None)?;
+            continue;
+        };
+        ropes = ropes.then(args(turn)?);
+        writes = write_args(writes, write.as_ref())?;
+        *n = n_threads(turn)?.div_ceil(THREADS);
+    }
+    if let Some(plain) = &group.plain {
+        n_blocks[2] = source(plain, 1)?.n_elements().div_ceil(THREADS);
+    }
+    let args = ropes.then(write_args(writes, group.plain.as_ref())?).count(n_blocks[0]).count(n_blocks[1]);
+    call.launch(("rope", "rope_write"), [n_blocks.iter().sum(), 1, 1], THREADS, args)
+}
+
+/// `struct Write` of the kernels.
+fn write_args(args: Args, node: Option<&NodeView<'_>>) -> Result<Args> {
+    (0..3).try_fold(args, |args, i| args.optional(node.and_then(|node| node.src(i))))
 }
 
 fn n_pairs(p: &RopeParams) -> usize {

@@ -1,7 +1,7 @@
 //! Rows picked, written, copied and put together: kernels/rows.cu.
 
 use super::check::{self, Answer, ensure, given, params};
-use super::{Form, blocks, mul_mat, source};
+use super::{Form, blocks, mul_mat, pieces, source};
 use crate::call::{Args, Call, address};
 use llmrt_plugin::abi::dtype::DTypeKind;
 use llmrt_plugin::abi::op::*;
@@ -69,6 +69,7 @@ fn set(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 enum Way {
     Bytes,
     Numbers,
+    Convert,
     Unpack,
     Pack,
 }
@@ -81,8 +82,12 @@ fn way(x: &TensorView<'_>, y: &TensorView<'_>) -> Result<Way, Reason> {
     }
     match (check::is_number(x), check::is_number(y)) {
         (true, true) => Ok(Way::Numbers),
-        (false, true) if mul_mat::name_of(from).is_some() && dense(x) => Ok(Way::Unpack),
-        (true, false) if to == DType::Q8_0 && dense(y) => Ok(Way::Pack),
+        (_, true) if mul_mat::name_of(from).is_some() && dense(x) => Ok(Way::Unpack),
+        (is_float, false) if to == DType::Q8_0 && dense(y) => {
+            let is_packed = mul_mat::name_of(from).is_some() && dense(x);
+            if is_float || is_packed { Ok(Way::Pack) } else { Err(Reason::Type) }
+        }
+        _ if !from.is_quantised() && !to.is_quantised() => Ok(Way::Convert),
         _ => Err(Reason::Type),
     }
 }
@@ -112,7 +117,11 @@ fn copy(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     match way(&x, &y) {
         Ok(Way::Numbers) => call.launch(("rows", "copy"), blocks(n, 256), 256, args),
         Ok(Way::Unpack) => call.launch(("rows", "unpack"), blocks(n / 32, 128), 128, args),
-        Ok(Way::Pack) => call.launch(("rows", "pack_q8_0"), blocks(n / 32, 128), 128, args),
+        Ok(Way::Convert) => call.launch(("rows", "convert"), blocks(n, 256), 256, args),
+        Ok(Way::Pack) => {
+            let args = unpacked(call, &x)?.tensor(&y)?;
+            call.launch(("rows", "pack_q8_0"), blocks(n / 32, 128), 128, args)
+        }
         _ => {
             let dtype = y.dtype().unwrap_or(DType::F32);
             let args = units(&x)?.then(units(&y)?).count(dtype.block_bytes());
@@ -121,8 +130,30 @@ fn copy(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     }
 }
 
+/// Bytes of the floats between the packed numbers that a supported node copies.
+pub fn workspace(node: &NodeView<'_>) -> Result<usize> {
+    let (x, y) = (source(node, node.n_src() - 1)?, node.dst());
+    Ok(if way(&x, &y) == Ok(Way::Pack) { unpacked_bytes(&x) } else { 0 })
+}
+
+/// Bytes that [`unpacked`] takes for a while.
+pub fn unpacked_bytes(t: &TensorView<'_>) -> usize {
+    if check::is_number(t) { 0 } else { pieces(&[t.n_elements() * 4]) }
+}
+
+/// A tensor as a kernel's argument: floats as they are, packed numbers made floats first.
+pub fn unpacked(call: &mut Call<'_>, t: &TensorView<'_>) -> Result<Args> {
+    if check::is_number(t) || t.n_elements() == 0 {
+        return Args::default().tensor(t);
+    }
+    let floats = call.scratch(t.n_elements() * 4)?;
+    let args = Args::default().tensor(t)?.floats(floats, t.ne());
+    call.launch(("rows", "unpack"), blocks(t.n_elements() / 32, 128), 128, args)?;
+    Ok(Args::default().floats(floats, t.ne()))
+}
+
 /// As [`Args::tensor`], dim 0 counting blocks.
-fn units(t: &TensorView<'_>) -> Result<Args> {
+pub fn units(t: &TensorView<'_>) -> Result<Args> {
     let (mut ne, mut nb) = (t.ne(), t.nb());
     let dtype = t.dtype().unwrap_or(DType::F32);
     ne[0] /= dtype.block_elems();
@@ -130,20 +161,30 @@ fn units(t: &TensorView<'_>) -> Result<Args> {
     if ne[0] == 1 {
         nb[0] = dtype.block_bytes();
     }
-    let args = ne.into_iter().chain(nb).fold(Args::default().address(address(t)?), Args::count);
+    let at = if t.n_elements() == 0 { 0 } else { address(t)? };
+    let args = ne.into_iter().chain(nb).fold(Args::default().address(at), Args::count);
     Ok(args.count(0))
 }
 
 /// Source `i`: of a dtype without blocks.
-fn plain<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+pub fn plain<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     let t = given(node, i)?;
     ensure(t.dtype().is_some_and(|dtype| dtype.info().kind != DTypeKind::Quant), Reason::Type)?;
     Ok(t)
 }
 
+/// Source `i`: of any dtype; packed numbers in dense rows.
+pub fn any<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    let t = given(node, i)?;
+    if t.dtype().is_some_and(DType::is_quantised) {
+        check::dense_rows(&t)?;
+    }
+    Ok(t)
+}
+
 fn supports_concat(node: &NodeView<'_>) -> Answer {
     let dim = params(ConcatParams::from_bytes(node.params_bytes()))?.dim as usize;
-    let (a, b) = (plain(node, 0)?, plain(node, 1)?);
+    let (a, b) = (any(node, 0)?, any(node, 1)?);
     ensure(dim < 4, Reason::Param)?;
     ensure(a.dtype() == b.dtype(), Reason::Type)?;
     let mut ne = a.ne();
@@ -155,22 +196,30 @@ fn supports_concat(node: &NodeView<'_>) -> Answer {
 fn concat(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let dim = ConcatParams::from_bytes(node.params_bytes()).unwrap_or_default().dim;
     let (a, y) = (source(node, 0)?, node.dst());
-    let args = Args::default().tensor(&a)?.tensor(&source(node, 1)?)?.tensor(&y)?;
+    let args = units(&a)?.then(units(&source(node, 1)?)?).then(units(&y)?);
     let args = args.count(dim as usize).count(bytes(&y));
-    call.launch(("rows", "concat"), blocks(y.n_elements(), 256), 256, args)
+    call.launch(("rows", "concat"), blocks(n_units(&y), 256), 256, args)
 }
 
-fn bytes(t: &TensorView<'_>) -> usize {
+/// Elements or blocks.
+pub fn n_units(t: &TensorView<'_>) -> usize {
+    t.n_elements() / t.dtype().map_or(1, DType::block_elems)
+}
+
+/// Bytes of an element or block.
+pub fn bytes(t: &TensorView<'_>) -> usize {
     t.dtype().map_or(1, DType::block_bytes)
 }
 
 fn supports_repeat(node: &NodeView<'_>) -> Answer {
-    let (x, y) = (plain(node, 0)?, node.dst());
+    let (x, y) = (any(node, 0)?, node.dst());
     let mut ne = x.ne();
     ensure(!ne.contains(&0), Reason::Shape)?;
     if node.op() == Some(Op::RepeatInterleave) {
         let p = params(RepeatInterleaveParams::from_bytes(node.params_bytes()))?;
         ensure(p.dim < 4 && p.n > 0, Reason::Param)?;
+        // Numbers do not move within blocks.
+        ensure(p.dim > 0 || x.dtype().is_some_and(|dtype| !dtype.is_quantised()), Reason::Type)?;
         ne[p.dim as usize] *= p.n as usize;
     } else {
         let p = params(ShapeParams::from_bytes(node.params_bytes()))?;
@@ -190,6 +239,6 @@ fn repeat(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         }
         _ => (0, 0),
     };
-    let args = Args::default().tensor(&x)?.tensor(&y)?.count(bytes(&y)).count(dim).count(each);
-    call.launch(("rows", "repeat"), blocks(y.n_elements(), 256), 256, args)
+    let args = units(&x)?.then(units(&y)?).count(bytes(&y)).count(dim).count(each);
+    call.launch(("rows", "repeat"), blocks(n_units(&y), 256), 256, args)
 }

@@ -3,7 +3,7 @@
 
 use libloading::os::unix::Library;
 use llmrt_graph::reference::Memory;
-use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_graph::{Graph, Kind, Tensor, plan};
 use llmrt_host::{
     Buffer, Device, Host, HostOptions, NodeDesc, RawGraph, RawGraphBuilder, Result, Stream, TensorDesc,
 };
@@ -116,6 +116,8 @@ impl Drop for Machine {
 /// A graph on a card, each tensor that owns its bytes in a buffer of its own.
 pub struct Bound {
     buffers: Vec<Option<Buffer>>,
+    /// Tensors that were moved, and where they begin in their buffers now.
+    offsets: Vec<(Tensor, u64)>,
     pub raw: RawGraph,
 }
 
@@ -151,13 +153,55 @@ pub fn bind(device: &Arc<Device>, graph: &Graph, memory: &Memory) -> Result<Boun
         let (op, op_version, dst) = (info.id, info.version, node.dst.0);
         builder.node(&NodeDesc { op, op_version, dst, srcs: &srcs, params: &node.params })?;
     }
-    Ok(Bound { buffers, raw: builder.build() })
+    Ok(Bound { buffers, offsets: Vec::new(), raw: builder.build() })
 }
 
 impl Bound {
     /// The buffer of a tensor that owns its bytes.
     pub fn buffer(&self, t: Tensor) -> &Buffer {
         self.buffers[t.0 as usize].as_ref().expect("it has bytes")
+    }
+
+    /// Puts `a`, with its bytes, and `b` into one buffer of `n` bytes, `b` by `offset` bytes behind `a`.
+    pub fn share(&mut self, a: Tensor, b: Tensor, n: u64, offset: u64) {
+        let old = self.buffer(a).clone();
+        let shared = old.device().alloc(0, n, 0).unwrap();
+        let mut bytes = vec![0; old.size() as usize];
+        old.read(0, &mut bytes).unwrap();
+        shared.write(0, &bytes).unwrap();
+        self.raw.bind(a.0, &shared, 0).unwrap();
+        self.raw.bind(b.0, &shared, offset).unwrap();
+        self.offsets.extend([(a, 0), (b, offset)]);
+    }
+
+    /// Puts all that is computed into one buffer, memory used again as soon as it may be, as a host does.
+    pub fn plan(&mut self, device: &Arc<Device>, graph: &Graph) -> Buffer {
+        let lives = plan::lifetimes(graph, 0..graph.nodes.len());
+        let item = |life: &plan::Lifetime| plan::Item {
+            size: graph.def(life.tensor).n_bytes(),
+            first_use: life.first_use,
+            last_use: life.last_use,
+        };
+        let layout = plan::plan(&lives.iter().map(item).collect::<Vec<_>>(), 256);
+        let arena = device.alloc(0, layout.total, 0).unwrap();
+        arena.fill(0, layout.total, 0xcc).unwrap();
+        for (life, first) in lives.iter().zip(layout.offsets) {
+            for (i, def) in graph.tensors.iter().enumerate() {
+                match def.view {
+                    None if i == life.tensor.0 as usize => self.raw.bind(i as u32, &arena, first).unwrap(),
+                    Some((owner, offset)) if owner == life.tensor => {
+                        self.raw.bind(i as u32, &arena, first + offset).unwrap();
+                    }
+                    _ => {}
+                }
+            }
+        }
+        arena
+    }
+
+    /// Where a tensor begins in its buffer.
+    pub fn offset(&self, t: Tensor) -> u64 {
+        self.offsets.iter().find(|(of, _)| *of == t).map_or(0, |(_, offset)| *offset)
     }
 
     /// Whether the card takes every node.

@@ -153,6 +153,21 @@ mod tests {
     }
 
     #[test]
+    fn parts_of_rows_go_to_the_cards_in_turn_and_all_else_to_the_first() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[8, 2]);
+        let w = g.weight("blk.0.w.weight", DType::F32, &[8, 64], Role::Matrix);
+        let y = g.mul_mat(w, x);
+        g.add(y, y);
+        let g = g.finish().unwrap().split_rows(2);
+        let verdicts = vec![vec![YES; g.nodes.len()]; 3];
+        let facts = Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &[None; 3] };
+        let p = place(&g, &facts).unwrap();
+        // The second part, the first, both put together, and the sum.
+        assert_eq!((p.node, p.fallbacks.len()), (vec![1, 0, 0, 0], 0));
+    }
+
+    #[test]
     fn layers_stay_where_they_are() {
         let homes: Vec<_> =
             ["blk.0.k", "blk.1.k", "blk.2.k", "blk.3.k"].into_iter().zip([0, 1, 1, 1]).collect();

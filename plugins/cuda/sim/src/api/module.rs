@@ -80,7 +80,9 @@ api! {
         }
         // SAFETY: the caller's text, which ends.
         let name = unsafe { CStr::from_ptr(name) }.to_string_lossy();
-        let kernel = emu::kernels().find(|kernel| kernel.name() == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
+        let chip = world.config.capability;
+        let mut kernels = emu::kernels().filter(|kernel| kernel.is_for(chip));
+        let kernel = kernels.find(|kernel| kernel.name() == name).ok_or(CUDA_ERROR_NOT_FOUND)?;
         let id = world.handle();
         world.functions.insert(id, (module as usize, kernel));
         give(function, id as CUfunction)
@@ -114,6 +116,7 @@ api! {
             return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         }
         world.count("launch", 1);
+        world.count(kernel.name(), 1);
         let params = bytes.to_vec();
         world.enqueue(id, Task::Launch { kernel, params, grid: [gx, gy, gz], threads: bx })
     };

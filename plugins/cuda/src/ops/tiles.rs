@@ -1,0 +1,152 @@
+//! Products with many columns, in tiles: which kernel, and what it needs before. Experts' columns are sorted on the card,
+//! so that a tile has one expert's and its weights are read once.
+
+use super::check::is_number;
+use super::mul_mat::{name_of, packed_bytes, quantise};
+use super::{pieces, source};
+use crate::call::{Args, Call, address};
+use llmrt_plugin::{DType, NodeView, Result, TensorView};
+
+/// Rows and columns of the tiles of packed weights and of F32.
+const TILE: usize = 64;
+/// Rows and columns of the tiles of halves: as large as pays, and where there are few.
+const WIDE: (usize, usize) = (128, 64);
+pub const NARROW: (usize, usize) = (32, 32);
+
+/// The launches of a node with many columns; with `ids`, of chosen experts.
+pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>) -> Result<()> {
+    let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    let columns = Columns::new(call, &w, &y, ids)?;
+    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?;
+    let rows = |n| y.ne()[0].div_ceil(n);
+    let name = w.dtype().and_then(name_of).unwrap_or_default();
+    if multiplies_halves(call.gpu.identity.capability, &w) && is_aligned(&w)? {
+        let (halves, units) = halve(call, &w, &x)?;
+        let (size, tile) = match (rows(WIDE.0), columns.grid(WIDE.1)) {
+            (m, [n, batches]) if columns.together > NARROW.1 && m * n * batches >= n_sms(call) => {
+                ("wide", WIDE)
+            }
+            _ => ("narrow", NARROW),
+        };
+        let [n, batches] = columns.grid(tile.1);
+        let args = columns.put(args.address(halves)).address(units);
+        let kernel = format!("mul_mat_{name}_{size}");
+        return call.launch(("mul_mat_half", &kernel), [rows(tile.0), n, batches], 128, args);
+    }
+    let ([n, batches], grid) = (columns.grid(TILE), rows(TILE));
+    if is_number(&w) {
+        let args = columns.put(args.address(0));
+        return call.launch(("mul_mat", "mul_mat_float_tile"), [grid, n, batches], 256, args);
+    }
+    let args = columns.put(args.address(quantise(call, &x)?));
+    call.launch(("mul_mat_tile", &format!("mul_mat_{name}_tile")), [grid, n, batches], 128, args)
+}
+
+/// Bytes of scratch memory that a node with many columns takes at most: where its weights lie decides the kernel.
+pub fn workspace(node: &NodeView<'_>, capability: (i32, i32)) -> Result<usize> {
+    let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    let sorted = match node.src(2) {
+        Some(_) => pieces(&sorted_bytes(y.ne()[1] * y.ne()[2], w.ne()[2])),
+        None => 0,
+    };
+    let prepared = if multiplies_halves(capability, &w) {
+        pieces(&halves_bytes(&w, &x))
+    } else if is_number(&w) {
+        0
+    } else {
+        pieces(&[packed_bytes(&x)])
+    };
+    Ok(sorted + prepared)
+}
+
+/// Of `order` and `starts` of [`Columns`].
+fn sorted_bytes(n: usize, n_experts: usize) -> [usize; 2] {
+    [n * 4, (n_experts + 2) * 4]
+}
+
+/// Of x as halves, for BF16 weights two of each number, and of their units.
+fn halves_bytes(w: &TensorView<'_>, x: &TensorView<'_>) -> [usize; 2] {
+    let each = if w.dtype() == Some(DType::F16) { 1 } else { 2 };
+    [x.n_elements() * 2 * each, x.n_rows() * 4]
+}
+
+fn n_sms(call: &Call<'_>) -> usize {
+    call.gpu.identity.n_sms as usize
+}
+
+/// Columns of y, as they lie or sorted by expert.
+struct Columns {
+    /// Those that may be in one tile, or about as many.
+    together: usize,
+    n: usize,
+    batches: usize,
+    /// `order` and `starts` of kernels/tile.cuh, 0 without experts.
+    sorted: (u64, u64),
+    n_experts: usize,
+}
+
+impl Columns {
+    fn new(
+        call: &mut Call<'_>,
+        w: &TensorView<'_>,
+        y: &TensorView<'_>,
+        ids: Option<TensorView<'_>>,
+    ) -> Result<Columns> {
+        let [_, n, n2, n3] = y.ne();
+        let Some(ids) = ids else {
+            return Ok(Columns { together: n, n, batches: n2 * n3, sorted: (0, 0), n_experts: 0 });
+        };
+        let (n, n_experts) = (n * n2, w.ne()[2]);
+        let [order, starts] = sorted_bytes(n, n_experts);
+        let (order, starts) = (call.scratch(order)?, call.scratch(starts)?);
+        let args = Args::default().tensor(&ids)?.address(order).address(starts).count(n_experts);
+        call.launch(("mul_mat", "sort_columns"), [n_experts + 1, 1, 1], 256, args)?;
+        let together = n.div_ceil(n_experts);
+        Ok(Columns { together, n, batches: 1, sorted: (order, starts), n_experts })
+    }
+
+    /// Tiles of so many columns, and batches. Each expert has tiles of its own, and so have columns of none.
+    fn grid(&self, columns: usize) -> [usize; 2] {
+        let n_tiles = self.n.div_ceil(columns);
+        match self.sorted {
+            (0, 0) => [n_tiles, self.batches],
+            _ => [self.n.min(n_tiles + self.n_experts), 1],
+        }
+    }
+
+    fn put(&self, args: Args) -> Args {
+        args.address(self.sorted.0).address(self.sorted.1)
+    }
+}
+
+/// Whether a card multiplies weights as halves, if they begin where 16 bytes can be read at once: they are, and lie so.
+fn multiplies_halves(capability: (i32, i32), w: &TensorView<'_>) -> bool {
+    let known = match w.dtype() {
+        Some(DType::F16) => true,
+        Some(DType::BF16) => capability >= (8, 0),
+        _ => false,
+    };
+    known && in_sixteens(w)
+}
+
+/// Whether rows of halves, or of a cache's heads, are so far apart that 16 bytes can be read at once, if the first can.
+pub fn in_sixteens(t: &TensorView<'_>) -> bool {
+    let (ne, nb) = (t.ne(), t.nb());
+    let even = (1..4).all(|d| ne[d] == 1 || nb[d].is_multiple_of(16));
+    ne[0].is_multiple_of(8) && nb[0] == 2 && even
+}
+
+/// Whether a tensor begins where 16 bytes can be read at once.
+pub fn is_aligned(t: &TensorView<'_>) -> Result<bool> {
+    Ok(address(t)?.is_multiple_of(16))
+}
+
+/// x as halves: their address, and that of their units.
+fn halve(call: &mut Call<'_>, w: &TensorView<'_>, x: &TensorView<'_>) -> Result<(u64, u64)> {
+    let kernel = if w.dtype() == Some(DType::F16) { "halve_f16" } else { "halve_bf16" };
+    let [halves, units] = halves_bytes(w, x);
+    let (halves, units) = (call.scratch(halves)?, call.scratch(units)?);
+    let args = Args::default().tensor(x)?.address(halves).address(units);
+    call.launch(("mul_mat_half", kernel), [x.n_rows(), 1, 1], 128, args)?;
+    Ok((halves, units))
+}
