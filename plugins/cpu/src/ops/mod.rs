@@ -55,6 +55,7 @@ pub mod pool_2d;
 pub mod prepare;
 pub mod product;
 mod product_floats;
+mod product_quantised;
 pub mod recurrence;
 pub mod repeat;
 pub mod repeat_interleave;

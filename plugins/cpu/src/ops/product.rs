@@ -1,11 +1,12 @@
 //! Rows of one weight matrix times chosen columns: what `mul_mat` and `mul_mat_id` are made of.
 //!
-//! Quantised weights are multiplied here, others in [`super::product_floats`]. The order of each sum depends on k alone, so one column gives the same bits as many.
+//! [`super::product_quantised`] multiplies quantised weights, [`super::product_floats`] others. The order of each sum
+//! depends on k alone, so one column gives the same bits as many.
 
-use super::{Worker, product_floats};
-use crate::quant::{Ahead, Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup, with_format};
-use crate::scratch::{Arena, Scratch};
-use crate::simd::{Isa, LANES, Simd, array, dispatch};
+use super::{Worker, product_floats, product_quantised};
+use crate::quant::{ROWS, XGroup, with_format};
+use crate::scratch::Scratch;
+use crate::simd::{Isa, LANES, Simd};
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -60,71 +61,12 @@ impl Pieces {
 
 /// Makes elements `rows` of all columns. Nobody else makes these.
 pub fn compute(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
-    with_format!(p.w.dtype, F => quantised::<F>(isa, p, rows, scratch), else product_floats::floats(isa, p, rows, scratch))
+    with_format!(p.w.dtype, F => product_quantised::quantised::<F>(isa, p, rows, scratch), else product_floats::floats(isa, p, rows, scratch))
 }
 
-dispatch! {
-    fn quantised<F: Format>(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = quantised_with;
-}
-
-/// Groups unpacked at a time, of all panels side by side: what stays in the first cache beside the columns.
-const UNPACKED: usize = 32;
-/// Columns at a time: so many groups of them stay in the second cache.
-const COLUMNS: usize = 256;
-
-#[inline(always)]
-fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
-    rows.start = match p.columns.len() {
-        0 => rows.start,
-        1 => few_columns::<S, F, 1>(s, p, &rows),
-        2 => few_columns::<S, F, 2>(s, p, &rows),
-        3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, &rows),
-        5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, &rows),
-        _ => rows.start,
-    };
-    if !rows.is_empty() {
-        for columns in p.columns.chunks(COLUMNS) {
-            let p = &Product { columns, ..*p };
-            match S::WIDE {
-                true => many_columns::<S, F, 2>(s, p, &rows, scratch),
-                false => many_columns::<S, F, 1>(s, p, &rows, scratch),
-            }
-        }
-    }
-}
-
-/// Rows in any layout, `P` panels at a time, times columns whose next groups stay in the second cache while the rows pass.
-#[inline(always)]
-fn many_columns<S: Simd, F: Format, const P: usize>(
-    s: S,
-    p: &Product<'_>,
-    rows: &Range<usize>,
-    scratch: &mut Scratch,
-) {
-    let (n_groups, n_columns) = (p.w.ne[0] / crate::quant::GROUP, p.columns.len());
-    let chunk = UNPACKED / P;
-    let panels = scratch.panel.take::<F::Group>(UNPACKED);
-    let sums = scratch.sums.take::<[f32; LANES]>(rows.len().div_ceil(P * ROWS) * P * n_columns);
-    sums.fill([0.0; LANES]);
-    for start in (0..n_groups).step_by(chunk) {
-        let groups = start..(start + chunk).min(n_groups);
-        for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
-            // Panels behind the last row keep what they hold; nobody reads their sums.
-            for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
-                let n_rows = ROWS.min(rows.end - first);
-                let ahead = match first + ROWS < rows.end {
-                    true => NextRows::of::<F>(p, first + ROWS, groups.clone()),
-                    false => NextRows::of::<F>(p, rows.start, groups.end..(groups.end + chunk).min(n_groups)),
-                };
-                let panel = &mut panel[..groups.len()];
-                unpack::<S, F>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
-            }
-            let panels = array(|i| &panels[i * chunk..][..groups.len()]);
-            multiply::<S, F, P>(s, p, n_groups, &groups, panels, sums);
-        }
-    }
-    write_out(s, p.y, p.columns, rows, sums, n_columns);
-}
+/// How far ahead of itself a panel's one stream is asked for, in bytes: memory answers in time, and the first cache still
+/// has room for the columns.
+pub const AHEAD: usize = 8192;
 
 /// Writes the sums of rows to the columns of y: panel by panel, `distance` apart, one after the other.
 #[inline(always)]
@@ -148,196 +90,4 @@ pub fn write_out<S: Simd>(
             rest.copy_from_slice(&sums[..rest.len()]);
         }
     }
-}
-
-/// Sealed panels times at most `C` columns, block by block as memory brings them; the first row that is left.
-#[inline(always)]
-fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: &Range<usize>) -> usize {
-    let n_groups = p.w.ne[0] / crate::quant::GROUP;
-    let last = p.columns.len() - 1;
-    let x: [&[XGroup]; C] = array(|c| &p.quantised[p.columns[c.min(last)].x * n_groups..][..n_groups]);
-    let mut groups = [F::Group::ZERO; MAX_GROUPS];
-    let groups = &mut groups[..F::GROUPS];
-    let mut first = rows.start;
-    while first + ROWS <= rows.end
-        && let Some(panel) = p.w.panel([first, p.at[0], p.at[1]])
-    {
-        let mut sums = [[s.zero(); C]];
-        for (i, block) in panel.chunks_exact(ROWS * F::BLOCK_BYTES).enumerate() {
-            F::unpack(s, SideBySide(block), groups);
-            let ahead = Stream { at: block.as_ptr().wrapping_add(AHEAD), each: block.len() / F::GROUPS };
-            let x = array(|c: usize| &x[c][i * F::GROUPS..][..F::GROUPS]);
-            sums = F::Group::add_products::<S, 1, C>(s, [groups], x, ahead, sums);
-        }
-        for (column, sum) in p.columns.iter().zip(sums[0]) {
-            // SAFETY: these rows of w are this thread's alone.
-            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + ROWS) };
-            y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
-        }
-        first += ROWS;
-    }
-    first
-}
-
-/// What lies behind a panel's block: as many bytes with each group as it has itself.
-#[derive(Clone, Copy)]
-struct Stream {
-    at: *const u8,
-    each: usize,
-}
-
-impl Ahead for Stream {
-    #[inline(always)]
-    fn ask<S: Simd>(self, s: S, g: usize) {
-        for line in (0..self.each).step_by(64) {
-            s.prefetch(self.at.wrapping_add(g * self.each + line));
-        }
-    }
-}
-
-/// The columns that come next, `distance` bytes behind these.
-#[derive(Clone, Copy)]
-struct NextColumns<'a, const C: usize> {
-    x: [&'a [XGroup]; C],
-    distance: usize,
-}
-
-impl<const C: usize> Ahead for NextColumns<'_, C> {
-    #[inline(always)]
-    fn ask<S: Simd>(self, s: S, g: usize) {
-        for x in self.x {
-            s.prefetch(x.as_ptr().wrapping_add(g).cast::<u8>().wrapping_add(self.distance));
-        }
-    }
-}
-
-/// Unpacks groups of the rows from `first` on; fewer than 16 rows are copied to where 16 fit.
-#[inline(always)]
-#[allow(clippy::too_many_arguments)]
-fn unpack<S: Simd, F: Format>(
-    s: S,
-    p: &Product<'_>,
-    first: usize,
-    n_rows: usize,
-    groups: Range<usize>,
-    out: &mut [F::Group],
-    padded: &mut Arena,
-    ahead: &NextRows,
-) {
-    let block = F::BLOCK_BYTES;
-    let n_bytes = groups.len() / F::GROUPS * block;
-    if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
-        let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
-        for (block, out) in blocks.zip(out.chunks_exact_mut(F::GROUPS)) {
-            for line in (0..block.len()).step_by(64) {
-                s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
-            }
-            F::unpack(s, SideBySide(block), out);
-        }
-        return;
-    }
-    let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / F::GROUPS * block;
-    let (mut bytes, mut stride) = (&p.w.bytes()[start..], p.w.nb[1]);
-    if n_rows < ROWS {
-        let padded = padded.take::<u8>(ROWS * n_bytes);
-        for (r, row) in padded.chunks_exact_mut(n_bytes).enumerate().take(n_rows) {
-            row.copy_from_slice(&bytes[r * stride..][..n_bytes]);
-        }
-        (bytes, stride) = (padded, n_bytes);
-    }
-    let n_blocks = out.len() / F::GROUPS;
-    for (b, out) in out.chunks_exact_mut(F::GROUPS).enumerate() {
-        ahead.ask(s, b, n_blocks);
-        F::unpack(s, RowByRow { bytes: &bytes[b * block..], stride }, out);
-    }
-}
-
-/// How far ahead of itself a panel's one stream is asked for, in bytes: memory answers in time, and the first cache still
-/// has room for the columns.
-pub const AHEAD: usize = 8192;
-
-/// The weights that are needed next, asked for while these are unpacked: 16 rows side by side are more streams than
-/// the machine foresees.
-struct NextRows {
-    start: *const u8,
-    stride: usize,
-    lines: usize,
-}
-
-impl NextRows {
-    #[inline(always)]
-    fn of<F: Format>(p: &Product<'_>, first: usize, groups: Range<usize>) -> NextRows {
-        let block = F::BLOCK_BYTES;
-        let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / F::GROUPS * block;
-        let n_bytes = groups.len() / F::GROUPS * block;
-        NextRows {
-            start: p.w.bytes().as_ptr().wrapping_add(start),
-            stride: p.w.nb[1],
-            lines: n_bytes.div_ceil(64),
-        }
-    }
-
-    /// The share of block `b` of `n`.
-    #[inline(always)]
-    fn ask<S: Simd>(&self, s: S, b: usize, n: usize) {
-        let total = self.lines * ROWS;
-        for i in total * b / n..total * (b + 1) / n {
-            let (row, line) = (i % ROWS, i / ROWS);
-            s.prefetch(self.start.wrapping_add(row * self.stride + line * 64));
-        }
-    }
-}
-
-/// Adds the products of panels with all columns to their sums.
-#[inline(always)]
-fn multiply<S: Simd, F: Format, const P: usize>(
-    s: S,
-    p: &Product<'_>,
-    n_groups: usize,
-    groups: &Range<usize>,
-    panels: [&[F::Group]; P],
-    sums: &mut [[f32; LANES]],
-) {
-    let mut done = 0;
-    if S::WIDE && F::Group::HALVES == 1 {
-        done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, sums, done);
-    }
-    done = tiles::<S, F, P, 4>(s, p, n_groups, groups, panels, sums, done);
-    if !S::WIDE {
-        done = tiles::<S, F, P, 2>(s, p, n_groups, groups, panels, sums, done);
-    }
-    tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, sums, done);
-}
-
-/// As many tiles of `C` columns as there are from column `done` on; where it got to.
-#[inline(always)]
-fn tiles<S: Simd, F: Format, const P: usize, const C: usize>(
-    s: S,
-    p: &Product<'_>,
-    n_groups: usize,
-    groups: &Range<usize>,
-    panels: [&[F::Group]; P],
-    sums: &mut [[f32; LANES]],
-    mut done: usize,
-) -> usize {
-    let n_columns = p.columns.len();
-    let distance = C * n_groups * size_of::<XGroup>();
-    while done + C <= n_columns {
-        let x = array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
-        let ahead = NextColumns { x, distance };
-        let mut all = [[s.zero(); C]; P];
-        for i in 0..P {
-            for c in 0..C {
-                all[i][c] = s.load(&sums[i * n_columns + done + c]);
-            }
-        }
-        all = F::Group::add_products::<S, P, C>(s, panels, x, ahead, all);
-        for i in 0..P {
-            for c in 0..C {
-                s.store(all[i][c], &mut sums[i * n_columns + done + c]);
-            }
-        }
-        done += C;
-    }
-    done
 }

@@ -5,17 +5,17 @@
 
 mod columns;
 mod element;
+mod panels;
 
 pub use columns::{n_tiles, pack, pack_all, packed_len, ready, width};
 
-use super::product::{AHEAD, Product, write_out};
-use super::rows;
+use super::product::{Product, write_out};
 use crate::quant::ROWS;
-use crate::scratch::{Arena, Scratch};
-use crate::simd::{Isa, LANES, Simd, array, dispatch};
+use crate::scratch::Scratch;
+use crate::simd::{LANES, Simd, array, dispatch};
 use element::{Bf16, Decoded, Element, F16, F32};
 use llmrt_plugin::DType;
-use std::marker::PhantomData;
+use panels::{Panel, Sealed, sealed, unpack};
 use std::ops::Range;
 
 dispatch! {
@@ -60,12 +60,6 @@ fn multiply<S: Simd, E: Element>(s: S, p: &Product<'_>, mut rows: Range<usize>, 
     }
 }
 
-/// The sealed panel that begins with a row, if all of it is wanted.
-#[inline(always)]
-fn panel<'a>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<&'a [u8]> {
-    (first + ROWS <= rows.end).then(|| p.w.panel([first, p.at[0], p.at[1]])).flatten()
-}
-
 /// Sealed panels times at most `C` columns, straight from memory, two streams at a time where sums fit the registers; the
 /// first row that is left. The columns are packed `W` side by side.
 #[inline(always)]
@@ -75,8 +69,8 @@ fn few_columns<S: Simd, E: Element, const C: usize, const W: usize>(
     rows: &Range<usize>,
 ) -> usize {
     let mut first = rows.start;
-    while panel(p, first, rows).is_some() {
-        first = match (S::WIDE || C <= 2) && panel(p, first + ROWS, rows).is_some() {
+    while sealed(p, first, rows).is_some() {
+        first = match (S::WIDE || C <= 2) && sealed(p, first + ROWS, rows).is_some() {
             true => few_columns_of::<S, E, 2, C, W>(s, p, first, rows),
             false => few_columns_of::<S, E, 1, C, W>(s, p, first, rows),
         };
@@ -92,8 +86,7 @@ fn few_columns_of<S: Simd, E: Element, const P: usize, const C: usize, const W: 
     rows: &Range<usize>,
 ) -> usize {
     let k = p.w.ne[0];
-    let panels: [Sealed<'_, E>; P] =
-        array(|i| Sealed(panel(p, first + i * ROWS, rows).unwrap_or(&[]), PhantomData));
+    let panels: [Sealed<'_, E>; P] = array(|i| Sealed::of(sealed(p, first + i * ROWS, rows).unwrap_or(&[])));
     let mut sums = [[s.zero(); C]; P];
     for start in (0..k).step_by(E::STRETCH) {
         let part = start..(start + E::STRETCH).min(k);
@@ -227,80 +220,4 @@ fn products<S: Simd, W16: Panel, const P: usize, const C: usize, const W: usize>
 struct Tile<'a> {
     x: &'a [f32],
     ahead: usize,
-}
-
-/// 16 rows side by side.
-trait Panel: Copy {
-    /// Element k of each row.
-    fn load<S: Simd>(self, s: S, k: usize) -> S::F;
-}
-
-/// A panel as `seal` left it. What lies behind is asked for.
-struct Sealed<'a, E>(&'a [u8], PhantomData<E>);
-
-impl<E> Clone for Sealed<'_, E> {
-    fn clone(&self) -> Self {
-        *self
-    }
-}
-
-impl<E> Copy for Sealed<'_, E> {}
-
-impl<E: Element> Panel for Sealed<'_, E> {
-    #[inline(always)]
-    fn load<S: Simd>(self, s: S, k: usize) -> S::F {
-        let w = &self.0[k * E::SIXTEEN..][..E::SIXTEEN];
-        s.prefetch(w.as_ptr().wrapping_add(AHEAD));
-        E::load(s, w)
-    }
-}
-
-impl Panel for &[Sixteen] {
-    #[inline(always)]
-    fn load<S: Simd>(self, s: S, k: usize) -> S::F {
-        s.load(&self[k])
-    }
-}
-
-/// A stretch of 16 rows (of `n_rows`, the others being anything) as f32, side by side; that of the panel `P` further on is
-/// asked for.
-#[inline(always)]
-fn unpack<S: Simd, E: Element, const P: usize>(
-    s: S,
-    p: &Product<'_>,
-    first: usize,
-    n_rows: usize,
-    part: &Range<usize>,
-    room: &mut Arena,
-    out: &mut [Sixteen],
-) {
-    let at = [first, p.at[0], p.at[1]];
-    if n_rows == ROWS
-        && let Some(panel) = p.w.panel(at)
-    {
-        let sixteens = panel[part.start * E::SIXTEEN..].chunks_exact(E::SIXTEEN);
-        let ahead = P * panel.len();
-        for (out, w) in out[..part.len()].iter_mut().zip(sixteens) {
-            s.prefetch(w.as_ptr().wrapping_add(ahead));
-            s.store(E::load(s, w), out);
-        }
-        return;
-    }
-    let mut done = 0;
-    if n_rows == ROWS && p.w.dtype == E::DTYPE && p.w.has_dense_rows() {
-        let bytes = &p.w.bytes()[p.w.offset_of(at) + part.start * E::BYTES..];
-        let n = 16 / E::BYTES;
-        for (i, out) in out[..part.len() / n * n].chunks_exact_mut(n).enumerate() {
-            E::split(s, s.transpose(&bytes[16 * i..], p.w.nb[1]), out);
-        }
-        done = part.len() / n * n;
-    }
-    if done < part.len() {
-        let rest = part.start + done..part.end;
-        let room = room.take::<f32>(rest.len());
-        for r in 0..n_rows {
-            let row = rows::read(Isa::SCALAR, p.w, [first + r, p.at[0], p.at[1]], rest.clone(), room);
-            out[done..].iter_mut().zip(row).for_each(|(out, v)| out[r] = *v);
-        }
-    }
 }

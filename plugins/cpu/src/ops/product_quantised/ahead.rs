@@ -1,0 +1,75 @@
+//! What products ask memory for before they need it.
+
+use crate::ops::product::Product;
+use crate::quant::{Ahead, Format, ROWS, XGroup};
+use crate::simd::Simd;
+use std::ops::Range;
+
+/// What lies behind a panel's block: as many bytes with each group as it has itself.
+#[derive(Clone, Copy)]
+pub struct Stream {
+    /// Where it begins, which may be anywhere.
+    pub at: *const u8,
+    /// Bytes that go with a group.
+    pub each: usize,
+}
+
+impl Ahead for Stream {
+    #[inline(always)]
+    fn ask<S: Simd>(self, s: S, g: usize) {
+        for line in (0..self.each).step_by(64) {
+            s.prefetch(self.at.wrapping_add(g * self.each + line));
+        }
+    }
+}
+
+/// The columns that come next, `distance` bytes behind these.
+#[derive(Clone, Copy)]
+pub struct NextColumns<'a, const C: usize> {
+    /// These.
+    pub x: [&'a [XGroup]; C],
+    /// From each to the one that comes in its place.
+    pub distance: usize,
+}
+
+impl<const C: usize> Ahead for NextColumns<'_, C> {
+    #[inline(always)]
+    fn ask<S: Simd>(self, s: S, g: usize) {
+        for x in self.x {
+            s.prefetch(x.as_ptr().wrapping_add(g).cast::<u8>().wrapping_add(self.distance));
+        }
+    }
+}
+
+/// The weights that are needed next, asked for while these are unpacked: 16 rows side by side are more streams than
+/// the machine foresees.
+pub struct NextRows {
+    start: *const u8,
+    stride: usize,
+    lines: usize,
+}
+
+impl NextRows {
+    /// Groups of the rows from `first` on.
+    #[inline(always)]
+    pub fn of<F: Format>(p: &Product<'_>, first: usize, groups: Range<usize>) -> NextRows {
+        let block = F::BLOCK_BYTES;
+        let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / F::GROUPS * block;
+        let n_bytes = groups.len() / F::GROUPS * block;
+        NextRows {
+            start: p.w.bytes().as_ptr().wrapping_add(start),
+            stride: p.w.nb[1],
+            lines: n_bytes.div_ceil(64),
+        }
+    }
+
+    /// The share of block `b` of `n`.
+    #[inline(always)]
+    pub fn ask<S: Simd>(&self, s: S, b: usize, n: usize) {
+        let total = self.lines * ROWS;
+        for i in total * b / n..total * (b + 1) / n {
+            let (row, line) = (i % ROWS, i / ROWS);
+            s.prefetch(self.start.wrapping_add(row * self.stride + line * 64));
+        }
+    }
+}
