@@ -33,7 +33,8 @@ struct Step {
     solo: bool,
     /// Whether the team meets before it.
     wait: bool,
-    /// Whether the team's memory holds its activations already.
+    /// Whether the team's memory holds its activations already: a step before made them, and met; nothing wrote to them
+    /// or to that memory since; and whatever writes there next waits for this step. Such steps are never `solo` in a team.
     is_prepared: bool,
     /// What is taken of each thread's share, for ops that hand out pieces.
     taken: Vec<Taken>,
@@ -61,7 +62,7 @@ impl CpuStream {
 
     /// Binds all nodes to their memory and decides where the team meets.
     fn prepare(&mut self, graph: &GraphView<'_>) -> Result<()> {
-        if self.is_prepared(graph) {
+        if self.is_bound_to(graph) {
             self.steps.iter_mut().flat_map(|step| &mut step.taken).for_each(Taken::reset);
             return Ok(());
         }
@@ -92,7 +93,7 @@ impl CpuStream {
     }
 
     /// Whether the steps are those of this graph, with all tensors where they were.
-    fn is_prepared(&self, graph: &GraphView<'_>) -> bool {
+    fn is_bound_to(&self, graph: &GraphView<'_>) -> bool {
         let same = |(step, node): (&Step, NodeView<'_>)| step.args.is_bound_to(&node);
         self.uid != 0
             && self.uid == graph.uid()
@@ -127,7 +128,7 @@ impl CpuStream {
     }
 }
 
-/// Whether `after` must not start before `before` has ended on all threads.
+/// Whether `after` must not start before `before` has ended on all threads, because of the tensors they use.
 fn conflict(before: &Args, after: &Args) -> bool {
     let (written, writes) = (before.dst.span(), after.dst.span());
     overlap(&written, &writes)

@@ -23,6 +23,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let (mut own, mut own_packed) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.packed));
     let mut room = std::mem::take(&mut w.scratch.rows);
     let quantised = prepare::quantise(w, weights, x, &mut own, &mut room);
+    w.scratch.rows = room;
     let is_float = !quant::is_supported(weights.dtype);
     let mut columns = std::mem::take(&mut w.scratch.columns);
     let pieces = Pieces::new(w.n, weights.ne[1], weights.ne[2]);
@@ -32,7 +33,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             columns.clear();
             columns.extend(columns_where(a, |id| id == Some(expert)));
             if is_float && product_floats::ready(x, &columns).is_none() {
-                product_floats::pack_all(w.isa, x, &columns, &mut room, &mut own_packed);
+                product_floats::pack_all(w.isa, x, &columns, &mut w.scratch.rows, &mut own_packed);
             }
         }
         if columns.is_empty() {
@@ -52,7 +53,6 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         // SAFETY: no product writes this row, and each thread takes other ones.
         unsafe { a.dst.row_mut([column.y % ids.ne[0], column.y / ids.ne[0], 0]) }.fill(0.0);
     }
-    w.scratch.rows = room;
     w.scratch.columns = columns;
     (w.scratch.x, w.scratch.packed) = (own, own_packed);
 }

@@ -14,11 +14,12 @@ use std::ops::Range;
 /// Activations up to which each thread prepares all of them, which is sooner done than waiting for the others.
 const FEW: usize = 16384;
 
-/// Bytes of the team's memory for prepared activations; 0 if each thread makes its own, or none are needed.
+/// Bytes of the team's memory for prepared activations; 0 if each thread makes its own, or none are needed, as where
+/// there is no result and nothing runs.
 pub fn shared_bytes(a: &Args) -> usize {
     let (weights, x) = (a.arg(0), a.arg(1));
     match (a.op, quant::is_supported(weights.dtype)) {
-        (Op::MulMat | Op::MulMatId, _) if x.n_elems() <= FEW => 0,
+        (Op::MulMat | Op::MulMatId, _) if x.n_elems() <= FEW || a.dst.n_elems() == 0 => 0,
         (Op::MulMat | Op::MulMatId, true) => x.n_elems() / GROUP * size_of::<XGroup>(),
         (Op::MulMat, false) => n_packed(weights, x) * size_of::<f32>(),
         _ => 0,
@@ -146,6 +147,7 @@ fn make<'a, T: Plain>(
         }
         (w.meet)();
     }
-    // SAFETY: all wrote before the barrier; the next node that writes waits for this one to end.
+    // SAFETY: all wrote before the barrier, here or at the node that prepared them; the next node that writes waits for
+    // this one to end (`Step::is_prepared`).
     unsafe { w.shared.get(n * each) }
 }

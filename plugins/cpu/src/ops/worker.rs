@@ -45,7 +45,8 @@ impl Worker<'_> {
     }
 
     /// The next piece of 0..n that nobody has: of this thread's share as long as there are any, so that it reads what lies
-    /// in a row, then of the others'. Who gets it changes no result.
+    /// in a row, then of the others'. Who gets it changes no result. `n` is the
+    /// same on all threads, and a node calls either this or [`Worker::take_in_order`].
     pub fn take(&self, n: usize) -> Option<usize> {
         (0..self.n).map(|i| (self.index + i) % self.n).find_map(|owner| {
             let share = n * owner / self.n..n * (owner + 1) / self.n;
