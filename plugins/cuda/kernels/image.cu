@@ -97,14 +97,14 @@ DEVICE float weight_of(const Upscale &p, const Cover &c, i64 i) {
 
 DEVICE float antialiased(const Upscale &p, const Index &plane, const Index &i) {
     Cover c0 = cover_of(p, i.i[0], 0), c1 = cover_of(p, i.i[1], 1);
-    float sum = 0.0f, total = 0.0f;
+    double sum = 0.0, total = 0.0;
     for (i64 i1 = c1.first; i1 < c1.end; i1++)
         for (i64 i0 = c0.first; i0 < c0.end; i0++) {
             float weight = weight_of(p, c0, i0) * weight_of(p, c1, i1);
-            sum += element(p, plane, i0, i1) * weight;
+            sum += (double)element(p, plane, i0, i1) * weight;
             total += weight;
         }
-    return total > 0.0f ? sum / total : 0.0f;
+    return total > 0.0 ? (float)(sum / total) : 0.0f;
 }
 
 KERNEL(upscale, Upscale, 128) {
