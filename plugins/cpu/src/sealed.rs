@@ -1,6 +1,6 @@
 //! The layout that `seal` makes of matrices: 16 rows side by side, unit by unit, so that products read one stream.
 //!
-//! A block is a row of units ([`Format::UNITS`]); a float is a block of one unit. Of 16 rows, unit u of row 0 is followed
+//! A block is a row of units ([`Format::UNITS`]); a float is a block of one unit, as are two of bfloat16. Of 16 rows, unit u of row 0 is followed
 //! by unit u of row 1, and so on, block after block: what begins at byte b of the rows begins at byte 16 · b of the
 //! panel. Rows behind the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
 
@@ -41,6 +41,7 @@ impl Panels {
         let is_whole = ne[0] > 0 && ne[0].is_multiple_of(dtype.block_elems()) && t.is_contiguous();
         let row_bytes = ne[0] / dtype.block_elems() * dtype.block_bytes();
         let panels = Panels { units, row_bytes, n_rows: ne[1], n_matrices: ne[2] * ne[3] };
+        let is_whole = is_whole && row_bytes.is_multiple_of(units.iter().map(|(size, n)| size * n).sum());
         (is_whole && ne[1] >= ROWS).then_some(panels)
     }
 
@@ -194,7 +195,9 @@ fn one_by_one<const N: usize>(rows: &[u8], stride: usize, to: &mut [u8]) {
 fn units(dtype: DType) -> Option<&'static [(usize, usize)]> {
     match dtype {
         DType::F32 => Some(&[(4, 1)]),
-        DType::F16 | DType::BF16 => Some(&[(2, 1)]),
+        DType::F16 => Some(&[(2, 1)]),
+        // Pairs, as products read them.
+        DType::BF16 => Some(&[(4, 1)]),
         _ => with_format!(dtype, F => Some(F::UNITS), else None),
     }
 }

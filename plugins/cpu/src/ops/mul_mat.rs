@@ -4,7 +4,8 @@
 //! each thread makes all columns of its rows.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Column, Worker, prepare, product, product_floats};
+use super::product_floats::Words;
+use super::{Args, Column, Worker, prepare, product};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -26,6 +27,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     w.scratch.rows = room;
     let mut columns = std::mem::take(&mut w.scratch.columns);
 
+    let words = Words::of(weights.dtype);
     let pieces = product::Pieces::new(w.n, weights.ne[1], weights.ne[2] * weights.ne[3]);
     let mut current = None;
     while let Some((matrix, rows)) = pieces.take(w) {
@@ -34,9 +36,9 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             columns.extend(columns_of(weights, x, matrix));
         }
         let packed = match packed {
-            [] => product_floats::ready(x, &columns).unwrap_or(&[]),
+            [] => words.ready(x, &columns).unwrap_or(&[]),
             all => {
-                let n = product_floats::packed_len(x.ne[0], columns.len());
+                let n = words.packed(x.ne[0], columns.len());
                 &all[matrix * n..][..n]
             }
         };

@@ -3,7 +3,8 @@
 use super::check::{self, Answer, ensure};
 use super::mul_mat;
 use super::product::{self, Column, Pieces, Product};
-use super::{Args, Worker, prepare, product_floats};
+use super::product_floats::{self, Words};
+use super::{Args, Worker, prepare};
 use crate::quant;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -24,6 +25,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let mut room = std::mem::take(&mut w.scratch.rows);
     let quantised = prepare::quantise(w, weights, x, &mut own, &mut room);
     w.scratch.rows = room;
+    let words = Words::of(weights.dtype);
     let is_float = !quant::is_supported(weights.dtype);
     let mut columns = std::mem::take(&mut w.scratch.columns);
     let pieces = Pieces::new(w.n, weights.ne[1], weights.ne[2]);
@@ -32,17 +34,17 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         if current.replace(expert) != Some(expert) {
             columns.clear();
             columns.extend(columns_where(a, |id| id == Some(expert)));
-            if is_float && product_floats::ready(x, &columns).is_none() {
-                product_floats::pack_all(w.isa, x, &columns, &mut w.scratch.rows, &mut own_packed);
+            if is_float && words.ready(x, &columns).is_none() {
+                product_floats::pack_all(w.isa, words, x, &columns, &mut w.scratch.rows, &mut own_packed);
             }
         }
         if columns.is_empty() {
             continue;
         }
-        let packed = match product_floats::ready(x, &columns) {
+        let packed = match words.ready(x, &columns) {
             _ if !is_float => &[],
             Some(ready) => ready,
-            None => own_packed.take(product_floats::packed_len(x.ne[0], columns.len())),
+            None => own_packed.take(words.packed(x.ne[0], columns.len())),
         };
         let product =
             Product { w: weights, at: [expert, 0], quantised, packed, columns: &columns, y: &a.dst };

@@ -4,7 +4,8 @@
 //! same activations find them.
 
 use super::mul_mat::columns_of;
-use super::{Args, Column, Worker, product_floats, rows};
+use super::product_floats::{self, Words};
+use super::{Args, Column, Worker, rows};
 use crate::quant::{self, Format, GROUP, Panel, XGroup, activations, with_format};
 use crate::scratch::{Arena, Plain};
 use crate::tensor::Tensor;
@@ -39,14 +40,15 @@ enum Form {
     /// Sums per half or group, with what is taken off the weights, or with minima.
     Quantised { halves: usize, offset: i32, minima: bool },
     /// Tiles of the columns of as many matrices as dims 2 and 3 of the weights say.
-    Packed([usize; 2]),
+    Packed(Words, [usize; 2]),
 }
 
 impl Prepared {
     /// What a node leaves there, if it uses the team's memory.
     pub fn by(a: &Args) -> Option<Prepared> {
-        let packed = Form::Packed([a.arg(0).ne[2], a.arg(0).ne[3]]);
-        let form = with_format!(a.arg(0).dtype, F => Form::of::<F>(), else packed);
+        let weights = a.arg(0);
+        let packed = Form::Packed(Words::of(weights.dtype), [weights.ne[2], weights.ne[3]]);
+        let form = with_format!(weights.dtype, F => Form::of::<F>(), else packed);
         (shared_bytes(a) > 0).then(|| Prepared { x: *a.arg(1), form })
     }
 
@@ -68,11 +70,12 @@ fn n_columns(weights: &Tensor, x: &Tensor) -> usize {
     x.n_rows() / (weights.ne[2] * weights.ne[3]).max(1)
 }
 
-/// Numbers of all packed columns; 0 where they are ready as they lie.
+/// Words of all packed columns; 0 where they are ready as they lie.
 fn n_packed(weights: &Tensor, x: &Tensor) -> usize {
-    match (n_columns(weights, x), x.has_f32_rows()) {
-        (1, true) => 0,
-        (n, _) => product_floats::packed_len(x.ne[0], n) * weights.ne[2] * weights.ne[3],
+    let (words, n) = (Words::of(weights.dtype), n_columns(weights, x));
+    match words.are_ready(x, n) {
+        true => 0,
+        false => words.packed(x.ne[0], n) * weights.ne[2] * weights.ne[3],
     }
 }
 
@@ -112,7 +115,8 @@ pub fn pack<'a>(
     if quant::is_supported(weights.dtype) || n_packed == 0 {
         return &[];
     }
-    let (k, n) = (x.ne[0], n_columns(weights, x));
+    let (words, n) = (Words::of(weights.dtype), n_columns(weights, x));
+    let k = words.count(x.ne[0]);
     let (n_tiles, width) = (product_floats::n_tiles(n), product_floats::width(n));
     make(w, x, n_packed / (k * width), k * width, own, |i, out| {
         let mut tile = [Column { x: 0, y: 0 }; product_floats::TILE];
@@ -122,7 +126,7 @@ pub fn pack<'a>(
             *to = column;
             n += 1;
         }
-        product_floats::pack(w.isa, x, &tile[..n], width, room, out);
+        product_floats::pack(w.isa, words, x, &tile[..n], width, room, out);
     })
 }
 

@@ -1,29 +1,40 @@
 //! Products of weights that are not quantised: panels of 16 rows times tiles of 12 columns, a stretch of k at a time.
 //!
 //! Lane r of every vector belongs to row r, so each result is a sum in one lane: the products of a stretch in order, then
-//! the stretches in order. Nothing depends on how the weights lie in memory or how many columns are at hand.
+//! the stretches in order; of a pair of bfloat16 numbers the second comes first. Nothing depends on how the weights lie in memory or how many columns are at hand.
 
 mod columns;
 mod element;
 mod panels;
 
-pub use columns::{n_tiles, pack, pack_all, packed_len, ready, width};
+pub use columns::{Words, n_tiles, pack, pack_all, width};
 
 use super::product::{Product, write_out};
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
-use crate::simd::{LANES, Simd, array, dispatch};
+use crate::simd::{Isa, LANES, Simd, array, dispatch, dispatch_bf16};
 use element::{Bf16, Decoded, Element, F16, F32};
 use llmrt_plugin::DType;
 use panels::{Panel, Sealed, sealed, unpack};
 use std::ops::Range;
 
-dispatch! {
-    /// Makes elements `rows` of all columns.
-    pub fn floats(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = floats_with;
+/// Makes elements `rows` of all columns.
+pub fn floats(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+    match p.w.dtype {
+        DType::BF16 => bf16(isa, p, rows, scratch),
+        _ => others(isa, p, rows, scratch),
+    }
 }
 
-/// 16 numbers, of 16 rows, for an element of k.
+dispatch_bf16! {
+    fn bf16(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = multiply_bf16;
+}
+
+dispatch! {
+    fn others(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = multiply_others;
+}
+
+/// 16 words, of 16 rows, for a k.
 type Sixteen = [f32; LANES];
 /// Columns side by side.
 pub const TILE: usize = 12;
@@ -31,10 +42,14 @@ pub const TILE: usize = 12;
 const COLUMNS: usize = 21 * TILE;
 
 #[inline(always)]
-fn floats_with<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+fn multiply_bf16<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+    multiply::<S, Bf16>(s, p, rows, scratch);
+}
+
+#[inline(always)]
+fn multiply_others<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
     match p.w.dtype {
         DType::F16 => multiply::<S, F16>(s, p, rows, scratch),
-        DType::BF16 => multiply::<S, Bf16>(s, p, rows, scratch),
         DType::F32 => multiply::<S, F32>(s, p, rows, scratch),
         _ => multiply::<S, Decoded>(s, p, rows, scratch),
     }
@@ -85,13 +100,13 @@ fn few_columns_of<S: Simd, E: Element, const P: usize, const C: usize, const W: 
     first: usize,
     rows: &Range<usize>,
 ) -> usize {
-    let k = p.w.ne[0];
+    let k = p.w.ne[0].div_ceil(E::NUMBERS);
     let panels: [Sealed<'_, E>; P] = array(|i| Sealed::of(sealed(p, first + i * ROWS, rows).unwrap_or(&[])));
     let mut sums = [[s.zero(); C]; P];
     for start in (0..k).step_by(E::STRETCH) {
         let part = start..(start + E::STRETCH).min(k);
         let x = Tile { x: p.packed, ahead: 0 };
-        let stretch = products::<S, _, P, C, W>(s, panels, x, part);
+        let stretch = products::<S, E, _, P, C, W>(s, panels, x, part);
         for i in 0..P {
             for c in 0..C {
                 sums[i][c] = s.add(sums[i][c], stretch[i][c]);
@@ -117,7 +132,7 @@ fn many_columns<S: Simd, E: Element, const P: usize, const W: usize>(
     rows: Range<usize>,
     scratch: &mut Scratch,
 ) {
-    let k = p.w.ne[0];
+    let k = p.w.ne[0].div_ceil(E::NUMBERS);
     let tiles = p.packed.chunks_exact(W * k);
     for (columns, first_tile) in p.columns.chunks(COLUMNS).zip((0..).step_by(COLUMNS / W)) {
         let n_sums = columns.len().next_multiple_of(W);
@@ -137,7 +152,7 @@ fn many_columns<S: Simd, E: Element, const P: usize, const W: usize>(
                 for (i, tile) in tiles.clone().skip(first_tile).take(n_sums / W).enumerate() {
                     let x = Tile { x: &tile[part.start * W..part.end * W], ahead: size_of_val(tile) };
                     let n = (columns.len() - i * W).min(W);
-                    add_tile::<S, P, W>(s, panels, x, n, n_sums, &mut sums[i * W..]);
+                    add_tile::<S, E, P, W>(s, panels, x, n, n_sums, &mut sums[i * W..]);
                 }
             }
         }
@@ -147,7 +162,7 @@ fn many_columns<S: Simd, E: Element, const P: usize, const W: usize>(
 
 /// Adds a stretch of the first `n` columns of a tile, or some more, to its sums: those of each panel are `distance` apart.
 #[inline(always)]
-fn add_tile<S: Simd, const P: usize, const W: usize>(
+fn add_tile<S: Simd, E: Element, const P: usize, const W: usize>(
     s: S,
     panels: [&[Sixteen]; P],
     x: Tile<'_>,
@@ -156,28 +171,33 @@ fn add_tile<S: Simd, const P: usize, const W: usize>(
     sums: &mut [Sixteen],
 ) {
     match (S::WIDE, n) {
-        _ if W == 1 => add_columns::<S, P, 1, W>(s, panels, x, distance, sums),
-        (_, ..5) => add_columns::<S, P, 4, W>(s, panels, x, distance, sums),
-        (true, 5..9) => add_columns::<S, P, 8, W>(s, panels, x, distance, sums),
-        (true, _) => add_columns::<S, P, TILE, W>(s, panels, x, distance, sums),
+        _ if W == 1 => add_columns::<S, E, P, 1, W>(s, panels, x, distance, sums),
+        (_, ..5) => add_columns::<S, E, P, 4, W>(s, panels, x, distance, sums),
+        (true, 5..9) => add_columns::<S, E, P, 8, W>(s, panels, x, distance, sums),
+        (true, _) => add_columns::<S, E, P, TILE, W>(s, panels, x, distance, sums),
+        (false, _) if E::NUMBERS == 1 => {
+            for first in (0..n).step_by(6) {
+                add_columns::<S, E, P, 6, W>(s, panels, x.from(first), distance, &mut sums[first..]);
+            }
+        }
+        // Their halves take registers.
         (false, _) => {
-            add_columns::<S, P, 6, W>(s, panels, x, distance, sums);
-            if n > 6 {
-                add_columns::<S, P, 6, W>(s, panels, Tile { x: &x.x[6..], ..x }, distance, &mut sums[6..]);
+            for first in (0..n).step_by(4) {
+                add_columns::<S, E, P, 4, W>(s, panels, x.from(first), distance, &mut sums[first..]);
             }
         }
     }
 }
 
 #[inline(always)]
-fn add_columns<S: Simd, const P: usize, const C: usize, const W: usize>(
+fn add_columns<S: Simd, E: Element, const P: usize, const C: usize, const W: usize>(
     s: S,
     panels: [&[Sixteen]; P],
     x: Tile<'_>,
     distance: usize,
     sums: &mut [Sixteen],
 ) {
-    let stretch = products::<S, _, P, C, W>(s, panels, x, 0..panels[0].len());
+    let stretch = products::<S, E, _, P, C, W>(s, panels, x, 0..panels[0].len());
     for p in 0..P {
         for c in 0..C {
             let sum = &mut sums[p * distance + c];
@@ -188,7 +208,7 @@ fn add_columns<S: Simd, const P: usize, const C: usize, const W: usize>(
 
 /// Σ over a stretch of row r of panel p · column c, lane r; x is [k][`W`], of which the first `C` count.
 #[inline(always)]
-fn products<S: Simd, W16: Panel, const P: usize, const C: usize, const W: usize>(
+fn products<S: Simd, E: Element, W16: Panel, const P: usize, const C: usize, const W: usize>(
     s: S,
     panels: [W16; P],
     x: Tile<'_>,
@@ -208,7 +228,7 @@ fn products<S: Simd, W16: Panel, const P: usize, const C: usize, const W: usize>
         for c in 0..C {
             let x = s.splat(x[c]);
             for p in 0..P {
-                stretch[p][c] = s.fma(w[p], x, stretch[p][c]);
+                stretch[p][c] = E::add_products(s, w[p], x, stretch[p][c]);
             }
         }
     }
@@ -220,4 +240,12 @@ fn products<S: Simd, W16: Panel, const P: usize, const C: usize, const W: usize>
 struct Tile<'a> {
     x: &'a [f32],
     ahead: usize,
+}
+
+impl<'a> Tile<'a> {
+    /// It without its first columns.
+    #[inline(always)]
+    fn from(self, first: usize) -> Tile<'a> {
+        Tile { x: &self.x[first..], ..self }
+    }
 }

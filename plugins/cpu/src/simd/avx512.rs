@@ -3,16 +3,21 @@
 use super::Simd;
 use std::arch::x86_64::*;
 
-/// Proof of AVX-512 F, BW, DQ, VL and VNNI, with AVX2, FMA and F16C.
+/// Proof of AVX-512 F, BW, DQ, VL and VNNI, with AVX2, FMA and F16C; with `BF16`, of AVX-512 BF16, too.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx512(());
+pub struct Level<const BF16: bool>(());
 
-impl Avx512 {
+/// Without products of bfloat16 numbers.
+pub type Avx512 = Level<false>;
+/// With them.
+pub type Avx512Bf16 = Level<true>;
+
+impl<const BF16: bool> Level<BF16> {
     /// # Safety
     /// The machine has the instruction sets named above.
     #[inline(always)]
-    pub unsafe fn new() -> Avx512 {
-        Avx512(())
+    pub unsafe fn new() -> Self {
+        Level(())
     }
 }
 
@@ -27,7 +32,7 @@ macro_rules! methods {
     )*};
 }
 
-impl Simd for Avx512 {
+impl<const BF16: bool> Simd for Level<BF16> {
     type F = __m512;
     type I = __m512i;
     type Run = __m512i;
@@ -82,6 +87,15 @@ impl Simd for Avx512 {
         fn load_i8(v: &[u8; 16]) -> __m512i = _mm512_cvtepi8_epi32(_mm_loadu_si128(v.as_ptr().cast()));
         fn store_i8(v: __m512i, to: &mut [u8; 16]) =
             _mm_storeu_si128(to.as_mut_ptr().cast(), _mm512_cvtepi32_epi8(v));
+    }
+
+    #[inline(always)]
+    fn dot2_bf16(self, a: __m512i, b: __m512i, acc: __m512) -> __m512 {
+        if !BF16 {
+            return super::dot2_bf16_by_halves(self, a, b, acc);
+        }
+        // SAFETY: `BF16` proves the instruction; the casts change the type of 64 bytes.
+        unsafe { _mm512_dpbf16_ps(acc, std::mem::transmute::<__m512i, __m512bh>(a), std::mem::transmute::<__m512i, __m512bh>(b)) }
     }
 
     #[inline(always)]

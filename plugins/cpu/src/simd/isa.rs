@@ -15,6 +15,9 @@ pub(crate) enum Set {
     /// AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// The same with AVX-512 BF16, which products of bfloat16 numbers make use of.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Bf16,
     /// Advanced SIMD of 64-bit ARM.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -57,7 +60,9 @@ impl Isa {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vnni");
             all.extend(avx2.then_some(Isa(Set::Avx2)));
+            let bf16 = avx512 && is_x86_feature_detected!("avx512bf16");
             all.extend(avx512.then_some(Isa(Set::Avx512)));
+            all.extend(bf16.then_some(Isa(Set::Avx512Bf16)));
         }
         #[cfg(target_arch = "aarch64")]
         {
@@ -88,6 +93,8 @@ impl Isa {
             Set::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => "avx512",
+            #[cfg(target_arch = "x86_64")]
+            Set::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "aarch64")]
             Set::Neon => "neon",
             #[cfg(target_arch = "aarch64")]
@@ -103,7 +110,8 @@ impl Isa {
     }
 }
 
-/// Makes `fn name(isa, …)` of `fn implementation<S: Simd>(s: S, …)`, compiled for each instruction set.
+/// Makes `fn name(isa, …)` of `fn implementation<S: Simd>(s: S, …)`, compiled for each instruction set; AVX-512 stands in for
+/// its BF16, which [`dispatch_bf16!`] knows.
 /// The implementation and all it calls up to [`super::Simd`]'s methods are `#[inline(always)]`.
 macro_rules! dispatch {
     ($(
@@ -152,7 +160,9 @@ macro_rules! dispatch {
                 $crate::simd::Set::Avx2 => unsafe { avx2 $(::<$g>)? ($($arg),*) },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
-                $crate::simd::Set::Avx512 => unsafe { avx512 $(::<$g>)? ($($arg),*) },
+                $crate::simd::Set::Avx512 | $crate::simd::Set::Avx512Bf16 => unsafe {
+                    avx512 $(::<$g>)? ($($arg),*)
+                },
                 #[cfg(target_arch = "aarch64")]
                 $crate::simd::Set::Neon =>
                     $implementation::<_ $(, $g)?>($crate::simd::Neon($crate::simd::Pairs), $($arg),*),
@@ -167,3 +177,25 @@ macro_rules! dispatch {
     )*};
 }
 pub(crate) use dispatch;
+
+/// As [`dispatch!`], and compiled for AVX-512 BF16: for products of bfloat16 numbers.
+macro_rules! dispatch_bf16 {
+    ($vis:vis fn $name:ident ($($arg:ident : $ty:ty),*) = $implementation:ident;) => {
+        $vis fn $name(isa: $crate::simd::Isa, $($arg: $ty),*) {
+            #[cfg(target_arch = "x86_64")]
+            #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+            fn avx512bf16($($arg: $ty),*) {
+                // SAFETY: the features are those of this function, so the machine has them.
+                $implementation(unsafe { $crate::simd::Avx512Bf16::new() }, $($arg),*)
+            }
+            $crate::simd::dispatch! { fn others($($arg: $ty),*) = $implementation; }
+            match isa.set() {
+                #[cfg(target_arch = "x86_64")]
+                // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
+                $crate::simd::Set::Avx512Bf16 => unsafe { avx512bf16($($arg),*) },
+                _ => others(isa, $($arg),*),
+            }
+        }
+    };
+}
+pub(crate) use dispatch_bf16;

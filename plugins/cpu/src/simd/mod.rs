@@ -21,9 +21,9 @@ mod neon_dot;
 #[cfg(target_arch = "x86_64")]
 pub use avx2::Avx2;
 #[cfg(target_arch = "x86_64")]
-pub use avx512::Avx512;
+pub use avx512::{Avx512, Avx512Bf16};
 pub use isa::{Isa, UnknownIsa};
-pub(crate) use isa::{Set, dispatch};
+pub(crate) use isa::{Set, dispatch, dispatch_bf16};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
 #[cfg(target_arch = "aarch64")]
@@ -41,6 +41,14 @@ pub(crate) fn array<T: Copy, const N: usize>(f: impl Fn(usize) -> T) -> [T; N] {
         *v = f(i);
     }
     all
+}
+
+/// [`Simd::dot2_bf16`] where there is no instruction for it.
+#[inline(always)]
+fn dot2_bf16_by_halves<S: Simd>(s: S, a: S::I, b: S::I, acc: S::F) -> S::F {
+    let mask = s.splat_i(0xffff_0000_u32 as i32);
+    let high = s.fma(s.from_bits(s.and(a, mask)), s.from_bits(s.and(b, mask)), acc);
+    s.fma(s.from_bits(s.shl(a, 16)), s.from_bits(s.shl(b, 16)), high)
 }
 
 /// An instruction set; a value of it is the proof that this machine has it.
@@ -150,6 +158,13 @@ pub trait Simd: Copy + Send + Sync + 'static {
 
     /// Asks for the cache line at this address, which may be any.
     fn prefetch(self, address: *const u8);
+
+    /// Lanes as pairs of bfloat16 numbers: acc plus the product of the high halves, plus that of the low ones, each rounded
+    /// once. Numbers below 2⁻¹²⁶ may count as zeros.
+    #[inline(always)]
+    fn dot2_bf16(self, a: Self::I, b: Self::I, acc: Self::F) -> Self::F {
+        dot2_bf16_by_halves(self, a, b, acc)
+    }
 
     /// Lane r is the sum of the lanes of vector r, each as [`Simd::sum`] makes it.
     #[inline(always)]

@@ -24,10 +24,14 @@ pub(super) const QUANT_NMSE: f64 = 5e-4;
 /// What rounding x and y to F16 costs at most, as matrix units do that have nothing finer.
 const HALF_NMSE: f64 = 1e-6;
 
+/// What rounding x to BF16 costs at most, as units for products of BF16 do.
+const BF16_NMSE: f64 = 2e-5;
+
 /// The largest error of a product with weights of this dtype.
 pub(super) fn limit(dtype: DType) -> f64 {
     match dtype {
         DType::F16 => HALF_NMSE,
+        DType::BF16 => BF16_NMSE,
         dtype if dtype.is_quantised() => QUANT_NMSE,
         _ => 1e-7,
     }

@@ -76,11 +76,12 @@ fn views(cases: &mut Vec<Case>) {
         for axes in AXES {
             for (n, x) in [(1, DType::F32), (4, DType::F32), (3, DType::F16)] {
                 let name = format!("{w} weights permuted by {axes:?} times {n} rows of {x}");
-                cases.push(Case::new(name, |g, _| {
+                let build = |g: &mut Graph, _: &mut _| {
                     let w = permuted(g, "w", w, [34, 5, 2, 3], axes);
                     let x = g.input("x", x, &[34, n, 4, 3]);
                     g.mul_mat(w, x);
-                }));
+                };
+                cases.push(Case::new(name, build).nmse(limit(w)));
             }
         }
     }
@@ -117,13 +118,15 @@ fn views(cases: &mut Vec<Case>) {
         }
     }
     for dtype in NUMBERS {
-        cases.push(Case::new(format!("a V cache of {dtype}, transposed, times weights of keys"), |g, _| {
+        let name = format!("a V cache of {dtype}, transposed, times weights of keys");
+        let build = |g: &mut Graph, _: &mut _| {
             let v = g.input("v", dtype, &[48, 2, 19]);
             let v = g.slice(v, 2, 0, 17);
             let v = g.permute(v, [2, 0, 1, 3]); // [17, 48, 2]
             let weights = g.input("weights", DType::F32, &[17, 3, 4]);
             g.mul_mat(v, weights);
-        }));
+        };
+        cases.push(Case::new(name, build).nmse(limit(dtype)));
     }
     for dtype in [DType::Q8_0, DType::Q4_1, DType::MXFP4] {
         cases.push(

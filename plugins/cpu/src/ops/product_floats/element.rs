@@ -1,4 +1,4 @@
-//! Dtypes of floats: 16 numbers as a vector, wherever they lie.
+//! Dtypes of floats as words: what a vector has of 16 rows at a time. A word is a number, or a pair of bfloat16 numbers.
 
 use crate::simd::{LANES, Simd};
 use llmrt_plugin::DType;
@@ -7,16 +7,28 @@ use llmrt_plugin::DType;
 pub trait Element {
     /// It.
     const DTYPE: DType;
-    /// Elements of k whose panels and columns stay in the first cache; whole blocks.
-    const STRETCH: usize = 128;
-    /// Bytes of a number.
+    /// Bytes of a word.
     const BYTES: usize;
-    /// Bytes of 16 numbers.
+    /// Bytes of 16 words.
     const SIXTEEN: usize = 16 * Self::BYTES;
-    /// 16 numbers that lie side by side.
+    /// Words of k whose panels and columns stay in the first cache; whole blocks.
+    const STRETCH: usize = 128;
+    /// Numbers in a word.
+    const NUMBERS: usize = 1;
+
+    /// 16 words that lie side by side, in 32 bits each.
     fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F;
-    /// The numbers in 16 bytes of each row.
+    /// The words in 16 bytes of each row.
     fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [[f32; LANES]]);
+    /// The word of at most [`Element::NUMBERS`] numbers, which have this dtype's precision.
+    fn word(numbers: &[f32]) -> f32 {
+        numbers[0]
+    }
+    /// Words of weights times words of activations, added to `sum`.
+    #[inline(always)]
+    fn add_products<S: Simd>(s: S, w: S::F, x: S::F, sum: S::F) -> S::F {
+        s.fma(w, x, sum)
+    }
 }
 
 /// Four bytes.
@@ -25,7 +37,7 @@ pub enum F32 {}
 pub enum Decoded {}
 /// IEEE half precision.
 pub enum F16 {}
-/// The upper half of an F32.
+/// The upper half of an F32; in pairs, which meet activations rounded to the same.
 pub enum Bf16 {}
 
 impl Element for F32 {
@@ -81,18 +93,40 @@ impl Element for F16 {
 
 impl Element for Bf16 {
     const DTYPE: DType = DType::BF16;
-    const BYTES: usize = 2;
+    const BYTES: usize = 4;
+    const NUMBERS: usize = 2;
 
     #[inline(always)]
     fn load<S: Simd>(s: S, bytes: &[u8]) -> S::F {
-        s.load_bf16(bytes.first_chunk().unwrap_or(&[0; 32]))
+        F32::load(s, bytes)
     }
 
     #[inline(always)]
     fn split<S: Simd>(s: S, words: [S::I; 4], out: &mut [[f32; LANES]]) {
-        for (out, v) in out.chunks_exact_mut(2).zip(words) {
-            s.store(s.from_bits(s.shl(v, 16)), &mut out[0]);
-            s.store(s.from_bits(s.and(v, s.splat_i(0xffff_0000_u32 as i32))), &mut out[1]);
-        }
+        F32::split(s, words, out);
     }
+
+    fn word(numbers: &[f32]) -> f32 {
+        bf16_pair(numbers[0], numbers.get(1).copied().unwrap_or(0.0))
+    }
+
+    #[inline(always)]
+    fn add_products<S: Simd>(s: S, w: S::F, x: S::F, sum: S::F) -> S::F {
+        s.dot2_bf16(s.bits(w), s.bits(x), sum)
+    }
+}
+
+/// Two numbers rounded to bfloat16 in the bits of one; those below 2⁻¹²⁶ become zero, as [`Simd::dot2_bf16`] may take them.
+#[inline(always)]
+pub fn bf16_pair(low: f32, high: f32) -> f32 {
+    f32::from_bits(round(low) >> 16 | round(high))
+}
+
+/// To the nearest bfloat16, ties to even; NaN stays NaN.
+#[inline(always)]
+fn round(v: f32) -> u32 {
+    let bits = v.to_bits();
+    let nearest = bits + (0x7fff + (bits >> 16 & 1));
+    let rounded = if v.is_nan() { bits | 0x40_0000 } else { nearest };
+    if rounded & 0x7f80_0000 == 0 { 0 } else { rounded & 0xffff_0000 }
 }

@@ -18,7 +18,7 @@ pub fn sealed<'a>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<
 
 /// 16 rows side by side.
 pub trait Panel: Copy {
-    /// Element k of each row.
+    /// Word k of each row.
     fn load<S: Simd>(self, s: S, k: usize) -> S::F;
 }
 
@@ -83,19 +83,19 @@ pub fn unpack<S: Simd, E: Element, const P: usize>(
     }
     let mut done = 0;
     if n_rows == ROWS && p.w.dtype == E::DTYPE && p.w.has_dense_rows() {
-        let bytes = &p.w.bytes()[p.w.offset_of(at) + part.start * E::BYTES..];
         let n = 16 / E::BYTES;
-        for (i, out) in out[..part.len() / n * n].chunks_exact_mut(n).enumerate() {
+        done = (part.end * E::NUMBERS).min(p.w.ne[0]).saturating_sub(part.start * E::NUMBERS) / (n * E::NUMBERS) * n;
+        let bytes = &p.w.bytes()[p.w.offset_of(at) + part.start * E::BYTES..];
+        for (i, out) in out[..done].chunks_exact_mut(n).enumerate() {
             E::split(s, s.transpose(&bytes[16 * i..], p.w.nb[1]), out);
         }
-        done = part.len() / n * n;
     }
     if done < part.len() {
-        let rest = part.start + done..part.end;
+        let rest = (part.start + done) * E::NUMBERS..(part.end * E::NUMBERS).min(p.w.ne[0]);
         let room = room.take::<f32>(rest.len());
         for r in 0..n_rows {
             let row = rows::read(Isa::SCALAR, p.w, [first + r, p.at[0], p.at[1]], rest.clone(), room);
-            out[done..].iter_mut().zip(row).for_each(|(out, v)| out[r] = *v);
+            out[done..].iter_mut().zip(row.chunks(E::NUMBERS)).for_each(|(out, v)| out[r] = E::word(v));
         }
     }
 }
