@@ -1,7 +1,7 @@
 //! What this machine can do at most: bytes read from memory and multiply-adds per second, measured with the simplest
 //! loops there are. Kernels are judged by their share of these.
 
-use crate::simd::{Isa, Simd, array, dispatch};
+use crate::simd::{Isa, Simd, array, dispatch, dispatch_also};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
@@ -80,6 +80,10 @@ dispatch! {
     fn read(part: &[u8]) -> u8 = read_impl;
     /// Multiply-adds of f32 in registers; how many operations that were.
     fn multiply_add(turns: usize) -> f64 = multiply_add_impl;
+}
+
+dispatch_also! {
+    AvxVnni "avxvnni,avx2,fma,f16c";
     /// Dot products of bytes that lie in the nearest cache; how many operations that were.
     fn dot(turns: usize) -> f64 = dot_impl;
 }

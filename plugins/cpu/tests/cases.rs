@@ -18,7 +18,8 @@ fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_nu
     let mut n = 0;
     for isa in Isa::available() {
         let plugin = Plugin::open(isa.name()).unwrap();
-        for &op in Op::ALL {
+        let differs = |op| !isa.is_for_products() || matches!(op, Op::MulMat | Op::MulMatId);
+        for op in Op::ALL.iter().copied().filter(|&op| differs(op)) {
             for case in rules(op).cases() {
                 let given = case.values(7).unwrap();
                 let mut expected = given.clone();
@@ -99,8 +100,11 @@ fn limit(op: Op, graph: &Graph, nmse: f64) -> f64 {
     let result = graph.nodes.last().map(|node| graph.def(node.dst).dtype);
     let exact = graph.tensors.iter().all(|t| !t.dtype.is_quantised())
         && !matches!(result, Some(DType::F16 | DType::BF16));
+    let is_bf16 = |t: &llmrt_graph::TensorDef| t.dtype == DType::BF16;
     match op {
         Op::Rope => nmse,
+        // Their activations are rounded to the same.
+        Op::MulMat | Op::MulMatId if graph.tensors.iter().any(is_bf16) => nmse,
         _ if exact => nmse.min(1e-11),
         _ => nmse,
     }

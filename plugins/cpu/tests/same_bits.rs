@@ -102,14 +102,18 @@ fn check_odd_activation(name: &str, value: f32, as_it_must: impl Fn(f32) -> bool
 }
 
 #[test]
-fn quantised_weights_meet_activations_rounded_to_8_bits_and_nothing_else_is_lost() {
-    for dtype in COMMON.into_iter().filter(|t| t.is_quantised()) {
+fn activations_are_rounded_to_8_bits_for_quantised_weights_and_to_bf16_for_bf16_and_nothing_else_is_lost() {
+    for dtype in COMMON {
         let (w, x) = operands(dtype, M);
         let plugin = Plugin::open(Isa::best().name()).unwrap();
         let y = product(&plugin, dtype, &w, &x, 2, true);
         let y: Vec<f32> = y.chunks(4).map(|b| f32::from_le_bytes([b[0], b[1], b[2], b[3]])).collect();
         let weights = llmrt_graph::quant::dequantise(dtype, &w);
-        let rounded: Vec<f64> = x.chunks(32).flat_map(rounded_to_8_bits).collect();
+        let rounded: Vec<f64> = match dtype {
+            DType::BF16 => x.iter().map(|v| rounded_to_bf16(*v)).collect(),
+            _ if dtype.is_quantised() => x.chunks(32).flat_map(rounded_to_8_bits).collect(),
+            _ => x.iter().map(|v| *v as f64).collect(),
+        };
         let twin = rounded.chunks(K as usize).flat_map(|x| {
             weights.chunks(K as usize).map(move |w| w.iter().zip(x).map(|(w, x)| *w as f64 * x).sum::<f64>())
         });
@@ -125,6 +129,11 @@ fn quantised_weights_meet_activations_rounded_to_8_bits_and_nothing_else_is_lost
 fn rounded_to_8_bits(x: &[f32]) -> Vec<f64> {
     let largest = x.iter().fold(0f32, |a, v| a.max(v.abs()));
     x.iter().map(|v| (v * (127.0 / largest)).round_ties_even() as f64 * (largest / 127.0) as f64).collect()
+}
+
+fn rounded_to_bf16(v: f32) -> f64 {
+    let unit = 2f64.powi((v.to_bits() >> 23 & 255) as i32 - 127 - 7);
+    (v as f64 / unit).round_ties_even() * unit
 }
 
 /// Weights as bytes, activations.

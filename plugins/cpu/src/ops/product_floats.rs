@@ -12,7 +12,7 @@ pub use columns::{Words, n_tiles, pack, pack_all, width};
 use super::product::{Product, write_out};
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
-use crate::simd::{Isa, LANES, Simd, array, dispatch, dispatch_bf16};
+use crate::simd::{Isa, LANES, Simd, array, dispatch, dispatch_also};
 use element::{Bf16, Decoded, Element, F16, F32};
 use llmrt_plugin::DType;
 use panels::{Panel, Sealed, sealed, unpack};
@@ -26,7 +26,8 @@ pub fn floats(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scrat
     }
 }
 
-dispatch_bf16! {
+dispatch_also! {
+    Avx512Bf16 "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
     fn bf16(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = multiply_bf16;
 }
 

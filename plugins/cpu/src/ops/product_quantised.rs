@@ -5,11 +5,12 @@ mod ahead;
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{LANES, Simd, array, dispatch};
+use crate::simd::{LANES, Simd, array, dispatch_also};
 use ahead::{NextColumns, NextRows, Stream};
 use std::ops::Range;
 
-dispatch! {
+dispatch_also! {
+    AvxVnni "avxvnni,avx2,fma,f16c";
     /// Makes elements `rows` of all columns.
     pub fn quantised<F: Format>(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = quantised_with;
 }

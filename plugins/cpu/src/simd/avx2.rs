@@ -3,16 +3,21 @@
 use super::Simd;
 use std::arch::x86_64::*;
 
-/// Proof of AVX2, FMA and F16C.
+/// Proof of AVX2, FMA and F16C; with `VNNI`, of AVX-VNNI, too.
 #[derive(Clone, Copy, Debug)]
-pub struct Avx2(());
+pub struct Level<const VNNI: bool>(());
 
-impl Avx2 {
+/// Bytes are multiplied in pairs.
+pub type Avx2 = Level<false>;
+/// Bytes are multiplied four at a time.
+pub type AvxVnni = Level<true>;
+
+impl<const VNNI: bool> Level<VNNI> {
     /// # Safety
     /// The machine has the instruction sets named above.
     #[inline(always)]
-    pub unsafe fn new() -> Avx2 {
-        Avx2(())
+    pub unsafe fn new() -> Self {
+        Level(())
     }
 }
 
@@ -30,12 +35,12 @@ macro_rules! methods {
     )*};
 }
 
-impl Simd for Avx2 {
+impl<const VNNI: bool> Simd for Level<VNNI> {
     type F = F;
     type I = I;
-    /// Sums of pairs in 16 bits.
+    /// Sums of pairs in 16 bits; with `VNNI`, of four in 32.
     type Run = I;
-    const CENTRE: i32 = 128;
+    const CENTRE: i32 = if VNNI { 0 } else { 128 };
     const WIDE: bool = false;
 
     methods! {
@@ -85,11 +90,13 @@ impl Simd for Avx2 {
             let n = _mm_cvtsi32_si128(n as i32);
             [_mm256_srl_epi32(a[0], n), _mm256_srl_epi32(a[1], n)]
         };
-        fn begin(_acc: I) -> I = [_mm256_setzero_si256(); 2];
-        fn dot4(run: I, u: I, i: I) -> I = [dot4(run[0], u[0], i[0]), dot4(run[1], u[1], i[1])];
-        fn end(run: I, acc: I) -> I = [add_pairs(acc[0], run[0]), add_pairs(acc[1], run[1])];
+        fn begin(acc: I) -> I = if VNNI { acc } else { [_mm256_setzero_si256(); 2] };
+        fn dot4(run: I, u: I, i: I) -> I =
+            [dot4::<VNNI>(run[0], u[0], i[0]), dot4::<VNNI>(run[1], u[1], i[1])];
+        fn end(run: I, acc: I) -> I =
+            if VNNI { run } else { [add_pairs(acc[0], run[0]), add_pairs(acc[1], run[1])] };
         fn dot4_full(acc: I, u: I, i: I) -> I =
-            [dot4_full(acc[0], u[0], i[0]), dot4_full(acc[1], u[1], i[1])];
+            [dot4_full::<VNNI>(acc[0], u[0], i[0]), dot4_full::<VNNI>(acc[1], u[1], i[1])];
         fn lut(table: &[u8; 16], index: I) -> I = {
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
             [_mm256_shuffle_epi8(table, index[0]), _mm256_shuffle_epi8(table, index[1])]
@@ -241,11 +248,14 @@ unsafe fn narrow(v: __m256i) -> __m128i {
 }
 
 /// # Safety
-/// AVX2.
+/// AVX2; with `VNNI`, AVX-VNNI.
 #[inline(always)]
-unsafe fn dot4(pairs: __m256i, u: __m256i, i: __m256i) -> __m256i {
+unsafe fn dot4<const VNNI: bool>(run: __m256i, u: __m256i, i: __m256i) -> __m256i {
     // SAFETY: the caller's promise.
-    unsafe { _mm256_add_epi16(pairs, _mm256_maddubs_epi16(u, i)) }
+    match VNNI {
+        true => unsafe { _mm256_dpbusd_avx_epi32(run, u, i) },
+        false => unsafe { _mm256_add_epi16(run, _mm256_maddubs_epi16(u, i)) },
+    }
 }
 
 /// # Safety
@@ -257,9 +267,13 @@ unsafe fn add_pairs(acc: __m256i, pairs: __m256i) -> __m256i {
 }
 
 /// # Safety
-/// AVX2.
+/// AVX2; with `VNNI`, AVX-VNNI.
 #[inline(always)]
-unsafe fn dot4_full(acc: __m256i, u: __m256i, i: __m256i) -> __m256i {
+unsafe fn dot4_full<const VNNI: bool>(acc: __m256i, u: __m256i, i: __m256i) -> __m256i {
+    if VNNI {
+        // SAFETY: the caller's promise.
+        return unsafe { _mm256_dpbusd_avx_epi32(acc, u, i) };
+    }
     // SAFETY: the caller's promise. With w = u - 128, w·i = |w| · (i with the sign of w), and 2 · 128 · 127 fits 16 bits.
     unsafe {
         let w = _mm256_xor_si256(u, _mm256_set1_epi8(-128));

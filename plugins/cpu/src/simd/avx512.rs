@@ -95,7 +95,13 @@ impl<const BF16: bool> Simd for Level<BF16> {
             return super::dot2_bf16_by_halves(self, a, b, acc);
         }
         // SAFETY: `BF16` proves the instruction; the casts change the type of 64 bytes.
-        unsafe { _mm512_dpbf16_ps(acc, std::mem::transmute::<__m512i, __m512bh>(a), std::mem::transmute::<__m512i, __m512bh>(b)) }
+        unsafe {
+            _mm512_dpbf16_ps(
+                acc,
+                std::mem::transmute::<__m512i, __m512bh>(a),
+                std::mem::transmute::<__m512i, __m512bh>(b),
+            )
+        }
     }
 
     #[inline(always)]

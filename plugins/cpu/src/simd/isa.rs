@@ -12,6 +12,9 @@ pub(crate) enum Set {
     /// AVX2, FMA and F16C.
     #[cfg(target_arch = "x86_64")]
     Avx2,
+    /// The same with AVX-VNNI, which products of quantised weights make use of.
+    #[cfg(target_arch = "x86_64")]
+    AvxVnni,
     /// AVX-512 F, BW, DQ, VL and VNNI.
     #[cfg(target_arch = "x86_64")]
     Avx512,
@@ -60,7 +63,9 @@ impl Isa {
                 && is_x86_feature_detected!("avx512vl")
                 && is_x86_feature_detected!("avx512vnni");
             all.extend(avx2.then_some(Isa(Set::Avx2)));
+            let vnni = avx2 && is_x86_feature_detected!("avxvnni");
             let bf16 = avx512 && is_x86_feature_detected!("avx512bf16");
+            all.extend(vnni.then_some(Isa(Set::AvxVnni)));
             all.extend(avx512.then_some(Isa(Set::Avx512)));
             all.extend(bf16.then_some(Isa(Set::Avx512Bf16)));
         }
@@ -92,6 +97,8 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Set::Avx2 => "avx2",
             #[cfg(target_arch = "x86_64")]
+            Set::AvxVnni => "avxvnni",
+            #[cfg(target_arch = "x86_64")]
             Set::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
             Set::Avx512Bf16 => "avx512bf16",
@@ -104,14 +111,22 @@ impl Isa {
         }
     }
 
+    /// Whether it is another one but for some products.
+    pub fn is_for_products(self) -> bool {
+        #[cfg(target_arch = "x86_64")]
+        return matches!(self.0, Set::AvxVnni | Set::Avx512Bf16);
+        #[cfg(not(target_arch = "x86_64"))]
+        false
+    }
+
     /// Which one it is.
     pub(crate) fn set(self) -> Set {
         self.0
     }
 }
 
-/// Makes `fn name(isa, …)` of `fn implementation<S: Simd>(s: S, …)`, compiled for each instruction set; AVX-512 stands in for
-/// its BF16, which [`dispatch_bf16!`] knows.
+/// Makes `fn name(isa, …)` of `fn implementation<S: Simd>(s: S, …)`, compiled for each instruction set but those
+/// that only some products make use of ([`dispatch_also!`]), for which others stand in.
 /// The implementation and all it calls up to [`super::Simd`]'s methods are `#[inline(always)]`.
 macro_rules! dispatch {
     ($(
@@ -157,7 +172,9 @@ macro_rules! dispatch {
                 $crate::simd::Set::Scalar => $implementation::<_ $(, $g)?>($crate::simd::Scalar, $($arg),*),
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
-                $crate::simd::Set::Avx2 => unsafe { avx2 $(::<$g>)? ($($arg),*) },
+                $crate::simd::Set::Avx2 | $crate::simd::Set::AvxVnni => unsafe {
+                    avx2 $(::<$g>)? ($($arg),*)
+                },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
                 $crate::simd::Set::Avx512 | $crate::simd::Set::Avx512Bf16 => unsafe {
@@ -178,24 +195,32 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// As [`dispatch!`], and compiled for AVX-512 BF16: for products of bfloat16 numbers.
-macro_rules! dispatch_bf16 {
-    ($vis:vis fn $name:ident ($($arg:ident : $ty:ty),*) = $implementation:ident;) => {
-        $vis fn $name(isa: $crate::simd::Isa, $($arg: $ty),*) {
+/// As [`dispatch!`], and compiled for one more instruction set of x86, of these features.
+macro_rules! dispatch_also {
+    ($Set:ident $features:literal;
+        $(#[$meta:meta])*
+        $vis:vis fn $name:ident $(<$g:ident : $bound:path>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)?
+            = $implementation:ident;
+    ) => {
+        $(#[$meta])*
+        $vis fn $name $(<$g: $bound>)? (isa: $crate::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-            fn avx512bf16($($arg: $ty),*) {
+            #[target_feature(enable = $features)]
+            fn also $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: the features are those of this function, so the machine has them.
-                $implementation(unsafe { $crate::simd::Avx512Bf16::new() }, $($arg),*)
+                let s = unsafe { $crate::simd::$Set::new() };
+                $implementation::<_ $(, $g)?>(s, $($arg),*)
             }
-            $crate::simd::dispatch! { fn others($($arg: $ty),*) = $implementation; }
+            $crate::simd::dispatch! {
+                fn others $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? = $implementation;
+            }
             match isa.set() {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
-                $crate::simd::Set::Avx512Bf16 => unsafe { avx512bf16($($arg),*) },
-                _ => others(isa, $($arg),*),
+                $crate::simd::Set::$Set => unsafe { also $(::<$g>)? ($($arg),*) },
+                _ => others $(::<$g>)? (isa, $($arg),*),
             }
         }
     };
 }
-pub(crate) use dispatch_bf16;
+pub(crate) use dispatch_also;

@@ -19,11 +19,11 @@ mod neon;
 mod neon_dot;
 
 #[cfg(target_arch = "x86_64")]
-pub use avx2::Avx2;
+pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]
 pub use avx512::{Avx512, Avx512Bf16};
 pub use isa::{Isa, UnknownIsa};
-pub(crate) use isa::{Set, dispatch, dispatch_bf16};
+pub(crate) use isa::{Set, dispatch, dispatch_also};
 #[cfg(target_arch = "aarch64")]
 pub use neon::Neon;
 #[cfg(target_arch = "aarch64")]

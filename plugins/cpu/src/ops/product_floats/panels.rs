@@ -84,7 +84,9 @@ pub fn unpack<S: Simd, E: Element, const P: usize>(
     let mut done = 0;
     if n_rows == ROWS && p.w.dtype == E::DTYPE && p.w.has_dense_rows() {
         let n = 16 / E::BYTES;
-        done = (part.end * E::NUMBERS).min(p.w.ne[0]).saturating_sub(part.start * E::NUMBERS) / (n * E::NUMBERS) * n;
+        done = (part.end * E::NUMBERS).min(p.w.ne[0]).saturating_sub(part.start * E::NUMBERS)
+            / (n * E::NUMBERS)
+            * n;
         let bytes = &p.w.bytes()[p.w.offset_of(at) + part.start * E::BYTES..];
         for (i, out) in out[..done].chunks_exact_mut(n).enumerate() {
             E::split(s, s.transpose(&bytes[16 * i..], p.w.nb[1]), out);
