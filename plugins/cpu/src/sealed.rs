@@ -41,7 +41,7 @@ impl Panels {
         let is_whole = ne[0] > 0 && ne[0].is_multiple_of(dtype.block_elems()) && t.is_contiguous();
         let row_bytes = ne[0] / dtype.block_elems() * dtype.block_bytes();
         let panels = Panels { units, row_bytes, n_rows: ne[1], n_matrices: ne[2] * ne[3] };
-        let is_whole = is_whole && row_bytes.is_multiple_of(units.iter().map(|(size, n)| size * n).sum());
+        let is_whole = is_whole && row_bytes.is_multiple_of(n_bytes(units));
         (is_whole && ne[1] >= ROWS).then_some(panels)
     }
 
@@ -202,22 +202,28 @@ fn units(dtype: DType) -> Option<&'static [(usize, usize)]> {
     }
 }
 
+/// Bytes of units.
+fn n_bytes(units: &[(usize, usize)]) -> usize {
+    units.iter().map(|(size, n)| size * n).sum()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
-    fn the_units_of_every_format_make_up_its_block() {
+    fn the_units_of_every_format_make_up_whole_blocks() {
         for &dtype in DType::ALL {
             let Some(units) = units(dtype) else { continue };
-            assert_eq!(units.iter().map(|(size, n)| size * n).sum::<usize>(), dtype.block_bytes(), "{dtype}");
+            let n_blocks = if dtype == DType::BF16 { 2 } else { 1 };
+            assert_eq!(n_bytes(units), n_blocks * dtype.block_bytes(), "{dtype}");
         }
     }
 
-    /// The panels of 37 rows, twice, of `n_blocks` blocks.
+    /// The panels of 37 rows, twice, of `n_blocks` blocks, or pairs.
     fn panels(dtype: DType, n_blocks: usize) -> Panels {
-        let row_bytes = n_blocks * dtype.block_bytes();
-        Panels { units: units(dtype).unwrap(), row_bytes, n_rows: 37, n_matrices: 2 }
+        let units = units(dtype).unwrap();
+        Panels { units, row_bytes: n_blocks * n_bytes(units), n_rows: 37, n_matrices: 2 }
     }
 
     fn bytes(panels: &Panels) -> Vec<u8> {
