@@ -4,6 +4,7 @@ use crate::buffer::Place;
 use crate::driver::cu;
 use crate::gpu::Gpu;
 use crate::modules::{Function, Modules};
+use crate::ops::Kept;
 use crate::sys::*;
 use llmrt_plugin::{DType, Error, Piece, Result, Scratch, TensorView};
 
@@ -117,6 +118,9 @@ pub struct Call<'a> {
     pub(crate) modules: &'a Modules,
     pub(crate) scratch: Option<&'a mut Scratch>,
     pub(crate) pieces: Vec<Piece>,
+    /// What earlier nodes left for later ones, and whether this one has to do with it.
+    pub(crate) kept: &'a mut Option<Kept>,
+    pub(crate) uses_kept: bool,
     /// Whether neighbouring nodes may become one launch.
     pub(crate) fuses: bool,
     /// What came of it.
@@ -148,21 +152,33 @@ impl Call<'_> {
 
     /// Memory until the node's last launch; what is freed then may be handed out to later launches, which run after it.
     pub fn scratch(&mut self, bytes: usize) -> Result<u64> {
-        let scratch =
-            self.scratch.as_mut().ok_or_else(|| Error::internal("the host gave no scratch memory"))?;
-        let piece = scratch.alloc(bytes.max(1) as u64, 256)?;
+        if !self.uses_kept {
+            self.forget();
+        }
+        let piece = self.piece(bytes)?;
         self.pieces.push(piece);
         Ok(piece.addr)
     }
-}
 
-impl Drop for Call<'_> {
-    /// In the reverse order, as a stack wants it.
-    fn drop(&mut self) {
+    /// Gives back what the launches of this node alone use. In the reverse order, as a stack wants it.
+    pub(crate) fn give_back(&mut self) {
         for piece in self.pieces.drain(..).rev() {
             if let Some(scratch) = self.scratch.as_mut() {
                 scratch.free(piece);
             }
         }
+    }
+
+    /// Memory until it is given back.
+    pub(crate) fn piece(&mut self, bytes: usize) -> Result<Piece> {
+        let scratch =
+            self.scratch.as_mut().ok_or_else(|| Error::internal("the host gave no scratch memory"))?;
+        scratch.alloc(bytes.max(1) as u64, 256)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }

@@ -10,7 +10,9 @@ mod conv;
 mod element;
 mod elementwise;
 mod fuse;
+mod gated;
 mod image;
+mod kept;
 mod matrix;
 mod moves;
 mod mul_mat;
@@ -28,6 +30,7 @@ mod tiles;
 mod window;
 
 pub use fuse::compute_some;
+pub use kept::Kept;
 
 use crate::call::Call;
 use crate::driver::Identity;

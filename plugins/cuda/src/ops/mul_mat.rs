@@ -6,7 +6,7 @@
 
 use super::check::{self, Answer, ensure, numbers};
 use super::tiles::{self, NARROW, many};
-use super::{Form, pieces, source};
+use super::{Form, kept, pieces, source};
 use crate::call::{Args, Call};
 use crate::driver::Identity;
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
@@ -15,9 +15,9 @@ pub const MUL_MAT: Form = (supports, compute);
 pub const MUL_MAT_ID: Form = (supports_id, compute_id);
 
 /// Columns that are taken one by one, or by four.
-const FEW: usize = 8;
+pub const FEW: usize = 8;
 /// Rows of w that a block of the kernels for few columns takes.
-const ROWS: usize = 4;
+pub const ROWS: usize = 4;
 /// Bytes of 32 numbers of x in 8 bits.
 const PACKED: usize = 48;
 
@@ -75,8 +75,12 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     if n > FEW {
         return many(call, node, None);
     }
-    // Four columns meet one matrix only within a batch.
-    few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 })
+    few(call, node, None, at_once(n))
+}
+
+/// Columns of a warp: four meet one matrix only within a batch.
+pub fn at_once(n: usize) -> usize {
+    if n.is_multiple_of(4) { 4 } else { 1 }
 }
 
 /// A launch over rows of w and columns of y, `at_once` of them in one warp.
@@ -110,10 +114,13 @@ pub fn packed_bytes(x: &TensorView<'_>) -> usize {
     x.n_elements() / 32 * PACKED
 }
 
-/// x in 8 bits: its address.
+/// x in 8 bits: its address. Nothing is launched if it lies there still.
 pub fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
+    if let Some(packed) = call.kept(x, kept::Form::Packed)? {
+        return Ok(packed);
+    }
     let groups = x.n_elements() / 32;
-    let packed = call.scratch(packed_bytes(x))?;
+    let packed = call.keep(x, kept::Form::Packed, packed_bytes(x), false)?;
     let args = Args::default().tensor(x)?.address(packed);
     call.launch(("mul_mat", "quantise"), [groups.div_ceil(8), 1, 1], 256, args)?;
     Ok(packed)

@@ -16,6 +16,8 @@ pub const NARROW: (usize, usize) = (32, 32);
 /// The launches of a node with many columns; with `ids`, of chosen experts.
 pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    // x comes first, so that it may be kept.
+    let packed = if is_number(&w) { 0 } else { quantise(call, &x)? };
     let columns = Columns::new(call, &w, &y, ids)?;
     let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?;
     let rows = |n| y.ne()[0].div_ceil(n);
@@ -34,11 +36,10 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
         return call.launch(("mul_mat_half", &kernel), [rows(tile.0), n, batches], 128, args);
     }
     let ([n, batches], grid) = (columns.grid(TILE), rows(TILE));
+    let args = columns.put(args.address(packed));
     if is_number(&w) {
-        let args = columns.put(args.address(0));
         return call.launch(("mul_mat", "mul_mat_float_tile"), [grid, n, batches], 256, args);
     }
-    let args = columns.put(args.address(quantise(call, &x)?));
     call.launch(("mul_mat_tile", &format!("mul_mat_{name}_tile")), [grid, n, batches], 128, args)
 }
 
