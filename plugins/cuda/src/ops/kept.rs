@@ -65,9 +65,10 @@ impl Call<'_> {
         Ok(found)
     }
 
-    /// Memory of so many bytes for x in a form, before any other of this call's; x is a source, or what it writes.
+    /// Memory of so many bytes for x in a form, which is a source or what is written. Kept only if it is the first of this
+    /// call's: what comes first goes last.
     pub fn keep(&mut self, x: &TensorView<'_>, form: Form, bytes: usize, is_result: bool) -> Result<u64> {
-        if !self.fuses {
+        if !self.fuses || !self.pieces.is_empty() {
             return self.scratch(bytes);
         }
         self.forget();
@@ -106,7 +107,7 @@ impl Call<'_> {
     pub fn is_wanted_packed(&self, rows: &TensorView<'_>, next: &[NodeView<'_>]) -> Result<bool> {
         let x = Rows::of(rows)?;
         for node in next.iter().take(AHEAD) {
-            let room = workspace(node, &self.gpu.identity);
+            let room = workspace(node, self.gpu);
             if matches!(node.op(), Some(Op::MulMat | Op::MulMatId))
                 && !is_number(&source(node, 0)?)
                 && Rows::of(&source(node, 1)?)? == x

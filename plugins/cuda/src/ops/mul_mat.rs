@@ -6,9 +6,9 @@
 
 use super::check::{self, Answer, ensure, numbers};
 use super::tiles::{self, NARROW, many};
-use super::{Form, kept, pieces, source};
+use super::{Form, by_cublas, kept, pieces, source};
 use crate::call::{Args, Call};
-use crate::driver::Identity;
+use crate::gpu::Gpu;
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 
 pub const MUL_MAT: Form = (supports, compute);
@@ -97,13 +97,15 @@ fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at
 }
 
 /// Bytes of scratch memory that a supported node takes at most: for few columns those of x in 8 bits.
-pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
+pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
     let is_few = match node.op() {
         Some(Op::MulMatId) => node.dst().ne()[2] <= FEW,
         _ => node.dst().ne()[1] <= FEW,
     };
     match source(node, 0)? {
-        _ if !is_few => tiles::workspace(node, device.capability),
+        _ if !is_few => {
+            Ok(tiles::workspace(node, gpu.identity.capability)? + by_cublas::workspace(node, gpu)?)
+        }
         w if check::is_number(&w) => Ok(0),
         _ => Ok(pieces(&[packed_bytes(&source(node, 1)?)])),
     }
