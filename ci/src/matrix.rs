@@ -67,11 +67,12 @@ pub const JOBS: &[Job] = &[
         packages: &["llmrt-cuda", "llmrt-cuda-sim"],
         libraries: &["llmrt-cuda", "llmrt-cuda-sim"],
         tests: &["--test", "cuda", "--test", "card_script"],
-        // Ops by parts in both orders of execution; two cards without virtual memory, and an older chip.
+        // Ops by parts in both orders of execution; two cards without virtual memory, and an older chip; products by cuBLASLt.
         conform: &[
-            "LLMRT_CUDA_SIM=memory=2g,queue=late --part 1/2 --time-limit 600",
-            "LLMRT_CUDA_SIM=memory=2g,queue=now,sm=75 --part 2/2 --time-limit 600",
-            "LLMRT_CUDA_SIM=memory=2g,devices=2,vmm=0 --level L0,L1,L2,L4,L5 --time-limit 600",
+            "LLMRT_CUDA_CUBLAS=0 LLMRT_CUDA_SIM=memory=2g,queue=late --part 1/2 --time-limit 600",
+            "LLMRT_CUDA_CUBLAS=0 LLMRT_CUDA_SIM=memory=2g,queue=now,sm=75 --part 2/2 --time-limit 600",
+            "LLMRT_CUDA_CUBLAS=0 LLMRT_CUDA_SIM=memory=2g,devices=2,vmm=0 --level L0,L1,L2,L4,L5 --time-limit 600",
+            "LLMRT_CUDA_SIM=memory=2g,queue=late --ops mul_mat --time-limit 600",
         ],
     },
     Job {
@@ -142,7 +143,8 @@ fn conform_all(jobs: &[&Job]) -> Result<(), String> {
                 llmrt.env("LLMRT_CANN_LIB_DIR", simulated(&built, "cann")?);
             }
             if job.plugin == "cuda" {
-                llmrt.env("LLMRT_CUDA_LIB_DIR", simulated(&built, "cuda")?);
+                let folder = simulated(&built, "cuda")?;
+                llmrt.env("LLMRT_CUDA_CUBLAS_DIR", folder.join("cublas")).env("LLMRT_CUDA_LIB_DIR", folder);
             }
             let words = words.split_whitespace().skip(variables.count());
             run(llmrt.arg("conform").arg(&library).args(words))?;

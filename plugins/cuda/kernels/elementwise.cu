@@ -1,12 +1,7 @@
 // y = f(x), y = f(a, b) with b repeated, gated units, and waves of times: one thread per element, computed in F32.
+#include "gate.cuh"
 #include "number.cuh"
 
-DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-// (1 + tanh(u)) / 2 is sigmoid(2u), without a difference of two numbers near 1.
-DEVICE float gelu(float x) { return x / (1.0f + expf(-1.5957691216f * (x + 0.044715f * x * x * x))); }
-DEVICE float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067812f)); }
-DEVICE float gelu_quick(float x) { return x / (1.0f + expf(-1.702f * x)); }
-DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }
 DEVICE float hardsigmoid(float x) { return fminf(fmaxf((x + 3.0f) / 6.0f, 0.0f), 1.0f); }
 
 // Which function, by the op's number, and its params.
@@ -88,8 +83,7 @@ KERNEL(binary, Binary, 256) {
 struct Gated {
     Tensor x, other, y;
     i64 gate, up;
-    u32 activation;
-    float alpha, limit;
+    Gate unit;
 };
 
 KERNEL(glu, Gated, 256) {
@@ -98,20 +92,7 @@ KERNEL(glu, Gated, 256) {
     Index i = index_of(n, p.y.ne), g = i, u = i;
     g.i[0] += p.gate;
     u.i[0] += p.up;
-    float gate = load(p.x, g), up = load(p.other, u), y;
-    switch (p.activation) {
-    case 0: y = silu(gate) * up; break;
-    case 1: y = gelu(gate) * up; break;
-    case 2: y = fmaxf(gate, 0.0f) * up; break;
-    case 3: y = gelu_erf(gate) * up; break;
-    case 4: y = sigmoid(gate) * up; break;
-    case 5: y = gelu_quick(gate) * up; break;
-    default:
-        gate = fminf(gate, p.limit);
-        up = fmaxf(fminf(up, p.limit), -p.limit);
-        y = gate / (1.0f + expf(-p.alpha * gate)) * (up + 1.0f);
-    }
-    store(p.y, i, y);
+    store(p.y, i, gated(p.unit, load(p.x, g), load(p.other, u)));
 }
 
 // Cosines, then sines, of times at frequencies from 1 down to 1 / max_period; an odd last number is 0.

@@ -1,5 +1,6 @@
 // y = w x: rows of w with columns of x. Few columns: a warp per row, packed weights as they are times x in 8 bits (dp4a).
 // Many columns of floats: tiles of 64 by 64 in F32. With ids, an expert's matrix per column, or columns sorted by expert.
+#include "few.cuh"
 #include "tile.cuh"
 
 struct Quantise {
@@ -14,22 +15,7 @@ KERNEL(quantise, Quantise, 256) {
     if (n >= groups * p.x.ne[1] * p.x.ne[2] * p.x.ne[3]) return;
     Index row = index_of(n / groups, p.x.ne + 1);
     float x = load_number(address_of(p.x, n % groups * 32 + lane, row.i[0], row.i[1], row.i[2]), p.x.type);
-    // Of NaN and infinity d says enough.
-    float d = warp_magnitude(x) / 127.0f;
-    int q = d > 0.0f && d < INF_F ? (int)rintf(x / d) : 0;
-    float sum = (float)q;
-    for (int lanes = 8; lanes > 0; lanes >>= 1) sum += shuffle_xor(sum, lanes);
-    float other = shuffle_xor(sum, 16);
-    int word = (q & 0xff) << (8 * (lane & 3));
-    word |= shuffle_xor(word, 1);
-    word |= shuffle_xor(word, 2);
-    global<Packed> to = at<Packed>(p.packed + n * sizeof(Packed));
-    if (lane % 4 == 0) to[0].q[lane / 4] = word;
-    if (lane == 0) {
-        to[0].d = d;
-        to[0].sum[0] = d * sum;
-        to[0].sum[1] = d * other;
-    }
+    pack(x, p.packed + n * sizeof(Packed));
 }
 
 // A warp per row of w and N columns, which meet one matrix: column number BLOCK_Y * N on.
@@ -47,12 +33,7 @@ template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
         Group g = group_of<TYPE>(weights, n);
         for (int j = 0; j < N; j++) {
             Packed x = at<const Packed>(p.packed)[row_of_x(p, columns[j]) * groups + n];
-            int low = 0, high = 0;
-            for (int i = 0; i < 4; i++) {
-                low = dot4(g.q[i], x.q[i], low);
-                high = dot4(g.q[i + 4], x.q[i + 4], high);
-            }
-            sums[j] += x.d * (g.scale[0] * low + g.scale[1] * high) + g.offset[0] * x.sum[0] + g.offset[1] * x.sum[1];
+            sums[j] = add_group(sums[j], g, x);
         }
     }
     for (int j = 0; j < N; j++) {
@@ -87,7 +68,7 @@ template <int TYPE> DEVICE void one_column(const Product &p) {
     float sum = 0.0f;
     for (i64 i = lane_of(THREAD); i < p.w.ne[0]; i += 32) {
         float w = load_number(c.w + row * p.w.nb[1] + i * p.w.nb[0], TYPE);
-        sum += w * load_number(address_of(p.x, i, c.x[0], c.x[1], c.x[2]), p.x.type);
+        sum = fmaf(w, load_number(address_of(p.x, i, c.x[0], c.x[1], c.x[2]), p.x.type), sum);
     }
     sum = warp_sum(sum);
     if (lane_of(THREAD) == 0) store_result(p, c, row, sum);

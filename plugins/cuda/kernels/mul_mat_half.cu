@@ -9,6 +9,9 @@ struct Halve {
     u64 halves, units;
 };
 
+// Rows that lie well in F16 as they are stay so.
+DEVICE float unit_for(float magnitude) { return magnitude >= 1.0f && magnitude < 32768.0f ? 1.0f : unit_of(magnitude); }
+
 // A block per row.
 KERNEL(halve_f16, Halve, 128) {
     SHARED(float, magnitudes, 4);
@@ -23,7 +26,7 @@ KERNEL(halve_f16, Halve, 128) {
     float magnitude = warp_magnitude(bits_to_float((u32)most));
     if (lane_of(THREAD) == 0) magnitudes[warp_of(THREAD)] = magnitude;
     sync_block();
-    float all = warp_magnitude(magnitudes[lane_of(THREAD) % 4]), unit = unit_of(all), inverse = inverse_of(unit);
+    float all = warp_magnitude(magnitudes[lane_of(THREAD) % 4]), unit = unit_for(all), inverse = inverse_of(unit);
     for (i64 i = THREAD; i < k; i += THREADS)
         at<u16>(p.halves)[BLOCK_X * k + i] = float_to_half(load_number(from + i * p.x.nb[0], p.x.type) * inverse);
     if (THREAD == 0) at<float>(p.units)[BLOCK_X] = unit;
@@ -140,3 +143,13 @@ KERNEL(mul_mat_f16_narrow, Halves, 128) { half_tile<F16, 32, 32, 64, 3>(p); }
 KERNEL(mul_mat_bf16_wide, Halves, 128) { half_tile<BF16, 128, 64, 32, 2>(p); }
 KERNEL(mul_mat_bf16_narrow, Halves, 128) { half_tile<BF16, 32, 32, 64, 3>(p); }
 #endif
+
+// Behind a product that knows no units: columns of y times those of x, of which most are 1. BLOCK_X counts columns.
+KERNEL(scale_columns, Halves, 128) {
+    const Product &product = p.tiled.product;
+    Column c = column_of(product, BLOCK_X);
+    float unit = at<const float>(p.units)[row_of_x(product, c)];
+    if (unit == 1.0f) return;
+    global<float> y = at<float>(address_of(product.y, 0, c.y[0], c.y[1], c.y[2]));
+    for (i64 i = BLOCK_Y * THREADS + THREAD; i < product.y.ne[0]; i += BLOCKS_Y * THREADS) y[i] = y[i] * unit;
+}

@@ -1,11 +1,12 @@
 // Norms: a block per row, or per group of channels.
 #include "block.cuh"
-#include "number.cuh"
+#include "pack.cuh"
 
 // What is normed: x, or x + added where there is a sum, which is written; plain: the norm before weight and bias, where
-// it is wanted.
+// it is wanted; packed: where y goes in 8 bits, too, of rows of whole groups, or 0.
 struct Norm {
     Tensor x, added, sum, weight, bias, plain, y;
+    u64 packed;
     u32 kind;
     float eps;
 };
@@ -43,6 +44,8 @@ KERNEL(row_norm, Norm, 256) {
         if (p.weight.address) v *= at<const float>(p.weight.address + i * p.weight.nb[0])[0];
         if (p.bias.address) v += at<const float>(p.bias.address + i * p.bias.nb[0])[0];
         at<float>(y + i * p.y.nb[0])[0] = v;
+        // A group's numbers are those of a warp.
+        if (p.packed) pack(v, p.packed + (BLOCK_X * n + i) / 32 * sizeof(Packed));
     }
 }
 

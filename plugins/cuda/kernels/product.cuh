@@ -1,12 +1,7 @@
-// What products of weights with columns share: x in 8 bits, and which matrix a column meets.
+// What products of weights with columns share: which matrix a column meets.
 #pragma once
+#include "pack.cuh"
 #include "quant.cuh"
-
-// 32 numbers of x: q · d, and what each half sums up to.
-struct alignas(16) Packed {
-    int q[8];
-    float d, sum[2], unused;
-};
 
 // packed: x in groups as above, of rows without gaps; 0: x is read as it is. ids at 0: none.
 struct Product {

@@ -1,18 +1,35 @@
 //! How a node becomes launches: their arguments, and scratch memory for what lies between them.
 
 use crate::buffer::Place;
+use crate::cublas_product::Product;
 use crate::driver::cu;
 use crate::gpu::Gpu;
 use crate::modules::{Function, Modules};
+use crate::ops::Kept;
 use crate::sys::*;
 use llmrt_plugin::{DType, Error, Piece, Result, Scratch, TensorView};
 
-/// A kernel with all it needs, to be launched once or often.
-pub struct Launch {
+/// Work with all it needs, to be launched once or often.
+pub enum Launch {
+    /// A kernel.
+    Kernel(Kernel),
+    /// The vendor's product.
+    Product(Box<VendorProduct>),
+}
+
+/// A kernel over a grid.
+pub struct Kernel {
     function: Function,
     grid: [u32; 3],
     block: u32,
     args: Vec<u8>,
+}
+
+/// A product by cuBLASLt with the kernels behind it, or the kernel that does all of it where the library fails.
+pub struct VendorProduct {
+    product: Product,
+    behind: Vec<Launch>,
+    own: Launch,
 }
 
 /// Blocks per dim that a launch may have, of y and z.
@@ -21,6 +38,27 @@ const MOST: usize = 65535;
 impl Launch {
     /// Enqueues it.
     pub(crate) fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        match self {
+            Launch::Kernel(kernel) => kernel.enqueue(gpu, stream),
+            Launch::Product(work) => work.enqueue(gpu, stream),
+        }
+    }
+}
+
+impl VendorProduct {
+    fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
+        if gpu.cublas.is_there() {
+            match self.product.enqueue(stream) {
+                Ok(()) => return self.behind.iter().try_for_each(|launch| launch.enqueue(gpu, stream)),
+                Err(reason) => gpu.cublas.give_up(&reason),
+            }
+        }
+        self.own.enqueue(gpu, stream)
+    }
+}
+
+impl Kernel {
+    fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
         let ([x, y, z], mut size) = (self.grid, self.args.len());
         let mut extra = [
             CU_LAUNCH_PARAM_BUFFER_POINTER,
@@ -117,6 +155,9 @@ pub struct Call<'a> {
     pub(crate) modules: &'a Modules,
     pub(crate) scratch: Option<&'a mut Scratch>,
     pub(crate) pieces: Vec<Piece>,
+    /// What earlier nodes left for later ones, and whether this one has to do with it.
+    pub(crate) kept: &'a mut Option<Kept>,
+    pub(crate) uses_kept: bool,
     /// Whether neighbouring nodes may become one launch.
     pub(crate) fuses: bool,
     /// What came of it.
@@ -142,27 +183,48 @@ impl Call<'_> {
         let mut args = args.0;
         args.resize(args.len().next_multiple_of(8), 0);
         let (grid, block) = (grid.map(|n| n as u32), block as u32);
-        self.launches.push(Launch { function, grid, block, args });
+        self.launches.push(Launch::Kernel(Kernel { function, grid, block, args }));
         Ok(())
+    }
+
+    /// Puts a product with the launches behind number `i` in the place of that one, which it falls back to.
+    pub(crate) fn replace(&mut self, i: usize, product: Product) {
+        let mut last = self.launches.drain(i..);
+        if let Some(own) = last.next() {
+            let behind = last.collect();
+            self.launches.push(Launch::Product(Box::new(VendorProduct { product, behind, own })));
+        }
     }
 
     /// Memory until the node's last launch; what is freed then may be handed out to later launches, which run after it.
     pub fn scratch(&mut self, bytes: usize) -> Result<u64> {
-        let scratch =
-            self.scratch.as_mut().ok_or_else(|| Error::internal("the host gave no scratch memory"))?;
-        let piece = scratch.alloc(bytes.max(1) as u64, 256)?;
+        if !self.uses_kept {
+            self.forget();
+        }
+        let piece = self.piece(bytes)?;
         self.pieces.push(piece);
         Ok(piece.addr)
     }
-}
 
-impl Drop for Call<'_> {
-    /// In the reverse order, as a stack wants it.
-    fn drop(&mut self) {
+    /// Gives back what the launches of this node alone use. In the reverse order, as a stack wants it.
+    pub(crate) fn give_back(&mut self) {
         for piece in self.pieces.drain(..).rev() {
             if let Some(scratch) = self.scratch.as_mut() {
                 scratch.free(piece);
             }
         }
+    }
+
+    /// Memory until it is given back.
+    pub(crate) fn piece(&mut self, bytes: usize) -> Result<Piece> {
+        let scratch =
+            self.scratch.as_mut().ok_or_else(|| Error::internal("the host gave no scratch memory"))?;
+        scratch.alloc(bytes.max(1) as u64, 256)
+    }
+}
+
+impl Drop for Call<'_> {
+    fn drop(&mut self) {
+        self.give_back();
     }
 }

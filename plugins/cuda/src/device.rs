@@ -79,6 +79,9 @@ impl Device for GpuDevice {
 
     fn close(&self) {
         self.modules.unload(&self.gpu);
+        if self.gpu.enter().is_ok() {
+            self.gpu.cublas.close();
+        }
         self.scratch.close();
         self.gpu.close();
     }
@@ -91,7 +94,7 @@ impl Device for GpuDevice {
     fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {
         let node = graph.node(node);
         match ops::supports(&node) {
-            Ok(()) => Verdict { workspace: ops::workspace(&node, &self.gpu.identity), ..Verdict::YES },
+            Ok(()) => Verdict { workspace: ops::workspace(&node, &self.gpu), ..Verdict::YES },
             Err(reason) => Verdict::no(reason),
         }
     }

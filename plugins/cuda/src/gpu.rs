@@ -1,5 +1,6 @@
 //! A device's primary context, and memory in it. The context is made current on every entry: nothing is kept in a thread.
 
+use crate::cublas::{Cublas, CublasLibrary};
 use crate::driver::{CudaDriver, Identity, cu};
 use crate::live::LiveStreams;
 use crate::peers::Peers;
@@ -23,6 +24,8 @@ pub struct Gpu {
     pub streams: LiveStreams,
     /// Devices whose memory it reaches.
     pub peers: Peers,
+    /// The vendor's products.
+    pub cublas: Cublas,
     /// How often it was opened.
     pub n_opened: AtomicU32,
     context: RwLock<Option<Context>>,
@@ -38,7 +41,7 @@ unsafe impl Sync for Context {}
 
 impl Gpu {
     /// A visible device. Nothing is created on it yet.
-    pub fn new(driver: &Arc<CudaDriver>, number: i32) -> Result<Gpu> {
+    pub fn new(driver: &Arc<CudaDriver>, number: i32, cublas: &Arc<CublasLibrary>) -> Result<Gpu> {
         let device = driver.device(number)?;
         let identity = driver.identity(device)?;
         Ok(Gpu {
@@ -48,6 +51,7 @@ impl Gpu {
             identity,
             streams: LiveStreams::default(),
             peers: Peers::default(),
+            cublas: Cublas::new(cublas),
             n_opened: AtomicU32::new(0),
             context: RwLock::default(),
         })

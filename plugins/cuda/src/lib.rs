@@ -2,12 +2,15 @@
 //!
 //! Reading order: [`library`] for what is opened, [`driver`], [`gpu`] and [`peers`] for its calls, [`device`], [`buffer`],
 //! [`pinned`], [`stream`], [`live`], [`event`] and [`memory`] for the objects the host sees, [`kernels`], [`nvrtc`],
-//! [`archive`], [`image`] and [`modules`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches, [`plan`] for graphs
-//! that run often.
+//! [`archive`], [`image`] and [`modules`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches,
+//! [`cublas`] for the vendor's products among them, [`plan`] for graphs that run often.
 
 pub mod archive;
 pub mod buffer;
 pub mod call;
+pub mod cublas;
+pub mod cublas_product;
+pub mod cublas_sys;
 pub mod device;
 pub mod driver;
 pub mod error;
@@ -27,6 +30,7 @@ pub mod plan;
 pub mod stream;
 pub mod sys;
 
+use cublas::CublasLibrary;
 use device::GpuDevice;
 use driver::CudaDriver;
 use gpu::Gpu;
@@ -67,21 +71,17 @@ impl Driver for CudaPlugin {
                 ))
             })?,
         };
-        let fuses = match host.option("cuda.fuse").as_deref().map(str::trim) {
-            None | Some("1") => true,
-            Some("0") => false,
-            Some(text) => {
-                return Err(Error::invalid(format!(
-                    "option cuda.fuse={text}: expected 1, neighbouring ops may become one kernel, or 0"
-                )));
-            }
-        };
+        let fuses = switch(host, "cuda.fuse", "neighbouring ops may become one kernel")?;
+        let asks_cublas = switch(host, "cuda.cublas", "products of halves may go to cuBLASLt")?;
         let settings = Settings { n_graphs, fuses };
-        let compiler = host.option("cuda.nvrtc_dir").map(PathBuf::from).or(folder);
+        let or_beside = |option| host.option(option).map(PathBuf::from).or(folder.clone());
+        let compiler = or_beside("cuda.nvrtc_dir");
+        let cublas = CublasLibrary::new(host, or_beside("cuda.cublas_dir"), driver.version(), asks_cublas);
+        let cublas = Arc::new(cublas);
         let images = Arc::new(Images::new(host, compiler, driver.version()));
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         for number in 0..driver.n_devices() {
-            match Gpu::new(&driver, number) {
+            match Gpu::new(&driver, number, &cublas) {
                 Ok(gpu) if gpu.identity.capability < LEAST => {
                     let (major, minor) = gpu.identity.capability;
                     let text = format!(
@@ -103,5 +103,14 @@ impl Driver for CudaPlugin {
 
     fn devices(&self) -> Vec<Arc<dyn Device>> {
         self.0.clone()
+    }
+}
+
+/// An option that is 1, as if it were not there, or 0.
+fn switch(host: Host, option: &str, meaning: &str) -> Result<bool> {
+    match host.option(option).as_deref().map(str::trim) {
+        None | Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(text) => Err(Error::invalid(format!("option {option}={text}: expected 1, {meaning}, or 0"))),
     }
 }

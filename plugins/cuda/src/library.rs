@@ -1,5 +1,6 @@
-//! The driver's library and the run-time compiler's, opened at run time: found or not, complete or not.
+//! The libraries of the driver, of the run-time compiler and of cuBLASLt, opened at run time: found or not, complete or not.
 
+use crate::cublas_sys::{CublasLt, MAJOR_VERSION};
 use crate::sys::{Cuda, Functions, Nvrtc};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use std::error::Error as _;
@@ -47,6 +48,32 @@ pub fn compiler(folder: Option<&Path>, newest: Option<i32>) -> Result<Nvrtc, Str
                 }
                 _ => return Ok(table),
             },
+            Err(problem) => problems.push(problem),
+        }
+    }
+    Err(problems.join("; "))
+}
+
+/// cuBLASLt's functions, or why it cannot be used with a driver for this release of CUDA.
+pub fn cublas(folder: Option<&Path>, newest: i32) -> Result<CublasLt, String> {
+    let numbered = (11..=newest.min(NEWEST)).rev().map(|release| format!("libcublasLt.so.{release}"));
+    let mut problems = Vec::new();
+    for file in numbered.chain(["libcublasLt.so".into()]) {
+        match open(folder, &file).map(functions::<CublasLt>) {
+            Ok((_, missing)) if !missing.is_empty() => {
+                problems.push(format!("{file} lacks {}", missing.join(", ")));
+            }
+            Ok((table, _)) => {
+                let mut found = 0;
+                // SAFETY: the output is ours.
+                table.cublasLtGetProperty.map(|f| unsafe { f(MAJOR_VERSION, &mut found) });
+                match found {
+                    found if found > newest => {
+                        problems.push(format!("{file} is of CUDA {found}, the driver is for {newest}"));
+                    }
+                    _ => return Ok(table),
+                }
+            }
             Err(problem) => problems.push(problem),
         }
     }

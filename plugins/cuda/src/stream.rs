@@ -115,21 +115,29 @@ impl GpuStream {
         let work: Vec<_> =
             graph.nodes().enumerate().filter(|(_, node)| node.dst().n_elements() > 0).collect();
         let nodes: Vec<_> = work.iter().map(|(_, node)| *node).collect();
-        let (mut launches, mut at) = (Vec::new(), 0);
-        while at < nodes.len() {
+        let (mut launches, mut kept, mut at) = (Vec::new(), None, 0);
+        let mut done = Ok(());
+        while done.is_ok() && at < nodes.len() {
             let mut call = Call {
                 gpu: &self.gpu,
                 modules: &self.modules,
                 scratch: self.scratch.as_mut(),
                 pieces: Vec::new(),
+                kept: &mut kept,
+                uses_kept: false,
                 launches: &mut launches,
                 fuses: self.fuses,
             };
-            let some = ops::compute_some(&mut call, &nodes[at..]).map_err(|e| e.at_node(work[at].0))?;
-            then(call.launches)?;
-            at += some;
+            let some = ops::compute_some(&mut call, &nodes[at..]).map_err(|e| e.at_node(work[at].0));
+            done = some.and_then(|some| {
+                at += some;
+                then(call.launches)
+            });
+            if done.is_err() || at == nodes.len() {
+                call.forget();
+            }
         }
-        Ok(())
+        done
     }
 
     /// Enqueues launches.

@@ -149,6 +149,7 @@ macro_rules! functions {
         }
     )* };
 }
+pub(crate) use functions;
 
 functions! {
     /// libcuda.so.1

@@ -2,46 +2,17 @@
 //! which lies in the way is seen, and that it can be switched off.
 
 mod common;
+#[path = "common/fused.rs"]
+mod fused;
+#[path = "../../cann/tests/common/placed.rs"]
+mod placed;
 
 use common::{Bound, Machine, bind};
+use fused::{check, floats, run, takes_what_it_said};
 use llmrt_abi::DType;
 use llmrt_abi::op::{AttentionParams, RopeParams};
 use llmrt_graph::ops::case::Case;
 use llmrt_graph::{Activation, Graph, Kind, Paged, Role, Tensor};
-
-/// Launches of a graph, and the bytes of all that its nodes write; `place` may move tensors before.
-fn run(case: &Case, fuse: &str, place: impl Fn(&mut Bound)) -> (u64, Vec<Vec<u8>>) {
-    let m = Machine::told("queue=late", &[("cuda.fuse", fuse)]);
-    let (card, stream) = (m.card(0), m.card(0).stream(1).unwrap());
-    let mut bound = bind(&card, &case.graph, &case.values(7).unwrap()).unwrap();
-    place(&mut bound);
-    let before = m.count("launch");
-    stream.compute(&bound.raw).unwrap();
-    stream.synchronize().unwrap();
-    let written = |t: &Tensor| matches!(case.graph.def(*t).kind, Kind::Computed | Kind::State);
-    let tensors = case.graph.nodes.iter().map(|node| case.graph.owner(node.dst)).filter(written);
-    let read = |t: Tensor| {
-        let mut bytes = vec![0; case.graph.def(t).n_bytes() as usize];
-        bound.raw.buffer(t.0).unwrap().read(bound.offset(t), &mut bytes).unwrap();
-        bytes
-    };
-    let bytes = tensors.map(read).collect();
-    assert_eq!(m.reports(), [""; 0], "{}", case.name);
-    (m.count("launch") - before, bytes)
-}
-
-/// So many launches, and so many without; the bits are the same.
-#[track_caller]
-fn check(launches: [u64; 2], build: impl FnOnce(&mut Graph, &mut Vec<(Tensor, Vec<i32>)>)) {
-    let case = Case::new("a graph", build);
-    let (fused, plain) = (run(&case, "1", |_| ()), run(&case, "0", |_| ()));
-    assert_eq!([fused.0, plain.0], launches);
-    assert!(fused.1 == plain.1, "other bits");
-}
-
-fn floats(g: &mut Graph, name: &str, dims: &[u64]) -> Tensor {
-    g.input(name, DType::F32, dims)
-}
 
 #[test]
 fn a_sum_and_its_norm_are_one_kernel() {
@@ -153,8 +124,8 @@ fn heads_are_turned_and_written_at_once() {
 }
 
 /// A layer of a transformer of `n` tokens: 64 wide, four heads, two of K and V, and the next layer's norm.
-fn layer(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, n: u64) {
-    let weight = |g: &mut Graph, name: &str, dims: &[u64]| g.weight(name, DType::F32, dims, Role::Matrix);
+fn layer(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, dtype: DType, n: u64) {
+    let weight = |g: &mut Graph, name: &str, dims: &[u64]| g.weight(name, dtype, dims, Role::Matrix);
     let mut ids = |g: &mut Graph, name: &str, values: Vec<i32>| {
         let t = g.input(name, DType::I32, &[values.len() as u64]);
         ints.push((t, values));
@@ -211,8 +182,9 @@ fn layer(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, n: u64) {
 /// In memory that is used again as soon as it may be: the same bytes are left everywhere.
 #[test]
 fn a_layer_in_planned_memory_takes_fewer_kernels_and_is_the_same() {
-    for n in [1, 2, 5, 70] {
-        let case = Case::new(format!("{n} tokens"), |g, ints| layer(g, ints, n));
+    let all = [DType::F32, DType::Q8_0, DType::Q4_0].into_iter();
+    for (dtype, n) in all.flat_map(|dtype| [1, 2, 5, 70].map(|n| (dtype, n))) {
+        let case = Case::new(format!("{n} tokens, {dtype}"), |g, ints| layer(g, ints, dtype, n));
         let run = |fuse: &str| {
             let m = Machine::told("queue=late", &[("cuda.fuse", fuse)]);
             let (card, stream) = (m.card(0), m.card(0).stream(1).unwrap());
@@ -232,14 +204,21 @@ fn a_layer_in_planned_memory_takes_fewer_kernels_and_is_the_same() {
                 })
                 .collect();
             assert_eq!(m.reports(), [""; 0], "{}", case.name);
+            takes_what_it_said(&card, &stream, &case);
             (m.count("launch") - before, bytes)
         };
         let (fused, plain) = (run("1"), run("0"));
-        println!("{n} tokens: {} launches, {} without", fused.0, plain.0);
-        assert!(fused.1 == plain.1, "{n} tokens: other bits");
-        // Both sums with their norms; of heads and caches at least two.
-        let fewer = if n <= 64 { 4 } else { 1 };
-        assert!(fused.0 + fewer <= plain.0, "{n} tokens: {} launches, {} without", fused.0, plain.0);
+        println!("{}: {} launches, {} without", case.name, fused.0, plain.0);
+        assert!(fused.1 == plain.1, "{}: other bits", case.name);
+        // Both sums with their norms; of heads and caches at least two. Packed, x of five products is there already, and
+        // gate and up are one.
+        let fewer = match (n <= 64, dtype) {
+            (true, DType::F32) => 4,
+            (true, _) => 11,
+            (false, DType::F32) => 1,
+            (false, _) => 6,
+        };
+        assert!(fused.0 + fewer <= plain.0, "{}: {} launches, {} without", case.name, fused.0, plain.0);
     }
 }
 

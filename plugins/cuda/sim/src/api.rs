@@ -1,5 +1,6 @@
 //! The driver's functions: each takes the world, does its part, and answers with a number.
 
+pub mod cublas;
 mod device;
 mod graph;
 mod memory;

@@ -27,6 +27,21 @@ pub struct Config {
     pub pinned: bool,
     /// This wait for a stream is refused, from 1; 0: none.
     pub wait: u64,
+    /// What becomes of products by cuBLASLt.
+    pub products: Products,
+}
+
+/// What cuBLASLt does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Products {
+    /// All that it should.
+    Works,
+    /// It cannot be started.
+    Closed,
+    /// The heuristic finds no algorithm.
+    Nothing,
+    /// This product fails, from 1.
+    Fails(u64),
 }
 
 /// Which images of kernels a driver takes.
@@ -58,6 +73,7 @@ impl Config {
             peers: true,
             pinned: true,
             wait: 0,
+            products: Products::Works,
         };
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             if config.set(pair).is_none() {
@@ -93,6 +109,14 @@ impl Config {
                 self.fault = (at.parse().ok()?, code.parse().ok()?);
             }
             "version" => self.version = value.parse().ok()?,
+            "cublas" => {
+                self.products = match value {
+                    "works" => Products::Works,
+                    "closed" => Products::Closed,
+                    "nothing" => Products::Nothing,
+                    number => Products::Fails(number.parse().ok()?),
+                }
+            }
             "takes" => {
                 self.takes = match value {
                     "all" => Takes::All,

@@ -2,12 +2,15 @@
 //! what it is and is not; nothing loads it unless told to.
 //!
 //! Reading order: [`config`], [`world`] for the machine, [`space`] for memory, [`task`] and [`stream`] for work, [`emu`]
-//! for kernels, [`api`] for the driver's functions, [`nvrtc`] for the compiler's, [`door`] for tests.
+//! for kernels, [`product`] for cuBLASLt's, [`api`] for the functions of both libraries, [`nvrtc`] for the compiler's, [`door`]
+//! for tests.
 
 // Functions are named as the vendor names them.
 #![allow(non_snake_case)]
 
 // The same declarations that the plugin calls through.
+#[path = "../../src/cublas_sys.rs"]
+pub mod cublas_sys;
 #[path = "../../src/sys.rs"]
 pub mod sys;
 
@@ -20,6 +23,7 @@ pub mod stream;
 pub mod task;
 
 pub mod emu;
+pub mod product;
 
 pub mod api;
 pub mod nvrtc;

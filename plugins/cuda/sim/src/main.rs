@@ -4,7 +4,7 @@ use std::process::ExitCode;
 
 const USAGE: &str = "usage: cargo ci cuda-sim DIR | --kernels
 
-  DIR         gets libcuda.so.1 and libnvrtc.so.12, simulated
+  DIR         gets libcuda.so.1, libnvrtc.so.12 and cublas/libcublasLt.so.12, simulated
   --kernels   lists the kernels that are covered by the emulation";
 
 fn main() -> ExitCode {

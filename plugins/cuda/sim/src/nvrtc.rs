@@ -16,8 +16,8 @@ struct Program {
     image: Vec<u8>,
 }
 
-/// As the library's name says, `libnvrtc.so.13`; 12 where it is one file with the driver.
-fn release() -> c_int {
+/// As the library's name says, `libnvrtc.so.13` or `libcublasLt.so.13`; 12 where it is one file with the driver.
+pub fn release() -> c_int {
     // SAFETY: an address of this library; the name that is found ends, and lives as long as the library.
     let file = unsafe {
         let mut info = std::mem::zeroed::<libc::Dl_info>();
@@ -28,7 +28,9 @@ fn release() -> c_int {
     };
     // Other names may lead to it.
     let file = std::fs::canonicalize(&*file).map_or(file.into(), |file| file.display().to_string());
-    file.rsplit_once("libnvrtc.so.").and_then(|(_, number)| number.parse().ok()).unwrap_or(12)
+    let names = ["libnvrtc.so.", "libcublasLt.so."];
+    let number = names.iter().find_map(|name| file.rsplit_once(name)?.1.parse().ok());
+    number.unwrap_or(12)
 }
 
 macro_rules! compiler {

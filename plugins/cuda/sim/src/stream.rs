@@ -117,6 +117,7 @@ impl World {
                     CUDA_ERROR_ILLEGAL_ADDRESS
                 })
             }
+            Task::Product(product) => self.multiply(&product),
             Task::Write(to, bytes) => {
                 copy(self.device_bytes(to, bytes.len())?, bytes.as_ptr(), bytes.len());
                 Ok(())
@@ -152,7 +153,7 @@ impl World {
     }
 
     /// Bytes of the device when work comes to them.
-    fn device_bytes(&mut self, at: u64, n: usize) -> Result<*mut u8, CUresult> {
+    pub fn device_bytes(&mut self, at: u64, n: usize) -> Result<*mut u8, CUresult> {
         let found = self.space.bytes(at, n).map(|(_, bytes)| bytes);
         found.ok_or_else(|| {
             self.report(format!("a copy of {n} bytes at {at:x}, which are not the device's"));

@@ -1,6 +1,7 @@
 //! What a stream holds: work that was enqueued and may not have run.
 
 use crate::emu::Kernel;
+use crate::product::Product;
 
 /// Work in the order of a stream.
 #[derive(Clone)]
@@ -16,6 +17,8 @@ pub enum Task {
         /// Threads of a block.
         threads: u32,
     },
+    /// A product of cuBLASLt.
+    Product(Box<Product>),
     /// To the device, from bytes that were read already.
     Write(u64, Vec<u8>),
     /// To the device, from pinned memory, read when it runs.

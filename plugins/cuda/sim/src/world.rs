@@ -1,5 +1,6 @@
 //! The simulated machine: all that the driver's functions change. One lock for all of it.
 
+use crate::api::cublas::Object;
 use crate::config::Config;
 use crate::emu::Kernel;
 use crate::space::Space;
@@ -39,6 +40,10 @@ pub struct World {
     pub graphs: BTreeMap<usize, Vec<Task>>,
     /// Instantiated graphs.
     pub execs: BTreeMap<usize, Exec>,
+    /// Objects of cuBLASLt.
+    pub products: BTreeMap<usize, Object>,
+    /// Products that were enqueued.
+    pub n_products: u64,
     /// Kernels that ran.
     pub n_kernels: u64,
     /// Allocations of device memory.
@@ -113,6 +118,8 @@ impl World {
             functions: BTreeMap::new(),
             graphs: BTreeMap::new(),
             execs: BTreeMap::new(),
+            products: BTreeMap::new(),
+            n_products: 0,
             n_kernels: 0,
             n_allocs: 0,
             n_waits: 0,
@@ -194,6 +201,7 @@ impl World {
                     + self.execs.len()
                     + self.graphs.len()
                     + self.modules.len()
+                    + self.products.len()
                     + self.pinned.len()
                     + self.handles.len()) as u64
             }

@@ -1,21 +1,23 @@
 //! Neighbouring nodes as one launch. All that the nodes would write is written, so that it does not matter who reads what
 //! lies between them; where memory that one reads another writes at the same time, they stay apart.
 
-use super::{norm, rope};
+use super::{gated, norm, rope};
 use crate::call::{Call, address};
 use llmrt_plugin::{NodeView, Result, TensorView};
 
 /// The launches of the first of `nodes`, or of several as one, if the stream does so. How many nodes they are.
 pub fn compute_some(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<usize> {
     if call.fuses {
-        for rule in [norm::fused, rope::fused] {
+        for rule in [norm::fused, rope::fused, gated::fused] {
             let n = rule(call, nodes)?;
             if n > 0 {
+                call.wrote(&nodes[..n])?;
                 return Ok(n);
             }
         }
     }
     super::compute(call, &nodes[0])?;
+    call.wrote(&nodes[..1])?;
     Ok(1)
 }
 

@@ -4,13 +4,16 @@
 mod attention;
 mod attention_contiguous;
 mod attention_tile;
+mod by_cublas;
 mod check;
 mod columns;
 mod conv;
 mod element;
 mod elementwise;
 mod fuse;
+mod gated;
 mod image;
+mod kept;
 mod matrix;
 mod moves;
 mod mul_mat;
@@ -28,9 +31,10 @@ mod tiles;
 mod window;
 
 pub use fuse::compute_some;
+pub use kept::Kept;
 
 use crate::call::Call;
-use crate::driver::Identity;
+use crate::gpu::Gpu;
 use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
 
 /// What an op's file has.
@@ -121,10 +125,10 @@ pub fn supports(node: &NodeView<'_>) -> check::Answer {
 
 /// Bytes of scratch memory that a node which [`supports`] accepted takes for a while, at most: the sum of what its
 /// launches ask for.
-pub fn workspace(node: &NodeView<'_>, device: &Identity) -> u64 {
+pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> u64 {
     let bytes = match node.op() {
-        Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node, device),
-        Some(Op::Attention) => attention::workspace(node, device).map(|bytes| pieces(&[bytes])),
+        Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node, gpu),
+        Some(Op::Attention) => attention::workspace(node, &gpu.identity).map(|bytes| pieces(&[bytes])),
         Some(Op::AttentionContiguous) => attention_contiguous::workspace(node),
         Some(Op::OutProd) => source(node, 0).map(|a| rows::unpacked_bytes(&a)),
         Some(Op::Copy | Op::Cpy) => rows::workspace(node),

@@ -6,18 +6,18 @@
 
 use super::check::{self, Answer, ensure, numbers};
 use super::tiles::{self, NARROW, many};
-use super::{Form, pieces, source};
+use super::{Form, by_cublas, kept, pieces, source};
 use crate::call::{Args, Call};
-use crate::driver::Identity;
+use crate::gpu::Gpu;
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 
 pub const MUL_MAT: Form = (supports, compute);
 pub const MUL_MAT_ID: Form = (supports_id, compute_id);
 
 /// Columns that are taken one by one, or by four.
-const FEW: usize = 8;
+pub const FEW: usize = 8;
 /// Rows of w that a block of the kernels for few columns takes.
-const ROWS: usize = 4;
+pub const ROWS: usize = 4;
 /// Bytes of 32 numbers of x in 8 bits.
 const PACKED: usize = 48;
 
@@ -75,8 +75,12 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     if n > FEW {
         return many(call, node, None);
     }
-    // Four columns meet one matrix only within a batch.
-    few(call, node, None, if n.is_multiple_of(4) { 4 } else { 1 })
+    few(call, node, None, at_once(n))
+}
+
+/// Columns of a warp: four meet one matrix only within a batch.
+pub fn at_once(n: usize) -> usize {
+    if n.is_multiple_of(4) { 4 } else { 1 }
 }
 
 /// A launch over rows of w and columns of y, `at_once` of them in one warp.
@@ -93,13 +97,15 @@ fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at
 }
 
 /// Bytes of scratch memory that a supported node takes at most: for few columns those of x in 8 bits.
-pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
+pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
     let is_few = match node.op() {
         Some(Op::MulMatId) => node.dst().ne()[2] <= FEW,
         _ => node.dst().ne()[1] <= FEW,
     };
     match source(node, 0)? {
-        _ if !is_few => tiles::workspace(node, device.capability),
+        _ if !is_few => {
+            Ok(tiles::workspace(node, gpu.identity.capability)? + by_cublas::workspace(node, gpu)?)
+        }
         w if check::is_number(&w) => Ok(0),
         _ => Ok(pieces(&[packed_bytes(&source(node, 1)?)])),
     }
@@ -110,10 +116,13 @@ pub fn packed_bytes(x: &TensorView<'_>) -> usize {
     x.n_elements() / 32 * PACKED
 }
 
-/// x in 8 bits: its address.
+/// x in 8 bits: its address. Nothing is launched if it lies there still.
 pub fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
+    if let Some(packed) = call.kept(x, kept::Form::Packed)? {
+        return Ok(packed);
+    }
     let groups = x.n_elements() / 32;
-    let packed = call.scratch(packed_bytes(x))?;
+    let packed = call.keep(x, kept::Form::Packed, packed_bytes(x), false)?;
     let args = Args::default().tensor(x)?.address(packed);
     call.launch(("mul_mat", "quantise"), [groups.div_ceil(8), 1, 1], 256, args)?;
     Ok(packed)

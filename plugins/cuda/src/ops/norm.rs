@@ -1,7 +1,7 @@
 //! Norms: kernels/norm.cu, a block per row or per group of channels.
 
 use super::check::{self, Answer, ensure, params};
-use super::{Form, fuse, source};
+use super::{Form, fuse, kept, mul_mat, source};
 use crate::call::{Args, Call};
 use llmrt_plugin::abi::op::{GroupNormParams, NormParams};
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
@@ -29,11 +29,13 @@ struct Norm<'a> {
     weight: Option<TensorView<'a>>,
     plain: Option<TensorView<'a>>,
     y: TensorView<'a>,
+    /// Whether y is written in 8 bits, too, for products that follow.
+    packs: bool,
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (x, y) = (source(node, 0)?, node.dst());
-    launch(call, &Norm { node: *node, x, sum: None, weight: node.src(1), plain: None, y })
+    launch(call, &Norm { node: *node, x, sum: None, weight: node.src(1), plain: None, y, packs: false })
 }
 
 fn launch(call: &mut Call<'_>, n: &Norm<'_>) -> Result<()> {
@@ -44,15 +46,22 @@ fn launch(call: &mut Call<'_>, n: &Norm<'_>) -> Result<()> {
         _ => 0,
     };
     let (added, sum) = n.sum.unzip();
+    let packed = match n.packs {
+        true => call.keep(&n.y, kept::Form::Packed, mul_mat::packed_bytes(&n.y), true)?,
+        false => 0,
+    };
     let args = Args::default().tensor(&n.x)?.optional(added)?.optional(sum)?.optional(n.weight)?;
-    let args = args.optional(n.node.src(2))?.optional(n.plain)?.tensor(&n.y)?.int(kind).float(eps);
+    let args = args.optional(n.node.src(2))?.optional(n.plain)?.tensor(&n.y)?;
+    let args = args.address(packed).int(kind).float(eps);
     call.launch(("norm", "row_norm"), [n.x.n_rows(), 1, 1], threads(n.x.ne()[0]), args)
 }
 
-/// A sum and its norm, a norm and its factor in each column, or all three, as one launch. How many nodes; 0: none.
+/// A sum and its norm, a norm and its factor in each column, or all three, as one launch, which leaves the result in 8 bits
+/// as well if products with packed weights are next. How many nodes; 0: none.
 pub fn fused(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<usize> {
-    let Some((norm, n_nodes)) = chain(nodes) else { return Ok(0) };
-    if !is_safe(&norm)? {
+    let Some((mut norm, n_nodes)) = chain(nodes) else { return Ok(0) };
+    norm.packs = call.is_wanted_packed(&norm.y, &nodes[n_nodes..])?;
+    if (n_nodes == 1 && !norm.packs) || !is_safe(&norm)? {
         return Ok(0);
     }
     launch(call, &norm)?;
@@ -77,9 +86,10 @@ fn chain<'a>(nodes: &[NodeView<'a>]) -> Option<(Norm<'a>, usize)> {
         weight: mul.map_or(node.src(1), |mul| mul.src(1)),
         plain: mul.map(|_| node.dst()),
         y: mul.map_or(node.dst(), NodeView::dst),
+        packs: false,
     };
     let n_nodes = 1 + usize::from(add.is_some()) + usize::from(mul.is_some());
-    (n_nodes > 1).then_some((norm, n_nodes))
+    Some((norm, n_nodes))
 }
 
 /// A sum of two tensors of F32 of one shape.

@@ -1,7 +1,9 @@
 //! Products with many columns, in tiles: which kernel, and what it needs before. Experts' columns are sorted on the card,
 //! so that a tile has one expert's and its weights are read once.
 
+use super::by_cublas;
 use super::check::is_number;
+use super::kept::Form;
 use super::mul_mat::{name_of, packed_bytes, quantise};
 use super::{pieces, source};
 use crate::call::{Args, Call, address};
@@ -16,12 +18,15 @@ pub const NARROW: (usize, usize) = (32, 32);
 /// The launches of a node with many columns; with `ids`, of chosen experts.
 pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    // x comes first, so that it may be kept.
+    let is_for_halves = multiplies_halves(call.gpu.identity.capability, &w) && is_aligned(&w)?;
+    let (halves, units) = if is_for_halves { halve(call, &w, &x)? } else { (0, 0) };
+    let packed = if is_number(&w) { 0 } else { quantise(call, &x)? };
     let columns = Columns::new(call, &w, &y, ids)?;
     let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?;
     let rows = |n| y.ne()[0].div_ceil(n);
     let name = w.dtype().and_then(name_of).unwrap_or_default();
-    if multiplies_halves(call.gpu.identity.capability, &w) && is_aligned(&w)? {
-        let (halves, units) = halve(call, &w, &x)?;
+    if is_for_halves {
         let (size, tile) = match (rows(WIDE.0), columns.grid(WIDE.1)) {
             (m, [n, batches]) if columns.together > NARROW.1 && m * n * batches >= n_sms(call) => {
                 ("wide", WIDE)
@@ -31,14 +36,14 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
         let [n, batches] = columns.grid(tile.1);
         let args = columns.put(args.address(halves)).address(units);
         let kernel = format!("mul_mat_{name}_{size}");
-        return call.launch(("mul_mat_half", &kernel), [rows(tile.0), n, batches], 128, args);
+        call.launch(("mul_mat_half", &kernel), [rows(tile.0), n, batches], 128, args)?;
+        return by_cublas::take_over(call, node, halves, units);
     }
     let ([n, batches], grid) = (columns.grid(TILE), rows(TILE));
+    let args = columns.put(args.address(packed));
     if is_number(&w) {
-        let args = columns.put(args.address(0));
         return call.launch(("mul_mat", "mul_mat_float_tile"), [grid, n, batches], 256, args);
     }
-    let args = columns.put(args.address(quantise(call, &x)?));
     call.launch(("mul_mat_tile", &format!("mul_mat_{name}_tile")), [grid, n, batches], 128, args)
 }
 
@@ -120,7 +125,7 @@ impl Columns {
 }
 
 /// Whether a card multiplies weights as halves, if they begin where 16 bytes can be read at once: they are, and lie so.
-fn multiplies_halves(capability: (i32, i32), w: &TensorView<'_>) -> bool {
+pub fn multiplies_halves(capability: (i32, i32), w: &TensorView<'_>) -> bool {
     let known = match w.dtype() {
         Some(DType::F16) => true,
         Some(DType::BF16) => capability >= (8, 0),
@@ -141,11 +146,17 @@ pub fn is_aligned(t: &TensorView<'_>) -> Result<bool> {
     Ok(address(t)?.is_multiple_of(16))
 }
 
-/// x as halves: their address, and that of their units.
+/// x as halves: their address, and that of their units. Nothing is launched if they lie there still.
 fn halve(call: &mut Call<'_>, w: &TensorView<'_>, x: &TensorView<'_>) -> Result<(u64, u64)> {
     let kernel = if w.dtype() == Some(DType::F16) { "halve_f16" } else { "halve_bf16" };
-    let [halves, units] = halves_bytes(w, x);
-    let (halves, units) = (call.scratch(halves)?, call.scratch(units)?);
+    let form = Form::Halves(w.dtype().unwrap_or(DType::F16));
+    let sizes = halves_bytes(w, x);
+    let units_of = |halves| halves + pieces(&sizes[..1]) as u64;
+    if let Some(halves) = call.kept(x, form)? {
+        return Ok((halves, units_of(halves)));
+    }
+    let halves = call.keep(x, form, pieces(&sizes), false)?;
+    let units = units_of(halves);
     let args = Args::default().tensor(x)?.address(halves).address(units);
     call.launch(("mul_mat_half", kernel), [x.n_rows(), 1, 1], 128, args)?;
     Ok((halves, units))

@@ -1,0 +1,152 @@
+//! Products by cuBLASLt, where its library is there. Opened when a product first asks for it; whatever fails, kernels of our
+//! own do the work, and the log has the reason once.
+
+use crate::cublas_product::{Problem, Product};
+use crate::cublas_sys::*;
+use crate::library;
+use llmrt_plugin::{Host, Level};
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+
+/// Calls a function of the library; the error is a text. For `unsafe` blocks that say why the arguments are good.
+macro_rules! lt {
+    ($table:expr, $name:ident($($arg:expr),* $(,)?)) => {
+        match $table.$name {
+            Some(f) => match f($($arg),*) {
+                $crate::cublas_sys::CUBLAS_STATUS_SUCCESS => Ok(()),
+                status => Err(format!(
+                    "{}: {} ({status})", stringify!($name), $crate::cublas_sys::name_of(status)
+                )),
+            },
+            None => Err(concat!(stringify!($name), " is absent").to_string()),
+        }
+    };
+}
+pub(crate) use lt;
+
+/// The library, one for all devices.
+pub struct CublasLibrary {
+    host: Host,
+    folder: Option<PathBuf>,
+    /// The driver's version, as 12080.
+    driver: i32,
+    is_wanted: bool,
+    table: OnceLock<Option<CublasLt>>,
+}
+
+impl CublasLibrary {
+    /// In this folder, or where the loader finds it, for a driver of this version. Nothing is opened yet.
+    pub fn new(host: Host, folder: Option<PathBuf>, driver: i32, is_wanted: bool) -> CublasLibrary {
+        CublasLibrary { host, folder, driver, is_wanted, table: OnceLock::new() }
+    }
+
+    fn table(&self) -> Option<&CublasLt> {
+        let opened = || match self.is_wanted {
+            true => match library::cublas(self.folder.as_deref(), self.driver / 1000) {
+                Ok(table) => Some(table),
+                Err(problem) => {
+                    self.host.log(
+                        Level::Info,
+                        "cuda",
+                        &format!("no cuBLASLt, own kernels instead: {problem}"),
+                    );
+                    None
+                }
+            },
+            false => None,
+        };
+        self.table.get_or_init(opened).as_ref()
+    }
+}
+
+/// What a device has of it.
+pub struct Cublas {
+    library: Arc<CublasLibrary>,
+    handle: Mutex<Option<Handle>>,
+    /// It failed, and is asked no more.
+    is_off: AtomicBool,
+    /// A product was refused, and the log said so.
+    was_refused: AtomicBool,
+}
+
+/// The library's state for a device.
+struct Handle(cublasLtHandle_t);
+
+// SAFETY: a handle that every thread may use, also several at once, after entering the device.
+unsafe impl Send for Handle {}
+
+impl Cublas {
+    /// Of a device. Nothing is opened yet.
+    pub fn new(library: &Arc<CublasLibrary>) -> Cublas {
+        Cublas {
+            library: library.clone(),
+            handle: Mutex::default(),
+            is_off: AtomicBool::new(false),
+            was_refused: AtomicBool::new(false),
+        }
+    }
+
+    /// Whether the library was found, which does not change.
+    pub fn is_open(&self) -> bool {
+        self.library.table().is_some()
+    }
+
+    /// Whether products may ask it.
+    pub fn is_there(&self) -> bool {
+        self.is_open() && !self.is_off.load(Ordering::Relaxed)
+    }
+
+    /// Bytes of scratch memory that a product may take; NVIDIA advises as much.
+    pub fn workspace(&self, capability: (i32, i32)) -> usize {
+        if capability >= (9, 0) { 32 << 20 } else { 4 << 20 }
+    }
+
+    /// How the library does a product on the entered device; `None`: it does not.
+    pub fn product(&self, problem: &Problem) -> Option<Product> {
+        let table = self.library.table().filter(|_| self.is_there())?;
+        let handle = match self.handle(table) {
+            Ok(handle) => handle,
+            Err(reason) => {
+                self.give_up(&reason);
+                return None;
+            }
+        };
+        let refused = |reason: String| {
+            if !self.was_refused.swap(true, Ordering::Relaxed) {
+                let text = format!("cuBLASLt refuses {problem}, own kernels instead: {reason}");
+                self.library.host.log(Level::Info, "cuda", &text);
+            }
+        };
+        Product::new(table, handle, problem).map_err(refused).ok()
+    }
+
+    fn handle(&self, table: &CublasLt) -> Result<cublasLtHandle_t, String> {
+        let mut slot = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(handle) = &*slot {
+            return Ok(handle.0);
+        }
+        let mut handle = std::ptr::null_mut();
+        // SAFETY: the output is ours.
+        unsafe { lt!(table, cublasLtCreate(&mut handle))? };
+        *slot = Some(Handle(handle));
+        Ok(handle)
+    }
+
+    /// It failed: own kernels from now on.
+    pub fn give_up(&self, reason: &str) {
+        if !self.is_off.swap(true, Ordering::Relaxed) {
+            let text = format!("cuBLASLt failed, own kernels from now on: {reason}");
+            self.library.host.log(Level::Warn, "cuda", &text);
+        }
+    }
+
+    /// Before the device is closed; no product is left.
+    pub fn close(&self) {
+        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        if let (Some(handle), Some(table)) = (handle, self.library.table()) {
+            // SAFETY: made by `handle`, once. Nobody is left to hear of a failure.
+            let _ = unsafe { lt!(table, cublasLtDestroy(handle.0)) };
+        }
+    }
+}
