@@ -2,6 +2,7 @@
 
 mod device;
 mod graph;
+pub mod maps;
 mod memory;
 mod module;
 mod work;

@@ -15,6 +15,8 @@ pub enum Task {
         grid: [u32; 3],
         /// Threads of a block.
         threads: u32,
+        /// Bytes of shared memory beside what it declares.
+        shared: u32,
     },
     /// To the device, from bytes that were read already.
     Write(u64, Vec<u8>),

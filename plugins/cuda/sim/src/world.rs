@@ -35,6 +35,8 @@ pub struct World {
     pub modules: BTreeMap<usize, usize>,
     /// Module and kernel.
     pub functions: BTreeMap<usize, (usize, &'static Kernel)>,
+    /// Bytes of shared memory that launches of a function may ask for, where that was said.
+    pub shared: BTreeMap<usize, u32>,
     /// Captured work.
     pub graphs: BTreeMap<usize, Vec<Task>>,
     /// Instantiated graphs.
@@ -111,6 +113,7 @@ impl World {
             events: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
+            shared: BTreeMap::new(),
             graphs: BTreeMap::new(),
             execs: BTreeMap::new(),
             n_kernels: 0,
