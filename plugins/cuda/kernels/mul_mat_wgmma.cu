@@ -1,7 +1,7 @@
 // y = w x of F16 or BF16 weights and many columns, on sm_90: tiles of 128 rows come by tensor maps, and warpgroups multiply them
 // where they lie. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number.
 #include "hopper.cuh"
-#include "tile.cuh"
+#include "product.cuh"
 
 #define ROWS 128
 // Numbers of a row that a tile has.
@@ -10,10 +10,10 @@
 #define WARPS 8
 
 // w: of dims [k, rows, w.ne[2], w.ne[3]], tiles [DEPTH, ROWS]. x: of dims [k, parts, columns of a batch, batches], tiles
-// [DEPTH, 1, COLUMNS]. tiled: as mul_mat_half takes it, without order. units: F32 [rows of x], of F16.
+// [DEPTH, 1, COLUMNS]. product: without ids. units: F32 [rows of x], of F16.
 struct Mapped {
     TensorMap w, x;
-    Tiled tiled;
+    Product product;
     u64 units;
 };
 
@@ -24,7 +24,7 @@ template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mappe
     // Tiles that are there; tiles that may be overwritten.
     SHARED(u64, full, STAGES);
     SHARED(u64, empty, STAGES);
-    const Product &p = m.tiled.product;
+    const Product &p = m.product;
     u32 tiles = first_tile();
     int warp = warp_of(THREAD), lane = lane_of(THREAD), steps = (int)((p.w.ne[0] + DEPTH - 1) / DEPTH);
     i64 row0 = BLOCK_X * ROWS, column0 = BLOCK_Y * COLUMNS, y2 = BLOCK_Z % p.y.ne[2], y3 = BLOCK_Z / p.y.ne[2];
@@ -76,3 +76,4 @@ template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mappe
 }
 
 MAPPED_KERNEL(mul_mat_f16_wgmma, Mapped, (WARPS + 1) * 32, 2) { mapped_tile<F16, 128, 3>(p); }
+MAPPED_KERNEL(mul_mat_bf16_wgmma, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 128, 4>(p); }

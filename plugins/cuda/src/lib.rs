@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`library`] for what is opened, [`driver`], [`gpu`] and [`peers`] for its calls, [`device`], [`buffer`],
 //! [`pinned`], [`stream`], [`live`], [`event`] and [`memory`] for the objects the host sees, [`kernels`], [`nvrtc`],
-//! [`archive`], [`image`] and [`modules`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches, [`plan`] for graphs
+//! [`archive`], [`image`], [`modules`] and [`trial`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches, [`plan`] for graphs
 //! that run often.
 
 pub mod archive;
@@ -26,6 +26,7 @@ pub mod pinned;
 pub mod plan;
 pub mod stream;
 pub mod sys;
+pub mod trial;
 
 use device::GpuDevice;
 use driver::CudaDriver;
@@ -40,6 +41,15 @@ use stream::Settings;
 const LEAST: (i32, i32) = (7, 5);
 
 llmrt_plugin::export_plugin!(CudaPlugin);
+
+/// An option that is 1, unless it is 0.
+fn switch(host: &Host, name: &str, meaning: &str) -> Result<bool> {
+    match host.option(name).as_deref().map(str::trim) {
+        None | Some("1") => Ok(true),
+        Some("0") => Ok(false),
+        Some(text) => Err(Error::invalid(format!("option {name}={text}: expected 1, {meaning}, or 0"))),
+    }
+}
 
 /// The plugin.
 pub struct CudaPlugin(Vec<Arc<dyn Device>>);
@@ -67,16 +77,9 @@ impl Driver for CudaPlugin {
                 ))
             })?,
         };
-        let fuses = match host.option("cuda.fuse").as_deref().map(str::trim) {
-            None | Some("1") => true,
-            Some("0") => false,
-            Some(text) => {
-                return Err(Error::invalid(format!(
-                    "option cuda.fuse={text}: expected 1, neighbouring ops may become one kernel, or 0"
-                )));
-            }
-        };
-        let settings = Settings { n_graphs, fuses };
+        let fuses = switch(&host, "cuda.fuse", "neighbouring ops may become one kernel")?;
+        let wgmma = switch(&host, "cuda.wgmma", "products by wgmma where a card has it")?;
+        let settings = Settings { n_graphs, fuses, wgmma };
         let compiler = host.option("cuda.nvrtc_dir").map(PathBuf::from).or(folder);
         let images = Arc::new(Images::new(host, compiler, driver.version()));
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();

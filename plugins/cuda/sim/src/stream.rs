@@ -112,6 +112,9 @@ impl World {
                 if self.n_kernels == self.config.fault.0 {
                     return Err(self.config.fault.1);
                 }
+                if kernel.name() == self.config.idle {
+                    return Ok(());
+                }
                 crate::emu::run(kernel, &params, grid, (threads, shared), &self.space).map_err(|problem| {
                     self.report(problem);
                     CUDA_ERROR_ILLEGAL_ADDRESS

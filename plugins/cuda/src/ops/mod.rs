@@ -25,9 +25,11 @@ mod rows;
 mod softmax;
 mod ssm;
 mod tiles;
+mod wgmma;
 mod window;
 
 pub use fuse::compute_some;
+pub use wgmma::Operands;
 
 use crate::call::Call;
 use crate::driver::Identity;

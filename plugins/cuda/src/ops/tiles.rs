@@ -3,6 +3,7 @@
 
 use super::check::is_number;
 use super::mul_mat::{name_of, packed_bytes, quantise};
+use super::wgmma::{self, Operands};
 use super::{pieces, source};
 use crate::call::{Args, Call, address};
 use llmrt_plugin::{DType, NodeView, Result, TensorView};
@@ -22,6 +23,17 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
     let name = w.dtype().and_then(name_of).unwrap_or_default();
     if multiplies_halves(call.gpu.identity.capability, &w) && is_aligned(&w)? {
         let (halves, units) = halve(call, &w, &x)?;
+        let dtype = w.dtype().unwrap_or(DType::F16);
+        if ids.is_none()
+            && wgmma::fits(&w, &y, &call.gpu.identity)
+            && call.modules.trials.passed(call.gpu, call.modules, dtype)?
+        {
+            let (ne, nb, columns) = (w.ne(), w.nb(), [columns.n, columns.batches]);
+            let operands = Operands { dtype, w: address(&w)?, ne, nb, x: halves, columns };
+            let launch = operands.launch(call.gpu, call.modules, args.address(halves), units)?;
+            call.launches.extend(launch);
+            return Ok(());
+        }
         let (size, tile) = match (rows(WIDE.0), columns.grid(WIDE.1)) {
             (m, [n, batches]) if columns.together > NARROW.1 && m * n * batches >= n_sms(call) => {
                 ("wide", WIDE)

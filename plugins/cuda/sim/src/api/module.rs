@@ -132,6 +132,9 @@ api! {
             world.report(format!("`{}` with {shared} bytes of shared memory, of {most}", kernel.name()));
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
+        if kernel.name() == world.config.refused {
+            return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
         world.count("launch", 1);
         world.count(kernel.name(), 1);
         let params = bytes.to_vec();
