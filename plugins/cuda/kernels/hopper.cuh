@@ -86,9 +86,10 @@ template <int N> DEVICE void keep(Sums<N> &sums) {
     UNROLL for (int i = 0; i < N; i++) asm volatile("" : "+f"(sums.values[i]) :: "memory");
 }
 
-// Products that follow see what was done to registers before.
+// Products that follow see what was done to registers before. All lanes come together, as a warpgroup's instructions want it.
 template <int N> DEVICE void begin_products(Sums<N> &sums) {
     keep(sums);
+    __syncwarp();
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
 }
 // Closes a group of products.
@@ -99,6 +100,7 @@ template <int LEFT> DEVICE void wait_for_products() {
 }
 // Waits for all, then the sums may be read.
 template <int N> DEVICE void finish_products(Sums<N> &sums) {
+    __syncwarp();
     wait_for_products<0>();
     keep(sums);
 }

@@ -26,7 +26,8 @@ template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mappe
     SHARED(u64, empty, STAGES);
     const Product &p = m.product;
     u32 tiles = first_tile();
-    int warp = warp_of(THREAD), lane = lane_of(THREAD), steps = (int)((p.w.ne[0] + DEPTH - 1) / DEPTH);
+    // From a lane: so the compiler knows that it is one number for all.
+    int warp = shuffle(warp_of(THREAD), 0), lane = lane_of(THREAD), steps = (int)((p.w.ne[0] + DEPTH - 1) / DEPTH);
     i64 row0 = BLOCK_X * ROWS, column0 = BLOCK_Y * COLUMNS, y2 = BLOCK_Z % p.y.ne[2], y3 = BLOCK_Z / p.y.ne[2];
     if (THREAD == 0) {
         for (int s = 0; s < STAGES; s++) {
@@ -76,4 +77,5 @@ template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mappe
 }
 
 MAPPED_KERNEL(mul_mat_f16_wgmma, Mapped, (WARPS + 1) * 32, 2) { mapped_tile<F16, 128, 3>(p); }
+MAPPED_KERNEL(mul_mat_f16_wgmma_wide, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<F16, 256, 4>(p); }
 MAPPED_KERNEL(mul_mat_bf16_wgmma, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 128, 4>(p); }

@@ -7,7 +7,7 @@ use crate::call::{Args, dense_strides};
 use crate::driver::cu;
 use crate::gpu::Gpu;
 use crate::modules::Modules;
-use crate::ops::Operands;
+use crate::ops::{Operands, Variant};
 use crate::sys::*;
 use llmrt_plugin::{DType, Error, Result, Scope};
 use std::sync::{Mutex, PoisonError};
@@ -16,8 +16,8 @@ use std::sync::{Mutex, PoisonError};
 pub struct Trials {
     /// Whether the kernels are wanted at all.
     wanted: bool,
-    /// By dtype, whether they passed.
-    found: Mutex<Vec<(DType, bool)>>,
+    /// By name, whether they passed.
+    found: Mutex<Vec<(&'static str, bool)>>,
 }
 
 /// Numbers of a row, rows of w, columns, batches: some tiles are full, more of them than are in shared memory at once, and some
@@ -30,17 +30,16 @@ impl Trials {
         Trials { wanted, found: Mutex::default() }
     }
 
-    /// Whether the kernel that multiplies weights of this dtype by wgmma is good. It is tried when first asked for, on the
-    /// entered device, on which the thread captures nothing.
-    pub fn passed(&self, gpu: &Gpu, modules: &Modules, dtype: DType) -> Result<bool> {
+    /// Whether a kernel is good. It is tried when first asked for, on the entered device, on which the thread captures nothing.
+    pub fn passed(&self, gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<bool> {
         if !self.wanted || gpu.driver.cuda.cuTensorMapEncodeTiled.is_none() {
             return Ok(false);
         }
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, passed)) = found.iter().find(|(of, _)| *of == dtype) {
+        if let Some((_, passed)) = found.iter().find(|(name, _)| *name == by.name) {
             return Ok(*passed);
         }
-        let problem = match differing(gpu, modules, dtype) {
+        let problem = match differing(gpu, modules, by) {
             Ok(0) => None,
             Ok(n) => Some(format!(
                 "{n} of {} numbers of its trial are wrong",
@@ -54,9 +53,9 @@ impl Trials {
             }
         };
         if let Some(problem) = &problem {
-            modules.warn(&format!("{dtype} weights are multiplied without wgmma: {problem}"));
+            modules.warn(&format!("kernel `{}` is not used: {problem}", by.name));
         }
-        found.push((dtype, problem.is_none()));
+        found.push((by.name, problem.is_none()));
         Ok(problem.is_none())
     }
 }
@@ -103,8 +102,8 @@ fn numbers(n: usize, dtype: DType, mut seed: u32) -> (Vec<f32>, Vec<u8>) {
 }
 
 /// How many numbers of a product by the kernel are wrong.
-fn differing(gpu: &Gpu, modules: &Modules, dtype: DType) -> Result<usize> {
-    let [k, m, n, batches] = SHAPE;
+fn differing(gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<usize> {
+    let ([k, m, n, batches], dtype) = (SHAPE, by.dtype);
     let (parts, columns) = (if dtype == DType::F16 { 1 } else { 2 }, n * batches);
     let ((w, w_halves), (x, x_halves)) = (numbers(k * m, dtype, 1), numbers(columns * parts * k, dtype, 2));
     // What columns are multiplied by in the end; BF16's are not.
@@ -126,7 +125,7 @@ fn differing(gpu: &Gpu, modules: &Modules, dtype: DType) -> Result<usize> {
     let at = |i: usize| bench.at + starts[i];
     let ne = [k, m, 1, 1];
     let operands =
-        Operands { dtype, w: at(0), ne, nb: dense_strides(ne, dtype), x: at(1), columns: [n, batches] };
+        Operands { by, w: at(0), ne, nb: dense_strides(ne, dtype), x: at(1), columns: [n, batches] };
     let args = Args::default().dense(at(0), ne, dtype).floats(0, [k, n, batches, 1]);
     let args = args.floats(at(3), [m, n, batches, 1]).optional(None)?.address(at(1));
     if let Some(launch) = operands.launch(gpu, modules, args, at(2))? {

@@ -29,7 +29,7 @@ mod wgmma;
 mod window;
 
 pub use fuse::compute_some;
-pub use wgmma::Operands;
+pub use wgmma::{Operands, Variant};
 
 use crate::call::Call;
 use crate::driver::Identity;

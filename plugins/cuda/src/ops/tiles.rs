@@ -23,13 +23,12 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
     let name = w.dtype().and_then(name_of).unwrap_or_default();
     if multiplies_halves(call.gpu.identity.capability, &w) && is_aligned(&w)? {
         let (halves, units) = halve(call, &w, &x)?;
-        let dtype = w.dtype().unwrap_or(DType::F16);
-        if ids.is_none()
-            && wgmma::fits(&w, &y, &call.gpu.identity)
-            && call.modules.trials.passed(call.gpu, call.modules, dtype)?
+        let by = wgmma::choose(&w, &y, &call.gpu.identity).filter(|_| ids.is_none());
+        if let Some(by) = by
+            && call.modules.trials.passed(call.gpu, call.modules, by)?
         {
             let (ne, nb, columns) = (w.ne(), w.nb(), [columns.n, columns.batches]);
-            let operands = Operands { dtype, w: address(&w)?, ne, nb, x: halves, columns };
+            let operands = Operands { by, w: address(&w)?, ne, nb, x: halves, columns };
             let launch = operands.launch(call.gpu, call.modules, args.address(halves), units)?;
             call.launches.extend(launch);
             return Ok(());

@@ -9,22 +9,48 @@ use crate::sys::*;
 use llmrt_plugin::{DType, Result, TensorView};
 use std::ffi::c_void;
 
-/// Rows and columns of a tile of y, and numbers of a row of w and x that are in shared memory together.
-const TILE: (usize, usize) = (128, 128);
+/// Rows of a tile of y, and numbers of a row of w and x that are in shared memory together.
+const ROWS: usize = 128;
 const DEPTH: usize = 64;
 /// Warps that multiply, and one that has tiles fetched.
 const THREADS: usize = (8 + 1) * 32;
-/// Columns from which tiles of this size are thought to pay. Not measured.
-const LEAST: usize = TILE.1 / 2 + 1;
+/// Columns from which such tiles are thought to pay. Not measured.
+const LEAST: usize = 65;
 
-/// Whether a product without experts is one for this kernel: weights that a tensor map can describe, which are F16 or BF16 and
-/// begin where 16 bytes can be read at once; at least half as many tiles as multiprocessors.
-pub fn fits(w: &TensorView<'_>, y: &TensorView<'_>, device: &Identity) -> bool {
+/// A kernel of the family.
+pub struct Variant {
+    /// Its name.
+    pub name: &'static str,
+    /// Of the weights.
+    pub dtype: DType,
+    /// Of a tile of y.
+    columns: usize,
+    /// Tiles of w and x that shared memory has room for.
+    stages: usize,
+}
+
+const F16: Variant = Variant { name: "mul_mat_f16_wgmma", dtype: DType::F16, columns: 128, stages: 3 };
+/// Reads less of shared memory for a product; where there are tiles for all multiprocessors.
+const F16_WIDE: Variant = Variant { name: "mul_mat_f16_wgmma_wide", columns: 256, stages: 4, ..F16 };
+const BF16: Variant = Variant { name: "mul_mat_bf16_wgmma", dtype: DType::BF16, columns: 128, stages: 4 };
+
+/// The kernel for a product without experts, if it is one for this family: weights that a tensor map can describe, which are
+/// F16 or BF16 and begin where 16 bytes can be read at once; at least half as many tiles as multiprocessors.
+pub fn choose(w: &TensorView<'_>, y: &TensorView<'_>, device: &Identity) -> Option<&'static Variant> {
     let ([m, n, n2, n3], batches) = (y.ne(), y.ne()[2] * y.ne()[3]);
-    let n_tiles = m.div_ceil(TILE.0) * n.div_ceil(TILE.1) * batches;
     let small = w.ne().into_iter().chain([n, n2, n3]).all(|n| i32::try_from(n).is_ok());
-    let enough = n >= LEAST && batches <= 65535 && 2 * n_tiles >= device.n_sms as usize;
-    device.capability == (9, 0) && small && enough && strides(w.ne(), w.nb()).is_some()
+    let fits = device.capability == (9, 0) && n >= LEAST && batches <= 65535 && small;
+    let fills = |tile: &Variant, least: usize| {
+        m.div_ceil(ROWS) * n.div_ceil(tile.columns) * batches >= least.div_ceil(2)
+    };
+    let n_sms = device.n_sms as usize;
+    let variant = match w.dtype()? {
+        DType::F16 if fills(&F16_WIDE, 2 * n_sms) => &F16_WIDE,
+        DType::F16 => &F16,
+        DType::BF16 => &BF16,
+        _ => return None,
+    };
+    (fits && fills(variant, n_sms) && strides(w.ne(), w.nb()).is_some()).then_some(variant)
 }
 
 /// Strides of dims 1 to 3 as a map wants them: each a multiple of the one before that leaves room for its elements, and of 16,
@@ -44,8 +70,8 @@ fn strides(ne: [usize; 4], nb: [usize; 4]) -> Option<[u64; 3]> {
 
 /// What is multiplied.
 pub struct Operands {
-    /// F16 or BF16.
-    pub dtype: DType,
+    /// By which kernel.
+    pub by: &'static Variant,
     /// Where the weights are.
     pub w: u64,
     /// Their dims, and bytes per dim.
@@ -61,17 +87,13 @@ pub struct Operands {
 impl Operands {
     /// Halves of each number of x.
     fn parts(&self) -> usize {
-        if self.dtype == DType::F16 { 1 } else { 2 }
+        if self.by.dtype == DType::F16 { 1 } else { 2 }
     }
 
-    /// The kernel, and bytes of shared memory of its tiles: those of `STAGES` there, and what it may skip to begin evenly.
+    /// The kernel, and bytes of shared memory of its tiles, and of what it may skip to begin evenly.
     fn kernel(&self) -> Kernel<'static> {
-        let (name, stages) = match self.dtype {
-            DType::F16 => ("mul_mat_f16_wgmma", 3),
-            _ => ("mul_mat_bf16_wgmma", 4),
-        };
-        let tiles = stages * (TILE.0 + self.parts() * TILE.1) * DEPTH * 2;
-        Kernel { family: "mul_mat_wgmma", name, block: THREADS, shared: tiles + 1024 }
+        let tiles = self.by.stages * (ROWS + self.parts() * self.by.columns) * DEPTH * 2;
+        Kernel { family: "mul_mat_wgmma", name: self.by.name, block: THREADS, shared: tiles + 1024 }
     }
 
     /// The launch; `product` and `units` are the rest of the kernel's argument.
@@ -80,18 +102,18 @@ impl Operands {
         let wide = |n: usize| n as u64;
         let row = wide(k * 2);
         let w_strides = strides(self.ne, self.nb).unwrap_or_default();
-        let w = self.map(gpu, self.w, self.ne.map(wide), w_strides, [DEPTH, TILE.0, 1, 1])?;
+        let w = self.map(gpu, self.w, self.ne.map(wide), w_strides, [DEPTH, ROWS, 1, 1])?;
         let x_dims = [k, parts, n, batches].map(wide);
         let x_strides = [row, row * wide(parts), row * wide(parts * n)];
-        let x = self.map(gpu, self.x, x_dims, x_strides, [DEPTH, 1, TILE.1, 1])?;
-        let grid = [self.ne[1].div_ceil(TILE.0), n.div_ceil(TILE.1), batches];
+        let x = self.map(gpu, self.x, x_dims, x_strides, [DEPTH, 1, self.by.columns, 1])?;
+        let grid = [self.ne[1].div_ceil(ROWS), n.div_ceil(self.by.columns), batches];
         let args = Args::default().map(&w).map(&x).then(product).address(units);
         Launch::new(gpu, modules, &self.kernel(), grid, args)
     }
 
     /// Tiles of so many numbers of a tensor, zeros where it has none, in rows of 128 bytes that are swizzled.
     fn map(&self, gpu: &Gpu, at: u64, ne: [u64; 4], nb: [u64; 3], tile: [usize; 4]) -> Result<CUtensorMap> {
-        let dtype = match self.dtype {
+        let dtype = match self.by.dtype {
             DType::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
             _ => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         };
