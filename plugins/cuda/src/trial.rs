@@ -69,10 +69,13 @@ struct Bench<'a> {
 
 impl Drop for Bench<'_> {
     fn drop(&mut self) {
-        // SAFETY: memory and a stream of the entered device, given back once; nothing runs on them, or the device is lost.
+        // SAFETY: memory and a stream of the entered device, if one was made, given back once; nothing runs on them, or the
+        // device is lost.
         unsafe {
-            let _ = cu!(self.gpu.driver, cuStreamSynchronize(self.stream));
-            let _ = cu!(self.gpu.driver, cuStreamDestroy_v2(self.stream));
+            if !self.stream.is_null() {
+                let _ = cu!(self.gpu.driver, cuStreamSynchronize(self.stream));
+                let _ = cu!(self.gpu.driver, cuStreamDestroy_v2(self.stream));
+            }
             self.gpu.free(self.at);
         }
     }
