@@ -11,8 +11,6 @@ struct alignas(64) TensorMap {
 // Rows of tiles have so many bytes, eight of them 1024; within these, 16 bytes number i of row r lie at i ^ r (swizzle).
 enum : u32 { SPAN = 128, EIGHT_ROWS = 8 * SPAN };
 
-// Where the sums of a product begin in matrices [64, n] of four warps: lane's numbers 4 j and 4 j + 1 are of row
-// 16 (warp % 4) + lane / 4 and columns 8 j + 2 (lane % 4) and the next, 4 j + 2 and 4 j + 3 of the row 8 further down.
 #ifdef __CUDACC__
 
 // A kernel that takes tensor maps, so many blocks of which a multiprocessor shall hold. The argument stays where it is: a copy
@@ -73,7 +71,9 @@ DEVICE void copy_tile(u32 to, const TensorMap &map, int i0, int i1, int i2, int 
                  :: "r"(to), "l"(&map), "r"(i0), "r"(i1), "r"(i2), "r"(i3), "r"(place_of(barriers, i)) : "memory");
 }
 
-// N numbers of a lane. Who reads or writes them says so to begin_products before they are summed up again.
+// A lane's N numbers of the sums [64, 2 N] of a warpgroup: numbers 4 j and 4 j + 1 are of row 16 (warp % 4) + lane / 4 and of
+// columns 8 j + 2 (lane % 4) and the next, numbers 4 j + 2 and 4 j + 3 of the row 8 further down. Who reads or writes them says so
+// by begin_products before they are added to again.
 template <int N> struct Sums {
     float values[N];
     INLINE float operator[](int i) const { return values[i]; }
@@ -127,11 +127,10 @@ template <int N> DEVICE void finish_products(Sums<N> &sums) {
 template <int TYPE, int COLUMNS> struct Multiply;
 #define MULTIPLY(TYPE, type, COLUMNS, shape, names, a_name, b_name, ...)                                               \
     template <> struct Multiply<TYPE, COLUMNS> {                                                                       \
-        static DEVICE_MEMBER void add(Sums<COLUMNS / 2> &sums, u64 a, u64 b) {                                         \
+        static INLINE void add(Sums<COLUMNS / 2> &sums, u64 a, u64 b) {                                                \
             asm volatile(PRODUCT(shape, type, names, a_name, b_name) : __VA_ARGS__ : "l"(a), "l"(b));                  \
         }                                                                                                              \
     };
-#define DEVICE_MEMBER __device__ __forceinline__
 MULTIPLY(F16, "f16", 128, "m64n128k16", NAMES_64, "%64", "%65", SIXTY_FOUR(0))
 MULTIPLY(BF16, "bf16", 128, "m64n128k16", NAMES_64, "%64", "%65", SIXTY_FOUR(0))
 MULTIPLY(F16, "f16", 256, "m64n256k16", NAMES_128, "%128", "%129", SIXTY_FOUR(0), SIXTY_FOUR(64))
