@@ -1,5 +1,5 @@
 // y = w x of F16 or BF16 weights and many columns, on sm_90: tiles of 128 rows come by tensor maps, and warpgroups multiply them
-// where they lie. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number.
+// where they lie. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number. Packed weights are made F16.
 #include "hopper.cuh"
 #include "product.cuh"
 
@@ -9,12 +9,56 @@
 // Warps that multiply, two groups with half of the rows each; one more has tiles fetched.
 #define WARPS 8
 
+// Rows of packed weights, and what they become: F16 [k, rows] without gaps, each row times a power of two, units: F32 [rows].
+struct Unpacked {
+    Tensor w;
+    u64 halves, units;
+};
+
+// Eight halves.
+struct alignas(16) Eight {
+    u32 words[4];
+};
+
+// A block per row.
+KERNEL(halve_packed, Unpacked, 128) {
+    SHARED(float, magnitudes, 4);
+    i64 groups = p.w.ne[0] / 32;
+    u64 row = p.w.address + BLOCK_X * p.w.nb[1];
+    int most = 0;
+    for (i64 n = THREAD; n < groups; n += THREADS) {
+        Group g = group_at(p.w.type, row, n);
+        UNROLL for (int i = 0; i < 32; i++) {
+            int bits = (int)(float_to_bits(value_of(g, i)) & 0x7fffffffu);
+            most = most > bits ? most : bits;
+        }
+    }
+    float magnitude = warp_magnitude(bits_to_float((u32)most));
+    if (lane_of(THREAD) == 0) magnitudes[warp_of(THREAD)] = magnitude;
+    sync_block();
+    float unit = unit_of(warp_magnitude(magnitudes[lane_of(THREAD) % 4])), inverse = inverse_of(unit);
+    global<Eight> to = at<Eight>(p.halves + BLOCK_X * p.w.ne[0] * 2);
+    for (i64 n = THREAD; n < groups; n += THREADS) {
+        Group g = group_at(p.w.type, row, n);
+        UNROLL for (int e = 0; e < 4; e++) {
+            Eight eight;
+            UNROLL for (int i = 0; i < 4; i++) {
+                u32 low = float_to_half(value_of(g, 8 * e + 2 * i) * inverse);
+                u32 high = float_to_half(value_of(g, 8 * e + 2 * i + 1) * inverse);
+                eight.words[i] = low | high << 16;
+            }
+            to[4 * n + e] = eight;
+        }
+    }
+    if (THREAD == 0) at<float>(p.units)[BLOCK_X] = unit;
+}
+
 // w: of dims [k, rows, w.ne[2], w.ne[3]], tiles [DEPTH, ROWS]. x: of dims [k, parts, columns of a batch, batches], tiles
-// [DEPTH, 1, COLUMNS]. product: without ids. units: F32 [rows of x], of F16.
+// [DEPTH, 1, COLUMNS]. product: without ids. units: F32 [rows of x], of F16. row_units: F32 [rows], 0 for those of 1.
 struct Mapped {
     TensorMap w, x;
     Product product;
-    u64 units;
+    u64 units, row_units;
 };
 
 // A block's tile of y, BLOCK_X counting rows, BLOCK_Y columns and BLOCK_Z batches; STAGES tiles of w and x in shared memory.
@@ -68,11 +112,14 @@ template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mappe
     finish_products(sums);
     u64 y = address_of(p.y, 0, 0, y2, y3);
     i64 first_row = row0 + warp * 16 + lane / 4, first_column = column0 + lane % 4 * 2;
+    float row_units[2] = {1.0f, 1.0f};
+    for (int h = 0; h < 2; h++)
+        if (m.row_units != 0 && first_row + 8 * h < p.y.ne[0]) row_units[h] = at<const float>(m.row_units)[first_row + 8 * h];
     UNROLL for (int i = 0; i < COLUMNS / 2; i++) {
         i64 row = first_row + i / 2 % 2 * 8, column = first_column + i / 4 * 8 + i % 2;
         if (row >= p.y.ne[0] || column >= p.y.ne[1]) continue;
         float unit = TYPE == F16 ? at<const float>(m.units)[BLOCK_Z * p.y.ne[1] + column] : 1.0f;
-        at<float>(y + column * p.y.nb[1] + row * p.y.nb[0])[0] = sums[i] * unit;
+        at<float>(y + column * p.y.nb[1] + row * p.y.nb[0])[0] = sums[i] * row_units[i / 2 % 2] * unit;
     }
 }
 

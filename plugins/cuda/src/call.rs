@@ -134,7 +134,8 @@ impl Args {
         Ok(self.fields(address, t.ne(), t.nb(), t.dtype_id()))
     }
 
-    fn fields(self, address: u64, ne: [usize; 4], nb: [usize; 4], dtype: u32) -> Args {
+    /// As above, field by field.
+    pub fn fields(self, address: u64, ne: [usize; 4], nb: [usize; 4], dtype: u32) -> Args {
         ne.into_iter().chain(nb).fold(self.address(address), Args::count).count(dtype as usize)
     }
 

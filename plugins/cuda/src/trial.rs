@@ -131,7 +131,7 @@ fn differing(gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<usize
         Operands { by, w: at(0), ne, nb: dense_strides(ne, dtype), x: at(1), columns: [n, batches] };
     let args = Args::default().dense(at(0), ne, dtype).floats(0, [k, n, batches, 1]);
     let args = args.floats(at(3), [m, n, batches, 1]).optional(None)?.address(at(1));
-    if let Some(launch) = operands.launch(gpu, modules, args, at(2))? {
+    if let Some(launch) = operands.launch(gpu, modules, args, [at(2), 0])? {
         launch.enqueue(gpu, bench.stream)?;
     }
     let mut found = results;

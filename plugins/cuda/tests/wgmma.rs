@@ -98,6 +98,50 @@ fn flat(k: u64, m: u64, n: u64) -> Case {
     case.nmse(1e-6)
 }
 
+const PACKED: [DType; 13] = [
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::MXFP4,
+];
+
+/// w [k, m] of packed numbers times x [k, n, 2]; sums are off by no more than halves are.
+fn packed(w: DType, [k, m, n]: [u64; 3]) -> Case {
+    let case = Case::new(format!("{w} [{k}, {m}] times {n} columns"), |g, _| {
+        let w = g.weight("w", w, &[k, m], Role::Matrix);
+        let x = g.input("x", DType::F32, &[k, n, 2]);
+        g.mul_mat(w, x);
+    });
+    case.nmse(1e-6)
+}
+
+/// A card of little memory has rows that come in two parts.
+#[test]
+fn packed_weights_become_halves_where_there_are_many_columns() {
+    let m = machine("sm=90", &[]);
+    for (n, dtype) in PACKED.into_iter().enumerate() {
+        let kernels = [(F16_WIDE, n as u64 + 2), ("halve_packed", n as u64 + 1)];
+        check(&m, &packed(dtype, [256, 140, 256]), &kernels);
+    }
+    drop(m);
+    let small = machine("sm=90,memory=64m", &[]);
+    check(&small, &packed(DType::Q4_0, [512, 300, 256]), &[(F16_WIDE, 3), ("halve_packed", 2)]);
+    drop(small);
+    for (chip, n) in [("sm=90", 255), ("sm=89", 256)] {
+        let case = packed(DType::Q4_0, [256, 140, n]).nmse(5e-4);
+        check(&machine(chip, &[]), &case, &[("halve_packed", 0), ("mul_mat_q4_0_tile", 1)]);
+    }
+}
+
 /// Rows with gaps between them are no matter to a map; dims that were exchanged are.
 #[test]
 fn weights_with_gaps_are_taken_as_they_lie() {

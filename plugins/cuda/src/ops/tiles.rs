@@ -6,6 +6,7 @@ use super::mul_mat::{name_of, packed_bytes, quantise};
 use super::wgmma::{self, Operands};
 use super::{pieces, source};
 use crate::call::{Args, Call, address};
+use crate::driver::Identity;
 use llmrt_plugin::{DType, NodeView, Result, TensorView};
 
 /// Rows and columns of the tiles of packed weights and of F32.
@@ -22,14 +23,14 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
     let rows = |n| y.ne()[0].div_ceil(n);
     let name = w.dtype().and_then(name_of).unwrap_or_default();
     if multiplies_halves(call.gpu.identity.capability, &w) && is_aligned(&w)? {
-        let (halves, units) = halve(call, &w, &x)?;
+        let (halves, units) = halve(call, w.dtype() == Some(DType::F16), &x)?;
         let by = wgmma::choose(&w, &y, &call.gpu.identity).filter(|_| ids.is_none());
         if let Some(by) = by
             && call.modules.trials.passed(call.gpu, call.modules, by)?
         {
             let (ne, nb, columns) = (w.ne(), w.nb(), [columns.n, columns.batches]);
             let operands = Operands { by, w: address(&w)?, ne, nb, x: halves, columns };
-            let launch = operands.launch(call.gpu, call.modules, args.address(halves), units)?;
+            let launch = operands.launch(call.gpu, call.modules, args.address(halves), [units, 0])?;
             call.launches.extend(launch);
             return Ok(());
         }
@@ -49,23 +50,37 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
         let args = columns.put(args.address(0));
         return call.launch(("mul_mat", "mul_mat_float_tile"), [grid, n, batches], 256, args);
     }
+    let by = wgmma::choose_packed(&w, &y, &call.gpu.identity).filter(|_| ids.is_none());
+    if let Some(by) = by
+        && call.modules.trials.passed(call.gpu, call.modules, by.0)?
+    {
+        let x = halve(call, true, &x)?;
+        return wgmma::many_packed(call, node, by, x);
+    }
     let args = columns.put(args.address(quantise(call, &x)?));
     call.launch(("mul_mat_tile", &format!("mul_mat_{name}_tile")), [grid, n, batches], 128, args)
 }
 
 /// Bytes of scratch memory that a node with many columns takes at most: where its weights lie decides the kernel.
-pub fn workspace(node: &NodeView<'_>, capability: (i32, i32)) -> Result<usize> {
+pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
     let sorted = match node.src(2) {
         Some(_) => pieces(&sorted_bytes(y.ne()[1] * y.ne()[2], w.ne()[2])),
         None => 0,
     };
-    let prepared = if multiplies_halves(capability, &w) {
-        pieces(&halves_bytes(&w, &x))
+    let is_f16 = w.dtype() == Some(DType::F16);
+    let prepared = if multiplies_halves(device.capability, &w) {
+        pieces(&halves_bytes(is_f16, &x))
     } else if is_number(&w) {
         0
     } else {
-        pieces(&[packed_bytes(&x)])
+        let by_warpgroups = match wgmma::choose_packed(&w, &y, device) {
+            Some((_, rows)) if node.src(2).is_none() => {
+                pieces(&halves_bytes(true, &x)) + pieces(&wgmma::unpacked_bytes(&w, rows))
+            }
+            _ => 0,
+        };
+        pieces(&[packed_bytes(&x)]).max(by_warpgroups)
     };
     Ok(sorted + prepared)
 }
@@ -75,9 +90,9 @@ fn sorted_bytes(n: usize, n_experts: usize) -> [usize; 2] {
     [n * 4, (n_experts + 2) * 4]
 }
 
-/// Of x as halves, for BF16 weights two of each number, and of their units.
-fn halves_bytes(w: &TensorView<'_>, x: &TensorView<'_>) -> [usize; 2] {
-    let each = if w.dtype() == Some(DType::F16) { 1 } else { 2 };
+/// Of x as F16, or as two BF16 of each number, and of their units.
+fn halves_bytes(is_f16: bool, x: &TensorView<'_>) -> [usize; 2] {
+    let each = if is_f16 { 1 } else { 2 };
     [x.n_elements() * 2 * each, x.n_rows() * 4]
 }
 
@@ -153,9 +168,9 @@ pub fn is_aligned(t: &TensorView<'_>) -> Result<bool> {
 }
 
 /// x as halves: their address, and that of their units.
-fn halve(call: &mut Call<'_>, w: &TensorView<'_>, x: &TensorView<'_>) -> Result<(u64, u64)> {
-    let kernel = if w.dtype() == Some(DType::F16) { "halve_f16" } else { "halve_bf16" };
-    let [halves, units] = halves_bytes(w, x);
+fn halve(call: &mut Call<'_>, is_f16: bool, x: &TensorView<'_>) -> Result<(u64, u64)> {
+    let kernel = if is_f16 { "halve_f16" } else { "halve_bf16" };
+    let [halves, units] = halves_bytes(is_f16, x);
     let (halves, units) = (call.scratch(halves)?, call.scratch(units)?);
     let args = Args::default().tensor(x)?.address(halves).address(units);
     call.launch(("mul_mat_half", kernel), [x.n_rows(), 1, 1], 128, args)?;
