@@ -1,5 +1,5 @@
-// Products of warpgroups: the half of hopper.h that reads tiles. They are done when they are asked for, and nobody may touch their
-// registers or tiles before they are waited for.
+// Products of warpgroups: the half of hopper.h that reads tiles. They are done when they are asked for, and nobody may touch
+// their registers or tiles before they are waited for.
 #include "hopper.h"
 #include "machine.h"
 
@@ -106,8 +106,8 @@ static const char *read_chunk(u32 address) {
     if (c.state == Chunk::ON_THEIR_WAY || clocks[w].counts[MOST_WARPS + c.barrier] <= c.phase) {
         size_t i;
         const char *name = barrier_name(c.barrier, &i);
-        fault("a product reads address %u of shared memory before phase %u of barrier `%s`[%zu] was waited for", address, c.phase,
-              name, i);
+        fault("a product reads address %u of shared memory before phase %u of barrier `%s`[%zu] was waited for", address,
+              c.phase, name, i);
     }
     if (g.n_reading == 1 << 14) fault("the emulation has no room for more products that were not waited for");
     g.reading[g.n_reading++] = {n, self().n_closed};
@@ -121,7 +121,8 @@ static void read_row(u64 matrix, int row, bool is_f16, float *to) {
     // 128, 64 and 32 bytes.
     u32 mode = matrix >> 62, log = mode == 0 ? 0 : 4 - mode, span = 16u << log;
     if ((matrix >> 49 & 7) != 0) fault("a matrix with a base offset, which the emulation has not");
-    if (start % (8 * span) >= span) fault("a matrix at %u of shared memory, which does not begin in the first row of %u", start, 8 * span);
+    if (start % (8 * span) >= span)
+        fault("a matrix at %u of shared memory, which does not begin in the first row of %u", start, 8 * span);
     for (u32 half = 0; half < 2; half++) {
         u32 address = start + row / 8 * rows + row % 8 * span + (mode == 0 ? half * columns : half * 16);
         const char *bytes = read_chunk(swizzled(address, log));
