@@ -28,7 +28,7 @@ void wait_until(bool (*is_so)(const void *), const void *what);
 struct Chunk {
     enum { NEVER, ON_THEIR_WAY, THERE } state;
     u32 barrier, phase;
-    u8 n_readers[MOST_WARPS];
+    u16 n_readers[MOST_WARPS];
     u32 read_at[MOST_WARPS];
 };
 extern Chunk chunks[DYNAMIC_LIMIT / 16];

@@ -76,6 +76,43 @@ template <int M> DEVICE void multiply(const Tiles &p) {
     }
 }
 
+// y = a aᵀ of the first numbers of the first tensor's rows, in rows of 16 << LOG bytes: as many as these hold, or 16. Without a
+// swizzle (0), rows of 16 bytes follow each other, and columns from 8 on are another tile.
+template <int LOG> DEVICE void multiply_narrow(const Tiles &p) {
+    const u32 ROW = 16 << LOG, TILE = 128 * ROW, N = LOG == 0 ? 2 : 1, MODE = LOG == 0 ? 0 : 4 - LOG;
+    SHARED(u64, full, 1);
+    u32 tiles = first_tile();
+    int warp = warp_of(THREAD), lane = lane_of(THREAD);
+    if (THREAD == 0) {
+        init_barrier(full, 0, 1);
+        show_barriers();
+    }
+    sync_block();
+    if (warp == 4) {
+        if (lane != 0) return;
+        arrive_expecting(full, 0, N * TILE);
+        for (u32 n = 0; n < N; n++) copy_tile(tiles + n * TILE, p.map, n * 8, 0, 0, 0, full, 0);
+        return;
+    }
+    Sums<64> sums;
+    clear(sums);
+    wait_for_phase(full, 0, 0);
+    begin_products(sums);
+    for (u32 d = 0; d < ROW; d += 32) {
+        u64 matrix = (u64)MODE << 62 | (u64)(8 * ROW >> 4) << 32 | (u64)(TILE >> 4) << 16 | (tiles + d) >> 4;
+        multiply_tiles<F16, 128>(sums, matrix, matrix);
+    }
+    end_products();
+    finish_products(sums);
+    for (int i = 0; i < 64; i++) {
+        int row = warp * 16 + lane / 4 + i / 2 % 2 * 8, column = i / 4 * 8 + lane % 4 * 2 + i % 2;
+        at<float>(p.y)[row * 128 + column] = sums[i];
+    }
+}
+MAPPED_KERNEL(multiplies_rows_of_16_bytes, Tiles, 160, 1) { multiply_narrow<0>(p); }
+MAPPED_KERNEL(multiplies_rows_of_32_bytes, Tiles, 160, 1) { multiply_narrow<1>(p); }
+MAPPED_KERNEL(multiplies_rows_of_64_bytes, Tiles, 160, 1) { multiply_narrow<2>(p); }
+
 #define MULTIPLY(name, MISTAKE) MAPPED_KERNEL(name, Tiles, 160, 1) { multiply<MISTAKE>(p); }
 
 MULTIPLY(multiplies_tiles, NONE)

@@ -121,7 +121,7 @@ static void read_row(u64 matrix, int row, bool is_f16, float *to) {
     // 128, 64 and 32 bytes.
     u32 mode = matrix >> 62, log = mode == 0 ? 0 : 4 - mode, span = 16u << log;
     if ((matrix >> 49 & 7) != 0) fault("a matrix with a base offset, which the emulation has not");
-    if (start % (8 * span) >= span)
+    if (mode != 0 && start % (8 * span) >= span)
         fault("a matrix at %u of shared memory, which does not begin in the first row of %u", start, 8 * span);
     for (u32 half = 0; half < 2; half++) {
         u32 address = start + row / 8 * rows + row % 8 * span + (mode == 0 ? half * columns : half * 16);

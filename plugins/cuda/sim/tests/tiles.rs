@@ -60,6 +60,11 @@ fn half(x: f32) -> u16 {
 
 /// What a kernel of emu/mistakes_hopper.cu made of them, or what was found.
 fn ran(name: &str, shared: u32) -> Result<Vec<f32>, String> {
+    ran_with(name, shared, 3)
+}
+
+/// As above, of tiles with rows of 16 << `swizzle` bytes.
+fn ran_with(name: &str, shared: u32, swizzle: c_uint) -> Result<Vec<f32>, String> {
     let Some(kernel) = kernels().find(|kernel| kernel.name() == name) else {
         assert!(kernels().next().is_none(), "no kernel `{name}`");
         return Err("built without kernels".into());
@@ -75,7 +80,8 @@ fn ran(name: &str, shared: u32) -> Result<Vec<f32>, String> {
     let (row, tensor) = (COLUMNS as u64 * 2, (ROWS * COLUMNS) as u64 * 2);
     let dims = [COLUMNS as u64, ROWS as u64, 3, 1];
     let strides = [row, tensor, 3 * tensor];
-    let map = map((CU_TENSOR_MAP_DATA_TYPE_FLOAT16, x, dims, strides, [64, 128, 1, 1], 3)).unwrap();
+    let map =
+        map((CU_TENSOR_MAP_DATA_TYPE_FLOAT16, x, dims, strides, [8 << swizzle, 128, 1, 1], swizzle)).unwrap();
     let words = map.0.into_iter().chain([y]).chain([0; 7]);
     let params: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
     assert_eq!(params.len(), kernel.params_bytes as usize);
@@ -107,6 +113,27 @@ fn products_of_tiles_are_right_and_numbers_outside_of_a_tensor_are_zeros() {
         let product = |n: usize| number(n / 56, row, n % 56) * number(n / 56, column, n % 56);
         let expected = if column < ROWS { (0..3 * COLUMNS).map(product).sum() } else { 0.0 };
         assert_eq!(found, expected, "row {row}, column {column}");
+    }
+}
+
+/// The sum over these columns of the first tensor.
+#[test]
+fn narrower_rows_are_swizzled_less_or_not() {
+    for (name, swizzle, columns) in [
+        ("multiplies_rows_of_16_bytes", 0, 16),
+        ("multiplies_rows_of_32_bytes", 1, 16),
+        ("multiplies_rows_of_64_bytes", 2, 32),
+    ] {
+        let Ok(found) = ran_with(name, SHARED, swizzle) else {
+            assert!(kernels().next().is_none(), "{:?}", ran_with(name, SHARED, swizzle));
+            continue;
+        };
+        for (i, found) in found.into_iter().enumerate() {
+            let (row, column) = (i / 128, i % 128);
+            let product = |n: usize| number(0, row, n) * number(0, column, n);
+            let expected = if column < ROWS { (0..columns).map(product).sum() } else { 0.0 };
+            assert_eq!(found, expected, "{name}: row {row}, column {column}");
+        }
     }
 }
 
