@@ -26,6 +26,7 @@ pub fn cuda_kernels(check: bool) -> Result<(), String> {
     let jobs: Vec<(&Family, &str)> = FAMILIES
         .iter()
         .flat_map(|family| TARGETS.into_iter().chain([PTX_TARGET]).map(move |target| (family, target)))
+        .filter(|(family, target)| family.is_for(target))
         .collect();
     let compiled = compile_all(&compiler, &jobs)?;
     let table = table(&jobs, &compiled)?;

@@ -1,5 +1,5 @@
 // The machine behind emu.h: one block at a time, its threads as fibers on one thread of the host.
-#include "emu.h"
+#include "machine.h"
 #include <setjmp.h>
 #include <stdarg.h>
 #include <stdio.h>
@@ -20,7 +20,7 @@ Kernel::Kernel(const char *name, u32 params_bytes, u32 max_threads, u32 chip, vo
 }
 
 // What a fiber does next.
-enum State { READY, AT_WARP, AT_BARRIER, DONE };
+enum State { READY, AT_WARP, AT_BARRIER, AT_PHASE, DONE };
 
 // Eight halves on their way to shared memory.
 struct Copy {
@@ -41,6 +41,9 @@ struct Fiber {
     u32 n_groups;
     int n_copies;
     Copy copies[MOST_COPIES];
+    // What it waits for at a phase.
+    bool (*is_so)(const void *);
+    const void *what;
 #ifdef __x86_64__
     void *sp;
 #else
@@ -103,6 +106,7 @@ static void yield(State state) {
 static void body() {
     kernel->run(params);
     if (self().n_copies > 0) fault("ends before its copies are there");
+    end_thread();
     yield(DONE);
     abort();
 }
@@ -128,18 +132,36 @@ static void prepare(int thread) {
 #endif
 }
 
-void fault(const char *format, ...) {
-    if (!failed) {
-        int n = snprintf(message, sizeof message, "%s, block %lld %lld %lld thread %d: ", kernel->name, place.block[0],
-                         place.block[1], place.block[2], place.thread);
-        va_list args;
-        va_start(args, format);
-        vsnprintf(message + n, sizeof message - n, format, args);
-        va_end(args);
-    }
+// Says what is wrong, if nothing was before.
+static void note(const char *format, va_list args) {
+    if (failed) return;
     failed = true;
+    int n = snprintf(message, sizeof message, "%s, block %lld %lld %lld thread %d: ", kernel->name, place.block[0],
+                     place.block[1], place.block[2], place.thread);
+    vsnprintf(message + n, sizeof message - n, format, args);
+}
+
+void fail(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    note(format, args);
+    va_end(args);
+}
+
+void fault(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    note(format, args);
+    va_end(args);
     yield(DONE);
     abort();
+}
+
+void wait_until(bool (*is_so)(const void *), const void *what) {
+    if (is_so(what)) return;
+    self().is_so = is_so;
+    self().what = what;
+    yield(AT_PHASE);
 }
 
 void barrier() {
@@ -178,15 +200,20 @@ u32 vote(bool x) {
 static void run_block() {
     for (int i = 0; i < place.threads; i++) prepare(i);
     for (int i = 0; i < place.threads / 32; i++) warps[i].n_arrived = warps[i].n_exchanges = 0;
+    begin_block();
+    begin_block_of_products();
     for (;;) {
         int n_done = 0, n_waiting = 0;
+        bool any_moved = false;
         for (int first = 0; first < place.threads; first += 32) {
             bool moved = true;
             while (moved && !failed) {
                 moved = false;
                 for (int i = first; i < first + 32; i++) {
-                    if (fibers[i].state != READY || failed) continue;
-                    moved = true;
+                    Fiber &fiber = fibers[i];
+                    if (fiber.state == AT_PHASE && fiber.is_so(fiber.what)) fiber.state = READY;
+                    if (fiber.state != READY || failed) continue;
+                    moved = any_moved = true;
                     place.thread = i;
                     change(home, fibers[i]);
                 }
@@ -197,13 +224,18 @@ static void run_block() {
                 n_waiting += fibers[i].state == AT_BARRIER;
             }
         }
-        if (n_done == place.threads) return;
+        if (n_done == place.threads) return end_block();
         if (n_waiting != place.threads) {
+            if (any_moved || let_one_arrive()) continue;
+            if (failed) return;
             failed = true;
+            int n = snprintf(message, sizeof message, "%s: ", kernel->name);
+            if (explain(message + n, sizeof message - n)) return;
             snprintf(message, sizeof message, "%s: of %d threads %d wait at a barrier, %d have ended, the others wait "
                      "for lanes of their warp that do not come", kernel->name, place.threads, n_waiting, n_done);
             return;
         }
+        meet();
         for (int i = 0; i < place.threads; i++) fibers[i].state = READY;
     }
 }
@@ -226,6 +258,7 @@ Area area(const void *key, size_t n, size_t size) {
         if (kept[i].key == key) return kept[i].area;
     size_t start = (n_shared + 15) / 16 * 16;
     if (start + n * size > shared_limit || n_kept == 16) fault("more than %u bytes of shared memory", shared_limit);
+    if (start + n * size + n_dynamic > DYNAMIC_LIMIT) fault("more than %u bytes of shared memory", DYNAMIC_LIMIT);
     n_shared = start + n * size;
     Area area = {shared_bytes + start, shadows + n_shadows};
     n_shadows += n;
@@ -327,9 +360,9 @@ extern "C" {
 // The first kernel of the list.
 const Kernel *llmrt_emu_kernels() { return kernels; }
 
-// Runs a kernel over a grid. 0, or 1 with a message.
-int llmrt_emu_run(const Kernel *k, const void *p, const u32 *grid, u32 threads, u32 limit, Lookup find, void *context,
-                  const char **text) {
+// Runs a kernel over a grid, with room for shared memory that it declares, and what the launch adds. 0, or 1 with a message.
+int llmrt_emu_run(const Kernel *k, const void *p, const u32 *grid, u32 threads, u32 limit, u32 dynamic, Lookup find,
+                  void *context, const char **text) {
     if (!stacks) {
         void *memory = mmap(0, MOST_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
@@ -339,6 +372,7 @@ int llmrt_emu_run(const Kernel *k, const void *p, const u32 *grid, u32 threads, 
         stacks = (char *)memory;
     }
     kernel = k, params = p, lookup = find, lookup_context = context, shared_limit = limit;
+    n_dynamic = dynamic < DYNAMIC_LIMIT ? (dynamic + 15) / 16 * 16 : DYNAMIC_LIMIT;
     failed = false;
     memset(last, 0, sizeof last);
     place.threads = (int)threads;

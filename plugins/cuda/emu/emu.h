@@ -189,4 +189,7 @@ DEVICE float half_to_float(u16 h) { return emu::half_to_float(h); }
 DEVICE u16 float_to_half(float f) { return emu::float_to_half(f); }
 #ifdef CHIP
 #include "tensor.h"
+#if CHIP >= 90
+#include "hopper.h"
+#endif
 #endif

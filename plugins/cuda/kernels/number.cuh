@@ -32,3 +32,12 @@ DEVICE void store_number(u64 address, i64 type, float x) {
 // Element `at` of a tensor.
 DEVICE float load(const Tensor &t, const Index &at) { return load_number(address_of(t, at), t.type); }
 DEVICE void store(const Tensor &t, const Index &at, float x) { store_number(address_of(t, at), t.type, x); }
+
+// A power of two that brings numbers of this magnitude below 2^15, so that none overflows as F16; NaN and infinity stay so.
+DEVICE float unit_of(float magnitude) {
+    u32 e = float_to_bits(magnitude) >> 23;
+    e = e < 40 ? 40 : e > 254 ? 254 : e;
+    return bits_to_float((e - 14) << 23);
+}
+// What numbers are multiplied by for that.
+DEVICE float inverse_of(float unit) { return bits_to_float((254u << 23) - float_to_bits(unit)); }

@@ -128,12 +128,3 @@ template <int TYPE> DEVICE u32 two_halves(float low, float high) {
     return float_to_half(low) | (u32)float_to_half(high) << 16;
 #endif
 }
-
-// A power of two that brings numbers of this magnitude below 2^15, so that none overflows as F16; NaN and infinity stay so.
-DEVICE float unit_of(float magnitude) {
-    u32 e = float_to_bits(magnitude) >> 23;
-    e = e < 40 ? 40 : e > 254 ? 254 : e;
-    return bits_to_float((e - 14) << 23);
-}
-// What numbers are multiplied by for that.
-DEVICE float inverse_of(float unit) { return bits_to_float((254u << 23) - float_to_bits(unit)); }

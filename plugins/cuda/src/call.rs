@@ -12,16 +12,18 @@ use llmrt_plugin::{DType, Error, Piece, Result, Scratch, TensorView};
 /// Work with all it needs, to be launched once or often.
 pub enum Launch {
     /// A kernel.
-    Kernel(Kernel),
+    Kernel(KernelLaunch),
     /// The vendor's product.
     Product(Box<VendorProduct>),
 }
 
 /// A kernel over a grid.
-pub struct Kernel {
+pub struct KernelLaunch {
     function: Function,
     grid: [u32; 3],
     block: u32,
+    /// Bytes of shared memory beside what the kernel declares.
+    shared: u32,
     args: Vec<u8>,
 }
 
@@ -35,7 +37,39 @@ pub struct VendorProduct {
 /// Blocks per dim that a launch may have, of y and z.
 const MOST: usize = 65535;
 
+/// A kernel's family and name, threads of its blocks, and bytes of shared memory that they have beside what it declares.
+pub struct Kernel<'a> {
+    /// The file.
+    pub family: &'a str,
+    /// In it.
+    pub name: &'a str,
+    /// Whole warps.
+    pub block: usize,
+    /// The same at every launch.
+    pub shared: usize,
+}
+
 impl Launch {
+    /// Of `grid` blocks; `None` where a dim is 0.
+    pub fn new(
+        gpu: &Gpu,
+        modules: &Modules,
+        kernel: &Kernel<'_>,
+        grid: [usize; 3],
+        args: Args,
+    ) -> Result<Option<Launch>> {
+        if grid.contains(&0) {
+            return Ok(None);
+        }
+        if grid[0] > i32::MAX as usize || grid[1] > MOST || grid[2] > MOST {
+            return Err(Error::unsupported(format!("`{}` over {grid:?} blocks", kernel.name)));
+        }
+        let (block, shared) = (kernel.block as u32, kernel.shared as u32);
+        let function = modules.function(gpu, kernel.family, kernel.name, shared)?;
+        let grid = grid.map(|n| n as u32);
+        Ok(Some(Launch::Kernel(KernelLaunch { function, grid, block, shared, args: args.finish() })))
+    }
+
     /// Enqueues it.
     pub(crate) fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
         match self {
@@ -57,7 +91,7 @@ impl VendorProduct {
     }
 }
 
-impl Kernel {
+impl KernelLaunch {
     fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
         let ([x, y, z], mut size) = (self.grid, self.args.len());
         let mut extra = [
@@ -73,7 +107,7 @@ impl Kernel {
         unsafe {
             cu!(
                 gpu.driver,
-                cuLaunchKernel(self.function.0, x, y, z, self.block, 1, 1, 0, stream, none, extra)
+                cuLaunchKernel(self.function.0, x, y, z, self.block, 1, 1, self.shared, stream, none, extra)
             )
         }
     }
@@ -81,19 +115,35 @@ impl Kernel {
 
 /// A kernel's one argument, a struct of C, field by field: each lies at a multiple of its size.
 #[derive(Default)]
-pub struct Args(Vec<u8>);
+pub struct Args {
+    bytes: Vec<u8>,
+    has_maps: bool,
+}
 
 impl Args {
     fn put(mut self, bytes: &[u8]) -> Args {
-        self.0.resize(self.0.len().next_multiple_of(bytes.len()), 0);
-        self.0.extend_from_slice(bytes);
+        self.bytes.resize(self.bytes.len().next_multiple_of(bytes.len()), 0);
+        self.bytes.extend_from_slice(bytes);
         self
+    }
+
+    /// The bytes, as many as the struct has.
+    fn finish(mut self) -> Vec<u8> {
+        let align = if self.has_maps { align_of::<CUtensorMap>() } else { 8 };
+        self.bytes.resize(self.bytes.len().next_multiple_of(align), 0);
+        self.bytes
+    }
+
+    /// A tensor map, in structs that begin with maps.
+    pub fn map(mut self, map: &CUtensorMap) -> Args {
+        self.has_maps = true;
+        map.0.iter().fold(self, |args, word| args.address(*word))
     }
 
     /// All of `other`, which begins at a multiple of 8.
     pub fn then(mut self, other: Args) -> Args {
-        self.0.resize(self.0.len().next_multiple_of(8), 0);
-        self.0.extend_from_slice(&other.0);
+        self.bytes.resize(self.bytes.len().next_multiple_of(8), 0);
+        self.bytes.extend_from_slice(&other.bytes);
         self
     }
 
@@ -120,14 +170,22 @@ impl Args {
     /// `struct Tensor` of device.cuh: address, ne, nb, dtype.
     pub fn tensor(self, t: &TensorView<'_>) -> Result<Args> {
         let address = if t.n_elements() == 0 { 0 } else { address(t)? };
-        let args = t.ne().into_iter().chain(t.nb()).fold(self.address(address), Args::count);
-        Ok(args.count(t.dtype_id() as usize))
+        Ok(self.fields(address, t.ne(), t.nb(), t.dtype_id()))
     }
 
-    /// As above: F32 without gaps in scratch memory.
+    /// As above, field by field.
+    pub fn fields(self, address: u64, ne: [usize; 4], nb: [usize; 4], dtype: u32) -> Args {
+        ne.into_iter().chain(nb).fold(self.address(address), Args::count).count(dtype as usize)
+    }
+
+    /// As above: numbers without gaps in scratch memory.
+    pub fn dense(self, address: u64, ne: [usize; 4], dtype: DType) -> Args {
+        self.fields(address, ne, dense_strides(ne, dtype), dtype.id())
+    }
+
+    /// As above, of F32.
     pub fn floats(self, address: u64, ne: [usize; 4]) -> Args {
-        let nb = [4, 4 * ne[0], 4 * ne[0] * ne[1], 4 * ne[0] * ne[1] * ne[2]];
-        ne.into_iter().chain(nb).fold(self.address(address), Args::count).count(DType::F32.id() as usize)
+        self.dense(address, ne, DType::F32)
     }
 
     /// As above, or a tensor at address 0.
@@ -137,6 +195,12 @@ impl Args {
             None => Ok((0..9).fold(self.address(0), |args, _| args.count(0))),
         }
     }
+}
+
+/// Bytes per dim of a tensor without gaps, of a dtype without blocks.
+pub fn dense_strides(ne: [usize; 4], dtype: DType) -> [usize; 4] {
+    let size = dtype.block_bytes();
+    [size, size * ne[0], size * ne[0] * ne[1], size * ne[0] * ne[1] * ne[2]]
 }
 
 /// Where a tensor is, for the device.
@@ -173,17 +237,12 @@ impl Call<'_> {
         block: usize,
         args: Args,
     ) -> Result<()> {
-        if grid.contains(&0) {
-            return Ok(());
-        }
-        if grid[0] > i32::MAX as usize || grid[1] > MOST || grid[2] > MOST {
-            return Err(Error::unsupported(format!("`{name}` over {grid:?} blocks")));
-        }
-        let function = self.modules.function(self.gpu, family, name)?;
-        let mut args = args.0;
-        args.resize(args.len().next_multiple_of(8), 0);
-        let (grid, block) = (grid.map(|n| n as u32), block as u32);
-        self.launches.push(Launch::Kernel(Kernel { function, grid, block, args }));
+        self.launch_kernel(&Kernel { family, name, block, shared: 0 }, grid, args)
+    }
+
+    /// As above.
+    pub fn launch_kernel(&mut self, kernel: &Kernel<'_>, grid: [usize; 3], args: Args) -> Result<()> {
+        self.launches.extend(Launch::new(self.gpu, self.modules, kernel, grid, args)?);
         Ok(())
     }
 

@@ -10,6 +10,7 @@ use crate::ops;
 use crate::peers;
 use crate::pinned::{self, PinnedMemory};
 use crate::stream::{GpuStream, Settings};
+use crate::trial::Trials;
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
     Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, Result, ScratchMemory, Stream,
@@ -35,7 +36,8 @@ impl GpuDevice {
     pub fn new(gpu: Gpu, images: &Arc<Images>, settings: Settings) -> GpuDevice {
         let gpu = Arc::new(gpu);
         let scratch = GpuScratch::new(&gpu);
-        GpuDevice { gpu, modules: Arc::new(Modules::new(images)), scratch, settings }
+        let modules = Arc::new(Modules::new(images, Trials::new(settings.wgmma)));
+        GpuDevice { gpu, modules, scratch, settings }
     }
 }
 

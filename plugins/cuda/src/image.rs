@@ -15,7 +15,8 @@ static AHEAD: &[u8] = include_bytes!(concat!(env!("OUT_DIR"), "/kernels.bin"));
 
 /// Finds images.
 pub struct Images {
-    host: Host,
+    /// For its log.
+    pub host: Host,
     /// Where the run-time compiler is looked for.
     folder: Option<PathBuf>,
     /// The driver's version, as 12080: it takes nothing of a later compiler's.
@@ -42,12 +43,13 @@ impl Images {
     ) -> Result<T> {
         let (major, minor) = device.capability;
         let chip = format!("sm_{major}{minor}");
-        let text = if is_text_for(major, minor) {
-            PTX_TARGET.to_string()
-        } else {
-            format!("compute_{major}{minor}")
+        let text = match family.only {
+            Some(only) => only.replace("sm_", "compute_"),
+            None if is_text_for(major, minor) => PTX_TARGET.to_string(),
+            None => format!("compute_{major}{minor}"),
         };
-        let made_now = [chip.clone(), text].into_iter().map(|target| self.compile(family, &target));
+        let binary = family.only.map_or_else(|| chip.clone(), str::to_string);
+        let made_now = [binary, text].into_iter().map(|target| self.compile(family, &target));
         let refused = |text: &str| {
             self.host.log(Level::Warn, "cuda", &format!("kernels `{}`: {text}", family.name));
         };

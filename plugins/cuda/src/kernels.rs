@@ -6,14 +6,32 @@ pub struct Family {
     pub name: &'static str,
     /// CUDA C++.
     pub source: &'static str,
+    /// The only target that it is for; `None`: it is for all.
+    pub only: Option<&'static str>,
 }
 
+impl Family {
+    /// Whether it is compiled for a target, one of [`TARGETS`] or [`PTX_TARGET`].
+    pub fn is_for(&self, target: &str) -> bool {
+        self.only.is_none_or(|only| only == target)
+    }
+}
+
+macro_rules! only {
+    () => {
+        None
+    };
+    ($target:literal) => {
+        Some($target)
+    };
+}
 macro_rules! families {
-    ($($name:literal),*) => {
+    ($($name:literal $(for $target:literal)?),*) => {
         /// Every family.
         pub const FAMILIES: &[Family] = &[$(Family {
             name: $name,
             source: include_str!(concat!("../kernels/", $name, ".cu")),
+            only: only!($($target)?),
         }),*];
     };
 }
@@ -37,6 +55,7 @@ families![
     "mul_mat_gated",
     "mul_mat_half",
     "mul_mat_tile",
+    "mul_mat_wgmma" for "sm_90a",
     "norm",
     "order",
     "place",
@@ -53,6 +72,7 @@ headers![
     "device.cuh",
     "few.cuh",
     "gate.cuh",
+    "hopper.cuh",
     "number.cuh",
     "pack.cuh",
     "paged.cuh",

@@ -2,8 +2,8 @@
 //!
 //! Reading order: [`library`] for what is opened, [`driver`], [`gpu`] and [`peers`] for its calls, [`device`], [`buffer`],
 //! [`pinned`], [`stream`], [`live`], [`event`] and [`memory`] for the objects the host sees, [`kernels`], [`nvrtc`],
-//! [`archive`], [`image`] and [`modules`] for how kernels come to a card, [`call`] and [`ops`] for how a node becomes launches,
-//! [`cublas`] for the vendor's products among them, [`plan`] for graphs that run often.
+//! [`archive`], [`image`], [`modules`] and [`trial`] for how kernels come to a card, [`call`] and [`ops`] for how a node
+//! becomes launches, [`cublas`] for the vendor's products among them, [`plan`] for graphs that run often.
 
 pub mod archive;
 pub mod buffer;
@@ -29,6 +29,7 @@ pub mod pinned;
 pub mod plan;
 pub mod stream;
 pub mod sys;
+pub mod trial;
 
 use cublas::CublasLibrary;
 use device::GpuDevice;
@@ -73,7 +74,8 @@ impl Driver for CudaPlugin {
         };
         let fuses = switch(host, "cuda.fuse", "neighbouring ops may become one kernel")?;
         let asks_cublas = switch(host, "cuda.cublas", "products of halves may go to cuBLASLt")?;
-        let settings = Settings { n_graphs, fuses };
+        let wgmma = switch(host, "cuda.wgmma", "products by wgmma where a card has it")?;
+        let settings = Settings { n_graphs, fuses, wgmma };
         let or_beside = |option| host.option(option).map(PathBuf::from).or(folder.clone());
         let compiler = or_beside("cuda.nvrtc_dir");
         let cublas = CublasLibrary::new(host, or_beside("cuda.cublas_dir"), driver.version(), asks_cublas);

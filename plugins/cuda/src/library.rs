@@ -1,7 +1,7 @@
 //! The libraries of the driver, of the run-time compiler and of cuBLASLt, opened at run time: found or not, complete or not.
 
 use crate::cublas_sys::{CublasLt, MAJOR_VERSION};
-use crate::sys::{Cuda, Functions, Nvrtc};
+use crate::sys::{Cuda, Functions, Nvrtc, OPTIONAL};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use std::error::Error as _;
 use std::ffi::c_void;
@@ -22,11 +22,12 @@ const UPDATE: &str = "install a driver for CUDA 11.4 or newer";
 /// The newest release of CUDA whose compiler is looked for where no driver says which it takes.
 const NEWEST: i32 = 13;
 
-/// The driver's functions, every one of them there.
+/// The driver's functions, every one of them there but those that came late.
 pub fn driver(folder: Option<&Path>) -> Result<Cuda, Absent> {
     let file = "libcuda.so.1";
     let library = open(folder, file).map_err(|reason| Absent { reason, hint: INSTALL })?;
-    let (table, missing) = functions::<Cuda>(library);
+    let (table, mut missing) = functions::<Cuda>(library);
+    missing.retain(|name| !OPTIONAL.contains(name));
     match missing.is_empty() {
         true => Ok(table),
         false => Err(Absent { reason: format!("{file} lacks {}", missing.join(", ")), hint: UPDATE }),

@@ -5,7 +5,8 @@ use crate::gpu::Gpu;
 use crate::image::Images;
 use crate::kernels;
 use crate::sys::*;
-use llmrt_plugin::{Error, Result};
+use crate::trial::Trials;
+use llmrt_plugin::{Error, Level, Result};
 use std::collections::HashMap;
 use std::ffi::CString;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -14,6 +15,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 pub struct Modules {
     images: Arc<Images>,
     loaded: Mutex<Loaded>,
+    /// Which of the kernels that are tried first are used.
+    pub trials: Trials,
 }
 
 #[derive(Default)]
@@ -38,12 +41,18 @@ unsafe impl Sync for Function {}
 
 impl Modules {
     /// Of one device.
-    pub fn new(images: &Arc<Images>) -> Modules {
-        Modules { images: images.clone(), loaded: Mutex::default() }
+    pub fn new(images: &Arc<Images>, trials: Trials) -> Modules {
+        Modules { images: images.clone(), loaded: Mutex::default(), trials }
     }
 
-    /// A kernel by family and name, on the entered device.
-    pub fn function(&self, gpu: &Gpu, family: &str, name: &str) -> Result<Function> {
+    /// Tells the host's log.
+    pub fn warn(&self, text: &str) {
+        self.images.host.log(Level::Warn, "cuda", text);
+    }
+
+    /// A kernel by family and name, on the entered device, whose blocks may ask for `shared` bytes of shared memory, always
+    /// as many.
+    pub fn function(&self, gpu: &Gpu, family: &str, name: &str, shared: u32) -> Result<Function> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = loaded.functions.get(name) {
             return Ok(*function);
@@ -65,6 +74,11 @@ impl Modules {
         // SAFETY: a live module, a text that ends; the output is ours.
         unsafe { cu!(gpu.driver, cuModuleGetFunction(&mut function, module, text.as_ptr())) }
             .map_err(|e| Error { message: format!("kernel `{name}`: {}", e.message), ..e })?;
+        if shared > 0 {
+            let attribute = CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+            // SAFETY: a function of the entered device.
+            unsafe { cu!(gpu.driver, cuFuncSetAttribute(function, attribute, shared as i32))? };
+        }
         loaded.functions.insert(name.into(), Function(function));
         Ok(Function(function))
     }

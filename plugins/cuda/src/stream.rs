@@ -18,13 +18,15 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// How streams work, as options say.
+/// How work is done, as options say.
 #[derive(Clone, Copy)]
 pub struct Settings {
     /// Captured graphs that each keeps.
     pub n_graphs: usize,
     /// Whether neighbouring nodes may become one launch.
     pub fuses: bool,
+    /// Whether products by wgmma are used where they pass their trial.
+    pub wgmma: bool,
 }
 
 /// A stream.

@@ -46,6 +46,11 @@ pub struct CUmemAccessDesc {
     pub flags: c_uint,
 }
 
+/// How tiles are taken of a tensor in memory; only the driver and the card look inside.
+#[repr(C, align(64))]
+#[derive(Clone, Copy)]
+pub struct CUtensorMap(pub [u64; 16]);
+
 macro_rules! constants {
     ($($name:ident = $value:literal;)*) => {
         $(pub const $name: c_int = $value;)*
@@ -122,10 +127,20 @@ pub const CU_STREAM_CAPTURE_MODE_THREAD_LOCAL: c_int = 1;
 pub const CU_MEM_ALLOCATION_TYPE_PINNED: c_uint = 1;
 pub const CU_MEM_LOCATION_TYPE_DEVICE: c_uint = 1;
 pub const CU_MEM_ACCESS_FLAGS_PROT_READWRITE: c_uint = 3;
+pub const CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES: c_int = 8;
+pub const CU_TENSOR_MAP_DATA_TYPE_FLOAT16: c_uint = 6;
+pub const CU_TENSOR_MAP_DATA_TYPE_BFLOAT16: c_uint = 9;
+pub const CU_TENSOR_MAP_INTERLEAVE_NONE: c_uint = 0;
+pub const CU_TENSOR_MAP_SWIZZLE_128B: c_uint = 3;
+pub const CU_TENSOR_MAP_L2_PROMOTION_L2_128B: c_uint = 2;
+pub const CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE: c_uint = 0;
 /// Words of `cuLaunchKernel`'s last argument: all parameters in one piece, its size, the end.
 pub const CU_LAUNCH_PARAM_BUFFER_POINTER: *mut c_void = std::ptr::without_provenance_mut(1);
 pub const CU_LAUNCH_PARAM_BUFFER_SIZE: *mut c_void = std::ptr::without_provenance_mut(2);
 pub const CU_LAUNCH_PARAM_END: *mut c_void = std::ptr::null_mut();
+
+/// Functions that a driver may lack: they came with CUDA 12.0.
+pub const OPTIONAL: [&str; 1] = ["cuTensorMapEncodeTiled"];
 
 /// A table of functions of one library.
 ///
@@ -193,6 +208,10 @@ functions! {
         cuModuleLoadData(module: *mut CUmodule, image: *const c_void);
         cuModuleUnload(module: CUmodule);
         cuModuleGetFunction(function: *mut CUfunction, module: CUmodule, name: *const c_char);
+        cuFuncSetAttribute(function: CUfunction, attribute: c_int, value: c_int);
+        cuTensorMapEncodeTiled(map: *mut CUtensorMap, dtype: c_uint, rank: c_uint, address: *mut c_void,
+            ne: *const u64, nb: *const u64, tile: *const c_uint, steps: *const c_uint, interleave: c_uint,
+            swizzle: c_uint, promotion: c_uint, fill: c_uint);
         cuLaunchKernel(function: CUfunction, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
             shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void);
         cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int);

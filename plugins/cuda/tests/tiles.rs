@@ -40,10 +40,10 @@ fn halves_are_multiplied_in_wide_tiles_where_there_are_enough() {
     {
         let f16 = product(DType::F16, shape, 1.0);
         check(75, &format!("mul_mat_f16_{size}"), &f16, 1e-6);
-        check(90, &format!("mul_mat_f16_{size}"), &f16, 1e-6);
+        check(89, &format!("mul_mat_f16_{size}"), &f16, 1e-6);
         let bf16 = product(DType::BF16, shape, 1.0);
         check(75, "mul_mat_float_tile", &bf16, 1e-7);
-        check(90, &format!("mul_mat_bf16_{size}"), &bf16, 1e-9);
+        check(89, &format!("mul_mat_bf16_{size}"), &bf16, 1e-9);
     }
 }
 

@@ -3,6 +3,7 @@
 pub mod cublas;
 mod device;
 mod graph;
+pub mod maps;
 mod memory;
 mod module;
 mod work;

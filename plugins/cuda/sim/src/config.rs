@@ -27,6 +27,10 @@ pub struct Config {
     pub pinned: bool,
     /// This wait for a stream is refused, from 1; 0: none.
     pub wait: u64,
+    /// The kernel of this name does nothing.
+    pub idle: String,
+    /// Launches of the kernel of this name are refused.
+    pub refused: String,
     /// What becomes of products by cuBLASLt.
     pub products: Products,
 }
@@ -74,6 +78,8 @@ impl Config {
             pinned: true,
             wait: 0,
             products: Products::Works,
+            idle: String::new(),
+            refused: String::new(),
         };
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             if config.set(pair).is_none() {
@@ -108,6 +114,8 @@ impl Config {
                 let (at, code) = value.split_once(':').unwrap_or((value, "700"));
                 self.fault = (at.parse().ok()?, code.parse().ok()?);
             }
+            "idle" => self.idle = value.into(),
+            "refused" => self.refused = value.into(),
             "version" => self.version = value.parse().ok()?,
             "cublas" => {
                 self.products = match value {

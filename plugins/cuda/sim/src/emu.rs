@@ -13,7 +13,7 @@ pub struct Kernel {
     pub params_bytes: u32,
     /// Threads of a block at most.
     pub max_threads: u32,
-    /// The lowest chip that it is for, as in sm_80; 0: it is for all.
+    /// The lowest chip that it is for, as in sm_80, or the only one, [`ALONE`]; 0: it is for all.
     chip: u32,
     run: *const c_void,
     next: *const Kernel,
@@ -31,10 +31,17 @@ impl Kernel {
 
     /// Whether it is what this chip gets of its source.
     pub fn is_for(&self, (major, minor): (i32, i32)) -> bool {
-        let oldest = |chip| chip < 80;
-        self.chip == 0 || oldest(self.chip) == oldest((10 * major + minor) as u32)
+        let (chip, oldest) = ((10 * major + minor) as u32, |chip| chip < 80);
+        match self.chip {
+            0 => true,
+            ALONE => chip == ALONE,
+            lowest => oldest(lowest) == oldest(chip),
+        }
     }
 }
+
+/// The chip whose kernels no other runs.
+const ALONE: u32 = 90;
 
 type Lookup = unsafe extern "C" fn(*mut c_void, u64, *mut Span) -> c_int;
 
@@ -47,6 +54,7 @@ unsafe extern "C" {
         grid: *const u32,
         threads: u32,
         shared: u32,
+        more: u32,
         find: Lookup,
         context: *mut c_void,
         text: *mut *const c_char,
@@ -66,18 +74,21 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
 
 /// Bytes of shared memory that a block may have without asking for more.
 pub const SHARED: u32 = 48 << 10;
+/// What it may have at most, asked for when it is launched.
+pub const MOST_SHARED: u32 = 227 << 10;
 
-/// Runs a kernel to its end, or to its first mistake. One at a time, because there is one machine for kernels.
+/// Runs a kernel to its end, or to its first mistake, with blocks of `threads` that have `more` bytes of shared memory than
+/// they declare. One at a time, because there is one machine for kernels.
 pub fn run(
     kernel: &Kernel,
     params: &[u8],
     grid: [u32; 3],
-    threads: u32,
+    (threads, more): (u32, u32),
     space: &Space,
 ) -> Result<(), String> {
     #[cfg(no_kernels)]
     return Err(format!(
-        "{}: built without kernels {params:?} {grid:?} {threads} {}",
+        "{}: built without kernels {params:?} {grid:?} {threads} {more} {}",
         kernel.name(),
         space.n_left()
     ));
@@ -91,7 +102,7 @@ pub fn run(
         // SAFETY: a kernel of the list with as many bytes of params as it says, which the caller checked; the space
         // outlives the call.
         let failed = unsafe {
-            llmrt_emu_run(kernel, params, grid.as_ptr(), threads, SHARED, find, context, &mut text)
+            llmrt_emu_run(kernel, params, grid.as_ptr(), threads, SHARED, more, find, context, &mut text)
         };
         match failed {
             0 => Ok(()),

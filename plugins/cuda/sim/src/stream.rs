@@ -107,12 +107,15 @@ impl World {
 
     fn execute(&mut self, task: Task) -> Answer {
         match task {
-            Task::Launch { kernel, params, grid, threads } => {
+            Task::Launch { kernel, params, grid, threads, shared } => {
                 self.n_kernels += 1;
                 if self.n_kernels == self.config.fault.0 {
                     return Err(self.config.fault.1);
                 }
-                crate::emu::run(kernel, &params, grid, threads, &self.space).map_err(|problem| {
+                if kernel.name() == self.config.idle {
+                    return Ok(());
+                }
+                crate::emu::run(kernel, &params, grid, (threads, shared), &self.space).map_err(|problem| {
                     self.report(problem);
                     CUDA_ERROR_ILLEGAL_ADDRESS
                 })

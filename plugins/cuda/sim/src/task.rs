@@ -16,6 +16,8 @@ pub enum Task {
         grid: [u32; 3],
         /// Threads of a block.
         threads: u32,
+        /// Bytes of shared memory beside what it declares.
+        shared: u32,
     },
     /// A product of cuBLASLt.
     Product(Box<Product>),

@@ -36,6 +36,8 @@ pub struct World {
     pub modules: BTreeMap<usize, usize>,
     /// Module and kernel.
     pub functions: BTreeMap<usize, (usize, &'static Kernel)>,
+    /// Bytes of shared memory that launches of a function may ask for, where that was said.
+    pub shared: BTreeMap<usize, u32>,
     /// Captured work.
     pub graphs: BTreeMap<usize, Vec<Task>>,
     /// Instantiated graphs.
@@ -116,6 +118,7 @@ impl World {
             events: BTreeMap::new(),
             modules: BTreeMap::new(),
             functions: BTreeMap::new(),
+            shared: BTreeMap::new(),
             graphs: BTreeMap::new(),
             execs: BTreeMap::new(),
             products: BTreeMap::new(),

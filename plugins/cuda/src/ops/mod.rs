@@ -28,10 +28,12 @@ mod rows;
 mod softmax;
 mod ssm;
 mod tiles;
+mod wgmma;
 mod window;
 
 pub use fuse::compute_some;
 pub use kept::Kept;
+pub use wgmma::{Operands, Variant};
 
 use crate::call::Call;
 use crate::gpu::Gpu;

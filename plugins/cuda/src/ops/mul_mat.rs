@@ -1,5 +1,5 @@
-//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, for many columns kernels/mul_mat_tile.cu and
-//! kernels/mul_mat_half.cu.
+//! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, for many columns kernels/mul_mat_tile.cu,
+//! kernels/mul_mat_half.cu and kernels/mul_mat_wgmma.cu.
 //!
 //! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to [`FEW`] columns by dp4a, more
 //! by tensor cores. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores, with x as halves.
@@ -103,9 +103,7 @@ pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
         _ => node.dst().ne()[1] <= FEW,
     };
     match source(node, 0)? {
-        _ if !is_few => {
-            Ok(tiles::workspace(node, gpu.identity.capability)? + by_cublas::workspace(node, gpu)?)
-        }
+        _ if !is_few => Ok(tiles::workspace(node, &gpu.identity)? + by_cublas::workspace(node, gpu)?),
         w if check::is_number(&w) => Ok(0),
         _ => Ok(pieces(&[packed_bytes(&source(node, 1)?)])),
     }

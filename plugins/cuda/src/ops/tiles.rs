@@ -5,8 +5,10 @@ use super::by_cublas;
 use super::check::is_number;
 use super::kept::Form;
 use super::mul_mat::{name_of, packed_bytes, quantise};
+use super::wgmma::{self, Operands, Variant};
 use super::{pieces, source};
 use crate::call::{Args, Call, address};
+use crate::driver::Identity;
 use llmrt_plugin::{DType, NodeView, Result, TensorView};
 
 /// Rows and columns of the tiles of packed weights and of F32.
@@ -18,15 +20,32 @@ pub const NARROW: (usize, usize) = (32, 32);
 /// The launches of a node with many columns; with `ids`, of chosen experts.
 pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    if ids.is_none()
+        && let Some(by) = by_warpgroups(call, &w, &y)?
+    {
+        let x = halve(call, DType::F16, &x)?;
+        return wgmma::many_packed(call, node, by, x);
+    }
     // x comes first, so that it may be kept.
     let is_for_halves = multiplies_halves(call.gpu.identity.capability, &w) && is_aligned(&w)?;
-    let (halves, units) = if is_for_halves { halve(call, &w, &x)? } else { (0, 0) };
+    let (halves, units) =
+        if is_for_halves { halve(call, w.dtype().unwrap_or(DType::F16), &x)? } else { (0, 0) };
     let packed = if is_number(&w) { 0 } else { quantise(call, &x)? };
     let columns = Columns::new(call, &w, &y, ids)?;
     let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?;
     let rows = |n| y.ne()[0].div_ceil(n);
     let name = w.dtype().and_then(name_of).unwrap_or_default();
     if is_for_halves {
+        let by = wgmma::choose(&w, &y, &call.gpu.identity).filter(|_| ids.is_none());
+        if let Some(by) = by
+            && call.modules.trials.passed(call.gpu, call.modules, by)?
+        {
+            let (ne, nb, columns) = (w.ne(), w.nb(), [columns.n, columns.batches]);
+            let operands = Operands { by, w: address(&w)?, ne, nb, x: halves, columns };
+            let launch = operands.launch(call.gpu, call.modules, args.address(halves), [units, 0])?;
+            call.launches.extend(launch);
+            return by_cublas::take_over(call, node, halves, units);
+        }
         let (size, tile) = match (rows(WIDE.0), columns.grid(WIDE.1)) {
             (m, [n, batches]) if columns.together > NARROW.1 && m * n * batches >= n_sms(call) => {
                 ("wide", WIDE)
@@ -47,19 +66,39 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
     call.launch(("mul_mat_tile", &format!("mul_mat_{name}_tile")), [grid, n, batches], 128, args)
 }
 
+/// The kernel for packed weights that become F16, and how many rows at a time, if the device has it and it is right there.
+fn by_warpgroups(
+    call: &Call<'_>,
+    w: &TensorView<'_>,
+    y: &TensorView<'_>,
+) -> Result<Option<(&'static Variant, usize)>> {
+    let chosen = wgmma::choose_packed(w, y, &call.gpu.identity).filter(|_| !is_number(w));
+    match chosen {
+        Some(by) if call.modules.trials.passed(call.gpu, call.modules, by.0)? => Ok(Some(by)),
+        _ => Ok(None),
+    }
+}
+
 /// Bytes of scratch memory that a node with many columns takes at most: where its weights lie decides the kernel.
-pub fn workspace(node: &NodeView<'_>, capability: (i32, i32)) -> Result<usize> {
+pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
     let sorted = match node.src(2) {
         Some(_) => pieces(&sorted_bytes(y.ne()[1] * y.ne()[2], w.ne()[2])),
         None => 0,
     };
-    let prepared = if multiplies_halves(capability, &w) {
-        pieces(&halves_bytes(&w, &x))
+    let is_f16 = w.dtype() == Some(DType::F16);
+    let prepared = if multiplies_halves(device.capability, &w) {
+        pieces(&halves_bytes(is_f16, &x))
     } else if is_number(&w) {
         0
     } else {
-        pieces(&[packed_bytes(&x)])
+        let by_warpgroups = match wgmma::choose_packed(&w, &y, device) {
+            Some((_, rows)) if node.src(2).is_none() => {
+                pieces(&halves_bytes(true, &x)) + pieces(&wgmma::unpacked_bytes(&w, rows))
+            }
+            _ => 0,
+        };
+        pieces(&[packed_bytes(&x)]).max(by_warpgroups)
     };
     Ok(sorted + prepared)
 }
@@ -69,9 +108,9 @@ fn sorted_bytes(n: usize, n_experts: usize) -> [usize; 2] {
     [n * 4, (n_experts + 2) * 4]
 }
 
-/// Of x as halves, for BF16 weights two of each number, and of their units.
-fn halves_bytes(w: &TensorView<'_>, x: &TensorView<'_>) -> [usize; 2] {
-    let each = if w.dtype() == Some(DType::F16) { 1 } else { 2 };
+/// Of x as F16, or as two BF16 of each number, and of their units.
+fn halves_bytes(is_f16: bool, x: &TensorView<'_>) -> [usize; 2] {
+    let each = if is_f16 { 1 } else { 2 };
     [x.n_elements() * 2 * each, x.n_rows() * 4]
 }
 
@@ -146,11 +185,12 @@ pub fn is_aligned(t: &TensorView<'_>) -> Result<bool> {
     Ok(address(t)?.is_multiple_of(16))
 }
 
-/// x as halves: their address, and that of their units. Nothing is launched if they lie there still.
-fn halve(call: &mut Call<'_>, w: &TensorView<'_>, x: &TensorView<'_>) -> Result<(u64, u64)> {
-    let kernel = if w.dtype() == Some(DType::F16) { "halve_f16" } else { "halve_bf16" };
-    let form = Form::Halves(w.dtype().unwrap_or(DType::F16));
-    let sizes = halves_bytes(w, x);
+/// x as halves of a dtype: their address, and that of their units. Nothing is launched if they lie there still.
+fn halve(call: &mut Call<'_>, dtype: DType, x: &TensorView<'_>) -> Result<(u64, u64)> {
+    let is_f16 = dtype == DType::F16;
+    let kernel = if is_f16 { "halve_f16" } else { "halve_bf16" };
+    let form = Form::Halves(dtype);
+    let sizes = halves_bytes(is_f16, x);
     let units_of = |halves| halves + pieces(&sizes[..1]) as u64;
     if let Some(halves) = call.kept(x, form)? {
         return Ok((halves, units_of(halves)));

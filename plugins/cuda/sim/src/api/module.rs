@@ -6,7 +6,7 @@ use crate::emu;
 use crate::sys::*;
 use crate::task::Task;
 use crate::world::{Answer, World};
-use std::ffi::{CStr, c_char, c_uint, c_void};
+use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
 
 /// Whether a driver takes an image: the emulated compiler's, a real binary, or PTX.
 fn check_image(world: &World, image: *const c_void) -> Answer {
@@ -37,7 +37,9 @@ fn check_image(world: &World, image: *const c_void) -> Answer {
         return Err(if is_ptx { CUDA_ERROR_UNSUPPORTED_PTX_VERSION } else { CUDA_ERROR_INVALID_IMAGE });
     }
     let (major, minor) = world.config.capability;
-    let is_for_it = is_ptx || target == format!("sm_{major}{minor}");
+    let chip = format!("sm_{major}{minor}");
+    // With an `a`: what that chip alone has, too.
+    let is_for_it = is_ptx || target == chip || target.strip_suffix('a') == Some(&chip);
     if is_for_it { Ok(()) } else { Err(CUDA_ERROR_NO_BINARY_FOR_GPU) }
 }
 
@@ -87,6 +89,16 @@ api! {
         world.functions.insert(id, (module as usize, kernel));
         give(function, id as CUfunction)
     };
+    cuFuncSetAttribute(function: CUfunction, attribute: c_int, value: c_int) |world| {
+        world.current()?;
+        let is_room = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        if !world.functions.contains_key(&(function as usize)) {
+            return Err(CUDA_ERROR_INVALID_HANDLE);
+        }
+        let value = u32::try_from(value).ok().filter(|n| is_room && *n <= emu::MOST_SHARED);
+        world.shared.insert(function as usize, value.ok_or(CUDA_ERROR_INVALID_VALUE)?);
+        Ok(())
+    };
     cuLaunchKernel(function: CUfunction, gx: c_uint, gy: c_uint, gz: c_uint, bx: c_uint, by: c_uint, bz: c_uint,
         shared: c_uint, stream: CUstream, params: *mut *mut c_void, extra: *mut *mut c_void) |world| {
         let id = world.own_stream(stream)?;
@@ -107,7 +119,7 @@ api! {
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let blocks = gx as u64 * gy as u64 * gz as u64;
-        if blocks == 0 || gx > i32::MAX as u32 || gy > 65535 || gz > 65535 || by != 1 || bz != 1 || shared != 0 {
+        if blocks == 0 || gx > i32::MAX as u32 || gy > 65535 || gz > 65535 || by != 1 || bz != 1 {
             world.report(format!("`{}` over {gx}, {gy}, {gz} blocks of {bx}, {by}, {bz}", kernel.name()));
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
@@ -115,9 +127,17 @@ api! {
             world.report(format!("`{}` in blocks of {bx} threads", kernel.name()));
             return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
         }
+        let most = world.shared.get(&(function as usize)).copied().unwrap_or(emu::SHARED);
+        if shared > most {
+            world.report(format!("`{}` with {shared} bytes of shared memory, of {most}", kernel.name()));
+            return Err(CUDA_ERROR_INVALID_VALUE);
+        }
+        if kernel.name() == world.config.refused {
+            return Err(CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES);
+        }
         world.count("launch", 1);
         world.count(kernel.name(), 1);
         let params = bytes.to_vec();
-        world.enqueue(id, Task::Launch { kernel, params, grid: [gx, gy, gz], threads: bx })
+        world.enqueue(id, Task::Launch { kernel, params, grid: [gx, gy, gz], threads: bx, shared })
     };
 }

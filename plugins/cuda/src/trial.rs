@@ -1,0 +1,150 @@
+//! Kernels that no card has run yet are tried on each card before they are used: a product whose sums are exact is compared
+//! with the host's. What comes out wrong, or is refused, is not used, and the log says so once.
+//!
+//! A kernel that faults takes the context with it, and nothing here can save that: the error says which option leaves it out.
+
+use crate::call::{Args, dense_strides};
+use crate::driver::cu;
+use crate::gpu::Gpu;
+use crate::modules::Modules;
+use crate::ops::{Operands, Variant};
+use crate::sys::*;
+use llmrt_plugin::{DType, Error, Result, Scope};
+use std::sync::{Mutex, PoisonError};
+
+/// What came of the trials of a device.
+pub struct Trials {
+    /// Whether the kernels are wanted at all.
+    wanted: bool,
+    /// By name, whether they passed.
+    found: Mutex<Vec<(&'static str, bool)>>,
+}
+
+/// Numbers of a row, rows of w, columns, batches: some tiles are full, more of them than are in shared memory at once, and some
+/// are not.
+const SHAPE: [usize; 4] = [328, 136, 72, 2];
+
+impl Trials {
+    /// None was made.
+    pub fn new(wanted: bool) -> Trials {
+        Trials { wanted, found: Mutex::default() }
+    }
+
+    /// Whether a kernel is good. It is tried when first asked for, on the entered device, on which the thread captures nothing.
+    pub fn passed(&self, gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<bool> {
+        if !self.wanted || gpu.driver.cuda.cuTensorMapEncodeTiled.is_none() {
+            return Ok(false);
+        }
+        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((_, passed)) = found.iter().find(|(name, _)| *name == by.name) {
+            return Ok(*passed);
+        }
+        let problem = match differing(gpu, modules, by) {
+            Ok(0) => None,
+            Ok(n) => Some(format!(
+                "{n} of {} numbers of its trial are wrong",
+                SHAPE[1..].iter().product::<usize>()
+            )),
+            Err(e) if e.scope == Scope::Call => Some(e.message),
+            Err(e) => {
+                let text =
+                    "the trial of wgmma ended the card's context; LLMRT_CUDA_WGMMA=0 leaves that kernel out";
+                return Err(Error { message: format!("{text}: {}", e.message), ..e });
+            }
+        };
+        if let Some(problem) = &problem {
+            modules.warn(&format!("kernel `{}` is not used: {problem}", by.name));
+        }
+        found.push((by.name, problem.is_none()));
+        Ok(problem.is_none())
+    }
+}
+
+/// Memory and a stream for a trial.
+struct Bench<'a> {
+    gpu: &'a Gpu,
+    at: CUdeviceptr,
+    stream: CUstream,
+}
+
+impl Drop for Bench<'_> {
+    fn drop(&mut self) {
+        // SAFETY: memory and a stream of the entered device, if one was made, given back once; nothing runs on them, or the
+        // device is lost.
+        unsafe {
+            if !self.stream.is_null() {
+                let _ = cu!(self.gpu.driver, cuStreamSynchronize(self.stream));
+                let _ = cu!(self.gpu.driver, cuStreamDestroy_v2(self.stream));
+            }
+            self.gpu.free(self.at);
+        }
+    }
+}
+
+/// Sixty-fourths from -1 to 1, which F16 and BF16 have, as numbers and as halves; thousands of products of theirs are added up
+/// without rounding, in any order.
+fn numbers(n: usize, dtype: DType, mut seed: u32) -> (Vec<f32>, Vec<u8>) {
+    let mut next = || {
+        seed = seed.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        ((seed >> 16) % 129) as i32 - 64
+    };
+    let whole: Vec<i32> = (0..n).map(|_| next()).collect();
+    let half = |n: &i32| {
+        let bits = (*n as f32 / 64.0).to_bits();
+        match (dtype, *n) {
+            (DType::F16, 0) => 0,
+            // The exponent's bias is 15 and not 127, and 10 bits follow it.
+            (DType::F16, _) => {
+                ((bits >> 16 & 0x8000) | ((bits & 0x7fff_ffff) >> 13).wrapping_sub(112 << 10)) as u16
+            }
+            _ => (bits >> 16) as u16,
+        }
+    };
+    let halves = whole.iter().flat_map(|n| half(n).to_ne_bytes()).collect();
+    (whole.iter().map(|n| *n as f32 / 64.0).collect(), halves)
+}
+
+/// How many numbers of a product by the kernel are wrong.
+fn differing(gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<usize> {
+    let ([k, m, n, batches], dtype) = (SHAPE, by.dtype);
+    let (parts, columns) = (if dtype == DType::F16 { 1 } else { 2 }, n * batches);
+    let ((w, w_halves), (x, x_halves)) = (numbers(k * m, dtype, 1), numbers(columns * parts * k, dtype, 2));
+    // What columns are multiplied by in the end; BF16's are not.
+    let units: Vec<f32> =
+        (0..columns).map(|i| if parts == 1 { [1.0, 0.25, 8.0][i % 3] } else { 1.0 }).collect();
+    let unit_bytes: Vec<u8> = units.iter().flat_map(|unit| unit.to_ne_bytes()).collect();
+    let results = vec![0xff; columns * m * 4];
+    let (mut bytes, mut starts) = (Vec::new(), Vec::new());
+    for part in [&w_halves, &x_halves, &unit_bytes, &results] {
+        bytes.resize(bytes.len().next_multiple_of(256), 0);
+        starts.push(bytes.len() as u64);
+        bytes.extend_from_slice(part);
+    }
+    let mut bench = Bench { gpu, at: gpu.alloc(bytes.len() as u64)?, stream: std::ptr::null_mut() };
+    // SAFETY: the output is ours.
+    unsafe { cu!(gpu.driver, cuStreamCreateWithPriority(&mut bench.stream, CU_STREAM_NON_BLOCKING, 0))? };
+    // SAFETY: as many bytes, which nothing uses.
+    unsafe { gpu.upload(bench.at, &bytes)? };
+    let at = |i: usize| bench.at + starts[i];
+    let ne = [k, m, 1, 1];
+    let operands =
+        Operands { by, w: at(0), ne, nb: dense_strides(ne, dtype), x: at(1), columns: [n, batches] };
+    let args = Args::default().dense(at(0), ne, dtype).floats(0, [k, n, batches, 1]);
+    let args = args.floats(at(3), [m, n, batches, 1]).optional(None)?.address(at(1));
+    if let Some(launch) = operands.launch(gpu, modules, args, [at(2), 0])? {
+        launch.enqueue(gpu, bench.stream)?;
+    }
+    let mut found = results;
+    // SAFETY: a live stream; as many bytes, which its work, that is done then, has written.
+    unsafe {
+        cu!(gpu.driver, cuStreamSynchronize(bench.stream))?;
+        gpu.download(&mut found, at(3))?;
+    }
+    let (rows, found) = (w.chunks(k), found.as_chunks::<4>().0);
+    let expected = x.chunks(parts * k).zip(&units).flat_map(|(x, unit)| {
+        let dot =
+            |w: &[f32]| x.chunks(k).map(|x| w.iter().zip(x).map(|(w, x)| w * x).sum::<f32>()).sum::<f32>();
+        rows.clone().map(move |w| dot(w) * unit)
+    });
+    Ok(expected.zip(found).filter(|(expected, found)| *expected != f32::from_ne_bytes(**found)).count())
+}

@@ -1,0 +1,214 @@
+//! Products by warpgroups, on sm_90: they are reached where they should be, are right, and are tried before. They run as plain
+//! C++, as documented: nothing here shows what a real card does.
+
+mod common;
+#[path = "../../cann/tests/common/placed.rs"]
+mod placed;
+
+use common::Machine;
+use llmrt_abi::DType;
+use llmrt_graph::ops::case::Case;
+use llmrt_graph::{Role, Tensor};
+use placed::{run, workspace};
+
+const F16: &str = "mul_mat_f16_wgmma";
+const F16_WIDE: &str = "mul_mat_f16_wgmma_wide";
+const BF16: &str = "mul_mat_bf16_wgmma";
+
+/// A machine of this kind.
+fn machine(more: &str, options: &[(&str, &str)]) -> Machine {
+    Machine::told(&format!("queue=late,memory=2g,{more}"), options)
+}
+
+/// A case is right, and these kernels ran so often in all.
+fn check(m: &Machine, case: &Case, kernels: &[(&str, u64)]) {
+    let stream = m.card(0).stream(1).unwrap();
+    let error = run(&m.card(0), &stream, case).unwrap().unwrap_or_else(|| panic!("{}: refused", case.name));
+    assert_eq!(m.reports(), [""; 0], "{}", case.name);
+    assert!(error <= case.nmse, "{}: NMSE {error:e}, {:?}", case.name, said(m));
+    for (kernel, n) in kernels {
+        assert_eq!(m.count(kernel), *n, "{}: runs of {kernel}", case.name);
+    }
+    let (taken, said) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
+    assert!(taken <= said, "{} takes {taken} bytes of scratch memory, and says {said}", case.name);
+}
+
+/// w [k, m, batches] times x [k, n, 2 batches]; sums are off by no more than halves of x are.
+fn product(w: DType, [k, m, n, batches]: [u64; 4]) -> Case {
+    let case = Case::new(format!("{w} [{k}, {m}] times {n} columns, {batches} batches"), |g, _| {
+        let w = g.weight("w", w, &[k, m, batches], Role::Matrix);
+        let x = g.input("x", DType::F32, &[k, n, 2 * batches]);
+        g.mul_mat(w, x);
+    });
+    case.nmse(if w == DType::F16 { 1e-6 } else { 1e-9 })
+}
+
+/// What the log says of wgmma.
+fn said(m: &Machine) -> Vec<String> {
+    m.log.lock().unwrap().iter().filter(|line| line.contains("wgmma")).cloned().collect()
+}
+
+/// Twice: the first time it is tried.
+#[test]
+fn tiles_that_are_full_and_tiles_that_are_not_are_right() {
+    for (shape, f16) in [
+        ([264, 300, 70, 1], F16_WIDE),
+        ([40, 130, 257, 1], F16_WIDE),
+        ([1032, 33, 65, 2], F16_WIDE),
+        ([264, 33, 200, 1], F16),
+        ([64, 128, 128, 1], F16),
+        ([8, 100, 140, 1], F16),
+    ] {
+        for (dtype, kernel) in [(DType::F16, f16), (DType::BF16, BF16)] {
+            let m = machine("sm=90", &[]);
+            check(&m, &product(dtype, shape), &[(kernel, 2)]);
+            assert_eq!(said(&m), [""; 0]);
+        }
+    }
+}
+
+#[test]
+fn a_device_tries_each_kernel_once() {
+    let m = machine("sm=90", &[]);
+    for n in 2..4 {
+        check(&m, &product(DType::F16, [72, 120, 80, 1]), &[(F16, n), (BF16, 0)]);
+    }
+    check(&m, &product(DType::BF16, [72, 120, 80, 1]), &[(F16, 3), (BF16, 2)]);
+}
+
+#[test]
+fn few_columns_few_tiles_other_chips_and_uneven_rows_go_another_way() {
+    let case = product(DType::F16, [72, 120, 80, 1]);
+    for chip in ["sm=75", "sm=80", "sm=89", "sm=100", "sm=120"] {
+        check(&machine(chip, &[]), &case, &[(F16, 0), ("mul_mat_f16_wide", 1)]);
+    }
+    for shape in [[72, 140, 64, 1], [72, 128, 128, 0], [68, 140, 80, 1]] {
+        let few = if shape[3] == 0 { flat(72, 128, 128) } else { product(DType::F16, shape) };
+        check(&machine("sm=90", &[]), &few, &[(F16, 0)]);
+    }
+}
+
+/// One batch of w and x: one tile, where four multiprocessors are.
+fn flat(k: u64, m: u64, n: u64) -> Case {
+    let case = Case::new(format!("[{k}, {m}] times {n} columns"), |g, _| {
+        let w = g.weight("w", DType::F16, &[k, m], Role::Matrix);
+        let x = g.input("x", DType::F32, &[k, n]);
+        g.mul_mat(w, x);
+    });
+    case.nmse(1e-6)
+}
+
+const PACKED: [DType; 13] = [
+    DType::Q4_0,
+    DType::Q4_1,
+    DType::Q5_0,
+    DType::Q5_1,
+    DType::Q8_0,
+    DType::Q2_K,
+    DType::Q3_K,
+    DType::Q4_K,
+    DType::Q5_K,
+    DType::Q6_K,
+    DType::IQ4_NL,
+    DType::IQ4_XS,
+    DType::MXFP4,
+];
+
+/// w [k, m] of packed numbers times x [k, n, 2]; sums are off by no more than halves are.
+fn packed(w: DType, [k, m, n]: [u64; 3]) -> Case {
+    let case = Case::new(format!("{w} [{k}, {m}] times {n} columns"), |g, _| {
+        let w = g.weight("w", w, &[k, m], Role::Matrix);
+        let x = g.input("x", DType::F32, &[k, n, 2]);
+        g.mul_mat(w, x);
+    });
+    case.nmse(1e-6)
+}
+
+/// A card of little memory has rows that come in two parts.
+#[test]
+fn packed_weights_become_halves_where_there_are_many_columns() {
+    let m = machine("sm=90", &[]);
+    for (n, dtype) in PACKED.into_iter().enumerate() {
+        let kernels = [(F16_WIDE, n as u64 + 2), ("halve_packed", n as u64 + 1)];
+        check(&m, &packed(dtype, [256, 140, 256]), &kernels);
+    }
+    drop(m);
+    let small = machine("sm=90,memory=64m", &[]);
+    check(&small, &packed(DType::Q4_0, [512, 300, 256]), &[(F16_WIDE, 3), ("halve_packed", 2)]);
+    drop(small);
+    for (chip, n) in [("sm=90", 255), ("sm=89", 256)] {
+        let case = packed(DType::Q4_0, [256, 140, n]).nmse(5e-4);
+        check(&machine(chip, &[]), &case, &[("halve_packed", 0), ("mul_mat_q4_0_tile", 1)]);
+    }
+}
+
+/// Rows with gaps between them are no matter to a map; dims that were exchanged are.
+#[test]
+fn weights_with_gaps_are_taken_as_they_lie() {
+    let part = |exchanged: bool| {
+        let case = Case::new("a part of weights", |g, _| {
+            let w = g.weight("w", DType::F16, &[96, 120, 2], Role::Matrix);
+            let w: Tensor = g.slice(w, 0, 16, 64);
+            let w = if exchanged { g.permute(w, [0, 2, 1, 3]) } else { w };
+            let x = g.input("x", DType::F32, &[64, 80, if exchanged { 120 } else { 2 }]);
+            g.mul_mat(w, x);
+        });
+        case.nmse(1e-6)
+    };
+    check(&machine("sm=90", &[]), &part(false), &[(F16, 2)]);
+    check(&machine("sm=90", &[]), &part(true), &[(F16, 0)]);
+}
+
+#[test]
+fn activations_beyond_half_precision_lose_nothing() {
+    for size in [1e-30, 1e-9, 1e6, 1e30] {
+        for (w, kernel, nmse) in [(DType::F16, F16, 1e-6), (DType::BF16, BF16, 1e-9)] {
+            let case = Case::new(format!("{w} times columns of {size:e}"), |g, _| {
+                let w = g.weight("w", w, &[72, 200], Role::Matrix);
+                let x = g.input("x", DType::F32, &[72, 80]);
+                let x = g.scale(x, size);
+                g.mul_mat(w, x);
+            });
+            check(&machine("sm=90", &[]), &case.nmse(nmse), &[(kernel, 2)]);
+        }
+    }
+}
+
+#[test]
+fn a_kernel_that_is_wrong_on_a_card_is_not_used_and_the_log_says_so_once() {
+    let case = product(DType::F16, [72, 120, 80, 1]);
+    let m = machine("sm=90,idle=mul_mat_f16_wgmma", &[]);
+    check(&m, &case, &[(F16, 1), ("mul_mat_f16_wide", 1)]);
+    check(&m, &case, &[(F16, 1), ("mul_mat_f16_wide", 2)]);
+    assert_eq!(
+        said(&m),
+        ["kernel `mul_mat_f16_wgmma` is not used: 19584 of 19584 numbers of its trial are wrong"]
+    );
+}
+
+#[test]
+fn a_kernel_that_a_card_refuses_is_not_used_and_the_log_says_so_once() {
+    let case = product(DType::BF16, [72, 120, 80, 1]);
+    let m = machine("sm=90,refused=mul_mat_bf16_wgmma", &[]);
+    check(&m, &case, &[(BF16, 0), ("mul_mat_bf16_wide", 1)]);
+    check(&m, &case, &[("mul_mat_bf16_wide", 2)]);
+    let [line] = &said(&m)[..] else { panic!("{:?}", said(&m)) };
+    assert!(line.contains("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"), "{line}");
+}
+
+#[test]
+fn an_option_leaves_the_kernel_out() {
+    let m = machine("sm=90", &[("cuda.wgmma", "0")]);
+    check(&m, &product(DType::F16, [72, 120, 80, 1]), &[(F16, 0), ("mul_mat_f16_wide", 1)]);
+    assert_eq!(said(&m), [""; 0]);
+}
+
+/// The card is lost, as by any kernel that faults; what helps is said.
+#[test]
+fn a_trial_that_faults_says_which_option_leaves_the_kernel_out() {
+    let m = machine("sm=90,fault=1:715", &[]);
+    let stream = m.card(0).stream(1).unwrap();
+    let error = run(&m.card(0), &stream, &product(DType::F16, [72, 120, 80, 1])).err().unwrap().to_string();
+    assert!(error.contains("LLMRT_CUDA_WGMMA=0") && error.contains("ILLEGAL_INSTRUCTION"), "{error}");
+    assert_eq!(m.reports(), [""; 0]);
+}
