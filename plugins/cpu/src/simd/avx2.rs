@@ -252,9 +252,11 @@ unsafe fn narrow(v: __m256i) -> __m128i {
 #[inline(always)]
 unsafe fn dot4<const VNNI: bool>(run: __m256i, u: __m256i, i: __m256i) -> __m256i {
     // SAFETY: the caller's promise.
-    match VNNI {
-        true => unsafe { _mm256_dpbusd_avx_epi32(run, u, i) },
-        false => unsafe { _mm256_add_epi16(run, _mm256_maddubs_epi16(u, i)) },
+    unsafe {
+        match VNNI {
+            true => _mm256_dpbusd_avx_epi32(run, u, i),
+            false => _mm256_add_epi16(run, _mm256_maddubs_epi16(u, i)),
+        }
     }
 }
 
