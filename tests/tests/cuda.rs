@@ -60,6 +60,22 @@ fn the_embedded_model_tells_the_cpus_story_in_every_type() {
     }
 }
 
+/// A prompt of more tokens than the kernels for few columns take.
+#[test]
+fn a_prompt_multiplied_by_cublaslt_goes_on_as_on_the_cpu() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = dir.path().join("f16.gguf");
+    succeed(llmrt(["quantize", "--pure"]).arg(root().join("cli/assets/stories.gguf")).arg(&model).arg("f16"));
+    let words = "Once upon a time there was a little girl named Lily and one day she went to the park with her mom and";
+    let run = |command: &mut Command, backend: &str| {
+        let flags = ["--backend", backend, "run", "--raw", "--temp", "0", "-n", "6", "-p", words, "-m"];
+        succeed(command.args(flags).arg(&model)).stdout
+    };
+    let cublas = nvidia::built().1.join("cublas");
+    let found = run(on_cards("queue=late").env("LLMRT_CUDA_CUBLAS_DIR", cublas), "cuda");
+    assert_eq!(found, run(&mut on_cards("queue=late"), "cpu"));
+}
+
 /// Neither card has room for the whole model; nothing goes to the CPU.
 #[test]
 fn a_model_too_large_for_one_card_is_split_by_layers_over_two() {

@@ -2,8 +2,7 @@
 //! q, k and v, of gate and up. It is kept while no node writes over x, and while no other node wants scratch memory, so
 //! that nothing takes more of it than the verdicts name.
 
-use super::check::is_number;
-use super::{mul_mat, source, workspace};
+use super::{mul_mat, source, tiles, workspace};
 use crate::call::{Call, address};
 use llmrt_plugin::{DType, NodeView, Op, Piece, Result, TensorView};
 
@@ -102,15 +101,15 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Whether one of the next nodes multiplies packed weights by these rows before they are written over, and before
-    /// other scratch memory is wanted.
+    /// Whether one of the next nodes multiplies packed weights by these rows in 8 bits before they are written over, and
+    /// before other scratch memory is wanted.
     pub fn is_wanted_packed(&self, rows: &TensorView<'_>, next: &[NodeView<'_>]) -> Result<bool> {
         let x = Rows::of(rows)?;
         for node in next.iter().take(AHEAD) {
             let room = workspace(node, self.gpu);
             if matches!(node.op(), Some(Op::MulMat | Op::MulMatId))
-                && !is_number(&source(node, 0)?)
                 && Rows::of(&source(node, 1)?)? == x
+                && tiles::takes_packed(self, node)?
             {
                 return Ok(room >= mul_mat::packed_bytes(rows) as u64);
             }

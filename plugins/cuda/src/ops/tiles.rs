@@ -79,6 +79,12 @@ fn by_warpgroups(
     }
 }
 
+/// Whether a node with packed weights takes x in 8 bits, whatever its columns.
+pub fn takes_packed(call: &Call<'_>, node: &NodeView<'_>) -> Result<bool> {
+    let w = source(node, 0)?;
+    Ok(!is_number(&w) && (node.src(2).is_some() || by_warpgroups(call, &w, &node.dst())?.is_none()))
+}
+
 /// Bytes of scratch memory that a node with many columns takes at most: where its weights lie decides the kernel.
 pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
