@@ -6,6 +6,7 @@ use crate::output::note;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::engine::BLOCK_SIZE;
+use llmrt_engine::largest::KEEP_LOGITS_FROM;
 use llmrt_engine::memory::KV_TYPES;
 use llmrt_host::sched::SplitMode;
 
@@ -59,6 +60,7 @@ pub fn engine_options(
         n_threads: 0,
         strict,
         split,
+        keep_logits_from: KEEP_LOGITS_FROM,
     })
 }
 

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::session;
-use llmrt_engine::{Engine, Finish, Logits, Sampler, SequenceId, StopFilter, TokenId};
+use llmrt_engine::{Engine, Finish, Logits, Sampler, SequenceId, Step, StopFilter, TokenId};
 use llmrt_tokenizer::{Decoder, Tokenizer};
 use std::time::{Duration, Instant};
 
@@ -56,15 +56,17 @@ pub fn generate(
     let mut first_token_at = None;
     let mut n_tokens = 0;
     let mut is_context_full = false;
+    engine.set_n_largest(id, sampler.n_largest())?;
 
     let finish = loop {
-        let Some(logits) = next_logits(engine, id, usize::MAX)? else {
+        let Some(step) = next_logits(engine, id, usize::MAX)? else {
             if n_tokens == 0 {
                 n_prompt = n_asked.saturating_sub(n_missing(engine, id));
             }
             break Finish::Cancelled;
         };
-        let token = sampler.sample(&logits, known(engine, id))?;
+        // There is one sequence, so one row.
+        let token = sampler.sample(step.row(0), known(engine, id))?;
         first_token_at.get_or_insert_with(Instant::now);
         n_tokens += 1;
         let has_room = known(engine, id).len() < engine.n_ctx();
@@ -100,13 +102,13 @@ pub fn generate(
     })
 }
 
-/// Computes what a sequence lacks, at most `max_tokens` tokens at a time, and returns the logits after its last
-/// token. `None` if Ctrl-C came first.
-pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Result<Option<Vec<f32>>> {
+/// Computes what a sequence lacks, at most `max_tokens` tokens at a time, and returns the step that gave the
+/// logits after its last token. `None` if Ctrl-C came first.
+pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Result<Option<Step>> {
     loop {
         let step = session::step(engine, Logits::Last, max_tokens)?;
         if step.rows.iter().any(|row| row.id == id) {
-            return Ok(Some(step.logits)); // there is one sequence, so one row
+            return Ok(Some(step));
         }
         if step.n_tokens == 0 {
             return Err(Error::new(

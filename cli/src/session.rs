@@ -77,11 +77,12 @@ impl Session {
         Ok(session)
     }
 
-    /// Says where the last step ran: all of it and the scratch memory it took with `-v`, else one line if work fell
-    /// back.
+    /// Says where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
+    /// if work fell back.
     pub fn tell_placement(&self, verbose: u8) {
         if verbose > 0 {
             self.engine.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
+            note(format_args!("logits read back in the last step: {}", bytes(self.engine.n_bytes_read())));
         }
         let Some(report) = self.engine.report() else { return };
         match (verbose, report.n_fallbacks()) {

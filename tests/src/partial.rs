@@ -26,7 +26,7 @@ const GIB: u64 = 1 << 30;
 const NEVER: fn(Op) -> bool = |_| false;
 
 /// The devices the tests use.
-pub const CLAIMS: [Claims; 10] = [
+pub const CLAIMS: [Claims; 11] = [
     Claims { name: "matmul", runs: |op| matches!(op, Op::MulMat | Op::Add), memory: GIB, lies_about: NEVER },
     Claims { name: "everything", runs: |_| true, memory: GIB, lies_about: NEVER },
     Claims {
@@ -47,6 +47,7 @@ pub const CLAIMS: [Claims; 10] = [
     Claims { name: "tiny90", runs: |_| true, memory: 90_000, lies_about: NEVER },
     Claims { name: "tiny10", runs: |_| true, memory: 10_000, lies_about: NEVER },
     Claims { name: "forgetful", runs: |_| true, memory: GIB, lies_about: |op| op == Op::SetRows },
+    Claims { name: "unsorted", runs: |_| true, memory: GIB, lies_about: |op| op == Op::TopK },
 ];
 
 /// The plugin of row `N` of [`CLAIMS`].
@@ -126,8 +127,8 @@ macro_rules! tables {
         })*
 
         /// Entries of the plugins, in the order of [`CLAIMS`].
-        pub const QUERIES: [llmrt_host::plugin::Query; 10] = [$($module::query,)*];
+        pub const QUERIES: [llmrt_host::plugin::Query; 11] = [$($module::query,)*];
     };
 }
 
-tables! { matmul = 0, everything = 1, simple = 2, tiny = 3, liar = 4, nothing = 5, tiny120 = 6, tiny90 = 7, tiny10 = 8, forgetful = 9, }
+tables! { matmul = 0, everything = 1, simple = 2, tiny = 3, liar = 4, nothing = 5, tiny120 = 6, tiny90 = 7, tiny10 = 8, forgetful = 9, unsorted = 10, }

@@ -52,6 +52,7 @@ fn logits(
         n_threads: 0,
         strict: false,
         split: Default::default(),
+        keep_logits_from: u64::MAX,
     };
     let load = LoadOptions { mode, check_tensors: true, progress: &mut |_| true };
     let mut engine = Engine::new(host, devices, files, load, options).unwrap();

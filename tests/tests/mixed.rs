@@ -71,6 +71,7 @@ impl Lab {
             n_threads: 0,
             strict: false,
             split: Default::default(),
+            keep_logits_from: u64::MAX,
         };
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
         Engine::new(&self.host, devices.collect(), files, load, options).unwrap()

@@ -112,6 +112,7 @@ fn engine(model: &Path, cache: DType) -> Engine {
         n_threads: 0,
         strict: false,
         split: Default::default(),
+        keep_logits_from: u64::MAX,
     };
     let mut progress = |_| true;
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };

@@ -41,6 +41,7 @@ fn setting(name: Option<&str>, model: &TinyLlama, strict: bool) -> Setting {
         n_threads: 0,
         strict,
         split: Default::default(),
+        keep_logits_from: u64::MAX,
     };
     Setting { host, devices, files, options }
 }

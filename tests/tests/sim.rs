@@ -73,6 +73,7 @@ impl Lab {
             n_threads: 0,
             strict: false,
             split: Default::default(),
+            keep_logits_from: u64::MAX,
         };
         let mut progress = |_| true;
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };

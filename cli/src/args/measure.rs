@@ -79,6 +79,10 @@ pub struct Bench {
     #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub sequences: usize,
+    /// Read back what samplers with this top-k need, where a device with memory of its own has the logits; 0: all logits.
+    #[arg(long, value_name = "N", default_value_t = 0, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
+    pub top_k: usize,
     /// Repetitions.
     #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
@@ -102,7 +106,8 @@ const BENCH_HELP: &str = "\
 The random tokens are the same in every run. Decoding starts with a context of one token at least. The JSON has
 prompt_tok_s and decode_tok_s (means; of all sequences together), each with _sd (standard deviation); a test that was
 switched off is null. It also has the least that steps must do: read_bytes_per_step, mul_adds_per_token (without
-attention), kv_bytes_per_token (read for each token of the context), and the ceilings, if asked for.";
+attention), kv_bytes_per_token (read for each token of the context), the ceilings, if asked for, and logits_bytes: what
+the last step read back.";
 
 /// Measure how well a model predicts a text, and how far it is from another one.
 ///

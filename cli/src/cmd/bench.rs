@@ -44,7 +44,7 @@ pub fn bench(global: &Global, args: &Bench) -> Result<()> {
     let kv_type = options.k_type;
     let mut session = Session::load(&setup, model, &args.loading, options)?;
 
-    let mut cases = Cases::new(&mut session.engine, args.n_depth);
+    let mut cases = Cases::new(&mut session.engine, args.n_depth, args.top_k);
     if !args.no_warmup {
         cases.prompt(args.n_prompt)?;
         cases.decode(args.n_gen.min(8), args.sequences)?;
@@ -70,6 +70,7 @@ pub fn bench(global: &Global, args: &Bench) -> Result<()> {
             "n_depth": args.n_depth, "sequences": args.sequences,
             "prompt_tok_s": prompt.mean(), "prompt_tok_s_sd": prompt.sd(),
             "decode_tok_s": decode.mean(), "decode_tok_s_sd": decode.sd(),
+            "logits_bytes": session.engine.n_bytes_read(),
             "ceilings": ceilings.map(ceilings_json),
         });
         return Ok(output::json(&result)?);

@@ -61,15 +61,16 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
 
     let mut last = Instant::now();
     let id = engine.add(prompt[..prompt.len().min(n_steps)].to_vec())?;
+    engine.set_n_largest(id, sampler.n_largest())?;
     while position < n_steps && !ended {
-        let Some(logits) = next_logits(&mut engine, id, usize::MAX)? else {
+        let Some(step) = next_logits(&mut engine, id, usize::MAX)? else {
             if timings.n_prompt == 0 {
                 let n_missing = engine.sequence(id).map_or(0, |seq| seq.n_missing());
                 (timings.n_prompt, timings.prompt) = (prompt.len() - n_missing, last.elapsed());
             }
             break;
         };
-        let token = sampler.sample(&logits, &[])?;
+        let token = sampler.sample(step.row(0), &[])?;
         position += 1;
         count(&mut timings, prompt.len(), &mut last);
         timings.n_generated += usize::from(token != BOS);

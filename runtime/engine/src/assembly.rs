@@ -1,15 +1,15 @@
 //! A model on its devices, ready to step: placed, loaded, its memory allocated. A device that fails on the way is left
 //! out, and the rest starts over.
 
-use crate::engine::{EngineOptions, StepProgram};
+use crate::engine::EngineOptions;
 use crate::error::{Error, Result};
 use crate::memory::Blueprint;
-use llmrt_abi::Status;
+use crate::program::{StepProgram, StepShape};
 use llmrt_host::load::{self, LoadOptions, ModelFiles};
-use llmrt_host::sched::executor::{Executor, Program};
+use llmrt_host::sched::executor::Executor;
 use llmrt_host::sched::limits::strict;
 use llmrt_host::{Device, DeviceState};
-use llmrt_models::{BatchShape, Model};
+use llmrt_models::Model;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -20,9 +20,9 @@ pub(crate) struct Assembly {
     pub devices: Vec<Arc<Device>>,
     pub executor: Executor,
     /// Graphs made so far.
-    pub programs: HashMap<BatchShape, StepProgram>,
+    pub programs: HashMap<StepShape, StepProgram>,
     /// Shape of the last of them.
-    pub last: Option<BatchShape>,
+    pub last: Option<StepShape>,
     /// What went less well than asked.
     pub warnings: Vec<String>,
 }
@@ -90,7 +90,7 @@ impl Assembly {
         let mut assembly = Assembly { model, devices, executor, programs, last, warnings };
         // The largest step first, so that the arenas never move.
         for n_tokens in [options.n_batch, 1] {
-            let shape = options.shape(n_tokens, 1, 1);
+            let shape = StepShape { batch: options.shape(n_tokens, 1, 1), n_picked: 0 };
             let step = StepProgram::new(&assembly.model, &shape)?;
             assembly.executor.prepare(&step.program)?;
             assembly.programs.insert(shape, step);
@@ -100,21 +100,13 @@ impl Assembly {
     }
 }
 
-impl StepProgram {
-    /// The graph of a batch shape.
-    pub fn new(model: &Model, shape: &BatchShape) -> Result<StepProgram> {
-        let step = model.graph(shape)?;
-        Ok(StepProgram { program: Program::new(step.graph), inputs: step.inputs, logits: step.logits })
-    }
-}
-
 /// The device in front of the baseline that a failure has cost: one that can no longer be used, or one whose memory
 /// turned out too small.
 pub(crate) fn lost(devices: &[Arc<Device>], e: &Error) -> Option<usize> {
     let others = &devices[..devices.len().saturating_sub(1)];
     let is_gone = |d: &Arc<Device>| matches!(d.state(), DeviceState::Unused(_) | DeviceState::Quarantined(_));
     others.iter().position(is_gone).or_else(|| {
-        let call = e.device_call().filter(|call| call.status == Status::OomDevice)?;
+        let call = e.device_call().filter(|_| e.is_out_of_device_memory())?;
         others.iter().position(|d| d.name() == call.who)
     })
 }

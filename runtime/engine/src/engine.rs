@@ -4,7 +4,10 @@ use crate::assembly::Assembly;
 use crate::batch::{Batch, Logits, OutputRow};
 use crate::blocks::BlockPool;
 use crate::error::{Error, Result};
+use crate::largest::Wanted;
 use crate::memory;
+use crate::program::{Results, StepProgram, StepShape, bytes_of, inputs, words};
+use crate::sampler::{Candidate, Row};
 use crate::schedule::{Budget, schedule};
 use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_abi::DType;
@@ -14,7 +17,7 @@ use llmrt_host::sched::SplitMode;
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Device, Host, PoolStats};
-use llmrt_models::{BatchShape, Inputs, Model};
+use llmrt_models::{BatchShape, Model};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -40,6 +43,9 @@ pub struct EngineOptions {
     pub strict: bool,
     /// How several devices share the model.
     pub split: SplitMode,
+    /// From so many bytes on, a step's logits stay on a device with memory of its own where the largest of each row
+    /// decide ([`Engine::set_n_largest`]), and only these are read back; `u64::MAX`: never.
+    pub keep_logits_from: u64,
 }
 
 impl EngineOptions {
@@ -81,17 +87,11 @@ pub struct Engine {
     pub(crate) executor: Executor,
     pub(crate) pool: BlockPool,
     pub(crate) queue: Vec<Sequence>,
-    programs: HashMap<BatchShape, StepProgram>,
-    last: Option<BatchShape>,
+    programs: HashMap<StepShape, StepProgram>,
+    last: Option<StepShape>,
+    n_bytes_read: u64,
     next_id: u64,
     pub(crate) warnings: Vec<String>,
-}
-
-/// The graph of one batch shape.
-pub(crate) struct StepProgram {
-    pub program: Program,
-    pub inputs: Inputs,
-    pub logits: Tensor,
 }
 
 /// What a step gave.
@@ -99,12 +99,30 @@ pub(crate) struct StepProgram {
 pub struct Step {
     /// Whose logits each row is.
     pub rows: Vec<OutputRow>,
-    /// `[n_rows, n_vocab]`, rows one after the other.
+    /// `[n_whole, n_vocab]`: the rows that were read whole, one after the other. All of them, unless [`Step::largest`]
+    /// says something else.
     pub logits: Vec<f32>,
+    /// By row, the largest logits where they decide what is sampled, largest first; empty for rows that were read whole.
+    /// Without any rows, all were.
+    pub largest: Vec<Vec<Candidate>>,
     /// Tokens that went through the model.
     pub n_tokens: usize,
     /// Sequences the pool can never hold; they were given up.
     pub too_long: Vec<SequenceId>,
+}
+
+impl Step {
+    /// What the sampler picks the token after row `i` from.
+    pub fn row(&self, i: usize) -> Row<'_> {
+        let is_whole = |row: usize| self.largest.get(row).is_none_or(Vec::is_empty);
+        if !is_whole(i) {
+            return Row::Largest(&self.largest[i]);
+        }
+        let n_whole = (0..self.rows.len()).filter(|&row| is_whole(row)).count();
+        let before = (0..i).filter(|&row| is_whole(row)).count();
+        let n_vocab = self.logits.len() / n_whole.max(1);
+        Row::All(self.logits.get(before * n_vocab..(before + 1) * n_vocab).unwrap_or_default())
+    }
 }
 
 /// Gets an op's result: name, dims, values. What it fails with ends the visit.
@@ -140,6 +158,7 @@ impl Engine {
             queue: Vec::new(),
             programs,
             last,
+            n_bytes_read: 0,
             next_id: 0,
             warnings,
         })
@@ -201,6 +220,13 @@ impl Engine {
         Ok(())
     }
 
+    /// Says how many of the largest logits its sampler needs ([`crate::Sampler::n_largest`]); `None`, as it is at first: all of
+    /// them.
+    pub fn set_n_largest(&mut self, id: SequenceId, n: Option<usize>) -> Result<()> {
+        self.find(id)?.n_largest = n;
+        Ok(())
+    }
+
     /// Forgets all tokens of a sequence after the first `n_kept`.
     pub fn truncate(&mut self, id: SequenceId, n_kept: usize) -> Result<()> {
         let i = self.position(id)?;
@@ -228,20 +254,31 @@ impl Engine {
             self.remove(*id)?;
         }
         let too_long = plan.too_long.clone();
+        self.n_bytes_read = 0;
         if plan.is_empty() {
             return Ok(Step { too_long, ..Step::default() });
         }
         let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), logits)?;
-        let logits = self.forward_or_recover(&batch)?;
+        let wanted = match logits {
+            Logits::All => Wanted::default(),
+            Logits::Last => self.wanted(&batch),
+        };
+        let Results { logits, largest, n_bytes } = self.forward_or_recover(&batch, &wanted)?;
+        self.n_bytes_read = n_bytes;
         for share in &plan.shares {
             self.find(share.id)?.advance(share.n_new);
         }
-        Ok(Step { rows: batch.rows.clone(), logits, n_tokens: batch.n_tokens(), too_long })
+        Ok(Step { rows: batch.rows.clone(), logits, largest, n_tokens: batch.n_tokens(), too_long })
     }
 
     /// Where the last step's graph ran.
     pub fn report(&self) -> Option<&Report> {
         self.executor.report(&self.programs.get(&self.last?)?.program).ok()
+    }
+
+    /// Bytes of logits that the last step read back.
+    pub fn n_bytes_read(&self) -> u64 {
+        self.n_bytes_read
     }
 
     /// Bytes allocated besides the weights: KV cache, and compute memory by device.
@@ -285,28 +322,43 @@ impl Engine {
         Ok(Ok(()))
     }
 
-    /// Logits of a batch, `[n_outputs, n_vocab]`; empty when it wants none.
-    pub(crate) fn forward(&mut self, batch: &Batch) -> Result<Vec<f32>> {
-        let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
-        self.ensure(shape)?;
-        let step = &self.programs[&shape];
-        self.executor.run(&step.program, &inputs(&step.inputs, &bytes_of(batch)))?;
-        self.last = Some(shape);
-        if batch.n_outputs() == 0 {
-            return Ok(Vec::new());
-        }
-        let mut bytes = vec![0; step.program.graph().def(step.logits).n_bytes() as usize];
-        self.executor.read(&step.program, step.logits, &mut bytes)?;
-        Ok(words(&bytes).map(f32::from_ne_bytes).collect())
+    /// What the samplers of a batch's rows need.
+    fn wanted(&self, batch: &Batch) -> Wanted {
+        let needs = batch.rows.iter().map(|row| self.sequence(row.id)?.n_largest).collect();
+        Wanted::new(needs, self.model.config.n_vocab, self.options.keep_logits_from)
     }
 
-    /// Makes the graph of a shape, if there is none yet.
-    fn ensure(&mut self, shape: BatchShape) -> Result<()> {
+    /// What is wanted of the logits of a batch; nothing when it has no outputs.
+    pub(crate) fn forward(&mut self, batch: &Batch, wanted: &Wanted) -> Result<Results> {
+        let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
+        let shape = StepShape { batch: shape, n_picked: wanted.n_picked };
+        self.ensure(shape)?;
+        let step = &self.programs[&shape];
+        if let Err(e) = step.run(&mut self.executor, batch) {
+            // Picking takes memory that the logits alone do not.
+            if !(step.picks() && e.is_out_of_device_memory()) {
+                return Err(e);
+            }
+            self.programs.insert(shape, StepProgram::new(&self.model, &shape.without_picking())?);
+            return self.forward(batch, wanted);
+        }
+        self.last = Some(shape);
+        match batch.n_outputs() {
+            0 => Ok(Results::default()),
+            _ => step.read(&self.executor, wanted),
+        }
+    }
+
+    /// Makes the graph of a shape, if there is none yet: without picking, where that is not done beside the logits.
+    fn ensure(&mut self, shape: StepShape) -> Result<()> {
         if !self.programs.contains_key(&shape) {
             if self.programs.len() >= MAX_PROGRAMS {
                 self.programs.clear();
             }
             self.programs.insert(shape, StepProgram::new(&self.model, &shape)?);
+        }
+        if !self.programs[&shape].is_worth_it(&self.executor)? {
+            self.programs.insert(shape, StepProgram::new(&self.model, &shape.without_picking())?);
         }
         Ok(())
     }
@@ -332,38 +384,6 @@ impl Engine {
             None => Ok(()),
         }
     }
-}
-
-/// The arrays of a batch as bytes, in the order of [`inputs`].
-fn bytes_of(batch: &Batch) -> [Vec<u8>; 7] {
-    let bytes = |ints: &[i32]| ints.iter().flat_map(|i| i.to_ne_bytes()).collect::<Vec<u8>>();
-    let output_ids = if batch.output_ids.is_empty() { &[0][..] } else { &batch.output_ids };
-    [
-        bytes(&batch.tokens),
-        bytes(&batch.positions),
-        bytes(&batch.slots),
-        bytes(&batch.block_table),
-        bytes(&batch.seq_lens),
-        bytes(&batch.query_starts),
-        bytes(output_ids),
-    ]
-}
-
-fn inputs<'a>(inputs: &Inputs, bytes: &'a [Vec<u8>; 7]) -> Vec<(Tensor, &'a [u8])> {
-    let tensors = [
-        inputs.tokens,
-        inputs.positions,
-        inputs.slots,
-        inputs.block_table,
-        inputs.seq_lens,
-        inputs.query_starts,
-        inputs.output_ids,
-    ];
-    tensors.into_iter().zip(bytes.iter().map(Vec::as_slice)).collect()
-}
-
-fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> + '_ {
-    bytes.chunks_exact(4).map(|c| [c[0], c[1], c[2], c[3]])
 }
 
 /// Whether a result can be shown: it has bytes of its own, as numbers of four bytes.

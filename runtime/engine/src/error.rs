@@ -2,6 +2,7 @@
 
 use crate::blocks::BlockId;
 use crate::sequence::{SequenceId, TokenId};
+use llmrt_abi::Status;
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
@@ -29,6 +30,11 @@ pub enum Error {
         "the logit of token {token} is {found}: the model or a device computed nonsense; run `llmrt eval` on another device to compare"
     )]
     BadLogit { token: TokenId, found: f32 },
+    #[error(
+        "the {found} largest logits are given: the sampler needs {}; tell the engine what `Sampler::n_largest` says",
+        needed.map_or("all".to_string(), |n| n.to_string())
+    )]
+    TooFewLogits { found: usize, needed: Option<usize> },
     #[error("every token is forbidden (all logits are -inf): remove some of the logit biases")]
     AllForbidden,
 
@@ -95,6 +101,11 @@ impl From<llmrt_host::load::Error> for Error {
 }
 
 impl Error {
+    /// Whether a device has too little memory left for what it was to do.
+    pub(crate) fn is_out_of_device_memory(&self) -> bool {
+        self.device_call().is_some_and(|call| call.status == Status::OomDevice)
+    }
+
     /// What a device answered, if that is what went wrong.
     pub fn device_call(&self) -> Option<&llmrt_host::CallError> {
         match self {

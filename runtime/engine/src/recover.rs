@@ -5,16 +5,18 @@ use crate::assembly::{Assembly, lost};
 use crate::batch::{Batch, Logits};
 use crate::engine::Engine;
 use crate::error::{Error, Result};
+use crate::largest::Wanted;
+use crate::program::Results;
 use crate::schedule::{Plan, Share};
 use llmrt_host::load::LoadOptions;
 
 impl Engine {
-    /// Logits of a batch, whatever devices fail on the way: as long as one is left that can do it.
-    pub(crate) fn forward_or_recover(&mut self, batch: &Batch) -> Result<Vec<f32>> {
+    /// What is wanted of a batch's logits, whatever devices fail on the way: as long as one is left that can do it.
+    pub(crate) fn forward_or_recover(&mut self, batch: &Batch, wanted: &Wanted) -> Result<Results> {
         loop {
-            match self.forward(batch) {
+            match self.forward(batch, wanted) {
                 Err(e) => self.recover(e)?,
-                logits => return logits,
+                results => return results,
             }
         }
     }
@@ -61,7 +63,7 @@ impl Engine {
             let n_new = (n_computed - seq.n_computed()).min(self.options.n_batch);
             let plan = Plan { shares: vec![Share { id: seq.id, n_new }], ..Plan::default() };
             let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), Logits::Last)?;
-            self.forward(&batch)?;
+            self.forward(&batch, &Wanted::default())?;
             self.queue[i].advance(n_new);
         }
         Ok(())

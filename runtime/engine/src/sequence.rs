@@ -31,6 +31,8 @@ pub struct Sequence {
     pub(crate) blocks: BlockTable,
     /// Why it ended; `None` while it goes on.
     pub finish: Option<Finish>,
+    /// How many of the largest logits its sampler needs; `None`: all of them.
+    pub n_largest: Option<usize>,
 }
 
 impl Sequence {
@@ -40,7 +42,8 @@ impl Sequence {
             return Err(Error::NoTokens { id });
         }
         let n_prompt = prompt.len();
-        Ok(Self { id, tokens: prompt, n_prompt, n_computed: 0, blocks: BlockTable::default(), finish: None })
+        let blocks = BlockTable::default();
+        Ok(Self { id, tokens: prompt, n_prompt, n_computed: 0, blocks, finish: None, n_largest: None })
     }
 
     /// All known tokens: the prompt, then the generated ones.

@@ -1,8 +1,9 @@
 //! `eval` and `bench`: logits and speed.
 
 use super::{checkpoint, json, stdout};
-use llmrt_tests::build::{fail, llmrt, succeed};
+use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use llmrt_tests::f32s;
+use llmrt_tests::models::TinyLlama;
 use std::path::Path;
 
 const TOKENS: &str = "1 262 263 264,265\n266 267";
@@ -104,6 +105,22 @@ fn bench_goes_to_a_depth_and_with_several_sequences() {
     assert_eq!(result["read_bytes_per_step"], result["model_bytes"]);
     let table = stdout(["bench", "-p", "0", "-n", "2", "-d", "20", "-s", "3", "-r", "1"]);
     assert!(table.contains("decode 2 × 3 at depth 20"), "{table}");
+}
+
+/// 8 rows of 32 000 logits are 1 MB; of each, 64 with their ids and a sum are what a top-k of 40 needs.
+#[test]
+fn bench_says_what_was_read_back_of_the_logits() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyLlama { n_vocab: 32_000, ..TinyLlama::default() }.write(dir.path());
+    let logits_bytes = |backend: &str, flags: &str| {
+        let mut command = llmrt(["--plugin"]);
+        command.arg(plugin("sim")).args(["--backend", backend, "bench", "-p", "0", "-n", "1", "-s", "8"]);
+        command.args(["-r", "1", "--no-warmup", "--json"]).args(flags.split_whitespace());
+        json(command.arg("-m").arg(&model))["logits_bytes"].as_u64().unwrap()
+    };
+    assert_eq!(logits_bytes("sim:sim", ""), 8 * 32_000 * 4);
+    assert_eq!(logits_bytes("sim:sim", "--top-k 40"), 8 * (64 * 8 + 4));
+    assert_eq!(logits_bytes("cpu", "--top-k 40"), 8 * 32_000 * 4, "nothing to copy from");
 }
 
 #[test]

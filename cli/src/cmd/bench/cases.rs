@@ -9,15 +9,17 @@ use std::time::{Duration, Instant};
 pub struct Cases<'e> {
     engine: &'e mut Engine,
     n_depth: usize,
+    n_largest: Option<usize>,
     tokens: Tokens,
     sequences: Vec<SequenceId>,
 }
 
 impl Cases<'_> {
-    /// Nothing is read yet.
-    pub fn new(engine: &mut Engine, n_depth: usize) -> Cases<'_> {
+    /// Nothing is read yet. Of each row of logits the `top_k` largest are wanted; 0: all.
+    pub fn new(engine: &mut Engine, n_depth: usize, top_k: usize) -> Cases<'_> {
         let tokens = Tokens::new(engine.model().config.n_vocab);
-        Cases { engine, n_depth, tokens, sequences: Vec::new() }
+        let n_largest = Some(top_k).filter(|&k| k > 0);
+        Cases { engine, n_depth, n_largest, tokens, sequences: Vec::new() }
     }
 
     /// Time for a prompt of `n` random tokens behind the depth; nothing for none.
@@ -32,7 +34,7 @@ impl Cases<'_> {
                 self.engine.push_prompt(id, &tokens)?;
                 id
             }
-            None => self.engine.add(tokens)?,
+            None => self.add(tokens)?,
         };
         let started = Instant::now();
         self.compute(&[id])?;
@@ -75,11 +77,18 @@ impl Cases<'_> {
     /// Sees to it that so many sequences have been read up to `depth`.
     fn ready(&mut self, n_sequences: usize, depth: usize) -> Result<()> {
         while self.sequences.len() < n_sequences {
-            let id = self.engine.add(self.tokens.by_ref().take(depth).collect())?;
+            let tokens = self.tokens.by_ref().take(depth).collect();
+            let id = self.add(tokens)?;
             self.sequences.push(id);
             self.compute(&[id])?;
         }
         Ok(())
+    }
+
+    fn add(&mut self, tokens: Vec<TokenId>) -> Result<SequenceId> {
+        let id = self.engine.add(tokens)?;
+        self.engine.set_n_largest(id, self.n_largest)?;
+        Ok(id)
     }
 
     /// Computes what these sequences lack.

@@ -13,21 +13,43 @@ pub struct Candidate {
     pub logit: f32,
 }
 
-/// Every token of the vocabulary with its logit, in the order of ids. NaN and +inf are refused.
+/// Every token of the vocabulary with its logit, in the order of ids. NaN and +inf are refused, -0 becomes 0: so logits
+/// that are equal are so in every order.
 pub fn read(logits: &[f32], candidates: &mut Vec<Candidate>) -> Result<()> {
     check(logits)?;
     candidates.clear();
-    candidates.extend(logits.iter().zip(0..).map(|(&logit, id)| Candidate { id, logit }));
+    candidates.extend(logits.iter().zip(0..).map(|(logit, id)| Candidate { id, logit: logit + 0.0 }));
+    Ok(())
+}
+
+/// The largest alone, as they come. NaN and +inf are refused, -0 becomes 0.
+pub fn read_largest(largest: &[Candidate], candidates: &mut Vec<Candidate>) -> Result<()> {
+    check_largest(largest)?;
+    candidates.clear();
+    candidates.extend(largest.iter().map(|c| Candidate { logit: c.logit + 0.0, ..*c }));
     Ok(())
 }
 
 /// Refuses an empty row and logits from which no probability follows.
 pub fn check(logits: &[f32]) -> Result<()> {
-    match logits.iter().position(|logit| logit.is_nan() || *logit == f32::INFINITY) {
+    match logits.iter().position(is_nonsense) {
         Some(at) => Err(Error::BadLogit { token: at as TokenId, found: logits[at] }),
         None if logits.is_empty() => Err(Error::NoLogits),
         None => Ok(()),
     }
+}
+
+/// The same of the largest alone.
+pub fn check_largest(largest: &[Candidate]) -> Result<()> {
+    match largest.iter().find(|c| is_nonsense(&c.logit)) {
+        Some(c) => Err(Error::BadLogit { token: c.id, found: c.logit }),
+        None if largest.is_empty() => Err(Error::NoLogits),
+        None => Ok(()),
+    }
+}
+
+fn is_nonsense(logit: &f32) -> bool {
+    logit.is_nan() || *logit == f32::INFINITY
 }
 
 /// The token with the largest logit; of equal ones, the first.
@@ -35,7 +57,8 @@ pub fn largest(candidates: &[Candidate]) -> TokenId {
     candidates.iter().min_by(|a, b| by_logit(a, b)).map_or(0, |c| c.id)
 }
 
-/// Largest logit first; of equal ones, the smaller id first. So no order depends on how it was sorted.
+/// Largest logit first; of equal ones, the smaller id first. So no order depends on how it was sorted, and it is that of the
+/// op top_k.
 pub fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
     b.logit.total_cmp(&a.logit).then(a.id.cmp(&b.id))
 }
@@ -103,9 +126,11 @@ mod tests {
 
     #[test]
     fn of_equal_logits_the_first_is_the_largest() {
-        let mut c = Vec::new();
-        read(&[1.0, 3.0, 3.0, 2.0], &mut c).unwrap();
-        assert_eq!(largest(&c), 1);
+        for logits in [[1.0, 3.0, 3.0, 2.0], [-1.0, -0.0, 0.0, -2.0]] {
+            let mut c = Vec::new();
+            read(&logits, &mut c).unwrap();
+            assert_eq!(largest(&c), 1);
+        }
     }
 
     #[test]

@@ -33,6 +33,11 @@ impl Llama2c {
         Ok(Self { temperature, top_p, rng: XorShift64Star::new(seed), probs: Vec::new(), sorted: Vec::new() })
     }
 
+    /// How many of the largest logits decide the next token; `None`: all of them.
+    pub fn n_largest(&self) -> Option<usize> {
+        (self.temperature == 0.0).then_some(1)
+    }
+
     /// The next token. Takes one random number unless the temperature is 0.
     pub fn sample(&mut self, logits: &[f32]) -> Result<TokenId> {
         candidate::check(logits)?;

@@ -4,7 +4,8 @@
 //! then one draw. Temperature comes last, so it changes how bold the draw is, not which tokens take part. At
 //! temperature 0 or less the largest logit after bias and penalties wins and nothing else counts.
 //!
-//! Each stage is a file with one function from candidates to candidates. No stage removes the last candidate.
+//! Each stage is a file with one function from candidates to candidates. No stage removes the last candidate. Where the
+//! largest logits decide, the chain gives the same token from them alone.
 
 mod candidate;
 mod draw;
@@ -26,6 +27,16 @@ pub use rng::Rng;
 use crate::error::{Error, Result};
 use crate::sequence::TokenId;
 
+/// The logits of one position, from which a token is picked.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Row<'a> {
+    /// Those of the whole vocabulary, in the order of ids.
+    All(&'a [f32]),
+    /// The largest, none of them NaN, and no NaN among those left out: largest first, of equal ones the smaller id first.
+    /// Fewer than the vocabulary has.
+    Largest(&'a [Candidate]),
+}
+
 /// A way to pick tokens, with the state of its random numbers. One per sequence.
 #[derive(Clone, Debug)]
 pub enum Sampler {
@@ -46,11 +57,29 @@ impl Sampler {
         Ok(Self::Llama2c(Llama2c::new(temperature, top_p, seed)?))
     }
 
-    /// The token that comes after `history`, which is the prompt and what was generated.
-    pub fn sample(&mut self, logits: &[f32], history: &[TokenId]) -> Result<TokenId> {
+    /// How many of the largest logits decide the next token; `None`: all of them. It does not change.
+    pub fn n_largest(&self) -> Option<usize> {
         match self {
-            Self::Chain(chain) => chain.sample(logits, history),
-            Self::Llama2c(llama2c) => llama2c.sample(logits),
+            Self::Chain(chain) => chain.params.n_largest(),
+            Self::Llama2c(llama2c) => llama2c.n_largest(),
+        }
+    }
+
+    /// The token that comes after `history`, which is the prompt and what was generated. [`Row::Largest`] needs as many
+    /// logits as [`Sampler::n_largest`] says, and gives the token that [`Row::All`] would have given.
+    pub fn sample(&mut self, row: Row<'_>, history: &[TokenId]) -> Result<TokenId> {
+        if let Row::Largest(largest) = row {
+            let needed = self.n_largest();
+            if needed.is_none_or(|needed| needed > largest.len()) {
+                return Err(Error::TooFewLogits { found: largest.len(), needed });
+            }
+        }
+        match (self, row) {
+            (Self::Chain(chain), row) => chain.sample(row, history),
+            (Self::Llama2c(llama2c), Row::All(logits)) => llama2c.sample(logits),
+            (Self::Llama2c(_), Row::Largest(largest)) => {
+                candidate::check_largest(largest).map(|()| largest[0].id)
+            }
         }
     }
 }
@@ -72,9 +101,12 @@ impl Chain {
     }
 
     /// The token that comes after `history`.
-    pub fn sample(&mut self, logits: &[f32], history: &[TokenId]) -> Result<TokenId> {
+    fn sample(&mut self, row: Row<'_>, history: &[TokenId]) -> Result<TokenId> {
         let (p, c) = (&self.params, &mut self.candidates);
-        candidate::read(logits, c)?;
+        match row {
+            Row::All(logits) => candidate::read(logits, c)?,
+            Row::Largest(largest) => candidate::read_largest(largest, c)?,
+        }
 
         logit_bias::apply(c, &p.logit_bias)?;
         penalties::apply(c, p.penalty_window(history), p);

@@ -89,6 +89,22 @@ impl SamplingParams {
         }
     }
 
+    /// How many of the largest logits decide the next token; `None`: all of them. Penalties and biases change the order,
+    /// and without top-k the cuts weigh each token against the whole vocabulary.
+    pub fn n_largest(&self) -> Option<usize> {
+        if !self.logit_bias.is_empty() || self.penalises() {
+            return None;
+        }
+        if self.temperature <= 0.0 { Some(1) } else { usize::try_from(self.top_k).ok().filter(|&k| k > 0) }
+    }
+
+    /// Whether a token that occurred may lose or gain.
+    pub(super) fn penalises(&self) -> bool {
+        let is_neutral =
+            self.repeat_penalty == 1.0 && self.frequency_penalty == 0.0 && self.presence_penalty == 0.0;
+        !is_neutral && self.repeat_last_n != 0
+    }
+
     /// The end of `history` that the penalties look at.
     pub(super) fn penalty_window<'a>(&self, history: &'a [TokenId]) -> &'a [TokenId] {
         let n = usize::try_from(self.repeat_last_n).unwrap_or(history.len());
@@ -129,6 +145,26 @@ mod tests {
             |p| p.logit_bias = vec![(5, f32::INFINITY)],
             "logit bias of token 5 is inf: expected a number, or -inf to forbid the token",
         );
+    }
+
+    #[test]
+    fn what_changes_logits_or_weighs_them_all_needs_them_all() {
+        let needs = |change: fn(&mut SamplingParams)| {
+            let mut params = SamplingParams::default();
+            change(&mut params);
+            params.n_largest()
+        };
+        assert_eq!(needs(|_| ()), Some(40));
+        assert_eq!(needs(|p| (p.top_p, p.min_p, p.typical_p) = (0.5, 0.5, 0.5)), Some(40));
+        assert_eq!(needs(|p| p.temperature = 0.0), Some(1));
+        assert_eq!(needs(|p| (p.temperature, p.top_k) = (-1.0, 0)), Some(1));
+        assert_eq!(needs(|p| p.top_k = 0), None);
+        assert_eq!(needs(|p| p.top_k = -1), None);
+        assert_eq!(needs(|p| p.repeat_penalty = 1.1), None);
+        assert_eq!(needs(|p| p.frequency_penalty = 0.1), None);
+        assert_eq!(needs(|p| p.presence_penalty = -0.1), None);
+        assert_eq!(needs(|p| (p.repeat_penalty, p.repeat_last_n) = (1.1, 0)), Some(40));
+        assert_eq!(needs(|p| (p.temperature, p.logit_bias) = (0.0, vec![(3, 1.0)])), None);
     }
 
     #[test]

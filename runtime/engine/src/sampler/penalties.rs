@@ -8,7 +8,7 @@ use crate::sequence::TokenId;
 /// Penalises the tokens of `window`. `candidates` are the whole vocabulary in the order of ids; tokens outside it
 /// cannot come next, so nothing is done for them.
 pub fn apply(candidates: &mut [Candidate], window: &[TokenId], p: &SamplingParams) {
-    if p.repeat_penalty == 1.0 && p.frequency_penalty == 0.0 && p.presence_penalty == 0.0 {
+    if !p.penalises() {
         return;
     }
     let mut window = window.to_vec();

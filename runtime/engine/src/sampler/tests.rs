@@ -1,6 +1,7 @@
 //! The chain as a whole: its order, its seed, its errors.
 
 use super::*;
+use proptest::prelude::*;
 
 /// Probabilities 0.25 0.15 0.5 0.1.
 fn logits() -> Vec<f32> {
@@ -67,7 +68,7 @@ fn a_forbidden_token_never_comes() {
 fn a_seed_gives_the_same_tokens_again() {
     let draw = |seed, random_seed| {
         let mut sampler = Sampler::new(SamplingParams { seed, ..plain() }, random_seed).unwrap();
-        (0..50).map(|_| sampler.sample(&logits(), &[]).unwrap()).collect::<Vec<_>>()
+        (0..50).map(|_| sampler.sample(Row::All(&logits()), &[]).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(draw(Some(7), 1), draw(Some(7), 2));
     assert_eq!(draw(None, 7), draw(Some(7), 0));
@@ -76,7 +77,7 @@ fn a_seed_gives_the_same_tokens_again() {
 
 #[test]
 fn nonsense_logits_are_an_error() {
-    let sample = |p, logits: &[f32]| Sampler::new(p, 0).unwrap().sample(logits, &[]);
+    let sample = |p, logits: &[f32]| Sampler::new(p, 0).unwrap().sample(Row::All(logits), &[]);
     assert_eq!(sample(plain(), &[]), Err(Error::NoLogits));
     assert!(matches!(sample(plain(), &[0.0, f32::NAN]), Err(Error::BadLogit { token: 1, .. })));
     assert!(matches!(sample(SamplingParams::greedy(), &[f32::NAN]), Err(Error::BadLogit { token: 0, .. })));
@@ -99,15 +100,83 @@ fn a_large_vocabulary_samples_without_any_cut() {
         SamplingParams::default(),
         SamplingParams { top_k: 0, typical_p: 0.9, ..Default::default() },
     ] {
-        let token = Sampler::new(p, 1).unwrap().sample(&logits, &[]).unwrap();
+        let token = Sampler::new(p, 1).unwrap().sample(Row::All(&logits), &[]).unwrap();
         assert!((token as usize) < logits.len());
     }
+}
+
+#[test]
+fn too_few_of_the_largest_logits_are_an_error_and_not_a_token() {
+    let largest = largest(&logits(), 2);
+    let sample = |p| Sampler::new(p, 0).unwrap().sample(Row::Largest(&largest), &[]);
+    let refused = |p| sample(p).unwrap_err().to_string();
+    assert!(
+        refused(SamplingParams { top_k: 3, ..plain() })
+            .starts_with("the 2 largest logits are given: the sampler needs 3;")
+    );
+    assert!(refused(plain()).contains("the sampler needs all;"));
+    assert_eq!(sample(SamplingParams::greedy()), Ok(2));
+    let mut llama2c = Sampler::llama2c(1.0, 0.9, 1).unwrap();
+    assert!(matches!(llama2c.sample(Row::Largest(&largest), &[]), Err(Error::TooFewLogits { .. })));
+}
+
+/// Logits with many equal ones, zeros of both signs and tokens that cannot come.
+fn coarse_logits() -> impl Strategy<Value = Vec<f32>> {
+    let logit = prop_oneof![
+        12 => (-6i8..6).prop_map(|v| f32::from(v) / 2.0),
+        1 => Just(-0.0),
+        1 => Just(f32::NEG_INFINITY),
+        1 => -3f32..3.0,
+    ];
+    prop::collection::vec(logit, 1..200)
+}
+
+fn any_sampler() -> impl Strategy<Value = Sampler> {
+    let cuts = (1..60i32, 0.0..=1f32, 0.0..=1f32, 0.5..=1f32);
+    let temperature = prop_oneof![1 => Just(0.0), 4 => 0.1..2f32];
+    let chain = (temperature, cuts, any::<u64>()).prop_map(|(temperature, cuts, seed)| {
+        let (top_k, top_p, min_p, typical_p) = cuts;
+        // Each cut alone, and all together.
+        let on = |bit: u32, value: f32, off: f32| if seed >> bit & 1 == 0 { off } else { value };
+        let (top_p, min_p, typical_p) = (on(0, top_p, 1.0), on(1, min_p, 0.0), on(2, typical_p, 1.0));
+        let params = SamplingParams { temperature, top_k, top_p, min_p, typical_p, ..plain() };
+        Sampler::new(params, seed).unwrap()
+    });
+    prop_oneof![9 => chain, 1 => Just(Sampler::llama2c(0.0, 0.9, 1).unwrap())]
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    #[test]
+    fn the_largest_logits_alone_give_the_same_tokens(
+        logits in coarse_logits(),
+        sampler in any_sampler(),
+        more in 0..40usize,
+    ) {
+        let n = sampler.n_largest().unwrap() + more;
+        prop_assume!(n < logits.len());
+        let largest = largest(&logits, n);
+        let (mut of_all, mut of_largest) = (sampler.clone(), sampler);
+        for _ in 0..20 {
+            let expected = of_all.sample(Row::All(&logits), &[]);
+            prop_assert_eq!(of_largest.sample(Row::Largest(&largest), &[]), expected);
+        }
+    }
+}
+
+/// What the op top_k finds: the order of its reference, on the logits as they are.
+fn largest(logits: &[f32], n: usize) -> Vec<Candidate> {
+    let mut sorted: Vec<_> = logits.iter().zip(0..).map(|(&logit, id)| Candidate { id, logit }).collect();
+    sorted.sort_by(|a, b| b.logit.partial_cmp(&a.logit).unwrap());
+    sorted.truncate(n);
+    sorted
 }
 
 /// The tokens that come in 500 draws.
 fn check(params: &SamplingParams, history: &[TokenId], expected: &[TokenId]) {
     let mut sampler = Sampler::new(params.clone(), 3).unwrap();
-    let mut seen: Vec<_> = (0..500).map(|_| sampler.sample(&logits(), history).unwrap()).collect();
+    let mut seen: Vec<_> = (0..500).map(|_| sampler.sample(Row::All(&logits()), history).unwrap()).collect();
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, expected, "{params:?}");

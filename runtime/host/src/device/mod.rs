@@ -254,6 +254,11 @@ impl Device {
         Event::new(self)
     }
 
+    /// Whether the CPU cannot reach buffers of type 0, so that what lies there is read by copies.
+    pub fn has_own_memory(&self) -> bool {
+        self.desc.buffer_types[0].flags & c::BT_HOST_PTR == 0
+    }
+
     /// Multiples of this are good offsets for tensors in buffer type 0.
     pub fn alignment(&self) -> u64 {
         self.desc.buffer_types[0].alignment

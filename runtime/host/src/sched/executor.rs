@@ -83,13 +83,7 @@ impl Executor {
         if self.prepared.contains_key(&uid) {
             return Ok(());
         }
-        let known = Known {
-            homes: self.memory.homes(),
-            budget: nothing_new(self.devices.len()),
-            refused: self.refused.clone(),
-            split: self.split,
-        };
-        let mut resolved = resolve(&program.graph, &self.devices, &known)?;
+        let mut resolved = self.resolve(program)?;
         if self.strict {
             strict(&resolved.report)?;
         }
@@ -111,6 +105,35 @@ impl Executor {
         let splits = bind_splits(&resolved, &arenas, &self.memory, &self.streams, uid)?;
         self.prepared.insert(uid, Prepared { resolved, arenas, splits, last_run: self.run_id });
         Ok(())
+    }
+
+    /// Places a graph on what is known now.
+    fn resolve(&self, program: &Program) -> Result<Resolved> {
+        let known = Known {
+            homes: self.memory.homes(),
+            budget: nothing_new(self.devices.len()),
+            refused: self.refused.clone(),
+            split: self.split,
+        };
+        resolve(&program.graph, &self.devices, &known)
+    }
+
+    /// Whether these tensors are all computed on one device, and only copies bring them from there; never where strict
+    /// placement refuses the graph. Prepares nothing.
+    pub fn keeps_together(&self, program: &Program, tensors: &[Tensor]) -> Result<bool> {
+        let fresh;
+        let resolved = match self.prepared.get(&program.uid) {
+            Some(prepared) => &prepared.resolved,
+            None => {
+                fresh = self.resolve(program)?;
+                &fresh
+            }
+        };
+        let mut devices = tensors.iter().map(|&t| producer(resolved, t));
+        let first = devices.next().flatten();
+        let is_away = first.is_some_and(|d| self.devices[d].has_own_memory());
+        let is_allowed = !self.strict || resolved.report.n_fallbacks() == 0;
+        Ok(is_away && is_allowed && devices.all(|d| d == first))
     }
 
     /// Runs a graph with these input bytes, and waits for it.
@@ -157,15 +180,19 @@ impl Executor {
 
     /// Reads an output of the last run.
     pub fn read(&self, program: &Program, t: Tensor, dst: &mut [u8]) -> Result<()> {
+        self.read_at(program, t, 0, dst)
+    }
+
+    /// Reads a part of an output of the last run, from byte `at` on.
+    pub fn read_at(&self, program: &Program, t: Tensor, at: u64, dst: &mut [u8]) -> Result<()> {
         let prepared = self.prepared(program.uid)?;
         let graph = &prepared.resolved.graph;
         let owner = graph.owner(t);
-        let producer = graph.nodes.iter().rposition(|n| graph.owner(n.dst) == owner);
-        let device = producer.map_or(self.devices.len() - 1, |i| prepared.resolved.placement.node[i]);
+        let device = producer(&prepared.resolved, t).unwrap_or(self.devices.len() - 1);
         let place = self.memory.place(graph, &prepared.arenas, device, owner);
         let place =
             place.ok_or_else(|| Error::invalid(graph.def(t).name.as_str(), "is no output of this graph"))?;
-        place.buffer.get(&describe(graph.def(t), Some(&place)), dst, 0)
+        place.buffer.get(&describe(graph.def(t), Some(&place)), dst, at)
     }
 
     /// What happened to a prepared graph.
@@ -282,6 +309,13 @@ impl Executor {
             self.prepared.remove(&oldest);
         }
     }
+}
+
+/// The device that writes a tensor last; `None` for one that no node writes.
+fn producer(resolved: &Resolved, t: Tensor) -> Option<DeviceIdx> {
+    let g = &resolved.graph;
+    let node = g.nodes.iter().rposition(|n| g.owner(n.dst) == g.owner(t))?;
+    Some(resolved.placement.node[node])
 }
 
 /// Pieces of one arena joined, zeros between them, where they lie so near that one copy beats two. Nothing else in an

@@ -1,0 +1,162 @@
+//! The graph of one shape of step, what it reads and what is read of it.
+
+use crate::batch::Batch;
+use crate::error::Result;
+use crate::largest::{Picked, Wanted};
+use crate::sampler::Candidate;
+use llmrt_graph::Tensor;
+use llmrt_host::sched::executor::{Executor, Program};
+use llmrt_models::{BatchShape, Inputs, Model};
+
+/// What a step's graph depends on.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub(crate) struct StepShape {
+    /// Tokens, sequences, blocks.
+    pub batch: BatchShape,
+    /// How many of the largest logits of each row are picked; 0: none.
+    pub n_picked: u32,
+}
+
+impl StepShape {
+    /// The same, with all logits read back.
+    pub fn without_picking(self) -> StepShape {
+        StepShape { n_picked: 0, ..self }
+    }
+}
+
+/// The graph of one shape of step.
+pub(crate) struct StepProgram {
+    pub program: Program,
+    inputs: Inputs,
+    logits: Tensor,
+    picked: Option<Picked>,
+}
+
+/// What was read of a step's results.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub(crate) struct Results {
+    /// Rows that were read whole, one after the other.
+    pub logits: Vec<f32>,
+    /// The largest logits of the others, by row; empty for rows that were read whole. No rows: all were.
+    pub largest: Vec<Vec<Candidate>>,
+    /// Bytes read.
+    pub n_bytes: u64,
+}
+
+impl StepProgram {
+    /// The graph of a shape.
+    pub fn new(model: &Model, shape: &StepShape) -> Result<StepProgram> {
+        let step = model.graph(&shape.batch)?;
+        let mut graph = step.graph;
+        let picked = (shape.n_picked > 0).then(|| Picked::new(&mut graph, step.logits, shape.n_picked));
+        let program = Program::new(graph.finish().map_err(llmrt_models::Error::from)?);
+        Ok(StepProgram { program, inputs: step.inputs, logits: step.logits, picked })
+    }
+
+    /// Whether it picks the largest logits.
+    pub fn picks(&self) -> bool {
+        self.picked.is_some()
+    }
+
+    /// Whether it picks, if it does, where the logits are, in memory that is read by copies. Anywhere else picking spares
+    /// nothing.
+    pub fn is_worth_it(&self, executor: &Executor) -> Result<bool> {
+        let Some(picked) = &self.picked else { return Ok(true) };
+        let [ids, logits, sums] = picked.tensors();
+        Ok(executor.keeps_together(&self.program, &[self.logits, ids, logits, sums])?)
+    }
+
+    /// Computes a batch of its shape.
+    pub fn run(&self, executor: &mut Executor, batch: &Batch) -> Result<()> {
+        let bytes = bytes_of(batch);
+        Ok(executor.run(&self.program, &inputs(&self.inputs, &bytes))?)
+    }
+
+    /// Reads what is wanted of the last run. A row with a NaN in it is read whole: so the sampler says which logit it is.
+    pub fn read(&self, executor: &Executor, wanted: &Wanted) -> Result<Results> {
+        let mut reader = Reader { executor, program: &self.program, n_bytes: 0 };
+        let Some(picked) = &self.picked else {
+            let logits = reader.floats(self.logits)?;
+            return Ok(Results { logits, largest: Vec::new(), n_bytes: reader.n_bytes });
+        };
+        let ids: Vec<u32> = words(&reader.whole(picked.ids)?).map(u32::from_ne_bytes).collect();
+        let (values, sums) = (reader.floats(picked.logits)?, reader.floats(picked.sums)?);
+        let mut results = Results::default();
+        let k = ids.len() / sums.len().max(1);
+        for (row, sum) in sums.iter().enumerate() {
+            let mut largest = Vec::new();
+            if wanted.is_whole(row) || sum.is_nan() {
+                results.logits.extend(reader.row(self.logits, row)?);
+            } else {
+                let pairs = ids.iter().zip(&values).skip(row * k).take(k);
+                largest.extend(pairs.map(|(&id, &logit)| Candidate { id, logit }));
+            }
+            results.largest.push(largest);
+        }
+        results.n_bytes = reader.n_bytes;
+        Ok(results)
+    }
+}
+
+/// Reads results, and counts the bytes.
+struct Reader<'a> {
+    executor: &'a Executor,
+    program: &'a Program,
+    n_bytes: u64,
+}
+
+impl Reader<'_> {
+    fn floats(&mut self, t: Tensor) -> Result<Vec<f32>> {
+        Ok(words(&self.whole(t)?).map(f32::from_ne_bytes).collect())
+    }
+
+    fn row(&mut self, t: Tensor, row: usize) -> Result<Vec<f32>> {
+        let n = self.program.graph().def(t).nb[1];
+        Ok(words(&self.part(t, row as u64 * n, n)?).map(f32::from_ne_bytes).collect())
+    }
+
+    fn whole(&mut self, t: Tensor) -> Result<Vec<u8>> {
+        self.part(t, 0, self.program.graph().def(t).n_bytes())
+    }
+
+    fn part(&mut self, t: Tensor, at: u64, n: u64) -> Result<Vec<u8>> {
+        let mut bytes = vec![0; n as usize];
+        self.executor.read_at(self.program, t, at, &mut bytes)?;
+        self.n_bytes += n;
+        Ok(bytes)
+    }
+}
+
+/// The arrays of a batch as bytes, in the order of [`inputs`].
+pub(crate) fn bytes_of(batch: &Batch) -> [Vec<u8>; 7] {
+    let bytes = |ints: &[i32]| ints.iter().flat_map(|i| i.to_ne_bytes()).collect::<Vec<u8>>();
+    let output_ids = if batch.output_ids.is_empty() { &[0][..] } else { &batch.output_ids };
+    [
+        bytes(&batch.tokens),
+        bytes(&batch.positions),
+        bytes(&batch.slots),
+        bytes(&batch.block_table),
+        bytes(&batch.seq_lens),
+        bytes(&batch.query_starts),
+        bytes(output_ids),
+    ]
+}
+
+/// The graph's inputs with their bytes.
+pub(crate) fn inputs<'a>(inputs: &Inputs, bytes: &'a [Vec<u8>; 7]) -> Vec<(Tensor, &'a [u8])> {
+    let tensors = [
+        inputs.tokens,
+        inputs.positions,
+        inputs.slots,
+        inputs.block_table,
+        inputs.seq_lens,
+        inputs.query_starts,
+        inputs.output_ids,
+    ];
+    tensors.into_iter().zip(bytes.iter().map(Vec::as_slice)).collect()
+}
+
+/// Values of four bytes each.
+pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> + '_ {
+    bytes.chunks_exact(4).map(|c| [c[0], c[1], c[2], c[3]])
+}
