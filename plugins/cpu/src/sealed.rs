@@ -1,8 +1,8 @@
 //! The layout that `seal` makes of matrices: 16 rows side by side, unit by unit, so that products read one stream.
 //!
-//! A block is a row of units ([`Format::UNITS`]); a float is a block of one unit, as are two of bfloat16. Of 16 rows, unit u of row 0 is followed
-//! by unit u of row 1, and so on, block after block: what begins at byte b of the rows begins at byte 16 · b of the
-//! panel. Rows behind the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
+//! A block is a row of units ([`Format::UNITS`]); a float is a block of one unit, as are two of bfloat16. Of 16 rows, unit u of
+//! row 0 is followed by unit u of row 1, and so on, block after block: what begins at byte b of the rows begins at byte 16 · b
+//! of the panel. Rows behind the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
 
 use crate::quant::{Format, ROWS, with_format};
 use crate::simd::{Isa, Simd, dispatch};
@@ -266,7 +266,9 @@ mod tests {
 
     #[test]
     fn every_part_of_sealed_panels_reads_back_and_rows_behind_them_stay() {
-        for dtype in [DType::F16, DType::Q4_0, DType::Q5_1, DType::Q6_K, DType::MXFP4] {
+        for dtype in
+            [DType::F16, DType::BF16, DType::F32, DType::Q4_0, DType::Q5_1, DType::Q6_K, DType::MXFP4]
+        {
             let panels = panels(dtype, 3);
             let (bytes, row_bytes) = (bytes(&panels), panels.row_bytes);
             let mut sealed = bytes.clone();

@@ -141,10 +141,10 @@ impl Cublas {
         }
     }
 
-    /// Before the device is closed; no product is left.
-    pub fn close(&self) {
+    /// Before the device is closed; no product is left. Only on the entered device can the library's memory be given back.
+    pub fn close(&self, is_entered: bool) {
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let (Some(handle), Some(table)) = (handle, self.library.table()) {
+        if let (Some(handle), Some(table), true) = (handle, self.library.table(), is_entered) {
             // SAFETY: made by `handle`, once. Nobody is left to hear of a failure.
             let _ = unsafe { lt!(table, cublasLtDestroy(handle.0)) };
         }

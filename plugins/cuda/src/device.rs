@@ -81,9 +81,7 @@ impl Device for GpuDevice {
 
     fn close(&self) {
         self.modules.unload(&self.gpu);
-        if self.gpu.enter().is_ok() {
-            self.gpu.cublas.close();
-        }
+        self.gpu.cublas.close(self.gpu.enter().is_ok());
         self.scratch.close();
         self.gpu.close();
     }

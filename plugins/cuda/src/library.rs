@@ -72,6 +72,7 @@ pub fn cublas(folder: Option<&Path>, newest: i32) -> Result<CublasLt, String> {
                     found if found > newest => {
                         problems.push(format!("{file} is of CUDA {found}, the driver is for {newest}"));
                     }
+                    1..11 => problems.push(format!("{file} is of CUDA {found}, older than 11")),
                     _ => return Ok(table),
                 }
             }

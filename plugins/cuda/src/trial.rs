@@ -20,9 +20,9 @@ pub struct Trials {
     found: Mutex<Vec<(&'static str, bool)>>,
 }
 
-/// Numbers of a row, rows of w, columns, batches: some tiles are full, more of them than are in shared memory at once, and some
-/// are not.
-const SHAPE: [usize; 4] = [328, 136, 72, 2];
+/// Numbers of a row, rows of w, columns, matrices: some tiles of every kernel are full, more of them than are in shared memory
+/// at once, and some are not.
+const SHAPE: [usize; 4] = [328, 136, 264, 2];
 
 impl Trials {
     /// None was made.
@@ -108,14 +108,18 @@ fn numbers(n: usize, dtype: DType, mut seed: u32) -> (Vec<f32>, Vec<u8>) {
 fn differing(gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<usize> {
     let ([k, m, n, batches], dtype) = (SHAPE, by.dtype);
     let (parts, columns) = (if dtype == DType::F16 { 1 } else { 2 }, n * batches);
-    let ((w, w_halves), (x, x_halves)) = (numbers(k * m, dtype, 1), numbers(columns * parts * k, dtype, 2));
-    // What columns are multiplied by in the end; BF16's are not.
+    let (w, w_halves) = numbers(k * m * batches, dtype, 1);
+    let (x, x_halves) = numbers(columns * parts * k, dtype, 2);
+    // What columns and rows are multiplied by in the end; BF16's are not.
+    let is_scaled = parts == 1;
     let units: Vec<f32> =
-        (0..columns).map(|i| if parts == 1 { [1.0, 0.25, 8.0][i % 3] } else { 1.0 }).collect();
-    let unit_bytes: Vec<u8> = units.iter().flat_map(|unit| unit.to_ne_bytes()).collect();
+        (0..columns).map(|i| if is_scaled { [1.0, 0.25, 8.0][i % 3] } else { 1.0 }).collect();
+    let row_units: Vec<f32> = (0..m).map(|i| if is_scaled { [2.0, 1.0][i % 2] } else { 1.0 }).collect();
+    let of_bytes = |units: &[f32]| units.iter().flat_map(|unit| unit.to_ne_bytes()).collect::<Vec<u8>>();
+    let (unit_bytes, row_unit_bytes) = (of_bytes(&units), of_bytes(&row_units));
     let results = vec![0xff; columns * m * 4];
     let (mut bytes, mut starts) = (Vec::new(), Vec::new());
-    for part in [&w_halves, &x_halves, &unit_bytes, &results] {
+    for part in [&w_halves, &x_halves, &unit_bytes, &row_unit_bytes, &results] {
         bytes.resize(bytes.len().next_multiple_of(256), 0);
         starts.push(bytes.len() as u64);
         bytes.extend_from_slice(part);
@@ -126,25 +130,27 @@ fn differing(gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<usize
     // SAFETY: as many bytes, which nothing uses.
     unsafe { gpu.upload(bench.at, &bytes)? };
     let at = |i: usize| bench.at + starts[i];
-    let ne = [k, m, 1, 1];
+    let ne = [k, m, batches, 1];
     let operands =
         Operands { by, w: at(0), ne, nb: dense_strides(ne, dtype), x: at(1), columns: [n, batches] };
     let args = Args::default().dense(at(0), ne, dtype).floats(0, [k, n, batches, 1]);
-    let args = args.floats(at(3), [m, n, batches, 1]).optional(None)?.address(at(1));
-    if let Some(launch) = operands.launch(gpu, modules, args, [at(2), 0])? {
+    let args = args.floats(at(4), [m, n, batches, 1]).optional(None)?.address(at(1));
+    let row_units_at = if is_scaled { at(3) } else { 0 };
+    if let Some(launch) = operands.launch(gpu, modules, args, [at(2), row_units_at])? {
         launch.enqueue(gpu, bench.stream)?;
     }
     let mut found = results;
     // SAFETY: a live stream; as many bytes, which its work, that is done then, has written.
     unsafe {
         cu!(gpu.driver, cuStreamSynchronize(bench.stream))?;
-        gpu.download(&mut found, at(3))?;
+        gpu.download(&mut found, at(4))?;
     }
-    let (rows, found) = (w.chunks(k), found.as_chunks::<4>().0);
-    let expected = x.chunks(parts * k).zip(&units).flat_map(|(x, unit)| {
+    let found = found.as_chunks::<4>().0;
+    let expected = x.chunks(parts * k).zip(&units).enumerate().flat_map(|(i, (x, unit))| {
         let dot =
             |w: &[f32]| x.chunks(k).map(|x| w.iter().zip(x).map(|(w, x)| w * x).sum::<f32>()).sum::<f32>();
-        rows.clone().map(move |w| dot(w) * unit)
+        let rows = w[i / n * m * k..][..m * k].chunks(k).zip(&row_units);
+        rows.map(move |(w, row_unit)| dot(w) * unit * row_unit)
     });
     Ok(expected.zip(found).filter(|(expected, found)| *expected != f32::from_ne_bytes(**found)).count())
 }

@@ -1,7 +1,8 @@
 //! Products of weights that are not quantised: panels of 16 rows times tiles of 12 columns, a stretch of k at a time.
 //!
 //! Lane r of every vector belongs to row r, so each result is a sum in one lane: the products of a stretch in order, then
-//! the stretches in order; of a pair of bfloat16 numbers the second comes first. Nothing depends on how the weights lie in memory or how many columns are at hand.
+//! the stretches in order; of a pair of bfloat16 numbers the second comes first. Nothing depends on how the weights lie in
+//! memory or how many columns are at hand.
 
 mod columns;
 mod element;

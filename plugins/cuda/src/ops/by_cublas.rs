@@ -9,10 +9,15 @@ use crate::cublas_product::Problem;
 use crate::gpu::Gpu;
 use llmrt_plugin::{DType, NodeView, Op, Result, TensorView};
 
+/// Whether cuBLASLt is there for a node, unless it finds no algorithm.
+pub fn is_there_for(gpu: &Gpu, node: &NodeView<'_>) -> Result<bool> {
+    Ok(is_suited(node)? && gpu.cublas.is_there() && is_aligned(&node.dst())?)
+}
+
 /// Puts cuBLASLt's product before the launch of our kernel, which is the last one and stays for when that fails.
 pub fn take_over(call: &mut Call<'_>, node: &NodeView<'_>, halves: u64, units: u64) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
-    if !is_suited(node)? || !call.gpu.cublas.is_there() || !is_aligned(&y)? {
+    if !is_there_for(call.gpu, node)? {
         return Ok(());
     }
     let problem = problem(call.gpu, [&w, &x, &y], halves)?;

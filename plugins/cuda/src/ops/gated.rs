@@ -29,7 +29,7 @@ struct Unit<'a> {
 
 impl<'a> Unit<'a> {
     fn of(nodes: &'a [NodeView<'a>]) -> Option<Unit<'a>> {
-        let n = nodes.iter().position(|node| node.op() == Some(Op::Glu)).filter(|n| matches!(n, 1 | 2))?;
+        let n = nodes.iter().take(3).position(|node| node.op() == Some(Op::Glu)).filter(|n| *n > 0)?;
         let (products, glu) = (&nodes[..n], nodes[n]);
         let has_few = |node: &NodeView<'_>| match node.op() {
             Some(Op::MulMat) => node.dst().ne()[1] <= FEW,

@@ -2,7 +2,8 @@
 //! kernels/mul_mat_half.cu and kernels/mul_mat_wgmma.cu.
 //!
 //! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to [`FEW`] columns by dp4a, more
-//! by tensor cores. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores, with x as halves.
+//! by tensor cores, many on sm_90 as F16. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores or
+//! cuBLASLt, with x as halves.
 
 use super::check::{self, Answer, ensure, numbers};
 use super::tiles::{self, NARROW, many};

@@ -36,7 +36,9 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
     let rows = |n| y.ne()[0].div_ceil(n);
     let name = w.dtype().and_then(name_of).unwrap_or_default();
     if is_for_halves {
-        let by = wgmma::choose(&w, &y, &call.gpu.identity).filter(|_| ids.is_none());
+        // What cuBLASLt does needs no trial.
+        let is_ours = ids.is_none() && !by_cublas::is_there_for(call.gpu, node)?;
+        let by = wgmma::choose(&w, &y, &call.gpu.identity).filter(|_| is_ours);
         if let Some(by) = by
             && call.modules.trials.passed(call.gpu, call.modules, by)?
         {
@@ -44,7 +46,7 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
             let operands = Operands { by, w: address(&w)?, ne, nb, x: halves, columns };
             let launch = operands.launch(call.gpu, call.modules, args.address(halves), [units, 0])?;
             call.launches.extend(launch);
-            return by_cublas::take_over(call, node, halves, units);
+            return Ok(());
         }
         let (size, tile) = match (rows(WIDE.0), columns.grid(WIDE.1)) {
             (m, [n, batches]) if columns.together > NARROW.1 && m * n * batches >= n_sms(call) => {

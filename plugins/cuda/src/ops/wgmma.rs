@@ -89,7 +89,7 @@ fn variant(
     let n_sms = device.n_sms as usize;
     let n_tiles = |by: &Variant| rows.div_ceil(ROWS) * columns.div_ceil(by.columns) * batches;
     let by = match is_f16 {
-        true if n_tiles(&F16_WIDE) >= n_sms => &F16_WIDE,
+        true if columns > F16.columns && n_tiles(&F16_WIDE) >= n_sms => &F16_WIDE,
         true => &F16,
         false => &BF16,
     };

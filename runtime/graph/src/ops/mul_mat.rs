@@ -24,8 +24,9 @@ pub(super) const QUANT_NMSE: f64 = 5e-4;
 /// What rounding x and y to F16 costs at most, as matrix units do that have nothing finer.
 const HALF_NMSE: f64 = 1e-6;
 
-/// What rounding x to BF16 costs at most, as units for products of BF16 do.
-const BF16_NMSE: f64 = 2e-5;
+/// What rounding x to BF16 costs at most, as units for products of BF16 do: half of 2⁻⁷ of a number, squared, where a sum has
+/// one of them.
+const BF16_NMSE: f64 = 1.6e-5;
 
 /// The largest error of a product with weights of this dtype.
 pub(super) fn limit(dtype: DType) -> f64 {

@@ -107,7 +107,8 @@ impl Element for Bf16 {
     }
 
     fn word(numbers: &[f32]) -> f32 {
-        bf16_pair(numbers[0], numbers.get(1).copied().unwrap_or(0.0))
+        let high = numbers.get(1).map_or(0, |v| v.to_bits());
+        f32::from_bits(numbers[0].to_bits() >> 16 | high)
     }
 
     #[inline(always)]
@@ -126,7 +127,8 @@ pub fn bf16_pair(low: f32, high: f32) -> f32 {
 #[inline(always)]
 fn round(v: f32) -> u32 {
     let bits = v.to_bits();
-    let nearest = bits + (0x7fff + (bits >> 16 & 1));
+    // NaN may be as large as bits are; it is not taken.
+    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
     let rounded = if v.is_nan() { bits | 0x40_0000 } else { nearest };
     if rounded & 0x7f80_0000 == 0 { 0 } else { rounded & 0xffff_0000 }
 }
