@@ -183,7 +183,7 @@ fn a_kernel_that_is_wrong_on_a_card_is_not_used_and_the_log_says_so_once() {
     check(&m, &case, &[(F16, 1), ("mul_mat_f16_wide", 2)]);
     assert_eq!(
         said(&m),
-        ["kernel `mul_mat_f16_wgmma` is not used: 19584 of 19584 numbers of its trial are wrong"]
+        ["kernel `mul_mat_f16_wgmma` is not used: 71808 of 71808 numbers of its trial are wrong"]
     );
 }
 
