@@ -8,6 +8,7 @@ mod placed;
 use common::Machine;
 use llmrt_abi::DType;
 use llmrt_graph::ops::case::Case;
+use llmrt_graph::quant::COMMON;
 use llmrt_graph::{Role, Tensor};
 use placed::{run, workspace};
 
@@ -99,22 +100,6 @@ fn flat(k: u64, m: u64, n: u64) -> Case {
     case.nmse(1e-6)
 }
 
-const PACKED: [DType; 13] = [
-    DType::Q4_0,
-    DType::Q4_1,
-    DType::Q5_0,
-    DType::Q5_1,
-    DType::Q8_0,
-    DType::Q2_K,
-    DType::Q3_K,
-    DType::Q4_K,
-    DType::Q5_K,
-    DType::Q6_K,
-    DType::IQ4_NL,
-    DType::IQ4_XS,
-    DType::MXFP4,
-];
-
 /// w [k, m] of packed numbers times x [k, n, 2]; sums are off by no more than halves are.
 fn packed(w: DType, [k, m, n]: [u64; 3]) -> Case {
     let case = Case::new(format!("{w} [{k}, {m}] times {n} columns"), |g, _| {
@@ -129,7 +114,7 @@ fn packed(w: DType, [k, m, n]: [u64; 3]) -> Case {
 #[test]
 fn packed_weights_become_halves_where_there_are_many_columns() {
     let m = machine("sm=90", &[]);
-    for (n, dtype) in PACKED.into_iter().enumerate() {
+    for (n, dtype) in COMMON.into_iter().filter(|dtype| dtype.is_quantised()).enumerate() {
         let kernels = [(F16_WIDE, n as u64 + 2), ("halve_packed", n as u64 + 1)];
         check(&m, &packed(dtype, [256, 140, 256]), &kernels);
     }
