@@ -77,53 +77,34 @@ fn multiply<S: Simd, E: Element>(s: S, p: &Product<'_>, mut rows: Range<usize>, 
     }
 }
 
-/// Sealed panels times at most `C` columns, straight from memory, two streams at a time where sums fit the registers; the
-/// first row that is left. The columns are packed `W` side by side.
+/// Sealed panels times at most `C` columns, one after the other straight from memory, which brings one stream sooner than
+/// two; the first row that is left. The columns are packed `W` side by side.
 #[inline(always)]
 fn few_columns<S: Simd, E: Element, const C: usize, const W: usize>(
     s: S,
     p: &Product<'_>,
     rows: &Range<usize>,
 ) -> usize {
-    let mut first = rows.start;
-    while sealed(p, first, rows).is_some() {
-        first = match (S::WIDE || C <= 2) && sealed(p, first + ROWS, rows).is_some() {
-            true => few_columns_of::<S, E, 2, C, W>(s, p, first, rows),
-            false => few_columns_of::<S, E, 1, C, W>(s, p, first, rows),
-        };
-    }
-    first
-}
-
-#[inline(always)]
-fn few_columns_of<S: Simd, E: Element, const P: usize, const C: usize, const W: usize>(
-    s: S,
-    p: &Product<'_>,
-    first: usize,
-    rows: &Range<usize>,
-) -> usize {
     let k = p.w.ne[0].div_ceil(E::NUMBERS);
-    let panels: [Sealed<'_, E>; P] = array(|i| Sealed::of(sealed(p, first + i * ROWS, rows).unwrap_or(&[])));
-    let mut sums = [[s.zero(); C]; P];
-    for start in (0..k).step_by(E::STRETCH) {
-        let part = start..(start + E::STRETCH).min(k);
-        let x = Tile { x: p.packed, ahead: 0 };
-        let stretch = products::<S, E, _, P, C, W>(s, panels, x, part);
-        for i in 0..P {
+    let x = Tile { x: p.packed, ahead: 0 };
+    let mut first = rows.start;
+    while let Some(panel) = sealed(p, first, rows) {
+        let mut sums = [s.zero(); C];
+        for start in (0..k).step_by(E::STRETCH) {
+            let part = start..(start + E::STRETCH).min(k);
+            let [stretch] = products::<S, E, _, 1, C, W>(s, [Sealed::<E>::of(panel)], x, part);
             for c in 0..C {
-                sums[i][c] = s.add(sums[i][c], stretch[i][c]);
+                sums[c] = s.add(sums[c], stretch[c]);
             }
         }
-    }
-    for (i, sums) in sums.into_iter().enumerate() {
         for (column, sum) in p.columns.iter().zip(sums) {
-            let rows = first + i * ROWS..first + (i + 1) * ROWS;
             // SAFETY: these rows of w are this thread's alone.
-            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), rows) };
+            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + ROWS) };
             y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
         }
+        first += ROWS;
     }
-    first + P * ROWS
+    first
 }
 
 /// Rows in any layout, `P` panels at a time, times many columns: stretches of the panels are made f32 first.
