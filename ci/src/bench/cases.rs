@@ -42,6 +42,8 @@ pub struct Measure {
     pub value: f64,
     /// The least that must be done, for shares of the ceilings.
     pub work: Work,
+    /// What all threads read from memory right before, in GB/s; 0: not known.
+    pub reads: f64,
 }
 
 /// What the model asks of each step, as `llmrt bench` says it.
@@ -125,6 +127,11 @@ impl Case {
             Case::StartCold => "start to first token, cold, s".into(),
             Case::Memory => "peak memory, MB".into(),
         }
+    }
+
+    /// Whether reading memory is what bounds it.
+    pub fn is_read(self) -> bool {
+        matches!(self, Case::Decode | Case::DecodeDeep | Case::Together(_))
     }
 
     /// Whether less is better.

@@ -7,7 +7,7 @@ mod tensors;
 #[cfg(test)]
 mod tests;
 
-use super::cases::{Case, Measure, Tokens, Work};
+use super::cases::{Case, Measure, Tokens};
 use super::process::{number, parsed, watched};
 use forward::Floor;
 use model::Model;
@@ -39,7 +39,7 @@ pub fn run(case: Case, model: &Path, n_threads: usize, quick: bool) -> Result<Me
     }
     let found = parsed(&watched(&mut command)?.stdout)?;
     let key = if decode == 0 { "prompt_tok_s" } else { "decode_tok_s" };
-    Ok(Measure { value: number(&found, key)?, work: Work::default() })
+    Ok(Measure { value: number(&found, key)?, ..Measure::default() })
 }
 
 /// `cargo ci bench floor`: times a prompt and steps behind nothing, each from an empty context, and prints JSON.

@@ -74,6 +74,10 @@ impl Llmrt {
         if let Case::Together(n) = case {
             command.args(["-s", &n.to_string()]);
         }
+        let is_beside_reads = case.is_read() && self.1.is_none();
+        if is_beside_reads {
+            command.arg("--ceilings=reads");
+        }
         if let Some(Card { plugin, name, .. }) = &self.1 {
             command.arg("--plugin").arg(plugin).args(["--backend", name, "--strict-device"]);
         }
@@ -90,7 +94,11 @@ impl Llmrt {
             kv_bytes: number(&found, "kv_bytes_per_token")?,
             is_quantised: n_bytes / n_params < 1.9,
         };
-        Ok(Measure { value: out.value(case, speed)?, work })
+        let reads = match is_beside_reads {
+            true => number(&found["ceilings"], "read_mean_gb_s")?,
+            false => 0.0,
+        };
+        Ok(Measure { value: out.value(case, speed)?, work, reads })
     }
 }
 
@@ -127,7 +135,7 @@ impl Peer {
         let rows = parsed(&out.stdout)?;
         let speed =
             rows.get(0).ok_or("the peer measured nothing".to_string()).and_then(|r| number(r, "avg_ts"));
-        Ok(Measure { value: out.value(case, speed)?, work: Work::default() })
+        Ok(Measure { value: out.value(case, speed)?, ..Measure::default() })
     }
 
     /// With attention in one kernel, as on the CPU by itself.
@@ -162,7 +170,7 @@ impl Peer {
         let text = String::from_utf8_lossy(&out.stdout);
         let line =
             text.lines().find(|line| line.starts_with('{')).ok_or("llama-batched-bench printed no JSON")?;
-        Ok(Measure { value: number(&parsed(line.as_bytes())?, "speed_tg")?, work: Work::default() })
+        Ok(Measure { value: number(&parsed(line.as_bytes())?, "speed_tg")?, ..Measure::default() })
     }
 }
 

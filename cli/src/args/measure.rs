@@ -87,9 +87,10 @@ pub struct Bench {
     #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub repetitions: usize,
-    /// Measure what the machine can do at most: memory reads and multiply-adds on all threads; with -p 0 -n 0 only that.
-    #[arg(long)]
-    pub ceilings: bool,
+    /// Measure first what the machine can do at most on all threads: memory reads, and multiply-adds unless only reads
+    /// are asked for; with -p 0 -n 0 nothing else.
+    #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
+    pub ceilings: Option<CeilingsArg>,
     /// Measure at once, without a run before.
     #[arg(long)]
     pub no_warmup: bool,
@@ -102,12 +103,21 @@ pub struct Bench {
     pub loading: ModelArgs,
 }
 
+/// What `--ceilings` measures.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum CeilingsArg {
+    /// Memory reads and multiply-adds.
+    All,
+    /// Memory reads.
+    Reads,
+}
+
 const BENCH_HELP: &str = "\
 The random tokens are the same in every run. Decoding starts with a context of one token at least. The JSON has
 prompt_tok_s and decode_tok_s (means; of all sequences together), each with _sd (standard deviation); a test that was
 switched off is null. It also has the least that steps must do: read_bytes_per_step, mul_adds_per_token (without
-attention), kv_bytes_per_token (read for each token of the context), the ceilings, if asked for, and logits_bytes: what
-the last step read back.";
+attention), kv_bytes_per_token (read for each token of the context), the ceilings, if asked for (reads at best and over a
+second), and logits_bytes: what the last step read back.";
 
 /// Measure how well a model predicts a text, and how far it is from another one.
 ///

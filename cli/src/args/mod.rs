@@ -12,7 +12,7 @@ mod text;
 pub use conform::{Conform, ConformWorker, Diff};
 pub use devices::{Devices, Listing, Ops};
 pub use files::{Convert, Inspect, Plan, Quantize, Synth};
-pub use measure::{Bench, Eval, LogitsArg, Perplexity};
+pub use measure::{Bench, CeilingsArg, Eval, LogitsArg, Perplexity};
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs};
 pub use run::Run;
 pub use sampling::{SamplerArg, SamplingArgs};

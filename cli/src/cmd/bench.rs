@@ -1,6 +1,7 @@
 //! `llmrt bench`: prompt and decode speed on random tokens, and what the machine could do at most.
 
 mod cases;
+mod ceilings;
 mod speeds;
 mod work;
 
@@ -8,24 +9,22 @@ use crate::args::{Bench, Global};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
-use crate::output::{self, bytes, count, note};
+use crate::output::{self, bytes, count};
 use crate::session::Session;
-use crate::setup::{self, Setup};
+use crate::setup::Setup;
 use cases::Cases;
+use ceilings::Ceilings;
 use llmrt_abi::DType;
-use llmrt_cpu::ceiling::{self, Ceilings};
-use llmrt_cpu::simd::Isa;
-use llmrt_host::knobs;
-use serde_json::{Value, json};
+use serde_json::json;
 use speeds::Speeds;
 use work::Work;
 
 /// Measures and prints a table or JSON.
 pub fn bench(global: &Global, args: &Bench) -> Result<()> {
     check_flags(args)?;
-    let ceilings = args.ceilings.then(|| measure_ceilings(global)).transpose()?;
+    let ceilings = args.ceilings.map(|which| Ceilings::measure(global, which)).transpose()?;
     if args.n_prompt == 0 && args.n_gen == 0 {
-        return Ok(output::json(&json!({ "ceilings": ceilings.map(ceilings_json) }))?);
+        return Ok(output::json(&json!({ "ceilings": ceilings.map(|c| c.json()) }))?);
     }
     let model = OpenModel::open(args.model.as_deref(), &model::open_options(&args.loading))?;
     let (name, work) = (model_name(&model), Work::of(&model));
@@ -71,15 +70,12 @@ pub fn bench(global: &Global, args: &Bench) -> Result<()> {
             "prompt_tok_s": prompt.mean(), "prompt_tok_s_sd": prompt.sd(),
             "decode_tok_s": decode.mean(), "decode_tok_s_sd": decode.sd(),
             "logits_bytes": session.engine.n_bytes_read(),
-            "ceilings": ceilings.map(ceilings_json),
+            "ceilings": ceilings.map(|c| c.json()),
         });
         return Ok(output::json(&result)?);
     }
-    if let Some(c) = ceilings {
-        note(format_args!(
-            "at most, {n_threads} threads: {:.1} GB/s read from memory, {:.0} GFLOP/s in F32, {:.0} Gop/s in int8",
-            c.read_gb_s, c.f32_gflop_s, c.int8_gop_s
-        ));
+    if let Some(ceilings) = ceilings {
+        ceilings.tell(n_threads);
     }
     let depth = if args.n_depth > 0 { format!(" at depth {}", args.n_depth) } else { String::new() };
     let together = if args.sequences > 1 { format!(" × {}", args.sequences) } else { String::new() };
@@ -100,7 +96,7 @@ pub fn bench(global: &Global, args: &Bench) -> Result<()> {
 fn check_flags(args: &Bench) -> Result<()> {
     const MOST: usize = 1 << 24;
     const MOST_SEQUENCES: usize = 1024;
-    if args.n_prompt == 0 && args.n_gen == 0 && !args.ceilings {
+    if args.n_prompt == 0 && args.n_gen == 0 && args.ceilings.is_none() {
         return Err(Error::usage("-p 0 -n 0: there is nothing to measure; expected one of them above 0"));
     }
     if args.repetitions == 0 {
@@ -121,24 +117,4 @@ fn check_flags(args: &Bench) -> Result<()> {
 /// What the file says it is, else its path.
 fn model_name(model: &OpenModel) -> String {
     model.metadata().str("general.name").map_or_else(|| model.name.clone(), String::from)
-}
-
-fn measure_ceilings(global: &Global) -> Result<Ceilings> {
-    setup::check_threads(global.threads)?;
-    let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    Ok(ceiling::measure(isa(global)?, global.threads.unwrap_or_else(cores)))
-}
-
-/// The instruction set that the CPU plugin is told to use, else the best.
-fn isa(global: &Global) -> Result<Isa> {
-    let said =
-        global.plugin_option.iter().rev().find(|(key, _)| key == "cpu.isa").map(|(_, name)| name.clone());
-    match said.or_else(|| knobs::plugin_option("cpu.isa")) {
-        Some(name) => Isa::from_name(&name).map_err(|e| Error::usage(e.to_string())),
-        None => Ok(Isa::best()),
-    }
-}
-
-fn ceilings_json(c: Ceilings) -> Value {
-    json!({ "read_gb_s": c.read_gb_s, "f32_gflop_s": c.f32_gflop_s, "int8_gop_s": c.int8_gop_s })
 }

@@ -1,78 +1,89 @@
 //! What this machine can do at most: bytes read from memory and multiply-adds per second, measured with the simplest
 //! loops there are. Kernels are judged by their share of these.
 
+use crate::buffer::HostBuffer;
+use crate::ops::product::AHEAD;
 use crate::simd::{Isa, Simd, array, dispatch, dispatch_also};
+use llmrt_plugin::{Buffer, Result};
 use std::hint::black_box;
 use std::time::{Duration, Instant};
 
-/// Rates of all threads together.
+/// Operations of all threads together.
 #[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Ceilings {
-    /// Bytes read from memory, in 10⁹ per second.
-    pub read_gb_s: f64,
+pub struct Operations {
     /// Multiplications and additions of f32, in 10⁹ per second.
     pub f32_gflop_s: f64,
     /// Multiplications and additions of 8-bit integers, in 10⁹ per second.
     pub int8_gop_s: f64,
 }
 
-/// Bytes that are streamed: far more than caches hold.
+/// Bytes that all threads together read from memory, in 10⁹ per second.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Reads {
+    /// In the best round, of some milliseconds.
+    pub best_gb_s: f64,
+    /// Over a second: what memory gave at that time, as others may use it too.
+    pub mean_gb_s: f64,
+}
+
+/// Bytes of a round of reading: far more than caches hold, and some milliseconds, beside which the start of a thread does not
+/// count.
 const STREAMED: usize = 512 << 20;
 
-/// Bytes of a round: some milliseconds.
-const STRETCH: usize = 64 << 20;
-
-/// How long rounds of one measurement are repeated; the best one counts, as only noise makes others slower.
+/// How long rounds of one measurement are repeated; of operations the best one counts, as only noise makes others slower.
 const MEASURED: Duration = Duration::from_millis(1000);
 
 /// Turns of a multiply-add loop in a round: some milliseconds.
 const TURNS: usize = 16 << 20;
 
-/// Measures with this many threads side by side, for some seconds.
-pub fn measure(isa: Isa, n_threads: usize) -> Ceilings {
+/// Measures operations with this many threads side by side, a second for each kind.
+pub fn operations(isa: Isa, n_threads: usize) -> Operations {
     let n_threads = n_threads.max(1);
-    // Written, as untouched pages would all be the same page of zeros.
-    let memory = vec![1u8; STREAMED];
-    Ceilings {
-        read_gb_s: together(&memory, n_threads, |part| black_box(read(isa, part))),
+    Operations {
         f32_gflop_s: each(n_threads, || multiply_add(isa, TURNS)),
         int8_gop_s: each(n_threads, || dot(isa, TURNS)),
     }
 }
 
-/// The best rate of rounds in which threads side by side read a stretch of the memory, each its part, in 10⁹ bytes per
-/// second. Stretches come again only after all others, when caches have lost them.
-fn together(memory: &[u8], n_threads: usize, read: impl Fn(&[u8]) -> u8 + Sync) -> f64 {
-    let mut stretches = memory.chunks(STRETCH).cycle();
-    best(|| {
-        let stretch = stretches.next().unwrap_or_default();
+/// Measures reading for a second: threads side by side, each its part of memory that lies as weights do. Fails where there is
+/// not as much.
+pub fn reads(isa: Isa, n_threads: usize) -> Result<Reads> {
+    let memory = HostBuffer::alloc(STREAMED as u64, isa)?;
+    // Untouched pages would all be the same page of zeros.
+    memory.fill(0, STREAMED as u64, 1)?;
+    // SAFETY: the buffer has as many bytes, outlives their use and is not written any more.
+    let bytes = unsafe { std::slice::from_raw_parts(memory.address(), STREAMED) };
+    let (best_gb_s, mean_gb_s) = rates(|| {
         std::thread::scope(|scope| {
-            for part in stretch.chunks(STRETCH.div_ceil(n_threads).next_multiple_of(64)) {
-                scope.spawn(|| read(part));
+            for part in bytes.chunks(STREAMED.div_ceil(n_threads.max(1)).next_multiple_of(64)) {
+                scope.spawn(|| black_box(read(isa, part)));
             }
         });
-        stretch.len() as f64
-    })
+        STREAMED as f64
+    });
+    Ok(Reads { best_gb_s, mean_gb_s })
 }
 
 /// The sum of the best rates that threads side by side reach, in 10⁹ per second: each has a core of its own, and the
 /// rounds in which another program took it do not count.
 fn each(n_threads: usize, work: impl Fn() -> f64 + Sync) -> f64 {
     std::thread::scope(|scope| {
-        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(|| best(&work))).collect();
+        let threads: Vec<_> = (0..n_threads).map(|_| scope.spawn(|| rates(&work).0)).collect();
         threads.into_iter().map(|t| t.join().unwrap_or(0.0)).sum()
     })
 }
 
-/// The best rate of rounds, in 10⁹ per second.
-fn best(mut round: impl FnMut() -> f64) -> f64 {
-    let (mut best, started) = (0.0, Instant::now());
+/// The best and the mean rate of rounds, in 10⁹ per second.
+fn rates(mut round: impl FnMut() -> f64) -> (f64, f64) {
+    let (mut best, mut sum, mut time, started) = (0.0, 0.0, 0.0, Instant::now());
     while started.elapsed() < MEASURED {
         let begun = Instant::now();
         let done = round();
-        best = f64::max(best, done / begun.elapsed().as_secs_f64() / 1e9);
+        let taken = begun.elapsed().as_secs_f64();
+        best = f64::max(best, done / taken / 1e9);
+        (sum, time) = (sum + done, time + taken);
     }
-    best
+    (best, sum / time / 1e9)
 }
 
 dispatch! {
@@ -95,6 +106,7 @@ fn read_impl<S: Simd>(s: S, part: &[u8]) -> u8 {
     let (fours, last) = lines.as_chunks::<4>();
     for four in fours {
         for i in 0..4 {
+            s.prefetch(four[i].as_ptr().wrapping_add(AHEAD));
             sums[i] = s.xor(sums[i], s.load_b(&four[i]));
         }
     }

@@ -126,7 +126,10 @@ fn bench_says_what_was_read_back_of_the_logits() {
 #[test]
 fn bench_measures_what_the_machine_can_do() {
     let result = json(&mut llmrt(["bench", "-p", "0", "-n", "0", "--ceilings", "--json"]));
-    for key in ["read_gb_s", "f32_gflop_s", "int8_gop_s"] {
+    for key in ["read_gb_s", "read_mean_gb_s", "f32_gflop_s", "int8_gop_s"] {
         assert!(result["ceilings"][key].as_f64() > Some(0.1), "{result}");
     }
+    let reads = json(&mut llmrt(["bench", "-p", "0", "-n", "0", "--ceilings=reads", "--json"]));
+    assert!(reads["ceilings"]["read_mean_gb_s"].as_f64() > Some(0.1), "{reads}");
+    assert!(reads["ceilings"]["int8_gop_s"].is_null(), "{reads}");
 }

@@ -28,7 +28,7 @@ pub fn scaling(rows: &[Row]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::bench::cases::{Case, Measure, Work};
+    use crate::bench::cases::{Case, Measure};
 
     #[test]
     fn what_a_second_thread_gives_is_told_where_both_were_measured() {
@@ -37,7 +37,7 @@ mod tests {
             case,
             n_threads,
             quick: false,
-            ours: vec![Measure { value: speed, work: Work::default() }],
+            ours: vec![Measure { value: speed, ..Measure::default() }],
             theirs: vec![],
             floor: vec![],
         };
