@@ -1,5 +1,6 @@
 //! A worker process as its parent sees it: asked, timed, and when it dies, told apart.
 
+use crate::growth;
 use crate::outcome::Outcome;
 use crate::protocol;
 use std::ffi::OsString;
@@ -38,7 +39,7 @@ impl Child {
     pub fn start(launch: &Launch) -> std::io::Result<Child> {
         let mut command = Command::new(&launch.program);
         command.args(&launch.args).stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut process = command.spawn()?;
+        let mut process = growth::count_exactly(&mut command).spawn()?;
         let (sender, lines) = channel();
         if let Some(stdout) = process.stdout.take() {
             std::thread::spawn(move || {
