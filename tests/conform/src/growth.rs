@@ -8,10 +8,10 @@
 //! a round's leak, and that round alone would hide it. What was given back is gone, so the next rounds grow again, and
 //! the second round without growth clears. The two are half as long as one would be, which costs no more time.
 //!
-//! Memory can also be given back bit by bit: glibc keeps freed blocks for each thread and counts them as allocated. If a
-//! thread takes blocks from its own store, and another frees them whose store is full, allocated memory shrinks for a
-//! hundred repetitions and more. The process in which cases run is therefore started without such stores
-//! ([`count_exactly`]).
+//! Memory can also be given back bit by bit: glibc keeps freed blocks for each thread and counts them as allocated. Where
+//! one thread takes blocks from its store and another, whose store is full, frees them, allocated memory shrinks for a
+//! hundred repetitions and more, by as much as a small leak adds. The process in which cases run is therefore started
+//! without such stores ([`count_exactly`]).
 
 use crate::outcome::{Verdict, wrong};
 use crate::session::resident_bytes;
@@ -127,8 +127,8 @@ fn usual_growth(readings: &[u64]) -> u64 {
     growth.get(growth.len() / 2).copied().unwrap_or(0)
 }
 
-/// Has glibc keep no freed blocks for each thread of that process, so that what it says is allocated is. Other C libraries
-/// ignore it.
+/// Has glibc keep no freed blocks for each thread of that process, so that what it says is allocated is. Other C
+/// libraries ignore it.
 pub fn count_exactly(process: &mut Command) -> &mut Command {
     let mut settings = std::env::var_os("GLIBC_TUNABLES").unwrap_or_default();
     if !settings.is_empty() {
