@@ -28,7 +28,7 @@ pub(crate) use isa::{Set, dispatch, dispatch_also};
 pub use neon::Neon;
 #[cfg(target_arch = "aarch64")]
 pub use neon_dot::{Dotprod, I8mm, Pairs};
-pub use scalar::{Scalar, f16_to_f32, f32_to_f16};
+pub use scalar::{Scalar, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;

@@ -1,6 +1,6 @@
 //! Dtypes of floats as words: what a vector has of 16 rows at a time. A word is a number, or a pair of bfloat16 numbers.
 
-use crate::simd::{LANES, Simd};
+use crate::simd::{LANES, Simd, f32_to_bf16};
 use llmrt_plugin::DType;
 
 /// A dtype of floats.
@@ -120,15 +120,11 @@ impl Element for Bf16 {
 /// Two numbers rounded to bfloat16 in the bits of one; those below 2⁻¹²⁶ become zero, as [`Simd::dot2_bf16`] may take them.
 #[inline(always)]
 pub fn bf16_pair(low: f32, high: f32) -> f32 {
-    f32::from_bits(round(low) >> 16 | round(high))
+    f32::from_bits(flushed(f32_to_bf16(high)) << 16 | flushed(f32_to_bf16(low)))
 }
 
-/// To the nearest bfloat16, ties to even; NaN stays NaN.
+/// A bfloat16, or zero instead of one below 2⁻¹²⁶, whose exponent is 0.
 #[inline(always)]
-fn round(v: f32) -> u32 {
-    let bits = v.to_bits();
-    // NaN may be as large as bits are; it is not taken.
-    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
-    let rounded = if v.is_nan() { bits | 0x40_0000 } else { nearest };
-    if rounded & 0x7f80_0000 == 0 { 0 } else { rounded & 0xffff_0000 }
+fn flushed(bf16: u16) -> u32 {
+    if bf16 & 0x7f80 == 0 { 0 } else { bf16 as u32 }
 }
