@@ -1,9 +1,8 @@
 //! Panels of float weights: 16 rows side by side, sealed or made f32.
 
-use super::Sixteen;
 use super::weights::Weights;
-use crate::ops::float::Float;
-use crate::ops::product::{AHEAD, Product};
+use crate::ops::float::{F32, Float};
+use crate::ops::product::Product;
 use crate::ops::rows;
 use crate::quant::ROWS;
 use crate::scratch::Arena;
@@ -11,44 +10,16 @@ use crate::simd::{Isa, Simd};
 use std::ops::Range;
 use std::ptr::from_ref;
 
+/// Word k of each of 16 rows, as sealed panels have it.
+pub type Sealed<F> = <<F as Weights>::Word as Float>::Sixteen;
+/// The same in 32 bits each, as unpacked panels have it.
+pub type Unpacked = <F32 as Float>::Sixteen;
+
 /// The sealed panel that begins with a row, if all of it is wanted.
 #[inline(always)]
-pub fn sealed<'a>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<&'a [u8]> {
-    (first + ROWS <= rows.end).then(|| p.w.panel([first, p.at[0], p.at[1]])).flatten()
-}
-
-/// 16 rows side by side.
-pub trait Panel: Copy {
-    /// Word k of each row.
-    fn load<S: Simd>(self, s: S, k: usize) -> S::F;
-}
-
-/// A panel as `seal` left it. What lies behind is asked for.
-#[derive(Clone, Copy)]
-pub struct Sealed<'a, F: Float>(&'a [F::Sixteen]);
-
-impl<'a, F: Float> Sealed<'a, F> {
-    /// That of these bytes.
-    #[inline(always)]
-    pub fn of(bytes: &'a [u8]) -> Self {
-        Sealed(F::sixteens(bytes))
-    }
-}
-
-impl<F: Float> Panel for Sealed<'_, F> {
-    #[inline(always)]
-    fn load<S: Simd>(self, s: S, k: usize) -> S::F {
-        let w = &self.0[k];
-        s.prefetch(from_ref(w).cast::<u8>().wrapping_add(AHEAD));
-        F::load(s, w)
-    }
-}
-
-impl Panel for &[Sixteen] {
-    #[inline(always)]
-    fn load<S: Simd>(self, s: S, k: usize) -> S::F {
-        s.load(&self[k])
-    }
+pub fn sealed<'a, F: Weights>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<&'a [Sealed<F>]> {
+    let panel = (first + ROWS <= rows.end).then(|| p.w.panel([first, p.at[0], p.at[1]])).flatten()?;
+    Some(F::Word::sixteens(panel))
 }
 
 /// A stretch of 16 rows (of `n_rows`, the others being anything) as f32, side by side; that of the panel `P` further on is
@@ -61,7 +32,7 @@ pub fn unpack<S: Simd, F: Weights, const P: usize>(
     n_rows: usize,
     part: &Range<usize>,
     room: &mut Arena,
-    out: &mut [Sixteen],
+    out: &mut [Unpacked],
 ) {
     let at = [first, p.at[0], p.at[1]];
     if n_rows == ROWS
@@ -70,7 +41,7 @@ pub fn unpack<S: Simd, F: Weights, const P: usize>(
         let ahead = P * panel.len();
         for (out, w) in out.iter_mut().zip(&F::Word::sixteens(panel)[part.clone()]) {
             s.prefetch(from_ref(w).cast::<u8>().wrapping_add(ahead));
-            s.store(F::Word::load(s, w), out);
+            s.store_b(s.bits(F::Word::load(s, w)), out);
         }
         return;
     }
@@ -90,7 +61,9 @@ pub fn unpack<S: Simd, F: Weights, const P: usize>(
         let room = room.take::<f32>(rest.len());
         for r in 0..n_rows {
             let row = rows::read(Isa::SCALAR, p.w, [first + r, p.at[0], p.at[1]], rest.clone(), room);
-            out[done..].iter_mut().zip(row.chunks(F::NUMBERS)).for_each(|(out, v)| out[r] = F::word(v));
+            for (out, numbers) in out[done..].iter_mut().zip(row.chunks(F::NUMBERS)) {
+                out.as_chunks_mut().0[r] = F::word(numbers).to_le_bytes();
+            }
         }
     }
 }

@@ -1,5 +1,6 @@
 //! Float weights as words: what a vector has of 16 rows at a time. A word is a number, or a pair of bfloat16 numbers.
 
+use super::panels::Unpacked;
 use crate::ops::float::{F16, F32, Float};
 use crate::simd::{LANES, Simd, f32_to_bf16};
 use llmrt_plugin::DType;
@@ -19,9 +20,9 @@ pub trait Weights {
 
     /// The words in 16 bytes of each row.
     #[inline(always)]
-    fn split<S: Simd>(s: S, bytes: [S::I; 4], out: &mut [[f32; LANES]]) {
+    fn split<S: Simd>(s: S, bytes: [S::I; 4], out: &mut [Unpacked]) {
         for (out, v) in out.iter_mut().zip(bytes) {
-            s.store(s.from_bits(v), out);
+            s.store_b(v, out);
         }
     }
     /// The word of at most [`Weights::NUMBERS`] numbers, which have this dtype's precision.
@@ -56,10 +57,10 @@ impl Weights for F16 {
     const DTYPE: DType = DType::F16;
 
     #[inline(always)]
-    fn split<S: Simd>(s: S, bytes: [S::I; 4], out: &mut [[f32; LANES]]) {
+    fn split<S: Simd>(s: S, bytes: [S::I; 4], out: &mut [Unpacked]) {
         for (out, v) in out.chunks_exact_mut(2).zip(bytes) {
-            s.store(s.halves(v), &mut out[0]);
-            s.store(s.halves(s.shr(v, 16)), &mut out[1]);
+            s.store_b(s.bits(s.halves(v)), &mut out[0]);
+            s.store_b(s.bits(s.halves(s.shr(v, 16))), &mut out[1]);
         }
     }
 }
