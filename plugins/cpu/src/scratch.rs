@@ -21,6 +21,8 @@ unsafe impl Plain for u32 {}
 // SAFETY: numbers.
 unsafe impl Plain for [f32; 16] {}
 // SAFETY: numbers.
+unsafe impl Plain for [u8; 64] {}
+// SAFETY: numbers.
 unsafe impl Plain for [u32; 2] {}
 // SAFETY: numbers.
 unsafe impl Plain for [f32; 64] {}

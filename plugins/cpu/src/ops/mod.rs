@@ -31,6 +31,7 @@ pub mod diag_mask_inf;
 pub mod diag_mask_zero;
 pub mod elementwise;
 pub mod fill;
+pub mod float;
 pub mod gated_delta_net;
 pub mod gated_linear_attn;
 pub mod get_rows;

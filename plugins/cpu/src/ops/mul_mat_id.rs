@@ -1,4 +1,7 @@
 //! y[:, j, t] = w[:, :, ids[j, t]] · x[:, j mod n_x, t]: each token's chosen experts. An id outside gives zeros.
+//!
+//! For float weights a thread packs the columns of the experts it takes. These are neighbours, so that an expert is packed by
+//! one thread or few, and multiplied while the cache has its columns; those of all experts would be tens of megabytes.
 
 use super::check::{self, Answer, ensure};
 use super::mul_mat;

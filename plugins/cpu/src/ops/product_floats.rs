@@ -5,19 +5,20 @@
 //! memory or how many columns are at hand.
 
 mod columns;
-mod element;
 mod panels;
+mod weights;
 
 pub use columns::{Words, n_tiles, pack, pack_all, width};
 
-use super::product::{Product, write_out};
+use super::float::{F16, F32, Float};
+use super::product::{AHEAD, Product, write_out};
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
-use crate::simd::{Isa, LANES, Simd, array, dispatch, dispatch_also};
-use element::{Bf16, Decoded, Element, F16, F32};
+use crate::simd::{Ahead, Isa, LANES, Simd, Stream, array, dispatch, dispatch_also};
 use llmrt_plugin::DType;
-use panels::{Panel, Sealed, sealed, unpack};
+use panels::{Sealed, Unpacked, sealed, unpack};
 use std::ops::Range;
+use weights::{Bf16Pairs, Decoded, Weights};
 
 /// Makes elements `rows` of all columns.
 pub fn floats(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
@@ -36,8 +37,8 @@ dispatch! {
     fn others(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = multiply_others;
 }
 
-/// 16 words, of 16 rows, for a k.
-type Sixteen = [f32; LANES];
+/// Sums of 16 rows.
+type Sums = [f32; LANES];
 /// Columns side by side.
 pub const TILE: usize = 12;
 /// Columns at a time, whole tiles: a stretch of them and their sums stay in the second cache while the rows pass.
@@ -45,7 +46,7 @@ const COLUMNS: usize = 21 * TILE;
 
 #[inline(always)]
 fn multiply_bf16<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
-    multiply::<S, Bf16>(s, p, rows, scratch);
+    multiply::<S, Bf16Pairs>(s, p, rows, scratch);
 }
 
 #[inline(always)]
@@ -58,41 +59,42 @@ fn multiply_others<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: 
 }
 
 #[inline(always)]
-fn multiply<S: Simd, E: Element>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
+fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
     let n = p.columns.len();
     rows.start = match n {
         0 => rows.end,
-        1 => few_columns::<S, E, 1, 1>(s, p, &rows),
-        2 => few_columns::<S, E, 2, TILE>(s, p, &rows),
-        3..=4 => few_columns::<S, E, 4, TILE>(s, p, &rows),
-        5..=8 if S::WIDE => few_columns::<S, E, 8, TILE>(s, p, &rows),
-        9..=12 if S::WIDE => few_columns::<S, E, 12, TILE>(s, p, &rows),
+        1 => few_columns::<S, F, 1, 1>(s, p, &rows),
+        2 => few_columns::<S, F, 2, TILE>(s, p, &rows),
+        3..=4 => few_columns::<S, F, 4, TILE>(s, p, &rows),
+        5..=8 if S::WIDE => few_columns::<S, F, 8, TILE>(s, p, &rows),
+        9..=12 if S::WIDE => few_columns::<S, F, 12, TILE>(s, p, &rows),
         _ => rows.start,
     };
     match (S::WIDE, n) {
         _ if rows.is_empty() => {}
-        (_, 1) => many_columns::<S, E, 1, 1>(s, p, rows, scratch),
-        (true, _) => many_columns::<S, E, 2, TILE>(s, p, rows, scratch),
-        (false, _) => many_columns::<S, E, 1, TILE>(s, p, rows, scratch),
+        (_, 1) => many_columns::<S, F, 1, 1>(s, p, rows, scratch),
+        (true, _) => many_columns::<S, F, 2, TILE>(s, p, rows, scratch),
+        (false, _) => many_columns::<S, F, 1, TILE>(s, p, rows, scratch),
     }
 }
 
 /// Sealed panels times at most `C` columns, one after the other straight from memory, which brings one stream sooner than
 /// two; the first row that is left. The columns are packed `W` side by side.
 #[inline(always)]
-fn few_columns<S: Simd, E: Element, const C: usize, const W: usize>(
+fn few_columns<S: Simd, F: Weights, const C: usize, const W: usize>(
     s: S,
     p: &Product<'_>,
     rows: &Range<usize>,
 ) -> usize {
-    let k = p.w.ne[0].div_ceil(E::NUMBERS);
-    let x = Tile { x: p.packed, ahead: 0 };
+    let k = p.w.ne[0].div_ceil(F::NUMBERS);
     let mut first = rows.start;
-    while let Some(panel) = sealed(p, first, rows) {
+    while let Some(panel) = sealed::<F>(p, first, rows) {
+        let at = panel.as_ptr().cast::<u8>().wrapping_add(AHEAD);
+        let behind = Stream { at, each: size_of::<Sealed<F>>() };
         let mut sums = [s.zero(); C];
-        for start in (0..k).step_by(E::STRETCH) {
-            let part = start..(start + E::STRETCH).min(k);
-            let [stretch] = products::<S, E, _, 1, C, W>(s, [Sealed::<E>::of(panel)], x, part);
+        for start in (0..k).step_by(F::STRETCH) {
+            let part = start..(start + F::STRETCH).min(k);
+            let [stretch] = products::<S, F, F::Word, 1, C, W>(s, [panel], p.packed, part, behind);
             for c in 0..C {
                 sums[c] = s.add(sums[c], stretch[c]);
             }
@@ -109,33 +111,35 @@ fn few_columns<S: Simd, E: Element, const C: usize, const W: usize>(
 
 /// Rows in any layout, `P` panels at a time, times many columns: stretches of the panels are made f32 first.
 #[inline(always)]
-fn many_columns<S: Simd, E: Element, const P: usize, const W: usize>(
+fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
     s: S,
     p: &Product<'_>,
     rows: Range<usize>,
     scratch: &mut Scratch,
 ) {
-    let k = p.w.ne[0].div_ceil(E::NUMBERS);
+    let k = p.w.ne[0].div_ceil(F::NUMBERS);
     let tiles = p.packed.chunks_exact(W * k);
     for (columns, first_tile) in p.columns.chunks(COLUMNS).zip((0..).step_by(COLUMNS / W)) {
         let n_sums = columns.len().next_multiple_of(W);
-        let sums = scratch.sums.take::<Sixteen>(rows.len().div_ceil(P * ROWS) * P * n_sums);
+        let sums = scratch.sums.take::<Sums>(rows.len().div_ceil(P * ROWS) * P * n_sums);
         sums.fill([0.0; LANES]);
-        let panels = scratch.panel.take::<Sixteen>(P * E::STRETCH);
-        for start in (0..k).step_by(E::STRETCH) {
-            let part = start..(start + E::STRETCH).min(k);
+        let panels = scratch.panel.take::<Unpacked>(P * F::STRETCH);
+        for start in (0..k).step_by(F::STRETCH) {
+            let part = start..(start + F::STRETCH).min(k);
             for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_sums)) {
                 // Panels behind the last row keep what they hold; nobody reads their sums.
-                for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(E::STRETCH))
+                for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(F::STRETCH))
                 {
                     let n_rows = ROWS.min(rows.end - first);
-                    unpack::<S, E, P>(s, p, first, n_rows, &part, &mut scratch.rows, panel);
+                    unpack::<S, F, P>(s, p, first, n_rows, &part, &mut scratch.rows, panel);
                 }
-                let panels: [&[Sixteen]; P] = array(|i| &panels[i * E::STRETCH..][..part.len()]);
+                let panels: [&[Unpacked]; P] = array(|i| &panels[i * F::STRETCH..][..part.len()]);
                 for (i, tile) in tiles.clone().skip(first_tile).take(n_sums / W).enumerate() {
-                    let x = Tile { x: &tile[part.start * W..part.end * W], ahead: size_of_val(tile) };
+                    let x = &tile[part.start * W..part.end * W];
+                    let at = x.as_ptr().cast::<u8>().wrapping_add(size_of_val(tile));
+                    let next = Stream { at, each: W * size_of::<f32>() };
                     let n = (columns.len() - i * W).min(W);
-                    add_tile::<S, E, P, W>(s, panels, x, n, n_sums, &mut sums[i * W..]);
+                    add_tile::<S, F, P, W>(s, panels, x, n, next, n_sums, &mut sums[i * W..]);
                 }
             }
         }
@@ -144,43 +148,46 @@ fn many_columns<S: Simd, E: Element, const P: usize, const W: usize>(
 }
 
 /// Adds a stretch of the first `n` columns of a tile, or some more, to its sums: those of each panel are `distance` apart.
+/// `next` is the tile that comes next.
 #[inline(always)]
-fn add_tile<S: Simd, E: Element, const P: usize, const W: usize>(
+fn add_tile<S: Simd, F: Weights, const P: usize, const W: usize>(
     s: S,
-    panels: [&[Sixteen]; P],
-    x: Tile<'_>,
+    panels: [&[Unpacked]; P],
+    x: &[f32],
     n: usize,
+    next: Stream,
     distance: usize,
-    sums: &mut [Sixteen],
+    sums: &mut [Sums],
 ) {
     match (S::WIDE, n) {
-        _ if W == 1 => add_columns::<S, E, P, 1, W>(s, panels, x, distance, sums),
-        (_, ..5) => add_columns::<S, E, P, 4, W>(s, panels, x, distance, sums),
-        (true, 5..9) => add_columns::<S, E, P, 8, W>(s, panels, x, distance, sums),
-        (true, _) => add_columns::<S, E, P, TILE, W>(s, panels, x, distance, sums),
-        (false, _) if E::NUMBERS == 1 => {
+        _ if W == 1 => add_columns::<S, F, P, 1, W>(s, panels, x, next, distance, sums),
+        (_, ..5) => add_columns::<S, F, P, 4, W>(s, panels, x, next, distance, sums),
+        (true, 5..9) => add_columns::<S, F, P, 8, W>(s, panels, x, next, distance, sums),
+        (true, _) => add_columns::<S, F, P, TILE, W>(s, panels, x, next, distance, sums),
+        (false, _) if F::NUMBERS == 1 => {
             for first in (0..n).step_by(6) {
-                add_columns::<S, E, P, 6, W>(s, panels, x.from(first), distance, &mut sums[first..]);
+                add_columns::<S, F, P, 6, W>(s, panels, &x[first..], next, distance, &mut sums[first..]);
             }
         }
         // Their halves take registers.
         (false, _) => {
             for first in (0..n).step_by(4) {
-                add_columns::<S, E, P, 4, W>(s, panels, x.from(first), distance, &mut sums[first..]);
+                add_columns::<S, F, P, 4, W>(s, panels, &x[first..], next, distance, &mut sums[first..]);
             }
         }
     }
 }
 
 #[inline(always)]
-fn add_columns<S: Simd, E: Element, const P: usize, const C: usize, const W: usize>(
+fn add_columns<S: Simd, F: Weights, const P: usize, const C: usize, const W: usize>(
     s: S,
-    panels: [&[Sixteen]; P],
-    x: Tile<'_>,
+    panels: [&[Unpacked]; P],
+    x: &[f32],
+    next: Stream,
     distance: usize,
-    sums: &mut [Sixteen],
+    sums: &mut [Sums],
 ) {
-    let stretch = products::<S, E, _, P, C, W>(s, panels, x, 0..panels[0].len());
+    let stretch = products::<S, F, F32, P, C, W>(s, panels, x, 0..panels[0].len(), next);
     for p in 0..P {
         for c in 0..C {
             let sum = &mut sums[p * distance + c];
@@ -189,46 +196,30 @@ fn add_columns<S: Simd, E: Element, const P: usize, const C: usize, const W: usi
     }
 }
 
-/// Σ over a stretch of row r of panel p · column c, lane r; x is [k][`W`], of which the first `C` count.
+/// Σ over a stretch of row r of panel p · column c, lane r; words of panels lie as those of `T`, and x is [k][`W`], of which
+/// the first `C` count. What is asked for ahead goes with each k.
 #[inline(always)]
-fn products<S: Simd, E: Element, W16: Panel, const P: usize, const C: usize, const W: usize>(
+fn products<S: Simd, F: Weights, T: Float, const P: usize, const C: usize, const W: usize>(
     s: S,
-    panels: [W16; P],
-    x: Tile<'_>,
+    panels: [&[T::Sixteen]; P],
+    x: &[f32],
     part: Range<usize>,
+    ahead: impl Ahead,
 ) -> [[S::F; C]; P] {
-    let (mut stretch, ahead) = ([[s.zero(); C]; P], x.ahead);
+    let mut stretch = [[s.zero(); C]; P];
     for i in part {
+        ahead.ask(s, i);
         let mut w = [s.zero(); P];
         for p in 0..P {
-            w[p] = panels[p].load(s, i);
+            w[p] = T::load(s, &panels[p][i]);
         }
-        let x = &x.x[i * W..];
-        if ahead > 0 {
-            s.prefetch(x.as_ptr().cast::<u8>().wrapping_add(ahead));
-        }
-        let x = x.first_chunk::<C>().unwrap_or(&[0.0; C]);
+        let x = x[i * W..].first_chunk::<C>().unwrap_or(&[0.0; C]);
         for c in 0..C {
             let x = s.splat(x[c]);
             for p in 0..P {
-                stretch[p][c] = E::add_products(s, w[p], x, stretch[p][c]);
+                stretch[p][c] = F::add_products(s, w[p], x, stretch[p][c]);
             }
         }
     }
     stretch
-}
-
-/// Columns side by side, and the distance of those that come next, in bytes; 0 if there are none.
-#[derive(Clone, Copy)]
-struct Tile<'a> {
-    x: &'a [f32],
-    ahead: usize,
-}
-
-impl<'a> Tile<'a> {
-    /// It without its first columns.
-    #[inline(always)]
-    fn from(self, first: usize) -> Tile<'a> {
-        Tile { x: &self.x[first..], ..self }
-    }
 }

@@ -5,8 +5,8 @@ mod ahead;
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{LANES, Simd, array, dispatch_also};
-use ahead::{NextColumns, NextRows, Stream};
+use crate::simd::{LANES, Simd, Stream, array, dispatch_also};
+use ahead::{NextColumns, NextRows};
 use std::ops::Range;
 
 dispatch_also! {

@@ -1,7 +1,7 @@
 //! Rows of any dtype as f32, and back.
 
 use crate::quant;
-use crate::simd::{Isa, LANES, Simd, dispatch, f16_to_f32};
+use crate::simd::{Isa, LANES, Simd, dispatch, f16_to_f32, f32_to_bf16};
 use crate::tensor::Tensor;
 use llmrt_plugin::DType;
 use std::ops::Range;
@@ -109,15 +109,6 @@ pub fn encode(isa: Isa, dtype: DType, x: &[f32], out: &mut [u8]) {
         }
         _ => quant::encode::encode(isa, dtype, x, out),
     }
-}
-
-/// The nearest bfloat16, ties to even; NaN stays NaN.
-fn f32_to_bf16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    if x.is_nan() {
-        return (bits >> 16) as u16 | 64;
-    }
-    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
 }
 
 fn copy_f32(bytes: &[u8], out: &mut [f32]) {

@@ -26,7 +26,7 @@ pub mod encode;
 pub use activations::XGroup;
 pub use iq4::{Iq4Nl, Iq4Xs};
 pub use mxfp4::Mxfp4;
-pub use panel::{Ahead, Group, Panel, ROWS};
+pub use panel::{Group, Panel, ROWS};
 pub use q2_k::Q2K;
 pub use q3_k::Q3K;
 pub use q4::{Q4_0, Q4_1};

@@ -6,7 +6,7 @@
 
 use super::XGroup;
 use crate::scratch::Plain;
-use crate::simd::{Simd, array};
+use crate::simd::{Ahead, Simd, array};
 
 /// Rows of a panel.
 pub const ROWS: usize = 16;
@@ -43,18 +43,6 @@ fn rolled<S: Simd, const C: usize>(n: usize) -> usize {
     if S::WIDE || C < 3 || n == 1 { n } else { std::hint::black_box(n) }
 }
 
-/// What is asked of memory while groups are multiplied: a bit with each, as the machine keeps few requests at a time.
-pub trait Ahead: Copy {
-    /// Asks for what goes with group `g`.
-    fn ask<S: Simd>(self, s: S, g: usize);
-}
-
-/// Nothing.
-impl Ahead for () {
-    #[inline(always)]
-    fn ask<S: Simd>(self, _s: S, _g: usize) {}
-}
-
 /// What kernels need to know of a [`Group`].
 pub trait Panel: Plain + Send + Sync + 'static {
     /// All zeros.
@@ -70,7 +58,8 @@ pub trait Panel: Plain + Send + Sync + 'static {
     fn scale(&self, h: usize, r: usize) -> f32;
     /// Minimum of row `r` in half `h`, 0 if there are none.
     fn minimum(&self, h: usize, r: usize) -> f32;
-    /// sums[p][c][r] + Σ over the groups of row r of panel p · column c; panels and columns have as many groups.
+    /// sums[p][c][r] + Σ over the groups of row r of panel p · column c; panels and columns have as many groups, which are
+    /// the steps of `ahead`.
     fn add_products<S: Simd, const P: usize, const C: usize>(
         s: S,
         panels: [&[Self]; P],

@@ -3,6 +3,7 @@
 //! A kernel is written once over [`Simd`] and made callable with [`dispatch!`]. Since the lanes, the fused
 //! multiply-adds and the order of sums are the same everywhere, so are the bits of the results.
 
+mod ahead;
 mod isa;
 pub mod math;
 mod scalar;
@@ -18,6 +19,7 @@ mod neon;
 #[cfg(target_arch = "aarch64")]
 mod neon_dot;
 
+pub use ahead::{Ahead, Stream};
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]
@@ -28,7 +30,7 @@ pub(crate) use isa::{Set, dispatch, dispatch_also};
 pub use neon::Neon;
 #[cfg(target_arch = "aarch64")]
 pub use neon_dot::{Dotprod, I8mm, Pairs};
-pub use scalar::{Scalar, f16_to_f32, f32_to_f16};
+pub use scalar::{Scalar, f16_to_f32, f32_to_bf16, f32_to_f16};
 
 /// Lanes of a vector.
 pub const LANES: usize = 16;

@@ -227,6 +227,16 @@ pub fn f32_to_f16(value: f32) -> u16 {
     sign | ((magnitude - (112 << 23) + 0xfff + odd) >> 13) as u16
 }
 
+/// The nearest bfloat16, ties to even; NaN stays NaN. Loops over it become vectors.
+#[inline(always)]
+pub fn f32_to_bf16(value: f32) -> u16 {
+    let bits = value.to_bits();
+    // NaN may be as large as bits are; it is not taken.
+    let nearest = bits.wrapping_add(0x7fff + (bits >> 16 & 1));
+    let rounded = if value.is_nan() { bits | 0x40_0000 } else { nearest };
+    (rounded >> 16) as u16
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -253,5 +263,22 @@ mod tests {
         assert_eq!(f32_to_f16(65519.0), 0x7bff);
         assert_eq!(f32_to_f16(65520.0), 0x7c00);
         assert_eq!(f32_to_f16(-1e30), 0xfc00);
+    }
+    #[test]
+    fn floats_round_to_the_nearest_bfloat16_and_ties_to_the_even_one() {
+        let value = |bits: u16| f32::from_bits((bits as u32) << 16);
+        for bits in (0..=u16::MAX).filter(|bits| !value(*bits).is_nan()) {
+            assert_eq!(f32_to_bf16(value(bits)), bits);
+        }
+        for bits in 0..0x7f80u16 {
+            let middle = value(bits).to_bits() + 0x8000;
+            assert_eq!(f32_to_bf16(f32::from_bits(middle)), bits + (bits & 1), "{bits:#x}");
+            assert_eq!(f32_to_bf16(f32::from_bits(middle - 1)), bits);
+            assert_eq!(f32_to_bf16(f32::from_bits(middle + 1)), bits + 1);
+        }
+        assert_eq!(f32_to_bf16(f32::MAX), 0x7f80);
+        for nan in [0x7f80_0001, 0x7fff_ffff, 0xff80_0001, u32::MAX] {
+            assert!(value(f32_to_bf16(f32::from_bits(nan))).is_nan(), "{nan:#x}");
+        }
     }
 }

@@ -1,9 +1,10 @@
 //! Types of cache rows whose vectors can be read one by one.
 
+use crate::ops::float::Float;
 use crate::simd::Simd;
 
 /// A dtype whose vectors are read one by one.
-pub trait Element {
+pub trait KvElement {
     /// Bytes that belong together.
     type Block;
     /// Vectors of a block.
@@ -16,62 +17,30 @@ pub trait Element {
 
 /// Vector `c` of a row.
 #[inline(always)]
-pub fn vector<S: Simd, E: Element>(s: S, row: &[E::Block], c: usize) -> S::F {
+pub fn vector<S: Simd, E: KvElement>(s: S, row: &[E::Block], c: usize) -> S::F {
     E::load(s, &row[c / E::VECTORS], c % E::VECTORS)
 }
 
-pub enum F32 {}
-pub enum F16 {}
-pub enum Bf16 {}
-pub enum Q8 {}
-
-impl Element for F32 {
-    type Block = [u8; 64];
+/// A vector is a block.
+impl<F: Float> KvElement for F {
+    type Block = F::Sixteen;
     const VECTORS: usize = 1;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[[u8; 64]] {
-        row.as_chunks().0
+    fn blocks(row: &[u8]) -> &[F::Sixteen] {
+        F::sixteens(row)
     }
 
     #[inline(always)]
-    fn load<S: Simd>(s: S, block: &[u8; 64], _i: usize) -> S::F {
-        s.from_bits(s.load_b(block))
-    }
-}
-
-impl Element for F16 {
-    type Block = [u8; 32];
-    const VECTORS: usize = 1;
-
-    #[inline(always)]
-    fn blocks(row: &[u8]) -> &[[u8; 32]] {
-        row.as_chunks().0
-    }
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, block: &[u8; 32], _i: usize) -> S::F {
-        s.load_f16(block)
-    }
-}
-
-impl Element for Bf16 {
-    type Block = [u8; 32];
-    const VECTORS: usize = 1;
-
-    #[inline(always)]
-    fn blocks(row: &[u8]) -> &[[u8; 32]] {
-        row.as_chunks().0
-    }
-
-    #[inline(always)]
-    fn load<S: Simd>(s: S, block: &[u8; 32], _i: usize) -> S::F {
-        s.load_bf16(block)
+    fn load<S: Simd>(s: S, block: &F::Sixteen, _i: usize) -> S::F {
+        F::load(s, block)
     }
 }
 
 /// Blocks of d (F16) and 32 signed bytes.
-impl Element for Q8 {
+pub enum Q8 {}
+
+impl KvElement for Q8 {
     type Block = [u8; 34];
     const VECTORS: usize = 2;
 
@@ -93,11 +62,11 @@ macro_rules! with_element {
     ($dtype:expr, |$e:ident| $call:expr) => {
         match $dtype {
             llmrt_plugin::DType::F16 => {
-                type $e = $crate::ops::attention::element::F16;
+                type $e = $crate::ops::float::F16;
                 $call
             }
             llmrt_plugin::DType::BF16 => {
-                type $e = $crate::ops::attention::element::Bf16;
+                type $e = $crate::ops::float::Bf16;
                 $call
             }
             llmrt_plugin::DType::Q8_0 => {
@@ -105,7 +74,7 @@ macro_rules! with_element {
                 $call
             }
             _ => {
-                type $e = $crate::ops::attention::element::F32;
+                type $e = $crate::ops::float::F32;
                 $call
             }
         }

@@ -1,6 +1,6 @@
 //! The keys or values of a KV head: straight from the cache, prefetched, or dequantised.
 
-use super::element::Element;
+use super::element::KvElement;
 use super::query_tile::{KvTile, QueryTile};
 use crate::ops::rows;
 use crate::simd::{LANES, Simd};
@@ -46,7 +46,7 @@ impl<'a> KvRows<'a> {
 
     /// The blocks of row `i`.
     #[inline(always)]
-    pub fn row<E: Element>(&self, i: usize) -> &'a [E::Block] {
+    pub fn row<E: KvElement>(&self, i: usize) -> &'a [E::Block] {
         E::blocks(&self.bytes[i * self.stride + self.before..][..self.len])
     }
 }

@@ -1,6 +1,6 @@
 //! Σ weight · v of a tile's keys, in order of position, added to the sums of each row.
 
-use super::element::{Element, vector, with_element};
+use super::element::{KvElement, vector, with_element};
 use super::kv_rows::{KEYS, KvRows};
 use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
@@ -27,7 +27,7 @@ pub fn accumulate<S: Simd>(
 }
 
 #[inline(always)]
-fn accumulate_of<S: Simd, E: Element>(
+fn accumulate_of<S: Simd, E: KvElement>(
     s: S,
     rows: &mut Rows<'_>,
     v: KvRows<'_>,
@@ -67,7 +67,7 @@ fn accumulate_of<S: Simd, E: Element>(
 
 /// Elements of `D` vectors of `R` rows: keys that all see together, those before and after row by row. Gives R.
 #[inline(always)]
-fn shared_keys<S: Simd, E: Element, const R: usize, const D: usize>(
+fn shared_keys<S: Simd, E: KvElement, const R: usize, const D: usize>(
     s: S,
     rows: &mut Rows<'_>,
     v: KvRows<'_>,
@@ -101,7 +101,7 @@ fn shared_keys<S: Simd, E: Element, const R: usize, const D: usize>(
 /// A register tile: `keys` for `D` vectors of `R` rows.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-fn register_tile<S: Simd, E: Element, const R: usize, const D: usize>(
+fn register_tile<S: Simd, E: KvElement, const R: usize, const D: usize>(
     s: S,
     rows: &mut Rows<'_>,
     v: KvRows<'_>,

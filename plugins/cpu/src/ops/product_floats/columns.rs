@@ -2,7 +2,7 @@
 //! a tile of its own width: as it lies, where words are numbers.
 
 use super::TILE;
-use super::element::bf16_pair;
+use super::weights::bf16_pair;
 use crate::ops::{Column, rows};
 use crate::scratch::Arena;
 use crate::simd::{Isa, LANES, Simd, dispatch};

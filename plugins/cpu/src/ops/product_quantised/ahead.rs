@@ -1,27 +1,9 @@
-//! What products ask memory for before they need it.
+//! What products of quantised weights ask memory for before they need it.
 
 use crate::ops::product::Product;
-use crate::quant::{Ahead, Format, ROWS, XGroup};
-use crate::simd::Simd;
+use crate::quant::{Format, ROWS, XGroup};
+use crate::simd::{Ahead, Simd};
 use std::ops::Range;
-
-/// What lies behind a panel's block: as many bytes with each group as it has itself.
-#[derive(Clone, Copy)]
-pub struct Stream {
-    /// Where it begins, which may be anywhere.
-    pub at: *const u8,
-    /// Bytes that go with a group.
-    pub each: usize,
-}
-
-impl Ahead for Stream {
-    #[inline(always)]
-    fn ask<S: Simd>(self, s: S, g: usize) {
-        for line in (0..self.each).step_by(64) {
-            s.prefetch(self.at.wrapping_add(g * self.each + line));
-        }
-    }
-}
 
 /// The columns that come next, `distance` bytes behind these.
 #[derive(Clone, Copy)]

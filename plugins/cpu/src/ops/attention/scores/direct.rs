@@ -1,7 +1,7 @@
 //! Few queries: keys as they lie in the cache, lane by dim.
 
 use super::Rows;
-use crate::ops::attention::element::{Element, vector, with_element};
+use crate::ops::attention::element::{KvElement, vector, with_element};
 use crate::ops::attention::kv_rows::{KEYS, KvRows};
 use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
@@ -20,7 +20,7 @@ pub fn direct<S: Simd>(
 }
 
 #[inline(always)]
-fn direct_of<S: Simd, E: Element>(
+fn direct_of<S: Simd, E: KvElement>(
     s: S,
     rows: &mut Rows<'_>,
     k: KvRows<'_>,
@@ -49,7 +49,7 @@ fn direct_of<S: Simd, E: Element>(
 /// A register tile: dots of `R` rows with 16 keys, `K` (16 / R) keys at a time, or a quarter of them where there are few
 /// registers: R is then at most 2.
 #[inline(always)]
-fn register_tile<S: Simd, E: Element, const R: usize, const K: usize>(
+fn register_tile<S: Simd, E: KvElement, const R: usize, const K: usize>(
     s: S,
     rows: &mut Rows<'_>,
     k: KvRows<'_>,
@@ -81,7 +81,7 @@ fn register_tile<S: Simd, E: Element, const R: usize, const K: usize>(
 /// Partial sums of each of `R` rows with `K` keys, to places `at`.. of those of `ALL` keys.
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-fn partial_sums<S: Simd, E: Element, const R: usize, const K: usize, const ALL: usize>(
+fn partial_sums<S: Simd, E: KvElement, const R: usize, const K: usize, const ALL: usize>(
     s: S,
     rows: &Rows<'_>,
     k: KvRows<'_>,
