@@ -102,8 +102,13 @@ fn row(
     let quick = options.quick;
     let name = model.file_stem().unwrap_or_default().to_string_lossy().into_owned();
     let mut row = Row { model: name, case, n_threads, quick, ours: vec![], theirs: vec![], floor: vec![] };
+    let reads = || if case.is_read() { programs.llmrt.reads(n_threads) } else { Ok(None) };
     for pair in 0..=options.pairs {
-        let ours = programs.llmrt.run(case, model, n_threads, quick)?;
+        // Before each program, so that both find the machine alike.
+        let before = reads()?;
+        let mut ours = programs.llmrt.run(case, model, n_threads, quick)?;
+        let after = reads()?;
+        ours.reads = before.zip(after).map(|(before, after)| (before + after) / 2.0);
         let theirs = programs.peer.map(|peer| peer.run(case, model, n_threads, quick)).transpose()?;
         let floor = programs.has_floor.then(|| floor::run(case, model, n_threads, quick)).transpose()?;
         if pair > 0 {

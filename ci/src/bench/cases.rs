@@ -42,8 +42,8 @@ pub struct Measure {
     pub value: f64,
     /// The least that must be done, for shares of the ceilings.
     pub work: Work,
-    /// What all threads read from memory right before, in GB/s; 0: not known.
-    pub reads: f64,
+    /// What all threads read from memory in the seconds before and after, in GB/s, if that was measured.
+    pub reads: Option<f64>,
 }
 
 /// What the model asks of each step, as `llmrt bench` says it.
@@ -129,9 +129,9 @@ impl Case {
         }
     }
 
-    /// Whether reading memory is what bounds it.
+    /// Whether its rate is one of reading memory.
     pub fn is_read(self) -> bool {
-        matches!(self, Case::Decode | Case::DecodeDeep | Case::Together(_))
+        matches!(self.rate(0.0, &Work::default(), false), Some(Rate::Read(_)))
     }
 
     /// Whether less is better.

@@ -65,6 +65,17 @@ impl Llmrt {
         Ok(Ceilings { read: rate("read_gb_s")?, f32: rate("f32_gflop_s")?, int8: rate("int8_gop_s")? })
     }
 
+    /// What all threads read from memory in the next second, in GB/s; `None` with a card.
+    pub fn reads(&self, n_threads: usize) -> Result<Option<f64>, String> {
+        if self.1.is_some() {
+            return Ok(None);
+        }
+        let threads = n_threads.to_string();
+        let args = ["bench", "-p", "0", "-n", "0", "--ceilings=reads", "--json", "-t", &threads];
+        let found = parsed(&watched(self.command().args(args))?.stdout)?;
+        number(&found["ceilings"], "read_mean_gb_s").map(Some)
+    }
+
     /// One run.
     pub fn run(&self, case: Case, model: &Path, n_threads: usize, quick: bool) -> Result<Measure, String> {
         let tokens = case.tokens(quick);
@@ -73,10 +84,6 @@ impl Llmrt {
         flags(&mut command, tokens, n_threads);
         if let Case::Together(n) = case {
             command.args(["-s", &n.to_string()]);
-        }
-        let is_beside_reads = case.is_read() && self.1.is_none();
-        if is_beside_reads {
-            command.arg("--ceilings=reads");
         }
         if let Some(Card { plugin, name, .. }) = &self.1 {
             command.arg("--plugin").arg(plugin).args(["--backend", name, "--strict-device"]);
@@ -94,11 +101,7 @@ impl Llmrt {
             kv_bytes: number(&found, "kv_bytes_per_token")?,
             is_quantised: n_bytes / n_params < 1.9,
         };
-        let reads = match is_beside_reads {
-            true => number(&found["ceilings"], "read_mean_gb_s")?,
-            false => 0.0,
-        };
-        Ok(Measure { value: out.value(case, speed)?, work, reads })
+        Ok(Measure { value: out.value(case, speed)?, work, ..Measure::default() })
     }
 }
 

@@ -68,7 +68,7 @@ pub fn row(row: &Row, ceilings: &Ceilings) -> String {
 }
 
 /// The share that llmrt's median has of what the machine can do; of reads, the median of its runs' shares of what memory gave
-/// right before each, where that is known.
+/// around each, where that is known.
 fn share(row: &Row, ceilings: &Ceilings) -> String {
     let work = row.ours.first().map(|m| m.work).unwrap_or_default();
     let reads: Vec<f64> = row.ours.iter().filter_map(|m| of_reads(row, m)).collect();
@@ -85,10 +85,10 @@ fn share(row: &Row, ceilings: &Ceilings) -> String {
     }
 }
 
-/// The share that a run has of what memory gave right before.
+/// The share that a run has of what memory gave around it.
 fn of_reads(row: &Row, run: &Measure) -> Option<f64> {
-    match row.case.rate(run.value, &run.work, row.quick) {
-        Some(Rate::Read(gb)) if run.reads > 0.0 => Some(gb / run.reads),
+    match (row.case.rate(run.value, &run.work, row.quick), run.reads) {
+        (Some(Rate::Read(gb)), Some(reads)) => Some(gb / reads),
         _ => None,
     }
 }
@@ -158,7 +158,7 @@ mod tests {
     use super::super::cases::{Case, Work};
     use super::*;
 
-    fn check(case: Case, reads: f64, ours: &[f64], theirs: &[f64], expected: &str) {
+    fn check(case: Case, reads: Option<f64>, ours: &[f64], theirs: &[f64], expected: &str) {
         let work = Work { read_bytes: 1e9, mul_adds: 1e9, kv_bytes: 0.0, is_quantised: true };
         let measures = |values: &[f64]| values.iter().map(|&value| Measure { value, work, reads }).collect();
         let (ours, theirs) = (measures(ours), measures(theirs));
@@ -170,21 +170,21 @@ mod tests {
     fn a_line_has_medians_ratios_and_the_share_of_the_ceiling() {
         check(
             Case::Prompt,
-            0.0,
+            None,
             &[100.0, 120.0, 80.0],
             &[50.0, 100.0, 100.0],
             "| m | 2 | prompt 512, tok/s | 100 | 100 | 1.20× (0.80 to 2.00) | 50 % of int8 |",
         );
         check(
             Case::Decode,
-            0.0,
+            None,
             &[10.0],
             &[],
             "| m | 2 | decode 128, tok/s | 10.0 | – | – | 50 % of reads |",
         );
         check(
             Case::Decode,
-            12.5,
+            Some(12.5),
             &[10.0],
             &[],
             "| m | 2 | decode 128, tok/s | 10.0 | – | – | 80 % of reads |",
@@ -195,7 +195,7 @@ mod tests {
     fn where_less_is_better_the_ratio_is_turned_round() {
         check(
             Case::Memory,
-            0.0,
+            None,
             &[500.0],
             &[1000.0],
             "| m | 2 | peak memory, MB | 500 | 1000 | 2.00× (2.00 to 2.00) | – |",

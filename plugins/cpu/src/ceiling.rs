@@ -6,6 +6,8 @@ use crate::ops::product::AHEAD;
 use crate::simd::{Isa, Simd, array, dispatch, dispatch_also};
 use llmrt_plugin::{Buffer, Result};
 use std::hint::black_box;
+use std::sync::Barrier;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 /// Operations of all threads together.
@@ -20,14 +22,13 @@ pub struct Operations {
 /// Bytes that all threads together read from memory, in 10⁹ per second.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Reads {
-    /// In the best round, of some milliseconds.
+    /// In the best round, of half a gibibyte.
     pub best_gb_s: f64,
     /// Over a second: what memory gave at that time, as others may use it too.
     pub mean_gb_s: f64,
 }
 
-/// Bytes of a round of reading: far more than caches hold, and some milliseconds, beside which the start of a thread does not
-/// count.
+/// Bytes of a round of reading: far more than caches hold.
 const STREAMED: usize = 512 << 20;
 
 /// How long rounds of one measurement are repeated; of operations the best one counts, as only noise makes others slower.
@@ -45,21 +46,39 @@ pub fn operations(isa: Isa, n_threads: usize) -> Operations {
     }
 }
 
-/// Measures reading for a second: threads side by side, each its part of memory that lies as weights do. Fails where there is
-/// not as much.
+/// Measures reading for a second: threads side by side, each again and again its part of memory in large pages, where the
+/// system has them. Fails where memory cannot be mapped.
 pub fn reads(isa: Isa, n_threads: usize) -> Result<Reads> {
     let memory = HostBuffer::alloc(STREAMED as u64, isa)?;
     // Untouched pages would all be the same page of zeros.
     memory.fill(0, STREAMED as u64, 1)?;
     // SAFETY: the buffer has as many bytes, outlives their use and is not written any more.
     let bytes = unsafe { std::slice::from_raw_parts(memory.address(), STREAMED) };
-    let (best_gb_s, mean_gb_s) = rates(|| {
-        std::thread::scope(|scope| {
-            for part in bytes.chunks(STREAMED.div_ceil(n_threads.max(1)).next_multiple_of(64)) {
-                scope.spawn(|| black_box(read(isa, part)));
-            }
+    let mut parts = bytes.chunks(STREAMED.div_ceil(n_threads.max(1)).next_multiple_of(64));
+    let own = parts.next().unwrap_or_default();
+    // The same threads in all rounds: new ones may begin on one core.
+    let (meet, is_over) = (Barrier::new(1 + parts.len()), AtomicBool::new(false));
+    let (best_gb_s, mean_gb_s) = std::thread::scope(|scope| {
+        for part in parts {
+            let (meet, is_over) = (&meet, &is_over);
+            scope.spawn(move || {
+                meet.wait();
+                while !is_over.load(Ordering::Relaxed) {
+                    black_box(read(isa, part));
+                    meet.wait();
+                    meet.wait();
+                }
+            });
+        }
+        let rates = rates(|| {
+            meet.wait();
+            black_box(read(isa, own));
+            meet.wait();
+            STREAMED as f64
         });
-        STREAMED as f64
+        is_over.store(true, Ordering::Relaxed);
+        meet.wait();
+        rates
     });
     Ok(Reads { best_gb_s, mean_gb_s })
 }

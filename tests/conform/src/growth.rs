@@ -6,7 +6,7 @@
 //!
 //! One round without growth is not enough: memory that is given back once (a thread's stack, a cache) can be as much as
 //! a round's leak, and that round alone would hide it. What was given back is gone, so the next rounds grow again, and
-//! the second round without growth clears. The two are half as long as one would be, which costs no more time.
+//! the second round without growth clears. The two are half as long as one would be, so clean work takes no more time.
 //!
 //! Memory can also be given back bit by bit: glibc keeps freed blocks for each thread and counts them as allocated. Where
 //! one thread takes blocks from its store and another, whose store is full, frees them, allocated memory shrinks for a
@@ -29,7 +29,7 @@ const LENGTHS: [u64; 3] = [1, 8, 32];
 /// Bytes a repetition that a round may take without being suspect, on average.
 const SLACK: u64 = 8;
 /// Resident memory comes in pages, and not only for what the work does.
-const PAGES: u64 = 64 << 10;
+const PAGES: u64 = 32 << 10;
 /// Growth over as many usual rounds that needs no further proof.
 const CLEAR: u64 = 8 << 20;
 
@@ -127,7 +127,7 @@ fn usual_growth(readings: &[u64]) -> u64 {
     growth.get(growth.len() / 2).copied().unwrap_or(0)
 }
 
-/// Has glibc keep no freed blocks for each thread of that process, so that what it says is allocated is. Other C
+/// Has glibc keep no freed blocks for each thread of that process, so that what it calls allocated is in use. Other C
 /// libraries ignore it.
 pub fn count_exactly(process: &mut Command) -> &mut Command {
     let mut settings = std::env::var_os("GLIBC_TUNABLES").unwrap_or_default();

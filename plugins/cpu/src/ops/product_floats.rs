@@ -109,7 +109,7 @@ fn few_columns<S: Simd, F: Weights, const C: usize, const W: usize>(
     first
 }
 
-/// Rows in any layout, `P` panels at a time, times many columns: stretches of the panels are made f32 first.
+/// Rows in any layout, `P` panels at a time, times many columns: stretches of the panels are made words of 32 bits first.
 #[inline(always)]
 fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
     s: S,

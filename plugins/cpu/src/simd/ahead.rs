@@ -14,7 +14,7 @@ impl Ahead for () {
     fn ask<S: Simd>(self, _s: S, _i: usize) {}
 }
 
-/// Bytes that lie in a row, as many at each step as the step reads itself.
+/// Bytes that lie in a row, as many at each step.
 #[derive(Clone, Copy)]
 pub struct Stream {
     /// Where they begin, which may be anywhere.

@@ -275,6 +275,8 @@ mod tests {
             assert_eq!(f32_to_bf16(f32::from_bits(middle)), bits + (bits & 1), "{bits:#x}");
             assert_eq!(f32_to_bf16(f32::from_bits(middle - 1)), bits);
             assert_eq!(f32_to_bf16(f32::from_bits(middle + 1)), bits + 1);
+            let negative = f32::from_bits(1 << 31 | middle);
+            assert_eq!(f32_to_bf16(negative), 1 << 15 | (bits + (bits & 1)), "{negative}");
         }
         assert_eq!(f32_to_bf16(f32::MAX), 0x7f80);
         for nan in [0x7f80_0001, 0x7fff_ffff, 0xff80_0001, u32::MAX] {

@@ -22,7 +22,7 @@ pub fn sealed<'a, F: Weights>(p: &Product<'a>, first: usize, rows: &Range<usize>
     Some(F::Word::sixteens(panel))
 }
 
-/// A stretch of 16 rows (of `n_rows`, the others being anything) as f32, side by side; that of the panel `P` further on is
+/// A stretch of 16 rows (of `n_rows`, the others being anything) as words of 32 bits, side by side; that of the panel `P` further on is
 /// asked for.
 #[inline(always)]
 pub fn unpack<S: Simd, F: Weights, const P: usize>(
