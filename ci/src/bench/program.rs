@@ -57,11 +57,8 @@ impl Llmrt {
         if let Some(card) = &self.1 {
             return Ok(Ceilings { read: card.read_gb_s, f32: 0.0, int8: 0.0 });
         }
-        let threads = n_threads.to_string();
-        let args = ["bench", "-p", "0", "-n", "0", "--ceilings", "--json", "-t", &threads];
-        let out = watched(self.command().args(args))?;
-        let found = parsed(&out.stdout)?;
-        let rate = |key: &str| number(&found["ceilings"], key);
+        let found = self.measured("--ceilings", n_threads)?;
+        let rate = |key: &str| number(&found, key);
         Ok(Ceilings { read: rate("read_gb_s")?, f32: rate("f32_gflop_s")?, int8: rate("int8_gop_s")? })
     }
 
@@ -70,10 +67,15 @@ impl Llmrt {
         if self.1.is_some() {
             return Ok(None);
         }
+        number(&self.measured("--ceilings=reads", n_threads)?, "read_mean_gb_s").map(Some)
+    }
+
+    /// The ceilings that a flag asks for.
+    fn measured(&self, flag: &str, n_threads: usize) -> Result<Value, String> {
         let threads = n_threads.to_string();
-        let args = ["bench", "-p", "0", "-n", "0", "--ceilings=reads", "--json", "-t", &threads];
-        let found = parsed(&watched(self.command().args(args))?.stdout)?;
-        number(&found["ceilings"], "read_mean_gb_s").map(Some)
+        let args = ["bench", "-p", "0", "-n", "0", flag, "--json", "-t", &threads];
+        let out = watched(self.command().args(args))?;
+        Ok(parsed(&out.stdout)?["ceilings"].clone())
     }
 
     /// One run.

@@ -67,29 +67,21 @@ pub fn row(row: &Row, ceilings: &Ceilings) -> String {
     )
 }
 
-/// The share that llmrt's median has of what the machine can do; of reads, the median of its runs' shares of what memory gave
-/// around each, where that is known.
+/// The share that llmrt's runs have of what the machine can do, the median of them; of reads, of what memory gave around
+/// each, where that is known.
 fn share(row: &Row, ceilings: &Ceilings) -> String {
-    let work = row.ours.first().map(|m| m.work).unwrap_or_default();
-    let reads: Vec<f64> = row.ours.iter().filter_map(|m| of_reads(row, m)).collect();
-    if !reads.is_empty() {
-        return format!("{:.0} % of reads", 100.0 * median(&reads));
-    }
-    match row.case.rate(median(&ours(row)), &work, row.quick) {
+    let share = |run: &Measure| {
+        let (rate, ceiling, name) = match row.case.rate(run.value, &run.work, row.quick)? {
+            Rate::Read(gb) => (gb, run.reads.unwrap_or(ceilings.read), "reads"),
+            Rate::MulAdd(g) if run.work.is_quantised => (g, ceilings.int8, "int8"),
+            Rate::MulAdd(g) => (g, ceilings.f32, "F32"),
+        };
+        (ceiling > 0.0).then_some((rate / ceiling, name))
+    };
+    let (shares, names): (Vec<f64>, Vec<&str>) = row.ours.iter().filter_map(share).unzip();
+    match names.first() {
+        Some(name) => format!("{:.0} % of {name}", 100.0 * median(&shares)),
         None => "–".into(),
-        Some(Rate::Read(_)) if ceilings.read == 0.0 => "–".into(),
-        Some(Rate::MulAdd(_)) if ceilings.f32 == 0.0 => "–".into(),
-        Some(Rate::Read(gb)) => format!("{:.0} % of reads", 100.0 * gb / ceilings.read),
-        Some(Rate::MulAdd(g)) if work.is_quantised => format!("{:.0} % of int8", 100.0 * g / ceilings.int8),
-        Some(Rate::MulAdd(g)) => format!("{:.0} % of F32", 100.0 * g / ceilings.f32),
-    }
-}
-
-/// The share that a run has of what memory gave around it.
-fn of_reads(row: &Row, run: &Measure) -> Option<f64> {
-    match (row.case.rate(run.value, &run.work, row.quick), run.reads) {
-        (Some(Rate::Read(gb)), Some(reads)) => Some(gb / reads),
-        _ => None,
     }
 }
 
