@@ -164,8 +164,7 @@ fn run(host: &Arc<Host>, graph: Graph, x: Tensor, y: Tensor) -> (String, Vec<f32
     let program = Program::new(graph);
     let input: Vec<u8> = [1f32, 2.0, 3.0, 4.0].iter().flat_map(|x| x.to_le_bytes()).collect();
     executor.run(&program, &[(x, &input)]).unwrap();
-    let mut bytes = [0; 16];
-    executor.read(&program, y, &mut bytes).unwrap();
+    let bytes = executor.output(&program, y).unwrap();
     let report = executor.report(&program).unwrap();
     let used = report.devices.iter().zip(&report.nodes).filter(|(_, n)| **n > 0).map(|(d, _)| d.clone());
     let reasons = report.fallbacks.iter().map(|f| f.reason.to_string());

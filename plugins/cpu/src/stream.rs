@@ -4,7 +4,7 @@
 use crate::ops::{self, Args, Prepared, Taken, Worker};
 use crate::scratch::{Scratch, Shared};
 use crate::simd::Isa;
-use llmrt_plugin::{Error, GraphView, Host, NodeView, Result, Stream, Threads};
+use llmrt_plugin::{Error, GraphView, Host, Result, Stream, Threads};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -17,8 +17,8 @@ pub struct CpuStream {
     scratch: Vec<Mutex<Scratch>>,
     shared: Shared,
     steps: Vec<Step>,
-    /// Identity of the graph that the steps were made of; 0: none.
-    uid: u64,
+    /// Identity of the graph that the steps were made of: what it is, and where its tensors are.
+    bound: Option<(u64, u64)>,
     /// Whether the graph is too small for a team.
     alone: bool,
 }
@@ -55,18 +55,20 @@ impl CpuStream {
             scratch,
             shared: Shared::default(),
             steps: Vec::new(),
-            uid: 0,
+            bound: None,
             alone: true,
         }
     }
 
     /// Binds all nodes to their memory and decides where the team meets.
     fn prepare(&mut self, graph: &GraphView<'_>) -> Result<()> {
-        if self.is_bound_to(graph) {
+        // Graphs that are not known again have no `uid`.
+        let identity = (graph.uid() != 0).then(|| (graph.uid(), graph.binding_gen()));
+        if identity.is_some() && identity == self.bound {
             self.steps.iter_mut().flat_map(|step| &mut step.taken).for_each(Taken::reset);
             return Ok(());
         }
-        self.uid = 0;
+        self.bound = None;
         self.steps.clear();
         let work = graph.nodes().map(|node| ops::work(&node)).fold(0, u64::saturating_add);
         self.alone = self.n_threads == 1 || work < WORTH_A_TEAM;
@@ -88,17 +90,8 @@ impl CpuStream {
             let taken = (0..self.n_threads).map(|_| Taken::default()).collect();
             self.steps.push(Step { args, solo, wait, is_prepared, taken });
         }
-        self.uid = graph.uid();
+        self.bound = identity;
         Ok(())
-    }
-
-    /// Whether the steps are those of this graph, with all tensors where they were.
-    fn is_bound_to(&self, graph: &GraphView<'_>) -> bool {
-        let same = |(step, node): (&Step, NodeView<'_>)| step.args.is_bound_to(&node);
-        self.uid != 0
-            && self.uid == graph.uid()
-            && self.steps.len() == graph.n_nodes()
-            && self.steps.iter().zip(graph.nodes()).all(same)
     }
 
     /// One member's walk through the nodes.

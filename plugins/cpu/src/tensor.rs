@@ -72,15 +72,6 @@ impl Tensor {
         self.nb[0] == self.dtype.block_bytes() || self.ne[0] <= self.dtype.block_elems()
     }
 
-    /// Whether a tensor of the graph is this one: the same memory and shape.
-    pub fn is_at(&self, t: &TensorView<'_>) -> bool {
-        address(t) == Some(self.ptr)
-            && t.ne() == self.ne
-            && t.nb() == self.nb
-            && t.dtype() == Some(self.dtype)
-            && (t.layout_id() != 0) == self.panels.is_some()
-    }
-
     /// The bytes it spans.
     pub fn span(&self) -> std::ops::Range<usize> {
         self.ptr as usize..self.ptr as usize + self.len

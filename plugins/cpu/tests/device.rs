@@ -52,6 +52,26 @@ fn operands_of_the_wrong_kind_are_refused_before_they_run() {
 }
 
 #[test]
+fn a_graph_that_moved_is_computed_where_it_is_now() {
+    let plugin = Plugin::open("scalar").unwrap();
+    let mut g = Graph::new();
+    let (x, other) = (g.input("x", DType::F32, &[4]), g.input("other", DType::F32, &[4]));
+    let y = g.neg(x);
+    let stream = Stream::new(&plugin, 1);
+    let mut bound = Bound::new(&plugin, &g);
+    let bytes = |number: f32| [number; 4].map(f32::to_ne_bytes).concat();
+    bound.write(x.0 as usize, &bytes(1.0));
+    bound.write(other.0 as usize, &bytes(2.0));
+    for (moves, expected) in [(false, -1.0), (false, -1.0), (true, -2.0), (true, -1.0)] {
+        if moves {
+            bound.swap([x, other]);
+        }
+        stream.compute(&bound).unwrap();
+        assert_eq!(bound.read()[y.0 as usize], bytes(expected));
+    }
+}
+
+#[test]
 fn full_panels_of_weights_are_sealed_for_products_and_rows() {
     let plugin = Plugin::open("scalar").unwrap();
     let check = |n_rows: u64, layouts: &[u32], build: &dyn Fn(&mut Graph, Tensor)| {

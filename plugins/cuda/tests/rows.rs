@@ -65,10 +65,10 @@ fn run(simulated: &str, n_cards: usize, split: SplitMode, dtype: DType) -> (Vec<
     let weights = load::load(&files, &wants, load).unwrap();
     let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, split)).unwrap();
     let input: Vec<u8> = (0..64 * 3).flat_map(|i| (i as f32 / 50.0).sin().to_ne_bytes()).collect();
-    let (program, mut bytes) = (Program::new(g), vec![0; 64 * 3 * 4]);
+    let (program, mut bytes) = (Program::new(g), Vec::new());
     for _ in 0..3 {
         executor.run(&program, &[(x, &input)]).unwrap();
-        executor.read(&program, y, &mut bytes).unwrap();
+        bytes = executor.output(&program, y).unwrap().into_owned();
     }
     let splits = executor.report(&program).unwrap().splits.clone();
     drop(executor);

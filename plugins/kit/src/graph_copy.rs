@@ -81,7 +81,8 @@ impl GraphCopy {
             n_tensors: tensors.len() as u32,
             n_nodes: nodes.len() as u32,
             flags: graph.raw().flags,
-            uid: graph.uid(),
+            // What it holds lies elsewhere, and may move: nobody takes it for the graph itself or another copy.
+            uid: 0,
             binding_gen: graph.binding_gen(),
             run_id: graph.run_id(),
             tensors: tensors.as_ptr(),
@@ -101,11 +102,10 @@ impl GraphCopy {
         (self.graph.tensors, self.graph.n_tensors) = (self.tensors.as_ptr(), id + 1);
     }
 
-    /// Runs `body` on some of the nodes. A part has no `uid`, so that nobody takes it for the whole or another part.
+    /// Runs `body` on some of the nodes.
     pub fn with_part<T>(&self, nodes: Range<usize>, body: impl FnOnce(&GraphView<'_>) -> T) -> T {
         let part = &self.nodes[nodes];
-        let uid = if part.len() == self.nodes.len() { self.graph.uid } else { 0 };
-        let graph = c::Graph { n_nodes: part.len() as u32, nodes: part.as_ptr(), uid, ..self.graph };
+        let graph = c::Graph { n_nodes: part.len() as u32, nodes: part.as_ptr(), ..self.graph };
         // SAFETY: the copy is as consistent as the original, and nothing in it changes during the call.
         body(&unsafe { GraphView::new(&graph) })
     }

@@ -6,7 +6,7 @@ use crate::blocks::BlockPool;
 use crate::error::{Error, Result};
 use crate::largest::Wanted;
 use crate::memory;
-use crate::program::{Results, StepProgram, StepShape, bytes_of, inputs, words};
+use crate::program::{Results, StepProgram, StepShape, bytes_of, floats, inputs, words};
 use crate::sampler::{Candidate, Row};
 use crate::schedule::{Budget, schedule};
 use crate::sequence::{Sequence, SequenceId, TokenId};
@@ -309,11 +309,10 @@ impl Engine {
         self.executor.run(&program, &inputs(&step.inputs, &bytes_of(&batch)))?;
         for t in results {
             let def = program.graph().def(t);
-            let mut bytes = vec![0; def.n_bytes() as usize];
-            self.executor.read(&program, t, &mut bytes)?;
+            let bytes = self.executor.output(&program, t)?;
             let values: Vec<f32> = match def.dtype {
                 DType::I32 => words(&bytes).map(|w| i32::from_ne_bytes(w) as f32).collect(),
-                _ => words(&bytes).map(f32::from_ne_bytes).collect(),
+                _ => floats(&bytes),
             };
             if let Err(e) = visit(&def.name, def.ne, &values) {
                 return Ok(Err(e));

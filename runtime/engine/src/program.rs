@@ -7,6 +7,7 @@ use crate::sampler::Candidate;
 use llmrt_graph::Tensor;
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_models::{BatchShape, Inputs, Model};
+use std::borrow::Cow;
 
 /// What a step's graph depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -105,24 +106,22 @@ struct Reader<'a> {
     n_bytes: u64,
 }
 
-impl Reader<'_> {
+impl<'a> Reader<'a> {
     fn floats(&mut self, t: Tensor) -> Result<Vec<f32>> {
-        Ok(words(&self.whole(t)?).map(f32::from_ne_bytes).collect())
+        Ok(floats(&self.whole(t)?))
     }
 
     fn row(&mut self, t: Tensor, row: usize) -> Result<Vec<f32>> {
         let n = self.program.graph().def(t).nb[1];
-        Ok(words(&self.part(t, row as u64 * n, n)?).map(f32::from_ne_bytes).collect())
-    }
-
-    fn whole(&mut self, t: Tensor) -> Result<Vec<u8>> {
-        self.part(t, 0, self.program.graph().def(t).n_bytes())
-    }
-
-    fn part(&mut self, t: Tensor, at: u64, n: u64) -> Result<Vec<u8>> {
-        let mut bytes = vec![0; n as usize];
-        self.executor.read_at(self.program, t, at, &mut bytes)?;
+        let start = row as u64 * n;
+        let bytes = self.executor.output_part(self.program, t, start..start + n)?;
         self.n_bytes += n;
+        Ok(floats(&bytes))
+    }
+
+    fn whole(&mut self, t: Tensor) -> Result<Cow<'a, [u8]>> {
+        let bytes = self.executor.output(self.program, t)?;
+        self.n_bytes += bytes.len() as u64;
         Ok(bytes)
     }
 }
@@ -156,7 +155,12 @@ pub(crate) fn inputs<'a>(inputs: &Inputs, bytes: &'a [Vec<u8>; 7]) -> Vec<(Tenso
     tensors.into_iter().zip(bytes.iter().map(Vec::as_slice)).collect()
 }
 
+/// Bytes as floats.
+pub(crate) fn floats(bytes: &[u8]) -> Vec<f32> {
+    words(bytes).map(f32::from_ne_bytes).collect()
+}
+
 /// Values of four bytes each.
 pub(crate) fn words(bytes: &[u8]) -> impl Iterator<Item = [u8; 4]> + '_ {
-    bytes.chunks_exact(4).map(|c| [c[0], c[1], c[2], c[3]])
+    bytes.as_chunks().0.iter().copied()
 }

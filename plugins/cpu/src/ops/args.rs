@@ -32,18 +32,6 @@ impl Args {
         Ok(Args { op, src, dst: Tensor::bind(&node.dst())?, params, n_params })
     }
 
-    /// Whether a node of an equal graph has the same operands in the same places.
-    pub fn is_bound_to(&self, node: &NodeView<'_>) -> bool {
-        let mut sources = self.src.iter().enumerate();
-        node.op() == Some(self.op)
-            && node.params_bytes().starts_with(&self.params[..self.n_params])
-            && self.dst.is_at(&node.dst())
-            && sources.all(|(i, src)| match (src, node.src(i)) {
-                (Some(src), Some(t)) => src.is_at(&t),
-                (src, t) => src.is_none() && t.is_none(),
-            })
-    }
-
     /// Source `i`, which `supports` found present.
     pub fn arg(&self, i: usize) -> &Tensor {
         self.src[i].as_ref().unwrap_or(&self.dst)

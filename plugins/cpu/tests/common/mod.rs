@@ -9,7 +9,7 @@ use llmrt_abi::{DType, Op};
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Kind, Role, Tensor};
 use std::ffi::c_void;
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The plugin, initialised for an instruction set; one at a time.
@@ -118,6 +118,12 @@ impl Drop for Stream {
     }
 }
 
+/// A number that no graph had before.
+fn fresh() -> u64 {
+    static NEXT: AtomicU64 = AtomicU64::new(1);
+    NEXT.fetch_add(1, Ordering::Relaxed)
+}
+
 /// A graph with memory, in the form that crosses the ABI.
 pub struct Bound<'a> {
     plugin: &'a Plugin,
@@ -186,8 +192,8 @@ impl<'a> Bound<'a> {
             n_tensors: tensors.len() as u32,
             n_nodes: nodes.len() as u32,
             flags: 0,
-            uid: 1,
-            binding_gen: 1,
+            uid: fresh(),
+            binding_gen: fresh(),
             run_id: 0,
             tensors: tensors.as_ptr(),
             nodes: nodes.as_ptr(),
@@ -248,6 +254,15 @@ impl<'a> Bound<'a> {
             let knows = matches!(node.op, Op::MulMat | Op::MulMatId | Op::GetRows);
             knows && node.src[0] == Some(t) && !node.src[1..].iter().any(is_use)
         })
+    }
+
+    /// Gives a tensor and its views the memory of another one, which has its own from now on.
+    pub fn swap(&mut self, [a, b]: [Tensor; 2]) {
+        self.buffers.swap(a.0 as usize, b.0 as usize);
+        for (i, tensor) in self.tensors.iter_mut().enumerate() {
+            tensor.buffer = self.buffers[self.defs.owner(Tensor(i as u32)).0 as usize];
+        }
+        self.graph.binding_gen = fresh();
     }
 
     /// Says that a tensor is in a layout.

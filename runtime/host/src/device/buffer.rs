@@ -279,6 +279,21 @@ impl Buffer {
         NonNull::new(unsafe { host_ptr(self.0.raw) }.cast())
     }
 
+    /// Where the bytes `off..off + n` of a tensor in this buffer are, if the CPU reaches them and they are what
+    /// [`Buffer::get`] would give: of a tensor in the canonical layout. Valid as long as the buffer is.
+    pub(crate) fn host_bytes(
+        &self,
+        tensor: &TensorDesc<'_>,
+        off: u64,
+        n: u64,
+    ) -> Result<Option<NonNull<[u8]>>> {
+        let t = self.place(tensor, off, n)?;
+        let base = self.host_ptr().filter(|_| t.layout_id == 0 && !self.0.device.validates());
+        // SAFETY: `place` found the bytes inside the buffer.
+        let first = base.map(|base| unsafe { base.add((t.offset + off) as usize) });
+        Ok(first.map(|first| NonNull::slice_from_raw_parts(first, n as usize)))
+    }
+
     /// For the tables of graphs.
     pub(crate) fn as_ptr(&self) -> *mut c::Buffer {
         self.0.raw

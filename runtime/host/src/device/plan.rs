@@ -74,13 +74,13 @@ impl Plan {
         let mut state = self.state();
         let Some(raw) = state.raw else {
             state.graph.set_run_id(run_id);
-            return stream.compute(&state.graph);
+            return stream.compute_planned(&state.graph);
         };
         match self.enqueue(raw, run_id) {
             Err(e) if is_stale(&e) => {
                 state.raw = create(&self.stream, &state.graph)?;
                 self.discard(raw, &state.graph);
-                let Some(raw) = state.raw else { return stream.compute(&state.graph) };
+                let Some(raw) = state.raw else { return stream.compute_planned(&state.graph) };
                 self.enqueue(raw, run_id)
             }
             result => result,

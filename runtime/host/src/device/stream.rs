@@ -86,8 +86,15 @@ impl Stream {
 
     /// Enqueues a graph, or runs it. Every tensor that a node uses must have memory.
     pub fn compute(&self, graph: &RawGraph) -> Result<()> {
+        self.0.device.alive()?;
+        self.0.check_memory(graph)?;
+        self.compute_planned(graph)
+    }
+
+    /// The same for a graph whose memory was looked at when its plan was made.
+    pub(super) fn compute_planned(&self, graph: &RawGraph) -> Result<()> {
         let mut state = self.0.enter()?;
-        self.0.check_graph(graph)?;
+        self.0.check_seals(graph)?;
         let (be, kept) = (self.0.clone(), graph.clone());
         let result = watched(&self.0.device, "compute", Duration::ZERO, move || {
             // SAFETY: a live backend, entered by the thread that waits; the graph is self-consistent, bound and kept.
@@ -223,10 +230,18 @@ impl Inner {
 
     /// A graph can run here when all its memory is there and reachable.
     pub(super) fn check_graph(&self, graph: &RawGraph) -> Result<()> {
+        self.check_memory(graph)?;
+        self.check_seals(graph)
+    }
+
+    fn check_memory(&self, graph: &RawGraph) -> Result<()> {
         if let Some(name) = graph.first_unbound() {
             return Err(Error::invalid(format!("tensor `{name}`"), "has no memory, and a node uses it"));
         }
-        graph.buffers().try_for_each(|buffer| self.check_reachable(buffer))?;
+        graph.buffers().try_for_each(|buffer| self.check_reachable(buffer))
+    }
+
+    fn check_seals(&self, graph: &RawGraph) -> Result<()> {
         if !self.device.validates() {
             return Ok(());
         }

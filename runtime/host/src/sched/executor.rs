@@ -15,7 +15,9 @@ use crate::load::{ModelFiles, Weights};
 use crate::pool::PoolStats;
 use llmrt_abi::Scope;
 use llmrt_graph::{Graph, Kind, Tensor};
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 /// Most graphs kept prepared; the one unused longest goes first.
@@ -178,21 +180,30 @@ impl Executor {
         Ok(!broken.is_empty())
     }
 
-    /// Reads an output of the last run.
-    pub fn read(&self, program: &Program, t: Tensor, dst: &mut [u8]) -> Result<()> {
-        self.read_at(program, t, 0, dst)
+    /// The bytes of an output of the last run: where they lie, if the CPU reaches them there.
+    pub fn output(&self, program: &Program, t: Tensor) -> Result<Cow<'_, [u8]>> {
+        self.output_part(program, t, 0..program.graph.def(t).n_bytes())
     }
 
-    /// Reads a part of an output of the last run, from byte `at` on.
-    pub fn read_at(&self, program: &Program, t: Tensor, at: u64, dst: &mut [u8]) -> Result<()> {
+    /// Some of an output's bytes.
+    pub fn output_part(&self, program: &Program, t: Tensor, part: Range<u64>) -> Result<Cow<'_, [u8]>> {
         let prepared = self.prepared(program.uid)?;
         let graph = &prepared.resolved.graph;
-        let owner = graph.owner(t);
         let device = producer(&prepared.resolved, t).unwrap_or(self.devices.len() - 1);
-        let place = self.memory.place(graph, &prepared.arenas, device, owner);
+        let place = self.memory.place(graph, &prepared.arenas, device, graph.owner(t));
         let place =
             place.ok_or_else(|| Error::invalid(graph.def(t).name.as_str(), "is no output of this graph"))?;
-        place.buffer.get(&describe(graph.def(t), Some(&place)), dst, at)
+        let tensor = describe(graph.def(t), Some(&place));
+        let n = part.end.saturating_sub(part.start);
+        let in_place = place.buffer.host_bytes(&tensor, part.start, n)?;
+        // SAFETY: `memory` keeps the buffer, and whatever writes to outputs or gives memory back takes the executor for
+        // itself; its runs end synchronised.
+        if let Some(bytes) = in_place.map(|bytes| unsafe { bytes.as_ref() }) {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let mut bytes = vec![0; n as usize];
+        place.buffer.get(&tensor, &mut bytes, part.start)?;
+        Ok(Cow::Owned(bytes))
     }
 
     /// What happened to a prepared graph.
