@@ -3,7 +3,7 @@
 
 use crate::buffer::HostBuffer;
 use crate::ops::product::AHEAD;
-use crate::simd::{Isa, Simd, array, dispatch, dispatch_also};
+use crate::simd::{Isa, Simd, array, dispatch, dispatch_also, prefetch};
 use llmrt_plugin::{Buffer, Result};
 use std::hint::black_box;
 use std::sync::Barrier;
@@ -125,7 +125,7 @@ fn read_impl<S: Simd>(s: S, part: &[u8]) -> u8 {
     let (fours, last) = lines.as_chunks::<4>();
     for four in fours {
         for i in 0..4 {
-            s.prefetch(four[i].as_ptr().wrapping_add(AHEAD));
+            prefetch(four[i].as_ptr().wrapping_add(AHEAD));
             sums[i] = s.xor(sums[i], s.load_b(&four[i]));
         }
     }

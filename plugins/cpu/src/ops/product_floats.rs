@@ -208,7 +208,7 @@ fn products<S: Simd, F: Weights, T: Float, const P: usize, const C: usize, const
 ) -> [[S::F; C]; P] {
     let mut stretch = [[s.zero(); C]; P];
     for i in part {
-        ahead.ask(s, i);
+        ahead.ask(i);
         let mut w = [s.zero(); P];
         for p in 0..P {
             w[p] = T::load(s, &panels[p][i]);

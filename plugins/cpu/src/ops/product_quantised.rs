@@ -5,7 +5,7 @@ mod ahead;
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{LANES, Simd, Stream, array, dispatch_also};
+use crate::simd::{LANES, Simd, Stream, array, dispatch_also, prefetch};
 use ahead::{NextColumns, NextRows};
 use std::ops::Range;
 
@@ -122,7 +122,7 @@ fn unpack<S: Simd, F: Format>(
         let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
         for (block, out) in blocks.zip(out.chunks_exact_mut(F::GROUPS)) {
             for line in (0..block.len()).step_by(64) {
-                s.prefetch(block.as_ptr().wrapping_add(AHEAD + line));
+                prefetch(block.as_ptr().wrapping_add(AHEAD + line));
             }
             F::unpack(s, SideBySide(block), out);
         }
@@ -139,7 +139,7 @@ fn unpack<S: Simd, F: Format>(
     }
     let n_blocks = out.len() / F::GROUPS;
     for (b, out) in out.chunks_exact_mut(F::GROUPS).enumerate() {
-        ahead.ask(s, b, n_blocks);
+        ahead.ask(b, n_blocks);
         F::unpack(s, RowByRow { bytes: &bytes[b * block..], stride }, out);
     }
 }

@@ -103,7 +103,7 @@ impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS
         for g in 0..n_groups {
             let w: [&Self; P] = array(|p| &panels[p][g]);
             let x: [&XGroup; C] = array(|c| &x[c][g]);
-            ahead.ask(s, g);
+            ahead.ask(g);
             let mut halves = [[s.zero(); C]; P];
             for h in 0..H {
                 let dots = Self::dots(s, w, x, h);

@@ -1,17 +1,32 @@
 //! What kernels ask memory for before they need it.
 
-use super::Simd;
+/// Asks for the cache line at this address, which may be any.
+#[inline(always)]
+pub fn prefetch(address: *const u8) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint, which changes nothing and does not fail at any address; every such machine has it.
+    unsafe {
+        std::arch::x86_64::_mm_prefetch::<{ std::arch::x86_64::_MM_HINT_T0 }>(address.cast());
+    }
+    #[cfg(target_arch = "aarch64")]
+    // SAFETY: as above.
+    unsafe {
+        std::arch::asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags));
+    }
+    #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+    let _ = address;
+}
 
 /// What is asked of memory while vectors are multiplied: a bit at each step, as the machine keeps few requests at a time.
 pub trait Ahead: Copy {
     /// Asks for what goes with step `i`.
-    fn ask<S: Simd>(self, s: S, i: usize);
+    fn ask(self, i: usize);
 }
 
 /// Nothing.
 impl Ahead for () {
     #[inline(always)]
-    fn ask<S: Simd>(self, _s: S, _i: usize) {}
+    fn ask(self, _i: usize) {}
 }
 
 /// Bytes that lie in a row, as many at each step.
@@ -25,9 +40,9 @@ pub struct Stream {
 
 impl Ahead for Stream {
     #[inline(always)]
-    fn ask<S: Simd>(self, s: S, i: usize) {
+    fn ask(self, i: usize) {
         for line in (0..self.each).step_by(64) {
-            s.prefetch(self.at.wrapping_add(i * self.each + line));
+            prefetch(self.at.wrapping_add(i * self.each + line));
         }
     }
 }

@@ -102,7 +102,6 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
             [_mm256_shuffle_epi8(table, index[0]), _mm256_shuffle_epi8(table, index[1])]
         };
 
-        fn prefetch(address: *const u8) = _mm_prefetch::<_MM_HINT_T0>(address.cast());
         fn halves(v: I) -> F = [halves(v[0]), halves(v[1])];
         fn load_f16(v: &[u8; 32]) -> F = widen(_mm256_loadu_si256(v.as_ptr().cast()));
         fn store_f16(v: F, to: &mut [u8; 32]) = {

@@ -75,7 +75,6 @@ impl<const BF16: bool> Simd for Level<BF16> {
         fn lut(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
 
-        fn prefetch(address: *const u8) = _mm_prefetch::<_MM_HINT_T0>(address.cast());
         fn halves(v: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
         fn load_f16(v: &[u8; 32]) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(v.as_ptr().cast()));
         fn store_f16(v: __m512, to: &mut [u8; 32]) = _mm256_storeu_si256(

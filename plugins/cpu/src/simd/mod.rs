@@ -19,7 +19,7 @@ mod neon;
 #[cfg(target_arch = "aarch64")]
 mod neon_dot;
 
-pub use ahead::{Ahead, Stream};
+pub use ahead::{Ahead, Stream, prefetch};
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]
@@ -157,9 +157,6 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn load_i8(self, v: &[u8; 16]) -> Self::I;
     /// To memory as bytes; the values fit.
     fn store_i8(self, v: Self::I, to: &mut [u8; 16]);
-
-    /// Asks for the cache line at this address, which may be any.
-    fn prefetch(self, address: *const u8);
 
     /// Lanes as pairs of bfloat16 numbers: acc plus the product of the high halves, plus that of the low ones, each rounded
     /// once. Numbers below 2⁻¹²⁶ may count as zeros.

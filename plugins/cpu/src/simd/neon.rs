@@ -180,12 +180,6 @@ impl<D: Dot> Simd for Neon<D> {
         // SAFETY: part of the architecture.
         unsafe { vmaxnmvq_f32(vmaxnmq_f32(vmaxnmq_f32(v[0], v[1]), vmaxnmq_f32(v[2], v[3]))) }
     }
-
-    #[inline(always)]
-    fn prefetch(self, address: *const u8) {
-        // SAFETY: a hint, which changes nothing and does not fail at any address.
-        unsafe { asm!("prfm pldl1keep, [{}]", in(reg) address, options(readonly, nostack, preserves_flags)) }
-    }
 }
 
 /// Four rows: lane r of vector j has bytes 4j.. of row r.

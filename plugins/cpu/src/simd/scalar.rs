@@ -151,8 +151,6 @@ impl Simd for Scalar {
     }
 
     #[inline(always)]
-    fn prefetch(self, _address: *const u8) {}
-    #[inline(always)]
     fn transpose(self, rows: &[u8], stride: usize) -> [I; 4] {
         let dword = |row: usize, j: usize| {
             let at = row * stride + 4 * j;

@@ -71,8 +71,8 @@ fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
         tile.mask(&kv, state.visible);
 
         // While keys are at work their values come, and with values the next keys.
-        let prefetch_v = |key: usize| v_prefetch.row(s, kv.slots[key]);
-        let prefetch_k = |key: usize| k_prefetch.row(s, next.slots[key]);
+        let prefetch_v = |key: usize| v_prefetch.row(kv.slots[key]);
+        let prefetch_k = |key: usize| k_prefetch.row(next.slots[key]);
         match k_cache {
             Some(k) => {
                 let slots = kv.slots.map(|slot| if slot == usize::MAX { any } else { slot });

@@ -3,7 +3,7 @@
 use super::element::KvElement;
 use super::query_tile::{KvTile, QueryTile};
 use crate::ops::rows;
-use crate::simd::{LANES, Simd};
+use crate::simd::{LANES, Simd, prefetch};
 use crate::tensor::Tensor;
 use llmrt_plugin::DType;
 
@@ -68,11 +68,11 @@ impl<'a> Prefetch<'a> {
 
     /// The part in a slot, if it is one.
     #[inline(always)]
-    pub fn row<S: Simd>(&self, s: S, slot: usize) {
+    pub fn row(&self, slot: usize) {
         if slot != usize::MAX {
             let at = slot.wrapping_mul(self.cache.nb[1]).wrapping_add(self.before);
             let start = self.cache.bytes().as_ptr().wrapping_add(at);
-            (0..self.n_bytes).step_by(64).for_each(|line| s.prefetch(start.wrapping_add(line)));
+            (0..self.n_bytes).step_by(64).for_each(|line| prefetch(start.wrapping_add(line)));
         }
     }
 }

@@ -6,7 +6,7 @@ use crate::ops::product::Product;
 use crate::ops::rows;
 use crate::quant::ROWS;
 use crate::scratch::Arena;
-use crate::simd::{Isa, Simd};
+use crate::simd::{Isa, Simd, prefetch};
 use std::ops::Range;
 use std::ptr::from_ref;
 
@@ -40,7 +40,7 @@ pub fn unpack<S: Simd, F: Weights, const P: usize>(
     {
         let ahead = P * panel.len();
         for (out, w) in out.iter_mut().zip(&F::Word::sixteens(panel)[part.clone()]) {
-            s.prefetch(from_ref(w).cast::<u8>().wrapping_add(ahead));
+            prefetch(from_ref(w).cast::<u8>().wrapping_add(ahead));
             s.store_b(s.bits(F::Word::load(s, w)), out);
         }
         return;

@@ -2,7 +2,7 @@
 
 use crate::ops::product::Product;
 use crate::quant::{Format, ROWS, XGroup};
-use crate::simd::{Ahead, Simd};
+use crate::simd::{Ahead, prefetch};
 use std::ops::Range;
 
 /// The columns that come next, `distance` bytes behind these.
@@ -16,9 +16,9 @@ pub struct NextColumns<'a, const C: usize> {
 
 impl<const C: usize> Ahead for NextColumns<'_, C> {
     #[inline(always)]
-    fn ask<S: Simd>(self, s: S, g: usize) {
+    fn ask(self, g: usize) {
         for x in self.x {
-            s.prefetch(x.as_ptr().wrapping_add(g).cast::<u8>().wrapping_add(self.distance));
+            prefetch(x.as_ptr().wrapping_add(g).cast::<u8>().wrapping_add(self.distance));
         }
     }
 }
@@ -47,11 +47,11 @@ impl NextRows {
 
     /// The share of block `b` of `n`.
     #[inline(always)]
-    pub fn ask<S: Simd>(&self, s: S, b: usize, n: usize) {
+    pub fn ask(&self, b: usize, n: usize) {
         let total = self.lines * ROWS;
         for i in total * b / n..total * (b + 1) / n {
             let (row, line) = (i % ROWS, i / ROWS);
-            s.prefetch(self.start.wrapping_add(row * self.stride + line * 64));
+            prefetch(self.start.wrapping_add(row * self.stride + line * 64));
         }
     }
 }
