@@ -10,7 +10,8 @@ use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Kind, Role, Tensor};
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::mpsc::{Sender, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The plugin, initialised for an instruction set; one at a time.
 pub struct Plugin {
@@ -369,22 +370,43 @@ unsafe extern "C" fn n_threads(_ctx: *mut c_void) -> u32 {
 
 type Body = unsafe extern "C" fn(*mut c_void, *mut c_void, u32, u32);
 
-/// A meeting point: arrivals so far and meetings so far.
+/// A meeting point: arrivals so far and meetings so far; and members that have left.
 struct Team {
     n: u32,
     arrived: AtomicU32,
     meetings: AtomicU32,
+    left: AtomicU32,
+}
+
+/// A member's part of a run, on a thread that stays: emulators keep some memory of every thread that ends.
+type Part = Box<dyn FnOnce() + Send>;
+
+static HELPERS: Mutex<Vec<Sender<Part>>> = Mutex::new(Vec::new());
+
+fn help(i: usize, part: Part) {
+    let mut helpers = HELPERS.lock().unwrap_or_else(PoisonError::into_inner);
+    while helpers.len() <= i {
+        let (sender, parts) = channel::<Part>();
+        std::thread::spawn(move || parts.into_iter().for_each(|part| part()));
+        helpers.push(sender);
+    }
+    helpers[i].send(part).unwrap();
 }
 
 unsafe extern "C" fn run(_ctx: *mut c_void, n: u32, body: Option<Body>, arg: *mut c_void) -> i32 {
-    let team = Team { n, arrived: AtomicU32::new(0), meetings: AtomicU32::new(0) };
-    let (team, arg, body) = (std::ptr::from_ref(&team) as usize, arg as usize, body.unwrap());
-    std::thread::scope(|scope| {
-        for i in 1..n {
-            scope.spawn(move || unsafe { body(arg as *mut c_void, team as *mut c_void, i, n) });
+    let zero = || AtomicU32::new(0);
+    let team = Arc::new(Team { n, arrived: zero(), meetings: zero(), left: zero() });
+    let (arg, body) = (arg as usize, body.unwrap());
+    let member = |i: u32| {
+        let team = team.clone();
+        move || {
+            unsafe { body(arg as *mut c_void, Arc::as_ptr(&team) as *mut c_void, i, n) };
+            team.left.fetch_add(1, Ordering::Release);
         }
-        unsafe { body(arg as *mut c_void, team as *mut c_void, 0, n) };
-    });
+    };
+    (1..n).for_each(|i| help(i as usize, Box::new(member(i))));
+    member(0)();
+    wait_until(|| team.left.load(Ordering::Acquire) == n);
     0
 }
 
@@ -396,8 +418,12 @@ unsafe extern "C" fn barrier(team: *mut c_void) {
         team.meetings.store(meeting + 1, Ordering::Release);
         return;
     }
+    wait_until(|| team.meetings.load(Ordering::Acquire) != meeting);
+}
+
+fn wait_until(ready: impl Fn() -> bool) {
     let mut spins = 0;
-    while team.meetings.load(Ordering::Acquire) == meeting {
+    while !ready() {
         spins += 1;
         if spins > 10_000 { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
