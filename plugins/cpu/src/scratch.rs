@@ -71,9 +71,9 @@ pub struct Scratch {
     pub rows: Arena,
     /// Sums.
     pub sums: Arena,
-    /// Activations of few columns, per thread.
+    /// Activations of few columns, quantised: what a product leaves to the next, and nobody else writes.
     pub x: Arena,
-    /// Columns that the thread packs for itself.
+    /// The same, packed.
     pub packed: Arena,
     /// Columns of a product.
     pub columns: Vec<crate::ops::Column>,

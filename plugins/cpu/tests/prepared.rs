@@ -10,9 +10,11 @@ use llmrt_graph::ops::{case::Case, value::Value};
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Role, Tensor};
 
-/// Activations that the team prepares together.
 const K: u64 = 512;
+/// Columns that the team prepares together.
 const N: u64 = 100;
+/// Columns that each thread prepares for itself.
+const FEW: u64 = 3;
 const M: u64 = 40;
 
 /// Weights of products in a row, and their rows.
@@ -20,10 +22,11 @@ type Products<'a> = &'a [(DType, u64)];
 
 #[test]
 fn products_in_a_row_give_the_bits_of_each_alone() {
-    use DType::{F16, Q4_0, Q4_1, Q5_0, Q6_K, Q8_0};
+    use DType::{BF16, F16, F32, Q4_0, Q4_1, Q5_0, Q6_K, Q8_0};
     check(&[(Q4_0, M), (Q4_0, M), (Q4_1, M), (Q4_0, M)]);
     check(&[(F16, M), (F16, M), (Q8_0, M), (F16, M), (Q8_0, M)]);
     check(&[(Q6_K, M), (Q5_0, M), (Q6_K, M), (Q6_K, M)]);
+    check(&[(F32, M), (F16, M), (BF16, M), (BF16, M), (F16, M), (F32, M)]);
 }
 
 #[test]
@@ -37,24 +40,26 @@ fn a_product_without_rows_prepares_nothing_for_the_next() {
 #[test]
 fn activations_that_are_overwritten_are_prepared_again() {
     let plugin = Plugin::open(Isa::best().name()).unwrap();
-    let case = Case::new("x, its product, another x in its place, and that one's product", |g, ints| {
-        let x = g.state("x", DType::F32, &[K, N], Role::KCache);
-        let w = g.weight("w", DType::Q4_0, &[K, M], Role::Matrix);
-        let rows = g.input("rows", DType::F32, &[K, N]);
-        let at = g.input("at", DType::I32, &[N]);
-        ints.push((at, (0..N as i32).collect()));
-        g.mul_mat(w, x);
-        g.set_rows(x, rows, at);
-        g.mul_mat(w, x);
-        g.mul_mat(w, rows);
-        worth_a_team(g);
-    });
-    let memory = case.values(5).unwrap();
-    let products: Vec<_> = case.graph.nodes.iter().map(|node| node.dst.0 as usize).collect();
-    for n_threads in [1, 2, 3] {
-        let all = plugin.run(&case.graph, &memory, n_threads).unwrap();
-        assert!(all[products[2]] == all[products[3]], "{n_threads} threads");
-        assert!(all[products[0]] != all[products[3]], "{n_threads} threads");
+    for (dtype, n) in [(DType::Q4_0, N), (DType::Q4_0, FEW), (DType::F16, N), (DType::F16, FEW)] {
+        let case = Case::new("x, its product, another x in its place, and that one's product", |g, ints| {
+            let x = g.state("x", DType::F32, &[K, n], Role::KCache);
+            let w = g.weight("w", dtype, &[K, M], Role::Matrix);
+            let rows = g.input("rows", DType::F32, &[K, n]);
+            let at = g.input("at", DType::I32, &[n]);
+            ints.push((at, (0..n as i32).collect()));
+            g.mul_mat(w, x);
+            g.set_rows(x, rows, at);
+            g.mul_mat(w, x);
+            g.mul_mat(w, rows);
+            worth_a_team(g);
+        });
+        let memory = case.values(5).unwrap();
+        let products: Vec<_> = case.graph.nodes.iter().map(|node| node.dst.0 as usize).collect();
+        for n_threads in [1, 2, 3] {
+            let all = plugin.run(&case.graph, &memory, n_threads).unwrap();
+            assert!(all[products[2]] == all[products[3]], "{dtype}, {n} columns, {n_threads} threads");
+            assert!(all[products[0]] != all[products[3]], "{dtype}, {n} columns, {n_threads} threads");
+        }
     }
 }
 
@@ -62,15 +67,23 @@ fn activations_that_are_overwritten_are_prepared_again() {
 fn check(products: Products<'_>) {
     for isa in Isa::available() {
         let plugin = Plugin::open(isa.name()).unwrap();
-        let expected = run(&plugin, products, 1, false);
-        for n_threads in [1, 2, 3] {
-            let same = run(&plugin, products, n_threads, true) == expected;
-            assert!(same, "{products:?}, {}, {n_threads} threads", isa.name());
+        for n_columns in [N, FEW, 1] {
+            let expected = run(&plugin, products, n_columns, 1, false);
+            for n_threads in [1, 2, 3] {
+                let same = run(&plugin, products, n_columns, n_threads, true) == expected;
+                assert!(same, "{products:?} · {n_columns}, {}, {n_threads} threads", isa.name());
+            }
         }
     }
 }
 
-fn run(plugin: &Plugin, products: Products<'_>, n_threads: u32, is_shared: bool) -> Vec<Vec<u8>> {
+fn run(
+    plugin: &Plugin,
+    products: Products<'_>,
+    n_columns: u64,
+    n_threads: u32,
+    is_shared: bool,
+) -> Vec<Vec<u8>> {
     let mut g = Graph::new();
     let mut memory = Memory::new();
     let mut x = None;
@@ -79,16 +92,17 @@ fn run(plugin: &Plugin, products: Products<'_>, n_threads: u32, is_shared: bool)
     for (i, &(dtype, m)) in products.iter().enumerate() {
         let w = g.weight(&format!("w{i}"), dtype, &[K, m], Role::Matrix);
         memory.set_bytes(w, weights(dtype, m));
-        let own = x.filter(|_| is_shared).unwrap_or_else(|| g.input(&format!("x{i}"), DType::F32, &[K, N]));
+        let own =
+            x.filter(|_| is_shared).unwrap_or_else(|| g.input(&format!("x{i}"), DType::F32, &[K, n_columns]));
         x = Some(own);
         inputs.push(own);
         results.push(g.mul_mat(w, own));
     }
     worth_a_team(&mut g);
     let g = g.finish().unwrap();
-    let numbers: Vec<f32> = (0..K * N).map(|i| (i as f32 * 0.37).sin()).collect();
+    let numbers: Vec<f32> = (0..K * n_columns).map(|i| (i as f32 * 0.37).sin()).collect();
     for x in inputs {
-        memory.set(&g, x, &Value::f32([K, N, 1, 1], numbers.clone())).unwrap();
+        memory.set(&g, x, &Value::f32([K, n_columns, 1, 1], numbers.clone())).unwrap();
     }
     let all = plugin.run(&g, &memory, n_threads).unwrap();
     results.into_iter().map(|y| all[y.0 as usize].clone()).collect()

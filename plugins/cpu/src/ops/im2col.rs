@@ -80,7 +80,7 @@ impl Columns {
         for row in w.share(a.dst.n_rows()) {
             let out = [row % n0, row / n0 % n1, row / n0 / n1 % n2];
             let y = w.scratch.rows.take::<f32>(a.dst.ne[0]);
-            let room = w.scratch.x.take::<f32>(self.n_in[0]);
+            let room = w.scratch.sums.take::<f32>(self.n_in[0]);
             self.fill(w.isa, a, out, row / n0 / n1 / n2, room, y);
             // SAFETY: rows are shared out.
             unsafe { rows::write(w.isa, &a.dst, a.dst.unravel(row), 0..y.len(), y) };

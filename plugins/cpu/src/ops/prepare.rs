@@ -27,7 +27,7 @@ pub fn shared_bytes(a: &Args) -> usize {
     }
 }
 
-/// What a product leaves in the team's memory, for the products that follow it.
+/// What a product leaves behind for the products that follow it: in the team's memory, or in that of each thread.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Prepared {
     x: Tensor,
@@ -41,15 +41,21 @@ enum Form {
     Quantised { halves: usize, offset: i32, minima: bool },
     /// Tiles of the columns of as many matrices as dims 2 and 3 of the weights say.
     Packed(Words, [usize; 2]),
+    /// Tiles of the columns of the last expert: nothing for another product.
+    OfAnExpert,
 }
 
 impl Prepared {
-    /// What a node leaves there, if it uses the team's memory.
+    /// What a node leaves behind, if it prepares anything.
     pub fn by(a: &Args) -> Option<Prepared> {
         let weights = a.arg(0);
-        let packed = Form::Packed(Words::of(weights.dtype), [weights.ne[2], weights.ne[3]]);
+        let is_product = matches!(a.op, Op::MulMat | Op::MulMatId) && a.dst.n_elems() > 0;
+        let packed = match a.op {
+            Op::MulMatId => Form::OfAnExpert,
+            _ => Form::Packed(Words::of(weights.dtype), [weights.ne[2], weights.ne[3]]),
+        };
         let form = with_format!(weights.dtype, F => Form::of::<F>(), else packed);
-        (shared_bytes(a) > 0).then(|| Prepared { x: *a.arg(1), form })
+        is_product.then(|| Prepared { x: *a.arg(1), form })
     }
 
     /// Whether it is as good as before once a node has written these bytes.
@@ -141,7 +147,9 @@ fn make<'a, T: Plain>(
 ) -> &'a [T] {
     if x.n_elems() <= FEW {
         let own = own.take::<T>(n * each);
-        own.chunks_exact_mut(each).enumerate().for_each(|(i, out)| one(i, out));
+        if !w.is_prepared {
+            own.chunks_exact_mut(each).enumerate().for_each(|(i, out)| one(i, out));
+        }
         return own;
     }
     if !w.is_prepared {

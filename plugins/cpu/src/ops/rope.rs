@@ -51,13 +51,13 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             }
             turns(&p, factors, sin, cos);
         }
-        let from = rows::read(w.isa, x, at, 0..head_dim, w.scratch.x.take(head_dim));
+        let from = rows::read(w.isa, x, at, 0..head_dim, w.scratch.sums.take(head_dim));
         if a.dst.dtype == DType::F32 {
             // SAFETY: rows are shared out.
             turn(&p, from, sin, cos, unsafe { a.dst.row_mut(at) });
             continue;
         }
-        let to = w.scratch.sums.take(head_dim);
+        let to = w.scratch.floats[0].take(head_dim);
         turn(&p, from, sin, cos, to);
         // SAFETY: rows are shared out.
         unsafe { rows::write(w.isa, &a.dst, at, 0..head_dim, to) };

@@ -1,14 +1,14 @@
 //! Activations quantised to 8 bits in groups of 32, ready to meet one format of weights.
 
 use super::{Format, GROUP, Panel};
-use crate::simd::{Simd, dispatch};
+use crate::simd::{Simd, array, dispatch};
 
 /// 32 activations: q · d, q rounded to nearest.
 #[derive(Clone, Copy, Default, Debug, PartialEq)]
 #[repr(C, align(16))]
 pub struct XGroup {
-    /// Four signed bytes each, from -127 to 127.
-    pub q: [i32; 8],
+    /// Signed bytes from -127 to 127, four by four.
+    pub q: [[u8; 4]; 8],
     /// Largest magnitude / 127; NaN where one of the 32 is not finite.
     pub d: f32,
     /// Of the whole group (or each half, if the weights have two scales): -OFFSET · Σ q, or the bits of d · Σ q where
@@ -26,7 +26,7 @@ dispatch! {
 fn quantise_with<S: Simd, F: Format>(s: S, x: &[f32], out: &mut [XGroup]) {
     let (groups, _) = x.as_chunks::<GROUP>();
     for (x, out) in groups.iter().zip(out) {
-        *out = quantise_group::<S, F>(s, x);
+        quantise_group::<S, F>(s, x, out);
     }
 }
 
@@ -38,7 +38,7 @@ fn magnitude<S: Simd>(s: S, v: S::F) -> S::F {
 }
 
 #[inline(always)]
-fn quantise_group<S: Simd, F: Format>(s: S, x: &[f32; GROUP]) -> XGroup {
+fn quantise_group<S: Simd, F: Format>(s: S, x: &[f32; GROUP], out: &mut XGroup) {
     let (halves, _) = x.as_chunks::<16>();
     let halves = [s.load(&halves[0]), s.load(&halves[1])];
     let largest = s.peak(s.max(magnitude(s, halves[0]), magnitude(s, halves[1])));
@@ -50,19 +50,19 @@ fn quantise_group<S: Simd, F: Format>(s: S, x: &[f32; GROUP]) -> XGroup {
     // Infinity times 0 is no integer.
     let halves = if d.is_nan() { [s.zero(); 2] } else { halves };
 
-    let mut bytes = [[0u8; 16]; 2];
-    for (half, bytes) in halves.into_iter().zip(&mut bytes) {
-        s.store_i8(s.round(s.mul(half, inverse)), bytes);
+    let q: [S::I; 2] = array(|h| s.round(s.mul(halves[h], inverse)));
+    let (places, _) = out.q.as_flattened_mut().as_chunks_mut();
+    for h in 0..2 {
+        s.store_i8(q[h], &mut places[h]);
     }
-    let sum = |bytes: &[u8; 16]| bytes.iter().map(|&b| b as i8 as i32).sum::<i32>();
-    let mut sums = [sum(&bytes[0]), sum(&bytes[1])];
-    if F::Group::HALVES == 1 {
-        sums = [sums[0] + sums[1], 0];
-    }
-    let sums = match F::Group::MINIMA {
-        true => sums.map(|sum| (d * sum as f32).to_bits() as i32),
-        false => sums.map(|sum| -F::OFFSET * sum),
+    // Of floats, which are exact, since a sum of those has an instruction or two.
+    let sums = match F::Group::HALVES {
+        1 => [s.sum(s.float(s.add_i(q[0], q[1]))), 0.0],
+        _ => [s.sum(s.float(q[0])), s.sum(s.float(q[1]))],
     };
-    let (quads, _) = bytes.as_flattened().as_chunks::<4>();
-    XGroup { q: crate::simd::array(|j| i32::from_le_bytes(quads[j])), d, sums, _padding: 0 }
+    out.sums = match F::Group::MINIMA {
+        true => sums.map(|sum| (d * sum).to_bits() as i32),
+        false => sums.map(|sum| -F::OFFSET * sum as i32),
+    };
+    out.d = d;
 }

@@ -171,7 +171,7 @@ impl<const H: usize, const M: usize, const BITS: u32> Group<H, M, BITS> {
                         q[p] = s.load_b(&w[p].q[j]);
                     }
                     for c in 0..C {
-                        let xq = s.splat_i(x[c].q[j]);
+                        let xq = s.splat_i(i32::from_le_bytes(x[c].q[j]));
                         for p in 0..P {
                             match BITS {
                                 8 => dots[p][c] = s.dot4_full(dots[p][c], q[p], xq),

@@ -28,9 +28,8 @@ fn check<const H: usize, const M: usize, const BITS: u32>() {
         let x = [[127; 4], [-127; 4], [127, -127, 127, -127], [-127, 127, 127, -127i8]].map(|x| {
             let sum = x.iter().map(|&x| x as i32).sum::<i32>() * 8 / H as i32;
             let sums = if M == 0 { [-128 * sum; 2] } else { [0; 2] };
-            let quad = i32::from_le_bytes(x.map(|x| x as u8));
             let mut group = XGroup::default();
-            (group.q, group.d, group.sums) = ([quad; 8], 1.0, sums);
+            (group.q, group.d, group.sums) = ([x.map(|x| x as u8); 8], 1.0, sums);
             group
         });
         let mut expected = [[0.0; 16]; C];
