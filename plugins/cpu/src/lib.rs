@@ -12,6 +12,7 @@ pub mod stream;
 
 pub mod buffer;
 pub mod ceiling;
+mod meeting;
 mod ops;
 pub mod quant;
 mod scratch;

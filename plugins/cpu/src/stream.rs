@@ -1,10 +1,12 @@
 //! How a graph runs: one team of threads walks the nodes together, waiting for each other only where a node needs
 //! what another thread may still be writing (or overwrites what it may still be reading).
 
+use crate::meeting::{Arrivals, Member};
 use crate::ops::{self, Args, Prepared, Taken, Worker};
 use crate::scratch::{Scratch, Shared};
-use crate::simd::Isa;
-use llmrt_plugin::{Error, GraphView, Host, Result, Stream, Threads};
+use crate::simd::{Isa, prefetch_all};
+use llmrt_plugin::abi::types::TENSOR_WEIGHT;
+use llmrt_plugin::{Error, GraphView, Host, NodeView, Op, Result, Stream, Threads};
 use std::ops::Range;
 use std::sync::{Mutex, PoisonError};
 
@@ -16,6 +18,7 @@ pub struct CpuStream {
     isa: Isa,
     scratch: Vec<Mutex<Scratch>>,
     shared: Shared,
+    arrivals: Arrivals,
     steps: Vec<Step>,
     /// Identity of the graph that the steps were made of: what it is, and where its tensors are.
     bound: Option<(u64, u64)>,
@@ -33,9 +36,14 @@ struct Step {
     solo: bool,
     /// Whether the team meets before it.
     wait: bool,
-    /// Whether the team's memory holds its activations already: a step before made them, and met; nothing wrote to them
-    /// or to that memory since; and whatever writes there next waits for this step. Such steps are never `solo` in a team.
+    /// Whether its activations are prepared already: a step before did it, and nothing wrote to them since. If they are in the
+    /// team's memory, all met since then, and whatever writes there next waits for this step; if each thread has its own,
+    /// all made them, since no product of a team is `solo`.
     is_prepared: bool,
+    /// Addresses of a vector of weights that it reads.
+    vector: Range<usize>,
+    /// The next product, this one or one after it.
+    next_product: Option<usize>,
     /// What is taken of each thread's share, for ops that hand out pieces.
     taken: Vec<Taken>,
 }
@@ -54,6 +62,7 @@ impl CpuStream {
             isa,
             scratch,
             shared: Shared::default(),
+            arrivals: Arrivals::default(),
             steps: Vec::new(),
             bound: None,
             alone: true,
@@ -62,6 +71,7 @@ impl CpuStream {
 
     /// Binds all nodes to their memory and decides where the team meets.
     fn prepare(&mut self, graph: &GraphView<'_>) -> Result<()> {
+        self.arrivals.reset();
         // Graphs that are not known again have no `uid`.
         let identity = (graph.uid() != 0).then(|| (graph.uid(), graph.binding_gen()));
         if identity.is_some() && identity == self.bound {
@@ -80,26 +90,54 @@ impl CpuStream {
             let prepares = Prepared::by(&args);
             let is_prepared = prepares.is_some() && prepares == held;
             held = prepares.or(held).filter(|held: &Prepared| held.survives(&args.dst.span()));
+            let writes_shared = !is_prepared && ops::shared_bytes(&args) > 0;
             let wait = self.steps[since_wait..].iter().any(|before| {
-                let shared = prepares.is_some() && !is_prepared && ops::shared_bytes(&before.args) > 0;
+                let shared = writes_shared && ops::shared_bytes(&before.args) > 0;
                 !(solo && before.solo) && (shared || conflict(&before.args, &args))
             });
             if wait {
                 since_wait = i;
             }
             let taken = (0..self.n_threads).map(|_| Taken::default()).collect();
-            self.steps.push(Step { args, solo, wait, is_prepared, taken });
+            let vector = vector_of_weights(&node, &args);
+            self.steps.push(Step { args, solo, wait, is_prepared, vector, next_product: None, taken });
+        }
+        let mut next = None;
+        for (i, step) in self.steps.iter_mut().enumerate().rev() {
+            next = if step.args.op == Op::MulMat { Some(i) } else { next };
+            step.next_product = next;
         }
         self.bound = identity;
         Ok(())
     }
 
+    /// Asks for what the steps behind this one are made of: all weights have passed through the caches since they ran last.
+    fn ask_for_steps_behind(&self, i: usize) {
+        for step in self.steps[i + 1..].iter().take(2) {
+            let start = std::ptr::from_ref(step).addr();
+            prefetch_all(start..start + size_of::<Step>());
+        }
+        if let Some(next) = self.steps.get(i + 1) {
+            let start = next.taken.as_ptr().addr();
+            prefetch_all(start..start + size_of_val(&*next.taken));
+            prefetch_all(next.vector.clone());
+        }
+    }
+
+    /// Addresses of the weights that a member reads next.
+    fn next_weights(&self, step: &Step, index: usize, n: usize) -> Range<usize> {
+        let product = step.next_product.map(|i| &self.steps[i]).filter(|product| !product.solo);
+        product.map_or(0..0, |product| ops::mul_mat::first_weights(&product.args, index, n))
+    }
+
     /// One member's walk through the nodes.
     fn walk(&self, index: usize, n: usize, meet: &dyn Fn()) {
+        let mut member = Member::new(&self.arrivals, n, meet);
         let mut scratch = self.scratch[index].lock().unwrap_or_else(PoisonError::into_inner);
-        for step in &self.steps {
+        for (i, step) in self.steps.iter().enumerate() {
+            self.ask_for_steps_behind(i);
             if step.wait {
-                meet();
+                member.meet(|| self.next_weights(step, index, n));
             }
             let (index, n) = match step.solo {
                 true if index > 0 => continue,
@@ -119,6 +157,14 @@ impl CpuStream {
             ops::compute(&mut worker, &step.args);
         }
     }
+}
+
+/// Where a node has a short vector of weights: a norm's, or what is added.
+fn vector_of_weights(node: &NodeView<'_>, args: &Args) -> Range<usize> {
+    const SHORT: usize = 16 << 10;
+    let is_weight = |i: &usize| node.src(*i).is_some_and(|t| t.flags() & TENSOR_WEIGHT != 0);
+    let mut spans = (0..args.src.len()).filter(is_weight).map(|i| args.arg(i).span());
+    spans.find(|span| span.len() <= SHORT).unwrap_or_default()
 }
 
 /// Whether `after` must not start before `before` has ended on all threads, because of the tensors they use.

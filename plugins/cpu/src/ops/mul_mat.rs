@@ -8,6 +8,7 @@ use super::product_floats::Words;
 use super::{Args, Column, Worker, prepare, product};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
+use std::ops::Range;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (w, x) = (check::matrix(node, 0)?.ne(), check::numbers(node, 1)?.ne());
@@ -48,6 +49,18 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     }
     w.scratch.columns = columns;
     (w.scratch.x, w.scratch.packed) = (own, own_packed);
+}
+
+/// Addresses of the weights from where thread `index` of `n_threads` begins to read them.
+pub fn first_weights(a: &Args, index: usize, n_threads: usize) -> Range<usize> {
+    let w = a.arg(0);
+    let pieces = product::Pieces::new(n_threads, w.ne[1], w.ne[2] * w.ne[3]);
+    let start = pieces.first(index, n_threads).map(|(matrix, rows)| {
+        let at = [rows.start, matrix % w.ne[2], matrix / w.ne[2]];
+        w.offset_of(at)
+    });
+    let span = w.span();
+    start.map_or(0..0, |start| span.start + start..span.end)
 }
 
 /// The rows of x that meet a matrix, in order.

@@ -3,6 +3,7 @@
 //! [`super::product_quantised`] multiplies quantised weights, [`super::product_floats`] others. The order of each sum
 //! depends on k alone, so one column gives the same bits as many.
 
+use super::worker::share;
 use super::{Worker, product_floats, product_quantised};
 use crate::quant::{ROWS, XGroup, with_format};
 use crate::scratch::Scratch;
@@ -53,9 +54,17 @@ impl Pieces {
 
     /// Matrix and rows of the next piece.
     pub fn take(&self, w: &Worker<'_>) -> Option<(usize, Range<usize>)> {
-        let i = w.take(self.n)?;
+        w.take(self.n).map(|i| self.piece(i))
+    }
+
+    /// The first piece of a thread's share; none where it has no share.
+    pub fn first(&self, index: usize, n_threads: usize) -> Option<(usize, Range<usize>)> {
+        share(self.n, index, n_threads).next().map(|i| self.piece(i))
+    }
+
+    fn piece(&self, i: usize) -> (usize, Range<usize>) {
         let start = i % self.per_matrix * self.rows;
-        Some((i / self.per_matrix, start..(start + self.rows).min(self.n_rows)))
+        (i / self.per_matrix, start..(start + self.rows).min(self.n_rows))
     }
 }
 

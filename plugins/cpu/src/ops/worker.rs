@@ -18,6 +18,11 @@ impl Taken {
     }
 }
 
+/// The share that thread `index` of `n_threads` has in `0..n`.
+pub fn share(n: usize, index: usize, n_threads: usize) -> Range<usize> {
+    n * index / n_threads..n * (index + 1) / n_threads
+}
+
 /// One thread of the team at one node.
 pub struct Worker<'a> {
     /// This thread.
@@ -41,7 +46,7 @@ pub struct Worker<'a> {
 impl Worker<'_> {
     /// This thread's share of `0..n`.
     pub fn share(&self, n: usize) -> Range<usize> {
-        n * self.index / self.n..n * (self.index + 1) / self.n
+        share(n, self.index, self.n)
     }
 
     /// The next piece of 0..n that nobody has: of this thread's share as long as there are any, so that it reads what lies
@@ -49,7 +54,7 @@ impl Worker<'_> {
     /// same on all threads, and a node calls either this or [`Worker::take_in_order`].
     pub fn take(&self, n: usize) -> Option<usize> {
         (0..self.n).map(|i| (self.index + i) % self.n).find_map(|owner| {
-            let share = n * owner / self.n..n * (owner + 1) / self.n;
+            let share = share(n, owner, self.n);
             let i = share.start + self.taken[owner].0.fetch_add(1, Ordering::Relaxed);
             share.contains(&i).then_some(i)
         })

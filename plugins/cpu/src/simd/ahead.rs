@@ -1,5 +1,7 @@
 //! What kernels ask memory for before they need it.
 
+use std::ops::Range;
+
 /// Asks for the cache line at this address, which may be any.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
@@ -15,6 +17,12 @@ pub fn prefetch(address: *const u8) {
     }
     #[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
     let _ = address;
+}
+
+/// Asks for all cache lines of these addresses.
+#[inline(always)]
+pub fn prefetch_all(addresses: Range<usize>) {
+    addresses.step_by(64).for_each(|line| prefetch(std::ptr::without_provenance(line)));
 }
 
 /// What is asked of memory while vectors are multiplied: a bit at each step, as the machine keeps few requests at a time.

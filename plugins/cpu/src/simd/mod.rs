@@ -19,7 +19,7 @@ mod neon;
 #[cfg(target_arch = "aarch64")]
 mod neon_dot;
 
-pub use ahead::{Ahead, Stream, prefetch};
+pub use ahead::{Ahead, Stream, prefetch, prefetch_all};
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]

@@ -2,7 +2,7 @@
 //! is how bytes are multiplied.
 
 use super::{Simd, array, neon_dot::Dot};
-use std::arch::{aarch64::*, asm};
+use std::arch::aarch64::*;
 
 /// Advanced SIMD, with a way to multiply bytes.
 #[derive(Clone, Copy, Debug)]

@@ -61,6 +61,11 @@ fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
     let v = v.zeroed(if v_cache.is_some() { 0 } else { KEYS * dim_v });
     let all = tile.keys();
     let mut next = tile.kv_tile(all.start / KEYS * KEYS, &all);
+    // The first ones have nobody who asks for them while something else is at work.
+    for key in next.keys.clone() {
+        k_prefetch.row(next.slots[key]);
+        v_prefetch.row(next.slots[key]);
+    }
     while !next.keys.is_empty() {
         let following = tile.kv_tile(next.start + KEYS, &all);
         let kv = std::mem::replace(&mut next, following);
