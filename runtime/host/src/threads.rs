@@ -122,8 +122,9 @@ impl ThreadPool {
         shared.pending.store(job.n - 1, Ordering::Relaxed);
         shared.job.store(std::ptr::from_ref(job).cast_mut().cast(), Ordering::Relaxed);
         let run = (shared.epoch.load(Ordering::Relaxed) >> 16) + 1;
-        // SeqCst pairs with the worker's: either it sees the new epoch or we see it asleep.
-        shared.epoch.store(run << 16 | job.n as u64, Ordering::SeqCst);
+        // SeqCst pairs with the worker's: either it sees the new epoch or we see it asleep. A swap here and wherever a load of
+        // something else follows: qemu 7.2 on x86 lets an ARM store and such a load change places, and both sides sleep.
+        shared.epoch.swap(run << 16 | job.n as u64, Ordering::SeqCst);
         for worker in &workers[..job.n - 1] {
             if worker.asleep.load(Ordering::SeqCst) {
                 worker.handle.thread().unpark();
@@ -193,7 +194,7 @@ impl Shared {
     fn next_epoch(&self, seen: u64, asleep: &AtomicBool) -> u64 {
         let changed = || self.epoch.load(Ordering::SeqCst) != seen;
         while !spin_until(self.spin, changed) {
-            asleep.store(true, Ordering::SeqCst);
+            asleep.swap(true, Ordering::SeqCst);
             if !changed() {
                 std::thread::park();
             }
@@ -208,7 +209,7 @@ impl Shared {
             return;
         }
         let mut guard = lock(&self.done_lock);
-        self.caller_sleeps.store(true, Ordering::SeqCst);
+        self.caller_sleeps.swap(true, Ordering::SeqCst);
         while !all_left() {
             guard = self.done.wait(guard).unwrap_or_else(PoisonError::into_inner);
         }

@@ -44,8 +44,8 @@ impl Barrier {
         }
         let mut guard = lock(&self.lock);
         loop {
-            // Again after each wake-up: the flag may have been cleared for the round before.
-            self.sleepers.store(true, Ordering::SeqCst);
+            // Again after each wake-up: the flag may have been cleared for the round before. A swap, as in `super`.
+            self.sleepers.swap(true, Ordering::SeqCst);
             if over() {
                 return;
             }
