@@ -18,7 +18,8 @@ const LIBRARIES: &str = "/usr/aarch64-linux-gnu";
 /// Emulated cores by what they multiply bytes with: usdot, sdot, neither.
 const CORES: [&str; 3] = ["max", "neoverse-n1", "cortex-a72"];
 
-/// Ops whose formula has a function of the C library, which rounds otherwise on other machines.
+/// Ops whose formula has a function of the C library, which rounds otherwise on other machines; the test that makes the
+/// digests compares their results with the reference.
 const FROM_THE_C_LIBRARY: [&str; 2] = ["softplus", "ssm_scan"];
 
 /// Builds, tests and compares; first says what is missing.
@@ -34,7 +35,8 @@ pub fn arm() -> Result<(), String> {
     let expected = digests(cargo().args(["test", "--locked"]))?;
     for core in CORES {
         println!("\ninstruction sets, digests and text on {core}");
-        run(&mut on(core, &["test", "-p", "llmrt-cpu", "--lib", "--test", "device", "--test", "prepared"]))?;
+        let tests = ["--lib", "--test", "device", "--test", "prepared", "--test", "encode"];
+        run(&mut on(core, &[&["test", "-p", "llmrt-cpu"], &tests[..]].concat()))?;
         compare(&expected, &digests(&mut on(core, &["test"]))?)?;
         tell_stories(core, emulator)?;
     }

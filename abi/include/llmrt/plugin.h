@@ -221,7 +221,7 @@ typedef struct llmrt_buffer_vt {
                   struct llmrt_buffer *src_buf,
                   const struct llmrt_tensor *src,
                   struct llmrt_error *err);
-  // Address the CPU may read and write, or NULL.
+  // Address the CPU may read and write, or NULL. Of canonical tensors it finds there what `get` would give.
   void *(*host_ptr)(struct llmrt_buffer *buf);
 } llmrt_buffer_vt;
 
@@ -303,9 +303,9 @@ typedef struct llmrt_graph {
   uint32_t n_nodes;
   // Zero.
   uint32_t flags;
-  // Same number: same topology, shapes, dtypes and params.
+  // Same number: same topology, shapes, dtypes and params; 0: nothing is said.
   uint64_t uid;
-  // Same number: same addresses.
+  // Same number, and same `uid`: same addresses.
   uint64_t binding_gen;
   // For HostApi::cancelled.
   uint64_t run_id;

@@ -139,9 +139,9 @@ pub struct Graph {
     pub n_nodes: u32,
     /// Zero.
     pub flags: u32,
-    /// Same number: same topology, shapes, dtypes and params.
+    /// Same number: same topology, shapes, dtypes and params; 0: nothing is said.
     pub uid: u64,
-    /// Same number: same addresses.
+    /// Same number, and same `uid`: same addresses.
     pub binding_gen: u64,
     /// For [`HostApi::cancelled`].
     pub run_id: u64,

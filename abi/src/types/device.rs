@@ -197,7 +197,7 @@ pub struct BufferVt {
             err: *mut Error,
         ) -> i32,
     >,
-    /// Address the CPU may read and write, or NULL.
+    /// Address the CPU may read and write, or NULL. Of canonical tensors it finds there what `get` would give.
     pub host_ptr: Option<unsafe extern "C" fn(buf: *mut Buffer) -> *mut c_void>,
 }
 

@@ -5,8 +5,8 @@ use crate::simd::prefetch_all;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// Bytes a member asks for at most before it needs them: a quarter of a second cache.
-const AHEAD: usize = 256 << 10;
+/// Bytes a member asks for at most before it needs them: a quarter of a second cache of 1 MiB.
+const MOST: usize = 256 << 10;
 /// Bytes it asks for between two looks at who is there.
 const AT_ONCE: usize = 512;
 
@@ -25,11 +25,11 @@ impl Arrivals {
 /// One member's way from meeting to meeting.
 pub struct Member<'a> {
     /// The team's.
-    pub arrivals: &'a Arrivals,
+    arrivals: &'a Arrivals,
     /// Members.
-    pub n: usize,
+    n: usize,
     /// Waits for all of them.
-    pub barrier: &'a dyn Fn(),
+    barrier: &'a dyn Fn(),
     /// Meetings of this member.
     n_meetings: usize,
     /// Bytes asked for last, by address.
@@ -53,7 +53,7 @@ impl<'a> Member<'a> {
             if self.asked.start != next.start {
                 self.asked = next.start..next.start;
             }
-            let end = next.end.min(next.start + AHEAD);
+            let end = next.end.min(next.start + MOST);
             while self.asked.end < end && self.arrivals.0.load(Ordering::Relaxed) < all {
                 let part = self.asked.end..end.min(self.asked.end + AT_ONCE);
                 self.asked.end = part.end;
@@ -81,7 +81,7 @@ mod tests {
                     let mut member = Member::new(&arrivals, N, &wait);
                     for (i, done) in done.iter().enumerate() {
                         done.fetch_add(1, Ordering::Relaxed);
-                        member.meet(|| i / 10 * 1000..i * 5000 % (2 * AHEAD));
+                        member.meet(|| i / 10 * 1000..i * 5000 % (2 * MOST));
                         assert_eq!(done.load(Ordering::Relaxed), N);
                     }
                 });
@@ -95,13 +95,16 @@ mod tests {
         let mut member = Member::new(&arrivals, 2, &|| {});
         member.meet(|| 5000..6000);
         assert_eq!(member.asked, 5000..6000);
+        member.asked.end = 7000;
+        member.meet(|| 5000..6000);
+        assert_eq!(member.asked, 5000..7000);
         member.asked.end = 5500;
-        arrivals.0.store(1, Ordering::Relaxed);
+        arrivals.0.store(2, Ordering::Relaxed);
         member.meet(|| 5000..9_000_000);
-        assert_eq!(member.asked, 5000..5000 + AHEAD);
-        arrivals.0.store(5, Ordering::Relaxed);
+        assert_eq!(member.asked, 5000..5000 + MOST);
+        arrivals.0.store(7, Ordering::Relaxed);
         member.meet(|| 7000..8000);
-        assert_eq!(member.asked, 5000..5000 + AHEAD, "all were there");
+        assert_eq!(member.asked, 5000..5000 + MOST, "all were there");
         arrivals.0.store(0, Ordering::Relaxed);
         member.meet(|| 0..0);
         assert_eq!(member.asked, 0..0);

@@ -79,7 +79,7 @@ pub struct Scratch {
     pub columns: Vec<crate::ops::Column>,
     /// First query of each sequence, in order.
     pub starts: Arena,
-    /// More floats, for attention.
+    /// More floats, for attention and rope.
     pub floats: [Arena; 6],
 }
 

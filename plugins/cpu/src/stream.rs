@@ -4,7 +4,7 @@
 use crate::meeting::{Arrivals, Member};
 use crate::ops::{self, Args, Prepared, Taken, Worker};
 use crate::scratch::{Scratch, Shared};
-use crate::simd::{Isa, prefetch_all};
+use crate::simd::{Isa, prefetch, prefetch_all};
 use llmrt_plugin::abi::types::TENSOR_WEIGHT;
 use llmrt_plugin::{Error, GraphView, Host, NodeView, Op, Result, Stream, Threads};
 use std::ops::Range;
@@ -40,9 +40,9 @@ struct Step {
     /// team's memory, all met since then, and whatever writes there next waits for this step; if each thread has its own,
     /// all made them, since no product of a team is `solo`.
     is_prepared: bool,
-    /// Addresses of a vector of weights that it reads.
+    /// Addresses of the first short tensor of weights that it reads.
     vector: Range<usize>,
-    /// The next product, this one or one after it.
+    /// The next `mul_mat`, this one or one after it.
     next_product: Option<usize>,
     /// What is taken of each thread's share, for ops that hand out pieces.
     taken: Vec<Taken>,
@@ -88,7 +88,7 @@ impl CpuStream {
             let solo = self.alone || ops::is_small(&args);
             self.shared.reserve(ops::shared_bytes(&args));
             let prepares = Prepared::by(&args);
-            let is_prepared = prepares.is_some() && prepares == held;
+            let is_prepared = prepares.is_some_and(|p| p.is_for_others()) && prepares == held;
             held = prepares.or(held).filter(|held: &Prepared| held.survives(&args.dst.span()));
             let writes_shared = !is_prepared && ops::shared_bytes(&args) > 0;
             let wait = self.steps[since_wait..].iter().any(|before| {
@@ -99,7 +99,7 @@ impl CpuStream {
                 since_wait = i;
             }
             let taken = (0..self.n_threads).map(|_| Taken::default()).collect();
-            let vector = vector_of_weights(&node, &args);
+            let vector = short_weights(&node, &args);
             self.steps.push(Step { args, solo, wait, is_prepared, vector, next_product: None, taken });
         }
         let mut next = None;
@@ -111,15 +111,15 @@ impl CpuStream {
         Ok(())
     }
 
-    /// Asks for what the steps behind this one are made of: all weights have passed through the caches since they ran last.
-    fn ask_for_steps_behind(&self, i: usize) {
+    /// Asks for what the two steps after this one are made of: all weights have passed through the caches since they ran last.
+    /// Each is asked for twice, as those of one product may have, too.
+    fn ask_for_steps_after(&self, i: usize, index: usize) {
         for step in self.steps[i + 1..].iter().take(2) {
             let start = std::ptr::from_ref(step).addr();
             prefetch_all(start..start + size_of::<Step>());
         }
         if let Some(next) = self.steps.get(i + 1) {
-            let start = next.taken.as_ptr().addr();
-            prefetch_all(start..start + size_of_val(&*next.taken));
+            prefetch(std::ptr::from_ref(&next.taken[index]).cast());
             prefetch_all(next.vector.clone());
         }
     }
@@ -127,7 +127,7 @@ impl CpuStream {
     /// Addresses of the weights that a member reads next.
     fn next_weights(&self, step: &Step, index: usize, n: usize) -> Range<usize> {
         let product = step.next_product.map(|i| &self.steps[i]).filter(|product| !product.solo);
-        product.map_or(0..0, |product| ops::mul_mat::first_weights(&product.args, index, n))
+        product.map_or(0..0, |product| ops::mul_mat::weights_of(&product.args, index, n))
     }
 
     /// One member's walk through the nodes.
@@ -135,7 +135,7 @@ impl CpuStream {
         let mut member = Member::new(&self.arrivals, n, meet);
         let mut scratch = self.scratch[index].lock().unwrap_or_else(PoisonError::into_inner);
         for (i, step) in self.steps.iter().enumerate() {
-            self.ask_for_steps_behind(i);
+            self.ask_for_steps_after(i, index);
             if step.wait {
                 member.meet(|| self.next_weights(step, index, n));
             }
@@ -159,8 +159,8 @@ impl CpuStream {
     }
 }
 
-/// Where a node has a short vector of weights: a norm's, or what is added.
-fn vector_of_weights(node: &NodeView<'_>, args: &Args) -> Range<usize> {
+/// Where the first short tensor of weights of a node is: a norm's vector, or what is added.
+fn short_weights(node: &NodeView<'_>, args: &Args) -> Range<usize> {
     const SHORT: usize = 16 << 10;
     let is_weight = |i: &usize| node.src(*i).is_some_and(|t| t.flags() & TENSOR_WEIGHT != 0);
     let mut spans = (0..args.src.len()).filter(is_weight).map(|i| args.arg(i).span());

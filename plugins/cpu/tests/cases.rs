@@ -2,10 +2,10 @@
 
 mod common;
 
-use common::{Plugin, worth_a_team};
+use common::{Plugin, nmse, worth_a_team};
 use llmrt_abi::{DType, Op, op::AttentionParams};
 use llmrt_cpu::simd::Isa;
-use llmrt_graph::ops::{case::Case, rules, value::Data};
+use llmrt_graph::ops::{case::Case, rules};
 use llmrt_graph::reference;
 use llmrt_graph::{Graph, Paged, Role, ops::value::Value};
 
@@ -118,18 +118,4 @@ fn limit(op: Op, graph: &Graph, nmse: f64) -> f64 {
         _ if exact => nmse.min(1e-11),
         _ => nmse,
     }
-}
-
-/// Σ (a - b)² / Σ a², equal infinities apart; integers must be equal.
-fn nmse(expected: &Value, found: &Value) -> f64 {
-    if !matches!((&expected.data, &found.data), (Data::I32(_), _) | (_, Data::I32(_))) {
-        let pairs = || {
-            let all = expected.floats().iter().zip(found.floats());
-            all.filter(|(a, b)| a != b || a.is_finite())
-        };
-        let error: f64 = pairs().map(|(a, b)| (*a as f64 - *b as f64).powi(2)).sum();
-        let size: f64 = pairs().map(|(a, _)| (*a as f64).powi(2)).sum();
-        return if error == 0.0 { 0.0 } else { error / size };
-    }
-    if expected == found { 0.0 } else { f64::INFINITY }
 }

@@ -38,6 +38,32 @@ fn a_product_without_rows_prepares_nothing_for_the_next() {
 }
 
 #[test]
+fn products_of_experts_leave_nothing_wrong_to_the_next() {
+    let plugin = Plugin::open(Isa::best().name()).unwrap();
+    for (dtype, n) in [(DType::F16, FEW), (DType::F16, N), (DType::Q8_0, FEW), (DType::Q8_0, N)] {
+        let case = Case::new("a product, one of experts, and the first again", |g, ints| {
+            let x = g.input("x", DType::F32, &[K, 1, n]);
+            let w = g.weight("w", dtype, &[K, M], Role::Matrix);
+            let experts = g.weight("experts", dtype, &[K, M, 4], Role::Experts);
+            let ids = g.input("ids", DType::I32, &[2, n]);
+            ints.push((ids, (0..2 * n as i32).map(|i| i * 7 % 4).collect()));
+            g.mul_mat(w, x);
+            g.mul_mat_id(experts, x, ids);
+            g.mul_mat(w, x);
+            g.mul_mat_id(experts, x, ids);
+            worth_a_team(g);
+        });
+        let memory = case.values(5).unwrap();
+        let products: Vec<_> = case.graph.nodes.iter().map(|node| node.dst.0 as usize).collect();
+        for n_threads in [1, 2, 3] {
+            let all = plugin.run(&case.graph, &memory, n_threads).unwrap();
+            assert!(all[products[0]] == all[products[2]], "{dtype}, {n} columns, {n_threads} threads");
+            assert!(all[products[1]] == all[products[3]], "{dtype}, {n} columns, {n_threads} threads");
+        }
+    }
+}
+
+#[test]
 fn activations_that_are_overwritten_are_prepared_again() {
     let plugin = Plugin::open(Isa::best().name()).unwrap();
     for (dtype, n) in [(DType::Q4_0, N), (DType::Q4_0, FEW), (DType::F16, N), (DType::F16, FEW)] {

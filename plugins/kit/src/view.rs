@@ -67,12 +67,12 @@ impl<'a> GraphView<'a> {
         TensorView(unsafe { &*at.cast::<c::Tensor>() })
     }
 
-    /// Same number: same topology, shapes, dtypes and params.
+    /// Same number: same topology, shapes, dtypes and params; 0: nothing is said.
     pub fn uid(&self) -> u64 {
         self.0.uid
     }
 
-    /// Same number: same addresses.
+    /// Same number, and same [`GraphView::uid`]: same addresses.
     pub fn binding_gen(&self) -> u64 {
         self.0.binding_gen
     }

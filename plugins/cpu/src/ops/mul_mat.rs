@@ -51,16 +51,14 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     (w.scratch.x, w.scratch.packed) = (own, own_packed);
 }
 
-/// Addresses of the weights from where thread `index` of `n_threads` begins to read them.
-pub fn first_weights(a: &Args, index: usize, n_threads: usize) -> Range<usize> {
+/// Addresses of the weights in the share of thread `index` of `n_threads`.
+pub fn weights_of(a: &Args, index: usize, n_threads: usize) -> Range<usize> {
     let w = a.arg(0);
     let pieces = product::Pieces::new(n_threads, w.ne[1], w.ne[2] * w.ne[3]);
-    let start = pieces.first(index, n_threads).map(|(matrix, rows)| {
-        let at = [rows.start, matrix % w.ne[2], matrix / w.ne[2]];
-        w.offset_of(at)
-    });
+    let Some([(first, from), (last, to)]) = pieces.ends(index, n_threads) else { return 0..0 };
+    let offset = |matrix: usize, row: usize| w.offset_of([row, matrix % w.ne[2], matrix / w.ne[2]]);
     let span = w.span();
-    start.map_or(0..0, |start| span.start + start..span.end)
+    span.start + offset(first, from.start)..span.end.min(span.start + offset(last, to.end))
 }
 
 /// The rows of x that meet a matrix, in order.

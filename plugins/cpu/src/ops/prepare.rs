@@ -1,7 +1,7 @@
 //! Activations in the form in which weights meet them: quantised to 8 bits for quantised weights, packed for floats.
 //!
-//! Few are made by every thread for itself, many by the team together, in its memory, where the next products with the
-//! same activations find them.
+//! Few are made by every thread for itself, in its memory, many by the team together, in the team's; the next products with
+//! the same activations find them there.
 
 use super::mul_mat::columns_of;
 use super::product_floats::{self, Words};
@@ -56,6 +56,11 @@ impl Prepared {
         };
         let form = with_format!(weights.dtype, F => Form::of::<F>(), else packed);
         is_product.then(|| Prepared { x: *a.arg(1), form })
+    }
+
+    /// Whether another product may use it.
+    pub fn is_for_others(&self) -> bool {
+        self.form != Form::OfAnExpert
     }
 
     /// Whether it is as good as before once a node has written these bytes.

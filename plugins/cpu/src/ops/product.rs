@@ -57,9 +57,10 @@ impl Pieces {
         w.take(self.n).map(|i| self.piece(i))
     }
 
-    /// The first piece of a thread's share; none where it has no share.
-    pub fn first(&self, index: usize, n_threads: usize) -> Option<(usize, Range<usize>)> {
-        share(self.n, index, n_threads).next().map(|i| self.piece(i))
+    /// The first and the last piece of a thread's share; none where it has no share.
+    pub fn ends(&self, index: usize, n_threads: usize) -> Option<[(usize, Range<usize>); 2]> {
+        let share = share(self.n, index, n_threads);
+        (!share.is_empty()).then(|| [share.start, share.end - 1].map(|i| self.piece(i)))
     }
 
     fn piece(&self, i: usize) -> (usize, Range<usize>) {

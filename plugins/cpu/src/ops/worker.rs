@@ -39,7 +39,7 @@ pub struct Worker<'a> {
     pub scratch: &'a mut Scratch,
     /// The team's working memory.
     pub shared: &'a Shared,
-    /// Whether it holds this node's activations already, prepared by a node before.
+    /// Whether the memory that this node's activations are prepared in, the team's or its own, holds them already.
     pub is_prepared: bool,
 }
 

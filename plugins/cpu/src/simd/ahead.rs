@@ -22,7 +22,8 @@ pub fn prefetch(address: *const u8) {
 /// Asks for all cache lines of these addresses.
 #[inline(always)]
 pub fn prefetch_all(addresses: Range<usize>) {
-    addresses.step_by(64).for_each(|line| prefetch(std::ptr::without_provenance(line)));
+    let lines = (addresses.start & !63..addresses.end).step_by(64);
+    lines.for_each(|line| prefetch(std::ptr::without_provenance(line)));
 }
 
 /// What is asked of memory while vectors are multiplied: a bit at each step, as the machine keeps few requests at a time.

@@ -6,6 +6,7 @@
 
 use llmrt_abi::types as c;
 use llmrt_abi::{DType, Op};
+use llmrt_graph::ops::value::{Data, Value};
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Kind, Role, Tensor};
 use std::ffi::c_void;
@@ -381,6 +382,7 @@ struct Team {
 /// A member's part of a run, on a thread that stays: emulators keep some memory of every thread that ends.
 type Part = Box<dyn FnOnce() + Send>;
 
+/// Taken by one run after the other, as plugins are opened one at a time.
 static HELPERS: Mutex<Vec<Sender<Part>>> = Mutex::new(Vec::new());
 
 fn help(i: usize, part: Part) {
@@ -427,4 +429,18 @@ fn wait_until(ready: impl Fn() -> bool) {
         spins += 1;
         if spins > 10_000 { std::thread::yield_now() } else { std::hint::spin_loop() }
     }
+}
+
+/// Σ (a - b)² / Σ a², equal infinities apart; integers must be equal.
+pub fn nmse(expected: &Value, found: &Value) -> f64 {
+    if !matches!((&expected.data, &found.data), (Data::I32(_), _) | (_, Data::I32(_))) {
+        let pairs = || {
+            let all = expected.floats().iter().zip(found.floats());
+            all.filter(|(a, b)| a != b || a.is_finite())
+        };
+        let error: f64 = pairs().map(|(a, b)| (*a as f64 - *b as f64).powi(2)).sum();
+        let size: f64 = pairs().map(|(a, _)| (*a as f64).powi(2)).sum();
+        return if error == 0.0 { 0.0 } else { error / size };
+    }
+    if expected == found { 0.0 } else { f64::INFINITY }
 }

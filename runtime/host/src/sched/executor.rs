@@ -195,9 +195,10 @@ impl Executor {
             place.ok_or_else(|| Error::invalid(graph.def(t).name.as_str(), "is no output of this graph"))?;
         let tensor = describe(graph.def(t), Some(&place));
         let n = part.end.saturating_sub(part.start);
-        let in_place = place.buffer.host_bytes(&tensor, part.start, n)?;
+        let is_idle = self.streams[device].broken().is_none();
+        let in_place = place.buffer.host_bytes(&tensor, part.start, n)?.filter(|_| is_idle);
         // SAFETY: `memory` keeps the buffer, and whatever writes to outputs or gives memory back takes the executor for
-        // itself; its runs end synchronised.
+        // itself; runs end synchronised, but on streams that broke.
         if let Some(bytes) = in_place.map(|bytes| unsafe { bytes.as_ref() }) {
             return Ok(Cow::Borrowed(bytes));
         }
