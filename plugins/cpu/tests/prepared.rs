@@ -53,12 +53,9 @@ fn products_of_experts_leave_nothing_wrong_to_the_next() {
             g.mul_mat_id(experts, x, ids);
             worth_a_team(g);
         });
-        let memory = case.values(5).unwrap();
-        let products: Vec<_> = case.graph.nodes.iter().map(|node| node.dst.0 as usize).collect();
-        for n_threads in [1, 2, 3] {
-            let all = plugin.run(&case.graph, &memory, n_threads).unwrap();
-            assert!(all[products[0]] == all[products[2]], "{dtype}, {n} columns, {n_threads} threads");
-            assert!(all[products[1]] == all[products[3]], "{dtype}, {n} columns, {n_threads} threads");
+        for (n_threads, results) in results_by_threads(&plugin, &case) {
+            assert!(results[0] == results[2], "{dtype}, {n} columns, {n_threads} threads");
+            assert!(results[1] == results[3], "{dtype}, {n} columns, {n_threads} threads");
         }
     }
 }
@@ -79,14 +76,21 @@ fn activations_that_are_overwritten_are_prepared_again() {
             g.mul_mat(w, rows);
             worth_a_team(g);
         });
-        let memory = case.values(5).unwrap();
-        let products: Vec<_> = case.graph.nodes.iter().map(|node| node.dst.0 as usize).collect();
-        for n_threads in [1, 2, 3] {
-            let all = plugin.run(&case.graph, &memory, n_threads).unwrap();
-            assert!(all[products[2]] == all[products[3]], "{dtype}, {n} columns, {n_threads} threads");
-            assert!(all[products[0]] != all[products[3]], "{dtype}, {n} columns, {n_threads} threads");
+        for (n_threads, results) in results_by_threads(&plugin, &case) {
+            assert!(results[2] == results[3], "{dtype}, {n} columns, {n_threads} threads");
+            assert!(results[0] != results[3], "{dtype}, {n} columns, {n_threads} threads");
         }
     }
+}
+
+/// The results of a case's nodes, by number of threads.
+fn results_by_threads(plugin: &Plugin, case: &Case) -> Vec<(u32, Vec<Vec<u8>>)> {
+    let memory = case.values(5).unwrap();
+    let run = |n_threads| {
+        let all = plugin.run(&case.graph, &memory, n_threads).unwrap();
+        (n_threads, case.graph.nodes.iter().map(|node| all[node.dst.0 as usize].clone()).collect())
+    };
+    [1, 2, 3].map(run).into()
 }
 
 /// Compares products that share x with products that each have a copy of it.
