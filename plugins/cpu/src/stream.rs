@@ -112,7 +112,7 @@ impl CpuStream {
     }
 
     /// Asks for what the two steps after this one are made of: all weights have passed through the caches since they ran last.
-    /// Each is asked for twice, as those of one product may have, too.
+    /// Each step is asked for twice, as the weights of a product between the first time and its turn push it out again.
     fn ask_for_steps_after(&self, i: usize, index: usize) {
         for step in self.steps[i + 1..].iter().take(2) {
             let start = std::ptr::from_ref(step).addr();
