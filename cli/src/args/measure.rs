@@ -116,8 +116,8 @@ const BENCH_HELP: &str = "\
 The random tokens are the same in every run. Decoding starts with a context of one token at least. The JSON has
 prompt_tok_s and decode_tok_s (means; of all sequences together), each with _sd (standard deviation); a test that was
 switched off is null. It also has the least that steps must do: read_bytes_per_step, mul_adds_per_token (without
-attention), kv_bytes_per_token (read for each token of the context), the ceilings, if asked for (reads at best and over a
-second), and logits_bytes: what the last step read back.";
+attention and the output matrix, which a prompt's last token alone meets), kv_bytes_per_token (read for each token of the
+context), the ceilings, if asked for (reads at best and over a second), and logits_bytes: what the last step read back.";
 
 /// Measure how well a model predicts a text, and how far it is from another one.
 ///

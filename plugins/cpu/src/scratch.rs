@@ -31,7 +31,10 @@ unsafe impl Plain for crate::ops::attention::online_softmax::OnlineSoftmax {}
 // SAFETY: numbers in `repr(C)`.
 unsafe impl Plain for crate::quant::XGroup {}
 // SAFETY: numbers in `repr(C)`, aligned to 64.
-unsafe impl<const H: usize, const M: usize, const BITS: u32> Plain for crate::quant::Group<H, M, BITS> {}
+unsafe impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Plain
+    for crate::quant::Group<H, M, BITS, SHIFTED>
+{
+}
 
 /// Memory that grows and is handed out as slices of numbers.
 #[derive(Default)]

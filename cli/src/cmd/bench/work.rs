@@ -13,7 +13,8 @@ pub struct Work {
     pub n_params: u64,
     /// Bytes of weights that a step of one token reads: not the embeddings of other tokens nor the unused experts.
     pub n_read: u64,
-    /// Multiplications that a token takes in matrices, each with an addition; attention comes on top.
+    /// Multiplications that a token of a prompt takes in matrices, each with an addition: not in the output matrix, which
+    /// only the last token meets. Attention comes on top.
     pub n_mul_adds: u64,
 }
 
@@ -30,12 +31,14 @@ impl Work {
             name if name.contains("_exps.") => n / experts.1 * experts.0,
             _ => n,
         };
-        let is_matrix = |t: &&TensorInfo| t.ne[1] > 1;
+        let is_everyones = |t: &&TensorInfo| {
+            t.ne[1] > 1 && !matches!(t.name.as_str(), "output.weight" | "token_embd.weight")
+        };
         Work {
             n_bytes: file.nbytes(),
             n_params: file.tensors.iter().map(|t| t.n_elements()).sum(),
             n_read: file.tensors.iter().map(|t| read(t, t.nbytes)).sum(),
-            n_mul_adds: file.tensors.iter().filter(is_matrix).map(|t| read(t, t.n_elements())).sum(),
+            n_mul_adds: file.tensors.iter().filter(is_everyones).map(|t| read(t, t.n_elements())).sum(),
         }
     }
 }

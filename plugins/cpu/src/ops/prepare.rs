@@ -37,8 +37,8 @@ pub struct Prepared {
 /// A form in which weights meet activations.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
-    /// Sums per half or group, with what is taken off the weights, or with minima.
-    Quantised { halves: usize, offset: i32, minima: bool },
+    /// Sums per half or group, with where they start and what is taken off the weights, or with minima.
+    Quantised { halves: usize, start: i32, offset: i32, minima: bool },
     /// Tiles of the columns of as many matrices as dims 2 and 3 of the weights say.
     Packed(Words, [usize; 2]),
     /// Tiles of the columns of the last expert: nothing for another product.
@@ -72,7 +72,8 @@ impl Prepared {
 
 impl Form {
     fn of<F: Format>() -> Form {
-        Form::Quantised { halves: F::Group::HALVES, offset: F::OFFSET, minima: F::Group::MINIMA }
+        let (halves, start, minima) = (F::Group::HALVES, F::Group::START, F::Group::MINIMA);
+        Form::Quantised { halves, start, offset: F::OFFSET, minima }
     }
 }
 

@@ -11,8 +11,8 @@ pub struct XGroup {
     pub q: [[u8; 4]; 8],
     /// Largest magnitude / 127; NaN where one of the 32 is not finite.
     pub d: f32,
-    /// Of the whole group (or each half, if the weights have two scales): -OFFSET · Σ q, or the bits of d · Σ q where
-    /// the weights have minima.
+    /// Of the whole group (or each half, if the weights have two scales): [`Panel::START`] - OFFSET · Σ q, or the bits of
+    /// d · Σ q where the weights have minima.
     pub sums: [i32; 2],
     _padding: u32,
 }
@@ -62,7 +62,7 @@ fn quantise_group<S: Simd, F: Format>(s: S, x: &[f32; GROUP], out: &mut XGroup) 
     };
     out.sums = match F::Group::MINIMA {
         true => sums.map(|sum| (d * sum).to_bits() as i32),
-        false => sums.map(|sum| -F::OFFSET * sum as i32),
+        false => sums.map(|sum| F::Group::START - F::OFFSET * sum as i32),
     };
     out.d = d;
 }

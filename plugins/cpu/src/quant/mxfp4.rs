@@ -16,7 +16,7 @@ impl Format for Mxfp4 {
     const OFFSET: i32 = 12;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(1, 1), (4, 4)];
-    type Group = Group<1, 0, 5>;
+    type Group = Group<1, 0, 5, false>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {

@@ -11,11 +11,16 @@ use crate::simd::{Ahead, Simd, array};
 /// Rows of a panel.
 pub const ROWS: usize = 16;
 
+/// 1.5 · 2²³. Sums of integers that begin with its bits, and are below 2²², have the bits of the float 1.5 · 2²³ + sum:
+/// no instruction need convert them.
+const SHIFT: f32 = (3 << 22) as f32;
+
 /// 32 elements of each of 16 rows. `H` scales per row (1, or 2: one per half), `M` minima (0 or `H`).
-/// Integers are below 2^`BITS`; with 8 bits, what is taken off them is 128.
+/// Integers are below 2^`BITS`; with 8 bits, what is taken off them is 128. `SHIFTED`: scales are below 2¹⁰⁴ and have 18 bits at
+/// most, so integer sums may be shifted (where there is one scale: to shift a second sum back takes as long as converting it).
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
-pub struct Group<const H: usize, const M: usize, const BITS: u32> {
+pub struct Group<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool = true> {
     /// Quad j: elements 4j..4j+4 of row 0, of row 1, …
     pub q: [[u8; 64]; 8],
     /// Scales of the rows, per half.
@@ -24,7 +29,7 @@ pub struct Group<const H: usize, const M: usize, const BITS: u32> {
     pub m: [[f32; 16]; M],
 }
 
-impl<const H: usize, const M: usize, const BITS: u32> Group<H, M, BITS> {
+impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group<H, M, BITS, SHIFTED> {
     /// Quads whose products with activations (at most 127) add up in 16 bits: 2 · 2^BITS · 127 · RUN ≤ 2¹⁵.
     const RUN: usize = match BITS {
         0..5 => 8 / H,
@@ -51,6 +56,8 @@ pub trait Panel: Plain + Send + Sync + 'static {
     const HALVES: usize;
     /// Whether there are minima.
     const MINIMA: bool;
+    /// Where integer sums begin.
+    const START: i32;
 
     /// The quads.
     fn quads(&self) -> &[[u8; 64]; 8];
@@ -69,10 +76,13 @@ pub trait Panel: Plain + Send + Sync + 'static {
     ) -> [[S::F; C]; P];
 }
 
-impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS> {
+impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
+    for Group<H, M, BITS, SHIFTED>
+{
     const ZERO: Self = Group { q: [[0; 64]; 8], d: [[0.0; 16]; H], m: [[0.0; 16]; M] };
     const HALVES: usize = H;
     const MINIMA: bool = M > 0;
+    const START: i32 = if SHIFTED && H == 1 { SHIFT.to_bits() as i32 } else { 0 };
 
     #[inline(always)]
     fn quads(&self) -> &[[u8; 64]; 8] {
@@ -109,10 +119,14 @@ impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS
                 let dots = Self::dots(s, w, x, h);
                 for p in 0..P {
                     let d = s.load(&w[p].d[h]);
+                    // Exact, so what is left of the shifted sum has been rounded once, as a product is.
+                    let minus_shift = s.mul(d, s.splat(-SHIFT));
                     for c in 0..C {
-                        halves[p][c] = match h {
-                            0 => s.mul(s.float(dots[p][c]), d),
-                            _ => s.fma(s.float(dots[p][c]), d, halves[p][c]),
+                        let dot = dots[p][c];
+                        halves[p][c] = match (Self::START, h) {
+                            (0, 0) => s.mul(s.float(dot), d),
+                            (0, _) => s.fma(s.float(dot), d, halves[p][c]),
+                            _ => s.fma(s.from_bits(dot), d, minus_shift),
                         };
                     }
                 }
@@ -136,8 +150,9 @@ impl<const H: usize, const M: usize, const BITS: u32> Panel for Group<H, M, BITS
     }
 }
 
-impl<const H: usize, const M: usize, const BITS: u32> Group<H, M, BITS> {
-    /// Integer products of half `h` (or all, if there is one scale) of a group of each panel with each column.
+impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group<H, M, BITS, SHIFTED> {
+    /// [`Panel::START`] and the integer products of half `h` (or all, if there is one scale) of a group of each panel with each
+    /// column.
     #[inline(always)]
     fn dots<S: Simd, const P: usize, const C: usize>(
         s: S,
@@ -147,7 +162,7 @@ impl<const H: usize, const M: usize, const BITS: u32> Group<H, M, BITS> {
     ) -> [[S::I; C]; P] {
         let (n_runs, n_steps) = (rolled::<S, C>(8 / H / Self::RUN), rolled::<S, C>(Self::RUN / Self::STEP));
         let is_centred = M > 0 || BITS == 8 && S::CENTRE == 128;
-        let mut dots = [[s.splat_i(0); C]; P];
+        let mut dots = [[s.splat_i(Self::START); C]; P];
         if !is_centred {
             for c in 0..C {
                 let start = s.splat_i(x[c].sums[h]);
