@@ -16,8 +16,9 @@ pub const ROWS: usize = 16;
 const SHIFT: f32 = (3 << 22) as f32;
 
 /// 32 elements of each of 16 rows. `H` scales per row (1, or 2: one per half), `M` minima (0 or `H`).
-/// Integers are below 2^`BITS`; with 8 bits, what is taken off them is 128. `SHIFTED`: scales are below 2¹⁰⁴ and have 18 bits at
-/// most, so integer sums may be shifted (where there is one scale: to shift a second sum back takes as long as converting it).
+/// Integers are below 2^`BITS`; with 8 bits, what is taken off them is 128. `SHIFTED`: scales are below 2¹⁰⁴ and have 18
+/// bits at most, so integer sums may be shifted; they are where there is one scale, as to shift a second sum back takes as
+/// long as converting it.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Group<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool = true> {
@@ -151,8 +152,8 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
 }
 
 impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group<H, M, BITS, SHIFTED> {
-    /// [`Panel::START`] and the integer products of half `h` (or all, if there is one scale) of a group of each panel with each
-    /// column.
+    /// [`Panel::START`] and the integer products of half `h` (or all, if there is one scale) of a group of each panel with
+    /// each column.
     #[inline(always)]
     fn dots<S: Simd, const P: usize, const C: usize>(
         s: S,
