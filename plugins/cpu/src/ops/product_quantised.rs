@@ -155,7 +155,7 @@ fn multiply<S: Simd, F: Format, const P: usize>(
     sums: &mut [[f32; LANES]],
 ) {
     let mut done = 0;
-    if S::WIDE && F::Group::HALVES == 1 {
+    if S::WIDE {
         done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, sums, done);
     }
     done = tiles::<S, F, P, 4>(s, p, n_groups, groups, panels, sums, done);

@@ -1,7 +1,7 @@
 //! A panel: 16 rows of weights, unpacked, and its products with columns of activations.
 //!
-//! Lane r of every vector belongs to row r, so each result is a sum in one lane: groups in order; of each, the sum of its
-//! halves times their scales, times the activations' scale; then its minima. Integers are exact in any order. Nothing
+//! Lane r of every vector belongs to row r, so each result is a sum in one lane: groups in order; of each, its halves in
+//! order, times their scales, times the activations' scale; then its minima. Integers are exact in any order. Nothing
 //! depends on how many panels and columns are at hand.
 
 use super::XGroup;
@@ -17,8 +17,7 @@ const SHIFT: f32 = (3 << 22) as f32;
 
 /// 32 elements of each of 16 rows. `H` scales per row (1, or 2: one per half), `M` minima (0 or `H`).
 /// Integers are below 2^`BITS`; with 8 bits, what is taken off them is 128. `SHIFTED`: scales are below 2¹⁰⁴ and have 18
-/// bits at most, so integer sums may be shifted; they are where there is one scale, as to shift a second sum back takes as
-/// long as converting it.
+/// bits at most, so integer sums are shifted.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]
 pub struct Group<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool = true> {
@@ -83,7 +82,7 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
     const ZERO: Self = Group { q: [[0; 64]; 8], d: [[0.0; 16]; H], m: [[0.0; 16]; M] };
     const HALVES: usize = H;
     const MINIMA: bool = M > 0;
-    const START: i32 = if SHIFTED && H == 1 { SHIFT.to_bits() as i32 } else { 0 };
+    const START: i32 = if SHIFTED { SHIFT.to_bits() as i32 } else { 0 };
 
     #[inline(always)]
     fn quads(&self) -> &[[u8; 64]; 8] {
@@ -115,7 +114,6 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
             let w: [&Self; P] = array(|p| &panels[p][g]);
             let x: [&XGroup; C] = array(|c| &x[c][g]);
             ahead.ask(g);
-            let mut halves = [[s.zero(); C]; P];
             for h in 0..H {
                 let dots = Self::dots(s, w, x, h);
                 for p in 0..P {
@@ -123,19 +121,12 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
                     // Exact, so what is left of the shifted sum has been rounded once, as a product is.
                     let minus_shift = s.mul(d, s.splat(-SHIFT));
                     for c in 0..C {
-                        let dot = dots[p][c];
-                        halves[p][c] = match (Self::START, h) {
-                            (0, 0) => s.mul(s.float(dot), d),
-                            (0, _) => s.fma(s.float(dot), d, halves[p][c]),
-                            _ => s.fma(s.from_bits(dot), d, minus_shift),
+                        let dot = match Self::START {
+                            0 => s.mul(s.float(dots[p][c]), d),
+                            _ => s.fma(s.from_bits(dots[p][c]), d, minus_shift),
                         };
+                        sums[p][c] = s.fma(dot, s.splat(x[c].d), sums[p][c]);
                     }
-                }
-            }
-            for c in 0..C {
-                let d = s.splat(x[c].d);
-                for p in 0..P {
-                    sums[p][c] = s.fma(halves[p][c], d, sums[p][c]);
                 }
             }
             for h in 0..M {

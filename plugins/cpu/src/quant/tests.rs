@@ -44,7 +44,7 @@ fn check<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool>(s
         let expected = array(|c| {
             let dots = weights.iter().zip(activations[c]).map(|(&w, x)| (w as i32 - offset) * x as i32);
             let half = (quads * dots.sum::<i32>()) as f32;
-            let group = if H == 1 { half * d } else { half.mul_add(d, half * d) };
+            let group = H as f32 * (half * d);
             let twice = group + group;
             [if c == 0 { group + twice } else { twice }; 16]
         });
