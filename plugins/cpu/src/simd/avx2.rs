@@ -57,6 +57,7 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
         fn fma(a: F, b: F, c: F) -> F =
             [_mm256_fmadd_ps(a[0], b[0], c[0]), _mm256_fmadd_ps(a[1], b[1], c[1])];
         fn max(a: F, b: F) -> F = [_mm256_max_ps(a[0], b[0]), _mm256_max_ps(a[1], b[1])];
+        fn min(a: F, b: F) -> F = [_mm256_min_ps(a[0], b[0]), _mm256_min_ps(a[1], b[1])];
         fn above(a: F, b: F, x: F, y: F) -> F = [
             _mm256_blendv_ps(y[0], x[0], _mm256_cmp_ps::<_CMP_GT_OQ>(a[0], b[0])),
             _mm256_blendv_ps(y[1], x[1], _mm256_cmp_ps::<_CMP_GT_OQ>(a[1], b[1])),

@@ -49,8 +49,10 @@ impl<const BF16: bool> Simd for Level<BF16> {
         fn div(a: __m512, b: __m512) -> __m512 = _mm512_div_ps(a, b);
         fn fma(a: __m512, b: __m512, c: __m512) -> __m512 = _mm512_fmadd_ps(a, b, c);
         fn max(a: __m512, b: __m512) -> __m512 = _mm512_max_ps(a, b);
+        fn min(a: __m512, b: __m512) -> __m512 = _mm512_min_ps(a, b);
         fn above(a: __m512, b: __m512, x: __m512, y: __m512) -> __m512 =
             _mm512_mask_blend_ps(_mm512_cmp_ps_mask::<_CMP_GT_OQ>(a, b), y, x);
+        fn ldexp(v: __m512, n: __m512i) -> __m512 = _mm512_scalef_ps(v, _mm512_cvtepi32_ps(n));
         fn sum(v: __m512) -> f32 = sum(v);
         fn sums(v: [__m512; 16]) -> __m512 = sums(v);
         fn peak(v: __m512) -> f32 = _mm512_reduce_max_ps(v);

@@ -15,23 +15,15 @@ fn polynomial<S: Simd, const N: usize>(s: S, x: S::F, coefficients: [f32; N]) ->
 /// eˣ = 2ⁿ eʳ, |r| ≤ ln 2 / 2. Below -103 it is 0, above 88.73 infinite; NaN stays NaN.
 #[inline(always)]
 pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
-    // Both bounds are written so that NaN passes through.
-    let bounded = s.max(s.splat(-104.0), s.above(x, s.splat(89.0), s.splat(89.0), x));
+    // Both bounds let NaN pass through.
+    let bounded = s.max(s.splat(-104.0), s.min(s.splat(89.0), x));
     let n = s.round(s.mul(bounded, s.splat(std::f32::consts::LOG2_E)));
     let nf = s.float(n);
     // ln 2 in two parts; the first has few bits, so that its product is exact.
     let r = s.fma(nf, s.splat(-0.693_359_4), bounded);
     let r = s.fma(nf, s.splat(2.121_944_4e-4), r);
     let inverse_factorials = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
-    let y = polynomial(s, r, inverse_factorials);
-    // 2ⁿ in two factors: one alone would leave the range of exponents.
-    let half = s.sub_i(s.shr(s.add_i(n, s.splat_i(1024)), 1), s.splat_i(512));
-    s.mul(s.mul(y, power_of_two(s, half)), power_of_two(s, s.sub_i(n, half)))
-}
-
-#[inline(always)]
-fn power_of_two<S: Simd>(s: S, n: S::I) -> S::F {
-    s.from_bits(s.shl(s.add_i(n, s.splat_i(127)), 23))
+    s.ldexp(polynomial(s, r, inverse_factorials), n)
 }
 
 /// 1 / (1 + e⁻ˣ).

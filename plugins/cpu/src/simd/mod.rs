@@ -53,6 +53,12 @@ fn dot2_bf16_by_halves<S: Simd>(s: S, a: S::I, b: S::I, acc: S::F) -> S::F {
     s.fma(s.from_bits(s.shl(a, 16)), s.from_bits(s.shl(b, 16)), high)
 }
 
+/// 2ⁿ, n from -126 to 127.
+#[inline(always)]
+fn power_of_two<S: Simd>(s: S, n: S::I) -> S::F {
+    s.from_bits(s.shl(s.add_i(n, s.splat_i(127)), 23))
+}
+
 /// An instruction set; a value of it is the proof that this machine has it.
 ///
 /// `F` is 16 f32, `I` is 16 i32 or 64 bytes. Integer adds and products wrap.
@@ -86,6 +92,11 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn fma(self, a: Self::F, b: Self::F, c: Self::F) -> Self::F;
     /// a if a > b, otherwise b: b where either is NaN.
     fn max(self, a: Self::F, b: Self::F) -> Self::F;
+    /// a if a < b, otherwise b: b where either is NaN.
+    #[inline(always)]
+    fn min(self, a: Self::F, b: Self::F) -> Self::F {
+        self.above(b, a, a, b)
+    }
     /// x where a > b, otherwise y.
     fn above(self, a: Self::F, b: Self::F, x: Self::F, y: Self::F) -> Self::F;
     /// Sum of the lanes: upper half onto lower half, until one is left.
@@ -197,6 +208,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
     #[inline(always)]
     fn load_bf16(self, v: &[u8; 32]) -> Self::F {
         self.from_bits(self.shl(self.load_u16(v), 16))
+    }
+
+    /// v · 2ⁿ, rounded once; v from ½ to 2 or NaN, n from -200 to 200.
+    #[inline(always)]
+    fn ldexp(self, v: Self::F, n: Self::I) -> Self::F {
+        // In two factors: one alone would leave the range of exponents.
+        let half = self.sub_i(self.shr(self.add_i(n, self.splat_i(1024)), 1), self.splat_i(512));
+        let rest = self.sub_i(n, half);
+        self.mul(self.mul(v, power_of_two(self, half)), power_of_two(self, rest))
     }
 
     /// The largest lane; with NaN among them, any.

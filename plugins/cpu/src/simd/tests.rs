@@ -41,7 +41,9 @@ fn of(isa: Isa, function: &str, x: f32) -> f32 {
 #[test]
 fn functions_are_right_to_a_few_units_in_the_last_place_and_the_same_everywhere() {
     for (name, truth, limit) in FUNCTIONS {
-        for i in -20_000..20_000 {
+        // Down to where exp is below the smallest number; the others come to 0 before that.
+        let first = if name == "exp" { -25_000 } else { -20_000 };
+        for i in first..20_000 {
             let x = i as f32 * 0.004_31;
             let (y, truth) = (of(Isa::best(), name, x), truth(x as f64));
             let unit = (truth as f32).abs().max(f32::MIN_POSITIVE) as f64 * 2f64.powi(-23);

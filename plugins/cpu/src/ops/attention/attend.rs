@@ -134,23 +134,32 @@ fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
 }
 
 impl State<'_> {
-    /// Dots become weights; sums shrink where a larger score appears.
+    /// Dots become weights; sums shrink where a larger score appears. All rows' scores come first: what a row's weights wait
+    /// for, its largest score, is known by then.
     #[inline(always)]
     fn update_softmax<S: Simd>(&mut self, s: S, tile: &QueryTile<'_>, kv: &KvTile) {
         let has_slot = array(|key| if kv.slots[key] == usize::MAX { 0.0 } else { 1.0 });
         let all_have = kv.slots.iter().all(|slot| *slot != usize::MAX);
+        let has_slot = (!all_have).then_some(&has_slot);
+        let sees_some = |visible: [u32; 2]| visible[0] < visible[1];
         for (r, (dots, softmax)) in self.rows.dots.iter_mut().zip(self.softmax.iter_mut()).enumerate() {
             let visible = self.visible[r];
-            if visible[0] >= visible[1] {
-                continue;
+            if sees_some(visible) {
+                let (mut slope, mut distance) = (0.0, 0);
+                if tile.p.max_bias > 0.0 {
+                    let [token, head] = tile.row(r);
+                    slope = alibi_slope(head, tile.q.ne[1], tile.p.max_bias);
+                    distance = tile.paging.position(tile.seq, token) - kv.start as i64;
+                }
+                let score_mod = ScoreMod { p: tile.p, slope, distance, visible, has_slot };
+                softmax::score(s, &score_mod, dots, softmax);
             }
-            let [token, head] = tile.row(r);
-            let slope =
-                if tile.p.max_bias > 0.0 { alibi_slope(head, tile.q.ne[1], tile.p.max_bias) } else { 0.0 };
-            let distance = tile.paging.position(tile.seq, token) - kv.start as i64;
-            let has_slot = (!all_have).then_some(&has_slot);
-            let score_mod = ScoreMod { p: tile.p, slope, distance, visible, has_slot };
-            softmax::update(s, &score_mod, dots, softmax, &mut self.acc[r * self.dim_v..][..self.dim_v]);
+        }
+        let sums = self.softmax.iter_mut().zip(self.acc.chunks_exact_mut(self.dim_v));
+        for ((dots, visible), (softmax, acc)) in self.rows.dots.iter_mut().zip(&*self.visible).zip(sums) {
+            if sees_some(*visible) {
+                softmax::weigh(s, dots, softmax, acc);
+            }
         }
     }
 

@@ -15,14 +15,20 @@ pub struct OnlineSoftmax {
     pub lanes: [f32; LANES],
     /// Largest score of the split.
     pub max: f32,
+    /// The same with the tile at hand.
+    pub next_max: f32,
     /// Largest score of the splits before, and the sum of their weights.
     pub merged: [f32; 2],
 }
 
 impl OnlineSoftmax {
     /// Nothing seen yet.
-    pub const EMPTY: OnlineSoftmax =
-        OnlineSoftmax { lanes: [0.0; LANES], max: f32::NEG_INFINITY, merged: [f32::NEG_INFINITY, 0.0] };
+    pub const EMPTY: OnlineSoftmax = OnlineSoftmax {
+        lanes: [0.0; LANES],
+        max: f32::NEG_INFINITY,
+        next_max: f32::NEG_INFINITY,
+        merged: [f32::NEG_INFINITY, 0.0],
+    };
 }
 
 /// What makes scores of a row's dots: scale, softcap, ALiBi, masks.
@@ -38,33 +44,34 @@ pub struct ScoreMod<'a> {
     pub has_slot: Option<&'a [f32; KEYS]>,
 }
 
-/// Turns dots into weights and adds them up; `acc`, a multiple of 16, are the values weighted so far.
+/// Turns dots into scores and looks for the largest.
 #[inline(always)]
-pub fn update<S: Simd>(
-    s: S,
-    score_mod: &ScoreMod<'_>,
-    row: &mut [f32; KEYS],
-    softmax: &mut OnlineSoftmax,
-    acc: &mut [f32],
-) {
+pub fn score<S: Simd>(s: S, score_mod: &ScoreMod<'_>, row: &mut [f32; KEYS], softmax: &mut OnlineSoftmax) {
     let mut scores = [s.zero(); KEYS / LANES];
-    for (g, score) in scores.iter_mut().enumerate() {
-        *score = score_mod.score(s, s.load(&row.as_chunks().0[g]), g * LANES);
+    for (g, (score, to)) in scores.iter_mut().zip(row.as_chunks_mut().0).enumerate() {
+        *score = score_mod.score(s, s.load(to), g * LANES);
+        s.store(*score, to);
     }
     let [a, b, c, d] = scores;
-    let mut max = softmax.max.max(s.peak(s.max(s.max(a, b), s.max(c, d))));
+    softmax.next_max = softmax.max.max(s.peak(s.max(s.max(a, b), s.max(c, d))));
+}
+
+/// Turns scores into weights and adds them up; `acc`, a multiple of 16, are the values weighted so far, which shrink where
+/// a larger score has appeared.
+#[inline(always)]
+pub fn weigh<S: Simd>(s: S, row: &mut [f32; KEYS], softmax: &mut OnlineSoftmax, acc: &mut [f32]) {
+    let mut max = softmax.next_max;
     if max == f32::NEG_INFINITY {
-        scores.iter().zip(row.as_chunks_mut().0).for_each(|(score, to)| s.store(*score, to));
         if row.iter().all(|&score| score == f32::NEG_INFINITY) {
             return row.fill(0.0);
         }
         // Some are NaN, which no maximum tells: weights and sums become NaN as well.
         max = 0.0;
     }
-    let mut weights = scores;
-    for (weight, to) in weights.iter_mut().zip(row.as_chunks_mut::<LANES>().0) {
-        *weight = math::exp(s, s.sub(*weight, s.splat(max)));
-        s.store(*weight, to);
+    let mut weights = [s.zero(); KEYS / LANES];
+    for (weight, row) in weights.iter_mut().zip(row.as_chunks_mut::<LANES>().0) {
+        *weight = math::exp(s, s.sub(s.load(row), s.splat(max)));
+        s.store(*weight, row);
     }
     let [a, b, c, d] = weights;
     let mut lanes = s.load(&softmax.lanes);
