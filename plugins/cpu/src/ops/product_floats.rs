@@ -14,7 +14,7 @@ use super::float::{F16, F32, Float};
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
-use crate::simd::{Ahead, Isa, LANES, Simd, Stream, array, dispatch, dispatch_also};
+use crate::simd::{Ahead, Isa, LANES, Simd, Stream, array, dispatch, dispatch_also, prefetch};
 use llmrt_plugin::DType;
 use panels::{Sealed, Unpacked, sealed, unpack};
 use std::ops::Range;
@@ -41,8 +41,8 @@ dispatch! {
 type Sums = [f32; LANES];
 /// Columns side by side.
 pub const TILE: usize = 12;
-/// Columns at a time, whole tiles: a stretch of them and their sums stay in the second cache while the rows pass.
-const COLUMNS: usize = 21 * TILE;
+/// Tiles of columns at a time, at most: a stretch of them and their sums stay in the second cache while the rows pass.
+const TILES: usize = 22;
 
 #[inline(always)]
 fn multiply_bf16<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
@@ -119,7 +119,9 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
 ) {
     let k = p.w.ne[0].div_ceil(F::NUMBERS);
     let tiles = p.packed.chunks_exact(W * k);
-    for (columns, first_tile) in p.columns.chunks(COLUMNS).zip((0..).step_by(COLUMNS / W)) {
+    // As many each time, since all weights are read each time.
+    let n_tiles = tiles.len().div_ceil(tiles.len().div_ceil(TILES));
+    for (columns, first_tile) in p.columns.chunks(n_tiles * W).zip((0..).step_by(n_tiles)) {
         let n_sums = columns.len().next_multiple_of(W);
         let sums = scratch.sums.take::<Sums>(rows.len().div_ceil(P * ROWS) * P * n_sums);
         sums.fill([0.0; LANES]);
@@ -128,16 +130,30 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
             let part = start..(start + F::STRETCH).min(k);
             for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_sums)) {
                 // Panels behind the last row keep what they hold; nobody reads their sums.
+                let ready = |first: usize| sealed::<F>(p, first, &rows).and_then(F::unpacked);
                 for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(F::STRETCH))
                 {
-                    let n_rows = ROWS.min(rows.end - first);
-                    unpack::<S, F, P>(s, p, first, n_rows, &part, &mut scratch.rows, panel);
+                    if ready(first).is_none() {
+                        let n_rows = ROWS.min(rows.end - first);
+                        unpack::<S, F, P>(s, p, first, n_rows, &part, &mut scratch.rows, panel);
+                    }
                 }
-                let panels: [&[Unpacked]; P] = array(|i| &panels[i * F::STRETCH..][..part.len()]);
+                let ready: [Option<&[Unpacked]>; P] = array(|i| ready(first + i * ROWS));
+                let panels: [&[Unpacked]; P] = array(|i| match ready[i] {
+                    Some(panel) => &panel[part.clone()],
+                    None => &panels[i * F::STRETCH..][..part.len()],
+                });
                 for (i, tile) in tiles.clone().skip(first_tile).take(n_sums / W).enumerate() {
                     let x = &tile[part.start * W..part.end * W];
                     let at = x.as_ptr().cast::<u8>().wrapping_add(size_of_val(tile));
                     let next = Stream { at, each: W * size_of::<f32>() };
+                    // Of the panels behind these, a share with each tile.
+                    let n_tiles = n_sums / W;
+                    let lines = part.len() * i / n_tiles..part.len() * (i + 1) / n_tiles;
+                    for panel in ready.into_iter().flatten() {
+                        let behind = panel.as_ptr().wrapping_add(P * panel.len() + part.start);
+                        lines.clone().for_each(|line| prefetch(behind.wrapping_add(line).cast()));
+                    }
                     let n = (columns.len() - i * W).min(W);
                     add_tile::<S, F, P, W>(s, panels, x, n, next, n_sums, &mut sums[i * W..]);
                 }

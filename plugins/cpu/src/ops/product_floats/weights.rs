@@ -1,6 +1,6 @@
 //! Float weights as words: what a vector has of 16 rows at a time. A word is a number, or a pair of bfloat16 numbers.
 
-use super::panels::Unpacked;
+use super::panels::{Sealed, Unpacked};
 use crate::ops::float::{F16, F32, Float};
 use crate::simd::{LANES, Simd, f32_to_bf16};
 use llmrt_plugin::DType;
@@ -18,6 +18,13 @@ pub trait Weights {
     /// Numbers in a word.
     const NUMBERS: usize = 1;
 
+    /// A sealed panel as an unpacked one, where it lies like that.
+    fn unpacked(_panel: &[Sealed<Self>]) -> Option<&[Unpacked]>
+    where
+        Self: Sized,
+    {
+        None
+    }
     /// The words in 16 bytes of each row.
     #[inline(always)]
     fn split<S: Simd>(s: S, bytes: [S::I; 4], out: &mut [Unpacked]) {
@@ -44,6 +51,10 @@ pub enum Bf16Pairs {}
 impl Weights for F32 {
     type Word = F32;
     const DTYPE: DType = DType::F32;
+
+    fn unpacked(panel: &[Unpacked]) -> Option<&[Unpacked]> {
+        Some(panel)
+    }
 }
 
 impl Weights for Decoded {
@@ -69,6 +80,10 @@ impl Weights for Bf16Pairs {
     type Word = F32;
     const DTYPE: DType = DType::BF16;
     const NUMBERS: usize = 2;
+
+    fn unpacked(panel: &[Unpacked]) -> Option<&[Unpacked]> {
+        Some(panel)
+    }
 
     fn word(numbers: &[f32]) -> f32 {
         let high = numbers.get(1).map_or(0, |v| v.to_bits());
