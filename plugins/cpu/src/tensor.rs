@@ -110,6 +110,7 @@ impl Tensor {
     }
 
     /// Dims 1 to 3 of row `i`.
+    #[inline]
     pub fn unravel(&self, i: usize) -> [usize; 3] {
         // Divisions take longer than much of what is done with a row.
         if i < self.ne[1] {
@@ -119,6 +120,7 @@ impl Tensor {
     }
 
     /// Byte offset of a row.
+    #[inline]
     pub fn offset_of(&self, [i1, i2, i3]: [usize; 3]) -> usize {
         i1 * self.nb[1] + i2 * self.nb[2] + i3 * self.nb[3]
     }
@@ -195,6 +197,7 @@ impl Tensor {
     /// # Safety
     /// The tensor is the node's result, and no other thread uses these elements.
     #[allow(clippy::mut_from_ref)]
+    #[inline]
     pub unsafe fn part_mut(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &mut [f32] {
         let start = self.offset_of(at) + part.start * 4;
         assert!(start + part.len() * 4 <= self.len, "elements {part:?} of row {at:?} of {:?}", self.ne);

@@ -96,7 +96,9 @@ pub fn write_out<S: Simd>(
         for (y, sums) in whole.iter_mut().zip(&mut sums) {
             s.store(s.load(sums), y);
         }
-        if let Some(sums) = sums.next() {
+        if !rest.is_empty()
+            && let Some(sums) = sums.next()
+        {
             rest.copy_from_slice(&sums[..rest.len()]);
         }
     }

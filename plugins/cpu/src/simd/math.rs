@@ -12,18 +12,20 @@ fn polynomial<S: Simd, const N: usize>(s: S, x: S::F, coefficients: [f32; N]) ->
     y
 }
 
-/// eˣ = 2ⁿ eʳ, |r| ≤ ln 2 / 2. Below -103 it is 0, above 88.73 infinite; NaN stays NaN.
+/// eˣ = 2ⁿ eʳ, |r| ≤ ln 2 / 2. Below -87 it is 0, above 88.73 infinite; NaN stays NaN.
 #[inline(always)]
 pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
-    // Both bounds let NaN pass through.
-    let bounded = s.max(s.splat(-104.0), s.min(s.splat(89.0), x));
+    // Numbers below 2⁻¹²⁶ take some machines a hundred cycles, and masked scores would all become such. Bounds and choice
+    // let NaN pass through.
+    let least = s.splat(-87.0);
+    let bounded = s.max(least, s.min(s.splat(89.0), x));
     let n = s.round(s.mul(bounded, s.splat(std::f32::consts::LOG2_E)));
     let nf = s.float(n);
     // ln 2 in two parts; the first has few bits, so that its product is exact.
     let r = s.fma(nf, s.splat(-0.693_359_4), bounded);
     let r = s.fma(nf, s.splat(2.121_944_4e-4), r);
     let inverse_factorials = [1.0, 1.0, 0.5, 1.0 / 6.0, 1.0 / 24.0, 1.0 / 120.0, 1.0 / 720.0, 1.0 / 5040.0];
-    s.ldexp(polynomial(s, r, inverse_factorials), n)
+    s.above(least, x, s.zero(), s.ldexp(polynomial(s, r, inverse_factorials), n))
 }
 
 /// 1 / (1 + e⁻ˣ).
