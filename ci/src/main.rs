@@ -112,7 +112,9 @@ fn cargo() -> Command {
 
 /// Runs a command with its output shown; a non-zero exit is an error.
 fn run(command: &mut Command) -> Result<(), String> {
-    let status = command.status().map_err(|e| format!("{command:?}: {e}"))?;
+    let program = command.get_program().display().to_string();
+    let status =
+        command.status().map_err(|e| format!("{program}: {e}: install it, or put it on the PATH"))?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 

@@ -120,9 +120,10 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
     let k = p.w.ne[0].div_ceil(F::NUMBERS);
     let tiles = p.packed.chunks_exact(W * k);
     // As many each time, since all weights are read each time.
-    let n_tiles = tiles.len().div_ceil(tiles.len().div_ceil(TILES));
-    for (columns, first_tile) in p.columns.chunks(n_tiles * W).zip((0..).step_by(n_tiles)) {
-        let n_sums = columns.len().next_multiple_of(W);
+    let per_pass = tiles.len().div_ceil(tiles.len().div_ceil(TILES));
+    for (columns, first_tile) in p.columns.chunks(per_pass * W).zip((0..).step_by(per_pass)) {
+        let n_tiles = columns.len().div_ceil(W);
+        let n_sums = n_tiles * W;
         let sums = scratch.sums.take::<Sums>(rows.len().div_ceil(P * ROWS) * P * n_sums);
         sums.fill([0.0; LANES]);
         let panels = scratch.panel.take::<Unpacked>(P * F::STRETCH);
@@ -143,12 +144,11 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
                     Some(panel) => &panel[part.clone()],
                     None => &panels[i * F::STRETCH..][..part.len()],
                 });
-                for (i, tile) in tiles.clone().skip(first_tile).take(n_sums / W).enumerate() {
+                for (i, tile) in tiles.clone().skip(first_tile).take(n_tiles).enumerate() {
                     let x = &tile[part.start * W..part.end * W];
                     let at = x.as_ptr().cast::<u8>().wrapping_add(size_of_val(tile));
                     let next = Stream { at, each: W * size_of::<f32>() };
                     // Of the panels behind these, a share with each tile.
-                    let n_tiles = n_sums / W;
                     let lines = part.len() * i / n_tiles..part.len() * (i + 1) / n_tiles;
                     for panel in ready.into_iter().flatten() {
                         let behind = panel.as_ptr().wrapping_add(P * panel.len() + part.start);
