@@ -11,6 +11,7 @@ mod lock;
 mod matrix;
 mod peer;
 
+use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitCode};
 
@@ -112,9 +113,10 @@ fn cargo() -> Command {
 
 /// Runs a command with its output shown; a non-zero exit is an error.
 fn run(command: &mut Command) -> Result<(), String> {
-    let program = command.get_program().display().to_string();
-    let status =
-        command.status().map_err(|e| format!("{program}: {e}: install it, or put it on the PATH"))?;
+    let status = command.status().map_err(|e| {
+        let missing = if e.kind() == ErrorKind::NotFound { " (is the program installed?)" } else { "" };
+        format!("{command:?}: {e}{missing}")
+    })?;
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 

@@ -15,8 +15,8 @@ fn polynomial<S: Simd, const N: usize>(s: S, x: S::F, coefficients: [f32; N]) ->
 /// eˣ = 2ⁿ eʳ, |r| ≤ ln 2 / 2. Below -87 it is 0, above 88.73 infinite; NaN stays NaN.
 #[inline(always)]
 pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
-    // Numbers below 2⁻¹²⁶ take some machines a hundred cycles, and masked scores would all become such. Bounds and choice
-    // let NaN pass through.
+    // Numbers below 2⁻¹²⁶ = e^-87.34 take some machines a hundred cycles, and masked scores would all become such; -87 is a
+    // round bound above. Bounds and choice let NaN pass through.
     let least = s.splat(-87.0);
     let bounded = s.max(least, s.min(s.splat(89.0), x));
     let n = s.round(s.mul(bounded, s.splat(std::f32::consts::LOG2_E)));

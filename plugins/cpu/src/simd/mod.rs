@@ -210,7 +210,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.from_bits(self.shl(self.load_u16(v), 16))
     }
 
-    /// v · 2ⁿ, rounded once; v from ½ to 2 or NaN, n from -126 to 200.
+    /// v · 2ⁿ, rounded once; v from ½ to 2, n from -126 to 200; NaN with any n is NaN.
     #[inline(always)]
     fn ldexp(self, v: Self::F, n: Self::I) -> Self::F {
         // In two factors: one alone would leave the range of exponents.
