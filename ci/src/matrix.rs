@@ -40,7 +40,7 @@ pub const JOBS: &[Job] = &[
         plugin: "sim",
         packages: &["llmrt-sim"],
         libraries: &["llmrt-sim"],
-        tests: &["--test", "sim", "--test", "mixed", "--test", "largest"],
+        tests: &["--test", "sim", "--test", "mixed", "--test", "device_topk"],
         conform: &[
             "--device sim:sim --plugin-option sim.queue=delay:50",
             "--device sim:sim --plugin-option sim.queue=sync",
@@ -66,7 +66,7 @@ pub const JOBS: &[Job] = &[
         plugin: "cuda",
         packages: &["llmrt-cuda", "llmrt-cuda-sim"],
         libraries: &["llmrt-cuda", "llmrt-cuda-sim"],
-        tests: &["--test", "cuda", "--test", "card_script", "--test", "largest"],
+        tests: &["--test", "cuda", "--test", "card_script", "--test", "device_topk"],
         // Ops by parts in both orders of execution; two cards without virtual memory, and an older chip; products by cuBLASLt.
         conform: &[
             "LLMRT_CUDA_CUBLAS=0 LLMRT_CUDA_SIM=memory=2g,queue=late --part 1/2 --time-limit 600",

@@ -5,16 +5,16 @@ use crate::error::{Error, Result};
 use crate::output::note;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
+use llmrt_engine::device_topk::KEEP_LOGITS_FROM;
 use llmrt_engine::engine::BLOCK_SIZE;
-use llmrt_engine::largest::KEEP_LOGITS_FROM;
 use llmrt_engine::memory::KV_TYPES;
 use llmrt_host::sched::SplitMode;
 
 /// The context when nothing is asked for is the model's, up to this.
-const DEFAULT_MOST: usize = 4096;
+const DEFAULT_MAX_CTX: usize = 4096;
 
 /// Positions are i32, and the cache is made of whole blocks.
-const MOST: usize = i32::MAX as usize / BLOCK_SIZE * BLOCK_SIZE;
+const MAX_CTX: usize = i32::MAX as usize / BLOCK_SIZE * BLOCK_SIZE;
 
 /// What a command takes where the flags say nothing.
 pub struct Defaults {
@@ -32,14 +32,14 @@ pub fn engine_options(
     (strict, split): (bool, SplitMode),
 ) -> Result<EngineOptions> {
     let n_ctx = match (args.ctx, defaults.n_ctx) {
-        (Some(0), _) => n_ctx_train.unwrap_or(DEFAULT_MOST),
+        (Some(0), _) => n_ctx_train.unwrap_or(DEFAULT_MAX_CTX),
         (Some(n), _) => n,
         (None, Some(n)) => n,
-        (None, None) => n_ctx_train.unwrap_or(DEFAULT_MOST).min(DEFAULT_MOST),
+        (None, None) => n_ctx_train.unwrap_or(DEFAULT_MAX_CTX).min(DEFAULT_MAX_CTX),
     };
-    if !(1..=MOST).contains(&n_ctx) {
+    if !(1..=MAX_CTX).contains(&n_ctx) {
         return Err(Error::usage(format!(
-            "--ctx {n_ctx}: expected 1 to {MOST} tokens; 0 is what the model was trained on"
+            "--ctx {n_ctx}: expected 1 to {MAX_CTX} tokens; 0 is what the model was trained on"
         )));
     }
     if let (Some(trained), Some(asked)) = (n_ctx_train.filter(|&n| n < n_ctx), args.ctx) {

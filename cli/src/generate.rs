@@ -56,7 +56,7 @@ pub fn generate(
     let mut first_token_at = None;
     let mut n_tokens = 0;
     let mut is_context_full = false;
-    engine.set_n_largest(id, sampler.n_largest())?;
+    engine.set_required_top_k(id, sampler.required_top_k())?;
 
     let finish = loop {
         let Some(step) = next_logits(engine, id, usize::MAX)? else {

@@ -14,7 +14,7 @@ use std::sync::Arc;
 const BASELINE: &str = "cpu";
 
 /// Most threads that the pool starts.
-const MOST_THREADS: usize = 1024;
+const MAX_THREADS: usize = 1024;
 
 /// Plugins, and what became of every file.
 pub struct Plugins {
@@ -179,9 +179,9 @@ fn runs_matrix_products(device: &Device) -> bool {
 
 pub fn check_threads(n: Option<usize>) -> Result<()> {
     match n {
-        None | Some(1..=MOST_THREADS) => Ok(()),
+        None | Some(1..=MAX_THREADS) => Ok(()),
         Some(n) => Err(Error::usage(format!(
-            "--threads {n}: expected 1 to {MOST_THREADS}; leave it out for one thread per core"
+            "--threads {n}: expected 1 to {MAX_THREADS}; leave it out for one thread per core"
         ))),
     }
 }

@@ -7,7 +7,7 @@ use std::io::{IsTerminal, Read};
 use std::path::Path;
 
 /// The most that is read as text; a context holds far less.
-const MOST_BYTES: u64 = 64 << 20;
+const MAX_BYTES: u64 = 64 << 20;
 
 /// A text file, as it is; `-` is stdin.
 pub fn of_file(path: &Path) -> Result<String> {
@@ -42,9 +42,9 @@ pub fn without_last_line_end(mut text: String) -> String {
 fn read(from: impl Read, name: &str) -> Result<String> {
     let failed = |problem: String| Error::new(Exit::File, format!("{name}: {problem}"));
     let mut bytes = Vec::new();
-    from.take(MOST_BYTES + 1).read_to_end(&mut bytes).map_err(|e| failed(format!("cannot read: {e}")))?;
-    if bytes.len() as u64 > MOST_BYTES {
-        return Err(failed(format!("has more than {MOST_BYTES} bytes: give a shorter text")));
+    from.take(MAX_BYTES + 1).read_to_end(&mut bytes).map_err(|e| failed(format!("cannot read: {e}")))?;
+    if bytes.len() as u64 > MAX_BYTES {
+        return Err(failed(format!("has more than {MAX_BYTES} bytes: give a shorter text")));
     }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();

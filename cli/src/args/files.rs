@@ -44,7 +44,7 @@ pub struct Inspect {
 /// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies. Exit code 6
 /// says that a device has less free than it needs.
 #[derive(Args, Debug)]
-pub struct Plan {
+pub struct PlanArgs {
     /// Model file [default: the embedded model].
     #[arg(value_name = "FILE")]
     pub model: Option<PathBuf>,

@@ -11,7 +11,7 @@ mod text;
 
 pub use conform::{Conform, ConformWorker, Diff};
 pub use devices::{Devices, Listing, Ops};
-pub use files::{Convert, Inspect, Plan, Quantize, Synth};
+pub use files::{Convert, Inspect, PlanArgs, Quantize, Synth};
 pub use measure::{Bench, CeilingsArg, Eval, LogitsArg, Perplexity};
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs};
 pub use run::Run;
@@ -102,7 +102,7 @@ pub enum Command {
     Tokenize(Tokenize),
     Detokenize(Detokenize),
     Inspect(Inspect),
-    Plan(Plan),
+    Plan(PlanArgs),
     Convert(Convert),
     Quantize(Quantize),
     Synth(Synth),

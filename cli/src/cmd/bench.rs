@@ -94,22 +94,22 @@ pub fn bench(global: &Global, args: &Bench) -> Result<()> {
 }
 
 fn check_flags(args: &Bench) -> Result<()> {
-    const MOST: usize = 1 << 24;
-    const MOST_SEQUENCES: usize = 1024;
+    const MAX_TOKENS: usize = 1 << 24;
+    const MAX_SEQUENCES: usize = 1024;
     if args.n_prompt == 0 && args.n_gen == 0 && args.ceilings.is_none() {
         return Err(Error::usage("-p 0 -n 0: there is nothing to measure; expected one of them above 0"));
     }
     if args.repetitions == 0 {
         return Err(Error::usage("-r 0: expected 1 or more repetitions"));
     }
-    if args.n_prompt > MOST || args.n_gen > MOST || args.n_depth > MOST {
+    if args.n_prompt > MAX_TOKENS || args.n_gen > MAX_TOKENS || args.n_depth > MAX_TOKENS {
         return Err(Error::usage(format!(
-            "-p {} -n {} -d {}: expected at most {MOST} tokens",
+            "-p {} -n {} -d {}: expected at most {MAX_TOKENS} tokens",
             args.n_prompt, args.n_gen, args.n_depth
         )));
     }
-    if !(1..=MOST_SEQUENCES).contains(&args.sequences) {
-        return Err(Error::usage(format!("--sequences {}: expected 1 to {MOST_SEQUENCES}", args.sequences)));
+    if !(1..=MAX_SEQUENCES).contains(&args.sequences) {
+        return Err(Error::usage(format!("--sequences {}: expected 1 to {MAX_SEQUENCES}", args.sequences)));
     }
     Ok(())
 }

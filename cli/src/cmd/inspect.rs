@@ -17,7 +17,7 @@ use std::collections::BTreeMap;
 use std::io::Write;
 
 /// Longer arrays are shown by their beginning.
-const MOST_SHOWN: usize = 8;
+const MAX_SHOWN: usize = 8;
 
 /// Prints metadata, tensors, placement.
 pub fn inspect(global: &Global, args: &Inspect) -> Result<()> {
@@ -136,9 +136,9 @@ fn type_name(value: &Value) -> String {
 
 /// One line for a value.
 fn shown(value: &Value) -> String {
-    const MOST_CHARS: usize = 100;
+    const MAX_CHARS: usize = 100;
     let text = to_json(value).to_string();
-    match text.char_indices().nth(MOST_CHARS) {
+    match text.char_indices().nth(MAX_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,
     }
@@ -229,7 +229,7 @@ fn float(v: f64, text: String) -> Json {
 }
 
 fn array(a: &Array) -> Json {
-    let n = a.len().min(MOST_SHOWN);
+    let n = a.len().min(MAX_SHOWN);
     let first: Vec<Json> = match a {
         Array::U8(v) => v[..n].iter().map(|x| json!(x)).collect(),
         Array::I8(v) => v[..n].iter().map(|x| json!(x)).collect(),

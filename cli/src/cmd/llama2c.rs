@@ -61,7 +61,7 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
 
     let mut last = Instant::now();
     let id = engine.add(prompt[..prompt.len().min(n_steps)].to_vec())?;
-    engine.set_n_largest(id, sampler.n_largest())?;
+    engine.set_required_top_k(id, sampler.required_top_k())?;
     while position < n_steps && !ended {
         let Some(step) = next_logits(&mut engine, id, usize::MAX)? else {
             if timings.n_prompt == 0 {

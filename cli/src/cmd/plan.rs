@@ -1,6 +1,6 @@
 //! `llmrt plan`: the memory a model needs on each device, before anything is loaded.
 
-use crate::args::{Global, Plan};
+use crate::args::{Global, PlanArgs};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
@@ -8,13 +8,13 @@ use crate::output::{self, bytes};
 use crate::setup::Setup;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
-use llmrt_engine::memory::{self, Blueprint, DevicePlan, MemoryPlan};
+use llmrt_engine::memory::{self, DevicePlan, MemoryPlan, PlacementPlan};
 use llmrt_host::sched::limits;
 use serde_json::json;
 use std::io::Write;
 
 /// Computes and prints the plan.
-pub fn plan(global: &Global, args: &Plan) -> Result<()> {
+pub fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
     let path = args.model.as_deref().or(args.model_file.as_deref());
     let model = OpenModel::open(path, &model::table_options(&args.open))?;
     let setup = Setup::new(global)?;
@@ -36,9 +36,9 @@ pub fn plan(global: &Global, args: &Plan) -> Result<()> {
 fn check_placement(setup: &Setup, model: &OpenModel, options: &EngineOptions) -> Result<()> {
     for n_batch in [1, options.n_batch] {
         let options = EngineOptions { n_batch, ..options.clone() };
-        let blueprint = Blueprint::new(&setup.devices, &model.files, &options)
+        let placement = PlacementPlan::new(&setup.devices, &model.files, &options)
             .map_err(|e| Error::from(e).of_model(&model.name))?;
-        limits::strict(&blueprint.resolved.report)?;
+        limits::strict(&placement.resolved.report)?;
     }
     Ok(())
 }

@@ -7,13 +7,13 @@ use common::{Bound, Machine, bind};
 use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::{case::Case, rules};
 use llmrt_graph::{Graph, Role, Tensor, reference};
-use llmrt_host::{Plan, RawGraph, Stream};
+use llmrt_host::{BackendPlan, RawGraph, Stream};
 
 /// A graph on card 0, its plan, and what it computes.
 struct Planned {
     graph: Graph,
     bound: Bound,
-    plan: Plan,
+    plan: BackendPlan,
     dst: Tensor,
     expected: Vec<u8>,
 }

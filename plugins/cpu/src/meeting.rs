@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// Bytes a member asks for at most before it needs them: a quarter of a second cache of 1 MiB.
-const MOST: usize = 256 << 10;
+const MAX_PREFETCH_BYTES: usize = 256 << 10;
 /// Bytes it asks for between two looks at who is there.
 const AT_ONCE: usize = 512;
 
@@ -53,7 +53,7 @@ impl<'a> Member<'a> {
             if self.asked.start != next.start {
                 self.asked = next.start..next.start;
             }
-            let end = next.end.min(next.start + MOST);
+            let end = next.end.min(next.start + MAX_PREFETCH_BYTES);
             while self.asked.end < end && self.arrivals.0.load(Ordering::Relaxed) < all {
                 let part = self.asked.end..end.min(self.asked.end + AT_ONCE);
                 self.asked.end = part.end;
@@ -81,7 +81,7 @@ mod tests {
                     let mut member = Member::new(&arrivals, N, &wait);
                     for (i, done) in done.iter().enumerate() {
                         done.fetch_add(1, Ordering::Relaxed);
-                        member.meet(|| i / 10 * 1000..i * 5000 % (2 * MOST));
+                        member.meet(|| i / 10 * 1000..i * 5000 % (2 * MAX_PREFETCH_BYTES));
                         assert_eq!(done.load(Ordering::Relaxed), N);
                     }
                 });
@@ -101,10 +101,10 @@ mod tests {
         member.asked.end = 5500;
         arrivals.0.store(2, Ordering::Relaxed);
         member.meet(|| 5000..9_000_000);
-        assert_eq!(member.asked, 5000..5000 + MOST);
+        assert_eq!(member.asked, 5000..5000 + MAX_PREFETCH_BYTES);
         arrivals.0.store(7, Ordering::Relaxed);
         member.meet(|| 7000..8000);
-        assert_eq!(member.asked, 5000..5000 + MOST, "all were there");
+        assert_eq!(member.asked, 5000..5000 + MAX_PREFETCH_BYTES, "all were there");
         arrivals.0.store(0, Ordering::Relaxed);
         member.meet(|| 0..0);
         assert_eq!(member.asked, 0..0);

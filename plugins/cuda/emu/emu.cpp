@@ -31,7 +31,7 @@ struct Copy {
     u16 halves[8];
     u32 group;
 };
-static const int MOST_COPIES = 96;
+static const int MAX_COPIES = 96;
 
 struct Fiber {
     State state;
@@ -40,7 +40,7 @@ struct Fiber {
     // Groups of copies that were closed, and the copies that were not waited for.
     u32 n_groups;
     int n_copies;
-    Copy copies[MOST_COPIES];
+    Copy copies[MAX_COPIES];
     // What it waits for at a phase.
     bool (*is_so)(const void *);
     const void *what;
@@ -57,10 +57,10 @@ struct Warp {
     u32 n_arrived, n_exchanges;
 };
 
-static const int MOST_THREADS = 1024;
+static const int MAX_THREADS = 1024;
 static const size_t STACK = 64 << 10;
-static Fiber fibers[MOST_THREADS];
-static Warp warps[MOST_THREADS / 32];
+static Fiber fibers[MAX_THREADS];
+static Warp warps[MAX_THREADS / 32];
 static char *stacks;
 static Fiber home;
 static const Kernel *kernel;
@@ -297,7 +297,7 @@ void writes(Shadow &s, const char *name, size_t i) {
 
 void begin_copy(u16 *to, Shadow *shadow, const char *name, size_t i, const u16 *halves) {
     Fiber &fiber = self();
-    if (fiber.n_copies == MOST_COPIES) fault("more than %d copies that were not waited for", MOST_COPIES);
+    if (fiber.n_copies == MAX_COPIES) fault("more than %d copies that were not waited for", MAX_COPIES);
     Copy &copy = fiber.copies[fiber.n_copies++];
     copy = {to, shadow, name, i, {}, fiber.n_groups};
     memcpy(copy.halves, halves, sizeof copy.halves);
@@ -364,7 +364,7 @@ const Kernel *llmrt_emu_kernels() { return kernels; }
 int llmrt_emu_run(const Kernel *k, const void *p, const u32 *grid, u32 threads, u32 limit, u32 dynamic, Lookup find,
                   void *context, const char **text) {
     if (!stacks) {
-        void *memory = mmap(0, MOST_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+        void *memory = mmap(0, MAX_THREADS * STACK, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
         if (memory == MAP_FAILED) {
             *text = "no memory for fibers";
             return 1;

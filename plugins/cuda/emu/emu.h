@@ -52,8 +52,8 @@ void barrier();
 u64 exchange(u64 value, int from_lane);
 u32 vote(bool x);
 // What a lane gives at once.
-static const int MOST_WORDS = 8;
-typedef u64 Words[MOST_WORDS];
+static const int MAX_WORDS = 8;
+typedef u64 Words[MAX_WORDS];
 // Every lane gives n words and sees those of all, until the next such call but one.
 const Words *gather(const u64 *words, int n);
 

@@ -8,13 +8,13 @@
 
 namespace emu {
 
-static const int MOST_WARPS = 16, MOST_BARRIERS = 32;
+static const int MAX_WARPS = 16, MAX_BARRIERS = 32;
 static const u32 DYNAMIC_LIMIT = 227 << 10;
 struct Clock {
-    u32 counts[MOST_WARPS + MOST_BARRIERS];
+    u32 counts[MAX_WARPS + MAX_BARRIERS];
     void join(const Clock &);
 };
-extern Clock clocks[MOST_WARPS];
+extern Clock clocks[MAX_WARPS];
 // The running thread's warp.
 int warp_here();
 
@@ -28,8 +28,8 @@ void wait_until(bool (*is_so)(const void *), const void *what);
 struct Chunk {
     enum { NEVER, ON_THEIR_WAY, THERE } state;
     u32 barrier, phase;
-    u16 n_readers[MOST_WARPS];
-    u32 read_at[MOST_WARPS];
+    u16 n_readers[MAX_WARPS];
+    u32 read_at[MAX_WARPS];
 };
 extern Chunk chunks[DYNAMIC_LIMIT / 16];
 extern char dynamic[DYNAMIC_LIMIT];

@@ -5,13 +5,13 @@
 
 namespace emu {
 
-Clock clocks[MOST_WARPS];
+Clock clocks[MAX_WARPS];
 Chunk chunks[DYNAMIC_LIMIT / 16];
 char dynamic[DYNAMIC_LIMIT];
 u32 n_dynamic;
 
 void Clock::join(const Clock &other) {
-    for (int i = 0; i < MOST_WARPS + MOST_BARRIERS; i++)
+    for (int i = 0; i < MAX_WARPS + MAX_BARRIERS; i++)
         if (counts[i] < other.counts[i]) counts[i] = other.counts[i];
 }
 
@@ -34,7 +34,7 @@ struct Mbarrier {
     // Threads that wait.
     u32 n_waiting;
 };
-static Mbarrier barriers[MOST_BARRIERS];
+static Mbarrier barriers[MAX_BARRIERS];
 static u32 n_barriers;
 
 // A map as the simulated driver writes it (../sim/src/api/maps.rs): swizzle is the logarithm of its chunks.
@@ -51,20 +51,20 @@ struct Fetch {
     u32 to, barrier, phase, n_bytes;
     int thread, at[4];
 };
-static const int MOST_FETCHES = 256;
-static Fetch fetches[MOST_FETCHES];
+static const int MAX_FETCHES = 256;
+static Fetch fetches[MAX_FETCHES];
 static int n_fetches;
 
 void begin_block() {
     memset(clocks, 0, sizeof clocks);
-    for (int w = 0; w < MOST_WARPS; w++) clocks[w].counts[w] = 1;
+    for (int w = 0; w < MAX_WARPS; w++) clocks[w].counts[w] = 1;
     n_barriers = n_fetches = 0;
     memset(chunks, 0, n_dynamic / 16 * sizeof *chunks);
     memset(dynamic, 0xff, n_dynamic);
 }
 
 void meet() {
-    if (place.threads > 32 * MOST_WARPS) return;
+    if (place.threads > 32 * MAX_WARPS) return;
     Clock all = clocks[0];
     for (int w = 1; w < place.threads / 32; w++) all.join(clocks[w]);
     for (int w = 0; w < place.threads / 32; w++) {
@@ -98,10 +98,10 @@ u32 first_tile() {
 }
 
 void init_barrier(const void *key, const char *name, size_t i, u32 n_threads) {
-    if (place.threads > 32 * MOST_WARPS) fault("the emulation has barriers for %d warps", MOST_WARPS);
+    if (place.threads > 32 * MAX_WARPS) fault("the emulation has barriers for %d warps", MAX_WARPS);
     for (u32 b = 0; b < n_barriers; b++)
         if (barriers[b].key == key) fault("barrier `%s`[%zu] is made twice", name, i);
-    if (n_barriers == MOST_BARRIERS) fault("the emulation has no more than %d barriers", MOST_BARRIERS);
+    if (n_barriers == MAX_BARRIERS) fault("the emulation has no more than %d barriers", MAX_BARRIERS);
     if (n_threads == 0 || n_threads >= 1 << 20) fault("barrier `%s`[%zu] for %u threads", name, i, n_threads);
     Mbarrier &b = barriers[n_barriers++];
     b = {};
@@ -140,7 +140,7 @@ static void try_to_pass(Mbarrier &b) {
     b.phase++;
     b.n_missing = b.count;
     b.passed.join(b.arriving);
-    b.passed.counts[MOST_WARPS + (&b - barriers)] = b.phase;
+    b.passed.counts[MAX_WARPS + (&b - barriers)] = b.phase;
     b.arriving = {};
 }
 
@@ -207,7 +207,7 @@ void copy_tile(u32 to, const void *map, const int *at, const void *key, const ch
     if (m.rank != 4) fault("a copy of 4 dims by a map of %u", m.rank);
     if (!b.is_shown) fault("barrier `%s`[%zu] was not shown to copies", name, i);
     if (to % 128 != 0) fault("a tile at %u of shared memory, which is no multiple of 128", to);
-    if (n_fetches == MOST_FETCHES) fault("more than %d copies on their way", MOST_FETCHES);
+    if (n_fetches == MAX_FETCHES) fault("more than %d copies on their way", MAX_FETCHES);
     Fetch f = {m, to, (u32)(&b - barriers), b.phase, m.element, place.thread, {}};
     for (int d = 0; d < 4; d++) {
         f.n_bytes *= m.box[d];

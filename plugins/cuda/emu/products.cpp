@@ -9,11 +9,11 @@ namespace emu {
 struct Lane {
     u32 n_fences, n_closed, n_done, n_products, n_open;
 };
-static Lane lanes[32 * MOST_WARPS];
+static Lane lanes[32 * MAX_WARPS];
 // Whether a kernel has products at all.
 static bool is_used;
 static Lane &self() {
-    if (place.threads > 32 * MOST_WARPS) fault("the emulation has products for %d warps", MOST_WARPS);
+    if (place.threads > 32 * MAX_WARPS) fault("the emulation has products for %d warps", MAX_WARPS);
     is_used = true;
     return lanes[place.thread];
 }
@@ -29,15 +29,15 @@ struct Group {
     // Of the last two: a lane may be one ahead.
     float results[2][16][256];
 };
-static Group groups[MOST_WARPS];
+static Group groups[MAX_WARPS];
 
 // What the warps of a warpgroup were asked for, which must be the same: the last of them.
 struct Asked {
     u64 a, b, shape;
 };
 static const u32 N_ASKED = 256;
-static Asked asked[MOST_WARPS / 4][N_ASKED];
-static u32 n_asked[MOST_WARPS / 4];
+static Asked asked[MAX_WARPS / 4][N_ASKED];
+static u32 n_asked[MAX_WARPS / 4];
 
 void begin_block_of_products() {
     if (!is_used) return;
@@ -103,7 +103,7 @@ static const char *read_chunk(u32 address) {
     Chunk &c = chunks[n];
     Group &g = groups[w];
     if (c.state == Chunk::NEVER) fault("a product reads address %u of shared memory, where nothing was copied to", address);
-    if (c.state == Chunk::ON_THEIR_WAY || clocks[w].counts[MOST_WARPS + c.barrier] <= c.phase) {
+    if (c.state == Chunk::ON_THEIR_WAY || clocks[w].counts[MAX_WARPS + c.barrier] <= c.phase) {
         size_t i;
         const char *name = barrier_name(c.barrier, &i);
         fault("a product reads address %u of shared memory before phase %u of barrier `%s`[%zu] was waited for", address,

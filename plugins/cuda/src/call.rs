@@ -35,7 +35,7 @@ pub struct VendorProduct {
 }
 
 /// Blocks per dim that a launch may have, of y and z.
-const MOST: usize = 65535;
+const MAX_GRID: usize = 65535;
 
 /// A kernel's family and name, threads of its blocks, and bytes of shared memory that they have beside what it declares.
 pub struct Kernel<'a> {
@@ -61,7 +61,7 @@ impl Launch {
         if grid.contains(&0) {
             return Ok(None);
         }
-        if grid[0] > i32::MAX as usize || grid[1] > MOST || grid[2] > MOST {
+        if grid[0] > i32::MAX as usize || grid[1] > MAX_GRID || grid[2] > MAX_GRID {
             return Err(Error::unsupported(format!("`{}` over {grid:?} blocks", kernel.name)));
         }
         let (block, shared) = (kernel.block as u32, kernel.shared as u32);

@@ -7,7 +7,7 @@ use common::{Bound, Machine, bind};
 use llmrt_abi::{DType, Scope, Status};
 use llmrt_graph::ops::case::Case;
 use llmrt_graph::{Graph, Role, Tensor, reference};
-use llmrt_host::{Plan, RawGraph, Stream};
+use llmrt_host::{BackendPlan, RawGraph, Stream};
 use std::time::Duration;
 
 #[test]
@@ -44,7 +44,7 @@ fn product() -> Case {
 struct Planned {
     graph: Graph,
     bound: Bound,
-    plan: Plan,
+    plan: BackendPlan,
     dst: Tensor,
     expected: Vec<u8>,
 }

@@ -7,10 +7,10 @@ use llmrt_abi::DType;
 use llmrt_gguf::TensorShape;
 use llmrt_gguf::writer::{self, Tables};
 use llmrt_graph::{Graph, Kind, Role, Tensor};
-use llmrt_host::load::{self, LoadMode, LoadOptions, ModelFiles, Want};
+use llmrt_host::load::{self, LoadMode, LoadOptions, ModelFiles, WeightRequest};
 use llmrt_host::sched::SplitMode;
 use llmrt_host::sched::executor::{Executor, Program};
-use llmrt_host::sched::resolve::{Known, resolve};
+use llmrt_host::sched::resolve::{PlacementState, resolve};
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -54,12 +54,13 @@ fn run(simulated: &str, n_cards: usize, split: SplitMode, dtype: DType) -> (Vec<
     let m = Machine::new(&format!("devices={},memory=64m,{simulated}", n_cards + 1));
     let devices: Vec<_> = (0..=n_cards).map(|i| m.card(i)).collect();
     let ((g, x, y), files) = (graph(dtype), Arc::new(file(dtype)));
-    let known = Known { budget: vec![Some(32 << 20); n_cards + 1], split, ..Known::default() };
+    let known =
+        PlacementState { budget: vec![Some(32 << 20); n_cards + 1], split, ..PlacementState::default() };
     let resolved = resolve(&g, &devices, &known).unwrap();
     let mut wants = Vec::new();
     for (node, &row) in resolved.graph.nodes.iter().zip(&resolved.placement.node) {
         let weights = node.src.iter().flatten().filter(|&&t| resolved.graph.def(t).kind == Kind::Weight);
-        wants.extend(weights.map(|&t| Want::new(&resolved.graph, t, row, &devices[row])));
+        wants.extend(weights.map(|&t| WeightRequest::new(&resolved.graph, t, row, &devices[row])));
     }
     let load = LoadOptions { mode: LoadMode::Read, check_tensors: false, progress: &mut |_| true };
     let weights = load::load(&files, &wants, load).unwrap();

@@ -28,7 +28,7 @@ fn main() {
     ];
     for (name, params) in cases {
         let mut sampler = Sampler::new(params, 0).expect("good parameters");
-        let is_few_enough = sampler.n_largest().is_some();
+        let is_few_enough = sampler.required_top_k().is_some();
         let mut time = |row: Row<'_>| {
             let started = Instant::now();
             for _ in 0..N_TOKENS {

@@ -2,7 +2,7 @@
 
 use crate::blocks::BlockPool;
 use crate::error::{Error, Result};
-use crate::schedule::{Plan, Share};
+use crate::schedule::{ScheduledChunk, StepPlan};
 use crate::sequence::{Sequence, SequenceId};
 
 /// Which tokens' logits are wanted.
@@ -50,16 +50,16 @@ pub struct OutputRow {
 impl Batch {
     /// The arrays for `plan`, whose sequences are in `queue` with their blocks in `pool`.
     pub fn new(
-        plan: &Plan,
+        plan: &StepPlan,
         queue: &[Sequence],
         pool: &BlockPool,
         max_blocks: usize,
         logits: Logits,
     ) -> Result<Self> {
         let mut batch = Self { query_starts: vec![0], max_blocks, ..Self::default() };
-        for share in &plan.shares {
-            let seq = queue.iter().find(|seq| seq.id == share.id);
-            batch.push(seq.ok_or(Error::UnknownSequence { id: share.id })?, share, pool, logits)?;
+        for chunk in &plan.chunks {
+            let seq = queue.iter().find(|seq| seq.id == chunk.id);
+            batch.push(seq.ok_or(Error::UnknownSequence { id: chunk.id })?, chunk, pool, logits)?;
         }
         Ok(batch)
     }
@@ -79,8 +79,14 @@ impl Batch {
         self.output_ids.len()
     }
 
-    fn push(&mut self, seq: &Sequence, share: &Share, pool: &BlockPool, logits: Logits) -> Result<()> {
-        let (id, n_new, n_missing) = (seq.id, share.n_new, seq.n_missing());
+    fn push(
+        &mut self,
+        seq: &Sequence,
+        chunk: &ScheduledChunk,
+        pool: &BlockPool,
+        logits: Logits,
+    ) -> Result<()> {
+        let (id, n_new, n_missing) = (seq.id, chunk.n_new, seq.n_missing());
         if n_new == 0 || n_new > n_missing {
             return Err(Error::BadShare { id, n_new, n_missing });
         }

@@ -1,10 +1,10 @@
 //! Runs sequences through a model: the pure scheduler says who is next, the executor computes.
 
-use crate::assembly::Assembly;
 use crate::batch::{Batch, Logits, OutputRow};
 use crate::blocks::BlockPool;
+use crate::deployment::Deployment;
+use crate::device_topk::TopKRequest;
 use crate::error::{Error, Result};
-use crate::largest::Wanted;
 use crate::memory;
 use crate::program::{Results, StepProgram, StepShape, bytes_of, floats, inputs, words};
 use crate::sampler::{Candidate, Row};
@@ -44,7 +44,7 @@ pub struct EngineOptions {
     /// How several devices share the model.
     pub split: SplitMode,
     /// From so many bytes on, a step's logits stay on a device with memory of its own where the largest of each row
-    /// decide ([`Engine::set_n_largest`]), and only these are read back; `u64::MAX`: never.
+    /// decide ([`Engine::set_required_top_k`]), and only these are read back; `u64::MAX`: never.
     pub keep_logits_from: u64,
 }
 
@@ -143,8 +143,8 @@ impl Engine {
         options: EngineOptions,
     ) -> Result<Engine> {
         let (files, load_mode) = (Arc::new(files), load.mode);
-        let Assembly { model, devices, executor, programs, last, warnings } =
-            Assembly::new(devices, &files, load, &options)?;
+        let Deployment { model, devices, executor, programs, last, warnings } =
+            Deployment::new(devices, &files, load, &options)?;
         let pool = BlockPool::new(options.n_blocks(), BLOCK_SIZE)?;
         Ok(Engine {
             _host: host.clone(),
@@ -164,9 +164,9 @@ impl Engine {
         })
     }
 
-    /// Takes over what another assembly computes with.
-    pub(crate) fn adopt(&mut self, assembly: Assembly) {
-        let Assembly { model, devices, executor, programs, last, warnings } = assembly;
+    /// Takes over what another deployment computes with.
+    pub(crate) fn adopt(&mut self, deployment: Deployment) {
+        let Deployment { model, devices, executor, programs, last, warnings } = deployment;
         self.warnings.extend(warnings);
         (self.model, self.devices, self.executor) = (model, devices, executor);
         (self.programs, self.last) = (programs, last);
@@ -220,10 +220,10 @@ impl Engine {
         Ok(())
     }
 
-    /// Says how many of the largest logits its sampler needs ([`crate::Sampler::n_largest`]); `None`, as it is at first: all of
+    /// Says how many of the largest logits its sampler needs ([`crate::Sampler::required_top_k`]); `None`, as it is at first: all of
     /// them.
-    pub fn set_n_largest(&mut self, id: SequenceId, n: Option<usize>) -> Result<()> {
-        self.find(id)?.n_largest = n;
+    pub fn set_required_top_k(&mut self, id: SequenceId, n: Option<usize>) -> Result<()> {
+        self.find(id)?.required_top_k = n;
         Ok(())
     }
 
@@ -259,14 +259,14 @@ impl Engine {
             return Ok(Step { too_long, ..Step::default() });
         }
         let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), logits)?;
-        let wanted = match logits {
-            Logits::All => Wanted::default(),
-            Logits::Last => self.wanted(&batch),
+        let request = match logits {
+            Logits::All => TopKRequest::default(),
+            Logits::Last => self.request(&batch),
         };
-        let Results { logits, largest, n_bytes } = self.forward_or_recover(&batch, &wanted)?;
+        let Results { logits, largest, n_bytes } = self.forward_or_recover(&batch, &request)?;
         self.n_bytes_read = n_bytes;
-        for share in &plan.shares {
-            self.find(share.id)?.advance(share.n_new);
+        for chunk in &plan.chunks {
+            self.find(chunk.id)?.advance(chunk.n_new);
         }
         Ok(Step { rows: batch.rows.clone(), logits, largest, n_tokens: batch.n_tokens(), too_long })
     }
@@ -322,15 +322,15 @@ impl Engine {
     }
 
     /// What the samplers of a batch's rows need.
-    fn wanted(&self, batch: &Batch) -> Wanted {
-        let needs = batch.rows.iter().map(|row| self.sequence(row.id)?.n_largest).collect();
-        Wanted::new(needs, self.model.config.n_vocab, self.options.keep_logits_from)
+    fn request(&self, batch: &Batch) -> TopKRequest {
+        let needs = batch.rows.iter().map(|row| self.sequence(row.id)?.required_top_k).collect();
+        TopKRequest::new(needs, self.model.config.n_vocab, self.options.keep_logits_from)
     }
 
-    /// What is wanted of the logits of a batch; nothing when it has no outputs.
-    pub(crate) fn forward(&mut self, batch: &Batch, wanted: &Wanted) -> Result<Results> {
+    /// What is request of the logits of a batch; nothing when it has no outputs.
+    pub(crate) fn forward(&mut self, batch: &Batch, request: &TopKRequest) -> Result<Results> {
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
-        let shape = StepShape { batch: shape, n_picked: wanted.n_picked };
+        let shape = StepShape { batch: shape, n_picked: request.n_picked };
         self.ensure(shape)?;
         let step = &self.programs[&shape];
         if let Err(e) = step.run(&mut self.executor, batch) {
@@ -339,12 +339,12 @@ impl Engine {
                 return Err(e);
             }
             self.programs.insert(shape, StepProgram::new(&self.model, &shape.without_picking())?);
-            return self.forward(batch, wanted);
+            return self.forward(batch, request);
         }
         self.last = Some(shape);
         match batch.n_outputs() {
             0 => Ok(Results::default()),
-            _ => step.read(&self.executor, wanted),
+            _ => step.read(&self.executor, request),
         }
     }
 
@@ -356,7 +356,7 @@ impl Engine {
             }
             self.programs.insert(shape, StepProgram::new(&self.model, &shape)?);
         }
-        if !self.programs[&shape].is_worth_it(&self.executor)? {
+        if !self.programs[&shape].uses_device_topk(&self.executor)? {
             self.programs.insert(shape, StepProgram::new(&self.model, &shape.without_picking())?);
         }
         Ok(())

@@ -31,7 +31,7 @@ pub enum Error {
     )]
     BadLogit { token: TokenId, found: f32 },
     #[error(
-        "the {found} largest logits are given: the sampler needs {}; tell the engine what `Sampler::n_largest` says",
+        "the {found} largest logits are given: the sampler needs {}; tell the engine what `Sampler::required_top_k` says",
         needed.map_or("all".to_string(), |n| n.to_string())
     )]
     TooFewLogits { found: usize, needed: Option<usize> },

@@ -5,12 +5,12 @@
 //! [`StopFilter`] says which text may be shown. All of it is pure: no device, no clock, no I/O.
 #![forbid(unsafe_code)]
 
-mod assembly;
 pub mod batch;
 pub mod blocks;
+mod deployment;
+pub mod device_topk;
 pub mod engine;
 mod error;
-pub mod largest;
 pub mod memory;
 pub mod metrics;
 mod program;
@@ -27,6 +27,6 @@ pub use error::{Error, Result};
 pub use memory::MemoryPlan;
 pub use metrics::Timings;
 pub use sampler::{Row, Sampler, SamplingParams};
-pub use schedule::{Budget, Plan, schedule};
+pub use schedule::{Budget, StepPlan, schedule};
 pub use sequence::{Sequence, SequenceId, TokenId};
 pub use stop::{Finish, StopFilter, Streamed};

@@ -5,18 +5,18 @@ use crate::error::{Error, Result};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
 use llmrt_host::Device;
-use llmrt_host::load::{ModelFiles, Want};
+use llmrt_host::load::{ModelFiles, WeightRequest};
 use llmrt_host::sched::bind;
 use llmrt_host::sched::executor::{arenas, compute_bytes};
 use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
-use llmrt_host::sched::resolve::{Known, Resolved, resolve};
+use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
 use llmrt_models::Model;
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 /// A model and the placement of its largest step.
-pub struct Blueprint {
+pub struct PlacementPlan {
     /// The model, for the context asked for.
     pub model: Model,
     /// The devices that are used, first choice first, the baseline last.
@@ -68,12 +68,16 @@ pub struct MemoryPlan {
     pub kv_bytes_per_token: u64,
 }
 
-impl Blueprint {
+impl PlacementPlan {
     /// Reads the model and places its largest step. Loads nothing.
     ///
     /// How much compute memory a device needs is known only after placing, and it leaves less for weights and states:
     /// so the step is placed again with what is left, and at last without a device that has no room for either.
-    pub fn new(devices: &[Arc<Device>], files: &ModelFiles, options: &EngineOptions) -> Result<Blueprint> {
+    pub fn new(
+        devices: &[Arc<Device>],
+        files: &ModelFiles,
+        options: &EngineOptions,
+    ) -> Result<PlacementPlan> {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
         model.set_context(options.n_ctx as u64);
@@ -82,16 +86,17 @@ impl Blueprint {
         let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
         let mut budget = budget(&devices);
         loop {
-            let known = Known { budget: budget.clone(), split: options.split, ..Known::default() };
+            let known =
+                PlacementState { budget: budget.clone(), split: options.split, ..PlacementState::default() };
             let mut resolved = resolve(&step.graph, &devices, &known)?;
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
-            let blueprint = Blueprint { model, devices, resolved, warnings };
-            let Some((d, plan)) = blueprint.first_short_of_memory() else { return Ok(blueprint) };
+            let placement = PlacementPlan { model, devices, resolved, warnings };
+            let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
             // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
             let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));
-            Blueprint { model, devices, warnings, .. } = blueprint;
+            PlacementPlan { model, devices, warnings, .. } = placement;
             if budget[d] > Some(left) {
                 budget[d] = Some(left);
             } else {
@@ -118,10 +123,10 @@ impl Blueprint {
     }
 
     /// The weights, each on every device that a node wants it on.
-    pub fn wants(&self) -> Vec<Want> {
+    pub fn wants(&self) -> Vec<WeightRequest> {
         let g = &self.resolved.graph;
         let pairs = self.weights();
-        pairs.into_iter().map(|(row, t)| Want::new(g, t, row, &self.devices[row])).collect()
+        pairs.into_iter().map(|(row, t)| WeightRequest::new(g, t, row, &self.devices[row])).collect()
     }
 
     /// The bytes on each device.
@@ -194,9 +199,9 @@ pub fn placement(
     options: &EngineOptions,
 ) -> Result<(Report, String)> {
     let decode = EngineOptions { n_batch: 1, ..options.clone() };
-    let blueprint = Blueprint::new(devices, files, &decode)?;
-    let text = blueprint.resolved.graph.to_string();
-    Ok((blueprint.resolved.report, text))
+    let placement = PlacementPlan::new(devices, files, &decode)?;
+    let text = placement.resolved.graph.to_string();
+    Ok((placement.resolved.report, text))
 }
 
 /// The bytes a model needs on each device.
@@ -205,9 +210,9 @@ pub fn memory_plan(
     files: &ModelFiles,
     options: &EngineOptions,
 ) -> Result<MemoryPlan> {
-    let blueprint = Blueprint::new(devices, files, options)?;
-    let kv = blueprint.model.kv_layout(options.k_type, options.v_type)?;
-    Ok(MemoryPlan { devices: blueprint.device_plans(), kv_bytes_per_token: kv.bytes_per_token })
+    let placement = PlacementPlan::new(devices, files, options)?;
+    let kv = placement.model.kv_layout(options.k_type, options.v_type)?;
+    Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token: kv.bytes_per_token })
 }
 
 /// The graph with every node's result kept to the end, and those results, in order of execution.

@@ -1,8 +1,8 @@
 //! The graph of one shape of step, what it reads and what is read of it.
 
 use crate::batch::Batch;
+use crate::device_topk::{Picked, TopKRequest};
 use crate::error::Result;
-use crate::largest::{Picked, Wanted};
 use crate::sampler::Candidate;
 use llmrt_graph::Tensor;
 use llmrt_host::sched::executor::{Executor, Program};
@@ -61,7 +61,7 @@ impl StepProgram {
 
     /// Whether it picks, if it does, where the logits are, in memory that is read by copies. Anywhere else picking spares
     /// nothing.
-    pub fn is_worth_it(&self, executor: &Executor) -> Result<bool> {
+    pub fn uses_device_topk(&self, executor: &Executor) -> Result<bool> {
         let Some(picked) = &self.picked else { return Ok(true) };
         let [ids, logits, sums] = picked.tensors();
         Ok(executor.keeps_together(&self.program, &[self.logits, ids, logits, sums])?)
@@ -73,8 +73,8 @@ impl StepProgram {
         Ok(executor.run(&self.program, &inputs(&self.inputs, &bytes))?)
     }
 
-    /// Reads what is wanted of the last run. A row with a NaN in it is read whole: so the sampler says which logit it is.
-    pub fn read(&self, executor: &Executor, wanted: &Wanted) -> Result<Results> {
+    /// Reads what is request of the last run. A row with a NaN in it is read whole: so the sampler says which logit it is.
+    pub fn read(&self, executor: &Executor, request: &TopKRequest) -> Result<Results> {
         let mut reader = Reader { executor, program: &self.program, n_bytes: 0 };
         let Some(picked) = &self.picked else {
             let logits = reader.floats(self.logits)?;
@@ -86,7 +86,7 @@ impl StepProgram {
         let k = ids.len() / sums.len().max(1);
         for (row, sum) in sums.iter().enumerate() {
             let mut largest = Vec::new();
-            if wanted.is_whole(row) || sum.is_nan() {
+            if request.is_whole(row) || sum.is_nan() {
                 results.logits.extend(reader.row(self.logits, row)?);
             } else {
                 let pairs = ids.iter().zip(&values).skip(row * k).take(k);

@@ -1,20 +1,20 @@
 //! What happens when a device fails while a step runs: the model is assembled anew on the devices that are left, and
 //! what the lost caches held is computed again from the tokens, which the host never loses.
 
-use crate::assembly::{Assembly, lost};
 use crate::batch::{Batch, Logits};
+use crate::deployment::{Deployment, lost};
+use crate::device_topk::TopKRequest;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
-use crate::largest::Wanted;
 use crate::program::Results;
-use crate::schedule::{Plan, Share};
+use crate::schedule::{ScheduledChunk, StepPlan};
 use llmrt_host::load::LoadOptions;
 
 impl Engine {
-    /// What is wanted of a batch's logits, whatever devices fail on the way: as long as one is left that can do it.
-    pub(crate) fn forward_or_recover(&mut self, batch: &Batch, wanted: &Wanted) -> Result<Results> {
+    /// What is request of a batch's logits, whatever devices fail on the way: as long as one is left that can do it.
+    pub(crate) fn forward_or_recover(&mut self, batch: &Batch, request: &TopKRequest) -> Result<Results> {
         loop {
-            match self.forward(batch, wanted) {
+            match self.forward(batch, request) {
                 Err(e) => self.recover(e)?,
                 results => return results,
             }
@@ -34,8 +34,8 @@ impl Engine {
             self.executor.clear();
             let mut silent = |_| true;
             let load = LoadOptions { mode: self.load_mode, check_tensors: false, progress: &mut silent };
-            let assembly = Assembly::new(devices, &self.files, load, &self.options)?;
-            self.adopt(assembly);
+            let deployment = Deployment::new(devices, &self.files, load, &self.options)?;
+            self.adopt(deployment);
             match self.recompute() {
                 Ok(()) => return Ok(()),
                 Err(next) => e = next,
@@ -61,9 +61,9 @@ impl Engine {
         while self.queue[i].n_computed() < n_computed {
             let seq = &self.queue[i];
             let n_new = (n_computed - seq.n_computed()).min(self.options.n_batch);
-            let plan = Plan { shares: vec![Share { id: seq.id, n_new }], ..Plan::default() };
+            let plan = StepPlan { chunks: vec![ScheduledChunk { id: seq.id, n_new }], ..StepPlan::default() };
             let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), Logits::Last)?;
-            self.forward(&batch, &Wanted::default())?;
+            self.forward(&batch, &TopKRequest::default())?;
             self.queue[i].advance(n_new);
         }
         Ok(())

@@ -12,8 +12,8 @@ use crate::sequence::{Sequence, SequenceId};
 /// A sequence runs only with blocks for all its known tokens, so a prompt once begun never waits for memory half way.
 /// When blocks run out the youngest sequence that has any gives all of its up and starts over later; when there is
 /// none, the younger ones wait too, so nobody is overtaken for ever.
-pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) -> Result<Plan> {
-    let mut plan = Plan::default();
+pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) -> Result<StepPlan> {
+    let mut plan = StepPlan::default();
     let mut younger = queue;
     while let Some((seq, rest)) = younger.split_first_mut() {
         younger = rest;
@@ -25,10 +25,10 @@ pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) ->
             plan.too_long.push(seq.id);
             continue;
         }
-        if n_new == 0 || plan.shares.len() == budget.n_seqs || !reserve(seq, younger, pool, &mut plan)? {
+        if n_new == 0 || plan.chunks.len() == budget.n_seqs || !reserve(seq, younger, pool, &mut plan)? {
             break;
         }
-        plan.shares.push(Share { id: seq.id, n_new });
+        plan.chunks.push(ScheduledChunk { id: seq.id, n_new });
     }
     Ok(plan)
 }
@@ -38,7 +38,7 @@ fn reserve(
     seq: &mut Sequence,
     younger: &mut [Sequence],
     pool: &mut BlockPool,
-    plan: &mut Plan,
+    plan: &mut StepPlan,
 ) -> Result<bool> {
     while !seq.blocks.grow(seq.tokens().len(), pool) {
         let Some(victim) = younger.iter_mut().rfind(|other| !other.blocks.ids().is_empty()) else {
@@ -68,9 +68,9 @@ impl Budget {
 
 /// Who does what in the next step.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
-pub struct Plan {
+pub struct StepPlan {
     /// The sequences that run, oldest first.
-    pub shares: Vec<Share>,
+    pub chunks: Vec<ScheduledChunk>,
     /// Sequences whose blocks went to older ones. They stay in the queue and start over when there is room.
     pub preempted: Vec<SequenceId>,
     /// Sequences that the whole pool could not hold: they never run again, end them.
@@ -79,22 +79,22 @@ pub struct Plan {
 
 /// The next `n_new` missing tokens of a sequence.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Share {
+pub struct ScheduledChunk {
     /// Whose tokens.
     pub id: SequenceId,
     /// How many, at least 1.
     pub n_new: usize,
 }
 
-impl Plan {
+impl StepPlan {
     /// Tokens of all sequences together.
     pub fn n_tokens(&self) -> usize {
-        self.shares.iter().map(|share| share.n_new).sum()
+        self.chunks.iter().map(|chunk| chunk.n_new).sum()
     }
 
     /// Whether the step has nothing to compute.
     pub fn is_empty(&self) -> bool {
-        self.shares.is_empty()
+        self.chunks.is_empty()
     }
 }
 

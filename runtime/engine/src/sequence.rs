@@ -32,7 +32,7 @@ pub struct Sequence {
     /// Why it ended; `None` while it goes on.
     pub finish: Option<Finish>,
     /// How many of the largest logits its sampler needs; `None`: all of them.
-    pub n_largest: Option<usize>,
+    pub required_top_k: Option<usize>,
 }
 
 impl Sequence {
@@ -43,7 +43,7 @@ impl Sequence {
         }
         let n_prompt = prompt.len();
         let blocks = BlockTable::default();
-        Ok(Self { id, tokens: prompt, n_prompt, n_computed: 0, blocks, finish: None, n_largest: None })
+        Ok(Self { id, tokens: prompt, n_prompt, n_computed: 0, blocks, finish: None, required_top_k: None })
     }
 
     /// All known tokens: the prompt, then the generated ones.

@@ -85,12 +85,12 @@ pub enum Error {
 
 /// A name out of a file as a terminal may see it: control characters spelled out, the end of a long one cut off.
 fn shown(name: &str) -> String {
-    const MOST: usize = 120;
+    const MAX_CHARS: usize = 120;
     let mut text = String::new();
-    for c in name.chars().take(MOST) {
+    for c in name.chars().take(MAX_CHARS) {
         if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
     }
-    if name.chars().nth(MOST).is_some() {
+    if name.chars().nth(MAX_CHARS).is_some() {
         text.push('…');
     }
     text

@@ -57,7 +57,7 @@ pub enum Error {
     #[error(
         "no device runs {op} of {operand}; `llmrt ops` lists what is supported; convert the model to another type"
     )]
-    NobodyRuns {
+    UnsupportedOp {
         /// The op.
         op: &'static str,
         /// Its first operand, with type, dims, and what the baseline says.
@@ -160,7 +160,7 @@ impl Error {
             Error::Unused { .. } => Status::Incompatible,
             Error::Quarantined { .. } => Status::DeviceLost,
             Error::NoOp { .. } => Status::Incompatible,
-            Error::Load { .. } | Error::Fallback { .. } | Error::NobodyRuns { .. } => Status::Incompatible,
+            Error::Load { .. } | Error::Fallback { .. } | Error::UnsupportedOp { .. } => Status::Incompatible,
             Error::Invalid { .. } | Error::Knob { .. } => Status::Invalid,
             Error::Threads { .. } | Error::Weights { .. } => Status::Internal,
         }

@@ -26,8 +26,8 @@ mod validate;
 pub mod error;
 
 pub use device::{
-    Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostBytes, HostMemory, Layout, NodeDesc,
-    PendingRead, Plan, RawGraph, RawGraphBuilder, Stream, TensorDesc,
+    BackendPlan, Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostBytes, HostMemory,
+    Layout, NodeDesc, PendingRead, RawGraph, RawGraphBuilder, Stream, TensorDesc,
 };
 pub use error::{CallError, Error, Result};
 pub use plugin::{

@@ -117,7 +117,7 @@ impl ChatTemplate {
         filters::register(&mut environment);
         environment.add_function("raise_exception", raise_exception);
         let guarded = limits::guarded(&without_generation_tags(source), syntax)?;
-        environment.set_fuel(Some(FUEL.min((work::MOST_BYTES / guarded.longest_text.max(1)) as u64)));
+        environment.set_fuel(Some(FUEL.min((work::MAX_BYTES / guarded.longest_text.max(1)) as u64)));
         caught(|| environment.add_template_owned("chat", guarded.source))?;
         Ok(Self { environment, source: source.to_string() })
     }

@@ -138,8 +138,8 @@ impl Vocab {
 
     /// Text to id. Empty tokens, which some files have as padding, cannot be looked up.
     pub(crate) fn index(&self) -> Result<Index> {
-        if self.tokens.is_empty() || self.tokens.len() > MOST_TOKENS as usize {
-            return Err(Error::BadTokenCount { found: self.tokens.len(), most: MOST_TOKENS });
+        if self.tokens.is_empty() || self.tokens.len() > MAX_TOKENS as usize {
+            return Err(Error::BadTokenCount { found: self.tokens.len(), most: MAX_TOKENS });
         }
         let mut index = Index::with_capacity(self.tokens.len());
         for (id, text) in (0..).zip(&self.tokens).filter(|(_, text)| !text.is_empty()) {
@@ -182,7 +182,7 @@ impl Vocab {
 }
 
 /// Leaves room above the ids for pieces that only merges name.
-const MOST_TOKENS: u32 = 1 << 30;
+const MAX_TOKENS: u32 = 1 << 30;
 
 #[cfg(test)]
 mod tests {

@@ -8,7 +8,7 @@ const ANY: u64 = 256 << 20;
 /// Bytes that it may ask for per byte of its own: enough for weights of two bits, dequantised.
 const PER_BYTE: u64 = 64;
 /// Bytes that no file may ask for.
-const MOST: u64 = 16 << 30;
+const MAX_BYTES: u64 = 16 << 30;
 
 /// What is left of a file's share.
 pub struct Budget {
@@ -20,7 +20,7 @@ pub struct Budget {
 impl Budget {
     /// The share of a file of this size.
     pub fn of_file(file_bytes: u64) -> Budget {
-        let most = ANY.saturating_add(file_bytes.saturating_mul(PER_BYTE)).min(MOST);
+        let most = ANY.saturating_add(file_bytes.saturating_mul(PER_BYTE)).min(MAX_BYTES);
         Budget { file_bytes, most, asked: 0 }
     }
 

@@ -123,7 +123,7 @@ impl Work {
 }
 
 /// Cases of one op for L4.
-const MOST_PLANS: usize = 8;
+const MAX_PLANS: usize = 8;
 
 /// The cases a run takes, in order. `recorded` are the nodes of a model and of a repro file, in their order.
 pub fn select(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
@@ -199,7 +199,7 @@ fn of_op(op: Op, entries: &mut Vec<Entry>) {
     let cases = rules(op).cases();
     let entry =
         |level, name: String, dtype, work| Entry { level, group: op.name().into(), name, dtype, work };
-    let step = cases.len().div_ceil(MOST_PLANS).max(1);
+    let step = cases.len().div_ceil(MAX_PLANS).max(1);
     for (row, case) in cases.iter().enumerate() {
         let node = case.graph.nodes.last();
         let first = node.and_then(|n| n.src.iter().flatten().next().or(Some(&n.dst)));

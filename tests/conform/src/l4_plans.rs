@@ -6,7 +6,7 @@ use crate::problem::Problem;
 use crate::session::Session;
 use crate::stage::Stage;
 use llmrt_abi::{Op, Reason, types as c};
-use llmrt_host::{Plan, Stream};
+use llmrt_host::{BackendPlan, Stream};
 
 /// Replays a case of an op.
 pub fn run(session: &mut Session, op: Op, row: usize) -> Verdict {
@@ -62,7 +62,7 @@ pub fn run(session: &mut Session, op: Op, row: usize) -> Verdict {
     enqueue(&stream, &stage.graph)
 }
 
-fn replay(stream: &Stream, stage: &Stage, plan: &Plan) -> Verdict<Vec<u8>> {
+fn replay(stream: &Stream, stage: &Stage, plan: &BackendPlan) -> Verdict<Vec<u8>> {
     stage.upload()?;
     stream.run(plan, 1)?;
     stream.synchronize()?;

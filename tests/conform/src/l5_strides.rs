@@ -10,7 +10,7 @@ use llmrt_abi::{DType, Op};
 use llmrt_graph::{Kind, Role, Tensor, TensorDef};
 
 /// Cases of an op that are looked at for operands.
-const MOST_CASES: usize = 60;
+const MAX_CASES: usize = 60;
 
 /// How an operand lies askew.
 #[derive(Clone, Copy, Debug)]
@@ -26,7 +26,7 @@ enum Skew {
 /// Tries each source of an op, of each dtype that a case has it in, askew in each way.
 pub fn run(session: &mut Session, op: Op) -> Verdict {
     let mut tried: Vec<(usize, DType)> = vec![];
-    for row in 0..session.cases(op).len().min(MOST_CASES) {
+    for row in 0..session.cases(op).len().min(MAX_CASES) {
         let problem = session.problem(op, row)?;
         for i in 0..problem.node().src.len() {
             let Some(t) =

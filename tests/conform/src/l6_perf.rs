@@ -10,7 +10,7 @@ use crate::stage::Stage;
 use llmrt_abi::Reason;
 use llmrt_graph::Tensor;
 use llmrt_host::sched::bind::Place;
-use llmrt_host::{Plan, RawGraph, Stream};
+use llmrt_host::{BackendPlan, RawGraph, Stream};
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -25,7 +25,7 @@ const BATCH: Duration = Duration::from_millis(5);
 const COLD: u64 = 256 << 20;
 
 /// Most copies of a weight for that.
-const MOST_COPIES: u64 = 128;
+const MAX_COPIES: u64 = 128;
 
 /// Measures a row of the table; the result as JSON.
 pub fn run(session: &mut Session, row: usize) -> Verdict<String> {
@@ -37,7 +37,7 @@ pub fn run(session: &mut Session, row: usize) -> Verdict<String> {
     }
     let problem = Problem::of_case(&case, session.options.seed)?;
     let n_all: u64 = problem.owners().iter().map(|&t| problem.graph.def(t).n_bytes()).sum();
-    let n_copies = if perf.is_cold() { (COLD / n_all.max(1)).clamp(1, MOST_COPIES) } else { 1 };
+    let n_copies = if perf.is_cold() { (COLD / n_all.max(1)).clamp(1, MAX_COPIES) } else { 1 };
     let stage = Stage::new(&device, &problem)?;
     let mut plans = Vec::new();
     for _ in 0..n_copies {
@@ -66,7 +66,7 @@ pub fn run(session: &mut Session, row: usize) -> Verdict<String> {
 }
 
 /// Runs the plans in turn, in batches; how many runs each batch had, and its seconds.
-fn batches(stream: &Stream, plans: &[Plan]) -> Verdict<Vec<(usize, f64)>> {
+fn batches(stream: &Stream, plans: &[BackendPlan]) -> Verdict<Vec<(usize, f64)>> {
     let (mut n, mut times, started) = (1, Vec::new(), Instant::now());
     let mut next = plans.iter().cycle();
     while started.elapsed() < MEASURED {

@@ -31,7 +31,7 @@ pub const FAULTS: &[Fixed] = &[
 ];
 
 /// Calls of the pool that are made to fail, one after the other.
-const MOST_FAILURES: u64 = 12;
+const MAX_FAILURES: u64 = 12;
 
 /// A stream with a pool of this kind.
 fn stream(device: &Arc<Device>, kind: PoolKind) -> Verdict<Stream> {
@@ -143,7 +143,7 @@ fn replays(session: &mut Session, kind: PoolKind) -> Verdict {
 
 fn runs_out(session: &mut Session, kind: PoolKind) -> Verdict {
     let (device, stream, work) = prepare(session, kind)?;
-    for n in 1..=stats(&stream)?.allocs.min(MOST_FAILURES) {
+    for n in 1..=stats(&stream)?.allocs.min(MAX_FAILURES) {
         let at = |what: &str| format!("{what} with no memory at call {n} of the pool");
         work.start(6)?;
         stream.fail_scratch_at(n);

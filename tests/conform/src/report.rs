@@ -135,16 +135,16 @@ impl Report {
 
     /// For a person at a terminal.
     pub fn text(&self) -> String {
-        const MOST_SHOWN: usize = 100;
+        const MAX_SHOWN: usize = 100;
         let mut text = String::new();
         let failed: Vec<_> = self.failed().collect();
         // What fails for one reason stands together, with the reason told once.
-        for same in failed[..failed.len().min(MOST_SHOWN)].chunk_by(|a, b| a.1 == b.1) {
+        for same in failed[..failed.len().min(MAX_SHOWN)].chunk_by(|a, b| a.1 == b.1) {
             same.iter().for_each(|(name, _)| text += &format!("FAILED {name}\n"));
             let _ = writeln!(text, "       {}", same[0].1);
         }
-        if failed.len() > MOST_SHOWN {
-            let _ = writeln!(text, "… and {} more: --json lists all", failed.len() - MOST_SHOWN);
+        if failed.len() > MAX_SHOWN {
+            let _ = writeln!(text, "… and {} more: --json lists all", failed.len() - MAX_SHOWN);
         }
         for (why, n) in self.skipped() {
             let _ = writeln!(text, "skipped {n}: {why}");

@@ -28,7 +28,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 /// Bytes of a file, at most.
-const MOST_BYTES: u64 = 4 << 30;
+const MAX_BYTES: u64 = 4 << 30;
 
 const KINDS: [(&str, Kind); 4] =
     [("weight", Kind::Weight), ("input", Kind::Input), ("state", Kind::State), ("computed", Kind::Computed)];
@@ -86,8 +86,8 @@ pub fn write(problem: &Problem) -> Vec<u8> {
 /// The problem in a file.
 pub fn read(path: &Path) -> Result<Problem, String> {
     let about = std::fs::metadata(path).map_err(|e| e.to_string())?;
-    if !about.is_file() || about.len() > MOST_BYTES {
-        return Err(format!("expected a file of at most {MOST_BYTES} bytes"));
+    if !about.is_file() || about.len() > MAX_BYTES {
+        return Err(format!("expected a file of at most {MAX_BYTES} bytes"));
     }
     parse(&std::fs::read(path).map_err(|e| e.to_string())?)
 }

@@ -9,7 +9,7 @@ use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
 /// The tables of a file lie in its first bytes; these are more than any has.
-const MOST_TABLES: u64 = 64 << 20;
+const MAX_TABLES: u64 = 64 << 20;
 
 /// A file, and its tensors that were not read yet.
 pub struct Tensors {
@@ -25,7 +25,7 @@ impl Tensors {
         let mut file = File::open(path).map_err(|e| fail(&e))?;
         let len = file.metadata().map_err(|e| fail(&e))?.len();
         let mut prefix = Vec::new();
-        file.by_ref().take(MOST_TABLES).read_to_end(&mut prefix).map_err(|e| fail(&e))?;
+        file.by_ref().take(MAX_TABLES).read_to_end(&mut prefix).map_err(|e| fail(&e))?;
         let gguf = Gguf::parse(&prefix, len).map_err(|e| fail(&e))?;
         let left = gguf.tensors.into_iter().map(|tensor| (tensor.name.clone(), tensor)).collect();
         Ok(Tensors { path: path.display().to_string(), file, metadata: gguf.metadata, left })

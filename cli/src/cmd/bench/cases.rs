@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub struct Cases<'e> {
     engine: &'e mut Engine,
     n_depth: usize,
-    n_largest: Option<usize>,
+    required_top_k: Option<usize>,
     tokens: Tokens,
     sequences: Vec<SequenceId>,
 }
@@ -18,8 +18,8 @@ impl Cases<'_> {
     /// Nothing is read yet. Of each row of logits the `top_k` largest are wanted; 0: all.
     pub fn new(engine: &mut Engine, n_depth: usize, top_k: usize) -> Cases<'_> {
         let tokens = Tokens::new(engine.model().config.n_vocab);
-        let n_largest = Some(top_k).filter(|&k| k > 0);
-        Cases { engine, n_depth, n_largest, tokens, sequences: Vec::new() }
+        let required_top_k = Some(top_k).filter(|&k| k > 0);
+        Cases { engine, n_depth, required_top_k, tokens, sequences: Vec::new() }
     }
 
     /// Time for a prompt of `n` random tokens behind the depth; nothing for none.
@@ -87,7 +87,7 @@ impl Cases<'_> {
 
     fn add(&mut self, tokens: Vec<TokenId>) -> Result<SequenceId> {
         let id = self.engine.add(tokens)?;
-        self.engine.set_n_largest(id, self.n_largest)?;
+        self.engine.set_required_top_k(id, self.required_top_k)?;
         Ok(id)
     }
 

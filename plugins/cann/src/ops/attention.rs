@@ -15,7 +15,7 @@ use llmrt_plugin::abi::op::AttentionParams;
 use llmrt_plugin::{DType, NodeView, Reason, Result, Status};
 
 /// Scores computed at a time: 128 MiB of F32.
-const MOST_SCORES: i64 = 1 << 25;
+const MAX_SCORES: i64 = 1 << 25;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let p = check::params(AttentionParams::from_bytes(node.params_bytes()))?;
@@ -108,7 +108,7 @@ fn composed(call: &mut Call<'_>, a: &Attention) -> Result<()> {
     let k = heads(k).permute(&[0, 2, 1]); // [head_dim, n_keys, n_kv_heads]
     let v = heads(v).permute(&[2, 0, 1]); // [n_keys, head_dim_v, n_kv_heads]
     let n_keys = k.ne[1];
-    let at_a_time = (MOST_SCORES / (n_keys * n_heads)).max(1);
+    let at_a_time = (MAX_SCORES / (n_keys * n_heads)).max(1);
     let r = n_heads / n_kv_heads;
     for start in (0..a.q.ne[2]).step_by(at_a_time as usize) {
         let n = at_a_time.min(a.q.ne[2] - start);

@@ -12,13 +12,13 @@ use crate::sys::*;
 use llmrt_plugin::{Error, Result};
 
 /// What the operator takes.
-const MOST_HEADS: i64 = 256;
-const MOST_SHARING: i64 = 64;
-const MOST_HEAD_DIM: i64 = 512;
-const MOST_IN_ROW: i64 = 65_535;
+const MAX_HEADS: i64 = 256;
+const MAX_SHARING: i64 = 64;
+const MAX_HEAD_DIM: i64 = 512;
+const MAX_IN_ROW: i64 = 65_535;
 
 /// Most tokens that the operator for single queries takes, each as a sequence.
-const MOST_QUERIES: i64 = 256;
+const MAX_QUERIES: i64 = 256;
 
 /// The vendor's operators.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -39,7 +39,7 @@ pub fn kernel(call: &Call<'_>, a: &Attention) -> Option<Kernel> {
         return cann.transformer.aclnnFusedInferAttentionScoreV2.plan.map(|_| Kernel::Infer);
     }
     let alone = a.q.ne[1] == i64::from(a.p.n_kv_heads) && is_for_tokens(&a.paging, a.k.ne[0]);
-    let few = alone && a.paging.n_tokens <= MOST_QUERIES && a.k.dtype == ACL_FLOAT16;
+    let few = alone && a.paging.n_tokens <= MAX_QUERIES && a.k.dtype == ACL_FLOAT16;
     let has = chip.incre_attention && cann.transformer.aclnnIncreFlashAttentionV4.plan.is_some();
     (few && has).then_some(Kernel::Incre)
 }
@@ -48,8 +48,8 @@ fn fits_shapes(a: &Attention) -> bool {
     let (d, heads, kv_heads) = (a.q.ne[0], a.q.ne[1], i64::from(a.p.n_kv_heads));
     let halves = matches!(a.k.dtype, ACL_FLOAT16 | ACL_BF16) && a.k.dtype == a.v.dtype;
     let plain = a.p.softcap == 0.0 && a.p.max_bias <= 0.0;
-    let head = a.v.ne[0] == a.k.ne[0] && d % 16 == 0 && d <= MOST_HEAD_DIM;
-    halves && plain && head && heads <= MOST_HEADS && heads / kv_heads <= MOST_SHARING
+    let head = a.v.ne[0] == a.k.ne[0] && d % 16 == 0 && d <= MAX_HEAD_DIM;
+    halves && plain && head && heads <= MAX_HEADS && heads / kv_heads <= MAX_SHARING
 }
 
 pub fn compute(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
@@ -59,7 +59,7 @@ pub fn compute(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()>
 /// Whether to read each token's own blocks: cheaper than all blocks for all while there are few tokens per sequence.
 fn is_for_tokens(p: &Paging, row: i64) -> bool {
     let blocks = p.block_size % 16 == 0 && p.block_size <= 512;
-    blocks && row <= MOST_IN_ROW && p.n_tokens <= 2 * p.n_seqs()
+    blocks && row <= MAX_IN_ROW && p.n_tokens <= 2 * p.n_seqs()
 }
 
 /// Every token is a sequence of one query.

@@ -32,7 +32,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
             DType::F32
         }
     };
-    ensure(table.ne()[2] * table.ne()[3] <= weights::MOST_BATCHES, Reason::Shape)?;
+    ensure(table.ne()[2] * table.ne()[3] <= weights::MAX_BATCHES, Reason::Shape)?;
     let [k, b, c, _] = ids.ne();
     check::result(node, Some(dtype), [table.ne()[0], k, b, c])
 }

@@ -11,8 +11,8 @@ use crate::sys::*;
 use llmrt_plugin::Result;
 
 /// What the operator takes.
-const MOST_EXPERTS: i64 = 1024;
-const MOST_IN_ROW: i64 = 65_535;
+const MAX_EXPERTS: i64 = 1024;
+const MAX_IN_ROW: i64 = 65_535;
 
 /// Rows go to one output, split by rows, and counts say how many an expert has.
 const ONE_OUTPUT: i64 = 3;
@@ -38,7 +38,7 @@ impl Groups<'_> {
             Weights::Sealed(w) => w.int4,
             Weights::Packed(_) => false,
         };
-        let small = self.k.max(self.m) <= MOST_IN_ROW && self.n <= MOST_EXPERTS;
+        let small = self.k.max(self.m) <= MAX_IN_ROW && self.n <= MAX_EXPERTS;
         call.stream.chip.int4_groups && has && of_format && small
     }
 

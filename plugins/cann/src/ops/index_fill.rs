@@ -14,7 +14,7 @@ use llmrt_plugin::abi::op::IndexFillParams;
 use llmrt_plugin::{DType, NodeView, Reason, Result};
 
 /// Places times indices.
-const MOST: usize = 1 << 24;
+const MAX_PAIRS: usize = 1 << 24;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, math.aclnnInplaceMaskedFillScalar, math.aclnnGtScalar, math.aclnnReduceSum, math.aclnnAbs)?;
@@ -27,7 +27,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let float = matches!(x.dtype(), Some(DType::F32 | DType::F16 | DType::BF16));
     ensure(float, Reason::Type)?;
     let (n, places) = (indices.ne()[0], x.ne()[p.dim as usize]);
-    ensure(indices.ne()[1..] == [1, 1, 1] && n.saturating_mul(places) <= MOST, Reason::Shape)?;
+    ensure(indices.ne()[1..] == [1, 1, 1] && n.saturating_mul(places) <= MAX_PAIRS, Reason::Shape)?;
     check::result(node, x.dtype(), x.ne())
 }
 

@@ -17,7 +17,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let (w, x) = (check::given(node, 0)?, check::floats(chip, node, 1)?);
     weights::supports(cann, chip, &w)?;
     let batches = w.ne()[2].saturating_mul(w.ne()[3]);
-    ensure(!weights::is_quantised(&w) || batches <= weights::MOST_BATCHES, Reason::Shape)?;
+    ensure(!weights::is_quantised(&w) || batches <= weights::MAX_BATCHES, Reason::Shape)?;
     let fits = |d: usize| w.ne()[d] > 0 && x.ne()[d].is_multiple_of(w.ne()[d]);
     ensure(w.ne()[0] > 0 && w.ne()[0] == x.ne()[0] && fits(2) && fits(3), Reason::Shape)?;
     check::result(node, Some(DType::F32), [w.ne()[1], x.ne()[1], x.ne()[2], x.ne()[3]])

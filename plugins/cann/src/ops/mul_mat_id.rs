@@ -19,7 +19,7 @@ use crate::sys::*;
 use llmrt_plugin::{DType, NodeView, Reason, Result};
 
 /// Elements of gathered matrices, or of results of all experts, at a time.
-const MOST: i64 = 1 << 26;
+const MAX_ELEMENTS: i64 = 1 << 26;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     ids::can_read(cann)?;
@@ -31,7 +31,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let ([k, m, n_expert, n3], [used, tokens, ..]) = (w.ne(), ids.ne());
     ensure(n3 == 1 && k > 0 && n_expert > 0 && ids.ne()[2..] == [1, 1], Reason::Shape)?;
     let x_fits = x.ne()[0] == k && (x.ne()[1] == 1 || x.ne()[1] == used) && x.ne()[2..] == [tokens, 1];
-    ensure(x_fits && used * tokens * n_expert <= EXACT && n_expert <= weights::MOST_BATCHES, Reason::Shape)?;
+    ensure(x_fits && used * tokens * n_expert <= EXACT && n_expert <= weights::MAX_BATCHES, Reason::Shape)?;
     check::result(node, Some(DType::F32), [m, used, tokens, 1])
 }
 
@@ -51,7 +51,7 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         true => experts.k * m * used,
         false => m * x.ne[1] * n_expert,
     };
-    let at_a_time = (MOST / per_token).clamp(1, tokens);
+    let at_a_time = (MAX_ELEMENTS / per_token).clamp(1, tokens);
     for start in (0..tokens).step_by(at_a_time as usize) {
         let n = at_a_time.min(tokens - start);
         let piece = |t: &Operand, dim| t.slice(dim, start, n);

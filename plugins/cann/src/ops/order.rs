@@ -17,7 +17,7 @@ use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 /// Elements of a row.
 const LONGEST: usize = 1024;
 /// Pairs that are compared at a time.
-const MOST_PAIRS: i64 = 1 << 24;
+const MAX_PAIRS: i64 = 1 << 24;
 /// Elements are at most this far from 0 when they are compared, so that differences of infinities are numbers.
 const FAR: f32 = 3e38;
 
@@ -47,7 +47,7 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let placed = call.place(&y, ACL_INT32)?;
     let to = placed.reshape(&[k as i64, rows]);
     let x = call.dense(&x, ACL_FLOAT)?.reshape(&[n, rows]);
-    let at_a_time = (MOST_PAIRS / (n * n)).max(1);
+    let at_a_time = (MAX_PAIRS / (n * n)).max(1);
     for start in (0..rows).step_by(at_a_time as usize) {
         let n = at_a_time.min(rows - start);
         let part = |t: &Operand| t.slice(1, start, n);

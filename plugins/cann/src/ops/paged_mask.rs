@@ -15,7 +15,7 @@ use llmrt_plugin::abi::op::PagedMaskParams;
 use llmrt_plugin::{DType, NodeView, Reason, Result};
 
 /// Entries times blocks times tokens.
-const MOST: usize = 1 << 26;
+const MAX_ELEMENTS: usize = 1 << 26;
 
 pub fn supports(cann: &Cann, _chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, nn.aclnnMatmul, math.aclnnLog, math.aclnnAbs)?;
@@ -25,7 +25,7 @@ pub fn supports(cann: &Cann, _chip: &Chip, node: &NodeView<'_>) -> Answer {
     paging::supports(cann, node, 0, n_slots, block_size)?;
     let entries = check::given(node, 0)?.ne()[0];
     let size = entries.saturating_mul(n_slots / block_size).saturating_mul(n_tokens);
-    ensure(size <= MOST && n_slots.saturating_mul(n_tokens) <= MOST, Reason::Shape)?;
+    ensure(size <= MAX_ELEMENTS && n_slots.saturating_mul(n_tokens) <= MAX_ELEMENTS, Reason::Shape)?;
     check::result(node, Some(DType::F32), [n_slots, n_tokens, 1, 1])
 }
 

@@ -7,7 +7,7 @@
 use super::check::{self, Answer, ensure};
 use super::ids;
 use super::steps::{EXACT, has};
-use super::weights::MOST_BATCHES;
+use super::weights::MAX_BATCHES;
 use super::{missing, source};
 use crate::call::{Call, Key, run};
 use crate::chip::Chip;
@@ -17,7 +17,7 @@ use crate::sys::*;
 use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
 
 /// Rows at a time: every row is compared with every other.
-const MOST_ROWS: usize = 8192;
+const MAX_ROWS: usize = 8192;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, math.aclnnMuls, math.aclnnAdds, math.aclnnInplaceFillScalar)?;
@@ -28,7 +28,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     ensure(float || (chip.bf16 && cache.dtype() == Some(DType::BF16)), Reason::Type)?;
     check::whole_strides(&cache)?;
     let ([n, slots, b, c], [r, ids_b, ids_c, _]) = (cache.ne(), ids.ne());
-    ensure(slots <= EXACT && r <= MOST_ROWS && b * c <= MOST_BATCHES, Reason::Shape)?;
+    ensure(slots <= EXACT && r <= MAX_ROWS && b * c <= MAX_BATCHES, Reason::Shape)?;
     ensure(ids_b > 0 && ids_c > 0 && b % ids_b == 0 && c % ids_c == 0, Reason::Shape)?;
     let in_rows = rows.ne() == [n, r, b, c];
     ensure(in_rows || is_heads(&rows, n, r), Reason::Shape)

@@ -13,10 +13,10 @@ use crate::sys::*;
 use llmrt_plugin::{DType, Reason, Result, TensorView};
 
 /// Matrices that an op goes through one by one at most.
-pub const MOST_BATCHES: usize = 256;
+pub const MAX_BATCHES: usize = 256;
 
 /// Elements and rows that a product with 4- or 8-bit weights takes.
-const MOST: i64 = 65_535;
+const MAX_ROW: i64 = 65_535;
 
 /// Elements of a weight that are converted at a time: 64 MiB of F32.
 const PIECE: i64 = 1 << 24;
@@ -90,7 +90,7 @@ impl Weights {
             }
             Weights::Plain(_) => (ACL_FLOAT, m),
             Weights::Packed(_) => (ACL_FLOAT, (PIECE / k).max(1)),
-            Weights::Sealed(_) if in_groups => (ACL_FLOAT16, MOST / 32 * 32),
+            Weights::Sealed(_) if in_groups => (ACL_FLOAT16, MAX_ROW / 32 * 32),
             Weights::Sealed(_) => (ACL_FLOAT16, (PIECE / k).max(1)),
         };
         let x = call.dense(x, inside)?;
@@ -126,7 +126,7 @@ impl Weights {
         let chip = &call.stream.chip;
         let has = call.stream.runtime.cann.nn.aclnnWeightQuantBatchMatmulV2.plan.is_some();
         let Weights::Sealed(w) = self else { return false };
-        has && w.k() <= MOST && if w.int4 { chip.int4_groups } else { chip.int8_groups }
+        has && w.k() <= MAX_ROW && if w.int4 { chip.int4_groups } else { chip.int8_groups }
     }
 }
 

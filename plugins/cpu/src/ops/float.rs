@@ -5,12 +5,12 @@ use crate::simd::Simd;
 /// A dtype of floats.
 pub trait Float: Copy {
     /// 16 numbers as they lie in memory.
-    type Sixteen: Copy;
+    type Chunk16: Copy;
 
     /// Numbers by 16; what is left over is not among them.
-    fn sixteens(bytes: &[u8]) -> &[Self::Sixteen];
+    fn chunks16(bytes: &[u8]) -> &[Self::Chunk16];
     /// The vector of 16 numbers.
-    fn load<S: Simd>(s: S, numbers: &Self::Sixteen) -> S::F;
+    fn load<S: Simd>(s: S, numbers: &Self::Chunk16) -> S::F;
 }
 
 /// Four bytes.
@@ -24,10 +24,10 @@ pub enum F16 {}
 pub enum Bf16 {}
 
 impl Float for F32 {
-    type Sixteen = [u8; 64];
+    type Chunk16 = [u8; 64];
 
     #[inline(always)]
-    fn sixteens(bytes: &[u8]) -> &[[u8; 64]] {
+    fn chunks16(bytes: &[u8]) -> &[[u8; 64]] {
         bytes.as_chunks().0
     }
 
@@ -38,10 +38,10 @@ impl Float for F32 {
 }
 
 impl Float for F16 {
-    type Sixteen = [u8; 32];
+    type Chunk16 = [u8; 32];
 
     #[inline(always)]
-    fn sixteens(bytes: &[u8]) -> &[[u8; 32]] {
+    fn chunks16(bytes: &[u8]) -> &[[u8; 32]] {
         bytes.as_chunks().0
     }
 
@@ -52,10 +52,10 @@ impl Float for F16 {
 }
 
 impl Float for Bf16 {
-    type Sixteen = [u8; 32];
+    type Chunk16 = [u8; 32];
 
     #[inline(always)]
-    fn sixteens(bytes: &[u8]) -> &[[u8; 32]] {
+    fn chunks16(bytes: &[u8]) -> &[[u8; 32]] {
         bytes.as_chunks().0
     }
 

@@ -217,7 +217,7 @@ fn add_columns<S: Simd, F: Weights, const P: usize, const C: usize, const W: usi
 #[inline(always)]
 fn products<S: Simd, F: Weights, T: Float, const P: usize, const C: usize, const W: usize>(
     s: S,
-    panels: [&[T::Sixteen]; P],
+    panels: [&[T::Chunk16]; P],
     x: &[f32],
     part: Range<usize>,
     ahead: impl Ahead,

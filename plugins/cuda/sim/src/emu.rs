@@ -75,7 +75,7 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
 /// Bytes of shared memory that a block may have without asking for more.
 pub const SHARED: u32 = 48 << 10;
 /// What it may have at most, asked for when it is launched.
-pub const MOST_SHARED: u32 = 227 << 10;
+pub const MAX_SHARED: u32 = 227 << 10;
 
 /// Runs a kernel to its end, or to its first mistake, with blocks of `threads` that have `more` bytes of shared memory than
 /// they declare. One at a time, because there is one machine for kernels.

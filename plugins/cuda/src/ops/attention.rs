@@ -15,7 +15,7 @@ pub const PAGED_MASK: Form = (supports_mask, mask);
 const LARGEST_HEAD: usize = 256;
 /// Keys below which it does not pay to split them.
 const KEYS_PER_PART: usize = 256;
-const MOST_PARTS: usize = 32;
+const MAX_PARTS: usize = 32;
 
 fn supports_paging(node: &NodeView<'_>, first: usize) -> Answer {
     let table = check::of(node, first, DType::I32)?.ne();
@@ -65,7 +65,7 @@ fn paging(
 /// Into how many parts the keys fall, so that few heads and tokens give every multiprocessor work.
 fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
     let wanted = (2 * n_sms).div_ceil(n_blocks.max(1));
-    wanted.min(n_keys / KEYS_PER_PART).clamp(1, MOST_PARTS)
+    wanted.min(n_keys / KEYS_PER_PART).clamp(1, MAX_PARTS)
 }
 
 /// Tokens that parts are made of, and of how many of them the work is.

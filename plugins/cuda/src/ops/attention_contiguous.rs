@@ -11,13 +11,13 @@ pub const ATTENTION_CONTIGUOUS: Form = (supports, compute);
 /// Numbers of a head that the kernel has room for.
 const LARGEST_HEAD: usize = 1024;
 /// Blocks that a grid has in its second and third dim.
-const MOST: usize = 65535;
+const MAX_GRID: usize = 65535;
 
 fn supports(node: &NodeView<'_>) -> Answer {
     let p = params(AttentionContiguousParams::from_bytes(node.params_bytes()))?;
     let [head_dim, n_q, n_heads, n] = check::of(node, 0, DType::F32)?.ne();
     let (k, v) = (mul_mat::weights(node, 1)?.ne(), mul_mat::weights(node, 2)?.ne());
-    ensure(head_dim.max(v[0]) <= LARGEST_HEAD && n_heads <= MOST && n <= MOST, Reason::Shape)?;
+    ensure(head_dim.max(v[0]) <= LARGEST_HEAD && n_heads <= MAX_GRID && n <= MAX_GRID, Reason::Shape)?;
     ensure(k[0] == head_dim && v[1] == k[1], Reason::Shape)?;
     let shared = |ne: [usize; 4]| n_heads.is_multiple_of(ne[2]) && n.is_multiple_of(ne[3]);
     ensure(shared(k) && shared(v), Reason::Shape)?;

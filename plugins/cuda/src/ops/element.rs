@@ -6,8 +6,8 @@ use llmrt_plugin::DType;
 pub fn element(dtype: Option<DType>, v: f32) -> Option<u64> {
     Some(match dtype? {
         DType::F32 => v.to_bits().into(),
-        DType::F16 => half(v).into(),
-        DType::BF16 => brain(v).into(),
+        DType::F16 => f16(v).into(),
+        DType::BF16 => bf16(v).into(),
         DType::F64 => f64::from(v).to_bits(),
         DType::I8 => u64::from(v as i8 as u8),
         DType::I16 => u64::from(v as i16 as u16),
@@ -18,7 +18,7 @@ pub fn element(dtype: Option<DType>, v: f32) -> Option<u64> {
 }
 
 /// To the nearest of 16 bits, 8 of the exponent; ties to even, NaN stays one.
-fn brain(v: f32) -> u16 {
+fn bf16(v: f32) -> u16 {
     let bits = v.to_bits();
     match v.is_nan() {
         true => (bits >> 16) as u16 | 0x40,
@@ -27,7 +27,7 @@ fn brain(v: f32) -> u16 {
 }
 
 /// To the nearest of 16 bits, 5 of the exponent; ties to even, NaN stays one.
-fn half(v: f32) -> u16 {
+fn f16(v: f32) -> u16 {
     let (sign, size) = ((v.to_bits() >> 16) as u16 & 0x8000, v.abs());
     if v.is_nan() {
         return sign | 0x7e00;
@@ -45,14 +45,14 @@ fn half(v: f32) -> u16 {
 
 #[cfg(test)]
 mod tests {
-    use super::{brain, half};
+    use super::{bf16, f16};
 
     #[test]
     fn numbers_of_16_bits_are_the_nearest() {
         for (v, bits) in
             [(0.0, 0), (-0.0, 0x8000), (1.0, 0x3c00), (-2.5, 0xc100), (65504.0, 0x7bff), (65519.9, 0x7bff)]
         {
-            assert_eq!(half(v), bits, "{v}");
+            assert_eq!(f16(v), bits, "{v}");
         }
         for (v, bits) in [
             (65520.0, 0x7c00),
@@ -61,12 +61,12 @@ mod tests {
             (2.9802322e-8, 0),
             (6.097_555e-5, 0x03ff),
         ] {
-            assert_eq!(half(v), bits, "{v}");
+            assert_eq!(f16(v), bits, "{v}");
         }
         // Halfway between two: the even one.
-        assert_eq!((half(1.0 + 1.0 / 2048.0), half(1.0 + 3.0 / 2048.0)), (0x3c00, 0x3c02));
-        assert_eq!((half(f32::NAN) & 0x7fff, half(1.9999)), (0x7e00, 0x4000));
-        assert_eq!((brain(1.0), brain(-2.5), brain(f32::MAX)), (0x3f80, 0xc020, 0x7f80));
-        assert_eq!(brain(f32::NAN) & 0x7f80, 0x7f80);
+        assert_eq!((f16(1.0 + 1.0 / 2048.0), f16(1.0 + 3.0 / 2048.0)), (0x3c00, 0x3c02));
+        assert_eq!((f16(f32::NAN) & 0x7fff, f16(1.9999)), (0x7e00, 0x4000));
+        assert_eq!((bf16(1.0), bf16(-2.5), bf16(f32::MAX)), (0x3f80, 0xc020, 0x7f80));
+        assert_eq!(bf16(f32::NAN) & 0x7f80, 0x7f80);
     }
 }

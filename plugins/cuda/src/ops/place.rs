@@ -8,8 +8,8 @@ use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 
 pub const PLACE: Form = (supports, compute);
 
-/// What the kernel is told: its number for the op, numbers, the value elsewhere, a step.
-struct Told {
+/// What the kernel is kernel_params: its number for the op, numbers, the value elsewhere, a step.
+struct KernelParams {
     kind: u32,
     n: [u32; 4],
     value: f32,
@@ -17,30 +17,30 @@ struct Told {
 }
 
 /// From the op's params; `None`: newer than this code.
-fn told(node: &NodeView<'_>) -> Option<Told> {
+fn kernel_params(node: &NodeView<'_>) -> Option<KernelParams> {
     let bytes = node.params_bytes();
-    let told = |kind, n| Told { kind, n, value: 0.0, step: 0.0 };
+    let kernel_params = |kind, n| KernelParams { kind, n, value: 0.0, step: 0.0 };
     Some(match node.op()? {
         op @ (Op::DiagMaskInf | Op::DiagMaskZero) => {
             let n_past = DiagMaskParams::from_bytes(bytes)?.n_past;
             let value = if op == Op::DiagMaskInf { f32::NEG_INFINITY } else { 0.0 };
-            Told { value, ..told(0, [n_past, 0, 0, 0]) }
+            KernelParams { value, ..kernel_params(0, [n_past, 0, 0, 0]) }
         }
         Op::Acc => {
             let p = BlockParams::from_bytes(bytes)?;
-            told(1, [p.start0, p.start1, p.start2, p.start3])
+            kernel_params(1, [p.start0, p.start1, p.start2, p.start3])
         }
-        Op::AddId => told(2, [0; 4]),
+        Op::AddId => kernel_params(2, [0; 4]),
         Op::Arange => {
             let p = ArangeParams::from_bytes(bytes)?;
-            Told { value: p.start, step: p.step, ..told(3, [0; 4]) }
+            KernelParams { value: p.start, step: p.step, ..kernel_params(3, [0; 4]) }
         }
         _ => return None,
     })
 }
 
 fn supports(node: &NodeView<'_>) -> Answer {
-    let told = params(told(node))?;
+    let kernel_params = params(kernel_params(node))?;
     if node.op() == Some(Op::Arange) {
         let p = ArangeParams::from_bytes(node.params_bytes()).unwrap_or_default();
         let n = ((p.stop - p.start) / p.step).ceil();
@@ -52,7 +52,7 @@ fn supports(node: &NodeView<'_>) -> Answer {
     match node.op() {
         Some(Op::Acc) => {
             let b = numbers(node, 1)?.ne();
-            ensure((0..4).all(|d| b[d] + told.n[d] as usize <= ne[d]), Reason::Shape)?;
+            ensure((0..4).all(|d| b[d] + kernel_params.n[d] as usize <= ne[d]), Reason::Shape)?;
         }
         Some(Op::AddId) => {
             let (b, ids) = (numbers(node, 1)?.ne(), check::of(node, 2, DType::I32)?.ne());
@@ -65,11 +65,11 @@ fn supports(node: &NodeView<'_>) -> Answer {
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let y = node.dst();
-    let told = told(node).ok_or_else(super::missing)?;
+    let kernel_params = kernel_params(node).ok_or_else(super::missing)?;
     // Without a source the result stands in for it, and is not read.
     let x = if node.n_src() == 0 { y } else { source(node, 0)? };
     let args = Args::default().tensor(&x)?.optional(node.src(1))?.optional(node.src(2))?.tensor(&y)?;
-    let args = told.n.into_iter().fold(args, |args, n| args.count(n as usize));
-    let args = args.int(told.kind).float(told.value).float(told.step);
+    let args = kernel_params.n.into_iter().fold(args, |args, n| args.count(n as usize));
+    let args = args.int(kernel_params.kind).float(kernel_params.value).float(kernel_params.step);
     call.launch(("place", "place"), blocks(y.n_elements(), 256), 256, args)
 }

@@ -11,46 +11,46 @@ use llmrt_plugin::{NodeView, Op, Reason, Result};
 
 pub const REARRANGE: Form = (supports, compute);
 
-/// What the kernel is told: its number for the op, numbers, and the value where no element comes to stand.
-struct Told {
+/// What the kernel is kernel_params: its number for the op, numbers, and the value where no element comes to stand.
+struct KernelParams {
     kind: u32,
     n: [i64; 5],
     value: f32,
 }
 
 /// From the op's params; `None`: newer than this code.
-fn told(node: &NodeView<'_>) -> Option<Told> {
+fn kernel_params(node: &NodeView<'_>) -> Option<KernelParams> {
     let bytes = node.params_bytes();
-    let told = |kind, n| Told { kind, n, value: 0.0 };
+    let kernel_params = |kind, n| KernelParams { kind, n, value: 0.0 };
     Some(match node.op()? {
-        Op::Fill => Told { value: FillParams::from_bytes(bytes)?.value, ..told(0, [0; 5]) },
-        Op::Tri => told(1, [TriParams::from_bytes(bytes)?.kind.into(), 0, 0, 0, 0]),
-        Op::Diag => told(2, [0; 5]),
+        Op::Fill => KernelParams { value: FillParams::from_bytes(bytes)?.value, ..kernel_params(0, [0; 5]) },
+        Op::Tri => kernel_params(1, [TriParams::from_bytes(bytes)?.kind.into(), 0, 0, 0, 0]),
+        Op::Diag => kernel_params(2, [0; 5]),
         Op::Roll => {
             let p = RollParams::from_bytes(bytes)?;
-            told(3, [p.shift0, p.shift1, p.shift2, p.shift3, 0].map(i64::from))
+            kernel_params(3, [p.shift0, p.shift1, p.shift2, p.shift3, 0].map(i64::from))
         }
         Op::Pad => {
             let p = PadParams::from_bytes(bytes)?;
             let n = [p.before0, p.before1, p.before2, p.before3, p.mode].map(i64::from);
-            Told { value: p.value, ..told(4, n) }
+            KernelParams { value: p.value, ..kernel_params(4, n) }
         }
         Op::Set => {
             let p = BlockParams::from_bytes(bytes)?;
-            told(5, [p.start0, p.start1, p.start2, p.start3, 0].map(i64::from))
+            kernel_params(5, [p.start0, p.start1, p.start2, p.start3, 0].map(i64::from))
         }
         _ => return None,
     })
 }
 
 fn supports(node: &NodeView<'_>) -> Answer {
-    let (told, x) = (params(told(node))?, any(node, 0)?);
+    let (kernel_params, x) = (params(kernel_params(node))?, any(node, 0)?);
     // Blocks move along the outer dims; a number between them is none.
-    let is_rolled = node.op() == Some(Op::Roll) && told.n[0] == 0;
-    ensure(is_rolled || element(x.dtype(), told.value).is_some(), Reason::Type)?;
+    let is_rolled = node.op() == Some(Op::Roll) && kernel_params.n[0] == 0;
+    ensure(is_rolled || element(x.dtype(), kernel_params.value).is_some(), Reason::Type)?;
     let mut ne = x.ne();
     match node.op() {
-        Some(Op::Tri) => ensure((0..4).contains(&told.n[0]), Reason::Param)?,
+        Some(Op::Tri) => ensure((0..4).contains(&kernel_params.n[0]), Reason::Param)?,
         Some(Op::Diag) => {
             ensure(ne[1] == 1, Reason::Shape)?;
             ne[1] = ne[0];
@@ -60,7 +60,7 @@ fn supports(node: &NodeView<'_>) -> Answer {
         Some(Op::Set) => {
             let b = any(node, 1)?;
             ensure(b.dtype() == x.dtype(), Reason::Type)?;
-            ensure((0..4).all(|d| b.ne()[d] + told.n[d] as usize <= ne[d]), Reason::Shape)?;
+            ensure((0..4).all(|d| b.ne()[d] + kernel_params.n[d] as usize <= ne[d]), Reason::Shape)?;
         }
         _ => {}
     }
@@ -82,10 +82,10 @@ fn padded(p: &PadParams, mut ne: [usize; 4]) -> Result<[usize; 4], Reason> {
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (x, y) = (source(node, 0)?, node.dst());
-    let told = told(node).ok_or_else(missing)?;
+    let kernel_params = kernel_params(node).ok_or_else(missing)?;
     let b = node.src(1).unwrap_or(x);
     let args = units(&x)?.then(units(&b)?).then(units(&y)?);
-    let args = told.n.into_iter().fold(args, |args, n| args.count(n as usize)).count(bytes(&y));
-    let args = args.address(element(y.dtype(), told.value).unwrap_or(0)).int(told.kind);
+    let args = kernel_params.n.into_iter().fold(args, |args, n| args.count(n as usize)).count(bytes(&y));
+    let args = args.address(element(y.dtype(), kernel_params.value).unwrap_or(0)).int(kernel_params.kind);
     call.launch(("moves", "rearrange"), blocks(n_units(&y), 256), 256, args)
 }

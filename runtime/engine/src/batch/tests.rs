@@ -18,9 +18,9 @@ fn pool() -> BlockPool {
     BlockPool::new(16, 4).unwrap()
 }
 
-fn plan(shares: &[(u64, usize)]) -> Plan {
-    let shares = shares.iter().map(|&(id, n_new)| Share { id: SequenceId(id), n_new }).collect();
-    Plan { shares, ..Plan::default() }
+fn plan(chunks: &[(u64, usize)]) -> StepPlan {
+    let chunks = chunks.iter().map(|&(id, n_new)| ScheduledChunk { id: SequenceId(id), n_new }).collect();
+    StepPlan { chunks, ..StepPlan::default() }
 }
 
 #[test]
@@ -82,10 +82,10 @@ fn plans_that_do_not_match_the_queue_are_refused() {
     );
 }
 
-fn refused(shares: &[(u64, usize)], max_blocks: usize, message: &str) {
+fn refused(chunks: &[(u64, usize)], max_blocks: usize, message: &str) {
     let mut pool = pool();
     let queue = queue(&mut pool);
-    let error = Batch::new(&plan(shares), &queue, &pool, max_blocks, Logits::Last).unwrap_err();
+    let error = Batch::new(&plan(chunks), &queue, &pool, max_blocks, Logits::Last).unwrap_err();
     assert_eq!(error.to_string(), message);
 }
 
@@ -111,16 +111,16 @@ proptest! {
             for (&slot, &token) in batch.slots.iter().zip(&batch.tokens) {
                 cache[slot as usize] = token;
             }
-            for (s, share) in plan.shares.iter().enumerate() {
+            for (s, chunk) in plan.chunks.iter().enumerate() {
                 let row = &batch.block_table[s * 30..][..30];
-                let seq = &mut queue[share.id.0 as usize];
+                let seq = &mut queue[chunk.id.0 as usize];
                 for position in 0..batch.seq_lens[s] as usize {
                     let slot = row[position / block_size] as usize * block_size + position % block_size;
                     prop_assert_eq!(cache[slot], seq.tokens()[position] as i32);
                 }
                 let n_queries = batch.query_starts[s + 1] - batch.query_starts[s];
-                prop_assert_eq!(n_queries as usize, share.n_new);
-                seq.advance(share.n_new);
+                prop_assert_eq!(n_queries as usize, chunk.n_new);
+                seq.advance(chunk.n_new);
             }
         }
         prop_assert!(queue.iter().all(|seq| seq.n_missing() == 0));

@@ -34,7 +34,7 @@ impl Llama2c {
     }
 
     /// How many of the largest logits decide the next token; `None`: all of them.
-    pub fn n_largest(&self) -> Option<usize> {
+    pub fn required_top_k(&self) -> Option<usize> {
         (self.temperature == 0.0).then_some(1)
     }
 

@@ -58,18 +58,18 @@ impl Sampler {
     }
 
     /// How many of the largest logits decide the next token; `None`: all of them. It does not change.
-    pub fn n_largest(&self) -> Option<usize> {
+    pub fn required_top_k(&self) -> Option<usize> {
         match self {
-            Self::Chain(chain) => chain.params.n_largest(),
-            Self::Llama2c(llama2c) => llama2c.n_largest(),
+            Self::Chain(chain) => chain.params.required_top_k(),
+            Self::Llama2c(llama2c) => llama2c.required_top_k(),
         }
     }
 
     /// The token that comes after `history`, which is the prompt and what was generated. [`Row::Largest`] needs as many
-    /// logits as [`Sampler::n_largest`] says, and gives the token that [`Row::All`] would have given.
+    /// logits as [`Sampler::required_top_k`] says, and gives the token that [`Row::All`] would have given.
     pub fn sample(&mut self, row: Row<'_>, history: &[TokenId]) -> Result<TokenId> {
         if let Row::Largest(largest) = row {
-            let needed = self.n_largest();
+            let needed = self.required_top_k();
             if needed.is_none_or(|needed| needed > largest.len()) {
                 return Err(Error::TooFewLogits { found: largest.len(), needed });
             }

@@ -91,7 +91,7 @@ impl SamplingParams {
 
     /// How many of the largest logits decide the next token; `None`: all of them. Penalties and biases change the order,
     /// and without top-k the cuts weigh each token against the whole vocabulary.
-    pub fn n_largest(&self) -> Option<usize> {
+    pub fn required_top_k(&self) -> Option<usize> {
         if !self.logit_bias.is_empty() || self.penalises() {
             return None;
         }
@@ -152,7 +152,7 @@ mod tests {
         let needs = |change: fn(&mut SamplingParams)| {
             let mut params = SamplingParams::default();
             change(&mut params);
-            params.n_largest()
+            params.required_top_k()
         };
         assert_eq!(needs(|_| ()), Some(40));
         assert_eq!(needs(|p| (p.top_p, p.min_p, p.typical_p) = (0.5, 0.5, 0.5)), Some(40));

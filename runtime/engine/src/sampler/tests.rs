@@ -154,7 +154,7 @@ proptest! {
         sampler in any_sampler(),
         more in 0..40usize,
     ) {
-        let n = sampler.n_largest().unwrap() + more;
+        let n = sampler.required_top_k().unwrap() + more;
         prop_assume!(n < logits.len());
         let largest = largest(&logits, n);
         let (mut of_all, mut of_largest) = (sampler.clone(), sampler);

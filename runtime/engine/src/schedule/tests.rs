@@ -121,12 +121,12 @@ fn pair(text: &str, separator: char) -> (usize, usize) {
     (a.parse().unwrap(), b.parse().unwrap())
 }
 
-fn text(plan: &Plan) -> String {
+fn text(plan: &StepPlan) -> String {
     let name = |id: &SequenceId| char::from(id.0 as u8);
-    let shares = plan.shares.iter().map(|share| format!("{}:{}", name(&share.id), share.n_new));
+    let chunks = plan.chunks.iter().map(|chunk| format!("{}:{}", name(&chunk.id), chunk.n_new));
     let preempted = plan.preempted.iter().map(|id| format!("preempt {}", name(id)));
     let too_long = plan.too_long.iter().map(|id| format!("never {}", name(id)));
-    shares.chain(preempted).chain(too_long).collect::<Vec<_>>().join(" ")
+    chunks.chain(preempted).chain(too_long).collect::<Vec<_>>().join(" ")
 }
 
 proptest! {
@@ -144,7 +144,7 @@ proptest! {
             .collect();
         for _ in 0..20_000 {
             let plan = schedule(&mut queue, &mut pool, Budget { n_tokens, n_seqs }).unwrap();
-            prop_assert!(plan.n_tokens() <= n_tokens && plan.shares.len() <= n_seqs);
+            prop_assert!(plan.n_tokens() <= n_tokens && plan.chunks.len() <= n_seqs);
             for id in &plan.too_long {
                 let seq = &mut queue[id.0 as usize];
                 prop_assert!(seq.tokens().len() > n_blocks * 4);
@@ -155,12 +155,12 @@ proptest! {
                 prop_assert!(queue.iter().all(|seq| seq.finish.is_some()), "nothing runs, but not all are done");
                 break;
             }
-            for share in plan.shares {
-                let seq = &mut queue[share.id.0 as usize];
-                prop_assert!(seq.blocks().ids().len() * 4 >= seq.n_computed() + share.n_new);
-                if seq.advance(share.n_new) {
+            for chunk in plan.chunks {
+                let seq = &mut queue[chunk.id.0 as usize];
+                prop_assert!(seq.blocks().ids().len() * 4 >= seq.n_computed() + chunk.n_new);
+                if seq.advance(chunk.n_new) {
                     seq.push(0);
-                    if seq.generated().len() == lengths[share.id.0 as usize].1 {
+                    if seq.generated().len() == lengths[chunk.id.0 as usize].1 {
                         seq.finish = Some(Finish::Length);
                         seq.release(&mut pool).unwrap();
                     }

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// A prepared graph of one stream.
-pub struct Plan {
+pub struct BackendPlan {
     stream: Arc<StreamInner>,
     state: Mutex<State>,
 }
@@ -25,11 +25,11 @@ struct State {
 // SAFETY: the plugin's plan is touched only while its stream is entered, one thread at a time.
 unsafe impl Send for State {}
 
-impl Plan {
-    pub(super) fn new(stream: &Stream, graph: RawGraph) -> Result<Plan> {
+impl BackendPlan {
+    pub(super) fn new(stream: &Stream, graph: RawGraph) -> Result<BackendPlan> {
         stream.0.check_graph(&graph)?;
         let raw = create(&stream.0, &graph)?;
-        Ok(Plan { stream: stream.0.clone(), state: Mutex::new(State { graph, raw }) })
+        Ok(BackendPlan { stream: stream.0.clone(), state: Mutex::new(State { graph, raw }) })
     }
 
     /// Nodes of its graph.
@@ -173,7 +173,7 @@ fn is_stale(e: &Error) -> bool {
     e.status() == Status::PlanStale
 }
 
-impl Drop for Plan {
+impl Drop for BackendPlan {
     fn drop(&mut self) {
         let state = self.state();
         if let Some(raw) = state.raw {

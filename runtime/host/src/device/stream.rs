@@ -2,7 +2,7 @@
 
 use super::transfer::Target;
 use super::watchdog::watched;
-use super::{Buffer, Device, Event, Plan, RawGraph, call};
+use super::{BackendPlan, Buffer, Device, Event, RawGraph, call};
 use crate::error::{Error, Result};
 use crate::plugin::table::{self, mandatory};
 use crate::pool::{PoolKind, PoolStats, Scratch};
@@ -151,12 +151,12 @@ impl Stream {
     }
 
     /// Prepares a graph to be run often.
-    pub fn plan(&self, graph: RawGraph) -> Result<Plan> {
-        Plan::new(self, graph)
+    pub fn plan(&self, graph: RawGraph) -> Result<BackendPlan> {
+        BackendPlan::new(self, graph)
     }
 
     /// Enqueues a plan of this stream; `run_id` is the number under which it can be cancelled.
-    pub fn run(&self, plan: &Plan, run_id: u64) -> Result<()> {
+    pub fn run(&self, plan: &BackendPlan, run_id: u64) -> Result<()> {
         plan.run(self, run_id)
     }
 

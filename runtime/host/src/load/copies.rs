@@ -10,7 +10,7 @@ use super::bytes::Bytes;
 use super::place::{Item, canonical};
 use super::progress::Progress;
 use super::storage::{BUFFER_TYPE, Unsealed, bring};
-use super::weights::{Placed, Want};
+use super::weights::{Placed, WeightRequest};
 use super::{Error, Result};
 use crate::{Buffer, Layout};
 
@@ -88,7 +88,7 @@ impl<'a> Copies<'a> {
     }
 
     /// Where everything is, once filled.
-    pub fn finish(self) -> impl Iterator<Item = (&'a Want, Placed)> {
+    pub fn finish(self) -> impl Iterator<Item = (&'a WeightRequest, Placed)> {
         self.items.into_iter().zip(self.layouts).map(|((item, buffer), layout)| {
             let at = canonical(&buffer, 0, item.info.nbytes);
             (item.want, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })

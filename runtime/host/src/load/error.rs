@@ -3,7 +3,7 @@
 use std::io;
 use std::path::PathBuf;
 
-use super::Want;
+use super::WeightRequest;
 
 /// Result of this module.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -105,7 +105,7 @@ impl Error {
     }
 
     /// A device refused a tensor.
-    pub(super) fn tensor(want: &Want, source: crate::Error) -> Error {
+    pub(super) fn tensor(want: &WeightRequest, source: crate::Error) -> Error {
         Error::Tensor { tensor: want.name.clone(), device: want.device.name().into(), source }
     }
 }

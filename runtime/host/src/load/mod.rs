@@ -33,4 +33,4 @@ pub use check::check;
 pub use error::{Error, Result};
 pub use files::{ModelFiles, OpenOptions};
 pub use mode::LoadMode;
-pub use weights::{LoadOptions, Placed, Want, Weights, load};
+pub use weights::{LoadOptions, Placed, WeightRequest, Weights, load};

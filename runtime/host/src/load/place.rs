@@ -17,7 +17,7 @@ use super::host_memory::MappedPart;
 use super::mapping::{Mapping, ReadAhead};
 use super::progress::Progress;
 use super::storage::Storage;
-use super::weights::{LoadOptions, Placed, Want, Weights};
+use super::weights::{LoadOptions, Placed, WeightRequest, Weights};
 use super::{Error, LoadMode, ModelFiles, Result};
 use crate::knobs::REPACK;
 use crate::{Device, Layout};
@@ -33,7 +33,7 @@ pub(super) enum Extent {
 
 /// A tensor on its way.
 pub(super) struct Item<'a> {
-    pub want: &'a Want,
+    pub want: &'a WeightRequest,
     /// In the files.
     pub info: TensorInfo,
 }
@@ -49,7 +49,7 @@ impl Item<'_> {
 pub(super) fn place(
     weights: &mut Weights,
     files: &ModelFiles,
-    wants: &[Want],
+    wants: &[WeightRequest],
     extent: Extent,
     options: LoadOptions<'_>,
 ) -> Result<()> {
@@ -99,7 +99,7 @@ pub(super) fn place(
 }
 
 /// Each wanted tensor once per device, found in the files, in the order in which the files hold them.
-fn items<'a>(files: &ModelFiles, wants: &'a [Want]) -> Result<Vec<Item<'a>>> {
+fn items<'a>(files: &ModelFiles, wants: &'a [WeightRequest]) -> Result<Vec<Item<'a>>> {
     let found = wants.iter().map(|want| Ok(Item { want, info: want.find(files)? }));
     let mut items = found.collect::<Result<Vec<_>>>()?;
     items.sort_by_key(|item| (item.info.file, item.info.offset, item.want.row));
@@ -156,7 +156,7 @@ fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<
 }
 
 /// Whether the device reads host memory, and a matrix in its own layout is faster.
-fn is_worth_a_copy(want: &Want) -> bool {
+fn is_worth_a_copy(want: &WeightRequest) -> bool {
     let is_matrix = matches!(want.role, Role::Matrix | Role::Experts);
     let flags = want.device.info().buffer_types[0].flags;
     is_matrix && flags & BT_COPY_MATRICES != 0 && uses_host_memory(&want.device)
@@ -221,7 +221,10 @@ fn ranges_in(items: &[Item<'_>], file: usize) -> Vec<Range<u64>> {
 }
 
 /// Unmaps what no device uses in place, and makes a buffer of each fragment that is left, on each device.
-fn use_in_place<'a>(maps: Vec<Option<Mapping>>, in_place: Vec<Item<'a>>) -> Result<Vec<(&'a Want, Placed)>> {
+fn use_in_place<'a>(
+    maps: Vec<Option<Mapping>>,
+    in_place: Vec<Item<'a>>,
+) -> Result<Vec<(&'a WeightRequest, Placed)>> {
     let mut fragments = BTreeMap::new();
     for (file, mapping) in maps.into_iter().enumerate() {
         let Some(mut mapping) = mapping else { continue };
@@ -260,6 +263,6 @@ pub(super) fn canonical(buffer: &crate::Buffer, offset: u64, nbytes: u64) -> Pla
     Placed { buffer: buffer.clone(), offset, layout_id, layout_flags }
 }
 
-fn lost(want: &Want) -> Error {
+fn lost(want: &WeightRequest) -> Error {
     Error::MissingTensor { tensor: want.name.clone() }
 }

@@ -12,7 +12,7 @@ use super::pack::{Slot, pack};
 use super::place::{Item, canonical, uses_host_memory};
 use super::progress::Progress;
 use super::read::CHUNK;
-use super::weights::{Placed, Want};
+use super::weights::{Placed, WeightRequest};
 use super::{Error, Result};
 use crate::{Buffer, HostMemory, Layout};
 
@@ -84,7 +84,7 @@ impl<'a> Storage<'a> {
     }
 
     /// Where everything is, once filled.
-    pub fn finish(self) -> Result<Vec<(&'a Want, Placed)>> {
+    pub fn finish(self) -> Result<Vec<(&'a WeightRequest, Placed)>> {
         let mut placed = Vec::new();
         for row in self.rows {
             placed.extend(row.finish()?);
@@ -150,7 +150,7 @@ impl<'a> Row<'a> {
         Ok(())
     }
 
-    fn finish(self) -> Result<Vec<(&'a Want, Placed)>> {
+    fn finish(self) -> Result<Vec<(&'a WeightRequest, Placed)>> {
         let buffers = match self.memory {
             Memory::Device(buffers) => buffers,
             Memory::Host(pages) => {

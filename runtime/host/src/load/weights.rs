@@ -17,7 +17,7 @@ use crate::{Buffer, Device, TensorDesc};
 
 /// A tensor that shall be on a device.
 #[derive(Clone, Debug)]
-pub struct Want {
+pub struct WeightRequest {
     /// Its name in the file.
     pub name: String,
     /// The type that the model expects.
@@ -32,12 +32,12 @@ pub struct Want {
     pub device: Arc<Device>,
 }
 
-impl Want {
+impl WeightRequest {
     /// A weight of a graph on a device.
-    pub fn new(g: &Graph, t: Tensor, row: usize, device: &Arc<Device>) -> Want {
+    pub fn new(g: &Graph, t: Tensor, row: usize, device: &Arc<Device>) -> WeightRequest {
         let def = g.def(t);
         let (name, dtype, ne) = (def.name.clone(), def.dtype, def.ne);
-        Want { name, dtype, ne, role: role_on(g, t, device), row, device: device.clone() }
+        WeightRequest { name, dtype, ne, role: role_on(g, t, device), row, device: device.clone() }
     }
 
     /// The tensor in the files, or the rows of one that are a part of it, if it is what the model expects.
@@ -146,7 +146,7 @@ pub struct Weights {
 }
 
 /// Loads weights. On an error nothing stays allocated or mapped.
-pub fn load(files: &ModelFiles, wants: &[Want], options: LoadOptions<'_>) -> Result<Weights> {
+pub fn load(files: &ModelFiles, wants: &[WeightRequest], options: LoadOptions<'_>) -> Result<Weights> {
     let (locks, placed, warnings) = Default::default();
     let mut weights = Weights { locks, placed, warnings, mode: options.mode };
     place::place(&mut weights, files, wants, Extent::WholeFiles, options)?;
@@ -166,7 +166,7 @@ impl Weights {
     }
 
     /// Loads one more weight, or one on one more device. What is there already stays as it is.
-    pub fn add(&mut self, files: &ModelFiles, want: &Want) -> Result<()> {
+    pub fn add(&mut self, files: &ModelFiles, want: &WeightRequest) -> Result<()> {
         if self.get(&want.name, want.row).is_some() {
             return Ok(());
         }

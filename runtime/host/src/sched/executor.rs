@@ -8,7 +8,7 @@ use super::memory::Memory;
 use super::place::DeviceIdx;
 use super::prepared::{Copy, Prepared, bind_splits};
 use super::report::Report;
-use super::resolve::{Known, Resolved, Signature, resolve, signature};
+use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
 use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
@@ -111,7 +111,7 @@ impl Executor {
 
     /// Places a graph on what is known now.
     fn resolve(&self, program: &Program) -> Result<Resolved> {
-        let known = Known {
+        let known = PlacementState {
             homes: self.memory.homes(),
             budget: nothing_new(self.devices.len()),
             refused: self.refused.clone(),
@@ -153,7 +153,7 @@ impl Executor {
                 renewed = true;
                 continue;
             }
-            let Some((refused, on_state)) = self.broken_word(uid, &failure) else {
+            let Some((refused, on_state)) = self.retracted_support(uid, &failure) else {
                 return Err(failure.error);
             };
             if !self.refused.insert(refused) {
@@ -299,7 +299,7 @@ impl Executor {
 
     /// The device and node that a failure is about, if the device said yes to the node before; and whether the node
     /// is on a state.
-    fn broken_word(&self, uid: u64, failure: &Failure) -> Option<((DeviceIdx, Signature), bool)> {
+    fn retracted_support(&self, uid: u64, failure: &Failure) -> Option<((DeviceIdx, Signature), bool)> {
         let p = self.prepared.get(&uid)?;
         let split = p.splits.get(failure.split?)?;
         let call = failure.error.call()?;

@@ -5,7 +5,7 @@ use super::bind::Place;
 use super::place::{DeviceIdx, Placement};
 use crate::device::{Buffer, Device, TensorDesc};
 use crate::error::{Error, Result};
-use crate::load::{self, ModelFiles, Want, Weights};
+use crate::load::{self, ModelFiles, WeightRequest, Weights};
 use llmrt_abi::types as abi;
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::HashMap;
@@ -130,7 +130,8 @@ impl Memory {
             for owner in node.src.iter().flatten().map(|&t| g.owner(t)) {
                 let def = g.def(owner);
                 if def.kind == Kind::Weight && self.weights.get(&def.name, device).is_none() {
-                    self.weights.add(&self.files, &Want::new(g, owner, device, &self.devices[device]))?;
+                    self.weights
+                        .add(&self.files, &WeightRequest::new(g, owner, device, &self.devices[device]))?;
                 }
             }
         }

@@ -48,7 +48,7 @@ pub struct Fallback {
 
 /// A node that no device runs, not even the baseline.
 #[derive(Clone, PartialEq, Debug)]
-pub struct Homeless {
+pub struct Unplaceable {
     /// Row of the node.
     pub node: usize,
     /// What the baseline says.
@@ -58,7 +58,7 @@ pub struct Homeless {
 /// Walks the nodes in order. A node goes to the device that its layer is for, or else to the first one that supports it,
 /// where its states already are if it has any, and while the weights it brings fit. States decide first: every node on
 /// a state runs where the state lives.
-pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Homeless> {
+pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Unplaceable> {
     let shares = share(g, facts);
     let home = state_homes(g, facts, &shares);
     let mut placer = Placer { g, facts, free: facts.budget.to_vec(), home, produced_on: HashMap::new() };
@@ -93,7 +93,7 @@ struct Placer<'a> {
 
 impl Placer<'_> {
     /// The first device that takes a node, the one that its layer is for before all, and the first refusal on the way.
-    fn choose(&self, i: usize, node: &Node, share: DeviceIdx) -> Result<(DeviceIdx, Reason), Homeless> {
+    fn choose(&self, i: usize, node: &Node, share: DeviceIdx) -> Result<(DeviceIdx, Reason), Unplaceable> {
         let mut refusals = Vec::new();
         for d in in_turn(share, self.facts.verdicts.len()) {
             match self.accepts(i, node, d) {
@@ -101,7 +101,7 @@ impl Placer<'_> {
                 Err(reason) => refusals.push(reason),
             }
         }
-        Err(Homeless { node: i, reason: refusals.last().copied().unwrap_or(Reason::Op) })
+        Err(Unplaceable { node: i, reason: refusals.last().copied().unwrap_or(Reason::Op) })
     }
 
     /// Whether device `d` takes node `i`, or the reason it does not.
@@ -325,6 +325,6 @@ mod tests {
         g.tanh(x);
         let no = Verdict { support: 0, reason: Reason::Type.code(), ..YES };
         let facts = Facts { verdicts: &[vec![no]], homes: &HashMap::new(), budget: &[None] };
-        assert_eq!(place(&g, &facts), Err(Homeless { node: 0, reason: Reason::Type }));
+        assert_eq!(place(&g, &facts), Err(Unplaceable { node: 0, reason: Reason::Type }));
     }
 }

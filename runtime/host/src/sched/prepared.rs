@@ -6,7 +6,7 @@ use super::memory::Memory;
 use super::place::DeviceIdx;
 use super::resolve::Resolved;
 use super::split::Split;
-use crate::device::{Event, Plan, Stream};
+use crate::device::{BackendPlan, Event, Stream};
 use crate::error::{Error, Result};
 use llmrt_graph::Tensor;
 use std::ops::Range;
@@ -25,7 +25,7 @@ pub(super) struct BoundSplit {
     pub device: DeviceIdx,
     /// What it needs from other devices, before its plan runs.
     pub copies: Vec<Copy>,
-    pub plan: Plan,
+    pub plan: BackendPlan,
     /// Rows of the graph.
     pub nodes: Range<usize>,
 }

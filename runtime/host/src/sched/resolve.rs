@@ -1,7 +1,7 @@
 //! From a graph to devices and splits: asks for verdicts, takes apart, places, cuts. Allocates no device memory.
 
 use super::layers::{self, SplitMode};
-use super::place::{DeviceIdx, Facts, Homeless, Placement, place};
+use super::place::{DeviceIdx, Facts, Placement, Unplaceable, place};
 use super::report::Report;
 use super::split::{Split, split};
 use super::{bind, legalise};
@@ -28,7 +28,7 @@ pub struct Resolved {
 
 /// What is known before a graph is placed.
 #[derive(Clone, Default)]
-pub struct Known {
+pub struct PlacementState {
     /// Weights and states that have memory: name to devices.
     pub homes: HashMap<String, Vec<DeviceIdx>>,
     /// Per device, bytes free for new weights and states; `None`: no limit.
@@ -51,7 +51,7 @@ pub fn signature(g: &Graph, node: usize) -> Signature {
 
 /// Places a graph on `devices`, first choice first, the baseline last. A device that fails when asked gets no node,
 /// and the report says so; only the baseline's failure is one of the graph.
-pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Resolved> {
+pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Result<Resolved> {
     let mut failed = BTreeMap::new();
     let mut verdicts = all_verdicts(g, devices, known, &mut failed)?;
     let refused =
@@ -70,7 +70,7 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Reso
         verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     }
     let facts = Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget };
-    let placement = place(&graph, &facts).map_err(|homeless| nobody_runs(&graph, &homeless))?;
+    let placement = place(&graph, &facts).map_err(|unplaceable| unsupported_op(&graph, &unplaceable))?;
     let splits = split(&graph, &placement);
     let names = devices.iter().map(|d| d.name().to_string()).collect();
     let mut report = Report::new(&graph, names, &splits, &placement.fallbacks);
@@ -88,7 +88,7 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &Known) -> Result<Reso
 fn all_verdicts(
     g: &Graph,
     devices: &[Arc<Device>],
-    known: &Known,
+    known: &PlacementState,
     failed: &mut BTreeMap<DeviceIdx, String>,
 ) -> Result<Vec<Vec<Verdict>>> {
     let answer = |(d, device): (usize, &Arc<Device>)| match verdicts_of(g, device, d, known) {
@@ -102,16 +102,21 @@ fn all_verdicts(
 }
 
 /// Names the op, its first operand and what is in the way.
-fn nobody_runs(g: &Graph, homeless: &Homeless) -> Error {
-    let node = &g.nodes[homeless.node];
+fn unsupported_op(g: &Graph, unplaceable: &Unplaceable) -> Error {
+    let node = &g.nodes[unplaceable.node];
     let def = g.def(node.src.iter().flatten().next().map_or(node.dst, |&t| t));
     let operand =
-        format!("tensor `{}` ({} {:?}): {} not supported", def.name, def.dtype, def.ne, homeless.reason);
-    Error::NobodyRuns { op: node.op.name(), operand }
+        format!("tensor `{}` ({} {:?}): {} not supported", def.name, def.dtype, def.ne, unplaceable.reason);
+    Error::UnsupportedOp { op: node.op.name(), operand }
 }
 
 /// What one device says, with what it broke its word on taken as a no.
-fn verdicts_of(g: &Graph, device: &Arc<Device>, d: DeviceIdx, known: &Known) -> Result<Vec<Verdict>> {
+fn verdicts_of(
+    g: &Graph,
+    device: &Arc<Device>,
+    d: DeviceIdx,
+    known: &PlacementState,
+) -> Result<Vec<Verdict>> {
     let raw = bind::unbound(g)?;
     let mut verdicts = device.supports(&raw, 0..g.nodes.len())?;
     if !known.refused.is_empty() {

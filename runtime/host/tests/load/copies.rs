@@ -5,15 +5,15 @@ use std::process::Command;
 use llmrt_abi::DType;
 use llmrt_graph::Graph;
 use llmrt_graph::tensor::Role;
-use llmrt_host::load::{self, Error, LoadMode, LoadOptions, Want};
+use llmrt_host::load::{self, Error, LoadMode, LoadOptions, WeightRequest};
 
 use crate::setup::{APART, FULL, MODES, NEAR, Setup, device};
 use crate::{pages, shelf};
 
 /// All tensors on a device; `b` is no matrix.
-fn wants(setup: &Setup, row: usize) -> Vec<Want> {
+fn wants(setup: &Setup, row: usize) -> Vec<WeightRequest> {
     let role = |name: &str| if name == "b" { Role::Embedding } else { Role::Matrix };
-    setup.all_on(row).into_iter().map(|want| Want { role: role(&want.name), ..want }).collect()
+    setup.all_on(row).into_iter().map(|want| WeightRequest { role: role(&want.name), ..want }).collect()
 }
 
 /// The names of those in a layout of the device's own.
@@ -91,7 +91,7 @@ fn what_products_multiply_is_a_matrix_whatever_the_model_calls_it() {
     g.add(taps, taps);
     let part = g.slice(sliced, 1, 0, 5);
     g.mul_mat(part, x);
-    let roles = |row| [tied, table, taps, sliced].map(|t| Want::new(&g, t, row, &device(row)).role);
+    let roles = |row| [tied, table, taps, sliced].map(|t| WeightRequest::new(&g, t, row, &device(row)).role);
     assert_eq!(roles(NEAR), [Role::Embedding, Role::Embedding, Role::Matrix, Role::Matrix]);
     assert_eq!(roles(APART), [Role::Matrix, Role::Embedding, Role::Other, Role::Other]);
 }

@@ -5,7 +5,9 @@ use std::sync::{Arc, OnceLock};
 
 use llmrt_gguf::TensorInfo;
 use llmrt_graph::tensor::Role;
-use llmrt_host::load::{self, LoadMode, LoadOptions, ModelFiles, OpenOptions, Result, Want, Weights};
+use llmrt_host::load::{
+    self, LoadMode, LoadOptions, ModelFiles, OpenOptions, Result, WeightRequest, Weights,
+};
 use llmrt_host::{Device, Host, HostOptions, TensorDesc};
 
 use crate::shelf;
@@ -56,22 +58,22 @@ impl Setup {
     }
 
     /// A tensor, wanted as the file has it.
-    pub fn want(&self, name: &str, row: usize) -> Want {
+    pub fn want(&self, name: &str, row: usize) -> WeightRequest {
         let TensorInfo { name, dtype, ne, .. } = self.files.tensor(name).unwrap().clone();
-        Want { name, dtype, ne, role: Role::Matrix, row, device: device(row) }
+        WeightRequest { name, dtype, ne, role: Role::Matrix, row, device: device(row) }
     }
 
     /// All tensors on one device.
-    pub fn all_on(&self, row: usize) -> Vec<Want> {
+    pub fn all_on(&self, row: usize) -> Vec<WeightRequest> {
         self.files.model.tensors.iter().map(|t| self.want(&t.name, row)).collect()
     }
 
-    pub fn load(&self, wants: &[Want], mode: LoadMode) -> Result<Weights> {
+    pub fn load(&self, wants: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
         let options = LoadOptions { mode, check_tensors: false, progress: &mut |_| true };
         load::load(&self.files, wants, options)
     }
 
-    pub fn load_checked(&self, wants: &[Want], mode: LoadMode) -> Result<Weights> {
+    pub fn load_checked(&self, wants: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
         load::load(&self.files, wants, LoadOptions { mode, check_tensors: true, progress: &mut |_| true })
     }
 

@@ -59,7 +59,7 @@ struct Board {
 pub const LAYOUT: u32 = 7;
 
 /// Most bytes that one call may bring.
-const MOST: usize = 16 << 20;
+const MAX_TRANSFER: usize = 16 << 20;
 
 impl Device for Board {
     fn info(&self) -> DeviceInfo {
@@ -106,7 +106,7 @@ struct Own {
 
 impl Buffer for Own {
     fn set(&self, tensor: &TensorView<'_>, src: &[u8], off: u64) -> Result<()> {
-        if src.len() > MOST {
+        if src.len() > MAX_TRANSFER {
             return Err(Error::invalid(format!("{} bytes at once", src.len())));
         }
         let at = (tensor.offset() + off) as usize;

@@ -17,7 +17,7 @@ use crate::error::{Error, Result};
 const LONGEST_SOURCE: usize = 512 << 10;
 
 /// Statements inside each other; each `elif` counts as one.
-const MOST_STATEMENTS: usize = 64;
+const MAX_STATEMENTS: usize = 64;
 
 /// Filters that charge: an operand of `~` or `+`, one of `*`, what `set` stores in a name or in a namespace, a slice.
 pub(super) const JOINED: &str = "_joined";
@@ -119,10 +119,10 @@ impl Tag<'_> {
             word if word.starts_with("end") => *n_open -= elifs.pop().map_or(0, |n| n + 1),
             _ => {}
         }
-        if *n_open > MOST_STATEMENTS {
+        if *n_open > MAX_STATEMENTS {
             return Err(refused(
                 self.line,
-                format!("more than {MOST_STATEMENTS} statements inside each other"),
+                format!("more than {MAX_STATEMENTS} statements inside each other"),
             ));
         }
         Ok(())

@@ -5,10 +5,10 @@ use minijinja::machinery::{Span, Token};
 use crate::error::{Error, Result};
 
 /// Words and signs in one tag: each may be a level of the recursion that compiles it.
-const MOST_TOKENS: usize = 800;
+const MAX_TOKENS: usize = 800;
 
 /// Brackets inside each other.
-const MOST_BRACKETS: usize = 24;
+const MAX_BRACKETS: usize = 24;
 
 /// What stands between `{{` or `{%` and its end.
 pub(super) struct Tag<'t> {
@@ -24,8 +24,8 @@ pub(super) struct Tag<'t> {
 impl<'t> Tag<'t> {
     pub fn new(tokens: &'t [(Token<'t>, Span)], start: Span) -> Result<Self> {
         let line = usize::from(start.start_line);
-        if tokens.len() > MOST_TOKENS {
-            return Err(refused(line, format!("a tag has more than {MOST_TOKENS} words and signs")));
+        if tokens.len() > MAX_TOKENS {
+            return Err(refused(line, format!("a tag has more than {MAX_TOKENS} words and signs")));
         }
         let mut pairs = vec![0; tokens.len()];
         let mut depths = Vec::with_capacity(tokens.len());
@@ -41,8 +41,8 @@ impl<'t> Tag<'t> {
                 _ => {}
             }
             depths.push(open.len());
-            if open.len() > MOST_BRACKETS {
-                return Err(refused(line, format!("more than {MOST_BRACKETS} brackets inside each other")));
+            if open.len() > MAX_BRACKETS {
+                return Err(refused(line, format!("more than {MAX_BRACKETS} brackets inside each other")));
             }
         }
         Ok(Self { tokens, line, pairs, depths })

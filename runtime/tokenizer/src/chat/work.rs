@@ -7,7 +7,7 @@ use minijinja::value::ValueKind;
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// The most bytes that one rendering may make, those included that it throws away again.
-pub(super) const MOST_BYTES: usize = 256 << 20;
+pub(super) const MAX_BYTES: usize = 256 << 20;
 
 /// How deeply values may hold each other: dropping and writing them recurses.
 const DEEPEST: usize = 160;
@@ -34,7 +34,7 @@ pub(super) struct Weight {
 pub(super) fn charge(state: &mut State, n_bytes: usize) -> Result<(), Error> {
     let charged = state.get_or_insert_extension_with(Charged::default);
     charged.0 = charged.0.saturating_add(n_bytes);
-    if charged.0 > MOST_BYTES { Err(too_much()) } else { Ok(()) }
+    if charged.0 > MAX_BYTES { Err(too_much()) } else { Ok(()) }
 }
 
 /// Charges a value with all that it holds.
@@ -79,7 +79,7 @@ fn add(value: &Value, depth: usize, weight: &mut Weight) -> Result<(), Error> {
         let why = format!("values are more than {DEEPEST} deep inside each other");
         return Err(Error::new(ErrorKind::InvalidOperation, why));
     }
-    if weight.bytes > MOST_BYTES {
+    if weight.bytes > MAX_BYTES {
         return Err(too_much());
     }
     if value.kind() == ValueKind::Map {
@@ -110,6 +110,6 @@ pub(super) fn holds_namespace(value: &Value) -> bool {
 }
 
 pub(super) fn too_much() -> Error {
-    let why = format!("makes more than {MOST_BYTES} bytes of text and lists");
+    let why = format!("makes more than {MAX_BYTES} bytes of text and lists");
     Error::new(ErrorKind::InvalidOperation, why)
 }

@@ -15,7 +15,7 @@ use std::thread::ThreadId;
 /// Waiting, while capturing, for an event from outside.
 pub const ISOLATION: i32 = 107_024;
 /// Tasks of one graph.
-const MOST: usize = 1 << 20;
+const MAX_TASKS: usize = 1 << 20;
 
 /// A graph, also while it is being captured.
 pub struct Graph {
@@ -156,7 +156,7 @@ impl Graph {
     /// Adds a task of a stream.
     pub fn record(&self, stream: usize, task: Task) -> Answer {
         let mut state = crate::lock(&self.state);
-        let valid = state.phase == Phase::Open && state.tasks.len() < MOST;
+        let valid = state.phase == Phase::Open && state.tasks.len() < MAX_TASKS;
         ensure(valid, ACL_ERROR_RT_CAPTURE_INVALIDATED, || "the capture was invalidated".into())?;
         if state.streams[0].handle != stream {
             state.loose.insert(stream);

@@ -23,16 +23,16 @@ pub fn vector<S: Simd, E: KvElement>(s: S, row: &[E::Block], c: usize) -> S::F {
 
 /// A vector is a block.
 impl<F: Float> KvElement for F {
-    type Block = F::Sixteen;
+    type Block = F::Chunk16;
     const VECTORS: usize = 1;
 
     #[inline(always)]
-    fn blocks(row: &[u8]) -> &[F::Sixteen] {
-        F::sixteens(row)
+    fn blocks(row: &[u8]) -> &[F::Chunk16] {
+        F::chunks16(row)
     }
 
     #[inline(always)]
-    fn load<S: Simd>(s: S, block: &F::Sixteen, _i: usize) -> S::F {
+    fn load<S: Simd>(s: S, block: &F::Chunk16, _i: usize) -> S::F {
         F::load(s, block)
     }
 }

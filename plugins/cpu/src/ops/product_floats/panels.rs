@@ -11,15 +11,15 @@ use std::ops::Range;
 use std::ptr::from_ref;
 
 /// Word k of each of 16 rows, as sealed panels have it.
-pub type Sealed<F> = <<F as Weights>::Word as Float>::Sixteen;
+pub type Sealed<F> = <<F as Weights>::Word as Float>::Chunk16;
 /// The same in 32 bits each, as unpacked panels have it.
-pub type Unpacked = <F32 as Float>::Sixteen;
+pub type Unpacked = <F32 as Float>::Chunk16;
 
 /// The sealed panel that begins with a row, if all of it is wanted.
 #[inline(always)]
 pub fn sealed<'a, F: Weights>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<&'a [Sealed<F>]> {
     let panel = (first + ROWS <= rows.end).then(|| p.w.panel([first, p.at[0], p.at[1]])).flatten()?;
-    Some(F::Word::sixteens(panel))
+    Some(F::Word::chunks16(panel))
 }
 
 /// A stretch of 16 rows (of `n_rows`, the others being anything) as words of 32 bits, side by side; that of the panel `P` further on is
@@ -39,7 +39,7 @@ pub fn unpack<S: Simd, F: Weights, const P: usize>(
         && let Some(panel) = p.w.panel(at)
     {
         let ahead = P * panel.len();
-        for (out, w) in out.iter_mut().zip(&F::Word::sixteens(panel)[part.clone()]) {
+        for (out, w) in out.iter_mut().zip(&F::Word::chunks16(panel)[part.clone()]) {
             prefetch(from_ref(w).cast::<u8>().wrapping_add(ahead));
             s.store_b(s.bits(F::Word::load(s, w)), out);
         }

@@ -12,7 +12,7 @@ pub trait Weights {
     /// The dtype whose words lie like that in its rows.
     const DTYPE: DType;
     /// Bytes of a word.
-    const BYTES: usize = size_of::<<Self::Word as Float>::Sixteen>() / LANES;
+    const BYTES: usize = size_of::<<Self::Word as Float>::Chunk16>() / LANES;
     /// Words of k whose panels and columns stay in the first cache; whole blocks.
     const STRETCH: usize = 128;
     /// Numbers in a word.

@@ -95,7 +95,7 @@ api! {
         if !world.functions.contains_key(&(function as usize)) {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
-        let value = u32::try_from(value).ok().filter(|n| is_room && *n <= emu::MOST_SHARED);
+        let value = u32::try_from(value).ok().filter(|n| is_room && *n <= emu::MAX_SHARED);
         world.shared.insert(function as usize, value.ok_or(CUDA_ERROR_INVALID_VALUE)?);
         Ok(())
     };

@@ -4,7 +4,7 @@
 use llmrt_graph::{Graph, Tensor};
 
 /// Most logits of a row that are picked. Who needs more gets the whole row.
-pub const MOST: usize = 256;
+pub const MAX_TOP_K: usize = 256;
 
 /// [`crate::EngineOptions::keep_logits_from`] where nobody knows better: 7 rows of 32 000 logits, 2 of 151 936. An
 /// estimate: picking takes a sort, which was not timed beside the copy on any card.
@@ -12,21 +12,21 @@ pub const KEEP_LOGITS_FROM: u64 = 800_000;
 
 /// What a step is to read back.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
-pub(crate) struct Wanted {
+pub(crate) struct TopKRequest {
     /// How many of the largest logits each row's sampler needs; `None`: all of them.
     needs: Vec<Option<usize>>,
     /// How many of each row are picked; 0: none, all rows come back whole. A power of two, so that few graphs occur.
     pub n_picked: u32,
 }
 
-impl Wanted {
+impl TopKRequest {
     /// Picks if that spares at least `keep_from` bytes of logits. Rows that need more than is picked stay whole.
-    pub fn new(needs: Vec<Option<usize>>, n_vocab: u64, keep_from: u64) -> Wanted {
-        let is_few = |n: &usize| *n <= MOST && (n.next_power_of_two() as u64) < n_vocab;
+    pub fn new(needs: Vec<Option<usize>>, n_vocab: u64, keep_from: u64) -> TopKRequest {
+        let is_few = |n: &usize| *n <= MAX_TOP_K && (n.next_power_of_two() as u64) < n_vocab;
         let few = needs.iter().flatten().copied().filter(is_few);
         let n_picked = few.clone().max().map_or(0, |n| n.next_power_of_two() as u32);
         let spared = (few.count() as u64).saturating_mul(n_vocab).saturating_mul(4);
-        Wanted { needs, n_picked: if spared >= keep_from { n_picked } else { 0 } }
+        TopKRequest { needs, n_picked: if spared >= keep_from { n_picked } else { 0 } }
     }
 
     /// Whether the picked logits of a row are not enough.
@@ -77,9 +77,9 @@ mod tests {
     fn check(needs: &str, keep_from: u64, expected: &str) {
         let needs: Vec<Option<usize>> = needs.split_whitespace().map(|n| n.parse().ok()).collect();
         let n_rows = needs.len();
-        let wanted = Wanted::new(needs, 1000, keep_from);
-        let whole: String = (0..n_rows).map(|i| if wanted.is_whole(i) { 'w' } else { '.' }).collect();
-        assert_eq!(format!("{} {whole}", wanted.n_picked), expected);
+        let request = TopKRequest::new(needs, 1000, keep_from);
+        let whole: String = (0..n_rows).map(|i| if request.is_whole(i) { 'w' } else { '.' }).collect();
+        assert_eq!(format!("{} {whole}", request.n_picked), expected);
     }
 
     #[test]
@@ -106,7 +106,7 @@ mod tests {
 
     #[test]
     fn a_vocabulary_that_would_be_read_whole_is_read_as_it_is() {
-        let picked = |n_vocab| Wanted::new(vec![Some(40)], n_vocab, 0).n_picked;
+        let picked = |n_vocab| TopKRequest::new(vec![Some(40)], n_vocab, 0).n_picked;
         assert_eq!([picked(64), picked(65)], [0, 64]);
     }
 }

@@ -3,7 +3,7 @@
 
 use crate::engine::EngineOptions;
 use crate::error::{Error, Result};
-use crate::memory::Blueprint;
+use crate::memory::PlacementPlan;
 use crate::program::{StepProgram, StepShape};
 use llmrt_host::load::{self, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::Executor;
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What an engine computes with.
-pub(crate) struct Assembly {
+pub(crate) struct Deployment {
     pub model: Model,
     /// First choice first, the baseline last.
     pub devices: Vec<Arc<Device>>,
@@ -27,14 +27,14 @@ pub(crate) struct Assembly {
     pub warnings: Vec<String>,
 }
 
-impl Assembly {
+impl Deployment {
     /// Assembles on as many of `devices` as work. Strict placement wants them all.
     pub fn new(
         mut devices: Vec<Arc<Device>>,
         files: &Arc<ModelFiles>,
         load: LoadOptions<'_>,
         options: &EngineOptions,
-    ) -> Result<Assembly> {
+    ) -> Result<Deployment> {
         let mut left_out = Vec::new();
         let mut most = 0.0;
         loop {
@@ -46,10 +46,10 @@ impl Assembly {
             };
             let load =
                 LoadOptions { mode: load.mode, check_tensors: load.check_tensors, progress: &mut progress };
-            match Assembly::attempt(&devices, files, load, options) {
-                Ok(mut assembly) => {
-                    assembly.warnings.splice(0..0, left_out);
-                    return Ok(assembly);
+            match Deployment::attempt(&devices, files, load, options) {
+                Ok(mut deployment) => {
+                    deployment.warnings.splice(0..0, left_out);
+                    return Ok(deployment);
                 }
                 Err(e) => {
                     let Some(d) = lost(&devices, &e).filter(|_| !options.strict) else { return Err(e) };
@@ -64,20 +64,20 @@ impl Assembly {
         files: &Arc<ModelFiles>,
         load: LoadOptions<'_>,
         options: &EngineOptions,
-    ) -> Result<Assembly> {
-        let blueprint = Blueprint::new(devices, files, options)?;
+    ) -> Result<Deployment> {
+        let placement = PlacementPlan::new(devices, files, options)?;
         if options.strict {
-            strict(&blueprint.resolved.report)?;
-            if let Some(warning) = blueprint.warnings.first() {
+            strict(&placement.resolved.report)?;
+            if let Some(warning) = placement.warnings.first() {
                 return Err(Error::Strict { problem: warning.clone() });
             }
         }
-        blueprint.check_memory()?;
-        let weights = load::load(files, &blueprint.wants(), load)?;
-        let mut warnings = blueprint.warnings.clone();
+        placement.check_memory()?;
+        let weights = load::load(files, &placement.wants(), load)?;
+        let mut warnings = placement.warnings.clone();
         warnings.extend_from_slice(weights.warnings());
-        let states = blueprint.states();
-        let Blueprint { model, devices, .. } = blueprint;
+        let states = placement.states();
+        let PlacementPlan { model, devices, .. } = placement;
         let executor = Executor::new(
             devices.clone(),
             files.clone(),
@@ -87,16 +87,16 @@ impl Assembly {
             (options.strict, options.split),
         )?;
         let (programs, last) = Default::default();
-        let mut assembly = Assembly { model, devices, executor, programs, last, warnings };
+        let mut deployment = Deployment { model, devices, executor, programs, last, warnings };
         // The largest step first, so that the arenas never move.
         for n_tokens in [options.n_batch, 1] {
             let shape = StepShape { batch: options.shape(n_tokens, 1, 1), n_picked: 0 };
-            let step = StepProgram::new(&assembly.model, &shape)?;
-            assembly.executor.prepare(&step.program)?;
-            assembly.programs.insert(shape, step);
-            assembly.last = Some(shape);
+            let step = StepProgram::new(&deployment.model, &shape)?;
+            deployment.executor.prepare(&step.program)?;
+            deployment.programs.insert(shape, step);
+            deployment.last = Some(shape);
         }
-        Ok(assembly)
+        Ok(deployment)
     }
 }
 

@@ -112,7 +112,7 @@ fn run(engine: &mut Engine, samplers: &[Sampler]) -> Result<Run, Error> {
     let mut ids = Vec::new();
     for (i, sampler) in (0..).zip(&samplers) {
         let id = engine.add((0..3 + i % 3).map(|j| 5 + 31 * i + 7 * j).collect())?;
-        engine.set_n_largest(id, sampler.n_largest())?;
+        engine.set_required_top_k(id, sampler.required_top_k())?;
         ids.push(id);
     }
     let mut n_bytes = Vec::new();
@@ -297,7 +297,7 @@ fn a_card_without_room_to_pick_is_kept_and_gives_all_logits() {
         let mut engine = lab.engine_of(&model(), options);
         for token in 0..8 {
             let id = engine.add(vec![token]).unwrap();
-            engine.set_n_largest(id, Some(200)).unwrap();
+            engine.set_required_top_k(id, Some(200)).unwrap();
         }
         let n_rows = engine.step(Logits::Last, 8).unwrap().rows.len();
         let report = engine.report().unwrap();
