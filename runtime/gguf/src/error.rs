@@ -1,5 +1,7 @@
 //! Everything that can be wrong with a model file, told with what was found and what was expected.
 
+use crate::printable::printable_name as shown;
+
 /// Why bytes are not a usable model file. The caller knows the file and puts its name in front.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // each field is named in its variant's message
@@ -18,10 +20,11 @@ pub enum Error {
     #[error("the first {at_least} bytes of the file are needed to go on")]
     NeedMore { at_least: u64 },
     #[error(
-        "file ends early: {what} at byte {at} needs {needed} bytes, the file has {file_len}; download it again"
+        "file ends early: {} at byte {at} needs {needed} bytes, the file has {file_len}; download it again",
+        shown(what)
     )]
     Truncated { what: String, at: u64, needed: u64, file_len: u64 },
-    #[error("{what} claims {found} entries, the rest of the file holds {most} at most")]
+    #[error("{} claims {found} entries, the rest of the file holds {most} at most", shown(what))]
     BadCount { what: String, found: u64, most: u64 },
 
     // Metadata.
@@ -37,7 +40,11 @@ pub enum Error {
     WrongType { key: String, found: String, expected: &'static str },
     #[error("general.alignment is {found}: expected a power of two of type u32")]
     BadAlignment { found: String },
-    #[error("override `{given}` is not KEY=TYPE:VAL with TYPE int, float, bool or str: {reason}")]
+    #[error(
+        "override `{}` is not KEY=TYPE:VAL with TYPE int, float, bool or str: {}",
+        shown(given),
+        shown(reason)
+    )]
     BadOverride { given: String, reason: String },
 
     // Tensors.
@@ -83,32 +90,23 @@ pub enum Error {
     BadTokenizer(String),
 }
 
-/// A name out of a file as a terminal may see it: control characters spelled out, the end of a long one cut off.
-fn shown(name: &str) -> String {
-    const MAX_CHARS: usize = 120;
-    let mut text = String::new();
-    for c in name.chars().take(MAX_CHARS) {
-        if c.is_control() { text.extend(c.escape_default()) } else { text.push(c) }
-    }
-    if name.chars().nth(MAX_CHARS).is_some() {
-        text.push('…');
-    }
-    text
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn check(key: &str, expected: &str) {
-        let message = Error::DuplicateKey { key: key.into() }.to_string();
-        assert_eq!(message, format!("metadata key `{expected}` appears twice"));
-    }
-
     #[test]
     fn names_out_of_files_cannot_steer_the_terminal() {
-        check("llama.größe", "llama.größe");
-        check("\x1b[2J\n", "\\u{1b}[2J\\n");
-        check(&"k".repeat(1 << 20), &("k".repeat(120) + "…"));
+        let key = "\x1b]0;title\x07\u{202e}".to_string();
+        for e in [
+            Error::DuplicateKey { key: key.clone() },
+            Error::Truncated { what: key.clone(), at: 0, needed: 1, file_len: 0 },
+            Error::BadCount { what: key.clone(), found: 1, most: 0 },
+            Error::MissingTensor { tensor: key.clone() },
+            Error::BadOverride { given: key.clone(), reason: String::new() },
+        ] {
+            let message = e.to_string();
+            assert!(message.contains("\\u{1b}]0;title\\u{7}\\u{202e}"), "{message}");
+            assert!(!message.contains(crate::is_terminal_control), "{message}");
+        }
     }
 }

@@ -1,5 +1,7 @@
 //! What can be wrong with a vocabulary, a text or a template, told with the key, the value and the remedy.
 
+use llmrt_gguf::{printable_lines, printable_name as shown};
+
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
@@ -10,18 +12,23 @@ pub enum Error {
     // The vocabulary.
     #[error(transparent)]
     Metadata(#[from] llmrt_gguf::Error),
-    #[error("the file has no vocabulary (tokenizer.ggml.model is `{found}`): give token ids instead of text")]
+    #[error(
+        "the file has no vocabulary (tokenizer.ggml.model is `{}`): give token ids instead of text",
+        shown(found)
+    )]
     NoVocabulary { found: String },
-    #[error("tokenizer.ggml.model is `{found}`: expected llama, gpt2 or bert")]
+    #[error("tokenizer.ggml.model is `{}`: expected llama, gpt2 or bert", shown(found))]
     UnknownModel { found: String },
     #[error(
-        "tokenizer.ggml.pre is `{found}`, which is not known; known are {known}. Choose `default` to go on anyway"
+        "tokenizer.ggml.pre is `{}`, which is not supported; supported are {known}. Choose `default` to continue anyway",
+        shown(found)
     )]
     UnknownPre { found: String, known: String },
     #[error("tokenizer.ggml.tokens has {found} entries: expected 1 to {most}")]
     BadTokenCount { found: usize, most: u32 },
     #[error(
-        "tokenizer.ggml.tokens has {text:?} twice, as {first} and as {second}: every token must be unique"
+        "tokenizer.ggml.tokens has \"{}\" twice, as {first} and as {second}: every token must be unique",
+        shown(text)
     )]
     DuplicateToken { text: String, first: u32, second: u32 },
     #[error("{key} has {found} entries, tokenizer.ggml.tokens has {expected}: both must be of one length")]
@@ -30,7 +37,10 @@ pub enum Error {
     BadScore { index: usize, found: f32 },
     #[error("tokenizer.ggml.token_type[{index}] is {found}: expected 0 to 6")]
     BadTokenType { index: usize, found: i32 },
-    #[error("tokenizer.ggml.merges[{index}] is {found:?}: expected two pieces with a space between them")]
+    #[error(
+        "tokenizer.ggml.merges[{index}] is \"{}\": expected two pieces with a space between them",
+        shown(found)
+    )]
     BadMerge { index: usize, found: String },
     #[error("{key} is {found}: the vocabulary has the ids 0 to {last}", last = n_tokens - 1)]
     SpecialOutOfRange { key: &'static str, found: u32, n_tokens: usize },
@@ -48,7 +58,7 @@ pub enum Error {
     NoSuchToken { id: u32, n_tokens: usize },
 
     // Chat templates.
-    #[error("chat template, line {line}: {reason}")]
+    #[error("chat template, line {line}: {}", printable_lines(reason))]
     Template { line: usize, reason: String },
     #[error("there are no messages: a chat template needs at least one")]
     NoMessages,
@@ -58,8 +68,30 @@ pub enum Error {
     TemplateEngine,
     #[error("the chat template writes a prompt of more than {most} bytes")]
     LongPrompt { most: usize },
-    #[error("the chat template refuses these messages: {reason}")]
+    #[error("the chat template refuses these messages: {}", printable_lines(reason))]
     Refused { reason: String },
-    #[error("the time {found:?} is not written YYYY-MM-DDTHH:MM:SS")]
+    #[error("the time `{}` is not written YYYY-MM-DDTHH:MM:SS", shown(found))]
     BadTime { found: String },
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_files_and_templates_cannot_control_the_terminal() {
+        let text = || "\x1b[31m\u{9b}2J\u{202e}".to_string();
+        for e in [
+            Error::UnknownModel { found: text() },
+            Error::UnknownPre { found: text(), known: String::new() },
+            Error::DuplicateToken { text: text(), first: 1, second: 2 },
+            Error::BadMerge { index: 0, found: text() },
+            Error::Template { line: 1, reason: text() },
+            Error::Refused { reason: text() },
+            Error::BadTime { found: text() },
+        ] {
+            let message = e.to_string();
+            assert!(message.contains("\\u{1b}[31m\\u{9b}2J\\u{202e}"), "{message}");
+        }
+    }
 }

@@ -13,7 +13,7 @@ impl Vocab {
             "gpt2" => ModelKind::Bpe,
             "bert" => ModelKind::Wpm,
             none @ ("no_vocab" | "none") => return Err(Error::NoVocabulary { found: none.to_string() }),
-            other => return Err(Error::UnknownModel { found: other.escape_debug().to_string() }),
+            other => return Err(Error::UnknownModel { found: other.to_string() }),
         };
         let text = |key| metadata.optional::<&str>(key).map(|text| text.map(str::to_string));
         let flag = |key| metadata.optional::<bool>(key);

@@ -11,7 +11,7 @@ mod qwen3;
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::{Error, Result};
-use llmrt_gguf::Metadata;
+use llmrt_gguf::{Metadata, printable_name};
 use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
@@ -52,7 +52,7 @@ pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let found: &str = meta.require("general.architecture")?;
     let known = ARCHS.iter().find(|(name, _)| *name == found);
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
-        found: found.escape_debug().to_string(),
+        found: printable_name(found).into_owned(),
         expected: ARCHS.map(|(name, _)| name).join(", "),
     })?;
     Ok((found, arch))

@@ -3,6 +3,7 @@
 use super::{Keys, MAX_DIM};
 use crate::error::Result;
 use llmrt_abi::op::RopeParams;
+use llmrt_gguf::printable_name;
 
 /// Which elements of a head make a pair.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -47,7 +48,7 @@ impl RopeConfig {
             other => {
                 return Err(keys.bad(
                     "rope.scaling.type",
-                    other.escape_debug(),
+                    printable_name(other),
                     "none, linear, yarn or longrope",
                 ));
             }

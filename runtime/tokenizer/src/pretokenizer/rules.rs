@@ -185,7 +185,7 @@ impl Rule {
     /// The rule that files call `name`.
     pub fn find(name: &str) -> Result<&'static Rule> {
         RULES.iter().find(|rule| rule.names.contains(&name)).ok_or_else(|| Error::UnknownPre {
-            found: name.escape_debug().to_string(),
+            found: name.to_string(),
             known: RULES.iter().flat_map(|rule| rule.names).copied().collect::<Vec<_>>().join(", "),
         })
     }
