@@ -4,6 +4,7 @@ mod arm;
 mod bench;
 mod coverage;
 mod cuda_kernels;
+mod docs;
 mod fuzz;
 mod golden;
 mod header;
@@ -31,6 +32,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
   layout             let abi_stable compare the types with those of released minors
   arm                the CPU plugin and the embedded model on 64-bit ARM, emulated by qemu, beside this machine's bits
   coverage           line coverage of the parsers and the scheduler
+  docs [--check]     write docs/reference from the program's tables, or compare it with them
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
   bench [--peer LLAMA_BENCH] [--floor] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N]
@@ -75,6 +77,8 @@ fn main() -> ExitCode {
         ["cuda-sim", ref arguments @ ..] => {
             run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cuda-sim", "--"]).args(arguments))
         }
+        ["docs"] => docs::write(),
+        ["docs", "--check"] => docs::check(),
         ["coverage"] => coverage::coverage(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["bench", "floor", ref words @ ..] => bench::floor(words),
