@@ -37,48 +37,19 @@ mod clock;
 
 mod error;
 
-use args::{Cli, Command};
-use clap::Parser;
-use error::{Exit, Result};
+use error::{Error, Exit};
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let cli = Cli::parse();
-    match run(&cli) {
+    let (global, command, flags) = args::parse(std::env::args_os()).unwrap_or_else(|e| e.exit());
+    // A command that ends at once at Ctrl-C leaves the signal as it is.
+    let listening = if command.ends_at_once { Ok(()) } else { interrupt::listen() };
+    match listening.and_then(|()| (command.run)(&global, &flags)) {
         Ok(()) => ExitCode::SUCCESS,
+        Err(Error { exit: Exit::OutputClosed, .. }) => ExitCode::SUCCESS,
         Err(e) => {
-            if e.exit != Exit::OutputClosed {
-                output::note(format_args!("llmrt: {}", e.message.trim_end()));
-            }
+            output::note(format_args!("llmrt: {}", e.message.trim_end()));
             ExitCode::from(e.exit as u8)
         }
-    }
-}
-
-fn run(cli: &Cli) -> Result<()> {
-    let global = &cli.global;
-    // Ctrl-C ends a worker at once.
-    if let Command::ConformWorker(args) = &cli.command {
-        return cmd::conform::worker(global, args);
-    }
-    interrupt::listen()?;
-    match &cli.command {
-        Command::Run(args) => cmd::run::run(global, args),
-        Command::Eval(args) => cmd::eval::eval(global, args),
-        Command::Perplexity(args) => cmd::perplexity::perplexity(global, args),
-        Command::Bench(args) => cmd::bench::bench(global, args),
-        Command::Tokenize(args) => cmd::tokenize::tokenize(args),
-        Command::Detokenize(args) => cmd::tokenize::detokenize(args),
-        Command::Inspect(args) => cmd::inspect::inspect(global, args),
-        Command::Plan(args) => cmd::plan::plan(global, args),
-        Command::Convert(args) => cmd::convert::convert(args),
-        Command::Quantize(args) => cmd::quantize::quantize(global, args),
-        Command::Synth(args) => cmd::synth::synth(global, args),
-        Command::Plugins(args) => cmd::plugins::plugins(global, args),
-        Command::Devices(args) => cmd::devices::devices(global, args),
-        Command::Ops(args) => cmd::ops::ops(global, args),
-        Command::Conform(args) => cmd::conform::conform(global, args),
-        Command::ConformWorker(args) => cmd::conform::worker(global, args),
-        Command::Diff(args) => cmd::diff::diff(global, args),
     }
 }

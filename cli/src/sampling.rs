@@ -113,15 +113,11 @@ fn named_by_flag(e: llmrt_engine::Error) -> Error {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::args::{Cli, Command};
-    use clap::Parser;
+    use crate::args;
+    use crate::cmd::run::Run;
 
     fn parse(flags: &str) -> SamplingArgs {
-        let words = ["llmrt", "run"].into_iter().chain(flags.split_whitespace());
-        let Command::Run(run) = Cli::try_parse_from(words).expect("flags that clap takes").command else {
-            panic!("`run` is run")
-        };
-        run.sampling
+        args::flags::<Run>(&format!("llmrt run {flags}")).sampling
     }
 
     fn refused(flags: &str, expected: &str) {

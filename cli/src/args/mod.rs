@@ -1,27 +1,18 @@
-//! The command line: what can be typed and what it means. Commands are in files by what they are about.
+//! The command line: global flags, and the groups of flags that commands share. Each command's own are in its file.
 
-mod conform;
-mod devices;
-mod files;
-mod measure;
 mod model;
-mod run;
 mod sampling;
-mod text;
 
-pub use conform::{Conform, ConformWorker, Diff};
-pub use devices::{Devices, Listing, Ops};
-pub use files::{Convert, Inspect, PlanArgs, Quantize, Synth};
-pub use measure::{Bench, CeilingsArg, Eval, LogitsArg, Perplexity};
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs};
-pub use run::Run;
 pub use sampling::{SamplerArg, SamplingArgs};
-pub use text::{Detokenize, Tokenize};
 
+use crate::cmd::{COMMANDS, Row};
 use crate::values;
-use clap::{Args, Parser, Subcommand};
+use clap::error::ErrorKind;
+use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
 use llmrt_host::PoolKind;
 use llmrt_host::sched::SplitMode;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Runs large language models on whatever devices are there.
@@ -33,8 +24,6 @@ use std::path::PathBuf;
 pub struct Cli {
     #[command(flatten)]
     pub global: Global,
-    #[command(subcommand)]
-    pub command: Command,
 }
 
 const AFTER_HELP: &str = "\
@@ -93,39 +82,44 @@ pub struct Global {
     pub verbose: u8,
 }
 
-#[derive(Subcommand, Debug)]
-pub enum Command {
-    Run(Run),
-    Eval(Eval),
-    Perplexity(Perplexity),
-    Bench(Bench),
-    Tokenize(Tokenize),
-    Detokenize(Detokenize),
-    Inspect(Inspect),
-    Plan(PlanArgs),
-    Convert(Convert),
-    Quantize(Quantize),
-    Synth(Synth),
-    /// List plugin files and why each was accepted or rejected.
-    Plugins(Listing),
-    Devices(Devices),
-    Ops(Ops),
-    Conform(Conform),
-    #[command(hide = true)]
-    ConformWorker(ConformWorker),
-    Diff(Diff),
+/// The program with every command of the table.
+pub fn program() -> Command {
+    let commands = COMMANDS.iter().map(|row| (row.flags)(Command::new(row.name)));
+    Cli::command().subcommand_required(true).arg_required_else_help(true).subcommands(commands)
+}
+
+/// The global flags, the command's row and its own flags.
+pub fn parse(
+    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
+) -> Result<(Global, &'static Row, ArgMatches), clap::Error> {
+    let mut matches = program().try_get_matches_from(words)?;
+    let global = Cli::from_arg_matches(&matches)?.global;
+    let (name, flags) =
+        matches.remove_subcommand().ok_or_else(|| clap::Error::new(ErrorKind::MissingSubcommand))?;
+    let row = COMMANDS
+        .iter()
+        .find(|row| row.name == name)
+        .ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))?;
+    Ok((global, row, flags))
+}
+
+/// The flags of one command, for tests.
+#[cfg(test)]
+pub fn flags<C: crate::cmd::Command>(words: &str) -> C {
+    let (_, row, flags) = parse(words.split_whitespace()).expect("words that clap takes");
+    assert_eq!(row.name, C::NAME);
+    C::from_arg_matches(&flags).expect("flags of the command")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use clap::CommandFactory;
 
-    /// `--help` of every command is kept in `cli/src/help`; a change shows there. To take over new texts, empty the
-    /// file and run this test: it fills empty files and fails once.
+    /// `--help` of every command is kept in `cli/src/help`; a change shows there. To accept a new text, empty
+    /// or remove the file and run this test: it writes the file and fails once.
     #[test]
     fn every_help_text_is_the_one_that_was_read_last() {
-        let mut program = Cli::command().term_width(100);
+        let mut program = program().term_width(100);
         program.build();
         let mut texts = vec![("llmrt".to_string(), program.render_long_help().to_string())];
         for command in program.get_subcommands_mut().filter(|c| c.get_name() != "help") {
@@ -139,7 +133,7 @@ mod tests {
 
     fn is_kept(name: &str, text: &str) -> bool {
         let path = format!("{}/src/help/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        let kept = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{path}: {e}"));
+        let kept = std::fs::read_to_string(&path).unwrap_or_default();
         if kept.is_empty() {
             std::fs::write(&path, text).expect("the folder of help texts can be written");
         }
@@ -149,8 +143,8 @@ mod tests {
     #[test]
     fn flags_of_devices_may_stand_before_or_behind_the_command() {
         for line in ["llmrt --backend a,b:1 run", "llmrt run --backend a,b:1"] {
-            let cli = Cli::try_parse_from(line.split(' ')).expect("a good command line");
-            assert_eq!(cli.global.backend, ["a", "b:1"]);
+            let (global, ..) = parse(line.split(' ')).expect("a good command line");
+            assert_eq!(global.backend, ["a", "b:1"]);
         }
     }
 }

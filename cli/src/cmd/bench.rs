@@ -1,11 +1,15 @@
 //! `llmrt bench`: prompt and decode speed on random tokens, and what the machine could do at most.
 
+mod args;
 mod cases;
 mod ceilings;
 mod speeds;
 mod work;
 
-use crate::args::{Bench, Global};
+pub use args::{Bench, CeilingsArg};
+
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
@@ -19,8 +23,16 @@ use serde_json::json;
 use speeds::Speeds;
 use work::Work;
 
+impl Command for Bench {
+    const NAME: &'static str = "bench";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        bench(global, self)
+    }
+}
+
 /// Measures and prints a table or JSON.
-pub fn bench(global: &Global, args: &Bench) -> Result<()> {
+fn bench(global: &Global, args: &Bench) -> Result<()> {
     check_flags(args)?;
     let ceilings = args.ceilings.map(|which| Ceilings::measure(global, which)).transpose()?;
     if args.n_prompt == 0 && args.n_gen == 0 {

@@ -6,7 +6,8 @@ mod conversation;
 
 mod history;
 
-use crate::args::{Global, Run};
+use crate::args::Global;
+use crate::cmd::run::Run;
 use crate::cmd::run::{n_predict, tell_end, timings, to_stdout};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};

@@ -1,6 +1,11 @@
 //! `llmrt conform`: tests a plugin, case by case, in worker processes.
 
-use crate::args::{Conform, ConformWorker, Global};
+mod args;
+
+pub use args::{Conform, ConformWorker};
+
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
 use crate::new_file::NewFile;
@@ -14,11 +19,28 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+impl Command for Conform {
+    const NAME: &'static str = "conform";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        conform(global, self)
+    }
+}
+
+impl Command for ConformWorker {
+    const NAME: &'static str = "conform-worker";
+    const ENDS_AT_ONCE: bool = true;
+
+    fn run(&self, global: &Global) -> Result<()> {
+        worker(global, self)
+    }
+}
+
 /// Threads of a worker's pool, so that work on several threads is tested too.
 const POOL: usize = 2;
 
 /// Runs the cases that the flags select, and reports.
-pub fn conform(global: &Global, args: &Conform) -> Result<()> {
+fn conform(global: &Global, args: &Conform) -> Result<()> {
     let selection = selection(args)?;
     let limit = Duration::try_from_secs_f64(args.time_limit).ok().filter(|limit| !limit.is_zero());
     let limit = limit.ok_or_else(|| {
@@ -191,7 +213,7 @@ fn launch(global: &Global, args: &Conform) -> Result<Launch> {
 }
 
 /// Serves a parent on stdin and stdout.
-pub fn worker(global: &Global, args: &ConformWorker) -> Result<()> {
+fn worker(global: &Global, args: &ConformWorker) -> Result<()> {
     Ok(worker::serve(options(global, args.clone()))?)
 }
 

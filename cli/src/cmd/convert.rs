@@ -1,22 +1,49 @@
 //! `llmrt convert`: a llama2.c checkpoint as a GGUF file with F32 weights.
 
-use crate::args::Convert;
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::OpenModel;
 use crate::new_file::{self, NewFile};
 use crate::output::{bytes, n_things, note};
+use clap::Args;
 use llmrt_gguf::writer::{self, Tables, WriteError};
 use llmrt_gguf::{Metadata, TensorInfo};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use std::io::{self, Write};
-use std::path::Path;
+use std::path::{Path, PathBuf};
+
+/// Convert a llama2.c checkpoint to GGUF, with F32 weights.
+#[derive(Args, Debug)]
+pub struct Convert {
+    /// Checkpoint: v0, v1 or v2 (int8).
+    #[arg(value_name = "CHECKPOINT")]
+    pub input: PathBuf,
+    /// GGUF file to write; an existing one is not overwritten.
+    #[arg(value_name = "OUT.gguf")]
+    pub output: PathBuf,
+    /// tokenizer.bin [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+    /// Overwrite the output; the checkpoint itself and its tokenizer.bin are never overwritten.
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl Command for Convert {
+    const NAME: &'static str = "convert";
+
+    fn run(&self, _: &Global) -> Result<()> {
+        convert(self)
+    }
+}
 
 /// Bytes that are converted at a time.
 const CHUNK: u64 = 4 << 20;
 
 /// Writes the GGUF file; it appears under its name only when it is whole.
-pub fn convert(args: &Convert) -> Result<()> {
+fn convert(args: &Convert) -> Result<()> {
     let options = OpenOptions { tokenizer: args.tokenizer.clone(), ..OpenOptions::default() };
     let model = OpenModel::open(Some(&args.input), &options)?;
     if !model.is_checkpoint() {

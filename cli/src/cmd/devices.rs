@@ -1,15 +1,36 @@
 //! `llmrt devices`: devices, their memory and kind, and why any is not used; with `--knobs` the environment variables.
 
-use crate::args::{Devices, Global};
+use crate::args::Global;
 use crate::backend::Offered;
+use crate::cmd::Command;
 use crate::output::{self, bytes};
 use crate::setup::{Plugins, idle_because};
+use clap::Args;
 use llmrt_host::{Device, PoolStats, knobs};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
+/// List devices, their memory and kind, and why any is unused.
+#[derive(Args, Debug)]
+pub struct Devices {
+    /// JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// Show every environment variable that is read, and its value.
+    #[arg(long)]
+    pub knobs: bool,
+}
+
+impl Command for Devices {
+    const NAME: &'static str = "devices";
+
+    fn run(&self, global: &Global) -> crate::error::Result<()> {
+        devices(global, self)
+    }
+}
+
 /// Lists devices, or the knobs table.
-pub fn devices(global: &Global, args: &Devices) -> crate::error::Result<()> {
+fn devices(global: &Global, args: &Devices) -> crate::error::Result<()> {
     if args.knobs {
         return print_knobs(args.json);
     }

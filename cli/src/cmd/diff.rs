@@ -1,26 +1,75 @@
 //! `llmrt diff`: two devices on one model, op by op.
 
-use crate::args::{Diff, Global};
+use crate::args::{Global, OpenArgs};
 use crate::backend;
+use crate::cmd::Command;
 use crate::cmd::conform::write_file;
 use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
 use crate::output::{self, note};
 use crate::setup::Plugins;
 use crate::{interrupt, tokens};
+use clap::Args;
 use llmrt_conform::diff::NodeDiff;
 use llmrt_conform::outcome::Trouble;
 use llmrt_conform::repro;
 use llmrt_host::Device;
 use llmrt_tokenizer::EncodeOptions;
 use std::io::Write;
+use std::path::PathBuf;
 use std::sync::Arc;
+
+/// Compare two devices on a model, op by op.
+///
+/// Both get equal operands: those that the first computed. The first op over its limit is told with its shapes; exit
+/// code 7 says that there is one.
+#[derive(Args, Debug)]
+#[command(after_help = DIFF_HELP)]
+pub struct Diff {
+    /// The device that is right.
+    #[arg(long, value_name = "NAME", default_value = "cpu")]
+    pub a: String,
+    /// The device in question.
+    #[arg(long, value_name = "NAME")]
+    pub b: String,
+    /// Model file [default: the embedded model].
+    #[arg(value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Text to run.
+    #[arg(short, long, value_name = "TEXT", conflicts_with = "tokens")]
+    pub prompt: Option<String>,
+    /// Token ids to run, with spaces or commas between them [default: 1 2 3 4 5 6 7 8].
+    #[arg(long, value_name = "IDS")]
+    pub tokens: Option<String>,
+    /// Go on after the first op over its limit, and show all ops.
+    #[arg(long)]
+    pub all: bool,
+    /// Write the first op over its limit with its operands to this file, for `llmrt conform --repro`.
+    #[arg(long, value_name = "FILE")]
+    pub repro: Option<PathBuf>,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+const DIFF_HELP: &str = "\
+Examples:
+  llmrt diff --b mydevice model.gguf -p \"Why is the sky blue?\"
+  llmrt --plugin ./libllmrt_mydevice.so diff --b mydevice model.gguf --repro wrong.repro
+  llmrt conform ./libllmrt_mydevice.so --repro wrong.repro";
+
+impl Command for Diff {
+    const NAME: &'static str = "diff";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        diff(global, self)
+    }
+}
 
 /// What is run when nothing is asked for.
 const TOKENS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
 /// Runs both devices on equal operands and tells the first op over its limit.
-pub fn diff(global: &Global, args: &Diff) -> Result<()> {
+fn diff(global: &Global, args: &Diff) -> Result<()> {
     let model = OpenModel::open(args.model.as_deref(), &model::table_options(&args.open))?;
     let ids = token_ids(args, &model)?;
     let plugins = Plugins::load(global)?;

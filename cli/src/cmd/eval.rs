@@ -1,6 +1,7 @@
 //! `llmrt eval`: logits of given tokens. Needs no tokenizer.
 
-use crate::args::{Eval, Global, LogitsArg};
+use crate::args::{ContextArgs, Global, ModelArgs};
+use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
@@ -8,18 +9,79 @@ use crate::new_file::NewFile;
 use crate::output::{n_things, note};
 use crate::session::{self, Session};
 use crate::setup::Setup;
+use crate::values;
 use crate::{interrupt, text, tokens};
+use clap::{Args, ValueEnum};
 use llmrt_abi::DType;
 use llmrt_engine::{Engine, Logits, TokenId};
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
+
+/// Write raw logits for given tokens.
+///
+/// Logits are little-endian f32, one row of n_vocab values per token. The model's tokenizer is not needed, so models
+/// work whose tokenizer llmrt does not know.
+#[derive(Args, Debug)]
+#[command(after_long_help = EVAL_HELP)]
+pub struct Eval {
+    /// Model file.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: PathBuf,
+    /// Token ids, separated by spaces or commas.
+    #[arg(long, value_name = "IDS", required_unless_present = "tokens_file", conflicts_with = "tokens_file")]
+    pub tokens: Option<String>,
+    /// File with token ids.
+    #[arg(long, value_name = "FILE")]
+    pub tokens_file: Option<PathBuf>,
+    /// Where the logits go [default: stdout shows the likeliest tokens instead].
+    #[arg(long, value_name = "FILE")]
+    pub logits_out: Option<PathBuf>,
+    /// Which rows: every position, or the last.
+    #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
+    pub logits: LogitsArg,
+    /// Feed the tokens in chunks of these sizes, repeating the last: `1`, `5,16,3`.
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
+    pub chunks: Vec<usize>,
+    /// Write the result of every op into this folder, one file of f32 values each, named by node.
+    #[arg(long, value_name = "DIR")]
+    pub per_op: Option<PathBuf>,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub loading: ModelArgs,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogitsArg {
+    /// Every position.
+    All,
+    /// The last position.
+    #[default]
+    Last,
+}
+
+const EVAL_HELP: &str = "\
+The output has no header: the first row comes first, n_vocab values of 4 bytes per row. It appears when all is
+computed. --per-op also writes index.tsv: file, node, and dims (innermost first) of every result.
+
+Example:
+  llmrt eval -m model.gguf --tokens \"1 15043 3186\" --logits all --logits-out logits.f32";
+
+impl Command for Eval {
+    const NAME: &'static str = "eval";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        eval(global, self)
+    }
+}
 
 /// Likeliest tokens shown per row when no file is asked for.
 const N_SHOWN: usize = 5;
 
 /// Runs tokens through the model and writes what it thinks comes next.
-pub fn eval(global: &Global, args: &Eval) -> Result<()> {
+fn eval(global: &Global, args: &Eval) -> Result<()> {
     let (ids, source) = given_tokens(args)?;
     if ids.is_empty() {
         return Err(Error::usage(format!("{source}: there are no token ids: expected at least one")));

@@ -1,6 +1,11 @@
 //! `llmrt inspect`: what a model file holds, and where it would run.
 
-use crate::args::{Global, Inspect};
+mod args;
+
+pub use args::Inspect;
+
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::interrupt;
@@ -16,11 +21,19 @@ use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
 use std::io::Write;
 
+impl Command for Inspect {
+    const NAME: &'static str = "inspect";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        inspect(global, self)
+    }
+}
+
 /// Longer arrays are shown by their beginning.
 const MAX_SHOWN: usize = 8;
 
 /// Prints metadata, tensors, placement.
-pub fn inspect(global: &Global, args: &Inspect) -> Result<()> {
+fn inspect(global: &Global, args: &Inspect) -> Result<()> {
     let path = args.model.as_deref().or(args.model_file.as_deref());
     let model = OpenModel::open(path, &model::table_options(&args.open))?;
     let placed = if args.placement || args.graph { Some(placement(global, args, &model)?) } else { None };

@@ -3,7 +3,8 @@
 //! Positions are counted, prompt included. Tokens of the prompt are forced and take no random number, so they can
 //! go through the model in one step: the text is the same as token by token.
 
-use crate::args::{Global, Run};
+use crate::args::Global;
+use crate::cmd::run::Run;
 use crate::cmd::run::to_stdout;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};

@@ -1,10 +1,12 @@
 //! `llmrt ops`: every op, which devices run it, and for which types.
 
-use crate::args::{Global, Ops};
+use crate::args::Global;
 use crate::backend;
+use crate::cmd::Command;
 use crate::error::Result;
 use crate::output;
 use crate::setup::Plugins;
+use clap::Args;
 use llmrt_abi::Op;
 use llmrt_conform::support::Support;
 use llmrt_graph::ops::{case::Case, rules};
@@ -14,8 +16,27 @@ use serde_json::json;
 use std::io::Write;
 use std::sync::Arc;
 
+/// List ops and which devices run them.
+#[derive(Args, Debug)]
+pub struct Ops {
+    /// JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+    /// A Markdown table per device, op × type of the first operand; --backend takes some devices only.
+    #[arg(long, conflicts_with = "json")]
+    pub markdown: bool,
+}
+
+impl Command for Ops {
+    const NAME: &'static str = "ops";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        ops(global, self)
+    }
+}
+
 /// Asks every device about the cases that plugins are tested with.
-pub fn ops(global: &Global, args: &Ops) -> Result<()> {
+fn ops(global: &Global, args: &Ops) -> Result<()> {
     let plugins = Plugins::load(global)?;
     let mut devices = plugins.offered();
     if !global.backend.is_empty() && args.markdown {

@@ -1,9 +1,13 @@
 //! `llmrt perplexity`: how well a model predicts a text, and how far its predictions are from another model's.
 
+mod args;
 mod divergence;
 mod windows;
 
-use crate::args::{Global, Perplexity};
+pub use args::Perplexity;
+
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
@@ -20,11 +24,19 @@ use std::io::{IsTerminal, Write};
 use std::path::Path;
 use windows::{Windows, predictions};
 
+impl Command for Perplexity {
+    const NAME: &'static str = "perplexity";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        perplexity(global, self)
+    }
+}
+
 /// Tokens of a window where nothing is said: what published numbers have.
 const WINDOW: usize = 512;
 
 /// Measures and prints.
-pub fn perplexity(global: &Global, args: &Perplexity) -> Result<()> {
+fn perplexity(global: &Global, args: &Perplexity) -> Result<()> {
     let setup = Setup::new(global)?;
     let text = text::of_file(&args.file)?;
     let path = args.model.as_deref().or(args.model_file.as_deref());

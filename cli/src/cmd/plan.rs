@@ -1,20 +1,52 @@
 //! `llmrt plan`: the memory a model needs on each device, before anything is loaded.
 
-use crate::args::{Global, PlanArgs};
+use crate::args::{ContextArgs, Global, OpenArgs};
+use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
 use crate::output::{self, bytes};
 use crate::setup::Setup;
+use clap::Args;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::memory::{self, DevicePlan, MemoryPlan, PlacementPlan};
 use llmrt_host::sched::limits;
 use serde_json::json;
 use std::io::Write;
+use std::path::PathBuf;
+
+/// Compute the memory a model needs, per device, without loading it.
+///
+/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies. Exit code 6
+/// says that a device has less free than it needs.
+#[derive(Args, Debug)]
+pub struct PlanArgs {
+    /// Model file [default: the embedded model].
+    #[arg(value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Model file.
+    #[arg(short = 'm', long = "model", value_name = "FILE", conflicts_with = "model")]
+    pub model_file: Option<PathBuf>,
+    /// One JSON object on stdout.
+    #[arg(long)]
+    pub json: bool,
+    #[command(flatten)]
+    pub context: ContextArgs,
+    #[command(flatten)]
+    pub open: OpenArgs,
+}
+
+impl Command for PlanArgs {
+    const NAME: &'static str = "plan";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        plan(global, self)
+    }
+}
 
 /// Computes and prints the plan.
-pub fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
+fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
     let path = args.model.as_deref().or(args.model_file.as_deref());
     let model = OpenModel::open(path, &model::table_options(&args.open))?;
     let setup = Setup::new(global)?;

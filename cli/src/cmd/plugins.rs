@@ -1,14 +1,32 @@
 //! `llmrt plugins`: every plugin file that was found, and why it is in use or not.
 
-use crate::args::{Global, Listing};
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::error::Result;
 use crate::output::{self, n_things};
 use crate::setup::Plugins;
+use clap::Args;
 use llmrt_host::{Candidate, Outcome};
 use serde_json::{Value, json};
 
+/// List plugin files and why each was accepted or rejected.
+#[derive(Args, Debug)]
+pub struct Listing {
+    /// JSON on stdout.
+    #[arg(long)]
+    pub json: bool,
+}
+
+impl Command for Listing {
+    const NAME: &'static str = "plugins";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        plugins(global, self)
+    }
+}
+
 /// Lists the built-in plugin and all files looked at. A file of `--plugin` that was rejected is an error after the list.
-pub fn plugins(global: &Global, args: &Listing) -> Result<()> {
+fn plugins(global: &Global, args: &Listing) -> Result<()> {
     let loaded = Plugins::look(global)?;
     list(args, &loaded)?;
     loaded.check_named()

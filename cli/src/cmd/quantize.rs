@@ -1,12 +1,15 @@
 //! `llmrt quantize`: a GGUF file with its matrices in another type.
 
+mod args;
 pub mod mix;
 mod rules;
 
+pub use args::Quantize;
 pub use mix::Mix;
 pub use rules::{Rule, Wishes, choose, encodable};
 
-use crate::args::{Global, Quantize};
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::cmd::convert;
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
@@ -22,6 +25,14 @@ use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::path::Path;
 
+impl Command for Quantize {
+    const NAME: &'static str = "quantize";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        quantize(global, self)
+    }
+}
+
 /// Elements that a thread encodes at a time.
 const PIECE: u64 = 1 << 20;
 
@@ -29,7 +40,7 @@ const PIECE: u64 = 1 << 20;
 const QUANTIZATION_VERSION: u32 = 2;
 
 /// Writes the file; it appears under its name only when it is whole.
-pub fn quantize(global: &Global, args: &Quantize) -> Result<()> {
+fn quantize(global: &Global, args: &Quantize) -> Result<()> {
     setup::check_threads(global.threads)?;
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
     let n_threads = global.threads.unwrap_or_else(cores);

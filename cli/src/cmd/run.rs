@@ -1,7 +1,11 @@
 //! `llmrt run`: a prompt, or a chat.
 
-use crate::args::{Global, Run, SamplerArg};
-use crate::cmd::{chat, llama2c};
+mod args;
+
+pub use args::Run;
+
+use crate::args::{Global, SamplerArg};
+use crate::cmd::{Command, chat, llama2c};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, Request, generate};
@@ -17,8 +21,16 @@ use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::time::Duration;
 
+impl Command for Run {
+    const NAME: &'static str = "run";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        run(global, self)
+    }
+}
+
 /// Generates text from a prompt; starts a chat or llama2.c's loop where these are asked for.
-pub fn run(global: &Global, args: &Run) -> Result<()> {
+fn run(global: &Global, args: &Run) -> Result<()> {
     let words = Words::of(args)?;
     let model = OpenModel::open(words.model.as_deref(), &model::open_options(&args.loading))
         .map_err(|e| words.with_hint(e))?;

@@ -6,19 +6,71 @@ mod vocabulary;
 
 pub use shape::Shape;
 
-use crate::args::{Global, Synth};
-use crate::cmd::quantize::{self, Wishes};
+use crate::args::Global;
+use crate::cmd::Command;
+use crate::cmd::quantize::{self, Mix, Rule, Wishes};
 use crate::error::{Error, Result};
 use crate::new_file::{self, NewFile};
 use crate::output::note;
 use crate::{interrupt, setup};
+use clap::Args;
 use llmrt_gguf::writer::{self, Tables, WriteError};
 use llmrt_gguf::{Metadata, TensorShape};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use numbers::Numbers;
+use std::path::PathBuf;
+
+/// Make a model file in a known model's shape with random weights, to measure speed with.
+///
+/// The same flags and seed give the same file, byte for byte; files of different types have the same numbers, but for
+/// rounding.
+#[derive(Args, Debug)]
+#[command(after_help = SYNTH_HELP)]
+pub struct Synth {
+    /// GGUF file to write; an existing one is not overwritten.
+    #[arg(value_name = "OUT.gguf")]
+    pub output: PathBuf,
+    /// The model whose shape it gets: qwen2.5-0.5b, llama-3.2-1b, llama-3.1-8b or mixtral-8x7b.
+    #[arg(long, value_name = "MODEL")]
+    pub like: Shape,
+    /// Type of most matrices, as in `quantize`.
+    #[arg(long = "type", value_name = "TYPE")]
+    pub mix: Mix,
+    /// Tensors whose name REGEX finds become TYPE (repeatable; the first that finds one counts).
+    #[arg(long = "tensor", value_name = "REGEX=TYPE")]
+    pub rules: Vec<Rule>,
+    /// All matrices in the same type: no better ones for those that matter more.
+    #[arg(long)]
+    pub pure: bool,
+    /// Layers [default: the model's].
+    #[arg(long, value_name = "N")]
+    pub layers: Option<u64>,
+    /// GGUF file to take the vocabulary from [default: one made by a rule, of the model's size].
+    #[arg(long, value_name = "FILE")]
+    pub vocab: Option<PathBuf>,
+    /// Where random numbers begin.
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    /// Overwrite the output.
+    #[arg(long)]
+    pub force: bool,
+}
+
+const SYNTH_HELP: &str = "\
+Examples:
+  llmrt synth --like llama-3.2-1b --type q4_k_m random-1b.gguf
+  llmrt synth --like mixtral-8x7b --type q4_0 --layers 2 random-moe.gguf";
+
+impl Command for Synth {
+    const NAME: &'static str = "synth";
+
+    fn run(&self, global: &Global) -> Result<()> {
+        synth(global, self)
+    }
+}
 
 /// Writes the file; it appears under its name only when it is whole.
-pub fn synth(global: &Global, args: &Synth) -> Result<()> {
+fn synth(global: &Global, args: &Synth) -> Result<()> {
     setup::check_threads(global.threads)?;
     let mut shape = args.like;
     shape.n_layers = args.layers.unwrap_or(shape.n_layers);

@@ -1,9 +1,11 @@
 //! `llmrt tokenize` and `llmrt detokenize`: text to ids and back.
 
-use crate::args::{Detokenize, Tokenize};
+use crate::args::Global;
+use crate::cmd::Command;
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
 use crate::{output, text, tokens};
+use clap::Args;
 use llmrt_engine::TokenId;
 use llmrt_host::load::OpenOptions;
 use llmrt_tokenizer::{EncodeOptions, Tokenizer};
@@ -11,8 +13,75 @@ use serde_json::{Value, json};
 use std::io::{IsTerminal, Write};
 use std::path::{Path, PathBuf};
 
+/// Turn text into token ids.
+///
+/// The text is taken as it is, a line end at its end included.
+#[derive(Args, Debug)]
+pub struct Tokenize {
+    /// Model or vocabulary file [default: the embedded model].
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Text [default: stdin].
+    #[arg(value_name = "TEXT", conflicts_with_all = ["prompt", "file"])]
+    pub text: Option<String>,
+    /// Text.
+    #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "file")]
+    pub prompt: Option<String>,
+    /// File with the text; `-`: stdin.
+    #[arg(short = 'f', long = "file", value_name = "FILE")]
+    pub file: Option<PathBuf>,
+    /// Ids on one line, separated by spaces.
+    #[arg(long, conflicts_with = "json")]
+    pub ids: bool,
+    /// A JSON array of {id, piece}.
+    #[arg(long)]
+    pub json: bool,
+    /// Add no BOS or EOS token.
+    #[arg(long)]
+    pub no_bos: bool,
+    /// Treat special tokens in the text as text.
+    #[arg(long)]
+    pub no_parse_special: bool,
+    /// tokenizer.bin of a llama2.c checkpoint [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+/// Turn token ids into text.
+#[derive(Args, Debug)]
+pub struct Detokenize {
+    /// Model or vocabulary file [default: the embedded model].
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model: Option<PathBuf>,
+    /// Ids, separated by spaces or commas [default: stdin].
+    #[arg(value_name = "IDS")]
+    pub ids: Vec<String>,
+    /// Show special tokens as their names.
+    #[arg(long)]
+    pub special: bool,
+    /// tokenizer.bin of a llama2.c checkpoint [default: beside the checkpoint].
+    #[arg(long, value_name = "FILE")]
+    pub tokenizer: Option<PathBuf>,
+}
+
+impl Command for Tokenize {
+    const NAME: &'static str = "tokenize";
+
+    fn run(&self, _: &Global) -> Result<()> {
+        tokenize(self)
+    }
+}
+
+impl Command for Detokenize {
+    const NAME: &'static str = "detokenize";
+
+    fn run(&self, _: &Global) -> Result<()> {
+        detokenize(self)
+    }
+}
+
 /// Prints the ids of a text, exactly as it is given.
-pub fn tokenize(args: &Tokenize) -> Result<()> {
+fn tokenize(args: &Tokenize) -> Result<()> {
     let tokenizer = open(args.model.as_deref(), &args.tokenizer)?;
     let text = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
         (Some(text), _) => text.clone(),
@@ -39,7 +108,7 @@ pub fn tokenize(args: &Tokenize) -> Result<()> {
 }
 
 /// Prints the text of ids; a line end follows only on a terminal.
-pub fn detokenize(args: &Detokenize) -> Result<()> {
+fn detokenize(args: &Detokenize) -> Result<()> {
     let tokenizer = open(args.model.as_deref(), &args.tokenizer)?;
     let (given, source) = match args.ids.is_empty() {
         true => (text::of_stdin()?, "stdin"),

@@ -1,6 +1,7 @@
 //! What the machine can do at most, measured beside a model.
 
-use crate::args::{CeilingsArg, Global};
+use super::CeilingsArg;
+use crate::args::Global;
 use crate::error::{Error, Exit, Result};
 use crate::output::note;
 use crate::setup;

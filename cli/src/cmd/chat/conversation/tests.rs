@@ -1,11 +1,11 @@
 //! Turns of a chat with the embedded model, which here ends every answer at once: its end token is made certain.
 
 use super::*;
-use crate::args::{Cli, Command, Global, ModelArgs};
+use crate::args::{Global, ModelArgs, flags};
+use crate::cmd::run::Run;
 use crate::model::{self, OpenModel};
 use crate::session::Session;
 use crate::setup::Setup;
-use clap::Parser;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 
@@ -14,10 +14,7 @@ const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if
 
 /// A chat with a context of `n_ctx` tokens, and what to check it with.
 fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Engine, &Tokenizer, &mut Conversation<'_>)) {
-    let words = ["llmrt", "run", "--temp", "0", "--logit-bias", "2+1000"];
-    let Command::Run(args) = Cli::try_parse_from(words).expect("good flags").command else {
-        panic!("not `run`")
-    };
+    let args: Run = flags("llmrt run --temp 0 --logit-bias 2+1000");
     let setup = Setup::new(&Global::default()).expect("there is a CPU");
     let model = OpenModel::open(None, &model::open_options(&args.loading)).expect("the embedded model opens");
     let tokenizer = model.tokenizer().expect("it has a vocabulary");

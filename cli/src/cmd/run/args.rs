@@ -1,6 +1,6 @@
-//! `run`: text from a model.
+//! The flags of `run`.
 
-use super::{ContextArgs, ModelArgs, SamplingArgs};
+use crate::args::{ContextArgs, ModelArgs, SamplingArgs};
 use crate::values;
 use clap::Args;
 use std::path::PathBuf;

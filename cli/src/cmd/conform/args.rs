@@ -1,6 +1,5 @@
-//! `conform` and `diff`: whether a device is right.
+//! The flags of `conform`.
 
-use super::OpenArgs;
 use crate::values;
 use clap::Args;
 use std::path::PathBuf;
@@ -89,6 +88,7 @@ impl Conform {
 
 /// Run cases that are named on stdin: the worker of `conform`.
 #[derive(Args, Clone, Debug)]
+#[command(hide = true)]
 pub struct ConformWorker {
     #[arg(value_name = "FILE.so")]
     pub plugin: PathBuf,
@@ -101,41 +101,3 @@ pub struct ConformWorker {
     #[arg(long, value_name = "FILE")]
     pub repro: Option<PathBuf>,
 }
-
-/// Compare two devices on a model, op by op.
-///
-/// Both get equal operands: those that the first computed. The first op over its limit is told with its shapes; exit
-/// code 7 says that there is one.
-#[derive(Args, Debug)]
-#[command(after_help = DIFF_HELP)]
-pub struct Diff {
-    /// The device that is right.
-    #[arg(long, value_name = "NAME", default_value = "cpu")]
-    pub a: String,
-    /// The device in question.
-    #[arg(long, value_name = "NAME")]
-    pub b: String,
-    /// Model file [default: the embedded model].
-    #[arg(value_name = "FILE")]
-    pub model: Option<PathBuf>,
-    /// Text to run.
-    #[arg(short, long, value_name = "TEXT", conflicts_with = "tokens")]
-    pub prompt: Option<String>,
-    /// Token ids to run, with spaces or commas between them [default: 1 2 3 4 5 6 7 8].
-    #[arg(long, value_name = "IDS")]
-    pub tokens: Option<String>,
-    /// Go on after the first op over its limit, and show all ops.
-    #[arg(long)]
-    pub all: bool,
-    /// Write the first op over its limit with its operands to this file, for `llmrt conform --repro`.
-    #[arg(long, value_name = "FILE")]
-    pub repro: Option<PathBuf>,
-    #[command(flatten)]
-    pub open: OpenArgs,
-}
-
-const DIFF_HELP: &str = "\
-Examples:
-  llmrt diff --b mydevice model.gguf -p \"Why is the sky blue?\"
-  llmrt --plugin ./libllmrt_mydevice.so diff --b mydevice model.gguf --repro wrong.repro
-  llmrt conform ./libllmrt_mydevice.so --repro wrong.repro";
