@@ -66,7 +66,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             heads,
             tokens,
         };
-        attend::attend(w.isa, &tile, w.scratch);
+        attend::attend(&tile, w.scratch);
     }
     w.scratch.starts = starts;
 }

@@ -64,8 +64,8 @@ fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, mut rows: Range<usize>, 
     rows.start = match n {
         0 => rows.end,
         1 => few_columns::<S, F, 1, 1>(s, p, &rows),
-        2 => few_columns::<S, F, 2, TILE>(s, p, &rows),
-        3..=4 => few_columns::<S, F, 4, TILE>(s, p, &rows),
+        2 if S::TILED => few_columns::<S, F, 2, TILE>(s, p, &rows),
+        3..=4 if S::TILED => few_columns::<S, F, 4, TILE>(s, p, &rows),
         5..=8 if S::WIDE => few_columns::<S, F, 8, TILE>(s, p, &rows),
         9..=12 if S::WIDE => few_columns::<S, F, 12, TILE>(s, p, &rows),
         _ => rows.start,
@@ -177,6 +177,11 @@ fn add_tile<S: Simd, F: Weights, const P: usize, const W: usize>(
 ) {
     match (S::WIDE, n) {
         _ if W == 1 => add_columns::<S, F, P, 1, W>(s, panels, x, next, distance, sums),
+        _ if !S::TILED => {
+            for first in 0..n {
+                add_columns::<S, F, P, 1, W>(s, panels, &x[first..], next, distance, &mut sums[first..]);
+            }
+        }
         (_, ..5) => add_columns::<S, F, P, 4, W>(s, panels, x, next, distance, sums),
         (true, 5..9) => add_columns::<S, F, P, 8, W>(s, panels, x, next, distance, sums),
         (true, _) => add_columns::<S, F, P, TILE, W>(s, panels, x, next, distance, sums),

@@ -25,7 +25,7 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usi
     rows.start = match p.columns.len() {
         0 => rows.start,
         1 => few_columns::<S, F, 1>(s, p, &rows),
-        2 => few_columns::<S, F, 2>(s, p, &rows),
+        2 if S::TILED => few_columns::<S, F, 2>(s, p, &rows),
         3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, &rows),
         5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, &rows),
         _ => rows.start,
@@ -155,6 +155,10 @@ fn multiply<S: Simd, F: Format, const P: usize>(
     sums: &mut [[f32; LANES]],
 ) {
     let mut done = 0;
+    if !S::TILED {
+        tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, sums, done);
+        return;
+    }
     if S::WIDE {
         done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, sums, done);
     }

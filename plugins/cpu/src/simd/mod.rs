@@ -73,6 +73,9 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const CENTRE: i32;
     /// Whether some 30 vectors fit the registers; otherwise about 6 do.
     const WIDE: bool;
+    /// Whether kernels have register tiles of several columns or rows. Without, they compute one at a time: the same bits,
+    /// from a fraction of the code.
+    const TILED: bool = true;
 
     /// `v` in all lanes.
     fn splat(self, v: f32) -> Self::F;

@@ -1,4 +1,6 @@
-//! The vector trait in plain Rust: the meaning of every operation, and the way out on unknown machines.
+//! The vector trait in plain Rust: the meaning of every operation, and the level for machines without known vectors.
+//!
+//! What takes many instructions per lane is called, not inlined: kernels of this level are half as large.
 
 use super::{LANES, Simd};
 use std::array::from_fn;
@@ -16,6 +18,7 @@ impl Simd for Scalar {
     type Run = I;
     const CENTRE: i32 = 0;
     const WIDE: bool = false;
+    const TILED: bool = false;
 
     #[inline(always)]
     fn splat(self, v: f32) -> F {
@@ -41,29 +44,29 @@ impl Simd for Scalar {
     fn mul(self, a: F, b: F) -> F {
         from_fn(|i| a[i] * b[i])
     }
-    #[inline(always)]
+    #[inline(never)]
     fn div(self, a: F, b: F) -> F {
         from_fn(|i| a[i] / b[i])
     }
-    #[inline(always)]
+    #[inline(never)]
     fn fma(self, a: F, b: F, c: F) -> F {
         from_fn(|i| a[i].mul_add(b[i], c[i]))
     }
-    #[inline(always)]
+    #[inline(never)]
     fn max(self, a: F, b: F) -> F {
         from_fn(|i| if a[i] > b[i] { a[i] } else { b[i] })
     }
-    #[inline(always)]
+    #[inline(never)]
     fn above(self, a: F, b: F, x: F, y: F) -> F {
         from_fn(|i| if a[i] > b[i] { x[i] } else { y[i] })
     }
-    #[inline(always)]
+    #[inline(never)]
     fn sum(self, v: F) -> f32 {
         let eight: [f32; 8] = from_fn(|i| v[i] + v[i + 8]);
         let four: [f32; 4] = from_fn(|i| eight[i] + eight[i + 4]);
         (four[0] + four[2]) + (four[1] + four[3])
     }
-    #[inline(always)]
+    #[inline(never)]
     fn round(self, v: F) -> I {
         v.map(|v| v.round_ties_even() as i32)
     }
@@ -134,7 +137,7 @@ impl Simd for Scalar {
     fn end(self, run: I, _acc: I) -> I {
         run
     }
-    #[inline(always)]
+    #[inline(never)]
     fn dot4(self, acc: I, u: I, i: I) -> I {
         from_fn(|lane| {
             let (u, i) = (u[lane].to_le_bytes(), i[lane].to_le_bytes());
@@ -145,12 +148,12 @@ impl Simd for Scalar {
     fn dot4_full(self, acc: I, u: I, i: I) -> I {
         self.dot4(acc, u, i)
     }
-    #[inline(always)]
+    #[inline(never)]
     fn lut(self, table: &[u8; 16], index: I) -> I {
         index.map(|v| i32::from_le_bytes(v.to_le_bytes().map(|b| table[b as usize & 15])))
     }
 
-    #[inline(always)]
+    #[inline(never)]
     fn transpose(self, rows: &[u8], stride: usize) -> [I; 4] {
         let dword = |row: usize, j: usize| {
             let at = row * stride + 4 * j;
@@ -158,19 +161,19 @@ impl Simd for Scalar {
         };
         from_fn(|j| from_fn(|row| dword(row, j)))
     }
-    #[inline(always)]
+    #[inline(never)]
     fn gather_f16(self, rows: &[u8], stride: usize) -> F {
         from_fn(|row| f16_to_f32(u16::from_le_bytes([rows[row * stride], rows[row * stride + 1]])))
     }
-    #[inline(always)]
+    #[inline(never)]
     fn halves(self, v: I) -> F {
         v.map(|v| f16_to_f32(v as u16))
     }
-    #[inline(always)]
+    #[inline(never)]
     fn load_f16(self, v: &[u8; 32]) -> F {
         from_fn(|i| f16_to_f32(u16::from_le_bytes([v[2 * i], v[2 * i + 1]])))
     }
-    #[inline(always)]
+    #[inline(never)]
     fn store_f16(self, v: F, to: &mut [u8; 32]) {
         for (to, v) in to.chunks_exact_mut(2).zip(v) {
             to.copy_from_slice(&f32_to_f16(v).to_le_bytes());

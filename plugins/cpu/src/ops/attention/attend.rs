@@ -6,15 +6,18 @@ use super::query_tile::{KvTile, QueryTile};
 use super::{scores, values};
 use crate::scratch::Scratch;
 use crate::simd::{LANES, Simd, array, dispatch};
+use crate::tensor::Tensor;
 
 /// Positions of a KV split, whole tiles.
 const SPLIT: usize = 512;
 /// Rows up to which keys and values are read from the cache each time, and not dequantised first.
 const FEW_ROWS: usize = 8;
 
+// Each step of a tile is a kernel of its own: one function with all of them takes the compiler a minute.
 dispatch! {
-    /// Makes the tile's rows of the result.
-    pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) = attend_with;
+    fn update_softmax(state: &mut State<'_>, tile: &QueryTile<'_>, kv: &KvTile) = update_softmax_with;
+    fn merge(state: &mut State<'_>) = merge_with;
+    fn write(state: &mut State<'_>, tile: &QueryTile<'_>, head_dim_v: usize) = write_with;
 }
 
 /// What a tile keeps from one tile of keys to the next.
@@ -31,8 +34,9 @@ struct State<'a> {
     dim_v: usize,
 }
 
-#[inline(always)]
-fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
+/// Computes the tile's rows of the result.
+pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
+    let isa = tile.isa;
     let n_rows = tile.n_rows();
     let head_dim = tile.q.ne[0];
     let head_dim_v = tile.y.ne[0] / tile.q.ne[1];
@@ -61,126 +65,106 @@ fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
     let v = v.zeroed(if v_cache.is_some() { 0 } else { KEYS * dim_v });
     let all = tile.keys();
     let mut next = tile.kv_tile(all.start / KEYS * KEYS, &all);
-    // The first ones have nobody who asks for them while something else is at work.
+    // The first tile's rows: nothing computes meanwhile.
     for key in next.keys.clone() {
-        k_prefetch.row(next.slots[key]);
-        v_prefetch.row(next.slots[key]);
+        k_prefetch.of(&next.slots).key(key);
+        v_prefetch.of(&next.slots).key(key);
     }
     while !next.keys.is_empty() {
         let following = tile.kv_tile(next.start + KEYS, &all);
         let kv = std::mem::replace(&mut next, following);
         if kv.start.is_multiple_of(SPLIT) {
-            state.merge(s);
+            merge(isa, &mut state);
         }
         let Some(&any) = kv.slots.iter().find(|slot| **slot != usize::MAX) else { continue };
         tile.mask(&kv, state.visible);
 
-        // While keys are at work their values come, and with values the next keys.
-        let prefetch_v = |key: usize| v_prefetch.row(kv.slots[key]);
-        let prefetch_k = |key: usize| k_prefetch.row(next.slots[key]);
+        // Scores prefetch the tile's values, values the next tile's keys.
+        let (values_ahead, keys_ahead) = (v_prefetch.of(&kv.slots), k_prefetch.of(&next.slots));
+        let mut floats = |cache: &Tensor, out: &mut [f32], dims: [usize; 2], ahead: Prefetch<'_>| {
+            dequantise(isa, tile, cache, &kv, out, dims, whole_row.take(cache.ne[0]), ahead);
+        };
         match k_cache {
             Some(k) => {
                 let slots = kv.slots.map(|slot| if slot == usize::MAX { any } else { slot });
-                scores::direct(s, &mut state.rows, k, &slots, kv.keys.clone(), prefetch_v);
+                scores::direct(isa, &mut state.rows, k, &slots, kv.keys.clone(), values_ahead);
             }
             None => {
-                dequantise(
-                    s,
-                    tile,
-                    tile.k,
-                    &kv,
-                    k,
-                    [head_dim, dim],
-                    whole_row.take(tile.k.ne[0]),
-                    prefetch_v,
-                );
+                floats(tile.k, k, [head_dim, dim], values_ahead);
                 if is_few {
                     let k = KvRows::of_floats(k, dim);
-                    scores::direct(s, &mut state.rows, k, &array(|i| i), kv.keys.clone(), |_| ());
+                    let none = values_ahead.none();
+                    scores::direct(isa, &mut state.rows, k, &array(|i| i), kv.keys.clone(), none);
                 } else {
                     let groups = kv.keys.start / LANES..kv.keys.end.div_ceil(LANES);
-                    scores::pack(s, k, dim, packed, groups);
-                    scores::packed(s, &mut state.rows, packed, state.visible);
+                    scores::pack(isa, k, dim, packed, groups);
+                    scores::packed(isa, &mut state.rows, packed, state.visible);
                 }
             }
         }
-        state.update_softmax(s, tile, &kv);
+        update_softmax(isa, &mut state, tile, &kv);
         let mut rows =
             values::Rows { weights: state.rows.dots, acc: state.acc, dim: dim_v, visible: state.visible };
         match v_cache {
-            Some(v) => values::accumulate(s, &mut rows, v, &kv.slots, prefetch_k),
+            Some(v) => values::accumulate(isa, &mut rows, v, &kv.slots, keys_ahead),
             None => {
-                dequantise(
-                    s,
-                    tile,
-                    tile.v,
-                    &kv,
-                    v,
-                    [head_dim_v, dim_v],
-                    whole_row.take(tile.v.ne[0]),
-                    prefetch_k,
-                );
-                let mut slots = array(|i| i);
-                slots
-                    .iter_mut()
-                    .zip(kv.slots)
-                    .for_each(|(to, slot)| *to = if slot == usize::MAX { slot } else { *to });
-                values::accumulate(s, &mut rows, KvRows::of_floats(v, dim_v), &slots, |_| ());
+                floats(tile.v, v, [head_dim_v, dim_v], keys_ahead);
+                let slots = array(|i| if kv.slots[i] == usize::MAX { usize::MAX } else { i });
+                let v = KvRows::of_floats(v, dim_v);
+                values::accumulate(isa, &mut rows, v, &slots, keys_ahead.none());
             }
         }
     }
-    state.merge(s);
-    state.write(s, tile, head_dim_v);
+    merge(isa, &mut state);
+    write(isa, &mut state, tile, head_dim_v);
 }
 
-impl State<'_> {
-    /// Dots become weights; sums shrink where a larger score appears. All rows' scores come first: what a row's weights wait
-    /// for, its largest score, is known by then.
-    #[inline(always)]
-    fn update_softmax<S: Simd>(&mut self, s: S, tile: &QueryTile<'_>, kv: &KvTile) {
-        let has_slot = array(|key| if kv.slots[key] == usize::MAX { 0.0 } else { 1.0 });
-        let all_have = kv.slots.iter().all(|slot| *slot != usize::MAX);
-        let has_slot = (!all_have).then_some(&has_slot);
-        let sees_some = |visible: [u32; 2]| visible[0] < visible[1];
-        for (r, (dots, softmax)) in self.rows.dots.iter_mut().zip(self.softmax.iter_mut()).enumerate() {
-            let visible = self.visible[r];
-            if sees_some(visible) {
-                let (mut slope, mut distance) = (0.0, 0);
-                if tile.p.max_bias > 0.0 {
-                    let [token, head] = tile.row(r);
-                    slope = alibi_slope(head, tile.q.ne[1], tile.p.max_bias);
-                    distance = tile.paging.position(tile.seq, token) - kv.start as i64;
-                }
-                let score_mod = ScoreMod { p: tile.p, slope, distance, visible, has_slot };
-                softmax::score(s, &score_mod, dots, softmax);
+/// Dots become weights; sums shrink where a larger score appears. All rows' scores come first: what a row's weights wait
+/// for, its largest score, is known by then.
+#[inline(always)]
+fn update_softmax_with<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, kv: &KvTile) {
+    let has_slot = array(|key| if kv.slots[key] == usize::MAX { 0.0 } else { 1.0 });
+    let all_have = kv.slots.iter().all(|slot| *slot != usize::MAX);
+    let has_slot = (!all_have).then_some(&has_slot);
+    let sees_some = |visible: [u32; 2]| visible[0] < visible[1];
+    for (r, (dots, softmax)) in state.rows.dots.iter_mut().zip(state.softmax.iter_mut()).enumerate() {
+        let visible = state.visible[r];
+        if sees_some(visible) {
+            let (mut slope, mut distance) = (0.0, 0);
+            if tile.p.max_bias > 0.0 {
+                let [token, head] = tile.row(r);
+                slope = alibi_slope(head, tile.q.ne[1], tile.p.max_bias);
+                distance = tile.paging.position(tile.seq, token) - kv.start as i64;
             }
-        }
-        let sums = self.softmax.iter_mut().zip(self.acc.chunks_exact_mut(self.dim_v));
-        for ((dots, visible), (softmax, acc)) in self.rows.dots.iter_mut().zip(&*self.visible).zip(sums) {
-            if sees_some(*visible) {
-                softmax::weigh(s, dots, softmax, acc);
-            }
+            let score_mod = ScoreMod { p: tile.p, slope, distance, visible, has_slot };
+            softmax::score(s, &score_mod, dots, softmax);
         }
     }
-
-    /// Ends a split.
-    #[inline(always)]
-    fn merge<S: Simd>(&mut self, s: S) {
-        let sums = self.acc.chunks_exact_mut(self.dim_v).zip(self.merged.chunks_exact_mut(self.dim_v));
-        for (softmax, (acc, merged)) in self.softmax.iter_mut().zip(sums) {
-            softmax::merge(s, softmax, acc, merged);
+    let sums = state.softmax.iter_mut().zip(state.acc.chunks_exact_mut(state.dim_v));
+    for ((dots, visible), (softmax, acc)) in state.rows.dots.iter_mut().zip(&*state.visible).zip(sums) {
+        if sees_some(*visible) {
+            softmax::weigh(s, dots, softmax, acc);
         }
     }
+}
 
-    /// Divides by the sums of weights.
-    #[inline(always)]
-    fn write<S: Simd>(&mut self, s: S, tile: &QueryTile<'_>, head_dim_v: usize) {
-        for (r, softmax) in self.softmax.iter().enumerate() {
-            let [token, head] = tile.row(r);
-            let factor = softmax::normaliser(s, softmax.merged, tile.sinks.map(|sinks| sinks[head]));
-            // SAFETY: the tile's heads of the tile's tokens are this thread's alone.
-            let y = unsafe { tile.y.part_mut([token, 0, 0], head * head_dim_v..(head + 1) * head_dim_v) };
-            y.iter_mut().zip(&self.merged[r * self.dim_v..]).for_each(|(y, sum)| *y = sum * factor);
-        }
+/// Ends a split.
+#[inline(always)]
+fn merge_with<S: Simd>(s: S, state: &mut State<'_>) {
+    let sums = state.acc.chunks_exact_mut(state.dim_v).zip(state.merged.chunks_exact_mut(state.dim_v));
+    for (softmax, (acc, merged)) in state.softmax.iter_mut().zip(sums) {
+        softmax::merge(s, softmax, acc, merged);
+    }
+}
+
+/// Divides by the sums of weights.
+#[inline(always)]
+fn write_with<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, head_dim_v: usize) {
+    for (r, softmax) in state.softmax.iter().enumerate() {
+        let [token, head] = tile.row(r);
+        let factor = softmax::normaliser(s, softmax.merged, tile.sinks.map(|sinks| sinks[head]));
+        // SAFETY: the tile's heads of the tile's tokens are this thread's alone.
+        let y = unsafe { tile.y.part_mut([token, 0, 0], head * head_dim_v..(head + 1) * head_dim_v) };
+        y.iter_mut().zip(&state.merged[r * state.dim_v..]).for_each(|(y, sum)| *y = sum * factor);
     }
 }

@@ -3,7 +3,7 @@
 use super::element::KvElement;
 use super::query_tile::{KvTile, QueryTile};
 use crate::ops::rows;
-use crate::simd::{LANES, Simd, prefetch};
+use crate::simd::{LANES, Simd, dispatch, prefetch};
 use crate::tensor::Tensor;
 use llmrt_plugin::DType;
 
@@ -51,24 +51,39 @@ impl<'a> KvRows<'a> {
     }
 }
 
-/// Prefetches the parts of cache rows that belong to a KV head: rows lie too far apart for the machine to foresee.
+/// Prefetches the parts of cache rows that belong to a KV head: hardware prefetchers do not follow strides this large.
 #[derive(Clone, Copy)]
 pub struct Prefetch<'a> {
     cache: &'a Tensor,
     before: usize,
     n_bytes: usize,
+    /// Slots of a tile's keys.
+    slots: &'a [usize; KEYS],
 }
 
 impl<'a> Prefetch<'a> {
-    /// Of a head of `dim` elements.
+    /// For a head of `dim` elements, of no keys yet.
     pub fn new(cache: &'a Tensor, kv_head: usize, dim: usize) -> Prefetch<'a> {
         let n_bytes = dim / cache.dtype.block_elems() * cache.dtype.block_bytes();
-        Prefetch { cache, before: kv_head * n_bytes, n_bytes }
+        Prefetch { cache, before: kv_head * n_bytes, n_bytes, slots: &[usize::MAX; KEYS] }
     }
 
-    /// The part in a slot, if it is one.
+    /// The same head's rows for the keys in `slots`.
     #[inline(always)]
-    pub fn row(&self, slot: usize) {
+    pub fn of(self, slots: &'a [usize; KEYS]) -> Prefetch<'a> {
+        Prefetch { slots, ..self }
+    }
+
+    /// Prefetches nothing.
+    #[inline(always)]
+    pub fn none(self) -> Prefetch<'a> {
+        self.of(&[usize::MAX; KEYS])
+    }
+
+    /// The part of a key's row, if the key has a slot.
+    #[inline(always)]
+    pub fn key(&self, key: usize) {
+        let slot = self.slots[key];
         if slot != usize::MAX {
             let at = slot.wrapping_mul(self.cache.nb[1]).wrapping_add(self.before);
             let start = self.cache.bytes().as_ptr().wrapping_add(at);
@@ -77,10 +92,24 @@ impl<'a> Prefetch<'a> {
     }
 }
 
-/// Dequantises the head's part, `n` elements to rows of `dim`, of the rows that have a slot; `whole_row` has place for one.
+dispatch! {
+    /// Dequantises the head's part, `dims[0]` elements to rows of `dims[1]`, of the rows that have a slot; `whole_row` has
+    /// room for one.
+    #[allow(clippy::too_many_arguments)]
+    pub fn dequantise(
+        tile: &QueryTile<'_>,
+        cache: &Tensor,
+        kv: &KvTile,
+        out: &mut [f32],
+        dims: [usize; 2],
+        whole_row: &mut [f32],
+        prefetch: Prefetch<'_>,
+    ) = dequantise_with;
+}
+
 #[allow(clippy::too_many_arguments)]
 #[inline(always)]
-pub fn dequantise<S: Simd>(
+fn dequantise_with<S: Simd>(
     s: S,
     tile: &QueryTile<'_>,
     cache: &Tensor,
@@ -88,11 +117,11 @@ pub fn dequantise<S: Simd>(
     out: &mut [f32],
     [n, dim]: [usize; 2],
     whole_row: &mut [f32],
-    prefetch: impl Fn(usize),
+    prefetch: Prefetch<'_>,
 ) {
     let (elems, size) = (cache.dtype.block_elems(), cache.dtype.block_bytes());
     for (key, &slot) in kv.slots.iter().enumerate() {
-        prefetch(key);
+        prefetch.key(key);
         if slot == usize::MAX || n == 0 {
             continue;
         }

@@ -1,8 +1,8 @@
 //! Σ weight · v of a tile's keys, in order of position, added to the sums of each row.
 
 use super::element::{KvElement, vector, with_element};
-use super::kv_rows::{KEYS, KvRows};
-use crate::simd::{LANES, Simd, array};
+use super::kv_rows::{KEYS, KvRows, Prefetch};
+use crate::simd::{Isa, LANES, Simd, array, dispatch};
 use std::ops::Range;
 
 /// Weights of the keys, and weighted sums [rows, dim], dim a multiple of 16.
@@ -15,24 +15,32 @@ pub struct Rows<'a> {
 }
 
 /// Adds values in `slots`; keys whose slot is `usize::MAX` have none.
-#[inline(always)]
-pub fn accumulate<S: Simd>(
-    s: S,
+pub fn accumulate(
+    isa: Isa,
     rows: &mut Rows<'_>,
     v: KvRows<'_>,
     slots: &[usize; KEYS],
-    prefetch: impl Fn(usize),
+    prefetch: Prefetch<'_>,
 ) {
-    with_element!(v.dtype, |E| accumulate_of::<S, E>(s, rows, v, slots, prefetch))
+    with_element!(v.dtype, |E| accumulate_of::<E>(isa, rows, v, slots, prefetch))
+}
+
+dispatch! {
+    fn accumulate_of<E: KvElement>(
+        rows: &mut Rows<'_>,
+        v: KvRows<'_>,
+        slots: &[usize; KEYS],
+        prefetch: Prefetch<'_>,
+    ) = accumulate_with;
 }
 
 #[inline(always)]
-fn accumulate_of<S: Simd, E: KvElement>(
+fn accumulate_with<S: Simd, E: KvElement>(
     s: S,
     rows: &mut Rows<'_>,
     v: KvRows<'_>,
     slots: &[usize; KEYS],
-    prefetch: impl Fn(usize),
+    prefetch: Prefetch<'_>,
 ) {
     let n_vectors = rows.dim / LANES;
     let mut at = 0;
@@ -40,25 +48,21 @@ fn accumulate_of<S: Simd, E: KvElement>(
         let first = at == 0;
         // Blocks of two vectors come in pairs, so the odd one is a block.
         let step = match n_vectors - at {
-            4.. if S::WIDE || rows.visible.len() == 1 => 4,
+            4.. if S::WIDE || (S::TILED && rows.visible.len() == 1) => 4,
             2.. => 2,
             _ => 1,
         };
         let mut r = 0;
         while r < rows.visible.len() {
-            let prefetch_once = |key: usize| {
-                if first && r == 0 {
-                    prefetch(key);
-                }
-            };
+            let prefetch = if first && r == 0 { prefetch } else { prefetch.none() };
             let left = rows.visible.len() - r;
             r += match (step, left) {
-                (4, 4..) if S::WIDE => shared_keys::<S, E, 4, 4>(s, rows, v, slots, r, at, prefetch_once),
-                (4, 2..) if S::WIDE => shared_keys::<S, E, 2, 4>(s, rows, v, slots, r, at, prefetch_once),
-                (4, _) => shared_keys::<S, E, 1, 4>(s, rows, v, slots, r, at, prefetch_once),
-                (2, 2..) => shared_keys::<S, E, 2, 2>(s, rows, v, slots, r, at, prefetch_once),
-                (2, _) => shared_keys::<S, E, 1, 2>(s, rows, v, slots, r, at, prefetch_once),
-                _ => shared_keys::<S, E, 1, 1>(s, rows, v, slots, r, at, prefetch_once),
+                (4, 4..) if S::WIDE => shared_keys::<S, E, 4, 4>(s, rows, v, slots, r, at, prefetch),
+                (4, 2..) if S::WIDE => shared_keys::<S, E, 2, 4>(s, rows, v, slots, r, at, prefetch),
+                (4, _) if S::TILED => shared_keys::<S, E, 1, 4>(s, rows, v, slots, r, at, prefetch),
+                (2, 2..) if S::TILED => shared_keys::<S, E, 2, 2>(s, rows, v, slots, r, at, prefetch),
+                (2, _) => shared_keys::<S, E, 1, 2>(s, rows, v, slots, r, at, prefetch),
+                _ => shared_keys::<S, E, 1, 1>(s, rows, v, slots, r, at, prefetch),
             };
         }
         at += step;
@@ -74,7 +78,7 @@ fn shared_keys<S: Simd, E: KvElement, const R: usize, const D: usize>(
     slots: &[usize; KEYS],
     r: usize,
     at: usize,
-    prefetch: impl Fn(usize),
+    prefetch: Prefetch<'_>,
 ) -> usize {
     let visible: [Range<usize>; R] = std::array::from_fn(|i| {
         let [start, end] = rows.visible[r + i];
@@ -85,14 +89,14 @@ fn shared_keys<S: Simd, E: KvElement, const R: usize, const D: usize>(
     if R > 1 {
         for (i, keys) in visible.iter().enumerate() {
             let before = keys.start..start.min(keys.end);
-            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, before, |_| ());
+            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, before, prefetch.none());
         }
     }
     register_tile::<S, E, R, D>(s, rows, v, slots, r, at, start..end, prefetch);
     if R > 1 {
         for (i, keys) in visible.iter().enumerate() {
             let after = end.max(keys.start)..keys.end;
-            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, after, |_| ());
+            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, after, prefetch.none());
         }
     }
     R
@@ -109,7 +113,7 @@ fn register_tile<S: Simd, E: KvElement, const R: usize, const D: usize>(
     r: usize,
     at: usize,
     keys: Range<usize>,
-    prefetch: impl Fn(usize),
+    prefetch: Prefetch<'_>,
 ) {
     if keys.is_empty() {
         return;
@@ -125,7 +129,7 @@ fn register_tile<S: Simd, E: KvElement, const R: usize, const D: usize>(
     let weights: [&[f32; KEYS]; R] = array(|i| &rows.weights[r + i]);
     let first_block = at / E::VECTORS;
     for key in keys {
-        prefetch(key);
+        prefetch.key(key);
         if slots[key] == usize::MAX {
             continue;
         }

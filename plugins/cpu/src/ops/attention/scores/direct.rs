@@ -2,38 +2,47 @@
 
 use super::Rows;
 use crate::ops::attention::element::{KvElement, vector, with_element};
-use crate::ops::attention::kv_rows::{KEYS, KvRows};
-use crate::simd::{LANES, Simd, array};
+use crate::ops::attention::kv_rows::{KEYS, KvRows, Prefetch};
+use crate::simd::{Isa, LANES, Simd, array, dispatch};
 use std::ops::Range;
 
-/// Dots with keys in `slots`; those outside of `keys` may or may not be made. `prefetch` is called for every key.
-#[inline(always)]
-pub fn direct<S: Simd>(
-    s: S,
+/// Dots with keys in `slots`; those outside of `keys` may or may not be made. `prefetch` covers every key.
+pub fn direct(
+    isa: Isa,
     rows: &mut Rows<'_>,
     k: KvRows<'_>,
     slots: &[usize; KEYS],
     keys: Range<usize>,
-    prefetch: impl Fn(usize),
+    prefetch: Prefetch<'_>,
 ) {
-    with_element!(k.dtype, |E| direct_of::<S, E>(s, rows, k, slots, keys, prefetch))
+    with_element!(k.dtype, |E| direct_of::<E>(isa, rows, k, slots, keys, prefetch))
+}
+
+dispatch! {
+    fn direct_of<E: KvElement>(
+        rows: &mut Rows<'_>,
+        k: KvRows<'_>,
+        slots: &[usize; KEYS],
+        keys: Range<usize>,
+        prefetch: Prefetch<'_>,
+    ) = direct_with;
 }
 
 #[inline(always)]
-fn direct_of<S: Simd, E: KvElement>(
+fn direct_with<S: Simd, E: KvElement>(
     s: S,
     rows: &mut Rows<'_>,
     k: KvRows<'_>,
     slots: &[usize; KEYS],
     keys: Range<usize>,
-    prefetch: impl Fn(usize),
+    prefetch: Prefetch<'_>,
 ) {
     let n_rows = rows.dots.len();
     for first in (keys.start / LANES * LANES..keys.end).step_by(LANES) {
-        (first..first + LANES).for_each(&prefetch);
+        (first..first + LANES).for_each(|key| prefetch.key(key));
         // The last rows go with some before them, for which the same comes out again.
-        if n_rows == 1 {
-            register_tile::<S, E, 1, 16>(s, rows, k, slots, first, 0);
+        if n_rows == 1 || !S::TILED {
+            (0..n_rows).for_each(|r| register_tile::<S, E, 1, 16>(s, rows, k, slots, first, r));
         } else if n_rows < 4 || !S::WIDE {
             for r in (0..n_rows).step_by(2) {
                 register_tile::<S, E, 2, 8>(s, rows, k, slots, first, r.min(n_rows - 2));
