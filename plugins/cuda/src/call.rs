@@ -137,7 +137,7 @@ impl Args {
     /// A tensor map, in structs that begin with maps.
     pub fn map(mut self, map: &CUtensorMap) -> Args {
         self.has_maps = true;
-        map.0.iter().fold(self, |args, word| args.address(*word))
+        map.opaque.iter().fold(self, |args, word| args.address(*word))
     }
 
     /// All of `other`, which begins at a multiple of 8.

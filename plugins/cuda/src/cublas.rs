@@ -2,8 +2,9 @@
 //! own do the work, and the log has the reason once.
 
 use crate::cublas_product::{Problem, Product};
-use crate::cublas_sys::*;
 use crate::library;
+use crate::sys::cublasLtHandle_t;
+use crate::tables::CublasLt;
 use llmrt_plugin::{Host, Level};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,13 +13,12 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 /// Calls a function of the library; the error is a text. For `unsafe` blocks that say why the arguments are good.
 macro_rules! lt {
     ($table:expr, $name:ident($($arg:expr),* $(,)?)) => {
-        match $table.$name {
-            Some(f) => match f($($arg),*) {
-                $crate::cublas_sys::CUBLAS_STATUS_SUCCESS => Ok(()),
-                status => Err(format!(
-                    "{}: {} ({status})", stringify!($name), $crate::cublas_sys::name_of(status)
-                )),
-            },
+        match $crate::tables::call!($table, $name($($arg),*)) {
+            Some($crate::sys::CUBLAS_STATUS_SUCCESS) => Ok(()),
+            Some(status) => {
+                let name = $crate::sys::cublas_name_of(status).unwrap_or("an unknown status");
+                Err(format!("{}: {name} ({status})", stringify!($name)))
+            }
             None => Err(concat!(stringify!($name), " is absent").to_string()),
         }
     };

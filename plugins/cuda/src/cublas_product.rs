@@ -1,10 +1,12 @@
 //! One product as cuBLASLt does it: described, its algorithm chosen once, enqueued as often as wanted.
 
 use crate::cublas::lt;
-use crate::cublas_sys::*;
-use crate::sys::CUstream;
+use crate::sys::*;
+use crate::tables::CublasLt;
 use std::ffi::{c_int, c_void};
 use std::fmt;
+use std::mem::MaybeUninit;
+use std::ptr::null_mut;
 
 /// y [m, n] = Σ over parts of w [k, m] times part of x [k, n], in the dims of tensors. Sums and y are F32.
 pub struct Problem {
@@ -55,7 +57,8 @@ impl Product {
     /// Describes it and asks for the best algorithm, or says why there is none. The library sees columns where tensors have
     /// rows: y = wᵀ x.
     pub fn new(table: &CublasLt, handle: cublasLtHandle_t, p: &Problem) -> Result<Product, String> {
-        let mut objects = Objects { table: *table, desc: NONE, layouts: [NONE; 3], preference: NONE };
+        let mut objects =
+            Objects { table: *table, desc: null_mut(), layouts: [null_mut(); 3], preference: null_mut() };
         let halves = if p.is_bf16 { CUDA_R_16BF } else { CUDA_R_16F };
         let [k, m, n] = [p.k, p.m, p.n].map(|n| n as u64);
         let shapes = [(halves, k, m, p.w.1), (halves, k, n, p.x.1), (CUDA_R_32F, m, n, p.m)];
@@ -84,7 +87,7 @@ impl Product {
         }
         let found = objects.best(handle)?;
         if found.workspace > p.workspace {
-            return Err(format!("it wants {} bytes of scratch memory", found.workspace));
+            return Err(format!("it takes {} bytes of scratch memory, of {}", found.workspace, p.workspace));
         }
         Ok(Product {
             table: *table,
@@ -137,7 +140,7 @@ impl Product {
                         &self.algo,
                         workspace,
                         self.workspace.1,
-                        stream
+                        stream.cast()
                     )
                 )?;
             }
@@ -145,8 +148,6 @@ impl Product {
         Ok(())
     }
 }
-
-const NONE: *mut c_void = std::ptr::null_mut();
 
 /// What the library made for a product; NULL: not yet.
 struct Objects {
@@ -157,18 +158,25 @@ struct Objects {
     preference: cublasLtMatmulPreference_t,
 }
 
+/// The library's choice for a product.
+struct Best {
+    algo: cublasLtMatmulAlgo_t,
+    /// Bytes.
+    workspace: usize,
+}
+
 impl Objects {
-    fn prefer<T>(&self, attribute: c_int, value: &T) -> Result<(), String> {
+    fn prefer<T>(&self, attribute: cublasLtMatmulPreferenceAttributes_t, value: &T) -> Result<(), String> {
         let (value, n) = bytes_of(value);
         // SAFETY: a live preference; the attribute has as many bytes as the library's documentation says.
         unsafe { lt!(self.table, cublasLtMatmulPreferenceSetAttribute(self.preference, attribute, value, n)) }
     }
 
     /// The algorithm that the library thinks fastest.
-    fn best(&self, handle: cublasLtHandle_t) -> Result<cublasLtMatmulHeuristicResult_t, String> {
+    fn best(&self, handle: cublasLtHandle_t) -> Result<Best, String> {
         let ([a, b, d], mut n_found) = (self.layouts, 0);
-        let mut best = cublasLtMatmulHeuristicResult_t::default();
-        // SAFETY: live objects; room for one answer.
+        let mut found = MaybeUninit::<cublasLtMatmulHeuristicResult_t>::zeroed();
+        // SAFETY: live objects; room for one result.
         unsafe {
             lt!(
                 self.table,
@@ -181,14 +189,23 @@ impl Objects {
                     d,
                     self.preference,
                     1,
-                    &mut best,
+                    found.as_mut_ptr(),
                     &mut n_found
                 )
             )?;
         }
-        match (n_found, best.state) {
+        let found = found.as_ptr();
+        // SAFETY: written by the library, or zero. Its status is read as a number, since it may be one that the enum lacks.
+        let (state, best) = unsafe {
+            let state = (&raw const (*found).state).cast::<c_int>().read();
+            (state, Best { algo: (*found).algo, workspace: (*found).workspaceSize })
+        };
+        match (n_found, state) {
             (1.., CUBLAS_STATUS_SUCCESS) => Ok(best),
-            (1.., state) => Err(format!("the heuristic's answer is {} ({state})", name_of(state))),
+            (1.., _) => {
+                let name = cublas_name_of(state).unwrap_or("an unknown status");
+                Err(format!("the heuristic's result is {name} ({state})"))
+            }
             _ => Err("the heuristic finds no algorithm".into()),
         }
     }

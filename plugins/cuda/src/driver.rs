@@ -2,6 +2,7 @@
 
 use crate::library::{self, Absent};
 use crate::sys::*;
+use crate::tables::Cuda;
 use llmrt_plugin::Result;
 use std::ffi::{CStr, c_int};
 use std::path::Path;
@@ -17,8 +18,8 @@ pub struct CudaDriver {
 macro_rules! cu {
     ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {{
         let cuda = &$driver.cuda;
-        match cuda.$name {
-            Some(f) => $crate::error::check(cuda, stringify!($name), f($($arg),*)),
+        match $crate::tables::call!(cuda, $name($($arg),*)) {
+            Some(status) => $crate::error::check(cuda, stringify!($name), status),
             None => Err(llmrt_plugin::Error::internal(concat!(stringify!($name), " is absent"))),
         }
     }};
@@ -82,7 +83,7 @@ impl CudaDriver {
     }
 
     /// One of a device's numbers; 0 if the driver does not know it.
-    pub fn attribute(&self, device: CUdevice, attribute: c_int) -> i32 {
+    pub fn attribute(&self, device: CUdevice, attribute: CUdevice_attribute) -> i32 {
         let mut value = 0;
         // SAFETY: the output is ours.
         unsafe { cu!(self, cuDeviceGetAttribute(&mut value, attribute, device)) }.map_or(0, |()| value)
@@ -91,26 +92,26 @@ impl CudaDriver {
     /// Who a device is.
     pub fn identity(&self, device: CUdevice) -> Result<Identity> {
         let (mut name, mut pci_id) = ([0; 256], [0; 32]);
-        let (mut uuid, mut memory) = ([0; 16], 0);
-        // SAFETY: the outputs are ours, and as large as is said; a uuid has 16 bytes.
+        let (mut uuid, mut memory) = (CUuuid { bytes: [0; 16] }, 0);
+        // SAFETY: the outputs are ours, and as large as their lengths.
         unsafe {
             cu!(self, cuDeviceGetName(name.as_mut_ptr(), name.len() as c_int, device))?;
             cu!(self, cuDeviceGetPCIBusId(pci_id.as_mut_ptr(), pci_id.len() as c_int, device))?;
-            cu!(self, cuDeviceGetUuid(uuid.as_mut_ptr(), device))?;
+            cu!(self, cuDeviceGetUuid(&mut uuid, device))?;
             cu!(self, cuDeviceTotalMem_v2(&mut memory, device))?;
         }
         let number = |attribute| self.attribute(device, attribute);
         Ok(Identity {
             name: text(&name),
             pci_id: text(&pci_id).to_lowercase(),
-            uuid,
+            uuid: uuid.bytes.map(|byte| byte as u8),
             memory: memory as u64,
             capability: (
                 number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR),
                 number(CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR),
             ),
             n_sms: number(CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT).max(1) as u32,
-            vmm: number(CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED) != 0,
+            vmm: number(CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED) != 0,
             integrated: number(CU_DEVICE_ATTRIBUTE_INTEGRATED) != 0,
         })
     }

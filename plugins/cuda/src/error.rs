@@ -1,8 +1,9 @@
 //! The driver's numbers as llmrt's errors: what kind of failure, and what is still usable after it.
 
 use crate::sys::*;
+use crate::tables::{Address, Cuda};
 use llmrt_plugin::{Error, Result, Scope, Status};
-use std::ffi::CStr;
+use std::ffi::{CStr, c_char, c_int};
 
 /// Turns the answer of a driver call into a result, with the driver's own words for it.
 pub fn check(cuda: &Cuda, call: &str, code: CUresult) -> Result<()> {
@@ -46,10 +47,13 @@ pub fn meaning(code: CUresult) -> (Status, Scope) {
 }
 
 fn text_of(cuda: &Cuda, code: CUresult) -> Option<String> {
+    /// cudarc declares an enum in place of the number, which holds no status of a newer driver.
+    type ErrorString = unsafe extern "C" fn(c_int, *mut *const c_char) -> CUresult;
     let mut text = std::ptr::null();
-    // SAFETY: the output is ours; the answer is NULL or a text that lives for ever.
+    // SAFETY: the function's signature, an enum being a number of 32 bits; the output is ours, and receives NULL or a text
+    // that lives until the process ends.
     unsafe {
-        let found = cuda.cuGetErrorString?(code, &mut text);
+        let found = std::mem::transmute::<Address, ErrorString>(cuda.cuGetErrorString?)(code, &mut text);
         (found == CUDA_SUCCESS && !text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into())
     }
 }

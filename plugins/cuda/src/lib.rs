@@ -1,6 +1,6 @@
 //! NVIDIA cards, through the driver's library, which is opened at run time: this builds on any machine.
 //!
-//! Reading order: [`library`] for what is opened, [`driver`], [`gpu`] and [`peers`] for its calls, [`device`], [`buffer`],
+//! Reading order: [`sys`] and [`tables`] for declarations, [`library`] for what is opened, [`driver`], [`gpu`] and [`peers`] for its calls, [`device`], [`buffer`],
 //! [`pinned`], [`stream`], [`live`], [`event`] and [`memory`] for the objects the host sees, [`kernels`], [`nvrtc`],
 //! [`archive`], [`image`], [`modules`] and [`trial`] for how kernels come to a card, [`call`] and [`ops`] for how a node
 //! becomes launches, [`cublas`] for the vendor's products among them, [`plan`] for graphs that run often.
@@ -10,7 +10,6 @@ pub mod buffer;
 pub mod call;
 pub mod cublas;
 pub mod cublas_product;
-pub mod cublas_sys;
 pub mod device;
 pub mod driver;
 pub mod error;
@@ -29,6 +28,7 @@ pub mod pinned;
 pub mod plan;
 pub mod stream;
 pub mod sys;
+pub mod tables;
 pub mod trial;
 
 use cublas::CublasLibrary;

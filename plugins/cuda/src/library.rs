@@ -1,7 +1,7 @@
 //! The libraries of the driver, of the run-time compiler and of cuBLASLt, opened at run time: found or not, complete or not.
 
-use crate::cublas_sys::{CublasLt, MAJOR_VERSION};
-use crate::sys::{Cuda, Functions, Nvrtc, OPTIONAL};
+use crate::sys::MAJOR_VERSION;
+use crate::tables::{CublasLt, Cuda, Functions, Nvrtc, OPTIONAL, call};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use std::error::Error as _;
 use std::ffi::c_void;
@@ -67,7 +67,7 @@ pub fn cublas(folder: Option<&Path>, newest: i32) -> Result<CublasLt, String> {
             Ok((table, _)) => {
                 let mut found = 0;
                 // SAFETY: the output is ours.
-                table.cublasLtGetProperty.map(|f| unsafe { f(MAJOR_VERSION, &mut found) });
+                let _ = unsafe { call!(table, cublasLtGetProperty(MAJOR_VERSION, &mut found)) };
                 match found {
                     found if found > newest => {
                         problems.push(format!("{file} is of CUDA {found}, the driver is for {newest}"));
@@ -92,7 +92,7 @@ fn compilers(newest: i32) -> Vec<String> {
 fn release(nvrtc: &Nvrtc) -> i32 {
     let (mut major, mut minor) = (0, 0);
     // SAFETY: the outputs are ours.
-    nvrtc.nvrtcVersion.map(|f| unsafe { f(&mut major, &mut minor) });
+    let _ = unsafe { call!(nvrtc, nvrtcVersion(&mut major, &mut minor)) };
     major
 }
 

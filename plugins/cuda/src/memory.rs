@@ -20,7 +20,7 @@ pub struct GpuScratch {
 /// Memory or addresses that the host gave back.
 enum Left {
     Plain(CUdeviceptr),
-    Mapped { addr: CUdeviceptr, n: usize, chunk: CUmemHandle },
+    Mapped { addr: CUdeviceptr, n: usize, chunk: CUmemGenericAllocationHandle },
     Reserved { addr: CUdeviceptr, size: usize },
 }
 
@@ -76,16 +76,21 @@ impl GpuScratch {
     }
 
     fn location(&self) -> CUmemLocation {
-        CUmemLocation { kind: CU_MEM_LOCATION_TYPE_DEVICE, id: self.gpu.device }
+        CUmemLocation { type_: CU_MEM_LOCATION_TYPE_DEVICE, id: self.gpu.device }
     }
 
     fn properties(&self) -> CUmemAllocationProp {
         CUmemAllocationProp {
-            kind: CU_MEM_ALLOCATION_TYPE_PINNED,
-            handle_types: 0,
+            type_: CU_MEM_ALLOCATION_TYPE_PINNED,
+            requestedHandleTypes: CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE,
             location: self.location(),
-            win32: std::ptr::null_mut(),
-            flags: [0; 8],
+            win32HandleMetaData: std::ptr::null_mut(),
+            allocFlags: CUmemAllocationProp_st__bindgen_ty_1 {
+                compressionType: 0,
+                gpuDirectRDMACapable: 0,
+                usage: 0,
+                reserved: [0; 4],
+            },
         }
     }
 }
@@ -110,7 +115,14 @@ impl ScratchMemory for GpuScratch {
         let (mut granularity, mut ptr, properties) = (0, 0, self.properties());
         // SAFETY: the outputs are ours.
         unsafe {
-            cu!(self.gpu.driver, cuMemGetAllocationGranularity(&mut granularity, &properties, 0))?;
+            cu!(
+                self.gpu.driver,
+                cuMemGetAllocationGranularity(
+                    &mut granularity,
+                    &properties,
+                    CU_MEM_ALLOC_GRANULARITY_MINIMUM
+                )
+            )?;
             if !LIMITS.granularity.is_multiple_of(granularity.max(1) as u64) {
                 let found = format!("pages of {granularity} bytes, expected {}", LIMITS.granularity);
                 return Err(Error::unsupported(found));

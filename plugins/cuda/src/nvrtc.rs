@@ -3,8 +3,9 @@
 
 use crate::kernels::{Family, HEADERS};
 use crate::library;
-use crate::sys::Nvrtc;
-use std::ffi::{CString, c_char, c_int, c_void};
+use crate::sys::nvrtcProgram;
+use crate::tables::{Nvrtc, call};
+use std::ffi::{CString, c_char, c_int};
 use std::path::Path;
 
 /// The open compiler.
@@ -32,10 +33,11 @@ impl Compiler {
         let names = HEADERS.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
         let (headers, names) = (pointers(&headers), pointers(&names));
         let mut program = Program { nvrtc: &self.0, raw: std::ptr::null_mut() };
-        let create = self.0.nvrtcCreateProgram.ok_or("nvrtcCreateProgram is absent")?;
         let (n, source, name) = (headers.len() as c_int, source.as_ptr(), name.as_ptr());
+        let (headers, names) = (headers.as_ptr(), names.as_ptr());
         // SAFETY: texts that end and live through the call; as many headers as names.
-        let code = unsafe { create(&mut program.raw, source, name, n, headers.as_ptr(), names.as_ptr()) };
+        let code =
+            unsafe { call!(self.0, nvrtcCreateProgram(&mut program.raw, source, name, n, headers, names)) };
         done("nvrtcCreateProgram", code)?;
         program.compile(family.name, target)
     }
@@ -43,11 +45,22 @@ impl Compiler {
 
 struct Program<'a> {
     nvrtc: &'a Nvrtc,
-    raw: *mut c_void,
+    raw: nvrtcProgram,
 }
 
-type Size = unsafe extern "C" fn(*mut c_void, *mut usize) -> c_int;
-type Get = unsafe extern "C" fn(*mut c_void, *mut c_char) -> c_int;
+/// Bytes that a program gives by two functions: their count, and the bytes.
+macro_rules! output {
+    ($program:ident, $size:ident, $get:ident) => {{
+        let mut n = 0;
+        // SAFETY: a live program; the output is ours.
+        done(stringify!($size), unsafe { call!($program.nvrtc, $size($program.raw, &mut n)) })?;
+        let mut bytes = vec![0u8; n];
+        let to = bytes.as_mut_ptr().cast::<c_char>();
+        // SAFETY: as above; as many bytes as the compiler has.
+        done(stringify!($get), unsafe { call!($program.nvrtc, $get($program.raw, to)) })?;
+        bytes
+    }};
+}
 
 impl Program<'_> {
     fn compile(&self, family: &str, target: &str) -> Result<Compiled, String> {
@@ -57,36 +70,24 @@ impl Program<'_> {
         }
         let options: Vec<CString> = options.into_iter().filter_map(|text| CString::new(text).ok()).collect();
         let options = pointers(&options);
-        let compile = self.nvrtc.nvrtcCompileProgram.ok_or("nvrtcCompileProgram is absent")?;
+        let (n, options) = (options.len() as c_int, options.as_ptr());
         // SAFETY: a live program; texts that live through the call.
-        let code = unsafe { compile(self.raw, options.len() as c_int, options.as_ptr()) };
-        let log = self.output(self.nvrtc.nvrtcGetProgramLogSize, self.nvrtc.nvrtcGetProgramLog)?;
+        let code = unsafe { call!(self.nvrtc, nvrtcCompileProgram(self.raw, n, options)) };
+        let log = output!(self, nvrtcGetProgramLogSize, nvrtcGetProgramLog);
         let log = String::from_utf8_lossy(&log).trim_end_matches('\0').to_string();
         done(&format!("{family} for {target}"), code).map_err(|e| format!("{e}\n{log}"))?;
         let image = match target.starts_with("sm_") {
-            true => self.output(self.nvrtc.nvrtcGetCUBINSize, self.nvrtc.nvrtcGetCUBIN)?,
-            false => self.output(self.nvrtc.nvrtcGetPTXSize, self.nvrtc.nvrtcGetPTX)?,
+            true => output!(self, nvrtcGetCUBINSize, nvrtcGetCUBIN),
+            false => output!(self, nvrtcGetPTXSize, nvrtcGetPTX),
         };
         Ok(Compiled { image, log })
-    }
-
-    fn output(&self, size: Option<Size>, get: Option<Get>) -> Result<Vec<u8>, String> {
-        let (size, get) = size.zip(get).ok_or("the compiler lacks a function")?;
-        let mut n = 0;
-        // SAFETY: a live program; the outputs are ours and as large as the compiler says.
-        unsafe {
-            done("the compiler's output", size(self.raw, &mut n))?;
-            let mut bytes = vec![0u8; n];
-            done("the compiler's output", get(self.raw, bytes.as_mut_ptr().cast()))?;
-            Ok(bytes)
-        }
     }
 }
 
 impl Drop for Program<'_> {
     fn drop(&mut self) {
         // SAFETY: a program that was created, once; NULL if it was not, which is refused.
-        self.nvrtc.nvrtcDestroyProgram.map(|f| unsafe { f(&mut self.raw) });
+        let _ = unsafe { call!(self.nvrtc, nvrtcDestroyProgram(&mut self.raw)) };
     }
 }
 
@@ -94,6 +95,11 @@ fn pointers(texts: &[CString]) -> Vec<*const c_char> {
     texts.iter().map(|text| text.as_ptr()).collect()
 }
 
-fn done(what: &str, code: c_int) -> Result<(), String> {
-    if code == 0 { Ok(()) } else { Err(format!("{what}: NVRTC answered {code}")) }
+/// Whether a call, by its status, did what it should; `None`: the compiler lacks the function.
+fn done(what: &str, status: Option<c_int>) -> Result<(), String> {
+    match status {
+        Some(0) => Ok(()),
+        Some(status) => Err(format!("{what}: NVRTC returned {status}")),
+        None => Err(format!("{what} is absent")),
+    }
 }

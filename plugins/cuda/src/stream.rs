@@ -281,7 +281,7 @@ impl Stream for GpuStream {
     }
 
     fn native_handle(&mut self) -> *mut c_void {
-        self.raw
+        self.raw.cast()
     }
 }
 

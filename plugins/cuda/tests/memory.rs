@@ -6,6 +6,7 @@ mod common;
 use common::{Bound, Machine, bind, libraries};
 use llmrt_abi::DType;
 use llmrt_abi::types::CAP_P2P;
+use llmrt_cuda::call;
 use llmrt_cuda::sys::*;
 use llmrt_graph::ops::case::Case;
 use llmrt_host::{Stream, TensorDesc};
@@ -39,18 +40,21 @@ fn while_another_captures(work: impl FnOnce()) -> CUresult {
         // SAFETY: the driver's functions as it wants them called; what is made here is destroyed here.
         let capture = scope.spawn(|| unsafe {
             let (mut context, mut stream, mut graph) = (null_mut(), null_mut(), null_mut());
-            assert_eq!(cuda.cuDevicePrimaryCtxRetain.unwrap()(&mut context, 0), 0);
-            assert_eq!(cuda.cuCtxSetCurrent.unwrap()(context), 0);
-            assert_eq!(cuda.cuStreamCreateWithPriority.unwrap()(&mut stream, CU_STREAM_NON_BLOCKING, 0), 0);
+            assert_eq!(call!(cuda, cuDevicePrimaryCtxRetain(&mut context, 0)), Some(0));
+            assert_eq!(call!(cuda, cuCtxSetCurrent(context)), Some(0));
+            assert_eq!(
+                call!(cuda, cuStreamCreateWithPriority(&mut stream, CU_STREAM_NON_BLOCKING, 0)),
+                Some(0)
+            );
             let mode = CU_STREAM_CAPTURE_MODE_THREAD_LOCAL;
-            assert_eq!(cuda.cuStreamBeginCapture_v2.unwrap()(stream, mode), 0);
+            assert_eq!(call!(cuda, cuStreamBeginCapture_v2(stream, mode)), Some(0));
             begun.wait();
             done.wait();
-            let ended = cuda.cuStreamEndCapture.unwrap()(stream, &mut graph);
-            cuda.cuGraphDestroy.unwrap()(graph);
-            cuda.cuStreamDestroy_v2.unwrap()(stream);
-            cuda.cuDevicePrimaryCtxRelease_v2.unwrap()(0);
-            ended
+            let ended = call!(cuda, cuStreamEndCapture(stream, &mut graph));
+            call!(cuda, cuGraphDestroy(graph));
+            call!(cuda, cuStreamDestroy_v2(stream));
+            call!(cuda, cuDevicePrimaryCtxRelease_v2(0));
+            ended.unwrap()
         });
         begun.wait();
         work();

@@ -9,8 +9,6 @@
 #![allow(non_snake_case)]
 
 // The same declarations that the plugin calls through.
-#[path = "../../src/cublas_sys.rs"]
-pub mod cublas_sys;
 #[path = "../../src/sys.rs"]
 pub mod sys;
 

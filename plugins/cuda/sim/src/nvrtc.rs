@@ -21,7 +21,7 @@ pub fn release() -> c_int {
     // SAFETY: an address of this library; the name that is found ends, and lives as long as the library.
     let file = unsafe {
         let mut info = std::mem::zeroed::<libc::Dl_info>();
-        match libc::dladdr(nvrtcVersion as *const c_void, &mut info) {
+        match libc::dladdr(release as *const c_void, &mut info) {
             0 => return 12,
             _ => CStr::from_ptr(info.dli_fname).to_string_lossy(),
         }

@@ -1,23 +1,29 @@
 //! A product of cuBLASLt by its definition: D = alpha · op(A) · op(B) + beta · C, matrices column by column.
 
-use crate::cublas_sys::*;
+use crate::sys::*;
 use crate::world::{Answer, World};
 use std::ffi::c_int;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// A matrix: element (i, j) is number i + j · ld.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Matrix {
     /// Address.
     pub at: u64,
     /// The library's number.
-    pub dtype: c_int,
+    pub dtype: cudaDataType,
     /// As it lies.
     pub rows: usize,
     /// Columns.
     pub cols: usize,
     /// Elements from column to column.
     pub ld: usize,
+}
+
+impl Default for Matrix {
+    fn default() -> Matrix {
+        Matrix { at: 0, dtype: CUDA_R_32F, rows: 0, cols: 0, ld: 0 }
+    }
 }
 
 impl Matrix {

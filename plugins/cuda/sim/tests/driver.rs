@@ -11,7 +11,7 @@ unsafe extern "C" {
     fn cuCtxSynchronize() -> CUresult;
     fn cuStreamCreateWithPriority(stream: *mut CUstream, flags: c_uint, priority: c_int) -> CUresult;
     fn cuStreamSynchronize(stream: CUstream) -> CUresult;
-    fn cuStreamBeginCapture_v2(stream: CUstream, mode: c_int) -> CUresult;
+    fn cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) -> CUresult;
     fn cuStreamEndCapture(stream: CUstream, graph: *mut CUgraph) -> CUresult;
 }
 

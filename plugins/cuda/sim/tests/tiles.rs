@@ -27,7 +27,7 @@ unsafe extern "C" {
 type Described = (c_uint, u64, [u64; 4], [u64; 3], [c_uint; 4], c_uint);
 
 fn map((dtype, address, ne, nb, tile, swizzle): Described) -> Result<CUtensorMap, CUresult> {
-    let mut map = CUtensorMap([0; 16]);
+    let mut map = CUtensorMap { opaque: [0; 16] };
     let (address, steps) = (address as *mut c_void, [1; 4]);
     let (ne, nb, tile, steps) = (ne.as_ptr(), nb.as_ptr(), tile.as_ptr(), steps.as_ptr());
     // SAFETY: as many numbers as four dims have; the output is ours.
@@ -80,9 +80,16 @@ fn ran_with(name: &str, shared: u32, swizzle: c_uint) -> Result<Vec<f32>, String
     let (row, tensor) = (COLUMNS as u64 * 2, (ROWS * COLUMNS) as u64 * 2);
     let dims = [COLUMNS as u64, ROWS as u64, 3, 1];
     let strides = [row, tensor, 3 * tensor];
-    let map =
-        map((CU_TENSOR_MAP_DATA_TYPE_FLOAT16, x, dims, strides, [8 << swizzle, 128, 1, 1], swizzle)).unwrap();
-    let words = map.0.into_iter().chain([y]).chain([0; 7]);
+    let map = map((
+        CU_TENSOR_MAP_DATA_TYPE_FLOAT16 as c_uint,
+        x,
+        dims,
+        strides,
+        [8 << swizzle, 128, 1, 1],
+        swizzle,
+    ))
+    .unwrap();
+    let words = map.opaque.into_iter().chain([y]).chain([0; 7]);
     let params: Vec<u8> = words.flat_map(u64::to_ne_bytes).collect();
     assert_eq!(params.len(), kernel.params_bytes as usize);
     run(kernel, &params, [1, 1, 1], (kernel.max_threads, shared), &space)?;

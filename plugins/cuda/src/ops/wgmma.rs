@@ -166,7 +166,7 @@ impl Operands {
             DType::F16 => CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
             _ => CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
         };
-        let (mut map, tile, steps) = (CUtensorMap([0; 16]), tile.map(|n| n as u32), [1; 4]);
+        let (mut map, tile, steps) = (CUtensorMap { opaque: [0; 16] }, tile.map(|n| n as u32), [1; 4]);
         let (at, ne, nb) = (at as *mut c_void, ne.as_ptr(), nb.as_ptr());
         // SAFETY: four dims, tiles' dims and steps, and three strides, read during the call; the output is ours. The address is
         // not followed.

@@ -2,8 +2,8 @@
 
 use super::{api, give};
 use crate::config::Products;
-use crate::cublas_sys::*;
 use crate::product::{Matrix, Product, Shape};
+use crate::sys::*;
 use crate::sys::{CUresult, CUstream};
 use crate::task::Task;
 use crate::world::{Answer, World};
@@ -15,7 +15,7 @@ pub enum Object {
     /// The library itself, on a card.
     Library(usize),
     /// Compute type, scale type, what is transposed.
-    Desc(c_int, c_int, [c_int; 2]),
+    Desc(cublasComputeType_t, cudaDataType, [c_int; 2]),
     /// A matrix, which lies nowhere yet.
     Layout(Matrix),
     /// Bytes of workspace; bytes that A, B, C and D are multiples of.
@@ -27,13 +27,13 @@ const MARK: u64 = 0x616c_676f_0000_0001;
 /// What algorithms take where they may.
 const WORKSPACE: u64 = 64 << 10;
 
-fn add(world: &mut World, to: *mut *mut c_void, object: Object) -> Answer {
+fn add<T>(world: &mut World, to: *mut *mut T, object: Object) -> Answer {
     let id = world.handle();
     world.products.insert(id, object);
-    give(to, id as *mut c_void).map_err(|_| CUBLAS_STATUS_INVALID_VALUE)
+    give(to, id as *mut T).map_err(|_| CUBLAS_STATUS_INVALID_VALUE)
 }
 
-fn remove(world: &mut World, id: *mut c_void, is_it: fn(&Object) -> bool) -> Answer {
+fn remove<T>(world: &mut World, id: *mut T, is_it: fn(&Object) -> bool) -> Answer {
     match world.products.get(&(id as usize)) {
         Some(object) if is_it(object) => drop(world.products.remove(&(id as usize))),
         _ => {
@@ -60,7 +60,11 @@ fn refuse<T>(world: &mut World, status: CUresult, text: String) -> Answer<T> {
 }
 
 /// The product that is described, at addresses 0.
-fn described(world: &mut World, desc: *mut c_void, layouts: [*mut c_void; 4]) -> Answer<Shape> {
+fn described(
+    world: &mut World,
+    desc: cublasLtMatmulDesc_t,
+    layouts: [cublasLtMatrixLayout_t; 4],
+) -> Answer<Shape> {
     let Some(Object::Desc(compute, scale, transposed)) = world.products.get(&(desc as usize)).cloned() else {
         return refuse(world, CUBLAS_STATUS_INVALID_VALUE, "no description".into());
     };
@@ -76,7 +80,7 @@ fn described(world: &mut World, desc: *mut c_void, layouts: [*mut c_void; 4]) ->
         return refuse(
             world,
             CUBLAS_STATUS_NOT_SUPPORTED,
-            format!("computing in {compute}, scaled in {scale}"),
+            format!("computing in {compute:?}, scaled in {scale:?}"),
         );
     }
     match shape.problem() {
@@ -86,7 +90,7 @@ fn described(world: &mut World, desc: *mut c_void, layouts: [*mut c_void; 4]) ->
 }
 
 /// The card whose context is the thread's, which must be the library's.
-fn card(world: &mut World, handle: *mut c_void) -> Answer<usize> {
+fn card(world: &mut World, handle: cublasLtHandle_t) -> Answer<usize> {
     let current = world.current().map_err(|_| CUBLAS_STATUS_NOT_INITIALIZED)?;
     match world.products.get(&(handle as usize)) {
         Some(Object::Library(device)) if *device == current => Ok(current),
@@ -107,27 +111,28 @@ api! {
         card(world, handle)?;
         remove(world, handle, |object| matches!(object, Object::Library(_)))
     };
-    cublasLtGetProperty(property: c_int, value: *mut c_int) |world| {
+    cublasLtGetProperty(property: libraryPropertyType, value: *mut c_int) |world| {
         let _ = world;
         let found = if property == MAJOR_VERSION { crate::nvrtc::release() } else { 0 };
         give(value, found).map_err(|_| CUBLAS_STATUS_INVALID_VALUE)
     };
-    cublasLtMatmulDescCreate(desc: *mut cublasLtMatmulDesc_t, compute: c_int, scale: c_int) |world| {
+    cublasLtMatmulDescCreate(desc: *mut cublasLtMatmulDesc_t, compute: cublasComputeType_t, scale: cudaDataType) |world| {
         add(world, desc, Object::Desc(compute, scale, [CUBLAS_OP_N; 2]))
     };
     cublasLtMatmulDescDestroy(desc: cublasLtMatmulDesc_t) |world| {
         remove(world, desc, |object| matches!(object, Object::Desc(..)))
     };
-    cublasLtMatmulDescSetAttribute(desc: cublasLtMatmulDesc_t, attribute: c_int, value: *const c_void, n: usize) |world| {
+    cublasLtMatmulDescSetAttribute(desc: cublasLtMatmulDesc_t, attribute: cublasLtMatmulDescAttributes_t,
+        value: *const c_void, n: usize) |world| {
         let value = read::<c_int>(world, value, n)?;
         match (world.products.get_mut(&(desc as usize)), attribute) {
             (Some(Object::Desc(_, _, ops)), CUBLASLT_MATMUL_DESC_TRANSA) => ops[0] = value,
             (Some(Object::Desc(_, _, ops)), CUBLASLT_MATMUL_DESC_TRANSB) => ops[1] = value,
-            _ => return refuse(world, CUBLAS_STATUS_INVALID_VALUE, format!("attribute {attribute} of a description")),
+            _ => return refuse(world, CUBLAS_STATUS_INVALID_VALUE, format!("attribute {attribute:?} of a description")),
         }
         Ok(())
     };
-    cublasLtMatrixLayoutCreate(layout: *mut cublasLtMatrixLayout_t, dtype: c_int, rows: u64, cols: u64, ld: i64) |world| {
+    cublasLtMatrixLayoutCreate(layout: *mut cublasLtMatrixLayout_t, dtype: cudaDataType, rows: u64, cols: u64, ld: i64) |world| {
         let matrix = Matrix { at: 0, dtype, rows: rows as usize, cols: cols as usize, ld: ld as usize };
         add(world, layout, Object::Layout(matrix))
     };
@@ -140,18 +145,19 @@ api! {
     cublasLtMatmulPreferenceDestroy(preference: cublasLtMatmulPreference_t) |world| {
         remove(world, preference, |object| matches!(object, Object::Preference(..)))
     };
-    cublasLtMatmulPreferenceSetAttribute(preference: cublasLtMatmulPreference_t, attribute: c_int,
-        value: *const c_void, n: usize) |world| {
-        const FIRST: c_int = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES;
-        const LAST: c_int = CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES;
+    cublasLtMatmulPreferenceSetAttribute(preference: cublasLtMatmulPreference_t,
+        attribute: cublasLtMatmulPreferenceAttributes_t, value: *const c_void, n: usize) |world| {
         let mut new = match world.products.get(&(preference as usize)) {
             Some(Object::Preference(bytes, alignments)) => (*bytes, *alignments),
             _ => return refuse(world, CUBLAS_STATUS_INVALID_VALUE, "no preference".into()),
         };
         match attribute {
             CUBLASLT_MATMUL_PREF_MAX_WORKSPACE_BYTES => new.0 = read(world, value, n)?,
-            FIRST..=LAST => new.1[(attribute - FIRST) as usize] = read(world, value, n)?,
-            _ => return refuse(world, CUBLAS_STATUS_INVALID_VALUE, format!("preference {attribute}")),
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_A_BYTES => new.1[0] = read(world, value, n)?,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_B_BYTES => new.1[1] = read(world, value, n)?,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_C_BYTES => new.1[2] = read(world, value, n)?,
+            CUBLASLT_MATMUL_PREF_MIN_ALIGNMENT_D_BYTES => new.1[3] = read(world, value, n)?,
+            _ => return refuse(world, CUBLAS_STATUS_INVALID_VALUE, format!("preference {attribute:?}")),
         }
         world.products.insert(preference as usize, Object::Preference(new.0, new.1));
         Ok(())
@@ -176,8 +182,10 @@ api! {
         let algo = [MARK, workspace, a << 48 | b << 32 | c << 16 | d, shape.hash(), 0, 0, 0, 0];
         let best = cublasLtMatmulHeuristicResult_t {
             algo: cublasLtMatmulAlgo_t { data: algo },
-            workspace: workspace as usize,
-            ..cublasLtMatmulHeuristicResult_t::default()
+            workspaceSize: workspace as usize,
+            state: cudarc::cublaslt::sys::cublasStatus_t::CUBLAS_STATUS_SUCCESS,
+            wavesCount: 0.0,
+            reserved: [0; 4],
         };
         if is_found { give(results, best).map_err(|_| CUBLAS_STATUS_INVALID_VALUE) } else { Ok(()) }
     };

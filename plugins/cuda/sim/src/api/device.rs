@@ -63,14 +63,14 @@ api! {
         let number = world.devices[card(world, device)?].number;
         text(id, len, &format!("0000:{:02X}:00.0", 0xA0 + number))
     };
-    cuDeviceGetAttribute(value: *mut c_int, attribute: c_int, device: CUdevice) |world| {
+    cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice) |world| {
         card(world, device)?;
         give(value, match attribute {
             CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => 4,
             CU_DEVICE_ATTRIBUTE_INTEGRATED => 0,
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => world.config.capability.0,
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => world.config.capability.1,
-            CU_DEVICE_ATTRIBUTE_VIRTUAL_MEMORY_MANAGEMENT_SUPPORTED => world.config.vmm as c_int,
+            CU_DEVICE_ATTRIBUTE_VIRTUAL_ADDRESS_MANAGEMENT_SUPPORTED => world.config.vmm as c_int,
             _ => return Err(CUDA_ERROR_INVALID_VALUE),
         })
     };

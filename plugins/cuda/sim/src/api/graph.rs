@@ -5,13 +5,12 @@ use crate::stream::Capture;
 use crate::sys::*;
 use crate::task::Task;
 use crate::world::Exec;
-use std::ffi::c_int;
 
 api! {
-    cuStreamBeginCapture_v2(stream: CUstream, mode: c_int) |world| {
+    cuStreamBeginCapture_v2(stream: CUstream, mode: CUstreamCaptureMode) |world| {
         let id = world.own_stream(stream)?;
         if mode != CU_STREAM_CAPTURE_MODE_THREAD_LOCAL {
-            world.report(format!("a capture of mode {mode}: other threads' calls would end it"));
+            world.report(format!("a capture of mode {mode:?}: other threads' calls would end it"));
         }
         let stream = world.streams.get_mut(&id).ok_or(CUDA_ERROR_INVALID_HANDLE)?;
         if stream.capture.is_some() {

@@ -25,9 +25,11 @@ const _: () = assert!(size_of::<Map>() <= size_of::<CUtensorMap>());
 
 /// Bytes of an element of a type of maps: two of integers and halves alone, which is what kernels here have.
 fn element(dtype: c_uint) -> Option<u8> {
+    const F16: c_uint = CU_TENSOR_MAP_DATA_TYPE_FLOAT16 as c_uint;
+    const BF16: c_uint = CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 as c_uint;
     match dtype {
         0 => Some(1),
-        1 | CU_TENSOR_MAP_DATA_TYPE_FLOAT16 | CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 => Some(2),
+        1 | F16 | BF16 => Some(2),
         2 | 3 | 7 => Some(4),
         _ => None,
     }
@@ -86,7 +88,7 @@ api! {
         made.ne[..n].copy_from_slice(ne);
         made.nb[..n - 1].copy_from_slice(nb);
         (0..n).for_each(|i| made.tile[i] = tile[i] as u16);
-        let mut bytes = CUtensorMap([0; 16]);
+        let mut bytes = CUtensorMap { opaque: [0; 16] };
         // SAFETY: a map is plain numbers, and no larger than what is for it.
         unsafe { std::ptr::from_mut(&mut bytes).cast::<Map>().write(made) };
         give(map, bytes)

@@ -162,7 +162,7 @@ api! {
             }
         }
     };
-    cuMemCreate(handle: *mut CUmemHandle, n: usize, prop: *const CUmemAllocationProp, _flags: u64) |world| {
+    cuMemCreate(handle: *mut CUmemGenericAllocationHandle, n: usize, prop: *const CUmemAllocationProp, _flags: u64) |world| {
         world.not_capturing()?;
         let device = world.current()?;
         let owner = is_plain(prop)?;
@@ -174,11 +174,11 @@ api! {
         world.handles.insert(id, (device, n, 1));
         give(handle, id)
     };
-    cuMemRelease(handle: CUmemHandle) |world| {
+    cuMemRelease(handle: CUmemGenericAllocationHandle) |world| {
         world.current()?;
         release(world, handle)
     };
-    cuMemMap(ptr: CUdeviceptr, n: usize, offset: usize, handle: CUmemHandle, flags: u64) |world| {
+    cuMemMap(ptr: CUdeviceptr, n: usize, offset: usize, handle: CUmemGenericAllocationHandle, flags: u64) |world| {
         world.current()?;
         let Some((_, size, holders)) = world.handles.get_mut(&handle) else {
             return Err(CUDA_ERROR_INVALID_VALUE);
@@ -204,7 +204,9 @@ api! {
         let device = world.current()?;
         // SAFETY: the caller's input.
         let desc = unsafe { desc.as_ref() }.filter(|_| count == 1).ok_or(CUDA_ERROR_INVALID_VALUE)?;
-        let good = desc.location.kind == 1 && desc.location.id as usize == device && desc.flags == 3;
+        let good = desc.location.type_ == CU_MEM_LOCATION_TYPE_DEVICE
+            && desc.location.id as usize == device
+            && desc.flags == CU_MEM_ACCESS_FLAGS_PROT_READWRITE;
         if good && world.space.allow(ptr, n) { Ok(()) } else { Err(CUDA_ERROR_INVALID_VALUE) }
     };
 }
@@ -213,7 +215,11 @@ api! {
 fn is_plain(prop: *const CUmemAllocationProp) -> Answer<usize> {
     // SAFETY: the caller's input.
     let prop = unsafe { prop.as_ref() }.ok_or(CUDA_ERROR_INVALID_VALUE)?;
-    let good = prop.kind == 1 && prop.handle_types == 0 && prop.location.kind == 1 && prop.flags == [0; 8];
+    let flags = prop.allocFlags;
+    let good = prop.type_ == CU_MEM_ALLOCATION_TYPE_PINNED
+        && prop.requestedHandleTypes == CUmemAllocationHandleType::CU_MEM_HANDLE_TYPE_NONE
+        && prop.location.type_ == CU_MEM_LOCATION_TYPE_DEVICE
+        && (flags.compressionType, flags.gpuDirectRDMACapable, flags.usage) == (0, 0, 0);
     if good { Ok(prop.location.id as usize) } else { Err(CUDA_ERROR_INVALID_VALUE) }
 }
 

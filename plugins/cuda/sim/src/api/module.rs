@@ -91,7 +91,7 @@ api! {
     };
     cuFuncSetAttribute(function: CUfunction, attribute: c_int, value: c_int) |world| {
         world.current()?;
-        let is_room = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES;
+        let is_room = attribute == CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES as c_int;
         if !world.functions.contains_key(&(function as usize)) {
             return Err(CUDA_ERROR_INVALID_HANDLE);
         }
