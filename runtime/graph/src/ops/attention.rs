@@ -157,9 +157,20 @@ pub(super) fn soft_cap(score: f32, cap: f32) -> f32 {
     if cap == 0.0 { score } else { cap * (score / cap).tanh() }
 }
 
-/// Scores of all queries with all slots, a mask, their softmax, and its product with V turned over.
+/// Bytes of F32 scores that a decomposition computes at a time, unless that takes more than [`MAX_CHUNKS`] chunks.
+const MAX_SCORE_BYTES: u64 = 64 << 20;
+
+/// Chunks of queries in a decomposition: each adds nodes to the graph.
+const MAX_CHUNKS: u64 = 16;
+
+/// Scores of queries with all slots, a mask, their softmax, and its product with the transposed V: in chunks of queries, since
+/// scores of all at once take n_slots · n_tokens · n_heads floats.
 /// Not for ALiBi: the mask says which keys a query sees, not how far they are.
 fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
+    decompose_chunked(g, node, MAX_SCORE_BYTES)
+}
+
+fn decompose_chunked(g: &mut Graph, node: &Node, max_score_bytes: u64) -> Option<Tensor> {
     let p = AttentionParams::from_bytes(&node.params)?;
     if p.max_bias > 0.0 {
         return None;
@@ -173,19 +184,46 @@ fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
     let q = g.permute(q, [0, 2, 1, 3]); // [head_dim, n_tokens, n_heads]
     let k = cache_heads(g, k, n_kv_heads);
     let k = g.permute(k, [0, 2, 1, 3]); // [head_dim, n_slots, n_kv_heads]
-    let scores = g.mul_mat(k, q); // [n_slots, n_tokens, n_heads]
-    let (scores, scale) = capped(g, scores, p.scale, p.softcap);
-
-    let mask = g.paged_mask(block_table?, seq_lens?, query_starts?, n_slots, n_tokens, &p);
-    let weights = g.soft_max_with(scores, Some(mask), sinks, &SoftMaxParams { scale, max_bias: 0.0 });
-
     let v = cache_heads(g, v, n_kv_heads); // [head_dim_v, n_kv_heads, n_slots]
     let v = g.permute(v, [2, 0, 1, 3]);
     let v = g.cont(v); // [n_slots, head_dim_v, n_kv_heads]
-    let y = g.mul_mat(v, weights); // [head_dim_v, n_tokens, n_heads]
-    let y = g.permute(y, [0, 2, 1, 3]);
-    let y = g.cont(y);
-    Some(g.reshape(y, &[(d.head_dim_v * d.n_heads) as u64, n_tokens]))
+    let mask = g.paged_mask(block_table?, seq_lens?, query_starts?, n_slots, n_tokens, &p);
+
+    let n_chunk = chunk_tokens(n_slots.saturating_mul(4 * d.n_heads as u64), n_tokens, max_score_bytes);
+    let mut parts = vec![];
+    for start in (0..n_tokens).step_by(n_chunk as usize) {
+        let n = n_chunk.min(n_tokens - start);
+        let q = g.slice(q, 1, start, n);
+        let scores = g.mul_mat(k, q); // [n_slots, n, n_heads]
+        let (scores, scale) = capped(g, scores, p.scale, p.softcap);
+        let mask = g.slice(mask, 1, start, n);
+        let weights = g.soft_max_with(scores, Some(mask), sinks, &SoftMaxParams { scale, max_bias: 0.0 });
+        let y = g.mul_mat(v, weights); // [head_dim_v, n, n_heads]
+        let y = g.permute(y, [0, 2, 1, 3]);
+        let y = g.cont(y);
+        parts.push(g.reshape(y, &[(d.head_dim_v * d.n_heads) as u64, n]));
+    }
+    joined(g, &parts)
+}
+
+/// Queries whose scores, of so many bytes each, are computed at a time: whole tiles of 16 where that is possible.
+fn chunk_tokens(bytes_per_token: u64, n_tokens: u64, max_bytes: u64) -> u64 {
+    let fit = max_bytes / bytes_per_token.max(1);
+    let fit = if fit >= 16 { fit / 16 * 16 } else { fit };
+    fit.max(n_tokens.div_ceil(MAX_CHUNKS)).clamp(1, n_tokens.max(1))
+}
+
+/// All parts, one after the other in dim 1, as a balanced tree: each row is copied log2 times.
+fn joined(g: &mut Graph, parts: &[Tensor]) -> Option<Tensor> {
+    match parts {
+        [] => None,
+        [one] => Some(*one),
+        _ => {
+            let (a, b) = parts.split_at(parts.len() / 2);
+            let (a, b) = (joined(g, a)?, joined(g, b)?);
+            Some(g.concat(a, b, 1))
+        }
+    }
 }
 
 /// Scores and a factor whose product is softcap · tanh(scores · scale / softcap), or scores · scale without a cap.
@@ -201,4 +239,72 @@ pub(super) fn capped(g: &mut Graph, scores: Tensor, scale: f32, softcap: f32) ->
 fn cache_heads(g: &mut Graph, cache: Tensor, n_kv_heads: u64) -> Tensor {
     let cache = if g.def(cache).dtype == DType::F32 { cache } else { g.cast(cache, DType::F32) };
     g.split_heads(cache, n_kv_heads)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::tensor::Role;
+    use crate::{plan, reference};
+
+    #[test]
+    fn a_decomposition_in_chunks_computes_what_attention_computes() {
+        let mut n_chunked = 0;
+        for case in attention_cases::cases() {
+            let node = case.graph.nodes.last().unwrap().clone();
+            let mut g = case.graph.clone();
+            let Some(made) = decompose_chunked(&mut g, &node, 1) else { continue };
+            n_chunked += usize::from(g.nodes.iter().filter(|n| n.op == Op::SoftMax).count() > 1);
+            let mut memory = case.values(1).unwrap();
+            reference::run(&g, &mut memory).unwrap();
+            let (y, expected) = (memory.get(&g, made).unwrap(), memory.get(&g, node.dst).unwrap());
+            assert_eq!(y.ne, expected.ne, "{}", case.name);
+            let near = y
+                .floats()
+                .iter()
+                .zip(expected.floats())
+                .all(|(a, b)| (a - b).abs() < 1e-4 * b.abs().max(1.0));
+            assert!(near, "{}", case.name);
+        }
+        assert!(n_chunked > 20, "{n_chunked}");
+    }
+
+    #[test]
+    fn chunks_are_whole_tiles_that_fit_and_not_too_many() {
+        assert_eq!(chunk_tokens(4 * 14 * 32768, 512, 64 << 20), 32, "36 fit");
+        assert_eq!(chunk_tokens(4 * 14 * 4096, 512, 64 << 20), 288);
+        assert_eq!(chunk_tokens(4 * 14 * 512, 512, 64 << 20), 512, "all");
+        assert_eq!(chunk_tokens(4 * 32 * 131072, 512, 64 << 20), 32, "4 fit, in more than 16 chunks");
+        assert_eq!(chunk_tokens(4 * 32 * 131072, 1, 64 << 20), 1, "a decode");
+        assert_eq!(chunk_tokens(0, 0, 64 << 20), 1);
+    }
+
+    /// Qwen2.5 0.5B's attention over a context of 32768: 14 heads on 2 KV heads of 64, batch 512. Its scores take 896 MiB
+    /// at once.
+    #[test]
+    fn memory_of_a_decomposition_is_bounded_at_long_contexts() {
+        let mut g = Graph::new();
+        let q = g.input("q", DType::F32, &[64, 14, 512]);
+        let k = g.state("k", DType::F16, &[128, 32768], Role::KCache);
+        let v = g.state("v", DType::F16, &[128, 32768], Role::VCache);
+        let paged = Paged {
+            block_table: g.input("block_table", DType::I32, &[2048, 1]),
+            seq_lens: g.input("seq_lens", DType::I32, &[1]),
+            query_starts: g.input("query_starts", DType::I32, &[2]),
+        };
+        let p = AttentionParams { n_kv_heads: 2, block_size: 16, scale: 0.125, ..Default::default() };
+        let y = g.attention(q, k, v, &paged, &p);
+        g.output(y, "y");
+        let g = g.finish().unwrap().expand(|_, _| true);
+        let items: Vec<_> = plan::lifetimes(&g, 0..g.nodes.len())
+            .iter()
+            .map(|l| plan::Item {
+                size: g.def(l.tensor).n_bytes(),
+                first_use: l.first_use,
+                last_use: l.last_use,
+            })
+            .collect();
+        let total = plan::plan(&items, 64).total;
+        assert!(total < 300 << 20, "{} MiB", total >> 20);
+    }
 }
