@@ -11,6 +11,7 @@ pub mod device;
 pub mod stream;
 
 pub mod buffer;
+mod cancel;
 pub mod ceiling;
 mod meeting;
 mod ops;

@@ -1,6 +1,7 @@
 //! How a graph runs: one team of threads walks the nodes together, waiting for each other only where a node needs
 //! what another thread may still be writing (or overwrites what it may still be reading).
 
+use crate::cancel::Cancel;
 use crate::meeting::{Arrivals, Member};
 use crate::ops::{self, Args, Prepared, Taken, Worker};
 use crate::scratch::{Scratch, Shared};
@@ -12,7 +13,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// A stream of the CPU. Work is done when `compute` returns.
 pub struct CpuStream {
-    host: Host,
+    cancel: Cancel,
     threads: Option<Threads>,
     n_threads: usize,
     isa: Isa,
@@ -29,9 +30,14 @@ pub struct CpuStream {
 /// Multiplications that one thread does before a team has met at every node: some tens of microseconds.
 const WORTH_A_TEAM: u64 = 1 << 19;
 
+/// Multiplications from which a node takes a millisecond or more.
+const IS_LONG: u64 = 1 << 24;
+
 /// A node, ready to run.
 struct Step {
     args: Args,
+    /// Whether it takes so long that its pieces look whether the run is cancelled.
+    is_long: bool,
     /// Whether one thread does it all.
     solo: bool,
     /// Whether the team meets before it.
@@ -56,7 +62,7 @@ impl CpuStream {
         let n_threads = if n_threads == 0 { available } else { n_threads.min(available) };
         let scratch = (0..n_threads).map(|_| Mutex::default()).collect();
         CpuStream {
-            host,
+            cancel: Cancel::new(host),
             threads,
             n_threads,
             isa,
@@ -100,7 +106,17 @@ impl CpuStream {
             }
             let taken = (0..self.n_threads).map(|_| Taken::default()).collect();
             let vector = short_weights(&node, &args);
-            self.steps.push(Step { args, solo, wait, is_prepared, vector, next_product: None, taken });
+            let is_long = ops::work(&node) >= IS_LONG;
+            self.steps.push(Step {
+                args,
+                is_long,
+                solo,
+                wait,
+                is_prepared,
+                vector,
+                next_product: None,
+                taken,
+            });
         }
         let mut next = None;
         for (i, step) in self.steps.iter_mut().enumerate().rev() {
@@ -133,11 +149,21 @@ impl CpuStream {
     /// One member's walk through the nodes.
     fn walk(&self, index: usize, n: usize, meet: &dyn Fn()) {
         let mut member = Member::new(&self.arrivals, n, meet);
+        let mut n_barriers = 0;
         let mut scratch = self.scratch[index].lock().unwrap_or_else(PoisonError::into_inner);
         for (i, step) in self.steps.iter().enumerate() {
             self.ask_for_steps_after(i, index);
             if step.wait {
+                n_barriers += 1;
+                if index == 0 {
+                    self.cancel.announce(n_barriers);
+                }
                 member.meet(|| self.next_weights(step, index, n));
+                if self.cancel.is_last(n_barriers) {
+                    return;
+                }
+            } else if n == 1 && (step.is_long || i % 8 == 0) && self.cancel.poll() {
+                return;
             }
             let (index, n) = match step.solo {
                 true if index > 0 => continue,
@@ -153,6 +179,7 @@ impl CpuStream {
                 scratch: &mut scratch,
                 shared: &self.shared,
                 is_prepared: step.is_prepared,
+                cancel: step.is_long.then_some(&self.cancel),
             };
             ops::compute(&mut worker, &step.args);
         }
@@ -181,20 +208,20 @@ fn overlap(a: &Range<usize>, b: &Range<usize>) -> bool {
 
 impl Stream for CpuStream {
     fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
-        if self.host.cancelled(graph.run_id()) {
+        self.cancel.begin(graph.run_id());
+        if self.cancel.poll() {
             return Err(Error::cancelled());
         }
         self.prepare(graph)?;
         match self.threads {
             Some(threads) if !self.alone => {
                 let this = &*self;
-                threads.run(self.n_threads, &|team| this.walk(team.index(), team.len(), &|| team.barrier()))
+                threads
+                    .run(self.n_threads, &|team| this.walk(team.index(), team.len(), &|| team.barrier()))?;
             }
-            _ => {
-                self.walk(0, 1, &|| {});
-                Ok(())
-            }
+            _ => self.walk(0, 1, &|| {}),
         }
+        if self.cancel.seen() { Err(Error::cancelled()) } else { Ok(()) }
     }
 
     fn synchronize(&mut self) -> Result<()> {

@@ -102,10 +102,15 @@ impl GraphCopy {
         (self.graph.tensors, self.graph.n_tensors) = (self.tensors.as_ptr(), id + 1);
     }
 
-    /// Runs `body` on some of the nodes.
-    pub fn with_part<T>(&self, nodes: Range<usize>, body: impl FnOnce(&GraphView<'_>) -> T) -> T {
+    /// Runs `body` on some of the nodes, for the run with this id: a plan's graph is copied before it has any.
+    pub fn with_part<T>(
+        &self,
+        nodes: Range<usize>,
+        run_id: u64,
+        body: impl FnOnce(&GraphView<'_>) -> T,
+    ) -> T {
         let part = &self.nodes[nodes];
-        let graph = c::Graph { n_nodes: part.len() as u32, nodes: part.as_ptr(), ..self.graph };
+        let graph = c::Graph { n_nodes: part.len() as u32, nodes: part.as_ptr(), run_id, ..self.graph };
         // SAFETY: the copy is as consistent as the original, and nothing in it changes during the call.
         body(&unsafe { GraphView::new(&graph) })
     }

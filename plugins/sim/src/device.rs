@@ -4,6 +4,7 @@ use crate::event::SimEvent;
 use crate::memory::SimBuffer;
 use crate::profile::Profile;
 use crate::program;
+use crate::run::{Run, pause};
 use crate::scratch::SimScratch;
 use crate::stream::SimStream;
 use llmrt_cpu::device::Cpu;
@@ -64,15 +65,15 @@ impl Meter {
         Ok(Taken { meter: meter.clone(), n })
     }
 
-    /// Takes the time of one command that moves `n` bytes.
-    pub fn pause(&self, n: u64) {
+    /// Takes the time of one command that moves `n` bytes; less of it once the run is cancelled that it belongs to.
+    pub fn pause(&self, n: u64, run: Option<Run>) {
         let transfer = match self.profile.bandwidth {
             0 => Duration::ZERO,
             rate => Duration::from_secs_f64(n as f64 / rate as f64),
         };
         let time = self.profile.latency + transfer;
         if !time.is_zero() {
-            std::thread::sleep(time);
+            pause(time, run);
         }
     }
 

@@ -16,6 +16,7 @@ pub mod scratch;
 
 pub mod event;
 pub mod queue;
+mod run;
 
 pub mod program;
 pub mod stream;

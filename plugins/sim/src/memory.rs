@@ -161,19 +161,19 @@ impl Drop for SimBuffer {
 /// These happen at once, whatever is queued.
 impl Buffer for SimBuffer {
     fn set(&self, tensor: &TensorView<'_>, src: &[u8], off: u64) -> Result<()> {
-        self.meter.pause(src.len() as u64);
+        self.meter.pause(src.len() as u64, None);
         // SAFETY: a slice is readable.
         unsafe { self.memory.write(tensor.offset().saturating_add(off), src.as_ptr(), src.len() as u64) }
     }
 
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
-        self.meter.pause(dst.len() as u64);
+        self.meter.pause(dst.len() as u64, None);
         // SAFETY: a slice is writable.
         unsafe { self.memory.read(tensor.offset().saturating_add(off), dst.as_mut_ptr(), dst.len() as u64) }
     }
 
     fn fill(&self, off: u64, n: u64, byte: u8) -> Result<()> {
-        self.meter.pause(0);
+        self.meter.pause(0, None);
         self.memory.fill(off, n, byte)
     }
 
@@ -182,7 +182,7 @@ impl Buffer for SimBuffer {
         if from.device != self.device && !self.meter.p2p() {
             return Err(Error::unsupported("these devices cannot reach each other"));
         }
-        self.meter.pause(src.nbytes());
+        self.meter.pause(src.nbytes(), None);
         self.memory.copy(dst.offset(), &from.memory, src.offset(), src.nbytes())
     }
 }

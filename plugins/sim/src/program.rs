@@ -40,12 +40,17 @@ pub struct Staged {
     at: u64,
 }
 
-impl Staged {
+impl Step {
     /// Bytes to move.
     pub fn n_bytes(&self) -> u64 {
-        self.n
+        match self {
+            Step::Stage(operand) => operand.n,
+            Step::Compute(..) => 0,
+        }
     }
+}
 
+impl Staged {
     /// Brings the bytes over.
     pub fn run(&self) -> Result<()> {
         self.scratch.copy(self.at, &self.source, self.start, self.n)
@@ -142,9 +147,15 @@ impl Program {
     }
 
     /// Runs the nodes of a step; `kernels` are the queue's.
-    pub fn run(&self, nodes: Range<usize>, staged: &[Staged], kernels: &mut CpuStream) -> Result<()> {
+    pub fn run(
+        &self,
+        nodes: Range<usize>,
+        staged: &[Staged],
+        run_id: u64,
+        kernels: &mut CpuStream,
+    ) -> Result<()> {
         let first = nodes.start as u32;
-        let outcome = self.graph.with_part(nodes, |part| kernels.compute(part));
+        let outcome = self.graph.with_part(nodes, run_id, |part| kernels.compute(part));
         outcome.map_err(|e| Error { node: e.node.map(|node| node + first), ..e })?;
         staged.iter().try_for_each(|s| s.scratch.fill(s.at, s.n, crate::memory::POISON))
     }

@@ -3,6 +3,7 @@
 //! An error ends what is queued behind it. One of call scope is told once, by the next wait; any other stays.
 
 use crate::profile::When;
+use crate::run::{Run, pause};
 use llmrt_plugin::{Error, Result, Scope};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -26,7 +27,7 @@ struct Shared<W> {
 }
 
 struct State<W> {
-    tasks: VecDeque<Task<W>>,
+    tasks: VecDeque<(Option<Run>, Task<W>)>,
     /// Commands put in, allowed to run, and done, since the beginning.
     n_pushed: u64,
     n_released: u64,
@@ -94,13 +95,13 @@ impl<W: Send + 'static> Queue<W> {
         Ok(Queue { shared, thread: Some(thread) })
     }
 
-    /// Puts a command in.
-    pub fn push(&self, task: Task<W>) -> Result<()> {
+    /// Puts a command in; `run` is the one that it belongs to, if that is known.
+    pub fn push(&self, run: Option<Run>, task: Task<W>) -> Result<()> {
         let mut state = self.shared.lock();
         if let Some(e) = state.failed.as_ref().filter(|e| e.scope != Scope::Call) {
             return Err(e.clone());
         }
-        state.tasks.push_back(task);
+        state.tasks.push_back((run, task));
         state.n_pushed += 1;
         if self.shared.when != When::AtSync {
             state.n_released = state.n_pushed;
@@ -135,11 +136,12 @@ impl<W> Shared<W> {
     /// The thread: one command after the other, until the queue is dropped and empty.
     fn run(&self, mut worker: W, seed: u64) {
         let mut random = Random(seed);
-        while let Some(task) = self.next() {
-            if let When::Delayed(most) = self.when {
-                std::thread::sleep(most.mul_f64(random.next()));
-            }
+        while let Some((run, task)) = self.next() {
             let skip = self.lock().failed.is_some();
+            if let When::Delayed(most) = self.when {
+                let time = most.mul_f64(random.next());
+                pause(if skip { Duration::ZERO } else { time }, run);
+            }
             let outcome = if skip { Ok(()) } else { contained(|| task(&mut worker)) };
             let mut state = self.lock();
             if let Err(e) = outcome {
@@ -152,7 +154,7 @@ impl<W> Shared<W> {
     }
 
     /// The next command that may run.
-    fn next(&self) -> Option<Task<W>> {
+    fn next(&self) -> Option<(Option<Run>, Task<W>)> {
         let mut state = self.lock();
         loop {
             if state.n_done < state.n_released {
@@ -244,15 +246,18 @@ mod tests {
     fn say(queue: &Queue<()>, log: &Log, word: char) {
         let log = log.clone();
         queue
-            .push(Box::new(move |()| {
-                log.lock().unwrap().push(word);
-                Ok(())
-            }))
+            .push(
+                None,
+                Box::new(move |()| {
+                    log.lock().unwrap().push(word);
+                    Ok(())
+                }),
+            )
             .unwrap();
     }
 
     fn wait_for(queue: &Queue<()>, mark: Mark) {
-        queue.push(Box::new(move |()| mark.wait(None).map(|_| ()))).unwrap();
+        queue.push(None, Box::new(move |()| mark.wait(None).map(|_| ()))).unwrap();
     }
 
     #[test]
@@ -295,7 +300,7 @@ mod tests {
     #[test]
     fn an_error_of_a_command_is_told_by_the_next_wait_and_skips_what_follows() {
         let (queue, log) = (queue(When::Now, 0), Log::default());
-        queue.push(Box::new(|()| Err(Error::cancelled()))).unwrap();
+        queue.push(None, Box::new(|()| Err(Error::cancelled()))).unwrap();
         say(&queue, &log, 'a');
         assert_eq!(queue.synchronize(), Err(Error::cancelled()));
         say(&queue, &log, 'b');
@@ -306,13 +311,13 @@ mod tests {
     #[test]
     fn an_error_of_the_whole_queue_stays_and_reaches_who_waits_for_it() {
         let (broken, other) = (queue(When::Now, 0), queue(When::Now, 0));
-        broken.push(Box::new(|()| panic!("at the disco"))).unwrap();
+        broken.push(None, Box::new(|()| panic!("at the disco"))).unwrap();
         wait_for(&other, broken.mark());
         for _ in 0..2 {
             let e = broken.synchronize().unwrap_err();
             assert!(e.message.contains("at the disco") && e.scope == Scope::Plugin, "{e:?}");
         }
-        assert!(broken.push(Box::new(|()| Ok(()))).is_err());
+        assert!(broken.push(None, Box::new(|()| Ok(()))).is_err());
         assert!(other.synchronize().is_err());
     }
 
@@ -320,10 +325,13 @@ mod tests {
     fn waiting_ends_when_the_time_is_over() {
         let queue = queue(When::Now, 0);
         queue
-            .push(Box::new(|()| {
-                std::thread::sleep(Duration::from_millis(50));
-                Ok(())
-            }))
+            .push(
+                None,
+                Box::new(|()| {
+                    std::thread::sleep(Duration::from_millis(50));
+                    Ok(())
+                }),
+            )
             .unwrap();
         assert_eq!(queue.mark().wait(Some(Duration::from_millis(1))), Ok(false));
         assert_eq!(queue.mark().wait(None), Ok(true));

@@ -5,6 +5,7 @@ use crate::event::SimEvent;
 use crate::profile::{Fault, When};
 use crate::program::{Program, Step, memory_of};
 use crate::queue::Queue;
+use crate::run::Run;
 use llmrt_cpu::stream::CpuStream;
 use llmrt_plugin::{Error, Event, GraphView, Plan, Result, Scratch, Stream, StreamFeatures, TensorView};
 use std::any::Any;
@@ -15,6 +16,8 @@ pub struct SimStream {
     queue: Queue<CpuStream>,
     scratch: Option<Scratch>,
     card: Arc<Card>,
+    /// The run of the last graph: what comes between graphs belongs to it or to the one that follows.
+    last_run: Option<Run>,
     _slot: Slot,
 }
 
@@ -41,27 +44,26 @@ impl SimStream {
     ) -> Result<SimStream> {
         let queue = Queue::new(kernels, when, seed)?;
         card.scratch.watch(queue.watch());
-        Ok(SimStream { queue, scratch, card, _slot: slot })
+        Ok(SimStream { queue, scratch, card, last_run: None, _slot: slot })
     }
 
-    fn enqueue(&self, program: Arc<Program>, run_id: u64) -> Result<()> {
+    fn enqueue(&mut self, program: Arc<Program>, run_id: u64) -> Result<()> {
+        let run = Run::new(self.card.shared.host, run_id);
+        self.last_run = Some(run);
         for i in 0..program.steps.len() {
             let (program, card) = (program.clone(), self.card.clone());
-            self.queue.push(Box::new(move |kernels| {
-                if card.shared.host.cancelled(run_id) {
+            let command = move |kernels: &mut CpuStream| {
+                let step = &program.steps[i];
+                card.meter.pause(step.n_bytes(), Some(run));
+                if run.is_cancelled() {
                     return Err(Error::cancelled());
                 }
-                match &program.steps[i] {
-                    Step::Stage(operand) => {
-                        card.meter.pause(operand.n_bytes());
-                        operand.run()
-                    }
-                    Step::Compute(nodes, staged) => {
-                        card.meter.pause(0);
-                        program.run(nodes.clone(), staged, kernels)
-                    }
+                match step {
+                    Step::Stage(operand) => operand.run(),
+                    Step::Compute(nodes, staged) => program.run(nodes.clone(), staged, run.id(), kernels),
                 }
-            }))?;
+            };
+            self.queue.push(Some(run), Box::new(command))?;
         }
         Ok(())
     }
@@ -83,22 +85,24 @@ impl Stream for SimStream {
 
     unsafe fn set_async(&mut self, t: &TensorView<'_>, src: *const u8, n: u64, off: u64) -> Result<()> {
         let (memory, at) = (memory_of(t)?.clone(), t.offset().saturating_add(off));
-        let (src, meter) = (HostBytes(src.cast_mut()), self.card.meter.clone());
-        self.queue.push(Box::new(move |_| {
-            meter.pause(n);
+        let (src, meter, run) = (HostBytes(src.cast_mut()), self.card.meter.clone(), self.last_run);
+        let command = move |_: &mut CpuStream| {
+            meter.pause(n, run);
             // SAFETY: the host keeps the source until this was reached.
             unsafe { memory.write(at, src.ptr(), n) }
-        }))
+        };
+        self.queue.push(run, Box::new(command))
     }
 
     unsafe fn get_async(&mut self, t: &TensorView<'_>, dst: *mut u8, n: u64, off: u64) -> Result<()> {
         let (memory, at) = (memory_of(t)?.clone(), t.offset().saturating_add(off));
-        let (dst, meter) = (HostBytes(dst), self.card.meter.clone());
-        self.queue.push(Box::new(move |_| {
-            meter.pause(n);
+        let (dst, meter, run) = (HostBytes(dst), self.card.meter.clone(), self.last_run);
+        let command = move |_: &mut CpuStream| {
+            meter.pause(n, run);
             // SAFETY: the host keeps the target, and does not look, until this was reached.
             unsafe { memory.read(at, dst.ptr(), n) }
-        }))
+        };
+        self.queue.push(run, Box::new(command))
     }
 
     fn copy_async(
@@ -114,11 +118,13 @@ impl Stream for SimStream {
         }
         let (to, source, ready) = (memory_of(dst)?.clone(), memory_of(src)?.clone(), from.queue.mark());
         let (at, start, n, meter) = (dst.offset(), src.offset(), src.nbytes(), self.card.meter.clone());
-        self.queue.push(Box::new(move |_| {
+        let run = self.last_run;
+        let command = move |_: &mut CpuStream| {
             ready.wait(None)?;
-            meter.pause(n);
+            meter.pause(n, run);
             to.copy(at, &source, start, n)
-        }))
+        };
+        self.queue.push(run, Box::new(command))
     }
 
     fn event_record(&mut self, event: &dyn Event) -> Result<()> {
@@ -131,7 +137,7 @@ impl Stream for SimStream {
         if self.card.profile.faults.contains(&Fault::IgnoresEvents) {
             return Ok(());
         }
-        self.queue.push(Box::new(move |_| mark.wait(None).map(|_| ())))
+        self.queue.push(self.last_run, Box::new(move |_| mark.wait(None).map(|_| ())))
     }
 
     fn plan_create(&mut self, graph: &GraphView<'_>) -> Result<Box<Plan>> {

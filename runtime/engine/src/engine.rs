@@ -16,7 +16,7 @@ use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
 use llmrt_host::sched::SplitMode;
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
-use llmrt_host::{Device, Host, PoolStats};
+use llmrt_host::{CancelToken, Device, Host, PoolStats};
 use llmrt_models::{BatchShape, Model};
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -84,6 +84,9 @@ pub struct Engine {
     pub(crate) files: Arc<ModelFiles>,
     pub(crate) load_mode: LoadMode,
     pub(crate) devices: Vec<Arc<Device>>,
+    /// Set when the executor's memory is gone: it must be made again on `devices` before the next step.
+    pub(crate) needs_deployment: bool,
+    pub(crate) cancel: CancelToken,
     pub(crate) executor: Executor,
     pub(crate) pool: BlockPool,
     pub(crate) queue: Vec<Sequence>,
@@ -153,6 +156,8 @@ impl Engine {
             files,
             load_mode,
             devices,
+            needs_deployment: false,
+            cancel: CancelToken::new(),
             executor,
             pool,
             queue: Vec::new(),
@@ -170,6 +175,16 @@ impl Engine {
         self.warnings.extend(warnings);
         (self.model, self.devices, self.executor) = (model, devices, executor);
         (self.programs, self.last) = (programs, last);
+        self.needs_deployment = false;
+        self.executor.set_cancel_token(self.cancel.clone());
+    }
+
+    /// Lets all later steps watch this token. While it is set, [`Engine::step`] ends as soon as its devices notice,
+    /// with [`Error::Cancelled`]: sequences keep their tokens, and what the step had computed is computed again by the
+    /// next one. To go on, [`CancelToken::reset`] it.
+    pub fn set_cancel_token(&mut self, cancel: CancelToken) {
+        self.executor.set_cancel_token(cancel.clone());
+        self.cancel = cancel;
     }
 
     /// The model.
@@ -247,16 +262,14 @@ impl Engine {
     }
 
     /// One step of at most `max_tokens` tokens (and at most the batch size): the oldest sequences that lack tokens.
+    /// A step that fails can be repeated: no sequence counts its tokens as computed.
     pub fn step(&mut self, logits: Logits, max_tokens: usize) -> Result<Step> {
+        self.ensure_deployed()?;
         let budget = Budget::tokens(max_tokens.min(self.options.n_batch).max(1));
         let plan = schedule(&mut self.queue, &mut self.pool, budget)?;
-        for id in &plan.too_long {
-            self.remove(*id)?;
-        }
-        let too_long = plan.too_long.clone();
         self.n_bytes_read = 0;
         if plan.is_empty() {
-            return Ok(Step { too_long, ..Step::default() });
+            return Ok(Step { too_long: self.end(plan.too_long)?, ..Step::default() });
         }
         let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), logits)?;
         let request = match logits {
@@ -268,7 +281,14 @@ impl Engine {
         for chunk in &plan.chunks {
             self.find(chunk.id)?.advance(chunk.n_new);
         }
+        let too_long = self.end(plan.too_long)?;
         Ok(Step { rows: batch.rows.clone(), logits, largest, n_tokens: batch.n_tokens(), too_long })
+    }
+
+    /// Ends sequences that never fit into the pool.
+    fn end(&mut self, too_long: Vec<SequenceId>) -> Result<Vec<SequenceId>> {
+        too_long.iter().try_for_each(|&id| self.remove(id))?;
+        Ok(too_long)
     }
 
     /// Where the last step's graph ran.
@@ -300,6 +320,7 @@ impl Engine {
     }
 
     fn visit_ops(&mut self, n_tokens: usize, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
+        self.ensure_deployed()?;
         let plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(n_tokens))?;
         let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), Logits::All)?;
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());

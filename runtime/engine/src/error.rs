@@ -67,7 +67,10 @@ pub enum Error {
 
     // What the layers below say.
     #[error(transparent)]
-    Host(#[from] llmrt_host::Error),
+    Host(llmrt_host::Error),
+    /// The engine's [`llmrt_host::CancelToken`] was set. Sequences keep their tokens; the next step goes on.
+    #[error("the step was cancelled")]
+    Cancelled,
     #[error("{message}")]
     Load {
         message: String,
@@ -91,6 +94,15 @@ pub enum Error {
     TokenOutOfVocab { token: TokenId, n_vocab: u64 },
 }
 
+impl From<llmrt_host::Error> for Error {
+    fn from(e: llmrt_host::Error) -> Error {
+        match e {
+            llmrt_host::Error::Cancelled => Error::Cancelled,
+            e => Error::Host(e),
+        }
+    }
+}
+
 impl From<llmrt_host::load::Error> for Error {
     fn from(e: llmrt_host::load::Error) -> Error {
         use llmrt_host::load::Error as Load;
@@ -104,6 +116,11 @@ impl Error {
     /// Whether a device has too little memory left for what it was to do.
     pub(crate) fn is_out_of_device_memory(&self) -> bool {
         self.device_call().is_some_and(|call| call.status == Status::OomDevice)
+    }
+
+    /// Whether work stopped because that was requested.
+    pub fn is_cancelled(&self) -> bool {
+        matches!(self, Error::Cancelled | Error::Load { cancelled: true, .. })
     }
 
     /// What a device answered, if that is what went wrong.

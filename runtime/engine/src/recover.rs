@@ -1,5 +1,5 @@
-//! What happens when a device fails while a step runs: the model is assembled anew on the devices that are left, and
-//! what the lost caches held is computed again from the tokens, which the host never loses.
+//! What happens when a device fails while a step runs: the model is deployed again on the devices that are left, and
+//! what the lost caches held is computed again from the tokens, which the host keeps.
 
 use crate::batch::{Batch, Logits};
 use crate::deployment::{Deployment, lost};
@@ -11,7 +11,7 @@ use crate::schedule::{ScheduledChunk, StepPlan};
 use llmrt_host::load::LoadOptions;
 
 impl Engine {
-    /// What is request of a batch's logits, whatever devices fail on the way: as long as one is left that can do it.
+    /// The requested logits of a batch, whatever devices fail on the way, as long as one is left that can compute them.
     pub(crate) fn forward_or_recover(&mut self, batch: &Batch, request: &TopKRequest) -> Result<Results> {
         loop {
             match self.forward(batch, request) {
@@ -21,40 +21,50 @@ impl Engine {
         }
     }
 
-    /// Goes on without the device that failed with `e`; gives `e` back if no device is lost, or strict placement
+    /// Makes the executor again if a cancelled recovery has left none.
+    pub(crate) fn ensure_deployed(&mut self) -> Result<()> {
+        if self.needs_deployment { self.deploy() } else { Ok(()) }
+    }
+
+    /// Goes on without the device that failed with `e`; returns `e` if no device is lost, or strict placement
     /// forbids it. Caches are then as they were.
+    ///
+    /// Whatever ends it early, cancelling too: the sequences count as computed only what the new caches hold, so that
+    /// the next step goes on from there.
     fn recover(&mut self, mut e: Error) -> Result<()> {
+        let computed: Vec<usize> = self.queue.iter().map(|seq| seq.n_computed()).collect();
         loop {
-            let Some(d) = lost(&self.devices, &e).filter(|_| !self.options.strict) else { return Err(e) };
-            let mut devices = self.devices.clone();
-            let name = devices.remove(d).name().to_string();
+            let is_allowed = !self.options.strict && !e.is_cancelled();
+            let Some(d) = lost(&self.devices, &e).filter(|_| is_allowed) else { return Err(e) };
+            let name = self.devices.remove(d).name().to_string();
             self.warnings.push(format!(
                 "{name} is not used any more: {e}; going on without it, and what its memory held is computed again"
             ));
             self.executor.clear();
-            let mut silent = |_| true;
-            let load = LoadOptions { mode: self.load_mode, check_tensors: false, progress: &mut silent };
-            let deployment = Deployment::new(devices, &self.files, load, &self.options)?;
-            self.adopt(deployment);
-            match self.recompute() {
+            self.needs_deployment = true;
+            self.queue.iter_mut().for_each(|seq| seq.forget_computed());
+            self.deploy()?;
+            match self.recompute(&computed) {
                 Ok(()) => return Ok(()),
                 Err(next) => e = next,
             }
         }
     }
 
-    /// Fills the caches with what all sequences had in them.
-    fn recompute(&mut self) -> Result<()> {
-        for i in 0..self.queue.len() {
-            let n_computed = self.queue[i].n_computed();
-            self.queue[i].forget_computed();
-            let outcome = self.compute_up_to(i, n_computed);
-            // Whatever came of it, so that another try knows where to go.
-            let left = n_computed - self.queue[i].n_computed();
-            self.queue[i].advance(left);
-            outcome?;
-        }
+    /// Loads the model onto the devices that are left, unless that is cancelled.
+    fn deploy(&mut self) -> Result<()> {
+        let cancel = self.cancel.clone();
+        let mut goes_on = |_| !cancel.is_cancelled();
+        let load = LoadOptions { mode: self.load_mode, check_tensors: false, progress: &mut goes_on };
+        let deployment = Deployment::new(self.devices.clone(), &self.files, load, &self.options);
+        let deployment = deployment.map_err(|e| if e.is_cancelled() { Error::Cancelled } else { e })?;
+        self.adopt(deployment);
         Ok(())
+    }
+
+    /// Fills the caches with the first `computed` tokens of each sequence.
+    fn recompute(&mut self, computed: &[usize]) -> Result<()> {
+        computed.iter().enumerate().try_for_each(|(i, &n)| self.compute_up_to(i, n))
     }
 
     fn compute_up_to(&mut self, i: usize, n_computed: usize) -> Result<()> {

@@ -82,6 +82,9 @@ pub enum Error {
         /// What the loader says.
         problem: String,
     },
+    /// A run whose [`crate::CancelToken`] was set.
+    #[error("the run was cancelled")]
+    Cancelled,
     /// A body panicked, or a thread could not be started.
     #[error("thread pool: {problem}")]
     Threads {
@@ -162,6 +165,7 @@ impl Error {
             Error::NoOp { .. } => Status::Incompatible,
             Error::Load { .. } | Error::Fallback { .. } | Error::UnsupportedOp { .. } => Status::Incompatible,
             Error::Invalid { .. } | Error::Knob { .. } => Status::Invalid,
+            Error::Cancelled => Status::Cancelled,
             Error::Threads { .. } | Error::Weights { .. } => Status::Internal,
         }
     }

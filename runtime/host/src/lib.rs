@@ -9,6 +9,8 @@ pub mod plugin;
 
 pub mod device;
 
+pub(crate) mod cancel;
+
 pub mod threads;
 
 pub mod load;
@@ -25,6 +27,7 @@ mod validate;
 
 pub mod error;
 
+pub use cancel::CancelToken;
 pub use device::{
     BackendPlan, Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostBytes, HostMemory,
     Layout, NodeDesc, PendingRead, RawGraph, RawGraphBuilder, Stream, TensorDesc,

@@ -1,5 +1,6 @@
 //! A thread at a node: its part of the work and its working memory.
 
+use crate::cancel::Cancel;
 use crate::scratch::{Scratch, Shared};
 use crate::simd::Isa;
 use crate::tensor::Tensor;
@@ -41,6 +42,8 @@ pub struct Worker<'a> {
     pub shared: &'a Shared,
     /// Whether the memory that this node's activations are prepared in, the team's or its own, holds them already.
     pub is_prepared: bool,
+    /// Whether the run is cancelled, at nodes that take long.
+    pub cancel: Option<&'a Cancel>,
 }
 
 impl Worker<'_> {
@@ -51,8 +54,11 @@ impl Worker<'_> {
 
     /// The next piece of 0..n that nobody has: of this thread's share as long as there are any, so that it reads what lies
     /// in a row, then of the others'. Who gets it changes no result. `n` is the
-    /// same on all threads, and a node calls either this or [`Worker::take_in_order`].
+    /// same on all threads, and a node calls either this or [`Worker::take_in_order`]. None is left once the run is cancelled.
     pub fn take(&self, n: usize) -> Option<usize> {
+        if self.cancel.is_some_and(Cancel::poll) {
+            return None;
+        }
         (0..self.n).map(|i| (self.index + i) % self.n).find_map(|owner| {
             let share = share(n, owner, self.n);
             let i = share.start + self.taken[owner].0.fetch_add(1, Ordering::Relaxed);
@@ -60,8 +66,12 @@ impl Worker<'_> {
         })
     }
 
-    /// The next piece that nobody has, in order, where nobody knows how many there are.
+    /// The next piece that no thread has, in order, where the number of pieces is found out on the way; past any number
+    /// once the run is cancelled.
     pub fn take_in_order(&self) -> usize {
+        if self.cancel.is_some_and(Cancel::poll) {
+            return usize::MAX;
+        }
         self.taken[0].0.fetch_add(1, Ordering::Relaxed)
     }
 

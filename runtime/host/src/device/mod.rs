@@ -28,6 +28,7 @@ pub use stream::Stream;
 pub use tensor::TensorDesc;
 pub use transfer::PendingRead;
 
+use crate::cancel::Runs;
 use crate::error::{Error, Result};
 use crate::plugin::loaded::Loaded;
 use crate::plugin::selftest;
@@ -289,6 +290,11 @@ impl Device {
         };
         // SAFETY: an open device, and another one that both live during the call.
         unsafe { accepts(self.raw, owner.raw, bt) == 1 }
+    }
+
+    /// The runs that its plugin's callbacks look up.
+    pub(crate) fn runs(&self) -> &Runs {
+        &self.plugin.services.runs
     }
 
     /// Marks the device as one not to use; the first reason stays.

@@ -176,8 +176,7 @@ unsafe extern "C" fn find_op(ctx: *mut c_void, name: c::Str, version: u32, id: *
 
 unsafe extern "C" fn cancelled(ctx: *mut c_void, run_id: u64) -> u32 {
     // SAFETY: see above.
-    let runs = unsafe { services(ctx) }.cancelled.read().unwrap_or_else(PoisonError::into_inner);
-    runs.contains(&run_id).into()
+    unsafe { services(ctx) }.runs.is_cancelled(run_id).into()
 }
 
 unsafe extern "C" fn get_extension(ctx: *mut c_void, name: c::Str, version: u32) -> *const c_void {

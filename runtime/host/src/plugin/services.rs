@@ -3,14 +3,15 @@
 use super::callbacks;
 use super::custom::{CustomOp, Registered};
 use super::loaded::Loaded;
+use crate::cancel::{CancelToken, Runs};
 use crate::knobs;
 use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use core::ffi::c_void;
 use llmrt_abi::types as c;
-use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 /// Where plugins' log lines go: level (1 error … 5 trace), plugin's target, text.
@@ -34,7 +35,8 @@ pub(crate) struct Services {
     pub(crate) scratch_pool: Option<PoolKind>,
     /// Whether calls in both directions are checked.
     pub(crate) validate: bool,
-    pub(super) cancelled: RwLock<HashSet<u64>>,
+    /// The runs that can be cancelled.
+    pub(crate) runs: Runs,
     ops: Mutex<Vec<Arc<Registered>>>,
 }
 
@@ -65,7 +67,7 @@ impl Services {
                 log: log.unwrap_or_else(stderr_log),
                 scratch_pool,
                 validate,
-                cancelled: RwLock::default(),
+                runs: Runs::default(),
                 ops: Mutex::default(),
             }
         })
@@ -78,12 +80,12 @@ impl Services {
 
     /// Marks a run as cancelled, or forgets it.
     pub(crate) fn set_cancelled(&self, run_id: u64, yes: bool) {
-        let mut runs = self.cancelled.write().unwrap_or_else(PoisonError::into_inner);
-        if yes {
-            runs.insert(run_id)
-        } else {
-            runs.remove(&run_id)
-        };
+        if !yes {
+            return self.runs.forget(run_id);
+        }
+        let token = CancelToken::new();
+        token.cancel();
+        self.runs.watch(run_id, &token);
     }
 
     /// A custom op of a plugin that this host started.

@@ -9,11 +9,12 @@ use super::place::DeviceIdx;
 use super::prepared::{Copy, Prepared, bind_splits};
 use super::report::Report;
 use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
+use crate::cancel::{CancelToken, next_run_id};
 use crate::device::{Device, Stream};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use crate::pool::PoolStats;
-use llmrt_abi::Scope;
+use llmrt_abi::{Scope, Status};
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -52,7 +53,9 @@ pub struct Executor {
     refused: HashSet<(DeviceIdx, Signature)>,
     strict: bool,
     split: SplitMode,
+    /// Of the last run.
     run_id: u64,
+    cancel: CancelToken,
 }
 
 impl Executor {
@@ -70,7 +73,13 @@ impl Executor {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        Ok(Executor { devices, streams, n_threads, memory, prepared, refused, strict, split, run_id: 0 })
+        let (run_id, cancel) = (0, CancelToken::new());
+        Ok(Executor { devices, streams, n_threads, memory, prepared, refused, strict, split, run_id, cancel })
+    }
+
+    /// Lets all later runs watch this token.
+    pub fn set_cancel_token(&mut self, cancel: CancelToken) {
+        self.cancel = cancel;
     }
 
     /// Gives all memory back. Only for an executor that another one is about to replace: the states are gone.
@@ -143,12 +152,19 @@ impl Executor {
     /// A device that refuses a node it said yes to is not asked for such nodes again: the graph is placed anew and run
     /// from the start. Streams that broke are made anew, once, and the graph is run again: what it wrote to states it
     /// writes to the same places.
+    ///
+    /// [`Error::Cancelled`] if the token of [`Executor::set_cancel_token`] is set before the run is complete: the
+    /// streams are idle then and can be used again, and tensors that the graph writes hold any values.
     pub fn run(&mut self, program: &Program, inputs: &[(Tensor, &[u8])]) -> Result<()> {
         let uid = program.uid;
         let mut renewed = false;
         loop {
+            self.check_cancelled()?;
             let prepared = self.prepare(program).map_err(Failure::outside);
             let Err(failure) = prepared.and_then(|()| self.run_prepared(uid, inputs)) else { return Ok(()) };
+            if failure.error.status() == Status::Cancelled {
+                return Err(Error::Cancelled);
+            }
             if !renewed && self.renew_streams()? {
                 renewed = true;
                 continue;
@@ -164,6 +180,10 @@ impl Executor {
             }
             self.prepared.remove(&uid);
         }
+    }
+
+    fn check_cancelled(&self) -> Result<()> {
+        if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
     /// Makes broken streams of devices that still work anew; whether there were any.
@@ -229,15 +249,17 @@ impl Executor {
 
     /// One run. Whatever comes of it, all streams are idle afterwards.
     fn run_prepared(&mut self, uid: u64, inputs: &[(Tensor, &[u8])]) -> std::result::Result<(), Failure> {
-        self.run_id += 1;
+        self.run_id = next_run_id();
         if let Some(p) = self.prepared.get_mut(&uid) {
             p.last_run = self.run_id;
         }
+        self.devices.iter().for_each(|d| d.runs().watch(self.run_id, &self.cancel));
         let outcome = self.enqueue_and_wait(uid, inputs);
         if outcome.is_err() {
             // The failure is what counts; a stream that fails here as well says so when it is used next.
             self.streams.iter().for_each(|stream| drop(stream.synchronize()));
         }
+        self.devices.iter().for_each(|d| d.runs().forget(self.run_id));
         outcome
     }
 
@@ -247,6 +269,7 @@ impl Executor {
         self.set_inputs(p, inputs).map_err(Failure::outside)?;
         for (i, split) in p.splits.iter().enumerate() {
             let run = || -> Result<()> {
+                self.check_cancelled()?;
                 split.copies.iter().try_for_each(|copy| self.copy(p, split.device, copy))?;
                 self.streams[split.device].run(&split.plan, run_id)
             };
