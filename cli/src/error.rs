@@ -106,7 +106,7 @@ impl From<llmrt_engine::Error> for Error {
         use llmrt_engine::Error as Engine;
         let exit = match e {
             Engine::Host(e) => return e.into(),
-            Engine::Load { cancelled: true, .. } => Exit::Interrupted,
+            Engine::Cancelled | Engine::Load { cancelled: true, .. } => return Error::interrupted(),
             Engine::Load { out_of_memory: true, .. } | Engine::NotEnoughMemory { .. } => Exit::Memory,
             Engine::Model(e) => return e.into(),
             Engine::Load { device: Some(_), .. } => Exit::Device,

@@ -1,6 +1,6 @@
 //! The generation loop: prompt in, text out, one token after the other.
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Exit, Result};
 use crate::interrupt;
 use crate::session;
 use llmrt_engine::{Engine, Finish, Logits, Sampler, SequenceId, Step, StopFilter, TokenId};
@@ -106,13 +106,16 @@ pub fn generate(
 /// logits after its last token. `None` if Ctrl-C came first.
 pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Result<Option<Step>> {
     loop {
-        let step = session::step(engine, Logits::Last, max_tokens)?;
+        let step = match session::step(engine, Logits::Last, max_tokens) {
+            Err(e) if e.exit == Exit::Interrupted => return Ok(None),
+            step => step?,
+        };
         if step.rows.iter().any(|row| row.id == id) {
             return Ok(Some(step));
         }
         if step.n_tokens == 0 {
             return Err(Error::new(
-                crate::error::Exit::Failure,
+                Exit::Failure,
                 "the KV cache has no room for the sequence: raise the context size (-c)",
             ));
         }

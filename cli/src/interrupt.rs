@@ -1,38 +1,49 @@
-//! Ctrl-C: the first asks whatever runs to stop, the second ends the program; while stdin is read the first does.
+//! Ctrl-C: the first requests that the command stops, the second ends the program. Where there is nothing to stop, as
+//! while stdin is read, the first one ends it.
 
 use crate::error::{Error, Exit, Result};
+use llmrt_host::CancelToken;
+use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-static ASKED: AtomicBool = AtomicBool::new(false);
+/// Set by Ctrl-C, until it is dealt with.
+static TOKEN: LazyLock<CancelToken> = LazyLock::new(CancelToken::new);
 
-/// Whether the program waits for stdin, where nothing can be asked to stop.
-static READING: AtomicBool = AtomicBool::new(false);
+/// Whether Ctrl-C ends the program at once.
+static AT_ONCE: AtomicBool = AtomicBool::new(false);
 
 /// Listens for Ctrl-C from now on.
 pub fn listen() -> Result<()> {
-    let on_signal = || {
-        if ASKED.swap(true, Ordering::SeqCst) || READING.load(Ordering::SeqCst) {
+    let token = token();
+    let on_signal = move || {
+        if token.is_cancelled() || AT_ONCE.load(Ordering::SeqCst) {
             std::process::exit(Exit::Interrupted as i32);
         }
+        token.cancel();
     };
     ctrlc::set_handler(on_signal)
         .map_err(|e| Error::new(Exit::Failure, format!("cannot listen for Ctrl-C: {e}")))
 }
 
-/// Runs `read`, which waits for stdin: Ctrl-C ends the program at once.
-pub fn while_reading<T>(read: impl FnOnce() -> T) -> T {
-    READING.store(true, Ordering::SeqCst);
-    let result = read();
-    READING.store(false, Ordering::SeqCst);
+/// What Ctrl-C sets, for whatever can stop by itself.
+pub fn token() -> CancelToken {
+    TOKEN.clone()
+}
+
+/// Runs `body`, which does not look at the token and leaves nothing half done: Ctrl-C ends the program at once.
+pub fn ending_at_once<T>(body: impl FnOnce() -> T) -> T {
+    AT_ONCE.store(true, Ordering::SeqCst);
+    let result = body();
+    AT_ONCE.store(false, Ordering::SeqCst);
     result
 }
 
-/// Whether Ctrl-C was pressed and nobody has dealt with it.
+/// Whether Ctrl-C was pressed and is not dealt with yet.
 pub fn is_asked() -> bool {
-    ASKED.load(Ordering::SeqCst)
+    TOKEN.is_cancelled()
 }
 
-/// Forgets Ctrl-C: it has done what it should.
+/// Ctrl-C has been dealt with.
 pub fn forget() {
-    ASKED.store(false, Ordering::SeqCst);
+    TOKEN.reset();
 }

@@ -66,12 +66,13 @@ impl Session {
             check_tensors: args.check_tensors,
             progress: &mut |part| bar.show(part),
         };
-        let engine = Engine::new(&setup.host, setup.devices.clone(), model.files, load, options)
+        let mut engine = Engine::new(&setup.host, setup.devices.clone(), model.files, load, options)
             .map_err(|e| Error::from(e).of_model(&model.name))?;
         drop(bar);
         if interrupt::is_asked() {
             return Err(Error::interrupted());
         }
+        engine.set_cancel_token(interrupt::token());
         let mut session = Session { engine, load: started.elapsed() };
         tell_warnings(&mut session.engine);
         Ok(session)

@@ -3,6 +3,7 @@
 use crate::args::Global;
 use crate::backend::{self, Offered};
 use crate::error::{Error, Exit, Result};
+use crate::interrupt;
 use crate::output::note;
 use llmrt_abi::Op;
 use llmrt_host::sched::{SplitMode, bind};
@@ -76,7 +77,8 @@ impl Plugins {
             ..HostOptions::default()
         });
         let named = DiscoverOptions { extra: global.plugins.clone(), only_extra: true };
-        let mut candidates = host.discover(&named);
+        let discover = |options: &DiscoverOptions| interrupt::ending_at_once(|| host.discover(options));
+        let mut candidates = discover(&named);
         let n_named = candidates.len();
         for Candidate { path, outcome } in &candidates {
             if let Outcome::Skipped(why) = outcome {
@@ -86,7 +88,7 @@ impl Plugins {
         if !host.plugins_in_use().iter().any(|plugin| plugin.name == BASELINE) {
             host.register_builtin(llmrt_cpu::query)?;
         }
-        let found = host.discover(&DiscoverOptions::default());
+        let found = discover(&DiscoverOptions::default());
         let is_named =
             |path: &Path| candidates.iter().any(|c| c.path.canonicalize().ok() == path.canonicalize().ok());
         let found: Vec<_> = found.into_iter().filter(|c| !is_named(&c.path)).collect();

@@ -25,7 +25,7 @@ pub fn of_stdin() -> Result<String> {
     if stdin.is_terminal() {
         note("reading the prompt from the terminal; end with Ctrl-D");
     }
-    interrupt::while_reading(|| read(stdin.lock(), "stdin"))
+    interrupt::ending_at_once(|| read(stdin.lock(), "stdin"))
 }
 
 /// Without the line end that editors and shells put behind a text.

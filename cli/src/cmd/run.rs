@@ -157,7 +157,8 @@ fn prompt_tokens(
                 "--system needs a chat template, and {why}: put it into the prompt"
             )));
         }
-        let tokens = tokenizer.encode(prompt, EncodeOptions { add_special: true, parse_special: true })?;
+        let options = EncodeOptions { add_special: true, parse_special: true };
+        let tokens = interrupt::ending_at_once(|| tokenizer.encode(prompt, options))?;
         return Ok(if tokens.is_empty() { vec![start_token(tokenizer)?] } else { tokens });
     };
     if prompt.is_empty() {
@@ -168,7 +169,8 @@ fn prompt_tokens(
     let mut messages: Vec<_> = args.system.iter().map(|text| Message::new("system", text)).collect();
     messages.push(Message::new("user", prompt));
     let now = clock::now();
-    Ok(tokenizer.encode_prompt(&template.render(&messages, &render_options(tokenizer, &now))?)?)
+    let text = interrupt::ending_at_once(|| template.render(&messages, &render_options(tokenizer, &now)))?;
+    Ok(interrupt::ending_at_once(|| tokenizer.encode_prompt(&text))?)
 }
 
 /// What a text without a prompt begins with.

@@ -69,8 +69,8 @@ impl Child {
         Ok(Child { process, stdin, lines, complaints, n_asked: 0 })
     }
 
-    /// Runs a case. The second value says whether the worker can be asked again.
-    pub fn ask(&mut self, case: &str, limit: Duration) -> (Outcome, bool) {
+    /// Runs a case, unless `is_cancelled` turns true meanwhile. The second value: whether the worker can run another one.
+    pub fn ask(&mut self, case: &str, limit: Duration, is_cancelled: &dyn Fn() -> bool) -> (Outcome, bool) {
         self.n_asked += 1;
         let question = protocol::question(self.n_asked, case);
         let sent = self
@@ -80,7 +80,7 @@ impl Child {
         if !sent {
             return (Outcome::Failed(self.death()), false);
         }
-        match self.lines.recv_timeout(limit) {
+        match self.answer(limit, is_cancelled) {
             Ok(line) => match protocol::parse_answer(&String::from_utf8_lossy(&line), self.n_asked) {
                 Some(outcome) => {
                     let fit = !matches!(outcome, Outcome::Failed(_));
@@ -91,11 +91,27 @@ impl Child {
                     (Outcome::Failed(format!("the plugin wrote to stdout: `{shown}`")), false)
                 }
             },
+            Err(RecvTimeoutError::Timeout) if is_cancelled() => {
+                (Outcome::Skipped("the run was cancelled".into()), false)
+            }
             Err(RecvTimeoutError::Timeout) => {
                 let why = format!("did not end within {} s; it was killed", limit.as_secs_f64());
                 (Outcome::Failed(why), false)
             }
             Err(RecvTimeoutError::Disconnected) => (Outcome::Failed(self.death()), false),
+        }
+    }
+
+    /// The next line; a time-out too when the run is cancelled.
+    fn answer(&self, limit: Duration, is_cancelled: &dyn Fn() -> bool) -> Result<Vec<u8>, RecvTimeoutError> {
+        const SLICE: Duration = Duration::from_millis(50);
+        let started = Instant::now();
+        loop {
+            let left = limit.saturating_sub(started.elapsed());
+            match self.lines.recv_timeout(left.min(SLICE)) {
+                Err(RecvTimeoutError::Timeout) if left > SLICE && !is_cancelled() => {}
+                answer => return answer,
+            }
         }
     }
 

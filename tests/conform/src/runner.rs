@@ -61,7 +61,7 @@ impl Run<'_> {
             Ok(worker) => child.insert(worker),
             Err(e) => return Outcome::Failed(format!("no worker process could be started: {e}")),
         };
-        let (outcome, fit) = worker.ask(&entry.id(), self.limit);
+        let (outcome, fit) = worker.ask(&entry.id(), self.limit, self.is_cancelled);
         if !fit {
             *child = None;
         }
@@ -74,7 +74,7 @@ impl Run<'_> {
             Ok(worker) => worker,
             Err(e) => return Outcome::Failed(format!("no worker process could be started: {e}")),
         };
-        match worker.ask(&entry.id(), self.limit) {
+        match worker.ask(&entry.id(), self.limit, self.is_cancelled) {
             (outcome, true) => match worker.end(self.limit) {
                 Ok(()) => outcome,
                 Err(why) => Outcome::Failed(format!("after the device was used: {why}")),
