@@ -46,7 +46,7 @@ pub fn compile(language: Language, source: &str, out: &Path, flags: &[&str]) -> 
     command.arg("-I").arg(root().join("abi/include")).arg(root().join(source)).arg("-o").arg(out);
     match command.output() {
         Err(e) => {
-            println!("skipped: {command:?} does not start: {e}");
+            crate::skip::skipped(&format!("{command:?} does not start: {e}"));
             false
         }
         Ok(output) => {

@@ -1,6 +1,7 @@
-//! Outputs of other programs, beside the checkout as `../shared/fixtures`. Where they are absent, tests that need them
-//! say so and pass.
+//! Outputs of other programs: all of them beside the checkout as `../shared/fixtures`, a few in `tests/fixtures`, so that a
+//! checkout by itself tests each kind.
 
+use crate::skip::skipped;
 use std::path::{Path, PathBuf};
 
 /// The repository's root.
@@ -8,14 +9,43 @@ pub fn root() -> &'static Path {
     Path::new(env!("CARGO_MANIFEST_DIR")).parent().expect("tests/ stands in the repository")
 }
 
-/// The folder `name` of the fixtures, or `None` with a message when it is not there.
+/// The folder `name` of the fixtures: the full one, or the part of it that is committed. `None`, and a skipped test, where
+/// there is neither. With `LLMRT_REQUIRE_FIXTURES=1` the full one must be there.
 pub fn fixtures(name: &str) -> Option<PathBuf> {
-    let dir = root().parent()?.join("shared/fixtures").join(name);
-    if dir.is_dir() {
-        return Some(dir);
+    let full = root().parent()?.join("shared/fixtures").join(name);
+    if full.is_dir() {
+        return Some(full);
     }
-    eprintln!("skipped: no folder ../shared/fixtures/{name}");
-    None
+    let why = format!("no folder ../shared/fixtures/{name}");
+    assert!(
+        std::env::var("LLMRT_REQUIRE_FIXTURES").as_deref() != Ok("1"),
+        "LLMRT_REQUIRE_FIXTURES=1, but {why}"
+    );
+    skipped(&why);
+    Some(root().join("tests/fixtures").join(name)).filter(|dir| dir.is_dir())
+}
+
+/// A file of a folder of fixtures; `None`, and a skipped test, where the committed part lacks it.
+pub fn fixture(dir: &Path, name: &str) -> Option<PathBuf> {
+    let file = dir.join(name);
+    if !file.is_file() {
+        skipped(&format!("{name} is not among the committed fixtures"));
+        return None;
+    }
+    Some(file)
+}
+
+/// The tiny models of architectures that this tree runs, and those that it refuses.
+pub fn architectures(dir: &Path) -> [Vec<PathBuf>; 2] {
+    let is_known = |file: &PathBuf| {
+        let bytes = std::fs::read(file).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
+        let gguf = llmrt_gguf::Gguf::parse(&bytes, bytes.len() as u64).expect("a fixture is a GGUF file");
+        let name: &str =
+            gguf.metadata.require("general.architecture").expect("a fixture names its architecture");
+        llmrt_models::architectures().any(|known| known == name)
+    };
+    let (known, unknown) = files(dir, ".gguf").into_iter().partition(is_known);
+    [known, unknown]
 }
 
 /// The files of a folder with this ending, sorted.

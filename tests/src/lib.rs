@@ -8,6 +8,7 @@ pub mod models;
 pub mod nvidia;
 pub mod partial;
 pub mod reference;
+pub mod skip;
 
 /// Normalised mean squared error: Σ(a−b)² / Σb².
 pub fn nmse(got: &[f32], expected: &[f32]) -> f64 {

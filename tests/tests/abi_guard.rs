@@ -204,7 +204,7 @@ fn check_golden(dir: &Path) {
     let facts = std::fs::read_to_string(dir.join("facts.txt")).unwrap();
     let fact = |key: &str| facts.lines().find_map(|l| l.strip_prefix(key)?.strip_prefix(" = ")).unwrap();
     if fact("machine") != std::env::consts::ARCH || !cfg!(target_os = "linux") {
-        println!("skipped: {} is for {}", dir.display(), fact("machine"));
+        llmrt_tests::skip::skipped(&format!("{} is for {}", dir.display(), fact("machine")));
         return;
     }
     let host = host();

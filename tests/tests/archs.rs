@@ -2,14 +2,15 @@
 //! CPU plugin loaded from its shared library.
 
 use llmrt_tests::build::{llmrt, plugin, succeed};
-use llmrt_tests::fixtures::{files, fixtures};
+use llmrt_tests::fixtures::{architectures, fixtures};
 use llmrt_tests::{f32s, nmse};
 use std::path::Path;
 
 /// `eval` with extra flags must be within 1e-5 of the stored logits of every file.
 fn check(extra: &[&str]) {
     let Some(dir) = fixtures("archs") else { return };
-    for model in files(&dir, ".gguf") {
+    let [known, _] = architectures(&dir);
+    for model in known {
         let logits = eval(&model, &dir.join("tokens.txt"), extra);
         let stored = std::fs::read(model.with_extension("logits.f32")).unwrap();
         let error = nmse(&logits, &f32s(&stored));
@@ -55,11 +56,31 @@ fn chunks_threads_and_the_plugin_file_change_no_bit_of_the_logits() {
     let tokens = dir.join("tokens.txt");
     let so = plugin("cpu");
     let loaded = ["--plugin", so.to_str().unwrap(), "--backend", "libllmrt_cpu.so"];
-    for model in files(&dir, ".gguf") {
+    let [known, _] = architectures(&dir);
+    for model in known {
         let whole = eval(&model, &tokens, &["-t", "1"]);
         for extra in [&["-t", "2"][..], &["--chunks", "1"], &["-t", "2", "--chunks", "5,17,3,1,7"], &loaded] {
             let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
             assert!(bits(&whole) == bits(&eval(&model, &tokens, extra)), "{} {extra:?}", model.display());
         }
+    }
+}
+
+/// A file of an architecture that is not built yet costs an error with a cause, nothing else.
+#[test]
+fn every_other_architecture_is_refused_by_name() {
+    let Some(dir) = fixtures("archs") else { return };
+    let [known, unknown] = architectures(&dir);
+    assert!(known.len() >= 4, "{known:?}");
+    for model in unknown {
+        let out = llmrt(["eval", "-m"])
+            .arg(&model)
+            .arg("--tokens-file")
+            .arg(dir.join("tokens.txt"))
+            .output()
+            .unwrap();
+        let text = String::from_utf8_lossy(&out.stderr);
+        assert_eq!(out.status.code(), Some(3), "{}: {text}", model.display());
+        assert!(text.contains("architecture"), "{}: {text}", model.display());
     }
 }

@@ -1,7 +1,7 @@
 //! The plain references of the ops, run over whole models, give the logits that llama.cpp gave: a check of
 //! architectures and of what ops mean, without any plugin.
 
-use llmrt_tests::fixtures::{files, fixtures};
+use llmrt_tests::fixtures::{architectures, fixtures};
 use llmrt_tests::{f32s, nmse, reference};
 
 #[test]
@@ -19,7 +19,8 @@ fn check(n_tokens: usize) {
     let Some(dir) = fixtures("archs") else { return };
     let tokens = std::fs::read_to_string(dir.join("tokens.txt")).unwrap();
     let tokens: Vec<i32> = tokens.split_whitespace().map(|t| t.parse().unwrap()).collect();
-    for file in files(&dir, ".gguf") {
+    let [known, _] = architectures(&dir);
+    for file in known {
         let stored = f32s(&std::fs::read(file.with_extension("logits.f32")).unwrap());
         let n_vocab = stored.len() / tokens.len();
         let of_second_half = |row: usize| row % n_tokens >= n_tokens / 2;

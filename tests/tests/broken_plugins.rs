@@ -30,7 +30,7 @@ fn compile(dir: &Path, file: &str, macros: &[&str]) -> Option<PathBuf> {
     }
     match cc.output() {
         Err(e) => {
-            println!("skipped: cc does not start: {e}");
+            llmrt_tests::skip::skipped(&format!("cc does not start: {e}"));
             None
         }
         Ok(output) => {

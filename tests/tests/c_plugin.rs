@@ -110,7 +110,7 @@ fn its_makefile_works_outside_the_tree() {
     let llmrt = format!("LLMRT={}", root().display());
     for args in [&["-B", &llmrt][..], &["-B", &llmrt, "CXX_BUILD=1"]] {
         let Ok(out) = Command::new("make").arg("-C").arg(dir.path()).args(args).output() else {
-            println!("skipped: no make");
+            llmrt_tests::skip::skipped("no make");
             return;
         };
         let words = String::from_utf8_lossy(&out.stderr);

@@ -4,7 +4,7 @@
 use llmrt_abi::DType;
 use llmrt_tests::ascend;
 use llmrt_tests::build::{llmrt, succeed};
-use llmrt_tests::fixtures::{files, fixtures, root};
+use llmrt_tests::fixtures::{self, fixtures, root};
 use llmrt_tests::models::{TinyLlama, with_vocabulary};
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -88,7 +88,8 @@ fn architectures(dir: &Path) -> Vec<PathBuf> {
         std::fs::write(&to, with_vocabulary(&std::fs::read(model).unwrap())).unwrap();
         to
     };
-    files(&from, ".gguf").into_iter().map(file).collect()
+    let [known, _] = fixtures::architectures(&from);
+    known.into_iter().map(file).collect()
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! llama2.c checkpoints give the text that llama2.c's own program printed, byte for byte.
 
 use llmrt_tests::build::{llmrt, succeed};
-use llmrt_tests::fixtures::fixtures;
+use llmrt_tests::fixtures::{fixture, fixtures};
 use std::path::Path;
 
 /// Rows of cases.tsv: case, model, flags of llama2.c's run, prompt.
@@ -36,7 +36,8 @@ fn check(version: &str, kind: &str) {
     let Some(dir) = fixtures("llama2c") else { return };
     for [case, model, their_flags, prompt] in cases(&dir) {
         let mut command = llmrt(["run", "--sampler", "llama2c", "-m"]);
-        command.arg(dir.join(format!("{model}-{version}.bin"))).args(flags(&their_flags));
+        let Some(file) = fixture(&dir, &format!("{model}-{version}.bin")) else { continue };
+        command.arg(file).args(flags(&their_flags));
         command.arg(format!("--prompt={prompt}"));
         let out = succeed(&mut command);
         let expected = std::fs::read(dir.join(format!("{case}.{kind}.txt"))).unwrap();

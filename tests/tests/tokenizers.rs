@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use llmrt_gguf::Gguf;
+use llmrt_tests::fixtures::{fixture, fixtures};
 use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 
 const SEPARATOR: &str = "\n__ggml_vocab_test__\n";
@@ -117,11 +118,8 @@ type Case = (String, Vec<u32>);
 
 /// The vocabulary and its cases; `None`, with a message, where the fixtures are absent.
 fn open(name: &str) -> Option<(Tokenizer, Vec<Case>)> {
-    let path = folder().join(format!("ggml-vocab-{name}.gguf"));
-    let Ok(bytes) = std::fs::read(&path) else {
-        println!("skipped: {} is not there", path.display());
-        return None;
-    };
+    let path = fixture(&fixtures("tokenizers")?, &format!("ggml-vocab-{name}.gguf"))?;
+    let bytes = std::fs::read(&path).expect("the fixture can be read");
     let gguf = Gguf::parse(&bytes, bytes.len() as u64).expect("the fixture is a GGUF file");
     let tokenizer = Tokenizer::from_metadata(&gguf.metadata).expect("the fixture has a vocabulary");
 
@@ -137,11 +135,6 @@ fn open(name: &str) -> Option<(Tokenizer, Vec<Case>)> {
 fn read(gguf: &Path, suffix: &str) -> String {
     let path = PathBuf::from(format!("{}.{suffix}", gguf.display()));
     std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
-}
-
-/// `../shared/fixtures/tokenizers`, seen from the workspace root.
-fn folder() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../../shared/fixtures/tokenizers")
 }
 
 fn pieces<'t>(tokenizer: &'t Tokenizer, ids: &[u32]) -> Vec<&'t str> {

@@ -19,6 +19,7 @@ mod error;
 #[cfg(test)]
 mod tests;
 
+pub use arch::architectures;
 pub use batch::{BatchShape, Inputs, ModelGraph};
 pub use config::{Config, LayerConfig};
 pub use error::{Error, Result};

@@ -58,7 +58,7 @@ impl Chat {
     fn begin() -> Option<Chat> {
         let version = Command::new("script").arg("--version").output();
         if !version.is_ok_and(|out| text(&out.stdout).contains("util-linux")) {
-            println!("skipped: `script` of util-linux gives the terminal, and is not there");
+            llmrt_tests::skip::skipped("`script` of util-linux gives the terminal, and is not there");
             return None;
         }
         let home = tempfile::tempdir().unwrap();

@@ -80,6 +80,6 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
 fn a_context_larger_than_memory_is_an_error_of_its_own() {
     match std::fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
         Ok("0" | "2") => check("run -c 2147483632 -n 1", 6, "lower the context size (-c)"),
-        other => println!("skipped: overcommit_memory is {other:?}"),
+        other => llmrt_tests::skip::skipped(&format!("overcommit_memory is {other:?}")),
     }
 }

@@ -47,6 +47,11 @@ impl Arch {
     }
 }
 
+/// Names of the architectures, as `general.architecture` has them.
+pub fn architectures() -> impl Iterator<Item = &'static str> {
+    ARCHS.iter().map(|(name, _)| *name)
+}
+
 /// The architecture that a file names.
 pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let found: &str = meta.require("general.architecture")?;
