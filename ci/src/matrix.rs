@@ -1,99 +1,16 @@
 //! The matrix: one job per plugin, and what each job runs.
 
+mod job;
+
 use crate::{c_plugin, cargo, root, run};
+use job::Job;
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A row of the matrix.
-pub struct Job {
-    /// Name of the plugin and of its job.
-    pub plugin: &'static str,
-    /// The packages with its own tests; empty: it has none.
-    packages: &'static [&'static str],
-    /// The packages that make its shared library and those it needs beside it; empty: it is C.
-    libraries: &'static [&'static str],
-    /// Arguments of `cargo test -p llmrt-tests` that select the tests which load it.
-    tests: &'static [&'static str],
-    /// Runs of `llmrt conform`, as the words behind the file's name; `NAME=VALUE` in front of them is put into the
-    /// environment.
-    conform: &'static [&'static str],
-}
-
-/// One job per plugin of this tree.
-pub const JOBS: &[Job] = &[
-    Job {
-        plugin: "cpu",
-        packages: &["llmrt-cpu"],
-        libraries: &["llmrt-cpu-so"],
-        tests: &["--test", "archs", "--test", "models", "--test", "scheduler"],
-        conform: &[""],
-    },
-    Job {
-        plugin: "null",
-        packages: &["llmrt-null"],
-        libraries: &["llmrt-null"],
-        tests: &["--test", "conform", "a_device_without_ops"],
-        conform: &[""],
-    },
-    Job {
-        plugin: "sim",
-        packages: &["llmrt-sim"],
-        libraries: &["llmrt-sim"],
-        tests: &["--test", "sim", "--test", "mixed", "--test", "device_topk"],
-        conform: &[
-            "--device sim:sim --plugin-option sim.queue=delay:50",
-            "--device sim:sim --plugin-option sim.queue=sync",
-            "--device sim:310p",
-        ],
-    },
-    Job {
-        plugin: "cann",
-        packages: &["llmrt-cann", "llmrt-cann-sim"],
-        libraries: &["llmrt-cann", "llmrt-cann-sim"],
-        tests: &["--test", "cann"],
-        // Every level, on both chips and in all orders of execution; ops by parts, without L3 on two cards. What repeats a case to see leaks takes
-        // long where every launch is delayed.
-        conform: &[
-            "LLMRT_CANN_SIM=memory=2g,queue=delay --time-limit 600",
-            "LLMRT_CANN_SIM=memory=2g,queue=sync --part 1/4 --time-limit 600",
-            "LLMRT_CANN_SIM=memory=2g,queue=now --part 2/4 --time-limit 600",
-            "LLMRT_CANN_SIM=memory=2g,soc=Ascend310P3,queue=sync --part 3/4 --time-limit 600",
-            "LLMRT_CANN_SIM=memory=2g,devices=2,vmm=0,queue=delay --level L0,L1,L2,L4,L5 --time-limit 600",
-        ],
-    },
-    Job {
-        plugin: "cuda",
-        packages: &["llmrt-cuda", "llmrt-cuda-sim"],
-        libraries: &["llmrt-cuda", "llmrt-cuda-sim"],
-        tests: &["--test", "cuda", "--test", "card_script", "--test", "device_topk"],
-        // Ops by parts in both orders of execution; two cards without virtual memory, and an older chip; products by cuBLASLt.
-        conform: &[
-            "LLMRT_CUDA_CUBLAS=0 LLMRT_CUDA_SIM=memory=2g,queue=late --part 1/2 --time-limit 600",
-            "LLMRT_CUDA_CUBLAS=0 LLMRT_CUDA_SIM=memory=2g,queue=now,sm=75 --part 2/2 --time-limit 600",
-            "LLMRT_CUDA_CUBLAS=0 LLMRT_CUDA_SIM=memory=2g,devices=2,vmm=0 --level L0,L1,L2,L4,L5 --time-limit 600",
-            "LLMRT_CUDA_SIM=memory=2g,queue=late --ops mul_mat --time-limit 600",
-        ],
-    },
-    Job {
-        plugin: "fault",
-        packages: &["llmrt-fault"],
-        libraries: &["llmrt-fault", "llmrt-sim"],
-        tests: &["--test", "fault"],
-        conform: &["--device fault:sim --plugin-option fault.wrap=sim"],
-    },
-    Job {
-        plugin: "c",
-        packages: &[],
-        libraries: &[],
-        tests: &["--test", "c_plugin", "--test", "mixed"],
-        conform: &[""],
-    },
-];
-
 /// Prints the plugins' names, one a line or as a JSON array.
 pub fn list(json: bool) -> Result<(), String> {
-    let names: Vec<_> = JOBS.iter().map(|j| j.plugin).collect();
+    let names: Vec<_> = job::all()?.into_iter().map(|job| job.plugin).collect();
     if json {
         println!("[{}]", names.iter().map(|n| format!("\"{n}\"")).collect::<Vec<_>>().join(","));
     } else {
@@ -110,7 +27,9 @@ pub fn plugin(name: &str) -> Result<(), String> {
         run(cargo().args(["test", "--locked", "-p", "llmrt-plugin"]).args(packages))?;
         run(cargo().args(["build", "--locked"]).args(job.libraries.iter().flat_map(|name| ["-p", name])))?;
     }
-    run(cargo().args(["test", "--locked", "-p", "llmrt-tests"]).args(job.tests))?;
+    if !job.tests.is_empty() {
+        run(cargo().args(["test", "--locked", "-p", "llmrt-tests"]).args(&job.tests))?;
+    }
     conform_all(&[job])
 }
 
@@ -118,34 +37,29 @@ pub fn plugin(name: &str) -> Result<(), String> {
 pub fn conform(name: Option<&str>) -> Result<(), String> {
     match name {
         Some(name) => conform_all(&[find(name)?]),
-        None => conform_all(&JOBS.iter().collect::<Vec<_>>()),
+        None => conform_all(&job::all()?),
     }
 }
 
 /// Builds in one go, so that dependencies are built once: the tests build these packages too, with these features.
-fn conform_all(jobs: &[&Job]) -> Result<(), String> {
-    let libraries: BTreeSet<&str> = jobs.iter().flat_map(|job| job.libraries).copied().collect();
+fn conform_all(jobs: &[Job]) -> Result<(), String> {
+    let libraries: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.libraries).map(String::as_str).collect();
     let packages = std::iter::once("llmrt").chain(libraries).flat_map(|name| ["-p", name]);
     run(cargo().args(["build", "--locked"]).args(packages))?;
     let built = target().join("debug");
     for job in jobs {
-        let library = match job.libraries {
+        let library = match &job.libraries[..] {
             [] => c_plugin(&target().join("c"), &["-O2"])?,
             _ => built.join(format!("libllmrt_{}.so", job.plugin)),
         };
-        for words in job.conform {
+        let simulated = simulated(&built, job)?;
+        for words in &job.conform {
             println!("\nconform {} {words}", job.plugin);
             let mut llmrt = Command::new(built.join("llmrt"));
             let is_variable = |word: &&str| word.contains('=') && !word.starts_with('-');
             let variables = words.split_whitespace().take_while(is_variable);
             llmrt.envs(variables.clone().filter_map(|word| word.split_once('=')));
-            if job.plugin == "cann" {
-                llmrt.env("LLMRT_CANN_LIB_DIR", simulated(&built, "cann")?);
-            }
-            if job.plugin == "cuda" {
-                let folder = simulated(&built, "cuda")?;
-                llmrt.env("LLMRT_CUDA_CUBLAS_DIR", folder.join("cublas")).env("LLMRT_CUDA_LIB_DIR", folder);
-            }
+            llmrt.envs(simulated.iter().map(|(name, dir)| (name, dir)));
             let words = words.split_whitespace().skip(variables.count());
             run(llmrt.arg("conform").arg(&library).args(words))?;
         }
@@ -153,15 +67,16 @@ fn conform_all(jobs: &[&Job]) -> Result<(), String> {
     Ok(())
 }
 
-/// A folder of simulated libraries in place of the vendor's, written by the simulator's own program.
-fn simulated(built: &Path, plugin: &str) -> Result<PathBuf, String> {
-    let dir = target().join(format!("simulated-{plugin}"));
-    run(Command::new(built.join(format!("llmrt-{plugin}-sim"))).arg(&dir))?;
-    Ok(dir)
+/// Variables that name folders of simulated libraries in place of the vendor's, written by the simulator's own program.
+fn simulated(built: &Path, job: &Job) -> Result<Vec<(String, PathBuf)>, String> {
+    let Some(simulator) = &job.simulator else { return Ok(Vec::new()) };
+    let dir = target().join(format!("simulated-{}", job.plugin));
+    run(Command::new(built.join(simulator)).arg(&dir))?;
+    Ok(job.simulated.iter().map(|(name, below)| (name.clone(), dir.join(below))).collect())
 }
 
-fn find(name: &str) -> Result<&'static Job, String> {
-    let job = JOBS.iter().find(|j| j.plugin == name);
+fn find(name: &str) -> Result<Job, String> {
+    let job = job::all()?.into_iter().find(|job| job.plugin == name);
     job.ok_or_else(|| format!("no plugin `{name}`; `cargo ci matrix` lists them"))
 }
 
@@ -182,8 +97,25 @@ mod tests {
         names.retain(|name| name != "kit" && name != "examples");
         names.push("c".into());
         names.sort();
-        let mut jobs: Vec<_> = JOBS.iter().map(|job| job.plugin).collect();
+        let mut jobs: Vec<_> = job::all().unwrap().into_iter().map(|job| job.plugin).collect();
         jobs.sort_unstable();
         assert_eq!(names, jobs);
+    }
+
+    /// The rows name packages and test programs that exist.
+    #[test]
+    fn what_the_rows_name_is_there() {
+        for job in job::all().unwrap() {
+            for pair in job.tests.windows(2).filter(|pair| pair[0] == "--test") {
+                let (file, folder) =
+                    (format!("tests/tests/{}.rs", pair[1]), format!("tests/tests/{}", pair[1]));
+                assert!(
+                    root().join(&file).exists() || root().join(&folder).exists(),
+                    "{}: {file}",
+                    job.plugin
+                );
+            }
+            assert_eq!(job.simulator.is_some(), !job.simulated.is_empty(), "{}", job.plugin);
+        }
     }
 }
