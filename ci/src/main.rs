@@ -11,6 +11,7 @@ mod header;
 mod lock;
 mod matrix;
 mod peer;
+mod tidy;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -33,6 +34,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
   arm                the CPU plugin and the embedded model on 64-bit ARM, emulated by qemu, beside this machine's bits
   coverage           line coverage of the parsers and the scheduler
   docs [--check]     write docs/reference from the program's tables, or compare it with them
+  tidy               words, links, sizes and paths of the tree's text (docs/contributing/testing.md)
   fuzz TARGET SECONDS
                      look for inputs that break a parser (tests/fuzz/README.md)
   bench [--peer LLAMA_BENCH] [--floor] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N]
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         ["docs"] => docs::write(),
         ["docs", "--check"] => docs::check(),
         ["coverage"] => coverage::coverage(),
+        ["tidy"] => tidy::tidy(),
         ["fuzz", target, seconds] => fuzz::fuzz(target, seconds),
         ["bench", "floor", ref words @ ..] => bench::floor(words),
         ["bench", "op", ref words @ ..] => bench::ops(words),
