@@ -1,8 +1,74 @@
 //! Requests to tokens: sequences, the paged cache's blocks, the scheduler, batches, sampling, stopping and timings.
 //!
-//! A step goes: [`schedule()`] says which sequences get how many tokens, [`Batch::new`] writes that down as the
-//! arrays a graph reads, the host runs the graph, a [`Sampler`] picks a token from each row of logits, and a
-//! [`StopFilter`] says which text may be shown. All of it is pure: no device, no clock, no I/O.
+//! In a step [`schedule()`] gives each sequence its tokens, [`Batch::new`] writes the arrays that the graph reads, the
+//! host executes the graph, a [`Sampler`] picks a token from each row of logits, and a [`StopFilter`] holds back text
+//! that may become a stop string. All of it is pure: no device, no clock, no I/O.
+//!
+//! # Embedding
+//!
+//! A program needs this crate, `llmrt-host` for devices and files, `llmrt-tokenizer` for text, and `llmrt-cpu` as the
+//! baseline device, which supports every op. `Host::discover` adds the devices of plugin files.
+//!
+//! ```
+//! use llmrt_abi::DType;
+//! use llmrt_engine::{Engine, EngineOptions, Logits, Sampler, SamplingParams};
+//! use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+//! use llmrt_host::sched::SplitMode;
+//! use llmrt_host::{Host, HostOptions};
+//! use llmrt_tokenizer::Tokenizer;
+//! use std::path::Path;
+//!
+//! // Devices, first choice first and the baseline last. Here: the CPU alone.
+//! let host = Host::new(HostOptions::default());
+//! host.register_builtin(llmrt_cpu::query)?;
+//! let devices = host.devices();
+//!
+//! // The model: its tables, its tokenizer, and its weights on the devices.
+//! let files = ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default())?;
+//! let tokenizer = Tokenizer::from_metadata(&files.model.metadata)?;
+//! let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
+//! let options = EngineOptions {
+//!     n_ctx: 128,
+//!     n_batch: 64,
+//!     max_seqs: 1,
+//!     k_type: DType::F16,
+//!     v_type: DType::F16,
+//!     n_threads: 0,
+//!     strict: false,
+//!     split: SplitMode::default(),
+//!     keep_logits_from: u64::MAX,
+//! };
+//! let mut engine = Engine::new(&host, devices, files, load, options)?;
+//!
+//! // One sequence: prefill, then a token per step.
+//! let id = engine.add(tokenizer.encode_prompt("Once upon a time")?)?;
+//! let mut sampler = Sampler::new(SamplingParams::greedy(), 0)?;
+//! let mut decoder = tokenizer.decoder(false).continuing();
+//! let mut text = String::new();
+//! for _ in 0..16 {
+//!     let step = engine.step(Logits::Last, usize::MAX)?;
+//!     if step.rows.is_empty() {
+//!         continue; // A chunk of a long prompt: no logits yet.
+//!     }
+//!     let history = engine.sequence(id).map_or(&[][..], |sequence| sequence.tokens());
+//!     let token = sampler.sample(step.row(0), history)?;
+//!     if tokenizer.is_eog(token) {
+//!         break;
+//!     }
+//!     text += &decoder.push(token)?;
+//!     engine.push(id, token)?;
+//! }
+//! text += &decoder.flush();
+//! assert!(text.split_whitespace().count() > 4, "{text}");
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # The other crates
+//!
+//! [llmrt_host](../llmrt_host/index.html): plugins, devices, loading, placement and execution;
+//! [llmrt_models](../llmrt_models/index.html): graphs of architectures; [llmrt_graph](../llmrt_graph/index.html): ops;
+//! [llmrt_gguf](../llmrt_gguf/index.html): files; [llmrt_tokenizer](../llmrt_tokenizer/index.html): text;
+//! [llmrt_abi](../llmrt_abi/index.html): the contract; [llmrt_plugin](../llmrt_plugin/index.html): the kit for plugins.
 #![forbid(unsafe_code)]
 
 pub mod batch;

@@ -1,6 +1,8 @@
 //! Bytes in, tables out: GGUF files of version 2 and 3, PowerInfer's variant, split models, llama2.c checkpoints.
 //!
 //! Opens no file and trusts no number: every count is held against the bytes that could carry it.
+//!
+//! The front page, with an example of embedding and all crates, is [llmrt_engine](../llmrt_engine/index.html).
 #![forbid(unsafe_code)]
 
 mod header;

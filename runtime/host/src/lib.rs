@@ -4,6 +4,8 @@
 //! events, plans, and the graphs they run), [`threads`] for the one thread pool, `validate` for the
 //! checks that `LLMRT_VALIDATE` turns on, [`knobs`] for every environment
 //! variable, [`heap`] for how tests of plugins find leaks, [`error`] for what can go wrong.
+//!
+//! The front page, with an example of embedding and all crates, is [llmrt_engine](../llmrt_engine/index.html).
 
 pub mod plugin;
 

@@ -2,6 +2,8 @@
 //!
 //! An architecture is one file in `arch/`: it says what its metadata mean and builds one graph out of `blocks/`.
 //! Which tensors a model needs is told by building that graph once, so there is no second list to keep.
+//!
+//! The front page, with an example of embedding and all crates, is [llmrt_engine](../llmrt_engine/index.html).
 #![forbid(unsafe_code)]
 
 mod model;

@@ -2,6 +2,8 @@
 //!
 //! [`Vocab`] is the data, [`Tokenizer`] does the work, [`Decoder`] turns a stream of ids into text without ever
 //! giving half a character, [`ChatTemplate`] turns messages into a prompt.
+//!
+//! The front page, with an example of embedding and all crates, is [llmrt_engine](../llmrt_engine/index.html).
 #![forbid(unsafe_code)]
 
 mod vocab;
