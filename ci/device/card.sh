@@ -44,7 +44,7 @@ build_peer() {
 }
 
 # One line of the table.
-say() { printf '%-12s %s\n' "$1" "$2" | tee -a "$OUT/table.txt"; }
+report() { printf '%-12s %s\n' "$1" "$2" | tee -a "$OUT/table.txt"; }
 
 # GB/s that a copy of 1 GiB on the card reads and writes, by the driver alone; the simulated one copies less.
 copy_rate() {
@@ -89,7 +89,7 @@ step_conform() {
     ./llmrt conform ./libllmrt_cuda.so $levels ${PART:+--part $PART} \
         --json "$OUT/conform.json" --markdown "$OUT/conform.md" >"$OUT/conform.log" 2>&1
     local code=$?
-    say conform "exit $code: $(tail -1 "$OUT/conform.log")"
+    report conform "exit $code: $(tail -1 "$OUT/conform.log")"
 }
 
 # The CPU's text from the embedded model in four types, and every op of a model beside the CPU's.
@@ -98,55 +98,55 @@ step_equal() {
     for type in f32 f16 q8_0 q4_0; do
         file=stories-$type.gguf
         [ -f "$file" ] || ./llmrt quantize --force --pure stories.gguf "$file" "$type" >&2 2>/dev/null
-        if a=$(tell cpu "$file") && b=$(tell cuda "$file") && [ "$a" = "$b" ]; then
-            say "text $type" "as the CPU's"
+        if a=$(story cpu "$file") && b=$(story cuda "$file") && [ "$a" = "$b" ]; then
+            report "text $type" "as the CPU's"
         else
-            say "text $type" "DIFFERS: see equal.log"
+            report "text $type" "DIFFERS: see equal.log"
         fi
     done 2>>"$OUT/equal.log"
     for file in $(models); do
         if ./llmrt diff --b cuda "$file" >"$OUT/diff-$file.log" 2>&1; then
-            say diff "$file: every op within its limit"
+            report diff "$file: every op within its limit"
         else
-            say diff "$file: FAILS: $(tail -1 "$OUT/diff-$file.log")"
+            report diff "$file: FAILS: $(tail -1 "$OUT/diff-$file.log")"
         fi
     done
 }
 
-tell() {
+story() {
     local strict=$([ "$1" = cpu ] || echo --strict-device)
     ./llmrt --backend "$1" $strict run --raw --temp 0 -n "${TOKENS:-64}" -p "one day" -m "$2"
 }
 
 step_sanitize() {
-    command -v compute-sanitizer >/dev/null || { say sanitize "no compute-sanitizer here"; return; }
+    command -v compute-sanitizer >/dev/null || { report sanitize "no compute-sanitizer here"; return; }
     local tool code
     for tool in memcheck racecheck synccheck initcheck; do
         compute-sanitizer --tool "$tool" --target-processes all --error-exitcode 9 ./llmrt --backend cuda --strict-device \
             run --raw --temp 0 -n 4 -p "one day" -m stories-q4_0.gguf >"$OUT/$tool.log" 2>&1
         code=$?
-        say "$tool" "exit $code: $(grep -h 'SUMMARY' "$OUT/$tool.log" | tail -1)"
+        report "$tool" "exit $code: $(grep -h 'SUMMARY' "$OUT/$tool.log" | tail -1)"
     done
 }
 
 step_bench() {
     local rate args=() file
-    rate=$(copy_rate) && say copy "$rate GB/s read and written" || rate=0
+    rate=$(copy_rate) && report copy "$rate GB/s read and written" || rate=0
     for file in $(models); do args+=(-m "$file"); done
-    [ ${#args[@]} -gt 0 ] || { say bench "no models"; return; }
+    [ ${#args[@]} -gt 0 ] || { report bench "no models"; return; }
     [ ! -x peer/bin/llama-bench ] || args+=(--peer peer/bin/llama-bench)
     ./llmrt-ci bench --llmrt ./llmrt --plugin ./libllmrt_cuda.so --card-gb-s "$rate" --threads "$(nproc)" \
         --cases "${CASES:-decode,prompt,long-prompt,together-32,together-128}" --pairs "${PAIRS:-3}" ${QUICK:+--quick} \
         --json "$OUT/bench.json" "${args[@]}" 2>"$OUT/bench.log" | tee -a "$OUT/table.txt"
-    [ "${PIPESTATUS[0]}" = 0 ] || say bench "FAILS: $(tail -1 "$OUT/bench.log")"
+    [ "${PIPESTATUS[0]}" = 0 ] || report bench "FAILS: $(tail -1 "$OUT/bench.log")"
 }
 
 run() {
     cd "$(dirname "$0")" && export OUT=${OUT:-$PWD/out} && mkdir -p "$OUT" && : >"$OUT/table.txt" || exit
     chmod +x llmrt llmrt-ci 2>/dev/null
     build_peer >"$OUT/peer.log" 2>&1 &
-    say card "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi')"
-    say date "$(date -u +%F), $(./llmrt --version)"
+    report card "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi')"
+    report date "$(date -u +%F), $(./llmrt --version)"
     [ $# -gt 0 ] || set -- conform equal sanitize bench
     for step in "$@"; do
         # The bench has the card, and the processor, to itself.

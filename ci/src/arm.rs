@@ -22,7 +22,7 @@ const CORES: [&str; 3] = ["max", "neoverse-n1", "cortex-a72"];
 /// digests compares their results with the reference.
 const FROM_THE_C_LIBRARY: [&str; 2] = ["softplus", "ssm_scan"];
 
-/// Builds, tests and compares; first says what is missing.
+/// Builds, tests and compares; first reports what is missing.
 pub fn arm() -> Result<(), String> {
     let emulator = find_tools()?;
     let on = |core: &str, arguments: &[&str]| {
@@ -38,7 +38,7 @@ pub fn arm() -> Result<(), String> {
         let tests = ["--lib", "--test", "device", "--test", "prepared", "--test", "encode"];
         run(&mut on(core, &[&["test", "-p", "llmrt-cpu"], &tests[..]].concat()))?;
         compare(&expected, &digests(&mut on(core, &["test"]))?)?;
-        tell_stories(core, emulator)?;
+        golden_stories(core, emulator)?;
     }
     Ok(())
 }
@@ -86,7 +86,7 @@ fn environment(core: &str, emulator: &str) -> [(&'static str, String); 4] {
 /// The lines of the digests' test, which `cargo test …` is completed to.
 fn digests(test: &mut Command) -> Result<Vec<String>, String> {
     let out = finish(test.args(["-p", "llmrt-cpu", "--test", "digests", "--", "--nocapture"]))?;
-    // The first one stands behind the name of the test.
+    // The first one follows the name of the test.
     let lines = out.lines().filter_map(|line| Some(line[line.find("digest ")?..].to_string()));
     Ok(lines.collect())
 }
@@ -110,7 +110,7 @@ fn compare(expected: &[String], found: &[String]) -> Result<(), String> {
 }
 
 /// The embedded model's greedy text is the golden one.
-fn tell_stories(core: &str, emulator: &str) -> Result<(), String> {
+fn golden_stories(core: &str, emulator: &str) -> Result<(), String> {
     let file = "cli/assets/stories.golden.txt";
     let golden = std::fs::read_to_string(root().join(file)).map_err(|e| format!("{file}: {e}"))?;
     for line in golden.lines() {
@@ -128,7 +128,7 @@ fn tell_stories(core: &str, emulator: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// The standard output of a command that succeeds; what it said otherwise.
+/// The standard output of a command that succeeds; its messages otherwise.
 fn finish(command: &mut Command) -> Result<String, String> {
     let Output { status, stdout, stderr } = command.output().map_err(|e| format!("{command:?}: {e}"))?;
     let text = String::from_utf8_lossy(&stdout).into_owned();

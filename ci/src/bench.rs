@@ -1,4 +1,4 @@
-//! `cargo ci bench`: speed of llmrt beside a peer on the same files, in turn, and beside what the machine can do.
+//! `cargo ci bench`: speed of llmrt beside a peer on the same files, in turn, and beside the roofline.
 
 mod cases;
 mod floor;
@@ -20,7 +20,7 @@ use program::{Ceilings, Llmrt, Peer};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 
-/// Measures and prints a Markdown table; `words` is what stands behind the command.
+/// Measures and prints a Markdown table; `words` are the command's arguments.
 pub fn bench(words: &[&str]) -> Result<(), String> {
     let options = Options::parse(words)?;
     let llmrt = Llmrt::new(options.llmrt.as_deref(), options.card.as_ref())?;
@@ -68,7 +68,7 @@ pub struct Row {
     ours: Vec<Measure>,
     /// What each run of the peer gave, in the same order; empty without a peer, or one that lacks the case.
     theirs: Vec<Measure>,
-    /// What each run of the floor gave, in the same order; empty where it was not asked for, or cannot.
+    /// What each run of the floor gave, in the same order; empty where it was not requested, or cannot run.
     floor: Vec<Measure>,
 }
 

@@ -1,6 +1,6 @@
 //! `cargo ci cuda-kernels`: the kernels of the cuda plugin for every chip, compiled by NVRTC without a card or a driver.
 //!
-//! Binaries go where the plugin's build looks for them, in the target folder. What the compiler says of each kernel goes
+//! Binaries go where the plugin's build looks for them, in the target folder. What the compiler reports of each kernel goes
 //! into a table that is kept: `--check` finds a kernel that takes more registers, or begins to spill.
 
 use crate::matrix::target;
@@ -157,7 +157,7 @@ fn kernels_of(log: &str) -> Result<Vec<(String, String)>, String> {
         }
     }
     match kernels.is_empty() {
-        true => Err(format!("the compiler said nothing of its kernels:\n{log}")),
+        true => Err(format!("the compiler reported nothing of its kernels:\n{log}")),
         false => Ok(kernels),
     }
 }
@@ -178,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_compilers_log_says_what_a_kernel_takes() {
+    fn the_compilers_log_has_what_a_kernel_takes() {
         let log = "ptxas info    : 0 bytes gmem
 ptxas info    : Compiling entry function 'k' for 'sm_75'
 ptxas info    : Function properties for k

@@ -76,8 +76,8 @@ const OPS: &str = "
  * of bytes: refuse (LLMRT_REASON_STRIDE) those you cannot walk. Results are without gaps and share no memory
  * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
  *
- * Every op is at version 1. \"b broadcasts\": each dim of a is a multiple of that of b, and element i of a meets element
- * i % n_b of b. An id outside of its table never makes a fault: what then happens is said where it is not obvious.
+ * Every op is at version 1. \"b broadcasts\": each dim of a is a multiple of that of b, and element i of a is combined
+ * with element i % n_b of b. An id outside of its table never makes a fault; the op states the result where it is not obvious.
  */
 ";
 
@@ -138,7 +138,7 @@ fn tables() -> String {
         let _ = writeln!(c, "#define LLMRT_OP_{name} {id} /* {doc} (sources: {sources}; {params}) */");
     }
     c.push_str(
-        "\n/* Params of ops. A byte past the fields you know that is not zero: answer \"unsupported\". */\n",
+        "\n/* Params of ops. A byte past the fields you support that is not zero: refuse the node. */\n",
     );
     for p in op::PARAMS {
         let _ = writeln!(c, "\n/*{} */\ntypedef struct {} {{", p.doc, p.c_name);

@@ -1,6 +1,6 @@
 //! `abi/abi.lock`: everything about the ABI that a plugin built today relies on, one line each, and what changed.
 //!
-//! A line is a key and a value. What is in the lock may not change or go away; what may come is said in [`judge`].
+//! A line is a key and a value. What is in the lock may not change or go away; [`judge`] has what may come.
 
 use crate::header::c_name;
 use llmrt_abi::{ABI_MAJOR, DType, Op, QUERY_SYMBOL, Reason, Scope, Status, layout, op, types};
@@ -85,7 +85,7 @@ impl Lock {
 pub struct Differences {
     /// What plugins built before would trip over, one line each.
     pub breaks: Vec<String>,
-    /// What they need not know.
+    /// What they do not depend on.
     pub additions: Vec<String>,
 }
 

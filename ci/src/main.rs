@@ -39,8 +39,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      look for inputs that break a parser (tests/fuzz/README.md)
   bench [--peer LLAMA_BENCH] [--floor] [-m FILE | --like MODEL --types T,…] [--cases C,…] [--threads N,…] [--pairs N]
         [--quick] [--llmrt FILE] [--plugin libllmrt_NAME.so [--card-gb-s X]] [--json FILE]
-                     speed beside a peer's on the same files, in turn, and beside what the machine can do; --floor: also
-                     beside a plain forward pass in F32 (prompts and steps behind nothing; an F32 file must be among them);
+                     speed beside a peer's on the same files, in turn, and beside the roofline; --floor: also
+                     beside a plain forward pass in F32 (prompts and steps at depth 0; an F32 file must be among them);
                      with --plugin on a card, the peer on its own, beside what a copy on the card moves
   bench floor -m FILE [-p N] [-n N] [-t N]
                      times of that forward pass alone
@@ -127,7 +127,7 @@ fn run(command: &mut Command) -> Result<(), String> {
     if status.success() { Ok(()) } else { Err(format!("{command:?}: {status}")) }
 }
 
-/// Compiles the example in C into a folder, which is made, and says where.
+/// Compiles the example in C into a folder, which is created; returns the file.
 fn c_plugin(dir: &Path, flags: &[&str]) -> Result<PathBuf, String> {
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     let file = dir.join("libllmrt_c.so");
@@ -137,7 +137,7 @@ fn c_plugin(dir: &Path, flags: &[&str]) -> Result<PathBuf, String> {
     run(cc.arg(&file)).map(|()| file)
 }
 
-/// A run of its own: the feature's dependencies take half a minute to build and are wanted nowhere else.
+/// A run of its own: the feature's dependencies take half a minute to build and are used nowhere else.
 fn layout() -> Result<(), String> {
     let args =
         ["test", "--locked", "-p", "llmrt-abi", "--features", "layout-check", "--test", "layout_check"];

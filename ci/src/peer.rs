@@ -39,8 +39,8 @@ pub fn build(dir: &str, isa: &str) -> Result<(), String> {
     let name = format!("{}-{VERSION}", PACKAGE.replace('-', "_"));
     let archive = dir.join(format!("{name}.tar.gz"));
     if !archive.exists() {
-        let wanted = format!("{PACKAGE}=={VERSION}");
-        let args = ["-m", "pip", "download", "--no-deps", "--no-binary", PACKAGE, &wanted, "-d"];
+        let package = format!("{PACKAGE}=={VERSION}");
+        let args = ["-m", "pip", "download", "--no-deps", "--no-binary", PACKAGE, &package, "-d"];
         run(Command::new("python3").args(args).arg(dir))?;
     }
     run(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(dir))?;

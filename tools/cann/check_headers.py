@@ -1,7 +1,7 @@
 """Compares plugins/cann/include/acl.h with the runtime headers that the `torch-npu` wheel carries.
 
 Functions by result and parameter types, constants by value. A function that the wheel lacks is reported; the objects and
-operators of aclnn.h are in no wheel and are not looked at. Exit code 1 on a difference. Without the wheel it says so
+operators of aclnn.h are in no wheel and are not looked at. Exit code 1 on a difference. Without the wheel it reports that
 and passes: nothing is built from it.
 
     python3 tools/cann/check_headers.py [WHEEL]

@@ -3,7 +3,7 @@
 A row of MUTATIONS: a name, a file, a text that is in it once, what stands there instead, and the test to run. The files
 are restored after each row, also on Ctrl-C. A test that fails, crashes or hangs has caught the mistake. Exit code 1 if
 one survived, a text is not found once, a mistake does not compile, or a test fails without one. Not part of CI: each row
-builds the plugin anew.
+builds the plugin again.
 
     python3 tools/cann/mutations.py [PART_OF_A_NAME…]
 """
@@ -20,8 +20,8 @@ SRC = ROOT / "plugins/cann/src"
 # Seconds for one row, building included.
 LIMIT = 300
 
-# Not here, because nobody can tell the difference: a stream that forgets its fault, because the host leaves
-# the card out by itself; the direction that a copy is told, because the runtime goes by the addresses;
+# Not here, because no test can distinguish them: a stream that forgets its fault, because the host leaves
+# the card out by itself; the direction that is passed to a copy, because the runtime goes by the addresses;
 # a stream destroyed without its context, because the kit waits for it first; a sign left out where four bits remain.
 # Nor, because no test sees them for certain: a capture in the mode that other threads disturb, and one that is not ended
 # after an error.
@@ -39,7 +39,7 @@ MUTATIONS = [
      "self.kept.push(done);", "drop(done);", "source_document ca_21"),
     ("a blocking copy in place of a refused one, without a wait", "stream.rs",
      "self.synchronize()?;\n                // SAFETY: as above.", "// SAFETY: as above.", "errors plain_memory"),
-    ("cards not told to reach each other", "stream.rs",
+    ("access between cards not enabled", "stream.rs",
      "acl!(self.runtime, aclrtDeviceEnablePeerAccess(peer, 0))", "{ let _ = peer; Ok(()) }", "simulated bytes_go"),
     ("a write that always starts at the tensor's first byte", "buffer.rs",
      "self.runtime.upload(self.address(tensor.offset() + off), src)",
@@ -147,8 +147,8 @@ MUTATIONS = [
      "if w.k() > GROUP as i64 { 2 * GROUP as i32 } else { 0 }", "weights products"),
     ("a group for a row of one group", "ops/weights.rs", "if w.k() > GROUP as i64 { GROUP as i32 } else { 0 }",
      "GROUP as i32", "weights products"),
-    ("products in groups past the operator's limit", "ops/weights.rs", "const MOST: i64 = 65_535;",
-     "const MOST: i64 = 1 << 20;", "weights products"),
+    ("products in groups past the operator's limit", "ops/weights.rs", "const MAX_ROW: i64 = 65_535;",
+     "const MAX_ROW: i64 = 1 << 20;", "weights products"),
     ("F32 products rounded to F16", "ops/product.rs", "_ => self.product_as(w, x, y, KEEP),",
      "_ => self.product_as(w, x, y, TO_F16),", "weights f32"),
     ("the weight of a product not turned around", "ops/product.rs", "axes.swap(0, 1);", "axes.swap(0, 0);",
@@ -203,7 +203,7 @@ def apply(name, file, text, replacement, test):
 
 
 def outcome(test):
-    """What became of `TARGET FILTER`: caught and how, SURVIVED, or why it says nothing."""
+    """What became of `TARGET FILTER`: caught and how, SURVIVED, or why it is inconclusive."""
     target, of = test.split()
     command = ["cargo", "test", "-p", "llmrt-cann", "--test", target, of]
     # A group of its own: a test that hangs is not cargo itself.

@@ -75,7 +75,7 @@ const INTRODUCTION: &str = "//! Declarations of `include/acl.h` and `include/acl
 /// `impl Names for …` of each table: its functions in order, as the library calls them.
 fn names(text: &str) -> String {
     let mut out = String::from(
-        "/// A table that holds nothing but functions, one behind the other.\n///\n/// # Safety\n/// Every field is an \
+        "/// A table that holds nothing but functions, one after the other.\n///\n/// # Safety\n/// Every field is an \
          `Option` of a function pointer, as many as `NAMES`, in its order.\npub unsafe trait Functions {\n    /// The \
          functions' names.\n    const NAMES: &'static [&'static str];\n}\n",
     );

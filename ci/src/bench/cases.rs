@@ -7,9 +7,9 @@ pub enum Case {
     Prompt,
     /// 128 tokens, one after the other, from an empty context.
     Decode,
-    /// The same behind 4096 tokens.
+    /// The same at depth 4096.
     DecodeDeep,
-    /// So many sequences that decode 64 tokens together, each behind 16.
+    /// So many sequences that decode 64 tokens together, each at depth 16.
     Together(usize),
     /// A prompt of 4096 tokens in batches of 512.
     LongPrompt,
@@ -21,10 +21,10 @@ pub enum Case {
     Memory,
 }
 
-/// How many sequences decode together where nothing is said.
+/// How many sequences decode together by default.
 const TOGETHER: usize = 8;
 
-/// What a test needs: a prompt or steps behind a depth, or both.
+/// What a test needs: a prompt or steps at a depth, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Tokens {
     /// Of the prompt.
@@ -46,7 +46,7 @@ pub struct Measure {
     pub reads: Option<f64>,
 }
 
-/// What the model asks of each step, as `llmrt bench` says it.
+/// What the model requires of each step, as `llmrt bench` reports it.
 #[derive(Clone, Copy, PartialEq, Debug, Default)]
 pub struct Work {
     /// Bytes of weights that a step reads.
@@ -115,7 +115,7 @@ impl Case {
         Tokens { prompt: prompt / part, decode: decode / part, depth: depth / part }
     }
 
-    /// What it says in the table.
+    /// Its name in the table.
     pub fn title(self, quick: bool) -> String {
         let Tokens { prompt, decode, depth } = self.tokens(quick);
         match self {

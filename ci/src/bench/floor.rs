@@ -17,7 +17,7 @@ use std::process::Command;
 use std::time::Instant;
 use tensors::Tensors;
 
-/// Whether the floor runs a case: there are prompts and steps of one sequence behind nothing. (Behind 4096 tokens, each
+/// Whether the floor runs a case: there are prompts and steps of one sequence at depth 0. (At depth 4096, each
 /// run would take minutes.)
 pub fn can(case: Case) -> bool {
     matches!(case, Case::Prompt | Case::Decode)
@@ -42,7 +42,7 @@ pub fn run(case: Case, model: &Path, n_threads: usize, quick: bool) -> Result<Me
     Ok(Measure { value: number(&found, key)?, ..Measure::default() })
 }
 
-/// `cargo ci bench floor`: times a prompt and steps behind nothing, each from an empty context, and prints JSON.
+/// `cargo ci bench floor`: times a prompt and steps at depth 0, each from an empty context, and prints JSON.
 pub fn floor(words: &[&str]) -> Result<(), String> {
     let flags = Flags::parse(words)?;
     let model = Model::read(&flags.model)?;
@@ -71,7 +71,7 @@ impl Flags {
         let mut flags = Flags { model: PathBuf::new(), n_prompt: 512, n_decode: 128, n_threads: 1 };
         for pair in words.chunks(2) {
             let &[flag, value] = pair else {
-                return Err(format!("bench floor {}: expected a value behind it", pair[0]));
+                return Err(format!("bench floor {}: expected a value after it", pair[0]));
             };
             let count = || value.parse().map_err(|_| format!("{flag} {value}: expected a whole number"));
             match flag {

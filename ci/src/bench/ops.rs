@@ -1,4 +1,4 @@
-//! `cargo ci bench op`: times of single ops of the CPU plugin, beside what the machine can do. The cases are those of
+//! `cargo ci bench op`: times of single ops of the CPU plugin, beside the roofline. The cases are those of
 //! `llmrt conform`'s level L6.
 
 use super::program::{Ceilings, Llmrt};
@@ -10,7 +10,7 @@ pub fn ops(words: &[&str]) -> Result<(), String> {
     let (mut pattern, mut threads, mut json) = (None, "2", None);
     let mut rest = words.iter();
     while let Some(&flag) = rest.next() {
-        let value = *rest.next().ok_or_else(|| format!("{flag}: expected a value behind it"))?;
+        let value = *rest.next().ok_or_else(|| format!("{flag}: expected a value after it"))?;
         match flag {
             "--ops" => pattern = Some(value),
             "--threads" => threads = value,

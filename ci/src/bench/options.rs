@@ -1,4 +1,4 @@
-//! What stands behind `cargo ci bench`.
+//! The arguments of `cargo ci bench`.
 
 use super::cases::Case;
 use super::program::Llmrt;
@@ -50,7 +50,7 @@ impl Card {
     }
 }
 
-/// What issue-sized runs measure, where nothing is said.
+/// What is measured by default.
 const TYPES: &str = "q4_0,q8_0,q4_k_m,q6_k,f16";
 
 impl Options {
@@ -81,7 +81,7 @@ impl Options {
                 *switch = true;
                 continue;
             }
-            let value = words.next().ok_or_else(|| format!("{flag}: expected a value behind it"))?;
+            let value = words.next().ok_or_else(|| format!("{flag}: expected a value after it"))?;
             match flag {
                 "--peer" => options.peer = Some(value.into()),
                 "--llmrt" => options.llmrt = Some(value.into()),
@@ -154,7 +154,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn flags_say_what_is_measured() {
+    fn flags_select_what_is_measured() {
         let words = "--types Q4_0,f16 --threads 1,4 --cases decode,memory --pairs 7 --quick --floor";
         let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
         assert_eq!((o.types, o.threads, o.pairs), (list("q4_0,f16"), vec![1, 4], 7));
@@ -179,15 +179,15 @@ mod tests {
     }
 
     #[test]
-    fn wrong_flags_are_told_with_what_is_expected() {
+    fn wrong_flags_are_errors_with_what_is_expected() {
         for (words, problem) in [
             ("--pears 1", "expected --peer"),
             ("--pairs 0", "above 0"),
             ("--cases dance", "expected one of prompt, decode"),
             ("--peer", "expected a value"),
         ] {
-            let said = Options::parse(&words.split(' ').collect::<Vec<_>>()).err().unwrap();
-            assert!(said.contains(problem), "{said}");
+            let message = Options::parse(&words.split(' ').collect::<Vec<_>>()).err().unwrap();
+            assert!(message.contains(problem), "{message}");
         }
     }
 }

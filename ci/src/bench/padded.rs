@@ -1,4 +1,4 @@
-//! A llama with longer rows that computes the same: zeros behind every row, so that blocks of 256 elements fit.
+//! A llama with longer rows that computes the same: zeros after every row, so that blocks of 256 elements fit.
 
 use llmrt_abi::DType;
 use llmrt_gguf::{Gguf, TensorInfo, TensorShape, writer};
@@ -18,17 +18,17 @@ pub fn write(from: &Path, to: &Path) -> Result<(), String> {
 }
 
 fn padded(bytes: &[u8]) -> Result<Vec<u8>, String> {
-    let said = |e: llmrt_gguf::Error| e.to_string();
-    let gguf = Gguf::parse(bytes, bytes.len() as u64).map_err(said)?;
+    let text = |e: llmrt_gguf::Error| e.to_string();
+    let gguf = Gguf::parse(bytes, bytes.len() as u64).map_err(text)?;
     let mut metadata = gguf.metadata.clone();
-    let number = |key: &str| gguf.metadata.require_u64(&format!("llama.{key}")).map_err(said);
+    let number = |key: &str| gguf.metadata.require_u64(&format!("llama.{key}")).map_err(text);
     let (n_embd, n_ff) = (number("embedding_length")?, number("feed_forward_length")?);
     let (n_head, n_kv) = (number("attention.head_count")?, number("attention.head_count_kv")?);
     let sizes = Sizes { n_embd, n_ff, head_dim: n_embd / n_head, n_group: n_head / n_kv };
 
     let (wide_embd, wide_ff) = (wide(n_embd), wide(n_ff));
     let more = wide_embd as f32 / n_embd as f32;
-    let eps = gguf.metadata.require_f32("llama.attention.layer_norm_rms_epsilon").map_err(said)?;
+    let eps = gguf.metadata.require_f32("llama.attention.layer_norm_rms_epsilon").map_err(text)?;
     metadata.set("llama.attention.layer_norm_rms_epsilon", eps / more);
     let n_heads = wide_embd / sizes.head_dim;
     for (key, n) in [
@@ -47,7 +47,7 @@ fn padded(bytes: &[u8]) -> Result<Vec<u8>, String> {
         let scale = if is_norm { more.sqrt().recip() } else { 1.0 };
         let dims: Vec<u64> = (0..t.n_dims as usize).map(|i| sizes.widened(&t.name, i, t.ne[i])).collect();
         data.push(rows(&values, t.ne[0] as usize, &dims, scale));
-        tensors.push(TensorShape::new(t.name.clone(), DType::F32, &dims).map_err(said)?);
+        tensors.push(TensorShape::new(t.name.clone(), DType::F32, &dims).map_err(text)?);
     }
     let slices: Vec<&[u8]> = data.iter().map(Vec::as_slice).collect();
     let tables = writer::Tables { metadata, tensors, ..Default::default() };

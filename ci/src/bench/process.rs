@@ -8,12 +8,12 @@ use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-/// Runs with the file in or out of the page cache, as the case wants it.
+/// Runs with the file in or out of the page cache, as the case requires.
 pub fn prepared(case: Case, command: &mut Command, model: &Path) -> Result<Out, String> {
     if case == Case::StartCold {
         let mut of = std::ffi::OsString::from("if=");
         of.push(model);
-        // dd tells the system that a file's cached pages are not needed; it copies none.
+        // dd drops a file's pages from the page cache; it copies none.
         let mut dd = Command::new("dd");
         dd.arg(of).args(["iflag=nocache", "count=0", "status=none"]);
         run(&mut dd)?;

@@ -1,4 +1,4 @@
-//! The programs that are measured: how each is called, and what its output says.
+//! The programs that are measured: how each is called, and how its output is read.
 
 use super::cases::{Case, Measure, Tokens, Work};
 use super::options::Card;
@@ -11,7 +11,7 @@ use std::process::Command;
 /// llmrt, and the card that its work is for, if it is not the CPU.
 pub struct Llmrt(PathBuf, Option<Card>);
 
-/// What the machine can do at most; 0: not known.
+/// The roofline: peak rates of this machine; 0: not measured.
 #[derive(Clone, Copy, Debug)]
 pub struct Ceilings {
     /// GB/s.
@@ -52,7 +52,7 @@ impl Llmrt {
         run(self.command().args(["synth", "--like", like, "--type", name]).args(pure).arg(path))
     }
 
-    /// What the machine can do with so many threads.
+    /// The roofline of this many threads.
     pub fn ceilings(&self, n_threads: usize) -> Result<Ceilings, String> {
         if let Some(card) = &self.1 {
             return Ok(Ceilings { read: card.read_gb_s, f32: 0.0, int8: 0.0 });
@@ -70,7 +70,7 @@ impl Llmrt {
         number(&self.measured("--ceilings=reads", n_threads)?, "read_mean_gb_s").map(Some)
     }
 
-    /// The ceilings that a flag asks for.
+    /// The ceilings that a flag requests.
     fn measured(&self, flag: &str, n_threads: usize) -> Result<Value, String> {
         let threads = n_threads.to_string();
         let args = ["bench", "-p", "0", "-n", "0", flag, "--json", "-t", &threads];

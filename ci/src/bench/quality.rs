@@ -1,5 +1,5 @@
 //! `cargo ci bench quality`: what types of weights cost, in llmrt and in a peer on the same files: perplexity, and the
-//! divergence from F32. Fails where llmrt loses more than the peer, or the text is too short to tell.
+//! divergence from F32. Fails where llmrt loses more than the peer, or the text is too short to decide.
 
 mod compared;
 mod lab;
@@ -13,7 +13,7 @@ use std::path::Path;
 /// Types whose blocks suit the rows of the embedded model, then those that need longer rows.
 const TYPES: &str = "f32,f16,bf16,q4_0,q4_1,q5_0,q5_1,q8_0,iq4_nl,mxfp4,q2_k,q3_k,q4_k,q5_k,q6_k,iq4_xs";
 
-/// Parts of the text, of which each is measured alone: how they differ says how far the ratios can be trusted.
+/// Parts of the text, of which each is measured alone: their spread gives the ratios' standard error.
 const PARTS: &str = "8";
 
 const TITLES: &str = "\
@@ -27,7 +27,7 @@ pub fn quality(words: &[&str]) -> Result<(), String> {
     let (mut peer, mut llmrt, mut types, mut parts) = (None, None, TYPES, PARTS);
     let mut rest = words.iter();
     while let Some(&flag) = rest.next() {
-        let value = *rest.next().ok_or_else(|| format!("{flag}: expected a value behind it"))?;
+        let value = *rest.next().ok_or_else(|| format!("{flag}: expected a value after it"))?;
         match flag {
             "--peer" => peer = Some(Path::new(value)),
             "--llmrt" => llmrt = Some(Path::new(value)),
@@ -52,12 +52,11 @@ pub fn quality(words: &[&str]) -> Result<(), String> {
             Verdict::Beyond => beyond.push(name),
         }
     }
-    let told = |what: &str, names: &[&str]| match names {
+    let listed = |what: &str, names: &[&str]| match names {
         [] => String::new(),
         names => format!("\n  {what}: {}", names.join(", ")),
     };
-    let problems =
-        told("worse by more", &beyond) + &told("undecided, with more --parts to be told", &undecided);
+    let problems = listed("worse by more", &beyond) + &listed("undecided; more --parts decide", &undecided);
     match problems.is_empty() {
         true => Ok(()),
         false => Err(format!("not all types are within 1 % of the peer:{problems}")),

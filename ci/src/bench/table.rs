@@ -67,7 +67,7 @@ pub fn row(row: &Row, ceilings: &Ceilings) -> String {
     )
 }
 
-/// The share that llmrt's runs have of what the machine can do, the median of them; of reads, of what memory gave around
+/// The share of the roofline that llmrt's runs reach, the median of them; of reads, of what memory gave around
 /// each, where that is known.
 fn share(row: &Row, ceilings: &Ceilings) -> String {
     let share = |run: &Measure| {

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
-/// The tables of a file lie in its first bytes; these are more than any has.
+/// The tables of a file are in its first bytes; these are more than any has.
 const MAX_TABLES: u64 = 64 << 20;
 
 /// A file, and its tensors that were not read yet.

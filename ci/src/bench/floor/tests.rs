@@ -44,8 +44,8 @@ fn a_qwen2_has_the_logits_that_llmrt_gives() {
 fn what_the_floor_does_not_compute_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let refused = |path: &Path, expected: &str| {
-        let said = Model::read(path).err().unwrap();
-        assert!(said.contains(expected), "{said}");
+        let message = Model::read(path).err().unwrap();
+        assert!(message.contains(expected), "{message}");
     };
     let f16 = TinyLlama { dtype: DType::F16, ..TinyLlama::default() }.write(dir.path());
     assert_eq!(reads(&f16), Ok(false));

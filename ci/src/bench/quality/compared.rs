@@ -2,7 +2,7 @@
 
 /// How much worse than the peer's a number may be.
 const BOUND: f64 = 0.01;
-/// Divergences closer than this are not told apart: the peer keeps its base as numbers of 16 bits and prints six digits.
+/// Divergences closer than this count as equal: the peer keeps its base as numbers of 16 bits and prints six digits.
 const RESOLUTION: f64 = 2e-6;
 
 /// What one program found in one part: the logarithm of the perplexity, and the mean divergence.
@@ -24,7 +24,7 @@ pub struct Row {
 pub enum Verdict {
     /// All ratios that the error allows are within.
     Within,
-    /// Some are, some are not: the text is too short to tell.
+    /// Some are, some are not: the text is too short to decide.
     Undecided,
     /// None is.
     Beyond,

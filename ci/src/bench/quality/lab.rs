@@ -33,7 +33,7 @@ impl Lab<'_> {
         for part in 0..n_parts {
             lab.write_text(part)?;
             for is_long in [false, true] {
-                lab.ask_peer(&lab.base(is_long), part, is_long, &[])?;
+                lab.run_peer(&lab.base(is_long), part, is_long, &[])?;
             }
         }
         Ok(lab)
@@ -81,31 +81,31 @@ impl Lab<'_> {
         }
         let mut row = Row::default();
         for part in 0..self.n_parts {
-            row.ours.push(self.ask_llmrt(&model, part, &base)?);
+            row.ours.push(self.run_llmrt(&model, part, &base)?);
             row.theirs.push(self.compare_in_peer(&model, part, is_long)?);
         }
         Ok(row)
     }
 
-    fn ask_llmrt(&self, model: &Path, part: usize, base: &Path) -> Result<Found, String> {
+    fn run_llmrt(&self, model: &Path, part: usize, base: &Path) -> Result<Found, String> {
         let mut command = self.llmrt.command();
         command.args(["perplexity", "--json", "-c", WINDOW, "--chunks", WINDOWS, "-f"]).arg(self.text(part));
         let found = parsed(&watched(command.arg("--kl").arg(base).arg(model))?.stdout)?;
         Ok(Found { loss: number(&found, "perplexity")?.ln(), kld: number(&found, "mean_kld")? })
     }
 
-    /// The peer's thread that prints may lose its last lines on a busy machine: then it is asked again.
+    /// The peer's thread that prints may lose its last lines on a busy machine: then it runs again.
     fn compare_in_peer(&self, model: &Path, part: usize, is_long: bool) -> Result<Found, String> {
-        let ask = || {
-            let out = self.ask_peer(model, part, is_long, &["--kl-divergence"])?;
+        let run = || {
+            let out = self.run_peer(model, part, is_long, &["--kl-divergence"])?;
             let loss = peers_number(&out, "Mean PPL(Q)")?.ln();
             Ok(Found { loss, kld: peers_number(&out, "Mean    KLD")? })
         };
-        (0..20).fold(ask(), |found, _| found.or_else(|_: String| ask()))
+        (0..20).fold(run(), |found, _| found.or_else(|_: String| run()))
     }
 
     /// Without flags the peer writes the base of a part. Its threads wait for each other by spinning, and there is one.
-    fn ask_peer(&self, model: &Path, part: usize, is_long: bool, flags: &[&str]) -> Result<String, String> {
+    fn run_peer(&self, model: &Path, part: usize, is_long: bool, flags: &[&str]) -> Result<String, String> {
         let base = self.dir.join(format!("{}{part}.kld", if is_long { "long-" } else { "" }));
         let mut command = Command::new(self.peer);
         command.args(["-c", WINDOW, "--chunks", WINDOWS, "-t", "1", "-f"]).arg(self.text(part)).arg("-m");

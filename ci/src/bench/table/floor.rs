@@ -33,7 +33,7 @@ The floor: a plain F32 forward pass of the same shape, one token at a time, in t
 | file | threads | case | floor | llmrt over the floor (least to most) |
 |---|--:|---|--:|--:|";
 
-/// A file's name without its type, which stands behind the last `-`.
+/// A file's name without its type, which follows the last `-`.
 fn shape(row: &Row) -> &str {
     row.model.rsplit_once('-').map_or(&row.model, |(shape, _)| shape)
 }
@@ -44,7 +44,7 @@ mod tests {
     use crate::bench::cases::{Case, Measure};
 
     #[test]
-    fn the_floor_is_told_for_all_files_of_the_shape_that_it_ran() {
+    fn the_floor_is_shown_for_all_files_of_the_shape_that_it_ran() {
         let line = |model: &str, ours: &[f64], floor: &[f64]| {
             let measures = |values: &[f64]| {
                 values.iter().map(|&value| Measure { value, ..Measure::default() }).collect()

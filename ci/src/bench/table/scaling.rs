@@ -31,7 +31,7 @@ mod tests {
     use crate::bench::cases::{Case, Measure};
 
     #[test]
-    fn what_a_second_thread_gives_is_told_where_both_were_measured() {
+    fn what_a_second_thread_gives_is_shown_where_both_were_measured() {
         let line = |n_threads, case, speed| Row {
             model: "m".into(),
             case,
