@@ -125,7 +125,7 @@ fn a_missing_library_is_named_with_the_plugins_hint() {
 
 #[test]
 fn symbols_of_the_host_are_not_there_to_be_wanted() {
-    check(&["WANTS_HOST_SYMBOL"], "wants symbol llmrt_host_log");
+    check(&["WANTS_HOST_SYMBOL"], "needs symbol llmrt_host_log");
 }
 
 #[test]

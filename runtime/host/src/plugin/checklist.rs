@@ -2,9 +2,11 @@
 
 use super::elf::Elf;
 use super::manifest::Manifest;
+use super::trust;
 use crate::knobs;
+use llmrt_abi::QUERY_SYMBOL;
 use std::fs::{File, Metadata};
-use std::os::unix::fs::{FileTypeExt, MetadataExt, PermissionsExt};
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 /// Why a file is not opened.
@@ -24,6 +26,17 @@ pub struct Checked {
     pub manifest: Manifest,
     /// What makes it the same file under another name.
     pub identity: Identity,
+}
+
+impl Checked {
+    /// An error if there is another file at the path by now.
+    pub(super) fn check_same(&self) -> Result<(), String> {
+        let now = std::fs::metadata(&self.path).map_err(|e| format!("cannot be found any more: {e}"))?;
+        match (now.dev(), now.ino()) == self.identity.inode {
+            true => Ok(()),
+            false => Err("was replaced while it was checked; start again".into()),
+        }
+    }
 }
 
 /// What makes two files the same plugin.
@@ -63,7 +76,7 @@ pub fn check_file(path: &Path, loaded: &[Identity], disabled: &str) -> Result<Ch
     Ok(Checked { path, manifest, identity })
 }
 
-/// Step 1: a canonical path to a regular file that only its owner and group can change.
+/// Step 1: a canonical path to a regular file that root and the effective user alone can change or replace.
 fn open_file(path: &Path) -> Result<(PathBuf, File, Metadata), String> {
     let path = path.canonicalize().map_err(|e| format!("cannot be found: {e}"))?;
     let meta = std::fs::metadata(&path).map_err(|e| format!("cannot be read: {e}"))?;
@@ -73,23 +86,10 @@ fn open_file(path: &Path) -> Result<(PathBuf, File, Metadata), String> {
     if meta.len() > MAX_FILE {
         return Err(format!("{} bytes; a plugin has at most {MAX_FILE}", meta.len()));
     }
-    refuse_world_writable(&path, &meta)?;
+    trust::check_file(&path, &meta)?;
     let file = File::open(&path).map_err(|e| format!("cannot be read: {e}"))?;
+    let meta = file.metadata().map_err(|e| format!("cannot be read: {e}"))?;
     Ok((path, file, meta))
-}
-
-/// Anyone could put code into such a file, or another file into its place.
-fn refuse_world_writable(path: &Path, meta: &Metadata) -> Result<(), String> {
-    const WORLD: u32 = 0o002;
-    const STICKY: u32 = 0o1000;
-    if meta.permissions().mode() & WORLD != 0 {
-        return Err("anyone may write this file; remove that right (chmod o-w)".into());
-    }
-    let dir = path.parent().and_then(|dir| std::fs::metadata(dir).ok());
-    if dir.is_some_and(|dir| dir.permissions().mode() & (WORLD | STICKY) == WORLD) {
-        return Err("anyone may replace files in its folder; remove that right (chmod o-w)".into());
-    }
-    Ok(())
 }
 
 /// Step 4, first half: not disabled by name.
@@ -208,13 +208,17 @@ fn check_pci(patterns: &[String], devices: &Path) -> Result<(), String> {
     if found { Ok(()) } else { Err(format!("no PCI device {} here", patterns.join(" or "))) }
 }
 
-/// Step 6: a plugin gets everything of the host through its table.
+/// Step 6: a plugin has the entry, and gets everything of the host through its table. A library that happens to carry
+/// a manifest but lacks the entry is refused here, before its constructors run.
 fn check_symbols(elf: &Elf<'_>) -> Result<(), String> {
-    match elf.undefined_symbols()?.iter().find(|name| name.starts_with("llmrt_")) {
-        Some(name) => {
-            Err(format!("wants symbol {name} from the host, which exports none; use the table `init` gets"))
-        }
-        None => Ok(()),
+    if let Some(name) = elf.undefined_symbol("llmrt_")? {
+        return Err(format!(
+            "needs symbol {name} of the host, which exports none; use the table `init` gets"
+        ));
+    }
+    match elf.defines(QUERY_SYMBOL)? {
+        true => Ok(()),
+        false => Err(format!("exports no {QUERY_SYMBOL}; define it, visible to others")),
     }
 }
 
@@ -237,6 +241,7 @@ fn check_sonames(sonames: &[String]) -> Result<(), String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn patterns_match_whole_names() {
@@ -287,7 +292,25 @@ mod tests {
         std::fs::set_permissions(&path, PermissionsExt::from_mode(0o644)).unwrap();
         assert!(open_file(&path).is_ok());
         std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o777)).unwrap();
-        assert!(open_file(&path).unwrap_err().contains("anyone may replace"));
+        assert!(open_file(&path).unwrap_err().contains("anyone may write"));
+        // Sticky: others cannot replace this file, and it is named, not found.
+        std::fs::set_permissions(dir.path(), PermissionsExt::from_mode(0o1777)).unwrap();
+        assert!(open_file(&path).is_ok());
+    }
+
+    #[test]
+    fn a_file_of_another_user_is_refused() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("libllmrt_x.so");
+        std::fs::write(&path, "x").unwrap();
+        // Only root can give files away; for others the rule is tested on numbers, in `trust`.
+        if std::os::unix::fs::chown(&path, Some(65534), None).is_ok() {
+            assert!(open_file(&path).unwrap_err().contains("belongs to user 65534"));
+            std::os::unix::fs::chown(&path, Some(0), None).unwrap();
+            assert!(open_file(&path).is_ok());
+            std::os::unix::fs::chown(dir.path(), Some(65534), None).unwrap();
+            assert!(open_file(&path).unwrap_err().contains("belongs to user 65534"));
+        }
     }
 
     #[test]

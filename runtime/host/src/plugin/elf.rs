@@ -34,6 +34,8 @@ const SHARED_OBJECT: u16 = 3;
 const SECTION_HEADER: usize = 64;
 const SYMBOL: usize = 24;
 const DYNAMIC_SYMBOLS: u32 = 11;
+/// Section of a symbol that another file defines.
+const UNDEFINED: u16 = 0;
 const NO_BITS: u32 = 8;
 /// More than any real plugin has; bounds the work a hostile file can cause.
 const MAX_SECTIONS: usize = 4096;
@@ -98,27 +100,56 @@ impl<'a> Elf<'a> {
     /// The bytes of the section with this name.
     pub fn section(&self, name: &str) -> Option<&'a [u8]> {
         let names = self.contents(&self.names)?;
-        let found = self.sections.iter().find(|s| text_at(names, s.name) == Some(name.as_bytes()))?;
-        self.contents(found)
+        self.contents(self.sections.iter().find(|s| is_text(names, s.name, name))?)
     }
 
-    /// The symbols that the file wants from others, in table order.
-    pub fn undefined_symbols(&self) -> Result<Vec<String>, String> {
-        let mut found = Vec::new();
+    /// The name, or the beginning of a long one, of the first symbol that begins with `prefix` and is expected of
+    /// another file.
+    pub fn undefined_symbol(&self, prefix: &str) -> Result<Option<String>, String> {
+        const SHOWN: usize = 128;
+        self.find_symbol(|section, name| {
+            let is_found = section == UNDEFINED && name.starts_with(prefix.as_bytes());
+            is_found.then(|| {
+                let shown = name.iter().take(SHOWN).take_while(|&&b| b != 0);
+                String::from_utf8_lossy(&shown.copied().collect::<Vec<_>>()).into_owned()
+            })
+        })
+    }
+
+    /// Whether the file defines a symbol of this name for others.
+    pub fn defines(&self, name: &str) -> Result<bool, String> {
+        let found =
+            self.find_symbol(|section, rest| (section != UNDEFINED && is_text(rest, 0, name)).then_some(()));
+        Ok(found?.is_some())
+    }
+
+    /// The first answer of `look`, which gets each dynamic symbol's section, and the table of names from the symbol's
+    /// name on. Nothing is copied: names may overlap, and a small file can have a million long ones.
+    fn find_symbol<T>(&self, mut look: impl FnMut(u16, &[u8]) -> Option<T>) -> Result<Option<T>, String> {
+        let mut n_left = MAX_SYMBOLS;
         for table in self.sections.iter().filter(|s| s.kind == DYNAMIC_SYMBOLS) {
             let symbols = self.contents(table).ok_or("symbol table past the end of the file")?;
             let names = self.sections.get(table.link as usize).and_then(|s| self.contents(s));
             let names = names.ok_or("symbol names past the end of the file")?;
-            for symbol in symbols.chunks_exact(SYMBOL).take(MAX_SYMBOLS) {
+            if names.last().is_some_and(|&last| last != 0) {
+                return Err("symbol names that do not end in NUL".into());
+            }
+            for symbol in symbols.chunks_exact(SYMBOL) {
+                n_left = n_left.checked_sub(1).ok_or_else(|| {
+                    format!("more than {MAX_SYMBOLS} dynamic symbols; build it with hidden visibility")
+                })?;
                 let symbol = Reader(symbol);
                 let (name, section) = (symbol.u32(0)?, symbol.u16(6)?);
-                if section == 0 && name != 0 {
-                    let name = text_at(names, name).ok_or("a symbol's name past the end of its table")?;
-                    found.push(String::from_utf8_lossy(name).into_owned());
+                if name != 0 {
+                    let name = names.get(name as usize..).filter(|name| !name.is_empty());
+                    let name = name.ok_or("a symbol's name past the end of its table")?;
+                    if let Some(found) = look(section, name) {
+                        return Ok(Some(found));
+                    }
                 }
             }
         }
-        Ok(found)
+        Ok(None)
     }
 
     /// The linker's number for this build of the file, if it wrote one.
@@ -140,10 +171,10 @@ impl<'a> Elf<'a> {
     }
 }
 
-/// The NUL-terminated text at an offset of a string table.
-fn text_at(table: &[u8], at: u32) -> Option<&[u8]> {
-    let rest = table.get(at as usize..)?;
-    Some(&rest[..rest.iter().position(|&b| b == 0)?])
+/// Whether the NUL-terminated text at an offset of a string table is this one.
+fn is_text(table: &[u8], at: u32, text: &str) -> bool {
+    let rest = table.get(at as usize..).and_then(|rest| rest.strip_prefix(text.as_bytes()));
+    rest.is_some_and(|rest| rest.first() == Some(&0))
 }
 
 /// Numbers at offsets, in this machine's byte order.

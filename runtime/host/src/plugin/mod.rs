@@ -1,7 +1,7 @@
 //! How a driver gets in: found, checked without running anything of it, opened, checked again, registered.
 //!
 //! [`registry`] is the whole story. Before anything runs: [`search`] finds files, [`checklist`] refuses what must not
-//! be opened, reading [`elf`] and [`manifest`]. Then [`open`] loads the code and `init`s it, and [`selftest`] tries
+//! be opened, reading [`elf`] and [`manifest`] and who can write to the file (`trust`). Then [`open`] loads the code and `init`s it, and [`selftest`] tries
 //! every device. [`services`] is what a plugin gets from the host, [`custom`] the ops it
 //! may bring.
 
@@ -23,6 +23,7 @@ pub(crate) mod open;
 pub(crate) mod selftest;
 pub(crate) mod services;
 pub(crate) mod table;
+pub(crate) mod trust;
 
 pub use custom::{CustomOp, RanBy};
 pub use loaded::PluginDesc;

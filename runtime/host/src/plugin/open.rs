@@ -1,6 +1,7 @@
 //! The part of the load checklist that runs the plugin's code: steps 8 to 14.
 
 use super::Query;
+use super::checklist::Checked;
 use super::lifecycle::{self, Module};
 use super::loaded::{Loaded, PluginDesc};
 use super::manifest::{Manifest, check_name};
@@ -10,7 +11,7 @@ use crate::device::Device;
 use crate::error::CallError;
 use crate::validate::inside;
 use llmrt_abi::{ABI_MAJOR, ABI_MINOR, MAGIC, QUERY_SYMBOL, layout::FINGERPRINT, types as c};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
@@ -18,12 +19,18 @@ use std::time::{Duration, Instant};
 const MAX_DEVICES: u32 = 1024;
 
 /// Step 8: loads the file's code, for ever, and finds the entry.
-pub(crate) fn open_file(path: &Path) -> Result<Query, String> {
+///
+/// The path is opened a second time here. That is no race against other users, who can replace nothing on it
+/// ([`super::trust`]); an upgrade that replaces the file at this moment is noticed. Opening `/proc/self/fd/N` in its
+/// place would show that name to debuggers, `dladdr` and `$ORIGIN`, and the C library takes a later file under the same
+/// name for the first one.
+pub(crate) fn open_file(checked: &Checked) -> Result<Query, String> {
     use libloading::os::unix::Library;
+    checked.check_same()?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
     // SAFETY: runs the file's constructors; the checklist found nothing against it, and running plugins is what the
     // user asked for.
-    let library = unsafe { Library::open(Some(path), flags) }.map_err(|e| words(&e))?;
+    let library = unsafe { Library::open(Some(&checked.path), flags) }.map_err(|e| words(&e))?;
     // SAFETY: the ABI fixes the type of this symbol.
     let query = unsafe { library.get::<Query>(QUERY_SYMBOL) }.map(|symbol| *symbol);
     // Code is never unmapped: threads, thread-locals and exit handlers of the plugin may still need it.

@@ -34,7 +34,7 @@ impl Probe {
         let checked = checked.map_err(|refusal| match refusal {
             Refusal::Rejected(why) | Refusal::Skipped(why) => why,
         })?;
-        let query = open::open_file(&checked.path)?;
+        let query = open::open_file(&checked)?;
         let (first, table) = open::query_table(query)?;
         let (second, again) = open::query_table(query)?;
         let same = |a: &c::Plugin, b: &c::Plugin| {

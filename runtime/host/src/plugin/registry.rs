@@ -1,10 +1,10 @@
 //! The host: every plugin that was let in, and its devices.
 
-use super::checklist::{self, Checked, Identity, Refusal};
+use super::checklist::{self, Identity, Refusal};
 use super::custom::CustomOp;
 use super::lifecycle::Module;
 use super::loaded::PluginDesc;
-use super::search::{self, DiscoverOptions, Surroundings};
+use super::search::{self, DiscoverOptions, Found, Surroundings};
 use super::services::{LogSink, Services};
 use super::{Query, open};
 use crate::device::Device;
@@ -149,13 +149,22 @@ impl Host {
 
     /// Looks for plugin files and lets in the good ones; says of every file what became of it.
     pub fn discover(&self, options: &DiscoverOptions) -> Vec<Candidate> {
-        let files = search::candidates(options, &Surroundings::of_process());
-        files.into_iter().map(|path| self.load(path)).collect()
+        let found = search::candidates(options, &Surroundings::of_process());
+        let load = |found| match found {
+            Found::File(path) => self.load(path),
+            Found::UnsafeFolder(path, why) => self.candidate(path, Err(Refusal::Rejected(why))),
+        };
+        found.into_iter().map(load).collect()
     }
 
     /// Lets in one file.
     pub fn load(&self, path: PathBuf) -> Candidate {
-        let outcome = self.try_load(&path).unwrap_or_else(|refusal| match refusal {
+        let outcome = self.try_load(&path);
+        self.candidate(path, outcome)
+    }
+
+    fn candidate(&self, path: PathBuf, outcome: Result<Outcome, Refusal>) -> Candidate {
+        let outcome = outcome.unwrap_or_else(|refusal| match refusal {
             Refusal::Rejected(reason) => Outcome::Rejected(reason),
             Refusal::Skipped(reason) => Outcome::Skipped(reason),
         });
@@ -168,19 +177,20 @@ impl Host {
     fn try_load(&self, path: &Path) -> Result<Outcome, Refusal> {
         let mut plugins = self.plugins();
         let loaded: Vec<_> = plugins.iter().map(|entry| entry.identity.clone()).collect();
-        let Checked { path, manifest, identity } = checklist::check_file(path, &loaded, &self.disabled)?;
+        let checked = checklist::check_file(path, &loaded, &self.disabled)?;
+        let manifest = &checked.manifest;
         for key in &manifest.unknown {
             let key = key.escape_debug();
             self.services
                 .say(2, &format!("plugin {}: manifest key `{key}` is not known here", manifest.name));
         }
-        let query = open::open_file(&path).map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
-        let module = open::start(query, Some(path), Some(&manifest), &self.services);
+        let query = open::open_file(&checked).map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
+        let module = open::start(query, Some(checked.path.clone()), Some(manifest), &self.services);
         let module = module.map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
         let desc = &module.0.desc;
         let n_devices = module.1.len();
         let outcome = Outcome::Loaded { name: desc.name.clone(), version: desc.version.clone(), n_devices };
-        self.admit(&mut plugins, Entry { identity, module });
+        self.admit(&mut plugins, Entry { identity: checked.identity, module });
         Ok(outcome)
     }
 

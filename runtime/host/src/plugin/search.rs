@@ -1,5 +1,6 @@
 //! Where plugin files are looked for, and in which order.
 
+use super::trust;
 use crate::knobs;
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -45,16 +46,33 @@ impl Surroundings {
     }
 }
 
+/// What a search finds.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Found {
+    /// A file that may be a plugin.
+    File(PathBuf),
+    /// A folder with such files, of which none is looked at, because of who can add to it.
+    UnsafeFolder(PathBuf, String),
+}
+
 /// Files that may be plugins, in order of preference; each once.
-pub fn candidates(options: &DiscoverOptions, around: &Surroundings) -> Vec<PathBuf> {
-    let mut files = Vec::new();
+pub fn candidates(options: &DiscoverOptions, around: &Surroundings) -> Vec<Found> {
+    let mut found = Vec::new();
     for place in places(options, around) {
-        let found = if place.is_dir() { plugin_files(&place) } else { vec![place] };
-        files.extend(found);
+        if !place.is_dir() {
+            found.push(Found::File(place));
+            continue;
+        }
+        let files = plugin_files(&place);
+        match trust::check_folder(&place) {
+            Ok(()) => found.extend(files.into_iter().map(Found::File)),
+            Err(_) if files.is_empty() => {}
+            Err(why) => found.push(Found::UnsafeFolder(place, format!("not searched for plugins: {why}"))),
+        }
     }
     let mut seen = std::collections::HashSet::new();
-    files.retain(|file| seen.insert(file.clone()));
-    files
+    found.retain(|file| seen.insert(file.clone()));
+    found
 }
 
 /// Folders and files to look at. Never the working directory: an empty or relative part of a path is left out.
@@ -74,7 +92,9 @@ fn places(options: &DiscoverOptions, around: &Surroundings) -> Vec<PathBuf> {
     places.extend(trusted(&around.add_path).map(absolute).unwrap_or_default());
     if let Some(dir) = &around.exe_dir {
         places.push(dir.clone());
-        places.extend(dir.parent().map(|up| up.join("lib/llmrt/plugins")));
+        // An installed program is PREFIX/bin/llmrt. Beside any other folder, `lib` is none of ours.
+        let prefix = dir.parent().filter(|_| dir.file_name().is_some_and(|name| name == "bin"));
+        places.extend(prefix.map(|prefix| prefix.join("lib/llmrt/plugins")));
     }
     let home = || trusted(&around.home).map(|home| PathBuf::from(home).join(".local/share"));
     let data = trusted(&around.data_home).map(PathBuf::from).or_else(home).filter(|dir| dir.is_absolute());
@@ -173,7 +193,40 @@ mod tests {
         let files = candidates(&options, &Surroundings::default());
         assert_eq!(
             files,
-            [format!("{dir}/libllmrt_a.so"), format!("{dir}/libllmrt_b.so")].map(PathBuf::from)
+            [format!("{dir}/libllmrt_a.so"), format!("{dir}/libllmrt_b.so")].map(|f| Found::File(f.into()))
         );
+    }
+
+    #[test]
+    fn a_folder_that_others_can_add_to_is_refused_as_a_whole() {
+        use std::os::unix::fs::PermissionsExt;
+        let (_keep, dir) = folder();
+        let options = DiscoverOptions { extra: vec![dir.clone().into()], only_extra: true };
+        let found = |mode| {
+            std::fs::set_permissions(&dir, PermissionsExt::from_mode(mode)).unwrap();
+            candidates(&options, &Surroundings::default())
+        };
+        assert_eq!(found(0o1777), [], "without plugins there is nothing to report");
+        std::fs::write(format!("{dir}/libllmrt_a.so"), "").unwrap();
+        for mode in [0o777, 0o1777] {
+            let found = found(mode);
+            let [Found::UnsafeFolder(place, why)] = &found[..] else { panic!("{found:?}") };
+            assert!(place == Path::new(&dir) && why.contains("anyone may write"), "{why}");
+        }
+        assert_eq!(found(0o700), [Found::File(format!("{dir}/libllmrt_a.so").into())]);
+    }
+
+    #[test]
+    fn the_library_folder_beside_the_program_is_that_of_an_installed_one() {
+        let (_keep, dir) = folder();
+        std::fs::create_dir_all(format!("{dir}/lib/llmrt/plugins")).unwrap();
+        for (name, is_installed) in [("bin", true), ("b", false), ("release", false)] {
+            let exe_dir = PathBuf::from(format!("{dir}/{name}"));
+            std::fs::create_dir(&exe_dir).unwrap();
+            let around = Surroundings { exe_dir: Some(exe_dir), ..Default::default() };
+            let places = places(&DiscoverOptions::default(), &around);
+            let library = PathBuf::from(format!("{dir}/lib/llmrt/plugins"));
+            assert_eq!(places.contains(&library), is_installed, "{name}");
+        }
     }
 }

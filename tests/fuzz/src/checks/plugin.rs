@@ -11,7 +11,8 @@ pub const TARGET: Target = Target { name: "plugin", check, seeds };
 pub fn check(data: &[u8]) {
     match told(Elf::parse(data)) {
         Some(elf) => {
-            told(elf.undefined_symbols());
+            told(elf.undefined_symbol("llmrt_"));
+            told(elf.defines("llmrt_plugin_query_v0"));
             elf.build_id();
             told(Manifest::read(&elf));
         }
