@@ -69,7 +69,9 @@ impl Threads {
         }
         match status {
             0 => Ok(()),
-            code => Err(Error::internal(format!("the host's thread pool answered {code}"))),
+            code => Err(Error::internal(format!(
+                "the host's thread pool returned {code}; the host's log has the cause"
+            ))),
         }
     }
 }

@@ -12,7 +12,7 @@ use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// What every member of a team runs.
@@ -103,13 +103,13 @@ impl ThreadPool {
     /// Runs `body` on a team of `n`, clamped to 1..=[`ThreadPool::n_threads`]; returns when all members have left it.
     pub fn run(&self, n: usize, body: &Body<'_>) -> Result<()> {
         let n = n.clamp(1, self.n_threads());
+        if n > 1 && IN_TEAM.get() {
+            return run_on_own_threads(body, n, self.shared.spin);
+        }
         let job = Job::new(body, n, self.shared.spin);
-        if n == 1 {
-            job.member(0);
-        } else if IN_TEAM.get() {
-            run_on_own_threads(&job);
-        } else {
-            self.run_on_workers(&job)?;
+        match n {
+            1 => job.member(0),
+            _ => self.run_on_workers(&job)?,
         }
         job.outcome()
     }
@@ -146,7 +146,10 @@ impl ThreadPool {
                 .name(format!("llmrt-{index}"))
                 .spawn(move || shared.work(index, seen, &flag));
             let handle = spawned.map_err(|e| Error::Threads {
-                problem: format!("thread {index} of {n} did not start: {e}; ask for fewer threads"),
+                problem: format!(
+                    "thread {index} of {n} did not start: {e}; use fewer threads (`-t`, LLMRT_THREADS), or raise the \
+                     limits on processes and address space (`ulimit -u`, `ulimit -v`)"
+                ),
             })?;
             workers.push(Worker { handle, asleep });
         }
@@ -282,14 +285,34 @@ impl Team<'_> {
     }
 }
 
-/// A run from within a body: the pool's threads are busy, so this run starts its own.
-fn run_on_own_threads(job: &Job<'_>) {
+/// A run from within a body: the pool's threads are busy, so this run starts its own. Where the system starts fewer, the
+/// team is smaller: the calling thread alone in the worst case.
+fn run_on_own_threads(body: &Body<'_>, n: usize, spin: Duration) -> Result<()> {
+    // Started threads wait for the lock until the size of the team is certain.
+    let job = RwLock::new(None);
     std::thread::scope(|scope| {
-        for index in 1..job.n {
-            scope.spawn(move || job.member(index));
+        let mut slot = job.write().unwrap_or_else(PoisonError::into_inner);
+        let mut n_started = 1;
+        for index in 1..n {
+            let job = &job;
+            let work = move || {
+                let job = job.read().unwrap_or_else(PoisonError::into_inner);
+                let job: &Option<Job<'_>> = &job;
+                if let Some(job) = job {
+                    job.member(index);
+                }
+            };
+            if std::thread::Builder::new().spawn_scoped(scope, work).is_err() {
+                break;
+            }
+            n_started += 1;
         }
-        job.member(0);
+        *slot = Some(Job::new(body, n_started, spin));
+        let slot = RwLockWriteGuard::downgrade(slot);
+        slot.iter().for_each(|job| job.member(0));
     });
+    let job = job.into_inner().unwrap_or_else(PoisonError::into_inner);
+    job.map_or(Ok(()), Job::outcome)
 }
 
 /// Whether `ready` came true within `spin`.

@@ -2,6 +2,7 @@
 
 use super::custom::Registered;
 use super::services::Services;
+use crate::error::Error;
 use crate::threads::Team;
 use crate::validate::inside;
 use core::ffi::c_void;
@@ -227,8 +228,16 @@ unsafe extern "C" fn run(
         // SAFETY: a body of the plugin, which does not unwind, with the argument it gave; `team` outlives the call.
         unsafe { body(arg.0, handle, team.index() as u32, team.len() as u32) }
     };
-    let result = contained(Ok(()), || pool.run(n as usize, &member));
-    result.map_or(Status::Internal.code(), |()| 0)
+    let panicked = || Err(Error::Threads { problem: "the host's thread pool panicked".into() });
+    match contained(panicked(), || pool.run(n as usize, &member)) {
+        Ok(()) => 0,
+        Err(e) => {
+            // The plugin gets a code; the cause and what to do about it are for the user.
+            // SAFETY: see above.
+            contained((), || unsafe { services(ctx) }.say(1, &e.to_string()));
+            Status::Internal.code()
+        }
+    }
 }
 
 unsafe extern "C" fn barrier(team: *mut c_void) {
