@@ -131,7 +131,14 @@ impl From<llmrt_models::Error> for Error {
 
 impl From<llmrt_tokenizer::Error> for Error {
     fn from(e: llmrt_tokenizer::Error) -> Error {
-        Error::new(Exit::File, e)
+        use llmrt_tokenizer::Error as Text;
+        let exit = match e {
+            Text::Cancelled => Exit::Interrupted,
+            Text::TooManyTokens { .. } | Text::LongWord { .. } | Text::ControlInMessage { .. } => Exit::Usage,
+            Text::OutOfMemory { .. } => Exit::Memory,
+            _ => Exit::File,
+        };
+        Error::new(exit, e)
     }
 }
 

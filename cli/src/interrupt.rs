@@ -3,6 +3,7 @@
 
 use crate::error::{Error, Exit, Result};
 use llmrt_host::CancelToken;
+use llmrt_tokenizer::Limits;
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -42,6 +43,15 @@ pub fn ending_at_once<T>(body: impl FnOnce() -> T) -> T {
 pub fn is_asked() -> bool {
     TOKEN.is_cancelled()
 }
+
+/// What encoding text for a context of `n_ctx` tokens may cost. A prompt that is somewhat too long is still counted, for
+/// the message.
+pub fn limits(n_ctx: usize) -> Limits<'static> {
+    Limits { max_tokens: n_ctx.max(4096).saturating_mul(4), is_cancelled: &is_asked }
+}
+
+/// No limit on the number of tokens, but Ctrl-C ends the work.
+pub const UNTIL_INTERRUPTED: Limits<'static> = Limits { max_tokens: usize::MAX, is_cancelled: &is_asked };
 
 /// Ctrl-C has been dealt with.
 pub fn forget() {

@@ -70,7 +70,9 @@ pub fn chat(
                         total = sum(total, &timings(session.load, &outcome));
                     }
                     // What is wrong with one turn leaves the chat as it was before it.
-                    Err(e) if matches!(e.exit, Exit::Usage | Exit::File) => note(e.message),
+                    Err(e) if matches!(e.exit, Exit::Usage | Exit::File | Exit::Interrupted) => {
+                        note(e.message)
+                    }
                     Err(e) => return Err(e),
                 }
                 interrupt::forget();

@@ -5,6 +5,7 @@ use crate::backend;
 use crate::cmd::Command;
 use crate::cmd::conform::write_file;
 use crate::error::{Error, Exit, Result};
+use crate::interrupt::UNTIL_INTERRUPTED;
 use crate::model::{self, OpenModel};
 use crate::output::{self, note};
 use crate::setup::Plugins;
@@ -129,7 +130,7 @@ fn token_ids(args: &Diff, model: &OpenModel) -> Result<Vec<i32>> {
     let (ids, source) = match (&args.prompt, &args.tokens) {
         (Some(text), _) => {
             let options = EncodeOptions { add_special: true, parse_special: true };
-            (model.tokenizer()?.encode(text, options)?, "--prompt")
+            (model.tokenizer()?.encode_within(text, options, UNTIL_INTERRUPTED)?, "--prompt")
         }
         (None, Some(text)) => (tokens::parse(text, "--tokens")?, "--tokens"),
         (None, None) => (TOKENS.to_vec(), "the tokens"),

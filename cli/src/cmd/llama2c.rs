@@ -100,7 +100,11 @@ fn n_steps(asked: Option<i64>, n_positions: usize) -> usize {
 
 fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>> {
     let mut tokens = vec![BOS];
-    tokens.extend(tokenizer.encode(prompt, llmrt_tokenizer::EncodeOptions::default())?);
+    tokens.extend(tokenizer.encode_within(
+        prompt,
+        llmrt_tokenizer::EncodeOptions::default(),
+        interrupt::UNTIL_INTERRUPTED,
+    )?);
     Ok(tokens)
 }
 

@@ -10,6 +10,7 @@ use crate::args::Global;
 use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
+use crate::interrupt::UNTIL_INTERRUPTED;
 use crate::model::{self, OpenModel};
 use crate::output;
 use crate::session::Session;
@@ -42,8 +43,8 @@ fn perplexity(global: &Global, args: &Perplexity) -> Result<()> {
     let path = args.model.as_deref().or(args.model_file.as_deref());
     let model = OpenModel::open(path, &model::open_options(&args.loading))?;
     let tokenizer = model.tokenizer()?;
-    let encode = || tokenizer.encode(&text, EncodeOptions { add_special: true, parse_special: true });
-    let tokens = interrupt::ending_at_once(encode)?;
+    let options = EncodeOptions { add_special: true, parse_special: true };
+    let tokens = tokenizer.encode_within(&text, options, UNTIL_INTERRUPTED)?;
     let n_ctx = args.context.ctx.filter(|&n| n > 0);
     let n_window = n_ctx.unwrap_or_else(|| model.n_ctx_train().map_or(WINDOW, |n| n.min(WINDOW)));
     let bos = tokenizer.bos().filter(|_| tokenizer.adds_bos());

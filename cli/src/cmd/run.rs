@@ -46,12 +46,11 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         return chat::chat(global, args, model, &tokenizer, template);
     }
     let prompt = words.prompt(args)?.unwrap_or_default();
-    let tokens =
-        prompt_tokens(&tokenizer, template.as_ref(), &prompt, args).map_err(|e| e.of_model(&model.name))?;
-
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
+    let tokens = prompt_tokens(&tokenizer, template.as_ref(), &prompt, args, options.n_ctx)
+        .map_err(|e| e.of_model(&model.name))?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;
     let mut session = Session::load(&setup, model, &args.loading, options)?;
     let (mut sampler, seed) = sampling::sampler(&args.sampling, session.engine.model().config.n_vocab)?;
@@ -149,7 +148,9 @@ fn prompt_tokens(
     template: Option<&ChatTemplate>,
     prompt: &str,
     args: &Run,
+    n_ctx: usize,
 ) -> Result<Vec<TokenId>> {
+    let limits = interrupt::limits(n_ctx);
     let Some(template) = template else {
         if args.system.is_some() {
             let why = if args.raw { "--raw leaves it out" } else { "this model has none" };
@@ -158,7 +159,7 @@ fn prompt_tokens(
             )));
         }
         let options = EncodeOptions { add_special: true, parse_special: true };
-        let tokens = interrupt::ending_at_once(|| tokenizer.encode(prompt, options))?;
+        let tokens = tokenizer.encode_within(prompt, options, limits)?;
         return Ok(if tokens.is_empty() { vec![start_token(tokenizer)?] } else { tokens });
     };
     if prompt.is_empty() {
@@ -169,8 +170,11 @@ fn prompt_tokens(
     let mut messages: Vec<_> = args.system.iter().map(|text| Message::new("system", text)).collect();
     messages.push(Message::new("user", prompt));
     let now = clock::now();
-    let text = interrupt::ending_at_once(|| template.render(&messages, &render_options(tokenizer, &now)))?;
-    Ok(interrupt::ending_at_once(|| tokenizer.encode_prompt(&text))?)
+    let options = render_options(tokenizer, &now);
+    // A template that computes without writing does not look at the token.
+    let prompt =
+        interrupt::ending_at_once(|| template.render_prompt(&messages, &options, tokenizer, limits))?;
+    Ok(tokenizer.encode_prompt(&prompt, limits)?)
 }
 
 /// What a text without a prompt begins with.

@@ -3,6 +3,7 @@
 use crate::args::Global;
 use crate::cmd::Command;
 use crate::error::{Error, Result};
+use crate::interrupt::UNTIL_INTERRUPTED;
 use crate::model::OpenModel;
 use crate::{output, text, tokens};
 use clap::Args;
@@ -89,7 +90,7 @@ fn tokenize(args: &Tokenize) -> Result<()> {
         (None, None) => text::of_stdin()?,
     };
     let options = EncodeOptions { add_special: !args.no_bos, parse_special: !args.no_parse_special };
-    let ids = tokenizer.encode(&text, options)?;
+    let ids = tokenizer.encode_within(&text, options, UNTIL_INTERRUPTED)?;
 
     if args.json {
         let rows = ids.iter().map(|&id| Ok(json!({ "id": id, "piece": piece_json(&tokenizer, id)? })));

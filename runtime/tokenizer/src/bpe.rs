@@ -5,6 +5,7 @@ use std::collections::HashMap;
 
 use crate::bytes::char_of_byte;
 use crate::error::{Error, Result};
+use crate::limits::Output;
 use crate::merge::merge;
 use crate::pretokenizer::{Pretokenizer, Rule};
 use crate::tokenizer::Index;
@@ -21,6 +22,8 @@ pub(crate) struct Bpe {
     merges: HashMap<(u32, u32), (u32, u32)>,
     n_tokens: u32,
     pieces_beyond: Vec<String>,
+    /// Bytes of text that one token covers at most.
+    longest: usize,
     unk: Option<u32>,
 }
 
@@ -51,46 +54,40 @@ impl Bpe {
             merges: table,
             n_tokens,
             pieces_beyond: symbols.pieces_beyond,
+            longest: index.keys().map(|piece| piece.chars().count()).max().unwrap_or(1),
             unk,
         })
     }
 
     /// Appends the ids of `text`.
-    pub fn encode(&self, text: &str, index: &Index, ids: &mut Vec<u32>) -> Result<()> {
-        for word in self.pretokenizer.split(text) {
-            self.encode_word(word, index, ids)?;
-        }
-        Ok(())
+    pub fn encode(&self, text: &str, index: &Index, output: &mut Output) -> Result<()> {
+        self.pretokenizer.each_word(text, &mut |word| self.encode_word(word, index, output))
     }
 
-    fn encode_word(&self, word: &str, index: &Index, ids: &mut Vec<u32>) -> Result<()> {
-        if self.ignore_merges {
+    fn encode_word(&self, word: &str, index: &Index, output: &mut Output) -> Result<()> {
+        output.check_room(word.len() / self.longest)?;
+        if self.ignore_merges && word.len() <= self.longest {
             let spelled: String = word.bytes().map(char_of_byte).collect();
             if let Some(id) = index.get(spelled.as_str()) {
-                ids.push(*id);
-                return Ok(());
+                return output.push(*id);
             }
         }
-        let symbols: Vec<u32> = word.bytes().map(|b| self.symbol_of_byte[b as usize]).collect();
-        let merged = merge(&symbols, |left, right| {
-            self.merges.get(&(left, right)).map(|(rank, joined)| (Reverse(*rank), *joined))
-        });
-        for symbol in merged {
-            if symbol < self.n_tokens {
-                ids.push(symbol);
-            } else {
-                self.spell(symbol, index, ids)?;
-            }
-        }
-        Ok(())
+        let symbols = word.as_bytes().iter().map(|b| self.symbol_of_byte[*b as usize]);
+        let rule =
+            |left, right| self.merges.get(&(left, right)).map(|(rank, joined)| (Reverse(*rank), *joined));
+        merge(symbols, rule, output, |symbol, output| match symbol < self.n_tokens {
+            true => output.push(symbol),
+            false => self.spell(symbol, index, output),
+        })
     }
 
     /// A symbol that is no token falls apart into its characters.
-    fn spell(&self, symbol: u32, index: &Index, ids: &mut Vec<u32>) -> Result<()> {
+    fn spell(&self, symbol: u32, index: &Index, output: &mut Output) -> Result<()> {
         let piece = self.pieces_beyond.get((symbol - self.n_tokens) as usize).map_or("", String::as_str);
         for c in piece.chars() {
             let id = index.get(&*c.encode_utf8(&mut [0; 4])).copied().or(self.unk);
-            ids.push(id.ok_or_else(|| Error::NoTokenFor { what: format!("{c:?}, a byte of the text") })?);
+            output
+                .push(id.ok_or_else(|| Error::NoTokenFor { what: format!("{c:?}, a byte of the text") })?)?;
         }
         Ok(())
     }

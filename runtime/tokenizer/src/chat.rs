@@ -1,5 +1,7 @@
 //! Chat templates: the Jinja template of a model file turns messages into the prompt the model was trained on.
 
+mod literal;
+
 mod limits;
 
 mod tag;
@@ -7,6 +9,8 @@ mod tag;
 mod filters;
 
 mod work;
+
+mod quiet;
 
 use std::error::Error as _;
 use std::panic::AssertUnwindSafe;
@@ -20,6 +24,10 @@ use serde_json::{Map, Value as Json, json};
 
 use crate::clock;
 use crate::error::{Error, Result};
+use crate::limits::Limits;
+use crate::prompt::Prompt;
+use crate::tokenizer::Tokenizer;
+use literal::Inputs;
 
 /// A compiled chat template.
 #[derive(Debug)]
@@ -59,21 +67,29 @@ const FUEL: u64 = 5_000_000;
 /// How deep loops and macros may call each other; a macro counts as five.
 const RECURSION: usize = 250;
 
-/// The longest prompt a template may write, in bytes: more than any context holds.
-const LONGEST_PROMPT: usize = 64 << 20;
+/// The longest prompt a template may write, in bytes: four million tokens of English.
+const MAX_PROMPT: usize = 16 << 20;
 
 /// What a template has written so far.
-#[derive(Default)]
-struct Prompt {
+struct Output<'a> {
     text: Vec<u8>,
-    is_full: bool,
+    max_bytes: usize,
+    is_cancelled: &'a dyn Fn() -> bool,
+    /// Why no more is taken.
+    failure: Option<Error>,
 }
 
-impl std::io::Write for Prompt {
+impl std::io::Write for Output<'_> {
     fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
-        if self.text.len() + bytes.len() > LONGEST_PROMPT {
-            self.is_full = true;
-            return Err(std::io::ErrorKind::FileTooLarge.into());
+        self.failure = if self.text.len() + bytes.len() > self.max_bytes {
+            Some(Error::LongPrompt { most: self.max_bytes })
+        } else if self.text.try_reserve(bytes.len()).is_err() {
+            Some(Error::OutOfMemory { bytes: self.text.len() + bytes.len() })
+        } else {
+            (self.is_cancelled)().then_some(Error::Cancelled)
+        };
+        if self.failure.is_some() {
+            return Err(std::io::ErrorKind::Other.into());
         }
         self.text.extend_from_slice(bytes);
         Ok(bytes.len())
@@ -88,6 +104,10 @@ impl Message {
     /// A message of `role` that says `content`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into() }
+    }
+
+    fn to_json(&self) -> Json {
+        json!({ "role": self.role, "content": self.content })
     }
 }
 
@@ -122,35 +142,76 @@ impl ChatTemplate {
         Ok(Self { environment, source: source.to_string() })
     }
 
-    /// The prompt for `messages`.
+    /// The text of the prompt for `messages`.
     pub fn render(&self, messages: &[Message], options: &RenderOptions) -> Result<String> {
-        let messages = messages.iter().map(|m| json!({ "role": m.role, "content": m.content })).collect();
-        self.render_json(messages, options)
+        self.render_json(messages.iter().map(Message::to_json).collect(), options)
     }
 
-    /// The prompt for messages that have more than role and content: tool calls, parts, names.
+    /// The text of the prompt for messages that have more than role and content: tool calls, parts, names.
     pub fn render_json(&self, messages: Vec<Json>, options: &RenderOptions) -> Result<String> {
-        if messages.is_empty() {
+        let inputs = Inputs { messages, extra: options.extra.clone() };
+        self.render_within(inputs, options, MAX_PROMPT, &|| false)
+    }
+
+    /// The prompt for `messages`, for a model with this tokenizer: a control token in a message is text, not a token.
+    /// A prompt of more bytes than `limits.max_tokens` tokens cover is an error.
+    pub fn render_prompt(
+        &self,
+        messages: &[Message],
+        options: &RenderOptions,
+        tokenizer: &Tokenizer,
+        limits: Limits,
+    ) -> Result<Prompt> {
+        self.render_json_prompt(messages.iter().map(Message::to_json).collect(), options, tokenizer, limits)
+    }
+
+    /// [`ChatTemplate::render_prompt`] for messages that have more than role and content.
+    pub fn render_json_prompt(
+        &self,
+        messages: Vec<Json>,
+        options: &RenderOptions,
+        tokenizer: &Tokenizer,
+        limits: Limits,
+    ) -> Result<Prompt> {
+        let inputs = Inputs { messages, extra: options.extra.clone() };
+        let max_bytes = tokenizer.max_bytes(limits.max_tokens).min(MAX_PROMPT);
+        let render =
+            |inputs: Inputs, max_bytes| self.render_within(inputs, options, max_bytes, limits.is_cancelled);
+        let text = render(inputs.clone(), max_bytes)?;
+        // A mark has up to four bytes for a character of one.
+        let literal = literal::positions(tokenizer.specials(), &inputs, &text, |i| render(i, 4 * max_bytes))?;
+        Ok(Prompt::new(text, literal))
+    }
+
+    fn render_within(
+        &self,
+        inputs: Inputs,
+        options: &RenderOptions,
+        max_bytes: usize,
+        is_cancelled: &dyn Fn() -> bool,
+    ) -> Result<String> {
+        if inputs.messages.is_empty() {
             return Err(Error::NoMessages);
         }
         let mut variables: Vec<(String, Value)> = vec![
-            ("messages".into(), Value::from(Serde(messages))),
+            ("messages".into(), Value::from(Serde(inputs.messages))),
             ("add_generation_prompt".into(), options.add_generation_prompt.into()),
             ("bos_token".into(), options.bos.into()),
             ("eos_token".into(), options.eos.into()),
         ];
-        variables.extend(options.extra.iter().map(|(name, value)| (name.clone(), Value::from(Serde(value)))));
+        variables.extend(inputs.extra.into_iter().map(|(name, value)| (name, Value::from(Serde(value)))));
         if let Some(now) = options.now {
             variables.push(("strftime_now".into(), clock::strftime_at(now)?));
         }
-        let mut prompt = Prompt::default();
+        let mut output = Output { text: Vec::new(), max_bytes, is_cancelled, failure: None };
         let render = || {
             let template = self.environment.get_template("chat")?;
-            template.render_captured_to(Value::from_pairs(variables), &mut prompt).map(drop)
+            template.render_captured_to(Value::from_pairs(variables), &mut output).map(drop)
         };
-        match caught(render) {
-            Err(_) if prompt.is_full => Err(Error::LongPrompt { most: LONGEST_PROMPT }),
-            result => result.map(|()| String::from_utf8_lossy(&prompt.text).into_owned()),
+        let result = caught(render);
+        match output.failure {
+            Some(failure) => Err(failure),
+            None => result.map(|()| String::from_utf8_lossy(&output.text).into_owned()),
         }
     }
 
@@ -177,7 +238,7 @@ fn without_generation_tags(source: &str) -> String {
 /// Runs the template engine. Version 3.0.5 panics on a backward slice of an empty list, which templates of files do
 /// (`messages[::-1]`); that must not end the process. Nothing the engine holds is changed by rendering.
 fn caught<T>(run: impl FnOnce() -> std::result::Result<T, minijinja::Error>) -> Result<T> {
-    match std::panic::catch_unwind(AssertUnwindSafe(run)) {
+    match quiet::without_panic_message(|| std::panic::catch_unwind(AssertUnwindSafe(run))) {
         Ok(result) => result.map_err(tell),
         Err(_) => Err(Error::TemplateEngine),
     }

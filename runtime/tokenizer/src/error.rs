@@ -51,7 +51,26 @@ pub enum Error {
     )]
     TooFewPieces { found: usize },
 
+    #[error("token {id} has {found} bytes: expected at most {most}; this is no usable vocabulary")]
+    LongToken { id: u32, found: usize, most: usize },
+    #[error("the special tokens have {found} bytes: expected at most {most}; this is no usable vocabulary")]
+    TooManySpecials { found: usize, most: usize },
+    #[error("the special tokens cannot be searched for: {reason}")]
+    SpecialTokens { reason: String },
+
     // Its use.
+    #[error(
+        "the text has more than {most} tokens, many more than the context holds: shorten it or raise the context size"
+    )]
+    TooManyTokens { most: usize },
+    #[error(
+        "a word of the text has {found} characters without a place to cut it: expected at most {most}; break it up"
+    )]
+    LongWord { found: usize, most: usize },
+    #[error("there is no memory for {bytes} bytes to tokenize the text: shorten it")]
+    OutOfMemory { bytes: usize },
+    #[error("interrupted")]
+    Cancelled,
     #[error("the vocabulary has no token for {what} and no unknown token (tokenizer.ggml.unknown_token_id)")]
     NoTokenFor { what: String },
     #[error("token id {id} does not exist: the vocabulary has the ids 0 to {last}", last = n_tokens - 1)]
@@ -66,8 +85,19 @@ pub enum Error {
         "the template engine failed on this chat template, as it does on a backward slice of an empty list"
     )]
     TemplateEngine,
-    #[error("the chat template writes a prompt of more than {most} bytes")]
+    #[error(
+        "the chat template writes a prompt of more than {most} bytes, more than the context holds: shorten the \
+         messages, raise the context size, or choose another template"
+    )]
     LongPrompt { most: usize },
+    #[error("the chat template writes no text for these messages: choose another template, or none")]
+    EmptyPrompt,
+    #[error(
+        "a message has the control token `{}`, and the chat template does not copy it as it is: leave it out of the \
+         message",
+        shown(token)
+    )]
+    ControlInMessage { token: String },
     #[error("the chat template refuses these messages: {}", printable_lines(reason))]
     Refused { reason: String },
     #[error("the time `{}` is not written YYYY-MM-DDTHH:MM:SS", shown(found))]

@@ -12,6 +12,8 @@ mod tokenizer;
 
 mod special;
 
+mod prompt;
+
 mod ids;
 
 mod ends;
@@ -27,6 +29,8 @@ mod wpm;
 mod llama2c;
 
 mod merge;
+
+mod limits;
 
 mod bytes;
 
@@ -46,5 +50,7 @@ pub use bytes::char_of_byte;
 pub use chat::{ChatTemplate, Message, RenderOptions};
 pub use decode::Decoder;
 pub use error::{Error, Result};
+pub use limits::Limits;
+pub use prompt::Prompt;
 pub use tokenizer::{EncodeOptions, Tokenizer};
 pub use vocab::{ModelKind, TokenKind, Vocab};

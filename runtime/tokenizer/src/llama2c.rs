@@ -4,6 +4,7 @@ use std::collections::HashMap;
 
 use crate::bytes::byte_of_hex_piece;
 use crate::error::{Error, Result};
+use crate::limits::{Output, reserve};
 use crate::merge::{Score, merge};
 
 /// Starts a sequence in every llama2.c vocabulary, and so ends the one before.
@@ -33,11 +34,12 @@ impl Llama2c {
     }
 
     /// Appends the ids of `text`: a space in front of it, then its characters, merged.
-    pub fn encode(&self, text: &str, ids: &mut Vec<u32>) -> Result<()> {
+    pub fn encode(&self, text: &str, output: &mut Output) -> Result<()> {
         if text.is_empty() {
             return Ok(());
         }
-        let mut symbols = Vec::with_capacity(text.len() + 1);
+        let mut symbols = Vec::new();
+        reserve(&mut symbols, text.len() + 1)?;
         let mut buffer = [0; 4];
         for c in std::iter::once(' ').chain(text.chars()) {
             let bytes = c.encode_utf8(&mut buffer).as_bytes();
@@ -49,8 +51,7 @@ impl Llama2c {
         if let Some(id) = symbols.iter().find(|id| self.piece(**id).is_none()) {
             return Err(Error::NoTokenFor { what: format!("the byte {:#04x}", id - FIRST_BYTE) });
         }
-        ids.extend(merge(&symbols, |left, right| self.join(left, right)));
-        Ok(())
+        merge(symbols.into_iter(), |left, right| self.join(left, right), output, |id, output| output.push(id))
     }
 
     fn join(&self, left: u32, right: u32) -> Option<(Score, u32)> {

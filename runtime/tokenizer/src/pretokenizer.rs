@@ -7,6 +7,8 @@ mod rules;
 
 use regex_automata::{Input, meta::Regex};
 
+use crate::error::Result;
+
 pub(crate) use rules::Rule;
 use rules::Step::{self, Cut, Words};
 
@@ -22,17 +24,20 @@ impl Pretokenizer {
         Self { steps: rule.steps.iter().map(Cutter::new).collect() }
     }
 
-    /// The words of `text`, in order; together they are `text`.
-    pub fn split<'t>(&self, text: &'t str) -> Vec<&'t str> {
-        let mut pieces = vec![text];
-        for step in &self.steps {
-            let mut finer = Vec::with_capacity(pieces.len());
-            for piece in pieces {
-                step.cut(piece, &mut finer);
-            }
-            pieces = finer;
-        }
-        pieces
+    /// Gives the words of `text` to `visit`, in order; together they are `text`.
+    pub fn each_word<'t>(&self, text: &'t str, visit: &mut Visit<'_, 't>) -> Result<()> {
+        each_piece(&self.steps, text, visit)
+    }
+}
+
+/// Takes the pieces of a text one by one.
+type Visit<'v, 't> = dyn FnMut(&'t str) -> Result<()> + 'v;
+
+/// Each step cuts the pieces of the step before.
+fn each_piece<'t>(steps: &[Cutter], text: &'t str, visit: &mut Visit<'_, 't>) -> Result<()> {
+    match steps {
+        [] => visit(text),
+        [first, others @ ..] => first.cut(text, &mut |piece| each_piece(others, piece, visit)),
     }
 }
 
@@ -56,8 +61,8 @@ impl Cutter {
         Self { regex }
     }
 
-    /// Appends the matches in `text` and what lies between them.
-    fn cut<'t>(&self, text: &'t str, pieces: &mut Vec<&'t str>) {
+    /// Gives the matches in `text` and what is between them to `visit`.
+    fn cut<'t>(&self, text: &'t str, visit: &mut Visit<'_, 't>) -> Result<()> {
         let mut at = 0;
         while let Some(found) = self.regex.search(&Input::new(text).range(at..)) {
             let (start, mut end) = (found.start(), found.end());
@@ -66,17 +71,17 @@ impl Cutter {
                 end = if last > 0 { start + last } else { end };
             }
             if start > at {
-                pieces.push(&text[at..start]);
+                visit(&text[at..start])?;
             }
             if end > start {
-                pieces.push(&text[start..end]);
+                visit(&text[start..end])?;
             }
             at = end;
             if at >= text.len() {
-                return;
+                return Ok(());
             }
         }
-        pieces.push(&text[at..]);
+        visit(&text[at..])
     }
 }
 
@@ -85,9 +90,19 @@ mod tests {
     use super::rules::RULES;
     use super::*;
 
+    fn split<'t>(pretokenizer: &Pretokenizer, text: &'t str) -> Vec<&'t str> {
+        let mut words = Vec::new();
+        let visit = &mut |word| {
+            words.push(word);
+            Ok(())
+        };
+        pretokenizer.each_word(text, visit).expect("nothing fails here");
+        words
+    }
+
     fn check(name: &str, text: &str, expected: &str) {
         let rule = Rule::find(name).unwrap_or_else(|e| panic!("{e}"));
-        assert_eq!(Pretokenizer::new(rule).split(text).join("|"), expected, "{name}");
+        assert_eq!(split(&Pretokenizer::new(rule), text).join("|"), expected, "{name}");
     }
 
     #[test]
@@ -96,9 +111,9 @@ mod tests {
             "I'm 12345 naïve\u{300} cafés,\r\n\n  in 東京 — \"ok\"?\u{3000}\u{85} \t ٣٤ 한국 ½ 🦙\u{0}.  ";
         for rule in RULES {
             let pretokenizer = Pretokenizer::new(rule);
-            assert_eq!(pretokenizer.split(text).concat(), text, "{}", rule.names[0]);
-            assert!(pretokenizer.split(text).iter().all(|word| !word.is_empty()));
-            assert_eq!(pretokenizer.split("").concat(), "");
+            assert_eq!(split(&pretokenizer, text).concat(), text, "{}", rule.names[0]);
+            assert!(split(&pretokenizer, text).iter().all(|word| !word.is_empty()));
+            assert_eq!(split(&pretokenizer, "").concat(), "");
         }
     }
 

@@ -4,6 +4,7 @@ use std::collections::HashSet;
 
 use crate::bytes::hex_piece;
 use crate::error::{Error, Result};
+use crate::limits::{MAX_WORD, Output, out_of_memory, reserve};
 use crate::merge::{Score, merge};
 use crate::tokenizer::Index;
 
@@ -15,6 +16,7 @@ pub(crate) const SPACE: &str = "\u{2581}";
 pub(crate) struct Spm {
     scores: Vec<f32>,
     id_of_byte: Vec<Option<u32>>,
+    /// Bytes of the longest token.
     longest: usize,
     /// Characters that stand side by side in some token. Between two others nothing ever merges.
     neighbours: HashSet<(char, char)>,
@@ -22,7 +24,7 @@ pub(crate) struct Spm {
 }
 
 /// A piece of the text: where it starts and its length in bytes.
-type Span = (usize, usize);
+type Span = (u32, u32);
 
 impl Spm {
     /// `scores` holds one number per token, or nothing when all are equal.
@@ -35,50 +37,75 @@ impl Spm {
         Self {
             scores,
             id_of_byte: (0..=255).map(id_of_byte).collect(),
-            longest: index.keys().map(|piece| piece.len()).max().unwrap_or(0),
+            longest: index.keys().map(|piece| piece.len()).max().unwrap_or(1),
             neighbours: index.keys().flat_map(|piece| piece.chars().zip(piece.chars().skip(1))).collect(),
             unk,
         }
     }
 
     /// Appends the ids of `text`, with a space in front of it if `space_prefix`.
-    pub fn encode(&self, text: &str, space_prefix: bool, index: &Index, ids: &mut Vec<u32>) -> Result<()> {
-        let escaped = if space_prefix { format!(" {text}") } else { text.to_string() }.replace(' ', SPACE);
-        let mut run: Vec<Span> = Vec::new();
+    pub fn encode(&self, text: &str, space_prefix: bool, index: &Index, output: &mut Output) -> Result<()> {
+        let escaped = escaped(text, space_prefix)?;
+        let mut start = 0;
         let mut last = None;
         for (at, c) in escaped.char_indices() {
             if last.is_some_and(|last| !self.neighbours.contains(&(last, c))) {
-                self.encode_run(&escaped, &run, index, ids)?;
-                run.clear();
+                self.encode_run(&escaped[start..at], index, output)?;
+                start = at;
             }
-            run.push((at, c.len_utf8()));
             last = Some(c);
         }
-        self.encode_run(&escaped, &run, index, ids)
+        self.encode_run(&escaped[start..], index, output)
     }
 
     /// Merges the characters of `run` and appends the ids of what they become.
-    fn encode_run(&self, text: &str, run: &[Span], index: &Index, ids: &mut Vec<u32>) -> Result<()> {
-        let id_of = |(start, len): Span| index.get(&text[start..start + len]).copied();
-        let pieces = merge(run, |left, right| {
-            let joined = (left.0, left.1 + right.1);
-            let id = if joined.1 <= self.longest { id_of(joined)? } else { return None };
-            Some((Score(self.scores.get(id as usize).copied().unwrap_or(0.0)), joined))
-        });
-        for piece in pieces {
-            match id_of(piece) {
-                Some(id) => ids.push(id),
-                None => self.fall_back(&text.as_bytes()[piece.0..piece.0 + piece.1], ids)?,
-            }
+    fn encode_run(&self, run: &str, index: &Index, output: &mut Output) -> Result<()> {
+        output.check_room(run.len() / self.longest)?;
+        let n_chars = run.chars().count();
+        if n_chars > MAX_WORD {
+            return Err(Error::LongWord { found: n_chars, most: MAX_WORD });
         }
-        Ok(())
+        let mut chars: Vec<Span> = Vec::new();
+        reserve(&mut chars, n_chars)?;
+        chars.extend(run.char_indices().map(|(at, c)| (at as u32, c.len_utf8() as u32)));
+
+        let text = |(start, len): Span| &run[start as usize..(start + len) as usize];
+        let rule = |left: Span, right: Span| {
+            let joined = (left.0, left.1 + right.1);
+            let id = if joined.1 as usize <= self.longest { *index.get(text(joined))? } else { return None };
+            Some((Score(self.scores.get(id as usize).copied().unwrap_or(0.0)), joined))
+        };
+        merge(chars.into_iter(), rule, output, |piece, output| match index.get(text(piece)) {
+            Some(id) => output.push(*id),
+            None => self.fall_back(text(piece).as_bytes(), output),
+        })
     }
 
-    fn fall_back(&self, bytes: &[u8], ids: &mut Vec<u32>) -> Result<()> {
+    fn fall_back(&self, bytes: &[u8], output: &mut Output) -> Result<()> {
         for byte in bytes {
             let id = self.id_of_byte[*byte as usize].or(self.unk);
-            ids.push(id.ok_or_else(|| Error::NoTokenFor { what: format!("the byte {}", hex_piece(*byte)) })?);
+            output.push(
+                id.ok_or_else(|| Error::NoTokenFor { what: format!("the byte {}", hex_piece(*byte)) })?,
+            )?;
         }
         Ok(())
     }
+}
+
+/// `text` with the vocabulary's spaces, one more in front if `space_prefix`.
+fn escaped(text: &str, space_prefix: bool) -> Result<String> {
+    let n_spaces = text.bytes().filter(|&b| b == b' ').count() + usize::from(space_prefix);
+    let mut out = String::new();
+    let n_bytes = text.len() + n_spaces * SPACE.len();
+    out.try_reserve_exact(n_bytes).map_err(|_| out_of_memory::<u8>(n_bytes))?;
+    if space_prefix {
+        out.push_str(SPACE);
+    }
+    for (i, part) in text.split(' ').enumerate() {
+        if i > 0 {
+            out.push_str(SPACE);
+        }
+        out.push_str(part);
+    }
+    Ok(out)
 }

@@ -11,9 +11,11 @@ use crate::decode::Decoder;
 use crate::ends;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
+use crate::limits::{Limits, MAX_TOKEN_BYTES, Output};
 use crate::llama2c::{self, Llama2c};
 use crate::pretokenizer::Rule;
-use crate::special::{Part, Specials};
+use crate::prompt::Prompt;
+use crate::special::{Parse, Part, Specials};
 use crate::spm::{SPACE, Spm};
 use crate::vocab::{ModelKind, TokenKind, Vocab};
 use crate::wpm::Wpm;
@@ -87,7 +89,7 @@ impl Tokenizer {
             }
             None => Model::Spm(Spm::new(std::mem::take(&mut vocab.scores), &index, ids.unk)),
         };
-        let specials = Specials::new(&vocab, &kinds);
+        let specials = Specials::new(&vocab, &kinds)?;
         Ok(Self { model, tokens: vocab.tokens, index, kinds, ids, specials, ends, warnings })
     }
 
@@ -97,6 +99,11 @@ impl Tokenizer {
     pub fn llama2c(pieces: Vec<(f32, Vec<u8>)>) -> Result<Self> {
         if pieces.len() < 3 {
             return Err(Error::TooFewPieces { found: pieces.len() });
+        }
+        for (id, (_, bytes)) in (0..).zip(&pieces) {
+            if bytes.len() > MAX_TOKEN_BYTES {
+                return Err(Error::LongToken { id, found: bytes.len(), most: MAX_TOKEN_BYTES });
+            }
         }
         let tokens: Vec<String> =
             pieces.iter().map(|(_, b)| String::from_utf8_lossy(b).into_owned()).collect();
@@ -119,44 +126,73 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of `text`. Fails only where the vocabulary has no token for some part of it, not even an unknown one.
+    /// The ids of `text`. Fails where the vocabulary has no token for some part of it, not even an unknown one.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
-        let mut ids = Vec::with_capacity(text.len() / 3 + 2);
+        self.encode_within(text, options, Limits::NONE)
+    }
+
+    /// The ids of `text`, within limits on its length, and with a cancel flag.
+    pub fn encode_within(&self, text: &str, options: EncodeOptions, limits: Limits) -> Result<Vec<u32>> {
+        let mut output = Output::new(limits);
         if options.add_special && self.ids.add_bos {
-            ids.extend(self.ids.bos);
+            push(self.ids.bos, &mut output)?;
         }
+        self.encode_parts(text, Parse { control: options.parse_special, literal: &[] }, &mut output)?;
+        if options.add_special && self.ids.add_eos {
+            push(self.ids.eos, &mut output)?;
+        }
+        if options.add_special && self.ids.add_sep {
+            push(self.ids.sep, &mut output)?;
+        }
+        Ok(output.into_ids())
+    }
+
+    /// The ids of a rendered chat: control tokens that the template wrote are parsed, those in messages are text, and
+    /// `bos` is added only where the template did not write it.
+    pub fn encode_prompt(&self, prompt: &Prompt, limits: Limits) -> Result<Vec<u32>> {
+        let bos_text = self.ids.bos.and_then(|bos| self.piece(bos));
+        let is_written = bos_text.is_some_and(|bos| prompt.text().starts_with(bos) && !prompt.is_literal(0));
+        let mut output = Output::new(limits);
+        push(self.ids.bos.filter(|_| self.ids.add_bos && !is_written), &mut output)?;
+        let n_before = output.len();
+        self.encode_parts(prompt.text(), prompt.parse(), &mut output)?;
+        if output.len() == n_before { Err(Error::EmptyPrompt) } else { Ok(output.into_ids()) }
+    }
+
+    /// The ids of the end of a rendered chat, whose beginning is encoded already.
+    pub fn encode_rest(&self, rest: &Prompt, limits: Limits) -> Result<Vec<u32>> {
+        let mut output = Output::new(limits);
+        self.encode_parts(rest.text(), rest.parse(), &mut output)?;
+        Ok(output.into_ids())
+    }
+
+    /// The most bytes of text that `n_tokens` tokens cover.
+    pub fn max_bytes(&self, n_tokens: usize) -> usize {
+        let longest = self.tokens.iter().map(String::len).max().unwrap_or(0);
+        n_tokens.saturating_mul(longest)
+    }
+
+    fn encode_parts(&self, text: &str, parse: Parse, output: &mut Output) -> Result<()> {
+        let mut parts = self.specials.split(text, parse);
         let mut after_special = true;
-        for part in self.specials.split(text, options.parse_special) {
+        while let Some(part) = parts.next(output)? {
             match part {
-                Part::Token(id) => ids.push(id),
-                Part::Text(text) => self.encode_text(text, after_special, &mut ids)?,
+                Part::Token(id) => output.push(id)?,
+                Part::Text(text) => self.encode_text(text, after_special, output)?,
             }
             after_special = matches!(part, Part::Token(_));
         }
-        if options.add_special && self.ids.add_eos {
-            ids.extend(self.ids.eos);
-        }
-        if options.add_special && self.ids.add_sep {
-            ids.extend(self.ids.sep);
-        }
-        Ok(ids)
+        Ok(())
     }
 
-    /// The ids of a rendered chat template: its control tokens are parsed, and `bos` is added only where the template
-    /// did not write it.
-    pub fn encode_prompt(&self, prompt: &str) -> Result<Vec<u32>> {
-        let written = self.ids.bos.and_then(|bos| self.piece(bos)).is_some_and(|bos| prompt.starts_with(bos));
-        let bos = self.ids.bos.filter(|_| self.ids.add_bos && !written);
-        let rest = self.encode(prompt, EncodeOptions { add_special: false, parse_special: true })?;
-        Ok(bos.into_iter().chain(rest).collect())
-    }
-
-    fn encode_text(&self, text: &str, after_special: bool, ids: &mut Vec<u32>) -> Result<()> {
+    fn encode_text(&self, text: &str, after_special: bool, output: &mut Output) -> Result<()> {
         match &self.model {
-            Model::Spm(spm) => spm.encode(text, self.ids.add_space_prefix && after_special, &self.index, ids),
-            Model::Bpe(bpe) => bpe.encode(text, &self.index, ids),
-            Model::Wpm(wpm) => wpm.encode(text, &self.index, ids),
-            Model::Llama2c(llama2c) => llama2c.encode(text, ids),
+            Model::Spm(spm) => {
+                spm.encode(text, self.ids.add_space_prefix && after_special, &self.index, output)
+            }
+            Model::Bpe(bpe) => bpe.encode(text, &self.index, output),
+            Model::Wpm(wpm) => wpm.encode(text, &self.index, output),
+            Model::Llama2c(llama2c) => llama2c.encode(text, output),
         }
     }
 
@@ -271,7 +307,15 @@ impl Tokenizer {
         &self.model
     }
 
+    pub(crate) fn specials(&self) -> &Specials {
+        &self.specials
+    }
+
     pub(crate) fn add_space_prefix(&self) -> bool {
         self.ids.add_space_prefix
     }
+}
+
+fn push(id: Option<u32>, output: &mut Output) -> Result<()> {
+    id.map_or(Ok(()), |id| output.push(id))
 }

@@ -1,6 +1,7 @@
 //! A vocabulary as plain data: what a GGUF file stores about its tokenizer, and whether it fits together.
 
 use crate::error::{Error, Result};
+use crate::limits::MAX_TOKEN_BYTES;
 use crate::tokenizer::Index;
 
 /// How text becomes ids: the value of `tokenizer.ggml.model`.
@@ -143,6 +144,9 @@ impl Vocab {
         }
         let mut index = Index::with_capacity(self.tokens.len());
         for (id, text) in (0..).zip(&self.tokens).filter(|(_, text)| !text.is_empty()) {
+            if text.len() > MAX_TOKEN_BYTES {
+                return Err(Error::LongToken { id, found: text.len(), most: MAX_TOKEN_BYTES });
+            }
             if let Some(first) = index.insert(text.as_str().into(), id) {
                 return Err(Error::DuplicateToken { text: text.clone(), first, second: id });
             }
@@ -198,6 +202,16 @@ mod tests {
     #[test]
     fn a_token_may_not_appear_twice() {
         check_fails(ModelKind::Spm, &["a", "b", "a"], |_| {}, r#""a" twice, as 0 and as 2"#);
+    }
+
+    #[test]
+    fn a_token_of_more_bytes_than_any_vocabulary_has_is_refused() {
+        check_fails(
+            ModelKind::Spm,
+            &["a", &"b".repeat(2049)],
+            |_| {},
+            "token 1 has 2049 bytes: expected at most 2048",
+        );
     }
 
     #[test]

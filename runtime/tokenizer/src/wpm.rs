@@ -1,9 +1,11 @@
 //! WordPiece: text is normalised and cut into words, then each word takes the longest token that fits, again and again.
 
+use llmrt_gguf::printable_name;
 use regex_automata::{Input, meta::Regex};
 use unicode_normalization::UnicodeNormalization;
 
 use crate::error::{Error, Result};
+use crate::limits::Output;
 use crate::spm::SPACE;
 use crate::tokenizer::Index;
 
@@ -48,52 +50,57 @@ impl Wpm {
     }
 
     /// Appends the ids of `text`.
-    pub fn encode(&self, text: &str, index: &Index, ids: &mut Vec<u32>) -> Result<()> {
-        for word in self.words(text) {
-            let n_before = ids.len();
-            if !self.match_longest(&format!("{SPACE}{word}"), index, ids) {
-                ids.truncate(n_before);
-                ids.push(self.unk.ok_or_else(|| Error::NoTokenFor { what: format!("the word {word:?}") })?);
+    pub fn encode(&self, text: &str, index: &Index, output: &mut Output) -> Result<()> {
+        self.each_word(text, &mut |word| {
+            let n_before = output.len();
+            if !self.match_longest(&format!("{SPACE}{word}"), index, output)? {
+                output.truncate(n_before);
+                let unknown = || Error::NoTokenFor { what: format!("the word `{}`", printable_name(word)) };
+                output.push(self.unk.ok_or_else(unknown)?)?;
             }
-        }
-        Ok(())
+            output.step()
+        })
     }
 
     /// Covers `word` with tokens; false if some part of it has none.
-    fn match_longest(&self, word: &str, index: &Index, ids: &mut Vec<u32>) -> bool {
+    fn match_longest(&self, word: &str, index: &Index, output: &mut Output) -> Result<bool> {
         let mut at = 0;
-        while at < word.len() {
-            let most = word.len().min(at + self.longest);
-            let fits = |end: usize| word.get(at..end).and_then(|piece| index.get(piece)).map(|id| (*id, end));
-            let Some((id, end)) = (at + 1..=most).rev().find_map(fits) else { return false };
-            ids.push(id);
-            at = end;
+        'tokens: while at < word.len() {
+            let longest = word.len().min(at + self.longest);
+            for end in (at + 1..=longest).rev() {
+                output.step()?;
+                if let Some(id) = word.get(at..end).and_then(|piece| index.get(piece)) {
+                    output.push(*id)?;
+                    at = end;
+                    continue 'tokens;
+                }
+            }
+            return Ok(false);
         }
-        true
+        Ok(true)
     }
 
-    /// Words between spaces, punctuation and CJK characters; lower case and without accents where so set.
-    fn words(&self, text: &str) -> Vec<String> {
+    /// Gives words between spaces, punctuation and CJK characters to `visit`; lower case and without accents where so
+    /// set.
+    fn each_word(&self, text: &str, visit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
         let text: String = if self.strip_accents { text.nfd().collect() } else { text.to_string() };
-        let mut words = Vec::new();
         let mut word = String::new();
         let mut at = 0;
         while let Some(found) = self.classes.search(&Input::new(&text).range(at..)) {
             let piece = &text[found.range()];
             at = found.end().max(at + 1);
             match found.pattern().as_usize() {
-                SPACES => words.extend(take(&mut word)),
+                SPACES => end_word(&mut word, visit)?,
                 IGNORED => {}
                 MARKS if self.strip_accents => {}
                 WORD_OF_ITS_OWN => {
-                    words.extend(take(&mut word));
-                    words.push(self.cased(piece));
+                    end_word(&mut word, visit)?;
+                    visit(&self.cased(piece))?;
                 }
                 _ => word.push_str(&self.cased(piece)),
             }
         }
-        words.extend(take(&mut word));
-        words
+        end_word(&mut word, visit)
     }
 
     /// One code point for one code point, as BERT's own tables do it.
@@ -103,9 +110,13 @@ impl Wpm {
     }
 }
 
-/// The word so far, if there is one.
-fn take(word: &mut String) -> Option<String> {
-    (!word.is_empty()).then(|| std::mem::take(word))
+/// Gives the word so far to `visit`, if there is one, and begins the next.
+fn end_word(word: &mut String, visit: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    if !word.is_empty() {
+        visit(word)?;
+        word.clear();
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -114,7 +125,13 @@ mod tests {
 
     fn check(text: &str, expected: &str) {
         let wpm = Wpm::new(&Index::new(), true, true, None);
-        assert_eq!(wpm.words(text).join("|"), expected);
+        let mut words = Vec::new();
+        let visit = &mut |word: &str| {
+            words.push(word.to_string());
+            Ok(())
+        };
+        wpm.each_word(text, visit).expect("nothing fails here");
+        assert_eq!(words.join("|"), expected);
     }
 
     #[test]

@@ -212,7 +212,7 @@ fn a_template_that_writes_without_end_is_stopped() {
     let piece = "{% set piece = 'x' * 900000 %}";
     check_fails(
         &format!("{piece}{{% for i in range(100) %}}{{{{ piece }}}}{{% endfor %}}"),
-        "a prompt of more than 67108864 bytes",
+        "a prompt of more than 16777216 bytes",
     );
 }
 

@@ -5,9 +5,10 @@ use crate::clock;
 use crate::cmd::run::{check_fits, render_options};
 use crate::error::{Error, Result};
 use crate::generate::{Outcome, Request, generate};
+use crate::interrupt;
 use crate::sampling;
-use llmrt_engine::{Engine, Finish, Sampler, SequenceId, TokenId};
-use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Message, Tokenizer};
+use llmrt_engine::{Engine, Finish, Sampler, SequenceId};
+use llmrt_tokenizer::{ChatTemplate, Limits, Message, Prompt, Tokenizer};
 
 /// What was said, and the model's memory of it.
 pub struct Conversation<'m> {
@@ -88,8 +89,10 @@ impl<'m> Conversation<'m> {
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Outcome> {
         let now = clock::now();
-        let prompt = self.template.render(&self.messages, &render_options(self.tokenizer, &now))?;
-        let id = self.tell(engine, &prompt)?;
+        let options = render_options(self.tokenizer, &now);
+        let limits = interrupt::limits(engine.n_ctx());
+        let prompt = self.template.render_prompt(&self.messages, &options, self.tokenizer, limits)?;
+        let id = self.tell(engine, &prompt, limits)?;
         let Some(sampler) = &mut self.sampler else { return Err(Error::usage("the sampler is not set up")) };
         let stops = self.flags.stop.clone();
         let request = Request { tokenizer: self.tokenizer, n_predict, stops, continues: false };
@@ -99,32 +102,29 @@ impl<'m> Conversation<'m> {
         let last = engine.sequence(id).and_then(|seq| seq.tokens().last()).copied();
         let end =
             last.filter(|_| outcome.finish == Finish::Eos).and_then(|token| self.tokenizer.piece(token));
-        self.known = Some(Known { id, text: end.map(|end| prompt + &outcome.text + end) });
+        self.known =
+            Some(Known { id, text: end.map(|end| format!("{}{}{end}", prompt.text(), outcome.text)) });
         Ok(outcome)
     }
 
     /// Makes the model's sequence hold `prompt`: goes on with what it has seen if that is how the prompt begins.
-    fn tell(&mut self, engine: &mut Engine, prompt: &str) -> Result<SequenceId> {
+    fn tell(&mut self, engine: &mut Engine, prompt: &Prompt, limits: Limits) -> Result<SequenceId> {
         let n_ctx = engine.n_ctx();
         if let Some(Known { id, text: Some(text) }) = &self.known
-            && let Some(rest) = prompt.strip_prefix(text.as_str())
+            && let Some(rest) = prompt.strip_prefix(text)
         {
-            let (id, rest) = (*id, self.tokens_of(rest)?);
+            let (id, rest) = (*id, self.tokenizer.encode_rest(&rest, limits)?);
             let n_known = engine.sequence(id).map_or(0, |seq| seq.tokens().len());
             full(check_fits(n_known + rest.len(), n_ctx, None))?;
             engine.push_prompt(id, &rest)?;
             return Ok(id);
         }
-        let tokens = self.tokenizer.encode_prompt(prompt)?;
+        let tokens = self.tokenizer.encode_prompt(prompt, limits)?;
         full(check_fits(tokens.len(), n_ctx, None))?;
         self.forget(engine)?;
         let id = engine.add(tokens)?;
         self.known = Some(Known { id, text: None });
         Ok(id)
-    }
-
-    fn tokens_of(&self, rest: &str) -> Result<Vec<TokenId>> {
-        Ok(self.tokenizer.encode(rest, EncodeOptions { add_special: false, parse_special: true })?)
     }
 
     /// Forgets all but the system message.

@@ -2,7 +2,7 @@
 
 use crate::{Target, samples, told};
 use llmrt_gguf::Gguf;
-use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Tokenizer};
+use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Limits, Tokenizer};
 
 /// Vocabularies in GGUF metadata, and the tokenizers made of them.
 pub const TARGET: Target = Target { name: "vocab", check, seeds };
@@ -28,7 +28,7 @@ pub fn takes_texts(tokenizer: &Tokenizer, data: &[u8]) {
                 EncodeOptions { add_special: flags & 1 != 0, parse_special: flags & 2 != 0 },
             );
         }
-        told(tokenizer.encode_prompt(text));
+        told(tokenizer.encode_prompt(&text.into(), Limits::NONE));
     }
     let n = tokenizer.n_tokens() as u32;
     for id in [0, 1, n / 2, n - 1] {

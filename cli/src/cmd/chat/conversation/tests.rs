@@ -7,7 +7,7 @@ use crate::model::{self, OpenModel};
 use crate::session::Session;
 use crate::setup::Setup;
 use llmrt_abi::DType;
-use llmrt_engine::EngineOptions;
+use llmrt_engine::{EngineOptions, TokenId};
 
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.role == 'assistant' %}</s>{% endif %}\
     {{ '\\n' }}{% endfor %}assistant:";
@@ -56,7 +56,7 @@ fn a_turn_computes_only_what_is_new() {
         assert!(second.n_prompt < tokens(engine, talk).len() / 2 + 4, "{}", second.n_prompt);
 
         let whole = "user:Once upon a time\nassistant:</s>\nuser:there was a fox\nassistant:";
-        let mut expected = tokenizer.encode_prompt(whole).unwrap();
+        let mut expected = tokenizer.encode_prompt(&whole.into(), Limits::NONE).unwrap();
         expected.push(2); // what the model answered
         assert_eq!(tokens(engine, talk), expected);
     });
@@ -68,7 +68,7 @@ fn a_template_that_rewrites_the_past_has_it_all_computed_again() {
     chat(256, last_only, |engine, tokenizer, talk| {
         say(engine, talk, "Once upon a time").unwrap();
         let second = say(engine, talk, "there was a fox").unwrap();
-        let expected = tokenizer.encode_prompt("there was a fox assistant:").unwrap();
+        let expected = tokenizer.encode_prompt(&"there was a fox assistant:".into(), Limits::NONE).unwrap();
         assert_eq!(second.n_prompt, expected.len());
     });
 }
@@ -97,7 +97,7 @@ fn a_turn_that_fails_while_it_is_answered_leaves_the_chat_as_it_was() {
         talk.flags.stop.clear();
         let next = say(engine, talk, "there was a fox").unwrap();
         let whole = "user:Once upon a time\nassistant:</s>\nuser:there was a fox\nassistant:";
-        let mut expected = tokenizer.encode_prompt(whole).unwrap();
+        let mut expected = tokenizer.encode_prompt(&whole.into(), Limits::NONE).unwrap();
         assert!(next.n_prompt < expected.len(), "what was known is not computed again");
         expected.push(2); // what the model answered
         assert_eq!(tokens(engine, talk), expected);
