@@ -76,8 +76,12 @@ static void buffer_destroy(llmrt_buffer *b) {
     delete mem(b);
 }
 
+/* Graphs that are queued or run, of all streams. */
+static std::atomic<int> n_working{ 0 };
+
 static int32_t buffer_set(llmrt_buffer *b, const llmrt_tensor *t, const void *src, uint64_t off, uint64_t n,
-                          llmrt_error *) {
+                          llmrt_error *err) {
+    if (has("set_while_idle_only") && n_working) return fail(err, LLMRT_STATUS_INVALID, "set: a stream is busy");
     if (has("loses_odd_bytes") && off % 2 && n > 100) n -= 1;
     if (n) std::memcpy(mem(b)->bytes + t->offset + off, src, n);
     return LLMRT_STATUS_OK;
@@ -319,8 +323,10 @@ static int32_t compute(llmrt_backend *b, const llmrt_graph *g, llmrt_error *err)
         if (nd->op == OP_MUL_MAT && has("aborts")) std::abort();
         if (nd->op == OP_MUL_MAT && has("segfaults")) std::raise(SIGSEGV);
     }
+    n_working++;
     be(b)->push([g] {
         for (uint32_t i = 0; i < g->n_nodes; i++) compute_node(g, node(g, i));
+        n_working--;
     });
     return LLMRT_STATUS_OK;
 }
@@ -383,10 +389,16 @@ static int knows(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason) {
     for (uint32_t i = known; i < nd->params_size && !has("ignores_tail"); i++)
         if (static_cast<const uint8_t *>(nd->params)[i]) return 0;
     *reason = LLMRT_REASON_SHAPE;
-    if (nd->n_src != (nd->op == OP_SCALE ? 1 : 2)) return 0;
-    for (uint32_t i = 0; i < nd->n_src; i++)
+    const uint32_t n_src = nd->op == OP_SCALE ? 1 : 2;
+    if (nd->n_src < n_src) return 0;
+    for (uint32_t i = 0; i < n_src; i++)
         if (nd->src[i] == LLMRT_NO_TENSOR) return 0;
-    const llmrt_tensor *a = tensor(g, nd->src[0]), *b = tensor(g, nd->src[nd->n_src - 1]), *dst = tensor(g, nd->dst);
+    *reason = LLMRT_REASON_PARAM;
+    if (has("counts_absent_sources") && nd->n_src != n_src) return 0;
+    for (uint32_t i = n_src; i < nd->n_src && !has("ignores_sources"); i++)
+        if (nd->src[i] != LLMRT_NO_TENSOR) return 0;
+    *reason = LLMRT_REASON_SHAPE;
+    const llmrt_tensor *a = tensor(g, nd->src[0]), *b = tensor(g, nd->src[n_src - 1]), *dst = tensor(g, nd->dst);
     if (nd->op == OP_MUL_MAT) {
         if (a->ne[0] != b->ne[0] || dst->ne[0] != a->ne[1] || dst->ne[1] != b->ne[1]) return 0;
         for (const llmrt_tensor *t : { a, b, dst })
@@ -422,7 +434,7 @@ static int32_t dev_supports(llmrt_device *, const llmrt_graph *g, uint32_t first
 static int32_t dev_alloc(llmrt_device *, uint32_t, uint64_t size, uint32_t, llmrt_buffer **out, llmrt_error *err) {
     const uint64_t most = TOTAL - used;
     if (size > most) {
-        fail(err, LLMRT_STATUS_OOM_DEVICE, "more than there is");
+        fail(err, LLMRT_STATUS_OOM_DEVICE, "more than there is", has("names_a_node") ? 0 : LLMRT_NO_TENSOR);
         if (err && !has("forgets_bytes")) err->bytes_requested = size, err->bytes_available = most;
         return LLMRT_STATUS_OOM_DEVICE;
     }

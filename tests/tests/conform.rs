@@ -87,6 +87,7 @@ fn bytes_written_where_nobody_may_are_found() {
 #[test]
 fn work_that_is_not_waited_for_is_found() {
     check("does_not_synchronize", "--level L2", &["L2 streams: work is done when synchronize returns"]);
+    check("set_while_idle_only", "--level L2", &["L2 streams: set and get beside", "a stream is busy"]);
     check("event_ignored", "--level L2", &["L2 events: a stream that waits", "event ignored"]);
     check("event_too_early", "--level L2", &["L2 events: work before a reached event", "event ignored"]);
 }
@@ -95,6 +96,7 @@ fn work_that_is_not_waited_for_is_found() {
 fn memory_faults_are_found() {
     check("leaks", "--level L1", &["L1 memory: freed buffers", "leak"]);
     check("misaligned", "--level L1", &["L1 memory: buffers are aligned", "promises multiples of 64"]);
+    check("names_a_node", "--level L1", &["L1 memory: memory that is not there", "names node"]);
     check("forgets_bytes", "--level L1", &["L1 memory: memory that is not there", "0 bytes were requested"]);
     check("wrong_after_seal", "--level L1", &["L1 seal", "get after seal"]);
 }
@@ -160,6 +162,8 @@ fn hosts_of_other_versions_are_not_forgotten() {
         &["params without their last zeros", "what is missing is zero"],
     );
     check("reads_past_params", "--ops scale --level L5", &["params without their last zeros"]);
+    check("ignores_sources", "--ops add --level L5", &["does not have is refused", "and 3 sources"]);
+    check("counts_absent_sources", "--ops add --level L5", &["left out at the end", "3 rows of sources"]);
     check("trusts_option_length", "--level L5", &["options with values that make no sense", "SIGSEGV"]);
 }
 

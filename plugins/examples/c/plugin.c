@@ -209,9 +209,11 @@ static uint8_t refuse(const llmrt_graph *g, const llmrt_node *n) {
     default: return LLMRT_REASON_OP; /* an op newer than this file arrives here too */
     }
     if (n->op_version != 1) return LLMRT_REASON_VERSION;
-    if (n->n_src != n_src) return LLMRT_REASON_OP;
+    if (n->n_src < n_src) return LLMRT_REASON_OP;
     for (i = 0; i < n_src; i++)
         if (n->src[i] == LLMRT_NO_TENSOR) return LLMRT_REASON_OP;
+    for (; i < n->n_src; i++) /* a source newer than this file */
+        if (n->src[i] != LLMRT_NO_TENSOR) return LLMRT_REASON_PARAM;
     if (!tail_is_zero(n, known)) return LLMRT_REASON_PARAM;
     switch (n->op) {
     case LLMRT_OP_MUL_MAT: return refuse_mul_mat(source(g, n, 0), source(g, n, 1), dst);
@@ -307,7 +309,7 @@ static int32_t backend_compute(llmrt_backend *be, const llmrt_graph *g, llmrt_er
         if (host->cancelled(host->ctx, g->run_id)) return fail_at(err, LLMRT_STATUS_CANCELLED, i, "cancelled");
         w.op = n->op;
         w.a = source(g, n, 0);
-        w.b = n->n_src > 1 ? source(g, n, 1) : NULL;
+        w.b = n->op == LLMRT_OP_COPY ? NULL : source(g, n, 1);
         w.dst = tensor(g, n->dst);
         if (threads == NULL || n_threads < 2 || w.dst->nbytes < 4096)
             share(&w, NULL, 0, 1);
@@ -346,12 +348,8 @@ static int32_t device_supports(llmrt_device *dev, const llmrt_graph *g, uint32_t
     uint32_t i;
     (void)dev, (void)err;
     for (i = 0; i < n; i++) {
-        llmrt_verdict v;
-        memset(&v, 0, sizeof v);
-        v.reason = refuse(g, node(g, first + i));
-        v.support = v.reason == LLMRT_REASON_NONE;
-        v.est_us = -1; /* unknown */
-        verdicts[i] = v;
+        uint8_t reason = refuse(g, node(g, first + i));
+        verdicts[i] = reason ? llmrt_verdict_no(reason) : llmrt_verdict_YES;
     }
     return LLMRT_STATUS_OK;
 }

@@ -121,18 +121,38 @@ impl<'a> NodeView<'a> {
         self.graph.tensor(self.raw.dst)
     }
 
-    /// Sources, left-out optional ones included.
+    /// Sources up to the last present one; optional ones before it that are left out count. A newer host may append
+    /// `NO_TENSOR` rows, which mean the same as no rows.
     pub fn n_src(&self) -> usize {
-        self.raw.n_src as usize
+        let mut n = self.raw.n_src as usize;
+        while n > 0 && self.src_row(n - 1) == c::NO_TENSOR {
+            n -= 1;
+        }
+        n
+    }
+
+    /// Whether the sources are those of the op table's row: every required one is present, and none past the last one
+    /// that this build has. A custom op has no row: its plugin checks.
+    pub fn has_known_sources(&self) -> bool {
+        self.op().map(Op::info).is_none_or(|info| {
+            let is_present = |i: u32| self.src(i as usize).is_some();
+            (0..info.min_src).all(is_present) && self.n_src() <= info.max_src as usize
+        })
+    }
+
+    /// Row of source `i` in the graph's table, or `NO_TENSOR`. `i` is below the struct's `n_src`.
+    fn src_row(&self, i: usize) -> u32 {
+        assert!(i < self.raw.n_src as usize, "source {i} of {}", self.raw.n_src);
+        // SAFETY: `src` has `n_src` numbers.
+        unsafe { *self.raw.src.add(i) }
     }
 
     /// Source `i`; `None` if it was left out or does not exist.
     pub fn src(&self, i: usize) -> Option<TensorView<'a>> {
-        if i >= self.n_src() {
+        if i >= self.raw.n_src as usize {
             return None;
         }
-        // SAFETY: `src` has `n_src` numbers.
-        let id = unsafe { *self.raw.src.add(i) };
+        let id = self.src_row(i);
         (id != c::NO_TENSOR).then(|| self.graph.tensor(id))
     }
 

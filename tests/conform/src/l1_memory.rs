@@ -170,6 +170,10 @@ fn absurd_size(session: &mut Session) -> Verdict {
                 || device.info().kind == c::DEVICE_CPU;
             let is_code = e.status() == Status::OomDevice || (of_host && e.status() == Status::OomHost);
             insist(is_code, || format!("{size} bytes in buffer type {bt}: expected OOM_DEVICE, got: {e}"))?;
+            let node = e.call().and_then(|call| call.node);
+            insist(node.is_none(), || {
+                format!("buffer_alloc has no graph, and its error names node {node:?} (`node_index`): {e}")
+            })?;
             let asked = e.call().map_or(0, |call| call.bytes_requested);
             insist(asked >= size, || {
                 format!("{size} bytes in buffer type {bt}: the error says {asked} bytes were requested: {e}")

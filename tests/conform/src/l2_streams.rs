@@ -19,6 +19,7 @@ pub const CASES: &[Fixed] = &[
     ("uploads and computes keep their order", uploads_in_order),
     ("asynchronous reads see what was enqueued before them", reads_in_order),
     ("synchronous set and get between computes", synchronous_moves),
+    ("set and get beside queued work on other bytes", moves_beside_work),
     ("a stream moves from thread to thread", migrates),
     ("threads take turns on one stream", shared),
     ("streams work side by side", side_by_side),
@@ -116,6 +117,24 @@ fn synchronous_moves(session: &mut Session) -> Verdict {
         chain.expect(&chain.b(), &chain.after(&values, 1), "set, compute, synchronize, get")?;
     }
     Ok(())
+}
+
+/// `set`, `get` and `fill` of bytes that no queued work uses are done at once and leave the work alone.
+fn moves_beside_work(session: &mut Session) -> Verdict {
+    let device = session.device()?;
+    let (chain, stream) = (Chain::new(&device, LARGE, 64)?, device.stream(0)?);
+    let first = chain.start(1)?;
+    let n = chain.keep_busy(&stream, Duration::from_millis(20))?;
+    for round in 0..4 {
+        let values = chain.values(round);
+        chain.buffer.set(&chain.out(), &bytes_of(&values), 0)?;
+        chain.expect(&chain.out(), &values, "set and read while a stream works on other bytes")?;
+        let out = chain.out();
+        chain.buffer.fill(out.offset, LARGE as u64 * 4, 0)?;
+        chain.expect(&out, &vec![0.0; LARGE], "filled while a stream works on other bytes")?;
+    }
+    stream.synchronize()?;
+    chain.expect(&chain.b(), &chain.after(&first, n), "computed beside set, get and fill")
 }
 
 fn migrates(session: &mut Session) -> Verdict {

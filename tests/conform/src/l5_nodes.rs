@@ -26,6 +26,10 @@ pub enum Fault {
     NewerVersion,
     /// Sources left out.
     NoSources,
+    /// A source past the op's last one: an optional source of a later minor.
+    ExtraSource,
+    /// `NO_TENSOR` rows past the present sources, as a host of a later minor writes them: they mean the same.
+    AbsentSources,
     /// Dims and strides that make no sense.
     Shapes,
 }
@@ -40,6 +44,8 @@ impl Fault {
         Fault::Layout,
         Fault::NewerVersion,
         Fault::NoSources,
+        Fault::ExtraSource,
+        Fault::AbsentSources,
         Fault::Shapes,
     ];
 
@@ -53,6 +59,8 @@ impl Fault {
             Fault::Layout => "operands in an unknown layout are refused",
             Fault::NewerVersion => "a newer version of the op is refused",
             Fault::NoSources => "a node without its sources is refused",
+            Fault::ExtraSource => "a source that this version of the op does not have is refused",
+            Fault::AbsentSources => "sources left out at the end mean the same",
             Fault::Shapes => "operands that make no sense are answered",
         }
     }
@@ -97,6 +105,8 @@ pub fn run(session: &mut Session, op: Op, fault: Fault) -> Verdict {
             refused(&device, &problem, &newer(1 << 30))
         }
         Fault::NoSources => no_sources(&device, &problem, &node),
+        Fault::ExtraSource => extra_source(&device, &problem, &node),
+        Fault::AbsentSources => absent_sources(session, &problem, &node),
         Fault::Shapes => shapes(&device, &problem, &node),
     }
 }
@@ -140,6 +150,36 @@ fn no_sources(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdic
         let mut left_out = node.src.clone();
         left_out[n] = None;
         refused(device, problem, &RawNode { src: left_out, ..node.clone() })?;
+    }
+    Ok(())
+}
+
+/// The node with `n` sources: more are left out, and of fewer the last ones are cut.
+fn with_sources(node: &RawNode, n: usize) -> RawNode {
+    let mut src = node.src.clone();
+    src.resize(n, None);
+    RawNode { src, ..node.clone() }
+}
+
+/// A present source right past the op's last one, and one after absent ones.
+fn extra_source(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdict {
+    let max = problem.node().op.info().max_src as usize;
+    // One that the device computes with in this node, so its dtype and layout are no reason to refuse.
+    let extra = node.src.iter().flatten().next().copied().unwrap_or(node.dst);
+    for n_absent in [0, 1, 5] {
+        let mut longer = with_sources(node, max + n_absent);
+        longer.src.push(Some(extra));
+        refused(device, problem, &longer)?;
+    }
+    Ok(())
+}
+
+/// As many rows as the op has, and as many as a later minor might have.
+fn absent_sources(session: &mut Session, problem: &Problem, node: &RawNode) -> Verdict {
+    let max = problem.node().op.info().max_src as usize;
+    for n in [max, max + 1, max + 5].into_iter().filter(|&n| n > node.src.len()) {
+        let longer = with_sources(node, n);
+        same_result(session, problem, longer, 0).map_err(|t| t.during(&format!("{n} rows of sources")))?;
     }
     Ok(())
 }

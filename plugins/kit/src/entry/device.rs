@@ -2,7 +2,7 @@
 
 use super::{backend, buffer, event, guard, guard_value};
 use crate::host::borrowed;
-use crate::{Device, DeviceInfo, GraphView, PeerView, Scratch, StreamParams, TensorView};
+use crate::{Device, DeviceInfo, GraphView, PeerView, Reason, Scratch, StreamParams, TensorView, Verdict};
 use core::ffi::c_void;
 use llmrt_abi::types as c;
 use std::sync::Arc;
@@ -134,9 +134,21 @@ unsafe extern "C" fn supports(
                 0 => &mut [],
                 n => std::slice::from_raw_parts_mut(verdicts, n as usize),
             };
-            inner(dev).supports_range(&GraphView::new(&*graph), first as usize, verdicts);
+            let (graph, first) = (GraphView::new(&*graph), first as usize);
+            inner(dev).supports_range(&graph, first, verdicts);
+            refuse_unknown_sources(&graph, first, verdicts);
             Ok(())
         })
+    }
+}
+
+/// No plugin runs a node with a source that this build does not have, whatever its driver answers: an optional source
+/// of a later minor would be ignored.
+fn refuse_unknown_sources(graph: &GraphView<'_>, first: usize, verdicts: &mut [Verdict]) {
+    for (i, verdict) in verdicts.iter_mut().enumerate() {
+        if verdict.support != 0 && !graph.node(first + i).has_known_sources() {
+            *verdict = Verdict::no(Reason::Param);
+        }
     }
 }
 
