@@ -3,8 +3,10 @@
 #include "device.cuh"
 
 DEVICE float sigmoid(float x) { return 1.0f / (1.0f + expf(-x)); }
-// (1 + tanh(u)) / 2 is sigmoid(2u), without a difference of two numbers near 1.
-DEVICE float gelu(float x) { return x / (1.0f + expf(-1.5957691216f * (x + 0.044715f * x * x * x))); }
+// (1 + tanh(u)) / 2 is sigmoid(2u), without a difference of two numbers near 1. At -inf the limit, 0.
+DEVICE float gelu(float x) {
+    return x < -3.402823466e38f ? 0.0f : x / (1.0f + expf(-1.5957691216f * (x + 0.044715f * x * x * x)));
+}
 DEVICE float gelu_erf(float x) { return 0.5f * x * (1.0f + erff(x * 0.7071067812f)); }
 DEVICE float gelu_quick(float x) { return x / (1.0f + expf(-1.702f * x)); }
 DEVICE float silu(float x) { return x / (1.0f + expf(-x)); }

@@ -13,6 +13,7 @@ const AVERAGE: u32 = 1;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let (p, ne) = operands(node)?;
+    ensure(p.kernel1 > 0, Reason::Param)?;
     let [w0, w1] = windows(&p);
     check::result(node, DType::F32, [w0.n_out(ne[0])?, w1.n_out(ne[1])?, ne[2], ne[3]])
 }
@@ -20,7 +21,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 /// Params with a known kind, and the shape of x.
 pub fn operands(node: &NodeView<'_>) -> Result<(PoolParams, [usize; 4]), Reason> {
     let p = check::params(PoolParams::from_bytes(node.params_bytes()))?;
-    ensure(p.kind <= AVERAGE, Reason::Param)?;
+    ensure(p.kind <= AVERAGE && p.kernel0 > 0, Reason::Param)?;
     Ok((p, check::numbers(node, 0)?.ne()))
 }
 

@@ -27,8 +27,12 @@ impl Window {
 
     /// Its positions on `n_in` elements. After this answer no arithmetic below overflows for these positions.
     pub fn n_out(&self, n_in: usize) -> Result<usize, Reason> {
-        if self.stride == 0 || self.dilation == 0 || self.size == 0 {
+        if self.stride == 0 || self.dilation == 0 {
             return Err(Reason::Param);
+        }
+        // A kernel without taps: its shape is wrong. Pools, whose size is a param, check it before.
+        if self.size == 0 {
+            return Err(Reason::Shape);
         }
         let reach = (self.size - 1).checked_mul(self.dilation).and_then(|reach| reach.checked_add(1));
         let padded = self.pad.checked_mul(2).and_then(|pad| pad.checked_add(n_in));
@@ -84,4 +88,15 @@ fn meet(pad: usize, n: usize, from: usize, step: usize, all: Range<usize>) -> Ra
     };
     let start = start.clamp(all.start, all.end);
     start..end.clamp(start, all.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_empty_kernel_is_a_wrong_shape_and_a_stride_of_0_a_wrong_param() {
+        let of = |size, stride| Window { size, stride, ..Window::ONE }.n_out(6);
+        assert_eq!((of(0, 1), of(1, 0)), (Err(Reason::Shape), Err(Reason::Param)));
+    }
 }

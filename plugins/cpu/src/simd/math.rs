@@ -47,12 +47,14 @@ pub fn gelu_quick<S: Simd>(s: S, x: S::F) -> S::F {
     s.div(x, s.add(s.splat(1.0), exp(s, s.mul(x, s.splat(-1.702)))))
 }
 
-/// ½ x (1 + tanh u), u = √(2/π) (x + 0.044715 x³): the same as x / (1 + e^(-2u)), without loss for negative x.
+/// ½ x (1 + tanh u), u = √(2/π) (x + 0.044715 x³): the same as x / (1 + e^(-2u)), without loss for negative x. At -inf
+/// its limit, 0.
 #[inline(always)]
 pub fn gelu<S: Simd>(s: S, x: S::F) -> S::F {
     let cubic = s.fma(s.mul(x, s.splat(0.044715)), x, s.splat(1.0));
     let minus_2u = s.mul(s.mul(x, s.splat(-2.0 * 0.797_884_6)), cubic);
-    s.div(x, s.add(s.splat(1.0), exp(s, minus_2u)))
+    let y = s.div(x, s.add(s.splat(1.0), exp(s, minus_2u)));
+    s.above(s.splat(f32::MIN), x, s.zero(), y)
 }
 
 /// ½ x (1 + erf(x / √2)) = ½ x erfc(-x / √2).

@@ -66,6 +66,9 @@ fn functions_keep_their_limits() {
         assert_eq!(of(isa, "tanh", 40.0), 1.0);
         assert_eq!(of(isa, "tanh", f32::NEG_INFINITY), -1.0);
         assert_eq!(of(isa, "gelu", 100.0), 100.0);
+        for low in [-1e19, f32::MIN, f32::NEG_INFINITY] {
+            assert_eq!(of(isa, "gelu", low), 0.0, "gelu({low}) on {}", isa.name());
+        }
         assert_eq!(of(isa, "gelu_erf", 100.0), 100.0);
         assert_eq!(of(isa, "gelu_erf", -100.0), 0.0);
         for huge in [1e19, f32::MAX, f32::INFINITY] {

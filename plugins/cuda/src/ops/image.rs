@@ -13,7 +13,8 @@ pub const UPSCALE: Form = (supports_upscale, upscale);
 /// Windows of dims 0 and 1, and whether the mean is asked for.
 fn pooled(node: &NodeView<'_>) -> Result<([Window; 2], bool), Reason> {
     let p = params(PoolParams::from_bytes(node.params_bytes()))?;
-    ensure(p.kind <= 1, Reason::Param)?;
+    let is_2d = node.op() != Some(Op::Pool1d);
+    ensure(p.kind <= 1 && p.kernel0 > 0 && (!is_2d || p.kernel1 > 0), Reason::Param)?;
     let window = |size: u32, stride: u32, pad: u32| {
         let [size, stride, pad] = [size, stride, pad].map(|n| n as usize);
         Window { size, stride, pad, dilation: 1 }

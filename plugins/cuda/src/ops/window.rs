@@ -20,7 +20,9 @@ impl Window {
     /// Its positions on `n` elements; a window longer than the padded dim is refused.
     pub fn n_out(&self, n: usize) -> Result<usize, Reason> {
         let Window { size, stride, pad, dilation } = *self;
-        ensure(size > 0 && stride > 0 && dilation > 0, Reason::Param)?;
+        ensure(stride > 0 && dilation > 0, Reason::Param)?;
+        // A kernel without taps: its shape is wrong. Pools, whose size is a param, check it before.
+        ensure(size > 0, Reason::Shape)?;
         let reach = (size - 1).checked_mul(dilation).and_then(|reach| reach.checked_add(1));
         let padded = n.checked_add(2 * pad).ok_or(Reason::Shape)?;
         let reach = reach.filter(|reach| *reach <= padded).ok_or(Reason::Shape)?;
@@ -85,5 +87,11 @@ mod tests {
         check(0, [1, 0, 1], 6, None);
         check(1, [0, 0, 1], 6, None);
         check(usize::MAX, [1, 0, 2], 6, None);
+    }
+
+    #[test]
+    fn an_empty_kernel_is_a_wrong_shape_and_a_stride_of_0_a_wrong_param() {
+        let of = |size, stride| Window { size, stride, ..Window::ONE }.n_out(6);
+        assert_eq!((of(0, 1), of(1, 0)), (Err(Reason::Shape), Err(Reason::Param)));
     }
 }

@@ -6,8 +6,11 @@ pub(super) fn silu(x: f32) -> f32 {
     x / (1.0 + (-x).exp())
 }
 
-/// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))).
+/// ½ x (1 + tanh(√(2/π) (x + 0.044715 x³))); its limit 0 at -inf, as in ggml.
 pub(super) fn gelu(x: f32) -> f32 {
+    if x == f32::NEG_INFINITY {
+        return 0.0;
+    }
     let x = x as f64;
     let u = std::f64::consts::FRAC_2_PI.sqrt() * (x + 0.044715 * x * x * x);
     (0.5 * x * (1.0 + u.tanh())) as f32

@@ -1,7 +1,10 @@
 //! y = x without gaps, converted to another dtype, as ggml's dup and cont. Reads rows with gaps (permuted dim 0).
 //!
-//! Plain dtypes become each other: floats round to nearest; integers drop the fraction and saturate, NaN becomes 0.
+//! Plain dtypes become each other: floats round to nearest; integers drop the fraction and saturate, NaN becomes 0 (in
+//! ggml, on x86, both give the smallest integer).
 //! Any float or quantised dtype becomes any that can be encoded. A quantised dtype becomes itself block by block.
+//!
+//! Result: the dtype of the params, the shape of x.
 
 use super::{Inferred, Rules, case::Case, check, copy_cases, moves, value::Value};
 use crate::graph::Graph;

@@ -1,4 +1,10 @@
 //! y = f(x), elementwise, f one of the table below; computed in f32. Semantics: ggml's unary ops.
+//!
+//! NaN gives NaN, unless a function's line says otherwise. `gelu` of -inf is its limit 0, as in ggml; `silu`, `gelu_erf`
+//! and `gelu_quick` of -inf are NaN. Other than in ggml: `leaky_relu` of NaN is NaN (ggml: 0), and `gelu_quick` is
+//! computed in f32, so it stays finite where the F16 tables of ggml overflow.
+//!
+//! Result: dtype (F32, F16 or BF16) and shape of x.
 
 use super::activations::{
     elu, gelu, gelu_erf, gelu_quick, hardsigmoid, hardswish, relu, sigmoid, silu, softplus,

@@ -37,6 +37,22 @@ fn gelu_has_three_forms() {
 }
 
 #[test]
+fn gelu_of_minus_infinity_is_its_limit() {
+    is(Graph::gelu, &[f32::NEG_INFINITY, f32::INFINITY], &[0., f32::INFINITY]);
+}
+
+#[test]
+fn large_magnitudes_stay_finite_and_nan_stays_nan() {
+    is(Graph::gelu_quick, &[-1e5, 1e5, 1e30], &[0., 1e5, 1e30]);
+    let mut g = Graph::new();
+    let x = g.input("x", DType::F32, &[1]);
+    g.leaky_relu(x, 0.1);
+    let params = LeakyReluParams { slope: 0.1 }.to_bytes();
+    let y = LEAKY_RELU.reference(&[Some(&floats(&[f32::NAN]))], &params);
+    assert!(y.floats()[0].is_nan());
+}
+
+#[test]
 fn hard_forms_are_straight_between_minus_3_and_3() {
     let x = [-4.0, -2.5, 0.0, 0.1, 2.5, 4.0];
     is(Graph::hardsigmoid, &x, &[0., 0.083_333_34, 0.5, 0.516_666_65, 0.916_666_7, 1.]);
