@@ -1,4 +1,6 @@
 //! y = a + b, b of one element; computed in f32, in the dtype of a. Semantics: ggml's add1.
+//!
+//! Result: dtype and shape of a. a and b are F32, F16 or BF16, b is [1].
 
 use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};

@@ -1,5 +1,7 @@
 //! y = a [n, n_used, n_tokens] + rows of b [n, n_expert]: row j of token t gets row ids[j, t]. An id outside of b adds
 //! nothing. Computed in f32, in the dtype of a. Semantics: ggml's add_id (which stops at ids outside of b).
+//!
+//! Result: dtype and shape of a. a and b are F32, F16 or BF16, ids are I32.
 
 use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};

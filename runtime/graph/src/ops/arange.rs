@@ -1,4 +1,6 @@
 //! y[i] = start + step · i, as many as lie before stop: ceil((stop - start) / step), as ggml's arange.
+//!
+//! Result: F32 [ceil((stop - start) / step)], at least one element.
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;

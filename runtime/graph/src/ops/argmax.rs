@@ -1,5 +1,7 @@
 //! y = index of the largest element of each row, I32; of equal ones the first. NaN counts as less than every number.
 //! ggml's argmax, which leaves open which of equal elements it is: its CPU gives the last.
+//!
+//! Result: I32 [ne1, ne2, ne3] of x F32 [n, ne1, ne2, ne3].
 
 use super::sum_rows::row_cases;
 use super::{Inferred, Rules, case::Case, check, value::Value};

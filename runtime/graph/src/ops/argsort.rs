@@ -1,5 +1,7 @@
 //! y = indices that sort each row, I32: smallest or largest first; equal elements keep the lower index first, NaN comes
 //! last. Semantics: ggml's argsort, which leaves the order of equal elements open.
+//!
+//! Result: I32 in the shape of x, which is F32.
 
 use super::sum_rows::{empty_rows, row_cases};
 use super::{Inferred, Rules, case::Case, check, value::Value};

@@ -3,6 +3,9 @@
 //! Position p of sequence s lies in slot block_table[p / block_size, s] · block_size + p mod block_size of the caches.
 //! Query i of n of a sequence has position seq_len - n + i and sees keys up to its own position, those in the window.
 //! Head h reads KV head h / (n_heads / n_kv_heads). Tokens of no sequence give zeros; keys outside the cache are unseen.
+//!
+//! Result: F32 [v_dim·n_heads, n_tokens] of q F32 [head_dim, n_heads, n_tokens], caches [head_dim·n_kv_heads, n_slots]
+//! of any dtype that can be decoded, and I32 block table, sequence lengths and query starts.
 
 use super::soft_max::{alibi_slope, soft_max_row};
 use super::{Inferred, Rules, check, paged_mask, value::Value};

@@ -4,6 +4,8 @@
 //! its own number of heads; dim 3 broadcasts alike. A head's slope is 1, or that of ALiBi; its sink is one more score
 //! that takes its share of the softmax. Keys that the mask hides change nothing, whatever is in them; where it hides all
 //! the result is zeros.
+//!
+//! Result: F32 [v_dim, n_heads, n_q, n] of q F32 [head_dim, n_q, n_heads, n]; k and v of any dtype that can be decoded.
 
 use super::attention::{capped, soft_cap};
 use super::mul_mat::dot;

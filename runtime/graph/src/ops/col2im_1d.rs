@@ -1,5 +1,7 @@
 //! y[o, c] = Σ x[k + K·c, i] over all i·stride + k = o + pad: columns [K·c, n_in] of overlapping windows added up to
 //! a signal [(n_in - 1)·stride + K - 2·pad, c], in f32, rounded once (ggml's `col2im_1d`).
+//!
+//! Result: dtype of x (F32, F16 or BF16), [n_out, c].
 
 use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value};

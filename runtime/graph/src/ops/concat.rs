@@ -1,4 +1,6 @@
 //! y = a and behind it b, in one dim, as ggml's concat.
+//!
+//! Result: dtype of a and b, any; the shape of a, longer by b in the dim.
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

@@ -1,5 +1,7 @@
 //! y[o, c, n] = Σ kernel[t, i, c] · x[o·stride + t·dilation - pad, i, n]: convolution in one dim. Kernel [k, c_in, c_out]
 //! and x [l, c_in, n] give [ol, c_out, n]. (Of several batches ggml's builder mislabels the result; here each is right.)
+//!
+//! Result: F32; kernel F32, F16 or BF16 without gaps, x F32. ol = (l + 2·pad - (k - 1)·dilation - 1) div stride + 1.
 
 use super::convolution::{self, Convolution};
 use super::operand::NUMBERS;

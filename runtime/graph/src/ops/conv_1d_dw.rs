@@ -1,5 +1,7 @@
 //! y[o, c, n] = Σ kernel[t, 0, c] · x[o·stride + t·dilation - pad, c, n]: convolution in one dim, each channel with its
 //! own kernel. Kernel [k, 1, c] and x [l, c, n] give [ol, c, n] (ggml's `conv_1d_dw`, which takes one batch).
+//!
+//! Result: F32; kernel F32, F16 or BF16 without gaps, x F32. ol as in `conv_1d`.
 
 use super::convolution::{self, Convolution};
 use super::operand::NUMBERS;

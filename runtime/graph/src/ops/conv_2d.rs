@@ -1,5 +1,7 @@
 //! y[o, c, n] = Σ kernel[t, i, c] · x[o·stride + t·dilation - pad, i, n]: convolution in two dims. Kernel
 //! [kw, kh, c_in, c_out] and x [w, h, c_in, n] give [ow, oh, c_out, n] (ggml's `conv_2d` and `conv_2d_direct`).
+//!
+//! Result: F32; kernel F32, F16 or BF16 without gaps, x F32. ow and oh as ol in `conv_1d`.
 
 use super::convolution::{self, Convolution};
 use super::operand::NUMBERS;

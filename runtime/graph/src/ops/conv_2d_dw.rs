@@ -1,5 +1,7 @@
 //! y[o, c, n] = Σ kernel[t, 0, c] · x[o·stride + t·dilation - pad, c, n]: convolution in two dims, each channel with its
 //! own kernel. Kernel [kw, kh, 1, c] and x [w, h, c, n] give [ow, oh, c, n] (ggml's `conv_2d_dw_direct`).
+//!
+//! Result: F32; kernel F32, F16 or BF16 without gaps, x F32. ow and oh as ol in `conv_1d`.
 
 use super::conv_2d::{columns_params, params, windows};
 use super::convolution::{self, Convolution};

@@ -1,5 +1,7 @@
 //! y[o, c, n] = Σ kernel[t, i, c] · x[o·stride + t·dilation - pad, i, n]: convolution in three dims. Kernel
 //! [kw, kh, kd, c_in·c_out] and x [w, h, d, c_in·n] give [ow, oh, od, c_out·n] (ggml's `conv_3d` and `conv_3d_direct`).
+//!
+//! Result: F32; kernel F32, F16 or BF16 without gaps, x F32. ow, oh and od as ol in `conv_1d`.
 
 use super::convolution::{self, Convolution};
 use super::operand::NUMBERS;

@@ -1,5 +1,7 @@
 //! y[i·stride + t, c, n] += kernel[t, c, j] · x[i, j, n]: transposed convolution in one dim, without padding and
 //! dilation. Kernel [k, c_out, c_in] and x [l, c_in, n] give [(l - 1)·stride + k, c_out, n] (ggml's, which takes one batch).
+//!
+//! Result: F32; kernel F32, F16 or BF16 without gaps, x F32.
 
 use super::conv_transpose_2d::{scatter, stretched};
 use super::operand::NUMBERS;

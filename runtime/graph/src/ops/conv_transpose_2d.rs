@@ -1,6 +1,8 @@
 //! y[i·stride + t, c, n] += kernel[t, c, j] · x[i, j, n]: transposed convolution in two dims, without padding and
 //! dilation. Kernel [kw, kh, c_out, c_in] and x [w, h, c_in, n] give [(w - 1)·stride0 + kw, (h - 1)·stride1 + kh, c_out, n]
 //! (ggml's `conv_transpose_2d_p0`, which rounds x to F16 where the kernel is F16; here it is not rounded).
+//!
+//! Result: F32; kernel F32, F16 or BF16 without gaps, x F32.
 
 use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, convolution, value::Value};

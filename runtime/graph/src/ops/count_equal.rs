@@ -1,4 +1,6 @@
 //! y = how many elements of a and b, I32 of one shape, are equal: I64 [1]. Semantics: ggml's count_equal.
+//!
+//! Result: I64 [1].
 
 use super::operand::{Layout, operand};
 use super::{Inferred, Rules, case::Case, check, value::Value};

@@ -1,5 +1,7 @@
 //! y[i] = x[i] over all elements in order, converted to y's dtype, in place, as ggml's cpy. The dims of x and y may
 //! differ, the number of elements may not. What becomes what is as in `copy`.
+//!
+//! Result: y itself: a view of source 0, written in place.
 
 use super::{Inferred, Rules, case::Case, check, copy, copy_cases, moves, value::Value};
 use crate::graph::Graph;

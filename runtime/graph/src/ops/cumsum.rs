@@ -1,4 +1,6 @@
 //! yᵢ = x₀ + … + xᵢ along each row. Semantics: ggml's cumsum.
+//!
+//! Result: F32 in the shape of x, which is F32.
 
 use super::sum_rows::{empty_rows, row_cases};
 use super::{Inferred, Rules, check, value::Value};

@@ -1,4 +1,6 @@
 //! y[i, j] = x[i] where i = j, else 0, as ggml's diag.
+//!
+//! Result: dtype of x (any plain one), [n, n, ne2, ne3] of x [n, 1, ne2, ne3].
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

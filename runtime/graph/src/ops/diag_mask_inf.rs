@@ -1,4 +1,6 @@
 //! y[i, j] = x[i, j], -inf where i > n_past + j, i counting dim 0 and j dim 1, as ggml's diag_mask_inf.
+//!
+//! Result: dtype (F32, F16 or BF16) and shape of x.
 
 use super::moves::{self, From};
 use super::operand::NUMBERS;

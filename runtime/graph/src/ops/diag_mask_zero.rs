@@ -1,4 +1,6 @@
 //! y[i, j] = x[i, j], 0 where i > n_past + j, i counting dim 0 and j dim 1, as ggml's diag_mask_zero.
+//!
+//! Result: dtype (F32, F16 or BF16) and shape of x.
 
 use super::diag_mask_inf::{infer, mask_cases, masked};
 use super::{Rules, case::Case, check, value::Value};

@@ -1,4 +1,6 @@
 //! y = value, in the shape and dtype of x, as ggml's fill. Integers drop the value's fraction.
+//!
+//! Result: dtype (any plain one) and shape of x.
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

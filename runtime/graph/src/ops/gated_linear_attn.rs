@@ -1,5 +1,8 @@
 //! S_ij = gᵢ S_ij + kᵢ v_j, then y_j = scale · Σᵢ qᵢ S_ij: for every head, token after token. Gated linear attention
 //! (arXiv:2312.06635); the layout is ggml's, element j of row i of a state is S_ij.
+//!
+//! Result: F32 [S·H, n_tokens + S·n_seqs]: outputs, then the states after the last tokens. k, v, q, g are F32 [S, H,
+//! n_tokens], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one sequence after the other.
 
 use super::recurrence::{self, SIZES};
 use super::{Inferred, Rules, case::Case, check, value::Value};

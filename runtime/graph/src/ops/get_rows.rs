@@ -1,5 +1,7 @@
 //! y[:, i] = table[:, ids[i]], as F32, or I32 from an I32 table, as ggml's get_rows; dims 2 and 3 of the table are
 //! batches, each with its own ids. An id outside the table gives a row of zeros.
+//!
+//! Result: F32 (I32 of an I32 table), [n, n_ids, ne2, ne3] of table [n, m, ne2, ne3] and ids I32 [n_ids, ne2, ne3].
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, value::Data, value::Value};

@@ -1,5 +1,7 @@
 //! y = activation(gate) · up; gpt-oss: y = g · sigmoid(alpha · g) · (u + 1) with g = min(gate, limit) and u = up within
 //! ±limit. One source holds both as halves of its rows. Computed in f32. Semantics: ggml's glu.
+//!
+//! Result: dtype of the gate (F32, F16 or BF16) and its shape; with one source half of its rows.
 
 use super::{Inferred, Rules, activations, check, value::Value};
 use crate::graph::{Graph, Node};

@@ -1,5 +1,7 @@
 //! y = (x - mean(x)) · rsqrt(mean((x - mean(x))²) + eps) over each group of channels of x [w, h, c, n]. A group has
 //! ⌈c / n_groups⌉ channels, the last ones fewer or none (ggml's `group_norm`).
+//!
+//! Result: F32 in the shape of x, which is F32.
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;

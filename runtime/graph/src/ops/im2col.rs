@@ -1,6 +1,8 @@
 //! y[t + n_taps·c, o] = x[o·stride + t·dilation - pad, c], 0 in the padding: the elements under each position of a
 //! kernel as one row, taps before channels. In one dim kernel [k, c, _], x [l, c, n] give [k·c, ol, n]; in two, kernel
 //! [kw, kh, c, _], x [w, h, c, n] give [kw·kh·c, ow, oh, n]. Of the kernel only the shape matters.
+//!
+//! Result: F32 or F16, as the params name it.
 
 use super::operand::NUMBERS;
 use super::window::{self, Window};

@@ -1,4 +1,6 @@
 //! im2col in three dims: kernel [kw, kh, kd, c·_] and x [w, h, d, c·n] give [kw·kh·kd·c, ow, oh, od·n].
+//!
+//! Result: F32 or F16, as the params name it.
 
 use super::im2col::{Columns, result_dtype};
 use super::operand::NUMBERS;

@@ -1,4 +1,6 @@
 //! y = x, `value` where the index in one dim is among the indices. An index outside the dim fills nothing.
+//!
+//! Result: dtype (any plain one) and shape of x; indices are I32 [n].
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

@@ -1,4 +1,6 @@
 //! y = x / max(√Σx², eps), over rows (ggml's `l2_norm`).
+//!
+//! Result: F32 in the shape of x, which is F32.
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;

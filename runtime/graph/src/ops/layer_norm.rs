@@ -1,4 +1,6 @@
 //! y = (x - mean(x)) · rsqrt(mean((x - mean(x))²) + eps) · w + b, over rows; w and b may be left out.
+//!
+//! Result: F32 in the shape of x, which is F32; w and b are F32 [n].
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::{Graph, Node};

@@ -1,4 +1,6 @@
 //! y = (Σ x) / n over each row of n elements, n > 0. Semantics: ggml's mean.
+//!
+//! Result: F32 [1, ne1, ne2, ne3] of x F32 [n, ne1, ne2, ne3].
 
 use super::sum_rows::row_cases;
 use super::{Inferred, Rules, check, value::Value};

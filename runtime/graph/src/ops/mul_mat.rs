@@ -1,4 +1,7 @@
 //! y[i, j] = Σₖ w[k, i] · x[k, j]; matrix b of x uses matrix b / (n_x / n_w) of w in dims 2 and 3.
+//!
+//! Result: F32 [m, n, ne2, ne3] of w [k, m, …] (any dtype that can be decoded) and x [k, n, ne2, ne3] (F32, F16 or
+//! BF16).
 
 use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;

@@ -1,4 +1,7 @@
 //! y[:, j, t] = w[:, :, ids[j, t]] · x[:, j mod n_x, t]: each token's chosen experts. An id outside gives zeros.
+//!
+//! Result: F32 [m, n_used, n_tokens] of w [k, m, n_expert], x [k, n_x, n_tokens] (n_x divides n_used) and ids I32
+//! [n_used, n_tokens].
 
 use super::{Inferred, Rules, check, mul_mat, value::Value};
 use crate::graph::Graph;

@@ -1,5 +1,7 @@
 //! y[i, j] = Σₖ a[i, k] · b[j, k]; matrix i of b uses matrix i / (n_b / n_a) of a in dims 2 and 3.
 //! Semantics are those of ggml's `out_prod`.
+//!
+//! Result: F32 [m, n, ne2, ne3] of a [m, k, …] and b [n, k, ne2, ne3].
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::{Graph, Node};

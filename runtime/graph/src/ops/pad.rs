@@ -1,5 +1,7 @@
 //! y = x with elements around it: a value, as ggml's pad; x mirrored at its ends, which are not repeated, as ggml's
 //! pad_reflect_1d but in any dim; or x again and again, as ggml's circular pad.
+//!
+//! Result: dtype of x (any plain one); each dim longer by before and after.
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

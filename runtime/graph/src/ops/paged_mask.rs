@@ -1,4 +1,6 @@
 //! y[slot, token] = 0 where the token's query may see the key in that slot of the paged cache, -inf elsewhere.
+//!
+//! Result: F32 [n_slots, n_tokens].
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;

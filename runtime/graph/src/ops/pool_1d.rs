@@ -1,5 +1,7 @@
 //! y[o] = the largest or the mean of x[o·stride - pad ..][.. kernel] over rows. The padding has no elements: the mean is
 //! of those that are there, 0 of none, and the largest of none is the lowest f32 (ggml's `pool_1d`).
+//!
+//! Result: F32 [(n + 2·pad - kernel) div stride + 1, ne1, ne2, ne3] of x F32, F16 or BF16.
 
 use super::operand::NUMBERS;
 use super::pool_2d::{AVERAGE, MAX, operands, pool};

@@ -1,5 +1,7 @@
 //! y[o] = the largest or the mean of a window of x [w, h, ...]. The padding counts as zeros in the mean, whose divisor
 //! is always kernel0·kernel1; it has no largest: that of a window of padding is the lowest f32 (ggml's `pool_2d`).
+//!
+//! Result: F32, dims 0 and 1 each (n + 2·pad - kernel) div stride + 1, of x F32, F16 or BF16.
 
 use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value, window::Window};

@@ -1,4 +1,6 @@
 //! y[i] = x[i mod n_x] in each dim, as ggml's repeat: x side by side until the dims asked for are full.
+//!
+//! Result: dtype of x, any; the dims of the params, multiples of those of x.
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

@@ -1,4 +1,6 @@
 //! y[i] = x[i div n] in one dim: each element n times, one behind the other.
+//!
+//! Result: dtype of x; its shape with the dim n times as long.
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

@@ -1,4 +1,6 @@
 //! y = x · rsqrt(mean(x²) + eps) · w, over rows; w may be left out.
+//!
+//! Result: F32 in the shape of x, which is F32; w is F32 [n].
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::{Graph, Node};

@@ -1,4 +1,6 @@
 //! y[(i + shift) mod n] = x[i] in each dim, as ggml's roll: what leaves a dim comes in at its other end.
+//!
+//! Result: dtype and shape of x.
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

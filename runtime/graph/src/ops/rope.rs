@@ -4,7 +4,15 @@
 //! With four positions per token (M-RoPE, arXiv 2409.12191) pairs take turns by sections: of every s0 + s1 + s2 + s3
 //! pairs the first s0 turn by position 0, the next s1 by position 1, and so on. Interleaved (mode 40), pair j of them
 //! turns by position j mod 3 as long as j is below three times that section, by position 3 from there on. The vision
-//! mode turns all pairs (i, i + n_dims) of a head of 2 · n_dims and counts i anew in each section.
+//! mode turns all pairs (i, i + n_dims) of a head of 2 · n_dims and restarts i at 0 in each section.
+//!
+//! The turn of pair i, with f_i = freq_factors[i] or 1: e = pos · base^(-2i/n_dims) / f_i, angle = freq_scale · e, factor
+//! on sine and cosine attn_factor. With ext_factor ≠ 0 (YaRN): m = ext_factor · (1 - clamp((i - low) / max(0.001, high -
+//! low), 0, 1)), angle = freq_scale · e · (1 - m) + e · m, factor attn_factor · (1 + 0.1 · ln(1 / freq_scale)), with
+//! c(β) = n_dims · ln(n_ctx_orig / (2π β)) / (2 ln base), low = max(0, floor(c(beta_fast))), high = min(n_dims - 1,
+//! ceil(c(beta_slow))).
+//!
+//! Result: dtype (F32, F16 or BF16) and shape of x.
 
 use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;

@@ -1,5 +1,9 @@
 //! y_j = Σᵢ rᵢ (S_ij + uᵢ kᵢ v_j), then S_ij = wᵢ S_ij + kᵢ v_j: for every head, token after token; u is time_first, w the
 //! token's time_decay. RWKV 6 (arXiv:2404.05892, §4); the layout is ggml's, element j of row i of a state is S_ij.
+//!
+//! Result: F32 [S·H, n_tokens + S·n_seqs]: outputs, then the states after the last tokens. k, v, r, time_decay are F32
+//! [S, H, n_tokens], time_first is [S, H], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one
+//! sequence after the other.
 
 use super::recurrence::{self, SIZES};
 use super::{Inferred, Rules, case::Case, check, value::Value};

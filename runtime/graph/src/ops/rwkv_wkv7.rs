@@ -1,5 +1,8 @@
 //! S_ij = w_j S_ij + vᵢ k_j + (Σₗ S_il aₗ) b_j, then yᵢ = Σ_j S_ij r_j: for every head, token after token.
 //! RWKV 7 (arXiv:2503.14456, §4); the layout is ggml's, element j of row i of a state is S_ij.
+//!
+//! Result: F32 [S·H, n_tokens + S·n_seqs]: outputs, then the states after the last tokens. r, w, k, v, a, b are F32 [S,
+//! H, n_tokens], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one sequence after the other.
 
 use super::recurrence::{self, SIZES};
 use super::{Inferred, Rules, case::Case, check, value::Value};

@@ -1,4 +1,6 @@
 //! y = x · scale + bias, computed in f32. Semantics: ggml's scale.
+//!
+//! Result: dtype (F32, F16 or BF16) and shape of x.
 
 use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};

@@ -1,6 +1,9 @@
 //! cache[:, ids[i]] = rows[:, i], converted to the cache's dtype, in place, as ggml's set_rows. An id outside the
 //! cache writes nothing; of rows for one id the last stays. Dims 2 and 3 of the cache are batches, over which the ids
 //! repeat.
+//!
+//! Result: the cache itself: a view of source 0, written in place. Quantised rows need not have the bytes that ggml or
+//! another device encodes.
 
 use super::{Inferred, Rules, check, set_rows_cases, value::Data, value::Value};
 use crate::graph::Graph;

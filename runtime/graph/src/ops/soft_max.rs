@@ -2,6 +2,8 @@
 //!
 //! Semantics are those of ggml's `soft_max_ext`. Head h is dim 2 of x. Its slope is 1, or with ALiBi a power of two; its
 //! sink is one more score of each row, which takes its share and is dropped.
+//!
+//! Result: F32 in the shape of x, which is F32.
 
 use super::{Inferred, Rules, check, value::Value};
 use crate::graph::Graph;

@@ -1,5 +1,7 @@
 //! x with a·x = b, a lower triangular: x_i = (b_i - Σ_{t<i} a_it x_t) / a_ii, row after row. What stands above a's
 //! diagonal is not read. A zero on the diagonal gives infinities or NaN (ggml's variant: left, lower, not unit).
+//!
+//! Result: F32 in the shape of b; a and b are F32.
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;

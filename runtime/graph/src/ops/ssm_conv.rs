@@ -1,5 +1,7 @@
 //! y[c, t, s] = Σₖ kernel[k, c] · x[t + k, c, s]: each channel's last taps, the newest by the last of the kernel (ggml's
 //! layout: x holds the taps before the first token, then the tokens, along dim 0).
+//!
+//! Result: F32 [n_inner, n_tokens, n_seqs] of x F32 [k - 1 + n_tokens, n_inner, n_seqs] and kernel F32 [k, n_inner].
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;

@@ -1,4 +1,6 @@
 //! y = Σ x over all elements, [1], in the dtype of x; of an empty x it is 0. Semantics: ggml's sum.
+//!
+//! Result: dtype of x (F32, F16 or BF16), [1].
 
 use super::operand::{Layout, NUMBERS, operand, rounding};
 use super::{Inferred, Rules, case::Case, check, value::Value};

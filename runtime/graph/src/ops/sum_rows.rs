@@ -1,4 +1,6 @@
 //! y = Σ x over each row; of empty rows it is 0. Semantics: ggml's sum_rows.
+//!
+//! Result: F32 [1, ne1, ne2, ne3] of x F32 [n, ne1, ne2, ne3].
 
 use super::operand::{Layout, operand};
 use super::{Inferred, Rules, case::Case, check, value::Value};

@@ -1,5 +1,7 @@
 //! y[j, i] = cos(t[i] · f_j), y[half + j, i] = sin(t[i] · f_j), half = dim div 2, f_j = exp(-ln(max_period) · j / half);
 //! the last of an odd number of elements is 0. As ggml's timestep_embedding.
+//!
+//! Result: F32 [dim, n] of t F32 [n].
 
 use super::{Inferred, Rules, case::Case, check, value::Value};
 use crate::graph::Graph;

@@ -1,5 +1,7 @@
 //! y = indices of the k largest values of each row, largest first; equal values keep the lower index first.
 //! NaN counts as less than every number. Semantics: ggml's top_k, which leaves the order of the k indices open.
+//!
+//! Result: I32 [k, ne1, ne2, ne3] of x F32 [n, ne1, ne2, ne3].
 
 use super::operand::{Layout, operand};
 use super::{Inferred, Rules, case::Case, check, value::Value};

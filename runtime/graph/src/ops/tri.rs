@@ -1,5 +1,7 @@
 //! y[i, j] = x[i, j] within a triangle, else 0, i counting dim 0 and j dim 1, as ggml's tri: i ≥ j is the upper
 //! triangle with the diagonal.
+//!
+//! Result: dtype (any plain one) and shape of x.
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

@@ -6,6 +6,8 @@
 //! Antialiased bilinear weighs elements of x by 1 - distance / r, r = max(1, 1 / s_d), and divides by the sum of weights.
 //! From a place p on it takes those from floor(p + 1/2 - r + 1/2) up to floor(p + 1/2 + r + 1/2), which is not among them;
 //! with aligned corners, without the halves, that leaves out the last one in reach, as in ggml.
+//!
+//! Result: dtype of x (F32, F16 or BF16); the dims of the params.
 
 use super::operand::NUMBERS;
 use super::{Inferred, Rules, case::Case, check, value::Value};

@@ -1,5 +1,7 @@
 //! y[c, i, j, k] = x[c, window·(k mod n) + i, window·(k div n) + j], 0 past x's edges, n = ceil(width / window), as
 //! ggml's win_part: an image cut into square windows.
+//!
+//! Result: dtype of x (any plain one), [c, window, window, n_windows] of x [c, width, height].
 
 use super::moves::{self, From};
 use super::{Inferred, Rules, case::Case, check, copy_cases, value::Value};

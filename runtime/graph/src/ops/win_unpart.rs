@@ -1,5 +1,7 @@
 //! y[c, i, j] = x[c, i mod window, j mod window, n·(j div window) + i div window], n = ceil(width / window), as ggml's
 //! win_unpart: windows put together, what lies past width and height dropped.
+//!
+//! Result: dtype of x (any plain one), [c, width, height].
 
 use super::moves::{self, From};
 use super::win_part::n_windows;
