@@ -3,7 +3,7 @@
 use crate::types::*;
 use core::mem::{offset_of, size_of};
 
-/// A struct of the ABI as this build lays it out.
+/// Layout of a struct of the ABI in this build.
 pub struct StructLayout {
     /// Rust name; the C name is `llmrt_` and the same in snake case.
     pub name: &'static str,
@@ -52,7 +52,7 @@ macro_rules! layouts {
     };
 }
 
-// A field that is appended later goes behind the braces: `Plugin { magic … get_extension } + { newer }`.
+// A field that is appended later goes after the braces: `Plugin { magic … get_extension } + { newer }`.
 layouts! {
     Str { ptr len }
     Error { struct_size code scope vendor_code node_index msg_len bytes_requested bytes_available msg }

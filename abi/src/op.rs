@@ -1,4 +1,5 @@
-//! THE op table. Numbers are frozen and never reused; what an op means stands in `runtime/graph/src/ops/<name>.rs`.
+//! THE op table. Numbers are frozen and never reused; the meaning of an op is defined in `runtime/graph/src/ops/<name>.rs`
+//! and published in `docs/reference/ops.md`.
 
 macro_rules! params {
     ($($(#[doc = $doc:literal])* $name:ident $c_name:literal { $($(#[doc = $fdoc:literal])* $field:ident : $ty:ident,)* })*) => {
@@ -184,7 +185,7 @@ params! {
         /// Largest result.
         max: f32,
     }
-    /// Attributes of `acc` and `set`: where b lies in a.
+    /// Attributes of `acc` and `set`: position of b in a.
     BlockParams "llmrt_p_block" {
         /// First element in dim 0.
         start0: u32,
@@ -294,7 +295,7 @@ params! {
     RepeatInterleaveParams "llmrt_p_repeat_interleave" {
         /// The dim that grows.
         dim: u32,
-        /// How often each element stands behind itself.
+        /// Copies of each element, side by side.
         n: u32,
     }
     /// Attributes of `index_fill`.
@@ -518,7 +519,7 @@ macro_rules! ops {
 ops! {
     GetRows = 1, "get_rows", 2..=2, "", "rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches; an id outside gives zeros";
     SetRows = 2, "set_rows", 3..=3, "", "cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; dims 2 and 3 are batches over which ids repeat; the result is the cache";
-    MulMat = 3, "mul_mat", 2..=2, "", "w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x meets matrix i / (n_x / n_w) of w";
+    MulMat = 3, "mul_mat", 2..=2, "", "w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x uses matrix i / (n_x / n_w) of w";
     MulMatId = 4, "mul_mat_id", 3..=3, "", "w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens]";
     Add = 5, "add", 2..=2, "", "a + b; b broadcasts";
     Sub = 6, "sub", 2..=2, "", "a - b; b broadcasts";
@@ -526,7 +527,7 @@ ops! {
     Div = 8, "div", 2..=2, "", "a / b; b broadcasts";
     Scale = 9, "scale", 1..=1, "llmrt_p_scale", "x * scale + bias";
     Silu = 10, "silu", 1..=1, "", "x * sigmoid(x)";
-    Gelu = 11, "gelu", 1..=1, "", "gelu in its tanh form";
+    Gelu = 11, "gelu", 1..=1, "", "gelu in its tanh form; 0 at -inf";
     GeluErf = 12, "gelu_erf", 1..=1, "", "gelu with the error function";
     GeluQuick = 13, "gelu_quick", 1..=1, "", "x * sigmoid(1.702 x)";
     Relu = 14, "relu", 1..=1, "", "max(x, 0)";
@@ -542,7 +543,7 @@ ops! {
     TopK = 27, "top_k", 1..=1, "llmrt_p_top_k", "i32 indices of the k largest values of each row, largest first";
     MoeWeights = 28, "moe_weights", 2..=2, "llmrt_p_moe_weights", "router logits [n_expert, n_tokens], ids [n_used, n_tokens]: weights [1, n_used, n_tokens]";
     SumRows = 29, "sum_rows", 1..=1, "", "sum of each row";
-    Copy = 30, "copy", 1..=1, "llmrt_p_copy", "a contiguous copy, converted to the result's dtype";
+    Copy = 30, "copy", 1..=1, "llmrt_p_copy", "a contiguous copy, converted to the result's dtype; integers saturate, NaN becomes 0";
     Abs = 40, "abs", 1..=1, "", "|x|";
     Sgn = 41, "sgn", 1..=1, "", "-1, 0 or 1 by the sign of x";
     Neg = 42, "neg", 1..=1, "", "-x";
@@ -563,7 +564,7 @@ ops! {
     Log = 57, "log", 1..=1, "", "natural logarithm";
     Sin = 58, "sin", 1..=1, "", "sine";
     Cos = 59, "cos", 1..=1, "", "cosine";
-    LeakyRelu = 60, "leaky_relu", 1..=1, "llmrt_p_leaky_relu", "x where x > 0, else slope x";
+    LeakyRelu = 60, "leaky_relu", 1..=1, "llmrt_p_leaky_relu", "x where x > 0, else slope x; NaN stays NaN";
     Clamp = 61, "clamp", 1..=1, "llmrt_p_clamp", "x within min..max";
     Add1 = 70, "add1", 2..=2, "", "a + b, b of one element";
     AddId = 71, "add_id", 3..=3, "", "a [n, n_used, n_tokens] plus the rows of b [n, n_expert] that ids [n_used, n_tokens] name";
@@ -577,8 +578,8 @@ ops! {
     Mean = 82, "mean", 1..=1, "", "mean of each row";
     Argmax = 83, "argmax", 1..=1, "", "i32 index of the largest element of each row; the first of equals";
     Argsort = 84, "argsort", 1..=1, "llmrt_p_argsort", "i32 indices of the elements of each row in order; ties keep the lower index first";
-    Repeat = 90, "repeat", 1..=1, "llmrt_p_shape", "x side by side until the dims asked for are full";
-    Concat = 91, "concat", 2..=2, "llmrt_p_concat", "a and b, one behind the other in a dim";
+    Repeat = 90, "repeat", 1..=1, "llmrt_p_shape", "copies of x side by side up to the given dims";
+    Concat = 91, "concat", 2..=2, "llmrt_p_concat", "a, then b along a dim";
     Cpy = 92, "cpy", 2..=2, "", "y, x: writes the elements of x over those of y, in order, converting; the result is y";
     Diag = 93, "diag", 1..=1, "", "x [n, 1] on the diagonal of [n, n]";
     DiagMaskInf = 94, "diag_mask_inf", 1..=1, "llmrt_p_diag_mask", "-inf past the diagonal";
@@ -589,7 +590,7 @@ ops! {
     Arange = 99, "arange", 0..=0, "llmrt_p_arange", "numbers at equal distances";
     Tri = 100, "tri", 1..=1, "llmrt_p_tri", "a triangle of each matrix, the rest 0";
     Fill = 101, "fill", 1..=1, "llmrt_p_fill", "one number in the shape of x";
-    RepeatInterleave = 102, "repeat_interleave", 1..=1, "llmrt_p_repeat_interleave", "each element of a dim several times, one behind the other";
+    RepeatInterleave = 102, "repeat_interleave", 1..=1, "llmrt_p_repeat_interleave", "each element of a dim several times, copies side by side";
     IndexFill = 103, "index_fill", 2..=2, "llmrt_p_index_fill", "x with one number at the indices of a dim";
     WinPart = 104, "win_part", 1..=1, "llmrt_p_win", "x [c, w, h] cut into square windows, padded with 0: [c, window, window, n]";
     WinUnpart = 105, "win_unpart", 1..=1, "llmrt_p_win", "windows put together, the padding dropped";

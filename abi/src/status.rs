@@ -1,4 +1,4 @@
-//! What an ABI call answers, how far a failure reaches, and why an op is refused.
+//! Status of an ABI call, scope of a failure, and reason of a refusal.
 
 macro_rules! codes {
     ($(#[$doc:meta])* $name:ident : $repr:ty { $($(#[$vdoc:meta])* $variant:ident = $num:literal,)* } unknown = $unknown:ident) => {
@@ -23,9 +23,9 @@ macro_rules! codes {
 }
 
 codes! {
-    /// What an ABI call answers. Unknown numbers mean [`Status::Internal`].
+    /// Status that an ABI call returns. Unknown numbers mean [`Status::Internal`].
     Status: i32 {
-        /// Done, or enqueued without an error known yet.
+        /// Done, or enqueued without an error so far.
         Ok = 0,
         /// The plugin does not do this; nothing happened.
         Unsupported = 1,
@@ -43,7 +43,7 @@ codes! {
         Cancelled = 7,
         /// Versions do not fit.
         Incompatible = 8,
-        /// A plan no longer fits its bindings; create it anew.
+        /// A plan no longer fits its bindings; create it again.
         PlanStale = 9,
         /// Anything else.
         Internal = 10,
@@ -79,7 +79,7 @@ codes! {
         Stride = 4,
         /// A sealed operand's layout.
         Layout = 5,
-        /// A parameter's value, or a parameter newer than the plugin.
+        /// A parameter's value, or a parameter or source newer than the plugin.
         Param = 6,
         /// The op's version.
         Version = 7,

@@ -61,6 +61,9 @@ const INTRODUCTION: &str = "
  *
  * A plugin is a shared library libllmrt_<name>.so that exports one function, llmrt_plugin_query_v0, and imports none
  * of the host's. Fields marked **M** are mandatory; leave the others NULL. Calls return an LLMRT_STATUS_* number.
+ *
+ * LLMRT_FINGERPRINT hashes names and offsets of the fields that each struct had in the first release of this major
+ * version. Fields that are appended later do not change it, so a host compares it for equality.
  */
 
 #ifndef LLMRT_PLUGIN_H
@@ -70,14 +73,24 @@ const INTRODUCTION: &str = "
 const OPS: &str = "
 /* Ops. Numbers are frozen.
  *
+ * docs/reference/ops.md defines each op: formula, shapes, dtypes, and where it differs from ggml.
+ *
  * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
  * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
  * empty, has no bytes, and a node whose result is empty does nothing; a sum over no elements is 0. Strides are any number
- * of bytes: refuse (LLMRT_REASON_STRIDE) those you cannot walk. Results are without gaps and share no memory
- * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ * of bytes: refuse (LLMRT_REASON_STRIDE) those that the device cannot step through. Results are without gaps and share no
+ * memory with a source, except those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are a view of source 0, written in
+ * place. No other op runs in place: a node may be computed again after a failure, from unchanged sources.
  *
- * Every op is at version 1. \"b broadcasts\": each dim of a is a multiple of that of b, and element i of a is combined
- * with element i % n_b of b. An id outside of its table never makes a fault; the op states the result where it is not obvious.
+ * The first so many sources of \"sources: 2 to 3\" are required, the others optional (LLMRT_NO_TENSOR, or past n_src).
+ * A source past the last one in this list comes from a newer host: refuse the node (LLMRT_REASON_PARAM).
+ *
+ * Elementwise ops and ops that move elements give the dtype of source 0; products, norms, softmax, attention and sums of
+ * rows give F32; all compute in F32. Conversion to a quantised dtype need not give the bytes that ggml or another device
+ * gives: it is judged by its error.
+ *
+ * Every op is at version 1. \"b broadcasts\": each dim of a is a multiple of that of b, and element i of a is paired with
+ * element i % n_b of b. An id outside of its table is never a fault: its line defines the result where it is not obvious.
  */
 ";
 
@@ -138,7 +151,7 @@ fn tables() -> String {
         let _ = writeln!(c, "#define LLMRT_OP_{name} {id} /* {doc} (sources: {sources}; {params}) */");
     }
     c.push_str(
-        "\n/* Params of ops. A byte past the fields you support that is not zero: refuse the node. */\n",
+        "\n/* Params of ops. A byte that is not zero past the fields of this header is an attribute of a newer host: refuse the\n * node (LLMRT_REASON_PARAM). */\n",
     );
     for p in op::PARAMS {
         let _ = writeln!(c, "\n/*{} */\ntypedef struct {} {{", p.doc, p.c_name);
@@ -163,6 +176,23 @@ fn tables() -> String {
 #else
 #define LLMRT_EXPORT
 #endif
+
+/* Verdicts as values: "the device runs the node" (cost unknown, no scratch), and a refusal with its reason. */
+static inline llmrt_verdict llmrt_verdict_no(uint8_t reason) {{
+  llmrt_verdict verdict;
+  verdict.support = 0;
+  verdict.reason = reason;
+  verdict.fuse_group = 0;
+  verdict.est_us = -1.0f;
+  verdict.workspace = 0;
+  return verdict;
+}}
+static inline llmrt_verdict llmrt_verdict_yes(void) {{
+  llmrt_verdict verdict = llmrt_verdict_no(LLMRT_REASON_NONE);
+  verdict.support = 1;
+  return verdict;
+}}
+#define llmrt_verdict_YES llmrt_verdict_yes()
 
 #ifdef __cplusplus
 extern "C" {{
@@ -206,6 +236,7 @@ mod tests {
                     writeln!(source, "{assert_word}(offsetof({c}, {field}) == {offset}, \"{c}.{field}\");");
             }
         }
+        source += "llmrt_verdict yes(void);\nllmrt_verdict yes(void) { return llmrt_verdict_YES; }\n";
         for p in op::PARAMS {
             let _ =
                 writeln!(source, "{assert_word}(sizeof({}) == {}, \"size\");", p.c_name, 4 * p.fields.len());
@@ -214,7 +245,7 @@ mod tests {
         let file = dir.path().join(format!("layout.{extension}"));
         std::fs::write(&file, source).unwrap();
         let out = Command::new(compiler)
-            .args([standard, "-Wall", "-Wextra", "-Wpadded", "-Werror", "-fsyntax-only", "-I"])
+            .args([standard, "-Wall", "-Wextra", "-Wpedantic", "-Wpadded", "-Werror", "-fsyntax-only", "-I"])
             .arg(root().join("abi/include"))
             .arg(&file)
             .output()

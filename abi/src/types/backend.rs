@@ -3,7 +3,7 @@
 use super::{Error, Graph, Tensor};
 use core::ffi::c_void;
 
-/// How to make a stream.
+/// Parameters of a stream.
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BackendParams {
@@ -51,7 +51,8 @@ pub struct BackendVt {
     pub destroy: Option<unsafe extern "C" fn(be: *mut Backend)>,
     /// **M** Waits for everything enqueued; returns the sticky asynchronous error.
     pub synchronize: Option<unsafe extern "C" fn(be: *mut Backend, err: *mut Error) -> i32>,
-    /// **M** Enqueues the graph; may block. The graph stays valid until synchronised.
+    /// **M** Enqueues the graph; may block. The graph stays valid until synchronised. A result never shares memory with
+    /// the sources of its node, except where the op writes into a source (`set_rows`, `cpy`).
     pub compute: Option<unsafe extern "C" fn(be: *mut Backend, graph: *const Graph, err: *mut Error) -> i32>,
     /// Like [`BufferVt::set`], in stream order; the source stays valid until an event or synchronise.
     pub set_async: Option<
@@ -99,7 +100,7 @@ pub struct BackendVt {
             err: *mut Error,
         ) -> i32,
     >,
-    /// Only bindings moved; `PlanStale` if the plan must be made anew.
+    /// Only bindings moved; `PlanStale` if the plan must be created again.
     pub plan_update: Option<
         unsafe extern "C" fn(be: *mut Backend, plan: *mut Plan, graph: *const Graph, err: *mut Error) -> i32,
     >,
@@ -138,8 +139,8 @@ pub struct EventVt {
     pub wait: Option<unsafe extern "C" fn(event: *mut Event, timeout_ns: u64, err: *mut Error) -> i32>,
 }
 
-/// Scratch memory managed by the host, for use inside `compute` and `plan_*`, in stream order: what is freed may be
-/// handed out at once. Pieces of kind 1 are freed in the reverse order of their allocation. While a stream has plans,
+/// Scratch memory managed by the host, for use inside `compute` and `plan_*`, in stream order: a freed piece may be
+/// handed out again at once. Both functions are never NULL. Pieces of kind 1 are freed in the reverse order of their allocation. While a stream has plans,
 /// no memory goes back to the device, so a plan may keep addresses.
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
@@ -150,7 +151,7 @@ pub struct Pool {
     pub kind: u32,
     /// First argument.
     pub ctx: *mut c_void,
-    /// Address, a multiple of `align` (a power of two, or 0), and true size, which `free` wants to hear again.
+    /// **M** Address, a multiple of `align` (a power of two, or 0), and true size, which is passed to `free` again.
     pub alloc: Option<
         unsafe extern "C" fn(
             ctx: *mut c_void,
@@ -160,6 +161,6 @@ pub struct Pool {
             actual: *mut u64,
         ) -> i32,
     >,
-    /// Gives back what `alloc` gave.
+    /// **M** Frees a piece of `alloc`.
     pub free: Option<unsafe extern "C" fn(ctx: *mut c_void, addr: u64, actual: u64)>,
 }

@@ -47,7 +47,7 @@ constants! {
     BUFFER_HOST_PINNED: u32 = 1;
     /// Host memory.
     BUFFER_HOST: u32 = 2;
-    /// Memory both sides see.
+    /// Memory that host and device address alike.
     BUFFER_MANAGED: u32 = 3;
     /// Weights in a layout of the plugin's own.
     BUFFER_REPACKED: u32 = 4;
@@ -60,7 +60,8 @@ constants! {
     /// `seal` may change layouts.
     BT_MAY_TRANSFORM: u32 = 8;
     /// Matrices are worth a copy to this kind of memory, even from host memory that the device uses in place: `seal`
-    /// lays them out for speed. The roles MATRIX and EXPERTS then mean just what products multiply, and `get_rows` reads.
+    /// repacks them for speed. The roles MATRIX and EXPERTS then mark exactly the weights that products multiply, and
+    /// `get_rows` reads.
     BT_COPY_MATRICES: u32 = 16;
     /// Any use.
     USAGE_ANY: u32 = 0;
@@ -80,7 +81,7 @@ constants! {
     TENSOR_WEIGHT: u32 = 4;
     /// Kept between runs.
     TENSOR_STATE: u32 = 8;
-    /// Not said.
+    /// Unknown.
     ROLE_OTHER: u32 = 0;
     /// Left operand of `mul_mat`.
     ROLE_MATRIX: u32 = 1;

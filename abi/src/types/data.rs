@@ -1,4 +1,4 @@
-//! Plain data: texts, errors, tensors, nodes, graphs, and what plugins answer about them.
+//! Plain data: texts, errors, tensors, nodes, graphs, verdicts and layouts.
 
 use super::{Buffer, NO_TENSOR};
 use core::ffi::c_void;
@@ -14,7 +14,9 @@ pub struct Str {
     pub len: u64,
 }
 
-/// What went wrong, in memory of the caller; nothing to free. 256 bytes.
+/// Details of a failed call, in memory of the caller; nothing to free. 256 bytes. Before every call the caller sets
+/// `struct_size`, `node_index` to `LLMRT_NO_TENSOR`, and every other field to 0; a plugin writes what it has to add, and
+/// nothing when the call succeeds.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
@@ -27,7 +29,8 @@ pub struct Error {
     pub scope: u32,
     /// The vendor library's own code, or 0.
     pub vendor_code: i32,
-    /// Node of the graph that failed, or `UINT32_MAX`.
+    /// Node of the graph that failed. The caller presets `LLMRT_NO_TENSOR`, "no node", which calls without a graph and
+    /// failures of no single node leave there.
     pub node_index: u32,
     /// Bytes of `msg` in use.
     pub msg_len: u32,
@@ -39,7 +42,7 @@ pub struct Error {
     pub msg: [u8; 216],
 }
 
-/// Answer of [`HostApi::type_info`].
+/// Result of [`HostApi::type_info`].
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
@@ -65,7 +68,9 @@ pub struct TypeInfo {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Tensor {
-    /// Its row in the graph's table.
+    /// Its row in the graph's table. A tensor that is passed without a graph (`alloc_size`, `set`, `get`, `seal`,
+    /// `copy` and their asynchronous forms) has `id` 0, `view_src` `LLMRT_NO_TENSOR` and `view_offset` 0, also if it is
+    /// a view: `buffer`, `offset`, dims, strides and `layout_id` describe it.
     pub id: u32,
     /// A [`crate::DType`] number.
     pub dtype: u32,
@@ -85,13 +90,16 @@ pub struct Tensor {
     pub nb: [u64; 4],
     /// Its memory; NULL while placing.
     pub buffer: *mut Buffer,
-    /// First byte in the buffer, views included.
+    /// First byte in the buffer, the offset of a view included. Tensors that are no views start at multiples of the
+    /// buffer type's alignment; in host memory that was imported, at multiples of 4 (8 if F64 or I64). While `buffer` is
+    /// NULL, `offset` counts from the first byte of the tensor that owns the memory: 0 for an owner, `view_offset` for a
+    /// view. Alignment checked on it in `supports` therefore holds in `compute`, up to that of the owner.
     pub offset: u64,
     /// Bytes from first to past-the-last element; 0 if there is none.
     pub nbytes: u64,
-    /// For views: offset within the viewed tensor.
+    /// For views: offset in bytes from the first byte of the viewed tensor.
     pub view_offset: u64,
-    /// For views: the viewed tensor's row; `UINT32_MAX` otherwise.
+    /// For views: row of the tensor that owns the memory, which is never a view itself; `LLMRT_NO_TENSOR` otherwise.
     pub view_src: u32,
     /// Zero.
     pub reserved: u32,
@@ -110,15 +118,19 @@ pub struct Node {
     pub op_version: u32,
     /// Zero.
     pub flags: u32,
-    /// Tensor row of the result.
+    /// Tensor row of the result. Of ops that write into a source (`set_rows`, `cpy`) it is a view of source 0, with the
+    /// same dims, strides, buffer and offset in a row of its own, or source 0's own row: compare addresses, not rows.
     pub dst: u32,
-    /// Tensor rows; `UINT32_MAX` for an optional source left out.
+    /// Tensor rows; `LLMRT_NO_TENSOR` for an optional source left out.
     pub src: *const u32,
-    /// Sources.
+    /// Rows of `src`. Optional sources past it are left out. It may exceed the op's largest number of sources: rows
+    /// past those that the plugin's version of the op has are `LLMRT_NO_TENSOR`, which means nothing, or an optional
+    /// source of a later minor; a node with such a source is refused (`LLMRT_REASON_PARAM`), never computed without it.
     pub n_src: u32,
     /// Bytes of `params`.
     pub params_size: u32,
-    /// The op's `llmrt_p_*` struct.
+    /// The op's `llmrt_p_*` struct, which may be shorter than the header's (missing fields are 0) or longer: a later byte
+    /// that is not 0 is an attribute of a later minor, and the node is refused (`LLMRT_REASON_PARAM`).
     pub params: *const c_void,
 }
 
@@ -139,7 +151,7 @@ pub struct Graph {
     pub n_nodes: u32,
     /// Zero.
     pub flags: u32,
-    /// Same number: same topology, shapes, dtypes and params; 0: nothing is said.
+    /// Same number: same topology, shapes, dtypes and params; 0: unknown.
     pub uid: u64,
     /// Same number, and same `uid`: same addresses.
     pub binding_gen: u64,
@@ -151,12 +163,12 @@ pub struct Graph {
     pub nodes: *const Node,
 }
 
-/// Answer of `supports` for one node.
+/// Result of `supports` for one node.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Verdict {
-    /// 0 no, 1 yes, 2 only if the operands are here already, 3 wants it even from host memory.
+    /// 0 no, 1 yes, 2 only if the operands are on the device already, 3 yes, preferred even if they are in host memory.
     pub support: u8,
     /// A [`crate::Reason`] number when `support` is 0.
     pub reason: u8,
@@ -168,7 +180,7 @@ pub struct Verdict {
     pub workspace: u64,
 }
 
-/// What `seal` made of a weight.
+/// The layout in which `seal` stored a weight.
 #[derive(Clone, Copy)]
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
@@ -183,9 +195,9 @@ pub struct Layout {
     pub reserved: u32,
     /// Bytes stored.
     pub stored_bytes: u64,
-    /// Rows that slices must be multiples of.
+    /// Slices of rows must be multiples of this many rows.
     pub row_granularity: u64,
-    /// For people.
+    /// For display.
     pub name: Str,
 }
 
@@ -228,15 +240,5 @@ impl Error {
     /// The bytes of the message, bounded by the array whatever `msg_len` says.
     pub fn message(&self) -> &[u8] {
         &self.msg[..(self.msg_len as usize).min(self.msg.len())]
-    }
-}
-
-impl Verdict {
-    /// The device runs the node; cost unknown, no scratch.
-    pub const YES: Verdict = Verdict { support: 1, reason: 0, fuse_group: 0, est_us: -1.0, workspace: 0 };
-
-    /// The device does not run the node.
-    pub const fn no(reason: crate::Reason) -> Verdict {
-        Verdict { support: 0, reason: reason.code(), fuse_group: 0, est_us: -1.0, workspace: 0 }
     }
 }

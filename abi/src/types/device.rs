@@ -15,7 +15,7 @@ pub struct Device {
     pub imp: *mut c_void,
 }
 
-/// What a device is: data, not getters.
+/// Description of a device: data, not getters.
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct DeviceInfo {
@@ -27,7 +27,7 @@ pub struct DeviceInfo {
     pub caps: u64,
     /// **M** Unique among the plugin's devices.
     pub name: Str,
-    /// For people: the marketing name.
+    /// For display: the marketing name.
     pub description: Str,
     /// Chip or instruction set.
     pub arch: Str,
@@ -57,11 +57,11 @@ pub struct BufferType {
     pub kind: u32,
     /// `LLMRT_BT_*` bits.
     pub flags: u32,
-    /// Power of two; tensor offsets are multiples of it.
+    /// Power of two; offsets of tensors that are no views are multiples of it.
     pub alignment: u64,
     /// Largest buffer in bytes; 0: no limit.
     pub max_size: u64,
-    /// For people.
+    /// For display.
     pub name: Str,
 }
 
@@ -81,7 +81,9 @@ pub struct DeviceVt {
     pub memory: Option<
         unsafe extern "C" fn(dev: *mut Device, free: *mut u64, total: *mut u64, err: *mut Error) -> i32,
     >,
-    /// **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have no buffer yet.
+    /// **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have
+    /// no buffer yet. A node is supported only if its op, version, sources, params, dtypes, layouts, shapes and strides
+    /// are all known: what a plugin does not check it must be able to run.
     pub supports: Option<
         unsafe extern "C" fn(
             dev: *mut Device,
@@ -153,7 +155,10 @@ pub struct BufferVt {
     pub reserved: u32,
     /// **M**
     pub destroy: Option<unsafe extern "C" fn(buf: *mut Buffer)>,
-    /// **M** Writes `n` bytes at `off` of the tensor; canonical (GGUF) bytes. Done when it returns.
+    /// **M** Writes `n` bytes at `off` of the tensor; canonical (GGUF) bytes. Done when it returns. `set`, `get`, `fill`,
+    /// `seal` and `copy` do not wait for queued work: the host has synchronised every stream that uses these bytes, and
+    /// calls them while work on other bytes of the buffer runs or is queued. One of them at a time per buffer; with
+    /// `LLMRT_BT_CONCURRENT_SET` several `set` on disjoint ranges. Different buffers: any at once.
     pub set: Option<
         unsafe extern "C" fn(
             buf: *mut Buffer,
@@ -164,7 +169,7 @@ pub struct BufferVt {
             err: *mut Error,
         ) -> i32,
     >,
-    /// **M** Reads `n` bytes at `off` of the tensor.
+    /// **M** Reads `n` bytes at `off` of the tensor; done when it returns, and ordered as `set`.
     pub get: Option<
         unsafe extern "C" fn(
             buf: *mut Buffer,
@@ -178,7 +183,7 @@ pub struct BufferVt {
     /// **M** Sets bytes `off..off+n` of the buffer.
     pub fill:
         Option<unsafe extern "C" fn(buf: *mut Buffer, off: u64, n: u64, byte: u8, err: *mut Error) -> i32>,
-    /// After the last byte of a weight: the plugin may change its layout, once, and says which it made.
+    /// After the last byte of a weight: the plugin may change its layout, once, and describes the new one.
     pub seal: Option<
         unsafe extern "C" fn(
             buf: *mut Buffer,
@@ -197,7 +202,7 @@ pub struct BufferVt {
             err: *mut Error,
         ) -> i32,
     >,
-    /// Address the CPU may read and write, or NULL. Of canonical tensors it finds there what `get` would give.
+    /// Address that the CPU may read and write, or NULL. The bytes there of canonical tensors are those that `get` returns.
     pub host_ptr: Option<unsafe extern "C" fn(buf: *mut Buffer) -> *mut c_void>,
 }
 
@@ -211,7 +216,7 @@ pub struct DevmemVt {
     pub flags: u32,
     /// Bytes of a mapping unit, a power of two; 0: no virtual memory, and the functions `va_*` are NULL.
     pub granularity: u64,
-    /// Largest reservation; 0: not said.
+    /// Largest reservation; 0: unknown.
     pub va_limit: u64,
     /// **M** Plain device memory.
     pub raw_alloc:
@@ -221,12 +226,12 @@ pub struct DevmemVt {
     /// Reserves addresses.
     pub va_reserve:
         Option<unsafe extern "C" fn(dev: *mut Device, size: u64, addr: *mut u64, err: *mut Error) -> i32>,
-    /// Puts memory behind `n` reserved addresses, whole units; gives a handle of it.
+    /// Maps memory to `n` reserved addresses, whole units; returns a handle of it.
     pub va_map: Option<
         unsafe extern "C" fn(dev: *mut Device, addr: u64, n: u64, chunk: *mut u64, err: *mut Error) -> i32,
     >,
-    /// Takes it away, after the work enqueued so far.
+    /// Unmaps it, after the work enqueued so far.
     pub va_unmap: Option<unsafe extern "C" fn(dev: *mut Device, addr: u64, n: u64, chunk: u64)>,
-    /// Gives addresses back; nothing is mapped there any more.
+    /// Releases the addresses; nothing is mapped there any more.
     pub va_release: Option<unsafe extern "C" fn(dev: *mut Device, addr: u64, size: u64)>,
 }

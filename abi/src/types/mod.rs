@@ -9,6 +9,7 @@ mod constants;
 mod data;
 mod device;
 mod plugin;
+mod verdict;
 
 pub use backend::*;
 pub use constants::*;

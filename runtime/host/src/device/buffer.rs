@@ -308,7 +308,8 @@ impl Buffer {
             let problem = format!("{n} bytes from byte {off} end past its {nbytes}");
             return Err(Error::invalid(format!("tensor `{}`", tensor.name), problem));
         }
-        Ok(c::Tensor { buffer: self.0.raw, ..tensor.to_abi(nbytes) })
+        let alone = TensorDesc { view: None, ..*tensor };
+        Ok(c::Tensor { buffer: self.0.raw, ..alone.to_abi(nbytes) })
     }
 }
 

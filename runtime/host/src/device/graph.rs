@@ -95,6 +95,12 @@ impl RawGraphBuilder {
                 format!("views row {src}, not there yet"),
             ));
         }
+        if let Some((src, _)) = desc.view
+            && rows.tensors[src as usize].view_src != c::NO_TENSOR
+        {
+            let problem = format!("views row {src}, itself a view; name the row that owns the memory");
+            return Err(Error::invalid(format!("tensor `{}`", desc.name), problem));
+        }
         let buffer = desc.buffer.map_or(std::ptr::null_mut(), Buffer::as_ptr);
         let name = c::Str { ptr: std::ptr::null(), len: desc.name.len() as u64 };
         rows.tensors.push(c::Tensor { id, buffer, name, ..desc.to_abi(nbytes) });

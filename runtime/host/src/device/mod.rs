@@ -271,7 +271,7 @@ impl Device {
         let nbytes = tensor.nbytes()?;
         let Some(alloc_size) = self.vt.alloc_size else { return Ok(nbytes) };
         self.buffer_type(bt)?;
-        let tensor = tensor.to_abi(nbytes);
+        let tensor = TensorDesc { view: None, ..*tensor }.to_abi(nbytes);
         let _inside = inside::enter();
         // SAFETY: an open device with this buffer type; the tensor names no buffer.
         let size = unsafe { alloc_size(self.raw, bt, &tensor) };
