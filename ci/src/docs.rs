@@ -6,6 +6,7 @@ mod cli;
 mod env;
 mod llmrt;
 mod models;
+mod ops;
 mod support;
 
 use crate::root;
@@ -47,6 +48,12 @@ const PAGES: &[Page] = &[
         title: "Architectures and tensor types",
         source: "The files in `runtime/models/src/arch/`, the dtype table (`abi/src/dtype.rs`) and the formats in `runtime/graph/src/quant/`.",
         body: models::body,
+    },
+    Page {
+        file: "docs/reference/ops.md",
+        title: "Ops",
+        source: "The op table (`abi/src/op.rs`) and the first comment of each op's file (`runtime/graph/src/ops/`).",
+        body: ops::body,
     },
 ];
 

@@ -164,6 +164,7 @@ fn what_it_does_not_run_it_refuses_for_the_right_reason() {
     check(Op::Add, &[x, x], TensorDesc { nb: [4, 64, 384, 384], ..x }, &[], "stride");
     check(Op::Add, &[TensorDesc { layout_id: 1, ..x }, x], x, &[], "layout");
     check(Op::Add, &[x, x], x, &[0, 0, 0, 0, 0, 1], "param");
+    check(Op::Add, &[x, x, x], x, &[], "param");
     assert_eq!(verdict(&device, Op::Add, 2, &[x, x], x, &[]), "version");
 }
 
@@ -238,4 +239,40 @@ fn its_memory_is_counted_and_ends() {
     assert!(e.is_oom() && (call.bytes_requested, call.bytes_available) == (total, total - (1 << 20)), "{e}");
     drop(buffer);
     assert_eq!(device.memory().unwrap(), (total, total));
+}
+
+/// What `plugins/examples/c-host` prints for a plugin; `None` where there is no C compiler.
+fn c_host(plugin: &std::path::Path) -> Option<(bool, String)> {
+    let dir = TempDir::new().unwrap();
+    let program = dir.path().join("c-host");
+    let mut cc = Command::new("cc");
+    cc.args(["-std=c11", "-Wall", "-Wextra", "-pedantic", "-Werror", "-O1"]);
+    cc.arg("-I").arg(root().join("abi/include")).arg(root().join("plugins/examples/c-host/host.c"));
+    let Ok(out) = cc.arg("-o").arg(&program).arg("-ldl").output() else {
+        println!("skipped: cc does not start");
+        return None;
+    };
+    assert!(out.status.success(), "{}", String::from_utf8_lossy(&out.stderr));
+    let out = Command::new(&program).arg(plugin).output().unwrap();
+    let text = [out.stdout, out.stderr].concat();
+    Some((out.status.success(), String::from_utf8(text).unwrap()))
+}
+
+#[test]
+fn the_c_host_computes_on_the_cpu_and_on_the_c_plugin() {
+    let Some(c) = llmrt_tests::compile::c_example(env!("CARGO_TARGET_TMPDIR")) else { return };
+    let cpu = llmrt_tests::build::plugin("cpu");
+    for (plugin, name) in [(c, "c"), (cpu.as_path(), "cpu")] {
+        let Some((is_ok, text)) = c_host(plugin) else { return };
+        assert!(is_ok && text.starts_with("manifest:\nabi=0\n"), "{text}");
+        assert!(text.contains(&format!("\nname={name}\n")), "{text}");
+        assert!(
+            text.contains(&format!("\nplugin: {name} ")) && text.ends_with("\nadd: 11 22 33 44\n"),
+            "{text}"
+        );
+    }
+    let (is_ok, text) = c_host(&root().join("Cargo.toml")).unwrap();
+    assert!(!is_ok && text.contains("is no plugin"), "{text}");
+    let (is_ok, text) = c_host(&llmrt_tests::build::plugin("null")).unwrap();
+    assert!(is_ok && text.ends_with("add is refused, reason 1\n"), "{text}");
 }
