@@ -18,7 +18,7 @@ pub enum DTypeKind {
 pub struct DTypeInfo {
     /// The number in files and across the ABI.
     pub id: u32,
-    /// The name users know, e.g. `Q4_K`.
+    /// The name that users read, e.g. `Q4_K`.
     pub name: &'static str,
     /// Elements in a block; 1 for plain types.
     pub block_elems: u32,
@@ -100,7 +100,7 @@ impl DType {
         self as u32
     }
 
-    /// The name users know, e.g. `Q4_K`.
+    /// The name that users read, e.g. `Q4_K`.
     pub const fn name(self) -> &'static str {
         self.info().name
     }

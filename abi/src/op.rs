@@ -259,7 +259,7 @@ params! {
     /// Attributes of `upscale`.
     UpscaleParams "llmrt_p_upscale" {
         /// 0: nearest, 1: bilinear, 2: bicubic, 3: bilinear with antialiasing (of x that shrinks, all elements count
-        /// that lie under the triangle stretched by the ratio).
+        /// under the triangle that the ratio stretches).
         mode: u32,
         /// 1: the corners of x and y coincide.
         align_corners: u32,
@@ -501,7 +501,7 @@ macro_rules! ops {
             /// All ops, in table order.
             pub const ALL: &'static [Op] = &[$(Op::$variant,)*];
 
-            /// The op with this number, if this build knows it.
+            /// The op with this number, if this build has it.
             pub const fn from_id(id: u32) -> Option<Op> {
                 match id { $($id => Some(Op::$variant),)* _ => None }
             }

@@ -31,7 +31,7 @@ codes! {
         Unsupported = 1,
         /// The host broke a rule of the contract.
         Invalid = 2,
-        /// Device memory ran out; `bytes_requested` and `bytes_available` say by how much.
+        /// Device memory ran out; by `bytes_requested` and `bytes_available`.
         OomDevice = 3,
         /// Host memory ran out.
         OomHost = 4,

@@ -9,7 +9,7 @@ use abi_stable::StableAbi;
 use abi_stable::abi_stability::abi_checking::check_layout_compatibility;
 use abi_stable::type_layout::TypeLayout;
 use llmrt_abi::types;
-// `v0_1` wants it of its crate.
+// Required by `v0_1` of its crate.
 use llmrt_abi::Reason;
 
 #[path = "../../tests/golden/abi-0.1/types/mod.rs"]
@@ -33,7 +33,7 @@ fn check(old: &'static TypeLayout, new: &'static TypeLayout) {
 macro_rules! check {
     ($($name:ident)*) => {
         $(check(v0_1::$name::LAYOUT, types::$name::LAYOUT);)*
-        /// `HostThreads` is left out: abi_stable knows no function that takes a function.
+        /// `HostThreads` is left out: abi_stable has no support for functions that take a function.
         const CHECKED: usize = [$(stringify!($name)),*].len() + 1;
     };
 }

@@ -49,7 +49,7 @@ public:
 
 namespace detail {
 
-// What an exception said in a function that has no status to answer with. No allocation: memory may be what is missing.
+// The text of an exception in a function that returns no status. No allocation: memory may have run out.
 struct unreported {
     std::mutex lock;
     std::atomic<bool> is_set{ false }; // once it is, `text` stays
@@ -144,7 +144,7 @@ template <class Answer, class... Args, Answer (*Function)(Args...)> struct guard
 
 } // namespace detail
 
-// The function as the tables want it, with exceptions stopped.
+// The function in the form of the tables, with exceptions stopped.
 template <auto Function> constexpr auto guard = &detail::guarded<Function>::call;
 
 } // namespace llmrt

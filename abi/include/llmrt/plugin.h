@@ -4,6 +4,9 @@
  *
  * A plugin is a shared library libllmrt_<name>.so that exports one function, llmrt_plugin_query_v0, and imports none
  * of the host's. Fields marked **M** are mandatory; leave the others NULL. Calls return an LLMRT_STATUS_* number.
+ *
+ * LLMRT_FINGERPRINT hashes names and offsets of the fields that each struct had in the first release of this major
+ * version. Fields that are appended later do not change it, so a host compares it for equality.
  */
 
 #ifndef LLMRT_PLUGIN_H
@@ -128,7 +131,9 @@ typedef struct llmrt_str {
   uint64_t len;
 } llmrt_str;
 
-// What went wrong, in memory of the caller; nothing to free. 256 bytes.
+// Details of a failed call, in memory of the caller; nothing to free. 256 bytes. Before every call the caller sets
+// `struct_size`, `node_index` to `LLMRT_NO_TENSOR`, and every other field to 0; a plugin writes what it has to add, and
+// nothing when the call succeeds.
 typedef struct llmrt_error {
   // Set by the caller.
   uint32_t struct_size;
@@ -138,7 +143,8 @@ typedef struct llmrt_error {
   uint32_t scope;
   // The vendor library's own code, or 0.
   int32_t vendor_code;
-  // Node of the graph that failed, or `UINT32_MAX`.
+  // Node of the graph that failed. The caller presets `LLMRT_NO_TENSOR`, "no node", which calls without a graph and
+  // failures of no single node leave there.
   uint32_t node_index;
   // Bytes of `msg` in use.
   uint32_t msg_len;
@@ -150,7 +156,7 @@ typedef struct llmrt_error {
   uint8_t msg[216];
 } llmrt_error;
 
-// Answer of HostApi::type_info.
+// Result of HostApi::type_info.
 typedef struct llmrt_type_info {
   // Set by the caller.
   uint32_t struct_size;
@@ -168,7 +174,7 @@ typedef struct llmrt_type_info {
   struct llmrt_str name;
 } llmrt_type_info;
 
-// What `seal` made of a weight.
+// The layout in which `seal` stored a weight.
 typedef struct llmrt_layout {
   // Set by the caller.
   uint32_t struct_size;
@@ -180,28 +186,31 @@ typedef struct llmrt_layout {
   uint32_t reserved;
   // Bytes stored.
   uint64_t stored_bytes;
-  // Rows that slices must be multiples of.
+  // Slices of rows must be multiples of this many rows.
   uint64_t row_granularity;
-  // For people.
+  // For display.
   struct llmrt_str name;
 } llmrt_layout;
 
 // Functions of a buffer.
 typedef struct llmrt_buffer_vt {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // Zero.
   uint32_t reserved;
   // **M**
   void (*destroy)(struct llmrt_buffer *buf);
-  // **M** Writes `n` bytes at `off` of the tensor; canonical (GGUF) bytes. Done when it returns.
+  // **M** Writes `n` bytes at `off` of the tensor; canonical (GGUF) bytes. Done when it returns. `set`, `get`, `fill`,
+  // `seal` and `copy` do not wait for queued work: the host has synchronised every stream that uses these bytes, and
+  // calls them while work on other bytes of the buffer runs or is queued. One of them at a time per buffer; with
+  // `LLMRT_BT_CONCURRENT_SET` several `set` on disjoint ranges. Different buffers: any at once.
   int32_t (*set)(struct llmrt_buffer *buf,
                  const struct llmrt_tensor *tensor,
                  const void *src,
                  uint64_t off,
                  uint64_t n,
                  struct llmrt_error *err);
-  // **M** Reads `n` bytes at `off` of the tensor.
+  // **M** Reads `n` bytes at `off` of the tensor; done when it returns, and ordered as `set`.
   int32_t (*get)(struct llmrt_buffer *buf,
                  const struct llmrt_tensor *tensor,
                  void *dst,
@@ -210,7 +219,7 @@ typedef struct llmrt_buffer_vt {
                  struct llmrt_error *err);
   // **M** Sets bytes `off..off+n` of the buffer.
   int32_t (*fill)(struct llmrt_buffer *buf, uint64_t off, uint64_t n, uint8_t byte, struct llmrt_error *err);
-  // After the last byte of a weight: the plugin may change its layout, once, and says which it made.
+  // After the last byte of a weight: the plugin may change its layout, once, and describes the new one.
   int32_t (*seal)(struct llmrt_buffer *buf,
                   const struct llmrt_tensor *tensor,
                   struct llmrt_layout *layout,
@@ -221,7 +230,7 @@ typedef struct llmrt_buffer_vt {
                   struct llmrt_buffer *src_buf,
                   const struct llmrt_tensor *src,
                   struct llmrt_error *err);
-  // Address the CPU may read and write, or NULL. Of canonical tensors it finds there what `get` would give.
+  // Address that the CPU may read and write, or NULL. The bytes there of canonical tensors are those that `get` returns.
   void *(*host_ptr)(struct llmrt_buffer *buf);
 } llmrt_buffer_vt;
 
@@ -235,7 +244,9 @@ typedef struct llmrt_buffer {
 
 // A tensor: shape, strides and where its bytes are.
 typedef struct llmrt_tensor {
-  // Its row in the graph's table.
+  // Its row in the graph's table. A tensor that is passed without a graph (`alloc_size`, `set`, `get`, `seal`,
+  // `copy` and their asynchronous forms) has `id` 0, `view_src` `LLMRT_NO_TENSOR` and `view_offset` 0, also if it is
+  // a view: `buffer`, `offset`, dims, strides and `layout_id` describe it.
   uint32_t id;
   // A DType number.
   uint32_t dtype;
@@ -255,13 +266,16 @@ typedef struct llmrt_tensor {
   uint64_t nb[4];
   // Its memory; NULL while placing.
   struct llmrt_buffer *buffer;
-  // First byte in the buffer, views included.
+  // First byte in the buffer, the offset of a view included. Tensors that are no views start at multiples of the
+  // buffer type's alignment; in host memory that was imported, at multiples of 4 (8 if F64 or I64). While `buffer` is
+  // NULL, `offset` counts from the first byte of the tensor that owns the memory: 0 for an owner, `view_offset` for a
+  // view. Alignment checked on it in `supports` therefore holds in `compute`, up to that of the owner.
   uint64_t offset;
   // Bytes from first to past-the-last element; 0 if there is none.
   uint64_t nbytes;
-  // For views: offset within the viewed tensor.
+  // For views: offset in bytes from the first byte of the viewed tensor.
   uint64_t view_offset;
-  // For views: the viewed tensor's row; `UINT32_MAX` otherwise.
+  // For views: row of the tensor that owns the memory, which is never a view itself; `LLMRT_NO_TENSOR` otherwise.
   uint32_t view_src;
   // Zero.
   uint32_t reserved;
@@ -277,21 +291,25 @@ typedef struct llmrt_node {
   uint32_t op_version;
   // Zero.
   uint32_t flags;
-  // Tensor row of the result.
+  // Tensor row of the result. Of ops that write into a source (`set_rows`, `cpy`) it is a view of source 0, with the
+  // same dims, strides, buffer and offset in a row of its own, or source 0's own row: compare addresses, not rows.
   uint32_t dst;
-  // Tensor rows; `UINT32_MAX` for an optional source left out.
+  // Tensor rows; `LLMRT_NO_TENSOR` for an optional source left out.
   const uint32_t *src;
-  // Sources.
+  // Rows of `src`. Optional sources past it are left out. It may exceed the op's largest number of sources: rows
+  // past those that the plugin's version of the op has are `LLMRT_NO_TENSOR`, which means nothing, or an optional
+  // source of a later minor; a node with such a source is refused (`LLMRT_REASON_PARAM`), never computed without it.
   uint32_t n_src;
   // Bytes of `params`.
   uint32_t params_size;
-  // The op's `llmrt_p_*` struct.
+  // The op's `llmrt_p_*` struct, which may be shorter than the header's (missing fields are 0) or longer: a later byte
+  // that is not 0 is an attribute of a later minor, and the node is refused (`LLMRT_REASON_PARAM`).
   const void *params;
 } llmrt_node;
 
 // Nodes in execution order and the tensors they name.
 typedef struct llmrt_graph {
-  // Size of this struct as the host knows it.
+  // Size of this struct in the host's build.
   uint32_t struct_size;
   // Bytes between rows of `tensors`.
   uint32_t tensor_stride;
@@ -303,7 +321,7 @@ typedef struct llmrt_graph {
   uint32_t n_nodes;
   // Zero.
   uint32_t flags;
-  // Same number: same topology, shapes, dtypes and params; 0: nothing is said.
+  // Same number: same topology, shapes, dtypes and params; 0: unknown.
   uint64_t uid;
   // Same number, and same `uid`: same addresses.
   uint64_t binding_gen;
@@ -317,7 +335,7 @@ typedef struct llmrt_graph {
 
 // A custom op.
 typedef struct llmrt_op_desc {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // Version of its meaning.
   uint32_t version;
@@ -331,7 +349,7 @@ typedef struct llmrt_op_desc {
   uint32_t reserved;
   // `vendor.op`.
   struct llmrt_str name;
-  // Params as text, for people.
+  // Params as text, for display.
   struct llmrt_str schema;
   // Fills the result's dtype and shape.
   int32_t (*infer)(const struct llmrt_graph *graph, uint32_t node, struct llmrt_tensor *dst);
@@ -339,33 +357,34 @@ typedef struct llmrt_op_desc {
   int32_t (*reference)(const struct llmrt_graph *graph, uint32_t node, const void *const *src, void *dst);
 } llmrt_op_desc;
 
-// What the host offers a plugin. Valid from `init` to the end of `shutdown`.
+// Functions of the host for plugins. Valid from `init` to the end of `shutdown`; any thread may call them. Fields marked
+// **M** are never NULL; a field that a later minor appends may be, and exists only if `struct_size` covers it.
 typedef struct llmrt_host_api {
-  // Size of this struct as the host knows it.
+  // Size of this struct in the host's build.
   uint32_t struct_size;
   // ABI_MINOR of the host.
   uint32_t abi_minor;
   // First argument of every function below.
   void *ctx;
-  // Levels: 1 error, 2 warn, 3 info, 4 debug, 5 trace.
+  // **M** Levels: 1 error, 2 warn, 3 info, 4 debug, 5 trace.
   void (*log)(void *ctx, uint32_t level, struct llmrt_str target, struct llmrt_str msg);
-  // Copies an option's text to `buf`; `len` receives its whole length. `Unsupported` if it is not set.
+  // **M** Copies an option's text to `buf`; `len` receives its whole length. `Unsupported` if it is not set.
   int32_t (*get_option)(void *ctx, struct llmrt_str key, uint8_t *buf, uint64_t cap, uint64_t *len);
-  // Describes a dtype.
+  // **M** Describes a dtype.
   int32_t (*type_info)(void *ctx, uint32_t dtype, struct llmrt_type_info *out);
-  // Registers a custom op; only within `init`.
+  // **M** Registers a custom op; only within `init`.
   int32_t (*register_op)(void *ctx, const struct llmrt_op_desc *desc, uint32_t *id);
-  // Finds a custom op by name.
+  // **M** Finds a custom op by name.
   int32_t (*find_op)(void *ctx, struct llmrt_str name, uint32_t version, uint32_t *id);
-  // 1 when the run with this id was cancelled.
+  // **M** 1 when the run with this id was cancelled.
   uint32_t (*cancelled)(void *ctx, uint64_t run_id);
-  // `llmrt.host.threads` gives HostThreads; unknown names give NULL.
+  // **M** `llmrt.host.threads` gives HostThreads; unknown names give NULL.
   const void *(*get_extension)(void *ctx, struct llmrt_str name, uint32_t version);
 } llmrt_host_api;
 
-// Answer of `supports` for one node.
+// Result of `supports` for one node.
 typedef struct llmrt_verdict {
-  // 0 no, 1 yes, 2 only if the operands are here already, 3 wants it even from host memory.
+  // 0 no, 1 yes, 2 only if the operands are on the device already, 3 yes, preferred even if they are in host memory.
   uint8_t support;
   // A Reason number when `support` is 0.
   uint8_t reason;
@@ -376,28 +395,26 @@ typedef struct llmrt_verdict {
   // Scratch bytes.
   uint64_t workspace;
 } llmrt_verdict;
-// The device runs the node; cost unknown, no scratch.
-#define llmrt_verdict_YES (llmrt_verdict){ .support = 1, .reason = 0, .fuse_group = 0, .est_us = -1.0, .workspace = 0 }
 
-// Scratch memory managed by the host, for use inside `compute` and `plan_*`, in stream order: what is freed may be
-// handed out at once. Pieces of kind 1 are freed in the reverse order of their allocation. While a stream has plans,
+// Scratch memory managed by the host, for use inside `compute` and `plan_*`, in stream order: a freed piece may be
+// handed out again at once. Both functions are never NULL. Pieces of kind 1 are freed in the reverse order of their allocation. While a stream has plans,
 // no memory goes back to the device, so a plan may keep addresses.
 typedef struct llmrt_pool {
-  // Size of this struct as the host knows it.
+  // Size of this struct in the host's build.
   uint32_t struct_size;
   // 0 legacy, 1 VMM.
   uint32_t kind;
   // First argument.
   void *ctx;
-  // Address, a multiple of `align` (a power of two, or 0), and true size, which `free` wants to hear again.
+  // **M** Address, a multiple of `align` (a power of two, or 0), and true size, which is passed to `free` again.
   int32_t (*alloc)(void *ctx, uint64_t size, uint64_t align, uint64_t *addr, uint64_t *actual);
-  // Gives back what `alloc` gave.
+  // **M** Frees a piece of `alloc`.
   void (*free)(void *ctx, uint64_t addr, uint64_t actual);
 } llmrt_pool;
 
-// How to make a stream.
+// Parameters of a stream.
 typedef struct llmrt_backend_params {
-  // Size of this struct as the host knows it.
+  // Size of this struct in the host's build.
   uint32_t struct_size;
   // Zero.
   uint32_t flags;
@@ -413,7 +430,7 @@ typedef struct llmrt_backend_params {
 
 // Functions of an event; any thread.
 typedef struct llmrt_event_vt {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // Zero.
   uint32_t reserved;
@@ -441,7 +458,7 @@ typedef struct llmrt_plan {
 
 // Functions of a stream.
 typedef struct llmrt_backend_vt {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // Zero.
   uint32_t reserved;
@@ -449,7 +466,8 @@ typedef struct llmrt_backend_vt {
   void (*destroy)(struct llmrt_backend *be);
   // **M** Waits for everything enqueued; returns the sticky asynchronous error.
   int32_t (*synchronize)(struct llmrt_backend *be, struct llmrt_error *err);
-  // **M** Enqueues the graph; may block. The graph stays valid until synchronised.
+  // **M** Enqueues the graph; may block. The graph stays valid until synchronised. A result never shares memory with
+  // the sources of its node, except where the op writes into a source (`set_rows`, `cpy`).
   int32_t (*compute)(struct llmrt_backend *be, const struct llmrt_graph *graph, struct llmrt_error *err);
   // Like BufferVt::set, in stream order; the source stays valid until an event or synchronise.
   int32_t (*set_async)(struct llmrt_backend *be,
@@ -480,7 +498,7 @@ typedef struct llmrt_backend_vt {
                          const struct llmrt_graph *graph,
                          struct llmrt_plan **out,
                          struct llmrt_error *err);
-  // Only bindings moved; `PlanStale` if the plan must be made anew.
+  // Only bindings moved; `PlanStale` if the plan must be created again.
   int32_t (*plan_update)(struct llmrt_backend *be,
                          struct llmrt_plan *plan,
                          const struct llmrt_graph *graph,
@@ -506,7 +524,7 @@ typedef struct llmrt_backend {
 
 // Functions of a device; thread-safe after `open`.
 typedef struct llmrt_device_vt {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // Zero.
   uint32_t reserved;
@@ -516,7 +534,9 @@ typedef struct llmrt_device_vt {
   void (*close)(struct llmrt_device *dev);
   // **M** Free and total bytes.
   int32_t (*memory)(struct llmrt_device *dev, uint64_t *free, uint64_t *total, struct llmrt_error *err);
-  // **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have no buffer yet.
+  // **M** Verdicts for nodes `first..first+n`, the first one in `verdicts[0]`; pure and deterministic. Tensors may have
+  // no buffer yet. A node is supported only if its op, version, sources, params, dtypes, layouts, shapes and strides
+  // are all known: what a plugin does not check it must be able to run.
   int32_t (*supports)(struct llmrt_device *dev,
                       const struct llmrt_graph *graph,
                       uint32_t first,
@@ -555,7 +575,7 @@ typedef struct llmrt_device_vt {
 
 // A kind of memory of a device.
 typedef struct llmrt_buffer_type {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // Its row.
   uint32_t index;
@@ -563,17 +583,17 @@ typedef struct llmrt_buffer_type {
   uint32_t kind;
   // `LLMRT_BT_*` bits.
   uint32_t flags;
-  // Power of two; tensor offsets are multiples of it.
+  // Power of two; offsets of tensors that are no views are multiples of it.
   uint64_t alignment;
   // Largest buffer in bytes; 0: no limit.
   uint64_t max_size;
-  // For people.
+  // For display.
   struct llmrt_str name;
 } llmrt_buffer_type;
 
-// What a device is: data, not getters.
+// Description of a device: data, not getters.
 typedef struct llmrt_device_info {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // `LLMRT_DEVICE_*`: 0 CPU, 1 GPU, 2 IGPU, 3 NPU, 4 ACCEL.
   uint32_t kind;
@@ -581,7 +601,7 @@ typedef struct llmrt_device_info {
   uint64_t caps;
   // **M** Unique among the plugin's devices.
   struct llmrt_str name;
-  // For people: the marketing name.
+  // For display: the marketing name.
   struct llmrt_str description;
   // Chip or instruction set.
   struct llmrt_str arch;
@@ -609,29 +629,30 @@ typedef struct llmrt_device {
   void *imp;
 } llmrt_device;
 
-// What `llmrt_plugin_query_v0` returns: read-only data of the plugin.
+// Returned by `llmrt_plugin_query_v0`: read-only data of the plugin.
 typedef struct llmrt_plugin {
   // MAGIC.
   uint64_t magic;
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // ABI_MAJOR the plugin was built with.
   uint16_t abi_major;
   // ABI_MINOR the plugin was built with.
   uint16_t abi_minor;
-  // FINGERPRINT the plugin was built with.
+  // FINGERPRINT the plugin was built with. It covers the fields that structs had at first, not those
+  // appended later, so a host compares it for equality: a difference is another layout, never another minor.
   uint64_t fingerprint;
   // `LLMRT_BUILD_*` bits.
   uint32_t build_flags;
   // Zero.
   uint32_t reserved;
-  // Host features the plugin cannot do without: `LLMRT_NEEDS_*` bits.
+  // Host features the plugin requires: `LLMRT_NEEDS_*` bits.
   uint64_t needs_host;
   // **M** Name: lower case, digits, `_` and `-`; equals the manifest's.
   struct llmrt_str name;
   // **M** Version; equals the manifest's.
   struct llmrt_str version;
-  // Who made it.
+  // Its vendor.
   struct llmrt_str vendor;
   // **M** Enumerates devices; creates no context and takes no device memory. The array lives until `shutdown`.
   int32_t (*init)(const struct llmrt_host_api *host,
@@ -646,30 +667,33 @@ typedef struct llmrt_plugin {
 
 // Extension `llmrt.host.threads`, version 1: the process's one thread pool.
 typedef struct llmrt_host_threads {
-  // Size of this struct as the host knows it.
+  // Size of this struct in the host's build.
   uint32_t struct_size;
   // Zero.
   uint32_t reserved;
   // First argument of the functions below.
   void *ctx;
-  // Threads in the pool, the caller included.
+  // **M** Threads in the pool, the caller included.
   uint32_t (*n_threads)(void *ctx);
-  // Runs `body(arg, team, i, n)` for i in 0..n on a team of n threads, the caller being one; returns when all did.
-  // n is at most `n_threads`. The body must not unwind.
+  // **M** Runs `body(arg, team, i, n)` for i in 0..n on a team of n threads, the caller being one; returns when all have
+  // left the body, which must not unwind. `Invalid`, with nothing run, if n is 0 or more than `n_threads`. It is called
+  // within a call of the host or within a body, never from a thread of the plugin's own. Runs of several streams at
+  // once take turns: the pool has one team at a time (n = 1 runs at once, on the caller). A run within a body is
+  // correct but slow: its team are threads started for it.
   int32_t (*run)(void *ctx, uint32_t n, void (*body)(void *arg, void *team, uint32_t i, uint32_t n), void *arg);
-  // Waits until every thread of the team has come here or has left the body.
+  // **M** Waits until every thread of the team has arrived here or has left the body; `team` is the body's own.
   void (*barrier)(void *team);
 } llmrt_host_threads;
 
 // Extension `llmrt.devmem`: how a plugin's memory can be reserved and mapped.
 typedef struct llmrt_devmem_vt {
-  // Size of this struct as the plugin knows it.
+  // Size of this struct in the plugin's build.
   uint32_t struct_size;
   // Zero.
   uint32_t flags;
   // Bytes of a mapping unit, a power of two; 0: no virtual memory, and the functions `va_*` are NULL.
   uint64_t granularity;
-  // Largest reservation; 0: not said.
+  // Largest reservation; 0: unknown.
   uint64_t va_limit;
   // **M** Plain device memory.
   int32_t (*raw_alloc)(struct llmrt_device *dev, uint64_t size, uint64_t *addr, struct llmrt_error *err);
@@ -677,15 +701,15 @@ typedef struct llmrt_devmem_vt {
   void (*raw_free)(struct llmrt_device *dev, uint64_t addr);
   // Reserves addresses.
   int32_t (*va_reserve)(struct llmrt_device *dev, uint64_t size, uint64_t *addr, struct llmrt_error *err);
-  // Puts memory behind `n` reserved addresses, whole units; gives a handle of it.
+  // Maps memory to `n` reserved addresses, whole units; returns a handle of it.
   int32_t (*va_map)(struct llmrt_device *dev,
                     uint64_t addr,
                     uint64_t n,
                     uint64_t *chunk,
                     struct llmrt_error *err);
-  // Takes it away, after the work enqueued so far.
+  // Unmaps it, after the work enqueued so far.
   void (*va_unmap)(struct llmrt_device *dev, uint64_t addr, uint64_t n, uint64_t chunk);
-  // Gives addresses back; nothing is mapped there any more.
+  // Releases the addresses; nothing is mapped there any more.
   void (*va_release)(struct llmrt_device *dev, uint64_t addr, uint64_t size);
 } llmrt_devmem_vt;
 
@@ -728,18 +752,28 @@ typedef struct llmrt_devmem_vt {
 
 /* Ops. Numbers are frozen.
  *
+ * docs/reference/ops.md defines each op: formula, shapes, dtypes, and where it differs from ggml.
+ *
  * Reshaping, permuting, transposing and slicing are no ops: a tensor with `view_src` shows the bytes of another under
  * dims and strides of its own, so any source may have gaps and any order of strides. A dim may be 0: the tensor is
  * empty, has no bytes, and a node whose result is empty does nothing; a sum over no elements is 0. Strides are any number
- * of bytes: refuse (LLMRT_REASON_STRIDE) those you cannot walk. Results are without gaps and share no memory
- * with a source, but those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are the tensor written into.
+ * of bytes: refuse (LLMRT_REASON_STRIDE) those that the device cannot step through. Results are without gaps and share no
+ * memory with a source, except those of LLMRT_OP_SET_ROWS and LLMRT_OP_CPY, which are a view of source 0, written in
+ * place. No other op runs in place: a node may be computed again after a failure, from unchanged sources.
  *
- * Every op is at version 1. "b broadcasts": each dim of a is a multiple of that of b, and element i of a meets element
- * i % n_b of b. An id outside of its table never makes a fault: what then happens is said where it is not obvious.
+ * The first so many sources of "sources: 2 to 3" are required, the others optional (LLMRT_NO_TENSOR, or past n_src).
+ * A source past the last one in this list comes from a newer host: refuse the node (LLMRT_REASON_PARAM).
+ *
+ * Elementwise ops and ops that move elements give the dtype of source 0; products, norms, softmax, attention and sums of
+ * rows give F32; all compute in F32. Conversion to a quantised dtype need not give the bytes that ggml or another device
+ * gives: it is judged by its error.
+ *
+ * Every op is at version 1. "b broadcasts": each dim of a is a multiple of that of b, and element i of a is paired with
+ * element i % n_b of b. An id outside of its table is never a fault: its line defines the result where it is not obvious.
  */
 #define LLMRT_OP_GET_ROWS 1 /* rows of a table [n, m], picked by i32 ids; converted to F32, or I32 of an I32 table; dims 2 and 3 are batches; an id outside gives zeros (sources: 2; no params) */
 #define LLMRT_OP_SET_ROWS 2 /* cache, rows, ids: writes row i at row ids[i] of the cache, converting; of rows with one id the last stays, ids outside are skipped; dims 2 and 3 are batches over which ids repeat; the result is the cache (sources: 3; no params) */
-#define LLMRT_OP_MUL_MAT 3 /* w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x meets matrix i / (n_x / n_w) of w (sources: 2; no params) */
+#define LLMRT_OP_MUL_MAT 3 /* w [k, m] and x [k, n] give [m, n]; in dims 2 and 3 matrix i of x uses matrix i / (n_x / n_w) of w (sources: 2; no params) */
 #define LLMRT_OP_MUL_MAT_ID 4 /* w [k, m, n_expert], x [k, 1 or n_used, n_tokens], ids [n_used, n_tokens] give [m, n_used, n_tokens] (sources: 3; no params) */
 #define LLMRT_OP_ADD 5 /* a + b; b broadcasts (sources: 2; no params) */
 #define LLMRT_OP_SUB 6 /* a - b; b broadcasts (sources: 2; no params) */
@@ -747,7 +781,7 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_DIV 8 /* a / b; b broadcasts (sources: 2; no params) */
 #define LLMRT_OP_SCALE 9 /* x * scale + bias (sources: 1; llmrt_p_scale) */
 #define LLMRT_OP_SILU 10 /* x * sigmoid(x) (sources: 1; no params) */
-#define LLMRT_OP_GELU 11 /* gelu in its tanh form (sources: 1; no params) */
+#define LLMRT_OP_GELU 11 /* gelu in its tanh form; 0 at -inf (sources: 1; no params) */
 #define LLMRT_OP_GELU_ERF 12 /* gelu with the error function (sources: 1; no params) */
 #define LLMRT_OP_GELU_QUICK 13 /* x * sigmoid(1.702 x) (sources: 1; no params) */
 #define LLMRT_OP_RELU 14 /* max(x, 0) (sources: 1; no params) */
@@ -763,7 +797,7 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_TOP_K 27 /* i32 indices of the k largest values of each row, largest first (sources: 1; llmrt_p_top_k) */
 #define LLMRT_OP_MOE_WEIGHTS 28 /* router logits [n_expert, n_tokens], ids [n_used, n_tokens]: weights [1, n_used, n_tokens] (sources: 2; llmrt_p_moe_weights) */
 #define LLMRT_OP_SUM_ROWS 29 /* sum of each row (sources: 1; no params) */
-#define LLMRT_OP_COPY 30 /* a contiguous copy, converted to the result's dtype (sources: 1; llmrt_p_copy) */
+#define LLMRT_OP_COPY 30 /* a contiguous copy, converted to the result's dtype; integers saturate, NaN becomes 0 (sources: 1; llmrt_p_copy) */
 #define LLMRT_OP_ABS 40 /* |x| (sources: 1; no params) */
 #define LLMRT_OP_SGN 41 /* -1, 0 or 1 by the sign of x (sources: 1; no params) */
 #define LLMRT_OP_NEG 42 /* -x (sources: 1; no params) */
@@ -784,7 +818,7 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_LOG 57 /* natural logarithm (sources: 1; no params) */
 #define LLMRT_OP_SIN 58 /* sine (sources: 1; no params) */
 #define LLMRT_OP_COS 59 /* cosine (sources: 1; no params) */
-#define LLMRT_OP_LEAKY_RELU 60 /* x where x > 0, else slope x (sources: 1; llmrt_p_leaky_relu) */
+#define LLMRT_OP_LEAKY_RELU 60 /* x where x > 0, else slope x; NaN stays NaN (sources: 1; llmrt_p_leaky_relu) */
 #define LLMRT_OP_CLAMP 61 /* x within min..max (sources: 1; llmrt_p_clamp) */
 #define LLMRT_OP_ADD1 70 /* a + b, b of one element (sources: 2; no params) */
 #define LLMRT_OP_ADD_ID 71 /* a [n, n_used, n_tokens] plus the rows of b [n, n_expert] that ids [n_used, n_tokens] name (sources: 3; no params) */
@@ -798,8 +832,8 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_MEAN 82 /* mean of each row (sources: 1; no params) */
 #define LLMRT_OP_ARGMAX 83 /* i32 index of the largest element of each row; the first of equals (sources: 1; no params) */
 #define LLMRT_OP_ARGSORT 84 /* i32 indices of the elements of each row in order; ties keep the lower index first (sources: 1; llmrt_p_argsort) */
-#define LLMRT_OP_REPEAT 90 /* x side by side until the dims asked for are full (sources: 1; llmrt_p_shape) */
-#define LLMRT_OP_CONCAT 91 /* a and b, one behind the other in a dim (sources: 2; llmrt_p_concat) */
+#define LLMRT_OP_REPEAT 90 /* copies of x side by side up to the given dims (sources: 1; llmrt_p_shape) */
+#define LLMRT_OP_CONCAT 91 /* a, then b along a dim (sources: 2; llmrt_p_concat) */
 #define LLMRT_OP_CPY 92 /* y, x: writes the elements of x over those of y, in order, converting; the result is y (sources: 2; no params) */
 #define LLMRT_OP_DIAG 93 /* x [n, 1] on the diagonal of [n, n] (sources: 1; no params) */
 #define LLMRT_OP_DIAG_MASK_INF 94 /* -inf past the diagonal (sources: 1; llmrt_p_diag_mask) */
@@ -810,7 +844,7 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_ARANGE 99 /* numbers at equal distances (sources: 0; llmrt_p_arange) */
 #define LLMRT_OP_TRI 100 /* a triangle of each matrix, the rest 0 (sources: 1; llmrt_p_tri) */
 #define LLMRT_OP_FILL 101 /* one number in the shape of x (sources: 1; llmrt_p_fill) */
-#define LLMRT_OP_REPEAT_INTERLEAVE 102 /* each element of a dim several times, one behind the other (sources: 1; llmrt_p_repeat_interleave) */
+#define LLMRT_OP_REPEAT_INTERLEAVE 102 /* each element of a dim several times, copies side by side (sources: 1; llmrt_p_repeat_interleave) */
 #define LLMRT_OP_INDEX_FILL 103 /* x with one number at the indices of a dim (sources: 2; llmrt_p_index_fill) */
 #define LLMRT_OP_WIN_PART 104 /* x [c, w, h] cut into square windows, padded with 0: [c, window, window, n] (sources: 1; llmrt_p_win) */
 #define LLMRT_OP_WIN_UNPART 105 /* windows put together, the padding dropped (sources: 1; llmrt_p_win) */
@@ -838,7 +872,8 @@ typedef struct llmrt_devmem_vt {
 #define LLMRT_OP_GATED_DELTA_NET 155 /* q, k, v, g, beta, state: its outputs and then its states (sources: 6; llmrt_p_states) */
 #define LLMRT_OP_SOLVE_TRI 156 /* a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b (sources: 2; no params) */
 
-/* Params of ops. A byte past the fields you know that is not zero: answer "unsupported". */
+/* Params of ops. A byte that is not zero past the fields of this header is an attribute of a newer host: refuse the
+ * node (LLMRT_REASON_PARAM). */
 
 /* Attributes of `scale`: y = x·scale + bias. */
 typedef struct llmrt_p_scale {
@@ -984,7 +1019,7 @@ typedef struct llmrt_p_clamp {
   float max;
 } llmrt_p_clamp;
 
-/* Attributes of `acc` and `set`: where b lies in a. */
+/* Attributes of `acc` and `set`: position of b in a. */
 typedef struct llmrt_p_block {
   /* First element in dim 0. */
   uint32_t start0;
@@ -1064,7 +1099,7 @@ typedef struct llmrt_p_pad {
 
 /* Attributes of `upscale`. */
 typedef struct llmrt_p_upscale {
-  /* 0: nearest, 1: bilinear, 2: bicubic, 3: bilinear with antialiasing (of x that shrinks, all elements count that lie under the triangle stretched by the ratio). */
+  /* 0: nearest, 1: bilinear, 2: bicubic, 3: bilinear with antialiasing (of x that shrinks, all elements count under the triangle that the ratio stretches). */
   uint32_t mode;
   /* 1: the corners of x and y coincide. */
   uint32_t align_corners;
@@ -1104,7 +1139,7 @@ typedef struct llmrt_p_fill {
 typedef struct llmrt_p_repeat_interleave {
   /* The dim that grows. */
   uint32_t dim;
-  /* How often each element stands behind itself. */
+  /* Copies of each element, side by side. */
   uint32_t n;
 } llmrt_p_repeat_interleave;
 
@@ -1300,6 +1335,23 @@ typedef struct llmrt_p_gated_linear_attn {
 #else
 #define LLMRT_EXPORT
 #endif
+
+/* Verdicts as values: "the device runs the node" (cost unknown, no scratch), and a refusal with its reason. */
+static inline llmrt_verdict llmrt_verdict_no(uint8_t reason) {
+  llmrt_verdict verdict;
+  verdict.support = 0;
+  verdict.reason = reason;
+  verdict.fuse_group = 0;
+  verdict.est_us = -1.0f;
+  verdict.workspace = 0;
+  return verdict;
+}
+static inline llmrt_verdict llmrt_verdict_yes(void) {
+  llmrt_verdict verdict = llmrt_verdict_no(LLMRT_REASON_NONE);
+  verdict.support = 1;
+  return verdict;
+}
+#define llmrt_verdict_YES llmrt_verdict_yes()
 
 #ifdef __cplusplus
 extern "C" {

@@ -7,7 +7,7 @@ use core::ffi::c_void;
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BackendParams {
-    /// Size of this struct as the host knows it.
+    /// Size of this struct in the host's build.
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,
@@ -43,7 +43,7 @@ pub struct Plan {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BackendVt {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -127,7 +127,7 @@ pub struct Event {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct EventVt {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -145,7 +145,7 @@ pub struct EventVt {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Pool {
-    /// Size of this struct as the host knows it.
+    /// Size of this struct in the host's build.
     pub struct_size: u32,
     /// 0 legacy, 1 VMM.
     pub kind: u32,

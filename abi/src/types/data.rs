@@ -139,7 +139,7 @@ pub struct Node {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct Graph {
-    /// Size of this struct as the host knows it.
+    /// Size of this struct in the host's build.
     pub struct_size: u32,
     /// Bytes between rows of `tensors`.
     pub tensor_stride: u32,
@@ -237,7 +237,7 @@ impl Error {
         self.msg_len = n as u32;
     }
 
-    /// The bytes of the message, bounded by the array whatever `msg_len` says.
+    /// The bytes of the message, bounded by the array whatever `msg_len` is.
     pub fn message(&self) -> &[u8] {
         &self.msg[..(self.msg_len as usize).min(self.msg.len())]
     }

@@ -19,7 +19,7 @@ pub struct Device {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct DeviceInfo {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// `LLMRT_DEVICE_*`: 0 CPU, 1 GPU, 2 IGPU, 3 NPU, 4 ACCEL.
     pub kind: u32,
@@ -49,7 +49,7 @@ pub struct DeviceInfo {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BufferType {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// Its row.
     pub index: u32,
@@ -69,7 +69,7 @@ pub struct BufferType {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct DeviceVt {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -149,7 +149,7 @@ pub struct Buffer {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct BufferVt {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -210,7 +210,7 @@ pub struct BufferVt {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct DevmemVt {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// Zero.
     pub flags: u32,

@@ -9,7 +9,7 @@ use core::ffi::c_void;
 pub struct Plugin {
     /// [`crate::MAGIC`].
     pub magic: u64,
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// [`crate::ABI_MAJOR`] the plugin was built with.
     pub abi_major: u16,
@@ -50,7 +50,7 @@ pub struct Plugin {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct HostApi {
-    /// Size of this struct as the host knows it.
+    /// Size of this struct in the host's build.
     pub struct_size: u32,
     /// [`crate::ABI_MINOR`] of the host.
     pub abi_minor: u32,
@@ -79,7 +79,7 @@ pub struct HostApi {
 #[repr(C)]
 // abi_stable has no support for functions that take a function.
 pub struct HostThreads {
-    /// Size of this struct as the host knows it.
+    /// Size of this struct in the host's build.
     pub struct_size: u32,
     /// Zero.
     pub reserved: u32,
@@ -108,7 +108,7 @@ pub struct HostThreads {
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]
 pub struct OpDesc {
-    /// Size of this struct as the plugin knows it.
+    /// Size of this struct in the plugin's build.
     pub struct_size: u32,
     /// Version of its meaning.
     pub version: u32,

@@ -40,7 +40,6 @@ pub const PENDING: &[&str] = &[
     "docs/cann",
     "docs/cuda",
     "docs/reference/",
-    "docs/vendor-guide.md",
     "plugins/",
     "runtime/",
     "tests/",

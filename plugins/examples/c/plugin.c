@@ -52,7 +52,7 @@ static int32_t out_of_memory(llmrt_error *err, uint64_t requested, uint64_t avai
 
 /* ---- memory ---- */
 
-/* Bytes of the device. A real driver asks the vendor's library. */
+/* Bytes of the device. A real driver queries the vendor's library. */
 #define MEMORY (UINT64_C(4) << 30)
 /* Where a buffer starts, and what offsets of tensors in it are multiples of. */
 #define ALIGNMENT 64u
@@ -77,7 +77,7 @@ static void buffer_destroy(llmrt_buffer *buf) {
     free(m);
 }
 
-/* The host has checked that bytes off..off+n lie in the tensor, and the tensor in the buffer. */
+/* The host has checked that bytes off..off+n are inside the tensor, and the tensor inside the buffer. */
 static int32_t buffer_set(llmrt_buffer *buf, const llmrt_tensor *t, const void *src, uint64_t off, uint64_t n,
                           llmrt_error *err) {
     memory *m = (memory *)buf;
@@ -138,7 +138,7 @@ static const llmrt_tensor *source(const llmrt_graph *g, const llmrt_node *n, uin
 
 /* ---- what the device supports: a yes is a promise, a no has a reason ---- */
 
-/* A byte of params past those this file knows is an attribute newer than it. */
+/* A byte of params that is not zero past the fields of this file is an attribute newer than it. */
 static int tail_is_zero(const llmrt_node *n, uint32_t known) {
     const uint8_t *params = (const uint8_t *)n->params;
     uint32_t i;
@@ -432,7 +432,7 @@ static const llmrt_device_info device_info = {
     LLMRT_DEVICE_ACCEL,
     LLMRT_CAP_HOST_READ,
     STR("0"), STR("F32 sums and products in plain C"), STR("c"),
-    STR(""), { 0 }, /* PCI address and uuid: what tells the host that two plugins offer the same card */
+    STR(""), { 0 }, /* PCI address and uuid: by which the host finds that two plugins offer the same card */
     MEMORY,
     1, sizeof(llmrt_buffer_type), buffer_types,
 };

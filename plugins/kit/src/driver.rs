@@ -1,7 +1,7 @@
 //! The traits a plugin implements. The kit turns them into the ABI's tables and stops panics at the edge.
 //!
-//! Graphs, tensors and ranges that arrive here were checked by the host: ranges lie inside tensors, tensors inside
-//! buffers, buffers on devices that [`Device::accepts`]. A driver reports only what nobody could foresee.
+//! Graphs, tensors and ranges that arrive here were checked by the host: ranges are inside tensors, tensors inside
+//! buffers, buffers on devices that [`Device::accepts`]. A driver reports only errors that the host cannot foresee.
 
 use crate::{
     DeviceInfo, DevmemLimits, Error, GraphView, Host, PeerView, PluginInfo, Reason, Result, Scratch,
@@ -23,13 +23,13 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// [`Device::scratch_memory`].
     const DEVMEM: Option<DevmemLimits> = None;
 
-    /// The devices; asked once, after `init`.
+    /// The devices; called once, after `init`.
     fn devices(&self) -> Vec<Arc<dyn Device>>;
 }
 
 /// A device. Every method may be called from any thread after [`Device::open`].
 pub trait Device: Send + Sync + 'static {
-    /// What it is; asked once.
+    /// Its description; called once.
     fn info(&self) -> DeviceInfo;
 
     /// Creates contexts. Called before anything below.
@@ -76,7 +76,7 @@ pub trait Device: Send + Sync + 'static {
         false
     }
 
-    /// How the host takes scratch memory of this device, where [`Driver::DEVMEM`] says that it does.
+    /// How the host takes scratch memory of this device; required if [`Driver::DEVMEM`] is some.
     fn scratch_memory(&self) -> Option<&dyn ScratchMemory> {
         None
     }
@@ -119,7 +119,7 @@ pub trait Buffer: Any + Send + Sync {
     /// Sets bytes `off..off + n` of the buffer.
     fn fill(&self, off: u64, n: u64, byte: u8) -> Result<()>;
 
-    /// After the last byte of a weight: the layout may change, once; says which it made.
+    /// After the last byte of a weight: the layout may change, once; returns the new one.
     fn seal(&self, tensor: &TensorView<'_>) -> Result<Layout> {
         Ok(Layout::canonical(tensor.nbytes()))
     }
@@ -229,7 +229,7 @@ pub trait Stream: Any + Send {
         Err(Error::unsupported("plan_create"))
     }
 
-    /// Only addresses moved; `plan_stale` if the plan must be made anew.
+    /// Only addresses moved; `plan_stale` if the plan must be created again.
     fn plan_update(&mut self, _plan: &mut Plan, _graph: &GraphView<'_>) -> Result<()> {
         Err(Error::plan_stale("this plan cannot be rebound"))
     }

@@ -18,7 +18,7 @@ pub struct Error {
     pub vendor_code: i32,
     /// Node of the graph that failed.
     pub node: Option<u32>,
-    /// Bytes wanted and bytes there, for out-of-memory codes.
+    /// Bytes requested and bytes available, for out-of-memory codes.
     pub bytes: Option<(u64, u64)>,
     /// What was found, what was expected, what to do. Longer than 216 bytes is cut.
     pub message: String,
@@ -41,16 +41,16 @@ impl Error {
         Error::new(Status::Invalid, message)
     }
 
-    /// Device memory ran out: `wanted` bytes were asked for, `free` are there.
-    pub fn oom_device(wanted: u64, free: u64) -> Error {
-        let message = format!("device memory ran out: {wanted} bytes wanted, {free} free");
-        Error { bytes: Some((wanted, free)), ..Error::new(Status::OomDevice, message) }
+    /// Device memory ran out: `requested` bytes, of which `free` are available.
+    pub fn oom_device(requested: u64, free: u64) -> Error {
+        let message = format!("device memory ran out: {requested} bytes requested, {free} free");
+        Error { bytes: Some((requested, free)), ..Error::new(Status::OomDevice, message) }
     }
 
-    /// Host memory ran out while `wanted` bytes were asked for.
-    pub fn oom_host(wanted: u64) -> Error {
-        let message = format!("host memory ran out: {wanted} bytes wanted");
-        Error { bytes: Some((wanted, 0)), ..Error::new(Status::OomHost, message) }
+    /// Host memory ran out when `requested` bytes were allocated.
+    pub fn oom_host(requested: u64) -> Error {
+        let message = format!("host memory ran out: {requested} bytes requested");
+        Error { bytes: Some((requested, 0)), ..Error::new(Status::OomHost, message) }
     }
 
     /// The device is gone.
@@ -79,7 +79,7 @@ impl Error {
         self
     }
 
-    /// Says how far the failure reaches.
+    /// Sets how far the failure reaches.
     pub fn scope(mut self, scope: Scope) -> Error {
         self.scope = scope;
         self
@@ -99,7 +99,7 @@ impl Error {
         Error::internal(message).scope(Scope::Plugin)
     }
 
-    /// Writes the error where the host asked for it and gives the status number.
+    /// Writes the error to the host's struct and returns the status number.
     ///
     /// # Safety
     /// `err` is NULL or points to an error of the host, writable for this call.

@@ -2,7 +2,7 @@
 
 use llmrt_abi::ABI_MAJOR;
 
-/// Exports a [`crate::Driver`] as a plugin: the entry symbol, the table behind it, and the manifest.
+/// Exports a [`crate::Driver`] as a plugin: the entry symbol, its table, and the manifest.
 ///
 /// Optional manifest keys follow the type: `export_plugin!(MyDriver, cpu = "avx2,fma", hint = "install …")`.
 /// It also makes `query` in the current module, the same entry for a program that links the plugin in. A program can

@@ -16,7 +16,7 @@ unsafe impl Send for OwnBuffer {}
 unsafe impl Sync for OwnBuffer {}
 
 impl OwnBuffer {
-    /// Makes tensors of a [`GraphCopy`] able to lie in `inner`.
+    /// Makes `inner` usable as memory of tensors of a [`GraphCopy`].
     pub fn new(inner: Box<dyn Buffer>) -> OwnBuffer {
         OwnBuffer(buffer::into_raw(inner))
     }
@@ -42,7 +42,7 @@ pub struct GraphCopy {
     buffers: Vec<Arc<OwnBuffer>>,
 }
 
-// SAFETY: the pointers point into vectors and buffers that the struct keeps and nobody changes.
+// SAFETY: the pointers point into vectors and buffers that the struct keeps and nothing changes.
 unsafe impl Send for GraphCopy {}
 // SAFETY: as above.
 unsafe impl Sync for GraphCopy {}
@@ -81,7 +81,7 @@ impl GraphCopy {
             n_tensors: tensors.len() as u32,
             n_nodes: nodes.len() as u32,
             flags: graph.raw().flags,
-            // What it holds lies elsewhere, and may move: nobody takes it for the graph itself or another copy.
+            // Its memory is elsewhere and may move: 0, so that it is not taken for the graph itself or another copy.
             uid: 0,
             binding_gen: graph.binding_gen(),
             run_id: graph.run_id(),

@@ -21,9 +21,9 @@ pub enum Level {
     Error = 1,
     /// Something will surprise.
     Warn = 2,
-    /// Something to know.
+    /// Information.
     Info = 3,
-    /// For whoever looks for a fault.
+    /// For debugging.
     Debug = 4,
     /// Everything.
     Trace = 5,
@@ -51,8 +51,8 @@ impl Host {
     ) -> Option<(F, *mut core::ffi::c_void)> {
         // SAFETY: the constructor's promise; `ctx` is in every version of the table.
         unsafe {
-            let known = self.0.as_ref()?.struct_size as usize;
-            if offset + size_of::<usize>() > known {
+            let covered = self.0.as_ref()?.struct_size as usize;
+            if offset + size_of::<usize>() > covered {
                 return None;
             }
             Some((get(&*self.0)?, (*self.0).ctx))

@@ -1,4 +1,4 @@
-//! What a plugin says about itself and its devices.
+//! Description of a plugin and its devices.
 
 use llmrt_abi::types as c;
 

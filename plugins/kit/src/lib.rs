@@ -3,7 +3,7 @@
 //! A plugin implements [`Driver`], [`Device`], [`Buffer`] and [`Stream`] and ends with
 //! [`export_plugin!`]. `plugins/null` is the smallest one; start by copying it.
 //! Reading order: [`driver`] for the traits, [`view`] and [`tensor_view`] for graphs and tensors as a plugin sees them,
-//! [`host`] for what the host offers, [`error`] for how to say what went wrong.
+//! [`host`] for the host's functions, [`error`] for how to report failures.
 
 pub mod driver;
 pub mod error;

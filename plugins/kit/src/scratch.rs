@@ -8,7 +8,7 @@ use llmrt_abi::{Status, types as c};
 pub struct DevmemLimits {
     /// Bytes of a mapping unit, a power of two; 0: only [`ScratchMemory::raw_alloc`] and `raw_free` work.
     pub granularity: u64,
-    /// Most bytes of addresses; 0: not said.
+    /// Largest number of addresses; 0: unknown.
     pub va_limit: u64,
 }
 
@@ -25,7 +25,7 @@ pub trait ScratchMemory {
         Err(Error::unsupported("this device has no virtual memory"))
     }
 
-    /// Puts memory behind `n` reserved addresses, whole units; gives a handle of it.
+    /// Maps memory to `n` reserved addresses, whole units; returns a handle of it.
     fn va_map(&self, _addr: u64, _n: u64) -> Result<u64> {
         Err(Error::unsupported("this device has no virtual memory"))
     }
@@ -50,7 +50,7 @@ unsafe impl Send for Scratch {}
 pub struct Piece {
     /// Its address on the device.
     pub addr: u64,
-    /// Its size, at least what was asked for.
+    /// Its size, at least the requested one.
     pub size: u64,
 }
 

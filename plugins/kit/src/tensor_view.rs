@@ -33,7 +33,7 @@ impl<'a> TensorView<'a> {
         self.0.id
     }
 
-    /// The dtype, if this build knows it.
+    /// The dtype, if this build has it.
     pub fn dtype(&self) -> Option<DType> {
         DType::from_id(self.0.dtype)
     }

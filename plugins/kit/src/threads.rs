@@ -118,7 +118,7 @@ unsafe extern "C" fn member(arg: *mut c_void, team: *mut c_void, i: u32, n: u32)
         let message = format!("panic on thread {i} of {n}: {}", panic_text(&*payload));
         let mut slot = run.message.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
         slot.get_or_insert(message);
-        // Released before this member counts as gone, so whoever passes the barrier sees it.
+        // Released before this member counts as gone, so every member that passes the barrier sees it.
         run.failed.store(true, Ordering::Release);
     }
     std::mem::forget(payload);

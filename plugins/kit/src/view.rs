@@ -67,7 +67,7 @@ impl<'a> GraphView<'a> {
         TensorView(unsafe { &*at.cast::<c::Tensor>() })
     }
 
-    /// Same number: same topology, shapes, dtypes and params; 0: nothing is said.
+    /// Same number: same topology, shapes, dtypes and params; 0: unknown.
     pub fn uid(&self) -> u64 {
         self.0.uid
     }
@@ -101,7 +101,7 @@ impl<'a> NodeView<'a> {
         self.raw
     }
 
-    /// The op, if this build knows it.
+    /// The op, if this build has it.
     pub fn op(&self) -> Option<Op> {
         Op::from_id(self.raw.op)
     }

@@ -1,7 +1,7 @@
 //! The smallest plugin: one device with memory of its own that claims no op. Copy this folder to start a driver.
 //!
-//! Three objects: [`Null`] finds devices, [`NullDevice`] says what one can do and hands out [`Memory`] and streams.
-//! README.md says what to change, in which order.
+//! Three objects: [`Null`] finds devices, [`NullDevice`] describes one and creates [`Memory`] and streams.
+//! README.md lists what to change, in which order.
 
 mod memory;
 mod stream;
@@ -42,7 +42,7 @@ impl Driver for Null {
 
 struct NullDevice;
 
-/// What a device says it has, in bytes.
+/// Reported memory of a device, in bytes.
 const MEMORY: u64 = 1 << 30;
 
 impl Device for NullDevice {

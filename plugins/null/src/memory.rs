@@ -24,7 +24,7 @@ impl Memory {
     }
 }
 
-/// Bytes of all buffers: a real driver asks the vendor's library what is free.
+/// Bytes of all buffers: a real driver queries the vendor's library for the free bytes.
 static USED: AtomicU64 = AtomicU64::new(0);
 
 /// Bytes of all buffers, as far as the device has them.

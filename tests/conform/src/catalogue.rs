@@ -47,7 +47,7 @@ pub enum Work {
     Plan(Op, usize),
     /// Nodes of an op that a device must refuse or survive.
     Hostile(Op, l5_nodes::Fault),
-    /// Operands of an op that do not lie at multiples of their elements.
+    /// Operands of an op that do not start at multiples of their elements.
     Askew(Op),
     /// A measurement.
     Perf(usize),
@@ -83,7 +83,7 @@ impl Selection {
 }
 
 impl Entry {
-    /// What fails when the plugin does not load and no other case says so.
+    /// The case that fails when the plugin does not load and no other case fails.
     pub fn of_loading() -> Entry {
         Entry {
             level: Level::L0,
@@ -141,7 +141,7 @@ pub fn select(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> 
     entries
 }
 
-/// Every case, whatever the selection says, except those of ops that it leaves out.
+/// Every case of any selection, except those of ops that it leaves out.
 pub fn all(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
     let fixed = |level, group: &str, table: &[Fixed]| {
         let entry = |&(name, run): &Fixed| Entry {

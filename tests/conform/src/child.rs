@@ -1,4 +1,4 @@
-//! A worker process as its parent sees it: asked, timed, and when it dies, told apart.
+//! A worker process as its parent sees it: it runs cases under a time limit, and how it died is found out.
 
 use crate::growth;
 use crate::outcome::Outcome;
@@ -70,7 +70,7 @@ impl Child {
     }
 
     /// Runs a case, unless `is_cancelled` turns true meanwhile. The second value: whether the worker can run another one.
-    pub fn ask(&mut self, case: &str, limit: Duration, is_cancelled: &dyn Fn() -> bool) -> (Outcome, bool) {
+    pub fn run(&mut self, case: &str, limit: Duration, is_cancelled: &dyn Fn() -> bool) -> (Outcome, bool) {
         self.n_asked += 1;
         let question = protocol::question(self.n_asked, case);
         let sent = self
@@ -115,7 +115,7 @@ impl Child {
         }
     }
 
-    /// Lets the worker end by itself, and says how it did not.
+    /// Lets the worker end by itself; how it ended otherwise.
     pub fn end(mut self, limit: Duration) -> Result<(), String> {
         self.stdin = None;
         let started = Instant::now();
@@ -151,7 +151,7 @@ impl Child {
             (None, None) => "the process ended".to_string(),
         };
         match self.last_words() {
-            Some(words) => format!("{how}; it said: {words}"),
+            Some(words) => format!("{how}; it wrote: {words}"),
             None => how,
         }
     }

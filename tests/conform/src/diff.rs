@@ -40,13 +40,13 @@ impl NodeDiff {
         }
     }
 
-    /// Whether the second device says that it does not run such a node.
+    /// Whether the second device refuses such a node.
     pub fn is_refused(&self) -> bool {
         matches!(self.difference, Err(Trouble::Lacking(_)))
     }
 }
 
-/// Runs `tokens` as one step of a model on both devices. `visit` gets every node with its operands, and says whether
+/// Runs `tokens` as one step of a model on both devices. `visit` gets every node with its operands, and returns whether
 /// to go on. Needs the first device to run every node.
 pub fn diff(
     [a, b]: [&Arc<Device>; 2],

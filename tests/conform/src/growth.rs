@@ -102,7 +102,7 @@ impl Meter {
         Meter { name, read: Box::new(read), most, readings: Vec::with_capacity(ROUNDS + 1) }
     }
 
-    /// Reads it; false if it does not say.
+    /// Reads it; false if it is unknown.
     fn note(&mut self) -> bool {
         let now = (self.read)();
         self.readings.extend(now);

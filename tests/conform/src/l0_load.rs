@@ -1,4 +1,4 @@
-//! L0: the plugin loads, says sound things about itself, and starts again after it was shut down.
+//! L0: the plugin loads, describes itself consistently, and starts again after it was shut down.
 
 use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, wrong};
@@ -83,7 +83,7 @@ fn buffer_types(session: &mut Session) -> Verdict {
     Ok(())
 }
 
-/// Capability bits say what the functions do.
+/// Capability bits agree with the functions.
 fn capabilities(session: &mut Session) -> Verdict {
     let device = session.device()?;
     let caps = device.info().caps;

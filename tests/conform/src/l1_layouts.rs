@@ -1,4 +1,4 @@
-//! L1: what `seal` says about a layout holds: its bytes, its slices, and what `get` gives of parts.
+//! L1: the layout that `seal` returns holds: its bytes, its slices, and what `get` returns of parts.
 
 use crate::catalogue::Fixed;
 use crate::l1_seal::weight;
@@ -11,8 +11,8 @@ use llmrt_host::{Buffer, Layout, TensorDesc};
 
 /// The cases.
 pub const CASES: &[Fixed] = &[
-    ("a sealed weight keeps to the bytes it asked for", |s| each(s, keeps_to_its_bytes)),
-    ("a sealed weight needs no byte behind stored_bytes", |s| each(s, needs_no_more)),
+    ("a sealed weight stays within alloc_size", |s| each(s, keeps_to_its_bytes)),
+    ("a sealed weight needs no byte past stored_bytes", |s| each(s, needs_no_more)),
     ("parts of a sealed weight read back in any order", |s| each(s, parts)),
     ("slices of a sealed weight read back", |s| each(s, slices)),
     ("memory of a sealed weight is used again", used_again),
@@ -25,11 +25,11 @@ struct Sealed {
     desc: TensorDesc<'static>,
     layout: Layout,
     bytes: Vec<u8>,
-    /// Bytes that the device wants for it.
+    /// Bytes that the device requires for it.
     room: u64,
 }
 
-/// Bytes before and behind the weight.
+/// Bytes before and after the weight.
 const MARGIN: u64 = 4096;
 const AROUND: u8 = 0xa5;
 /// Rows of the weights: a prime, so that slices end with a rest.
@@ -87,7 +87,7 @@ impl Sealed {
 fn keeps_to_its_bytes(s: &Sealed) -> Verdict<bool> {
     let stored = s.layout.stored_bytes;
     insist((1..=s.room).contains(&stored), || {
-        format!("layout `{}` stores {stored} bytes; alloc_size said {}", s.layout.name, s.room)
+        format!("layout `{}` stores {stored} bytes; alloc_size is {}", s.layout.name, s.room)
     })?;
     for (from, n) in [(0, s.desc.offset), (s.desc.offset + s.room, MARGIN)] {
         let mut around = vec![0; n as usize];
@@ -103,14 +103,14 @@ fn keeps_to_its_bytes(s: &Sealed) -> Verdict<bool> {
     Ok(true)
 }
 
-/// What the device says it does not store is overwritten, and must not be missed.
+/// Bytes past `stored_bytes` are overwritten, and must not be missed.
 fn needs_no_more(s: &Sealed) -> Verdict<bool> {
-    let behind = s.room.saturating_sub(s.layout.stored_bytes);
-    if !s.layout.is_readable() || behind == 0 {
+    let rest = s.room.saturating_sub(s.layout.stored_bytes);
+    if !s.layout.is_readable() || rest == 0 {
         return Ok(false);
     }
-    s.buffer.fill(s.desc.offset + s.layout.stored_bytes, behind, !AROUND)?;
-    let what = format!("stored_bytes is {}, and bytes behind them are used", s.layout.stored_bytes);
+    s.buffer.fill(s.desc.offset + s.layout.stored_bytes, rest, !AROUND)?;
+    let what = format!("stored_bytes is {}, and bytes past them are used", s.layout.stored_bytes);
     s.expect(0, s.bytes.len(), &what)?;
     Ok(true)
 }
@@ -129,7 +129,7 @@ fn parts(s: &Sealed) -> Verdict<bool> {
     Ok(true)
 }
 
-/// Views of whole rows, as many as the layout says that slices are multiples of.
+/// Views of whole rows, as many as `row_granularity` of the layout.
 fn slices(s: &Sealed) -> Verdict<bool> {
     if !s.layout.is_readable() || s.layout.flags & c::LAYOUT_ROW_SLICEABLE == 0 {
         return Ok(false);

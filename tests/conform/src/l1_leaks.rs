@@ -1,4 +1,4 @@
-//! L1: what is freed is free, what is computed costs no memory that stays, and `memory()` tells the truth about it.
+//! L1: what is freed is free, what is computed costs no memory that stays, and `memory()` counts it.
 
 use crate::catalogue::Fixed;
 use crate::growth;
@@ -39,7 +39,7 @@ fn memory_counts(session: &mut Session) -> Verdict {
     if size < 4096 {
         return lacking(format!("the device has {before} bytes free"));
     }
-    let mut told = String::new();
+    let mut found = String::new();
     for _ in 0..5 {
         let before = free(&device)?;
         let buffer = device.alloc(0, size, c::USAGE_ANY)?;
@@ -49,9 +49,9 @@ fn memory_counts(session: &mut Session) -> Verdict {
         if during + size / 2 <= before {
             return Ok(());
         }
-        told = format!("{before} bytes were free, {during} with a buffer of {size} bytes");
+        found = format!("{before} bytes were free, {during} with a buffer of {size} bytes");
     }
-    insist(false, || format!("memory() does not count what is allocated: {told}"))
+    insist(false, || format!("memory() does not count what is allocated: {found}"))
 }
 
 fn memory_returns(session: &mut Session) -> Verdict {

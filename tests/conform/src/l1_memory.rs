@@ -17,7 +17,7 @@ pub const CASES: &[Fixed] = &[
     ("buffers of 1 byte work", tiny),
     ("every buffer type keeps bytes", every_buffer_type),
     ("memory that is not there is OOM, and the device goes on", absurd_size),
-    ("buffers are aligned as their type says", alignment),
+    ("buffers are aligned as their type requires", alignment),
     ("buffers do not overlap", no_overlap),
     ("copies between buffers arrive", copies),
 ];
@@ -139,7 +139,7 @@ fn tiny(session: &mut Session) -> Verdict {
     let device = session.device()?;
     let buffers: Vec<_> = (0..100).map(|_| filled(&device, 0, 1)).collect::<Verdict<_>>()?;
     buffers.iter().try_for_each(|(buffer, expected)| expect(buffer, expected))?;
-    // A buffer without bytes is asked for with one.
+    // A buffer without bytes is allocated with one.
     device.alloc(0, 0, c::USAGE_ANY).map(drop).map_err(Into::into)
 }
 
@@ -174,9 +174,9 @@ fn absurd_size(session: &mut Session) -> Verdict {
             insist(node.is_none(), || {
                 format!("buffer_alloc has no graph, and its error names node {node:?} (`node_index`): {e}")
             })?;
-            let asked = e.call().map_or(0, |call| call.bytes_requested);
-            insist(asked >= size, || {
-                format!("{size} bytes in buffer type {bt}: the error says {asked} bytes were requested: {e}")
+            let requested = e.call().map_or(0, |call| call.bytes_requested);
+            insist(requested >= size, || {
+                format!("{size} bytes in buffer type {bt}: the error has {requested} bytes requested: {e}")
             })?;
         }
     }
@@ -196,7 +196,7 @@ fn alignment(session: &mut Session) -> Verdict {
             n_checked += 1;
             insist(address.is_multiple_of(info.alignment), || {
                 format!(
-                    "buffer {i} of type {bt} lies at {address:#x}; its type promises multiples of {}",
+                    "buffer {i} of type {bt} starts at {address:#x}; its type promises multiples of {}",
                     info.alignment
                 )
             })?;

@@ -76,7 +76,9 @@ fn round_trip(session: &mut Session, dtype: DType, role: Role, dims: &[u64], pie
         insist(invertible != opaque, || {
             format!("layout `{}` has flags {:#x}; expected INVERTIBLE or OPAQUE", layout.name, layout.flags)
         })?;
-        insist(layout.id != 0 || invertible, || "layout 0 is the canonical one, and was said opaque".into())?;
+        insist(layout.id != 0 || invertible, || {
+            "layout 0 is the canonical one, and is called opaque".into()
+        })?;
         let mut back = vec![0; bytes.len()];
         let step = piece.min(bytes.len());
         for (i, part) in back.chunks_mut(step).enumerate() {

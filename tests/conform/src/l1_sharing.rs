@@ -1,4 +1,4 @@
-//! L1: memory that somebody else uses too: the host's own, and buffers on several threads.
+//! L1: memory with several users: the host's own, and buffers on several threads.
 
 use crate::catalogue::Fixed;
 use crate::l1_memory::{expect, pattern};

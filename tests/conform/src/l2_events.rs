@@ -1,4 +1,4 @@
-//! L2: events say when work is done, to other streams, threads and devices.
+//! L2: events signal when work is done, to other streams, threads and devices.
 
 use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, lacking};
@@ -32,13 +32,13 @@ fn event(device: &Arc<Device>) -> Verdict<Event> {
 fn wait(event: &Event) -> Verdict {
     let reached = event.wait(Duration::from_secs(30))?;
     insist(reached, || "an event was not reached within 30 s".into())?;
-    insist(event.query()?, || "an event was reached, and query says it was not".into())
+    insist(event.query()?, || "an event was reached, and query returns that it was not".into())
 }
 
 fn fresh(session: &mut Session) -> Verdict {
     let event = event(&session.device()?)?;
-    insist(event.query()?, || "query says NOT_READY".into())?;
-    insist(event.wait(Duration::ZERO)?, || "wait says NOT_READY".into())
+    insist(event.query()?, || "query returns NOT_READY".into())?;
+    insist(event.wait(Duration::ZERO)?, || "wait returns NOT_READY".into())
 }
 
 fn reached_means_done(session: &mut Session) -> Verdict {
@@ -151,7 +151,7 @@ fn waits_for_another(device: &Arc<Device>, other: &Arc<Device>) -> Verdict {
     let event = event(device)?;
     let (from, to) = (Chain::new(device, N, 64)?, Chain::new(other, N, 2)?);
     let (one, two) = (device.stream(0)?, other.stream(0)?);
-    // Busy, and the event recorded and waited for; says what `b` of `from` is then.
+    // Busy, and the event recorded and waited for; returns what `b` of `from` is then.
     let ordered = |round: u64| -> Verdict<Vec<f32>> {
         let first = from.start(round)?;
         to.start(round + 1)?;

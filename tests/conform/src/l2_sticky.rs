@@ -1,7 +1,7 @@
-//! L2: an error of stream scope stays with its stream, whatever that is asked, until it is destroyed; no other notices.
+//! L2: an error of stream scope stays with its stream, whatever is called, until it is destroyed; no other is affected.
 //!
-//! No work that a host gives breaks a stream of a healthy device. So the cases ask for it: they compute a node with the
-//! op number [`BREAK_STREAM`], which no op will ever have. A device that wants its errors tested answers it with an
+//! No work that a host gives breaks a stream of a healthy device. So the cases inject it: they compute a node with the
+//! op number [`BREAK_STREAM`], which no op will ever have. A device whose errors are to be tested answers it with an
 //! error of stream scope, from `compute` or from the next `synchronize`; any other refuses it like all unknown ops.
 
 use crate::catalogue::Fixed;
@@ -12,7 +12,7 @@ use llmrt_abi::{DType, Scope, Status, types as c};
 use llmrt_host::{Device, Error, NodeDesc, RawGraph, RawGraphBuilder, Stream, TensorDesc};
 use std::sync::Arc;
 
-/// The op number that asks a device to break the stream that computes it.
+/// The op number at which a device breaks the stream that computes it.
 pub const BREAK_STREAM: u32 = 0x7fff_fff1;
 
 /// The cases.
@@ -38,7 +38,7 @@ fn broken(device: &Arc<Device>) -> Verdict<(Stream, Error)> {
     let (bad, stream) = (graph_of(device, BREAK_STREAM)?, device.stream(0)?);
     match stream.compute(&bad).and_then(|()| stream.synchronize()) {
         Err(e) if e.scope() == Scope::Stream => Ok((stream, e)),
-        Err(e) if e.is_unsupported() => lacking("the device breaks no stream when it is asked to"),
+        Err(e) if e.is_unsupported() => lacking("the device breaks no stream on request"),
         Err(e) => wrong(format!("expected UNSUPPORTED, or an error of stream scope, got: {e}")),
         Ok(()) => wrong("a node with an unknown op was computed without an error"),
     }
@@ -52,7 +52,7 @@ fn stays(session: &mut Session) -> Verdict {
     let other = device.stream(0)?;
     for round in 0..3 {
         // The host would answer by itself: each call is to reach the plugin.
-        let ask = |call: &str, answer: &dyn Fn() -> llmrt_host::Result<()>| -> Verdict {
+        let expect = |call: &str, answer: &dyn Fn() -> llmrt_host::Result<()>| -> Verdict {
             stream.forget_error();
             let again = answer();
             let same = |e: &Error| e.scope() == Scope::Stream && e.status() == first.status();
@@ -63,17 +63,17 @@ fn stays(session: &mut Session) -> Verdict {
                 )
             })
         };
-        ask("compute", &|| stream.compute(&empty))?;
-        ask("synchronize", &|| stream.synchronize())?;
-        ask("set_async", &|| stream.set_async(&buffer, &t, vec![1; 64].into(), 0))?;
-        ask("get_async", &|| stream.get_async(&buffer, &t, 0, 64).map(drop))?;
-        ask("event_record", &|| stream.record(&event))?;
+        expect("compute", &|| stream.compute(&empty))?;
+        expect("synchronize", &|| stream.synchronize())?;
+        expect("set_async", &|| stream.set_async(&buffer, &t, vec![1; 64].into(), 0))?;
+        expect("get_async", &|| stream.get_async(&buffer, &t, 0, 64).map(drop))?;
+        expect("event_record", &|| stream.record(&event))?;
         if event.is_native() {
-            ask("event_wait", &|| stream.wait(&event))?;
+            expect("event_wait", &|| stream.wait(&event))?;
         }
-        ask("copy_async", &|| stream.copy_async(&other, (&buffer, &t), (&buffer, &t)))?;
+        expect("copy_async", &|| stream.copy_async(&other, (&buffer, &t), (&buffer, &t)))?;
         if stream.has_plans() {
-            ask("plan_create", &|| stream.plan(empty.clone()).map(drop))?;
+            expect("plan_create", &|| stream.plan(empty.clone()).map(drop))?;
         }
     }
     Ok(())
@@ -101,7 +101,7 @@ fn others_go_on(session: &mut Session) -> Verdict {
     Ok(())
 }
 
-/// Without being told to forget, the host answers with the error itself.
+/// Unless it is made to forget, the host returns the error itself.
 fn host_answers(session: &mut Session) -> Verdict {
     let (stream, first) = broken(&session.device()?)?;
     let again = [stream.synchronize(), stream.compute(&RawGraphBuilder::new().build())];

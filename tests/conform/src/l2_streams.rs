@@ -231,7 +231,7 @@ fn copy_between_streams(session: &mut Session) -> Verdict {
     two.compute(&to.reader)?;
     two.synchronize()?;
     let copied = from.after(&first, n);
-    to.expect(&to.b(), &copied, "copied behind a long job")?;
+    to.expect(&to.b(), &copied, "copied after a long job")?;
     to.expect(&to.out(), &to.read_of(&copied), "computed from the copy")?;
     Ok(one.synchronize()?)
 }

@@ -52,7 +52,7 @@ pub fn run(session: &mut Session, op: Op, repeat: Repeat) -> Verdict {
             often(session, &device, op, small.unwrap_or(first))
         }
         Repeat::SideBySide => {
-            // The one with the most work is most likely to meet itself.
+            // The one with the most work is most likely to overlap with itself.
             let largest = rows.iter().copied().max_by_key(|row| bytes(*row, LARGEST)).unwrap_or(first);
             side_by_side(session, &device, op, largest)
         }
@@ -96,13 +96,13 @@ fn side_by_side(session: &mut Session, device: &Arc<Device>, op: Op, row: usize)
         let alone = compute(&stream, &stage)?;
         sides.push((problem, stage, stream, alone));
     }
-    let meet = std::sync::Barrier::new(2);
+    let start = std::sync::Barrier::new(2);
     on_threads(2, &|side| {
         let (problem, stage, stream, alone): &(Problem, Stage, Stream, Vec<u8>) = &sides[side as usize];
         let mut outcome = Ok(());
         for round in 0..ROUNDS {
             // A side that failed still comes, or the other would wait for ever.
-            meet.wait();
+            start.wait();
             if outcome.is_ok() {
                 outcome = compute(stream, stage).and_then(|found| {
                     let same = stage.target(problem, &found) == stage.target(problem, alone);

@@ -1,4 +1,4 @@
-//! L3: a node is asked about, run twice, and compared with its reference; nothing around it may change.
+//! L3: a node is checked with `supports`, run twice, and compared with its reference; nothing around it may change.
 
 use crate::compare;
 use crate::outcome::{Trouble, Verdict, insist, lacking, wrong};
@@ -23,7 +23,7 @@ pub fn run(session: &mut Session, problem: &Problem) -> Verdict {
     let stage = Stage::new(&device, problem)?;
     same_answer(&device, &stage.graph, free, "with buffers")?;
     if device.supports(&stage.graph, 0..1)?[0].support == 0 {
-        return wrong("supports said yes to the node without buffers, and no with them");
+        return wrong("supports accepted the node without buffers, and refused it with them");
     }
     let first = compute(&stream, &stage)?;
     let def = problem.graph.def(problem.node().dst);
@@ -48,7 +48,7 @@ pub fn compute(stream: &Stream, stage: &Stage) -> Verdict<Vec<u8>> {
 /// Runs a graph that `supports` accepted, and waits.
 pub fn enqueue(stream: &Stream, graph: &RawGraph) -> Verdict {
     match stream.compute(graph).and_then(|()| stream.synchronize()) {
-        Err(e) if e.is_unsupported() => wrong(format!("supports said yes, and then: {e}")),
+        Err(e) if e.is_unsupported() => wrong(format!("supports accepted it, and then: {e}")),
         other => Ok(other?),
     }
 }
@@ -67,17 +67,17 @@ pub fn pure_answer(device: &Arc<Device>, problem: &Problem) -> Verdict<c::Verdic
         answers.iter().zip(["first", "second", "third"]).chain([(&middle, "second, alone,")])
     {
         insist(is_same(answer, &first), || {
-            format!("supports is not pure: {} alone, {} as {which} of three", told(&first), told(answer))
+            format!("supports is not pure: {} alone, {} as {which} of three", shown(&first), shown(answer))
         })?;
     }
     Ok(first)
 }
 
-/// Whether an answer is one that the ABI knows.
+/// Whether a verdict is one that the ABI defines.
 fn check_form(answer: &c::Verdict) -> Verdict {
     insist(answer.support <= 3, || format!("supports answered {}; expected 0 to 3", answer.support))?;
-    let known = Reason::TABLE.iter().any(|(_, code)| *code == answer.reason);
-    insist(known, || format!("supports gave reason {}, which is none", answer.reason))?;
+    let is_defined = Reason::TABLE.iter().any(|(_, code)| *code == answer.reason);
+    insist(is_defined, || format!("supports gave reason {}, which is none", answer.reason))?;
     insist((answer.support == 0) != (answer.reason == 0), || {
         format!("supports answered {} with reason {}", answer.support, Reason::from_code(answer.reason))
     })
@@ -86,7 +86,7 @@ fn check_form(answer: &c::Verdict) -> Verdict {
 fn same_answer(device: &Arc<Device>, graph: &RawGraph, first: c::Verdict, when: &str) -> Verdict {
     let again = device.supports(graph, 0..1)?[0];
     insist(is_same(&again, &first), || {
-        format!("supports is not pure: {}, and {} {when}", told(&first), told(&again))
+        format!("supports is not pure: {}, and {} {when}", shown(&first), shown(&again))
     })
 }
 
@@ -94,7 +94,7 @@ fn is_same(a: &c::Verdict, b: &c::Verdict) -> bool {
     (a.support == 0) == (b.support == 0) && a.reason == b.reason
 }
 
-fn told(answer: &c::Verdict) -> String {
+fn shown(answer: &c::Verdict) -> String {
     match answer.support {
         0 => format!("no ({})", Reason::from_code(answer.reason)),
         n => format!("yes ({n})"),

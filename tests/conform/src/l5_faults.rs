@@ -1,4 +1,4 @@
-//! L5: what a device does not know it refuses without harm to the rest, and a cancelled run breaks nothing. The faults
+//! L5: what is unknown to a device it refuses without harm to the rest, and a cancelled run breaks nothing. The faults
 //! of single ops are in [`crate::l5_nodes`].
 
 use crate::catalogue::Fixed;
@@ -16,7 +16,7 @@ pub const CASES: &[Fixed] = &[
     ("options with values that make no sense are answered", odd_options),
     ("a cancelled run ends, and the stream goes on", cancelled_run),
     ("a run goes on beside a cancelled one", other_run),
-    ("a large graph is asked about in parts", parts),
+    ("a large graph is given to supports in parts", parts),
 ];
 
 fn unknown_ops(session: &mut Session) -> Verdict {
@@ -44,24 +44,24 @@ fn unknown_among_known(session: &mut Session) -> Verdict {
     let answers = device.supports(&graph, 0..3)?;
     insist(answers[1].support == 0, || "the unknown node was accepted".into())?;
     let same = answers[0].support == alone.support && answers[2].support == alone.support;
-    insist(same, || "the known nodes beside it were answered otherwise than alone".into())
+    insist(same, || "the verdicts of the known nodes beside it differ from those alone".into())
 }
 
-/// Every option that the plugin asks for is given texts that nobody expects: long ones, none, other writing. It may
+/// Every option that the plugin reads is given unexpected texts: long ones, none, other writing. It may
 /// start or refuse to, with words; the process goes on in both cases, and the plugin starts again without them.
 fn odd_options(session: &mut Session) -> Verdict {
-    let asked = session.host()?.options_asked();
+    let read = session.host()?.options_asked();
     let before = device_names(&*session.host()?);
-    if asked.is_empty() {
-        return lacking("the plugin asks for no option");
+    if read.is_empty() {
+        return lacking("the plugin reads no option");
     }
     session.close();
     let values =
         ["x".repeat(100_000), String::new(), "\u{1f600}=\u{0},".repeat(300), "-1".into(), "9".repeat(40)];
     for value in &values {
         let mut options = session.options.clone();
-        options.plugin_options.retain(|(key, _)| !asked.contains(key));
-        options.plugin_options.extend(asked.iter().map(|key| (key.clone(), value.clone())));
+        options.plugin_options.retain(|(key, _)| !read.contains(key));
+        options.plugin_options.extend(read.iter().map(|key| (key.clone(), value.clone())));
         if let Err(Trouble::Wrong(why)) = fresh_host(&options) {
             let text = why.trim_start_matches("rejected: ").trim();
             insist(!text.is_empty(), || format!("options of {} bytes: refused without a word", value.len()))?;
@@ -99,7 +99,7 @@ fn cancelled_run(session: &mut Session) -> Verdict {
     chain.expect(&chain.b(), &chain.after(&first, 1), "a run with the number of a cancelled one")
 }
 
-/// `cancelled` is asked for the run at hand, and again every time.
+/// `cancelled` is called for the run at hand, and again every time.
 fn other_run(session: &mut Session) -> Verdict {
     let (device, host) = (session.device()?, session.host()?);
     let (chain, stream) = (Chain::new(&device, 1 << 12, 16)?, device.stream(0)?);

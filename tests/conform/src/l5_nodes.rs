@@ -1,4 +1,4 @@
-//! L5: what a node of an op says that the device does not know is refused; what makes no sense is answered.
+//! L5: parts of a node that are unknown to the device are refused; nonsense gets a verdict.
 
 use crate::l5_versions::{same_result, short_params, unknown_layout};
 use crate::outcome::{Verdict, insist, lacking};
@@ -14,11 +14,11 @@ use std::sync::Arc;
 pub enum Fault {
     /// Params that are longer and end in zeros: they mean the same.
     ZeroTail,
-    /// Params with attributes that this build does not know.
+    /// Params with attributes that are unknown to this build.
     NonZeroTail,
     /// Params that end before their last zeros: they mean the same.
     ShortParams,
-    /// Rows of tensors and nodes with fields that this build does not know.
+    /// Rows of tensors and nodes with fields that are unknown to this build.
     LongerRows,
     /// Operands in a layout that no device made.
     Layout,
@@ -61,7 +61,7 @@ impl Fault {
             Fault::NoSources => "a node without its sources is refused",
             Fault::ExtraSource => "a source that this version of the op does not have is refused",
             Fault::AbsentSources => "sources left out at the end mean the same",
-            Fault::Shapes => "operands that make no sense are answered",
+            Fault::Shapes => "operands that make no sense get a verdict",
         }
     }
 }
@@ -123,14 +123,14 @@ fn first_supported(session: &mut Session, device: &Arc<Device>, op: Op) -> Verdi
     Ok(None)
 }
 
-/// Fails unless the device says no to a node, with a reason.
+/// Fails unless the device refuses a node, with a reason.
 pub fn refused(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdict {
     let graph = raw::unbound(&problem.graph, std::slice::from_ref(node))?;
     let answer = device.supports(&graph, 0..1)?[0];
     insist(answer.support == 0, || {
         let n = node.params.len();
         format!(
-            "supports said yes to op {} version {} with {n} bytes of params and {} sources; case: {}",
+            "supports accepted op {} version {} with {n} bytes of params and {} sources; case: {}",
             node.op,
             node.version,
             node.src.len(),
@@ -208,8 +208,8 @@ fn shapes(device: &Arc<Device>, problem: &Problem, node: &RawNode) -> Verdict {
             let def = &mut g.tensors[which.0 as usize];
             change(&mut def.ne, &mut def.nb);
             // What the host itself refuses never comes to a device.
-            let asked = TensorDesc { nb: def.nb, ..TensorDesc::contiguous(def.dtype, def.ne) };
-            if asked.nbytes().is_err() {
+            let desc = TensorDesc { nb: def.nb, ..TensorDesc::contiguous(def.dtype, def.ne) };
+            if desc.nbytes().is_err() {
                 continue;
             }
             let Ok(graph) = raw::unbound(&g, std::slice::from_ref(node)) else { continue };

@@ -1,5 +1,5 @@
-//! L5: operands whose elements do not lie at multiples of their size. A device refuses them or computes with them: who
-//! says yes is taken at its word.
+//! L5: operands whose elements do not start at multiples of their size. A device refuses them, or computes the right
+//! result.
 
 use crate::l3_ops;
 use crate::outcome::{Trouble, Verdict, lacking};
@@ -12,7 +12,7 @@ use llmrt_graph::{Kind, Role, Tensor, TensorDef};
 /// Cases of an op that are looked at for operands.
 const MAX_CASES: usize = 60;
 
-/// How an operand lies askew.
+/// How an operand is misaligned.
 #[derive(Clone, Copy, Debug)]
 enum Skew {
     /// Rows, matrices and batches are a byte further apart.

@@ -48,9 +48,9 @@ pub fn short_params(session: &mut Session, problem: &Problem, node: RawNode) -> 
     for n in [used, (used + node.params.len()) / 2 / 4 * 4] {
         let during = |t: Trouble| t.during(&format!("{n} of {} bytes of params", node.params.len()));
         let short = RawNode { params: node.params[..n].to_vec(), ..node.clone() };
-        // What lies behind them is another node's.
-        let behind = RawNode { op: 0x7fff_ffff, params: vec![0xff; 64], ..short.clone() };
-        let graph = raw::unbound(&problem.graph, &[short.clone(), behind])?;
+        // The bytes after them are another node's.
+        let next = RawNode { op: 0x7fff_ffff, params: vec![0xff; 64], ..short.clone() };
+        let graph = raw::unbound(&problem.graph, &[short.clone(), next])?;
         let answer = device.supports(&graph, 0..1)?[0];
         let refused = || format!("refused ({}); what is missing is zero", Reason::from_code(answer.reason));
         insist(answer.support != 0, refused).map_err(during)?;
@@ -75,7 +75,7 @@ pub fn unknown_layout(device: &Arc<Device>, problem: &Problem, node: &RawNode) -
         let answer = device.supports(&graph, 0..1)?[0];
         insist(answer.support == 0, || {
             format!(
-                "supports said yes to an operand of layout {UNKNOWN}, which it never made; case: {}",
+                "supports accepted an operand of layout {UNKNOWN}, which it never made; case: {}",
                 problem.name
             )
         })?;

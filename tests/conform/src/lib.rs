@@ -2,7 +2,7 @@
 //!
 //! Reading order: [`catalogue`] for which cases there are, [`runner`] for how they are run (each in a worker process,
 //! [`child`] and [`worker`]), then the cases by level, `l0_load` to `l6_perf`, and `pools`. [`problem`] is one node with its
-//! operands, [`stage`] where it is tested, [`compare`] how it is judged. [`report`] and [`support`] tell what came of
+//! operands, [`stage`] where it is tested, [`compare`] how it is judged. [`report`] and [`support`] show the results of
 //! it. [`diff`] compares two devices on a model; [`repro`] keeps what it finds.
 #![forbid(unsafe_code)]
 

@@ -3,11 +3,11 @@
 /// What came of a case.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Outcome {
-    /// It ran and was right. Measurements are told as text.
+    /// It ran and was right. Measurements are given as text.
     Passed(String),
     /// It ran and was wrong, or ended its process.
     Failed(String),
-    /// The device cannot do this, and says so.
+    /// The device cannot do this, and refuses it.
     Skipped(String),
 }
 
@@ -16,7 +16,7 @@ pub enum Outcome {
 pub enum Trouble {
     /// Something is wrong.
     Wrong(String),
-    /// The device cannot do this, and says so.
+    /// The device cannot do this, and refuses it.
     Lacking(String),
 }
 

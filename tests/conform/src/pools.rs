@@ -1,4 +1,4 @@
-//! L1, L4, L5: scratch memory that the host manages for streams goes back, is nobody else's meanwhile, and may run out.
+//! L1, L4, L5: scratch memory that the host manages for streams goes back, belongs to one stream meanwhile, and may run out.
 //!
 //! Each case is there for both policies. A device that offers no memory for pools manages its own, and is skipped.
 
@@ -49,7 +49,7 @@ fn stats(stream: &Stream) -> Verdict<PoolStats> {
     stream.pool_stats().map_or_else(|| lacking("the stream has no pool"), Ok)
 }
 
-/// The device, a stream, and products that were run once: so that it is known whether they take scratch memory.
+/// The device, a stream, and products that were run once: to find whether they take scratch memory.
 fn prepare(session: &mut Session, kind: PoolKind) -> Verdict<(Arc<Device>, Stream, Products)> {
     let device = session.device()?;
     let (stream, work) = (stream(&device, kind)?, Products::new(&device)?);
@@ -173,8 +173,8 @@ fn goes_on(
     if let Err(e) = outcome {
         insist(e.status() == Status::OomDevice, || format!("{what}: expected OOM_DEVICE, got: {e}"))?;
         insist(e.scope() == Scope::Call, || format!("{what}: it broke more than the call: {e}"))?;
-        let asked = e.call().map_or(0, |call| call.bytes_requested);
-        insist(asked > 0, || format!("{what}: the error does not say how many bytes were requested: {e}"))?;
+        let requested = e.call().map_or(0, |call| call.bytes_requested);
+        insist(requested > 0, || format!("{what}: the error lacks the number of bytes requested: {e}"))?;
     }
     all_back(stream, what)?;
     let after = |t: crate::outcome::Trouble| t.during(&format!("after {what}"));

@@ -1,5 +1,5 @@
 //! Matrix products for which devices take scratch memory, if they ever do. Each moves the elements of every row by one,
-//! so results are exact, and say how many products there were.
+//! so results are exact, and count the products.
 
 use crate::outcome::{Verdict, lacking};
 use crate::raw::{self, RawNode};
@@ -35,8 +35,8 @@ impl Products {
             let (src, params) = (vec![Some(turn), Some(src)], Vec::new());
             RawNode { op: Op::MulMat.id(), version: 1, src, dst, params }
         };
-        let asked = raw::unbound(&g, &[node(a, b)])?;
-        if device.supports(&asked, 0..1)?[0].support == 0 {
+        let graph = raw::unbound(&g, &[node(a, b)])?;
+        if device.supports(&graph, 0..1)?[0].support == 0 {
             return lacking("the device runs no matrix product of F32 with F32");
         }
         let room = (N * N.max(ROWS) * 4) as u64;

@@ -1,4 +1,4 @@
-//! What parent and worker say to each other: one line per question, one per answer.
+//! Messages between parent and worker: one line per request, one per response.
 //!
 //! Question: `NUMBER \t CASE`. Answer: `llmrt-conform \t NUMBER \t pass|fail|skip \t TEXT`. Line ends, tabs and
 //! backslashes in texts are escaped. Any other line on a worker's stdout was written by the plugin, which must not.

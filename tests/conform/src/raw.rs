@@ -39,7 +39,7 @@ pub fn nodes(g: &Graph) -> Vec<RawNode> {
     g.nodes.iter().map(RawNode::from).collect()
 }
 
-/// A graph of these nodes, and the row of each tensor; `place` says where tensors that own bytes have them.
+/// A graph of these nodes, and the row of each tensor; `place` returns where tensors that own bytes have them.
 pub fn build(
     g: &Graph,
     nodes: &[RawNode],
@@ -72,7 +72,7 @@ pub fn build(
     Ok((builder.build(), rows))
 }
 
-/// The same without memory, as `supports` is asked first.
+/// The same without memory, as `supports` gets it first.
 pub fn unbound(g: &Graph, nodes: &[RawNode]) -> Verdict<RawGraph> {
     Ok(build(g, nodes, &|_| None)?.0)
 }

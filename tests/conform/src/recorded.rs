@@ -55,7 +55,7 @@ fn of_model(path: &Path, seed: u64) -> Result<Vec<Problem>, String> {
     Ok(problems)
 }
 
-/// Fails if the operands of a case are more than a file of this size may ask for.
+/// Fails if the operands of a case are more than a file of this size may request.
 fn check_size(case: &Case, file_bytes: u64) -> Result<(), String> {
     let (g, mut budget) = (&case.graph, Budget::of_file(file_bytes));
     let operands = g.nodes.iter().flat_map(|node| node.src.iter().flatten().chain([&node.dst]));
@@ -80,7 +80,7 @@ pub fn step(model: &Model, n_tokens: u64, cache: DType) -> Result<ModelGraph, St
     model.graph(&shape).map_err(|e| e.to_string())
 }
 
-/// What the step's inputs hold: `tokens` behind `n_before` others of one sequence.
+/// What the step's inputs hold: `tokens` after `n_before` others of one sequence.
 pub fn integers(
     step: &ModelGraph,
     n_tokens: u64,

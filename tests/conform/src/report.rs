@@ -138,7 +138,7 @@ impl Report {
         const MAX_SHOWN: usize = 100;
         let mut text = String::new();
         let failed: Vec<_> = self.failed().collect();
-        // What fails for one reason stands together, with the reason told once.
+        // Cases that fail for one reason stand together, with the reason given once.
         for same in failed[..failed.len().min(MAX_SHOWN)].chunk_by(|a, b| a.1 == b.1) {
             same.iter().for_each(|(name, _)| text += &format!("FAILED {name}\n"));
             let _ = writeln!(text, "       {}", same[0].1);

@@ -160,7 +160,7 @@ pub fn parse(bytes: &[u8]) -> Result<Problem, String> {
     Ok(Problem { name, graph, given, nmse })
 }
 
-/// The op's own shape rule accepts the operands, and the result is what it says.
+/// The op's own shape rule accepts the operands, and the result is the one it infers.
 fn check(graph: &Graph, node: &Node) -> Result<(), String> {
     let defs: Vec<_> = node.src.iter().map(|s| s.map(|t| graph.def(t))).collect();
     let (dtype, ne) = llmrt_graph::ops::rules(node.op).infer(&defs, &node.params)?;
@@ -254,14 +254,14 @@ mod tests {
             assert!(error.contains(words), "{x} / {y}: {error}");
         };
         let one = "tensor F32 input 0 1 1 1 1 4 4 4 4 4";
-        check(one, "tensor F32 computed 0 1000000000000 1 1 1 4 4 4 4 0", "asks for 4000000000004 bytes");
-        check(one, "tensor F32 computed 0 1 1 1 2 4 4 4 1000000000000 0", "asks for 1000000000008 bytes");
+        check(one, "tensor F32 computed 0 1000000000000 1 1 1 4 4 4 4 0", "requests 4000000000004 bytes");
+        check(one, "tensor F32 computed 0 1 1 1 2 4 4 4 1000000000000 0", "requests 1000000000008 bytes");
         check(
             "tensor F32 input 0 1 1000000000 1 1 4 0 0 0 4",
             "tensor F32 computed 0 1 1000000000 1 1 4 4 4 4 0",
-            "asks for 4000000000 bytes",
+            "requests 4000000000 bytes",
         );
-        check(one, "view F32 0 0 1 1 1 1000000000000 4 0 0 0", "asks for 4000000000004 bytes");
+        check(one, "view F32 0 0 1 1 1 1000000000000 4 0 0 0", "requests 4000000000004 bytes");
     }
 
     #[test]

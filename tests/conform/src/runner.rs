@@ -18,9 +18,9 @@ pub struct Run<'a> {
     pub limit: Duration,
     /// Failures after which no further case is begun.
     pub max_failures: usize,
-    /// Asked between cases; true ends the run early.
+    /// Called between cases; true ends the run early.
     pub is_cancelled: &'a (dyn Fn() -> bool + Sync),
-    /// Told after every case: how many are done, and how many of them failed.
+    /// Called after every case: how many are done, and how many of them failed.
     pub progress: &'a (dyn Fn(usize, usize) + Sync),
 }
 
@@ -61,7 +61,7 @@ impl Run<'_> {
             Ok(worker) => child.insert(worker),
             Err(e) => return Outcome::Failed(format!("no worker process could be started: {e}")),
         };
-        let (outcome, fit) = worker.ask(&entry.id(), self.limit, self.is_cancelled);
+        let (outcome, fit) = worker.run(&entry.id(), self.limit, self.is_cancelled);
         if !fit {
             *child = None;
         }
@@ -74,7 +74,7 @@ impl Run<'_> {
             Ok(worker) => worker,
             Err(e) => return Outcome::Failed(format!("no worker process could be started: {e}")),
         };
-        match worker.ask(&entry.id(), self.limit, self.is_cancelled) {
+        match worker.run(&entry.id(), self.limit, self.is_cancelled) {
             (outcome, true) => match worker.end(self.limit) {
                 Ok(()) => outcome,
                 Err(why) => Outcome::Failed(format!("after the device was used: {why}")),

@@ -17,9 +17,9 @@ pub struct Options {
     pub plugin: PathBuf,
     /// The device to test, by id or name; `None`: the plugin's first.
     pub device: Option<String>,
-    /// What the plugin gets when it asks for an option.
+    /// The plugin's options.
     pub plugin_options: Vec<(String, String)>,
-    /// How scratch memory is managed where a case does not say; `None`: the knob.
+    /// How scratch memory is managed where a case does not set it; `None`: the knob.
     pub pool: Option<PoolKind>,
     /// Source of all random numbers.
     pub seed: u64,
@@ -31,7 +31,7 @@ pub struct Options {
     pub repro: Option<PathBuf>,
 }
 
-/// The plugin under test. Loaded when the first case asks for it.
+/// The plugin under test. Loaded when the first case needs it.
 pub struct Session {
     /// What is tested, and how.
     pub options: Options,
@@ -167,7 +167,7 @@ pub fn fresh_host(options: &Options) -> Verdict<Arc<Host>> {
     }
 }
 
-/// The device that is asked for, or the first in the host's order.
+/// The selected device, or the first in the host's order.
 pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     let found = match name {
         // A plugin's name, which a host takes for its first device, may be a device's too.
@@ -184,14 +184,14 @@ pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     }
 }
 
-/// Mask of the signals this process has handlers for; 0 where the system does not say. Without 32 and 33, which the C
+/// Mask of the signals this process has handlers for; 0 where the system does not report it. Without 32 and 33, which the C
 /// library keeps for its threads.
 pub fn caught_signals() -> u64 {
     let mask = process_status("SigCgt:").and_then(|text| u64::from_str_radix(&text, 16).ok());
     mask.unwrap_or(0) & !(0b11 << 31)
 }
 
-/// Bytes of memory this process has in use; `None` where the system does not say.
+/// Bytes of memory this process has in use; `None` where the system does not report it.
 pub fn resident_bytes() -> Option<u64> {
     let kib: u64 = process_status("VmRSS:")?.split_whitespace().next()?.parse().ok()?;
     Some(kib * 1024)

@@ -22,13 +22,13 @@ pub struct Stage {
     pub rows: std::collections::HashMap<Tensor, u32>,
     /// Where the bytes of each tensor that owns some are.
     pub places: BTreeMap<Tensor, Range<usize>>,
-    /// Bytes that the device may use as it likes: what it wants behind tensors.
+    /// Bytes that the device may use freely: what it requires after tensors.
     slack: Vec<Range<usize>>,
     /// The buffer's bytes before the run.
     pub image: Vec<u8>,
 }
 
-/// What stands where nobody may write.
+/// Content of bytes that must not be written.
 const SENTINEL: u8 = 0xa5;
 /// What stands where the result will be: NaN in every float format.
 const POISON: u8 = 0xff;
@@ -133,11 +133,11 @@ impl Stage {
             Some(source) => format!("source {source}"),
             None => "an operand".to_string(),
         };
-        let behind = self.places.iter().filter(|(_, place)| place.end <= i);
+        let after = self.places.iter().filter(|(_, place)| place.end <= i);
         let before = self.places.iter().filter(|(_, place)| place.start > i);
-        let behind = behind.map(|(&t, place)| (i - place.end + 1, "behind the end of", t));
+        let after = after.map(|(&t, place)| (i - place.end + 1, "past the end of", t));
         let before = before.map(|(&t, place)| (place.start - i, "before the start of", t));
-        match behind.chain(before).min_by_key(|&(distance, ..)| distance) {
+        match after.chain(before).min_by_key(|&(distance, ..)| distance) {
             Some((distance, side, t)) => format!("byte {distance} {side} {}", name(t)),
             None => format!("byte {i} of the buffer"),
         }

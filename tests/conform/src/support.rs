@@ -9,7 +9,7 @@ use std::collections::{BTreeMap, BTreeSet};
 pub struct Counts {
     /// All.
     pub n_cases: usize,
-    /// Those the device says it runs.
+    /// Those that the device accepts.
     pub n_supported: usize,
     /// Those of them that were run and wrong.
     pub n_failed: usize,

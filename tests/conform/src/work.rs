@@ -38,8 +38,8 @@ impl Chain {
                 let (src, params) = (vec![Some(src), Some(step)], Vec::new());
                 RawNode { op: op.id(), version: 1, src, dst, params }
             };
-            let asked = raw::unbound(&g, &[node(b, a)])?;
-            if device.supports(&asked, 0..1)?[0].support == 0 {
+            let graph = raw::unbound(&g, &[node(b, a)])?;
+            if device.supports(&graph, 0..1)?[0].support == 0 {
                 continue;
             }
             let buffer = device.alloc(0, room * 4, c::USAGE_COMPUTE)?;
@@ -123,7 +123,7 @@ impl Chain {
         near(&bytes, expected, what)
     }
 
-    /// Enqueues runs that take about this long; says how many they are. Nothing is waited for at the end.
+    /// Enqueues runs that take about this long; returns how many they are. Nothing is waited for at the end.
     pub fn keep_busy(&self, stream: &Stream, time: Duration) -> Verdict<usize> {
         let started = Instant::now();
         stream.compute(&self.graph)?;

@@ -25,7 +25,7 @@ pub fn serve(options: Options) -> std::io::Result<()> {
         let outcome = match (case.as_str(), entries.get(&case)) {
             (DESCRIBE, _) => describe(&mut session),
             (_, Some(entry)) => entry.work.run(&mut session),
-            (_, None) => Outcome::Failed("the worker does not know this case".into()),
+            (_, None) => Outcome::Failed("this case is unknown to the worker".into()),
         };
         let mut out = std::io::stdout().lock();
         out.write_all(protocol::answer(number, &outcome).as_bytes())?;

@@ -1,4 +1,4 @@
-//! [`Stream`] behind the ABI's backend table.
+//! [`Stream`] as the ABI's backend table.
 
 use super::{event, guard, guard_value};
 use crate::{GraphView, Plan, Stream, TensorView};
@@ -68,7 +68,7 @@ unsafe extern "C" fn destroy(be: *mut c::Backend) {
     guard_value((), || {
         // SAFETY: see above; the host destroys once.
         let mut shell = unsafe { Box::from_raw(be.cast::<Shell>()) };
-        // Nobody is left to be told; the error was reported by an earlier synchronize if anyone asked.
+        // No caller is left to receive the error; an earlier synchronize has reported it.
         let _ = shell.inner.synchronize();
     });
 }
@@ -128,7 +128,7 @@ unsafe extern "C" fn copy_async(
 /// # Safety
 /// `be` is alive.
 unsafe fn is_ours(be: *mut c::Backend) -> bool {
-    // SAFETY: only `into_raw` puts the table right behind the object; any other backend's table is elsewhere, and
+    // SAFETY: only `into_raw` puts the table right after the object; any other backend's table is elsewhere, and
     // the comparison does not read it.
     unsafe {
         std::ptr::eq((*be).vt, be.wrapping_add(1).cast())

@@ -1,4 +1,4 @@
-//! [`Buffer`] behind the ABI's buffer table.
+//! [`Buffer`] as the ABI's buffer table.
 
 use super::{bytes, bytes_mut, guard, guard_value};
 use crate::host::borrowed;
@@ -14,7 +14,7 @@ struct Shell {
     inner: Box<dyn Buffer>,
 }
 
-/// Its address also tells our buffers from those of other plugins.
+/// Its address also distinguishes our buffers from those of other plugins.
 static VT: c::BufferVt = c::BufferVt {
     struct_size: size_of::<c::BufferVt>() as u32,
     reserved: 0,
@@ -58,12 +58,12 @@ pub(crate) unsafe fn own<'a>(buf: *mut c::Buffer) -> Option<&'a dyn Any> {
     unsafe { (!buf.is_null() && std::ptr::eq((*buf).vt, &VT)).then(|| inner(buf) as &dyn Any) }
 }
 
-/// Where the CPU finds the buffer's first byte, whoever made it.
+/// Address of the buffer's first byte for the CPU, of any plugin's buffer.
 ///
 /// # Safety
 /// `buf` is NULL or alive.
 pub(crate) unsafe fn host_ptr_of(buf: *mut c::Buffer) -> Option<*mut u8> {
-    // SAFETY: `buf` is alive; a foreign table is read only as far as its size says.
+    // SAFETY: `buf` is alive; a foreign table is read only up to its `struct_size`.
     unsafe {
         let vt = buf.as_ref()?.vt;
         if std::ptr::eq(vt, &VT) {

@@ -1,4 +1,4 @@
-//! [`Device`] behind the ABI's device table.
+//! [`Device`] as the ABI's device table.
 
 use super::{backend, buffer, event, guard, guard_value};
 use crate::host::borrowed;

@@ -1,14 +1,14 @@
-//! [`ScratchMemory`] behind the extension `llmrt.devmem`.
+//! [`ScratchMemory`] as the extension `llmrt.devmem`.
 
 use super::{device, guard, guard_value};
 use crate::{Driver, Error, Result, ScratchMemory};
 use core::ffi::c_void;
 use llmrt_abi::types as c;
 
-/// `get_extension` of the plugin's table: accepts every name and version, knows one.
+/// `get_extension` of the plugin's table: accepts every name and version, has a table for one.
 ///
 /// # Safety
-/// `name` has as many readable bytes as it says.
+/// `name` has `len` readable bytes.
 pub(crate) unsafe extern "C" fn get_extension<D: Driver>(name: c::Str, version: u32) -> *const c_void {
     // SAFETY: the host's promise.
     let name = unsafe { super::bytes(name.ptr.cast(), name.len) };

@@ -1,4 +1,4 @@
-//! [`Event`] behind the ABI's event table.
+//! [`Event`] as the ABI's event table.
 
 use super::{guard, guard_value};
 use crate::{Error, Event, Status};

@@ -1,4 +1,4 @@
-//! The C side of the traits: one file per object, every function behind [`guard`].
+//! The C side of the traits: one file per object, every function inside [`guard`].
 
 pub mod backend;
 pub mod buffer;
@@ -48,7 +48,7 @@ pub(crate) unsafe fn bytes<'a>(ptr: *const core::ffi::c_void, n: u64) -> &'a [u8
 /// Bytes of the host to write.
 ///
 /// # Safety
-/// `ptr` has `n` bytes that nobody else touches during `'a`.
+/// `ptr` has `n` bytes that nothing else touches during `'a`.
 pub(crate) unsafe fn bytes_mut<'a>(ptr: *mut core::ffi::c_void, n: u64) -> &'a mut [u8] {
     if n == 0 {
         return &mut [];

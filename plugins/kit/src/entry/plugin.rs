@@ -1,4 +1,4 @@
-//! [`Driver`] behind the ABI's plugin table: `init`, `shutdown`, and the state between them.
+//! [`Driver`] as the ABI's plugin table: `init`, `shutdown`, and the state between them.
 
 use super::{device, devmem, guard, guard_value};
 use crate::{Driver, Error, Host};

@@ -1,5 +1,5 @@
 //! y = a ∘ b, elementwise, ∘ one of + − · ÷ and the power; computed in f32, in the dtype of a. b repeats along each dim:
-//! element i of a meets element i mod n_b of b. Semantics: ggml's binary ops (pow: C's `powf`).
+//! element i of a is paired with element i mod n_b of b. Semantics: ggml's binary ops (pow: C's `powf`).
 //!
 //! Result: dtype and shape of a. a and b are F32, F16 or BF16.
 

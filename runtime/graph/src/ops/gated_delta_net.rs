@@ -2,7 +2,7 @@
 //! networks (arXiv:2412.06464) have one g for a head and token, Kimi's (arXiv:2510.26692) one for each row of S.
 //! The result is F32 [S·H, n_tokens·n_seqs + n_states·S·n_seqs]: outputs, then the state after the last token, that one
 //! token before, and so on; slots before the first token are zeros (ggml leaves them as they were).
-//! The layout is ggml's: S stands transposed, element i of row j of a state is S_ij; head h of v meets head h mod n of
+//! The layout is ggml's: S stands transposed, element i of row j of a state is S_ij; head h of v uses head h mod n of
 //! the n heads of q and k.
 
 use super::check::product;
