@@ -35,14 +35,20 @@ const PHRASES: &[(&str, &str)] = &[
 
 /// Folders whose sweep is not finished: their hits are counted, and do not fail. Empty this list.
 pub const PENDING: &[&str] = &[
-    "abi/",
     "cli/",
     "docs/cann",
     "docs/cuda",
     "docs/reference/",
-    "plugins/",
+    "plugins/cann/",
+    "plugins/cpu/",
+    "plugins/cuda/",
+    "plugins/fault/",
+    "plugins/sim/",
     "runtime/",
-    "tests/",
+    "tests/fuzz/",
+    "tests/plugins/",
+    "tests/src/",
+    "tests/tests/",
 ];
 
 /// (file, words, reason): what must stay. `*`: the whole file.

@@ -188,7 +188,7 @@ fn run(
 /// What is tested, from a worker: the parent never runs the plugin's code.
 fn describe(launch: &Launch, limit: Duration) -> std::result::Result<serde_json::Value, String> {
     let mut child = Child::start(launch).map_err(|e| format!("no worker process could be started: {e}"))?;
-    match child.ask(worker::DESCRIBE, limit, &interrupt::is_asked).0 {
+    match child.run(worker::DESCRIBE, limit, &interrupt::is_asked).0 {
         Outcome::Passed(text) => serde_json::from_str(&text).map_err(|e| e.to_string()),
         Outcome::Failed(why) | Outcome::Skipped(why) => Err(why),
     }
