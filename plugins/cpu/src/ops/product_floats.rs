@@ -63,7 +63,7 @@ fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, mut rows: Range<usize>, 
     let n = p.columns.len();
     rows.start = match n {
         0 => rows.end,
-        1 => few_columns::<S, F, 1, 1>(s, p, &rows),
+        1 if S::TILED => few_columns::<S, F, 1, 1>(s, p, &rows),
         2 if S::TILED => few_columns::<S, F, 2, TILE>(s, p, &rows),
         3..=4 if S::TILED => few_columns::<S, F, 4, TILE>(s, p, &rows),
         5..=8 if S::WIDE => few_columns::<S, F, 8, TILE>(s, p, &rows),

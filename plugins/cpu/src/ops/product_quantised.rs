@@ -24,7 +24,7 @@ const COLUMNS: usize = 256;
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
     rows.start = match p.columns.len() {
         0 => rows.start,
-        1 => few_columns::<S, F, 1>(s, p, &rows),
+        1 if S::TILED => few_columns::<S, F, 1>(s, p, &rows),
         2 if S::TILED => few_columns::<S, F, 2>(s, p, &rows),
         3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, &rows),
         5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, &rows),

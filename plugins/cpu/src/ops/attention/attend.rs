@@ -1,9 +1,11 @@
 //! The kernel: a tile of queries walks the tiles of keys that it sees.
 
+use super::element::{KvElement, with_element};
 use super::kv_rows::{KEYS, KvRows, Prefetch, dequantise};
 use super::online_softmax::{self as softmax, OnlineSoftmax, ScoreMod, alibi_slope};
 use super::query_tile::{KvTile, QueryTile};
 use super::{scores, values};
+use crate::ops::float::F32;
 use crate::scratch::Scratch;
 use crate::simd::{LANES, Simd, array, dispatch};
 use crate::tensor::Tensor;
@@ -13,9 +15,26 @@ const SPLIT: usize = 512;
 /// Rows up to which keys and values are read from the cache each time, and not dequantised first.
 const FEW_ROWS: usize = 8;
 
-// Each step of a tile is a kernel of its own: one function with all of them takes the compiler a minute.
+// The steps are kernels of their own: one function with all of them takes the compiler a minute.
 dispatch! {
-    fn update_softmax(state: &mut State<'_>, tile: &QueryTile<'_>, kv: &KvTile) = update_softmax_with;
+    fn few_rows<E: KvElement>(
+        state: &mut State<'_>,
+        tile: &QueryTile<'_>,
+        kv: &KvTile,
+        rows: [KvRows<'_>; 2],
+        slots: [&[usize; KEYS]; 2],
+        prefetch: [Prefetch<'_>; 2],
+    ) = few_rows_with;
+}
+dispatch! {
+    fn many_rows(
+        state: &mut State<'_>,
+        tile: &QueryTile<'_>,
+        kv: &KvTile,
+        floats: [&[f32]; 2],
+        packed: &mut [[f32; LANES]],
+        prefetch: Prefetch<'_>,
+    ) = many_rows_with;
     fn merge(state: &mut State<'_>) = merge_with;
     fn write(state: &mut State<'_>, tile: &QueryTile<'_>, head_dim_v: usize) = write_with;
 }
@@ -56,13 +75,15 @@ pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
     let mut state = State { rows, visible: visible.take(n_rows), softmax, acc, merged, dim_v };
 
     let is_few = n_rows <= FEW_ROWS;
-    let k_cache = KvRows::of_cache(tile.k, tile.kv_head, head_dim).filter(|_| is_few);
-    let v_cache = KvRows::of_cache(tile.v, tile.kv_head, head_dim_v).filter(|_| is_few);
+    // Rows of one dtype are read from the cache as they are; of two, and for many queries, they are dequantised first.
+    let k_cache = KvRows::of_cache(tile.k, tile.kv_head, head_dim);
+    let v_cache = KvRows::of_cache(tile.v, tile.kv_head, head_dim_v);
+    let cached = k_cache.zip(v_cache).filter(|(k, v)| is_few && k.dtype == v.dtype);
     let k_prefetch = Prefetch::new(tile.k, tile.kv_head, head_dim);
     let v_prefetch = Prefetch::new(tile.v, tile.kv_head, head_dim_v);
     let packed = packed.take::<[f32; LANES]>(if is_few { 0 } else { KEYS / LANES * dim });
-    let k = k.zeroed(if k_cache.is_some() { 0 } else { KEYS * dim });
-    let v = v.zeroed(if v_cache.is_some() { 0 } else { KEYS * dim_v });
+    let k = k.zeroed(if cached.is_some() { 0 } else { KEYS * dim });
+    let v = v.zeroed(if cached.is_some() { 0 } else { KEYS * dim_v });
     let all = tile.keys();
     let mut next = tile.kv_tile(all.start / KEYS * KEYS, &all);
     // The first tile's rows: nothing computes meanwhile.
@@ -80,49 +101,90 @@ pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
         tile.mask(&kv, state.visible);
 
         // Scores prefetch the tile's values, values the next tile's keys.
-        let (values_ahead, keys_ahead) = (v_prefetch.of(&kv.slots), k_prefetch.of(&next.slots));
-        let mut floats = |cache: &Tensor, out: &mut [f32], dims: [usize; 2], ahead: Prefetch<'_>| {
-            dequantise(isa, tile, cache, &kv, out, dims, whole_row.take(cache.ne[0]), ahead);
-        };
-        match k_cache {
-            Some(k) => {
-                let slots = kv.slots.map(|slot| if slot == usize::MAX { any } else { slot });
-                scores::direct(isa, &mut state.rows, k, &slots, kv.keys.clone(), values_ahead);
-            }
-            None => {
-                floats(tile.k, k, [head_dim, dim], values_ahead);
-                if is_few {
-                    let k = KvRows::of_floats(k, dim);
-                    let none = values_ahead.none();
-                    scores::direct(isa, &mut state.rows, k, &array(|i| i), kv.keys.clone(), none);
-                } else {
-                    let groups = kv.keys.start / LANES..kv.keys.end.div_ceil(LANES);
-                    scores::pack(isa, k, dim, packed, groups);
-                    scores::packed(isa, &mut state.rows, packed, state.visible);
-                }
-            }
+        let [of_values, of_keys] = [v_prefetch.of(&kv.slots), k_prefetch.of(&next.slots)];
+        if let Some((k, v)) = cached {
+            let slots = kv.slots.map(|slot| if slot == usize::MAX { any } else { slot });
+            let (rows, slots) = ([k, v], [&slots, &kv.slots]);
+            with_element!(k.dtype, |E| few_rows::<E>(
+                isa,
+                &mut state,
+                tile,
+                &kv,
+                rows,
+                slots,
+                [of_values, of_keys]
+            ));
+            continue;
         }
-        update_softmax(isa, &mut state, tile, &kv);
-        let mut rows =
-            values::Rows { weights: state.rows.dots, acc: state.acc, dim: dim_v, visible: state.visible };
-        match v_cache {
-            Some(v) => values::accumulate(isa, &mut rows, v, &kv.slots, keys_ahead),
-            None => {
-                floats(tile.v, v, [head_dim_v, dim_v], keys_ahead);
-                let slots = array(|i| if kv.slots[i] == usize::MAX { usize::MAX } else { i });
-                let v = KvRows::of_floats(v, dim_v);
-                values::accumulate(isa, &mut rows, v, &slots, keys_ahead.none());
-            }
+        let mut floats = |cache: &Tensor, out: &mut [f32], dims: [usize; 2], prefetch: Prefetch<'_>| {
+            dequantise(isa, tile, cache, &kv, out, dims, whole_row.take(cache.ne[0]), prefetch);
+        };
+        floats(tile.k, k, [head_dim, dim], of_values);
+        floats(tile.v, v, [head_dim_v, dim_v], of_keys);
+        if is_few {
+            let rows = [KvRows::of_floats(k, dim), KvRows::of_floats(v, dim_v)];
+            let slots = [&array(|i| i), &float_slots(&kv)];
+            few_rows::<F32>(isa, &mut state, tile, &kv, rows, slots, [of_values.none(), of_keys.none()]);
+        } else {
+            many_rows(isa, &mut state, tile, &kv, [k, v], packed, of_keys.none());
         }
     }
     merge(isa, &mut state);
     write(isa, &mut state, tile, head_dim_v);
 }
 
+/// Rows of a tile's dequantised values, by key: those without a slot have none.
+fn float_slots(kv: &KvTile) -> [usize; KEYS] {
+    array(|i| if kv.slots[i] == usize::MAX { usize::MAX } else { i })
+}
+
+/// A tile for few queries: keys and values row by row. Pairs are of keys and values; `prefetch` of the values that follow
+/// the scores, and the keys that follow the values.
+#[inline(always)]
+fn few_rows_with<S: Simd, E: KvElement>(
+    s: S,
+    state: &mut State<'_>,
+    tile: &QueryTile<'_>,
+    kv: &KvTile,
+    rows: [KvRows<'_>; 2],
+    slots: [&[usize; KEYS]; 2],
+    prefetch: [Prefetch<'_>; 2],
+) {
+    scores::direct::<S, E>(s, &mut state.rows, rows[0], slots[0], kv.keys.clone(), prefetch[0]);
+    update_softmax(s, state, tile, kv);
+    values::accumulate::<S, E>(s, &mut state.values(), rows[1], slots[1], prefetch[1]);
+}
+
+/// A tile for many queries: keys and values are floats; keys are packed, which costs as much as some queries.
+#[inline(always)]
+fn many_rows_with<S: Simd>(
+    s: S,
+    state: &mut State<'_>,
+    tile: &QueryTile<'_>,
+    kv: &KvTile,
+    floats: [&[f32]; 2],
+    packed: &mut [[f32; LANES]],
+    prefetch: Prefetch<'_>,
+) {
+    let groups = kv.keys.start / LANES..kv.keys.end.div_ceil(LANES);
+    scores::pack(s, floats[0], state.rows.dim, packed, groups);
+    scores::packed(s, &mut state.rows, packed, state.visible);
+    update_softmax(s, state, tile, kv);
+    let v = KvRows::of_floats(floats[1], state.dim_v);
+    values::accumulate::<S, F32>(s, &mut state.values(), v, &float_slots(kv), prefetch);
+}
+
+impl State<'_> {
+    #[inline(always)]
+    fn values(&mut self) -> values::Rows<'_> {
+        values::Rows { weights: self.rows.dots, acc: self.acc, dim: self.dim_v, visible: self.visible }
+    }
+}
+
 /// Dots become weights; sums shrink where a larger score appears. All rows' scores come first: what a row's weights wait
 /// for, its largest score, is known by then.
 #[inline(always)]
-fn update_softmax_with<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, kv: &KvTile) {
+fn update_softmax<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, kv: &KvTile) {
     let has_slot = array(|key| if kv.slots[key] == usize::MAX { 0.0 } else { 1.0 });
     let all_have = kv.slots.iter().all(|slot| *slot != usize::MAX);
     let has_slot = (!all_have).then_some(&has_slot);

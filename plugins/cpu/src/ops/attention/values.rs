@@ -1,8 +1,8 @@
 //! Σ weight · v of a tile's keys, in order of position, added to the sums of each row.
 
-use super::element::{KvElement, vector, with_element};
+use super::element::{KvElement, vector};
 use super::kv_rows::{KEYS, KvRows, Prefetch};
-use crate::simd::{Isa, LANES, Simd, array, dispatch};
+use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
 
 /// Weights of the keys, and weighted sums [rows, dim], dim a multiple of 16.
@@ -15,27 +15,8 @@ pub struct Rows<'a> {
 }
 
 /// Adds values in `slots`; keys whose slot is `usize::MAX` have none.
-pub fn accumulate(
-    isa: Isa,
-    rows: &mut Rows<'_>,
-    v: KvRows<'_>,
-    slots: &[usize; KEYS],
-    prefetch: Prefetch<'_>,
-) {
-    with_element!(v.dtype, |E| accumulate_of::<E>(isa, rows, v, slots, prefetch))
-}
-
-dispatch! {
-    fn accumulate_of<E: KvElement>(
-        rows: &mut Rows<'_>,
-        v: KvRows<'_>,
-        slots: &[usize; KEYS],
-        prefetch: Prefetch<'_>,
-    ) = accumulate_with;
-}
-
 #[inline(always)]
-fn accumulate_with<S: Simd, E: KvElement>(
+pub fn accumulate<S: Simd, E: KvElement>(
     s: S,
     rows: &mut Rows<'_>,
     v: KvRows<'_>,

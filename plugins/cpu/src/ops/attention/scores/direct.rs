@@ -1,35 +1,14 @@
 //! Few queries: keys as they lie in the cache, lane by dim.
 
 use super::Rows;
-use crate::ops::attention::element::{KvElement, vector, with_element};
+use crate::ops::attention::element::{KvElement, vector};
 use crate::ops::attention::kv_rows::{KEYS, KvRows, Prefetch};
-use crate::simd::{Isa, LANES, Simd, array, dispatch};
+use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
 
 /// Dots with keys in `slots`; those outside of `keys` may or may not be made. `prefetch` covers every key.
-pub fn direct(
-    isa: Isa,
-    rows: &mut Rows<'_>,
-    k: KvRows<'_>,
-    slots: &[usize; KEYS],
-    keys: Range<usize>,
-    prefetch: Prefetch<'_>,
-) {
-    with_element!(k.dtype, |E| direct_of::<E>(isa, rows, k, slots, keys, prefetch))
-}
-
-dispatch! {
-    fn direct_of<E: KvElement>(
-        rows: &mut Rows<'_>,
-        k: KvRows<'_>,
-        slots: &[usize; KEYS],
-        keys: Range<usize>,
-        prefetch: Prefetch<'_>,
-    ) = direct_with;
-}
-
 #[inline(always)]
-fn direct_with<S: Simd, E: KvElement>(
+pub fn direct<S: Simd, E: KvElement>(
     s: S,
     rows: &mut Rows<'_>,
     k: KvRows<'_>,

@@ -2,7 +2,7 @@
 
 use super::Rows;
 use crate::ops::attention::kv_rows::KEYS;
-use crate::simd::{LANES, Simd, array, dispatch};
+use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
 
 /// Vectors of 16 keys in a tile.
@@ -10,16 +10,9 @@ const GROUPS: usize = KEYS / LANES;
 /// Rows of a register tile.
 const R: usize = 4;
 
-dispatch! {
-    /// Packs keys: [64, dim] to [4][dim][16], transposed 16 by 4.
-    pub fn pack(keys: &[f32], dim: usize, packed: &mut [[f32; LANES]], groups: Range<usize>) = pack_with;
-
-    /// Dots with packed keys; those that no row sees may or may not be made. There are 4 rows or more.
-    pub fn packed(rows: &mut Rows<'_>, packed: &[[f32; LANES]], visible: &[[u32; 2]]) = packed_with;
-}
-
+/// Packs keys: [64, dim] to [4][dim][16], transposed 16 by 4.
 #[inline(always)]
-fn pack_with<S: Simd>(s: S, keys: &[f32], dim: usize, packed: &mut [[f32; LANES]], groups: Range<usize>) {
+pub fn pack<S: Simd>(s: S, keys: &[f32], dim: usize, packed: &mut [[f32; LANES]], groups: Range<usize>) {
     // SAFETY: floats are bytes.
     let bytes = unsafe { std::slice::from_raw_parts(keys.as_ptr().cast::<u8>(), size_of_val(keys)) };
     for group in groups {
@@ -33,8 +26,9 @@ fn pack_with<S: Simd>(s: S, keys: &[f32], dim: usize, packed: &mut [[f32; LANES]
     }
 }
 
+/// Dots with packed keys; those that no row sees may or may not be made. There are 4 rows or more.
 #[inline(always)]
-fn packed_with<S: Simd>(s: S, rows: &mut Rows<'_>, packed: &[[f32; LANES]], visible: &[[u32; 2]]) {
+pub fn packed<S: Simd>(s: S, rows: &mut Rows<'_>, packed: &[[f32; LANES]], visible: &[[u32; 2]]) {
     let n_rows = rows.dots.len();
     // Half of the keys at a time, which stay in the first cache while the rows pass.
     for first in (0..GROUPS).step_by(2) {
