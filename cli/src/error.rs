@@ -92,7 +92,8 @@ impl From<llmrt_host::load::Error> for Error {
         use llmrt_host::load::Error as Load;
         let exit = match &e {
             Load::Cancelled => Exit::Interrupted,
-            Load::HostMemory { .. } | Load::Alloc { .. } => Exit::Memory,
+            Load::Alloc { .. } => Exit::Memory,
+            e if e.is_oom() => Exit::Memory,
             Load::Override(_) | Load::NeedlessTokenizer { .. } => Exit::Usage,
             Load::Tensor { .. } | Load::Import { .. } => Exit::Device,
             _ => Exit::File,

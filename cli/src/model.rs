@@ -69,6 +69,20 @@ impl OpenModel {
         Ok(tokenizer)
     }
 
+    /// Frees the vocabulary of the tables, which is tens of megabytes in many small pieces: for after the tokenizer was
+    /// made. Its length stays.
+    pub fn drop_vocabulary(&mut self) {
+        let metadata = &mut self.files.model.metadata;
+        let n_tokens = metadata.strings(TOKENS).map_or(0, <[String]>::len);
+        if let (1.., Some(arch)) = (n_tokens, metadata.str("general.architecture").map(String::from)) {
+            metadata.set(format!("{arch}.vocab_size"), n_tokens as u64);
+            for key in ["tokens", "scores", "token_type", "merges"] {
+                metadata.remove(&format!("tokenizer.ggml.{key}"));
+            }
+        }
+        llmrt_host::heap::trim();
+    }
+
     /// llama2.c's tokenizer with the vocabulary of a checkpoint, or of a GGUF file that was made from one.
     pub fn llama2c_tokenizer(&self) -> Result<Tokenizer> {
         let pieces = match &self.tokenizer_bin {

@@ -55,11 +55,12 @@ impl Session {
     /// Loads a model onto the devices of `setup`.
     pub fn load(
         setup: &Setup,
-        model: OpenModel,
+        mut model: OpenModel,
         args: &ModelArgs,
         options: EngineOptions,
     ) -> Result<Session> {
         let started = Instant::now();
+        model.drop_vocabulary();
         let bar = LoadBar::new();
         let load = LoadOptions {
             mode: model::load_mode(args),
@@ -84,6 +85,9 @@ impl Session {
         if verbose > 0 {
             self.engine.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
             note(format_args!("logits read back in the last step: {}", bytes(self.engine.n_bytes_read())));
+            if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
+                note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));
+            }
         }
         let Some(report) = self.engine.report() else { return };
         match (verbose, report.n_fallbacks()) {

@@ -4,6 +4,7 @@ use std::io;
 use std::path::PathBuf;
 
 use super::WeightRequest;
+use llmrt_abi::Status;
 
 /// Result of this module.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -54,7 +55,7 @@ pub enum Error {
     // Reading.
     #[error("{}: cannot read {n} bytes at byte {at}: {source}", path.display())]
     Read { path: PathBuf, at: u64, n: u64, source: io::Error },
-    #[error("{}: cannot map the file: {source}; try `--load-mode none`", path.display())]
+    #[error("{}: cannot map the file: {source}; {}", path.display(), map_remedy(source))]
     Map { path: PathBuf, source: io::Error },
     #[error(
         "{}: the file had {was} bytes when it was opened and has {now} now: something writes to it; wait until \
@@ -74,11 +75,11 @@ pub enum Error {
     Cancelled,
     #[error("tensor `{tensor}` on device {device}: {source}")]
     Tensor { tensor: String, device: String, source: crate::Error },
-    #[error("device {device}: cannot take {n} bytes of weights: {source}{}", fewer_layers(source))]
+    #[error("device {device}: cannot take {n} bytes of weights: {source}{}", memory_remedy(source))]
     Alloc { device: String, n: u64, source: crate::Error },
     #[error("device {device}: cannot use {n} bytes of the mapped file: {source}; try `--load-mode none`")]
     Import { device: String, n: u64, source: crate::Error },
-    #[error("no memory for {n} bytes of {what}")]
+    #[error("no memory for {n} bytes of {what}; {HOST_REMEDY}")]
     HostMemory { what: String, n: u64 },
 }
 
@@ -87,6 +88,7 @@ impl Error {
     pub fn is_oom(&self) -> bool {
         match self {
             Error::HostMemory { .. } => true,
+            Error::Map { source, .. } => source.kind() == io::ErrorKind::OutOfMemory,
             Error::Tensor { source, .. } | Error::Alloc { source, .. } | Error::Import { source, .. } => {
                 source.is_oom()
             }
@@ -118,8 +120,23 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
-fn fewer_layers(error: &crate::Error) -> &'static str {
-    if error.is_oom() { "; put fewer layers on this device" } else { "" }
+/// What helps where the host's memory or address space ran out.
+const HOST_REMEDY: &str = "free memory, raise the limit of the address space (`ulimit -v`), or take a smaller model or one of fewer bits";
+
+fn map_remedy(error: &io::Error) -> &'static str {
+    if error.kind() == io::ErrorKind::OutOfMemory { HOST_REMEDY } else { "try `--load-mode none`" }
+}
+
+fn memory_remedy(error: &crate::Error) -> String {
+    match error.status() {
+        Status::OomHost => format!("; {HOST_REMEDY}"),
+        Status::OomDevice => {
+            "; lower the context size (-c) or the batch (-b), or name another device after this one, \
+                              which takes the layers that do not fit: --backend A,B"
+                .into()
+        }
+        _ => String::new(),
+    }
 }
 
 fn bad_tensors(tensors: &[(String, String)]) -> String {

@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use super::{Error, Result};
 
 /// Bytes that are read or handed over at once: progress moves and Ctrl-C works in steps of this size.
-pub const CHUNK: usize = 16 << 20;
+pub const CHUNK: usize = 4 << 20;
 
 /// A regular file that is not empty.
 #[derive(Debug)]
