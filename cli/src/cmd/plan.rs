@@ -12,6 +12,7 @@ use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::memory::{self, DevicePlan, MemoryPlan, PlacementPlan};
 use llmrt_host::sched::limits;
+use llmrt_tokenizer::Tokenizer;
 use serde_json::json;
 use std::io::Write;
 use std::path::PathBuf;
@@ -48,20 +49,36 @@ impl Command for PlanArgs {
 /// Computes and prints the plan.
 fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
     let path = args.model.as_deref().or(args.model_file.as_deref());
-    let model = OpenModel::open(path, &model::table_options(&args.open))?;
+    let mut model = OpenModel::open(path, &model::table_options(&args.open))?;
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let plan = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
+    let host = host_bytes(&mut model, &setup, &options)?;
     match args.json {
-        true => print_json(&model, &options, &plan)?,
-        false => print(&options, &plan)?,
+        true => print_json(&model, &options, &plan, host)?,
+        false => print(&options, &plan, host)?,
     }
     if setup.strict {
         check_placement(&setup, &model, &options)?;
     }
     check_fits(&plan)
+}
+
+/// Bytes of the process besides those of devices: program, libraries and plugins, tables, tokenizer and graphs, all of
+/// which are there now and are counted, and the buffers of a step. `None` where the system does not count them.
+fn host_bytes(model: &mut OpenModel, setup: &Setup, options: &EngineOptions) -> Result<Option<u64>> {
+    // A model without a tokenizer that works here is planned without one.
+    let tokenizer = Tokenizer::from_metadata(model.metadata()).ok();
+    model.drop_vocabulary();
+    let plans = [1, options.n_batch].map(|n_batch| {
+        PlacementPlan::new(&setup.devices, &model.files, &EngineOptions { n_batch, ..options.clone() })
+    });
+    let buffers = plans[1].as_ref().map_or(0, |plan| memory::step_buffers(&plan.model, options));
+    let now = llmrt_host::heap::resident_bytes().map(|(now, _)| now);
+    drop((tokenizer, plans));
+    Ok(now.map(|now| now + buffers))
 }
 
 /// An error if any op of a decode step or of the largest step would fall back.
@@ -75,7 +92,12 @@ fn check_placement(setup: &Setup, model: &OpenModel, options: &EngineOptions) ->
     Ok(())
 }
 
-fn print_json(model: &OpenModel, options: &EngineOptions, plan: &MemoryPlan) -> Result<()> {
+fn print_json(
+    model: &OpenModel,
+    options: &EngineOptions,
+    plan: &MemoryPlan,
+    host: Option<u64>,
+) -> Result<()> {
     let devices: Vec<_> = plan
         .devices
         .iter()
@@ -91,11 +113,17 @@ fn print_json(model: &OpenModel, options: &EngineOptions, plan: &MemoryPlan) -> 
         "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch,
         "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
         "fits": plan.devices.iter().all(|d| d.missing() == 0), "devices": devices,
+        "host": host, "process": host.map(|host| in_process(plan, host)),
     }))?)
 }
 
-fn print(options: &EngineOptions, plan: &MemoryPlan) -> Result<()> {
-    let rows: Vec<Vec<String>> = plan
+/// Bytes of the process: those of the host, and of the CPU baseline, which is the last device.
+fn in_process(plan: &MemoryPlan, host: u64) -> u64 {
+    plan.devices.last().map_or(0, DevicePlan::total).saturating_add(host)
+}
+
+fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Result<()> {
+    let mut rows: Vec<Vec<String>> = plan
         .devices
         .iter()
         .map(|d| {
@@ -104,6 +132,13 @@ fn print(options: &EngineOptions, plan: &MemoryPlan) -> Result<()> {
             [d.device.clone()].into_iter().chain(cells).chain([free]).collect()
         })
         .collect();
+    if let Some(host) = host {
+        let row = |name: &str, n: u64| {
+            let blanks = std::iter::repeat_n(String::new(), 4);
+            std::iter::once(name.to_string()).chain(blanks).chain([bytes(n)]).collect::<Vec<_>>()
+        };
+        rows.extend([row("host", host), row("process", in_process(plan, host))]);
+    }
     output::table(&["device", ">weights", ">KV cache", ">compute", ">staging", ">total", ">free"], &rows)?;
     let kv = bytes(plan.kv_bytes_per_token);
     let (n_ctx, kv_type, n_batch) = (options.n_ctx, options.k_type, options.n_batch);

@@ -2,6 +2,7 @@
 
 use crate::engine::{EngineOptions, is_showable};
 use crate::error::{Error, Result};
+use crate::sampler::Candidate;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
 use llmrt_host::Device;
@@ -213,6 +214,15 @@ pub fn memory_plan(
     let placement = PlacementPlan::new(devices, files, options)?;
     let kv = placement.model.kv_layout(options.k_type, options.v_type)?;
     Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token: kv.bytes_per_token })
+}
+
+/// Bytes of host memory that a step of one sequence takes besides the devices': its tokens and arrays, the row of logits
+/// as it is read and as floats, and the candidates that a sampler makes of it.
+pub fn step_buffers(model: &Model, options: &EngineOptions) -> u64 {
+    let n_vocab = model.config.n_vocab;
+    let arrays = 2 * 4 * (4 * options.n_batch + options.max_blocks());
+    let logits = n_vocab * (4 + 4 + size_of::<Candidate>() as u64);
+    (arrays + 4 * options.n_ctx) as u64 + logits
 }
 
 /// The graph with every node's result kept to the end, and those results, in order of execution.
