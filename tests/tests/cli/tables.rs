@@ -61,6 +61,21 @@ fn the_plan_grows_with_the_context_and_the_type_of_its_cache() {
 }
 
 #[test]
+fn the_plan_of_the_process_is_near_the_peak_of_a_run() {
+    let flags = ["-c", "60000"]; // the KV cache is most of it
+    let plan = json(llmrt(["plan", "--json"]).args(flags));
+    let (host, process) = (plan["host"].as_u64().unwrap(), plan["process"].as_u64().unwrap());
+    assert_eq!(plan["devices"][0]["total"].as_u64(), Some(process - host));
+    let out = succeed(llmrt(["run", "-v", "-n", "4", "-p", "Once"]).args(flags));
+    let stderr = text(&out.stderr);
+    let peak = stderr.lines().find_map(|line| line.strip_prefix("memory of this process: "));
+    let peak = peak.and_then(|line| line.split_once("at most ")?.1.strip_suffix(" MiB")?.parse::<f64>().ok());
+    let (peak, planned) = (peak.unwrap_or_else(|| panic!("{stderr}")), process as f64 / f64::from(1 << 20));
+    assert!((planned / peak - 1.0).abs() < 0.05, "{planned:.1} MiB planned, {peak} MiB used");
+    assert!(stdout(["plan"]).contains("\nhost ") && stdout(["plan"]).contains("\nprocess "));
+}
+
+#[test]
 fn a_plan_that_does_not_fit_says_so() {
     let out = llmrt(["plan", "--json", "-c", "2147483632"]).output().unwrap();
     assert_eq!(out.status.code(), Some(6), "{}", text(&out.stderr));

@@ -144,3 +144,17 @@ fn bad_tensors(tensors: &[(String, String)]) -> String {
         tensors.iter().map(|(name, what)| format!("tensor `{name}` has invalid data: {what}")).collect();
     format!("{}; the file is damaged, download it again", lines.join("\n"))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn too_little_address_space_is_a_lack_of_memory_with_a_remedy_for_it() {
+        let error = |code| Error::Map { path: "m.gguf".into(), source: io::Error::from_raw_os_error(code) };
+        let lacking = error(libc::ENOMEM);
+        assert!(lacking.is_oom() && lacking.to_string().contains("`ulimit -v`"), "{lacking}");
+        let other = error(libc::ENODEV);
+        assert!(!other.is_oom() && other.to_string().ends_with("try `--load-mode none`"), "{other}");
+    }
+}
