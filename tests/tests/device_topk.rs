@@ -272,11 +272,11 @@ fn a_device_that_cannot_pick_gives_all_logits() {
     let greedy = vec![few(0).swap_remove(0); 3];
     check(&sim("sync", "[card]\nops = * -argmax", &["sim:card"]), &greedy, 3 * whole());
     check(&sim("sync", "[card]\nops = * -top_k", &["sim:card"]), &greedy, 3 * picked(1));
-    // Whoever makes the logits must pick: here that is the CPU.
+    // The device that makes the logits must pick: here that is the CPU.
     check(&sim("sync", "[card]\nops = * -mul_mat", &["sim:card"]), &few(0), 5 * whole());
 }
 
-/// It said yes, so it is asked once for each shape of step; then it gives all logits.
+/// It claims the op and refuses it once for each shape of step; then it gives all logits.
 #[test]
 fn a_device_that_breaks_its_word_is_not_asked_to_pick_again() {
     let lab = partial("unsorted");

@@ -1,4 +1,4 @@
-//! What a person sees when a device fails: each kind of fault, injected into a simulated device, while weights load and
+//! What a user sees when a device fails: each kind of fault, injected into a simulated device, while weights load and
 //! while a step runs. Every run is a process of its own.
 
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
@@ -27,7 +27,7 @@ fn case() -> &'static Case {
     })
 }
 
-/// Logits of all tokens, and what was said on the way.
+/// Logits of all tokens, and stderr.
 fn logits(command: &mut Command, model: &PathBuf) -> (Vec<f32>, String) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("logits.f32");
@@ -49,7 +49,7 @@ fn faulty(rules: &str) -> Command {
     command
 }
 
-/// The run gives the CPU's logits in spite of the fault; returns what it says.
+/// The run gives the CPU's logits in spite of the fault; returns stderr.
 fn survives(command: &mut Command) -> String {
     let case = case();
     let (found, stderr) = logits(command, &case.model);
@@ -68,7 +68,7 @@ fn warns(command: &mut Command, words: &[&str]) {
     }
 }
 
-/// The run ends with this exit code and says these words.
+/// The run ends with this exit code and these words on stderr.
 fn ends(command: &mut Command, exit_code: i32, words: &[&str]) {
     let stderr = fail(eval(command, &case().model), exit_code);
     for words in words {

@@ -1,5 +1,5 @@
 //! One graph over three plugins: simulated devices, the example in C, and the CPU give together the CPU's logits, and
-//! the placement report says which of them ran what.
+//! the placement report names the device of every node.
 
 use llmrt_abi::DType;
 use llmrt_engine::batch::Logits;
@@ -20,7 +20,7 @@ const CHIPS: &str = "
     ops = set_rows rms_norm attention
     dtypes.attention = f32 i32";
 
-/// What a plugin is told by `init` is told once at a time in a process.
+/// A plugin reads its options in `init`, which runs once at a time in a process.
 static TURN: Mutex<()> = Mutex::new(());
 
 /// A host with the three plugins, and what it logged.
@@ -32,7 +32,7 @@ struct Lab {
 }
 
 impl Lab {
-    /// `queue`: when the chips run their work. Every call is checked if `validate` says so.
+    /// `queue`: when the chips run their work. `validate`: whether every call is checked.
     fn new(queue: &str, validate: bool) -> Option<Lab> {
         let file = c_example(env!("CARGO_TARGET_TMPDIR"))?;
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
@@ -78,7 +78,7 @@ impl Lab {
     }
 }
 
-/// Logits of a prompt in chunks and of single tokens behind it, and the report of every step.
+/// Logits of a prompt in chunks and of single tokens after it, and the report of every step.
 fn run(mut engine: Engine) -> (Vec<f32>, Vec<Report>) {
     let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
     let (mut logits, mut reports) = (Vec::new(), Vec::new());
@@ -96,7 +96,7 @@ fn run(mut engine: Engine) -> (Vec<f32>, Vec<Report>) {
     (logits, reports)
 }
 
-/// What a report says of places, in a line: nodes of the first device, and per other device how many of which op.
+/// A report's placement in a line: nodes of the first device, and per other device how many of which op.
 fn places(report: &Report) -> String {
     let of = |row: usize| {
         let groups = report.fallbacks.iter().filter(|f| f.device == row);

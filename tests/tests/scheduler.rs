@@ -12,7 +12,7 @@ use llmrt_tests::nmse;
 use llmrt_tests::partial::{CLAIMS, QUERIES};
 use std::sync::Arc;
 
-/// The CPU, behind the partial device `name` if one is given; the model's files, and options for it.
+/// The CPU, after the partial device `name` if one is given; the model's files, and options for it.
 struct Setting {
     host: Arc<Host>,
     devices: Vec<Arc<Device>>,
@@ -53,7 +53,7 @@ fn engine(name: Option<&str>, model: &TinyLlama, strict: bool) -> Result<Engine,
     Engine::new(&s.host, s.devices, s.files, load, s.options)
 }
 
-/// Compute memory per device, as `llmrt plan` says.
+/// Compute memory per device, as `llmrt plan` shows it.
 fn planned(name: Option<&str>) -> Vec<u64> {
     let s = setting(name, &TinyLlama::default(), false);
     let plan = memory_plan(&s.devices, &s.files, &s.options).unwrap();
@@ -173,7 +173,7 @@ fn allocated_bytes_are_the_planned_bytes() {
         let (_, after) = engine.allocated();
         assert_eq!(before, after, "{name:?}: no arena grew");
         assert_eq!(engine.report().unwrap().compute_bytes, after, "{name:?}");
-        assert_eq!(planned(name), after, "{name:?}: what `llmrt plan` says");
+        assert_eq!(planned(name), after, "{name:?}: what `llmrt plan` shows");
     }
 }
 

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 /// Compute the memory a model needs, per device, without loading it.
 ///
-/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies. Exit code 6
-/// says that a device has less free than it needs.
+/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies. Exit code 6:
+/// a device has less free than it needs.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     /// Model file [default: the embedded model].
@@ -127,7 +127,7 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
         .devices
         .iter()
         .map(|d| {
-            let free = d.free.map_or("(not said)".into(), bytes);
+            let free = d.free.map_or("(unknown)".into(), bytes);
             let cells = [d.weights, d.kv, d.compute, d.staging, d.total()].map(bytes);
             [d.device.clone()].into_iter().chain(cells).chain([free]).collect()
         })

@@ -1,4 +1,4 @@
-//! Streams: every call counted, then passed on; results damaged where a rule says so.
+//! Streams: every call counted, then passed on; results damaged where a rule requires it.
 
 use crate::graph::{Translated, tensor};
 use crate::rule::{Damage, Rules};
@@ -101,7 +101,7 @@ impl Faults {
         outcome
     }
 
-    /// Counts a run of a graph; with an error, what it is to fail with.
+    /// Counts a run of a graph; with an error, what it fails with.
     fn fail(&mut self, graph: &Translated, err: *mut c::Error) -> Result<Option<Damage>, i32> {
         let mut damage = None;
         // SAFETY: `err` is the host's.

@@ -66,7 +66,7 @@ pub unsafe fn damage(t: &c::Tensor, how: Damage) {
     let mut value = [0u8; 4];
     let n = if t.dtype == llmrt_plugin::DType::F32.id() { 4 } else { 2 }.min(t.nbytes as usize);
     let mut err = c::Error::empty();
-    // SAFETY: the caller's promise; the range lies in the tensor.
+    // SAFETY: the caller's promise; the range is inside the tensor.
     unsafe {
         let Some(buffer) = t.buffer.as_ref() else { return };
         let vt: c::BufferVt = inner::read(buffer.vt);

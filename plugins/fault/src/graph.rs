@@ -4,7 +4,7 @@ use crate::buffer;
 use llmrt_plugin::GraphView;
 use llmrt_plugin::abi::types as c;
 
-/// A graph whose tensors lie in the wrapped plugin's buffers. Nodes are the host's own.
+/// A graph whose tensors are in the wrapped plugin's buffers. Nodes are the host's own.
 pub struct Translated {
     // Boxed: the wrapped plugin may keep its address.
     graph: Box<c::Graph>,

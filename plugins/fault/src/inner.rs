@@ -22,7 +22,7 @@ impl Plugin {
         let table = query(&open(&path).map_err(failed)?).map_err(failed)?;
         let init = table.init.ok_or_else(|| failed("its table has no init".into()))?;
         let (mut devices, mut n, mut err) = (std::ptr::null(), 0, c::Error::empty());
-        // SAFETY: the first `init` of this table, unless the plugin says otherwise; the outputs are ours.
+        // SAFETY: the first `init` of this table, unless the plugin broke its rules; the outputs are ours.
         match unsafe { init(host, &mut devices, &mut n, &mut err) } {
             0 => {
                 // SAFETY: `init` gave an array of `n` devices.
@@ -109,7 +109,7 @@ fn answered(code: i32, err: &c::Error) -> Error {
 /// Copies a function table into one of this build's size; what a shorter one lacks is NULL.
 ///
 /// # Safety
-/// `table` has as many readable bytes as its first `u32` says, and `T` is a table that is valid when all zero.
+/// `table` has as many readable bytes as its first `u32` states, and `T` is a table that is valid when all zero.
 pub unsafe fn read<T>(table: *const T) -> T {
     // SAFETY: the caller's promise.
     unsafe {

@@ -1,14 +1,14 @@
 //! A plugin that passes every call on to another one and lets chosen ones go wrong.
 //!
 //! `--plugin-option fault.wrap=PATH|NAME` names the other plugin (a name means `libllmrt_NAME.so` beside this file),
-//! `--plugin-option fault.rule=RULES` what goes wrong; [`rule`] says how rules are written. Without `fault.wrap` there
+//! `--plugin-option fault.rule=RULES` what goes wrong; [`rule`] defines how rules are written. Without `fault.wrap` there
 //! is no device. The wrapped file must not be in use by itself at the same time: it is initialised once per process.
 //!
 //! Written at the level of the C tables, because faults of those tables are its business: apart from the host, this is
 //! the one place that calls function pointers. Reading order: [`rule`], [`inner`] for the other plugin, then one file per
 //! object: [`device`], [`buffer`], [`backend`]; [`graph`] puts the other plugin's buffers under tensors.
 
-/// Answers with the error that a rule asks for, or calls the wrapped object's function of this name.
+/// Returns the error that a rule requires, or calls the wrapped object's function of this name.
 macro_rules! pass {
     ($shell:expr, $err:expr, $name:ident($($arg:expr),*)) => {{
         let shell = $shell;
@@ -109,7 +109,7 @@ unsafe fn wrap(api: *const c::HostApi) -> Result<Live> {
     // SAFETY: the caller's promise.
     let host = unsafe { Host::new(api) };
     let Some(name) = host.option("fault.wrap") else {
-        host.log(Level::Info, "fault", "wraps nothing; say what with --plugin-option fault.wrap=PATH");
+        host.log(Level::Info, "fault", "wraps nothing; set the plugin with --plugin-option fault.wrap=PATH");
         return Ok(Live { devices: Vec::new(), wrapped: None });
     };
     let rules = Arc::new(Rules::parse(&host.option("fault.rule").unwrap_or_default())?);

@@ -7,7 +7,7 @@
 //!   `nan` or `flip`: the first value of a result becomes NaN, or one bit of it flips (`compute`, `get`);
 //!   `hang`; `abort`; `panic`, which the kit turns into an error of plugin scope.
 //!
-//! `compute[glu]@2:error:stream` fails the second graph with a gated unit so that its stream must be made anew.
+//! `compute[glu]@2:error:stream` fails the second graph with a gated unit so that its stream must be recreated.
 
 use llmrt_plugin::{Error, GraphView, Op, Result, Scope, Status};
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -30,11 +30,11 @@ struct Rule {
 /// How a call goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Memory is said to have run out.
+    /// An out-of-memory error.
     Oom,
     /// An error of this scope.
     Error(Scope),
-    /// The plugin takes its word back.
+    /// The plugin retracts its support.
     Unsupported,
     /// A value becomes NaN.
     Nan,
@@ -89,7 +89,7 @@ impl Rules {
         words.map(Rule::parse).collect::<Result<_>>().map(Rules)
     }
 
-    /// Counts a call and lets it go wrong if a rule says so. What is to be done to its result is handed back.
+    /// Counts a call and lets it fail if a rule requires it. Returns the damage to do to its result.
     pub fn fail(&self, call: &str, graph: Option<&GraphView<'_>>) -> Result<Option<Damage>> {
         // All rules count the call, whichever of them decides.
         let hits: Vec<_> = self.0.iter().filter_map(|rule| rule.hit(call, graph)).collect();

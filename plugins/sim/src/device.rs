@@ -1,4 +1,4 @@
-//! A simulated device: what its profile says, counted and enforced.
+//! A simulated device: the limits of its profile, counted and enforced.
 
 use crate::event::SimEvent;
 use crate::memory::SimBuffer;
@@ -23,7 +23,7 @@ use std::time::Duration;
 pub struct Shared {
     /// The host.
     pub host: Host,
-    /// Says what the kernels can do.
+    /// Reports what the kernels support.
     cpu: Cpu,
     isa: Isa,
     n_devices: AtomicUsize,
@@ -196,7 +196,7 @@ impl Device for SimDevice {
 
     fn alloc(&self, _bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
         let taken = Meter::take(&self.card.meter, size)?;
-        // The memory is played by the host's: what is not there ends in words, not in the system's killer.
+        // The memory is the host's: when it is used up that is an error here, before the system's OOM killer acts.
         let (free, _) = self.card.shared.cpu.memory()?;
         if size > free {
             return Err(Error::oom_host(size));

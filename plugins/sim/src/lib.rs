@@ -1,4 +1,4 @@
-//! Simulated devices: memory that the host cannot touch, queues that really run behind its back, and the limits of a
+//! Simulated devices: memory that the host cannot touch, queues that really run asynchronously, and the limits of a
 //! chip that need not be there. The numbers are the CPU plugin's.
 //!
 //! `profiles.conf` lists the devices; [`profile`] reads it. Reading order: [`device`] for what is offered, [`memory`]

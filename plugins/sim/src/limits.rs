@@ -1,4 +1,4 @@
-//! What a device refuses, as its profile says: ops, dtypes, and sizes of operands.
+//! What a device refuses according to its profile: ops, dtypes, and sizes of operands.
 
 use crate::profile::Profile;
 use llmrt_plugin::abi::op::{AttentionParams, RopeParams};

@@ -1,5 +1,5 @@
 //! Addresses in pairs: one view without any rights, which the host may learn, and the alias that only the device's own
-//! work uses. Memory is behind all of both, or behind the parts of them that were given some.
+//! work uses. All of both is backed by memory, or the parts of them that were given some.
 
 use std::ptr::NonNull;
 
@@ -16,9 +16,9 @@ unsafe impl Send for Mapping {}
 // SAFETY: as above.
 unsafe impl Sync for Mapping {}
 
-/// What is behind a view.
+/// What backs a view.
 #[derive(Clone, Copy)]
-enum Behind {
+enum Backing {
     Nothing,
     File(i32),
 }
@@ -30,7 +30,7 @@ impl Mapping {
         unsafe { libc::sysconf(libc::_SC_PAGESIZE) }.max(4096) as usize
     }
 
-    /// `len` bytes, whole pages, with memory behind them; `None` where the system has none.
+    /// `len` bytes, whole pages, backed by memory; `None` where the system has none.
     pub fn new(len: usize) -> Option<Mapping> {
         let mapping = Mapping::reserve(len, Mapping::page())?;
         mapping.map(0, len).then_some(mapping)
@@ -48,7 +48,7 @@ impl Mapping {
         }
     }
 
-    /// The address outside of the device. Nobody can read or write there.
+    /// The address outside of the device. Nothing can be read or written there.
     pub fn address(&self) -> *const u8 {
         self.address.as_ptr()
     }
@@ -58,7 +58,7 @@ impl Mapping {
         self.alias.as_ptr()
     }
 
-    /// Puts new memory behind bytes `at..at + n`, whole pages; whether the system had some.
+    /// Backs bytes `at..at + n`, whole pages, with new memory; whether the system had some.
     pub fn map(&self, at: usize, n: usize) -> bool {
         // SAFETY: a NUL-terminated name.
         let fd = unsafe { libc::memfd_create(c"llmrt-sim".as_ptr(), libc::MFD_CLOEXEC) };
@@ -67,7 +67,7 @@ impl Mapping {
         }
         // SAFETY: our own descriptor.
         let sized = unsafe { libc::ftruncate(fd, i64::try_from(n).unwrap_or(i64::MAX)) } == 0;
-        let done = sized && self.put(at, n, Behind::File(fd));
+        let done = sized && self.put(at, n, Backing::File(fd));
         // SAFETY: our own descriptor, closed once; mappings outlive it.
         unsafe { libc::close(fd) };
         if !done {
@@ -76,30 +76,30 @@ impl Mapping {
         done
     }
 
-    /// Takes the memory behind bytes `at..at + n` away; touching them faults from now on.
+    /// Removes the memory that backs bytes `at..at + n`; touching them faults from now on.
     pub fn unmap(&self, at: usize, n: usize) {
-        self.put(at, n, Behind::Nothing);
+        self.put(at, n, Backing::Nothing);
     }
 
-    fn put(&self, at: usize, n: usize, what: Behind) -> bool {
+    fn put(&self, at: usize, n: usize, what: Backing) -> bool {
         assert!(at.checked_add(n).is_some_and(|end| end <= self.len), "bytes {at}+{n} of {}", self.len);
         let rights = match what {
-            Behind::Nothing => libc::PROT_NONE,
-            Behind::File(_) => libc::PROT_READ | libc::PROT_WRITE,
+            Backing::Nothing => libc::PROT_NONE,
+            Backing::File(_) => libc::PROT_READ | libc::PROT_WRITE,
         };
         [(self.address, libc::PROT_NONE), (self.alias, rights)].into_iter().all(|(view, rights)| {
             let (fd, how) = match what {
-                Behind::Nothing => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE),
-                Behind::File(fd) => (fd, libc::MAP_SHARED),
+                Backing::Nothing => (-1, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE),
+                Backing::File(fd) => (fd, libc::MAP_SHARED),
             };
             let at = view.as_ptr().wrapping_add(at).cast();
-            // SAFETY: the range lies in a mapping of ours, as was checked, and takes the place of a part of it.
+            // SAFETY: the range is inside a mapping of ours, as was checked, and takes the place of a part of it.
             unsafe { libc::mmap(at, n, rights, how | libc::MAP_FIXED, fd, 0) != libc::MAP_FAILED }
         })
     }
 }
 
-/// Addresses with nothing behind them.
+/// Addresses that nothing backs.
 fn reserve(len: usize, align: usize) -> Option<NonNull<u8>> {
     let room = len.checked_add(align)?;
     let how = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
@@ -118,7 +118,7 @@ fn reserve(len: usize, align: usize) -> Option<NonNull<u8>> {
 
 fn unmap(at: *mut u8, n: usize) {
     if n > 0 {
-        // SAFETY: part of a mapping of this module that nobody uses any more.
+        // SAFETY: part of a mapping of this module that is no longer used.
         unsafe { libc::munmap(at.cast(), n) };
     }
 }

@@ -11,7 +11,7 @@ use llmrt_cpu::simd::Isa;
 use llmrt_plugin::{Buffer, Error, OwnBuffer, Result, TensorView};
 use std::sync::Arc;
 
-/// The byte that nobody wrote.
+/// The value of bytes that were never written.
 pub const POISON: u8 = 0xff;
 
 /// A buffer in the hands of the host.
@@ -28,7 +28,7 @@ pub struct Memory {
     /// The alias as kernels see it; gone before the mapping is.
     kernels: Arc<OwnBuffer>,
     mapping: Mapping,
-    /// Bytes asked for.
+    /// Requested bytes.
     len: usize,
 }
 
@@ -43,7 +43,7 @@ impl Memory {
         Ok(memory)
     }
 
-    /// Addresses for `size` bytes, whole units, from a multiple of `unit` on; [`Memory::map`] puts memory behind them.
+    /// Addresses for `size` bytes, whole units, from a multiple of `unit` on; [`Memory::map`] backs them with memory.
     pub fn reserve(size: u64, unit: u64) -> Result<Memory> {
         let sizes = usize::try_from(size).ok().zip(usize::try_from(unit).ok());
         let mapping = sizes.and_then(|(len, unit)| Some((Mapping::reserve(len, unit)?, len)));
@@ -53,13 +53,13 @@ impl Memory {
 
     fn of(mapping: Mapping, len: usize) -> Memory {
         // SAFETY: the addresses stay ours while `Memory` lives, and tasks keep it as long as they use its buffer; what
-        // has no memory behind it is used by nobody, which is the host's promise.
+        // is not backed by memory is not used, which is the host's promise.
         let kernels = unsafe { HostBuffer::import(mapping.alias(), len, false, Isa::best()) };
         let kernels = Arc::new(OwnBuffer::new(Box::new(kernels)));
         Memory { kernels, mapping, len }
     }
 
-    /// Puts poisoned memory behind reserved bytes.
+    /// Backs reserved bytes with poisoned memory.
     pub fn map(&self, at: u64, n: u64) -> Result<()> {
         self.range(at, n)?;
         if !self.mapping.map(at as usize, n as usize) {
@@ -68,24 +68,24 @@ impl Memory {
         self.fill(at, n, POISON)
     }
 
-    /// Takes the memory behind reserved bytes away.
+    /// Removes the memory that backs reserved bytes.
     pub fn unmap(&self, at: u64, n: u64) {
         if self.range(at, n).is_ok() {
             self.mapping.unmap(at as usize, n as usize);
         }
     }
 
-    /// The memory as kernels of the CPU plugin know it.
+    /// The memory as a buffer of the CPU plugin's kernels.
     pub fn kernels(&self) -> &Arc<OwnBuffer> {
         &self.kernels
     }
 
-    /// Bytes asked for.
+    /// Requested bytes.
     pub fn size(&self) -> u64 {
         self.len as u64
     }
 
-    /// The address outside of the device. Nobody can read or write there.
+    /// The address outside of the device. Nothing can be read or written there.
     pub fn address(&self) -> *const u8 {
         self.mapping.address()
     }
@@ -152,7 +152,7 @@ impl SimBuffer {
 impl Drop for SimBuffer {
     fn drop(&mut self) {
         if Arc::strong_count(&self.memory) > 1 {
-            // Freed while work on it is queued: that work shall not get away with it.
+            // Freed while work on it is queued: that work reads poison.
             let _ = self.memory.fill(0, self.memory.size(), POISON);
         }
     }

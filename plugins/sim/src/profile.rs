@@ -30,7 +30,7 @@ const KEYS: [&str; 18] = [
     "dtypes",
 ];
 
-/// A simulated device; `profiles.conf` says what the fields mean.
+/// A simulated device; `profiles.conf` documents the fields.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)] // the keys of profiles.conf
 pub struct Profile {
@@ -58,7 +58,7 @@ pub struct Profile {
     pub limits: Vec<(Op, Limit)>,
 }
 
-/// What a device does wrong, for tests of those who shall find it.
+/// What a device does wrong, for tests of the checks that must find it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fault {
     /// No stream waits for an event.
@@ -97,7 +97,7 @@ pub enum When {
     Now,
     /// After a random time, at most this long, for each command.
     Delayed(Duration),
-    /// When somebody waits for it.
+    /// When the host waits for it.
     AtSync,
 }
 
@@ -302,6 +302,6 @@ mod tests {
         check("[a]\nlimit.mul_mat = ne0<=4", "`ne0<=4`");
         check("[a]\ncolour = red", "unknown key");
         check("[a]\nvmm = maybe", "expected yes or no");
-        check("[a]\nfaults = frees_twice lies", "`lies`: expected one of ignores_events");
+        check("[a]\nfaults = frees_twice sleeps", "`sleeps`: expected one of ignores_events");
     }
 }

@@ -103,7 +103,7 @@ impl Program {
         let has = |fault| card.profile.faults.contains(&fault);
         let mut pieces = Vec::new();
         let staged = self.stage_all(i, node, sources, card, scratch, &mut pieces);
-        // Given back in the reverse order, before the work is done: what comes next in this stream comes behind it.
+        // Given back in the reverse order, before the work is done: what comes next in this stream comes after it.
         if !has(Fault::FreesInOrder) {
             pieces.reverse();
         }

@@ -1,6 +1,6 @@
-//! A queue of commands with a thread of its own: each runs after the one before, when the profile says.
+//! A queue of commands with a thread of its own: each runs after the one before, at the time that the profile sets.
 //!
-//! An error ends what is queued behind it. One of call scope is told once, by the next wait; any other stays.
+//! An error skips what is queued after it. One of call scope is returned once, by the next wait; any other stays.
 
 use crate::profile::When;
 use crate::run::{Run, pause};
@@ -54,12 +54,12 @@ trait Waiting: Send + Sync {
 pub struct Watch(Weak<dyn Waiting>);
 
 impl Watch {
-    /// Whether the queue is there, or somebody waits for a place in it.
+    /// Whether the queue is there, or a wait for a place in it is going on.
     pub fn is_alive(&self) -> bool {
         self.0.strong_count() > 0
     }
 
-    /// Waits for everything put in so far; errors are told to others.
+    /// Waits for everything put in so far; errors are returned by other waits.
     pub fn wait(&self) {
         if let Some(queue) = self.0.upgrade() {
             let _ = queue.wait(queue.n_pushed(), None);
@@ -110,18 +110,18 @@ impl<W: Send + 'static> Queue<W> {
         Ok(())
     }
 
-    /// The place behind everything put in so far.
+    /// The place after everything put in so far.
     pub fn mark(&self) -> Mark {
         Mark { at: self.shared.lock().n_pushed, queue: self.shared.clone() }
     }
 
-    /// For those who must know when its work is done.
+    /// For objects that must outlive its work.
     pub fn watch(&self) -> Watch {
         let queue: Arc<dyn Waiting> = self.shared.clone();
         Watch(Arc::downgrade(&queue))
     }
 
-    /// Waits for everything put in so far, and tells what went wrong.
+    /// Waits for everything put in so far, and returns the first error.
     pub fn synchronize(&self) -> Result<()> {
         let outcome = self.mark().wait(None);
         let mut state = self.shared.lock();
@@ -205,7 +205,7 @@ impl<W> Drop for Queue<W> {
         drop(state);
         self.shared.changed.notify_all();
         if let Some(thread) = self.thread.take() {
-            // It ended by itself; a panic was told as an error.
+            // It ended by itself; a panic was returned as an error.
             let _ = thread.join();
         }
     }
@@ -243,7 +243,7 @@ mod tests {
         Queue::new((), when, seed).unwrap()
     }
 
-    fn say(queue: &Queue<()>, log: &Log, word: char) {
+    fn append(queue: &Queue<()>, log: &Log, word: char) {
         let log = log.clone();
         queue
             .push(
@@ -264,18 +264,18 @@ mod tests {
     fn commands_of_one_queue_run_in_order_in_every_mode() {
         for when in [When::Now, When::Delayed(Duration::from_micros(300)), When::AtSync] {
             let (queue, log) = (queue(when, 3), Log::default());
-            "abcdef".chars().for_each(|word| say(&queue, &log, word));
+            "abcdef".chars().for_each(|word| append(&queue, &log, word));
             queue.synchronize().unwrap();
             assert_eq!(*log.lock().unwrap(), "abcdef", "{when:?}");
         }
     }
 
     #[test]
-    fn at_sync_nothing_runs_before_somebody_waits() {
+    fn at_sync_nothing_runs_before_the_host_waits() {
         let (queue, log) = (queue(When::AtSync, 0), Log::default());
-        say(&queue, &log, 'a');
+        append(&queue, &log, 'a');
         let mark = queue.mark();
-        say(&queue, &log, 'b');
+        append(&queue, &log, 'b');
         std::thread::sleep(Duration::from_millis(5));
         assert_eq!(*log.lock().unwrap(), "");
         assert!(mark.wait(None).unwrap());
@@ -286,11 +286,11 @@ mod tests {
     fn queues_overtake_each_other_unless_a_mark_orders_them() {
         for ordered in [false, true] {
             let (first, second, log) = (queue(When::AtSync, 0), queue(When::AtSync, 0), Log::default());
-            say(&first, &log, 'a');
+            append(&first, &log, 'a');
             if ordered {
                 wait_for(&second, first.mark());
             }
-            say(&second, &log, 'b');
+            append(&second, &log, 'b');
             second.synchronize().unwrap();
             first.synchronize().unwrap();
             assert_eq!(*log.lock().unwrap(), if ordered { "ab" } else { "ba" });
@@ -298,24 +298,24 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_a_command_is_told_by_the_next_wait_and_skips_what_follows() {
+    fn an_error_of_a_command_is_returned_by_the_next_wait_and_skips_what_follows() {
         let (queue, log) = (queue(When::Now, 0), Log::default());
         queue.push(None, Box::new(|()| Err(Error::cancelled()))).unwrap();
-        say(&queue, &log, 'a');
+        append(&queue, &log, 'a');
         assert_eq!(queue.synchronize(), Err(Error::cancelled()));
-        say(&queue, &log, 'b');
+        append(&queue, &log, 'b');
         queue.synchronize().unwrap();
         assert_eq!(*log.lock().unwrap(), "b");
     }
 
     #[test]
-    fn an_error_of_the_whole_queue_stays_and_reaches_who_waits_for_it() {
+    fn an_error_of_the_whole_queue_stays_and_reaches_queues_that_wait_for_it() {
         let (broken, other) = (queue(When::Now, 0), queue(When::Now, 0));
-        broken.push(None, Box::new(|()| panic!("at the disco"))).unwrap();
+        broken.push(None, Box::new(|()| panic!("out of range"))).unwrap();
         wait_for(&other, broken.mark());
         for _ in 0..2 {
             let e = broken.synchronize().unwrap_err();
-            assert!(e.message.contains("at the disco") && e.scope == Scope::Plugin, "{e:?}");
+            assert!(e.message.contains("out of range") && e.scope == Scope::Plugin, "{e:?}");
         }
         assert!(broken.push(None, Box::new(|()| Ok(()))).is_err());
         assert!(other.synchronize().is_err());

@@ -1,5 +1,5 @@
-//! Scratch memory that the host manages: plain pieces, and ranges of addresses with memory behind the units of them that
-//! the host maps. Addresses are those that nobody can read or write at; [`SimScratch::find`] says what is behind them.
+//! Scratch memory that the host manages: plain pieces, and ranges of addresses, of which memory backs the units that
+//! the host maps. Nothing can be read or written at the addresses themselves; [`SimScratch::find`] gives the memory that backs them.
 //!
 //! What is taken away may be in use by work that is still queued: the device waits for its queues first.
 
@@ -30,7 +30,7 @@ enum Space {
     Range(Arc<Memory>, BTreeMap<u64, Unit>),
 }
 
-/// Memory behind a part of a range.
+/// Memory that backs a part of a range.
 struct Unit {
     n: u64,
     _taken: Taken,
@@ -62,11 +62,11 @@ impl SimScratch {
             }
         });
         found.ok_or_else(|| {
-            Error::invalid(format!("no scratch memory behind {} bytes at {:#x}", piece.size, piece.addr))
+            Error::invalid(format!("no scratch memory backs {} bytes at {:#x}", piece.size, piece.addr))
         })
     }
 
-    /// Waits for everything queued: after it nobody uses what is no longer in use by the host's book.
+    /// Waits for everything queued: after that, memory that the host counts as free is not used.
     fn wait_for_queues(&self) {
         let queues: Vec<_> = self.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
         queues.iter().for_each(Watch::wait);
@@ -112,7 +112,7 @@ impl ScratchMemory for SimScratch {
 
     fn va_reserve(&self, size: u64) -> Result<u64> {
         if !self.has_virtual_memory {
-            return Err(Error::unsupported("the profile says `vmm = no`"));
+            return Err(Error::unsupported("the profile has `vmm = no`"));
         }
         let unit = UNIT.max(Mapping::page() as u64);
         let size = size.checked_next_multiple_of(unit).ok_or_else(|| Error::oom_host(size))?;

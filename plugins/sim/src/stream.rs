@@ -1,4 +1,4 @@
-//! A stream: commands for its queue, and the CPU's kernels behind it.
+//! A stream: commands for its queue, which the CPU's kernels execute.
 
 use crate::device::{Card, Slot};
 use crate::event::SimEvent;
@@ -99,7 +99,7 @@ impl Stream for SimStream {
         let (dst, meter, run) = (HostBytes(dst), self.card.meter.clone(), self.last_run);
         let command = move |_: &mut CpuStream| {
             meter.pause(n, run);
-            // SAFETY: the host keeps the target, and does not look, until this was reached.
+            // SAFETY: the host keeps the target, and does not read it, until this was reached.
             unsafe { memory.read(at, dst.ptr(), n) }
         };
         self.queue.push(run, Box::new(command))

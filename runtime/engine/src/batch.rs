@@ -14,7 +14,7 @@ pub enum Logits {
     All,
 }
 
-/// The tokens of one step, those of one sequence beside each other. Indices are i32 as graphs want them.
+/// The tokens of one step, those of one sequence beside each other. Indices are i32, the type of graph inputs.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Batch {
     /// Token ids, `[n_tokens]`.
@@ -30,7 +30,7 @@ pub struct Batch {
     pub seq_lens: Vec<i32>,
     /// Index of each sequence's first token, then `n_tokens`, `[n_seqs + 1]`.
     pub query_starts: Vec<i32>,
-    /// Indices of the tokens whose logits are wanted, ascending, `[n_outputs]`.
+    /// Indices of the tokens whose logits are requested, ascending, `[n_outputs]`.
     pub output_ids: Vec<i32>,
     /// Whose logits each row of the result is, `[n_outputs]`.
     pub rows: Vec<OutputRow>,
@@ -43,7 +43,7 @@ pub struct Batch {
 pub struct OutputRow {
     /// The sequence.
     pub id: SequenceId,
-    /// Position of the token whose logits these are: they say what comes at `position + 1`.
+    /// Position of the token whose logits these are: they predict the token at `position + 1`.
     pub position: usize,
 }
 

@@ -1,7 +1,7 @@
 //! The blocks of the paged KV cache: which are free, how often each is used, and in which order a sequence uses them.
 //!
 //! The cache is an array of slots, one per token. Block `b` is the slots `b·size` to `b·size + size - 1`, so a token
-//! lies in slot `block · size + position mod size`.
+//! is in slot `block · size + position mod size`.
 
 use crate::error::{Error, Result};
 use std::fmt;
@@ -48,7 +48,7 @@ impl BlockPool {
         self.n_users.len()
     }
 
-    /// Blocks nobody uses.
+    /// Blocks that no table uses.
     pub fn n_free(&self) -> usize {
         self.free.len()
     }
@@ -117,7 +117,7 @@ impl BlockTable {
         true
     }
 
-    /// Gives back the blocks behind the first `n_tokens` tokens, the last one first.
+    /// Gives back the blocks after the first `n_tokens` tokens, the last one first.
     pub fn shrink(&mut self, n_tokens: usize, pool: &mut BlockPool) -> Result<()> {
         let n_kept = pool.blocks_for(n_tokens);
         while self.blocks.len() > n_kept {
@@ -138,7 +138,7 @@ impl BlockTable {
         Ok(Self { blocks })
     }
 
-    /// The slot of the token at `position`; `None` behind the last block.
+    /// The slot of the token at `position`; `None` after the last block.
     pub fn slot(&self, position: usize, block_size: usize) -> Option<i32> {
         let block = self.blocks.get(position / block_size)?;
         i32::try_from(block.0 as usize * block_size + position % block_size).ok()

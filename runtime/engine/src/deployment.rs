@@ -1,5 +1,5 @@
-//! A model on its devices, ready to step: placed, loaded, its memory allocated. A device that fails on the way is left
-//! out, and the rest starts over.
+//! A model on its devices, ready to step: placed, loaded, its memory allocated. A device that fails is left out,
+//! and loading starts again on the rest.
 
 use crate::engine::EngineOptions;
 use crate::error::{Error, Result};
@@ -23,12 +23,12 @@ pub(crate) struct Deployment {
     pub programs: HashMap<StepShape, StepProgram>,
     /// Shape of the last of them.
     pub last: Option<StepShape>,
-    /// What went less well than asked.
+    /// Requests that were fulfilled in part: memory not locked, devices left out.
     pub warnings: Vec<String>,
 }
 
 impl Deployment {
-    /// Assembles on as many of `devices` as work. Strict placement wants them all.
+    /// Assembles on as many of `devices` as work. Strict placement requires all of them.
     pub fn new(
         mut devices: Vec<Arc<Device>>,
         files: &Arc<ModelFiles>,
@@ -38,7 +38,7 @@ impl Deployment {
         let mut left_out = Vec::new();
         let mut most = 0.0;
         loop {
-            // A second try does not go back to the beginning for whoever watches, only on.
+            // Progress never goes back, on a second try neither.
             let mut progress = |part: f32| {
                 let is_more = part > most || (part == 0.0 && most == 0.0);
                 most = part.max(most);
@@ -73,7 +73,7 @@ impl Deployment {
             }
         }
         placement.check_memory()?;
-        let weights = load::load(files, &placement.wants(), load)?;
+        let weights = load::load(files, &placement.weight_requests(), load)?;
         let mut warnings = placement.warnings.clone();
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();

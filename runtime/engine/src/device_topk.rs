@@ -3,14 +3,14 @@
 
 use llmrt_graph::{Graph, Tensor};
 
-/// Most logits of a row that are picked. Who needs more gets the whole row.
+/// Most logits of a row that are picked. A sampler that needs more gets the whole row.
 pub const MAX_TOP_K: usize = 256;
 
-/// [`crate::EngineOptions::keep_logits_from`] where nobody knows better: 7 rows of 32 000 logits, 2 of 151 936. An
+/// [`crate::EngineOptions::keep_logits_from`] where nothing else is configured: 7 rows of 32 000 logits, 2 of 151 936. An
 /// estimate: picking takes a sort, which was not timed beside the copy on any card.
 pub const KEEP_LOGITS_FROM: u64 = 800_000;
 
-/// What a step is to read back.
+/// What a step reads back.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub(crate) struct TopKRequest {
     /// How many of the largest logits each row's sampler needs; `None`: all of them.

@@ -1,4 +1,4 @@
-//! Runs sequences through a model: the pure scheduler says who is next, the executor computes.
+//! Runs sequences through a model: the pure scheduler picks the next chunks, the executor computes.
 
 use crate::batch::{Batch, Logits, OutputRow};
 use crate::blocks::BlockPool;
@@ -24,7 +24,7 @@ use std::sync::Arc;
 /// Tokens in a block of the KV cache.
 pub const BLOCK_SIZE: usize = 16;
 
-/// How much the engine is made for.
+/// The sizes that the engine is made for.
 #[derive(Clone, Debug)]
 pub struct EngineOptions {
     /// Tokens that a sequence may reach.
@@ -103,7 +103,7 @@ pub struct Step {
     /// Whose logits each row is.
     pub rows: Vec<OutputRow>,
     /// `[n_whole, n_vocab]`: the rows that were read whole, one after the other. All of them, unless [`Step::largest`]
-    /// says something else.
+    /// names rows that were not.
     pub logits: Vec<f32>,
     /// By row, the largest logits where they decide what is sampled, largest first; empty for rows that were read whole.
     /// Without any rows, all were.
@@ -192,7 +192,7 @@ impl Engine {
         &self.model
     }
 
-    /// What went less well than asked, and was not taken yet: memory that could not be locked, devices that failed.
+    /// Warnings that were not taken yet: memory that could not be locked, devices that failed.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }
@@ -235,8 +235,8 @@ impl Engine {
         Ok(())
     }
 
-    /// Says how many of the largest logits its sampler needs ([`crate::Sampler::required_top_k`]); `None`, as it is at first: all of
-    /// them.
+    /// Sets how many of the largest logits its sampler needs ([`crate::Sampler::required_top_k`]); `None`, the default: all
+    /// of them.
     pub fn set_required_top_k(&mut self, id: SequenceId, n: Option<usize>) -> Result<()> {
         self.find(id)?.required_top_k = n;
         Ok(())
@@ -348,7 +348,7 @@ impl Engine {
         TopKRequest::new(needs, self.model.config.n_vocab, self.options.keep_logits_from)
     }
 
-    /// What is request of the logits of a batch; nothing when it has no outputs.
+    /// The requested logits of a batch; none when it has no outputs.
     pub(crate) fn forward(&mut self, batch: &Batch, request: &TopKRequest) -> Result<Results> {
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
         let shape = StepShape { batch: shape, n_picked: request.n_picked };

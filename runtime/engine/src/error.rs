@@ -1,4 +1,4 @@
-//! What can be wrong with a request or a step, told with what was found, what was expected and the remedy.
+//! What can be wrong with a request or a step: what was found, what was expected and the remedy.
 
 use crate::blocks::BlockId;
 use crate::sequence::{SequenceId, TokenId};
@@ -31,7 +31,7 @@ pub enum Error {
     )]
     BadLogit { token: TokenId, found: f32 },
     #[error(
-        "the {found} largest logits are given: the sampler needs {}; tell the engine what `Sampler::required_top_k` says",
+        "the {found} largest logits are given: the sampler needs {}; pass `Sampler::required_top_k` to `Engine::set_required_top_k`",
         needed.map_or("all".to_string(), |n| n.to_string())
     )]
     TooFewLogits { found: usize, needed: Option<usize> },
@@ -65,7 +65,7 @@ pub enum Error {
     #[error("{id} has token {token} at position {position}: expected an id up to {most}", most = i32::MAX)]
     BadToken { id: SequenceId, token: TokenId, position: usize },
 
-    // What the layers below say.
+    // Errors of the layers below.
     #[error(transparent)]
     Host(llmrt_host::Error),
     /// The engine's [`llmrt_host::CancelToken`] was set. Sequences keep their tokens; the next step goes on.
@@ -76,7 +76,7 @@ pub enum Error {
         message: String,
         cancelled: bool,
         out_of_memory: bool,
-        /// What a device said, if it was one.
+        /// The device's error, if it was one.
         device: Option<Box<llmrt_host::Error>>,
     },
     #[error(transparent)]

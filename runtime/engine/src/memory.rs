@@ -18,13 +18,13 @@ use std::sync::Arc;
 
 /// A model and the placement of its largest step.
 pub struct PlacementPlan {
-    /// The model, for the context asked for.
+    /// The model, for the requested context.
     pub model: Model,
     /// The devices that are used, first choice first, the baseline last.
     pub devices: Vec<Arc<Device>>,
     /// Its largest step, placed on them.
     pub resolved: Resolved,
-    /// Why devices asked for are not used.
+    /// Why requested devices are not used.
     pub warnings: Vec<String>,
 }
 
@@ -43,7 +43,7 @@ pub struct DevicePlan {
     pub compute: u64,
     /// Host memory on the way of the largest copy.
     pub staging: u64,
-    /// Free now, if the device says.
+    /// Free now, if the device reports it.
     pub free: Option<u64>,
 }
 
@@ -53,7 +53,7 @@ impl DevicePlan {
         [self.weights, self.kv, self.compute, self.staging].into_iter().fold(0, u64::saturating_add)
     }
 
-    /// Bytes that are lacking on the device for what cannot stay in the files; 0 where it does not say what is free.
+    /// Bytes that are lacking on the device for what cannot stay in the files; 0 where it does not report what is free.
     pub fn missing(&self) -> u64 {
         let needed = self.total().saturating_sub(self.staging).saturating_sub(self.mappable);
         self.free.map_or(0, |free| needed.saturating_sub(free))
@@ -123,8 +123,8 @@ impl PlacementPlan {
         homes.map(|(t, &device)| (g.def(*t).name.clone(), device)).collect()
     }
 
-    /// The weights, each on every device that a node wants it on.
-    pub fn wants(&self) -> Vec<WeightRequest> {
+    /// The weights, each on every device with a node that reads it.
+    pub fn weight_requests(&self) -> Vec<WeightRequest> {
         let g = &self.resolved.graph;
         let pairs = self.weights();
         pairs.into_iter().map(|(row, t)| WeightRequest::new(g, t, row, &self.devices[row])).collect()

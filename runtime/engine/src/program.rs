@@ -73,7 +73,7 @@ impl StepProgram {
         Ok(executor.run(&self.program, &inputs(&self.inputs, &bytes))?)
     }
 
-    /// Reads what is request of the last run. A row with a NaN in it is read whole: so the sampler says which logit it is.
+    /// Reads the requested results of the last run. A row with a NaN in it is read whole, so that the sampler can name the logit.
     pub fn read(&self, executor: &Executor, request: &TopKRequest) -> Result<Results> {
         let mut reader = Reader { executor, program: &self.program, n_bytes: 0 };
         let Some(picked) = &self.picked else {

@@ -11,7 +11,7 @@ use crate::sequence::{Sequence, SequenceId};
 ///
 /// A sequence runs only with blocks for all its known tokens, so a prompt once begun never waits for memory half way.
 /// When blocks run out the youngest sequence that has any gives all of its up and starts over later; when there is
-/// none, the younger ones wait too, so nobody is overtaken for ever.
+/// none, the younger ones wait too, so no sequence starves.
 pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) -> Result<StepPlan> {
     let mut plan = StepPlan::default();
     let mut younger = queue;
@@ -66,7 +66,7 @@ impl Budget {
     }
 }
 
-/// Who does what in the next step.
+/// The chunks of the next step.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct StepPlan {
     /// The sequences that run, oldest first.

@@ -9,7 +9,7 @@ use std::fmt;
 /// A token's index in the vocabulary.
 pub type TokenId = u32;
 
-/// The name of a sequence, chosen by whoever queues it.
+/// The name of a sequence, unique in its engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct SequenceId(pub u64);
 
@@ -66,7 +66,7 @@ impl Sequence {
         self.n_computed
     }
 
-    /// How many known tokens the model has not seen yet.
+    /// How many known tokens are not computed yet.
     pub fn n_missing(&self) -> usize {
         self.tokens.len() - self.n_computed
     }
@@ -87,8 +87,8 @@ impl Sequence {
         self.n_prompt = self.tokens.len();
     }
 
-    /// Notes that the model has seen `n_new` more tokens; `true` if it has now seen all of them, so that the last
-    /// one's logits say what comes next.
+    /// Counts `n_new` more tokens as computed; `true` if all of them are now, so that the last
+    /// one's logits predict the next token.
     pub fn advance(&mut self, n_new: usize) -> bool {
         self.n_computed = self.tokens.len().min(self.n_computed + n_new);
         self.n_missing() == 0
@@ -122,7 +122,7 @@ impl Sequence {
         self.blocks.shrink(self.n_computed, pool)
     }
 
-    /// A second sequence with the same tokens. The two share the blocks that are full, which nobody writes again;
+    /// A second sequence with the same tokens. The two share the blocks that are full, which are never written again;
     /// the tokens after them are computed once more, so no block is ever copied.
     pub fn fork(&self, id: SequenceId, pool: &mut BlockPool) -> Result<Self> {
         let n_full = self.n_computed.min(self.tokens.len() - 1) / pool.block_size();

@@ -5,13 +5,13 @@ use crate::error::{Error, Result};
 /// Why a sequence ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finish {
-    /// As many tokens as were asked for, or no room for more.
+    /// The requested number of tokens, or no room for more.
     Length,
     /// This stop string came.
     Stop(String),
-    /// The model said so with an end-of-text (or end-of-turn) token.
+    /// The model gave an end-of-text (or end-of-turn) token.
     Eos,
-    /// Whoever asked does not want more.
+    /// The caller cancelled the request.
     Cancelled,
 }
 
@@ -74,7 +74,7 @@ impl StopFilter {
 
 /// Bytes of the longest end of `text` that `stop` begins with, but that is not all of it.
 fn n_begun(text: &str, stop: &str) -> usize {
-    let mut cuts = stop.char_indices().map(|(at, _)| at).rev(); // whole characters of `stop` lie before each
+    let mut cuts = stop.char_indices().map(|(at, _)| at).rev(); // whole characters of `stop` are before each
     cuts.find(|&at| text.ends_with(&stop[..at])).unwrap_or(0)
 }
 

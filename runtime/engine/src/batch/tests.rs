@@ -90,7 +90,7 @@ fn refused(chunks: &[(u64, usize)], max_blocks: usize, message: &str) {
 }
 
 proptest! {
-    /// Reading the cache by the block table finds every token where the slots said it was written.
+    /// Reading the cache by the block table finds every token in the slot where it was written.
     #[test]
     fn the_block_table_leads_to_the_slots(
         lengths in prop::collection::vec(1..30u32, 1..6),

@@ -75,7 +75,7 @@ pub fn max_logit(candidates: &[Candidate]) -> f32 {
     candidates.iter().fold(f32::NEG_INFINITY, |max, c| max.max(c.logit))
 }
 
-/// Sorts by `order` and keeps the front, up to and with the candidate at which `enough` says so.
+/// Sorts by `order` and keeps the front, up to and with the candidate at which `enough` is true.
 ///
 /// Sorts in growing pieces, so a large vocabulary costs little more than reading it when the front is short.
 pub fn keep_front(

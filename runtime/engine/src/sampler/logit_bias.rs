@@ -1,4 +1,4 @@
-//! logit += bias, for the tokens a user wants more, less or not at all (-inf).
+//! logit += bias, for tokens to make likelier, less likely or impossible (-inf).
 
 use super::candidate::Candidate;
 use crate::error::{Error, Result};

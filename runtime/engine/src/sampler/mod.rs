@@ -1,6 +1,6 @@
 //! Picks the next token from a row of logits.
 //!
-//! The chain, in the order llama.cpp users know: logit bias, penalties, top-k, typical, top-p, min-p, temperature,
+//! The chain, in llama.cpp's order: logit bias, penalties, top-k, typical, top-p, min-p, temperature,
 //! then one draw. Temperature comes last, so it changes how bold the draw is, not which tokens take part. At
 //! temperature 0 or less the largest logit after bias and penalties wins and nothing else counts.
 //!
@@ -66,7 +66,7 @@ impl Sampler {
     }
 
     /// The token that comes after `history`, which is the prompt and what was generated. [`Row::Largest`] needs as many
-    /// logits as [`Sampler::required_top_k`] says, and gives the token that [`Row::All`] would have given.
+    /// logits of the number in [`Sampler::required_top_k`], and gives the token that [`Row::All`] would have given.
     pub fn sample(&mut self, row: Row<'_>, history: &[TokenId]) -> Result<TokenId> {
         if let Row::Largest(largest) = row {
             let needed = self.required_top_k();

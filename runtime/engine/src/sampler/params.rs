@@ -1,4 +1,4 @@
-//! What a user can ask of the sampler, and what is too much to ask.
+//! The sampler's parameters and their ranges.
 
 use crate::error::{Error, Result};
 use crate::sequence::TokenId;
@@ -54,7 +54,7 @@ impl SamplingParams {
         Self { temperature: 0.0, ..Self::default() }
     }
 
-    /// Says which parameter is out of its range.
+    /// Names the first parameter that is out of its range.
     pub fn check(&self) -> Result<()> {
         let numbers = [
             (

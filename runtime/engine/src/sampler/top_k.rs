@@ -2,7 +2,7 @@
 
 use super::candidate::{Candidate, by_logit, sort_front};
 
-/// Keeps the `k` largest, largest first; 0 or less keeps all. What comes behind the `k` best so far is passed over, which
+/// Keeps the `k` largest, largest first; 0 or less keeps all. What comes after the `k` best so far is passed over, which
 /// soon is nearly all; so this costs little more than reading.
 pub fn apply(candidates: &mut Vec<Candidate>, k: i32) {
     let Some(k) = usize::try_from(k).ok().filter(|&k| 0 < k && k < candidates.len()) else { return };

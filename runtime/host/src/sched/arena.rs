@@ -1,4 +1,4 @@
-//! Where every intermediate tensor lies: one arena per device, reused by liveness.
+//! The place of every intermediate tensor: one arena per device, reused by liveness.
 
 use super::place::{DeviceIdx, Placement};
 use super::split::Split;

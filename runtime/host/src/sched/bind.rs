@@ -33,7 +33,7 @@ pub fn bound(
     build(g, split.nodes.clone(), &|owner| place(split.device, owner))
 }
 
-/// A tensor's description; views lie at their offset in the owner's place.
+/// A tensor's description; views are at their offset in the owner's place.
 pub fn describe<'a>(def: &'a TensorDef, place: Option<&'a Place>) -> TensorDesc<'a> {
     TensorDesc {
         dtype: def.dtype,

@@ -59,7 +59,7 @@ pub struct Executor {
 }
 
 impl Executor {
-    /// An executor with weights loaded as a [`Resolved`] graph on the same devices wanted them, and states to be put
+    /// An executor with the weights of a [`Resolved`] graph on the same devices, and states to be put
     /// where it has them. `strict` refuses graphs of which a node would not run on the first device; `split` is that of
     /// the resolved graph.
     pub fn new(
@@ -149,8 +149,8 @@ impl Executor {
 
     /// Runs a graph with these input bytes, and waits for it.
     ///
-    /// A device that refuses a node it said yes to is not asked for such nodes again: the graph is placed anew and run
-    /// from the start. Streams that broke are made anew, once, and the graph is run again: what it wrote to states it
+    /// A device that refuses a node it claimed gets no such node again: the graph is placed again and run
+    /// from the start. Streams that broke are recreated, once, and the graph is run again: what it wrote to states it
     /// writes to the same places.
     ///
     /// [`Error::Cancelled`] if the token of [`Executor::set_cancel_token`] is set before the run is complete: the
@@ -186,7 +186,7 @@ impl Executor {
         if self.cancel.is_cancelled() { Err(Error::Cancelled) } else { Ok(()) }
     }
 
-    /// Makes broken streams of devices that still work anew; whether there were any.
+    /// Recreates broken streams of devices that still work; whether there were any.
     fn renew_streams(&mut self) -> Result<bool> {
         let is_broken = |stream: &Stream| stream.broken().is_some_and(|e| e.scope() == Scope::Stream);
         let broken: Vec<_> = (0..self.streams.len()).filter(|&d| is_broken(&self.streams[d])).collect();
@@ -200,7 +200,7 @@ impl Executor {
         Ok(!broken.is_empty())
     }
 
-    /// The bytes of an output of the last run: where they lie, if the CPU reaches them there.
+    /// The bytes of an output of the last run: in place, if the CPU reaches them there.
     pub fn output(&self, program: &Program, t: Tensor) -> Result<Cow<'_, [u8]>> {
         self.output_part(program, t, 0..program.graph.def(t).n_bytes())
     }
@@ -256,7 +256,7 @@ impl Executor {
         self.devices.iter().for_each(|d| d.runs().watch(self.run_id, &self.cancel));
         let outcome = self.enqueue_and_wait(uid, inputs);
         if outcome.is_err() {
-            // The failure is what counts; a stream that fails here as well says so when it is used next.
+            // The failure is what counts; a stream that fails here as well returns its error when it is used next.
             self.streams.iter().for_each(|stream| drop(stream.synchronize()));
         }
         self.devices.iter().for_each(|d| d.runs().forget(self.run_id));
@@ -320,7 +320,7 @@ impl Executor {
         Ok(())
     }
 
-    /// The device and node that a failure is about, if the device said yes to the node before; and whether the node
+    /// The device and node that a failure is about, if the device had claimed the node; and whether the node
     /// is on a state.
     fn retracted_support(&self, uid: u64, failure: &Failure) -> Option<((DeviceIdx, Signature), bool)> {
         let p = self.prepared.get(&uid)?;
@@ -353,7 +353,7 @@ fn producer(resolved: &Resolved, t: Tensor) -> Option<DeviceIdx> {
     Some(resolved.placement.node[node])
 }
 
-/// Pieces of one arena joined, zeros between them, where they lie so near that one copy beats two. Nothing else in an
+/// Pieces of one arena joined, zeros between them, where they are so near that one copy beats two. Nothing else in an
 /// arena outlives a run, so that nothing is lost between them.
 fn spans(mut pieces: Vec<(u64, &[u8])>) -> Vec<(u64, Vec<u8>)> {
     const NEAR: u64 = 64 << 10;

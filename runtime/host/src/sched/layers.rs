@@ -30,7 +30,7 @@ impl std::str::FromStr for SplitMode {
     }
 }
 
-/// The device that each node is for: the first one where it has room for all, else it and those behind it that take the
+/// The device that each node is for: the first one where it has room for all, else it and those after it that take the
 /// same nodes. A device that cannot take the first one's place gets only what that refuses.
 pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
     let equals = equals(facts.verdicts);

@@ -19,7 +19,7 @@ pub fn strict(report: &Report) -> Result<()> {
 pub fn budget(devices: &[Arc<Device>]) -> Vec<Option<u64>> {
     let limit = |(d, device): (usize, &Arc<Device>)| match d + 1 == devices.len() {
         true => None,
-        // A device that cannot say gets nothing.
+        // A device that does not report it gets nothing.
         false => Some(device.memory().map_or(0, |(free, _)| free - for_scratch(device, free))),
     };
     devices.iter().enumerate().map(limit).collect()

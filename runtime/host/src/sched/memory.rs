@@ -14,7 +14,7 @@ use std::sync::Arc;
 /// Weights, states, arenas.
 pub struct Memory {
     devices: Vec<Arc<Device>>,
-    /// For weights that a later graph wants on another device.
+    /// For weights that a later graph reads on another device.
     files: Arc<ModelFiles>,
     weights: Weights,
     states: HashMap<String, State>,
@@ -26,13 +26,13 @@ pub struct Memory {
 struct State {
     device: DeviceIdx,
     place: Place,
-    /// Whether later graphs find it here, or may decide anew.
+    /// Whether later graphs find it here, or may place it again.
     pinned: bool,
 }
 
 impl Memory {
     /// Memory on `devices` with the weights that were loaded from `files`.
-    /// `planned` says where states shall live.
+    /// `planned` is the device of each state.
     pub fn new(
         devices: Vec<Arc<Device>>,
         files: Arc<ModelFiles>,
@@ -67,13 +67,13 @@ impl Memory {
         homes
     }
 
-    /// Lets the next graph decide anew where states live; those that move take their bytes along.
+    /// Lets the next graph place states again; those that move take their bytes along.
     pub fn unpin_states(&mut self) {
         self.states.values_mut().for_each(|s| s.pinned = false);
         self.planned.clear();
     }
 
-    /// Whether an arena must be made anew for arenas of these sizes. Whatever is bound to the old ones must go first:
+    /// Whether an arena must be recreated for arenas of these sizes. Whatever is bound to the old ones must go first:
     /// it keeps them alive, and both at once may not fit.
     pub fn must_grow(&self, arenas: &[Arena]) -> bool {
         arenas.iter().zip(&self.arenas).any(|(new, old)| new.total > old.as_ref().map_or(0, Buffer::size))
@@ -124,7 +124,7 @@ impl Memory {
         Ok(moved)
     }
 
-    /// Loads weights that a graph wants on devices that do not have them yet.
+    /// Loads weights that a graph reads on devices that do not have them yet.
     pub fn allocate_weights(&mut self, g: &Graph, placement: &Placement) -> load::Result<()> {
         for (node, &device) in g.nodes.iter().zip(&placement.node) {
             for owner in node.src.iter().flatten().map(|&t| g.owner(t)) {

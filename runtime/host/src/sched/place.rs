@@ -8,7 +8,7 @@ use std::collections::{BTreeSet, HashMap};
 /// Row of the executor's device list; the last one is the baseline, which runs what no other does.
 pub type DeviceIdx = usize;
 
-/// What the devices said and where bytes already are.
+/// The devices' verdicts, and where bytes already are.
 pub struct Facts<'a> {
     /// Per device, one verdict per node.
     pub verdicts: &'a [Vec<Verdict>],
@@ -51,7 +51,7 @@ pub struct Fallback {
 pub struct Unplaceable {
     /// Row of the node.
     pub node: usize,
-    /// What the baseline says.
+    /// The baseline's verdict.
     pub reason: Reason,
 }
 
@@ -228,7 +228,7 @@ mod tests {
 
     const YES: Verdict = Verdict { support: 1, reason: 0, fuse_group: 0, est_us: -1.0, workspace: 0 };
 
-    /// x → mul_mat → tanh → set_rows into a cache → mul_mat, on a device that runs `claims`, with the CPU behind it.
+    /// x → mul_mat → tanh → set_rows into a cache → mul_mat, on a device that runs `claims`, with the CPU after it.
     fn placed(claims: &[Op], support: u8, budget: Option<u64>, homes: &[(&str, DeviceIdx)]) -> String {
         let mut g = Graph::new();
         let w1 = g.weight("w1", DType::F32, &[8, 8], Role::Matrix);

@@ -35,7 +35,7 @@ pub(super) struct Copy {
     pub tensor: Tensor,
     pub from: (DeviceIdx, Place),
     pub to: Place,
-    /// Keeps the source from being overwritten early, where both devices work behind our back.
+    /// Keeps the source from being overwritten early, where both devices work asynchronously.
     pub done: Option<Event>,
 }
 

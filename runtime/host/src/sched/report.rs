@@ -1,4 +1,4 @@
-//! Says what the scheduler did: splits, nodes per device, why nodes fell back, and bytes copied per step.
+//! What the scheduler did: splits, nodes per device, why nodes fell back, and bytes copied per step.
 
 use super::place::{DeviceIdx, Fallback};
 use super::split::Split;
@@ -26,7 +26,7 @@ pub struct Report {
     pub compute_bytes: Vec<u64>,
     /// Composite nodes taken apart.
     pub n_legalised: usize,
-    /// What devices that could not be asked failed with.
+    /// Errors of devices that gave no verdict.
     pub failed: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct FallbackGroup {
 }
 
 impl Report {
-    /// Counts up what `splits` and `fallbacks` say about `g`.
+    /// Adds up the nodes of `splits` and `fallbacks` of `g`.
     pub fn new(g: &Graph, devices: Vec<String>, splits: &[Split], fallbacks: &[Fallback]) -> Report {
         let mut nodes = vec![0; devices.len()];
         let mut copied_bytes = 0;

@@ -1,4 +1,4 @@
-//! From a graph to devices and splits: asks for verdicts, takes apart, places, cuts. Allocates no device memory.
+//! From a graph to devices and splits: collects verdicts, takes apart, places, cuts. Allocates no device memory.
 
 use super::layers::{self, SplitMode};
 use super::place::{DeviceIdx, Facts, Placement, Unplaceable, place};
@@ -33,7 +33,7 @@ pub struct PlacementState {
     pub homes: HashMap<String, Vec<DeviceIdx>>,
     /// Per device, bytes free for new weights and states; `None`: no limit.
     pub budget: Vec<Option<u64>>,
-    /// Nodes a device said yes to and then refused.
+    /// Nodes a device claimed and then refused.
     pub refused: HashSet<(DeviceIdx, Signature)>,
     /// How devices share the graph.
     pub split: SplitMode,
@@ -49,8 +49,8 @@ pub fn signature(g: &Graph, node: usize) -> Signature {
     (n.op.id(), n.params.clone(), shapes)
 }
 
-/// Places a graph on `devices`, first choice first, the baseline last. A device that fails when asked gets no node,
-/// and the report says so; only the baseline's failure is one of the graph.
+/// Places a graph on `devices`, first choice first, the baseline last. A device that gives no verdict gets no node,
+/// and the report has its error; only the baseline's failure is one of the graph.
 pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Result<Resolved> {
     let mut failed = BTreeMap::new();
     let mut verdicts = all_verdicts(g, devices, known, &mut failed)?;
@@ -110,7 +110,7 @@ fn unsupported_op(g: &Graph, unplaceable: &Unplaceable) -> Error {
     Error::UnsupportedOp { op: node.op.name(), operand }
 }
 
-/// What one device says, with what it broke its word on taken as a no.
+/// One device's verdicts; what it refused after it had claimed it is not supported.
 fn verdicts_of(
     g: &Graph,
     device: &Arc<Device>,
