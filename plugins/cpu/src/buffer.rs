@@ -132,7 +132,7 @@ impl Buffer for HostBuffer {
             return Err(Error::unsupported("a sealed weight is not written any more"));
         }
         let to = self.writable(tensor.offset().saturating_add(off), src.len() as u64)?;
-        // SAFETY: `writable` checked the range; the host lets nobody else touch it during the call.
+        // SAFETY: `writable` checked the range; the host excludes other access during the call.
         unsafe { std::ptr::copy_nonoverlapping(src.as_ptr(), to, src.len()) };
         Ok(())
     }
@@ -144,20 +144,20 @@ impl Buffer for HostBuffer {
                 return Err(Error::invalid(format!("bytes {off}+{} of a tensor of {n}", dst.len())));
             }
             let from = self.range(tensor.offset(), n)?;
-            // SAFETY: `range` checked it; the host lets nobody write to it during the call.
+            // SAFETY: `range` checked it; the host excludes writes during the call.
             let bytes = unsafe { std::slice::from_raw_parts(from, n as usize) };
             panels.read(bytes, off as usize, dst);
             return Ok(());
         }
         let from = self.range(tensor.offset().saturating_add(off), dst.len() as u64)?;
-        // SAFETY: `range` checked it; the host lets nobody write to it during the call.
+        // SAFETY: `range` checked it; the host excludes writes during the call.
         unsafe { std::ptr::copy_nonoverlapping(from, dst.as_mut_ptr(), dst.len()) };
         Ok(())
     }
 
     fn fill(&self, off: u64, n: u64, byte: u8) -> Result<()> {
         let to = self.writable(off, n)?;
-        // SAFETY: `writable` checked the range; the host lets nobody else touch it during the call.
+        // SAFETY: `writable` checked the range; the host excludes other access during the call.
         unsafe { std::ptr::write_bytes(to, byte, n as usize) };
         Ok(())
     }
@@ -166,7 +166,7 @@ impl Buffer for HostBuffer {
         let panels = Panels::of(tensor).filter(|_| sealed::is_worth(tensor) && !self.read_only);
         let Some(panels) = panels else { return Ok(Sealed::canonical(tensor.nbytes())) };
         let at = self.writable(tensor.offset(), panels.n_bytes() as u64)?;
-        // SAFETY: `writable` checked the range; the host lets nobody else touch it during the call.
+        // SAFETY: `writable` checked the range; the host excludes other access during the call.
         panels.seal(self.isa, unsafe { std::slice::from_raw_parts_mut(at, panels.n_bytes()) });
         Ok(sealed::layout(tensor.nbytes()))
     }

@@ -1,5 +1,5 @@
-//! What this machine can do at most: bytes read from memory and multiply-adds per second, measured with the simplest
-//! loops there are. Kernels are judged by their share of these.
+//! The roofline of this machine: peak bandwidth of memory reads and peak multiply-adds per second, measured with the
+//! simplest loops. Kernels are judged by their share of these.
 
 use crate::buffer::HostBuffer;
 use crate::ops::product::AHEAD;
@@ -57,27 +57,27 @@ pub fn reads(isa: Isa, n_threads: usize) -> Result<Reads> {
     let mut parts = bytes.chunks(STREAMED.div_ceil(n_threads.max(1)).next_multiple_of(64));
     let own = parts.next().unwrap_or_default();
     // The same threads in all rounds: new ones may begin on one core.
-    let (meet, is_over) = (Barrier::new(1 + parts.len()), AtomicBool::new(false));
+    let (round, is_over) = (Barrier::new(1 + parts.len()), AtomicBool::new(false));
     let (best_gb_s, mean_gb_s) = std::thread::scope(|scope| {
         for part in parts {
-            let (meet, is_over) = (&meet, &is_over);
+            let (round, is_over) = (&round, &is_over);
             scope.spawn(move || {
-                meet.wait();
+                round.wait();
                 while !is_over.load(Ordering::Relaxed) {
                     black_box(read(isa, part));
-                    meet.wait();
-                    meet.wait();
+                    round.wait();
+                    round.wait();
                 }
             });
         }
         let rates = rates(|| {
-            meet.wait();
+            round.wait();
             black_box(read(isa, own));
-            meet.wait();
+            round.wait();
             STREAMED as f64
         });
         is_over.store(true, Ordering::Relaxed);
-        meet.wait();
+        round.wait();
         rates
     });
     Ok(Reads { best_gb_s, mean_gb_s })
@@ -114,7 +114,7 @@ dispatch! {
 
 dispatch_also! {
     AvxVnni "avxvnni,avx2,fma,f16c";
-    /// Dot products of bytes that lie in the nearest cache; how many operations that were.
+    /// Dot products of bytes in the L1 cache; how many operations that were.
     fn dot(turns: usize) -> f64 = dot_impl;
 }
 

@@ -68,7 +68,7 @@ impl Device for Cpu {
     }
 }
 
-/// The processor's name as the system tells it.
+/// The processor's name, from the system.
 fn model_name() -> String {
     let text = std::fs::read_to_string("/proc/cpuinfo").unwrap_or_default();
     let line = text.lines().find(|line| line.starts_with("model name"));

@@ -74,7 +74,7 @@ pub struct Scratch {
     pub rows: Arena,
     /// Sums.
     pub sums: Arena,
-    /// Activations of few columns, quantised: what a product leaves to the next, and nobody else writes.
+    /// Activations of few columns, quantised: what a product leaves to the next; no other code writes it.
     pub x: Arena,
     /// The same, packed.
     pub packed: Arena,
@@ -100,7 +100,7 @@ impl Shared {
     }
 
     fn lines(&self) -> (*mut u8, usize) {
-        // SAFETY: during a run nobody grows the arena, so its vector is only read.
+        // SAFETY: the arena does not grow during a run, so its vector is only read.
         let lines = unsafe { &(*self.0.get()).lines };
         (lines.as_ptr().cast_mut().cast(), lines.len() * 64)
     }
@@ -108,7 +108,7 @@ impl Shared {
     /// `n` numbers from the start, to read.
     ///
     /// # Safety
-    /// All writes were followed by a barrier, and nobody writes until the next one.
+    /// All writes were followed by a barrier, and none happen until the next one.
     pub unsafe fn get<T: Plain>(&self, n: usize) -> &[T] {
         let (ptr, len) = self.lines();
         assert!(n * size_of::<T>() <= len, "the plan reserved {len} bytes");
@@ -119,7 +119,7 @@ impl Shared {
     /// Numbers `part`, to write.
     ///
     /// # Safety
-    /// Nobody else uses them until the next barrier.
+    /// No other thread uses them until the next barrier.
     #[allow(clippy::mut_from_ref)]
     pub unsafe fn part_mut<T: Plain>(&self, part: std::ops::Range<usize>) -> &mut [T] {
         let (ptr, len) = self.lines();

@@ -2,7 +2,7 @@
 //!
 //! A block is a row of units ([`Format::UNITS`]); a float is a block of one unit, as are two of bfloat16. Of 16 rows, unit u of
 //! row 0 is followed by unit u of row 1, and so on, block after block: what begins at byte b of the rows begins at byte 16 · b
-//! of the panel. Rows behind the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
+//! of the panel. Rows after the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
 
 use crate::quant::{Format, ROWS, with_format};
 use crate::simd::{Isa, Simd, dispatch};
@@ -11,7 +11,7 @@ use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 /// Number of the layout.
 pub const ROWS_16: u32 = 1;
 
-/// What `seal` says of it.
+/// What `seal` reports.
 pub fn layout(nbytes: u64) -> Layout {
     let flags = c::LAYOUT_INVERTIBLE | c::LAYOUT_ROW_SLICEABLE;
     Layout { id: ROWS_16, flags, stored_bytes: nbytes, row_granularity: ROWS as u64, name: "rows16" }

@@ -1,8 +1,8 @@
 //! How a graph runs: one team of threads walks the nodes together, waiting for each other only where a node needs
 //! what another thread may still be writing (or overwrites what it may still be reading).
 
+use crate::barrier::{Arrivals, Member};
 use crate::cancel::Cancel;
-use crate::meeting::{Arrivals, Member};
 use crate::ops::{self, Args, Prepared, Taken, Worker};
 use crate::scratch::{Scratch, Shared};
 use crate::simd::{Isa, prefetch, prefetch_all};
@@ -40,7 +40,7 @@ struct Step {
     is_long: bool,
     /// Whether one thread does it all.
     solo: bool,
-    /// Whether the team meets before it.
+    /// Whether a barrier precedes it.
     wait: bool,
     /// Whether its activations are prepared already: a step before did it, and nothing wrote to them since. If they are in the
     /// team's memory, all met since then, and whatever writes there next waits for this step; if each thread has its own,
@@ -75,7 +75,7 @@ impl CpuStream {
         }
     }
 
-    /// Binds all nodes to their memory and decides where the team meets.
+    /// Binds all nodes to their memory and decides where barriers are.
     fn prepare(&mut self, graph: &GraphView<'_>) -> Result<()> {
         self.arrivals.reset();
         // Graphs that are not known again have no `uid`.
@@ -127,9 +127,9 @@ impl CpuStream {
         Ok(())
     }
 
-    /// Asks for what the two steps after this one are made of: all weights have passed through the caches since they ran last.
-    /// Each step is asked for twice, as the weights of a product between the first time and its turn push it out again.
-    fn ask_for_steps_after(&self, i: usize, index: usize) {
+    /// Prefetches the descriptions of the two steps after this one: all weights have passed through the caches since they ran
+    /// last. Each step is prefetched twice, as the weights of a product before its turn evict it again.
+    fn prefetch_steps_after(&self, i: usize, index: usize) {
         for step in self.steps[i + 1..].iter().take(2) {
             let start = std::ptr::from_ref(step).addr();
             prefetch_all(start..start + size_of::<Step>());
@@ -147,18 +147,18 @@ impl CpuStream {
     }
 
     /// One member's walk through the nodes.
-    fn walk(&self, index: usize, n: usize, meet: &dyn Fn()) {
-        let mut member = Member::new(&self.arrivals, n, meet);
+    fn walk(&self, index: usize, n: usize, barrier: &dyn Fn()) {
+        let mut member = Member::new(&self.arrivals, n, barrier);
         let mut n_barriers = 0;
         let mut scratch = self.scratch[index].lock().unwrap_or_else(PoisonError::into_inner);
         for (i, step) in self.steps.iter().enumerate() {
-            self.ask_for_steps_after(i, index);
+            self.prefetch_steps_after(i, index);
             if step.wait {
                 n_barriers += 1;
                 if index == 0 {
                     self.cancel.announce(n_barriers);
                 }
-                member.meet(|| self.next_weights(step, index, n));
+                member.wait(|| self.next_weights(step, index, n));
                 if self.cancel.is_last(n_barriers) {
                     return;
                 }
@@ -174,7 +174,7 @@ impl CpuStream {
                 index,
                 n,
                 isa: self.isa,
-                meet,
+                barrier,
                 taken: &step.taken,
                 scratch: &mut scratch,
                 shared: &self.shared,

@@ -13,8 +13,8 @@ pub fn address(t: &TensorView<'_>) -> Option<*mut u8> {
     }
 }
 
-/// Whether elements that kernels see as F32 or I32 lie at multiples of 4 bytes from the start of the buffer; other dtypes
-/// are read byte by byte, and lie anywhere. Where a tensor is empty, or a dim has one element, no stride is walked.
+/// Whether elements that kernels see as F32 or I32 are at multiples of 4 bytes from the start of the buffer; other dtypes
+/// are read byte by byte, at any address. Where a tensor is empty, or a dim has one element, no stride is walked.
 pub fn is_aligned(t: &TensorView<'_>) -> bool {
     let word = t.dtype().map_or(1, word);
     let mut dims = t.ne().into_iter().zip(t.nb());
@@ -38,11 +38,11 @@ pub struct Tensor {
     pub ne: [usize; 4],
     /// Bytes between elements of a dim.
     pub nb: [usize; 4],
-    /// How it lies in memory, if `seal` changed that. Only products and `get_rows` know what to do with it.
+    /// Its layout in memory, if `seal` changed that. Only products and `get_rows` read it.
     pub panels: Option<Panels>,
 }
 
-// SAFETY: a tensor is an address and numbers; the methods that give slices say what the caller must see to.
+// SAFETY: a tensor is an address and numbers; the methods that give slices state what the caller guarantees.
 unsafe impl Send for Tensor {}
 // SAFETY: as above.
 unsafe impl Sync for Tensor {}
@@ -125,7 +125,7 @@ impl Tensor {
         i1 * self.nb[1] + i2 * self.nb[2] + i3 * self.nb[3]
     }
 
-    /// All its bytes, gaps included. Nobody writes them while the node runs.
+    /// All its bytes, gaps included. They are not written while the node runs.
     pub fn bytes(&self) -> &[u8] {
         // SAFETY: `bind` took address and length from the host, who checked them against the buffer; a source is
         // not written while its node runs.

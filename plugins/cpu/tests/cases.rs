@@ -63,7 +63,7 @@ fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_nu
     assert!(wrong.is_empty(), "{} of {n}:\n{}", wrong.len(), wrong.join("\n"));
 }
 
-/// No mask over slots can say this, so it is no case of the rules, which are checked by masks too.
+/// No mask over slots can express this, so it is no case of the rules, which are checked by masks too.
 #[test]
 fn a_block_that_is_in_the_table_twice_is_read_twice() {
     for cache in [DType::F32, DType::F16, DType::Q8_0] {
@@ -96,7 +96,7 @@ fn a_block_that_is_in_the_table_twice_is_read_twice() {
     }
 }
 
-/// Activations that meet BF16 weights are rounded to the same, and nothing else is.
+/// Activations of products with BF16 weights are rounded to BF16, and nothing else is.
 fn round_for_bf16(op: Op, graph: &Graph, memory: &mut reference::Memory) {
     let Some(node) = graph.nodes.last().filter(|_| matches!(op, Op::MulMat | Op::MulMatId)) else { return };
     let (Some(w), Some(x)) = (node.src[0], node.src[1].map(|x| graph.owner(x))) else { return };

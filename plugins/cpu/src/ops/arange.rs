@@ -1,4 +1,4 @@
-//! y[i] = start + step · i, as many as lie before stop.
+//! y[i] = start + step · i, for all values before stop.
 
 use super::check::{self, Answer, ensure};
 use super::{Args, Worker};

@@ -1,4 +1,4 @@
-//! y = softmax(softcap(q · k · scale) + slope · mask) · v, over keys that lie side by side.
+//! y = softmax(softcap(q · k · scale) + slope · mask) · v, over contiguous keys.
 //!
 //! The work is cut into tiles of queries of a head. A tile walks the keys in tiles of 16, reads each key and value once,
 //! and keeps an online softmax per query. What a query computes does not depend on the tile it is in. Keys that the mask

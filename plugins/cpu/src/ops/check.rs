@@ -1,4 +1,4 @@
-//! What `supports` asks of operands; the first thing in the way is the answer.
+//! What `supports` checks of operands; the first failing check gives the reason.
 
 use llmrt_plugin::{DType, NodeView, Reason, TensorView};
 

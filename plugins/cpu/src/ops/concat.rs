@@ -1,4 +1,4 @@
-//! y = a and behind it b, in one dim.
+//! y = a followed by b, in one dim.
 
 use super::check::{self, Answer, ensure};
 use super::moves;

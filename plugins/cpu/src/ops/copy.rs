@@ -62,7 +62,7 @@ fn converted(isa: Isa, x: &Tensor, elems: Range<usize>, to: DType, room: &mut [f
     let integers = is_int(x.dtype) && is_int(to);
     let mut done = 0;
     while elems.start + done < elems.end {
-        // A run: what lies in one row of x.
+        // A run: the elements within one row of x.
         let (row, start) = ((elems.start + done) / x.ne[0], (elems.start + done) % x.ne[0]);
         let n = (x.ne[0] - start).min(elems.end - elems.start - done);
         let at = x.unravel(row);

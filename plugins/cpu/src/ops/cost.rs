@@ -3,7 +3,7 @@
 use super::Args;
 use llmrt_plugin::{NodeView, Op};
 
-/// Whether a node is done by one thread sooner than a team meets.
+/// Whether one thread computes a node in less time than a barrier of the team takes.
 pub fn is_small(a: &Args) -> bool {
     const FEW: usize = 4096;
     match a.op {

@@ -6,7 +6,7 @@ use crate::tensor::Tensor;
 use llmrt_plugin::DType;
 use std::ops::Range;
 
-/// Writes `f(x)` over the result, for x of its shape. F32 with dense rows is read and written where it lies.
+/// Writes `f(x)` over the result, for x of its shape. F32 with dense rows is read and written in place.
 #[inline(always)]
 pub fn map(w: &mut Worker<'_>, a: &Args, f: impl Fn(Isa, &[f32], &mut [f32])) {
     let isa = w.isa;
@@ -39,7 +39,7 @@ pub fn flattened<const N: usize>(all: [&Tensor; N]) -> [Tensor; N] {
     }
 }
 
-/// Elements `part` of the row at these indices as f32: where they lie if they are F32 side by side, else decoded into
+/// Elements `part` of the row at these indices as f32: in place if they are contiguous F32, else decoded into
 /// the arena.
 #[inline(always)]
 pub fn read<'a>(

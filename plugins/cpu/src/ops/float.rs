@@ -4,7 +4,7 @@ use crate::simd::Simd;
 
 /// A dtype of floats.
 pub trait Float: Copy {
-    /// 16 numbers as they lie in memory.
+    /// 16 numbers as stored in memory.
     type Chunk16: Copy;
 
     /// Numbers by 16; what is left over is not among them.

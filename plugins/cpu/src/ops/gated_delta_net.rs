@@ -1,5 +1,5 @@
 //! S_i: = exp(gᵢ) S_i:, then S += k ⊗ (v - Sᵀk)·β, then y = Sᵀq / √S, S transposed in memory. Threads share the heads of
-//! all sequences; a state lies where the result has it.
+//! all sequences; states are updated in the result.
 
 use super::check::{self, Answer, ensure, product};
 use super::recurrence;

@@ -1,4 +1,4 @@
-//! The ops, one file each: `supports` says which nodes it runs, `compute` is one thread's part of the work.
+//! The ops, one file each: `supports` gives which nodes it runs, `compute` is one thread's part of the work.
 
 pub mod acc;
 pub mod add1;
@@ -105,7 +105,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let operands = || (0..op.info().max_src as usize).filter_map(|i| node.src(i)).chain([node.dst()]);
     check::ensure(operands().all(|t| is_aligned(&t)), Reason::Stride)?;
     (kernel(op).supports)(node)?;
-    // Products and rows know the CPU's own layout. Nothing guesses at those of others, whether it reads the bytes or
+    // Products and rows take the CPU's own layout. No op takes those of other plugins, whether it reads the bytes or
     // the shape alone.
     let knows_panels = matches!(op, Op::MulMat | Op::MulMatId | Op::GetRows);
     let table = node.src(0).filter(|t| knows_panels && t.layout_id() == sealed::ROWS_16);

@@ -1,5 +1,5 @@
 //! y = the router's weights of each token's chosen experts: softmax or sigmoid of the logits, picked by ids,
-//! divided by their sum (at least 2⁻¹⁴) if asked, times a factor.
+//! divided by their sum (at least 2⁻¹⁴) if `norm` is set, times a factor.
 
 use super::check::{self, Answer, ensure};
 use super::{Args, Worker, soft_max::soft_max_row};

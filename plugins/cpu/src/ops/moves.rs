@@ -150,7 +150,7 @@ pub fn each_row(w: &Worker<'_>, a: &Args, mut write: impl FnMut(Row<'_>, [usize;
     }
 }
 
-/// Blocks of `size` bytes that lie `step` apart, one behind the other.
+/// Blocks of `size` bytes, `step` bytes apart, in order.
 pub fn gather(from: &[u8], step: usize, size: usize, out: &mut [u8]) {
     match size {
         _ if step == size => out.copy_from_slice(&from[..out.len()]),

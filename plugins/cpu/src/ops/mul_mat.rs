@@ -1,6 +1,6 @@
 //! y[i, j] = Σₖ w[k, i] · x[k, j]; matrix b of x uses matrix b / (n_x / n_w) of w in dims 2 and 3.
 //!
-//! Float weights meet x as f32, packed; quantised ones meet x quantised to 8 bits. Rows of w are handed out to the threads;
+//! Float weights are multiplied with packed f32 activations, quantised ones with activations quantised to 8 bits. Rows of w are handed out to the threads;
 //! each thread makes all columns of its rows.
 
 use super::check::{self, Answer, ensure};
@@ -61,7 +61,7 @@ pub fn weights_of(a: &Args, index: usize, n_threads: usize) -> Range<usize> {
     span.start + offset(first, from.start)..span.end.min(span.start + offset(last, to.end))
 }
 
-/// The rows of x that meet a matrix, in order.
+/// The rows of x that a matrix is multiplied with, in order.
 pub fn columns_of(weights: &Tensor, x: &Tensor, matrix: usize) -> impl Iterator<Item = Column> {
     let (n, n2) = (x.ne[1], x.ne[2]);
     let (r2, r3) = (n2 / weights.ne[2], x.ne[3] / weights.ne[3]);

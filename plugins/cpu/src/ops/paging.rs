@@ -1,4 +1,4 @@
-//! Block table, sequence lengths and query starts: which keys a query sees, and in which slots they lie.
+//! Block table, sequence lengths and query starts: which keys a query sees, and in which slots they are.
 //! A query start counts as no less than those before it and as no more than the end, so no token has two sequences.
 
 use super::Args;
@@ -84,7 +84,7 @@ impl<'a> Paging<'a> {
         first.max(0) as usize..(pos + 1).max(0) as usize
     }
 
-    /// The slot of position `key` of sequence `seq`, if its block lies in the table and in the cache.
+    /// The slot of position `key` of sequence `seq`, if its block is in the table and in the cache.
     pub fn slot(&self, seq: usize, key: usize) -> Option<usize> {
         let block = *self.table.ints([seq, 0, 0]).get(key / self.block_size)?;
         let slot = usize::try_from(block).ok()?.checked_mul(self.block_size)? + key % self.block_size;

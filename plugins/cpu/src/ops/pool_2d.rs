@@ -46,7 +46,7 @@ pub fn pool(w: &mut Worker<'_>, a: &Args, kind: u32, [w0, w1]: [Window; 2], divi
         // SAFETY: pieces are disjoint.
         let y = unsafe { a.dst.part_mut(at, part.clone()) };
         y.fill(if kind == MAX { f32::MIN } else { 0.0 });
-        // What of a row of x lies under any tap of the piece.
+        // The part of a row of x under any tap of the piece.
         let start = (part.start * w0.stride).saturating_sub(w0.pad).min(x.ne[0]);
         let end = ((part.end - 1) * w0.stride + w0.size).saturating_sub(w0.pad).clamp(start, x.ne[0]);
         let room = w.scratch.rows.take::<f32>(end - start);

@@ -1,4 +1,4 @@
-//! Activations in the form in which weights meet them: quantised to 8 bits for quantised weights, packed for floats.
+//! Activations in the form that products take: quantised to 8 bits for quantised weights, packed for floats.
 //!
 //! Few are made by every thread for itself, in its memory, many by the team together, in the team's; the next products with
 //! the same activations find them there.
@@ -27,26 +27,26 @@ pub fn shared_bytes(a: &Args) -> usize {
     }
 }
 
-/// What a product leaves behind for the products that follow it: in the team's memory, or in that of each thread.
+/// Prepared activations that following products reuse: in the team's memory, or in that of each thread.
 #[derive(Clone, Copy, PartialEq)]
 pub struct Prepared {
     x: Tensor,
     form: Form,
 }
 
-/// A form in which weights meet activations.
+/// A form of prepared activations.
 #[derive(Clone, Copy, PartialEq)]
 enum Form {
     /// Sums per half or group, with where they start and what is taken off the weights, or with minima.
     Quantised { halves: usize, start: i32, offset: i32, minima: bool },
-    /// Tiles of the columns of as many matrices as dims 2 and 3 of the weights say.
+    /// Tiles of the columns of as many matrices as dims 2 and 3 of the weights have.
     Packed(Words, [usize; 2]),
     /// Tiles of the columns of the last expert: nothing for another product.
     OfAnExpert,
 }
 
 impl Prepared {
-    /// What a node leaves behind, if it prepares anything.
+    /// The form that a node prepares, if it does.
     pub fn by(a: &Args) -> Option<Prepared> {
         let weights = a.arg(0);
         let is_product = matches!(a.op, Op::MulMat | Op::MulMatId) && a.dst.n_elems() > 0;
@@ -77,12 +77,12 @@ impl Form {
     }
 }
 
-/// Columns that each matrix of weights meets.
+/// Columns that each matrix of weights is multiplied with.
 fn n_columns(weights: &Tensor, x: &Tensor) -> usize {
     x.n_rows() / (weights.ne[2] * weights.ne[3]).max(1)
 }
 
-/// Words of all packed columns; 0 where they are ready as they lie.
+/// Words of all packed columns; 0 where they are used in place.
 fn n_packed(weights: &Tensor, x: &Tensor) -> usize {
     let (words, n) = (Words::of(weights.dtype), n_columns(weights, x));
     match words.are_ready(x, n) {
@@ -163,7 +163,7 @@ fn make<'a, T: Plain>(
             // SAFETY: they are shared out, and the next use is after the barrier.
             one(i, unsafe { w.shared.part_mut(i * each..(i + 1) * each) });
         }
-        (w.meet)();
+        (w.barrier)();
     }
     // SAFETY: all wrote before the barrier, here or at the node that prepared them; the next node that writes waits for
     // this one to end (`Step::is_prepared`).

@@ -20,7 +20,7 @@ pub struct Column {
     pub y: usize,
 }
 
-/// One matrix of weights and the columns it meets.
+/// One matrix of weights and the columns that it is multiplied with.
 pub struct Product<'a> {
     /// The weights.
     pub w: &'a Tensor,
@@ -69,12 +69,12 @@ impl Pieces {
     }
 }
 
-/// Makes elements `rows` of all columns. Nobody else makes these.
+/// Computes elements `rows` of all columns; no other thread writes these.
 pub fn compute(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
     with_format!(p.w.dtype, F => product_quantised::quantised::<F>(isa, p, rows, scratch), else product_floats::floats(isa, p, rows, scratch))
 }
 
-/// How far ahead of itself a panel's one stream is asked for, in bytes: memory answers in time, and the first cache still
+/// Prefetch distance of a panel's one stream, in bytes: memory answers in time, and the first cache still
 /// has room for the columns.
 pub const AHEAD: usize = 8192;
 

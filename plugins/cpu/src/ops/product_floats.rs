@@ -1,7 +1,7 @@
 //! Products of weights that are not quantised: panels of 16 rows times tiles of 12 columns, a stretch of k at a time.
 //!
 //! Lane r of every vector belongs to row r, so each result is a sum in one lane: the products of a stretch in order, then
-//! the stretches in order; of a pair of bfloat16 numbers the second comes first. Nothing depends on how the weights lie in
+//! the stretches in order; of a pair of bfloat16 numbers the second comes first. Nothing depends on the layout of the weights in
 //! memory or how many columns are at hand.
 
 mod columns;
@@ -14,7 +14,7 @@ use super::float::{F16, F32, Float};
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
-use crate::simd::{Ahead, Isa, LANES, Simd, Stream, array, dispatch, dispatch_also, prefetch};
+use crate::simd::{Isa, LANES, Prefetcher, Simd, Stream, array, dispatch, dispatch_also, prefetch};
 use llmrt_plugin::DType;
 use panels::{Sealed, Unpacked, sealed, unpack};
 use std::ops::Range;
@@ -90,11 +90,11 @@ fn few_columns<S: Simd, F: Weights, const C: usize, const W: usize>(
     let mut first = rows.start;
     while let Some(panel) = sealed::<F>(p, first, rows) {
         let at = panel.as_ptr().cast::<u8>().wrapping_add(AHEAD);
-        let behind = Stream { at, each: size_of::<Sealed<F>>() };
+        let after = Stream { at, each: size_of::<Sealed<F>>() };
         let mut sums = [s.zero(); C];
         for start in (0..k).step_by(F::STRETCH) {
             let part = start..(start + F::STRETCH).min(k);
-            let [stretch] = products::<S, F, F::Word, 1, C, W>(s, [panel], p.packed, part, behind);
+            let [stretch] = products::<S, F, F::Word, 1, C, W>(s, [panel], p.packed, part, after);
             for c in 0..C {
                 sums[c] = s.add(sums[c], stretch[c]);
             }
@@ -130,7 +130,7 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
         for start in (0..k).step_by(F::STRETCH) {
             let part = start..(start + F::STRETCH).min(k);
             for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_sums)) {
-                // Panels behind the last row keep what they hold; nobody reads their sums.
+                // Panels past the last row keep their contents; their sums are not read.
                 let ready = |first: usize| sealed::<F>(p, first, &rows).and_then(F::unpacked);
                 for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(F::STRETCH))
                 {
@@ -148,11 +148,11 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
                     let x = &tile[part.start * W..part.end * W];
                     let at = x.as_ptr().cast::<u8>().wrapping_add(size_of_val(tile));
                     let next = Stream { at, each: W * size_of::<f32>() };
-                    // Of the panels behind these, a share with each tile.
+                    // Of the panels that follow, a share with each tile.
                     let lines = part.len() * i / n_tiles..part.len() * (i + 1) / n_tiles;
                     for panel in ready.into_iter().flatten() {
-                        let behind = panel.as_ptr().wrapping_add(P * panel.len() + part.start);
-                        lines.clone().for_each(|line| prefetch(behind.wrapping_add(line).cast()));
+                        let after = panel.as_ptr().wrapping_add(P * panel.len() + part.start);
+                        lines.clone().for_each(|line| prefetch(after.wrapping_add(line).cast()));
                     }
                     let n = (columns.len() - i * W).min(W);
                     add_tile::<S, F, P, W>(s, panels, x, n, next, n_sums, &mut sums[i * W..]);
@@ -217,19 +217,19 @@ fn add_columns<S: Simd, F: Weights, const P: usize, const C: usize, const W: usi
     }
 }
 
-/// Σ over a stretch of row r of panel p · column c, lane r; words of panels lie as those of `T`, and x is [k][`W`], of which
-/// the first `C` count. What is asked for ahead goes with each k.
+/// Σ over a stretch of row r of panel p · column c, lane r; words of panels have the layout of `T`, and x is [k][`W`], of which
+/// the first `C` count. Each k prefetches its share.
 #[inline(always)]
 fn products<S: Simd, F: Weights, T: Float, const P: usize, const C: usize, const W: usize>(
     s: S,
     panels: [&[T::Chunk16]; P],
     x: &[f32],
     part: Range<usize>,
-    ahead: impl Ahead,
+    ahead: impl Prefetcher,
 ) -> [[S::F; C]; P] {
     let mut stretch = [[s.zero(); C]; P];
     for i in part {
-        ahead.ask(i);
+        ahead.prefetch_step(i);
         let mut w = [s.zero(); P];
         for p in 0..P {
             w[p] = T::load(s, &panels[p][i]);

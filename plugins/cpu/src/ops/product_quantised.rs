@@ -57,7 +57,7 @@ fn many_columns<S: Simd, F: Format, const P: usize>(
     for start in (0..n_groups).step_by(chunk) {
         let groups = start..(start + chunk).min(n_groups);
         for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
-            // Panels behind the last row keep what they hold; nobody reads their sums.
+            // Panels past the last row keep their contents; their sums are not read.
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
                 let n_rows = ROWS.min(rows.end - first);
                 let ahead = match first + ROWS < rows.end {
@@ -139,7 +139,7 @@ fn unpack<S: Simd, F: Format>(
     }
     let n_blocks = out.len() / F::GROUPS;
     for (b, out) in out.chunks_exact_mut(F::GROUPS).enumerate() {
-        ahead.ask(b, n_blocks);
+        ahead.prefetch_step(b, n_blocks);
         F::unpack(s, RowByRow { bytes: &bytes[b * block..], stride }, out);
     }
 }

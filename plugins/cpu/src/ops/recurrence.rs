@@ -33,7 +33,7 @@ pub fn scan(w: &Worker<'_>, a: &Args, state_at: usize, step: impl Fn([usize; 3],
         let state = unsafe { a.dst.part_mut([0; 3], first..first + s * s) };
         state.copy_from_slice(&from.row([seq, 0, 0])[head * s * s..(head + 1) * s * s]);
         for token in seq * per_seq..(seq + 1) * per_seq {
-            // SAFETY: as above; outputs lie before all states.
+            // SAFETY: as above; outputs are stored before all states.
             let y = unsafe { a.dst.part_mut([token, 0, 0], head * s..(head + 1) * s) };
             step([head, token, 0], state, y);
         }

@@ -1,4 +1,4 @@
-//! y[i] = x[i mod n_x] in each dim: x side by side until the dims asked for are full.
+//! y[i] = x[i mod n_x] in each dim: x repeated until the dims of y are full.
 
 use super::check::{self, Answer, ensure};
 use super::moves;

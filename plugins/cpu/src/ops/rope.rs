@@ -44,7 +44,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         let token = at[1];
         let (sin, cos) = w.scratch.rows.take::<f32>(2 * n_pairs).split_at_mut(n_pairs);
         if turned.replace(token) != Some(token) {
-            // The angles first lie where the cosines will.
+            // Angles are stored first where the cosines will be.
             match has_sections(&p) {
                 true => thetas_of_sections(&p, [0, 1, 2, 3].map(|j| positions[j * n_tokens + token]), cos),
                 false => thetas(&p, positions[token], cos),

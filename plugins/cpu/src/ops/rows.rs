@@ -18,7 +18,7 @@ pub fn can_encode(dtype: DType) -> bool {
 }
 
 /// Elements `part` of the row at these indices as f32, whatever its dtype and the distance of its elements; they are
-/// made in `room`, which has as many places, unless they lie as f32 already. Of quantised dtypes, whole blocks.
+/// made in `room`, which has as many places, unless they are stored as f32 already. Of quantised dtypes, whole blocks.
 pub fn read<'a>(
     isa: Isa,
     t: &'a Tensor,

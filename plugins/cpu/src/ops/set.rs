@@ -32,14 +32,14 @@ pub fn compute(w: &mut Worker<'_>, args: &Args) {
     }
 }
 
-/// Whether a block of shape `b` that starts there lies in `a`.
+/// Whether a block of shape `b` that starts there is inside `a`.
 pub fn fits(p: &BlockParams, a: [usize; 4], b: [usize; 4]) -> Answer {
     let start = start(p);
     let fits = |d: usize| b[d].checked_add(start[d]).is_some_and(|end| end <= a[d]);
     ensure((0..4).all(fits), Reason::Shape)
 }
 
-/// What of the row of the result at these indices, elements `part`, lies in the block: the row of b, its elements, and
+/// What of the row of the result at these indices, elements `part`, is inside the block: the row of b, its elements, and
 /// their places in the part. The ranges are empty if nothing does.
 pub fn overlap(
     p: &BlockParams,

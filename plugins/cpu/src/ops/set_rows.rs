@@ -47,7 +47,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     }
 }
 
-/// The thread that writes a slot. The golden ratio's multiples lie evenly, so neither neighbouring slots nor the first
+/// The thread that writes a slot. The golden ratio's multiples are spread evenly, so neither neighbouring slots nor the first
 /// slots of blocks gather on a thread.
 fn owner(slot: usize, n_threads: usize) -> usize {
     let part = (slot as u32).wrapping_mul(0x9e37_79b9);

@@ -1,5 +1,5 @@
 //! h = exp(Δ·a)·h + Δ·x·b, then y = Σ h·c over the elements of the state, Δ = softplus(dt). Threads share the heads of
-//! all sequences; a state lies where the result has it.
+//! all sequences; states are updated in the result.
 
 use super::check::{self, Answer, ensure, product};
 use super::{Args, Worker};

@@ -44,7 +44,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     }
 }
 
-/// Where elements of a dim of the result lie in x.
+/// Positions in x of elements of a dim of the result.
 #[derive(Clone, Copy)]
 struct Axis {
     scale: f32,

@@ -1,4 +1,4 @@
-//! Windows put together to an image [c, width, height], what lies past its edges dropped.
+//! Windows put together to an image [c, width, height]; what is past its edges is dropped.
 
 use super::check::{self, Answer, ensure};
 use super::win_part::n_windows;

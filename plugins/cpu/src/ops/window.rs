@@ -1,4 +1,4 @@
-//! Windows that slide over a dim: which elements lie under which taps, for convolutions, pools and im2col.
+//! Windows that slide over a dim: which elements are under which taps, for convolutions, pools and im2col.
 
 use llmrt_plugin::Reason;
 use std::ops::Range;
@@ -42,12 +42,12 @@ impl Window {
 
     /// Positions among `out` at which `tap` is over one of `n_in` elements.
     pub fn inside(&self, tap: usize, n_in: usize, out: Range<usize>) -> Range<usize> {
-        meet(self.pad, n_in, tap * self.dilation, self.stride, out)
+        overlap(self.pad, n_in, tap * self.dilation, self.stride, out)
     }
 
     /// Taps that are over one of `n_in` elements at position `out`.
     pub fn taps(&self, out: usize, n_in: usize) -> Range<usize> {
-        meet(self.pad, n_in, out * self.stride, self.dilation, 0..self.size)
+        overlap(self.pad, n_in, out * self.stride, self.dilation, 0..self.size)
     }
 
     /// The element under `tap` at position `out`, which is one by [`Window::inside`] or [`Window::taps`].
@@ -80,7 +80,7 @@ pub fn n_out([w0, w1, w2]: &[Window; 3], n_in: [usize; 3]) -> Result<[usize; 3],
 }
 
 /// Those i of `all` with from + i·step in pad..pad + n.
-fn meet(pad: usize, n: usize, from: usize, step: usize, all: Range<usize>) -> Range<usize> {
+fn overlap(pad: usize, n: usize, from: usize, step: usize, all: Range<usize>) -> Range<usize> {
     let (before, until) = (pad.saturating_sub(from), (pad + n).saturating_sub(from));
     let (start, end) = match step {
         1 => (before, until),

@@ -33,7 +33,7 @@ pub struct Worker<'a> {
     /// What kernels run with.
     pub isa: Isa,
     /// Waits for the others.
-    pub meet: &'a dyn Fn(),
+    pub barrier: &'a dyn Fn(),
     /// Pieces that [`Worker::take`] has handed out, of each thread's share.
     pub taken: &'a [Taken],
     /// This thread's working memory.
@@ -52,7 +52,7 @@ impl Worker<'_> {
         share(n, self.index, self.n)
     }
 
-    /// The next piece of 0..n that nobody has: of this thread's share as long as there are any, so that it reads what lies
+    /// The next unclaimed piece of 0..n: of this thread's share as long as there are any, so that it reads what is stored
     /// in a row, then of the others'. Who gets it changes no result. `n` is the
     /// same on all threads, and a node calls either this or [`Worker::take_in_order`]. None is left once the run is cancelled.
     pub fn take(&self, n: usize) -> Option<usize> {

@@ -1,4 +1,4 @@
-//! Activations quantised to 8 bits in groups of 32, ready to meet one format of weights.
+//! Activations quantised to 8 bits in groups of 32, for products with one format of weights.
 
 use super::{Format, GROUP, Panel};
 use crate::simd::{Simd, array, dispatch};

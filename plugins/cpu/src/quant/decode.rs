@@ -7,7 +7,7 @@ use llmrt_plugin::DType;
 /// Bytes of the largest block.
 const MAX_BYTES: usize = 256;
 
-/// Decodes whole blocks of a quantised dtype; `out.len()` tells how many.
+/// Decodes `out.len()` elements, whole blocks, of a quantised dtype.
 pub fn decode(isa: Isa, dtype: DType, blocks: &[u8], out: &mut [f32]) {
     with_format!(dtype, F => decode_row::<F>(isa, blocks, out), else ())
 }

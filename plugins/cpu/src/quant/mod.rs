@@ -53,7 +53,7 @@ pub trait Format: 'static {
     const OFFSET: i32;
     /// Groups in a block.
     const GROUPS: usize;
-    /// What a block is made of, in order: (bytes of a unit, units). Units stay whole when rows lie side by side.
+    /// What a block is made of, in order: (bytes of a unit, units). Units stay whole when rows are interleaved.
     const UNITS: &[(usize, usize)];
     /// Bytes of a block.
     const BLOCK_BYTES: usize = sum(Self::UNITS);

@@ -6,7 +6,7 @@
 
 use super::XGroup;
 use crate::scratch::Plain;
-use crate::simd::{Ahead, Simd, array};
+use crate::simd::{Prefetcher, Simd, array};
 
 /// Rows of a panel.
 pub const ROWS: usize = 16;
@@ -48,7 +48,7 @@ fn rolled<S: Simd, const C: usize>(n: usize) -> usize {
     if S::WIDE || C < 3 || n == 1 { n } else { std::hint::black_box(n) }
 }
 
-/// What kernels need to know of a [`Group`].
+/// What kernels take of a [`Group`].
 pub trait Panel: Plain + Send + Sync + 'static {
     /// All zeros.
     const ZERO: Self;
@@ -71,7 +71,7 @@ pub trait Panel: Plain + Send + Sync + 'static {
         s: S,
         panels: [&[Self]; P],
         x: [&[XGroup]; C],
-        ahead: impl Ahead,
+        ahead: impl Prefetcher,
         sums: [[S::F; C]; P],
     ) -> [[S::F; C]; P];
 }
@@ -104,7 +104,7 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
         s: S,
         panels: [&[Self]; P],
         x: [&[XGroup]; C],
-        ahead: impl Ahead,
+        ahead: impl Prefetcher,
         mut sums: [[S::F; C]; P],
     ) -> [[S::F; C]; P] {
         let n_groups = panels[0].len();
@@ -113,7 +113,7 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
         for g in 0..n_groups {
             let w: [&Self; P] = array(|p| &panels[p][g]);
             let x: [&XGroup; C] = array(|c| &x[c][g]);
-            ahead.ask(g);
+            ahead.prefetch_step(g);
             for h in 0..H {
                 let dots = Self::dots(s, w, x, h);
                 for p in 0..P {

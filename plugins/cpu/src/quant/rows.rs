@@ -1,4 +1,4 @@
-//! A block of each of 16 rows, wherever it lies: row by row as in the file, or side by side as `seal` leaves it.
+//! A block of each of 16 rows in either layout: row by row as in the file, or interleaved as `seal` leaves it.
 
 use super::ROWS;
 use crate::simd::{Simd, array};

@@ -22,7 +22,7 @@ fn products_with<S: Simd, G: Panel>(s: S, panel: &[G], x: &[XGroup; C], sums: &m
 /// What is taken off the weights: the most that any format does.
 const OFFSET: i32 = 128;
 
-/// Weights at both ends of `BITS` bits meet activations at both ends of theirs.
+/// Weights at both ends of `BITS` bits times activations at both ends of theirs.
 fn check<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool>(scales: &[f32]) {
     let offset = if M == 0 { OFFSET } else { 0 };
     let most = ((1u32 << BITS) - 1) as u8;

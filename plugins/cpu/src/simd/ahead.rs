@@ -1,8 +1,8 @@
-//! What kernels ask memory for before they need it.
+//! Prefetch of what kernels need next.
 
 use std::ops::Range;
 
-/// Asks for the cache line at this address, which may be any.
+/// Prefetches the cache line at this address, which may be any.
 #[inline(always)]
 pub fn prefetch(address: *const u8) {
     #[cfg(target_arch = "x86_64")]
@@ -19,26 +19,26 @@ pub fn prefetch(address: *const u8) {
     let _ = address;
 }
 
-/// Asks for all cache lines of these addresses.
+/// Prefetches all cache lines of these addresses.
 #[inline(always)]
 pub fn prefetch_all(addresses: Range<usize>) {
     let lines = (addresses.start & !63..addresses.end).step_by(64);
     lines.for_each(|line| prefetch(std::ptr::without_provenance(line)));
 }
 
-/// What is asked of memory while vectors are multiplied: a bit at each step, as the machine keeps few requests at a time.
-pub trait Ahead: Copy {
-    /// Asks for what goes with step `i`.
-    fn ask(self, i: usize);
+/// What is prefetched while vectors are multiplied: a little at each step, as the machine keeps few requests in flight.
+pub trait Prefetcher: Copy {
+    /// Prefetches what goes with step `i`.
+    fn prefetch_step(self, i: usize);
 }
 
 /// Nothing.
-impl Ahead for () {
+impl Prefetcher for () {
     #[inline(always)]
-    fn ask(self, _i: usize) {}
+    fn prefetch_step(self, _i: usize) {}
 }
 
-/// Bytes that lie in a row, as many at each step.
+/// Contiguous bytes, as many at each step.
 #[derive(Clone, Copy)]
 pub struct Stream {
     /// Where they begin, which may be anywhere.
@@ -47,9 +47,9 @@ pub struct Stream {
     pub each: usize,
 }
 
-impl Ahead for Stream {
+impl Prefetcher for Stream {
     #[inline(always)]
-    fn ask(self, i: usize) {
+    fn prefetch_step(self, i: usize) {
         for line in (0..self.each).step_by(64) {
             prefetch(self.at.wrapping_add(i * self.each + line));
         }

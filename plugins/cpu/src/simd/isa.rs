@@ -4,7 +4,7 @@
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Isa(Set);
 
-/// The names of what there is, which say nothing of the machine.
+/// The names of all levels, whatever the machine has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Set {
     /// Plain Rust.
@@ -32,7 +32,7 @@ pub(crate) enum Set {
     I8mm,
 }
 
-/// An instruction set that this build does not know or this machine does not have.
+/// An instruction set that this build or this machine does not have.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct UnknownIsa(String);
 

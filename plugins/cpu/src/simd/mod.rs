@@ -19,7 +19,7 @@ mod neon;
 #[cfg(target_arch = "aarch64")]
 mod neon_dot;
 
-pub use ahead::{Ahead, Stream, prefetch, prefetch_all};
+pub use ahead::{Prefetcher, Stream, prefetch, prefetch_all};
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]
@@ -149,10 +149,10 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn lut(self, table: &[u8; 16], index: Self::I) -> Self::I;
 
     /// 16 bytes of each of 16 rows that are `stride` bytes apart; lane r of vector j has bytes 4j.. of row r.
-    /// Panics if the rows do not lie in `rows`.
+    /// Panics if the rows are not inside `rows`.
     fn transpose(self, rows: &[u8], stride: usize) -> [Self::I; 4];
     /// The F16 number at the start of each of 16 rows that are `stride` bytes apart.
-    /// Panics if the rows do not lie in `rows`.
+    /// Panics if the rows are not inside `rows`.
     fn gather_f16(self, rows: &[u8], stride: usize) -> Self::F;
     /// The low halves of the lanes as F16 numbers.
     fn halves(self, v: Self::I) -> Self::F;
@@ -191,7 +191,7 @@ pub trait Simd: Copy + Send + Sync + 'static {
         self.splat(0.0)
     }
 
-    /// At most 16 floats of memory, zeros behind them.
+    /// At most 16 floats of memory, followed by zeros.
     #[inline(always)]
     fn load_part(self, v: &[f32]) -> Self::F {
         let mut padded = [0.0; LANES];

@@ -6,7 +6,7 @@ use std::arch::{aarch64::*, asm};
 
 /// A way to multiply bytes; a value of it is the proof that this machine has it.
 pub trait Dot: Copy + Send + Sync + 'static {
-    /// As [`super::Simd::CENTRE`]: signed bytes, if nothing else is said.
+    /// As [`super::Simd::CENTRE`]: signed bytes, unless the constant differs.
     const CENTRE: i32 = 128;
 
     /// As [`super::Simd::dot4`], four lanes; u may be signed bytes too.

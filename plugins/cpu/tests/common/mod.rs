@@ -253,8 +253,8 @@ impl<'a> Bound<'a> {
         let t = Tensor(i as u32);
         let is_use = |src: &Option<Tensor>| src.is_some_and(|src| self.defs.owner(src) == t);
         self.defs.nodes.iter().filter(|node| node.src.iter().any(is_use)).all(|node| {
-            let knows = matches!(node.op, Op::MulMat | Op::MulMatId | Op::GetRows);
-            knows && node.src[0] == Some(t) && !node.src[1..].iter().any(is_use)
+            let takes_sealed = matches!(node.op, Op::MulMat | Op::MulMatId | Op::GetRows);
+            takes_sealed && node.src[0] == Some(t) && !node.src[1..].iter().any(is_use)
         })
     }
 
@@ -267,7 +267,7 @@ impl<'a> Bound<'a> {
         self.graph.binding_gen = fresh();
     }
 
-    /// Says that a tensor is in a layout.
+    /// Marks a tensor as being in a layout.
     pub fn set_layout(&mut self, t: Tensor, layout_id: u32) {
         self.tensors[t.0 as usize].layout_id = layout_id;
     }
@@ -317,7 +317,7 @@ impl Drop for Bound<'_> {
     }
 }
 
-/// The instruction set that `get_option` tells.
+/// The instruction set that `get_option` returns.
 static ISA: Mutex<String> = Mutex::new(String::new());
 
 /// The host's table; without the option if `isa` is empty.
@@ -371,11 +371,11 @@ unsafe extern "C" fn n_threads(_ctx: *mut c_void) -> u32 {
 
 type Body = unsafe extern "C" fn(*mut c_void, *mut c_void, u32, u32);
 
-/// A meeting point: arrivals so far and meetings so far; and members that have left.
+/// A barrier: arrivals so far and barriers passed so far; and members that have left.
 struct Team {
     n: u32,
     arrived: AtomicU32,
-    meetings: AtomicU32,
+    barriers: AtomicU32,
     left: AtomicU32,
 }
 
@@ -397,7 +397,7 @@ fn help(i: usize, part: Part) {
 
 unsafe extern "C" fn run(_ctx: *mut c_void, n: u32, body: Option<Body>, arg: *mut c_void) -> i32 {
     let zero = || AtomicU32::new(0);
-    let team = Arc::new(Team { n, arrived: zero(), meetings: zero(), left: zero() });
+    let team = Arc::new(Team { n, arrived: zero(), barriers: zero(), left: zero() });
     let (arg, body) = (arg as usize, body.unwrap());
     let member = |i: u32| {
         let team = team.clone();
@@ -414,13 +414,13 @@ unsafe extern "C" fn run(_ctx: *mut c_void, n: u32, body: Option<Body>, arg: *mu
 
 unsafe extern "C" fn barrier(team: *mut c_void) {
     let team = unsafe { &*team.cast::<Team>() };
-    let meeting = team.meetings.load(Ordering::Acquire);
+    let passed = team.barriers.load(Ordering::Acquire);
     if team.arrived.fetch_add(1, Ordering::AcqRel) + 1 == team.n {
         team.arrived.store(0, Ordering::Relaxed);
-        team.meetings.store(meeting + 1, Ordering::Release);
+        team.barriers.store(passed + 1, Ordering::Release);
         return;
     }
-    wait_until(|| team.meetings.load(Ordering::Acquire) != meeting);
+    wait_until(|| team.barriers.load(Ordering::Acquire) != passed);
 }
 
 fn wait_until(ready: impl Fn() -> bool) {

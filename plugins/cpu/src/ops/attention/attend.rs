@@ -86,7 +86,7 @@ pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
     let v = v.zeroed(if cached.is_some() { 0 } else { KEYS * dim_v });
     let all = tile.keys();
     let mut next = tile.kv_tile(all.start / KEYS * KEYS, &all);
-    // The first tile's rows: nothing computes meanwhile.
+    // The first tile's rows, before any computation.
     for key in next.keys.clone() {
         k_prefetch.of(&next.slots).key(key);
         v_prefetch.of(&next.slots).key(key);

@@ -65,7 +65,7 @@ pub fn weigh<S: Simd>(s: S, row: &mut [f32; KEYS], softmax: &mut OnlineSoftmax, 
         if row.iter().all(|&score| score == f32::NEG_INFINITY) {
             return row.fill(0.0);
         }
-        // Some are NaN, which no maximum tells: weights and sums become NaN as well.
+        // Some are NaN, which a maximum does not show: weights and sums become NaN as well.
         max = 0.0;
     }
     let mut weights = [s.zero(); KEYS / LANES];

@@ -44,7 +44,7 @@ impl QueryTile<'_> {
         [self.tokens.start + r / self.heads.len(), self.heads.start + r % self.heads.len()]
     }
 
-    /// Positions that one of the queries sees and that lie in the block table.
+    /// Positions that one of the queries sees and that are in the block table.
     pub fn keys(&self) -> Range<usize> {
         let visible = |token: usize| self.paging.visible(self.paging.position(self.seq, token));
         let in_table = self.paging.table.ne[0].saturating_mul(self.paging.block_size);

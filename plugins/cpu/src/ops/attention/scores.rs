@@ -1,6 +1,6 @@
 //! q · k: 16 partial sums by dim modulo 16, then their sum, upper half onto lower half until one is left.
 //!
-//! Few queries meet keys as they lie in the cache, lane by dim. For many, keys are packed, lane by key: that costs as
+//! Few queries read keys in the layout of the cache, lane by dim. For many, keys are packed, lane by key: that costs as
 //! much as some queries, and then no sum goes across lanes. Both are the same sum.
 
 mod direct;

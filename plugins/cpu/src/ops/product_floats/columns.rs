@@ -1,5 +1,5 @@
 //! Columns of activations, packed: tiles of 12, in each the 12 words of one k after those of the other. A single column is
-//! a tile of its own width: as it lies, where words are numbers.
+//! a tile of its own width: in place, where words are numbers.
 
 use super::TILE;
 use super::weights::bf16_pair;
@@ -24,7 +24,7 @@ pub enum Words {
 }
 
 impl Words {
-    /// Those that float weights of a dtype meet.
+    /// Those that float weights of a dtype are multiplied with.
     pub fn of(weights: DType) -> Words {
         if weights == DType::BF16 { Words::Bf16Pairs } else { Words::F32 }
     }
@@ -42,7 +42,7 @@ impl Words {
         n_tiles(n) * width(n) * self.count(k)
     }
 
-    /// The packed columns, where they lie like that already.
+    /// The packed columns, where x already has that layout.
     pub fn ready<'a>(self, x: &'a Tensor, columns: &[Column]) -> Option<&'a [f32]> {
         match columns {
             [column] if self.are_ready(x, 1) => Some(x.row(x.unravel(column.x))),
@@ -50,7 +50,7 @@ impl Words {
         }
     }
 
-    /// Whether `n` columns, rows of x, lie as if packed.
+    /// Whether `n` columns, rows of x, have the packed layout.
     pub fn are_ready(self, x: &Tensor, n: usize) -> bool {
         self == Words::F32 && n == 1 && x.has_f32_rows()
     }

@@ -22,8 +22,8 @@ pub fn sealed<'a, F: Weights>(p: &Product<'a>, first: usize, rows: &Range<usize>
     Some(F::Word::chunks16(panel))
 }
 
-/// A stretch of 16 rows (of `n_rows`, the others being anything) as words of 32 bits, side by side; that of the panel `P` further on is
-/// asked for.
+/// A stretch of 16 rows (of `n_rows`, the others being anything) as words of 32 bits, side by side; that of the panel `P`
+/// further on is prefetched.
 #[inline(always)]
 pub fn unpack<S: Simd, F: Weights, const P: usize>(
     s: S,

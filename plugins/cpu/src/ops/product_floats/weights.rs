@@ -9,7 +9,7 @@ use llmrt_plugin::DType;
 pub trait Weights {
     /// Whose vectors hold 16 words.
     type Word: Float;
-    /// The dtype whose words lie like that in its rows.
+    /// The dtype whose rows have words of this layout.
     const DTYPE: DType;
     /// Bytes of a word.
     const BYTES: usize = size_of::<<Self::Word as Float>::Chunk16>() / LANES;
@@ -18,7 +18,7 @@ pub trait Weights {
     /// Numbers in a word.
     const NUMBERS: usize = 1;
 
-    /// A sealed panel as an unpacked one, where it lies like that.
+    /// A sealed panel as an unpacked one, where both have one layout.
     fn unpacked(_panel: &[Sealed<Self>]) -> Option<&[Unpacked]>
     where
         Self: Sized,
@@ -45,7 +45,7 @@ pub trait Weights {
 
 /// Blocks of any dtype, which are decoded.
 pub enum Decoded {}
-/// Bfloat16 numbers in pairs, which meet activations rounded to the same.
+/// Bfloat16 numbers in pairs, multiplied with activations rounded to bfloat16.
 pub enum Bf16Pairs {}
 
 impl Weights for F32 {

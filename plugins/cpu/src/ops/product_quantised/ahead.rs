@@ -1,11 +1,11 @@
-//! What products of quantised weights ask memory for before they need it.
+//! What products of quantised weights prefetch.
 
 use crate::ops::product::Product;
 use crate::quant::{Format, ROWS, XGroup};
-use crate::simd::{Ahead, prefetch};
+use crate::simd::{Prefetcher, prefetch};
 use std::ops::Range;
 
-/// The columns that come next, `distance` bytes behind these.
+/// The columns that come next, `distance` bytes after these.
 #[derive(Clone, Copy)]
 pub struct NextColumns<'a, const C: usize> {
     /// These.
@@ -14,16 +14,16 @@ pub struct NextColumns<'a, const C: usize> {
     pub distance: usize,
 }
 
-impl<const C: usize> Ahead for NextColumns<'_, C> {
+impl<const C: usize> Prefetcher for NextColumns<'_, C> {
     #[inline(always)]
-    fn ask(self, g: usize) {
+    fn prefetch_step(self, g: usize) {
         for x in self.x {
             prefetch(x.as_ptr().wrapping_add(g).cast::<u8>().wrapping_add(self.distance));
         }
     }
 }
 
-/// The weights that are needed next, asked for while these are unpacked: 16 rows side by side are more streams than
+/// The weights that are needed next, prefetched while these are unpacked: 16 rows side by side are more streams than
 /// the machine foresees.
 pub struct NextRows {
     start: *const u8,
@@ -47,7 +47,7 @@ impl NextRows {
 
     /// The share of block `b` of `n`.
     #[inline(always)]
-    pub fn ask(&self, b: usize, n: usize) {
+    pub fn prefetch_step(&self, b: usize, n: usize) {
         let total = self.lines * ROWS;
         for i in total * b / n..total * (b + 1) / n {
             let (row, line) = (i % ROWS, i / ROWS);

@@ -1,4 +1,4 @@
-//! Few queries: keys as they lie in the cache, lane by dim.
+//! Few queries: keys in the layout of the cache, lane by dim.
 
 use super::Rows;
 use crate::ops::attention::element::{KvElement, vector};
