@@ -291,7 +291,7 @@ static void compute_node(const llmrt_graph *g, const llmrt_node *nd) {
     if (has("differs_by_run") && nd->op == OP_MUL && n) y[0] *= 1 + 1e-6f * float(calls++ % 2);
 }
 
-static int knows(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason);
+static int claims(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason);
 
 static int32_t compute(llmrt_backend *b, const llmrt_graph *g, llmrt_error *err) {
     if (int32_t code = is_broken(b, err)) return code;
@@ -308,7 +308,7 @@ static int32_t compute(llmrt_backend *b, const llmrt_graph *g, llmrt_error *err)
             be(b)->push([b] { be(b)->broken = any_broken = true; });
             return LLMRT_STATUS_OK;
         }
-        if (!knows(g, nd, &reason) || nd->op == OP_SUB)
+        if (!claims(g, nd, &reason) || nd->op == OP_SUB)
             return fail(err, LLMRT_STATUS_UNSUPPORTED, "not one of add, mul, mul_mat", i);
         if (nd->op == OP_MUL) {
             if (has("throws")) throw std::runtime_error("no guard around this");
@@ -375,11 +375,11 @@ static int is_plain(const llmrt_tensor *t) {
     return t->dtype == 0;
 }
 
-static int knows(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason) {
+static int claims(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason) {
     *reason = LLMRT_REASON_OP;
     if (nd->op == OP_BREAK_STREAM) return 0;
-    const int lies = has("lies") && nd->op == OP_SUB;
-    if (nd->op != OP_ADD && nd->op != OP_MUL && nd->op != OP_MUL_MAT && nd->op != OP_SCALE && !lies) return 0;
+    const int retracts = has("retracts") && nd->op == OP_SUB;
+    if (nd->op != OP_ADD && nd->op != OP_MUL && nd->op != OP_MUL_MAT && nd->op != OP_SCALE && !retracts) return 0;
     *reason = LLMRT_REASON_VERSION;
     if (nd->op_version != 1) return 0;
     *reason = LLMRT_REASON_PARAM;
@@ -421,9 +421,9 @@ static int32_t dev_supports(llmrt_device *, const llmrt_graph *g, uint32_t first
                             llmrt_verdict *verdicts, llmrt_error *) {
     for (uint32_t i = 0; i < n; i++) {
         uint8_t reason;
-        int yes = knows(g, node(g, first + i), &reason);
-        static uint32_t asked;
-        if (has("changes_its_mind") && node(g, first + i)->op == OP_MUL && yes && asked++ % 5 == 4)
+        int yes = claims(g, node(g, first + i), &reason);
+        static uint32_t n_calls;
+        if (has("changes_its_mind") && node(g, first + i)->op == OP_MUL && yes && n_calls++ % 5 == 4)
             yes = 0, reason = LLMRT_REASON_MEMORY;
         if (has("wants_to_be_alone") && n > 1 && yes) yes = 0, reason = LLMRT_REASON_MEMORY;
         verdicts[i] = llmrt_verdict{ uint8_t(yes), reason, 0, -1.0f, 0 };

@@ -69,21 +69,21 @@ static int32_t bad_alloc(llmrt_device *dev, uint32_t bt, uint64_t size, uint32_t
 }
 
 static int32_t bad_memory(llmrt_device *dev, uint64_t *free_bytes, uint64_t *total, llmrt_error *err) {
-    static uint64_t asked;
+    static uint64_t n_calls;
     int32_t status = dev_memory(dev, free_bytes, total, err);
     if (is("more free than there is")) *free_bytes = *total + 1;
-    if (is("leak")) *free_bytes -= 4096 * asked++;
+    if (is("leak")) *free_bytes -= 4096 * n_calls++;
     return status;
 }
 
 static int32_t bad_supports(llmrt_device *dev, const llmrt_graph *g, uint32_t first, uint32_t n, llmrt_verdict *verdicts,
                             llmrt_error *err) {
-    static uint64_t asked;
+    static uint64_t n_calls;
     int32_t status = dev_supports(dev, g, first, n, verdicts, err);
     if (is("verdict")) verdicts[0].support = 7;
     if (is("no reason")) verdicts[0].support = verdicts[0].reason = 0;
     if (is("verdict past the end")) verdicts[n].support = 1;
-    if (is("changes its mind")) verdicts[0].workspace = asked++;
+    if (is("changes its mind")) verdicts[0].workspace = n_calls++;
     return status;
 }
 

@@ -216,8 +216,8 @@ static int32_t dev_supports(llmrt_device *dev, const llmrt_graph *g, uint32_t fi
             yes = is_plain(tensor(g, nd->src[s])) && tensor(g, nd->src[s])->nbytes == tensor(g, nd->dst)->nbytes;
         verdicts[i] = (llmrt_verdict){ .support = (uint8_t)yes, .reason = yes ? 0 : reason, .est_us = -1 };
 #ifdef CHANGES_ITS_MIND
-        static uint8_t asked;
-        verdicts[i].support = asked++ & 1;
+        static uint8_t n_calls;
+        verdicts[i].support = n_calls++ & 1;
 #endif
     }
     return LLMRT_STATUS_OK;
@@ -255,7 +255,7 @@ static int32_t dev_backend(llmrt_device *dev, const llmrt_backend_params *params
 }
 
 #ifdef POISON
-/* What lies where a table of today has functions, behind the end of a shorter one. */
+/* What is stored where a full table has functions, past the end of a shorter one. */
 static uint64_t alloc_size_poison(llmrt_device *dev, uint32_t bt, const llmrt_tensor *t) {
     (void)dev, (void)bt, (void)t;
     abort();
@@ -278,7 +278,7 @@ static const llmrt_device_vt device_vt = {
 };
 
 #ifdef EXTENDED
-/* A table of a later minor: functions behind those that this header knows. */
+/* A table of a later minor: functions after those of this header. */
 static struct { llmrt_device_vt known; void (*newer[4])(void); } extended_vt;
 #endif
 

@@ -1,5 +1,5 @@
-// A plugin in C++ behind llmrt/guard.hpp: one device with host memory that runs no op, and throws where a macro of the
-// tests says.
+// A plugin in C++ under llmrt/guard.hpp: one device with host memory that runs no op, and throws where a macro of the
+// tests selects.
 
 #include "llmrt/guard.hpp"
 

@@ -12,7 +12,7 @@ pub fn bin_dir() -> &'static Path {
         let test = std::env::current_exe().expect("a test has a path");
         // target/<profile>/deps/<test>
         let dir =
-            test.parent().and_then(Path::parent).expect("tests lie in target/<profile>/deps").to_path_buf();
+            test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps").to_path_buf();
         let mut cargo = Command::new(env!("CARGO"));
         cargo.current_dir(root()).args([
             "build",

@@ -1,4 +1,4 @@
-//! Devices that claim only some ops: the CPU's kernels behind another device's face, with memory of their own.
+//! Devices that claim only some ops: the CPU's kernels as another device, with memory of its own.
 
 use llmrt_abi::Op;
 use llmrt_abi::types::{BUFFER_DEVICE, DEVICE_ACCEL};
@@ -19,7 +19,7 @@ pub struct Claims {
     /// Bytes of its memory.
     pub memory: u64,
     /// Answers this many nodes per graph with a yes that `compute` then breaks.
-    pub lies_about: fn(Op) -> bool,
+    pub retracts: fn(Op) -> bool,
 }
 
 const GIB: u64 = 1 << 30;
@@ -27,27 +27,22 @@ const NEVER: fn(Op) -> bool = |_| false;
 
 /// The devices the tests use.
 pub const CLAIMS: [Claims; 11] = [
-    Claims { name: "matmul", runs: |op| matches!(op, Op::MulMat | Op::Add), memory: GIB, lies_about: NEVER },
-    Claims { name: "everything", runs: |_| true, memory: GIB, lies_about: NEVER },
+    Claims { name: "matmul", runs: |op| matches!(op, Op::MulMat | Op::Add), memory: GIB, retracts: NEVER },
+    Claims { name: "everything", runs: |_| true, memory: GIB, retracts: NEVER },
     Claims {
         name: "simple",
         runs: |op| !matches!(op, Op::Attention | Op::Glu),
         memory: GIB,
-        lies_about: NEVER,
+        retracts: NEVER,
     },
-    Claims { name: "tiny", runs: |_| true, memory: 150_000, lies_about: NEVER },
-    Claims {
-        name: "liar",
-        runs: |_| true,
-        memory: GIB,
-        lies_about: |op| matches!(op, Op::RmsNorm | Op::Glu),
-    },
-    Claims { name: "nothing", runs: NEVER, memory: GIB, lies_about: NEVER },
-    Claims { name: "tiny120", runs: |_| true, memory: 120_000, lies_about: NEVER },
-    Claims { name: "tiny90", runs: |_| true, memory: 90_000, lies_about: NEVER },
-    Claims { name: "tiny10", runs: |_| true, memory: 10_000, lies_about: NEVER },
-    Claims { name: "forgetful", runs: |_| true, memory: GIB, lies_about: |op| op == Op::SetRows },
-    Claims { name: "unsorted", runs: |_| true, memory: GIB, lies_about: |op| op == Op::TopK },
+    Claims { name: "tiny", runs: |_| true, memory: 150_000, retracts: NEVER },
+    Claims { name: "liar", runs: |_| true, memory: GIB, retracts: |op| matches!(op, Op::RmsNorm | Op::Glu) },
+    Claims { name: "nothing", runs: NEVER, memory: GIB, retracts: NEVER },
+    Claims { name: "tiny120", runs: |_| true, memory: 120_000, retracts: NEVER },
+    Claims { name: "tiny90", runs: |_| true, memory: 90_000, retracts: NEVER },
+    Claims { name: "tiny10", runs: |_| true, memory: 10_000, retracts: NEVER },
+    Claims { name: "forgetful", runs: |_| true, memory: GIB, retracts: |op| op == Op::SetRows },
+    Claims { name: "unsorted", runs: |_| true, memory: GIB, retracts: |op| op == Op::TopK },
 ];
 
 /// The plugin of row `N` of [`CLAIMS`].
@@ -108,8 +103,8 @@ struct PartialStream<const N: usize>(Box<dyn Stream>);
 
 impl<const N: usize> Stream for PartialStream<N> {
     fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
-        let lie = graph.nodes().position(|node| node.op().is_some_and(CLAIMS[N].lies_about));
-        match lie {
+        let retracted = graph.nodes().position(|node| node.op().is_some_and(CLAIMS[N].retracts));
+        match retracted {
             Some(node) => Err(llmrt_plugin::Error::unsupported("never meant it").at_node(node)),
             None => self.0.compute(graph),
         }

@@ -9,7 +9,7 @@ use llmrt_models::{BatchShape, Inputs, Model, ModelGraph};
 use std::path::Path;
 
 const BLOCK_SIZE: u64 = 16;
-/// Where the sequence's blocks lie in a pool of 5.
+/// The sequence's blocks in a pool of 5.
 const BLOCKS: [i32; 3] = [4, 0, 3];
 
 /// Logits of the second half of every step of `n_tokens` tokens, with an F32 cache. Panics past 48 tokens.

@@ -104,7 +104,7 @@ fn a_shorter_table_has_the_hosts_own_ways_for_what_it_lacks() {
     check_works(&["-DTABLE_SIZE=offsetof(llmrt_plugin,get_extension)"]);
     check_works(&["-DBUFFER_TABLE_SIZE=offsetof(llmrt_buffer_vt,seal)"]);
     check_works(&["-DBACKEND_TABLE_SIZE=offsetof(llmrt_backend_vt,set_async)"]);
-    // What lies behind the end of the table is not called.
+    // What follows the end of the table is not called.
     check_works(&["-DDEVICE_TABLE_SIZE=offsetof(llmrt_device_vt,alloc_size)", "-DPOISON"]);
 }
 
@@ -143,7 +143,7 @@ fn a_plugin_that_cannot_serve_an_older_host_says_so() {
     check_refused(&["-DNEEDS_MINOR=99", "-DMINOR=99"], "cannot serve a host with ABI 0.");
 }
 
-/// Runs `y = scale(x)` over the variant that knows `scale` without its bias, and the CPU: names of the devices that
+/// Runs `y = scale(x)` over the variant that has `scale` without its bias, and the CPU: names of the devices that
 /// got a node, with the reason of a fallback; and y.
 fn scaled(host: &Arc<Host>, bias: f32) -> (String, Vec<f32>) {
     let mut g = Graph::new();

@@ -1,4 +1,4 @@
-//! What becomes of plugin files that are broken in every way the load checklist knows, and of good ones.
+//! Results of loading plugin files that are broken in every way that the load checklist covers, and of good ones.
 //!
 //! The files are `tests/plugins/plugin.c`, compiled from the header alone with one macro per fault.
 
@@ -44,7 +44,7 @@ fn host() -> Arc<Host> {
     Host::new(HostOptions { n_threads: Some(2), log: Some(Arc::new(|_, _, _| {})), ..HostOptions::default() })
 }
 
-/// A host that looked at one folder, and what it said of each file.
+/// A host that looked at one folder, and its result for each file.
 fn discover(dir: &Path) -> (Arc<Host>, Vec<Candidate>) {
     let host = host();
     let found = host.discover(&DiscoverOptions { extra: vec![dir.to_path_buf()], only_extra: true });

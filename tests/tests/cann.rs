@@ -21,7 +21,7 @@ const CARDS: [&str; 4] = [
 const STORY: &str = "one day";
 const RANDOM: &str = "ten little mice";
 
-/// Six greedy tokens of a model, and what was said of the run.
+/// Six greedy tokens of a model, and stderr of the run.
 fn greedy(model: &Path, prompt: &str, backend: &str, simulated: &str, flags: &[&str]) -> (String, String) {
     let out = succeed(
         on_cards(simulated)
@@ -60,15 +60,15 @@ fn number_before(text: &str, word: &str) -> usize {
     words[at - 1].parse().unwrap_or_else(|_| panic!("no number before {word} in {text}"))
 }
 
-/// The CPU's text on all kinds of cards; on a 910B nothing falls back if `strict` says so.
+/// The CPU's text on all kinds of cards; on a 910B nothing falls back if `strict`.
 fn check(model: &Path, prompt: &str, strict: bool) {
     let (expected, _) = greedy(model, prompt, "cpu", "", &[]);
     for cards in CARDS {
         let flags: &[&str] = if strict && cards.contains("910B") { &["--strict-device"] } else { &[] };
-        let (found, said) = greedy(model, prompt, "cann", cards, flags);
-        assert_eq!(found, expected, "{} on {cards}:\n{said}", model.display());
-        let splits = number_before(&said, "split");
-        assert!(splits <= 3, "{} on {cards}: {splits} splits\n{said}", model.display());
+        let (found, stderr) = greedy(model, prompt, "cann", cards, flags);
+        assert_eq!(found, expected, "{} on {cards}:\n{stderr}", model.display());
+        let splits = number_before(&stderr, "split");
+        assert!(splits <= 3, "{} on {cards}: {splits} splits\n{stderr}", model.display());
     }
 }
 
@@ -111,13 +111,13 @@ fn a_model_too_large_for_one_card_is_split_by_layers_over_two() {
     let model = TinyLlama { n_layer: 8, n_embd: 512, n_vocab: 300, dtype: DType::F32 }.write(dir.path());
     let (expected, _) = greedy(&model, RANDOM, "cpu", "", &[]);
     for cards in ["devices=2,memory=64m", "devices=2,memory=64m,queue=sync,peers=0"] {
-        let (found, said) = greedy(&model, RANDOM, "cann", cards, &["--strict-device", "-c", "64"]);
-        assert_eq!(found, expected, "{said}");
-        assert_eq!(number_before(&said, "split"), 2, "{said}");
+        let (found, stderr) = greedy(&model, RANDOM, "cann", cards, &["--strict-device", "-c", "64"]);
+        assert_eq!(found, expected, "{stderr}");
+        assert_eq!(number_before(&stderr, "split"), 2, "{stderr}");
         for card in ["cann:0", "cann:1"] {
             let row =
-                said.lines().find(|line| line.trim_start().starts_with(card) && line.contains("nodes in"));
-            assert!(row.is_some_and(|row| number_before(row, "nodes") > 30), "{said}");
+                stderr.lines().find(|line| line.trim_start().starts_with(card) && line.contains("nodes in"));
+            assert!(row.is_some_and(|row| number_before(row, "nodes") > 30), "{stderr}");
         }
     }
 }
@@ -138,8 +138,8 @@ fn ca_19_visible_devices_are_honoured() {
 fn without_the_libraries_there_are_no_cards_and_the_log_says_what_helps() {
     let dir = tempfile::tempdir().unwrap();
     let out = succeed(on_cards("").arg("devices").env("LLMRT_CANN_LIB_DIR", dir.path()));
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("no devices: ") && said.contains("set_env.sh"), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("no devices: ") && stderr.contains("set_env.sh"), "{stderr}");
     assert!(!String::from_utf8_lossy(&out.stdout).contains("cann"));
 }
 

@@ -1,6 +1,6 @@
 //! `llmrt conform` passes what is right and finds, and names, what is wrong; `llmrt diff` finds the op that differs.
 //!
-//! The plugin is `tests/plugins/faulty.cpp`: right as it stands, wrong in one way when the environment says so.
+//! The plugin is `tests/plugins/faulty.cpp`: right as it stands, wrong in one way that the environment selects.
 
 use llmrt_tests::build::{llmrt, plugin, succeed};
 use llmrt_tests::models::TinyLlama;
@@ -53,8 +53,8 @@ fn check(fault: &str, flags: &str, words: &[&str]) {
     let Some((code, report)) = conform(fault, flags) else { return };
     assert_eq!(code, 7, "{fault}: {report:#}");
     let failed = report["failed"].as_array().unwrap();
-    let told = |f: &Value| format!("{}: {}", f["name"].as_str().unwrap(), f["reason"].as_str().unwrap());
-    let found = failed.iter().map(told).any(|text| words.iter().all(|word| text.contains(word)));
+    let line = |f: &Value| format!("{}: {}", f["name"].as_str().unwrap(), f["reason"].as_str().unwrap());
+    let found = failed.iter().map(line).any(|text| words.iter().all(|word| text.contains(word)));
     assert!(found, "{fault}: no failed case with {words:?}: {:#}", report["failed"]);
     assert_eq!(report["cases_failed"].as_u64(), Some(failed.len() as u64));
 }
@@ -221,7 +221,7 @@ fn panics_become_errors_and_are_named() {
 
 #[test]
 fn a_wrapped_device_keeps_its_injected_stream_error() {
-    // 2147483633 is the op number by which conform asks for a broken stream.
+    // 2147483633 is the op number by which conform requests a broken stream.
     let mut command = llmrt(["conform", "--json", "-", "--level", "L2"]);
     command.args(["--device", "sim", "--plugin-option", "fault.wrap=sim"]);
     command.args(["--plugin-option", "fault.rule=compute[2147483633]:error:stream"]);
@@ -243,8 +243,8 @@ fn a_tiny_repro_file_that_asks_for_terabytes_is_refused_at_once() {
     std::fs::write(&file, text).unwrap();
     let started = std::time::Instant::now();
     let out = llmrt(["conform", "--repro"]).arg(&file).arg(plugin("null")).output().unwrap();
-    let told = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert!(!out.status.success() && told.contains("line 6") && told.contains("requests"), "{told}");
+    let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert!(!out.status.success() && stderr.contains("line 6") && stderr.contains("requests"), "{stderr}");
     assert!(started.elapsed() < std::time::Duration::from_secs(5), "{:?}", started.elapsed());
 }
 
@@ -252,7 +252,7 @@ fn a_tiny_repro_file_that_asks_for_terabytes_is_refused_at_once() {
 fn untrue_answers_are_found() {
     check("changes_its_mind", "--ops mul --level L3", &["L3 mul:", "supports is not pure"]);
     check("wants_to_be_alone", "--ops add --level L3", &["supports is not pure", "of three"]);
-    check("lies", "--ops sub --level L3", &["L3 sub:", "supports accepted it, and then"]);
+    check("retracts", "--ops sub --level L3", &["L3 sub:", "supports accepted it, and then"]);
     check("ignores_tail", "--ops add --level L5", &["non-zero tail", "supports accepted"]);
     check("knows_everything", "--level L0", &["unknown extension", "expected NULL"]);
     check("starts_once", "--level L0", &["it starts again after shutdown", "started before"]);
@@ -429,9 +429,9 @@ fn diff_finds_the_op_that_differs_and_conform_runs_it_alone() {
     let mut diff = llmrt(["--plugin"]);
     diff.arg(file).args(["diff", "--b", "faulty", "--repro"]).arg(&repro).arg(&model);
     let out = diff.env("LLMRT_TEST_FAULT", "wrong_value").output().unwrap();
-    let told = String::from_utf8_lossy(&out.stderr).into_owned();
-    assert_eq!(out.status.code(), Some(7), "{told}");
-    assert!(told.contains("mul_mat") && told.contains("NMSE") && told.contains("F32 ["), "{told}");
+    let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+    assert_eq!(out.status.code(), Some(7), "{stderr}");
+    assert!(stderr.contains("mul_mat") && stderr.contains("NMSE") && stderr.contains("F32 ["), "{stderr}");
 
     let alone = |fault| {
         let mut command = llmrt(["conform", "--json", "-", "--repro"]);

@@ -1,4 +1,4 @@
-//! Exceptions of a plugin in C++ behind `llmrt/guard.hpp` are answers, not the end of the process.
+//! Exceptions of a plugin in C++ caught by `llmrt/guard.hpp` are errors, not the end of the process.
 
 use llmrt_abi::{DType, Op, Scope, Status, types as c};
 use llmrt_host::{

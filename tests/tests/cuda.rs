@@ -21,7 +21,7 @@ fn on_cards(simulated: &str) -> Command {
     command
 }
 
-/// Six greedy tokens of a model, and what was said of the run.
+/// Six greedy tokens of a model, and stderr of the run.
 fn greedy(model: &Path, backend: &str, simulated: &str, flags: &[&str]) -> (String, String) {
     let out = succeed(
         on_cards(simulated)
@@ -53,9 +53,9 @@ fn the_embedded_model_tells_the_cpus_story_in_every_type() {
     for model in models {
         let (expected, _) = greedy(&model, "cpu", "", &[]);
         for cards in ["queue=late", "sm=75,queue=now,vmm=0"] {
-            let (found, said) = greedy(&model, "cuda", cards, &["--strict-device"]);
-            assert_eq!(found, expected, "{} on {cards}:\n{said}", model.display());
-            assert_eq!(number_before(&said, "split"), 1, "{said}");
+            let (found, stderr) = greedy(&model, "cuda", cards, &["--strict-device"]);
+            assert_eq!(found, expected, "{} on {cards}:\n{stderr}", model.display());
+            assert_eq!(number_before(&stderr, "split"), 1, "{stderr}");
         }
     }
 }
@@ -82,9 +82,9 @@ fn a_model_too_large_for_one_card_is_split_by_layers_over_two() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyLlama { n_layer: 8, n_embd: 512, n_vocab: 300, dtype: DType::F32 }.write(dir.path());
     let (expected, _) = greedy(&model, "cpu", "", &[]);
-    let (found, said) = greedy(&model, "cuda", "devices=2,memory=64m", &["--strict-device", "-c", "64"]);
-    assert_eq!(found, expected, "{said}");
-    assert_eq!(number_before(&said, "split"), 2, "{said}");
+    let (found, stderr) = greedy(&model, "cuda", "devices=2,memory=64m", &["--strict-device", "-c", "64"]);
+    assert_eq!(found, expected, "{stderr}");
+    assert_eq!(number_before(&stderr, "split"), 2, "{stderr}");
 }
 
 /// Every large matrix is on both cards, a part of its rows on each; the text is the same, and nothing goes to the CPU.
@@ -95,10 +95,10 @@ fn a_model_is_split_by_rows_over_two_cards() {
         let model = TinyLlama { n_layer: 2, n_embd: 128, n_vocab: 300, dtype }.write(dir.path());
         let (expected, _) = greedy(&model, "cpu", "", &[]);
         for cards in ["devices=2,memory=64m,queue=late", "devices=2,memory=64m,vmm=0,peers=0,queue=now"] {
-            let (found, said) =
+            let (found, stderr) =
                 greedy(&model, "cuda", cards, &["--strict-device", "-c", "64", "--split", "row"]);
-            assert_eq!(found, expected, "{dtype} on {cards}: {said}");
-            assert!(number_before(&said, "split") > 7 * 2, "each of 7 products of each layer: {said}");
+            assert_eq!(found, expected, "{dtype} on {cards}: {stderr}");
+            assert!(number_before(&stderr, "split") > 7 * 2, "each of 7 products of each layer: {stderr}");
         }
         let (alone, _) =
             greedy(&model, "cuda", "devices=1", &["--strict-device", "-c", "64", "--split", "row"]);
@@ -122,9 +122,9 @@ fn visible_devices_are_honoured() {
 fn cards_older_than_the_kernels_are_left_out_and_that_is_said() {
     for (chip, n) in [(70, 0), (75, 1)] {
         let out = succeed(on_cards(&format!("memory=1g,sm={chip}")).args(["-v", "devices", "--json"]));
-        let (devices, said) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
+        let (devices, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
         assert_eq!(devices.matches("Simulated GPU").count(), n, "sm_{chip}: {devices}");
-        assert_eq!(said.contains("compute capability 7.0 is below 7.5"), n == 0, "sm_{chip}: {said}");
+        assert_eq!(stderr.contains("compute capability 7.0 is below 7.5"), n == 0, "sm_{chip}: {stderr}");
     }
 }
 
@@ -132,6 +132,6 @@ fn cards_older_than_the_kernels_are_left_out_and_that_is_said() {
 fn without_a_driver_there_are_no_devices_and_the_reason_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let out = succeed(on_cards("").arg("-v").arg("devices").env("LLMRT_CUDA_LIB_DIR", dir.path()));
-    let said = String::from_utf8_lossy(&out.stderr);
-    assert!(said.contains("no devices") && said.contains("libcuda.so.1"), "{said}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(stderr.contains("no devices") && stderr.contains("libcuda.so.1"), "{stderr}");
 }

@@ -51,7 +51,7 @@ fn a_q8_0_cache_gives_about_the_logits_of_an_f32_cache_in_any_chunks() {
 }
 
 /// All models with this cache give logits as near to those with an F32 cache as `limit`, and no nearer than rounding
-/// allows: the cache is the one asked for.
+/// allows: the cache has the requested type.
 fn check_cache(cache: DType, limit: f64) {
     let dir = tempfile::tempdir().unwrap();
     // Heads of 32 elements, which is a block of Q8_0.

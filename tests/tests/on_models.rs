@@ -86,10 +86,10 @@ fn check_fault(rule: &str, alone: &str, words: &[&str]) {
     diff.arg(plugin("fault")).args(["diff", "--b", "fault:sim", "--repro"]).arg(&repro).arg(stories());
     with_options(&mut diff, rule);
     let out = diff.env("LLMRT_WATCHDOG_MS", "700").output().unwrap();
-    let told = String::from_utf8_lossy(&out.stderr);
-    assert_eq!(out.status.code(), Some(7), "{rule}: {told}");
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(7), "{rule}: {stderr}");
     for word in words {
-        assert!(told.contains(word), "{rule}: no `{word}` in {told}");
+        assert!(stderr.contains(word), "{rule}: no `{word}` in {stderr}");
     }
 
     let run = |file: &Path, rule: Option<&str>| {

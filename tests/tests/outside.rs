@@ -1,10 +1,10 @@
-//! A vendor's first steps outside this tree, as the READMEs say them.
+//! A vendor's first steps outside this tree, as the READMEs describe them.
 
 use llmrt_host::{Host, HostOptions, Outcome};
 use llmrt_tests::fixtures::root;
 use std::process::Command;
 
-/// The first block of shell lines behind a heading.
+/// The first block of shell lines after a heading.
 fn shell_block(file: &str, heading: &str) -> String {
     let text = std::fs::read_to_string(root().join(file)).unwrap();
     let (_, section) = text.split_once(heading).unwrap();

@@ -51,7 +51,7 @@ fn check(model: &Path, dtype: DType) {
 /// Bits of logits after each token of a text.
 type Rows = Vec<Vec<u32>>;
 
-/// Tokens of steps: all sizes once, of the instruction set that runs if nothing is said.
+/// Tokens of steps: all sizes once, of the default instruction set.
 fn sizes(isa: Isa, n_threads: usize) -> Vec<usize> {
     match (isa == Isa::best(), n_threads) {
         (true, 2) => (1..=N_BATCH).collect(),
@@ -128,7 +128,7 @@ fn host(isa: Isa) -> Arc<Host> {
     let host = Host::new(HostOptions { n_threads: Some(3), options, ..HostOptions::default() });
     host.register_builtin(llmrt_cpu::query).unwrap();
     let arch = host.device("cpu").unwrap().info().arch.clone();
-    assert!(arch.ends_with(isa.name()), "{arch}, {} was asked for", isa.name());
+    assert!(arch.ends_with(isa.name()), "{arch}, {} was requested", isa.name());
     host
 }
 

@@ -75,7 +75,7 @@ fn addition(x: &TensorDesc<'_>) -> RawGraph {
     g.build()
 }
 
-/// With this fault a call fails, and error and log say so.
+/// With this fault a call fails, and error and log show it.
 fn check(fault: &str, scope: Scope, call: &str, words: &str) {
     let Some(f) = faulty(fault, true) else { return };
     let e = use_it(&f.device).expect_err(fault);
@@ -179,15 +179,15 @@ fn a_host_that_uses_sealed_weights_as_if_they_were_not_is_told() {
     let Some(f) = faulty("none", true) else { return };
     let buffer = sealed(&f.device);
     let w = TensorDesc { buffer: Some(&buffer), ..TensorDesc::contiguous(DType::F32, [4, 1, 1, 1]) };
-    let told = |result: Result<(), Error>, words: &str| {
+    let reports = |result: Result<(), Error>, words: &str| {
         let e = result.unwrap_err().to_string();
         assert!(e.contains(words), "{e}");
     };
-    told(buffer.set(&w, &[0; 16], 0), "bytes 0..16 were sealed and are written");
-    told(buffer.get(&w, &mut [0; 16], 0), "layout 7 is opaque and is read");
-    told(buffer.seal(&w).map(|_| ()), "bytes 0..16 were sealed before");
+    reports(buffer.set(&w, &[0; 16], 0), "bytes 0..16 were sealed and are written");
+    reports(buffer.get(&w, &mut [0; 16], 0), "layout 7 is opaque and is read");
+    reports(buffer.seal(&w).map(|_| ()), "bytes 0..16 were sealed before");
     let stream = f.device.stream(1).unwrap();
-    told(stream.compute(&addition(&w)), "a node uses bytes of layout 7 as layout 0");
+    reports(stream.compute(&addition(&w)), "a node uses bytes of layout 7 as layout 0");
     let elsewhere = TensorDesc { offset: 64, ..w };
     buffer.set(&elsewhere, &[0; 16], 0).unwrap();
     stream.compute(&addition(&elsewhere)).unwrap();

@@ -1,4 +1,4 @@
-//! A driver in Rust that adds F32 vectors, and panics where `--plugin-option panics.in=CALL` says: `init`, `open`,
+//! A driver in Rust that adds F32 vectors, and panics in the call that `--plugin-option panics.in=CALL` names: `init`, `open`,
 //! `memory`, `supports`, `alloc`, `set`, `stream`, `compute`, `synchronize`. The kit has to make errors of the panics,
 //! and `llmrt conform` has to name them.
 
