@@ -1,5 +1,6 @@
 //! Failures as a person sees them: one message, one exit code.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 /// What went wrong and the exit code that says so.
@@ -15,8 +16,6 @@ pub struct Error {
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[repr(u8)]
 pub enum Exit {
-    /// Whoever read stdout has gone: nobody is left to tell, and nothing is wrong.
-    OutputClosed = 0,
     /// Anything else; output that cannot be written too.
     Failure = 1,
     /// Flags and arguments that make no sense.
@@ -31,8 +30,20 @@ pub enum Exit {
     Memory = 6,
     /// A plugin that does not conform, or devices that differ.
     Wrong = 7,
+    /// The reader of stdout closed it: ends with the code of [`Exit::Failure`] and no message, as `| head` expects.
+    OutputClosed = 129,
     /// Ctrl-C.
     Interrupted = 130,
+}
+
+impl Exit {
+    /// The process's exit code.
+    pub fn code(self) -> u8 {
+        match self {
+            Exit::OutputClosed => Exit::Failure as u8,
+            exit => exit as u8,
+        }
+    }
 }
 
 /// Result of a command.
@@ -54,7 +65,17 @@ impl Error {
         Error::new(Exit::File, format!("{}: {problem}", path.display()))
     }
 
-    /// A file that cannot be written.
+    /// A file or folder that the system does not let us write.
+    pub fn unwritable(path: &Path, e: &std::io::Error) -> Error {
+        Error::output(path, format!("cannot write: {e}; {}", remedy(e)))
+    }
+
+    /// A file that the system does not let us read.
+    pub fn unreadable(path: &Path, e: &std::io::Error) -> Error {
+        Error::file(path, format!("cannot read: {e}; {}", remedy(e)))
+    }
+
+    /// An output that is refused.
     pub fn output(path: &Path, problem: impl std::fmt::Display) -> Error {
         Error::new(Exit::Failure, format!("{}: {problem}", path.display()))
     }
@@ -149,12 +170,56 @@ impl From<llmrt_gguf::Error> for Error {
     }
 }
 
-/// Writing to stdout failed; a closed pipe is not worth a word.
+/// Writing to stdout failed. A closed pipe ends the program without a message.
 impl From<std::io::Error> for Error {
     fn from(e: std::io::Error) -> Error {
         match e.kind() {
-            std::io::ErrorKind::BrokenPipe => Error::new(Exit::OutputClosed, e),
-            _ => Error::new(Exit::Failure, format!("output: {e}")),
+            ErrorKind::BrokenPipe => Error::new(Exit::OutputClosed, e),
+            _ => Error::new(Exit::Failure, format!("stdout: cannot write: {e}; {}", remedy(&e))),
         }
+    }
+}
+
+/// What helps against a failure of the file system.
+fn remedy(e: &std::io::Error) -> &'static str {
+    match e.kind() {
+        ErrorKind::StorageFull => "free some space, or write to another file system",
+        ErrorKind::QuotaExceeded => "free some space of your quota, or write to another file system",
+        ErrorKind::FileTooLarge => {
+            "raise the limit of file sizes (ulimit -f), or write to another file system"
+        }
+        ErrorKind::ReadOnlyFilesystem => "it is mounted read-only: write to another folder",
+        ErrorKind::IsADirectory => "it is a directory: give the name of a file",
+        ErrorKind::NotADirectory => "a part of the path is a file: check the path",
+        ErrorKind::NotFound => "check the path; folders are not made",
+        ErrorKind::PermissionDenied => "check the rights of the file and of its folder",
+        ErrorKind::InvalidFilename => "choose a shorter name",
+        _ => "check the path, the file system and its rights",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_failure_of_the_file_system_names_its_remedy() {
+        for (number, expected) in [
+            (28, "free some space"),
+            (21, "give the name of a file"),
+            (27, "ulimit -f"),
+            (30, "another folder"),
+        ] {
+            let e = std::io::Error::from_raw_os_error(number);
+            let error = Error::unwritable(Path::new("out.gguf"), &e);
+            assert!(error.message.contains(expected), "{}", error.message);
+            assert_eq!(error.exit.code(), 1);
+        }
+    }
+
+    #[test]
+    fn a_closed_pipe_is_a_failure_without_a_message_of_its_own() {
+        let error = Error::from(std::io::Error::from_raw_os_error(32));
+        assert_eq!((error.exit, error.exit.code()), (Exit::OutputClosed, 1));
     }
 }

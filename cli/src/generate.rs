@@ -65,6 +65,9 @@ pub fn generate(
             }
             break Finish::Cancelled;
         };
+        if request.n_predict == Some(0) {
+            break Finish::Length;
+        }
         // There is one sequence, so one row.
         let token = sampler.sample(step.row(0), known(engine, id))?;
         first_token_at.get_or_insert_with(Instant::now);

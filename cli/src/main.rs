@@ -37,19 +37,32 @@ mod clock;
 
 mod error;
 
-use error::{Error, Exit};
+use args::Refusal;
+use error::Exit;
 use std::process::ExitCode;
 
 fn main() -> ExitCode {
-    let (global, command, flags) = args::parse(std::env::args_os()).unwrap_or_else(|e| e.exit());
-    // A command that ends at once at Ctrl-C leaves the signal as it is.
-    let listening = if command.ends_at_once { Ok(()) } else { interrupt::listen() };
-    match listening.and_then(|()| (command.run)(&global, &flags)) {
+    let outcome = match args::parse(std::env::args_os()) {
+        Ok((global, command, flags)) => {
+            llmrt_host::signals::ignore_file_size_signal();
+            // A command that ends at once at Ctrl-C leaves the signal as it is.
+            let listening = if command.ends_at_once { Ok(()) } else { interrupt::listen() };
+            listening.and_then(|()| (command.run)(&global, &flags))
+        }
+        // Help and version go to stdout, which may be full.
+        Err(Refusal::Clap(e)) => match e.print() {
+            Ok(()) => return ExitCode::from(if e.use_stderr() { Exit::Usage.code() } else { 0 }),
+            Err(failed) => Err(failed.into()),
+        },
+        Err(Refusal::Foreign(e)) => Err(e),
+    };
+    match outcome {
         Ok(()) => ExitCode::SUCCESS,
-        Err(Error { exit: Exit::OutputClosed, .. }) => ExitCode::SUCCESS,
         Err(e) => {
-            output::note(format_args!("llmrt: {}", e.message.trim_end()));
-            ExitCode::from(e.exit as u8)
+            if e.exit != Exit::OutputClosed {
+                output::note(format_args!("llmrt: {}", e.message.trim_end()));
+            }
+            ExitCode::from(e.exit.code())
         }
     }
 }

@@ -111,7 +111,7 @@ impl OpenModel {
         if !path.exists() {
             return Err(self.no_tokenizer_bin(path));
         }
-        let bytes = std::fs::read(path).map_err(|e| Error::file(path, e))?;
+        let bytes = std::fs::read(path).map_err(|e| Error::unreadable(path, &e))?;
         let mut tokens = TokenizerBin::parse(&bytes).map_err(|e| Error::file(path, e))?.tokens;
         if let Some(n_vocab) = self.metadata().usize("llama.vocab_size") {
             tokens.truncate(n_vocab);

@@ -1,26 +1,69 @@
-//! What goes to the terminal: notes on stderr, columns and units for people.
+//! The way to the terminal: notes on stderr, text, tables and JSON on stdout. Control characters of names and of
+//! generated text end here, so that no file can move the cursor, set a title or reach the clipboard.
 
+use llmrt_gguf::{is_terminal_control, printable, printable_lines};
 use std::fmt::Display;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
-/// Says something on stderr. If stderr is gone nobody wants to know.
+/// Writes a line to stderr, with control characters escaped. If stderr is closed the line is dropped.
 pub fn note(message: impl Display) {
-    let _ = writeln!(io::stderr(), "{message}");
+    let _ = writeln!(io::stderr(), "{}", printable_lines(&message.to_string()));
+}
+
+/// Writes text that llmrt composed to stdout, with control characters of the names in it escaped.
+pub fn print(text: impl Display) -> io::Result<()> {
+    write(&printable_lines(&text.to_string()))
+}
+
+/// Writes text of a model to stdout: byte for byte, but to a terminal without control characters.
+pub fn model_text(text: &str) -> io::Result<()> {
+    match io::stdout().is_terminal() {
+        true => write(&for_terminal(text)),
+        false => write(text),
+    }
+}
+
+/// Without control characters other than `\n` and `\t`. Without its ESC an escape sequence is plain text, so one that is
+/// split over several tokens has no effect either.
+fn for_terminal(text: &str) -> String {
+    text.chars().filter(|&c| matches!(c, '\n' | '\t') || !is_terminal_control(c)).collect()
+}
+
+fn write(text: &str) -> io::Result<()> {
+    let mut out = io::stdout().lock();
+    out.write_all(text.as_bytes())?;
+    out.flush()
 }
 
 /// Writes a JSON value and a line end to stdout.
 pub fn json(value: &serde_json::Value) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    serde_json::to_writer_pretty(&mut out, value)?;
-    writeln!(out)?;
-    out.flush()
+    write(&format!("{}\n", json_escaped(&format!("{value:#}"))))
 }
 
-/// Writes rows in columns two spaces apart, with titles. Columns whose title begins with `>` are flush right.
+/// Writes a JSON value on one line of stdout.
+pub fn json_line(value: &serde_json::Value) -> io::Result<()> {
+    write(&format!("{}\n", json_escaped(&value.to_string())))
+}
+
+/// JSON whose strings have control characters beyond JSON's own (DEL, C1, direction marks) as `\uXXXX` too.
+pub fn json_escaped(text: &str) -> String {
+    let mut escaped = String::with_capacity(text.len());
+    for c in text.chars() {
+        match c {
+            '\n' => escaped.push(c), // between values; in strings it is escaped already
+            c if is_terminal_control(c) => escaped += &format!("\\u{:04x}", c as u32),
+            c => escaped.push(c),
+        }
+    }
+    escaped
+}
+
+/// Writes rows in columns two spaces apart, with titles. Columns whose title begins with `>` are flush right. Control
+/// characters in cells are escaped.
 pub fn table(titles: &[&str], rows: &[Vec<String>]) -> io::Result<()> {
-    let mut out = io::stdout().lock();
-    out.write_all(aligned(titles, rows).as_bytes())?;
-    out.flush()
+    let printable_row = |row: &Vec<String>| row.iter().map(|cell| printable(cell).into_owned()).collect();
+    let rows: Vec<Vec<String>> = rows.iter().map(printable_row).collect();
+    write(&aligned(titles, &rows))
 }
 
 fn aligned(titles: &[&str], rows: &[Vec<String>]) -> String {
@@ -77,6 +120,23 @@ mod tests {
     fn columns_are_as_wide_as_their_widest_cell() {
         let rows = [["a", "1"], ["long", "100"]].map(|row| row.map(String::from).to_vec());
         assert_eq!(aligned(&["name", ">n"], &rows), "name    n\na       1\nlong  100\n");
+    }
+
+    #[test]
+    fn an_escape_sequence_has_no_effect_on_a_terminal_whole_or_split_over_tokens() {
+        assert_eq!(for_terminal("a\x1b]52;c;eA==\x07b\n\tc\r"), "a]52;c;eA==b\n\tc");
+        let tokens = ["\x1b", "[2", "J", "\u{9b}", "31m\u{202e}", "é"];
+        assert_eq!(tokens.map(for_terminal).concat(), "[2J31mé");
+    }
+
+    #[test]
+    fn json_strings_hold_no_control_characters_and_mean_the_same() {
+        let value = serde_json::json!({ "a\u{9b}": "\x1b\u{7f}\u{202e}\n", "b": [1] });
+        for text in [format!("{value:#}"), value.to_string()] {
+            let escaped = json_escaped(&text);
+            assert!(escaped.chars().all(|c| c == '\n' || !is_terminal_control(c)), "{escaped}");
+            assert_eq!(serde_json::from_str::<serde_json::Value>(&escaped).unwrap(), value);
+        }
     }
 
     #[test]

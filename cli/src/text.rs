@@ -16,6 +16,9 @@ pub fn of_file(path: &Path) -> Result<String> {
     }
     let file = std::fs::File::open(path)
         .map_err(|e| Error::file(path, format!("cannot open: {e}; check the path")))?;
+    if file.metadata().is_ok_and(|found| found.is_dir()) {
+        return Err(Error::file(path, "is a directory: give the name of a text file"));
+    }
     read(file, &path.display().to_string())
 }
 

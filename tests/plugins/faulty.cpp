@@ -495,7 +495,7 @@ static int32_t init(const llmrt_host_api *api, llmrt_device *const **out, uint32
     if (has("crashes_at_exit")) std::atexit([] { std::abort(); });
     if (has("catches_signals")) std::signal(SIGUSR2, [](int) {});
     *out = devices;
-    *n = 1;
+    *n = has("finds_no_device") ? 0 : 1;
     return LLMRT_STATUS_OK;
 }
 

@@ -2,7 +2,7 @@
 //!
 //! The plugin is `tests/plugins/faulty.cpp`: right as it stands, wrong in one way that the environment selects.
 
-use llmrt_tests::build::{llmrt, plugin, succeed};
+use llmrt_tests::build::{bin_dir, llmrt, plugin, succeed};
 use llmrt_tests::models::TinyLlama;
 use serde_json::Value;
 use std::path::{Path, PathBuf};
@@ -186,7 +186,10 @@ fn streams_that_share_scratch_memory_are_found() {
 /// Conform on the driver in Rust that panics in a call.
 fn panicking(call: &str, flags: &str) -> (i32, Value) {
     let mut command = llmrt(["conform", "--json", "-", "--plugin-option"]);
-    command.arg(format!("panics.in={call}")).args(flags.split_whitespace()).arg(plugin("panics"));
+    command
+        .arg(format!("panics.in={call}"))
+        .args(flags.split_whitespace())
+        .arg(bin_dir().join("libtest_plugin_panics.so"));
     let out = command.output().unwrap();
     (out.status.code().unwrap(), report(&out))
 }
@@ -440,6 +443,29 @@ fn diff_finds_the_op_that_differs_and_conform_runs_it_alone() {
     assert_eq!(alone("wrong_value")["cases_failed"], 1);
     assert_eq!(alone("")["cases_failed"], 0);
     assert_eq!(alone("")["cases_run"], 1);
+}
+
+#[test]
+fn a_plugin_without_its_hardware_is_skipped_and_not_failed() {
+    let Some(file) = faulty() else { return };
+    let mut command = llmrt(["conform", "--json", "-"]);
+    let out = command.arg(file).env("LLMRT_TEST_FAULT", "finds_no_device").output().unwrap();
+    let (stderr, report) = (String::from_utf8_lossy(&out.stderr).into_owned(), report(&out));
+    assert_eq!((out.status.code(), report["cases_failed"].as_u64()), (Some(4), Some(0)), "{stderr}");
+    assert!(report["cases_skipped"].as_u64() > Some(500));
+    assert!(
+        stderr.contains("the plugin found no device, so ") && stderr.contains("cases were skipped"),
+        "{stderr}"
+    );
+}
+
+#[test]
+fn a_diff_that_compared_nothing_does_not_pass() {
+    let mut diff = llmrt(["--plugin"]);
+    let out = diff.arg(plugin("null")).args(["diff", "--b", "null"]).output().unwrap();
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert_eq!(out.status.code(), Some(4), "{stderr}");
+    assert!(stderr.contains("so nothing was compared: choose another device"), "{stderr}");
 }
 
 #[test]

@@ -1,14 +1,16 @@
 //! The command line: global flags, and the groups of flags that commands share. Each command's own are in its file.
 
 mod model;
+mod peers;
 mod sampling;
 
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs};
 pub use sampling::{SamplerArg, SamplingArgs};
 
 use crate::cmd::{COMMANDS, Row};
+use crate::error::Error;
 use crate::values;
-use clap::error::ErrorKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
 use llmrt_host::PoolKind;
 use llmrt_host::sched::SplitMode;
@@ -82,25 +84,67 @@ pub struct Global {
     pub verbose: u8,
 }
 
-/// The program with every command of the table.
+/// The program with every command of the table. Of a flag that is given twice the last value counts.
 pub fn program() -> Command {
-    let commands = COMMANDS.iter().map(|row| (row.flags)(Command::new(row.name)));
-    Cli::command().subcommand_required(true).arg_required_else_help(true).subcommands(commands)
+    let command = |row: &Row| (row.flags)(Command::new(row.name)).args_override_self(true);
+    let commands = COMMANDS.iter().map(command);
+    Cli::command()
+        .args_override_self(true)
+        .subcommand_required(true)
+        .arg_required_else_help(true)
+        .subcommands(commands)
 }
 
-/// The global flags, the command's row and its own flags.
+/// The global flags, the command's row and its own flags. Help and version are text for stdout and an error here.
 pub fn parse(
-    words: impl IntoIterator<Item = impl Into<OsString> + Clone>,
-) -> Result<(Global, &'static Row, ArgMatches), clap::Error> {
-    let mut matches = program().try_get_matches_from(words)?;
+    words: impl IntoIterator<Item = impl Into<OsString>>,
+) -> Result<(Global, &'static Row, ArgMatches), Refusal> {
+    let mut words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let mut program = program();
+    program.build();
+    let named = words.iter().skip(1).find_map(|word| program.find_subcommand(word));
+    words = peers::translate(&words, named.unwrap_or(&program))?;
+
+    let mut matches = program.try_get_matches_from(words)?;
     let global = Cli::from_arg_matches(&matches)?.global;
     let (name, flags) =
         matches.remove_subcommand().ok_or_else(|| clap::Error::new(ErrorKind::MissingSubcommand))?;
-    let row = COMMANDS
-        .iter()
-        .find(|row| row.name == name)
-        .ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))?;
-    Ok((global, row, flags))
+    let row = COMMANDS.iter().find(|row| row.name == name);
+    Ok((global, row.ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))?, flags))
+}
+
+/// A command line that runs no command.
+#[derive(Debug)]
+pub enum Refusal {
+    /// Wrong usage, or a request for help or the version.
+    Clap(clap::Error),
+    /// A flag of another program.
+    Foreign(Error),
+}
+
+impl From<clap::Error> for Refusal {
+    fn from(e: clap::Error) -> Refusal {
+        let invalid = e.get(ContextKind::InvalidSubcommand).map(ToString::to_string);
+        match invalid.and_then(|name| peers::command_hint(&name)) {
+            Some(hint) => Refusal::Foreign(Error::usage(hint)),
+            None => Refusal::Clap(e),
+        }
+    }
+}
+
+impl From<Error> for Refusal {
+    fn from(e: Error) -> Refusal {
+        Refusal::Foreign(e)
+    }
+}
+
+impl From<Refusal> for Error {
+    fn from(refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::Foreign(e) => e,
+            Refusal::Clap(e) => Error::usage(e),
+        }
+    }
 }
 
 /// The flags of one command, for tests.
@@ -109,6 +153,17 @@ pub fn flags<C: crate::cmd::Command>(words: &str) -> C {
     let (_, row, flags) = parse(words.split_whitespace()).expect("words that clap takes");
     assert_eq!(row.name, C::NAME);
     C::from_arg_matches(&flags).expect("flags of the command")
+}
+
+/// Whether a text is the one that `cli/src/help` keeps; an absent or empty file is written.
+#[cfg(test)]
+fn is_kept(name: &str, text: &str) -> bool {
+    let path = format!("{}/src/help/{name}.txt", env!("CARGO_MANIFEST_DIR"));
+    let kept = std::fs::read_to_string(&path).unwrap_or_default();
+    if kept.is_empty() {
+        std::fs::write(&path, text).expect("the folder of help texts can be written");
+    }
+    kept == text
 }
 
 #[cfg(test)]
@@ -131,20 +186,29 @@ mod tests {
         assert!(changed.is_empty(), "{}", told.join("\n"));
     }
 
-    fn is_kept(name: &str, text: &str) -> bool {
-        let path = format!("{}/src/help/{name}.txt", env!("CARGO_MANIFEST_DIR"));
-        let kept = std::fs::read_to_string(&path).unwrap_or_default();
-        if kept.is_empty() {
-            std::fs::write(&path, text).expect("the folder of help texts can be written");
-        }
-        kept == text
-    }
-
     #[test]
     fn flags_of_devices_may_stand_before_or_behind_the_command() {
         for line in ["llmrt --backend a,b:1 run", "llmrt run --backend a,b:1"] {
             let (global, ..) = parse(line.split(' ')).expect("a good command line");
             assert_eq!(global.backend, ["a", "b:1"]);
         }
+    }
+
+    #[test]
+    fn of_a_flag_that_is_given_twice_the_last_value_counts() {
+        let run: crate::cmd::run::Run =
+            flags("llmrt run -s 1 -c 5 -s 2 --temp 0 --temp 1 --raw --raw --stop a --stop b");
+        let sampling = &run.sampling;
+        assert_eq!(
+            (sampling.seed.and_then(|seed| seed.0), run.context.ctx, sampling.temp),
+            (Some(2), Some(5), Some(1.0))
+        );
+        assert_eq!(sampling.stop, ["a", "b"], "repeatable flags add up");
+        let (global, ..) =
+            parse("llmrt -t 1 --strict-device run -t 2 --strict-device".split(' ')).expect("good flags");
+        assert_eq!(global.threads, Some(2));
+        let (global, ..) =
+            parse("llmrt run -v -v --pool vmm --pool auto -t 4 -t 3".split(' ')).expect("good flags");
+        assert_eq!((global.verbose, global.threads), (2, Some(3)));
     }
 }

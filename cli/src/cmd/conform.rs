@@ -9,9 +9,9 @@ use crate::cmd::Command;
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
 use crate::new_file::NewFile;
-use crate::output::note;
+use crate::output::{self, note};
 use llmrt_conform::child::Child;
-use llmrt_conform::session::Session;
+use llmrt_conform::session::{NO_DEVICE, Session};
 use llmrt_conform::{Entry, Launch, Level, Options, Outcome, Report, Run, Selection, catalogue, worker};
 use sha2::{Digest, Sha256};
 use std::ffi::OsString;
@@ -48,21 +48,20 @@ fn conform(global: &Global, args: &Conform) -> Result<()> {
     })?;
     let entries = entries(global, args, &selection)?;
     if args.list {
-        let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-        entries.iter().try_for_each(|entry| writeln!(out, "{}", entry.id()))?;
-        return Ok(out.flush()?);
+        let lines: String = entries.iter().map(|entry| format!("{}\n", entry.id())).collect();
+        return Ok(output::print(lines)?);
     }
     if entries.is_empty() {
         return Err(Error::usage("no case is selected: --list shows all; look at --level, --ops and --part"));
     }
     let report = run(global, args, entries, limit, checksum(&args.plugin)?)?;
     let mut to_stdout = false;
-    for (path, text) in [(&args.json, format!("{:#}\n", report.json())), (&args.markdown, report.markdown())]
-    {
+    let json = output::json_escaped(&format!("{:#}\n", report.json()));
+    for (path, text) in [(&args.json, json), (&args.markdown, report.markdown())] {
         match path {
             Some(path) if path == Path::new("-") => {
                 to_stdout = true;
-                std::io::stdout().lock().write_all(text.as_bytes())?;
+                output::print(text)?;
             }
             Some(path) => write_file(path, text.as_bytes())?,
             None => {}
@@ -70,10 +69,20 @@ fn conform(global: &Global, args: &Conform) -> Result<()> {
     }
     match to_stdout {
         true => note(report.text().trim_end()),
-        false => std::io::stdout().lock().write_all(report.text().as_bytes())?,
+        false => output::print(report.text())?,
     }
     let total = report.total();
+    let found_none = matches!(&report.about, Err(why) if why == NO_DEVICE);
     match (total.failed, total.run) {
+        (0, _) if found_none => Err(Error::new(
+            Exit::Device,
+            format!(
+                "{}: {NO_DEVICE}, so {} cases were skipped: test it on a machine with the device and its driver; \
+                 -v shows what the plugin found",
+                args.plugin.display(),
+                total.skipped
+            ),
+        )),
         (0, 0) => Err(Error::new(Exit::Wrong, "no case was run: all were skipped")),
         (0, _) => Ok(()),
         (n, _) => Err(Error::new(Exit::Wrong, format!("{n} of {} cases failed", total.run))),
@@ -146,6 +155,7 @@ fn run(
     let started = Instant::now();
     let launch = launch(global, args)?;
     let about = describe(&launch, limit);
+    let has_no_device = matches!(&about, Err(why) if why == NO_DEVICE);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
     let n = entries.len();
     let bar = std::io::stderr().is_terminal();
@@ -174,13 +184,18 @@ fn run(
     let unreached = || Outcome::Skipped("not reached: --max-failures ended the run".into());
     let outcomes = outcomes.into_iter().map(|outcome| outcome.unwrap_or_else(unreached));
     let mut cases: Vec<_> = now.into_iter().zip(outcomes).collect();
-    let lost = || Outcome::Skipped("the plugin did not load, or its device did not open".into());
+    let lost = || match has_no_device {
+        true => Outcome::Skipped(NO_DEVICE.into()),
+        false => Outcome::Skipped("the plugin did not load, or its device did not open".into()),
+    };
     cases.extend(never.into_iter().map(|entry| (entry, lost())));
-    // No case of L0 may have been selected, and the reason must be told.
-    if let (Err(why), true) =
-        (&about, !cases.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_))))
-    {
-        cases.push((Entry::of_loading(), Outcome::Failed(why.clone())));
+    // No case of L0 may have been selected, and the reason must be in the report.
+    let has_failure = cases.iter().any(|(_, outcome)| matches!(outcome, Outcome::Failed(_)));
+    match &about {
+        Err(why) if !has_failure && !has_no_device => {
+            cases.push((Entry::of_loading(), Outcome::Failed(why.clone())));
+        }
+        _ => {}
     }
     Ok(Report { about, sha256, cases, time: started.elapsed(), seed: args.seed })
 }
@@ -220,7 +235,7 @@ fn worker(global: &Global, args: &ConformWorker) -> Result<()> {
 /// Writes a file whole.
 pub fn write_file(path: &Path, bytes: &[u8]) -> Result<()> {
     let mut file = NewFile::create(path)?;
-    file.out().write_all(bytes).map_err(|e| Error::output(path, format!("cannot write: {e}")))?;
+    file.out().write_all(bytes).map_err(|e| Error::unwritable(path, &e))?;
     file.finish()
 }
 

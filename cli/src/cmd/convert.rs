@@ -67,6 +67,7 @@ fn convert(args: &Convert) -> Result<()> {
     let n = written.map_err(|e| match e {
         _ if interrupt::is_asked() => Error::interrupted(),
         WriteError::Invalid(e) => model.error(e),
+        WriteError::Io(e) => Error::unwritable(&args.output, &e),
         other => Error::output(&args.output, other),
     })?;
     file.finish()?;

@@ -16,7 +16,6 @@ use llmrt_conform::outcome::Trouble;
 use llmrt_conform::repro;
 use llmrt_host::Device;
 use llmrt_tokenizer::EncodeOptions;
-use std::io::Write;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -94,8 +93,16 @@ fn diff(global: &Global, args: &Diff) -> Result<()> {
     }
     let n = rows.len();
     let Some((node, file)) = first else {
-        let text = format!("{n} ops, none over its limit; {n_not_run} not run by {}", b.name());
-        return Ok(writeln!(std::io::stdout().lock(), "{text}")?);
+        if n_not_run == n {
+            let message = format!(
+                "{} runs none of the {n} ops, so nothing was compared: choose another device with --b; `llmrt ops` lists \
+                 what each runs",
+                b.name()
+            );
+            return Err(Error::new(Exit::Device, message));
+        }
+        let text = format!("{n} ops, none over its limit; {n_not_run} not run by {}\n", b.name());
+        return Ok(output::print(text)?);
     };
     if let Some(path) = &args.repro {
         write_file(path, &file)?;

@@ -6,7 +6,7 @@ use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
 use crate::new_file::NewFile;
-use crate::output::{n_things, note};
+use crate::output::{self, n_things, note};
 use crate::session::{self, Session};
 use crate::setup::Setup;
 use crate::values;
@@ -113,7 +113,7 @@ fn eval(global: &Global, args: &Eval) -> Result<()> {
             let mut file = NewFile::create(path)?;
             rows(&mut session.engine, &ids, args, &mut |_, row| {
                 let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
-                file.out().write_all(&bytes).map_err(|e| Error::output(path, format!("cannot write: {e}")))
+                file.out().write_all(&bytes).map_err(|e| Error::unwritable(path, &e))
             })?;
             file.finish()?;
         }
@@ -184,14 +184,12 @@ fn show_row(position: usize, row: &[f32]) -> Result<()> {
     let mut best: Vec<usize> = (0..row.len()).collect();
     best.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
     let words: Vec<_> = best.iter().take(N_SHOWN).map(|&id| format!("{id}:{:.4}", row[id])).collect();
-    writeln!(std::io::stdout().lock(), "{position}\t{}", words.join(" "))?;
-    Ok(())
+    Ok(output::print(format_args!("{position}\t{}\n", words.join(" ")))?)
 }
 
 /// One file of little-endian f32 per op, in the order of execution, and `index.tsv` with their names and dims.
 fn write_ops(engine: &mut Engine, ids: &[TokenId], folder: &Path) -> Result<()> {
-    std::fs::create_dir_all(folder)
-        .map_err(|e| Error::output(folder, format!("cannot make the folder: {e}")))?;
+    std::fs::create_dir_all(folder).map_err(|e| Error::unwritable(folder, &e))?;
     let mut index = String::from("file\tname\tne\n");
     let mut i = 0;
     let outcome = engine.per_op(ids, &mut |name, ne, values| {
@@ -203,5 +201,5 @@ fn write_ops(engine: &mut Engine, ids: &[TokenId], folder: &Path) -> Result<()> 
         std::fs::write(folder.join(&file), values.iter().flat_map(|x| x.to_le_bytes()).collect::<Vec<_>>())
     })?;
     let written = outcome.and_then(|()| std::fs::write(folder.join("index.tsv"), &index));
-    written.map_err(|e| Error::output(folder, format!("cannot write: {e}")))
+    written.map_err(|e| Error::unwritable(folder, &e))
 }

@@ -14,12 +14,11 @@ use crate::output::{self, bytes, count, n_things, note};
 use crate::setup::Setup;
 use llmrt_abi::DType;
 use llmrt_engine::memory;
-use llmrt_gguf::{Array, FileKind, TensorInfo, Value};
+use llmrt_gguf::{Array, FileKind, TensorInfo, Value, printable};
 use llmrt_host::load;
 use llmrt_host::sched::report::Report;
 use serde_json::{Map, Value as Json, json};
 use std::collections::BTreeMap;
-use std::io::Write;
 
 impl Command for Inspect {
     const NAME: &'static str = "inspect";
@@ -63,33 +62,30 @@ fn placement(global: &Global, args: &Inspect, model: &OpenModel) -> Result<(Repo
 }
 
 fn print(args: &Inspect, model: &OpenModel, placed: Option<&(Report, String)>) -> Result<()> {
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
-    writeln!(out, "{}: {}", model.name, kind_name(model.files.kind))?;
+    let mut text = format!("{}: {}\n", printable(&model.name), kind_name(model.files.kind));
     for (key, value) in summary(model) {
-        writeln!(out, "  {key:<12} {value}")?;
+        text += &format!("  {key:<12} {}\n", printable(&value));
     }
-    writeln!(out, "\nmetadata")?;
+    text += "\nmetadata\n";
     for (key, value) in model.metadata().iter() {
-        writeln!(out, "  {key:<44} {:<10} {}", type_name(value), shown(value))?;
+        text += &format!("  {:<44} {:<10} {}\n", printable(key), type_name(value), shown(value));
     }
-    out.flush()?;
-    drop(out);
+    output::print(text)?;
 
     if args.tensors {
-        writeln!(std::io::stdout().lock(), "\ntensors")?;
+        output::print("\ntensors\n")?;
         let rows: Vec<_> = model.files.model.tensors.iter().map(row).collect();
         output::table(&["tensor", "type", "shape", ">bytes", ">offset", ">file"], &rows)?;
     }
-    let mut out = std::io::stdout().lock();
     if let Some((report, graph)) = placed {
         if args.placement {
-            write!(out, "\nplacement of a decode step\n{report}")?;
+            output::print(format_args!("\nplacement of a decode step\n{report}"))?;
         }
         if args.graph {
-            write!(out, "\ngraph of a decode step\n{graph}")?;
+            output::print(format_args!("\ngraph of a decode step\n{graph}"))?;
         }
     }
-    Ok(out.flush()?)
+    Ok(())
 }
 
 fn row(tensor: &TensorInfo) -> Vec<String> {
@@ -150,7 +146,7 @@ fn type_name(value: &Value) -> String {
 /// One line for a value.
 fn shown(value: &Value) -> String {
     const MAX_CHARS: usize = 100;
-    let text = to_json(value).to_string();
+    let text = output::json_escaped(&to_json(value).to_string());
     match text.char_indices().nth(MAX_CHARS) {
         Some((at, _)) => format!("{}…", &text[..at]),
         None => text,

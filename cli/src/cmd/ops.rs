@@ -13,7 +13,6 @@ use llmrt_graph::ops::{case::Case, rules};
 use llmrt_host::Device;
 use llmrt_host::sched::bind;
 use serde_json::json;
-use std::io::Write;
 use std::sync::Arc;
 
 /// List ops and which devices run them.
@@ -54,11 +53,10 @@ fn ops(global: &Global, args: &Ops) -> Result<()> {
     }
 
     if args.markdown {
-        let mut out = std::io::stdout().lock();
         for (device, support) in &answers {
-            writeln!(out, "# Ops of {}\n\n{}\n", device.name(), support.markdown())?;
+            output::print(format_args!("# Ops of {}\n\n{}\n\n", device.name(), support.markdown()))?;
         }
-        return Ok(out.flush()?);
+        return Ok(());
     }
     if args.json {
         let rows = Op::ALL.iter().map(|&op| {

@@ -67,7 +67,7 @@ fn perplexity(global: &Global, args: &Perplexity) -> Result<()> {
     session.tell_placement(setup.verbose);
     match args.json {
         true => Ok(output::json(&result.json(windows.n()))?),
-        false => Ok(std::io::stdout().lock().write_all(result.text(windows.n()).as_bytes())?),
+        false => Ok(output::print(result.text(windows.n()))?),
     }
 }
 

@@ -14,7 +14,6 @@ use llmrt_engine::memory::{self, DevicePlan, MemoryPlan, PlacementPlan};
 use llmrt_host::sched::limits;
 use llmrt_tokenizer::Tokenizer;
 use serde_json::json;
-use std::io::Write;
 use std::path::PathBuf;
 
 /// Compute the memory a model needs, per device, without loading it.
@@ -142,10 +141,9 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
     output::table(&["device", ">weights", ">KV cache", ">compute", ">staging", ">total", ">free"], &rows)?;
     let kv = bytes(plan.kv_bytes_per_token);
     let (n_ctx, kv_type, n_batch) = (options.n_ctx, options.k_type, options.n_batch);
-    writeln!(
-        std::io::stdout().lock(),
-        "\ncontext {n_ctx} tokens, {kv_type} KV cache of {kv} per token, batch {n_batch}"
-    )?;
+    output::print(format_args!(
+        "\ncontext {n_ctx} tokens, {kv_type} KV cache of {kv} per token, batch {n_batch}\n"
+    ))?;
     let crowded = |d: &&DevicePlan| d.missing() == 0 && d.free.is_some_and(|free| d.total() > free);
     if let Some(d) = plan.devices.iter().find(crowded) {
         let (device, weights) = (&d.device, bytes(d.mappable));

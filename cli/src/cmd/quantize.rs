@@ -80,6 +80,7 @@ fn quantize(global: &Global, args: &Quantize) -> Result<()> {
         _ if interrupt::is_asked() => Error::interrupted(),
         WriteError::Invalid(e) => model.error(e),
         WriteError::Io(e) if e.kind() == io::ErrorKind::InvalidData => model.error(e),
+        WriteError::Io(e) => Error::unwritable(&args.output, &e),
         other => Error::output(&args.output, other),
     })?;
     file.finish()?;
@@ -103,6 +104,14 @@ fn dtypes(args: &Quantize, metadata: &Metadata, tensors: &[TensorShape]) -> Vec<
             "{name}: rows of {n} elements are no whole blocks of {wanted}: {} instead",
             choice.dtype
         ));
+    }
+    let is_mxfp4 =
+        args.mix.base == DType::MXFP4 && !choices.iter().any(|choice| choice.dtype == DType::MXFP4);
+    if is_mxfp4 {
+        note(
+            "mxfp4: this type is for the matrices of experts, and the model has none, so its matrices become Q8_0; \
+             --pure writes them as MXFP4, q4_k_m is a type of that size for dense models",
+        );
     }
     choices.into_iter().map(|choice| choice.dtype).collect()
 }

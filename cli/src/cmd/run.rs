@@ -10,14 +10,15 @@ use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, Request, generate};
 use crate::model::{self, OpenModel};
-use crate::output::{n_things, note};
+use crate::output::{self, n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::{clock, interrupt, sampling, text};
 use llmrt_abi::DType;
 use llmrt_engine::{Engine, Finish, Timings, TokenId};
 use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Message, RenderOptions, Tokenizer};
-use std::io::{IsTerminal, Write};
+use std::ffi::{OsStr, OsString};
+use std::io::IsTerminal;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -85,18 +86,14 @@ fn run(global: &Global, args: &Run) -> Result<()> {
     }
 }
 
-/// A function that writes to stdout at once.
+/// A function that writes text of a model to stdout at once.
 pub fn to_stdout() -> impl FnMut(&str) -> Result<()> {
-    |text| {
-        let mut out = std::io::stdout().lock();
-        out.write_all(text.as_bytes())?;
-        Ok(out.flush()?)
-    }
+    |text| Ok(output::model_text(text)?)
 }
 
-/// `-n`: 0 or less means no limit but the model's end and the context's.
+/// `-n`: less than 0 means no limit but the model's end and the context's, 0 that the prompt alone is computed.
 pub fn n_predict(args: &Run) -> Option<usize> {
-    args.n_predict.and_then(|n| usize::try_from(n).ok()).filter(|&n| n > 0)
+    args.n_predict.and_then(|n| usize::try_from(n).ok())
 }
 
 /// Says on stderr why a text stopped short.
@@ -117,6 +114,10 @@ pub fn timings(load: Duration, outcome: &Outcome) -> Timings {
         generate: outcome.generate,
     }
 }
+
+/// A template that renders nothing for a conversation.
+pub const EMPTY_TEMPLATE: &str = "the chat template (tokenizer.chat_template) renders no text for this prompt: give the \
+                                  prompt without it (--raw), or set another with --override-kv";
 
 /// A prompt must leave room for an answer.
 pub fn check_fits(n_tokens: usize, n_ctx: usize, n_ctx_train: Option<usize>) -> Result<()> {
@@ -174,6 +175,9 @@ fn prompt_tokens(
     // A template that computes without writing does not look at the token.
     let prompt =
         interrupt::ending_at_once(|| template.render_prompt(&messages, &options, tokenizer, limits))?;
+    if prompt.text().trim().is_empty() {
+        return Err(Error::new(Exit::File, EMPTY_TEMPLATE));
+    }
     Ok(tokenizer.encode_prompt(&prompt, limits)?)
 }
 
@@ -184,7 +188,16 @@ fn start_token(tokenizer: &Tokenizer) -> Result<TokenId> {
     })
 }
 
+/// A word of the prompt, where a file's name may be any bytes.
+fn prompt_word(word: &OsString) -> Result<String> {
+    let text = word.to_str().map(String::from);
+    text.ok_or_else(|| {
+        Error::usage(format!("{}: the prompt is no UTF-8 text: give it in a file with -f", word.display()))
+    })
+}
+
 /// What the words after `run` are.
+#[derive(Debug)]
 struct Words {
     model: Option<PathBuf>,
     prompt: Option<String>,
@@ -193,12 +206,14 @@ struct Words {
 impl Words {
     /// Without `-m` the first word is the model and the others are the prompt; with it all words are the prompt.
     fn of(args: &Run) -> Result<Words> {
-        let words = || args.model.iter().chain(&args.prompt);
-        let (model, prompt) = match &args.model_file {
-            Some(file) => (Some(file.clone()), words().cloned().collect::<Vec<_>>()),
-            None => (args.model.as_ref().map(PathBuf::from), args.prompt.clone()),
+        let (model, mut prompt) = match &args.model_file {
+            Some(file) => {
+                (Some(file.clone()), args.model.as_ref().map(prompt_word).transpose()?.into_iter().collect())
+            }
+            None => (args.model.as_ref().map(PathBuf::from), Vec::new()),
         };
-        if args.model_file.is_none() && args.model.as_deref() == Some("") {
+        prompt.extend(args.prompt.iter().cloned());
+        if args.model_file.is_none() && args.model.as_deref() == Some(OsStr::new("")) {
             return Err(Error::usage(
                 "the model's name is empty: give a file, or leave it out for the embedded model",
             ));
@@ -239,7 +254,11 @@ impl Words {
         let is_word = |path: &PathBuf| !path.exists() && path.extension().is_none();
         match &self.model {
             Some(word) if e.exit == Exit::File && self.prompt.is_none() && is_word(word) => Error {
-                message: format!("{}; a prompt for the embedded model goes behind -p", e.message),
+                message: format!(
+                    "{}; a prompt for the embedded model goes after -p, and a model is given as a GGUF file: llmrt \
+                     downloads none",
+                    e.message
+                ),
                 ..e
             },
             _ => e,

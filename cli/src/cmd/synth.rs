@@ -110,6 +110,7 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
     let n = written.map_err(|e| match e {
         _ if interrupt::is_asked() => Error::interrupted(),
         WriteError::Invalid(e) => Error::usage(e),
+        WriteError::Io(e) => Error::unwritable(&args.output, &e),
         other => Error::output(&args.output, other),
     })?;
     file.finish()?;

@@ -11,7 +11,7 @@ use llmrt_engine::TokenId;
 use llmrt_host::load::OpenOptions;
 use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 use serde_json::{Value, json};
-use std::io::{IsTerminal, Write};
+use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// Turn text into token ids.
@@ -96,16 +96,16 @@ fn tokenize(args: &Tokenize) -> Result<()> {
         let rows = ids.iter().map(|&id| Ok(json!({ "id": id, "piece": piece_json(&tokenizer, id)? })));
         return Ok(output::json(&Value::Array(rows.collect::<Result<_>>()?))?);
     }
-    let mut out = std::io::BufWriter::new(std::io::stdout().lock());
+    let mut lines = String::new();
     if args.ids {
         let words: Vec<_> = ids.iter().map(TokenId::to_string).collect();
-        writeln!(out, "{}", words.join(" "))?;
+        lines = words.join(" ") + "\n";
     } else {
         for &id in &ids {
-            writeln!(out, "{id:>7}  {:?}", String::from_utf8_lossy(&tokenizer.token_bytes(id)?))?;
+            lines += &format!("{id:>7}  {:?}\n", String::from_utf8_lossy(&tokenizer.token_bytes(id)?));
         }
     }
-    Ok(out.flush()?)
+    Ok(output::print(lines)?)
 }
 
 /// Prints the text of ids; a line end follows only on a terminal.
@@ -117,12 +117,8 @@ fn detokenize(args: &Detokenize) -> Result<()> {
     };
     let ids = tokens::parse(&given, source)?;
     tokens::check(&ids, tokenizer.n_tokens() as u64, source)?;
-    let mut out = std::io::stdout().lock();
-    out.write_all(tokenizer.decode(&ids, args.special)?.as_bytes())?;
-    if out.is_terminal() {
-        writeln!(out)?;
-    }
-    Ok(out.flush()?)
+    let line_end = if std::io::stdout().is_terminal() { "\n" } else { "" };
+    Ok(output::model_text(&(tokenizer.decode(&ids, args.special)? + line_end))?)
 }
 
 fn open(model: Option<&Path>, tokenizer_bin: &Option<PathBuf>) -> Result<Tokenizer> {

@@ -10,6 +10,9 @@ use std::collections::HashMap;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+/// Why a plugin that loads cannot be tested on a machine without its hardware.
+pub const NO_DEVICE: &str = "the plugin found no device";
+
 /// What is tested, and how.
 #[derive(Clone, Debug, Default)]
 pub struct Options {
@@ -180,7 +183,7 @@ pub fn choose(host: &Host, name: Option<&str>) -> Verdict<Arc<Device>> {
     match (found, name) {
         (Some(device), _) => Ok(device),
         (None, Some(name)) => wrong(format!("the plugin has no device {name}")),
-        (None, None) => lacking("the plugin found no device"),
+        (None, None) => lacking(NO_DEVICE),
     }
 }
 

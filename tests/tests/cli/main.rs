@@ -22,6 +22,10 @@ mod devices;
 
 mod wrong;
 
+mod files;
+
+mod terminal;
+
 use llmrt_tests::build::{llmrt, succeed};
 use serde_json::Value;
 use std::path::Path;

@@ -77,6 +77,22 @@ fn n_counts_generated_tokens() {
 }
 
 #[test]
+fn n_of_0_computes_the_prompt_alone_and_below_0_is_no_limit() {
+    let out = succeed(&mut llmrt(["run", "-n", "0", "-p", PROMPT]));
+    assert_eq!(text(&out.stdout), "\n");
+    assert!(text(&out.stderr).contains("generated 0 tokens"), "{}", text(&out.stderr));
+    let flags = ["run", "-c", "32", "--logit-bias", "2-inf", "-p", PROMPT, "-n", "-1"];
+    assert!(text(&succeed(&mut llmrt(flags)).stderr).contains("the context of 32 tokens is full"));
+}
+
+#[test]
+fn a_template_that_renders_nothing_is_named() {
+    let template = "tokenizer.chat_template=str:{{ '' }}";
+    let stderr = fail(&mut llmrt(["run", "--override-kv", template, "-p", PROMPT]), 3);
+    assert!(stderr.contains("the chat template (tokenizer.chat_template) renders no text"), "{stderr}");
+}
+
+#[test]
 fn a_seed_of_the_clock_is_told_and_gives_the_same_text_again() {
     for flags in [&[][..], &["-s", "-1"]] {
         let out = succeed(llmrt(["run", "-n", "40"]).args(flags));
@@ -186,7 +202,7 @@ fn a_reader_that_leaves_ends_the_program_quietly() {
     child.stdout.take().unwrap().read_exact(&mut first).unwrap(); // and closes it
     let out = child.wait_with_output().unwrap();
     let stderr = text(&out.stderr);
-    assert_eq!(out.status.code(), Some(0), "{stderr}");
+    assert_eq!(out.status.code(), Some(1), "{stderr}");
     assert!(!stderr.contains("panic") && !stderr.contains("llmrt:"), "{stderr}");
 }
 

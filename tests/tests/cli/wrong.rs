@@ -1,6 +1,6 @@
 //! Flags and files that make no sense: an exit code, and a message that names them and says what would.
 
-use llmrt_tests::build::{fail, llmrt};
+use llmrt_tests::build::{fail, llmrt, succeed};
 
 fn check(args: &str, exit_code: i32, expected: &str) {
     let stderr = fail(&mut llmrt(args.split_whitespace()), exit_code);
@@ -49,6 +49,33 @@ fn flags_that_make_no_sense_are_wrong_usage() {
 }
 
 #[test]
+fn flags_and_commands_of_other_programs_are_taken_or_answered_with_a_hint() {
+    check("run -hf user/repo", 2, "-hf is no flag of llmrt: llmrt does not download models yet");
+    check("run -ngl 99 -p a", 2, "-ngl is no flag of llmrt: layers are placed by --backend");
+    check("run -m x -e", 2, "prompts are taken as they are");
+    check("serve", 2, "serve is no command of llmrt: llmrt has no server yet");
+    check("pull llama3", 2, "llmrt does not download models yet");
+    let by_ours = ["run", "-c", "64", "-b", "8", "--temp", "0", "-n", "6", "--stop", "zzz", "-p", "Once"];
+    let by_theirs = [
+        "run",
+        "--ctx-size",
+        "64",
+        "-ub",
+        "8",
+        "--temperature=0",
+        "--predict",
+        "6",
+        "-r",
+        "zzz",
+        "-p",
+        "Once",
+    ];
+    let text = |args: &[&str]| succeed(&mut llmrt(args)).stdout;
+    assert_eq!(text(&by_theirs), text(&by_ours));
+    assert_eq!(text(&["run", "-s", "1", "-s", "2", "-n", "9"]), text(&["run", "-s", "2", "-n", "9"]));
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
@@ -71,7 +98,8 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
     }
     check(&format!("run -f {missing}"), 3, "cannot open");
     check(&format!("run -f {}", file("latin1", b"caf\xe9")), 3, "is no UTF-8 text (byte 3)");
-    check("run Once", 3, "a prompt for the embedded model goes behind -p");
+    check("run Once", 3, "a prompt for the embedded model goes after -p");
+    check("run user/repo", 3, "a model is given as a GGUF file: llmrt downloads none");
     check("run --override-kv general.architecture=str:other", 3, "is `other`, which llmrt cannot build");
 }
 

@@ -3,6 +3,7 @@
 use crate::args::{ContextArgs, ModelArgs, SamplingArgs};
 use crate::values;
 use clap::Args;
+use std::ffi::OsString;
 use std::path::PathBuf;
 
 /// Generate text, or chat.
@@ -14,7 +15,7 @@ use std::path::PathBuf;
 pub struct Run {
     /// Model file: GGUF (any part of a split model too) or a llama2.c checkpoint [default: the embedded model].
     #[arg(value_name = "MODEL")]
-    pub model: Option<String>,
+    pub model: Option<OsString>,
     /// Prompt, one word or several; without it -p, -f, or stdin if it is not a terminal.
     #[arg(value_name = "PROMPT")]
     pub prompt: Vec<String>,
@@ -30,8 +31,8 @@ pub struct Run {
     /// System message for models with a chat template.
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
-    /// Tokens to generate; 0 or less: until the model ends its text or the context is full, as without -n. With
-    /// --sampler llama2c it counts positions, prompt included [default: 256], and 0 or less means all.
+    /// Tokens to generate; 0: none, the prompt alone is computed; -1: until the model ends its text or the context is full,
+    /// as without -n. With --sampler llama2c it counts positions, prompt included [default: 256], and 0 or less means all.
     #[arg(short = 'n', long = "n-predict", value_name = "N", value_parser = values::signed)]
     #[arg(allow_negative_numbers = true)]
     pub n_predict: Option<i64>,
