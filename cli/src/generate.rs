@@ -137,21 +137,31 @@ fn known(engine: &Engine, id: SequenceId) -> &[TokenId] {
 }
 
 /// Tokens on their way to text that may be shown.
-struct Text<'t> {
+pub struct Text<'t> {
     decoder: Decoder<'t>,
     filter: StopFilter,
     shown: String,
 }
 
 impl<'t> Text<'t> {
-    fn new(request: &Request<'t>) -> Result<Text<'t>> {
+    /// No text yet.
+    pub fn new(request: &Request<'t>) -> Result<Text<'t>> {
         let decoder = request.tokenizer.decoder(false);
         let decoder = if request.continues { decoder.continuing() } else { decoder };
         Ok(Text { decoder, filter: StopFilter::new(request.stops.clone())?, shown: String::new() })
     }
 
+    /// The text so far.
+    pub fn shown(&self) -> &str {
+        &self.shown
+    }
+
     /// Shows what a token adds; the stop string if there is one in it.
-    fn push(&mut self, token: TokenId, show: &mut dyn FnMut(&str) -> Result<()>) -> Result<Option<String>> {
+    pub fn push(
+        &mut self,
+        token: TokenId,
+        show: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Option<String>> {
         let piece = self.decoder.push(token)?;
         self.push_piece(&piece, show)
     }
@@ -167,7 +177,7 @@ impl<'t> Text<'t> {
     }
 
     /// Shows what was held back, unless a stop string came.
-    fn finish(&mut self, finish: &Finish, show: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
+    pub fn finish(&mut self, finish: &Finish, show: &mut dyn FnMut(&str) -> Result<()>) -> Result<()> {
         if matches!(finish, Finish::Stop(_)) {
             return Ok(());
         }

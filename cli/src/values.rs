@@ -1,4 +1,4 @@
-//! Numbers of the command line: what is taken, and what is said to everything else.
+//! Values of flags: what is accepted, and the message for everything else.
 
 use llmrt_host::PoolKind;
 use llmrt_host::sched::SplitMode;
@@ -20,6 +20,11 @@ pub fn number(text: &str) -> Result<f32, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.8".into())
 }
 
+/// How many alternatives a token is listed with.
+pub fn logprobs(text: &str) -> Result<usize, String> {
+    text.trim().parse().ok().filter(|n| *n <= 100).ok_or_else(|| "expected a whole number, 0 to 100".into())
+}
+
 /// An option of a plugin.
 pub fn option(text: &str) -> Result<(String, String), String> {
     llmrt_host::plugin::option_pair(text).ok_or_else(|| "expected KEY=VALUE".into())
@@ -35,7 +40,7 @@ pub fn split(text: &str) -> Result<SplitMode, String> {
     text.trim().parse().map_err(|expected| format!("expected {expected}"))
 }
 
-/// Where random numbers begin; `None`: wherever the clock says.
+/// A seed of random numbers; `None`: from the clock.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Seed(pub Option<u64>);
 

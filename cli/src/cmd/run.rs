@@ -1,6 +1,7 @@
 //! `llmrt run`: a prompt, or a chat.
 
 mod args;
+mod batch;
 
 pub use args::Run;
 
@@ -30,12 +31,20 @@ impl Command for Run {
     }
 }
 
-/// Generates text from a prompt; starts a chat or llama2.c's loop where these are asked for.
+/// Generates text from a prompt; starts a chat or llama2.c's loop where these are requested.
 fn run(global: &Global, args: &Run) -> Result<()> {
     let words = Words::of(args)?;
     let model = OpenModel::open(words.model.as_deref(), &model::open_options(&args.loading))
         .map_err(|e| words.with_hint(e))?;
+    if args.results.batch_file.is_some() && words.has_prompt(args) {
+        return Err(Error::usage("--batch-file and another prompt: leave one out"));
+    }
     if args.sampling.sampler == SamplerArg::Llama2c {
+        if args.results.json || args.results.batch_file.is_some() {
+            return Err(Error::usage(
+                "--sampler llama2c has no --json and no --batch-file: leave one of them out",
+            ));
+        }
         let prompt = words.prompt(args)?.unwrap_or_default();
         return llama2c::run(global, args, model, &prompt);
     }
@@ -43,10 +52,23 @@ fn run(global: &Global, args: &Run) -> Result<()> {
     let tokenizer = model.tokenizer()?;
     let template = if args.raw { None } else { model.chat_template()? };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
-    if let Some(template) = template.as_ref().filter(|_| is_terminal && !words.has_prompt(args)) {
+    let is_batch = args.results.json || args.results.batch_file.is_some();
+    if let Some(template) = template.as_ref().filter(|_| is_terminal && !is_batch && !words.has_prompt(args))
+    {
         return chat::chat(global, args, model, &tokenizer, template);
     }
+    if let Some(path) = &args.results.batch_file {
+        let text = text::of_file(path)?;
+        let prompts: Vec<_> = text.lines().filter(|line| !line.trim().is_empty()).map(String::from).collect();
+        if prompts.is_empty() {
+            return Err(Error::file(path, "has no prompt: expected one a line"));
+        }
+        return batch::run(global, args, model, &tokenizer, template.as_ref(), &prompts);
+    }
     let prompt = words.prompt(args)?.unwrap_or_default();
+    if args.results.json {
+        return batch::run(global, args, model, &tokenizer, template.as_ref(), &[prompt]);
+    }
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
@@ -96,7 +118,7 @@ pub fn n_predict(args: &Run) -> Option<usize> {
     args.n_predict.and_then(|n| usize::try_from(n).ok())
 }
 
-/// Says on stderr why a text stopped short.
+/// Notes on stderr why a text stopped short.
 pub fn tell_end(outcome: &Outcome, engine: &Engine) {
     if outcome.is_context_full {
         note(format_args!("stopped: the context of {} tokens is full; raise it with -c", engine.n_ctx()));

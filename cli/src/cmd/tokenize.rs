@@ -127,7 +127,7 @@ fn open(model: Option<&Path>, tokenizer_bin: &Option<PathBuf>) -> Result<Tokeniz
 }
 
 /// The text that a token writes, or its bytes if they are no text.
-fn piece_json(tokenizer: &Tokenizer, id: TokenId) -> Result<Value> {
+pub fn piece_json(tokenizer: &Tokenizer, id: TokenId) -> Result<Value> {
     let bytes = tokenizer.token_bytes(id).map_err(Error::from)?;
     Ok(match std::str::from_utf8(&bytes) {
         Ok(text) => json!(text),

@@ -22,6 +22,8 @@ mod devices;
 
 mod wrong;
 
+mod batch;
+
 mod files;
 
 mod terminal;

@@ -43,6 +43,8 @@ pub struct Run {
     #[arg(long)]
     pub echo: bool,
     #[command(flatten)]
+    pub results: Results,
+    #[command(flatten)]
     pub sampling: SamplingArgs,
     #[command(flatten)]
     pub context: ContextArgs,
@@ -50,10 +52,28 @@ pub struct Run {
     pub loading: ModelArgs,
 }
 
+/// Results for programs, and several prompts.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Results {
+    /// File with one prompt a line, computed together; answers come in the order of the prompts, blank lines are skipped.
+    /// Up to 8 prompts are computed at a time, each with a KV cache of the context's length.
+    #[arg(long, value_name = "FILE", help_heading = "Results")]
+    pub batch_file: Option<PathBuf>,
+    /// One JSON object a line on stdout when a text is complete: text, tokens, finish_reason (stop, length, cancelled),
+    /// stop, n_prompt, n_generated, seed, timings; with --batch-file index and prompt too.
+    #[arg(long, help_heading = "Results")]
+    pub json: bool,
+    /// Add the log probability (natural, before sampling) of each token to the JSON, and the N likeliest tokens with
+    /// theirs, 0 to 100.
+    #[arg(long, value_name = "N", requires = "json", value_parser = values::logprobs, help_heading = "Results")]
+    pub logprobs: Option<usize>,
+}
+
 const RUN_HELP: &str = "\
 Examples:
   llmrt run -p \"Once upon a time\" --seed 7     the embedded model goes on with the story
   llmrt run model.gguf -f prompt.txt -n 200     at most 200 tokens
+  llmrt run model.gguf --batch-file prompts.txt --json --logprobs 5 > answers.jsonl
   git diff | llmrt run model.gguf --system \"Write a commit message\"
   llmrt run stories15M.bin --sampler llama2c -s 42 -n 256
 

@@ -1,0 +1,82 @@
+//! `run --json`, `--logprobs` and `--batch-file`.
+
+use super::{json, stdout, text};
+use llmrt_tests::build::{fail, llmrt, succeed};
+use serde_json::Value;
+
+const GREEDY: [&str; 5] = ["run", "--temp", "0", "-n", "12"];
+
+#[test]
+fn json_has_the_text_that_run_prints() {
+    let plain = stdout(GREEDY.iter().chain(&["-p", "Once upon a time"]));
+    let result = json(llmrt(GREEDY).args(["--json", "-p", "Once upon a time"]));
+    assert_eq!(result["text"].as_str().unwrap().to_string() + "\n", plain);
+    assert_eq!((&result["finish_reason"], &result["n_generated"]), (&"length".into(), &12.into()));
+    assert_eq!(result["tokens"].as_array().unwrap().len(), 12);
+    assert!(result["timings"]["prompt_s"].as_f64() > Some(0.0) && result["logprobs"].is_null());
+    let word = plain.split_whitespace().nth(2).unwrap();
+    let stopped = json(llmrt(GREEDY).args(["--json", "-p", "Once upon a time", "--stop", word]));
+    assert_eq!((&stopped["finish_reason"], &stopped["stop"]), (&"stop".into(), &word.into()));
+}
+
+#[test]
+fn log_probabilities_are_of_all_tokens_and_the_greedy_token_is_the_likeliest() {
+    let result = json(llmrt(GREEDY).args(["--json", "--logprobs", "3", "-p", "Once"]));
+    let rows = result["logprobs"].as_array().unwrap();
+    assert_eq!(rows.len(), result["tokens"].as_array().unwrap().len());
+    for (row, id) in rows.iter().zip(result["tokens"].as_array().unwrap()) {
+        let top = row["top_logprobs"].as_array().unwrap();
+        assert_eq!((top.len(), &row["id"], &top[0]["id"]), (3, id, id));
+        assert_eq!(row["logprob"], top[0]["logprob"]);
+        let p: Vec<f64> = top.iter().map(|t| t["logprob"].as_f64().unwrap().exp()).collect();
+        assert!(p[0] >= p[1] && p[1] >= p[2] && p.iter().sum::<f64>() <= 1.0 + 1e-6, "{p:?}");
+    }
+    let all = json(llmrt(["run", "--temp", "0", "-n", "1", "--json", "--logprobs", "100", "-p", "Once"]));
+    let sum: f64 = all["logprobs"][0]["top_logprobs"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|t| t["logprob"].as_f64().unwrap().exp())
+        .sum();
+    assert!(sum > 0.5 && sum <= 1.0 + 1e-6, "{sum}");
+}
+
+#[test]
+fn each_prompt_of_a_file_gets_the_text_that_it_gets_alone_in_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts");
+    let prompts: Vec<String> = (0..11).map(|i| format!("The cat number {i} had a")).collect();
+    std::fs::write(&file, prompts.join("\n\n") + "\n").unwrap();
+    let batch = ["--batch-file", file.to_str().unwrap()];
+    for flags in [&["--temp", "0"][..], &["--temp", "1", "-s", "7"]] {
+        let run = [&["run", "-n", "9"][..], flags].concat();
+        let out = text(&succeed(llmrt(&run).args(batch).arg("--json")).stdout);
+        let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+        assert_eq!(lines.len(), prompts.len());
+        for (i, (line, prompt)) in lines.iter().zip(&prompts).enumerate() {
+            assert_eq!((&line["index"], &line["prompt"]), (&i.into(), &prompt.as_str().into()));
+        }
+        for i in [0, 4, 10] {
+            let alone = stdout(run.iter().copied().chain(["-p", prompts[i].as_str()]));
+            assert_eq!(lines[i]["text"].as_str().unwrap().to_string() + "\n", alone, "prompt {i}, {flags:?}");
+        }
+        let plain = text(&succeed(llmrt(&run).args(batch)).stdout);
+        let texts: String = lines.iter().map(|l| l["text"].as_str().unwrap().to_string() + "\n").collect();
+        assert_eq!(plain, texts);
+    }
+}
+
+#[test]
+fn batches_that_make_no_sense_are_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts");
+    std::fs::write(&file, "\n \n").unwrap();
+    let file = file.to_str().unwrap();
+    assert!(fail(&mut llmrt(["run", "--batch-file", file]), 3).contains("has no prompt"));
+    assert!(fail(&mut llmrt(["run", "--batch-file", file, "-p", "x"]), 2).contains("another prompt"));
+    assert!(fail(&mut llmrt(["run", "--logprobs", "3", "-p", "x"]), 2).contains("--json"));
+    assert!(fail(&mut llmrt(["run", "--json", "--logprobs", "101", "-p", "x"]), 2).contains("0 to 100"));
+    std::fs::write(file, "Once\nOnce upon a time there was a fox\n").unwrap();
+    let stderr = fail(&mut llmrt(["run", "--batch-file", file, "-c", "4"]), 2);
+    assert!(stderr.contains("prompt 2: "), "{stderr}");
+}
