@@ -27,19 +27,19 @@ impl Offered {
     /// Whether `name` is the name of its plugin's file, or a path to it.
     fn is_file(&self, name: &str) -> bool {
         let same = |path: &Path| {
-            let asked = Path::new(name).canonicalize().ok();
-            path == Path::new(name) || (asked.is_some() && asked == path.canonicalize().ok())
+            let named = Path::new(name).canonicalize().ok();
+            path == Path::new(name) || (named.is_some() && named == path.canonicalize().ok())
         };
         self.file_name().as_deref() == Some(name) || self.path.as_deref().is_some_and(same)
     }
 }
 
-/// Rows of `offered` in the order asked for, each once. A name is a device's id, its plugin's name or its plugin's
+/// Rows of `offered` in the requested order, each once. A name is a device's id, its plugin's name or its plugin's
 /// file, by name or path. Of a plugin's devices `:D` takes the one with this index or name, or all whose names go on
 /// with a dot after it; without it all are taken.
-pub fn choose(wanted: &[String], offered: &[Offered]) -> Result<Vec<usize>> {
+pub fn choose(names: &[String], offered: &[Offered]) -> Result<Vec<usize>> {
     let mut rows = Vec::new();
-    for text in wanted {
+    for text in names {
         for row in find(text.trim(), offered)? {
             if !rows.contains(&row) {
                 rows.push(row);
@@ -67,7 +67,7 @@ fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
     };
     if named.is_empty() {
         return Err(Error::usage(format!(
-            "--backend {text}: there is no such device; there {}; `llmrt devices` and `llmrt plugins` say more",
+            "--backend {text}: there is no such device; there {}; `llmrt devices` and `llmrt plugins` show more",
             list(offered)
         )));
     }
@@ -134,14 +134,14 @@ mod tests {
         ]
     }
 
-    fn check(wanted: &str, expected: &[usize]) {
-        let wanted: Vec<_> = wanted.split(',').map(String::from).collect();
-        assert_eq!(choose(&wanted, &offered()).unwrap(), expected);
+    fn check(names: &str, expected: &[usize]) {
+        let names: Vec<_> = names.split(',').map(String::from).collect();
+        assert_eq!(choose(&names, &offered()).unwrap(), expected);
     }
 
-    fn refused(wanted: &str, exit: Exit, expected: &str) {
-        let wanted: Vec<_> = wanted.split(',').map(String::from).collect();
-        let error = choose(&wanted, &offered()).unwrap_err();
+    fn refused(names: &str, exit: Exit, expected: &str) {
+        let names: Vec<_> = names.split(',').map(String::from).collect();
+        let error = choose(&names, &offered()).unwrap_err();
         assert_eq!(error.exit, exit);
         assert!(error.message.contains(expected), "{}", error.message);
     }
@@ -173,7 +173,7 @@ mod tests {
     }
 
     #[test]
-    fn the_order_is_the_one_asked_for_and_each_device_comes_once() {
+    fn the_order_is_the_requested_one_and_each_device_comes_once() {
         check("cpu, sim:1,sim", &[3, 1, 0]);
     }
 

@@ -1,4 +1,4 @@
-//! The time of day, for chat templates that tell the date, and seeds.
+//! The time of day, for chat templates that contain the date, and for seeds.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 

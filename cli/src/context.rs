@@ -1,4 +1,4 @@
-//! Context length, batch size and KV cache type: what was asked for against what makes sense.
+//! Context length, batch size and KV cache type: the flags, checked.
 
 use crate::args::ContextArgs;
 use crate::error::{Error, Result};
@@ -10,13 +10,13 @@ use llmrt_engine::engine::BLOCK_SIZE;
 use llmrt_engine::memory::KV_TYPES;
 use llmrt_host::sched::SplitMode;
 
-/// The context when nothing is asked for is the model's, up to this.
+/// Without -c the context is the model's, up to this.
 const DEFAULT_MAX_CTX: usize = 4096;
 
 /// Positions are i32, and the cache is made of whole blocks.
 const MAX_CTX: usize = i32::MAX as usize / BLOCK_SIZE * BLOCK_SIZE;
 
-/// What a command takes where the flags say nothing.
+/// What a command takes where no flag is given.
 pub struct Defaults {
     /// Tokens of the context; `None`: the model's, at most 4096.
     pub n_ctx: Option<usize>,
@@ -42,9 +42,9 @@ pub fn engine_options(
             "--ctx {n_ctx}: expected 1 to {MAX_CTX} tokens; 0 is what the model was trained on"
         )));
     }
-    if let (Some(trained), Some(asked)) = (n_ctx_train.filter(|&n| n < n_ctx), args.ctx) {
+    if let (Some(trained), Some(given)) = (n_ctx_train.filter(|&n| n < n_ctx), args.ctx) {
         note(format_args!(
-            "--ctx {asked}: the model was trained on {trained} tokens; beyond them it gets worse"
+            "--ctx {given}: the model was trained on {trained} tokens; beyond them it gets worse"
         ));
     }
     if args.batch == 0 {

@@ -1,9 +1,9 @@
-//! Failures as a person sees them: one message, one exit code.
+//! Failures at the command line: one message, one exit code.
 
 use std::io::ErrorKind;
 use std::path::Path;
 
-/// What went wrong and the exit code that says so.
+/// What went wrong, and its exit code.
 #[derive(Debug)]
 pub struct Error {
     /// Exit code.
@@ -85,7 +85,7 @@ impl Error {
         Error::new(Exit::Interrupted, "interrupted")
     }
 
-    /// The same failure, told with the name of the model. File errors name their file already.
+    /// The same failure with the name of the model. File errors name their file already.
     pub fn of_model(self, name: &str) -> Error {
         match self.exit {
             Exit::File if !self.message.starts_with(name) => {

@@ -1,4 +1,4 @@
-//! The command `llmrt`: parses the command line, runs one command, tells what went wrong.
+//! The command `llmrt`: parses the command line, runs one command, reports what went wrong.
 #![forbid(unsafe_code)]
 
 mod args;

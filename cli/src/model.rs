@@ -146,17 +146,17 @@ impl OpenModel {
     }
 }
 
-/// What the flags say about opening.
+/// The flags of opening.
 pub fn open_options(args: &ModelArgs) -> OpenOptions {
     table_options(&args.open)
 }
 
-/// What the flags say about opening, where nothing is loaded.
+/// The flags of opening, where nothing is loaded.
 pub fn table_options(args: &OpenArgs) -> OpenOptions {
     OpenOptions { overrides: args.overrides.clone(), tokenizer: args.tokenizer.clone() }
 }
 
-/// What the flags say about getting weights into memory.
+/// The flags of getting weights into memory.
 pub fn load_mode(args: &ModelArgs) -> LoadMode {
     let mode = match args.load_mode {
         LoadModeArg::Auto | LoadModeArg::Mmap => LoadMode::Mmap,

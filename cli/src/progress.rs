@@ -31,7 +31,7 @@ impl LoadBar {
         LoadBar { bar, started: Instant::now() }
     }
 
-    /// Shows the part that is done, 0 to 1; the bar vanishes at 1. `false` if Ctrl-C asks to stop.
+    /// Shows the part that is done, 0 to 1; the bar vanishes at 1. `false` if Ctrl-C requests a stop.
     pub fn show(&self, part: f32) -> bool {
         if part >= 1.0 {
             self.bar.finish_and_clear();

@@ -25,7 +25,7 @@ fn chain(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
     Ok((Sampler::new(params, seed).map_err(named_by_flag)?, seed))
 }
 
-/// The numbers of the chain; what no flag says is the engine's default.
+/// The numbers of the chain; without a flag the engine's default.
 pub fn params(args: &SamplingArgs) -> Result<SamplingParams> {
     let default = SamplingParams::default();
     if let Some(temp) = args.temp.filter(|t| t.is_nan() || *t < 0.0) {
@@ -140,7 +140,7 @@ mod tests {
     }
 
     #[test]
-    fn a_seed_is_told_when_it_is_from_the_clock_and_matters() {
+    fn a_seed_is_noted_when_it_is_from_the_clock_and_matters() {
         for (flags, expected) in [
             ("", true),
             ("-s -1", true),
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn llama2c_takes_its_own_flags_only_and_mends_their_values() {
+    fn llama2c_takes_its_own_flags_only_and_corrects_their_values() {
         assert!(sampler(&parse("--sampler llama2c --temp -3 --top-p 7 --seed 0"), 100).is_ok());
         let (_, seed) = sampler(&parse("--sampler llama2c --seed 42"), 100).unwrap();
         assert_eq!(seed, 42);

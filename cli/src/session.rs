@@ -12,14 +12,14 @@ use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
 use std::time::{Duration, Instant};
 
-/// One step, and what went less well than asked in it.
+/// One step, and its warnings on stderr.
 pub fn step(engine: &mut Engine, logits: Logits, max_tokens: usize) -> Result<Step> {
     let step = engine.step(logits, max_tokens);
     tell_warnings(engine);
     Ok(step?)
 }
 
-/// Says what went less well than asked since it was said last.
+/// Notes the warnings since the last call.
 fn tell_warnings(engine: &mut Engine) {
     engine.take_warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }
@@ -79,7 +79,7 @@ impl Session {
         Ok(session)
     }
 
-    /// Says where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
+    /// Notes where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
     /// if work fell back.
     pub fn tell_placement(&self, verbose: u8) {
         if verbose > 0 {
@@ -93,7 +93,7 @@ impl Session {
         match (verbose, report.n_fallbacks()) {
             (0, 0) => {}
             (0, n) => note(format_args!(
-                "{n} of {} ops ran elsewhere than on {}: -v says which and why",
+                "{n} of {} ops ran elsewhere than on {}: -v shows which and why",
                 report.nodes.iter().sum::<usize>(),
                 report.devices.first().map_or("the first device", String::as_str)
             )),

@@ -42,12 +42,12 @@ pub struct Setup {
 }
 
 impl Plugins {
-    /// Loads what `--plugin` names, then the built-in CPU, then what lies in the usual places.
+    /// Loads what `--plugin` names, then the built-in CPU, then the files of the plugin folders.
     ///
     /// Names are unique: of two plugins called `cpu` the one named first is used, so a file given by `--plugin`
     /// takes the place of the built-in one, and a file that is merely found does not.
     ///
-    /// A file of `--plugin` that is rejected is an error: whoever named it wants to use it.
+    /// A file of `--plugin` that is rejected is an error, since it was named to be used.
     pub fn load(global: &Global) -> Result<Plugins> {
         let plugins = Plugins::look(global)?;
         plugins.check_named()?;
@@ -113,7 +113,7 @@ impl Plugins {
         self.host.devices().into_iter().map(offered).collect()
     }
 
-    /// The devices that `--backend` asks for, or all that are worth using; the CPU baseline comes last.
+    /// The devices that `--backend` names, or all that are worth using; the CPU baseline comes last.
     pub fn choose(&self, global: &Global) -> Result<Vec<Arc<Device>>> {
         let (all, offered): (Vec<_>, Vec<_>) = self.offered().into_iter().unzip();
         let baseline = self.host.device(BASELINE).ok_or_else(|| {
@@ -125,7 +125,7 @@ impl Plugins {
                 backend::choose(&global.backend, &offered)?.into_iter().map(|row| all[row].clone()).collect()
             }
         };
-        // The baseline runs everything, so nothing would ever come to a device behind it.
+        // The baseline runs everything, so a device after it would never get any work.
         let before = chosen.iter().position(|d| Arc::ptr_eq(d, &baseline)).unwrap_or(chosen.len());
         chosen.truncate(before);
         chosen.push(baseline);
@@ -142,7 +142,7 @@ impl Setup {
         Ok(Setup { host: plugins.host, devices, strict, split, verbose })
     }
 
-    /// What the engine is told of how work is placed.
+    /// The options of the engine about how work is placed.
     pub fn placing(&self) -> (bool, SplitMode) {
         (self.strict, self.split)
     }
@@ -157,7 +157,7 @@ impl Setup {
 pub fn idle_because(device: &Device) -> Option<String> {
     let is_baseline = device.plugin() == BASELINE;
     let modest = (device.priority() < 0)
-        .then(|| "its plugin wants to be used only when named; name it with --backend".into());
+        .then(|| "its plugin is opt-in: it is used only when named; name it with --backend".into());
     unusable(device).or(modest).or_else(|| {
         (!is_baseline && !runs_matrix_products(device))
             .then(|| "it runs no matrix product; name it with --backend to use it".into())
@@ -188,7 +188,7 @@ pub fn check_threads(n: Option<usize>) -> Result<()> {
     }
 }
 
-/// Without `-v` the knob decides how much plugins may say.
+/// Without `-v` the knob decides which messages of plugins are shown.
 fn log_sink(verbose: u8) -> Option<llmrt_host::LogSink> {
     let most = match verbose {
         0 => return None,

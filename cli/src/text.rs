@@ -31,7 +31,7 @@ pub fn of_stdin() -> Result<String> {
     interrupt::ending_at_once(|| read(stdin.lock(), "stdin"))
 }
 
-/// Without the line end that editors and shells put behind a text.
+/// Without the line end that editors and shells put at the end of a text.
 pub fn without_last_line_end(mut text: String) -> String {
     if text.ends_with('\n') {
         text.pop();
@@ -69,7 +69,7 @@ mod tests {
     }
 
     #[test]
-    fn bytes_that_are_no_text_are_told_with_their_place() {
+    fn bytes_that_are_no_text_are_reported_with_their_place() {
         let error = read(&b"ab\xff"[..], "stdin").unwrap_err();
         assert_eq!(error.message, "stdin: is no UTF-8 text (byte 2): convert it, or give token ids");
         assert_eq!(error.exit, Exit::File);

@@ -52,12 +52,12 @@ Exit codes:
 pub struct Global {
     /// Devices to use, first choice first: NAME, NAME:INDEX or NAME:DEVICE, comma-separated; NAME is a device, a
     /// plugin or a plugin's file, by name or path. DEVICE is one of the plugin's devices, or the part of several
-    /// devices' names before a dot. The CPU always comes last [default: all that run models, without plugins that
-    /// want to be named].
+    /// devices' names before a dot. The CPU always comes last [default: all that run models, without opt-in plugins,
+    /// which are used only when named].
     #[arg(long, global = true, value_name = "NAME[:D],…", value_delimiter = ',', help_heading = "Devices")]
     pub backend: Vec<String>,
-    /// Tell plugins something (repeatable): what KEY means is the plugin's business, such as `cpu.isa` or `sim.memory`.
-    /// The environment says it too: LLMRT_CPU_ISA, LLMRT_SIM_MEMORY.
+    /// Set a plugin option (repeatable): each plugin defines its keys, such as `cpu.isa` or `sim.memory`. Environment
+    /// variables set them too: LLMRT_CPU_ISA, LLMRT_SIM_MEMORY.
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = values::option, help_heading = "Devices")]
     pub plugin_option: Vec<(String, String)>,
     /// Load this plugin file before all others (repeatable); one named like the built-in `cpu` takes its place.
@@ -66,20 +66,20 @@ pub struct Global {
     /// Fail instead of letting work fall back to the CPU.
     #[arg(long, global = true, help_heading = "Devices")]
     pub strict_device: bool,
-    /// How several devices share a model: layer (each has whole layers, as far as the first has no room for all) or row
-    /// (each has rows of every large matrix, the first one everything else).
+    /// How several devices share a model: layer (each holds whole layers, the first as many as fit) or row (each holds
+    /// rows of every large matrix, the first one everything else).
     #[arg(long, global = true, value_name = "MODE", value_parser = values::split, default_value = "layer")]
     #[arg(hide_default_value = true, help_heading = "Devices")]
     pub split: SplitMode,
     /// How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of
-    /// addresses, mapped as used) [default: what LLMRT_<PLUGIN>_POOL or LLMRT_POOL says, else auto].
+    /// addresses, mapped as used) [default: the value of LLMRT_<PLUGIN>_POOL or LLMRT_POOL, else auto].
     #[arg(long, global = true, value_name = "KIND", value_parser = values::pool, help_heading = "Devices")]
     pub pool: Option<PoolKind>,
     /// Threads of the CPU pool, 1 to 1024 [default: one per core].
     #[arg(short = 't', long, global = true, value_name = "N", value_parser = values::whole)]
     #[arg(allow_negative_numbers = true, help_heading = "Devices")]
     pub threads: Option<usize>,
-    /// Say more on stderr: device placement, plugin messages. Twice: everything.
+    /// Print more on stderr: device placement, plugin messages. Twice: everything.
     #[arg(short, long, global = true, action = clap::ArgAction::Count)]
     pub verbose: u8,
 }
@@ -181,13 +181,13 @@ mod tests {
             texts.push((command.get_name().to_string(), command.render_long_help().to_string()));
         }
         let changed: Vec<_> = texts.into_iter().filter(|(name, text)| !is_kept(name, text)).collect();
-        let told: Vec<_> =
+        let texts: Vec<_> =
             changed.iter().map(|(name, text)| format!("{name} --help is now:\n{text}")).collect();
-        assert!(changed.is_empty(), "{}", told.join("\n"));
+        assert!(changed.is_empty(), "{}", texts.join("\n"));
     }
 
     #[test]
-    fn flags_of_devices_may_stand_before_or_behind_the_command() {
+    fn flags_of_devices_may_stand_before_or_after_the_command() {
         for line in ["llmrt --backend a,b:1 run", "llmrt run --backend a,b:1"] {
             let (global, ..) = parse(line.split(' ')).expect("a good command line");
             assert_eq!(global.backend, ["a", "b:1"]);

@@ -1,4 +1,4 @@
-//! `llmrt bench`: prompt and decode speed on random tokens, and what the machine could do at most.
+//! `llmrt bench`: prompt and decode speed on random tokens, and the roofline of the machine.
 
 mod args;
 mod cases;
@@ -87,7 +87,7 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
         return Ok(output::json(&result)?);
     }
     if let Some(ceilings) = ceilings {
-        ceilings.tell(n_threads);
+        ceilings.note(n_threads);
     }
     let depth = if args.n_depth > 0 { format!(" at depth {}", args.n_depth) } else { String::new() };
     let together = if args.sequences > 1 { format!(" × {}", args.sequences) } else { String::new() };
@@ -126,7 +126,7 @@ fn check_flags(args: &Bench) -> Result<()> {
     Ok(())
 }
 
-/// What the file says it is, else its path.
+/// `general.name` of the file, else its path.
 fn model_name(model: &OpenModel) -> String {
     model.metadata().str("general.name").map_or_else(|| model.name.clone(), String::from)
 }

@@ -137,7 +137,7 @@ fn options(global: &Global, args: ConformWorker) -> Options {
     }
 }
 
-/// SHA-256 of a file, in hexadecimal: a report must say what was tested.
+/// SHA-256 of a file, in hexadecimal: a report must identify what was tested.
 fn checksum(path: &Path) -> Result<String> {
     let unreadable = |e: std::io::Error| Error::file(path, format!("the plugin cannot be read: {e}"));
     let mut hash = Sha256::new();
@@ -162,11 +162,11 @@ fn run(
     let progress = move |n_done: usize, n_failed: usize| {
         if bar && (n_done.is_multiple_of(50) || n_done == n) {
             let end = if n_done == n { "\n" } else { "\r" };
-            // Nobody to tell when stderr is gone.
+            // A closed stderr is no failure.
             let _ = write!(std::io::stderr(), "{n_done}/{n} cases, {n_failed} failed{end}");
         }
     };
-    // Without a device there is nothing behind L0.
+    // Without a device there is nothing after L0.
     let (now, never): (Vec<_>, Vec<_>) =
         entries.into_iter().partition(|entry| about.is_ok() || entry.level == Level::L0);
     let run = Run {

@@ -75,7 +75,7 @@ fn convert(args: &Convert) -> Result<()> {
     Ok(())
 }
 
-/// The checkpoint's metadata, and what every GGUF file says about itself.
+/// The checkpoint's metadata, and the keys that every GGUF file has.
 fn metadata(model: &OpenModel, input: &Path) -> Metadata {
     let mut metadata = Metadata::new();
     metadata.set("general.architecture", "llama");

@@ -59,7 +59,7 @@ fn devices(global: &Global, args: &Devices) -> crate::error::Result<()> {
     Ok(output::table(&titles[..n_columns], &rows)?)
 }
 
-/// What is said about a device.
+/// A row of the table: a device.
 struct Row {
     id: String,
     kind: &'static str,
@@ -79,7 +79,7 @@ impl Row {
     fn new(device: &Arc<Device>, offered: Offered, place: Option<usize>, is_by_flag: bool) -> Row {
         let info = device.info();
         let why = || idle_because(device).or(is_by_flag.then(|| "--backend does not name it".into()));
-        // Asked last: only a device that works says how much is free.
+        // Last: only a device that works returns its free memory.
         let unused = if place.is_some() { None } else { why().or(Some("the CPU comes before it".into())) };
         let free = if offered.unusable.is_none() { device.memory().ok() } else { None };
         Row {

@@ -21,8 +21,8 @@ use std::sync::Arc;
 
 /// Compare two devices on a model, op by op.
 ///
-/// Both get equal operands: those that the first computed. The first op over its limit is told with its shapes; exit
-/// code 7 says that there is one.
+/// Both get equal operands: those that the first computed. The first op over its limit is reported with its shapes;
+/// exit code 7: there is one.
 #[derive(Args, Debug)]
 #[command(after_help = DIFF_HELP)]
 pub struct Diff {
@@ -65,10 +65,10 @@ impl Command for Diff {
     }
 }
 
-/// What is run when nothing is asked for.
+/// What is run without -p and --tokens.
 const TOKENS: [u32; 8] = [1, 2, 3, 4, 5, 6, 7, 8];
 
-/// Runs both devices on equal operands and tells the first op over its limit.
+/// Runs both devices on equal operands and reports the first op over its limit.
 fn diff(global: &Global, args: &Diff) -> Result<()> {
     let model = OpenModel::open(args.model.as_deref(), &model::table_options(&args.open))?;
     let ids = token_ids(args, &model)?;
@@ -108,7 +108,7 @@ fn diff(global: &Global, args: &Diff) -> Result<()> {
         write_file(path, &file)?;
         note(format_args!("{}: `llmrt conform FILE.so --repro {0}` runs it alone", path.display()));
     }
-    Err(Error::new(Exit::Wrong, told(&node, a.name(), b.name())))
+    Err(Error::new(Exit::Wrong, report(&node, a.name(), b.name())))
 }
 
 fn cells(node: &NodeDiff) -> Vec<String> {
@@ -121,7 +121,7 @@ fn cells(node: &NodeDiff) -> Vec<String> {
     vec![node.row.to_string(), node.op.into(), node.name.clone(), nmse, max, limit, node.shapes.clone()]
 }
 
-fn told(node: &NodeDiff, a: &str, b: &str) -> String {
+fn report(node: &NodeDiff, a: &str, b: &str) -> String {
     let head = format!("node {}, {} `{}`: {}", node.row, node.op, node.name, node.shapes);
     match &node.difference {
         Ok(d) => format!(

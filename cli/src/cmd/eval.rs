@@ -21,7 +21,7 @@ use std::time::Instant;
 /// Write raw logits for given tokens.
 ///
 /// Logits are little-endian f32, one row of n_vocab values per token. The model's tokenizer is not needed, so models
-/// work whose tokenizer llmrt does not know.
+/// work whose tokenizer llmrt does not have.
 #[derive(Args, Debug)]
 #[command(after_long_help = EVAL_HELP)]
 pub struct Eval {
@@ -77,10 +77,10 @@ impl Command for Eval {
     }
 }
 
-/// Likeliest tokens shown per row when no file is asked for.
+/// Likeliest tokens shown per row without --logits-out.
 const N_SHOWN: usize = 5;
 
-/// Runs tokens through the model and writes what it thinks comes next.
+/// Runs tokens through the model and writes the logits of the next token.
 fn eval(global: &Global, args: &Eval) -> Result<()> {
     let (ids, source) = given_tokens(args)?;
     if ids.is_empty() {
@@ -140,7 +140,7 @@ fn given_tokens(args: &Eval) -> Result<(Vec<TokenId>, String)> {
     Ok((tokens::parse(&text, &source)?, source))
 }
 
-/// Feeds the tokens in chunks and hands over the rows that are asked for, in order, with their positions.
+/// Feeds the tokens in chunks and passes on the requested rows, in order, with their positions.
 fn rows(
     engine: &mut Engine,
     ids: &[TokenId],

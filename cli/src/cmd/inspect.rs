@@ -95,7 +95,7 @@ fn row(tensor: &TensorInfo) -> Vec<String> {
     vec![name, dtype, dims.join(" × "), nbytes, offset, tensor.file.to_string()]
 }
 
-/// What people ask first.
+/// The lines at the top.
 fn summary(model: &OpenModel) -> Vec<(&'static str, String)> {
     let tables = &model.files.model;
     let n_params = tables.tensors.iter().map(TensorInfo::n_elements).sum();
@@ -106,12 +106,12 @@ fn summary(model: &OpenModel) -> Vec<(&'static str, String)> {
     }
     let types: Vec<_> =
         types.iter().map(|(name, (n, total))| format!("{n} × {name} ({})", bytes(*total))).collect();
-    let text = |key| tables.metadata.str(key).unwrap_or("(not said)").to_string();
+    let text = |key| tables.metadata.str(key).unwrap_or("(not given)").to_string();
     vec![
         ("name", text("general.name")),
         ("architecture", text("general.architecture")),
         ("parameters", count(n_params)),
-        ("context", model.n_ctx_train().map_or("(not said)".into(), |n| n.to_string())),
+        ("context", model.n_ctx_train().map_or("(not given)".into(), |n| n.to_string())),
         (
             "tensors",
             format!(

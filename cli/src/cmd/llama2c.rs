@@ -93,9 +93,9 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
 }
 
 /// `-n`, where 0, less than 0 and more than there are mean all positions.
-fn n_steps(asked: Option<i64>, n_positions: usize) -> usize {
-    let asked = asked.map_or(DEFAULT_STEPS, |n| usize::try_from(n).unwrap_or(0));
-    if asked == 0 { n_positions } else { asked.min(n_positions) }
+fn n_steps(given: Option<i64>, n_positions: usize) -> usize {
+    let given = given.map_or(DEFAULT_STEPS, |n| usize::try_from(n).unwrap_or(0));
+    if given == 0 { n_positions } else { given.min(n_positions) }
 }
 
 fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>> {
@@ -143,10 +143,10 @@ mod tests {
 
     #[test]
     fn positions_are_counted_as_llama2c_counts_steps() {
-        for (asked, expected) in
+        for (given, expected) in
             [(None, 256), (Some(0), 512), (Some(-5), 512), (Some(48), 48), (Some(9999), 512)]
         {
-            assert_eq!(n_steps(asked, 512), expected, "-n {asked:?}");
+            assert_eq!(n_steps(given, 512), expected, "-n {given:?}");
         }
         assert_eq!(n_steps(None, 64), 64);
     }

@@ -34,7 +34,7 @@ impl Command for Ops {
     }
 }
 
-/// Asks every device about the cases that plugins are tested with.
+/// Queries every device for the cases that plugins are tested with.
 fn ops(global: &Global, args: &Ops) -> Result<()> {
     let plugins = Plugins::load(global)?;
     let mut devices = plugins.offered();
@@ -48,7 +48,7 @@ fn ops(global: &Global, args: &Ops) -> Result<()> {
         devices.into_iter().map(|(device, _)| (device, Support::default())).collect();
     for &op in Op::ALL {
         for case in rules(op).cases() {
-            answers.iter_mut().try_for_each(|(device, support)| ask(device, op, &case, support))?;
+            answers.iter_mut().try_for_each(|(device, support)| query(device, op, &case, support))?;
         }
     }
 
@@ -73,8 +73,8 @@ fn ops(global: &Global, args: &Ops) -> Result<()> {
     Ok(output::table(&["op", ">id", "device", ">cases", "types of its first operand"], &rows)?)
 }
 
-/// What a device says about a case.
-fn ask(device: &Arc<Device>, op: Op, case: &Case, support: &mut Support) -> Result<()> {
+/// Whether a device supports a case.
+fn query(device: &Arc<Device>, op: Op, case: &Case, support: &mut Support) -> Result<()> {
     let graph = bind::unbound(&case.graph)?;
     let Some(last) = graph.n_nodes().checked_sub(1) else { return Ok(()) };
     let verdicts = device.supports(&graph, last..last + 1)?;

@@ -33,7 +33,7 @@ impl Command for Perplexity {
     }
 }
 
-/// Tokens of a window where nothing is said: what published numbers have.
+/// Tokens of a window without -c: the length that published numbers use.
 const WINDOW: usize = 512;
 
 /// Measures and prints.
@@ -106,7 +106,7 @@ fn load_base(
 fn tell_progress(n_done: usize, n: usize, result: &Outcome) {
     if std::io::stderr().is_terminal() {
         let end = if n_done == n { "\n" } else { "\r" };
-        // Nobody to tell when stderr is gone.
+        // A closed stderr is no failure.
         let _ = write!(
             std::io::stderr(),
             "{n_done}/{n} windows, perplexity {:.4}{end}",

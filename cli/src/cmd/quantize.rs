@@ -6,7 +6,7 @@ mod rules;
 
 pub use args::Quantize;
 pub use mix::Mix;
-pub use rules::{Rule, Wishes, choose, encodable};
+pub use rules::{Rule, TypeRequest, choose, encodable};
 
 use crate::args::Global;
 use crate::cmd::Command;
@@ -88,20 +88,22 @@ fn quantize(global: &Global, args: &Quantize) -> Result<()> {
     Ok(())
 }
 
-/// The type of every tensor; what its rows do not allow is said.
+/// The type of every tensor; where its rows do not allow the requested one, stderr has a line.
 fn dtypes(args: &Quantize, metadata: &Metadata, tensors: &[TensorShape]) -> Vec<DType> {
-    let wishes = Wishes {
+    let request = TypeRequest {
         mix: args.mix,
         rules: &args.rules,
         output: args.output_tensor_type,
         embedding: args.token_embedding_type,
         pure: args.pure,
     };
-    let choices = choose(&wishes, metadata, tensors);
-    for (tensor, choice) in tensors.iter().zip(&choices).filter(|(_, choice)| choice.dtype != choice.wanted) {
-        let (name, n, wanted) = (&tensor.name, tensor.ne[0], choice.wanted);
+    let choices = choose(&request, metadata, tensors);
+    for (tensor, choice) in
+        tensors.iter().zip(&choices).filter(|(_, choice)| choice.dtype != choice.requested)
+    {
+        let (name, n, requested) = (&tensor.name, tensor.ne[0], choice.requested);
         note(format_args!(
-            "{name}: rows of {n} elements are no whole blocks of {wanted}: {} instead",
+            "{name}: rows of {n} elements are no whole blocks of {requested}: {} instead",
             choice.dtype
         ));
     }
@@ -116,7 +118,7 @@ fn dtypes(args: &Quantize, metadata: &Metadata, tensors: &[TensorShape]) -> Vec<
     choices.into_iter().map(|choice| choice.dtype).collect()
 }
 
-/// What is quantised already is not quantised again unless that is asked for.
+/// What is quantised already is not quantised again without --allow-requantize.
 fn check_requantize(args: &Quantize, model: &OpenModel, dtypes: &[DType]) -> Result<()> {
     let again =
         |(tensor, dtype): &(&TensorInfo, &DType)| tensor.dtype.is_quantised() && tensor.dtype != **dtype;

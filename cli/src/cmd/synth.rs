@@ -8,7 +8,7 @@ pub use shape::Shape;
 
 use crate::args::Global;
 use crate::cmd::Command;
-use crate::cmd::quantize::{self, Mix, Rule, Wishes};
+use crate::cmd::quantize::{self, Mix, Rule, TypeRequest};
 use crate::error::{Error, Result};
 use crate::new_file::{self, NewFile};
 use crate::output::note;
@@ -22,7 +22,7 @@ use std::path::PathBuf;
 
 /// Make a model file in a known model's shape with random weights, to measure speed with.
 ///
-/// The same flags and seed give the same file, byte for byte; files of different types have the same numbers, but for
+/// The same flags and seed give the same file, byte for byte; files of different types have the same numbers up to
 /// rounding.
 #[derive(Args, Debug)]
 #[command(after_help = SYNTH_HELP)]
@@ -36,7 +36,7 @@ pub struct Synth {
     /// Type of most matrices, as in `quantize`.
     #[arg(long = "type", value_name = "TYPE")]
     pub mix: Mix,
-    /// Tensors whose name REGEX finds become TYPE (repeatable; the first that finds one counts).
+    /// Tensors whose name REGEX matches become TYPE (repeatable; the first that matches counts).
     #[arg(long = "tensor", value_name = "REGEX=TYPE")]
     pub rules: Vec<Rule>,
     /// All matrices in the same type: no better ones for those that matter more.
@@ -48,7 +48,7 @@ pub struct Synth {
     /// GGUF file to take the vocabulary from [default: one made by a rule, of the model's size].
     #[arg(long, value_name = "FILE")]
     pub vocab: Option<PathBuf>,
-    /// Where random numbers begin.
+    /// Seed of the random numbers.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// Overwrite the output.
@@ -94,8 +94,9 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
     let parts = shape.parts(n_vocab);
     let shapes: std::result::Result<Vec<_>, _> = parts.iter().map(|part| part.shape()).collect();
     let shapes = shapes.map_err(Error::usage)?;
-    let wishes = Wishes { mix: args.mix, rules: &args.rules, output: None, embedding: None, pure: args.pure };
-    let choices = quantize::choose(&wishes, &metadata, &shapes);
+    let request =
+        TypeRequest { mix: args.mix, rules: &args.rules, output: None, embedding: None, pure: args.pure };
+    let choices = quantize::choose(&request, &metadata, &shapes);
     let tables = Tables {
         metadata: quantize::metadata(&metadata, args.mix.file_type),
         tensors: shapes.into_iter().zip(choices).map(|(s, c)| TensorShape { dtype: c.dtype, ..s }).collect(),

@@ -31,7 +31,8 @@ fn log_probabilities_are_of_all_tokens_and_the_greedy_token_is_the_likeliest() {
         let p: Vec<f64> = top.iter().map(|t| t["logprob"].as_f64().unwrap().exp()).collect();
         assert!(p[0] >= p[1] && p[1] >= p[2] && p.iter().sum::<f64>() <= 1.0 + 1e-6, "{p:?}");
     }
-    let all = json(llmrt(["run", "--temp", "0", "-n", "1", "--json", "--logprobs", "100", "-p", "Once"]));
+    let all =
+        json(&mut llmrt(["run", "--temp", "0", "-n", "1", "--json", "--logprobs", "100", "-p", "Once"]));
     let sum: f64 = all["logprobs"][0]["top_logprobs"]
         .as_array()
         .unwrap()

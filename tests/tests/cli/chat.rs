@@ -7,7 +7,7 @@ use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-/// Roles and contents; the answer begins behind `a:`.
+/// Roles and contents; the answer begins after `a:`.
 const TEMPLATE: &str =
     "tokenizer.chat_template=str:{% for m in messages %}{{ m.role[0] }}:{{ m.content }} {% endfor %}a:";
 
@@ -54,7 +54,7 @@ struct Chat {
 }
 
 impl Chat {
-    /// `None`, and says so, where there is no `script` of util-linux.
+    /// `None`, with a message, where there is no `script` of util-linux.
     fn begin() -> Option<Chat> {
         let version = Command::new("script").arg("--version").output();
         if !version.is_ok_and(|out| text(&out.stdout).contains("util-linux")) {
@@ -100,7 +100,7 @@ impl Chat {
         self.keys.write_all(&[key]).expect("the terminal takes keys");
     }
 
-    /// Waits until the screen shows this, behind what was waited for before.
+    /// Waits until the screen shows this, after what was waited for before.
     fn until(&mut self, expected: &str) {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {

@@ -53,7 +53,7 @@ fn a_plugin_of_negative_priority_is_used_only_when_named() {
 }
 
 #[test]
-fn devices_say_how_their_scratch_memory_is_managed() {
+fn devices_show_how_their_scratch_memory_is_managed() {
     let so = plugin("sim");
     let pool = |flags: &[&str], knob: &str| {
         let mut command = llmrt(["devices", "--json", "--plugin", so.to_str().unwrap()]);
@@ -123,7 +123,7 @@ fn a_simulated_chip_shows_what_would_fall_back() {
 }
 
 #[test]
-fn work_that_falls_back_is_told_and_strict_refuses_it() {
+fn work_that_falls_back_is_reported_and_strict_refuses_it() {
     let so = plugin("null");
     let null = ["--plugin", so.to_str().unwrap(), "--backend", "null"];
     let greedy = ["run", "--temp", "0", "-n", "8", "-p", "Once"];
@@ -160,7 +160,7 @@ fn a_named_file_that_is_no_plugin_is_listed_with_the_reason_and_is_an_error() {
 }
 
 #[test]
-fn a_file_that_is_found_and_is_no_plugin_disturbs_nobody() {
+fn a_file_that_is_found_and_is_no_plugin_stops_no_command() {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join("libllmrt_text.so"), "no plugin").unwrap();
     for command in [&["run", "-n", "1"][..], &["plugins"]] {

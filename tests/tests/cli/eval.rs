@@ -13,7 +13,7 @@ fn logits(model: &Path, more: &[&str]) -> Vec<f32> {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("logits");
     succeed(llmrt(["eval", "--tokens", TOKENS, "-m"]).arg(model).arg("--logits-out").arg(&out).args(more));
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else is left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 1, "nothing else remains");
     f32s(&std::fs::read(out).unwrap())
 }
 

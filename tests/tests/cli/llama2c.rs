@@ -40,7 +40,7 @@ fn a_converted_checkpoint_gives_the_same_text() {
         assert_eq!(story(&gguf, flags), story(&model, flags), "{flags:?}");
     }
     let names: Vec<_> = std::fs::read_dir(dir.path()).unwrap().map(|e| e.unwrap().file_name()).collect();
-    assert_eq!(names.len(), 3, "nothing else is left behind: {names:?}");
+    assert_eq!(names.len(), 3, "nothing else remains: {names:?}");
 }
 
 #[test]

@@ -59,6 +59,6 @@ fn what_cannot_be_compared_is_told() {
     let short = fail(llmrt(["perplexity", "-c", "250", "--chunks", "0", "-f"]).arg(&story), 2);
     assert!(short.contains("--chunks 0"), "{short}");
     let other = llmrt_tests::models::TinyLlama::default().write(dir.path());
-    let said = fail(llmrt(["perplexity", "-c", "32", "-f"]).arg(&story).arg("--kl").arg(other), 3);
-    assert!(said.contains("has 300 tokens"), "{said}");
+    let stderr = fail(llmrt(["perplexity", "-c", "32", "-f"]).arg(&story).arg("--kl").arg(other), 3);
+    assert!(stderr.contains("has 300 tokens"), "{stderr}");
 }

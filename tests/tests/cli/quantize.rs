@@ -15,7 +15,7 @@ fn model(dtype: DType) -> (tempfile::TempDir, PathBuf) {
     (dir, path)
 }
 
-/// Quantises into `out.gguf` beside the model; gives its path and what was said.
+/// Quantises into `out.gguf` beside the model; gives its path and stderr.
 fn quantized(model: &Path, args: &[&str]) -> (PathBuf, String) {
     let out = model.with_file_name("out.gguf");
     let done = succeed(llmrt(["quantize", "--force"]).arg(model).arg(&out).args(args));
@@ -64,10 +64,10 @@ fn the_result_runs_and_is_as_close_as_its_type_allows() {
         ("q3_k_m", 12, 0.6),
         ("q2_k", 10, 1.2),
     ] {
-        let (out, said) = quantized(&model, &[name]);
+        let (out, stderr) = quantized(&model, &[name]);
         let error = nmse(&logits(&out), &expected);
         assert!(error < limit, "{name}: NMSE {error:e}");
-        assert!(said.contains("bits per weight"), "{said}");
+        assert!(stderr.contains("bits per weight"), "{stderr}");
         let (metadata, _) = tables(&out);
         assert_eq!(metadata.get("general.file_type"), Some(&Value::U32(file_type)), "{name}");
         assert_eq!(metadata.get("general.quantization_version"), Some(&Value::U32(2)));
@@ -113,10 +113,10 @@ fn flags_come_before_the_mix() {
 fn rows_that_are_no_whole_blocks_get_another_type_which_is_said() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyLlama::default().write(dir.path());
-    let (out, said) = quantized(&model, &["q4_k_s"]);
+    let (out, stderr) = quantized(&model, &["q4_k_s"]);
     assert!(
-        said.contains("blk.0.attn_q.weight: rows of 64 elements are no whole blocks of Q4_K: Q5_0"),
-        "{said}"
+        stderr.contains("blk.0.attn_q.weight: rows of 64 elements are no whole blocks of Q4_K: Q5_0"),
+        "{stderr}"
     );
     let (_, tensors) = tables(&out);
     assert!(tensors.iter().any(|t| t.name == "blk.0.attn_q.weight" && t.dtype == DType::Q5_0));
@@ -187,7 +187,7 @@ fn nothing_is_overwritten_or_left_half_done() {
     std::fs::write(&model, bytes).unwrap();
     let stderr = fail(llmrt(["quantize", "--force"]).arg(&model).arg(&out).arg("q4_0"), 3);
     assert!(stderr.contains("blk.3.ffn_up.weight") && stderr.contains("NaN"), "{stderr}");
-    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else is left behind");
+    assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 2, "nothing else remains");
 }
 
 #[test]

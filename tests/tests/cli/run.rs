@@ -1,4 +1,4 @@
-//! `run`: where the prompt comes from, when the text ends, and what stderr says.
+//! `run`: where the prompt comes from, when the text ends, and what is on stderr.
 
 use super::{stdout, text};
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
@@ -93,11 +93,11 @@ fn a_template_that_renders_nothing_is_named() {
 }
 
 #[test]
-fn a_seed_of_the_clock_is_told_and_gives_the_same_text_again() {
+fn a_seed_of_the_clock_is_noted_and_gives_the_same_text_again() {
     for flags in [&[][..], &["-s", "-1"]] {
         let out = succeed(llmrt(["run", "-n", "40"]).args(flags));
         let stderr = text(&out.stderr);
-        let seed = stderr.lines().find_map(|line| line.strip_prefix("seed ")).expect("the seed is told");
+        let seed = stderr.lines().find_map(|line| line.strip_prefix("seed ")).expect("the seed is noted");
         assert_eq!(stdout(["run", "-n", "40", "-s", seed]), text(&out.stdout));
     }
     let known = text(&succeed(&mut llmrt(["run", "-n", "4", "-s", "7"])).stderr);
@@ -150,7 +150,7 @@ fn a_bias_of_minus_infinity_forbids_a_token() {
 }
 
 #[test]
-fn a_full_context_ends_the_text_and_says_so() {
+fn a_full_context_ends_the_text_with_a_note() {
     let out = succeed(&mut llmrt(["run", "-c", "16", "--logit-bias", "2-inf", "-p", PROMPT]));
     assert!(text(&out.stderr).contains("the context of 16 tokens is full"), "{}", text(&out.stderr));
 }
@@ -167,7 +167,7 @@ fn a_chat_template_wraps_the_prompt_unless_raw() {
 }
 
 #[test]
-fn verbose_says_where_it_ran_and_the_seed() {
+fn verbose_shows_where_it_ran_and_the_seed() {
     let stderr = text(&succeed(&mut llmrt(["run", "-v", "-n", "2", "--seed", "11"])).stderr);
     for expected in ["seed 11", "1 split, ", "copied per step: 0 bytes"] {
         assert!(stderr.contains(expected), "{stderr}");
@@ -175,16 +175,16 @@ fn verbose_says_where_it_ran_and_the_seed() {
 }
 
 #[test]
-fn verbose_says_what_scratch_memory_a_device_took_and_a_flag_says_how() {
+fn verbose_shows_the_scratch_memory_of_a_device_and_a_flag_chooses_its_kind() {
     let so = plugin("sim");
-    let told = |flags: &[&str]| {
+    let line = |flags: &[&str]| {
         let mut command = llmrt(["run", "-v", "-n", "2", "--backend", "sim:sim", "--plugin"]);
         let stderr = text(&succeed(command.arg(&so).args(flags)).stderr);
-        let line = stderr.lines().find(|line| line.starts_with("scratch memory of sim:sim: "));
-        line.unwrap_or_else(|| panic!("{stderr}")).to_string()
+        let found = stderr.lines().find(|line| line.starts_with("scratch memory of sim:sim: "));
+        found.unwrap_or_else(|| panic!("{stderr}")).to_string()
     };
-    assert!(told(&[]).contains("sim:sim: vmm, ") && told(&[]).contains(" reserved, 0 B in use"));
-    assert!(told(&["--pool", "legacy"]).contains("sim:sim: legacy, "));
+    assert!(line(&[]).contains("sim:sim: vmm, ") && line(&[]).contains(" reserved, 0 B in use"));
+    assert!(line(&["--pool", "legacy"]).contains("sim:sim: legacy, "));
     let of_cpu = text(&succeed(&mut llmrt(["run", "-v", "-n", "2"])).stderr);
     assert!(!of_cpu.contains("scratch memory"), "{of_cpu}");
     let wrong = fail(&mut llmrt(["run", "--pool", "heap"]), 2);
@@ -207,7 +207,7 @@ fn a_reader_that_leaves_ends_the_program_quietly() {
 }
 
 #[test]
-fn ctrl_c_stops_the_text_and_still_tells_the_speed() {
+fn ctrl_c_stops_the_text_and_still_notes_the_speed() {
     let mut child = llmrt(["run", "-c", "100000", "--logit-bias", "2-inf"])
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())

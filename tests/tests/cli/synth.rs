@@ -77,8 +77,8 @@ fn without_a_vocabulary_one_of_the_models_size_is_made() {
 #[test]
 fn what_cannot_be_made_is_refused_with_what_can() {
     let refused = |args: &[&str], problem: &str| {
-        let said = fail(llmrt(["synth", "--like"]).args(args).arg("/nonexistent/x.gguf"), 2);
-        assert!(said.contains(problem), "{said}");
+        let stderr = fail(llmrt(["synth", "--like"]).args(args).arg("/nonexistent/x.gguf"), 2);
+        assert!(stderr.contains(problem), "{stderr}");
     };
     refused(&["qwen9", "--type", "q4_0"], "expected one of qwen2.5-0.5b, llama-3.2-1b");
     refused(&["llama-3.2-1b", "--type", "q4_9"], "expected one of f32, f16");

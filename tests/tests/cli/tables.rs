@@ -76,7 +76,7 @@ fn the_plan_of_the_process_is_near_the_peak_of_a_run() {
 }
 
 #[test]
-fn a_plan_that_does_not_fit_says_so() {
+fn a_plan_that_does_not_fit_is_an_error() {
     let out = llmrt(["plan", "--json", "-c", "2147483632"]).output().unwrap();
     assert_eq!(out.status.code(), Some(6), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("more than is free; lower -c"), "{}", text(&out.stderr));
@@ -94,7 +94,7 @@ fn a_weight_that_is_no_number_is_found_and_named() {
     };
     succeed(&mut inspect(&["--check-tensors"]));
     let mut bytes = std::fs::read(&model).unwrap();
-    bytes[28..32].copy_from_slice(&f32::NAN.to_le_bytes()); // the first weight, behind seven numbers
+    bytes[28..32].copy_from_slice(&f32::NAN.to_le_bytes()); // the first weight, after seven numbers
     std::fs::write(&model, bytes).unwrap();
     succeed(&mut inspect(&[]));
     let stderr = fail(&mut inspect(&["--check-tensors"]), 3);

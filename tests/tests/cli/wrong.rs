@@ -1,4 +1,4 @@
-//! Flags and files that make no sense: an exit code, and a message that names them and says what would.
+//! Flags and files that make no sense: an exit code, and a message that names them and what would make sense.
 
 use llmrt_tests::build::{fail, llmrt, succeed};
 
@@ -103,7 +103,7 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
     check("run --override-kv general.architecture=str:other", 3, "is `other`, which llmrt cannot build");
 }
 
-/// A machine that promises memory it does not have would say yes.
+/// A machine that overcommits memory would accept it.
 #[test]
 fn a_context_larger_than_memory_is_an_error_of_its_own() {
     match std::fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {

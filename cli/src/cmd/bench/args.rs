@@ -36,8 +36,8 @@ pub struct Bench {
     #[arg(short = 'r', long, value_name = "N", default_value_t = 3, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub repetitions: usize,
-    /// Measure first what the machine can do at most on all threads: memory reads, and multiply-adds unless only reads
-    /// are asked for; with -p 0 -n 0 nothing else.
+    /// Measure first the machine's roofline on all threads: memory reads, and multiply-adds unless only reads are
+    /// requested; with -p 0 -n 0 nothing else.
     #[arg(long, value_enum, value_name = "WHICH", num_args = 0..=1, require_equals = true, default_missing_value = "all")]
     pub ceilings: Option<CeilingsArg>,
     /// Measure at once, without a run before.
@@ -65,5 +65,5 @@ const BENCH_HELP: &str = "\
 The random tokens are the same in every run. Decoding starts with a context of one token at least. The JSON has
 prompt_tok_s and decode_tok_s (means; of all sequences together), each with _sd (standard deviation); a test that was
 switched off is null. It also has the least that steps must do: read_bytes_per_step, mul_adds_per_token (without
-attention and the output matrix, which a prompt's last token alone meets), kv_bytes_per_token (read for each token of the
-context), the ceilings, if asked for (reads at best and over a second), and logits_bytes: what the last step read back.";
+attention and the output matrix, which only a prompt's last token goes through), kv_bytes_per_token (read for each token of the
+context), the ceilings, if requested (the best read rate and the one over a second), and logits_bytes: what the last step read back.";

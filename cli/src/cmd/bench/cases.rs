@@ -1,4 +1,4 @@
-//! What is timed: how long a prompt or some steps take behind a context of a given length.
+//! What is timed: how long a prompt or some steps take after a context of a given length.
 
 use crate::error::{Error, Exit, Result};
 use crate::{interrupt, session};
@@ -15,14 +15,14 @@ pub struct Cases<'e> {
 }
 
 impl Cases<'_> {
-    /// Nothing is read yet. Of each row of logits the `top_k` largest are wanted; 0: all.
+    /// Nothing is read yet. Of each row of logits the `top_k` largest are read back; 0: all.
     pub fn new(engine: &mut Engine, n_depth: usize, top_k: usize) -> Cases<'_> {
         let tokens = Tokens::new(engine.model().config.n_vocab);
         let required_top_k = Some(top_k).filter(|&k| k > 0);
         Cases { engine, n_depth, required_top_k, tokens, sequences: Vec::new() }
     }
 
-    /// Time for a prompt of `n` random tokens behind the depth; nothing for none.
+    /// Time for a prompt of `n` random tokens after the depth; nothing for none.
     pub fn prompt(&mut self, n: usize) -> Result<Duration> {
         if n == 0 {
             return Ok(Duration::ZERO);
@@ -46,7 +46,7 @@ impl Cases<'_> {
         Ok(time)
     }
 
-    /// Time for `n` steps of one random token for each of so many sequences, behind the depth or one token.
+    /// Time for `n` steps of one random token for each of so many sequences, after the depth or one token.
     pub fn decode(&mut self, n: usize, n_sequences: usize) -> Result<Duration> {
         if n == 0 {
             return Ok(Duration::ZERO);

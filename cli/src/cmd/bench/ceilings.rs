@@ -1,4 +1,4 @@
-//! What the machine can do at most, measured beside a model.
+//! The roofline of the machine, measured beside a model.
 
 use super::CeilingsArg;
 use crate::args::Global;
@@ -10,7 +10,7 @@ use llmrt_cpu::simd::Isa;
 use llmrt_host::knobs;
 use serde_json::{Value, json};
 
-/// What was asked for of it.
+/// The parts that were requested.
 #[derive(Clone, Copy)]
 pub struct Ceilings {
     reads: Reads,
@@ -40,7 +40,7 @@ impl Ceilings {
     }
 
     /// A line on stderr.
-    pub fn tell(&self, n_threads: usize) {
+    pub fn note(&self, n_threads: usize) {
         let Reads { best_gb_s, mean_gb_s } = self.reads;
         let reads = format!("{best_gb_s:.1} GB/s read from memory ({mean_gb_s:.1} over a second)");
         let operations = self.operations.map_or(String::new(), |o| {
@@ -50,7 +50,7 @@ impl Ceilings {
     }
 }
 
-/// The instruction set that the CPU plugin is told to use, else the best.
+/// The instruction set that is set for the CPU plugin, else the best.
 fn isa(global: &Global) -> Result<Isa> {
     let said =
         global.plugin_option.iter().rev().find(|(key, _)| key == "cpu.isa").map(|(_, name)| name.clone());

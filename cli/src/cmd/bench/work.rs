@@ -14,7 +14,7 @@ pub struct Work {
     /// Bytes of weights that a step of one token reads: not the embeddings of other tokens nor the unused experts.
     pub n_read: u64,
     /// Multiplications that a token of a prompt takes in matrices, each with an addition: not in the output matrix, which
-    /// only the last token meets. Attention comes on top.
+    /// only the last token goes through. Attention comes on top.
     pub n_mul_adds: u64,
 }
 

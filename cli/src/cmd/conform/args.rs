@@ -7,7 +7,8 @@ use std::path::PathBuf;
 /// Test a plugin file: everything a host relies on, every op against its plain reference.
 ///
 /// Each case runs in a worker process with a time limit, so a crash or a hang is one failed case and the run goes on.
-/// What a device says it cannot do is skipped and counted with the reason. Exit code 7 says that a case failed.
+/// What a device declares as unsupported is skipped and counted with the reason. Exit code 7: a case failed; 4: the
+/// plugin found no device.
 #[derive(Args, Debug)]
 #[command(after_help = CONFORM_HELP)]
 pub struct Conform {
@@ -44,7 +45,7 @@ pub struct Conform {
     /// End the run after this many failures; cases not reached count as skipped.
     #[arg(long, value_name = "N", value_parser = values::whole, allow_negative_numbers = true)]
     pub max_failures: Option<usize>,
-    /// Where random operands begin.
+    /// Seed of the random operands.
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u64,
     /// List the cases and run none.
@@ -74,7 +75,7 @@ Examples:
   llmrt conform ./libllmrt_mydevice.so --perf --markdown report.md";
 
 impl Conform {
-    /// What its workers are told.
+    /// The flags of its workers.
     pub fn worker(&self) -> ConformWorker {
         ConformWorker {
             plugin: self.plugin.clone(),

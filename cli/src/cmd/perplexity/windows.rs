@@ -4,10 +4,10 @@ use crate::error::{Error, Exit, Result};
 use crate::{interrupt, session};
 use llmrt_engine::{Engine, Logits, TokenId};
 
-/// Rows of logits that are asked for in one step, so that their memory stays small.
+/// Rows of logits that are read back in one step, so that their memory stays small.
 const ROWS: usize = 64;
 
-/// The windows of a text, side by side without overlap; what is left behind the last whole one is not used.
+/// The windows of a text, side by side without overlap; what remains after the last whole one is not used.
 pub struct Windows<'t> {
     tokens: &'t [TokenId],
     len: usize,
@@ -64,7 +64,7 @@ impl Window {
         self.tokens.len() / 2
     }
 
-    /// The tokens that are predicted: those behind the first of the second half.
+    /// The tokens that are predicted: those after the first of the second half.
     pub fn targets(&self) -> &[TokenId] {
         &self.tokens[self.first() + 1..]
     }

@@ -65,7 +65,7 @@ impl std::str::FromStr for Mix {
     }
 }
 
-/// What the rules ask of a model.
+/// Facts of a model that the rules depend on.
 #[derive(Clone, Copy, Default, Debug)]
 pub struct Facts {
     /// Layers.

@@ -1,4 +1,4 @@
-//! Which type each tensor gets: what stays, what the flags say, what the mix says, and what its rows allow.
+//! Which type each tensor gets: what stays, the flags, the mix, and what its rows allow.
 
 use super::mix::{Facts, Mix};
 use llmrt_abi::{DType, dtype::DTypeKind};
@@ -32,9 +32,9 @@ pub fn encodable(text: &str) -> std::result::Result<DType, String> {
     })
 }
 
-/// What types are asked for.
+/// The requested types.
 #[derive(Clone, Copy)]
-pub struct Wishes<'a> {
+pub struct TypeRequest<'a> {
     /// The type of most matrices.
     pub mix: Mix,
     /// What comes before the mix.
@@ -52,35 +52,35 @@ pub struct Wishes<'a> {
 pub struct Choice {
     /// What it gets.
     pub dtype: DType,
-    /// What was asked for.
-    pub wanted: DType,
+    /// What was requested.
+    pub requested: DType,
 }
 
 /// The type of every tensor of the output.
-pub fn choose(wishes: &Wishes<'_>, metadata: &Metadata, tensors: &[TensorShape]) -> Vec<Choice> {
+pub fn choose(request: &TypeRequest<'_>, metadata: &Metadata, tensors: &[TensorShape]) -> Vec<Choice> {
     let facts = facts(metadata, tensors);
-    tensors.iter().map(|tensor| choice(wishes, &facts, tensor)).collect()
+    tensors.iter().map(|tensor| choice(request, &facts, tensor)).collect()
 }
 
-fn choice(wishes: &Wishes<'_>, facts: &Facts, tensor: &TensorShape) -> Choice {
+fn choice(request: &TypeRequest<'_>, facts: &Facts, tensor: &TensorShape) -> Choice {
     if stays(tensor) {
-        return Choice { dtype: tensor.dtype, wanted: tensor.dtype };
+        return Choice { dtype: tensor.dtype, requested: tensor.dtype };
     }
     let name = tensor.name.as_str();
     let (is_output, is_embedding) = (name == "output.weight", name == "token_embd.weight");
     let flag = match () {
-        () if is_output => wishes.output,
-        () if is_embedding && facts.is_tied => wishes.embedding.or(wishes.output),
-        () if is_embedding => wishes.embedding,
+        () if is_output => request.output,
+        () if is_embedding && facts.is_tied => request.embedding.or(request.output),
+        () if is_embedding => request.embedding,
         () => None,
     };
-    let rule = || wishes.rules.iter().find(|rule| rule.regex.is_match(name)).map(|rule| rule.dtype);
+    let rule = || request.rules.iter().find(|rule| rule.regex.is_match(name)).map(|rule| rule.dtype);
     let [n, _, n_matrices, _] = tensor.ne;
-    let wanted = flag.or_else(rule).unwrap_or_else(|| match wishes.pure {
-        true => wishes.mix.base,
-        false => wishes.mix.dtype(facts, name, n, n_matrices),
+    let requested = flag.or_else(rule).unwrap_or_else(|| match request.pure {
+        true => request.mix.base,
+        false => request.mix.dtype(facts, name, n, n_matrices),
     });
-    Choice { dtype: fitting(wanted, n), wanted }
+    Choice { dtype: fitting(requested, n), requested }
 }
 
 /// Vectors, norms, what routes to experts, and small matrices that matter much stay as they are.
@@ -158,7 +158,7 @@ mod tests {
     }
 
     #[test]
-    fn rules_say_what_they_miss() {
+    fn errors_of_rules_name_what_is_missing() {
         for (text, problem) in [("ffn", "REGEX=TYPE"), ("(=q4_k", "regular expression"), ("a=q9", "q4_k")] {
             assert!(text.parse::<Rule>().unwrap_err().contains(problem), "{text}");
         }

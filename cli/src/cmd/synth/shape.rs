@@ -137,7 +137,7 @@ impl Part {
 }
 
 impl Shape {
-    /// What a file says about it, the vocabulary apart.
+    /// Its metadata, without the vocabulary.
     pub fn metadata(&self) -> Metadata {
         let mut m = Metadata::new();
         m.set("general.architecture", self.arch);

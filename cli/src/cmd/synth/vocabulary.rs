@@ -10,7 +10,7 @@ const CONTROL: [&str; 3] = ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"
 /// Letters that are frequent in English come first, so that they get longer tokens.
 const FREQUENT: &[u8] = b" etaoinshrdlcumwfgypbvk";
 
-/// Writes the vocabulary and says how many tokens it has: those of the shape.
+/// Writes the vocabulary and returns its number of tokens, that of the shape.
 pub fn write(m: &mut Metadata, shape: &Shape) -> u64 {
     let (tokens, merges) = tokens((shape.n_vocab as usize).saturating_sub(CONTROL.len()));
     let mut kinds = vec![TokenKind::Normal as i32; tokens.len()];
@@ -31,7 +31,7 @@ pub fn write(m: &mut Metadata, shape: &Shape) -> u64 {
     n
 }
 
-/// `n` tokens and the merges that make them: the 256 bytes, then each token in turn with each byte behind it, which
+/// `n` tokens and the merges that make them: the 256 bytes, then each token in turn with each byte after it, which
 /// gives all texts of two bytes, then those of three as far as there is room.
 fn tokens(n: usize) -> (Vec<String>, Vec<String>) {
     let rest = (0..=255).filter(|byte| !FREQUENT.contains(byte));
