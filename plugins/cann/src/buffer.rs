@@ -1,7 +1,7 @@
 //! Memory of a card. Blocking copies are not ordered after streams: the host calls them when no work uses the bytes.
 
 use crate::layout;
-use crate::pinned::PinnedMemory;
+use crate::pinned::CardPinned;
 use crate::runtime::{Runtime, acl};
 use crate::sys::*;
 use llmrt_plugin::{Buffer, Error, Layout, Result, TensorView};
@@ -117,7 +117,7 @@ impl Place {
             let (runtime, address) = (Some(memory.runtime.clone()), memory.address(t.offset()));
             return Ok(Place { card: Some(memory.device), address, runtime });
         }
-        let memory = t.buffer::<PinnedMemory>();
+        let memory = t.buffer::<CardPinned>();
         let memory =
             memory.ok_or_else(|| Error::unsupported(format!("`{}` is on another plugin", t.name())))?;
         Ok(Place { card: None, address: memory.address(t.offset()).cast(), runtime: None })

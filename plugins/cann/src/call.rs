@@ -262,6 +262,7 @@ impl<'s> Call<'s> {
         // SAFETY: the executor was planned just now, with objects that live to the end of this call; the workspace has
         // the size it asked for and is used in stream order.
         let launched = unsafe { launch(workspace, size, executor, self.stream.raw) };
+        self.stream.n_launched += 1;
         crate::error::check(&self.stream.runtime.cann.acl, name, launched)
     }
 }

@@ -6,18 +6,19 @@ use crate::event::CardEvent;
 use crate::layout;
 use crate::memory::CardScratch;
 use crate::ops;
-use crate::pinned::{self, PinnedMemory};
+use crate::pinned::{CardPinned, Pinned};
 use crate::runtime::Runtime;
 use crate::stream::CardStream;
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, PeerView, Result, ScratchMemory, Stream,
-    StreamParams, TensorView, Verdict,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, Host, PINNED_ALIGNMENT, PeerView, Result,
+    ScratchMemory, Stream, StreamParams, TensorView, Verdict,
 };
 use std::sync::Arc;
 
 /// A card.
 pub struct Card {
+    host: Host,
     /// The libraries.
     pub runtime: Arc<Runtime>,
     /// Its number among the visible ones.
@@ -37,10 +38,10 @@ const PINNED: u32 = 1;
 
 impl Card {
     /// A visible card. Nothing is created on it yet.
-    pub fn new(runtime: &Arc<Runtime>, number: i32, soc: &str, n_graphs: usize) -> Card {
+    pub fn new(host: Host, runtime: &Arc<Runtime>, number: i32, soc: &str, n_graphs: usize) -> Card {
         let (chip, soc) = (crate::chip::chip(soc), soc.to_string());
         let scratch = CardScratch::new(runtime, number);
-        Card { runtime: runtime.clone(), number, chip, soc, scratch, n_graphs }
+        Card { host, runtime: runtime.clone(), number, chip, soc, scratch, n_graphs }
     }
 }
 
@@ -57,7 +58,7 @@ impl Device for Card {
         let pinned = BufferTypeInfo {
             kind: BUFFER_HOST_PINNED,
             flags: BT_HOST_PTR,
-            alignment: pinned::ALIGNMENT,
+            alignment: PINNED_ALIGNMENT,
             max_size: 0,
             name: "pinned".into(),
         };
@@ -93,7 +94,10 @@ impl Device for Card {
 
     fn alloc(&self, bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
         match bt {
-            PINNED => Ok(Box::new(PinnedMemory::new(&self.runtime, self.number, size)?)),
+            PINNED => Ok(Box::new(CardPinned::new(
+                Pinned { runtime: self.runtime.clone(), device: self.number },
+                size,
+            )?)),
             _ => Ok(Box::new(CardMemory::new(&self.runtime, self.number, size)?)),
         }
     }
@@ -109,7 +113,14 @@ impl Device for Card {
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
         let graphs = if self.chip.graphs { self.n_graphs } else { 0 };
-        Ok(Box::new(CardStream::new(&self.runtime, self.number, self.chip, params.scratch, graphs)?))
+        Ok(Box::new(CardStream::new(
+            self.host,
+            &self.runtime,
+            self.number,
+            self.chip,
+            params.scratch,
+            graphs,
+        )?))
     }
 
     fn accepts(&self, _owner: &PeerView<'_>, _bt: u32) -> bool {

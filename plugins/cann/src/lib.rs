@@ -58,8 +58,9 @@ impl Driver for Cann {
                 ))
             })?,
         };
-        let card =
-            |number: u32| Arc::new(Card::new(&runtime, number as i32, &soc, n_graphs)) as Arc<dyn Device>;
+        let card = |number: u32| {
+            Arc::new(Card::new(host, &runtime, number as i32, &soc, n_graphs)) as Arc<dyn Device>
+        };
         Ok(Cann((0..runtime.n_devices()).map(card).collect()))
     }
 

@@ -1,26 +1,30 @@
 //! Plans: the operators of a graph planned once and launched at every run; from the second run on, where the chip can,
-//! recorded by the runtime as one graph that takes one launch.
+//! recorded by the runtime as graphs of about [`MAX_PART`] operators, one after the other.
 //!
-//! Operators that the library does not let launch twice are planned anew at every run; recorded they need not be. Memory
-//! that a plan was given is the host's again when the plan is made: the addresses stay good, and one stream runs in order.
+//! Operators that the library does not let launch twice are planned again at every run; recorded they need not be. Memory
+//! that a plan was given is the host's again when the plan is made: the addresses stay valid, and a stream runs in order.
 
 use crate::call::{Launch, Object};
 use crate::runtime::{Runtime, acl};
 use crate::stream::CardStream;
 use crate::sys::*;
-use llmrt_plugin::{Error, GraphView, Result};
+use llmrt_plugin::{CaptureSlot, Error, GraphView, NextRun, Result};
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::Arc;
 
-/// Captured graphs that a stream keeps when nobody says otherwise. Each takes streams of the card.
+/// Captured graphs that a stream keeps unless an option sets another number. Each takes streams of the card.
 pub const GRAPHS: usize = 12;
+
+/// Operators of a part: between two parts a run looks for a cancel. At 10 to 500 microseconds an operator it takes up to a
+/// quarter of a second.
+pub const MAX_PART: usize = 512;
 
 /// A plan.
 pub struct CardPlan {
     graph: GraphView<'static>,
     /// `None`: planned anew at every run.
     steps: Option<Recording>,
-    slot: Arc<Slot>,
+    slot: Arc<CaptureSlot<Captured>>,
 }
 
 // SAFETY: addresses and handles that every thread may use after entering the card, one at a time, as the ABI says.
@@ -69,13 +73,17 @@ impl Recording {
         }
     }
 
-    fn launch(&self, stream: aclrtStream) -> Result<()> {
-        self.steps.iter().try_for_each(|s| {
-            // SAFETY: a repeatable executor, whose objects live as long as this; the workspace has the size it asked
-            // for, stays mapped as long as the plan, and is used in stream order.
+    fn launch(&self, steps: &[Step], stream: aclrtStream) -> Result<()> {
+        steps.iter().try_for_each(|s| {
+            // SAFETY: a repeatable executor, whose objects live as long as this; the workspace has the size that the plan
+            // returned, stays mapped as long as the plan, and is used in stream order.
             let launched = unsafe { (s.launch)(s.workspace, s.size, s.executor, stream) };
             crate::error::check(&self.runtime.cann.acl, s.name, launched)
         })
+    }
+
+    fn parts(&self) -> std::slice::Chunks<'_, Step> {
+        self.steps.chunks(MAX_PART)
     }
 }
 
@@ -114,44 +122,89 @@ impl CardPlan {
     }
 
     /// Enqueues it.
-    pub fn run(&mut self, stream: &mut CardStream) -> Result<()> {
-        let n_runs = self.slot.enter();
-        if let Some(launched) = self.slot.launch(stream.raw) {
-            stream.graphs.used(&self.slot);
-            return launched;
-        }
-        if n_runs > 1 && stream.graphs.n_kept > 0 && self.slot.state().may_capture {
+    pub fn run(&mut self, stream: &mut CardStream, run_id: u64) -> Result<()> {
+        stream.in_flight.check(run_id)?;
+        let n_parts = self.steps.as_ref().map_or(1, |steps| steps.parts().len());
+        let next = stream.graphs.next_run(&self.slot, n_parts);
+        if next == NextRun::Capture {
             match self.capture(stream) {
-                Ok(graph) => {
-                    stream.graphs.keep(&self.slot, graph);
-                    return self.slot.launch(stream.raw).unwrap_or(Ok(()));
-                }
-                // What cannot be captured can still be launched; what is wrong with it comes out there.
-                Err(_) => self.slot.state().may_capture = false,
+                Ok(graphs) => stream.graphs.insert(&self.slot, graphs),
+                // What cannot be captured can still be launched, and returns its error there.
+                Err(_) => self.slot.refuse(),
             }
         }
-        self.enqueue(stream)
-    }
-
-    fn enqueue(&self, stream: &mut CardStream) -> Result<()> {
-        match &self.steps {
-            Some(steps) => steps.launch(stream.raw),
-            None => stream.walk(&self.graph),
+        if next != NextRun::Enqueue
+            && let Some(launched) = self.slot.launch(|graph| {
+                graph.launch(stream.raw)?;
+                stream.enqueued(run_id, graph.n_launches)
+            })
+        {
+            return launched;
         }
+        let Some(steps) = &self.steps else {
+            return stream.walk(&self.graph, |stream, n| stream.enqueued(run_id, n));
+        };
+        for part in steps.parts() {
+            steps.launch(part, stream.raw)?;
+            stream.enqueued(run_id, part.len())?;
+        }
+        Ok(())
     }
 
-    /// Lets the runtime record the launches. Calls of other threads do not disturb it.
-    fn capture(&self, stream: &mut CardStream) -> Result<Captured> {
+    /// Lets the runtime record the launches, a graph for each part.
+    fn capture(&self, stream: &mut CardStream) -> Result<Vec<Captured>> {
+        let Some(steps) = &self.steps else {
+            let mut capture = Some(Capture::begin(stream)?);
+            let (mut graphs, mut n_launches) = (Vec::new(), 0);
+            let walked = stream.walk(&self.graph, |stream, n| {
+                n_launches += n;
+                if n_launches >= MAX_PART
+                    && let Some(part) = capture.take()
+                {
+                    graphs.push(part.end(n_launches)?);
+                    n_launches = 0;
+                    capture = Some(Capture::begin(stream)?);
+                }
+                Ok(())
+            });
+            let last = capture.map(|part| part.end(n_launches)).transpose();
+            walked?;
+            graphs.extend(last?);
+            return Ok(graphs);
+        };
+        let part = |part: &[Step]| {
+            let capture = Capture::begin(stream)?;
+            let launched = steps.launch(part, stream.raw);
+            let captured = capture.end(part.len());
+            launched.and(captured)
+        };
+        steps.parts().map(part).collect()
+    }
+}
+
+/// A capture that has begun. Calls of other threads do not disturb it.
+struct Capture {
+    runtime: Arc<Runtime>,
+    device: i32,
+    stream: aclrtStream,
+}
+
+impl Capture {
+    fn begin(stream: &CardStream) -> Result<Capture> {
         let (runtime, device, raw) = (stream.runtime.clone(), stream.device, stream.raw);
         let mode = ACL_MODEL_RI_CAPTURE_MODE_THREAD_LOCAL;
         // SAFETY: a live stream of the entered card.
         unsafe { acl!(runtime, aclmdlRICaptureBegin(raw, mode))? };
-        let enqueued = self.enqueue(stream);
+        Ok(Capture { runtime, device, stream: raw })
+    }
+
+    fn end(self, n_launches: usize) -> Result<Captured> {
+        let Capture { runtime, device, stream } = self;
         let mut graph = std::ptr::null_mut();
-        // SAFETY: the stream whose capture began above, on the same thread; the output is ours.
-        let ended = unsafe { acl!(runtime, aclmdlRICaptureEnd(raw, &mut graph)) };
-        let captured = (!graph.is_null()).then_some(Captured { runtime, device, raw: graph });
-        enqueued.and(ended)?;
+        // SAFETY: the stream whose capture began, on the same thread; the output is ours.
+        let ended = unsafe { acl!(runtime, aclmdlRICaptureEnd(stream, &mut graph)) };
+        let captured = (!graph.is_null()).then_some(Captured { runtime, device, raw: graph, n_launches });
+        ended?;
         captured.ok_or_else(|| Error::internal("a capture without a graph"))
     }
 }
@@ -159,7 +212,7 @@ impl CardPlan {
 /// The operators of a graph; `None` if one of them cannot be launched twice.
 fn record(stream: &mut CardStream, graph: &GraphView<'_>) -> Result<Option<Recording>> {
     stream.recording = Some(Recording::new(&stream.runtime));
-    let walked = stream.walk(graph);
+    let walked = stream.walk(graph, |_, _| Ok(()));
     let recording = stream.recording.take();
     match walked {
         Ok(()) => Ok(recording),
@@ -168,98 +221,29 @@ fn record(stream: &mut CardStream, graph: &GraphView<'_>) -> Result<Option<Recor
     }
 }
 
-/// A graph of the runtime's, with the addresses it was captured with.
-struct Captured {
+/// A part as a graph of the runtime's, with the addresses it was captured with.
+pub struct Captured {
     runtime: Arc<Runtime>,
     device: i32,
     raw: aclmdlRI,
+    n_launches: usize,
 }
 
 // SAFETY: a handle that every thread may use after entering the card.
 unsafe impl Send for Captured {}
 
+impl Captured {
+    fn launch(&self, stream: aclrtStream) -> Result<()> {
+        // SAFETY: a live graph and a live stream of one card.
+        unsafe { acl!(self.runtime, aclmdlRIExecuteAsync(self.raw, stream)) }
+    }
+}
+
 impl Drop for Captured {
     fn drop(&mut self) {
         if self.runtime.enter(self.device).is_ok() {
-            // SAFETY: a graph whose launches are done; nobody is left to hear of a failure.
+            // SAFETY: a graph whose launches are done. A failure has no reader.
             let _ = unsafe { acl!(self.runtime, aclmdlRIDestroy(self.raw)) };
-        }
-    }
-}
-
-/// What a plan and its stream both know of it.
-#[derive(Default)]
-pub struct Slot(Mutex<State>);
-
-struct State {
-    captured: Option<Captured>,
-    /// Runs since the plan was made, or since its captured graph had to go.
-    n_runs: usize,
-    may_capture: bool,
-}
-
-impl Default for State {
-    fn default() -> State {
-        State { captured: None, n_runs: 0, may_capture: true }
-    }
-}
-
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a run.
-    fn enter(&self) -> usize {
-        let mut state = self.state();
-        state.n_runs += 1;
-        state.n_runs
-    }
-
-    /// Launches the captured graph, if there is one.
-    fn launch(&self, stream: aclrtStream) -> Option<Result<()>> {
-        let state = self.state();
-        let graph = state.captured.as_ref()?;
-        // SAFETY: a live graph and a live stream of one card.
-        Some(unsafe { acl!(graph.runtime, aclmdlRIExecuteAsync(graph.raw, stream)) })
-    }
-}
-
-/// The captured graphs of a stream's plans; the one unused longest goes first.
-pub struct Graphs {
-    /// How many at most.
-    n_kept: usize,
-    /// By last use, the latest at the end.
-    slots: Vec<Weak<Slot>>,
-    /// Those that had to go, while their launches may still run.
-    evicted: Vec<Captured>,
-}
-
-impl Graphs {
-    /// At most so many.
-    pub fn new(n_kept: usize) -> Graphs {
-        Graphs { n_kept, slots: Vec::new(), evicted: Vec::new() }
-    }
-
-    /// The stream is idle.
-    pub fn forget_evicted(&mut self) {
-        self.evicted.clear();
-    }
-
-    fn used(&mut self, slot: &Arc<Slot>) {
-        let is_it = |other: &Weak<Slot>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(slot));
-        self.slots.retain(|other| !is_it(other) && other.strong_count() > 0);
-        self.slots.push(Arc::downgrade(slot));
-    }
-
-    fn keep(&mut self, slot: &Arc<Slot>, graph: Captured) {
-        slot.state().captured = Some(graph);
-        self.used(slot);
-        while self.slots.len() > self.n_kept {
-            let Some(oldest) = self.slots.remove(0).upgrade() else { continue };
-            let mut state = oldest.state();
-            state.n_runs = 0;
-            self.evicted.extend(state.captured.take());
         }
     }
 }

@@ -5,11 +5,12 @@ use crate::call::{Call, Shared};
 use crate::chip::Chip;
 use crate::event::CardEvent;
 use crate::ops;
-use crate::plan::{CardPlan, Graphs, Recording};
+use crate::plan::{Captured, CardPlan, MAX_PART, Recording};
 use crate::runtime::{Runtime, acl};
 use crate::sys::*;
 use llmrt_plugin::{
-    Error, Event, GraphView, Plan, Result, Scope, Scratch, Stream, StreamFeatures, TensorView,
+    CaptureCache, Error, Event, GraphView, Host, InFlight, Plan, Result, Scope, Scratch, Stream,
+    StreamFeatures, TensorView,
 };
 use std::any::Any;
 use std::ffi::c_void;
@@ -32,7 +33,11 @@ pub struct CardStream {
     /// Where operators go instead of the card, while a plan is made.
     pub(crate) recording: Option<Recording>,
     /// Captured graphs of this stream's plans.
-    pub(crate) graphs: Graphs,
+    pub(crate) graphs: CaptureCache<Captured>,
+    /// Operators launched so far.
+    pub(crate) n_launched: usize,
+    /// Parts of runs that may not have ended.
+    pub(crate) in_flight: InFlight<CardEvent>,
     /// Events that enqueued work may still come to: destroying one does not wait.
     kept: Vec<CardEvent>,
     /// The first error that left the stream of no use: it is the answer from then on.
@@ -45,6 +50,7 @@ unsafe impl Send for CardStream {}
 impl CardStream {
     /// A stream on a card.
     pub fn new(
+        host: Host,
         runtime: &Arc<Runtime>,
         device: i32,
         chip: Chip,
@@ -64,7 +70,9 @@ impl CardStream {
             scratch,
             shared: Shared::default(),
             recording: None,
-            graphs: Graphs::new(n_graphs),
+            graphs: CaptureCache::new(n_graphs),
+            n_launched: 0,
+            in_flight: InFlight::new(host, MAX_PART),
             kept: Vec::new(),
             broken: None,
         })
@@ -89,13 +97,27 @@ impl CardStream {
         result
     }
 
-    /// Enqueues a graph's operators, or records them.
-    pub(crate) fn walk(&mut self, graph: &GraphView<'_>) -> Result<()> {
+    /// After operators were enqueued for a run: bounds what is in flight; an error if the run was cancelled.
+    pub(crate) fn enqueued(&mut self, run_id: u64, n_launches: usize) -> Result<()> {
+        let (runtime, device, raw) = (&self.runtime, self.device, self.raw);
+        // SAFETY: a live stream and a live event of the entered card.
+        let record = |event: &CardEvent| unsafe { acl!(runtime, aclrtRecordEvent(event.as_raw(), raw)) };
+        self.in_flight.enqueued(run_id, n_launches, || CardEvent::new(runtime, device), record)
+    }
+
+    /// Enqueues a graph's operators, or records them. `after` gets how many were enqueued for each node.
+    pub(crate) fn walk(
+        &mut self,
+        graph: &GraphView<'_>,
+        mut after: impl FnMut(&mut CardStream, usize) -> Result<()>,
+    ) -> Result<()> {
         let walked = graph.nodes().enumerate().try_for_each(|(i, node)| {
             if node.dst().n_elements() == 0 {
                 return Ok(());
             }
-            Call::new(self).finish(|call| ops::compute(call, &node)).map_err(|e| e.at_node(i))
+            let before = self.n_launched;
+            Call::new(self).finish(|call| ops::compute(call, &node)).map_err(|e| e.at_node(i))?;
+            after(self, self.n_launched - before)
         });
         self.shared.clear(self.scratch.as_mut());
         walked
@@ -147,7 +169,9 @@ impl Stream for CardStream {
 
     fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
         self.enter()?;
-        let enqueued = self.walk(graph);
+        let run_id = graph.run_id();
+        self.in_flight.check(run_id)?;
+        let enqueued = self.walk(graph, |stream, n| stream.enqueued(run_id, n));
         self.note(enqueued)
     }
 
@@ -157,7 +181,8 @@ impl Stream for CardStream {
         let done = unsafe { acl!(self.runtime, aclrtSynchronizeStream(self.raw)) };
         self.note(done)?;
         self.kept.clear();
-        self.graphs.forget_evicted();
+        self.in_flight.clear();
+        self.graphs.drop_evicted();
         Ok(())
     }
 
@@ -235,9 +260,9 @@ impl Stream for CardStream {
         self.note(updated)
     }
 
-    fn plan_compute(&mut self, plan: &mut Plan, _run_id: u64) -> Result<()> {
+    fn plan_compute(&mut self, plan: &mut Plan, run_id: u64) -> Result<()> {
         self.enter()?;
-        let enqueued = own(plan)?.run(self);
+        let enqueued = own(plan)?.run(self, run_id);
         self.note(enqueued)
     }
 

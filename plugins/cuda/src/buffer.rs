@@ -2,7 +2,7 @@
 
 use crate::driver::cu;
 use crate::gpu::Gpu;
-use crate::pinned::PinnedMemory;
+use crate::pinned::GpuPinned;
 use crate::sys::*;
 use llmrt_plugin::{Buffer, Error, Result, TensorView};
 use std::sync::Arc;
@@ -81,7 +81,7 @@ impl Place {
         if let Some(memory) = t.buffer::<GpuMemory>() {
             return Ok(Place { gpu: Some(memory.gpu.clone()), address: memory.address(t.offset()) });
         }
-        match t.buffer::<PinnedMemory>() {
+        match t.buffer::<GpuPinned>() {
             Some(memory) => Ok(Place { gpu: None, address: memory.address(t.offset()) as u64 }),
             None => Err(Error::unsupported(format!("`{}` is on another plugin", t.name()))),
         }

@@ -8,13 +8,13 @@ use crate::memory::GpuScratch;
 use crate::modules::Modules;
 use crate::ops;
 use crate::peers;
-use crate::pinned::{self, PinnedMemory};
+use crate::pinned::{GpuPinned, Pinned};
 use crate::stream::{GpuStream, Settings};
 use crate::trial::Trials;
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, Result, ScratchMemory, Stream,
-    StreamParams, Verdict,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, PINNED_ALIGNMENT, Result, ScratchMemory,
+    Stream, StreamParams, Verdict,
 };
 use std::sync::Arc;
 
@@ -54,7 +54,7 @@ impl Device for GpuDevice {
         let pinned = BufferTypeInfo {
             kind: BUFFER_HOST_PINNED,
             flags: BT_HOST_PTR,
-            alignment: pinned::ALIGNMENT,
+            alignment: PINNED_ALIGNMENT,
             max_size: 0,
             name: "pinned".into(),
         };
@@ -101,7 +101,7 @@ impl Device for GpuDevice {
 
     fn alloc(&self, bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
         match bt {
-            PINNED => Ok(Box::new(PinnedMemory::new(&self.gpu, size)?)),
+            PINNED => Ok(Box::new(GpuPinned::new(Pinned(self.gpu.clone()), size)?)),
             _ => Ok(Box::new(GpuMemory::new(&self.gpu, size)?)),
         }
     }

@@ -1,24 +1,28 @@
-//! Plans: the launches of a graph, made once; from the second run on recorded by the driver as one graph that takes one
-//! launch.
+//! Plans: the launches of a graph, made once; from the second run on recorded by the driver as graphs of [`MAX_PART`]
+//! launches, one after the other.
 //!
-//! Scratch memory that a plan was given is the host's again when the plan is made: the addresses stay good, and one
-//! stream runs in order.
+//! Scratch memory that a plan was given is the host's again when the plan is made: the addresses stay valid, and a stream
+//! runs in order.
 
 use crate::call::Launch;
 use crate::driver::cu;
 use crate::gpu::Gpu;
 use crate::stream::GpuStream;
 use crate::sys::*;
-use llmrt_plugin::Result;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use llmrt_plugin::{CaptureSlot, NextRun, Result};
+use std::sync::Arc;
 
-/// Captured graphs that a stream keeps when nobody says otherwise.
+/// Captured graphs that a stream keeps unless an option sets another number.
 pub const GRAPHS: usize = 32;
+
+/// Launches of a part: between two parts a run looks for a cancel. A prefill of 512 tokens by a model of 70B parameters has
+/// about eight.
+pub const MAX_PART: usize = 128;
 
 /// A plan.
 pub struct GpuPlan {
     launches: Vec<Launch>,
-    slot: Arc<Slot>,
+    slot: Arc<CaptureSlot<Captured>>,
 }
 
 impl GpuPlan {
@@ -28,32 +32,55 @@ impl GpuPlan {
     }
 
     /// Enqueues it.
-    pub fn run(&mut self, stream: &mut GpuStream) -> Result<()> {
-        let n_runs = self.slot.enter();
-        if let Some(launched) = self.slot.launch(stream.raw) {
-            stream.graphs.used(&self.slot);
-            return launched;
-        }
-        if n_runs > 1 && self.launches.len() > 1 && stream.graphs.n_kept > 0 && self.slot.may_capture() {
-            match self.capture(stream) {
-                Ok(graph) => {
-                    stream.graphs.keep(&self.slot, graph);
-                    return self.slot.launch(stream.raw).unwrap_or(Ok(()));
-                }
-                // What cannot be captured can still be launched; what is wrong with it comes out there.
-                Err(_) => self.slot.state().refused = true,
+    pub fn run(&mut self, stream: &mut GpuStream, run_id: u64) -> Result<()> {
+        stream.in_flight.check(run_id)?;
+        let parts = self.launches.chunks(MAX_PART);
+        // A graph of one launch is no faster than the launch.
+        let next = match self.launches.len() {
+            0 | 1 => NextRun::Enqueue,
+            _ => stream.graphs.next_run(&self.slot, parts.len()),
+        };
+        if next == NextRun::Capture {
+            match parts.clone().map(|part| Captured::new(stream, part)).collect() {
+                Ok(graphs) => stream.graphs.insert(&self.slot, graphs),
+                // What cannot be captured can still be launched, and returns its error there.
+                Err(_) => self.slot.refuse(),
             }
         }
-        stream.enqueue(&self.launches)
+        if next != NextRun::Enqueue
+            && let Some(launched) = self.slot.launch(|graph| {
+                graph.launch(stream.raw)?;
+                stream.enqueued(run_id, graph.n_launches)
+            })
+        {
+            return launched;
+        }
+        for part in parts {
+            stream.enqueue(part)?;
+            stream.enqueued(run_id, part.len())?;
+        }
+        Ok(())
     }
+}
 
+/// A part as a graph of the driver's, with the addresses it was captured with.
+pub struct Captured {
+    gpu: Arc<Gpu>,
+    raw: CUgraphExec,
+    n_launches: usize,
+}
+
+// SAFETY: a handle that every thread may use after entering the device.
+unsafe impl Send for Captured {}
+
+impl Captured {
     /// Lets the driver record the launches. Calls of other threads do not disturb it.
-    fn capture(&self, stream: &GpuStream) -> Result<Captured> {
+    fn new(stream: &GpuStream, part: &[Launch]) -> Result<Captured> {
         let (gpu, raw) = (stream.gpu.clone(), stream.raw);
-        let _nobody_waits = stream.live.lock();
+        let _no_other_waits = stream.live.lock();
         // SAFETY: a live stream of the entered device.
         unsafe { cu!(gpu.driver, cuStreamBeginCapture_v2(raw, CU_STREAM_CAPTURE_MODE_THREAD_LOCAL))? };
-        let enqueued = stream.enqueue(&self.launches);
+        let enqueued = stream.enqueue(part);
         let (mut graph, mut exec) = (std::ptr::null_mut(), std::ptr::null_mut());
         // SAFETY: the stream whose capture began above, on the same thread; the outputs are ours; a graph that was
         // captured is destroyed once, when the one made of it does not need it any more.
@@ -67,100 +94,20 @@ impl GpuPlan {
             }
             made?;
         }
-        Ok(Captured { gpu, raw: exec })
+        Ok(Captured { gpu, raw: exec, n_launches: part.len() })
+    }
+
+    fn launch(&self, stream: CUstream) -> Result<()> {
+        // SAFETY: a live graph and a live stream of one device.
+        unsafe { cu!(self.gpu.driver, cuGraphLaunch(self.raw, stream)) }
     }
 }
-
-/// A graph of the driver's, with the addresses it was captured with.
-struct Captured {
-    gpu: Arc<Gpu>,
-    raw: CUgraphExec,
-}
-
-// SAFETY: a handle that every thread may use after entering the device.
-unsafe impl Send for Captured {}
 
 impl Drop for Captured {
     fn drop(&mut self) {
         if self.gpu.enter().is_ok() {
-            // SAFETY: a graph whose launches are done; nobody is left to hear of a failure.
+            // SAFETY: a graph whose launches are done. A failure has no reader.
             let _ = unsafe { cu!(self.gpu.driver, cuGraphExecDestroy(self.raw)) };
-        }
-    }
-}
-
-/// What a plan and its stream both know of it.
-#[derive(Default)]
-pub struct Slot(Mutex<State>);
-
-#[derive(Default)]
-struct State {
-    captured: Option<Captured>,
-    /// Runs since the plan was made, or since its captured graph had to go.
-    n_runs: usize,
-    refused: bool,
-}
-
-impl Slot {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Counts a run.
-    fn enter(&self) -> usize {
-        let mut state = self.state();
-        state.n_runs += 1;
-        state.n_runs
-    }
-
-    fn may_capture(&self) -> bool {
-        !self.state().refused
-    }
-
-    /// Launches the captured graph, if there is one.
-    fn launch(&self, stream: CUstream) -> Option<Result<()>> {
-        let state = self.state();
-        let graph = state.captured.as_ref()?;
-        // SAFETY: a live graph and a live stream of one device.
-        Some(unsafe { cu!(graph.gpu.driver, cuGraphLaunch(graph.raw, stream)) })
-    }
-}
-
-/// The captured graphs of a stream's plans; the one unused longest goes first.
-pub struct Graphs {
-    /// How many at most.
-    n_kept: usize,
-    /// By last use, the latest at the end.
-    slots: Vec<Weak<Slot>>,
-    /// Those that had to go, while their launches may still run.
-    evicted: Vec<Captured>,
-}
-
-impl Graphs {
-    /// At most so many.
-    pub fn new(n_kept: usize) -> Graphs {
-        Graphs { n_kept, slots: Vec::new(), evicted: Vec::new() }
-    }
-
-    /// The stream is idle.
-    pub fn forget_evicted(&mut self) {
-        self.evicted.clear();
-    }
-
-    fn used(&mut self, slot: &Arc<Slot>) {
-        let is_it = |other: &Weak<Slot>| std::ptr::eq(other.as_ptr(), Arc::as_ptr(slot));
-        self.slots.retain(|other| !is_it(other) && other.strong_count() > 0);
-        self.slots.push(Arc::downgrade(slot));
-    }
-
-    fn keep(&mut self, slot: &Arc<Slot>, graph: Captured) {
-        slot.state().captured = Some(graph);
-        self.used(slot);
-        while self.slots.len() > self.n_kept {
-            let Some(oldest) = self.slots.remove(0).upgrade() else { continue };
-            let mut state = oldest.state();
-            state.n_runs = 0;
-            self.evicted.extend(state.captured.take());
         }
     }
 }

@@ -9,10 +9,11 @@ use crate::live::LiveStream;
 use crate::modules::Modules;
 use crate::ops;
 use crate::peers;
-use crate::plan::{GpuPlan, Graphs};
+use crate::plan::{Captured, GpuPlan, MAX_PART};
 use crate::sys::*;
 use llmrt_plugin::{
-    Error, Event, GraphView, Plan, Result, Scope, Scratch, Stream, StreamFeatures, StreamParams, TensorView,
+    CaptureCache, Error, Event, GraphView, Host, InFlight, Plan, Result, Scope, Scratch, Stream,
+    StreamFeatures, StreamParams, TensorView,
 };
 use std::any::Any;
 use std::ffi::c_void;
@@ -21,6 +22,8 @@ use std::sync::Arc;
 /// How work is done, as options say.
 #[derive(Clone, Copy)]
 pub struct Settings {
+    /// Whether runs were cancelled.
+    pub host: Host,
     /// Captured graphs that each keeps.
     pub n_graphs: usize,
     /// Whether neighbouring nodes may become one launch.
@@ -40,7 +43,9 @@ pub struct GpuStream {
     pub(crate) live: Arc<LiveStream>,
     scratch: Option<Scratch>,
     /// Captured graphs of this stream's plans.
-    pub(crate) graphs: Graphs,
+    pub(crate) graphs: CaptureCache<Captured>,
+    /// Parts of runs that may not have ended.
+    pub(crate) in_flight: InFlight<GpuEvent>,
     /// Whether neighbouring nodes may become one launch.
     fuses: bool,
     /// Events that enqueued work may still come to.
@@ -72,7 +77,8 @@ impl GpuStream {
             raw,
             live: gpu.streams.add(raw),
             scratch: params.scratch,
-            graphs: Graphs::new(how.n_graphs),
+            graphs: CaptureCache::new(how.n_graphs),
+            in_flight: InFlight::new(how.host, MAX_PART),
             fuses: how.fuses,
             kept: Vec::new(),
             broken: None,
@@ -100,7 +106,7 @@ impl GpuStream {
     /// The launches of a graph. Scratch memory that they use lies at the same addresses in every run.
     pub(crate) fn launches(&mut self, graph: &GraphView<'_>) -> Result<Vec<Launch>> {
         let mut all = Vec::with_capacity(graph.n_nodes());
-        self.each_node(graph, |launches| {
+        self.each_node(graph, |_, launches| {
             all.append(launches);
             Ok(())
         })?;
@@ -112,7 +118,7 @@ impl GpuStream {
     fn each_node(
         &mut self,
         graph: &GraphView<'_>,
-        mut then: impl FnMut(&mut Vec<Launch>) -> Result<()>,
+        mut then: impl FnMut(&mut InFlight<GpuEvent>, &mut Vec<Launch>) -> Result<()>,
     ) -> Result<()> {
         let work: Vec<_> =
             graph.nodes().enumerate().filter(|(_, node)| node.dst().n_elements() > 0).collect();
@@ -133,13 +139,18 @@ impl GpuStream {
             let some = ops::compute_some(&mut call, &nodes[at..]).map_err(|e| e.at_node(work[at].0));
             done = some.and_then(|some| {
                 at += some;
-                then(call.launches)
+                then(&mut self.in_flight, call.launches)
             });
             if done.is_err() || at == nodes.len() {
                 call.forget();
             }
         }
         done
+    }
+
+    /// After launches were enqueued for a run: bounds what is in flight; an error if the run was cancelled.
+    pub(crate) fn enqueued(&mut self, run_id: u64, n_launches: usize) -> Result<()> {
+        enqueued(&mut self.in_flight, &self.gpu, self.raw, run_id, n_launches)
     }
 
     /// Enqueues launches.
@@ -165,10 +176,14 @@ impl Stream for GpuStream {
 
     fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
         self.enter()?;
-        let (gpu, raw) = (self.gpu.clone(), self.raw);
-        let enqueued = self
-            .each_node(graph, |launches| launches.drain(..).try_for_each(|launch| launch.enqueue(&gpu, raw)));
-        self.note(enqueued)
+        let (gpu, raw, run_id) = (self.gpu.clone(), self.raw, graph.run_id());
+        self.in_flight.check(run_id)?;
+        let done = self.each_node(graph, |in_flight, launches| {
+            let n = launches.len();
+            launches.drain(..).try_for_each(|launch| launch.enqueue(&gpu, raw))?;
+            enqueued(in_flight, &gpu, raw, run_id, n)
+        });
+        self.note(done)
     }
 
     fn synchronize(&mut self) -> Result<()> {
@@ -177,7 +192,8 @@ impl Stream for GpuStream {
         let done = unsafe { cu!(self.gpu.driver, cuStreamSynchronize(self.raw)) };
         self.note(done)?;
         self.kept.clear();
-        self.graphs.forget_evicted();
+        self.in_flight.clear();
+        self.graphs.drop_evicted();
         Ok(())
     }
 
@@ -274,15 +290,27 @@ impl Stream for GpuStream {
         Ok(())
     }
 
-    fn plan_compute(&mut self, plan: &mut Plan, _run_id: u64) -> Result<()> {
+    fn plan_compute(&mut self, plan: &mut Plan, run_id: u64) -> Result<()> {
         self.enter()?;
-        let enqueued = own(plan)?.run(self);
+        let enqueued = own(plan)?.run(self, run_id);
         self.note(enqueued)
     }
 
     fn native_handle(&mut self) -> *mut c_void {
         self.raw.cast()
     }
+}
+
+fn enqueued(
+    in_flight: &mut InFlight<GpuEvent>,
+    gpu: &Arc<Gpu>,
+    stream: CUstream,
+    run_id: u64,
+    n_launches: usize,
+) -> Result<()> {
+    // SAFETY: a live stream and a live event of the entered device.
+    let record = |event: &GpuEvent| unsafe { cu!(gpu.driver, cuEventRecord(event.as_raw(), stream)) };
+    in_flight.enqueued(run_id, n_launches, || GpuEvent::new(gpu), record)
 }
 
 fn own(plan: &mut Plan) -> Result<&mut GpuPlan> {

@@ -55,6 +55,8 @@ pub struct Config {
     pub oom: u64,
     /// This kernel that runs, from 1, faults; 0: none.
     pub fault: u64,
+    /// Kernels from this one on, from 1, take so many microseconds more; 0: none.
+    pub slow: (u64, u64),
     /// What new memory and workspaces hold.
     pub poison: u8,
     /// A kernel's fault makes its card unusable until it is reset.
@@ -86,6 +88,7 @@ impl Default for Config {
             repeatable: true,
             oom: 0,
             fault: 0,
+            slow: (0, 0),
             poison: 0xff,
             sticky: true,
             streams: 0,
@@ -142,6 +145,10 @@ impl Config {
             "repeatable" => self.repeatable = flag()?,
             "oom" => self.oom = value.parse().ok()?,
             "fault" => self.fault = value.parse().ok()?,
+            "slow" => {
+                let (from, micros) = value.split_once(':')?;
+                self.slow = (from.parse().ok()?, micros.parse().ok()?);
+            }
             "poison" => self.poison = u8::from_str_radix(value, 16).ok()?,
             "sticky" => self.sticky = flag()?,
             "streams" => self.streams = value.parse().ok()?,

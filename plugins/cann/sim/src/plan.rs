@@ -180,6 +180,11 @@ fn enqueue(
     let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);
     let run = move |w: &Arc<World>| {
         let n_before = w.n_kernels.fetch_add(1, Relaxed);
+        w.trace.count("kernel", 1);
+        let (slow_from, micros) = w.config.slow;
+        if slow_from > 0 && n_before + 1 >= slow_from {
+            std::thread::sleep(std::time::Duration::from_micros(micros));
+        }
         let asked = w.config.fault > 0 && n_before + 1 == w.config.fault;
         ensure(!asked, ACL_ERROR_RT_AICORE_EXCEPTION, || format!("kernel {} was to fault", w.config.fault))?;
         let run = Run { world: w, args: &args, device };

@@ -17,6 +17,8 @@ pub struct Config {
     pub oom: u64,
     /// This kernel faults, from 1, and with which number.
     pub fault: (u64, i32),
+    /// Kernels from this one on, from 1, take so many microseconds more; 0: none.
+    pub slow: (u64, u64),
     /// The driver's version.
     pub version: i32,
     /// Images of kernels that the driver takes.
@@ -72,6 +74,7 @@ impl Config {
             vmm: true,
             oom: 0,
             fault: (0, 700),
+            slow: (0, 0),
             version: 12080,
             takes: Takes::All,
             peers: true,
@@ -113,6 +116,10 @@ impl Config {
             "fault" => {
                 let (at, code) = value.split_once(':').unwrap_or((value, "700"));
                 self.fault = (at.parse().ok()?, code.parse().ok()?);
+            }
+            "slow" => {
+                let (from, micros) = value.split_once(':')?;
+                self.slow = (from.parse().ok()?, micros.parse().ok()?);
             }
             "idle" => self.idle = value.into(),
             "refused" => self.refused = value.into(),

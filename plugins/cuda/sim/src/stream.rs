@@ -112,6 +112,10 @@ impl World {
                 if self.n_kernels == self.config.fault.0 {
                     return Err(self.config.fault.1);
                 }
+                let (slow_from, micros) = self.config.slow;
+                if slow_from > 0 && self.n_kernels >= slow_from {
+                    std::thread::sleep(std::time::Duration::from_micros(micros));
+                }
                 if kernel.name() == self.config.idle {
                     return Ok(());
                 }
