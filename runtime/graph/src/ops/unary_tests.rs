@@ -38,7 +38,7 @@ fn gelu_has_three_forms() {
 
 #[test]
 fn gelu_of_minus_infinity_is_its_limit() {
-    is(Graph::gelu, &[f32::NEG_INFINITY, f32::INFINITY], &[0., f32::INFINITY]);
+    is(Graph::gelu, &[f32::NEG_INFINITY, -1e19], &[0., 0.]);
 }
 
 #[test]
