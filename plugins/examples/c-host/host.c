@@ -136,13 +136,13 @@ static const char *manifest(const uint8_t *file, uint64_t size, uint64_t *len) {
     if (at == NULL) return NULL;
     memcpy(&names, at, sizeof names);
     for (i = 0; i < head.e_shnum; i++) {
-        static const char wanted[] = ".llmrtmf";
+        static const char section_name[] = ".llmrtmf";
         at = bytes_at(file, size, head.e_shoff + i * sizeof section, sizeof section);
         if (at == NULL) return NULL;
         memcpy(&section, at, sizeof section);
         if (section.sh_name >= names.sh_size || names.sh_offset > size) continue;
-        at = bytes_at(file, size, names.sh_offset + section.sh_name, sizeof wanted);
-        if (at == NULL || memcmp(at, wanted, sizeof wanted) != 0) continue;
+        at = bytes_at(file, size, names.sh_offset + section.sh_name, sizeof section_name);
+        if (at == NULL || memcmp(at, section_name, sizeof section_name) != 0) continue;
         at = bytes_at(file, size, section.sh_offset, section.sh_size);
         if (at == NULL) return NULL;
         *len = section.sh_size;

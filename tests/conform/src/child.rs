@@ -28,7 +28,7 @@ pub struct Child {
     lines: Receiver<Vec<u8>>,
     /// The end of what it wrote to stderr.
     complaints: Arc<Mutex<Vec<u8>>>,
-    n_asked: u64,
+    n_sent: u64,
 }
 
 /// How much of a worker's stderr is kept.
@@ -66,13 +66,13 @@ impl Child {
             });
         }
         let stdin = process.stdin.take();
-        Ok(Child { process, stdin, lines, complaints, n_asked: 0 })
+        Ok(Child { process, stdin, lines, complaints, n_sent: 0 })
     }
 
     /// Runs a case, unless `is_cancelled` turns true meanwhile. The second value: whether the worker can run another one.
     pub fn run(&mut self, case: &str, limit: Duration, is_cancelled: &dyn Fn() -> bool) -> (Outcome, bool) {
-        self.n_asked += 1;
-        let question = protocol::question(self.n_asked, case);
+        self.n_sent += 1;
+        let question = protocol::question(self.n_sent, case);
         let sent = self
             .stdin
             .as_mut()
@@ -81,7 +81,7 @@ impl Child {
             return (Outcome::Failed(self.death()), false);
         }
         match self.answer(limit, is_cancelled) {
-            Ok(line) => match protocol::parse_answer(&String::from_utf8_lossy(&line), self.n_asked) {
+            Ok(line) => match protocol::parse_answer(&String::from_utf8_lossy(&line), self.n_sent) {
                 Some(outcome) => {
                     let fit = !matches!(outcome, Outcome::Failed(_));
                     (outcome, fit)

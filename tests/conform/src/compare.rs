@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn the_worst_element_is_told_by_its_place_in_each_dim() {
+    fn the_worst_element_is_named_by_its_place_in_each_dim() {
         assert_eq!(index([3, 2, 4, 1], 0), [0, 0, 0, 0]);
         assert_eq!(index([3, 2, 4, 1], 11), [2, 1, 1, 0]);
     }

@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_level_is_told() {
+    fn what_is_no_level_is_an_error() {
         assert!(Level::parse("L7").unwrap_err().contains("L0 to L6"));
         assert!(Level::parse("L3..L1").unwrap_err().contains("names no level"));
     }

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn a_small_file_that_asks_for_terabytes_is_refused() {
+    fn a_small_file_that_requests_terabytes_is_refused() {
         let file = |x: &str, y: &str| {
             format!("llmrt-repro 1\nname x\nop sqr\nparams -\nnmse 1\n{x}\n{y}\nsrc 0\ndst 1\ndata\nabcd")
         };

@@ -95,7 +95,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_cell_says_all_part_none_or_wrong() {
+    fn a_cell_is_all_part_none_or_wrong() {
         let mut s = Support::default();
         s.add(Op::Add, DType::F32, true, false);
         s.add(Op::Add, DType::F16, true, false);

@@ -89,7 +89,7 @@ fn a_little_growth_is_no_leak() {
 }
 
 #[test]
-fn a_meter_that_says_nothing_finds_nothing() {
+fn a_meter_without_figures_finds_nothing() {
     assert_eq!(search_in(|_| None), Ok(()));
     assert_eq!(search_in(|i| (i < 300).then_some(32 * i)), Ok(()));
 }
