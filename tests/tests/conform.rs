@@ -97,7 +97,7 @@ fn memory_faults_are_found() {
     check("leaks", "--level L1", &["L1 memory: freed buffers", "leak"]);
     check("misaligned", "--level L1", &["L1 memory: buffers are aligned", "promises multiples of 64"]);
     check("names_a_node", "--level L1", &["L1 memory: memory that is not there", "names node"]);
-    check("forgets_bytes", "--level L1", &["L1 memory: memory that is not there", "0 bytes were requested"]);
+    check("forgets_bytes", "--level L1", &["L1 memory: memory that is not there", "has 0 bytes requested"]);
     check("wrong_after_seal", "--level L1", &["L1 seal", "get after seal"]);
 }
 

@@ -70,7 +70,9 @@ impl GraphCopy {
             let src: Vec<u32> =
                 (0..node.n_src()).map(|i| node.src(i).map_or(c::NO_TENSOR, |t| t.id())).collect();
             let words = words(node.params_bytes());
-            nodes.push(c::Node { src: src.as_ptr(), params: words.as_ptr().cast(), ..*node.raw() });
+            // As many rows as were copied: the host may have appended absent ones.
+            let n_src = src.len() as u32;
+            nodes.push(c::Node { src: src.as_ptr(), n_src, params: words.as_ptr().cast(), ..*node.raw() });
             srcs.push(src);
             params.push(words);
         }
