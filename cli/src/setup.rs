@@ -7,15 +7,13 @@ use crate::interrupt;
 use crate::output::note;
 use llmrt_abi::Op;
 use llmrt_host::sched::{SplitMode, bind};
-use llmrt_host::{Candidate, Device, DeviceState, DiscoverOptions, Host, HostOptions, Outcome};
+use llmrt_host::threads::MAX_THREADS;
+use llmrt_host::{Candidate, Device, DeviceState, DiscoverOptions, Host, HostOptions, Outcome, knobs};
 use std::path::Path;
 use std::sync::Arc;
 
 /// The plugin that is linked in, and whose device is the baseline that runs what no other can.
 const BASELINE: &str = "cpu";
-
-/// Most threads that the pool starts.
-const MAX_THREADS: usize = 1024;
 
 /// Plugins, and what became of every file.
 pub struct Plugins {
@@ -69,6 +67,7 @@ impl Plugins {
     /// The same, with whatever was rejected among the candidates.
     pub fn look(global: &Global) -> Result<Plugins> {
         check_threads(global.threads)?;
+        knobs::settings()?;
         let host = Host::new(HostOptions {
             n_threads: global.threads,
             log: log_sink(global.verbose),
@@ -93,7 +92,23 @@ impl Plugins {
             |path: &Path| candidates.iter().any(|c| c.path.canonicalize().ok() == path.canonicalize().ok());
         let found: Vec<_> = found.into_iter().filter(|c| !is_named(&c.path)).collect();
         candidates.extend(found);
+        for warning in host.warnings(&candidates) {
+            note(format_args!("warning: {warning}"));
+        }
         Ok(Plugins { host, candidates, n_named })
+    }
+
+    /// The error, with why the plugins that `--backend` names are not in use.
+    fn with_refusals(&self, mut error: Error, global: &Global) -> Error {
+        let names: Vec<_> = global.backend.iter().filter_map(|text| text.trim().split(':').next()).collect();
+        for Candidate { path, outcome } in &self.candidates {
+            let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
+            let is_named = names.iter().any(|name| file == *name || file == format!("libllmrt_{name}.so"));
+            if let (true, Outcome::Rejected(why) | Outcome::Skipped(why)) = (is_named, outcome) {
+                error.message.push_str(&format!("\n{}: not loaded: {why}", path.display()));
+            }
+        }
+        error
     }
 
     /// All devices, as `--backend` names them.
@@ -122,7 +137,9 @@ impl Plugins {
         let mut chosen: Vec<Arc<Device>> = match global.backend.is_empty() {
             true => all.into_iter().filter(|device| idle_because(device).is_none()).collect(),
             false => {
-                backend::choose(&global.backend, &offered)?.into_iter().map(|row| all[row].clone()).collect()
+                let rows =
+                    backend::choose(&global.backend, &offered).map_err(|e| self.with_refusals(e, global))?;
+                rows.into_iter().map(|row| all[row].clone()).collect()
             }
         };
         // The baseline runs everything, so a device after it would never get any work.

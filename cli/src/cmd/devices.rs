@@ -3,10 +3,10 @@
 use crate::args::Global;
 use crate::backend::Offered;
 use crate::cmd::Command;
-use crate::output::{self, bytes};
+use crate::output::{self, bytes, note};
 use crate::setup::{Plugins, idle_because};
 use clap::Args;
-use llmrt_host::{Device, PoolStats, knobs};
+use llmrt_host::{Candidate, Device, Outcome, PoolStats, knobs};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -35,6 +35,12 @@ fn devices(global: &Global, args: &Devices) -> crate::error::Result<()> {
         return print_knobs(args.json);
     }
     let plugins = Plugins::load(global)?;
+    // With -v the log has these lines already.
+    for Candidate { path, outcome } in plugins.host.quietly_refused().iter().filter(|_| global.verbose == 0) {
+        if let Outcome::Rejected(why) = outcome {
+            note(format_args!("{}: not loaded: {why}", path.display()));
+        }
+    }
     let chosen = plugins.choose(global)?;
     let rows: Vec<Row> = plugins
         .offered()

@@ -1,7 +1,16 @@
 //! THE knobs table: every environment variable this runtime reads. Nothing else reads the environment.
+//!
+//! One rule for all of them: [`settings`] parses each once per process; a value that a variable cannot have is an error
+//! with the variable, what was found and what is expected (exit code 2 of the command line). What may be a mistake and
+//! changes nothing (a relative folder, a variable that nothing reads) is a warning.
 
+use crate::pool::PoolKind;
+use crate::threads::MAX_THREADS;
 use crate::{Error, Result};
 use std::ffi::OsString;
+use std::path::Path;
+use std::sync::OnceLock;
+use std::time::Duration;
 
 /// One environment variable.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -46,7 +55,7 @@ knobs! {
         "The user's folder, when XDG_DATA_HOME is not set; ignored for set-user-id programs.",
         "unset", "host/src/plugin/search.rs";
     THREADS = "LLMRT_THREADS",
-        "Threads of the pool, the calling one included; 0: one per core.",
+        "Threads of the pool, the calling one included: 1 to 1024; 0: one per core.",
         "0", "host/src/plugin/registry.rs";
     REPACK = "LLMRT_REPACK",
         "0: matrices stay in the mapped file, even where a copy in the device's own layout would be faster.",
@@ -84,17 +93,179 @@ impl Knob {
     pub fn text_or_empty(&self) -> Option<OsString> {
         std::env::var_os(self.name)
     }
+}
 
-    /// The variable as a number; `None` if it is unset.
-    pub fn number(&self) -> Result<Option<u64>> {
-        let Some(text) = self.text() else { return Ok(None) };
-        let number = text.to_str().and_then(|t| t.trim().parse().ok());
-        number.map(Some).ok_or_else(|| Error::Knob {
-            name: self.name.into(),
-            value: text.to_string_lossy().into_owned(),
-            expected: "a whole number, 0 or more",
+/// The values of all knobs that are more than text.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Settings {
+    /// Threads of the pool; 0: one per core.
+    pub n_threads: usize,
+    /// How long an idle thread of the pool looks for work.
+    pub spin: Duration,
+    /// How long one call of a device may take; `None`: for ever.
+    pub watchdog: Option<Duration>,
+    /// Whether every call of a plugin is checked.
+    pub validate: bool,
+    /// Whether matrices are copied into the device's own layout.
+    pub repack: bool,
+    /// How scratch memory of devices is managed.
+    pub pool: PoolKind,
+    /// Most detailed log level that is shown, 1 (error) to 5 (trace).
+    pub log: u32,
+    /// Options of plugins.
+    pub options: Vec<(String, String)>,
+}
+
+/// Spinning any longer costs more than waking a thread up.
+const DEFAULT_SPIN: Duration = Duration::from_micros(50);
+
+/// The settings of this process; the first call parses them.
+pub fn settings() -> Result<&'static Settings> {
+    static SETTINGS: OnceLock<Result<Settings>> = OnceLock::new();
+    let parse = || Settings::parse(|knob| knob.text().filter(|_| knob != PLUGIN_OPTIONS || !is_privileged()));
+    SETTINGS.get_or_init(parse).as_ref().map_err(Clone::clone)
+}
+
+impl Settings {
+    /// Those of an empty environment.
+    pub(crate) fn defaults() -> &'static Settings {
+        static DEFAULTS: Settings = Settings {
+            n_threads: 0,
+            spin: DEFAULT_SPIN,
+            watchdog: None,
+            validate: false,
+            repack: true,
+            pool: PoolKind::Auto,
+            log: 2,
+            options: Vec::new(),
+        };
+        &DEFAULTS
+    }
+
+    /// Parses what `text` gives for each knob.
+    fn parse(text: impl Fn(Knob) -> Option<OsString>) -> Result<Settings> {
+        let number = |knob: Knob, max: u64, expected: &'static str| {
+            let Some(value) = text(knob) else { return Ok(None) };
+            let found = value.to_str().and_then(|t| t.trim().parse::<u64>().ok()).filter(|&n| n <= max);
+            found.map(Some).ok_or_else(|| refused(knob, &value, expected))
+        };
+        let choice = |knob: Knob, names: &[&str], expected: &'static str| {
+            let Some(value) = text(knob) else { return Ok(None) };
+            let found = value.to_str().and_then(|t| names.iter().position(|name| *name == t.trim()));
+            found.map(Some).ok_or_else(|| refused(knob, &value, expected))
+        };
+        let pools = [PoolKind::Auto, PoolKind::Legacy, PoolKind::Vmm];
+        let pool = choice(POOL, &["auto", "legacy", "vmm"], "auto, legacy or vmm")?;
+        let levels = ["error", "warn", "info", "debug", "trace"];
+        let log = choice(LOG, &levels, "error, warn, info, debug or trace")?;
+        const A_DAY_US: u64 = 86_400_000_000;
+        let n_threads = number(THREADS, MAX_THREADS as u64, "1 to 1024, or 0 for one per core")?;
+        let spin = number(SPIN_US, A_DAY_US, "microseconds, 0 to 86400000000")?;
+        let watchdog = number(WATCHDOG_MS, A_DAY_US, "milliseconds, 0 to 86400000000")?;
+        Ok(Settings {
+            n_threads: n_threads.unwrap_or(0) as usize,
+            spin: spin.map_or(DEFAULT_SPIN, Duration::from_micros),
+            watchdog: watchdog.filter(|&n| n > 0).map(Duration::from_millis),
+            validate: choice(VALIDATE, &["0", "1"], "0 or 1")? == Some(1),
+            repack: choice(REPACK, &["0", "1"], "0 or 1")? != Some(0),
+            pool: pool.map_or(PoolKind::Auto, |i| pools[i]),
+            log: log.map_or(2, |i| i as u32 + 1),
+            options: text(PLUGIN_OPTIONS).map_or(Ok(Vec::new()), |value| options(&value))?,
         })
     }
+}
+
+/// The pairs of `LLMRT_PLUGIN_OPTIONS`.
+fn options(value: &OsString) -> Result<Vec<(String, String)>> {
+    let bad = |text: &str| refused(PLUGIN_OPTIONS, &text.into(), "KEY=VALUE pairs, separated by `;`");
+    let text = value.to_string_lossy();
+    let pairs = text.split(';').filter(|pair| !pair.trim().is_empty());
+    pairs.map(|pair| crate::plugin::option_pair(pair).ok_or_else(|| bad(pair))).collect()
+}
+
+fn refused(knob: Knob, value: &OsString, expected: &'static str) -> Error {
+    Error::Knob { name: knob.name.into(), value: value.to_string_lossy().into_owned(), expected }
+}
+
+/// Parts of the variables with plugin folders that are left out because they are relative.
+pub fn relative_plugin_paths() -> Vec<String> {
+    let parts = |knob: &Knob| {
+        let paths =
+            knob.text().into_iter().flat_map(|value| std::env::split_paths(&value).collect::<Vec<_>>());
+        let relative = paths.filter(|path| !path.as_os_str().is_empty() && path.is_relative());
+        relative.map(|path| relative_part(knob.name, &path)).collect::<Vec<_>>()
+    };
+    [PLUGIN_PATH, PLUGIN_ADD_PATH].iter().flat_map(parts).collect()
+}
+
+fn relative_part(name: &str, path: &Path) -> String {
+    format!("{name}: `{}` is relative and not searched; give its absolute path", path.display())
+}
+
+/// Warnings about variables that begin with `LLMRT_` and that nothing reads. `options` are the keys that plugins asked
+/// for, and `plugins` the names of those that were looked at: variables of others cannot be judged.
+pub fn unknown_variables(
+    variables: impl Iterator<Item = String>,
+    options: &[String],
+    plugins: &[String],
+) -> Vec<String> {
+    // Read by builds, tests and the simulated vendor libraries of this project.
+    const OTHERS: [&str; 6] =
+        ["CANN_SIM", "CUDA_SIM", "CUDA_KERNELS", "NVRTC_DIR", "REQUIRE_FIXTURES", "TEST_FAULT"];
+    let known: Vec<String> = TABLE
+        .iter()
+        .map(|knob| knob.name.into())
+        .chain(options.iter().filter_map(|key| variable(key)))
+        .collect();
+    let is_unknown = |name: &String| {
+        let rest = name.strip_prefix("LLMRT_")?;
+        let of_refused = |plugin: &String| {
+            let is_loaded = options.iter().any(|key| key.split('.').next() == Some(plugin));
+            !is_loaded && rest.starts_with(&format!("{}_", plugin.to_uppercase()))
+        };
+        let is_known = known.contains(name) || OTHERS.contains(&rest) || plugins.iter().any(of_refused);
+        (!is_known).then(|| format!("{name}: nothing reads this variable{}", did_you_mean(name, &known)))
+    };
+    let mut found: Vec<_> = variables.filter_map(|name| is_unknown(&name)).collect();
+    found.sort();
+    found
+}
+
+/// Warnings about options for plugins that no plugin read. Options of plugins that are not in use are not judged.
+pub(crate) fn unread_options<'a>(
+    set: impl Iterator<Item = &'a String>,
+    asked: &[String],
+    in_use: &[String],
+) -> Vec<String> {
+    let is_unread = |key: &&String| {
+        let plugin = key.split_once('.').map(|(plugin, _)| plugin);
+        !asked.contains(key) && plugin.is_none_or(|plugin| in_use.iter().any(|name| name == plugin))
+    };
+    let warning =
+        |key: &String| format!("plugin option {key}: no plugin reads it{}", did_you_mean(key, asked));
+    set.filter(is_unread).map(warning).collect()
+}
+
+/// `; did you mean NAME?`, if there is a name that differs in a few letters.
+fn did_you_mean(name: &str, known: &[String]) -> String {
+    let nearest = known.iter().map(|other| (distance(name, other), other)).min();
+    let near = nearest.filter(|(n, _)| *n <= 1 + name.len() / 6);
+    near.map_or(String::new(), |(_, other)| format!("; did you mean {other}?"))
+}
+
+/// Levenshtein distance: how many letters have to be changed, added or taken away.
+fn distance(a: &str, b: &str) -> usize {
+    let b: Vec<char> = b.chars().collect();
+    let mut row: Vec<usize> = (0..=b.len()).collect();
+    for (i, x) in a.chars().enumerate() {
+        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
+        for (j, &y) in b.iter().enumerate() {
+            let changed = diagonal + usize::from(x != y);
+            diagonal = row[j + 1];
+            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
+        }
+    }
+    row[b.len()]
 }
 
 /// The variable of a plugin's option: that of `cpu.isa` is `LLMRT_CPU_ISA`. `None` for a key of another form.
@@ -143,6 +314,91 @@ mod tests {
     #[test]
     fn an_unset_knob_has_no_value() {
         let knob = Knob { name: "LLMRT_NO_SUCH_KNOB", meaning: "", default: "", used_in: "" };
-        assert_eq!((knob.text(), knob.number()), (None, Ok(None)));
+        assert_eq!(knob.text(), None);
+    }
+
+    /// Settings where one variable is set.
+    fn parse(knob: Knob, value: &str) -> Result<Settings> {
+        Settings::parse(|k| (k == knob).then(|| value.into()))
+    }
+
+    #[test]
+    fn a_bad_value_of_any_knob_is_an_error_with_what_is_expected() {
+        for (knob, value) in [
+            (THREADS, "99999999"),
+            (THREADS, "1025"),
+            (THREADS, "-1"),
+            (THREADS, "two"),
+            (SPIN_US, "1e3"),
+            (WATCHDOG_MS, "5s"),
+            (VALIDATE, "2"),
+            (VALIDATE, "yes"),
+            (REPACK, "no"),
+            (POOL, "best"),
+            (LOG, "verbose"),
+            (PLUGIN_OPTIONS, "cpu.isa"),
+        ] {
+            let e = parse(knob, value).unwrap_err();
+            assert!(matches!(e, Error::Knob { .. }), "{e:?}");
+            let text = e.to_string();
+            assert!(text.starts_with(&format!("{}={value}: expected ", knob.name)), "{text}");
+        }
+    }
+
+    #[test]
+    fn good_values_are_settings() {
+        let default = Settings::parse(|_| None).unwrap();
+        assert_eq!(default, *Settings::defaults());
+        assert_eq!((default.n_threads, default.validate, default.repack, default.log), (0, false, true, 2));
+        assert_eq!(parse(THREADS, " 1024 ").unwrap(), Settings { n_threads: 1024, ..default.clone() });
+        assert_eq!(parse(THREADS, "0").unwrap(), default);
+        assert_eq!(parse(VALIDATE, "1").unwrap(), Settings { validate: true, ..default.clone() });
+        assert_eq!(parse(VALIDATE, "0").unwrap(), default);
+        assert_eq!(parse(REPACK, "0").unwrap(), Settings { repack: false, ..default.clone() });
+        assert_eq!(parse(POOL, "vmm").unwrap(), Settings { pool: PoolKind::Vmm, ..default.clone() });
+        assert_eq!(parse(LOG, "trace").unwrap(), Settings { log: 5, ..default.clone() });
+        assert_eq!(parse(WATCHDOG_MS, "0").unwrap(), default);
+        let options = vec![("a.b".to_string(), "c=d".to_string())];
+        assert_eq!(parse(PLUGIN_OPTIONS, "a.b=c=d; ").unwrap(), Settings { options, ..default });
+    }
+
+    #[test]
+    fn variables_that_nothing_reads_are_listed_with_the_nearest_name() {
+        let set = [
+            "LLMRT_THREDS",
+            "LLMRT_THREADS",
+            "LLMRT_CPU_ISA",
+            "LLMRT_CPU_IAS",
+            "LLMRT_CUDA_POOL",
+            "LLMRT_X",
+            "PATH",
+        ];
+        let found = unknown_variables(
+            set.map(String::from).into_iter(),
+            &["cpu.isa".into()],
+            &["cpu".into(), "cuda".into()],
+        );
+        assert_eq!(
+            found,
+            [
+                "LLMRT_CPU_IAS: nothing reads this variable; did you mean LLMRT_CPU_ISA?",
+                "LLMRT_THREDS: nothing reads this variable; did you mean LLMRT_THREADS?",
+                "LLMRT_X: nothing reads this variable",
+            ]
+        );
+    }
+
+    #[test]
+    fn options_that_no_plugin_reads_are_listed() {
+        let set = ["cpu.isa", "cpu.ias", "cuda.graphs", "isa"].map(String::from);
+        let found = unread_options(set.iter(), &["cpu.isa".into()], &["cpu".into()]);
+        assert_eq!(
+            found,
+            [
+                "plugin option cpu.ias: no plugin reads it; did you mean cpu.isa?",
+                "plugin option isa: no plugin reads it"
+            ]
+        );
+        assert!(relative_part("LLMRT_PLUGIN_PATH", Path::new("rel/x")).contains("`rel/x` is relative"));
     }
 }

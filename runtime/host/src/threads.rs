@@ -64,8 +64,8 @@ pub struct Team<'a> {
 /// Payload of the quiet unwinding that takes the others out of a body after one of them panicked.
 struct Abandoned;
 
-/// Teams fit into 16 bits of the epoch.
-const MAX_THREADS: usize = 1024;
+/// Most threads of a pool. Teams fit into 16 bits of the epoch.
+pub const MAX_THREADS: usize = 1024;
 
 thread_local! {
     /// Whether this thread is in the body of a team of two or more.

@@ -58,6 +58,12 @@ pub enum Error {
     #[error("{}: cannot map the file: {source}; {}", path.display(), map_remedy(source))]
     Map { path: PathBuf, source: io::Error },
     #[error(
+        "{}: part {number} of {count} of the model: the file is {found}; put the parts of one model in one folder, \
+         download this one again",
+        path.display()
+    )]
+    WrongPart { path: PathBuf, number: u32, count: u32, found: String },
+    #[error(
         "{}: the file had {was} bytes when it was opened and has {now} now: something writes to it; wait until \
          that is done and start again",
         path.display()

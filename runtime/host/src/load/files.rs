@@ -153,9 +153,22 @@ fn open_parts(file: OpenFile, tables: Gguf, split: SplitInfo) -> Result<Vec<(Ope
             other => other,
         })?;
         let tables = read_tables(&part)?;
+        check_part(&part, &tables, no as u32, name.count)?;
         parts.push((part, tables));
     }
     Ok(parts)
+}
+
+/// An error that names the file if it is another part than its name has, or none.
+fn check_part(file: &OpenFile, tables: &Gguf, no: u32, count: u32) -> Result<()> {
+    let path = file.path.clone();
+    let split = SplitInfo::of(&tables.metadata);
+    let found = match split.map_err(|source| Error::Invalid { path: path.clone(), source })? {
+        Some(split) if (split.no, split.count) == (no, count) => return Ok(()),
+        Some(split) => format!("part {} of {}", u64::from(split.no) + 1, split.count),
+        None => "no part of a split model".into(),
+    };
+    Err(Error::WrongPart { path, number: no + 1, count, found })
 }
 
 /// Reads as much of the file as its tables need.

@@ -19,7 +19,7 @@ use super::progress::Progress;
 use super::storage::Storage;
 use super::weights::{LoadOptions, Placed, WeightRequest, Weights};
 use super::{Error, LoadMode, ModelFiles, Result};
-use crate::knobs::REPACK;
+use crate::knobs;
 use crate::{Device, Layout};
 
 /// How much of the files to map.
@@ -138,7 +138,7 @@ fn map(
 /// Rows of devices that get copies of matrices in a layout of their own: those that say so and have room.
 fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<usize> {
     let mut needed = BTreeMap::<usize, (&Device, u64)>::new();
-    if REPACK.text().is_none_or(|text| text != "0") {
+    if knobs::settings().is_ok_and(|settings| settings.repack) {
         for item in items.iter().filter(|item| is_worth_a_copy(item.want)) {
             needed.entry(item.want.row).or_insert((&item.want.device, 0)).1 += item.info.nbytes;
         }

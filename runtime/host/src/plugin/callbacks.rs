@@ -8,7 +8,7 @@ use crate::validate::inside;
 use core::ffi::c_void;
 use llmrt_abi::{ABI_MINOR, DType, DTypeKind, Status, types as c};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 
 /// The table of `init`; `ctx` is the address of the [`Services`] that it is of.
 pub(super) fn host_api(ctx: *mut c_void) -> c::HostApi {
@@ -88,13 +88,7 @@ unsafe extern "C" fn get_option(ctx: *mut c_void, key: c::Str, buf: *mut u8, cap
             services(ctx).misuse("get_option", format_args!("buf {buf:?} of {cap} bytes, len {len:?}"));
             return Status::Invalid.code();
         }
-        let (services, key) = (services(ctx), text(key));
-        let mut asked = services.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if !asked.contains(&*key) {
-            asked.insert(key.to_string());
-        }
-        drop(asked);
-        let Some(value) = services.option(&key) else { return Status::Unsupported.code() };
+        let Some(value) = services(ctx).read_option(&text(key)) else { return Status::Unsupported.code() };
         *len = value.len() as u64;
         if !buf.is_null() {
             std::ptr::copy_nonoverlapping(value.as_ptr(), buf, value.len().min(cap as usize));

@@ -14,6 +14,8 @@ use std::path::{Path, PathBuf};
 pub enum Refusal {
     /// It should not be there, or not like this.
     Rejected(String),
+    /// The file is fine, and its `init` failed: no card, no driver.
+    NotStarted(String),
     /// It is fine, and not for this machine or run.
     Skipped(String),
 }

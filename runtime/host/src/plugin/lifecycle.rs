@@ -1,6 +1,7 @@
 //! At most one `init` … `shutdown` of a plugin's table at a time in this process, shared by all who load it.
 
 use super::loaded::Loaded;
+use super::open::StartError;
 use crate::device::Device;
 use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
@@ -26,7 +27,10 @@ static CHANGED: Condvar = Condvar::new();
 pub(crate) type Module = (Arc<Loaded>, Vec<Arc<Device>>);
 
 /// The plugin with the table at address `key`: the one in use, or what `start` makes.
-pub(crate) fn begin(key: usize, start: impl FnOnce() -> Result<Module, String>) -> Result<Module, String> {
+pub(crate) fn begin(
+    key: usize,
+    start: impl FnOnce() -> Result<Module, StartError>,
+) -> Result<Module, StartError> {
     if let Some(module) = reserve(key)? {
         return Ok(module);
     }

@@ -43,13 +43,36 @@ pub(crate) fn words(e: &dyn std::error::Error) -> String {
     e.source().map_or_else(|| e.to_string(), |cause| cause.to_string())
 }
 
+/// Why a plugin whose code was loaded is not used.
+pub(crate) enum StartError {
+    /// Its table or devices are not as they must be.
+    Rejected(String),
+    /// Its `init` returned an error.
+    InitFailed(String),
+}
+
+impl StartError {
+    /// The reason.
+    pub(crate) fn into_text(self) -> String {
+        match self {
+            StartError::Rejected(text) | StartError::InitFailed(text) => text,
+        }
+    }
+}
+
+impl From<String> for StartError {
+    fn from(text: String) -> StartError {
+        StartError::Rejected(text)
+    }
+}
+
 /// Steps 9 to 14: from the entry to devices, or the reason why not.
 pub(crate) fn start(
     query: Query,
     path: Option<PathBuf>,
     manifest: Option<&Manifest>,
     services: &Arc<Services>,
-) -> Result<Module, String> {
+) -> Result<Module, StartError> {
     let (key, table) = query_table(query)?;
     check_build(&table)?;
     let desc = describe(&table, path, manifest)?;
@@ -144,8 +167,8 @@ fn init(
     table: c::Plugin,
     mut desc: PluginDesc,
     services: &Arc<Services>,
-) -> Result<Module, String> {
-    let Some(init) = table.init else { return Err("no init".into()) };
+) -> Result<Module, StartError> {
+    let Some(init) = table.init else { return Err(StartError::Rejected("no init".into())) };
     let (mut devices, mut n) = (std::ptr::null(), 0);
     let mut err = c::Error::empty();
     let n_ops = services.custom_ops().len();
@@ -158,7 +181,7 @@ fn init(
     desc.init_time = started.elapsed();
     if status != 0 {
         services.settle_ops(n_ops, None);
-        return Err(CallError::read(&desc.name, "init", status, &err).to_string());
+        return Err(StartError::InitFailed(CallError::read(&desc.name, "init", status, &err).to_string()));
     }
     let services = services.clone();
     let loaded = Arc::new(Loaded { desc, key, table, services, quarantined: OnceLock::new() });

@@ -32,7 +32,7 @@ impl Probe {
     pub fn of_file(path: &Path) -> Result<Probe, String> {
         let checked = checklist::check_file(path, &[], "");
         let checked = checked.map_err(|refusal| match refusal {
-            Refusal::Rejected(why) | Refusal::Skipped(why) => why,
+            Refusal::Rejected(why) | Refusal::NotStarted(why) | Refusal::Skipped(why) => why,
         })?;
         let query = open::open_file(&checked)?;
         let (first, table) = open::query_table(query)?;

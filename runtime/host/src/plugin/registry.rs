@@ -4,6 +4,7 @@ use super::checklist::{self, Identity, Refusal};
 use super::custom::CustomOp;
 use super::lifecycle::Module;
 use super::loaded::PluginDesc;
+use super::open::StartError;
 use super::search::{self, DiscoverOptions, Found, Surroundings};
 use super::services::{LogSink, Services};
 use super::{Query, open};
@@ -43,6 +44,8 @@ pub struct Host {
     services: Arc<Services>,
     disabled: String,
     plugins: Mutex<Vec<Entry>>,
+    /// Refused without a line in the log.
+    quietly_refused: Mutex<Vec<Candidate>>,
 }
 
 struct Entry {
@@ -84,51 +87,49 @@ pub fn option_pair(text: &str) -> Option<(String, String)> {
     (!key.is_empty()).then(|| (key.to_string(), value.to_string()))
 }
 
-/// Adds the options of the knob that are not set yet.
-fn add_knob_options(options: &mut BTreeMap<String, String>, complaints: &mut Vec<String>) {
-    let text = knobs::PLUGIN_OPTIONS.text().filter(|_| !knobs::is_privileged()).unwrap_or_default();
-    for text in text.to_string_lossy().split(';').filter(|text| !text.trim().is_empty()) {
-        match option_pair(text) {
-            Some((key, value)) => _ = options.entry(key).or_insert(value),
-            None => complaints.push(format!(
-                "{}: `{text}`: expected KEY=VALUE; leaving it out",
-                knobs::PLUGIN_OPTIONS.name
-            )),
-        }
-    }
-}
-
 impl Host {
-    /// A host without plugins.
+    /// A host without plugins. What the options leave open comes from the environment; variables with values they
+    /// cannot have count as unset and are logged. A program that should end with an error instead calls
+    /// [`knobs::settings`] first.
     pub fn new(mut options: HostOptions) -> Arc<Host> {
-        let mut complaints = Vec::new();
-        add_knob_options(&mut options.options, &mut complaints);
-        let mut number = |knob: knobs::Knob| {
-            knob.number().unwrap_or_else(|e| {
-                complaints.push(format!("{e}; using {}", knob.default));
-                None
-            })
-        };
-        let spin = Duration::from_micros(number(knobs::SPIN_US).unwrap_or(50));
-        let n_threads = options.n_threads.or_else(|| number(knobs::THREADS).map(|n| n as usize)).unwrap_or(0);
-        let watchdog = options.watchdog.or_else(|| number(knobs::WATCHDOG_MS).map(Duration::from_millis));
+        let parsed = knobs::settings();
+        let settings = parsed.clone().unwrap_or(knobs::Settings::defaults());
+        for (key, value) in &settings.options {
+            options.options.entry(key.clone()).or_insert(value.clone());
+        }
         let disabled = || knobs::PLUGINS_DISABLE.text().map(|text| text.to_string_lossy().into_owned());
-        let validate = options.validate.or_else(|| number(knobs::VALIDATE).map(|n| n != 0)).unwrap_or(false);
-        let pool = ThreadPool::new(n_threads, spin);
+        let watchdog = options.watchdog.or(settings.watchdog).filter(|t| !t.is_zero());
+        let pool = ThreadPool::new(options.n_threads.unwrap_or(settings.n_threads), settings.spin);
+        let validate = options.validate.unwrap_or(settings.validate);
         let host = Host {
-            services: Services::new(
-                pool,
-                options.options,
-                options.log,
-                validate,
-                watchdog.filter(|t| !t.is_zero()),
-                options.pool,
-            ),
+            services: Services::new(pool, options.options, options.log, validate, watchdog, options.pool),
             disabled: options.disabled.or_else(disabled).unwrap_or_default(),
             plugins: Mutex::default(),
+            quietly_refused: Mutex::default(),
         };
-        complaints.iter().for_each(|text| host.services.say(2, text));
+        if let Err(e) = parsed {
+            host.services.say(1, &e.to_string());
+        }
         Arc::new(host)
+    }
+
+    /// What of the settings may be a mistake, once plugins are loaded: folders that are not searched, variables and
+    /// options that nothing reads, each with the nearest name.
+    pub fn warnings(&self, candidates: &[Candidate]) -> Vec<String> {
+        let in_use: Vec<_> = self.plugins_in_use().into_iter().map(|plugin| plugin.name).collect();
+        let named = |candidate: &Candidate| {
+            let file = candidate.path.file_name()?.to_str()?;
+            Some(file.strip_prefix("libllmrt_")?.strip_suffix(".so")?.to_string())
+        };
+        let plugins: Vec<_> = in_use.iter().cloned().chain(candidates.iter().filter_map(named)).collect();
+        let mut read = self.options_asked();
+        // The host's own option of every plugin, read when a device makes its first stream.
+        read.extend(in_use.iter().map(|plugin| format!("{plugin}.pool")));
+        let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
+        let mut warnings = knobs::relative_plugin_paths();
+        warnings.extend(knobs::unknown_variables(variables, &read, &plugins));
+        warnings.extend(knobs::unread_options(self.services.options_set(), &read, &in_use));
+        warnings
     }
 
     /// Lets in a plugin that is linked into the program, through the same table that a loaded one has.
@@ -136,7 +137,7 @@ impl Host {
         let built_in = || PathBuf::from("(built in)");
         let failed = |reason| Error::Load { path: built_in(), reason };
         let mut plugins = self.plugins();
-        let module = open::start(query, None, None, &self.services).map_err(failed)?;
+        let module = open::start(query, None, None, &self.services).map_err(|e| failed(e.into_text()))?;
         let name = &module.0.desc.name;
         if plugins.iter().any(|entry| entry.module.0.desc.name == *name) {
             let reason = format!("a plugin named {name} is loaded already");
@@ -151,8 +152,13 @@ impl Host {
     pub fn discover(&self, options: &DiscoverOptions) -> Vec<Candidate> {
         let found = search::candidates(options, &Surroundings::of_process());
         let load = |found| match found {
-            Found::File(path) => self.load(path),
-            Found::UnsafeFolder(path, why) => self.candidate(path, Err(Refusal::Rejected(why))),
+            Found::File(path) => {
+                let outcome = self.try_load(&path);
+                self.candidate(path, outcome, options.only_extra)
+            }
+            Found::UnsafeFolder(path, why) => {
+                self.candidate(path, Err(Refusal::Rejected(why)), options.only_extra)
+            }
         };
         found.into_iter().map(load).collect()
     }
@@ -160,18 +166,27 @@ impl Host {
     /// Lets in one file.
     pub fn load(&self, path: PathBuf) -> Candidate {
         let outcome = self.try_load(&path);
-        self.candidate(path, outcome)
+        self.candidate(path, outcome, true)
     }
 
-    fn candidate(&self, path: PathBuf, outcome: Result<Outcome, Refusal>) -> Candidate {
+    /// A file and what became of it. A plugin that was merely found, and is whole but finds no device or driver here, is
+    /// no reason for a warning with every command.
+    fn candidate(&self, path: PathBuf, outcome: Result<Outcome, Refusal>, is_named: bool) -> Candidate {
+        let is_quiet = !is_named && matches!(outcome, Err(Refusal::NotStarted(_)));
         let outcome = outcome.unwrap_or_else(|refusal| match refusal {
-            Refusal::Rejected(reason) => Outcome::Rejected(reason),
+            Refusal::Rejected(reason) | Refusal::NotStarted(reason) => Outcome::Rejected(reason),
             Refusal::Skipped(reason) => Outcome::Skipped(reason),
         });
         if let Outcome::Rejected(reason) = &outcome {
-            self.services.say(2, &format!("{}: not loaded: {reason}", path.display()));
+            let level = if is_quiet { 3 } else { 2 };
+            self.services.say(level, &format!("{}: not loaded: {reason}", path.display()));
         }
-        Candidate { path, outcome }
+        let candidate = Candidate { path, outcome };
+        if is_quiet {
+            let mut quiet = self.quietly_refused.lock().unwrap_or_else(PoisonError::into_inner);
+            quiet.push(candidate.clone());
+        }
+        candidate
     }
 
     fn try_load(&self, path: &Path) -> Result<Outcome, Refusal> {
@@ -186,7 +201,10 @@ impl Host {
         }
         let query = open::open_file(&checked).map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
         let module = open::start(query, Some(checked.path.clone()), Some(manifest), &self.services);
-        let module = module.map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
+        let module = module.map_err(|e| match e {
+            StartError::Rejected(e) => Refusal::Rejected(manifest.with_hint(e)),
+            StartError::InitFailed(e) => Refusal::NotStarted(manifest.with_hint(e)),
+        })?;
         let desc = &module.0.desc;
         let n_devices = module.1.len();
         let outcome = Outcome::Loaded { name: desc.name.clone(), version: desc.version.clone(), n_devices };
@@ -208,6 +226,12 @@ impl Host {
         self.services
             .say(3, &format!("plugin {} {}: {n} devices, init took {time:?}", desc.name, desc.version));
         plugins.push(entry);
+    }
+
+    /// Plugins that were found, not named, and whose `init` failed: no card, no driver. The log has them at level info
+    /// only.
+    pub fn quietly_refused(&self) -> Vec<Candidate> {
+        self.quietly_refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
 
     /// All devices, the most capable first: by kind (CPUs last), then the plugin's priority, then name.

@@ -27,7 +27,7 @@ pub(crate) struct Services {
     pub(crate) pool: Arc<ThreadPool>,
     options: BTreeMap<String, String>,
     /// Options that plugins asked for, set or not.
-    pub(super) asked: Mutex<BTreeSet<String>>,
+    asked: Mutex<BTreeSet<String>>,
     /// How long one call of a device may take to compute or to wait.
     pub(crate) watchdog: Option<Duration>,
     pub(super) log: LogSink,
@@ -74,8 +74,23 @@ impl Services {
     }
 
     /// What was said of a plugin's option: by the program, by the knob for all of them, or by its own variable.
-    pub(crate) fn option(&self, key: &str) -> Option<String> {
+    fn option(&self, key: &str) -> Option<String> {
         self.options.get(key).cloned().or_else(|| knobs::plugin_option(key))
+    }
+
+    /// The same, and noted as an option that is read.
+    pub(crate) fn read_option(&self, key: &str) -> Option<String> {
+        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
+        if !asked.contains(key) {
+            asked.insert(key.to_string());
+        }
+        drop(asked);
+        self.option(key)
+    }
+
+    /// Options that were set for all plugins.
+    pub(crate) fn options_set(&self) -> impl Iterator<Item = &String> {
+        self.options.keys()
     }
 
     /// Marks a run as cancelled, or forgets it.
@@ -131,17 +146,11 @@ impl Services {
 
 /// Lines up to the knob's level go to standard error.
 fn stderr_log() -> LogSink {
-    let level = match knobs::LOG.text().as_deref().and_then(|t| t.to_str()) {
-        Some("error") => 1,
-        Some("info") => 3,
-        Some("debug") => 4,
-        Some("trace") => 5,
-        _ => 2,
-    };
+    let level = knobs::settings().map_or(2, |settings| settings.log);
     Arc::new(move |l, target, text| {
         if l <= level {
             let word = ["error", "error", "warn", "info", "debug", "trace"][l.min(5) as usize];
-            // Nobody to tell when stderr is gone.
+            // When stderr is gone there is no other place for the line.
             let _ = writeln!(std::io::stderr(), "{word}: {target}: {text}");
         }
     })

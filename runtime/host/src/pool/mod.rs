@@ -98,10 +98,10 @@ impl PoolKind {
     /// What the plugin's option `pool` or else the environment asks for; an error for a name that is none.
     pub(crate) fn of_options(services: &Services, plugin: &str) -> Result<PoolKind> {
         let key = format!("{plugin}.pool");
-        let of_all = || Some((knobs::POOL.name.into(), knobs::POOL.text()?.to_string_lossy().into_owned()));
-        let asked = services.option(&key).map(|value| (key, value)).or_else(of_all);
-        let Some((name, value)) = asked else { return Ok(PoolKind::Auto) };
-        value.parse().map_err(|expected| Error::Knob { name, value, expected })
+        match services.read_option(&key) {
+            None => Ok(knobs::settings()?.pool),
+            Some(value) => value.parse().map_err(|expected| Error::Knob { name: key, value, expected }),
+        }
     }
 }
 

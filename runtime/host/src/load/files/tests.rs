@@ -81,6 +81,18 @@ fn a_missing_part_is_named() {
 }
 
 #[test]
+fn a_wrong_part_is_named_whichever_part_is_opened() {
+    let folder = tempfile::tempdir().unwrap();
+    let paths = split_model(folder.path(), 3);
+    std::fs::copy(&paths[2], &paths[1]).unwrap();
+    for path in [&paths[0], &paths[2]] {
+        let message = ModelFiles::open(path, &OpenOptions::default()).unwrap_err().to_string();
+        assert!(message.starts_with(&format!("{}: part 2 of 3", paths[1].display())), "{message}");
+        assert!(message.contains("the file is part 3 of 3"), "{message}");
+    }
+}
+
+#[test]
 fn a_part_under_another_name_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let paths = split_model(folder.path(), 2);
