@@ -1,4 +1,4 @@
-//! What the plugin claims: the table of ops in docs/cann-ops.md, and that it claims nothing of which the libraries at hand
+//! What the plugin claims: the table in docs/reference/cann-ops.md, and that it claims nothing of which the libraries at hand
 //! lack an operator.
 
 mod common;
@@ -76,7 +76,7 @@ It names 33 of its 43 ops; which the other ten are is not known. Below them its 
 ";
 const COLUMNS: &str = "| 910B | 310P | 310B | 910A |";
 
-/// docs/cann-ops.md is what the simulated cards claim.
+/// docs/reference/cann-ops.md is what the simulated cards claim.
 #[test]
 fn the_table_of_ops_is_current() {
     let columns = CHIPS.map(|soc| {
@@ -98,9 +98,9 @@ fn the_table_of_ops_is_current() {
     }
     let made = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cann-ops.md");
     std::fs::write(&made, &table).unwrap();
-    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/cann-ops.md");
+    let kept = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/reference/cann-ops.md");
     let found = std::fs::read_to_string(&kept).unwrap_or_default();
-    assert!(found == table, "docs/cann-ops.md is old; copy {} over it", made.display());
+    assert!(found == table, "docs/reference/cann-ops.md is old; copy {} over it", made.display());
 }
 
 /// How a card computes an op, and whether all of its cases.

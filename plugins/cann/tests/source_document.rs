@@ -1,4 +1,4 @@
-//! The runtime tests that ggml's CANN document lists, CA-19 to CA-22 of `docs/cann.md`, on simulated cards. Nothing here
+//! The runtime tests that ggml's CANN document lists, CA-19 to CA-22 of `docs/plugins/cann-testing.md`, on simulated cards. Nothing here
 //! shows what a real card does. That `ASCEND_RT_VISIBLE_DEVICES` is honoured is shown in `tests/tests/cann.rs`.
 
 mod common;

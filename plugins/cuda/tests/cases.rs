@@ -202,7 +202,7 @@ fn numbers_are_placed() {
     check(&[Op::DiagMaskInf, Op::DiagMaskZero, Op::Acc, Op::AddId, Op::Arange], 180);
 }
 
-/// All cases of the ops but those that stand here, of which some are refused for dtypes and shapes: docs/cuda.md names
+/// All cases of the ops but those that stand here, of which some are refused for dtypes and shapes: docs/plugins/cuda-kernels.md names
 /// them.
 #[test]
 fn every_op_runs_on_a_card() {
