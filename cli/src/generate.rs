@@ -2,12 +2,17 @@
 
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
+use crate::progress::PromptBar;
 use crate::session;
 use llmrt_engine::{Engine, Finish, Logits, Sampler, SequenceId, Step, StopFilter, TokenId};
 use llmrt_tokenizer::{Decoder, Tokenizer};
 use std::time::{Duration, Instant};
 
-/// What is asked for.
+/// Makes room in a sequence that fills the context, given the tokens generated so far; `false` where there is nothing
+/// to drop. The sequence keeps its id and ends with the same tokens.
+pub type MakeRoom<'a> = dyn FnMut(&mut Engine, &[TokenId]) -> Result<bool> + 'a;
+
+/// A text to generate.
 pub struct Request<'a> {
     /// The tokenizer of the model.
     pub tokenizer: &'a Tokenizer,
@@ -17,6 +22,8 @@ pub struct Request<'a> {
     pub stops: Vec<String>,
     /// Whether the text goes on another one, so that a space in front of it counts.
     pub continues: bool,
+    /// What happens when the context is full; `None`: the text ends.
+    pub make_room: Option<&'a mut MakeRoom<'a>>,
 }
 
 /// What became of it.
@@ -46,7 +53,7 @@ pub fn generate(
     engine: &mut Engine,
     id: SequenceId,
     sampler: &mut Sampler,
-    request: Request<'_>,
+    mut request: Request<'_>,
     show: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<Outcome> {
     let started = Instant::now();
@@ -54,13 +61,13 @@ pub fn generate(
     let mut n_prompt = n_asked;
     let mut text = Text::new(&request)?;
     let mut first_token_at = None;
-    let mut n_tokens = 0;
+    let mut generated = Vec::new();
     let mut is_context_full = false;
     engine.set_required_top_k(id, sampler.required_top_k())?;
 
     let finish = loop {
         let Some(step) = next_logits(engine, id, usize::MAX)? else {
-            if n_tokens == 0 {
+            if generated.is_empty() {
                 n_prompt = n_asked.saturating_sub(n_missing(engine, id));
             }
             break Finish::Cancelled;
@@ -71,7 +78,7 @@ pub fn generate(
         // There is one sequence, so one row.
         let token = sampler.sample(step.row(0), known(engine, id))?;
         first_token_at.get_or_insert_with(Instant::now);
-        n_tokens += 1;
+        generated.push(token);
         let has_room = known(engine, id).len() < engine.n_ctx();
         if has_room {
             engine.push(id, token)?;
@@ -85,16 +92,23 @@ pub fn generate(
         if interrupt::is_asked() {
             break Finish::Cancelled;
         }
-        is_context_full = !has_room || known(engine, id).len() == engine.n_ctx();
-        if is_context_full || request.n_predict == Some(n_tokens) {
+        if request.n_predict == Some(generated.len()) {
             break Finish::Length;
+        }
+        if known(engine, id).len() == engine.n_ctx() {
+            let make_room = request.make_room.as_mut();
+            is_context_full = !make_room.map_or(Ok(false), |make_room| make_room(engine, &generated))?;
+            if is_context_full {
+                break Finish::Length;
+            }
         }
     };
     text.finish(&finish, show)?;
 
+    let n_tokens = generated.len();
     let first_token_at = first_token_at.unwrap_or_else(Instant::now);
     Ok(Outcome {
-        is_context_full: is_context_full && finish == Finish::Length,
+        is_context_full,
         text: text.shown,
         n_prompt,
         prompt: first_token_at - started,
@@ -106,13 +120,16 @@ pub fn generate(
 }
 
 /// Computes what a sequence lacks, at most `max_tokens` tokens at a time, and returns the step that gave the
-/// logits after its last token. `None` if Ctrl-C came first.
+/// logits after its last token. `None` if Ctrl-C came first. A terminal shows how far it is.
 pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Result<Option<Step>> {
+    let n_tokens = n_missing(engine, id);
+    let bar = PromptBar::new(n_tokens);
     loop {
         let step = match session::step(engine, Logits::Last, max_tokens) {
             Err(e) if e.exit == Exit::Interrupted => return Ok(None),
             step => step?,
         };
+        bar.show(n_tokens - n_missing(engine, id));
         if step.rows.iter().any(|row| row.id == id) {
             return Ok(Some(step));
         }

@@ -19,11 +19,15 @@ mod session;
 
 mod generate;
 
+mod prompt_cache;
+
 mod sampling;
 
 mod tokens;
 
 mod text;
+
+mod templates;
 
 mod new_file;
 

@@ -6,13 +6,29 @@ use llmrt_gguf::checkpoint::TokenizerBin;
 use llmrt_gguf::{FileKind, Metadata};
 use llmrt_host::load::{LoadMode, ModelFiles, OpenOptions};
 use llmrt_tokenizer::{ChatTemplate, Tokenizer};
+use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
 
 /// A tiny story teller, trained by `tools/train`.
 static EMBEDDED: &[u8] = include_bytes!("../assets/stories.gguf");
 
+/// What messages call it.
+const EMBEDDED_NAME: &str = "(embedded model)";
+
 /// The key of the vocabulary.
 const TOKENS: &str = "tokenizer.ggml.tokens";
+
+/// Bytes of each tensor that a model's checksum covers.
+const CHECKED_BYTES: u64 = 4096;
+
+/// Which model a file was written with.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Identity {
+    /// Its name in messages.
+    pub name: String,
+    /// SHA-256 in hexadecimal digits, of [`OpenModel::identity`].
+    pub checksum: String,
+}
 
 /// A model whose tables are read.
 pub struct OpenModel {
@@ -28,8 +44,8 @@ impl OpenModel {
     /// Opens a model file, or the embedded model.
     pub fn open(path: Option<&Path>, options: &OpenOptions) -> Result<OpenModel> {
         let Some(path) = path else {
-            let files = ModelFiles::from_bytes("(embedded model)", EMBEDDED, options)?;
-            return Ok(OpenModel { name: "(embedded model)".into(), files, tokenizer_bin: None });
+            let files = ModelFiles::from_bytes(EMBEDDED_NAME, EMBEDDED, options)?;
+            return Ok(OpenModel { name: EMBEDDED_NAME.into(), files, tokenizer_bin: None });
         };
         let mut files = ModelFiles::open(path, options)?;
         if is_checkpoint(files.kind) {
@@ -39,6 +55,11 @@ impl OpenModel {
         let tokenizer_bin =
             is_checkpoint(files.kind).then(|| options.tokenizer.clone().unwrap_or_else(beside));
         Ok(OpenModel { name: path.display().to_string(), files, tokenizer_bin })
+    }
+
+    /// Whether it is the model that is part of this program.
+    pub fn is_embedded(&self) -> bool {
+        self.name == EMBEDDED_NAME
     }
 
     /// The metadata.
@@ -100,6 +121,31 @@ impl OpenModel {
     /// The chat template, if there is one that can be used.
     pub fn chat_template(&self) -> Result<Option<ChatTemplate>> {
         ChatTemplate::from_metadata(self.metadata()).map_err(|e| self.error(e))
+    }
+
+    /// The model's name and checksum.
+    pub fn identity(&self) -> Result<Identity> {
+        Ok(Identity { name: self.name.clone(), checksum: self.checksum()? })
+    }
+
+    /// SHA-256 over what a model computes with: metadata except the vocabulary, and of every tensor the name, type,
+    /// dims and the bytes in its middle. To read all bytes would take as long as to load the model.
+    fn checksum(&self) -> Result<String> {
+        let mut hash = Sha256::new();
+        let is_number = |key: &str| !key.starts_with("tokenizer.") && !key.starts_with("general.name");
+        let mut metadata: Vec<_> = self.metadata().iter().filter(|(key, _)| is_number(key)).collect();
+        metadata.sort_by_key(|(key, _)| *key);
+        for (key, value) in metadata {
+            hash.update(format!("{key}={value:?}\n"));
+        }
+        for tensor in &self.files.model.tensors {
+            hash.update(format!("{} {} {:?}\n", tensor.name, tensor.dtype, tensor.ne));
+            let n = tensor.nbytes.min(CHECKED_BYTES);
+            let mut bytes = vec![0; n as usize];
+            self.files.read(tensor, (tensor.nbytes - n) / 2, &mut bytes)?;
+            hash.update(&bytes);
+        }
+        Ok(hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect())
     }
 
     /// An error about this model.

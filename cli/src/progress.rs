@@ -1,15 +1,20 @@
-//! The bar that shows how far a load is. Only a terminal sees it.
+//! The bars that show how far a load and a prompt are. Only a terminal sees them.
 
 use crate::interrupt;
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use std::io::IsTerminal;
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
+use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-/// Steps of the bar.
+/// Steps of the bar of a load.
 const STEPS: u64 = 1000;
 
-/// A load that is shorter than this shows no bar.
+/// What is shorter than this shows no bar.
 const PATIENCE: Duration = Duration::from_millis(300);
+
+/// How often the bar of a prompt is drawn again while a step runs.
+const TICK: Duration = Duration::from_millis(100);
 
 /// A bar on stderr, or nothing if stderr is no terminal.
 pub struct LoadBar {
@@ -45,5 +50,75 @@ impl LoadBar {
 impl Drop for LoadBar {
     fn drop(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+/// How much of a prompt has been computed, how fast, and how long the rest takes.
+///
+/// A step can take seconds, so a thread brings up the bar.
+pub struct PromptBar {
+    bar: ProgressBar,
+    n_tokens: usize,
+    started: Instant,
+    waiting: Option<(Sender<()>, JoinHandle<()>)>,
+}
+
+impl PromptBar {
+    /// A bar for so many tokens; none for a single one.
+    pub fn new(n_tokens: usize) -> PromptBar {
+        let bar = ProgressBar::with_draw_target(Some(n_tokens as u64), ProgressDrawTarget::hidden());
+        if let Ok(style) = ProgressStyle::with_template("prompt {bar:30} {pos}/{len} tokens{msg}  {elapsed}")
+        {
+            bar.set_style(style);
+        }
+        let is_shown = n_tokens > 1 && std::io::stderr().is_terminal();
+        let waiting = is_shown.then(|| {
+            let (sender, ended) = channel::<()>();
+            let bar = bar.clone();
+            let show_later = move || {
+                if ended.recv_timeout(PATIENCE) == Err(RecvTimeoutError::Timeout) {
+                    bar.set_draw_target(ProgressDrawTarget::stderr());
+                    bar.enable_steady_tick(TICK);
+                }
+            };
+            (sender, std::thread::spawn(show_later))
+        });
+        PromptBar { bar, n_tokens, started: Instant::now(), waiting }
+    }
+
+    /// Shows that `n_done` tokens are computed.
+    pub fn show(&self, n_done: usize) {
+        if self.waiting.is_some() && n_done > 0 {
+            self.bar.set_message(rate(n_done, self.n_tokens, self.started.elapsed()));
+            self.bar.set_position(n_done as u64);
+        }
+    }
+}
+
+impl Drop for PromptBar {
+    fn drop(&mut self) {
+        if let Some((sender, thread)) = self.waiting.take() {
+            drop(sender);
+            let _ = thread.join();
+            self.bar.finish_and_clear();
+        }
+    }
+}
+
+/// `, 84.2 tok/s, 12 s left`.
+fn rate(n_done: usize, n_tokens: usize, elapsed: Duration) -> String {
+    let seconds = elapsed.as_secs_f64().max(1e-9);
+    let left = n_tokens.saturating_sub(n_done) as f64 * seconds / n_done.max(1) as f64;
+    format!(", {:.1} tok/s, {left:.0} s left", n_done as f64 / seconds)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_time_left_follows_from_the_rate_so_far() {
+        assert_eq!(rate(512, 2048, Duration::from_secs(4)), ", 128.0 tok/s, 12 s left");
+        assert_eq!(rate(7, 7, Duration::from_millis(500)), ", 14.0 tok/s, 0 s left");
     }
 }

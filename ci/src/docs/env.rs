@@ -20,7 +20,9 @@ fn table(json: &str) -> Result<String, String> {
     for row in rows {
         let cell = |key: &str| row[key].as_str().unwrap_or_default().replace('|', "\\|");
         let (name, default, meaning) = (cell("name"), cell("default"), cell("meaning"));
-        let _ = writeln!(page, "| `{name}` | {default} | {meaning} | `runtime/{}` |", cell("used_in"));
+        let file = cell("used_in");
+        let folder = if file.starts_with("cli/") { "" } else { "runtime/" };
+        let _ = writeln!(page, "| `{name}` | {default} | {meaning} | `{folder}{file}` |");
     }
     Ok(page)
 }

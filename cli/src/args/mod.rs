@@ -4,7 +4,7 @@ mod model;
 mod peers;
 mod sampling;
 
-pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs};
+pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs, TemplateArgs};
 pub use sampling::{SamplerArg, SamplingArgs};
 
 use crate::cmd::{COMMANDS, Row};

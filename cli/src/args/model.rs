@@ -34,6 +34,18 @@ pub struct OpenArgs {
     pub tokenizer: Option<PathBuf>,
 }
 
+/// Which chat template is rendered.
+#[derive(Args, Debug, Clone, Default)]
+pub struct TemplateArgs {
+    /// Chat template instead of the model's: a Jinja template, or the name of a built-in one: chatml, command-r, deepseek3,
+    /// gemma, granite, llama2, llama3, llama4, mistral, mistral-v1, mistral-v7, phi3, phi4, vicuna, zephyr.
+    #[arg(long, value_name = "NAME|TEXT", conflicts_with = "chat_template_file")]
+    pub chat_template: Option<String>,
+    /// File with the chat template.
+    #[arg(long, value_name = "FILE")]
+    pub chat_template_file: Option<PathBuf>,
+}
+
 /// The context and its KV cache.
 #[derive(Args, Debug, Clone)]
 pub struct ContextArgs {

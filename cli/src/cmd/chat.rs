@@ -1,4 +1,4 @@
-//! A chat on the terminal: reads a turn, lets the model answer, keeps the conversation.
+//! A chat on the terminal: reads a message, generates the answer, keeps the conversation.
 
 mod input;
 
@@ -7,92 +7,154 @@ mod conversation;
 mod history;
 
 use crate::args::Global;
-use crate::cmd::run::Run;
-use crate::cmd::run::{n_predict, tell_end, timings, to_stdout};
+use crate::cmd::run::{ChatArgs, Run, n_predict, tell_end, timings, to_stdout};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
-use crate::model::OpenModel;
-use crate::output::note;
+use crate::model::{Identity, OpenModel};
+use crate::output::{n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::templates::Template;
 use conversation::Conversation;
+use history::History;
 use input::{Input, Reading};
 use llmrt_abi::DType;
 use llmrt_engine::{Finish, Timings};
-use llmrt_tokenizer::{ChatTemplate, Tokenizer};
+use llmrt_tokenizer::Tokenizer;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
+use std::path::Path;
 
 const HELP: &str = "\
 /clear            forget the conversation
-/system TEXT      forget it and begin anew with this system message
+/system TEXT      forget it and start over with this system message
+/regen            answer the last message again, with another seed
 /set              show the sampling flags that can be set
 /set NAME VALUE   set one: temp, top-k, top-p, min-p, repeat-penalty, seed
+/show             show model, template, messages, context and sampling flags
+/save FILE        write the conversation to a file (JSON)
+/load FILE        continue the conversation of a file
 /help             this list
 /bye              leave; so does Ctrl-D
 \"\"\"               begins and ends a text of several lines
 Ctrl-C            stops the answer";
 
-/// Chats until the person leaves.
+const WELCOME: &str = "\
+A tiny story teller, trained on made-up children's stories: it knows nothing else. Type what the story is about, such as
+`a brave dragon`, or how it begins; `more` continues it. For a real chat: llmrt run FILE.gguf";
+
+/// Chats until Ctrl-D or /bye.
 pub fn chat(
     global: &Global,
     args: &Run,
     model: OpenModel,
     tokenizer: &Tokenizer,
-    template: &ChatTemplate,
+    template: Template,
 ) -> Result<()> {
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
-    let mut session = Session::load(&setup, model, &args.loading, options)?;
-    let mut talk = Conversation::new(tokenizer, template, args.system.clone(), args.sampling.clone());
+    let (identity, is_embedded) = (model.identity()?, model.is_embedded());
+    let session = Session::load(&setup, model, &args.loading, options)?;
+    let (system, flags) = (args.system.clone(), args.sampling.clone());
+    let mut talk = Conversation::new(tokenizer, template, system, flags, !args.chat.no_context_shift);
     talk.reseed(&session.engine)?;
-    let mut lines = Lines::open()?;
+    let mut lines = Lines::open(&args.chat)?;
+    if is_embedded {
+        note(WELCOME);
+    }
     note("/help lists commands, Ctrl-D leaves");
 
-    let mut total = Timings { load: session.load, ..Timings::default() };
+    let total = Timings { load: session.load, ..Timings::default() };
+    let mut chat =
+        Chat { session, talk, identity, n_predict: n_predict(args), verbose: setup.verbose, total };
     while let Some(input) = lines.next_input()? {
-        match input {
-            Input::Say(text) => {
-                interrupt::forget();
-                let turn = talk.turn(&mut session.engine, text, n_predict(args), &mut to_stdout());
-                match turn {
-                    Ok(outcome) => {
-                        to_stdout()("\n")?;
-                        tell_end(&outcome, &session.engine);
-                        if setup.verbose > 0 {
-                            note(timings(session.load, &outcome));
-                        }
-                        if outcome.finish == Finish::Cancelled {
-                            note("(stopped)");
-                        }
-                        total = sum(total, &timings(session.load, &outcome));
-                    }
-                    // What is wrong with one turn leaves the chat as it was before it.
-                    Err(e) if matches!(e.exit, Exit::Usage | Exit::File | Exit::Interrupted) => {
-                        note(e.message)
-                    }
-                    Err(e) => return Err(e),
-                }
-                interrupt::forget();
-            }
-            Input::Clear => talk.clear(&mut session.engine)?,
-            Input::System(text) => talk.set_system(text, &mut session.engine)?,
-            Input::Set(None) => note(talk.settings()),
-            Input::Set(Some((name, value))) => {
-                if let Err(e) = talk.set(&name, &value, &session.engine) {
-                    note(e.message);
-                }
-            }
-            Input::Help => note(HELP),
-            Input::Bye => break,
-            Input::Unknown(command) => note(format_args!("{command}: no such command; /help lists them")),
+        if input == Input::Bye {
+            break;
+        }
+        match chat.run(input) {
+            // What is wrong with one input leaves the chat as it was before it.
+            Err(e) if matches!(e.exit, Exit::Usage | Exit::File | Exit::Interrupted) => note(e.message),
+            result => result?,
         }
     }
-    session.tell_placement(setup.verbose);
-    note(total);
+    chat.session.tell_placement(setup.verbose);
+    note(chat.total);
     Ok(())
+}
+
+/// A chat between two inputs.
+struct Chat<'m> {
+    session: Session,
+    talk: Conversation<'m>,
+    identity: Identity,
+    n_predict: Option<usize>,
+    verbose: u8,
+    total: Timings,
+}
+
+impl Chat<'_> {
+    fn run(&mut self, input: Input) -> Result<()> {
+        let engine = &mut self.session.engine;
+        match input {
+            Input::Message(text) => self.answer(Some(text))?,
+            Input::Regenerate => self.answer(None)?,
+            Input::Clear => self.talk.clear(engine)?,
+            Input::System(text) => self.talk.set_system(text, engine)?,
+            Input::Set(None) => note(self.talk.settings()),
+            Input::Set(Some((name, value))) => self.talk.set(&name, &value, engine)?,
+            Input::Show => {
+                note(format_args!("model     {}\n{}", self.identity.name, self.talk.summary(engine)))
+            }
+            Input::Save(path) => {
+                check_named("/save", &path)?;
+                match self.talk.save(&path, &self.identity) {
+                    Ok(()) => note(format_args!("(saved to {})", path.display())),
+                    Err(e) => note(e.message),
+                }
+            }
+            Input::Load(path) => {
+                check_named("/load", &path)?;
+                let n = self.talk.load_file(&path, &self.identity, engine)?;
+                note(format_args!("(loaded {} from {})", n_things(n, "message"), path.display()));
+            }
+            Input::Help => note(HELP),
+            Input::Unknown(command) => note(format_args!("{command}: no such command; /help lists them")),
+            Input::Bye => {}
+        }
+        Ok(())
+    }
+
+    /// Answers a message, or the last one again.
+    fn answer(&mut self, message: Option<String>) -> Result<()> {
+        interrupt::forget();
+        let (engine, show) = (&mut self.session.engine, &mut to_stdout());
+        let outcome = match message {
+            Some(text) => self.talk.turn(engine, text, self.n_predict, show),
+            None => self.talk.regenerate(engine, self.n_predict, show),
+        };
+        interrupt::forget();
+        let outcome = outcome?;
+        show("\n")?;
+        tell_end(&outcome, engine);
+        let timings = timings(self.session.load, &outcome);
+        if self.verbose > 0 {
+            note(timings);
+        }
+        if outcome.finish == Finish::Cancelled {
+            note("(stopped)");
+        }
+        self.total = sum(self.total, &timings);
+        Ok(())
+    }
+}
+
+fn check_named(command: &str, path: &Path) -> Result<()> {
+    match path.as_os_str().is_empty() {
+        true => Err(Error::usage(format!("{command}: a file is missing: {command} FILE"))),
+        false => Ok(()),
+    }
 }
 
 fn sum(a: Timings, b: &Timings) -> Timings {
@@ -109,16 +171,18 @@ fn sum(a: Timings, b: &Timings) -> Timings {
 /// Lines with editing and history.
 struct Lines {
     editor: DefaultEditor,
+    history: History,
 }
 
 impl Lines {
-    fn open() -> Result<Lines> {
+    fn open(args: &ChatArgs) -> Result<Lines> {
         let mut editor = DefaultEditor::new().map_err(failed)?;
-        history::load(&mut editor);
-        Ok(Lines { editor })
+        let history = History::new(!args.no_history);
+        history.load(&mut editor);
+        Ok(Lines { editor, history })
     }
 
-    /// The next thing a person means; `None` when the person leaves.
+    /// The next message or command; `None` after Ctrl-D.
     fn next_input(&mut self) -> Result<Option<Input>> {
         let mut reading = Reading::default();
         loop {
@@ -127,7 +191,7 @@ impl Lines {
                 Ok(line) => {
                     if let Some(input) = reading.push(&line) {
                         let _ = self.editor.add_history_entry(reading.text());
-                        history::save(&mut self.editor);
+                        self.history.save(&mut self.editor);
                         return Ok(Some(input));
                     }
                 }

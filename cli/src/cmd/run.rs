@@ -3,7 +3,7 @@
 mod args;
 mod batch;
 
-pub use args::Run;
+pub use args::{ChatArgs, Run};
 
 use crate::args::{Global, SamplerArg};
 use crate::cmd::{Command, chat, llama2c};
@@ -12,15 +12,17 @@ use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, Request, generate};
 use crate::model::{self, OpenModel};
 use crate::output::{self, n_things, note};
+use crate::prompt_cache::{self, Key};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::templates::Template;
 use crate::{clock, interrupt, sampling, text};
 use llmrt_abi::DType;
-use llmrt_engine::{Engine, Finish, Timings, TokenId};
+use llmrt_engine::{Engine, EngineOptions, Finish, Timings, TokenId};
 use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Message, RenderOptions, Tokenizer};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 impl Command for Run {
@@ -45,17 +47,26 @@ fn run(global: &Global, args: &Run) -> Result<()> {
                 "--sampler llama2c has no --json and no --batch-file: leave one of them out",
             ));
         }
+        no_prompt_cache(args, "--sampler llama2c")?;
         let prompt = words.prompt(args)?.unwrap_or_default();
         return llama2c::run(global, args, model, &prompt);
     }
 
     let tokenizer = model.tokenizer()?;
-    let template = if args.raw { None } else { model.chat_template()? };
+    let mut template = if args.raw { None } else { Template::choose(&args.template, &model)? };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let is_batch = args.results.json || args.results.batch_file.is_some();
-    if let Some(template) = template.as_ref().filter(|_| is_terminal && !is_batch && !words.has_prompt(args))
-    {
-        return chat::chat(global, args, model, &tokenizer, template);
+    if is_batch {
+        no_prompt_cache(args, "--json and --batch-file")?;
+    }
+    if is_terminal && !is_batch && !words.has_prompt(args) {
+        if model.is_embedded() && !args.raw && template.is_none() {
+            template = Some(Template::stories()?);
+        }
+        if let Some(template) = template {
+            no_prompt_cache(args, "a chat")?;
+            return chat::chat(global, args, model, &tokenizer, template);
+        }
     }
     if let Some(path) = &args.results.batch_file {
         let text = text::of_file(path)?;
@@ -63,18 +74,19 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         if prompts.is_empty() {
             return Err(Error::file(path, "has no prompt: expected one a line"));
         }
-        return batch::run(global, args, model, &tokenizer, template.as_ref(), &prompts);
+        return batch::run(global, args, model, &tokenizer, template.as_ref().map(|t| &t.jinja), &prompts);
     }
     let prompt = words.prompt(args)?.unwrap_or_default();
     if args.results.json {
-        return batch::run(global, args, model, &tokenizer, template.as_ref(), &[prompt]);
+        return batch::run(global, args, model, &tokenizer, template.as_ref().map(|t| &t.jinja), &[prompt]);
     }
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
-    let tokens = prompt_tokens(&tokenizer, template.as_ref(), &prompt, args, options.n_ctx)
+    let tokens = prompt_tokens(&tokenizer, template.as_ref().map(|t| &t.jinja), &prompt, args, options.n_ctx)
         .map_err(|e| e.of_model(&model.name))?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;
+    let key = cache_key(args, &model, &options, &setup)?;
     let mut session = Session::load(&setup, model, &args.loading, options)?;
     let (mut sampler, seed) = sampling::sampler(&args.sampling, session.engine.model().config.n_vocab)?;
     if setup.verbose > 0 {
@@ -86,15 +98,25 @@ fn run(global: &Global, args: &Run) -> Result<()> {
     if args.echo {
         show(&prompt)?;
     }
+    let n_tokens = tokens.len();
     let id = session.engine.add(tokens)?;
+    let n_restored = match &key {
+        Some((path, key)) => prompt_cache::restore(path, key, &mut session.engine, id)?,
+        None => 0,
+    };
     let request = Request {
         tokenizer: &tokenizer,
         n_predict: n_predict(args),
         stops: args.sampling.stop.clone(),
         continues: template.is_none() && !prompt.is_empty(),
+        make_room: None,
     };
     let outcome = generate(&mut session.engine, id, &mut sampler, request, &mut show)?;
     show("\n")?;
+    if let Some((path, key)) = key.filter(|_| n_restored + 1 < n_tokens && !args.prompt_cache_ro) {
+        session.engine.truncate(id, n_tokens)?;
+        prompt_cache::save(path, &key, &session.engine, id)?;
+    }
 
     session.tell_placement(setup.verbose);
     tell_end(&outcome, &session.engine);
@@ -106,6 +128,24 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         Finish::Cancelled => Err(Error::interrupted()),
         _ => Ok(()),
     }
+}
+
+fn no_prompt_cache(args: &Run, what: &str) -> Result<()> {
+    match args.prompt_cache {
+        Some(_) => Err(Error::usage(format!("--prompt-cache does nothing with {what}: leave it out"))),
+        None => Ok(()),
+    }
+}
+
+/// The file of `--prompt-cache`, and what its contents must agree with.
+fn cache_key<'a>(
+    args: &'a Run,
+    model: &OpenModel,
+    options: &EngineOptions,
+    setup: &Setup,
+) -> Result<Option<(&'a Path, Key)>> {
+    let Some(path) = &args.prompt_cache else { return Ok(None) };
+    Ok(Some((path, Key::new(&model.identity()?, options, &setup.device_names()))))
 }
 
 /// A function that writes text of a model to stdout at once.

@@ -383,7 +383,7 @@ impl Engine {
         Ok(())
     }
 
-    fn position(&self, id: SequenceId) -> Result<usize> {
+    pub(crate) fn position(&self, id: SequenceId) -> Result<usize> {
         self.queue.iter().position(|s| s.id == id).ok_or(Error::UnknownSequence { id })
     }
 

@@ -90,6 +90,8 @@ pub enum Error {
     Strict { problem: String },
     #[error("{id} has {n_tokens} tokens: the context holds {n_ctx}; raise the context size (-c)")]
     ContextFull { id: SequenceId, n_tokens: usize, n_ctx: usize },
+    #[error("saved keys and values cannot be used: {problem}")]
+    BadState { problem: String },
     #[error("token {token} does not exist: the vocabulary has the ids 0 to {last}", last = n_vocab.saturating_sub(1))]
     TokenOutOfVocab { token: TokenId, n_vocab: u64 },
 }

@@ -51,8 +51,11 @@ knobs! {
     DATA_HOME = "XDG_DATA_HOME",
         "The user's data folder; its `llmrt/plugins` is searched; ignored for set-user-id programs.",
         "$HOME/.local/share", "host/src/plugin/search.rs";
+    STATE_HOME = "XDG_STATE_HOME",
+        "The user's state folder; its `llmrt/history` has the lines of earlier chats.",
+        "$HOME/.local/state", "cli/src/cmd/chat/history.rs";
     HOME = "HOME",
-        "The user's folder, when XDG_DATA_HOME is not set; ignored for set-user-id programs.",
+        "The user's folder, when XDG_DATA_HOME or XDG_STATE_HOME is not set; ignored for set-user-id programs.",
         "unset", "host/src/plugin/search.rs";
     THREADS = "LLMRT_THREADS",
         "Threads of the pool, the calling one included: 1 to 1024; 0: one per core.",

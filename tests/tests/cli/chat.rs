@@ -3,6 +3,7 @@
 use super::text;
 use llmrt_tests::build::bin_dir;
 use std::io::{Read, Write};
+use std::os::unix::fs::PermissionsExt;
 use std::process::{Child, ChildStdin, Command, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
@@ -15,8 +16,8 @@ const TEMPLATE: &str =
 const READY: &str = "\x1b[?2004h";
 
 #[test]
-fn a_chat_answers_helps_and_says_goodbye() {
-    let Some(mut chat) = Chat::begin() else { return };
+fn a_chat_answers_helps_and_ends_with_bye() {
+    let Some(mut chat) = Chat::begin("") else { return };
     chat.until("/help lists commands");
     chat.line("Once upon a time");
     chat.line("/nonsense");
@@ -30,16 +31,94 @@ fn a_chat_answers_helps_and_says_goodbye() {
     chat.line("there was a fox");
     chat.line("/bye");
     chat.until("generated ");
-    let history = chat.end();
+    let home = chat.end();
+    let file = home.path().join("llmrt/history");
+    let history = std::fs::read_to_string(&file).unwrap();
     assert!(history.contains("Once upon a time\n/nonsense\n"), "{history}");
+    assert_eq!(std::fs::metadata(file).unwrap().permissions().mode() & 0o777, 0o600);
 }
 
 #[test]
-fn ctrl_d_leaves_a_chat() {
-    let Some(mut chat) = Chat::begin() else { return };
+fn ctrl_d_leaves_a_chat_and_no_history_is_kept_where_that_is_given() {
+    let Some(mut chat) = Chat::begin("--no-history") else { return };
+    chat.line("/show");
+    chat.until("template  of the model file");
     chat.until(READY);
     chat.key(4);
     chat.until("generated 0 tokens");
+    assert!(!chat.end().path().join("llmrt/history").exists());
+}
+
+#[test]
+fn the_embedded_model_turns_a_message_into_a_story() {
+    let command = format!("'{}' run --temp 0 -n 3", bin_dir().join("llmrt").display());
+    let Some(mut chat) = Chat::of(&command) else { return };
+    chat.until("A tiny story teller");
+    chat.line("a brave dragon");
+    chat.until("Once upon a time, there was a brave dragon named ");
+    chat.line("then a fox came");
+    chat.until("then a fox came");
+    chat.until("then a fox came"); // typed, and as the beginning of the answer
+    chat.line("/bye");
+    chat.end();
+}
+
+#[test]
+fn a_conversation_that_fills_the_context_loses_its_oldest_turns_and_says_so() {
+    let Some(mut chat) = Chat::begin("-c 64 --system brief") else { return };
+    for _ in 0..3 {
+        chat.line("Once upon a time there was a fox and a bear");
+    }
+    chat.until("(context shift: dropped the oldest 1 turn, ");
+    chat.line("/show");
+    chat.until("messages  7, the oldest 2 dropped from the context");
+    chat.line("/bye");
+    chat.end();
+}
+
+#[test]
+fn a_saved_conversation_is_loaded_and_its_last_answer_generated_again() {
+    let Some(mut chat) = Chat::begin("") else { return };
+    let file = chat.home.path().join("talk.json");
+    chat.line("there was a fox");
+    chat.line(&format!("/save {}", file.display()));
+    chat.until("(saved to ");
+    chat.line("/clear");
+    chat.line("/regen");
+    chat.until("there is no answer yet");
+    chat.line(&format!("/load {}", file.display()));
+    chat.until("(loaded 2 messages from ");
+    chat.line("/regen");
+    chat.until("the answer is the same with every seed");
+    chat.line("/show");
+    chat.until("messages  2");
+    let session: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(session["messages"][0]["content"], "there was a fox");
+    assert!(TEMPLATE.ends_with(session["chat_template"].as_str().unwrap()), "{session}");
+
+    let other = chat.home.path().join("notes.txt");
+    std::fs::write(&other, "my notes").unwrap();
+    chat.line(&format!("/save {}", other.display()));
+    chat.until("exists and is not a session file: choose another name");
+    chat.line(&format!("/load {}", other.display()));
+    chat.until("is not a session file: ");
+    chat.line("/load");
+    chat.until("/load: a file is missing: /load FILE");
+    chat.line("/bye");
+    assert_eq!(std::fs::read_to_string(&other).unwrap(), "my notes");
+    chat.end();
+}
+
+#[test]
+fn a_terminal_shows_the_progress_of_a_long_prompt() {
+    // A step of one token each takes long enough in any build.
+    let prompt = "fox ".repeat(350);
+    let command = format!("'{}' run -b 1 -n 1 --temp 0 -p '{prompt}'", bin_dir().join("llmrt").display());
+    let Some(mut chat) = Chat::of(&command) else { return };
+    chat.until("prompt ");
+    chat.until(" tok/s, ");
+    chat.until(" s left");
+    chat.until("generated ");
     chat.end();
 }
 
@@ -54,24 +133,28 @@ struct Chat {
 }
 
 impl Chat {
-    /// `None`, with a message, where there is no `script` of util-linux.
-    fn begin() -> Option<Chat> {
+    /// A chat with [`TEMPLATE`] and these flags.
+    fn begin(flags: &str) -> Option<Chat> {
+        let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
+        let program = bin_dir().join("llmrt");
+        let program = program.display();
+        Chat::of(&format!("'{program}' run '{embedded}' --temp 0 -n 8 --override-kv '{TEMPLATE}' {flags}"))
+    }
+
+    /// `None`, with a line on stdout, where there is no `script` of util-linux.
+    fn of(command: &str) -> Option<Chat> {
         let version = Command::new("script").arg("--version").output();
         if !version.is_ok_and(|out| text(&out.stdout).contains("util-linux")) {
             llmrt_tests::skip::skipped("`script` of util-linux gives the terminal, and is not there");
             return None;
         }
         let home = tempfile::tempdir().unwrap();
-        let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
-        let program = bin_dir().join("llmrt");
-        let command =
-            format!("'{}' run '{embedded}' --temp 0 -n 8 --override-kv '{TEMPLATE}'", program.display());
         let mut script = Command::new("script")
-            .args(["--quiet", "--return", "--command", &command, "/dev/null"])
+            .args(["--quiet", "--return", "--command", command, "/dev/null"])
             .env("LLMRT_PLUGIN_PATH", "")
             .env("TERM", "xterm")
             .env("SHELL", "/bin/sh")
-            .env("XDG_DATA_HOME", home.path())
+            .env("XDG_STATE_HOME", home.path())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .spawn()
@@ -117,11 +200,11 @@ impl Chat {
         }
     }
 
-    /// The program has ended well; what it keeps of what was typed.
-    fn end(mut self) -> String {
+    /// The program has ended well; the folder of its state.
+    fn end(mut self) -> tempfile::TempDir {
         drop(self.keys);
         let status = self.script.wait().expect("script ends");
         assert!(status.success(), "{status}: {}", self.shown);
-        std::fs::read_to_string(self.home.path().join("llmrt/history")).unwrap_or_default()
+        self.home
     }
 }

@@ -228,3 +228,89 @@ fn a_prompt_longer_than_the_context_is_refused() {
     let stderr = fail(&mut llmrt(["run", "-c", "4", "-p", "Once upon a time there was a fox"]), 2);
     assert!(stderr.contains("the context holds 4: raise it with -c"), "{stderr}");
 }
+
+#[test]
+fn a_chat_template_may_be_named_given_or_read_from_a_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("upon.jinja");
+    std::fs::write(&file, "Once upon a {{ messages[0].content }}").unwrap();
+    let text = |flag: &str, value: &str| stdout(["run", "--temp", "0", "-n", "6", flag, value, "-p", "time"]);
+    let expected = stdout(["run", "--temp", "0", "-n", "6", "-p", PROMPT]);
+    assert_eq!(text("--chat-template-file", file.to_str().unwrap()).trim(), expected.trim());
+    assert_eq!(text("--chat-template", "Once upon a {{ messages[0].content }}").trim(), expected.trim());
+    assert_ne!(text("--chat-template", "chatml"), expected);
+
+    std::fs::write(&file, "line one\n{% if %}").unwrap();
+    let file = file.to_str().unwrap();
+    let error = fail(&mut llmrt(["run", "--chat-template-file", file, "-p", "x"]), 3);
+    assert!(error.contains(&format!("{file}: chat template, line 2: ")), "{error}");
+    let error = fail(&mut llmrt(["run", "--chat-template", "chatmll", "-p", "x"]), 2);
+    assert!(
+        error.contains("--chat-template chatmll: expected a Jinja template, or one of chatml, "),
+        "{error}"
+    );
+    fail(&mut llmrt(["run", "--raw", "--chat-template", "chatml", "-p", "x"]), 2);
+}
+
+#[test]
+fn a_prompt_cache_changes_the_time_and_not_the_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompt.kv");
+    let file = file.to_str().unwrap();
+    let long = "Once upon a time, there was a curious girl named Lily. She lived in a cozy house.";
+    let longer = format!("{long} One day, she had a honey cake.");
+    let run = |prompt: &str, more: &[&str]| {
+        let out = succeed(&mut llmrt(GREEDY.iter().chain(&["-p", prompt]).chain(more)));
+        (text(&out.stdout), text(&out.stderr))
+    };
+    let cached = |prompt: &str| run(prompt, &["--prompt-cache", file]);
+    let n_prompt =
+        |stderr: &str| stderr.split("prompt ").last().unwrap().split(' ').next().unwrap().to_string();
+
+    let (expected, _) = run(long, &[]);
+    let (first, stderr) = cached(long);
+    assert!(first == expected && !stderr.contains("restored"), "{stderr}");
+    let (second, stderr) = cached(long);
+    assert_eq!((second, n_prompt(&stderr)), (expected, "1".to_string()), "{stderr}");
+    assert!(stderr.contains("(prompt cache: "), "{stderr}");
+
+    let (expected, stderr) = run(&longer, &[]);
+    let n_all: usize = n_prompt(&stderr).parse().unwrap();
+    let (third, stderr) = cached(&longer);
+    assert_eq!(third, expected);
+    assert!(n_prompt(&stderr).parse::<usize>().unwrap() < n_all / 2, "{stderr}");
+    let (other, stderr) = cached(PROMPT);
+    assert_eq!(other, run(PROMPT, &[]).0, "{stderr}");
+}
+
+#[test]
+fn a_prompt_cache_that_does_not_fit_the_run_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompt.kv");
+    let path = file.to_str().unwrap();
+    greedy_text(&["-p", PROMPT, "--prompt-cache", path]);
+    let whole = std::fs::read(&file).unwrap();
+    let refused =
+        |more: &[&str]| fail(&mut greedy(&[&["-p", PROMPT, "--prompt-cache", path], more].concat()), 3);
+
+    let error = refused(&["--kv-type", "f32"]);
+    assert!(error.contains("its type of the K cache is `F16` and that of this run `F32`"), "{error}");
+    assert!(refused(&["-c", "100"]).contains("its context size is `384` and that of this run `100`"));
+    let other_eps = "llama.attention.layer_norm_rms_epsilon=float:0.1";
+    assert!(refused(&["--override-kv", other_eps]).contains("its model checksum is "));
+    assert_eq!(std::fs::read(&file).unwrap(), whole, "a file that is refused stays");
+
+    for (bytes, expected) in [
+        (&whole[..whole.len() / 2], "it is corrupt"),
+        (&[&whole[..100], &[0xff; 64], &whole[164..]].concat(), "it is corrupt"),
+        (&b"GGUF"[..], "it is not a prompt cache of this version"),
+        (&[], "it is not a prompt cache of this version"),
+    ] {
+        std::fs::write(&file, bytes).unwrap();
+        let error = refused(&[]);
+        assert!(
+            error.contains(expected) && error.contains("delete the file or give another name"),
+            "{error}"
+        );
+    }
+}

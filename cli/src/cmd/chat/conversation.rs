@@ -1,52 +1,52 @@
-//! The conversation: messages, the sequence that holds them, and how a turn is added to both.
+//! The conversation: messages, the sequence that holds their keys and values, and how a turn is added to both.
+
+mod turns;
+
+mod settings;
+
+mod file;
 
 use crate::args::SamplingArgs;
 use crate::clock;
-use crate::cmd::run::{check_fits, render_options};
-use crate::error::{Error, Result};
+use crate::cmd::run::{EMPTY_TEMPLATE, check_fits, render_options};
+use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, Request, generate};
 use crate::interrupt;
+use crate::output::{n_things, note};
 use crate::sampling;
-use llmrt_engine::{Engine, Finish, Sampler, SequenceId};
-use llmrt_tokenizer::{ChatTemplate, Limits, Message, Prompt, Tokenizer};
+use crate::templates::Template;
+use crate::values::Seed;
+use llmrt_engine::{Engine, Sampler, SequenceId, TokenId};
+use llmrt_tokenizer::{Message, RenderOptions, Tokenizer};
+use turns::Turns;
 
-/// What was said, and the model's memory of it.
+/// Messages of the user and the model, and the sequence that caches them.
 pub struct Conversation<'m> {
     tokenizer: &'m Tokenizer,
-    template: &'m ChatTemplate,
-    messages: Vec<Message>,
+    template: Template,
+    turns: Turns,
+    /// Whether the oldest turns are dropped where the context is too small for all.
+    shifts: bool,
     flags: SamplingArgs,
     sampler: Option<Sampler>,
-    known: Option<Known>,
-}
-
-/// What the model has seen.
-struct Known {
-    id: SequenceId,
-    /// The text of its tokens, if they are exactly what the template makes of the messages so far.
-    text: Option<String>,
+    /// A cache: whatever tokens it has in common with the next prompt are not computed again.
+    sequence: Option<SequenceId>,
 }
 
 impl<'m> Conversation<'m> {
-    /// Nothing is said yet.
+    /// A conversation without messages but the system message.
     pub fn new(
         tokenizer: &'m Tokenizer,
-        template: &'m ChatTemplate,
+        template: Template,
         system: Option<String>,
         flags: SamplingArgs,
+        shifts: bool,
     ) -> Conversation<'m> {
-        let messages = system.into_iter().map(|text| Message::new("system", text)).collect();
-        Conversation { tokenizer, template, messages, flags, sampler: None, known: None }
+        let turns = Turns::new(system);
+        Conversation { tokenizer, template, turns, shifts, flags, sampler: None, sequence: None }
     }
 
-    /// Makes the sampler anew from the flags.
-    pub fn reseed(&mut self, engine: &Engine) -> Result<()> {
-        let (sampler, _) = sampling::sampler(&self.flags, engine.model().config.n_vocab)?;
-        self.sampler = Some(sampler);
-        Ok(())
-    }
-
-    /// The person says `text`, the model answers. On an error nothing was said.
+    /// Answers `text`. On an error the conversation is as it was before.
     pub fn turn(
         &mut self,
         engine: &mut Engine,
@@ -54,147 +54,210 @@ impl<'m> Conversation<'m> {
         n_predict: Option<usize>,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Outcome> {
-        let n_before = self.n_tokens(engine);
-        self.messages.push(Message::new("user", text));
+        self.turns.push(Message::new("user", text));
         let outcome = self.answer(engine, n_predict, show);
-        match &outcome {
-            Ok(outcome) => self.messages.push(Message::new("assistant", &outcome.text)),
-            Err(_) => {
-                self.messages.pop();
-                self.unsay(engine, n_before);
-            }
+        if outcome.is_err() {
+            self.turns.pop();
         }
         outcome
     }
 
-    /// Tokens of the sequence.
-    fn n_tokens(&self, engine: &Engine) -> usize {
-        let sequence = self.known.as_ref().and_then(|known| engine.sequence(known.id));
-        sequence.map_or(0, |seq| seq.tokens().len())
-    }
-
-    /// Takes what a turn that failed has appended off a sequence that the next turn would go on with.
-    fn unsay(&mut self, engine: &mut Engine, n_before: usize) {
-        if let Some(Known { id, text: Some(_) }) = self.known
-            && engine.truncate(id, n_before).is_err()
-        {
-            self.known = None; // the engine has ended it
+    /// Answers the last message again, with another seed. On an error the answer before stays.
+    pub fn regenerate(
+        &mut self,
+        engine: &mut Engine,
+        n_predict: Option<usize>,
+        show: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<Outcome> {
+        let Some(before) = self.turns.pop_answer() else {
+            return Err(Error::usage("/regen: there is no answer yet"));
+        };
+        let outcome = self.change_seed(engine).and_then(|()| self.answer(engine, n_predict, show));
+        if outcome.is_err() {
+            self.turns.push(before);
         }
+        outcome
     }
 
+    /// Generates the answer to the last message and appends it.
     fn answer(
         &mut self,
         engine: &mut Engine,
         n_predict: Option<usize>,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Outcome> {
-        let now = clock::now();
-        let options = render_options(self.tokenizer, &now);
-        let limits = interrupt::limits(engine.n_ctx());
-        let prompt = self.template.render_prompt(&self.messages, &options, self.tokenizer, limits)?;
-        let id = self.tell(engine, &prompt, limits)?;
-        let Some(sampler) = &mut self.sampler else { return Err(Error::usage("the sampler is not set up")) };
-        let stops = self.flags.stop.clone();
-        let request = Request { tokenizer: self.tokenizer, n_predict, stops, continues: false };
-        let outcome = generate(engine, id, sampler, request, show)?;
-
-        // Only an answer that ended by itself has the tokens that the template will write for it.
-        let last = engine.sequence(id).and_then(|seq| seq.tokens().last()).copied();
-        let end =
-            last.filter(|_| outcome.finish == Finish::Eos).and_then(|token| self.tokenizer.piece(token));
-        self.known =
-            Some(Known { id, text: end.map(|end| format!("{}{}{end}", prompt.text(), outcome.text)) });
-        Ok(outcome)
+        let (n_dropped, n_tokens) = (self.turns.n_dropped(), self.n_tokens(engine));
+        let Some(mut sampler) = self.sampler.take() else {
+            return Err(Error::usage("the sampler is not set up"));
+        };
+        let outcome = self.answer_with(&mut sampler, engine, n_predict, show);
+        self.sampler = Some(sampler);
+        match &outcome {
+            Ok((opening, outcome)) => {
+                self.turns.push(Message::new("assistant", opening.clone() + &outcome.text))
+            }
+            Err(_) => {
+                self.turns.set_dropped(n_dropped);
+                self.rewind(engine, n_tokens);
+            }
+        }
+        outcome.map(|(_, outcome)| outcome)
     }
 
-    /// Makes the model's sequence hold `prompt`: goes on with what it has seen if that is how the prompt begins.
-    fn tell(&mut self, engine: &mut Engine, prompt: &Prompt, limits: Limits) -> Result<SequenceId> {
+    /// The part of the answer that the template writes, and what the model adds to it.
+    fn answer_with(
+        &mut self,
+        sampler: &mut Sampler,
+        engine: &mut Engine,
+        n_predict: Option<usize>,
+        show: &mut dyn FnMut(&str) -> Result<()>,
+    ) -> Result<(String, Outcome)> {
+        let (tokens, opening) = self.fit(engine.n_ctx(), &[], n_predict)?;
+        let id = self.load(engine, tokens)?;
+        let tokenizer = self.tokenizer;
+        let stops = self.flags.stop.clone();
+        let continues = !opening.is_empty();
+        let opening = opening.trim_start().to_string();
+        // With the first text, since the progress of the prompt uses the line.
+        let mut unshown = Some(opening.as_str());
+        let mut show_all = |text: &str| {
+            unshown.take().map_or(Ok(()), &mut *show)?;
+            show(text)
+        };
+        let mut make_room =
+            |engine: &mut Engine, generated: &[TokenId]| self.make_room(engine, generated, n_predict);
+        let request = Request { tokenizer, n_predict, stops, continues, make_room: Some(&mut make_room) };
+        let outcome = generate(engine, id, sampler, request, &mut show_all)?;
+        show_all("")?;
+        Ok((opening, outcome))
+    }
+
+    /// The prompt that leaves room for an answer after the tokens `generated` of it, and the answer's opening. Drops the
+    /// oldest turns until there is room for a quarter of the context, or for the `n_predict` tokens that it will have at
+    /// most; the last message always stays.
+    fn fit(
+        &mut self,
+        n_ctx: usize,
+        generated: &[TokenId],
+        n_predict: Option<usize>,
+    ) -> Result<(Vec<TokenId>, String)> {
+        let n_left = n_predict.map_or(usize::MAX, |n| n.saturating_sub(generated.len()));
+        let n_reserved = (n_ctx / 4).min(n_left).max(1);
+        let (mut tokens, mut opening) = self.render(n_ctx)?;
+        let (n_all, mut n_turns) = (tokens.len(), 0);
+        while tokens.len() + generated.len() + n_reserved > n_ctx && self.shifts && self.turns.drop_oldest() {
+            (tokens, opening) = self.render(n_ctx)?;
+            n_turns += 1;
+        }
+        check_fits(tokens.len() + generated.len(), n_ctx, None).map_err(full)?;
+        if n_turns > 0 {
+            note(format_args!(
+                "{}(context shift: dropped the oldest {}, {}, to make room in {n_ctx})",
+                if generated.is_empty() { "" } else { "\n" },
+                n_things(n_turns, "turn"),
+                n_things(n_all.saturating_sub(tokens.len()), "token"),
+            ));
+        }
+        Ok((tokens, opening))
+    }
+
+    /// Drops the oldest turns while an answer is generated; `false` where there is none left.
+    fn make_room(
+        &mut self,
+        engine: &mut Engine,
+        generated: &[TokenId],
+        n_predict: Option<usize>,
+    ) -> Result<bool> {
         let n_ctx = engine.n_ctx();
-        if let Some(Known { id, text: Some(text) }) = &self.known
-            && let Some(rest) = prompt.strip_prefix(text)
-        {
-            let (id, rest) = (*id, self.tokenizer.encode_rest(&rest, limits)?);
-            let n_known = engine.sequence(id).map_or(0, |seq| seq.tokens().len());
-            full(check_fits(n_known + rest.len(), n_ctx, None))?;
-            engine.push_prompt(id, &rest)?;
+        if !self.shifts || !self.turns.has_oldest() {
+            return Ok(false);
+        }
+        let n_dropped = self.turns.n_dropped();
+        let Ok((mut tokens, _)) = self.fit(n_ctx, generated, n_predict) else {
+            self.turns.set_dropped(n_dropped);
+            return Ok(false);
+        };
+        tokens.extend(generated);
+        self.load(engine, tokens)?;
+        Ok(true)
+    }
+
+    /// The prompt of the conversation, and what of it is the opening of the answer.
+    fn render(&self, n_ctx: usize) -> Result<(Vec<TokenId>, String)> {
+        let now = clock::now();
+        let options = render_options(self.tokenizer, &now);
+        let (template, messages) = (&self.template.jinja, self.turns.kept());
+        let limits = interrupt::limits(n_ctx);
+        let prompt = template.render_prompt(&messages, &options, self.tokenizer, limits)?;
+        let mut opening = String::new();
+        if self.template.shows_opening {
+            let bare = RenderOptions { add_generation_prompt: false, ..options };
+            let bare = template.render_prompt(&messages, &bare, self.tokenizer, limits)?;
+            opening.push_str(prompt.text().strip_prefix(bare.text()).unwrap_or_default());
+        }
+        let tokens = self.tokenizer.encode_prompt(&prompt, limits)?;
+        if tokens.is_empty() {
+            return Err(Error::new(Exit::File, EMPTY_TEMPLATE));
+        }
+        Ok((tokens, opening))
+    }
+
+    /// Makes the sequence hold `tokens`: what it has in common with them stays, but the last one is computed in any
+    /// case, as its logits are needed.
+    fn load(&mut self, engine: &mut Engine, tokens: Vec<TokenId>) -> Result<SequenceId> {
+        let cached = self.sequence.and_then(|id| Some((id, engine.sequence(id)?.tokens())));
+        let n_common = |cached: &[TokenId]| cached.iter().zip(&tokens).take_while(|(a, b)| a == b).count();
+        let kept = cached.map(|(id, cached)| (id, n_common(cached).min(tokens.len() - 1)));
+        if let Some((id, n_kept @ 1..)) = kept {
+            engine.truncate(id, n_kept)?;
+            engine.push_prompt(id, &tokens[n_kept..])?;
             return Ok(id);
         }
-        let tokens = self.tokenizer.encode_prompt(prompt, limits)?;
-        full(check_fits(tokens.len(), n_ctx, None))?;
         self.forget(engine)?;
         let id = engine.add(tokens)?;
-        self.known = Some(Known { id, text: None });
+        self.sequence = Some(id);
         Ok(id)
+    }
+
+    /// Tokens of the sequence.
+    fn n_tokens(&self, engine: &Engine) -> usize {
+        let sequence = self.sequence.and_then(|id| engine.sequence(id));
+        sequence.map_or(0, |seq| seq.tokens().len())
+    }
+
+    /// Takes off the sequence what a turn that failed has appended.
+    fn rewind(&mut self, engine: &mut Engine, n_tokens: usize) {
+        if let Some(id) = self.sequence
+            && (n_tokens == 0 || engine.truncate(id, n_tokens).is_err())
+        {
+            let _ = engine.remove(id);
+            self.sequence = None;
+        }
     }
 
     /// Forgets all but the system message.
     pub fn clear(&mut self, engine: &mut Engine) -> Result<()> {
-        self.messages.retain(|message| message.role == "system");
+        self.turns.clear();
         self.forget(engine)
     }
 
-    /// Begins anew with this system message; an empty one is none.
+    /// Forgets all and starts over with this system message; an empty one is none.
     pub fn set_system(&mut self, text: String, engine: &mut Engine) -> Result<()> {
-        self.messages.clear();
-        if !text.is_empty() {
-            self.messages.push(Message::new("system", text));
-        }
+        self.turns = Turns::new(Some(text).filter(|text| !text.is_empty()));
         self.forget(engine)
     }
 
     fn forget(&mut self, engine: &mut Engine) -> Result<()> {
-        match self.known.take() {
-            Some(known) if engine.sequence(known.id).is_some() => Ok(engine.remove(known.id)?),
+        match self.sequence.take() {
+            Some(id) if engine.sequence(id).is_some() => Ok(engine.remove(id)?),
             _ => Ok(()),
         }
     }
-
-    /// Sets a sampling flag; one that does not make sense changes nothing.
-    pub fn set(&mut self, name: &str, value: &str, engine: &Engine) -> Result<()> {
-        let before = self.flags.clone();
-        let set = set_flag(&mut self.flags, name, value).and_then(|()| self.reseed(engine));
-        if set.is_err() {
-            self.flags = before;
-        }
-        set
-    }
-
-    /// The flags and their values.
-    pub fn settings(&self) -> String {
-        let Ok(p) = sampling::params(&self.flags) else { return String::new() };
-        let seed = self.flags.seed.map_or("from the clock".to_string(), |seed| seed.to_string());
-        format!(
-            "temp {}, top-k {}, top-p {}, min-p {}, repeat-penalty {}, seed {seed}",
-            p.temperature, p.top_k, p.top_p, p.min_p, p.repeat_penalty
-        )
-    }
-}
-
-fn set_flag(flags: &mut SamplingArgs, name: &str, value: &str) -> Result<()> {
-    fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>> {
-        let parsed =
-            value.parse().map_err(|_| Error::usage(format!("/set {name} {value}: expected a number")))?;
-        Ok(Some(parsed))
-    }
-    match name {
-        "temp" => flags.temp = number(name, value)?,
-        "top-k" => flags.top_k = number(name, value)?,
-        "top-p" => flags.top_p = number(name, value)?,
-        "min-p" => flags.min_p = number(name, value)?,
-        "repeat-penalty" => flags.repeat_penalty = number(name, value)?,
-        "seed" => flags.seed = number(name, value)?,
-        _ => {
-            return Err(Error::usage(format!(
-                "/set {name}: expected temp, top-k, top-p, min-p, repeat-penalty or seed"
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// The remedy in a chat is another one than on the command line.
-fn full(fits: Result<()>) -> Result<()> {
-    fits.map_err(|e| Error { message: format!("{}; /clear begins anew", e.message), ..e })
+fn full(e: Error) -> Error {
+    Error { message: format!("{}; /clear starts over", e.message), ..e }
 }
 
 #[cfg(test)]

@@ -1,28 +1,38 @@
-//! Lines as what a person means: something to say, or a command.
+//! Lines of a chat: messages for the model, and commands.
 
-/// What a person means.
+use std::path::PathBuf;
+
+/// A message or a command.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Input {
-    /// A turn of the conversation.
-    Say(String),
+    /// A message for the model.
+    Message(String),
     /// `/clear`.
     Clear,
     /// `/system TEXT`.
     System(String),
     /// `/set`, or `/set NAME VALUE`.
     Set(Option<(String, String)>),
+    /// `/regen`.
+    Regenerate,
+    /// `/show`.
+    Show,
+    /// `/save FILE`.
+    Save(PathBuf),
+    /// `/load FILE`.
+    Load(PathBuf),
     /// `/help`.
     Help,
     /// `/bye`.
     Bye,
-    /// Another word behind a slash.
+    /// Another word after a slash.
     Unknown(String),
 }
 
 /// What marks the beginning and end of a text of several lines.
 const FENCE: &str = "\"\"\"";
 
-/// An input in the making, line by line.
+/// An input that is read line by line.
 #[derive(Default)]
 pub struct Reading {
     text: String,
@@ -50,7 +60,7 @@ impl Reading {
             return self.push_inside(rest);
         }
         self.text = line.trim().to_string();
-        (!self.text.is_empty()).then(|| meaning(&self.text))
+        (!self.text.is_empty()).then(|| parse(&self.text))
     }
 
     fn push_inside(&mut self, line: &str) -> Option<Input> {
@@ -63,11 +73,11 @@ impl Reading {
         }
         self.text.push_str(line);
         self.is_open = !is_last;
-        (is_last && !self.text.trim().is_empty()).then(|| Input::Say(self.text.clone()))
+        (is_last && !self.text.trim().is_empty()).then(|| Input::Message(self.text.clone()))
     }
 }
 
-fn meaning(line: &str) -> Input {
+fn parse(line: &str) -> Input {
     let (word, rest) = line.split_once(char::is_whitespace).unwrap_or((line, ""));
     let rest = rest.trim();
     match word {
@@ -78,13 +88,17 @@ fn meaning(line: &str) -> Input {
             let (name, value) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
             Input::Set(Some((name.into(), value.trim().into())))
         }
+        "/regen" => Input::Regenerate,
+        "/show" => Input::Show,
+        "/save" => Input::Save(rest.into()),
+        "/load" => Input::Load(rest.into()),
         "/help" | "/?" => Input::Help,
         "/bye" | "/exit" | "/quit" => Input::Bye,
         // A path, `/etc/fstab`, is no command.
         word if word.starts_with('/') && word[1..].chars().all(|c| c.is_ascii_alphabetic()) => {
             Input::Unknown(word.into())
         }
-        _ => Input::Say(line.into()),
+        _ => Input::Message(line.into()),
     }
 }
 
@@ -98,29 +112,29 @@ mod tests {
         assert_eq!(found, expected, "{lines}");
     }
 
-    fn say(text: &str) -> Option<Input> {
-        Some(Input::Say(text.into()))
+    fn message(text: &str) -> Option<Input> {
+        Some(Input::Message(text.into()))
     }
 
     #[test]
-    fn a_line_is_something_to_say() {
-        check(" hello ", say("hello"));
-        check("|  |hello", say("hello"));
-        check("what is /clear?", say("what is /clear?"));
-        check("/etc/fstab is a file", say("/etc/fstab is a file"));
+    fn a_line_is_a_message() {
+        check(" hello ", message("hello"));
+        check("|  |hello", message("hello"));
+        check("what is /clear?", message("what is /clear?"));
+        check("/etc/fstab is a file", message("/etc/fstab is a file"));
     }
 
     #[test]
     fn fences_hold_several_lines() {
-        check("\"\"\"one|two|three\"\"\"", say("one\ntwo\nthree"));
-        check("\"\"\"one\"\"\"", say("one"));
-        check("\"\"\"|/clear|\"\"\"", say("/clear\n"));
+        check("\"\"\"one|two|three\"\"\"", message("one\ntwo\nthree"));
+        check("\"\"\"one\"\"\"", message("one"));
+        check("\"\"\"|/clear|\"\"\"", message("/clear\n"));
         check("\"\"\"one|two", None);
         check("\"\"\"\"\"\"", None);
     }
 
     #[test]
-    fn words_behind_a_slash_are_commands() {
+    fn words_after_a_slash_are_commands() {
         check("/clear", Some(Input::Clear));
         check("/bye", Some(Input::Bye));
         check("/?", Some(Input::Help));
@@ -128,6 +142,10 @@ mod tests {
         check("/set", Some(Input::Set(None)));
         check("/set temp  0.5", Some(Input::Set(Some(("temp".into(), "0.5".into())))));
         check("/set temp", Some(Input::Set(Some(("temp".into(), "".into())))));
+        check("/regen", Some(Input::Regenerate));
+        check("/show", Some(Input::Show));
+        check("/save my chat.json ", Some(Input::Save("my chat.json".into())));
+        check("/load chat.json", Some(Input::Load("chat.json".into())));
         check("/nonsense x", Some(Input::Unknown("/nonsense".into())));
     }
 }

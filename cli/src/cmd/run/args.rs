@@ -1,6 +1,6 @@
 //! The flags of `run`.
 
-use crate::args::{ContextArgs, ModelArgs, SamplingArgs};
+use crate::args::{ContextArgs, ModelArgs, SamplingArgs, TemplateArgs};
 use crate::values;
 use clap::Args;
 use std::ffi::OsString;
@@ -9,7 +9,8 @@ use std::path::PathBuf;
 /// Generate text, or chat.
 ///
 /// With no model the embedded one runs: a tiny story teller. Text goes to stdout, everything else to stderr.
-/// A chat starts when the model has a chat template, no prompt is given, and stdin and stdout are a terminal.
+/// A chat starts when no prompt is given, stdin and stdout are a terminal, and there is a chat template: the model's, that
+/// of --chat-template, or the embedded model's, which turns a message such as `a brave dragon` into the opening of a story.
 #[derive(Args, Debug)]
 #[command(after_long_help = RUN_HELP)]
 pub struct Run {
@@ -31,17 +32,28 @@ pub struct Run {
     /// System message for models with a chat template.
     #[arg(long, value_name = "TEXT")]
     pub system: Option<String>,
+    #[command(flatten)]
+    pub template: TemplateArgs,
     /// Tokens to generate; 0: none, the prompt alone is computed; -1: until the model ends its text or the context is full,
     /// as without -n. With --sampler llama2c it counts positions, prompt included [default: 256], and 0 or less means all.
     #[arg(short = 'n', long = "n-predict", value_name = "N", value_parser = values::signed)]
     #[arg(allow_negative_numbers = true)]
     pub n_predict: Option<i64>,
-    /// Give the prompt to the model as it is, without its chat template.
-    #[arg(long)]
+    /// Give the prompt to the model as it is, without a chat template.
+    #[arg(long, conflicts_with_all = ["chat_template", "chat_template_file"])]
     pub raw: bool,
     /// Repeat the prompt on stdout before the text.
     #[arg(long)]
     pub echo: bool,
+    /// Keep the keys and values of the prompt in this file: a later run with the same model and a prompt that begins with
+    /// the same tokens does not compute these again. Not for a chat.
+    #[arg(long, value_name = "FILE")]
+    pub prompt_cache: Option<PathBuf>,
+    /// Read the file of --prompt-cache, and do not write it.
+    #[arg(long, requires = "prompt_cache")]
+    pub prompt_cache_ro: bool,
+    #[command(flatten)]
+    pub chat: ChatArgs,
     #[command(flatten)]
     pub results: Results,
     #[command(flatten)]
@@ -69,13 +81,29 @@ pub struct Results {
     pub logprobs: Option<usize>,
 }
 
+/// What only a chat uses.
+#[derive(Args, Debug, Clone, Default)]
+pub struct ChatArgs {
+    /// Refuse a message, or end an answer, that does not fit into the context, instead of dropping the oldest turns.
+    #[arg(long, help_heading = "Chat")]
+    pub no_context_shift: bool,
+    /// Neither read nor write the file with the lines of earlier chats.
+    #[arg(long, help_heading = "Chat")]
+    pub no_history: bool,
+}
+
 const RUN_HELP: &str = "\
 Examples:
+  llmrt run                                    on a terminal: a chat with the embedded model
   llmrt run -p \"Once upon a time\" --seed 7     the embedded model goes on with the story
   llmrt run model.gguf -f prompt.txt -n 200     at most 200 tokens
   llmrt run model.gguf --batch-file prompts.txt --json --logprobs 5 > answers.jsonl
   git diff | llmrt run model.gguf --system \"Write a commit message\"
   llmrt run stories15M.bin --sampler llama2c -s 42 -n 256
 
-In a chat, /help lists commands; Ctrl-C stops the answer, Ctrl-D leaves. The last line on stderr is the time to load,
-then tokens per second of the prompt and of the answer; before it comes the seed if it was from the clock.";
+In a chat, /help lists commands; Ctrl-C stops the answer, Ctrl-D leaves. A conversation that no longer fits into the
+context loses its oldest turns, never the system message or the last message, and a line on stderr reports it; an answer
+that reaches the end of the context continues in the same way, and ends where no turn is left to drop.
+
+The last line on stderr is the time to load, then tokens per second of the prompt and of the answer; before it comes the
+seed if it was from the clock.";

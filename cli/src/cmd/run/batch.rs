@@ -151,6 +151,7 @@ impl<'a> Batch<'a> {
             n_predict: n_predict(self.args),
             stops: self.args.sampling.stop.clone(),
             continues: self.continues && !self.prompts[index].is_empty(),
+            make_room: None,
         })?;
         Ok(Running {
             index,

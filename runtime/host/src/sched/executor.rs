@@ -10,7 +10,7 @@ use super::prepared::{Copy, Prepared, bind_splits};
 use super::report::Report;
 use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
 use crate::cancel::{CancelToken, next_run_id};
-use crate::device::{Device, Stream};
+use crate::device::{Buffer, Device, Stream, TensorDesc};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use crate::pool::PoolStats;
@@ -225,6 +225,28 @@ impl Executor {
         let mut bytes = vec![0; n as usize];
         place.buffer.get(&tensor, &mut bytes, part.start)?;
         Ok(Cow::Owned(bytes))
+    }
+
+    /// The states that have memory, by name, with their bytes.
+    pub fn states(&self) -> Vec<(String, u64)> {
+        self.memory.states()
+    }
+
+    /// Reads bytes of a state from `offset` on.
+    pub fn read_state(&self, name: &str, offset: u64, dst: &mut [u8]) -> Result<()> {
+        let buffer = self.state(name)?;
+        buffer.get(&TensorDesc::bytes(0, buffer.size()), dst, offset)
+    }
+
+    /// Writes bytes of a state from `offset` on. Takes the executor for itself, so that no run reads them meanwhile.
+    pub fn write_state(&mut self, name: &str, offset: u64, src: &[u8]) -> Result<()> {
+        let buffer = self.state(name)?;
+        buffer.set(&TensorDesc::bytes(0, buffer.size()), src, offset)
+    }
+
+    fn state(&self, name: &str) -> Result<&Buffer> {
+        let missing = || Error::invalid(format!("state `{name}`"), "has no memory: no graph uses it");
+        self.memory.state(name).ok_or_else(missing)
     }
 
     /// What happened to a prepared graph.

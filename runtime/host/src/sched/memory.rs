@@ -158,6 +158,19 @@ impl Memory {
         }
     }
 
+    /// The states that have memory, by name, with their bytes.
+    pub fn states(&self) -> Vec<(String, u64)> {
+        let sizes = self.states.iter().map(|(name, s)| (name.clone(), s.place.buffer.size()));
+        let mut sizes: Vec<_> = sizes.collect();
+        sizes.sort();
+        sizes
+    }
+
+    /// The memory of a state.
+    pub fn state(&self, name: &str) -> Option<&Buffer> {
+        self.states.get(name).map(|state| &state.place.buffer)
+    }
+
     /// Bytes allocated: of states, and of arenas by device.
     pub fn allocated(&self) -> (u64, Vec<u64>) {
         let states = self.states.values().map(|s| s.place.buffer.size()).sum();

@@ -7,7 +7,8 @@ use crate::model::{self, OpenModel};
 use crate::session::Session;
 use crate::setup::Setup;
 use llmrt_abi::DType;
-use llmrt_engine::{EngineOptions, TokenId};
+use llmrt_engine::{EngineOptions, Finish};
+use llmrt_tokenizer::Limits;
 
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.role == 'assistant' %}</s>{% endif %}\
     {{ '\\n' }}{% endfor %}assistant:";
@@ -18,7 +19,7 @@ fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Engine, &Tokenizer
     let setup = Setup::new(&Global::default()).expect("there is a CPU");
     let model = OpenModel::open(None, &model::open_options(&args.loading)).expect("the embedded model opens");
     let tokenizer = model.tokenizer().expect("it has a vocabulary");
-    let template = ChatTemplate::new(template).expect("a good template");
+    let template = Template::of_session(template, "the test").expect("a good template");
     let (k_type, v_type) = (DType::F16, DType::F16);
     let options = EngineOptions {
         n_ctx,
@@ -32,7 +33,7 @@ fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Engine, &Tokenizer
         keep_logits_from: u64::MAX,
     };
     let mut session = Session::load(&setup, model, &ModelArgs::default(), options).expect("it loads");
-    let mut talk = Conversation::new(&tokenizer, &template, None, args.sampling);
+    let mut talk = Conversation::new(&tokenizer, template, None, args.sampling, true);
     talk.reseed(&session.engine).expect("good flags");
     check(&mut session.engine, &tokenizer, &mut talk);
 }
@@ -41,9 +42,16 @@ fn say(engine: &mut Engine, talk: &mut Conversation<'_>, text: &str) -> Result<O
     talk.turn(engine, text.into(), None, &mut |_| Ok(()))
 }
 
+/// What [`TEMPLATE`] makes of messages.
+fn rendered(messages: &[Message]) -> String {
+    let end = |m: &Message| if m.role == "assistant" { "</s>" } else { "" };
+    let lines = messages.iter().map(|m| format!("{}:{}{}\n", m.role, m.content, end(m)));
+    lines.collect::<String>() + "assistant:"
+}
+
 /// All tokens that the model has of the conversation.
 fn tokens(engine: &Engine, talk: &Conversation<'_>) -> Vec<TokenId> {
-    let id = talk.known.as_ref().expect("something was said").id;
+    let id = talk.sequence.expect("there was a turn");
     engine.sequence(id).expect("it is kept").tokens().to_vec()
 }
 
@@ -69,7 +77,8 @@ fn a_template_that_rewrites_the_past_has_it_all_computed_again() {
         say(engine, talk, "Once upon a time").unwrap();
         let second = say(engine, talk, "there was a fox").unwrap();
         let expected = tokenizer.encode_prompt(&"there was a fox assistant:".into(), Limits::NONE).unwrap();
-        assert_eq!(second.n_prompt, expected.len());
+        assert_eq!(second.n_prompt, expected.len() - 1, "all but the token that begins a text");
+        assert_eq!(tokens(engine, talk), [expected, vec![2]].concat());
     });
 }
 
@@ -79,8 +88,8 @@ fn a_turn_that_does_not_fit_leaves_the_chat_as_it_was() {
         say(engine, talk, "Once").unwrap();
         let before = tokens(engine, talk);
         let error = say(engine, talk, &"fox ".repeat(60)).err().expect("60 foxes do not fit");
-        assert!(error.message.contains("/clear begins anew"), "{}", error.message);
-        assert_eq!((tokens(engine, talk), talk.messages.len()), (before, 2));
+        assert!(error.message.contains("/clear starts over"), "{}", error.message);
+        assert_eq!((tokens(engine, talk), talk.turns.all().count()), (before, 2));
         say(engine, talk, "upon").unwrap();
     });
 }
@@ -92,7 +101,7 @@ fn a_turn_that_fails_while_it_is_answered_leaves_the_chat_as_it_was() {
         let before = tokens(engine, talk);
         talk.flags.stop = vec![String::new()]; // found out after the prompt was appended
         say(engine, talk, "lost words").err().expect("an empty stop text is refused");
-        assert_eq!((tokens(engine, talk), talk.messages.len()), (before, 2));
+        assert_eq!((tokens(engine, talk), talk.turns.all().count()), (before, 2));
 
         talk.flags.stop.clear();
         let next = say(engine, talk, "there was a fox").unwrap();
@@ -105,14 +114,80 @@ fn a_turn_that_fails_while_it_is_answered_leaves_the_chat_as_it_was() {
 }
 
 #[test]
-fn a_sequence_that_the_engine_has_ended_is_told_anew() {
-    chat(256, TEMPLATE, |engine, _, talk| {
+fn a_sequence_that_the_engine_has_ended_is_computed_again() {
+    chat(256, TEMPLATE, |engine, tokenizer, talk| {
         say(engine, talk, "Once").unwrap();
-        engine.remove(talk.known.as_ref().expect("something was said").id).unwrap();
-        say(engine, talk, "upon").err().expect("there is no sequence");
-        assert_eq!(talk.messages.len(), 2);
+        engine.remove(talk.sequence.expect("there was a turn")).unwrap();
         say(engine, talk, "upon").unwrap();
-        assert_eq!(talk.messages.len(), 4);
+        let whole = "user:Once\nassistant:</s>\nuser:upon\nassistant:";
+        assert_eq!(
+            tokens(engine, talk),
+            [tokenizer.encode_prompt(&whole.into(), Limits::NONE).unwrap(), vec![2]].concat()
+        );
+    });
+}
+
+#[test]
+fn the_oldest_turns_are_dropped_when_the_context_is_too_small() {
+    chat(64, TEMPLATE, |engine, tokenizer, talk| {
+        talk.set_system("be brief".into(), engine).unwrap();
+        let messages = ["one fox", "two foxes", "three foxes", "four foxes", "five foxes", "six foxes"];
+        for message in messages {
+            say(engine, talk, message).unwrap_or_else(|e| panic!("{message}: {}", e.message));
+        }
+        let kept = talk.turns.kept();
+        assert_eq!(talk.turns.all().count(), 1 + 2 * messages.len(), "the file of /save has them all");
+        assert_eq!(kept.len() + talk.turns.n_dropped(), 1 + 2 * messages.len());
+        assert!(talk.turns.n_dropped() >= 2 && kept[0] == Message::new("system", "be brief"), "{kept:?}");
+        assert_eq!((kept[1].role.as_str(), kept[kept.len() - 2].content.as_str()), ("user", "six foxes"));
+        let prompt = rendered(&kept[..kept.len() - 1]);
+        assert_eq!(
+            tokens(engine, talk),
+            [tokenizer.encode_prompt(&prompt.as_str().into(), Limits::NONE).unwrap(), vec![2]].concat()
+        );
+    });
+}
+
+#[test]
+fn without_context_shift_a_conversation_that_is_too_long_is_refused() {
+    chat(64, TEMPLATE, |engine, _, talk| {
+        talk.shifts = false;
+        let refused = (0..20).find_map(|_| say(engine, talk, "a fox and a bear").err());
+        let message = refused.expect("the context is full some time").message;
+        assert!(message.contains("the context holds 64"), "{message}");
+        assert_eq!(talk.turns.n_dropped(), 0);
+    });
+}
+
+#[test]
+fn an_answer_that_fills_the_context_continues_without_the_oldest_turn() {
+    chat(64, TEMPLATE, |engine, _, talk| {
+        say(engine, talk, "one fox and two bears").unwrap();
+        talk.flags.logit_bias = vec!["2-inf".into()]; // the answer never ends by itself
+        talk.reseed(engine).unwrap();
+        let outcome = talk.turn(engine, "a bear".into(), Some(40), &mut |_| Ok(())).unwrap();
+        assert_eq!((outcome.n_generated, outcome.is_context_full), (40, false));
+        assert_eq!(talk.turns.n_dropped(), 2);
+
+        let outcome = talk.turn(engine, "a dog".into(), None, &mut |_| Ok(())).unwrap();
+        assert!(outcome.is_context_full, "the last turn alone does not fit");
+        assert_eq!((outcome.finish, talk.turns.n_dropped()), (Finish::Length, 4));
+    });
+}
+
+#[test]
+fn regenerate_replaces_the_last_answer() {
+    chat(128, TEMPLATE, |engine, _, talk| {
+        assert!(talk.regenerate(engine, None, &mut |_| Ok(())).is_err(), "there is no answer");
+        talk.flags.logit_bias.clear();
+        (talk.flags.temp, talk.flags.seed) = (Some(1.5), Some(Seed(Some(7))));
+        talk.reseed(engine).unwrap();
+        let first = talk.turn(engine, "a bear".into(), Some(20), &mut |_| Ok(())).unwrap();
+        let second = talk.regenerate(engine, Some(20), &mut |_| Ok(())).unwrap();
+        assert_ne!(first.text, second.text);
+        assert_eq!(second.n_prompt, 1, "all but the last token of the prompt is in the cache");
+        let all: Vec<_> = talk.turns.all().map(|m| m.content.as_str()).collect();
+        assert_eq!(all, ["a bear", second.text.as_str()]);
     });
 }
 
@@ -122,8 +197,8 @@ fn clear_keeps_the_system_message_only() {
         talk.set_system("be brief".into(), engine).unwrap();
         say(engine, talk, "Once").unwrap();
         talk.clear(engine).unwrap();
-        assert_eq!(talk.messages, [Message::new("system", "be brief")]);
-        assert!(talk.known.is_none());
+        assert_eq!(talk.turns.kept(), [Message::new("system", "be brief")]);
+        assert!(talk.sequence.is_none());
     });
 }
 

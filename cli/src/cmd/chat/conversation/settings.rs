@@ -1,0 +1,94 @@
+//! What `/set`, `/show` and `/regen` change and show.
+
+use super::*;
+
+impl Conversation<'_> {
+    /// Sets up the sampler from the flags.
+    pub fn reseed(&mut self, engine: &Engine) -> Result<()> {
+        let (sampler, _) = sampling::sampler(&self.flags, engine.model().config.n_vocab)?;
+        self.sampler = Some(sampler);
+        Ok(())
+    }
+
+    /// Another seed: one more than the one given, or a new one of the clock.
+    pub(super) fn change_seed(&mut self, engine: &Engine) -> Result<()> {
+        if let Some(Seed(Some(seed))) = &mut self.flags.seed {
+            *seed = seed.wrapping_add(1);
+        }
+        let (sampler, seed) = sampling::sampler(&self.flags, engine.model().config.n_vocab)?;
+        self.sampler = Some(sampler);
+        match self.flags.temp {
+            Some(0.0) => note("(--temp 0: the answer is the same with every seed)"),
+            _ => note(format_args!("(seed {seed})")),
+        }
+        Ok(())
+    }
+
+    /// Sets a sampling flag; a value out of range changes nothing.
+    pub fn set(&mut self, name: &str, value: &str, engine: &Engine) -> Result<()> {
+        let before = self.flags.clone();
+        let set = set_flag(&mut self.flags, name, value).and_then(|()| self.reseed(engine));
+        if set.is_err() {
+            self.flags = before;
+        }
+        set
+    }
+
+    /// The flags and their values.
+    pub fn settings(&self) -> String {
+        let Ok(p) = sampling::params(&self.flags) else { return String::new() };
+        let seed = self.flags.seed.map_or("from the clock".to_string(), |seed| seed.to_string());
+        format!(
+            "temp {}, top-k {}, top-p {}, min-p {}, repeat-penalty {}, seed {seed}",
+            p.temperature, p.top_k, p.top_p, p.min_p, p.repeat_penalty
+        )
+    }
+
+    /// Template, messages, context and flags, a line each.
+    pub fn summary(&self, engine: &Engine) -> String {
+        let (n_ctx, n_tokens) = (engine.n_ctx(), self.n_tokens(engine));
+        let n_messages = self.turns.all().count();
+        let dropped = match self.turns.n_dropped() {
+            0 => String::new(),
+            n => format!(", the oldest {n} dropped from the context"),
+        };
+        let system = self.turns.system().map_or("none".to_string(), shortened);
+        format!(
+            "template  {}\nsystem    {system}\nmessages  {n_messages}{dropped}\n\
+             context   {n_tokens} of {n_ctx} tokens ({} %), {}\nsampling  {}",
+            self.template.name,
+            100 * n_tokens / n_ctx.max(1),
+            if self.shifts { "the oldest turns are dropped when it is full" } else { "no context shift" },
+            self.settings()
+        )
+    }
+}
+
+/// The beginning of a text, in one line.
+fn shortened(text: &str) -> String {
+    const MAX_CHARS: usize = 60;
+    let line: String = text.chars().map(|c| if c.is_control() { ' ' } else { c }).take(MAX_CHARS).collect();
+    if text.chars().nth(MAX_CHARS).is_some() { line + "…" } else { line }
+}
+
+fn set_flag(flags: &mut SamplingArgs, name: &str, value: &str) -> Result<()> {
+    fn number<T: std::str::FromStr>(name: &str, value: &str) -> Result<Option<T>> {
+        let parsed =
+            value.parse().map_err(|_| Error::usage(format!("/set {name} {value}: expected a number")))?;
+        Ok(Some(parsed))
+    }
+    match name {
+        "temp" => flags.temp = number(name, value)?,
+        "top-k" => flags.top_k = number(name, value)?,
+        "top-p" => flags.top_p = number(name, value)?,
+        "min-p" => flags.min_p = number(name, value)?,
+        "repeat-penalty" => flags.repeat_penalty = number(name, value)?,
+        "seed" => flags.seed = number(name, value)?,
+        _ => {
+            return Err(Error::usage(format!(
+                "/set {name}: expected temp, top-k, top-p, min-p, repeat-penalty or seed"
+            )));
+        }
+    }
+    Ok(())
+}
