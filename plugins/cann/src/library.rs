@@ -38,7 +38,7 @@ pub struct Absent {
 const INSTALL: &str = "install the CANN toolkit and run its set_env.sh, or set LLMRT_CANN_LIB_DIR to the folder of libascendcl.so";
 const UPDATE: &str = "install CANN 8.1 or newer";
 
-/// Where the toolkit stands when nobody says otherwise: since 8.5, before, and as the loader finds it.
+/// Where the toolkit stands unless an option sets another number: since 8.5, before, and as the loader finds it.
 const FOLDERS: [&str; 3] =
     ["", "/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64"];
 

@@ -87,7 +87,7 @@ impl ScratchMemory for CardScratch {
 
     fn va_unmap(&self, addr: u64, _n: u64, chunk: u64) {
         self.wait();
-        // SAFETY: exactly what `va_map` mapped, once; all work is done. Nobody is left to hear of a failure.
+        // SAFETY: exactly what `va_map` mapped, once; all work is done. A failure has no reader.
         unsafe {
             let _ = acl!(self.runtime, aclrtUnmapMem(addr as *mut c_void));
             let _ = acl!(self.runtime, aclrtFreePhysical(chunk as aclrtDrvMemHandle));

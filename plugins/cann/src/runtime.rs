@@ -95,7 +95,7 @@ impl Runtime {
     pub fn close_card(&self, device: i32) {
         let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
         if contexts.remove(&device).is_some() {
-            // SAFETY: set once by `open_card`. Nobody is left to hear of a failure.
+            // SAFETY: set once by `open_card`. A failure has no reader.
             let _ = unsafe { acl!(self, aclrtResetDevice(device)) };
         }
     }
@@ -157,7 +157,7 @@ impl Runtime {
     /// # Safety
     /// `ptr` came from [`Runtime::alloc`], and no work uses it.
     pub unsafe fn free(&self, ptr: *mut c_void) {
-        // SAFETY: the caller's promise. Nobody is left to hear of a failure.
+        // SAFETY: the caller's promise. A failure has no reader.
         let _ = unsafe { acl!(self, aclrtFree(ptr)) };
     }
 

@@ -86,8 +86,8 @@ impl CardStream {
         }
     }
 
-    /// Remembers an error that reaches farther than its call: kernels fail behind the host's back, and the runtime
-    /// tells it once, at whatever comes next.
+    /// Remembers an error that reaches farther than its call: kernels fail asynchronously, and the runtime reports
+    /// it once, at the next call.
     pub(crate) fn note<T>(&mut self, result: Result<T>) -> Result<T> {
         if let Err(e) = &result
             && e.scope != Scope::Call

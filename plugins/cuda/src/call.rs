@@ -265,7 +265,7 @@ impl Call<'_> {
         Ok(piece.addr)
     }
 
-    /// Gives back what the launches of this node alone use. In the reverse order, as a stack wants it.
+    /// Gives back what the launches of this node alone use. In the reverse order, as in a stack.
     pub(crate) fn give_back(&mut self) {
         for piece in self.pieces.drain(..).rev() {
             if let Some(scratch) = self.scratch.as_mut() {

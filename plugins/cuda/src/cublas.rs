@@ -64,9 +64,9 @@ impl CublasLibrary {
 pub struct Cublas {
     library: Arc<CublasLibrary>,
     handle: Mutex<Option<Handle>>,
-    /// It failed, and is asked no more.
+    /// It failed, and is not used any more.
     is_off: AtomicBool,
-    /// A product was refused, and the log said so.
+    /// A product was refused, and the log has a line for it.
     was_refused: AtomicBool,
 }
 
@@ -92,7 +92,7 @@ impl Cublas {
         self.library.table().is_some()
     }
 
-    /// Whether products may ask it.
+    /// Whether products may use it.
     pub fn is_there(&self) -> bool {
         self.is_open() && !self.is_off.load(Ordering::Relaxed)
     }
@@ -145,7 +145,7 @@ impl Cublas {
     pub fn close(&self, is_entered: bool) {
         let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
         if let (Some(handle), Some(table), true) = (handle, self.library.table(), is_entered) {
-            // SAFETY: made by `handle`, once. Nobody is left to hear of a failure.
+            // SAFETY: made by `handle`, once. A failure has no reader.
             let _ = unsafe { lt!(table, cublasLtDestroy(handle.0)) };
         }
     }

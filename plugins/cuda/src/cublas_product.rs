@@ -213,7 +213,7 @@ impl Objects {
 
 impl Drop for Objects {
     fn drop(&mut self) {
-        // SAFETY: each was made by the library and is destroyed once. Nobody is left to hear of a failure.
+        // SAFETY: each was made by the library and is destroyed once. A failure has no reader.
         unsafe {
             if !self.desc.is_null() {
                 let _ = lt!(self.table, cublasLtMatmulDescDestroy(self.desc));

@@ -26,7 +26,7 @@ macro_rules! cu {
 }
 pub(crate) use cu;
 
-/// What a device says about itself without a context.
+/// What a device reports without a context.
 pub struct Identity {
     /// The marketing name.
     pub name: String,

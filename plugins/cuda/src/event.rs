@@ -44,7 +44,7 @@ impl Event for GpuEvent {
         }
     }
 
-    /// The driver has no wait with a limit: it is asked again and again, at first without a pause.
+    /// The driver has no wait with a limit: it is queried in a loop, at first without a pause.
     fn wait(&self, timeout: Duration) -> Result<bool> {
         let start = Instant::now();
         loop {

@@ -71,10 +71,10 @@ impl Gpu {
         Ok(())
     }
 
-    /// Gives the context back. What was made in it is gone, unless somebody else of the process holds it too.
+    /// Gives the context back. What was made in it is gone, unless another library of the process holds it too.
     pub fn close(&self) {
         if self.context.write().unwrap_or_else(PoisonError::into_inner).take().is_some() {
-            // SAFETY: retained once by `open`. Nobody is left to hear of a failure.
+            // SAFETY: retained once by `open`. A failure has no reader.
             let _ = unsafe { cu!(self.driver, cuDevicePrimaryCtxRelease_v2(self.device)) };
         }
     }
@@ -100,8 +100,8 @@ impl Gpu {
         Ok((free as u64, total as u64))
     }
 
-    /// Memory of the entered device; what is in it is unspecified. Out of memory, it says what was asked for and what
-    /// is there.
+    /// Memory of the entered device; what is in it is unspecified. Out of memory, the error has the bytes requested and
+    /// available.
     pub fn alloc(&self, size: u64) -> Result<CUdeviceptr> {
         let mut ptr = 0;
         // SAFETY: the output is ours.
@@ -109,7 +109,7 @@ impl Gpu {
         result.map(|()| ptr).map_err(|e| self.with_bytes(e, size))
     }
 
-    /// Adds to an out-of-memory error what was asked for and what is there.
+    /// Adds to an out-of-memory error the bytes requested and available.
     pub fn with_bytes(&self, e: Error, size: u64) -> Error {
         match e.status {
             Status::OomDevice => Error { bytes: Some((size, self.memory().map_or(0, |m| m.0))), ..e },
@@ -122,7 +122,7 @@ impl Gpu {
     /// # Safety
     /// `ptr` came from [`Gpu::alloc`], and is freed once.
     pub unsafe fn free(&self, ptr: CUdeviceptr) {
-        // SAFETY: the caller's promise. Nobody is left to hear of a failure.
+        // SAFETY: the caller's promise. A failure has no reader.
         let _ = unsafe { cu!(self.driver, cuMemFree_v2(ptr)) };
     }
 

@@ -73,12 +73,12 @@ impl Driver for CudaPlugin {
             })?,
         };
         let fuses = switch(host, "cuda.fuse", "neighbouring ops may become one kernel")?;
-        let asks_cublas = switch(host, "cuda.cublas", "products of halves may go to cuBLASLt")?;
+        let uses_cublas = switch(host, "cuda.cublas", "products of halves may go to cuBLASLt")?;
         let wgmma = switch(host, "cuda.wgmma", "products by wgmma where a card has it")?;
         let settings = Settings { host, n_graphs, fuses, wgmma };
         let or_beside = |option| host.option(option).map(PathBuf::from).or(folder.clone());
         let compiler = or_beside("cuda.nvrtc_dir");
-        let cublas = CublasLibrary::new(host, or_beside("cuda.cublas_dir"), driver.version(), asks_cublas);
+        let cublas = CublasLibrary::new(host, or_beside("cuda.cublas_dir"), driver.version(), uses_cublas);
         let cublas = Arc::new(cublas);
         let images = Arc::new(Images::new(host, compiler, driver.version()));
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();

@@ -35,7 +35,7 @@ impl LiveStreams {
     pub fn wait(&self, driver: &CudaDriver) -> Result<()> {
         let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
         all.iter().filter_map(Weak::upgrade).try_for_each(|stream| match &*stream.lock() {
-            // SAFETY: a stream that nobody destroys or captures while it is locked, of the entered device.
+            // SAFETY: a stream that is neither destroyed nor captured while it is locked, of the entered device.
             Some(handle) => unsafe { cu!(driver, cuStreamSynchronize(handle.0)) },
             None => Ok(()),
         })

@@ -58,7 +58,7 @@ impl GpuScratch {
         self.gpu.streams.wait(driver)?;
         for piece in left.drain(..) {
             // SAFETY: exactly what the host was given, once, and all work is done; nothing is mapped at addresses that
-            // go, because their mappings came here before. Nobody is left to hear of a failure.
+            // go, because their mappings came here before. A failure has no reader.
             unsafe {
                 match piece {
                     Left::Plain(addr) => self.gpu.free(addr),

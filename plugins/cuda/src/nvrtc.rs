@@ -15,7 +15,7 @@ pub struct Compiler(Nvrtc);
 pub struct Compiled {
     /// A binary, or PTX with its final zero.
     pub image: Vec<u8>,
-    /// What the compiler said: registers, spills and shared memory of every kernel.
+    /// The compiler's log: registers, spills and shared memory of every kernel.
     pub log: String,
 }
 

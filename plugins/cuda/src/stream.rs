@@ -327,7 +327,7 @@ impl Drop for GpuStream {
         let mut live = self.live.lock();
         *live = None;
         if self.gpu.enter().is_ok() {
-            // SAFETY: a live stream that nobody else waits for; it is waited for here, because destroying it does not.
+            // SAFETY: a live stream that no other thread waits for; it is waited for here, because destroying it does not.
             unsafe {
                 let _ = cu!(self.gpu.driver, cuStreamSynchronize(self.raw));
                 let _ = cu!(self.gpu.driver, cuStreamDestroy_v2(self.raw));

@@ -14,7 +14,7 @@ use placed::{run, workspace};
 /// A machine with the library.
 fn with_library(config: &str, options: &[(&str, &str)]) -> Machine {
     let folder = libraries().join("cublas").display().to_string();
-    Machine::told(config, &[options, &[("cuda.cublas_dir", folder.as_str())]].concat())
+    Machine::with_options(config, &[options, &[("cuda.cublas_dir", folder.as_str())]].concat())
 }
 
 /// w [k, m] times x [k, n], whose numbers are times `size`.
@@ -198,7 +198,7 @@ fn a_library_later_than_the_driver_is_not_used() {
     std::fs::copy(libraries().join("libcuda.so.1"), &file).unwrap();
     std::os::unix::fs::symlink(&file, folder.path().join("libcublasLt.so")).unwrap();
     let dir = folder.path().display().to_string();
-    let m = Machine::told("queue=late,version=12040", &[("cuda.cublas_dir", &dir)]);
+    let m = Machine::with_options("queue=late,version=12040", &[("cuda.cublas_dir", &dir)]);
     check(&m, &product(DType::F16, [64, 40, 20], 1.0), 0, 1e-6);
     let said = lines(&m, "no cuBLASLt");
     assert!(said.len() == 1 && said[0].contains("is of CUDA 13, the driver is for 12"), "{said:?}");

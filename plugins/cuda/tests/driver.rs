@@ -93,7 +93,7 @@ fn nothing_is_left_when_the_host_goes() {
 
 /// Launches and launched graphs of runs 2 to 4 of a plan.
 fn three_replays(config: &str, options: &[(&str, &str)]) -> [u64; 2] {
-    let m = Machine::told(config, options);
+    let m = Machine::with_options(config, options);
     let stream = m.card(0).stream(1).unwrap();
     let planned = Planned::new(&m, 0, &stream, &sums(100));
     planned.run(&stream);
@@ -116,7 +116,7 @@ fn a_plan_is_captured_at_its_second_run_and_takes_one_launch_from_then_on() {
 /// Of more plans than graphs are kept the one unused longest loses its graph, even while it may be running.
 #[test]
 fn the_plan_unused_longest_loses_its_graph() {
-    let m = Machine::told("queue=late", &[("cuda.graphs", "2")]);
+    let m = Machine::with_options("queue=late", &[("cuda.graphs", "2")]);
     let stream = m.card(0).stream(1).unwrap();
     let plans: Vec<_> = [10, 20, 30].map(|n| Planned::new(&m, 0, &stream, &sums(n))).into();
     let graphs_of = |runs: &[usize]| {
@@ -204,7 +204,7 @@ fn every_allocation_may_be_the_one_that_fails() {
     for pool in ["legacy", "vmm"] {
         let mut n_failed = 0;
         for n in 1..12 {
-            let m = Machine::told(&format!("oom={n}"), &[("cuda.pool", pool)]);
+            let m = Machine::with_options(&format!("oom={n}"), &[("cuda.pool", pool)]);
             let work = || -> llmrt_host::Result<()> {
                 let stream = m.card(0).stream(1)?;
                 let case = product();

@@ -186,7 +186,7 @@ fn a_layer_in_planned_memory_takes_fewer_kernels_and_is_the_same() {
     for (dtype, n) in all.flat_map(|dtype| [1, 2, 5, 70].map(|n| (dtype, n))) {
         let case = Case::new(format!("{n} tokens, {dtype}"), |g, ints| layer(g, ints, dtype, n));
         let run = |fuse: &str| {
-            let m = Machine::told("queue=late", &[("cuda.fuse", fuse)]);
+            let m = Machine::with_options("queue=late", &[("cuda.fuse", fuse)]);
             let (card, stream) = (m.card(0), m.card(0).stream(1).unwrap());
             let mut bound = bind(&card, &case.graph, &case.values(7).unwrap()).unwrap();
             let arena = bound.plan(&card, &case.graph);

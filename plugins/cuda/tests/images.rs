@@ -59,7 +59,7 @@ fn compilers(releases: &[u32]) -> tempfile::TempDir {
 /// Computes with the driver of a version and compilers in a folder; a driver refuses what later compilers make.
 fn compute_with(version: u32, folder: &Path) -> llmrt_host::Result<()> {
     let dir = folder.display().to_string();
-    compute(&Machine::told(&format!("takes=made,version={version}"), &[("cuda.nvrtc_dir", &dir)]))
+    compute(&Machine::with_options(&format!("takes=made,version={version}"), &[("cuda.nvrtc_dir", &dir)]))
 }
 
 #[test]

@@ -37,7 +37,7 @@ fn while_another_captures(work: impl FnOnce()) -> CUresult {
     let cuda = llmrt_cuda::library::driver(Some(libraries())).unwrap();
     let (begun, done) = (Barrier::new(2), Barrier::new(2));
     std::thread::scope(|scope| {
-        // SAFETY: the driver's functions as it wants them called; what is made here is destroyed here.
+        // SAFETY: the driver's functions as documented; what is made here is destroyed here.
         let capture = scope.spawn(|| unsafe {
             let (mut context, mut stream, mut graph) = (null_mut(), null_mut(), null_mut());
             assert_eq!(call!(cuda, cuDevicePrimaryCtxRetain(&mut context, 0)), Some(0));

@@ -18,7 +18,7 @@ const BF16: &str = "mul_mat_bf16_wgmma";
 
 /// A machine of this kind.
 fn machine(more: &str, options: &[(&str, &str)]) -> Machine {
-    Machine::told(&format!("queue=late,memory=2g,{more}"), options)
+    Machine::with_options(&format!("queue=late,memory=2g,{more}"), options)
 }
 
 /// A case is right, and these kernels ran so often in all.

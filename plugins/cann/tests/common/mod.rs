@@ -43,11 +43,11 @@ impl Machine {
 
     /// With libraries of this layout.
     pub fn with(layout: &'static str, config: &str) -> Machine {
-        Machine::told(layout, config, &[])
+        Machine::with_options(layout, config, &[])
     }
 
     /// With these options of the plugin, too.
-    pub fn told(layout: &'static str, config: &str, options: &[(&str, &str)]) -> Machine {
+    pub fn with_options(layout: &'static str, config: &str, options: &[(&str, &str)]) -> Machine {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = libraries(layout);

@@ -17,7 +17,7 @@ unsafe extern "C" {
 
 /// Captures nothing on a stream while another thread does something; what that answered, and what the end of the capture.
 fn during_a_capture(call: unsafe extern "C" fn(CUstream) -> CUresult) -> (CUresult, CUresult) {
-    // SAFETY: the driver's functions as it wants them called; outputs are ours.
+    // SAFETY: the driver's functions as documented; outputs are ours.
     unsafe {
         let (mut context, mut stream, mut other, mut graph) =
             (null_mut(), null_mut(), null_mut(), null_mut());

@@ -14,7 +14,7 @@ pub fn run(case: &Case, fuse: &str, place: impl Fn(&mut Bound)) -> (u64, Vec<Vec
 }
 
 pub fn run_on(machine: &str, case: &Case, fuse: &str, place: impl Fn(&mut Bound)) -> (u64, Vec<Vec<u8>>) {
-    let m = Machine::told(machine, &[("cuda.fuse", fuse)]);
+    let m = Machine::with_options(machine, &[("cuda.fuse", fuse)]);
     let (card, stream) = (m.card(0), m.card(0).stream(1).unwrap());
     let mut bound = bind(&card, &case.graph, &case.values(7).unwrap()).unwrap();
     place(&mut bound);

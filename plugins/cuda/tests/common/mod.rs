@@ -33,11 +33,11 @@ pub fn libraries() -> &'static Path {
 impl Machine {
     /// As described in the simulator's README.
     pub fn new(config: &str) -> Machine {
-        Machine::told(config, &[])
+        Machine::with_options(config, &[])
     }
 
     /// With these options of the plugin, too.
-    pub fn told(config: &str, options: &[(&str, &str)]) -> Machine {
+    pub fn with_options(config: &str, options: &[(&str, &str)]) -> Machine {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = libraries();

@@ -24,7 +24,7 @@ fn text(to: *mut c_char, len: c_int, text: &str) -> Answer {
     Ok(())
 }
 
-const SAID: [(CUresult, &CStr); 4] = [
+const ERROR_TEXTS: [(CUresult, &CStr); 4] = [
     (CUDA_ERROR_OUT_OF_MEMORY, c"out of memory"),
     (CUDA_ERROR_ILLEGAL_ADDRESS, c"an illegal memory access was encountered"),
     (CUDA_ERROR_NO_DEVICE, c"no CUDA-capable device is detected"),
@@ -42,7 +42,7 @@ api! {
     };
     cuDriverGetVersion(version: *mut c_int) |world| give(version, world.config.version);
     cuGetErrorString(code: CUresult, words: *mut *const c_char) |_world| {
-        let said = SAID.iter().find(|(number, _)| *number == code);
+        let said = ERROR_TEXTS.iter().find(|(number, _)| *number == code);
         give(words, said.ok_or(CUDA_ERROR_INVALID_VALUE)?.1.as_ptr())
     };
     cuDeviceGetCount(n: *mut c_int) |world| {
