@@ -1,6 +1,9 @@
 //! 100 000 spoiled copies of every fixture: read or refused with a reason, never a panic. What is still read goes on,
 //! now and then, to a tokenizer or a model.
 
+#[path = "mutations/commands.rs"]
+mod commands;
+
 use llmrt_fuzz::checks::{model, vocab};
 use llmrt_fuzz::told;
 use llmrt_gguf::checkpoint::{Checkpoint, TokenizerBin};

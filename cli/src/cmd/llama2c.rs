@@ -33,7 +33,8 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
     let tokenizer = model.llama2c_tokenizer()?;
     let prompt = prompt_tokens(&tokenizer, prompt)?;
     let setup = Setup::new(global)?;
-    let defaults = Defaults { n_ctx: model.n_ctx_train(), kv_type: DType::F32 };
+    // The header's number of positions sizes the KV cache and nothing holds it against the file: it is capped.
+    let defaults = Defaults { n_ctx: None, kv_type: DType::F32 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let n_steps = n_steps(args.n_predict, options.n_ctx);
 
