@@ -1,34 +1,13 @@
 //! F16 and BF16 numbers to f32 and back, rounded to nearest, ties to even.
 
-/// An IEEE half as f32; exact.
+/// An IEEE half as f32; exact. A signalling NaN becomes quiet, as the processor's conversion makes it.
 pub fn f16_to_f32(bits: u16) -> f32 {
-    let sign = (bits as u32 & 0x8000) << 16;
-    let (exponent, fraction) = (bits as u32 >> 10 & 0x1f, bits as u32 & 0x3ff);
-    match exponent {
-        0 => f32::from_bits(sign | (fraction as f32 * 2f32.powi(-24)).to_bits()),
-        31 => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),
-        _ => f32::from_bits(sign | (exponent + 112) << 23 | fraction << 13),
-    }
+    half::f16::from_bits(bits).to_f32()
 }
 
 /// The nearest IEEE half; past its largest, infinity. NaN stays NaN.
 pub fn f32_to_f16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    let (sign, magnitude) = ((bits >> 16 & 0x8000) as u16, bits & 0x7fff_ffff);
-    if magnitude > 0x7f80_0000 {
-        return sign | 0x7e00 | (magnitude >> 13 & 0x3ff) as u16;
-    }
-    if magnitude >= 0x4780_0000 {
-        return sign | 0x7c00; // 2¹⁶ and more
-    }
-    if magnitude < 0x3880_0000 {
-        // Below 2⁻¹⁴ a half is a multiple of 2⁻²⁴; adding 2²³ of them rounds to a whole one.
-        let scaled = f32::from_bits(magnitude) * 2f32.powi(24) + 2f32.powi(23);
-        return sign | (scaled.to_bits() & 0x7ff) as u16;
-    }
-    let rebased = magnitude - (112 << 23);
-    let rounded = rebased + 0xfff + (rebased >> 13 & 1);
-    sign | (rounded >> 13) as u16
+    half::f16::from_f32(x).to_bits()
 }
 
 /// A bfloat16 as f32; exact.
@@ -38,11 +17,7 @@ pub fn bf16_to_f32(bits: u16) -> f32 {
 
 /// The nearest bfloat16. NaN stays NaN.
 pub fn f32_to_bf16(x: f32) -> u16 {
-    let bits = x.to_bits();
-    if x.is_nan() {
-        return (bits >> 16) as u16 | 0x40;
-    }
-    ((bits + 0x7fff + (bits >> 16 & 1)) >> 16) as u16
+    half::bf16::from_f32(x).to_bits()
 }
 
 pub(super) fn decode_f32(block: &[u8], out: &mut Vec<f32>) {
