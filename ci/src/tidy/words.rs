@@ -40,14 +40,15 @@ pub const PENDING: &[&str] = &[
     "plugins/cann/",
     "plugins/cpu/",
     "plugins/cuda/",
-    "plugins/fault/",
-    "plugins/sim/",
     "runtime/",
+    "tests/conform/src/l5_faults.rs",
     "tests/fuzz/",
     "tests/plugins/",
-    "tests/src/",
     "tests/tests/",
 ];
+
+/// Frozen copies of released headers' sources: their text is what was released.
+const FROZEN: &str = "tests/golden/";
 
 /// (file, words, reason): what must stay. `*`: the whole file.
 const ALLOWED: &[(&str, &[&str], &str)] = &[
@@ -72,6 +73,9 @@ const MACHINE: &[(&str, &str)] = &[
 
 /// Words of the deny-list in a file, and in its name.
 pub fn check(file: &TextFile) -> Vec<Finding> {
+    if file.path.starts_with(FROZEN) {
+        return Vec::new();
+    }
     let lines = file.text.lines().enumerate().map(|(i, line)| (i + 1, line));
     lines.chain([(0, file.path.as_str())]).flat_map(|(i, line)| check_line(file, i, line)).collect()
 }
@@ -182,6 +186,7 @@ mod tests {
     fn an_allowed_word_is_allowed_in_its_file_alone() {
         assert!(found("tools/train/words.py", "said").is_empty());
         assert_eq!(found("tools/train/train.py", "said").len(), 1);
+        assert!(found("tests/golden/abi-0.1/types/data.rs", "said").is_empty());
     }
 
     #[test]

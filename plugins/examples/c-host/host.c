@@ -193,7 +193,7 @@ static const llmrt_plugin *query(const char *path) {
 
 #define N 4
 
-/* An F32 vector of N elements at `offset` of a buffer (NULL while asking `supports`), as row `id` of a graph. */
+/* An F32 vector of N elements at `offset` of a buffer (NULL during `supports`), as row `id` of a graph. */
 static llmrt_tensor vector(uint32_t id, llmrt_buffer *buffer, uint64_t offset) {
     const llmrt_str name = STR("vector");
     llmrt_tensor t;
