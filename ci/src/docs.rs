@@ -28,7 +28,7 @@ const PAGES: &[Page] = &[
     Page {
         file: "docs/reference/cli.md",
         title: "Command line",
-        source: "The help texts of `llmrt`, command by command (`cli/src/args/`, `cli/src/help/`).",
+        source: "The help texts of `llmrt`, command by command (`cli/src/help/`, compared with clap by a test).",
         body: cli::body,
     },
     Page {

@@ -1,21 +1,31 @@
-//! Help texts: `llmrt --help`, then that of every command without the options that all commands share.
+//! Help texts: `llmrt --help`, then that of every command without the options that all commands share. They are the kept
+//! ones, which a test of `cli/src/args/mod.rs` compares with clap's.
 
 use super::Llmrt;
+use crate::root;
 use std::fmt::Write as _;
 
 /// The heading of the options that every command repeats.
 const SHARED: &str = "Devices:";
 
-pub fn body(llmrt: &Llmrt) -> Result<String, String> {
-    let main = llmrt.output(&["--help"])?;
+/// One file per command.
+const TEXTS: &str = "cli/src/help";
+
+pub fn body(_llmrt: &Llmrt) -> Result<String, String> {
+    let main = kept("llmrt")?;
     let mut page = format!("```text\n{}\n```\n", main.trim_end());
     let _ =
         writeln!(page, "\nThe options under \"{SHARED}\" go with every command and are not repeated below.");
     for name in commands(&main) {
-        let help = llmrt.output(&["help", &name])?;
+        let help = kept(&name)?;
         let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", without_section(&help, SHARED).trim_end());
     }
     Ok(page)
+}
+
+fn kept(name: &str) -> Result<String, String> {
+    let file = format!("{TEXTS}/{name}.txt");
+    std::fs::read_to_string(root().join(&file)).map_err(|e| format!("{file}: {e}"))
 }
 
 /// The names under "Commands:", but `help`.
