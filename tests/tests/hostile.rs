@@ -33,7 +33,7 @@ fn refused_by_all(path: &Path, why: &str) {
     }
 }
 
-/// Exit code 3 and one message: it names the file, says why, and cannot steer the terminal.
+/// Exit code 3 and one message: it names the file and the cause, and cannot control the terminal.
 fn refused(args: &[&str], path: &Path, why: &str) {
     let stderr = fail(&mut with_little_memory(args), 3);
     let name = path.file_name().unwrap().to_str().unwrap();
@@ -196,7 +196,7 @@ fn changed(bytes: &[u8], key: &str, value: Value) -> Vec<u8> {
     writer::to_vec(&writer::Tables { metadata, tensors, ..Default::default() }, &data).unwrap()
 }
 
-/// Seven numbers of a llama2.c checkpoint behind the magic of a version (none for 0), then zeros.
+/// Seven numbers of a llama2.c checkpoint after the magic of a version (none for 0), then zeros.
 fn checkpoint(version: u32, config: [i32; 7]) -> Vec<u8> {
     let magic = [0x616b_3432u32, version].map(u32::to_le_bytes).concat();
     let mut bytes = if version == 0 { Vec::new() } else { magic };

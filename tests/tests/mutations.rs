@@ -1,11 +1,11 @@
-//! 100 000 spoiled copies of every fixture: read or refused with a reason, never a panic. What is still read goes on,
-//! now and then, to a tokenizer or a model.
+//! 100 000 mutated copies of every fixture: read or refused with a reason, never a panic. Of what is still read, a sample
+//! goes on to a tokenizer or a model.
 
 #[path = "mutations/commands.rs"]
 mod commands;
 
+use llmrt_fuzz::accepted;
 use llmrt_fuzz::checks::{model, vocab};
-use llmrt_fuzz::told;
 use llmrt_gguf::checkpoint::{Checkpoint, TokenizerBin};
 use llmrt_gguf::mutate::mutate;
 use llmrt_gguf::writer::{Tables, to_vec};
@@ -17,15 +17,15 @@ use std::path::Path;
 const N: u64 = 100_000;
 
 #[test]
-fn spoiled_model_files_are_read_or_refused() {
+fn mutated_model_files_are_read_or_refused() {
     let Some(dir) = fixtures("archs") else { return };
     let [known, _] = architectures(&dir);
     each(&known, |bytes| {
-        // The data of tensors are not looked at: the tables alone are spoiled.
+        // The data of tensors are not looked at: the tables alone are mutated.
         let tables = Gguf::parse(bytes, bytes.len() as u64).unwrap().data_offset as usize;
         let n_data = (bytes.len() - tables) as u64;
-        survives(&bytes[..tables], N, |spoiled, seed| {
-            let gguf = told(Gguf::parse(spoiled, spoiled.len() as u64 + n_data))?;
+        survives(&bytes[..tables], N, |mutated, seed| {
+            let gguf = accepted(Gguf::parse(mutated, mutated.len() as u64 + n_data))?;
             if seed.is_multiple_of(64) {
                 model::builds(&gguf);
             }
@@ -35,15 +35,15 @@ fn spoiled_model_files_are_read_or_refused() {
 }
 
 #[test]
-fn spoiled_vocabularies_are_read_or_refused() {
+fn mutated_vocabularies_are_read_or_refused() {
     let Some(dir) = fixtures("tokenizers") else { return };
     each(&files(&dir, ".gguf"), |bytes| {
-        let read = |spoiled: &[u8], seed: u64| {
-            let gguf = told(Gguf::parse(spoiled, spoiled.len() as u64))?;
+        let read = |mutated: &[u8], seed: u64| {
+            let gguf = accepted(Gguf::parse(mutated, mutated.len() as u64))?;
             if seed.is_multiple_of(512)
-                && let Some(tokenizer) = told(Tokenizer::from_metadata(&gguf.metadata))
+                && let Some(tokenizer) = accepted(Tokenizer::from_metadata(&gguf.metadata))
             {
-                vocab::takes_texts(&tokenizer, spoiled);
+                vocab::takes_texts(&tokenizer, mutated);
             }
             Some(())
         };
@@ -53,25 +53,22 @@ fn spoiled_vocabularies_are_read_or_refused() {
 }
 
 #[test]
-fn spoiled_checkpoints_are_read_or_refused() {
+fn mutated_checkpoints_are_read_or_refused() {
     let Some(dir) = fixtures("llama2c") else { return };
     let mut paths = files(&dir, ".bin");
     paths.retain(|path| !path.ends_with("tokenizer.bin"));
     each(&paths, |bytes| {
-        // A file whose length does not fit its header is refused whatever follows: the header alone is spoiled, in
+        // A file whose length does not fit its header is refused whatever follows: the header alone is mutated, in
         // half of the cases with the file's length kept.
         let (header, n_rest) = (&bytes[..256], bytes.len() as u64 - 256);
-        survives(header, N, |spoiled, seed| {
-            sniff(spoiled);
+        survives(header, N, |mutated, seed| {
+            sniff(mutated);
             let file_len =
-                if seed.is_multiple_of(2) { bytes.len() as u64 } else { spoiled.len() as u64 + n_rest };
-            let checkpoint = told(Checkpoint::parse(spoiled, file_len))?;
+                if seed.is_multiple_of(2) { bytes.len() as u64 } else { mutated.len() as u64 + n_rest };
+            let checkpoint = accepted(Checkpoint::parse(mutated, file_len))?;
             if seed.is_multiple_of(1024) {
-                let told_past_end = |t: &llmrt_gguf::checkpoint::CheckpointTensor| told(t.read_f32(spoiled));
-                assert!(
-                    checkpoint.tensors.iter().any(|t| told_past_end(t).is_none()),
-                    "only the header is here"
-                );
+                let is_read = |t: &llmrt_gguf::checkpoint::CheckpointTensor| accepted(t.read_f32(mutated));
+                assert!(checkpoint.tensors.iter().any(|t| is_read(t).is_none()), "only the header is here");
             }
             Some(())
         });
@@ -79,22 +76,22 @@ fn spoiled_checkpoints_are_read_or_refused() {
 }
 
 #[test]
-fn spoiled_tokenizer_bins_are_read_or_refused() {
+fn mutated_tokenizer_bins_are_read_or_refused() {
     let Some(dir) = fixtures("llama2c") else { return };
     each(&[dir.join("tokenizer.bin")], |bytes| {
-        survives(bytes, N, |spoiled, seed| {
-            let parsed = told(TokenizerBin::parse(spoiled))?;
+        survives(bytes, N, |mutated, seed| {
+            let parsed = accepted(TokenizerBin::parse(mutated))?;
             if seed.is_multiple_of(64)
-                && let Some(tokenizer) = told(Tokenizer::llama2c(parsed.tokens))
+                && let Some(tokenizer) = accepted(Tokenizer::llama2c(parsed.tokens))
             {
-                vocab::takes_texts(&tokenizer, spoiled);
+                vocab::takes_texts(&tokenizer, mutated);
             }
             Some(())
         });
     });
 }
 
-/// Hands every file to `check`, which panics where a promise is broken.
+/// Gives every file to `check`, which panics where a promise is broken.
 fn each(paths: &[impl AsRef<Path>], check: impl Fn(&[u8])) {
     for path in paths.iter().map(AsRef::as_ref) {
         eprintln!("{}", path.display());
@@ -102,16 +99,16 @@ fn each(paths: &[impl AsRef<Path>], check: impl Fn(&[u8])) {
     }
 }
 
-/// Spoils `bytes` in `n` ways and hands each to `read`, which says whether it was accepted.
+/// Mutates `bytes` in `n` ways and gives each to `read`, which returns whether it was accepted.
 fn survives(bytes: &[u8], n: u64, read: impl Fn(&[u8], u64) -> Option<()>) {
     read(bytes, 0).expect("the fixture itself is good");
-    let mut spoiled = Vec::new();
+    let mut mutated = Vec::new();
     let mut n_read = 0;
     for seed in 0..n {
-        spoiled.clear();
-        spoiled.extend_from_slice(bytes);
-        mutate(&mut spoiled, seed);
-        n_read += u64::from(read(&spoiled, seed).is_some());
+        mutated.clear();
+        mutated.extend_from_slice(bytes);
+        mutate(&mut mutated, seed);
+        n_read += u64::from(read(&mutated, seed).is_some());
     }
     assert!(n < N || (1..n).contains(&n_read), "{n_read} of {n} were read: the changes miss the parser");
 }

@@ -1,8 +1,8 @@
-//! Everything that can be wrong with a model file, told with what was found and what was expected.
+//! Everything that can be wrong with a model file, with what was found and what was expected.
 
 use crate::printable::printable_name as shown;
 
-/// Why bytes are not a usable model file. The caller knows the file and puts its name in front.
+/// Why bytes are not a usable model file. The caller adds the name of the file.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // each field is named in its variant's message
 pub enum Error {
@@ -84,7 +84,7 @@ pub enum Error {
     // llama2.c files.
     #[error("llama2.c checkpoint: {0}")]
     BadCheckpoint(String),
-    #[error("llama2.c checkpoint {version}: the file has {found} bytes, its header asks for {expected}")]
+    #[error("llama2.c checkpoint {version}: the file has {found} bytes, its header requires {expected}")]
     CheckpointSize { version: &'static str, found: u64, expected: u64 },
     #[error("tokenizer.bin: {0}")]
     BadTokenizer(String),

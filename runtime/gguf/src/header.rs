@@ -1,4 +1,4 @@
-//! A GGUF file's tables: header, metadata, and where each tensor's bytes lie.
+//! A GGUF file's tables: header, metadata, and where each tensor's bytes are.
 
 use std::collections::HashMap;
 
@@ -10,12 +10,12 @@ use crate::reader::Reader;
 use crate::tensor::{TensorInfo, TensorShape, check_name_len};
 use crate::value::Value;
 
-/// Tensor data starts at a multiple of this unless `general.alignment` says otherwise.
+/// Tensor data starts at a multiple of this unless `general.alignment` sets another alignment.
 pub const DEFAULT_ALIGNMENT: u32 = 32;
 /// The key of the alignment, u32.
 pub const ALIGNMENT_KEY: &str = "general.alignment";
 
-/// What the first four bytes say; the rest of the layout is the same.
+/// The format by the first four bytes; the rest of the layout is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flavour {
     /// `GGUF`.
@@ -103,7 +103,7 @@ fn read_metadata(r: &mut Reader<'_>, n_pairs: u64) -> Result<Metadata, Error> {
     Ok(metadata)
 }
 
-/// The alignment that the metadata ask for.
+/// The alignment that the metadata set.
 pub(crate) fn alignment(metadata: &Metadata) -> Result<u32, Error> {
     match metadata.get(ALIGNMENT_KEY) {
         None => Ok(DEFAULT_ALIGNMENT),

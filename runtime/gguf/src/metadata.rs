@@ -100,7 +100,7 @@ impl PartialEq for Metadata {
 
 /// A Rust type that a value can be read as.
 pub trait FromValue<'a>: Sized {
-    /// What an error message says was expected.
+    /// What error messages give as expected.
     const EXPECTED: &'static str;
 
     /// The value as this type, if nothing but float precision is lost.

@@ -1,8 +1,8 @@
-//! Spoils bytes for tests of parsers: the same seed spoils the same bytes in the same way.
+//! Mutates bytes for tests of parsers: the same seed mutates the same bytes in the same way.
 
-/// Changes `bytes` in one to four places: flipped bits, telling numbers, cuts, insertions and repeats.
+/// Changes `bytes` in one to four places: flipped bits, boundary values, cuts, insertions and repeats.
 ///
-/// Half of the places lie in the first 256 bytes, where files keep their counts.
+/// Half of the places are in the first 256 bytes, where files keep their counts.
 pub fn mutate(bytes: &mut Vec<u8>, seed: u64) {
     let mut rng = Rng(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1);
     for _ in 0..=rng.below(4) {
@@ -16,7 +16,7 @@ pub fn mutate(bytes: &mut Vec<u8>, seed: u64) {
             0 | 1 => bytes[at] ^= 1 << rng.below(8),
             2 => bytes[at] = rng.next() as u8,
             3 | 4 => {
-                let number = TELLING[rng.below(TELLING.len())].to_le_bytes();
+                let number = BOUNDARY_VALUES[rng.below(BOUNDARY_VALUES.len())].to_le_bytes();
                 let width = [1, 2, 4, 8][rng.below(4)].min(bytes.len() - at);
                 bytes[at..at + width].copy_from_slice(&number[..width]);
             }
@@ -32,7 +32,7 @@ pub fn mutate(bytes: &mut Vec<u8>, seed: u64) {
 }
 
 /// Numbers at the edges of what counts and lengths can be.
-const TELLING: [u64; 12] = [
+const BOUNDARY_VALUES: [u64; 12] = [
     0,
     1,
     0x7f,

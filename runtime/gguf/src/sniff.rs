@@ -1,4 +1,4 @@
-//! Tells files apart by their first bytes.
+//! Detects the kind of a file by its first bytes.
 
 use crate::checkpoint;
 

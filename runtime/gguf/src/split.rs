@@ -14,7 +14,7 @@ pub struct Model {
     pub flavour: Flavour,
     /// The first file's key-value pairs, without the split keys.
     pub metadata: Metadata,
-    /// The tensors of all files; `TensorInfo::file` says of which.
+    /// The tensors of all files; `TensorInfo::file` is the index of its file.
     pub tensors: Vec<TensorInfo>,
     /// How many files there are.
     pub n_files: usize,
@@ -28,7 +28,7 @@ impl Model {
         Ok(Model { flavour: Flavour::Dense, metadata, tensors, n_files: 1, index })
     }
 
-    /// The tensor of this name, wherever it lies.
+    /// The tensor of this name, in whichever file.
     pub fn tensor(&self, name: &str) -> Option<&TensorInfo> {
         self.index.get(name).map(|&i| &self.tensors[i])
     }
@@ -78,11 +78,11 @@ fn check_place(file: &Gguf, i: usize, n_files: usize, flavour: Flavour) -> Resul
     let split = SplitInfo::of(&file.metadata)?.unwrap_or(SplitInfo { no: 0, count: 1, n_tensors: None });
     if split.count as usize != n_files {
         let n = split.count;
-        return Err(Error::BadSplit(format!("file {i} says split.count {n}, {n_files} files were given")));
+        return Err(Error::BadSplit(format!("file {i} has split.count {n}, {n_files} files were given")));
     }
     if split.no as usize != i {
         let no = split.no;
-        return Err(Error::BadSplit(format!("file {i} says split.no {no}: the files are out of order")));
+        return Err(Error::BadSplit(format!("file {i} has split.no {no}: the files are out of order")));
     }
     if file.flavour != flavour {
         return Err(Error::BadSplit(format!("file {i} is {:?}, the first is {flavour:?}", file.flavour)));
@@ -90,7 +90,7 @@ fn check_place(file: &Gguf, i: usize, n_files: usize, flavour: Flavour) -> Resul
     Ok(())
 }
 
-/// What a file says about the split it belongs to.
+/// The split keys of a file.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct SplitInfo {
     /// `split.no`: which file this is, from 0.
@@ -160,7 +160,7 @@ mod tests {
     use crate::writer::{self, Tables};
     use llmrt_abi::DType;
 
-    /// The tables of a file that says it is `no` of `count` and holds one tensor.
+    /// The tables of a file with the keys of part `no` of `count` and holds one tensor.
     fn file(no: u32, count: u32, tensor: &str, n_tensors: u32) -> Gguf {
         let mut t = Tables::default();
         t.metadata.set("general.architecture", "llama");

@@ -1,4 +1,4 @@
-//! A tensor as a file describes it: name, type, shape, and where its bytes lie.
+//! A tensor as a file describes it: name, type, shape, and where its bytes are.
 
 use llmrt_abi::DType;
 
@@ -17,7 +17,7 @@ pub struct TensorShape {
     pub n_dims: u32,
 }
 
-/// A tensor and where its bytes lie.
+/// A tensor and where its bytes are.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TensorInfo {
     /// GGUF's name, e.g. `blk.0.attn_q.weight`.

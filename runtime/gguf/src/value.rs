@@ -1,4 +1,4 @@
-//! A metadata value: GGUF's thirteen types, and what is asked of them.
+//! A metadata value: GGUF's thirteen types, and their conversions.
 
 use std::fmt;
 
@@ -115,7 +115,7 @@ impl Value {
         })
     }
 
-    /// What an error message says was found: the type, and the number if it is one.
+    /// What error messages give as found: the type, and the number if it is one.
     pub(crate) fn describe(&self) -> String {
         match (self, self.as_int()) {
             (_, Some(v)) => format!("{} {v}", self.value_type()),

@@ -25,7 +25,7 @@ pub enum WriteError {
         /// Bytes of its shape.
         expected: u64,
     },
-    /// The disk said no.
+    /// The write failed.
     #[error(transparent)]
     Io(#[from] io::Error),
 }
@@ -95,7 +95,7 @@ pub fn write<W: Write>(
     Ok(out.n)
 }
 
-/// What the tensor table says of a tensor besides name and shape.
+/// What the tensor table has of a tensor besides name and shape.
 struct Place {
     type_id: u32,
     /// From the beginning of the data.
@@ -126,7 +126,7 @@ pub fn to_vec(tables: &Tables, data: &[&[u8]]) -> Result<Vec<u8>, WriteError> {
     Ok(bytes)
 }
 
-/// A writer that knows how many bytes went through it.
+/// A writer that counts its bytes.
 struct Counted<W> {
     out: W,
     n: u64,

@@ -5,8 +5,8 @@ use crate::ops;
 use crate::tensor::Tensor;
 
 impl Graph {
-    /// The graph with the nodes that `take_apart` says replaced by the nodes of their decomposition, as far as they
-    /// have one; those are asked about as well. All tensors keep their numbers; new ones come after them.
+    /// The graph with the nodes that `take_apart` selects replaced by the nodes of their decomposition, as far as they
+    /// have one; `take_apart` is called for those as well. All tensors keep their numbers; new ones come after them.
     pub fn expand(&self, mut take_apart: impl FnMut(&Graph, &Node) -> bool) -> Graph {
         let mut out = self.clone();
         for node in std::mem::take(&mut out.nodes) {

@@ -1,5 +1,5 @@
 //! What ops mean, and graphs of them: builder, shape rules, plain references, decompositions, quantised formats,
-//! liveness and memory planning, text dump. Knows no device.
+//! liveness and memory planning, text dump. Independent of devices.
 //!
 //! The front page, with an example of embedding and all crates, is [llmrt_engine](../llmrt_engine/index.html).
 #![forbid(unsafe_code)]

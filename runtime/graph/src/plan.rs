@@ -1,4 +1,4 @@
-//! Buffer planning: when each computed tensor is in use, and where in one buffer it lies. Pure.
+//! Buffer planning: when each computed tensor is in use, and its offset in one buffer. Pure.
 
 use crate::graph::Graph;
 use crate::tensor::{Kind, Tensor};
@@ -59,7 +59,7 @@ pub struct Item {
     pub last_use: usize,
 }
 
-/// Where items lie in one buffer.
+/// Offsets of items in one buffer.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct Layout {
     /// Byte offset of each item, in the items' order.

@@ -9,7 +9,7 @@ use std::ops::Range;
 /// Parts begin at multiples of this, so that none is a sliver.
 const GRAIN: u64 = 32;
 
-/// A part of a weight's rows, as the name of the part says it: `NAME@2/4` is the third of four.
+/// A part of a weight's rows, as in the name of the part: `NAME@2/4` is the third of four.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Part<'a> {
     /// The weight in the file.

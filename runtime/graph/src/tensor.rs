@@ -26,7 +26,7 @@ pub enum Kind {
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
 #[repr(u32)]
 pub enum Role {
-    /// Not said.
+    /// Not given.
     #[default]
     Other = abi::ROLE_OTHER,
     /// Left operand of `mul_mat`.

@@ -11,7 +11,7 @@ pub struct BatchShape {
     pub n_tokens: u64,
     /// Rows of the block table.
     pub n_seqs: u64,
-    /// Tokens whose logits are wanted, 1 at least; a step that wants none gives any row and ignores the result.
+    /// Tokens whose logits are requested, at least 1; a step that needs none gives any row and ignores the result.
     pub n_outputs: u64,
     /// Blocks one sequence may have.
     pub max_blocks: u64,

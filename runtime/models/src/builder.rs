@@ -86,7 +86,7 @@ impl<'a> Builder<'a> {
         self.name(y, name)
     }
 
-    /// Names a result as people know it: `attn_norm-0` in layer 0.
+    /// Names a result in the usual way: `attn_norm-0` in layer 0.
     pub fn name(&mut self, t: Tensor, name: &str) -> Tensor {
         match self.il {
             Some(il) => self.g.name(t, format!("{name}-{il}")),

@@ -2,7 +2,7 @@
 
 use llmrt_abi::DType;
 
-/// A model that cannot be built. The caller knows the file and puts its name in front.
+/// A model that cannot be built. The caller adds the name of the file.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 pub enum Error {
     /// A metadata key is missing or of another type.
@@ -14,7 +14,7 @@ pub enum Error {
     BadValue {
         /// The key, with its architecture.
         key: String,
-        /// What the file says.
+        /// The value in the file.
         found: String,
         /// What would make sense.
         expected: String,
@@ -25,7 +25,7 @@ pub enum Error {
         "metadata key `general.architecture` is `{found}`, which llmrt cannot build: expected {expected}"
     )]
     UnknownArchitecture {
-        /// What the file says.
+        /// The value in the file.
         found: String,
         /// The architectures there are.
         expected: String,
@@ -42,8 +42,8 @@ pub enum Error {
         expected: Vec<u64>,
     },
 
-    /// A tensor has other dims than the metadata ask for.
-    #[error("tensor `{tensor}` has dims {found:?}: the metadata ask for {expected:?}")]
+    /// A tensor has other dims than the metadata require.
+    #[error("tensor `{tensor}` has dims {found:?}: the metadata require {expected:?}")]
     TensorDims {
         /// GGUF's name.
         tensor: String,
@@ -58,7 +58,7 @@ pub enum Error {
     BadBatch {
         /// The field of `BatchShape`.
         what: &'static str,
-        /// What was asked for.
+        /// The requested value.
         found: u64,
         /// What would make sense.
         expected: String,
@@ -73,7 +73,7 @@ pub enum Error {
         cache: &'static str,
         /// The layer.
         layer: usize,
-        /// What was asked for.
+        /// The requested value.
         dtype: DType,
         /// Elements of a head.
         head_dim: u64,

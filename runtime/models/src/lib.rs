@@ -1,7 +1,7 @@
-//! From a model file's tables to its compute graph. Knows no device.
+//! From a model file's tables to its compute graph. Independent of devices.
 //!
-//! An architecture is one file in `arch/`: it says what its metadata mean and builds one graph out of `blocks/`.
-//! Which tensors a model needs is told by building that graph once, so there is no second list to keep.
+//! An architecture is one file in `arch/`: it interprets its metadata and builds one graph out of `blocks/`.
+//! The tensors that a model needs are found by building that graph once, so there is no second list to keep.
 //!
 //! The front page, with an example of embedding and all crates, is [llmrt_engine](../llmrt_engine/index.html).
 #![forbid(unsafe_code)]

@@ -1,4 +1,4 @@
-//! A model: what its metadata say, the tensors it is made of, and its graphs.
+//! A model: the configuration in its metadata, the tensors it is made of, and its graphs.
 
 use crate::arch::{self, Arch};
 use crate::batch::{BatchShape, ModelGraph};
@@ -14,7 +14,7 @@ use std::collections::HashMap;
 /// A model whose metadata make sense and whose tensors are there.
 #[derive(Clone, Debug)]
 pub struct Model {
-    /// What the metadata say.
+    /// The configuration in the metadata.
     pub config: Config,
     arch: &'static Arch,
     tensors: HashMap<String, (DType, Shape)>,
@@ -22,13 +22,13 @@ pub struct Model {
 }
 
 impl Model {
-    /// Reads the metadata and checks every tensor that the model needs: present, and of the dims the metadata ask
+    /// Reads the metadata and checks every tensor that the model needs: present, and of the dims the metadata require
     /// for. `tensors` finds a tensor's type and dims (innermost first, 1 past the last) by its name in the file.
     pub fn new(meta: &Metadata, tensors: impl Fn(&str) -> Option<(DType, Shape)>) -> Result<Model> {
         let (name, arch) = arch::of(meta)?;
         let config = arch.config(meta, name)?;
 
-        // The graph of one token asks for every tensor once.
+        // The graph of one token requests every tensor once.
         let mut b = Builder::new(&config, &BatchShape::SMALLEST, &tensors);
         (arch.graph)(&mut b)?;
         let used = b.finish_used()?;
@@ -46,7 +46,7 @@ impl Model {
         names.into_iter().filter(|name| !self.tensors.contains_key(*name)).collect()
     }
 
-    /// Says how many tokens a sequence may reach. LongRoPE models (Phi 3) take other frequency factors for contexts
+    /// Sets how many tokens a sequence may reach. LongRoPE models (Phi 3) take other frequency factors for contexts
     /// above their original one. The choice holds for the whole life of a KV cache.
     pub fn set_context(&mut self, n_ctx: u64) {
         self.config.rope.n_ctx = n_ctx;

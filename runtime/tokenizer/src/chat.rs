@@ -39,22 +39,22 @@ pub struct ChatTemplate {
 /// One message of a chat.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Message {
-    /// Who speaks: `system`, `user`, `assistant`, `tool`.
+    /// The author: `system`, `user`, `assistant`, `tool`.
     pub role: String,
-    /// What is said.
+    /// The text.
     pub content: String,
 }
 
-/// What a template may ask for besides the messages.
+/// What a template is rendered with besides the messages.
 #[derive(Clone, Default, Debug)]
 pub struct RenderOptions<'a> {
     /// End with the opening of the assistant's answer.
     pub add_generation_prompt: bool,
-    /// Text of the `bos` token; the template says whether and where it stands.
+    /// Text of the `bos` token; the template decides whether and where to write it.
     pub bos: &'a str,
     /// Text of the `eos` token.
     pub eos: &'a str,
-    /// Local time as `YYYY-MM-DDTHH:MM:SS`, for templates that tell the date. Without it `strftime_now` is not
+    /// Local time as `YYYY-MM-DDTHH:MM:SS`, for templates that write the date. Without it `strftime_now` is not
     /// defined, and templates use a date of their own.
     pub now: Option<&'a str>,
     /// Further variables: `tools`, `documents`, `enable_thinking`.
@@ -101,7 +101,7 @@ impl std::io::Write for Output<'_> {
 }
 
 impl Message {
-    /// A message of `role` that says `content`.
+    /// A message of `role` with `content`.
     pub fn new(role: impl Into<String>, content: impl Into<String>) -> Self {
         Self { role: role.into(), content: content.into() }
     }
@@ -126,7 +126,8 @@ impl ChatTemplate {
     /// would overflow its stack on it.
     pub fn new(source: &str) -> Result<Self> {
         let mut environment = Environment::new();
-        let syntax = SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(tell)?;
+        let syntax =
+            SyntaxConfig::builder().trim_blocks(true).lstrip_blocks(true).build().map_err(to_error)?;
         environment.set_syntax(syntax.clone());
         environment.set_auto_escape_callback(|_| AutoEscape::None);
         environment.set_recursion_limit(RECURSION);
@@ -239,12 +240,12 @@ fn without_generation_tags(source: &str) -> String {
 /// (`messages[::-1]`); that must not end the process. Nothing the engine holds is changed by rendering.
 fn caught<T>(run: impl FnOnce() -> std::result::Result<T, minijinja::Error>) -> Result<T> {
     match quiet::without_panic_message(|| std::panic::catch_unwind(AssertUnwindSafe(run))) {
-        Ok(result) => result.map_err(tell),
+        Ok(result) => result.map_err(to_error),
         Err(_) => Err(Error::TemplateEngine),
     }
 }
 
-/// What a template says when it cannot take the messages.
+/// Why a template refuses the messages.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct Refusal(String);
@@ -254,7 +255,7 @@ fn raise_exception(reason: String) -> std::result::Result<Value, minijinja::Erro
 }
 
 /// Keeps what and where, and none of the variables: those are people's prompts.
-fn tell(error: minijinja::Error) -> Error {
+fn to_error(error: minijinja::Error) -> Error {
     let mut cause = error.source();
     while let Some(inner) = cause {
         if let Some(Refusal(reason)) = inner.downcast_ref::<Refusal>() {

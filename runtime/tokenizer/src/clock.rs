@@ -106,7 +106,7 @@ impl Time {
             Some('%') => "%".to_string(),
             other => {
                 let found = other.map(String::from).unwrap_or_default();
-                let reason = format!("strftime_now does not know %{found}");
+                let reason = format!("strftime_now does not support %{found}");
                 return Err(TemplateError::new(ErrorKind::InvalidOperation, reason));
             }
         })

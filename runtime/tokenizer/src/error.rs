@@ -1,11 +1,11 @@
-//! What can be wrong with a vocabulary, a text or a template, told with the key, the value and the remedy.
+//! What can be wrong with a vocabulary, a text or a template, with the key, the value and the remedy.
 
 use llmrt_gguf::{printable_lines, printable_name as shown};
 
 /// Result with this crate's [`Error`].
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Why a tokenizer cannot be built or used. The caller knows the file and puts its name in front.
+/// Why a tokenizer cannot be built or used. The caller adds the name of the file.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
 #[allow(missing_docs)] // each field is named in its variant's message
 pub enum Error {

@@ -1,4 +1,4 @@
-//! The special ids and what is put around a text: what the file says, else the usual rule of its model.
+//! The special ids and what is put around a text: the keys of the file, else the usual rule of its model.
 
 use crate::error::{Error, Result};
 use crate::pretokenizer::Rule;

@@ -1,4 +1,4 @@
-//! Text to token ids and back, as the metadata of a GGUF file (or a llama2.c `tokenizer.bin`) says, and chat templates.
+//! Text to token ids and back, by the metadata of a GGUF file or a llama2.c `tokenizer.bin`, and chat templates.
 //!
 //! [`Vocab`] is the data, [`Tokenizer`] does the work, [`Decoder`] turns a stream of ids into text without ever
 //! giving half a character, [`ChatTemplate`] turns messages into a prompt.

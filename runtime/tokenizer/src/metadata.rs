@@ -6,7 +6,7 @@ use crate::error::{Error, Result};
 use crate::vocab::{ModelKind, Vocab};
 
 impl Vocab {
-    /// Reads the `tokenizer.*` keys. Says which key has the wrong type, and whether the file has no vocabulary.
+    /// Reads the `tokenizer.*` keys. An error names the key of the wrong type, or that the file has no vocabulary.
     pub fn from_metadata(metadata: &Metadata) -> Result<Self> {
         let model = match metadata.require_str("tokenizer.ggml.model")? {
             "llama" => ModelKind::Spm,
@@ -108,7 +108,7 @@ mod tests {
     }
 
     #[test]
-    fn a_wrong_type_is_told_with_its_key() {
+    fn a_wrong_type_is_an_error_that_names_its_key() {
         let mut m = metadata("llama");
         m.set("tokenizer.ggml.scores", "high");
         check_fails(&m, "tokenizer.ggml.scores");
@@ -120,7 +120,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_without_vocabulary_says_so() {
+    fn a_file_without_vocabulary_is_an_error_of_its_own() {
         check_fails(&metadata("no_vocab"), "no vocabulary");
         check_fails(&metadata("t5x"), "`t5x`: expected llama, gpt2 or bert");
     }

@@ -1,6 +1,6 @@
 //! Cuts text into words before BPE, by one of the known rules.
 //!
-//! The published patterns end in `\s+(?!\S)|\s+`: a run of spaces leaves its last one to the word behind it. That is
+//! The published patterns end in `\s+(?!\S)|\s+`: a run of spaces leaves its last one to the word after it. That is
 //! done here without look-ahead: the run is matched whole and gives its last character back.
 
 mod rules;
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn gpt2_knows_contractions_in_lower_case_only() {
+    fn gpt2_has_contractions_in_lower_case_only() {
         check("gpt-2", "I'll WE'LL", "I|'ll| WE|'|LL");
         check("llama-bpe", "I'll WE'LL", "I|'ll| WE|'LL");
     }

@@ -35,7 +35,7 @@ pub(crate) struct Specials {
     control_starts: Vec<char>,
 }
 
-/// An Aho-Corasick automaton over the texts of `tokens`. Linear in the text but for what lies beyond the end of a
+/// An Aho-Corasick automaton over the texts of `tokens`. Linear in the text but for what is beyond the end of a
 /// match, which is shorter than the longest token.
 #[derive(Debug)]
 struct Searcher {
@@ -189,12 +189,12 @@ fn is_c_space(c: char) -> bool {
     matches!(c, ' ' | '\t'..='\r')
 }
 
-/// Families whose special tokens swallow the spaces beside them. Files do not say so; their names do.
+/// Families whose special tokens strip the spaces beside them. Files have no key for it; their names show it.
 enum Strips {
     None,
-    /// Phi-3: all but three swallow what follows.
+    /// Phi-3: all but three strip what follows.
     Phi3,
-    /// These swallow what comes before.
+    /// These strip what comes before.
     Before(&'static str),
 }
 
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn control_tokens_are_found_only_when_asked_for() {
+    fn control_tokens_are_found_only_with_parse_special() {
         check("", "x<s>y", true, r#""x" 0 "y""#);
         check("", "x<s>y", false, r#""x<s>y""#);
         check("", "<s><s>", true, "0 0");
@@ -272,13 +272,13 @@ mod tests {
     }
 
     #[test]
-    fn phi3_swallows_the_space_behind_its_specials() {
+    fn phi3_strips_the_space_after_its_specials() {
         check("Phi-3-mini", "<|a|> \n x<s> y", true, r#"1 "x" 0 " y""#);
         check("other", "<|a|> x", true, r#"1 " x""#);
     }
 
     #[test]
-    fn a_mask_swallows_the_space_before_it() {
+    fn a_mask_strips_the_space_before_it() {
         check("modern-bert-base", "x [MASK] y", true, r#""x" 3 " y""#);
     }
 

@@ -1,4 +1,4 @@
-//! The tokenizer: text to ids, and what is known about an id.
+//! The tokenizer: text to ids, and what an id is.
 
 use std::borrow::Cow;
 use std::collections::{BTreeSet, HashMap};
@@ -47,7 +47,7 @@ pub(crate) enum Model {
 /// What [`Tokenizer::encode`] does besides encoding text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EncodeOptions {
-    /// Put `bos`, `eos`, `sep` around the text as the vocabulary asks for.
+    /// Put `bos`, `eos`, `sep` around the text as the vocabulary requires.
     pub add_special: bool,
     /// Take control tokens in the text as tokens: right for a rendered chat template, wrong for text of a user.
     pub parse_special: bool,
@@ -234,7 +234,7 @@ impl Tokenizer {
         self.ends.contains(&id)
     }
 
-    /// Whether `id` is a control or unknown token, which decoding hides unless asked.
+    /// Whether `id` is a control or unknown token, which decoding hides by default.
     pub fn is_special(&self, id: u32) -> bool {
         matches!(self.kind(id), Some(TokenKind::Control | TokenKind::Unknown))
     }
@@ -294,7 +294,7 @@ impl Tokenizer {
         self.index.get(piece).copied()
     }
 
-    /// What a person should know about this vocabulary, though it works.
+    /// Warnings about this vocabulary, which works nevertheless.
     pub fn warnings(&self) -> &[String] {
         &self.warnings
     }

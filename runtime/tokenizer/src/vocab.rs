@@ -18,7 +18,7 @@ pub enum ModelKind {
 /// What a token is for: the numbers of `tokenizer.ggml.token_type`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum TokenKind {
-    /// Not said.
+    /// Not given.
     Undefined = 0,
     /// Ordinary text.
     Normal = 1,
@@ -44,7 +44,7 @@ impl TokenKind {
     }
 }
 
-/// Everything a [`crate::Tokenizer`] is built from. `None` means the file does not say; the usual rule of the model
+/// Everything a [`crate::Tokenizer`] is built from. `None` means the file has no such key; the usual rule of the model
 /// and of its pre-tokenizer then decides.
 #[derive(Clone, Debug)]
 pub struct Vocab {
@@ -93,13 +93,13 @@ pub struct Vocab {
     pub remove_extra_whitespaces: Option<bool>,
     /// Whether WPM lowers the case.
     pub lowercase: Option<bool>,
-    /// Whether WPM drops accents; the same as `lowercase` where not said.
+    /// Whether WPM drops accents; the same as `lowercase` where not given.
     pub strip_accents: Option<bool>,
 
     /// `tokenizer.chat_template`.
     pub chat_template: Option<String>,
     /// `general.name` and `general.architecture`: some families strip spaces around their special tokens, and the
-    /// files do not say so in any other way.
+    /// files show it in no other way.
     pub name: String,
     /// See `name`.
     pub arch: String,
@@ -154,7 +154,7 @@ impl Vocab {
         Ok(index)
     }
 
-    /// The kind of each token: all are normal where the file does not say.
+    /// The kind of each token: all are normal where the file has none.
     pub(crate) fn kinds(&self) -> Result<Vec<TokenKind>> {
         self.check_length("tokenizer.ggml.token_type", self.token_types.len())?;
         if self.token_types.is_empty() {

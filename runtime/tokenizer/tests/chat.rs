@@ -55,7 +55,7 @@ const LLAMA3: &str = r#"{{- bos_token }}
 "#;
 
 #[test]
-fn a_llama3_template_tells_the_date_and_the_roles() {
+fn a_llama3_template_writes_the_date_and_the_roles() {
     let options = RenderOptions { now: Some("2026-02-28T10:00:00"), ..answering() };
     let chat = [("system", " Be brief. "), ("user", "Hi")];
     let expected = "<s><|start_header_id|>system<|end_header_id|>\n\nToday: 28 Feb 2026\n\nBe brief.<|eot_id|>\
@@ -134,7 +134,7 @@ fn a_gemma_template_calls_the_assistant_model() {
 }
 
 #[test]
-fn what_a_template_refuses_is_told_in_its_words() {
+fn what_a_template_refuses_is_an_error_in_its_words() {
     let refused = |chat: &[(&str, &str)], expected: &str| {
         let found = render(GEMMA, chat, &answering());
         assert_eq!(found, Err(Error::Refused { reason: expected.to_string() }));

@@ -33,8 +33,8 @@ pub const TARGETS: [Target; 9] = [
     checks::plugin::TARGET,
 ];
 
-/// What was accepted; a refusal must say why.
-pub fn told<T, E: Display>(result: Result<T, E>) -> Option<T> {
+/// The result; an error must have a message.
+pub fn accepted<T, E: Display>(result: Result<T, E>) -> Option<T> {
     match result {
         Ok(accepted) => Some(accepted),
         Err(refusal) => {

@@ -48,7 +48,7 @@ pub fn gguf_with_every_type() -> Vec<u8> {
 pub fn model(arch: &str) -> (Vec<u8>, Vec<u8>) {
     let mut tables = Tables { metadata: model_metadata(arch), ..Tables::default() };
     loop {
-        // The model itself says which tensor it lacks.
+        // The error of the model names the tensor it lacks.
         let find = |name: &str| tables.tensors.iter().find(|t| t.name == name).map(|t| (t.dtype, t.ne));
         match Model::new(&tables.metadata, find) {
             Ok(_) => break,
@@ -149,7 +149,7 @@ pub fn checkpoint(version: i32) -> Vec<u8> {
         bytes.extend(4i32.to_le_bytes());
         bytes.resize(256, 0);
     }
-    // The parser itself says how long the file must be.
+    // The error of the parser has the length that the file must have.
     let Err(Error::CheckpointSize { expected, .. }) = Checkpoint::parse(&bytes, bytes.len() as u64) else {
         panic!("a header alone is no checkpoint");
     };

@@ -1,4 +1,4 @@
-//! The header of a checkpoint: seven numbers, in format 1 and 2 behind a magic and padded to 256 bytes.
+//! The header of a checkpoint: seven numbers, in format 1 and 2 after a magic and padded to 256 bytes.
 
 use crate::error::Error;
 use crate::reader::Reader;
@@ -110,7 +110,7 @@ pub(super) fn read(prefix: &[u8], file_len: u64) -> Result<Header, Error> {
     Ok(Header { version, config, len: HEADER_BYTES, group })
 }
 
-/// Seven numbers. In format 0 a negative vocabulary size says that the classifier is not shared.
+/// Seven numbers. In format 0 a negative vocabulary size means that the classifier is not shared.
 fn config(r: &mut Reader<'_>, version: Version) -> Result<Config, Error> {
     let mut next = |name: &'static str| r.i32(format_args!("{name}"));
     let dim = positive(next("dim")?, "dim")?;

@@ -1,4 +1,4 @@
-//! Where each tensor of a checkpoint lies: roles in file order, each once or once per layer.
+//! Where each tensor of a checkpoint is stored: roles in file order, each once or once per layer.
 
 use llmrt_abi::DType;
 
@@ -12,7 +12,7 @@ use crate::tensor::{TensorInfo, TensorShape};
 pub struct CheckpointTensor {
     /// Name and shape; the type is always F32.
     pub shape: TensorShape,
-    /// Where the numbers lie, and as what.
+    /// Where the numbers are stored, and in which format.
     pub storage: Storage,
 }
 
@@ -154,7 +154,7 @@ impl Role {
         }
     }
 
-    /// GGUF's name; none for the tables, which are computed anew.
+    /// GGUF's name; none for the tables, which are computed at run time.
     fn name(self, layer: u64) -> Option<String> {
         let block = |role: &str| Some(format!("blk.{layer}.{role}.weight"));
         match self {

@@ -31,7 +31,7 @@ pub struct Checkpoint {
 impl Checkpoint {
     /// Reads the tables of a file of `file_len` bytes that begins with `prefix`; 256 bytes of it are enough.
     ///
-    /// The length must be exactly what the configuration asks for: format 0 has no other mark.
+    /// The length must be exactly what the configuration requires: format 0 has no other mark.
     pub fn parse(prefix: &[u8], file_len: u64) -> Result<Checkpoint, Error> {
         let header = config::read(prefix, file_len)?;
         let tensors = layout::tensors(&header, file_len)?;

@@ -2,7 +2,7 @@
 
 use crate::{Error, Gguf};
 
-/// A file by its fields, so that each can lie.
+/// A file by its fields, so that each can be wrong.
 struct File {
     magic: &'static [u8],
     version: u32,

@@ -7,7 +7,7 @@ use crate::mutate::mutate;
 use crate::writer::{Tables, to_vec};
 use crate::{Array, Gguf, TensorShape, Value, merge, sniff};
 
-/// Spoils `bytes` 20 000 times and hands each to `parse`, which says whether it was accepted.
+/// Mutates `bytes` 20 000 times and gives each to `parse`, which returns whether it was accepted.
 fn survives(bytes: &[u8], parse: impl Fn(&[u8]) -> bool) {
     let mut spoiled = Vec::new();
     let mut n_accepted = 0;

@@ -36,8 +36,9 @@ fn a_file_cut_anywhere_is_refused_without_asking_for_more() {
     let bytes = sample();
     for n in 0..bytes.len() {
         let error = Gguf::parse(&bytes[..n], n as u64).unwrap_err();
-        let told = matches!(error, Error::Truncated { .. } | Error::BadCount { .. } | Error::PastEnd { .. });
-        assert!(told, "cut at {n}: {error}");
+        let is_refused =
+            matches!(error, Error::Truncated { .. } | Error::BadCount { .. } | Error::PastEnd { .. });
+        assert!(is_refused, "cut at {n}: {error}");
     }
 }
 

@@ -1,6 +1,6 @@
 //! y = softmax(softcap(q · k · scale) + bias) · v, causal, over the sequences of a paged KV cache.
 //!
-//! Position p of sequence s lies in slot block_table[p / block_size, s] · block_size + p mod block_size of the caches.
+//! Position p of sequence s is in slot block_table[p / block_size, s] · block_size + p mod block_size of the caches.
 //! Query i of n of a sequence has position seq_len - n + i and sees keys up to its own position, those in the window.
 //! Head h reads KV head h / (n_heads / n_kv_heads). Tokens of no sequence give zeros; keys outside the cache are unseen.
 //!
@@ -19,7 +19,7 @@ use llmrt_abi::{
 #[path = "attention_cases.rs"]
 mod attention_cases;
 
-/// Where the sequences of a step lie in the KV cache.
+/// Where the sequences of a step are in the KV cache.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub struct Paged {
     /// I32 [max_blocks, n_seqs]: blocks of each sequence, in order of position.
@@ -168,7 +168,7 @@ const MAX_CHUNKS: u64 = 16;
 
 /// Scores of queries with all slots, a mask, their softmax, and its product with the transposed V: in chunks of queries, since
 /// scores of all at once take n_slots · n_tokens · n_heads floats.
-/// Not for ALiBi: the mask says which keys a query sees, not how far they are.
+/// Not for ALiBi: the mask gives the keys that a query attends to, not how far they are.
 fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
     decompose_chunked(g, node, MAX_SCORE_BYTES)
 }

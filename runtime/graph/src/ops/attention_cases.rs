@@ -77,7 +77,7 @@ fn caches(cases: &mut Vec<Case>) {
     }
 }
 
-/// Sequences of a step and where their blocks lie.
+/// Sequences of a step and where their blocks are.
 fn steps(cases: &mut Vec<Case>) {
     for (name, step) in [
         ("one decode", Step { block_size: 4, n_blocks: 3, seqs: vec![(vec![2, 0], 7, 1)], n_unused: 0 }),
@@ -200,7 +200,7 @@ fn long_prompt() -> Step {
     Step { block_size: 16, n_blocks: 10, seqs, n_unused: 0 }
 }
 
-/// Decodes of `n` sequences of different lengths, whose blocks lie apart.
+/// Decodes of `n` sequences of different lengths, whose blocks are not adjacent.
 fn many_decodes(n: i32) -> Step {
     let seqs = (0..n).map(|i| (vec![i, 2 * n - 1 - i], 1 + i % 8, 1)).collect();
     Step { block_size: 4, n_blocks: 2 * n as u64, seqs, n_unused: 0 }

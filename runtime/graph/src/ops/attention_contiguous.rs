@@ -1,4 +1,4 @@
-//! y = softmax(softcap(q · k · scale) + slope · mask) · v, over keys that lie side by side.
+//! y = softmax(softcap(q · k · scale) + slope · mask) · v, over contiguous keys.
 //!
 //! Semantics are those of ggml's `flash_attn_ext`. Head h of q reads head h / (n_heads / n_kv_heads) of k, and of v by
 //! its own number of heads; dim 3 broadcasts alike. A head's slope is 1, or that of ALiBi; its sink is one more score

@@ -17,7 +17,7 @@ struct Sizes {
     n: u64,
     k: DType,
     v: DType,
-    /// Whether k and v lie as caches do: heads of a token side by side.
+    /// Whether k and v have the layout of caches: heads of a token side by side.
     permuted: bool,
 }
 

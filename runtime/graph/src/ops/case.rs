@@ -21,7 +21,7 @@ pub struct Case {
 }
 
 impl Case {
-    /// A case from a function that builds the graph and says its integer operands.
+    /// A case from a function that builds the graph and gives its integer operands.
     pub fn new(
         name: impl Into<String>,
         build: impl FnOnce(&mut Graph, &mut Vec<(Tensor, Vec<i32>)>),
@@ -37,7 +37,7 @@ impl Case {
         Case { nmse, ..self }
     }
 
-    /// Values of all weights, inputs and states: `ints` as they say, the others even in -1..1, encoded in their dtype;
+    /// Values of all weights, inputs and states: `ints` as given, the others even in -1..1, encoded in their dtype;
     /// random blocks of about that size for a dtype that cannot be encoded. The same for the same seed, everywhere.
     pub fn values(&self, seed: u64) -> Result<Memory> {
         let mut memory = Memory::new();

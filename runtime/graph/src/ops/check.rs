@@ -1,4 +1,4 @@
-//! Checks that shape rules share, and access to the sources they checked. Messages say what was found and expected.
+//! Checks that shape rules share, and access to the sources they checked. Messages have what was found and expected.
 //! Tensors may be empty: a rule refuses one only where its formula has no value for it.
 
 use super::value::{Data, Value};

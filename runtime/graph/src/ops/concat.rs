@@ -9,7 +9,7 @@ use crate::tensor::{Role, Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::ConcatParams};
 
 impl Graph {
-    /// `a` and `b`, one behind the other in dim `dim`; the other dims and the dtypes are equal.
+    /// `a` and `b`, one after the other in dim `dim`; the other dims and the dtypes are equal.
     pub fn concat(&mut self, a: Tensor, b: Tensor, dim: usize) -> Tensor {
         let dim = u32::try_from(dim).unwrap_or(u32::MAX);
         self.push(Op::Concat, &[Some(a), Some(b)], &ConcatParams { dim }.to_bytes())

@@ -47,7 +47,7 @@ fn a_signal_under_kernels_of_two_channels() {
     let p = op::Conv1dParams { stride: 1, pad: 1, dilation: 2 };
     let one = [25., 25., -34., -6., 0., -36., 29., 20.];
     check_as_ggml(|g, kernel, x| g.conv_1d(kernel, x, &p), &[2, 2, 2], &[4, 2, 1], &one);
-    // Of two batches ggml's own result has the batches before the channels, under dims that say otherwise.
+    // Of two batches ggml's own result has the batches before the channels, under dims of the other order.
     let two = [25., 25., -34., -6., 0., -36., 29., 20., -28., 26., -11., -7., 3., -33., -12., 20.];
     check_as_ggml(|g, kernel, x| g.conv_1d(kernel, x, &p), &[2, 2, 2], &[4, 2, 2], &two);
 }

@@ -17,7 +17,7 @@ pub(super) fn cases(rules: &Rules, cases: &[Case]) -> Vec<Case> {
     dims().filter_map(|dim| find(rules, cases, dim)).collect()
 }
 
-/// The dims that some case has several elements in and none has 0 in, each with what the shape rule says to 0.
+/// The dims that some case has several elements in and none has 0 in, each with the answer of the shape rule to 0.
 #[cfg(test)]
 pub(super) fn refused(rules: &Rules, cases: &[Case]) -> Vec<(Dim, String)> {
     let candidates = dims().filter_map(|dim| Some((dim, having(cases, dim, |n| n > 1).next()?)));

@@ -101,7 +101,7 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     Value::f32([(s * h) as u64, n_rows as u64, 1, 1], y)
 }
 
-/// The row of q or k that a head of v meets.
+/// The row of q or k that goes with a head of v.
 fn shared_row<'a>(t: &'a Value, v: &Value, [head, token, seq]: [usize; 3]) -> &'a [f32] {
     let [_, n_heads, n_tokens, n_seqs] = t.ne.map(|n| n as usize);
     let seq = seq / (v.ne[3] as usize / n_seqs);

@@ -12,7 +12,7 @@ use crate::tensor::{Shape, Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::Im2colParams};
 
 impl Graph {
-    /// Rows of the elements of `x` (F32, F16 or BF16) that lie under each position of `kernel`, as F16 or F32.
+    /// Rows of the elements of `x` (F32, F16 or BF16) under each position of `kernel`, as F16 or F32.
     pub fn im2col(&mut self, kernel: Tensor, x: Tensor, params: &Im2colParams) -> Tensor {
         self.push(Op::Im2col, &[Some(kernel), Some(x)], &params.to_bytes())
     }
@@ -20,7 +20,7 @@ impl Graph {
 
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
 
-/// Windows of the dims, and how x [n_in, c, n_batch] lies.
+/// Windows of the dims, and the layout of x [n_in, c, n_batch].
 pub(super) struct Columns {
     pub windows: [Window; 3],
     pub n_in: [u64; 3],

@@ -11,7 +11,7 @@ use crate::tensor::{Shape, Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::Im2col3dParams};
 
 impl Graph {
-    /// Rows of the elements of `x` (F32, F16 or BF16) that lie under each position of `kernel`, as F16 or F32.
+    /// Rows of the elements of `x` (F32, F16 or BF16) under each position of `kernel`, as F16 or F32.
     pub fn im2col_3d(&mut self, kernel: Tensor, x: Tensor, params: &Im2col3dParams) -> Tensor {
         self.push(Op::Im2col3d, &[Some(kernel), Some(x)], &params.to_bytes())
     }

@@ -34,7 +34,7 @@ pub(super) enum From {
     Number(f32),
 }
 
-/// The result of these dims whose element at each index comes from where `from` says. Of quantised sources the indices
+/// The result of these dims whose element at each index comes from the index that `from` returns. Of quantised sources the indices
 /// in dim 0 count blocks.
 pub(super) fn gather(ne: Shape, sources: &[&Value], from: impl Fn(Shape) -> From) -> Value {
     let first = sources.first().map_or(check::arg(&[], 0), |first| first);
@@ -78,7 +78,7 @@ fn append(to: &mut Data, from: &Value, [i0, i1, i2, i3]: Shape, per_block: u64) 
     }
 }
 
-/// Integers drop the fraction; blocks never meet numbers, as the shape rules see to.
+/// Integers drop the fraction; the shape rules refuse blocks with numbers.
 fn append_number(to: &mut Data, v: f32) {
     match to {
         Data::F32(to) => to.push(v),

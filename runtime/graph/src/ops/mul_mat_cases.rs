@@ -69,7 +69,7 @@ fn broadcasts(cases: &mut Vec<Case>) {
     }
 }
 
-/// Operands that are parts of others, or lie in another order.
+/// Operands that are parts of others, or stored in another order.
 fn views(cases: &mut Vec<Case>) {
     const AXES: [[usize; 4]; 5] = [[0, 2, 1, 3], [1, 0, 2, 3], [2, 0, 1, 3], [0, 3, 2, 1], [3, 2, 1, 0]];
     for w in NUMBERS {

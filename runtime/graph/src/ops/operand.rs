@@ -7,7 +7,7 @@ use llmrt_abi::DType;
 /// Dtypes of [`super::check::numbers`].
 pub(super) const NUMBERS: [DType; 3] = [DType::F32, DType::F16, DType::BF16];
 
-/// How the elements of an operand lie in memory.
+/// The memory layout of an operand.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) enum Layout {
     /// One after the other.

@@ -21,7 +21,7 @@ pub enum Padding {
 }
 
 impl Graph {
-    /// `x` with `before[d]` elements before and `after[d]` behind those of dim d.
+    /// `x` with `before[d]` elements before and `after[d]` after those of dim d.
     pub fn pad(&mut self, x: Tensor, before: [u32; 4], after: [u32; 4], padding: Padding) -> Tensor {
         let (mode, value) = match padding {
             Padding::Constant(value) => (CONSTANT, value),

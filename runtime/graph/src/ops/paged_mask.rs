@@ -110,7 +110,7 @@ pub(super) fn visible_keys(
     oldest.max(0)..=query.pos.min(room - 1)
 }
 
-/// The slot of position `key` of a sequence, if its block lies in the table and in the cache.
+/// The slot of position `key` of a sequence, if its block is in the table and in the cache.
 pub(super) fn slot_of(
     src: &[Option<&Value>],
     first: usize,

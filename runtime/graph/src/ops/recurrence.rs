@@ -9,7 +9,7 @@ use crate::tensor::TensorDef;
 use llmrt_abi::DType;
 
 /// The shape rule: `named` sources [S, H, n_tokens] from the first on, but `[S, H]` where the name is `time_first`;
-/// behind them the state [S·S·H, n_seqs].
+/// after them the state [S·S·H, n_seqs].
 pub(super) fn infer(src: &[Option<&TensorDef>], names: &[&str]) -> Inferred {
     let [s, h, n_tokens, _] = check::floats(src, 0, names[0])?.ne;
     for (i, what) in names.iter().enumerate() {

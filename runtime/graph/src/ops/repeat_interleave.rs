@@ -9,7 +9,7 @@ use crate::tensor::{Role, Tensor, TensorDef};
 use llmrt_abi::{DType, Op, op::RepeatInterleaveParams};
 
 impl Graph {
-    /// Each element of dim `dim` of `x` `n` times, one behind the other.
+    /// Each element of dim `dim` of `x` `n` times, one after the other.
     pub fn repeat_interleave(&mut self, x: Tensor, dim: usize, n: u32) -> Tensor {
         let dim = u32::try_from(dim).unwrap_or(u32::MAX);
         self.push(Op::RepeatInterleave, &[Some(x)], &RepeatInterleaveParams { dim, n }.to_bytes())

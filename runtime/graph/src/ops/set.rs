@@ -45,13 +45,13 @@ pub(super) fn block_at([start0, start1, start2, start3]: [u32; 4]) -> BlockParam
     BlockParams { start0, start1, start2, start3 }
 }
 
-/// Whether the block lies in a.
+/// Whether the block is inside a.
 pub(super) fn fits(p: &BlockParams, a: &TensorDef, b: &TensorDef) -> Result<(), String> {
     let start = [p.start0, p.start1, p.start2, p.start3];
     let fits = |d: usize| b.ne[d].checked_add(start[d] as u64).is_some_and(|end| end <= a.ne[d]);
     match (0..4).all(fits) {
         true => Ok(()),
-        false => Err(format!("b {:?} at {start:?} does not lie within a {:?}", b.ne, a.ne)),
+        false => Err(format!("b {:?} at {start:?} is not within a {:?}", b.ne, a.ne)),
     }
 }
 
@@ -144,6 +144,6 @@ mod tests {
         let (a, b) = (g.input("a", DType::F32, &[3, 2]), g.input("b", DType::F32, &[2]));
         g.set(a, b, [2, 0, 0, 0]);
         let error = g.finish().unwrap_err().to_string();
-        assert_eq!(error, "set of `a`: b [2, 1, 1, 1] at [2, 0, 0, 0] does not lie within a [3, 2, 1, 1]");
+        assert_eq!(error, "set of `a`: b [2, 1, 1, 1] at [2, 0, 0, 0] is not within a [3, 2, 1, 1]");
     }
 }

@@ -29,7 +29,7 @@ fn zero_has_no_sign_and_is_no_step() {
 
 #[test]
 fn gelu_has_three_forms() {
-    // ggml reads the first and the last from tables of 11 bits; here are the formulas behind them.
+    // ggml reads the first and the last from tables of 11 bits; here are their formulas.
     let x = [-4.0, -0.5, 1.5];
     is(Graph::gelu, &x, &[-7.024_595e-5, -0.154_286, 1.399_571_5]);
     is(Graph::gelu_erf, &x, &[-0.000_126_719, -0.154_268_77, 1.399_789_2]);

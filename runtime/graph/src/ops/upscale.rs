@@ -1,5 +1,5 @@
 //! y = x sampled at another resolution, by ggml's formulas for interpolate. With s_d = ne_d(y) / ne_d(x), element i of
-//! dim d lies at (i + 1/2) / s_d - 1/2 of x; with aligned corners at i / s_d, s_d = (ne_d(y) - 1) / (ne_d(x) - 1).
+//! dim d is at (i + 1/2) / s_d - 1/2 of x; with aligned corners at i / s_d, s_d = (ne_d(y) - 1) / (ne_d(x) - 1).
 //! Nearest takes the element floor(i / s_d). Bilinear and bicubic (a = -0.75) work in dims 0 and 1, past the edge with
 //! the elements at the edge; dims 2 and 3 stay nearest.
 //!
@@ -110,7 +110,7 @@ fn at(x: &Value, plane: i64, i0: i64, i1: i64) -> f32 {
 
 fn bilinear(x: &Value, plane: i64, p0: f32, p1: f32) -> f32 {
     let (i0, i1) = (p0.floor() as i64, p1.floor() as i64);
-    // Before the first element the share of the second is 0, behind the last both are the last.
+    // Before the first element the share of the second is 0, after the last both are the last.
     let share = |p: f32, i: i64, n: u64| (p - i.clamp(0, n as i64 - 1) as f32).clamp(0.0, 1.0);
     let (d0, d1) = (share(p0, i0, x.ne[0]), share(p1, i1, x.ne[1]));
     let (a, b) = (at(x, plane, i0, i1), at(x, plane, i0 + 1, i1));

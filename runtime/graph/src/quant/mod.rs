@@ -1,6 +1,6 @@
 //! Formats of tensor elements: how blocks become f32 numbers and back. One file per format or small family.
 //!
-//! These say what the formats mean and are written to be read; plugins have fast twins, tested against these.
+//! These define what the formats mean and are written to be read; plugins have fast versions, tested against these.
 //! To add a format: a row in `abi/src/dtype.rs`, its file, a `mod` line and an arm of [`format`].
 
 mod float;

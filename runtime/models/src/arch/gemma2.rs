@@ -26,11 +26,11 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Which layers have a window: told layer by layer, or by a period whose last layer has none; else every other one.
+/// Which layers have a window: given layer by layer, or by a period whose last layer has none; else every other one.
 fn windowed_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<bool>> {
     const KEY: &str = "attention.sliding_window_pattern";
-    let told: Vec<bool> = match keys.meta.get(&keys.name(KEY)) {
-        Some(Value::Array(Array::Bool(told))) => told.clone(),
+    let is_windowed: Vec<bool> = match keys.meta.get(&keys.name(KEY)) {
+        Some(Value::Array(Array::Bool(is_windowed))) => is_windowed.clone(),
         Some(Value::Array(_)) => {
             keys.optional(KEY)?.unwrap_or_else(Vec::<u32>::new).iter().map(|&w| w != 0).collect()
         }
@@ -39,11 +39,11 @@ fn windowed_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<bool>> {
             return Ok((0..n_layer).map(|il| il % period < period - 1).collect());
         }
     };
-    match told.len() >= n_layer {
-        true => Ok(told),
+    match is_windowed.len() >= n_layer {
+        true => Ok(is_windowed),
         false => Err(keys.bad(
             KEY,
-            format!("an array of {}", told.len()),
+            format!("an array of {}", is_windowed.len()),
             format!("one for each of {n_layer} layers"),
         )),
     }

@@ -32,14 +32,14 @@ pub(crate) struct Arch {
     norm: Norm,
     /// How heads are rotated.
     rope: RopeKind,
-    /// Reads what only this architecture's metadata say.
+    /// Reads the metadata that only this architecture has.
     config: fn(&mut Config, &Keys<'_>) -> Result<()>,
     /// Builds the graph; the result are the logits [n_vocab, n_outputs].
     pub graph: fn(&mut Builder<'_>) -> Result<Tensor>,
 }
 
 impl Arch {
-    /// What the metadata say.
+    /// The configuration in the metadata.
     pub fn config(&self, meta: &Metadata, arch: &str) -> Result<Config> {
         let mut cfg = Config::read(meta, arch, self.norm, self.rope)?;
         (self.config)(&mut cfg, &Keys { meta, arch })?;

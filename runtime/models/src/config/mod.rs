@@ -1,4 +1,4 @@
-//! What a model file's metadata say about the model, in the field's terms.
+//! The configuration in a model file's metadata, in the field's terms.
 
 mod keys;
 mod rope;
@@ -74,7 +74,7 @@ pub enum Norm {
 }
 
 impl Config {
-    /// What the keys common to all architectures say. An architecture's own `config` goes on from here.
+    /// The values of the keys common to all architectures. An architecture's own `config` continues from here.
     pub(crate) fn read(meta: &Metadata, arch: &str, norm: Norm, rope: RopeKind) -> Result<Config> {
         let keys = Keys { meta, arch };
         let n_layer = keys.count("block_count", 1..=MAX_LAYERS)? as usize;

@@ -1,4 +1,4 @@
-//! Rotary position embedding: what the `rope.*` keys say.
+//! Rotary position embedding: the `rope.*` keys.
 
 use super::{Keys, MAX_DIM};
 use crate::error::Result;
@@ -60,7 +60,7 @@ impl RopeConfig {
         if factor < 0.0 || !factor.is_finite() {
             return Err(keys.bad("rope.scaling.factor", factor, "a positive number"));
         }
-        // Below 0: not said.
+        // Below 0: not given.
         let ext_factor = keys.optional("rope.scaling.yarn_ext_factor")?.filter(|&x: &f32| x >= 0.0);
         let params = RopeParams {
             n_dims: n_dims as u32,

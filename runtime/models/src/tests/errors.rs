@@ -1,4 +1,4 @@
-//! What a model refuses, and how it says so.
+//! What a model refuses, and the messages.
 
 use super::{SHAPE, file, files};
 use crate::BatchShape;
@@ -16,11 +16,11 @@ fn a_missing_tensor_is_named_with_the_dims_it_should_have() {
 fn a_tensor_of_other_dims_is_named_with_both() {
     refuses(
         file("qwen3").with("blk.0.attn_k.weight: 16 16").model(),
-        "tensor `blk.0.attn_k.weight` has dims [16, 16]: the metadata ask for [16, 8]",
+        "tensor `blk.0.attn_k.weight` has dims [16, 16]: the metadata require [16, 8]",
     );
     refuses(
         file("llama").with("token_embd.weight: 16").model(),
-        "tensor `token_embd.weight` has dims [16, 1]: the metadata ask for [16, 32]",
+        "tensor `token_embd.weight` has dims [16, 1]: the metadata require [16, 32]",
     );
 }
 

@@ -1,4 +1,4 @@
-//! Tiny models of every architecture, told as text; what they build, and what they refuse.
+//! Tiny models of every architecture, described as text; what they build, and what they refuse.
 
 mod errors;
 mod graphs;

@@ -9,9 +9,9 @@ use llmrt_gguf::{Array, Value};
 fn every_second_layer_of_gemma2_has_a_window() {
     assert_eq!(windows(&file("gemma2")), [8, 0]);
     assert_eq!(windows(&file("gemma2").without("gemma2.attention.sliding_window")), [4096, 0]);
-    let mut told = file("gemma2");
-    told.meta.set("gemma2.attention.sliding_window_pattern", Array::Bool(vec![false, true]));
-    assert_eq!(windows(&told), [0, 8]);
+    let mut changed = file("gemma2");
+    changed.meta.set("gemma2.attention.sliding_window_pattern", Array::Bool(vec![false, true]));
+    assert_eq!(windows(&changed), [0, 8]);
 }
 
 #[test]
@@ -59,25 +59,25 @@ fn phi3_takes_long_factors_above_its_original_context() {
 
 #[test]
 fn kv_heads_may_differ_by_layer() {
-    let mut told = file("llama").with("blk.1.attn_k.weight: 16 4").with("blk.1.attn_v.weight: 16 4");
-    told.meta.set("llama.attention.head_count_kv", vec![2u32, 1]);
-    let layout = told.model().expect("a model").kv_layout(DType::F16, DType::F32).expect("a layout");
+    let mut changed = file("llama").with("blk.1.attn_k.weight: 16 4").with("blk.1.attn_v.weight: 16 4");
+    changed.meta.set("llama.attention.head_count_kv", vec![2u32, 1]);
+    let layout = changed.model().expect("a model").kv_layout(DType::F16, DType::F32).expect("a layout");
     assert_eq!(layout.layers.iter().map(|l| (l.n_embd_k, l.n_embd_v)).collect::<Vec<_>>(), [(8, 8), (4, 4)]);
     assert_eq!(layout.bytes_per_token, 12 * 2 + 12 * 4);
 }
 
 #[test]
 fn the_token_list_says_how_long_the_vocabulary_is() {
-    let mut told = file("qwen2").without("qwen2.vocab_size");
-    told.meta.set("tokenizer.ggml.tokens", Value::Array(Array::String(vec![String::new(); 32])));
-    assert_eq!(told.model().expect("a model").config.n_vocab, 32);
+    let mut changed = file("qwen2").without("qwen2.vocab_size");
+    changed.meta.set("tokenizer.ggml.tokens", Value::Array(Array::String(vec![String::new(); 32])));
+    assert_eq!(changed.model().expect("a model").config.n_vocab, 32);
 }
 
 #[test]
 fn norm_weights_of_other_types_are_converted() {
-    let mut told = file("llama");
-    told.tensors.insert("output_norm.weight".into(), (DType::F16, [16, 1, 1, 1]));
-    let g = told.model().expect("a model").graph(&SHAPE).expect("a graph").graph;
+    let mut changed = file("llama");
+    changed.tensors.insert("output_norm.weight".into(), (DType::F16, [16, 1, 1, 1]));
+    let g = changed.model().expect("a model").graph(&SHAPE).expect("a graph").graph;
     let copies = g.nodes.iter().filter(|n| n.op == Op::Copy).map(|n| g.def(n.dst).dtype);
     assert_eq!(copies.collect::<Vec<_>>(), [DType::F32]);
 }
@@ -117,6 +117,6 @@ fn windows(file: &super::File) -> Vec<u32> {
 
 fn rope(keys: &str) -> RopeParams {
     let lines = keys.split("; ").filter(|line| !line.is_empty());
-    let told = lines.fold(file("llama"), |file, line| file.with(&format!("llama.{line}")));
-    told.model().expect("a model").config.rope.params
+    let changed = lines.fold(file("llama"), |file, line| file.with(&format!("llama.{line}")));
+    changed.model().expect("a model").config.rope.params
 }

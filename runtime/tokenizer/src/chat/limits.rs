@@ -2,7 +2,7 @@
 //!
 //! The engine parses and compiles by recursion, so a tag of a hundred thousand signs overflows its stack; and it has no
 //! limit on the texts that operators make. Here the tokens are counted, and the operands of `~`, `+` and `*`, what
-//! `set` stores and what a slice copies each get a filter behind them that charges it to the rendering.
+//! `set` stores and what a slice copies each get a filter after them that charges it to the rendering.
 
 use std::collections::BTreeSet;
 
@@ -10,7 +10,7 @@ use minijinja::machinery::{Span, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
 use super::tag::{Tag, refused};
-use super::tell;
+use super::to_error;
 use crate::error::{Error, Result};
 
 /// Longest template, in bytes.
@@ -40,7 +40,8 @@ pub(super) fn guarded(source: &str, syntax: SyntaxConfig) -> Result<Guarded> {
         let reason = format!("the template is {} bytes long, at most {LONGEST_SOURCE} can be", source.len());
         return Err(Error::Template { line: 1, reason });
     }
-    let tokens = tokenize(source, false, syntax).collect::<std::result::Result<Vec<_>, _>>().map_err(tell)?;
+    let tokens =
+        tokenize(source, false, syntax).collect::<std::result::Result<Vec<_>, _>>().map_err(to_error)?;
     let mut charges = BTreeSet::new();
     let mut longest_text = 0;
     let mut n_open = 0; // statements
@@ -74,11 +75,11 @@ type Charge = (usize, Kind, &'static str);
 
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Kind {
-    /// Behind an operand.
+    /// After an operand.
     Operand,
-    /// In front of what is stored.
+    /// Before what is stored.
     Open,
-    /// Behind what is stored.
+    /// After what is stored.
     Close,
 }
 

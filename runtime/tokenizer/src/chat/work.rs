@@ -1,4 +1,4 @@
-//! The work that one rendering does: every byte that a template makes anew is charged, and what is charged is limited.
+//! The work that one rendering does: every byte that a template allocates is charged, and what is charged is limited.
 //!
 //! Without it a template of a hundred bytes could fill the memory: a text that is joined with itself thirty times is
 //! a billion times as long.

@@ -8,11 +8,11 @@ use crate::error::{Error, Result};
 /// A known rule: the names that files use for it and what comes with it.
 pub(crate) struct Rule {
     pub names: &'static [&'static str],
-    /// Each step cuts every piece that the step before left; what lies between two matches is a piece too.
+    /// Each step cuts every piece that the step before left; what is between two matches is a piece too.
     pub steps: &'static [Step],
     /// A word that is a token is taken as it is, whatever the merges would make of it.
     pub ignore_merges: bool,
-    /// Whether a sequence starts with `bos` where the file does not say.
+    /// Whether a sequence starts with `bos` where the file has no such key.
     pub add_bos: bool,
 }
 

@@ -1,6 +1,6 @@
 //! Chat templates: a prompt or a refusal, in bounded time and memory.
 
-use crate::{Target, told};
+use crate::{Target, accepted};
 use llmrt_tokenizer::{ChatTemplate, Message, RenderOptions};
 
 /// Chat templates.
@@ -9,7 +9,7 @@ pub const TARGET: Target = Target { name: "chat", check, seeds };
 /// Compiles a template and renders it for no messages and for some.
 pub fn check(data: &[u8]) {
     let source = String::from_utf8_lossy(data);
-    let Some(template) = told(ChatTemplate::new(&source)) else { return };
+    let Some(template) = accepted(ChatTemplate::new(&source)) else { return };
     let options = RenderOptions {
         add_generation_prompt: true,
         bos: "<s>",
@@ -20,8 +20,8 @@ pub fn check(data: &[u8]) {
     let messages =
         [("system", "Be brief."), ("user", "Hi <b> \"q\" é"), ("assistant", " Hello. "), ("user", "")];
     let messages = messages.map(|(role, content)| Message::new(role, content));
-    told(template.render(&[], &options));
-    told(template.render(&messages, &options));
+    accepted(template.render(&[], &options));
+    accepted(template.render(&messages, &options));
 }
 
 fn seeds() -> Vec<Vec<u8>> {
@@ -38,7 +38,7 @@ fn seeds() -> Vec<Vec<u8>> {
         "{% macro say(m, end='') %}{{ m.get('role', 'x') | upper }}: {{ m.content | default('-', true) }}{{ end }}\
          {% endmacro %}{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{% generation %}\
          {{ say(m, end='\\n') }}{% endgeneration %}{% endfor %}{% if tools is defined %}{{ tools | length }}{% endif %}",
-        // What would fill the memory or the stack if nobody counted.
+        // What would fill the memory or the stack without limits.
         "{% set ns = namespace(x='ab', l=[1]) %}{% for i in range(9999) %}{% set ns.x = ns.x ~ ns.x + 'c' %}\
          {% set ns.l = [ns.l, ns.l[1:]] %}{% set ns.x %}{{ ns.x }}{{ ns.l }}{% endset %}{% endfor %}{{ ns }}",
         "{{ 'a' | indent(width=99999999, first=true) }}{{ [1] | batch(9999999, 0) }}{{ [1] | slice(9999999) | list }}\

@@ -1,6 +1,6 @@
-//! GGUF files: read or refused; what is read lies inside the file, and comes back when it is written and read again.
+//! GGUF files: read or refused; what is read is inside the file, and comes back when it is written and read again.
 
-use crate::{Target, samples, told};
+use crate::{Target, accepted, samples};
 use llmrt_gguf::writer::{Tables, to_vec};
 use llmrt_gguf::{Error, Gguf, merge, sniff};
 
@@ -15,7 +15,7 @@ pub fn check(data: &[u8]) {
     asks_for_more_only_within(data, len.saturating_add(1 << 40));
     asks_for_more_only_within(data, u64::MAX);
 
-    let Some(gguf) = told(Gguf::parse(data, len)) else { return };
+    let Some(gguf) = accepted(Gguf::parse(data, len)) else { return };
     let mut end = gguf.data_offset;
     for tensor in &gguf.tensors {
         assert!(tensor.offset >= end, "tensors overlap");
@@ -24,17 +24,17 @@ pub fn check(data: &[u8]) {
     }
     assert!(end <= len, "data past the end");
     comes_back(&gguf, data);
-    told(merge(vec![gguf]));
+    accepted(merge(vec![gguf]));
 }
 
 /// A file of `file_len` bytes of which `prefix` is known.
 fn asks_for_more_only_within(prefix: &[u8], file_len: u64) {
     match Gguf::parse(prefix, file_len) {
         Err(Error::NeedMore { at_least }) => {
-            assert!(at_least > prefix.len() as u64, "asks for what it has");
-            assert!(at_least <= file_len, "asks for more than there is");
+            assert!(at_least > prefix.len() as u64, "needs what it has");
+            assert!(at_least <= file_len, "needs more than there is");
         }
-        other => drop(told(other)),
+        other => drop(accepted(other)),
     }
 }
 
@@ -51,7 +51,7 @@ fn comes_back(gguf: &Gguf, data: &[u8]) {
     }
     let contents: Vec<&[u8]> =
         gguf.tensors.iter().map(|t| &data[t.offset as usize..(t.offset + t.nbytes) as usize]).collect();
-    let Some(written) = told(to_vec(&tables(gguf), &contents)) else { return };
+    let Some(written) = accepted(to_vec(&tables(gguf), &contents)) else { return };
     let again = Gguf::parse(&written, written.len() as u64).expect("what is written can be read");
     assert_eq!(to_vec(&tables(&again), &contents).expect("and written again"), written);
 }

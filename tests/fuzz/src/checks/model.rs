@@ -1,6 +1,6 @@
 //! Model metadata and tensor tables: a graph or a refusal, for any batch.
 
-use crate::{Target, samples, told};
+use crate::{Target, accepted, samples};
 use llmrt_abi::DType;
 use llmrt_gguf::Gguf;
 use llmrt_models::{BatchShape, Model};
@@ -18,7 +18,7 @@ pub fn check(data: &[u8]) {
 /// Builds a model and its graphs for a token, for a few of two sequences, and for none.
 pub fn builds(gguf: &Gguf) {
     let find = |name: &str| gguf.tensor(name).map(|t| (t.dtype, t.ne));
-    let Some(mut model) = told(Model::new(&gguf.metadata, find)) else { return };
+    let Some(mut model) = accepted(Model::new(&gguf.metadata, find)) else { return };
     let few = BatchShape {
         n_tokens: 7,
         n_seqs: 2,
@@ -29,10 +29,10 @@ pub fn builds(gguf: &Gguf) {
         k_type: DType::F16,
         v_type: DType::Q8_0,
     };
-    told(model.graph(&few));
-    told(model.graph(&BatchShape { n_tokens: 0, ..few }));
+    accepted(model.graph(&few));
+    accepted(model.graph(&BatchShape { n_tokens: 0, ..few }));
     model.set_context(u64::MAX);
-    told(model.graph(&BatchShape {
+    accepted(model.graph(&BatchShape {
         n_tokens: 1,
         n_outputs: 1,
         k_type: DType::F32,

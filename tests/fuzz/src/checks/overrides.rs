@@ -1,7 +1,7 @@
 //! `--override-kv`: one pair per line; a model or a refusal comes of them.
 
 use super::model::builds;
-use crate::{Target, samples, told};
+use crate::{Target, accepted, samples};
 use llmrt_gguf::Gguf;
 
 /// `--override-kv`, up to the model.
@@ -13,7 +13,7 @@ pub fn check(data: &[u8]) {
     let mut gguf = Gguf::parse(&tables, 1 << 40).expect("the sample is good");
     for line in String::from_utf8_lossy(data).lines() {
         let before = format!("{:?}", gguf.metadata); // compares NaN, too
-        match told(gguf.metadata.apply_override(line)) {
+        match accepted(gguf.metadata.apply_override(line)) {
             Some(()) => {
                 let key = line.split('=').next().unwrap_or_default();
                 assert!(gguf.metadata.contains(key), "`{line}` set nothing");

@@ -1,6 +1,6 @@
 //! Plugin files: what the load checklist reads of them before anything is opened.
 
-use crate::{Target, samples, told};
+use crate::{Target, accepted, samples};
 use llmrt_host::plugin::elf::Elf;
 use llmrt_host::plugin::manifest::Manifest;
 
@@ -9,14 +9,14 @@ pub const TARGET: Target = Target { name: "plugin", check, seeds };
 
 /// Reads an ELF file, its manifest and its symbols; other bytes are taken for a manifest.
 pub fn check(data: &[u8]) {
-    match told(Elf::parse(data)) {
+    match accepted(Elf::parse(data)) {
         Some(elf) => {
-            told(elf.undefined_symbol("llmrt_"));
-            told(elf.defines("llmrt_plugin_query_v0"));
+            accepted(elf.undefined_symbol("llmrt_"));
+            accepted(elf.defines("llmrt_plugin_query_v0"));
             elf.build_id();
-            told(Manifest::read(&elf));
+            accepted(Manifest::read(&elf));
         }
-        None => drop(told(Manifest::parse(&String::from_utf8_lossy(data)))),
+        None => drop(accepted(Manifest::parse(&String::from_utf8_lossy(data)))),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Vocabularies in GGUF metadata: a tokenizer or a refusal; a tokenizer takes any text and any id.
 
-use crate::{Target, samples, told};
+use crate::{Target, accepted, samples};
 use llmrt_gguf::Gguf;
 use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Limits, Tokenizer};
 
@@ -10,8 +10,8 @@ pub const TARGET: Target = Target { name: "vocab", check, seeds };
 /// Builds the tokenizer and the chat template of a file.
 pub fn check(data: &[u8]) {
     let Ok(gguf) = Gguf::parse(data, data.len() as u64) else { return };
-    told(ChatTemplate::from_metadata(&gguf.metadata));
-    if let Some(tokenizer) = told(Tokenizer::from_metadata(&gguf.metadata)) {
+    accepted(ChatTemplate::from_metadata(&gguf.metadata));
+    if let Some(tokenizer) = accepted(Tokenizer::from_metadata(&gguf.metadata)) {
         takes_texts(&tokenizer, data);
     }
 }
@@ -28,11 +28,11 @@ pub fn takes_texts(tokenizer: &Tokenizer, data: &[u8]) {
                 EncodeOptions { add_special: flags & 1 != 0, parse_special: flags & 2 != 0 },
             );
         }
-        told(tokenizer.encode_prompt(&text.into(), Limits::NONE));
+        accepted(tokenizer.encode_prompt(&text.into(), Limits::NONE));
     }
     let n = tokenizer.n_tokens() as u32;
     for id in [0, 1, n / 2, n - 1] {
-        told(tokenizer.decode(&[id, id], true)).expect("ids of tokens can be decoded");
+        accepted(tokenizer.decode(&[id, id], true)).expect("ids of tokens can be decoded");
         tokenizer.is_eog(id);
     }
     assert!(tokenizer.decode(&[n], true).is_err(), "an id of no token was decoded");
@@ -40,7 +40,7 @@ pub fn takes_texts(tokenizer: &Tokenizer, data: &[u8]) {
 
 /// Encodes a text; the ids are tokens, and streaming them gives what decoding all at once gives.
 pub fn takes_text(tokenizer: &Tokenizer, text: &str, options: EncodeOptions) -> Option<Vec<u32>> {
-    let ids = told(tokenizer.encode(text, options))?;
+    let ids = accepted(tokenizer.encode(text, options))?;
     assert!(ids.iter().all(|&id| tokenizer.piece(id).is_some()), "an id of no token");
     let whole = tokenizer.decode(&ids, true).expect("ids of tokens can be decoded");
     let mut decoder = tokenizer.decoder(true);
