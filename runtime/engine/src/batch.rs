@@ -5,7 +5,7 @@ use crate::error::{Error, Result};
 use crate::schedule::{ScheduledChunk, StepPlan};
 use crate::sequence::{Sequence, SequenceId};
 
-/// Which tokens' logits are wanted.
+/// Which tokens' logits are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Logits {
     /// Those of a sequence's last known token, from which the next one is picked. None in the middle of a prompt.

@@ -22,7 +22,7 @@ pub struct Node {
 }
 
 /// Tensors and nodes. Equal graphs (topology, shapes, dtypes, params) have equal [`Graph::uid`]s.
-// Not `PartialEq`: its method `ne` would hide `Graph::ne` behind a `&mut Graph`.
+// Not `PartialEq`: its method `ne` would shadow `Graph::ne` on a `&mut Graph`.
 #[derive(Clone, Debug, Default)]
 pub struct Graph {
     /// Rows by [`Tensor`] number.

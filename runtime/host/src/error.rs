@@ -1,4 +1,4 @@
-//! What can go wrong between host and plugins; every error says what was asked of whom and what is still usable.
+//! Errors between host and plugins; each names the call, the plugin, and what is still usable.
 
 use llmrt_abi::{Scope, Status, types as c};
 use std::path::PathBuf;
@@ -60,7 +60,7 @@ pub enum Error {
     UnsupportedOp {
         /// The op.
         op: &'static str,
-        /// Its first operand, with type, dims, and what the baseline says.
+        /// Its first operand, with type, dims, and the baseline's verdict.
         operand: String,
     },
     /// A custom op that no loaded plugin brought.
@@ -71,15 +71,15 @@ pub enum Error {
     NoOp {
         /// `vendor.op`.
         op: String,
-        /// The version wanted.
+        /// The required version.
         version: u32,
         /// Versions that are there.
         versions: Vec<u32>,
     },
-    /// Weights that a graph wants on a device did not get there.
+    /// Weights that a graph requires on a device could not be loaded there.
     #[error("loading weights for another device: {problem}")]
     Weights {
-        /// What the loader says.
+        /// The loader's error.
         problem: String,
     },
     /// A run whose [`crate::CancelToken`] was set.
@@ -118,7 +118,7 @@ pub struct CallError {
     pub vendor_code: i32,
     /// Node of the graph that failed.
     pub node: Option<u32>,
-    /// Bytes wanted, for out-of-memory codes.
+    /// Bytes requested, for out-of-memory codes.
     pub bytes_requested: u64,
     /// Bytes there, for out-of-memory codes.
     pub bytes_available: u64,
@@ -191,7 +191,7 @@ impl Error {
 }
 
 impl CallError {
-    /// Reads what a plugin wrote; numbers it does not know how to use become the catch-all.
+    /// Reads the error that a plugin wrote; unrecognised numbers become the catch-all.
     pub(crate) fn read(who: &str, call: &'static str, status: i32, err: &c::Error) -> CallError {
         let filled = err.code != 0;
         CallError {
@@ -208,7 +208,7 @@ impl CallError {
     }
 }
 
-/// Behind "is not loaded".
+/// Suffix of "is not loaded": the versions that are.
 fn other_versions(versions: &[u32]) -> String {
     match versions {
         [] => String::new(),

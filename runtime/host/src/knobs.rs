@@ -205,8 +205,8 @@ fn relative_part(name: &str, path: &Path) -> String {
     format!("{name}: `{}` is relative and not searched; give its absolute path", path.display())
 }
 
-/// Warnings about variables that begin with `LLMRT_` and that nothing reads. `options` are the keys that plugins asked
-/// for, and `plugins` the names of those that were looked at: variables of others cannot be judged.
+/// Warnings about variables that begin with `LLMRT_` and that nothing reads. `options` are the keys that plugins read,
+/// and `plugins` the names of those that were considered: variables of others cannot be judged.
 pub fn unknown_variables(
     variables: impl Iterator<Item = String>,
     options: &[String],
@@ -280,7 +280,7 @@ pub fn variable(key: &str) -> Option<String> {
     Some(format!("LLMRT_{}_{}", plugin.to_uppercase(), key.to_uppercase()))
 }
 
-/// What the environment says of a plugin's option; `None` if nothing. A program that runs with more rights than its
+/// A plugin's option from the environment; `None` if it is not set. A program that runs with more rights than its
 /// user has ignores it: options may name files that plugins load.
 pub fn plugin_option(key: &str) -> Option<String> {
     let value = std::env::var_os(variable(key)?).filter(|value| !value.is_empty() && !is_privileged());

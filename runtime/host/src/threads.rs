@@ -1,8 +1,8 @@
 //! The process's one thread pool: idle threads spin for a moment and then sleep; a run borrows a team of them.
 //!
 //! The caller is member 0 of its team. Runs from several threads take turns. A run from within a body gets threads
-//! of its own, because the pool's are busy with the outer run. A panic in a body ends that member only: whoever
-//! left a body counts as arrived at every barrier, and the Rust members leave at their next barrier.
+//! of its own, because the pool's are busy with the outer run. A panic in a body ends that member only: a member
+//! that left its body counts as arrived at every barrier, and the Rust members leave at their next barrier.
 
 mod barrier;
 
@@ -244,7 +244,7 @@ impl<'a> Job<'a> {
                 text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)");
             let message = format!("panic on thread {index} of {}: {text}", self.n);
             lock(&self.message).get_or_insert(message);
-            // Before `leave`, so whoever passes the barrier sees it.
+            // Before `leave`, so that every member that passes the barrier sees it.
             self.failed.store(true, Ordering::Release);
         }
         // Dropping a payload runs code that may panic again.
@@ -317,8 +317,8 @@ fn run_on_own_threads(body: &Body<'_>, n: usize, spin: Duration) -> Result<()> {
 
 /// Whether `ready` came true within `spin`.
 ///
-/// After a short burst the core is offered to others between looks: on a crowded machine the one waited for may be in
-/// the queue behind us, and on a quiet one the offer costs less than a microsecond.
+/// After a short burst the core is offered to others between looks: on a crowded machine the one waited for may be
+/// queued after this thread, and on a quiet one the offer costs less than a microsecond.
 fn spin_until(spin: Duration, ready: impl Fn() -> bool) -> bool {
     let mut until = None;
     loop {
@@ -335,7 +335,7 @@ fn spin_until(spin: Duration, ready: impl Fn() -> bool) -> bool {
     }
 }
 
-/// The count asked for, or one per core.
+/// The requested count, or one per core.
 fn thread_count(wanted: usize) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
     if wanted == 0 { cores() } else { wanted }.min(MAX_THREADS)

@@ -20,7 +20,7 @@ fn small_file() -> Vec<u8> {
 
 /// The same with other symbols and names of symbols.
 fn file_with(symbols: &[u8], symbol_names: &[u8]) -> Vec<u8> {
-    // The test program's own header says what this machine is.
+    // The test program's own header has this machine's number.
     let own = std::fs::read(std::env::current_exe().unwrap()).unwrap();
     let mut file = own[..64].to_vec();
     file[16..18].copy_from_slice(&3u16.to_ne_bytes());
@@ -71,7 +71,7 @@ fn allocated<T>(body: impl FnOnce() -> T) -> (T, usize) {
     (result, ALLOCATED.with(std::cell::Cell::get) - before)
 }
 
-/// Counts what each thread asks for.
+/// Counts the bytes that each thread allocates.
 struct Counting;
 
 thread_local! {

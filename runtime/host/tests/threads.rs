@@ -19,7 +19,7 @@ fn check(n_threads: usize, spin_us: u64, rounds: u64) {
             assert_eq!(team.len(), n);
             sum.fetch_add(team.index() + 1, SeqCst);
             team.barrier();
-            // Whoever passes the barrier sees what all did before it.
+            // Every member that passes the barrier sees what all did before it.
             seen.fetch_add((sum.load(SeqCst) == n * (n + 1) / 2) as usize, SeqCst);
             team.barrier();
             assert_eq!(seen.load(SeqCst), n);
@@ -167,7 +167,7 @@ fn an_idle_pool_uses_no_processor_time() {
             })
             .sum()
     };
-    // Other tests of this process have pools too, so only the smallest of a few windows tells.
+    // Other tests of this process have pools too, so only the smallest of a few windows is used.
     let window = || {
         let before = ticks();
         std::thread::sleep(Duration::from_millis(150));

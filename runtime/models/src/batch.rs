@@ -86,7 +86,7 @@ pub struct Inputs {
     pub seq_lens: Tensor,
     /// `[n_seqs + 1]`: each sequence's first token in the step; the last is the end.
     pub query_starts: Tensor,
-    /// `[n_outputs]`: which tokens' logits are wanted.
+    /// `[n_outputs]`: which tokens' logits are requested.
     pub output_ids: Tensor,
 }
 

@@ -57,7 +57,7 @@ impl<'a> Builder<'a> {
         &self.cfg.layers[self.il()]
     }
 
-    /// In the last layer, the rows whose logits are wanted; before it all rows are needed, as keys and values.
+    /// In the last layer, the rows whose logits are requested; before it all rows are needed, as keys and values.
     /// Called after attention, so the last FFN and the head run on few rows.
     pub fn keep_outputs<const N: usize>(&mut self, rows: [Tensor; N]) -> [Tensor; N] {
         match self.il() + 1 == self.cfg.n_layer {

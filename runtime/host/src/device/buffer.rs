@@ -12,8 +12,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 /// Host memory that devices may use in place.
 ///
 /// # Safety
-/// While the object lives, `len` bytes at `as_ptr` stay mapped at that address, and nobody writes them except through
-/// buffers made of it. `as_ptr` may be written through unless `is_read_only`.
+/// While the object lives, `len` bytes at `as_ptr` stay mapped at that address and are written only through buffers
+/// made of it. `as_ptr` may be written through unless `is_read_only`.
 pub unsafe trait HostMemory: Send + Sync {
     /// The first byte.
     fn as_ptr(&self) -> *const u8;
@@ -113,7 +113,7 @@ impl Buffer {
         if raw.is_null() {
             return Err(device.breach(call, "said OK and gave no buffer".into()));
         }
-        // SAFETY: the plugin made this buffer just now; its table is read as far as its size says.
+        // SAFETY: the plugin made this buffer just now; its table is read up to its `struct_size`.
         let vt = unsafe { table::read((*raw).vt) }
             .and_then(|vt: c::BufferVt| mandatory!(vt, "buffer", destroy, set, get, fill).map(|()| vt));
         let vt = vt.map_err(|e| device.breach(call, e))?;
@@ -128,7 +128,7 @@ impl Buffer {
         self.0.size
     }
 
-    /// Where it lies.
+    /// The device that owns the buffer.
     pub fn device(&self) -> &Arc<Device> {
         &self.0.device
     }
@@ -200,7 +200,7 @@ impl Buffer {
         unsafe { call!(self.0.device, self.0.vt, fill(self.0.raw, off, n, byte)) }
     }
 
-    /// Tells the plugin that the last byte of a weight is there; it may change the layout, once.
+    /// Marks a weight as fully uploaded; the plugin may then change the layout, once.
     pub fn seal(&self, tensor: &TensorDesc<'_>) -> Result<Layout> {
         let t = self.place(tensor, 0, 0)?;
         let mut out = c::Layout {

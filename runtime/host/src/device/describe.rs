@@ -112,7 +112,7 @@ impl BufferTypeDesc {
         }
         let row = |i: u32| {
             let at = info.buffer_types.cast::<u8>().wrapping_add(i as usize * info.bt_stride as usize);
-            // SAFETY: the plugin says that row `i` is there, and how many bytes it has.
+            // SAFETY: the plugin declares that row `i` exists, and its size in bytes.
             unsafe { BufferTypeDesc::read(at.cast(), i) }.map_err(|e| format!("buffer type {i}: {e}"))
         };
         (0..info.n_buffer_types).map(row).collect()

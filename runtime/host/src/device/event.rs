@@ -36,7 +36,7 @@ impl Event {
                 return Err(device.breach("event_create", "said OK and gave no event".into()));
             }
             Ok(()) => {
-                // SAFETY: the plugin made this event just now; its table is read as far as its size says.
+                // SAFETY: the plugin made this event just now; its table is read up to its `struct_size`.
                 let vt = unsafe { table::read((*raw).vt) }
                     .and_then(|vt: c::EventVt| mandatory!(vt, "event", destroy, query, wait).map(|()| vt));
                 let vt = vt.map_err(|e| device.breach("event_create", e))?;

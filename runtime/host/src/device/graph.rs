@@ -1,6 +1,6 @@
 //! Graphs as they cross the ABI: built from descriptions, checked once, self-contained afterwards.
 //!
-//! The check is the proof the unsafe calls rely on: every tensor lies inside its buffer, every node names tensors of
+//! The check is the proof the unsafe calls rely on: every tensor is inside its buffer, every node names tensors of
 //! the graph, every pointer points into the graph itself, and the graph keeps its buffers alive.
 
 use super::Buffer;
@@ -50,11 +50,11 @@ struct Rows {
     /// Where each node's params start in `params`; in words, so that every struct is aligned.
     param_starts: Vec<usize>,
     params: Vec<u64>,
-    /// Copies of the rows, further apart than they are long, where the graph's strides say so.
+    /// Copies of the rows at the graph's strides, where these are larger than a row.
     spread: Spread,
 }
 
-/// Rows with room behind each.
+/// Rows with padding after each.
 #[derive(Default)]
 struct Spread {
     tensors: Vec<u64>,
@@ -110,7 +110,7 @@ impl RawGraphBuilder {
         Ok(id)
     }
 
-    /// Adds a node behind the others.
+    /// Appends a node.
     pub fn node(&mut self, desc: &NodeDesc<'_>) -> Result<()> {
         let rows = &mut self.rows;
         let i = row_number(rows.nodes.len(), "nodes")?;
@@ -126,7 +126,7 @@ impl RawGraphBuilder {
         rows.srcs.extend(desc.srcs.iter().map(|s| s.unwrap_or(c::NO_TENSOR)));
         rows.param_starts.push(rows.params.len());
         rows.params.extend(desc.params.chunks(8).map(|chunk| {
-            // Behind the last byte is nothing that anyone may read, so it is not zero by luck.
+            // Bytes after the last one are padding that no reader may use: all ones, so that a misread shows.
             let mut word = [0xff; 8];
             word[..chunk.len()].copy_from_slice(chunk);
             u64::from_ne_bytes(word)
@@ -184,7 +184,7 @@ impl RawGraph {
         self.0.graph.binding_gen
     }
 
-    /// Says that this graph equals others with the same number, topology, shapes, dtypes and params alike.
+    /// Sets the uid: graphs with the same uid have equal topology, shapes, dtypes and params.
     pub fn set_uid(&mut self, uid: u64) {
         self.rows_mut().graph.uid = uid;
     }
@@ -211,8 +211,8 @@ impl RawGraph {
         Ok(())
     }
 
-    /// For tests of plugins: the same graph as a host with longer rows would give it. Behind every row of tensors and
-    /// nodes lie `n_words` words that are no fields of this version.
+    /// For tests of plugins: the same graph as a host with longer rows would pass it. Every row of tensors and nodes
+    /// is followed by `n_words` words that are no fields of this version.
     pub fn with_longer_rows(&self, n_words: usize) -> RawGraph {
         let mut graph = self.clone();
         let rows = graph.rows_mut();
@@ -250,7 +250,7 @@ impl RawGraph {
         self.0.buffers.iter().flatten()
     }
 
-    /// Sole ownership of the rows, after a copy if somebody else holds them.
+    /// Unique access to the rows; copies them first if they are shared.
     fn rows_mut(&mut self) -> &mut Rows {
         if Arc::get_mut(&mut self.0).is_none() {
             self.0 = Arc::new((*self.0).clone());
@@ -278,7 +278,7 @@ impl Rows {
         self.spread_rows();
     }
 
-    /// Copies the rows to where the strides say they are, if that is not one after the other.
+    /// Copies the rows to the offsets that the strides give, unless they are contiguous.
     fn spread_rows(&mut self) {
         if self.graph.tensor_stride as usize == size_of::<c::Tensor>() {
             return;

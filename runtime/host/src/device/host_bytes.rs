@@ -3,7 +3,7 @@
 use super::HostMemory;
 use std::ptr::NonNull;
 
-/// Bytes on page boundaries, given away to whoever imports them; nobody reads or writes them here again.
+/// Page-aligned bytes, handed over to the importing device; the host does not access them afterwards.
 pub struct HostBytes {
     ptr: NonNull<u8>,
     len: usize,
@@ -19,12 +19,12 @@ unsafe impl Send for HostBytes {}
 unsafe impl Sync for HostBytes {}
 
 impl HostBytes {
-    /// A copy of `bytes`; `None` if there are none or memory is short. `read_only` is what devices are told.
+    /// A copy of `bytes`; `None` if there are none or memory is short. `read_only` is the flag that devices get.
     pub fn new(bytes: &[u8], read_only: bool) -> Option<HostBytes> {
         let layout = layout(bytes.len())?;
         // SAFETY: the layout has at least one byte.
         let ptr = NonNull::new(unsafe { std::alloc::alloc(layout) })?;
-        // SAFETY: both have that many bytes, and the new ones are nobody else's.
+        // SAFETY: both have that many bytes, and the new ones are owned here alone, so the ranges do not overlap.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), ptr.as_ptr(), bytes.len()) };
         Some(HostBytes { ptr, len: bytes.len(), read_only })
     }

@@ -68,7 +68,7 @@ unsafe impl Send for Device {}
 unsafe impl Sync for Device {}
 
 /// Calls a function of a table: fills an error, checks the answer. NULL answers "unsupported".
-/// To be used in an `unsafe` block that says why the arguments are good.
+/// To be used in an `unsafe` block whose SAFETY comment justifies the arguments.
 macro_rules! call {
     ($device:expr, $table:expr, $function:ident($object:expr $(, $arg:expr)*)) => {
         match $crate::validate::enter(&$device.plugin, stringify!($function), $object) {
@@ -88,7 +88,7 @@ macro_rules! call {
 pub(crate) use call;
 
 impl Device {
-    /// Reads and checks what a plugin says about a device (checklist step 14).
+    /// Reads and checks a plugin's description of a device (checklist step 14).
     ///
     /// # Safety
     /// `raw` is a device that `plugin` enumerated, and lives until its `shutdown`.
@@ -100,10 +100,10 @@ impl Device {
         if raw.is_null() || !raw.is_aligned() {
             return Err(format!("a device at {raw:?}"));
         }
-        // SAFETY: the caller's promise; tables are read as far as their sizes say.
+        // SAFETY: the caller's promise; tables are read up to their `struct_size`.
         let (vt, desc) = unsafe { (table::read((*raw).vt)?, DeviceDesc::read((*raw).info)?) };
         mandatory!(vt, "device", open, close, memory, supports, buffer_alloc, backend_create)?;
-        // The plugin's name, with the device's own behind it if there are several.
+        // The plugin's name, followed by the device's own if there are several.
         let id = match n_devices {
             1 => plugin.desc.name.clone(),
             _ => format!("{}:{}", plugin.desc.name, desc.name),
@@ -138,7 +138,7 @@ impl Device {
         &self.plugin.desc.name
     }
 
-    /// Its plugin's priority, from the manifest; a negative one asks to be used only when named.
+    /// Its plugin's priority, from the manifest; with a negative one the device is used only when named.
     pub fn priority(&self) -> i32 {
         self.plugin.desc.priority
     }
@@ -222,8 +222,8 @@ impl Device {
         Stream::new(self, n_threads, None)
     }
 
-    /// The same with scratch memory managed in this way, whatever the host was told. An error where the device has no
-    /// virtual memory and `pool` asks for it.
+    /// The same with this kind of scratch pool, whatever the host's options. An error where the device has no virtual
+    /// memory and `pool` requires it.
     pub fn stream_with_pool(self: &Arc<Device>, n_threads: usize, pool: PoolKind) -> Result<Stream> {
         Stream::new(self, n_threads, Some(pool))
     }
@@ -255,7 +255,7 @@ impl Device {
         Event::new(self)
     }
 
-    /// Whether the CPU cannot reach buffers of type 0, so that what lies there is read by copies.
+    /// Whether the CPU cannot reach buffers of type 0, so that their contents are read by copies.
     pub fn has_own_memory(&self) -> bool {
         self.desc.buffer_types[0].flags & c::BT_HOST_PTR == 0
     }

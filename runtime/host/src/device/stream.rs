@@ -32,7 +32,7 @@ pub(super) struct State {
     in_flight: Vec<Kept>,
     /// Graphs of plans that could not be destroyed, kept until the stream is.
     left_over: Vec<RawGraph>,
-    /// The error after which the stream must be made anew.
+    /// The error after which the stream must be recreated.
     broken: Option<Error>,
 }
 
@@ -69,7 +69,7 @@ impl Stream {
         if raw.is_null() {
             return Err(device.breach("backend_create", "said OK and gave no backend".into()));
         }
-        // SAFETY: the plugin made this backend just now; its table is read as far as its size says.
+        // SAFETY: the plugin made this backend just now; its table is read up to its `struct_size`.
         let vt = unsafe { table::read((*raw).vt) }.and_then(|vt: c::BackendVt| {
             mandatory!(vt, "backend", destroy, synchronize, compute).map(|()| vt)
         });
@@ -171,12 +171,12 @@ impl Stream {
         self.0.scratch.iter().for_each(|scratch| scratch.fail_at(n));
     }
 
-    /// Why the stream must be made anew, if it must.
+    /// The error after which the stream must be recreated, if there was one.
     pub fn broken(&self) -> Option<Error> {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken.clone()
     }
 
-    /// For tests of plugins: forgets that error, so that the next call asks the plugin, which remembers it too.
+    /// For tests of plugins: clears that error, so that the next call reaches the plugin, which keeps it too.
     pub fn forget_error(&self) {
         self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken = None;
     }
@@ -198,7 +198,7 @@ impl Inner {
         }
     }
 
-    /// Scratch memory that lies idle may go now.
+    /// Idle scratch memory may be released now.
     pub(super) fn after_compute(&self) -> Result<()> {
         self.scratch.as_ref().map_or(Ok(()), Scratch::after_compute)
     }
@@ -206,7 +206,7 @@ impl Inner {
     pub(super) fn synchronize(self: &Arc<Inner>, state: &mut State) -> Result<()> {
         let be = self.clone();
         let result = watched(&self.device, "synchronize", Duration::ZERO, move || {
-            // SAFETY: a live backend; whoever has `state` has entered, and waits.
+            // SAFETY: a live backend; the thread that holds `state` has entered, and waits.
             unsafe { call!(be.device, be.vt, synchronize(be.raw)) }
         });
         if result.is_ok() {
@@ -221,7 +221,7 @@ impl Inner {
         state.left_over.push(graph);
     }
 
-    /// Keeps something until the next synchronisation, if the device works behind our back.
+    /// Keeps something until the next synchronisation, if the device works asynchronously.
     pub(super) fn keep(&self, state: &mut State, what: Kept) {
         if self.device.info().caps & c::CAP_ASYNC != 0 {
             state.in_flight.push(what);
@@ -278,7 +278,7 @@ impl State {
     }
 }
 
-/// Whether a plugin said that it does not do this.
+/// Whether a plugin returned `UNSUPPORTED`.
 pub(super) fn is_unsupported(result: &Result<()>) -> bool {
     matches!(result, Err(e) if e.is_unsupported())
 }
@@ -291,7 +291,7 @@ impl Drop for Inner {
             // SAFETY: the last handle; plans hold one. `destroy` waits, so what is in flight is dropped afterwards.
             unsafe { destroy(self.raw) }
         } else {
-            // Nobody knows whether the device still works on it.
+            // It is unknown whether the device still works on it.
             let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
             std::mem::forget(std::mem::take(&mut state.in_flight));
             std::mem::forget(self.scratch.take());

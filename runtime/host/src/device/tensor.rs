@@ -105,7 +105,7 @@ impl<'a> TensorDesc<'a> {
     }
 }
 
-/// Checks that a tensor's bytes lie inside a buffer.
+/// Checks that a tensor's bytes are inside a buffer.
 pub(crate) fn check_fits(name: &str, offset: u64, nbytes: u64, buffer: &Buffer) -> Result<()> {
     let end = offset.checked_add(nbytes);
     if end.is_some_and(|end| end <= buffer.size()) {

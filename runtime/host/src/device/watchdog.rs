@@ -1,4 +1,4 @@
-//! Calls that may never return: with a limit they run on a thread of their own, which is left behind when time is up.
+//! Calls that may never return: with a time limit they run on a thread of their own, which is abandoned on timeout.
 
 use super::Device;
 use crate::error::{Error, Result};
@@ -17,7 +17,7 @@ pub(super) fn watched<T: Send + 'static>(
 ) -> Result<T> {
     let Some(limit) = device.plugin.services.watchdog else { return body() };
     let (tell, told) = channel();
-    // Nobody listens any more when it is too late.
+    // After the timeout the receiver is gone, so the result of `send` is ignored.
     let run = move || drop(tell.send(body()));
     let thread = std::thread::Builder::new().name(format!("llmrt {call}")).spawn(run);
     thread.map_err(|e| Error::Threads { problem: format!("no thread to watch {call} from: {e}") })?;

@@ -1,4 +1,4 @@
-//! Bytes of tensors for whoever needs them: out of the map where there is one, else read.
+//! Bytes of tensors: out of the memory map where there is one, else read from the file.
 
 use llmrt_gguf::TensorInfo;
 

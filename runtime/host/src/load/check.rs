@@ -12,11 +12,11 @@ use super::read::CHUNK;
 use super::{Error, ModelFiles, Result};
 use crate::load::bytes::Bytes;
 
-/// How often a check asks whether it shall go on.
+/// Interval at which a check polls for cancellation.
 const PATIENCE: Duration = Duration::from_millis(5);
 
 /// Looks at every number of a model that is not loaded, with all cores. An error names the tensors with NaN or infinity.
-/// `cancelled` is asked now and then.
+/// `cancelled` is polled.
 pub fn check(files: &ModelFiles, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<()> {
     let bytes = Bytes { files, maps: &[] };
     let check = Check::new(&bytes);

@@ -57,13 +57,13 @@ impl<'a> Copies<'a> {
                 })
                 .collect();
             drop(tell);
-            // Whoever waits for the load wants to hear of it on this thread.
+            // Progress is reported on this thread, the one that waits for the load.
             let cancelled = told.iter().try_for_each(|n| progress.add(n)).inspect_err(|_| team.stop());
             let (mut done, mut failed) = (Vec::new(), cancelled.err());
             for worker in workers {
                 match worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
                     Ok(some) => done.extend(some),
-                    // Those that were stopped say less than the one that stopped them.
+                    // `Cancelled` from a stopped worker is less specific than the error that stopped it.
                     Err(e) if matches!(failed, None | Some(Error::Cancelled)) => failed = Some(e),
                     Err(_) => {}
                 }

@@ -1,4 +1,4 @@
-//! The int8 groups of a llama2.c checkpoint as f32: made of the file's bytes whenever they are asked for.
+//! The int8 groups of a llama2.c checkpoint as f32, dequantised from the file's bytes on each read.
 
 use llmrt_abi::DType;
 use llmrt_gguf::TensorInfo;
@@ -42,7 +42,7 @@ impl Dequantised {
         TensorInfo { name, dtype: DType::F32, ne, n_dims, file: 1, offset: at, nbytes }
     }
 
-    /// Fills `dst` with the f32 bytes from `at` on, which lie in one tensor.
+    /// Fills `dst` with the f32 bytes from `at` on, which are in one tensor.
     pub(super) fn read(&self, file: &OpenFile, at: u64, dst: &mut [u8]) -> Result<()> {
         let after = self.tensors.partition_point(|t| t.at <= at);
         let t = &self.tensors[after.saturating_sub(1)];

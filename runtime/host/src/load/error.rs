@@ -1,4 +1,4 @@
-//! Everything that can go wrong between a path and loaded weights, told with the remedy.
+//! Errors between a path and loaded weights, each with its remedy.
 
 use std::io;
 use std::path::PathBuf;
@@ -102,7 +102,7 @@ impl Error {
         }
     }
 
-    /// What a device said, if it was one.
+    /// The device's error, if it is one.
     pub fn of_device(&self) -> Option<&crate::Error> {
         match self {
             Error::Tensor { source, .. } | Error::Alloc { source, .. } | Error::Import { source, .. } => {

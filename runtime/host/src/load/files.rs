@@ -10,7 +10,7 @@ use super::dequantised::Dequantised;
 use super::read::{OpenFile, buffer};
 use super::{Error, Result};
 
-/// What the user may say about the files.
+/// The user's options for opening the files.
 #[derive(Clone, Debug, Default)]
 pub struct OpenOptions {
     /// `--override-kv`: KEY=TYPE:VAL, applied in order.
@@ -22,7 +22,7 @@ pub struct OpenOptions {
 /// A model that can be loaded.
 #[derive(Debug)]
 pub struct ModelFiles {
-    /// Metadata and tensors. `TensorInfo::file` and `offset` say where the bytes are among [`ModelFiles::sources`].
+    /// Metadata and tensors. `TensorInfo::file` and `offset` locate the bytes in [`ModelFiles::sources`].
     pub model: Model,
     /// What the first file is.
     pub kind: FileKind,

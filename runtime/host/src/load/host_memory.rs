@@ -73,7 +73,7 @@ impl Pages {
     }
 }
 
-// SAFETY: the mapping ends with this value, and only `bytes_mut`, which nobody can call on a shared value, writes to it.
+// SAFETY: the mapping ends with this value, and only `bytes_mut`, which requires exclusive access, writes to it.
 unsafe impl HostMemory for Pages {
     fn as_ptr(&self) -> *const u8 {
         self.base.as_ptr()

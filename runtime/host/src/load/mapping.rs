@@ -29,7 +29,7 @@ unsafe impl Send for Mapping {}
 // SAFETY: with `&Mapping` the pages can only be read; unmapping needs `&mut` or the value.
 unsafe impl Sync for Mapping {}
 
-/// How much to ask of the kernel.
+/// How much to request of the kernel.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct ReadAhead {
     /// Bytes to bring into memory while mapping; 0: none, the file is read when touched.
@@ -113,7 +113,7 @@ impl Mapping {
         let n = usize::try_from(range.end.checked_sub(range.start)?).ok()?;
         let inside = |f: &&Range<u64>| f.start <= range.start && range.end <= f.end;
         self.fragments.iter().find(inside)?;
-        // SAFETY: the range lies in a fragment, which stays mapped and unwritten as long as `self` is borrowed.
+        // SAFETY: the range is inside a fragment, which stays mapped and unwritten as long as `self` is borrowed.
         Some(unsafe { std::slice::from_raw_parts(self.at(range.start), n) })
     }
 
@@ -206,7 +206,7 @@ fn whole_pages(ranges: &[Range<u64>]) -> Vec<Range<u64>> {
 
 /// Bytes of a page of memory.
 pub(super) fn page_size() -> usize {
-    // SAFETY: asks for a constant of the system.
+    // SAFETY: queries a constant of the system; no pointers are passed.
     let n = unsafe { libc::sysconf(libc::_SC_PAGESIZE) };
     usize::try_from(n).ok().filter(|n| n.is_power_of_two()).unwrap_or(4096)
 }

@@ -39,13 +39,13 @@ pub(super) struct Item<'a> {
 }
 
 impl Item<'_> {
-    /// Where it lies in its file.
+    /// Its byte range in its file.
     fn range(&self) -> Range<u64> {
         self.info.offset..self.info.offset + self.info.nbytes
     }
 }
 
-/// Loads `wants` into `weights`.
+/// Loads the requested tensors into `weights`.
 pub(super) fn place(
     weights: &mut Weights,
     files: &ModelFiles,
@@ -98,7 +98,7 @@ pub(super) fn place(
     Ok(())
 }
 
-/// Each wanted tensor once per device, found in the files, in the order in which the files hold them.
+/// Each requested tensor once per device, found in the files, in file order.
 fn items<'a>(files: &ModelFiles, wants: &'a [WeightRequest]) -> Result<Vec<Item<'a>>> {
     let found = wants.iter().map(|want| Ok(Item { want, info: want.find(files)? }));
     let mut items = found.collect::<Result<Vec<_>>>()?;
@@ -107,7 +107,7 @@ fn items<'a>(files: &ModelFiles, wants: &'a [WeightRequest]) -> Result<Vec<Item<
     Ok(items)
 }
 
-/// Maps the files that are needed, if the mode says so. One row per source.
+/// Maps the files that are needed, if the mode is one that maps. One row per source.
 fn map(
     files: &ModelFiles,
     items: &[Item<'_>],
@@ -135,7 +135,7 @@ fn map(
     files.sources.iter().enumerate().map(map_one).collect()
 }
 
-/// Rows of devices that get copies of matrices in a layout of their own: those that say so and have room.
+/// Rows of devices that get copies of matrices in a layout of their own: those that set `BT_COPY_MATRICES` and have enough memory.
 fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<usize> {
     let mut needed = BTreeMap::<usize, (&Device, u64)>::new();
     if knobs::settings().is_ok_and(|settings| settings.repack) {
@@ -163,7 +163,7 @@ fn is_worth_a_copy(want: &WeightRequest) -> bool {
 }
 
 /// Whether the device uses the mapped file: it reads host memory, has no other memory that would be faster, and the
-/// numbers lie as their type needs it. llama2.c files align to 4 bytes only.
+/// numbers are aligned as their type requires. llama2.c files align to 4 bytes only.
 fn is_in_place(item: &Item<'_>, maps: &[Option<Mapping>]) -> bool {
     let alignment = match item.info.dtype {
         DType::F64 | DType::I64 => 8,

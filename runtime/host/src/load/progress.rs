@@ -1,4 +1,4 @@
-//! How far a load is, told to whoever waits for it.
+//! Progress of a load, reported to its caller.
 
 use super::{Error, Result};
 
@@ -14,7 +14,7 @@ impl<'a> Progress<'a> {
         Progress { done: 0, total, tell }
     }
 
-    /// `n` more bytes are done; `Cancelled` if that is enough. The whole is told by `finish` only.
+    /// `n` more bytes are done; `Cancelled` if the caller stops the load. Only `finish` reports 1.
     pub fn add(&mut self, n: u64) -> Result<()> {
         self.done += n;
         if self.done >= self.total {

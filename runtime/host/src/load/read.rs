@@ -49,7 +49,7 @@ impl OpenFile {
         if fd < 0 {
             return Err(failed(std::io::Error::last_os_error()));
         }
-        // SAFETY: a new descriptor, which nobody else owns.
+        // SAFETY: a new descriptor, which has no other owner.
         let mut file = unsafe { File::from_raw_fd(fd) };
         file.write_all(bytes).map_err(failed)?;
         Ok(OpenFile { path: name.into(), len: bytes.len() as u64, file })

@@ -29,7 +29,7 @@ struct Row<'a> {
     unsealed: Unsealed,
 }
 
-/// Weights of a device that could not be sealed: how many, and what was said about the first.
+/// Weights of a device that could not be sealed: how many, and the error of the first.
 #[derive(Default)]
 pub(super) struct Unsealed(usize, Option<String>);
 
@@ -40,7 +40,7 @@ impl Unsealed {
         self.1 = self.1.take().or(failed);
     }
 
-    /// What the user should know.
+    /// The warning for the user, if there is one.
     pub fn warning(&self, device: &str) -> Option<String> {
         let (n, first) = (self.0, self.1.as_ref()?);
         Some(format!("{device}: {n} weights stay in the file's layout, since sealing failed: {first}"))
@@ -182,7 +182,8 @@ fn read(item: &Item<'_>, dst: &mut [u8], bytes: &Bytes<'_>, progress: &mut Progr
     Ok(())
 }
 
-/// Hands a tensor to a device, and seals it. Where that fails it lies there as in the file, and why comes along.
+/// Uploads a tensor to a device, and seals it. Where sealing fails it stays in the file's layout, and the reason is
+/// returned with it.
 pub(super) fn bring(
     item: &Item<'_>,
     buffer: &Buffer,
@@ -194,7 +195,7 @@ pub(super) fn bring(
     upload(item, buffer, offset, bytes, scratch, done)?;
     match buffer.seal(&item.want.desc(offset)) {
         Ok(layout) => Ok((layout, None)),
-        // Nothing is broken, and nobody knows how far the change of layout got.
+        // The device is still usable, but the layout may be half changed: upload again.
         Err(e) if matches!(e.scope(), Scope::Call | Scope::Stream) => {
             upload(item, buffer, offset, bytes, scratch, &mut |_| Ok(()))?;
             let failed = Error::tensor(item.want, e).to_string();

@@ -1,4 +1,4 @@
-//! Weights on devices: what is wanted where, and where it came to lie.
+//! Weights on devices: which tensor is requested on which device, and where it was placed.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ impl WeightRequest {
 fn rows(whole: &TensorInfo, part: Part<'_>) -> TensorInfo {
     let rows = part.rows(whole.ne[1]);
     let n_rows = rows.end - rows.start;
-    // The file's table has passed the whole: its rows have a size, and no more than all of them are asked for.
+    // The file's table has passed the whole: its rows have a size, and no more than all of them are requested.
     let row = whole.nbytes / whole.ne[1].max(1);
     TensorInfo {
         name: part.name(),
@@ -88,8 +88,8 @@ fn rows(whole: &TensorInfo, part: Part<'_>) -> TensorInfo {
     }
 }
 
-/// What a weight is for. On devices that want copies of matrices these are what products multiply as a whole, and of
-/// which nothing but `get_rows` wants anything else, whatever the model calls them.
+/// What a weight is for. On devices that request copies of matrices these are the weights that products multiply as a
+/// whole and that no other op but `get_rows` reads, whatever the model calls them.
 fn role_on(g: &Graph, t: Tensor, device: &Device) -> Role {
     let role = g.def(t).role;
     if device.info().buffer_types[0].flags & BT_COPY_MATRICES == 0 {

@@ -1,4 +1,4 @@
-//! The host's side of the contract: the tables a plugin gets in `init`, and the functions behind them.
+//! The host's side of the contract: the tables a plugin gets in `init`, and their functions.
 
 use super::custom::Registered;
 use super::services::Services;
@@ -197,7 +197,7 @@ unsafe extern "C" fn run(
 ) -> i32 {
     /// The plugin shares `arg` among the members of its team.
     struct Arg(*mut c_void);
-    // SAFETY: as the struct says.
+    // SAFETY: as documented on the struct.
     unsafe impl Sync for Arg {}
 
     // SAFETY: see above.

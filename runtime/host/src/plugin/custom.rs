@@ -58,7 +58,7 @@ impl Registered {
     /// Checks and copies what a plugin registers.
     ///
     /// # Safety
-    /// `desc` is NULL or a description with as many readable bytes as its size says.
+    /// `desc` is NULL or a description with at least `struct_size` readable bytes.
     pub(crate) unsafe fn read(desc: *const c::OpDesc) -> Result<Registered, String> {
         // SAFETY: the caller's promise; texts belong to the description.
         let (desc, name, schema) = unsafe {
@@ -88,7 +88,7 @@ impl Registered {
         })
     }
 
-    /// The plugin behind it, which passed `init`.
+    /// Sets the plugin that registered it, which passed `init`.
     pub(crate) fn belongs_to(&self, plugin: &Arc<Loaded>) {
         let _ = self.owner.set(Arc::downgrade(plugin));
     }
@@ -184,7 +184,7 @@ impl CustomOp {
         };
         let operands = srcs.iter().map(host_memory).collect::<Result<Vec<_>>>()?;
         let pointers: Vec<*const c_void> = operands.iter().map(|words| words.as_ptr().cast()).collect();
-        // What lies between the result's rows stays.
+        // Bytes between the result's rows stay as they are.
         let mut result = host_memory(dst)?;
         // SAFETY: a function of a live plugin; the graph has node 0; each pointer has the bytes of its tensor.
         let status = unsafe { reference(graph.as_ptr(), 0, pointers.as_ptr(), result.as_mut_ptr().cast()) };

@@ -1,4 +1,4 @@
-//! A small reader of ELF files: machine, the manifest section, and the symbols a file wants from others.
+//! A small reader of ELF files: machine, the manifest section, and the symbols a file imports.
 //!
 //! Every offset and count in the file is distrusted; a hostile file gets an error or an empty answer. Tables of the
 //! System V ABI: file header 64 bytes, section header 64, symbol 24 (all for 64-bit files).

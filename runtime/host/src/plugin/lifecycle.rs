@@ -7,11 +7,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
-/// A table that somebody initialises, uses, or shuts down.
+/// A table that is being initialised, in use, or being shut down.
 enum Slot {
     /// Being initialised.
     Starting,
-    /// In use; being shut down when nobody holds it any more.
+    /// In use; being shut down once the last reference is dropped.
     Live(Weak<Loaded>, Vec<Weak<Device>>),
     /// Quarantined, so never shut down; cannot start again in this process.
     Broken(String),
@@ -83,7 +83,7 @@ fn reserve(key: usize) -> Result<Option<Module>, String> {
                         return Ok(Some((loaded, devices)));
                     }
                     drop(loaded);
-                    // Some devices are gone and others not: a host on its way out, or an object left behind.
+                    // Some devices are gone and others not: a host that shuts down, or an object that outlived it.
                     if Instant::now() > give_up {
                         return Err(
                             "an object of this plugin outlived the host that loaded it; drop it first".into(),

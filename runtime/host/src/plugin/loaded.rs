@@ -20,7 +20,7 @@ pub(crate) struct Loaded {
     pub(crate) quarantined: OnceLock<String>,
 }
 
-/// What a plugin says about itself, and how it came in.
+/// A plugin's description of itself, and how it was loaded.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PluginDesc {
     /// Name.
@@ -31,7 +31,7 @@ pub struct PluginDesc {
     pub vendor: String,
     /// The file; `None` for a plugin linked into the program.
     pub path: Option<PathBuf>,
-    /// From the manifest; higher is preferred. 0 if not said.
+    /// From the manifest; higher is preferred. 0 if not set.
     pub priority: i32,
     /// How long `init` took.
     pub init_time: Duration,

@@ -22,7 +22,7 @@ pub struct Manifest {
     pub priority: i32,
     /// What to do when something is missing.
     pub hint: Option<String>,
-    /// Keys that this build does not know: newer than it, or misspelt.
+    /// Keys that this build does not recognise: newer than it, or misspelt.
     pub unknown: Vec<String>,
 }
 
@@ -38,12 +38,12 @@ impl Manifest {
         if bytes.len() > MAX_BYTES {
             return Err(format!("manifest of {} bytes; at most {MAX_BYTES} are read", bytes.len()));
         }
-        // Several files, or C strings, leave NULs between and behind the lines.
+        // Several files, or C strings, leave NULs between and after the lines.
         let text = std::str::from_utf8(bytes).map_err(|_| "manifest is not UTF-8")?.replace('\0', "\n");
         Manifest::parse(&text)
     }
 
-    /// Reads `key=value` lines. Keys that this build does not know may be newer than it: they are named, and ignored.
+    /// Reads `key=value` lines. Keys that this build does not recognise may be newer than it: they are reported, and ignored.
     pub fn parse(text: &str) -> Result<Manifest, String> {
         let value = |key: &str| keys::get(text, key);
         if let Some(missing) = keys::MANDATORY.iter().find(|key| value(key).is_none_or(str::is_empty)) {
@@ -80,7 +80,7 @@ impl Manifest {
         })
     }
 
-    /// A reason with the plugin's own hint behind it.
+    /// A reason followed by the plugin's own hint.
     pub fn with_hint(&self, reason: String) -> String {
         match &self.hint {
             Some(hint) => format!("{reason}; {hint}"),

@@ -28,8 +28,7 @@ pub(crate) fn open_file(checked: &Checked) -> Result<Query, String> {
     use libloading::os::unix::Library;
     checked.check_same()?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
-    // SAFETY: runs the file's constructors; the checklist found nothing against it, and running plugins is what the
-    // user asked for.
+    // SAFETY: runs the file's constructors; the file passed the checklist, and the user chose to run plugins.
     let library = unsafe { Library::open(Some(&checked.path), flags) }.map_err(|e| words(&e))?;
     // SAFETY: the ABI fixes the type of this symbol.
     let query = unsafe { library.get::<Query>(QUERY_SYMBOL) }.map(|symbol| *symbol);
@@ -38,7 +37,7 @@ pub(crate) fn open_file(checked: &Checked) -> Result<Query, String> {
     query.map_err(|_| format!("exports no {QUERY_SYMBOL}"))
 }
 
-/// What the loader said; the library's error keeps it in its source.
+/// The dynamic loader's message; the library's error keeps it in its source.
 pub(crate) fn words(e: &dyn std::error::Error) -> String {
     e.source().map_or_else(|| e.to_string(), |cause| cause.to_string())
 }
@@ -77,7 +76,7 @@ pub(crate) fn start(
     check_build(&table)?;
     let desc = describe(&table, path, manifest)?;
     let module = lifecycle::begin(key, || init(key, table, desc, services))?;
-    // Somebody else in this process may have started it, with fewer threads.
+    // Another host of this process may have started it, with fewer threads.
     module.0.services.pool.grow(services.pool.n_threads());
     Ok(module)
 }
@@ -96,7 +95,7 @@ pub(super) fn query_table(query: Query) -> Result<(usize, c::Plugin), String> {
     if magic != MAGIC {
         return Err(format!("magic number {magic:#018x}; expected {MAGIC:#018x}"));
     }
-    // SAFETY: the magic number says that this is a plugin table, which has as many bytes as its size says.
+    // SAFETY: the magic number says that this is a plugin table, which has at least `struct_size` bytes.
     let table = unsafe { table::read(ptr) }?;
     if table.abi_major != ABI_MAJOR {
         return Err(format!("built for ABI {}; this host has {ABI_MAJOR}", table.abi_major));
@@ -112,7 +111,7 @@ pub(super) fn query_table(query: Query) -> Result<(usize, c::Plugin), String> {
     Ok((ptr as usize, table))
 }
 
-/// Steps 10 and 11: built in a way that can live in this process, and wants nothing this host lacks.
+/// Steps 10 and 11: built in a way that can live in this process, and requires nothing this host lacks.
 fn check_build(table: &c::Plugin) -> Result<(), String> {
     for (bit, name) in [(c::BUILD_ASAN, "address"), (c::BUILD_TSAN, "thread")] {
         if table.build_flags & bit != 0 {
@@ -125,7 +124,7 @@ fn check_build(table: &c::Plugin) -> Result<(), String> {
     }
 }
 
-/// Step 12: texts are texts, and say what the manifest said.
+/// Step 12: texts are valid, and equal those of the manifest.
 fn describe(
     table: &c::Plugin,
     path: Option<PathBuf>,

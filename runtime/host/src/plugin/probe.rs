@@ -1,4 +1,4 @@
-//! Questions that only a test of a plugin asks, before `init`: is `query` pure, are unknown names answered with NULL.
+//! Checks for tests of plugins only, before `init`: `query` is pure, and unknown names are answered with NULL.
 
 use super::checklist::{self, Refusal};
 use super::manifest::Manifest;
@@ -6,7 +6,7 @@ use super::open;
 use llmrt_abi::{ABI_MINOR, types as c};
 use std::path::Path;
 
-/// What a plugin's file and entry say. Nothing of it was initialised.
+/// What a plugin's file and entry declare. Nothing of it was initialised.
 #[derive(Clone, Debug)]
 pub struct Probe {
     /// The manifest.
@@ -28,7 +28,7 @@ const UNKNOWN: [(&str, u32); 4] =
     [("", 1), ("llmrt.no.such.extension", 1), ("llmrt.devmem", u32::MAX), ("\u{fffd}\u{1f600}", 0)];
 
 impl Probe {
-    /// Runs steps 1 to 9 of the load checklist on a file, and then asks on. An error is the reason of a refusal.
+    /// Runs steps 1 to 9 of the load checklist on a file, and then these checks. An error is the reason of a refusal.
     pub fn of_file(path: &Path) -> Result<Probe, String> {
         let checked = checklist::check_file(path, &[], "");
         let checked = checked.map_err(|refusal| match refusal {
@@ -44,7 +44,7 @@ impl Probe {
         };
         let unknown = UNKNOWN.into_iter().filter(|&(name, version)| {
             let text = c::Str { ptr: name.as_ptr(), len: name.len() as u64 };
-            // SAFETY: the table is the plugin's, its extensions may be asked for at any time; the text lives on.
+            // SAFETY: the table is the plugin's, its extensions may be queried at any time; the text outlives the call.
             table.get_extension.is_some_and(|ask| !unsafe { ask(text, version) }.is_null())
         });
         Ok(Probe {

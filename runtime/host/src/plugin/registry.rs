@@ -25,9 +25,9 @@ use std::time::Duration;
 pub struct HostOptions {
     /// Threads of the pool, the calling one included; `None`: the knob, then one per core.
     pub n_threads: Option<usize>,
-    /// What plugins get when they ask for an option; the knob adds to it.
+    /// Values of the plugins' options; the knob adds to them.
     pub options: BTreeMap<String, String>,
-    /// Where log lines go; `None`: standard error, as much as the knob says.
+    /// Where log lines go; `None`: standard error, at the knob's level.
     pub log: Option<LogSink>,
     /// Names of plugins not to load, as `LLMRT_PLUGINS_DISABLE`; `None`: the knob.
     pub disabled: Option<String>,
@@ -148,7 +148,7 @@ impl Host {
         Ok(())
     }
 
-    /// Looks for plugin files and lets in the good ones; says of every file what became of it.
+    /// Searches for plugin files and loads the valid ones; reports the outcome of every file.
     pub fn discover(&self, options: &DiscoverOptions) -> Vec<Candidate> {
         let found = search::candidates(options, &Surroundings::of_process());
         let load = |found| match found {
@@ -285,7 +285,7 @@ impl Host {
         &self.services.pool
     }
 
-    /// Asks plugins to stop working on a run.
+    /// Requests plugins to stop working on a run.
     pub fn cancel(&self, run_id: u64) {
         self.set_cancelled(run_id, true);
     }
@@ -295,7 +295,7 @@ impl Host {
         self.set_cancelled(run_id, false);
     }
 
-    /// For tests of plugins: the options that this host's plugins asked for, set or not.
+    /// For tests of plugins: the options that this host's plugins read, set or not.
     pub fn options_asked(&self) -> Vec<String> {
         self.services.options_asked()
     }
@@ -303,7 +303,7 @@ impl Host {
     fn set_cancelled(&self, run_id: u64, yes: bool) {
         self.services.set_cancelled(run_id, yes);
         for entry in self.plugins().iter() {
-            // A plugin that another host of this process started asks that one's services.
+            // A plugin that another host of this process started calls that host's services.
             entry.module.0.services.set_cancelled(run_id, yes);
         }
     }

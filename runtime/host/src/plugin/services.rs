@@ -26,12 +26,12 @@ pub(crate) struct Services {
     pub(super) threads_api: c::HostThreads,
     pub(crate) pool: Arc<ThreadPool>,
     options: BTreeMap<String, String>,
-    /// Options that plugins asked for, set or not.
+    /// Options that plugins read, set or not.
     asked: Mutex<BTreeSet<String>>,
     /// How long one call of a device may take to compute or to wait.
     pub(crate) watchdog: Option<Duration>,
     pub(super) log: LogSink,
-    /// How scratch memory of devices is managed; `None`: as the knob says.
+    /// How scratch memory of devices is managed; `None`: the knob.
     pub(crate) scratch_pool: Option<PoolKind>,
     /// Whether calls in both directions are checked.
     pub(crate) validate: bool,
@@ -40,7 +40,7 @@ pub(crate) struct Services {
     ops: Mutex<Vec<Arc<Registered>>>,
 }
 
-// SAFETY: the raw pointers are `ctx`, the address of this struct, and everything behind it is `Sync`.
+// SAFETY: the raw pointers are `ctx`, the address of this struct, and everything it points to is `Sync`.
 unsafe impl Send for Services {}
 // SAFETY: as above.
 unsafe impl Sync for Services {}
@@ -73,7 +73,7 @@ impl Services {
         })
     }
 
-    /// What was said of a plugin's option: by the program, by the knob for all of them, or by its own variable.
+    /// The value of a plugin's option: set by the program, by the knob for all of them, or by its own variable.
     fn option(&self, key: &str) -> Option<String> {
         self.options.get(key).cloned().or_else(|| knobs::plugin_option(key))
     }
@@ -126,7 +126,7 @@ impl Services {
         self.ops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Options that plugins asked for.
+    /// Options that plugins read.
     pub(crate) fn options_asked(&self) -> Vec<String> {
         self.asked.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }

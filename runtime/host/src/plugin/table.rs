@@ -48,7 +48,7 @@ unsafe impl Table for c::Plugin {
 /// Copies what the plugin's table has into a zeroed one of ours.
 ///
 /// # Safety
-/// `ptr` is NULL or points to a table with as many readable bytes as its `struct_size` says.
+/// `ptr` is NULL or points to a table with at least `struct_size` readable bytes.
 pub(crate) unsafe fn read<T: Table>(ptr: *const T) -> Result<T, String> {
     if ptr.is_null() {
         return Err(format!("{} is NULL", T::NAME));
@@ -56,7 +56,7 @@ pub(crate) unsafe fn read<T: Table>(ptr: *const T) -> Result<T, String> {
     if !ptr.is_aligned() {
         return Err(format!("{} is not aligned", T::NAME));
     }
-    // SAFETY: the caller's promise; `struct_size` lies within the first bytes of every version.
+    // SAFETY: the caller's promise; `struct_size` is among the first bytes of every version.
     let size = unsafe { *ptr.cast::<u8>().add(T::SIZE_AT).cast::<u32>() } as usize;
     if size < T::MIN_SIZE {
         return Err(format!("{} has {size} bytes; at least {} are needed", T::NAME, T::MIN_SIZE));

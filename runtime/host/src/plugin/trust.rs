@@ -39,14 +39,14 @@ impl From<&Metadata> for Entry {
     }
 }
 
-/// An error if anyone but root and the effective user can change this file (whose path is canonical) or replace it.
+/// An error if users other than root and the effective one can change this file (whose path is canonical) or replace it.
 pub(super) fn check_file(path: &Path, meta: &Metadata) -> Result<(), String> {
     let user = effective_user();
     refuse_writers(meta.into(), user).map_err(|why| format!("this file {why}"))?;
     check_folders(path.parent(), user)
 }
 
-/// An error if anyone but root and the effective user can add files to this folder.
+/// An error if users other than root and the effective one can add files to this folder.
 pub(super) fn check_folder(path: &Path) -> Result<(), String> {
     let user = effective_user();
     let path = path.canonicalize().map_err(|e| format!("cannot be found: {e}"))?;
@@ -54,7 +54,7 @@ pub(super) fn check_folder(path: &Path) -> Result<(), String> {
     check_folders(path.parent(), user)
 }
 
-/// An error if anyone but root and the effective user can replace what is in this folder or in one above it.
+/// An error if users other than root and the effective one can replace what is in this folder or in one above it.
 fn check_folders(folder: Option<&Path>, user: u32) -> Result<(), String> {
     for folder in folder.into_iter().flat_map(Path::ancestors) {
         refuse_replacers(entry(folder)?, user)

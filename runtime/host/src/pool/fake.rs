@@ -30,7 +30,7 @@ impl Fake {
         state.raw.values().sum::<u64>() + state.mapped.values().sum::<u64>()
     }
 
-    /// Whether memory is behind these addresses.
+    /// Whether these addresses are mapped.
     pub(super) fn is_there(&self, addr: u64, n: u64) -> bool {
         let state = self.0.lock().unwrap();
         let mut at = addr;

@@ -8,12 +8,12 @@ use std::collections::{BTreeSet, HashMap, VecDeque};
 const SLOTS: usize = 256;
 /// Sizes are multiples of this; so are addresses, as far as the device's own are.
 const ROUND: u64 = 256;
-/// What may lie idle without being given back.
+/// Idle bytes that are kept before blocks are returned to the device.
 const IDLE: u64 = 64 << 20;
 /// Computations of which the peak counts, and after which an unused block is old.
 const WINDOW: usize = 16;
 
-/// The smallest cached block that fits, or a new one a little larger than asked for.
+/// The smallest cached block that fits, or a new one slightly larger than requested.
 pub(super) struct Legacy<M: Mechanism> {
     mechanism: M,
     cached: Vec<Block>,
@@ -54,7 +54,7 @@ impl<M: Mechanism> Legacy<M> {
         Some(self.cached.swap_remove(i))
     }
 
-    /// New memory. When there is none, everything idle goes back and the device is asked once more.
+    /// New memory. When there is none, all idle blocks are freed and the allocation is tried once more.
     fn take_new(&mut self, size: u64) -> Result<Block> {
         let wanted = rounded(size);
         let addr = match self.mechanism.raw_alloc(wanted) {
@@ -91,7 +91,7 @@ impl<M: Mechanism> Legacy<M> {
     }
 }
 
-/// What is asked of the device for a block of so many bytes.
+/// The bytes that are allocated on the device for a block of this size.
 fn rounded(size: u64) -> u64 {
     size.saturating_add(size / 20).checked_next_multiple_of(ROUND).unwrap_or(size)
 }

@@ -1,7 +1,7 @@
 //! Scratch memory for streams: policy here, once; mechanism in the plugin (`llmrt.devmem`).
 //!
 //! One pool per stream, used inside `compute` and `plan_*` only. What is freed may be handed out at once: a stream runs
-//! in order, so whoever gets the bytes next uses them after whoever had them.
+//! in order, so the next user of the bytes runs after the previous one.
 
 mod devmem;
 mod legacy;
@@ -27,7 +27,7 @@ use std::str::FromStr;
 pub(crate) trait Mechanism: Send {
     /// Bytes of a mapping unit; 0: no virtual memory.
     fn granularity(&self) -> u64;
-    /// Most bytes of addresses; 0: not said.
+    /// Upper limit of address space in bytes; 0: not specified.
     fn va_limit(&self) -> u64;
     /// Plain memory.
     fn raw_alloc(&self, size: u64) -> Result<u64>;
@@ -35,7 +35,7 @@ pub(crate) trait Mechanism: Send {
     fn raw_free(&self, addr: u64);
     /// Reserves addresses.
     fn va_reserve(&self, size: u64) -> Result<u64>;
-    /// Puts memory behind addresses; gives a handle of it.
+    /// Maps memory at these addresses; returns its handle.
     fn va_map(&self, addr: u64, n: u64) -> Result<u64>;
     /// Takes it away after the work that uses it.
     fn va_unmap(&self, addr: u64, n: u64, chunk: u64);
@@ -95,7 +95,7 @@ pub enum PoolKind {
 }
 
 impl PoolKind {
-    /// What the plugin's option `pool` or else the environment asks for; an error for a name that is none.
+    /// The kind that the plugin's option `pool`, or else the environment, sets; an error for an unknown name.
     pub(crate) fn of_options(services: &Services, plugin: &str) -> Result<PoolKind> {
         let key = format!("{plugin}.pool");
         match services.read_option(&key) {
@@ -128,8 +128,8 @@ impl std::fmt::Display for PoolKind {
     }
 }
 
-/// A pool over a mechanism; `total` is the device's memory, 0 if not said. A device that refuses to reserve addresses
-/// gets the legacy pool unless VMM was asked for by name.
+/// A pool over a mechanism; `total` is the device's memory, 0 if not specified. A device that refuses to reserve addresses
+/// gets the legacy pool unless VMM was requested by name.
 pub(crate) fn open<M: Mechanism + Clone + 'static>(
     mechanism: M,
     asked: PoolKind,

@@ -32,7 +32,7 @@ unsafe impl Send for Scratch {}
 unsafe impl Sync for Scratch {}
 
 impl Scratch {
-    /// A pool on this open device, of the kind asked for, else as its host says; `None` if its plugin manages its
+    /// A pool on this open device, of the requested kind, else of the host's; `None` if its plugin manages its
     /// memory alone.
     pub(crate) fn new(device: &Arc<Device>, asked: Option<PoolKind>) -> Result<Option<Scratch>> {
         let services = &device.plugin.services;

@@ -1,4 +1,4 @@
-//! What pools promise: memory behind every address handed out, no overlap, nothing lost, bounded waste.
+//! Guarantees of pools: every address handed out is mapped, no overlap, no leaks, bounded waste.
 
 use super::fake::Fake;
 use super::*;

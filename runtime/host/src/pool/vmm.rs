@@ -1,4 +1,4 @@
-//! One range of addresses, with memory behind as much of it as was ever needed. Addresses are stable, so plans that
+//! One reserved address range, mapped up to the peak use. Addresses are stable, so plans that
 //! hold them stay valid.
 
 use super::{Mechanism, Pool, PoolKind, PoolStats};
@@ -18,7 +18,7 @@ pub(super) struct Vmm<M: Mechanism> {
     base: u64,
     /// Starts and ends of the pieces in use, relative to `base`.
     pieces: Vec<(u64, u64)>,
-    /// Handles of what is mapped, a unit each, one behind the other from `base` on.
+    /// Handles of what is mapped, a unit each, contiguous from `base` on.
     chunks: Vec<u64>,
     /// The farthest end since the last trim, and computations since then.
     reached: u64,
@@ -43,7 +43,7 @@ impl<M: Mechanism> Vmm<M> {
         self.pieces.last().map_or(0, |(_, end)| *end)
     }
 
-    /// Puts memory behind the addresses up to `end`, unit by unit, so that each can go back alone.
+    /// Maps the addresses up to `end`, unit by unit, so that each can be unmapped alone.
     fn map_to(&mut self, end: u64) -> Result<()> {
         let n = self.mechanism.granularity();
         while self.stats.mapped < end {

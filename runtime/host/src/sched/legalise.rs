@@ -1,10 +1,10 @@
-//! Takes composite ops apart where the wanted device refuses the whole but runs every part.
+//! Decomposes composite ops where the assigned device refuses the whole but runs every part.
 
 use llmrt_graph::{Graph, Kind, Node, Tensor, ops};
 use std::collections::HashSet;
 
 /// The graph with composite nodes replaced, and how many; `None` when nothing changes. `refused` names the results of
-/// nodes that the wanted device refuses; `runs_all` answers whether it runs the last `n` nodes of a graph.
+/// nodes that the assigned device refuses; `runs_all` answers whether it runs the last `n` nodes of a graph.
 pub fn legalise(
     g: &Graph,
     refused: &HashSet<Tensor>,
@@ -27,8 +27,8 @@ pub fn legalise(
     (n > 0).then_some((legal, n))
 }
 
-/// States that cannot live on the wanted device, since it refuses a node on them that has no parts. Taking apart who
-/// reads them would only copy them over in each step.
+/// States that cannot live on the assigned device, since it refuses a node on them that has no parts. Decomposing
+/// their readers would only copy them over in each step.
 fn states_elsewhere(g: &Graph, refused: &HashSet<Tensor>) -> HashSet<Tensor> {
     let stuck = |n: &&Node| refused.contains(&n.dst) && !ops::rules(n.op).is_composite();
     g.nodes.iter().filter(stuck).flat_map(|n| states(g, n)).collect()

@@ -38,7 +38,7 @@ pub struct Fallback {
     pub op: Op,
     /// Name of its result.
     pub tensor: String,
-    /// Where it was wanted.
+    /// The device that it was assigned to.
     pub wanted: DeviceIdx,
     /// Where it runs.
     pub device: DeviceIdx,

@@ -1,4 +1,4 @@
-//! A barrier that whoever leaves the team counts as arrived at for ever.
+//! A barrier at which members that left the team count as arrived for ever.
 
 use super::{lock, spin_until};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -74,7 +74,7 @@ impl Barrier {
         }
     }
 
-    /// Starts the next round. Until then all other members wait, so nobody can arrive in between.
+    /// Starts the next round. Until then all other members wait, so none can arrive in between.
     fn release(&self) {
         self.round.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) {

@@ -2,7 +2,7 @@
 
 use llmrt_abi::{Reason, Scope, Status, types as c};
 
-/// Calls that may say "not ready", and "plan stale".
+/// Calls that may return "not ready", and "plan stale".
 const WAITS: [&str; 2] = ["query", "wait"];
 const ON_PLANS: [&str; 3] = ["plan_create", "plan_update", "plan_compute"];
 
@@ -41,7 +41,7 @@ pub(crate) fn status(call: &str, status: i32, err: &c::Error) -> Option<String> 
     None
 }
 
-/// What is wrong with verdicts, or with asking twice.
+/// What is wrong with verdicts, or differs between two identical calls.
 pub(crate) fn verdicts(first: &[c::Verdict], second: &[c::Verdict]) -> Option<String> {
     for (i, (v, again)) in first.iter().zip(second).enumerate() {
         if v.support > 3 {

@@ -110,7 +110,7 @@ impl Device {
         }
     }
 
-    /// All buffers are gone: as much is free as there was. Only said, since others may use the card too.
+    /// All buffers are gone: as much is free as there was. Only logged, since other processes may use the card too.
     pub(crate) fn check_leaks(&self) {
         if let Some(&before) = self.free_at_start.get()
             && let Ok((free, _)) = self.memory()
@@ -121,7 +121,7 @@ impl Device {
         }
     }
 
-    /// Asks a second time and compares, with rows around the answers that must stay as they are.
+    /// Calls a second time and compares, with guard rows around the answers that must stay as they are.
     ///
     /// # Safety
     /// As for the device's `supports`, whose arguments these are.

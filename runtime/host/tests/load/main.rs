@@ -244,7 +244,7 @@ fn the_check_names_all_tensors_with_bad_numbers() {
     bytes[data + 2 * 256 + 4 * 63..][..4].copy_from_slice(&f32::NEG_INFINITY.to_le_bytes());
     let setup = Setup::new(&bytes);
     for mode in MODES {
-        // Tensors that no device wants are looked at, too.
+        // Tensors that no device requests are checked, too.
         let message = setup.load_checked(&[setup.want("b", FAR)], mode).unwrap_err().to_string();
         assert!(
             message.contains("tensor `a` has invalid data: NaN or infinity in row 0, element 5"),

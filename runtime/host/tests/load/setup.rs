@@ -57,7 +57,7 @@ impl Setup {
         Setup { path, files, _folder: folder }
     }
 
-    /// A tensor, wanted as the file has it.
+    /// A request for a tensor, with the file's type and shape.
     pub fn want(&self, name: &str, row: usize) -> WeightRequest {
         let TensorInfo { name, dtype, ne, .. } = self.files.tensor(name).unwrap().clone();
         WeightRequest { name, dtype, ne, role: Role::Matrix, row, device: device(row) }

@@ -1,5 +1,5 @@
 //! A plugin with five devices that keep bytes: `near` uses host memory in place, `far` has memory of its own and a
-//! layout of its own, `tiny` has little memory, `apart` and `full` use host memory and want copies of matrices, for which
+//! layout of its own, `tiny` has little memory, `apart` and `full` use host memory and request copies of matrices, for which
 //! `full` has no room.
 
 use std::collections::HashSet;
@@ -147,7 +147,7 @@ impl Buffer for Imported {
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
         assert!(tensor.offset() + off + dst.len() as u64 <= self.n);
         let from = (self.at as *const u8).wrapping_add((tensor.offset() + off) as usize);
-        // SAFETY: the host keeps the memory as long as this buffer, and the range lies in it.
+        // SAFETY: the host keeps the memory as long as this buffer, and the range is inside it.
         unsafe { std::ptr::copy_nonoverlapping(from, dst.as_mut_ptr(), dst.len()) };
         Ok(())
     }
