@@ -1,7 +1,7 @@
 //! How much memory this process has: from its C library, which is what tests of plugins look for leaks with, since a
 //! plugin in any language usually allocates there; and in all.
 
-/// Bytes allocated and not freed, by this program and everything it loaded; `None` where the C library does not report it.
+/// Bytes allocated and not freed, by this program and all it loaded; `None` where the C library does not report them.
 pub fn bytes_in_use() -> Option<u64> {
     #[cfg(all(target_os = "linux", target_env = "gnu"))]
     {

@@ -167,7 +167,7 @@ fn an_idle_pool_uses_no_processor_time() {
             })
             .sum()
     };
-    // Other tests of this process have pools too, so only the smallest of a few windows is used.
+    // Other tests of this process have pools too, so one quiet window of several is enough.
     let window = || {
         let before = ticks();
         std::thread::sleep(Duration::from_millis(150));

@@ -1,6 +1,7 @@
 //! Devices and what they make, as safe objects: each keeps alive what it needs, each call is checked first.
 //!
-//! [`Device`] allocates [`Buffer`]s and makes [`Stream`]s, which run [`RawGraph`]s and [`BackendPlan`]s; [`Event`]s order them.
+//! [`Device`] allocates [`Buffer`]s and makes [`Stream`]s, which run [`RawGraph`]s and [`BackendPlan`]s; [`Event`]s
+//! order them.
 //! Fallbacks for what a plugin lacks are here, so callers see one kind of device.
 //!
 //! Bytes of a buffer that several streams or threads touch at once without an event or a synchronisation between them

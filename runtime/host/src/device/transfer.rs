@@ -7,7 +7,7 @@ use crate::validate::live;
 use std::cell::UnsafeCell;
 use std::sync::Arc;
 
-/// Memory that a device writes asynchronously; no thread reads it until then.
+/// Memory that a device writes asynchronously; read only after the stream is synchronised.
 pub(super) struct Target(UnsafeCell<Vec<u8>>);
 
 // SAFETY: the bytes are written by the device until the stream is synchronised and read only by `Stream::take`, which

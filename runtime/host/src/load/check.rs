@@ -15,7 +15,7 @@ use crate::load::bytes::Bytes;
 /// Interval at which a check polls for cancellation.
 const PATIENCE: Duration = Duration::from_millis(5);
 
-/// Looks at every number of a model that is not loaded, with all cores. An error names the tensors with NaN or infinity.
+/// Checks every number of a model that is not loaded, on all cores. An error names the tensors with NaN or infinity.
 /// `cancelled` is polled.
 pub fn check(files: &ModelFiles, cancelled: &(dyn Fn() -> bool + Sync)) -> Result<()> {
     let bytes = Bytes { files, maps: &[] };

@@ -135,7 +135,8 @@ fn map(
     files.sources.iter().enumerate().map(map_one).collect()
 }
 
-/// Rows of devices that get copies of matrices in a layout of their own: those that set `BT_COPY_MATRICES` and have enough memory.
+/// Rows of devices that get copies of matrices in a layout of their own: those that set `BT_COPY_MATRICES` and have
+/// enough memory.
 fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<usize> {
     let mut needed = BTreeMap::<usize, (&Device, u64)>::new();
     if knobs::settings().is_ok_and(|settings| settings.repack) {

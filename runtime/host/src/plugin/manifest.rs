@@ -43,7 +43,8 @@ impl Manifest {
         Manifest::parse(&text)
     }
 
-    /// Reads `key=value` lines. Keys that this build does not recognise may be newer than it: they are reported, and ignored.
+    /// Reads `key=value` lines. Keys that this build does not recognise may be newer than it: they are listed in
+    /// `unknown`, and ignored.
     pub fn parse(text: &str) -> Result<Manifest, String> {
         let value = |key: &str| keys::get(text, key);
         if let Some(missing) = keys::MANDATORY.iter().find(|key| value(key).is_none_or(str::is_empty)) {

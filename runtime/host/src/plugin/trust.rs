@@ -39,7 +39,7 @@ impl From<&Metadata> for Entry {
     }
 }
 
-/// An error if users other than root and the effective one can change this file (whose path is canonical) or replace it.
+/// An error if users other than root and the effective one can change or replace this file (whose path is canonical).
 pub(super) fn check_file(path: &Path, meta: &Metadata) -> Result<(), String> {
     let user = effective_user();
     refuse_writers(meta.into(), user).map_err(|why| format!("this file {why}"))?;

@@ -128,8 +128,8 @@ impl std::fmt::Display for PoolKind {
     }
 }
 
-/// A pool over a mechanism; `total` is the device's memory, 0 if not specified. A device that refuses to reserve addresses
-/// gets the legacy pool unless VMM was requested by name.
+/// A pool over a mechanism; `total` is the device's memory, 0 if not specified. A device that refuses to reserve
+/// addresses gets the legacy pool unless VMM was requested by name.
 pub(crate) fn open<M: Mechanism + Clone + 'static>(
     mechanism: M,
     asked: PoolKind,

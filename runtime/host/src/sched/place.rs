@@ -38,7 +38,7 @@ pub struct Fallback {
     pub op: Op,
     /// Name of its result.
     pub tensor: String,
-    /// The device that it was assigned to.
+    /// The preferred device.
     pub wanted: DeviceIdx,
     /// Where it runs.
     pub device: DeviceIdx,

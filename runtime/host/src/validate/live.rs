@@ -175,7 +175,7 @@ impl Device {
         })
     }
 
-    /// Before a tensor's bytes are moved or used: sealed ones are used in the layout that was made of them, and opaque or
+    /// Before a tensor's bytes are moved or used: sealed ones are used in the layout made by sealing, and opaque or
     /// rearranged ones are not written. `write`: canonical bytes are written; `read`: they are read.
     pub(crate) fn check_sealed(&self, call: &'static str, t: &c::Tensor, use_of: Use) -> Result<()> {
         self.check_answer(call, Scope::Call, || {

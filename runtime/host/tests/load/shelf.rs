@@ -1,6 +1,6 @@
 //! A plugin with five devices that keep bytes: `near` uses host memory in place, `far` has memory of its own and a
-//! layout of its own, `tiny` has little memory, `apart` and `full` use host memory and request copies of matrices, for which
-//! `full` has no room.
+//! layout of its own, `tiny` has little memory, `apart` and `full` use host memory and request copies of matrices,
+//! for which `full` has no room.
 
 use std::collections::HashSet;
 use std::sync::{Arc, Mutex, PoisonError};
