@@ -38,7 +38,7 @@ impl Deployment {
         let mut left_out = Vec::new();
         let mut most = 0.0;
         loop {
-            // Progress never goes back, on a second try neither.
+            // Progress never decreases, on a second try neither.
             let mut progress = |part: f32| {
                 let is_more = part > most || (part == 0.0 && most == 0.0);
                 most = part.max(most);

@@ -73,7 +73,7 @@ impl PlacementPlan {
     /// Reads the model and places its largest step. Loads nothing.
     ///
     /// How much compute memory a device needs is known only after placing, and it leaves less for weights and states:
-    /// so the step is placed again with what is left, and at last without a device that has no room for either.
+    /// so the step is placed again with what is left, and finally without a device that fits neither.
     pub fn new(
         devices: &[Arc<Device>],
         files: &ModelFiles,
@@ -116,7 +116,7 @@ impl PlacementPlan {
         rows.take(self.devices.len() - 1).find(|(_, row)| row.missing() > 0)
     }
 
-    /// Where each state shall live.
+    /// The device of each state.
     pub fn states(&self) -> HashMap<String, usize> {
         let g = &self.resolved.graph;
         let homes = self.resolved.placement.home.iter().filter(|(t, _)| g.def(**t).kind == Kind::State);

@@ -5,9 +5,9 @@ use crate::error::{Error, Result};
 /// Why a sequence ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Finish {
-    /// The requested number of tokens, or no room for more.
+    /// The requested number of tokens was generated, or the context is full.
     Length,
-    /// This stop string came.
+    /// This stop string was generated.
     Stop(String),
     /// The model gave an end-of-text (or end-of-turn) token.
     Eos,

@@ -15,7 +15,7 @@ pub enum WriteError {
     /// A table that no reader would accept.
     #[error(transparent)]
     Invalid(#[from] Error),
-    /// A tensor came with more or fewer bytes than its shape has.
+    /// A tensor was given with more or fewer bytes than its shape requires.
     #[error("tensor `{tensor}`: {found} bytes were given, its shape has {expected}")]
     WrongSize {
         /// The tensor.

@@ -15,7 +15,7 @@ impl Graph {
         out
     }
 
-    /// Lets the new tensor `made` and its views have the bytes of `dst`, so that who reads `dst` notices nothing.
+    /// Lets the new tensor `made` and its views have the bytes of `dst`, so that readers of `dst` are unaffected.
     pub(crate) fn put_in_place_of(&mut self, made: Tensor, dst: Tensor) {
         let owner = self.owner(made);
         for (i, def) in self.tensors.iter_mut().enumerate() {

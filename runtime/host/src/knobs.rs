@@ -103,9 +103,9 @@ impl Knob {
 pub struct Settings {
     /// Threads of the pool; 0: one per core.
     pub n_threads: usize,
-    /// How long an idle thread of the pool looks for work.
+    /// How long an idle thread of the pool spins before it sleeps.
     pub spin: Duration,
-    /// How long one call of a device may take; `None`: for ever.
+    /// Timeout of one call of a device; `None`: no timeout.
     pub watchdog: Option<Duration>,
     /// Whether every call of a plugin is checked.
     pub validate: bool,

@@ -74,7 +74,7 @@ thread_local! {
 
 impl ThreadPool {
     /// A pool of `n_threads`, callers included; 0: one per core that this process may use.
-    /// `spin` is how long an idle thread looks for work before it sleeps.
+    /// `spin` is how long an idle thread spins before it sleeps.
     pub fn new(n_threads: usize, spin: Duration) -> Arc<ThreadPool> {
         let shared = Shared {
             epoch: AtomicU64::new(0),
@@ -122,8 +122,9 @@ impl ThreadPool {
         shared.pending.store(job.n - 1, Ordering::Relaxed);
         shared.job.store(std::ptr::from_ref(job).cast_mut().cast(), Ordering::Relaxed);
         let run = (shared.epoch.load(Ordering::Relaxed) >> 16) + 1;
-        // SeqCst pairs with the worker's: either it sees the new epoch or we see it asleep. A swap here and wherever a load of
-        // something else follows: qemu 7.2 on x86 lets an ARM store and such a load change places, and both sides sleep.
+        // SeqCst pairs with the worker's: either it loads the new epoch or this thread loads `asleep`. A swap here and
+        // wherever a load of another variable follows: qemu 7.2 on x86 reorders an ARM store and such a load, and both
+        // sides sleep.
         shared.epoch.swap(run << 16 | job.n as u64, Ordering::SeqCst);
         for worker in &workers[..job.n - 1] {
             if worker.asleep.load(Ordering::SeqCst) {
@@ -285,8 +286,8 @@ impl Team<'_> {
     }
 }
 
-/// A run from within a body: the pool's threads are busy, so this run starts its own. Where the system starts fewer, the
-/// team is smaller: the calling thread alone in the worst case.
+/// A run from within a body: the pool's threads are busy, so this run starts its own. Where the system starts fewer,
+/// the team is smaller: the calling thread alone in the worst case.
 fn run_on_own_threads(body: &Body<'_>, n: usize, spin: Duration) -> Result<()> {
     // Started threads wait for the lock until the size of the team is certain.
     let job = RwLock::new(None);
@@ -315,7 +316,7 @@ fn run_on_own_threads(body: &Body<'_>, n: usize, spin: Duration) -> Result<()> {
     job.map_or(Ok(()), Job::outcome)
 }
 
-/// Whether `ready` came true within `spin`.
+/// Whether `ready` became true within `spin`.
 ///
 /// After a short burst the core is offered to others between looks: on a crowded machine the one waited for may be
 /// queued after this thread, and on a quiet one the offer costs less than a microsecond.

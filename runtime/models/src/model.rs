@@ -1,4 +1,4 @@
-//! A model: the configuration in its metadata, the tensors it is made of, and its graphs.
+//! A model: the configuration in its metadata, its tensors, and its graphs.
 
 use crate::arch::{self, Arch};
 use crate::batch::{BatchShape, ModelGraph};

@@ -1,5 +1,4 @@
-//! Messages, templates and vocabularies of people who mean harm: control tokens in messages stay text, and work is
-//! bounded.
+//! Hostile messages, templates and vocabularies: control tokens in messages stay text, and work is bounded.
 
 use llmrt_tokenizer::{
     ChatTemplate, EncodeOptions, Error, Limits, Message, ModelKind, RenderOptions, TokenKind, Tokenizer,

@@ -2,7 +2,7 @@
 //!
 //! A situation is the queue, oldest first: `name=computed/known`. A sequence that has computed tokens holds the
 //! blocks for them. `pool=NxS` is a pool of N blocks of S tokens (64x16 if not named), `seqs=N` the limit of
-//! sequences. An outcome names who gets how many tokens, then who was preempted, then who is too long.
+//! sequences. An outcome lists the tokens of each sequence, then the preempted sequences, then those that are too long.
 
 use super::*;
 use crate::sequence::Sequence;

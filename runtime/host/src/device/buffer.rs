@@ -48,7 +48,7 @@ unsafe impl Send for Inner {}
 // SAFETY: as above.
 unsafe impl Sync for Inner {}
 
-/// What `seal` made of a weight.
+/// The layout of a weight after `seal`.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Layout {
     /// The plugin's number; 0: canonical.
@@ -84,7 +84,7 @@ impl Buffer {
             return Err(too_large(device, size, max).into());
         }
         let mut raw = std::ptr::null_mut();
-        // No plugin has to think about buffers without bytes.
+        // Plugins never get a request for 0 bytes.
         let size = size.max(1);
         // SAFETY: an open device that has this buffer type; the output is ours.
         unsafe { call!(device, device.vt, buffer_alloc(device.raw, bt, size, usage, &mut raw))? };

@@ -1,4 +1,4 @@
-//! What becomes of a device whose calls fail: who may still call it, and what its failures end.
+//! The state of a device after failed calls: which calls are still allowed, and which objects a failure ends.
 
 use super::Device;
 use crate::error::{CallError, Error, Result};

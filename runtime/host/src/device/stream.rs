@@ -25,7 +25,7 @@ pub(super) struct Inner {
     state: Mutex<State>,
 }
 
-/// What a stream remembers between calls.
+/// A stream's state between calls.
 #[derive(Default)]
 pub(super) struct State {
     /// What enqueued work uses, kept until the next synchronisation.
@@ -91,7 +91,7 @@ impl Stream {
         self.compute_planned(graph)
     }
 
-    /// The same for a graph whose memory was looked at when its plan was made.
+    /// The same for a graph whose memory was checked when its plan was made.
     pub(super) fn compute_planned(&self, graph: &RawGraph) -> Result<()> {
         let mut state = self.0.enter()?;
         self.0.check_seals(graph)?;

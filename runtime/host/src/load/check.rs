@@ -1,4 +1,4 @@
-//! `--check-tensors`: looks at every number of a model, with all cores, for what no model should contain.
+//! `--check-tensors`: checks every number of a model, on all cores, for NaN and infinity.
 
 use std::sync::Mutex;
 use std::sync::PoisonError;

@@ -37,8 +37,8 @@ impl<'a> Copies<'a> {
         Ok(Copies { items, layouts: Vec::new(), unsealed: Unsealed::default() })
     }
 
-    /// Fills and seals all of them, and lets go of the file's pages one by one. `filled(base, end)` hears of those that
-    /// the CPU can reach.
+    /// Fills and seals all of them, and releases the file's pages one by one. `filled(base, end)` is called for those
+    /// that the CPU can reach.
     pub fn fill(
         &mut self,
         bytes: &Bytes<'_>,

@@ -35,7 +35,7 @@ pub struct ModelFiles {
 pub enum Source {
     /// A file as it is.
     File(OpenFile),
-    /// f32 made of the int8 groups of a checkpoint.
+    /// f32, dequantised from the int8 groups of a checkpoint.
     Dequantised(Dequantised),
 }
 

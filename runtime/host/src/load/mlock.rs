@@ -52,7 +52,7 @@ impl MemoryLocks {
         self.ranges.len()
     }
 
-    /// Unlocks the ranges that came after there were `n`.
+    /// Unlocks all ranges but the first `n`.
     pub fn undo(&mut self, n: usize) {
         self.ranges.truncate(n);
     }

@@ -2,7 +2,8 @@
 //!
 //! [`files`] finds and opens a model's files and reads their tables; [`mode`] names the ways to get at the bytes,
 //! [`mapping`] and [`read`] are two of them, [`mlock`] keeps them in memory; [`weights`] uses all of these to put
-//! tensors on devices (`place` decides how, `storage` and `copies` move the bytes), and `check` looks at their numbers meanwhile.
+//! tensors on devices (`place` decides how, `storage` and `copies` move the bytes), and `check` checks their numbers
+//! concurrently.
 
 pub mod files;
 pub mod mode;

@@ -83,7 +83,7 @@ pub(super) fn place(
         copies.fill(&bytes, &mut progress, &mut lock)?;
         storage.fill(&bytes, &mut progress, lock)
     });
-    // A file that was cut short meanwhile explains bad numbers, so that is looked at first.
+    // A file that was truncated meanwhile explains bad numbers, so its length is checked first.
     let unchanged = files.files().try_for_each(|file| file.check_len());
     unchanged.and(moved).inspect_err(|_| weights.locks.undo(n_locks))?; // while the memory is still there
 
@@ -181,7 +181,7 @@ pub(super) fn uses_host_memory(device: &Device) -> bool {
     info.caps & CAP_HOST_READ != 0 && info.buffer_types[0].kind != BUFFER_DEVICE
 }
 
-/// Runs `work` while the other cores check the model, if they shall; the check's findings come second.
+/// Runs `work` while the other cores check the model, if `check` is set; an error of `work` takes precedence.
 fn with_check(check: bool, bytes: &Bytes<'_>, work: impl FnOnce() -> Result<()>) -> Result<()> {
     if !check {
         return work();

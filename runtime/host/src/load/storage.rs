@@ -67,8 +67,8 @@ impl<'a> Storage<'a> {
         Ok(Storage { rows: by_row.into_values().map(Row::new).collect::<Result<_>>()? })
     }
 
-    /// Fills all memory. `filled(base, end)` hears of every tensor that the CPU can reach: the beginning of its buffer
-    /// and its own end.
+    /// Fills all memory. `filled(base, end)` is called for every tensor that the CPU can reach: the beginning of its
+    /// buffer and its own end.
     pub fn fill(
         &mut self,
         bytes: &Bytes<'_>,
@@ -205,7 +205,7 @@ pub(super) fn bring(
     }
 }
 
-/// Hands a tensor to a device in chunks; `done` hears of each.
+/// Uploads a tensor to a device in chunks; `done` is called after each.
 fn upload(
     item: &Item<'_>,
     buffer: &Buffer,

@@ -15,7 +15,7 @@ use super::place::{self, Extent};
 use super::{Error, LoadMode, ModelFiles, Result};
 use crate::{Buffer, Device, TensorDesc};
 
-/// A tensor that shall be on a device.
+/// A request to place a tensor on a device.
 #[derive(Clone, Debug)]
 pub struct WeightRequest {
     /// Its name in the file.

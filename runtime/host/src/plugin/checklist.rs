@@ -12,7 +12,7 @@ use std::path::{Path, PathBuf};
 /// Why a file is not opened.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Refusal {
-    /// It should not be there, or not like this.
+    /// The file is invalid or untrusted.
     Rejected(String),
     /// The file is fine, and its `init` failed: no card, no driver.
     NotStarted(String),

@@ -1,9 +1,9 @@
-//! How a driver gets in: found, checked without running anything of it, opened, checked again, registered.
+//! How a driver is loaded: found, checked without running any of its code, opened, checked again, registered.
 //!
-//! [`registry`] is the whole story. Before anything runs: [`search`] finds files, [`checklist`] refuses what must not
-//! be opened, reading [`elf`] and [`manifest`] and who can write to the file (`trust`). Then [`open`] loads the code and `init`s it, and [`selftest`] tries
-//! every device. [`services`] is what a plugin gets from the host, [`custom`] the ops it
-//! may bring.
+//! [`registry`] runs all steps. Before any code runs: [`search`] finds files, [`checklist`] refuses what must not be
+//! opened, from [`elf`], [`manifest`] and the file's permissions (`trust`). Then [`open`] loads and `init`s the code,
+//! and [`selftest`] tests every device. [`services`] is what a plugin gets from the host, [`custom`] the ops it may
+//! register.
 
 pub mod registry;
 

@@ -18,10 +18,10 @@ use std::time::{Duration, Instant};
 /// More devices than any machine has.
 const MAX_DEVICES: u32 = 1024;
 
-/// Step 8: loads the file's code, for ever, and finds the entry.
+/// Step 8: loads the file's code, which is never unloaded, and finds the entry.
 ///
 /// The path is opened a second time here. That is no race against other users, who can replace nothing on it
-/// ([`super::trust`]); an upgrade that replaces the file at this moment is noticed. Opening `/proc/self/fd/N` in its
+/// ([`super::trust`]); an upgrade that replaces the file at this moment is detected. Opening `/proc/self/fd/N` in its
 /// place would show that name to debuggers, `dladdr` and `$ORIGIN`, and the C library takes a later file under the same
 /// name for the first one.
 pub(crate) fn open_file(checked: &Checked) -> Result<Query, String> {

@@ -1,4 +1,4 @@
-//! The host: every plugin that was let in, and its devices.
+//! The host: every loaded plugin, and its devices.
 
 use super::checklist::{self, Identity, Refusal};
 use super::custom::CustomOp;
@@ -53,7 +53,7 @@ struct Entry {
     module: Module,
 }
 
-/// A file that was looked at, and what became of it.
+/// A file that was considered, and the outcome.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Candidate {
     /// The file.
@@ -169,8 +169,8 @@ impl Host {
         self.candidate(path, outcome, true)
     }
 
-    /// A file and what became of it. A plugin that was merely found, and is whole but finds no device or driver here, is
-    /// no reason for a warning with every command.
+    /// A file and its outcome. A valid plugin that was found by search, not named, and has no device or driver on this
+    /// machine causes no warning.
     fn candidate(&self, path: PathBuf, outcome: Result<Outcome, Refusal>, is_named: bool) -> Candidate {
         let is_quiet = !is_named && matches!(outcome, Err(Refusal::NotStarted(_)));
         let outcome = outcome.unwrap_or_else(|refusal| match refusal {
@@ -251,12 +251,12 @@ impl Host {
         devices.iter().find(|d| is_named(d)).or_else(|| devices.iter().find(|d| d.plugin() == id)).cloned()
     }
 
-    /// The plugins in use, in the order they came in.
+    /// The plugins in use, in load order.
     pub fn plugins_in_use(&self) -> Vec<PluginDesc> {
         self.plugins().iter().map(|entry| entry.module.0.desc.clone()).collect()
     }
 
-    /// The custom op of a loaded plugin, for those who build graphs; or which plugin to look for.
+    /// The custom op of a loaded plugin, for graph builders; the error names the versions that are loaded.
     pub fn find_op(&self, name: &str, version: u32) -> Result<CustomOp> {
         let ops = self.custom_ops();
         let found = ops.iter().find(|op| (op.name(), op.version()) == (name, version));

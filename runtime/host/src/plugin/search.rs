@@ -1,4 +1,4 @@
-//! Where plugin files are looked for, and in which order.
+//! Where plugin files are searched for, and in which order.
 
 use super::trust;
 use crate::knobs;
@@ -51,7 +51,7 @@ impl Surroundings {
 pub enum Found {
     /// A file that may be a plugin.
     File(PathBuf),
-    /// A folder with such files, of which none is looked at, because of who can add to it.
+    /// A folder with such files, all of them skipped, since other users can add to it.
     UnsafeFolder(PathBuf, String),
 }
 

@@ -12,7 +12,7 @@ pub(crate) fn run(device: &Arc<Device>) -> Result<(), String> {
     step("supports", steady_answers(device))
 }
 
-/// 64 bytes come back as they were filled and set.
+/// 64 bytes are read as they were filled and set.
 fn memory(device: &Arc<Device>) -> Result<(), String> {
     const N: u64 = 64;
     let text = |e: crate::Error| e.to_string();

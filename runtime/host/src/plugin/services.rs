@@ -1,4 +1,4 @@
-//! What a host offers its plugins, and remembers of them. [`super::callbacks`] is how plugins reach it.
+//! A host's services to its plugins, and its state per plugin. Plugins call them through [`super::callbacks`].
 
 use super::callbacks;
 use super::custom::{CustomOp, Registered};
@@ -93,7 +93,7 @@ impl Services {
         self.options.keys()
     }
 
-    /// Marks a run as cancelled, or forgets it.
+    /// Marks a run as cancelled, or clears the mark.
     pub(crate) fn set_cancelled(&self, run_id: u64, yes: bool) {
         if !yes {
             return self.runs.forget(run_id);

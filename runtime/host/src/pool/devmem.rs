@@ -14,7 +14,7 @@ const NAME: &str = "llmrt.devmem";
 #[derive(Clone)]
 pub(crate) struct Devmem {
     vt: Arc<c::DevmemVt>,
-    /// Weak, so that a pool which a broken plugin may still use, and which is therefore kept for ever, keeps no device.
+    /// Weak, so that a pool which a broken plugin may still use, and which is therefore never freed, keeps no device.
     device: Weak<Device>,
 }
 

@@ -1,4 +1,4 @@
-//! A device's memory for tests: counts what is taken, forgets nothing, refuses past its size.
+//! A device's memory for tests: records every allocation, and refuses those past its size.
 
 use super::Mechanism;
 use crate::error::{Error, Result};

@@ -49,9 +49,9 @@ pub(crate) trait Pool: Send {
     fn alloc(&mut self, size: u64, align: u64) -> Result<(u64, u64)>;
     /// Takes back what `alloc` gave; an error if it did not.
     fn free(&mut self, addr: u64, actual: u64) -> Result<()>;
-    /// A computation ended: memory that is idle may go.
+    /// A computation ended: idle memory may be released.
     fn trim(&mut self);
-    /// Whether plans hold addresses of what was handed out before: then no memory goes back to the device.
+    /// Whether plans hold addresses of earlier allocations: then no memory is returned to the device.
     fn pin(&mut self, pinned: bool);
     /// What it holds.
     fn stats(&self) -> PoolStats;

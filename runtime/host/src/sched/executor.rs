@@ -393,7 +393,7 @@ fn spans(mut pieces: Vec<(u64, &[u8])>) -> Vec<(u64, Vec<u8>)> {
     spans
 }
 
-/// An error, and the split it came from.
+/// An error, and the split that caused it.
 struct Failure {
     split: Option<usize>,
     error: Error,

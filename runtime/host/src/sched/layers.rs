@@ -1,6 +1,6 @@
-//! Shares a model's layers out over the devices in front of the baseline, where the first of them has no room for all:
-//! each layer with its weights and states on one device, so that little is copied between them. Parts of a weight's rows
-//! go to the devices in turn. Pure.
+//! Distributes a model's layers over the devices before the baseline, where the first has too little memory for all:
+//! each layer with its weights and states on one device, so that little is copied between them. Parts of a weight's
+//! rows go to the devices in turn. Pure.
 
 use super::place::{DeviceIdx, Facts, owners};
 use llmrt_abi::types::Verdict;
@@ -11,7 +11,7 @@ use std::collections::BTreeSet;
 /// How several devices share a model.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum SplitMode {
-    /// Each has whole layers, as far as the first one has no room for all.
+    /// Each has whole layers, if the first one has too little memory for all.
     #[default]
     Layers,
     /// Each has rows of every large matrix.
@@ -30,8 +30,8 @@ impl std::str::FromStr for SplitMode {
     }
 }
 
-/// The device that each node is for: the first one where it has room for all, else it and those after it that take the
-/// same nodes. A device that cannot take the first one's place gets only what that refuses.
+/// The device that each node is for: the first one where it has enough memory for all, else it and those after it that
+/// support the same nodes. A device that cannot replace the first one gets only what that refuses.
 pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
     let equals = equals(facts.verdicts);
     if equals.len() < 2 {
@@ -83,7 +83,8 @@ fn home(g: &Graph, facts: &Facts<'_>, among: &[DeviceIdx], t: Tensor) -> Option<
     homes.iter().copied().find(|d| among.contains(d))
 }
 
-/// Each node's layer: that of the weights and states of `blk.N`; what has none belongs to what came before it.
+/// Each node's layer: that of the weights and states of `blk.N`; a node without them belongs to the layer of the node
+/// before it.
 fn layers(g: &Graph) -> Vec<usize> {
     let mut layer = 0;
     let mut each = |i: usize| {

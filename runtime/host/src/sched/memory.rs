@@ -18,7 +18,7 @@ pub struct Memory {
     files: Arc<ModelFiles>,
     weights: Weights,
     states: HashMap<String, State>,
-    /// Where states shall live that have no memory yet.
+    /// Devices of the states that have no memory yet.
     planned: HashMap<String, DeviceIdx>,
     arenas: Vec<Option<Buffer>>,
 }
@@ -79,7 +79,7 @@ impl Memory {
         arenas.iter().zip(&self.arenas).any(|(new, old)| new.total > old.as_ref().map_or(0, Buffer::size))
     }
 
-    /// Makes room for arenas of these sizes.
+    /// Allocates arenas of these sizes.
     pub fn reserve(&mut self, arenas: &[Arena]) -> Result<()> {
         for (d, arena) in arenas.iter().enumerate() {
             if arena.total > self.arenas[d].as_ref().map_or(0, Buffer::size) {

@@ -1,8 +1,8 @@
 //! The scheduler: which node runs on which device, what is copied, and where every tensor is.
 //!
 //! A graph becomes runnable in five steps, each a pure function with its own file:
-//! [`legalise`] takes composite ops apart where a device requires it, [`place`] gives every node a device (`layers` shares
-//! a model out over several, by layers or by rows),
+//! [`legalise`] decomposes composite ops where a device requires it, [`place`] assigns every node a device (`layers`
+//! distributes a model over several, by layers or by rows),
 //! [`split`] cuts the node list into runs of one device with the copies between them, [`arena`] plans memory by
 //! liveness, and [`bind`] makes one plan per split ([`resolve`] does the first three, [`memory`] holds what the last two
 //! give out, [`limits`] is what a placement may not do). [`executor`] caches the result by graph identity and runs it;

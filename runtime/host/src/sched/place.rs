@@ -55,9 +55,9 @@ pub struct Unplaceable {
     pub reason: Reason,
 }
 
-/// Walks the nodes in order. A node goes to the device that its layer is for, or else to the first one that supports it,
-/// where its states already are if it has any, and while the weights it brings fit. States decide first: every node on
-/// a state runs where the state lives.
+/// Walks the nodes in order. A node goes to its layer's device, or else to the first one that supports it, where its
+/// states already are if it has any, and while its weights fit. States take precedence: every node on a state runs on
+/// the state's device.
 pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Unplaceable> {
     let shares = share(g, facts);
     let home = state_homes(g, facts, &shares);
@@ -160,7 +160,7 @@ fn in_turn(first: DeviceIdx, n: usize) -> impl Iterator<Item = DeviceIdx> {
 }
 
 /// States that share a node live together: where one of them already is, or else on the device of their layer or the
-/// first one that supports all nodes that touch any of them and has room for all.
+/// first one that supports all nodes that use any of them and has enough memory for all.
 fn state_homes(g: &Graph, facts: &Facts, shares: &[DeviceIdx]) -> HashMap<Tensor, DeviceIdx> {
     let baseline = facts.verdicts.len() - 1;
     let mut free = facts.budget.to_vec();
@@ -283,7 +283,7 @@ mod tests {
     fn nodes_follow_the_state_they_write() {
         let all = [Op::MulMat, Op::Tanh, Op::SetRows];
         assert_eq!(placed(&all, 1, None, &[("cache", 1)]), "0010 set_rows:layout");
-        // No room for the cache on the device: it lives on the CPU, and its writer goes there.
+        // Too little memory for the cache on the device: it is on the CPU, and its writer is placed there.
         assert_eq!(placed(&all, 1, Some(400), &[]), "0010 set_rows:layout");
     }
 

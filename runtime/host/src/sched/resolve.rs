@@ -1,4 +1,4 @@
-//! From a graph to devices and splits: collects verdicts, takes apart, places, cuts. Allocates no device memory.
+//! From a graph to devices and splits: collects verdicts, legalises, places, splits. Allocates no device memory.
 
 use super::layers::{self, SplitMode};
 use super::place::{DeviceIdx, Facts, Placement, Unplaceable, place};
@@ -39,7 +39,7 @@ pub struct PlacementState {
     pub split: SplitMode,
 }
 
-/// What a node looks like: op, params, dtypes and dims of sources and result.
+/// A node's signature: op, params, dtypes and dims of sources and result.
 pub type Signature = (u32, Vec<u8>, Vec<(u32, [u64; 4])>);
 
 /// The signature of a node.

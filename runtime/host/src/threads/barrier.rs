@@ -1,4 +1,4 @@
-//! A barrier at which members that left the team count as arrived for ever.
+//! A barrier at which members that left the team count as arrived from then on.
 
 use super::{lock, spin_until};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};

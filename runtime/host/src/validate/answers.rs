@@ -1,4 +1,4 @@
-//! What may come back from a plugin. Pure: answers in, a complaint out.
+//! Checks of a plugin's return values. Pure: values in, a violation's text out.
 
 use llmrt_abi::{Reason, Scope, Status, types as c};
 
@@ -71,7 +71,7 @@ pub(crate) fn memory(free: u64, total: u64) -> Option<String> {
     (free > total).then(|| format!("{free} bytes free of {total}"))
 }
 
-/// What is wrong with a layout that `seal` made of a tensor of `nbytes` bytes and `n_rows` rows.
+/// What is wrong with a layout that `seal` returned for a tensor of `nbytes` bytes and `n_rows` rows.
 pub(crate) fn layout(l: &c::Layout, nbytes: u64, n_rows: u64) -> Option<String> {
     let has = |bit: u32| l.flags & bit != 0;
     let unknown = l.flags & !(c::LAYOUT_INVERTIBLE | c::LAYOUT_OPAQUE | c::LAYOUT_ROW_SLICEABLE);

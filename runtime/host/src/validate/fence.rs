@@ -32,7 +32,7 @@ pub(crate) struct Fenced<T>(Vec<T>);
 
 /// A value whose bytes may be anything.
 pub(crate) trait Plain: Copy + Default + PartialEq {
-    /// What the fences are made of.
+    /// The value that fences are filled with.
     const FENCE: Self;
 }
 

@@ -1,4 +1,4 @@
-//! Which objects of plugins are alive, what their tables were, what was sealed in them, and who is calling them.
+//! The live objects of plugins: their tables, the tensors sealed in them, and the threads that call them.
 
 use super::violation;
 use crate::device::Device;
@@ -157,7 +157,7 @@ pub(crate) fn left_over(plugin: usize) -> Option<String> {
 }
 
 impl Device {
-    /// Notes what `seal` made of a tensor. A weight is sealed once.
+    /// Records the layout that `seal` returned for a tensor. A weight is sealed once.
     pub(crate) fn note_seal(
         &self,
         buffer: *const c::Buffer,

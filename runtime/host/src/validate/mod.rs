@@ -2,10 +2,10 @@
 //! [`Entered::leave`].
 //!
 //! What is checked: the object called is alive and its table untouched, and a stream is called by one thread at a time
-//! ([`live`]); what came back makes sense ([`answers`]); nothing outside the host's outputs was written ([`fence`]); the
-//! plugin calls the host from where it may ([`inside`]). A violation is logged with plugin, call and reason, and becomes
-//! an error: of plugin scope where memory was damaged or an object is not what it was, of call scope where only this
-//! answer is of no use. Off, a call costs one test of a pointer.
+//! ([`live`]); return values are valid ([`answers`]); nothing outside the host's outputs was written ([`fence`]); the
+//! plugin calls the host only from allowed contexts ([`inside`]). A violation is logged with plugin, call and reason,
+//! and becomes an error: of plugin scope where memory or an object was corrupted, of call scope where only this return
+//! value is invalid. Off, a call costs one test of a pointer.
 
 pub(crate) mod answers;
 pub(crate) mod fence;
@@ -17,7 +17,7 @@ use crate::error::{CallError, Error, Result};
 use crate::plugin::loaded::Loaded;
 use llmrt_abi::{Scope, Status, types as c};
 
-/// A call that was let through; [`Entered::leave`] looks at what came of it. `None` when nothing is checked.
+/// A call that passed the checks before it; [`Entered::leave`] checks its result. `None` when nothing is checked.
 pub(crate) struct Entered<'a>(Option<Checked<'a>>);
 
 struct Checked<'a> {

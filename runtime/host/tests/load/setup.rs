@@ -1,4 +1,4 @@
-//! What the tests load with: a host with the `shelf` plugin, a model in a temporary folder, and looks at the result.
+//! Setup of the tests: a host with the `shelf` plugin, a model in a temporary folder, and access to the result.
 
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};

@@ -94,7 +94,7 @@ fn sliced(state: &mut State, value: Value) -> Result<Value, Error> {
     Ok(value)
 }
 
-/// A namespace may be stored in a name, and is looked at when it is used.
+/// A namespace may be stored in a name, and is resolved when it is used.
 fn stored(state: &mut State, value: Value) -> Result<Value, Error> {
     charge_all(state, &value)?;
     Ok(value)
