@@ -95,7 +95,7 @@ pub(super) fn query_table(query: Query) -> Result<(usize, c::Plugin), String> {
     if magic != MAGIC {
         return Err(format!("magic number {magic:#018x}; expected {MAGIC:#018x}"));
     }
-    // SAFETY: the magic number says that this is a plugin table, which has at least `struct_size` bytes.
+    // SAFETY: the magic number identifies a plugin table, which has at least `struct_size` bytes.
     let table = unsafe { table::read(ptr) }?;
     if table.abi_major != ABI_MAJOR {
         return Err(format!("built for ABI {}; this host has {ABI_MAJOR}", table.abi_major));
