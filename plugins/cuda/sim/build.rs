@@ -1,4 +1,4 @@
-//! Compiles the kernels as plain C++ into the simulator. Without a C++ compiler it is built without kernels, and says so.
+//! Compiles the kernels as plain C++ into the simulator. Without a C++ compiler: a warning, and no kernels.
 
 use std::path::{Path, PathBuf};
 use std::process::Command;

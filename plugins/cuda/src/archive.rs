@@ -55,7 +55,7 @@ fn entry<'a>(line: &'a str, bytes: &'a [u8]) -> Option<Entry<'a>> {
 }
 
 impl Entry<'_> {
-    /// The image with a zero behind it, because PTX is a text that ends; or what is wrong with the archive.
+    /// The image followed by a zero, because PTX is a NUL-terminated text; or what is wrong with the archive.
     pub fn unpack(&self) -> Result<Vec<u8>, String> {
         let image = decompress_to_vec_zlib_with_limit(self.packed, self.len).map_err(|e| e.to_string());
         match image {

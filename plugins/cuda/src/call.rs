@@ -1,4 +1,4 @@
-//! How a node becomes launches: their arguments, and scratch memory for what lies between them.
+//! How a node becomes launches: their arguments, and scratch memory for intermediate results.
 
 use crate::buffer::Place;
 use crate::cublas_product::Product;
@@ -27,7 +27,7 @@ pub struct KernelLaunch {
     args: Vec<u8>,
 }
 
-/// A product by cuBLASLt with the kernels behind it, or the kernel that does all of it where the library fails.
+/// A product by cuBLASLt with the kernels that follow it, and the fallback kernel that does all of it.
 pub struct VendorProduct {
     product: Product,
     behind: Vec<Launch>,
@@ -113,7 +113,7 @@ impl KernelLaunch {
     }
 }
 
-/// A kernel's one argument, a struct of C, field by field: each lies at a multiple of its size.
+/// A kernel's one argument, a struct of C, field by field: each starts at a multiple of its size.
 #[derive(Default)]
 pub struct Args {
     bytes: Vec<u8>,
@@ -246,7 +246,7 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Puts a product with the launches behind number `i` in the place of that one, which it falls back to.
+    /// Puts a product with the launches after number `i` in the place of that one, which is its fallback.
     pub(crate) fn replace(&mut self, i: usize, product: Product) {
         let mut last = self.launches.drain(i..);
         if let Some(own) = last.next() {

@@ -1,5 +1,5 @@
-//! Products by cuBLASLt, where its library is there. Opened when a product first asks for it; whatever fails, kernels of our
-//! own do the work, and the log has the reason once.
+//! Products by cuBLASLt, where its library is there. Opened when a product first needs it; whatever fails, our own
+//! kernels do the work, and the log has the reason once.
 
 use crate::cublas_product::{Problem, Product};
 use crate::library;
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
-/// Calls a function of the library; the error is a text. For `unsafe` blocks that say why the arguments are good.
+/// Calls a function of the library; the error is a text. For `unsafe` blocks that state why the arguments are valid.
 macro_rules! lt {
     ($table:expr, $name:ident($($arg:expr),* $(,)?)) => {
         match $crate::tables::call!($table, $name($($arg),*)) {

@@ -1,4 +1,4 @@
-//! One product as cuBLASLt does it: described, its algorithm chosen once, enqueued as often as wanted.
+//! One product as cuBLASLt does it: described, its algorithm chosen once, enqueued any number of times.
 
 use crate::cublas::lt;
 use crate::sys::*;
@@ -54,15 +54,15 @@ unsafe impl Send for Product {}
 unsafe impl Sync for Product {}
 
 impl Product {
-    /// Describes it and asks for the best algorithm, or says why there is none. The library sees columns where tensors have
-    /// rows: y = wᵀ x.
+    /// Describes it and queries the best algorithm; the error is why there is none. The library sees columns where
+    /// tensors have rows: y = wᵀ x.
     pub fn new(table: &CublasLt, handle: cublasLtHandle_t, p: &Problem) -> Result<Product, String> {
         let mut objects =
             Objects { table: *table, desc: null_mut(), layouts: [null_mut(); 3], preference: null_mut() };
         let halves = if p.is_bf16 { CUDA_R_16BF } else { CUDA_R_16F };
         let [k, m, n] = [p.k, p.m, p.n].map(|n| n as u64);
         let shapes = [(halves, k, m, p.w.1), (halves, k, n, p.x.1), (CUDA_R_32F, m, n, p.m)];
-        // SAFETY: the outputs are ours; an attribute has as many bytes as the library's documentation says.
+        // SAFETY: the outputs are ours; an attribute has the size that the library's documentation specifies.
         unsafe {
             lt!(table, cublasLtMatmulDescCreate(&mut objects.desc, CUBLAS_COMPUTE_32F, CUDA_R_32F))?;
             for (attribute, operation) in
@@ -168,7 +168,7 @@ struct Best {
 impl Objects {
     fn prefer<T>(&self, attribute: cublasLtMatmulPreferenceAttributes_t, value: &T) -> Result<(), String> {
         let (value, n) = bytes_of(value);
-        // SAFETY: a live preference; the attribute has as many bytes as the library's documentation says.
+        // SAFETY: a live preference; the attribute has the size that the library's documentation specifies.
         unsafe { lt!(self.table, cublasLtMatmulPreferenceSetAttribute(self.preference, attribute, value, n)) }
     }
 

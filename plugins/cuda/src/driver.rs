@@ -14,7 +14,7 @@ pub struct CudaDriver {
     pub cuda: Cuda,
 }
 
-/// Calls a function of the driver; its name goes into the error. For `unsafe` blocks that say why the arguments are good.
+/// Calls a function of the driver; its name goes into the error. For `unsafe` blocks that state why arguments are valid.
 macro_rules! cu {
     ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {{
         let cuda = &$driver.cuda;
@@ -60,7 +60,7 @@ impl CudaDriver {
         }
     }
 
-    /// The newest CUDA that the driver knows, as 12080.
+    /// The newest CUDA that the driver supports, as 12080.
     pub fn version(&self) -> i32 {
         let mut version = 0;
         // SAFETY: the output is ours.
@@ -82,7 +82,7 @@ impl CudaDriver {
         Ok(device)
     }
 
-    /// One of a device's numbers; 0 if the driver does not know it.
+    /// One of a device's numbers; 0 if the driver does not support it.
     pub fn attribute(&self, device: CUdevice, attribute: CUdevice_attribute) -> i32 {
         let mut value = 0;
         // SAFETY: the output is ours.

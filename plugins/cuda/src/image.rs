@@ -81,7 +81,7 @@ enum Problem {
     Other(Error),
 }
 
-/// What `load` makes of the first image that it does not refuse. Images behind it are not asked for.
+/// What `load` makes of the first image that it does not refuse. Images after it are not unpacked.
 fn first_taken<T>(
     images: impl Iterator<Item = Image>,
     mut load: impl FnMut(&[u8]) -> Result<T>,
@@ -97,7 +97,7 @@ fn first_taken<T>(
                 problems.push(text);
             }
             Ok(Err(e)) => return Err(Problem::Other(e)),
-            // Both targets meet the same compiler, or none.
+            // Both targets use the same compiler, or none.
             Err(problem) if problems.iter().any(|text| text.ends_with(&problem)) => {}
             Err(problem) => problems.push(format!("{what}: {problem}")),
         }
@@ -105,7 +105,7 @@ fn first_taken<T>(
     Err(Problem::AllRefused(problems.join("; ")))
 }
 
-/// Whether a driver says that an image is not for it, and another may be.
+/// Whether a driver's error means that this image does not fit it, while another may.
 fn is_refusal(code: CUresult) -> bool {
     matches!(
         code,
@@ -119,7 +119,7 @@ fn is_refusal(code: CUresult) -> bool {
     )
 }
 
-/// Out of an archive: the binaries that fit, the best first, then PTX. Unpacked when asked for.
+/// Out of an archive: the binaries that fit, the best first, then PTX. Unpacked lazily.
 fn ahead(archive: &[u8], family: &str, major: i32, minor: i32) -> impl Iterator<Item = Image> {
     let fits = |entry: &Entry<'_>| entry.family == family && fit(entry.target, major, minor).is_some();
     let mut entries: Vec<Entry<'_>> = archive::read(archive).into_iter().filter(fits).collect();
@@ -151,7 +151,7 @@ mod tests {
     use super::*;
     use std::cell::RefCell;
 
-    /// Targets and their bytes, as they lie in the archive.
+    /// Targets and their bytes, as stored in the archive.
     const BINARIES: [(&str, &str); 4] =
         [("sm_75", "75"), ("sm_86", "86"), ("sm_90a", "90a"), (PTX_TARGET, "PTX")];
 

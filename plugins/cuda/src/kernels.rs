@@ -87,7 +87,7 @@ headers![
 /// Chips for which kernels are compiled ahead, as the compiler names them.
 pub const TARGETS: [&str; 7] = ["sm_75", "sm_80", "sm_86", "sm_89", "sm_90a", "sm_100", "sm_120"];
 
-/// The text that newer chips get, compiled by their driver; what it cannot say, older chips lack.
+/// The PTX target that newer chips get, compiled by their driver; older chips lack features that it uses.
 pub const PTX_TARGET: &str = "compute_80";
 
 /// A number that changes with any source.

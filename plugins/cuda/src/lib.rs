@@ -54,7 +54,7 @@ impl Driver for CudaPlugin {
         PluginInfo { name: "cuda", version: env!("CARGO_PKG_VERSION"), vendor: "llmrt", needs_host: 0 };
     const DEVMEM: Option<DevmemLimits> = Some(memory::LIMITS);
 
-    /// Without the driver there are no devices, and the log says why.
+    /// Without the driver there are no devices, and the log has the reason.
     fn init(host: Host) -> Result<CudaPlugin> {
         let folder = host.option("cuda.lib_dir").map(PathBuf::from);
         let driver = match CudaDriver::open(folder.as_deref()) {

@@ -19,7 +19,7 @@ pub struct Absent {
 const INSTALL: &str = "install NVIDIA's driver, or set LLMRT_CUDA_LIB_DIR to the folder of libcuda.so.1";
 const UPDATE: &str = "install a driver for CUDA 11.4 or newer";
 
-/// The newest release of CUDA whose compiler is looked for where no driver says which it takes.
+/// The newest release of CUDA whose compiler is looked for where no driver reports which it takes.
 const NEWEST: i32 = 13;
 
 /// The driver's functions, every one of them there but those that came late.
@@ -82,7 +82,7 @@ pub fn cublas(folder: Option<&Path>, newest: i32) -> Result<CublasLt, String> {
     Err(problems.join("; "))
 }
 
-/// Names of the library, newest first: a release's compiler is told apart by the number, and all of 11 have one.
+/// Names of the library, newest first: a release's compiler is distinguished by the number, and all of 11 share one.
 fn compilers(newest: i32) -> Vec<String> {
     let numbered = (12..=newest).rev().map(|release| format!("libnvrtc.so.{release}"));
     numbered.chain(["libnvrtc.so.11.2".into(), "libnvrtc.so".into()]).collect()
@@ -101,7 +101,7 @@ fn open(folder: Option<&Path>, name: &str) -> Result<&'static Library, String> {
     let path = folder.map_or_else(|| name.into(), |folder| folder.join(name));
     // SAFETY: the driver and the compiler may be loaded at any time; their constructors are theirs.
     let library = unsafe { Library::open(Some(path), RTLD_LAZY | RTLD_LOCAL) };
-    // The cause says which file and why; the error itself only that something failed.
+    // The cause names the file and the reason; the error itself only that something failed.
     let words = |e: libloading::Error| e.source().map_or_else(|| e.to_string(), ToString::to_string);
     library.map(|library| &*Box::leak(Box::new(library))).map_err(words)
 }

@@ -12,7 +12,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 #[derive(Default)]
 pub struct LiveStreams(Mutex<Vec<Weak<LiveStream>>>);
 
-/// A stream of the driver's until it is destroyed. Whoever locks it captures it, waits for it or ends it.
+/// A stream of the driver's until it is destroyed. The lock's holder captures it, waits for it or ends it.
 pub struct LiveStream(Mutex<Option<Handle>>);
 
 /// The driver's handle.
@@ -43,7 +43,7 @@ impl LiveStreams {
 }
 
 impl LiveStream {
-    /// Nobody else waits for it while the guard lives.
+    /// No other thread waits for it while the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, Option<Handle>> {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }

@@ -1,5 +1,5 @@
-//! How the host takes scratch memory of a device: plain, or addresses with memory put behind them. What it gives back goes
-//! when no stream may use it any more.
+//! How the host takes scratch memory of a device: plain, or reserved addresses with memory mapped to them. What it
+//! gives back is freed when no stream may use it any more.
 
 use crate::driver::cu;
 use crate::gpu::Gpu;

@@ -1,4 +1,4 @@
-//! Kernels of a device, loaded when first asked for and kept as long as the device is open.
+//! Kernels of a device, loaded at first use and kept as long as the device is open.
 
 use crate::driver::cu;
 use crate::gpu::Gpu;
@@ -45,13 +45,13 @@ impl Modules {
         Modules { images: images.clone(), loaded: Mutex::default(), trials }
     }
 
-    /// Tells the host's log.
+    /// A warning in the host's log.
     pub fn warn(&self, text: &str) {
         self.images.host.log(Level::Warn, "cuda", text);
     }
 
-    /// A kernel by family and name, on the entered device, whose blocks may ask for `shared` bytes of shared memory, always
-    /// as many.
+    /// A kernel by family and name, on the entered device, whose blocks may request `shared` bytes of shared memory,
+    /// the same number at every call.
     pub fn function(&self, gpu: &Gpu, family: &str, name: &str, shared: u32) -> Result<Function> {
         let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(function) = loaded.functions.get(name) {

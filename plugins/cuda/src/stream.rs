@@ -19,7 +19,7 @@ use std::any::Any;
 use std::ffi::c_void;
 use std::sync::Arc;
 
-/// How work is done, as options say.
+/// How work is done, as set by options.
 #[derive(Clone, Copy)]
 pub struct Settings {
     /// Whether runs were cancelled.
@@ -54,7 +54,7 @@ pub struct GpuStream {
     broken: Option<Error>,
 }
 
-// SAFETY: a handle that every thread may use after entering the device, one at a time, as the ABI says.
+// SAFETY: a handle that every thread may use after entering the device, one at a time, as the ABI specifies.
 unsafe impl Send for GpuStream {}
 
 impl GpuStream {
@@ -103,7 +103,7 @@ impl GpuStream {
         result
     }
 
-    /// The launches of a graph. Scratch memory that they use lies at the same addresses in every run.
+    /// The launches of a graph. Scratch memory that they use has the same addresses in every run.
     pub(crate) fn launches(&mut self, graph: &GraphView<'_>) -> Result<Vec<Launch>> {
         let mut all = Vec::with_capacity(graph.n_nodes());
         self.each_node(graph, |_, launches| {

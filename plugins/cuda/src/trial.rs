@@ -1,7 +1,7 @@
-//! Kernels that no card has run yet are tried on each card before they are used: a product whose sums are exact is compared
-//! with the host's. What comes out wrong, or is refused, is not used, and the log says so once.
+//! Kernels that no card has run yet are tried on each card before they are used: a product whose sums are exact is
+//! compared with the host's. A kernel whose result is wrong, or that is refused, is not used, with one line in the log.
 //!
-//! A kernel that faults takes the context with it, and nothing here can save that: the error says which option leaves it out.
+//! A kernel that faults destroys the context, which cannot be recovered: the error names the option that leaves it out.
 
 use crate::call::{Args, dense_strides};
 use crate::driver::cu;
@@ -14,7 +14,7 @@ use std::sync::{Mutex, PoisonError};
 
 /// What came of the trials of a device.
 pub struct Trials {
-    /// Whether the kernels are wanted at all.
+    /// Whether the kernels are enabled at all.
     wanted: bool,
     /// By name, whether they passed.
     found: Mutex<Vec<(&'static str, bool)>>,
@@ -30,7 +30,7 @@ impl Trials {
         Trials { wanted, found: Mutex::default() }
     }
 
-    /// Whether a kernel is good. It is tried when first asked for, on the entered device, on which the thread captures nothing.
+    /// Whether a kernel passed. It is tried at first use, on the entered device, on which the thread captures nothing.
     pub fn passed(&self, gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<bool> {
         if !self.wanted || gpu.driver.cuda.cuTensorMapEncodeTiled.is_none() {
             return Ok(false);

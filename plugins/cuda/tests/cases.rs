@@ -18,7 +18,7 @@ fn check(ops: &[Op], n: usize) {
     check_cases(|| ops.iter().flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case))), n);
 }
 
-/// At least `n` cases, all right on the oldest chip and on a newer one, where work runs only when somebody waits.
+/// At least `n` cases, all right on the oldest chip and on a newer one, where work runs only when a thread waits.
 fn check_cases<I: Iterator<Item = (Op, Case)>>(cases: impl Fn() -> I, n: usize) {
     for machine in ["queue=now,sm=75", "queue=late,sm=90"] {
         let m = Machine::new(&format!("{machine},memory=2g"));

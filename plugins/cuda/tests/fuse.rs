@@ -1,5 +1,5 @@
-//! Neighbouring nodes as one kernel: that it happens, that all they write has the same bits as without it, that memory
-//! which lies in the way is seen, and that it can be switched off.
+//! Neighbouring nodes as one kernel: that it happens, that all they write has the same bits as without it, that
+//! overlapping memory is detected, and that it can be switched off.
 
 mod common;
 #[path = "common/fused.rs"]

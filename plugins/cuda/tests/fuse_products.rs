@@ -134,7 +134,7 @@ fn what_only_looks_like_a_gate_stays_apart() {
     });
 }
 
-/// What comes of gates may lie over them; over x only where x was packed before.
+/// The gates' result may overlap them; it may overlap x only where x was packed before.
 #[test]
 fn memory_of_gates_and_of_x_is_used_again() {
     for (over, dtype, launches) in [
@@ -221,7 +221,7 @@ fn norms_leave_their_result_in_8_bits_for_products_that_follow() {
             }
         });
     }
-    // Floats want nothing of it.
+    // Floats need no packed x.
     check([2, 2], |g, _| {
         let (x, w) = (floats(g, "x", &[64]), floats(g, "w", &[64]));
         let h = g.layer_norm(x, w, w, 1e-5);

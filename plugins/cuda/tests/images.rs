@@ -1,5 +1,5 @@
-//! How kernels come to a card whose driver refuses some images, and which compiler is asked. Nothing here shows what a real
-//! driver takes.
+//! How kernels come to a card whose driver refuses some images, and which compiler is used. Nothing here shows what a
+//! real driver takes.
 
 mod common;
 
@@ -45,7 +45,7 @@ fn a_card_whose_driver_takes_nothing_says_what_was_tried() {
     }
 }
 
-/// A folder of compilers of these releases: those that are not the driver's file tell theirs by its name.
+/// A folder of compilers of these releases: those that are not the driver's file have theirs in its name.
 fn compilers(releases: &[u32]) -> tempfile::TempDir {
     let folder = tempfile::TempDir::new().unwrap();
     for release in releases {
@@ -69,7 +69,7 @@ fn the_compiler_is_the_newest_that_the_driver_takes_binaries_of() {
     compute_with(13000, both.path()).unwrap();
     compute_with(13000, compilers(&[12]).path()).unwrap();
     let later = compilers(&[13]);
-    // Under the name without a number it is found, and told apart by what it says.
+    // Under the name without a number it is found, and distinguished by the version that it reports.
     symlink(later.path().join("libnvrtc.so.13"), later.path().join("libnvrtc.so")).unwrap();
     let e = compute_with(12040, later.path()).unwrap_err();
     assert_eq!(e.call().unwrap().status, Status::Unsupported, "{e}");

@@ -1,4 +1,4 @@
-//! Memory of simulated cards: scratch memory that goes when no work uses it, copies that end when they say so, copies from
+//! Memory of simulated cards: scratch memory freed when no work uses it, copies complete when reported so, copies from
 //! card to card, and the scratch memory that verdicts name.
 
 mod common;

@@ -18,7 +18,7 @@ struct Prompt {
     heads: (u64, u64),
     cache: (DType, DType),
     seqs: Vec<(i32, i32)>,
-    /// Tokens behind them that are of none.
+    /// Tokens after them that belong to no sequence.
     n_unused: u64,
     params: AttentionParams,
     sinks: bool,
@@ -187,7 +187,7 @@ fn nan_reaches_what_depends_on_it_and_nothing_else() {
             reference::run(&case.graph, &mut memory).unwrap();
             let mut expected = floats(memory.bytes(dst).unwrap());
             if t == Tensor(0) {
-                // The reference knows no score then, and gives zeros.
+                // The reference has no score then, and gives zeros.
                 expected[at / 64 * 64..][..64].fill(f32::NAN);
             }
             let nans = |y: &[f32]| y.iter().map(|y| y.is_nan()).collect::<Vec<_>>();

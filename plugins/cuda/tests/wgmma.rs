@@ -44,7 +44,7 @@ fn product(w: DType, [k, m, n, batches]: [u64; 4]) -> Case {
     case.nmse(if w == DType::F16 { 1e-6 } else { 1e-9 })
 }
 
-/// What the log says of wgmma.
+/// The log's lines about wgmma.
 fn said(m: &Machine) -> Vec<String> {
     m.log.lock().unwrap().iter().filter(|line| line.contains("wgmma")).cloned().collect()
 }
@@ -189,7 +189,7 @@ fn an_option_leaves_the_kernel_out() {
     assert_eq!(said(&m), [""; 0]);
 }
 
-/// The card is lost, as by any kernel that faults; what helps is said.
+/// The card is lost, as by any kernel that faults; the error names the remedy.
 #[test]
 fn a_trial_that_faults_says_which_option_leaves_the_kernel_out() {
     let m = machine("sm=90,fault=1:715", &[]);

@@ -14,7 +14,7 @@ macro_rules! api {
         /// As the driver's.
         ///
         /// # Safety
-        /// As the driver says.
+        /// As the driver's documentation specifies.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> crate::sys::CUresult {
             let mut guard = crate::world::world();

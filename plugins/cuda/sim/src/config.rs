@@ -9,7 +9,7 @@ pub struct Config {
     pub memory: usize,
     /// Major and minor, as in sm_90.
     pub capability: (i32, i32),
-    /// Work runs only when somebody waits for it; otherwise at once.
+    /// Work runs only when a thread waits for it; otherwise at once.
     pub late: bool,
     /// Addresses and memory can be managed apart.
     pub vmm: bool,
@@ -64,7 +64,7 @@ pub enum Takes {
 }
 
 impl Config {
-    /// Reads a text; what is wrong in it is said on the error stream and left out.
+    /// Parses a text; invalid parts are reported on the error stream and left out.
     pub fn parse(text: &str) -> Config {
         let mut config = Config {
             devices: 1,

@@ -20,7 +20,7 @@ unsafe extern "C" fn llmrt_sim_count(name: *const c_char) -> u64 {
     world().counter(&name)
 }
 
-/// Report `i`; NULL after the last. Valid until the thread asks again.
+/// Report `i`; NULL after the last. Valid until the thread's next call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn llmrt_sim_report(i: usize) -> *const c_char {
     thread_local! {

@@ -1,4 +1,4 @@
-//! Kernels as plain C++: the list of them, and how one is run. The machine behind it: ../emu.
+//! Kernels as plain C++: the list of them, and how one is run. The emulated machine: ../emu.
 
 use crate::space::{Space, Span};
 use std::ffi::{CStr, c_char, c_int, c_void};
@@ -72,9 +72,9 @@ pub fn kernels() -> impl Iterator<Item = &'static Kernel> {
     std::iter::successors(first, |kernel| unsafe { kernel.next.as_ref() })
 }
 
-/// Bytes of shared memory that a block may have without asking for more.
+/// Bytes of shared memory that a block may have without requesting more.
 pub const SHARED: u32 = 48 << 10;
-/// What it may have at most, asked for when it is launched.
+/// What it may have at most, requested at launch.
 pub const MAX_SHARED: u32 = 227 << 10;
 
 /// Runs a kernel to its end, or to its first mistake, with blocks of `threads` that have `more` bytes of shared memory than
@@ -99,7 +99,7 @@ pub fn run(
         let mut text = std::ptr::null();
         let context = std::ptr::from_ref(space).cast_mut().cast();
         let params = params.as_ptr().cast();
-        // SAFETY: a kernel of the list with as many bytes of params as it says, which the caller checked; the space
+        // SAFETY: a kernel of the list with as many bytes of params as it declares, which the caller checked; the space
         // outlives the call.
         let failed = unsafe {
             llmrt_emu_run(kernel, params, grid.as_ptr(), threads, SHARED, more, find, context, &mut text)

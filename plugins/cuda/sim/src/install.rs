@@ -1,5 +1,5 @@
-//! The folder of libraries: the simulator under the names of the driver's and the compiler's, and in a folder of its own, so
-//! that it is used only where that is asked for, cuBLASLt's.
+//! The folder of libraries: the simulator under the names of the driver's and the compiler's, and cuBLASLt's
+//! in a folder of its own, so that it is used only where an option names that folder.
 
 use std::path::{Path, PathBuf};
 
@@ -29,7 +29,7 @@ pub fn install(dir: &Path) -> Result<(), String> {
     std::os::unix::fs::symlink(Path::new("..").join(DRIVER), folder.join(file)).map_err(words)
 }
 
-/// The simulator's library, which cargo puts beside its programs; tests lie one folder deeper.
+/// The simulator's library, which cargo puts beside its programs; tests are one folder deeper.
 fn simulator() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let found = program.ancestors().skip(1).take(2).map(|dir| dir.join(SIMULATOR)).find(|file| file.exists());

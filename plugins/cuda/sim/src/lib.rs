@@ -1,5 +1,5 @@
-//! A simulator of NVIDIA's driver library, to run the plugin without a card and to catch its mistakes. Its README says
-//! what it is and is not; nothing loads it unless told to.
+//! A simulator of NVIDIA's driver library, to run the plugin without a card and to catch its mistakes. Its README
+//! describes what it is and is not; it is loaded only where it is configured.
 //!
 //! Reading order: [`config`], [`world`] for the machine, [`space`] for memory, [`task`] and [`stream`] for work, [`emu`]
 //! for kernels, [`product`] for cuBLASLt's, [`api`] for the functions of both libraries, [`nvrtc`] for the compiler's, [`door`]

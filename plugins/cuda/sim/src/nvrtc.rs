@@ -1,4 +1,4 @@
-//! The run-time compiler's functions: it takes sources and gives an image that says for which chip it is. The kernels
+//! The run-time compiler's functions: it takes sources and gives an image that names the chip it is for. The kernels
 //! themselves were compiled with the simulator.
 
 use crate::world::world;
@@ -16,7 +16,7 @@ struct Program {
     image: Vec<u8>,
 }
 
-/// As the library's name says, `libnvrtc.so.13` or `libcublasLt.so.13`; 12 where it is one file with the driver.
+/// The number in the library's name, `libnvrtc.so.13` or `libcublasLt.so.13`; 12 where it is one file with the driver.
 pub fn release() -> c_int {
     // SAFETY: an address of this library; the name that is found ends, and lives as long as the library.
     let file = unsafe {
@@ -38,7 +38,7 @@ macro_rules! compiler {
         /// As the compiler's.
         ///
         /// # Safety
-        /// As the compiler says.
+        /// As the compiler's documentation specifies.
         #[unsafe(no_mangle)]
         pub unsafe extern "C" fn $name($($arg: $ty),*) -> c_int {
             world().count(stringify!($name), 1);

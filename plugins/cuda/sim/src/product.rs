@@ -12,7 +12,7 @@ pub struct Matrix {
     pub at: u64,
     /// The library's number.
     pub dtype: cudaDataType,
-    /// As it lies.
+    /// As stored.
     pub rows: usize,
     /// Columns.
     pub cols: usize,
@@ -55,7 +55,7 @@ impl Matrix {
 pub struct Shape {
     /// A, B, C, D.
     pub matrices: [Matrix; 4],
-    /// Of A and of B: as it lies, or transposed.
+    /// Of A and of B: as stored, or transposed.
     pub transposed: [c_int; 2],
 }
 

@@ -1,4 +1,4 @@
-//! Device memory. Addresses of the device are no addresses of the process: whoever follows one there gets a fault. The
+//! Device memory. Addresses of the device are no addresses of the process: dereferencing one there faults. The
 //! bytes are elsewhere, poisoned when new, and no address is given twice.
 
 use std::collections::BTreeMap;
@@ -111,7 +111,7 @@ impl Space {
         good && self.regions.remove(&at).is_some()
     }
 
-    /// Puts memory behind reserved addresses that have none.
+    /// Maps memory at reserved addresses that have none.
     pub fn map(&mut self, at: u64, len: usize, handle: u64) -> bool {
         let Some(region) = self.region_mut(at) else { return false };
         let (end, start) = (region.at + region.len as u64, region.at);
@@ -120,7 +120,7 @@ impl Space {
         if at + len as u64 > end || taken {
             return false;
         }
-        // SAFETY: within the reservation, which nobody uses there yet.
+        // SAFETY: within the reservation, whose pages are not in use yet.
         unsafe { bytes.0.add((at - start) as usize).write_bytes(POISON, len) };
         mapped.insert(at, Mapped { len, handle, accessible: false });
         true
@@ -196,7 +196,7 @@ impl Space {
 
 /// Copies bytes, one side being memory of a card that [`Space::bytes`] found.
 pub(crate) fn copy(to: *mut u8, from: *const u8, n: usize) {
-    // SAFETY: a card's memory is the world's alone, which is locked; the host's side has as many bytes by the promise of
-    // whoever called the driver, and pinned memory lives until it is freed, before which its streams are run.
+    // SAFETY: a card's memory is the world's alone, which is locked; the host's side has as many bytes by the contract
+    // of the driver's caller, and pinned memory lives until it is freed, before which its streams are run.
     unsafe { to.copy_from(from, n) }
 }

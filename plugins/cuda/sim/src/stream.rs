@@ -1,4 +1,4 @@
-//! Streams: queues that run at once, or only as far as somebody waits. Deterministic: there are no threads.
+//! Streams: queues that run at once, or only as far as a thread waits. Deterministic: there are no threads.
 
 use crate::space::copy;
 use crate::sys::*;
@@ -84,7 +84,7 @@ impl World {
         }
     }
 
-    /// Work of a call that may return before it is done: not ordered with streams, behind other such work of the card.
+    /// Work of a call that may return before it is done: not ordered with streams, after other such work of the card.
     pub fn do_behind(&mut self, device: usize, task: Task) -> Answer {
         self.devices[device].behind.push(task);
         if self.config.late { Ok(()) } else { self.finish_behind(device) }

@@ -36,7 +36,7 @@ pub struct World {
     pub modules: BTreeMap<usize, usize>,
     /// Module and kernel.
     pub functions: BTreeMap<usize, (usize, &'static Kernel)>,
-    /// Bytes of shared memory that launches of a function may ask for, where that was said.
+    /// Bytes of shared memory that launches of a function may request, where that was set.
     pub shared: BTreeMap<usize, u32>,
     /// Captured work.
     pub graphs: BTreeMap<usize, Vec<Task>>,

@@ -15,7 +15,7 @@ fn ran(name: &str) -> Result<Vec<f32>, String> {
     let params = [at.to_ne_bytes(), 72i64.to_ne_bytes()].concat();
     run(kernel, &params, [1, 1, 1], (kernel.max_threads, 0), &space)?;
     let (_, bytes) = space.bytes(at, 72 * 4).unwrap();
-    // SAFETY: as many bytes, which nobody else uses.
+    // SAFETY: as many bytes, which no other code uses.
     Ok(unsafe { std::slice::from_raw_parts(bytes.cast::<f32>(), 72) }.to_vec())
 }
 

@@ -75,7 +75,7 @@ fn ran_with(name: &str, shared: u32, swizzle: c_uint) -> Result<Vec<f32>, String
         .map(|i| half(number(i / COLUMNS / ROWS, i / COLUMNS % ROWS, i % COLUMNS)))
         .collect();
     let (_, bytes) = space.bytes(x, halves.len() * 2).unwrap();
-    // SAFETY: as many bytes, which nobody else uses.
+    // SAFETY: as many bytes, which no other code uses.
     unsafe { bytes.cast::<u16>().copy_from(halves.as_ptr(), halves.len()) };
     let (row, tensor) = (COLUMNS as u64 * 2, (ROWS * COLUMNS) as u64 * 2);
     let dims = [COLUMNS as u64, ROWS as u64, 3, 1];
@@ -94,7 +94,7 @@ fn ran_with(name: &str, shared: u32, swizzle: c_uint) -> Result<Vec<f32>, String
     assert_eq!(params.len(), kernel.params_bytes as usize);
     run(kernel, &params, [1, 1, 1], (kernel.max_threads, shared), &space)?;
     let (_, bytes) = space.bytes(y, 64 * 128 * 4).unwrap();
-    // SAFETY: as many bytes, which nobody else uses.
+    // SAFETY: as many bytes, which no other code uses.
     Ok(unsafe { std::slice::from_raw_parts(bytes.cast::<f32>(), 64 * 128) }.to_vec())
 }
 

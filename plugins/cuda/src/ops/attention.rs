@@ -90,7 +90,7 @@ fn others(node: &NodeView<'_>, tiles: Option<&Tiles>) -> Result<Tokens> {
     Ok(tiles.map_or((n_tokens, n_tokens), |tiles| (tiles.n_others, tiles.n_others.min(n_seqs))))
 }
 
-/// Bytes at most of the parts' results of a supported node: where the cache lies decides whether there are tiles.
+/// Bytes at most of the parts' results of a supported node: the cache's address decides whether there are tiles.
 pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
     let tiles = tiles(node, &p, device.capability)?;

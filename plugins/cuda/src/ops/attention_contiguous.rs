@@ -1,4 +1,4 @@
-//! Attention over keys that lie side by side: kernels/attention_contiguous.cu. Packed keys and values are made floats first.
+//! Attention over contiguous keys: kernels/attention_contiguous.cu. Packed keys and values become floats first.
 
 use super::check::{self, Answer, ensure, params};
 use super::{Form, mul_mat, rows, source};

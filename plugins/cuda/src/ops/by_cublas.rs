@@ -1,5 +1,5 @@
-//! Products of halves that cuBLASLt does in place of our kernel, if it is there: many columns, one matrix, a result without
-//! gaps. x is halved by our kernel and, for F16, columns are multiplied by their units behind the product.
+//! Products of halves that cuBLASLt does in place of our kernel, if it is there: many columns, one matrix, a contiguous
+//! result. x is converted to halves by our kernel and, for F16, columns are multiplied by their units after the product.
 
 use super::check::is_number;
 use super::source;
@@ -36,7 +36,7 @@ pub fn take_over(call: &mut Call<'_>, node: &NodeView<'_>, halves: u64, units: u
     Ok(())
 }
 
-/// Bytes of scratch memory that it may take for a node with many columns; where its result lies decides.
+/// Bytes of scratch memory that it may take for a node with many columns; its result's address decides.
 pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
     let w = source(node, 0)?;
     let is_for_halves = is_number(&w) && multiplies_halves(gpu.identity.capability, &w);
@@ -46,7 +46,7 @@ pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
     }
 }
 
-/// One matrix for all columns, which lie without gaps.
+/// One matrix for all columns, which are contiguous.
 fn is_suited(node: &NodeView<'_>) -> Result<bool> {
     let is_one = source(node, 0)?.ne()[2..] == [1, 1];
     Ok(node.op() == Some(Op::MulMat) && is_one && node.dst().is_contiguous())

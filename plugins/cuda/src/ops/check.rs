@@ -1,11 +1,11 @@
-//! What `supports` asks of operands; the first thing in the way is the answer.
+//! What `supports` requires of operands; the first unmet requirement is the answer.
 
 use llmrt_plugin::{DType, NodeView, Reason, TensorView};
 
 /// Yes, or why not.
 pub type Answer = Result<(), Reason>;
 
-/// The sources that the op needs are there, all operands lie in GGUF's layout at whole multiples of their elements, and
+/// The sources that the op needs are there, all operands are in GGUF's layout at whole multiples of their elements, and
 /// an op without params has none.
 pub fn form(node: &NodeView<'_>) -> Answer {
     let info = node.op().ok_or(Reason::Op)?.info();

@@ -10,7 +10,7 @@ use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 pub const CONVOLUTION: Form = (supports, compute);
 pub const TRANSPOSED: Form = (supports_transposed, transposed);
 
-/// What a convolution's kernel does, and how channels and batches lie in kernel, x and y.
+/// What a convolution's kernel does, and how channels and batches are laid out in kernel, x and y.
 struct Shape {
     windows: Windows,
     /// Dims of space.

@@ -1,5 +1,5 @@
-//! Neighbouring nodes as one launch. All that the nodes would write is written, so that it does not matter who reads what
-//! lies between them; where memory that one reads another writes at the same time, they stay apart.
+//! Neighbouring nodes as one launch. All that the nodes would write is written, so that intermediate results
+//! may have other readers; where one reads memory that another writes at the same time, they stay apart.
 
 use super::{gated, norm, rope};
 use crate::call::{Call, address};
@@ -30,14 +30,14 @@ pub fn apart(a: &TensorView<'_>, b: &TensorView<'_>) -> Result<bool> {
     Ok(first + a.nbytes() <= second || second + b.nbytes() <= first)
 }
 
-/// Whether two tensors have no byte in common, or each element of one lies where the same one of the other does.
+/// Whether two tensors have no byte in common, or each element of one has the address of the same one of the other.
 pub fn apart_or_same(a: &TensorView<'_>, b: &TensorView<'_>) -> Result<bool> {
     let alike = a.dtype() == b.dtype() && a.ne() == b.ne() && a.nb() == b.nb();
     Ok(apart(a, b)? || (alike && address(a)? == address(b)?))
 }
 
 /// Whether no node writes what another one reads or writes, but for results of earlier nodes that are the source which
-/// `is_handed_on` names: whoever makes these nodes one hands those on.
+/// `is_handed_on` names: the fused kernel hands those on.
 pub fn independent(nodes: &[NodeView<'_>], is_handed_on: fn(&NodeView<'_>, usize) -> bool) -> Result<bool> {
     for (i, node) in nodes.iter().enumerate() {
         let written = node.dst();

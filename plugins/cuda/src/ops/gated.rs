@@ -8,7 +8,7 @@ use llmrt_plugin::abi::op::GluParams;
 use llmrt_plugin::{NodeView, Op, Result, TensorView};
 
 /// Two products of one x and the gated unit of both, or a product whose rows are gates and ups and the unit of it, as one
-/// launch behind that which packs x. How many nodes; 0: none.
+/// launch after that which packs x. How many nodes; 0: none.
 pub fn fused(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<usize> {
     let Some(unit) = Unit::of(nodes) else { return Ok(0) };
     if !unit.is_safe()? {

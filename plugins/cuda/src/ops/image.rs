@@ -10,7 +10,7 @@ use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 pub const POOL: Form = (supports_pool, pool);
 pub const UPSCALE: Form = (supports_upscale, upscale);
 
-/// Windows of dims 0 and 1, and whether the mean is asked for.
+/// Windows of dims 0 and 1, and whether the mean is computed.
 fn pooled(node: &NodeView<'_>) -> Result<([Window; 2], bool), Reason> {
     let p = params(PoolParams::from_bytes(node.params_bytes()))?;
     let is_2d = node.op() != Some(Op::Pool1d);

@@ -1,12 +1,12 @@
-//! x in the form that products want it in, kept in scratch memory for the products that follow with the same x: those of
-//! q, k and v, of gate and up. It is kept while no node writes over x, and while no other node wants scratch memory, so
+//! x in the form that products take, kept in scratch memory for the products that follow with the same x: those of
+//! q, k and v, of gate and up. It is kept while no node writes over x, and while no other node needs scratch memory, so
 //! that nothing takes more of it than the verdicts name.
 
 use super::{mul_mat, source, tiles, workspace};
 use crate::call::{Call, address};
 use llmrt_plugin::{DType, NodeView, Op, Piece, Result, TensorView};
 
-/// What products want of x.
+/// The form of x that products take.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
     /// In 8 bits: `Packed` of kernels/pack.cuh.
@@ -55,7 +55,7 @@ pub struct Kept {
 }
 
 impl Call<'_> {
-    /// x in a form, if it lies there already.
+    /// x in a form, if it is kept already.
     pub fn kept(&mut self, x: &TensorView<'_>, form: Form) -> Result<Option<u64>> {
         let x = Rows::of(x)?;
         let found = self.kept.as_ref().filter(|kept| kept.x == x && kept.form == form);
@@ -77,8 +77,8 @@ impl Call<'_> {
         Ok(piece.addr)
     }
 
-    /// Gives back what is kept: launches that follow may write over it. What this call has besides came after it, and goes
-    /// before it; calls have nothing besides until they know whether they use it.
+    /// Gives back what is kept: launches that follow may write over it. Other memory of this call was taken after it and
+    /// is freed before it; calls take no other memory until they have decided whether they use it.
     pub fn forget(&mut self) {
         if let Some(kept) = self.kept.take() {
             self.give_back();
@@ -101,8 +101,8 @@ impl Call<'_> {
         Ok(())
     }
 
-    /// Whether one of the next nodes multiplies packed weights by these rows in 8 bits before they are written over, and
-    /// before other scratch memory is wanted.
+    /// Whether one of the next nodes multiplies packed weights by these rows in 8 bits before they are written over,
+    /// and before other scratch memory is needed.
     pub fn is_wanted_packed(&self, rows: &TensorView<'_>, next: &[NodeView<'_>]) -> Result<bool> {
         let x = Rows::of(rows)?;
         for node in next.iter().take(AHEAD) {

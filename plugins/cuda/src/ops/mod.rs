@@ -1,5 +1,5 @@
-//! The ops, a file per family: `supports` says which nodes a device runs, `compute` makes launches of one. What a kernel
-//! computes stands in kernels/, under the name in `rules!`.
+//! The ops, a file per family: `supports` decides which nodes a device runs, `compute` makes launches of one. What a
+//! kernel computes stands in kernels/, under the name in `rules!`.
 
 mod attention;
 mod attention_contiguous;
@@ -126,7 +126,7 @@ pub fn supports(node: &NodeView<'_>) -> check::Answer {
 }
 
 /// Bytes of scratch memory that a node which [`supports`] accepted takes for a while, at most: the sum of what its
-/// launches ask for.
+/// launches request.
 pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> u64 {
     let bytes = match node.op() {
         Some(Op::MulMat | Op::MulMatId) => mul_mat::workspace(node, gpu),

@@ -79,7 +79,7 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     few(call, node, None, at_once(n))
 }
 
-/// Columns of a warp: four meet one matrix only within a batch.
+/// Columns of a warp: four share one matrix only within a batch.
 pub fn at_once(n: usize) -> usize {
     if n.is_multiple_of(4) { 4 } else { 1 }
 }
@@ -115,7 +115,7 @@ pub fn packed_bytes(x: &TensorView<'_>) -> usize {
     x.n_elements() / 32 * PACKED
 }
 
-/// x in 8 bits: its address. Nothing is launched if it lies there still.
+/// x in 8 bits: its address. Nothing is launched if it is still kept.
 pub fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
     if let Some(packed) = call.kept(x, kept::Form::Packed)? {
         return Ok(packed);

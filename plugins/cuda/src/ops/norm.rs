@@ -21,7 +21,7 @@ fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, Some(DType::F32), x.ne())
 }
 
-/// What the kernel is told: x, or the sum of x and `added`, normed; `plain`: the norm before the weight.
+/// The kernel's arguments: x, or the sum of x and `added`, normed; `plain`: the norm before the weight.
 struct Norm<'a> {
     node: NodeView<'a>,
     x: TensorView<'a>,

@@ -63,7 +63,7 @@ fn n_threads(node: &NodeView<'_>) -> Result<usize> {
 /// Most tokens whose heads are written to caches as they are turned: each number looks for later rows with its row's id.
 const FEW_TOKENS: usize = 64;
 
-/// One or two tensors turned and the caches they are written to, and other rows written behind them, as one launch. How
+/// One or two tensors rotated and the caches they are written to, and other rows written after them, as one launch. How
 /// many nodes; 0: none.
 pub fn fused(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<usize> {
     for n in (2..=nodes.len().min(4)).rev() {

@@ -87,7 +87,7 @@ pub fn takes_packed(call: &Call<'_>, node: &NodeView<'_>) -> Result<bool> {
     Ok(!is_number(&w) && (node.src(2).is_some() || by_warpgroups(call, &w, &node.dst())?.is_none()))
 }
 
-/// Bytes of scratch memory that a node with many columns takes at most: where its weights lie decides the kernel.
+/// Bytes of scratch memory that a node with many columns takes at most: the address of its weights decides the kernel.
 pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
     let sorted = match node.src(2) {
@@ -126,7 +126,7 @@ fn n_sms(call: &Call<'_>) -> usize {
     call.gpu.identity.n_sms as usize
 }
 
-/// Columns of y, as they lie or sorted by expert.
+/// Columns of y, in memory order or sorted by expert.
 struct Columns {
     /// Those that may be in one tile, or about as many.
     together: usize,
@@ -171,7 +171,7 @@ impl Columns {
     }
 }
 
-/// Whether a card multiplies weights as halves, if they begin where 16 bytes can be read at once: they are, and lie so.
+/// Whether dtype and rows let a card multiply weights as halves, if they begin where 16 bytes can be read at once.
 pub fn multiplies_halves(capability: (i32, i32), w: &TensorView<'_>) -> bool {
     let known = match w.dtype() {
         Some(DType::F16) => true,
@@ -193,7 +193,7 @@ pub fn is_aligned(t: &TensorView<'_>) -> Result<bool> {
     Ok(address(t)?.is_multiple_of(16))
 }
 
-/// x as halves of a dtype: their address, and that of their units. Nothing is launched if they lie there still.
+/// x as halves of a dtype: their address, and that of their units. Nothing is launched if they are still kept.
 fn halve(call: &mut Call<'_>, dtype: DType, x: &TensorView<'_>) -> Result<(u64, u64)> {
     let is_f16 = dtype == DType::F16;
     let kernel = if is_f16 { "halve_f16" } else { "halve_bf16" };

@@ -51,7 +51,7 @@ pub fn choose(w: &TensorView<'_>, y: &TensorView<'_>, device: &Identity) -> Opti
 }
 
 /// The same for packed weights of one matrix, with rows that are F16 at a time; as long as `w` is packed, `x` has as many
-/// numbers in a row as tiles want.
+/// numbers in a row as tiles require.
 pub fn choose_packed(
     w: &TensorView<'_>,
     y: &TensorView<'_>,
@@ -96,8 +96,8 @@ fn variant(
     (device.capability == (9, 0) && batches <= 65535 && 2 * n_tiles(by) >= n_sms).then_some(by)
 }
 
-/// Strides of dims 1 to 3 as a map wants them: each a multiple of the one before that leaves room for its elements, and of 16,
-/// below 2^40. Where there is one element its stride does not matter.
+/// Strides of dims 1 to 3 as a map needs them: each a multiple of the one before that leaves room for its elements, and
+/// of 16, below 2^40. Where there is one element its stride does not matter.
 fn strides(ne: [usize; 4], nb: [usize; 4]) -> Option<[u64; 3]> {
     let (mut inner, mut found) = (nb[0], [0; 3]);
     for d in 1..4 {

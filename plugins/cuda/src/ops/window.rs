@@ -1,4 +1,4 @@
-//! Windows that slide over dims: how many positions they have, and how kernels are told of them.
+//! Windows that slide over dims: how many positions they have, and how they are passed to kernels.
 
 use super::check::ensure;
 use crate::call::Args;

@@ -97,7 +97,7 @@ impl Machine {
         let report =
             unsafe { self.simulator.get::<unsafe extern "C" fn(usize) -> *const c_char>("llmrt_sim_report") }
                 .unwrap();
-        // SAFETY: NULL, or a text that lives until the next one is asked for.
+        // SAFETY: NULL, or a text that lives until the next one is requested.
         let text = |i| unsafe {
             let text = report(i);
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())
@@ -162,7 +162,7 @@ impl Bound {
         self.buffers[t.0 as usize].as_ref().expect("it has bytes")
     }
 
-    /// Puts `a`, with its bytes, and `b` into one buffer of `n` bytes, `b` by `offset` bytes behind `a`.
+    /// Puts `a`, with its bytes, and `b` into one buffer of `n` bytes, `b` by `offset` bytes after `a`.
     pub fn share(&mut self, a: Tensor, b: Tensor, n: u64, offset: u64) {
         let old = self.buffer(a).clone();
         let shared = old.device().alloc(0, n, 0).unwrap();

@@ -1,4 +1,5 @@
-//! cuBLASLt's functions, as far as they are declared: what the library's documentation refuses is refused here, and said.
+//! cuBLASLt's functions, as far as they are declared: what the library's documentation refuses is refused here, and
+//! reported.
 
 use super::{api, give};
 use crate::config::Products;
@@ -16,13 +17,13 @@ pub enum Object {
     Library(usize),
     /// Compute type, scale type, what is transposed.
     Desc(cublasComputeType_t, cudaDataType, [c_int; 2]),
-    /// A matrix, which lies nowhere yet.
+    /// A matrix that has no address yet.
     Layout(Matrix),
     /// Bytes of workspace; bytes that A, B, C and D are multiples of.
     Preference(u64, [u32; 4]),
 }
 
-/// Words of an algorithm: the mark, bytes of workspace, alignments, and what it was asked for.
+/// Words of an algorithm: the mark, bytes of workspace, alignments, and the problem that it was chosen for.
 const MARK: u64 = 0x616c_676f_0000_0001;
 /// What algorithms take where they may.
 const WORKSPACE: u64 = 64 << 10;
@@ -199,7 +200,7 @@ api! {
         if alpha.is_null() || beta.is_null() || algo.is_null() {
             return refuse(world, CUBLAS_STATUS_INVALID_VALUE, "no factors, or no algorithm".into());
         }
-        // SAFETY: the caller's factors, floats of the host as the description says, and its algorithm.
+        // SAFETY: the caller's factors, floats of the host as the description specifies, and its algorithm.
         let (alpha, beta, algo) = unsafe { (*alpha.cast::<f32>(), *beta.cast::<f32>(), (*algo).data) };
         if algo[0] != MARK || algo[3] != shape.hash() {
             return refuse(world, CUBLAS_STATUS_INVALID_VALUE, "the algorithm is for another product".into());

@@ -1,4 +1,4 @@
-//! Starting, and what cards say about themselves; contexts.
+//! Initialisation, attributes of cards, and contexts.
 
 use super::{api, give};
 use crate::sys::*;

@@ -1,5 +1,5 @@
-//! Tensor maps: which tiles of which tensor a card copies, in a form that ../emu reads. What the driver's documentation wants
-//! of them is insisted on.
+//! Tensor maps: which tiles of which tensor a card copies, in a form that ../emu reads. What the driver's documentation
+//! requires of them is checked.
 
 use super::{api, give};
 use crate::sys::*;
@@ -35,7 +35,7 @@ fn element(dtype: c_uint) -> Option<u8> {
     }
 }
 
-/// Refuses, and says why.
+/// Refuses, and reports the reason.
 fn ensure(world: &mut World, good: bool, text: impl FnOnce() -> String) -> Answer {
     if !good {
         world.report(format!("a tensor map {}", text()));
@@ -59,7 +59,7 @@ api! {
         ensure(world, (1..=5).contains(&rank), || format!("of {rank} dims"))?;
         let Some(size) = element(dtype) else { return ensure(world, false, || format!("of type {dtype}")) };
         let n = rank as usize;
-        // SAFETY: the caller's inputs: as many dims, tiles' dims and steps as the rank says, strides of all but one.
+        // SAFETY: the caller's inputs: as many dims, tiles' dims and steps as the rank, strides of all but one.
         let (ne, nb, tile, steps) = unsafe {
             let nb = if n == 1 { &[] } else { std::slice::from_raw_parts(nb, n - 1) };
             let tile = std::slice::from_raw_parts(tile, n);

@@ -116,7 +116,7 @@ api! {
         if world.streams.get(&id).is_none_or(|stream| stream.is_past(place)) {
             return world.current().map(|_| ());
         }
-        // Time passes only when somebody asks: the next question finds it done.
+        // Work proceeds only on queries: the next query finds it done.
         world.run_to(id, place)?;
         Err(CUDA_ERROR_NOT_READY)
     };
