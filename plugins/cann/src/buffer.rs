@@ -42,7 +42,7 @@ impl CardMemory {
     /// The whole tensor as it is stored.
     fn stored(&self, tensor: &TensorView<'_>) -> Result<Vec<u8>> {
         let mut bytes = vec![0; layout::stored_bytes(tensor) as usize];
-        // SAFETY: the host checked that the tensor as `alloc_size` measured it lies in this buffer.
+        // SAFETY: the host checked that the tensor as `alloc_size` measured it is in this buffer.
         unsafe { self.runtime.download(&mut bytes, self.address(tensor.offset()))? };
         Ok(bytes)
     }
@@ -88,7 +88,7 @@ impl Buffer for CardMemory {
         let Some(layout) = layout::of_weight(tensor) else { return Ok(Layout::canonical(tensor.nbytes())) };
         self.runtime.enter(self.device)?;
         let mut canonical = vec![0; tensor.nbytes() as usize];
-        // SAFETY: the host checked that the tensor lies in this buffer, and no work uses it.
+        // SAFETY: the host checked that the tensor is in this buffer, and no work uses it.
         unsafe { self.runtime.download(&mut canonical, self.address(tensor.offset()))? };
         let stored = layout::transform(tensor, &canonical)?;
         // SAFETY: as above; `alloc_size` made room for the stored form.

@@ -99,8 +99,8 @@ impl<'s> Call<'s> {
         result
     }
 
-    /// What `fill` writes into `dtype` [ne], once per graph: the key says from which tensors and numbers it follows.
-    /// Ask for it before any temporary, so that memory stays a stack; after one it is an intermediate result.
+    /// What `fill` writes into `dtype` [ne], once per graph: the key names the tensors and numbers it follows from.
+    /// Call it before taking any temporary, so that memory stays a stack; after one it is an intermediate result.
     pub fn shared(
         &mut self,
         key: Key,
@@ -174,7 +174,7 @@ impl<'s> Call<'s> {
         let tensors =
             all.iter().map(|t| self.tensor(t).map(|t| t.cast_const())).collect::<Result<Vec<_>>>()?;
         let create = self.stream.runtime.cann.object.aclCreateTensorList;
-        // SAFETY: live tensors, as many as said.
+        // SAFETY: live tensors, as many as passed.
         let list =
             create.map_or(std::ptr::null_mut(), |f| unsafe { f(tensors.as_ptr(), tensors.len() as u64) });
         if list.is_null() {
@@ -214,7 +214,7 @@ impl<'s> Call<'s> {
     /// Whole numbers on the host.
     pub fn ints(&mut self, values: &[i64]) -> Result<*mut aclIntArray> {
         let create = self.stream.runtime.cann.object.aclCreateIntArray;
-        // SAFETY: the array has as many numbers as said and is copied.
+        // SAFETY: the array has as many numbers as passed and is copied.
         let array =
             create.map_or(std::ptr::null_mut(), |f| unsafe { f(values.as_ptr(), values.len() as u64) });
         if array.is_null() {
@@ -260,7 +260,7 @@ impl<'s> Call<'s> {
             return recording.keep(runtime, Step { name, launch, workspace, size, executor });
         }
         // SAFETY: the executor was planned just now, with objects that live to the end of this call; the workspace has
-        // the size it asked for and is used in stream order.
+        // the size it requested and is used in stream order.
         let launched = unsafe { launch(workspace, size, executor, self.stream.raw) };
         self.stream.n_launched += 1;
         crate::error::check(&self.stream.runtime.cann.acl, name, launched)

@@ -17,7 +17,7 @@ pub enum Family {
     Newer,
 }
 
-/// What a chip can do, as far as llmrt asks.
+/// A chip's capabilities that llmrt uses.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Chip {
     /// Its family.

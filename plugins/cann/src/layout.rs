@@ -1,7 +1,7 @@
-//! How quantised weights lie on a card: all values of the tensor first, row after row, then all scales.
+//! How quantised weights are laid out on a card: all values of the tensor first, row after row, then all scales.
 //!
 //! Formats with mins, or with parts of 16, have no product on the card: their numbers are kept as F16, each off by at most
-//! 2⁻¹¹ of itself, and the file's bytes behind them, from which rows are picked and which are read back. Experts of such
+//! 2⁻¹¹ of itself, followed by the file's bytes, from which rows are picked and which are read back. Experts of such
 //! formats stay as they are in the file, because there are too many of them for F16.
 //!
 //! Q4_0: two values per byte, the even element in the low nibble, two's complement. Q8_0, Q5_0: a byte per value; what
@@ -128,7 +128,7 @@ fn quants(dtype: DType, block: &[u8]) -> [i8; GROUP] {
     })
 }
 
-/// The inverse of [`quants`], behind the scale.
+/// The inverse of [`quants`], written after the scale.
 fn write_quants(dtype: DType, block: &mut [u8], values: &[i8; GROUP]) {
     let (offset, at) = match dtype {
         DType::Q4_0 => (8, 2),

@@ -39,7 +39,7 @@ impl Driver for Cann {
         PluginInfo { name: "cann", version: env!("CARGO_PKG_VERSION"), vendor: "llmrt", needs_host: 0 };
     const DEVMEM: Option<DevmemLimits> = Some(memory::LIMITS);
 
-    /// Without the vendor's libraries there are no devices, and the log says why.
+    /// Without the vendor's libraries there are no devices, and the log has the reason.
     fn init(host: Host) -> Result<Cann> {
         let folder = host.option("cann.lib_dir").map(PathBuf::from);
         let runtime = match Runtime::open(folder.as_deref()) {

@@ -99,12 +99,12 @@ fn operators(folder: &Path) -> Result<(Vec<&'static Library>, Vec<&'static str>)
 fn open(folder: &Path, name: &str) -> Result<&'static Library, String> {
     // SAFETY: the vendor's libraries may be loaded at any time; their constructors are theirs.
     let library = unsafe { Library::open(Some(folder.join(name)), RTLD_LAZY | RTLD_LOCAL) };
-    // The cause says which file and why; the error itself only that something failed.
+    // The cause names the file and the reason; the error itself only that something failed.
     let words = |e: libloading::Error| e.source().map_or_else(|| e.to_string(), ToString::to_string);
     library.map(|library| &*Box::leak(Box::new(library))).map_err(words)
 }
 
-/// A table filled by name from the first library that has the name; a function nobody has is `None`.
+/// A table filled by name from the first library that has the name; a function that no library has is `None`.
 fn functions<T: Functions>(libraries: &[&'static Library]) -> T {
     const WORD: usize = size_of::<Option<extern "C" fn()>>();
     assert_eq!(size_of::<T>(), T::NAMES.len() * WORD, "the table has other fields than names");

@@ -1,4 +1,4 @@
-//! How the host takes scratch memory of a card: plain, or addresses with memory put behind them.
+//! How the host takes scratch memory of a card: plain, or reserved addresses with memory mapped to them.
 
 use crate::runtime::{Runtime, acl};
 use crate::sys::*;
@@ -31,7 +31,7 @@ impl CardScratch {
         }
     }
 
-    /// Nothing goes while work may use it. A failed wait says that the card is lost, and then nothing works on it.
+    /// Nothing is freed while work may use it. A failed wait means that the card is lost, and then no work runs on it.
     fn wait(&self) {
         if self.runtime.enter(self.device).is_ok() {
             // SAFETY: no arguments.

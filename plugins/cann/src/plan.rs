@@ -22,12 +22,12 @@ pub const MAX_PART: usize = 512;
 /// A plan.
 pub struct CardPlan {
     graph: GraphView<'static>,
-    /// `None`: planned anew at every run.
+    /// `None`: planned again at every run.
     steps: Option<Recording>,
     slot: Arc<CaptureSlot<Captured>>,
 }
 
-// SAFETY: addresses and handles that every thread may use after entering the card, one at a time, as the ABI says.
+// SAFETY: addresses and handles that every thread may use after entering the card, one at a time, as the ABI specifies.
 unsafe impl Send for CardPlan {}
 
 /// An operator that was planned.

@@ -25,7 +25,7 @@ unsafe impl Send for Context {}
 // SAFETY: as above.
 unsafe impl Sync for Context {}
 
-/// Calls a function of the runtime; its name goes into the error. For `unsafe` blocks that say why the arguments are good.
+/// Calls a function of the runtime; its name goes into the error. For `unsafe` blocks that justify the arguments.
 macro_rules! acl {
     ($runtime:expr, $name:ident($($arg:expr),* $(,)?)) => {{
         let acl = &$runtime.cann.acl;
@@ -45,7 +45,7 @@ impl Runtime {
             // SAFETY: NULL stands for the default configuration.
             unsafe { init(std::ptr::null()) }
         });
-        // Somebody else in this process may have started it.
+        // Other code of this process may have started it.
         match init {
             ACL_SUCCESS | ACL_ERROR_REPEAT_INITIALIZE => Ok(Arc::new(runtime)),
             code => {
@@ -56,14 +56,14 @@ impl Runtime {
         }
     }
 
-    /// Cards that are visible; 0 if the runtime cannot say.
+    /// Cards that are visible; 0 if the runtime cannot report them.
     pub fn n_devices(&self) -> u32 {
         let mut n = 0;
         // SAFETY: the output is ours.
         unsafe { acl!(self, aclrtGetDeviceCount(&mut n)) }.map_or(0, |()| n)
     }
 
-    /// The chip's name; empty if the runtime does not say. All cards of a machine are alike.
+    /// The chip's name; empty if the runtime does not report it. All cards of a machine are alike.
     pub fn soc_name(&self) -> String {
         // SAFETY: no arguments; the answer is NULL or a text of the library.
         let name = unsafe { self.cann.acl.aclrtGetSocName.map(|f| f()) }.filter(|name| !name.is_null());
@@ -109,7 +109,7 @@ impl Runtime {
         unsafe { acl!(self, aclrtSetCurrentContext(context.0)) }
     }
 
-    /// Bytes of a card that may be closed; 0 if nothing says. Where the runtime can be asked, no context is made.
+    /// Bytes of a card that may be closed; 0 if unavailable. Where the runtime can be queried, no context is made.
     pub fn total_memory(&self, device: i32, hbm: bool) -> u64 {
         let (mut total, attr) = (0, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE);
         // SAFETY: the output is ours.

@@ -44,7 +44,7 @@ pub struct CardStream {
     broken: Option<Error>,
 }
 
-// SAFETY: a handle that every thread may use after entering the card, one at a time, as the ABI says.
+// SAFETY: a handle that every thread may use after entering the card, one at a time, as the ABI specifies.
 unsafe impl Send for CardStream {}
 
 impl CardStream {

@@ -73,7 +73,7 @@ fn memory_that_runs_out_is_an_error_of_the_call_and_the_card_goes_on() {
     }
 }
 
-/// Whichever allocation of the card fails, the error says so and the next attempt works.
+/// Whichever allocation of the card fails, the error reports it and the next attempt works.
 #[test]
 fn every_allocation_may_be_the_one_that_fails() {
     for pool in ["legacy", "vmm"] {

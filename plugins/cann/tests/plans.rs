@@ -58,7 +58,7 @@ fn sum(n: u64) -> Case {
     })
 }
 
-/// What the counters say of runs 2 to 4 of a plan: operators planned, operators launched, graphs launched, mallocs.
+/// The counters of runs 2 to 4 of a plan: operators planned, operators launched, graphs launched, mallocs.
 fn three_replays(config: &str, options: &[(&str, &str)], case: &Case) -> [u64; 4] {
     let m = Machine::with_options("split", config, options);
     let stream = m.card(0).stream(1).unwrap();

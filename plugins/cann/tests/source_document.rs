@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const QUEUES: [&str; 3] = ["now", "delay", "sync"];
 
-/// Devices: one and many cards; no error, and nothing left behind.
+/// Devices: one and many cards; no error, and no leak.
 #[test]
 fn ca_19_one_and_many_cards_open_tell_of_their_memory_and_close() {
     for n in [1, 2, 8] {
@@ -29,7 +29,7 @@ fn ca_19_one_and_many_cards_open_tell_of_their_memory_and_close() {
             assert!(free <= total && total == 1 << 30, "{free} of {total}");
             card.stream(1).unwrap().synchronize().unwrap();
         }
-        // Opened once each, whatever was asked of them since: every set is to be reset.
+        // Opened once each, whatever was called since: every set is to be reset.
         assert_eq!(m.count("aclrtSetDevice") - before, n as u64);
         drop(cards);
         assert_eq!(m.close(), n as u64, "each card is reset as often as it was set");
@@ -109,7 +109,7 @@ fn ca_21_a_copy_between_cards_waits_for_a_long_job() {
     }
 }
 
-/// Ops: against the plain reference, with sentinels in front of and behind every tensor.
+/// Ops: against the plain reference, with sentinels before and after every tensor.
 #[test]
 fn ca_22_ops_agree_with_the_reference_and_write_nothing_beside_their_result() {
     for soc in ["Ascend910B3", "Ascend310P3"] {

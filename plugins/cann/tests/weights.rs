@@ -13,7 +13,7 @@ use llmrt_graph::ops::case::Case;
 use llmrt_host::TensorDesc;
 use placed::run;
 
-/// Whole and in part, behind an offset, with nothing written beside what `alloc_size` asked for.
+/// Whole and in part, at an offset, with nothing written outside of what `alloc_size` returned.
 #[test]
 fn sealed_weights_come_back_as_they_were() {
     let m = Machine::new("queue=now");

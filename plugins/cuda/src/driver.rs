@@ -14,7 +14,7 @@ pub struct CudaDriver {
     pub cuda: Cuda,
 }
 
-/// Calls a function of the driver; its name goes into the error. For `unsafe` blocks that state why arguments are valid.
+/// Calls a function of the driver; its name goes into the error. For `unsafe` blocks that justify the arguments.
 macro_rules! cu {
     ($driver:expr, $name:ident($($arg:expr),* $(,)?)) => {{
         let cuda = &$driver.cuda;

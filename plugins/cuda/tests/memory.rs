@@ -1,5 +1,5 @@
-//! Memory of simulated cards: scratch memory freed when no work uses it, copies complete when reported so, copies from
-//! card to card, and the scratch memory that verdicts name.
+//! Memory of simulated cards: scratch memory that is freed when no work uses it, copies that are done when reported
+//! done, copies from card to card, and the scratch memory that verdicts name.
 
 mod common;
 

@@ -6,7 +6,7 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 /// Addresses reserved for all cards of the process; never used twice, so that stale ones are noticed.
 const REGION: usize = 4 << 40;
 
-/// Fresh addresses that nobody may use directly.
+/// Fresh addresses that no code may access directly.
 pub fn addresses(len: usize, align: usize) -> Option<usize> {
     static NEXT: AtomicUsize = AtomicUsize::new(0);
     let base = region()?;

@@ -135,7 +135,7 @@ impl Args {
     }
 }
 
-/// What a parameter stands for. NULL is for those whose name says so.
+/// What a parameter stands for. NULL is for those whose name marks them optional.
 pub fn value(w: &World, name: &str, arg: Arg) -> Answer<Value> {
     let dead =
         |what: &str| Fault { code: ACLNN_ERR_PARAM_INVALID, text: format!("`{name}` is no live {what}") };
@@ -160,7 +160,7 @@ pub fn value(w: &World, name: &str, arg: Arg) -> Answer<Value> {
         Arg::Int(n) => Value::Int(n),
         Arg::Double(x) => Value::Double(x),
         Arg::Text(text) if text.is_null() => Value::Absent,
-        // SAFETY: the header says that it is a text that ends.
+        // SAFETY: the header declares it a NUL-terminated text.
         Arg::Text(text) => Value::Text(unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned()),
     })
 }

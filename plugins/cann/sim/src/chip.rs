@@ -48,7 +48,7 @@ impl Chip {
             _ if name.starts_with("310B") => {
                 Chip { letter: 'b', f32_products: false, peers: false, streams: 512, ..older }
             }
-            // A name without a digit behind it is the first 910.
+            // A name without a digit after it is the first 910.
             _ if name.starts_with("910") && !is_a2 && !name.starts_with("910_93") => {
                 Chip { letter: '9', nz: false, streams: 2048, events: 65_535, ..older }
             }
@@ -56,8 +56,8 @@ impl Chip {
         }
     }
 
-    /// Whether the chip has an operator whose row says `chips`: P 310P by the vendor's table, p 310P in practice, b 310B.
-    /// All are on A2 and A3. The first 910 is taken to have what the 310P has in practice: no table says.
+    /// Whether the chip has an operator with this `chips`: P 310P by the vendor's table, p 310P in practice, b 310B.
+    /// All are on A2 and A3. The first 910 is taken to have what the 310P has in practice: no table lists it.
     pub fn has(&self, chips: &str, documented: bool) -> bool {
         match self.letter {
             'A' => true,

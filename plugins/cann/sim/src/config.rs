@@ -1,6 +1,6 @@
 //! What the simulated machine is, from one environment variable: `LLMRT_CANN_SIM="soc=Ascend310P3,queue=delay,seed=7"`.
 //!
-//! The simulator stands in for hardware, so it reads its own environment, once; nothing else in llmrt knows the variable.
+//! The simulator stands in for hardware, so it reads its own environment, once; no other part of llmrt does.
 
 /// When enqueued work runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -9,7 +9,7 @@ pub enum Queue {
     Now,
     /// After a random time.
     Delay,
-    /// When somebody waits for it, and not before.
+    /// When a thread waits for it, and not before.
     Sync,
 }
 
@@ -161,7 +161,7 @@ impl Config {
     }
 }
 
-/// A number with k, m or g behind it.
+/// A number with the suffix k, m or g.
 fn bytes(text: &str) -> Option<u64> {
     let shift = match text.chars().last()? {
         'k' => 10,

@@ -70,7 +70,7 @@ unsafe extern "C" fn llmrt_sim_reset() {
     world().trace.reset();
 }
 
-/// Report `i`; NULL after the last. Valid until the thread asks again.
+/// Report `i`; NULL after the last. Valid until the thread's next call.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn llmrt_sim_report(i: usize) -> *const c_char {
     thread_local! {

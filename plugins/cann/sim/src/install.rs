@@ -7,7 +7,7 @@ use std::process::Command;
 
 const SIMULATOR: &str = "libcann_simulator.so";
 
-/// Functions that 8.1 lacks, of those that llmrt knows.
+/// Functions that 8.1 lacks, of those that llmrt uses.
 const NOT_IN_8_1: [&str; 4] =
     ["aclrtGetDeviceInfo", "aclrtDeviceGetUuid", "aclsysGetVersionStr", "aclnnFastGelu"];
 
@@ -72,7 +72,7 @@ fn remove(file: &Path) -> Result<(), String> {
     }
 }
 
-/// The simulator's library, which cargo puts beside its programs; tests lie one folder deeper.
+/// The simulator's library, which cargo puts beside its programs; tests are one folder deeper.
 fn simulator() -> Result<PathBuf, String> {
     let program = std::env::current_exe().map_err(|e| e.to_string())?;
     let found = program.ancestors().skip(1).take(2).map(|dir| dir.join(SIMULATOR)).find(|file| file.exists());

@@ -1,5 +1,5 @@
-//! A simulator of Huawei's Ascend libraries, to run the plugin without a card and to catch its mistakes. Its README says
-//! what it is and is not; nothing loads it unless told to.
+//! A simulator of Huawei's Ascend libraries, to run the plugin without a card and to catch its mistakes. Its README
+//! describes what it is and is not; it is loaded only where it is configured.
 //!
 //! Reading order: [`config`], [`world`] for the machine, [`memory`], [`runtime`] for what acl* functions do, [`object`]
 //! and [`plan`] for tensors and the two phases of an operator, [`view`] for how kernels see memory, [`ops`], and

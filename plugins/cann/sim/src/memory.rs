@@ -1,12 +1,12 @@
 //! Memory of the cards. A card's addresses are real addresses of this process at which nothing may be read or written;
-//! the bytes lie elsewhere, and only copies and kernels get at them. So a program that uses a card's address itself faults.
+//! the bytes are elsewhere, and only copies and kernels access them. A program that dereferences an address faults.
 
 use crate::address::{addresses, is_device};
 use crate::span::{Part, Span};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard};
 
-/// Bytes somewhere, shared by whoever maps them.
+/// Bytes somewhere, shared by all mappings of them.
 pub type Bytes = Arc<Mutex<Vec<u8>>>;
 
 /// Pages of large allocations and of virtual memory.
@@ -28,10 +28,10 @@ struct State {
     n_taken: u64,
 }
 
-/// Addresses with bytes behind them.
+/// Addresses with bytes mapped to them.
 #[derive(Clone)]
 pub struct Segment {
-    /// Bytes asked for.
+    /// Bytes requested.
     pub len: usize,
     /// Bytes that units may read, which is a little more.
     readable: usize,
@@ -50,7 +50,7 @@ impl Memory {
         Memory { state: Mutex::default(), poison, limit, oom }
     }
 
-    /// Takes memory of a card, full of poison; the error says why not.
+    /// Takes memory of a card, full of poison; the error is why it failed.
     pub fn take(&self, device: usize, len: usize) -> Result<(Bytes, u64), String> {
         let page = if len > 1 << 20 { PAGE } else { 4096 };
         let charged = len.checked_next_multiple_of(page).map_or(u64::MAX, |n| n as u64);
@@ -89,7 +89,7 @@ impl Memory {
         Ok(address)
     }
 
-    /// Frees a plain allocation: at once, whoever uses it.
+    /// Frees a plain allocation: at once, even while work uses it.
     pub fn free(&self, address: usize) -> Result<(), String> {
         let mut state = self.state();
         match state.segments.get(&address) {
@@ -105,7 +105,7 @@ impl Memory {
         Ok(())
     }
 
-    /// Puts bytes behind reserved addresses.
+    /// Maps bytes to reserved addresses.
     pub fn map(&self, address: usize, device: usize, mapped: usize, bytes: &Bytes) {
         let len = crate::lock(bytes).len();
         let segment = Segment { len, readable: len, device, charged: 0, mapped, bytes: bytes.clone() };
@@ -121,14 +121,14 @@ impl Memory {
         Some(mapped)
     }
 
-    /// Whether something lies between two addresses.
+    /// Whether something is mapped between two addresses.
     pub fn any_in(&self, start: usize, end: usize) -> bool {
         let state = self.state();
         let before = state.segments.range(..end).next_back();
         before.is_some_and(|(at, segment)| at + segment.len > start)
     }
 
-    /// The bytes at `len` addresses, which have to be of one card; the error says what is there instead.
+    /// The bytes at `len` addresses, which have to be of one card; the error names what is there instead.
     pub fn span(&self, address: usize, len: usize) -> Result<Span, String> {
         let state = self.state();
         let (mut parts, mut at, mut device) = (Vec::new(), 0, None);

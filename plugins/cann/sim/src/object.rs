@@ -89,7 +89,7 @@ unsafe extern "C" fn aclCreateScalar(value: *mut c_void, dtype: aclDataType) -> 
         ensure(!value.is_null(), ACLNN_ERR_PARAM_NULLPTR, || "no value".into())?;
         let size = bits(dtype).filter(|bits| *bits >= 8).map(|bits| bits / 8);
         let Some(size) = size else { return fault(ACLNN_ERR_PARAM_INVALID, format!("dtype {dtype}")) };
-        // SAFETY: the header says that a value of this type is there.
+        // SAFETY: by the header's contract a value of this type is there.
         let bytes = unsafe { std::slice::from_raw_parts(value.cast::<u8>(), size) };
         let value = crate::number::decode(dtype, bytes);
         Ok(world().objects.scalars.insert(Scalar { value, dtype }))
@@ -173,6 +173,6 @@ fn array<'a, T>(start: *const T, n: u64, what: &str) -> Answer<&'a [T]> {
         return Ok(&[]);
     }
     ensure(!start.is_null(), ACLNN_ERR_PARAM_NULLPTR, || format!("no {what}"))?;
-    // SAFETY: the header says that `n` elements are there; they are copied before the call returns.
+    // SAFETY: by the header's contract `n` elements are there; they are copied before the call returns.
     Ok(unsafe { std::slice::from_raw_parts(start, n as usize) })
 }

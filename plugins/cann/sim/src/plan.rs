@@ -21,7 +21,7 @@ pub struct Op {
     pub chips: &'static str,
     /// A matrix product: its faults are those of the cube unit.
     pub cube: bool,
-    /// Checks the parameters and says what the kernel does.
+    /// Checks the parameters and returns what the kernel does.
     pub plan: fn(&Args) -> Answer<Kernel>,
 }
 

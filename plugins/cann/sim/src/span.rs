@@ -1,4 +1,4 @@
-//! Bytes at consecutive addresses of a card, wherever they lie.
+//! Bytes at consecutive addresses of a card, wherever they are stored.
 
 use crate::memory::Bytes;
 

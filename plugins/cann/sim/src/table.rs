@@ -1,4 +1,4 @@
-//! Handles that programs hold: numbers with nothing behind them, looked up at every use. A stale or foreign one is found.
+//! Handles that programs hold: numbers, not pointers, looked up at every use. A stale or foreign one is found.
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -22,7 +22,7 @@ impl<T> Table<T> {
         self.insert_with(|_| Arc::new(object))
     }
 
-    /// A new object that knows its handle.
+    /// A new object that has its handle.
     pub fn insert_with(&self, make: impl FnOnce(usize) -> Arc<T>) -> usize {
         // A page that no program has, and no object of another kind in between.
         let handle = 0x10 * NEXT.fetch_add(1, Relaxed) + (0x7ace << 40);

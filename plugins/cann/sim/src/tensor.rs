@@ -37,7 +37,7 @@ pub fn bits(dtype: aclDataType) -> Option<usize> {
 }
 
 impl Tensor {
-    /// What the library asks of a tensor.
+    /// What the library requires of a tensor.
     pub fn check(&self) -> Answer {
         let Tensor { dims, strides, storage, .. } = self;
         let bad = |text: String| fault(ACLNN_ERR_PARAM_INVALID, text);

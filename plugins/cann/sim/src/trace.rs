@@ -1,4 +1,4 @@
-//! What was called how often, and a file with a line per call where one is asked for.
+//! What was called how often, and a file with a line per call where one is configured.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -41,7 +41,7 @@ impl Trace {
         *count = n.max(*count);
     }
 
-    /// What a counter says.
+    /// A counter's value.
     pub fn get(&self, name: &str) -> u64 {
         crate::lock(&self.0).counts.get(name).copied().unwrap_or(0)
     }

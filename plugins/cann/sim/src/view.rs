@@ -1,5 +1,5 @@
 //! How kernels see memory: views are read into numbers, outer dims first, and written back, each checked against the
-//! allocation that it lies in when the kernel runs.
+//! allocation that it is in when the kernel runs.
 
 use crate::args::{Args, Value};
 use crate::fault::{Answer, Fault, ensure};

@@ -19,7 +19,7 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Everything there is.
 pub struct World {
-    /// As asked for.
+    /// As configured.
     pub config: Config,
     /// What is wrong with the configuration, if something is.
     pub problem: Option<String>,
@@ -55,7 +55,7 @@ pub struct World {
 
 static WORLD: RwLock<Option<Arc<World>>> = RwLock::new(None);
 
-/// The machine of this process; the environment describes it when it is first asked for.
+/// The machine of this process; the environment describes it at first use.
 pub fn world() -> Arc<World> {
     if let Some(world) = &*WORLD.read().unwrap_or_else(PoisonError::into_inner) {
         return world.clone();
@@ -155,7 +155,7 @@ pub(crate) fn put<T>(out: *mut T, value: T) -> Answer {
     if out.is_null() {
         return fault(ACL_ERROR_INVALID_PARAM, "an output is NULL");
     }
-    // SAFETY: the header says that an output which is not NULL has room for its type.
+    // SAFETY: by the header's contract an output which is not NULL has room for its type.
     unsafe { out.write(value) }
     Ok(())
 }

@@ -80,7 +80,7 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 }
 
 impl Attention {
-    /// The blocks of all sequences, one behind the other: [row, capacity · n_seqs].
+    /// The blocks of all sequences, one after the other: [row, capacity · n_seqs].
     pub fn gathered(&self, call: &mut Call<'_>, cache: &Operand, blocks: &Operand) -> Result<Operand> {
         let (row, paging) = (cache.ne[0], &self.paging);
         let all = call.temporary(cache.dtype, &[row * paging.block_size, blocks.n_elements()])?;

@@ -1,8 +1,8 @@
 //! Attention by the vendor's operators: F16 or BF16, no soft cap, no sinks, no ALiBi. Every token is a sequence of its own
 //! with its row of the block table in steps of few tokens; a prompt sees the blocks of all sequences beside each other.
 //!
-//! Lengths are given to it on the host, where they would be fixed in a captured graph, so it is told that every
-//! sequence fills its table, and a mask hides what is not there.
+//! Lengths are given to it on the host, where they would be fixed in a captured graph, so the lengths given are
+//! those of full tables, and a mask hides what is not there.
 
 use super::attention::Attention;
 use super::paging::Paging;
@@ -129,7 +129,7 @@ fn launch(
     };
     let layout = c"BSND".as_ptr().cast_mut();
     let scale = f64::from(a.p.scale);
-    // No causal rule of its own: the mask says all.
+    // No causal rule of its own: the mask has all of it.
     let (far, sparse, precise) = (i64::from(i32::MAX), 0, 0);
     run!(
         call,

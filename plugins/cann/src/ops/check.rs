@@ -1,4 +1,4 @@
-//! What `supports` asks of operands; the first thing in the way is the answer.
+//! What `supports` requires of operands; the first unmet requirement is the answer.
 
 use crate::chip::Chip;
 use crate::layout::{F16, INT4, INT8};
@@ -8,8 +8,8 @@ use llmrt_plugin::{DType, NodeView, Reason, TensorView};
 /// Yes, or why not.
 pub type Answer = Result<(), Reason>;
 
-/// The sources that the op needs are there, all operands lie where cards can address them, in layouts of this plugin, and
-/// there are no params that this code does not know.
+/// The sources that the op needs are there, all operands are where cards can address them, in layouts of this plugin,
+/// and there are no params that this code does not support.
 pub fn form(node: &NodeView<'_>) -> Answer {
     let info = node.op().ok_or(Reason::Op)?.info();
     (0..info.min_src as usize).try_for_each(|i| given(node, i).map(|_| ()))?;

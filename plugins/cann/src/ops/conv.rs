@@ -12,7 +12,7 @@ use crate::sys::*;
 use llmrt_plugin::abi::op::{Conv1dParams, Conv2dParams};
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
 
-/// What the library's operator is told; lists are of the outer dim first, of one dim or two.
+/// The arguments of the library's operator; lists are of the outer dim first, of one dim or two.
 #[derive(Debug)]
 struct Form {
     stride: Vec<i64>,

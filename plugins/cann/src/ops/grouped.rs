@@ -1,6 +1,6 @@
 //! Experts' products in one operator: rows sorted by expert, each group of rows times the matrix of its expert.
 //!
-//! The operator wants to know how many rows each expert has, on the card: ids are compared with the experts' numbers and
+//! The operator takes the number of rows of each expert, on the card: ids are compared with the experts' numbers and
 //! counted. Experts of no row are not read.
 
 use super::ids::Ids;
@@ -14,7 +14,7 @@ use llmrt_plugin::Result;
 const MAX_EXPERTS: i64 = 1024;
 const MAX_IN_ROW: i64 = 65_535;
 
-/// Rows go to one output, split by rows, and counts say how many an expert has.
+/// Rows go to one output, split by rows, and counts hold how many an expert has.
 const ONE_OUTPUT: i64 = 3;
 const BY_ROWS: i64 = 0;
 const COUNTS: i64 = 1;
@@ -83,13 +83,13 @@ impl Groups<'_> {
         call.cast(&counts.reshape(&[self.n]), ACL_INT64)
     }
 
-    /// y [m, n] from x [k, n], rows of experts behind each other.
+    /// y [m, n] from x [k, n], rows of experts one after the other.
     fn launch(&self, call: &mut Call<'_>, x: &Operand, counts: &Operand, y: &Operand) -> Result<()> {
         let (k, m, n) = (self.k, self.m, self.n);
         let turned = |t: &Operand| t.permute(&[1, 0, 2]);
         let (weight, scales) = match self.w {
             Weights::Sealed(w) => {
-                // [groups, m, experts] in the file's order; the operator wants those of a group beside each other.
+                // [groups, m, experts] in the file's order; the operator takes those of a group beside each other.
                 let scales = turned(&w.scales.reshape(&[k / crate::layout::GROUP as i64, m, n]));
                 (w.values().reshape(&[k, m, n]), Some(call.dense(&scales, ACL_FLOAT16)?))
             }

@@ -1,5 +1,5 @@
 //! Numbers of rows that may be out of range. A kernel that follows one faults, so they are 0 for kernels, and a factor
-//! of 0 or 1 says which they were. Both are computed once per graph.
+//! of 0 or 1 marks which they were. Both are computed once per graph.
 
 use super::check::Answer;
 use super::steps::has;

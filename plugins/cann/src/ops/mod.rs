@@ -1,4 +1,4 @@
-//! The ops, a file per family: `supports` says which nodes the card runs, `compute` enqueues one.
+//! The ops, a file per family: `supports` decides which nodes the card runs, `compute` enqueues one.
 //!
 //! [`steps`] has the operators that compositions are written in.
 

@@ -1,5 +1,5 @@
 //! y = the router's weights of each token's chosen experts: softmax or sigmoid of the logits, picked by ids, divided by
-//! their sum if asked, times a factor.
+//! their sum if the params set it, times a factor.
 
 use super::check::{self, Answer, ensure};
 use super::steps::{EXACT, has};
@@ -51,7 +51,7 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
             probs
         }
     };
-    // Element id of token t lies at t · n + id.
+    // Element id of token t is at t · n + id.
     let (place, first) = (call.cast(&index, ACL_FLOAT)?, call.temporary(ACL_FLOAT, &[tokens])?);
     call.count(0.0, n as f32, &first)?;
     call.add(&place, &first.with_dim(0), &place)?;

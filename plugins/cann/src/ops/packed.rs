@@ -123,7 +123,7 @@ impl Blocks {
         call.cast(&t, ACL_FLOAT)
     }
 
-    /// y [number, block, row] += what the fields say.
+    /// y [number, block, row] += what the fields hold.
     fn add(&self, call: &mut Call<'_>, fields: &[Field], y: &Operand) -> Result<()> {
         fields.iter().try_for_each(|f| {
             call.scoped(|call| {

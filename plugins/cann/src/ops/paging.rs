@@ -14,7 +14,7 @@ use crate::ops::missing;
 use crate::sys::*;
 use llmrt_plugin::{NodeView, Reason, Result};
 
-/// Where the sequences of a step lie.
+/// Where the sequences of a step are in the cache.
 pub struct Paging {
     /// I32 [max_blocks, n_seqs], I32 [n_seqs], I32 [n_seqs + 1].
     table: Operand,
@@ -219,7 +219,7 @@ impl Paging {
         Ok(())
     }
 
-    /// [capacity, n_tokens]: how far a position lies before the token's.
+    /// [capacity, n_tokens]: how far a position is before the token's.
     fn behind(&self, call: &mut Call<'_>, positions: &Operand) -> Result<Operand> {
         let keys = call.temporary(ACL_FLOAT, &[self.capacity()])?;
         call.count(0.0, 1.0, &keys)?;
@@ -228,7 +228,7 @@ impl Paging {
         Ok(behind)
     }
 
-    /// [capacity, n_tokens]: minus how far a position that the token sees lies before its own, else 0.
+    /// [capacity, n_tokens]: minus how far a position that the token sees is before its own, else 0.
     pub fn distances(&self, call: &mut Call<'_>) -> Result<Operand> {
         let (positions, sees) = (self.positions(call)?, self.sees(call)?);
         call.shared(self.key("distances"), ACL_FLOAT, &sees.ne, |call, y| {

@@ -1,4 +1,4 @@
-//! Matrix products, at the precision that operands ask for.
+//! Matrix products, at the precision that operands require.
 
 use crate::call::{Call, run};
 use crate::operand::Operand;

@@ -11,7 +11,7 @@ use crate::sys::*;
 use llmrt_plugin::abi::op::NormParams;
 use llmrt_plugin::{DType, NodeView, Reason, Result};
 
-/// Elements in 32 bytes of F32: the shortest row where the chip says so.
+/// Elements in 32 bytes of F32: the shortest row where the chip requires it.
 const SHORTEST_ON_SOME: usize = 8;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
@@ -47,7 +47,7 @@ fn ones(call: &mut Call<'_>, n: i64) -> Result<Operand> {
 
 fn rms_norm(call: &mut Call<'_>, x: &Operand, w: &Operand, eps: f32, y: &Operand) -> Result<()> {
     let x = call.to(x, ACL_FLOAT)?;
-    // The library also wants 1 / root of each row.
+    // The library also writes 1 / root of each row.
     let mut ne = x.ne.clone();
     ne[0] = 1;
     let (placed, roots) = (call.place(y, ACL_FLOAT)?, call.temporary(ACL_FLOAT, &ne)?);

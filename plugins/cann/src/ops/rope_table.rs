@@ -16,7 +16,7 @@ pub const NORMAL: u32 = 0;
 /// Pairs (i, i + n_dims / 2).
 pub const NEOX: u32 = 2;
 const MROPE: u32 = 8;
-/// All of a head of 2 · n_dims, pairs (i, i + n_dims), counted anew in each section.
+/// All of a head of 2 · n_dims, pairs (i, i + n_dims), counted again from 0 in each section.
 pub const VISION: u32 = 24;
 const INTERLEAVED: u32 = 40;
 

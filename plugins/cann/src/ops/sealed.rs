@@ -7,7 +7,7 @@ use crate::operand::{Operand, element_bytes};
 use crate::sys::*;
 use llmrt_plugin::{Error, Result, TensorView};
 
-/// A sealed weight: rows of all its matrices, one behind the other.
+/// A sealed weight: rows of all its matrices, one after the other.
 #[derive(Clone, Debug)]
 pub struct Sealed {
     /// Two values per byte; otherwise one.

@@ -103,7 +103,7 @@ fn slots(call: &mut Call<'_>, ids: &Operand, n_slots: i64) -> Result<(Operand, O
 }
 
 /// For each row the last valid one with the same slot, or r: the place of the largest of
-/// same(i, j) · valid(j) · (j + 1) over j, behind which stands ½.
+/// same(i, j) · valid(j) · (j + 1) over j, followed by ½.
 fn last_of_each(call: &mut Call<'_>, slot: &Operand, valid: &Operand, from: &Operand) -> Result<()> {
     let r = slot.ne[0];
     let rank = call.temporary(ACL_FLOAT, &[r])?;

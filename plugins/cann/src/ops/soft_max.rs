@@ -70,7 +70,7 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     call.copy(&placed, &y)
 }
 
-/// Scores with one more behind each row.
+/// Scores with one more at the end of each row.
 pub struct Rows {
     /// The scores, to be filled in.
     pub scores: Operand,

@@ -114,7 +114,7 @@ impl Call<'_> {
         run!(self, math.aclnnInplaceFillScalar(y, value))
     }
 
-    /// y [n] = start, start + step, …; the library counts in double precision, so the end lies between two numbers.
+    /// y [n] = start, start + step, …; the library counts in double precision, so the end is between two numbers.
     pub fn count(&mut self, start: f32, step: f32, y: &Operand) -> Result<()> {
         let end = f64::from(start) + (y.n_elements() as f64 - 0.5) * f64::from(step);
         let (start, step) = (self.double(start.into())?, self.double(step.into())?);

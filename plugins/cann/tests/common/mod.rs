@@ -51,7 +51,7 @@ impl Machine {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
         let dir = libraries(layout);
-        // Found behind the vendor's name, as the plugin finds it: the same one, whatever folder came first.
+        // Found by the vendor's name, as the plugin finds it: the same library, whatever folder came first.
         // SAFETY: the simulator may be loaded at any time.
         let simulator = unsafe { Library::new(dir.join("libascendcl.so")) }.unwrap();
         let text = CString::new(config).unwrap();
@@ -81,7 +81,7 @@ impl Machine {
         self.host.as_ref().expect("there until the machine goes")
     }
 
-    /// Closes the host, and says how many cards were reset since the beginning.
+    /// Closes the host, and returns how many cards were reset since the beginning.
     pub fn close(&mut self) -> u64 {
         self.host = None;
         self.count("aclrtResetDevice")
@@ -109,7 +109,7 @@ impl Machine {
         let report =
             unsafe { self.simulator.get::<unsafe extern "C" fn(usize) -> *const c_char>("llmrt_sim_report") }
                 .unwrap();
-        // SAFETY: NULL, or a text that lives until the next one is asked for.
+        // SAFETY: NULL, or a text that lives until the next one is requested.
         let text = |i| unsafe {
             let text = report(i);
             (!text.is_null()).then(|| CStr::from_ptr(text).to_string_lossy().into_owned())

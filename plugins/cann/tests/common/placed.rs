@@ -13,7 +13,7 @@ pub fn has_empty(case: &Case) -> bool {
     case.graph.tensors.iter().any(|t| t.n_elems() == 0)
 }
 
-/// A case's graph; tensors that own their bytes are where `place` says: a buffer, and the layout in it.
+/// A case's graph; tensors that own their bytes are where `place` puts them: a buffer, and the layout in it.
 fn raw<'a>(case: &Case, place: impl Fn(usize) -> (Option<&'a Buffer>, u32)) -> Result<RawGraph> {
     let mut builder = RawGraphBuilder::new();
     for (i, def) in case.graph.tensors.iter().enumerate() {

@@ -1,5 +1,6 @@
-//! Products of halves that cuBLASLt does in place of our kernel, if it is there: many columns, one matrix, a contiguous
-//! result. x is converted to halves by our kernel and, for F16, columns are multiplied by their units after the product.
+//! Products of halves that cuBLASLt does in place of our kernel, if it is there: many columns, one matrix,
+//! a contiguous result. x is converted to halves by our kernel and, for F16, columns are multiplied by their units
+//! after the product.
 
 use super::check::is_number;
 use super::source;

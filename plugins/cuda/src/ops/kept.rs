@@ -77,8 +77,8 @@ impl Call<'_> {
         Ok(piece.addr)
     }
 
-    /// Gives back what is kept: launches that follow may write over it. Other memory of this call was taken after it and
-    /// is freed before it; calls take no other memory until they have decided whether they use it.
+    /// Gives back what is kept: launches that follow may write over it. Other memory of this call was taken after it
+    /// and is freed before it; calls take no other memory until they have decided whether they use it.
     pub fn forget(&mut self) {
         if let Some(kept) = self.kept.take() {
             self.give_back();

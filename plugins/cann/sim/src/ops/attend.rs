@@ -1,4 +1,4 @@
-//! What attention computes: which keys each query sees, and where they lie.
+//! What attention computes: which keys each query sees, and where they are stored.
 
 use super::check::*;
 use super::norm::softmax;
@@ -16,11 +16,11 @@ pub struct Rule {
     pub kv_lens: Option<Vec<i64>>,
     /// The mode of the mask.
     pub sparse: i64,
-    /// Tokens before and behind that are seen.
+    /// Tokens before and after that are seen.
     pub reach: (i64, i64),
     /// Rows that see nothing are 0.
     pub repair: bool,
-    /// Whether the logarithms of the sums are wanted.
+    /// Whether the logarithms of the sums are an output.
     pub lse: bool,
 }
 
@@ -125,7 +125,7 @@ pub fn run(r: &Run<'_>, s: &Shape, rule: &Rule, scale: f64, capacity: i64) -> An
             lse[((b * s.heads + head) * s.q_len + i) as usize] =
                 largest + p.iter().map(|x| (x - largest).exp()).sum::<f64>().ln();
             let y = &mut out[at..][..d];
-            // Without a key to see, the result is whatever was there, unless it is asked to be 0.
+            // Without a key to see, the result is whatever was there, unless the caller requests 0.
             match (n_kv, largest == f64::NEG_INFINITY) {
                 (0, _) => y.fill(0.0),
                 (_, true) => y.fill(if rule.repair { 0.0 } else { f64::NAN }),

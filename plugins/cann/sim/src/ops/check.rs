@@ -1,4 +1,4 @@
-//! What the first phase asks of parameters.
+//! What the first phase requires of parameters.
 
 use crate::args::Args;
 use crate::fault::{Answer, ensure};

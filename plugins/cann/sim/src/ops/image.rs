@@ -129,7 +129,7 @@ fn convolution(a: &Args) -> Answer<Kernel> {
         let bias =
             if r.args.opt("bias_opt").is_some() { r.read("bias_opt")? } else { vec![0.0; c_out as usize] };
         let (in_group, out_group) = (i[1] / groups, c_out / groups);
-        // Where a tap of the window lies in the input, if it lies on an element.
+        // Where a tap of the window is in the input, if it is on an element.
         let source = |d: usize, o: i64, tap: i64| {
             let at = match transposed {
                 true => o + pad[d] - tap * dilation[d],

@@ -61,7 +61,7 @@ fn gather(a: &Args) -> Answer<Kernel> {
         if let Some(id) = ids.iter().find(|id| **id < 0.0 || **id >= n_rows as f64) {
             return Err(r.fault(&format!("row {id} of {n_rows}")));
         }
-        // Row by row: a table of embeddings is long, and few of its rows are asked for.
+        // Row by row: a table of embeddings is long, and few of its rows are requested.
         let x = r.args.tensor("x")?;
         let picked: Vec<_> =
             ids.iter().map(|id| r.elements(&row(x, dim, *id as i64))).collect::<Answer<_>>()?;
@@ -83,7 +83,7 @@ fn scatter(a: &Args, dim: &str, index: &'static str, source: &'static str) -> An
     Ok(kernel(move |r| {
         let (x, source) = (r.args.tensor("x")?, r.args.tensor(source)?);
         let ids = r.read(index)?;
-        // Any order, so that nobody counts on one.
+        // Any order, so that no caller relies on one.
         let mut order: Vec<usize> = (0..ids.len()).collect();
         order.sort_by_key(|i| seed.random(&[*i as u64, 7]));
         order.into_iter().try_for_each(|i| match ids[i] {

@@ -1,4 +1,4 @@
-//! Matrix products. `cube_math` says how F32 may be rounded on its way in: 0 and 4 not at all, 1 as the chip likes (10
+//! Matrix products. `cube_math` sets how F32 inputs may be rounded: 0 and 4 not at all, 1 as the chip chooses (10
 //! bits of fraction on A2, F16 on 310P), 2 to F16, 3 to 10 bits.
 
 use super::check::*;

@@ -87,7 +87,7 @@ macro_rules! ops {
 }
 pub(crate) use ops;
 
-/// Whether a row says `cube`.
+/// Whether a row has `cube`.
 const fn is_cube(marks: &[&str]) -> bool {
     !marks.is_empty()
 }

@@ -74,7 +74,7 @@ ops! { cann_math;
             })
         }))
     };
-    // Pads begin with the last dim, before and behind.
+    // Pads begin with the last dim, before and after.
     aclnnConstantPadNd(x: In, pads: Ints, value: Num, out: Out) "P" => |a| {
         let (x, pads, value) = (a.of("x", ALL)?, a.ints("pads")?.to_vec(), a.scalar("value")?);
         valid(pads.len() % 2 == 0 && pads.len() <= 2 * x.dims.len(), || format!("pads {pads:?}"))?;

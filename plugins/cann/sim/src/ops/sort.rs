@@ -1,4 +1,4 @@
-//! Order: equal values come in any order, so that nobody counts on one.
+//! Order: equal values come in any order, so that no caller relies on one.
 
 use super::check::*;
 use super::*;

@@ -1,4 +1,4 @@
-//! Graphs: work recorded instead of run, and launched as often as wanted, with the addresses it was recorded with.
+//! Graphs: work recorded instead of run, and launched any number of times, with the addresses it was recorded with.
 
 use crate::fault::{Answer, ensure, fault};
 use crate::runtime::context::current;
@@ -214,7 +214,7 @@ pub fn active_for_thread(w: &World) -> Option<Arc<Graph>> {
     })
 }
 
-/// Refuses what is not ordered after streams while somebody captures.
+/// Refuses what is not ordered after streams while a thread captures.
 pub fn forbid(w: &World, what: &str) -> Answer {
     let Some(graph) = active_for_thread(w) else { return Ok(()) };
     graph.invalidate();

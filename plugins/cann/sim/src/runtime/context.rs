@@ -28,7 +28,7 @@ pub struct Card {
 }
 
 impl Card {
-    /// A card that nobody uses.
+    /// A card that is not in use.
     pub fn new(number: u32) -> Card {
         Card { number, refs: 0, primary: 0, broken: None, peers: BTreeSet::new(), n_streams: 0, n_events: 0 }
     }
@@ -42,7 +42,7 @@ pub struct Context {
     pub device: usize,
     /// Made by `aclrtSetDevice`.
     primary: bool,
-    /// Made when it is first asked for.
+    /// Made at first use.
     default_stream: Mutex<Option<Arc<Stream>>>,
 }
 

@@ -26,7 +26,7 @@ pub struct Stream {
 #[derive(Default)]
 struct State {
     tasks: VecDeque<Task>,
-    /// How many came, how many are done, and how many somebody waits for.
+    /// How many were enqueued, how many are done, and how many a thread waits for.
     n_in: u64,
     n_done: u64,
     wanted: u64,
@@ -96,7 +96,7 @@ impl Stream {
         self.state().n_in
     }
 
-    /// Whether a place is done; from now on somebody wants it.
+    /// Whether a place is done; from now on it counts as waited for.
     pub fn is_done(&self, place: u64) -> bool {
         let mut state = self.state();
         let done = state.n_done >= place;

@@ -7,7 +7,7 @@ use std::ffi::{CString, c_char};
 use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
 
-/// Once per process; a second time is harmless and says so.
+/// Once per process; a second call is harmless and returns its own code.
 #[unsafe(export_name = "llmrt_sim_aclInit")]
 unsafe extern "C" fn aclInit(_config: *const c_char) -> i32 {
     call_any_time("aclInit", |w| {
@@ -21,7 +21,7 @@ unsafe extern "C" fn aclInit(_config: *const c_char) -> i32 {
     })
 }
 
-/// Says what the program left behind.
+/// Reports what the program did not destroy.
 #[unsafe(export_name = "llmrt_sim_aclFinalize")]
 unsafe extern "C" fn aclFinalize() -> i32 {
     call_any_time("aclFinalize", |w| match w.started.swap(2, SeqCst) {

@@ -23,7 +23,7 @@ api! { cann_acl;
         let stream = resolve(w, stream)?;
         ensure(!capture::is_capturing(&stream), ACL_ERROR_RT_STREAM_CAPTURED, || "it is being captured".into())?;
         w.streams.remove(stream.handle);
-        // A fault was for whoever synchronised.
+        // A fault is reported by synchronising calls, not here.
         let _ = stream.synchronize(w, None);
         stream.close();
         crate::lock(&w.cards[stream.device]).n_streams -= 1;

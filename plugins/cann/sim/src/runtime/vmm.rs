@@ -1,4 +1,4 @@
-//! Virtual memory: addresses are reserved, physical memory is taken, and one is put behind the other.
+//! Virtual memory: addresses are reserved, physical memory is taken and mapped to them.
 
 use crate::address::addresses;
 use crate::fault::{Answer, Fault, ensure, fault};
@@ -120,7 +120,7 @@ fn unknown() -> Answer {
 }
 
 fn device_of(w: &World, prop: *const aclrtPhysicalMemProp) -> Answer<usize> {
-    // SAFETY: NULL or a record, as the header says.
+    // SAFETY: NULL or a record, by the header's contract.
     let prop = unsafe { prop.as_ref() };
     let Some(prop) = prop else { return fault(ACL_ERROR_INVALID_PARAM, "no properties") };
     let good = prop.handleType == 0

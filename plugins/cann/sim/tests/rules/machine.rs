@@ -8,7 +8,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 /// Calls a function of the runtime and returns its status.
 macro_rules! acl {
     ($m:expr, $name:ident($($arg:expr),* $(,)?)) => {
-        // SAFETY: arguments as the header wants them, or wrong in a way that the test is about.
+        // SAFETY: arguments as the header specifies them, or wrong in a way that the test is about.
         unsafe { $m.t.acl.$name.expect(stringify!($name))($($arg),*) }
     };
 }

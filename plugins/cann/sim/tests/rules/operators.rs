@@ -29,7 +29,7 @@ fn chips_lack_dtypes_and_operators() {
         let t = m.tensor(dtype, &[8], m.alloc(16));
         assert_eq!(plan!(m, nn.aclnnSilu(t, t)).0, answer, "{soc} {dtype}");
     }
-    // In practice the 310P adds; the vendor's table does not say so.
+    // In practice the 310P adds; the vendor's table does not list it.
     for (config, answer) in
         [("soc=Ascend310P3", 0), ("soc=Ascend310P3,documented=1", ACLNN_ERR_RUNTIME_ERROR)]
     {

@@ -1,4 +1,4 @@
-//! Rule 15: addresses and the memory behind them.
+//! Rule 15: addresses and the memory mapped to them.
 
 use super::machine::Machine;
 use cann_simulator::sys::*;
