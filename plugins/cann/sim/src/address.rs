@@ -27,7 +27,7 @@ fn region() -> Option<usize> {
     static BASE: OnceLock<Option<usize>> = OnceLock::new();
     *BASE.get_or_init(|| {
         let flags = libc::MAP_PRIVATE | libc::MAP_ANONYMOUS | libc::MAP_NORESERVE;
-        // SAFETY: a new mapping wherever the system likes; nothing can be read or written in it.
+        // SAFETY: a new mapping at an address that the system chooses; nothing can be read or written in it.
         let at = unsafe { libc::mmap(std::ptr::null_mut(), REGION, libc::PROT_NONE, flags, -1, 0) };
         (at != libc::MAP_FAILED).then_some(at as usize)
     })

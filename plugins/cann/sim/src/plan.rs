@@ -25,7 +25,7 @@ pub struct Op {
     pub plan: fn(&Args) -> Answer<Kernel>,
 }
 
-/// What a kernel does when the stream gets there.
+/// What a kernel does when the stream reaches it.
 pub type Kernel = Box<dyn Fn(&Run<'_>) -> Answer + Send + Sync>;
 
 /// A plan.

@@ -224,7 +224,7 @@ fn launch_incre(
     )
 }
 
-/// Tokens that see nothing have zeros; the operator leaves them as it likes.
+/// Tokens that see nothing have zeros; the operator leaves them undefined.
 fn finish(call: &mut Call<'_>, a: &Attention, out: &Operand, blind: &Operand) -> Result<()> {
     let rows = out.reshape(&[a.y.ne[0], a.y.ne[1]]);
     let (t, mask, zero) = (call.tensor(&rows)?, call.tensor(&blind.with_dim(0))?, call.float(0.0)?);

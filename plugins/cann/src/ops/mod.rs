@@ -55,7 +55,7 @@ use llmrt_plugin::{DType, Error, NodeView, Op, Reason, Result};
 
 /// What an op's file has.
 struct Rules {
-    /// Whether a card with this chip and these libraries runs a node, or what is in the way.
+    /// Whether a card with this chip and these libraries runs a node, or the unmet requirement.
     supports: fn(&Cann, &Chip, &NodeView<'_>) -> check::Answer,
     /// Enqueues a node that `supports` accepted and whose result is not empty.
     compute: fn(&mut Call<'_>, &NodeView<'_>) -> Result<()>,
@@ -161,7 +161,7 @@ pub fn is_of_library(op: Op, chip: &Chip) -> bool {
     !composed && (!matches!(op, Op::Attention | Op::MulMatId) || chip.fused_attention)
 }
 
-/// Whether a card with this chip and these libraries runs a node, or what is in the way.
+/// Whether a card with this chip and these libraries runs a node, or the unmet requirement.
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> check::Answer {
     let rules = node.op().and_then(rules).ok_or(Reason::Op)?;
     check::ensure(node.op_version() == 1, Reason::Version)?;

@@ -1,7 +1,7 @@
 //! argsort and top_k: I32 indices of each row's elements in order; equal elements keep the lower index first.
 //!
-//! The library sorts equal elements as it likes. So each element's place is counted: those that come before it, which
-//! are the larger ones and the equal ones with a lower index. For short rows, as routers have them.
+//! The library's sort leaves the order of equal elements undefined. So each element's place is counted: those that come
+//! before it, which are the larger ones and the equal ones with a lower index. For short rows, as routers have them.
 
 use super::check::{self, Answer, ensure};
 use super::source;

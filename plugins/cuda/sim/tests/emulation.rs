@@ -1,4 +1,4 @@
-//! The emulation finds what a chip would punish late or not at all, and lets pass what is right.
+//! The emulation finds errors that a chip reports late or not at all, and passes correct kernels.
 
 use cuda_simulator::emu::{kernels, run};
 use cuda_simulator::space::Space;

@@ -41,7 +41,7 @@ use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
 
 /// What an op's file has.
 struct Rules {
-    /// Whether a device runs a node, or what is in the way.
+    /// Whether a device runs a node, or the unmet requirement.
     supports: fn(&NodeView<'_>) -> check::Answer,
     /// The launches of a node that `supports` accepted and whose result is not empty.
     compute: fn(&mut Call<'_>, &NodeView<'_>) -> Result<()>,
@@ -117,7 +117,7 @@ pub fn family(op: Op) -> &'static str {
     rules(op).family
 }
 
-/// Whether a device runs a node, or what is in the way.
+/// Whether a device runs a node, or the unmet requirement.
 pub fn supports(node: &NodeView<'_>) -> check::Answer {
     let rules = node.op().map(rules).ok_or(Reason::Op)?;
     check::ensure(node.op_version() == 1, Reason::Version)?;

@@ -98,7 +98,7 @@ fn rows(
     Ok(Copy { dst: dst as usize, dst_pitch, src: src as usize, src_pitch, width, height })
 }
 
-/// Pinned memory is read and written when the stream gets there; other memory as configured.
+/// Pinned memory is read and written when the stream reaches the copy; other memory as configured.
 fn enqueue(w: &Arc<World>, stream: &Arc<Stream>, copy: Copy) -> Answer {
     let (from, to) = (is_device(copy.src), is_device(copy.dst));
     ensure(from || to, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || "from host to host".into())?;
