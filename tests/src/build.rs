@@ -49,8 +49,8 @@ pub fn plugin(name: &str) -> PathBuf {
 pub fn llmrt<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(bin_dir().join("llmrt"));
     command.args(args).stdin(Stdio::null()).env("LLMRT_PLUGIN_PATH", "");
-    // Variables of the tests; the program warns of those that it does not read.
-    command.env_remove("LLMRT_REQUIRE_FIXTURES").env_remove("LLMRT_SKIPPED");
+    // A variable of the tests; the program warns of those that it does not read.
+    command.env_remove("LLMRT_REQUIRE_FIXTURES");
     command
 }
 

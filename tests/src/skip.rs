@@ -3,10 +3,10 @@
 use std::io::Write;
 
 /// Notes that a test, or a part of one, cannot run for lack of something: prints it, and adds a line to the file that
-/// `LLMRT_SKIPPED` names, which `.ci/run` counts.
+/// `TESTS_SKIPPED` names, which `.ci/run` counts.
 pub fn skipped(why: &str) {
     println!("skipped: {why}");
-    if let Some(list) = std::env::var_os("LLMRT_SKIPPED") {
+    if let Some(list) = std::env::var_os("TESTS_SKIPPED") {
         let mut list = std::fs::OpenOptions::new()
             .create(true)
             .append(true)

@@ -268,7 +268,7 @@ fn ctrl_c_ends_commands_inside_a_step_on_a_slow_device_and_behind_a_wrapper() {
     let model = TinyLlama::default().write(dir.path());
     let slow = ["--plugin-option", "sim.queue=delay:4000000"];
     let commands: [&[&str]; 3] = [
-        &["eval", "--tokens", "3 10 17 24", "-m"],
+        &["eval", "--tokens", "3 10 17 24", "--chunks", "1", "-m"],
         &["bench", "-p", "16", "-n", "4", "-m"],
         &["bench", "-p", "0", "-m"],
     ];

@@ -54,7 +54,10 @@ fn with_little_memory(args: &[&str]) -> Command {
         .arg(bin_dir().join("llmrt"))
         .args(args);
     for (key, value) in plain.get_envs() {
-        command.env(key, value.unwrap_or_default());
+        match value {
+            Some(value) => command.env(key, value),
+            None => command.env_remove(key),
+        };
     }
     command.stdin(std::process::Stdio::null());
     command

@@ -15,7 +15,7 @@
 //! use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 //! use llmrt_host::sched::SplitMode;
 //! use llmrt_host::{Host, HostOptions};
-//! use llmrt_tokenizer::Tokenizer;
+//! use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 //! use std::path::Path;
 //!
 //! // Devices, first choice first and the baseline last. Here: the CPU alone.
@@ -41,7 +41,7 @@
 //! let mut engine = Engine::new(&host, devices, files, load, options)?;
 //!
 //! // One sequence: prefill, then a token per step.
-//! let id = engine.add(tokenizer.encode_prompt("Once upon a time")?)?;
+//! let id = engine.add(tokenizer.encode("Once upon a time", EncodeOptions::default())?)?;
 //! let mut sampler = Sampler::new(SamplingParams::greedy(), 0)?;
 //! let mut decoder = tokenizer.decoder(false).continuing();
 //! let mut text = String::new();

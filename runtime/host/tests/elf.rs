@@ -52,8 +52,11 @@ fn file_with(symbols: &[u8], symbol_names: &[u8]) -> Vec<u8> {
     file
 }
 
+/// The manifest, undefined symbols, and the build id.
+type Parts = (Manifest, Vec<Option<String>>, Vec<u8>);
+
 /// Reads everything the checklist reads. Of the symbols those that are undefined, by prefix, and one that is defined.
-fn read_all(bytes: &[u8]) -> Result<(Manifest, Vec<Option<String>>, Vec<u8>), String> {
+fn read_all(bytes: &[u8]) -> Result<Parts, String> {
     let elf = Elf::parse(bytes)?;
     let symbols = ["llmrt_", "mal", "no_such"].map(|prefix| elf.undefined_symbol(prefix));
     let defines = ["llmrt_own", "no_such"].map(|name| elf.defines(name));

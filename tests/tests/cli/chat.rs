@@ -112,8 +112,9 @@ fn a_saved_conversation_is_loaded_and_its_last_answer_generated_again() {
 #[test]
 fn a_terminal_shows_the_progress_of_a_long_prompt() {
     // A step of one token each takes long enough in any build.
-    let prompt = "fox ".repeat(350);
-    let command = format!("'{}' run -b 1 -n 1 --temp 0 -p '{prompt}'", bin_dir().join("llmrt").display());
+    let prompt = "fox ".repeat(1800);
+    let command =
+        format!("'{}' run -c 4096 -b 1 -n 1 --temp 0 -p '{prompt}'", bin_dir().join("llmrt").display());
     let Some(mut chat) = Chat::of(&command) else { return };
     chat.until("prompt ");
     chat.until(" tok/s, ");

@@ -178,7 +178,7 @@ fn mutated(case: &Case, seed: u64) -> Vec<u8> {
         let template = String::from_utf8_lossy(&template).into_owned();
         return rewritten(&file, &case.bytes, |m| m.set("tokenizer.chat_template", template.as_str()));
     }
-    if seed % 8 == 0 {
+    if seed.is_multiple_of(8) {
         let keep = case.bytes.len() as u64 * (seed / 8 % 16) / 16;
         return case.bytes[..keep as usize].to_vec();
     }

@@ -1,5 +1,5 @@
 //! y = a with b added to a block of it; the block has the shape of b and starts at the element that the params name.
-//! Computed in f32, in the dtype of a. Semantics: ggml's acc; the place is said as in `set`.
+//! Computed in f32, in the dtype of a. Semantics: ggml's acc; the place is given as in `set`.
 //!
 //! Result: dtype and shape of a. a and b are F32, F16 or BF16.
 

@@ -1,4 +1,4 @@
-//! y[i] = start + step · i, as many as lie before stop: ceil((stop - start) / step), as ggml's arange.
+//! y[i] = start + step · i, as many as are before stop: ceil((stop - start) / step), as ggml's arange.
 //!
 //! Result: F32 [ceil((stop - start) / step)], at least one element.
 

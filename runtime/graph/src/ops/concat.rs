@@ -1,4 +1,4 @@
-//! y = a and behind it b, in one dim, as ggml's concat.
+//! y = a followed by b, in one dim, as ggml's concat.
 //!
 //! Result: dtype of a and b, any; the shape of a, longer by b in the dim.
 

@@ -1,5 +1,5 @@
 //! y = the router's weights of each token's chosen experts: softmax or sigmoid of the logits, picked by ids,
-//! divided by their sum (at least 2⁻¹⁴) if asked, times a factor.
+//! divided by their sum (at least 2⁻¹⁴) if the params set it, times a factor.
 //!
 //! Result: F32 [1, n_used, n_tokens] of logits F32 [n_expert, n_tokens] and ids I32 [n_used, n_tokens].
 

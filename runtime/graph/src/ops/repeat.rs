@@ -1,4 +1,4 @@
-//! y[i] = x[i mod n_x] in each dim, as ggml's repeat: x side by side until the dims asked for are full.
+//! y[i] = x[i mod n_x] in each dim, as ggml's repeat: x side by side until the requested dims are full.
 //!
 //! Result: dtype of x, any; the dims of the params, multiples of those of x.
 

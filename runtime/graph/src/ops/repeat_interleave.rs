@@ -1,4 +1,4 @@
-//! y[i] = x[i div n] in one dim: each element n times, one behind the other.
+//! y[i] = x[i div n] in one dim: each element n times, one after the other.
 //!
 //! Result: dtype of x; its shape with the dim n times as long.
 

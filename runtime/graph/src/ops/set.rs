@@ -1,5 +1,5 @@
 //! y = a with a block of it replaced by b; the block has the shape of b and starts at the element that the params name.
-//! Semantics: ggml's set; ggml says the place in bytes, with strides of its own, here it is a block along the dims of a.
+//! Semantics: ggml's set; ggml's place is in bytes, with strides of its own, here it is a block along the dims of a.
 //!
 //! Result: dtype (F32, F16, BF16 or I32, that of b too) and shape of a.
 

@@ -1,6 +1,6 @@
 //! h = exp(Δ·a)·h + Δ·x·b, then y = Σ h·c over the elements of the state, with Δ = softplus(dt): for every head, element
 //! of it and token. Mamba (arXiv:2312.00752) has a number of a per element of the state, Mamba 2 (arXiv:2405.21060) one
-//! per head; ggml tells them apart by dim 0 of a, and so does this. Heads share b and c in groups, neighbours together.
+//! per head; as in ggml, dim 0 of a distinguishes them. Heads share b and c in groups, neighbours together.
 //!
 //! Result: F32, one dim: outputs [head_dim, n_heads, n_tokens, n_seqs], then n_states times states [d_state, head_dim,
 //! n_heads, n_seqs], the newest first; slots before the first token are zeros.

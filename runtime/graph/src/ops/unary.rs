@@ -1,6 +1,6 @@
 //! y = f(x), elementwise, f one of the table below; computed in f32. Semantics: ggml's unary ops.
 //!
-//! NaN gives NaN, unless a function's line says otherwise. `gelu` of -inf is its limit 0, as in ggml; `silu`, `gelu_erf`
+//! NaN gives NaN, unless a function's line differs. `gelu` of -inf is its limit 0, as in ggml; `silu`, `gelu_erf`
 //! and `gelu_quick` of -inf are NaN. Other than in ggml: `leaky_relu` of NaN is NaN (ggml: 0), and `gelu_quick` is
 //! computed in f32, so it stays finite where the F16 tables of ggml overflow.
 //!

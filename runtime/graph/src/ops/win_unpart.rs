@@ -1,5 +1,5 @@
 //! y[c, i, j] = x[c, i mod window, j mod window, n·(j div window) + i div window], n = ceil(width / window), as ggml's
-//! win_unpart: windows put together, what lies past width and height dropped.
+//! win_unpart: windows put together, what is past width and height dropped.
 //!
 //! Result: dtype of x (any plain one), [c, width, height].
 
