@@ -2614,7 +2614,7 @@ pub struct cann_transformer__bindgen_ty_5 {
     >,
 }
 
-/// A table that holds nothing but functions, one behind the other.
+/// A table that holds nothing but functions, one after the other.
 ///
 /// # Safety
 /// Every field is an `Option` of a function pointer, as many as `NAMES`, in its order.
