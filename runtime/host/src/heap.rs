@@ -56,6 +56,8 @@ mod tests {
         drop(bytes);
         trim();
         let (after, peak) = resident_bytes().unwrap();
-        assert!(after <= peak && peak >= with, "{after} {peak}");
+        // Linux counts pages per processor and adds them up later: the peak can miss the last of them.
+        const UNCOUNTED: u64 = 8 << 20;
+        assert!(after <= peak + UNCOUNTED && peak + UNCOUNTED >= with, "{after} {peak} {with}");
     }
 }
