@@ -38,7 +38,6 @@ pub const PENDING: &[&str] = &[
     "cli/",
     "docs/reference/",
     "plugins/cann/",
-    "plugins/cpu/",
     "plugins/cuda/",
     "runtime/",
     "tests/conform/src/l5_faults.rs",

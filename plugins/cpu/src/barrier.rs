@@ -70,7 +70,7 @@ mod tests {
     use std::sync::Barrier;
 
     #[test]
-    fn nobody_passes_a_meeting_before_all_are_there_whatever_they_ask_for() {
+    fn no_member_passes_a_barrier_before_all_have_arrived_whatever_they_prefetch() {
         const N: usize = 3;
         let (arrivals, barrier) = (Arrivals::default(), Barrier::new(N));
         let done: Vec<AtomicUsize> = (0..100).map(|_| AtomicUsize::new(0)).collect();
@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_asked_for_is_not_asked_for_again() {
+    fn prefetched_bytes_are_not_prefetched_again() {
         let arrivals = Arrivals::default();
         let mut member = Member::new(&arrivals, 2, &|| {});
         member.wait(|| 5000..6000);

@@ -68,7 +68,7 @@ impl HostBuffer {
         Ok(HostBuffer { ptr, len, owned: Some(Owned::Pages), read_only: false, isa })
     }
 
-    /// Memory of someone else.
+    /// Memory that the caller owns.
     ///
     /// # Safety
     /// `n` bytes at `ptr` stay readable, and writable unless `read_only`, as long as the buffer lives.

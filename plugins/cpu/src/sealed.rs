@@ -265,7 +265,7 @@ mod tests {
     }
 
     #[test]
-    fn every_part_of_sealed_panels_reads_back_and_rows_behind_them_stay() {
+    fn every_part_of_sealed_panels_reads_back_and_rows_after_them_stay() {
         for dtype in
             [DType::F16, DType::BF16, DType::F32, DType::Q4_0, DType::Q5_1, DType::Q6_K, DType::MXFP4]
         {

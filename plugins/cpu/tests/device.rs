@@ -96,7 +96,7 @@ fn full_panels_of_weights_are_sealed_for_products_and_rows() {
 }
 
 #[test]
-fn an_op_that_does_not_know_the_layout_refuses_a_sealed_weight() {
+fn an_op_without_support_for_the_layout_refuses_a_sealed_weight() {
     let plugin = Plugin::open("scalar").unwrap();
     let mut g = Graph::new();
     let w = g.weight("w", DType::Q8_0, &[32, 16], Role::Matrix);

@@ -107,8 +107,8 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     (kernel(op).supports)(node)?;
     // Products and rows take the CPU's own layout. No op takes those of other plugins, whether it reads the bytes or
     // the shape alone.
-    let knows_panels = matches!(op, Op::MulMat | Op::MulMatId | Op::GetRows);
-    let table = node.src(0).filter(|t| knows_panels && t.layout_id() == sealed::ROWS_16);
+    let reads_panels = matches!(op, Op::MulMat | Op::MulMatId | Op::GetRows);
+    let table = node.src(0).filter(|t| reads_panels && t.layout_id() == sealed::ROWS_16);
     check::ensure(table.is_none_or(|t| Panels::of(&t).is_some()), Reason::Layout)?;
     let others = operands().skip(usize::from(table.is_some()));
     check::ensure(others.into_iter().all(|t| t.layout_id() == 0), Reason::Layout)

@@ -52,7 +52,7 @@ impl QueryTile<'_> {
         start..end.min(in_table).max(start)
     }
 
-    /// The tile of keys at a position, of which `all` are wanted.
+    /// The tile of keys at a position, of which `all` are used.
     pub fn kv_tile(&self, start: usize, all: &Range<usize>) -> KvTile {
         let at = |position: usize| position.clamp(start, start + KEYS) - start;
         let keys = at(all.start)..at(all.end);

@@ -15,7 +15,7 @@ pub type Sealed<F> = <<F as Weights>::Word as Float>::Chunk16;
 /// The same in 32 bits each, as unpacked panels have it.
 pub type Unpacked = <F32 as Float>::Chunk16;
 
-/// The sealed panel that begins with a row, if all of it is wanted.
+/// The sealed panel that begins with a row, if all of it is used.
 #[inline(always)]
 pub fn sealed<'a, F: Weights>(p: &Product<'a>, first: usize, rows: &Range<usize>) -> Option<&'a [Sealed<F>]> {
     let panel = (first + ROWS <= rows.end).then(|| p.w.panel([first, p.at[0], p.at[1]])).flatten()?;

@@ -39,8 +39,8 @@ pub fn packed<S: Simd>(s: S, rows: &mut Rows<'_>, packed: &[[f32; LANES]], visib
             };
             match [first, first + 1].map(is_visible) {
                 [true, true] if S::WIDE => register_tile::<S, 2>(s, rows, packed, first, r),
-                wanted => {
-                    for i in (0..2).filter(|i| wanted[*i]) {
+                is_visible => {
+                    for i in (0..2).filter(|i| is_visible[*i]) {
                         register_tile::<S, 1>(s, rows, packed, first + i, r);
                     }
                 }
