@@ -37,7 +37,6 @@ const PHRASES: &[(&str, &str)] = &[
 pub const PENDING: &[&str] = &[
     "cli/",
     "docs/reference/",
-    "plugins/cann/",
     "plugins/cuda/",
     "runtime/",
     "tests/conform/src/l5_faults.rs",

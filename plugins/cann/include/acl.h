@@ -114,11 +114,11 @@ typedef struct aclrtPhysicalMemProp {
   uint64_t reserve;
 } aclrtPhysicalMemProp;
 
-/* Granularity asked for. */
+/* The kind of granularity to report. */
 #define ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM 0
 #define ACL_RT_MEM_ALLOC_GRANULARITY_RECOMMENDED 1
 
-/* Status numbers that llmrt tells apart. */
+/* Status numbers that llmrt distinguishes. */
 #define ACL_SUCCESS 0
 #define ACL_ERROR_INVALID_PARAM 100000
 #define ACL_ERROR_UNINITIALIZE 100001

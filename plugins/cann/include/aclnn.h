@@ -1,5 +1,5 @@
 /* The operators llmrt uses, by the library that has them since the umbrella was split. Each is two functions: the first
- * checks, plans and says how much workspace it needs; the second launches the plan on a stream, once. In the library
+ * checks, plans and returns the size of its workspace; the second launches the plan on a stream, once. In the library
  * they are called `<name>GetWorkspaceSize` and `<name>`.
  * `T` is a tensor, `IA` an array of int64_t on the host, `TL` a list of tensors; `_opt` may be NULL.
  *

@@ -10,8 +10,8 @@ pub fn check(acl: &cann_acl, call: &str, code: i32) -> Result<()> {
         return Ok(());
     }
     let (status, scope) = meaning(code);
-    let said = recent_message(acl).map_or(String::new(), |text| format!(": {text}"));
-    Err(Error::new(status, format!("{call}: {}{said}", explain(code))).scope(scope).vendor(code))
+    let message = recent_message(acl).map_or(String::new(), |text| format!(": {text}"));
+    Err(Error::new(status, format!("{call}: {}{message}", explain(code))).scope(scope).vendor(code))
 }
 
 /// What kind of failure a code is, and how far it reaches.

@@ -230,7 +230,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn blocks_mean_what_the_host_says() {
+    fn blocks_decode_as_in_the_host() {
         for dtype in DType::ALL.iter().copied() {
             let Some(f) = of(dtype) else { continue };
             let mut seed = 7u32;
@@ -254,7 +254,7 @@ mod tests {
     }
 
     #[test]
-    fn halves_are_rounded_as_ieee_says() {
+    fn halves_are_rounded_to_nearest_even() {
         for x in [
             0.0,
             -0.0,

@@ -142,7 +142,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_the_libraries_the_reason_names_them_and_the_hint_says_what_helps() {
+    fn without_the_libraries_the_reason_names_them_and_the_hint_names_the_remedy() {
         let dir = std::env::temp_dir();
         let absent = Cann::open(Some(&dir)).err().unwrap();
         assert!(absent.reason.contains("libascendcl.so"), "{absent:?}");

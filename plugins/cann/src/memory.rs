@@ -55,12 +55,12 @@ impl ScratchMemory for CardScratch {
     /// Refused by drivers without virtual memory: the host then takes plain memory.
     fn va_reserve(&self, size: u64) -> Result<u64> {
         self.runtime.enter(self.device)?;
-        let (mut granularity, properties) = (0, self.properties());
-        let (mut ptr, mut asked) = (std::ptr::null_mut(), properties);
+        let (mut granularity, mut properties) = (0, self.properties());
+        let mut ptr = std::ptr::null_mut();
         // SAFETY: the outputs are ours.
         unsafe {
             let minimum = ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM;
-            acl!(self.runtime, aclrtMemGetAllocationGranularity(&mut asked, minimum, &mut granularity))?;
+            acl!(self.runtime, aclrtMemGetAllocationGranularity(&mut properties, minimum, &mut granularity))?;
             if !LIMITS.granularity.is_multiple_of(granularity.max(1) as u64) {
                 let found = format!("pages of {granularity} bytes, expected {}", LIMITS.granularity);
                 return Err(llmrt_plugin::Error::unsupported(found));

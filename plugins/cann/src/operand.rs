@@ -99,7 +99,11 @@ impl Operand {
     /// Whether elements follow each other without gaps, in order.
     pub fn is_contiguous(&self) -> bool {
         let expected = Operand::contiguous(self.dtype, &self.ne, self.base).stride;
-        self.ne.iter().zip(&self.stride).zip(expected).all(|((n, stride), want)| *n == 1 || *stride == want)
+        self.ne
+            .iter()
+            .zip(&self.stride)
+            .zip(expected)
+            .all(|((n, stride), packed)| *n == 1 || *stride == packed)
     }
 
     /// The same elements under other dims; the operand has no gaps.

@@ -64,8 +64,8 @@ others go to the CPU. 310P, 310B and the first 910 have no BF16, which many ops 
 of operators of the vendor's: it is taken to have those of the 310P.
 
 Weights: F32, F16, BF16; Q4_0 and Q8_0 as values and scales, which 910B multiplies as they are and the others decode;
-Q5_0 as Q8_0; Q4_1, Q5_1 and Q2_K to Q6_K as F16, each number off by at most 2⁻¹¹ of itself, with the file's bytes behind
-them; experts of these are decoded where they are used. Other formats: CPU. F32 products keep F32's precision, on 310P by
+Q5_0 as Q8_0; Q4_1, Q5_1 and Q2_K to Q6_K as F16, each number off by at most 2⁻¹¹ of itself, followed by the file's
+bytes; experts of these are decoded where they are used. Other formats: CPU. F32 products keep F32's precision, on 310P by
 three products of F16; numbers above 65504 are too large there.
 
 ";

@@ -38,7 +38,7 @@ fn faulty(n: u32, queue: &str, work: impl Fn(&Stream, &Bound) -> llmrt_host::Res
 }
 
 #[test]
-fn a_kernels_fault_comes_out_when_somebody_waits_and_sticks() {
+fn a_kernels_fault_is_reported_by_the_next_wait_and_sticks() {
     for queue in ["delay", "sync"] {
         faulty(1, queue, |stream, bound| {
             stream.compute(&bound.raw)?;
@@ -110,7 +110,7 @@ fn a_driver_without_virtual_memory_gets_plain_memory() {
     stream.synchronize().unwrap();
     assert_eq!(stream.pool_stats().unwrap().kind.to_string(), "legacy");
     let m2 = m.card(0).stream_with_pool(1, "vmm".parse().unwrap());
-    assert!(m2.err().unwrap().to_string().contains("207000"), "asked for by name it is an error");
+    assert!(m2.err().unwrap().to_string().contains("207000"), "requested by name it is an error");
 }
 
 /// Scratch memory comes from the card it is for, in the driver's pages, and goes back.

@@ -91,7 +91,7 @@ fn bytes_go_from_card_to_card_after_what_made_them() {
 }
 
 #[test]
-fn every_call_may_come_from_a_thread_that_knows_no_card() {
+fn every_call_may_come_from_a_thread_that_has_set_no_card() {
     /// Runs on a new thread, with another card set by then on this one.
     fn elsewhere<T: Send>(f: impl FnOnce() -> llmrt_host::Result<T> + Send) -> T {
         std::thread::scope(|s| s.spawn(f).join().unwrap()).unwrap()

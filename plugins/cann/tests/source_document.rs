@@ -15,7 +15,7 @@ const QUEUES: [&str; 3] = ["now", "delay", "sync"];
 
 /// Devices: one and many cards; no error, and no leak.
 #[test]
-fn ca_19_one_and_many_cards_open_tell_of_their_memory_and_close() {
+fn ca_19_one_and_many_cards_open_report_their_memory_and_close() {
     for n in [1, 2, 8] {
         let mut m = Machine::new(&format!("devices={n},memory=1g"));
         let before = m.count("aclrtSetDevice");
@@ -188,8 +188,8 @@ fn between_sentinels(card: &Arc<Device>, stream: &Stream, case: &Case) -> Result
         let mut bytes = vec![0; buffer.size() as usize];
         buffer.read(0, &mut bytes)?;
         let (front, rest) = bytes.split_at(GUARD as usize);
-        let (own, behind) = rest.split_at(*n as usize);
-        if front.iter().chain(behind).any(|&byte| byte != SENTINEL) {
+        let (own, back) = rest.split_at(*n as usize);
+        if front.iter().chain(back).any(|&byte| byte != SENTINEL) {
             return Ok(Some(format!("bytes beside `{}` were written", graph.tensors[i].name)));
         }
         if i == owner.0 as usize {

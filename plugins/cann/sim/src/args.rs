@@ -64,7 +64,7 @@ pub struct Args {
 impl Args {
     fn value(&self, name: &str) -> Answer<&Value> {
         let found = self.values.iter().find(|(n, _)| *n == name).map(|(_, value)| value);
-        found.map_or_else(|| fault(ACLNN_ERR_INNER, format!("the simulator knows no parameter `{name}`")), Ok)
+        found.map_or_else(|| fault(ACLNN_ERR_INNER, format!("the simulator has no parameter `{name}`")), Ok)
     }
 
     fn wrong<T>(&self, name: &str, what: &str) -> Answer<T> {

@@ -73,7 +73,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn chips_have_what_their_row_says() {
+    fn chips_have_the_features_of_their_row() {
         let (a2, p310, b310) = (Chip::of("Ascend910B3"), Chip::of("Ascend310P3"), Chip::of("Ascend310B1"));
         assert!(a2.bf16 && !p310.bf16 && !Chip::of("Ascend910B").bf16);
         assert!(a2.has("", true) && !p310.has("", false) && !b310.has("Pp", false));

@@ -31,7 +31,7 @@ thread_local! {
 }
 
 /// Leaves a message for the calling thread.
-pub fn say(text: &str) {
+pub fn set_message(text: &str) {
     let text = CString::new(text.replace('\0', " ")).unwrap_or_default();
     MESSAGES.with_borrow_mut(|(newest, _)| *newest = Some(text));
 }

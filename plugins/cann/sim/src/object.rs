@@ -1,6 +1,6 @@
 //! Tensors, scalars, arrays and lists: what operators get instead of memory. Here they are handles into tables.
 
-use crate::fault::{Answer, ensure, fault, say};
+use crate::fault::{Answer, ensure, fault, set_message};
 use crate::plan::Executor;
 use crate::sys::*;
 use crate::table::Table;
@@ -152,7 +152,7 @@ fn create<T>(name: &str, make: impl FnOnce() -> Answer<usize>) -> *mut T {
     match make() {
         Ok(handle) => handle as *mut T,
         Err(fault) => {
-            say(&format!("[{name}] {}", fault.text));
+            set_message(&format!("[{name}] {}", fault.text));
             std::ptr::null_mut()
         }
     }

@@ -170,7 +170,7 @@ fn enqueue(
     if size < made.workspace {
         w.doubt(
             ACLNN_ERR_PARAM_INVALID,
-            format!("{name}: a workspace of {size} bytes, asked for {}", made.workspace),
+            format!("{name}: a workspace of {size} bytes, expected {}", made.workspace),
         )?;
     }
     let stream = resolve(w, stream)?;
@@ -185,8 +185,10 @@ fn enqueue(
         if slow_from > 0 && n_before + 1 >= slow_from {
             std::thread::sleep(std::time::Duration::from_micros(micros));
         }
-        let asked = w.config.fault > 0 && n_before + 1 == w.config.fault;
-        ensure(!asked, ACL_ERROR_RT_AICORE_EXCEPTION, || format!("kernel {} was to fault", w.config.fault))?;
+        let is_faulty = w.config.fault > 0 && n_before + 1 == w.config.fault;
+        ensure(!is_faulty, ACL_ERROR_RT_AICORE_EXCEPTION, || {
+            format!("kernel {} was to fault", w.config.fault)
+        })?;
         let run = Run { world: w, args: &args, device };
         run.scribble(workspace, needed)?;
         kernel(&run)?;

@@ -92,7 +92,7 @@ impl Tensor {
             .iter()
             .zip(&self.strides)
             .zip(expected)
-            .all(|((n, stride), want)| *n == 1 || *stride == want)
+            .all(|((n, stride), packed)| *n == 1 || *stride == packed)
     }
 }
 

@@ -208,9 +208,9 @@ pub fn broadcast(t: &Tensor, dims: &[i64]) -> Answer<Tensor> {
     let more = more.ok_or_else(refused)?;
     wide.dims = dims.to_vec();
     wide.strides = vec![0; more];
-    for ((n, stride), want) in t.dims.iter().zip(&t.strides).zip(&dims[more..]) {
-        ensure(n == want || *n == 1, ACLNN_ERR_PARAM_INVALID, || refused().text)?;
-        wide.strides.push(if n == want { *stride } else { 0 });
+    for ((n, stride), target) in t.dims.iter().zip(&t.strides).zip(&dims[more..]) {
+        ensure(n == target || *n == 1, ACLNN_ERR_PARAM_INVALID, || refused().text)?;
+        wide.strides.push(if n == target { *stride } else { 0 });
     }
     Ok(wide)
 }

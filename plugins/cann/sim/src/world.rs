@@ -2,7 +2,7 @@
 
 use crate::chip::Chip;
 use crate::config::Config;
-use crate::fault::{Answer, Fault, fault, say};
+use crate::fault::{Answer, Fault, fault, set_message};
 use crate::memory::Memory;
 use crate::object::Objects;
 use crate::runtime::capture::Graph;
@@ -143,7 +143,7 @@ pub fn call_any_time(name: &'static str, body: impl FnOnce(&Arc<World>) -> Answe
 pub fn status(name: &str, answer: Answer) -> i32 {
     answer.map_or_else(
         |Fault { code, text }| {
-            say(&format!("[{name}] {text}"));
+            set_message(&format!("[{name}] {text}"));
             code
         },
         |()| 0,

@@ -29,9 +29,9 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
         Some(Op::Repeat) => {
             has!(cann, math.aclnnRepeat)?;
             check::params(ShapeParams::from_bytes(params))?;
-            let wanted = y.ne();
-            ensure(ne.iter().zip(wanted).all(|(n, wanted)| *n > 0 && wanted % n == 0), Reason::Shape)?;
-            ne = wanted;
+            let repeated = y.ne();
+            ensure(ne.iter().zip(repeated).all(|(n, repeated)| *n > 0 && repeated % n == 0), Reason::Shape)?;
+            ne = repeated;
         }
         Some(Op::RepeatInterleave) => {
             has!(cann, nn.aclnnRepeatInterleaveIntWithDim)?;

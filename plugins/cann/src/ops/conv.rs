@@ -54,12 +54,15 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
         kernel[d] > 0 && (form.transposed || reach <= x[d] as i64 + 2 * form.pad[at])
     };
     ensure((0..spatial).all(reaches), Reason::Shape)?;
-    let wanted = match (form.transposed, form.per_channel) {
+    let channels_match = match (form.transposed, form.per_channel) {
         (true, _) => kernel[spatial + 1] == x[spatial],
         (_, true) => kernel[spatial] == 1 && kernel[spatial + 1] == x[spatial],
         _ => kernel[spatial] == x[spatial],
     };
-    ensure(wanted && kernel[spatial + 2..].iter().chain(&x[spatial + 2..]).all(|n| *n == 1), Reason::Shape)?;
+    ensure(
+        channels_match && kernel[spatial + 2..].iter().chain(&x[spatial + 2..]).all(|n| *n == 1),
+        Reason::Shape,
+    )?;
     check::result(node, Some(DType::F32), node.dst().ne())
 }
 

@@ -40,10 +40,10 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         return Ok(());
     }
     let (n, places) = (indices.ne[0], y.ne[dim]);
-    let (wanted, here) = (call.cast(&indices, ACL_FLOAT)?, call.temporary(ACL_FLOAT, &[places])?);
+    let (filled_at, here) = (call.cast(&indices, ACL_FLOAT)?, call.temporary(ACL_FLOAT, &[places])?);
     call.count(0.0, 1.0, &here)?;
     let named = call.temporary(ACL_FLOAT, &[n, places])?;
-    call.sub(&wanted, &here.with_dim(0), &named)?;
+    call.sub(&filled_at, &here.with_dim(0), &named)?;
     call.abs(&named, &named)?;
     call.clamp(&named, 0.0, 1.0, &named)?;
     call.affine(&named, -1.0, 1.0, &named)?;

@@ -75,10 +75,10 @@ fn order(call: &mut Call<'_>, x: &Operand, largest_first: bool, y: &Operand) -> 
     let places = call.temporary(ACL_FLOAT, &[1, n, rows])?;
     call.sum(&pairs, 0, &places)?;
     // Place p is taken by the element of which 1 - |place - p| is largest.
-    let wanted = call.temporary(ACL_FLOAT, &[k])?;
-    call.count(0.0, 1.0, &wanted)?;
+    let ranks = call.temporary(ACL_FLOAT, &[k])?;
+    call.count(0.0, 1.0, &ranks)?;
     let taken = call.temporary(ACL_FLOAT, &[n, k, rows])?;
-    call.sub(&places.reshape(&[n, 1, rows]), &wanted.with_dim(0), &taken)?;
+    call.sub(&places.reshape(&[n, 1, rows]), &ranks.with_dim(0), &taken)?;
     call.abs(&taken, &taken)?;
     call.affine(&taken, -1.0, 1.0, &taken)?;
     call.arg_max(&taken, 0, &y.with_dim(0))

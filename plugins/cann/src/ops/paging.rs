@@ -208,32 +208,32 @@ impl Paging {
 
     /// y [capacity, n_tokens] = 1 where a position is not past the token's and within its window.
     fn within_reach(&self, call: &mut Call<'_>, positions: &Operand, y: &Operand) -> Result<()> {
-        let behind = self.behind(call, positions)?;
-        call.shift(&behind, 1.0, y)?;
+        let lag = self.lag(call, positions)?;
+        call.shift(&lag, 1.0, y)?;
         call.clamp(y, 0.0, 1.0, y)?;
         if self.window > 0 {
-            call.affine(&behind, -1.0, self.window as f32, &behind)?;
-            call.clamp(&behind, 0.0, 1.0, &behind)?;
-            call.mul(y, &behind, y)?;
+            call.affine(&lag, -1.0, self.window as f32, &lag)?;
+            call.clamp(&lag, 0.0, 1.0, &lag)?;
+            call.mul(y, &lag, y)?;
         }
         Ok(())
     }
 
     /// [capacity, n_tokens]: how far a position is before the token's.
-    fn behind(&self, call: &mut Call<'_>, positions: &Operand) -> Result<Operand> {
+    fn lag(&self, call: &mut Call<'_>, positions: &Operand) -> Result<Operand> {
         let keys = call.temporary(ACL_FLOAT, &[self.capacity()])?;
         call.count(0.0, 1.0, &keys)?;
-        let behind = call.temporary(ACL_FLOAT, &[self.capacity(), self.n_tokens])?;
-        call.sub(&positions.with_dim(0), &keys, &behind)?;
-        Ok(behind)
+        let lag = call.temporary(ACL_FLOAT, &[self.capacity(), self.n_tokens])?;
+        call.sub(&positions.with_dim(0), &keys, &lag)?;
+        Ok(lag)
     }
 
     /// [capacity, n_tokens]: minus how far a position that the token sees is before its own, else 0.
     pub fn distances(&self, call: &mut Call<'_>) -> Result<Operand> {
         let (positions, sees) = (self.positions(call)?, self.sees(call)?);
         call.shared(self.key("distances"), ACL_FLOAT, &sees.ne, |call, y| {
-            let behind = self.behind(call, &positions)?;
-            call.mul(&behind, &sees, y)?;
+            let lag = self.lag(call, &positions)?;
+            call.mul(&lag, &sees, y)?;
             call.scale(y, -1.0, y)
         })
     }

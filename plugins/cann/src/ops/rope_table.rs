@@ -205,7 +205,7 @@ mod tests {
     }
 
     #[test]
-    fn vision_counts_pairs_anew_in_each_section() {
+    fn vision_counts_pairs_from_0_in_each_section() {
         assert_eq!(exponents(&params(VISION, 8, [5, 3, 0, 0])), [(0, 0, 5), (5, 0, 3)]);
         assert_eq!(exponents(&params(MROPE, 16, [5, 3, 0, 0])), [(0, 0, 8)]);
     }

@@ -119,8 +119,8 @@ fn convolution(a: &Args) -> Answer<Kernel> {
         }
     };
     let whole = [i[0], c_out, size(0), size(1)];
-    let wanted = if flat { vec![whole[0], whole[1], whole[3]] } else { whole.to_vec() };
-    valid(out == wanted, || format!("`out` is {out:?}, expected {wanted:?}"))?;
+    let expected = if flat { vec![whole[0], whole[1], whole[3]] } else { whole.to_vec() };
+    valid(out == expected, || format!("`out` is {out:?}, expected {expected:?}"))?;
     if a.opt("bias_opt").is_some() {
         a.shaped("bias_opt", FLOATS, &[c_out])?;
     }

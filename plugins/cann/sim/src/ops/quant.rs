@@ -50,8 +50,8 @@ fn product(a: &Args) -> Answer<Kernel> {
         check_scales(a, "offset_opt", k, n, group)?;
     }
     if a.opt("bias_opt").is_some() {
-        let wanted: Types = if x.dtype == ACL_FLOAT16 { &[ACL_FLOAT16] } else { &[ACL_FLOAT] };
-        let dims = &a.of("bias_opt", wanted)?.dims;
+        let types: Types = if x.dtype == ACL_FLOAT16 { &[ACL_FLOAT16] } else { &[ACL_FLOAT] };
+        let dims = &a.of("bias_opt", types)?.dims;
         valid(*dims == [n] || *dims == [1, n], || format!("`bias` is {dims:?}"))?;
     }
     valid(is_a2 || group == 0 || a.tensor("scale")?.is_contiguous(), || "scales of groups with gaps".into())?;

@@ -48,8 +48,8 @@ ops! { cann_math;
 }
 
 fn typed(a: &Args) -> Answer {
-    let (asked, out) = (a.int("dtype")?, a.tensor("out")?.dtype);
-    valid(asked == i64::from(out), || format!("dtype {asked}, `out` has {out}"))
+    let (requested, out) = (a.int("dtype")?, a.tensor("out")?.dtype);
+    valid(requested == i64::from(out), || format!("dtype {requested}, `out` has {out}"))
 }
 
 fn over_dims(a: &Args, f: impl Fn(&[f64]) -> f64 + Send + Sync + 'static) -> Answer<Kernel> {

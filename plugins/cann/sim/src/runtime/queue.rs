@@ -29,7 +29,7 @@ struct State {
     /// How many were enqueued, how many are done, and how many a thread waits for.
     n_in: u64,
     n_done: u64,
-    wanted: u64,
+    n_awaited: u64,
     fault: Option<Fault>,
     closed: bool,
     capture: Option<Arc<Graph>>,
@@ -100,7 +100,7 @@ impl Stream {
     pub fn is_done(&self, place: u64) -> bool {
         let mut state = self.state();
         let done = state.n_done >= place;
-        state.wanted = state.wanted.max(place);
+        state.n_awaited = state.n_awaited.max(place);
         drop(state);
         self.changed.notify_all();
         done
@@ -109,7 +109,7 @@ impl Stream {
     /// Waits for a place; false after the timeout.
     pub fn reach(&self, place: u64, timeout: Duration) -> bool {
         let mut state = self.state();
-        state.wanted = state.wanted.max(place);
+        state.n_awaited = state.n_awaited.max(place);
         self.changed.notify_all();
         let waited = self.changed.wait_timeout_while(state, timeout, |state| state.n_done < place);
         waited.unwrap_or_else(PoisonError::into_inner).0.n_done >= place
@@ -119,7 +119,7 @@ impl Stream {
     pub fn close(&self) {
         let mut state = self.state();
         state.closed = true;
-        state.wanted = u64::MAX;
+        state.n_awaited = u64::MAX;
         drop(state);
         self.changed.notify_all();
     }
@@ -150,7 +150,7 @@ impl Stream {
     fn work(&self, w: &Arc<World>) {
         let lazy = w.config.queue == Queue::Sync;
         loop {
-            let may_start = |s: &State| !s.tasks.is_empty() && (!lazy || s.n_done < s.wanted);
+            let may_start = |s: &State| !s.tasks.is_empty() && (!lazy || s.n_done < s.n_awaited);
             let ended = |s: &State| s.closed && s.tasks.is_empty();
             let idle = |s: &mut State| !(may_start(s) || ended(s));
             let state = self.changed.wait_while(self.state(), idle);

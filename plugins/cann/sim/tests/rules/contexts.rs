@@ -5,7 +5,7 @@ use cann_simulator::sys::*;
 use std::ptr::null;
 
 #[test]
-fn nothing_works_before_the_start_and_a_second_one_says_so() {
+fn calls_before_the_start_and_a_second_start_are_refused() {
     let m = Machine::raw("");
     assert_eq!(acl!(m, aclrtSetDevice(0)), ACL_ERROR_UNINITIALIZE);
     assert_eq!(acl!(m, aclInit(null())), 0);

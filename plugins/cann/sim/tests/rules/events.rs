@@ -15,7 +15,7 @@ fn event(m: &Machine, ex: bool, flags: i32) -> aclrtEvent {
 }
 
 #[test]
-fn a_stream_waits_for_the_record_that_was_the_latest_when_it_was_told_to() {
+fn a_stream_waits_for_the_latest_record_at_the_time_of_the_call() {
     let m = Machine::new("queue=sync");
     let (a, b, x, y) = (m.stream(), m.stream(), m.floats(&[1.0]), m.alloc(4));
     let done = event(&m, true, ACL_EVENT_SYNC);

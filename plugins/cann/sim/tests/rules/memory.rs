@@ -35,15 +35,16 @@ fn new_memory_holds_no_zeros_and_no_former_contents() {
 }
 
 #[test]
-fn a_view_past_its_allocation_faults_when_the_kernel_runs_and_is_heard_of_at_the_next_synchronise() {
+fn a_view_past_its_allocation_faults_when_the_kernel_runs_and_is_reported_by_the_next_synchronise() {
     let m = Machine::new("queue=sync");
     let (stream, x) = (m.stream(), m.floats(&[1.0; 16]));
     assert_eq!(m.double(x, m.alloc(60), 16, stream), 0);
     assert_eq!(m.sync(stream), ACL_ERROR_RT_VECTOR_CORE_EXCEPTION);
-    let said = m.message();
+    let message = m.message();
     assert!(
-        said.contains("aclnnMuls: `out`") && said.contains("0 bytes past the end of an allocation of 60"),
-        "{said}"
+        message.contains("aclnnMuls: `out`")
+            && message.contains("0 bytes past the end of an allocation of 60"),
+        "{message}"
     );
 }
 
@@ -134,7 +135,7 @@ fn rows_are_copied_with_gaps() {
 }
 
 #[test]
-fn memory_runs_out_at_its_limit_and_where_it_is_told_to() {
+fn memory_runs_out_at_its_limit_and_at_the_configured_allocation() {
     let m = Machine::new("memory=8m");
     let info = || {
         let (mut free, mut total) = (0, 0);

@@ -40,7 +40,7 @@ fn chips_lack_dtypes_and_operators() {
 }
 
 #[test]
-fn products_round_their_f32_as_the_mode_says_and_the_310p_keeps_none() {
+fn products_round_their_f32_by_the_mode_and_the_310p_keeps_none() {
     // 1 + 2^-12 is kept by F32, and lost with 10 bits of fraction; 70000 is too large for F16.
     let product = |config: &str, x: f32, mode: i8| {
         let m = Machine::new(config);
@@ -166,7 +166,7 @@ fn groups_are_multiples_of_32_and_smaller_than_k() {
 }
 
 #[test]
-fn blocks_are_read_permuted_by_who_does_not_know_of_them() {
+fn blocks_read_as_a_plain_tensor_are_permuted() {
     let m = Machine::new("");
     let (stream, ptr) = (m.stream(), m.alloc(16 * 32 * 2));
     let values: Vec<u16> = (0..16 * 32).map(|i| half(i as f32)).collect();

@@ -67,7 +67,7 @@ fn what_is_left_at_the_end_is_listed() {
 }
 
 #[test]
-fn a_workspace_has_the_size_that_was_asked_for_and_is_written_all_over() {
+fn a_workspace_has_at_least_the_required_size_and_is_overwritten() {
     let m = Machine::new("queue=sync");
     let (stream, x, y) = (m.stream(), m.floats(&[1.0; 256]), m.alloc(1024));
     let [tx, ty] = [m.tensor(ACL_FLOAT, &[256], x), m.tensor(ACL_FLOAT, &[256], y)];

@@ -28,7 +28,7 @@ fn without_a_wait_nothing_may_have_happened() {
     while status == ACL_STREAM_STATUS_NOT_READY {
         assert_eq!(acl!(m, aclrtStreamQuery(stream, &mut status)), 0);
     }
-    assert_eq!(m.read::<f32>(x, 1), [2.0], "asking is a way to wait");
+    assert_eq!(m.read::<f32>(x, 1), [2.0], "a query makes the queue proceed");
 }
 
 #[test]
@@ -60,7 +60,7 @@ fn a_fault_stays_and_its_card_is_unusable_until_it_is_reset() {
 }
 
 #[test]
-fn work_behind_a_fault_still_runs() {
+fn work_after_a_fault_still_runs() {
     let m = Machine::new("sticky=0,queue=sync");
     let (stream, x) = (m.stream(), m.floats(&[1.0; 8]));
     assert_eq!(m.double(x, m.alloc(4), 8, stream), 0);
@@ -123,7 +123,7 @@ fn a_message_is_read_once_and_belongs_to_its_thread() {
 }
 
 #[test]
-fn counters_say_what_was_called() {
+fn counters_count_the_calls_by_name() {
     let m = Machine::new("");
     let (stream, x) = (m.stream(), m.floats(&[1.0, 2.0]));
     assert_eq!(m.double(x, x, 2, stream), 0);

@@ -30,11 +30,11 @@ fn physical(m: &Machine, n: usize) -> aclrtDrvMemHandle {
 }
 
 #[test]
-fn addresses_work_while_memory_is_behind_them() {
+fn addresses_are_usable_while_memory_is_mapped_to_them() {
     let m = Machine::new("memory=8m");
     let (at, a, b) = (reserve(&m, 4 * PAGE), physical(&m, PAGE), physical(&m, PAGE));
     let second = at.cast::<u8>().wrapping_add(PAGE).cast::<c_void>();
-    assert_eq!(m.write(at, &[1u8]), ACL_ERROR_RT_PARAM_INVALID, "nothing is behind them yet");
+    assert_eq!(m.write(at, &[1u8]), ACL_ERROR_RT_PARAM_INVALID, "nothing is mapped to them yet");
     assert_eq!(acl!(m, aclrtMapMem(at, PAGE, 0, a, 0)), 0);
     assert_eq!(acl!(m, aclrtMapMem(second, PAGE, 0, b, 0)), 0);
     let both = vec![7u8; PAGE + 8];
