@@ -146,7 +146,7 @@ fn builds_that_cannot_live_in_this_process_are_refused() {
 
 #[test]
 fn the_table_says_what_the_manifest_said() {
-    check(&[r#"TABLE_NAME="other""#], "its name is `other`, its manifest says `ctest`");
+    check(&[r#"TABLE_NAME="other""#], "its name is `other`, its manifest has `ctest`");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn check_first_use(macros: &[&str], words: &str) {
 fn a_device_that_fails_its_self_test_is_not_used() {
     check_first_use(&["LOSES_A_BYTE"], "self-test, memory: byte 45 of 64");
     check_first_use(&["CHANGES_ITS_MIND"], "self-test, supports: answered");
-    check_first_use(&["GIVES_NOTHING"], "said OK and gave no buffer");
+    check_first_use(&["GIVES_NOTHING"], "returned OK and no buffer");
     check_first_use(&["WILL_NOT_OPEN"], "the device is in use");
 }
 

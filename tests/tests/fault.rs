@@ -129,7 +129,7 @@ fn a_device_lost_while_weights_load_is_left_out() {
 #[test]
 fn a_device_whose_memory_runs_out_is_left_out_and_the_bytes_are_told() {
     for at in [2, 3, 4] {
-        let words = ["fault:sim is not used: ", "1099511627776 bytes wanted, 4096 there"];
+        let words = ["fault:sim is not used: ", "1099511627776 bytes requested, 4096 available"];
         warns(&mut faulty(&format!("buffer_alloc@{at}:oom")), &words);
     }
 }
@@ -161,7 +161,7 @@ fn strict_placement_ends_with_the_error_instead() {
     strict("compute[mul_mat]@2:error:device", 4, "fault:sim: plan_compute answered DeviceLost");
     strict("compute[mul_mat]@2:error:plugin", 4, "injected into compute");
     strict("set@5:error:device", 4, "injected into set");
-    strict("buffer_alloc@2:oom", 6, "bytes wanted, 4096 there");
+    strict("buffer_alloc@2:oom", 6, "bytes requested, 4096 available");
     strict("compute[rms_norm]:unsupported", 5, "rms_norm on cpu instead of fault:sim");
 }
 
@@ -208,7 +208,7 @@ fn nonsense_is_noticed_when_a_token_is_picked() {
     let mut command = faulty("compute[mul_mat]@2+:nan");
     command.args(["run", "--temp", "0", "-n", "8", "-p", "abc"]).arg("-m").arg(&case().model);
     let stderr = fail(&mut command, 1);
-    assert!(stderr.contains("is NaN: the model or a device computed nonsense"), "{stderr}");
+    assert!(stderr.contains("is NaN: the model or a device computed non-finite logits"), "{stderr}");
 }
 
 #[test]

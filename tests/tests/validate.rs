@@ -118,7 +118,7 @@ fn answers_that_make_no_sense_fail_their_call() {
 
 #[test]
 fn an_impure_supports_is_caught_before_the_self_test_asks() {
-    check("changes its mind", Scope::Call, "supports", "verdict 0: asked twice");
+    check("changes its mind", Scope::Call, "supports", "verdict 0: two calls");
 }
 
 #[test]

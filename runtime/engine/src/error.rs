@@ -27,7 +27,7 @@ pub enum Error {
     #[error("there are no logits to pick a token from: the vocabulary is empty")]
     NoLogits,
     #[error(
-        "the logit of token {token} is {found}: the model or a device computed nonsense; run `llmrt eval` on another device to compare"
+        "the logit of token {token} is {found}: the model or a device computed non-finite logits; run `llmrt eval` on another device to compare"
     )]
     BadLogit { token: TokenId, found: f32 },
     #[error(

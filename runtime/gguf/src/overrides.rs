@@ -80,7 +80,7 @@ mod tests {
     }
 
     #[test]
-    fn malformed_overrides_say_why() {
+    fn malformed_overrides_are_refused_with_the_reason() {
         for (given, why) in [
             ("n", "no `=`"),
             ("n=3", "no `:`"),

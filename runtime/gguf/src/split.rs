@@ -178,7 +178,7 @@ mod tests {
     }
 
     #[test]
-    fn tensors_of_two_files_know_which_file_they_are_in() {
+    fn tensors_of_two_files_have_the_index_of_their_file() {
         let model = merge(vec![file(0, 2, "a", 2), file(1, 2, "b", 2)]).unwrap();
         assert_eq!(model.tensor("a").unwrap().file, 0);
         assert_eq!(model.tensor("b").unwrap().file, 1);

@@ -20,7 +20,7 @@ fn check(items: &str, offsets: &[u64], total: u64) {
 }
 
 #[test]
-fn tensors_alive_together_lie_side_by_side() {
+fn tensors_alive_together_are_side_by_side() {
     check("32@0-1 16@1-2", &[0, 32], 48);
 }
 

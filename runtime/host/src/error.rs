@@ -234,7 +234,7 @@ impl std::fmt::Display for CallError {
             write!(f, ": {}", self.message)?;
         }
         if self.bytes_requested > 0 {
-            write!(f, " ({} bytes wanted, {} there)", self.bytes_requested, self.bytes_available)?;
+            write!(f, " ({} bytes requested, {} available)", self.bytes_requested, self.bytes_available)?;
         }
         if self.vendor_code != 0 {
             write!(f, " (vendor code {})", self.vendor_code)?;

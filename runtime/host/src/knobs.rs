@@ -70,7 +70,7 @@ knobs! {
         "How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of addresses, mapped as used).",
         "auto", "host/src/pool/mod.rs";
     PLUGIN_OPTIONS = "LLMRT_PLUGIN_OPTIONS",
-        "What plugins get when they ask for an option: KEY=VALUE, separated by `;`; what the program sets counts more; ignored for set-user-id programs.",
+        "Options of plugins, PLUGIN.KEY=VALUE, separated by `;`; those that the program sets take precedence; ignored for set-user-id programs.",
         "unset", "host/src/plugin/registry.rs";
     PLUGIN_OPTION = "LLMRT_<PLUGIN>_<KEY>",
         "The option `<plugin>.<key>`, such as LLMRT_CPU_ISA for `cpu.isa`, where neither the program nor LLMRT_PLUGIN_OPTIONS sets it; `<plugin>.pool` is LLMRT_POOL for one plugin; ignored for set-user-id programs.",
@@ -79,7 +79,7 @@ knobs! {
         "Milliseconds that one call of a device may take to compute or to wait before the device is given up; 0: for ever.",
         "0", "host/src/plugin/registry.rs";
     LOG = "LLMRT_LOG",
-        "How much plugins may say: error, warn, info, debug or trace.",
+        "Level up to which messages of plugins are logged: error, warn, info, debug or trace.",
         "warn", "host/src/plugin/services.rs";
     VALIDATE = "LLMRT_VALIDATE",
         "1: every call between host and plugins is checked, and what breaks a rule is logged and refused; slow, for those who write plugins.",
@@ -237,15 +237,15 @@ pub fn unknown_variables(
 /// Warnings about options for plugins that no plugin read. Options of plugins that are not in use are not judged.
 pub(crate) fn unread_options<'a>(
     set: impl Iterator<Item = &'a String>,
-    asked: &[String],
+    read: &[String],
     in_use: &[String],
 ) -> Vec<String> {
     let is_unread = |key: &&String| {
         let plugin = key.split_once('.').map(|(plugin, _)| plugin);
-        !asked.contains(key) && plugin.is_none_or(|plugin| in_use.iter().any(|name| name == plugin))
+        !read.contains(key) && plugin.is_none_or(|plugin| in_use.iter().any(|name| name == plugin))
     };
     let warning =
-        |key: &String| format!("plugin option {key}: no plugin reads it{}", did_you_mean(key, asked));
+        |key: &String| format!("plugin option {key}: no plugin reads it{}", did_you_mean(key, read));
     set.filter(is_unread).map(warning).collect()
 }
 
@@ -307,7 +307,7 @@ mod tests {
     }
 
     #[test]
-    fn every_knob_is_there_once_and_says_what_it_does() {
+    fn every_knob_is_there_once_and_has_a_description() {
         for (i, knob) in TABLE.iter().enumerate() {
             assert!(knob.meaning.ends_with('.') && !knob.default.is_empty(), "{}", knob.name);
             assert!(TABLE[..i].iter().all(|other| other.name != knob.name), "{} twice", knob.name);

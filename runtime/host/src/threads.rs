@@ -337,9 +337,9 @@ fn spin_until(spin: Duration, ready: impl Fn() -> bool) -> bool {
 }
 
 /// The requested count, or one per core.
-fn thread_count(wanted: usize) -> usize {
+fn thread_count(requested: usize) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
-    if wanted == 0 { cores() } else { wanted }.min(MAX_THREADS)
+    if requested == 0 { cores() } else { requested }.min(MAX_THREADS)
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {

@@ -57,7 +57,7 @@ fn a_stream_gets_scratch_memory_and_the_host_keeps_it_between_runs() {
 }
 
 #[test]
-fn scratch_memory_freed_twice_is_an_error_that_says_so() {
+fn scratch_memory_freed_twice_is_an_error() {
     with_device(|_, device| {
         let stream = device.stream(1).unwrap();
         let (graph, _buffer) = scale_graph(device, 777.0);
@@ -120,7 +120,7 @@ fn an_asynchronous_device_keeps_what_it_was_given_until_it_is_synchronised() {
 }
 
 #[test]
-fn a_plan_of_the_plugins_own_is_made_anew_when_it_is_stale() {
+fn a_stale_plan_of_the_plugin_is_made_again() {
     with_device(|host, _| {
         let device = host.device("fake:b").unwrap();
         let (graph, first) = scale_graph(&device, 2.0);
@@ -140,14 +140,14 @@ fn a_plan_of_the_plugins_own_is_made_anew_when_it_is_stale() {
 }
 
 #[test]
-fn each_scope_says_what_still_works() {
+fn each_scope_leaves_the_rest_working() {
     with_device(|_, device| {
         let stream = device.stream(1).unwrap();
         let (call, _b0) = scale_graph(device, 1000.0);
         let (broken, _b1) = scale_graph(device, 1001.0);
         let e = stream.compute(&call).unwrap_err();
         let call = e.call().unwrap();
-        assert_eq!((call.node, call.vendor_code, call.message.as_str()), (Some(0), -7, "as asked"));
+        assert_eq!((call.node, call.vendor_code, call.message.as_str()), (Some(0), -7, "as requested"));
         assert!(stream.synchronize().is_ok(), "a failed call leaves the stream");
 
         assert_eq!(stream.compute(&broken).unwrap_err().scope(), Scope::Stream);
@@ -171,7 +171,7 @@ fn check_refused(words: &str, build: impl FnOnce(&mut RawGraphBuilder, &Buffer) 
 }
 
 #[test]
-fn tensors_lie_inside_their_buffers() {
+fn tensors_are_inside_their_buffers() {
     let f32s = |n| TensorDesc::contiguous(DType::F32, [n, 1, 1, 1]);
     check_refused("end past the 64 bytes", |g, b| {
         g.tensor(&TensorDesc { buffer: Some(b), offset: 4, name: "t", ..f32s(16) }).map(|_| ())

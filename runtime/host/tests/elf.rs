@@ -5,7 +5,7 @@ use llmrt_host::plugin::manifest::Manifest;
 
 const MANIFEST: &str = "abi=0\nname=x\nversion=1.2\n\0";
 const NAMES: &str = "\0.names\0.llmrtmf\0.dynsym\0.dynstr\0.note.gnu.build-id\0";
-const SYMBOL_NAMES: &str = "\0llmrt_wanted\0llmrt_own\0malloc\0";
+const SYMBOL_NAMES: &str = "\0llmrt_other\0llmrt_own\0malloc\0";
 
 /// A shared object for this machine with a manifest, a build id, and three symbols of which two are undefined.
 fn small_file() -> Vec<u8> {
@@ -14,7 +14,7 @@ fn small_file() -> Vec<u8> {
         [&at.to_ne_bytes()[..], &[0x12, 0], &section.to_ne_bytes(), &[0; 16]].concat()
     };
     let symbols =
-        [vec![0; 24], symbol("llmrt_wanted", 0), symbol("llmrt_own", 2), symbol("malloc", 0)].concat();
+        [vec![0; 24], symbol("llmrt_other", 0), symbol("llmrt_own", 2), symbol("malloc", 0)].concat();
     file_with(&symbols, SYMBOL_NAMES.as_bytes())
 }
 
@@ -103,10 +103,10 @@ fn a_whole_file_gives_manifest_symbols_and_build_id() {
     let file = small_file();
     let (manifest, symbols, id) = read_all(&file).unwrap();
     assert_eq!((manifest.name.as_str(), manifest.version.as_str()), ("x", "1.2"));
-    assert_eq!(symbols, [Some("llmrt_wanted".into()), Some("malloc".into()), None]);
+    assert_eq!(symbols, [Some("llmrt_other".into()), Some("malloc".into()), None]);
     assert_eq!(id, [0xaa, 0xbb, 0xcc]);
     let elf = Elf::parse(&file).unwrap();
-    let defines = ["llmrt_own", "llmrt_wanted", "llmrt_ow", "malloc"].map(|name| elf.defines(name).unwrap());
+    let defines = ["llmrt_own", "llmrt_other", "llmrt_ow", "malloc"].map(|name| elf.defines(name).unwrap());
     assert_eq!(defines, [true, false, false, false]);
 }
 

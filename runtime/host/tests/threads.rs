@@ -29,17 +29,17 @@ fn check(n_threads: usize, spin_us: u64, rounds: u64) {
 }
 
 #[test]
-fn teams_of_every_size_meet_at_every_barrier() {
+fn teams_of_every_size_pass_every_barrier_together() {
     check(4, 20, 3000);
 }
 
 #[test]
-fn threads_that_sleep_at_once_meet_too() {
+fn threads_that_sleep_at_once_pass_barriers_together() {
     check(4, 0, 1500);
 }
 
 #[test]
-fn more_threads_than_cores_meet_too() {
+fn more_threads_than_cores_pass_barriers_together() {
     check(16, 5, 300);
 }
 
@@ -99,7 +99,7 @@ fn a_run_inside_a_run_has_a_team_of_its_own() {
 }
 
 #[test]
-fn a_panic_is_an_error_and_nobody_waits_for_the_dead() {
+fn a_panic_is_an_error_and_no_thread_waits_for_the_panicked_one() {
     let pool = pool(4, 20);
     for victim in 0..4 {
         for _ in 0..50 {
@@ -114,14 +114,14 @@ fn a_panic_is_an_error_and_nobody_waits_for_the_dead() {
             });
             let text = result.unwrap_err().to_string();
             assert!(text.contains(&format!("kernel {victim} fell over")), "{text}");
-            assert_eq!(after.load(SeqCst), 0, "nobody goes on with half of the results");
+            assert_eq!(after.load(SeqCst), 0, "no thread continues with half of the results");
         }
     }
     assert!(pool.run(4, &|team| team.barrier()).is_ok(), "the pool still works");
 }
 
 #[test]
-fn a_member_that_leaves_early_holds_nobody_up() {
+fn a_member_that_leaves_early_blocks_no_other() {
     let pool = pool(4, 20);
     pool.run(4, &|team| {
         for _ in 0..=team.index() * 10 {

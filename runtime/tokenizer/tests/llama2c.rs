@@ -30,7 +30,7 @@ fn scores_below_the_limit_never_merge() {
 }
 
 #[test]
-fn bos_goes_in_front_when_asked_and_eos_never() {
+fn bos_is_added_if_requested_and_eos_never() {
     let options = EncodeOptions { add_special: true, parse_special: true };
     assert_eq!(tokenizer().encode("", options), Ok(vec![1]));
 }
@@ -57,7 +57,7 @@ fn hex_pieces_are_bytes_and_single_unprintable_ones_are_skipped() {
 }
 
 #[test]
-fn a_vocabulary_without_bytes_says_which_one_it_lacks() {
+fn a_vocabulary_without_a_byte_is_an_error_that_names_it() {
     let tokenizer = Tokenizer::llama2c(pieces()[..100].to_vec()).expect("a vocabulary");
     let error = tokenizer.encode("é", EncodeOptions::default()).expect_err("no such byte").to_string();
     assert!(error.contains("0xc3"), "{error}");

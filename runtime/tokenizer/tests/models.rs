@@ -61,7 +61,7 @@ fn bos_and_eos_come_by_the_rule_of_the_model_or_of_the_file() {
 }
 
 #[test]
-fn a_prompt_gets_one_bos_whoever_writes_it() {
+fn a_prompt_gets_one_bos_even_if_its_text_has_one() {
     let tokenizer = Tokenizer::new(spm()).expect("a vocabulary");
     let encode = |text: &str| tokenizer.encode_prompt(&text.into(), Limits::NONE);
     assert_eq!(encode("<s>a"), encode("a"));
@@ -121,7 +121,7 @@ fn wpm_gives_a_word_it_cannot_make_up_to_the_unknown_token() {
 }
 
 #[test]
-fn wpm_keeps_case_where_the_file_says_so() {
+fn wpm_keeps_case_where_the_file_requires_it() {
     check(Vocab { lowercase: Some(false), ..wpm() }, "Cat cat", PLAIN, "[UNK]|▁cat");
 }
 

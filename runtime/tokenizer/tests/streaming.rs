@@ -45,7 +45,7 @@ fn the_space_that_encoding_added_is_taken_off_once() {
 }
 
 #[test]
-fn control_tokens_are_written_only_when_asked_for() {
+fn control_tokens_are_written_only_if_requested() {
     let tokenizer = byte_tokenizer();
     let a = FIRST_BYTE + u32::from(b'a');
     assert_eq!(tokenizer.decode(&[BOS, a], false).expect("known ids"), "a");

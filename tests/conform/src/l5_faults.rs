@@ -50,7 +50,7 @@ fn unknown_among_known(session: &mut Session) -> Verdict {
 /// Every option that the plugin reads is given unexpected texts: long ones, none, other writing. It may
 /// start or refuse to, with words; the process goes on in both cases, and the plugin starts again without them.
 fn odd_options(session: &mut Session) -> Verdict {
-    let read = session.host()?.options_asked();
+    let read = session.host()?.options_read();
     let before = device_names(&*session.host()?);
     if read.is_empty() {
         return lacking("the plugin reads no option");

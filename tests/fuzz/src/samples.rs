@@ -171,7 +171,7 @@ pub fn tokenizer_bin(pieces: &[&str]) -> Vec<u8> {
     out
 }
 
-/// A shared object of this machine with section names, a manifest, a build id and one symbol wanted from others.
+/// A shared object of this machine with section names, a manifest, a build id and one undefined symbol.
 pub fn elf() -> Vec<u8> {
     let names = b"\0.shstrtab\0.llmrtmf\0.note.gnu.build-id\0.dynsym\0.dynstr\0";
     let name_at = |name: &[u8]| names.windows(name.len()).position(|w| w == name).unwrap_or(0) as u32;
@@ -184,7 +184,7 @@ pub fn elf() -> Vec<u8> {
         (b".llmrtmf", 1, MANIFEST.as_bytes()),
         (b".note.gnu.build-id", 7, &note),
         (b".dynsym", 11, &symbols),
-        (b".dynstr", 3, b"\0wanted\0"),
+        (b".dynstr", 3, b"\0symbol\0"),
     ];
 
     let machine: u16 = if cfg!(target_arch = "aarch64") { 183 } else { 62 };
@@ -223,7 +223,7 @@ mod tests {
         let elf = Elf::parse(&file).unwrap();
         assert_eq!(Manifest::read(&elf).unwrap().name, "sample");
         assert_eq!(elf.build_id(), Some(&[1, 2, 3, 4][..]));
-        assert_eq!(elf.undefined_symbol("w").unwrap().as_deref(), Some("wanted"));
+        assert_eq!(elf.undefined_symbol("w").unwrap().as_deref(), Some("symbol"));
     }
 
     #[test]

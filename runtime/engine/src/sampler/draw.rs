@@ -30,7 +30,7 @@ mod tests {
     use crate::sampler::candidate::read;
 
     #[test]
-    fn tokens_come_as_often_as_their_probability_says() {
+    fn tokens_are_drawn_as_often_as_their_probability() {
         let share = shares(&[0.25f32, 0.15, 0.6].map(f32::ln), 1.0);
         for (found, expected) in share.iter().zip([0.25, 0.15, 0.6]) {
             assert!((found - expected).abs() < 0.02, "{share:?}");

@@ -56,7 +56,7 @@ fn a_prompt_waits_until_all_of_it_has_room() {
 }
 
 #[test]
-fn nobody_overtakes_a_sequence_that_waits_for_room() {
+fn no_sequence_overtakes_one_that_waits_for_room() {
     check("pool=4x16 a=32/33 b=0/17 c=0/1", 512, "a:1");
 }
 
@@ -132,7 +132,7 @@ fn text(plan: &StepPlan) -> String {
 proptest! {
     /// Generates with every sequence until all have their tokens, whatever the pool, the budget and the order.
     #[test]
-    fn everybody_who_fits_the_pool_gets_all_tokens(
+    fn every_sequence_that_fits_the_pool_gets_all_tokens(
         lengths in prop::collection::vec((1..40usize, 1..30usize), 1..8), // prompt, generated
         n_blocks in 1..24usize,
         n_tokens in 1..50usize,

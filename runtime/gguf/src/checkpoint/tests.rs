@@ -109,7 +109,7 @@ fn format_1_begins_with_the_norms() {
 }
 
 #[test]
-fn format_2_stores_scales_behind_every_matrix() {
+fn format_2_stores_scales_after_every_matrix() {
     check(2, true, "output_norm.weight", &[8], 33.0, 40.0);
     check(2, true, "token_embd.weight", &[8, 5], 41.0, 50.0); // ten groups of four
     check(2, true, "blk.0.attn_q.weight", &[8, 8], 51.0, 66.0);
@@ -136,7 +136,7 @@ fn f32_tensors_can_be_used_in_place_and_int8_ones_cannot() {
 }
 
 #[test]
-fn a_file_of_another_length_says_which_it_should_have() {
+fn a_file_of_another_length_is_refused_with_the_expected_one() {
     for (version, name) in [(0, "without magic (v0)"), (1, "v1"), (2, "v2")] {
         let mut bytes = file(version, true);
         let expected = bytes.len() as u64;
@@ -174,7 +174,7 @@ fn impossible_configurations_are_refused() {
 }
 
 #[test]
-fn a_prefix_of_256_bytes_is_enough_and_less_asks_for_it() {
+fn a_prefix_of_256_bytes_is_enough_and_a_shorter_one_requests_it() {
     let bytes = file(2, true);
     let file_len = bytes.len() as u64;
     assert_eq!(Checkpoint::parse(&bytes[..20], file_len), Err(Error::NeedMore { at_least: 256 }));
@@ -182,7 +182,7 @@ fn a_prefix_of_256_bytes_is_enough_and_less_asks_for_it() {
 }
 
 #[test]
-fn files_are_told_apart_by_their_first_bytes() {
+fn kinds_of_files_are_recognised_by_their_first_bytes() {
     use crate::FileKind::*;
     for (bytes, kind) in [
         (file(0, true), Llama2cV0Maybe),

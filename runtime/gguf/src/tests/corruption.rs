@@ -92,7 +92,7 @@ fn refused(spoil: impl FnOnce(&mut File), expected: Error) {
     assert_eq!(error(spoil), expected);
 }
 
-fn refused_saying(spoil: impl FnOnce(&mut File), expected: &str) {
+fn refused_with(spoil: impl FnOnce(&mut File), expected: &str) {
     let message = error(spoil).to_string();
     assert!(message.contains(expected), "{message}");
 }
@@ -126,27 +126,24 @@ fn wrong_magic_and_versions() {
 
 #[test]
 fn counts_that_the_file_cannot_hold() {
-    refused_saying(|f| f.n_tensors = Some(u64::MAX), "tensor count claims 18446744073709551615 entries");
-    refused_saying(|f| f.n_tensors = Some(10), "tensor count claims 10 entries");
-    refused_saying(|f| f.n_pairs = Some(1 << 63), "metadata count claims 9223372036854775808 entries");
-    refused_saying(|f| f.n_pairs = Some(3), "needs"); // the tensor table read as a pair
-    refused_saying(|f| f.n_tensors = Some(3), "tensor `a` ends at byte"); // the table grew into the data
+    refused_with(|f| f.n_tensors = Some(u64::MAX), "tensor count claims 18446744073709551615 entries");
+    refused_with(|f| f.n_tensors = Some(10), "tensor count claims 10 entries");
+    refused_with(|f| f.n_pairs = Some(1 << 63), "metadata count claims 9223372036854775808 entries");
+    refused_with(|f| f.n_pairs = Some(3), "needs"); // the tensor table read as a pair
+    refused_with(|f| f.n_tensors = Some(3), "tensor `a` ends at byte"); // the table grew into the data
 }
 
 #[test]
 fn lengths_that_the_file_cannot_hold() {
-    refused_saying(
+    refused_with(
         with("k", value(8, &u64::MAX.to_le_bytes())),
         "needs 18446744073709551615 bytes, the file has",
     );
-    refused_saying(with("k", value(8, &10_000u64.to_le_bytes())), "value of metadata key `k` at byte");
-    refused_saying(
-        with("k", array(4, u64::MAX, &[])),
-        "array of metadata key `k` claims 18446744073709551615",
-    );
-    refused_saying(with("k", array(12, 1 << 61, &[])), "array of metadata key `k` claims");
-    refused_saying(with("k", array(8, 1 << 40, &[])), "array of metadata key `k` claims 1099511627776");
-    refused_saying(with("k", array(9, 1 << 40, &[])), "array of metadata key `k` claims 1099511627776");
+    refused_with(with("k", value(8, &10_000u64.to_le_bytes())), "value of metadata key `k` at byte");
+    refused_with(with("k", array(4, u64::MAX, &[])), "array of metadata key `k` claims 18446744073709551615");
+    refused_with(with("k", array(12, 1 << 61, &[])), "array of metadata key `k` claims");
+    refused_with(with("k", array(8, 1 << 40, &[])), "array of metadata key `k` claims 1099511627776");
+    refused_with(with("k", array(9, 1 << 40, &[])), "array of metadata key `k` claims 1099511627776");
 }
 
 #[test]
@@ -168,15 +165,12 @@ fn bad_alignments() {
     ] {
         refused(with("general.alignment", bytes), Error::BadAlignment { found: found.into() });
     }
-    refused_saying(
-        with("general.alignment", value(4, &(1u32 << 31).to_le_bytes())),
-        "ends at byte 2147483712",
-    );
+    refused_with(with("general.alignment", value(4, &(1u32 << 31).to_le_bytes())), "ends at byte 2147483712");
 }
 
 #[test]
 fn bad_names_and_shapes() {
-    refused_saying(|f| f.tensors[0].name = "x".repeat(64), "the name has 64 bytes");
+    refused_with(|f| f.tensors[0].name = "x".repeat(64), "the name has 64 bytes");
     refused(|f| f.tensors[1].name = a(), Error::DuplicateTensor { tensor: a() });
     refused(|f| f.tensors[0].n_dims = Some(5), Error::TooManyDims { tensor: a(), found: 5 });
     refused(|f| f.tensors[0].n_dims = Some(u32::MAX), Error::TooManyDims { tensor: a(), found: u32::MAX });
@@ -185,7 +179,7 @@ fn bad_names_and_shapes() {
     let huge = 1 << 62;
     let ne = [huge as u64, 2, 1, 1];
     refused(|f| f.tensors[0].dims[0] = huge, Error::TooManyElements { tensor: a(), ne });
-    refused_saying(|f| f.tensors[0].dims = vec![1 << 32; 4], "more elements or bytes");
+    refused_with(|f| f.tensors[0].dims = vec![1 << 32; 4], "more elements or bytes");
 }
 
 #[test]
@@ -208,7 +202,7 @@ fn bad_places() {
     refused(|f| f.tensors[1].offset = far, Error::OutOfOrder { tensor: b(), found: far, expected: 64 });
     let file_len = good().bytes().len() as u64 - 1;
     refused(|f| f.data -= 1, Error::PastEnd { tensor: b(), end: file_len + 1, file_len });
-    refused_saying(|f| f.data = 0, "tensor `a` ends at byte");
+    refused_with(|f| f.data = 0, "tensor `a` ends at byte");
 }
 
 #[test]

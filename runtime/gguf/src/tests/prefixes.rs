@@ -14,7 +14,7 @@ fn sample() -> Vec<u8> {
 }
 
 #[test]
-fn every_short_prefix_asks_for_more_until_the_tables_are_whole() {
+fn every_short_prefix_requests_more_until_the_tables_are_whole() {
     let bytes = sample();
     let (mut have, file_len) = (0, bytes.len() as u64);
     let gguf = loop {
@@ -32,7 +32,7 @@ fn every_short_prefix_asks_for_more_until_the_tables_are_whole() {
 }
 
 #[test]
-fn a_file_cut_anywhere_is_refused_without_asking_for_more() {
+fn a_file_truncated_anywhere_is_refused_without_a_request_for_more() {
     let bytes = sample();
     for n in 0..bytes.len() {
         let error = Gguf::parse(&bytes[..n], n as u64).unwrap_err();
@@ -43,7 +43,7 @@ fn a_file_cut_anywhere_is_refused_without_asking_for_more() {
 }
 
 #[test]
-fn a_truncation_says_what_was_read_where() {
+fn a_truncation_is_reported_with_what_was_read_where() {
     let bytes = sample();
     let message = Gguf::parse(&bytes[..6], 6).unwrap_err().to_string();
     assert_eq!(

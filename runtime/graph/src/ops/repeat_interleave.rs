@@ -82,7 +82,7 @@ mod tests {
     use crate::ops::tests::{check, floats};
 
     #[test]
-    fn elements_stand_behind_themselves() {
+    fn each_element_is_followed_by_its_copies() {
         let build = |g: &mut Graph| {
             let x = g.input("x", DType::F32, &[3]);
             g.repeat_interleave(x, 0, 2)

@@ -53,7 +53,7 @@ fn interleaved_sections_turn_by_thirds() {
 }
 
 #[test]
-fn sections_of_an_image_start_anew() {
+fn frequencies_restart_at_each_section_of_an_image() {
     let expected = [
         -1.337499,
         0.060_879_53,

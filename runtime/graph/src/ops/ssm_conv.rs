@@ -98,7 +98,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_last_tap_meets_the_newest_element() {
+    fn the_last_tap_is_multiplied_with_the_newest_element() {
         let build = |g: &mut Graph| {
             let x = g.input("x", DType::F32, &[3, 2]);
             let kernel = g.input("kernel", DType::F32, &[2, 2]);

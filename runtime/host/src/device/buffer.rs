@@ -111,7 +111,7 @@ impl Buffer {
         memory: Option<Arc<dyn HostMemory>>,
     ) -> Result<Buffer> {
         if raw.is_null() {
-            return Err(device.breach(call, "said OK and gave no buffer".into()));
+            return Err(device.breach(call, "returned OK and no buffer".into()));
         }
         // SAFETY: the plugin made this buffer just now; its table is read up to its `struct_size`.
         let vt = unsafe { table::read((*raw).vt) }
@@ -169,7 +169,8 @@ impl Buffer {
         }
         let mut bytes = Fenced::<u8>::new(dst.len());
         let result = read(bytes.as_mut_ptr());
-        let damaged = || (!bytes.is_whole()).then(|| format!("wrote outside the {} bytes wanted", dst.len()));
+        let damaged =
+            || (!bytes.is_whole()).then(|| format!("wrote outside the {} requested bytes", dst.len()));
         self.0.device.check_answer("get", Scope::Plugin, damaged)?;
         dst.copy_from_slice(bytes.rows());
         result

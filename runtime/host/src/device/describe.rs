@@ -126,7 +126,7 @@ impl BufferTypeDesc {
             (bt, name)
         };
         if bt.index != i {
-            return Err(format!("its index says {}", bt.index));
+            return Err(format!("its index is {}", bt.index));
         }
         if !bt.alignment.is_power_of_two() || bt.alignment > MAX_ALIGNMENT {
             return Err(format!("alignment {}; expected a power of two up to {MAX_ALIGNMENT}", bt.alignment));

@@ -33,7 +33,7 @@ impl Event {
             Err(e) if e.is_unsupported() => None,
             Err(e) => return Err(e),
             Ok(()) if raw.is_null() => {
-                return Err(device.breach("event_create", "said OK and gave no event".into()));
+                return Err(device.breach("event_create", "returned OK and no event".into()));
             }
             Ok(()) => {
                 // SAFETY: the plugin made this event just now; its table is read up to its `struct_size`.

@@ -136,9 +136,7 @@ fn create(stream: &Arc<StreamInner>, graph: &RawGraph) -> Result<Option<*mut c::
     match result {
         Err(e) if e.is_unsupported() => Ok(None),
         Err(e) => entered.note(Err(e)).map(|()| None),
-        Ok(()) if raw.is_null() => {
-            Err(stream.device.breach("plan_create", "said OK and gave no plan".into()))
-        }
+        Ok(()) if raw.is_null() => Err(stream.device.breach("plan_create", "returned OK and no plan".into())),
         Ok(()) => {
             // SAFETY: the plugin made this plan just now.
             unsafe { live::born(&stream.device.plugin, "plan_create", live::Kind::Plan, raw)? };

@@ -67,7 +67,7 @@ impl Stream {
         // SAFETY: an open device; params live for the call, the output is ours.
         unsafe { call!(device, device.vt, backend_create(device.raw, &params, &mut raw))? };
         if raw.is_null() {
-            return Err(device.breach("backend_create", "said OK and gave no backend".into()));
+            return Err(device.breach("backend_create", "returned OK and no backend".into()));
         }
         // SAFETY: the plugin made this backend just now; its table is read up to its `struct_size`.
         let vt = unsafe { table::read((*raw).vt) }.and_then(|vt: c::BackendVt| {

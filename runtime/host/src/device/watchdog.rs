@@ -16,12 +16,12 @@ pub(super) fn watched<T: Send + 'static>(
     body: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {
     let Some(limit) = device.plugin.services.watchdog else { return body() };
-    let (tell, told) = channel();
+    let (sender, receiver) = channel();
     // After the timeout the receiver is gone, so the result of `send` is ignored.
-    let run = move || drop(tell.send(body()));
+    let run = move || drop(sender.send(body()));
     let thread = std::thread::Builder::new().name(format!("llmrt {call}")).spawn(run);
     thread.map_err(|e| Error::Threads { problem: format!("no thread to watch {call} from: {e}") })?;
-    match told.recv_timeout(limit.saturating_add(grace)) {
+    match receiver.recv_timeout(limit.saturating_add(grace)) {
         Ok(answer) => answer,
         Err(RecvTimeoutError::Timeout) => {
             Err(device.give_up(call, format!("has not returned within {limit:?}")))

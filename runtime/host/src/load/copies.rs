@@ -25,9 +25,9 @@ impl<'a> Copies<'a> {
     /// Allocates a buffer for each.
     pub fn new(items: Vec<Item<'a>>) -> Result<Copies<'a>> {
         let alloc = |item: Item<'a>| {
-            let device = &item.want.device;
-            let n = device.alloc_size(BUFFER_TYPE, &item.want.desc(0));
-            let n = n.map_err(|source| Error::tensor(item.want, source))?;
+            let device = &item.request.device;
+            let n = device.alloc_size(BUFFER_TYPE, &item.request.desc(0));
+            let n = n.map_err(|source| Error::tensor(item.request, source))?;
             let buffer = device.alloc(BUFFER_TYPE, n, USAGE_WEIGHTS);
             let failed = |source| Error::Alloc { device: device.name().into(), n, source };
             Ok((buffer.map_err(failed)?, item))
@@ -48,17 +48,17 @@ impl<'a> Copies<'a> {
         let team =
             Team { items: &self.items, bytes, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) };
         let mut done = std::thread::scope(|scope| {
-            let (tell, told) = mpsc::channel();
+            let (sender, receiver) = mpsc::channel();
             let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(self.items.len());
             let workers: Vec<_> = (0..n_threads)
                 .map(|_| {
-                    let tell = tell.clone();
-                    scope.spawn(|| team.work(tell))
+                    let sender = sender.clone();
+                    scope.spawn(|| team.work(sender))
                 })
                 .collect();
-            drop(tell);
+            drop(sender);
             // Progress is reported on this thread, the one that waits for the load.
-            let cancelled = told.iter().try_for_each(|n| progress.add(n)).inspect_err(|_| team.stop());
+            let cancelled = receiver.iter().try_for_each(|n| progress.add(n)).inspect_err(|_| team.stop());
             let (mut done, mut failed) = (Vec::new(), cancelled.err());
             for worker in workers {
                 match worker.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)) {
@@ -84,14 +84,14 @@ impl<'a> Copies<'a> {
 
     /// What did not work but costs time only, in words for the user.
     pub fn warning(&self) -> Option<String> {
-        self.unsealed.warning(self.items.first()?.0.want.device.name())
+        self.unsealed.warning(self.items.first()?.0.request.device.name())
     }
 
     /// Where everything is, once filled.
     pub fn finish(self) -> impl Iterator<Item = (&'a WeightRequest, Placed)> {
         self.items.into_iter().zip(self.layouts).map(|((item, buffer), layout)| {
             let at = canonical(&buffer, 0, item.info.nbytes);
-            (item.want, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })
+            (item.request, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })
         })
     }
 }
@@ -109,7 +109,7 @@ type Done = (usize, (Layout, Option<String>));
 
 impl Team<'_> {
     /// Brings matrices that no other thread has taken, until there are none or the team is stopped.
-    fn work(&self, tell: mpsc::Sender<u64>) -> Result<Vec<Done>> {
+    fn work(&self, sender: mpsc::Sender<u64>) -> Result<Vec<Done>> {
         let (mut scratch, mut done) = (Vec::new(), Vec::new());
         loop {
             let i = self.next.fetch_add(1, Relaxed);
@@ -118,7 +118,7 @@ impl Team<'_> {
             let mut count = |n| {
                 copied += n;
                 self.bytes.release(&item.info, copied);
-                match self.stopped.load(Relaxed) || tell.send(n).is_err() {
+                match self.stopped.load(Relaxed) || sender.send(n).is_err() {
                     true => Err(Error::Cancelled),
                     false => Ok(()),
                 }

@@ -113,8 +113,8 @@ impl Error {
     }
 
     /// A device refused a tensor.
-    pub(super) fn tensor(want: &WeightRequest, source: crate::Error) -> Error {
-        Error::Tensor { tensor: want.name.clone(), device: want.device.name().into(), source }
+    pub(super) fn tensor(request: &WeightRequest, source: crate::Error) -> Error {
+        Error::Tensor { tensor: request.name.clone(), device: request.device.name().into(), source }
     }
 }
 

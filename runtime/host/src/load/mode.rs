@@ -73,7 +73,7 @@ mod tests {
     }
 
     #[test]
-    fn direct_io_and_unknown_names_say_what_to_use() {
+    fn direct_io_and_unknown_names_are_refused_with_a_remedy() {
         assert!("dio".parse::<LoadMode>().unwrap_err().contains("use `none`"));
         assert!("fast".parse::<LoadMode>().unwrap_err().contains("expected auto, mmap"));
     }

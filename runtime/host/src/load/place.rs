@@ -33,7 +33,7 @@ pub(super) enum Extent {
 
 /// A tensor on its way.
 pub(super) struct Item<'a> {
-    pub want: &'a WeightRequest,
+    pub request: &'a WeightRequest,
     /// In the files.
     pub info: TensorInfo,
 }
@@ -49,11 +49,11 @@ impl Item<'_> {
 pub(super) fn place(
     weights: &mut Weights,
     files: &ModelFiles,
-    wants: &[WeightRequest],
+    requests: &[WeightRequest],
     extent: Extent,
     options: LoadOptions<'_>,
 ) -> Result<()> {
-    let items = items(files, wants)?;
+    let items = items(files, requests)?;
     let total = items.iter().map(|item| item.info.nbytes).sum();
     let mut progress = Progress::new(total, options.progress);
     progress.add(0)?;
@@ -61,7 +61,7 @@ pub(super) fn place(
     let all_data = options.check_tensors;
     let maps = map(files, &items, options.mode, extent, all_data, &mut weights.warnings)?;
     let copied = rows_with_copies(&items, &mut weights.warnings);
-    let is_copied = |item: &Item<'_>| copied.contains(&item.want.row) && is_worth_a_copy(item.want);
+    let is_copied = |item: &Item<'_>| copied.contains(&item.request.row) && is_worth_a_copy(item.request);
     let (copied, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_copied);
     let (in_place, moved): (Vec<_>, Vec<_>) = others.into_iter().partition(|item| is_in_place(item, &maps));
     let mut storage = Storage::new(moved)?;
@@ -92,18 +92,18 @@ pub(super) fn place(
     placed.extend(storage.finish()?);
     placed.extend(copies.finish());
     progress.finish()?;
-    for (want, at) in placed {
-        weights.placed.entry(want.row).or_default().insert(want.name.clone(), at);
+    for (request, at) in placed {
+        weights.placed.entry(request.row).or_default().insert(request.name.clone(), at);
     }
     Ok(())
 }
 
 /// Each requested tensor once per device, found in the files, in file order.
-fn items<'a>(files: &ModelFiles, wants: &'a [WeightRequest]) -> Result<Vec<Item<'a>>> {
-    let found = wants.iter().map(|want| Ok(Item { want, info: want.find(files)? }));
+fn items<'a>(files: &ModelFiles, requests: &'a [WeightRequest]) -> Result<Vec<Item<'a>>> {
+    let found = requests.iter().map(|request| Ok(Item { request, info: request.find(files)? }));
     let mut items = found.collect::<Result<Vec<_>>>()?;
-    items.sort_by_key(|item| (item.info.file, item.info.offset, item.want.row));
-    items.dedup_by_key(|item| (item.info.file, item.info.offset, item.want.row));
+    items.sort_by_key(|item| (item.info.file, item.info.offset, item.request.row));
+    items.dedup_by_key(|item| (item.info.file, item.info.offset, item.request.row));
     Ok(items)
 }
 
@@ -140,8 +140,8 @@ fn map(
 fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<usize> {
     let mut needed = BTreeMap::<usize, (&Device, u64)>::new();
     if knobs::settings().is_ok_and(|settings| settings.repack) {
-        for item in items.iter().filter(|item| is_worth_a_copy(item.want)) {
-            needed.entry(item.want.row).or_insert((&item.want.device, 0)).1 += item.info.nbytes;
+        for item in items.iter().filter(|item| is_worth_a_copy(item.request)) {
+            needed.entry(item.request.row).or_insert((&item.request.device, 0)).1 += item.info.nbytes;
         }
     }
     let has_room = |(_, (device, n)): &(usize, (&Device, u64))| {
@@ -157,10 +157,10 @@ fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<
 }
 
 /// Whether the device reads host memory, and a matrix in its own layout is faster.
-fn is_worth_a_copy(want: &WeightRequest) -> bool {
-    let is_matrix = matches!(want.role, Role::Matrix | Role::Experts);
-    let flags = want.device.info().buffer_types[0].flags;
-    is_matrix && flags & BT_COPY_MATRICES != 0 && uses_host_memory(&want.device)
+fn is_worth_a_copy(request: &WeightRequest) -> bool {
+    let is_matrix = matches!(request.role, Role::Matrix | Role::Experts);
+    let flags = request.device.info().buffer_types[0].flags;
+    is_matrix && flags & BT_COPY_MATRICES != 0 && uses_host_memory(&request.device)
 }
 
 /// Whether the device uses the mapped file: it reads host memory, has no other memory that would be faster, and the
@@ -170,7 +170,7 @@ fn is_in_place(item: &Item<'_>, maps: &[Option<Mapping>]) -> bool {
         DType::F64 | DType::I64 => 8,
         _ => 4,
     };
-    uses_host_memory(&item.want.device)
+    uses_host_memory(&item.request.device)
         && maps[item.info.file].is_some()
         && item.info.offset.is_multiple_of(alignment)
 }
@@ -238,22 +238,20 @@ fn use_in_place<'a>(
 
     let mut buffers = BTreeMap::new();
     let mut placed = Vec::with_capacity(in_place.len());
-    for Item { want, info } in in_place {
+    for Item { request, info } in in_place {
         let fragment = fragments.range(..=(info.file, info.offset)).next_back();
-        let (&key, (range, mapping)) = fragment.ok_or_else(|| lost(want))?;
-        let buffer = match buffers.get(&(want.row, key)) {
+        let (&key, (range, mapping)) = fragment.ok_or_else(|| lost(request))?;
+        let buffer = match buffers.get(&(request.row, key)) {
             Some(buffer) => buffer,
             None => {
-                let part = MappedPart::new(mapping.clone(), range.clone()).ok_or_else(|| lost(want))?;
-                let imported = want.device.import_host(Arc::new(part)).map_err(|source| Error::Import {
-                    device: want.device.name().into(),
-                    n: range.end - range.start,
-                    source,
+                let part = MappedPart::new(mapping.clone(), range.clone()).ok_or_else(|| lost(request))?;
+                let imported = request.device.import_host(Arc::new(part)).map_err(|source| {
+                    Error::Import { device: request.device.name().into(), n: range.end - range.start, source }
                 })?;
-                buffers.entry((want.row, key)).or_insert(imported)
+                buffers.entry((request.row, key)).or_insert(imported)
             }
         };
-        placed.push((want, canonical(buffer, info.offset - range.start, info.nbytes)));
+        placed.push((request, canonical(buffer, info.offset - range.start, info.nbytes)));
     }
     Ok(placed)
 }
@@ -264,6 +262,6 @@ pub(super) fn canonical(buffer: &crate::Buffer, offset: u64, nbytes: u64) -> Pla
     Placed { buffer: buffer.clone(), offset, layout_id, layout_flags }
 }
 
-fn lost(want: &WeightRequest) -> Error {
-    Error::MissingTensor { tensor: want.name.clone() }
+fn lost(request: &WeightRequest) -> Error {
+    Error::MissingTensor { tensor: request.name.clone() }
 }

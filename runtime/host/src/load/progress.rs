@@ -6,12 +6,12 @@ use super::{Error, Result};
 pub(super) struct Progress<'a> {
     done: u64,
     total: u64,
-    tell: &'a mut dyn FnMut(f32) -> bool,
+    callback: &'a mut dyn FnMut(f32) -> bool,
 }
 
 impl<'a> Progress<'a> {
-    pub fn new(total: u64, tell: &'a mut dyn FnMut(f32) -> bool) -> Progress<'a> {
-        Progress { done: 0, total, tell }
+    pub fn new(total: u64, callback: &'a mut dyn FnMut(f32) -> bool) -> Progress<'a> {
+        Progress { done: 0, total, callback }
     }
 
     /// `n` more bytes are done; `Cancelled` if the caller stops the load. Only `finish` reports 1.
@@ -21,15 +21,15 @@ impl<'a> Progress<'a> {
             return Ok(());
         }
         let part = self.done as f64 / self.total as f64;
-        self.tell((part as f32).min(1.0 - f32::EPSILON))
+        self.report((part as f32).min(1.0 - f32::EPSILON))
     }
 
     /// All is done.
     pub fn finish(mut self) -> Result<()> {
-        self.tell(1.0)
+        self.report(1.0)
     }
 
-    fn tell(&mut self, part: f32) -> Result<()> {
-        if (self.tell)(part) { Ok(()) } else { Err(Error::Cancelled) }
+    fn report(&mut self, part: f32) -> Result<()> {
+        if (self.callback)(part) { Ok(()) } else { Err(Error::Cancelled) }
     }
 }

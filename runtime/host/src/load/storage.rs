@@ -62,7 +62,7 @@ impl<'a> Storage<'a> {
     pub fn new(items: Vec<Item<'a>>) -> Result<Storage<'a>> {
         let mut by_row = BTreeMap::<usize, Vec<Item<'a>>>::new();
         for item in items {
-            by_row.entry(item.want.row).or_default().push(item);
+            by_row.entry(item.request.row).or_default().push(item);
         }
         Ok(Storage { rows: by_row.into_values().map(Row::new).collect::<Result<_>>()? })
     }
@@ -80,7 +80,7 @@ impl<'a> Storage<'a> {
 
     /// What did not work but costs time only, in words for the user.
     pub fn warnings(&self) -> impl Iterator<Item = String> {
-        self.rows.iter().filter_map(|row| row.unsealed.warning(row.items.first()?.0.want.device.name()))
+        self.rows.iter().filter_map(|row| row.unsealed.warning(row.items.first()?.0.request.device.name()))
     }
 
     /// Where everything is, once filled.
@@ -95,13 +95,13 @@ impl<'a> Storage<'a> {
 
 impl<'a> Row<'a> {
     fn new(items: Vec<Item<'a>>) -> Result<Row<'a>> {
-        let device = items[0].want.device.clone();
-        let failed = |item: &Item<'_>, source| Error::tensor(item.want, source);
+        let device = items[0].request.device.clone();
+        let failed = |item: &Item<'_>, source| Error::tensor(item.request, source);
         let in_host = uses_host_memory(&device);
         let size = |item: &Item<'a>| match in_host {
             true => Ok(item.info.nbytes),
             false => {
-                device.alloc_size(BUFFER_TYPE, &item.want.desc(0)).map_err(|source| failed(item, source))
+                device.alloc_size(BUFFER_TYPE, &item.request.desc(0)).map_err(|source| failed(item, source))
             }
         };
         let sizes = items.iter().map(size).collect::<Result<Vec<_>>>()?;
@@ -154,7 +154,7 @@ impl<'a> Row<'a> {
         let buffers = match self.memory {
             Memory::Device(buffers) => buffers,
             Memory::Host(pages) => {
-                let device = &self.items[0].0.want.device;
+                let device = &self.items[0].0.request.device;
                 let import = |pages: Pages| {
                     let n = pages.len();
                     let imported = device.import_host(Arc::new(pages));
@@ -165,7 +165,7 @@ impl<'a> Row<'a> {
         };
         let place = |((item, slot), layout): ((Item<'a>, Slot), Layout)| {
             let at = canonical(&buffers[slot.buffer], slot.offset, item.info.nbytes);
-            (item.want, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })
+            (item.request, Placed { layout_id: layout.id, layout_flags: layout.flags, ..at })
         };
         Ok(self.items.into_iter().zip(self.layouts).map(place).collect())
     }
@@ -193,15 +193,15 @@ pub(super) fn bring(
     done: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<(Layout, Option<String>)> {
     upload(item, buffer, offset, bytes, scratch, done)?;
-    match buffer.seal(&item.want.desc(offset)) {
+    match buffer.seal(&item.request.desc(offset)) {
         Ok(layout) => Ok((layout, None)),
         // The device is still usable, but the layout may be half changed: upload again.
         Err(e) if matches!(e.scope(), Scope::Call | Scope::Stream) => {
             upload(item, buffer, offset, bytes, scratch, &mut |_| Ok(()))?;
-            let failed = Error::tensor(item.want, e).to_string();
+            let failed = Error::tensor(item.request, e).to_string();
             Ok((Layout::canonical(item.info.nbytes), Some(failed)))
         }
-        Err(e) => Err(Error::tensor(item.want, e)),
+        Err(e) => Err(Error::tensor(item.request, e)),
     }
 }
 
@@ -214,11 +214,11 @@ fn upload(
     scratch: &mut Vec<u8>,
     done: &mut dyn FnMut(u64) -> Result<()>,
 ) -> Result<()> {
-    let desc = item.want.desc(offset);
+    let desc = item.request.desc(offset);
     for at in (0..item.info.nbytes).step_by(CHUNK) {
         let n = (item.info.nbytes - at).min(CHUNK as u64);
         let part = bytes.get(&item.info, at, n, scratch)?;
-        buffer.set(&desc, part, at).map_err(|source| Error::tensor(item.want, source))?;
+        buffer.set(&desc, part, at).map_err(|source| Error::tensor(item.request, source))?;
         done(n)?;
     }
     Ok(())

@@ -146,10 +146,10 @@ pub struct Weights {
 }
 
 /// Loads weights. On an error nothing stays allocated or mapped.
-pub fn load(files: &ModelFiles, wants: &[WeightRequest], options: LoadOptions<'_>) -> Result<Weights> {
+pub fn load(files: &ModelFiles, requests: &[WeightRequest], options: LoadOptions<'_>) -> Result<Weights> {
     let (locks, placed, warnings) = Default::default();
     let mut weights = Weights { locks, placed, warnings, mode: options.mode };
-    place::place(&mut weights, files, wants, Extent::WholeFiles, options)?;
+    place::place(&mut weights, files, requests, Extent::WholeFiles, options)?;
     Ok(weights)
 }
 
@@ -166,12 +166,12 @@ impl Weights {
     }
 
     /// Loads one more weight, or one on one more device. What is there already stays as it is.
-    pub fn add(&mut self, files: &ModelFiles, want: &WeightRequest) -> Result<()> {
-        if self.get(&want.name, want.row).is_some() {
+    pub fn add(&mut self, files: &ModelFiles, request: &WeightRequest) -> Result<()> {
+        if self.get(&request.name, request.row).is_some() {
             return Ok(());
         }
         let options = LoadOptions { mode: self.mode, check_tensors: false, progress: &mut |_| true };
-        place::place(self, files, std::slice::from_ref(want), Extent::UsedParts, options)
+        place::place(self, files, std::slice::from_ref(request), Extent::UsedParts, options)
     }
 
     /// Weights of a device, in no order.

@@ -149,7 +149,7 @@ unsafe extern "C" fn register_op(ctx: *mut c_void, desc: *const c::OpDesc, id: *
             }
             Err(text) => {
                 drop(ops);
-                services(ctx).say(2, &format!("register_op: {text}"));
+                services(ctx).log_line(2, &format!("register_op: {text}"));
                 Status::Invalid.code()
             }
         }
@@ -228,7 +228,7 @@ unsafe extern "C" fn run(
         Err(e) => {
             // The plugin gets a code; the cause and what to do about it are for the user.
             // SAFETY: see above.
-            contained((), || unsafe { services(ctx) }.say(1, &e.to_string()));
+            contained((), || unsafe { services(ctx) }.log_line(1, &e.to_string()));
             Status::Internal.code()
         }
     }

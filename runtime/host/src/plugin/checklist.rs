@@ -262,7 +262,7 @@ mod tests {
     }
 
     #[test]
-    fn a_disabled_name_says_which_pattern_did_it() {
+    fn the_refusal_of_a_disabled_name_has_the_pattern() {
         assert_eq!(check_enabled("cuda", "x, cu*"), Err("disabled by LLMRT_PLUGINS_DISABLE=cu*".into()));
         assert_eq!(check_enabled("cpu", "x, cu*,"), Ok(()));
     }

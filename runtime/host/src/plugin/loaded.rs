@@ -77,7 +77,7 @@ impl Drop for Loaded {
             if self.services.validate
                 && let Some(text) = live::left_over(self.key)
             {
-                self.services.say(1, &format!("LLMRT_VALIDATE: {}: shutdown: {text}", self.desc.name));
+                self.services.log_line(1, &format!("LLMRT_VALIDATE: {}: shutdown: {text}", self.desc.name));
             }
             // SAFETY: `init` succeeded, all objects are destroyed (each holds this struct), and `lifecycle` lets no
             // other init or shutdown of this plugin run.

@@ -59,7 +59,7 @@ impl Manifest {
         let priority = match value("priority") {
             None => 0,
             Some(text) => {
-                text.parse().map_err(|_| format!("manifest says priority={text}; a number is expected"))?
+                text.parse().map_err(|_| format!("the manifest has priority={text}: expected a number"))?
             }
         };
         let list = |key: &str| -> Vec<String> {

@@ -144,7 +144,7 @@ fn describe(
             [("name", &name, &manifest.name), ("version", &version, &manifest.version)]
         {
             if table != manifest {
-                return Err(format!("its {what} is `{table}`, its manifest says `{manifest}`"));
+                return Err(format!("its {what} is `{table}`, its manifest has `{manifest}`"));
             }
         }
     }

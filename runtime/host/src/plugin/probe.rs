@@ -45,7 +45,7 @@ impl Probe {
         let unknown = UNKNOWN.into_iter().filter(|&(name, version)| {
             let text = c::Str { ptr: name.as_ptr(), len: name.len() as u64 };
             // SAFETY: the table is the plugin's, its extensions may be queried at any time; the text outlives the call.
-            table.get_extension.is_some_and(|ask| !unsafe { ask(text, version) }.is_null())
+            table.get_extension.is_some_and(|query| !unsafe { query(text, version) }.is_null())
         });
         Ok(Probe {
             manifest: checked.manifest,

@@ -108,7 +108,7 @@ impl Host {
             quietly_refused: Mutex::default(),
         };
         if let Err(e) = parsed {
-            host.services.say(1, &e.to_string());
+            host.services.log_line(1, &e.to_string());
         }
         Arc::new(host)
     }
@@ -122,7 +122,7 @@ impl Host {
             Some(file.strip_prefix("libllmrt_")?.strip_suffix(".so")?.to_string())
         };
         let plugins: Vec<_> = in_use.iter().cloned().chain(candidates.iter().filter_map(named)).collect();
-        let mut read = self.options_asked();
+        let mut read = self.options_read();
         // The host's own option of every plugin, read when a device makes its first stream.
         read.extend(in_use.iter().map(|plugin| format!("{plugin}.pool")));
         let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
@@ -179,7 +179,7 @@ impl Host {
         });
         if let Outcome::Rejected(reason) = &outcome {
             let level = if is_quiet { 3 } else { 2 };
-            self.services.say(level, &format!("{}: not loaded: {reason}", path.display()));
+            self.services.log_line(level, &format!("{}: not loaded: {reason}", path.display()));
         }
         let candidate = Candidate { path, outcome };
         if is_quiet {
@@ -196,8 +196,7 @@ impl Host {
         let manifest = &checked.manifest;
         for key in &manifest.unknown {
             let key = key.escape_debug();
-            self.services
-                .say(2, &format!("plugin {}: manifest key `{key}` is not known here", manifest.name));
+            self.services.log_line(2, &format!("plugin {}: manifest key `{key}` is unknown", manifest.name));
         }
         let query = open::open_file(&checked).map_err(|e| Refusal::Rejected(manifest.with_hint(e)))?;
         let module = open::start(query, Some(checked.path.clone()), Some(manifest), &self.services);
@@ -224,7 +223,7 @@ impl Host {
         let desc = &entry.module.0.desc;
         let (n, time) = (entry.module.1.len(), desc.init_time);
         self.services
-            .say(3, &format!("plugin {} {}: {n} devices, init took {time:?}", desc.name, desc.version));
+            .log_line(3, &format!("plugin {} {}: {n} devices, init took {time:?}", desc.name, desc.version));
         plugins.push(entry);
     }
 
@@ -296,8 +295,8 @@ impl Host {
     }
 
     /// For tests of plugins: the options that this host's plugins read, set or not.
-    pub fn options_asked(&self) -> Vec<String> {
-        self.services.options_asked()
+    pub fn options_read(&self) -> Vec<String> {
+        self.services.options_read()
     }
 
     fn set_cancelled(&self, run_id: u64, yes: bool) {

@@ -42,7 +42,7 @@ fn empty_graph(device: &Arc<Device>) -> Result<(), String> {
 
 /// The same question gets the same answer.
 fn steady_answers(device: &Arc<Device>) -> Result<(), String> {
-    let ask = || -> crate::Result<_> {
+    let query = || -> crate::Result<_> {
         let mut g = RawGraphBuilder::new();
         let x = TensorDesc::contiguous(DType::F32, [8, 2, 1, 1]);
         let (a, b, sum) = (g.tensor(&x)?, g.tensor(&x)?, g.tensor(&x)?);
@@ -56,7 +56,7 @@ fn steady_answers(device: &Arc<Device>) -> Result<(), String> {
         let graph = g.build();
         Ok((device.supports(&graph, 0..1)?, device.supports(&graph, 0..1)?))
     };
-    match ask() {
+    match query() {
         Err(e) => Err(e.to_string()),
         Ok((first, second)) if first != second => Err(format!("answered {first:?}, then {second:?}")),
         Ok(_) => Ok(()),

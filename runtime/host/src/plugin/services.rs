@@ -27,7 +27,7 @@ pub(crate) struct Services {
     pub(crate) pool: Arc<ThreadPool>,
     options: BTreeMap<String, String>,
     /// Options that plugins read, set or not.
-    asked: Mutex<BTreeSet<String>>,
+    options_read: Mutex<BTreeSet<String>>,
     /// How long one call of a device may take to compute or to wait.
     pub(crate) watchdog: Option<Duration>,
     pub(super) log: LogSink,
@@ -62,7 +62,7 @@ impl Services {
                 threads_api: callbacks::threads_api(ctx),
                 pool,
                 options,
-                asked: Mutex::default(),
+                options_read: Mutex::default(),
                 watchdog,
                 log: log.unwrap_or_else(stderr_log),
                 scratch_pool,
@@ -80,11 +80,11 @@ impl Services {
 
     /// The same, and noted as an option that is read.
     pub(crate) fn read_option(&self, key: &str) -> Option<String> {
-        let mut asked = self.asked.lock().unwrap_or_else(PoisonError::into_inner);
-        if !asked.contains(key) {
-            asked.insert(key.to_string());
+        let mut read = self.options_read.lock().unwrap_or_else(PoisonError::into_inner);
+        if !read.contains(key) {
+            read.insert(key.to_string());
         }
-        drop(asked);
+        drop(read);
         self.option(key)
     }
 
@@ -127,19 +127,19 @@ impl Services {
     }
 
     /// Options that plugins read.
-    pub(crate) fn options_asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+    pub(crate) fn options_read(&self) -> Vec<String> {
+        self.options_read.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
     }
 
     /// A plugin broke a rule in a call of the host: logged if calls are checked.
     pub(super) fn misuse(&self, call: &str, text: impl std::fmt::Display) {
         if self.validate {
-            self.say(1, &format!("LLMRT_VALIDATE: a plugin: {call}: {text}"));
+            self.log_line(1, &format!("LLMRT_VALIDATE: a plugin: {call}: {text}"));
         }
     }
 
     /// A line of the host's own.
-    pub(crate) fn say(&self, level: u32, text: &str) {
+    pub(crate) fn log_line(&self, level: u32, text: &str) {
         (self.log)(level, "host", text);
     }
 }

@@ -102,7 +102,7 @@ impl Mechanism for Fake {
 
     fn va_release(&self, addr: u64, size: u64) {
         let mut state = self.0.lock().unwrap();
-        assert!(state.mapped.is_empty(), "released with memory behind it");
+        assert!(state.mapped.is_empty(), "released with mapped memory");
         assert_eq!(state.reserved.remove(&addr), Some(size));
     }
 }

@@ -56,18 +56,18 @@ impl<M: Mechanism> Legacy<M> {
 
     /// New memory. When there is none, all idle blocks are freed and the allocation is tried once more.
     fn take_new(&mut self, size: u64) -> Result<Block> {
-        let wanted = rounded(size);
-        let addr = match self.mechanism.raw_alloc(wanted) {
+        let size = rounded(size);
+        let addr = match self.mechanism.raw_alloc(size) {
             Ok(addr) => addr,
             Err(e) if self.cached.is_empty() || self.pinned || !e.is_oom() => return Err(e),
             Err(_) => {
                 self.evict(|_| true);
-                self.mechanism.raw_alloc(wanted)?
+                self.mechanism.raw_alloc(size)?
             }
         };
         self.stats.grows += 1;
-        self.stats.mapped += wanted;
-        Ok(Block { addr, size: wanted, last_used: 0 })
+        self.stats.mapped += size;
+        Ok(Block { addr, size, last_used: 0 })
     }
 
     /// Gives cached blocks back to the device.

@@ -132,16 +132,16 @@ impl std::fmt::Display for PoolKind {
 /// addresses gets the legacy pool unless VMM was requested by name.
 pub(crate) fn open<M: Mechanism + Clone + 'static>(
     mechanism: M,
-    asked: PoolKind,
+    requested: PoolKind,
     total: u64,
 ) -> Result<Box<dyn Pool>> {
     let legacy = |mechanism| Ok(Box::new(legacy::Legacy::new(mechanism)) as Box<dyn Pool>);
-    match (asked, mechanism.granularity()) {
+    match (requested, mechanism.granularity()) {
         (PoolKind::Legacy, _) | (PoolKind::Auto, 0) => legacy(mechanism),
         (PoolKind::Vmm, 0) => Err(Error::invalid("pool", "the device has no virtual memory; use `legacy`")),
         (_, _) => match vmm::Vmm::new(mechanism.clone(), total) {
             Ok(vmm) => Ok(Box::new(vmm)),
-            Err(e) if asked == PoolKind::Vmm => Err(e),
+            Err(e) if requested == PoolKind::Vmm => Err(e),
             Err(_) => legacy(mechanism),
         },
     }

@@ -34,13 +34,13 @@ unsafe impl Sync for Scratch {}
 impl Scratch {
     /// A pool on this open device, of the requested kind, else of the host's; `None` if its plugin manages its
     /// memory alone.
-    pub(crate) fn new(device: &Arc<Device>, asked: Option<PoolKind>) -> Result<Option<Scratch>> {
+    pub(crate) fn new(device: &Arc<Device>, requested: Option<PoolKind>) -> Result<Option<Scratch>> {
         let services = &device.plugin.services;
-        let asked = asked
+        let requested = requested
             .or(services.scratch_pool)
             .map_or_else(|| PoolKind::of_options(services, device.plugin()), Ok)?;
         let Some(devmem) = Devmem::of(device)? else { return Ok(None) };
-        Ok(Some(Scratch::with(super::open(devmem, asked, device.info().memory_total)?)))
+        Ok(Some(Scratch::with(super::open(devmem, requested, device.info().memory_total)?)))
     }
 
     pub(super) fn with(pool: Box<dyn Pool>) -> Scratch {

@@ -13,8 +13,8 @@ fn pool(device: &Fake, kind: PoolKind) -> Box<dyn Pool> {
 
 #[test]
 fn a_device_with_virtual_memory_gets_vmm_and_one_without_gets_legacy() {
-    let kind = |granularity, asked| {
-        open(Fake::new(64 * MIB, granularity), asked, 0)
+    let kind = |granularity, requested| {
+        open(Fake::new(64 * MIB, granularity), requested, 0)
             .map(|pool| pool.stats().kind)
             .map_err(|e| e.to_string())
     };
@@ -25,7 +25,7 @@ fn a_device_with_virtual_memory_gets_vmm_and_one_without_gets_legacy() {
 }
 
 #[test]
-fn a_freed_block_is_handed_out_again_without_asking_the_device() {
+fn a_freed_block_is_handed_out_again_without_a_call_of_the_device() {
     for kind in [PoolKind::Legacy, PoolKind::Vmm] {
         let device = Fake::new(64 * MIB, 2 * MIB);
         let mut pool = pool(&device, kind);
@@ -90,7 +90,7 @@ fn memory_that_stays_idle_goes_back_and_memory_that_plans_hold_does_not() {
 }
 
 #[test]
-fn vmm_is_a_stack_and_says_when_it_is_not_used_as_one() {
+fn vmm_is_a_stack_and_reports_use_in_another_order() {
     let device = Fake::new(64 * MIB, 2 * MIB);
     let mut pool = pool(&device, PoolKind::Vmm);
     let (a, b) = (pool.alloc(100, 0).unwrap(), pool.alloc(100, 4096).unwrap());
@@ -115,7 +115,7 @@ fn what_is_freed_twice_is_reported_once() {
 }
 
 #[test]
-fn an_allocation_fails_when_it_is_told_to_and_the_next_one_does_not() {
+fn an_allocation_that_is_set_to_fail_fails_and_the_next_one_does_not() {
     for kind in [PoolKind::Legacy, PoolKind::Vmm] {
         let scratch = Scratch::with(pool(&Fake::new(64 * MIB, 2 * MIB), kind));
         assert!(plugin_allocs(&scratch, 100).is_ok());

@@ -71,8 +71,8 @@ impl<M: Mechanism> Pool for Vmm<M> {
         let size = size.max(1).checked_next_multiple_of(ALIGN);
         let end = start.zip(size).and_then(|(start, size)| start.checked_add(size));
         let (Some(start), Some(end)) = (start, end.filter(|&end| end <= self.stats.reserved)) else {
-            let (wanted, left) = (size.unwrap_or(u64::MAX), self.stats.reserved - self.top());
-            return Err(Error::out_of_memory("pool", wanted, left));
+            let (requested, left) = (size.unwrap_or(u64::MAX), self.stats.reserved - self.top());
+            return Err(Error::out_of_memory("pool", requested, left));
         };
         self.map_to(end)?;
         self.pieces.push((start, end));

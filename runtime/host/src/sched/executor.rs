@@ -432,7 +432,7 @@ mod tests {
     use super::spans;
 
     #[test]
-    fn pieces_that_lie_near_each_other_are_one_write() {
+    fn pieces_near_each_other_are_one_write() {
         let far = 1 << 20;
         let spans = spans(vec![(far, &[9]), (6, &[3, 4]), (0, &[1, 2])]);
         assert_eq!(spans, [(0, vec![1, 2, 0, 0, 0, 0, 3, 4]), (far, vec![9])]);

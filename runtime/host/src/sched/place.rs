@@ -39,7 +39,7 @@ pub struct Fallback {
     /// Name of its result.
     pub tensor: String,
     /// The preferred device.
-    pub wanted: DeviceIdx,
+    pub preferred: DeviceIdx,
     /// Where it runs.
     pub device: DeviceIdx,
     /// Why.
@@ -74,7 +74,7 @@ pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Unplaceable> {
         placement.node.push(device);
         if device != 0 && device != shares[i] {
             let tensor = g.def(node.dst).name.clone();
-            let fallback = Fallback { node: i, op: node.op, tensor, wanted: 0, device, reason: refusal };
+            let fallback = Fallback { node: i, op: node.op, tensor, preferred: 0, device, reason: refusal };
             placement.fallbacks.push(fallback);
         }
     }
@@ -319,7 +319,7 @@ mod tests {
     }
 
     #[test]
-    fn a_node_that_nobody_runs_is_an_error() {
+    fn a_node_that_no_device_runs_is_an_error() {
         let mut g = Graph::new();
         let x = g.input("x", DType::F32, &[8]);
         g.tanh(x);

@@ -26,7 +26,7 @@ pub(crate) fn status(call: &str, status: i32, err: &c::Error) -> Option<String> 
         return None;
     }
     if err.code != status.code() {
-        return Some(format!("answered {}, and its error says {}", status.code(), err.code));
+        return Some(format!("answered {}, and its error has {}", status.code(), err.code));
     }
     if !is_known(err.scope, Scope::TABLE) {
         return Some(format!("scope {} is none of the header's", err.scope));
@@ -60,7 +60,7 @@ pub(crate) fn verdicts(first: &[c::Verdict], second: &[c::Verdict]) -> Option<St
             return Some(format!("verdict {i}: the estimate is not a number"));
         }
         if v != again {
-            return Some(format!("verdict {i}: asked twice, answered {v:?} and {again:?}"));
+            return Some(format!("verdict {i}: two calls, answered {v:?} and {again:?}"));
         }
     }
     None
@@ -128,7 +128,7 @@ mod tests {
         check(status("compute", Status::NotReady.code(), &with(0, 0, 0)), "answer of events");
         check(status("wait", Status::NotReady.code(), &with(0, 0, 0)), "");
         check(status("set", Status::PlanStale.code(), &with(0, 0, 0)), "answer of plans");
-        check(status("set", 10, &with(3, 0, 0)), "answered 10, and its error says 3");
+        check(status("set", 10, &with(3, 0, 0)), "answered 10, and its error has 3");
         check(status("set", 10, &with(10, 4, 0)), "scope 4");
         check(status("set", 10, &with(10, 0, 217)), "217 bytes; there are 216");
         let mut broken = with(10, 0, 1);
@@ -147,7 +147,7 @@ mod tests {
         check(verdict(c::Verdict { reason: 2, ..yes }), "a yes with reason 2");
         check(verdict(c::Verdict { support: 0, reason: 99, ..yes }), "reason 99");
         check(verdict(c::Verdict { est_us: f32::NAN, ..yes }), "not a number");
-        check(verdicts(&[yes], &[c::Verdict { workspace: 8, ..yes }]), "asked twice");
+        check(verdicts(&[yes], &[c::Verdict { workspace: 8, ..yes }]), "two calls");
     }
 
     #[test]

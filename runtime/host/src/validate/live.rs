@@ -79,7 +79,7 @@ pub(crate) fn dies<T>(plugin: &Loaded, object: *const T) {
     if plugin.services.validate && live().get_or_insert_default().remove(&(object as usize)).is_none() {
         plugin
             .services
-            .say(1, &format!("LLMRT_VALIDATE: {}: {object:p} is destroyed twice", plugin.desc.name));
+            .log_line(1, &format!("LLMRT_VALIDATE: {}: {object:p} is destroyed twice", plugin.desc.name));
     }
 }
 

@@ -61,7 +61,7 @@ impl Entered<'_> {
 /// Logs a violation and makes it an error.
 pub(crate) fn violation(plugin: &Loaded, call: &'static str, scope: Scope, text: String) -> Error {
     let name = &plugin.desc.name;
-    plugin.services.say(1, &format!("LLMRT_VALIDATE: {name}: {call}: {text}"));
+    plugin.services.log_line(1, &format!("LLMRT_VALIDATE: {name}: {call}: {text}"));
     let error = CallError {
         who: name.clone(),
         call,
@@ -117,7 +117,7 @@ impl Device {
             && free < before
         {
             let text = format!("close: {} bytes are still counted as in use", before - free);
-            self.plugin.services.say(2, &format!("LLMRT_VALIDATE: {}: {text}", self.plugin.desc.name));
+            self.plugin.services.log_line(2, &format!("LLMRT_VALIDATE: {}: {text}", self.plugin.desc.name));
         }
     }
 
@@ -137,8 +137,7 @@ impl Device {
             unsafe {
                 crate::device::call!(self, self.vt, supports(self.raw, graph, first, n, rows.as_mut_ptr()))?
             };
-            let damaged =
-                || (!rows.is_whole()).then(|| format!("wrote outside the {n} verdicts it was asked for"));
+            let damaged = || (!rows.is_whole()).then(|| format!("wrote outside the {n} requested verdicts"));
             self.check_answer("supports", Scope::Plugin, damaged)?;
         }
         let [mut rows, second] = answers;

@@ -187,7 +187,7 @@ impl FakeStream {
             let threads = self.host.threads().unwrap();
             if p.scale >= 1000.0 {
                 let scope = kit::Scope::from_code(p.scale as u32 - 1000);
-                return Err(kit::Error::internal("as asked").scope(scope).at_node(i).vendor(-7));
+                return Err(kit::Error::internal("as requested").scope(scope).at_node(i).vendor(-7));
             }
             let values = x.buffer::<Bytes>().unwrap().0.read().unwrap()[x.offset() as usize..][..16].to_vec();
             let sums = std::sync::Mutex::new(vec![0u8; 16]);

@@ -11,14 +11,18 @@ use crate::setup::{APART, FULL, MODES, NEAR, Setup, device};
 use crate::{pages, shelf};
 
 /// All tensors on a device; `b` is no matrix.
-fn wants(setup: &Setup, row: usize) -> Vec<WeightRequest> {
+fn requests(setup: &Setup, row: usize) -> Vec<WeightRequest> {
     let role = |name: &str| if name == "b" { Role::Embedding } else { Role::Matrix };
-    setup.all_on(row).into_iter().map(|want| WeightRequest { role: role(&want.name), ..want }).collect()
+    setup
+        .all_on(row)
+        .into_iter()
+        .map(|request| WeightRequest { role: role(&request.name), ..request })
+        .collect()
 }
 
 /// The names of those in a layout of the device's own.
 fn sealed(setup: &Setup, row: usize, mode: LoadMode) -> (String, Vec<String>) {
-    let weights = setup.load(&wants(setup, row), mode).unwrap();
+    let weights = setup.load(&requests(setup, row), mode).unwrap();
     setup.assert_all_equal(&weights, row);
     let layout = |name: &str| weights.get(name, row).unwrap().layout_id;
     let sealed = ["a", "b", "c", "d"].into_iter().filter(|name| layout(name) == shelf::LAYOUT);
@@ -30,16 +34,16 @@ fn matrices_get_copies_and_the_rest_stays_in_the_map() {
     let setup = pages();
     for mode in MODES {
         assert_eq!(sealed(&setup, APART, mode), ("acd".to_string(), vec![]), "{mode}");
-        assert_eq!(sealed(&setup, NEAR, mode).0, "", "{mode}: it did not ask for copies");
+        assert_eq!(sealed(&setup, NEAR, mode).0, "", "{mode}: its buffer type does not request copies");
     }
-    let weights = setup.load(&wants(&setup, APART), LoadMode::Mmap).unwrap();
+    let weights = setup.load(&requests(&setup, APART), LoadMode::Mmap).unwrap();
     let mapped: usize = setup.maps().iter().map(|map| map.len()).sum();
     assert!((12288..=16384).contains(&mapped), "{mapped} bytes stay mapped for `b`");
     drop(weights);
 }
 
 #[test]
-fn a_device_without_room_for_all_copies_gets_none_and_says_so() {
+fn a_device_without_room_for_all_copies_gets_none_and_a_warning() {
     let setup = pages();
     let (sealed, warnings) = sealed(&setup, FULL, LoadMode::Mmap);
     assert_eq!(sealed, "");
@@ -56,7 +60,7 @@ fn a_load_that_is_cancelled_among_the_copies_leaves_nothing() {
         calls < 3
     };
     let options = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress };
-    let result = load::load(&setup.files, &wants(&setup, APART), options);
+    let result = load::load(&setup.files, &requests(&setup, APART), options);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
     assert_eq!(setup.maps(), []);
 }

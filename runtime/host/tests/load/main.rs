@@ -78,8 +78,13 @@ fn the_map_shrinks_to_what_is_used_in_place() {
     assert_eq!(setup.maps(), [], "all tensors are elsewhere");
     drop(weights);
 
-    let wants = [setup.want("a", NEAR), setup.want("b", FAR), setup.want("c", FAR), setup.want("d", NEAR)];
-    let weights = setup.load(&wants, LoadMode::Mmap).unwrap();
+    let requests = [
+        setup.request("a", NEAR),
+        setup.request("b", FAR),
+        setup.request("c", FAR),
+        setup.request("d", NEAR),
+    ];
+    let weights = setup.load(&requests, LoadMode::Mmap).unwrap();
     let maps = setup.maps();
     assert_eq!(maps.len(), 2, "a gap where b and c were: {maps:x?}");
     assert!(maps[0].contains(&address(&weights, "a", NEAR)));
@@ -92,10 +97,10 @@ fn the_map_shrinks_to_what_is_used_in_place() {
 }
 
 #[test]
-fn a_tensor_can_be_on_two_devices_and_be_wanted_twice() {
+fn a_tensor_can_be_on_two_devices_and_be_requested_twice() {
     let setup = pages();
-    let wants = [setup.want("b", NEAR), setup.want("b", FAR), setup.want("b", FAR)];
-    let weights = setup.load(&wants, LoadMode::Mmap).unwrap();
+    let requests = [setup.request("b", NEAR), setup.request("b", FAR), setup.request("b", FAR)];
+    let weights = setup.load(&requests, LoadMode::Mmap).unwrap();
     setup.assert_equal(&weights, "b", NEAR);
     setup.assert_equal(&weights, "b", FAR);
     assert_eq!(weights.on(FAR).count(), 1);
@@ -113,7 +118,7 @@ fn weights_with_memory_of_their_own_are_aligned_and_sealed_once() {
 }
 
 #[test]
-fn weights_fill_as_many_buffers_as_the_largest_size_asks_for() {
+fn weights_fill_as_many_buffers_as_the_largest_size_requires() {
     let setup = Setup::new(&gguf(&[("a", 100), ("b", 100), ("c", 100)], &[]));
     let weights = setup.load(&setup.all_on(TINY), LoadMode::Mmap).unwrap();
     setup.assert_all_equal(&weights, TINY);
@@ -194,8 +199,8 @@ fn a_load_can_be_cancelled_at_every_step() {
 fn split_files_load_as_one_model() {
     let setup = Setup::in_folder(|folder| split_model(folder, 3)[1].clone());
     for mode in MODES {
-        let wants = [setup.want("t0", NEAR), setup.want("t1", FAR), setup.want("t2", NEAR)];
-        let weights = setup.load(&wants, mode).unwrap();
+        let requests = [setup.request("t0", NEAR), setup.request("t1", FAR), setup.request("t2", NEAR)];
+        let weights = setup.load(&requests, mode).unwrap();
         for (name, row) in [("t0", NEAR), ("t1", FAR), ("t2", NEAR)] {
             setup.assert_equal(&weights, name, row);
         }
@@ -245,7 +250,7 @@ fn the_check_names_all_tensors_with_bad_numbers() {
     let setup = Setup::new(&bytes);
     for mode in MODES {
         // Tensors that no device requests are checked, too.
-        let message = setup.load_checked(&[setup.want("b", FAR)], mode).unwrap_err().to_string();
+        let message = setup.load_checked(&[setup.request("b", FAR)], mode).unwrap_err().to_string();
         assert!(
             message.contains("tensor `a` has invalid data: NaN or infinity in row 0, element 5"),
             "{message}"
@@ -276,9 +281,9 @@ fn weights_can_be_added_later_on_any_device() {
     for mode in MODES {
         let setup = pages();
         let mut weights = setup.load(&setup.all_on(FAR), mode).unwrap();
-        weights.add(&setup.files, &setup.want("c", NEAR)).unwrap();
-        weights.add(&setup.files, &setup.want("c", NEAR)).unwrap();
-        weights.add(&setup.files, &setup.want("d", TINY)).unwrap();
+        weights.add(&setup.files, &setup.request("c", NEAR)).unwrap();
+        weights.add(&setup.files, &setup.request("c", NEAR)).unwrap();
+        weights.add(&setup.files, &setup.request("d", TINY)).unwrap();
         setup.assert_equal(&weights, "c", NEAR);
         setup.assert_equal(&weights, "d", TINY);
         setup.assert_all_equal(&weights, FAR);
@@ -291,12 +296,12 @@ fn weights_can_be_added_later_on_any_device() {
 #[test]
 fn what_the_model_expects_must_be_in_the_file() {
     let setup = pages();
-    let mut want = setup.want("b", FAR);
-    want.ne = [3, 1, 1, 1];
-    let message = setup.load(&[want], LoadMode::Mmap).unwrap_err().to_string();
+    let mut request = setup.request("b", FAR);
+    request.ne = [3, 1, 1, 1];
+    let message = setup.load(&[request], LoadMode::Mmap).unwrap_err().to_string();
     assert_eq!(message, "tensor `b` is F32 [3072, 1, 1, 1] in the file: expected F32 [3, 1, 1, 1]");
-    let mut want = setup.want("b", FAR);
-    want.name = "e".into();
-    let message = setup.load(&[want], LoadMode::Mmap).unwrap_err().to_string();
+    let mut request = setup.request("b", FAR);
+    request.name = "e".into();
+    let message = setup.load(&[request], LoadMode::Mmap).unwrap_err().to_string();
     assert_eq!(message, "tensor `e` is missing from the model file");
 }

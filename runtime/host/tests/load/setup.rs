@@ -58,30 +58,31 @@ impl Setup {
     }
 
     /// A request for a tensor, with the file's type and shape.
-    pub fn want(&self, name: &str, row: usize) -> WeightRequest {
+    pub fn request(&self, name: &str, row: usize) -> WeightRequest {
         let TensorInfo { name, dtype, ne, .. } = self.files.tensor(name).unwrap().clone();
         WeightRequest { name, dtype, ne, role: Role::Matrix, row, device: device(row) }
     }
 
     /// All tensors on one device.
     pub fn all_on(&self, row: usize) -> Vec<WeightRequest> {
-        self.files.model.tensors.iter().map(|t| self.want(&t.name, row)).collect()
+        self.files.model.tensors.iter().map(|t| self.request(&t.name, row)).collect()
     }
 
-    pub fn load(&self, wants: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
+    pub fn load(&self, requests: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
         let options = LoadOptions { mode, check_tensors: false, progress: &mut |_| true };
-        load::load(&self.files, wants, options)
+        load::load(&self.files, requests, options)
     }
 
-    pub fn load_checked(&self, wants: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
-        load::load(&self.files, wants, LoadOptions { mode, check_tensors: true, progress: &mut |_| true })
+    pub fn load_checked(&self, requests: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
+        load::load(&self.files, requests, LoadOptions { mode, check_tensors: true, progress: &mut |_| true })
     }
 
     /// A weight's bytes on the device are the file's.
     pub fn assert_equal(&self, weights: &Weights, name: &str, row: usize) {
-        let want = self.want(name, row);
+        let request = self.request(name, row);
         let at = weights.get(name, row).unwrap_or_else(|| panic!("`{name}` is not on {row}"));
-        let desc = TensorDesc { offset: at.offset, name, ..TensorDesc::contiguous(want.dtype, want.ne) };
+        let desc =
+            TensorDesc { offset: at.offset, name, ..TensorDesc::contiguous(request.dtype, request.ne) };
         let expected = self.files.bytes(self.files.tensor(name).unwrap()).unwrap();
         let mut found = vec![0; expected.len()];
         at.buffer.get(&desc, &mut found, 0).unwrap();

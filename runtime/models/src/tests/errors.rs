@@ -37,7 +37,7 @@ fn a_missing_key_is_named() {
 }
 
 #[test]
-fn a_value_out_of_range_is_told_with_the_range() {
+fn a_value_out_of_range_is_reported_with_the_range() {
     refuses(
         file("llama").with("llama.block_count = 0").model(),
         "metadata key `llama.block_count` is 0: expected 1 to 4096",
@@ -57,7 +57,7 @@ fn a_value_out_of_range_is_told_with_the_range() {
 }
 
 #[test]
-fn an_unknown_architecture_is_told_with_the_known_ones() {
+fn an_unknown_architecture_is_reported_with_the_known_ones() {
     refuses(
         file("llama").with("general.architecture = mamba").model(),
         "metadata key `general.architecture` is `mamba`, which llmrt cannot build: \

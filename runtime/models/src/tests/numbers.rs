@@ -22,7 +22,7 @@ fn phi3_and_mistral_have_one_window_for_all_layers() {
 }
 
 #[test]
-fn scores_are_scaled_by_the_root_of_a_head_unless_told() {
+fn scores_are_scaled_by_the_root_of_a_head_unless_the_file_has_a_scale() {
     let scale = |file: super::File| file.model().expect("a model").config.attn_scale;
     assert_eq!(scale(file("llama")), 0.5);
     assert_eq!(scale(file("llama").with("llama.attention.scale = 0.0")), 0.5);
@@ -67,7 +67,7 @@ fn kv_heads_may_differ_by_layer() {
 }
 
 #[test]
-fn the_token_list_says_how_long_the_vocabulary_is() {
+fn the_vocabulary_has_the_length_of_the_token_list() {
     let mut changed = file("qwen2").without("qwen2.vocab_size");
     changed.meta.set("tokenizer.ggml.tokens", Value::Array(Array::String(vec![String::new(); 32])));
     assert_eq!(changed.model().expect("a model").config.n_vocab, 32);

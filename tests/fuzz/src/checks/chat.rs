@@ -35,9 +35,9 @@ fn seeds() -> Vec<Vec<u8>> {
         "{% set ns = namespace(last='', n=0) %}{% for m in messages[::-1] %}{% set ns.n = ns.n + 1 %}\
          {% if not ns.last %}{% set ns.last = m.content.split(' ')[-1].strip('\\n') %}{% endif %}{% endfor %}\
          {{ ns.last ~ ns.n }}{{ strftime_now('%d %b %Y') }}{{ messages | tojson(indent=2, ensure_ascii=True) }}",
-        "{% macro say(m, end='') %}{{ m.get('role', 'x') | upper }}: {{ m.content | default('-', true) }}{{ end }}\
+        "{% macro line(m, end='') %}{{ m.get('role', 'x') | upper }}: {{ m.content | default('-', true) }}{{ end }}\
          {% endmacro %}{% for m in messages %}{% if loop.first %}{% continue %}{% endif %}{% generation %}\
-         {{ say(m, end='\\n') }}{% endgeneration %}{% endfor %}{% if tools is defined %}{{ tools | length }}{% endif %}",
+         {{ line(m, end='\\n') }}{% endgeneration %}{% endfor %}{% if tools is defined %}{{ tools | length }}{% endif %}",
         // What would fill the memory or the stack without limits.
         "{% set ns = namespace(x='ab', l=[1]) %}{% for i in range(9999) %}{% set ns.x = ns.x ~ ns.x + 'c' %}\
          {% set ns.l = [ns.l, ns.l[1:]] %}{% set ns.x %}{{ ns.x }}{{ ns.l }}{% endset %}{% endfor %}{{ ns }}",

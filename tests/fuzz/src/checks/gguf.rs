@@ -11,9 +11,9 @@ pub const TARGET: Target = Target { name: "gguf", check, seeds };
 pub fn check(data: &[u8]) {
     let len = data.len() as u64;
     sniff(data);
-    asks_for_more_only_within(&data[..data.len() / 2], len);
-    asks_for_more_only_within(data, len.saturating_add(1 << 40));
-    asks_for_more_only_within(data, u64::MAX);
+    requests_more_only_within(&data[..data.len() / 2], len);
+    requests_more_only_within(data, len.saturating_add(1 << 40));
+    requests_more_only_within(data, u64::MAX);
 
     let Some(gguf) = accepted(Gguf::parse(data, len)) else { return };
     let mut end = gguf.data_offset;
@@ -28,7 +28,7 @@ pub fn check(data: &[u8]) {
 }
 
 /// A file of `file_len` bytes of which `prefix` is known.
-fn asks_for_more_only_within(prefix: &[u8], file_len: u64) {
+fn requests_more_only_within(prefix: &[u8], file_len: u64) {
     match Gguf::parse(prefix, file_len) {
         Err(Error::NeedMore { at_least }) => {
             assert!(at_least > prefix.len() as u64, "needs what it has");

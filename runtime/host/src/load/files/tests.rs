@@ -149,7 +149,7 @@ fn int8_groups_read_as_f32_from_any_byte_on() {
 }
 
 #[test]
-fn tokenizer_bin_is_found_beside_the_checkpoint_or_where_the_user_says() {
+fn tokenizer_bin_is_found_beside_the_checkpoint_or_at_the_given_path() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("m.bin");
     std::fs::write(&model, checkpoint(2)).unwrap();
@@ -200,7 +200,7 @@ fn paths_that_are_no_files_are_refused() {
 }
 
 #[test]
-fn a_file_cut_short_after_it_was_opened_says_so() {
+fn a_file_truncated_after_it_was_opened_is_refused_with_both_lengths() {
     let (folder, files) = open("m.gguf", &gguf(&[("a", 3), ("b", 5)], &[]), &OpenOptions::default());
     let files = files.unwrap();
     std::fs::OpenOptions::new().write(true).open(folder.path().join("m.gguf")).unwrap().set_len(100).unwrap();
