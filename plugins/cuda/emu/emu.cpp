@@ -1,4 +1,4 @@
-// The machine behind emu.h: one block at a time, its threads as fibers on one thread of the host.
+// The machine that runs emu.h: one block at a time, its threads as fibers on one thread of the host.
 #include "machine.h"
 #include <setjmp.h>
 #include <stdarg.h>
@@ -132,7 +132,7 @@ static void prepare(int thread) {
 #endif
 }
 
-// Says what is wrong, if nothing was before.
+// Records what is wrong, if nothing was before.
 static void note(const char *format, va_list args) {
     if (failed) return;
     failed = true;
@@ -235,7 +235,7 @@ static void run_block() {
                      "for lanes of their warp that do not come", kernel->name, place.threads, n_waiting, n_done);
             return;
         }
-        meet();
+        pass_barrier();
         for (int i = 0; i < place.threads; i++) fibers[i].state = READY;
     }
 }
@@ -268,7 +268,7 @@ Area area(const void *key, size_t n, size_t size) {
     return area;
 }
 
-// Whether a barrier lies between an access of another thread and now.
+// Whether there is no barrier between an access of another thread and now.
 static bool is_race(i32 other, u32 n_block, u32 n_warp) {
     if (other < 0 || other == place.thread || n_block != self().n_block) return false;
     return other / 32 != place.thread / 32 || n_warp == self().n_warp;
@@ -276,7 +276,7 @@ static bool is_race(i32 other, u32 n_block, u32 n_warp) {
 
 void reads(Shadow &s, const char *name, size_t i) {
     if (s.is_awaited) fault("shared `%s`[%zu] is read before thread %d waited for its copy", name, i, s.writer);
-    if (s.writer < 0) fault("shared `%s`[%zu] is read before anybody wrote it", name, i);
+    if (s.writer < 0) fault("shared `%s`[%zu] is read before it was written", name, i);
     if (is_race(s.writer, s.write_block, s.write_warp))
         fault("shared `%s`[%zu] is read while thread %d writes it", name, i, s.writer);
     s.reader = place.thread;
@@ -327,7 +327,7 @@ void wait_for_copies(u32 n) {
     fiber.n_copies = n_left;
 }
 
-// The simulated driver's answer to where an address lies; 0: in no allocation.
+// The simulated driver's allocation that has an address; 0: there is none.
 typedef int (*Lookup)(void *context, u64 address, Span *span);
 static Lookup lookup;
 static void *lookup_context;

@@ -1,6 +1,6 @@
 // CUDA as far as llmrt's kernels use it, in plain C++: threads of a block are fibers that take turns, warp operations and
 // barriers switch between them. Global memory is checked against the simulated driver's allocations, shared memory for
-// reads of what nobody wrote and for races. For tests only.
+// reads of what was not written and for races. For tests only.
 #pragma once
 #include <math.h>
 #include <stddef.h>
@@ -68,10 +68,10 @@ struct Area {
     Shadow *shadows;
 };
 Area area(const void *key, size_t n, size_t size);
-// Says that the running thread reads or writes an element; faults if another did so without a barrier between.
+// Records that the running thread reads or writes an element; faults if another did so without a barrier between.
 void reads(Shadow &, const char *name, size_t i);
 void writes(Shadow &, const char *name, size_t i);
-// Eight halves that shared memory gets when the running thread waits for the group that is open; nobody may touch them before.
+// Eight halves that shared memory gets when the running thread waits for the group that is open; no thread may touch them before.
 void begin_copy(u16 *to, Shadow *, const char *name, size_t i, const u16 *halves);
 void end_copies();
 // Waits for all groups but the last n.

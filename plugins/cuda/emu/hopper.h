@@ -13,7 +13,7 @@ struct Touch {
     u32 n_fences, group;
     bool is_summed;
 };
-// Says that the running thread reads or writes registers of a product.
+// Records that the running thread reads or writes registers of a product.
 void touches(Touch &);
 
 u32 first_tile();
@@ -30,7 +30,7 @@ void multiply_tiles(float *sums, Touch &, int n, u64 a, u64 b, bool is_f16);
 
 } // namespace emu
 
-// What is shared with the machine: an element of shared memory that nobody reads or writes by itself.
+// What is shared with the machine: an element of shared memory that no thread reads or writes itself.
 #define BARRIER(barriers, i) (barriers)[i].at, (barriers).name, (size_t)(i)
 
 #define MAPPED_KERNEL(name, Params, n_threads, n_blocks) KERNEL(name, Params, n_threads)

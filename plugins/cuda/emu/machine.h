@@ -1,7 +1,7 @@
-// What the parts of the machine share: threads that wait for something, and who knows of what others did.
+// What the parts of the machine share: threads that wait for something, and which warp has seen what others did.
 //
 // Warps have clocks, with a count for each warp and for each barrier in shared memory. What a warp did before its count went up
-// is known to whoever has at least that count of it: by a barrier of the block, or of shared memory. A barrier's count are its
+// is visible to warps that have at least that count of it: by a barrier of the block, or of shared memory. A barrier's count are its
 // phases that ended, and copies belong to one.
 #pragma once
 #include "emu.h"
@@ -23,8 +23,8 @@ void fail(const char *format, ...) __attribute__((format(printf, 1, 2)));
 // Stops the running thread until this is so.
 void wait_until(bool (*is_so)(const void *), const void *what);
 
-// Sixteen bytes of the shared memory that a launch asks for: on their way there, and which phase of a barrier says that they
-// came. Of each warp: products that read them and were not waited for, and its count when it last knew that none did.
+// Sixteen bytes of a launch's dynamic shared memory: on their way there, and which phase of a barrier shows that they
+// came. Of each warp: products that read them and were not waited for, and its count when the last of them was waited for.
 struct Chunk {
     enum { NEVER, ON_THEIR_WAY, THERE } state;
     u32 barrier, phase;
@@ -39,13 +39,13 @@ static const u32 DYNAMIC_AT = 1024 + 48;
 // The number of the chunk at an address; faults if that is outside.
 u32 chunk_at(u32 address);
 const char *barrier_name(u32 barrier, size_t *i);
-// Where 16 bytes lie that are meant for an address: their number among 2^log changes with the number of their 128 bytes.
+// Where 16 bytes are stored that are meant for an address: their number among 2^log changes with the number of their 128 bytes.
 u32 swizzled(u32 address, u32 log);
 
 // For emu.cpp: a block begins, of copies and of products; all threads are at its barrier; a thread ends; a block ends.
 void begin_block();
 void begin_block_of_products();
-void meet();
+void pass_barrier();
 void end_thread();
 void end_block();
 // Lets one copy arrive, the latest first, when nothing else moves. False: there is none.

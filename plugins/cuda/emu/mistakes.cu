@@ -16,7 +16,7 @@ KERNEL(reads_at_an_odd_address, One, 32) {
     float x = at<const float>(p.address + 2)[0];
     if (x > 1e30f) at<float>(p.address)[0] = x;
 }
-KERNEL(reads_what_nobody_wrote, One, 32) {
+KERNEL(reads_what_was_not_written, One, 32) {
     SHARED(float, room, 64);
     room[THREAD] = 1.0f;
     at<float>(p.address)[THREAD] = room[THREAD + 32];

@@ -11,7 +11,7 @@ enum Mistake {
     NONE, WAITS_FOR_NO_TILE, WAITS_FOR_ANOTHER_TILE, EXPECTS_NO_BYTES, EXPECTS_MORE_BYTES,
     EXPECTS_ONE_OF_TWO, READS_SUMS_EARLY,
     LEAVES_THE_FENCE_OUT, ADDS_WITHOUT_A_FENCE, RELEASES_EARLY, OVERWRITES_AT_ONCE, RELEASES_FOR_OTHERS, SHOWS_NO_BARRIER,
-    LEAVES_THE_BLOCKS_BARRIER_OUT, BEGINS_BETWEEN, BEGINS_IN_ANOTHER_ROW, ASKS_FOR_ANOTHER_PRODUCT, LEAVES_EARLY,
+    LEAVES_THE_BLOCKS_BARRIER_OUT, BEGINS_BETWEEN, BEGINS_IN_ANOTHER_ROW, REQUESTS_ANOTHER_PRODUCT, LEAVES_EARLY,
     MULTIPLIES_ALONE, MAKES_NO_BARRIER, NEVER_WAITS_FOR_PRODUCTS,
 };
 
@@ -57,7 +57,7 @@ template <int M> DEVICE void multiply(const Tiles &p) {
         if (M != LEAVES_THE_FENCE_OUT) begin_products(sums);
         if (M == ADDS_WITHOUT_A_FENCE) clear(sums);
         for (u32 d = 0; d < SPAN; d += 32) {
-            u32 other = M == ASKS_FOR_ANOTHER_PRODUCT && warp == 1 ? 64 * SPAN : 0;
+            u32 other = M == REQUESTS_ANOTHER_PRODUCT && warp == 1 ? 64 * SPAN : 0;
             multiply_tiles<F16, 128>(sums, matrix_at(tile + other + d), matrix_at(tile + d));
         }
         end_products();
@@ -131,7 +131,7 @@ MULTIPLY(shows_no_barrier, SHOWS_NO_BARRIER)
 MULTIPLY(leaves_the_blocks_barrier_out, LEAVES_THE_BLOCKS_BARRIER_OUT)
 MULTIPLY(begins_between, BEGINS_BETWEEN)
 MULTIPLY(begins_in_another_row, BEGINS_IN_ANOTHER_ROW)
-MULTIPLY(asks_for_another_product, ASKS_FOR_ANOTHER_PRODUCT)
+MULTIPLY(requests_another_product, REQUESTS_ANOTHER_PRODUCT)
 MULTIPLY(leaves_before_its_tiles_are_there, LEAVES_EARLY)
 MULTIPLY(multiplies_alone, MULTIPLIES_ALONE)
 MULTIPLY(makes_no_barrier, MAKES_NO_BARRIER)

@@ -29,7 +29,7 @@ struct Mbarrier {
     int maker;
     u32 made_at;
     bool is_shown;
-    // What arrivals of this phase know, and those of all that ended.
+    // What arrivals of this phase have seen, and those of all that ended.
     Clock arriving, passed;
     // Threads that wait.
     u32 n_waiting;
@@ -63,7 +63,7 @@ void begin_block() {
     memset(dynamic, 0xff, n_dynamic);
 }
 
-void meet() {
+void pass_barrier() {
     if (place.threads > 32 * MAX_WARPS) return;
     Clock all = clocks[0];
     for (int w = 1; w < place.threads / 32; w++) all.join(clocks[w]);
@@ -93,7 +93,7 @@ u32 chunk_at(u32 address) {
 u32 swizzled(u32 address, u32 log) { return address ^ (address >> 7 & ((1u << log) - 1)) << 4; }
 
 u32 first_tile() {
-    if (n_dynamic == 0) fault("the launch asked for no shared memory");
+    if (n_dynamic == 0) fault("the launch has no shared memory");
     return (DYNAMIC_AT + 1023) / 1024 * 1024;
 }
 
@@ -116,7 +116,7 @@ void show_barriers() {
         if (barriers[b].maker == place.thread) barriers[b].is_shown = true;
 }
 
-// A barrier that was made, and the thread knows it.
+// A barrier that was made, visibly to the thread.
 static Mbarrier &find(const void *key, const char *name, size_t i) {
     for (u32 n = 0; n < n_barriers; n++) {
         Mbarrier &b = barriers[n];
@@ -126,7 +126,7 @@ static Mbarrier &find(const void *key, const char *name, size_t i) {
             fault("barrier `%s`[%zu] is used while thread %d makes it", name, i, b.maker);
         return b;
     }
-    fault("barrier `%s`[%zu] is used before anybody made it", name, i);
+    fault("barrier `%s`[%zu] is used before it was made", name, i);
 }
 
 // Ends a phase if nothing is missing.
@@ -184,7 +184,7 @@ bool explain(char *text, size_t n) {
     return false;
 }
 
-// Says that a copy will write a chunk.
+// Records that a copy will write a chunk.
 static void claim(u32 n, u32 barrier, u32 phase) {
     Chunk &c = chunks[n];
     u32 at = DYNAMIC_AT + 16 * n;
@@ -193,7 +193,7 @@ static void claim(u32 n, u32 barrier, u32 phase) {
     for (int w = 0; w < place.threads / 32; w++) {
         if (c.n_readers[w] > 0) fault("a copy to address %u of shared memory, which a product of warp %d reads", at, w);
         if (c.read_at[w] > own.counts[w])
-            fault("a copy to address %u of shared memory, and nobody said that warp %d has read it", at, w);
+            fault("a copy to address %u of shared memory, and no barrier shows that warp %d has read it", at, w);
     }
     c.state = Chunk::ON_THEIR_WAY;
     c.barrier = barrier;

@@ -1,4 +1,4 @@
-// Products of warpgroups: the half of hopper.h that reads tiles. They are done when they are asked for, and nobody may touch
+// Products of warpgroups: the half of hopper.h that reads tiles. They are computed at the call, and no thread may touch
 // their registers or tiles before they are waited for.
 #include "hopper.h"
 #include "machine.h"
@@ -31,20 +31,20 @@ struct Group {
 };
 static Group groups[MAX_WARPS];
 
-// What the warps of a warpgroup were asked for, which must be the same: the last of them.
-struct Asked {
+// The operands that the warps of a warpgroup passed, which must be the same: the last of them.
+struct Operands {
     u64 a, b, shape;
 };
-static const u32 N_ASKED = 256;
-static Asked asked[MAX_WARPS / 4][N_ASKED];
-static u32 n_asked[MAX_WARPS / 4];
+static const u32 N_OPERANDS = 256;
+static Operands operands[MAX_WARPS / 4][N_OPERANDS];
+static u32 n_operands[MAX_WARPS / 4];
 
 void begin_block_of_products() {
     if (!is_used) return;
     is_used = false;
     memset(lanes, 0, sizeof lanes);
     for (Group &g : groups) g.n_computed = g.n_reading = 0;
-    memset(n_asked, 0, sizeof n_asked);
+    memset(n_operands, 0, sizeof n_operands);
 }
 
 void touches(Touch &t) {
@@ -96,7 +96,7 @@ void end_thread() {
         fault("%u products, and its warpgroup's first thread has %u", lane.n_products, other);
 }
 
-// Says that the warp reads the 16 bytes at an address; what they are.
+// The 16 bytes at an address, which the warp now reads.
 static const char *read_chunk(u32 address) {
     u32 n = chunk_at(address);
     int w = warp_here();
@@ -115,7 +115,7 @@ static const char *read_chunk(u32 address) {
     return dynamic + (size_t)(address - DYNAMIC_AT) / 16 * 16;
 }
 
-// 16 numbers of a row of a matrix whose numbers of a row lie beside each other, by its descriptor.
+// 16 numbers of a row of a matrix whose rows have no gaps, by its descriptor.
 static void read_row(u64 matrix, int row, bool is_f16, float *to) {
     u32 start = (matrix & 0x3fff) << 4, columns = (matrix >> 16 & 0x3fff) << 4, rows = (matrix >> 32 & 0x3fff) << 4;
     // 128, 64 and 32 bytes.
@@ -134,7 +134,7 @@ static void read_row(u64 matrix, int row, bool is_f16, float *to) {
     }
 }
 
-// The warp's 16 rows of the product. All rows of a count as read: which warp reads which is not said.
+// The warp's 16 rows of the product. All rows of a count as read: which warp reads which is not documented.
 static void compute(float (*results)[256], int n, u64 a, u64 b, bool is_f16) {
     static float rows[64][16], columns[16][256];
     for (int r = 0; r < 64; r++) read_row(a, r, is_f16, rows[r]);
@@ -153,15 +153,15 @@ static void compute(float (*results)[256], int n, u64 a, u64 b, bool is_f16) {
     }
 }
 
-// What a warp asks for is what the others of its warpgroup asked for.
-static void compare(u32 number, const Asked &own) {
+// A warp's operands are those of the others of its warpgroup.
+static void compare(u32 number, const Operands &own) {
     int warpgroup = place.thread / 128;
     if (warpgroup * 128 + 128 > place.threads) fault("a product of a warpgroup that has not four warps");
-    Asked &other = asked[warpgroup][number % N_ASKED];
-    if (number >= n_asked[warpgroup]) {
-        n_asked[warpgroup] = number + 1;
+    Operands &other = operands[warpgroup][number % N_OPERANDS];
+    if (number >= n_operands[warpgroup]) {
+        n_operands[warpgroup] = number + 1;
         other = own;
-    } else if (number + N_ASKED >= n_asked[warpgroup] &&
+    } else if (number + N_OPERANDS >= n_operands[warpgroup] &&
                (other.a != own.a || other.b != own.b || other.shape != own.shape)) {
         fault("product %u of its warp is another than its warpgroup's", number);
     }
@@ -171,7 +171,7 @@ void multiply_tiles(float *sums, Touch &touch, int n, u64 a, u64 b, bool is_f16)
     const u64 own[3] = {a, b, (u64)n << 1 | is_f16};
     const Words *of = gather(own, 3);
     for (int i = 0; i < 3; i++)
-        if (of[0][i] != own[i]) fault("lanes of a warp ask for different products");
+        if (of[0][i] != own[i]) fault("lanes of a warp pass different operands");
     Lane &lane = self();
     Group &g = groups[warp_here()];
     if (lane.n_fences < touch.n_fences || lane.n_fences == 0)

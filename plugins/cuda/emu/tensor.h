@@ -2,8 +2,8 @@
 #pragma once
 #include "emu.h"
 
-DEVICE float brain_to_float(u16 b);
-DEVICE u16 float_to_brain(float f);
+DEVICE float bf16_to_float(u16 b);
+DEVICE u16 float_to_bf16(float f);
 
 // c += a [rows, 16] b [16, 8] of signed bytes; rows are 8 or 16.
 DEVICE void multiplied_bytes(int *c, const u32 *a, u32 b, int rows) {
@@ -42,10 +42,10 @@ DEVICE void halves_16_8_8(float *c, const u32 *a, const u32 *b) { multiplied_hal
 #if CHIP >= 80
 DEVICE void bytes_16_8_16(int *c, const u32 *a, u32 b) { multiplied_bytes(c, a, b, 16); }
 DEVICE void halves_16_8_16(float *c, const u32 *a, const u32 *b) { multiplied_halves<16>(c, a, b, half_to_float); }
-DEVICE void brains_16_8_16(float *c, const u32 *a, const u32 *b) { multiplied_halves<16>(c, a, b, brain_to_float); }
+DEVICE void bf16s_16_8_16(float *c, const u32 *a, const u32 *b) { multiplied_halves<16>(c, a, b, bf16_to_float); }
 
 DEVICE u32 two_f16(float low, float high) { return float_to_half(low) | (u32)float_to_half(high) << 16; }
-DEVICE u32 two_bf16(float low, float high) { return float_to_brain(low) | (u32)float_to_brain(high) << 16; }
+DEVICE u32 two_bf16(float low, float high) { return float_to_bf16(low) | (u32)float_to_bf16(high) << 16; }
 
 // The bytes are read at once and are there when they are waited for: both are allowed.
 DEVICE void copy_16(shared<u16> to, i64 i, u64 from, bool is_there) {

@@ -1,4 +1,4 @@
-// Attention over keys that lie side by side: a block per query and head. Of 64 keys at a time warps make the scores,
+// Attention over contiguous keys: a block per query and head. Of 64 keys at a time warps make the scores,
 // then each thread sums its numbers of v; a running maximum keeps the weights finite.
 #include "alibi.cuh"
 #include "block.cuh"

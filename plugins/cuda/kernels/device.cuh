@@ -1,6 +1,6 @@
 // What kernels are written in: a thin layer that is CUDA when compiled for a chip, and ../emu/emu.h as plain C++.
 //
-// A kernel has one argument, a struct. Blocks have whole warps, and warp operations want all 32 lanes. Global memory is
+// A kernel has one argument, a struct. Blocks have whole warps, and warp operations need all 32 lanes. Global memory is
 // reached through at<T>(address), shared memory through SHARED: the emulation checks both.
 #pragma once
 

@@ -8,7 +8,7 @@ struct alignas(64) TensorMap {
     u64 words[16];
 };
 
-// Rows of tiles have so many bytes, eight of them 1024; within these, 16 bytes number i of row r lie at i ^ r (swizzle).
+// Rows of tiles have so many bytes, eight of them 1024; within these, 16 bytes number i of row r are at i ^ r (swizzle).
 enum : u32 { SPAN = 128, EIGHT_ROWS = 8 * SPAN };
 
 #ifdef __CUDACC__
@@ -20,7 +20,7 @@ enum : u32 { SPAN = 128, EIGHT_ROWS = 8 * SPAN };
 
 extern __shared__ u8 room_for_tiles[];
 
-// The first multiple of EIGHT_ROWS in the shared memory that the launch asked for.
+// The first multiple of EIGHT_ROWS in the launch's dynamic shared memory.
 DEVICE u32 first_tile() { return ((u32)__cvta_generic_to_shared(room_for_tiles) + EIGHT_ROWS - 1) / EIGHT_ROWS * EIGHT_ROWS; }
 
 DEVICE u32 place_of(shared<u64> barriers, int i) { return (u32)__cvta_generic_to_shared(barriers + i); }
@@ -29,7 +29,7 @@ DEVICE u32 place_of(shared<u64> barriers, int i) { return (u32)__cvta_generic_to
 DEVICE void init_barrier(shared<u64> barriers, int i, u32 n_threads) {
     asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(place_of(barriers, i)), "r"(n_threads) : "memory");
 }
-// Lets copies know of the barriers that this thread made.
+// Makes the barriers that this thread made visible to copies.
 DEVICE void show_barriers() {
     asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory");
     asm volatile("fence.proxy.async.shared::cta;" ::: "memory");
@@ -72,8 +72,8 @@ DEVICE void copy_tile(u32 to, const TensorMap &map, int i0, int i1, int i2, int 
 }
 
 // A lane's N numbers of the sums [64, 2 N] of a warpgroup: numbers 4 j and 4 j + 1 are of row 16 (warp % 4) + lane / 4 and of
-// columns 8 j + 2 (lane % 4) and the next, numbers 4 j + 2 and 4 j + 3 of the row 8 further down. Who reads or writes them says so
-// by begin_products before they are added to again.
+// columns 8 j + 2 (lane % 4) and the next, numbers 4 j + 2 and 4 j + 3 of the row 8 further down. Code that reads or writes them
+// calls begin_products before they are added to again.
 template <int N> struct Sums {
     float values[N];
     INLINE float operator[](int i) const { return values[i]; }
@@ -86,7 +86,7 @@ template <int N> DEVICE void keep(Sums<N> &sums) {
     UNROLL for (int i = 0; i < N; i++) asm volatile("" : "+f"(sums.values[i]) :: "memory");
 }
 
-// Products that follow see what was done to registers before. All lanes come together, as a warpgroup's instructions want it.
+// Products that follow see what was done to registers before. All lanes come together, as a warpgroup's instructions require.
 template <int N> DEVICE void begin_products(Sums<N> &sums) {
     keep(sums);
     __syncwarp();
@@ -141,7 +141,7 @@ template <int TYPE, int COLUMNS> DEVICE void multiply_tiles(Sums<COLUMNS / 2> &s
 
 #endif
 
-// What products are told of a matrix in such a tile: where its first row's numbers begin, in units of 16 bytes like all else;
+// A matrix in such a tile, as products take it: where its first row's numbers begin, in units of 16 bytes like all else;
 // the distance of eight rows (bits 32 on); that rows have SPAN bytes and are swizzled (bit 62). The distance of columns (bits
 // 16 on) has no meaning then.
 DEVICE u64 matrix_at(u32 address) {

@@ -18,7 +18,7 @@ KERNEL(quantise, Quantise, 256) {
     pack(x, p.packed + n * sizeof(Packed));
 }
 
-// A warp per row of w and N columns, which meet one matrix: column number BLOCK_Y * N on.
+// A warp per row of w and N columns, multiplied with one matrix: column number BLOCK_Y * N on.
 template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
     i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD), groups = p.w.ne[0] / 32;
     if (row >= p.w.ne[1]) return;

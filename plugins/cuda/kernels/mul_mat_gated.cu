@@ -22,7 +22,7 @@ DEVICE void store_gated(const GatedProduct &p, const Column &c, i64 row, float g
     at<float>(address_of(p.y, row, c.y[0], c.y[1], c.y[2]))[0] = gated(p.unit, gate, up);
 }
 
-// A warp per row of both and N columns, which meet one pair: column number BLOCK_Y * N on.
+// A warp per row of both and N columns, multiplied with one pair: column number BLOCK_Y * N on.
 template <int TYPE, int N> DEVICE void gated_columns(const GatedProduct &p) {
     i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD), groups = p.gate.w.ne[0] / 32;
     if (row >= p.gate.w.ne[1]) return;

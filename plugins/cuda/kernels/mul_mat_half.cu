@@ -9,7 +9,7 @@ struct Halve {
     u64 halves, units;
 };
 
-// Rows that lie well in F16 as they are stay so.
+// Rows that are well within F16's range stay as they are.
 DEVICE float unit_for(float magnitude) { return magnitude >= 1.0f && magnitude < 32768.0f ? 1.0f : unit_of(magnitude); }
 
 // A block per row.
@@ -41,9 +41,9 @@ KERNEL(halve_bf16, Halve, 128) {
     for (i64 i = THREAD; i < k; i += THREADS) {
         float x = load_number(from + i * p.x.nb[0], p.x.type);
         u16 upper = x == x ? (u16)(float_to_bits(x) >> 16) : 0x7fc0;
-        float rest = x - brain_to_float(upper);
+        float rest = x - bf16_to_float(upper);
         to[i] = upper;
-        to[k + i] = rest == rest ? float_to_brain(rest) : (u16)0;
+        to[k + i] = rest == rest ? float_to_bf16(rest) : (u16)0;
     }
 }
 
@@ -144,7 +144,7 @@ KERNEL(mul_mat_bf16_wide, Halves, 128) { half_tile<BF16, 128, 64, 32, 2>(p); }
 KERNEL(mul_mat_bf16_narrow, Halves, 128) { half_tile<BF16, 32, 32, 64, 3>(p); }
 #endif
 
-// Behind a product that knows no units: columns of y times those of x, of which most are 1. BLOCK_X counts columns.
+// After a product without units: columns of y times those of x, of which most are 1. BLOCK_X counts columns.
 KERNEL(scale_columns, Halves, 128) {
     const Product &product = p.tiled.product;
     Column c = column_of(product, BLOCK_X);

@@ -1,5 +1,5 @@
 // y = w x of F16 or BF16 weights and many columns, on sm_90: tiles of 128 rows come by tensor maps, and warpgroups multiply them
-// where they lie. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number. Packed weights are made F16.
+// where they are. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number. Packed weights are made F16.
 #include "hopper.cuh"
 #include "product.cuh"
 
@@ -70,7 +70,7 @@ template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mappe
     SHARED(u64, empty, STAGES);
     const Product &p = m.product;
     u32 tiles = first_tile();
-    // From a lane: so the compiler knows that it is one number for all.
+    // From a lane: the compiler then treats it as one number for all.
     int warp = shuffle(warp_of(THREAD), 0), lane = lane_of(THREAD), steps = (int)((p.w.ne[0] + DEPTH - 1) / DEPTH);
     i64 row0 = BLOCK_X * ROWS, column0 = BLOCK_Y * COLUMNS, y2 = BLOCK_Z % p.y.ne[2], y3 = BLOCK_Z / p.y.ne[2];
     if (THREAD == 0) {

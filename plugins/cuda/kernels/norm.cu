@@ -3,7 +3,7 @@
 #include "pack.cuh"
 
 // What is normed: x, or x + added where there is a sum, which is written; plain: the norm before weight and bias, where
-// it is wanted; packed: where y goes in 8 bits, too, of rows of whole groups, or 0.
+// it is read; packed: where y goes in 8 bits, too, of rows of whole groups, or 0.
 struct Norm {
     Tensor x, added, sum, weight, bias, plain, y;
     u64 packed;

@@ -4,10 +4,10 @@
 
 enum : int { F32 = 0, F16 = 1, Q8_0 = 8, I32 = 26, I64 = 27, BF16 = 30 };
 
-DEVICE float brain_to_float(u16 b) { return bits_to_float((u32)b << 16); }
+DEVICE float bf16_to_float(u16 b) { return bits_to_float((u32)b << 16); }
 
 // To the nearest, ties to even; NaN stays one.
-DEVICE u16 float_to_brain(float f) {
+DEVICE u16 float_to_bf16(float f) {
     u32 bits = float_to_bits(f);
     if ((bits & 0x7fffffffu) > 0x7f800000u) return (u16)((bits >> 16) | 0x40);
     return (u16)((bits + 0x7fffu + ((bits >> 16) & 1)) >> 16);
@@ -16,7 +16,7 @@ DEVICE u16 float_to_brain(float f) {
 DEVICE float load_number(u64 address, i64 type) {
     switch (type) {
     case F16: return half_to_float(at<const u16>(address)[0]);
-    case BF16: return brain_to_float(at<const u16>(address)[0]);
+    case BF16: return bf16_to_float(at<const u16>(address)[0]);
     default: return at<const float>(address)[0];
     }
 }
@@ -24,7 +24,7 @@ DEVICE float load_number(u64 address, i64 type) {
 DEVICE void store_number(u64 address, i64 type, float x) {
     switch (type) {
     case F16: at<u16>(address)[0] = float_to_half(x); break;
-    case BF16: at<u16>(address)[0] = float_to_brain(x); break;
+    case BF16: at<u16>(address)[0] = float_to_bf16(x); break;
     default: at<float>(address)[0] = x;
     }
 }

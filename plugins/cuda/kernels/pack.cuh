@@ -1,4 +1,4 @@
-// x in 8 bits, as packed weights meet it.
+// x in 8 bits, as packed weights are multiplied with it.
 #pragma once
 #include "number.cuh"
 
@@ -11,7 +11,7 @@ struct alignas(16) Packed {
 // The numbers that the lanes of a warp bring, to an address: the same bits whichever kernel has them.
 DEVICE void pack(float x, u64 address) {
     int lane = lane_of(THREAD);
-    // Of NaN and infinity d says enough.
+    // NaN and infinity are in d alone.
     float d = warp_magnitude(x) / 127.0f;
     int q = d > 0.0f && d < INF_F ? (int)rintf(x / d) : 0;
     float sum = (float)q;

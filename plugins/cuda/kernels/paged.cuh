@@ -1,4 +1,4 @@
-// Sequences in a paged cache, and what both kinds of attention are told.
+// Sequences in a paged cache, and the parameters of both kinds of attention.
 #pragma once
 #include "alibi.cuh"
 #include "number.cuh"

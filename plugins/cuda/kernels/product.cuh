@@ -1,4 +1,4 @@
-// What products of weights with columns share: which matrix a column meets.
+// What products of weights with columns share: which matrix a column is multiplied with.
 #pragma once
 #include "pack.cuh"
 #include "quant.cuh"
@@ -16,7 +16,7 @@ struct Column {
     bool is_outside;
 };
 
-// Column n of y, and the matrix that it meets: by the batch, or by the expert that ids name.
+// Column n of y, and the matrix that it is multiplied with: by the batch, or by the expert that ids name.
 DEVICE Column column_of(const Product &p, i64 n) {
     Column c;
     i64 n1 = n % p.y.ne[1], n2 = n / p.y.ne[1] % p.y.ne[2], n3 = n / p.y.ne[1] / p.y.ne[2];

@@ -16,7 +16,7 @@ DEVICE float number(const Tensor &t, i64 i, i64 head, i64 token) {
     return at<const float>(address_of(t, i, head, token, 0))[0];
 }
 
-// Sources [S, n_heads, n_tokens], the tokens of all sequences one behind the other; state [S·S·n_heads, n_seqs].
+// Sources [S, n_heads, n_tokens], the tokens of all sequences one after the other; state [S·S·n_heads, n_seqs].
 // y: the outputs, then the states.
 struct Linear {
     Tensor k, v, q, g, state, y;
@@ -108,7 +108,7 @@ struct Delta {
     i64 n_states;
 };
 
-// Column j, which lies as row j: S_i = exp(g_i) S_i, then S += k · (v_j - S·k) β, then y_j = S·q / √size.
+// Column j, which is stored as row j: S_i = exp(g_i) S_i, then S += k · (v_j - S·k) β, then y_j = S·q / √size.
 KERNEL(gated_delta_net, Delta, 256) {
     i64 size = p.v.ne[0], n_heads = p.v.ne[1], n_tokens = p.v.ne[2], n_seqs = p.v.ne[3], lane = lane_of(THREAD);
     Turn turn = turn_of(size, n_heads);

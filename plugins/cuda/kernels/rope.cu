@@ -28,7 +28,7 @@ DEVICE float theta_of(const Rope &p, i64 token, int pair) {
     } else {
         while (section > 0 && place < starts[section]) section--;
     }
-    // The vision mode counts anew where a section begins.
+    // The vision mode counts from 0 where a section begins.
     int n = pair;
     if (p.mode == VISION) {
         u32 begins = (u32)pair;
@@ -55,7 +55,7 @@ DEVICE void put(const Rope &p, const Write &to, i64 row, i64 e, i64 h, i64 t, i6
     if (row >= 0) store_number(address_of(to.cache, h * p.x.ne[0] + e, row, 0, 0), to.cache.type, v);
 }
 
-// Pair n, or a number behind the pairs.
+// Pair n, or a number after the pairs.
 DEVICE void turn(const Rope &p, const Write &to, i64 n) {
     i64 half = n_pairs(p), per_row = p.x.ne[0] - half;
     if (n >= n_threads(p)) return;

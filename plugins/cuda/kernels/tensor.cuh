@@ -32,7 +32,7 @@ DEVICE void bytes_16_8_16(int *c, const u32 *a, u32 b) {
             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));                                       \
     }
 PRODUCT_16_8_16(halves_16_8_16, "f16")
-PRODUCT_16_8_16(brains_16_8_16, "bf16")
+PRODUCT_16_8_16(bf16s_16_8_16, "bf16")
 
 DEVICE u32 two_f16(float low, float high) {
     u32 word;
@@ -45,7 +45,7 @@ DEVICE u32 two_bf16(float low, float high) {
     return word;
 }
 
-// 16 bytes from global memory, or zeros, to elements at.. of shared memory, by the time that wait_for_copies says.
+// 16 bytes from global memory, or zeros, to elements at.. of shared memory, by the time that wait_for_copies returns.
 DEVICE void copy_16(shared<u16> to, i64 at, u64 from, bool is_there) {
     asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
                  :: "r"((u32)__cvta_generic_to_shared(to + at)), "l"(from), "r"(is_there ? 16 : 0) : "memory");
@@ -56,7 +56,7 @@ DEVICE void end_copies() { asm volatile("cp.async.commit_group;" ::: "memory"); 
 template <int N> DEVICE void wait_for_copies() { asm volatile("cp.async.wait_group %0;" :: "n"(N) : "memory"); }
 #endif
 
-// Four matrices of 8 by 8 halves: lanes 8 i and on say where the rows of matrix i begin. A lane gets of each the numbers
+// Four matrices of 8 by 8 halves: lanes 8 i and on give where the rows of matrix i begin. A lane gets of each the numbers
 // 2 quarter and the next of row place; turned: of column place, rows 2 quarter and the next.
 DEVICE void load_four(u32 *words, shared<u16> from, i64 at) {
     asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
@@ -70,7 +70,7 @@ DEVICE void load_four_turned(u32 *words, shared<u16> from, i64 at) {
 }
 
 #elif !defined(CHIP)
-#error "the emulation says which chip's kernels it wants"
+#error "the emulation defines CHIP, the chip that it compiles kernels for"
 #endif
 
 // Sixteen bytes at a multiple of 16.
@@ -110,7 +110,7 @@ DEVICE void multiply_bytes(int *c, const u32 *a, u32 b) {
 // c += a [16, 16] b [16, 8] of F16 or BF16, which chips before sm_80 do not multiply.
 template <int TYPE> DEVICE void multiply_halves(float *c, const u32 *a, const u32 *b) {
 #if CHIP >= 80
-    if (TYPE == BF16) brains_16_8_16(c, a, b);
+    if (TYPE == BF16) bf16s_16_8_16(c, a, b);
     else halves_16_8_16(c, a, b);
 #else
     static_assert(TYPE == F16, "no such product");
@@ -124,7 +124,7 @@ template <int TYPE> DEVICE u32 two_halves(float low, float high) {
 #if CHIP >= 80
     return TYPE == BF16 ? two_bf16(low, high) : two_f16(low, high);
 #else
-    static_assert(TYPE == F16, "their products are wanted nowhere");
+    static_assert(TYPE == F16, "no product uses them");
     return float_to_half(low) | (u32)float_to_half(high) << 16;
 #endif
 }

@@ -3,7 +3,7 @@
 #include "product.cuh"
 
 // order: I32, numbers of columns, each expert's together; starts: I32 [n_expert + 2], where those of each expert begin, where
-// those of none, and the end. At 0: columns as they lie, and BLOCK_Z counts batches. BLOCK_X counts rows, BLOCK_Y columns.
+// those of none, and the end. At 0: columns as they are, and BLOCK_Z counts batches. BLOCK_X counts rows, BLOCK_Y columns.
 struct Tiled {
     Product product;
     u64 order, starts;
@@ -33,9 +33,9 @@ DEVICE Tile tile_of_expert(const Tiled &t, int n_columns) {
             int other = shuffle(sum, lane - lanes);
             if (lane >= lanes) sum += other;
         }
-        u32 behind = ballot(n_before + sum > BLOCK_Y);
-        if (behind != 0) {
-            int found = 31 - count_ones(behind) + 1;
+        u32 past = ballot(n_before + sum > BLOCK_Y);
+        if (past != 0) {
+            int found = 31 - count_ones(past) + 1;
             i64 skipped = (BLOCK_Y - n_before - shuffle(sum - n_tiles, found)) * n_columns;
             return {shuffle(first, found) + skipped, up_to(shuffle(n, found) - skipped, n_columns)};
         }

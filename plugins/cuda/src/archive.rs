@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn an_archive_of_other_sources_is_empty_and_a_damaged_one_says_so() {
+    fn an_archive_of_other_sources_is_empty_and_a_damaged_one_too() {
         let archive = write(&images());
         assert!(read(&archive[1..]).is_empty());
         assert!(read(b"").is_empty());

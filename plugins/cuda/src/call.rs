@@ -30,7 +30,7 @@ pub struct KernelLaunch {
 /// A product by cuBLASLt with the kernels that follow it, and the fallback kernel that does all of it.
 pub struct VendorProduct {
     product: Product,
-    behind: Vec<Launch>,
+    then: Vec<Launch>,
     own: Launch,
 }
 
@@ -83,7 +83,7 @@ impl VendorProduct {
     fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
         if gpu.cublas.is_there() {
             match self.product.enqueue(stream) {
-                Ok(()) => return self.behind.iter().try_for_each(|launch| launch.enqueue(gpu, stream)),
+                Ok(()) => return self.then.iter().try_for_each(|launch| launch.enqueue(gpu, stream)),
                 Err(reason) => gpu.cublas.give_up(&reason),
             }
         }
@@ -250,8 +250,8 @@ impl Call<'_> {
     pub(crate) fn replace(&mut self, i: usize, product: Product) {
         let mut last = self.launches.drain(i..);
         if let Some(own) = last.next() {
-            let behind = last.collect();
-            self.launches.push(Launch::Product(Box::new(VendorProduct { product, behind, own })));
+            let then = last.collect();
+            self.launches.push(Launch::Product(Box::new(VendorProduct { product, then, own })));
         }
     }
 

@@ -31,18 +31,18 @@ pub struct CublasLibrary {
     folder: Option<PathBuf>,
     /// The driver's version, as 12080.
     driver: i32,
-    is_wanted: bool,
+    is_enabled: bool,
     table: OnceLock<Option<CublasLt>>,
 }
 
 impl CublasLibrary {
     /// In this folder, or where the loader finds it, for a driver of this version. Nothing is opened yet.
-    pub fn new(host: Host, folder: Option<PathBuf>, driver: i32, is_wanted: bool) -> CublasLibrary {
-        CublasLibrary { host, folder, driver, is_wanted, table: OnceLock::new() }
+    pub fn new(host: Host, folder: Option<PathBuf>, driver: i32, is_enabled: bool) -> CublasLibrary {
+        CublasLibrary { host, folder, driver, is_enabled, table: OnceLock::new() }
     }
 
     fn table(&self) -> Option<&CublasLt> {
-        let opened = || match self.is_wanted {
+        let opened = || match self.is_enabled {
             true => match library::cublas(self.folder.as_deref(), self.driver / 1000) {
                 Ok(table) => Some(table),
                 Err(problem) => {

@@ -12,8 +12,8 @@ pub fn check(cuda: &Cuda, call: &str, code: CUresult) -> Result<()> {
     }
     let (status, scope) = meaning(code);
     let name = name_of(code).unwrap_or("an unknown error");
-    let said = text_of(cuda, code).map_or(String::new(), |text| format!(", {text}"));
-    Err(Error::new(status, format!("{call}: {name} ({code}){said}")).scope(scope).vendor(code))
+    let description = text_of(cuda, code).map_or(String::new(), |text| format!(", {text}"));
+    Err(Error::new(status, format!("{call}: {name} ({code}){description}")).scope(scope).vendor(code))
 }
 
 /// What kind of failure a number is, and how far it reaches. After a kernel's fault the context answers every call with

@@ -129,7 +129,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn without_the_driver_the_reason_names_it_and_the_hint_says_what_helps() {
+    fn without_the_driver_the_reason_names_it_and_the_hint_names_the_remedy() {
         let absent = driver(Some(&std::env::temp_dir())).err().unwrap();
         assert!(absent.reason.contains("libcuda.so.1"), "{absent:?}");
         assert!(absent.hint.contains("driver"));

@@ -15,7 +15,7 @@ use std::sync::{Mutex, PoisonError};
 /// What came of the trials of a device.
 pub struct Trials {
     /// Whether the kernels are enabled at all.
-    wanted: bool,
+    is_enabled: bool,
     /// By name, whether they passed.
     found: Mutex<Vec<(&'static str, bool)>>,
 }
@@ -26,13 +26,13 @@ const SHAPE: [usize; 4] = [328, 136, 264, 2];
 
 impl Trials {
     /// None was made.
-    pub fn new(wanted: bool) -> Trials {
-        Trials { wanted, found: Mutex::default() }
+    pub fn new(is_enabled: bool) -> Trials {
+        Trials { is_enabled, found: Mutex::default() }
     }
 
     /// Whether a kernel passed. It is tried at first use, on the entered device, on which the thread captures nothing.
     pub fn passed(&self, gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<bool> {
-        if !self.wanted || gpu.driver.cuda.cuTensorMapEncodeTiled.is_none() {
+        if !self.is_enabled || gpu.driver.cuda.cuTensorMapEncodeTiled.is_none() {
             return Ok(false);
         }
         let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);

@@ -40,8 +40,8 @@ fn check(m: &Machine, case: &Case, n_products: u64, nmse: f64) {
     assert_eq!(m.reports(), [""; 0], "{}", case.name);
     assert!(error <= nmse, "{}: NMSE {error:e}", case.name);
     assert_eq!(m.count("cublasLtMatmul") - before, n_products, "{}", case.name);
-    let (taken, said) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
-    assert!(taken <= said, "{} takes {taken} bytes of scratch memory, and says {said}", case.name);
+    let (taken, limit) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
+    assert!(taken <= limit, "{} takes {taken} bytes of scratch memory, its verdicts name {limit}", case.name);
 }
 
 /// Lines of the log that have a word.
@@ -154,7 +154,7 @@ fn products_with_one_x_halve_it_once() {
 
 /// The first product, or the second part of one, fails; or none is begun.
 #[test]
-fn whatever_fails_is_done_by_our_kernels_and_said_once() {
+fn whatever_fails_is_done_by_our_kernels_and_logged_once() {
     for (what, words, f16, bf16) in [
         ("closed", "CUBLAS_STATUS_NOT_INITIALIZED (1)", 0, 0),
         ("nothing", "finds no algorithm", 0, 0),
@@ -165,8 +165,8 @@ fn whatever_fails_is_done_by_our_kernels_and_said_once() {
         check(&m, &product(DType::F16, [64, 40, 20], 1.0), f16, 1e-6);
         check(&m, &product(DType::BF16, [64, 40, 20], 1.0), bf16, 1e-9);
         check(&m, &product(DType::F16, [64, 40, 20], 1.0), 0, 1e-6);
-        let said = lines(&m, "cuBLASLt");
-        assert!(said.len() == 1 && said[0].contains(words), "cublas={what}: {said:?}");
+        let log = lines(&m, "cuBLASLt");
+        assert!(log.len() == 1 && log[0].contains(words), "cublas={what}: {log:?}");
     }
 }
 
@@ -179,7 +179,7 @@ fn a_product_that_fails_in_a_capture_is_done_by_our_kernel() {
 }
 
 #[test]
-fn without_the_library_or_switched_off_nothing_is_asked() {
+fn without_the_library_or_switched_off_no_version_is_read() {
     let case = product(DType::F16, [64, 40, 20], 1.0);
     let m = with_library("queue=late", &[("cuda.cublas", "0")]);
     check(&m, &case, 0, 1e-6);
@@ -187,8 +187,8 @@ fn without_the_library_or_switched_off_nothing_is_asked() {
     drop(m);
     let m = Machine::new("queue=late");
     check(&m, &case, 0, 1e-6);
-    let said = lines(&m, "no cuBLASLt");
-    assert!(said.len() == 1 && said[0].contains("libcublasLt.so.12"), "{said:?}");
+    let log = lines(&m, "no cuBLASLt");
+    assert!(log.len() == 1 && log[0].contains("libcublasLt.so.12"), "{log:?}");
 }
 
 #[test]
@@ -200,6 +200,6 @@ fn a_library_later_than_the_driver_is_not_used() {
     let dir = folder.path().display().to_string();
     let m = Machine::with_options("queue=late,version=12040", &[("cuda.cublas_dir", &dir)]);
     check(&m, &product(DType::F16, [64, 40, 20], 1.0), 0, 1e-6);
-    let said = lines(&m, "no cuBLASLt");
-    assert!(said.len() == 1 && said[0].contains("is of CUDA 13, the driver is for 12"), "{said:?}");
+    let log = lines(&m, "no cuBLASLt");
+    assert!(log.len() == 1 && log[0].contains("is of CUDA 13, the driver is for 12"), "{log:?}");
 }

@@ -11,7 +11,7 @@ use llmrt_host::{BackendPlan, RawGraph, Stream};
 use std::time::Duration;
 
 #[test]
-fn devices_say_who_they_are() {
+fn devices_report_their_names_and_properties() {
     let m = Machine::new("devices=2,memory=1g,sm=86");
     let infos: Vec<_> = m.host().devices().iter().map(|d| d.info().clone()).collect();
     let names: Vec<_> = infos.iter().map(|info| (info.name.as_str(), info.pci_id.as_str())).collect();
@@ -153,7 +153,7 @@ fn ready(m: &Machine) -> (Stream, Bound) {
 }
 
 #[test]
-fn a_kernels_fault_comes_out_when_somebody_waits_and_sticks() {
+fn a_kernels_fault_is_reported_by_the_next_wait_and_sticks() {
     for n in [1, 3, 4] {
         let m = Machine::new(&format!("queue=late,fault={n}"));
         let (stream, bound) = ready(&m);
@@ -233,8 +233,8 @@ fn a_card_without_virtual_memory_gets_plain_memory() {
     stream.compute(&bound.raw).unwrap();
     stream.synchronize().unwrap();
     assert_eq!(stream.pool_stats().unwrap().kind.to_string(), "legacy");
-    let asked_for = m.card(0).stream_with_pool(1, "vmm".parse().unwrap());
-    assert!(asked_for.is_err(), "asked for by name it is an error");
+    let virtual_pool = m.card(0).stream_with_pool(1, "vmm".parse().unwrap());
+    assert!(virtual_pool.is_err(), "requested by name it is an error");
 }
 
 #[test]

@@ -8,7 +8,7 @@ mod fused;
 mod placed;
 
 use common::{Bound, Machine, bind};
-use fused::{check, floats, run, takes_what_it_said};
+use fused::{check, check_workspace, floats, run};
 use llmrt_abi::DType;
 use llmrt_abi::op::{AttentionParams, RopeParams};
 use llmrt_graph::ops::case::Case;
@@ -204,7 +204,7 @@ fn a_layer_in_planned_memory_takes_fewer_kernels_and_is_the_same() {
                 })
                 .collect();
             assert_eq!(m.reports(), [""; 0], "{}", case.name);
-            takes_what_it_said(&card, &stream, &case);
+            check_workspace(&card, &stream, &case);
             (m.count("launch") - before, bytes)
         };
         let (fused, plain) = (run("1"), run("0"));
@@ -223,7 +223,7 @@ fn a_layer_in_planned_memory_takes_fewer_kernels_and_is_the_same() {
 }
 
 #[test]
-fn a_turn_of_a_turn_stays_behind_it() {
+fn a_rope_of_a_rope_stays_after_it() {
     check([2, 2], |g, ints| {
         let x = floats(g, "x", &[16, 2, 1]);
         let positions = g.input("positions", DType::I32, &[1]);

@@ -232,7 +232,7 @@ fn norms_leave_their_result_in_8_bits_for_products_that_follow() {
 
 /// The router stands between the norm and the experts.
 #[test]
-fn experts_find_the_norm_in_8_bits_behind_their_router() {
+fn experts_find_the_norm_in_8_bits_after_their_router() {
     check([5, 9], |g, _| {
         let (x, w) = (floats(g, "x", &[64, 2]), floats(g, "w", &[64]));
         let h = g.rms_norm(x, w, 1e-5);

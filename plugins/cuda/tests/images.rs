@@ -27,12 +27,15 @@ fn an_image_that_the_driver_refuses_is_followed_by_another() {
         let m = Machine::new(&format!("takes={takes}"));
         compute(&m).unwrap_or_else(|e| panic!("{takes}: {e}"));
         let log = m.log.lock().unwrap().join("\n");
-        assert!(log.contains("CUDA_ERROR_NO_BINARY_FOR_GPU") || takes == "made", "the log says so: {log}");
+        assert!(
+            log.contains("CUDA_ERROR_NO_BINARY_FOR_GPU") || takes == "made",
+            "the log names the refusal: {log}"
+        );
     }
 }
 
 #[test]
-fn a_card_whose_driver_takes_nothing_says_what_was_tried() {
+fn a_card_whose_driver_takes_nothing_reports_what_was_tried() {
     let m = Machine::new("takes=nothing");
     let e = compute(&m).unwrap_err();
     assert_eq!(e.call().unwrap().status, Status::Unsupported, "{e}");

@@ -127,7 +127,7 @@ fn scratch_memory_stays_when_the_wait_for_its_work_fails() {
     let (n_waits, free, later) = free_after(0);
     let (_, free_refused, later_refused) = free_after(n_waits);
     assert!(free_refused < free, "it stays: {free_refused}, {free}");
-    assert_eq!(later_refused, later, "and goes when somebody asks for memory");
+    assert_eq!(later_refused, later, "and is freed by a later call");
 }
 
 /// The kernel that reads the copy runs on a stream, which waits for no blocking copy.

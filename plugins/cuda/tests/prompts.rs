@@ -91,8 +91,11 @@ impl Prompt {
         assert_eq!(m.reports(), [""; 0], "{name} on sm_{chip}");
         assert!(error <= nmse, "{name} on sm_{chip}: NMSE {error:e}");
         assert_eq!(m.count(kernel), 1, "{name} on sm_{chip} goes by {kernel}");
-        let (taken, said) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), &case).unwrap());
-        assert!(taken <= said, "{name} on sm_{chip} takes {taken} bytes of scratch memory, and says {said}");
+        let (taken, limit) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), &case).unwrap());
+        assert!(
+            taken <= limit,
+            "{name} on sm_{chip} takes {taken} bytes of scratch memory, its verdicts name {limit}"
+        );
     }
 }
 

@@ -57,13 +57,13 @@ fn run(simulated: &str, n_cards: usize, split: SplitMode, dtype: DType) -> (Vec<
     let known =
         PlacementState { budget: vec![Some(32 << 20); n_cards + 1], split, ..PlacementState::default() };
     let resolved = resolve(&g, &devices, &known).unwrap();
-    let mut wants = Vec::new();
+    let mut requests = Vec::new();
     for (node, &row) in resolved.graph.nodes.iter().zip(&resolved.placement.node) {
         let weights = node.src.iter().flatten().filter(|&&t| resolved.graph.def(t).kind == Kind::Weight);
-        wants.extend(weights.map(|&t| WeightRequest::new(&resolved.graph, t, row, &devices[row])));
+        requests.extend(weights.map(|&t| WeightRequest::new(&resolved.graph, t, row, &devices[row])));
     }
     let load = LoadOptions { mode: LoadMode::Read, check_tensors: false, progress: &mut |_| true };
-    let weights = load::load(&files, &wants, load).unwrap();
+    let weights = load::load(&files, &requests, load).unwrap();
     let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, split)).unwrap();
     let input: Vec<u8> = (0..64 * 3).flat_map(|i| (i as f32 / 50.0).sin().to_ne_bytes()).collect();
     let (program, mut bytes) = (Program::new(g), Vec::new());

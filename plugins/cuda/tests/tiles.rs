@@ -19,8 +19,8 @@ fn check(chip: u32, kernel: &str, case: &Case, nmse: f64) {
     assert_eq!(m.reports(), [""; 0], "{} on sm_{chip}", case.name);
     assert!(error <= nmse, "{} on sm_{chip}: NMSE {error:e}", case.name);
     assert_eq!(m.count(kernel), 1, "{} on sm_{chip} goes by {kernel}", case.name);
-    let (taken, said) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
-    assert!(taken <= said, "{} takes {taken} bytes of scratch memory, and says {said}", case.name);
+    let (taken, limit) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
+    assert!(taken <= limit, "{} takes {taken} bytes of scratch memory, its verdicts name {limit}", case.name);
 }
 
 /// w [k, m, batches] times x [k, n, 2 batches], whose numbers are times `size`.
@@ -58,7 +58,7 @@ fn activations_beyond_half_precision_lose_nothing() {
 
 /// Rows that are no multiple of 16 bytes, and such that begin between.
 #[test]
-fn halves_that_lie_unevenly_are_multiplied_as_f32() {
+fn unaligned_halves_are_multiplied_as_f32() {
     check(90, "mul_mat_float_tile", &product(DType::F16, [68, 40, 12, 1], 1.0), 1e-7);
     let part = Case::new("a part of rows of F16", |g, _| {
         let w = g.weight("w", DType::F16, &[96, 40], Role::Matrix);

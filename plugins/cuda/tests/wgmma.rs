@@ -26,12 +26,12 @@ fn check(m: &Machine, case: &Case, kernels: &[(&str, u64)]) {
     let stream = m.card(0).stream(1).unwrap();
     let error = run(&m.card(0), &stream, case).unwrap().unwrap_or_else(|| panic!("{}: refused", case.name));
     assert_eq!(m.reports(), [""; 0], "{}", case.name);
-    assert!(error <= case.nmse, "{}: NMSE {error:e}, {:?}", case.name, said(m));
+    assert!(error <= case.nmse, "{}: NMSE {error:e}, {:?}", case.name, wgmma_log(m));
     for (kernel, n) in kernels {
         assert_eq!(m.count(kernel), *n, "{}: runs of {kernel}", case.name);
     }
-    let (taken, said) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
-    assert!(taken <= said, "{} takes {taken} bytes of scratch memory, and says {said}", case.name);
+    let (taken, limit) = (stream.pool_stats().unwrap().peak, workspace(&m.card(0), case).unwrap());
+    assert!(taken <= limit, "{} takes {taken} bytes of scratch memory, its verdicts name {limit}", case.name);
 }
 
 /// w [k, m, batches] times x [k, n, 2 batches]; sums are off by no more than halves of x are.
@@ -45,7 +45,7 @@ fn product(w: DType, [k, m, n, batches]: [u64; 4]) -> Case {
 }
 
 /// The log's lines about wgmma.
-fn said(m: &Machine) -> Vec<String> {
+fn wgmma_log(m: &Machine) -> Vec<String> {
     m.log.lock().unwrap().iter().filter(|line| line.contains("wgmma")).cloned().collect()
 }
 
@@ -64,7 +64,7 @@ fn tiles_that_are_full_and_tiles_that_are_not_are_right() {
         for (dtype, kernel) in [(DType::F16, f16), (DType::BF16, BF16)] {
             let m = machine("sm=90", &[]);
             check(&m, &product(dtype, shape), &[(kernel, 2)]);
-            assert_eq!(said(&m), [""; 0]);
+            assert_eq!(wgmma_log(&m), [""; 0]);
         }
     }
 }
@@ -130,7 +130,7 @@ fn packed_weights_become_halves_where_there_are_many_columns() {
 
 /// Rows with gaps between them are no matter to a map; dims that were exchanged are.
 #[test]
-fn weights_with_gaps_are_taken_as_they_lie() {
+fn weights_with_gaps_are_taken_as_they_are() {
     let part = |exchanged: bool| {
         let case = Case::new("a part of weights", |g, _| {
             let w = g.weight("w", DType::F16, &[96, 120, 2], Role::Matrix);
@@ -161,24 +161,24 @@ fn activations_beyond_half_precision_lose_nothing() {
 }
 
 #[test]
-fn a_kernel_that_is_wrong_on_a_card_is_not_used_and_the_log_says_so_once() {
+fn a_kernel_that_is_wrong_on_a_card_is_not_used_and_is_logged_once() {
     let case = product(DType::F16, [72, 120, 80, 1]);
     let m = machine("sm=90,idle=mul_mat_f16_wgmma", &[]);
     check(&m, &case, &[(F16, 1), ("mul_mat_f16_wide", 1)]);
     check(&m, &case, &[(F16, 1), ("mul_mat_f16_wide", 2)]);
     assert_eq!(
-        said(&m),
+        wgmma_log(&m),
         ["kernel `mul_mat_f16_wgmma` is not used: 71808 of 71808 numbers of its trial are wrong"]
     );
 }
 
 #[test]
-fn a_kernel_that_a_card_refuses_is_not_used_and_the_log_says_so_once() {
+fn a_kernel_that_a_card_refuses_is_not_used_and_is_logged_once() {
     let case = product(DType::BF16, [72, 120, 80, 1]);
     let m = machine("sm=90,refused=mul_mat_bf16_wgmma", &[]);
     check(&m, &case, &[(BF16, 0), ("mul_mat_bf16_wide", 1)]);
     check(&m, &case, &[("mul_mat_bf16_wide", 2)]);
-    let [line] = &said(&m)[..] else { panic!("{:?}", said(&m)) };
+    let [line] = &wgmma_log(&m)[..] else { panic!("{:?}", wgmma_log(&m)) };
     assert!(line.contains("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"), "{line}");
 }
 
@@ -186,12 +186,12 @@ fn a_kernel_that_a_card_refuses_is_not_used_and_the_log_says_so_once() {
 fn an_option_leaves_the_kernel_out() {
     let m = machine("sm=90", &[("cuda.wgmma", "0")]);
     check(&m, &product(DType::F16, [72, 120, 80, 1]), &[(F16, 0), ("mul_mat_f16_wide", 1)]);
-    assert_eq!(said(&m), [""; 0]);
+    assert_eq!(wgmma_log(&m), [""; 0]);
 }
 
 /// The card is lost, as by any kernel that faults; the error names the remedy.
 #[test]
-fn a_trial_that_faults_says_which_option_leaves_the_kernel_out() {
+fn a_trial_that_faults_names_the_option_that_leaves_the_kernel_out() {
     let m = machine("sm=90,fault=1:715", &[]);
     let stream = m.card(0).stream(1).unwrap();
     let error = run(&m.card(0), &stream, &product(DType::F16, [72, 120, 80, 1])).err().unwrap().to_string();

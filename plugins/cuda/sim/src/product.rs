@@ -155,7 +155,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn halves_are_what_their_bits_say() {
+    fn halves_have_the_value_of_their_bits() {
         let numbers = [0x3c00, 0xc100, 0x7bff, 0x0001, 0x0400, 0xfc00].map(half);
         assert_eq!(numbers, [1.0, -2.5, 65504.0, 5.9604645e-8, 6.1035156e-5, f32::NEG_INFINITY]);
         assert!(half(0x7e00).is_nan());

@@ -85,14 +85,14 @@ impl World {
     }
 
     /// Work of a call that may return before it is done: not ordered with streams, after other such work of the card.
-    pub fn do_behind(&mut self, device: usize, task: Task) -> Answer {
-        self.devices[device].behind.push(task);
-        if self.config.late { Ok(()) } else { self.finish_behind(device) }
+    pub fn do_on_default_stream(&mut self, device: usize, task: Task) -> Answer {
+        self.devices[device].default_stream.push(task);
+        if self.config.late { Ok(()) } else { self.finish_default_stream(device) }
     }
 
     /// Runs what such calls left; then the device must be well.
-    pub fn finish_behind(&mut self, device: usize) -> Answer {
-        for task in std::mem::take(&mut self.devices[device].behind) {
+    pub fn finish_default_stream(&mut self, device: usize) -> Answer {
+        for task in std::mem::take(&mut self.devices[device].default_stream) {
             if self.devices[device].sticky == 0
                 && let Err(code) = self.execute(task)
             {

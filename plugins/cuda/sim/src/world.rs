@@ -70,7 +70,7 @@ pub struct Card {
     /// Cards whose memory its context may use.
     pub peers: BTreeSet<usize>,
     /// Work of calls that returned before it was done, on the default stream, which others do not wait for.
-    pub behind: Vec<Task>,
+    pub default_stream: Vec<Task>,
 }
 
 /// An instantiated graph.
@@ -105,7 +105,7 @@ impl World {
             used: 0,
             sticky: 0,
             peers: BTreeSet::new(),
-            behind: Vec::new(),
+            default_stream: Vec::new(),
         };
         World {
             devices: chosen(config.devices, visible.as_deref()).into_iter().map(card).collect(),

@@ -10,8 +10,8 @@ fn ran(name: &str) -> Result<Vec<f32>, String> {
         return Err("built without kernels".into());
     };
     let mut space = Space::default();
-    let (before, at, behind) = (space.alloc(0, 256), space.alloc(0, 72 * 4), space.alloc(0, 256));
-    assert!(before < at && at < behind);
+    let (before, at, after) = (space.alloc(0, 256), space.alloc(0, 72 * 4), space.alloc(0, 256));
+    assert!(before < at && at < after);
     let params = [at.to_ne_bytes(), 72i64.to_ne_bytes()].concat();
     run(kernel, &params, [1, 1, 1], (kernel.max_threads, 0), &space)?;
     let (_, bytes) = space.bytes(at, 72 * 4).unwrap();
@@ -36,8 +36,8 @@ fn global_memory_outside_of_an_allocation_is_found() {
 }
 
 #[test]
-fn shared_memory_that_nobody_wrote_or_that_is_not_there_is_found() {
-    check("reads_what_nobody_wrote", "read before anybody wrote it");
+fn shared_memory_that_was_not_written_or_is_not_there_is_found() {
+    check("reads_what_was_not_written", "read before it was written");
     check("uses_too_much_shared_memory", "of shared memory");
     check("is_past_the_end_of_shared_memory", "element 32 of the 32");
 }

@@ -167,27 +167,27 @@ fn sums_that_are_touched_while_products_go_on_are_found() {
 
 #[test]
 fn tiles_that_are_overwritten_while_they_are_read_are_found() {
-    check("releases_a_tile_early", "nobody said that warp 0 has read it");
+    check("releases_a_tile_early", "no barrier shows that warp 0 has read it");
     check("never_waits_for_products", "which a product of warp 0 reads");
     check("overwrites_at_once", "where another is on its way");
-    check("releases_for_others", "nobody said that warp 1 has read it");
+    check("releases_for_others", "no barrier shows that warp 1 has read it");
 }
 
 #[test]
-fn barriers_that_not_everybody_knows_of_are_found() {
+fn barriers_that_are_not_visible_to_all_are_found() {
     check("shows_no_barrier", "was not shown to copies");
     check("leaves_the_blocks_barrier_out", "while thread 0 makes it");
-    check("makes_no_barrier", "before anybody made it");
+    check("makes_no_barrier", "before it was made");
 }
 
 #[test]
 fn tiles_that_begin_unevenly_and_products_that_are_no_warpgroups_are_found() {
     check("begins_between", "no multiple of 128");
     check("begins_in_another_row", "does not begin in the first row of 1024");
-    check("asks_for_another_product", "is another than its warpgroup's");
+    check("requests_another_product", "is another than its warpgroup's");
     check("multiplies_alone", "has not four warps");
     if let Err(found) = ran("multiplies_tiles", 0) {
-        assert!(found.contains("asked for no shared memory") || found == "built without kernels", "{found}");
+        assert!(found.contains("has no shared memory") || found == "built without kernels", "{found}");
     }
 }
 
@@ -206,7 +206,7 @@ fn maps_that_the_driver_must_refuse_are_refused() {
     check("a dim above 2^32", |m| m.2[3] = (1 << 32) + 1);
     check("a stride between multiples of 16", |m| m.3[0] = 136);
     check("a stride of 2^40", |m| m.3[2] = 1 << 40);
-    check("rows that lie over each other", |m| m.3[0] = 112);
+    check("rows that overlap", |m| m.3[0] = 112);
     check("a stride that is no multiple of the one before", |m| m.3[1] = 1024 + 16);
     check("a tile of nothing", |m| m.4[2] = 0);
     check("a tile of 257 rows", |m| m.4[1] = 257);

@@ -64,8 +64,8 @@ fn paging(
 
 /// Into how many parts the keys fall, so that few heads and tokens give every multiprocessor work.
 fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
-    let wanted = (2 * n_sms).div_ceil(n_blocks.max(1));
-    wanted.min(n_keys / KEYS_PER_PART).clamp(1, MAX_PARTS)
+    let parts = (2 * n_sms).div_ceil(n_blocks.max(1));
+    parts.min(n_keys / KEYS_PER_PART).clamp(1, MAX_PARTS)
 }
 
 /// Tokens that parts are made of, and of how many of them the work is.

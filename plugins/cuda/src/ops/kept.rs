@@ -103,7 +103,7 @@ impl Call<'_> {
 
     /// Whether one of the next nodes multiplies packed weights by these rows in 8 bits before they are written over,
     /// and before other scratch memory is needed.
-    pub fn is_wanted_packed(&self, rows: &TensorView<'_>, next: &[NodeView<'_>]) -> Result<bool> {
+    pub fn is_read_packed(&self, rows: &TensorView<'_>, next: &[NodeView<'_>]) -> Result<bool> {
         let x = Rows::of(rows)?;
         for node in next.iter().take(AHEAD) {
             let room = workspace(node, self.gpu);

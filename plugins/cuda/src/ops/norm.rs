@@ -60,7 +60,7 @@ fn launch(call: &mut Call<'_>, n: &Norm<'_>) -> Result<()> {
 /// as well if products with packed weights are next. How many nodes; 0: none.
 pub fn fused(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<usize> {
     let Some((mut norm, n_nodes)) = chain(nodes) else { return Ok(0) };
-    norm.packs = call.is_wanted_packed(&norm.y, &nodes[n_nodes..])?;
+    norm.packs = call.is_read_packed(&norm.y, &nodes[n_nodes..])?;
     if (n_nodes == 1 && !norm.packs) || !is_safe(&norm)? {
         return Ok(0);
     }

@@ -79,7 +79,7 @@ mod tests {
     }
 
     #[test]
-    fn positions_are_counted_as_the_op_table_says() {
+    fn positions_are_counted_as_in_the_op_table() {
         check(3, [1, 0, 1], 10, Some(8));
         check(3, [2, 1, 1], 10, Some(5));
         check(3, [1, 0, 3], 7, Some(1));

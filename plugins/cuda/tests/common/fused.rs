@@ -30,14 +30,14 @@ pub fn run_on(machine: &str, case: &Case, fuse: &str, place: impl Fn(&mut Bound)
     };
     let bytes = tensors.map(read).collect();
     assert_eq!(m.reports(), [""; 0], "{}", case.name);
-    takes_what_it_said(&card, &stream, case);
+    check_workspace(&card, &stream, case);
     (m.count("launch") - before, bytes)
 }
 
 /// Scratch memory that outlives a node is no more than the verdicts name, either.
-pub fn takes_what_it_said(card: &Device, stream: &Stream, case: &Case) {
-    let (taken, said) = (stream.pool_stats().unwrap().peak, placed::workspace(card, case).unwrap());
-    assert!(taken <= said, "{} takes {taken} bytes of scratch memory, and says {said}", case.name);
+pub fn check_workspace(card: &Device, stream: &Stream, case: &Case) {
+    let (taken, limit) = (stream.pool_stats().unwrap().peak, placed::workspace(card, case).unwrap());
+    assert!(taken <= limit, "{} takes {taken} bytes of scratch memory, its verdicts name {limit}", case.name);
 }
 
 /// So many launches, and so many without; the bits are the same.

@@ -42,8 +42,8 @@ api! {
     };
     cuDriverGetVersion(version: *mut c_int) |world| give(version, world.config.version);
     cuGetErrorString(code: CUresult, words: *mut *const c_char) |_world| {
-        let said = ERROR_TEXTS.iter().find(|(number, _)| *number == code);
-        give(words, said.ok_or(CUDA_ERROR_INVALID_VALUE)?.1.as_ptr())
+        let text = ERROR_TEXTS.iter().find(|(number, _)| *number == code);
+        give(words, text.ok_or(CUDA_ERROR_INVALID_VALUE)?.1.as_ptr())
     };
     cuDeviceGetCount(n: *mut c_int) |world| {
         if !world.started {
@@ -92,7 +92,7 @@ api! {
         *holders -= 1;
         if *holders == 0 {
             world.devices[device].sticky = 0;
-            world.devices[device].behind.clear();
+            world.devices[device].default_stream.clear();
             world.devices[device].peers.clear();
             world.devices.iter_mut().for_each(|card| {
                 card.peers.remove(&device);
@@ -103,7 +103,7 @@ api! {
     cuCtxSetCurrent(context: CUcontext) |world| {
         let number = context as usize;
         if number > world.devices.len() || (number > 0 && world.devices[number - 1].n_holders == 0) {
-            world.report("a context that nobody holds was made current".into());
+            world.report("a context without holders was made current".into());
             return Err(CUDA_ERROR_INVALID_CONTEXT);
         }
         CURRENT.set(number);
@@ -137,6 +137,6 @@ api! {
         }
         let ids: Vec<usize> = world.streams.iter().filter(|(_, s)| s.device == device).map(|(id, _)| *id).collect();
         ids.into_iter().try_for_each(|id| world.finish(id))?;
-        world.finish_behind(device)
+        world.finish_default_stream(device)
     };
 }

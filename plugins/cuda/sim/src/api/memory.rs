@@ -55,7 +55,7 @@ api! {
     cuMemFree_v2(ptr: CUdeviceptr) |world| {
         let device = world.current()?;
         world.not_capturing()?;
-        world.finish_behind(device)?;
+        world.finish_default_stream(device)?;
         match world.space.free(ptr) {
             Some((owner, n)) => {
                 world.devices[owner].used -= n;
@@ -107,14 +107,14 @@ api! {
         world.count("h2d", 1);
         // SAFETY: the caller's promise.
         let bytes = unsafe { std::slice::from_raw_parts(src.cast::<u8>(), n) }.to_vec();
-        world.do_behind(device, Task::Write(dst, bytes))?;
+        world.do_on_default_stream(device, Task::Write(dst, bytes))?;
         // Bytes that are not pinned have been read when the call returns, and may still be on their way.
-        if is_pinned(world, src as u64, n) { world.finish_behind(device) } else { Ok(()) }
+        if is_pinned(world, src as u64, n) { world.finish_default_stream(device) } else { Ok(()) }
     };
     cuMemcpyDtoH_v2(dst: *mut c_void, src: CUdeviceptr, n: usize) |world| {
         let device = world.current()?;
         world.not_capturing()?;
-        world.finish_behind(device)?;
+        world.finish_default_stream(device)?;
         let from = own(world, src, n)?;
         world.count("d2h", 1);
         copy(dst.cast(), from, n);
@@ -126,13 +126,13 @@ api! {
         own(world, dst, n)?;
         own(world, src, n)?;
         world.count("d2d", 1);
-        world.do_behind(device, Task::Copy(dst, src, n))
+        world.do_on_default_stream(device, Task::Copy(dst, src, n))
     };
     cuMemsetD8_v2(ptr: CUdeviceptr, byte: u8, n: usize) |world| {
         let device = world.current()?;
         world.not_capturing()?;
         own(world, ptr, n)?;
-        world.do_behind(device, Task::Fill(ptr, byte, n))
+        world.do_on_default_stream(device, Task::Fill(ptr, byte, n))
     };
     cuMemGetAllocationGranularity(bytes: *mut usize, prop: *const CUmemAllocationProp, _option: c_int) |world| {
         world.current()?;

@@ -114,8 +114,8 @@ api! {
             return Err(CUDA_ERROR_INVALID_VALUE);
         };
         if bytes.len() != kernel.params_bytes as usize {
-            let (name, wants) = (kernel.name(), kernel.params_bytes);
-            world.report(format!("`{name}` takes {wants} bytes of arguments, not {}", bytes.len()));
+            let (name, expected) = (kernel.name(), kernel.params_bytes);
+            world.report(format!("`{name}` takes {expected} bytes of arguments, not {}", bytes.len()));
             return Err(CUDA_ERROR_INVALID_VALUE);
         }
         let blocks = gx as u64 * gy as u64 * gz as u64;

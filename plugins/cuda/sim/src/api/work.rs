@@ -57,7 +57,7 @@ api! {
     cuStreamSynchronize(stream: CUstream) |world| {
         if stream.is_null() {
             let device = world.current()?;
-            return world.finish_behind(device);
+            return world.finish_default_stream(device);
         }
         let id = world.own_stream(stream)?;
         not_captured(world, id)?;
