@@ -57,8 +57,8 @@ pub fn generate(
     show: &mut dyn FnMut(&str) -> Result<()>,
 ) -> Result<Outcome> {
     let started = Instant::now();
-    let n_asked = n_missing(engine, id);
-    let mut n_prompt = n_asked;
+    let n_pending = n_missing(engine, id);
+    let mut n_prompt = n_pending;
     let mut text = Text::new(&request)?;
     let mut first_token_at = None;
     let mut generated = Vec::new();
@@ -68,7 +68,7 @@ pub fn generate(
     let finish = loop {
         let Some(step) = next_logits(engine, id, usize::MAX)? else {
             if generated.is_empty() {
-                n_prompt = n_asked.saturating_sub(n_missing(engine, id));
+                n_prompt = n_pending.saturating_sub(n_missing(engine, id));
             }
             break Finish::Cancelled;
         };
@@ -89,7 +89,7 @@ pub fn generate(
         if let Some(stop) = text.push(token, show)? {
             break Finish::Stop(stop);
         }
-        if interrupt::is_asked() {
+        if interrupt::is_requested() {
             break Finish::Cancelled;
         }
         if request.n_predict == Some(generated.len()) {
@@ -139,7 +139,7 @@ pub fn next_logits(engine: &mut Engine, id: SequenceId, max_tokens: usize) -> Re
                 "the KV cache has no room for the sequence: raise the context size (-c)",
             ));
         }
-        if interrupt::is_asked() {
+        if interrupt::is_requested() {
             return Ok(None);
         }
     }

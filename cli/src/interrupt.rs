@@ -40,18 +40,18 @@ pub fn ending_at_once<T>(body: impl FnOnce() -> T) -> T {
 }
 
 /// Whether Ctrl-C was pressed and is not dealt with yet.
-pub fn is_asked() -> bool {
+pub fn is_requested() -> bool {
     TOKEN.is_cancelled()
 }
 
 /// What encoding text for a context of `n_ctx` tokens may cost. A prompt that is somewhat too long is still counted, for
 /// the message.
 pub fn limits(n_ctx: usize) -> Limits<'static> {
-    Limits { max_tokens: n_ctx.max(4096).saturating_mul(4), is_cancelled: &is_asked }
+    Limits { max_tokens: n_ctx.max(4096).saturating_mul(4), is_cancelled: &is_requested }
 }
 
 /// No limit on the number of tokens, but Ctrl-C ends the work.
-pub const UNTIL_INTERRUPTED: Limits<'static> = Limits { max_tokens: usize::MAX, is_cancelled: &is_asked };
+pub const UNTIL_INTERRUPTED: Limits<'static> = Limits { max_tokens: usize::MAX, is_cancelled: &is_requested };
 
 /// Ctrl-C has been dealt with.
 pub fn forget() {

@@ -43,7 +43,7 @@ impl LoadBar {
         } else if self.started.elapsed() > PATIENCE {
             self.bar.set_position((f64::from(part) * STEPS as f64) as u64);
         }
-        !interrupt::is_asked()
+        !interrupt::is_requested()
     }
 }
 

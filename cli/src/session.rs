@@ -15,12 +15,12 @@ use std::time::{Duration, Instant};
 /// One step, and its warnings on stderr.
 pub fn step(engine: &mut Engine, logits: Logits, max_tokens: usize) -> Result<Step> {
     let step = engine.step(logits, max_tokens);
-    tell_warnings(engine);
+    report_warnings(engine);
     Ok(step?)
 }
 
 /// Notes the warnings since the last call.
-fn tell_warnings(engine: &mut Engine) {
+fn report_warnings(engine: &mut Engine) {
     engine.take_warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }
 
@@ -70,18 +70,18 @@ impl Session {
         let mut engine = Engine::new(&setup.host, setup.devices.clone(), model.files, load, options)
             .map_err(|e| Error::from(e).of_model(&model.name))?;
         drop(bar);
-        if interrupt::is_asked() {
+        if interrupt::is_requested() {
             return Err(Error::interrupted());
         }
         engine.set_cancel_token(interrupt::token());
         let mut session = Session { engine, load: started.elapsed() };
-        tell_warnings(&mut session.engine);
+        report_warnings(&mut session.engine);
         Ok(session)
     }
 
     /// Notes where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
     /// if work fell back.
-    pub fn tell_placement(&self, verbose: u8) {
+    pub fn report_placement(&self, verbose: u8) {
         if verbose > 0 {
             self.engine.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
             note(format_args!("logits read back in the last step: {}", bytes(self.engine.n_bytes_read())));

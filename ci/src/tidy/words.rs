@@ -34,7 +34,7 @@ const PHRASES: &[(&str, &str)] = &[
 ];
 
 /// Folders whose sweep is not finished: their hits are counted, and do not fail. Empty this list.
-pub const PENDING: &[&str] = &["cli/", "docs/reference/", "plugins/cuda/", "tests/plugins/", "tests/tests/"];
+pub const PENDING: &[&str] = &["plugins/cuda/", "tests/plugins/", "tests/tests/"];
 
 /// Frozen copies of released headers' sources: their text is what was released.
 const FROZEN: &str = "tests/golden/";
@@ -42,6 +42,8 @@ const FROZEN: &str = "tests/golden/";
 /// (file, words, reason): what must stay. `*`: the whole file.
 const ALLOWED: &[(&str, &[&str], &str)] = &[
     ("ci/src/tidy/words.rs", &["*"], "the deny-list itself"),
+    ("cli/assets/stories.golden.txt", &["*"], "texts that the embedded model generates"),
+    ("cli/src/templates.rs", &["tell", "said", "asked"], "openings of the embedded model's stories"),
     ("docs/contributing/testing.md", &["say", "tell"], "quotes the deny-list"),
     ("tools/train/words.py", &["*"], "vocabulary of the stories that the embedded model was trained with"),
     ("tools/train/corpus.py", &["*"], "sentences of the stories"),

@@ -54,7 +54,7 @@ pub struct ContextArgs {
     #[arg(short = 'c', long = "ctx", value_name = "N", value_parser = values::whole)]
     #[arg(allow_negative_numbers = true, help_heading = "Context")]
     pub ctx: Option<usize>,
-    /// Tokens in one step when reading a prompt.
+    /// Most tokens in one step: a longer prompt is computed in chunks of this size (prefill).
     #[arg(short = 'b', long = "batch", value_name = "N", default_value_t = 512, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true, help_heading = "Context")]
     pub batch: usize,

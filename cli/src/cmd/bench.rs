@@ -65,7 +65,7 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
         prompt.push(args.n_prompt, cases.prompt(args.n_prompt)?);
         decode.push(args.n_gen * args.sequences, cases.decode(args.n_gen, args.sequences)?);
     }
-    session.tell_placement(setup.verbose);
+    session.report_placement(setup.verbose);
 
     let devices = setup.device_names();
     let n_threads = setup.host.threads().n_threads();

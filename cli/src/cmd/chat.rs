@@ -7,7 +7,7 @@ mod conversation;
 mod history;
 
 use crate::args::Global;
-use crate::cmd::run::{ChatArgs, Run, n_predict, tell_end, timings, to_stdout};
+use crate::cmd::run::{ChatArgs, Run, n_predict, report_end, timings, to_stdout};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
@@ -41,7 +41,7 @@ const HELP: &str = "\
 Ctrl-C            stops the answer";
 
 const WELCOME: &str = "\
-A tiny story teller, trained on made-up children's stories: it knows nothing else. Type what the story is about, such as
+A tiny story teller, trained on made-up children's stories and nothing else. Type what the story is about, such as
 `a brave dragon`, or how it begins; `more` continues it. For a real chat: llmrt run FILE.gguf";
 
 /// Chats until Ctrl-D or /bye.
@@ -79,7 +79,7 @@ pub fn chat(
             result => result?,
         }
     }
-    chat.session.tell_placement(setup.verbose);
+    chat.session.report_placement(setup.verbose);
     note(chat.total);
     Ok(())
 }
@@ -137,7 +137,7 @@ impl Chat<'_> {
         interrupt::forget();
         let outcome = outcome?;
         show("\n")?;
-        tell_end(&outcome, engine);
+        report_end(&outcome, engine);
         let timings = timings(self.session.load, &outcome);
         if self.verbose > 0 {
             note(timings);

@@ -174,11 +174,11 @@ fn run(
         n_jobs: args.jobs.unwrap_or(cores).max(1),
         limit,
         max_failures: args.max_failures.map_or(usize::MAX, |n| n.max(1)),
-        is_cancelled: &interrupt::is_asked,
+        is_cancelled: &interrupt::is_requested,
         progress: &progress,
     };
     let outcomes = run.outcomes(&now);
-    if interrupt::is_asked() {
+    if interrupt::is_requested() {
         return Err(Error::interrupted());
     }
     let unreached = || Outcome::Skipped("not reached: --max-failures ended the run".into());
@@ -203,7 +203,7 @@ fn run(
 /// What is tested, from a worker: the parent never runs the plugin's code.
 fn describe(launch: &Launch, limit: Duration) -> std::result::Result<serde_json::Value, String> {
     let mut child = Child::start(launch).map_err(|e| format!("no worker process could be started: {e}"))?;
-    match child.run(worker::DESCRIBE, limit, &interrupt::is_asked).0 {
+    match child.run(worker::DESCRIBE, limit, &interrupt::is_requested).0 {
         Outcome::Passed(text) => serde_json::from_str(&text).map_err(|e| e.to_string()),
         Outcome::Failed(why) | Outcome::Skipped(why) => Err(why),
     }

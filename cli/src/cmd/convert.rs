@@ -65,7 +65,7 @@ fn convert(args: &Convert) -> Result<()> {
     let mut file = NewFile::create(&args.output)?;
     let written = writer::write(file.out(), &tables, |i, out| copy(&model.files, &tensors[i], out));
     let n = written.map_err(|e| match e {
-        _ if interrupt::is_asked() => Error::interrupted(),
+        _ if interrupt::is_requested() => Error::interrupted(),
         WriteError::Invalid(e) => model.error(e),
         WriteError::Io(e) => Error::unwritable(&args.output, &e),
         other => Error::output(&args.output, other),
@@ -92,7 +92,7 @@ pub fn copy(files: &ModelFiles, tensor: &TensorInfo, out: &mut dyn Write) -> io:
     let mut chunk = vec![0; CHUNK.min(tensor.nbytes) as usize];
     let mut at = 0;
     while at < tensor.nbytes {
-        if interrupt::is_asked() {
+        if interrupt::is_requested() {
             return Err(io::Error::other("interrupted"));
         }
         let part = &mut chunk[..CHUNK.min(tensor.nbytes - at) as usize];

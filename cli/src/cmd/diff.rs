@@ -82,10 +82,10 @@ fn diff(global: &Global, args: &Diff) -> Result<()> {
         if node.is_over() && first.is_none() {
             first = Some((node, repro::write(problem)));
         }
-        (first.is_none() || args.all) && !interrupt::is_asked()
+        (first.is_none() || args.all) && !interrupt::is_requested()
     });
     outcome.map_err(|why| Error::new(Exit::Device, format!("{}: {why}", model.name)))?;
-    if interrupt::is_asked() {
+    if interrupt::is_requested() {
         return Err(Error::interrupted());
     }
     if args.all {

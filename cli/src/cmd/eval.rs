@@ -119,7 +119,7 @@ fn eval(global: &Global, args: &Eval) -> Result<()> {
         }
         None => rows(&mut session.engine, &ids, args, &mut show_row)?,
     }
-    session.tell_placement(setup.verbose);
+    session.report_placement(setup.verbose);
     let (n, time) = (ids.len(), started.elapsed().as_secs_f64());
     note(format_args!(
         "load {:.2} s, {} at {:.1} tok/s",
@@ -171,7 +171,7 @@ fn rows(
             for (row, values) in step.rows.iter().zip(step.logits.chunks_exact(n_vocab)) {
                 take(row.position, values)?;
             }
-            if interrupt::is_asked() {
+            if interrupt::is_requested() {
                 return Err(Error::interrupted());
             }
         }

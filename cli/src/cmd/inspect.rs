@@ -42,7 +42,8 @@ fn inspect(global: &Global, args: &Inspect) -> Result<()> {
         print(args, &model, placed.as_ref())?;
     }
     if args.check_tensors {
-        load::check(&model.files, &interrupt::is_asked).map_err(|e| Error::from(e).of_model(&model.name))?;
+        load::check(&model.files, &interrupt::is_requested)
+            .map_err(|e| Error::from(e).of_model(&model.name))?;
         note(format_args!("{}: no weight is NaN or infinite", model.name));
     }
     match placed {

@@ -55,7 +55,7 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
             break;
         }
         position += 1;
-        ended = token == BOS || interrupt::is_asked();
+        ended = token == BOS || interrupt::is_requested();
         if !ended {
             out.push(token)?;
         }
@@ -76,7 +76,7 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
         position += 1;
         count(&mut timings, prompt.len(), &mut last);
         timings.n_generated += usize::from(token != BOS);
-        ended = token == BOS || interrupt::is_asked();
+        ended = token == BOS || interrupt::is_requested();
         if !ended {
             out.push(token)?;
             if position < n_steps {
@@ -85,12 +85,12 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
         }
     }
     out.finish()?;
-    Session { engine, load }.tell_placement(setup.verbose);
+    Session { engine, load }.report_placement(setup.verbose);
     if setup.verbose == 0 && sampling::is_seed_news(&args.sampling) {
         note(format_args!("seed {seed}"));
     }
     note(timings);
-    if interrupt::is_asked() { Err(Error::interrupted()) } else { Ok(()) }
+    if interrupt::is_requested() { Err(Error::interrupted()) } else { Ok(()) }
 }
 
 /// `-n`, where 0, less than 0 and more than there are mean all positions.

@@ -59,12 +59,12 @@ fn perplexity(global: &Global, args: &Perplexity) -> Result<()> {
         let rows = predictions(&mut session.engine, &window)?;
         let base_rows = base.as_mut().map(|base| predictions(&mut base.engine, &window)).transpose()?;
         result.add(&rows, base_rows.as_deref(), window.targets());
-        tell_progress(i + 1, windows.n(), &result);
-        if interrupt::is_asked() {
+        report_progress(i + 1, windows.n(), &result);
+        if interrupt::is_requested() {
             return Err(Error::interrupted());
         }
     }
-    session.tell_placement(setup.verbose);
+    session.report_placement(setup.verbose);
     match args.json {
         true => Ok(output::json(&result.json(windows.n()))?),
         false => Ok(output::print(result.text(windows.n()))?),
@@ -103,7 +103,7 @@ fn load_base(
 }
 
 /// On a terminal the perplexity so far.
-fn tell_progress(n_done: usize, n: usize, result: &Outcome) {
+fn report_progress(n_done: usize, n: usize, result: &Outcome) {
     if std::io::stderr().is_terminal() {
         let end = if n_done == n { "\n" } else { "\r" };
         // A closed stderr is no failure.

@@ -77,7 +77,7 @@ fn quantize(global: &Global, args: &Quantize) -> Result<()> {
         }
     });
     let n = written.map_err(|e| match e {
-        _ if interrupt::is_asked() => Error::interrupted(),
+        _ if interrupt::is_requested() => Error::interrupted(),
         WriteError::Invalid(e) => model.error(e),
         WriteError::Io(e) if e.kind() == io::ErrorKind::InvalidData => model.error(e),
         WriteError::Io(e) => Error::unwritable(&args.output, &e),
@@ -165,7 +165,7 @@ fn encode(
     let per_piece = (PIECE / n).max(1);
     let mut row = 0;
     while row < n_rows {
-        if interrupt::is_asked() {
+        if interrupt::is_requested() {
             return Err(io::Error::other("interrupted"));
         }
         let rows = (per_piece * n_threads as u64).min(n_rows - row);

@@ -92,7 +92,7 @@ fn run(global: &Global, args: &Run) -> Result<()> {
     if setup.verbose > 0 {
         note(format_args!("prompt {}, seed {seed}", n_things(tokens.len(), "token")));
     }
-    let tells_seed = setup.verbose == 0 && sampling::is_seed_news(&args.sampling);
+    let shows_seed = setup.verbose == 0 && sampling::is_seed_news(&args.sampling);
 
     let mut show = to_stdout();
     if args.echo {
@@ -118,9 +118,9 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         prompt_cache::save(path, &key, &session.engine, id)?;
     }
 
-    session.tell_placement(setup.verbose);
-    tell_end(&outcome, &session.engine);
-    if tells_seed && outcome.n_generated > 0 {
+    session.report_placement(setup.verbose);
+    report_end(&outcome, &session.engine);
+    if shows_seed && outcome.n_generated > 0 {
         note(format_args!("seed {seed}"));
     }
     note(timings(session.load, &outcome));
@@ -159,7 +159,7 @@ pub fn n_predict(args: &Run) -> Option<usize> {
 }
 
 /// Notes on stderr why a text stopped short.
-pub fn tell_end(outcome: &Outcome, engine: &Engine) {
+pub fn report_end(outcome: &Outcome, engine: &Engine) {
     if outcome.is_context_full {
         note(format_args!("stopped: the context of {} tokens is full; raise it with -c", engine.n_ctx()));
     }
@@ -305,7 +305,7 @@ impl Words {
             None if std::io::stdin().is_terminal() => None,
             None => Some(text::of_stdin()?),
         };
-        if interrupt::is_asked() {
+        if interrupt::is_requested() {
             return Err(Error::interrupted());
         }
         Ok(read.map(text::without_last_line_end))

@@ -109,7 +109,7 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
     let written =
         writer::write(file.out(), &tables, |i, out| numbers.write(&parts[i], &tables.tensors[i], out));
     let n = written.map_err(|e| match e {
-        _ if interrupt::is_asked() => Error::interrupted(),
+        _ if interrupt::is_requested() => Error::interrupted(),
         WriteError::Invalid(e) => Error::usage(e),
         WriteError::Io(e) => Error::unwritable(&args.output, &e),
         other => Error::output(&args.output, other),

@@ -97,7 +97,7 @@ impl Cases<'_> {
             |engine: &Engine| ids.iter().any(|&id| engine.sequence(id).is_some_and(|s| s.n_missing() > 0));
         while lacks(self.engine) {
             let step = session::step(self.engine, Logits::Last, usize::MAX)?;
-            if interrupt::is_asked() {
+            if interrupt::is_requested() {
                 return Err(Error::interrupted());
             }
             if step.n_tokens == 0 {

@@ -52,9 +52,9 @@ impl Ceilings {
 
 /// The instruction set that is set for the CPU plugin, else the best.
 fn isa(global: &Global) -> Result<Isa> {
-    let said =
+    let named =
         global.plugin_option.iter().rev().find(|(key, _)| key == "cpu.isa").map(|(_, name)| name.clone());
-    match said.or_else(|| knobs::plugin_option("cpu.isa")) {
+    match named.or_else(|| knobs::plugin_option("cpu.isa")) {
         Some(name) => Isa::from_name(&name).map_err(|e| Error::usage(e.to_string())),
         None => Ok(Isa::best()),
     }

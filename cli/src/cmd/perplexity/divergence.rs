@@ -122,7 +122,7 @@ mod tests {
     }
 
     #[test]
-    fn equal_predictions_do_not_diverge_and_others_do_as_the_formula_says() {
+    fn equal_predictions_do_not_diverge_and_others_do_by_the_formula() {
         let mut c = Comparison::default();
         let (even, skew) = ([0.5f64.ln(); 2], [0.25f64.ln(), 0.75f64.ln()]);
         c.add(&even, &even, 0);
@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn quantiles_lie_between_values() {
+    fn quantiles_are_interpolated_between_values() {
         let sorted = [0.0, 1.0, 2.0, 3.0, 4.0];
         assert_eq!((quantile(&sorted, 0.5), quantile(&sorted, 0.99)), (2.0, 0.99 * 4.0));
         assert_eq!(quantile(&[], 0.5), 0.0);

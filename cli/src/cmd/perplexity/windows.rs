@@ -77,7 +77,7 @@ pub fn predictions(engine: &mut Engine, window: &Window) -> Result<Vec<Vec<f32>>
     let id = engine.add(window.tokens[..n].to_vec())?;
     let mut rows = Vec::with_capacity(n - window.first());
     let mut n_done = 0;
-    while n_done < n && !interrupt::is_asked() {
+    while n_done < n && !interrupt::is_requested() {
         let step = match window.first().saturating_sub(n_done) {
             0 => session::step(engine, Logits::All, ROWS)?,
             n_silent => session::step(engine, Logits::Last, n_silent)?,

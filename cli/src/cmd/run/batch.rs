@@ -64,7 +64,7 @@ pub fn run(
         n_tokens: 0,
     };
     let outcome = batch.compute(&mut session.engine, tokens);
-    session.tell_placement(setup.verbose);
+    session.report_placement(setup.verbose);
     let (n, time) = (n_things(batch.n_written, "prompt"), started.elapsed().as_secs_f64());
     note(format_args!(
         "load {:.2} s, {n} with {} in {time:.2} s, {:.1} tok/s, seed {seed}",
@@ -134,7 +134,7 @@ impl<'a> Batch<'a> {
                 return Err(Error::new(Exit::Failure, why));
             }
             self.advance(engine, &mut running, &step)?;
-            if interrupt::is_asked() {
+            if interrupt::is_requested() {
                 return self.cancel(running, Error::interrupted());
             }
         }

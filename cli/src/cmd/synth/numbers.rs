@@ -51,7 +51,7 @@ impl Numbers {
         let encoded =
             self.encoded.entry(key).or_insert_with(|| encode(stretch, deviation, tensor.dtype, n_threads));
         for row in 0..rows.iter().product() {
-            if row % 1024 == 0 && crate::interrupt::is_asked() {
+            if row % 1024 == 0 && crate::interrupt::is_requested() {
                 return Err(io::Error::other("interrupted"));
             }
             let start = (next(&mut self.state) % n_starts) as usize * step_bytes;
@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn numbers_have_the_deviation_that_is_asked_for_in_every_type() {
+    fn numbers_have_the_requested_deviation_in_every_type() {
         for dtype in [DType::F32, DType::F16, DType::Q4_0, DType::Q4_K, DType::Q6_K] {
             let stretch = Numbers::new(1, 2).stretch;
             let x = quant::dequantise(dtype, &encode(&stretch[..1 << 16], 0.02, dtype, 3));

@@ -38,7 +38,7 @@ fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Engine, &Tokenizer
     check(&mut session.engine, &tokenizer, &mut talk);
 }
 
-fn say(engine: &mut Engine, talk: &mut Conversation<'_>, text: &str) -> Result<Outcome> {
+fn send(engine: &mut Engine, talk: &mut Conversation<'_>, text: &str) -> Result<Outcome> {
     talk.turn(engine, text.into(), None, &mut |_| Ok(()))
 }
 
@@ -58,9 +58,9 @@ fn tokens(engine: &Engine, talk: &Conversation<'_>) -> Vec<TokenId> {
 #[test]
 fn a_turn_computes_only_what_is_new() {
     chat(256, TEMPLATE, |engine, tokenizer, talk| {
-        let first = say(engine, talk, "Once upon a time").unwrap();
+        let first = send(engine, talk, "Once upon a time").unwrap();
         assert_eq!((first.finish, first.text.as_str()), (Finish::Eos, ""));
-        let second = say(engine, talk, "there was a fox").unwrap();
+        let second = send(engine, talk, "there was a fox").unwrap();
         assert!(second.n_prompt < tokens(engine, talk).len() / 2 + 4, "{}", second.n_prompt);
 
         let whole = "user:Once upon a time\nassistant:</s>\nuser:there was a fox\nassistant:";
@@ -74,8 +74,8 @@ fn a_turn_computes_only_what_is_new() {
 fn a_template_that_rewrites_the_past_has_it_all_computed_again() {
     let last_only = "{{ messages[-1].content }} assistant:";
     chat(256, last_only, |engine, tokenizer, talk| {
-        say(engine, talk, "Once upon a time").unwrap();
-        let second = say(engine, talk, "there was a fox").unwrap();
+        send(engine, talk, "Once upon a time").unwrap();
+        let second = send(engine, talk, "there was a fox").unwrap();
         let expected = tokenizer.encode_prompt(&"there was a fox assistant:".into(), Limits::NONE).unwrap();
         assert_eq!(second.n_prompt, expected.len() - 1, "all but the token that begins a text");
         assert_eq!(tokens(engine, talk), [expected, vec![2]].concat());
@@ -85,26 +85,26 @@ fn a_template_that_rewrites_the_past_has_it_all_computed_again() {
 #[test]
 fn a_turn_that_does_not_fit_leaves_the_chat_as_it_was() {
     chat(48, TEMPLATE, |engine, _, talk| {
-        say(engine, talk, "Once").unwrap();
+        send(engine, talk, "Once").unwrap();
         let before = tokens(engine, talk);
-        let error = say(engine, talk, &"fox ".repeat(60)).err().expect("60 foxes do not fit");
+        let error = send(engine, talk, &"fox ".repeat(60)).err().expect("60 foxes do not fit");
         assert!(error.message.contains("/clear starts over"), "{}", error.message);
         assert_eq!((tokens(engine, talk), talk.turns.all().count()), (before, 2));
-        say(engine, talk, "upon").unwrap();
+        send(engine, talk, "upon").unwrap();
     });
 }
 
 #[test]
 fn a_turn_that_fails_while_it_is_answered_leaves_the_chat_as_it_was() {
     chat(256, TEMPLATE, |engine, tokenizer, talk| {
-        say(engine, talk, "Once upon a time").unwrap();
+        send(engine, talk, "Once upon a time").unwrap();
         let before = tokens(engine, talk);
         talk.flags.stop = vec![String::new()]; // found out after the prompt was appended
-        say(engine, talk, "lost words").err().expect("an empty stop text is refused");
+        send(engine, talk, "lost words").err().expect("an empty stop text is refused");
         assert_eq!((tokens(engine, talk), talk.turns.all().count()), (before, 2));
 
         talk.flags.stop.clear();
-        let next = say(engine, talk, "there was a fox").unwrap();
+        let next = send(engine, talk, "there was a fox").unwrap();
         let whole = "user:Once upon a time\nassistant:</s>\nuser:there was a fox\nassistant:";
         let mut expected = tokenizer.encode_prompt(&whole.into(), Limits::NONE).unwrap();
         assert!(next.n_prompt < expected.len(), "what was known is not computed again");
@@ -116,9 +116,9 @@ fn a_turn_that_fails_while_it_is_answered_leaves_the_chat_as_it_was() {
 #[test]
 fn a_sequence_that_the_engine_has_ended_is_computed_again() {
     chat(256, TEMPLATE, |engine, tokenizer, talk| {
-        say(engine, talk, "Once").unwrap();
+        send(engine, talk, "Once").unwrap();
         engine.remove(talk.sequence.expect("there was a turn")).unwrap();
-        say(engine, talk, "upon").unwrap();
+        send(engine, talk, "upon").unwrap();
         let whole = "user:Once\nassistant:</s>\nuser:upon\nassistant:";
         assert_eq!(
             tokens(engine, talk),
@@ -133,7 +133,7 @@ fn the_oldest_turns_are_dropped_when_the_context_is_too_small() {
         talk.set_system("be brief".into(), engine).unwrap();
         let messages = ["one fox", "two foxes", "three foxes", "four foxes", "five foxes", "six foxes"];
         for message in messages {
-            say(engine, talk, message).unwrap_or_else(|e| panic!("{message}: {}", e.message));
+            send(engine, talk, message).unwrap_or_else(|e| panic!("{message}: {}", e.message));
         }
         let kept = talk.turns.kept();
         assert_eq!(talk.turns.all().count(), 1 + 2 * messages.len(), "the file of /save has them all");
@@ -152,7 +152,7 @@ fn the_oldest_turns_are_dropped_when_the_context_is_too_small() {
 fn without_context_shift_a_conversation_that_is_too_long_is_refused() {
     chat(64, TEMPLATE, |engine, _, talk| {
         talk.shifts = false;
-        let refused = (0..20).find_map(|_| say(engine, talk, "a fox and a bear").err());
+        let refused = (0..20).find_map(|_| send(engine, talk, "a fox and a bear").err());
         let message = refused.expect("the context is full some time").message;
         assert!(message.contains("the context holds 64"), "{message}");
         assert_eq!(talk.turns.n_dropped(), 0);
@@ -162,7 +162,7 @@ fn without_context_shift_a_conversation_that_is_too_long_is_refused() {
 #[test]
 fn an_answer_that_fills_the_context_continues_without_the_oldest_turn() {
     chat(64, TEMPLATE, |engine, _, talk| {
-        say(engine, talk, "one fox and two bears").unwrap();
+        send(engine, talk, "one fox and two bears").unwrap();
         talk.flags.logit_bias = vec!["2-inf".into()]; // the answer never ends by itself
         talk.reseed(engine).unwrap();
         let outcome = talk.turn(engine, "a bear".into(), Some(40), &mut |_| Ok(())).unwrap();
@@ -195,7 +195,7 @@ fn regenerate_replaces_the_last_answer() {
 fn clear_keeps_the_system_message_only() {
     chat(128, TEMPLATE, |engine, _, talk| {
         talk.set_system("be brief".into(), engine).unwrap();
-        say(engine, talk, "Once").unwrap();
+        send(engine, talk, "Once").unwrap();
         talk.clear(engine).unwrap();
         assert_eq!(talk.turns.kept(), [Message::new("system", "be brief")]);
         assert!(talk.sequence.is_none());
