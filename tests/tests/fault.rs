@@ -83,6 +83,28 @@ fn without_a_fault_the_wrapped_device_does_all_the_work() {
     assert!(stderr.contains("fault:sim"), "{stderr}");
 }
 
+/// Found in a folder, `fault` comes first; named, in the order of the names.
+#[test]
+fn a_plugin_is_used_by_itself_and_wrapped_whatever_is_loaded_first() {
+    let folder = tempfile::tempdir().unwrap();
+    let [fault, sim] = ["fault", "sim"].map(|name| {
+        let to = folder.path().join(format!("libllmrt_{name}.so"));
+        std::fs::copy(plugin(name), &to).unwrap();
+        to
+    });
+    for named in [vec![], vec![&fault, &sim], vec![&sim, &fault]] {
+        let mut command =
+            llmrt(["--backend", "fault:sim,sim:sim", "--plugin-option", "fault.wrap=sim", "-v"]);
+        match &named[..] {
+            [] => _ = command.env("LLMRT_PLUGIN_PATH", folder.path()),
+            _ => named.iter().for_each(|file| _ = command.arg("--plugin").arg(file)),
+        }
+        let stderr = survives(&mut command);
+        assert!(!stderr.contains("not loaded"), "{named:?}: {stderr}");
+        assert!(stderr.contains("fault:sim") && stderr.contains(" sim:sim"), "{named:?}: {stderr}");
+    }
+}
+
 #[test]
 fn a_device_lost_in_a_step_is_left_out_and_its_cache_is_computed_again() {
     for at in 1..=5 {

@@ -4,7 +4,10 @@ use llmrt_plugin::abi::types as c;
 use llmrt_plugin::abi::{ABI_MAJOR, ABI_MINOR, MAGIC, layout::FINGERPRINT};
 use llmrt_plugin::{Error, Result, Scope, Status};
 use std::ffi::{CStr, CString};
+use std::fs::File;
+use std::os::fd::{FromRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// A wrapped plugin in use.
 pub struct Plugin(&'static c::Plugin);
@@ -66,7 +69,35 @@ fn own_file() -> Option<PathBuf> {
 
 fn llmrt_own_address() {}
 
+/// The entry of the plugin at a path, in code and data of its own: the host or another plugin may use the same file, before
+/// or after, and a file's plugin is initialised once.
 fn open(path: &Path) -> Result<Query, String> {
+    /// Code is never unloaded, so each file is copied once.
+    static OPENED: Mutex<Vec<(PathBuf, Query)>> = Mutex::new(Vec::new());
+    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    if let Some((_, query)) = opened.iter().find(|(other, _)| other == path) {
+        return Ok(*query);
+    }
+    // Systems that execute no memory files load the file itself; the error of that names it.
+    let query = copy_of(path).and_then(|copy| load(&copy)).or_else(|_| load(path))?;
+    opened.push((path.into(), query));
+    Ok(query)
+}
+
+/// A copy of a file in memory. It stays open: the loader recognises files by name, and the name has the descriptor's number.
+fn copy_of(path: &Path) -> Result<PathBuf, String> {
+    // SAFETY: a NUL-terminated name; a descriptor has one owner.
+    let mut copy = unsafe {
+        match libc::memfd_create(c"llmrt-fault".as_ptr(), libc::MFD_CLOEXEC) {
+            -1 => return Err(std::io::Error::last_os_error().to_string()),
+            fd => File::from_raw_fd(fd),
+        }
+    };
+    File::open(path).and_then(|mut file| std::io::copy(&mut file, &mut copy)).map_err(|e| e.to_string())?;
+    Ok(format!("/proc/self/fd/{}", copy.into_raw_fd()).into())
+}
+
+fn load(path: &Path) -> Result<Query, String> {
     let name = CString::new(path.as_os_str().as_encoded_bytes()).map_err(|e| e.to_string())?;
     let flags = libc::RTLD_NOW | libc::RTLD_LOCAL | libc::RTLD_NODELETE;
     // SAFETY: loads the file that the user named; symbol and type are the ABI's; texts are NUL-terminated.

@@ -2,7 +2,7 @@
 //!
 //! `--plugin-option fault.wrap=PATH|NAME` names the other plugin (a name means `libllmrt_NAME.so` beside this file),
 //! `--plugin-option fault.rule=RULES` what goes wrong; [`rule`] defines how rules are written. Without `fault.wrap` there
-//! is no device. The wrapped file must not be in use by itself at the same time: it is initialised once per process.
+//! is no device. The wrapped plugin has code and data of its own: its file may be in use by itself as well, in any order.
 //!
 //! Written at the level of the C tables, because faults of those tables are its business: apart from the host, this is
 //! the one place that calls function pointers. Reading order: [`rule`], [`inner`] for the other plugin, then one file per
