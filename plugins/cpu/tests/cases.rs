@@ -14,53 +14,62 @@ type Run = fn(&Plugin, &Graph, &reference::Memory, u32) -> Result<Vec<Vec<u8>>, 
 
 #[test]
 fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_number_of_threads() {
-    let mut wrong = vec![];
-    let mut n = 0;
+    let (mut n, mut wrong) = (0, vec![]);
     for isa in Isa::available() {
         let plugin = Plugin::open(isa.name()).unwrap();
         let differs = |op| !isa.is_for_products() || matches!(op, Op::MulMat | Op::MulMatId);
-        for op in Op::ALL.iter().copied().filter(|&op| differs(op)) {
-            for case in rules(op).cases() {
-                let given = case.values(7).unwrap();
-                let mut expected = given.clone();
-                round_for_bf16(op, &case.graph, &mut expected);
-                reference::run(&case.graph, &mut expected).unwrap();
-                let node = case.graph.nodes.last().unwrap();
-                let owner = case.graph.owner(node.dst);
-                let expected = Value::decode(case.graph.def(node.dst), expected.bytes(owner).unwrap());
-                let mut first = None;
-                let mut with_a_team = case.graph.clone();
-                worth_a_team(&mut with_a_team);
-                let file: Run = Plugin::run;
-                for (n_threads, graph, run) in [
-                    (1, &case.graph, file),
-                    (2, &with_a_team, file),
-                    (3, &with_a_team, file),
-                    (2, &with_a_team, Plugin::run_sealed),
-                ] {
-                    n += 1;
-                    let name = format!("{} {op} on {n_threads}: {}", isa.name(), case.name);
-                    let bytes = match run(&plugin, graph, &given, n_threads) {
-                        Ok(all) => all[owner.0 as usize].clone(),
-                        Err(problem) => {
-                            wrong.push(format!("{name}: {problem}"));
-                            continue;
-                        }
-                    };
-                    let found = Value::decode(case.graph.def(node.dst), &bytes);
-                    let nmse = nmse(&expected, &found);
-                    if nmse.is_nan() || nmse > limit(op, &case.graph, case.nmse) {
-                        wrong.push(format!("{name}: NMSE {nmse:e}, at most {:e}", case.nmse));
-                    }
-                    if first.get_or_insert(bytes.clone()) != &bytes {
-                        wrong.push(format!("{name}: other bits than with one thread"));
-                    }
-                }
-            }
-        }
+        let cases: Vec<(Op, Case)> = (Op::ALL.iter().filter(|&&op| differs(op)))
+            .flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case)))
+            .collect();
+        let half = |i| cases.iter().skip(i).step_by(2).flat_map(|(op, case)| check(&plugin, isa, *op, case));
+        let checked: Vec<_> = std::thread::scope(|s| {
+            let threads = [0, 1].map(|i| {
+                s.spawn({
+                    let half = &half;
+                    move || half(i).collect::<Vec<_>>()
+                })
+            });
+            threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+        });
+        n += checked.len();
+        wrong.extend(checked.into_iter().flatten());
     }
     assert!(n > 1000, "{n} runs");
     assert!(wrong.is_empty(), "{} of {n}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Runs a case in every way; what is wrong with each run, if anything.
+fn check(plugin: &Plugin, isa: Isa, op: Op, case: &Case) -> [Option<String>; 4] {
+    let given = case.values(7).unwrap();
+    let mut expected = given.clone();
+    round_for_bf16(op, &case.graph, &mut expected);
+    reference::run(&case.graph, &mut expected).unwrap();
+    let node = case.graph.nodes.last().unwrap();
+    let owner = case.graph.owner(node.dst);
+    let expected = Value::decode(case.graph.def(node.dst), expected.bytes(owner).unwrap());
+    let mut first = None;
+    let mut with_a_team = case.graph.clone();
+    worth_a_team(&mut with_a_team);
+    let file: Run = Plugin::run;
+    let runs = [
+        (1, &case.graph, file),
+        (2, &with_a_team, file),
+        (3, &with_a_team, file),
+        (2, &with_a_team, Plugin::run_sealed),
+    ];
+    runs.map(|(n_threads, graph, run)| {
+        let name = format!("{} {op} on {n_threads}: {}", isa.name(), case.name);
+        let bytes = match run(plugin, graph, &given, n_threads) {
+            Ok(all) => all[owner.0 as usize].clone(),
+            Err(problem) => return Some(format!("{name}: {problem}")),
+        };
+        let nmse = nmse(&expected, &Value::decode(case.graph.def(node.dst), &bytes));
+        if nmse.is_nan() || nmse > limit(op, &case.graph, case.nmse) {
+            return Some(format!("{name}: NMSE {nmse:e}, at most {:e}", case.nmse));
+        }
+        let differs = first.get_or_insert_with(|| bytes.clone()) != &bytes;
+        differs.then(|| format!("{name}: other bits than with one thread"))
+    })
 }
 
 /// No mask over slots can express this, so it is no case of the rules, which are checked by masks too.

@@ -1,6 +1,7 @@
 //! Numbers and their bytes, for every element type.
 
 use crate::sys::*;
+use half::{bf16, f16};
 
 /// A signed number of 4 bits; the even one is in the low half.
 pub fn nibble(byte: u8, high: usize) -> f64 {
@@ -11,8 +12,8 @@ pub fn nibble(byte: u8, high: usize) -> f64 {
 pub fn decode(dtype: aclDataType, b: &[u8]) -> f64 {
     match dtype {
         ACL_FLOAT => f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into(),
-        ACL_FLOAT16 => from_f16(u16::from_le_bytes([b[0], b[1]])),
-        ACL_BF16 => f32::from_bits(u32::from(u16::from_le_bytes([b[0], b[1]])) << 16).into(),
+        ACL_FLOAT16 => f16::from_le_bytes([b[0], b[1]]).into(),
+        ACL_BF16 => bf16::from_le_bytes([b[0], b[1]]).into(),
         ACL_DOUBLE => f64::from_le_bytes([b[0], b[1], b[2], b[3], b[4], b[5], b[6], b[7]]),
         ACL_INT8 => (b[0] as i8).into(),
         ACL_UINT8 => b[0].into(),
@@ -32,8 +33,8 @@ pub fn encode(dtype: aclDataType, v: f64) -> [u8; 8] {
     let mut set = |bytes: &[u8]| out[..bytes.len()].copy_from_slice(bytes);
     match dtype {
         ACL_FLOAT => set(&(v as f32).to_le_bytes()),
-        ACL_FLOAT16 => set(&to_f16(v).to_le_bytes()),
-        ACL_BF16 => set(&to_bf16(v).to_le_bytes()),
+        ACL_FLOAT16 => set(&f16::from_f64(v).to_le_bytes()),
+        ACL_BF16 => set(&bf16::from_f32(v as f32).to_le_bytes()),
         ACL_DOUBLE => set(&v.to_le_bytes()),
         ACL_INT8 => set(&[v as i8 as u8]),
         ACL_UINT8 => set(&[v as u8]),
@@ -53,49 +54,15 @@ pub fn round_to(dtype: aclDataType, v: f64) -> f64 {
     decode(dtype, &encode(dtype, v))
 }
 
-fn from_f16(h: u16) -> f64 {
-    let (sign, exponent, fraction) =
-        (if h >> 15 == 0 { 1.0 } else { -1.0 }, (h >> 10) & 31, f64::from(h & 1023));
-    sign * match exponent {
-        0 => fraction * 2f64.powi(-24),
-        31 if fraction == 0.0 => f64::INFINITY,
-        31 => f64::NAN,
-        e => (1024.0 + fraction) * 2f64.powi(i32::from(e) - 25),
-    }
-}
-
-/// To the nearest, ties to even; too large becomes infinite.
-fn to_f16(v: f64) -> u16 {
-    let sign = if v.is_sign_negative() { 0x8000 } else { 0 };
-    let a = v.abs();
-    if a.is_nan() {
-        return sign | 0x7e00;
-    }
-    // The step between neighbours at this size.
-    let exponent = (a.to_bits() >> 52) as i32 - 1023;
-    let step = exponent.max(-14) - 10;
-    let n = (a * 2f64.powi(-step)).round_ties_even();
-    if n * 2f64.powi(step) >= 65_520.0 {
-        return sign | 0x7c00;
-    }
-    // A carry into the next exponent comes out right by itself.
-    sign | (((step + 24) as u16) << 10).wrapping_add(n as u16)
-}
-
-fn to_bf16(v: f64) -> u16 {
-    let bits = (v as f32).to_bits();
-    if v.is_nan() {
-        return (bits >> 16) as u16 | 0x40;
-    }
-    ((bits + 0x7fff + ((bits >> 16) & 1)) >> 16) as u16
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
     #[test]
     fn half_precision_numbers_come_back_and_ties_go_to_even() {
+        let bits = |dtype, v| u16::from_le_bytes([encode(dtype, v)[0], encode(dtype, v)[1]]);
+        let (to_f16, to_bf16) = (|v| bits(ACL_FLOAT16, v), |v| bits(ACL_BF16, v));
+        let from_f16 = |h: u16| decode(ACL_FLOAT16, &h.to_le_bytes());
         for h in (0..=u16::MAX).filter(|h| !from_f16(*h).is_nan()) {
             assert_eq!(to_f16(from_f16(h)), h, "{h:#x}");
         }

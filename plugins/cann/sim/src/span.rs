@@ -40,6 +40,11 @@ impl Span {
 
     /// Overwrites here and there.
     pub fn store<'b>(&self, writes: impl Iterator<Item = (usize, &'b [u8])>) {
+        if let [part] = &self.parts[..] {
+            let mut held = crate::lock(&part.bytes);
+            let held = &mut held[part.from..][..part.n];
+            return writes.for_each(|(at, bytes)| held[at - part.at..][..bytes.len()].copy_from_slice(bytes));
+        }
         let mut held: Vec<_> = self.parts.iter().map(|part| crate::lock(&part.bytes)).collect();
         for (at, bytes) in writes {
             let (mut at, mut bytes) = (at, bytes);

@@ -2,6 +2,7 @@
 //! `plugins/cuda` take this file as well.
 #![allow(dead_code)]
 
+use llmrt_abi::Op;
 use llmrt_abi::types::{TENSOR_INPUT, TENSOR_STATE, TENSOR_WEIGHT};
 use llmrt_graph::ops::{case::Case, value::Data, value::Value};
 use llmrt_graph::{Kind, Tensor, reference};
@@ -57,8 +58,45 @@ pub fn workspace(card: &Device, case: &Case) -> Result<u64> {
     Ok(verdicts.iter().map(|verdict| verdict.workspace).max().unwrap_or(0))
 }
 
-/// The normalised mean squared error; `None` if the card refuses a node.
+/// Runs `check` on every case. The cases are dealt to the cards in turn; each card has a thread and a stream of its own.
+/// `check` returns what is wrong, `None` if the card refuses the case. Returns how many were taken, and what is wrong.
+pub fn on_cards(
+    cards: &[Arc<Device>],
+    cases: &[(Op, Case)],
+    check: impl Fn(&Arc<Device>, &Stream, Op, &Case) -> Option<Vec<String>> + Sync,
+) -> (usize, Vec<String>) {
+    let work = |i: usize| {
+        let stream = cards[i].stream(1).unwrap();
+        let mine = cases.iter().skip(i).step_by(cards.len());
+        let checked: Vec<Vec<String>> = mine
+            .filter_map(|(op, case)| {
+                let wrong = check(&cards[i], &stream, *op, case)?;
+                Some(wrong.into_iter().map(|text| format!("{op}: {}: {text}", case.name)).collect())
+            })
+            .collect();
+        checked
+    };
+    let checked: Vec<Vec<String>> = std::thread::scope(|s| {
+        let threads: Vec<_> = (0..cards.len())
+            .map(|i| {
+                s.spawn({
+                    let work = &work;
+                    move || work(i)
+                })
+            })
+            .collect();
+        threads.into_iter().flat_map(|thread| thread.join().unwrap()).collect()
+    });
+    (checked.len(), checked.into_iter().flatten().collect())
+}
+
+/// The normalised mean squared error, weights sealed as a loader seals them; `None` if the card refuses a node.
 pub fn run(card: &Arc<Device>, stream: &Stream, case: &Case) -> Result<Option<f64>> {
+    run_with(card, stream, case, true)
+}
+
+/// As [`run`], with weights sealed or as they are in a file.
+pub fn run_with(card: &Arc<Device>, stream: &Stream, case: &Case, seal: bool) -> Result<Option<f64>> {
     if !is_taken(card, case)? {
         return Ok(None);
     }
@@ -75,7 +113,7 @@ pub fn run(card: &Arc<Device>, stream: &Stream, case: &Case) -> Result<Option<f6
             buffer.write(0, bytes)?;
         }
         let layout = match def.kind {
-            Kind::Weight => buffer.seal(&TensorDesc { buffer: Some(&buffer), ..desc })?.id,
+            Kind::Weight if seal => buffer.seal(&TensorDesc { buffer: Some(&buffer), ..desc })?.id,
             _ => 0,
         };
         buffers.push((Some(buffer), layout));

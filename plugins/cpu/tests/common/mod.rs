@@ -21,6 +21,9 @@ pub struct Plugin {
     _api: Box<c::HostApi>,
 }
 
+/// Devices take calls from any thread.
+unsafe impl Sync for Plugin {}
+
 static TURN: Mutex<()> = Mutex::new(());
 
 impl Plugin {
@@ -78,9 +81,10 @@ unsafe fn vt(device: *mut c::Device) -> &'static c::DeviceVt {
     unsafe { &*(*device).vt }
 }
 
-/// Adds a product that makes a graph worth a team of threads, whatever else is in it.
+/// Adds a product that makes a graph worth a team of threads, whatever else is in it. Of integers: scalar code calls a
+/// function for each fused multiply-add.
 pub fn worth_a_team(g: &mut Graph) {
-    let w = g.weight("more work", DType::F32, &[128, 64], Role::Matrix);
+    let w = g.weight("more work", DType::Q8_0, &[128, 64], Role::Matrix);
     let x = g.input("for a team", DType::F32, &[128, 64]);
     g.mul_mat(w, x);
 }
