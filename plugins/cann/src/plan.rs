@@ -8,7 +8,7 @@ use crate::call::{Launch, Object};
 use crate::runtime::{Runtime, acl};
 use crate::stream::CardStream;
 use crate::sys::*;
-use llmrt_plugin::{CaptureSlot, Error, GraphView, NextRun, Result};
+use llmrt_plugin::{CaptureCache, CaptureSlot, CapturedPlan, Error, GraphView, Result};
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -120,38 +120,24 @@ impl CardPlan {
         self.graph = unsafe { graph.detach() };
         Ok(())
     }
+}
 
-    /// Enqueues it.
-    pub fn run(&mut self, stream: &mut CardStream, run_id: u64) -> Result<()> {
-        stream.in_flight.check(run_id)?;
-        let n_parts = self.steps.as_ref().map_or(1, |steps| steps.parts().len());
-        let next = stream.graphs.next_run(&self.slot, n_parts);
-        if next == NextRun::Capture {
-            match self.capture(stream) {
-                Ok(graphs) => stream.graphs.insert(&self.slot, graphs),
-                // What cannot be captured can still be launched, and returns its error there.
-                Err(_) => self.slot.refuse(),
-            }
-        }
-        if next != NextRun::Enqueue
-            && let Some(launched) = self.slot.launch(|graph| {
-                graph.launch(stream.raw)?;
-                stream.enqueued(run_id, graph.n_launches)
-            })
-        {
-            return launched;
-        }
-        let Some(steps) = &self.steps else {
-            return stream.walk(&self.graph, |stream, n| stream.enqueued(run_id, n));
-        };
-        for part in steps.parts() {
-            steps.launch(part, stream.raw)?;
-            stream.enqueued(run_id, part.len())?;
-        }
-        Ok(())
+impl CapturedPlan for CardPlan {
+    type Stream = CardStream;
+    type Graph = Captured;
+
+    fn slot(&self) -> &Arc<CaptureSlot<Captured>> {
+        &self.slot
     }
 
-    /// Lets the runtime record the launches, a graph for each part.
+    fn cache(stream: &mut CardStream) -> &mut CaptureCache<Captured> {
+        &mut stream.graphs
+    }
+
+    fn n_parts(&self) -> usize {
+        self.steps.as_ref().map_or(1, |steps| steps.parts().len())
+    }
+
     fn capture(&self, stream: &mut CardStream) -> Result<Vec<Captured>> {
         let Some(steps) = &self.steps else {
             let mut capture = Some(Capture::begin(stream)?);
@@ -179,6 +165,21 @@ impl CardPlan {
             launched.and(captured)
         };
         steps.parts().map(part).collect()
+    }
+
+    fn launch(stream: &mut CardStream, part: &Captured, run_id: u64) -> Result<()> {
+        part.launch(stream.raw)?;
+        stream.enqueued(run_id, part.n_launches)
+    }
+
+    fn enqueue(&self, stream: &mut CardStream, run_id: u64) -> Result<()> {
+        let Some(steps) = &self.steps else {
+            return stream.walk(&self.graph, |stream, n| stream.enqueued(run_id, n));
+        };
+        steps.parts().try_for_each(|part| {
+            steps.launch(part, stream.raw)?;
+            stream.enqueued(run_id, part.len())
+        })
     }
 }
 

@@ -9,8 +9,8 @@ use crate::plan::{Captured, CardPlan, MAX_PART, Recording};
 use crate::runtime::{Runtime, acl};
 use crate::sys::*;
 use llmrt_plugin::{
-    CaptureCache, Error, Event, GraphView, Host, InFlight, Plan, Result, Scope, Scratch, Stream,
-    StreamFeatures, TensorView,
+    CaptureCache, CapturedPlan, Error, Event, GraphView, Host, InFlight, Plan, Result, Scope, Scratch,
+    Stream, StreamFeatures, TensorView,
 };
 use std::any::Any;
 use std::ffi::c_void;
@@ -262,6 +262,7 @@ impl Stream for CardStream {
 
     fn plan_compute(&mut self, plan: &mut Plan, run_id: u64) -> Result<()> {
         self.enter()?;
+        self.in_flight.check(run_id)?;
         let enqueued = own(plan)?.run(self, run_id);
         self.note(enqueued)
     }

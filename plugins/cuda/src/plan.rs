@@ -9,7 +9,7 @@ use crate::driver::cu;
 use crate::gpu::Gpu;
 use crate::stream::GpuStream;
 use crate::sys::*;
-use llmrt_plugin::{CaptureSlot, NextRun, Result};
+use llmrt_plugin::{CaptureCache, CaptureSlot, CapturedPlan, Result};
 use std::sync::Arc;
 
 /// Captured graphs that a stream keeps unless an option sets another number.
@@ -31,35 +31,42 @@ impl GpuPlan {
         GpuPlan { launches, slot: Arc::default() }
     }
 
-    /// Enqueues it.
-    pub fn run(&mut self, stream: &mut GpuStream, run_id: u64) -> Result<()> {
-        stream.in_flight.check(run_id)?;
-        let parts = self.launches.chunks(MAX_PART);
-        // A graph of one launch is no faster than the launch.
-        let next = match self.launches.len() {
-            0 | 1 => NextRun::Enqueue,
-            _ => stream.graphs.next_run(&self.slot, parts.len()),
-        };
-        if next == NextRun::Capture {
-            match parts.clone().map(|part| Captured::new(stream, part)).collect() {
-                Ok(graphs) => stream.graphs.insert(&self.slot, graphs),
-                // What cannot be captured can still be launched, and returns its error there.
-                Err(_) => self.slot.refuse(),
-            }
-        }
-        if next != NextRun::Enqueue
-            && let Some(launched) = self.slot.launch(|graph| {
-                graph.launch(stream.raw)?;
-                stream.enqueued(run_id, graph.n_launches)
-            })
-        {
-            return launched;
-        }
-        for part in parts {
+    fn parts(&self) -> std::slice::Chunks<'_, Launch> {
+        self.launches.chunks(MAX_PART)
+    }
+}
+
+impl CapturedPlan for GpuPlan {
+    type Stream = GpuStream;
+    type Graph = Captured;
+
+    fn slot(&self) -> &Arc<CaptureSlot<Captured>> {
+        &self.slot
+    }
+
+    fn cache(stream: &mut GpuStream) -> &mut CaptureCache<Captured> {
+        &mut stream.graphs
+    }
+
+    /// A graph of one launch is no faster than the launch.
+    fn n_parts(&self) -> usize {
+        if self.launches.len() > 1 { self.parts().len() } else { 0 }
+    }
+
+    fn capture(&self, stream: &mut GpuStream) -> Result<Vec<Captured>> {
+        self.parts().map(|part| Captured::new(stream, part)).collect()
+    }
+
+    fn launch(stream: &mut GpuStream, part: &Captured, run_id: u64) -> Result<()> {
+        part.launch(stream.raw)?;
+        stream.enqueued(run_id, part.n_launches)
+    }
+
+    fn enqueue(&self, stream: &mut GpuStream, run_id: u64) -> Result<()> {
+        self.parts().try_for_each(|part| {
             stream.enqueue(part)?;
-            stream.enqueued(run_id, part.len())?;
-        }
-        Ok(())
+            stream.enqueued(run_id, part.len())
+        })
     }
 }
 

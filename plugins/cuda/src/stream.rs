@@ -12,8 +12,8 @@ use crate::peers;
 use crate::plan::{Captured, GpuPlan, MAX_PART};
 use crate::sys::*;
 use llmrt_plugin::{
-    CaptureCache, Error, Event, GraphView, Host, InFlight, Plan, Result, Scope, Scratch, Stream,
-    StreamFeatures, StreamParams, TensorView,
+    CaptureCache, CapturedPlan, Error, Event, GraphView, Host, InFlight, Plan, Result, Scope, Scratch,
+    Stream, StreamFeatures, StreamParams, TensorView,
 };
 use std::any::Any;
 use std::ffi::c_void;
@@ -292,6 +292,7 @@ impl Stream for GpuStream {
 
     fn plan_compute(&mut self, plan: &mut Plan, run_id: u64) -> Result<()> {
         self.enter()?;
+        self.in_flight.check(run_id)?;
         let enqueued = own(plan)?.run(self, run_id);
         self.note(enqueued)
     }

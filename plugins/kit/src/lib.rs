@@ -22,7 +22,7 @@ pub mod view;
 
 pub mod entry;
 
-pub use captured::{CaptureCache, CaptureSlot, NextRun};
+pub use captured::{CaptureCache, CaptureSlot, CapturedPlan};
 pub use driver::{Buffer, Device, Driver, Event, Layout, Plan, Stream, StreamFeatures, StreamParams};
 pub use error::{Error, Result};
 pub use graph_copy::{GraphCopy, OwnBuffer};
