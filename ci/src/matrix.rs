@@ -27,8 +27,10 @@ pub fn plugin(name: &str) -> Result<(), String> {
         run(cargo().args(["test", "--locked", "-p", "llmrt-plugin"]).args(packages))?;
         run(cargo().args(["build", "--locked"]).args(job.libraries.iter().flat_map(|name| ["-p", name])))?;
     }
-    if !job.tests.is_empty() {
-        run(cargo().args(["test", "--locked", "-p", "llmrt-tests"]).args(&job.tests))?;
+    for tests in &job.tests {
+        let (binary, filters) = tests.split_once(' ').unwrap_or((tests, ""));
+        let test = ["test", "--locked", "-p", "llmrt-tests", "--test", binary, "--"];
+        run(cargo().args(test).args(filters.split_whitespace()))?;
     }
     conform_all(&[job])
 }
@@ -102,18 +104,18 @@ mod tests {
         assert_eq!(names, jobs);
     }
 
-    /// The rows name packages and test programs that exist.
+    /// The rows name test binaries, and modules in them, that exist.
     #[test]
-    fn what_the_rows_name_is_there() {
+    fn tests_named_by_rows_exist() {
         for job in job::all().unwrap() {
-            for pair in job.tests.windows(2).filter(|pair| pair[0] == "--test") {
-                let (file, folder) =
-                    (format!("tests/tests/{}.rs", pair[1]), format!("tests/tests/{}", pair[1]));
-                assert!(
-                    root().join(&file).exists() || root().join(&folder).exists(),
-                    "{}: {file}",
-                    job.plugin
-                );
+            for tests in &job.tests {
+                let (binary, filters) = tests.split_once(' ').unwrap_or((tests, ""));
+                let path = root().join("tests/tests").join(binary);
+                assert!(path.with_extension("rs").exists() || path.join("main.rs").exists(), "{tests}");
+                for module in filters.split_whitespace() {
+                    let (module, _) = module.split_once("::").expect("filters start with a module");
+                    assert!(path.join(module).with_extension("rs").exists(), "{}: {module}", job.plugin);
+                }
             }
             assert_eq!(job.simulator.is_some(), !job.simulated.is_empty(), "{}", job.plugin);
         }

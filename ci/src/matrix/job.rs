@@ -15,7 +15,7 @@ pub struct Job {
     pub packages: Vec<String>,
     /// The packages that make its shared library and those it needs beside it; empty: it is C.
     pub libraries: Vec<String>,
-    /// Arguments of `cargo test -p llmrt-tests` that select the tests which load it; empty: none does.
+    /// The tests of `llmrt-tests` that load it: each a binary, and filters such as `cuda::`; empty: none does.
     pub tests: Vec<String>,
     /// Runs of `llmrt conform`, as the words after the file's name; `NAME=VALUE` in front of them is put into the
     /// environment.
@@ -49,7 +49,7 @@ fn c() -> Job {
         plugin: "c".into(),
         packages: vec![],
         libraries: vec![],
-        tests: ["--test", "c_plugin", "--test", "mixed"].map(String::from).into(),
+        tests: ["c_plugin", "mixed"].map(String::from).into(),
         conform: vec![String::new()],
         simulator: None,
         simulated: vec![],
@@ -127,10 +127,9 @@ mod tests {
 
     #[test]
     fn its_section_replaces_defaults() {
-        let row =
-            json!({"llmrt": {"tests": ["--test", "sim"], "simulator": "s", "simulated": {"X_DIR": "a"}}});
+        let row = json!({"llmrt": {"tests": ["sim"], "simulator": "s", "simulated": {"X_DIR": "a"}}});
         let job = of(row).unwrap().remove(0);
-        assert_eq!(job.tests, ["--test", "sim"]);
+        assert_eq!(job.tests, ["sim"]);
         assert_eq!((job.simulator.as_deref(), &job.simulated[0].1[..]), (Some("s"), "a"));
     }
 

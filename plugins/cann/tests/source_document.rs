@@ -1,5 +1,5 @@
 //! The runtime tests that ggml's CANN document lists, CA-19 to CA-22 of `docs/plugins/cann-testing.md`, on simulated cards. Nothing here
-//! shows what a real card does. That `ASCEND_RT_VISIBLE_DEVICES` is honoured is shown in `tests/tests/cann.rs`.
+//! shows what a real card does. That `ASCEND_RT_VISIBLE_DEVICES` is honoured is shown in `tests/tests/end_to_end/cann.rs`.
 
 mod common;
 

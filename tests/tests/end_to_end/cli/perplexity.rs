@@ -1,6 +1,6 @@
 //! `perplexity`: how well a model predicts, and how far it is from another one.
 
-use crate::json;
+use super::json;
 use llmrt_tests::build::{fail, llmrt, succeed};
 use llmrt_tests::fixtures::root;
 use serde_json::Value;

@@ -1,32 +1,19 @@
 //! The commands of `llmrt`, each run as a person would, on the embedded model and on small generated files.
 
-mod run;
-
-mod chat;
-
-mod llama2c;
-
-mod quantize;
-
-mod synth;
-
-mod eval;
-
-mod perplexity;
-
-mod text;
-
-mod tables;
-
-mod devices;
-
-mod wrong;
-
 mod batch;
-
+mod chat;
+mod devices;
+mod eval;
 mod files;
-
+mod llama2c;
+mod perplexity;
+mod quantize;
+mod run;
+mod synth;
+mod tables;
 mod terminal;
+mod text;
+mod wrong;
 
 use llmrt_tests::build::{llmrt, succeed};
 use serde_json::Value;

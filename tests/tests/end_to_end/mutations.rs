@@ -1,7 +1,6 @@
 //! 100 000 mutated copies of every fixture: read or refused with a reason, never a panic. Of what is still read, a sample
 //! goes on to a tokenizer or a model.
 
-#[path = "mutations/commands.rs"]
 mod commands;
 
 use llmrt_fuzz::accepted;
