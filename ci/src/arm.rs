@@ -35,7 +35,7 @@ pub fn arm() -> Result<(), String> {
     let expected = digests(cargo().args(["test", "--locked"]))?;
     for core in CORES {
         println!("\ninstruction sets, digests and text on {core}");
-        let tests = ["--lib", "--test", "device", "--test", "prepared", "--test", "encode"];
+        let tests = ["--test", "modules", "--test", "device", "--test", "prepared", "--test", "encode"];
         run(&mut on(core, &[&["test", "-p", "llmrt-cpu"], &tests[..]].concat()))?;
         compare(&expected, &digests(&mut on(core, &["test"]))?)?;
         golden_stories(core, emulator)?;

@@ -25,6 +25,8 @@ pub fn coverage() -> Result<(), String> {
     let mut test = cargo();
     test.arg("test").arg("--locked").args(PACKAGES.iter().flat_map(|p| ["-p", p]));
     test.args(["--lib", "--tests", "--message-format=json-render-diagnostics"]);
+    // Built for an example in the documentation, which is not run here.
+    test.args(["--config", "profile.dev.package.llmrt-cpu.opt-level=0"]);
     test.env("RUSTFLAGS", "-Cinstrument-coverage").env("CARGO_TARGET_DIR", &dir);
     test.env("LLVM_PROFILE_FILE", profiles.join("%p-%m.profraw"));
     let out = test.stderr(std::process::Stdio::inherit()).output().map_err(|e| format!("cargo test: {e}"))?;

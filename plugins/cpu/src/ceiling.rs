@@ -107,15 +107,15 @@ fn rates(mut round: impl FnMut() -> f64) -> (f64, f64) {
 
 dispatch! {
     /// All bytes, folded into one number.
-    fn read(part: &[u8]) -> u8 = read_impl;
+    pub fn read(part: &[u8]) -> u8 = read_impl;
     /// Multiply-adds of f32 in registers; how many operations that were.
-    fn multiply_add(turns: usize) -> f64 = multiply_add_impl;
+    pub fn multiply_add(turns: usize) -> f64 = multiply_add_impl;
 }
 
 dispatch_also! {
     AvxVnni "avxvnni,avx2,fma,f16c";
     /// Dot products of bytes in the L1 cache; how many operations that were.
-    fn dot(turns: usize) -> f64 = dot_impl;
+    pub fn dot(turns: usize) -> f64 = dot_impl;
 }
 
 #[inline(always)]
@@ -188,26 +188,4 @@ fn dot_n<S: Simd, const N: usize>(s: S, turns: usize) -> f64 {
         black_box(total);
     }
     (n_rounds * N * RUN * 64 * 2) as f64
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn every_instruction_set_reads_all_bytes() {
-        let bytes: Vec<u8> = (0..1000).map(|i| (i * 7 % 251) as u8).collect();
-        let expected = bytes.iter().fold(0, |a, b| a ^ b);
-        for isa in Isa::available() {
-            assert_eq!(read(isa, &bytes), expected, "{}", isa.name());
-        }
-    }
-
-    #[test]
-    fn operations_are_counted_as_they_are_done() {
-        for isa in Isa::available() {
-            assert!(multiply_add(isa, 1200) == 1200.0 * 32.0, "{}", isa.name());
-            assert!(dot(isa, 9600) == 9600.0 * 128.0, "{}", isa.name());
-        }
-    }
 }

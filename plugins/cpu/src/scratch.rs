@@ -1,40 +1,12 @@
 //! Working memory of a stream: one piece per thread and one for the team. It grows and is kept.
 
+use bytemuck::{Pod, Zeroable};
 use std::cell::UnsafeCell;
 
 /// A cache line.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C, align(64))]
 struct Line([u8; 64]);
-
-/// Plain numbers: every pattern of bits is a value.
-///
-/// # Safety
-/// The type has no padding that matters, no invalid values, and an alignment of at most 64.
-pub unsafe trait Plain: Copy {}
-// SAFETY: numbers.
-unsafe impl Plain for f32 {}
-// SAFETY: numbers.
-unsafe impl Plain for u8 {}
-// SAFETY: numbers.
-unsafe impl Plain for u32 {}
-// SAFETY: numbers.
-unsafe impl Plain for [f32; 16] {}
-// SAFETY: numbers.
-unsafe impl Plain for [u8; 64] {}
-// SAFETY: numbers.
-unsafe impl Plain for [u32; 2] {}
-// SAFETY: numbers.
-unsafe impl Plain for [f32; 64] {}
-// SAFETY: numbers in `repr(C)`, all of 4 bytes.
-unsafe impl Plain for crate::ops::attention::online_softmax::OnlineSoftmax {}
-// SAFETY: numbers in `repr(C)`.
-unsafe impl Plain for crate::quant::XGroup {}
-// SAFETY: numbers in `repr(C)`, aligned to 64.
-unsafe impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Plain
-    for crate::quant::Group<H, M, BITS, SHIFTED>
-{
-}
 
 /// Memory that grows and is handed out as slices of numbers.
 #[derive(Default)]
@@ -44,10 +16,10 @@ pub struct Arena {
 
 impl Arena {
     /// `n` numbers, with whatever is there.
-    pub fn take<T: Plain>(&mut self, n: usize) -> &mut [T] {
-        self.grow(n * size_of::<T>());
-        // SAFETY: `grow` made room; lines are aligned to 64; `Plain` allows any bits.
-        unsafe { std::slice::from_raw_parts_mut(self.lines.as_mut_ptr().cast(), n) }
+    pub fn take<T: Pod>(&mut self, n: usize) -> &mut [T] {
+        let n_bytes = n * size_of::<T>();
+        self.grow(n_bytes);
+        bytemuck::cast_slice_mut(&mut bytemuck::cast_slice_mut::<_, u8>(&mut self.lines)[..n_bytes])
     }
 
     /// `n` numbers that are zero.
@@ -109,7 +81,7 @@ impl Shared {
     ///
     /// # Safety
     /// All writes were followed by a barrier, and none happen until the next one.
-    pub unsafe fn get<T: Plain>(&self, n: usize) -> &[T] {
+    pub unsafe fn get<T: Pod>(&self, n: usize) -> &[T] {
         let (ptr, len) = self.lines();
         assert!(n * size_of::<T>() <= len, "the plan reserved {len} bytes");
         // SAFETY: in bounds by the assertion, aligned to 64, any bits are values; the caller orders the accesses.
@@ -121,7 +93,7 @@ impl Shared {
     /// # Safety
     /// No other thread uses them until the next barrier.
     #[allow(clippy::mut_from_ref)]
-    pub unsafe fn part_mut<T: Plain>(&self, part: std::ops::Range<usize>) -> &mut [T] {
+    pub unsafe fn part_mut<T: Pod>(&self, part: std::ops::Range<usize>) -> &mut [T] {
         let (ptr, len) = self.lines();
         assert!(part.end * size_of::<T>() <= len, "the plan reserved {len} bytes");
         // SAFETY: in bounds by the assertion, aligned to 64, any bits are values; the caller is the only user.

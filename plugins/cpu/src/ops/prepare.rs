@@ -7,8 +7,9 @@ use super::mul_mat::columns_of;
 use super::product_floats::{self, Words};
 use super::{Args, Column, Worker, rows};
 use crate::quant::{self, Format, GROUP, Panel, XGroup, activations, with_format};
-use crate::scratch::{Arena, Plain};
+use crate::scratch::Arena;
 use crate::tensor::Tensor;
+use bytemuck::Pod;
 use llmrt_plugin::Op;
 use std::ops::Range;
 
@@ -143,7 +144,7 @@ pub fn pack<'a>(
 }
 
 /// `n` times `each` numbers made of x: few by every thread for itself, many by all of them together.
-fn make<'a, T: Plain>(
+fn make<'a, T: Pod>(
     w: &Worker<'a>,
     x: &Tensor,
     n: usize,

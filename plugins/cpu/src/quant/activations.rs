@@ -2,9 +2,10 @@
 
 use super::{Format, GROUP, Panel};
 use crate::simd::{Simd, array, dispatch};
+use bytemuck::{Pod, Zeroable};
 
 /// 32 activations: q · d, q rounded to nearest.
-#[derive(Clone, Copy, Default, Debug, PartialEq)]
+#[derive(Clone, Copy, Default, Debug, PartialEq, Pod, Zeroable)]
 #[repr(C, align(16))]
 pub struct XGroup {
     /// Signed bytes from -127 to 127, four by four.

@@ -5,8 +5,8 @@
 //! depends on how many panels and columns are at hand.
 
 use super::XGroup;
-use crate::scratch::Plain;
 use crate::simd::{Prefetcher, Simd, array};
+use bytemuck::{Pod, Zeroable};
 
 /// Rows of a panel.
 pub const ROWS: usize = 16;
@@ -29,6 +29,17 @@ pub struct Group<const H: usize, const M: usize, const BITS: u32, const SHIFTED:
     pub m: [[f32; 16]; M],
 }
 
+// SAFETY: arrays of numbers, for which all zeros are a value.
+unsafe impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Zeroable
+    for Group<H, M, BITS, SHIFTED>
+{
+}
+// SAFETY: `repr(C)` arrays of 512, 64 · H and 64 · M bytes, aligned to 64: no padding, and every bit pattern is a value.
+unsafe impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Pod
+    for Group<H, M, BITS, SHIFTED>
+{
+}
+
 impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group<H, M, BITS, SHIFTED> {
     /// Quads whose products with activations (at most 127) add up in 16 bits: 2 · 2^BITS · 127 · RUN ≤ 2¹⁵.
     const RUN: usize = match BITS {
@@ -49,7 +60,7 @@ fn rolled<S: Simd, const C: usize>(n: usize) -> usize {
 }
 
 /// What kernels take of a [`Group`].
-pub trait Panel: Plain + Send + Sync + 'static {
+pub trait Panel: Pod + Send + Sync + 'static {
     /// All zeros.
     const ZERO: Self;
     /// Scales per row.

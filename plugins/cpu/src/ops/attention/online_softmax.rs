@@ -5,10 +5,11 @@
 
 use super::kv_rows::KEYS;
 use crate::simd::{LANES, Simd, array, math};
+use bytemuck::{Pod, Zeroable};
 use llmrt_plugin::abi::op::AttentionParams;
 
 /// A row's maxima and sums of weights.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
 #[repr(C)]
 pub struct OnlineSoftmax {
     /// Sums of the split's weights, by position modulo 16.

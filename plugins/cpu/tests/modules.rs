@@ -1,0 +1,36 @@
+//! Unit tests of the modules that kernels are built from. They are compiled here, not as tests of the library, without
+//! the kernels themselves, which take minutes.
+#![allow(dead_code, unused_imports, unused_macros, clippy::needless_range_loop)]
+
+#[path = "../src/barrier.rs"]
+mod barrier;
+#[path = "../src/quant/mod.rs"]
+mod quant;
+#[path = "../src/sealed.rs"]
+mod sealed;
+#[path = "../src/simd/mod.rs"]
+mod simd;
+#[path = "../src/ops/window.rs"]
+mod window;
+
+mod ceiling {
+    use llmrt_cpu::ceiling::{dot, multiply_add, read};
+    use llmrt_cpu::simd::Isa;
+
+    #[test]
+    fn every_instruction_set_reads_all_bytes() {
+        let bytes: Vec<u8> = (0..1000).map(|i| (i * 7 % 251) as u8).collect();
+        let expected = bytes.iter().fold(0, |a, b| a ^ b);
+        for isa in Isa::available() {
+            assert_eq!(read(isa, &bytes), expected, "{}", isa.name());
+        }
+    }
+
+    #[test]
+    fn operations_are_counted_as_they_are_done() {
+        for isa in Isa::available() {
+            assert!(multiply_add(isa, 1200) == 1200.0 * 32.0, "{}", isa.name());
+            assert!(dot(isa, 9600) == 9600.0 * 128.0, "{}", isa.name());
+        }
+    }
+}
