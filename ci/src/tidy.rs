@@ -1,6 +1,6 @@
 //! `cargo ci tidy`: the words, links, sizes and paths of the tree's text, held against the project's rules.
 //!
-//! Every finding is a line `file:line: what → remedy`. Folders in [`words::PENDING`] are counted instead.
+//! Every finding is a line `file:line: what → remedy`.
 
 mod files;
 mod limits;
@@ -9,7 +9,6 @@ mod words;
 
 use crate::root;
 use files::TextFile;
-use std::collections::BTreeMap;
 
 /// Something to correct.
 #[derive(PartialEq, Eq, Debug)]
@@ -25,12 +24,8 @@ struct Finding {
 /// Checks the whole tree.
 pub fn tidy() -> Result<(), String> {
     let files = files::read(root())?;
-    let (mut findings, pending) = check(&files);
+    let mut findings = check(&files);
     findings.extend(words::stale(&files));
-    if !pending.is_empty() {
-        println!("not swept yet (PENDING in ci/src/tidy/words.rs), with words of the deny-list:");
-        pending.iter().for_each(|(folder, n)| println!("  {folder}: {n}"));
-    }
     if findings.is_empty() {
         return Ok(());
     }
@@ -39,19 +34,13 @@ pub fn tidy() -> Result<(), String> {
     Err(format!("{} findings:\n{}", lines.len(), lines.join("\n")))
 }
 
-/// All findings, and the number of words of the deny-list by pending folder.
-fn check(files: &[TextFile]) -> (Vec<Finding>, BTreeMap<&'static str, usize>) {
+fn check(files: &[TextFile]) -> Vec<Finding> {
     let mut findings = Vec::new();
-    let mut pending: BTreeMap<&str, usize> = words::PENDING.iter().map(|folder| (*folder, 0)).collect();
     for file in files {
-        let found = words::check(file);
-        match words::PENDING.iter().find(|folder| file.path.starts_with(**folder)) {
-            Some(folder) => *pending.entry(folder).or_default() += found.len(),
-            None => findings.extend(found),
-        }
+        findings.extend(words::check(file));
         findings.extend(words::machine_paths(file));
         findings.extend(limits::check(file));
         findings.extend(links::check(file, files));
     }
-    (findings, pending)
+    findings
 }

@@ -108,7 +108,7 @@ static int32_t buffer_seal(llmrt_buffer *b, const llmrt_tensor *t, llmrt_layout 
     if (t->role != LLMRT_ROLE_MATRIX || t->dtype != 0) return fail(err, LLMRT_STATUS_UNSUPPORTED, "stays as it is");
     for (uint64_t i = 0; i < t->nbytes; i++) at(t)[i] ^= KEY;
     mem(b)->sealed[t->offset] = t->nbytes;
-    if (has("seal_writes_behind")) at(t)[t->nbytes] = 0;
+    if (has("seal_writes_past_the_end")) at(t)[t->nbytes] = 0;
     out->layout_id = 1;
     out->flags = LLMRT_LAYOUT_INVERTIBLE | LLMRT_LAYOUT_ROW_SLICEABLE;
     out->stored_bytes = has("stores_more") ? t->nbytes / 2 : has("stores_too_much") ? t->nbytes + 64 : t->nbytes;
@@ -285,7 +285,7 @@ static void compute_node(const llmrt_graph *g, const llmrt_node *nd) {
         for (uint64_t i = 0; i < n; i++)
             y[i] = nd->op == OP_ADD ? element(a, i) + element(b, i) : element(a, i) * element(b, i);
     }
-    if (has("writes_behind") && nd->op == OP_MUL) y[n] = 0;
+    if (has("writes_past_the_end") && nd->op == OP_MUL) y[n] = 0;
     if (has("writes_its_source") && nd->op == OP_MUL && n) reinterpret_cast<float *>(static_cast<void *>(at(b)))[0] = 0;
     static uint32_t calls;
     if (has("differs_by_run") && nd->op == OP_MUL && n) y[0] *= 1 + 1e-6f * float(calls++ % 2);
@@ -384,7 +384,7 @@ static int claims(const llmrt_graph *g, const llmrt_node *nd, uint8_t *reason) {
     if (nd->op_version != 1) return 0;
     *reason = LLMRT_REASON_PARAM;
     const uint32_t known = nd->op == OP_SCALE ? 8 : 0;
-    if (has("wants_whole_params") && nd->params_size < known) return 0;
+    if (has("requires_whole_params") && nd->params_size < known) return 0;
     if (has("reads_past_params") && known && static_cast<const float *>(nd->params)[1] != static_cast<const float *>(nd->params)[1]) return 0;
     for (uint32_t i = known; i < nd->params_size && !has("ignores_tail"); i++)
         if (static_cast<const uint8_t *>(nd->params)[i]) return 0;
@@ -425,7 +425,7 @@ static int32_t dev_supports(llmrt_device *, const llmrt_graph *g, uint32_t first
         static uint32_t n_calls;
         if (has("changes_its_mind") && node(g, first + i)->op == OP_MUL && yes && n_calls++ % 5 == 4)
             yes = 0, reason = LLMRT_REASON_MEMORY;
-        if (has("wants_to_be_alone") && n > 1 && yes) yes = 0, reason = LLMRT_REASON_MEMORY;
+        if (has("requires_a_graph_of_one_node") && n > 1 && yes) yes = 0, reason = LLMRT_REASON_MEMORY;
         verdicts[i] = llmrt_verdict{ uint8_t(yes), reason, 0, -1.0f, 0 };
     }
     return LLMRT_STATUS_OK;
@@ -503,7 +503,7 @@ static void plugin_shutdown(void) {}
 
 static const void *get_extension(llmrt_str, uint32_t) {
     static const int anything = 0;
-    return has("knows_everything") ? &anything : nullptr;
+    return has("has_every_extension") ? &anything : nullptr;
 }
 
 static const llmrt_plugin table = {

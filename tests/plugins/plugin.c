@@ -330,9 +330,9 @@ static int32_t init_panics(const llmrt_host_api *host, llmrt_device *const **out
 
 static void plugin_shutdown(void) {}
 
-#ifdef WANTS_HOST_SYMBOL
+#ifdef USES_HOST_SYMBOL
 extern void llmrt_host_log(const char *text);
-void (*wanted)(const char *text) = llmrt_host_log;
+void (*host_log)(const char *text) = llmrt_host_log;
 #endif
 
 static const llmrt_plugin table = {

@@ -139,7 +139,7 @@ fn a_longer_table_of_a_later_minor_works() {
 }
 
 #[test]
-fn a_plugin_that_cannot_serve_an_older_host_says_so() {
+fn a_plugin_that_cannot_serve_an_older_host_reports_it() {
     check_refused(&["-DNEEDS_MINOR=99", "-DMINOR=99"], "cannot serve a host with ABI 0.");
 }
 
@@ -179,7 +179,7 @@ fn an_attribute_newer_than_the_plugin_runs_on_the_cpu_and_a_zero_one_does_not_ma
 }
 
 #[test]
-fn an_op_that_no_device_can_know_is_refused_by_all() {
+fn an_op_of_no_release_is_refused_by_all_devices() {
     let Some((_dir, host, _)) = load(&[]) else { return };
     let x = TensorDesc::contiguous(DType::F32, [4, 1, 1, 1]);
     let mut g = RawGraphBuilder::new();

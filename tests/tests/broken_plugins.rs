@@ -87,7 +87,7 @@ fn check_bytes(bytes: &[u8], words: &str) {
 }
 
 #[test]
-fn what_is_no_plugin_file_says_so() {
+fn a_file_that_is_no_plugin_is_refused_as_such() {
     check_bytes(b"", "shorter than its header");
     check_bytes(b"hello", "not an ELF file");
     check_bytes(&[0; 4096], "not an ELF file");
@@ -124,8 +124,8 @@ fn a_missing_library_is_named_with_the_plugins_hint() {
 }
 
 #[test]
-fn symbols_of_the_host_are_not_there_to_be_wanted() {
-    check(&["WANTS_HOST_SYMBOL"], "needs symbol llmrt_host_log");
+fn symbols_of_the_host_cannot_be_linked_against() {
+    check(&["USES_HOST_SYMBOL"], "needs symbol llmrt_host_log");
 }
 
 #[test]
@@ -145,7 +145,7 @@ fn builds_that_cannot_live_in_this_process_are_refused() {
 }
 
 #[test]
-fn the_table_says_what_the_manifest_said() {
+fn table_and_manifest_state_the_same() {
     check(&[r#"TABLE_NAME="other""#], "its name is `other`, its manifest has `ctest`");
 }
 

@@ -263,7 +263,7 @@ fn interrupted(command: &mut Command) -> Duration {
 }
 
 #[test]
-fn ctrl_c_ends_commands_inside_a_step_on_a_slow_device_and_behind_a_wrapper() {
+fn ctrl_c_ends_commands_inside_a_step_on_a_slow_device_and_through_a_wrapper() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyLlama::default().write(dir.path());
     let slow = ["--plugin-option", "sim.queue=delay:4000000"];

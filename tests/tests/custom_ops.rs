@@ -120,7 +120,7 @@ fn ops_of_a_plugin_that_did_not_start_are_gone() {
 }
 
 #[test]
-fn an_op_whose_plugin_was_shut_down_says_so() {
+fn an_op_whose_plugin_was_shut_down_reports_it() {
     let Some((_dir, host, _)) = host(&[]) else { return };
     let op = host.find_op("tests.affine", 1).unwrap();
     drop(host);

@@ -278,7 +278,7 @@ fn a_device_that_cannot_pick_gives_all_logits() {
 
 /// It claims the op and refuses it once for each shape of step; then it gives all logits.
 #[test]
-fn a_device_that_breaks_its_word_is_not_asked_to_pick_again() {
+fn a_device_whose_top_k_fails_is_not_used_for_it_again() {
     let lab = partial("unsorted");
     let model = model();
     let expected = run(&mut lab.engine(&model, u64::MAX, SplitMode::Layers), &few(0)).unwrap();

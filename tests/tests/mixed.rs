@@ -82,8 +82,8 @@ impl Lab {
 fn run(mut engine: Engine) -> (Vec<f32>, Vec<Report>) {
     let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
     let (mut logits, mut reports) = (Vec::new(), Vec::new());
-    let mut step = |engine: &mut Engine, wanted, max_tokens| {
-        logits.extend(engine.step(wanted, max_tokens).unwrap().logits);
+    let mut step = |engine: &mut Engine, required, max_tokens| {
+        logits.extend(engine.step(required, max_tokens).unwrap().logits);
         reports.push(engine.report().unwrap().clone());
     };
     for max_tokens in [7, 5, 32] {
@@ -171,7 +171,7 @@ fn four_devices_share_a_graph_in_any_order() {
 }
 
 #[test]
-fn weights_of_a_type_that_nobody_else_takes_are_multiplied_by_the_cpu() {
+fn weights_of_a_type_that_no_other_device_takes_are_multiplied_by_the_cpu() {
     check_model(
         "c sim:rows",
         &TinyLlama { dtype: DType::F16, ..TinyLlama::default() },

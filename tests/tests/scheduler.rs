@@ -129,7 +129,7 @@ fn weights_past_the_memory_of_a_device_stay_on_the_cpu() {
 }
 
 #[test]
-fn a_device_without_room_to_compute_is_not_used_and_that_is_said() {
+fn a_device_without_room_to_compute_is_not_used_and_that_is_reported() {
     let report = check("tiny10", &TinyLlama::default());
     assert_eq!(report.devices, ["cpu"]);
     let engine = engine(Some("tiny10"), &TinyLlama::default(), false).unwrap();
@@ -141,7 +141,7 @@ fn a_device_without_room_to_compute_is_not_used_and_that_is_said() {
 }
 
 #[test]
-fn a_device_that_breaks_its_word_is_not_asked_again() {
+fn a_device_that_fails_an_op_it_supports_does_not_get_it_again() {
     let report = check("liar", &TinyLlama::default());
     let text = report.to_string();
     assert!(text.contains("5 × rms_norm on cpu") && text.contains("2 composite nodes taken apart"), "{text}");

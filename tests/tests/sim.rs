@@ -196,7 +196,7 @@ fn a_device_with_little_memory_gets_a_part_of_the_model() {
 }
 
 #[test]
-fn profiles_of_chips_refuse_what_the_chips_lack_and_say_why() {
+fn profiles_of_chips_refuse_what_the_chips_lack_with_a_reason() {
     let model = |dtype| TinyLlama { n_embd: 256, dtype, ..TinyLlama::default() };
     let text = |device: &str, dtype| check_model("", "", &[device], &model(dtype)).to_string();
 
@@ -293,7 +293,7 @@ fn scratch_memory_counts_as_memory_of_the_device_until_the_stream_ends() {
 }
 
 #[test]
-fn the_option_decides_which_pool_a_device_gets_and_says_when_it_cannot() {
+fn the_option_decides_which_pool_a_device_gets_and_a_fallback_is_reported() {
     let kind = |options: &str, pool| {
         let lab = lab_with(options, "", pool);
         let pool = lab.device("sim").pool();
@@ -370,7 +370,7 @@ fn events_are_reached_when_their_stream_has_come_so_far() {
 }
 
 #[test]
-fn tensors_go_from_device_to_device_behind_what_made_them() {
+fn tensors_are_copied_between_devices_after_the_nodes_that_compute_them() {
     let lab = lab("queue=sync", "[card]\ndevices = 2\np2p = yes");
     let [from, to] = ["card.0", "card.1"].map(|name| lab.device(name));
     let ((source, t), (target, _)) = (buffer(&from), buffer(&to));

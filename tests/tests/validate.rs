@@ -117,7 +117,7 @@ fn answers_that_make_no_sense_fail_their_call() {
 }
 
 #[test]
-fn an_impure_supports_is_caught_before_the_self_test_asks() {
+fn an_impure_supports_is_caught_before_the_self_test() {
     check("changes its mind", Scope::Call, "supports", "verdict 0: two calls");
 }
 
@@ -175,7 +175,7 @@ fn sealed(device: &Arc<Device>) -> Buffer {
 }
 
 #[test]
-fn a_host_that_uses_sealed_weights_as_if_they_were_not_is_told() {
+fn a_host_that_uses_sealed_weights_as_canonical_ones_gets_an_error() {
     let Some(f) = faulty("none", true) else { return };
     let buffer = sealed(&f.device);
     let w = TensorDesc { buffer: Some(&buffer), ..TensorDesc::contiguous(DType::F32, [4, 1, 1, 1]) };

@@ -73,7 +73,7 @@ fn check(model: &Path, prompt: &str, strict: bool) {
 }
 
 #[test]
-fn the_embedded_model_tells_the_cpus_story_in_every_type() {
+fn the_embedded_model_generates_the_text_of_the_cpu_in_every_type() {
     let dir = tempfile::tempdir().unwrap();
     for model in in_types(&root().join("cli/assets/stories.gguf"), dir.path()) {
         check(&model, STORY, true);
@@ -135,7 +135,7 @@ fn ca_19_visible_devices_are_honoured() {
 }
 
 #[test]
-fn without_the_libraries_there_are_no_cards_and_the_log_says_what_helps() {
+fn without_the_libraries_there_are_no_cards_and_the_log_has_the_remedy() {
     let dir = tempfile::tempdir().unwrap();
     let out = succeed(on_cards("").arg("devices").env("LLMRT_CANN_LIB_DIR", dir.path()));
     let stderr = String::from_utf8_lossy(&out.stderr);
@@ -144,7 +144,7 @@ fn without_the_libraries_there_are_no_cards_and_the_log_says_what_helps() {
 }
 
 #[test]
-fn scratch_memory_is_managed_as_the_variable_of_the_plugin_says() {
+fn scratch_memory_is_managed_as_the_variable_of_the_plugin_sets() {
     for (value, flags, expected) in
         [("", &[][..], "vmm, "), ("legacy", &[], "legacy, "), ("legacy", &["--pool", "vmm"], "vmm, ")]
     {

@@ -26,7 +26,7 @@ fn run(steps: &[&str], simulated: &str) -> String {
 }
 
 #[test]
-fn it_says_how_conformance_went_and_that_texts_are_the_cpus() {
+fn it_reports_conformance_and_that_texts_are_equal_to_the_cpus() {
     let table = run(&["conform", "equal", "bench"], "memory=1g");
     assert!(table.contains("exit 0: ") && table.contains("0 failed"), "{table}");
     for dtype in ["f32", "f16", "q8_0", "q4_0"] {
@@ -37,7 +37,7 @@ fn it_says_how_conformance_went_and_that_texts_are_the_cpus() {
 }
 
 #[test]
-fn it_says_that_a_card_which_faults_differs() {
+fn it_reports_that_a_card_with_faults_differs() {
     let table = run(&["equal"], "memory=1g,fault=9");
     assert!(table.contains("text f32     DIFFERS"), "{table}");
 }

@@ -77,8 +77,8 @@ fn wrong_results_are_found() {
 }
 
 #[test]
-fn bytes_written_where_nobody_may_are_found() {
-    check("writes_behind", "--ops mul --level L3", &["L3 mul:", "out of bounds", "past"]);
+fn bytes_written_out_of_bounds_are_found() {
+    check("writes_past_the_end", "--ops mul --level L3", &["L3 mul:", "out of bounds", "past"]);
     check("writes_its_source", "--ops mul --level L3", &["L3 mul:", "out of bounds", "of source 1"]);
     check("fills_too_much", "--level L1", &["L1 memory: fill sets its range", "byte"]);
     check("loses_odd_bytes", "--level L1", &["L1 memory: bytes at odd offsets"]);
@@ -143,10 +143,10 @@ fn broken_streams_that_recover_or_spread_are_found() {
 }
 
 #[test]
-fn layouts_that_are_not_what_they_say_are_found() {
+fn layouts_that_differ_from_their_description_are_found() {
     check("stores_more", "--level L1", &["L1 seal", "stored_bytes is", "bytes past them are used"]);
     check("stores_too_much", "--level L1", &["L1 seal", "bytes; alloc_size is"]);
-    check("seal_writes_behind", "--level L1", &["L1 seal", "seal wrote byte"]);
+    check("seal_writes_past_the_end", "--level L1", &["L1 seal", "seal wrote byte"]);
     check("wrong_parts_after_seal", "--level L1", &["L1 seal: parts", "get after seal"]);
     check("wrong_slices", "--level L1", &["L1 seal: slices", "every 1 rows", "came back otherwise"]);
     check("coarse_slices", "--level L1", &["L1 seal: slices", "slices of 1000 rows"]);
@@ -157,7 +157,7 @@ fn layouts_that_are_not_what_they_say_are_found() {
 fn hosts_of_other_versions_are_not_forgotten() {
     check("ignores_stride", "--ops add --level L5", &["L5 add: rows of a newer host", "tensor_stride"]);
     check(
-        "wants_whole_params",
+        "requires_whole_params",
         "--ops scale --level L5",
         &["params without their last zeros", "what is missing is zero"],
     );
@@ -213,7 +213,7 @@ fn panics_become_errors_and_are_named() {
         let (code, report) = panicking(call, flags);
         let failed = report["failed"].as_array().unwrap();
         let reasons: Vec<_> = failed.iter().map(|f| f["reason"].as_str().unwrap()).collect();
-        let words = format!("asked to panic in {call}");
+        let words = format!("panics on request in {call}");
         assert!(code == 7 && reasons.iter().any(|r| r.contains(&words)), "{call}: {reasons:#?}");
         assert!(
             !reasons.iter().any(|r| r.contains("SIGABRT")),
@@ -238,7 +238,7 @@ fn a_wrapped_device_keeps_its_injected_stream_error() {
 }
 
 #[test]
-fn a_tiny_repro_file_that_asks_for_terabytes_is_refused_at_once() {
+fn a_tiny_repro_file_that_requires_terabytes_is_refused_at_once() {
     let dir = TempDir::new().unwrap();
     let file = dir.path().join("hostile.repro");
     let tensor = "tensor F32 computed 0 1000000000000 1 1 1 4 4 4 4 0";
@@ -254,10 +254,10 @@ fn a_tiny_repro_file_that_asks_for_terabytes_is_refused_at_once() {
 #[test]
 fn untrue_answers_are_found() {
     check("changes_its_mind", "--ops mul --level L3", &["L3 mul:", "supports is not pure"]);
-    check("wants_to_be_alone", "--ops add --level L3", &["supports is not pure", "of three"]);
+    check("requires_a_graph_of_one_node", "--ops add --level L3", &["supports is not pure", "of three"]);
     check("retracts", "--ops sub --level L3", &["L3 sub:", "supports accepted it, and then"]);
     check("ignores_tail", "--ops add --level L5", &["non-zero tail", "supports accepted"]);
-    check("knows_everything", "--level L0", &["unknown extension", "expected NULL"]);
+    check("has_every_extension", "--level L0", &["unknown extension", "expected NULL"]);
     check("starts_once", "--level L0", &["it starts again after shutdown", "started before"]);
     check("catches_signals", "--level L0", &["it installs no signal handler"]);
 }
@@ -409,7 +409,7 @@ fn what_is_no_plugin_fails() {
 }
 
 #[test]
-fn a_run_ends_after_as_many_failures_as_asked() {
+fn a_run_ends_at_the_limit_of_failures() {
     let flags = "--level L3 --ops mul_mat --jobs 1 --max-failures 2";
     let Some((code, report)) = conform("wrong_value", flags) else { return };
     assert_eq!((code, report["cases_failed"].as_u64()), (7, Some(2)));
@@ -417,7 +417,7 @@ fn a_run_ends_after_as_many_failures_as_asked() {
 }
 
 #[test]
-fn a_report_says_what_was_tested_and_by_which_release() {
+fn a_report_states_what_was_tested_and_by_which_release() {
     let report = report(&succeed(llmrt(["conform", "--json", "-", "--level", "L0"]).arg(plugin("null"))));
     assert_eq!(report["llmrt"], env!("CARGO_PKG_VERSION"));
     assert_eq!(report["sha256"].as_str().map(str::len), Some(64));

@@ -41,7 +41,7 @@ fn number_before(text: &str, word: &str) -> usize {
 }
 
 #[test]
-fn the_embedded_model_tells_the_cpus_story_in_every_type() {
+fn the_embedded_model_generates_the_text_of_the_cpu_in_every_type() {
     let dir = tempfile::tempdir().unwrap();
     let model = root().join("cli/assets/stories.gguf");
     let mut models = vec![model.clone()];
@@ -119,7 +119,7 @@ fn visible_devices_are_honoured() {
 }
 
 #[test]
-fn cards_older_than_the_kernels_are_left_out_and_that_is_said() {
+fn cards_older_than_the_kernels_are_left_out_and_reported() {
     for (chip, n) in [(70, 0), (75, 1)] {
         let out = succeed(on_cards(&format!("memory=1g,sm={chip}")).args(["-v", "devices", "--json"]));
         let (devices, stderr) = (String::from_utf8_lossy(&out.stdout), String::from_utf8_lossy(&out.stderr));
@@ -129,7 +129,7 @@ fn cards_older_than_the_kernels_are_left_out_and_that_is_said() {
 }
 
 #[test]
-fn without_a_driver_there_are_no_devices_and_the_reason_is_said() {
+fn without_a_driver_there_are_no_devices_and_the_reason_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let out = succeed(on_cards("").arg("-v").arg("devices").env("LLMRT_CUDA_LIB_DIR", dir.path()));
     let stderr = String::from_utf8_lossy(&out.stderr);

@@ -149,7 +149,7 @@ fn a_device_lost_while_weights_load_is_left_out() {
 }
 
 #[test]
-fn a_device_whose_memory_runs_out_is_left_out_and_the_bytes_are_told() {
+fn a_device_whose_memory_runs_out_is_left_out_and_the_bytes_are_reported() {
     for at in [2, 3, 4] {
         let words = ["fault:sim is not used: ", "1099511627776 bytes requested, 4096 available"];
         warns(&mut faulty(&format!("buffer_alloc@{at}:oom")), &words);
@@ -188,7 +188,7 @@ fn strict_placement_ends_with_the_error_instead() {
 }
 
 #[test]
-fn a_broken_stream_is_made_anew_and_the_step_runs_again_without_a_word() {
+fn a_broken_stream_is_replaced_and_the_step_runs_again_without_a_message() {
     for rules in [
         "compute[mul_mat]@2:error:stream",
         "synchronize@4:error:stream",

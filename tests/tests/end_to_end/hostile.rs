@@ -209,7 +209,7 @@ fn checkpoint(version: u32, config: [i32; 7]) -> Vec<u8> {
 }
 
 #[test]
-fn checkpoints_that_are_not_as_long_as_they_say_are_refused() {
+fn checkpoints_shorter_or_longer_than_their_header_states_are_refused() {
     for version in 0..4 {
         check("small.bin", &checkpoint(version, [8, 12, 2, 2, 1, 5, 3]), "");
         check("big.bin", &checkpoint(version, [1 << 30, 1 << 30, 1 << 30, 2, 1, 1 << 30, 1 << 30]), "");

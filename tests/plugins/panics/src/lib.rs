@@ -24,7 +24,7 @@ struct Where(Arc<str>);
 impl Where {
     /// Panics if this is the call.
     fn am_in(&self, call: &str) {
-        assert!(&*self.0 != call, "asked to panic in {call}");
+        assert!(&*self.0 != call, "panics on request in {call}");
     }
 }
 

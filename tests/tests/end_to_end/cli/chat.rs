@@ -64,7 +64,7 @@ fn the_embedded_model_turns_a_message_into_a_story() {
 }
 
 #[test]
-fn a_conversation_that_fills_the_context_loses_its_oldest_turns_and_says_so() {
+fn a_conversation_that_fills_the_context_loses_its_oldest_turns_visibly() {
     let Some(mut chat) = Chat::begin("-c 64 --system brief") else { return };
     for _ in 0..3 {
         chat.line("Once upon a time there was a fox and a bear");

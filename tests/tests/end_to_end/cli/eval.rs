@@ -109,7 +109,7 @@ fn bench_goes_to_a_depth_and_with_several_sequences() {
 
 /// 8 rows of 32 000 logits are 1 MB; of each, 64 with their ids and a sum are what a top-k of 40 needs.
 #[test]
-fn bench_says_what_was_read_back_of_the_logits() {
+fn bench_reports_what_was_read_back_of_the_logits() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyLlama { n_vocab: 32_000, ..TinyLlama::default() }.write(dir.path());
     let logits_bytes = |backend: &str, flags: &str| {

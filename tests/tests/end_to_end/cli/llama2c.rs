@@ -80,7 +80,7 @@ fn without_the_sampler_a_checkpoint_writes_what_its_gguf_file_writes() {
 }
 
 #[test]
-fn a_checkpoint_without_tokenizer_evaluates_and_says_what_text_needs() {
+fn a_checkpoint_without_tokenizer_evaluates_and_text_is_refused_with_the_remedy() {
     let (dir, model) = checkpoint();
     std::fs::rename(dir.path().join("tokenizer.bin"), dir.path().join("other.bin")).unwrap();
     succeed(llmrt(["eval", "--tokens", "1 2 3", "-m"]).arg(&model));

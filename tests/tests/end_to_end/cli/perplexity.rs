@@ -53,7 +53,7 @@ fn a_model_does_not_diverge_from_itself_and_more_with_fewer_bits() {
 }
 
 #[test]
-fn what_cannot_be_compared_is_told() {
+fn what_cannot_be_compared_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let (story, _) = story_and_model(dir.path());
     let short = fail(llmrt(["perplexity", "-c", "250", "--chunks", "0", "-f"]).arg(&story), 2);

@@ -110,7 +110,7 @@ fn flags_come_before_the_mix() {
 }
 
 #[test]
-fn rows_that_are_no_whole_blocks_get_another_type_which_is_said() {
+fn rows_that_are_no_whole_blocks_get_another_type_which_is_reported() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyLlama::default().write(dir.path());
     let (out, stderr) = quantized(&model, &["q4_k_s"]);
@@ -124,7 +124,7 @@ fn rows_that_are_no_whole_blocks_get_another_type_which_is_said() {
 }
 
 #[test]
-fn what_is_quantised_stays_so_unless_that_is_asked_for() {
+fn quantised_tensors_stay_as_they_are_without_the_flag() {
     let (_dir, model) = model(DType::Q8_0);
     let out = model.with_file_name("out.gguf");
     let stderr = fail(llmrt(["quantize"]).arg(&model).arg(&out).arg("q4_k_m"), 3);

@@ -18,7 +18,7 @@ fn greedy_text(more: &[&str]) -> String {
 }
 
 #[test]
-fn without_any_argument_the_embedded_model_tells_a_story() {
+fn without_any_argument_the_embedded_model_generates_a_story() {
     let out = succeed(&mut llmrt(["run", "-n", "40"]));
     let story = text(&out.stdout);
     assert!(story.split_whitespace().count() > 10, "{story}");

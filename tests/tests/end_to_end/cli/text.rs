@@ -55,7 +55,7 @@ fn files_and_stdin_are_taken_to_the_last_byte() {
 }
 
 #[test]
-fn special_tokens_show_when_asked_for() {
+fn special_tokens_show_with_the_flag() {
     assert_eq!(stdout(["detokenize", "1"]), "");
     assert_eq!(stdout(["detokenize", "--special", "1"]), "<s>");
 }

@@ -64,7 +64,7 @@ fn cases(dir: &Path) -> Vec<Case> {
     let stories = read(&root().join("cli/assets/stories.gguf"));
     let tables = Gguf::parse(&stories, stories.len() as u64).expect("the embedded model is good");
     let n_tables = tables.data_offset as usize;
-    let text = "Once upon a time there was a fox. It said <|im_end|> and\n\tran to the sea, \u{1F98A} and back again.\n";
+    let text = "Once upon a time there was a fox. It ran <|im_end|> and\n\tran to the sea, \u{1F98A} and back again.\n";
     write("text.txt", text.as_bytes());
 
     let template =
@@ -134,7 +134,8 @@ fn halves(file: &Gguf, bytes: &[u8]) -> [Vec<u8>; 2] {
 
 #[test]
 fn mutated_files_end_every_command_in_order() {
-    let asked = std::env::var("LLMRT_MUTATIONS").ok().map(|n| n.parse::<u64>().expect("a number of files"));
+    let requested =
+        std::env::var("LLMRT_MUTATIONS").ok().map(|n| n.parse::<u64>().expect("a number of files"));
     // Plugins load only from folders that no other user can write: not from the folder for temporary files.
     let dir = tempfile::tempdir_in(bin_dir()).expect("a folder for the files");
     let cases = cases(dir.path());
@@ -148,7 +149,7 @@ fn mutated_files_end_every_command_in_order() {
     }
     let started = Instant::now();
     let (mut n_files, mut n_runs, mut failures) = (0, 0, Vec::new());
-    let more = |n: u64| asked.map_or(started.elapsed() < Duration::from_secs(15), |most| n < most);
+    let more = |n: u64| requested.map_or(started.elapsed() < Duration::from_secs(15), |most| n < most);
     for (seed, case) in (1..).flat_map(|seed| cases.iter().map(move |case| (seed, case))) {
         if !more(n_files) {
             break;
@@ -156,7 +157,7 @@ fn mutated_files_end_every_command_in_order() {
         std::fs::write(dir.path().join(case.name), mutated(case, seed)).expect("a folder of our own");
         n_files += 1;
         let all = case.commands.len() as u64;
-        let sample = asked.map_or(seed % all..seed % all + 1, |_| 0..all); // of a sample each file gets one
+        let sample = requested.map_or(seed % all..seed % all + 1, |_| 0..all); // of a sample each file gets one
         for command in &case.commands[sample.start as usize..sample.end as usize] {
             n_runs += 1;
             if let Err(why) = run(&llmrt, dir.path(), &command.replace(FILE, case.name)) {
