@@ -6,8 +6,10 @@ mod conversation;
 
 mod history;
 
+mod lines;
+
 use crate::args::Global;
-use crate::cmd::run::{ChatArgs, Run, n_predict, report_end, timings, to_stdout};
+use crate::cmd::run::{Run, n_predict, report_end, timings, to_stdout};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
@@ -17,13 +19,11 @@ use crate::session::Session;
 use crate::setup::Setup;
 use crate::templates::Template;
 use conversation::Conversation;
-use history::History;
-use input::{Input, Reading};
+use input::Input;
+use lines::Lines;
 use llmrt_abi::DType;
 use llmrt_engine::{Finish, Timings};
 use llmrt_tokenizer::Tokenizer;
-use rustyline::DefaultEditor;
-use rustyline::error::ReadlineError;
 use std::path::Path;
 
 const HELP: &str = "\
@@ -166,46 +166,4 @@ fn sum(a: Timings, b: &Timings) -> Timings {
         n_decoded: a.n_decoded + b.n_decoded,
         generate: a.generate + b.generate,
     }
-}
-
-/// Lines with editing and history.
-struct Lines {
-    editor: DefaultEditor,
-    history: History,
-}
-
-impl Lines {
-    fn open(args: &ChatArgs) -> Result<Lines> {
-        let mut editor = DefaultEditor::new().map_err(failed)?;
-        let history = History::new(!args.no_history);
-        history.load(&mut editor);
-        Ok(Lines { editor, history })
-    }
-
-    /// The next message or command; `None` after Ctrl-D.
-    fn next_input(&mut self) -> Result<Option<Input>> {
-        let mut reading = Reading::default();
-        loop {
-            let prompt = if reading.is_open() { "... " } else { ">>> " };
-            match self.editor.readline(prompt) {
-                Ok(line) => {
-                    if let Some(input) = reading.push(&line) {
-                        let _ = self.editor.add_history_entry(reading.text());
-                        self.history.save(&mut self.editor);
-                        return Ok(Some(input));
-                    }
-                }
-                Err(ReadlineError::Interrupted) => {
-                    note("Ctrl-D or /bye leaves");
-                    reading = Reading::default();
-                }
-                Err(ReadlineError::Eof) => return Ok(None),
-                Err(e) => return Err(failed(e)),
-            }
-        }
-    }
-}
-
-fn failed(e: ReadlineError) -> Error {
-    Error::new(Exit::Failure, format!("terminal: {e}; give the prompt with -p instead"))
 }

@@ -110,6 +110,27 @@ fn a_saved_conversation_is_loaded_and_its_last_answer_generated_again() {
 }
 
 #[test]
+fn keys_typed_right_after_ctrl_c_are_kept() {
+    let Some(mut chat) = Chat::begin("") else { return };
+    chat.until(READY);
+    // One write, which the editor reads at once: a line that Ctrl-C discards, and a message of two lines.
+    chat.keys.write_all(b"discarded\x03\"\"\"there was\ra fox\"\"\"\r").expect("the terminal takes keys");
+    chat.until("Ctrl-D or /bye leaves");
+    chat.until("a fox\"\"\"");
+    let file = chat.home.path().join("talk.json");
+    chat.line(&format!("/save {}", file.display()));
+    chat.until("(saved to ");
+    // A text of several lines that was begun is discarded as well.
+    chat.until(READY);
+    chat.keys.write_all(b"\"\"\"lost\r\x03/show\r").expect("the terminal takes keys");
+    chat.until("messages  2");
+    chat.line("/bye");
+    let session: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    assert_eq!(session["messages"][0]["content"], "there was\na fox");
+    chat.end();
+}
+
+#[test]
 fn a_terminal_shows_the_progress_of_a_long_prompt() {
     // A step of one token each takes long enough in any build.
     let prompt = "fox ".repeat(1800);

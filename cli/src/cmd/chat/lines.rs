@@ -1,0 +1,92 @@
+//! Lines typed at a terminal, with editing and history.
+
+use super::history::History;
+use super::input::{Input, Reading};
+use crate::cmd::run::ChatArgs;
+use crate::error::{Error, Exit, Result};
+use crate::output::note;
+use rustyline::error::ReadlineError;
+use rustyline::{
+    Cmd, ConditionalEventHandler, DefaultEditor, Event, EventContext, EventHandler, KeyEvent, RepeatCount,
+};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// What a line ends with.
+enum Line {
+    Entered(String),
+    /// Ctrl-C.
+    Discarded,
+    /// Ctrl-D.
+    End,
+}
+
+/// Reads inputs of a chat.
+pub struct Lines {
+    editor: DefaultEditor,
+    history: History,
+    is_discarded: Arc<AtomicBool>,
+}
+
+impl Lines {
+    /// Lines of the terminal at stdin, with the history that `args` request.
+    pub fn open(args: &ChatArgs) -> Result<Lines> {
+        let mut editor = DefaultEditor::new().map_err(failed)?;
+        let history = History::new(!args.no_history);
+        history.load(&mut editor);
+        let is_discarded = Arc::new(AtomicBool::new(false));
+        let handler = EventHandler::Conditional(Box::new(Discard(is_discarded.clone())));
+        editor.bind_sequence(KeyEvent::ctrl('C'), handler);
+        Ok(Lines { editor, history, is_discarded })
+    }
+
+    /// The next message or command; `None` after Ctrl-D.
+    pub fn next_input(&mut self) -> Result<Option<Input>> {
+        let mut reading = Reading::default();
+        loop {
+            let prompt = if reading.is_open() { "... " } else { ">>> " };
+            match self.read(prompt)? {
+                Line::Entered(line) => {
+                    if let Some(input) = reading.push(&line) {
+                        let _ = self.editor.add_history_entry(reading.text());
+                        self.history.save(&mut self.editor);
+                        return Ok(Some(input));
+                    }
+                }
+                Line::Discarded => {
+                    note("Ctrl-D or /bye leaves");
+                    reading = Reading::default();
+                }
+                Line::End => return Ok(None),
+            }
+        }
+    }
+
+    fn read(&mut self, prompt: &str) -> Result<Line> {
+        let line = self.editor.readline(prompt);
+        let is_discarded = self.is_discarded.swap(false, Ordering::SeqCst);
+        match line {
+            Ok(_) if is_discarded => Ok(Line::Discarded),
+            Ok(line) => Ok(Line::Entered(line)),
+            // Another key that the terminal has for it.
+            Err(ReadlineError::Interrupted) => Ok(Line::Discarded),
+            Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(e) => Err(failed(e)),
+        }
+    }
+}
+
+/// Ctrl-C enters the line, marked as discarded. The editor's own command for it ends the line with an error, and with
+/// the line the keys that were already read after Ctrl-C are lost.
+struct Discard(Arc<AtomicBool>);
+
+impl ConditionalEventHandler for Discard {
+    fn handle(&self, _: &Event, _: RepeatCount, _: bool, _: &EventContext<'_>) -> Option<Cmd> {
+        self.0.store(true, Ordering::SeqCst);
+        Some(Cmd::AcceptLine)
+    }
+}
+
+fn failed(e: ReadlineError) -> Error {
+    Error::new(Exit::Failure, format!("terminal: {e}; give the prompt with -p instead"))
+}
