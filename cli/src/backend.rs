@@ -1,6 +1,8 @@
 //! `--backend NAME[:D],…`: which devices a person means.
 
 use crate::error::{Error, Exit, Result};
+use std::ffi::{OsStr, OsString};
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// A device that can be named.
@@ -25,22 +27,38 @@ impl Offered {
     }
 
     /// Whether `name` is the name of its plugin's file, or a path to it.
-    fn is_file(&self, name: &str) -> bool {
-        let same = |path: &Path| {
-            let named = Path::new(name).canonicalize().ok();
-            path == Path::new(name) || (named.is_some() && named == path.canonicalize().ok())
-        };
-        self.file_name().as_deref() == Some(name) || self.path.as_deref().is_some_and(same)
+    fn is_file(&self, name: &OsStr) -> bool {
+        self.path.as_deref().is_some_and(|path| is_path(name, path))
     }
+}
+
+fn is_path(name: &OsStr, path: &Path) -> bool {
+    let is_same = || {
+        let named = Path::new(name).canonicalize().ok();
+        named.is_some() && named == path.canonicalize().ok()
+    };
+    path == Path::new(name) || path.file_name() == Some(name) || is_same()
+}
+
+/// Whether an entry of `--backend` names this plugin file, which may be one that was not loaded.
+pub fn names_file(text: &OsStr, path: &Path) -> bool {
+    let text = trimmed(text);
+    let name = split_device(text).map_or(text, |(name, _)| name);
+    let of_plugin = OsString::from(format!("libllmrt_{}.so", name.display()));
+    is_path(text, path) || is_path(name, path) || path.file_name() == Some(&of_plugin)
+}
+
+fn trimmed(text: &OsStr) -> &OsStr {
+    OsStr::from_bytes(text.as_bytes().trim_ascii())
 }
 
 /// Rows of `offered` in the requested order, each once. A name is a device's id, its plugin's name or its plugin's
 /// file, by name or path. Of a plugin's devices `:D` takes the one with this index or name, or all whose names go on
 /// with a dot after it; without it all are taken.
-pub fn choose(names: &[String], offered: &[Offered]) -> Result<Vec<usize>> {
+pub fn choose(names: &[OsString], offered: &[Offered]) -> Result<Vec<usize>> {
     let mut rows = Vec::new();
     for text in names {
-        for row in find(text.trim(), offered)? {
+        for row in find(trimmed(text), offered)? {
             if !rows.contains(&row) {
                 rows.push(row);
             }
@@ -49,7 +67,7 @@ pub fn choose(names: &[String], offered: &[Offered]) -> Result<Vec<usize>> {
     Ok(rows)
 }
 
-fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
+fn find(text: &OsStr, offered: &[Offered]) -> Result<Vec<usize>> {
     if text.is_empty() {
         return Err(Error::usage(
             "--backend: an entry is empty: expected NAME or NAME:INDEX between the commas",
@@ -58,13 +76,14 @@ fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
     let rows_where = |is_it: &dyn Fn(&Offered) -> bool| -> Vec<usize> {
         offered.iter().enumerate().filter(|(_, o)| is_it(o)).map(|(row, _)| row).collect()
     };
-    let of_plugin = |name: &str| rows_where(&|o| o.plugin == name || o.is_file(name));
-    let by_id = rows_where(&|o| o.id == text);
+    let of_plugin = |name: &OsStr| rows_where(&|o| name == o.plugin.as_str() || o.is_file(name));
+    let by_id = rows_where(&|o| text == o.id.as_str());
     let whole = if by_id.is_empty() { of_plugin(text) } else { by_id };
-    let named = match text.rsplit_once(':') {
+    let named = match split_device(text) {
         Some((name, which)) if whole.is_empty() => pick(of_plugin(name), which, offered),
         _ => whole,
     };
+    let text = text.display();
     if named.is_empty() {
         return Err(Error::usage(format!(
             "--backend {text}: there is no such device; there {}; `llmrt devices` and `llmrt plugins` show more",
@@ -78,6 +97,14 @@ fn find(text: &str, offered: &[Offered]) -> Result<Vec<usize>> {
         )),
         None => Ok(named),
     }
+}
+
+/// `NAME:D` at its last colon. A name of a file may be no UTF-8.
+fn split_device(text: &OsStr) -> Option<(&OsStr, &str)> {
+    let bytes = text.as_bytes();
+    let colon = bytes.iter().rposition(|b| *b == b':')?;
+    let which = std::str::from_utf8(&bytes[colon + 1..]).ok()?;
+    Some((OsStr::from_bytes(&bytes[..colon]), which))
 }
 
 /// Of a plugin's devices the ones that `which` means: by name, by the name of a group, or by index.
@@ -135,12 +162,12 @@ mod tests {
     }
 
     fn check(names: &str, expected: &[usize]) {
-        let names: Vec<_> = names.split(',').map(String::from).collect();
+        let names: Vec<_> = names.split(',').map(OsString::from).collect();
         assert_eq!(choose(&names, &offered()).unwrap(), expected);
     }
 
     fn refused(names: &str, exit: Exit, expected: &str) {
-        let names: Vec<_> = names.split(',').map(String::from).collect();
+        let names: Vec<_> = names.split(',').map(OsString::from).collect();
         let error = choose(&names, &offered()).unwrap_err();
         assert_eq!(error.exit, exit);
         assert!(error.message.contains(expected), "{}", error.message);
@@ -160,6 +187,34 @@ mod tests {
         check("libllmrt_sim.so:1", &[1]);
         check("/drivers/libllmrt_sim.so", &[0, 1]);
         check("/drivers/libllmrt_sim.so:1", &[1]);
+    }
+
+    #[test]
+    fn names_of_files_need_not_be_utf_8() {
+        let mut offered = offered();
+        let path = |bytes: &[u8]| PathBuf::from(OsStr::from_bytes(bytes));
+        offered.truncate(2);
+        offered[1].path = Some(path(b"/drivers/caf\xe9.so"));
+        for name in [&b"caf\xe9.so"[..], b"/drivers/caf\xe9.so", b"caf\xe9.so:0", b" caf\xe9.so"] {
+            let found = choose(&[OsStr::from_bytes(name).into()], &offered).unwrap();
+            assert_eq!(found, [1], "{}", name.escape_ascii());
+            assert!(names_file(OsStr::from_bytes(name), &path(b"/drivers/caf\xe9.so")));
+        }
+        for name in [&b"caf\xe8.so"[..], b"caf\xe9.so:\xe9", b"\xe9"] {
+            let error = choose(&[OsStr::from_bytes(name).into()], &offered).unwrap_err();
+            assert!(error.message.contains("there is no such device"), "{}", error.message);
+        }
+    }
+
+    #[test]
+    fn a_file_that_was_not_loaded_is_named_by_its_name_path_or_plugin() {
+        let file = Path::new("/drivers/libllmrt_cards.so");
+        for name in ["cards", "cards:0", "libllmrt_cards.so", "/drivers/libllmrt_cards.so:duo"] {
+            assert!(names_file(OsStr::new(name), file), "{name}");
+        }
+        for name in ["card", "/other/libllmrt_cards.so", "sim"] {
+            assert!(!names_file(OsStr::new(name), file), "{name}");
+        }
     }
 
     #[test]

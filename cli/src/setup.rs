@@ -100,10 +100,8 @@ impl Plugins {
 
     /// The error, with why the plugins that `--backend` names are not in use.
     fn with_refusals(&self, mut error: Error, global: &Global) -> Error {
-        let names: Vec<_> = global.backend.iter().filter_map(|text| text.trim().split(':').next()).collect();
         for Candidate { path, outcome } in &self.candidates {
-            let file = path.file_name().and_then(|file| file.to_str()).unwrap_or_default();
-            let is_named = names.iter().any(|name| file == *name || file == format!("libllmrt_{name}.so"));
+            let is_named = global.backend.iter().any(|name| backend::names_file(name, path));
             if let (true, Outcome::Rejected(why) | Outcome::Skipped(why)) = (is_named, outcome) {
                 error.message.push_str(&format!("\n{}: not loaded: {why}", path.display()));
             }

@@ -55,7 +55,7 @@ pub struct Global {
     /// devices' names before a dot. The CPU always comes last [default: all that run models, without opt-in plugins,
     /// which are used only when named].
     #[arg(long, global = true, value_name = "NAME[:D],…", value_delimiter = ',', help_heading = "Devices")]
-    pub backend: Vec<String>,
+    pub backend: Vec<OsString>,
     /// Set a plugin option (repeatable): each plugin defines its keys, such as `cpu.isa` or `sim.memory`. Environment
     /// variables set them too: LLMRT_CPU_ISA, LLMRT_SIM_MEMORY.
     #[arg(long, global = true, value_name = "KEY=VALUE", value_parser = values::option, help_heading = "Devices")]

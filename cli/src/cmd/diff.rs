@@ -16,6 +16,7 @@ use llmrt_conform::outcome::Trouble;
 use llmrt_conform::repro;
 use llmrt_host::Device;
 use llmrt_tokenizer::EncodeOptions;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -28,10 +29,10 @@ use std::sync::Arc;
 pub struct Diff {
     /// The device that is right.
     #[arg(long, value_name = "NAME", default_value = "cpu")]
-    pub a: String,
+    pub a: OsString,
     /// The device in question.
     #[arg(long, value_name = "NAME")]
-    pub b: String,
+    pub b: OsString,
     /// Model file [default: the embedded model].
     #[arg(value_name = "FILE")]
     pub model: Option<PathBuf>,
@@ -150,11 +151,11 @@ fn token_ids(args: &Diff, model: &OpenModel) -> Result<Vec<i32>> {
     Ok(ids.into_iter().map(|id| id as i32).collect())
 }
 
-fn find(plugins: &Plugins, flag: &str, name: &str) -> Result<Arc<Device>> {
+fn find(plugins: &Plugins, flag: &str, name: &OsStr) -> Result<Arc<Device>> {
     let (devices, offered): (Vec<_>, Vec<_>) = plugins.offered().into_iter().unzip();
-    let rows = backend::choose(&[name.to_string()], &offered);
+    let rows = backend::choose(&[name.into()], &offered);
     let rows = rows.map_err(|e| Error::new(e.exit, e.message.replacen("--backend", flag, 1)))?;
     rows.first()
         .map(|&row| devices[row].clone())
-        .ok_or_else(|| Error::usage(format!("{flag} {name}: no device")))
+        .ok_or_else(|| Error::usage(format!("{flag} {}: no device", name.display())))
 }

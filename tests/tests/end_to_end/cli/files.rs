@@ -1,7 +1,7 @@
 //! Files that commands read and write: any name, whole or not at all.
 
-use super::{stdout, text};
-use llmrt_tests::build::{bin_dir, fail, llmrt, succeed};
+use super::{json, stdout, text};
+use llmrt_tests::build::{bin_dir, fail, llmrt, plugin, succeed};
 use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
@@ -32,6 +32,27 @@ fn file_names_may_be_any_bytes() {
     assert!(out.exists());
     let stderr = fail(llmrt(["run", "-m", EMBEDDED]).arg(OsStr::from_bytes(b"\xff")), 2);
     assert!(stderr.contains("the prompt is no UTF-8 text: give it in a file with -f"), "{stderr}");
+}
+
+#[test]
+fn the_name_of_a_plugin_file_may_be_any_bytes() {
+    let dir = tempfile::tempdir().unwrap();
+    let so = dir.path().join(OsStr::from_bytes(b"caf\xe9.so"));
+    std::fs::copy(plugin("null"), &so).unwrap();
+    let choice = |backend: &OsStr| {
+        let devices = json(llmrt(["devices", "--json", "--plugin"]).arg(&so).arg("--backend").arg(backend));
+        let null = devices.as_array().unwrap().iter().find(|row| row["id"] == "null");
+        null.expect("the plugin has a device")["choice"].clone()
+    };
+    assert_eq!(choice(so.as_os_str()), 1);
+    assert_eq!(choice(so.file_name().unwrap()), 1);
+    let mut list = OsString::from("cpu,");
+    list.push(&so);
+    list.push(":0");
+    // The CPU runs everything, so a device after it is not used.
+    assert!(choice(&list).is_null(), "the entry is found, after the CPU");
+    let missing = fail(llmrt(["run", "--backend"]).arg(dir.path().join(OsStr::from_bytes(b"\xff.so"))), 2);
+    assert!(missing.contains("there is no such device"), "{missing}");
 }
 
 #[test]
