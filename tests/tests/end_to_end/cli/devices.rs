@@ -169,6 +169,28 @@ fn a_file_that_is_found_and_is_no_plugin_stops_no_command() {
 }
 
 #[test]
+fn a_plugin_that_is_found_and_has_no_device_here_is_reported_only_where_plugins_are_the_subject() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::copy(plugin("fault"), dir.path().join("libllmrt_fault.so")).unwrap();
+    // Its `init` fails, as that of a plugin for cards does where there is no card.
+    let stderr = |command: &[&str]| {
+        let mut llmrt = llmrt(command);
+        llmrt.env("LLMRT_PLUGIN_PATH", dir.path());
+        llmrt.env("LLMRT_PLUGIN_OPTIONS", "fault.wrap=null;fault.rule=init@1:oom");
+        text(&succeed(&mut llmrt).stderr)
+    };
+    for command in [&["run", "-n", "1", "-p", "Once"][..], &["plan"], &["inspect", "--placement"]] {
+        let stderr = stderr(command);
+        assert!(!stderr.contains("fault"), "{command:?}: {stderr}");
+    }
+    for command in [&["devices"][..], &["devices", "-v"], &["run", "-v", "-n", "1", "-p", "Once"]] {
+        let stderr = stderr(command);
+        let n = stderr.matches("libllmrt_fault.so: not loaded: ").count();
+        assert!(n == 1, "{command:?}: {stderr}");
+    }
+}
+
+#[test]
 fn a_device_that_is_not_there_is_answered_with_those_that_are() {
     let stderr = fail(&mut llmrt(["--backend", "cuda:0", "run"]), 2);
     assert!(stderr.contains("--backend cuda:0: there is no such device; there is cpu"), "{stderr}");

@@ -105,6 +105,14 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
 
 /// A machine that overcommits memory would accept it.
 #[test]
+fn a_panic_inside_the_template_engine_is_an_error_without_its_message() {
+    let template = "{{ [][::-1] }}";
+    let flags = ["run", "-p", "hi", "-n", "1", "--chat-template", template];
+    let stderr = fail(llmrt(flags).env("RUST_BACKTRACE", "1"), 3);
+    assert!(stderr.contains("chat template") && stderr.lines().count() == 1, "{stderr}");
+}
+
+#[test]
 fn a_context_larger_than_memory_is_an_error_of_its_own() {
     match std::fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
         Ok("0" | "2") => check("run -c 2147483632 -n 1", 6, "lower the context size (-c)"),
