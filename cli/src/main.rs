@@ -19,6 +19,7 @@ mod session;
 
 mod generate;
 
+mod prompt;
 mod prompt_cache;
 
 mod sampling;

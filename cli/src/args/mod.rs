@@ -186,6 +186,22 @@ mod tests {
         assert!(changed.is_empty(), "{}", texts.join("\n"));
     }
 
+    /// clap wraps at 100 columns: a line end inside a longer line's paragraph would be a second break.
+    #[test]
+    fn paragraphs_after_the_flags_are_one_line_each() {
+        let mut program = program();
+        program.build();
+        for command in program.get_subcommands() {
+            let help = command.get_after_long_help().or(command.get_after_help());
+            let text = help.map(ToString::to_string).unwrap_or_default();
+            let lines: Vec<_> = text.lines().collect();
+            for pair in lines.windows(2) {
+                let is_broken = pair[0].chars().count() > 100 && !pair[1].is_empty();
+                assert!(!is_broken, "{}: {}", command.get_name(), pair[0]);
+            }
+        }
+    }
+
     #[test]
     fn flags_of_devices_may_stand_before_or_after_the_command() {
         for line in ["llmrt --backend a,b:1 run", "llmrt run --backend a,b:1"] {

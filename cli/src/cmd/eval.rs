@@ -63,7 +63,7 @@ pub enum LogitsArg {
 }
 
 const EVAL_HELP: &str = "\
-The output has no header: the first row comes first, n_vocab values of 4 bytes per row. It appears when all is
+The output has no header: the first row comes first, n_vocab values of 4 bytes per row. It appears when all is \
 computed. --per-op also writes index.tsv: file, node, and dims (innermost first) of every result.
 
 Example:

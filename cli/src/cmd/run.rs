@@ -16,10 +16,10 @@ use crate::prompt_cache::{self, Key};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::templates::Template;
-use crate::{clock, interrupt, sampling, text};
+use crate::{interrupt, prompt, sampling, text};
 use llmrt_abi::DType;
 use llmrt_engine::{Engine, EngineOptions, Finish, Timings, TokenId};
-use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Message, RenderOptions, Tokenizer};
+use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Tokenizer};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -177,10 +177,6 @@ pub fn timings(load: Duration, outcome: &Outcome) -> Timings {
     }
 }
 
-/// A template that renders nothing for a conversation.
-pub const EMPTY_TEMPLATE: &str = "the chat template (tokenizer.chat_template) renders no text for this prompt: give the \
-                                  prompt without it (--raw), or set another with --override-kv";
-
 /// A prompt must leave room for an answer.
 pub fn check_fits(n_tokens: usize, n_ctx: usize, n_ctx_train: Option<usize>) -> Result<()> {
     if n_tokens < n_ctx {
@@ -191,18 +187,6 @@ pub fn check_fits(n_tokens: usize, n_ctx: usize, n_ctx_train: Option<usize>) -> 
         "the prompt has {} and the context holds {n_ctx}: raise it with -c{trained} or shorten the prompt",
         n_things(n_tokens, "token")
     )))
-}
-
-/// What a template is rendered with.
-pub fn render_options<'a>(tokenizer: &'a Tokenizer, now: &'a str) -> RenderOptions<'a> {
-    let piece = |id: Option<TokenId>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
-    RenderOptions {
-        add_generation_prompt: true,
-        bos: piece(tokenizer.bos()),
-        eos: piece(tokenizer.eos()),
-        now: Some(now),
-        ..RenderOptions::default()
-    }
 }
 
 /// The ids of the prompt, in the words of the template if there is one.
@@ -230,17 +214,7 @@ fn prompt_tokens(
             "the prompt is empty: give one, or use --raw to let the model begin by itself",
         ));
     }
-    let mut messages: Vec<_> = args.system.iter().map(|text| Message::new("system", text)).collect();
-    messages.push(Message::new("user", prompt));
-    let now = clock::now();
-    let options = render_options(tokenizer, &now);
-    // A template that computes without writing does not look at the token.
-    let prompt =
-        interrupt::ending_at_once(|| template.render_prompt(&messages, &options, tokenizer, limits))?;
-    if prompt.text().trim().is_empty() {
-        return Err(Error::new(Exit::File, EMPTY_TEMPLATE));
-    }
-    Ok(tokenizer.encode_prompt(&prompt, limits)?)
+    prompt::of_message(tokenizer, template, args.system.as_deref(), prompt, limits)
 }
 
 /// What a text without a prompt begins with.

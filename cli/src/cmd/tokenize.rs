@@ -1,11 +1,12 @@
 //! `llmrt tokenize` and `llmrt detokenize`: text to ids and back.
 
-use crate::args::Global;
+use crate::args::{Global, TemplateArgs};
 use crate::cmd::Command;
 use crate::error::{Error, Result};
 use crate::interrupt::UNTIL_INTERRUPTED;
 use crate::model::OpenModel;
-use crate::{output, text, tokens};
+use crate::templates::Template;
+use crate::{output, prompt, text, tokens};
 use clap::Args;
 use llmrt_engine::TokenId;
 use llmrt_host::load::OpenOptions;
@@ -16,7 +17,8 @@ use std::path::{Path, PathBuf};
 
 /// Turn text into token ids.
 ///
-/// The text is taken as it is, a line end at its end included.
+/// The text is taken as it is, a line end at its end included. With --chat it is the message of a chat, and the ids are
+/// those that `run` computes for it.
 #[derive(Args, Debug)]
 pub struct Tokenize {
     /// Model or vocabulary file [default: the embedded model].
@@ -31,6 +33,14 @@ pub struct Tokenize {
     /// File with the text; `-`: stdin.
     #[arg(short = 'f', long = "file", value_name = "FILE")]
     pub file: Option<PathBuf>,
+    /// Render the text with the chat template first, as `run` does; --system and --chat-template imply it.
+    #[arg(long, conflicts_with_all = ["no_bos", "no_parse_special"])]
+    pub chat: bool,
+    /// System message before the text.
+    #[arg(long, value_name = "TEXT", conflicts_with_all = ["no_bos", "no_parse_special"])]
+    pub system: Option<String>,
+    #[command(flatten)]
+    pub template: TemplateArgs,
     /// Ids on one line, separated by spaces.
     #[arg(long, conflicts_with = "json")]
     pub ids: bool,
@@ -38,10 +48,10 @@ pub struct Tokenize {
     #[arg(long)]
     pub json: bool,
     /// Add no BOS or EOS token.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["chat_template", "chat_template_file"])]
     pub no_bos: bool,
     /// Treat special tokens in the text as text.
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["chat_template", "chat_template_file"])]
     pub no_parse_special: bool,
     /// tokenizer.bin of a llama2.c checkpoint [default: beside the checkpoint].
     #[arg(long, value_name = "FILE")]
@@ -81,16 +91,29 @@ impl Command for Detokenize {
     }
 }
 
-/// Prints the ids of a text, exactly as it is given.
+/// Prints the ids of a text, exactly as it is given, or of a message.
 fn tokenize(args: &Tokenize) -> Result<()> {
-    let tokenizer = open(args.model.as_deref(), &args.tokenizer)?;
+    let model = open(args.model.as_deref(), &args.tokenizer)?;
+    let tokenizer = model.tokenizer()?;
+    let template = template(args, &model)?;
     let text = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
         (Some(text), _) => text.clone(),
-        (None, Some(path)) => text::of_file(path)?,
-        (None, None) => text::of_stdin()?,
+        (None, file) => {
+            let read = file.as_ref().map_or_else(text::of_stdin, |path| text::of_file(path))?;
+            if template.is_some() { text::without_last_line_end(read) } else { read }
+        }
     };
-    let options = EncodeOptions { add_special: !args.no_bos, parse_special: !args.no_parse_special };
-    let ids = tokenizer.encode_within(&text, options, UNTIL_INTERRUPTED)?;
+    let ids = match template {
+        Some(template) => {
+            let system = args.system.as_deref();
+            prompt::of_message(&tokenizer, &template.jinja, system, &text, UNTIL_INTERRUPTED)
+                .map_err(|e| e.of_model(&model.name))?
+        }
+        None => {
+            let options = EncodeOptions { add_special: !args.no_bos, parse_special: !args.no_parse_special };
+            tokenizer.encode_within(&text, options, UNTIL_INTERRUPTED)?
+        }
+    };
 
     if args.json {
         let rows = ids.iter().map(|&id| Ok(json!({ "id": id, "piece": piece_json(&tokenizer, id)? })));
@@ -108,9 +131,20 @@ fn tokenize(args: &Tokenize) -> Result<()> {
     Ok(output::print(lines)?)
 }
 
+/// The template if the text is a message.
+fn template(args: &Tokenize, model: &OpenModel) -> Result<Option<Template>> {
+    let TemplateArgs { chat_template, chat_template_file } = &args.template;
+    if !args.chat && args.system.is_none() && chat_template.is_none() && chat_template_file.is_none() {
+        return Ok(None);
+    }
+    let template = Template::choose(&args.template, model)?;
+    let none = "the model has no chat template: give one with --chat-template or --chat-template-file";
+    template.ok_or_else(|| Error::usage(none)).map(Some)
+}
+
 /// Prints the text of ids; a line end follows only on a terminal.
 fn detokenize(args: &Detokenize) -> Result<()> {
-    let tokenizer = open(args.model.as_deref(), &args.tokenizer)?;
+    let tokenizer = open(args.model.as_deref(), &args.tokenizer)?.tokenizer()?;
     let (given, source) = match args.ids.is_empty() {
         true => (text::of_stdin()?, "stdin"),
         false => (args.ids.join(" "), "IDS"),
@@ -121,9 +155,9 @@ fn detokenize(args: &Detokenize) -> Result<()> {
     Ok(output::model_text(&(tokenizer.decode(&ids, args.special)? + line_end))?)
 }
 
-fn open(model: Option<&Path>, tokenizer_bin: &Option<PathBuf>) -> Result<Tokenizer> {
+fn open(model: Option<&Path>, tokenizer_bin: &Option<PathBuf>) -> Result<OpenModel> {
     let options = OpenOptions { tokenizer: tokenizer_bin.clone(), ..OpenOptions::default() };
-    OpenModel::open(model, &options)?.tokenizer()
+    OpenModel::open(model, &options)
 }
 
 /// The text that a token writes, or its bytes if they are no text.

@@ -62,8 +62,9 @@ pub enum CeilingsArg {
 }
 
 const BENCH_HELP: &str = "\
-The random tokens are the same in every run. Decoding starts with a context of one token at least. The JSON has
-prompt_tok_s and decode_tok_s (means; of all sequences together), each with _sd (standard deviation); a test that was
-switched off is null. It also has the least that steps must do: read_bytes_per_step, mul_adds_per_token (without
-attention and the output matrix, which only a prompt's last token goes through), kv_bytes_per_token (read for each token of the
-context), the ceilings, if requested (the best read rate and the one over a second), and logits_bytes: what the last step read back.";
+The random tokens are the same in every run. Decoding starts with a context of one token at least. The JSON has \
+prompt_tok_s and decode_tok_s (means; of all sequences together), each with _sd (standard deviation); a test that \
+was switched off is null. It also has the least that steps must do: read_bytes_per_step, mul_adds_per_token (without \
+attention and the output matrix, which only a prompt's last token goes through), kv_bytes_per_token (read for each \
+token of the context), the ceilings, if requested (the best read rate and the one over a second), and logits_bytes: \
+what the last step read back.";

@@ -8,11 +8,12 @@ mod file;
 
 use crate::args::SamplingArgs;
 use crate::clock;
-use crate::cmd::run::{EMPTY_TEMPLATE, check_fits, render_options};
+use crate::cmd::run::check_fits;
 use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, Request, generate};
 use crate::interrupt;
 use crate::output::{n_things, note};
+use crate::prompt::{EMPTY_TEMPLATE, render_options};
 use crate::sampling;
 use crate::templates::Template;
 use crate::values::Seed;

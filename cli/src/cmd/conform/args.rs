@@ -66,8 +66,9 @@ Levels:
   L2  streams and events           L6  throughput (--perf)
   L3  every op against its reference
 
-The JSON has plugin, device, sha256 (of the file), llmrt (version), cases_run, cases_failed, cases_skipped, failed (name, reason), skipped (reason, cases),
-ops and levels (run, failed, skipped of each), support (op, type: supported, cases), perf.
+The JSON has plugin, device, sha256 (of the file), llmrt (version), cases_run, cases_failed, cases_skipped, failed \
+(name, reason), skipped (reason, cases), ops and levels (run, failed, skipped of each), support (op, type: \
+supported, cases), perf.
 
 Examples:
   llmrt conform ./libllmrt_mydevice.so --level L0..L2

@@ -38,10 +38,10 @@ pub struct Perplexity {
 }
 
 const PERPLEXITY_HELP: &str = "\
-Without -c a window has 512 tokens, or as many as the model was trained on if that is less. Lower is better: a perplexity
-of 10 means that the model was as uncertain as among 10 equally likely tokens. The JSON has perplexity, perplexity_error, windows,
-predictions and, with --kl, base_perplexity, mean_kld, mean_kld_error, median_kld, kld_99, max_kld, same_top (a share),
-mean_dp and rms_dp (change of the right token's probability).
+Without -c a window has 512 tokens, or as many as the model was trained on if that is less. Lower is better: a \
+perplexity of 10 means that the model was as uncertain as among 10 equally likely tokens. The JSON has perplexity, \
+perplexity_error, windows, predictions and, with --kl, base_perplexity, mean_kld, mean_kld_error, median_kld, \
+kld_99, max_kld, same_top (a share), mean_dp and rms_dp (change of the right token's probability).
 
 Examples:
   llmrt perplexity model-q4_k_m.gguf -f text.txt

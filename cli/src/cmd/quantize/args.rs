@@ -39,10 +39,10 @@ pub struct Quantize {
 }
 
 const QUANTIZE_HELP: &str = "\
-TYPE is f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_k_s, q4_k_m, q4_k_s, q3_k_l, q3_k_m, q3_k_s, q2_k, q2_k_s, q5_0, q5_1,
-q4_0, q4_1, iq4_nl, iq4_xs, mxfp4, tq1_0, tq2_0, q2_0 or q1_0; q3_k, q4_k and q5_k are their _m forms. The output matrix,
-and in the _m and _l forms some of attn_v and ffn_down, get a better type. Vectors, norms and small matrices stay as they
-are. Rows that are no whole blocks of a type get another, with a line on stderr.
+TYPE is f32, f16, bf16, q8_0, q6_k, q5_k_m, q5_k_s, q4_k_m, q4_k_s, q3_k_l, q3_k_m, q3_k_s, q2_k, q2_k_s, q5_0, \
+q5_1, q4_0, q4_1, iq4_nl, iq4_xs, mxfp4, tq1_0, tq2_0, q2_0 or q1_0; q3_k, q4_k and q5_k are their _m forms. The \
+output matrix, and in the _m and _l forms some of attn_v and ffn_down, get a better type. Vectors, norms and small \
+matrices stay as they are. Rows that are no whole blocks of a type get another, with a line on stderr.
 
 Example:
   llmrt quantize model-f16.gguf model-q4_k_m.gguf q4_k_m --tensor 'ffn_down=q6_k'";

@@ -101,9 +101,9 @@ Examples:
   git diff | llmrt run model.gguf --system \"Write a commit message\"
   llmrt run stories15M.bin --sampler llama2c -s 42 -n 256
 
-In a chat, /help lists commands; Ctrl-C stops the answer, Ctrl-D leaves. A conversation that no longer fits into the
-context loses its oldest turns, never the system message or the last message, and a line on stderr reports it; an answer
-that reaches the end of the context continues in the same way, and ends where no turn is left to drop.
+In a chat, /help lists commands; Ctrl-C stops the answer, Ctrl-D leaves. A conversation that no longer fits into the \
+context loses its oldest turns, never the system message or the last message, and a line on stderr reports it; an \
+answer that reaches the end of the context continues in the same way, and ends where no turn is left to drop.
 
-The last line on stderr is the time to load, then tokens per second of the prompt and of the answer; before it comes the
-seed if it was from the clock.";
+The last line on stderr is the time to load, then tokens per second of the prompt and of the answer; before it comes \
+the seed if it was from the clock.";

@@ -39,6 +39,38 @@ fn start_and_special_tokens_can_be_left_out() {
 }
 
 #[test]
+fn a_message_is_rendered_with_a_chat_template_as_run_does() {
+    let shown = |flags: &[&str]| {
+        let ids = stdout([&["tokenize", "--ids", "-p", "a </s> fox"][..], flags].concat());
+        let ids: Vec<_> = ids.split_whitespace().collect();
+        stdout([&["detokenize", "--special"][..], &ids].concat())
+    };
+    // A vocabulary of this kind writes a space before what follows a control token.
+    let zephyr = "<s> <|user|>\na </s> fox</s> \n<|assistant|>\n";
+    assert_eq!(shown(&["--chat-template", "zephyr"]), zephyr);
+    assert_eq!(
+        shown(&["--chat-template", "zephyr", "--chat", "--system", "Be brief."]),
+        "<s> <|system|>\nBe brief.</s> \n<|user|>\na </s> fox</s> \n<|assistant|>\n"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("chat.jinja");
+    std::fs::write(&file, "{{ messages[0].role }}: {{ messages[0].content }}!").unwrap();
+    assert_eq!(shown(&["--chat-template-file", file.to_str().unwrap()]), "<s> user: a </s> fox!");
+
+    // The content of a message is text: `</s>` in it is no control token, other than the template's own.
+    let ids = stdout(["tokenize", "--ids", "-p", "</s>", "--chat-template", "zephyr"]);
+    assert_eq!(ids.split_whitespace().filter(|id| *id == "2").count(), 1, "{ids}");
+    let run = ["run", "-p", "</s>", "--chat-template", "zephyr", "-n", "1", "--json"];
+    assert_eq!(json(&mut llmrt(run))["n_prompt"], ids.split_whitespace().count());
+
+    for flags in [&["--chat"][..], &["--system", "x"]] {
+        let stderr = fail(llmrt(["tokenize", "-p", "x"]).args(flags), 2);
+        assert!(stderr.contains("no chat template: give one with --chat-template"), "{stderr}");
+    }
+    fail(&mut llmrt(["tokenize", "-p", "x", "--chat", "--no-bos"]), 2);
+}
+
+#[test]
 fn files_and_stdin_are_taken_to_the_last_byte() {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("text");
