@@ -1,7 +1,7 @@
 //! Cancellation: a token that any thread may set, and the runs that watch one.
 
+use parking_lot::RwLock;
 use std::sync::Arc;
-use std::sync::RwLock;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 /// A request to stop, shared by its clones. Setting it is one atomic store, so a signal handler may do it.
@@ -44,20 +44,20 @@ pub(crate) struct Runs(RwLock<Vec<(u64, CancelToken)>>);
 impl Runs {
     /// Lets a run watch a token; each run once.
     pub(crate) fn watch(&self, run_id: u64, token: &CancelToken) {
-        let mut runs = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut runs = self.0.write();
         runs.retain(|(id, _)| *id != run_id);
         runs.push((run_id, token.clone()));
     }
 
     /// Ends that: the run is over.
     pub(crate) fn forget(&self, run_id: u64) {
-        let mut runs = self.0.write().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let mut runs = self.0.write();
         runs.retain(|(id, _)| *id != run_id);
     }
 
     /// Whether a run is to stop: a shared lock, a scan of the running ids, one atomic load.
     pub(crate) fn is_cancelled(&self, run_id: u64) -> bool {
-        let runs = self.0.read().unwrap_or_else(std::sync::PoisonError::into_inner);
+        let runs = self.0.read();
         runs.iter().any(|(id, token)| *id == run_id && token.is_cancelled())
     }
 }

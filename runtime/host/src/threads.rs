@@ -8,11 +8,12 @@ mod barrier;
 
 use crate::{Error, Result};
 use barrier::Barrier;
+use parking_lot::{Condvar, Mutex, RwLock, RwLockWriteGuard};
 use std::any::Any;
 use std::cell::Cell;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicPtr, AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, RwLock, RwLockWriteGuard};
 use std::time::{Duration, Instant};
 
 /// What every member of a team runs.
@@ -115,7 +116,7 @@ impl ThreadPool {
     }
 
     fn run_on_workers(&self, job: &Job<'_>) -> Result<()> {
-        let mut workers = lock(&self.workers);
+        let mut workers = self.workers.lock();
         self.start_workers(&mut workers, job.n - 1)?;
 
         let shared = &*self.shared;
@@ -162,7 +163,7 @@ impl Drop for ThreadPool {
     fn drop(&mut self) {
         self.shared.stop.store(true, Ordering::SeqCst);
         self.shared.epoch.fetch_add(1 << 16, Ordering::SeqCst);
-        for worker in lock(&self.workers).drain(..) {
+        for worker in self.workers.lock().drain(..) {
             worker.handle.thread().unpark();
             // The last handle may be dropped on a worker, which cannot wait for itself.
             if worker.handle.thread().id() != std::thread::current().id() {
@@ -188,7 +189,7 @@ impl Shared {
             let job = unsafe { &*self.job.load(Ordering::Acquire) };
             job.member(index);
             if self.pending.fetch_sub(1, Ordering::SeqCst) == 1 && self.caller_sleeps.load(Ordering::SeqCst) {
-                drop(lock(&self.done_lock));
+                drop(self.done_lock.lock());
                 self.done.notify_all();
             }
         }
@@ -212,10 +213,10 @@ impl Shared {
         if spin_until(self.spin, all_left) {
             return;
         }
-        let mut guard = lock(&self.done_lock);
+        let mut guard = self.done_lock.lock();
         self.caller_sleeps.swap(true, Ordering::SeqCst);
         while !all_left() {
-            guard = self.done.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            self.done.wait(&mut guard);
         }
         self.caller_sleeps.store(false, Ordering::SeqCst);
     }
@@ -244,7 +245,7 @@ impl<'a> Job<'a> {
             let text =
                 text.or_else(|| payload.downcast_ref::<String>().map(String::as_str)).unwrap_or("(no text)");
             let message = format!("panic on thread {index} of {}: {text}", self.n);
-            lock(&self.message).get_or_insert(message);
+            self.message.lock().get_or_insert(message);
             // Before `leave`, so that every member that passes the barrier sees it.
             self.failed.store(true, Ordering::Release);
         }
@@ -253,7 +254,7 @@ impl<'a> Job<'a> {
     }
 
     fn outcome(self) -> Result<()> {
-        match self.message.into_inner().unwrap_or_else(PoisonError::into_inner) {
+        match self.message.into_inner() {
             None => Ok(()),
             Some(problem) => Err(Error::Threads { problem }),
         }
@@ -292,12 +293,12 @@ fn run_on_own_threads(body: &Body<'_>, n: usize, spin: Duration) -> Result<()> {
     // Started threads wait for the lock until the size of the team is certain.
     let job = RwLock::new(None);
     std::thread::scope(|scope| {
-        let mut slot = job.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = job.write();
         let mut n_started = 1;
         for index in 1..n {
             let job = &job;
             let work = move || {
-                let job = job.read().unwrap_or_else(PoisonError::into_inner);
+                let job = job.read();
                 let job: &Option<Job<'_>> = &job;
                 if let Some(job) = job {
                     job.member(index);
@@ -312,7 +313,7 @@ fn run_on_own_threads(body: &Body<'_>, n: usize, spin: Duration) -> Result<()> {
         let slot = RwLockWriteGuard::downgrade(slot);
         slot.iter().for_each(|job| job.member(0));
     });
-    let job = job.into_inner().unwrap_or_else(PoisonError::into_inner);
+    let job = job.into_inner();
     job.map_or(Ok(()), Job::outcome)
 }
 
@@ -340,8 +341,4 @@ fn spin_until(spin: Duration, ready: impl Fn() -> bool) -> bool {
 fn thread_count(requested: usize) -> usize {
     let cores = || std::thread::available_parallelism().map_or(1, |n| n.get());
     if requested == 0 { cores() } else { requested }.min(MAX_THREADS)
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

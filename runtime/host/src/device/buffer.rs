@@ -6,8 +6,9 @@ use crate::error::{CallError, Error, Result};
 use crate::plugin::table::{self, mandatory};
 use crate::validate::{answers, fence::Fenced, inside, live};
 use llmrt_abi::{Scope, Status, types as c};
+use parking_lot::{Mutex, MutexGuard};
 use std::ptr::NonNull;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Host memory that devices may use in place.
 ///
@@ -270,7 +271,7 @@ impl Buffer {
     /// The turn to touch the buffer's bytes. Calls of one buffer come one after the other, except `set` where the
     /// buffer type allows several on disjoint ranges.
     fn one_call(&self) -> MutexGuard<'_, ()> {
-        self.0.one_call.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.one_call.lock()
     }
 
     /// Address of the first byte, where the CPU may read and write.

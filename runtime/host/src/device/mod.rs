@@ -37,10 +37,11 @@ use crate::plugin::table::{self, mandatory};
 use crate::pool::{Devmem, PoolKind, PoolStats, Scratch};
 use crate::validate::{answers, inside};
 use llmrt_abi::{Scope, types as c};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::ops::Range;
 use std::sync::atomic::AtomicBool;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// A device of a plugin. Opened by the first call that needs it, closed when the last object on it is gone.
 pub struct Device {
@@ -311,7 +312,7 @@ impl Device {
     }
 
     fn opened(&self) -> MutexGuard<'_, Option<Result<()>>> {
-        self.opened.lock().unwrap_or_else(PoisonError::into_inner)
+        self.opened.lock()
     }
 }
 

@@ -7,7 +7,8 @@ use crate::error::{Error, Result};
 use crate::pool::Scratch;
 use crate::validate::live;
 use llmrt_abi::{Status, types as c};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// A prepared graph of one stream.
@@ -110,7 +111,7 @@ impl BackendPlan {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 

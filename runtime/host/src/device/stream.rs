@@ -8,7 +8,8 @@ use crate::plugin::table::{self, mandatory};
 use crate::pool::{PoolKind, PoolStats, Scratch};
 use crate::validate::{answers, inside, live};
 use llmrt_abi::{Scope, types as c};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A stream of work.
@@ -173,12 +174,12 @@ impl Stream {
 
     /// The error after which the stream must be recreated, if there was one.
     pub fn broken(&self) -> Option<Error> {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken.clone()
+        self.0.state.lock().broken.clone()
     }
 
     /// For tests of plugins: clears that error, so that the next call reaches the plugin, which keeps it too.
     pub fn forget_error(&self) {
-        self.0.state.lock().unwrap_or_else(PoisonError::into_inner).broken = None;
+        self.0.state.lock().broken = None;
     }
 
     /// Whether plans are the plugin's own, and not kept graphs.
@@ -191,7 +192,7 @@ impl Inner {
     /// The right to call the backend, if it still works.
     pub(super) fn enter(&self) -> Result<MutexGuard<'_, State>> {
         self.device.alive()?;
-        let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let state = self.state.lock();
         match &state.broken {
             Some(e) => Err(e.clone()),
             None => Ok(state),
@@ -217,7 +218,7 @@ impl Inner {
 
     /// Keeps the graph of a plan that cannot be destroyed, until the stream is.
     pub(super) fn keep_to_the_end(&self, graph: RawGraph) {
-        let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut state = self.state.lock();
         state.left_over.push(graph);
     }
 
@@ -292,7 +293,7 @@ impl Drop for Inner {
             unsafe { destroy(self.raw) }
         } else {
             // It is unknown whether the device still works on it.
-            let state = self.state.get_mut().unwrap_or_else(PoisonError::into_inner);
+            let state = self.state.get_mut();
             std::mem::forget(std::mem::take(&mut state.in_flight));
             std::mem::forget(self.scratch.take());
             std::mem::forget(std::mem::take(&mut state.left_over));

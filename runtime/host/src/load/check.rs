@@ -1,7 +1,6 @@
 //! `--check-tensors`: checks every number of a model, on all cores, for NaN and infinity.
 
-use std::sync::Mutex;
-use std::sync::PoisonError;
+use parking_lot::Mutex;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::Duration;
 
@@ -61,7 +60,7 @@ impl<'a> Check<'a> {
         let mut scratch = Vec::new();
         while let Some((i, tensor)) = self.take() {
             let result = self.first_bad_block(tensor, &mut scratch);
-            let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut found = self.found.lock();
             match result {
                 Ok(None) => {}
                 Ok(Some(block)) => found.bad.push((i, block)),
@@ -80,7 +79,7 @@ impl<'a> Check<'a> {
 
     /// An error that names all bad tensors, once every thread has returned.
     pub(super) fn finish(self) -> Result<()> {
-        let Found { mut bad, error } = self.found.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let Found { mut bad, error } = self.found.into_inner();
         if let Some(error) = error {
             return Err(error);
         }

@@ -5,8 +5,9 @@ use super::table;
 use crate::device::{NodeDesc, RawGraph, RawGraphBuilder, Stream, TensorDesc};
 use crate::error::{Error, Result};
 use llmrt_abi::{DType, Reason, Status, types as c};
+use parking_lot::Mutex;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, OnceLock, PoisonError, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 
 /// Numbers of custom ops start here.
 const FIRST: u32 = 0x8000_0000;
@@ -46,7 +47,7 @@ pub enum RanBy {
 /// The number of a name and version, the same for all hosts of the process.
 fn intern(name: &str, version: u32) -> u32 {
     static NAMES: Mutex<Vec<(String, u32)>> = Mutex::new(Vec::new());
-    let mut names = NAMES.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut names = NAMES.lock();
     let row = names.iter().position(|(n, v)| (n.as_str(), *v) == (name, version)).unwrap_or_else(|| {
         names.push((name.to_string(), version));
         names.len() - 1

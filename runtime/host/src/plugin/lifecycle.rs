@@ -3,8 +3,9 @@
 use super::loaded::Loaded;
 use super::open::StartError;
 use crate::device::Device;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 /// A table that is being initialised, in use, or being shut down.
@@ -99,7 +100,7 @@ fn reserve(key: usize) -> Result<Option<Module>, String> {
             }
             Some(Slot::Starting) => {}
         }
-        guard = CHANGED.wait(guard).unwrap_or_else(PoisonError::into_inner);
+        CHANGED.wait(&mut guard);
     }
 }
 
@@ -114,5 +115,5 @@ impl Drop for Reservation {
 }
 
 fn slots() -> MutexGuard<'static, Option<HashMap<usize, Slot>>> {
-    SLOTS.lock().unwrap_or_else(PoisonError::into_inner)
+    SLOTS.lock()
 }

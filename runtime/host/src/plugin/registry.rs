@@ -14,10 +14,11 @@ use crate::knobs;
 use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use llmrt_abi::types as c;
+use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// How to make a host.
@@ -183,7 +184,7 @@ impl Host {
         }
         let candidate = Candidate { path, outcome };
         if is_quiet {
-            let mut quiet = self.quietly_refused.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut quiet = self.quietly_refused.lock();
             quiet.push(candidate.clone());
         }
         candidate
@@ -230,7 +231,7 @@ impl Host {
     /// Plugins that were found, not named, and whose `init` failed: no card, no driver. The log has them at level info
     /// only.
     pub fn quietly_refused(&self) -> Vec<Candidate> {
-        self.quietly_refused.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.quietly_refused.lock().clone()
     }
 
     /// All devices, the most capable first: by kind (CPUs last), then the plugin's priority, then name.
@@ -308,6 +309,6 @@ impl Host {
     }
 
     fn plugins(&self) -> MutexGuard<'_, Vec<Entry>> {
-        self.plugins.lock().unwrap_or_else(PoisonError::into_inner)
+        self.plugins.lock()
     }
 }

@@ -9,9 +9,10 @@ use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use core::ffi::c_void;
 use llmrt_abi::types as c;
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 /// Where plugins' log lines go: level (1 error … 5 trace), plugin's target, text.
@@ -80,7 +81,7 @@ impl Services {
 
     /// The same, and noted as an option that is read.
     pub(crate) fn read_option(&self, key: &str) -> Option<String> {
-        let mut read = self.options_read.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut read = self.options_read.lock();
         if !read.contains(key) {
             read.insert(key.to_string());
         }
@@ -123,12 +124,12 @@ impl Services {
     }
 
     pub(super) fn ops(&self) -> MutexGuard<'_, Vec<Arc<Registered>>> {
-        self.ops.lock().unwrap_or_else(PoisonError::into_inner)
+        self.ops.lock()
     }
 
     /// Options that plugins read.
     pub(crate) fn options_read(&self) -> Vec<String> {
-        self.options_read.lock().unwrap_or_else(PoisonError::into_inner).iter().cloned().collect()
+        self.options_read.lock().iter().cloned().collect()
     }
 
     /// A plugin broke a rule in a call of the host: logged if calls are checked.

@@ -4,9 +4,10 @@ use super::{Devmem, Pool, PoolKind, PoolStats};
 use crate::device::Device;
 use crate::error::{Error, Result};
 use llmrt_abi::{Status, types as c};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeSet;
 use std::ffi::c_void;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// The scratch pool of one stream. Its address is the plugin's until the stream is destroyed.
 pub(crate) struct Scratch {
@@ -97,7 +98,7 @@ impl Scratch {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -106,7 +107,7 @@ impl Scratch {
 unsafe fn state<'a>(ctx: *mut c_void) -> MutexGuard<'a, State> {
     // SAFETY: the caller's promise.
     let state = unsafe { &*ctx.cast::<Mutex<State>>() };
-    state.lock().unwrap_or_else(PoisonError::into_inner)
+    state.lock()
 }
 
 unsafe extern "C" fn alloc(ctx: *mut c_void, size: u64, align: u64, addr: *mut u64, actual: *mut u64) -> i32 {

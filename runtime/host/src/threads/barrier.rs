@@ -1,8 +1,8 @@
 //! A barrier at which members that left the team count as arrived from then on.
 
-use super::{lock, spin_until};
+use super::spin_until;
+use parking_lot::{Condvar, Mutex};
 use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use std::sync::{Condvar, Mutex, PoisonError};
 use std::time::Duration;
 
 /// Members that are still there, and how many of them wait.
@@ -42,14 +42,14 @@ impl Barrier {
         if spin_until(self.spin, over) {
             return;
         }
-        let mut guard = lock(&self.lock);
+        let mut guard = self.lock.lock();
         loop {
             // Again after each wake-up: the flag may have been cleared for the round before. A swap, as in `super`.
             self.sleepers.swap(true, Ordering::SeqCst);
             if over() {
                 return;
             }
-            guard = self.released.wait(guard).unwrap_or_else(PoisonError::into_inner);
+            self.released.wait(&mut guard);
         }
     }
 
@@ -78,7 +78,7 @@ impl Barrier {
     fn release(&self) {
         self.round.fetch_add(1, Ordering::SeqCst);
         if self.sleepers.load(Ordering::SeqCst) {
-            let _guard = lock(&self.lock);
+            let _guard = self.lock.lock();
             self.sleepers.store(false, Ordering::SeqCst);
             self.released.notify_all();
         }

@@ -5,8 +5,8 @@ use crate::device::Device;
 use crate::error::Result;
 use crate::plugin::loaded::Loaded;
 use llmrt_abi::{Scope, types as c};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::HashMap;
-use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::thread::ThreadId;
 
 /// What an object is.
@@ -42,7 +42,7 @@ struct Sealed {
 static LIVE: Mutex<Option<HashMap<usize, Object>>> = Mutex::new(None);
 
 fn live() -> MutexGuard<'static, Option<HashMap<usize, Object>>> {
-    LIVE.lock().unwrap_or_else(PoisonError::into_inner)
+    LIVE.lock()
 }
 
 /// Notes an object that a plugin made just now. Two live ones at one address are not two.

@@ -2,8 +2,9 @@
 //! layout of its own, `tiny` has little memory, `apart` and `full` use host memory and request copies of matrices,
 //! for which `full` has no room.
 
+use parking_lot::Mutex;
 use std::collections::HashSet;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 use llmrt_plugin::abi::types::{
     BT_COPY_MATRICES, BUFFER_DEVICE, CAP_HOST_READ, DEVICE_ACCEL, LAYOUT_INVERTIBLE,
@@ -110,23 +111,23 @@ impl Buffer for Own {
             return Err(Error::invalid(format!("{} bytes at once", src.len())));
         }
         let at = (tensor.offset() + off) as usize;
-        lock(&self.bytes)[at..at + src.len()].copy_from_slice(src);
+        self.bytes.lock()[at..at + src.len()].copy_from_slice(src);
         Ok(())
     }
 
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
         let at = (tensor.offset() + off) as usize;
-        dst.copy_from_slice(&lock(&self.bytes)[at..at + dst.len()]);
+        dst.copy_from_slice(&self.bytes.lock()[at..at + dst.len()]);
         Ok(())
     }
 
     fn fill(&self, off: u64, n: u64, byte: u8) -> Result<()> {
-        lock(&self.bytes)[off as usize..(off + n) as usize].fill(byte);
+        self.bytes.lock()[off as usize..(off + n) as usize].fill(byte);
         Ok(())
     }
 
     fn seal(&self, tensor: &TensorView<'_>) -> Result<Layout> {
-        match lock(&self.sealed).insert(tensor.offset()) {
+        match self.sealed.lock().insert(tensor.offset()) {
             true => Ok(Layout { id: LAYOUT, flags: LAYOUT_INVERTIBLE, ..Layout::canonical(tensor.nbytes()) }),
             false => Err(Error::invalid("sealed twice")),
         }
@@ -171,8 +172,4 @@ impl Stream for Idle {
     fn synchronize(&mut self) -> Result<()> {
         Ok(())
     }
-}
-
-fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
