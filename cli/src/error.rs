@@ -101,6 +101,7 @@ impl From<llmrt_host::Error> for Error {
         let exit = match &e {
             llmrt_host::Error::Fallback { .. } => Exit::Strict,
             llmrt_host::Error::Knob { .. } => Exit::Usage,
+            llmrt_host::Error::ModelFile { .. } => Exit::File,
             _ if e.is_oom() => Exit::Memory,
             _ => Exit::Device,
         };

@@ -85,6 +85,12 @@ pub enum Error {
     /// A run whose [`crate::CancelToken`] was set.
     #[error("the run was cancelled")]
     Cancelled,
+    /// A model file of which a device uses pages in place was truncated, or could not be read.
+    #[error("{problem}")]
+    ModelFile {
+        /// Which file, what was found, what to do.
+        problem: String,
+    },
     /// A body panicked, or a thread could not be started.
     #[error("thread pool: {problem}")]
     Threads {
@@ -166,7 +172,7 @@ impl Error {
             Error::Load { .. } | Error::Fallback { .. } | Error::UnsupportedOp { .. } => Status::Incompatible,
             Error::Invalid { .. } | Error::Knob { .. } => Status::Invalid,
             Error::Cancelled => Status::Cancelled,
-            Error::Threads { .. } | Error::Weights { .. } => Status::Internal,
+            Error::Threads { .. } | Error::Weights { .. } | Error::ModelFile { .. } => Status::Internal,
         }
     }
 

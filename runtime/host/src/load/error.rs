@@ -69,6 +69,12 @@ pub enum Error {
         path.display()
     )]
     Changed { path: PathBuf, was: u64, now: u64 },
+    #[error(
+        "{}: {}; restore the file and start again, or use `--load-mode none` for files that change",
+        path.display(),
+        lost(*was, *now)
+    )]
+    Lost { path: PathBuf, was: u64, now: u64 },
 
     // Placing.
     #[error("tensor `{tensor}` is missing from the model file")]
@@ -115,6 +121,17 @@ impl Error {
     /// A device refused a tensor.
     pub(super) fn tensor(request: &WeightRequest, source: crate::Error) -> Error {
         Error::Tensor { tensor: request.name.clone(), device: request.device.name().into(), source }
+    }
+}
+
+/// Why pages of a mapped file were lost, by its lengths.
+fn lost(was: u64, now: u64) -> String {
+    match now < was {
+        true => format!("the file was truncated while it was in use: {now} bytes, {was} when it was opened"),
+        false => {
+            "pages of the file could not be read while it was in use: it was truncated, or the disk failed"
+                .into()
+        }
     }
 }
 

@@ -7,6 +7,7 @@ use llmrt_gguf::checkpoint::{self, Checkpoint, TokenizerBin};
 use llmrt_gguf::{FileKind, Gguf, Model, SplitInfo, SplitName, TensorInfo, sniff};
 
 use super::dequantised::Dequantised;
+use super::mapping::Mapping;
 use super::read::{OpenFile, buffer};
 use super::{Error, Result};
 
@@ -98,6 +99,14 @@ impl ModelFiles {
     /// Bytes of all files.
     pub fn file_bytes(&self) -> u64 {
         self.files().map(|file| file.len).sum()
+    }
+
+    /// An error if a file has lost pages that are mapped; `maps` has the index of each one's file.
+    pub(super) fn check_maps<'a>(&self, mut maps: impl Iterator<Item = (usize, &'a Mapping)>) -> Result<()> {
+        maps.try_for_each(|(source, mapping)| match self.sources.get(source) {
+            Some(Source::File(file)) => mapping.check(file),
+            _ => Ok(()),
+        })
     }
 
     /// The files.

@@ -1,8 +1,9 @@
 //! A file mapped read-only into memory, and trimmed later to the parts that are used.
 //!
-//! The limit of this way: if another program cuts the file short after it was mapped, touching the lost part ends the
-//! process with SIGBUS. The length is checked before and after mapping and again when loading is done, which catches
-//! a download that is still running; files that may change while a model runs call for `--load-mode none`.
+//! If another program truncates the file after it was mapped, the lost pages read as zeros and the mapping is marked
+//! ([`super::lost_pages`]). The length is checked before and after mapping, when loading is done, and after each run.
+//! Bytes that are overwritten in place are not detected: files that may change while a model runs require
+//! `--load-mode none`.
 
 use std::io;
 use std::ops::Range;
@@ -10,6 +11,7 @@ use std::os::fd::AsRawFd;
 use std::path::Path;
 use std::ptr::NonNull;
 
+use super::lost_pages::GuardedRange;
 use super::read::OpenFile;
 use super::{Error, Result};
 
@@ -22,6 +24,10 @@ pub struct Mapping {
     start: u64,
     /// What is still mapped, in order and apart from each other.
     fragments: Vec<Range<u64>>,
+    /// Their addresses.
+    guarded: Vec<GuardedRange>,
+    /// Whether pages were lost that are not guarded any more.
+    was_lost: bool,
 }
 
 // SAFETY: the pages are read-only and owned by this value; nothing is tied to a thread.
@@ -88,7 +94,9 @@ impl Mapping {
         let base = if base == libc::MAP_FAILED { None } else { NonNull::new(base.cast::<u8>()) };
         let base = base.ok_or_else(|| failed(io::Error::last_os_error()))?;
         let whole = start..end;
-        let mapping = Mapping { base, start, fragments: vec![whole] };
+        let mut mapping =
+            Mapping { base, start, fragments: vec![whole], guarded: Vec::new(), was_lost: false };
+        mapping.guard();
 
         let n_ahead = len.min(usize::try_from(ahead.prefetch).unwrap_or(usize::MAX));
         if n_ahead > 0 {
@@ -106,6 +114,34 @@ impl Mapping {
         let code = unsafe { libc::madvise(self.base.as_ptr().cast(), n, advice) };
         let code = if code == 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(0) };
         warn(warnings, file, name, code);
+    }
+
+    /// From now on lost pages of the fragments are replaced by zeros.
+    fn guard(&mut self) {
+        let address = |byte| self.at(byte).addr();
+        let pages = |f: &Range<u64>| address(f.start)..address(f.end).next_multiple_of(page_size());
+        self.guarded = self.fragments.iter().map(|f| GuardedRange::new(pages(f))).collect();
+    }
+
+    /// Before pages are unmapped, whose addresses may be another mapping's at once.
+    fn unguard(&mut self) {
+        self.was_lost = self.is_lost();
+        self.guarded.clear();
+    }
+
+    /// An error if the file has lost pages: what was computed from the mapping since the last check is then worthless.
+    /// A truncation within the last page is found by the length alone, because the rest of that page reads as zeros.
+    pub fn check(&self, file: &OpenFile) -> Result<()> {
+        let now = file.len_now()?;
+        if now < file.len || self.is_lost() {
+            return Err(Error::Lost { path: file.path.clone(), was: file.len, now });
+        }
+        Ok(())
+    }
+
+    /// Whether pages were read that the file had lost.
+    fn is_lost(&self) -> bool {
+        self.was_lost || self.guarded.iter().any(GuardedRange::is_lost)
     }
 
     /// The bytes of a range, if all of it is still mapped.
@@ -141,6 +177,7 @@ impl Mapping {
     /// Unmaps every page that has no byte in `keep`.
     pub fn unmap_unused(&mut self, keep: &[Range<u64>]) {
         let kept = self.fragments_of(keep);
+        self.unguard();
         for fragment in std::mem::replace(&mut self.fragments, kept.clone()) {
             let mut at = fragment.start;
             for part in kept.iter().filter(|part| fragment.start <= part.start && part.end <= fragment.end) {
@@ -149,6 +186,7 @@ impl Mapping {
             }
             self.unmap(at..fragment.end);
         }
+        self.guard();
     }
 
     fn unmap(&self, range: Range<u64>) {
@@ -181,6 +219,7 @@ impl Mapping {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        self.unguard();
         for fragment in std::mem::take(&mut self.fragments) {
             self.unmap(fragment);
         }

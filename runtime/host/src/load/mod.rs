@@ -1,7 +1,7 @@
 //! From files to weights on devices: opens model files of every kind, maps or reads them, and places each tensor.
 //!
 //! [`files`] finds and opens a model's files and reads their tables; [`mode`] names the ways to get at the bytes,
-//! [`mapping`] and [`read`] are two of them, [`mlock`] keeps them in memory; [`weights`] uses all of these to put
+//! [`mapping`] and [`read`] are two of them (`lost_pages` is for files truncated later), [`mlock`] keeps them in memory; [`weights`] uses all of these to put
 //! tensors on devices (`place` decides how, `storage` and `copies` move the bytes), and `check` checks their numbers
 //! concurrently.
 
@@ -22,6 +22,7 @@ mod bytes;
 mod check;
 mod dequantised;
 mod host_memory;
+mod lost_pages;
 mod pack;
 mod progress;
 

@@ -85,13 +85,16 @@ pub(super) fn place(
     });
     // A file that was truncated meanwhile explains bad numbers, so its length is checked first.
     let unchanged = files.files().try_for_each(|file| file.check_len());
+    let used = maps.iter().enumerate().filter_map(|(file, mapping)| Some((file, mapping.as_ref()?)));
+    let unchanged = unchanged.and_then(|()| files.check_maps(used));
     unchanged.and(moved).inspect_err(|_| weights.locks.undo(n_locks))?; // while the memory is still there
 
     weights.warnings.extend(storage.warnings().chain(copies.warning()));
-    let mut placed = use_in_place(maps, in_place)?;
+    let (mut placed, maps) = use_in_place(maps, in_place)?;
     placed.extend(storage.finish()?);
     placed.extend(copies.finish());
     progress.finish()?;
+    weights.maps.extend(maps);
     for (request, at) in placed {
         weights.placed.entry(request.row).or_default().insert(request.name.clone(), at);
     }
@@ -221,18 +224,22 @@ fn ranges_in(items: &[Item<'_>], file: usize) -> Vec<Range<u64>> {
     items.iter().filter(|item| item.info.file == file).map(Item::range).collect()
 }
 
-/// Unmaps what no device uses in place, and makes a buffer of each fragment that is left, on each device.
+/// Unmaps what no device uses in place, and makes a buffer of each fragment that is left, on each device. Returns the
+/// maps that are left too, each with the index of its file.
 fn use_in_place<'a>(
     maps: Vec<Option<Mapping>>,
     in_place: Vec<Item<'a>>,
-) -> Result<Vec<(&'a WeightRequest, Placed)>> {
-    let mut fragments = BTreeMap::new();
+) -> Result<(Vec<(&'a WeightRequest, Placed)>, Vec<(usize, Arc<Mapping>)>)> {
+    let (mut fragments, mut kept) = (BTreeMap::new(), Vec::new());
     for (file, mapping) in maps.into_iter().enumerate() {
         let Some(mut mapping) = mapping else { continue };
         mapping.unmap_unused(&ranges_in(&in_place, file));
         let mapping = Arc::new(mapping);
         for fragment in mapping.fragments() {
             fragments.insert((file, fragment.start), (fragment.clone(), mapping.clone()));
+        }
+        if !mapping.fragments().is_empty() {
+            kept.push((file, mapping));
         }
     }
 
@@ -253,7 +260,7 @@ fn use_in_place<'a>(
         };
         placed.push((request, canonical(buffer, info.offset - range.start, info.nbytes)));
     }
-    Ok(placed)
+    Ok((placed, kept))
 }
 
 /// A tensor in host memory, with GGUF's own bytes.

@@ -72,12 +72,16 @@ impl OpenFile {
 
     /// An error if the file has another length than when it was opened.
     pub fn check_len(&self) -> Result<()> {
-        let found = self.file.metadata();
-        let now = found.map_err(|source| Error::Open { path: self.path.clone(), source })?.len();
-        if now != self.len {
-            return Err(Error::Changed { path: self.path.clone(), was: self.len, now });
+        match self.len_now()? {
+            now if now != self.len => Err(Error::Changed { path: self.path.clone(), was: self.len, now }),
+            _ => Ok(()),
         }
-        Ok(())
+    }
+
+    /// The file's length now.
+    pub(super) fn len_now(&self) -> Result<u64> {
+        let found = self.file.metadata();
+        Ok(found.map_err(|source| Error::Open { path: self.path.clone(), source })?.len())
     }
 }
 

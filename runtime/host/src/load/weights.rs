@@ -10,6 +10,7 @@ use llmrt_graph::rows::Part;
 use llmrt_graph::tensor::{Role, Shape, contiguous_strides};
 use llmrt_graph::{Graph, Node, Tensor};
 
+use super::mapping::Mapping;
 use super::mlock::MemoryLocks;
 use super::place::{self, Extent};
 use super::{Error, LoadMode, ModelFiles, Result};
@@ -142,13 +143,15 @@ pub struct Weights {
     pub(super) locks: MemoryLocks,
     pub(super) placed: HashMap<usize, HashMap<String, Placed>>,
     pub(super) warnings: Vec<String>,
+    /// What devices use in place, with the index of its file.
+    pub(super) maps: Vec<(usize, Arc<Mapping>)>,
     mode: LoadMode,
 }
 
 /// Loads weights. On an error nothing stays allocated or mapped.
 pub fn load(files: &ModelFiles, requests: &[WeightRequest], options: LoadOptions<'_>) -> Result<Weights> {
-    let (locks, placed, warnings) = Default::default();
-    let mut weights = Weights { locks, placed, warnings, mode: options.mode };
+    let (locks, placed, warnings, maps) = Default::default();
+    let mut weights = Weights { locks, placed, warnings, maps, mode: options.mode };
     place::place(&mut weights, files, requests, Extent::WholeFiles, options)?;
     Ok(weights)
 }
@@ -159,10 +162,17 @@ impl Weights {
         self.placed.get(&row)?.get(name)
     }
 
+    /// An error if a file of which a device uses pages in place was truncated, or could not be read: what was computed
+    /// since is worthless. `files` are those that the weights were loaded from.
+    pub fn check_files(&self, files: &ModelFiles) -> Result<()> {
+        files.check_maps(self.maps.iter().map(|(file, mapping)| (*file, &**mapping)))
+    }
+
     /// Gives all of them back.
     pub(crate) fn clear(&mut self) {
         self.locks.undo(0);
         self.placed.clear();
+        self.maps.clear();
     }
 
     /// Loads one more weight, or one on one more device. What is there already stays as it is.

@@ -153,6 +153,9 @@ impl Executor {
     /// from the start. Streams that broke are recreated, once, and the graph is run again: what it wrote to states it
     /// writes to the same places.
     ///
+    /// [`Error::ModelFile`] if another program truncated a model file that is used in place; its weights are lost then, so
+    /// later runs fail too.
+    ///
     /// [`Error::Cancelled`] if the token of [`Executor::set_cancel_token`] is set before the run is complete: the
     /// streams are idle then and can be used again, and tensors that the graph writes hold any values.
     pub fn run(&mut self, program: &Program, inputs: &[(Tensor, &[u8])]) -> Result<()> {
@@ -161,7 +164,10 @@ impl Executor {
         loop {
             self.check_cancelled()?;
             let prepared = self.prepare(program).map_err(Failure::outside);
-            let Err(failure) = prepared.and_then(|()| self.run_prepared(uid, inputs)) else { return Ok(()) };
+            let outcome = prepared.and_then(|()| self.run_prepared(uid, inputs));
+            // Zeros in place of weights make any result worthless, and may be the cause of any failure.
+            self.memory.check_files()?;
+            let Err(failure) = outcome else { return Ok(()) };
             if failure.error.status() == Status::Cancelled {
                 return Err(Error::Cancelled);
             }

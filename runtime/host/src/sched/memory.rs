@@ -43,6 +43,11 @@ impl Memory {
         Memory { devices, files, weights, states: HashMap::new(), planned, arenas }
     }
 
+    /// An error if a file of which a device uses pages in place was truncated, or could not be read.
+    pub fn check_files(&self) -> Result<()> {
+        self.weights.check_files(&self.files).map_err(|e| Error::ModelFile { problem: e.to_string() })
+    }
+
     /// Gives everything back.
     pub fn clear(&mut self) {
         self.weights.clear();

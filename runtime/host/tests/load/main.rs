@@ -9,6 +9,7 @@ mod testing;
 
 mod copies;
 mod lock;
+mod truncated;
 
 use llmrt_abi::DType;
 use llmrt_gguf::writer::{self, Tables};

@@ -1,4 +1,4 @@
-//! A plugin with five devices that keep bytes: `near` uses host memory in place, `far` has memory of its own and a
+//! A plugin with five devices that keep bytes: `near` uses host memory in place and copies weights, `far` has memory of its own and a
 //! layout of its own, `tiny` has little memory, `apart` and `full` use host memory and request copies of matrices,
 //! for which `full` has no room.
 
@@ -10,8 +10,8 @@ use llmrt_plugin::abi::types::{
     BT_COPY_MATRICES, BUFFER_DEVICE, CAP_HOST_READ, DEVICE_ACCEL, LAYOUT_INVERTIBLE,
 };
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Driver, Error, GraphView, Host, Layout, PluginInfo, Reason,
-    Result, Stream, StreamParams, TensorView, Verdict,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Driver, Error, GraphView, Host, Layout, Op, PluginInfo,
+    Reason, Result, Stream, StreamParams, TensorView, Verdict,
 };
 
 llmrt_plugin::export_plugin!(Shelf);
@@ -76,8 +76,11 @@ impl Device for Board {
         Ok((self.memory, self.memory))
     }
 
-    fn supports(&self, _graph: &GraphView<'_>, _node: usize) -> Verdict {
-        Verdict::no(Reason::Op)
+    fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {
+        match graph.node(node).op() {
+            Some(Op::Copy) if self.name == "near" => Verdict::YES,
+            _ => Verdict::no(Reason::Op),
+        }
     }
 
     fn alloc(&self, _bt: u32, size: u64, _usage: u32) -> Result<Box<dyn Buffer>> {
@@ -88,7 +91,7 @@ impl Device for Board {
     }
 
     fn stream(&self, _params: &StreamParams) -> Result<Box<dyn Stream>> {
-        Ok(Box::new(Idle))
+        Ok(Box::new(Copier))
     }
 
     unsafe fn import_host(&self, ptr: *mut u8, n: u64, _read_only: bool) -> Result<Box<dyn Buffer>> {
@@ -162,11 +165,20 @@ impl Buffer for Imported {
     }
 }
 
-struct Idle;
+/// Copies weights that are in host memory.
+struct Copier;
 
-impl Stream for Idle {
-    fn compute(&mut self, _graph: &GraphView<'_>) -> Result<()> {
-        Ok(())
+impl Stream for Copier {
+    fn compute(&mut self, graph: &GraphView<'_>) -> Result<()> {
+        graph.nodes().try_for_each(|node| {
+            let (y, source) = (node.dst(), node.src(0).ok_or_else(|| Error::invalid("no source"))?);
+            let (Some(weight), Some(own)) = (source.buffer::<Imported>(), y.buffer::<Own>()) else {
+                return Err(Error::invalid("only weights in host memory are copied"));
+            };
+            let mut bytes = vec![0; y.nbytes() as usize];
+            weight.get(&source, &mut bytes, 0)?;
+            own.set(&y, &bytes, 0)
+        })
     }
 
     fn synchronize(&mut self) -> Result<()> {

@@ -122,3 +122,45 @@ fn a_file_that_became_shorter_is_not_mapped() {
     let message = Mapping::whole(&file, AT_ONCE, &mut Vec::new()).unwrap_err().to_string();
     assert!(message.contains("when it was opened and has 50 now"), "{message}");
 }
+
+#[test]
+fn lost_pages_of_a_truncated_file_read_as_zeros_and_are_an_error() {
+    let p = page_size() as u64;
+    let (temp, file, mut mapping) = mapped(10, LAZY);
+    let (_other_temp, other_file, other) = mapped(10, LAZY);
+    mapping.unmap_unused(&[0..2 * p, 4 * p..9 * p]);
+    assert_eq!(mapping.bytes(p..p + 1).unwrap(), [1]);
+    assert!(mapping.check(&file).is_ok());
+    temp.as_file().set_len(p).unwrap();
+    // Each fragment, from several threads at once.
+    std::thread::scope(|scope| {
+        for start in [p, 4 * p, 8 * p, 4 * p] {
+            let bytes = mapping.bytes(start..start + p).unwrap();
+            scope.spawn(move || assert!(bytes.iter().all(|&byte| std::hint::black_box(byte) == 0)));
+        }
+    });
+    assert!(mapping.is_lost() && !other.is_lost());
+    assert_eq!(mapping.bytes(5..6).unwrap(), [5], "what the file still has is still read");
+    let message = mapping.check(&file).unwrap_err().to_string();
+    assert!(message.contains(&format!("{p} bytes, {} when it was opened", file.len)), "{message}");
+
+    // A file that is whole again does not bring the pages back.
+    temp.as_file().set_len(file.len).unwrap();
+    mapping.unmap_unused(&[0..p]);
+    let message = mapping.check(&file).unwrap_err().to_string();
+    assert!(message.contains("pages of the file could not be read"), "{message}");
+
+    // A new mapping, also at the same addresses, starts without the mark.
+    drop(mapping);
+    let (_temp, file, next) = mapped(10, LAZY);
+    assert_eq!(next.bytes(3 * p..3 * p + 1).unwrap(), [3]);
+    assert!(next.check(&file).is_ok() && other.check(&other_file).is_ok());
+}
+
+#[test]
+fn a_truncation_within_the_last_page_is_found_by_the_length() {
+    let (temp, file, mapping) = mapped(1, LAZY);
+    temp.as_file().set_len(file.len - 50).unwrap();
+    assert_eq!(mapping.bytes(file.len - 1..file.len).unwrap(), [0]);
+    assert!(!mapping.is_lost() && mapping.check(&file).is_err());
+}
