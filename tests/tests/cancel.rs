@@ -56,17 +56,7 @@ impl Lab {
     }
 
     fn engine(&self, names: &[&str]) -> Engine {
-        let options = EngineOptions {
-            n_ctx: 64,
-            n_batch: 32,
-            max_seqs: 2,
-            k_type: DType::F16,
-            v_type: DType::F16,
-            n_threads: 0,
-            strict: false,
-            split: Default::default(),
-            keep_logits_from: u64::MAX,
-        };
+        let options = EngineOptions { n_ctx: 64, n_batch: 32, max_seqs: 2, ..EngineOptions::default() };
         let mut progress = |_| true;
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
         Engine::new(&self.host, self.devices(names), self.files(), load, options).unwrap()

@@ -1,7 +1,6 @@
 //! Where the largest logits decide the next tokens, a device with memory of its own picks them and only they are read
 //! back: the tokens are those of all logits, for every sampler and seed, and the bytes are counted.
 
-use llmrt_abi::DType;
 use llmrt_engine::batch::Logits;
 use llmrt_engine::{Engine, EngineOptions, Error, Sampler, SamplingParams, TokenId};
 use llmrt_gguf::Gguf;
@@ -69,7 +68,7 @@ fn partial(name: &str) -> Lab {
 
 impl Lab {
     fn engine(&self, model: &[u8], keep_logits_from: u64, split: SplitMode) -> Engine {
-        self.engine_of(model, EngineOptions { keep_logits_from, split, ..OPTIONS })
+        self.engine_of(model, EngineOptions { keep_logits_from, split, ..options() })
     }
 
     fn engine_of(&self, model: &[u8], options: EngineOptions) -> Engine {
@@ -85,17 +84,9 @@ impl Lab {
     }
 }
 
-const OPTIONS: EngineOptions = EngineOptions {
-    n_ctx: 64,
-    n_batch: 64,
-    max_seqs: 8,
-    k_type: DType::F16,
-    v_type: DType::F16,
-    n_threads: 0,
-    strict: false,
-    split: SplitMode::Layers,
-    keep_logits_from: u64::MAX,
-};
+fn options() -> EngineOptions {
+    EngineOptions { n_ctx: 64, n_batch: 64, max_seqs: 8, ..EngineOptions::default() }
+}
 
 /// What became of some sequences.
 #[derive(Clone, Debug)]
@@ -293,7 +284,7 @@ fn a_device_whose_top_k_fails_is_not_used_for_it_again() {
 fn a_card_without_room_to_pick_is_kept_and_gives_all_logits() {
     let first_step = |kib: u32, keep_logits_from| {
         let lab = sim("now", &format!("[card]\nmemory = {kib} KiB"), &["sim:card"]);
-        let options = EngineOptions { n_batch: 8, keep_logits_from, ..OPTIONS };
+        let options = EngineOptions { n_batch: 8, keep_logits_from, ..options() };
         let mut engine = lab.engine_of(&model(), options);
         for token in 0..8 {
             let id = engine.add(vec![token]).unwrap();

@@ -48,6 +48,24 @@ pub struct EngineOptions {
     pub keep_logits_from: u64,
 }
 
+/// One sequence of 4096 tokens, prompts in chunks of 512, a KV cache of F16, all threads; nodes may run on any device, and
+/// all logits are read back.
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions {
+            n_ctx: 4096,
+            n_batch: 512,
+            max_seqs: 1,
+            k_type: DType::F16,
+            v_type: DType::F16,
+            n_threads: 0,
+            strict: false,
+            split: SplitMode::default(),
+            keep_logits_from: u64::MAX,
+        }
+    }
+}
+
 impl EngineOptions {
     /// Blocks one sequence may have.
     pub(crate) fn max_blocks(&self) -> usize {

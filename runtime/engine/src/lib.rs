@@ -10,10 +10,8 @@
 //! baseline device, which supports every op. `Host::discover` adds the devices of plugin files.
 //!
 //! ```
-//! use llmrt_abi::DType;
 //! use llmrt_engine::{Engine, EngineOptions, Logits, Sampler, SamplingParams};
 //! use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
-//! use llmrt_host::sched::SplitMode;
 //! use llmrt_host::{Host, HostOptions};
 //! use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 //! use std::path::Path;
@@ -27,17 +25,7 @@
 //! let files = ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default())?;
 //! let tokenizer = Tokenizer::from_metadata(&files.model.metadata)?;
 //! let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
-//! let options = EngineOptions {
-//!     n_ctx: 128,
-//!     n_batch: 64,
-//!     max_seqs: 1,
-//!     k_type: DType::F16,
-//!     v_type: DType::F16,
-//!     n_threads: 0,
-//!     strict: false,
-//!     split: SplitMode::default(),
-//!     keep_logits_from: u64::MAX,
-//! };
+//! let options = EngineOptions { n_ctx: 128, n_batch: 64, ..EngineOptions::default() };
 //! let mut engine = Engine::new(&host, devices, files, load, options)?;
 //!
 //! // One sequence: prefill, then a token per step.
