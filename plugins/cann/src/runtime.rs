@@ -4,10 +4,11 @@ use crate::error::check;
 use crate::library::{Absent, Cann};
 use crate::sys::*;
 use llmrt_plugin::{Error, Result};
+use parking_lot::RwLock;
 use std::collections::BTreeMap;
 use std::ffi::{CStr, c_void};
 use std::path::Path;
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::Arc;
 
 /// The open libraries.
 pub struct Runtime {
@@ -74,7 +75,7 @@ impl Runtime {
     /// Starts a card, once until [`Runtime::close_card`]: each `aclrtSetDevice` counts, and each is to be reset. Streams,
     /// events and memory are made in the card's default context, which other libraries of the process share.
     pub fn open_card(&self, device: i32) -> Result<()> {
-        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut contexts = self.contexts.write();
         if contexts.contains_key(&device) {
             return Ok(());
         }
@@ -93,7 +94,7 @@ impl Runtime {
 
     /// Undoes [`Runtime::open_card`]: everything made on the card is gone.
     pub fn close_card(&self, device: i32) {
-        let mut contexts = self.contexts.write().unwrap_or_else(PoisonError::into_inner);
+        let mut contexts = self.contexts.write();
         if contexts.remove(&device).is_some() {
             // SAFETY: set once by `open_card`. A failure has no reader.
             let _ = unsafe { acl!(self, aclrtResetDevice(device)) };
@@ -102,7 +103,7 @@ impl Runtime {
 
     /// Makes an open card's context the calling thread's. Cheap, and counts nothing.
     pub fn enter(&self, device: i32) -> Result<()> {
-        let contexts = self.contexts.read().unwrap_or_else(PoisonError::into_inner);
+        let contexts = self.contexts.read();
         let context = contexts.get(&device);
         let context = context.ok_or_else(|| Error::invalid(format!("card {device} is not open")))?;
         // SAFETY: a context that lives as long as the card is open.

@@ -15,7 +15,7 @@ const MODES: [&str; 3] = ["now", "delay", "sync"];
 fn cards_are_found_named_and_open() {
     let m = Machine::new("devices=2,memory=1g");
     let cards = m.host().devices();
-    assert_eq!(cards.len(), 2, "{:?}", m.log.lock().unwrap());
+    assert_eq!(cards.len(), 2, "{:?}", m.log.lock());
     for card in &cards {
         assert_eq!(card.info().arch, "Ascend910B3");
         let (free, total) = card.memory().unwrap();
@@ -46,7 +46,7 @@ fn older_layouts_of_the_libraries_are_opened_too_and_stubs_are_not() {
     }
     let m = Machine::with("stub", "");
     assert_eq!(m.host().devices().len(), 0);
-    let log = m.log.lock().unwrap().join("\n");
+    let log = m.log.lock().join("\n");
     assert!(log.contains("100039, a stub library"), "{log}");
 }
 

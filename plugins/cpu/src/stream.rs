@@ -8,8 +8,8 @@ use crate::scratch::{Scratch, Shared};
 use crate::simd::{Isa, prefetch, prefetch_all};
 use llmrt_plugin::abi::types::TENSOR_WEIGHT;
 use llmrt_plugin::{Error, GraphView, Host, NodeView, Op, Result, Stream, Threads};
+use parking_lot::Mutex;
 use std::ops::Range;
-use std::sync::{Mutex, PoisonError};
 
 /// A stream of the CPU. Work is done when `compute` returns.
 pub struct CpuStream {
@@ -150,7 +150,7 @@ impl CpuStream {
     fn walk(&self, index: usize, n: usize, barrier: &dyn Fn()) {
         let mut member = Member::new(&self.arrivals, n, barrier);
         let mut n_barriers = 0;
-        let mut scratch = self.scratch[index].lock().unwrap_or_else(PoisonError::into_inner);
+        let mut scratch = self.scratch[index].lock();
         for (i, step) in self.steps.iter().enumerate() {
             self.prefetch_steps_after(i, index);
             if step.wait {

@@ -6,9 +6,10 @@ use crate::library;
 use crate::sys::cublasLtHandle_t;
 use crate::tables::CublasLt;
 use llmrt_plugin::{Host, Level};
+use parking_lot::Mutex;
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// Calls a function of the library; the error is a text. For `unsafe` blocks that state why the arguments are valid.
 macro_rules! lt {
@@ -122,7 +123,7 @@ impl Cublas {
     }
 
     fn handle(&self, table: &CublasLt) -> Result<cublasLtHandle_t, String> {
-        let mut slot = self.handle.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.handle.lock();
         if let Some(handle) = &*slot {
             return Ok(handle.0);
         }
@@ -143,7 +144,7 @@ impl Cublas {
 
     /// Before the device is closed; no product is left. Only on the entered device can the library's memory be given back.
     pub fn close(&self, is_entered: bool) {
-        let handle = self.handle.lock().unwrap_or_else(PoisonError::into_inner).take();
+        let handle = self.handle.lock().take();
         if let (Some(handle), Some(table), true) = (handle, self.library.table(), is_entered) {
             // SAFETY: made by `handle`, once. A failure has no reader.
             let _ = unsafe { lt!(table, cublasLtDestroy(handle.0)) };

@@ -6,9 +6,10 @@ use crate::live::LiveStreams;
 use crate::peers::Peers;
 use crate::sys::*;
 use llmrt_plugin::{Error, Result, Status};
+use parking_lot::RwLock;
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::sync::{Arc, PoisonError, RwLock};
 
 /// A device and its primary context, which other libraries of the process share.
 pub struct Gpu {
@@ -59,7 +60,7 @@ impl Gpu {
 
     /// Takes the primary context, once until [`Gpu::close`].
     pub fn open(&self) -> Result<()> {
-        let mut slot = self.context.write().unwrap_or_else(PoisonError::into_inner);
+        let mut slot = self.context.write();
         if slot.is_none() {
             let mut context = std::ptr::null_mut();
             // SAFETY: a device of the driver; the output is ours.
@@ -73,7 +74,7 @@ impl Gpu {
 
     /// Gives the context back. What was made in it is gone, unless another library of the process holds it too.
     pub fn close(&self) {
-        if self.context.write().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+        if self.context.write().take().is_some() {
             // SAFETY: retained once by `open`. A failure has no reader.
             let _ = unsafe { cu!(self.driver, cuDevicePrimaryCtxRelease_v2(self.device)) };
         }
@@ -81,7 +82,7 @@ impl Gpu {
 
     /// The context of an open device.
     pub fn context(&self) -> Result<CUcontext> {
-        let context = *self.context.read().unwrap_or_else(PoisonError::into_inner);
+        let context = *self.context.read();
         let closed = || Error::invalid(format!("device {} is not open", self.number));
         context.map(|context| context.0).ok_or_else(closed)
     }

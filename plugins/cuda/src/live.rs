@@ -6,7 +6,8 @@
 use crate::driver::{CudaDriver, cu};
 use crate::sys::*;
 use llmrt_plugin::Result;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
 
 /// Streams of a device, those that are gone left out.
 #[derive(Default)]
@@ -25,7 +26,7 @@ impl LiveStreams {
     /// Remembers a stream.
     pub fn add(&self, raw: CUstream) -> Arc<LiveStream> {
         let stream = Arc::new(LiveStream(Mutex::new(Some(Handle(raw)))));
-        let mut all = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = self.0.lock();
         all.retain(|other| other.strong_count() > 0);
         all.push(Arc::downgrade(&stream));
         stream
@@ -33,7 +34,7 @@ impl LiveStreams {
 
     /// Waits for all that they hold; those that are captured right now are waited for when that is over.
     pub fn wait(&self, driver: &CudaDriver) -> Result<()> {
-        let all = self.0.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let all = self.0.lock().clone();
         all.iter().filter_map(Weak::upgrade).try_for_each(|stream| match &*stream.lock() {
             // SAFETY: a stream that is neither destroyed nor captured while it is locked, of the entered device.
             Some(handle) => unsafe { cu!(driver, cuStreamSynchronize(handle.0)) },
@@ -45,6 +46,6 @@ impl LiveStreams {
 impl LiveStream {
     /// No other thread waits for it while the guard lives.
     pub fn lock(&self) -> MutexGuard<'_, Option<Handle>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 }

@@ -5,7 +5,8 @@ use crate::driver::cu;
 use crate::gpu::Gpu;
 use crate::sys::*;
 use llmrt_plugin::{DevmemLimits, Error, Result, ScratchMemory};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Pages are 2 MiB, and one reservation has at most as many addresses as the largest device has memory.
 pub const LIMITS: DevmemLimits = DevmemLimits { granularity: 2 << 20, va_limit: 256 << 30 };
@@ -37,7 +38,7 @@ impl GpuScratch {
     }
 
     fn left(&self) -> MutexGuard<'_, Vec<Left>> {
-        self.left.lock().unwrap_or_else(PoisonError::into_inner)
+        self.left.lock()
     }
 
     /// Nothing goes while work may use it. A wait that fails leaves it here; the next call tries again, and an allocation

@@ -7,9 +7,10 @@ use crate::kernels;
 use crate::sys::*;
 use crate::trial::Trials;
 use llmrt_plugin::{Error, Level, Result};
+use parking_lot::Mutex;
 use std::collections::HashMap;
 use std::ffi::CString;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Loaded kernels.
 pub struct Modules {
@@ -53,7 +54,7 @@ impl Modules {
     /// A kernel by family and name, on the entered device, whose blocks may request `shared` bytes of shared memory,
     /// the same number at every call.
     pub fn function(&self, gpu: &Gpu, family: &str, name: &str, shared: u32) -> Result<Function> {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         if let Some(function) = loaded.functions.get(name) {
             return Ok(*function);
         }
@@ -85,7 +86,7 @@ impl Modules {
 
     /// Before the device is closed: its context may outlive us in another's hands.
     pub fn unload(&self, gpu: &Gpu) {
-        let mut loaded = self.loaded.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut loaded = self.loaded.lock();
         loaded.functions.clear();
         let is_open = gpu.enter().is_ok();
         for (_, module) in loaded.modules.drain().filter(|_| is_open) {

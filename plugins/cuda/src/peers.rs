@@ -4,10 +4,10 @@
 use crate::driver::{CudaDriver, cu};
 use crate::gpu::Gpu;
 use crate::sys::*;
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::ffi::c_int;
 use std::sync::atomic::Ordering;
-use std::sync::{Mutex, PoisonError};
 
 /// What a device's context was let at: the other's number, and how often it had been opened by then.
 #[derive(Default)]
@@ -16,7 +16,7 @@ pub struct Peers(Mutex<BTreeMap<i32, u32>>);
 impl Peers {
     /// The context is new: it was let at nothing.
     pub fn forget(&self) {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner).clear();
+        self.0.lock().clear();
     }
 }
 
@@ -40,7 +40,7 @@ pub fn connect(a: &Gpu, b: &Gpu) {
 fn reach(gpu: &Gpu, other: &Gpu) {
     let Ok(context) = other.context() else { return };
     let opening = other.n_opened.load(Ordering::Relaxed);
-    let mut reached = gpu.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut reached = gpu.peers.0.lock();
     if reached.insert(other.number, opening) == Some(opening)
         || !can_reach(&gpu.driver, gpu.device, other.device)
         || gpu.enter().is_err()

@@ -10,7 +10,7 @@ use crate::modules::Modules;
 use crate::ops::{Operands, Variant};
 use crate::sys::*;
 use llmrt_plugin::{DType, Error, Result, Scope};
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 
 /// What came of the trials of a device.
 pub struct Trials {
@@ -35,7 +35,7 @@ impl Trials {
         if !self.is_enabled || gpu.driver.cuda.cuTensorMapEncodeTiled.is_none() {
             return Ok(false);
         }
-        let mut found = self.found.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut found = self.found.lock();
         if let Some((_, passed)) = found.iter().find(|(name, _)| *name == by.name) {
             return Ok(*passed);
         }

@@ -46,7 +46,7 @@ fn check(m: &Machine, case: &Case, n_products: u64, nmse: f64) {
 
 /// Lines of the log that have a word.
 fn lines(m: &Machine, word: &str) -> Vec<String> {
-    m.log.lock().unwrap().iter().filter(|line| line.contains(word)).cloned().collect()
+    m.log.lock().iter().filter(|line| line.contains(word)).cloned().collect()
 }
 
 #[test]

@@ -26,7 +26,7 @@ fn an_image_that_the_driver_refuses_is_followed_by_another() {
     for takes in ["ptx", "made"] {
         let m = Machine::new(&format!("takes={takes}"));
         compute(&m).unwrap_or_else(|e| panic!("{takes}: {e}"));
-        let log = m.log.lock().unwrap().join("\n");
+        let log = m.log.lock().join("\n");
         assert!(
             log.contains("CUDA_ERROR_NO_BINARY_FOR_GPU") || takes == "made",
             "the log names the refusal: {log}"
@@ -42,7 +42,7 @@ fn a_card_whose_driver_takes_nothing_reports_what_was_tried() {
     for words in ["no kernels `elementwise` for sm_90", "cargo ci cuda-kernels", "install NVRTC"] {
         assert!(e.to_string().contains(words), "{words}: {e}");
     }
-    let log = m.log.lock().unwrap().join("\n");
+    let log = m.log.lock().join("\n");
     for words in ["NVRTC for sm_90: cuModuleLoadData", "NVRTC for compute_80: cuModuleLoadData"] {
         assert!(log.contains(words), "{words}: {log}");
     }

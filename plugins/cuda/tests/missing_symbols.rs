@@ -6,8 +6,9 @@ use common::{Machine, libraries};
 use llmrt_cuda::library;
 use llmrt_cuda::tables::{CublasLt, Cuda, Functions, Nvrtc, OPTIONAL};
 use llmrt_host::{Host, HostOptions};
+use parking_lot::Mutex;
 use std::path::Path;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 use tempfile::TempDir;
 
 /// A copy of the simulator, under this file name, that exports no symbol of this name.
@@ -70,13 +71,13 @@ fn a_host_with_an_incomplete_driver_goes_on_without_devices() {
         let host = Host::new(HostOptions {
             n_threads: Some(1),
             options: [("cuda.lib_dir".to_string(), dir.path().display().to_string())].into_iter().collect(),
-            log: Some(Arc::new(move |_, _, text| lines.lock().unwrap().push(text.into()))),
+            log: Some(Arc::new(move |_, _, text| lines.lock().push(text.into()))),
             ..HostOptions::default()
         });
         host.register_builtin(llmrt_cuda::query).unwrap();
         assert_eq!(host.devices().len(), n_devices, "{symbol}");
         if n_devices == 0 {
-            let log = log.lock().unwrap();
+            let log = log.lock();
             let line = log.iter().find(|line| line.contains(symbol)).unwrap_or_else(|| panic!("{log:?}"));
             assert!(line.contains("libcuda.so.1 lacks") && line.contains("install a driver"), "{line}");
         }

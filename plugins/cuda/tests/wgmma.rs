@@ -46,7 +46,7 @@ fn product(w: DType, [k, m, n, batches]: [u64; 4]) -> Case {
 
 /// The log's lines about wgmma.
 fn wgmma_log(m: &Machine) -> Vec<String> {
-    m.log.lock().unwrap().iter().filter(|line| line.contains("wgmma")).cloned().collect()
+    m.log.lock().iter().filter(|line| line.contains("wgmma")).cloned().collect()
 }
 
 /// Twice: the first time it is tried.

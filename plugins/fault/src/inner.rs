@@ -3,11 +3,11 @@
 use llmrt_plugin::abi::types as c;
 use llmrt_plugin::abi::{ABI_MAJOR, ABI_MINOR, MAGIC, layout::FINGERPRINT};
 use llmrt_plugin::{Error, Result, Scope, Status};
+use parking_lot::Mutex;
 use std::ffi::{CStr, CString};
 use std::fs::File;
 use std::os::fd::{FromRawFd, IntoRawFd};
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, PoisonError};
 
 /// A wrapped plugin in use.
 pub struct Plugin(&'static c::Plugin);
@@ -74,7 +74,7 @@ fn llmrt_own_address() {}
 fn open(path: &Path) -> Result<Query, String> {
     /// Code is never unloaded, so each file is copied once.
     static OPENED: Mutex<Vec<(PathBuf, Query)>> = Mutex::new(Vec::new());
-    let mut opened = OPENED.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut opened = OPENED.lock();
     if let Some((_, query)) = opened.iter().find(|(other, _)| other == path) {
         return Ok(*query);
     }

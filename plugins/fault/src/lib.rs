@@ -36,8 +36,9 @@ use llmrt_plugin::abi::{ABI_MAJOR, ABI_MINOR, MAGIC, layout::FINGERPRINT};
 use llmrt_plugin::entry::{guard, plugin::Shared};
 use llmrt_plugin::export::{ABI, joined, joined_len};
 use llmrt_plugin::{Host, Level, Result};
+use parking_lot::Mutex;
 use rule::Rules;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 const VERSION: &str = env!("CARGO_PKG_VERSION");
 
@@ -94,7 +95,7 @@ unsafe extern "C" fn init(
     // SAFETY: the host's table lives to the end of `shutdown`; outputs and `err` are the host's.
     unsafe {
         guard(err, || {
-            let mut live = LIVE.lock().unwrap_or_else(PoisonError::into_inner);
+            let mut live = LIVE.lock();
             let live = live.insert(wrap(host)?);
             *devices = live.devices.as_ptr();
             *n = live.devices.len() as u32;
@@ -122,7 +123,7 @@ unsafe fn wrap(api: *const c::HostApi) -> Result<Live> {
 }
 
 unsafe extern "C" fn shutdown() {
-    let Some(live) = LIVE.lock().unwrap_or_else(PoisonError::into_inner).take() else { return };
+    let Some(live) = LIVE.lock().take() else { return };
     for dev in live.devices {
         // SAFETY: made by `wrap`, freed once; the host has destroyed everything on it.
         unsafe { device::free(dev) };

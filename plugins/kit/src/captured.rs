@@ -2,7 +2,8 @@
 //! A stream keeps a bounded number of graphs; the plan used least recently loses its graphs first.
 
 use crate::Result;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use parking_lot::{Mutex, MutexGuard};
+use std::sync::{Arc, Weak};
 
 /// What a plan and its stream share: the graphs of the plan's parts, of the plugin's type `G`.
 pub struct CaptureSlot<G>(Mutex<State<G>>);
@@ -22,7 +23,7 @@ impl<G> Default for CaptureSlot<G> {
 
 impl<G> CaptureSlot<G> {
     fn state(&self) -> MutexGuard<'_, State<G>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.lock()
     }
 
     /// Launches the captured graphs in order, if there are any, and stops at the first error.

@@ -4,8 +4,8 @@ use crate::error::panic_text;
 use crate::{Error, Result};
 use core::ffi::c_void;
 use llmrt_abi::types as c;
+use parking_lot::Mutex;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// The process's one thread pool, lent by the host.
@@ -64,7 +64,7 @@ impl Threads {
         let Some(start) = self.0.run else { return Err(Error::internal("the host's pool has no run")) };
         // SAFETY: `run` outlives the call, which returns only when every member has left `member`.
         let status = unsafe { start(self.0.ctx, n as u32, Some(member), arg) };
-        if let Some(message) = run.message.into_inner().unwrap_or_default() {
+        if let Some(message) = run.message.into_inner() {
             return Err(Error::internal(message).scope(crate::Scope::Plugin));
         }
         match status {
@@ -116,7 +116,7 @@ unsafe extern "C" fn member(arg: *mut c_void, team: *mut c_void, i: u32, n: u32)
     let Err(payload) = catch_unwind(AssertUnwindSafe(|| (run.body)(&team))) else { return };
     if !payload.is::<Abandoned>() {
         let message = format!("panic on thread {i} of {n}: {}", panic_text(&*payload));
-        let mut slot = run.message.lock().unwrap_or_else(|poisoned| poisoned.into_inner());
+        let mut slot = run.message.lock();
         slot.get_or_insert(message);
         // Released before this member counts as gone, so every member that passes the barrier sees it.
         run.failed.store(true, Ordering::Release);

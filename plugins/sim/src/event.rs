@@ -3,7 +3,7 @@
 use crate::device::Slot;
 use crate::queue::Mark;
 use llmrt_plugin::{Event, Result};
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
 use std::time::Duration;
 
 /// An event of a simulated device.
@@ -20,12 +20,12 @@ impl SimEvent {
 
     /// Records it at a place.
     pub fn record(&self, mark: Mark) {
-        *self.mark.lock().unwrap_or_else(PoisonError::into_inner) = Some(mark);
+        *self.mark.lock() = Some(mark);
     }
 
     /// Where it was recorded last.
     pub fn mark(&self) -> Option<Mark> {
-        self.mark.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.mark.lock().clone()
     }
 }
 

@@ -5,9 +5,10 @@
 use crate::profile::When;
 use crate::run::{Run, pause};
 use llmrt_plugin::{Error, Result, Scope};
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
@@ -163,12 +164,12 @@ impl<W> Shared<W> {
             if state.closing && state.n_done == state.n_pushed {
                 return None;
             }
-            state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
+            self.changed.wait(&mut state);
         }
     }
 
     fn lock(&self) -> MutexGuard<'_, State<W>> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.state.lock()
     }
 }
 
@@ -182,16 +183,16 @@ impl<W: Send + 'static> Waiting for Shared<W> {
         state.n_released = state.n_released.max(at);
         self.changed.notify_all();
         while state.n_done < at {
-            state = match until {
-                None => self.changed.wait(state).unwrap_or_else(PoisonError::into_inner),
+            match until {
+                None => self.changed.wait(&mut state),
                 Some(until) => {
                     let left = until.saturating_duration_since(Instant::now());
                     if left.is_zero() {
                         return Ok(false);
                     }
-                    self.changed.wait_timeout(state, left).unwrap_or_else(PoisonError::into_inner).0
+                    self.changed.wait_for(&mut state, left);
                 }
-            };
+            }
         }
         state.failed.clone().map_or(Ok(true), Err)
     }
@@ -249,7 +250,7 @@ mod tests {
             .push(
                 None,
                 Box::new(move |()| {
-                    log.lock().unwrap().push(word);
+                    log.lock().push(word);
                     Ok(())
                 }),
             )
@@ -266,7 +267,7 @@ mod tests {
             let (queue, log) = (queue(when, 3), Log::default());
             "abcdef".chars().for_each(|word| append(&queue, &log, word));
             queue.synchronize().unwrap();
-            assert_eq!(*log.lock().unwrap(), "abcdef", "{when:?}");
+            assert_eq!(*log.lock(), "abcdef", "{when:?}");
         }
     }
 
@@ -277,9 +278,9 @@ mod tests {
         let mark = queue.mark();
         append(&queue, &log, 'b');
         std::thread::sleep(Duration::from_millis(5));
-        assert_eq!(*log.lock().unwrap(), "");
+        assert_eq!(*log.lock(), "");
         assert!(mark.wait(None).unwrap());
-        assert_eq!(*log.lock().unwrap(), "a");
+        assert_eq!(*log.lock(), "a");
     }
 
     #[test]
@@ -293,7 +294,7 @@ mod tests {
             append(&second, &log, 'b');
             second.synchronize().unwrap();
             first.synchronize().unwrap();
-            assert_eq!(*log.lock().unwrap(), if ordered { "ab" } else { "ba" });
+            assert_eq!(*log.lock(), if ordered { "ab" } else { "ba" });
         }
     }
 
@@ -305,7 +306,7 @@ mod tests {
         assert_eq!(queue.synchronize(), Err(Error::cancelled()));
         append(&queue, &log, 'b');
         queue.synchronize().unwrap();
-        assert_eq!(*log.lock().unwrap(), "b");
+        assert_eq!(*log.lock(), "b");
     }
 
     #[test]

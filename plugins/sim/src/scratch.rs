@@ -8,8 +8,9 @@ use crate::mapping::Mapping;
 use crate::memory::{Memory, POISON};
 use crate::queue::Watch;
 use llmrt_plugin::{Error, Piece, Result, ScratchMemory};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 /// Bytes of a mapping unit: small, so that devices with little memory have some.
 pub const UNIT: u64 = 64 << 10;
@@ -45,7 +46,7 @@ impl SimScratch {
 
     /// From now on work of this queue may use scratch memory.
     pub fn watch(&self, queue: Watch) {
-        let mut queues = self.queues.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut queues = self.queues.lock();
         queues.retain(Watch::is_alive);
         queues.push(queue);
     }
@@ -68,12 +69,12 @@ impl SimScratch {
 
     /// Waits for everything queued: after that, memory that the host counts as free is not used.
     fn wait_for_queues(&self) {
-        let queues: Vec<_> = self.queues.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        let queues: Vec<_> = self.queues.lock().clone();
         queues.iter().for_each(Watch::wait);
     }
 
     fn spaces(&self) -> MutexGuard<'_, BTreeMap<u64, Space>> {
-        self.spaces.lock().unwrap_or_else(PoisonError::into_inner)
+        self.spaces.lock()
     }
 }
 

@@ -40,10 +40,3 @@ pub mod ops;
 
 pub mod door;
 pub mod install;
-
-use std::sync::{Mutex, MutexGuard, PoisonError};
-
-/// A lock that a panic elsewhere does not spoil.
-pub fn lock<T: ?Sized>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}

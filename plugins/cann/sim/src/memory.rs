@@ -3,8 +3,9 @@
 
 use crate::address::{addresses, is_device};
 use crate::span::{Part, Span};
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
-use std::sync::{Arc, Mutex, MutexGuard};
+use std::sync::Arc;
 
 /// Bytes somewhere, shared by all mappings of them.
 pub type Bytes = Arc<Mutex<Vec<u8>>>;
@@ -98,7 +99,7 @@ impl Memory {
             None => return Err(format!("{address:#x} is {}", state.describe(address))),
         }
         let segment = state.segments.remove(&address).expect("found above");
-        crate::lock(&segment.bytes).fill(self.poison);
+        segment.bytes.lock().fill(self.poison);
         state.freed.push((address, segment.len));
         drop(state);
         self.give(segment.device, segment.charged);
@@ -107,7 +108,7 @@ impl Memory {
 
     /// Maps bytes to reserved addresses.
     pub fn map(&self, address: usize, device: usize, mapped: usize, bytes: &Bytes) {
-        let len = crate::lock(bytes).len();
+        let len = bytes.lock().len();
         let segment = Segment { len, readable: len, device, charged: 0, mapped, bytes: bytes.clone() };
         self.state().segments.insert(address, segment);
     }
@@ -170,7 +171,7 @@ impl Memory {
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        crate::lock(&self.state)
+        self.state.lock()
     }
 }
 

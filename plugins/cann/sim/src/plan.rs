@@ -9,9 +9,10 @@ use crate::sys::*;
 use crate::tensor::Tensor;
 use crate::view::Run;
 use crate::world::{World, put, status, world};
+use parking_lot::Mutex;
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
-use std::sync::{Arc, Mutex};
 
 /// A row of the table of operators.
 pub struct Op {
@@ -154,7 +155,7 @@ fn enqueue(
         return fault(INNER_NULL, "the executor was used before, or never planned");
     };
     let args = {
-        let state = crate::lock(&made.state);
+        let state = made.state.lock();
         if !state.repeatable {
             w.objects.executors.remove(handle);
         }
@@ -174,7 +175,7 @@ fn enqueue(
         )?;
     }
     let stream = resolve(w, stream)?;
-    if let Some(fault) = crate::lock(&w.cards[stream.device]).broken.clone() {
+    if let Some(fault) = w.cards[stream.device].lock().broken.clone() {
         return Err(fault);
     }
     let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);

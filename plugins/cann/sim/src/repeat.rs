@@ -10,7 +10,7 @@ use std::ffi::c_void;
 #[unsafe(export_name = "llmrt_sim_aclSetAclOpExecutorRepeatable")]
 unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor) -> aclnnStatus {
     with_executor("aclSetAclOpExecutorRepeatable", executor, |made| {
-        let mut state = crate::lock(&made.state);
+        let mut state = made.state.lock();
         // Operators that bring host data to the card themselves would bring the old ones again.
         let has_lists = state.args.values.iter().any(|(_, value)| matches!(value, Value::Ints(_)));
         let may = world().config.repeatable || !has_lists;
@@ -37,7 +37,7 @@ unsafe extern "C" fn aclSetTensorAddr(
     address: *mut c_void,
 ) -> aclnnStatus {
     with_executor("aclSetTensorAddr", executor, |made| {
-        let mut state = crate::lock(&made.state);
+        let mut state = made.state.lock();
         ensure(state.repeatable, ACLNN_ERR_PARAM_INVALID, || "the executor is not repeatable".into())?;
         let Some((i, handle)) = state.tensors.get(index).copied() else {
             return fault(ACLNN_ERR_PARAM_INVALID, format!("tensor {index} of {}", state.tensors.len()));

@@ -28,7 +28,7 @@ impl Span {
     pub fn read(&self) -> Vec<u8> {
         let mut all = Vec::with_capacity(self.len);
         for part in &self.parts {
-            all.extend_from_slice(&crate::lock(&part.bytes)[part.from..][..part.n]);
+            all.extend_from_slice(&part.bytes.lock()[part.from..][..part.n]);
         }
         all
     }
@@ -41,11 +41,11 @@ impl Span {
     /// Overwrites here and there.
     pub fn store<'b>(&self, writes: impl Iterator<Item = (usize, &'b [u8])>) {
         if let [part] = &self.parts[..] {
-            let mut held = crate::lock(&part.bytes);
+            let mut held = part.bytes.lock();
             let held = &mut held[part.from..][..part.n];
             return writes.for_each(|(at, bytes)| held[at - part.at..][..bytes.len()].copy_from_slice(bytes));
         }
-        let mut held: Vec<_> = self.parts.iter().map(|part| crate::lock(&part.bytes)).collect();
+        let mut held: Vec<_> = self.parts.iter().map(|part| part.bytes.lock()).collect();
         for (at, bytes) in writes {
             let (mut at, mut bytes) = (at, bytes);
             while !bytes.is_empty() {
@@ -61,7 +61,7 @@ impl Span {
     /// Sets every byte.
     pub fn fill(&self, byte: u8) {
         for part in &self.parts {
-            crate::lock(&part.bytes)[part.from..][..part.n].fill(byte);
+            part.bytes.lock()[part.from..][..part.n].fill(byte);
         }
     }
 }

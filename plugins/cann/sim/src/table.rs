@@ -1,8 +1,9 @@
 //! Handles that programs hold: numbers, not pointers, looked up at every use. A stale or foreign one is found.
 
+use parking_lot::Mutex;
 use std::collections::HashMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex};
 
 /// Never the same number twice, also not in another simulated machine.
 static NEXT: AtomicUsize = AtomicUsize::new(1);
@@ -27,28 +28,28 @@ impl<T> Table<T> {
         // A page that no program has, and no object of another kind in between.
         let handle = 0x10 * NEXT.fetch_add(1, Relaxed) + (0x7ace << 40);
         let object = make(handle);
-        crate::lock(&self.0).insert(handle, object);
+        self.0.lock().insert(handle, object);
         handle
     }
 
     /// The object of a handle.
     pub fn get(&self, handle: usize) -> Option<Arc<T>> {
-        crate::lock(&self.0).get(&handle).cloned()
+        self.0.lock().get(&handle).cloned()
     }
 
     /// The same; the handle is dead from now on.
     pub fn remove(&self, handle: usize) -> Option<Arc<T>> {
-        crate::lock(&self.0).remove(&handle)
+        self.0.lock().remove(&handle)
     }
 
     /// All of them.
     pub fn all(&self) -> Vec<Arc<T>> {
-        crate::lock(&self.0).values().cloned().collect()
+        self.0.lock().values().cloned().collect()
     }
 
     /// How many live.
     pub fn len(&self) -> usize {
-        crate::lock(&self.0).len()
+        self.0.lock().len()
     }
 
     /// Whether none lives.

@@ -1,9 +1,9 @@
 //! What was called how often, and a file with a line per call where one is configured.
 
+use parking_lot::Mutex;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::Write;
-use std::sync::Mutex;
 
 /// Counters and the file.
 #[derive(Default)]
@@ -25,7 +25,7 @@ impl Trace {
 
     /// Adds to a counter.
     pub fn count(&self, name: &str, n: u64) {
-        let mut state = crate::lock(&self.0);
+        let mut state = self.0.lock();
         match state.counts.get_mut(name) {
             Some(count) => *count += n,
             None => {
@@ -36,26 +36,26 @@ impl Trace {
 
     /// Raises a counter to at least `n`.
     pub fn peak(&self, name: &str, n: u64) {
-        let mut state = crate::lock(&self.0);
+        let mut state = self.0.lock();
         let count = state.counts.entry(name.into()).or_default();
         *count = n.max(*count);
     }
 
     /// A counter's value.
     pub fn get(&self, name: &str) -> u64 {
-        crate::lock(&self.0).counts.get(name).copied().unwrap_or(0)
+        self.0.lock().counts.get(name).copied().unwrap_or(0)
     }
 
     /// Sets every counter to zero and forgets the reports.
     pub fn reset(&self) {
-        let mut state = crate::lock(&self.0);
+        let mut state = self.0.lock();
         state.counts.clear();
         state.reports.clear();
     }
 
     /// A line in the file.
     pub fn line(&self, text: impl FnOnce() -> String) {
-        if let Some(file) = &mut crate::lock(&self.0).file {
+        if let Some(file) = &mut self.0.lock().file {
             // A trace that cannot be written is no reason to stop.
             let _ = writeln!(file, "{}", text());
         }
@@ -65,11 +65,11 @@ impl Trace {
     pub fn report(&self, text: String) {
         self.line(|| format!("REPORT {text}"));
         eprintln!("cann simulator: {text}");
-        crate::lock(&self.0).reports.push(text);
+        self.0.lock().reports.push(text);
     }
 
     /// What was reported, oldest first.
     pub fn reports(&self) -> Vec<String> {
-        crate::lock(&self.0).reports.clone()
+        self.0.lock().reports.clone()
     }
 }

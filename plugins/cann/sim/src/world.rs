@@ -13,9 +13,10 @@ use crate::runtime::vmm::Physical;
 use crate::sys::{ACL_ERROR_INVALID_PARAM, ACL_ERROR_REPEAT_FINALIZE, ACL_ERROR_UNINITIALIZE};
 use crate::table::Table;
 use crate::trace::Trace;
+use parking_lot::{Mutex, RwLock};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, PoisonError, RwLock};
 
 /// Everything there is.
 pub struct World {
@@ -57,10 +58,10 @@ static WORLD: RwLock<Option<Arc<World>>> = RwLock::new(None);
 
 /// The machine of this process; the environment describes it at first use.
 pub fn world() -> Arc<World> {
-    if let Some(world) = &*WORLD.read().unwrap_or_else(PoisonError::into_inner) {
+    if let Some(world) = &*WORLD.read() {
         return world.clone();
     }
-    let mut slot = WORLD.write().unwrap_or_else(PoisonError::into_inner);
+    let mut slot = WORLD.write();
     let text = || std::env::var("LLMRT_CANN_SIM").unwrap_or_default();
     slot.get_or_insert_with(|| World::new(&text())).clone()
 }
@@ -68,7 +69,7 @@ pub fn world() -> Arc<World> {
 /// Another machine in place of the present one, whose handles are dead from now on.
 pub fn replace(text: &str) -> Arc<World> {
     let world = World::new(text);
-    let old = WORLD.write().unwrap_or_else(PoisonError::into_inner).replace(world.clone());
+    let old = WORLD.write().replace(world.clone());
     if let Some(old) = old {
         old.streams.all().iter().for_each(|stream| stream.close());
     }

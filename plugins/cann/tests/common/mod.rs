@@ -7,10 +7,11 @@ use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::{
     Buffer, Device, Host, HostOptions, NodeDesc, RawGraph, RawGraphBuilder, Result, Stream, TensorDesc,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::collections::BTreeMap;
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// The simulated machine, and a host that has its cards.
 pub struct Machine {
@@ -25,7 +26,7 @@ pub fn libraries(layout: &'static str) -> &'static Path {
     static FOLDERS: Mutex<BTreeMap<&'static str, &'static Path>> = Mutex::new(BTreeMap::new());
     static ROOT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let root = ROOT.get_or_init(|| tempfile::TempDir::new().unwrap()).path();
-    let mut folders = FOLDERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut folders = FOLDERS.lock();
     let number = folders.len().to_string();
     folders.entry(layout).or_insert_with(|| {
         let (dir, (layout, without)) =
@@ -49,7 +50,7 @@ impl Machine {
     /// With these options of the plugin, too.
     pub fn with_options(layout: &'static str, config: &str, options: &[(&str, &str)]) -> Machine {
         static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = TURN.lock();
         let dir = libraries(layout);
         // Found by the vendor's name, as the plugin finds it: the same library, whatever folder came first.
         // SAFETY: the simulator may be loaded at any time.
@@ -70,7 +71,7 @@ impl Machine {
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .chain([("cann.lib_dir".to_string(), dir.display().to_string())])
                 .collect(),
-            log: Some(Arc::new(move |_, _, text| lines.lock().unwrap().push(text.into()))),
+            log: Some(Arc::new(move |_, _, text| lines.lock().push(text.into()))),
             ..HostOptions::default()
         });
         host.register_builtin(llmrt_cann::query).unwrap();

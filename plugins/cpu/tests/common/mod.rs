@@ -9,10 +9,11 @@ use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::value::{Data, Value};
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Kind, Role, Tensor};
+use parking_lot::{Mutex, MutexGuard};
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::mpsc::{Sender, channel};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// The plugin, initialised for an instruction set; one at a time.
 pub struct Plugin {
@@ -29,7 +30,7 @@ static TURN: Mutex<()> = Mutex::new(());
 impl Plugin {
     /// Initialises the plugin with the option `cpu.isa`; `Err` is its message.
     pub fn open(isa: &str) -> Result<Plugin, String> {
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = TURN.lock();
         let api = Box::new(host_api(isa));
         let table = unsafe { &*llmrt_cpu::query(llmrt_abi::ABI_MINOR as u32) };
         let (mut devices, mut n, mut err) = (std::ptr::null(), 0, c::Error::empty());
@@ -326,7 +327,7 @@ static ISA: Mutex<String> = Mutex::new(String::new());
 
 /// The host's table; without the option if `isa` is empty.
 fn host_api(isa: &str) -> c::HostApi {
-    *ISA.lock().unwrap_or_else(PoisonError::into_inner) = isa.to_string();
+    *ISA.lock() = isa.to_string();
     c::HostApi {
         struct_size: size_of::<c::HostApi>() as u32,
         abi_minor: llmrt_abi::ABI_MINOR as u32,
@@ -346,7 +347,7 @@ unsafe extern "C" fn option(_ctx: *mut c_void, key: c::Str, buf: *mut u8, cap: u
     if key != b"cpu.isa" {
         return 1;
     }
-    let isa = ISA.lock().unwrap_or_else(PoisonError::into_inner);
+    let isa = ISA.lock();
     let n = isa.len().min(cap as usize);
     unsafe {
         std::ptr::copy_nonoverlapping(isa.as_ptr(), buf, n);
@@ -390,7 +391,7 @@ type Part = Box<dyn FnOnce() + Send>;
 static HELPERS: Mutex<Vec<Sender<Part>>> = Mutex::new(Vec::new());
 
 fn help(i: usize, part: Part) {
-    let mut helpers = HELPERS.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut helpers = HELPERS.lock();
     while helpers.len() <= i {
         let (sender, parts) = channel::<Part>();
         std::thread::spawn(move || parts.into_iter().for_each(|part| part()));

@@ -1,9 +1,9 @@
 //! Kernels as plain C++: the list of them, and how one is run. The emulated machine: ../emu.
 
 use crate::space::{Space, Span};
-use std::ffi::{CStr, c_char, c_int, c_void};
 #[cfg(not(no_kernels))]
-use std::sync::{Mutex, PoisonError};
+use parking_lot::Mutex;
+use std::ffi::{CStr, c_char, c_int, c_void};
 
 /// A kernel, as emu.h declares it.
 #[repr(C)]
@@ -95,7 +95,7 @@ pub fn run(
     #[cfg(not(no_kernels))]
     {
         static TURN: Mutex<()> = Mutex::new(());
-        let _turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let _turn = TURN.lock();
         let mut text = std::ptr::null();
         let context = std::ptr::from_ref(space).cast_mut().cast();
         let params = params.as_ptr().cast();

@@ -7,9 +7,10 @@ use crate::space::Space;
 use crate::stream::Stream;
 use crate::sys::*;
 use crate::task::Task;
+use parking_lot::{Mutex, MutexGuard};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::{Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::OnceLock;
 
 /// A driver function's answer: done, or a number of its.
 pub type Answer<T = ()> = Result<T, CUresult>;
@@ -91,7 +92,7 @@ pub fn world() -> MutexGuard<'static, World> {
     static WORLD: OnceLock<Mutex<World>> = OnceLock::new();
     let world =
         WORLD.get_or_init(|| Mutex::new(World::new(&std::env::var("LLMRT_CUDA_SIM").unwrap_or_default())));
-    world.lock().unwrap_or_else(PoisonError::into_inner)
+    world.lock()
 }
 
 impl World {

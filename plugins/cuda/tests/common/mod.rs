@@ -7,9 +7,10 @@ use llmrt_graph::{Graph, Kind, Tensor, plan};
 use llmrt_host::{
     Buffer, Device, Host, HostOptions, NodeDesc, RawGraph, RawGraphBuilder, Result, Stream, TensorDesc,
 };
+use parking_lot::{Mutex, MutexGuard};
 use std::ffi::{CStr, CString, c_char};
 use std::path::Path;
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, OnceLock};
 
 /// The simulated machine, and a host that has its cards.
 pub struct Machine {
@@ -39,7 +40,7 @@ impl Machine {
     /// With these options of the plugin, too.
     pub fn with_options(config: &str, options: &[(&str, &str)]) -> Machine {
         static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = TURN.lock();
         let dir = libraries();
         // SAFETY: the simulator may be loaded at any time.
         let simulator = unsafe { Library::new(dir.join("libcuda.so.1")) }.unwrap();
@@ -59,7 +60,7 @@ impl Machine {
                 .map(|(key, value)| (key.to_string(), value.to_string()))
                 .chain([("cuda.lib_dir".to_string(), dir.display().to_string())])
                 .collect(),
-            log: Some(Arc::new(move |_, _, text| lines.lock().unwrap().push(text.into()))),
+            log: Some(Arc::new(move |_, _, text| lines.lock().push(text.into()))),
             ..HostOptions::default()
         });
         host.register_builtin(llmrt_cuda::query).unwrap();

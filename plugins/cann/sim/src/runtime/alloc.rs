@@ -38,12 +38,12 @@ api! { cann_acl;
         block.resize(n, u64::MAX);
         let block = block.into_boxed_slice();
         let address = (block.as_ptr() as usize).next_multiple_of(64);
-        crate::lock(&w.pinned).insert(address, block);
+        w.pinned.lock().insert(address, block);
         put(out, address as *mut c_void)
     }
     fn aclrtFreeHost(ptr: *mut c_void) w => {
         ensure(!ptr.is_null(), ACL_ERROR_INVALID_PARAM, || "NULL".into())?;
-        let block = crate::lock(&w.pinned).remove(&(ptr as usize));
+        let block = w.pinned.lock().remove(&(ptr as usize));
         ensure(block.is_some(), ACL_ERROR_RT_PARAM_INVALID, || format!("{ptr:p} is not pinned memory"))
     }
     /// A card without HBM answers for its DDR.
@@ -60,7 +60,7 @@ api! { cann_acl;
 
 /// Whether all of some host memory is pinned.
 pub fn is_pinned(w: &World, address: usize, n: usize) -> bool {
-    let pinned = crate::lock(&w.pinned);
+    let pinned = w.pinned.lock();
     let before = pinned.range(..=address).next_back();
     before.is_some_and(|(start, block)| address + n <= start + (block.len() - 8) * 8)
 }

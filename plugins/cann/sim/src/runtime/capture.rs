@@ -7,9 +7,10 @@ use crate::runtime::stream::resolve;
 use crate::runtime::task::Task;
 use crate::sys::*;
 use crate::world::{World, api, put};
+use parking_lot::Mutex;
 use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::thread::ThreadId;
 
 /// Waiting, while capturing, for an event from outside.
@@ -76,7 +77,7 @@ api! { cann_acl;
         };
         let here = std::thread::current().id() == graph.thread || graph.mode == ACL_MODEL_RI_CAPTURE_MODE_RELAXED;
         ensure(here, ACL_ERROR_RT_STREAM_CAPTURE_WRONG_THREAD, || "another thread began it".into())?;
-        let mut state = crate::lock(&graph.state);
+        let mut state = graph.state.lock();
         let first = state.streams[0].handle == stream.handle;
         ensure(first, ACL_ERROR_RT_STREAM_CAPTURE_UNMATCHED, || "it began in another stream".into())?;
         state.streams.iter().for_each(|stream| stream.set_capture(None));
@@ -97,7 +98,7 @@ api! { cann_acl;
     }
     fn aclmdlRICaptureGetInfo(stream: aclrtStream, status: *mut aclmdlRICaptureStatus, out: *mut aclmdlRI) w => {
         let graph = resolve(w, stream)?.capture();
-        let phase = graph.as_ref().map(|graph| crate::lock(&graph.state).phase);
+        let phase = graph.as_ref().map(|graph| graph.state.lock().phase);
         put(status, match phase {
             None => ACL_MODEL_RI_CAPTURE_STATUS_NONE,
             Some(Phase::Invalid) => ACL_MODEL_RI_CAPTURE_STATUS_INVALIDATED,
@@ -110,7 +111,7 @@ api! { cann_acl;
         stream.not_captured(w, "launching a graph")?;
         let Some(graph) = w.graphs.get(graph as usize) else { return fault(ACL_ERROR_RT_PARAM_INVALID, "no such graph") };
         let tasks = {
-            let state = crate::lock(&graph.state);
+            let state = graph.state.lock();
             ensure(state.phase == Phase::Done, ACL_ERROR_RT_PARAM_INVALID, || "its capture did not end".into())?;
             state.tasks.clone()
         };
@@ -133,8 +134,8 @@ api! { cann_acl;
         let idle = found.n_running.load(SeqCst) == 0;
         ensure(idle, ACL_ERROR_RT_MODEL_RUNNING, || "it is still running".into())?;
         w.graphs.remove(graph as usize);
-        let n = crate::lock(&found.state).streams.len();
-        crate::lock(&w.cards[found.device]).n_streams -= n;
+        let n = found.state.lock().streams.len();
+        w.cards[found.device].lock().n_streams -= n;
         Ok(())
     }
 }
@@ -142,7 +143,7 @@ api! { cann_acl;
 /// A graph keeps as many streams of its card as it was recorded from.
 fn take_streams(w: &World, graph: &Graph, n: usize) -> Answer {
     let limit = if w.config.streams > 0 { w.config.streams } else { w.chip.streams };
-    let mut card = crate::lock(&w.cards[graph.device]);
+    let mut card = w.cards[graph.device].lock();
     if card.n_streams + n > limit {
         drop(card);
         w.graphs.remove(graph.handle);
@@ -155,7 +156,7 @@ fn take_streams(w: &World, graph: &Graph, n: usize) -> Answer {
 impl Graph {
     /// Adds a task of a stream.
     pub fn record(&self, stream: usize, task: Task) -> Answer {
-        let mut state = crate::lock(&self.state);
+        let mut state = self.state.lock();
         let valid = state.phase == Phase::Open && state.tasks.len() < MAX_TASKS;
         ensure(valid, ACL_ERROR_RT_CAPTURE_INVALIDATED, || "the capture was invalidated".into())?;
         if state.streams[0].handle != stream {
@@ -174,7 +175,7 @@ impl Graph {
         if captured.is_none() {
             stream.set_capture(Some(self.clone()));
         }
-        let mut state = crate::lock(&self.state);
+        let mut state = self.state.lock();
         if captured.is_none() {
             state.streams.push(stream.clone());
             state.loose.insert(stream.handle);
@@ -187,12 +188,12 @@ impl Graph {
 
     /// Whether it is being captured.
     pub fn is_open(&self) -> bool {
-        crate::lock(&self.state).phase != Phase::Done
+        self.state.lock().phase != Phase::Done
     }
 
     /// After a call that is not allowed.
     pub fn invalidate(&self) {
-        let mut state = crate::lock(&self.state);
+        let mut state = self.state.lock();
         if state.phase == Phase::Open {
             state.phase = Phase::Invalid;
         }

@@ -5,9 +5,10 @@ use crate::runtime::queue::Stream;
 use crate::runtime::stream::synchronize_device;
 use crate::sys::*;
 use crate::world::{World, api, put};
+use parking_lot::Mutex;
 use std::cell::Cell;
 use std::collections::BTreeSet;
-use std::sync::{Arc, Mutex};
+use std::sync::Arc;
 
 /// A card.
 pub struct Card {
@@ -61,7 +62,7 @@ pub fn current(w: &World) -> Answer<Arc<Context>> {
 
 /// The stream that NULL stands for.
 pub fn default_stream(w: &Arc<World>, context: &Context) -> Arc<Stream> {
-    crate::lock(&context.default_stream).get_or_insert_with(|| Stream::start(w, context)).clone()
+    context.default_stream.lock().get_or_insert_with(|| Stream::start(w, context)).clone()
 }
 
 /// A card by number.
@@ -80,7 +81,7 @@ api! { cann_acl;
     /// The first makes the card's default context; each counts.
     fn aclrtSetDevice(device: i32) w => {
         let (at, card) = card(w, device)?;
-        let mut card = crate::lock(card);
+        let mut card = card.lock();
         card.refs += 1;
         if card.primary == 0 {
             card.primary = create(w, at, true);
@@ -92,7 +93,7 @@ api! { cann_acl;
     fn aclrtResetDevice(device: i32) w => {
         let (at, card) = card(w, device)?;
         let primary = {
-            let mut card = crate::lock(card);
+            let mut card = card.lock();
             ensure(card.refs > 0, ACL_ERROR_RT_PARAM_INVALID, || format!("device {device} is not set"))?;
             card.refs -= 1;
             if card.refs > 0 { return Ok(()) }
@@ -101,11 +102,11 @@ api! { cann_acl;
         // A failed kernel is no reason to keep the card.
         let _ = synchronize_device(w, at);
         if let Some(context) = w.contexts.remove(primary)
-            && let Some(stream) = crate::lock(&context.default_stream).take()
+            && let Some(stream) = context.default_stream.lock().take()
         {
             stream.close();
         }
-        crate::lock(card).broken = None;
+        card.lock().broken = None;
         Ok(())
     }
     fn aclrtGetDevice(device: *mut i32) w => {
@@ -146,7 +147,7 @@ api! { cann_acl;
         ensure(flags == 0 && this != peer, ACL_ERROR_RT_PARAM_INVALID, || "flags, or the same device".into())?;
         let can = w.config.peers && w.chip.peers;
         ensure(can, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || format!("card {this} cannot reach card {peer}"))?;
-        crate::lock(&w.cards[this]).peers.insert(peer);
+        w.cards[this].lock().peers.insert(peer);
         Ok(())
     }
     fn aclrtGetDeviceInfo(device: u32, attr: aclrtDevAttr, value: *mut i64) w => {
@@ -161,7 +162,7 @@ api! { cann_acl;
     fn aclrtDeviceGetUuid(device: i32, uuid: *mut aclrtUuid) w => {
         let (_, card) = card(w, device)?;
         let mut bytes = b"simulated card\0\0".map(|byte| byte as std::ffi::c_char);
-        bytes[15] = crate::lock(card).number as std::ffi::c_char;
+        bytes[15] = card.lock().number as std::ffi::c_char;
         put(uuid, aclrtUuid { bytes })
     }
     fn aclrtCtxSetSysParamOpt(option: aclSysParamOpt, _value: i64) w => {

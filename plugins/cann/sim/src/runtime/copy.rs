@@ -188,7 +188,7 @@ fn gone(which: &str, text: String) -> Fault {
 
 /// Either card may have been let in.
 fn reaches(w: &World, a: usize, b: usize) -> Answer {
-    let may = |a: usize, b: usize| crate::lock(&w.cards[a]).peers.contains(&b);
+    let may = |a: usize, b: usize| w.cards[a].lock().peers.contains(&b);
     let problem = || format!("cards {a} and {b} have no access to each other");
     ensure(a == b || may(a, b) || may(b, a), ACL_ERROR_RT_PARAM_INVALID, problem)
 }

@@ -8,9 +8,10 @@ use crate::runtime::stream::resolve;
 use crate::runtime::task::Task;
 use crate::sys::*;
 use crate::world::{World, api, put};
+use parking_lot::Mutex;
 use std::ffi::c_void;
+use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
-use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// An event.
@@ -45,7 +46,7 @@ api! { cann_acl;
     /// Does not wait for what is enqueued, which is for the program to see to.
     fn aclrtDestroyEvent(event: aclrtEvent) w => {
         let Some(event) = w.events.remove(event as usize) else { return unknown(event) };
-        let mut card = crate::lock(&w.cards[event.device]);
+        let mut card = w.cards[event.device].lock();
         card.n_events = card.n_events.saturating_sub(1);
         drop(card);
         match event.n_pending.load(SeqCst) {
@@ -61,14 +62,14 @@ api! { cann_acl;
         })?;
         let time = Arc::new(Mutex::new(None));
         let (at, pending) = (time.clone(), event.pend());
-        let mut record = crate::lock(&event.record);
+        let mut record = event.record.lock();
         if let Some(graph) = stream.capture() {
             *record = Record { at: None, captured: Some((graph, stream.handle)), time };
             event.n_pending.fetch_sub(1, SeqCst);
             return Ok(());
         }
         let mark = Task::new("record", move |_| {
-            *crate::lock(&at) = Some(Instant::now());
+            *at.lock() = Some(Instant::now());
             pending.n_pending.fetch_sub(1, SeqCst);
             Ok(())
         });
@@ -80,7 +81,7 @@ api! { cann_acl;
         let (event, stream) = (get(w, event)?, resolve(w, stream)?);
         ensure(!event.ex, ACL_ERROR_RT_PARAM_INVALID, || "the newer kind of event is not reset".into())?;
         let reset = Task::new("reset", move |_| {
-            *crate::lock(&event.record) = Record::default();
+            *event.record.lock() = Record::default();
             Ok(())
         });
         stream.enqueue(w, reset).map(|_| ())
@@ -91,7 +92,7 @@ api! { cann_acl;
         let can = event.flags & ACL_EVENT_SYNC as u32 != 0;
         ensure(can, ACL_ERROR_RT_PARAM_INVALID, || "the event was made without the flag SYNC".into())?;
         let (at, captured) = {
-            let record = crate::lock(&event.record);
+            let record = event.record.lock();
             (record.at.clone(), record.captured.clone())
         };
         if let Some((graph, from)) = captured {
@@ -112,7 +113,7 @@ api! { cann_acl;
     fn aclrtQueryEventStatus(event: aclrtEvent, status: *mut aclrtEventRecordedStatus) w => {
         let event = get(w, event)?;
         event.not_captured()?;
-        let at = crate::lock(&event.record).at.clone();
+        let at = event.record.lock().at.clone();
         let done = at.is_none_or(|(stream, place)| stream.is_done(place));
         put(status, if done { ACL_EVENT_RECORDED_STATUS_COMPLETE } else { ACL_EVENT_RECORDED_STATUS_NOT_READY })
     }
@@ -126,7 +127,7 @@ api! { cann_acl;
     fn aclrtEventElapsedTime(ms: *mut f32, start: aclrtEvent, end: aclrtEvent) w => {
         let times = [get(w, start)?, get(w, end)?].map(|event| {
             let flag = event.flags & ACL_EVENT_TIME_LINE as u32 != 0;
-            let time = *crate::lock(&crate::lock(&event.record).time);
+            let time = *event.record.lock().time.lock();
             time.filter(|_| flag)
         });
         let [Some(start), Some(end)] = times else {
@@ -141,7 +142,7 @@ fn create(w: &Arc<World>, out: *mut aclrtEvent, ex: bool, flags: u32) -> Answer 
     let device = current(w)?.device;
     ensure(flags != 0 && flags < 0x80, ACL_ERROR_RT_PARAM_INVALID, || format!("flags {flags:#x}"))?;
     let limit = if w.config.events > 0 { w.config.events } else { w.chip.events };
-    let mut card = crate::lock(&w.cards[device]);
+    let mut card = w.cards[device].lock();
     let full = || format!("card {device} has {limit} events already");
     ensure(card.n_events < limit, ACL_ERROR_RT_NO_EVENT_RESOURCE, full)?;
     card.n_events += 1;
@@ -164,7 +165,7 @@ fn wait(w: &Arc<World>, event: aclrtEvent, timeout: Duration) -> Answer {
     let event = get(w, event)?;
     event.not_captured()?;
     w.trace.count("sync", 1);
-    let Some((stream, place)) = crate::lock(&event.record).at.clone() else { return Ok(()) };
+    let Some((stream, place)) = event.record.lock().at.clone() else { return Ok(()) };
     let done = stream.reach(place, timeout);
     ensure(done, ACL_ERROR_RT_EVENT_SYNC_TIMEOUT, || "the event did not come in time".into())
 }
@@ -176,7 +177,7 @@ impl Event {
     }
 
     fn not_captured(&self) -> Answer {
-        let captured = crate::lock(&self.record).captured.clone();
+        let captured = self.record.lock().captured.clone();
         let Some((graph, _)) = captured.filter(|(graph, _)| graph.is_open()) else { return Ok(()) };
         graph.invalidate();
         fault(ACL_ERROR_RT_EVENT_CAPTURED, "waiting for an event that was recorded in a capture")

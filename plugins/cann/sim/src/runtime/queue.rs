@@ -7,8 +7,9 @@ use crate::runtime::context::Context;
 use crate::runtime::task::Task;
 use crate::sys::*;
 use crate::world::World;
+use parking_lot::{Condvar, Mutex, MutexGuard};
 use std::collections::VecDeque;
-use std::sync::{Arc, Condvar, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 /// A stream.
@@ -111,8 +112,8 @@ impl Stream {
         let mut state = self.state();
         state.n_awaited = state.n_awaited.max(place);
         self.changed.notify_all();
-        let waited = self.changed.wait_timeout_while(state, timeout, |state| state.n_done < place);
-        waited.unwrap_or_else(PoisonError::into_inner).0.n_done >= place
+        self.changed.wait_while_for(&mut state, |state| state.n_done < place, timeout);
+        state.n_done >= place
     }
 
     /// The worker ends after what is enqueued.
@@ -153,8 +154,8 @@ impl Stream {
             let may_start = |s: &State| !s.tasks.is_empty() && (!lazy || s.n_done < s.n_awaited);
             let ended = |s: &State| s.closed && s.tasks.is_empty();
             let idle = |s: &mut State| !(may_start(s) || ended(s));
-            let state = self.changed.wait_while(self.state(), idle);
-            let mut state = state.unwrap_or_else(PoisonError::into_inner);
+            let mut state = self.state();
+            self.changed.wait_while(&mut state, idle);
             let Some(task) = state.tasks.pop_front() else { return };
             let n_done = state.n_done;
             drop(state);
@@ -166,7 +167,7 @@ impl Stream {
             if let Err(fault) = answer {
                 w.trace.line(|| format!("FAULT {} {}", task.name, fault.text));
                 if w.config.sticky && matches!(fault.code, 507_011..=507_050) {
-                    crate::lock(&w.cards[self.device]).broken = Some(fault.clone());
+                    w.cards[self.device].lock().broken = Some(fault.clone());
                 }
                 // Later work goes on; the newest fault is the one that is seen.
                 state.fault = Some(fault);
@@ -177,8 +178,8 @@ impl Stream {
         }
     }
 
-    fn state(&self) -> std::sync::MutexGuard<'_, State> {
-        crate::lock(&self.state)
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock()
     }
 }
 

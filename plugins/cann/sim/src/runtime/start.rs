@@ -3,8 +3,8 @@
 use crate::fault::{fault, take_message};
 use crate::sys::*;
 use crate::world::{api, call_any_time, put, world};
+use parking_lot::Mutex;
 use std::ffi::{CString, c_char};
-use std::sync::OnceLock;
 use std::sync::atomic::Ordering::SeqCst;
 
 /// Once per process; a second call is harmless and returns its own code.
@@ -44,14 +44,14 @@ unsafe extern "C" fn aclGetRecentErrMsg() -> *const c_char {
 /// NULL where the configuration has no name.
 #[unsafe(export_name = "llmrt_sim_aclrtGetSocName")]
 unsafe extern "C" fn aclrtGetSocName() -> *const c_char {
-    static NAMES: OnceLock<std::sync::Mutex<Vec<CString>>> = OnceLock::new();
+    static NAMES: Mutex<Vec<CString>> = Mutex::new(Vec::new());
     let soc = world().config.soc.clone();
     let Ok(name) = CString::new(soc) else { return std::ptr::null() };
     if name.is_empty() {
         return std::ptr::null();
     }
     // Kept for ever, as the library's text is.
-    let mut names = crate::lock(NAMES.get_or_init(Default::default));
+    let mut names = NAMES.lock();
     let at = names.iter().position(|known| *known == name).unwrap_or_else(|| {
         names.push(name);
         names.len() - 1

@@ -26,7 +26,7 @@ api! { cann_acl;
         // A fault is reported by synchronising calls, not here.
         let _ = stream.synchronize(w, None);
         stream.close();
-        crate::lock(&w.cards[stream.device]).n_streams -= 1;
+        w.cards[stream.device].lock().n_streams -= 1;
         Ok(())
     }
     fn aclrtSynchronizeStream(stream: aclrtStream) w => {
@@ -53,7 +53,7 @@ api! { cann_acl;
 fn create(w: &Arc<World>) -> Answer<usize> {
     let context = current(w)?;
     let limit = if w.config.streams > 0 { w.config.streams } else { w.chip.streams };
-    let mut card = crate::lock(&w.cards[context.device]);
+    let mut card = w.cards[context.device].lock();
     let full = || format!("card {} has {limit} streams already", context.device);
     ensure(card.n_streams < limit, ACL_ERROR_RT_NO_STREAM_RESOURCE, full)?;
     card.n_streams += 1;

@@ -6,8 +6,8 @@ use crate::memory::{Bytes, PAGE};
 use crate::runtime::context::{card, current};
 use crate::sys::*;
 use crate::world::{World, api, put};
+use parking_lot::Mutex;
 use std::ffi::c_void;
-use std::sync::Mutex;
 
 /// Physical memory. It goes when it was freed and nothing maps it.
 pub struct Physical {
@@ -34,11 +34,11 @@ api! { cann_acl;
         let address = addresses(size, PAGE);
         let full = || Fault { code: ACL_ERROR_RT_MEMORY_ALLOCATION, text: "no addresses are left".into() };
         let address = address.ok_or_else(full)?;
-        crate::lock(&w.reserved).insert(address, size);
+        w.reserved.lock().insert(address, size);
         put(out, address as *mut c_void)
     }
     fn aclrtReleaseMemAddress(ptr: *mut c_void) w => {
-        let mut reserved = crate::lock(&w.reserved);
+        let mut reserved = w.reserved.lock();
         let Some(size) = reserved.get(&(ptr as usize)).copied() else {
             return fault(ACL_ERROR_RT_PARAM_INVALID, format!("{ptr:p} is not the start of reserved addresses"));
         };
@@ -66,7 +66,7 @@ api! { cann_acl;
     fn aclrtFreePhysical(handle: aclrtDrvMemHandle) w => {
         let Some(physical) = w.physical.get(handle as usize) else { return unknown() };
         let idle = {
-            let mut use_of = crate::lock(&physical.use_of);
+            let mut use_of = physical.use_of.lock();
             ensure(!use_of.freed, ACL_ERROR_RT_PARAM_INVALID, || "it was freed before".into())?;
             use_of.freed = true;
             use_of.n_maps == 0
@@ -76,16 +76,16 @@ api! { cann_acl;
     }
     fn aclrtMapMem(ptr: *mut c_void, size: usize, offset: usize, handle: aclrtDrvMemHandle, flags: u64) w => {
         let Some(physical) = w.physical.get(handle as usize) else { return unknown() };
-        let whole = offset == 0 && flags == 0 && size == crate::lock(&physical.bytes).len();
+        let whole = offset == 0 && flags == 0 && size == physical.bytes.lock().len();
         ensure(whole, ACL_ERROR_RT_PARAM_INVALID, || format!("{size} bytes are not the physical size"))?;
         let at = ptr as usize;
-        let reserved = crate::lock(&w.reserved);
+        let reserved = w.reserved.lock();
         let range = reserved.range(..=at).next_back();
         let inside = range.is_some_and(|(start, len)| at + size <= start + len && at.is_multiple_of(PAGE));
         ensure(inside, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is not a reserved page"))?;
         let taken = w.memory.any_in(at, at + size);
         ensure(!taken, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is mapped already"))?;
-        crate::lock(&physical.use_of).n_maps += 1;
+        physical.use_of.lock().n_maps += 1;
         w.memory.map(at, physical.device, handle as usize, &physical.bytes);
         Ok(())
     }
@@ -94,7 +94,7 @@ api! { cann_acl;
             return fault(ACL_ERROR_RT_PARAM_INVALID, format!("{ptr:p} is not the start of a mapping"));
         };
         if let Some(physical) = w.physical.get(handle) {
-            let mut use_of = crate::lock(&physical.use_of);
+            let mut use_of = physical.use_of.lock();
             use_of.n_maps -= 1;
             let gone = use_of.freed && use_of.n_maps == 0;
             drop(use_of);

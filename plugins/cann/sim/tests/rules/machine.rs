@@ -2,8 +2,8 @@
 
 use cann_simulator::door::{self, Tables, tables};
 use cann_simulator::sys::*;
+use parking_lot::{Mutex, MutexGuard};
 use std::ffi::{CStr, c_void};
-use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Calls a function of the runtime and returns its status.
 macro_rules! acl {
@@ -63,7 +63,7 @@ impl Machine {
     /// As described, and nothing more.
     pub fn raw(config: &str) -> Machine {
         static TURN: Mutex<()> = Mutex::new(());
-        let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+        let turn = TURN.lock();
         door::configure(config);
         Machine { t: tables(), _turn: turn }
     }
