@@ -2,6 +2,7 @@
 //! is in use while others compute.
 
 use crate::simd::prefetch_all;
+use crossbeam_utils::CachePadded;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -12,8 +13,7 @@ const AT_ONCE: usize = 512;
 
 /// Arrivals of all members of a team at all barriers of a run, in a cache line of its own.
 #[derive(Default)]
-#[repr(align(64))]
-pub struct Arrivals(AtomicUsize);
+pub struct Arrivals(CachePadded<AtomicUsize>);
 
 impl Arrivals {
     /// Before the first barrier.

@@ -4,13 +4,13 @@ use crate::cancel::Cancel;
 use crate::scratch::{Scratch, Shared};
 use crate::simd::Isa;
 use crate::tensor::Tensor;
+use crossbeam_utils::CachePadded;
 use std::ops::Range;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 /// How many pieces of a thread's share have been taken, in a cache line of its own.
 #[derive(Default)]
-#[repr(align(64))]
-pub struct Taken(AtomicUsize);
+pub struct Taken(CachePadded<AtomicUsize>);
 
 impl Taken {
     /// None is.
