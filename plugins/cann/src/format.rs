@@ -4,6 +4,7 @@
 //! A block of n numbers: y = (value - zero) · scale · d - min · dmin, with a d, and a dmin or none, per block, and scales
 //! and mins for equal parts of it.
 
+use half::f16;
 use llmrt_plugin::DType;
 
 /// Numbers of `bits` bits, from bytes beside each other, times `factor` onto numbers at equal distances.
@@ -165,7 +166,7 @@ fn six_bits(at: usize) -> Vec<Field> {
 
 /// The numbers of a block.
 pub fn decode(f: &Format, block: &[u8], y: &mut [f32]) {
-    let half = |at: usize| f16_to_f32(u16::from_le_bytes([block[at], block[at + 1]]));
+    let half = |at: usize| f16::from_le_bytes([block[at], block[at + 1]]).to_f32();
     let (d, min) = (half(f.d), f.min.map_or(0.0, |(at, sign)| sign * half(at)));
     let (mut scales, mut mins) = ([0.0; 16], [0.0; 16]);
     y.fill(0.0);
@@ -195,36 +196,6 @@ fn add(f: &Field, block: &[u8], y: &mut [f32]) {
     }
 }
 
-/// IEEE 754 binary16.
-fn f16_to_f32(bits: u16) -> f32 {
-    let (sign, exponent, fraction) = (bits >> 15, bits >> 10 & 31, f32::from(bits & 1023));
-    let size = match exponent {
-        0 => fraction * 2f32.powi(-24),
-        31 if fraction == 0.0 => f32::INFINITY,
-        31 => f32::NAN,
-        e => (1024.0 + fraction) * 2f32.powi(i32::from(e) - 25),
-    };
-    if sign == 1 { -size } else { size }
-}
-
-/// The nearest, ties to even; above the largest: infinity.
-pub fn f32_to_f16(x: f32) -> u16 {
-    let sign = (x.to_bits() >> 16 & 0x8000) as u16;
-    let size = x.abs();
-    let bits = if size.is_nan() {
-        0x7e00
-    } else if size >= 65_520.0 {
-        0x7c00
-    } else if size < 2f32.powi(-14) {
-        (size * 2f32.powi(24)).round_ties_even() as u16
-    } else {
-        // Half of the lowest kept bit is added, less one where the bit is even.
-        let bits = size.to_bits();
-        (((bits + 0xfff + (bits >> 13 & 1)) >> 13) - (112 << 10)) as u16
-    };
-    sign | bits
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -250,30 +221,6 @@ mod tests {
                 let close = y.iter().zip(&expected).all(|(y, e)| (y - e).abs() <= 1e-6 * e.abs().max(1e-3));
                 assert!(close, "{dtype}: {y:?}\n{expected:?}");
             }
-        }
-    }
-
-    #[test]
-    fn halves_are_rounded_to_nearest_even() {
-        for x in [
-            0.0,
-            -0.0,
-            1.0,
-            -2.5,
-            65_504.0,
-            65_519.0,
-            65_520.0,
-            6e-8,
-            2.98e-8,
-            1e-5,
-            0.333_3,
-            1.000_488_3,
-            1.001_464_8,
-        ] {
-            assert_eq!(f32_to_f16(x), llmrt_graph::quant::f32_to_f16(x), "{x}");
-        }
-        for bits in (0..0x7c00u16).step_by(37) {
-            assert_eq!(f32_to_f16(f16_to_f32(bits)), bits);
         }
     }
 }

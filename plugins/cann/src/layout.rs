@@ -8,6 +8,7 @@
 //! is Q5_0 in the file needs more room then. Scales are F16, [rows, cols / 32]. All three are exact and can be undone.
 
 use crate::format;
+use half::f16;
 use llmrt_plugin::abi::types::{LAYOUT_INVERTIBLE, ROLE_EMBEDDING, ROLE_EXPERTS, ROLE_MATRIX, TENSOR_WEIGHT};
 use llmrt_plugin::{DType, Error, Layout, Result, TensorView};
 
@@ -72,7 +73,7 @@ fn halves(dtype: DType, canonical: &[u8]) -> Result<Vec<u8>> {
     let (mut stored, mut numbers) = (Vec::new(), vec![0.0; format.n]);
     for block in canonical.chunks_exact(format.bytes) {
         format::decode(&format, block, &mut numbers);
-        stored.extend(numbers.iter().flat_map(|x| format::f32_to_f16(*x).to_le_bytes()));
+        stored.extend(numbers.iter().flat_map(|x| f16::from_f32(*x).to_le_bytes()));
     }
     stored.extend_from_slice(canonical);
     Ok(stored)

@@ -48,16 +48,6 @@ fn number(step: usize, row: usize, column: usize) -> f32 {
     (((step * 37 + row * 11 + column * 5) % 13) as f32) - 6.0
 }
 
-/// F16 of a small whole number.
-fn half(x: f32) -> u16 {
-    let bits = x.to_bits();
-    if x == 0.0 {
-        0
-    } else {
-        (bits >> 16 & 0x8000) as u16 | (((bits & 0x7fff_ffff) >> 13) - (112 << 10)) as u16
-    }
-}
-
 /// What a kernel of emu/mistakes_hopper.cu made of them, or what was found.
 fn ran(name: &str, shared: u32) -> Result<Vec<f32>, String> {
     ran_with(name, shared, 3)
@@ -72,7 +62,8 @@ fn ran_with(name: &str, shared: u32, swizzle: c_uint) -> Result<Vec<f32>, String
     let mut space = Space::default();
     let (x, y) = (space.alloc(0, 3 * ROWS * COLUMNS * 2), space.alloc(0, 64 * 128 * 4));
     let halves: Vec<u16> = (0..3 * ROWS * COLUMNS)
-        .map(|i| half(number(i / COLUMNS / ROWS, i / COLUMNS % ROWS, i % COLUMNS)))
+        .map(|i| number(i / COLUMNS / ROWS, i / COLUMNS % ROWS, i % COLUMNS))
+        .map(|x| half::f16::from_f32(x).to_bits())
         .collect();
     let (_, bytes) = space.bytes(x, halves.len() * 2).unwrap();
     // SAFETY: as many bytes, which no other code uses.

@@ -1,7 +1,6 @@
 //! Rules 18 and 21 to 23: chips, arithmetic, odd rules, packed and blocked layouts.
 
 use super::machine::Machine;
-use cann_simulator::number::encode;
 use cann_simulator::sys::*;
 use std::ptr::{null, null_mut};
 
@@ -13,8 +12,7 @@ fn halves(m: &Machine, values: &[f32]) -> *mut std::ffi::c_void {
 }
 
 fn half(v: f32) -> u16 {
-    let bytes = encode(ACL_FLOAT16, v.into());
-    u16::from_le_bytes([bytes[0], bytes[1]])
+    half::f16::from_f32(v).to_bits()
 }
 
 #[test]
