@@ -171,7 +171,7 @@ impl Buffer {
         let mut bytes = Fenced::<u8>::new(dst.len());
         let result = read(bytes.as_mut_ptr());
         let damaged =
-            || (!bytes.is_whole()).then(|| format!("wrote outside the {} requested bytes", dst.len()));
+            || (!bytes.is_whole()).then(|| format!("wrote outside the {} bytes requested", dst.len()));
         self.0.device.check_answer("get", Scope::Plugin, damaged)?;
         dst.copy_from_slice(bytes.rows());
         result

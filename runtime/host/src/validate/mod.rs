@@ -137,7 +137,7 @@ impl Device {
             unsafe {
                 crate::device::call!(self, self.vt, supports(self.raw, graph, first, n, rows.as_mut_ptr()))?
             };
-            let damaged = || (!rows.is_whole()).then(|| format!("wrote outside the {n} requested verdicts"));
+            let damaged = || (!rows.is_whole()).then(|| format!("wrote outside the {n} verdicts requested"));
             self.check_answer("supports", Scope::Plugin, damaged)?;
         }
         let [mut rows, second] = answers;
