@@ -7,7 +7,8 @@
 //! # Embedding
 //!
 //! A program needs this crate, `llmrt-host` for devices and files, `llmrt-tokenizer` for text, and `llmrt-cpu` as the
-//! baseline device, which supports every op. `Host::discover` adds the devices of plugin files.
+//! baseline device, which supports every op. `Host::discover` adds the devices of plugin files. More is in
+//! `docs/guide/embed.md`.
 //!
 //! ```
 //! use llmrt_engine::{Engine, EngineOptions, Logits, Sampler, SamplingParams};
@@ -25,7 +26,7 @@
 //! let files = ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default())?;
 //! let tokenizer = Tokenizer::from_metadata(&files.model.metadata)?;
 //! let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
-//! let options = EngineOptions { n_ctx: 128, n_batch: 64, ..EngineOptions::default() };
+//! let options = EngineOptions { n_ctx: 128, ..EngineOptions::default() };
 //! let mut engine = Engine::new(&host, devices, files, load, options)?;
 //!
 //! // One sequence: prefill, then a token per step.
