@@ -224,12 +224,12 @@ fn ranges_in(items: &[Item<'_>], file: usize) -> Vec<Range<u64>> {
     items.iter().filter(|item| item.info.file == file).map(Item::range).collect()
 }
 
+/// Weights used in place, and the maps that they are in, each with the index of its file.
+type InPlace<'a> = (Vec<(&'a WeightRequest, Placed)>, Vec<(usize, Arc<Mapping>)>);
+
 /// Unmaps what no device uses in place, and makes a buffer of each fragment that is left, on each device. Returns the
 /// maps that are left too, each with the index of its file.
-fn use_in_place<'a>(
-    maps: Vec<Option<Mapping>>,
-    in_place: Vec<Item<'a>>,
-) -> Result<(Vec<(&'a WeightRequest, Placed)>, Vec<(usize, Arc<Mapping>)>)> {
+fn use_in_place<'a>(maps: Vec<Option<Mapping>>, in_place: Vec<Item<'a>>) -> Result<InPlace<'a>> {
     let (mut fragments, mut kept) = (BTreeMap::new(), Vec::new());
     for (file, mapping) in maps.into_iter().enumerate() {
         let Some(mut mapping) = mapping else { continue };
