@@ -10,6 +10,7 @@ mod attend;
 pub mod online_softmax;
 mod scores;
 mod values;
+mod walk;
 
 mod element;
 mod kv_rows;

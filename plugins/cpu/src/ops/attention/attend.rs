@@ -4,36 +4,33 @@ use super::element::{KvElement, with_element};
 use super::kv_rows::{KEYS, KvRows, Prefetch, dequantise};
 use super::online_softmax::{self as softmax, OnlineSoftmax, ScoreMod, alibi_slope};
 use super::query_tile::{KvTile, QueryTile};
+use super::walk::{Step, Walk};
 use super::{scores, values};
 use crate::ops::float::F32;
 use crate::scratch::Scratch;
 use crate::simd::{LANES, Simd, array, dispatch};
 use crate::tensor::Tensor;
 
-/// Positions of a KV split, whole tiles.
-const SPLIT: usize = 512;
 /// Rows up to which keys and values are read from the cache each time, and not dequantised first.
 const FEW_ROWS: usize = 8;
 
-// The steps are kernels of their own: one function with all of them takes the compiler a minute.
+// The ways are kernels of their own: one function with all of them takes the compiler a minute.
 dispatch! {
-    fn few_rows<E: KvElement>(
+    fn from_cache<E: KvElement>(
         state: &mut State<'_>,
         tile: &QueryTile<'_>,
-        kv: &KvTile,
         rows: [KvRows<'_>; 2],
-        slots: [&[usize; KEYS]; 2],
         prefetch: [Prefetch<'_>; 2],
-    ) = few_rows_with;
+    ) = from_cache_with;
 }
 dispatch! {
+    fn few_rows(state: &mut State<'_>, tile: &QueryTile<'_>, kv: &KvTile, floats: [&[f32]; 2]) = few_rows_with;
     fn many_rows(
         state: &mut State<'_>,
         tile: &QueryTile<'_>,
         kv: &KvTile,
         floats: [&[f32]; 2],
         packed: &mut [[f32; LANES]],
-        prefetch: Prefetch<'_>,
     ) = many_rows_with;
     fn merge(state: &mut State<'_>) = merge_with;
     fn write(state: &mut State<'_>, tile: &QueryTile<'_>, head_dim_v: usize) = write_with;
@@ -79,57 +76,33 @@ pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
     let k_cache = KvRows::of_cache(tile.k, tile.kv_head, head_dim);
     let v_cache = KvRows::of_cache(tile.v, tile.kv_head, head_dim_v);
     let cached = k_cache.zip(v_cache).filter(|(k, v)| is_few && k.dtype == v.dtype);
-    let k_prefetch = Prefetch::new(tile.k, tile.kv_head, head_dim);
-    let v_prefetch = Prefetch::new(tile.v, tile.kv_head, head_dim_v);
-    let packed = packed.take::<[f32; LANES]>(if is_few { 0 } else { KEYS / LANES * dim });
-    let k = k.zeroed(if cached.is_some() { 0 } else { KEYS * dim });
-    let v = v.zeroed(if cached.is_some() { 0 } else { KEYS * dim_v });
-    let all = tile.keys();
-    let mut next = tile.kv_tile(all.start / KEYS * KEYS, &all);
-    // The first tile's rows, before any computation.
-    for key in next.keys.clone() {
-        k_prefetch.of(&next.slots).key(key);
-        v_prefetch.of(&next.slots).key(key);
+    let prefetch =
+        [Prefetch::new(tile.k, tile.kv_head, head_dim), Prefetch::new(tile.v, tile.kv_head, head_dim_v)];
+    if let Some((k, v)) = cached {
+        with_element!(k.dtype, |E| from_cache::<E>(isa, &mut state, tile, [k, v], prefetch));
+    } else {
+        let packed = packed.take::<[f32; LANES]>(if is_few { 0 } else { KEYS / LANES * dim });
+        let (k, v) = (k.zeroed(KEYS * dim), v.zeroed(KEYS * dim_v));
+        let mut walk = Walk::new(tile, prefetch);
+        while let Some(Step { tile: kv, starts_split, .. }) = walk.next() {
+            if starts_split {
+                merge(isa, &mut state);
+            }
+            let [of_keys, of_values] = walk.prefetch(&kv);
+            let mut floats = |cache: &Tensor, out: &mut [f32], dims: [usize; 2], prefetch: Prefetch<'_>| {
+                dequantise(isa, tile, cache, &kv, out, dims, whole_row.take(cache.ne[0]), prefetch);
+            };
+            floats(tile.k, k, [head_dim, dim], of_values);
+            floats(tile.v, v, [head_dim_v, dim_v], of_keys);
+            tile.mask(&kv, state.visible);
+            if is_few {
+                few_rows(isa, &mut state, tile, &kv, [k, v]);
+            } else {
+                many_rows(isa, &mut state, tile, &kv, [k, v], packed);
+            }
+        }
+        merge(isa, &mut state);
     }
-    while !next.keys.is_empty() {
-        let following = tile.kv_tile(next.start + KEYS, &all);
-        let kv = std::mem::replace(&mut next, following);
-        if kv.start.is_multiple_of(SPLIT) {
-            merge(isa, &mut state);
-        }
-        let Some(&any) = kv.slots.iter().find(|slot| **slot != usize::MAX) else { continue };
-        tile.mask(&kv, state.visible);
-
-        // Scores prefetch the tile's values, values the next tile's keys.
-        let [of_values, of_keys] = [v_prefetch.of(&kv.slots), k_prefetch.of(&next.slots)];
-        if let Some((k, v)) = cached {
-            let slots = kv.slots.map(|slot| if slot == usize::MAX { any } else { slot });
-            let (rows, slots) = ([k, v], [&slots, &kv.slots]);
-            with_element!(k.dtype, |E| few_rows::<E>(
-                isa,
-                &mut state,
-                tile,
-                &kv,
-                rows,
-                slots,
-                [of_values, of_keys]
-            ));
-            continue;
-        }
-        let mut floats = |cache: &Tensor, out: &mut [f32], dims: [usize; 2], prefetch: Prefetch<'_>| {
-            dequantise(isa, tile, cache, &kv, out, dims, whole_row.take(cache.ne[0]), prefetch);
-        };
-        floats(tile.k, k, [head_dim, dim], of_values);
-        floats(tile.v, v, [head_dim_v, dim_v], of_keys);
-        if is_few {
-            let rows = [KvRows::of_floats(k, dim), KvRows::of_floats(v, dim_v)];
-            let slots = [&array(|i| i), &float_slots(&kv)];
-            few_rows::<F32>(isa, &mut state, tile, &kv, rows, slots, [of_values.none(), of_keys.none()]);
-        } else {
-            many_rows(isa, &mut state, tile, &kv, [k, v], packed, of_keys.none());
-        }
-    }
-    merge(isa, &mut state);
     write(isa, &mut state, tile, head_dim_v);
 }
 
@@ -138,21 +111,58 @@ fn float_slots(kv: &KvTile) -> [usize; KEYS] {
     array(|i| if kv.slots[i] == usize::MAX { usize::MAX } else { i })
 }
 
-/// A tile for few queries: keys and values row by row. Pairs are of keys and values; `prefetch` of the values that follow
-/// the scores, and the keys that follow the values.
+/// Few queries, keys and values row by row as they are in the cache.
 #[inline(always)]
-fn few_rows_with<S: Simd, E: KvElement>(
+fn from_cache_with<S: Simd, E: KvElement>(
+    s: S,
+    state: &mut State<'_>,
+    tile: &QueryTile<'_>,
+    rows: [KvRows<'_>; 2],
+    prefetch: [Prefetch<'_>; 2],
+) {
+    // Not by a closure: it would not be inlined, and so not be compiled for the instruction set.
+    let mut walk = Walk::new(tile, prefetch);
+    while let Some(Step { tile: kv, starts_split, first_slot }) = walk.next() {
+        if starts_split {
+            merge_with(s, state);
+        }
+        tile.mask(&kv, state.visible);
+        // Dots of keys without a slot are computed as well, with those of another one, and masked.
+        let slots = kv.slots.map(|slot| if slot == usize::MAX { first_slot } else { slot });
+        row_by_row::<S, E>(s, state, tile, &kv, rows, [&slots, &kv.slots], walk.prefetch(&kv).map(Some));
+    }
+    merge_with(s, state);
+}
+
+/// A tile for few queries, keys and values row by row, which are floats.
+#[inline(always)]
+fn few_rows_with<S: Simd>(
+    s: S,
+    state: &mut State<'_>,
+    tile: &QueryTile<'_>,
+    kv: &KvTile,
+    [k, v]: [&[f32]; 2],
+) {
+    let rows = [KvRows::of_floats(k, state.rows.dim), KvRows::of_floats(v, state.dim_v)];
+    let slots = [&array(|i| i), &float_slots(kv)];
+    row_by_row::<S, F32>(s, state, tile, kv, rows, slots, [None; 2]);
+}
+
+/// Pairs are of keys and values; The tile's values are prefetched with scores, the next
+/// tile's keys with values.
+#[inline(always)]
+fn row_by_row<S: Simd, E: KvElement>(
     s: S,
     state: &mut State<'_>,
     tile: &QueryTile<'_>,
     kv: &KvTile,
     rows: [KvRows<'_>; 2],
     slots: [&[usize; KEYS]; 2],
-    prefetch: [Prefetch<'_>; 2],
+    prefetch: [Option<Prefetch<'_>>; 2],
 ) {
-    scores::direct::<S, E>(s, &mut state.rows, rows[0], slots[0], kv.keys.clone(), prefetch[0]);
+    scores::direct::<S, E>(s, &mut state.rows, rows[0], slots[0], kv.keys.clone(), prefetch[1]);
     update_softmax(s, state, tile, kv);
-    values::accumulate::<S, E>(s, &mut state.values(), rows[1], slots[1], prefetch[1]);
+    values::accumulate::<S, E>(s, &mut state.values(), rows[1], slots[1], prefetch[0]);
 }
 
 /// A tile for many queries: keys and values are floats; keys are packed, which costs as much as some queries.
@@ -164,14 +174,13 @@ fn many_rows_with<S: Simd>(
     kv: &KvTile,
     floats: [&[f32]; 2],
     packed: &mut [[f32; LANES]],
-    prefetch: Prefetch<'_>,
 ) {
     let groups = kv.keys.start / LANES..kv.keys.end.div_ceil(LANES);
     scores::pack(s, floats[0], state.rows.dim, packed, groups);
     scores::packed(s, &mut state.rows, packed, state.visible);
     update_softmax(s, state, tile, kv);
     let v = KvRows::of_floats(floats[1], state.dim_v);
-    values::accumulate::<S, F32>(s, &mut state.values(), v, &float_slots(kv), prefetch);
+    values::accumulate::<S, F32>(s, &mut state.values(), v, &float_slots(kv), None);
 }
 
 impl State<'_> {

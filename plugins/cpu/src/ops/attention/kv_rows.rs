@@ -54,8 +54,10 @@ impl<'a> KvRows<'a> {
 /// Prefetches the parts of cache rows that belong to a KV head: hardware prefetchers do not follow strides this large.
 #[derive(Clone, Copy)]
 pub struct Prefetch<'a> {
-    cache: &'a Tensor,
-    before: usize,
+    /// The head's part of the cache's first row.
+    first: *const u8,
+    /// Bytes from row to row.
+    stride: usize,
     n_bytes: usize,
     /// Slots of a tile's keys.
     slots: &'a [usize; KEYS],
@@ -63,21 +65,16 @@ pub struct Prefetch<'a> {
 
 impl<'a> Prefetch<'a> {
     /// For a head of `dim` elements, of no keys yet.
-    pub fn new(cache: &'a Tensor, kv_head: usize, dim: usize) -> Prefetch<'a> {
+    pub fn new(cache: &Tensor, kv_head: usize, dim: usize) -> Prefetch<'a> {
         let n_bytes = dim / cache.dtype.block_elems() * cache.dtype.block_bytes();
-        Prefetch { cache, before: kv_head * n_bytes, n_bytes, slots: &[usize::MAX; KEYS] }
+        let first = cache.bytes().as_ptr().wrapping_add(kv_head * n_bytes);
+        Prefetch { first, stride: cache.nb[1], n_bytes, slots: &[usize::MAX; KEYS] }
     }
 
     /// The same head's rows for the keys in `slots`.
     #[inline(always)]
-    pub fn of(self, slots: &'a [usize; KEYS]) -> Prefetch<'a> {
+    pub fn of(self, slots: &[usize; KEYS]) -> Prefetch<'_> {
         Prefetch { slots, ..self }
-    }
-
-    /// Prefetches nothing.
-    #[inline(always)]
-    pub fn none(self) -> Prefetch<'a> {
-        self.of(&[usize::MAX; KEYS])
     }
 
     /// The part of a key's row, if the key has a slot.
@@ -85,8 +82,7 @@ impl<'a> Prefetch<'a> {
     pub fn key(&self, key: usize) {
         let slot = self.slots[key];
         if slot != usize::MAX {
-            let at = slot.wrapping_mul(self.cache.nb[1]).wrapping_add(self.before);
-            let start = self.cache.bytes().as_ptr().wrapping_add(at);
+            let start = self.first.wrapping_add(slot.wrapping_mul(self.stride));
             (0..self.n_bytes).step_by(64).for_each(|line| prefetch(start.wrapping_add(line)));
         }
     }

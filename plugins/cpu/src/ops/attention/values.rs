@@ -21,7 +21,7 @@ pub fn accumulate<S: Simd, E: KvElement>(
     rows: &mut Rows<'_>,
     v: KvRows<'_>,
     slots: &[usize; KEYS],
-    prefetch: Prefetch<'_>,
+    prefetch: Option<Prefetch<'_>>,
 ) {
     let n_vectors = rows.dim / LANES;
     let mut at = 0;
@@ -35,7 +35,7 @@ pub fn accumulate<S: Simd, E: KvElement>(
         };
         let mut r = 0;
         while r < rows.visible.len() {
-            let prefetch = if first && r == 0 { prefetch } else { prefetch.none() };
+            let prefetch = prefetch.filter(|_| first && r == 0);
             let left = rows.visible.len() - r;
             r += match (step, left) {
                 (4, 4..) if S::WIDE => shared_keys::<S, E, 4, 4>(s, rows, v, slots, r, at, prefetch),
@@ -59,7 +59,7 @@ fn shared_keys<S: Simd, E: KvElement, const R: usize, const D: usize>(
     slots: &[usize; KEYS],
     r: usize,
     at: usize,
-    prefetch: Prefetch<'_>,
+    prefetch: Option<Prefetch<'_>>,
 ) -> usize {
     let visible: [Range<usize>; R] = std::array::from_fn(|i| {
         let [start, end] = rows.visible[r + i];
@@ -70,14 +70,14 @@ fn shared_keys<S: Simd, E: KvElement, const R: usize, const D: usize>(
     if R > 1 {
         for (i, keys) in visible.iter().enumerate() {
             let before = keys.start..start.min(keys.end);
-            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, before, prefetch.none());
+            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, before, None);
         }
     }
     register_tile::<S, E, R, D>(s, rows, v, slots, r, at, start..end, prefetch);
     if R > 1 {
         for (i, keys) in visible.iter().enumerate() {
             let after = end.max(keys.start)..keys.end;
-            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, after, prefetch.none());
+            register_tile::<S, E, 1, D>(s, rows, v, slots, r + i, at, after, None);
         }
     }
     R
@@ -94,7 +94,7 @@ fn register_tile<S: Simd, E: KvElement, const R: usize, const D: usize>(
     r: usize,
     at: usize,
     keys: Range<usize>,
-    prefetch: Prefetch<'_>,
+    prefetch: Option<Prefetch<'_>>,
 ) {
     if keys.is_empty() {
         return;
@@ -110,7 +110,9 @@ fn register_tile<S: Simd, E: KvElement, const R: usize, const D: usize>(
     let weights: [&[f32; KEYS]; R] = array(|i| &rows.weights[r + i]);
     let first_block = at / E::VECTORS;
     for key in keys {
-        prefetch.key(key);
+        if let Some(prefetch) = &prefetch {
+            prefetch.key(key);
+        }
         if slots[key] == usize::MAX {
             continue;
         }

@@ -14,11 +14,13 @@ pub fn direct<S: Simd, E: KvElement>(
     k: KvRows<'_>,
     slots: &[usize; KEYS],
     keys: Range<usize>,
-    prefetch: Prefetch<'_>,
+    prefetch: Option<Prefetch<'_>>,
 ) {
     let n_rows = rows.dots.len();
     for first in (keys.start / LANES * LANES..keys.end).step_by(LANES) {
-        (first..first + LANES).for_each(|key| prefetch.key(key));
+        if let Some(prefetch) = &prefetch {
+            (first..first + LANES).for_each(|key| prefetch.key(key));
+        }
         // The last rows go with some before them, for which the same comes out again.
         if n_rows == 1 || !S::TILED {
             (0..n_rows).for_each(|r| register_tile::<S, E, 1, 16>(s, rows, k, slots, first, r));
