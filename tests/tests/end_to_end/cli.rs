@@ -12,6 +12,7 @@ mod run;
 mod synth;
 mod tables;
 mod terminal;
+mod truncated;
 mod text;
 mod wrong;
 
