@@ -3,7 +3,7 @@
 
 use crate::barrier::{Arrivals, Member};
 use crate::cancel::Cancel;
-use crate::ops::{self, Args, Prepared, Taken, Worker};
+use crate::ops::{self, Args, Output, Prepared, Rank, Taken, Worker};
 use crate::scratch::{Scratch, Shared};
 use crate::simd::{Isa, prefetch, prefetch_all};
 use llmrt_plugin::abi::types::TENSOR_WEIGHT;
@@ -170,18 +170,21 @@ impl CpuStream {
                 true => (0, 1),
                 false => (index, n),
             };
+            let rank = Rank::new(index, n);
             let mut worker = Worker {
-                index,
-                n,
+                rank,
                 isa: self.isa,
                 barrier,
-                taken: &step.taken,
                 scratch: &mut scratch,
                 shared: &self.shared,
                 is_prepared: step.is_prepared,
-                cancel: step.is_long.then_some(&self.cancel),
             };
-            ops::compute(&mut worker, &step.args);
+            let cancel = step.is_long.then_some(&self.cancel);
+            // SAFETY: `Args::bind` has the node supported. Each member passes here once per run, with an index of its own;
+            // its counters, one per thread, were reset by `prepare`. Nodes that use its bytes are apart by barriers
+            // (`conflict`), and so is the caller by the start and the end of the team.
+            let out = unsafe { Output::new(&step.args.dst, rank, &step.taken, cancel) };
+            ops::compute(&mut worker, &step.args, out);
         }
     }
 }

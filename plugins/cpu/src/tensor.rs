@@ -27,7 +27,7 @@ fn word(dtype: DType) -> usize {
     if matches!(dtype, DType::F32 | DType::I32) { 4 } else { 1 }
 }
 
-/// A tensor in host memory. Copies name the same memory; who writes which rows is settled by the op's split.
+/// A tensor in host memory. Copies name the same memory; what is written goes through [`crate::ops::Output`].
 #[derive(Clone, Copy, PartialEq)]
 pub struct Tensor {
     ptr: *mut u8,
@@ -65,6 +65,14 @@ impl Tensor {
         }
         let panels = (t.layout_id() == sealed::ROWS_16).then(|| Panels::of(t)).flatten();
         Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb(), panels })
+    }
+
+    /// F32 elements in this shape.
+    #[cfg(test)]
+    pub fn over(elems: &mut [f32], ne: [usize; 4]) -> Tensor {
+        let (ptr, len) = (elems.as_mut_ptr().cast(), size_of_val(elems));
+        let flat = [elems.len(), 1, 1, 1];
+        Tensor { ptr, len, dtype: DType::F32, ne: flat, nb: [4, len, len, len], panels: None }.reshaped(ne)
     }
 
     /// Whether each row's elements follow each other without gaps.
@@ -105,8 +113,26 @@ impl Tensor {
 
     /// The same elements in one row; the tensor has no gaps.
     pub fn flat(&self) -> Tensor {
-        let elem = self.dtype.block_bytes();
-        Tensor { ne: [self.n_elems(), 1, 1, 1], nb: [elem, self.len, self.len, self.len], ..*self }
+        self.reshaped([self.n_elems(), 1, 1, 1])
+    }
+
+    /// The same elements in another shape; the tensor has no gaps, nor blocks of several elements.
+    pub fn reshaped(&self, ne: [usize; 4]) -> Tensor {
+        let fits = self.is_gapless() && self.dtype.block_elems() == 1;
+        assert!(fits && ne.iter().product::<usize>() == self.n_elems(), "{:?} as {ne:?}", self.ne);
+        let mut nb = [self.dtype.block_bytes(); 4];
+        (1..4).for_each(|d| nb[d] = nb[d - 1] * ne[d - 1]);
+        Tensor { ne, nb, ..*self }
+    }
+
+    /// The first `n` elements and the others, each in one row; as in [`Tensor::reshaped`].
+    pub fn split_at(&self, n: usize) -> [Tensor; 2] {
+        let all = self.flat();
+        let (n_bytes, rest) = (n * all.nb[0], all.ne[0].checked_sub(n));
+        let rest = rest.unwrap_or_else(|| panic!("{n} elements of {:?}", self.ne));
+        let first = Tensor { ne: [n, 1, 1, 1], len: n_bytes, ..all };
+        let ptr = self.ptr.wrapping_add(n_bytes);
+        [first, Tensor { ptr, ne: [rest, 1, 1, 1], len: rest * all.nb[0], ..all }]
     }
 
     /// Dims 1 to 3 of row `i`.
@@ -117,6 +143,12 @@ impl Tensor {
             return [i, 0, 0];
         }
         [i % self.ne[1], i / self.ne[1] % self.ne[2], i / self.ne[1] / self.ne[2]]
+    }
+
+    /// Which row that is: `i` of [`Tensor::unravel`].
+    #[inline]
+    pub fn ravel(&self, [i1, i2, i3]: [usize; 3]) -> usize {
+        i1 + self.ne[1] * (i2 + self.ne[2] * i3)
     }
 
     /// Byte offset of a row.
@@ -169,23 +201,11 @@ impl Tensor {
         bytes.map_or(0, |b| i32::from_ne_bytes(*b))
     }
 
-    /// Bytes of the row at these indices, to write.
-    ///
-    /// # Safety
-    /// The tensor is the node's result, and no other thread uses the row.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn row_bytes_mut(&self, at: [usize; 3]) -> &mut [u8] {
-        let n = self.ne[0] / self.dtype.block_elems() * self.dtype.block_bytes();
-        // SAFETY: the caller's promise.
-        unsafe { self.part_bytes_mut(at, 0..n) }
-    }
-
     /// Bytes `part` of the row at these indices, to write.
     ///
     /// # Safety
-    /// The tensor is the node's result, and no other thread uses these bytes.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn part_bytes_mut(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &mut [u8] {
+    /// The tensor is the node's result, and nothing else uses these bytes as long as the slice is in use.
+    pub unsafe fn part_bytes_mut<'a>(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &'a mut [u8] {
         let start = self.offset_of(at) + part.start;
         assert!(start + part.len() <= self.len, "bytes {part:?} of row {at:?} of {:?}", self.ne);
         // SAFETY: in bounds by the assertion; the caller promises that it is the only user.
@@ -195,23 +215,12 @@ impl Tensor {
     /// Elements `part` of the F32 row at these indices, to write.
     ///
     /// # Safety
-    /// The tensor is the node's result, and no other thread uses these elements.
-    #[allow(clippy::mut_from_ref)]
+    /// The tensor is the node's result, and nothing else uses these elements as long as the slice is in use.
     #[inline]
-    pub unsafe fn part_mut(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &mut [f32] {
+    pub unsafe fn part_mut<'a>(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &'a mut [f32] {
         let start = self.offset_of(at) + part.start * 4;
         assert!(start + part.len() * 4 <= self.len, "elements {part:?} of row {at:?} of {:?}", self.ne);
         // SAFETY: in bounds by the assertion, aligned by `bind`; the caller promises that it is the only user.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start).cast(), part.len()) }
-    }
-
-    /// The F32 row at these indices, to write.
-    ///
-    /// # Safety
-    /// The tensor is the node's result, and no other thread uses the row.
-    #[allow(clippy::mut_from_ref)]
-    pub unsafe fn row_mut(&self, at: [usize; 3]) -> &mut [f32] {
-        // SAFETY: the caller's promise.
-        unsafe { self.part_mut(at, 0..self.ne[0]) }
     }
 }

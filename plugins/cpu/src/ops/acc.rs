@@ -3,7 +3,7 @@
 
 use super::check::{self, Answer};
 use super::elementwise::{read, write};
-use super::{Args, Worker, set};
+use super::{Args, Output, Worker, set};
 use llmrt_plugin::abi::op::BlockParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -14,12 +14,11 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, a.dtype().ok_or(Reason::Type)?, a.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, args: &Args) {
+pub fn compute(w: &mut Worker<'_>, args: &Args, out: Output<'_>) {
     let p = args.params(BlockParams::from_bytes);
     let (a, b) = (args.arg(0), args.arg(1));
     let isa = w.isa;
-    for (row, part) in w.pieces(&args.dst) {
-        let at = args.dst.unravel(row);
+    for (at, part, y) in out.pieces() {
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
         let a_row = read(isa, a, at, part.clone(), of_a);
         let (at_b, in_b, in_part) = set::overlap(&p, b, at, &part);
@@ -28,7 +27,6 @@ pub fn compute(w: &mut Worker<'_>, args: &Args) {
             y.copy_from_slice(a_row);
             y[in_part].iter_mut().zip(b_row).for_each(|(y, b)| *y += b);
         };
-        // SAFETY: pieces are disjoint.
-        unsafe { write(isa, &args.dst, at, part, of_y, add) };
+        write(isa, y, of_y, add);
     }
 }

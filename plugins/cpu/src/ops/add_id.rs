@@ -3,7 +3,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::elementwise::{read, write};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -14,11 +14,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, a.dtype().ok_or(Reason::Type)?, a.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, args: &Args) {
+pub fn compute(w: &mut Worker<'_>, args: &Args, out: Output<'_>) {
     let (a, b, ids) = (args.arg(0), args.arg(1), args.arg(2));
     let isa = w.isa;
-    for (row, part) in w.pieces(&args.dst) {
-        let at = args.dst.unravel(row);
+    for (at, part, y) in out.pieces() {
         let id = usize::try_from(ids.int([at[1], 0, 0], at[0])).ok().filter(|&id| id < b.ne[1]);
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
         let a_row = read(isa, a, at, part.clone(), of_a);
@@ -27,7 +26,6 @@ pub fn compute(w: &mut Worker<'_>, args: &Args) {
             Some(b_row) => y.iter_mut().zip(a_row.iter().zip(b_row)).for_each(|(y, (a, b))| *y = a + b),
             None => y.copy_from_slice(a_row),
         };
-        // SAFETY: pieces are disjoint.
-        unsafe { write(isa, &args.dst, at, part, of_y, add) };
+        write(isa, y, of_y, add);
     }
 }

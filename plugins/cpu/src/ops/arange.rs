@@ -1,7 +1,7 @@
 //! y[i] = start + step · i, for all values before stop.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::ArangeParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -12,12 +12,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [n as usize, 1, 1, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(_: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(ArangeParams::from_bytes);
-    for (row, part) in w.pieces(&a.dst) {
-        let at = a.dst.unravel(row);
-        // SAFETY: pieces are disjoint.
-        let y = unsafe { a.dst.part_mut(at, part.clone()) };
+    for (_, part, y) in out.pieces() {
+        let y = y.floats();
         y.iter_mut().zip(part).for_each(|(y, i)| *y = p.start + p.step * i as f32);
     }
 }

@@ -1,7 +1,7 @@
 //! y = index of the largest element of each row; of equal ones the first. NaN counts as less than every number.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, elementwise};
+use super::{Args, Output, Worker, elementwise};
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -10,13 +10,11 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::I32, [ne1, ne2, ne3, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let x = a.arg(0);
-    for row in w.share(x.n_rows()) {
+    for ([row, ..], y) in out.reshaped([1, x.n_rows(), 1, 1]).rows() {
         let id = argmax(elementwise::read(w.isa, x, x.unravel(row), 0..x.ne[0], &mut w.scratch.rows));
-        // SAFETY: rows of x, which are elements of the gapless result, are shared out.
-        let y = unsafe { a.dst.part_bytes_mut([0; 3], row * 4..row * 4 + 4) };
-        y.copy_from_slice(&(id as i32).to_ne_bytes());
+        y.bytes().copy_from_slice(&(id as i32).to_ne_bytes());
     }
 }
 

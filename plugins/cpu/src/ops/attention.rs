@@ -17,7 +17,7 @@ mod kv_rows;
 
 use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging, Sizes};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::AttentionParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 use query_tile::QueryTile;
@@ -42,17 +42,17 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [v[0] / n_kv_heads * n_heads, n_tokens, 1, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(AttentionParams::from_bytes);
     let (q, k, v) = (a.arg(0), a.arg(1), a.arg(2));
     let n_tokens = q.ne[2];
     let sizes = Sizes { block_size: p.block_size, n_slots: k.ne[1], n_tokens, window: p.window };
     let mut starts = std::mem::take(&mut w.scratch.starts);
     let paging = Paging::new(a, 3, sizes, &mut starts);
-    zero_unused(w, a, &paging, n_tokens);
+    zero_unused(w, &out, &paging);
 
-    let tiles = Tiles::new(w.n, &paging, q.ne[1], p.n_kv_heads as usize);
-    while let Some((seq, kv_head, heads, tokens)) = tiles.tile(&paging, w.take_in_order()) {
+    let tiles = Tiles::new(w.rank.n, &paging, q.ne[1], p.n_kv_heads as usize);
+    while let Some((seq, kv_head, heads, tokens)) = tiles.tile(&paging, out.take_in_order()) {
         let tile = QueryTile {
             isa: w.isa,
             p: &p,
@@ -73,11 +73,12 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
 }
 
 /// Tokens that belong to no sequence give zeros.
-fn zero_unused(w: &Worker<'_>, a: &Args, paging: &Paging<'_>, n_tokens: usize) {
-    for token in w.share(n_tokens) {
+fn zero_unused(w: &Worker<'_>, out: &Output<'_>, paging: &Paging<'_>) {
+    let [n, n_tokens, ..] = out.tensor().ne;
+    for token in w.rank.share(n_tokens) {
         if !paging.all_queries().contains(&token) {
             // SAFETY: tokens are shared out, and no tile has this one.
-            unsafe { a.dst.row_mut([token, 0, 0]) }.fill(0.0);
+            unsafe { out.tile([0..n, token..token + 1, 0..1, 0..1]) }.row([token, 0, 0]).fill(0.0);
         }
     }
 }

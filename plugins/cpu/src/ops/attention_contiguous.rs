@@ -6,8 +6,9 @@
 
 use super::check::{self, Answer, ensure};
 use super::out_prod::add_scaled_with;
+use super::output::Tile;
 use super::soft_max::{mask_slope, supports_mask};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use crate::scratch::Scratch;
 use crate::simd::{Isa, LANES, Simd, dispatch, math};
 use crate::tensor::Tensor;
@@ -34,15 +35,13 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [v[0], n_heads, n_q, n])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(AttentionContiguousParams::from_bytes);
-    let [_, n_q, n_heads, n] = a.arg(0).ne;
-    let blocks = n_q.div_ceil(QUERIES);
-    while let Some(i) = w.take(blocks * n_heads * n) {
-        let start = i % blocks * QUERIES;
-        let queries = start..(start + QUERIES).min(n_q);
-        let (head, batch) = (i / blocks % n_heads, i / blocks / n_heads);
-        attend(w.isa, &QueryTile { a, p: &p, isa: w.isa, queries, head, batch }, w.scratch);
+    // Tiles of the same head, which read the same keys, follow each other.
+    for mut y in out.take_tiles([a.dst.ne[0], 1, QUERIES, 1], 2) {
+        let [_, head, queries, batch] = y.dims();
+        let (head, batch) = (head.start, batch.start);
+        attend(w.isa, &QueryTile { a, p: &p, isa: w.isa, queries, head, batch }, &mut y, w.scratch);
     }
 }
 
@@ -82,12 +81,12 @@ impl QueryTile<'_> {
 
 dispatch! {
     /// Makes the tile's rows of the result.
-    fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) = attend_with;
+    fn attend(tile: &QueryTile<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = attend_with;
 }
 
 #[inline(always)]
-fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
-    let (q, k, v, y) = (tile.a.arg(0), tile.a.arg(1), tile.a.arg(2), &tile.a.dst);
+fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    let (q, k, v) = (tile.a.arg(0), tile.a.arg(1), tile.a.arg(2));
     let ([k2, k3], [v2, v3]) = (tile.head_of(k), tile.head_of(v));
     let (dim, dim_v) = (k.ne[0], v.ne[0]);
     let slope = mask_slope(tile.head, q.ne[2], tile.p.max_bias);
@@ -121,8 +120,7 @@ fn attend_with<S: Simd>(s: S, tile: &QueryTile<'_>, scratch: &mut Scratch) {
     let sink = tile.a.src[4].as_ref().map(|sinks| sinks.row([0; 3])[tile.head]);
     for (i, query) in tile.queries.clone().enumerate() {
         let factor = normaliser(s, softmax[i], sink);
-        // SAFETY: the tile's head of the tile's queries is this thread's alone.
-        let y = unsafe { y.row_mut([tile.head, query, tile.batch]) };
+        let y = y.row([tile.head, query, tile.batch]);
         y.iter_mut().zip(&sums[i * dim_v..]).for_each(|(y, sum)| *y = sum * factor);
     }
 }

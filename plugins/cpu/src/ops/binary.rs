@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::elementwise::{flattened, read, write};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use crate::scratch::Arena;
 use crate::simd::Isa;
 use crate::tensor::Tensor;
@@ -15,23 +15,23 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, a.dtype().ok_or(Reason::Type)?, a.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, args: &Args) {
+pub fn compute(w: &mut Worker<'_>, args: &Args, out: Output<'_>) {
     match args.op {
-        Op::Add => each(w, args, |a, b| a + b),
-        Op::Sub => each(w, args, |a, b| a - b),
-        Op::Mul => each(w, args, |a, b| a * b),
-        Op::Div => each(w, args, |a, b| a / b),
-        _ => each(w, args, f32::powf),
+        Op::Add => each(w, args, out, |a, b| a + b),
+        Op::Sub => each(w, args, out, |a, b| a - b),
+        Op::Mul => each(w, args, out, |a, b| a * b),
+        Op::Div => each(w, args, out, |a, b| a / b),
+        _ => each(w, args, out, f32::powf),
     }
 }
 
 #[inline(always)]
-fn each(w: &mut Worker<'_>, args: &Args, f: impl Fn(f32, f32) -> f32) {
+fn each(w: &mut Worker<'_>, args: &Args, out: Output<'_>, f: impl Fn(f32, f32) -> f32) {
     let isa = w.isa;
     let (a, b) = (args.arg(0), args.arg(1));
-    let [a, b, dst] = match a.ne == b.ne {
-        true => flattened([a, b, &args.dst]),
-        false => [*a, *b, args.dst],
+    let ([a, b], out) = match a.ne == b.ne {
+        true => flattened([a, b], out),
+        false => ([*a, *b], out),
     };
     let combine = |a: &[f32], b: &[f32], y: &mut [f32]| match *b {
         [b] => y.iter_mut().zip(a).for_each(|(y, a)| *y = f(*a, b)),
@@ -39,18 +39,15 @@ fn each(w: &mut Worker<'_>, args: &Args, f: impl Fn(f32, f32) -> f32) {
     };
     let row_of_b = |at: [usize; 3]| [at[0] % b.ne[1], at[1] % b.ne[2], at[2] % b.ne[3]];
     let one_or_all = b.ne[0] == 1 || b.ne[0] == a.ne[0];
-    if a.has_f32_rows() && b.has_f32_rows() && dst.has_f32_rows() && one_or_all {
-        for (row, part) in w.pieces(&dst) {
-            let at = dst.unravel(row);
+    if a.has_f32_rows() && b.has_f32_rows() && args.dst.has_f32_rows() && one_or_all {
+        for (at, part, y) in out.pieces() {
             let b_row = b.row(row_of_b(at));
             let b_row = if b_row.len() == 1 { b_row } else { &b_row[part.clone()] };
-            // SAFETY: pieces are disjoint.
-            combine(&a.row(at)[part.clone()], b_row, unsafe { dst.part_mut(at, part) });
+            combine(&a.row(at)[part], b_row, y.floats());
         }
         return;
     }
-    for (row, part) in w.pieces(&dst) {
-        let at = dst.unravel(row);
+    for (at, part, y) in out.pieces() {
         let at_b = row_of_b(at);
         let [of_a, of_b, of_y, ..] = &mut w.scratch.floats;
         let a_row = read(isa, &a, at, part.clone(), of_a);
@@ -59,8 +56,7 @@ fn each(w: &mut Worker<'_>, args: &Args, f: impl Fn(f32, f32) -> f32) {
             n_b if n_b == a.ne[0] => read(isa, &b, at_b, part.clone(), of_b),
             _ => repeated(isa, &b, at_b, part.clone(), of_b),
         };
-        // SAFETY: pieces are disjoint.
-        unsafe { write(isa, &dst, at, part, of_y, |y| combine(a_row, b_row, y)) };
+        write(isa, y, of_y, |y| combine(a_row, b_row, y));
     }
 }
 

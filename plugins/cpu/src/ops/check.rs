@@ -70,6 +70,22 @@ pub fn result(node: &NodeView<'_>, dtype: DType, ne: [usize; 4]) -> Answer {
     ensure(dst.is_contiguous(), Reason::Stride)
 }
 
+/// No two blocks of a tensor share bytes, so that threads may write different ones.
+pub fn blocks_share_no_bytes(t: &TensorView<'_>) -> Answer {
+    let (ne, nb, dtype) = (t.ne(), t.nb(), t.dtype().ok_or(Reason::Type)?);
+    if ne.contains(&0) {
+        return Ok(());
+    }
+    let mut dims = [(nb[0], ne[0] / dtype.block_elems()), (nb[1], ne[1]), (nb[2], ne[2]), (nb[3], ne[3])];
+    dims.sort_unstable();
+    let mut span = dtype.block_bytes();
+    for (step, n) in dims.into_iter().filter(|(_, n)| *n > 1) {
+        ensure(step >= span, Reason::Stride)?;
+        span = step.saturating_mul(n - 1).saturating_add(span);
+    }
+    Ok(())
+}
+
 /// A vector of `n` elements.
 pub fn vector(t: &TensorView<'_>, n: usize) -> Answer {
     ensure(t.ne() == [n, 1, 1, 1], Reason::Shape)

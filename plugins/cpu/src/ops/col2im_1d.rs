@@ -1,7 +1,7 @@
 //! y[o, c] = Σ x[k + K·c, i] over all i·stride + k = o + pad, in f32.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use llmrt_plugin::abi::op::Col2im1dParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -20,12 +20,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, x.dtype().ok_or(Reason::Type)?, [n_out.ok_or(Reason::Shape)?, c, 1, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(Col2im1dParams::from_bytes);
     let (stride, pad) = (p.stride as usize, p.pad as usize);
     let x = a.arg(0);
     let k = x.ne[0] / a.dst.ne[1];
-    for (c, part) in w.pieces(&a.dst) {
+    for ([c, ..], part, y) in out.pieces() {
         let sums = w.scratch.sums.zeroed(part.len());
         let room = w.scratch.rows.take::<f32>(k);
         let whole = part.start + pad..part.end + pad;
@@ -38,7 +38,6 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             let to = &mut sums[i * stride + from - whole.start..];
             to.iter_mut().zip(column).for_each(|(sum, v)| *sum += v);
         }
-        // SAFETY: pieces are disjoint.
-        unsafe { rows::write(w.isa, &a.dst, [c, 0, 0], part, sums) };
+        y.write(w.isa, sums);
     }
 }

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves;
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::ConcatParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -17,12 +17,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, args: &Args) {
+pub fn compute(_: &mut Worker<'_>, args: &Args, out: Output<'_>) {
     let dim = args.params(ConcatParams::from_bytes).dim as usize;
     let (a, b) = (args.arg(0), args.arg(1));
     let block = a.dtype.block_elems();
     let (n_a, n_b) = (a.ne[0] / block, b.ne[0] / block);
-    moves::each_row(w, args, |mut y, mut at| {
+    moves::each_row(args, out, |mut y, mut at| {
         if dim == 0 {
             y.copy(0, a, at, 0, n_a);
             y.copy(n_a, b, at, 0, n_b);

@@ -3,7 +3,7 @@
 use super::check::{self, Answer, ensure};
 use super::convolution::{self, Convolution};
 use super::window;
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::Conv3dParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -17,9 +17,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [n0, n1, n2, c.c_out.checked_mul(c.n_batch).ok_or(Reason::Shape)?])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(Conv3dParams::from_bytes);
-    convolution::compute(w, a, &convolution(a.arg(0).ne, a.arg(1).ne, &p));
+    convolution::compute(w, a, out, &convolution(a.arg(0).ne, a.arg(1).ne, &p));
 }
 
 fn convolution(kernel: [usize; 4], x: [usize; 4], p: &Conv3dParams) -> Convolution {

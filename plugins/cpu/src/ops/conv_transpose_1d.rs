@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::conv_transpose_2d::{Transposed, stretched};
-use super::{Args, Worker, convolution};
+use super::{Args, Output, Worker, convolution};
 use llmrt_plugin::abi::op::Conv1dParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -14,7 +14,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [stretched(x[0], p.stride, kernel[0])?, kernel[1], x[2], 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(Conv1dParams::from_bytes);
     let ([k, c_out, c_in, _], x) = (a.arg(0).ne, a.arg(1));
     let transposed = Transposed {
@@ -25,5 +25,5 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         c_out,
         nb: [0, x.nb[1], x.nb[2]],
     };
-    transposed.compute(w, a);
+    transposed.compute(w, a, out);
 }

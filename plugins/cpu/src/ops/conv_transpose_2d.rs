@@ -2,7 +2,7 @@
 //! of y takes what 16 elements of x at a time give under each tap, always the same 16, so that sums keep their order.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, convolution, rows};
+use super::{Args, Output, Worker, convolution, rows};
 use crate::simd::{LANES, Simd, array, dispatch};
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::Conv2dParams;
@@ -25,7 +25,7 @@ pub fn stretched(n: usize, stride: u32, size: usize) -> Result<usize, Reason> {
     covered.ok_or(Reason::Shape)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(Conv2dParams::from_bytes);
     let ([k0, k1, c_out, c_in], x) = (a.arg(0).ne, a.arg(1));
     let transposed = Transposed {
@@ -36,7 +36,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         c_out,
         nb: [x.nb[1], x.nb[2], x.nb[3]],
     };
-    transposed.compute(w, a);
+    transposed.compute(w, a, out);
 }
 
 /// A transposed convolution; in one dim, dim 1 is of one element.
@@ -57,12 +57,13 @@ pub struct Transposed {
 
 impl Transposed {
     /// One thread's part.
-    pub fn compute(&self, w: &mut Worker<'_>, a: &Args) {
+    pub fn compute(&self, w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
         let (kernel, x) = (a.arg(0), a.arg(1));
         let n_taps = self.taps[0] * self.taps[1];
         let n_rows = (self.n_in[1] - 1) * self.stride[1] + self.taps[1];
         let mut decoded = None;
-        for (row, part) in w.pieces(&a.dst) {
+        for (at, part, y) in out.pieces() {
+            let row = a.dst.ravel(at);
             let (out1, c, batch) = (row % n_rows, row / n_rows % self.c_out, row / n_rows / self.c_out);
             let weights = w.scratch.rows.take::<f32>(self.c_in * n_taps);
             if decoded.replace(c) != Some(c) {
@@ -72,8 +73,7 @@ impl Transposed {
                     rows::decode(w.isa, kernel.dtype, from, to);
                 }
             }
-            // SAFETY: pieces are disjoint.
-            let y = unsafe { a.dst.part_mut(a.dst.unravel(row), part.clone()) };
+            let y = y.floats();
             y.fill(0.0);
             let piece = Piece { all: self, x, weights, batch, out1, start: part.start };
             scatter(w.isa, &piece, y);

@@ -4,7 +4,7 @@
 
 use super::check::{self, ensure};
 use super::window::{self, Window};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use crate::simd::{LANES, Simd, array, dispatch};
 use crate::tensor::Tensor;
 use llmrt_plugin::{NodeView, Reason, TensorView};
@@ -50,21 +50,20 @@ pub fn kernel<'a>(node: &NodeView<'a>) -> Result<TensorView<'a>, Reason> {
 }
 
 /// One thread's part.
-pub fn compute(w: &mut Worker<'_>, a: &Args, c: &Convolution) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>, c: &Convolution) {
     let Ok(n_out) = c.n_out() else { return };
     let (kernel, x) = (a.arg(0), a.arg(1));
     let n_positions: usize = n_out.iter().product();
     let (n_blocks, n_images) = (n_positions.div_ceil(LANES), c.n_batch * c.n_groups);
-    let tile = c.c_out.min(if n_blocks * n_images >= 4 * w.n { TILE } else { SMALL_TILE });
-    let n_tiles = c.c_out.div_ceil(tile);
+    let tile = c.c_out.min(if n_blocks * n_images >= 4 * w.rank.n { TILE } else { SMALL_TILE });
     let n_k = c.c_in * c.windows.iter().map(|w| w.size).product::<usize>();
-    while let Some(i) = w.take(n_blocks * n_images * n_tiles) {
-        let (first, block, image) = (i % n_tiles * tile, i / n_tiles % n_blocks, i / n_tiles / n_blocks);
-        let n_channels = tile.min(c.c_out - first);
-        let positions = block * LANES..n_positions.min((block + 1) * LANES);
+    let out = out.reshaped([n_positions, c.c_out, n_images, 1]);
+    for mut y in out.take_tiles([LANES, tile, 1, 1], 1) {
+        let [positions, channels, image, _] = y.dims();
+        let (first, image) = (channels.start, image.start);
         let origin = c.origin(x, image / c.n_groups, image % c.n_groups);
         let (lines, n_lines) = Line::of(positions.clone(), n_out);
-        let sums = w.scratch.sums.take::<[f32; LANES]>(n_channels);
+        let sums = w.scratch.sums.take::<[f32; LANES]>(channels.len());
         sums.fill([0.0; LANES]);
         for k in (0..n_k).step_by(CHUNK) {
             let ks = k..n_k.min(k + CHUNK);
@@ -82,11 +81,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, c: &Convolution) {
                 accumulate(w.isa, panel, weights, sums);
             }
         }
-        for (channel, sums) in (image * c.c_out + first..).zip(sums.iter()) {
-            let start = channel * n_positions + positions.start;
-            // SAFETY: blocks and tiles are handed out once; the result has no gaps, so this counts from its start.
-            let y = unsafe { a.dst.part_mut([0; 3], start..start + positions.len()) };
-            y.copy_from_slice(&sums[..positions.len()]);
+        for (channel, sums) in channels.zip(sums.iter()) {
+            y.row([channel, image, 0]).copy_from_slice(&sums[..positions.len()]);
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves::{self, is_int};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use crate::simd::Isa;
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::CopyParams;
@@ -18,8 +18,8 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, to, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    convert(w, a.arg(0), &a.dst);
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    convert(w, a.arg(0), &a.dst, out);
 }
 
 /// Whether elements of one dtype become those of another.
@@ -34,24 +34,19 @@ pub fn convertible(from: DType, to: DType) -> Answer {
 }
 
 /// Writes the elements of `x`, in order, to those of the node's result `y`, in order.
-pub fn convert(w: &mut Worker<'_>, x: &Tensor, y: &Tensor) {
-    let (block, size) = (y.dtype.block_elems(), y.dtype.block_bytes());
-    for (row, part) in w.pieces(y) {
-        let at = y.unravel(row);
-        let elems = row * y.ne[0] + part.start..row * y.ne[0] + part.end;
-        let blocks = part.start / block..part.end / block;
-        if y.nb[0] == size || y.ne[0] == block {
-            // SAFETY: pieces are disjoint.
-            let out = unsafe { y.part_bytes_mut(at, blocks.start * size..blocks.end * size) };
-            converted(w.isa, x, elems, y.dtype, w.scratch.sums.take(part.len()), out);
+pub fn convert(w: &mut Worker<'_>, x: &Tensor, y: &Tensor, out: Output<'_>) {
+    let size = y.dtype.block_bytes();
+    for (at, part, to) in out.pieces() {
+        let first = y.ravel(at) * y.ne[0];
+        let elems = first + part.start..first + part.end;
+        let room = w.scratch.sums.take(part.len());
+        if y.has_dense_rows() {
+            converted(w.isa, x, elems, y.dtype, room, to.bytes());
             continue;
         }
-        let out = w.scratch.rows.take::<u8>(part.len() * size);
-        converted(w.isa, x, elems, y.dtype, w.scratch.sums.take(part.len()), out);
-        for (i, from) in blocks.zip(out.chunks_exact(size)) {
-            // SAFETY: as above.
-            unsafe { y.part_bytes_mut(at, i * y.nb[0]..i * y.nb[0] + size) }.copy_from_slice(from);
-        }
+        let bytes = w.scratch.rows.take::<u8>(part.len() * size);
+        converted(w.isa, x, elems, y.dtype, room, bytes);
+        to.blocks().zip(bytes.chunks_exact(size)).for_each(|(to, from)| to.copy_from_slice(from));
     }
 }
 

@@ -1,7 +1,7 @@
 //! y[i] = x[i] over all elements in order, converted to y's dtype, in place; dims may differ.
 
 use super::check::{Answer, ensure};
-use super::{Args, Worker, copy, moves};
+use super::{Args, Output, Worker, copy, moves};
 use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -12,6 +12,6 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     moves::in_place(node)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    copy::convert(w, a.arg(1), &a.dst);
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    copy::convert(w, a.arg(1), &a.dst, out);
 }

@@ -1,7 +1,7 @@
 //! yᵢ = x₀ + … + xᵢ along each row, added up in f64.
 
 use super::check::{self, Answer};
-use super::{Args, Worker, elementwise};
+use super::{Args, Output, Worker, elementwise};
 use llmrt_plugin::{DType, NodeView};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -9,13 +9,11 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let x = a.arg(0);
-    for row in w.share(a.dst.n_rows()) {
-        let at = a.dst.unravel(row);
+    for (at, y) in out.rows() {
         let x = elementwise::read(w.isa, x, at, 0..x.ne[0], &mut w.scratch.rows);
-        // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_mut(at) };
+        let y = y.floats();
         let mut sum = 0.0;
         for (y, x) in y.iter_mut().zip(x) {
             sum += *x as f64;

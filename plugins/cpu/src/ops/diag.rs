@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves::{self, Element};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -12,9 +12,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, [n, n, ne2, ne3])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let zero = Element::new(w.isa, a.dst.dtype, 0.0);
-    moves::each_row(w, a, |mut y, [i, i2, i3]| {
+    moves::each_row(a, out, |mut y, [i, i2, i3]| {
         y.fill(0..a.dst.ne[0], &zero);
         y.copy(i, a.arg(0), [0, i2, i3], i, 1);
     });

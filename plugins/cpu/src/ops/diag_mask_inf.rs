@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer};
 use super::moves::{self, Element};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::DiagMaskParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -12,15 +12,15 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, x.dtype().ok_or(Reason::Type)?, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    masked(w, a, f32::NEG_INFINITY);
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    masked(w, a, out, f32::NEG_INFINITY);
 }
 
 /// x, past the diagonal `value`.
-pub fn masked(w: &Worker<'_>, a: &Args, value: f32) {
+pub fn masked(w: &Worker<'_>, a: &Args, out: Output<'_>, value: f32) {
     let n_past = a.params(DiagMaskParams::from_bytes).n_past as usize;
     let (n, value) = (a.dst.ne[0], Element::new(w.isa, a.dst.dtype, value));
-    moves::each_row(w, a, |mut y, at| {
+    moves::each_row(a, out, |mut y, at| {
         let kept = n_past.saturating_add(at[0] + 1).min(n);
         y.copy(0, a.arg(0), at, 0, kept);
         y.fill(kept..n, &value);

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer};
 use super::moves::{self, Element};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::NodeView;
 use llmrt_plugin::abi::op::FillParams;
 
@@ -12,7 +12,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let value = Element::new(w.isa, a.dst.dtype, a.params(FillParams::from_bytes).value);
-    moves::each_row(w, a, |mut y, _| y.fill(0..a.dst.ne[0], &value));
+    moves::each_row(a, out, |mut y, _| y.fill(0..a.dst.ne[0], &value));
 }

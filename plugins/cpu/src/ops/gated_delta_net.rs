@@ -3,7 +3,7 @@
 
 use super::check::{self, Answer, ensure, product};
 use super::recurrence;
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use crate::simd::{Simd, dispatch};
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::StatesParams;
@@ -27,18 +27,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let n_states = a.params(StatesParams::from_bytes).n_states.max(1) as usize;
     let [q, k, v, g, beta, from] = std::array::from_fn(|i| a.arg(i));
-    let [s, h, n_tokens, n_seqs] = v.ne;
-    let size = s * s;
-    // SAFETY: every head of a sequence has one thread, and places of its own in each part of the result.
-    let part = |start: usize, n: usize| unsafe { a.dst.part_mut([0; 3], start..start + n) };
-    let kept = |back: usize, unit: usize| v.n_elems() + (back * n_seqs * h + unit) * size;
-
-    for unit in w.share(n_seqs * h) {
-        let (seq, head) = (unit / h, unit % h);
-        let state = part(kept(0, unit), size);
+    let [s, _, n_tokens, n_seqs] = v.ne;
+    for mut unit in recurrence::units(out, v.ne, s * s, n_states) {
+        let (seq, head, state) = (unit.seq, unit.head, unit.state);
         let rows = state.chunks_exact_mut(s).enumerate();
         rows.for_each(|(j, to)| to.copy_from_slice(from.row([j, head, seq])));
         for token in 0..n_tokens {
@@ -46,16 +40,16 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             let shared = |t: &'_ Tensor| [head % t.ne[1], token, seq / (n_seqs / t.ne[3])];
             let gates = w.scratch.floats[0].take::<f32>(g.ne[0]);
             gates.iter_mut().zip(g.row(at)).for_each(|(gate, g)| *gate = g.exp());
-            let y = part(((seq * n_tokens + token) * h + head) * s, s);
+            let y = unit.y.row([head, token, seq]);
             let x = [&*gates, q.row(shared(q)), k.row(shared(k)), v.row(at)];
             step(w.isa, beta.row(at)[0], x, state, y);
             let back = n_tokens - 1 - token;
             if (1..n_states).contains(&back) {
-                part(kept(back, unit), size).copy_from_slice(state);
+                unit.kept.row([unit.index, back - 1, 0]).copy_from_slice(state);
             }
         }
         for back in n_tokens.max(1)..n_states {
-            part(kept(back, unit), size).fill(0.0);
+            unit.kept.row([unit.index, back - 1, 0]).fill(0.0);
         }
     }
 }

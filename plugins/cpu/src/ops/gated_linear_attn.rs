@@ -1,7 +1,7 @@
 //! S_ij = gᵢ S_ij + kᵢ v_j, then y_j = scale · Σᵢ qᵢ S_ij.
 
 use super::check::{self, Answer};
-use super::{Args, Worker, recurrence};
+use super::{Args, Output, Worker, recurrence};
 use crate::simd::{Simd, dispatch};
 use llmrt_plugin::NodeView;
 use llmrt_plugin::abi::op::GatedLinearAttnParams;
@@ -11,9 +11,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     recurrence::supports(node, 4, None)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let scale = a.params(GatedLinearAttnParams::from_bytes).scale;
-    recurrence::scan(w, a, 4, |at, state, y| {
+    recurrence::scan(a, out, 4, |at, state, y| {
         step(w.isa, std::array::from_fn(|i| a.arg(i).row(at)), state, y);
         y.iter_mut().for_each(|y| *y *= scale);
     });

@@ -2,7 +2,7 @@
 //! gives zeros.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, moves, rows};
+use super::{Args, Output, Worker, moves, rows};
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -14,26 +14,18 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, [table[0], ids[0], ids[1], ids[2]])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (table, ids) = (a.arg(0), a.arg(1));
-    for row in w.share(a.dst.n_rows()) {
-        let at @ [i, b, c] = a.dst.unravel(row);
-        // SAFETY: rows are shared out.
-        let bytes = unsafe { a.dst.row_bytes_mut(at) };
+    for ([i, b, c], y) in out.rows() {
         match moves::id(ids, [b, c, 0], i, table.ne[1]) {
-            None => bytes.fill(0),
+            None => y.bytes().fill(0),
             Some(id) if let Some(panels) = &table.panels => {
                 let sealed = w.scratch.rows.take::<u8>(table.row_bytes([0; 3]).len());
                 panels.row(table.bytes(), id + table.ne[1] * (b + table.ne[2] * c), sealed);
-                // SAFETY: as above; `bytes` is not used again.
-                rows::decode(w.isa, table.dtype, sealed, unsafe { a.dst.row_mut(at) });
+                rows::decode(w.isa, table.dtype, sealed, y.floats());
             }
-            Some(id) if table.dtype == a.dst.dtype => bytes.copy_from_slice(table.row_bytes([id, b, c])),
-            Some(id) => {
-                // SAFETY: as above; `bytes` is not used again.
-                let y = unsafe { a.dst.row_mut(at) };
-                rows::decode(w.isa, table.dtype, table.row_bytes([id, b, c]), y);
-            }
+            Some(id) if table.dtype == a.dst.dtype => y.bytes().copy_from_slice(table.row_bytes([id, b, c])),
+            Some(id) => rows::decode(w.isa, table.dtype, table.row_bytes([id, b, c]), y.floats()),
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::elementwise::{flattened, read, write};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::GluParams;
 use llmrt_plugin::{NodeView, Reason};
@@ -26,30 +26,27 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, gate.dtype().ok_or(Reason::Type)?, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(GluParams::from_bytes);
     let (isa, n, first) = (w.isa, a.dst.ne[0], *a.arg(0));
-    // Gate, up and result, and the elements at which gate and up start in their rows.
-    let ([gate, up, dst], [gate_start, up_start]) = match &a.src[1] {
-        Some(up) => (flattened([&first, up, &a.dst]), [0, 0]),
-        None if p.swapped == 1 => ([first, first, a.dst], [n, 0]),
-        None => ([first, first, a.dst], [0, n]),
+    // Gate and up, the result, and the elements at which gate and up start in their rows.
+    let (([gate, up], out), [gate_start, up_start]) = match &a.src[1] {
+        Some(up) => (flattened([&first, up], out), [0, 0]),
+        None if p.swapped == 1 => (([first, first], out), [n, 0]),
+        None => (([first, first], out), [0, n]),
     };
     let in_place = gate.has_f32_rows() && up.has_f32_rows();
-    for (row, part) in w.pieces(&dst) {
-        let at = dst.unravel(row);
+    for (at, part, y) in out.pieces() {
         let [in_gate, in_up] = [gate_start, up_start].map(|start| start + part.start..start + part.end);
         if in_place {
-            // SAFETY: pieces are disjoint.
-            let y = unsafe { dst.part_mut(at, part) };
+            let y = y.floats();
             gated(isa, &p, &gate.row(at)[in_gate], &up.row(at)[in_up], y);
             continue;
         }
         let [of_gate, of_up, of_y, ..] = &mut w.scratch.floats;
         let gates = read(isa, &gate, at, in_gate, of_gate);
         let ups = read(isa, &up, at, in_up, of_up);
-        // SAFETY: pieces are disjoint.
-        unsafe { write(isa, &dst, at, part, of_y, |y| gated(isa, &p, gates, ups, y)) };
+        write(isa, y, of_y, |y| gated(isa, &p, gates, ups, y));
     }
 }
 

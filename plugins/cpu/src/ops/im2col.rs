@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::window::{self, Window};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use crate::simd::Isa;
 use llmrt_plugin::abi::op::Im2colParams;
 use llmrt_plugin::{DType, NodeView, Reason, TensorView};
@@ -22,9 +22,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(Im2colParams::from_bytes);
-    columns(a.arg(0).ne, a.arg(1).ne, &p).compute(w, a);
+    columns(a.arg(0).ne, a.arg(1).ne, &p).compute(w, a, out);
 }
 
 fn columns(kernel: [usize; 4], x: [usize; 4], p: &Im2colParams) -> Columns {
@@ -75,15 +75,15 @@ impl Columns {
     }
 
     /// One thread's rows.
-    pub fn compute(&self, w: &mut Worker<'_>, a: &Args) {
+    pub fn compute(&self, w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
         let Ok([n0, n1, n2]) = self.n_out() else { return };
-        for row in w.share(a.dst.n_rows()) {
+        for (at, y) in out.rows() {
+            let row = a.dst.ravel(at);
             let out = [row % n0, row / n0 % n1, row / n0 / n1 % n2];
-            let y = w.scratch.rows.take::<f32>(a.dst.ne[0]);
+            let elems = w.scratch.rows.take::<f32>(a.dst.ne[0]);
             let room = w.scratch.sums.take::<f32>(self.n_in[0]);
-            self.fill(w.isa, a, out, row / n0 / n1 / n2, room, y);
-            // SAFETY: rows are shared out.
-            unsafe { rows::write(w.isa, &a.dst, a.dst.unravel(row), 0..y.len(), y) };
+            self.fill(w.isa, a, out, row / n0 / n1 / n2, room, elems);
+            y.write(w.isa, elems);
         }
     }
 

@@ -3,7 +3,7 @@
 use super::check::{self, Answer, ensure};
 use super::im2col::{self, Columns};
 use super::window;
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::Im2col3dParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -19,9 +19,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, [columns.row_len()?, n0, n1, depth])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(Im2col3dParams::from_bytes);
-    columns(a.arg(0).ne, a.arg(1).ne, &p).compute(w, a);
+    columns(a.arg(0).ne, a.arg(1).ne, &p).compute(w, a, out);
 }
 
 fn columns(kernel: [usize; 4], x: [usize; 4], p: &Im2col3dParams) -> Columns {

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves::{self, Element};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::IndexFillParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -15,12 +15,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(IndexFillParams::from_bytes);
     let (x, dim, indices) = (a.arg(0), p.dim as usize, a.arg(1).ints([0; 3]));
     let (n, value) = (a.dst.ne[0], Element::new(w.isa, a.dst.dtype, p.value));
     let within = |i: &i32| usize::try_from(*i).ok().filter(|&i| i < n);
-    moves::each_row(w, a, |mut y, at| {
+    moves::each_row(a, out, |mut y, at| {
         if dim > 0 && indices.iter().any(|&i| usize::try_from(i) == Ok(at[dim - 1])) {
             return y.fill(0..n, &value);
         }

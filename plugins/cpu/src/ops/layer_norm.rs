@@ -1,7 +1,7 @@
 //! y = (x - mean(x)) · rsqrt(mean((x - mean(x))²) + eps) · w + b, over rows; w and b may be left out.
 
 use super::check::{self, Answer};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use crate::simd::{LANES, Simd, dispatch};
 use llmrt_plugin::abi::op::NormParams;
 use llmrt_plugin::{DType, NodeView};
@@ -17,14 +17,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let eps = a.params(NormParams::from_bytes).eps;
     let [weight, bias] = [1, 2].map(|i| a.src[i].as_ref().map(|t| t.row([0; 3])));
-    for row in w.share(a.dst.n_rows()) {
-        let at = a.dst.unravel(row);
+    for (at, y) in out.rows() {
         let x = a.arg(0).row(at);
-        // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_mut(at) };
+        let y = y.floats();
         let n = x.len() as f32;
         let mean = sum(w.isa, x) / n;
         let scale = (sum_of_squares_about(w.isa, x, mean) / n + eps).sqrt().recip();

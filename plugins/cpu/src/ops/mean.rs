@@ -1,7 +1,7 @@
 //! y = (Σ x) / n over each row of n elements.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, sum};
+use super::{Args, Output, Worker, sum};
 use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -10,12 +10,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [1, ne1, ne2, ne3])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let x = a.arg(0);
-    for row in w.share(a.dst.n_rows()) {
-        let at = a.dst.unravel(row);
-        // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_mut(at) };
+    for (at, y) in out.rows() {
+        let y = y.floats();
         y[0] = (sum::of_row(w, x, at) / x.ne[0] as f64) as f32;
     }
 }

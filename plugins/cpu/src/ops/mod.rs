@@ -48,6 +48,7 @@ pub mod moves;
 pub mod mul_mat;
 pub mod mul_mat_id;
 pub mod out_prod;
+pub mod output;
 pub mod pad;
 pub mod paged_mask;
 pub mod paging;
@@ -87,9 +88,10 @@ pub mod worker;
 
 pub use args::Args;
 pub use cost::{is_small, work};
+pub use output::Output;
 pub use prepare::{Prepared, shared_bytes};
 pub use product::Column;
-pub use worker::{Taken, Worker};
+pub use worker::{Rank, Taken, Worker};
 
 use crate::sealed::{self, Panels};
 use crate::tensor::is_aligned;
@@ -105,6 +107,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let operands = || (0..op.info().max_src as usize).filter_map(|i| node.src(i)).chain([node.dst()]);
     check::ensure(operands().all(|t| is_aligned(&t)), Reason::Stride)?;
     (kernel(op).supports)(node)?;
+    check::blocks_share_no_bytes(&node.dst())?;
     // Products and rows take the CPU's own layout. No op takes those of other plugins, whether it reads the bytes or
     // the shape alone.
     let reads_panels = matches!(op, Op::MulMat | Op::MulMatId | Op::GetRows);
@@ -115,16 +118,16 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 }
 
 /// One thread's part of a node that [`supports`] accepted.
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     if a.dst.n_elems() > 0 {
-        (kernel(a.op).compute)(w, a);
+        (kernel(a.op).compute)(w, a, out);
     }
 }
 
 /// What an op's file offers.
 struct Kernel {
     supports: fn(&NodeView<'_>) -> Answer,
-    compute: fn(&mut Worker<'_>, &Args),
+    compute: fn(&mut Worker<'_>, &Args, Output<'_>),
 }
 
 /// THE table of the CPU: the file of every op. An op that has none does not compile.

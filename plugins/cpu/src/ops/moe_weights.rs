@@ -2,7 +2,7 @@
 //! divided by their sum (at least 2⁻¹⁴) if `norm` is set, times a factor.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, soft_max::soft_max_row};
+use super::{Args, Output, Worker, soft_max::soft_max_row};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::MoeWeightsParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -22,11 +22,11 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [1, ids[0], ids[1], 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(MoeWeightsParams::from_bytes);
     let (logits, ids) = (a.arg(0), a.arg(1));
     let (n_expert, n_used) = (logits.ne[0], ids.ne[0]);
-    for token in w.share(ids.ne[1]) {
+    for ([token, ..], y) in out.reshaped([n_used, ids.ne[1], 1, 1]).rows() {
         let (probs, picked) = w.scratch.rows.take::<f32>(n_expert + n_used).split_at_mut(n_expert);
         probs.copy_from_slice(logits.row([token, 0, 0]));
         match p.gating {
@@ -42,11 +42,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         }
         let divisor = if p.normalise == 1 { picked.iter().sum::<f32>().max(SMALLEST_SUM) } else { 1.0 };
         let factor = if p.scale == 0.0 { 1.0 } else { p.scale };
-        for (j, picked) in picked.iter().enumerate() {
-            // SAFETY: tokens are shared out.
-            let y = unsafe { a.dst.row_mut([j, token, 0]) };
-            y[0] = picked / divisor * factor;
-        }
+        y.floats().iter_mut().zip(picked).for_each(|(y, picked)| *y = *picked / divisor * factor);
     }
 }
 

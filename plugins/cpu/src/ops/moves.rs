@@ -1,7 +1,7 @@
 //! What ops share that move elements without looking at them: any dtype, rows of the result put together from runs.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, rows};
+use super::{Args, Output, rows};
 use crate::simd::{Isa, f16_to_f32};
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::dtype::DTypeKind;
@@ -33,24 +33,13 @@ pub fn ids<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> 
     Ok(t)
 }
 
-/// The result is source 0 itself, and no two of its blocks share bytes, so that threads may write different ones.
+/// The result is source 0 itself.
 pub fn in_place(node: &NodeView<'_>) -> Answer {
     let (y, dtype) = any(node, 0)?;
     let (dst, ne, nb) = (node.dst(), y.ne(), y.nb());
     ensure(dst.dtype() == Some(dtype), Reason::Type)?;
     ensure(dst.ne() == ne, Reason::Shape)?;
-    ensure(dst.nb() == nb, Reason::Stride)?;
-    if ne.contains(&0) {
-        return Ok(());
-    }
-    let mut dims = [(nb[0], ne[0] / dtype.block_elems()), (nb[1], ne[1]), (nb[2], ne[2]), (nb[3], ne[3])];
-    dims.sort_unstable();
-    let mut span = dtype.block_bytes();
-    for (step, n) in dims.into_iter().filter(|(_, n)| *n > 1) {
-        ensure(step >= span, Reason::Stride)?;
-        span = step.saturating_mul(n - 1).saturating_add(span);
-    }
-    Ok(())
+    ensure(dst.nb() == nb, Reason::Stride)
 }
 
 /// Whether elements of this dtype are integers.
@@ -141,12 +130,9 @@ impl Row<'_> {
 }
 
 /// This thread's rows of the result, which has dense ones: `write` puts each together.
-pub fn each_row(w: &Worker<'_>, a: &Args, mut write: impl FnMut(Row<'_>, [usize; 3])) {
-    for row in w.share(a.dst.n_rows()) {
-        let at = a.dst.unravel(row);
-        // SAFETY: rows are shared out.
-        let bytes = unsafe { a.dst.row_bytes_mut(at) };
-        write(Row { bytes, size: a.dst.dtype.block_bytes() }, at);
+pub fn each_row(a: &Args, out: Output<'_>, mut write: impl FnMut(Row<'_>, [usize; 3])) {
+    for (at, y) in out.rows() {
+        write(Row { bytes: y.bytes(), size: a.dst.dtype.block_bytes() }, at);
     }
 }
 

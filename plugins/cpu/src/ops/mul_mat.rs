@@ -5,7 +5,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::product_floats::Words;
-use super::{Args, Column, Worker, prepare, product};
+use super::{Args, Column, Output, Worker, prepare, product};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
@@ -16,10 +16,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [w[1], x[1], x[2], x[3]])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (weights, x) = (a.arg(0), a.arg(1));
     if weights.ne[0] == 0 {
-        return zeros(w, a);
+        return zeros(out);
     }
     let (mut own, mut own_packed) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.packed));
     let mut room = std::mem::take(&mut w.scratch.rows);
@@ -29,9 +29,14 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let mut columns = std::mem::take(&mut w.scratch.columns);
 
     let words = Words::of(weights.dtype);
-    let pieces = product::Pieces::new(w.n, weights.ne[1], weights.ne[2] * weights.ne[3]);
+    let [_, n_rows, n2, n3] = weights.ne;
+    let (r2, r3) = (x.ne[2] / n2, x.ne[3] / n3);
+    let pieces = product::Pieces::new(w.rank.n, n_rows, n2 * n3);
     let mut current = None;
-    while let Some((matrix, rows)) = pieces.take(w) {
+    for mut y in out.take_tiles([pieces.rows(), x.ne[1], r2, r3], 0) {
+        let [_, _, dim2, dim3] = y.dims();
+        let at = [dim2.start / r2, dim3.start / r3];
+        let matrix = at[0] + at[1] * n2;
         if current.replace(matrix) != Some(matrix) {
             columns.clear();
             columns.extend(columns_of(weights, x, matrix));
@@ -43,9 +48,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
                 &all[matrix * n..][..n]
             }
         };
-        let at = [matrix % weights.ne[2], matrix / weights.ne[2]];
-        let product = product::Product { w: weights, at, quantised, packed, columns: &columns, y: &a.dst };
-        product::compute(w.isa, &product, rows, w.scratch);
+        let product = product::Product { w: weights, at, quantised, packed, columns: &columns };
+        product::compute(w.isa, &product, &mut y, w.scratch);
     }
     w.scratch.columns = columns;
     (w.scratch.x, w.scratch.packed) = (own, own_packed);
@@ -71,9 +75,6 @@ pub fn columns_of(weights: &Tensor, x: &Tensor, matrix: usize) -> impl Iterator<
 }
 
 /// This thread's rows of zeros: sums over rows without elements.
-pub fn zeros(w: &Worker<'_>, a: &Args) {
-    for row in w.share(a.dst.n_rows()) {
-        // SAFETY: rows are shared out.
-        unsafe { a.dst.row_mut(a.dst.unravel(row)) }.fill(0.0);
-    }
+pub fn zeros(out: Output<'_>) {
+    out.rows().for_each(|(_, y)| y.floats().fill(0.0));
 }

@@ -7,7 +7,7 @@ use super::check::{self, Answer, ensure};
 use super::mul_mat;
 use super::product::{self, Column, Pieces, Product};
 use super::product_floats::{self, Words};
-use super::{Args, Worker, prepare};
+use super::{Args, Output, Worker, prepare};
 use crate::quant;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -19,10 +19,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [w[1], ids[0], ids[1], 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (weights, x, ids) = (a.arg(0), a.arg(1), a.arg(2));
     if weights.ne[0] == 0 {
-        return mul_mat::zeros(w, a);
+        return mul_mat::zeros(out);
     }
     let (mut own, mut own_packed) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.packed));
     let mut room = std::mem::take(&mut w.scratch.rows);
@@ -31,9 +31,9 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
     let words = Words::of(weights.dtype);
     let is_float = !quant::is_supported(weights.dtype);
     let mut columns = std::mem::take(&mut w.scratch.columns);
-    let pieces = Pieces::new(w.n, weights.ne[1], weights.ne[2]);
+    let pieces = Pieces::new(w.rank.n, weights.ne[1], weights.ne[2]);
     let mut current = None;
-    while let Some((expert, rows)) = pieces.take(w) {
+    while let Some((expert, rows)) = pieces.take(&out) {
         if current.replace(expert) != Some(expert) {
             columns.clear();
             columns.extend(columns_where(a, |id| id == Some(expert)));
@@ -49,14 +49,17 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             Some(ready) => ready,
             None => own_packed.take(words.packed(x.ne[0], columns.len())),
         };
-        let product =
-            Product { w: weights, at: [expert, 0], quantised, packed, columns: &columns, y: &a.dst };
-        product::compute(w.isa, &product, rows, w.scratch);
+        let product = Product { w: weights, at: [expert, 0], quantised, packed, columns: &columns };
+        // SAFETY: a product writes its columns alone; a column has one expert, whose rows are each taken once.
+        let mut y = unsafe { out.tile([rows, 0..ids.ne[0], 0..ids.ne[1], 0..1]) };
+        product::compute(w.isa, &product, &mut y, w.scratch);
     }
     let outside = |id: Option<usize>| id.is_none_or(|id| id >= weights.ne[2]);
-    for column in columns_where(a, outside).skip(w.index).step_by(w.n) {
-        // SAFETY: no product writes this row, and each thread takes other ones.
-        unsafe { a.dst.row_mut([column.y % ids.ne[0], column.y / ids.ne[0], 0]) }.fill(0.0);
+    let share = w.rank.share(ids.n_elems());
+    // SAFETY: no product writes these columns, and they are shared out.
+    let mut y = unsafe { out.tile([0..weights.ne[1], 0..ids.ne[0], 0..ids.ne[1], 0..1]) };
+    for column in columns_where(a, outside).filter(|column| share.contains(&column.y)) {
+        y.row(y.unravel(column.y)).fill(0.0);
     }
     w.scratch.columns = columns;
     (w.scratch.x, w.scratch.packed) = (own, own_packed);

@@ -4,7 +4,7 @@
 //! of k.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use crate::simd::{LANES, Simd, dispatch};
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -19,26 +19,20 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [a[0], b[0], b[2], b[3]])
 }
 
-pub fn compute(w: &mut Worker<'_>, args: &Args) {
-    let (a, b, y) = (args.arg(0), args.arg(1), &args.dst);
-    let (m, n) = (y.ne[0], y.ne[1]);
+pub fn compute(w: &mut Worker<'_>, args: &Args, out: Output<'_>) {
+    let (a, b) = (args.arg(0), args.arg(1));
     let (r2, r3) = (b.ne[2] / a.ne[2], b.ne[3] / a.ne[3]);
-    let (pieces, blocks) = (m.div_ceil(PIECE), n.div_ceil(ROWS));
-    while let Some(unit) = w.take(pieces * blocks * b.ne[2] * b.ne[3]) {
-        let (piece, block) = (unit % pieces, unit / pieces % blocks);
-        let [i2, i3] = [unit / pieces / blocks % b.ne[2], unit / pieces / blocks / b.ne[2]];
-        let elems = piece * PIECE..(piece * PIECE + PIECE).min(m);
-        let rows = block * ROWS..(block * ROWS + ROWS).min(n);
-        // SAFETY: the unit's pieces of its rows are this thread's alone.
-        let y_row = |j| unsafe { y.part_mut([j, i2, i3], elems.clone()) };
-        rows.clone().for_each(|j| y_row(j).fill(0.0));
+    for mut y in out.take_tiles([PIECE, ROWS, 1, 1], 0) {
+        let [elems, rows, i2, i3] = y.dims();
+        let (i2, i3) = (i2.start, i3.start);
+        rows.clone().for_each(|j| y.row([j, i2, i3]).fill(0.0));
         let mut room = [0.0; ROWS];
         for k in 0..b.ne[1] {
             let a_room = w.scratch.rows.take(elems.len());
             let a_row = rows::read(w.isa, a, [k, i2 / r2, i3 / r3], elems.clone(), a_room);
             let factors = rows::read(w.isa, b, [k, i2, i3], rows.clone(), &mut room);
             for (j, factor) in rows.clone().zip(factors) {
-                add_scaled(w.isa, y_row(j), a_row, *factor);
+                add_scaled(w.isa, y.row([j, i2, i3]), a_row, *factor);
             }
         }
     }

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves::{self, Element};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::PadParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -41,12 +41,12 @@ fn amounts(p: &PadParams) -> ([usize; 4], [usize; 4]) {
     (before.map(|n| n as usize), after.map(|n| n as usize))
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(PadParams::from_bytes);
     let (x, before) = (a.arg(0), amounts(&p).0);
     let (n_y, n, start) = (a.dst.ne[0], x.ne[0], before[0]);
     let value = Element::new(w.isa, a.dst.dtype, p.value);
-    moves::each_row(w, a, |mut y, at| {
+    moves::each_row(a, out, |mut y, at| {
         let from = |d: usize| source(p.mode, at[d - 1], before[d], x.ne[d]);
         let (Some(i1), Some(i2), Some(i3)) = (from(1), from(2), from(3)) else {
             return y.fill(0..n_y, &value);

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging, Sizes};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::PagedMaskParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -13,15 +13,13 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [p.n_slots as usize, p.n_tokens as usize, 1, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(PagedMaskParams::from_bytes);
     let (n_slots, n_tokens) = (p.n_slots as usize, p.n_tokens as usize);
     let sizes = Sizes { block_size: p.block_size, n_slots, n_tokens, window: p.window };
-    let share = w.share(n_tokens);
     let paging = Paging::new(a, 0, sizes, &mut w.scratch.starts);
-    for token in share {
-        // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_mut([token, 0, 0]) };
+    for ([token, ..], y) in out.rows() {
+        let y = y.floats();
         y.fill(f32::NEG_INFINITY);
         for seq in (0..paging.lens.len()).filter(|&seq| paging.queries(seq).contains(&token)) {
             let visible = paging.visible(paging.position(seq, token));

@@ -3,7 +3,7 @@
 use super::check::{self, Answer};
 use super::pool_2d::{operands, pool};
 use super::window::Window;
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::PoolParams;
 use llmrt_plugin::{DType, NodeView};
 
@@ -16,8 +16,8 @@ fn window(p: &PoolParams) -> Window {
     Window::new(p.kernel0 as usize, p.stride0, p.pad0, 1)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(PoolParams::from_bytes);
     let (window, n_in) = (window(&p), a.arg(0).ne[0]);
-    pool(w, a, p.kind, [window, Window::ONE], |o| window.taps(o, n_in).len().max(1) as f32);
+    pool(w, a, out, p.kind, [window, Window::ONE], |o| window.taps(o, n_in).len().max(1) as f32);
 }

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::window::Window;
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use llmrt_plugin::abi::op::PoolParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -32,19 +32,24 @@ fn windows(p: &PoolParams) -> [Window; 2] {
     ]
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(PoolParams::from_bytes);
     let [w0, w1] = windows(&p);
-    pool(w, a, p.kind, [w0, w1], |_| (w0.size * w1.size) as f32);
+    pool(w, a, out, p.kind, [w0, w1], |_| (w0.size * w1.size) as f32);
 }
 
 /// Pools rows of x; `divisor` of a mean at a position in dim 0.
-pub fn pool(w: &mut Worker<'_>, a: &Args, kind: u32, [w0, w1]: [Window; 2], divisor: impl Fn(usize) -> f32) {
+pub fn pool(
+    w: &mut Worker<'_>,
+    a: &Args,
+    out: Output<'_>,
+    kind: u32,
+    [w0, w1]: [Window; 2],
+    divisor: impl Fn(usize) -> f32,
+) {
     let x = a.arg(0);
-    for (row, part) in w.pieces(&a.dst) {
-        let at = a.dst.unravel(row);
-        // SAFETY: pieces are disjoint.
-        let y = unsafe { a.dst.part_mut(at, part.clone()) };
+    for (at, part, y) in out.pieces() {
+        let y = y.floats();
         y.fill(if kind == MAX { f32::MIN } else { 0.0 });
         // The part of a row of x under any tap of the piece.
         let start = (part.start * w0.stride).saturating_sub(w0.pad).min(x.ne[0]);

@@ -160,7 +160,7 @@ fn make<'a, T: Pod>(
         return own;
     }
     if !w.is_prepared {
-        for i in w.share(n) {
+        for i in w.rank.share(n) {
             // SAFETY: they are shared out, and the next use is after the barrier.
             one(i, unsafe { w.shared.part_mut(i * each..(i + 1) * each) });
         }

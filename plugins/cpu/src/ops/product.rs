@@ -3,8 +3,9 @@
 //! [`super::product_quantised`] multiplies quantised weights, [`super::product_floats`] others. The order of each sum
 //! depends on k alone, so one column gives the same bits as many.
 
+use super::output::Tile;
 use super::worker::share;
-use super::{Worker, product_floats, product_quantised};
+use super::{Output, product_floats, product_quantised};
 use crate::quant::{ROWS, XGroup, with_format};
 use crate::scratch::Scratch;
 use crate::simd::{Isa, LANES, Simd};
@@ -32,8 +33,6 @@ pub struct Product<'a> {
     pub packed: &'a [f32],
     /// The columns.
     pub columns: &'a [Column],
-    /// The result, [m, …].
-    pub y: &'a Tensor,
 }
 
 /// Rows of all matrices, cut into pieces that threads take one after the other.
@@ -52,9 +51,14 @@ impl Pieces {
         Pieces { n_rows, rows, per_matrix, n: per_matrix * n_matrices }
     }
 
+    /// Rows of a piece, the last one's of a matrix perhaps fewer.
+    pub fn rows(&self) -> usize {
+        self.rows
+    }
+
     /// Matrix and rows of the next piece.
-    pub fn take(&self, w: &Worker<'_>) -> Option<(usize, Range<usize>)> {
-        w.take(self.n).map(|i| self.piece(i))
+    pub fn take(&self, out: &Output<'_>) -> Option<(usize, Range<usize>)> {
+        out.take(self.n).map(|i| self.piece(i))
     }
 
     /// The first and the last piece of a thread's share; none where it has no share.
@@ -69,9 +73,9 @@ impl Pieces {
     }
 }
 
-/// Computes elements `rows` of all columns; no other thread writes these.
-pub fn compute(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
-    with_format!(p.w.dtype, F => product_quantised::quantised::<F>(isa, p, rows, scratch), else product_floats::floats(isa, p, rows, scratch))
+/// Computes the elements of the columns that are in `y`, a tile of the result [m, …].
+pub fn compute(isa: Isa, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    with_format!(p.w.dtype, F => product_quantised::quantised::<F>(isa, p, y, scratch), else product_floats::floats(isa, p, y, scratch))
 }
 
 /// Prefetch distance of a panel's one stream, in bytes: memory answers in time, and the first cache still
@@ -82,15 +86,14 @@ pub const AHEAD: usize = 8192;
 #[inline(always)]
 pub fn write_out<S: Simd>(
     s: S,
-    y: &Tensor,
+    y: &mut Tile<'_>,
     columns: &[Column],
     rows: &Range<usize>,
     sums: &[[f32; LANES]],
     distance: usize,
 ) {
     for (c, column) in columns.iter().enumerate() {
-        // SAFETY: these rows of w are this thread's alone.
-        let y = unsafe { y.part_mut(y.unravel(column.y), rows.clone()) };
+        let y = y.part(y.unravel(column.y), rows.clone());
         let (whole, rest) = y.as_chunks_mut();
         let mut sums = sums[c..].iter().step_by(distance);
         for (y, sums) in whole.iter_mut().zip(&mut sums) {

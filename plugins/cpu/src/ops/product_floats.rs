@@ -11,6 +11,7 @@ mod weights;
 pub use columns::{Words, n_tiles, pack, pack_all, width};
 
 use super::float::{F16, F32, Float};
+use super::output::Tile;
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
@@ -20,21 +21,21 @@ use panels::{Sealed, Unpacked, sealed, unpack};
 use std::ops::Range;
 use weights::{Bf16Pairs, Decoded, Weights};
 
-/// Makes elements `rows` of all columns.
-pub fn floats(isa: Isa, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+/// Makes the elements of all columns that are in `y`.
+pub fn floats(isa: Isa, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     match p.w.dtype {
-        DType::BF16 => bf16(isa, p, rows, scratch),
-        _ => others(isa, p, rows, scratch),
+        DType::BF16 => bf16(isa, p, y, scratch),
+        _ => others(isa, p, y, scratch),
     }
 }
 
 dispatch_also! {
     Avx512Bf16 "avx512bf16,avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
-    fn bf16(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = multiply_bf16;
+    fn bf16(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = multiply_bf16;
 }
 
 dispatch! {
-    fn others(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = multiply_others;
+    fn others(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = multiply_others;
 }
 
 /// Sums of 16 rows.
@@ -45,36 +46,36 @@ pub const TILE: usize = 12;
 const TILES: usize = 22;
 
 #[inline(always)]
-fn multiply_bf16<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
-    multiply::<S, Bf16Pairs>(s, p, rows, scratch);
+fn multiply_bf16<S: Simd>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    multiply::<S, Bf16Pairs>(s, p, y, scratch);
 }
 
 #[inline(always)]
-fn multiply_others<S: Simd>(s: S, p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) {
+fn multiply_others<S: Simd>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     match p.w.dtype {
-        DType::F16 => multiply::<S, F16>(s, p, rows, scratch),
-        DType::F32 => multiply::<S, F32>(s, p, rows, scratch),
-        _ => multiply::<S, Decoded>(s, p, rows, scratch),
+        DType::F16 => multiply::<S, F16>(s, p, y, scratch),
+        DType::F32 => multiply::<S, F32>(s, p, y, scratch),
+        _ => multiply::<S, Decoded>(s, p, y, scratch),
     }
 }
 
 #[inline(always)]
-fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
-    let n = p.columns.len();
+fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    let ([mut rows, ..], n) = (y.dims(), p.columns.len());
     rows.start = match n {
         0 => rows.end,
-        1 if S::TILED => few_columns::<S, F, 1, 1>(s, p, &rows),
-        2 if S::TILED => few_columns::<S, F, 2, TILE>(s, p, &rows),
-        3..=4 if S::TILED => few_columns::<S, F, 4, TILE>(s, p, &rows),
-        5..=8 if S::WIDE => few_columns::<S, F, 8, TILE>(s, p, &rows),
-        9..=12 if S::WIDE => few_columns::<S, F, 12, TILE>(s, p, &rows),
+        1 if S::TILED => few_columns::<S, F, 1, 1>(s, p, y, &rows),
+        2 if S::TILED => few_columns::<S, F, 2, TILE>(s, p, y, &rows),
+        3..=4 if S::TILED => few_columns::<S, F, 4, TILE>(s, p, y, &rows),
+        5..=8 if S::WIDE => few_columns::<S, F, 8, TILE>(s, p, y, &rows),
+        9..=12 if S::WIDE => few_columns::<S, F, 12, TILE>(s, p, y, &rows),
         _ => rows.start,
     };
     match (S::WIDE, n) {
         _ if rows.is_empty() => {}
-        (_, 1) => many_columns::<S, F, 1, 1>(s, p, rows, scratch),
-        (true, _) => many_columns::<S, F, 2, TILE>(s, p, rows, scratch),
-        (false, _) => many_columns::<S, F, 1, TILE>(s, p, rows, scratch),
+        (_, 1) => many_columns::<S, F, 1, 1>(s, p, y, rows, scratch),
+        (true, _) => many_columns::<S, F, 2, TILE>(s, p, y, rows, scratch),
+        (false, _) => many_columns::<S, F, 1, TILE>(s, p, y, rows, scratch),
     }
 }
 
@@ -84,6 +85,7 @@ fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, mut rows: Range<usize>, 
 fn few_columns<S: Simd, F: Weights, const C: usize, const W: usize>(
     s: S,
     p: &Product<'_>,
+    y: &mut Tile<'_>,
     rows: &Range<usize>,
 ) -> usize {
     let k = p.w.ne[0].div_ceil(F::NUMBERS);
@@ -100,8 +102,7 @@ fn few_columns<S: Simd, F: Weights, const C: usize, const W: usize>(
             }
         }
         for (column, sum) in p.columns.iter().zip(sums) {
-            // SAFETY: these rows of w are this thread's alone.
-            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + ROWS) };
+            let y = y.part(y.unravel(column.y), first..first + ROWS);
             y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
         }
         first += ROWS;
@@ -114,6 +115,7 @@ fn few_columns<S: Simd, F: Weights, const C: usize, const W: usize>(
 fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
     s: S,
     p: &Product<'_>,
+    y: &mut Tile<'_>,
     rows: Range<usize>,
     scratch: &mut Scratch,
 ) {
@@ -159,7 +161,7 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
                 }
             }
         }
-        write_out(s, p.y, columns, &rows, sums, n_sums);
+        write_out(s, y, columns, &rows, sums, n_sums);
     }
 }
 

@@ -2,6 +2,7 @@
 
 mod ahead;
 
+use super::output::Tile;
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::{Arena, Scratch};
@@ -11,8 +12,8 @@ use std::ops::Range;
 
 dispatch_also! {
     AvxVnni "avxvnni,avx2,fma,f16c";
-    /// Makes elements `rows` of all columns.
-    pub fn quantised<F: Format>(p: &Product<'_>, rows: Range<usize>, scratch: &mut Scratch) = quantised_with;
+    /// Makes the elements of all columns that are in `y`.
+    pub fn quantised<F: Format>(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = quantised_with;
 }
 
 /// Groups unpacked at a time, of all panels side by side: what stays in the first cache beside the columns.
@@ -21,21 +22,22 @@ const UNPACKED: usize = 32;
 const COLUMNS: usize = 256;
 
 #[inline(always)]
-fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usize>, scratch: &mut Scratch) {
+fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    let [mut rows, ..] = y.dims();
     rows.start = match p.columns.len() {
         0 => rows.start,
-        1 if S::TILED => few_columns::<S, F, 1>(s, p, &rows),
-        2 if S::TILED => few_columns::<S, F, 2>(s, p, &rows),
-        3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, &rows),
-        5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, &rows),
+        1 if S::TILED => few_columns::<S, F, 1>(s, p, y, &rows),
+        2 if S::TILED => few_columns::<S, F, 2>(s, p, y, &rows),
+        3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, y, &rows),
+        5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, y, &rows),
         _ => rows.start,
     };
     if !rows.is_empty() {
         for columns in p.columns.chunks(COLUMNS) {
             let p = &Product { columns, ..*p };
             match S::WIDE {
-                true => many_columns::<S, F, 2>(s, p, &rows, scratch),
-                false => many_columns::<S, F, 1>(s, p, &rows, scratch),
+                true => many_columns::<S, F, 2>(s, p, y, &rows, scratch),
+                false => many_columns::<S, F, 1>(s, p, y, &rows, scratch),
             }
         }
     }
@@ -46,6 +48,7 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, mut rows: Range<usi
 fn many_columns<S: Simd, F: Format, const P: usize>(
     s: S,
     p: &Product<'_>,
+    y: &mut Tile<'_>,
     rows: &Range<usize>,
     scratch: &mut Scratch,
 ) {
@@ -71,12 +74,17 @@ fn many_columns<S: Simd, F: Format, const P: usize>(
             multiply::<S, F, P>(s, p, n_groups, &groups, panels, sums);
         }
     }
-    write_out(s, p.y, p.columns, rows, sums, n_columns);
+    write_out(s, y, p.columns, rows, sums, n_columns);
 }
 
 /// Sealed panels times at most `C` columns, block by block as memory brings them; the first row that is left.
 #[inline(always)]
-fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: &Range<usize>) -> usize {
+fn few_columns<S: Simd, F: Format, const C: usize>(
+    s: S,
+    p: &Product<'_>,
+    y: &mut Tile<'_>,
+    rows: &Range<usize>,
+) -> usize {
     let n_groups = p.w.ne[0] / crate::quant::GROUP;
     let last = p.columns.len() - 1;
     let x: [&[XGroup]; C] = array(|c| &p.quantised[p.columns[c.min(last)].x * n_groups..][..n_groups]);
@@ -94,8 +102,7 @@ fn few_columns<S: Simd, F: Format, const C: usize>(s: S, p: &Product<'_>, rows: 
             sums = F::Group::add_products::<S, 1, C>(s, [groups], x, ahead, sums);
         }
         for (column, sum) in p.columns.iter().zip(sums[0]) {
-            // SAFETY: these rows of w are this thread's alone.
-            let y = unsafe { p.y.part_mut(p.y.unravel(column.y), first..first + ROWS) };
+            let y = y.part(y.unravel(column.y), first..first + ROWS);
             y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sum, y));
         }
         first += ROWS;

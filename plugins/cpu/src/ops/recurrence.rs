@@ -2,7 +2,8 @@
 //! through its tokens in order, with its state where the result has it.
 
 use super::check::{self, Answer, ensure, product};
-use super::{Args, Worker};
+use super::output::Tile;
+use super::{Args, Output};
 use crate::simd::{LANES, Simd};
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -20,22 +21,52 @@ pub fn supports(node: &NodeView<'_>, n: usize, first_at: Option<usize>) -> Answe
     check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
 }
 
+/// A head of a sequence, with what one thread writes of it.
+pub struct Unit<'a> {
+    /// Its number, heads of a sequence side by side.
+    pub index: usize,
+    /// The sequence.
+    pub seq: usize,
+    /// The head.
+    pub head: usize,
+    /// Outputs at [head, token, seq].
+    pub y: Tile<'a>,
+    /// The state after the last token.
+    pub state: &'a mut [f32],
+    /// The states before, at [index, tokens back - 1, 0].
+    pub kept: Tile<'a>,
+}
+
+/// This thread's units of a result: outputs [s, heads, tokens, sequences], then `n_states` times the states of all units,
+/// the last first.
+pub fn units(
+    out: Output<'_>,
+    ne: [usize; 4],
+    size: usize,
+    n_states: usize,
+) -> impl Iterator<Item = Unit<'_>> {
+    let [s, h, n_tokens, n_seqs] = ne;
+    let [y, states] = out.split_at(ne.iter().product());
+    let [last, kept] = states.split_at(size * h * n_seqs);
+    let outputs = y.reshaped(ne).tiles([s, 1, n_tokens, 1]);
+    let last = last.reshaped([size, h * n_seqs, 1, 1]).rows();
+    let kept = kept.reshaped([size, h * n_seqs, n_states - 1, 1]).tiles([size, 1, n_states, 1]);
+    outputs.zip(last).zip(kept).map(|((y, ([index, ..], state)), kept)| {
+        let [_, head, _, seq] = y.dims();
+        Unit { index, seq: seq.start, head: head.start, y, state: state.floats(), kept }
+    })
+}
+
 /// This thread's heads: `step` gets token and head, the state [S][S] and the token's S outputs, in the order of tokens.
-pub fn scan(w: &Worker<'_>, a: &Args, state_at: usize, step: impl Fn([usize; 3], &mut [f32], &mut [f32])) {
+pub fn scan(a: &Args, out: Output<'_>, state_at: usize, step: impl Fn([usize; 3], &mut [f32], &mut [f32])) {
     let [s, h, n_tokens, _] = a.arg(0).ne;
     let from = a.arg(state_at);
     let n_seqs = from.ne[1];
     let per_seq = n_tokens / n_seqs;
-    for unit in w.share(n_seqs * h) {
-        let (seq, head) = (unit / h, unit % h);
-        let first = s * h * n_tokens + unit * s * s;
-        // SAFETY: every head of a sequence has one thread, and a state of its own.
-        let state = unsafe { a.dst.part_mut([0; 3], first..first + s * s) };
+    for Unit { seq, head, mut y, state, .. } in units(out, [s, h, per_seq, n_seqs], s * s, 1) {
         state.copy_from_slice(&from.row([seq, 0, 0])[head * s * s..(head + 1) * s * s]);
-        for token in seq * per_seq..(seq + 1) * per_seq {
-            // SAFETY: as above; outputs are stored before all states.
-            let y = unsafe { a.dst.part_mut([token, 0, 0], head * s..(head + 1) * s) };
-            step([head, token, 0], state, y);
+        for token in 0..per_seq {
+            step([head, seq * per_seq + token, 0], state, y.row([head, token, seq]));
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves;
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::ShapeParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -15,10 +15,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(_: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let x = a.arg(0);
     let n = x.ne[0] / x.dtype.block_elems();
-    moves::each_row(w, a, |mut y, [i1, i2, i3]| {
+    moves::each_row(a, out, |mut y, [i1, i2, i3]| {
         let at = [i1 % x.ne[1], i2 % x.ne[2], i3 % x.ne[3]];
         (0..a.dst.ne[0] / x.ne[0]).for_each(|i| y.copy(i * n, x, at, 0, n));
     });

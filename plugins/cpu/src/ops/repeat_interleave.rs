@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves;
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::RepeatInterleaveParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -16,10 +16,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(_: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(RepeatInterleaveParams::from_bytes);
     let (x, dim, n) = (a.arg(0), p.dim as usize, p.n as usize);
-    moves::each_row(w, a, |mut y, mut at| {
+    moves::each_row(a, out, |mut y, mut at| {
         if dim == 0 {
             return (0..a.dst.ne[0]).for_each(|i| y.copy(i, x, at, i / n, 1));
         }

@@ -1,7 +1,7 @@
 //! y = x · rsqrt(mean(x²) + eps) · w, over rows; w may be left out.
 
 use super::check::{self, Answer};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use crate::simd::{LANES, Simd, dispatch};
 use llmrt_plugin::abi::op::NormParams;
 use llmrt_plugin::{DType, NodeView};
@@ -15,14 +15,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let eps = a.params(NormParams::from_bytes).eps;
     let weight = a.src[1].as_ref().map(|t| t.row([0; 3]));
-    for row in w.share(a.dst.n_rows()) {
-        let at = a.dst.unravel(row);
+    for (at, y) in out.rows() {
         let x = a.arg(0).row(at);
-        // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_mut(at) };
+        let y = y.floats();
         let mean_sq = sum_of_squares(w.isa, x) / x.len() as f32;
         let scale = (mean_sq + eps).sqrt().recip();
         match weight {

@@ -2,7 +2,7 @@
 //! with four positions per token each pair turns by the position of its section.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use llmrt_plugin::abi::op::RopeParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -33,14 +33,13 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, x.dtype().ok_or(Reason::Type)?, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(RopeParams::from_bytes);
     let (x, positions) = (a.arg(0), a.arg(1).ints([0; 3]));
     let factors = a.src[2].as_ref().map(|f| f.row([0; 3]));
     let (head_dim, n_tokens, n_pairs) = (x.ne[0], x.ne[2], n_pairs(&p));
     let mut turned = None;
-    for row in w.share(x.n_rows()) {
-        let at = x.unravel(row);
+    for (at, y) in out.rows() {
         let token = at[1];
         let (sin, cos) = w.scratch.rows.take::<f32>(2 * n_pairs).split_at_mut(n_pairs);
         if turned.replace(token) != Some(token) {
@@ -53,14 +52,12 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         }
         let from = rows::read(w.isa, x, at, 0..head_dim, w.scratch.sums.take(head_dim));
         if a.dst.dtype == DType::F32 {
-            // SAFETY: rows are shared out.
-            turn(&p, from, sin, cos, unsafe { a.dst.row_mut(at) });
+            turn(&p, from, sin, cos, y.floats());
             continue;
         }
         let to = w.scratch.floats[0].take(head_dim);
         turn(&p, from, sin, cos, to);
-        // SAFETY: rows are shared out.
-        unsafe { rows::write(w.isa, &a.dst, at, 0..head_dim, to) };
+        y.write(w.isa, to);
     }
 }
 

@@ -65,17 +65,6 @@ fn gather<'a, const N: usize>(
     }
 }
 
-/// Writes elements `part` of the row at these indices of a result with dense rows, converting.
-///
-/// # Safety
-/// The tensor is the node's result, and no other thread uses these elements.
-pub unsafe fn write(isa: Isa, dst: &Tensor, at: [usize; 3], part: Range<usize>, x: &[f32]) {
-    let (block, size) = (dst.dtype.block_elems(), dst.dtype.block_bytes());
-    // SAFETY: the caller's promise.
-    let to = unsafe { dst.part_bytes_mut(at, part.start / block * size..part.end.div_ceil(block) * size) };
-    encode(isa, dst.dtype, x, to);
-}
-
 /// Decodes `out.len()` elements, whole blocks.
 pub fn decode(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
     match dtype {

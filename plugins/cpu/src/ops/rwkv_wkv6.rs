@@ -1,7 +1,7 @@
 //! y_j = Σᵢ rᵢ (S_ij + uᵢ kᵢ v_j), then S_ij = wᵢ S_ij + kᵢ v_j.
 
 use super::check::Answer;
-use super::{Args, Worker, recurrence};
+use super::{Args, Output, Worker, recurrence};
 use crate::simd::{Simd, dispatch};
 use llmrt_plugin::NodeView;
 
@@ -9,8 +9,8 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     recurrence::supports(node, 5, Some(3))
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    recurrence::scan(w, a, 5, |at, state, y| {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    recurrence::scan(a, out, 5, |at, state, y| {
         let [k, v, r, decay] = [0, 1, 2, 4].map(|i| a.arg(i).row(at));
         let first = a.arg(3).row([at[0], 0, 0]);
         step(w.isa, [k, v, r, first, decay], state, y);

@@ -1,7 +1,7 @@
 //! S_ij = w_j S_ij + vᵢ k_j + (Σₗ S_il aₗ) b_j, then yᵢ = Σ_j S_ij r_j.
 
 use super::check::Answer;
-use super::{Args, Worker, recurrence};
+use super::{Args, Output, Worker, recurrence};
 use crate::simd::{Simd, dispatch};
 use llmrt_plugin::NodeView;
 
@@ -9,8 +9,8 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     recurrence::supports(node, 6, None)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    recurrence::scan(w, a, 6, |at, state, y| {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    recurrence::scan(a, out, 6, |at, state, y| {
         step(w.isa, std::array::from_fn(|i| a.arg(i).row(at)), state, y);
     });
 }

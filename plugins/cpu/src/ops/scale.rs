@@ -1,7 +1,7 @@
 //! y = x · scale + bias, computed in f32.
 
 use super::check::{self, Answer};
-use super::{Args, Worker, elementwise};
+use super::{Args, Output, Worker, elementwise};
 use llmrt_plugin::abi::op::ScaleParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -11,7 +11,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, x.dtype().ok_or(Reason::Type)?, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let ScaleParams { scale, bias } = a.params(ScaleParams::from_bytes);
-    elementwise::map(w, a, |_, x, y| y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale + bias));
+    elementwise::map(w, a, out, |_, x, y| y.iter_mut().zip(x).for_each(|(y, x)| *y = x * scale + bias));
 }

@@ -1,7 +1,7 @@
 //! y = a with a block of it replaced by b; the block has the shape of b and starts at the element that the params name.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::BlockParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -18,14 +18,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, a.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, args: &Args) {
+pub fn compute(_: &mut Worker<'_>, args: &Args, out: Output<'_>) {
     let p = args.params(BlockParams::from_bytes);
     let (a, b) = (args.arg(0), args.arg(1));
     let size = args.dst.dtype.block_bytes();
-    for (row, part) in w.pieces(&args.dst) {
-        let at = args.dst.unravel(row);
-        // SAFETY: pieces are disjoint.
-        let y = unsafe { args.dst.part_bytes_mut(at, part.start * size..part.end * size) };
+    for (at, part, y) in out.pieces() {
+        let y = y.bytes();
         copy(a, at, part.clone(), y);
         let (at_b, in_b, in_part) = overlap(&p, b, at, &part);
         copy(b, at_b, in_b, &mut y[in_part.start * size..in_part.end * size]);

@@ -2,7 +2,7 @@
 //! one id the last stays. Dims 2 and 3 are batches, over which the ids repeat.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, moves, rows};
+use super::{Args, Output, Worker, moves, rows};
 use llmrt_plugin::{NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -18,22 +18,20 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     moves::in_place(node)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (from, ids) = (a.arg(1), a.arg(2));
     let [n, n_slots, n_b, n_c] = a.dst.ne;
     // [n, r, b, c]; otherwise [head_dim, n_heads, r], one head included.
     let flat = from.ne == [n, ids.ne[0], n_b, n_c];
+    // A slot of a batch has one owner: the last row for it stays.
+    let mut out = out.scattered();
     for batch in 0..n_b * n_c {
         let (b, c) = (batch % n_b, batch / n_b);
         for i in 0..ids.ne[0] {
             let Some(slot) = moves::id(ids, [b % ids.ne[1], c % ids.ne[2], 0], i, n_slots) else {
                 continue;
             };
-            if owner(batch * n_slots + slot, w.n) != w.index {
-                continue;
-            }
-            // SAFETY: a slot of a batch has one owner, and slots share no byte, as `supports` saw to.
-            let to = unsafe { a.dst.row_bytes_mut([slot, b, c]) };
+            let Some(to) = out.row([slot, b, c]) else { continue };
             let room = w.scratch.rows.take::<f32>(n);
             if flat {
                 rows::encode(w.isa, a.dst.dtype, rows::read(w.isa, from, [i, b, c], 0..n, room), to);
@@ -45,11 +43,4 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             rows::encode(w.isa, a.dst.dtype, room, to);
         }
     }
-}
-
-/// The thread that writes a slot. The golden ratio's multiples are spread evenly, so neither neighbouring slots nor the first
-/// slots of blocks gather on a thread.
-fn owner(slot: usize, n_threads: usize) -> usize {
-    let part = (slot as u32).wrapping_mul(0x9e37_79b9);
-    ((part as u64 * n_threads as u64) >> 32) as usize
 }

@@ -2,7 +2,7 @@
 
 use super::attention::online_softmax::alibi_slope;
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, rows};
+use super::{Args, Output, Worker, rows};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::SoftMaxParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -30,14 +30,12 @@ pub fn supports_mask(node: &NodeView<'_>, i: usize, scores: [usize; 4]) -> Answe
     ensure(scores[2].is_multiple_of(ne[2]) && scores[3].is_multiple_of(ne[3]), Reason::Shape)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(SoftMaxParams::from_bytes);
     let sinks = a.src[2].as_ref().map(|t| t.row([0; 3]));
-    for row in w.share(a.dst.n_rows()) {
-        let at = a.dst.unravel(row);
+    for (at, y) in out.rows() {
         let head = at[1];
-        // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_mut(at) };
+        let y = y.floats();
         let x = a.arg(0).row(at);
         match &a.src[1] {
             Some(mask) => {

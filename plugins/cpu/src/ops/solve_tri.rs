@@ -2,7 +2,8 @@
 //! Threads share the columns of x; where there are few, whole matrices.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker};
+use super::output::Tile;
+use super::{Args, Output, Worker};
 use crate::simd::{Simd, dispatch};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -16,47 +17,26 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, b)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    let [k, _, n2, n3] = a.dst.ne;
-    let strips = k.div_ceil(STRIP);
-    for unit in w.share(strips * n2 * n3) {
-        let (strip, matrix) = (unit % strips * STRIP, unit / strips);
-        let columns = strip..(strip + STRIP).min(k);
-        solve(w.isa, a.arg(0), a.arg(1), &a.dst, [matrix % n2, matrix / n2], columns);
-    }
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    out.tiles([STRIP, a.dst.ne[1], 1, 1]).for_each(|mut x| solve(w.isa, a.arg(0), a.arg(1), &mut x));
 }
 
 dispatch! {
-    fn solve(
-        a: &Tensor,
-        b: &Tensor,
-        x: &Tensor,
-        matrix: [usize; 2],
-        columns: std::ops::Range<usize>,
-    ) = solve_with;
+    fn solve(a: &Tensor, b: &Tensor, x: &mut Tile<'_>) = solve_with;
 }
 
 #[inline(always)]
-fn solve_with<S: Simd>(
-    _: S,
-    a: &Tensor,
-    b: &Tensor,
-    x: &Tensor,
-    [i2, i3]: [usize; 2],
-    columns: std::ops::Range<usize>,
-) {
+fn solve_with<S: Simd>(_: S, a: &Tensor, b: &Tensor, x: &mut Tile<'_>) {
+    let [columns, rows, i2, i3] = x.dims();
+    let (i2, i3) = (i2.start, i3.start);
     let mut row = [0.0; STRIP];
     let row = &mut row[..columns.len()];
-    for i in 0..x.ne[1] {
+    for i in rows {
         let factors = a.row([i, i2, i3]);
         row.copy_from_slice(&b.row([i, i2, i3])[columns.clone()]);
         for (t, factor) in factors[..i].iter().enumerate() {
-            // SAFETY: these columns of this matrix are this thread's, and nothing else of them is borrowed.
-            let solved = unsafe { x.part_mut([t, i2, i3], columns.clone()) };
-            row.iter_mut().zip(&*solved).for_each(|(v, x)| *v -= factor * x);
+            row.iter_mut().zip(&*x.row([t, i2, i3])).for_each(|(v, x)| *v -= factor * x);
         }
-        // SAFETY: as above.
-        let to = unsafe { x.part_mut([i, i2, i3], columns.clone()) };
-        to.iter_mut().zip(&*row).for_each(|(x, v)| *x = v / factors[i]);
+        x.row([i, i2, i3]).iter_mut().zip(&*row).for_each(|(x, v)| *x = v / factors[i]);
     }
 }

@@ -2,7 +2,8 @@
 //! all sequences; states are updated in the result.
 
 use super::check::{self, Answer, ensure, product};
-use super::{Args, Worker};
+use super::recurrence;
+use super::{Args, Output, Worker};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::StatesParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -24,19 +25,14 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [n, 1, 1, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let n_states = a.params(StatesParams::from_bytes).n_states.max(1) as usize;
     let (states, x, ids) = (a.arg(0), a.arg(1), a.arg(6).ints([0; 3]));
-    let ([head_dim, n_heads, n_tokens, n_seqs], d_state) = (x.ne, states.ne[0]);
+    let ([head_dim, n_heads, n_tokens, _], d_state) = (x.ne, states.ne[0]);
     let per_group = n_heads / a.arg(4).ne[1];
     let size = head_dim * d_state;
-    // SAFETY: every head of a sequence has one thread, and places of its own in each part of the result.
-    let part = |start: usize, n: usize| unsafe { a.dst.part_mut([0; 3], start..start + n) };
-    let kept = |back: usize, unit: usize| x.n_elems() + (back * n_seqs * n_heads + unit) * size;
-
-    for unit in w.share(n_seqs * n_heads) {
-        let (seq, head) = (unit / n_heads, unit % n_heads);
-        let state = part(kept(0, unit), size);
+    for mut unit in recurrence::units(out, x.ne, size, n_states) {
+        let (seq, head, state) = (unit.seq, unit.head, unit.state);
         match usize::try_from(ids[seq]).ok().filter(|&slot| slot < states.ne[3]) {
             Some(slot) => {
                 let rows = state.chunks_exact_mut(d_state.max(1)).enumerate();
@@ -47,16 +43,16 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         for token in 0..n_tokens {
             let delta = softplus(a.arg(2).row([token, seq, 0])[head]);
             let [b, c] = [4, 5].map(|i| a.arg(i).row([head / per_group, token, seq]));
-            let y = part(((seq * n_tokens + token) * n_heads + head) * head_dim, head_dim);
+            let y = unit.y.row([head, token, seq]);
             let factors = [a.arg(3).row([head, 0, 0]), b, c];
             step(w.isa, delta, x.row([head, token, seq]), factors, state, y);
             let back = n_tokens - 1 - token;
             if (1..n_states).contains(&back) {
-                part(kept(back, unit), size).copy_from_slice(state);
+                unit.kept.row([unit.index, back - 1, 0]).copy_from_slice(state);
             }
         }
         for back in n_tokens.max(1)..n_states {
-            part(kept(back, unit), size).fill(0.0);
+            unit.kept.row([unit.index, back - 1, 0]).fill(0.0);
         }
     }
 }

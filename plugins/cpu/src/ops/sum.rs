@@ -1,7 +1,7 @@
 //! y = Σ x over all elements, in the order of memory: pieces in f32, their sum in f64.
 
 use super::check::{self, Answer};
-use super::{Args, Worker, layer_norm, rows};
+use super::{Args, Output, Worker, layer_norm, rows};
 use crate::tensor::Tensor;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -10,15 +10,13 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, x.dtype().ok_or(Reason::Type)?, [1; 4])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
-    // One number has one maker.
-    if w.index != 0 {
-        return;
-    }
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let x = a.arg(0);
-    let sum: f64 = (0..x.n_rows()).map(|row| of_row(w, x, x.unravel(row))).sum();
-    // SAFETY: no other thread comes here.
-    unsafe { rows::write(w.isa, &a.dst, [0; 3], 0..1, &[sum as f32]) };
+    // One number has one maker.
+    for (_, y) in out.rows() {
+        let sum: f64 = (0..x.n_rows()).map(|row| of_row(w, x, x.unravel(row))).sum();
+        y.write(w.isa, &[sum as f32]);
+    }
 }
 
 /// Sum of the row at these indices, at any strides; 0 if it is empty.

@@ -1,7 +1,7 @@
 //! y[j, i] = cos(t[i] · f_j), y[half + j, i] = sin(t[i] · f_j), f_j = exp(-ln(max_period) · j / half).
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::TimestepEmbeddingParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -14,15 +14,13 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::F32, [p.dim as usize, n, 1, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(_: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(TimestepEmbeddingParams::from_bytes);
     let (times, half) = (a.arg(0).row([0; 3]), p.dim as usize / 2);
     let slope = -(p.max_period as f32).ln();
-    for (row, part) in w.pieces(&a.dst) {
-        // SAFETY: pieces are disjoint.
-        let y = unsafe { a.dst.part_mut([row, 0, 0], part.clone()) };
+    for ([row, ..], part, y) in out.pieces() {
         let angle = |j: usize| times[row] * (slope * j as f32 / half as f32).exp();
-        for (j, y) in part.zip(y) {
+        for (j, y) in part.zip(y.floats()) {
             *y = match j {
                 _ if j < half => angle(j).cos(),
                 _ if j < 2 * half => angle(j - half).sin(),

@@ -2,7 +2,7 @@
 //! NaN counts as less than every number.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, elementwise};
+use super::{Args, Output, Worker, elementwise};
 use llmrt_plugin::abi::op::TopKParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::cmp::Ordering;
@@ -14,10 +14,9 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, DType::I32, [k, ne1, ne2, ne3])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (x, k) = (a.arg(0), a.dst.ne[0]);
-    for row in w.share(a.dst.n_rows()) {
-        let at = a.dst.unravel(row);
+    for (at, y) in out.rows() {
         let x = elementwise::read(w.isa, x, at, 0..x.ne[0], &mut w.scratch.floats[0]);
         let ids = w.scratch.rows.take::<u32>(x.len());
         ids.iter_mut().enumerate().for_each(|(i, id)| *id = i as u32);
@@ -26,9 +25,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
             ids.select_nth_unstable_by(k - 1, order);
         }
         ids[..k].sort_unstable_by(order);
-        // SAFETY: rows are shared out.
-        let y = unsafe { a.dst.row_bytes_mut(at) };
-        y.chunks_exact_mut(4).zip(&*ids).for_each(|(y, id)| y.copy_from_slice(&id.to_ne_bytes()));
+        y.bytes().chunks_exact_mut(4).zip(&*ids).for_each(|(y, id)| y.copy_from_slice(&id.to_ne_bytes()));
     }
 }
 

@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves::{self, Element};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::TriParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -12,10 +12,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let kind = a.params(TriParams::from_bytes).kind;
     let (n, zero) = (a.dst.ne[0], Element::new(w.isa, a.dst.dtype, 0.0));
-    moves::each_row(w, a, |mut y, at| {
+    moves::each_row(a, out, |mut y, at| {
         let [on, past] = [at[0].min(n), (at[0] + 1).min(n)];
         let kept = match kind {
             0 => on..n,

@@ -1,7 +1,7 @@
 //! y = f(x), elementwise, f one of the ops of one operand; computed in f32.
 
 use super::check::{self, Answer};
-use super::{Args, Worker, elementwise};
+use super::{Args, Output, Worker, elementwise};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::{ClampParams, LeakyReluParams, XieluParams};
 use llmrt_plugin::{NodeView, Op};
@@ -18,7 +18,7 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, x.dtype().ok_or(llmrt_plugin::Reason::Type)?, x.ne())
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let params = match a.op {
         Op::LeakyRelu => [a.params(LeakyReluParams::from_bytes).slope, 0.0, 0.0, 0.0],
         Op::Clamp => {
@@ -31,7 +31,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args) {
         }
         _ => [0.0; 4],
     };
-    elementwise::map(w, a, |isa, x, y| apply(isa, a.op, params, x, y));
+    elementwise::map(w, a, out, |isa, x, y| apply(isa, a.op, params, x, y));
 }
 
 dispatch! {

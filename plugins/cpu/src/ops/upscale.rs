@@ -2,7 +2,7 @@
 //! and 1.
 
 use super::check::{self, Answer, ensure};
-use super::{Args, Worker, moves, rows};
+use super::{Args, Output, Worker, moves};
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::UpscaleParams;
 use llmrt_plugin::{NodeView, Reason};
@@ -22,25 +22,23 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, x.dtype().ok_or(Reason::Type)?, ne)
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(UpscaleParams::from_bytes);
     let x = a.arg(0);
     let grid: [Axis; 4] =
         std::array::from_fn(|d| Axis::new(a.dst.ne[d], x.ne[d], d < 2 && p.align_corners == 1));
-    for (row, part) in w.pieces(&a.dst) {
-        let at @ [i1, i2, i3] = a.dst.unravel(row);
+    for ([i1, i2, i3], part, y) in out.pieces() {
         let plane = Plane { x, at: [grid[2].nearest(i2), grid[3].nearest(i3)] };
-        let y = w.scratch.rows.take::<f32>(part.len());
-        for (i0, y) in part.clone().zip(&mut *y) {
-            *y = match p.mode {
+        let elems = w.scratch.rows.take::<f32>(part.len());
+        for (i0, elem) in part.zip(&mut *elems) {
+            *elem = match p.mode {
                 NEAREST => plane.element(grid[0].nearest(i0) as i64, grid[1].nearest(i1) as i64),
                 BILINEAR => plane.bilinear(grid[0].place(i0), grid[1].place(i1)),
                 BICUBIC => plane.bicubic(grid[0].place(i0), grid[1].place(i1)),
                 _ => plane.antialiased([grid[0].covered(i0), grid[1].covered(i1)]),
             };
         }
-        // SAFETY: pieces are disjoint.
-        unsafe { rows::write(w.isa, &a.dst, at, part, y) };
+        y.write(w.isa, elems);
     }
 }
 

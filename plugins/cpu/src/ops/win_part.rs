@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::moves::{self, Element};
-use super::{Args, Worker};
+use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::WinParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -21,11 +21,11 @@ pub fn n_windows(width: usize, height: usize, window: usize) -> Option<usize> {
     width.div_ceil(window).checked_mul(height.div_ceil(window))
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (x, window) = (a.arg(0), a.dst.ne[1]);
     let (n, across) = (x.ne[0], x.ne[1].div_ceil(window));
     let zero = Element::new(w.isa, a.dst.dtype, 0.0);
-    moves::each_row(w, a, |mut y, [i, j, k]| {
+    moves::each_row(a, out, |mut y, [i, j, k]| {
         let (i, j) = (k % across * window + i, k / across * window + j);
         match i < x.ne[1] && j < x.ne[2] {
             true => y.copy(0, x, [i, j, 0], 0, n),

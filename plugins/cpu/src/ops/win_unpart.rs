@@ -2,7 +2,7 @@
 
 use super::check::{self, Answer, ensure};
 use super::win_part::n_windows;
-use super::{Args, Worker, moves};
+use super::{Args, Output, Worker, moves};
 use llmrt_plugin::abi::op::WinParams;
 use llmrt_plugin::{NodeView, Reason};
 
@@ -16,11 +16,11 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     check::result(node, dtype, [c, width, height, 1])
 }
 
-pub fn compute(w: &mut Worker<'_>, a: &Args) {
+pub fn compute(_: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let x = a.arg(0);
     let (n, window) = (x.ne[0], x.ne[1]);
     let across = a.dst.ne[1].div_ceil(window);
-    moves::each_row(w, a, |mut y, [i, j, _]| {
+    moves::each_row(a, out, |mut y, [i, j, _]| {
         y.copy(0, x, [i % window, j % window, j / window * across + i / window], 0, n);
     });
 }
