@@ -387,17 +387,20 @@ struct Team {
 /// A member's part of a run, on a thread that stays: emulators keep some memory of every thread that ends.
 type Part = Box<dyn FnOnce() + Send>;
 
-/// Taken by one run after the other, as plugins are opened one at a time.
 static HELPERS: Mutex<Vec<Sender<Part>>> = Mutex::new(Vec::new());
 
-fn help(i: usize, part: Part) {
+/// Queues the parts of members 1 and up, all at once: of two runs at a time, one then comes first on every thread. Otherwise
+/// each could wait at a barrier for a member that is queued after a part of the other.
+fn help(parts: impl Iterator<Item = Part>) {
     let mut helpers = HELPERS.lock();
-    while helpers.len() <= i {
-        let (sender, parts) = channel::<Part>();
-        std::thread::spawn(move || parts.into_iter().for_each(|part| part()));
-        helpers.push(sender);
+    for (i, part) in parts.enumerate() {
+        if helpers.len() <= i {
+            let (sender, parts) = channel::<Part>();
+            std::thread::spawn(move || parts.into_iter().for_each(|part| part()));
+            helpers.push(sender);
+        }
+        helpers[i].send(part).unwrap();
     }
-    helpers[i].send(part).unwrap();
 }
 
 unsafe extern "C" fn run(_ctx: *mut c_void, n: u32, body: Option<Body>, arg: *mut c_void) -> i32 {
@@ -411,7 +414,7 @@ unsafe extern "C" fn run(_ctx: *mut c_void, n: u32, body: Option<Body>, arg: *mu
             team.left.fetch_add(1, Ordering::Release);
         }
     };
-    (1..n).for_each(|i| help(i as usize, Box::new(member(i))));
+    help((1..n).map(|i| Box::new(member(i)) as Part));
     member(0)();
     wait_until(|| team.left.load(Ordering::Acquire) == n);
     0
