@@ -1,7 +1,7 @@
 //! How a run ends early when the host cancels it.
 //!
 //! All threads of a team leave the graph after the same barrier, or one would wait for ever: thread 0 announces the
-//! number of that barrier before it arrives there. Until then nodes that hand out pieces ([`crate::ops::Worker::take`])
+//! number of that barrier before it arrives there. Until then nodes that hand out pieces ([`crate::ops::Output::take`])
 //! skip what is left of them, so that the barrier is near; what the run has written by then counts for nothing.
 
 use llmrt_plugin::Host;

@@ -1,10 +1,10 @@
 //! Where an op writes: a node's result, shared out among the team as `&mut` slices.
 //!
 //! That no two members write the same bytes follows from four facts. (1) Each member holds one [`Output`] per node, with a
-//! [`Rank`] of its own, and a partition consumes it. (2) All members use the same partition, since an op chooses it by the
-//! node's [`Args`](super::Args) and the size of the team; it cannot read which member executes it. (3) Each partition gives
-//! an element to one member: that is the arithmetic below. (4) Blocks of a result share no bytes, which
-//! [`supports`](super::supports) checks. [`Output::tile`] is `unsafe`: there the op itself shares out.
+//! [`Rank`] of its own, and a partition consumes it. (2) All members use the same partition: an op chooses it by the node's
+//! [`Args`](super::Args) and the size of the team, and `Rank` gives no op its member's number. (3) A partition gives an
+//! element to one member: the arithmetic of `share`, `pieces`, `Grid`, `owns` and the counters of `take`. (4) Blocks of a
+//! result share no bytes, which [`supports`](super::supports) checks. The exception is [`Output::tile`], which is `unsafe`.
 
 mod part;
 mod tile;
