@@ -4,14 +4,35 @@
 
 #[path = "../src/barrier.rs"]
 mod barrier;
+#[path = "../src/buffer.rs"]
+mod buffer;
+#[path = "../src/cancel.rs"]
+mod cancel;
+#[path = "../src/ops/output/mod.rs"]
+mod output;
 #[path = "../src/quant/mod.rs"]
 mod quant;
+#[path = "../src/ops/rows.rs"]
+mod rows;
+#[path = "../src/scratch.rs"]
+mod scratch;
 #[path = "../src/sealed.rs"]
 mod sealed;
 #[path = "../src/simd/mod.rs"]
 mod simd;
+#[path = "../src/tensor.rs"]
+mod tensor;
 #[path = "../src/ops/window.rs"]
 mod window;
+#[path = "../src/ops/worker.rs"]
+mod worker;
+
+/// What these modules use of the ops.
+mod ops {
+    pub(crate) use crate::rows;
+
+    pub struct Column;
+}
 
 mod ceiling {
     use llmrt_cpu::ceiling::{dot, multiply_add, read};
