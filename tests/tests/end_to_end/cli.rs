@@ -12,8 +12,8 @@ mod run;
 mod synth;
 mod tables;
 mod terminal;
-mod truncated;
 mod text;
+mod truncated;
 mod wrong;
 
 use llmrt_tests::build::{llmrt, succeed};
