@@ -61,6 +61,7 @@ pub fn engine_options(
         strict,
         split,
         keep_logits_from: KEEP_LOGITS_FROM,
+        prefix_cache: true,
     })
 }
 

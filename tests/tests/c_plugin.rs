@@ -49,10 +49,8 @@ fn logits(
         max_seqs: 1,
         k_type: DType::F32,
         v_type: DType::F32,
-        n_threads: 0,
-        strict: false,
         split: Default::default(),
-        keep_logits_from: u64::MAX,
+        ..EngineOptions::default()
     };
     let load = LoadOptions { mode, check_tensors: true, progress: &mut |_| true };
     let mut engine = Engine::new(host, devices, files, load, options).unwrap();

@@ -68,10 +68,8 @@ impl Lab {
             max_seqs: 1,
             k_type: DType::F32,
             v_type: DType::F32,
-            n_threads: 0,
-            strict: false,
             split: Default::default(),
-            keep_logits_from: u64::MAX,
+            ..EngineOptions::default()
         };
         let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
         Engine::new(&self.host, devices.collect(), files, load, options).unwrap()

@@ -109,10 +109,8 @@ fn engine(model: &Path, cache: DType) -> Engine {
         max_seqs: 1,
         k_type: cache,
         v_type: cache,
-        n_threads: 0,
-        strict: false,
         split: Default::default(),
-        keep_logits_from: u64::MAX,
+        ..EngineOptions::default()
     };
     let mut progress = |_| true;
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };

@@ -143,7 +143,7 @@ fn engine(host: &Arc<Host>, model: &Path, n_threads: usize) -> Engine {
         n_threads,
         strict: true,
         split: Default::default(),
-        keep_logits_from: u64::MAX,
+        ..EngineOptions::default()
     };
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
     Engine::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap()

@@ -38,10 +38,9 @@ fn setting(name: Option<&str>, model: &TinyLlama, strict: bool) -> Setting {
         max_seqs: 2,
         k_type: DType::F16,
         v_type: DType::F16,
-        n_threads: 0,
         strict,
         split: Default::default(),
-        keep_logits_from: u64::MAX,
+        ..EngineOptions::default()
     };
     Setting { host, devices, files, options }
 }

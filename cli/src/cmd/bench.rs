@@ -51,6 +51,8 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
         )));
     }
     options.max_seqs = args.sequences;
+    // Repetitions have the same prompt.
+    options.prefix_cache = false;
     options.n_batch = options.n_batch.max(args.sequences);
     let kv_type = options.k_type;
     let mut session = Session::load(&setup, model, &args.loading, options)?;

@@ -1,7 +1,7 @@
 //! From a plan to the arrays of a step: what the graph reads as input tensors.
 
-use crate::blocks::BlockPool;
 use crate::error::{Error, Result};
+use crate::kv::pool::BlockPool;
 use crate::schedule::{ScheduledChunk, StepPlan};
 use crate::sequence::{Sequence, SequenceId};
 

@@ -1,10 +1,10 @@
 //! Runs sequences through a model: the pure scheduler picks the next chunks, the executor computes.
 
 use crate::batch::{Batch, Logits, OutputRow};
-use crate::blocks::BlockPool;
 use crate::deployment::Deployment;
 use crate::device_topk::TopKRequest;
 use crate::error::{Error, Result};
+use crate::kv::pool::BlockPool;
 use crate::memory;
 use crate::program::{Results, StepProgram, StepShape, bytes_of, floats, inputs, words};
 use crate::sampler::{Candidate, Row};
@@ -46,10 +46,12 @@ pub struct EngineOptions {
     /// From so many bytes on, a step's logits stay on a device with memory of its own where the largest of each row
     /// decide ([`Engine::set_required_top_k`]), and only these are read back; `u64::MAX`: never.
     pub keep_logits_from: u64,
+    /// Keep blocks of ended sequences, and use them for sequences that begin with the same tokens.
+    pub prefix_cache: bool,
 }
 
-/// One sequence of 4096 tokens, prompts in chunks of 512, a KV cache of F16, all threads; nodes may run on any device, and
-/// all logits are read back.
+/// One sequence of 4096 tokens, prompts in chunks of 512, a KV cache of F16, all threads; nodes may run on any device,
+/// all logits are read back, and blocks are used again.
 impl Default for EngineOptions {
     fn default() -> EngineOptions {
         EngineOptions {
@@ -62,6 +64,7 @@ impl Default for EngineOptions {
             strict: false,
             split: SplitMode::default(),
             keep_logits_from: u64::MAX,
+            prefix_cache: true,
         }
     }
 }
@@ -283,7 +286,8 @@ impl Engine {
     /// A step that fails can be repeated: no sequence counts its tokens as computed.
     pub fn step(&mut self, logits: Logits, max_tokens: usize) -> Result<Step> {
         self.ensure_deployed()?;
-        let budget = Budget::tokens(max_tokens.min(self.options.n_batch).max(1));
+        let prefix_cache = self.options.prefix_cache && logits == Logits::Last;
+        let budget = Budget { prefix_cache, ..Budget::tokens(max_tokens.min(self.options.n_batch).max(1)) };
         let plan = schedule(&mut self.queue, &mut self.pool, budget)?;
         self.n_bytes_read = 0;
         if plan.is_empty() {
@@ -297,10 +301,17 @@ impl Engine {
         let Results { logits, largest, n_bytes } = self.forward_or_recover(&batch, &request)?;
         self.n_bytes_read = n_bytes;
         for chunk in &plan.chunks {
-            self.find(chunk.id)?.advance(chunk.n_new);
+            let i = self.position(chunk.id)?;
+            self.advance(i, chunk.n_new)?;
         }
         let too_long = self.end(plan.too_long)?;
         Ok(Step { rows: batch.rows.clone(), logits, largest, n_tokens: batch.n_tokens(), too_long })
+    }
+
+    /// Counts `n_new` more tokens of a sequence as computed.
+    pub(crate) fn advance(&mut self, i: usize, n_new: usize) -> Result<()> {
+        self.queue[i].advance(n_new);
+        if self.options.prefix_cache { self.queue[i].name_blocks(&mut self.pool) } else { Ok(()) }
     }
 
     /// Ends sequences that never fit into the pool.

@@ -1,6 +1,6 @@
 //! What can be wrong with a request or a step: what was found, what was expected and the remedy.
 
-use crate::blocks::BlockId;
+use crate::kv::pool::BlockId;
 use crate::sequence::{SequenceId, TokenId};
 use llmrt_abi::Status;
 

@@ -61,12 +61,11 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
-pub mod blocks;
 mod deployment;
 pub mod device_topk;
 pub mod engine;
 mod error;
-mod kv_state;
+pub mod kv;
 pub mod memory;
 pub mod metrics;
 mod program;
@@ -77,10 +76,12 @@ pub mod sequence;
 pub mod stop;
 
 pub use batch::{Batch, Logits, OutputRow};
-pub use blocks::{BlockId, BlockPool, BlockTable};
 pub use engine::{Engine, EngineOptions, Step};
 pub use error::{Error, Result};
-pub use kv_state::{CacheRows, KvState};
+pub use kv::pool::{BlockId, BlockPool};
+pub use kv::prefix::BlockHash;
+pub use kv::state::{CacheRows, KvState};
+pub use kv::table::BlockTable;
 pub use memory::MemoryPlan;
 pub use metrics::Timings;
 pub use sampler::{Row, Sampler, SamplingParams};

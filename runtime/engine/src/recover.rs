@@ -43,6 +43,7 @@ impl Engine {
             self.executor.clear();
             self.needs_deployment = true;
             self.queue.iter_mut().for_each(|seq| seq.forget_computed());
+            self.pool.forget_all();
             self.deploy()?;
             match self.recompute(&computed) {
                 Ok(()) => return Ok(()),
@@ -74,7 +75,7 @@ impl Engine {
             let plan = StepPlan { chunks: vec![ScheduledChunk { id: seq.id, n_new }], ..StepPlan::default() };
             let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), Logits::Last)?;
             self.forward(&batch, &TopKRequest::default())?;
-            self.queue[i].advance(n_new);
+            self.advance(i, n_new)?;
         }
         Ok(())
     }

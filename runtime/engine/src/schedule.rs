@@ -3,8 +3,8 @@
 //! One rule, computed tokens catch up with known tokens, covers a prompt (many tokens missing), a long prompt in
 //! chunks (more missing than the budget has) and generation (one missing). The queue is in order of arrival.
 
-use crate::blocks::BlockPool;
 use crate::error::Result;
+use crate::kv::pool::BlockPool;
 use crate::sequence::{Sequence, SequenceId};
 
 /// Gives every sequence the tokens it still lacks, oldest first, until the budget is spent.
@@ -17,7 +17,6 @@ pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) ->
     let mut younger = queue;
     while let Some((seq, rest)) = younger.split_first_mut() {
         younger = rest;
-        let n_new = seq.n_missing().min(budget.n_tokens - plan.n_tokens());
         if seq.finish.is_some() || seq.n_missing() == 0 {
             continue;
         }
@@ -25,9 +24,17 @@ pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) ->
             plan.too_long.push(seq.id);
             continue;
         }
-        if n_new == 0 || plan.chunks.len() == budget.n_seqs || !reserve(seq, younger, pool, &mut plan)? {
+        let n_left = budget.n_tokens - plan.n_tokens();
+        if n_left == 0 || plan.chunks.len() == budget.n_seqs {
             break;
         }
+        if budget.prefix_cache {
+            seq.reuse_prefix(pool);
+        }
+        if !reserve(seq, younger, pool, &mut plan)? {
+            break;
+        }
+        let n_new = seq.n_missing().min(n_left);
         plan.chunks.push(ScheduledChunk { id: seq.id, n_new });
     }
     Ok(plan)
@@ -57,12 +64,14 @@ pub struct Budget {
     pub n_tokens: usize,
     /// Sequences in one step; at least 1.
     pub n_seqs: usize,
+    /// Whether blocks that earlier sequences computed are used again: not where logits of all tokens are required.
+    pub prefix_cache: bool,
 }
 
 impl Budget {
-    /// `n_tokens` tokens, of any number of sequences.
+    /// `n_tokens` tokens, of any number of sequences, all of them computed.
     pub fn tokens(n_tokens: usize) -> Self {
-        Self { n_tokens, n_seqs: usize::MAX }
+        Self { n_tokens, n_seqs: usize::MAX, prefix_cache: false }
     }
 }
 

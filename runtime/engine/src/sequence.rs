@@ -1,8 +1,10 @@
 //! One text in the making: its tokens, how many of them went through the model, and the blocks that hold their keys
 //! and values.
 
-use crate::blocks::{BlockPool, BlockTable};
 use crate::error::{Error, Result};
+use crate::kv::pool::BlockPool;
+use crate::kv::prefix::BlockHash;
+use crate::kv::table::BlockTable;
 use crate::stop::Finish;
 use std::fmt;
 
@@ -29,6 +31,10 @@ pub struct Sequence {
     n_prompt: usize,
     n_computed: usize,
     pub(crate) blocks: BlockTable,
+    /// Names of its first full blocks.
+    hashes: Vec<BlockHash>,
+    /// Tokens that other sequences had computed when it ran first.
+    n_cached: Option<usize>,
     /// Why it ended; `None` while it goes on.
     pub finish: Option<Finish>,
     /// How many of the largest logits its sampler needs; `None`: all of them.
@@ -42,8 +48,17 @@ impl Sequence {
             return Err(Error::NoTokens { id });
         }
         let n_prompt = prompt.len();
-        let blocks = BlockTable::default();
-        Ok(Self { id, tokens: prompt, n_prompt, n_computed: 0, blocks, finish: None, required_top_k: None })
+        Ok(Self {
+            id,
+            tokens: prompt,
+            n_prompt,
+            n_computed: 0,
+            blocks: BlockTable::default(),
+            hashes: Vec::new(),
+            n_cached: None,
+            finish: None,
+            required_top_k: None,
+        })
     }
 
     /// All known tokens: the prompt, then the generated ones.
@@ -64,6 +79,11 @@ impl Sequence {
     /// How many tokens have their keys and values in the cache.
     pub fn n_computed(&self) -> usize {
         self.n_computed
+    }
+
+    /// How many of them it found computed when it ran first, by earlier sequences with the same beginning.
+    pub fn n_cached(&self) -> usize {
+        self.n_cached.unwrap_or(0)
     }
 
     /// How many known tokens are not computed yet.
@@ -94,14 +114,44 @@ impl Sequence {
         self.n_missing() == 0
     }
 
+    /// For a sequence without blocks: takes those that have its first tokens from the pool. The last token is always
+    /// computed, for its logits.
+    pub(crate) fn reuse_prefix(&mut self, pool: &mut BlockPool) {
+        if !self.blocks.ids().is_empty() {
+            return;
+        }
+        for tokens in self.tokens[..self.tokens.len() - 1].chunks_exact(pool.block_size()) {
+            let hash = self.hashes.last().unwrap_or(&BlockHash::ROOT).next(tokens);
+            let Some(block) = pool.reuse(hash) else { break };
+            self.blocks.push(block);
+            self.hashes.push(hash);
+        }
+        self.n_computed = self.hashes.len() * pool.block_size();
+        self.n_cached.get_or_insert(self.n_computed);
+    }
+
+    /// Names its full blocks, so that other sequences can use them.
+    pub(crate) fn name_blocks(&mut self, pool: &mut BlockPool) -> Result<()> {
+        let size = pool.block_size();
+        for i in self.hashes.len()..self.n_computed / size {
+            let hash =
+                self.hashes.last().unwrap_or(&BlockHash::ROOT).next(&self.tokens[i * size..(i + 1) * size]);
+            pool.name(self.blocks.ids()[i], hash)?;
+            self.hashes.push(hash);
+        }
+        Ok(())
+    }
+
     /// Counts all of its tokens as not computed, though its blocks stay: what they held is lost.
     pub(crate) fn forget_computed(&mut self) {
         self.n_computed = 0;
+        self.hashes.clear();
     }
 
     /// Gives its blocks back; all of its tokens are then missing. For preemption and for the end.
     pub fn release(&mut self, pool: &mut BlockPool) -> Result<()> {
         self.n_computed = 0;
+        self.hashes.clear();
         self.blocks.release(pool)
     }
 
@@ -114,9 +164,12 @@ impl Sequence {
         self.n_computed = self.n_computed.min(n_kept);
 
         let n_full = self.n_computed / pool.block_size();
-        if let Some(&begun) = self.blocks.ids().get(n_full)
-            && pool.n_users(begun)? > 1
-        {
+        self.hashes.truncate(n_full);
+        self.blocks.shrink(self.n_computed, pool)?;
+        if let Some(&begun) = self.blocks.ids().get(n_full) {
+            if pool.n_users(begun)? == 1 {
+                return pool.forget(begun);
+            }
             self.n_computed = n_full * pool.block_size();
         }
         self.blocks.shrink(self.n_computed, pool)
@@ -127,7 +180,8 @@ impl Sequence {
     pub fn fork(&self, id: SequenceId, pool: &mut BlockPool) -> Result<Self> {
         let n_full = self.n_computed.min(self.tokens.len() - 1) / pool.block_size();
         let blocks = self.blocks.share_front(n_full, pool)?;
-        Ok(Self { id, n_computed: n_full * pool.block_size(), blocks, finish: None, ..self.clone() })
+        let hashes = self.hashes[..n_full.min(self.hashes.len())].to_vec();
+        Ok(Self { id, n_computed: n_full * pool.block_size(), blocks, hashes, finish: None, ..self.clone() })
     }
 }
 

@@ -72,7 +72,8 @@ pub struct Results {
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub batch_file: Option<PathBuf>,
     /// One JSON object a line on stdout when a text is complete: text, tokens, finish_reason (stop, length, cancelled),
-    /// stop, n_prompt, n_generated, seed, timings; with --batch-file index and prompt too.
+    /// stop, n_prompt, n_cached (tokens of the prompt that earlier prompts had computed), n_generated, seed, timings; with
+    /// --batch-file index and prompt too.
     #[arg(long, help_heading = "Results")]
     pub json: bool,
     /// Add the log probability (natural, before sampling) of each token to the JSON, and the N likeliest tokens with

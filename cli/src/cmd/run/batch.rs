@@ -106,6 +106,7 @@ struct Running<'a> {
     sampler: Sampler,
     text: Text<'a>,
     n_prompt: usize,
+    n_cached: usize,
     generated: Vec<TokenId>,
     logprobs: Vec<Value>,
     started: Instant,
@@ -159,6 +160,7 @@ impl<'a> Batch<'a> {
             sampler,
             text,
             n_prompt,
+            n_cached: 0,
             generated: Vec::new(),
             logprobs: Vec::new(),
             started: Instant::now(),
@@ -187,6 +189,7 @@ impl<'a> Batch<'a> {
     ) -> Result<Option<Finish>> {
         let n_predict = n_predict(self.args);
         prompt.first_token.get_or_insert_with(Instant::now);
+        prompt.n_cached = engine.sequence(prompt.id).map_or(0, |seq| seq.n_cached());
         if n_predict == Some(0) {
             return Ok(Some(Finish::Length));
         }
@@ -269,10 +272,11 @@ impl<'a> Batch<'a> {
         };
         let mut result = json!({
             "text": prompt.text.shown(), "tokens": prompt.generated, "finish_reason": finish_reason,
-            "stop": stop, "n_prompt": prompt.n_prompt, "n_generated": prompt.generated.len(),
+            "stop": stop, "n_prompt": prompt.n_prompt,
+            "n_cached": prompt.n_cached, "n_generated": prompt.generated.len(),
             "seed": self.seed,
             "timings": {
-                "load_s": self.load_s, "prompt_s": prompt_s, "prompt_tok_s": per_s(prompt.n_prompt, prompt_s),
+                "load_s": self.load_s, "prompt_s": prompt_s, "prompt_tok_s": per_s(prompt.n_prompt - prompt.n_cached, prompt_s),
                 "generate_s": generate_s, "generate_tok_s": per_s(n_decoded, generate_s),
             },
         });

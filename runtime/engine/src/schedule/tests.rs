@@ -5,7 +5,7 @@
 //! sequences. An outcome lists the tokens of each sequence, then the preempted sequences, then those that are too long.
 
 use super::*;
-use crate::sequence::Sequence;
+use crate::sequence::{Sequence, TokenId};
 use crate::stop::Finish;
 use proptest::prelude::*;
 
@@ -95,6 +95,38 @@ fn a_finished_sequence_does_not_run() {
     assert!(schedule(&mut queue, &mut pool, Budget::tokens(8)).unwrap().is_empty());
 }
 
+#[test]
+fn a_sequence_takes_over_what_another_computed_but_its_last_token() {
+    let mut pool = BlockPool::new(8, 4).unwrap();
+    let budget = Budget { prefix_cache: true, ..Budget::tokens(64) };
+    let mut run = |id, tokens: &[TokenId]| {
+        let mut queue = [Sequence::new(SequenceId(id), tokens.to_vec()).unwrap()];
+        let plan = schedule(&mut queue, &mut pool, budget).unwrap();
+        queue[0].advance(plan.n_tokens());
+        queue[0].name_blocks(&mut pool).unwrap();
+        queue[0].release(&mut pool).unwrap();
+        (plan.n_tokens(), queue[0].n_cached())
+    };
+    assert_eq!(run(0, &[1, 2, 3, 4, 5, 6, 7, 8]), (8, 0));
+    assert_eq!(run(1, &[1, 2, 3, 4, 5, 6, 7, 8]), (4, 4), "logits of the last token are required");
+    assert_eq!(run(2, &[1, 2, 3, 4, 5, 6, 7, 8, 9]), (1, 8));
+    assert_eq!(run(3, &[1, 2, 3, 4, 9, 9, 9, 9, 9]), (5, 4));
+    assert_eq!(run(4, &[9, 2, 3, 4, 5]), (5, 0));
+}
+
+#[test]
+fn without_the_prefix_cache_all_tokens_are_computed() {
+    let mut pool = BlockPool::new(8, 4).unwrap();
+    for id in 0..2 {
+        let mut queue = [Sequence::new(SequenceId(id), vec![1; 9]).unwrap()];
+        let plan = schedule(&mut queue, &mut pool, Budget::tokens(64)).unwrap();
+        assert_eq!(plan.n_tokens(), 9);
+        queue[0].advance(9);
+        queue[0].name_blocks(&mut pool).unwrap();
+        queue[0].release(&mut pool).unwrap();
+    }
+}
+
 fn check(situation: &str, n_tokens: usize, outcome: &str) {
     let value = |key| situation.split_whitespace().find_map(|word| word.strip_prefix(key));
     let (n_blocks, block_size) = pair(value("pool=").unwrap_or("64x16"), 'x');
@@ -103,7 +135,7 @@ fn check(situation: &str, n_tokens: usize, outcome: &str) {
 
     let sequences = situation.split_whitespace().filter(|word| !word.starts_with(['p', 's']));
     let mut queue: Vec<_> = sequences.map(|word| sequence(word, &mut pool)).collect();
-    let plan = schedule(&mut queue, &mut pool, Budget { n_tokens, n_seqs }).unwrap();
+    let plan = schedule(&mut queue, &mut pool, Budget { n_seqs, ..Budget::tokens(n_tokens) }).unwrap();
     assert_eq!(text(&plan), outcome, "{situation}, budget {n_tokens}");
 }
 
@@ -143,7 +175,7 @@ proptest! {
             .map(|(i, &(n_prompt, _))| Sequence::new(SequenceId(i as u64), vec![0; n_prompt]).unwrap())
             .collect();
         for _ in 0..20_000 {
-            let plan = schedule(&mut queue, &mut pool, Budget { n_tokens, n_seqs }).unwrap();
+            let plan = schedule(&mut queue, &mut pool, Budget { n_seqs, ..Budget::tokens(n_tokens) }).unwrap();
             prop_assert!(plan.n_tokens() <= n_tokens && plan.chunks.len() <= n_seqs);
             for id in &plan.too_long {
                 let seq = &mut queue[id.0 as usize];
@@ -175,6 +207,57 @@ proptest! {
                 prop_assert_eq!(seq.generated().len(), *n_generated);
             }
         }
+        prop_assert_eq!(pool.n_free(), n_blocks);
+    }
+
+    /// Every slot that a sequence reads holds what the sequence would have written there, whoever wrote it: with few
+    /// different beginnings, so that prefixes are found; with preemption, truncation and a cache that is lost.
+    #[test]
+    fn a_sequence_reads_keys_of_its_own_tokens_whoever_computed_them(
+        prompts in prop::collection::vec((1..3u32, 1..24u32), 1..20),
+        n_blocks in 6..16usize,
+        n_tokens in 1..30usize,
+        acts in prop::collection::vec((0..10u8, 0..24usize), 1..60),
+    ) {
+        let mut pool = BlockPool::new(n_blocks, 4).unwrap();
+        let mut slots: Vec<Vec<TokenId>> = vec![vec![]; n_blocks * 4];
+        let (mut queue, mut waiting): (Vec<Sequence>, _) = (vec![], prompts.into_iter());
+        for (i, (act, n)) in acts.into_iter().enumerate() {
+            let chosen = n % queue.len().max(1);
+            match act {
+                0..=4 => queue.extend(waiting.next().map(|(text, length)| {
+                    Sequence::new(SequenceId(i as u64), (0..length).map(|i| i / 6 % text).collect()).unwrap()
+                })),
+                5 if !queue.is_empty() => queue.remove(chosen).release(&mut pool).unwrap(),
+                6 if !queue.is_empty() => {
+                    queue[chosen].truncate(n, &mut pool).unwrap();
+                    queue[chosen].push(n as u32 % 2);
+                }
+                7 => {
+                    slots.fill(vec![]);
+                    pool.forget_all();
+                    queue.iter_mut().for_each(|seq| seq.release(&mut pool).unwrap());
+                }
+                _ => {}
+            }
+            let budget = Budget { prefix_cache: true, ..Budget::tokens(n_tokens) };
+            for chunk in schedule(&mut queue, &mut pool, budget).unwrap().chunks {
+                let seq = queue.iter_mut().find(|seq| seq.id == chunk.id).unwrap();
+                let slot = |position: usize| seq.blocks().slot(position, 4).unwrap() as usize;
+                for position in 0..seq.n_computed() {
+                    prop_assert_eq!(&slots[slot(position)], &seq.tokens()[..=position]);
+                }
+                for position in seq.n_computed()..seq.n_computed() + chunk.n_new {
+                    slots[slot(position)] = seq.tokens()[..=position].to_vec();
+                }
+                let is_whole = seq.advance(chunk.n_new);
+                seq.name_blocks(&mut pool).unwrap();
+                if is_whole && seq.tokens().len() < n_blocks * 2 {
+                    seq.push(n as u32 % 2);
+                }
+            }
+        }
+        queue.iter_mut().for_each(|seq| seq.release(&mut pool).unwrap());
         prop_assert_eq!(pool.n_free(), n_blocks);
     }
 }

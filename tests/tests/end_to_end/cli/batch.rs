@@ -67,6 +67,29 @@ fn each_prompt_of_a_file_gets_the_text_that_it_gets_alone_in_order() {
     }
 }
 
+/// 8 prompts are computed together; the ninth finds the blocks of the first that ended.
+#[test]
+fn prompts_with_the_same_beginning_compute_it_once_and_get_the_text_that_they_get_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts");
+    let beginning =
+        "Once there was a little girl who lived near the sea with her mother and a small brown dog. "
+            .repeat(2);
+    let prompts: Vec<String> = (0..12).map(|i| format!("{beginning}On day {i} she")).collect();
+    std::fs::write(&file, prompts.join("\n")).unwrap();
+    let run = ["run", "-n", "9", "--temp", "0"];
+    let out = text(&succeed(llmrt(run).arg("--json").arg("--batch-file").arg(&file)).stdout);
+    let lines: Vec<Value> = out.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let counts = |key: &str| -> Vec<u64> { lines.iter().map(|line| line[key].as_u64().unwrap()).collect() };
+    let (n_prompt, n_cached) = (counts("n_prompt"), counts("n_cached"));
+    assert_eq!(n_cached[..8], [0; 8]);
+    for i in 8..12 {
+        assert!(n_cached[i] > n_prompt[i] / 2 && n_cached[i] < n_prompt[i], "{n_cached:?} of {n_prompt:?}");
+        let alone = stdout(run.into_iter().chain(["-p", prompts[i].as_str()]));
+        assert_eq!(lines[i]["text"].as_str().unwrap().to_string() + "\n", alone, "prompt {i}");
+    }
+}
+
 #[test]
 fn batches_that_make_no_sense_are_refused() {
     let dir = tempfile::tempdir().unwrap();

@@ -28,9 +28,8 @@ fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Engine, &Tokenizer
         k_type,
         v_type,
         n_threads: 1,
-        strict: false,
         split: Default::default(),
-        keep_logits_from: u64::MAX,
+        ..EngineOptions::default()
     };
     let mut session = Session::load(&setup, model, &ModelArgs::default(), options).expect("it loads");
     let mut talk = Conversation::new(&tokenizer, template, None, args.sampling, true);

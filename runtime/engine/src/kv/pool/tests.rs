@@ -1,6 +1,7 @@
 //! What the block pool promises, by example and by property.
 
 use super::*;
+use crate::kv::table::BlockTable;
 use proptest::prelude::*;
 use std::collections::HashMap;
 
@@ -86,7 +87,78 @@ fn act() -> impl Strategy<Value = Act> {
     ]
 }
 
+#[test]
+fn freed_blocks_with_a_name_are_kept_and_given_up_last_the_oldest_first() {
+    let mut pool = BlockPool::new(3, 2).unwrap();
+    let hashes = [1, 2].map(|token| BlockHash::ROOT.next(&[token]));
+    let blocks = [(); 3].map(|()| pool.alloc().unwrap());
+    pool.name(blocks[0], hashes[0]).unwrap();
+    pool.name(blocks[1], hashes[1]).unwrap();
+    blocks.into_iter().try_for_each(|block| pool.free(block)).unwrap();
+    assert_eq!((pool.n_free(), pool.n_kept()), (3, 2));
+
+    assert_eq!(pool.reuse(hashes[0]), Some(blocks[0]), "kept");
+    assert_eq!(pool.reuse(hashes[0]), Some(blocks[0]), "in use");
+    assert_eq!(pool.n_users(blocks[0]), Ok(2));
+    assert_eq!([pool.alloc(), pool.alloc(), pool.alloc()], [Some(blocks[2]), Some(blocks[1]), None]);
+    assert_eq!(pool.reuse(hashes[1]), None, "given up");
+}
+
+#[test]
+fn a_lost_cache_has_no_contents_and_all_unused_blocks_are_free() {
+    let mut pool = BlockPool::new(2, 2).unwrap();
+    let hash = BlockHash::ROOT.next(&[7]);
+    let block = pool.alloc().unwrap();
+    pool.name(block, hash).unwrap();
+    pool.free(block).unwrap();
+    pool.forget_all();
+    assert_eq!((pool.reuse(hash), pool.n_free(), pool.n_kept()), (None, 2, 0));
+}
+
+#[test]
+fn a_block_that_is_written_again_is_not_found() {
+    let mut pool = BlockPool::new(1, 2).unwrap();
+    let hash = BlockHash::ROOT.next(&[7]);
+    let block = pool.alloc().unwrap();
+    pool.name(block, hash).unwrap();
+    pool.forget(block).unwrap();
+    pool.free(block).unwrap();
+    assert_eq!((pool.reuse(hash), pool.n_kept()), (None, 0));
+    assert!(pool.name(block, hash).is_err() && pool.forget(block).is_err(), "it is not in use");
+}
+
 proptest! {
+    /// Whatever is allocated, freed, named and used again: a block that is found has the contents that were named.
+    #[test]
+    fn contents_that_are_found_were_not_overwritten(acts in prop::collection::vec((0..4u8, 0..6u32), 0..200)) {
+        let mut pool = BlockPool::new(4, 2).unwrap();
+        let (mut used, mut contents): (Vec<BlockId>, HashMap<BlockId, BlockHash>) = Default::default();
+        for (act, n) in acts {
+            let hash = BlockHash::ROOT.next(&[n]);
+            let chosen = used.get(n as usize % used.len().max(1)).copied();
+            match (act, chosen) {
+                (0, _) => if let Some(block) = pool.alloc() {
+                    contents.remove(&block);
+                    used.push(block);
+                },
+                (1, Some(block)) => {
+                    used.swap_remove(n as usize % used.len());
+                    pool.free(block).unwrap();
+                }
+                (2, Some(block)) => if !contents.contains_key(&block) {
+                    contents.insert(block, hash);
+                    pool.name(block, hash).unwrap();
+                },
+                _ => if let Some(block) = pool.reuse(hash) {
+                    prop_assert_eq!(contents.get(&block), Some(&hash));
+                    used.push(block);
+                },
+            }
+            let in_use: std::collections::HashSet<_> = used.iter().collect();
+            prop_assert_eq!(pool.n_free(), 4 - in_use.len());
+        }
+    }
+
     #[test]
     fn every_block_is_free_or_counted_once_per_table(acts in prop::collection::vec(act(), 0..60)) {
         let mut pool = BlockPool::new(12, 4).unwrap();

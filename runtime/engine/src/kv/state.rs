@@ -63,7 +63,7 @@ impl Engine {
                 self.executor.write_state(name, (slot * row_bytes) as u64, part)?;
             }
         }
-        self.queue[i].advance(n_tokens);
+        self.advance(i, n_tokens)?;
         Ok(n_tokens)
     }
 
