@@ -210,8 +210,8 @@ proptest! {
         prop_assert_eq!(pool.n_free(), n_blocks);
     }
 
-    /// Every slot that a sequence reads holds what the sequence would have written there, also where another one wrote it: with few
-    /// different beginnings, so that prefixes are found; with preemption, truncation and a cache that is lost.
+    /// Every slot that a sequence reads holds what the sequence would have written there, also where another one wrote
+    /// it. Few different beginnings, so that prefixes are found; preemption, truncation, and a cache that is lost.
     #[test]
     fn a_sequence_reads_keys_of_its_own_tokens_in_reused_blocks_too(
         prompts in prop::collection::vec((1..3u32, 1..24u32), 1..20),

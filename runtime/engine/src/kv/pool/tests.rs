@@ -145,10 +145,10 @@ proptest! {
                     used.swap_remove(n as usize % used.len());
                     pool.free(block).unwrap();
                 }
-                (2, Some(block)) => if !contents.contains_key(&block) {
-                    contents.insert(block, hash);
-                    pool.name(block, hash).unwrap();
-                },
+                (2, Some(block)) => {
+                    contents.entry(block).or_insert(hash);
+                    pool.name(block, contents[&block]).unwrap();
+                }
                 _ => if let Some(block) = pool.reuse(hash) {
                     prop_assert_eq!(contents.get(&block), Some(&hash));
                     used.push(block);
