@@ -7,6 +7,7 @@ use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
 use crate::output::{self, bytes};
 use crate::setup::Setup;
+use crate::values;
 use clap::Args;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
@@ -28,6 +29,10 @@ pub struct PlanArgs {
     /// Model file.
     #[arg(short = 'm', long = "model", value_name = "FILE", conflicts_with = "model")]
     pub model_file: Option<PathBuf>,
+    /// Sequences at full length at the same time: `run --batch-file` has up to 8.
+    #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = values::whole)]
+    #[arg(allow_negative_numbers = true)]
+    pub sequences: usize,
     /// One JSON object on stdout.
     #[arg(long)]
     pub json: bool,
@@ -51,7 +56,8 @@ fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
     let mut model = OpenModel::open(path, &model::table_options(&args.open))?;
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-    let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
+    let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
+    options.max_seqs = args.sequences.max(1);
     let plan = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
     let host = host_bytes(&mut model, &setup, &options)?;
@@ -109,7 +115,7 @@ fn print_json(
         })
         .collect();
     Ok(output::json(&json!({
-        "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch,
+        "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch, "n_sequences": options.max_seqs,
         "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
         "fits": plan.devices.iter().all(|d| d.missing() == 0), "devices": devices,
         "host": host, "process": host.map(|host| in_process(plan, host)),
@@ -141,8 +147,12 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
     output::table(&["device", ">weights", ">KV cache", ">compute", ">staging", ">total", ">free"], &rows)?;
     let kv = bytes(plan.kv_bytes_per_token);
     let (n_ctx, kv_type, n_batch) = (options.n_ctx, options.k_type, options.n_batch);
+    let each = match options.max_seqs {
+        1 => String::new(),
+        n => format!(" for each of {n} sequences"),
+    };
     output::print(format_args!(
-        "\ncontext {n_ctx} tokens, {kv_type} KV cache of {kv} per token, batch {n_batch}\n"
+        "\ncontext {n_ctx} tokens{each}, {kv_type} KV cache of {kv} per token, batch {n_batch}\n"
     ))?;
     let crowded = |d: &&DevicePlan| d.missing() == 0 && d.free.is_some_and(|free| d.total() > free);
     if let Some(d) = plan.devices.iter().find(crowded) {

@@ -58,6 +58,9 @@ fn the_plan_grows_with_the_context_and_the_type_of_its_cache() {
     assert_eq!(row["total"].as_u64(), Some(parts.iter().sum()));
     assert_eq!((&one["fits"], &row["fits"]), (&true.into(), &true.into()));
     assert!(stdout(["plan"]).contains("KV cache"));
+    let kv =
+        |flags: &[&str]| plan(flags)["devices"].as_array().unwrap().last().unwrap()["kv"].as_u64().unwrap();
+    assert_eq!(kv(&["--sequences", "8"]), 8 * kv(&[]));
 }
 
 #[test]
