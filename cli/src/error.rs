@@ -1,5 +1,6 @@
 //! Failures at the command line: one message, one exit code.
 
+use llmrt_gguf::{printable, printable_path};
 use std::io::ErrorKind;
 use std::path::Path;
 
@@ -62,7 +63,7 @@ impl Error {
 
     /// A file that cannot be used.
     pub fn file(path: &Path, problem: impl std::fmt::Display) -> Error {
-        Error::new(Exit::File, format!("{}: {problem}", path.display()))
+        Error::new(Exit::File, format!("{}: {problem}", printable_path(path)))
     }
 
     /// A file or folder that the system does not let us write.
@@ -77,7 +78,7 @@ impl Error {
 
     /// An output that is refused.
     pub fn output(path: &Path, problem: impl std::fmt::Display) -> Error {
-        Error::new(Exit::Failure, format!("{}: {problem}", path.display()))
+        Error::new(Exit::Failure, format!("{}: {problem}", printable_path(path)))
     }
 
     /// Ctrl-C before there was anything to show for it.
@@ -87,6 +88,7 @@ impl Error {
 
     /// The same failure with the name of the model. File errors name their file already.
     pub fn of_model(self, name: &str) -> Error {
+        let name = &*printable(name);
         match self.exit {
             Exit::File if !self.message.starts_with(name) => {
                 Error { message: format!("{name}: {}", self.message), ..self }

@@ -6,6 +6,7 @@ use crate::error::{Error, Exit, Result};
 use crate::interrupt;
 use crate::output::note;
 use llmrt_abi::Op;
+use llmrt_gguf::printable_path;
 use llmrt_host::sched::{SplitMode, bind};
 use llmrt_host::threads::MAX_THREADS;
 use llmrt_host::{Candidate, Device, DeviceState, DiscoverOptions, Host, HostOptions, Outcome, knobs};
@@ -57,7 +58,7 @@ impl Plugins {
         let named = self.candidates.iter().take(self.n_named);
         for Candidate { path, outcome } in named {
             if let Outcome::Rejected(why) = outcome {
-                let message = format!("--plugin {}: rejected: {why}", path.display());
+                let message = format!("--plugin {}: rejected: {why}", printable_path(path));
                 return Err(Error::new(Exit::Device, message));
             }
         }
@@ -81,7 +82,7 @@ impl Plugins {
         let n_named = candidates.len();
         for Candidate { path, outcome } in &candidates {
             if let Outcome::Skipped(why) = outcome {
-                note(format_args!("{}: not loaded: {why}", path.display()));
+                note(format_args!("{}: not loaded: {why}", printable_path(path)));
             }
         }
         if !host.plugins_in_use().iter().any(|plugin| plugin.name == BASELINE) {
@@ -103,7 +104,7 @@ impl Plugins {
         for Candidate { path, outcome } in &self.candidates {
             let is_named = global.backend.iter().any(|name| backend::names_file(name, path));
             if let (true, Outcome::Rejected(why) | Outcome::Skipped(why)) = (is_named, outcome) {
-                error.message.push_str(&format!("\n{}: not loaded: {why}", path.display()));
+                error.message.push_str(&format!("\n{}: not loaded: {why}", printable_path(path)));
             }
         }
         error

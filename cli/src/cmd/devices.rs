@@ -6,6 +6,7 @@ use crate::cmd::Command;
 use crate::output::{self, bytes, note};
 use crate::setup::{Plugins, idle_because};
 use clap::Args;
+use llmrt_gguf::printable_path;
 use llmrt_host::{Candidate, Device, Outcome, PoolStats, knobs};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -38,7 +39,7 @@ fn devices(global: &Global, args: &Devices) -> crate::error::Result<()> {
     // With -v the log has these lines already.
     for Candidate { path, outcome } in plugins.host.quietly_refused().iter().filter(|_| global.verbose == 0) {
         if let Outcome::Rejected(why) = outcome {
-            note(format_args!("{}: not loaded: {why}", path.display()));
+            note(format_args!("{}: not loaded: {why}", printable_path(path)));
         }
     }
     let chosen = plugins.choose(global)?;

@@ -30,7 +30,7 @@ mod tests;
 pub use error::Error;
 pub use header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Flavour, Gguf};
 pub use metadata::{FromValue, Metadata};
-pub use printable::{is_terminal_control, printable, printable_lines, printable_name};
+pub use printable::{is_terminal_control, printable, printable_lines, printable_name, printable_path};
 pub use sniff::{FileKind, sniff};
 pub use split::{Model, SplitInfo, SplitName, merge};
 pub use tensor::{TensorInfo, TensorShape};

@@ -1,6 +1,7 @@
 //! Escapes text that comes from files, plugins or templates, so that it cannot control the terminal that shows it.
 
 use std::borrow::Cow;
+use std::path::Path;
 
 /// Whether a terminal would act on `c` instead of showing it: control characters (C0, DEL, C1) and the marks that
 /// change the direction of text.
@@ -18,6 +19,11 @@ pub fn printable(text: &str) -> Cow<'_, str> {
 /// `text` with every control character but `\n` and `\t` escaped: for whole messages.
 pub fn printable_lines(text: &str) -> Cow<'_, str> {
     escape(text, |c| is_terminal_control(c) && !matches!(c, '\n' | '\t'))
+}
+
+/// A path on one line of a message, with every control character escaped.
+pub fn printable_path(path: &Path) -> String {
+    printable(&path.to_string_lossy()).into_owned()
 }
 
 /// [`printable`], with the end of a long text cut off.

@@ -1,6 +1,7 @@
 //! Errors between host and plugins; each names the call, the plugin, and what is still usable.
 
 use llmrt_abi::{Scope, Status, types as c};
+use llmrt_gguf::printable_path;
 use std::path::PathBuf;
 
 /// Result of host calls.
@@ -30,7 +31,7 @@ pub enum Error {
         reason: String,
     },
     /// A file or table that is not accepted as a plugin.
-    #[error("{}: not loaded: {reason}", path.display())]
+    #[error("{}: not loaded: {reason}", printable_path(path))]
     Load {
         /// The file, or `(built in)`.
         path: PathBuf,

@@ -9,14 +9,18 @@ use rustyline::error::ReadlineError;
 use rustyline::{
     Cmd, ConditionalEventHandler, DefaultEditor, Event, EventContext, EventHandler, KeyEvent, RepeatCount,
 };
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::{Duration, Instant};
 
 /// What a line ends with.
 enum Line {
     Entered(String),
     /// Ctrl-C.
     Discarded,
+    /// It had a byte that is not UTF-8.
+    NotUtf8,
     /// Ctrl-D.
     End,
 }
@@ -26,6 +30,8 @@ pub struct Lines {
     editor: DefaultEditor,
     history: History,
     is_discarded: Arc<AtomicBool>,
+    /// When the last line was refused.
+    refused: Option<Instant>,
 }
 
 impl Lines {
@@ -37,7 +43,7 @@ impl Lines {
         let is_discarded = Arc::new(AtomicBool::new(false));
         let handler = EventHandler::Conditional(Box::new(Discard(is_discarded.clone())));
         editor.bind_sequence(KeyEvent::ctrl('C'), handler);
-        Ok(Lines { editor, history, is_discarded })
+        Ok(Lines { editor, history, is_discarded, refused: None })
     }
 
     /// The next message or command; `None` after Ctrl-D.
@@ -57,9 +63,18 @@ impl Lines {
                     note("Ctrl-D or /bye leaves");
                     reading = Reading::default();
                 }
+                Line::NotUtf8 => {
+                    note("the line has a byte that is not UTF-8 and is discarded: set the terminal to UTF-8");
+                    reading = Reading::default();
+                }
                 Line::End => return Ok(None),
             }
         }
+    }
+
+    /// Whether a line that was entered now is the rest of one that was refused.
+    fn is_rest(&mut self) -> bool {
+        self.refused.take().is_some_and(|at| at.elapsed() < REST)
     }
 
     fn read(&mut self, prompt: &str) -> Result<Line> {
@@ -67,14 +82,23 @@ impl Lines {
         let is_discarded = self.is_discarded.swap(false, Ordering::SeqCst);
         match line {
             Ok(_) if is_discarded => Ok(Line::Discarded),
+            // The editor ends a line at such a byte, and what was typed or pasted with it is the next one.
+            Ok(_) if self.is_rest() => self.read(prompt),
             Ok(line) => Ok(Line::Entered(line)),
             // Another key that the terminal has for it.
             Err(ReadlineError::Interrupted) => Ok(Line::Discarded),
             Err(ReadlineError::Eof) => Ok(Line::End),
+            Err(ReadlineError::Io(e)) if e.kind() == ErrorKind::InvalidData => {
+                self.refused = Some(Instant::now());
+                Ok(Line::NotUtf8)
+            }
             Err(e) => Err(failed(e)),
         }
     }
 }
+
+/// How long after a byte that is not UTF-8 a line can only be the rest of the same input: nobody types one so fast.
+const REST: Duration = Duration::from_millis(100);
 
 /// Ctrl-C enters the line, marked as discarded. The editor's own command for it ends the line with an error, and with
 /// the line the keys that were already read after Ctrl-C are lost.

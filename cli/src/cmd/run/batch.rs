@@ -13,7 +13,7 @@ use crate::setup::Setup;
 use crate::values::Seed;
 use crate::{interrupt, sampling};
 use llmrt_abi::DType;
-use llmrt_engine::{Engine, Finish, Logits, Row, Sampler, SequenceId, Step, TokenId};
+use llmrt_engine::{Engine, Finish, Logits, Row, Sampler, Sequence, SequenceId, Step, TokenId};
 use llmrt_tokenizer::{ChatTemplate, Tokenizer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -61,17 +61,13 @@ pub fn run(
         load_s: session.load.as_secs_f64(),
         results: BTreeMap::new(),
         n_written: 0,
-        n_tokens: 0,
+        n_prompt: 0,
+        n_cached: 0,
+        n_generated: 0,
     };
     let outcome = batch.compute(&mut session.engine, tokens);
     session.report_placement(setup.verbose);
-    let (n, time) = (n_things(batch.n_written, "prompt"), started.elapsed().as_secs_f64());
-    note(format_args!(
-        "load {:.2} s, {n} with {} in {time:.2} s, {:.1} tok/s, seed {seed}",
-        batch.load_s,
-        n_things(batch.n_tokens, "token"),
-        batch.n_tokens as f64 / time
-    ));
+    note(batch.summary(started.elapsed().as_secs_f64()));
     outcome
 }
 
@@ -96,7 +92,10 @@ struct Batch<'a> {
     /// Results that wait for one before them.
     results: BTreeMap<usize, Value>,
     n_written: usize,
-    n_tokens: usize,
+    /// Tokens of the prompts that ended: computed or cached, cached, generated.
+    n_prompt: usize,
+    n_cached: usize,
+    n_generated: usize,
 }
 
 /// A prompt that is computed.
@@ -127,7 +126,7 @@ impl<'a> Batch<'a> {
                 return Ok(());
             }
             let step = match session::step(engine, Logits::Last, usize::MAX) {
-                Err(e) if e.exit == Exit::Interrupted => return self.cancel(running, e),
+                Err(e) if e.exit == Exit::Interrupted => return self.cancel(engine, running, e),
                 step => step?,
             };
             if step.n_tokens == 0 {
@@ -136,7 +135,7 @@ impl<'a> Batch<'a> {
             }
             self.advance(engine, &mut running, &step)?;
             if interrupt::is_requested() {
-                return self.cancel(running, Error::interrupted());
+                return self.cancel(engine, running, Error::interrupted());
             }
         }
     }
@@ -189,7 +188,7 @@ impl<'a> Batch<'a> {
     ) -> Result<Option<Finish>> {
         let n_predict = n_predict(self.args);
         prompt.first_token.get_or_insert_with(Instant::now);
-        prompt.n_cached = engine.sequence(prompt.id).map_or(0, |seq| seq.n_cached());
+        prompt.n_cached = engine.sequence(prompt.id).map_or(0, Sequence::n_cached);
         if n_predict == Some(0) {
             return Ok(Some(Finish::Length));
         }
@@ -236,25 +235,50 @@ impl<'a> Batch<'a> {
         Ok(chosen)
     }
 
-    /// Ctrl-C: what is running ends with the text that it has.
-    fn cancel(&mut self, mut running: Vec<Running<'a>>, e: Error) -> Result<()> {
+    /// Ctrl-C: what is running ends with the text that it has, and counts the tokens that were computed.
+    fn cancel(&mut self, engine: &Engine, mut running: Vec<Running<'a>>, e: Error) -> Result<()> {
         running.sort_by_key(|prompt| prompt.index);
+        for prompt in running.iter_mut().filter(|prompt| prompt.first_token.is_none()) {
+            let sequence = engine.sequence(prompt.id);
+            prompt.n_prompt = sequence.map_or(0, Sequence::n_computed).min(prompt.n_prompt);
+            prompt.n_cached = sequence.map_or(0, Sequence::n_cached).min(prompt.n_prompt);
+        }
         running.into_iter().try_for_each(|prompt| self.end(prompt, Finish::Cancelled))?;
         Err(e)
     }
 
     fn end(&mut self, mut prompt: Running<'a>, finish: Finish) -> Result<()> {
         prompt.text.finish(&finish, &mut |_| Ok(()))?;
-        self.n_tokens += prompt.n_prompt + prompt.generated.len();
+        self.n_prompt += prompt.n_prompt;
+        self.n_cached += prompt.n_cached;
+        self.n_generated += prompt.generated.len();
+        let has_no_text = finish == Finish::Cancelled && prompt.text.shown().is_empty();
         self.results.insert(prompt.index, self.result(prompt, &finish));
         while let Some(result) = self.results.remove(&self.n_written) {
             match self.args.results.json {
                 true => output::json_line(&result)?,
+                false if has_no_text => {}
                 false => output::model_text(&format!("{}\n", result["text"].as_str().unwrap_or_default()))?,
             }
             self.n_written += 1;
         }
         Ok(())
+    }
+
+    /// The last line: prompt and generated tokens apart, and how many of both were computed in a second.
+    fn summary(&self, seconds: f64) -> String {
+        let n_computed = self.n_prompt - self.n_cached + self.n_generated;
+        let cached =
+            if self.n_cached > 0 { format!(" ({} of them cached)", self.n_cached) } else { String::new() };
+        format!(
+            "load {:.2} s, {} in {seconds:.2} s: {}{cached}, {}, {:.1} tok/s, seed {}",
+            self.load_s,
+            n_things(self.n_written, "prompt"),
+            n_things(self.n_prompt, "prompt token"),
+            n_things(self.n_generated, "generated token"),
+            n_computed as f64 / seconds,
+            self.seed
+        )
     }
 
     fn result(&self, prompt: Running<'a>, finish: &Finish) -> Value {

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 
 use super::WeightRequest;
 use llmrt_abi::Status;
+use llmrt_gguf::printable_path;
 
 /// Result of this module.
 pub type Result<T> = std::result::Result<T, Error>;
@@ -14,64 +15,67 @@ pub type Result<T> = std::result::Result<T, Error>;
 #[allow(missing_docs)] // each field is named in its variant's message
 pub enum Error {
     // Opening.
-    #[error("{}: cannot open: {source}; {}", path.display(), remedy(source))]
+    #[error("{}: cannot open: {source}; {}", printable_path(path), remedy(source))]
     Open { path: PathBuf, source: io::Error },
-    #[error("{}: is a directory: give the model file in it{hint}", path.display())]
+    #[error("{}: is a directory: give the model file in it{hint}", printable_path(path))]
     IsDirectory { path: PathBuf, hint: String },
-    #[error("{}: is no regular file: a model must be one, copy it to a file first", path.display())]
+    #[error("{}: is no regular file: a model must be one, copy it to a file first", printable_path(path))]
     NotRegular { path: PathBuf },
-    #[error("{}: the file is empty: download it again", path.display())]
+    #[error("{}: the file is empty: download it again", printable_path(path))]
     Empty { path: PathBuf },
     #[error(
         "{}: is no model file: it begins with \"{found}\", expected GGUF, PWRI or a llama2.c checkpoint; \
          convert the model to GGUF first",
-        path.display()
+        printable_path(path)
     )]
     NotAModel { path: PathBuf, found: String },
     #[error(
         "{}: is neither GGUF nor a llama2.c checkpoint without magic ({source}); check that the download is \
          whole, or convert the model to GGUF",
-        path.display()
+        printable_path(path)
     )]
     NotACheckpoint { path: PathBuf, source: llmrt_gguf::Error },
-    #[error("{}: {source}", path.display())]
+    #[error("{}: {source}", printable_path(path))]
     Invalid { path: PathBuf, source: llmrt_gguf::Error },
-    #[error("{}: part {number} of {count} of the model is missing: {source}; put all parts in one folder", path.display())]
+    #[error(
+        "{}: part {number} of {count} of the model is missing: {source}; put all parts in one folder",
+        printable_path(path)
+    )]
     MissingPart { path: PathBuf, number: u32, count: u32, source: io::Error },
     #[error(
         "{}: is part {number} of {count} of a split model but not named so: expected a name that ends in \
          `-{number:05}-of-{count:05}.gguf`; rename it",
-        path.display()
+        printable_path(path)
     )]
     SplitName { path: PathBuf, number: u32, count: u32 },
     #[error(
         "{}: --tokenizer is for llama2.c checkpoints, this file has its own tokenizer; leave the flag out",
-        path.display()
+        printable_path(path)
     )]
     NeedlessTokenizer { path: PathBuf },
     #[error("--override-kv: {0}")]
     Override(llmrt_gguf::Error),
 
     // Reading.
-    #[error("{}: cannot read {n} bytes at byte {at}: {source}", path.display())]
+    #[error("{}: cannot read {n} bytes at byte {at}: {source}", printable_path(path))]
     Read { path: PathBuf, at: u64, n: u64, source: io::Error },
-    #[error("{}: cannot map the file: {source}; {}", path.display(), map_remedy(source))]
+    #[error("{}: cannot map the file: {source}; {}", printable_path(path), map_remedy(source))]
     Map { path: PathBuf, source: io::Error },
     #[error(
         "{}: part {number} of {count} of the model: the file is {found}; put the parts of one model in one folder, \
          download this one again",
-        path.display()
+        printable_path(path)
     )]
     WrongPart { path: PathBuf, number: u32, count: u32, found: String },
     #[error(
         "{}: the file had {was} bytes when it was opened and has {now} now: something writes to it; wait until \
          that is done and start again",
-        path.display()
+        printable_path(path)
     )]
     Changed { path: PathBuf, was: u64, now: u64 },
     #[error(
         "{}: {}; restore the file and start again, or use `--load-mode none` for files that change",
-        path.display(),
+        printable_path(path),
         lost(*was, *now)
     )]
     Lost { path: PathBuf, was: u64, now: u64 },

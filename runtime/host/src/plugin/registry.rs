@@ -14,6 +14,7 @@ use crate::knobs;
 use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use llmrt_abi::types as c;
+use llmrt_gguf::printable_path;
 use parking_lot::{Mutex, MutexGuard};
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -180,7 +181,7 @@ impl Host {
         });
         if let Outcome::Rejected(reason) = &outcome {
             let level = if is_quiet { 3 } else { 2 };
-            self.services.log_line(level, &format!("{}: not loaded: {reason}", path.display()));
+            self.services.log_line(level, &format!("{}: not loaded: {reason}", printable_path(&path)));
         }
         let candidate = Candidate { path, outcome };
         if is_quiet {

@@ -9,6 +9,7 @@ use crate::pool::PoolKind;
 use crate::threads::ThreadPool;
 use core::ffi::c_void;
 use llmrt_abi::types as c;
+use llmrt_gguf::{printable, printable_lines};
 use parking_lot::{Mutex, MutexGuard};
 use std::collections::{BTreeMap, BTreeSet};
 use std::io::Write;
@@ -152,6 +153,7 @@ fn stderr_log() -> LogSink {
         if l <= level {
             let word = ["error", "error", "warn", "info", "debug", "trace"][l.min(5) as usize];
             // When stderr is gone there is no other place for the line.
+            let (target, text) = (printable(target), printable_lines(text));
             let _ = writeln!(std::io::stderr(), "{word}: {target}: {text}");
         }
     })

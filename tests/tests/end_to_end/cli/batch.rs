@@ -3,6 +3,8 @@
 use super::{json, stdout, text};
 use llmrt_tests::build::{fail, llmrt, succeed};
 use serde_json::Value;
+use std::process::{Command, Stdio};
+use std::time::Duration;
 
 const GREEDY: [&str; 5] = ["run", "--temp", "0", "-n", "12"];
 
@@ -88,6 +90,33 @@ fn prompts_with_the_same_beginning_compute_it_once_and_get_the_text_that_they_ge
         let alone = stdout(run.into_iter().chain(["-p", prompts[i].as_str()]));
         assert_eq!(lines[i]["text"].as_str().unwrap().to_string() + "\n", alone, "prompt {i}");
     }
+}
+
+#[test]
+fn ctrl_c_counts_the_tokens_that_were_computed_and_shows_no_text_that_is_none() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts");
+    let prompt = "fox ".repeat(8000);
+    std::fs::write(&file, &prompt).unwrap();
+    // Steps of one token each take long enough in any build.
+    let interrupted = |flags: &[&str]| {
+        let mut run = llmrt(["run", "-c", "32768", "-b", "1"]);
+        let mut child = run.args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        std::thread::sleep(Duration::from_secs(1));
+        succeed(Command::new("kill").args(["-INT", &child.id().to_string()]));
+        let out = child.wait_with_output().unwrap();
+        assert_eq!(out.status.code(), Some(130), "{}", text(&out.stderr));
+        (text(&out.stdout), text(&out.stderr))
+    };
+    let file = file.to_str().unwrap();
+    let (stdout, stderr) = interrupted(&["--json", "-f", file]);
+    let result: Value = serde_json::from_str(&stdout).unwrap_or_else(|e| panic!("{e}: {stdout}{stderr}"));
+    let n_prompt = result["n_prompt"].as_u64().unwrap();
+    assert!((1..8000).contains(&n_prompt) && result["finish_reason"] == "cancelled", "{result}");
+    let counts = format!(": {n_prompt} prompt tokens, 0 generated tokens, ");
+    assert!(stderr.contains(&counts), "{stderr}");
+    let (stdout, stderr) = interrupted(&["--batch-file", file]);
+    assert_eq!(stdout, "", "{stderr}");
 }
 
 #[test]

@@ -131,6 +131,22 @@ fn keys_typed_right_after_ctrl_c_are_kept() {
 }
 
 #[test]
+fn a_line_with_a_byte_that_is_not_utf_8_is_refused_and_the_chat_goes_on() {
+    let Some(mut chat) = Chat::begin("") else { return };
+    for line in [&b"caf\xe9\r"[..], b"\xff\r", b"caf\xe9 au lait\r"] {
+        chat.until(READY);
+        chat.keys.write_all(line).expect("the terminal takes keys");
+        chat.until("a byte that is not UTF-8 and is discarded");
+        // The rest of the same input is no message; what a person types later is.
+        std::thread::sleep(Duration::from_millis(500));
+        chat.keys.write_all(b"/show\r").expect("the terminal takes keys");
+        chat.until("messages  0");
+    }
+    chat.line("/bye");
+    chat.end();
+}
+
+#[test]
 fn a_terminal_shows_the_progress_of_a_long_prompt() {
     // A step of one token each takes long enough in any build.
     let prompt = "fox ".repeat(1800);

@@ -32,6 +32,24 @@ fn names_of_a_file_are_escaped_in_tables_notes_and_json() {
     assert!(!has_controls(&missing.stderr), "{}", text(&missing.stderr));
 }
 
+#[test]
+fn names_of_files_are_escaped_in_warnings_of_the_host_and_in_errors() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("libllmrt_\x1b[31m\nx.so");
+    std::fs::write(&file, "no plugin").unwrap();
+    let found = succeed(llmrt(["devices"]).env("LLMRT_PLUGIN_PATH", dir.path()));
+    let escaped = "libllmrt_\\u{1b}[31m\\nx.so: not loaded: ";
+    let named = llmrt(["devices", "--plugin"]).arg(&file).output().unwrap();
+    for stderr in [&found.stderr, &named.stderr] {
+        assert!(!has_controls(stderr) && text(stderr).contains(escaped), "{}", text(stderr));
+    }
+    for name in ["no\nsuch.gguf", "no\nsuch"] {
+        let out = llmrt(["run", name, "x"]).output().unwrap();
+        let stderr = text(&out.stderr);
+        assert!(stderr.starts_with("llmrt: no\\nsuch") && stderr.lines().count() == 1, "{stderr}");
+    }
+}
+
 /// What a command shows on a terminal of `script`; `None`, with a message, where there is none.
 fn shown(args: &str) -> Option<Vec<u8>> {
     let version = Command::new("script").arg("--version").output();
