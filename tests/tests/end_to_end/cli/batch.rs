@@ -101,7 +101,7 @@ fn ctrl_c_counts_the_tokens_that_were_computed_and_shows_no_text_that_is_none() 
     // Steps of one token each take long enough in any build.
     let interrupted = |flags: &[&str]| {
         let mut run = llmrt(["run", "-c", "32768", "-b", "1"]);
-        let mut child = run.args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        let child = run.args(flags).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         std::thread::sleep(Duration::from_secs(1));
         succeed(Command::new("kill").args(["-INT", &child.id().to_string()]));
         let out = child.wait_with_output().unwrap();
