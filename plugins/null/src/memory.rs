@@ -1,8 +1,8 @@
 //! Device memory; here a vector that only this plugin can see.
 
 use llmrt_plugin::{Buffer, Error, Result, TensorView};
-use parking_lot::RwLock;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{PoisonError, RwLock};
 
 /// Bytes of the device. The host checked every range against `size`.
 pub struct Memory(RwLock<Vec<u8>>);
@@ -34,28 +34,28 @@ pub fn in_use() -> u64 {
 
 impl Drop for Memory {
     fn drop(&mut self) {
-        let n = self.0.get_mut().len();
+        let n = self.0.get_mut().unwrap_or_else(PoisonError::into_inner).len();
         USED.fetch_sub(n as u64, Ordering::Relaxed);
     }
 }
 
 impl Buffer for Memory {
     fn set(&self, tensor: &TensorView<'_>, src: &[u8], off: u64) -> Result<()> {
-        let mut bytes = self.0.write();
+        let mut bytes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         let at = (tensor.offset() + off) as usize;
         bytes[at..at + src.len()].copy_from_slice(src);
         Ok(())
     }
 
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
-        let bytes = self.0.read();
+        let bytes = self.0.read().unwrap_or_else(PoisonError::into_inner);
         let at = (tensor.offset() + off) as usize;
         dst.copy_from_slice(&bytes[at..at + dst.len()]);
         Ok(())
     }
 
     fn fill(&self, off: u64, n: u64, byte: u8) -> Result<()> {
-        let mut bytes = self.0.write();
+        let mut bytes = self.0.write().unwrap_or_else(PoisonError::into_inner);
         bytes[off as usize..(off + n) as usize].fill(byte);
         Ok(())
     }
