@@ -223,7 +223,7 @@ mod tests {
         let elf = Elf::parse(&file).unwrap();
         assert_eq!(Manifest::read(&elf).unwrap().name, "sample");
         assert_eq!(elf.build_id(), Some(&[1, 2, 3, 4][..]));
-        assert_eq!(elf.undefined_symbol("w").unwrap().as_deref(), Some("symbol"));
+        assert_eq!(elf.undefined_symbol("s").unwrap().as_deref(), Some("symbol"));
     }
 
     #[test]
