@@ -102,7 +102,7 @@ impl From<llmrt_host::Error> for Error {
     fn from(e: llmrt_host::Error) -> Error {
         let exit = match &e {
             llmrt_host::Error::Fallback { .. } => Exit::Strict,
-            llmrt_host::Error::Knob { .. } => Exit::Usage,
+            llmrt_host::Error::Knob { .. } | llmrt_host::Error::PluginOption { .. } => Exit::Usage,
             llmrt_host::Error::ModelFile { .. } => Exit::File,
             _ if e.is_oom() => Exit::Memory,
             _ => Exit::Device,

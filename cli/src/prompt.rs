@@ -31,6 +31,24 @@ pub fn of_message(
     Ok(tokenizer.encode_prompt(&prompt, limits)?)
 }
 
+/// A warning.
+pub const SYSTEM_LEFT_OUT: &str = "warning: the chat template has no system role and leaves the system message out: put \
+                                   it into the prompt";
+
+/// Whether a template renders the same without the system message; an error where it refuses it.
+pub fn leaves_system_out(tokenizer: &Tokenizer, template: &ChatTemplate, system: &str) -> Result<bool> {
+    let now = clock::now();
+    let options = render_options(tokenizer, &now);
+    let messages = [Message::new("system", system), Message::new("user", "hello")];
+    let render = |messages: &[Message]| {
+        interrupt::ending_at_once(|| {
+            template.render_prompt(messages, &options, tokenizer, interrupt::UNTIL_INTERRUPTED)
+        })
+    };
+    let without = render(&messages[1..])?;
+    Ok(render(&messages)?.text() == without.text())
+}
+
 /// What a template is rendered with.
 pub fn render_options<'a>(tokenizer: &'a Tokenizer, now: &'a str) -> RenderOptions<'a> {
     let piece = |id: Option<TokenId>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();

@@ -28,9 +28,9 @@ fn chain(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
 /// The numbers of the chain; without a flag the engine's default.
 pub fn params(args: &SamplingArgs) -> Result<SamplingParams> {
     let default = SamplingParams::default();
-    if let Some(temp) = args.temp.filter(|t| t.is_nan() || *t < 0.0) {
+    if let Some(temp) = args.temp.filter(|t| !t.is_finite() || *t < 0.0) {
         return Err(Error::usage(format!(
-            "--temp {temp}: expected 0 or more; 0 always takes the likeliest token"
+            "--temp {temp}: expected a number, 0 or more; 0 always takes the likeliest token"
         )));
     }
     let repeat_last_n = args.repeat_last_n.unwrap_or(default.repeat_last_n.into());
@@ -161,9 +161,9 @@ mod tests {
 
     #[test]
     fn values_out_of_range_are_named_by_their_flag() {
-        refused("--temp -1", "--temp -1: expected 0 or more");
+        refused("--temp -1", "--temp -1: expected a number, 0 or more; 0 always takes the likeliest");
         refused("--temp nan", "--temp NaN");
-        refused("--temp inf", "--temp inf: expected a number");
+        refused("--temp inf", "--temp inf: expected a number, 0 or more; 0 always takes the likeliest");
         refused("--top-p 1.5", "--top-p 1.5: expected 0 to 1");
         refused("--typical 2", "--typical 2: expected 0 to 1");
         refused("--repeat-last-n -9223372036854775808", "--repeat-last-n -2147483648");

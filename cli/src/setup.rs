@@ -58,6 +58,9 @@ impl Plugins {
         let named = self.candidates.iter().take(self.n_named);
         for Candidate { path, outcome } in named {
             if let Outcome::Rejected(why) = outcome {
+                if let Some(e) = self.host.option_error(why) {
+                    return Err(e.into());
+                }
                 let message = format!("--plugin {}: rejected: {why}", printable_path(path));
                 return Err(Error::new(Exit::Device, message));
             }

@@ -62,6 +62,14 @@ impl Template {
         Ok(model.chat_template()?.map(own))
     }
 
+    /// The same, or that of a chat with the embedded model.
+    pub fn of_chat(args: &TemplateArgs, model: &OpenModel) -> Result<Option<Template>> {
+        match Template::choose(args, model)? {
+            None if model.is_embedded() => Template::stories().map(Some),
+            template => Ok(template),
+        }
+    }
+
     /// The chat of the embedded model.
     pub fn stories() -> Result<Template> {
         let template = Template::compile(STORIES, "(embedded)".into(), Exit::Failure)?;

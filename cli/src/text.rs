@@ -51,7 +51,7 @@ fn read(from: impl Read, name: &str) -> Result<String> {
     }
     String::from_utf8(bytes).map_err(|e| {
         let at = e.utf8_error().valid_up_to();
-        failed(format!("is no UTF-8 text (byte {at}): convert it, or give token ids"))
+        failed(format!("is no UTF-8 text (byte {at}): convert it to UTF-8"))
     })
 }
 
@@ -71,7 +71,7 @@ mod tests {
     #[test]
     fn bytes_that_are_no_text_are_reported_with_their_place() {
         let error = read(&b"ab\xff"[..], "stdin").unwrap_err();
-        assert_eq!(error.message, "stdin: is no UTF-8 text (byte 2): convert it, or give token ids");
+        assert_eq!(error.message, "stdin: is no UTF-8 text (byte 2): convert it to UTF-8");
         assert_eq!(error.exit, Exit::File);
     }
 }

@@ -28,7 +28,8 @@ use std::path::Path;
 
 const HELP: &str = "\
 /clear            forget the conversation
-/system TEXT      forget it and start over with this system message
+/system           show the system message
+/system TEXT      forget the conversation and start over with this system message; \"\" is none
 /regen            answer the last message again, with another seed
 /set              show the sampling flags that can be set
 /set NAME VALUE   set one: temp, top-k, top-p, min-p, repeat-penalty, seed
@@ -64,6 +65,7 @@ pub fn chat(
     if is_embedded {
         note(WELCOME);
     }
+    talk.check_system();
     note("/help lists commands, Ctrl-D leaves");
 
     let total = Timings { load: session.load, ..Timings::default() };
@@ -100,10 +102,26 @@ impl Chat<'_> {
         match input {
             Input::Message(text) => self.answer(Some(text))?,
             Input::Regenerate => self.answer(None)?,
-            Input::Clear => self.talk.clear(engine)?,
-            Input::System(text) => self.talk.set_system(text, engine)?,
+            Input::Clear => {
+                self.talk.clear(engine)?;
+                let stays = if self.talk.system().is_some() { "; the system message stays" } else { "" };
+                note(format_args!("(the conversation is cleared{stays})"));
+            }
+            Input::System(None) => note(match self.talk.system() {
+                Some(text) => format!("system message: {text}"),
+                None => "there is no system message; /system TEXT sets one".into(),
+            }),
+            Input::System(Some(text)) => {
+                let what = if text.is_empty() { "removed" } else { "set" };
+                self.talk.set_system(text, engine)?;
+                note(format_args!("(the system message is {what} and the conversation cleared)"));
+                self.talk.check_system();
+            }
             Input::Set(None) => note(self.talk.settings()),
-            Input::Set(Some((name, value))) => self.talk.set(&name, &value, engine)?,
+            Input::Set(Some((name, value))) => {
+                self.talk.set(&name, &value, engine)?;
+                note(format_args!("({})", self.talk.settings()));
+            }
             Input::Show => {
                 note(format_args!("model     {}\n{}", self.identity.name, self.talk.summary(engine)))
             }

@@ -37,7 +37,7 @@ impl Command for Run {
 fn run(global: &Global, args: &Run) -> Result<()> {
     let words = Words::of(args)?;
     let model = OpenModel::open(words.model.as_deref(), &model::open_options(&args.loading))
-        .map_err(|e| words.with_hint(e))?;
+        .map_err(|e| words.with_hint(e, args))?;
     if args.results.batch_file.is_some() && words.has_prompt(args) {
         return Err(Error::usage("--batch-file and another prompt: leave one out"));
     }
@@ -57,16 +57,21 @@ fn run(global: &Global, args: &Run) -> Result<()> {
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let is_batch = args.results.json || args.results.batch_file.is_some();
     if is_batch {
-        no_prompt_cache(args, "--json and --batch-file")?;
+        only_for_streams(args, "--json and --batch-file")?;
     }
     if is_terminal && !is_batch && !words.has_prompt(args) {
-        if model.is_embedded() && !args.raw && template.is_none() {
-            template = Some(Template::stories()?);
+        if !args.raw && template.is_none() {
+            template = Template::of_chat(&args.template, &model)?;
         }
         if let Some(template) = template {
-            no_prompt_cache(args, "a chat")?;
+            only_for_streams(args, "a chat")?;
             return chat::chat(global, args, model, &tokenizer, template);
         }
+    }
+    if let (Some(template), Some(system)) = (&template, &args.system)
+        && matches!(prompt::leaves_system_out(&tokenizer, &template.jinja, system), Ok(true))
+    {
+        note(prompt::SYSTEM_LEFT_OUT);
     }
     if let Some(path) = &args.results.batch_file {
         let text = text::of_file(path)?;
@@ -76,7 +81,14 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         }
         return batch::run(global, args, model, &tokenizer, template.as_ref().map(|t| &t.jinja), &prompts);
     }
-    let prompt = words.prompt(args)?.unwrap_or_default();
+    let begins_by_itself = args.raw || model.is_embedded() || template.is_some();
+    let prompt = match words.prompt(args)? {
+        None if !begins_by_itself => return Err(Error::usage(NO_PROMPT)),
+        prompt => prompt.unwrap_or_default(),
+    };
+    if prompt.is_empty() && template.is_none() {
+        note("the prompt is empty: the text begins from nothing; -p or -f gives a prompt");
+    }
     if args.results.json {
         return batch::run(global, args, model, &tokenizer, template.as_ref().map(|t| &t.jinja), &[prompt]);
     }
@@ -128,6 +140,18 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         Finish::Cancelled => Err(Error::interrupted()),
         _ => Ok(()),
     }
+}
+
+/// No prompt on a terminal, and no chat.
+const NO_PROMPT: &str = "there is no prompt, and no chat since the model has no chat template: give a prompt with -p, a \
+                         file with -f, a template with --chat-template, or --raw to let the model begin by itself";
+
+/// Refuses the flags that act on a single text which is written while it is generated.
+fn only_for_streams(args: &Run, what: &str) -> Result<()> {
+    if args.echo {
+        return Err(Error::usage(format!("--echo does nothing with {what}: leave it out")));
+    }
+    no_prompt_cache(args, what)
 }
 
 fn no_prompt_cache(args: &Run, what: &str) -> Result<()> {
@@ -285,19 +309,24 @@ impl Words {
         Ok(read.map(text::without_last_line_end))
     }
 
-    /// `llmrt run "Once upon a time"` looks for a file of that name.
-    fn with_hint(&self, e: Error) -> Error {
-        let is_word = |path: &PathBuf| !path.exists() && path.extension().is_none();
-        match &self.model {
-            Some(word) if e.exit == Exit::File && self.prompt.is_none() && is_word(word) => Error {
-                message: format!(
-                    "{}; a prompt for the embedded model goes after -p, and a model is given as a GGUF file: llmrt \
-                     downloads none",
-                    e.message
-                ),
-                ..e
-            },
-            _ => e,
+    /// `llmrt run "Once upon a time"` and `llmrt run llama3 hi` look for a file of that name.
+    fn with_hint(&self, e: Error, args: &Run) -> Error {
+        // Names of models elsewhere have versions: llama3.2, qwen2.5:7b.
+        let is_ending =
+            |ending: &OsStr| !ending.as_encoded_bytes()[..].first().is_some_and(u8::is_ascii_digit);
+        let is_word = |path: &PathBuf| !path.exists() && !path.extension().is_some_and(is_ending);
+        if e.exit != Exit::File || !self.model.as_ref().is_some_and(is_word) {
+            return e;
         }
+        let prompt = match self.has_prompt(args) {
+            true => "",
+            false => "a prompt for the embedded model goes after -p, and ",
+        };
+        let message = format!(
+            "{}; {prompt}a model is given as a GGUF file: llmrt downloads none; fetch one and give its path, llmrt run \
+             FILE.gguf",
+            e.message
+        );
+        Error { message, ..e }
     }
 }

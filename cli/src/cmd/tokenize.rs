@@ -137,7 +137,7 @@ fn template(args: &Tokenize, model: &OpenModel) -> Result<Option<Template>> {
     if !args.chat && args.system.is_none() && chat_template.is_none() && chat_template_file.is_none() {
         return Ok(None);
     }
-    let template = Template::choose(&args.template, model)?;
+    let template = Template::of_chat(&args.template, model)?;
     let none = "the model has no chat template: give one with --chat-template or --chat-template-file";
     template.ok_or_else(|| Error::usage(none)).map(Some)
 }

@@ -108,6 +108,14 @@ pub enum Error {
         /// What it may be.
         expected: &'static str,
     },
+    /// An option of a plugin with a value that the plugin refuses.
+    #[error("{set}: {reason}")]
+    PluginOption {
+        /// Where it was set, and the value.
+        set: String,
+        /// The plugin's words.
+        reason: String,
+    },
 }
 
 /// A plugin's answer to a call.
@@ -171,7 +179,7 @@ impl Error {
             Error::Quarantined { .. } => Status::DeviceLost,
             Error::NoOp { .. } => Status::Incompatible,
             Error::Load { .. } | Error::Fallback { .. } | Error::UnsupportedOp { .. } => Status::Incompatible,
-            Error::Invalid { .. } | Error::Knob { .. } => Status::Invalid,
+            Error::Invalid { .. } | Error::Knob { .. } | Error::PluginOption { .. } => Status::Invalid,
             Error::Cancelled => Status::Cancelled,
             Error::Threads { .. } | Error::Weights { .. } | Error::ModelFile { .. } => Status::Internal,
         }

@@ -13,7 +13,7 @@ use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, Request, generate};
 use crate::interrupt;
 use crate::output::{n_things, note};
-use crate::prompt::{EMPTY_TEMPLATE, render_options};
+use crate::prompt::{EMPTY_TEMPLATE, SYSTEM_LEFT_OUT, leaves_system_out, render_options};
 use crate::sampling;
 use crate::templates::Template;
 use crate::values::Seed;
@@ -246,6 +246,21 @@ impl<'m> Conversation<'m> {
     pub fn set_system(&mut self, text: String, engine: &mut Engine) -> Result<()> {
         self.turns = Turns::new(Some(text).filter(|text| !text.is_empty()));
         self.forget(engine)
+    }
+
+    /// The system message.
+    pub fn system(&self) -> Option<&str> {
+        self.turns.system()
+    }
+
+    /// Warns of a system message that the template leaves out or refuses.
+    pub fn check_system(&self) {
+        let Some(system) = self.turns.system() else { return };
+        match leaves_system_out(self.tokenizer, &self.template.jinja, system) {
+            Ok(true) => note(SYSTEM_LEFT_OUT),
+            Ok(false) => {}
+            Err(e) => note(format_args!("warning: {}", e.message)),
+        }
     }
 
     fn forget(&mut self, engine: &mut Engine) -> Result<()> {

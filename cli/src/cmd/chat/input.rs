@@ -9,8 +9,8 @@ pub enum Input {
     Message(String),
     /// `/clear`.
     Clear,
-    /// `/system TEXT`.
-    System(String),
+    /// `/system`, or `/system TEXT`.
+    System(Option<String>),
     /// `/set`, or `/set NAME VALUE`.
     Set(Option<(String, String)>),
     /// `/regen`.
@@ -82,7 +82,8 @@ fn parse(line: &str) -> Input {
     let rest = rest.trim();
     match word {
         "/clear" => Input::Clear,
-        "/system" => Input::System(rest.into()),
+        "/system" if rest.is_empty() => Input::System(None),
+        "/system" => Input::System(Some(if rest == "\"\"" { String::new() } else { rest.into() })),
         "/set" if rest.is_empty() => Input::Set(None),
         "/set" => {
             let (name, value) = rest.split_once(char::is_whitespace).unwrap_or((rest, ""));
@@ -138,7 +139,9 @@ mod tests {
         check("/clear", Some(Input::Clear));
         check("/bye", Some(Input::Bye));
         check("/?", Some(Input::Help));
-        check("/system  be brief ", Some(Input::System("be brief".into())));
+        check("/system  be brief ", Some(Input::System(Some("be brief".into()))));
+        check("/system ", Some(Input::System(None)));
+        check("/system \"\"", Some(Input::System(Some("".into()))));
         check("/set", Some(Input::Set(None)));
         check("/set temp  0.5", Some(Input::Set(Some(("temp".into(), "0.5".into())))));
         check("/set temp", Some(Input::Set(Some(("temp".into(), "".into())))));

@@ -134,12 +134,25 @@ impl Host {
         warnings
     }
 
+    /// The error for a plugin that did not start since it refuses the value of an option: `reason` names one that is set.
+    pub fn option_error(&self, reason: &str) -> Option<Error> {
+        let refused = |key: &String| {
+            let at = reason.find(key.as_str())?;
+            let set = self.services.option_as_set(key)?;
+            Some(Error::PluginOption { set, reason: reason[at..].to_string() })
+        };
+        self.options_read().iter().find_map(refused)
+    }
+
     /// Lets in a plugin that is linked into the program, through the same table that a loaded one has.
     pub fn register_builtin(&self, query: Query) -> Result<()> {
         let built_in = || PathBuf::from("(built in)");
         let failed = |reason| Error::Load { path: built_in(), reason };
         let mut plugins = self.plugins();
-        let module = open::start(query, None, None, &self.services).map_err(|e| failed(e.into_text()))?;
+        let module = open::start(query, None, None, &self.services).map_err(|e| {
+            let reason = e.into_text();
+            self.option_error(&reason).unwrap_or_else(|| failed(reason))
+        })?;
         let name = &module.0.desc.name;
         if plugins.iter().any(|entry| entry.module.0.desc.name == *name) {
             let reason = format!("a plugin named {name} is loaded already");

@@ -80,6 +80,15 @@ impl Services {
         self.options.get(key).cloned().or_else(|| knobs::plugin_option(key))
     }
 
+    /// Where an option is set, and its value: `LLMRT_CPU_ISA=avx2`.
+    pub(super) fn option_as_set(&self, key: &str) -> Option<String> {
+        let value = self.option(key)?;
+        match self.options.contains_key(key) {
+            true => Some(format!("plugin option {key}={value}")),
+            false => Some(format!("{}={value}", knobs::variable(key)?)),
+        }
+    }
+
     /// The same, and noted as an option that is read.
     pub(crate) fn read_option(&self, key: &str) -> Option<String> {
         let mut read = self.options_read.lock();

@@ -131,6 +131,60 @@ fn keys_typed_right_after_ctrl_c_are_kept() {
 }
 
 #[test]
+fn commands_confirm_what_they_did_and_a_bare_system_command_changes_nothing() {
+    let Some(mut chat) = Chat::begin("--system brief") else { return };
+    chat.line("there was a fox");
+    chat.line("/system");
+    chat.until("system message: brief");
+    chat.line("/show");
+    chat.until("messages  3");
+    chat.line("/set top-k 5");
+    chat.until("(temp 0, top-k 5, ");
+    chat.line("/clear");
+    chat.until("(the conversation is cleared; the system message stays)");
+    chat.line("/system be kind");
+    chat.until("(the system message is set and the conversation cleared)");
+    chat.line("/system \"\"");
+    chat.until("(the system message is removed and the conversation cleared)");
+    chat.line("/system");
+    chat.until("there is no system message; /system TEXT sets one");
+    chat.line("/bye");
+    chat.end();
+}
+
+#[test]
+fn a_chat_warns_of_a_system_message_that_its_template_leaves_out() {
+    let Some(mut chat) = Chat::begin("--system brief --chat-template '{{ messages[-1].content }}'") else {
+        return;
+    };
+    chat.until("leaves the system message out");
+    chat.until("/help lists commands");
+    chat.line("/bye");
+    chat.end();
+}
+
+#[test]
+fn a_model_without_a_chat_template_requires_a_prompt_on_a_terminal() {
+    let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
+    for (flags, expected) in
+        [("", "there is no prompt, and no chat"), ("--raw -n 3", "the prompt is empty: ")]
+    {
+        let command = format!("'{}' run '{embedded}' {flags} || exit 0", bin_dir().join("llmrt").display());
+        let Some(mut terminal) = Chat::of(&command) else { return };
+        terminal.until(expected);
+        terminal.end();
+    }
+}
+
+#[test]
+fn echo_is_refused_in_a_chat() {
+    let command = format!("'{}' run --echo || exit 0", bin_dir().join("llmrt").display());
+    let Some(mut chat) = Chat::of(&command) else { return };
+    chat.until("--echo does nothing with a chat: leave it out");
+    chat.end();
+}
+
+#[test]
 fn a_line_with_a_byte_that_is_not_utf_8_is_refused_and_the_chat_goes_on() {
     let Some(mut chat) = Chat::begin("") else { return };
     for line in [&b"caf\xe9\r"[..], b"\xff\r", b"caf\xe9 au lait\r"] {

@@ -224,6 +224,27 @@ fn ctrl_c_stops_the_text_and_still_notes_the_speed() {
 }
 
 #[test]
+fn an_empty_prompt_begins_from_nothing_with_a_note() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("empty.txt");
+    std::fs::write(&file, "").unwrap();
+    for flags in [&[][..], &["--json"], &["-f", file.to_str().unwrap()]] {
+        let out = succeed(llmrt(["run", "-n", "3"]).args(flags));
+        assert!(text(&out.stderr).contains("the prompt is empty: "), "{flags:?}: {}", text(&out.stderr));
+    }
+    assert!(!text(&succeed(&mut llmrt(["run", "-n", "3", "-p", "a"])).stderr).contains("empty"));
+}
+
+#[test]
+fn a_system_message_that_the_template_leaves_out_is_warned_of() {
+    let warns = |template: &str| {
+        let run = ["run", "-n", "1", "-p", "hi", "--system", "be brief", "--chat-template", template];
+        text(&succeed(&mut llmrt(run)).stderr).contains("leaves the system message out")
+    };
+    assert!(warns("{{ messages[-1].content }}") && !warns("zephyr"));
+}
+
+#[test]
 fn a_prompt_longer_than_the_context_is_refused() {
     let stderr = fail(&mut llmrt(["run", "-c", "4", "-p", "Once upon a time there was a fox"]), 2);
     assert!(stderr.contains("the context holds 4: raise it with -c"), "{stderr}");

@@ -39,6 +39,13 @@ fn start_and_special_tokens_can_be_left_out() {
 }
 
 #[test]
+fn a_message_to_the_embedded_model_is_rendered_with_the_template_of_its_chat() {
+    let message = stdout(["tokenize", "--ids", "--chat", "-p", "a fox"]);
+    let opening = stdout(["tokenize", "--ids", "-p", "Once upon a time, there was a fox named"]);
+    assert_eq!(message, opening);
+}
+
+#[test]
 fn a_message_is_rendered_with_a_chat_template_as_run_does() {
     let shown = |flags: &[&str]| {
         let ids = stdout([&["tokenize", "--ids", "-p", "a </s> fox"][..], flags].concat());

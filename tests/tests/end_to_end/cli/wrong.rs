@@ -1,6 +1,6 @@
 //! Flags and files that make no sense: an exit code, and a message that names them and what would make sense.
 
-use llmrt_tests::build::{fail, llmrt, succeed};
+use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 
 fn check(args: &str, exit_code: i32, expected: &str) {
     let stderr = fail(&mut llmrt(args.split_whitespace()), exit_code);
@@ -26,7 +26,7 @@ fn flags_that_make_no_sense_are_wrong_usage() {
     check("run -t 0", 2, "--threads 0: expected 1 to 1024");
     check("run -t 100000", 2, "--threads 100000: expected 1 to 1024");
     check("run --kv-type q4_0", 2, "--kv-type q4_0: expected f16, f32, q8_0");
-    check("run --temp -1", 2, "--temp -1: expected 0 or more");
+    check("run --temp -1", 2, "--temp -1: expected a number, 0 or more");
     check("run --top-p 1.5", 2, "--top-p 1.5: expected 0 to 1");
     check("run --min-p -0.1", 2, "--min-p -0.1: expected 0 to 1");
     check("run --repeat-penalty 0", 2, "--repeat-penalty 0: expected 0.01 to 100");
@@ -40,6 +40,8 @@ fn flags_that_make_no_sense_are_wrong_usage() {
     check("run --backend ,", 2, "--backend: an entry is empty");
     check("run -m a b -p c", 2, "two prompts");
     check("run --nonsense", 2, "--nonsense");
+    check("run --echo --json -p x", 2, "--echo does nothing with --json and --batch-file: leave it out");
+    check("run --echo --batch-file x", 2, "--echo does nothing with --json and --batch-file: leave it out");
     check("bench -r 0", 2, "-r 0: expected 1 or more");
     check("bench -p 0 -n 0", 2, "there is nothing to measure");
     check("bench -p 99999999999", 2, "expected at most");
@@ -76,6 +78,25 @@ fn flags_and_commands_of_other_programs_are_taken_or_answered_with_a_hint() {
 }
 
 #[test]
+fn a_value_that_a_plugin_refuses_for_an_option_is_wrong_usage_wherever_it_is_set() {
+    let expected = "cpu.isa is `zzz`, expected one of: scalar";
+    let refused = |command: &mut std::process::Command, set: &str| {
+        let stderr = fail(command, 2);
+        assert!(stderr.starts_with(&format!("llmrt: {set}zzz: {expected}")), "{stderr}");
+    };
+    let command = ["run", "-n", "1", "-p", "x"];
+    refused(llmrt(command).env("LLMRT_CPU_ISA", "zzz"), "LLMRT_CPU_ISA=");
+    refused(llmrt(command).args(["--plugin-option", "cpu.isa=zzz"]), "plugin option cpu.isa=");
+    let named =
+        llmrt(command).arg("--plugin").arg(plugin("cpu")).env("LLMRT_CPU_ISA", "zzz").output().unwrap();
+    let stderr = String::from_utf8_lossy(&named.stderr);
+    assert!(
+        named.status.code() == Some(2) && stderr.contains(&format!("LLMRT_CPU_ISA=zzz: {expected}")),
+        "{stderr}"
+    );
+}
+
+#[test]
 fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
     let dir = tempfile::tempdir().unwrap();
     let file = |name: &str, bytes: &[u8]| {
@@ -97,9 +118,16 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
         check(&format!("{command} {}", dir.path().display()), 3, "is a directory");
     }
     check(&format!("run -f {missing}"), 3, "cannot open");
-    check(&format!("run -f {}", file("latin1", b"caf\xe9")), 3, "is no UTF-8 text (byte 3)");
+    check(
+        &format!("run -f {}", file("latin1", b"caf\xe9")),
+        3,
+        "is no UTF-8 text (byte 3): convert it to UTF-8",
+    );
     check("run Once", 3, "a prompt for the embedded model goes after -p");
     check("run user/repo", 3, "a model is given as a GGUF file: llmrt downloads none");
+    for words in ["run llama3 hi", "run llama3.2 hi", "run llama3 -p hi"] {
+        check(words, 3, "a model is given as a GGUF file: llmrt downloads none; fetch one");
+    }
     check("run --override-kv general.architecture=str:other", 3, "is `other`, which llmrt cannot build");
 }
 
