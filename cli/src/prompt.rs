@@ -3,6 +3,7 @@
 use crate::clock;
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
+use crate::output::note;
 use llmrt_engine::TokenId;
 use llmrt_tokenizer::{ChatTemplate, Limits, Message, RenderOptions, Tokenizer};
 
@@ -34,6 +35,13 @@ pub fn of_message(
 /// A warning.
 pub const SYSTEM_LEFT_OUT: &str = "warning: the chat template has no system role and leaves the system message out: put \
                                    it into the prompt";
+
+/// Warns of a system message that the template leaves out. One that it refuses is an error where it is rendered.
+pub fn check_system(tokenizer: &Tokenizer, template: &ChatTemplate, system: Option<&str>) {
+    if system.is_some_and(|system| leaves_system_out(tokenizer, template, system).unwrap_or(false)) {
+        note(SYSTEM_LEFT_OUT);
+    }
+}
 
 /// Whether a template renders the same without the system message; an error where it refuses it.
 pub fn leaves_system_out(tokenizer: &Tokenizer, template: &ChatTemplate, system: &str) -> Result<bool> {

@@ -96,6 +96,7 @@ impl Plugins {
             |path: &Path| candidates.iter().any(|c| c.path.canonicalize().ok() == path.canonicalize().ok());
         let found: Vec<_> = found.into_iter().filter(|c| !is_named(&c.path)).collect();
         candidates.extend(found);
+        host.check_options()?;
         for warning in host.warnings(&candidates) {
             note(format_args!("warning: {warning}"));
         }

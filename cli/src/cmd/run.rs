@@ -68,10 +68,8 @@ fn run(global: &Global, args: &Run) -> Result<()> {
             return chat::chat(global, args, model, &tokenizer, template);
         }
     }
-    if let (Some(template), Some(system)) = (&template, &args.system)
-        && matches!(prompt::leaves_system_out(&tokenizer, &template.jinja, system), Ok(true))
-    {
-        note(prompt::SYSTEM_LEFT_OUT);
+    if let Some(template) = &template {
+        prompt::check_system(&tokenizer, &template.jinja, args.system.as_deref());
     }
     if let Some(path) = &args.results.batch_file {
         let text = text::of_file(path)?;

@@ -115,6 +115,12 @@ impl Host {
         Arc::new(host)
     }
 
+    /// An error for an option of a plugin that the host itself reads and that has a value it cannot have.
+    pub fn check_options(&self) -> Result<()> {
+        let check = |plugin: &PluginDesc| PoolKind::of_options(&self.services, &plugin.name).map(drop);
+        self.plugins_in_use().iter().try_for_each(check)
+    }
+
     /// What of the settings may be a mistake, once plugins are loaded: folders that are not searched, variables and
     /// options that nothing reads, each with the nearest name.
     pub fn warnings(&self, candidates: &[Candidate]) -> Vec<String> {
@@ -139,7 +145,12 @@ impl Host {
         let refused = |key: &String| {
             let at = reason.find(key.as_str())?;
             let set = self.services.option_as_set(key)?;
-            Some(Error::PluginOption { set, reason: reason[at..].to_string() })
+            let named = format!("{key}={}: ", self.services.option(key)?);
+            let reason = &reason[at..];
+            Some(Error::PluginOption {
+                set,
+                reason: reason.strip_prefix(&named).unwrap_or(reason).to_string(),
+            })
         };
         self.options_read().iter().find_map(refused)
     }

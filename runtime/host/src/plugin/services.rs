@@ -76,12 +76,12 @@ impl Services {
     }
 
     /// The value of a plugin's option: set by the program, by the knob for all of them, or by its own variable.
-    fn option(&self, key: &str) -> Option<String> {
+    pub(super) fn option(&self, key: &str) -> Option<String> {
         self.options.get(key).cloned().or_else(|| knobs::plugin_option(key))
     }
 
     /// Where an option is set, and its value: `LLMRT_CPU_ISA=avx2`.
-    pub(super) fn option_as_set(&self, key: &str) -> Option<String> {
+    pub(crate) fn option_as_set(&self, key: &str) -> Option<String> {
         let value = self.option(key)?;
         match self.options.contains_key(key) {
             true => Some(format!("plugin option {key}={value}")),

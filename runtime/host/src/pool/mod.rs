@@ -100,7 +100,10 @@ impl PoolKind {
         let key = format!("{plugin}.pool");
         match services.read_option(&key) {
             None => Ok(knobs::settings()?.pool),
-            Some(value) => value.parse().map_err(|expected| Error::Knob { name: key, value, expected }),
+            Some(value) => value.parse().map_err(|expected| {
+                let set = services.option_as_set(&key).unwrap_or(key);
+                Error::PluginOption { set, reason: format!("expected {expected}") }
+            }),
         }
     }
 }

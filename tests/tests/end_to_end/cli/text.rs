@@ -70,8 +70,10 @@ fn a_message_is_rendered_with_a_chat_template_as_run_does() {
     let run = ["run", "-p", "</s>", "--chat-template", "zephyr", "-n", "1", "--json"];
     assert_eq!(json(&mut llmrt(run))["n_prompt"], ids.split_whitespace().count());
 
+    // The model as a file, which has no template, and not as the embedded model, which has that of its chat.
+    let file = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
     for flags in [&["--chat"][..], &["--system", "x"]] {
-        let stderr = fail(llmrt(["tokenize", "-p", "x"]).args(flags), 2);
+        let stderr = fail(llmrt(["tokenize", "-m", file, "-p", "x"]).args(flags), 2);
         assert!(stderr.contains("no chat template: give one with --chat-template"), "{stderr}");
     }
     fail(&mut llmrt(["tokenize", "-p", "x", "--chat", "--no-bos"]), 2);

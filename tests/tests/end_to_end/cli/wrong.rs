@@ -87,6 +87,8 @@ fn a_value_that_a_plugin_refuses_for_an_option_is_wrong_usage_wherever_it_is_set
     let command = ["run", "-n", "1", "-p", "x"];
     refused(llmrt(command).env("LLMRT_CPU_ISA", "zzz"), "LLMRT_CPU_ISA=");
     refused(llmrt(command).args(["--plugin-option", "cpu.isa=zzz"]), "plugin option cpu.isa=");
+    let pool = fail(llmrt(command).env("LLMRT_CPU_POOL", "zzz"), 2);
+    assert!(pool.contains("LLMRT_CPU_POOL=zzz: expected auto, legacy or vmm"), "{pool}");
     let named =
         llmrt(command).arg("--plugin").arg(plugin("cpu")).env("LLMRT_CPU_ISA", "zzz").output().unwrap();
     let stderr = String::from_utf8_lossy(&named.stderr);
