@@ -97,7 +97,7 @@ impl Lines {
     }
 }
 
-/// How long after a byte that is not UTF-8 a line can only be the rest of the same input: nobody types one so fast.
+/// How long after a byte that is not UTF-8 a line can only be the rest of the same input: typing takes longer.
 const REST: Duration = Duration::from_millis(100);
 
 /// Ctrl-C enters the line, marked as discarded. The editor's own command for it ends the line with an error, and with
