@@ -265,5 +265,6 @@ fn a_text_goes_on_as_if_nothing_had_happened() {
 #[test]
 fn a_plugin_that_fails_to_start_is_rejected_with_its_words() {
     ends(&mut faulty("init@1:error:plugin"), 4, &["rejected: ", "injected into init"]);
-    ends(&mut faulty("walk@1:oom"), 4, &["rejected: ", "there is no call `walk`"]);
+    // A value that an option cannot have is wrong usage.
+    ends(&mut faulty("walk@1:oom"), 2, &["plugin option fault.rule=walk@1:oom", "there is no call `walk`"]);
 }
