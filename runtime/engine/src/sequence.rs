@@ -120,8 +120,8 @@ impl Sequence {
         if !self.blocks.ids().is_empty() {
             return;
         }
-        for tokens in self.tokens[..self.tokens.len() - 1].chunks_exact(pool.block_size()) {
-            let hash = self.hashes.last().unwrap_or(&BlockHash::ROOT).next(tokens);
+        while (self.hashes.len() + 1) * pool.block_size() < self.tokens.len() {
+            let hash = self.next_hash(pool.block_size());
             let Some(block) = pool.reuse(hash) else { break };
             self.blocks.push(block);
             self.hashes.push(hash);
@@ -132,14 +132,18 @@ impl Sequence {
 
     /// Names its full blocks, so that other sequences can use them.
     pub(crate) fn name_blocks(&mut self, pool: &mut BlockPool) -> Result<()> {
-        let size = pool.block_size();
-        for i in self.hashes.len()..self.n_computed / size {
-            let hash =
-                self.hashes.last().unwrap_or(&BlockHash::ROOT).next(&self.tokens[i * size..(i + 1) * size]);
-            pool.name(self.blocks.ids()[i], hash)?;
+        while (self.hashes.len() + 1) * pool.block_size() <= self.n_computed {
+            let hash = self.next_hash(pool.block_size());
+            pool.name(self.blocks.ids()[self.hashes.len()], hash)?;
             self.hashes.push(hash);
         }
         Ok(())
+    }
+
+    /// The name of the block after those that have one; its tokens are known.
+    fn next_hash(&self, block_size: usize) -> BlockHash {
+        let before = self.hashes.last().unwrap_or(&BlockHash::ROOT);
+        before.next(&self.tokens[self.hashes.len() * block_size..][..block_size])
     }
 
     /// Counts all of its tokens as not computed, though its blocks stay: what they held is lost.
@@ -165,12 +169,12 @@ impl Sequence {
 
         let n_full = self.n_computed / pool.block_size();
         self.hashes.truncate(n_full);
-        self.blocks.shrink(self.n_computed, pool)?;
         if let Some(&begun) = self.blocks.ids().get(n_full) {
-            if pool.n_users(begun)? == 1 {
-                return pool.forget(begun);
+            if pool.n_users(begun)? > 1 {
+                self.n_computed = n_full * pool.block_size();
+            } else if !self.n_computed.is_multiple_of(pool.block_size()) {
+                pool.forget(begun)?;
             }
-            self.n_computed = n_full * pool.block_size();
         }
         self.blocks.shrink(self.n_computed, pool)
     }

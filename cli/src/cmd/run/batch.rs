@@ -187,8 +187,10 @@ impl<'a> Batch<'a> {
         row: Row<'_>,
     ) -> Result<Option<Finish>> {
         let n_predict = n_predict(self.args);
-        prompt.first_token.get_or_insert_with(Instant::now);
-        prompt.n_cached = engine.sequence(prompt.id).map_or(0, Sequence::n_cached);
+        if prompt.first_token.is_none() {
+            prompt.first_token = Some(Instant::now());
+            prompt.n_cached = engine.sequence(prompt.id).map_or(0, Sequence::n_cached);
+        }
         if n_predict == Some(0) {
             return Ok(Some(Finish::Length));
         }

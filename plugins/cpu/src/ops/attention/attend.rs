@@ -148,8 +148,7 @@ fn few_rows_with<S: Simd>(
     row_by_row::<S, F32>(s, state, tile, kv, rows, slots, [None; 2]);
 }
 
-/// Pairs are of keys and values; The tile's values are prefetched with scores, the next
-/// tile's keys with values.
+/// Pairs are of keys and values. The tile's values are prefetched with scores, the next tile's keys with values.
 #[inline(always)]
 fn row_by_row<S: Simd, E: KvElement>(
     s: S,
