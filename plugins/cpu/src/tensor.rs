@@ -136,7 +136,7 @@ impl Tensor {
     }
 
     /// Dims 1 to 3 of row `i`.
-    #[inline]
+    #[inline(always)]
     pub fn unravel(&self, i: usize) -> [usize; 3] {
         // Divisions take longer than much of what is done with a row.
         if i < self.ne[1] {
@@ -216,10 +216,10 @@ impl Tensor {
     ///
     /// # Safety
     /// The tensor is the node's result, and nothing else uses these elements as long as the slice is in use.
-    #[inline]
+    #[inline(always)]
     pub unsafe fn part_mut<'a>(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &'a mut [f32] {
         let start = self.offset_of(at) + part.start * 4;
-        assert!(start + part.len() * 4 <= self.len, "elements {part:?} of row {at:?} of {:?}", self.ne);
+        assert!(start + part.len() * 4 <= self.len, "{} elements at byte {start} of {}", part.len(), self.len);
         // SAFETY: in bounds by the assertion, aligned by `bind`; the caller promises that it is the only user.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start).cast(), part.len()) }
     }
