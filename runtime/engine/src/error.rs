@@ -1,6 +1,7 @@
 //! What can be wrong with a request or a step: what was found, what was expected and the remedy.
 
 use crate::kv::pool::BlockId;
+use crate::request::RequestId;
 use crate::sequence::{SequenceId, TokenId};
 use llmrt_abi::Status;
 
@@ -22,6 +23,17 @@ pub enum Error {
     EmptyStop,
     #[error("{id} has no tokens: give a prompt, or the beginning-of-text token")]
     NoTokens { id: SequenceId },
+
+    #[error("{id} exists already: give each request a name of its own")]
+    DuplicateRequest { id: RequestId },
+    #[error("{id} does not exist: it has ended, or was never added")]
+    UnknownRequest { id: RequestId },
+    #[error("{id} is given {found} sequences: expected at most {width}, its width")]
+    TooManySequences { id: RequestId, found: usize, width: usize },
+    #[error("a step has {n_tokens} tokens and {n_seqs} sequences: expected at least one sequence, and as many tokens")]
+    BadBudgets { n_tokens: usize, n_seqs: usize },
+    #[error("a step is in flight: complete it, or let it fail, before the next is planned")]
+    StepInFlight,
 
     // Sampling.
     #[error("there are no logits to pick a token from: the vocabulary is empty")]
@@ -46,6 +58,8 @@ pub enum Error {
     BadPool { n_blocks: usize, block_size: usize },
     #[error("{block} does not exist: the pool has {n_blocks} blocks")]
     NoSuchBlock { block: BlockId, n_blocks: usize },
+    #[error("{id} has no block to write to: reserve blocks before a step")]
+    OutOfBlocks { id: SequenceId },
     #[error("{block} is not in use, so it cannot be {action}")]
     BlockNotInUse { block: BlockId, action: &'static str },
 

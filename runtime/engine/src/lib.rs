@@ -70,8 +70,10 @@ pub mod memory;
 pub mod metrics;
 mod program;
 mod recover;
+pub mod request;
 pub mod sampler;
 pub mod schedule;
+pub mod scheduler;
 pub mod sequence;
 pub mod stop;
 
@@ -84,6 +86,7 @@ pub use kv::state::{CacheRows, KvState};
 pub use kv::table::BlockTable;
 pub use memory::MemoryPlan;
 pub use metrics::Timings;
+pub use request::RequestId;
 pub use sampler::{Row, Sampler, SamplingParams};
 pub use schedule::{Budget, StepPlan, schedule};
 pub use sequence::{Sequence, SequenceId, TokenId};

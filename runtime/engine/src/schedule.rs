@@ -34,6 +34,7 @@ pub fn schedule(queue: &mut [Sequence], pool: &mut BlockPool, budget: Budget) ->
         if !reserve(seq, younger, pool, &mut plan)? {
             break;
         }
+        seq.count_cached();
         let n_new = seq.n_missing().min(n_left);
         plan.chunks.push(ScheduledChunk { id: seq.id, n_new });
     }

@@ -2,7 +2,7 @@
 //! and values.
 
 use crate::error::{Error, Result};
-use crate::kv::pool::BlockPool;
+use crate::kv::pool::{BlockId, BlockPool};
 use crate::kv::prefix::BlockHash;
 use crate::kv::table::BlockTable;
 use crate::stop::Finish;
@@ -31,6 +31,8 @@ pub struct Sequence {
     n_prompt: usize,
     n_computed: usize,
     pub(crate) blocks: BlockTable,
+    /// Before the first block's hash.
+    root: BlockHash,
     /// Names of its first full blocks.
     hashes: Vec<BlockHash>,
     /// Tokens that other sequences had computed when it ran first.
@@ -54,11 +56,17 @@ impl Sequence {
             n_prompt,
             n_computed: 0,
             blocks: BlockTable::default(),
+            root: BlockHash::ROOT,
             hashes: Vec::new(),
             n_cached: None,
             finish: None,
             required_top_k: None,
         })
+    }
+
+    /// With blocks that are found only by sequences with the same root: model, adapter and salt.
+    pub fn with_root(self, root: BlockHash) -> Self {
+        Self { root, ..self }
     }
 
     /// All known tokens: the prompt, then the generated ones.
@@ -127,7 +135,62 @@ impl Sequence {
             self.hashes.push(hash);
         }
         self.n_computed = self.hashes.len() * pool.block_size();
+    }
+
+    /// Counts what is computed now as cached, if the sequence runs for the first time.
+    pub(crate) fn count_cached(&mut self) {
         self.n_cached.get_or_insert(self.n_computed);
+    }
+
+    /// First tokens that it has in common with another.
+    pub(crate) fn n_common(&self, other: &Sequence) -> usize {
+        self.tokens.iter().zip(&other.tokens).take_while(|(a, b)| a == b).count()
+    }
+
+    /// For a sequence without blocks: shares the full blocks of the tokens that it has in common with one of `others`, where
+    /// these are computed.
+    pub(crate) fn share_common(&mut self, others: &[Sequence], pool: &mut BlockPool) -> Result<()> {
+        let n_full = |other: &Sequence| self.n_shareable(other) / pool.block_size();
+        let Some(other) = others.iter().max_by_key(|other| n_full(other)) else { return Ok(()) };
+        let n = n_full(other);
+        self.blocks = other.blocks.share_front(n, pool)?;
+        self.hashes = other.hashes[..n.min(other.hashes.len())].to_vec();
+        self.n_computed = n * pool.block_size();
+        Ok(())
+    }
+
+    /// First tokens whose keys and values it can share with another; its last token is always computed, for its logits.
+    pub(crate) fn n_shareable(&self, other: &Sequence) -> usize {
+        self.n_common(other).min(other.n_computed).min(self.tokens.len() - 1)
+    }
+
+    /// The block that its next token is written to, if it is in the table already.
+    pub(crate) fn written_block(&self, block_size: usize) -> Option<BlockId> {
+        self.blocks.ids().get(self.n_computed / block_size).copied()
+    }
+
+    /// Gives it a block of its own in the place of one that it is about to write and that others read: which is copied, and
+    /// where.
+    pub(crate) fn copy_on_write(&mut self, pool: &mut BlockPool) -> Result<Option<(BlockId, BlockId)>> {
+        let Some(from) = self.written_block(pool.block_size()) else { return Ok(None) };
+        if pool.n_users(from)? <= 1 {
+            return Ok(None);
+        }
+        let to = pool.alloc().ok_or(Error::OutOfBlocks { id: self.id })?;
+        self.blocks.replace(self.n_computed / pool.block_size(), to);
+        pool.free(from)?;
+        Ok(Some((from, to)))
+    }
+
+    /// A second sequence with the same tokens, in the same blocks. Either copies a block before it writes it.
+    pub(crate) fn share(&self, id: SequenceId, pool: &mut BlockPool) -> Result<Self> {
+        let blocks = self.blocks.share_front(self.blocks.ids().len(), pool)?;
+        Ok(Self { id, blocks, ..self.clone() })
+    }
+
+    /// Names its full blocks in a pool that does not have the names.
+    pub(crate) fn name_again(&self, pool: &mut BlockPool) -> Result<()> {
+        self.blocks.ids().iter().zip(&self.hashes).try_for_each(|(block, hash)| pool.name(*block, *hash))
     }
 
     /// Names its full blocks, so that other sequences can use them.
@@ -142,7 +205,7 @@ impl Sequence {
 
     /// The name of the block after those that have one; its tokens are known.
     fn next_hash(&self, block_size: usize) -> BlockHash {
-        let before = self.hashes.last().unwrap_or(&BlockHash::ROOT);
+        let before = self.hashes.last().unwrap_or(&self.root);
         before.next(&self.tokens[self.hashes.len() * block_size..][..block_size])
     }
 

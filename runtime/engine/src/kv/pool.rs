@@ -26,6 +26,8 @@ pub struct BlockPool {
     free: Vec<BlockId>,
     n_users: Vec<u32>,
     prefixes: PrefixCache,
+    /// Blocks that stay free.
+    n_withheld: usize,
 }
 
 impl BlockPool {
@@ -38,6 +40,7 @@ impl BlockPool {
                 free: (0..n_blocks as u32).rev().map(BlockId).collect(),
                 n_users: vec![0; n_blocks],
                 prefixes: PrefixCache::new(n_blocks),
+                n_withheld: 0,
             }),
             _ => Err(Error::BadPool { n_blocks, block_size }),
         }
@@ -53,9 +56,24 @@ impl BlockPool {
         self.n_users.len()
     }
 
-    /// Blocks that no table uses.
+    /// Blocks that tables may take.
     pub fn n_free(&self) -> usize {
-        self.free.len() + self.prefixes.n_unused()
+        (self.free.len() + self.prefixes.n_unused()).saturating_sub(self.n_withheld)
+    }
+
+    /// Blocks that tables use.
+    pub fn n_used(&self) -> usize {
+        self.n_blocks() - self.free.len() - self.prefixes.n_unused()
+    }
+
+    /// Blocks that tables may use.
+    pub fn n_usable(&self) -> usize {
+        self.n_blocks().saturating_sub(self.n_withheld)
+    }
+
+    /// Keeps `n` blocks from being taken, from now on.
+    pub fn withhold(&mut self, n: usize) {
+        self.n_withheld = n;
     }
 
     /// Those of them that are kept for their contents.
@@ -70,6 +88,9 @@ impl BlockPool {
 
     /// A free block, now used once; `None` when there is none.
     pub fn alloc(&mut self) -> Option<BlockId> {
+        if self.n_free() == 0 {
+            return None;
+        }
         let block = self.free.pop().or_else(|| self.prefixes.evict())?;
         self.n_users[block.0 as usize] = 1;
         Some(block)
@@ -101,6 +122,9 @@ impl BlockPool {
     /// A block with these contents, with one user more.
     pub fn reuse(&mut self, hash: BlockHash) -> Option<BlockId> {
         let block = self.prefixes.find(hash)?;
+        if self.n_users[block.0 as usize] == 0 && self.n_free() == 0 {
+            return None;
+        }
         let n_users = &mut self.n_users[block.0 as usize];
         if *n_users == 0 {
             self.prefixes.take(block);
@@ -126,6 +150,12 @@ impl BlockPool {
     pub fn n_users(&self, block: BlockId) -> Result<u32> {
         let n_blocks = self.n_blocks();
         self.n_users.get(block.0 as usize).copied().ok_or(Error::NoSuchBlock { block, n_blocks })
+    }
+
+    /// The free blocks, the next one last, and the kept ones, the next one first.
+    #[cfg(test)]
+    pub(crate) fn unused(&self) -> (&[BlockId], Vec<BlockId>) {
+        (&self.free, self.prefixes.unused().collect())
     }
 
     fn users_of(&mut self, block: BlockId, action: &'static str) -> Result<&mut u32> {

@@ -50,6 +50,12 @@ impl PrefixCache {
         self.unused.len()
     }
 
+    /// Those, the one to evict next first.
+    #[cfg(test)]
+    pub fn unused(&self) -> impl Iterator<Item = BlockId> + '_ {
+        self.unused.values().copied()
+    }
+
     /// The block with these contents.
     pub fn find(&self, hash: BlockHash) -> Option<BlockId> {
         self.blocks.get(&hash).copied()

@@ -2,6 +2,7 @@
 
 use super::pool::{BlockId, BlockPool};
 use crate::error::Result;
+use crate::scheduler::BlockMove;
 
 /// The blocks of one sequence, in the order of its tokens.
 #[derive(Clone, Default, PartialEq, Debug)]
@@ -28,6 +29,33 @@ impl BlockTable {
     /// Appends a block that the pool counts this table for.
     pub(crate) fn push(&mut self, block: BlockId) {
         self.blocks.push(block);
+    }
+
+    /// Puts another block in a place of the table, which the pool counts this table for; returns the one it replaces.
+    pub(crate) fn replace(&mut self, i: usize, block: BlockId) -> BlockId {
+        std::mem::replace(&mut self.blocks[i], block)
+    }
+
+    /// Moves the table from one pool to another, where as many blocks are free. `moves` are those of tables that share
+    /// blocks with this one: a shared block moves once.
+    pub(crate) fn relocate(
+        &mut self,
+        from: &mut BlockPool,
+        to: &mut BlockPool,
+        moves: &mut Vec<BlockMove>,
+    ) -> Result<()> {
+        for block in &mut self.blocks {
+            let old = *block;
+            if let Some(moved) = moves.iter().find(|moved| moved.from == old) {
+                to.share(moved.to)?;
+                *block = moved.to;
+            } else if let Some(new) = to.alloc() {
+                moves.push(BlockMove { from: old, to: new });
+                *block = new;
+            }
+            from.free(old)?;
+        }
+        Ok(())
     }
 
     /// Gives back the blocks after the first `n_tokens` tokens, the last one first.

@@ -1,0 +1,56 @@
+//! What happens to the scheduler. Its state is a function of the events since it was made: a recorded trace replays exactly.
+
+use super::group::NewGroup;
+use super::plan::StepPlan;
+use super::{Outcome, Scheduler};
+use crate::error::Result;
+use crate::request::RequestId;
+use crate::sequence::SequenceId;
+
+/// One change of the scheduler's state.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Event {
+    /// A request arrives.
+    Add(NewGroup),
+    /// A request ends before it is complete.
+    Abort(RequestId),
+    /// The next step is planned; it is in flight until `Completed` or `Failed`.
+    Schedule,
+    /// The step in flight is computed; what was sampled of its logits.
+    Completed(Vec<Outcome>),
+    /// The step in flight is not computed; it can be repeated.
+    Failed,
+    /// The device's caches are lost: what they held is computed again.
+    CachesLost,
+    /// So many blocks are not to be used: memory is lost, or found.
+    Withhold(usize),
+}
+
+/// What an event leads to.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Effect {
+    /// The state alone changed.
+    None,
+    /// The step to execute.
+    Plan(StepPlan),
+    /// The sequences that go on, by outcome and in its order.
+    Continued(Vec<Vec<SequenceId>>),
+}
+
+impl Scheduler {
+    /// One event: (state, event) → (state, effect). An error leaves the state as it was.
+    pub fn apply(&mut self, event: &Event) -> Result<Effect> {
+        Ok(match event {
+            Event::Add(group) => self.add(group).map(|()| Effect::None)?,
+            Event::Abort(id) => self.abort(*id).map(|()| Effect::None)?,
+            Event::Schedule => Effect::Plan(self.schedule()?),
+            Event::Completed(outcomes) => Effect::Continued(self.complete(outcomes)?),
+            Event::Failed => self.fail().map(|()| Effect::None)?,
+            Event::CachesLost => self.lose_caches().map(|()| Effect::None)?,
+            Event::Withhold(n) => {
+                self.withhold(*n);
+                Effect::None
+            }
+        })
+    }
+}

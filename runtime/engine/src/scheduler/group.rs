@@ -1,0 +1,139 @@
+//! A request as the scheduler sees it: its sequences, and what they share.
+
+use crate::kv::pool::{BlockId, BlockPool};
+use crate::kv::prefix::BlockHash;
+use crate::request::RequestId;
+use crate::sequence::{Sequence, TokenId};
+use std::cmp::Reverse;
+
+/// A request to schedule.
+#[derive(Clone, PartialEq, Debug)]
+pub struct NewGroup {
+    /// Its name.
+    pub id: RequestId,
+    /// Its tokens, at least one.
+    pub prompt: Vec<TokenId>,
+    /// Most sequences that it has at once: `best_of`, or the beam width.
+    pub width: usize,
+    /// Whether its sequences are computed in the same steps, as beam search compares them.
+    pub lockstep: bool,
+    /// Larger goes first.
+    pub priority: i32,
+    /// Before the first block's hash: model, adapter, salt.
+    pub root: BlockHash,
+    /// Whether computed blocks of other requests are used; not where logits of all prompt tokens are required.
+    pub reuses_prefix: bool,
+}
+
+/// A request and its live sequences.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Group {
+    /// Its name.
+    pub id: RequestId,
+    /// Its live sequences: one with the prompt first, forks later.
+    pub sequences: Vec<Sequence>,
+    pub(super) width: usize,
+    pub(super) lockstep: bool,
+    pub(super) reuses_prefix: bool,
+    pub(super) has_run: bool,
+    pub(super) is_aborted: bool,
+    priority: i32,
+    arrival: u64,
+}
+
+/// What the tables of a group occupy and lack.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub(super) struct Need {
+    /// Distinct blocks in its tables.
+    pub held: usize,
+    /// Blocks that it lacks for its next step.
+    pub more: usize,
+}
+
+impl Group {
+    pub(super) fn new(new: &NewGroup, sequence: Sequence, arrival: u64) -> Group {
+        Group {
+            id: new.id,
+            sequences: vec![sequence],
+            width: new.width.max(1),
+            lockstep: new.lockstep,
+            reuses_prefix: new.reuses_prefix,
+            has_run: false,
+            is_aborted: false,
+            priority: new.priority,
+            arrival,
+        }
+    }
+
+    /// Its place in a queue: priority first, then arrival.
+    pub(super) fn rank(&self) -> (Reverse<i32>, u64) {
+        (Reverse(self.priority), self.arrival)
+    }
+
+    /// Whether sequence `i` may take blocks: those before it have computed what it may share with them.
+    pub(super) fn is_ready(&self, i: usize) -> bool {
+        let is_computed = |seq: &Sequence| seq.n_missing() <= 1;
+        !self.sequences[i].blocks().ids().is_empty() || self.sequences[..i].iter().all(is_computed)
+    }
+
+    /// Whether all its sequences lack one token or none, as steps in lockstep require.
+    pub(super) fn is_level(&self) -> bool {
+        self.sequences.iter().all(|seq| seq.n_missing() <= 1 && !seq.blocks().ids().is_empty())
+    }
+
+    /// Blocks that its ready sequences lack for all their known tokens; a block that is written and that others read counts,
+    /// since it is copied.
+    pub(super) fn need(&self, pool: &BlockPool) -> Need {
+        let mut users: Vec<(BlockId, u32)> = Vec::new();
+        let mut need = Need { held: self.distinct().len(), more: 0 };
+        for (i, seq) in self.sequences.iter().enumerate() {
+            if seq.n_missing() == 0 || !self.is_ready(i) {
+                continue;
+            }
+            let held = match seq.blocks().ids().len() {
+                0 => self.n_shareable_blocks(i, pool),
+                n => n,
+            };
+            need.more += pool.blocks_for(seq.tokens().len()).saturating_sub(held);
+            if let Some(block) = seq.written_block(pool.block_size()) {
+                let at = users.iter().position(|(b, _)| *b == block).unwrap_or_else(|| {
+                    users.push((block, pool.n_users(block).unwrap_or(0)));
+                    users.len() - 1
+                });
+                if users[at].1 > 1 {
+                    need.more += 1;
+                    users[at].1 -= 1;
+                }
+            }
+        }
+        need
+    }
+
+    /// Full blocks that sequence `i`, which has none, can share with those before it.
+    fn n_shareable_blocks(&self, i: usize, pool: &BlockPool) -> usize {
+        let n_tokens = |other: &Sequence| self.sequences[i].n_shareable(other);
+        self.sequences[..i].iter().map(n_tokens).max().unwrap_or(0) / pool.block_size()
+    }
+
+    /// Blocks that all its sequences take from nothing, those with the same first tokens sharing full blocks.
+    pub(super) fn n_blocks_from_nothing(&self, pool: &BlockPool) -> usize {
+        let blocks = |i: usize| {
+            let seq = &self.sequences[i];
+            let shared = self.sequences[..i].iter().map(|other| seq.n_common(other)).max().unwrap_or(0);
+            pool.blocks_for(seq.tokens().len()) - shared.min(seq.tokens().len() - 1) / pool.block_size()
+        };
+        (0..self.sequences.len()).map(blocks).sum()
+    }
+
+    /// Distinct blocks of its tables, in order of first use.
+    pub(super) fn distinct(&self) -> Vec<BlockId> {
+        let mut distinct = Vec::new();
+        let mut seen = std::collections::HashSet::new();
+        for block in self.sequences.iter().flat_map(|seq| seq.blocks().ids()) {
+            if seen.insert(*block) {
+                distinct.push(*block);
+            }
+        }
+        distinct
+    }
+}

@@ -1,0 +1,202 @@
+//! Decides what the next step computes. Pure: no device, no clock, no I/O; the state is a function of the events so far
+//! ([`Event`]).
+//!
+//! One rule, computed tokens catch up with known tokens, covers a prompt, a long prompt in chunks, generation, and what was
+//! preempted. Three queues as in vLLM: waiting groups have no blocks, running ones have blocks on the device, swapped ones in
+//! host memory; each is ordered by priority, then by arrival. Nothing overtakes the head of a queue.
+
+mod admit;
+mod complete;
+mod config;
+mod event;
+mod group;
+mod plan;
+mod preempt;
+mod run;
+#[cfg(test)]
+mod tests;
+
+pub use complete::{Child, Outcome};
+pub use config::{Policy, Preemption, PreemptionCost, SchedulerConfig};
+pub use event::{Effect, Event};
+pub use group::{Group, NewGroup};
+pub use plan::{BlockMove, Limit, PreemptionMode, Refusal, ScheduledChunk, StepPlan};
+
+use crate::error::{Error, Result};
+use crate::kv::pool::BlockPool;
+use crate::request::RequestId;
+use crate::sequence::{Sequence, SequenceId};
+use std::collections::VecDeque;
+
+/// The queues, the blocks, and the step in flight.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Scheduler {
+    config: SchedulerConfig,
+    /// Blocks on the device.
+    pool: BlockPool,
+    /// Blocks in host memory, for swapping.
+    host: BlockPool,
+    waiting: VecDeque<Group>,
+    running: VecDeque<Group>,
+    swapped: VecDeque<Group>,
+    /// Chunks that are being computed.
+    in_flight: Option<Vec<ScheduledChunk>>,
+    next_sequence: u64,
+    next_arrival: u64,
+}
+
+impl Scheduler {
+    /// No request; `n_blocks` blocks of `block_size` tokens on the device and `n_host_blocks` in host memory.
+    pub fn new(
+        config: SchedulerConfig,
+        n_blocks: usize,
+        n_host_blocks: usize,
+        block_size: usize,
+    ) -> Result<Self> {
+        if config.max_num_seqs == 0 || config.max_num_batched_tokens < config.max_num_seqs {
+            let (n_tokens, n_seqs) = (config.max_num_batched_tokens, config.max_num_seqs);
+            return Err(Error::BadBudgets { n_tokens, n_seqs });
+        }
+        Ok(Scheduler {
+            config,
+            pool: BlockPool::new(n_blocks, block_size)?,
+            host: BlockPool::new(n_host_blocks, block_size)?,
+            waiting: VecDeque::new(),
+            running: VecDeque::new(),
+            swapped: VecDeque::new(),
+            in_flight: None,
+            next_sequence: 0,
+            next_arrival: 0,
+        })
+    }
+
+    /// Queues a request.
+    pub fn add(&mut self, new: &NewGroup) -> Result<()> {
+        if self.group(new.id).is_some() {
+            return Err(Error::DuplicateRequest { id: new.id });
+        }
+        let sequence = Sequence::new(SequenceId(self.next_sequence), new.prompt.clone())?;
+        let mut group = Group::new(new, sequence.with_root(new.root), self.next_arrival);
+        group.reuses_prefix &= self.config.prefix_cache;
+        (self.next_sequence, self.next_arrival) = (self.next_sequence + 1, self.next_arrival + 1);
+        insert(&mut self.waiting, group);
+        Ok(())
+    }
+
+    /// Ends a request; one that is in flight, when its step ends.
+    pub fn abort(&mut self, id: RequestId) -> Result<()> {
+        if let Some(i) = self.running.iter().position(|g| g.id == id) {
+            if self.in_flight.is_some() {
+                self.running[i].is_aborted = true;
+                return Ok(());
+            }
+            return self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.pool));
+        }
+        if let Some(i) = self.waiting.iter().position(|g| g.id == id) {
+            return self.waiting.remove(i).map_or(Ok(()), |g| release(g, &mut self.pool));
+        }
+        if let Some(i) = self.swapped.iter().position(|g| g.id == id) {
+            return self.swapped.remove(i).map_or(Ok(()), |g| release(g, &mut self.host));
+        }
+        Err(Error::UnknownRequest { id })
+    }
+
+    /// Plans the next step. Groups whose tokens are all computed get none until [`Scheduler::complete`] gives them more.
+    pub fn schedule(&mut self) -> Result<StepPlan> {
+        if self.in_flight.is_some() {
+            return Err(Error::StepInFlight);
+        }
+        let mut plan = StepPlan::default();
+        match self.config.policy {
+            Policy::Chunked => {
+                self.reserve_running(&mut plan)?;
+                self.run_decodes(&mut plan);
+                self.run_prefills(&mut plan);
+                self.swap_in(&mut plan)?;
+                if self.swapped.is_empty() {
+                    self.admit(&mut plan)?;
+                }
+            }
+            Policy::PrefillFirst => {
+                if self.swapped.is_empty() {
+                    self.admit(&mut plan)?;
+                }
+                if plan.is_empty() {
+                    self.reserve_running(&mut plan)?;
+                    self.run_decodes(&mut plan);
+                    self.run_prefills(&mut plan);
+                    self.swap_in(&mut plan)?;
+                }
+            }
+        }
+        self.in_flight = Some(plan.chunks.clone());
+        Ok(plan)
+    }
+
+    /// Uses `n` blocks less than there are.
+    pub fn withhold(&mut self, n: usize) {
+        self.pool.withhold(n);
+    }
+
+    /// A request, whatever its queue.
+    pub fn group(&self, id: RequestId) -> Option<&Group> {
+        self.groups().find(|g| g.id == id)
+    }
+
+    /// A sequence that runs.
+    pub fn sequence(&self, id: SequenceId) -> Option<&Sequence> {
+        self.running.iter().flat_map(|g| &g.sequences).find(|seq| seq.id == id)
+    }
+
+    /// All requests: running, swapped, waiting.
+    pub fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.running.iter().chain(&self.swapped).chain(&self.waiting)
+    }
+
+    /// Requests by queue: waiting, running, swapped.
+    pub fn counts(&self) -> [usize; 3] {
+        [self.waiting.len(), self.running.len(), self.swapped.len()]
+    }
+
+    /// Whether there is no request.
+    pub fn is_empty(&self) -> bool {
+        self.groups().next().is_none()
+    }
+
+    /// The blocks on the device.
+    pub fn pool(&self) -> &BlockPool {
+        &self.pool
+    }
+
+    /// The blocks in host memory.
+    pub fn host_pool(&self) -> &BlockPool {
+        &self.host
+    }
+
+    /// The budgets and rules.
+    pub fn config(&self) -> &SchedulerConfig {
+        &self.config
+    }
+
+    /// Blocks that stay free when a request is admitted.
+    fn watermark_blocks(&self) -> usize {
+        (self.config.watermark * self.pool.n_blocks() as f64) as usize
+    }
+
+    /// Sequences that the running groups have or may have.
+    fn n_running_seqs(&self) -> usize {
+        self.running.iter().map(|g| g.width).sum()
+    }
+}
+
+/// Puts a group into its place of a queue.
+fn insert(queue: &mut VecDeque<Group>, group: Group) -> usize {
+    let at = queue.partition_point(|other| other.rank() < group.rank());
+    queue.insert(at, group);
+    at
+}
+
+/// Gives the blocks of a group back.
+fn release(mut group: Group, pool: &mut BlockPool) -> Result<()> {
+    group.sequences.iter_mut().try_for_each(|seq| seq.release(pool))
+}

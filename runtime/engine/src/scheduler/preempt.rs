@@ -1,0 +1,128 @@
+//! Running groups give their blocks up, and get them back.
+
+use super::run::reserve;
+use super::{
+    BlockMove, Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert, release,
+};
+use crate::error::Result;
+use crate::kv::pool::BlockPool;
+
+impl Scheduler {
+    /// Takes the blocks of the running group with the lowest rank: into host memory, or they are computed again.
+    pub(super) fn preempt_last(&mut self, plan: &mut StepPlan) -> Result<()> {
+        let Some(mut group) = self.running.pop_back() else { return Ok(()) };
+        let swaps = self.mode(&group) == PreemptionMode::Swap;
+        let moves = if swaps { relocate(&mut group, &mut self.pool, &mut self.host)? } else { None };
+        let mode = match moves {
+            Some(moves) => {
+                plan.swap_out.extend(moves);
+                PreemptionMode::Swap
+            }
+            None => PreemptionMode::Recompute,
+        };
+        plan.preempted.push((group.id, mode));
+        match mode {
+            PreemptionMode::Swap => insert(&mut self.swapped, group),
+            PreemptionMode::Recompute => {
+                group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.pool))?;
+                insert(&mut self.waiting, group)
+            }
+        };
+        Ok(())
+    }
+
+    /// Which way takes less time.
+    fn mode(&self, group: &Group) -> PreemptionMode {
+        let swap_if = |swaps| if swaps { PreemptionMode::Swap } else { PreemptionMode::Recompute };
+        match (self.config.preemption, self.config.cost) {
+            (Preemption::Recompute, _) => PreemptionMode::Recompute,
+            (Preemption::Swap, _) => PreemptionMode::Swap,
+            (Preemption::Auto, None) => swap_if(group.width > 1),
+            (Preemption::Auto, Some(cost)) => {
+                let n_blocks = group.distinct().len() as u64;
+                // Shared tokens are computed once, as they are moved once.
+                let n_tokens = n_blocks * self.pool.block_size() as u64;
+                let swap = cost.ns_per_block.saturating_mul(2 * n_blocks);
+                swap_if(swap < cost.ns_per_token.saturating_mul(n_tokens))
+            }
+        }
+    }
+
+    /// Swapped groups run again, in order, unless groups were preempted in this step. Where none runs, one whose blocks do not
+    /// fit any more is computed again.
+    pub(super) fn swap_in(&mut self, plan: &mut StepPlan) -> Result<()> {
+        while plan.preempted.is_empty()
+            && let Some(mut group) = self.swapped.pop_front()
+        {
+            let is_alone = self.running.is_empty();
+            let held = group.distinct().len();
+            let lacking = |seq: &crate::sequence::Sequence| match seq.blocks().ids() {
+                [] => self.pool.blocks_for(seq.tokens().len()),
+                _ => 1,
+            };
+            let more: usize = group.sequences.iter().map(lacking).sum();
+            let needed = if is_alone { held } else { held + more + self.watermark_blocks() };
+            let has_seqs = self.n_running_seqs() + group.width <= self.config.max_num_seqs;
+            let has_tokens = plan.n_left(self.config.max_num_batched_tokens) >= group.sequences.len();
+            if is_alone && needed > self.pool.n_usable() {
+                group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.host))?;
+                insert(&mut self.waiting, group);
+                continue;
+            }
+            let moves = match needed <= self.pool.n_free() && has_seqs && has_tokens {
+                true => relocate(&mut group, &mut self.host, &mut self.pool)?,
+                false => None,
+            };
+            let Some(moves) = moves else {
+                self.swapped.push_front(group);
+                break;
+            };
+            plan.swap_in.extend(moves);
+            group.sequences.iter().try_for_each(|seq| seq.name_again(&mut self.pool))?;
+            let at = insert(&mut self.running, group);
+            if self.running[at].need(&self.pool).more <= self.pool.n_free() {
+                reserve(&mut self.running[at], &mut self.pool, plan)?;
+                self.run_group(at, plan);
+            }
+        }
+        Ok(())
+    }
+
+    /// The device's caches are lost: what runs is computed again. Blocks in host memory stay.
+    pub fn lose_caches(&mut self) -> Result<()> {
+        self.fail()?;
+        while let Some(mut group) = self.running.pop_back() {
+            group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.pool))?;
+            insert(&mut self.waiting, group);
+        }
+        self.pool.forget_all();
+        Ok(())
+    }
+
+    /// The step in flight was not computed.
+    pub fn fail(&mut self) -> Result<()> {
+        self.in_flight = None;
+        self.end_aborted()
+    }
+
+    /// Ends requests that were aborted while their step was in flight.
+    pub(super) fn end_aborted(&mut self) -> Result<()> {
+        while let Some(i) = self.running.iter().position(|g| g.is_aborted) {
+            self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.pool))?;
+        }
+        Ok(())
+    }
+}
+
+/// Moves the blocks of a group between pools, shared ones once; `None` if the other pool has too few free ones.
+fn relocate(group: &mut Group, from: &mut BlockPool, to: &mut BlockPool) -> Result<Option<Vec<BlockMove>>> {
+    let blocks = group.distinct();
+    if blocks.len() > to.n_free() {
+        return Ok(None);
+    }
+    let mut moves: Vec<BlockMove> = Vec::new();
+    for seq in &mut group.sequences {
+        seq.blocks.relocate(from, to, &mut moves)?;
+    }
+    Ok(Some(moves))
+}

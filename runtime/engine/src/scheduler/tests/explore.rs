@@ -1,0 +1,199 @@
+//! Every state that small worlds can reach, with every event in each: no leak, double free, wrong read or count, lost token,
+//! and from each state all requests end.
+
+use super::super::*;
+use std::result::Result;
+use super::world::{Fault, World};
+use crate::kv::prefix::BlockHash;
+use crate::sequence::TokenId;
+use std::collections::HashSet;
+
+/// A world's rules, its requests and how often each kind of event happens.
+#[derive(Clone)]
+pub struct Setting {
+    pub config: SchedulerConfig,
+    pub n_blocks: usize,
+    pub n_host: usize,
+    pub requests: Vec<NewGroup>,
+    pub n_aborts: usize,
+    pub n_failures: usize,
+    pub n_losses: usize,
+    /// Blocks that are withheld, and found again.
+    pub n_withheld: usize,
+    /// Tokens at which a sequence ends.
+    pub n_max: usize,
+}
+
+const BLOCK_SIZE: usize = 2;
+
+pub fn request(id: u64, prompt: &[TokenId], width: usize) -> NewGroup {
+    NewGroup {
+        id: RequestId(id),
+        prompt: prompt.to_vec(),
+        width,
+        lockstep: false,
+        priority: 0,
+        root: BlockHash::ROOT,
+        reuses_prefix: true,
+    }
+}
+
+/// Four requests, two of which fork, in six blocks; small budgets.
+pub fn setting() -> Setting {
+    let config = SchedulerConfig {
+        max_num_batched_tokens: 4,
+        max_num_seqs: 4,
+        watermark: 0.0,
+        policy: Policy::Chunked,
+        preemption: Preemption::Auto,
+        cost: None,
+        prefix_cache: false,
+    };
+    let requests = vec![
+        request(0, &[1, 2, 3], 2),
+        request(1, &[1, 2], 1),
+        request(2, &[5], 2),
+        request(3, &[1, 2, 3], 1),
+    ];
+    Setting {
+        config,
+        n_blocks: 6,
+        n_host: 3,
+        requests,
+        n_aborts: 0,
+        n_failures: 0,
+        n_losses: 0,
+        n_withheld: 0,
+        n_max: 5,
+    }
+}
+
+/// What was found: states, or the first violated invariant with the events that led to it.
+pub fn explore(setting: &Setting, fault: Option<Fault>) -> Result<usize, String> {
+    let mut world = World::new(setting.config, setting.n_blocks, setting.n_host, BLOCK_SIZE);
+    world.fault = fault;
+    let root = Node { world, left: setting.clone(), n_added: 0 };
+    let (mut seen, mut open) = (HashSet::new(), vec![root]);
+    while let Some(node) = open.pop() {
+        for event in node.events() {
+            let mut next = node.after(&event).map_err(|e| format!("{e}\nafter {:?}", node.world.trace))?;
+            if !seen.insert(next.key()) {
+                continue;
+            }
+            let mut alone = next.world.clone();
+            alone
+                .run_to_end(setting.n_max, 80)
+                .map_err(|e| format!("{e}\nafter {:?}", next.world.trace))?;
+            next.world.refused.clear();
+            open.push(next);
+        }
+    }
+    Ok(seen.len())
+}
+
+#[derive(Clone)]
+struct Node {
+    world: World,
+    left: Setting,
+    n_added: usize,
+}
+
+impl Node {
+    fn key(&self) -> Vec<u8> {
+        let left = &self.left;
+        let counts = [self.n_added, left.n_aborts, left.n_failures, left.n_losses, left.n_withheld];
+        let mut key = self.world.key();
+        key.extend(counts.map(|n| n as u8));
+        key
+    }
+
+    /// All that may happen next.
+    fn events(&self) -> Vec<Event> {
+        let (s, left) = (&self.world.s, &self.left);
+        let mut events = Vec::new();
+        if let Some(request) = left.requests.get(self.n_added) {
+            events.push(Event::Add(request.clone()));
+        }
+        if s.in_flight.is_none() {
+            events.push(Event::Schedule);
+        } else {
+            let plain = self.world.outcomes(left.n_max, false);
+            let forked = self.world.outcomes(left.n_max, true);
+            // Each request may also end early, by a token that ends its text.
+            let ends = (0..plain.len()).filter(|&i| !plain[i].next.is_empty()).map(|i| {
+                let mut outcomes = plain.clone();
+                outcomes[i].next.pop();
+                outcomes
+            });
+            events.extend(ends.map(Event::Completed));
+            if forked != plain {
+                events.push(Event::Completed(forked));
+            }
+            events.push(Event::Completed(plain));
+            if left.n_failures > 0 {
+                events.push(Event::Failed);
+            }
+        }
+        if left.n_losses > 0 {
+            events.push(Event::CachesLost);
+        }
+        if left.n_aborts > 0 {
+            events.extend(s.groups().filter(|g| !g.is_aborted).map(|g| Event::Abort(g.id)));
+        }
+        if left.n_withheld > 0 {
+            events.push(Event::Withhold(left.n_withheld));
+            events.push(Event::Withhold(0));
+        }
+        events
+    }
+
+    fn after(&self, event: &Event) -> Result<Node, String> {
+        let mut next = self.clone();
+        next.world.apply(event.clone())?;
+        match event {
+            Event::Add(_) => next.n_added += 1,
+            Event::Abort(_) => next.left.n_aborts -= 1,
+            Event::Failed => next.left.n_failures -= 1,
+            Event::CachesLost => next.left.n_losses -= 1,
+            Event::Withhold(0) => next.left.n_withheld = 0,
+            _ => {}
+        }
+        Ok(next)
+    }
+}
+
+/// The settings, by name.
+fn settings() -> Vec<(&'static str, Setting)> {
+    let base = setting();
+    let with = |change: &dyn Fn(&mut Setting)| {
+        let mut setting = base.clone();
+        change(&mut setting);
+        setting
+    };
+    vec![
+        ("base", base.clone()),
+        ("recompute", with(&|s| s.config.preemption = Preemption::Recompute)),
+        ("swap", with(&|s| s.config.preemption = Preemption::Swap)),
+        ("prefill first", with(&|s| s.config.policy = Policy::PrefillFirst)),
+        ("lockstep", with(&|s| s.requests[0].lockstep = true)),
+        ("prefix cache", with(&|s| s.config.prefix_cache = true)),
+        ("aborts", with(&|s| s.n_aborts = 1)),
+        ("failures", with(&|s| s.n_failures = 1)),
+        ("lost caches", with(&|s| (s.n_losses, s.config.preemption) = (1, Preemption::Swap))),
+        ("withheld", with(&|s| s.n_withheld = 2)),
+    ]
+}
+
+#[test]
+fn every_reachable_state_of_small_worlds_keeps_all_invariants() {
+    let mut n_states = Vec::new();
+    for (name, setting) in settings() {
+        let n = explore(&setting, None).unwrap_or_else(|e| panic!("{name}: {e}"));
+        println!("{name}: {n} states");
+        n_states.push((name, n));
+    }
+    let n = |name: &str| n_states.iter().find(|(known, _)| *known == name).unwrap().1;
+    for more in ["aborts", "failures", "withheld"] {
+        assert!(n(more) > n("base"), "{more} adds no states: {n_states:?}");
+    }
+}

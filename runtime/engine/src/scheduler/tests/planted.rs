@@ -1,0 +1,88 @@
+//! Bugs that a scheduler could have, made by changing its state after each event: the exploration finds each.
+
+use super::super::*;
+use super::explore::{Setting, explore, setting};
+use super::world::Fault;
+
+/// The first violated invariant.
+fn find(fault: Fault, change: impl Fn(&mut Setting)) -> String {
+    let mut setting = setting();
+    change(&mut setting);
+    explore(&setting, Some(fault)).expect_err("the fault is not found")
+}
+
+#[test]
+fn a_block_that_is_not_copied_before_it_is_written() {
+    let error = find(|_, plan| plan.block_copies.clear(), |_| ());
+    assert!(error.contains("reads a wrong token"), "{error}");
+}
+
+#[test]
+fn a_reference_that_is_not_counted() {
+    let fault: Fault = |s, _| {
+        let shared = s.running.iter().flat_map(|g| &g.sequences).flat_map(|seq| seq.blocks().ids());
+        let shared = shared.copied().find(|block| s.pool.n_users(*block).is_ok_and(|n| n > 1));
+        shared.map_or(Ok(()), |block| s.pool.free(block)).unwrap();
+    };
+    let error = find(fault, |_| ());
+    assert!(error.contains("is counted"), "{error}");
+}
+
+#[test]
+fn a_preempted_group_that_keeps_its_blocks() {
+    let fault: Fault = |s, plan| {
+        if let Some((id, PreemptionMode::Recompute)) = plan.preempted.first() {
+            let group = s.waiting.iter_mut().find(|g| g.id == *id).unwrap();
+            group.sequences[0].blocks.grow(1, &mut s.pool);
+        }
+    };
+    let error = find(fault, |s| s.config.preemption = Preemption::Recompute);
+    assert!(error.contains("a waiting group has blocks"), "{error}");
+}
+
+#[test]
+fn a_token_that_counts_as_computed_too_early() {
+    let fault: Fault = |s, _| {
+        if let Some(seq) = s.running.iter_mut().flat_map(|g| &mut g.sequences).find(|seq| seq.n_missing() == 2) {
+            seq.advance(1);
+        }
+    };
+    let error = find(fault, |_| ());
+    assert!(error.contains("reads a wrong token"), "{error}");
+}
+
+#[test]
+fn swapped_groups_that_never_return() {
+    let fault: Fault = |s, plan| {
+        for (id, mode) in &plan.preempted {
+            if *mode == PreemptionMode::Swap && s.swapped.len() == 1 && s.swapped[0].id == *id {
+                s.swapped[0].width = 99;
+            }
+        }
+    };
+    let error = find(fault, |s| s.config.preemption = Preemption::Swap);
+    assert!(error.contains("not complete after"), "{error}");
+}
+
+#[test]
+fn a_swapped_block_that_does_not_move() {
+    let error = find(
+        |_, plan| {
+            plan.swap_in.pop();
+        },
+        |s| s.config.preemption = Preemption::Swap,
+    );
+    assert!(error.contains("reads a wrong token"), "{error}");
+}
+
+#[test]
+fn a_sequence_that_is_lost_when_its_group_forks() {
+    let fault: Fault = |s, _| {
+        if let Some(group) = s.running.iter_mut().find(|g| g.sequences.len() == 2) {
+            let mut lost = group.sequences.remove(0);
+            lost.release(&mut s.pool).unwrap();
+        }
+    };
+    let error = find(fault, |_| ());
+    assert!(error.contains("sequences are"), "{error}");
+}

@@ -1,0 +1,268 @@
+//! A scheduler, and the memory that its plans are executed on. A slot holds a number that stands for the tokens up to the
+//! one whose keys and values were written there, so a wrong read is found where it happens.
+
+use super::super::*;
+use std::result::Result;
+use crate::kv::pool::BlockId;
+use crate::sequence::TokenId;
+use std::collections::{BTreeMap, HashMap};
+
+/// What stands for a prefix: never 0, which is a slot that was not written.
+fn content(tokens: &[TokenId]) -> u64 {
+    tokens.iter().fold(0xcbf2_9ce4_8422_2325, |h, t| (h ^ u64::from(t + 1)).wrapping_mul(0x0100_0000_01b3)) | 1
+}
+
+/// Changes the state after an event as a bug would.
+pub type Fault = fn(&mut Scheduler, &mut StepPlan);
+
+#[derive(Clone)]
+pub struct World {
+    pub s: Scheduler,
+    device: Vec<u64>,
+    host: Vec<u64>,
+    /// The live sequences by request, with the tokens that they must have.
+    expected: BTreeMap<RequestId, BTreeMap<SequenceId, Vec<TokenId>>>,
+    /// Requests that end with the step in flight.
+    aborted: Vec<RequestId>,
+    /// Requests that were refused.
+    pub refused: Vec<Refusal>,
+    pub fault: Option<Fault>,
+    pub trace: Vec<Event>,
+}
+
+impl World {
+    pub fn new(config: SchedulerConfig, n_blocks: usize, n_host: usize, block_size: usize) -> World {
+        World {
+            s: Scheduler::new(config, n_blocks, n_host, block_size).unwrap(),
+            device: vec![0; n_blocks * block_size],
+            host: vec![0; n_host * block_size],
+            expected: BTreeMap::new(),
+            aborted: Vec::new(),
+            refused: Vec::new(),
+            fault: None,
+            trace: Vec::new(),
+        }
+    }
+
+    /// Applies an event and checks all invariants.
+    pub fn apply(&mut self, event: Event) -> Result<Effect, String> {
+        let due = self.due();
+        let was_in_flight = self.s.in_flight.is_some();
+        let mut effect = self.s.apply(&event).map_err(|e| format!("{event:?}: {e}"))?;
+        let mut none = StepPlan::default();
+        let plan = if let Effect::Plan(plan) = &mut effect { plan } else { &mut none };
+        if let Some(fault) = self.fault {
+            fault(&mut self.s, plan);
+        }
+        match (&event, &effect) {
+            (Event::Schedule, Effect::Plan(plan)) => self.execute(plan)?,
+            (Event::CachesLost, _) => self.device.fill(0),
+            _ => {}
+        }
+        self.expect(&event, &effect, &due, was_in_flight);
+        self.trace.push(event);
+        self.check().map_err(|e| format!("{e}\n{:#?}", self.s))?;
+        Ok(effect)
+    }
+
+    /// Sequences whose tokens are all computed once the step in flight is.
+    fn due(&self) -> Vec<SequenceId> {
+        let all = self.s.running.iter().flat_map(|g| &g.sequences);
+        all.filter(|seq| self.s.n_missing_after_step(seq) == 0).map(|seq| seq.id).collect()
+    }
+
+    /// Which sequences there must be after an event.
+    fn expect(&mut self, event: &Event, effect: &Effect, due: &[SequenceId], was_in_flight: bool) {
+        match (event, effect) {
+            (Event::Add(new), _) => {
+                let group = self.s.group(new.id).expect("it was added");
+                let first = (group.sequences[0].id, new.prompt.clone());
+                self.expected.insert(new.id, BTreeMap::from([first]));
+            }
+            (Event::Abort(id), _) if was_in_flight && self.s.group(*id).is_some() => self.aborted.push(*id),
+            (Event::Abort(id), _) => drop(self.expected.remove(id)),
+            (Event::Schedule, Effect::Plan(plan)) => {
+                plan.refused.iter().for_each(|refusal| drop(self.expected.remove(&refusal.request)));
+            }
+            (Event::Completed(outcomes), Effect::Continued(ids)) => {
+                for (Outcome { request, next }, ids) in outcomes.iter().zip(ids) {
+                    let known = self.expected.entry(*request).or_default();
+                    let before = known.clone();
+                    known.retain(|id, _| !due.contains(id));
+                    for (child, id) in next.iter().zip(ids) {
+                        let mut tokens = before[&child.parent].clone();
+                        tokens.push(child.token);
+                        known.insert(*id, tokens);
+                    }
+                }
+            }
+            _ => {}
+        }
+        if self.s.in_flight.is_none() {
+            self.aborted.drain(..).for_each(|id| drop(self.expected.remove(&id)));
+        }
+        self.expected.retain(|_, sequences| !sequences.is_empty());
+    }
+
+    /// Moves, copies and writes of a plan, in its order; each chunk reads all slots of its sequence's tokens.
+    fn execute(&mut self, plan: &StepPlan) -> Result<(), String> {
+        if !plan.swap_in.is_empty() && !plan.preempted.is_empty() {
+            return Err("groups are swapped in while others are preempted".into());
+        }
+        let size = self.s.pool.block_size();
+        let slots = |b: BlockId| b.0 as usize * size..(b.0 as usize + 1) * size;
+        for m in &plan.swap_out {
+            let block = self.device[slots(m.from)].to_vec();
+            self.host[slots(m.to)].copy_from_slice(&block);
+        }
+        for m in &plan.swap_in {
+            let block = self.host[slots(m.from)].to_vec();
+            self.device[slots(m.to)].copy_from_slice(&block);
+        }
+        for m in &plan.block_copies {
+            let block = self.device[slots(m.from)].to_vec();
+            self.device[slots(m.to)].copy_from_slice(&block);
+        }
+        let config = self.s.config;
+        if plan.n_tokens() > config.max_num_batched_tokens || plan.chunks.len() > config.max_num_seqs {
+            return Err(format!("a step of {} tokens, {} chunks", plan.n_tokens(), plan.chunks.len()));
+        }
+        // All keys and values of a step are written before any are read.
+        for read in [false, true] {
+            for chunk in &plan.chunks {
+                let seq = self.s.sequence(chunk.id).ok_or(format!("{} does not run", chunk.id))?;
+                let end = seq.n_computed() + chunk.n_new;
+                let first = if read { 0 } else { seq.n_computed() };
+                for position in first..end {
+                    let slot = seq.blocks().slot(position, size).ok_or("a token without a slot")? as usize;
+                    let expected = content(&seq.tokens()[..=position]);
+                    match read {
+                        false => self.device[slot] = expected,
+                        true if self.device[slot] != expected => {
+                            return Err(format!("{} reads a wrong token at position {position}", chunk.id));
+                        }
+                        true => {}
+                    }
+                }
+            }
+        }
+        self.refused.extend(&plan.refused);
+        Ok(())
+    }
+
+    /// Reference counts, free lists and queues agree.
+    fn check(&self) -> Result<(), String> {
+        let s = &self.s;
+        let sequences = |g: &Group| g.sequences.iter().map(|seq| (seq.id, seq.tokens().to_vec())).collect();
+        let found: BTreeMap<_, BTreeMap<_, _>> = s.groups().map(|g| (g.id, sequences(g))).collect();
+        if found != self.expected {
+            return Err(format!("the sequences are {found:?}: expected {:?}", self.expected));
+        }
+        if let Some(group) = s.groups().find(|g| g.sequences.is_empty() || g.sequences.len() > g.width) {
+            return Err(format!("{} has {} of {} sequences", group.id, group.sequences.len(), group.width));
+        }
+        let has_blocks = |g: &Group| g.sequences.iter().any(|seq| !seq.blocks().ids().is_empty());
+        if s.waiting.iter().any(has_blocks) {
+            return Err("a waiting group has blocks".into());
+        }
+        for (pool, queue, what) in [(&s.pool, &s.running, "device"), (&s.host, &s.swapped, "host")] {
+            let mut users: HashMap<BlockId, u32> = HashMap::new();
+            let tables = queue.iter().flat_map(|g| &g.sequences).map(|seq| seq.blocks().ids());
+            tables.flatten().for_each(|block| *users.entry(*block).or_default() += 1);
+            let (free, kept) = pool.unused();
+            let mut unused: Vec<BlockId> = free.iter().copied().chain(kept).collect();
+            unused.sort();
+            let expected: Vec<BlockId> = (0..pool.n_blocks() as u32)
+                .map(BlockId)
+                .filter(|block| !users.contains_key(block))
+                .collect();
+            if unused != expected {
+                return Err(format!("{what}: {unused:?} are free, {expected:?} have no users"));
+            }
+            for (block, n) in users {
+                if pool.n_users(block) != Ok(n) {
+                    return Err(format!("{what}: {block} is counted {:?} times of {n}", pool.n_users(block)));
+                }
+            }
+        }
+        for queue in [&s.waiting, &s.running, &s.swapped] {
+            if !queue.iter().is_sorted_by_key(|g| g.rank()) {
+                return Err("a queue is out of order".into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Requests whose sequences all have their tokens computed after the step in flight: those that are sampled.
+    pub fn sampled(&self) -> Vec<&Group> {
+        let is_due = |seq: &Sequence| self.s.n_missing_after_step(seq) == 0;
+        let chunks = self.s.in_flight.iter().flatten();
+        let in_step: Vec<SequenceId> = chunks.map(|chunk| chunk.id).collect();
+        let groups = self.s.running.iter();
+        groups.filter(|g| g.sequences.iter().any(|seq| in_step.contains(&seq.id) && is_due(seq))).collect()
+    }
+
+    /// Each due sequence of a group goes on with one token, or the group ends once it has `n_max` tokens a sequence. With
+    /// `fork` its first due sequence is continued twice.
+    pub fn outcome(&self, group: &Group, n_max: usize, fork: bool) -> Outcome {
+        let due: Vec<&Sequence> =
+            group.sequences.iter().filter(|seq| self.s.n_missing_after_step(seq) == 0).collect();
+        let mut next = Vec::new();
+        for (i, seq) in due.iter().filter(|seq| seq.tokens().len() < n_max).enumerate() {
+            let n = if i == 0 && fork && group.sequences.len() < group.width { 2 } else { 1 };
+            next.extend((0..n).map(|token| Child { parent: seq.id, token: token + 7 * i as u32 }));
+        }
+        Outcome { request: group.id, next }
+    }
+
+    /// The step in flight with the plainest outcome.
+    pub fn outcomes(&self, n_max: usize, fork: bool) -> Vec<Outcome> {
+        self.sampled().into_iter().map(|g| self.outcome(g, n_max, fork)).collect()
+    }
+
+    /// Steps without further events end all requests.
+    pub fn run_to_end(&mut self, n_max: usize, max_steps: usize) -> Result<(), String> {
+        if self.s.in_flight.is_some() {
+            self.apply(Event::Completed(self.outcomes(n_max, false)))?;
+        }
+        for _ in 0..max_steps {
+            if self.s.is_empty() {
+                return Ok(());
+            }
+            self.apply(Event::Schedule)?;
+            self.apply(Event::Completed(self.outcomes(n_max, false)))?;
+        }
+        Err(format!("requests are not complete after {max_steps} steps: {:?}", self.s.counts()))
+    }
+
+    /// The state without names that only grow: equal keys lead to equal futures.
+    pub fn key(&self) -> Vec<u8> {
+        let s = &self.s;
+        let mut key = Vec::new();
+        let ids: HashMap<SequenceId, u8> =
+            s.groups().flat_map(|g| &g.sequences).zip(0..).map(|(seq, i)| (seq.id, i)).collect();
+        for queue in [&s.waiting, &s.running, &s.swapped] {
+            key.push(queue.len() as u8);
+            for g in queue {
+                let flags = u8::from(g.has_run) | u8::from(g.is_aborted) << 1;
+                key.extend([g.id.0 as u8, flags, g.sequences.len() as u8]);
+                for seq in &g.sequences {
+                    key.extend([seq.tokens().len() as u8, seq.n_computed() as u8]);
+                    key.extend(seq.tokens().iter().map(|t| *t as u8));
+                    key.push(seq.blocks().ids().len() as u8);
+                    key.extend(seq.blocks().ids().iter().map(|b| b.0 as u8));
+                }
+            }
+        }
+        key.push(s.in_flight.as_ref().map_or(255, |chunks| chunks.len() as u8));
+        key.extend(s.in_flight.iter().flatten().flat_map(|c| {
+            [ids.get(&c.id).copied().unwrap_or(255), c.n_new as u8]
+        }));
+        let (free, kept) = s.pool.unused();
+        key.push(free.len() as u8);
+        key.extend(free.iter().chain(&kept).map(|b| b.0 as u8));
+        key.extend(s.host.unused().0.iter().map(|b| b.0 as u8));
+        key.push(s.pool.n_usable() as u8);
+        key
+    }
+}
