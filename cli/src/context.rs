@@ -6,8 +6,8 @@ use crate::output::note;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::device_topk::KEEP_LOGITS_FROM;
-use llmrt_engine::engine::BLOCK_SIZE;
 use llmrt_engine::memory::KV_TYPES;
+use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_host::sched::SplitMode;
 
 /// Without -c the context is the model's, up to this.

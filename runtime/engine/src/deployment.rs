@@ -1,9 +1,9 @@
 //! A model on its devices, ready to step: placed, loaded, its memory allocated. A device that fails is left out,
 //! and loading starts again on the rest.
 
-use crate::engine::EngineOptions;
 use crate::error::{Error, Result};
 use crate::memory::PlacementPlan;
+use crate::options::EngineOptions;
 use crate::program::{StepProgram, StepShape};
 use llmrt_host::load::{self, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::Executor;

@@ -1,6 +1,7 @@
 //! What a model needs before anything is loaded: where it would run, and how many bytes of what on which device.
 
-use crate::engine::{EngineOptions, is_showable};
+use crate::options::EngineOptions;
+use crate::runner::is_showable;
 use crate::error::{Error, Result};
 use crate::sampler::Candidate;
 use llmrt_abi::DType;

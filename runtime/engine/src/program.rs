@@ -40,8 +40,6 @@ pub(crate) struct Results {
     pub logits: Vec<f32>,
     /// The largest logits of the others, by row; empty for rows that were read whole. No rows: all were.
     pub largest: Vec<Vec<Candidate>>,
-    /// Bytes read.
-    pub n_bytes: u64,
 }
 
 impl StepProgram {
@@ -73,12 +71,12 @@ impl StepProgram {
         Ok(executor.run(&self.program, &inputs(&self.inputs, &bytes))?)
     }
 
-    /// Reads the requested results of the last run. A row with a NaN in it is read whole, so that the sampler can name the logit.
-    pub fn read(&self, executor: &Executor, request: &TopKRequest) -> Result<Results> {
+    /// Reads the requested results of the last run, and how many bytes these are. A row with a NaN in it is read whole, so that the sampler can name the logit.
+    pub fn read(&self, executor: &Executor, request: &TopKRequest) -> Result<(Results, u64)> {
         let mut reader = Reader { executor, program: &self.program, n_bytes: 0 };
         let Some(picked) = &self.picked else {
             let logits = reader.floats(self.logits)?;
-            return Ok(Results { logits, largest: Vec::new(), n_bytes: reader.n_bytes });
+            return Ok((Results { logits, largest: Vec::new() }, reader.n_bytes));
         };
         let ids: Vec<u32> = words(&reader.whole(picked.ids)?).map(u32::from_ne_bytes).collect();
         let (values, sums) = (reader.floats(picked.logits)?, reader.floats(picked.sums)?);
@@ -94,8 +92,7 @@ impl StepProgram {
             }
             results.largest.push(largest);
         }
-        results.n_bytes = reader.n_bytes;
-        Ok(results)
+        Ok((results, reader.n_bytes))
     }
 }
 

@@ -2,28 +2,21 @@
 //! what the lost caches held is computed again from the tokens, which the host keeps.
 
 use crate::batch::{Batch, Logits};
-use crate::deployment::{Deployment, lost};
 use crate::device_topk::TopKRequest;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::program::Results;
 use crate::schedule::{ScheduledChunk, StepPlan};
-use llmrt_host::load::LoadOptions;
 
 impl Engine {
     /// The requested logits of a batch, whatever devices fail on the way, as long as one is left that can compute them.
     pub(crate) fn forward_or_recover(&mut self, batch: &Batch, request: &TopKRequest) -> Result<Results> {
         loop {
-            match self.forward(batch, request) {
+            match self.runner.forward(batch, request) {
                 Err(e) => self.recover(e)?,
                 results => return results,
             }
         }
-    }
-
-    /// Makes the executor again if a cancelled recovery has left none.
-    pub(crate) fn ensure_deployed(&mut self) -> Result<()> {
-        if self.needs_deployment { self.deploy() } else { Ok(()) }
     }
 
     /// Goes on without the device that failed with `e`; returns `e` if no device is lost, or strict placement
@@ -34,33 +27,16 @@ impl Engine {
     fn recover(&mut self, mut e: Error) -> Result<()> {
         let computed: Vec<usize> = self.queue.iter().map(|seq| seq.n_computed()).collect();
         loop {
-            let is_allowed = !self.options.strict && !e.is_cancelled();
-            let Some(d) = lost(&self.devices, &e).filter(|_| is_allowed) else { return Err(e) };
-            let name = self.devices.remove(d).name().to_string();
-            self.warnings.push(format!(
-                "{name} is not used any more: {e}; going on without it, and what its memory held is computed again"
-            ));
-            self.executor.clear();
-            self.needs_deployment = true;
-            self.queue.iter_mut().for_each(|seq| seq.forget_computed());
-            self.pool.forget_all();
-            self.deploy()?;
+            let (queue, pool) = (&mut self.queue, &mut self.pool);
+            self.runner.leave_out(e, || {
+                queue.iter_mut().for_each(|seq| seq.forget_computed());
+                pool.forget_all();
+            })?;
             match self.recompute(&computed) {
                 Ok(()) => return Ok(()),
                 Err(next) => e = next,
             }
         }
-    }
-
-    /// Loads the model onto the devices that are left, unless that is cancelled.
-    fn deploy(&mut self) -> Result<()> {
-        let cancel = self.cancel.clone();
-        let mut goes_on = |_| !cancel.is_cancelled();
-        let load = LoadOptions { mode: self.load_mode, check_tensors: false, progress: &mut goes_on };
-        let deployment = Deployment::new(self.devices.clone(), &self.files, load, &self.options);
-        let deployment = deployment.map_err(|e| if e.is_cancelled() { Error::Cancelled } else { e })?;
-        self.adopt(deployment);
-        Ok(())
     }
 
     /// Fills the caches with the first `computed` tokens of each sequence.
@@ -69,12 +45,14 @@ impl Engine {
     }
 
     fn compute_up_to(&mut self, i: usize, n_computed: usize) -> Result<()> {
+        let options = &self.runner.options;
+        let (n_batch, max_blocks) = (options.n_batch, options.max_blocks());
         while self.queue[i].n_computed() < n_computed {
             let seq = &self.queue[i];
-            let n_new = (n_computed - seq.n_computed()).min(self.options.n_batch);
+            let n_new = (n_computed - seq.n_computed()).min(n_batch);
             let plan = StepPlan { chunks: vec![ScheduledChunk { id: seq.id, n_new }], ..StepPlan::default() };
-            let batch = Batch::new(&plan, &self.queue, &self.pool, self.options.max_blocks(), Logits::Last)?;
-            self.forward(&batch, &TopKRequest::default())?;
+            let batch = Batch::new(&plan, &self.queue, &self.pool, max_blocks, Logits::Last)?;
+            self.runner.forward(&batch, &TopKRequest::default())?;
             self.advance(i, n_new)?;
         }
         Ok(())

@@ -35,7 +35,7 @@ impl Engine {
             let mut rows = vec![0; n_tokens * row_bytes];
             for (start, slot, n) in runs(&slots) {
                 let part = &mut rows[start * row_bytes..(start + n) * row_bytes];
-                self.executor.read_state(&name, (slot * row_bytes) as u64, part)?;
+                self.runner.executor_ref().read_state(&name, (slot * row_bytes) as u64, part)?;
             }
             caches.push(CacheRows { name, row_bytes, rows });
         }
@@ -60,7 +60,7 @@ impl Engine {
         for CacheRows { name, row_bytes, rows } in &state.caches {
             for (start, slot, n) in runs(&slots) {
                 let part = &rows[start * row_bytes..(start + n) * row_bytes];
-                self.executor.write_state(name, (slot * row_bytes) as u64, part)?;
+                self.runner.executor().write_state(name, (slot * row_bytes) as u64, part)?;
             }
         }
         self.advance(i, n_tokens)?;
@@ -95,7 +95,7 @@ impl Engine {
     /// The caches by name, with the bytes of a row.
     fn caches(&self) -> Vec<(String, usize)> {
         let n_slots = (self.pool.n_blocks() * self.pool.block_size()).max(1) as u64;
-        self.executor.states().into_iter().map(|(name, n)| (name, (n / n_slots) as usize)).collect()
+        self.runner.executor_ref().states().into_iter().map(|(name, n)| (name, (n / n_slots) as usize)).collect()
     }
 
     /// The slots of a sequence's first tokens.

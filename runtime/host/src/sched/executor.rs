@@ -250,6 +250,12 @@ impl Executor {
         buffer.set(&TensorDesc::bytes(0, buffer.size()), src, offset)
     }
 
+    /// Copies `n` bytes of a state from one place to another, on its device where that can.
+    pub fn copy_state(&mut self, name: &str, from: u64, to: u64, n: u64) -> Result<()> {
+        let buffer = self.state(name)?;
+        buffer.copy(&TensorDesc::bytes(to, n), buffer, &TensorDesc::bytes(from, n))
+    }
+
     fn state(&self, name: &str) -> Result<&Buffer> {
         let missing = || Error::invalid(format!("state `{name}`"), "has no memory: no graph uses it");
         self.memory.state(name).ok_or_else(missing)

@@ -1,0 +1,79 @@
+//! The sizes that an engine is made for.
+
+use llmrt_abi::DType;
+use llmrt_host::sched::SplitMode;
+use llmrt_models::BatchShape;
+
+/// Tokens in a block of the KV cache.
+pub const BLOCK_SIZE: usize = 16;
+
+/// The sizes that the engine is made for.
+#[derive(Clone, Debug)]
+pub struct EngineOptions {
+    /// Tokens that a sequence may reach.
+    pub n_ctx: usize,
+    /// Most tokens in one step.
+    pub n_batch: usize,
+    /// Sequences that may be at full length at the same time.
+    pub max_seqs: usize,
+    /// Element type of the K cache.
+    pub k_type: DType,
+    /// Element type of the V cache.
+    pub v_type: DType,
+    /// Threads of the CPU pool to use; 0: all.
+    pub n_threads: usize,
+    /// Fail instead of letting nodes run elsewhere than on the first device.
+    pub strict: bool,
+    /// How several devices share the model.
+    pub split: SplitMode,
+    /// From so many bytes on, a step's logits stay on a device with memory of its own where the largest of each row
+    /// decide ([`Engine::set_required_top_k`]), and only these are read back; `u64::MAX`: never.
+    pub keep_logits_from: u64,
+    /// Keep blocks of ended sequences, and use them for sequences that begin with the same tokens.
+    pub prefix_cache: bool,
+}
+
+/// One sequence of 4096 tokens, prompts in chunks of 512, a KV cache of F16, all threads; nodes may run on any device,
+/// all logits are read back, and blocks are used again.
+impl Default for EngineOptions {
+    fn default() -> EngineOptions {
+        EngineOptions {
+            n_ctx: 4096,
+            n_batch: 512,
+            max_seqs: 1,
+            k_type: DType::F16,
+            v_type: DType::F16,
+            n_threads: 0,
+            strict: false,
+            split: SplitMode::default(),
+            keep_logits_from: u64::MAX,
+            prefix_cache: true,
+        }
+    }
+}
+
+impl EngineOptions {
+    /// Blocks one sequence may have.
+    pub(crate) fn max_blocks(&self) -> usize {
+        self.n_ctx.div_ceil(BLOCK_SIZE).max(1)
+    }
+
+    /// Blocks of the pool.
+    pub(crate) fn n_blocks(&self) -> usize {
+        self.max_blocks().saturating_mul(self.max_seqs.max(1))
+    }
+
+    /// The shape of a step.
+    pub(crate) fn shape(&self, n_tokens: usize, n_seqs: usize, n_outputs: usize) -> BatchShape {
+        BatchShape {
+            n_tokens: n_tokens as u64,
+            n_seqs: n_seqs as u64,
+            n_outputs: n_outputs.max(1) as u64,
+            max_blocks: self.max_blocks() as u64,
+            n_blocks: self.n_blocks() as u64,
+            block_size: BLOCK_SIZE as u64,
+            k_type: self.k_type,
+            v_type: self.v_type,
+        }
+    }
+}

@@ -1,0 +1,228 @@
+//! Executes steps on devices: one program per shape of step, block moves, and what happens when a device fails.
+
+use crate::batch::Batch;
+use crate::deployment::{Deployment, lost};
+use crate::device_topk::TopKRequest;
+use crate::error::{Error, Result};
+use crate::memory;
+use crate::options::EngineOptions;
+use crate::program::{Results, StepProgram, StepShape, bytes_of, floats, inputs, words};
+use llmrt_abi::DType;
+use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
+use llmrt_host::sched::executor::{Executor, Program};
+use llmrt_host::sched::report::Report;
+use llmrt_host::{CancelToken, Device, Host, PoolStats};
+use llmrt_models::Model;
+use std::sync::Arc;
+
+/// Gets an op's result: name, dims, values. What it fails with ends the visit.
+pub type VisitOp<'a> = dyn FnMut(&str, [u64; 4], &[f32]) -> std::io::Result<()> + 'a;
+
+/// Most step graphs kept.
+const MAX_PROGRAMS: usize = 64;
+
+/// A model on its devices.
+pub struct DeviceRunner {
+    /// The devices' threads and services live as long.
+    _host: Arc<Host>,
+    pub(crate) options: EngineOptions,
+    /// For going on without a device that fails.
+    files: Arc<ModelFiles>,
+    load_mode: LoadMode,
+    deployment: Deployment,
+    /// Set when the executor's memory is gone: the model must be deployed again before the next step.
+    needs_deployment: bool,
+    cancel: CancelToken,
+    pub(crate) n_bytes_read: u64,
+}
+
+impl DeviceRunner {
+    /// Places the model on `devices` (first choice first, the CPU baseline last), loads its weights there, and
+    /// allocates the KV cache and the compute memory of the largest step. A device that fails is left out with a
+    /// warning, now and in any later step, unless placement is strict.
+    pub fn new(
+        host: &Arc<Host>,
+        devices: Vec<Arc<Device>>,
+        files: ModelFiles,
+        load: LoadOptions<'_>,
+        options: EngineOptions,
+    ) -> Result<DeviceRunner> {
+        let (files, load_mode) = (Arc::new(files), load.mode);
+        let deployment = Deployment::new(devices, &files, load, &options)?;
+        Ok(DeviceRunner {
+            _host: host.clone(),
+            options,
+            files,
+            load_mode,
+            deployment,
+            needs_deployment: false,
+            cancel: CancelToken::new(),
+            n_bytes_read: 0,
+        })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        &self.deployment.model
+    }
+
+    /// Lets all later steps watch this token.
+    pub fn set_cancel_token(&mut self, cancel: CancelToken) {
+        self.deployment.executor.set_cancel_token(cancel.clone());
+        self.cancel = cancel;
+    }
+
+    /// Warnings that were not taken yet: memory that could not be locked, devices that failed.
+    pub fn warnings(&self) -> &[String] {
+        &self.deployment.warnings
+    }
+
+    /// The warnings since they were taken last.
+    pub fn take_warnings(&mut self) -> Vec<String> {
+        std::mem::take(&mut self.deployment.warnings)
+    }
+
+    /// Where the last step's graph ran.
+    pub fn report(&self) -> Option<&Report> {
+        let Deployment { executor, programs, last, .. } = &self.deployment;
+        executor.report(&programs.get(last.as_ref()?)?.program).ok()
+    }
+
+    /// Bytes of logits that the last step read back.
+    pub fn n_bytes_read(&self) -> u64 {
+        self.n_bytes_read
+    }
+
+    /// Bytes allocated besides the weights: KV cache, and compute memory by device.
+    pub fn allocated(&self) -> (u64, Vec<u64>) {
+        self.deployment.executor.allocated()
+    }
+
+    /// Scratch memory by device, of those where the host manages it.
+    pub fn pool_stats(&self) -> Vec<(String, PoolStats)> {
+        self.deployment.executor.pool_stats()
+    }
+
+    /// The devices' memory of caches, to be read and written between steps.
+    pub(crate) fn executor(&mut self) -> &mut Executor {
+        &mut self.deployment.executor
+    }
+
+    /// The same, to be read.
+    pub(crate) fn executor_ref(&self) -> &Executor {
+        &self.deployment.executor
+    }
+
+    /// What is picked of the rows of a batch whose samplers need so many of the largest logits; `None`: all of them.
+    pub(crate) fn top_k_request(&self, needs: Vec<Option<usize>>) -> TopKRequest {
+        TopKRequest::new(needs, self.model().config.n_vocab, self.options.keep_logits_from)
+    }
+
+    /// The requested logits of a batch; none when it has no outputs.
+    pub(crate) fn forward(&mut self, batch: &Batch, request: &TopKRequest) -> Result<Results> {
+        let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
+        let shape = StepShape { batch: shape, n_picked: request.n_picked };
+        self.ensure(shape)?;
+        let Deployment { model, executor, programs, last, .. } = &mut self.deployment;
+        let step = &programs[&shape];
+        if let Err(e) = step.run(executor, batch) {
+            // Picking takes memory that the logits alone do not.
+            if !(step.picks() && e.is_out_of_device_memory()) {
+                return Err(e);
+            }
+            programs.insert(shape, StepProgram::new(model, &shape.without_picking())?);
+            return self.forward(batch, request);
+        }
+        *last = Some(shape);
+        if batch.n_outputs() == 0 {
+            return Ok(Results::default());
+        }
+        let (results, n_bytes) = step.read(executor, request)?;
+        self.n_bytes_read = n_bytes;
+        Ok(results)
+    }
+
+    /// Makes the graph of a shape, if there is none yet: without picking, where that is not done beside the logits.
+    fn ensure(&mut self, shape: StepShape) -> Result<()> {
+        let Deployment { model, executor, programs, .. } = &mut self.deployment;
+        if !programs.contains_key(&shape) {
+            if programs.len() >= MAX_PROGRAMS {
+                programs.clear();
+            }
+            programs.insert(shape, StepProgram::new(model, &shape)?);
+        }
+        if !programs[&shape].uses_device_topk(executor)? {
+            programs.insert(shape, StepProgram::new(model, &shape.without_picking())?);
+        }
+        Ok(())
+    }
+
+    /// Deploys the model again if a cancelled recovery has left it without memory.
+    pub(crate) fn ensure_deployed(&mut self) -> Result<()> {
+        if self.needs_deployment { self.deploy() } else { Ok(()) }
+    }
+
+    /// Goes on without the device that failed with `e`; its caches are lost, and all others. Returns `e` if no device is
+    /// lost, or strict placement forbids it. What the caches held is not computed any more even if this fails.
+    pub(crate) fn leave_out(&mut self, e: Error, caches_lost: impl FnOnce()) -> Result<()> {
+        let is_allowed = !self.options.strict && !e.is_cancelled();
+        let Deployment { devices, executor, warnings, .. } = &mut self.deployment;
+        let Some(d) = lost(devices, &e).filter(|_| is_allowed) else { return Err(e) };
+        let name = devices.remove(d).name().to_string();
+        warnings.push(format!(
+            "{name} is not used any more: {e}; going on without it, and what its memory held is computed again"
+        ));
+        executor.clear();
+        self.needs_deployment = true;
+        caches_lost();
+        self.deploy()
+    }
+
+    /// Loads the model onto the devices that are left, unless that is cancelled.
+    fn deploy(&mut self) -> Result<()> {
+        let cancel = self.cancel.clone();
+        let mut goes_on = |_| !cancel.is_cancelled();
+        let load = LoadOptions { mode: self.load_mode, check_tensors: false, progress: &mut goes_on };
+        let devices = self.deployment.devices.clone();
+        let deployment = Deployment::new(devices, &self.files, load, &self.options);
+        let mut deployment = deployment.map_err(|e| if e.is_cancelled() { Error::Cancelled } else { e })?;
+        deployment.warnings.splice(0..0, self.take_warnings());
+        self.deployment = deployment;
+        self.needs_deployment = false;
+        self.deployment.executor.set_cancel_token(self.cancel.clone());
+        Ok(())
+    }
+
+    /// Computes a batch and shows every op's result, in order of execution.
+    pub(crate) fn visit_ops(
+        &mut self,
+        batch: &Batch,
+        visit: &mut VisitOp<'_>,
+    ) -> Result<std::io::Result<()>> {
+        let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
+        let step = self.model().graph(&shape)?;
+        let (graph, results) = memory::every_result_kept(step.graph);
+        let program = Program::new(graph);
+        let executor = self.executor();
+        executor.run(&program, &inputs(&step.inputs, &bytes_of(batch)))?;
+        for t in results {
+            let def = program.graph().def(t);
+            let bytes = executor.output(&program, t)?;
+            let values: Vec<f32> = match def.dtype {
+                DType::I32 => words(&bytes).map(|w| i32::from_ne_bytes(w) as f32).collect(),
+                _ => floats(&bytes),
+            };
+            if let Err(e) = visit(&def.name, def.ne, &values) {
+                return Ok(Err(e));
+            }
+        }
+        Ok(Ok(()))
+    }
+}
+
+/// Whether a result can be shown: it has bytes of its own, as numbers of four bytes.
+pub(crate) fn is_showable(g: &Graph, t: Tensor) -> bool {
+    let def = g.def(t);
+    def.kind == Kind::Computed && def.view.is_none() && matches!(def.dtype, DType::F32 | DType::I32)
+}
