@@ -155,7 +155,7 @@ fn known(engine: &Engine, id: SequenceId) -> &[TokenId] {
 
 /// Tokens on their way to text that may be shown.
 pub struct Text<'t> {
-    decoder: Decoder<'t>,
+    decoder: Decoder<&'t Tokenizer>,
     filter: StopFilter,
     shown: String,
 }

@@ -123,7 +123,7 @@ fn count(timings: &mut Timings, n_prompt: usize, last: &mut Instant) {
 
 /// Tokens as text on stdout.
 struct Out<'t> {
-    decoder: Decoder<'t>,
+    decoder: Decoder<&'t Tokenizer>,
 }
 
 impl Out<'_> {

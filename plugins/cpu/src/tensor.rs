@@ -219,7 +219,12 @@ impl Tensor {
     #[inline(always)]
     pub unsafe fn part_mut<'a>(&self, at: [usize; 3], part: std::ops::Range<usize>) -> &'a mut [f32] {
         let start = self.offset_of(at) + part.start * 4;
-        assert!(start + part.len() * 4 <= self.len, "{} elements at byte {start} of {}", part.len(), self.len);
+        assert!(
+            start + part.len() * 4 <= self.len,
+            "{} elements at byte {start} of {}",
+            part.len(),
+            self.len
+        );
         // SAFETY: in bounds by the assertion, aligned by `bind`; the caller promises that it is the only user.
         unsafe { std::slice::from_raw_parts_mut(self.ptr.add(start).cast(), part.len()) }
     }

@@ -2,7 +2,8 @@
 
 use crate::error::{Error, Result};
 use crate::kv::pool::BlockPool;
-use crate::schedule::{ScheduledChunk, StepPlan};
+use crate::schedule::StepPlan;
+use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
 
 /// Which tokens' logits are requested.
@@ -56,10 +57,21 @@ impl Batch {
         max_blocks: usize,
         logits: Logits,
     ) -> Result<Self> {
+        let find = |id| queue.iter().find(|seq| seq.id == id).map(|seq| (seq, logits));
+        Self::of_chunks(&plan.chunks, find, pool, max_blocks)
+    }
+
+    /// The arrays for chunks of sequences that `find` finds, with the logits that are requested of each.
+    pub fn of_chunks<'s>(
+        chunks: &[ScheduledChunk],
+        find: impl Fn(SequenceId) -> Option<(&'s Sequence, Logits)>,
+        pool: &BlockPool,
+        max_blocks: usize,
+    ) -> Result<Self> {
         let mut batch = Self { query_starts: vec![0], max_blocks, ..Self::default() };
-        for chunk in &plan.chunks {
-            let seq = queue.iter().find(|seq| seq.id == chunk.id);
-            batch.push(seq.ok_or(Error::UnknownSequence { id: chunk.id })?, chunk, pool, logits)?;
+        for chunk in chunks {
+            let (seq, logits) = find(chunk.id).ok_or(Error::UnknownSequence { id: chunk.id })?;
+            batch.push(seq, chunk, pool, logits)?;
         }
         Ok(batch)
     }

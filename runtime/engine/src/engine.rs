@@ -157,7 +157,8 @@ impl Engine {
     pub fn step(&mut self, logits: Logits, max_tokens: usize) -> Result<Step> {
         self.runner.ensure_deployed()?;
         let prefix_cache = self.runner.options.prefix_cache && logits == Logits::Last;
-        let budget = Budget { prefix_cache, ..Budget::tokens(max_tokens.min(self.runner.options.n_batch).max(1)) };
+        let budget =
+            Budget { prefix_cache, ..Budget::tokens(max_tokens.min(self.runner.options.n_batch).max(1)) };
         let plan = schedule(&mut self.queue, &mut self.pool, budget)?;
         self.runner.n_bytes_read = 0;
         if plan.is_empty() {
@@ -220,13 +221,15 @@ impl Engine {
     fn visit_ops(&mut self, n_tokens: usize, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         self.runner.ensure_deployed()?;
         let plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(n_tokens))?;
-        let batch = Batch::new(&plan, &self.queue, &self.pool, self.runner.options.max_blocks(), Logits::All)?;
+        let batch =
+            Batch::new(&plan, &self.queue, &self.pool, self.runner.options.max_blocks(), Logits::All)?;
         self.runner.visit_ops(&batch, visit)
     }
 
     /// What the samplers of a batch's rows need.
     fn request(&self, batch: &Batch) -> TopKRequest {
-        self.runner.top_k_request(batch.rows.iter().map(|row| self.sequence(row.id)?.required_top_k).collect())
+        self.runner
+            .top_k_request(batch.rows.iter().map(|row| self.sequence(row.id)?.required_top_k).collect())
     }
 
     pub(crate) fn position(&self, id: SequenceId) -> Result<usize> {

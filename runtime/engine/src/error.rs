@@ -2,6 +2,7 @@
 
 use crate::kv::pool::BlockId;
 use crate::request::RequestId;
+use crate::scheduler::{Limit, Refusal};
 use crate::sequence::{SequenceId, TokenId};
 use llmrt_abi::Status;
 
@@ -21,16 +22,32 @@ pub enum Error {
     BiasOutOfVocab { token: TokenId, n_vocab: usize },
     #[error("a stop string is empty: it would stop before the first character; leave it out")]
     EmptyStop,
+    #[error(
+        "stop strings are given and the engine has no tokenizer: give it one, or stop at tokens (stop_token_ids)"
+    )]
+    NoTokenizer,
     #[error("{id} has no tokens: give a prompt, or the beginning-of-text token")]
     NoTokens { id: SequenceId },
 
+    #[error(
+        "{id} has a prompt of {n_tokens} tokens and the context holds {n_ctx}: raise the context size (-c), or shorten the prompt"
+    )]
+    PromptTooLong { id: RequestId, n_tokens: usize, n_ctx: usize },
+    #[error("{}", never_fits(.0))]
+    NeverFits(Refusal),
+    #[error(
+        "{id} panicked while its next token was picked; other requests go on: this is a defect of llmrt, please report it"
+    )]
+    RequestPanicked { id: RequestId },
     #[error("{id} exists already: give each request a name of its own")]
     DuplicateRequest { id: RequestId },
     #[error("{id} does not exist: it has ended, or was never added")]
     UnknownRequest { id: RequestId },
     #[error("{id} is given {found} sequences: expected at most {width}, its width")]
     TooManySequences { id: RequestId, found: usize, width: usize },
-    #[error("a step has {n_tokens} tokens and {n_seqs} sequences: expected at least one sequence, and as many tokens")]
+    #[error(
+        "a step has {n_tokens} tokens and {n_seqs} sequences: expected at least one sequence, and as many tokens"
+    )]
     BadBudgets { n_tokens: usize, n_seqs: usize },
     #[error("a step is in flight: complete it, or let it fail, before the next is planned")]
     StepInFlight,
@@ -81,6 +98,8 @@ pub enum Error {
 
     // Errors of the layers below.
     #[error(transparent)]
+    Tokenizer(#[from] llmrt_tokenizer::Error),
+    #[error(transparent)]
     Host(llmrt_host::Error),
     /// The engine's [`llmrt_host::CancelToken`] was set. Sequences keep their tokens; the next step goes on.
     #[error("the step was cancelled")]
@@ -108,6 +127,19 @@ pub enum Error {
     BadState { problem: String },
     #[error("token {token} does not exist: the vocabulary has the ids 0 to {last}", last = n_vocab.saturating_sub(1))]
     TokenOutOfVocab { token: TokenId, n_vocab: u64 },
+}
+
+fn never_fits(refusal: &Refusal) -> String {
+    let Refusal { request, limit, needed, available } = refusal;
+    let (what, remedy) = match limit {
+        Limit::Blocks => ("blocks of the KV cache", "raise the context size (-c), or shorten the prompt"),
+        Limit::Sequences => ("sequences in a step", "lower n or best_of, or raise max_num_seqs"),
+        Limit::BatchedTokens => (
+            "tokens in a step",
+            "raise max_num_batched_tokens, or let prompts be computed in chunks (--scheduling chunked)",
+        ),
+    };
+    format!("{request} requires {needed} {what} and there are {available}: {remedy}")
 }
 
 impl From<llmrt_host::Error> for Error {

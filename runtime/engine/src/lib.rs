@@ -61,14 +61,18 @@
 #![forbid(unsafe_code)]
 
 pub mod batch;
+pub mod beam;
+pub mod core;
 mod deployment;
 pub mod device_topk;
 pub mod engine;
 mod error;
 pub mod kv;
+pub mod logprobs;
 pub mod memory;
 pub mod metrics;
 pub mod options;
+pub mod output;
 mod program;
 mod recover;
 pub mod request;
@@ -87,8 +91,8 @@ pub use kv::prefix::BlockHash;
 pub use kv::state::{CacheRows, KvState};
 pub use kv::table::BlockTable;
 pub use memory::MemoryPlan;
-pub use options::EngineOptions;
 pub use metrics::Timings;
+pub use options::EngineOptions;
 pub use request::RequestId;
 pub use runner::DeviceRunner;
 pub use sampler::{Row, Sampler, SamplingParams};

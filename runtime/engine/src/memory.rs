@@ -1,8 +1,8 @@
 //! What a model needs before anything is loaded: where it would run, and how many bytes of what on which device.
 
+use crate::error::{Error, Result};
 use crate::options::EngineOptions;
 use crate::runner::is_showable;
-use crate::error::{Error, Result};
 use crate::sampler::Candidate;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor, TensorDef};

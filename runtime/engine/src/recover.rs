@@ -6,7 +6,8 @@ use crate::device_topk::TopKRequest;
 use crate::engine::Engine;
 use crate::error::{Error, Result};
 use crate::program::Results;
-use crate::schedule::{ScheduledChunk, StepPlan};
+use crate::schedule::StepPlan;
+use crate::scheduler::ScheduledChunk;
 
 impl Engine {
     /// The requested logits of a batch, whatever devices fail on the way, as long as one is left that can compute them.

@@ -1,5 +1,11 @@
-//! Requests by name.
+//! What is requested of the engine: a prompt, how tokens are picked, and when the text ends.
 
+use crate::beam::BeamParams;
+use crate::error::{Error, Result};
+use crate::kv::prefix::BlockHash;
+use crate::sampler::{Sampler, SamplingParams};
+use crate::sequence::TokenId;
+use crate::stop::StopFilter;
 use std::fmt;
 
 /// The name of a request, unique in its engine.
@@ -9,5 +15,144 @@ pub struct RequestId(pub u64);
 impl fmt::Display for RequestId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "request {}", self.0)
+    }
+}
+
+/// A prompt and what is generated after it. The names are vLLM's.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Request {
+    /// Token ids, at least one.
+    pub prompt: Vec<TokenId>,
+    /// How tokens are picked.
+    pub decoding: Decoding,
+    /// Texts that are returned.
+    pub n: usize,
+    /// Texts that are generated, of which the `n` with the largest cumulative log-probability are returned; the same as `n`
+    /// if not given.
+    pub best_of: Option<usize>,
+    /// Most tokens of a text; `None`: up to the context's end. 0: the prompt alone is computed.
+    pub max_tokens: Option<usize>,
+    /// Tokens before which no end-of-generation token, stop token or stop string ends the text.
+    pub min_tokens: usize,
+    /// Strings that end a text, and are no part of it.
+    pub stop: Vec<String>,
+    /// Tokens that end a text, and are no part of it.
+    pub stop_token_ids: Vec<TokenId>,
+    /// Whether end-of-generation tokens are tokens like others.
+    pub ignore_eos: bool,
+    /// Whether the text goes on another one, so that a space in front of it counts.
+    pub continues: bool,
+    /// How many of the likeliest tokens are returned with their log-probabilities, beside the picked one; `None`: not even
+    /// that.
+    pub logprobs: Option<usize>,
+    /// Whether the logits of all prompt tokens are returned. Cached prefixes are computed then, too.
+    pub prompt_logits: bool,
+    /// Larger goes first.
+    pub priority: i32,
+    /// Requests with different salts share no cached prefixes.
+    pub cache_salt: String,
+}
+
+/// How tokens are picked.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Decoding {
+    /// By the chain of samplers. Text `i` has the seed `seed + i`.
+    Sample {
+        /// Its numbers.
+        params: SamplingParams,
+        /// Where `params` has none.
+        seed: u64,
+    },
+    /// As llama2.c's `run` does.
+    Llama2c {
+        /// 0 or less: the likeliest token.
+        temperature: f32,
+        /// Only the fewest that together have this probability take part.
+        top_p: f32,
+        /// Of its random numbers.
+        seed: u64,
+    },
+    /// The likeliest texts, by beam search of width `best_of`.
+    Beam(BeamParams),
+    /// These tokens, whatever the logits are.
+    Forced(Vec<TokenId>),
+}
+
+impl Request {
+    /// The likeliest token, again and again.
+    pub fn greedy(prompt: Vec<TokenId>) -> Request {
+        Request {
+            prompt,
+            decoding: Decoding::Sample { params: SamplingParams::greedy(), seed: 0 },
+            n: 1,
+            best_of: None,
+            max_tokens: None,
+            min_tokens: 0,
+            stop: Vec::new(),
+            stop_token_ids: Vec::new(),
+            ignore_eos: false,
+            continues: true,
+            logprobs: None,
+            prompt_logits: false,
+            priority: 0,
+            cache_salt: String::new(),
+        }
+    }
+
+    /// Sequences that it has at once.
+    pub fn width(&self) -> usize {
+        self.best_of.unwrap_or(self.n)
+    }
+
+    /// Names the first parameter that makes no sense.
+    pub(crate) fn check(&self) -> Result<()> {
+        let bad = |name, found: usize, expected| Err(Error::BadParam { name, found: found as f64, expected });
+        if self.n == 0 {
+            return bad("n", 0, "1 or more texts");
+        }
+        if self.width() < self.n {
+            return bad("best_of", self.width(), "at least n");
+        }
+        if self.max_tokens.is_some_and(|max| max < self.min_tokens) {
+            return bad("min_tokens", self.min_tokens, "at most max_tokens");
+        }
+        StopFilter::new(self.stop.clone())?;
+        match &self.decoding {
+            Decoding::Beam(params) => params.check(self.width()),
+            Decoding::Forced(_) if self.width() > 1 => bad("best_of", self.width(), "1 for given tokens"),
+            _ => self.sampler(0).map(drop),
+        }
+    }
+
+    /// The sampler of text `i`; none where tokens are not sampled one by one.
+    pub(crate) fn sampler(&self, i: usize) -> Result<Option<Sampler>> {
+        match &self.decoding {
+            Decoding::Sample { params, seed } => {
+                let seed = params.seed.unwrap_or(*seed).wrapping_add(i as u64);
+                Ok(Some(Sampler::new(SamplingParams { seed: None, ..params.clone() }, seed)?))
+            }
+            Decoding::Llama2c { temperature, top_p, seed } => {
+                Ok(Some(Sampler::llama2c(*temperature, *top_p, seed.wrapping_add(i as u64))?))
+            }
+            Decoding::Beam(_) | Decoding::Forced(_) => Ok(None),
+        }
+    }
+
+    /// Whether it returns the likeliest texts.
+    pub fn is_beam_search(&self) -> bool {
+        matches!(self.decoding, Decoding::Beam(_))
+    }
+
+    /// Whether its log-probabilities are read, so that whole rows of logits are needed.
+    pub(crate) fn needs_logprobs(&self) -> bool {
+        self.logprobs.is_some() || self.width() > self.n || self.is_beam_search()
+    }
+
+    /// What its blocks are named from.
+    pub(crate) fn root(&self) -> BlockHash {
+        match self.cache_salt.as_bytes() {
+            [] => BlockHash::ROOT,
+            salt => BlockHash::ROOT.next(&salt.iter().map(|byte| TokenId::from(*byte)).collect::<Vec<_>>()),
+        }
     }
 }

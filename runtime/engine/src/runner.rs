@@ -4,9 +4,11 @@ use crate::batch::Batch;
 use crate::deployment::{Deployment, lost};
 use crate::device_topk::TopKRequest;
 use crate::error::{Error, Result};
+use crate::kv::pool::BlockId;
 use crate::memory;
 use crate::options::EngineOptions;
 use crate::program::{Results, StepProgram, StepShape, bytes_of, floats, inputs, words};
+use crate::scheduler::BlockMove;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
@@ -14,6 +16,7 @@ use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{CancelToken, Device, Host, PoolStats};
 use llmrt_models::Model;
+use std::collections::HashMap;
 use std::sync::Arc;
 
 /// Gets an op's result: name, dims, values. What it fails with ends the visit.
@@ -35,6 +38,8 @@ pub struct DeviceRunner {
     needs_deployment: bool,
     cancel: CancelToken,
     pub(crate) n_bytes_read: u64,
+    /// By cache, the blocks that were swapped out.
+    host_blocks: HashMap<String, Vec<u8>>,
 }
 
 impl DeviceRunner {
@@ -59,6 +64,7 @@ impl DeviceRunner {
             needs_deployment: false,
             cancel: CancelToken::new(),
             n_bytes_read: 0,
+            host_blocks: HashMap::new(),
         })
     }
 
@@ -192,6 +198,61 @@ impl DeviceRunner {
         self.needs_deployment = false;
         self.deployment.executor.set_cancel_token(self.cancel.clone());
         Ok(())
+    }
+
+    /// Copies blocks of the caches one after the other, on their devices.
+    pub(crate) fn copy_blocks(&mut self, copies: &[BlockMove]) -> Result<()> {
+        for (name, n) in self.block_bytes() {
+            for copy in copies {
+                let at = |block: BlockId| u64::from(block.0) * n;
+                self.executor().copy_state(&name, at(copy.from), at(copy.to), n)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Copies blocks of the caches to blocks of host memory.
+    pub(crate) fn swap_out(&mut self, moves: &[BlockMove]) -> Result<()> {
+        self.swap(moves, |executor, name, n, moved, host| {
+            let at = moved.to.0 as usize * n as usize;
+            let end = at + n as usize;
+            if host.len() < end {
+                host.resize(end, 0);
+            }
+            executor.read_state(name, u64::from(moved.from.0) * n, &mut host[at..end])
+        })
+    }
+
+    /// Copies blocks of host memory to blocks of the caches.
+    pub(crate) fn swap_in(&mut self, moves: &[BlockMove]) -> Result<()> {
+        self.swap(moves, |executor, name, n, moved, host| {
+            let at = moved.from.0 as usize * n as usize;
+            executor.write_state(name, u64::from(moved.to.0) * n, &host[at..at + n as usize])
+        })
+    }
+
+    fn swap(
+        &mut self,
+        moves: &[BlockMove],
+        mut execute: impl FnMut(&mut Executor, &str, u64, &BlockMove, &mut Vec<u8>) -> llmrt_host::Result<()>,
+    ) -> Result<()> {
+        if moves.is_empty() {
+            return Ok(());
+        }
+        for (name, n) in self.block_bytes() {
+            let host = self.host_blocks.entry(name.clone()).or_default();
+            for moved in moves {
+                execute(&mut self.deployment.executor, &name, n, moved, host)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// The caches, with the bytes of a block.
+    fn block_bytes(&self) -> Vec<(String, u64)> {
+        let n_blocks = self.options.n_blocks() as u64;
+        let states = self.deployment.executor.states();
+        states.into_iter().map(|(name, n)| (name, n / n_blocks.max(1))).collect()
     }
 
     /// Computes a batch and shows every op's result, in order of execution.

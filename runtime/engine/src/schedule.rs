@@ -5,6 +5,7 @@
 
 use crate::error::Result;
 use crate::kv::pool::BlockPool;
+use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
 
 /// Gives every sequence the tokens it still lacks, oldest first, until the budget is spent.
@@ -85,15 +86,6 @@ pub struct StepPlan {
     pub preempted: Vec<SequenceId>,
     /// Sequences that the whole pool could not hold: they never run again, end them.
     pub too_long: Vec<SequenceId>,
-}
-
-/// The next `n_new` missing tokens of a sequence.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ScheduledChunk {
-    /// Whose tokens.
-    pub id: SequenceId,
-    /// How many, at least 1.
-    pub n_new: usize,
 }
 
 impl StepPlan {

@@ -1,6 +1,7 @@
 //! Why a text ends, and stop strings over streamed text.
 
 use crate::error::{Error, Result};
+use crate::sequence::TokenId;
 
 /// Why a sequence ended.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -9,6 +10,8 @@ pub enum Finish {
     Length,
     /// This stop string was generated.
     Stop(String),
+    /// This stop token was generated.
+    StopToken(TokenId),
     /// The model gave an end-of-text (or end-of-turn) token.
     Eos,
     /// The caller cancelled the request.

@@ -1,24 +1,27 @@
 //! Ids to text, one at a time, without ever giving half a character.
 
 use std::borrow::Cow;
+use std::ops::Deref;
 
 use crate::error::Result;
 use crate::llama2c::{BOS, is_printed};
 use crate::tokenizer::{Model, Tokenizer};
 use crate::vocab::TokenKind;
 
-/// Turns a stream of ids into a stream of text. Bytes that are not yet a whole character wait for the next token.
+/// Turns a stream of ids into a stream of text. Bytes that are not yet a whole character wait for the next token. It holds
+/// its tokenizer by reference, or shares it.
 #[derive(Clone, Debug)]
-pub struct Decoder<'t> {
-    tokenizer: &'t Tokenizer,
+pub struct Decoder<T> {
+    tokenizer: T,
     render_special: bool,
     /// The next text has the space in front that encoding put there.
     drops_space: bool,
     waiting: Vec<u8>,
 }
 
-impl<'t> Decoder<'t> {
-    pub(crate) fn new(tokenizer: &'t Tokenizer, render_special: bool) -> Self {
+impl<T: Deref<Target = Tokenizer>> Decoder<T> {
+    /// No text yet; with `render_special`, control tokens become text too.
+    pub fn new(tokenizer: T, render_special: bool) -> Self {
         let drops_space = match tokenizer.model() {
             Model::Spm(_) => tokenizer.add_space_prefix(),
             Model::Bpe(_) => false,
@@ -35,9 +38,11 @@ impl<'t> Decoder<'t> {
 
     /// The text that is complete now that `id` has come; empty while a character is still half.
     pub fn push(&mut self, id: u32) -> Result<String> {
+        let mut waiting = std::mem::take(&mut self.waiting);
         let bytes = self.bytes(id)?;
-        let bytes = if self.drops_space { bytes.strip_prefix(b" ").unwrap_or(&bytes) } else { &bytes };
-        self.waiting.extend_from_slice(bytes);
+        let n_dropped = usize::from(self.drops_space && bytes.starts_with(b" "));
+        waiting.extend_from_slice(&bytes[n_dropped..]);
+        self.waiting = waiting;
         if !self.is_hidden(id) {
             self.drops_space = false;
         }
@@ -53,7 +58,7 @@ impl<'t> Decoder<'t> {
         String::from_utf8_lossy(&rest).into_owned()
     }
 
-    fn bytes(&self, id: u32) -> Result<Cow<'t, [u8]>> {
+    fn bytes(&self, id: u32) -> Result<Cow<'_, [u8]>> {
         let bytes = self.tokenizer.token_bytes(id)?;
         let unprinted = matches!(self.tokenizer.model(), Model::Llama2c(_)) && !is_printed(&bytes);
         Ok(if unprinted || self.is_hidden(id) { Cow::Borrowed(&[]) } else { bytes })

@@ -209,7 +209,7 @@ impl Tokenizer {
     }
 
     /// Decodes ids one at a time, from the start of a sequence.
-    pub fn decoder(&self, render_special: bool) -> Decoder<'_> {
+    pub fn decoder(&self, render_special: bool) -> Decoder<&Tokenizer> {
         Decoder::new(self, render_special)
     }
 

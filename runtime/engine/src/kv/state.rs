@@ -95,7 +95,12 @@ impl Engine {
     /// The caches by name, with the bytes of a row.
     fn caches(&self) -> Vec<(String, usize)> {
         let n_slots = (self.pool.n_blocks() * self.pool.block_size()).max(1) as u64;
-        self.runner.executor_ref().states().into_iter().map(|(name, n)| (name, (n / n_slots) as usize)).collect()
+        self.runner
+            .executor_ref()
+            .states()
+            .into_iter()
+            .map(|(name, n)| (name, (n / n_slots) as usize))
+            .collect()
     }
 
     /// The slots of a sequence's first tokens.

@@ -20,6 +20,7 @@ mod top_p;
 mod typical;
 
 pub use candidate::Candidate;
+pub(crate) use candidate::check as check_logits;
 pub use llama2c::{Llama2c, XorShift64Star};
 pub use params::SamplingParams;
 pub use rng::Rng;

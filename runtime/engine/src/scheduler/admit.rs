@@ -24,8 +24,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// Why a group can never run, if it cannot. A group that ran before may use the blocks of the watermark: it keeps them
-    /// from nobody once it is alone.
+    /// Why a group can never run, if it cannot. One that ran before may use the blocks of the watermark too: it would be lost
+    /// otherwise.
     fn refusal(&self, group: &Group, needed: usize) -> Option<Refusal> {
         let reserve = if group.has_run { 0 } else { self.watermark_blocks() };
         let n_tokens = group.sequences.iter().map(|seq| seq.n_prompt()).max().unwrap_or(0);

@@ -60,7 +60,7 @@ impl Scheduler {
             }
             for child in next {
                 let parent = group.sequences.iter().find(|seq| seq.id == child.parent);
-                if !parent.is_some_and(|parent| self.n_missing_after_step(parent) == 0) {
+                if parent.is_none_or(|parent| self.n_missing_after_step(parent) != 0) {
                     return Err(Error::UnknownSequence { id: child.parent });
                 }
             }
@@ -75,7 +75,9 @@ impl Scheduler {
     }
 
     fn go_on(&mut self, outcome: &Outcome) -> Result<Vec<SequenceId>> {
-        let Some(at) = self.running.iter().position(|g| g.id == outcome.request) else { return Ok(Vec::new()) };
+        let Some(at) = self.running.iter().position(|g| g.id == outcome.request) else {
+            return Ok(Vec::new());
+        };
         let group = &mut self.running[at];
         let (parents, mut sequences): (Vec<_>, Vec<_>) =
             group.sequences.drain(..).partition(|seq| seq.n_missing() == 0);

@@ -1,9 +1,7 @@
 //! Running groups give their blocks up, and get them back.
 
 use super::run::reserve;
-use super::{
-    BlockMove, Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert, release,
-};
+use super::{BlockMove, Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert, release};
 use crate::error::Result;
 use crate::kv::pool::BlockPool;
 
@@ -96,6 +94,15 @@ impl Scheduler {
             insert(&mut self.waiting, group);
         }
         self.pool.forget_all();
+        Ok(())
+    }
+
+    /// What was swapped out is lost as well.
+    pub fn lose_swapped(&mut self) -> Result<()> {
+        while let Some(mut group) = self.swapped.pop_back() {
+            group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.host))?;
+            insert(&mut self.waiting, group);
+        }
         Ok(())
     }
 

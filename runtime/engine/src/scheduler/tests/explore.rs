@@ -2,11 +2,11 @@
 //! and from each state all requests end.
 
 use super::super::*;
-use std::result::Result;
 use super::world::{Fault, World};
 use crate::kv::prefix::BlockHash;
 use crate::sequence::TokenId;
 use std::collections::HashSet;
+use std::result::Result;
 
 /// A world's rules, its requests and how often each kind of event happens.
 #[derive(Clone)]
@@ -81,9 +81,7 @@ pub fn explore(setting: &Setting, fault: Option<Fault>) -> Result<usize, String>
                 continue;
             }
             let mut alone = next.world.clone();
-            alone
-                .run_to_end(setting.n_max, 80)
-                .map_err(|e| format!("{e}\nafter {:?}", next.world.trace))?;
+            alone.run_to_end(setting.n_max, 80).map_err(|e| format!("{e}\nafter {:?}", next.world.trace))?;
             next.world.refused.clear();
             open.push(next);
         }

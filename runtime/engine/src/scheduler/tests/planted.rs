@@ -43,7 +43,9 @@ fn a_preempted_group_that_keeps_its_blocks() {
 #[test]
 fn a_token_that_counts_as_computed_too_early() {
     let fault: Fault = |s, _| {
-        if let Some(seq) = s.running.iter_mut().flat_map(|g| &mut g.sequences).find(|seq| seq.n_missing() == 2) {
+        if let Some(seq) =
+            s.running.iter_mut().flat_map(|g| &mut g.sequences).find(|seq| seq.n_missing() == 2)
+        {
             seq.advance(1);
         }
     };

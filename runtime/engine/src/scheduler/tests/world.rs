@@ -2,14 +2,15 @@
 //! one whose keys and values were written there, so a wrong read is found where it happens.
 
 use super::super::*;
-use std::result::Result;
 use crate::kv::pool::BlockId;
 use crate::sequence::TokenId;
 use std::collections::{BTreeMap, HashMap};
+use std::result::Result;
 
 /// What stands for a prefix: never 0, which is a slot that was not written.
 fn content(tokens: &[TokenId]) -> u64 {
-    tokens.iter().fold(0xcbf2_9ce4_8422_2325, |h, t| (h ^ u64::from(t + 1)).wrapping_mul(0x0100_0000_01b3)) | 1
+    tokens.iter().fold(0xcbf2_9ce4_8422_2325, |h, t| (h ^ u64::from(t + 1)).wrapping_mul(0x0100_0000_01b3))
+        | 1
 }
 
 /// Changes the state after an event as a bug would.
@@ -172,10 +173,8 @@ impl World {
             let (free, kept) = pool.unused();
             let mut unused: Vec<BlockId> = free.iter().copied().chain(kept).collect();
             unused.sort();
-            let expected: Vec<BlockId> = (0..pool.n_blocks() as u32)
-                .map(BlockId)
-                .filter(|block| !users.contains_key(block))
-                .collect();
+            let expected: Vec<BlockId> =
+                (0..pool.n_blocks() as u32).map(BlockId).filter(|block| !users.contains_key(block)).collect();
             if unused != expected {
                 return Err(format!("{what}: {unused:?} are free, {expected:?} have no users"));
             }
@@ -255,9 +254,12 @@ impl World {
             }
         }
         key.push(s.in_flight.as_ref().map_or(255, |chunks| chunks.len() as u8));
-        key.extend(s.in_flight.iter().flatten().flat_map(|c| {
-            [ids.get(&c.id).copied().unwrap_or(255), c.n_new as u8]
-        }));
+        key.extend(
+            s.in_flight
+                .iter()
+                .flatten()
+                .flat_map(|c| [ids.get(&c.id).copied().unwrap_or(255), c.n_new as u8]),
+        );
         let (free, kept) = s.pool.unused();
         key.push(free.len() as u8);
         key.extend(free.iter().chain(&kept).map(|b| b.0 as u8));

@@ -1,0 +1,170 @@
+//! The texts of a request, each sampled for itself.
+
+use super::{EngineEvent, Vocabulary};
+use crate::batch::OutputRow;
+use crate::error::{Error, Result};
+use crate::logprobs::LogSoftmax;
+use crate::output::{CompletionOutput, Output, SampledToken};
+use crate::request::{Decoding, Request, RequestId};
+use crate::sampler::Row;
+use crate::scheduler::Child;
+use crate::sequence::{SequenceId, TokenId};
+use crate::stop::Finish;
+
+/// Texts that go on, with their sequences.
+#[derive(Default)]
+pub struct Texts {
+    live: Vec<(SequenceId, Output)>,
+    is_started: bool,
+}
+
+/// What a step led to.
+#[derive(Default)]
+pub struct Picked {
+    pub next: Vec<Child>,
+    pub events: Vec<EngineEvent>,
+    pub done: Vec<CompletionOutput>,
+}
+
+impl Texts {
+    /// Whether the prompt is not computed yet.
+    pub fn is_new(&self) -> bool {
+        !self.is_started
+    }
+
+    /// All texts go on from the prompt's sequence.
+    pub fn start(&mut self, outputs: Vec<Output>, sequence: SequenceId) {
+        self.live = outputs.into_iter().map(|output| (sequence, output)).collect();
+        self.is_started = true;
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.live.is_empty()
+    }
+
+    pub fn n_tokens(&self) -> usize {
+        self.live.iter().map(|(_, output)| output.tokens.len()).sum()
+    }
+
+    /// A token for each text whose logits are given.
+    pub fn pick<'t>(
+        &mut self,
+        id: RequestId,
+        request: &Request,
+        max_tokens: usize,
+        given: &[(OutputRow, Row<'_>)],
+        tokens: &dyn Fn(SequenceId) -> &'t [TokenId],
+        vocabulary: &Vocabulary,
+    ) -> Result<Picked> {
+        let mut picked = Picked::default();
+        let (mut sampled, mut others) = (Vec::new(), Vec::new());
+        for (sequence, mut output) in self.live.drain(..) {
+            let Some((_, row)) = given.iter().find(|(row, _)| row.id == sequence) else {
+                others.push((sequence, output));
+                continue;
+            };
+            let token = sample(request, &mut output, *row, tokens(sequence), vocabulary)?;
+            let taken = token.token;
+            let (streamed, finish) = match ends(request, &output, taken, vocabulary) {
+                Some(finish) => (None, Some(finish)),
+                None => {
+                    output.cumulative_logprob += token.logprob.unwrap_or(0.0);
+                    let (text, stop) = output.push(taken)?;
+                    let stop = stop.filter(|_| output.tokens.len() >= request.min_tokens).map(Finish::Stop);
+                    let is_last = output.tokens.len() >= max_tokens || is_exhausted(request, &output);
+                    (Some(SampledToken { text, ..token }), stop.or(is_last.then_some(Finish::Length)))
+                }
+            };
+            let index = output.index;
+            picked.events.extend(streamed.map(|token| EngineEvent::Token { request: id, index, token }));
+            match finish {
+                None => {
+                    picked.next.push(Child { parent: sequence, token: taken });
+                    sampled.push((sequence, output));
+                }
+                Some(finish) => {
+                    let text = output.flush(&finish);
+                    picked.events.push(EngineEvent::TextEnded {
+                        request: id,
+                        index,
+                        text,
+                        finish: finish.clone(),
+                    });
+                    picked.done.push(output.complete(finish));
+                }
+            }
+        }
+        // Those that go on, in the order of their children.
+        sampled.extend(others);
+        self.live = sampled;
+        Ok(picked)
+    }
+
+    /// The sequences of the last step's children, in order.
+    pub fn rename(&mut self, ids: &[SequenceId]) {
+        self.live.iter_mut().zip(ids).for_each(|((sequence, _), id)| *sequence = *id);
+    }
+
+    /// Ends all texts as they are.
+    pub fn end_all(&mut self, finish: &Finish) -> Vec<CompletionOutput> {
+        let end = |(_, mut output): (SequenceId, Output)| {
+            output.flush(finish);
+            output.complete(finish.clone())
+        };
+        self.live.drain(..).map(end).collect()
+    }
+}
+
+/// The next token of a text.
+fn sample(
+    request: &Request,
+    output: &mut Output,
+    row: Row<'_>,
+    history: &[TokenId],
+    vocabulary: &Vocabulary,
+) -> Result<SampledToken> {
+    let masked;
+    let row = match row {
+        Row::All(logits) if output.tokens.len() < request.min_tokens && !request.ignore_eos => {
+            masked = without_ends(logits, request, vocabulary);
+            Row::All(&masked)
+        }
+        row => row,
+    };
+    let token = match (&request.decoding, &mut output.sampler) {
+        (Decoding::Forced(tokens), _) => tokens.get(output.tokens.len()).copied().ok_or(Error::NoLogits)?,
+        (_, Some(sampler)) => sampler.sample(row, history)?,
+        (_, None) => return Err(Error::NoLogits),
+    };
+    let mut sampled = SampledToken { token, text: String::new(), logprob: None, top_logprobs: Vec::new() };
+    if let (true, Row::All(logits)) = (request.needs_logprobs(), row) {
+        let row = LogSoftmax::new(logits)?;
+        sampled.logprob = Some(row.of(token).logprob);
+        sampled.top_logprobs = row.top(request.logprobs.unwrap_or(0));
+    }
+    Ok(sampled)
+}
+
+/// The logits with none of the tokens that end a text.
+fn without_ends(logits: &[f32], request: &Request, vocabulary: &Vocabulary) -> Vec<f32> {
+    let ends = |id: TokenId| vocabulary.is_eog(id) || request.stop_token_ids.contains(&id);
+    let pairs = logits.iter().zip(0..);
+    pairs.map(|(&logit, id)| if ends(id) { f32::NEG_INFINITY } else { logit }).collect()
+}
+
+/// Why a token ends a text without being part of it.
+fn ends(request: &Request, output: &Output, token: TokenId, vocabulary: &Vocabulary) -> Option<Finish> {
+    let is_forced = matches!(request.decoding, Decoding::Forced(_));
+    if is_forced || output.tokens.len() < request.min_tokens {
+        return None;
+    }
+    if request.stop_token_ids.contains(&token) {
+        return Some(Finish::StopToken(token));
+    }
+    (!request.ignore_eos && vocabulary.is_eog(token)).then_some(Finish::Eos)
+}
+
+/// Whether there are no more given tokens.
+fn is_exhausted(request: &Request, output: &Output) -> bool {
+    matches!(&request.decoding, Decoding::Forced(tokens) if output.tokens.len() >= tokens.len())
+}

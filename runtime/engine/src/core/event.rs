@@ -1,0 +1,73 @@
+//! What happens to requests.
+
+use crate::error::Error;
+use crate::output::{CompletionOutput, SampledToken};
+use crate::request::RequestId;
+use crate::stop::Finish;
+
+/// Something that happened in a step.
+#[derive(Clone, PartialEq, Debug)]
+pub enum EngineEvent {
+    /// A text has a token more. Not for texts that are compared when they are complete: beams, and `best_of` above `n`.
+    Token {
+        /// Whose.
+        request: RequestId,
+        /// Which of its texts.
+        index: usize,
+        /// The token.
+        token: SampledToken,
+    },
+    /// A text has ended.
+    TextEnded {
+        /// Whose.
+        request: RequestId,
+        /// Which of its texts.
+        index: usize,
+        /// The text that was held back.
+        text: String,
+        /// Why.
+        finish: Finish,
+    },
+    /// The logits after a token of the prompt, where these were requested.
+    Logits {
+        /// Whose.
+        request: RequestId,
+        /// Position of the token.
+        position: usize,
+        /// `[n_vocab]`.
+        logits: Vec<f32>,
+    },
+    /// All texts of a request have ended.
+    Finished(RequestOutput),
+    /// A request ended by an error; others go on.
+    Failed {
+        /// Which.
+        request: RequestId,
+        /// Why.
+        error: Error,
+    },
+}
+
+/// What a request came to.
+#[derive(Clone, PartialEq, Debug)]
+pub struct RequestOutput {
+    /// Which.
+    pub request: RequestId,
+    /// Its texts: the best first where more were generated than requested, else by index.
+    pub outputs: Vec<CompletionOutput>,
+    /// Its tokens.
+    pub usage: Usage,
+}
+
+/// Tokens of a request.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct Usage {
+    /// Tokens of the prompt.
+    pub n_prompt: usize,
+    /// Of these, those whose keys and values were in the cache at the end.
+    pub n_computed: usize,
+    /// Of these, those that earlier requests had computed.
+    pub n_cached: usize,
+    /// Tokens generated, of all texts.
+    pub n_generated: usize,
+}

@@ -1,0 +1,256 @@
+//! Requests to events: the scheduler plans a step, a [`Runner`] executes it, and each request picks its tokens from the
+//! logits. One generation loop for every program.
+
+mod active;
+mod event;
+mod runner;
+#[cfg(test)]
+mod tests;
+
+pub use event::{EngineEvent, RequestOutput, Usage};
+pub use runner::{Rows, Runner, StepInputs};
+
+use crate::batch::{Batch, Logits};
+use crate::error::{Error, Result};
+use crate::request::{Request, RequestId};
+use crate::scheduler::{NewGroup, Outcome, Scheduler, SchedulerConfig, StepPlan};
+use crate::sequence::{SequenceId, TokenId};
+use crate::stop::Finish;
+use active::{Active, Vocabulary};
+use llmrt_tokenizer::Tokenizer;
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+/// The sizes of a core.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct CoreOptions {
+    /// Budgets and rules.
+    pub scheduler: SchedulerConfig,
+    /// Tokens that a sequence may reach.
+    pub n_ctx: usize,
+    /// Blocks of the KV cache.
+    pub n_blocks: usize,
+    /// Blocks of host memory for swapping.
+    pub n_host_blocks: usize,
+    /// Tokens in a block.
+    pub block_size: usize,
+}
+
+/// Requests, and what computes them.
+pub struct EngineCore<R> {
+    runner: R,
+    scheduler: Scheduler,
+    vocabulary: Vocabulary,
+    n_ctx: usize,
+    requests: BTreeMap<RequestId, Active>,
+    next_id: u64,
+}
+
+impl<R: Runner> EngineCore<R> {
+    /// No request yet. Without a tokenizer there are tokens and no text.
+    pub fn new(runner: R, tokenizer: Option<Arc<Tokenizer>>, options: CoreOptions) -> Result<EngineCore<R>> {
+        let CoreOptions { scheduler, n_ctx, n_blocks, n_host_blocks, block_size } = options;
+        let scheduler = Scheduler::new(scheduler, n_blocks, n_host_blocks, block_size)?;
+        let vocabulary = Vocabulary { tokenizer, n_tokens: runner.n_vocab() };
+        Ok(EngineCore { runner, scheduler, vocabulary, n_ctx, requests: BTreeMap::new(), next_id: 0 })
+    }
+
+    /// Queues a request. One whose prompt does not fit the context, or that names tokens which do not exist, is refused.
+    pub fn add(&mut self, request: Request) -> Result<RequestId> {
+        let id = RequestId(self.next_id);
+        request.check()?;
+        self.vocabulary.check(&request)?;
+        if request.prompt.len() > self.n_ctx {
+            let (n_tokens, n_ctx) = (request.prompt.len(), self.n_ctx);
+            return Err(Error::PromptTooLong { id, n_tokens, n_ctx });
+        }
+        let group = NewGroup {
+            id,
+            prompt: request.prompt.clone(),
+            width: request.width(),
+            lockstep: request.is_beam_search(),
+            priority: request.priority,
+            root: request.root(),
+            reuses_prefix: !request.prompt_logits,
+        };
+        let active = Active::new(request, self.n_ctx)?;
+        self.scheduler.add(&group)?;
+        self.requests.insert(id, active);
+        self.next_id += 1;
+        Ok(id)
+    }
+
+    /// Ends a request early, with what it has generated.
+    pub fn abort(&mut self, id: RequestId) -> Result<RequestOutput> {
+        let usage = self.usage(id);
+        let active = self.requests.remove(&id).ok_or(Error::UnknownRequest { id })?;
+        self.scheduler.abort(id)?;
+        Ok(RequestOutput { request: id, outputs: active.cancel(), usage })
+    }
+
+    /// Whether all requests have ended.
+    pub fn is_idle(&self) -> bool {
+        self.scheduler.is_empty()
+    }
+
+    /// Prompt tokens of a request: all, and those whose keys and values are in the cache.
+    pub fn progress(&self, id: RequestId) -> Option<(usize, usize)> {
+        let group = self.scheduler.group(id)?;
+        let first = group.sequences.first()?;
+        Some((first.n_prompt(), first.n_computed().min(first.n_prompt())))
+    }
+
+    /// The queues and blocks.
+    pub fn scheduler(&self) -> &Scheduler {
+        &self.scheduler
+    }
+
+    /// What computes.
+    pub fn runner(&self) -> &R {
+        &self.runner
+    }
+
+    /// The same, to change.
+    pub fn runner_mut(&mut self) -> &mut R {
+        &mut self.runner
+    }
+
+    /// Tokens that a sequence may reach.
+    pub fn n_ctx(&self) -> usize {
+        self.n_ctx
+    }
+
+    /// Computes a step, and returns what happened to requests. A step that fails can be repeated: no token is lost.
+    pub fn step(&mut self) -> Result<Vec<EngineEvent>> {
+        let plan = self.scheduler.schedule()?;
+        let mut events = self.refuse(&plan);
+        match self.compute(&plan) {
+            Ok(Some((batch, rows))) => self.complete(&batch, &rows, &mut events)?,
+            Ok(None) => drop(self.scheduler.complete(&[])?),
+            Err(e) => self.recover(&plan, e)?,
+        }
+        Ok(events)
+    }
+
+    /// Executes a plan; nothing comes of one without chunks.
+    fn compute(&mut self, plan: &StepPlan) -> Result<Option<(Batch, Rows)>> {
+        self.runner.prepare()?;
+        self.runner.move_blocks(plan)?;
+        if plan.is_empty() {
+            return Ok(None);
+        }
+        let owners = self.owners();
+        let find = |id: SequenceId| {
+            let request = owners.get(&id).and_then(|request| self.requests.get(request));
+            let all = request.is_some_and(Active::needs_all_logits);
+            Some((self.scheduler.sequence(id)?, if all { Logits::All } else { Logits::Last }))
+        };
+        let pool = self.scheduler.pool();
+        let max_blocks = pool.blocks_for(self.n_ctx).max(1);
+        let batch = Batch::of_chunks(&plan.chunks, find, pool, max_blocks)?;
+        let needs = batch.rows.iter().map(|row| self.requests.get(owners.get(&row.id)?)?.required_top_k());
+        let needs: Vec<Option<usize>> = needs.collect();
+        let rows = self.runner.forward(&StepInputs { batch: &batch, needs })?;
+        Ok(Some((batch, rows)))
+    }
+
+    /// Whose each running sequence is.
+    fn owners(&self) -> BTreeMap<SequenceId, RequestId> {
+        let of_group =
+            |g: &'_ crate::scheduler::Group| g.sequences.iter().map(|seq| seq.id).collect::<Vec<_>>();
+        let pairs = self.scheduler.groups().flat_map(|g| of_group(g).into_iter().map(|id| (id, g.id)));
+        pairs.collect()
+    }
+
+    /// Lets every request with logits pick its tokens.
+    fn complete(&mut self, batch: &Batch, rows: &Rows, events: &mut Vec<EngineEvent>) -> Result<()> {
+        let owners = self.owners();
+        let mut by_request: BTreeMap<RequestId, Vec<usize>> = BTreeMap::new();
+        for (i, row) in batch.rows.iter().enumerate() {
+            owners.get(&row.id).into_iter().for_each(|id| by_request.entry(*id).or_default().push(i));
+        }
+        let (mut outcomes, mut ended) = (Vec::new(), Vec::new());
+        for (id, indices) in by_request {
+            let Some(active) = self.requests.get_mut(&id) else { continue };
+            let given: Vec<_> = indices.iter().map(|&i| (batch.rows[i], rows.row(i))).collect();
+            let tokens = |id: SequenceId| -> &[TokenId] {
+                self.scheduler.sequence(id).map_or(&[], |seq| seq.tokens())
+            };
+            let next = active.pick(id, &given, &tokens, &self.vocabulary, events);
+            let next = next.unwrap_or_else(|e| {
+                ended.push((id, Some(e)));
+                Some(Vec::new())
+            });
+            // Without a next token of any sequence: the prompt is not complete.
+            let Some(next) = next else { continue };
+            if active.is_done() && !ended.iter().any(|(ended, _)| *ended == id) {
+                ended.push((id, None));
+            }
+            outcomes.push(Outcome { request: id, next });
+        }
+        for (id, error) in ended {
+            self.end(id, error, events);
+        }
+        let continued = self.scheduler.complete(&outcomes)?;
+        for (outcome, ids) in outcomes.iter().zip(continued) {
+            self.requests.get_mut(&outcome.request).into_iter().for_each(|active| active.rename(&ids));
+        }
+        Ok(())
+    }
+
+    /// The last event of a request.
+    fn end(&mut self, id: RequestId, error: Option<Error>, events: &mut Vec<EngineEvent>) {
+        let usage = self.usage(id);
+        let Some(active) = self.requests.remove(&id) else { return };
+        events.push(match error {
+            Some(error) => EngineEvent::Failed { request: id, error },
+            None => EngineEvent::Finished(RequestOutput { request: id, outputs: active.complete(), usage }),
+        });
+    }
+
+    fn usage(&self, id: RequestId) -> Usage {
+        let n_generated = self.requests.get(&id).map_or(0, Active::n_generated);
+        let group = self.scheduler.group(id);
+        let n_prompt = self.requests.get(&id).map_or(0, |active| active.request.prompt.len());
+        let first = group.and_then(|g| g.sequences.first());
+        let n_cached = first.map_or(0, |seq| seq.n_cached());
+        let n_computed = first.map_or(n_prompt, |seq| seq.n_computed().min(n_prompt));
+        Usage { n_prompt, n_computed, n_cached, n_generated }
+    }
+
+    /// Requests that can never run (again) end: with their text, if they have any.
+    fn refuse(&mut self, plan: &StepPlan) -> Vec<EngineEvent> {
+        let mut events = Vec::new();
+        for refusal in &plan.refused {
+            let Some(active) = self.requests.remove(&refusal.request) else { continue };
+            let request = refusal.request;
+            let usage = Usage { n_prompt: active.request.prompt.len(), ..Usage::default() };
+            events.push(match active.n_generated() {
+                0 => EngineEvent::Failed { request, error: Error::NeverFits(*refusal) },
+                n_generated => EngineEvent::Finished(RequestOutput {
+                    request,
+                    usage: Usage { n_generated, ..usage },
+                    outputs: active.end_all(&Finish::Length),
+                }),
+            });
+        }
+        events
+    }
+
+    /// Goes on after a step that failed: without the device that is lost, whose caches are computed again, or with the error.
+    fn recover(&mut self, plan: &StepPlan, e: Error) -> Result<()> {
+        self.scheduler.fail()?;
+        let moves = !(plan.swap_in.is_empty() && plan.swap_out.is_empty() && plan.block_copies.is_empty());
+        let scheduler = &mut self.scheduler;
+        let mut is_lost = false;
+        let outcome = self.runner.recover(e, &mut || is_lost = true);
+        if is_lost || (moves && outcome.is_err()) {
+            scheduler.lose_caches()?;
+        }
+        // Moves to or from host memory may not have happened.
+        if moves && (is_lost || outcome.is_err()) {
+            scheduler.lose_swapped()?;
+        }
+        outcome
+    }
+}

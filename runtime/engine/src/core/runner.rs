@@ -1,0 +1,91 @@
+//! What executes a step.
+
+use crate::batch::Batch;
+use crate::error::{Error, Result};
+use crate::runner::DeviceRunner;
+use crate::sampler::{Candidate, Row};
+use crate::scheduler::StepPlan;
+
+/// Computes logits. [`DeviceRunner`] does on devices; tests have runners without a model.
+pub trait Runner {
+    /// Tokens of the vocabulary.
+    fn n_vocab(&self) -> usize;
+
+    /// Makes what a step needs, if an error has left less.
+    fn prepare(&mut self) -> Result<()> {
+        Ok(())
+    }
+
+    /// Executes the block moves of a plan: swap-outs, swap-ins, then copies one after the other.
+    fn move_blocks(&mut self, plan: &StepPlan) -> Result<()>;
+
+    /// The requested logits of a batch.
+    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows>;
+
+    /// Goes on after an error, or returns it. `caches_lost` is called if no block has contents any more.
+    fn recover(&mut self, e: Error, caches_lost: &mut dyn FnMut()) -> Result<()> {
+        let _ = caches_lost;
+        Err(e)
+    }
+}
+
+/// What a step computes.
+#[derive(Debug)]
+pub struct StepInputs<'a> {
+    /// Its arrays.
+    pub batch: &'a Batch,
+    /// By row of the batch, how many of the largest logits are needed; `None`: all.
+    pub needs: Vec<Option<usize>>,
+}
+
+/// Logits of a step.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct Rows {
+    /// Rows in all.
+    pub n_rows: usize,
+    /// Rows that were read whole, one after the other.
+    pub logits: Vec<f32>,
+    /// By row, the largest logits; empty for rows that were read whole. Without any rows, all were.
+    pub largest: Vec<Vec<Candidate>>,
+}
+
+impl Rows {
+    /// The logits of row `i`.
+    pub fn row(&self, i: usize) -> Row<'_> {
+        let is_whole = |row: usize| self.largest.get(row).is_none_or(Vec::is_empty);
+        if !is_whole(i) {
+            return Row::Largest(&self.largest[i]);
+        }
+        let n_whole = (0..self.n_rows).filter(|&row| is_whole(row)).count();
+        let before = (0..i).filter(|&row| is_whole(row)).count();
+        let n_vocab = self.logits.len() / n_whole.max(1);
+        Row::All(self.logits.get(before * n_vocab..(before + 1) * n_vocab).unwrap_or_default())
+    }
+}
+
+impl Runner for DeviceRunner {
+    fn n_vocab(&self) -> usize {
+        self.model().config.n_vocab as usize
+    }
+
+    fn prepare(&mut self) -> Result<()> {
+        self.ensure_deployed()
+    }
+
+    fn move_blocks(&mut self, plan: &StepPlan) -> Result<()> {
+        self.swap_out(&plan.swap_out)?;
+        self.swap_in(&plan.swap_in)?;
+        self.copy_blocks(&plan.block_copies)
+    }
+
+    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows> {
+        self.n_bytes_read = 0;
+        let request = self.top_k_request(inputs.needs.clone());
+        let results = DeviceRunner::forward(self, inputs.batch, &request)?;
+        Ok(Rows { n_rows: inputs.batch.n_outputs(), logits: results.logits, largest: results.largest })
+    }
+
+    fn recover(&mut self, e: Error, caches_lost: &mut dyn FnMut()) -> Result<()> {
+        self.leave_out(e, caches_lost)
+    }
+}

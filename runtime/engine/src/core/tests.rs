@@ -1,0 +1,6 @@
+//! The core with a runner that has no model, and with the embedded model on the CPU.
+
+mod alone;
+mod beams;
+mod fake;
+mod requests;

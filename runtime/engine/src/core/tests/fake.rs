@@ -1,0 +1,130 @@
+//! A runner whose logits are a function of the tokens that a sequence reads through its block table: a wrong array, block or
+//! copy changes them.
+
+use super::super::*;
+use crate::scheduler::BlockMove;
+
+pub const N_VOCAB: usize = 32;
+const BLOCK_SIZE: usize = 4;
+
+/// Slots with the token and position that were written there.
+pub struct Fake {
+    device: Vec<Option<(i32, i32)>>,
+    host: Vec<Option<(i32, i32)>>,
+    /// Steps that fail before one succeeds.
+    pub n_failures: usize,
+    /// Whether the next failure takes the caches with it.
+    pub loses_caches: bool,
+}
+
+impl Fake {
+    pub fn new(n_blocks: usize, n_host_blocks: usize) -> Fake {
+        Fake {
+            device: vec![None; n_blocks * BLOCK_SIZE],
+            host: vec![None; n_host_blocks * BLOCK_SIZE],
+            n_failures: 0,
+            loses_caches: false,
+        }
+    }
+}
+
+/// A row of logits for these tokens: numbers from −4 to 4 that look random.
+fn logits(tokens: &[(i32, i32)]) -> Vec<f32> {
+    let mut state = tokens
+        .iter()
+        .fold(7u64, |h, (token, _)| (h ^ *token as u64).wrapping_mul(0x9e37_79b9_7f4a_7c15).rotate_left(23));
+    let mut next = || {
+        state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+        (state >> 40) as f32 / (1u64 << 24) as f32 * 8.0 - 4.0
+    };
+    (0..N_VOCAB).map(|_| next()).collect()
+}
+
+fn copy(from: &[Option<(i32, i32)>], to: &mut [Option<(i32, i32)>], m: &BlockMove) {
+    for i in 0..BLOCK_SIZE {
+        to[m.to.0 as usize * BLOCK_SIZE + i] = from[m.from.0 as usize * BLOCK_SIZE + i];
+    }
+}
+
+impl Runner for Fake {
+    fn n_vocab(&self) -> usize {
+        N_VOCAB
+    }
+
+    fn move_blocks(&mut self, plan: &StepPlan) -> Result<()> {
+        plan.swap_out.iter().for_each(|m| copy(&self.device, &mut self.host, m));
+        plan.swap_in.iter().for_each(|m| copy(&self.host, &mut self.device, m));
+        for m in &plan.block_copies {
+            let before = self.device.clone();
+            copy(&before, &mut self.device, m);
+        }
+        Ok(())
+    }
+
+    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows> {
+        if self.n_failures > 0 {
+            self.n_failures -= 1;
+            return Err(Error::Cancelled);
+        }
+        let b = inputs.batch;
+        for ((slot, token), position) in b.slots.iter().zip(&b.tokens).zip(&b.positions) {
+            self.device[*slot as usize] = Some((*token, *position));
+        }
+        let mut rows = Rows { n_rows: b.n_outputs(), ..Rows::default() };
+        for id in &b.output_ids {
+            let seq = b.query_starts[1..].iter().position(|end| id < end).expect("a sequence of each token");
+            let table = &b.block_table[seq * b.max_blocks..][..b.max_blocks];
+            let read = (0..=b.positions[*id as usize]).map(|position| {
+                let slot = table[position as usize / BLOCK_SIZE] as usize * BLOCK_SIZE;
+                let found =
+                    self.device[slot + position as usize % BLOCK_SIZE].expect("a slot that was written");
+                assert_eq!(found.1, position, "a slot of another position");
+                found
+            });
+            rows.logits.extend(logits(&read.collect::<Vec<_>>()));
+        }
+        Ok(rows)
+    }
+
+    fn recover(&mut self, e: Error, caches_lost: &mut dyn FnMut()) -> Result<()> {
+        if self.loses_caches {
+            self.loses_caches = false;
+            self.device.fill(None);
+            caches_lost();
+            return Ok(());
+        }
+        Err(e)
+    }
+}
+
+/// A core of the fake with so many blocks.
+pub fn core(n_blocks: usize, n_host_blocks: usize, scheduler: SchedulerConfig) -> EngineCore<Fake> {
+    let options = CoreOptions { scheduler, n_ctx: 64, n_blocks, n_host_blocks, block_size: BLOCK_SIZE };
+    EngineCore::new(Fake::new(n_blocks, n_host_blocks), None, options).unwrap()
+}
+
+/// All events until every request has ended. Steps that fail are repeated.
+pub fn run<R: Runner>(core: &mut EngineCore<R>) -> Vec<EngineEvent> {
+    let mut events = Vec::new();
+    for _ in 0..5000 {
+        if core.is_idle() {
+            return events;
+        }
+        match core.step() {
+            Ok(more) => events.extend(more),
+            Err(Error::Cancelled) => {}
+            Err(e) => panic!("{e}"),
+        }
+    }
+    panic!("requests do not end: {:?}", core.scheduler().counts());
+}
+
+/// What each request came to, by id.
+pub fn outputs(events: &[EngineEvent]) -> BTreeMap<RequestId, RequestOutput> {
+    let finished = events.iter().filter_map(|event| match event {
+        EngineEvent::Finished(output) => Some((output.request, output.clone())),
+        EngineEvent::Failed { request, error } => panic!("{request}: {error}"),
+        _ => None,
+    });
+    finished.collect()
+}

@@ -1,0 +1,202 @@
+//! Requests end as they should, each for itself.
+
+use super::super::*;
+use super::fake::{core, outputs, run};
+use crate::request::Decoding;
+use crate::sampler::SamplingParams;
+
+fn sampled(prompt: &[TokenId], seed: u64) -> Request {
+    let params = SamplingParams { top_k: 0, ..SamplingParams::default() };
+    let decoding = Decoding::Sample { params, seed };
+    Request { decoding, max_tokens: Some(8), ..Request::greedy(prompt.to_vec()) }
+}
+
+#[test]
+fn a_request_ends_after_its_tokens_and_streams_each() {
+    let mut core = core(16, 0, SchedulerConfig::default());
+    let id = core.add(Request { max_tokens: Some(5), ..Request::greedy(vec![1, 2, 3]) }).unwrap();
+    let events = run(&mut core);
+    let streamed: Vec<TokenId> = events
+        .iter()
+        .filter_map(|event| match event {
+            EngineEvent::Token { token, .. } => Some(token.token),
+            _ => None,
+        })
+        .collect();
+    let output = &outputs(&events)[&id];
+    assert_eq!(output.outputs[0].tokens, streamed);
+    assert_eq!((streamed.len(), &output.outputs[0].finish), (5, &Finish::Length));
+    assert_eq!(output.usage, Usage { n_prompt: 3, n_computed: 3, n_cached: 0, n_generated: 5 });
+    assert_eq!(core.scheduler().pool().n_used(), 0);
+}
+
+#[test]
+fn a_text_that_fills_the_context_ends() {
+    let mut core = core(32, 0, SchedulerConfig::default());
+    let id = core.add(Request::greedy(vec![1; 60])).unwrap();
+    let output = outputs(&run(&mut core)).remove(&id).unwrap();
+    assert_eq!(output.outputs[0].tokens.len(), 5, "the last token needs no place");
+    assert!(core.add(Request::greedy(vec![1; 65])).unwrap_err().to_string().contains("65 tokens"));
+    assert!(core.add(Request::greedy(vec![1, 32])).unwrap_err().to_string().contains("32"));
+}
+
+#[test]
+fn stop_tokens_end_a_text_after_the_least_number_of_tokens() {
+    let mut core = core(16, 0, SchedulerConfig::default());
+    let all = Request { max_tokens: Some(8), ..Request::greedy(vec![4, 5]) };
+    let id = core.add(all.clone()).unwrap();
+    let tokens = outputs(&run(&mut core))[&id].outputs[0].tokens.clone();
+    let stop = Request { stop_token_ids: vec![tokens[3]], ..all };
+    let id = core.add(stop.clone()).unwrap();
+    let ended = outputs(&run(&mut core))[&id].outputs[0].clone();
+    assert_eq!((&ended.tokens[..], ended.finish), (&tokens[..3], Finish::StopToken(tokens[3])));
+    let id = core.add(Request { min_tokens: 6, ..stop }).unwrap();
+    let longer = outputs(&run(&mut core))[&id].outputs[0].clone();
+    assert!(longer.tokens.len() >= 6 && !longer.tokens[..6].contains(&tokens[3]), "{:?}", longer.tokens);
+}
+
+#[test]
+fn given_tokens_are_followed_and_their_logprobs_returned() {
+    let mut core = core(16, 0, SchedulerConfig::default());
+    let decoding = Decoding::Forced(vec![9, 8, 7]);
+    let id = core.add(Request { decoding, logprobs: Some(2), ..Request::greedy(vec![1]) }).unwrap();
+    let events = run(&mut core);
+    let output = &outputs(&events)[&id].outputs[0];
+    assert_eq!(output.tokens, [9, 8, 7]);
+    let mut sum = 0.0;
+    for event in &events {
+        if let EngineEvent::Token { token, .. } = event {
+            sum += token.logprob.unwrap();
+            assert_eq!(token.top_logprobs.len(), 2);
+            assert!(token.top_logprobs[0].logprob >= token.logprob.unwrap());
+        }
+    }
+    assert!(sum < 0.0 && sum == output.cumulative_logprob);
+}
+
+#[test]
+fn logits_of_a_prompt_are_returned_in_order_and_nothing_of_it_is_cached() {
+    let mut core = core(
+        16,
+        0,
+        SchedulerConfig { max_num_batched_tokens: 8, max_num_seqs: 8, ..SchedulerConfig::default() },
+    );
+    for _ in 0..2 {
+        let request =
+            Request { prompt_logits: true, max_tokens: Some(0), ..Request::greedy((0..20).collect()) };
+        let id = core.add(request).unwrap();
+        let events = run(&mut core);
+        let positions: Vec<usize> = events
+            .iter()
+            .filter_map(|event| match event {
+                EngineEvent::Logits { position, .. } => Some(*position),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(positions, (0..20).collect::<Vec<_>>());
+        assert_eq!(outputs(&events)[&id].usage.n_cached, 0);
+    }
+}
+
+#[test]
+fn best_of_returns_those_with_the_largest_sum_of_logprobs() {
+    let mut core = core(64, 0, SchedulerConfig::default());
+    let one = |core: &mut EngineCore<_>, seed| {
+        let request = Request { logprobs: Some(0), ..sampled(&[3, 1, 4], seed) };
+        let id = core.add(request).unwrap();
+        outputs(&run(core))[&id].outputs[0].clone()
+    };
+    let mut each: Vec<_> = (0..6).map(|i| one(&mut core, 40 + i)).collect();
+    each.sort_by(|a, b| b.cumulative_logprob.total_cmp(&a.cumulative_logprob));
+    let id = core.add(Request { n: 2, best_of: Some(6), ..sampled(&[3, 1, 4], 40) }).unwrap();
+    let best = outputs(&run(&mut core)).remove(&id).unwrap();
+    let tokens: Vec<_> = best.outputs.iter().map(|o| o.tokens.clone()).collect();
+    assert_eq!(tokens, [each[0].tokens.clone(), each[1].tokens.clone()]);
+    assert_eq!(core.scheduler().pool().n_used(), 0);
+}
+
+#[test]
+fn a_request_that_can_never_run_fails_alone() {
+    let mut core = core(4, 0, SchedulerConfig { watermark: 0.0, ..SchedulerConfig::default() });
+    let huge = core.add(Request::greedy(vec![1; 30])).unwrap();
+    let small = core.add(Request { max_tokens: Some(2), ..Request::greedy(vec![1; 5]) }).unwrap();
+    let events = run(&mut core);
+    let failed = events.iter().find_map(|event| match event {
+        EngineEvent::Failed { request, error } => Some((*request, error.to_string())),
+        _ => None,
+    });
+    let (request, message) = failed.unwrap();
+    assert_eq!(request, huge);
+    assert!(message.starts_with("request 0 requires 8 blocks of the KV cache and there are 4"), "{message}");
+    assert!(events.iter().any(|event| matches!(event, EngineEvent::Finished(o) if o.request == small)));
+}
+
+#[test]
+fn a_text_that_outgrows_the_cache_keeps_what_it_has() {
+    let mut core = core(4, 0, SchedulerConfig { watermark: 0.0, ..SchedulerConfig::default() });
+    let id = core.add(Request::greedy(vec![1; 10])).unwrap();
+    let output = outputs(&run(&mut core)).remove(&id).unwrap();
+    assert_eq!((output.outputs[0].tokens.len(), &output.outputs[0].finish), (7, &Finish::Length));
+}
+
+#[test]
+fn a_cancelled_step_is_repeated_and_lost_caches_are_computed_again() {
+    let alone = |fail: &dyn Fn(&mut EngineCore<super::fake::Fake>)| {
+        let mut core = core(16, 8, SchedulerConfig::default());
+        let ids = [core.add(sampled(&[1, 2, 3, 4, 5], 1)).unwrap(), core.add(sampled(&[9], 2)).unwrap()];
+        for _ in 0..3 {
+            core.step().unwrap();
+        }
+        fail(&mut core);
+        let outputs = outputs(&run(&mut core));
+        ids.map(|id| outputs[&id].outputs.clone())
+    };
+    let expected = alone(&|_| ());
+    assert_eq!(alone(&|core| core.runner_mut().n_failures = 2), expected);
+    assert_eq!(
+        alone(&|core| {
+            core.runner_mut().n_failures = 1;
+            core.runner_mut().loses_caches = true;
+        }),
+        expected
+    );
+}
+
+#[test]
+fn an_aborted_request_returns_what_it_has_and_its_blocks() {
+    let mut core = core(16, 0, SchedulerConfig::default());
+    let id = core.add(Request { n: 3, ..sampled(&[1, 2, 3], 1) }).unwrap();
+    for _ in 0..3 {
+        core.step().unwrap();
+    }
+    let output = core.abort(id).unwrap();
+    assert_eq!(output.outputs.iter().map(|o| o.tokens.len()).collect::<Vec<_>>(), [3, 3, 3]);
+    assert!(output.outputs.iter().all(|o| o.finish == Finish::Cancelled));
+    assert!(core.is_idle() && core.scheduler().pool().n_used() == 0);
+    assert!(core.abort(id).is_err());
+}
+
+#[test]
+fn parameters_that_make_no_sense_are_refused() {
+    let mut core = core(4, 0, SchedulerConfig::default());
+    let mut refused = |change: fn(&mut Request), expected: &str| {
+        let mut request = Request::greedy(vec![1]);
+        change(&mut request);
+        let message = core.add(request).unwrap_err().to_string();
+        assert!(message.starts_with(expected), "{message}");
+    };
+    refused(|r| r.n = 0, "n is 0: expected 1 or more texts");
+    refused(|r| (r.n, r.best_of) = (3, Some(2)), "best_of is 2: expected at least n");
+    refused(|r| (r.max_tokens, r.min_tokens) = (Some(2), 3), "min_tokens is 3: expected at most max_tokens");
+    refused(|r| r.stop.push(String::new()), "a stop string is empty");
+    refused(|r| r.prompt.clear(), "sequence 0 has no tokens");
+    refused(
+        |r| {
+            r.decoding = Decoding::Beam(crate::beam::BeamParams {
+                length_penalty: 1.0,
+                early_stopping: Default::default(),
+            });
+        },
+        "best_of is 1: expected 2 or more, the width of beam search",
+    );
+}
