@@ -6,6 +6,7 @@ use std::hash::{BuildHasher, Hasher, RandomState};
 use std::io::{self, BufWriter, ErrorKind, Write};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Refuses an output that would replace an input, or anything else unless that is requested.
 pub fn check_output<'a>(
@@ -38,6 +39,20 @@ fn is_same_file(a: &Path, b: &Path) -> bool {
     id(a).is_some_and(|a| Some(a) == id(b))
 }
 
+/// The files that are being written now.
+static UNFINISHED: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
+
+fn unfinished() -> MutexGuard<'static, Vec<PathBuf>> {
+    UNFINISHED.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Removes what is not finished, for a process that ends. Nothing new is begun while the guard is held.
+pub fn remove_unfinished() -> impl Drop {
+    let mut files = unfinished();
+    files.drain(..).for_each(|file| drop(std::fs::remove_file(file)));
+    files
+}
+
 /// A file being written. Dropped before [`NewFile::finish`] it leaves nothing.
 pub struct NewFile {
     path: PathBuf,
@@ -54,7 +69,11 @@ impl NewFile {
             true => OpenOptions::new().write(true).open(path).map(|file| (None, file)),
             false => {
                 remove_abandoned(path);
-                create_beside(path).map(|(temporary, file)| (Some(temporary), file))
+                let mut files = unfinished();
+                create_beside(path).map(|(temporary, file)| {
+                    files.push(temporary.clone());
+                    (Some(temporary), file)
+                })
             }
         };
         let (temporary, out) = created.map_err(|e| Error::unwritable(path, &e))?;
@@ -75,7 +94,10 @@ impl NewFile {
         self.out.flush()?;
         if let Some(temporary) = &self.temporary {
             self.out.get_ref().sync_all()?;
+            let mut files = unfinished();
             std::fs::rename(temporary, &self.path)?;
+            files.retain(|file| file != temporary);
+            drop(files);
             self.temporary = None;
             sync_folder(&self.path)?;
         }
@@ -86,7 +108,9 @@ impl NewFile {
 impl Drop for NewFile {
     fn drop(&mut self) {
         if let Some(temporary) = &self.temporary {
+            let mut files = unfinished();
             let _ = std::fs::remove_file(temporary);
+            files.retain(|file| file != temporary);
         }
     }
 }

@@ -4,6 +4,7 @@ use super::history::History;
 use super::input::{Input, Reading};
 use crate::cmd::run::ChatArgs;
 use crate::error::{Error, Exit, Result};
+use crate::interrupt;
 use crate::output::note;
 use rustyline::error::ReadlineError;
 use rustyline::{
@@ -37,6 +38,7 @@ pub struct Lines {
 impl Lines {
     /// Lines of the terminal at stdin, with the history that `args` request.
     pub fn open(args: &ChatArgs) -> Result<Lines> {
+        interrupt::keep_terminal_mode();
         let mut editor = DefaultEditor::new().map_err(failed)?;
         let history = History::new(!args.no_history);
         history.load(&mut editor);

@@ -50,6 +50,27 @@ fn ctrl_d_leaves_a_chat_and_no_history_is_kept_where_that_is_given() {
 }
 
 #[test]
+fn a_signal_that_ends_a_chat_leaves_the_terminal_as_it_was() {
+    for (signal, code) in [("TERM", 143), ("HUP", 129), ("QUIT", 131)] {
+        let embedded = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
+        let run = format!("'{}' run '{embedded}' --chat-template chatml", bin_dir().join("llmrt").display());
+        let defaults = "env --default-signal=HUP,TERM,QUIT";
+        let command = format!("sh -c \"echo pid \\$\\$.; exec {defaults} {run}\"; echo code $?; stty -a");
+        let Some(mut chat) = Chat::of(&command) else { return };
+        chat.until("pid ");
+        let pid = chat.before(".");
+        chat.until(READY);
+        let killed = Command::new("kill").args([format!("-{signal}"), pid]).status();
+        assert!(killed.is_ok_and(|status| status.success()), "{signal}");
+        chat.until("\x1b[?2004l");
+        chat.until(&format!("code {code}"));
+        chat.until(" icanon");
+        chat.until(" echo ");
+        chat.end();
+    }
+}
+
+#[test]
 fn the_embedded_model_turns_a_message_into_a_story() {
     let command = format!("'{}' run --temp 0 -n 3", bin_dir().join("llmrt").display());
     let Some(mut chat) = Chat::of(&command) else { return };
@@ -92,9 +113,13 @@ fn a_saved_conversation_is_loaded_and_its_last_answer_generated_again() {
     chat.until("the answer is the same with every seed");
     chat.line("/show");
     chat.until("messages  2");
-    let session: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+    let mut session: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
     assert_eq!(session["messages"][0]["content"], "there was a fox");
     assert!(TEMPLATE.ends_with(session["chat_template"].as_str().unwrap()), "{session}");
+    session["chat_template"] = "{{ messages[-1].content }} b:".into();
+    std::fs::write(&file, session.to_string()).unwrap();
+    chat.line(&format!("/load {}", file.display()));
+    chat.until("its chat template is used from now on, instead of this chat's (of the model file)");
 
     let other = chat.home.path().join("notes.txt");
     std::fs::write(&other, "my notes").unwrap();
@@ -277,11 +302,17 @@ impl Chat {
 
     /// Waits until the screen shows this, after what was waited for before.
     fn until(&mut self, expected: &str) {
+        self.before(expected);
+    }
+
+    /// The same; what the screen showed before it.
+    fn before(&mut self, expected: &str) -> String {
         let deadline = Instant::now() + Duration::from_secs(60);
         loop {
             if let Some(at) = self.shown.find(expected) {
+                let before = self.shown[..at].to_string();
                 self.shown.drain(..at + expected.len());
-                return;
+                return before;
             }
             let Ok(bytes) = self.screen.recv_timeout(deadline.saturating_duration_since(Instant::now()))
             else {

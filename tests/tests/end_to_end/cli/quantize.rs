@@ -191,6 +191,27 @@ fn nothing_is_overwritten_or_left_half_done() {
 }
 
 #[test]
+fn a_signal_that_ends_the_program_leaves_no_unfinished_file() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyLlama { n_layer: 1, n_embd: 512, n_vocab: 40_000, dtype: DType::F16 }.write(dir.path());
+    let names = || std::fs::read_dir(dir.path()).unwrap().map(|entry| entry.unwrap().file_name());
+    for (signal, code) in [("TERM", 143), ("HUP", 129), ("INT", 130)] {
+        let mut child = std::process::Command::new("env");
+        child.arg("--default-signal=HUP,TERM,INT").arg(llmrt([""; 0]).get_program());
+        let quantize = ["quantize", "-t", "1"].map(AsRef::<Path>::as_ref);
+        child.args(quantize).args([&model, &dir.path().join("out.gguf")]).arg("q2_k");
+        let mut child = child.stderr(std::process::Stdio::null()).spawn().unwrap();
+        while !names().any(|name| name.to_string_lossy().ends_with(".part")) {
+            assert!(child.try_wait().unwrap().is_none(), "it ended before it wrote");
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
+        succeed(std::process::Command::new("kill").args([&format!("-{signal}"), &child.id().to_string()]));
+        assert_eq!(child.wait().unwrap().code(), Some(code), "{signal}");
+        assert_eq!(names().count(), 1, "{signal}: {:?}", names().collect::<Vec<_>>());
+    }
+}
+
+#[test]
 fn words_that_are_no_types_are_answered_with_those_that_are() {
     let (_dir, model) = model(DType::F32);
     let out = model.with_file_name("out.gguf");
