@@ -116,7 +116,7 @@ impl<'m> Conversation<'m> {
         let (tokens, opening) = self.fit(engine.n_ctx(), &[], n_predict)?;
         let id = self.load(engine, tokens)?;
         let tokenizer = self.tokenizer;
-        let stops = self.flags.stop.clone();
+        let (stops, ignores_eog) = (self.flags.stop.clone(), self.flags.ignore_eos);
         let continues = !opening.is_empty();
         let opening = opening.trim_start().to_string();
         // With the first text, since the progress of the prompt uses the line.
@@ -127,7 +127,8 @@ impl<'m> Conversation<'m> {
         };
         let mut make_room =
             |engine: &mut Engine, generated: &[TokenId]| self.make_room(engine, generated, n_predict);
-        let request = Request { tokenizer, n_predict, stops, continues, make_room: Some(&mut make_room) };
+        let request =
+            Request { tokenizer, n_predict, stops, continues, ignores_eog, make_room: Some(&mut make_room) };
         let outcome = generate(engine, id, sampler, request, &mut show_all)?;
         show_all("")?;
         Ok((opening, outcome))
@@ -145,21 +146,35 @@ impl<'m> Conversation<'m> {
         let n_left = n_predict.map_or(usize::MAX, |n| n.saturating_sub(generated.len()));
         let n_reserved = (n_ctx / 4).min(n_left).max(1);
         let (mut tokens, mut opening) = self.render(n_ctx)?;
-        let (n_all, mut n_turns) = (tokens.len(), 0);
-        while tokens.len() + generated.len() + n_reserved > n_ctx && self.shifts && self.turns.drop_oldest() {
+        let (n_all, mut n_turns, mut n_sentences) = (tokens.len(), 0, 0);
+        while tokens.len() + generated.len() + n_reserved > n_ctx && self.shifts {
+            match self.drop_oldest() {
+                Some(Dropped::Turn) => n_turns += 1,
+                Some(Dropped::Sentence) => n_sentences += 1,
+                None => break,
+            }
             (tokens, opening) = self.render(n_ctx)?;
-            n_turns += 1;
         }
         check_fits(tokens.len() + generated.len(), n_ctx, None).map_err(full)?;
-        if n_turns > 0 {
+        let oldest = [(n_turns, "turn"), (n_sentences, "sentence")].into_iter().filter(|(n, _)| *n > 0);
+        let oldest: Vec<_> = oldest.map(|(n, what)| n_things(n, what)).collect();
+        if tokens.len() < n_all {
             note(format_args!(
                 "{}(context shift: dropped the oldest {}, {}, to make room in {n_ctx})",
                 if generated.is_empty() { "" } else { "\n" },
-                n_things(n_turns, "turn"),
+                oldest.join(" and "),
                 n_things(n_all.saturating_sub(tokens.len()), "token"),
             ));
         }
         Ok((tokens, opening))
+    }
+
+    /// Drops the oldest turn. A template whose answers continue the one before drops that one's first sentence instead.
+    fn drop_oldest(&mut self) -> Option<Dropped> {
+        if self.template.shows_opening && self.turns.has_one_answer() {
+            return self.turns.cut_answer().then_some(Dropped::Sentence);
+        }
+        self.turns.drop_oldest().then_some(Dropped::Turn)
     }
 
     /// Drops the oldest turns while an answer is generated; `false` where there is none left.
@@ -269,6 +284,12 @@ impl<'m> Conversation<'m> {
             _ => Ok(()),
         }
     }
+}
+
+/// What a context shift drops.
+enum Dropped {
+    Turn,
+    Sentence,
 }
 
 /// The remedy in a chat is another one than on the command line.

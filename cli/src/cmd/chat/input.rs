@@ -1,5 +1,6 @@
 //! Lines of a chat: messages for the model, and commands.
 
+use llmrt_host::knobs;
 use std::path::PathBuf;
 
 /// A message or a command.
@@ -91,8 +92,8 @@ fn parse(line: &str) -> Input {
         }
         "/regen" => Input::Regenerate,
         "/show" => Input::Show,
-        "/save" => Input::Save(rest.into()),
-        "/load" => Input::Load(rest.into()),
+        "/save" => Input::Save(in_home(rest)),
+        "/load" => Input::Load(in_home(rest)),
         "/help" | "/?" => Input::Help,
         "/bye" | "/exit" | "/quit" => Input::Bye,
         // A path, `/etc/fstab`, is no command.
@@ -100,6 +101,14 @@ fn parse(line: &str) -> Input {
             Input::Unknown(word.into())
         }
         _ => Input::Message(line.into()),
+    }
+}
+
+/// A path as a shell reads it: `~/` begins with the home folder.
+fn in_home(path: &str) -> PathBuf {
+    match (path.strip_prefix("~/"), knobs::HOME.text()) {
+        (Some(rest), Some(home)) => PathBuf::from(home).join(rest),
+        _ => path.into(),
     }
 }
 
@@ -148,6 +157,10 @@ mod tests {
         check("/regen", Some(Input::Regenerate));
         check("/show", Some(Input::Show));
         check("/save my chat.json ", Some(Input::Save("my chat.json".into())));
+        let home = PathBuf::from(std::env::var_os("HOME").expect("tests have a home"));
+        check("/save ~/chat.json", Some(Input::Save(home.join("chat.json"))));
+        check("/load ~/a/~/b", Some(Input::Load(home.join("a/~/b"))));
+        check("/load ~other/chat.json", Some(Input::Load("~other/chat.json".into())));
         check("/load chat.json", Some(Input::Load("chat.json".into())));
         check("/nonsense x", Some(Input::Unknown("/nonsense".into())));
     }

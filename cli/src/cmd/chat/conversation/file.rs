@@ -42,7 +42,7 @@ impl Conversation<'_> {
     /// if the model is the same. On an error the conversation stays.
     pub fn load_file(&mut self, path: &Path, model: &Identity, engine: &mut Engine) -> Result<usize> {
         let Contents { model_name, checksum, template, messages } = Contents::read(path)?;
-        let source = self.template.jinja.source();
+        let (source, before) = (self.template.jinja.source(), self.template.name.clone());
         if checksum != model.checksum {
             note(format_args!(
                 "{}: was saved with another model ({model_name}); its chat template is not used",
@@ -50,6 +50,10 @@ impl Conversation<'_> {
             ));
         } else if template != source {
             self.template = Template::of_session(&template, &path.display().to_string())?;
+            note(format_args!(
+                "{}: its chat template is used from now on, instead of this chat's ({before})",
+                path.display()
+            ));
         }
         self.forget(engine)?;
         let n_messages = messages.len();

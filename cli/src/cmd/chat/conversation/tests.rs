@@ -175,6 +175,29 @@ fn an_answer_that_fills_the_context_continues_without_the_oldest_turn() {
 }
 
 #[test]
+fn what_continues_a_long_story_gets_its_last_sentences() {
+    let stories = include_str!("../../../../assets/stories.jinja");
+    chat(128, stories, |engine, tokenizer, talk| {
+        let sentences: Vec<_> = (0..30).map(|i| format!("The fox met bear number {i}.")).collect();
+        talk.turns.push(Message::new("user", "a fox"));
+        talk.turns.push(Message::new("assistant", sentences.join(" ")));
+        send(engine, talk, "more").unwrap();
+        let prompt = tokenizer.decode(&tokens(engine, talk), false).unwrap();
+        assert!(prompt.trim_start().starts_with("The fox met bear number "), "{prompt}");
+        assert!(
+            prompt.contains("bear number 29.\n\nThe next day,") && !prompt.contains("number 3."),
+            "{prompt}"
+        );
+        assert_eq!(talk.turns.all().nth(1).map(|m| m.content.as_str()), Some(sentences.join(" ").as_str()));
+
+        // Another story needs nothing of the one before.
+        send(engine, talk, "a brave dragon").unwrap();
+        let prompt = tokenizer.decode(&tokens(engine, talk), false).unwrap();
+        assert!(prompt.trim_start().starts_with("Once upon a time, there was a brave dragon"), "{prompt}");
+    });
+}
+
+#[test]
 fn regenerate_replaces_the_last_answer() {
     chat(128, TEMPLATE, |engine, _, talk| {
         assert!(talk.regenerate(engine, None, &mut |_| Ok(())).is_err(), "there is no answer");
