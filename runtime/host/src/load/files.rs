@@ -29,6 +29,8 @@ pub struct ModelFiles {
     pub kind: FileKind,
     /// Where tensors' bytes are.
     pub sources: Vec<Source>,
+    /// Keys of the overrides that the file does not have.
+    pub new_keys: Vec<String>,
 }
 
 /// One place with bytes of tensors.
@@ -70,7 +72,10 @@ impl ModelFiles {
             }
         }?;
         for given in &options.overrides {
+            let key = given.split('=').next().unwrap_or_default();
+            let is_new = !files.model.metadata.contains(key);
             files.model.metadata.apply_override(given).map_err(Error::Override)?;
+            files.new_keys.extend(is_new.then(|| key.to_string()));
         }
         Ok(files)
     }
@@ -132,7 +137,12 @@ fn open_gguf(file: OpenFile, kind: FileKind) -> Result<ModelFiles> {
     };
     let (files, tables): (Vec<_>, Vec<_>) = parts.into_iter().unzip();
     let model = llmrt_gguf::merge(tables).map_err(|source| Error::Invalid { path, source })?;
-    Ok(ModelFiles { model, kind, sources: files.into_iter().map(Source::File).collect() })
+    Ok(ModelFiles {
+        model,
+        kind,
+        sources: files.into_iter().map(Source::File).collect(),
+        new_keys: Vec::new(),
+    })
 }
 
 /// All parts in order, the one that is already open among them.
@@ -209,7 +219,7 @@ fn open_checkpoint(file: OpenFile, kind: FileKind, options: &OpenOptions) -> Res
     let model = Model::new(metadata, tensors).map_err(invalid)?;
     let mut sources = vec![Source::File(file)];
     sources.extend(dequantised.map(Source::Dequantised));
-    Ok(ModelFiles { model, kind, sources })
+    Ok(ModelFiles { model, kind, sources, new_keys: Vec::new() })
 }
 
 /// The vocabulary that the user names, or tokenizer.bin beside the checkpoint if it is there.

@@ -135,9 +135,22 @@ impl Host {
         read.extend(in_use.iter().map(|plugin| format!("{plugin}.pool")));
         let variables = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         let mut warnings = knobs::relative_plugin_paths();
+        warnings.extend(self.disabled_but_built_in());
         warnings.extend(knobs::unknown_variables(variables, &read, &plugins));
         warnings.extend(knobs::unread_options(self.services.options_set(), &read, &in_use));
         warnings
+    }
+
+    /// A plugin that is linked into the program and that `LLMRT_PLUGINS_DISABLE` names, not by a pattern.
+    fn disabled_but_built_in(&self) -> Option<String> {
+        let plugins = self.plugins_in_use();
+        let mut built_in = plugins.iter().filter(|plugin| plugin.path.is_none());
+        let is_named = |name: &str| self.disabled.split(',').any(|pattern| pattern.trim() == name);
+        let name = &built_in.find(|plugin| is_named(&plugin.name))?.name;
+        let variable = knobs::PLUGINS_DISABLE.name;
+        Some(format!(
+            "{variable}={name}: {name} is built in and stays in use, as it computes what no other device can"
+        ))
     }
 
     /// The error for a plugin that did not start since it refuses the value of an option: `reason` names one that is set.
