@@ -22,6 +22,8 @@ pub struct Request<'a> {
     pub stops: Vec<String>,
     /// Whether the text goes on another one, so that a space in front of it counts.
     pub continues: bool,
+    /// Whether tokens that end a text do not end this one.
+    pub ignores_eog: bool,
     /// What happens when the context is full; `None`: the text ends.
     pub make_room: Option<&'a mut MakeRoom<'a>>,
 }
@@ -83,7 +85,7 @@ pub fn generate(
         if has_room {
             engine.push(id, token)?;
         }
-        if request.tokenizer.is_eog(token) {
+        if request.tokenizer.is_eog(token) && !request.ignores_eog {
             break Finish::Eos;
         }
         if let Some(stop) = text.push(token, show)? {
@@ -158,6 +160,7 @@ pub struct Text<'t> {
     decoder: Decoder<&'t Tokenizer>,
     filter: StopFilter,
     shown: String,
+    n_decoded: usize,
 }
 
 impl<'t> Text<'t> {
@@ -165,12 +168,22 @@ impl<'t> Text<'t> {
     pub fn new(request: &Request<'t>) -> Result<Text<'t>> {
         let decoder = request.tokenizer.decoder(false);
         let decoder = if request.continues { decoder.continuing() } else { decoder };
-        Ok(Text { decoder, filter: StopFilter::new(request.stops.clone())?, shown: String::new() })
+        Ok(Text {
+            decoder,
+            filter: StopFilter::new(request.stops.clone())?,
+            shown: String::new(),
+            n_decoded: 0,
+        })
     }
 
     /// The text so far.
     pub fn shown(&self) -> &str {
         &self.shown
+    }
+
+    /// Bytes of the text so far, with those that are held back or belong to a stop string.
+    pub fn n_decoded(&self) -> usize {
+        self.n_decoded
     }
 
     /// Shows what a token adds; the stop string if there is one in it.
@@ -188,6 +201,7 @@ impl<'t> Text<'t> {
         piece: &str,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Option<String>> {
+        self.n_decoded += piece.len();
         let streamed = self.filter.push(piece);
         self.show(&streamed.text, show)?;
         Ok(streamed.stop)

@@ -45,9 +45,11 @@ impl OpenModel {
     pub fn open(path: Option<&Path>, options: &OpenOptions) -> Result<OpenModel> {
         let Some(path) = path else {
             let files = ModelFiles::from_bytes(EMBEDDED_NAME, EMBEDDED, options)?;
+            note_new_keys(&files);
             return Ok(OpenModel { name: EMBEDDED_NAME.into(), files, tokenizer_bin: None });
         };
         let mut files = ModelFiles::open(path, options)?;
+        note_new_keys(&files);
         if is_checkpoint(files.kind) {
             end_at_bos(&mut files.model.metadata);
         }
@@ -189,6 +191,15 @@ impl OpenModel {
             _ => text.replace('\u{2581}', " ").into_bytes(),
         };
         Ok(scores.into_iter().zip(tokens.iter().enumerate().map(bytes)).collect())
+    }
+}
+
+/// Warns of keys of `--override-kv` that the file lacks: they may be misspelt.
+fn note_new_keys(files: &ModelFiles) {
+    for key in &files.new_keys {
+        crate::output::note(format_args!(
+            "warning: --override-kv {key}: the file has no such key; it is set all the same (`llmrt inspect` lists keys)"
+        ));
     }
 }
 

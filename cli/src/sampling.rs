@@ -63,6 +63,7 @@ fn llama2c(args: &SamplingArgs) -> Result<(Sampler, u64)> {
         ("--presence-penalty", args.presence_penalty.is_some()),
         ("--logit-bias", !args.logit_bias.is_empty()),
         ("--stop", !args.stop.is_empty()),
+        ("--ignore-eos", args.ignore_eos),
     ];
     if let Some((flag, _)) = foreign.iter().find(|(_, given)| *given) {
         return Err(Error::usage(format!(
@@ -181,5 +182,6 @@ mod tests {
         assert_eq!(seed, 42);
         refused("--sampler llama2c --top-k 5", "--top-k does nothing with --sampler llama2c");
         refused("--sampler llama2c --stop x", "--stop does nothing");
+        refused("--sampler llama2c --ignore-eos", "--ignore-eos does nothing");
     }
 }

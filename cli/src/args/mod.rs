@@ -45,7 +45,7 @@ Exit codes:
   5    work would fall back, and --strict-device forbids it
   6    out of memory, or `plan` finds that there is too little
   7    `conform` found a case that fails, or `diff` an op over its limit
-  130  interrupted by Ctrl-C";
+  130  interrupted by Ctrl-C; 129, 131 and 143: ended by SIGHUP, SIGQUIT, SIGTERM";
 
 /// Flags that every command takes, before or after its name.
 #[derive(Args, Debug, Clone, Default)]
@@ -105,12 +105,28 @@ pub fn parse(
     let named = words.iter().skip(1).find_map(|word| program.find_subcommand(word));
     words = peers::translate(&words, named.unwrap_or(&program))?;
 
-    let mut matches = program.try_get_matches_from(words)?;
+    let misplaced = |e: clap::Error| match before_command(&e, &words, &program) {
+        Some(hint) => Refusal::Foreign(Error::usage(hint)),
+        None => e.into(),
+    };
+    let mut matches = program.clone().try_get_matches_from(&words).map_err(misplaced)?;
     let global = Cli::from_arg_matches(&matches)?.global;
     let (name, flags) =
         matches.remove_subcommand().ok_or_else(|| clap::Error::new(ErrorKind::MissingSubcommand))?;
     let row = COMMANDS.iter().find(|row| row.name == name);
     Ok((global, row.ok_or_else(|| clap::Error::new(ErrorKind::InvalidSubcommand))?, flags))
+}
+
+/// What helps against a flag of a command that stands before the command's name, or without one.
+fn before_command(e: &clap::Error, words: &[OsString], program: &Command) -> Option<String> {
+    let flag = e.get(ContextKind::InvalidArg).filter(|_| e.kind() == ErrorKind::UnknownArgument)?.to_string();
+    let n_before = words.iter().skip(1).position(|word| program.find_subcommand(word).is_some());
+    let name = n_before.map_or("run".into(), |n| words[n + 1].to_string_lossy());
+    let before = &words[1..n_before.map_or(words.len(), |n| n + 1)];
+    let is_before = before.iter().any(|word| word.to_string_lossy().starts_with(&flag));
+    let is_its = program.find_subcommand(&*name).is_some_and(|command| peers::has(command, &flag));
+    (is_before && is_its)
+        .then(|| format!("{flag} is a flag of `{name}` and goes after the command: llmrt {name} {flag} …"))
 }
 
 /// A command line that runs no command.
@@ -200,6 +216,18 @@ mod tests {
                 assert!(!is_broken, "{}: {}", command.get_name(), pair[0]);
             }
         }
+    }
+
+    #[test]
+    fn a_flag_of_a_command_before_its_name_is_answered_with_where_it_goes() {
+        let refused = |line: &str| match parse(line.split(' ')) {
+            Err(e) => Error::from(e).message,
+            Ok((_, row, _)) => panic!("{line} runs {}", row.name),
+        };
+        let expected = "-m is a flag of `bench` and goes after the command: llmrt bench -m …";
+        assert_eq!(refused("llmrt -m x -t 2 bench"), expected);
+        assert_eq!(refused("llmrt -m x"), expected.replace("bench", "run"));
+        assert!(refused("llmrt --ids run").contains("unexpected argument '--ids'"));
     }
 
     #[test]

@@ -103,10 +103,6 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
     (&["--no-display-prompt"], Hint("the prompt is shown only with --echo: leave it out")),
     (&["--verbose-prompt"], Hint("`llmrt tokenize TEXT` shows the tokens of a text")),
     (
-        &["--ignore-eos"],
-        Hint("forbid the token that ends a text: --logit-bias ID-inf (`llmrt tokenize` shows ids)"),
-    ),
-    (
         &["--samplers", "--sampler-seq", "--sampling-seq"],
         Hint("the order of the samplers is fixed: leave it out"),
     ),
@@ -210,7 +206,7 @@ pub fn command_hint(name: &str) -> Option<String> {
 }
 
 /// Whether a command takes a flag, as it is typed.
-fn has(command: &Command, flag: &str) -> bool {
+pub fn has(command: &Command, flag: &str) -> bool {
     let long = |name: &str| {
         let is_it = |arg: &clap::Arg| {
             arg.get_long_and_visible_aliases().is_some_and(|names| names.contains(&name))

@@ -51,6 +51,9 @@ pub struct SamplingArgs {
     /// Stop when this text appears; it is not printed (repeatable).
     #[arg(long, value_name = "TEXT", help_heading = "Sampling")]
     pub stop: Vec<String>,
+    /// Do not stop at a token that ends a text: generate up to -n, a stop text or the end of the context.
+    #[arg(long, help_heading = "Sampling")]
+    pub ignore_eos: bool,
     /// `llama2c` behaves as llama2.c's `run`: its sampler and random numbers, the prompt echoed.
     #[arg(long, value_enum, default_value_t, value_name = "NAME", help_heading = "Sampling")]
     pub sampler: SamplerArg,

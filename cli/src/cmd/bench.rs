@@ -38,7 +38,10 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
     if args.n_prompt == 0 && args.n_gen == 0 {
         return Ok(output::json(&json!({ "ceilings": ceilings.map(|c| c.json()) }))?);
     }
-    let model = OpenModel::open(args.model.as_deref(), &model::open_options(&args.loading))?;
+    let model = OpenModel::open(
+        args.model.as_deref().or(args.model_file.as_deref()),
+        &model::open_options(&args.loading),
+    )?;
     let (name, work) = (model_name(&model), Work::of(&model));
     let setup = Setup::new(global)?;
     let n_needed = args.n_depth + args.n_prompt.max(args.n_gen + 1);

@@ -119,6 +119,7 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         n_predict: n_predict(args),
         stops: args.sampling.stop.clone(),
         continues: template.is_none() && !prompt.is_empty(),
+        ignores_eog: args.sampling.ignore_eos,
         make_room: None,
     };
     let outcome = generate(&mut session.engine, id, &mut sampler, request, &mut show)?;

@@ -12,6 +12,7 @@ use llmrt_engine::TokenId;
 use llmrt_host::load::OpenOptions;
 use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 use serde_json::{Value, json};
+use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
@@ -21,12 +22,15 @@ use std::path::{Path, PathBuf};
 /// those that `run` computes for it.
 #[derive(Args, Debug)]
 pub struct Tokenize {
-    /// Model or vocabulary file [default: the embedded model].
-    #[arg(short = 'm', long = "model", value_name = "FILE")]
-    pub model: Option<PathBuf>,
+    /// Model or vocabulary file [default: the embedded model]. A single word without -p and -f is the text.
+    #[arg(value_name = "MODEL")]
+    pub model: Option<OsString>,
     /// Text [default: stdin].
-    #[arg(value_name = "TEXT", conflicts_with_all = ["prompt", "file"])]
-    pub text: Option<String>,
+    #[arg(value_name = "TEXT", conflicts_with_all = ["prompt", "file", "model_file"])]
+    pub text: Option<OsString>,
+    /// Model or vocabulary file; then a word is the text.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
     /// Text.
     #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "file")]
     pub prompt: Option<String>,
@@ -93,11 +97,12 @@ impl Command for Detokenize {
 
 /// Prints the ids of a text, exactly as it is given, or of a message.
 fn tokenize(args: &Tokenize) -> Result<()> {
-    let model = open(args.model.as_deref(), &args.tokenizer)?;
+    let (file, word) = words(args)?;
+    let model = open(file, &args.tokenizer)?;
     let tokenizer = model.tokenizer()?;
     let template = template(args, &model)?;
-    let text = match (args.text.as_ref().or(args.prompt.as_ref()), &args.file) {
-        (Some(text), _) => text.clone(),
+    let text = match (word.or(args.prompt.clone()), &args.file) {
+        (Some(text), _) => text,
         (None, file) => {
             let read = file.as_ref().map_or_else(text::of_stdin, |path| text::of_file(path))?;
             if template.is_some() { text::without_last_line_end(read) } else { read }
@@ -130,6 +135,30 @@ fn tokenize(args: &Tokenize) -> Result<()> {
         }
     }
     Ok(output::print(lines)?)
+}
+
+/// The model's file and the text among the words.
+fn words(args: &Tokenize) -> Result<(Option<&Path>, Option<String>)> {
+    let (model, text) = match (&args.model, &args.text) {
+        (Some(word), None) if args.prompt.is_none() && args.file.is_none() => {
+            let is_model = args.model_file.is_none() && Path::new(word).is_file();
+            if is_model {
+                output::note(
+                    "the text is the name of a file: a model comes before a TEXT, -p or -f, or after -m",
+                );
+            }
+            (None, Some(word))
+        }
+        (Some(_), None) if args.model_file.is_some() => {
+            return Err(Error::usage("two texts, or two models: leave out the word, or -m, -p or -f"));
+        }
+        (model, text) => (model.as_ref(), text.as_ref()),
+    };
+    let text = text.map(|word| {
+        let text = word.to_str().map(String::from);
+        text.ok_or_else(|| Error::usage(format!("{}: is no UTF-8 text: give it with -f", word.display())))
+    });
+    Ok((args.model_file.as_deref().or(model.map(Path::new)), text.transpose()?))
 }
 
 /// The template if the text is a message.

@@ -10,8 +10,11 @@ use std::path::PathBuf;
 #[command(after_long_help = BENCH_HELP)]
 pub struct Bench {
     /// Model file [default: the embedded one].
-    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    #[arg(value_name = "MODEL", conflicts_with = "model_file")]
     pub model: Option<PathBuf>,
+    /// Model file.
+    #[arg(short = 'm', long = "model", value_name = "FILE")]
+    pub model_file: Option<PathBuf>,
     /// Tokens of the prompt; 0: no prompt test.
     #[arg(short = 'p', long, value_name = "N", default_value_t = 512, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]

@@ -67,17 +67,18 @@ pub struct Run {
 /// Results for programs, and several prompts.
 #[derive(Args, Debug, Clone, Default)]
 pub struct Results {
-    /// File with one prompt a line, computed together; answers come in the order of the prompts, blank lines are skipped.
+    /// File with one prompt a line, computed together; blank lines are skipped. Answers come in the order of the prompts,
+    /// each after a line `==> N <==` with the number of its prompt, or as JSON.
     /// Up to 8 prompts are computed at a time, each with a KV cache of the context's length.
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub batch_file: Option<PathBuf>,
-    /// One JSON object a line on stdout when a text is complete: text, tokens, finish_reason (stop, length, cancelled),
-    /// stop, n_prompt, n_cached (tokens of the prompt that earlier prompts had computed), n_generated, seed, timings; with
+    /// One JSON object a line on stdout when a text is complete: text, tokens (without those of a stop text),
+    /// finish_reason (stop, length, cancelled), stop, n_prompt, n_cached (tokens of the prompt that earlier prompts had computed), n_generated, seed, timings; with
     /// --batch-file index and prompt too.
     #[arg(long, help_heading = "Results")]
     pub json: bool,
     /// Add the log probability (natural, before sampling) of each token to the JSON, and the N likeliest tokens with
-    /// theirs, 0 to 100.
+    /// theirs, 0 to 100. `token` is text, or an array of bytes where these are not UTF-8.
     #[arg(long, value_name = "N", requires = "json", value_parser = values::logprobs, help_heading = "Results")]
     pub logprobs: Option<usize>,
 }

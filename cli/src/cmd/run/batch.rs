@@ -107,9 +107,21 @@ struct Running<'a> {
     n_prompt: usize,
     n_cached: usize,
     generated: Vec<TokenId>,
+    /// Where each one's text begins.
+    starts: Vec<usize>,
     logprobs: Vec<Value>,
     started: Instant,
     first_token: Option<Instant>,
+}
+
+impl Running<'_> {
+    /// Leaves out the tokens that have no part in the text, since a stop string ended it before them.
+    fn leave_out_stop(&mut self) {
+        let end = self.text.shown().len();
+        let n_kept = self.starts.iter().take_while(|&&start| start < end).count();
+        self.generated.truncate(n_kept);
+        self.logprobs.truncate(n_kept);
+    }
 }
 
 impl<'a> Batch<'a> {
@@ -151,6 +163,7 @@ impl<'a> Batch<'a> {
             n_predict: n_predict(self.args),
             stops: self.args.sampling.stop.clone(),
             continues: self.continues && !self.prompts[index].is_empty(),
+            ignores_eog: self.args.sampling.ignore_eos,
             make_room: None,
         })?;
         Ok(Running {
@@ -161,6 +174,7 @@ impl<'a> Batch<'a> {
             n_prompt,
             n_cached: 0,
             generated: Vec::new(),
+            starts: Vec::new(),
             logprobs: Vec::new(),
             started: Instant::now(),
             first_token: None,
@@ -197,10 +211,11 @@ impl<'a> Batch<'a> {
         let history = engine.sequence(prompt.id).map_or(&[][..], |seq| seq.tokens());
         let has_room = history.len() < engine.n_ctx();
         let token = prompt.sampler.sample(row, history)?;
-        if self.tokenizer.is_eog(token) {
+        if self.tokenizer.is_eog(token) && !self.args.sampling.ignore_eos {
             return Ok(Some(Finish::Eos));
         }
         prompt.generated.push(token);
+        prompt.starts.push(prompt.text.n_decoded());
         if let (Some(n), Row::All(logits)) = (self.args.results.logprobs, row) {
             prompt.logprobs.push(self.logprobs(logits, token, n)?);
         }
@@ -260,11 +275,17 @@ impl<'a> Batch<'a> {
             match self.args.results.json {
                 true => output::json_line(&result)?,
                 false if has_no_text => {}
-                false => output::model_text(&format!("{}\n", result["text"].as_str().unwrap_or_default()))?,
+                false => output::model_text(&self.answer(result["text"].as_str().unwrap_or_default()))?,
             }
             self.n_written += 1;
         }
         Ok(())
+    }
+
+    /// The next answer under a line with the number of its prompt, as `tail` has one of each file.
+    fn answer(&self, text: &str) -> String {
+        let gap = if self.n_written > 0 { "\n" } else { "" };
+        format!("{gap}==> {} <==\n{text}\n", self.n_written + 1)
     }
 
     /// The last line: prompt and generated tokens apart, and how many of both were computed in a second.
@@ -283,12 +304,15 @@ impl<'a> Batch<'a> {
         )
     }
 
-    fn result(&self, prompt: Running<'a>, finish: &Finish) -> Value {
+    fn result(&self, mut prompt: Running<'a>, finish: &Finish) -> Value {
         let now = Instant::now();
         let first_token = prompt.first_token.unwrap_or(now);
         let (prompt_s, generate_s) =
             ((first_token - prompt.started).as_secs_f64(), (now - first_token).as_secs_f64());
         let n_decoded = prompt.generated.len().saturating_sub(1);
+        if matches!(finish, Finish::Stop(_)) {
+            prompt.leave_out_stop();
+        }
         let per_s = |n: usize, s: f64| (n > 0 && s > 0.0).then(|| n as f64 / s);
         let (finish_reason, stop) = match finish {
             Finish::Eos => ("stop", None),

@@ -22,6 +22,51 @@ fn json_has_the_text_that_run_prints() {
 }
 
 #[test]
+fn tokens_and_log_probabilities_are_those_of_the_text_without_a_stop_string() {
+    let run = |more: &[&str]| {
+        json(llmrt(GREEDY).args(["--json", "--logprobs", "0", "-p", "Once upon a time"]).args(more))
+    };
+    let all = run(&[]);
+    let (all_tokens, all_text) = (all["tokens"].as_array().unwrap(), all["text"].as_str().unwrap());
+    // Two words, so that several tokens belong to the stop string; then a string that begins inside a token.
+    let words: Vec<_> = all_text.split_whitespace().collect();
+    let inside = &words.iter().find(|word| word.len() > 4).expect("a long word")[2..];
+    for stop in [format!("{} {}", words[2], words[3]), inside.to_string(), all_text[..3].to_string()] {
+        let stopped = run(&["--stop", &stop]);
+        let tokens = stopped["tokens"].as_array().unwrap();
+        assert_eq!(tokens[..], all_tokens[..tokens.len()]);
+        assert_eq!(
+            (&stopped["n_generated"], stopped["logprobs"].as_array().unwrap().len()),
+            (&tokens.len().into(), tokens.len())
+        );
+        let pieces = stopped["logprobs"].as_array().unwrap().iter().map(|row| row["token"].as_str().unwrap());
+        let (text, pieces): (_, String) = (stopped["text"].as_str().unwrap(), pieces.collect());
+        let (text, pieces) = (text.trim_start(), pieces.trim_start());
+        assert!(pieces.starts_with(text), "{stop:?}: {pieces:?} is not of {text:?}");
+        let last = stopped["logprobs"]
+            .as_array()
+            .unwrap()
+            .last()
+            .map_or(0, |row| row["token"].as_str().unwrap().len());
+        assert!(pieces.len() < text.len() + last.max(1), "{stop:?}: {pieces:?} is more than {text:?}");
+    }
+}
+
+#[test]
+fn with_ignore_eos_a_text_goes_on_after_its_end() {
+    let ended = ["--temp", "0", "-n", "5", "-p", "Once", "--logit-bias", "2+1000"];
+    let result = |flags: &[&str]| json(llmrt(["run", "--json"]).args(ended).args(flags));
+    assert_eq!(result(&[])["n_generated"], 0);
+    let result = result(&["--ignore-eos"]);
+    assert_eq!(
+        (&result["tokens"], &result["finish_reason"]),
+        (&serde_json::json!([2, 2, 2, 2, 2]), &"length".into())
+    );
+    let plain = succeed(llmrt(["run", "--ignore-eos"]).args(ended));
+    assert!(text(&plain.stderr).contains("generated 5 tokens"), "{}", text(&plain.stderr));
+}
+
+#[test]
 fn log_probabilities_are_of_all_tokens_and_the_greedy_token_is_the_likeliest() {
     let result = json(llmrt(GREEDY).args(["--json", "--logprobs", "3", "-p", "Once"]));
     let rows = result["logprobs"].as_array().unwrap();
@@ -64,8 +109,10 @@ fn each_prompt_of_a_file_gets_the_text_that_it_gets_alone_in_order() {
             assert_eq!(lines[i]["text"].as_str().unwrap().to_string() + "\n", alone, "prompt {i}, {flags:?}");
         }
         let plain = text(&succeed(llmrt(&run).args(batch)).stdout);
-        let texts: String = lines.iter().map(|l| l["text"].as_str().unwrap().to_string() + "\n").collect();
-        assert_eq!(plain, texts);
+        let answer =
+            |(i, line): (usize, &Value)| format!("==> {} <==\n{}\n", i + 1, line["text"].as_str().unwrap());
+        let answers: Vec<String> = lines.iter().enumerate().map(answer).collect();
+        assert_eq!(plain, answers.join("\n"));
     }
 }
 

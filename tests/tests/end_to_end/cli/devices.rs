@@ -26,6 +26,15 @@ fn the_cpu_is_built_in() {
 }
 
 #[test]
+fn the_built_in_plugin_cannot_be_disabled_and_a_warning_reports_it() {
+    let stderr =
+        |disabled: &str| text(&succeed(llmrt(["devices"]).env("LLMRT_PLUGINS_DISABLE", disabled)).stderr);
+    let warning = "warning: LLMRT_PLUGINS_DISABLE=cpu: cpu is built in and stays in use";
+    assert!(stderr("cuda, cpu").contains(warning), "{}", stderr("cuda, cpu"));
+    assert_eq!(stderr("*,c*"), "", "a pattern is for what is found");
+}
+
+#[test]
 fn a_plugin_named_like_the_built_in_one_takes_its_place() {
     let so = plugin("cpu");
     let by_path = ["--plugin", so.to_str().unwrap(), "--backend", so.to_str().unwrap()];

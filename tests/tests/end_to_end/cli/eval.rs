@@ -91,7 +91,8 @@ fn bench_measures_prompt_and_decode() {
     }
     assert_eq!((result["n_prompt"].as_u64(), result["n_gen"].as_u64()), (Some(8), Some(4)));
     assert_eq!(result["devices"][0], "cpu");
-    let table = stdout(["bench", "-p", "8", "-n", "0", "-r", "1"]);
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
+    let table = stdout(["bench", model, "-p", "8", "-n", "0", "-r", "1"]);
     assert!(table.contains("prompt 8") && table.contains(" ± 0.00") && !table.contains("decode"), "{table}");
 }
 

@@ -86,6 +86,20 @@ fn n_of_0_computes_the_prompt_alone_and_below_0_is_no_limit() {
 }
 
 #[test]
+fn an_override_of_a_key_that_the_file_lacks_is_set_with_a_warning() {
+    let stderr = |key: &str| {
+        let given = format!("{key}=int:384");
+        text(&succeed(&mut llmrt(["run", "-n", "1", "-p", PROMPT, "--override-kv", &given])).stderr)
+    };
+    let misspelt = stderr("llama.context_lenght");
+    assert!(
+        misspelt.contains("warning: --override-kv llama.context_lenght: the file has no such key"),
+        "{misspelt}"
+    );
+    assert!(!stderr("llama.context_length").contains("warning"));
+}
+
+#[test]
 fn a_template_that_renders_nothing_is_named() {
     let template = "tokenizer.chat_template=str:{{ '' }}";
     let stderr = fail(&mut llmrt(["run", "--override-kv", template, "-p", PROMPT]), 3);
@@ -110,6 +124,22 @@ fn limits_of_0_or_less_are_no_limits() {
     let trained = super::json(&mut llmrt(["inspect", "--json"]))["metadata"]["llama.context_length"].as_u64();
     let planned = super::json(&mut llmrt(["plan", "--json", "-c", "0"]))["n_ctx"].as_u64();
     assert!(trained.is_some() && trained == planned, "{trained:?} {planned:?}");
+}
+
+#[test]
+fn a_hang_up_that_the_parent_ignores_stays_ignored() {
+    let mut command = Command::new("env");
+    command
+        .args(["--ignore-signal=HUP", "--default-signal=TERM"])
+        .arg(llmrt([""; 0]).get_program())
+        .arg("run");
+    let mut child =
+        command.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
+    for signal in ["-HUP", "-TERM"] {
+        std::thread::sleep(std::time::Duration::from_millis(500)); // until it reads
+        succeed(Command::new("kill").args([signal, &child.id().to_string()]));
+    }
+    assert_eq!(child.wait().unwrap().code(), Some(143), "not 129");
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `tokenize` and `detokenize`.
 
 use super::{checkpoint, json, stdout, text};
-use llmrt_tests::build::{fail, llmrt};
+use llmrt_tests::build::{fail, llmrt, succeed};
 use std::io::Write;
 use std::process::Stdio;
 
@@ -117,4 +117,18 @@ fn a_checkpoint_brings_its_own_vocabulary() {
 fn ids_that_make_no_sense_are_named() {
     assert!(fail(&mut llmrt(["detokenize", "5", "1000000"]), 2).contains("entry 1 is token 1000000"));
     assert!(fail(&mut llmrt(["detokenize", "five"]), 2).contains("entry 0 is `five`"));
+}
+
+#[test]
+fn a_model_may_stand_before_the_text() {
+    let model = concat!(env!("CARGO_MANIFEST_DIR"), "/../cli/assets/stories.gguf");
+    let expected = stdout(["tokenize", "--ids", "Once upon"]);
+    for words in [&[model, "Once upon"][..], &[model, "-p", "Once upon"], &["-m", model, "Once upon"]] {
+        assert_eq!(stdout(["tokenize", "--ids"].iter().chain(words)), expected, "{words:?}");
+    }
+    let named = succeed(&mut llmrt(["tokenize", "--ids", model]));
+    assert!(text(&named.stderr).contains("the text is the name of a file"), "a single word is the text");
+    for words in [&["-m", model, "a", "b"][..], &["-m", model, "a", "-p", "b"], &["a", "b", "-p", "c"]] {
+        fail(llmrt(["tokenize"]).args(words), 2);
+    }
 }

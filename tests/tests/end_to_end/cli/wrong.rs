@@ -48,6 +48,12 @@ fn flags_that_make_no_sense_are_wrong_usage() {
     check("bench -s 0", 2, "--sequences 0: expected 1 to 1024");
     check("eval -m x --tokens 1 --chunks 0", 2, "--chunks: a size is 0");
     check("nonsense", 2, "nonsense");
+    for line in ["-m x run", "--model=x run -p hi", "-m x", "--ctx-size 5 run"] {
+        check(line, 2, "and goes after the command: llmrt run -");
+    }
+    check("-p 1 bench", 2, "-p is a flag of `bench` and goes after the command: llmrt bench -p");
+    check("--nonsense run", 2, "unexpected argument '--nonsense'");
+    check("bench -m x y", 2, "cannot be used with");
 }
 
 #[test]
@@ -112,7 +118,9 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
         file("empty", b""),
         file("cut.gguf", b"GGUF\x03\0\0\0\xff\xff\xff\xff\xff\xff\xff\x7f\0\0\0\0\0\0\0\0"),
     ];
-    for command in ["run -m", "bench -m", "inspect", "plan", "tokenize -p x -m", "eval --tokens 1 -m"] {
+    for command in
+        ["run -m", "bench -m", "bench", "inspect", "plan", "tokenize -p x -m", "eval --tokens 1 -m"]
+    {
         check(&format!("{command} {missing}"), 3, "cannot open");
         check(&format!("{command} {text}"), 3, "is no model file");
         check(&format!("{command} {empty}"), 3, "the file is empty");
