@@ -160,7 +160,6 @@ pub struct Text<'t> {
     decoder: Decoder<&'t Tokenizer>,
     filter: StopFilter,
     shown: String,
-    n_decoded: usize,
 }
 
 impl<'t> Text<'t> {
@@ -168,22 +167,7 @@ impl<'t> Text<'t> {
     pub fn new(request: &Request<'t>) -> Result<Text<'t>> {
         let decoder = request.tokenizer.decoder(false);
         let decoder = if request.continues { decoder.continuing() } else { decoder };
-        Ok(Text {
-            decoder,
-            filter: StopFilter::new(request.stops.clone())?,
-            shown: String::new(),
-            n_decoded: 0,
-        })
-    }
-
-    /// The text so far.
-    pub fn shown(&self) -> &str {
-        &self.shown
-    }
-
-    /// Bytes of the text so far, with those that are held back or belong to a stop string.
-    pub fn n_decoded(&self) -> usize {
-        self.n_decoded
+        Ok(Text { decoder, filter: StopFilter::new(request.stops.clone())?, shown: String::new() })
     }
 
     /// Shows what a token adds; the stop string if there is one in it.
@@ -201,7 +185,6 @@ impl<'t> Text<'t> {
         piece: &str,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Option<String>> {
-        self.n_decoded += piece.len();
         let streamed = self.filter.push(piece);
         self.show(&streamed.text, show)?;
         Ok(streamed.stop)

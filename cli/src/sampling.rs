@@ -3,7 +3,7 @@
 use crate::args::{SamplerArg, SamplingArgs};
 use crate::clock;
 use crate::error::{Error, Result};
-use llmrt_engine::{Sampler, SamplingParams, TokenId};
+use llmrt_engine::{Decoding, Sampler, SamplingParams, TokenId};
 
 /// The sampler that the flags describe, and its seed.
 pub fn sampler(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
@@ -13,16 +13,28 @@ pub fn sampler(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
     }
 }
 
+/// How a request's tokens are picked by the flags of the chain, and the seed.
+pub fn decoding(args: &SamplingArgs, n_vocab: u64) -> Result<(Decoding, u64)> {
+    let (params, seed) = checked(args, n_vocab)?;
+    Ok((Decoding::Sample { params, seed }, seed))
+}
+
 fn chain(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
+    let (params, seed) = checked(args, n_vocab)?;
+    Ok((Sampler::new(params, seed).map_err(named_by_flag)?, seed))
+}
+
+/// The numbers of the chain, which fit the vocabulary, and the seed.
+fn checked(args: &SamplingArgs, n_vocab: u64) -> Result<(SamplingParams, u64)> {
     let params = params(args)?;
+    params.check().map_err(named_by_flag)?;
     if let Some((id, _)) = params.logit_bias.iter().find(|(id, _)| u64::from(*id) >= n_vocab) {
         let last = n_vocab.saturating_sub(1);
         return Err(Error::usage(format!(
             "--logit-bias: token {id} does not exist: the ids are 0 to {last}"
         )));
     }
-    let seed = args.seed.and_then(|seed| seed.0).unwrap_or_else(clock::seed);
-    Ok((Sampler::new(params, seed).map_err(named_by_flag)?, seed))
+    Ok((params, args.seed.and_then(|seed| seed.0).unwrap_or_else(clock::seed)))
 }
 
 /// The numbers of the chain; without a flag the engine's default.

@@ -7,7 +7,7 @@ use crate::model::{self, OpenModel};
 use crate::output::{bytes, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
-use llmrt_engine::{Engine, EngineOptions, Logits, Step};
+use llmrt_engine::{DeviceRunner, Engine, EngineCore, EngineEvent, EngineOptions, Logits, Step};
 use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
 use std::time::{Duration, Instant};
@@ -15,13 +15,19 @@ use std::time::{Duration, Instant};
 /// One step, and its warnings on stderr.
 pub fn step(engine: &mut Engine, logits: Logits, max_tokens: usize) -> Result<Step> {
     let step = engine.step(logits, max_tokens);
-    report_warnings(engine);
+    note_warnings(engine.take_warnings());
     Ok(step?)
 }
 
-/// Notes the warnings since the last call.
-fn report_warnings(engine: &mut Engine) {
-    engine.take_warnings().iter().for_each(|warning| note(format_args!("warning: {warning}")));
+/// One step of a core, and its warnings on stderr.
+pub fn step_core(core: &mut EngineCore<DeviceRunner>) -> Result<Vec<EngineEvent>> {
+    let events = core.step();
+    note_warnings(core.runner_mut().take_warnings());
+    Ok(events?)
+}
+
+fn note_warnings(warnings: Vec<String>) {
+    warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }
 
 /// What a device's pool of scratch memory holds, in a line.
@@ -55,49 +61,65 @@ impl Session {
     /// Loads a model onto the devices of `setup`.
     pub fn load(
         setup: &Setup,
-        mut model: OpenModel,
+        model: OpenModel,
         args: &ModelArgs,
         options: EngineOptions,
     ) -> Result<Session> {
-        let started = Instant::now();
-        model.drop_vocabulary();
-        let bar = LoadBar::new();
-        let load = LoadOptions {
-            mode: model::load_mode(args),
-            check_tensors: args.check_tensors,
-            progress: &mut |part| bar.show(part),
-        };
-        let mut engine = Engine::new(&setup.host, setup.devices.clone(), model.files, load, options)
-            .map_err(|e| Error::from(e).of_model(&model.name))?;
-        drop(bar);
-        if interrupt::is_requested() {
-            return Err(Error::interrupted());
-        }
-        engine.set_cancel_token(interrupt::token());
-        let mut session = Session { engine, load: started.elapsed() };
-        report_warnings(&mut session.engine);
-        Ok(session)
+        let (runner, load) = load(setup, model, args, options)?;
+        Ok(Session { engine: Engine::over(runner)?, load })
     }
 
-    /// Notes where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
-    /// if work fell back.
+    /// Notes where the last step ran, as [`report_placement`] does.
     pub fn report_placement(&self, verbose: u8) {
-        if verbose > 0 {
-            self.engine.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
-            note(format_args!("logits read back in the last step: {}", bytes(self.engine.n_bytes_read())));
-            if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
-                note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));
-            }
+        report_placement(self.engine.runner(), verbose);
+    }
+}
+
+/// A model on the devices of `setup`, and how long loading it took.
+pub fn load(
+    setup: &Setup,
+    mut model: OpenModel,
+    args: &ModelArgs,
+    options: EngineOptions,
+) -> Result<(DeviceRunner, Duration)> {
+    let started = Instant::now();
+    model.drop_vocabulary();
+    let bar = LoadBar::new();
+    let load = LoadOptions {
+        mode: model::load_mode(args),
+        check_tensors: args.check_tensors,
+        progress: &mut |part| bar.show(part),
+    };
+    let mut runner = DeviceRunner::new(&setup.host, setup.devices.clone(), model.files, load, options)
+        .map_err(|e| Error::from(e).of_model(&model.name))?;
+    drop(bar);
+    if interrupt::is_requested() {
+        return Err(Error::interrupted());
+    }
+    runner.set_cancel_token(interrupt::token());
+    let load = started.elapsed();
+    note_warnings(runner.take_warnings());
+    Ok((runner, load))
+}
+
+/// Notes where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
+/// if work fell back.
+pub fn report_placement(runner: &DeviceRunner, verbose: u8) {
+    if verbose > 0 {
+        runner.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
+        note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
+        if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
+            note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));
         }
-        let Some(report) = self.engine.report() else { return };
-        match (verbose, report.n_fallbacks()) {
-            (0, 0) => {}
-            (0, n) => note(format_args!(
-                "{n} of {} ops ran elsewhere than on {}: -v shows which and why",
-                report.nodes.iter().sum::<usize>(),
-                report.devices.first().map_or("the first device", String::as_str)
-            )),
-            _ => note(report.to_string().trim_end()),
-        }
+    }
+    let Some(report) = runner.report() else { return };
+    match (verbose, report.n_fallbacks()) {
+        (0, 0) => {}
+        (0, n) => note(format_args!(
+            "{n} of {} ops ran elsewhere than on {}: -v shows which and why",
+            report.nodes.iter().sum::<usize>(),
+            report.devices.first().map_or("the first device", String::as_str)
+        )),
+        _ => note(report.to_string().trim_end()),
     }
 }

@@ -23,6 +23,7 @@ use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Tokenizer};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::Duration;
 
 impl Command for Run {
@@ -52,7 +53,7 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         return llama2c::run(global, args, model, &prompt);
     }
 
-    let tokenizer = model.tokenizer()?;
+    let tokenizer = Arc::new(model.tokenizer()?);
     let mut template = if args.raw { None } else { Template::choose(&args.template, &model)? };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();
     let is_batch = args.results.json || args.results.batch_file.is_some();

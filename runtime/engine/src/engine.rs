@@ -66,8 +66,12 @@ impl Engine {
         load: LoadOptions<'_>,
         options: EngineOptions,
     ) -> Result<Engine> {
-        let pool = BlockPool::new(options.n_blocks(), BLOCK_SIZE)?;
-        let runner = DeviceRunner::new(host, devices, files, load, options)?;
+        Engine::over(DeviceRunner::new(host, devices, files, load, options)?)
+    }
+
+    /// Sequences over a loaded model.
+    pub fn over(runner: DeviceRunner) -> Result<Engine> {
+        let pool = BlockPool::new(runner.options.n_blocks(), BLOCK_SIZE)?;
         Ok(Engine { runner, pool, queue: Vec::new(), next_id: 0 })
     }
 
@@ -76,6 +80,11 @@ impl Engine {
     /// next one. To go on, [`CancelToken::reset`] it.
     pub fn set_cancel_token(&mut self, cancel: CancelToken) {
         self.runner.set_cancel_token(cancel);
+    }
+
+    /// What computes.
+    pub fn runner(&self) -> &DeviceRunner {
+        &self.runner
     }
 
     /// The model.

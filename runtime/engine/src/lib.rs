@@ -83,6 +83,7 @@ pub mod scheduler;
 pub mod sequence;
 pub mod stop;
 
+pub use crate::core::{EngineCore, EngineEvent, RequestOutput};
 pub use batch::{Batch, Logits, OutputRow};
 pub use engine::{Engine, Step};
 pub use error::{Error, Result};
@@ -93,7 +94,7 @@ pub use kv::table::BlockTable;
 pub use memory::MemoryPlan;
 pub use metrics::Timings;
 pub use options::EngineOptions;
-pub use request::RequestId;
+pub use request::{Decoding, Request, RequestId};
 pub use runner::DeviceRunner;
 pub use sampler::{Row, Sampler, SamplingParams};
 pub use schedule::{Budget, StepPlan, schedule};

@@ -29,7 +29,8 @@ pub struct CompletionOutput {
     pub index: usize,
     /// Its text, up to a stop string.
     pub text: String,
-    /// Its tokens, without one that ended it.
+    /// Its tokens, without one that ended it, and without those that have no part in the text since a stop string ended it
+    /// before them.
     pub tokens: Vec<TokenId>,
     /// Sum of its tokens' log-probabilities, where these were computed.
     pub cumulative_logprob: f64,
@@ -51,6 +52,9 @@ struct Text {
     decoder: Decoder<Arc<Tokenizer>>,
     filter: StopFilter,
     shown: String,
+    /// Where the text of each token begins.
+    starts: Vec<usize>,
+    n_decoded: usize,
 }
 
 impl Output {
@@ -60,7 +64,7 @@ impl Output {
         let text = tokenizer.map(|tokenizer| {
             let decoder = Decoder::new(tokenizer.clone(), false);
             let decoder = if request.continues { decoder.continuing() } else { decoder };
-            Text { decoder, filter, shown: String::new() }
+            Text { decoder, filter, shown: String::new(), starts: Vec::new(), n_decoded: 0 }
         });
         let sampler = request.sampler(index)?;
         Ok(Output { index, sampler, tokens: Vec::new(), cumulative_logprob: 0.0, text })
@@ -70,7 +74,9 @@ impl Output {
     pub fn push(&mut self, token: TokenId) -> Result<(String, Option<String>)> {
         self.tokens.push(token);
         let Some(text) = &mut self.text else { return Ok(Default::default()) };
+        text.starts.push(text.n_decoded);
         let piece = text.decoder.push(token)?;
+        text.n_decoded += piece.len();
         let streamed = text.filter.push(&piece);
         text.shown.push_str(&streamed.text);
         Ok((streamed.text, streamed.stop))
@@ -92,8 +98,14 @@ impl Output {
 
     /// What it came to.
     pub fn complete(self, finish: Finish) -> CompletionOutput {
-        let text = self.text.map_or_else(String::new, |text| text.shown);
-        let Output { index, tokens, cumulative_logprob, .. } = self;
+        let Output { index, mut tokens, cumulative_logprob, text, .. } = self;
+        let text = text.map_or_else(String::new, |text| {
+            if matches!(finish, Finish::Stop(_)) {
+                let is_shown = |start: &&usize| **start < text.shown.len();
+                tokens.truncate(text.starts.iter().take_while(is_shown).count());
+            }
+            text.shown
+        });
         CompletionOutput { index, text, tokens, cumulative_logprob, finish }
     }
 }

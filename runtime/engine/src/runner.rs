@@ -1,14 +1,15 @@
 //! Executes steps on devices: one program per shape of step, block moves, and what happens when a device fails.
 
 use crate::batch::Batch;
+use crate::core::{CoreOptions, EngineCore};
 use crate::deployment::{Deployment, lost};
 use crate::device_topk::TopKRequest;
 use crate::error::{Error, Result};
 use crate::kv::pool::BlockId;
 use crate::memory;
-use crate::options::EngineOptions;
+use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::program::{Results, StepProgram, StepShape, bytes_of, floats, inputs, words};
-use crate::scheduler::BlockMove;
+use crate::scheduler::{BlockMove, SchedulerConfig};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
@@ -16,6 +17,7 @@ use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{CancelToken, Device, Host, PoolStats};
 use llmrt_models::Model;
+use llmrt_tokenizer::Tokenizer;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -66,6 +68,29 @@ impl DeviceRunner {
             n_bytes_read: 0,
             host_blocks: HashMap::new(),
         })
+    }
+
+    /// A core over this runner: its context, its batch size, a queue of requests. Without a tokenizer there are tokens and no
+    /// text.
+    pub fn into_core(self, tokenizer: Option<Arc<Tokenizer>>) -> Result<EngineCore<DeviceRunner>> {
+        let options = &self.options;
+        let max_num_seqs = options.max_seqs.max(1);
+        let scheduler = SchedulerConfig {
+            max_num_batched_tokens: options.n_batch.max(max_num_seqs),
+            max_num_seqs,
+            // Every sequence has room for the whole context: nothing is kept free for those that run.
+            watermark: 0.0,
+            prefix_cache: options.prefix_cache,
+            ..SchedulerConfig::default()
+        };
+        let options = CoreOptions {
+            scheduler,
+            n_ctx: options.n_ctx,
+            n_blocks: options.n_blocks(),
+            n_host_blocks: 0,
+            block_size: BLOCK_SIZE,
+        };
+        EngineCore::new(self, tokenizer, options)
     }
 
     /// The model.
