@@ -49,6 +49,12 @@ pub enum Error {
         "a step has {n_tokens} tokens and {n_seqs} sequences: expected at least one sequence, and as many tokens"
     )]
     BadBudgets { n_tokens: usize, n_seqs: usize },
+    #[error("the engine has ended, so it takes no requests: start another")]
+    EngineGone,
+    #[error("no thread for the engine: {problem}")]
+    NoThread { problem: String },
+    #[error("a step panicked; its requests ended: this is a defect of llmrt, please report it")]
+    StepPanicked,
     #[error("a step is in flight: complete it, or let it fail, before the next is planned")]
     StepInFlight,
 

@@ -110,6 +110,11 @@ impl<R: Runner> EngineCore<R> {
         &self.runner
     }
 
+    /// What computed, without the requests.
+    pub fn into_runner(self) -> R {
+        self.runner
+    }
+
     /// The same, to change.
     pub fn runner_mut(&mut self) -> &mut R {
         &mut self.runner

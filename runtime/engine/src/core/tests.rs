@@ -2,5 +2,7 @@
 
 mod alone;
 mod beams;
+mod cpu;
 mod fake;
+mod handle;
 mod requests;

@@ -1,0 +1,73 @@
+//! The engine on its own thread.
+
+use super::super::*;
+use super::fake::core;
+use crate::handle::AsyncEngine;
+
+fn request(max_tokens: usize) -> Request {
+    Request { max_tokens: Some(max_tokens), ..Request::greedy(vec![1, 2, 3]) }
+}
+
+#[test]
+fn streams_of_many_requests_end_with_their_texts() {
+    let engine = AsyncEngine::start(core(64, 0, SchedulerConfig::default())).unwrap();
+    let threads: Vec<_> = (1..20)
+        .map(|n| {
+            let engine = engine.clone();
+            std::thread::spawn(move || {
+                let stream = engine.generate(request(n)).unwrap();
+                let events: Vec<EngineEvent> = stream.collect();
+                let n_tokens = events.iter().filter(|e| matches!(e, EngineEvent::Token { .. })).count();
+                assert_eq!(n_tokens, n);
+                assert!(matches!(events.last(), Some(EngineEvent::Finished(_))));
+            })
+        })
+        .collect();
+    threads.into_iter().for_each(|thread| thread.join().unwrap());
+    assert_eq!([engine.n_waiting(), engine.n_running(), engine.n_swapped()], [0; 3]);
+}
+
+#[test]
+fn a_reader_that_never_reads_holds_up_nothing() {
+    let engine = AsyncEngine::start(core(64, 0, SchedulerConfig::default())).unwrap();
+    let unread = engine.generate(request(60)).unwrap();
+    let output = engine.generate(request(40)).unwrap().finish().unwrap();
+    assert_eq!(output.usage.n_generated, 40);
+    assert_eq!(unread.finish().unwrap().usage.n_generated, 60);
+}
+
+#[test]
+fn a_dropped_or_aborted_stream_gives_its_blocks_back() {
+    let engine = AsyncEngine::start(core(64, 0, SchedulerConfig::default())).unwrap();
+    drop(engine.generate(request(60)).unwrap());
+    let stream = engine.generate(request(60)).unwrap();
+    engine.abort(stream.id()).unwrap();
+    let output = stream.finish().unwrap();
+    assert!(output.outputs.iter().all(|o| o.finish == Finish::Cancelled || o.tokens.len() == 60));
+    // Both are gone before the next answer.
+    engine.generate(request(1)).unwrap().finish().unwrap();
+    assert_eq!(engine.n_running(), 0);
+}
+
+#[test]
+fn errors_of_a_step_and_of_a_request_reach_their_streams() {
+    let mut failing = core(64, 0, SchedulerConfig::default());
+    failing.runner_mut().n_failures = 1;
+    let engine = AsyncEngine::start(failing).unwrap();
+    assert_eq!(engine.generate(request(5)).unwrap().finish(), Err(Error::Cancelled));
+    assert!(engine.generate(Request { n: 0, ..request(5) }).is_err());
+    assert_eq!(
+        engine.generate(request(5)).unwrap().finish().unwrap().usage.n_generated,
+        5,
+        "the next one goes on"
+    );
+}
+
+#[test]
+fn a_drained_engine_ends_what_runs_and_takes_no_more() {
+    let engine = AsyncEngine::start(core(64, 0, SchedulerConfig::default())).unwrap();
+    let stream = engine.generate(request(50)).unwrap();
+    engine.drain();
+    assert_eq!(stream.finish().unwrap().usage.n_generated, 50);
+    assert_eq!(engine.generate(request(1)).err(), Some(Error::EngineGone));
+}
