@@ -1,10 +1,8 @@
 //! Signals that end the process: some return an error instead, others run a function of the program first.
 
-use std::io::{self, PipeReader, Read};
-use std::os::fd::IntoRawFd;
-use std::sync::atomic::{AtomicI32, Ordering::SeqCst};
-
 use libc::c_int;
+use signal_hook::iterator::Signals;
+use std::io;
 
 /// From now on a write beyond the file size limit (`ulimit -f`) returns `EFBIG`, and SIGXFSZ does not end the process.
 pub fn ignore_file_size_signal() {
@@ -20,24 +18,14 @@ pub const INTERRUPT: i32 = libc::SIGINT;
 /// What ends a process from outside: `kill`, a terminal that closes, Ctrl-\.
 const ENDING: [c_int; 3] = [libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT];
 
-/// The end of a pipe that the handler writes signals to; -1 before there is one.
-static WAKE: AtomicI32 = AtomicI32::new(-1);
-
 /// Runs `on_signal`, with the signal's number, on a thread of its own after each Ctrl-C, SIGTERM, SIGHUP and SIGQUIT.
 /// Of the last three those stay ignored that the parent ignores, as `nohup` does. To be called once.
 pub fn listen(on_signal: impl Fn(i32) + Send + 'static) -> io::Result<()> {
-    let (signals, wake) = io::pipe()?;
-    WAKE.store(wake.into_raw_fd(), SeqCst);
-    std::thread::Builder::new().name("signals".into()).spawn(move || forward(signals, on_signal))?;
-    handle(INTERRUPT)?;
-    ENDING.into_iter().filter(|&signal| !is_ignored(signal)).try_for_each(handle)
-}
-
-fn forward(mut signals: PipeReader, on_signal: impl Fn(i32)) {
-    let mut number = [0];
-    while signals.read_exact(&mut number).is_ok() {
-        on_signal(number[0].into());
-    }
+    let ending = ENDING.into_iter().filter(|&signal| !is_ignored(signal));
+    let mut signals = Signals::new(std::iter::once(INTERRUPT).chain(ending))?;
+    let forward = move || signals.forever().for_each(on_signal);
+    std::thread::Builder::new().name("signals".into()).spawn(forward)?;
+    Ok(())
 }
 
 fn is_ignored(signal: c_int) -> bool {
@@ -45,31 +33,6 @@ fn is_ignored(signal: c_int) -> bool {
     unsafe {
         let mut now: libc::sigaction = std::mem::zeroed();
         libc::sigaction(signal, std::ptr::null(), &mut now) == 0 && now.sa_sigaction == libc::SIG_IGN
-    }
-}
-
-fn handle(signal: c_int) -> io::Result<()> {
-    let handler: extern "C" fn(c_int) = on_signal;
-    // SAFETY: `sigaction` reads a struct that lives during the call, for which all zeros is a valid value; `on_signal`
-    // has the type of a handler without SA_SIGINFO and is safe in a signal handler.
-    let done = unsafe {
-        let mut ours: libc::sigaction = std::mem::zeroed();
-        ours.sa_sigaction = handler as usize;
-        ours.sa_flags = libc::SA_RESTART;
-        libc::sigaction(signal, &ours, std::ptr::null_mut())
-    };
-    if done == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
-}
-
-extern "C" fn on_signal(signal: c_int) {
-    let number = signal as u8;
-    // SAFETY: `write` is safe in a signal handler and reads one byte that lives during the call. The pipe is never
-    // closed. `errno` is this thread's, and the interrupted code may be about to read it.
-    unsafe {
-        let errno = libc::__errno_location();
-        let saved = *errno;
-        libc::write(WAKE.load(SeqCst), (&raw const number).cast(), 1);
-        *errno = saved;
     }
 }
 
