@@ -14,11 +14,11 @@ use crate::batch::{Batch, Logits};
 use crate::error::{Error, Result};
 use crate::request::{Request, RequestId};
 use crate::scheduler::{NewGroup, Outcome, Scheduler, SchedulerConfig, StepPlan};
-use crate::sequence::{SequenceId, TokenId};
+use crate::sequence::{Sequence, SequenceId};
 use crate::stop::Finish;
 use active::{Active, Vocabulary};
 use llmrt_tokenizer::Tokenizer;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The sizes of a core.
@@ -144,43 +144,35 @@ impl<R: Runner> EngineCore<R> {
         if plan.is_empty() {
             return Ok(None);
         }
-        let owners = self.owners();
+        let running = by_sequence(&self.scheduler);
         let find = |id: SequenceId| {
-            let request = owners.get(&id).and_then(|request| self.requests.get(request));
-            let all = request.is_some_and(Active::needs_all_logits);
-            Some((self.scheduler.sequence(id)?, if all { Logits::All } else { Logits::Last }))
+            let (request, seq) = running.get(&id)?;
+            let all = self.requests.get(request).is_some_and(Active::needs_all_logits);
+            Some((*seq, if all { Logits::All } else { Logits::Last }))
         };
         let pool = self.scheduler.pool();
         let max_blocks = pool.blocks_for(self.n_ctx).max(1);
         let batch = Batch::of_chunks(&plan.chunks, find, pool, max_blocks)?;
-        let needs = batch.rows.iter().map(|row| self.requests.get(owners.get(&row.id)?)?.required_top_k());
+        let needs =
+            batch.rows.iter().map(|row| self.requests.get(&running.get(&row.id)?.0)?.required_top_k());
         let needs: Vec<Option<usize>> = needs.collect();
         let rows = self.runner.forward(&StepInputs { batch: &batch, needs })?;
         Ok(Some((batch, rows)))
     }
 
-    /// Whose each running sequence is.
-    fn owners(&self) -> BTreeMap<SequenceId, RequestId> {
-        let of_group =
-            |g: &'_ crate::scheduler::Group| g.sequences.iter().map(|seq| seq.id).collect::<Vec<_>>();
-        let pairs = self.scheduler.groups().flat_map(|g| of_group(g).into_iter().map(|id| (id, g.id)));
-        pairs.collect()
-    }
-
     /// Lets every request with logits pick its tokens.
     fn complete(&mut self, batch: &Batch, rows: &Rows, events: &mut Vec<EngineEvent>) -> Result<()> {
-        let owners = self.owners();
+        let running = by_sequence(&self.scheduler);
         let mut by_request: BTreeMap<RequestId, Vec<usize>> = BTreeMap::new();
         for (i, row) in batch.rows.iter().enumerate() {
-            owners.get(&row.id).into_iter().for_each(|id| by_request.entry(*id).or_default().push(i));
+            let owner = running.get(&row.id).map(|(request, _)| *request);
+            owner.into_iter().for_each(|id| by_request.entry(id).or_default().push(i));
         }
         let (mut outcomes, mut ended) = (Vec::new(), Vec::new());
         for (id, indices) in by_request {
             let Some(active) = self.requests.get_mut(&id) else { continue };
             let given: Vec<_> = indices.iter().map(|&i| (batch.rows[i], rows.row(i))).collect();
-            let tokens = |id: SequenceId| -> &[TokenId] {
-                self.scheduler.sequence(id).map_or(&[], |seq| seq.tokens())
-            };
+            let tokens = |id: SequenceId| running.get(&id).map_or(&[][..], |(_, seq)| seq.tokens());
             let next = active.pick(id, &given, &tokens, &self.vocabulary, events);
             let next = next.unwrap_or_else(|e| {
                 ended.push((id, Some(e)));
@@ -258,4 +250,9 @@ impl<R: Runner> EngineCore<R> {
         }
         outcome
     }
+}
+
+/// The running sequences by id, each with its request.
+fn by_sequence(scheduler: &Scheduler) -> HashMap<SequenceId, (RequestId, &Sequence)> {
+    scheduler.running().map(|(request, seq)| (seq.id, (request, seq))).collect()
 }

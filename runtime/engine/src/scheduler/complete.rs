@@ -4,6 +4,7 @@ use super::{Group, Scheduler, release};
 use crate::error::{Error, Result};
 use crate::request::RequestId;
 use crate::sequence::{Sequence, SequenceId, TokenId};
+use std::collections::HashMap;
 
 /// How a request goes on whose sequences have all their tokens computed.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -30,14 +31,13 @@ impl Scheduler {
     /// sequence, by outcome.
     pub fn complete(&mut self, outcomes: &[Outcome]) -> Result<Vec<Vec<SequenceId>>> {
         self.check_outcomes(outcomes)?;
-        let names_blocks = self.config.prefix_cache;
-        for chunk in self.in_flight.take().unwrap_or_default() {
-            let mut sequences = self.running.iter_mut().flat_map(|g| &mut g.sequences);
-            if let Some(seq) = sequences.find(|seq| seq.id == chunk.id) {
-                seq.advance(chunk.n_new);
-                if names_blocks {
-                    seq.name_blocks(&mut self.pool)?;
-                }
+        let computed = self.in_flight.take().unwrap_or_default();
+        let computed: HashMap<SequenceId, usize> = computed.iter().map(|c| (c.id, c.n_new)).collect();
+        for seq in self.running.iter_mut().flat_map(|g| &mut g.sequences) {
+            let Some(n_new) = computed.get(&seq.id) else { continue };
+            seq.advance(*n_new);
+            if self.config.prefix_cache {
+                seq.name_blocks(&mut self.pool)?;
             }
         }
         let mut continued = Vec::new();

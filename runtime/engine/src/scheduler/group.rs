@@ -41,15 +41,6 @@ pub struct Group {
     arrival: u64,
 }
 
-/// What the tables of a group occupy and lack.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub(super) struct Need {
-    /// Distinct blocks in its tables.
-    pub held: usize,
-    /// Blocks that it lacks for its next step.
-    pub more: usize,
-}
-
 impl Group {
     pub(super) fn new(new: &NewGroup, sequence: Sequence, arrival: u64) -> Group {
         Group {
@@ -83,9 +74,9 @@ impl Group {
 
     /// Blocks that its ready sequences lack for all their known tokens; a block that is written and that others read counts,
     /// since it is copied.
-    pub(super) fn need(&self, pool: &BlockPool) -> Need {
+    pub(super) fn n_lacking(&self, pool: &BlockPool) -> usize {
         let mut users: Vec<(BlockId, u32)> = Vec::new();
-        let mut need = Need { held: self.distinct().len(), more: 0 };
+        let mut n_lacking = 0;
         for (i, seq) in self.sequences.iter().enumerate() {
             if seq.n_missing() == 0 || !self.is_ready(i) {
                 continue;
@@ -94,19 +85,19 @@ impl Group {
                 0 => self.n_shareable_blocks(i, pool),
                 n => n,
             };
-            need.more += pool.blocks_for(seq.tokens().len()).saturating_sub(held);
+            n_lacking += pool.blocks_for(seq.tokens().len()).saturating_sub(held);
             if let Some(block) = seq.written_block(pool.block_size()) {
                 let at = users.iter().position(|(b, _)| *b == block).unwrap_or_else(|| {
                     users.push((block, pool.n_users(block).unwrap_or(0)));
                     users.len() - 1
                 });
                 if users[at].1 > 1 {
-                    need.more += 1;
+                    n_lacking += 1;
                     users[at].1 -= 1;
                 }
             }
         }
-        need
+        n_lacking
     }
 
     /// Full blocks that sequence `i`, which has none, can share with those before it.

@@ -148,6 +148,11 @@ impl Scheduler {
         self.running.iter().flat_map(|g| &g.sequences).find(|seq| seq.id == id)
     }
 
+    /// The sequences that run, each with its request.
+    pub fn running(&self) -> impl Iterator<Item = (RequestId, &Sequence)> {
+        self.running.iter().flat_map(|g| g.sequences.iter().map(|seq| (g.id, seq)))
+    }
+
     /// All requests: running, swapped, waiting.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
         self.running.iter().chain(&self.swapped).chain(&self.waiting)

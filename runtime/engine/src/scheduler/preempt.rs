@@ -78,7 +78,7 @@ impl Scheduler {
             plan.swap_in.extend(moves);
             group.sequences.iter().try_for_each(|seq| seq.name_again(&mut self.pool))?;
             let at = insert(&mut self.running, group);
-            if self.running[at].need(&self.pool).more <= self.pool.n_free() {
+            if self.running[at].n_lacking(&self.pool) <= self.pool.n_free() {
                 reserve(&mut self.running[at], &mut self.pool, plan)?;
                 self.run_group(at, plan);
             }

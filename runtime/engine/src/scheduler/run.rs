@@ -14,14 +14,14 @@ impl Scheduler {
         }
         let mut i = 0;
         while i < self.running.len() {
-            let need = self.running[i].need(&self.pool);
-            if need.more <= self.pool.n_free() {
+            let n_lacking = self.running[i].n_lacking(&self.pool);
+            if n_lacking <= self.pool.n_free() {
                 reserve(&mut self.running[i], &mut self.pool, plan)?;
                 i += 1;
             } else if self.running.len() > 1 {
                 self.preempt_last(plan)?;
             } else if let Some(group) = self.running.pop_back() {
-                let (needed, available) = (need.held + need.more, self.pool.n_usable());
+                let (needed, available) = (group.distinct().len() + n_lacking, self.pool.n_usable());
                 plan.refused.push(Refusal { request: group.id, limit: Limit::Blocks, needed, available });
                 release(group, &mut self.pool)?;
             }

@@ -6,6 +6,7 @@ use crate::beam::{BeamParams, EarlyStopping};
 use crate::request::Decoding;
 use crate::sampler::{Rng, SamplingParams};
 use crate::scheduler::{Policy, Preemption};
+use crate::sequence::TokenId;
 
 /// Requests of all kinds, with few different beginnings.
 fn requests(rng: &mut Rng) -> Vec<Request> {

@@ -5,6 +5,7 @@ use super::fake::{N_VOCAB, core, outputs, run};
 use crate::beam::{BeamParams, EarlyStopping};
 use crate::logprobs::LogSoftmax;
 use crate::request::Decoding;
+use crate::sequence::TokenId;
 use std::collections::BTreeMap as Map;
 
 const MAX_TOKENS: usize = 6;

@@ -8,6 +8,7 @@ use crate::request::Decoding;
 use crate::runner::DeviceRunner;
 use crate::sampler::{Rng, SamplingParams};
 use crate::scheduler::{Policy, Preemption};
+use crate::sequence::TokenId;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tokenizer::EncodeOptions;

@@ -4,6 +4,7 @@ use super::super::*;
 use super::fake::{core, outputs, run};
 use crate::request::Decoding;
 use crate::sampler::SamplingParams;
+use crate::sequence::TokenId;
 
 fn sampled(prompt: &[TokenId], seed: u64) -> Request {
     let params = SamplingParams { top_k: 0, ..SamplingParams::default() };
