@@ -10,7 +10,7 @@ use std::collections::BTreeMap as Map;
 
 const MAX_TOKENS: usize = 6;
 
-/// Log-probabilities after a text, asked of a core one text at a time.
+/// Log-probabilities after a text, computed by a core one text at a time.
 fn logprobs(prompt: &[TokenId], known: &mut Map<Vec<TokenId>, Vec<f64>>, tokens: &[TokenId]) -> Vec<f64> {
     let all = [prompt, tokens].concat();
     if let Some(row) = known.get(&all) {

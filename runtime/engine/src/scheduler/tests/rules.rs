@@ -157,7 +157,7 @@ fn vl_08_the_last_running_group_gives_its_blocks_up() {
     assert_eq!((chunks(&s, &plan), preempted), (vec![(0, 1)], vec![2, 1]));
     go_on(&mut s, 1);
 
-    // As many free blocks as sequences suffice (the source says more are needed).
+    // As many free blocks as sequences suffice (the source document has more).
     let mut s = scheduler(config(), 2, 0);
     add(&mut s, 0, SIZE, 1);
     step(&mut s);
