@@ -5,7 +5,7 @@ use llmrt_gguf::Gguf;
 use llmrt_graph::ops::value::Value;
 use llmrt_graph::reference::{self, Memory};
 use llmrt_graph::{Graph, Kind, Tensor};
-use llmrt_models::{BatchShape, Inputs, Model, ModelGraph};
+use llmrt_models::{BatchShape, Input, Model, ModelGraph};
 use std::path::Path;
 
 const BLOCK_SIZE: u64 = 16;
@@ -50,16 +50,20 @@ fn weights(graph: &Graph, file: &Gguf, bytes: &[u8]) -> Memory {
 }
 
 /// `chunk` follows `past` tokens of sequence 0; sequence 1 is not in use.
-fn set_inputs(graph: &Graph, inputs: &Inputs, memory: &mut Memory, past: i32, chunk: &[i32]) {
+fn set_inputs(graph: &Graph, inputs: &[(Input, Tensor)], memory: &mut Memory, past: i32, chunk: &[i32]) {
     let n = chunk.len() as i32;
     let block_size = BLOCK_SIZE as i32;
     let slot = |pos: i32| BLOCKS[(pos / block_size) as usize] * block_size + pos % block_size;
-    let mut set = |t: Tensor, ids: Vec<i32>| memory.set(graph, t, &Value::i32(graph.ne(t), ids)).unwrap();
-    set(inputs.tokens, chunk.to_vec());
-    set(inputs.positions, (past..past + n).collect());
-    set(inputs.slots, (past..past + n).map(slot).collect());
-    set(inputs.block_table, [BLOCKS, [0; 3]].concat());
-    set(inputs.seq_lens, vec![past + n, 0]);
-    set(inputs.query_starts, vec![0, n, n]);
-    set(inputs.output_ids, (n / 2..n).collect());
+    let values = |input| match input {
+        Input::Tokens => chunk.to_vec(),
+        Input::Positions => (past..past + n).collect(),
+        Input::Slots(_) => (past..past + n).map(slot).collect(),
+        Input::BlockTable(_) => [BLOCKS, [0; 3]].concat(),
+        Input::SeqLens => vec![past + n, 0],
+        Input::QueryStarts => vec![0, n, n],
+        Input::OutputIds => (n / 2..n).collect(),
+    };
+    for &(input, t) in inputs {
+        memory.set(graph, t, &Value::i32(graph.ne(t), values(input))).unwrap();
+    }
 }

@@ -75,11 +75,11 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
     let devices = setup.device_names();
     let n_threads = setup.host.threads().n_threads();
     if args.json {
-        let config = &session.engine.model().config;
+        let spec = session.engine.model().spec();
         let result = json!({
             "model": name, "model_bytes": work.n_bytes, "n_params": work.n_params,
             "read_bytes_per_step": work.n_read, "mul_adds_per_token": work.n_mul_adds,
-            "kv_bytes_per_token": work::kv_bytes(config, kv_type),
+            "kv_bytes_per_token": spec.bytes_per_token(kv_type, kv_type),
             "devices": devices, "threads": n_threads,
             "kv_type": kv_type.name(), "load_s": session.load.as_secs_f64(),
             "n_prompt": args.n_prompt, "n_gen": args.n_gen, "repetitions": args.repetitions,

@@ -5,6 +5,7 @@ use crate::kv::pool::BlockPool;
 use crate::schedule::StepPlan;
 use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
+use llmrt_models::Input;
 
 /// Which tokens' logits are requested.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -89,6 +90,21 @@ impl Batch {
     /// Rows of logits that come back.
     pub fn n_outputs(&self) -> usize {
         self.output_ids.len()
+    }
+
+    /// What an input of the graph reads. All groups of paged caches have the same blocks.
+    pub(crate) fn array(&self, input: Input) -> &[i32] {
+        match input {
+            Input::Tokens => &self.tokens,
+            Input::Positions => &self.positions,
+            Input::Slots(_) => &self.slots,
+            Input::BlockTable(_) => &self.block_table,
+            Input::SeqLens => &self.seq_lens,
+            Input::QueryStarts => &self.query_starts,
+            // A graph has at least one output.
+            Input::OutputIds if self.output_ids.is_empty() => &[0],
+            Input::OutputIds => &self.output_ids,
+        }
     }
 
     fn push(

@@ -213,8 +213,8 @@ pub fn memory_plan(
     options: &EngineOptions,
 ) -> Result<MemoryPlan> {
     let placement = PlacementPlan::new(devices, files, options)?;
-    let kv = placement.model.kv_layout(options.k_type, options.v_type)?;
-    Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token: kv.bytes_per_token })
+    let kv_bytes_per_token = placement.model.spec().bytes_per_token(options.k_type, options.v_type);
+    Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token })
 }
 
 /// Bytes of host memory that a step of one sequence takes besides the devices': its tokens and arrays, the row of logits

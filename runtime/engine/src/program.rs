@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::sampler::Candidate;
 use llmrt_graph::Tensor;
 use llmrt_host::sched::executor::{Executor, Program};
-use llmrt_models::{BatchShape, Inputs, Model};
+use llmrt_models::{BatchShape, Input, Model};
 use std::borrow::Cow;
 
 /// What a step's graph depends on.
@@ -28,7 +28,7 @@ impl StepShape {
 /// The graph of one shape of step.
 pub(crate) struct StepProgram {
     pub program: Program,
-    inputs: Inputs,
+    inputs: Vec<(Input, Tensor)>,
     logits: Tensor,
     picked: Option<Picked>,
 }
@@ -67,8 +67,8 @@ impl StepProgram {
 
     /// Computes a batch of its shape.
     pub fn run(&self, executor: &mut Executor, batch: &Batch) -> Result<()> {
-        let bytes = bytes_of(batch);
-        Ok(executor.run(&self.program, &inputs(&self.inputs, &bytes))?)
+        let inputs = inputs(&self.inputs, batch);
+        Ok(executor.run(&self.program, &borrowed(&inputs))?)
     }
 
     /// Reads the requested results of the last run, and how many bytes these are. A row with a NaN in it is read whole, so that the sampler can name the logit.
@@ -123,33 +123,15 @@ impl<'a> Reader<'a> {
     }
 }
 
-/// The arrays of a batch as bytes, in the order of [`inputs`].
-pub(crate) fn bytes_of(batch: &Batch) -> [Vec<u8>; 7] {
+/// The graph's inputs with the bytes of a batch.
+pub(crate) fn inputs(inputs: &[(Input, Tensor)], batch: &Batch) -> Vec<(Tensor, Vec<u8>)> {
     let bytes = |ints: &[i32]| ints.iter().flat_map(|i| i.to_ne_bytes()).collect::<Vec<u8>>();
-    let output_ids = if batch.output_ids.is_empty() { &[0][..] } else { &batch.output_ids };
-    [
-        bytes(&batch.tokens),
-        bytes(&batch.positions),
-        bytes(&batch.slots),
-        bytes(&batch.block_table),
-        bytes(&batch.seq_lens),
-        bytes(&batch.query_starts),
-        bytes(output_ids),
-    ]
+    inputs.iter().map(|&(input, t)| (t, bytes(batch.array(input)))).collect()
 }
 
-/// The graph's inputs with their bytes.
-pub(crate) fn inputs<'a>(inputs: &Inputs, bytes: &'a [Vec<u8>; 7]) -> Vec<(Tensor, &'a [u8])> {
-    let tensors = [
-        inputs.tokens,
-        inputs.positions,
-        inputs.slots,
-        inputs.block_table,
-        inputs.seq_lens,
-        inputs.query_starts,
-        inputs.output_ids,
-    ];
-    tensors.into_iter().zip(bytes.iter().map(Vec::as_slice)).collect()
+/// The same, borrowed.
+pub(crate) fn borrowed(inputs: &[(Tensor, Vec<u8>)]) -> Vec<(Tensor, &[u8])> {
+    inputs.iter().map(|(t, bytes)| (*t, bytes.as_slice())).collect()
 }
 
 /// Bytes as floats.

@@ -8,7 +8,7 @@ use crate::error::{Error, Result};
 use crate::kv::pool::BlockId;
 use crate::memory;
 use crate::options::{BLOCK_SIZE, EngineOptions};
-use crate::program::{Results, StepProgram, StepShape, bytes_of, floats, inputs, words};
+use crate::program::{Results, StepProgram, StepShape, borrowed, floats, inputs, words};
 use crate::scheduler::{BlockMove, SchedulerConfig};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
@@ -291,7 +291,7 @@ impl DeviceRunner {
         let (graph, results) = memory::every_result_kept(step.graph);
         let program = Program::new(graph);
         let executor = self.executor();
-        executor.run(&program, &inputs(&step.inputs, &bytes_of(batch)))?;
+        executor.run(&program, &borrowed(&inputs(&step.inputs, batch)))?;
         for t in results {
             let def = program.graph().def(t);
             let bytes = executor.output(&program, t)?;

@@ -1,6 +1,7 @@
 //! The shape of a step, and the graph that computes one step of that shape.
 
 use crate::error::{Error, Result};
+use crate::input::Input;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Tensor};
 
@@ -63,44 +64,10 @@ const MAX: u64 = i32::MAX as u64;
 /// The graph of one step, and where its inputs and results are.
 #[derive(Clone, Debug)]
 pub struct ModelGraph {
-    /// The graph. KV caches are its states, `blk.N.k_cache` and `blk.N.v_cache`.
+    /// The graph. Caches are its states, such as `blk.N.k_cache`.
     pub graph: Graph,
-    /// What the caller sets before each run.
-    pub inputs: Inputs,
+    /// What the caller sets before each run, in order of first use.
+    pub inputs: Vec<(Input, Tensor)>,
     /// F32 `[n_vocab, n_outputs]`.
     pub logits: Tensor,
-}
-
-/// What the caller sets before each run; all I32. Every architecture has them all.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Inputs {
-    /// `[n_tokens]`: token ids.
-    pub tokens: Tensor,
-    /// `[n_tokens]`: position of each token in its sequence.
-    pub positions: Tensor,
-    /// `[n_tokens]`: where in the KV cache each token goes; outside the cache: nowhere.
-    pub slots: Tensor,
-    /// `[max_blocks, n_seqs]`: blocks of each sequence, in order of position.
-    pub block_table: Tensor,
-    /// `[n_seqs]`: tokens of each sequence, the new ones included; 0 for rows not in use.
-    pub seq_lens: Tensor,
-    /// `[n_seqs + 1]`: each sequence's first token in the step; the last is the end.
-    pub query_starts: Tensor,
-    /// `[n_outputs]`: which tokens' logits are requested.
-    pub output_ids: Tensor,
-}
-
-impl Inputs {
-    pub(crate) fn new(g: &mut Graph, shape: &BatchShape) -> Inputs {
-        let mut input = |name, dims: &[u64]| g.input(name, DType::I32, dims);
-        Inputs {
-            tokens: input("tokens", &[shape.n_tokens]),
-            positions: input("positions", &[shape.n_tokens]),
-            slots: input("slots", &[shape.n_tokens]),
-            block_table: input("block_table", &[shape.max_blocks, shape.n_seqs]),
-            seq_lens: input("seq_lens", &[shape.n_seqs]),
-            query_starts: input("query_starts", &[shape.n_seqs + 1]),
-            output_ids: input("output_ids", &[shape.n_outputs]),
-        }
-    }
 }

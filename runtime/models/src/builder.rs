@@ -1,8 +1,11 @@
 //! A model's graph while it is built: the graph, the layer at hand, and weights by their names in the file.
 
-use crate::batch::{BatchShape, Inputs, ModelGraph};
+use crate::batch::{BatchShape, ModelGraph};
+use crate::cache::{CacheGroup, PagedLayer};
 use crate::config::{Config, LayerConfig, Norm};
 use crate::error::{Error, Result};
+use crate::input::Input;
+use crate::spec::ModelSpec;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Role, Shape, Tensor, tensor::shape};
 use std::collections::HashMap;
@@ -18,8 +21,8 @@ pub(crate) struct Builder<'a> {
     pub cfg: &'a Config,
     /// The step's numbers.
     pub batch: &'a BatchShape,
-    /// The step's inputs.
-    pub inputs: Inputs,
+    inputs: Vec<(Input, Tensor)>,
+    caches: Vec<CacheGroup>,
     lookup: &'a Lookup<'a>,
     leaves: HashMap<String, Tensor>,
     used: Vec<(String, (DType, Shape))>,
@@ -28,9 +31,39 @@ pub(crate) struct Builder<'a> {
 
 impl<'a> Builder<'a> {
     pub fn new(cfg: &'a Config, batch: &'a BatchShape, lookup: &'a Lookup<'a>) -> Builder<'a> {
-        let mut g = Graph::new();
-        let inputs = Inputs::new(&mut g, batch);
-        Builder { g, cfg, batch, inputs, lookup, leaves: HashMap::new(), used: Vec::new(), il: None }
+        Builder {
+            g: Graph::new(),
+            cfg,
+            batch,
+            inputs: Vec::new(),
+            caches: Vec::new(),
+            lookup,
+            leaves: HashMap::new(),
+            used: Vec::new(),
+            il: None,
+        }
+    }
+
+    /// An array of the step, made on first use.
+    pub fn input(&mut self, input: Input) -> Tensor {
+        if let Some((_, t)) = self.inputs.iter().find(|(known, _)| *known == input) {
+            return *t;
+        }
+        let t = self.g.input(&input.name(), DType::I32, &input.dims(self.batch));
+        self.inputs.push((input, t));
+        t
+    }
+
+    /// The group of paged caches with this window, with one more layer.
+    pub fn paged_group(&mut self, layer: PagedLayer, window: u32) -> usize {
+        for (group, CacheGroup::Paged { layers, window: of_group }) in self.caches.iter_mut().enumerate() {
+            if *of_group == window {
+                layers.push(layer);
+                return group;
+            }
+        }
+        self.caches.push(CacheGroup::Paged { layers: vec![layer], window });
+        self.caches.len() - 1
     }
 
     /// Runs `x` through `block`, once for each layer. Within a block, names mean that layer's tensors.
@@ -61,7 +94,10 @@ impl<'a> Builder<'a> {
     /// Called after attention, so the last FFN and the head run on few rows.
     pub fn keep_outputs<const N: usize>(&mut self, rows: [Tensor; N]) -> [Tensor; N] {
         match self.il() + 1 == self.cfg.n_layer {
-            true => rows.map(|x| self.g.get_rows(x, self.inputs.output_ids)),
+            true => {
+                let output_ids = self.input(Input::OutputIds);
+                rows.map(|x| self.g.get_rows(x, output_ids))
+            }
             false => rows,
         }
     }
@@ -149,9 +185,10 @@ impl<'a> Builder<'a> {
         Ok(ModelGraph { graph: self.g.finish()?, inputs: self.inputs, logits })
     }
 
-    /// The tensors that were used, in order of first use.
-    pub fn finish_used(self) -> Result<Vec<(String, (DType, Shape))>> {
+    /// The tensors that were used, in order of first use, and what the caller provides.
+    pub fn finish_used(self) -> Result<(Vec<(String, (DType, Shape))>, ModelSpec)> {
         self.g.finish()?;
-        Ok(self.used)
+        let inputs = self.inputs.into_iter().map(|(input, _)| input).collect();
+        Ok((self.used, ModelSpec { caches: self.caches, inputs }))
     }
 }

@@ -13,8 +13,10 @@ mod blocks;
 
 mod batch;
 mod builder;
+mod cache;
 pub mod config;
-mod kv;
+mod input;
+mod spec;
 
 mod error;
 
@@ -22,8 +24,10 @@ mod error;
 mod tests;
 
 pub use arch::architectures;
-pub use batch::{BatchShape, Inputs, ModelGraph};
+pub use batch::{BatchShape, ModelGraph};
+pub use cache::{CacheGroup, PagedLayer, ValueRows};
 pub use config::{Config, LayerConfig};
 pub use error::{Error, Result};
-pub use kv::{KvLayer, KvLayout};
+pub use input::Input;
 pub use model::Model;
+pub use spec::ModelSpec;

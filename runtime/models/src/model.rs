@@ -5,7 +5,7 @@ use crate::batch::{BatchShape, ModelGraph};
 use crate::builder::Builder;
 use crate::config::Config;
 use crate::error::Result;
-use crate::kv::KvLayout;
+use crate::spec::ModelSpec;
 use llmrt_abi::DType;
 use llmrt_gguf::Metadata;
 use llmrt_graph::Shape;
@@ -17,6 +17,7 @@ pub struct Model {
     /// The configuration in the metadata.
     pub config: Config,
     arch: &'static Arch,
+    spec: ModelSpec,
     tensors: HashMap<String, (DType, Shape)>,
     tensor_names: Vec<String>,
 }
@@ -31,9 +32,9 @@ impl Model {
         // The graph of one token requests every tensor once.
         let mut b = Builder::new(&config, &BatchShape::SMALLEST, &tensors);
         (arch.graph)(&mut b)?;
-        let used = b.finish_used()?;
+        let (used, spec) = b.finish_used()?;
         let tensor_names = used.iter().map(|(name, _)| name.clone()).collect();
-        Ok(Model { config, arch, tensors: used.into_iter().collect(), tensor_names })
+        Ok(Model { config, arch, spec, tensors: used.into_iter().collect(), tensor_names })
     }
 
     /// Names of the weights the model uses, in order of first use: embedding, layers, head.
@@ -52,15 +53,14 @@ impl Model {
         self.config.rope.n_ctx = n_ctx;
     }
 
-    /// What the KV cache holds for each token, in caches of these types.
-    pub fn kv_layout(&self, k_type: DType, v_type: DType) -> Result<KvLayout> {
-        KvLayout::new(&self.config, k_type, v_type)
+    /// What the caller provides for its steps.
+    pub fn spec(&self) -> &ModelSpec {
+        &self.spec
     }
 
     /// The graph of one step.
     pub fn graph(&self, shape: &BatchShape) -> Result<ModelGraph> {
         shape.check()?;
-        self.kv_layout(shape.k_type, shape.v_type)?;
         let tensors = |name: &str| self.tensors.get(name).copied();
         let mut b = Builder::new(&self.config, shape, &tensors);
         let logits = (self.arch.graph)(&mut b)?;

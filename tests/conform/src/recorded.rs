@@ -9,7 +9,7 @@ use llmrt_abi::DType;
 use llmrt_graph::ops::{case::Case, rules};
 use llmrt_graph::{Graph, Kind, Node, Tensor};
 use llmrt_host::load::{ModelFiles, OpenOptions};
-use llmrt_models::{BatchShape, Model, ModelGraph};
+use llmrt_models::{BatchShape, Input, Model, ModelGraph};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
@@ -88,18 +88,15 @@ pub fn integers(
     tokens: &[i32],
 ) -> BTreeMap<Tensor, Vec<i32>> {
     let positions: Vec<i32> = (n_before..n_before + n_tokens).map(|p| p as i32).collect();
-    let n_blocks = step.graph.ne(step.inputs.block_table)[0] as i32;
-    [
-        (step.inputs.tokens, tokens.to_vec()),
-        (step.inputs.slots, positions.clone()),
-        (step.inputs.positions, positions),
-        (step.inputs.block_table, (0..n_blocks).collect()),
-        (step.inputs.seq_lens, vec![(n_before + n_tokens) as i32]),
-        (step.inputs.query_starts, vec![0, n_tokens as i32]),
-        (step.inputs.output_ids, (0..n_tokens as i32).collect()),
-    ]
-    .into_iter()
-    .collect()
+    let values = |input: Input, t: Tensor| match input {
+        Input::Tokens => tokens.to_vec(),
+        Input::Positions | Input::Slots(_) => positions.clone(),
+        Input::BlockTable(_) => (0..step.graph.ne(t)[0] as i32).collect(),
+        Input::SeqLens => vec![(n_before + n_tokens) as i32],
+        Input::QueryStarts => vec![0, n_tokens as i32],
+        Input::OutputIds => (0..n_tokens as i32).collect(),
+    };
+    step.inputs.iter().map(|&(input, t)| (t, values(input, t))).collect()
 }
 
 /// A node as a case whose operands are given, and what makes it differ from others.

@@ -1,9 +1,7 @@
 //! What a step must do at least: bytes of weights to read, multiplications and additions.
 
 use crate::model::OpenModel;
-use llmrt_abi::DType;
 use llmrt_gguf::TensorInfo;
-use llmrt_models::config::Config;
 
 /// What a model's tensors mean for each step.
 pub struct Work {
@@ -41,11 +39,4 @@ impl Work {
             n_mul_adds: file.tensors.iter().filter(is_everyones).map(|t| read(t, t.n_elements())).sum(),
         }
     }
-}
-
-/// Bytes of the KV cache per token of context.
-pub fn kv_bytes(config: &Config, kv_type: DType) -> u64 {
-    let layers = 0..config.n_layer;
-    let row = |n: u64| kv_type.row_bytes(n).unwrap_or(0);
-    layers.map(|il| row(config.n_embd_k(il)) + row(config.n_embd_v(il))).sum()
 }

@@ -1,8 +1,10 @@
 //! Attention over the paged KV cache: projections, rotation, the cache's rows, the output projection.
 
 use crate::builder::Builder;
+use crate::cache::{PagedLayer, ValueRows};
 use crate::config::RopeKind;
-use crate::error::Result;
+use crate::error::{Error, Result};
+use crate::input::Input;
 use llmrt_abi::op::AttentionParams;
 use llmrt_graph::{Paged, Role, Tensor};
 
@@ -31,7 +33,10 @@ pub(crate) fn rope(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Ten
     let factors = rope_factors(b)?;
     let y = match b.cfg.rope.kind {
         RopeKind::None => heads,
-        _ => b.g.rope(heads, b.inputs.positions, factors, &b.cfg.rope.params),
+        _ => {
+            let positions = b.input(Input::Positions);
+            b.g.rope(heads, positions, factors, &b.cfg.rope.params)
+        }
     };
     Ok(b.name(y, name))
 }
@@ -50,19 +55,12 @@ fn rope_factors(b: &mut Builder<'_>) -> Result<Option<Tensor>> {
 /// Keys and values go into the cache, queries see it: [head_dim_v * n_head, n_tokens].
 pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) -> Result<Tensor> {
     let (il, layer) = (b.il(), b.layer());
-    let n_slots = b.batch.n_blocks * b.batch.block_size;
-    let k_dims = [b.cfg.n_embd_k(il), n_slots];
-    let v_dims = [b.cfg.n_embd_v(il), n_slots];
-    let k_cache = b.g.state(&format!("blk.{il}.k_cache"), b.batch.k_type, &k_dims, Role::KCache);
-    let v_cache = b.g.state(&format!("blk.{il}.v_cache"), b.batch.v_type, &v_dims, Role::VCache);
-    let k_cache = b.g.set_rows(k_cache, k, b.inputs.slots);
-    let v_cache = b.g.set_rows(v_cache, v, b.inputs.slots);
+    let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
+    let group = b.paged_group(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
+    let k_cache = cached(b, group, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
+    let v_cache = cached(b, group, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
 
-    let paged = Paged {
-        block_table: b.inputs.block_table,
-        seq_lens: b.inputs.seq_lens,
-        query_starts: b.inputs.query_starts,
-    };
+    let paged = paged(b, group);
     let params = AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,
@@ -73,6 +71,39 @@ pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) ->
     };
     let y = b.g.attention(q, k_cache, v_cache, &paged, &params);
     Ok(b.name(y, "kqv_out"))
+}
+
+/// The layer's K or V cache [row, n_slots], with `rows` in their slots.
+fn cached(
+    b: &mut Builder<'_>,
+    group: usize,
+    role: Role,
+    rows: Tensor,
+    head_dim: u64,
+    row: u64,
+) -> Result<Tensor> {
+    let (name, suffix, dtype) = match role {
+        Role::KCache => ("K", "k_cache", b.batch.k_type),
+        _ => ("V", "v_cache", b.batch.v_type),
+    };
+    // A head begins with a block, so that heads are read apart.
+    if dtype.row_bytes(head_dim).and(dtype.row_bytes(row)).is_none() {
+        let (layer, block) = (b.il(), dtype.block_elems());
+        return Err(Error::CacheType { cache: name, layer, dtype, head_dim, block });
+    }
+    let n_slots = b.batch.n_blocks * b.batch.block_size;
+    let cache = b.g.state(&format!("blk.{}.{suffix}", b.il()), dtype, &[row, n_slots], role);
+    let slots = b.input(Input::Slots(group));
+    Ok(b.g.set_rows(cache, rows, slots))
+}
+
+/// Where a group of caches has the sequences.
+fn paged(b: &mut Builder<'_>, group: usize) -> Paged {
+    Paged {
+        block_table: b.input(Input::BlockTable(group)),
+        seq_lens: b.input(Input::SeqLens),
+        query_starts: b.input(Input::QueryStarts),
+    }
 }
 
 /// The heads' results, mixed: [n_embd, n].

@@ -2,13 +2,15 @@
 
 use crate::builder::Builder;
 use crate::error::Result;
+use crate::input::Input;
 use llmrt_graph::{Role, Tensor};
 
 /// The tokens' vectors [n_embd, n_tokens].
 pub(crate) fn token_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
     let dims = [b.cfg.n_embd, b.cfg.n_vocab];
     let table = b.weight("token_embd.weight", &dims, Role::Embedding)?;
-    let x = b.g.get_rows(table, b.inputs.tokens);
+    let tokens = b.input(Input::Tokens);
+    let x = b.g.get_rows(table, tokens);
     Ok(b.name(x, "inp_embd"))
 }
 
@@ -16,6 +18,7 @@ pub(crate) fn token_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
 pub(crate) fn position_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
     let dims = [b.cfg.n_embd, b.cfg.n_ctx_train];
     let table = b.weight("position_embd.weight", &dims, Role::Embedding)?;
-    let x = b.g.get_rows(table, b.inputs.positions);
+    let positions = b.input(Input::Positions);
+    let x = b.g.get_rows(table, positions);
     Ok(b.name(x, "pos_embd"))
 }

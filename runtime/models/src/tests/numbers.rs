@@ -2,6 +2,7 @@
 
 use super::{SHAPE, file, files};
 use crate::arch;
+use crate::{CacheGroup, Input, PagedLayer, ValueRows};
 use llmrt_abi::{DType, Op, op::RopeParams};
 use llmrt_gguf::{Array, Value};
 
@@ -61,9 +62,34 @@ fn phi3_takes_long_factors_above_its_original_context() {
 fn kv_heads_may_differ_by_layer() {
     let mut changed = file("llama").with("blk.1.attn_k.weight: 16 4").with("blk.1.attn_v.weight: 16 4");
     changed.meta.set("llama.attention.head_count_kv", vec![2u32, 1]);
-    let layout = changed.model().expect("a model").kv_layout(DType::F16, DType::F32).expect("a layout");
-    assert_eq!(layout.layers.iter().map(|l| (l.n_embd_k, l.n_embd_v)).collect::<Vec<_>>(), [(8, 8), (4, 4)]);
-    assert_eq!(layout.bytes_per_token, 12 * 2 + 12 * 4);
+    let model = changed.model().expect("a model");
+    let [CacheGroup::Paged { layers, window: 0 }] = &model.spec().caches[..] else {
+        panic!("{:?}", model.spec())
+    };
+    let rows = [(0, 8), (1, 4)].map(|(il, n)| PagedLayer { il, k_row: n, v: ValueRows::Own(n) });
+    assert_eq!(layers[..], rows);
+    assert_eq!(model.spec().bytes_per_token(DType::F16, DType::F32), 12 * 2 + 12 * 4);
+}
+
+#[test]
+fn layers_with_a_window_are_a_cache_group_of_their_own() {
+    let model = file("gemma2").model().expect("a model");
+    let groups = model.spec().caches.iter().map(|CacheGroup::Paged { layers, window }| {
+        (layers.iter().map(|layer| layer.il).collect::<Vec<_>>(), *window)
+    });
+    assert_eq!(groups.collect::<Vec<_>>(), [(vec![0], 8), (vec![1], 0)]);
+    let tables = model.spec().inputs.iter().filter(|input| matches!(input, Input::BlockTable(_)));
+    assert_eq!(tables.collect::<Vec<_>>(), [&Input::BlockTable(0), &Input::BlockTable(1)]);
+}
+
+#[test]
+fn a_model_has_the_inputs_that_its_graph_reads() {
+    let model = file("gpt2").model().expect("a model");
+    let inputs = model.spec().inputs.clone();
+    let (slots, blocks) = (Input::Slots(0), Input::BlockTable(0));
+    let (ids, lens) = (Input::OutputIds, Input::SeqLens);
+    let expected = [Input::Tokens, Input::Positions, slots, blocks, lens, Input::QueryStarts, ids];
+    assert_eq!(inputs, expected);
 }
 
 #[test]

@@ -1,0 +1,51 @@
+//! What a model keeps between steps: groups of caches that a caller allocates and addresses alike.
+
+use llmrt_abi::DType;
+use std::ops::Range;
+
+/// Caches of layers that share how their memory is allocated. Made while the graph is built, so that there is no second
+/// list of them.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum CacheGroup {
+    /// A row of K and of V for each token, addressed through a block table: states `blk.N.k_cache` and, where V has rows
+    /// of its own, `blk.N.v_cache`.
+    Paged {
+        /// The layers. Their rows may differ: KV heads do in some models.
+        layers: Vec<PagedLayer>,
+        /// Tokens that attention sees, the query included; 0: all. Blocks before a window are not read again.
+        window: u32,
+    },
+}
+
+/// Rows of one layer's caches.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct PagedLayer {
+    /// Number of the layer.
+    pub il: usize,
+    /// Elements of a K row.
+    pub k_row: u64,
+    /// Where V rows are.
+    pub v: ValueRows,
+}
+
+/// Where the V rows of a layer are.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub enum ValueRows {
+    /// In a cache of their own, of so many elements each.
+    Own(u64),
+    /// These elements of the K rows.
+    ViewOfK(Range<u64>),
+}
+
+impl CacheGroup {
+    /// Bytes that one token takes in all layers, in caches of these types.
+    pub fn bytes_per_token(&self, k_type: DType, v_type: DType) -> u64 {
+        let CacheGroup::Paged { layers, .. } = self;
+        let row = |dtype: DType, n: u64| dtype.row_bytes(n).unwrap_or(u64::MAX);
+        let bytes = layers.iter().map(|layer| match layer.v {
+            ValueRows::Own(v_row) => row(k_type, layer.k_row).saturating_add(row(v_type, v_row)),
+            ValueRows::ViewOfK(_) => row(k_type, layer.k_row),
+        });
+        bytes.fold(0, u64::saturating_add)
+    }
+}

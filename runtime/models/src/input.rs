@@ -1,0 +1,49 @@
+//! The arrays that a step reads. A graph has those that its model uses: each is made on first use.
+
+use crate::batch::BatchShape;
+
+/// An array that the caller sets before each run; all are I32. Cache groups are counted as in `ModelSpec::caches`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
+pub enum Input {
+    /// `[n_tokens]`: token ids.
+    Tokens,
+    /// `[n_tokens]`: position of each token in its sequence.
+    Positions,
+    /// `[n_tokens]`: where in the caches of this group each token goes; outside them: nowhere.
+    Slots(usize),
+    /// `[max_blocks, n_seqs]`: blocks of each sequence in the caches of this group, in order of position.
+    BlockTable(usize),
+    /// `[n_seqs]`: tokens of each sequence, the new ones included; 0 for rows not in use.
+    SeqLens,
+    /// `[n_seqs + 1]`: each sequence's first token in the step; the last is the end.
+    QueryStarts,
+    /// `[n_outputs]`: which tokens' logits are requested.
+    OutputIds,
+}
+
+impl Input {
+    /// Elements per dim in a step of this shape.
+    pub fn dims(self, shape: &BatchShape) -> Vec<u64> {
+        match self {
+            Input::Tokens | Input::Positions | Input::Slots(_) => vec![shape.n_tokens],
+            Input::BlockTable(_) => vec![shape.max_blocks, shape.n_seqs],
+            Input::SeqLens => vec![shape.n_seqs],
+            Input::QueryStarts => vec![shape.n_seqs + 1],
+            Input::OutputIds => vec![shape.n_outputs],
+        }
+    }
+
+    /// The tensor's name. That of the first group's arrays has no number.
+    pub(crate) fn name(self) -> String {
+        let of_group = |name: &str, group| if group == 0 { name.into() } else { format!("{name}.{group}") };
+        match self {
+            Input::Tokens => "tokens".into(),
+            Input::Positions => "positions".into(),
+            Input::Slots(group) => of_group("slots", group),
+            Input::BlockTable(group) => of_group("block_table", group),
+            Input::SeqLens => "seq_lens".into(),
+            Input::QueryStarts => "query_starts".into(),
+            Input::OutputIds => "output_ids".into(),
+        }
+    }
+}
