@@ -6,14 +6,13 @@ use crate::blocks::{attention, attention_output, ffn_gated, head, qkv, rope, tok
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::Result;
-use llmrt_gguf::{Array, Value};
 use llmrt_graph::{Activation, Tensor};
 
 pub(super) const ARCH: Arch = Arch { norm: Norm::Rms, rope: RopeKind::Neox, config, graph };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     let window = keys.optional("attention.sliding_window")?.unwrap_or(4096);
-    let windowed = windowed_layers(keys, cfg.n_layer)?;
+    let windowed = keys.windowed_layers(cfg.n_layer, 2)?;
     cfg.set_window(window, |il| windowed[il]);
 
     // The 27B, known by its layers, scales queries by n_embd / n_head, the smaller ones by their heads' size.
@@ -24,29 +23,6 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.attn_softcap = keys.optional("attn_logit_softcapping")?.unwrap_or(50.0);
     cfg.final_softcap = keys.optional("final_logit_softcapping")?.unwrap_or(30.0);
     Ok(())
-}
-
-/// Which layers have a window: given layer by layer, or by a period whose last layer has none; else every other one.
-fn windowed_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<bool>> {
-    const KEY: &str = "attention.sliding_window_pattern";
-    let is_windowed: Vec<bool> = match keys.meta.get(&keys.name(KEY)) {
-        Some(Value::Array(Array::Bool(is_windowed))) => is_windowed.clone(),
-        Some(Value::Array(_)) => {
-            keys.optional(KEY)?.unwrap_or_else(Vec::<u32>::new).iter().map(|&w| w != 0).collect()
-        }
-        _ => {
-            let period = keys.count_or(KEY, 1..=u32::MAX as u64, 2)? as usize;
-            return Ok((0..n_layer).map(|il| il % period < period - 1).collect());
-        }
-    };
-    match is_windowed.len() >= n_layer {
-        true => Ok(is_windowed),
-        false => Err(keys.bad(
-            KEY,
-            format!("an array of {}", is_windowed.len()),
-            format!("one for each of {n_layer} layers"),
-        )),
-    }
 }
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {

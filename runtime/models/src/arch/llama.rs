@@ -35,9 +35,9 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = b.add("ffn_inp", attn, x);
 
     let h = b.norm("ffn_norm", x)?;
-    let ffn = match b.cfg.n_expert {
-        0 => ffn_gated(b, Activation::Silu, h)?,
-        _ => moe(b, Activation::Silu, h)?,
+    let ffn = match &b.cfg.moe {
+        None => ffn_gated(b, Activation::Silu, h)?,
+        Some(experts) => moe(b, experts, Activation::Silu, h)?,
     };
     Ok(b.add("l_out", ffn, x))
 }

@@ -2,6 +2,7 @@
 
 mod falcon;
 mod gemma2;
+mod gemma3;
 mod gpt2;
 mod llama;
 mod phi3;
@@ -15,9 +16,10 @@ use llmrt_gguf::{Metadata, printable_name};
 use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
-const ARCHS: [(&str, &Arch); 7] = [
+const ARCHS: [(&str, &Arch); 8] = [
     ("falcon", &falcon::ARCH),
     ("gemma2", &gemma2::ARCH),
+    ("gemma3", &gemma3::ARCH),
     ("gpt2", &gpt2::ARCH),
     ("llama", &llama::ARCH),
     ("phi3", &phi3::ARCH),

@@ -34,8 +34,12 @@ pub(crate) fn rope(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Ten
     let y = match b.cfg.rope.kind {
         RopeKind::None => heads,
         _ => {
+            let params = match b.layer().window {
+                0 => &b.cfg.rope.params,
+                _ => &b.cfg.rope.windowed,
+            };
             let positions = b.input(Input::Positions);
-            b.g.rope(heads, positions, factors, &b.cfg.rope.params)
+            b.g.rope(heads, positions, factors, params)
         }
     };
     Ok(b.name(y, name))

@@ -1,32 +1,33 @@
 //! Mixture of experts: each token goes through the few experts its router likes best.
 
 use crate::builder::Builder;
+use crate::config::MoeConfig;
 use crate::error::Result;
 use llmrt_abi::op::MoeWeightsParams;
 use llmrt_graph::{Activation, Role, Tensor};
 
 /// Σ over used experts of weight · down(activation(gate(x)) · up(x)): [n_embd, n_tokens]. Weights are the softmax over
 /// all experts' logits, divided by the sum of the used ones'.
-pub(crate) fn moe(b: &mut Builder<'_>, activation: Activation, x: Tensor) -> Result<Tensor> {
+pub(crate) fn moe(b: &mut Builder<'_>, cfg: &MoeConfig, activation: Activation, x: Tensor) -> Result<Tensor> {
     let [n_embd, n_tokens, ..] = b.g.ne(x);
-    let n_ff = b.layer().n_ff;
+    let (n_ff, n_expert) = (b.layer().n_ff, cfg.n_expert);
 
-    let router = b.weight("ffn_gate_inp.weight", &[n_embd, b.cfg.n_expert], Role::Matrix)?;
+    let router = b.weight("ffn_gate_inp.weight", &[n_embd, n_expert], Role::Matrix)?;
     let logits = b.g.mul_mat(router, x); // [n_expert, n_tokens]
     let logits = b.name(logits, "ffn_moe_logits");
-    let ids = b.g.top_k(logits, b.cfg.n_expert_used as u32); // [n_used, n_tokens]
+    let ids = b.g.top_k(logits, cfg.n_used as u32); // [n_used, n_tokens]
     let ids = b.name(ids, "ffn_moe_topk");
-    let scale = b.cfg.expert_weights_scale;
-    let weights = b.g.moe_weights(logits, ids, &MoeWeightsParams { gating: 0, normalise: 1, scale });
+    let params = MoeWeightsParams { gating: 0, normalise: cfg.normalise.into(), scale: cfg.scale };
+    let weights = b.g.moe_weights(logits, ids, &params);
     let weights = b.name(weights, "ffn_moe_weights"); // [1, n_used, n_tokens]
 
     let x = b.g.reshape(x, &[n_embd, 1, n_tokens]);
-    let up = experts(b, "ffn_up_exps", n_ff, x, ids)?; // [n_ff, n_used, n_tokens]
+    let up = experts(b, n_expert, "ffn_up_exps", n_ff, x, ids)?; // [n_ff, n_used, n_tokens]
     let up = b.name(up, "ffn_moe_up");
-    let gate = experts(b, "ffn_gate_exps", n_ff, x, ids)?;
+    let gate = experts(b, n_expert, "ffn_gate_exps", n_ff, x, ids)?;
     let gate = b.name(gate, "ffn_moe_gate");
     let h = b.g.glu(activation, gate, Some(up));
-    let y = experts(b, "ffn_down_exps", n_embd, h, ids)?; // [n_embd, n_used, n_tokens]
+    let y = experts(b, n_expert, "ffn_down_exps", n_embd, h, ids)?; // [n_embd, n_used, n_tokens]
     let y = b.name(y, "ffn_moe_down");
     let y = b.g.mul(y, weights);
     let y = b.name(y, "ffn_moe_weighted");
@@ -36,8 +37,14 @@ pub(crate) fn moe(b: &mut Builder<'_>, activation: Activation, x: Tensor) -> Res
 }
 
 /// Each token's row through its experts, times the experts' scales (one number each) if the file has them.
-fn experts(b: &mut Builder<'_>, name: &str, n_out: u64, x: Tensor, ids: Tensor) -> Result<Tensor> {
-    let n_expert = b.cfg.n_expert;
+fn experts(
+    b: &mut Builder<'_>,
+    n_expert: u64,
+    name: &str,
+    n_out: u64,
+    x: Tensor,
+    ids: Tensor,
+) -> Result<Tensor> {
     let dims = [b.g.ne(x)[0], n_out, n_expert];
     let w = b.weight(&format!("{name}.weight"), &dims, Role::Experts)?;
     let y = b.g.mul_mat_id(w, x, ids); // [n_out, n_used, n_tokens]

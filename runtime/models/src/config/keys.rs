@@ -1,7 +1,7 @@
 //! Reads the metadata keys of one architecture: `llama.block_count` for `block_count`.
 
 use crate::error::{Error, Result};
-use llmrt_gguf::{FromValue, Metadata, Value};
+use llmrt_gguf::{Array, FromValue, Metadata, Value};
 use std::ops::RangeInclusive;
 
 /// Metadata under an architecture's prefix.
@@ -61,6 +61,30 @@ impl<'m> Keys<'m> {
             return Err(self.bad(key, format!("an array of {}", found.len()), expected));
         }
         found[..n_layer].iter().map(|&n| self.within(key, n as u64, &range)).collect()
+    }
+
+    /// Which layers have a window: given layer by layer, or by a period whose last layer has none, or all but the last
+    /// of every `period`.
+    pub fn windowed_layers(&self, n_layer: usize, period: u64) -> Result<Vec<bool>> {
+        const KEY: &str = "attention.sliding_window_pattern";
+        let is_windowed: Vec<bool> = match self.meta.get(&self.name(KEY)) {
+            Some(Value::Array(Array::Bool(is_windowed))) => is_windowed.clone(),
+            Some(Value::Array(_)) => {
+                self.optional(KEY)?.unwrap_or_else(Vec::<u32>::new).iter().map(|&w| w != 0).collect()
+            }
+            _ => {
+                let period = self.count_or(KEY, 1..=u32::MAX as u64, period)? as usize;
+                return Ok((0..n_layer).map(|il| il % period < period - 1).collect());
+            }
+        };
+        match is_windowed.len() >= n_layer {
+            true => Ok(is_windowed),
+            false => Err(self.bad(
+                KEY,
+                format!("an array of {}", is_windowed.len()),
+                format!("one for each of {n_layer} layers"),
+            )),
+        }
     }
 
     /// An error about a value.

@@ -1,9 +1,11 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
 mod keys;
+mod moe;
 mod rope;
 
 pub(crate) use keys::Keys;
+pub use moe::MoeConfig;
 pub use rope::{RopeConfig, RopeKind};
 
 use crate::error::{Error, Result};
@@ -40,12 +42,8 @@ pub struct Config {
     pub attn_softcap: f32,
     /// Logits become c·tanh(logit/c); 0: they stay.
     pub final_softcap: f32,
-    /// Experts of each layer; 0: a dense model.
-    pub n_expert: u64,
-    /// Experts each token goes through.
-    pub n_expert_used: u64,
-    /// Factor on the experts' weights.
-    pub expert_weights_scale: f32,
+    /// The experts, of models that have some.
+    pub moe: Option<MoeConfig>,
     /// Whether `.scale` tensors of dense FFN weights count for every dtype; else only for NVFP4, which is
     /// meaningless without them.
     pub ffn_scales: bool,
@@ -91,11 +89,6 @@ impl Config {
         }))?;
         let rope = RopeConfig::read(&keys, rope, head_dim_k, n_ctx_train)?;
 
-        let n_expert = keys.count_or("expert_count", 0..=MAX_EXPERTS, 0)?;
-        let n_expert_used = match n_expert {
-            0 => 0,
-            n => keys.count("expert_used_count", 1..=n)?,
-        };
         Ok(Config {
             arch: arch.to_string(),
             n_layer,
@@ -111,9 +104,7 @@ impl Config {
             attn_scale: keys.f32_or_zero("attention.scale", (head_dim_k as f32).sqrt().recip())?,
             attn_softcap: 0.0,
             final_softcap: 0.0,
-            n_expert,
-            n_expert_used,
-            expert_weights_scale: keys.f32_or_zero("expert_weights_scale", 1.0)?,
+            moe: MoeConfig::read(&keys)?,
             ffn_scales: false,
         })
     }
@@ -139,7 +130,6 @@ impl Config {
 // Far above every model, far below what overflows when dims are multiplied.
 const MAX_DIM: u64 = 1 << 26;
 const MAX_LAYERS: u64 = 1 << 12;
-const MAX_EXPERTS: u64 = 1 << 16;
 
 fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
     let n_head = keys.per_layer("attention.head_count", n_layer, 1..=MAX_DIM, None)?;

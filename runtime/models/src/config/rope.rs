@@ -21,8 +21,10 @@ pub enum RopeKind {
 pub struct RopeConfig {
     /// Which elements make a pair.
     pub kind: RopeKind,
-    /// Attributes of the op.
+    /// Attributes of the op, in layers without a window.
     pub params: RopeParams,
+    /// In layers with a window: the same, but in Gemma 3.
+    pub windowed: RopeParams,
     /// Tokens a sequence may reach: above `params.n_ctx_orig` the long frequency factors hold, else the short ones.
     pub n_ctx: u64,
 }
@@ -74,6 +76,6 @@ impl RopeConfig {
             beta_slow: keys.f32_or_zero("rope.scaling.yarn_beta_slow", 1.0)?,
             ..RopeParams::default()
         };
-        Ok(RopeConfig { kind, params, n_ctx: n_ctx_orig })
+        Ok(RopeConfig { kind, params, windowed: params, n_ctx: n_ctx_orig })
     }
 }

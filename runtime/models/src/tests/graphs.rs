@@ -35,6 +35,11 @@ fn gemma2_norms_on_both_sides_and_caps_logits() {
 }
 
 #[test]
+fn gemma3_norms_heads_too() {
+    check("gemma3", include_str!("golden/gemma3.txt"));
+}
+
+#[test]
 fn gpt2_adds_learned_positions() {
     check("gpt2", include_str!("golden/gpt2.txt"));
 }

@@ -143,6 +143,14 @@ fn files() -> Vec<(&'static str, File)> {
                     attention.sliding_window = 8",
         ),
         (
+            "gemma3",
+            [RMS, QKV, GATE].concat()
+                + "\nblk.attn_q_norm.weight: 4\nblk.attn_k_norm.weight: 4
+                    blk.post_attention_norm.weight: 16\nblk.post_ffw_norm.weight: 16
+                    attention.sliding_window = 8\nattention.sliding_window_pattern = 2
+                    rope.freq_base = 1000000\nrope.scaling.factor = 8",
+        ),
+        (
             "gpt2",
             [LAYER_NORM].concat()
                 + "\nposition_embd.weight: 16 64\nblk.attn_qkv.weight: 16 48\nblk.attn_qkv.bias: 48

@@ -16,6 +16,17 @@ fn every_second_layer_of_gemma2_has_a_window() {
 }
 
 #[test]
+fn windowed_layers_of_gemma3_turn_by_a_base_of_their_own() {
+    assert_eq!(windows(&file("gemma3")), [8, 0]);
+    assert_eq!(windows(&file("gemma3").without("gemma3.attention.sliding_window_pattern")), [8, 8], "of 6");
+    let g = file("gemma3").model().expect("a model").graph(&SHAPE).expect("a graph").graph;
+    let turns = g.nodes.iter().filter(|n| n.op == Op::Rope);
+    let turns = turns.map(|n| RopeParams::from_bytes(&n.params).expect("params of a rotation"));
+    let of_q_and_k = turns.map(|p| (p.freq_base, p.freq_scale)).collect::<Vec<_>>();
+    assert_eq!(of_q_and_k, [(1e4, 1.0), (1e4, 1.0), (1e6, 0.125), (1e6, 0.125)]);
+}
+
+#[test]
 fn phi3_and_mistral_have_one_window_for_all_layers() {
     assert_eq!(windows(&file("phi3")), [8, 8]);
     assert_eq!(windows(&file("llama")), [0, 0]);
