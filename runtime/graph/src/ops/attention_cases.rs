@@ -37,6 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
     steps(&mut cases);
     scores(&mut cases);
     deep(&mut cases);
+    latent(&mut cases);
     cases
 }
 
@@ -183,6 +184,44 @@ fn deep(cases: &mut Vec<Case>) {
                 p,
                 sinks,
             ));
+        }
+    }
+}
+
+/// V rows are a part of the K rows, all heads share them: multi-head latent attention.
+fn latent(cases: &mut Vec<Case>) {
+    let sizes = [
+        (1, 24, 16, DType::F32),
+        (4, 48, 32, DType::F32),
+        (16, 96, 64, DType::F16),
+        (2, 576, 512, DType::BF16),
+    ];
+    for (n_heads, k_row, v_row, cache) in sizes.into_iter().chain([(3, 96, 64, DType::Q8_0)]) {
+        for (of, step) in [("mixed chunks", mixed()), ("a long prompt", long_prompt())] {
+            let name = format!("V is {v_row} elements of K rows of {k_row}, {n_heads} heads, {cache}, {of}");
+            let nmse = if cache == DType::F32 { 1e-7 } else { 5e-4 };
+            let p = AttentionParams {
+                n_kv_heads: 1,
+                block_size: step.block_size,
+                scale: 0.1,
+                ..Default::default()
+            };
+            cases.push(
+                Case::new(name, |g, ints| {
+                    let n_tokens = step.seqs.iter().map(|s| s.2 as u64).sum::<u64>() + step.n_unused;
+                    let q = g.input("q", DType::F32, &[k_row, n_heads, n_tokens]);
+                    let k = g.state(
+                        "k_cache",
+                        cache,
+                        &[k_row, step.n_blocks * step.block_size as u64],
+                        Role::KCache,
+                    );
+                    let v = g.slice(k, 0, 0, v_row);
+                    let paged = paged(g, ints, &step);
+                    g.attention(q, k, v, &paged, &p);
+                })
+                .nmse(nmse),
+            );
         }
     }
 }

@@ -1,5 +1,6 @@
 //! The architectures. To add one: its file, a `mod` line and a row here.
 
+mod deepseek2;
 mod falcon;
 mod gemma2;
 mod gemma3;
@@ -16,7 +17,8 @@ use llmrt_gguf::{Metadata, printable_name};
 use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
-const ARCHS: [(&str, &Arch); 8] = [
+const ARCHS: [(&str, &Arch); 9] = [
+    ("deepseek2", &deepseek2::ARCH),
     ("falcon", &falcon::ARCH),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),

@@ -61,8 +61,8 @@ pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) ->
     let (il, layer) = (b.il(), b.layer());
     let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
     let group = b.paged_group(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
-    let k_cache = cached(b, group, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
-    let v_cache = cached(b, group, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
+    let k_cache = cached_rows(b, group, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
+    let v_cache = cached_rows(b, group, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
 
     let paged = paged(b, group);
     let params = AttentionParams {
@@ -77,8 +77,8 @@ pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) ->
     Ok(b.name(y, "kqv_out"))
 }
 
-/// The layer's K or V cache [row, n_slots], with `rows` in their slots.
-fn cached(
+/// The layer's K or V cache [row, n_slots] of heads of `head_dim`, with `rows` in their slots.
+pub(super) fn cached_rows(
     b: &mut Builder<'_>,
     group: usize,
     role: Role,
@@ -102,7 +102,7 @@ fn cached(
 }
 
 /// Where a group of caches has the sequences.
-fn paged(b: &mut Builder<'_>, group: usize) -> Paged {
+pub(super) fn paged(b: &mut Builder<'_>, group: usize) -> Paged {
     Paged {
         block_table: b.input(Input::BlockTable(group)),
         seq_lens: b.input(Input::SeqLens),

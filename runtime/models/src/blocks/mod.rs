@@ -5,10 +5,12 @@ mod embedding;
 mod ffn;
 mod head;
 mod linear;
+mod mla;
 mod moe;
 
 pub(crate) use attention::{attention, attention_output, qkv, rope};
 pub(crate) use embedding::{position_embedding, token_embedding};
-pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain};
+pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_shared};
 pub(crate) use head::head;
+pub(crate) use mla::{mla, mla_output};
 pub(crate) use moe::moe;

@@ -1,11 +1,13 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
 mod keys;
+mod mla;
 mod moe;
 mod rope;
 
 pub(crate) use keys::Keys;
-pub use moe::MoeConfig;
+pub use mla::MlaConfig;
+pub use moe::{Gating, MoeConfig};
 pub use rope::{RopeConfig, RopeKind};
 
 use crate::error::{Error, Result};
@@ -42,9 +44,11 @@ pub struct Config {
     pub attn_softcap: f32,
     /// Logits become c·tanh(logit/c); 0: they stay.
     pub final_softcap: f32,
+    /// Sizes of latent attention, of models that have it.
+    pub mla: MlaConfig,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
-    /// Whether `.scale` tensors of dense FFN weights count for every dtype; else only for NVFP4, which is
+    /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
     /// meaningless without them.
     pub ffn_scales: bool,
 }
@@ -56,8 +60,10 @@ pub struct LayerConfig {
     pub n_head: u64,
     /// KV heads; they divide the query heads.
     pub n_head_kv: u64,
-    /// Elements between the FFN's matrices.
+    /// Elements between the FFN's matrices, or between an expert's.
     pub n_ff: u64,
+    /// Whether the FFN is experts.
+    pub is_moe: bool,
     /// Tokens that attention sees, the query included; 0: all.
     pub window: u32,
 }
@@ -78,7 +84,9 @@ impl Config {
         let n_layer = keys.count("block_count", 1..=MAX_LAYERS)? as usize;
         let n_embd = keys.count("embedding_length", 1..=MAX_DIM)?;
         let n_ctx_train = keys.count("context_length", 1..=MAX_DIM)?;
-        let layers = read_layers(&keys, n_layer)?;
+        let moe = MoeConfig::read(&keys)?;
+        let mut layers = read_layers(&keys, n_layer)?;
+        layers.iter_mut().for_each(|layer| layer.is_moe = moe.is_some());
 
         let head_dim = (n_embd / layers[0].n_head).max(1);
         let head_dim_k = keys.count_or("attention.key_length", 1..=MAX_DIM, head_dim)?;
@@ -104,7 +112,8 @@ impl Config {
             attn_scale: keys.f32_or_zero("attention.scale", (head_dim_k as f32).sqrt().recip())?,
             attn_softcap: 0.0,
             final_softcap: 0.0,
-            moe: MoeConfig::read(&keys)?,
+            mla: MlaConfig::default(),
+            moe,
             ffn_scales: false,
         })
     }
@@ -128,7 +137,7 @@ impl Config {
 }
 
 // Far above every model, far below what overflows when dims are multiplied.
-const MAX_DIM: u64 = 1 << 26;
+pub(crate) const MAX_DIM: u64 = 1 << 26;
 const MAX_LAYERS: u64 = 1 << 12;
 
 fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
@@ -144,7 +153,13 @@ fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
     }
     let layers = n_head.iter().zip(&n_head_kv).zip(&n_ff);
     Ok(layers
-        .map(|((&n_head, &n_head_kv), &n_ff)| LayerConfig { n_head, n_head_kv, n_ff, window: 0 })
+        .map(|((&n_head, &n_head_kv), &n_ff)| LayerConfig {
+            n_head,
+            n_head_kv,
+            n_ff,
+            is_moe: false,
+            window: 0,
+        })
         .collect())
 }
 

@@ -40,6 +40,11 @@ fn gemma3_norms_heads_too() {
 }
 
 #[test]
+fn deepseek2_caches_latent_rows_and_routes_after_a_dense_layer() {
+    check("deepseek2", include_str!("golden/deepseek2.txt"));
+}
+
+#[test]
 fn gpt2_adds_learned_positions() {
     check("gpt2", include_str!("golden/gpt2.txt"));
 }
@@ -75,6 +80,7 @@ fn weights_of_a_graph_are_the_tensors_of_the_model() {
 /// Experts replace the dense FFN of the common tensors.
 fn unused(kind: &str) -> Vec<&'static str> {
     match kind {
+        "deepseek2" => vec!["blk.1.ffn_down.weight", "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"],
         "llama-moe" => {
             vec![
                 "blk.0.ffn_down.weight",

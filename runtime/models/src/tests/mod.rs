@@ -130,6 +130,22 @@ fn files() -> Vec<(&'static str, File)> {
         ),
         ("qwen3", [RMS, QKV, GATE].concat() + "\nblk.attn_q_norm.weight: 4\nblk.attn_k_norm.weight: 4"),
         (
+            "deepseek2",
+            [RMS, GATE].concat()
+                + "\nattention.head_count_kv = 1\nattention.key_length = 8\nattention.value_length = 6
+                    attention.q_lora_rank = 5\nattention.kv_lora_rank = 6\nattention.key_length_mla = 5
+                    attention.value_length_mla = 4\nrope.dimension_count = 2
+                    leading_dense_block_count = 1\nexpert_count = 4\nexpert_used_count = 2
+                    expert_feed_forward_length = 10\nexpert_shared_count = 2\nexpert_gating_func = 2
+                    blk.attn_q_a.weight: 16 5\nblk.attn_q_a_norm.weight: 5\nblk.attn_q_b.weight: 5 20
+                    blk.attn_kv_a_mqa.weight: 16 8\nblk.attn_kv_a_norm.weight: 6
+                    blk.attn_k_b.weight: 3 6 4\nblk.attn_v_b.weight: 6 4 4
+                    blk.1.ffn_gate_inp.weight: 16 4\nblk.1.exp_probs_b.bias: 4
+                    blk.1.ffn_up_exps.weight: 16 10 4\nblk.1.ffn_gate_exps.weight: 16 10 4
+                    blk.1.ffn_down_exps.weight: 10 16 4\nblk.1.ffn_up_shexp.weight: 16 20
+                    blk.1.ffn_gate_shexp.weight: 16 20\nblk.1.ffn_down_shexp.weight: 20 16",
+        ),
+        (
             "phi3",
             [RMS, FUSED_QKV].concat()
                 + "\nblk.ffn_up.weight: 16 48\noutput.weight: 16 32

@@ -5,6 +5,7 @@ use crate::arch;
 use crate::{CacheGroup, Input, PagedLayer, ValueRows};
 use llmrt_abi::{DType, Op, op::RopeParams};
 use llmrt_gguf::{Array, Value};
+use llmrt_graph::Kind;
 
 #[test]
 fn every_second_layer_of_gemma2_has_a_window() {
@@ -24,6 +25,32 @@ fn windowed_layers_of_gemma3_turn_by_a_base_of_their_own() {
     let turns = turns.map(|n| RopeParams::from_bytes(&n.params).expect("params of a rotation"));
     let of_q_and_k = turns.map(|p| (p.freq_base, p.freq_scale)).collect::<Vec<_>>();
     assert_eq!(of_q_and_k, [(1e4, 1.0), (1e4, 1.0), (1e6, 0.125), (1e6, 0.125)]);
+}
+
+/// DeepSeek-V2's numbers: a factor of 40, a multiplier of 0.0707, heads of 192.
+#[test]
+fn yarn_scales_the_scores_of_deepseek2_and_not_its_rotations() {
+    let lines = ["scaling.type = yarn", "scaling.factor = 40", "scaling.yarn_log_multiplier = 0.0707"];
+    let stretched = lines.iter().fold(file("deepseek2"), |f, line| f.with(&format!("deepseek2.rope.{line}")));
+    let config = stretched.model().expect("a model").config;
+    let (scale, rope) = (config.attn_scale, config.rope.params);
+    let expected = (1.0 + 0.0707 * 40f32.ln()).powi(2) / 5f32.sqrt();
+    assert!((scale - expected).abs() < 1e-6, "{scale}");
+    // What the op multiplies its factor with cancels it.
+    assert!((rope.attn_factor * (1.0 + 0.1 * 40f32.ln()) - 1.0).abs() < 1e-6, "{rope:?}");
+    let plain = file("deepseek2").model().expect("a model").config;
+    assert_eq!((plain.attn_scale, plain.rope.params.attn_factor), (5f32.sqrt().recip(), 1.0));
+}
+
+#[test]
+fn latent_rows_are_cached_once() {
+    let model = file("deepseek2").model().expect("a model");
+    let layer = |il| PagedLayer { il, k_row: 8, v: ValueRows::ViewOfK(0..6) };
+    assert_eq!(model.spec().caches, [CacheGroup::Paged { layers: vec![layer(0), layer(1)], window: 0 }]);
+    assert_eq!(model.spec().bytes_per_token(DType::F16, DType::F32), 2 * 8 * 2);
+    let g = model.graph(&SHAPE).expect("a graph").graph;
+    let states = g.tensors.iter().filter(|t| t.kind == Kind::State).map(|t| t.name.as_str());
+    assert_eq!(states.collect::<Vec<_>>(), ["blk.0.k_cache", "blk.1.k_cache"]);
 }
 
 #[test]

@@ -1,0 +1,88 @@
+//! Multi-head latent attention (DeepSeek-V2, arXiv 2405.04434), in the form that absorbs matrices: what all heads share is
+//! cached, a latent vector and a rotated key for each token. Scores are products with cached rows, since
+//! qᵀ(W·c) = (Wᵀq)ᵀc; and a head's result is its matrix of V times the weighted sum of latent vectors.
+
+use super::attention::{cached_rows, paged, rope};
+use crate::builder::Builder;
+use crate::cache::{PagedLayer, ValueRows};
+use crate::error::Result;
+use llmrt_abi::op::AttentionParams;
+use llmrt_graph::{Role, Tensor};
+
+/// Weighted sums of latent vectors for each head: [kv_rank * n_head, n_tokens].
+pub(crate) fn mla(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (il, cfg) = (b.il(), &b.cfg.mla);
+    let q = queries(b, x)?; // [k_row, n_head, n_tokens]
+    let rows = keys(b, x)?; // [k_row, n_tokens]
+
+    let v = ValueRows::ViewOfK(0..cfg.kv_rank);
+    let group = b.paged_group(PagedLayer { il, k_row: cfg.k_row(), v }, 0);
+    let k_cache = cached_rows(b, group, Role::KCache, rows, cfg.k_row(), cfg.k_row())?;
+    let v_cache = b.g.slice(k_cache, 0, 0, cfg.kv_rank);
+
+    let paged = paged(b, group);
+    let params = AttentionParams {
+        n_kv_heads: 1,
+        block_size: b.batch.block_size as u32,
+        scale: b.cfg.attn_scale,
+        ..AttentionParams::default()
+    };
+    let y = b.g.attention(q, k_cache, v_cache, &paged, &params);
+    Ok(b.name(y, "kqv_out"))
+}
+
+/// The heads' values, mixed: [n_embd, n].
+pub(crate) fn mla_output(b: &mut Builder<'_>, latent: Tensor) -> Result<Tensor> {
+    let (cfg, n_head, n) = (&b.cfg.mla, b.layer().n_head, b.g.ne(latent)[1]);
+    let v_b = b.weight("attn_v_b.weight", &[cfg.kv_rank, cfg.v_dim, n_head], Role::Matrix)?;
+    let latent = b.g.split_heads(latent, n_head); // [kv_rank, n_head, n]
+    let v = times_heads(b, v_b, latent); // [v_dim, n_head, n]
+    let v = b.g.cont(v);
+    let v = b.g.reshape(v, &[cfg.v_dim * n_head, n]);
+    let y = b.linear("attn_output", b.cfg.n_embd, v)?;
+    Ok(b.name(y, "attn_out"))
+}
+
+/// Queries as cached rows are: the part without rotation times the head's matrix of K, then the rotated part.
+fn queries(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (cfg, n_head) = (&b.cfg.mla, b.layer().n_head);
+    let n_q = cfg.q_dim() * n_head;
+    let q = match cfg.q_rank {
+        0 => b.linear("attn_q", n_q, x)?,
+        n => {
+            let low = b.linear("attn_q_a", n, x)?;
+            let low = b.norm("attn_q_a_norm", low)?;
+            b.linear("attn_q_b", n_q, low)?
+        }
+    };
+    let q = b.g.split_heads(q, n_head); // [q_dim, n_head, n_tokens]
+    let nope = b.g.slice(q, 0, 0, cfg.n_nope);
+    let turned = b.g.slice(q, 0, cfg.n_nope, cfg.n_rope);
+    let turned = rope(b, "q_pe", turned)?;
+
+    let k_b = b.weight("attn_k_b.weight", &[cfg.n_nope, cfg.kv_rank, n_head], Role::Matrix)?;
+    let absorbed = times_heads(b, k_b, nope); // [kv_rank, n_head, n_tokens]
+    let q = b.g.concat(absorbed, turned, 0);
+    Ok(b.name(q, "Qcur"))
+}
+
+/// Rows of the cache: the normed latent vector, then the rotated key.
+fn keys(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (cfg, n_tokens) = (&b.cfg.mla, b.g.ne(x)[1]);
+    let both = b.linear("attn_kv_a_mqa", cfg.k_row(), x)?;
+    let latent = b.g.slice(both, 0, 0, cfg.kv_rank);
+    let latent = b.norm("attn_kv_a_norm", latent)?; // [kv_rank, n_tokens]
+    let key = b.g.slice(both, 0, cfg.kv_rank, cfg.n_rope);
+    let key = b.g.split_heads(key, 1);
+    let key = rope(b, "k_pe", key)?; // [n_rope, 1, n_tokens]
+    let key = b.g.reshape(key, &[cfg.n_rope, n_tokens]);
+    let rows = b.g.concat(latent, key, 0);
+    Ok(b.name(rows, "Kcur"))
+}
+
+/// A matrix per head: `w` [n_in, n_out, n_head] times `x` [n_in, n_head, n], as a view [n_out, n_head, n].
+fn times_heads(b: &mut Builder<'_>, w: Tensor, x: Tensor) -> Tensor {
+    let x = b.g.permute(x, [0, 2, 1, 3]); // [n_in, n, n_head]
+    let y = b.g.mul_mat(w, x); // [n_out, n, n_head]
+    b.g.permute(y, [0, 2, 1, 3])
+}
