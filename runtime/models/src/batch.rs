@@ -20,6 +20,8 @@ pub struct BatchShape {
     pub n_blocks: u64,
     /// Tokens in a block.
     pub block_size: u64,
+    /// Slots of recurrent states.
+    pub n_state_slots: u64,
     /// Element type of the K cache.
     pub k_type: DType,
     /// Element type of the V cache.
@@ -35,6 +37,7 @@ impl BatchShape {
         max_blocks: 1,
         n_blocks: 1,
         block_size: 1,
+        n_state_slots: 1,
         k_type: DType::F32,
         v_type: DType::F32,
     };
@@ -47,6 +50,7 @@ impl BatchShape {
             ("n_outputs", self.n_outputs, self.n_tokens),
             ("max_blocks", self.max_blocks, MAX),
             ("n_blocks", self.n_blocks, MAX),
+            ("n_state_slots", self.n_state_slots, MAX),
             ("block_size", self.block_size, MAX / self.n_blocks.clamp(1, MAX)),
         ];
         match counts.into_iter().find(|&(_, n, most)| n == 0 || n > most) {

@@ -1,7 +1,7 @@
 //! A model's graph while it is built: the graph, the layer at hand, and weights by their names in the file.
 
 use crate::batch::{BatchShape, ModelGraph};
-use crate::cache::{CacheGroup, PagedLayer};
+use crate::cache::{CacheGroup, PagedLayer, StateTensor};
 use crate::config::{Config, LayerConfig, Norm};
 use crate::error::{Error, Result};
 use crate::input::Input;
@@ -56,14 +56,33 @@ impl<'a> Builder<'a> {
 
     /// The group of paged caches with this window, with one more layer.
     pub fn paged_group(&mut self, layer: PagedLayer, window: u32) -> usize {
-        for (group, CacheGroup::Paged { layers, window: of_group }) in self.caches.iter_mut().enumerate() {
-            if *of_group == window {
-                layers.push(layer);
-                return group;
+        for (group, cache) in self.caches.iter_mut().enumerate() {
+            match cache {
+                CacheGroup::Paged { layers, window: of_group } if *of_group == window => {
+                    layers.push(layer);
+                    return group;
+                }
+                _ => {}
             }
         }
         self.caches.push(CacheGroup::Paged { layers: vec![layer], window });
         self.caches.len() - 1
+    }
+
+    /// The states of the layer at hand, each [row, n_state_slots].
+    pub fn states<const N: usize>(&mut self, tensors: [StateTensor; N]) -> [Tensor; N] {
+        let (il, n_slots) = (self.il(), self.batch.n_state_slots);
+        let known = self.caches.iter_mut().find_map(|cache| match cache {
+            CacheGroup::Recurrent { layers, tensors: of_group } if of_group[..] == tensors => Some(layers),
+            _ => None,
+        });
+        match known {
+            Some(layers) => layers.push(il),
+            None => self.caches.push(CacheGroup::Recurrent { layers: vec![il], tensors: tensors.to_vec() }),
+        }
+        tensors.map(|StateTensor { name, row }| {
+            self.g.state(&format!("blk.{il}.{name}"), DType::F32, &[row, n_slots], Role::Other)
+        })
     }
 
     /// Runs `x` through `block`, once for each layer. Within a block, names mean that layer's tensors.

@@ -15,6 +15,23 @@ pub enum CacheGroup {
         /// Tokens that attention sees, the query included; 0: all. Blocks before a window are not read again.
         window: u32,
     },
+    /// States of fixed size for each sequence, passed from token to token: F32 states `blk.N.NAME` of rows by slot. A step
+    /// reads one slot of a sequence and writes another, so that it can be repeated.
+    Recurrent {
+        /// The layers.
+        layers: Vec<usize>,
+        /// What each layer has.
+        tensors: Vec<StateTensor>,
+    },
+}
+
+/// A state of one layer.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StateTensor {
+    /// Its name within the layer, such as `conv_state`.
+    pub name: &'static str,
+    /// Elements of a row.
+    pub row: u64,
 }
 
 /// Rows of one layer's caches.
@@ -40,7 +57,7 @@ pub enum ValueRows {
 impl CacheGroup {
     /// Bytes that one token takes in all layers, in caches of these types.
     pub fn bytes_per_token(&self, k_type: DType, v_type: DType) -> u64 {
-        let CacheGroup::Paged { layers, .. } = self;
+        let CacheGroup::Paged { layers, .. } = self else { return 0 };
         let row = |dtype: DType, n: u64| dtype.row_bytes(n).unwrap_or(u64::MAX);
         let bytes = layers.iter().map(|layer| match layer.v {
             ValueRows::Own(v_row) => row(k_type, layer.k_row).saturating_add(row(v_type, v_row)),

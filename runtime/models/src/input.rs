@@ -17,6 +17,9 @@ pub enum Input {
     SeqLens,
     /// `[n_seqs + 1]`: each sequence's first token in the step; the last is the end.
     QueryStarts,
+    /// `[n_seqs, 2]`: the slot of recurrent states that each sequence starts from, outside: zeros; then the slot that its
+    /// new states go to, outside: nowhere.
+    StateSlots,
     /// `[n_outputs]`: which tokens' logits are requested.
     OutputIds,
 }
@@ -29,6 +32,7 @@ impl Input {
             Input::BlockTable(_) => vec![shape.max_blocks, shape.n_seqs],
             Input::SeqLens => vec![shape.n_seqs],
             Input::QueryStarts => vec![shape.n_seqs + 1],
+            Input::StateSlots => vec![shape.n_seqs, 2],
             Input::OutputIds => vec![shape.n_outputs],
         }
     }
@@ -43,6 +47,7 @@ impl Input {
             Input::BlockTable(group) => of_group("block_table", group),
             Input::SeqLens => "seq_lens".into(),
             Input::QueryStarts => "query_starts".into(),
+            Input::StateSlots => "state_slots".into(),
             Input::OutputIds => "output_ids".into(),
         }
     }

@@ -25,7 +25,7 @@ mod tests;
 
 pub use arch::architectures;
 pub use batch::{BatchShape, ModelGraph};
-pub use cache::{CacheGroup, PagedLayer, ValueRows};
+pub use cache::{CacheGroup, PagedLayer, StateTensor, ValueRows};
 pub use config::{Config, LayerConfig};
 pub use error::{Error, Result};
 pub use input::Input;

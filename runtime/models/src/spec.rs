@@ -18,4 +18,9 @@ impl ModelSpec {
     pub fn bytes_per_token(&self, k_type: DType, v_type: DType) -> u64 {
         self.caches.iter().map(|group| group.bytes_per_token(k_type, v_type)).fold(0, u64::saturating_add)
     }
+
+    /// Whether sequences have states, which a prefix of their tokens does not determine block by block.
+    pub fn is_recurrent(&self) -> bool {
+        self.caches.iter().any(|group| matches!(group, CacheGroup::Recurrent { .. }))
+    }
 }

@@ -33,6 +33,7 @@ pub fn work(node: &NodeView<'_>) -> u64 {
             Some(Op::RwkvWkv6 | Op::RwkvWkv7 | Op::GatedLinearAttn | Op::GatedDeltaNet | Op::SsmScan),
             Some(x),
         ) => x.ne()[0] as u64,
+        (Some(Op::SsmConvRagged), _) => node.src(1).map_or(0, |kernel| kernel.ne()[0] as u64),
         (Some(Op::SolveTri), Some(a)) => a.ne()[0] as u64 / 2,
         _ => 0,
     };

@@ -2,8 +2,7 @@
 //! all sequences; states are updated in the result.
 
 use super::check::{self, Answer, ensure, product};
-use super::recurrence;
-use super::{Args, Output, Worker};
+use super::{Args, Output, Worker, ragged, recurrence};
 use crate::simd::{LANES, Simd, dispatch, math};
 use llmrt_plugin::abi::op::StatesParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -14,11 +13,21 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     let x = check::floats(node, 1)?.ne();
     let [dt, a, b, c] = [2, 3, 4, 5].map(|i| check::floats(node, i).map(|t| t.ne()));
     let (a, b) = (a?, b?);
-    let ([head_dim, n_heads, n_tokens, n_seqs], d_state) = (x, states[0]);
+    let ([head_dim, n_heads, n_tokens, n_batches], d_state) = (x, states[0]);
+    let n_seqs = match node.src(7) {
+        None => n_batches,
+        Some(_) => {
+            ensure(n_batches == 1 && n_states == 1, Reason::Param)?;
+            ragged::supports(node, 6)?
+        }
+    };
     let granular = if a[0] == 1 { 1 } else { d_state };
-    ensure(states[1..3] == [head_dim, n_heads] && dt? == [n_heads, n_tokens, n_seqs, 1], Reason::Shape)?;
+    ensure(states[1..3] == [head_dim, n_heads] && dt? == [n_heads, n_tokens, n_batches, 1], Reason::Shape)?;
     ensure(a == [granular, n_heads, 1, 1], Reason::Shape)?;
-    ensure(b == [d_state, b[1], n_tokens, n_seqs] && c? == b && n_heads.is_multiple_of(b[1]), Reason::Shape)?;
+    ensure(
+        b == [d_state, b[1], n_tokens, n_batches] && c? == b && n_heads.is_multiple_of(b[1]),
+        Reason::Shape,
+    )?;
     check::vector(&check::ints(node, 6)?, n_seqs)?;
     let n_kept = product(&[d_state, head_dim, n_heads, n_seqs, n_states])?;
     let n = product(&x)?.checked_add(n_kept).ok_or(Reason::Shape)?;
@@ -26,26 +35,63 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    match &a.src[7] {
+        Some(starts) => scan_ragged(w, a, starts.ints([0; 3]), out),
+        None => scan(w, a, out),
+    }
+}
+
+/// Sequences of different lengths: threads share the heads, each with all sequences.
+fn scan_ragged(w: &mut Worker<'_>, a: &Args, starts: &[i32], out: Output<'_>) {
+    let (x, ids) = (a.arg(1), a.arg(6).ints([0; 3]));
+    let ([head_dim, n_heads, n_tokens, _], d_state) = (x.ne, a.arg(0).ne[0]);
+    let (n_seqs, size) = (ids.len(), head_dim * d_state);
+    let [y, states] = out.split_at(x.ne.iter().product());
+    let y = y.reshaped([head_dim, n_heads, n_tokens, 1]).tiles([head_dim, 1, n_tokens, 1]);
+    let states = states.reshaped([size, n_heads, n_seqs, 1]).tiles([size, 1, n_seqs, 1]);
+    for (mut y, mut states) in y.zip(states) {
+        let [_, heads, tokens, _] = y.dims();
+        let head = heads.start;
+        tokens.for_each(|token| y.row([head, token, 0]).fill(0.0));
+        for (seq, tokens) in ragged::ranges(starts, n_tokens).enumerate() {
+            let state = states.row([head, seq, 0]);
+            begin(a, head, ids[seq], state);
+            tokens.for_each(|token| token_of(w, a, [head, token, 0], state, y.row([head, token, 0])));
+        }
+    }
+}
+
+/// The state that a head starts from.
+fn begin(a: &Args, head: usize, id: i32, state: &mut [f32]) {
+    let states = a.arg(0);
+    match ragged::slot(id, states.ne[3]) {
+        Some(slot) => {
+            let rows = state.chunks_exact_mut(states.ne[0].max(1)).enumerate();
+            rows.for_each(|(i, to)| to.copy_from_slice(states.row([i, head, slot])));
+        }
+        None => state.fill(0.0),
+    }
+}
+
+/// A head's next token.
+fn token_of(w: &Worker<'_>, a: &Args, [head, token, batch]: [usize; 3], state: &mut [f32], y: &mut [f32]) {
+    let per_group = a.arg(1).ne[1] / a.arg(4).ne[1];
+    let delta = softplus(a.arg(2).row([token, batch, 0])[head]);
+    let [b, c] = [4, 5].map(|i| a.arg(i).row([head / per_group, token, batch]));
+    let factors = [a.arg(3).row([head, 0, 0]), b, c];
+    step(w.isa, delta, a.arg(1).row([head, token, batch]), factors, state, y);
+}
+
+/// As many tokens of each sequence: threads share the heads of all of them.
+fn scan(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let n_states = a.params(StatesParams::from_bytes).n_states.max(1) as usize;
-    let (states, x, ids) = (a.arg(0), a.arg(1), a.arg(6).ints([0; 3]));
-    let ([head_dim, n_heads, n_tokens, _], d_state) = (x.ne, states.ne[0]);
-    let per_group = n_heads / a.arg(4).ne[1];
-    let size = head_dim * d_state;
+    let (x, ids) = (a.arg(1), a.arg(6).ints([0; 3]));
+    let (n_tokens, size) = (x.ne[2], x.ne[0] * a.arg(0).ne[0]);
     for mut unit in recurrence::units(out, x.ne, size, n_states) {
         let (seq, head, state) = (unit.seq, unit.head, unit.state);
-        match usize::try_from(ids[seq]).ok().filter(|&slot| slot < states.ne[3]) {
-            Some(slot) => {
-                let rows = state.chunks_exact_mut(d_state.max(1)).enumerate();
-                rows.for_each(|(i, to)| to.copy_from_slice(states.row([i, head, slot])));
-            }
-            None => state.fill(0.0),
-        }
+        begin(a, head, ids[seq], state);
         for token in 0..n_tokens {
-            let delta = softplus(a.arg(2).row([token, seq, 0])[head]);
-            let [b, c] = [4, 5].map(|i| a.arg(i).row([head / per_group, token, seq]));
-            let y = unit.y.row([head, token, seq]);
-            let factors = [a.arg(3).row([head, 0, 0]), b, c];
-            step(w.isa, delta, x.row([head, token, seq]), factors, state, y);
+            token_of(w, a, [head, token, seq], state, unit.y.row([head, token, seq]));
             let back = n_tokens - 1 - token;
             if (1..n_states).contains(&back) {
                 unit.kept.row([unit.index, back - 1, 0]).copy_from_slice(state);

@@ -36,6 +36,8 @@ pub fn product(dims: &[usize]) -> Result<usize, Reason> {
 }
 
 fn supports_scan(node: &NodeView<'_>) -> Answer {
+    // Sequences of different lengths have no kernel.
+    ensure(node.src(7).is_none(), Reason::Param)?;
     let n_states = n_states(node)?;
     let ne = |i| check::of(node, i, DType::F32).map(|t| t.ne());
     let (states, x, dt, a, b) = (ne(0)?, ne(1)?, ne(2)?, ne(3)?, ne(4)?);

@@ -62,6 +62,7 @@ mod set_rows_cases;
 mod soft_max;
 mod solve_tri;
 mod ssm_conv;
+mod ssm_conv_ragged;
 mod ssm_scan;
 mod sum;
 mod sum_rows;
@@ -78,6 +79,7 @@ mod convolution;
 mod empty;
 mod moves;
 mod operand;
+mod ragged;
 mod recurrence;
 #[cfg(test)]
 mod tests;
@@ -243,6 +245,7 @@ pub fn rules(op: Op) -> &'static Rules {
         Op::Pool2d => &pool_2d::RULES,
         Op::AttentionContiguous => &attention_contiguous::RULES,
         Op::SsmConv => &ssm_conv::RULES,
+        Op::SsmConvRagged => &ssm_conv_ragged::RULES,
         Op::SsmScan => &ssm_scan::RULES,
         Op::RwkvWkv6 => &rwkv_wkv6::RULES,
         Op::RwkvWkv7 => &rwkv_wkv7::RULES,

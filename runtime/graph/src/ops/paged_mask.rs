@@ -2,7 +2,7 @@
 //!
 //! Result: F32 [n_slots, n_tokens].
 
-use super::{Inferred, Rules, case::Case, check, value::Value};
+use super::{Inferred, Rules, case::Case, check, ragged, value::Value};
 use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
 use llmrt_abi::op::{AttentionParams, PagedMaskParams};
@@ -79,22 +79,16 @@ pub(super) struct Query {
 }
 
 /// Tokens that are queries of a sequence: query i of a sequence of length l with n queries has position l - n + i.
-/// A query start counts as no less than those before it and as no more than the end, so no token has two sequences.
 pub(super) fn queries(
     src: &[Option<&Value>],
     first: usize,
     n_tokens: usize,
 ) -> impl Iterator<Item = (usize, Query)> {
     let (lens, starts) = (check::arg(src, first + 1).ints(), check::arg(src, first + 2).ints());
-    let in_order = starts.iter().scan(0, move |least, &start| {
-        *least = (start as i64).min(n_tokens as i64).max(*least);
-        Some(*least)
-    });
-    lens.iter().zip(in_order.clone().zip(in_order.skip(1))).enumerate().flat_map(
-        |(seq, (&len, (start, end)))| {
-            (start..end).map(move |t| (t as usize, Query { seq, pos: len as i64 - end + t }))
-        },
-    )
+    lens.iter().zip(ragged::ranges(starts, n_tokens)).enumerate().flat_map(|(seq, (&len, tokens))| {
+        let end = tokens.end as i64;
+        tokens.map(move |t| (t, Query { seq, pos: len as i64 - end + t as i64 }))
+    })
 }
 
 /// Positions of the keys that a query sees: itself and what came before, within the window and the block table.

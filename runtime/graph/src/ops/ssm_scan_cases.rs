@@ -67,6 +67,19 @@ pub(super) fn cases() -> Vec<Case> {
     for ids in [vec![2, 2, 0, 2], vec![3, -1, 4, i32::MIN], vec![i32::MAX, 0, 1, 2]] {
         cases.push(Case::new(format!("states {ids:?} of four"), |g, ints| build(g, ints, size, ids)));
     }
+    for (lens, ids) in
+        [(&[3, 1, 0, 5][..], [2, -1, 0, 9]), (&[1, 1, 1, 1], [3, 2, 1, 0]), (&[9, 0, 0, 0], [1, 1, 1, 1])]
+    {
+        let starts: Vec<i32> = (0..=lens.len()).map(|i| lens[..i].iter().sum()).collect();
+        cases.push(Case::new(format!("{lens:?} tokens by query starts"), |g, ints| {
+            ragged(g, ints, Size { n_heads: 6, n_tokens: 10, ..size }, ids.to_vec(), starts)
+        }));
+    }
+    for wild in [[0, 4, 0, 4, 4], [-3, 2, 100, 5, 6], [i32::MIN, -1, 0, -1, i32::MAX]] {
+        cases.push(Case::new(format!("query starts {wild:?}"), |g, ints| {
+            ragged(g, ints, Size { n_tokens: 7, d_state: 40, ..size }, vec![0, 1, 2, 3], wild.to_vec())
+        }));
+    }
     for granular in [true, false] {
         cases.push(Case::new(format!("x, b and c in one tensor, a per element {granular}"), |g, ints| {
             let xbc = g.input("xbc", DType::F32, &[8 * 6 + 16 * 2 + 16 * 2, 5, 3]);
@@ -98,6 +111,20 @@ fn build(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, size: Size, which: V
     let ids = g.input("ids", DType::I32, &[n_seqs]);
     ints.push((ids, which));
     g.ssm_scan(states, x, dt, a, b, c, ids, size.n_states);
+}
+
+/// Sequences of different lengths: `n_tokens` in all, and four states.
+fn ragged(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, size: Size, which: Vec<i32>, from: Vec<i32>) {
+    let Size { d_state, head_dim, n_heads, n_groups, n_tokens, n_seqs, .. } = size;
+    let states = g.input("states", DType::F32, &[d_state, head_dim, n_heads, 4]);
+    let x = g.input("x", DType::F32, &[head_dim, n_heads, n_tokens]);
+    let dt = g.input("dt", DType::F32, &[n_heads, n_tokens]);
+    let a = decay(g, 1, n_heads);
+    let [b, c] = ["b", "c"].map(|name| g.input(name, DType::F32, &[d_state, n_groups, n_tokens]));
+    let ids = g.input("ids", DType::I32, &[n_seqs]);
+    let starts = g.input("starts", DType::I32, &[n_seqs + 1]);
+    ints.extend([(ids, which), (starts, from)]);
+    g.ssm_scan_ragged(states, x, dt, a, b, c, ids, starts);
 }
 
 /// Numbers below 0, as in models: states fade.

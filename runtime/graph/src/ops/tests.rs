@@ -66,6 +66,8 @@ const NEVER_0: &[(Op, &[empty::Dim], &str)] = &[
     ),
     (Op::Attention, &[(5, 0)], "query starts are one more than the sequences"),
     (Op::PagedMask, &[(2, 0)], "as in attention"),
+    (Op::SsmConvRagged, &[(1, 0), (4, 0)], "as in im2col; as in attention"),
+    (Op::SsmScan, &[(7, 0)], "as in attention"),
     (Op::WinUnpart, &[(0, 1), (0, 2)], "windows are of the size in the params, at least 1"),
     (Op::Im2col, &[(0, 0)], "a window without taps has no positions"),
     (Op::Im2col3d, &[(0, 0), (0, 1), (0, 2)], "as in im2col"),

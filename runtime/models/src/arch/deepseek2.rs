@@ -8,7 +8,8 @@ use crate::config::{Config, Gating, Keys, MAX_DIM, MlaConfig, Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::{Activation, Tensor};
 
-pub(super) const ARCH: Arch = Arch { norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
+pub(super) const ARCH: Arch =
+    Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.mla = MlaConfig::read(keys, &cfg.rope)?;

@@ -8,7 +8,8 @@ use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::{Activation, Tensor};
 
-pub(super) const ARCH: Arch = Arch { norm: Norm::Rms, rope: RopeKind::Neox, config, graph };
+pub(super) const ARCH: Arch =
+    Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Neox, config, graph };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     let window = keys.optional("attention.sliding_window")?.unwrap_or(4096);

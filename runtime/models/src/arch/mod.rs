@@ -6,6 +6,7 @@ mod gemma2;
 mod gemma3;
 mod gpt2;
 mod llama;
+mod mamba2;
 mod phi3;
 mod qwen2;
 mod qwen3;
@@ -17,13 +18,14 @@ use llmrt_gguf::{Metadata, printable_name};
 use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
-const ARCHS: [(&str, &Arch); 9] = [
+const ARCHS: [(&str, &Arch); 10] = [
     ("deepseek2", &deepseek2::ARCH),
     ("falcon", &falcon::ARCH),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
     ("gpt2", &gpt2::ARCH),
     ("llama", &llama::ARCH),
+    ("mamba2", &mamba2::ARCH),
     ("phi3", &phi3::ARCH),
     ("qwen2", &qwen2::ARCH),
     ("qwen3", &qwen3::ARCH),
@@ -32,6 +34,8 @@ const ARCHS: [(&str, &Arch); 9] = [
 /// What is special about an architecture.
 #[derive(Debug)]
 pub(crate) struct Arch {
+    /// Whether layers have heads and an FFN.
+    has_attention: bool,
     /// How hidden states are normed.
     norm: Norm,
     /// How heads are rotated.
@@ -45,7 +49,7 @@ pub(crate) struct Arch {
 impl Arch {
     /// The configuration in the metadata.
     pub fn config(&self, meta: &Metadata, arch: &str) -> Result<Config> {
-        let mut cfg = Config::read(meta, arch, self.norm, self.rope)?;
+        let mut cfg = Config::read(meta, arch, self.has_attention, self.norm, self.rope)?;
         (self.config)(&mut cfg, &Keys { meta, arch })?;
         Ok(cfg)
     }

@@ -8,6 +8,7 @@ use crate::error::Result;
 use llmrt_graph::{Activation, Tensor};
 
 pub(super) const ARCH: Arch = Arch {
+    has_attention: true,
     norm: Norm::Rms,
     rope: RopeKind::Neox,
     config: |cfg, keys| {

@@ -7,7 +7,8 @@ use crate::config::{Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::{Activation, Tensor};
 
-pub(super) const ARCH: Arch = Arch { norm: Norm::Rms, rope: RopeKind::Neox, config: |_, _| Ok(()), graph };
+pub(super) const ARCH: Arch =
+    Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Neox, config: |_, _| Ok(()), graph };
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
     let x = token_embedding(b)?; // [n_embd, n_tokens]

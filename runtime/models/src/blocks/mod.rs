@@ -7,6 +7,7 @@ mod head;
 mod linear;
 mod mla;
 mod moe;
+mod ssm;
 
 pub(crate) use attention::{attention, attention_output, qkv, rope};
 pub(crate) use embedding::{position_embedding, token_embedding};
@@ -14,3 +15,4 @@ pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_shared};
 pub(crate) use head::head;
 pub(crate) use mla::{mla, mla_output};
 pub(crate) use moe::moe;
+pub(crate) use ssm::{mamba2, mamba2_output};

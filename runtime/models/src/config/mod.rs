@@ -4,11 +4,13 @@ mod keys;
 mod mla;
 mod moe;
 mod rope;
+mod ssm;
 
 pub(crate) use keys::Keys;
 pub use mla::MlaConfig;
 pub use moe::{Gating, MoeConfig};
 pub use rope::{RopeConfig, RopeKind};
+pub use ssm::SsmConfig;
 
 use crate::error::{Error, Result};
 use llmrt_gguf::{Metadata, Value};
@@ -46,6 +48,8 @@ pub struct Config {
     pub final_softcap: f32,
     /// Sizes of latent attention, of models that have it.
     pub mla: MlaConfig,
+    /// Sizes of a state space model, of models that are one.
+    pub ssm: SsmConfig,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
@@ -53,8 +57,8 @@ pub struct Config {
     pub ffn_scales: bool,
 }
 
-/// The numbers of one layer.
-#[derive(Clone, PartialEq, Debug)]
+/// The numbers of one layer; without attention all 0.
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct LayerConfig {
     /// Query heads.
     pub n_head: u64,
@@ -79,16 +83,25 @@ pub enum Norm {
 
 impl Config {
     /// The values of the keys common to all architectures. An architecture's own `config` continues from here.
-    pub(crate) fn read(meta: &Metadata, arch: &str, norm: Norm, rope: RopeKind) -> Result<Config> {
+    pub(crate) fn read(
+        meta: &Metadata,
+        arch: &str,
+        has_attention: bool,
+        norm: Norm,
+        rope: RopeKind,
+    ) -> Result<Config> {
         let keys = Keys { meta, arch };
         let n_layer = keys.count("block_count", 1..=MAX_LAYERS)? as usize;
         let n_embd = keys.count("embedding_length", 1..=MAX_DIM)?;
         let n_ctx_train = keys.count("context_length", 1..=MAX_DIM)?;
         let moe = MoeConfig::read(&keys)?;
-        let mut layers = read_layers(&keys, n_layer)?;
+        let mut layers = match has_attention {
+            true => read_layers(&keys, n_layer)?,
+            false => vec![LayerConfig::default(); n_layer],
+        };
         layers.iter_mut().for_each(|layer| layer.is_moe = moe.is_some());
 
-        let head_dim = (n_embd / layers[0].n_head).max(1);
+        let head_dim = (n_embd / layers[0].n_head.max(1)).max(1);
         let head_dim_k = keys.count_or("attention.key_length", 1..=MAX_DIM, head_dim)?;
         let head_dim_v = keys.count_or("attention.value_length", 1..=MAX_DIM, head_dim)?;
         let norm_eps = keys.meta.require(&keys.name(match norm {
@@ -113,6 +126,7 @@ impl Config {
             attn_softcap: 0.0,
             final_softcap: 0.0,
             mla: MlaConfig::default(),
+            ssm: SsmConfig::default(),
             moe,
             ffn_scales: false,
         })

@@ -61,7 +61,7 @@ fn an_unknown_architecture_is_reported_with_the_known_ones() {
     refuses(
         file("llama").with("general.architecture = mamba").model(),
         "metadata key `general.architecture` is `mamba`, which llmrt cannot build: \
-         expected deepseek2, falcon, gemma2, gemma3, gpt2, llama, phi3, qwen2, qwen3",
+         expected deepseek2, falcon, gemma2, gemma3, gpt2, llama, mamba2, phi3, qwen2, qwen3",
     );
 }
 

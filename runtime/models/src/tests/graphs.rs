@@ -45,6 +45,11 @@ fn deepseek2_caches_latent_rows_and_routes_after_a_dense_layer() {
 }
 
 #[test]
+fn mamba2_reads_one_state_and_writes_another() {
+    check("mamba2", include_str!("golden/mamba2.txt"));
+}
+
+#[test]
 fn gpt2_adds_learned_positions() {
     check("gpt2", include_str!("golden/gpt2.txt"));
 }
@@ -80,6 +85,14 @@ fn weights_of_a_graph_are_the_tensors_of_the_model() {
 /// Experts replace the dense FFN of the common tensors.
 fn unused(kind: &str) -> Vec<&'static str> {
     match kind {
+        "mamba2" => vec![
+            "blk.0.attn_output.weight",
+            "blk.0.ffn_down.weight",
+            "blk.0.ffn_up.weight",
+            "blk.1.attn_output.weight",
+            "blk.1.ffn_down.weight",
+            "blk.1.ffn_up.weight",
+        ],
         "deepseek2" => vec!["blk.1.ffn_down.weight", "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"],
         "llama-moe" => {
             vec![

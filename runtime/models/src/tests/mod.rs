@@ -146,6 +146,15 @@ fn files() -> Vec<(&'static str, File)> {
                     blk.1.ffn_gate_shexp.weight: 16 20\nblk.1.ffn_down_shexp.weight: 20 16",
         ),
         (
+            "mamba2",
+            "attention.layer_norm_rms_epsilon = 0.00001\nattention.head_count = 0\nfeed_forward_length = 0
+                ssm.conv_kernel = 4\nssm.inner_size = 12\nssm.state_size = 5\nssm.time_step_rank = 6
+                ssm.group_count = 2\nblk.ssm_in.weight: 16 50\nblk.ssm_conv1d.weight: 4 32
+                blk.ssm_conv1d.bias: 32\nblk.ssm_dt.bias: 6\nblk.ssm_a: 1 6\nblk.ssm_d: 1 6
+                blk.ssm_norm.weight: 6 2\nblk.ssm_out.weight: 12 16"
+                .to_string(),
+        ),
+        (
             "phi3",
             [RMS, FUSED_QKV].concat()
                 + "\nblk.ffn_up.weight: 16 48\noutput.weight: 16 32
@@ -197,6 +206,7 @@ const SHAPE: BatchShape = BatchShape {
     max_blocks: 4,
     n_blocks: 6,
     block_size: 8,
+    n_state_slots: 6,
     k_type: DType::F32,
     v_type: DType::F32,
 };
