@@ -25,6 +25,7 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
         max_blocks: BLOCKS.len() as u64,
         n_blocks: 5,
         block_size: BLOCK_SIZE,
+        n_state_slots: 2,
         k_type: DType::F32,
         v_type: DType::F32,
     };
@@ -61,6 +62,11 @@ fn set_inputs(graph: &Graph, inputs: &[(Input, Tensor)], memory: &mut Memory, pa
         Input::BlockTable(_) => [BLOCKS, [0; 3]].concat(),
         Input::SeqLens => vec![past + n, 0],
         Input::QueryStarts => vec![0, n, n],
+        // Two slots by turns; the first step starts from zeros.
+        Input::StateSlots => {
+            let read = past / n.max(1) % 2;
+            vec![if past == 0 { -1 } else { read }, -1, 1 - read, -1]
+        }
         Input::OutputIds => (n / 2..n).collect(),
     };
     for &(input, t) in inputs {

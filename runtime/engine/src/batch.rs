@@ -32,6 +32,10 @@ pub struct Batch {
     pub seq_lens: Vec<i32>,
     /// Index of each sequence's first token, then `n_tokens`, `[n_seqs + 1]`.
     pub query_starts: Vec<i32>,
+    /// The sequences, `[n_seqs]`.
+    pub ids: Vec<SequenceId>,
+    /// Slots of recurrent states that are read, then those that are written, `[n_seqs, 2]`; -1: none.
+    pub state_slots: Vec<i32>,
     /// Indices of the tokens whose logits are requested, ascending, `[n_outputs]`.
     pub output_ids: Vec<i32>,
     /// Whose logits each row of the result is, `[n_outputs]`.
@@ -101,6 +105,7 @@ impl Batch {
             Input::BlockTable(_) => &self.block_table,
             Input::SeqLens => &self.seq_lens,
             Input::QueryStarts => &self.query_starts,
+            Input::StateSlots => &self.state_slots,
             // A graph has at least one output.
             Input::OutputIds if self.output_ids.is_empty() => &[0],
             Input::OutputIds => &self.output_ids,
@@ -133,6 +138,7 @@ impl Batch {
             self.positions.push(index(position));
             self.tokens.push(i32::try_from(token).map_err(|_| Error::BadToken { id, token, position })?);
         }
+        self.ids.push(id);
         self.seq_lens.push(index(end));
         self.query_starts.push(index(self.n_tokens()));
         Ok(())

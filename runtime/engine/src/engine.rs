@@ -4,11 +4,12 @@ use crate::batch::{Batch, Logits, OutputRow};
 use crate::device_topk::TopKRequest;
 use crate::error::{Error, Result};
 use crate::kv::pool::BlockPool;
+use crate::kv::slots::StateSlots;
 use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::program::Results;
 use crate::runner::{DeviceRunner, VisitOp};
 use crate::sampler::{Candidate, Row};
-use crate::schedule::{Budget, schedule};
+use crate::schedule::{Budget, StepPlan, schedule};
 use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_host::load::{LoadOptions, ModelFiles};
 use llmrt_host::sched::report::Report;
@@ -21,6 +22,7 @@ pub struct Engine {
     pub(crate) runner: DeviceRunner,
     pub(crate) pool: BlockPool,
     pub(crate) queue: Vec<Sequence>,
+    pub(crate) state_slots: StateSlots,
     next_id: u64,
 }
 
@@ -72,7 +74,9 @@ impl Engine {
     /// Sequences over a loaded model.
     pub fn over(runner: DeviceRunner) -> Result<Engine> {
         let pool = BlockPool::new(runner.options.n_blocks(), BLOCK_SIZE)?;
-        Ok(Engine { runner, pool, queue: Vec::new(), next_id: 0 })
+        let state_slots =
+            StateSlots::new(runner.model().spec().is_recurrent(), runner.options.max_seqs.max(1));
+        Ok(Engine { runner, pool, queue: Vec::new(), state_slots, next_id: 0 })
     }
 
     /// Lets all later steps watch this token. While it is set, [`Engine::step`] ends as soon as its devices notice,
@@ -165,20 +169,20 @@ impl Engine {
     /// A step that fails can be repeated: no sequence counts its tokens as computed.
     pub fn step(&mut self, logits: Logits, max_tokens: usize) -> Result<Step> {
         self.runner.ensure_deployed()?;
-        let prefix_cache = self.runner.options.prefix_cache && logits == Logits::Last;
-        let budget =
-            Budget { prefix_cache, ..Budget::tokens(max_tokens.min(self.runner.options.n_batch).max(1)) };
+        let prefix_cache = self.has_prefix_cache() && logits == Logits::Last;
+        let budget = Budget::tokens(max_tokens.min(self.runner.options.n_batch).max(1));
+        let budget = Budget { prefix_cache, n_seqs: self.max_seqs_in_step(), ..budget };
         let plan = schedule(&mut self.queue, &mut self.pool, budget)?;
         self.runner.n_bytes_read = 0;
         if plan.is_empty() {
             return Ok(Step { too_long: self.end(plan.too_long)?, ..Step::default() });
         }
-        let batch = Batch::new(&plan, &self.queue, &self.pool, self.runner.options.max_blocks(), logits)?;
+        let mut batch = self.batch(&plan, logits)?;
         let request = match logits {
             Logits::All => TopKRequest::default(),
             Logits::Last => self.request(&batch),
         };
-        let Results { logits, largest } = self.forward_or_recover(&batch, &request)?;
+        let Results { logits, largest } = self.forward_or_recover(&mut batch, &request)?;
         for chunk in &plan.chunks {
             let i = self.position(chunk.id)?;
             self.advance(i, chunk.n_new)?;
@@ -187,10 +191,31 @@ impl Engine {
         Ok(Step { rows: batch.rows.clone(), logits, largest, n_tokens: batch.n_tokens(), too_long })
     }
 
+    /// The arrays of a step.
+    pub(crate) fn batch(&mut self, plan: &StepPlan, logits: Logits) -> Result<Batch> {
+        self.state_slots.assign(&plan.chunks, &mut self.queue)?;
+        let max_blocks = self.runner.options.max_blocks();
+        let mut batch = Batch::new(plan, &self.queue, &self.pool, max_blocks, logits)?;
+        self.state_slots.fill(&mut batch);
+        Ok(batch)
+    }
+
+    /// Whether blocks of other sequences are used again: not where sequences have states besides.
+    fn has_prefix_cache(&self) -> bool {
+        self.runner.options.prefix_cache && !self.model().spec().is_recurrent()
+    }
+
+    /// Recurrent states limit how many sequences a step has.
+    fn max_seqs_in_step(&self) -> usize {
+        if self.model().spec().is_recurrent() { self.runner.options.max_seqs.max(1) } else { usize::MAX }
+    }
+
     /// Counts `n_new` more tokens of a sequence as computed.
     pub(crate) fn advance(&mut self, i: usize, n_new: usize) -> Result<()> {
-        self.queue[i].advance(n_new);
-        if self.runner.options.prefix_cache { self.queue[i].name_blocks(&mut self.pool) } else { Ok(()) }
+        let seq = &mut self.queue[i];
+        seq.advance(n_new);
+        self.state_slots.commit(seq.id, seq.n_computed());
+        if self.has_prefix_cache() { self.queue[i].name_blocks(&mut self.pool) } else { Ok(()) }
     }
 
     /// Ends sequences that never fit into the pool.
@@ -230,8 +255,7 @@ impl Engine {
     fn visit_ops(&mut self, n_tokens: usize, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         self.runner.ensure_deployed()?;
         let plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(n_tokens))?;
-        let batch =
-            Batch::new(&plan, &self.queue, &self.pool, self.runner.options.max_blocks(), Logits::All)?;
+        let batch = self.batch(&plan, Logits::All)?;
         self.runner.visit_ops(&batch, visit)
     }
 

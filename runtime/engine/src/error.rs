@@ -99,6 +99,10 @@ pub enum Error {
     TableTooNarrow { id: SequenceId, needed: usize, max_blocks: usize },
     #[error("{id} has no slot for position {position}: its blocks belong to another pool")]
     NoSlot { id: SequenceId, position: usize },
+    #[error(
+        "{id} has no slot for its recurrent state: the step has more sequences than the engine is made for"
+    )]
+    NoStateSlot { id: SequenceId },
     #[error("{id} has token {token} at position {position}: expected an id up to {most}", most = i32::MAX)]
     BadToken { id: SequenceId, token: TokenId, position: usize },
 

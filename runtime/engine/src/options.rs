@@ -1,5 +1,6 @@
 //! The sizes that an engine is made for.
 
+use crate::kv::slots;
 use llmrt_abi::DType;
 use llmrt_host::sched::SplitMode;
 use llmrt_models::BatchShape;
@@ -72,6 +73,7 @@ impl EngineOptions {
             max_blocks: self.max_blocks() as u64,
             n_blocks: self.n_blocks() as u64,
             block_size: BLOCK_SIZE as u64,
+            n_state_slots: self.max_seqs.max(1).saturating_mul(slots::PER_SEQUENCE) as u64,
             k_type: self.k_type,
             v_type: self.v_type,
         }

@@ -11,10 +11,13 @@ use crate::scheduler::ScheduledChunk;
 
 impl Engine {
     /// The requested logits of a batch, whatever devices fail on the way, as long as one is left that can compute them.
-    pub(crate) fn forward_or_recover(&mut self, batch: &Batch, request: &TopKRequest) -> Result<Results> {
+    pub(crate) fn forward_or_recover(&mut self, batch: &mut Batch, request: &TopKRequest) -> Result<Results> {
         loop {
             match self.runner.forward(batch, request) {
-                Err(e) => self.recover(e)?,
+                Err(e) => {
+                    self.recover(e)?;
+                    self.state_slots.fill(batch);
+                }
                 results => return results,
             }
         }
@@ -46,13 +49,12 @@ impl Engine {
     }
 
     fn compute_up_to(&mut self, i: usize, n_computed: usize) -> Result<()> {
-        let options = &self.runner.options;
-        let (n_batch, max_blocks) = (options.n_batch, options.max_blocks());
+        let n_batch = self.runner.options.n_batch;
         while self.queue[i].n_computed() < n_computed {
             let seq = &self.queue[i];
             let n_new = (n_computed - seq.n_computed()).min(n_batch);
             let plan = StepPlan { chunks: vec![ScheduledChunk { id: seq.id, n_new }], ..StepPlan::default() };
-            let batch = Batch::new(&plan, &self.queue, &self.pool, max_blocks, Logits::Last)?;
+            let batch = self.batch(&plan, Logits::Last)?;
             self.runner.forward(&batch, &TopKRequest::default())?;
             self.advance(i, n_new)?;
         }

@@ -74,6 +74,7 @@ pub fn step(model: &Model, n_tokens: u64, cache: DType) -> Result<ModelGraph, St
         max_blocks: n_blocks,
         n_blocks,
         block_size: BLOCK,
+        n_state_slots: 2,
         k_type: cache,
         v_type: cache,
     };
@@ -94,6 +95,7 @@ pub fn integers(
         Input::BlockTable(_) => (0..step.graph.ne(t)[0] as i32).collect(),
         Input::SeqLens => vec![(n_before + n_tokens) as i32],
         Input::QueryStarts => vec![0, n_tokens as i32],
+        Input::StateSlots => vec![if n_before == 0 { -1 } else { 0 }, 1],
         Input::OutputIds => (0..n_tokens as i32).collect(),
     };
     step.inputs.iter().map(|&(input, t)| (t, values(input, t))).collect()

@@ -27,6 +27,7 @@ pub struct CacheRows {
 impl Engine {
     /// The rows of all computed tokens of a sequence.
     pub fn export(&self, id: SequenceId) -> Result<KvState> {
+        self.check_has_rows()?;
         let seq = self.sequence(id).ok_or(Error::UnknownSequence { id })?;
         let n_tokens = seq.n_computed();
         let slots = self.slots(id, n_tokens)?;
@@ -45,6 +46,7 @@ impl Engine {
     /// Fills a sequence of which nothing is computed with the rows of the tokens it has in common with `state`, and
     /// returns how many these are. The last token is never among them, since its logits are needed.
     pub fn import(&mut self, id: SequenceId, state: &KvState) -> Result<usize> {
+        self.check_has_rows()?;
         self.check(state)?;
         let i = self.position(id)?;
         let seq = &mut self.queue[i];
@@ -65,6 +67,16 @@ impl Engine {
         }
         self.advance(i, n_tokens)?;
         Ok(n_tokens)
+    }
+
+    /// An error if caches are not rows by token.
+    fn check_has_rows(&self) -> Result<()> {
+        match self.model().spec().is_recurrent() {
+            true => {
+                Err(Error::BadState { problem: "the model has recurrent states, which have none".into() })
+            }
+            false => Ok(()),
+        }
     }
 
     /// An error if rows cannot be those of this engine's caches.

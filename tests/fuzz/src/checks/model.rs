@@ -26,6 +26,7 @@ pub fn builds(gguf: &Gguf) {
         max_blocks: 4,
         n_blocks: 9,
         block_size: 16,
+        n_state_slots: 4,
         k_type: DType::F16,
         v_type: DType::Q8_0,
     };
