@@ -1,10 +1,14 @@
 //! Small models with seeded weights, written as GGUF files.
 
+mod deepseek2;
 mod falcon;
 mod file;
+mod mamba2;
 
+pub use deepseek2::TinyDeepseek2;
 pub use falcon::TinyFalcon;
 pub use file::with_vocabulary;
+pub use mamba2::TinyMamba2;
 
 use file::{Tensors, vocabulary};
 use llmrt_abi::DType;

@@ -6,7 +6,7 @@ use llmrt_engine::batch::Logits;
 use llmrt_engine::{Engine, EngineOptions};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
-use llmrt_tests::models::{TinyFalcon, TinyLlama};
+use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2};
 use llmrt_tests::{nmse, reference};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
@@ -30,6 +30,67 @@ fn a_falcon_with_several_kv_heads_gives_the_logits_of_the_references_in_any_chun
 fn a_llama_gives_the_logits_of_the_references_in_any_chunks() {
     let dir = tempfile::tempdir().unwrap();
     check_against_references(&TinyLlama::default().write(dir.path()));
+}
+
+#[test]
+fn latent_attention_gives_the_logits_of_the_references_in_any_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    check_against_references(&TinyDeepseek2::default().write(dir.path()));
+    check_against_references(&TinyDeepseek2 { q_rank: 0, ..TinyDeepseek2::default() }.write(dir.path()));
+}
+
+#[test]
+fn recurrent_states_give_the_logits_of_the_references_in_any_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    check_against_references(&TinyMamba2::default().write(dir.path()));
+}
+
+/// Sequences begin in turn, some wait while others go on, and there are more of them than states.
+#[test]
+fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyMamba2::default().write(dir.path());
+    let whole = run(&model, DType::F32, &[N_TOKENS]);
+    let row = |position: usize| &whole[position * 300..][..300];
+
+    let mut engine = engine_of(&model, DType::F32, 2);
+    let ids: Vec<_> = (0..3).map(|i| engine.add(tokens()[..7 + 2 * i].to_vec()).unwrap()).collect();
+    let mut n_rows = 0;
+    for (i, budget) in [4, 1, 9, 3, 30, 2, 30, 30, 30, 30].into_iter().enumerate() {
+        let step = engine.step(Logits::All, budget).unwrap();
+        for (of, logits) in step.rows.iter().zip(step.logits.chunks_exact(300)) {
+            assert_eq!(logits, row(of.position), "step {i}, {} position {}", of.id, of.position);
+            n_rows += 1;
+        }
+        let id = ids[i % 3];
+        let n = engine.sequence(id).unwrap().tokens().len();
+        engine.push_prompt(id, &tokens()[n..n + 2]).unwrap();
+    }
+    assert!(n_rows > 50, "{n_rows}");
+    assert!(ids.iter().all(|&id| engine.sequence(id).unwrap().n_missing() <= 4));
+}
+
+#[test]
+fn a_recurrent_sequence_that_is_truncated_goes_on_as_if_its_last_tokens_had_never_been() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyMamba2::default().write(dir.path());
+    let whole = run(&model, DType::F32, &[N_TOKENS]);
+    let mut engine = engine(&model, DType::F32);
+    let id = engine.add(tokens()[..20].iter().map(|t| t + 1).collect()).unwrap();
+    engine.step(Logits::Last, 64).unwrap();
+    engine.truncate(id, 1).unwrap();
+    engine.push_prompt(id, &tokens()[..30]).unwrap();
+    engine.step(Logits::Last, 64).unwrap();
+    engine.remove(id).unwrap();
+
+    let id = engine.add(tokens()[..30].to_vec()).unwrap();
+    engine.step(Logits::Last, 64).unwrap();
+    engine.push_prompt(id, &[5, 6, 7]).unwrap();
+    engine.step(Logits::Last, 64).unwrap();
+    engine.truncate(id, 30).unwrap();
+    engine.push_prompt(id, &tokens()[30..]).unwrap();
+    let step = engine.step(Logits::Last, 64).unwrap();
+    assert_eq!(step.logits, whole[(N_TOKENS - 1) * 300..]);
 }
 
 fn check_against_references(model: &Path) {
@@ -97,6 +158,10 @@ fn tokens() -> Vec<u32> {
 }
 
 fn engine(model: &Path, cache: DType) -> Engine {
+    engine_of(model, cache, 1)
+}
+
+fn engine_of(model: &Path, cache: DType, max_seqs: usize) -> Engine {
     static HOST: LazyLock<Arc<Host>> = LazyLock::new(|| {
         let host = Host::new(HostOptions::default());
         host.register_builtin(llmrt_cpu::query).unwrap();
@@ -106,7 +171,7 @@ fn engine(model: &Path, cache: DType) -> Engine {
     let options = EngineOptions {
         n_ctx: 64,
         n_batch: 64,
-        max_seqs: 1,
+        max_seqs,
         k_type: cache,
         v_type: cache,
         split: Default::default(),

@@ -3,7 +3,7 @@
 
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use llmrt_tests::f32s;
-use llmrt_tests::models::TinyLlama;
+use llmrt_tests::models::{TinyLlama, TinyMamba2};
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::Command;
@@ -118,6 +118,30 @@ fn a_device_lost_in_a_step_is_left_out_and_its_cache_is_computed_again() {
     }
     warns(&mut faulty("synchronize@4:error:device"), &["injected into synchronize", "computed again"]);
     warns(&mut faulty("get@3:error:device"), &["injected into get", "computed again"]);
+}
+
+#[test]
+fn recurrent_states_that_a_lost_device_had_are_computed_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyMamba2::default().write(dir.path());
+    let (expected, _) = logits(&mut llmrt([""; 0]), &model);
+    for at in [1, 2, 4, 6] {
+        let (found, stderr) = logits(&mut faulty(&format!("compute[mul_mat]@{at}:error:device")), &model);
+        assert!(stderr.contains("fault:sim is not used any more"), "{at}: {stderr}");
+        assert!(found == expected, "{at}: {stderr}");
+    }
+}
+
+/// The stream is made again and the step repeated: it reads what it read before.
+#[test]
+fn a_step_with_recurrent_states_is_repeated_after_a_lost_stream() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyMamba2::default().write(dir.path());
+    let (expected, _) = logits(&mut llmrt([""; 0]), &model);
+    for at in [1, 3, 5] {
+        let (found, stderr) = logits(&mut faulty(&format!("compute[mul_mat]@{at}:error:stream")), &model);
+        assert!(found == expected, "{at}: {stderr}");
+    }
 }
 
 #[test]

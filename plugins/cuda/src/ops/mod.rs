@@ -65,9 +65,6 @@ macro_rules! rules {
 /// `supports` and `compute` of a form of ops.
 type Form = (fn(&NodeView<'_>) -> check::Answer, fn(&mut Call<'_>, &NodeView<'_>) -> Result<()>);
 
-/// An op without a kernel.
-const NONE: Form = (|_| Err(Reason::Op), |_, _| Ok(()));
-
 rules! {
     GetRows => rows::GET_ROWS, "rows";
     SetRows => rows::SET_ROWS, "rows";
@@ -100,7 +97,7 @@ rules! {
     SolveTri => matrix::SOLVE_TRI, "matrix";
     SsmConv => ssm::SSM_CONV, "ssm";
     SsmScan => ssm::SSM_SCAN, "ssm";
-    SsmConvRagged => NONE, "";
+    SsmConvRagged => ssm::NONE, "ssm";
     GatedLinearAttn => recurrence::GATED_LINEAR_ATTN, "recurrence";
     GatedDeltaNet => recurrence::GATED_DELTA_NET, "recurrence";
     RwkvWkv6 => recurrence::RWKV_WKV6, "recurrence";

@@ -8,6 +8,8 @@ use llmrt_plugin::{DType, NodeView, Reason, Result};
 
 pub const SSM_CONV: Form = (supports_conv, conv);
 pub const SSM_SCAN: Form = (supports_scan, scan);
+/// An op without a kernel.
+pub const NONE: Form = (|_| Err(Reason::Op), |_, _| Ok(()));
 
 /// Numbers of a line of a state that a warp has registers for.
 pub const LONGEST_LINE: usize = 256;
