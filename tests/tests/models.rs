@@ -45,7 +45,8 @@ fn recurrent_states_give_the_logits_of_the_references_in_any_chunks() {
     check_against_references(&TinyMamba2::default().write(dir.path()));
 }
 
-/// Sequences begin in turn, some wait while others go on, and there are more of them than states.
+/// Sequences begin in turn, some wait while others go on, and there are more of them than states: the last begins when
+/// another has ended.
 #[test]
 fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
     let dir = tempfile::tempdir().unwrap();
@@ -55,19 +56,22 @@ fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
 
     let mut engine = engine_of(&model, DType::F32, 2);
     let ids: Vec<_> = (0..3).map(|i| engine.add(tokens()[..7 + 2 * i].to_vec()).unwrap()).collect();
-    let mut n_rows = 0;
-    for (i, budget) in [4, 1, 9, 3, 30, 2, 30, 30, 30, 30].into_iter().enumerate() {
+    let check_step = |engine: &mut Engine, budget| {
         let step = engine.step(Logits::All, budget).unwrap();
         for (of, logits) in step.rows.iter().zip(step.logits.chunks_exact(300)) {
-            assert_eq!(logits, row(of.position), "step {i}, {} position {}", of.id, of.position);
-            n_rows += 1;
+            assert!(logits == row(of.position), "{} position {}, {budget} tokens", of.id, of.position);
         }
-        let id = ids[i % 3];
+    };
+    for (i, budget) in [4, 1, 9, 3, 30, 2, 30, 5, 30, 7].into_iter().enumerate() {
+        check_step(&mut engine, budget);
+        let id = ids[1 + i % 2];
         let n = engine.sequence(id).unwrap().tokens().len();
         engine.push_prompt(id, &tokens()[n..n + 2]).unwrap();
     }
-    assert!(n_rows > 50, "{n_rows}");
-    assert!(ids.iter().all(|&id| engine.sequence(id).unwrap().n_missing() <= 4));
+    assert_eq!(engine.sequence(ids[2]).unwrap().n_computed(), 0);
+    engine.remove(ids[0]).unwrap();
+    (0..3).for_each(|_| check_step(&mut engine, 30));
+    assert!(ids[1..].iter().all(|&id| engine.sequence(id).unwrap().n_missing() == 0));
 }
 
 #[test]

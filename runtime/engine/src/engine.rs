@@ -172,7 +172,9 @@ impl Engine {
         let prefix_cache = self.has_prefix_cache() && logits == Logits::Last;
         let budget = Budget::tokens(max_tokens.min(self.runner.options.n_batch).max(1));
         let budget = Budget { prefix_cache, n_seqs: self.max_seqs_in_step(), ..budget };
-        let plan = schedule(&mut self.queue, &mut self.pool, budget)?;
+        self.state_slots.restart_truncated(&mut self.queue);
+        let mut plan = schedule(&mut self.queue, &mut self.pool, budget)?;
+        self.state_slots.assign(&mut plan.chunks, &mut self.queue);
         self.runner.n_bytes_read = 0;
         if plan.is_empty() {
             return Ok(Step { too_long: self.end(plan.too_long)?, ..Step::default() });
@@ -191,9 +193,8 @@ impl Engine {
         Ok(Step { rows: batch.rows.clone(), logits, largest, n_tokens: batch.n_tokens(), too_long })
     }
 
-    /// The arrays of a step.
-    pub(crate) fn batch(&mut self, plan: &StepPlan, logits: Logits) -> Result<Batch> {
-        self.state_slots.assign(&plan.chunks, &mut self.queue)?;
+    /// The arrays of a step whose sequences have slots of their states.
+    pub(crate) fn batch(&self, plan: &StepPlan, logits: Logits) -> Result<Batch> {
         let max_blocks = self.runner.options.max_blocks();
         let mut batch = Batch::new(plan, &self.queue, &self.pool, max_blocks, logits)?;
         self.state_slots.fill(&mut batch);
@@ -254,7 +255,8 @@ impl Engine {
 
     fn visit_ops(&mut self, n_tokens: usize, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         self.runner.ensure_deployed()?;
-        let plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(n_tokens))?;
+        let mut plan = schedule(&mut self.queue, &mut self.pool, Budget::tokens(n_tokens))?;
+        self.state_slots.assign(&mut plan.chunks, &mut self.queue);
         let batch = self.batch(&plan, Logits::All)?;
         self.runner.visit_ops(&batch, visit)
     }

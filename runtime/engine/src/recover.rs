@@ -53,7 +53,9 @@ impl Engine {
         while self.queue[i].n_computed() < n_computed {
             let seq = &self.queue[i];
             let n_new = (n_computed - seq.n_computed()).min(n_batch);
-            let plan = StepPlan { chunks: vec![ScheduledChunk { id: seq.id, n_new }], ..StepPlan::default() };
+            let mut plan =
+                StepPlan { chunks: vec![ScheduledChunk { id: seq.id, n_new }], ..StepPlan::default() };
+            self.state_slots.assign(&mut plan.chunks, &mut self.queue);
             let batch = self.batch(&plan, Logits::Last)?;
             self.runner.forward(&batch, &TopKRequest::default())?;
             self.advance(i, n_new)?;

@@ -2,7 +2,6 @@
 //! exchanges them, so a step that failed can be repeated.
 
 use crate::batch::Batch;
-use crate::error::{Error, Result};
 use crate::schedule::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
 use std::collections::BTreeMap;
@@ -35,30 +34,35 @@ impl StateSlots {
         StateSlots { is_used: is_recurrent, free: (0..n_seqs).rev().collect(), held: BTreeMap::new() }
     }
 
-    /// Gives each sequence of a step its slots. Where there are none left, the youngest sequence that is not in the step
-    /// gives its own up. A sequence whose state is not of its computed tokens (they were truncated, or the state was
-    /// given up) starts over.
-    pub fn assign(&mut self, chunks: &[ScheduledChunk], queue: &mut [Sequence]) -> Result<()> {
+    /// Lets sequences start over whose state is not of their computed tokens, since these were truncated. To be done
+    /// before a step is planned.
+    pub fn restart_truncated(&self, queue: &mut [Sequence]) {
+        let is_stale = |seq: &&mut Sequence| self.n_tokens(seq.id) != seq.n_computed();
+        queue.iter_mut().filter(|_| self.is_used).filter(is_stale).for_each(Sequence::forget_computed);
+    }
+
+    /// Gives each sequence of a step its slots, oldest first. Where there are none left, the youngest of the younger
+    /// sequences gives its own up, and starts over later; where there is none, a sequence waits: its chunk is dropped.
+    pub fn assign(&mut self, chunks: &mut Vec<ScheduledChunk>, queue: &mut [Sequence]) {
         if !self.is_used {
-            return Ok(());
+            return;
         }
         self.drop_ended(queue);
-        for chunk in chunks {
-            let seq = queue.iter_mut().find(|seq| seq.id == chunk.id);
-            let seq = seq.ok_or(Error::UnknownSequence { id: chunk.id })?;
-            let n_tokens = self.held.get(&seq.id).map_or(0, |held| held.n_tokens);
-            if n_tokens != seq.n_computed() {
-                seq.forget_computed();
-            }
-            let n_computed = seq.n_computed();
+        chunks.retain(|chunk| {
+            let Some(i) = queue.iter().position(|seq| seq.id == chunk.id) else { return true };
             if !self.held.contains_key(&chunk.id) {
-                let pair = self.free.pop().or_else(|| self.take_youngest(chunks, queue));
-                let pair = pair.ok_or(Error::NoStateSlot { id: chunk.id })?;
+                let Some(pair) = self.free.pop().or_else(|| self.take_youngest(&mut queue[i + 1..])) else {
+                    return false;
+                };
                 self.held.insert(chunk.id, Held { pair, half: 0, n_tokens: 0 });
             }
-            self.held.entry(chunk.id).and_modify(|held| held.n_tokens = n_computed);
-        }
-        Ok(())
+            // A sequence that was preempted has no computed tokens, and starts from zeros.
+            if self.n_tokens(chunk.id) != queue[i].n_computed() {
+                queue[i].forget_computed();
+                self.held.entry(chunk.id).and_modify(|held| held.n_tokens = 0);
+            }
+            true
+        });
     }
 
     /// Writes the slots of a batch's sequences into it.
@@ -79,6 +83,11 @@ impl StateSlots {
         }
     }
 
+    /// The tokens that a sequence's state is of.
+    fn n_tokens(&self, id: SequenceId) -> usize {
+        self.held.get(&id).map_or(0, |held| held.n_tokens)
+    }
+
     fn drop_ended(&mut self, queue: &[Sequence]) {
         let free = &mut self.free;
         self.held.retain(|id, held| {
@@ -92,9 +101,8 @@ impl StateSlots {
 
     /// No sequence counts tokens as computed without holding their state, so that after the loss of all states those that
     /// do can be computed again side by side.
-    fn take_youngest(&mut self, chunks: &[ScheduledChunk], queue: &mut [Sequence]) -> Option<usize> {
-        let is_idle = |seq: &&mut Sequence| chunks.iter().all(|chunk| chunk.id != seq.id);
-        let seq = queue.iter_mut().rev().filter(is_idle).find(|seq| self.held.contains_key(&seq.id))?;
+    fn take_youngest(&mut self, younger: &mut [Sequence]) -> Option<usize> {
+        let seq = younger.iter_mut().rev().find(|seq| self.held.contains_key(&seq.id))?;
         seq.forget_computed();
         self.held.remove(&seq.id).map(|held| held.pair)
     }
@@ -116,9 +124,9 @@ mod tests {
 
     /// A step of one more token of each of these sequences: the slots that it reads, then those that it writes.
     fn step(slots: &mut StateSlots, queue: &mut [Sequence], ids: &[u64]) -> Vec<i32> {
-        let chunks =
-            ids.iter().map(|&id| ScheduledChunk { id: SequenceId(id), n_new: 1 }).collect::<Vec<_>>();
-        slots.assign(&chunks, queue).unwrap();
+        let chunk = |&id: &u64| ScheduledChunk { id: SequenceId(id), n_new: 1 };
+        let mut chunks: Vec<_> = ids.iter().map(chunk).collect();
+        slots.assign(&mut chunks, queue);
         let mut batch = Batch { ids: chunks.iter().map(|chunk| chunk.id).collect(), ..Batch::default() };
         slots.fill(&mut batch);
         batch.state_slots
@@ -153,21 +161,22 @@ mod tests {
         queue[0].truncate(2, &mut pool).unwrap();
         queue[0].push_prompt(&[1, 1]);
         assert_eq!(queue[0].n_computed(), 2);
-        assert_eq!(step(&mut slots, &mut queue, &[0])[0], -1);
+        slots.restart_truncated(&mut queue);
         assert_eq!(queue[0].n_computed(), 0);
+        assert_eq!(step(&mut slots, &mut queue, &[0])[0], -1);
     }
 
     #[test]
-    fn the_youngest_idle_sequence_gives_its_slots_up_and_starts_over_later() {
+    fn the_youngest_sequence_gives_its_slots_up_to_an_older_one_and_starts_over_later() {
         let (mut slots, mut queue) = (StateSlots::new(true, 2), queue(&[(9, 0), (9, 0), (9, 0)]));
-        step(&mut slots, &mut queue, &[0, 1]);
-        commit(&mut slots, &mut queue, &[0, 1]);
-        assert_eq!(step(&mut slots, &mut queue, &[2]), [-1, 3], "those of sequence 1");
-        assert_eq!(queue[1].n_computed(), 0);
-        commit(&mut slots, &mut queue, &[2]);
-        assert_eq!(step(&mut slots, &mut queue, &[0, 1]), [1, -1, 0, 3]);
+        step(&mut slots, &mut queue, &[1, 2]);
+        commit(&mut slots, &mut queue, &[1, 2]);
+        assert_eq!(step(&mut slots, &mut queue, &[0, 2]), [-1, 3], "those of sequence 2, which waits");
+        assert_eq!((queue[1].n_computed(), queue[2].n_computed()), (1, 0));
+        commit(&mut slots, &mut queue, &[0]);
+        assert_eq!(step(&mut slots, &mut queue, &[0, 1]), [3, 1, 2, 0]);
         queue.remove(0);
-        assert_eq!(step(&mut slots, &mut queue, &[2])[1], 1, "those of sequence 0, which ended");
+        assert_eq!(step(&mut slots, &mut queue, &[2]), [-1, 3], "those of sequence 0, which ended");
     }
 
     #[test]
@@ -175,13 +184,5 @@ mod tests {
         let (mut slots, mut queue) = (StateSlots::new(false, 1), queue(&[(9, 5)]));
         assert_eq!(step(&mut slots, &mut queue, &[0]), [-1, -1]);
         assert_eq!(queue[0].n_computed(), 5);
-    }
-
-    #[test]
-    fn more_sequences_than_slots_in_one_step_are_refused() {
-        let (mut slots, mut queue) = (StateSlots::new(true, 1), queue(&[(9, 0), (9, 0)]));
-        let chunks = [0, 1].map(|id| ScheduledChunk { id: SequenceId(id), n_new: 1 });
-        let error = slots.assign(&chunks, &mut queue).unwrap_err();
-        assert_eq!(error, Error::NoStateSlot { id: SequenceId(1) });
     }
 }

@@ -1,5 +1,5 @@
-//! DeepSeek V2 and V3 (arXiv 2405.04434, 2412.19437): latent attention, whose cache is one row for all heads; experts beside
-//! an FFN that all tokens go through; first layers without experts.
+//! DeepSeek V2 (arXiv 2405.04434): latent attention, whose cache is one row for all heads; experts beside an FFN that all
+//! tokens go through; first layers without experts. V3 (2412.19437) as far as its experts are not chosen by groups.
 
 use super::Arch;
 use crate::blocks::{ffn_gated, ffn_shared, head, mla, mla_output, moe, token_embedding};
