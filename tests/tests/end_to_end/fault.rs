@@ -125,7 +125,7 @@ fn recurrent_states_that_a_lost_device_had_are_computed_again() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyMamba2::default().write(dir.path());
     let (expected, _) = logits(&mut llmrt([""; 0]), &model);
-    for at in [1, 2, 4, 6] {
+    for at in 1..=5 {
         let (found, stderr) = logits(&mut faulty(&format!("compute[mul_mat]@{at}:error:device")), &model);
         assert!(stderr.contains("fault:sim is not used any more"), "{at}: {stderr}");
         assert!(found == expected, "{at}: {stderr}");
