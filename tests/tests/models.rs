@@ -3,7 +3,7 @@
 
 use llmrt_abi::DType;
 use llmrt_engine::batch::Logits;
-use llmrt_engine::{Engine, EngineOptions};
+use llmrt_engine::{DeviceRunner, Engine, EngineOptions};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2};
@@ -72,6 +72,15 @@ fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
     engine.remove(ids[0]).unwrap();
     (0..3).for_each(|_| check_step(&mut engine, 30));
     assert!(ids[1..].iter().all(|&id| engine.sequence(id).unwrap().n_missing() == 0));
+}
+
+/// Requests fork, and share the blocks of a prefix, which has no state.
+#[test]
+fn a_queue_of_requests_refuses_a_recurrent_model() {
+    let dir = tempfile::tempdir().unwrap();
+    let runner = runner(&TinyMamba2::default().write(dir.path()), DType::F32, 1);
+    let error = runner.into_core(None).err().unwrap().to_string();
+    assert!(error.starts_with("mamba2 has recurrent states"), "{error}");
 }
 
 #[test]
@@ -166,6 +175,10 @@ fn engine(model: &Path, cache: DType) -> Engine {
 }
 
 fn engine_of(model: &Path, cache: DType, max_seqs: usize) -> Engine {
+    Engine::over(runner(model, cache, max_seqs)).unwrap()
+}
+
+fn runner(model: &Path, cache: DType, max_seqs: usize) -> DeviceRunner {
     static HOST: LazyLock<Arc<Host>> = LazyLock::new(|| {
         let host = Host::new(HostOptions::default());
         host.register_builtin(llmrt_cpu::query).unwrap();
@@ -183,5 +196,5 @@ fn engine_of(model: &Path, cache: DType, max_seqs: usize) -> Engine {
     };
     let mut progress = |_| true;
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };
-    Engine::new(&HOST, vec![HOST.device("cpu").unwrap()], files, load, options).unwrap()
+    DeviceRunner::new(&HOST, vec![HOST.device("cpu").unwrap()], files, load, options).unwrap()
 }

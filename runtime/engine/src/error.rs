@@ -41,6 +41,10 @@ pub enum Error {
     RequestPanicked { id: RequestId },
     #[error("{id} exists already: give each request a name of its own")]
     DuplicateRequest { id: RequestId },
+    #[error(
+        "{arch} has recurrent states, and a queue of requests does not keep these: use sequences (`Engine`; `llmrt run` without --json and --batch-file)"
+    )]
+    RecurrentRequests { arch: String },
     #[error("{id} does not exist: it has ended, or was never added")]
     UnknownRequest { id: RequestId },
     #[error("{id} is given {found} sequences: expected at most {width}, its width")]

@@ -71,8 +71,11 @@ impl DeviceRunner {
     }
 
     /// A core over this runner: its context, its batch size, a queue of requests. Without a tokenizer there are tokens and no
-    /// text.
+    /// text. Refuses models with recurrent states.
     pub fn into_core(self, tokenizer: Option<Arc<Tokenizer>>) -> Result<EngineCore<DeviceRunner>> {
+        if self.model().spec().is_recurrent() {
+            return Err(Error::RecurrentRequests { arch: self.model().config.arch.clone() });
+        }
         let options = &self.options;
         let max_num_seqs = options.max_seqs.max(1);
         let scheduler = SchedulerConfig {

@@ -2,7 +2,7 @@
 //! exchanges them, so a step that failed can be repeated.
 
 use crate::batch::Batch;
-use crate::schedule::ScheduledChunk;
+use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
 use std::collections::BTreeMap;
 
