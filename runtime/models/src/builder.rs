@@ -13,6 +13,9 @@ use std::collections::HashMap;
 /// Finds a tensor's type and dims by its name.
 pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<(DType, Shape)> + 'a;
 
+/// A tensor that a graph reads: its name, type and dims.
+pub(crate) type UsedTensor = (String, (DType, Shape));
+
 /// A graph while it is built.
 pub(crate) struct Builder<'a> {
     /// The graph so far.
@@ -25,7 +28,7 @@ pub(crate) struct Builder<'a> {
     caches: Vec<CacheGroup>,
     lookup: &'a Lookup<'a>,
     leaves: HashMap<String, Tensor>,
-    used: Vec<(String, (DType, Shape))>,
+    used: Vec<UsedTensor>,
     il: Option<usize>,
 }
 
@@ -205,7 +208,7 @@ impl<'a> Builder<'a> {
     }
 
     /// The tensors that were used, in order of first use, and what the caller provides.
-    pub fn finish_used(self) -> Result<(Vec<(String, (DType, Shape))>, ModelSpec)> {
+    pub fn finish_used(self) -> Result<(Vec<UsedTensor>, ModelSpec)> {
         self.g.finish()?;
         let inputs = self.inputs.into_iter().map(|(input, _)| input).collect();
         Ok((self.used, ModelSpec { caches: self.caches, inputs }))
