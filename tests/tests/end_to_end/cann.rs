@@ -68,7 +68,9 @@ fn check(model: &Path, prompt: &str, strict: bool) {
         let (found, stderr) = greedy(model, prompt, "cann", cards, flags);
         assert_eq!(found, expected, "{} on {cards}:\n{stderr}", model.display());
         let splits = number_before(&stderr, "split");
-        assert!(splits <= 3, "{} on {cards}: {splits} splits\n{stderr}", model.display());
+        // The cards have no scan and no ragged convolution, of which a layer of Mamba 2 has one each.
+        let max_splits = if model.to_string_lossy().contains("mamba2") { 9 } else { 3 };
+        assert!(splits <= max_splits, "{} on {cards}: {splits} splits\n{stderr}", model.display());
     }
 }
 
