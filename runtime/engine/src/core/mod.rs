@@ -246,7 +246,7 @@ impl<R: Runner> EngineCore<R> {
         }
         // Moves to or from host memory may not have happened.
         if moves && (is_lost || outcome.is_err()) {
-            scheduler.lose_swapped()?;
+            scheduler.lose_host_blocks()?;
         }
         outcome
     }

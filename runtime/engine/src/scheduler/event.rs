@@ -22,6 +22,8 @@ pub enum Event {
     Failed,
     /// The device's caches are lost: what they held is computed again.
     CachesLost,
+    /// What was swapped to host memory is lost.
+    HostBlocksLost,
     /// So many blocks are not to be used: memory is lost, or found.
     Withhold(usize),
 }
@@ -47,6 +49,7 @@ impl Scheduler {
             Event::Completed(outcomes) => Effect::Continued(self.complete(outcomes)?),
             Event::Failed => self.fail().map(|()| Effect::None)?,
             Event::CachesLost => self.lose_caches().map(|()| Effect::None)?,
+            Event::HostBlocksLost => self.lose_host_blocks().map(|()| Effect::None)?,
             Event::Withhold(n) => {
                 self.withhold(*n);
                 Effect::None

@@ -97,8 +97,8 @@ impl Scheduler {
         Ok(())
     }
 
-    /// What was swapped out is lost as well.
-    pub fn lose_swapped(&mut self) -> Result<()> {
+    /// Blocks in host memory are lost: what was swapped is computed again.
+    pub fn lose_host_blocks(&mut self) -> Result<()> {
         while let Some(mut group) = self.swapped.pop_back() {
             group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.host))?;
             insert(&mut self.waiting, group);

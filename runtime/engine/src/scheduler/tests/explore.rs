@@ -133,7 +133,7 @@ impl Node {
             }
         }
         if left.n_losses > 0 {
-            events.push(Event::CachesLost);
+            events.extend([Event::CachesLost, Event::HostBlocksLost]);
         }
         if left.n_aborts > 0 {
             events.extend(s.groups().filter(|g| !g.is_aborted).map(|g| Event::Abort(g.id)));
@@ -152,7 +152,7 @@ impl Node {
             Event::Add(_) => next.n_added += 1,
             Event::Abort(_) => next.left.n_aborts -= 1,
             Event::Failed => next.left.n_failures -= 1,
-            Event::CachesLost => next.left.n_losses -= 1,
+            Event::CachesLost | Event::HostBlocksLost => next.left.n_losses -= 1,
             Event::Withhold(0) => next.left.n_withheld = 0,
             _ => {}
         }

@@ -66,7 +66,7 @@ fn next(chance: &mut Chance, world: &World, n_requests: &mut u64, n_blocks: usiz
         return Event::Abort(group.id);
     }
     if chance.one_in(60) {
-        return Event::CachesLost;
+        return if chance.one_in(2) { Event::CachesLost } else { Event::HostBlocksLost };
     }
     if chance.one_in(40) {
         return Event::Withhold(chance.below(n_blocks / 2));

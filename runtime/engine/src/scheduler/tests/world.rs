@@ -58,6 +58,7 @@ impl World {
         match (&event, &effect) {
             (Event::Schedule, Effect::Plan(plan)) => self.execute(plan)?,
             (Event::CachesLost, _) => self.device.fill(0),
+            (Event::HostBlocksLost, _) => self.host.fill(0),
             _ => {}
         }
         self.expect(&event, &effect, &due, was_in_flight);
