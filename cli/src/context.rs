@@ -54,14 +54,12 @@ pub fn engine_options(
     Ok(EngineOptions {
         n_ctx,
         n_batch: args.batch.min(n_ctx),
-        max_seqs: 1,
         k_type: kv_type,
         v_type: kv_type,
-        n_threads: 0,
         strict,
         split,
         keep_logits_from: KEEP_LOGITS_FROM,
-        prefix_cache: true,
+        ..EngineOptions::default()
     })
 }
 

@@ -137,7 +137,7 @@ impl From<llmrt_engine::Error> for Error {
             Engine::Load { device: Some(_), .. } => Exit::Device,
             Engine::Load { .. } => Exit::File,
             Engine::BadParam { .. } | Engine::BadBias { .. } | Engine::BiasOutOfVocab { .. } => Exit::Usage,
-            Engine::EmptyStop | Engine::ContextFull { .. } | Engine::TokenOutOfVocab { .. } => Exit::Usage,
+            Engine::EmptyStop | Engine::PromptTooLong { .. } | Engine::TokenOutOfVocab { .. } => Exit::Usage,
             Engine::BadPool { .. } => Exit::Usage,
             Engine::Strict { .. } => Exit::Strict,
             _ => Exit::Failure,

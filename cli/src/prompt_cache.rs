@@ -7,7 +7,9 @@ use crate::error::{Error, Result};
 use crate::model::Identity;
 use crate::new_file::NewFile;
 use crate::output::{n_things, note};
-use llmrt_engine::{CacheRows, Engine, EngineOptions, KvState, SequenceId, TokenId};
+use crate::session::Core;
+use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::{CacheRows, EngineOptions, KvState, TokenId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use std::io::{Read, Write};
@@ -35,21 +37,24 @@ impl Key {
     }
 }
 
-/// Fills a sequence of which nothing is computed with what the file holds of its tokens. A file that does not exist yet
-/// holds nothing.
-pub fn restore(path: &Path, key: &Key, engine: &mut Engine, id: SequenceId) -> Result<usize> {
+/// Puts what the file holds of a prompt into the prefix cache; how many tokens these are, whole blocks of them. A file that
+/// does not exist yet holds nothing.
+pub fn restore(path: &Path, key: &Key, core: &mut Core, prompt: &[TokenId]) -> Result<usize> {
     if !path.exists() {
         return Ok(0);
     }
-    let state = read(path, key)?;
-    let n = engine.import(id, &state).map_err(|e| unusable(path, &e.to_string()))?;
+    let mut state = read(path, key)?;
+    // The last token is computed in any case, for its logits.
+    let n_same = prompt.iter().zip(&state.tokens).take_while(|(a, b)| a == b).count();
+    state.truncate(n_same.min(prompt.len().saturating_sub(1)) / BLOCK_SIZE * BLOCK_SIZE);
+    let n = core.import_prefix(&state).map_err(|e| unusable(path, &e.to_string()))?;
     note(format_args!("(prompt cache: {} restored)", n_things(n, "token")));
     Ok(n)
 }
 
-/// Writes what is computed of a sequence, in the place of what the file holds.
-pub fn save(path: &Path, key: &Key, engine: &Engine, id: SequenceId) -> Result<()> {
-    let state = engine.export(id)?;
+/// Writes what the prefix cache has of a prompt, in the place of what the file holds.
+pub fn save(path: &Path, key: &Key, core: &Core, prompt: &[TokenId]) -> Result<()> {
+    let state = core.export_prefix(prompt)?;
     let mut file = NewFile::create(path)?;
     let failed = |e| Error::output(path, format!("cannot write: {e}"));
     let mut hash = Sha256::new();

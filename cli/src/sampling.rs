@@ -5,23 +5,15 @@ use crate::clock;
 use crate::error::{Error, Result};
 use llmrt_engine::{Decoding, Sampler, SamplingParams, TokenId};
 
-/// The sampler that the flags describe, and its seed.
-pub fn sampler(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
+/// How tokens are picked by the flags, and the seed.
+pub fn decoding(args: &SamplingArgs, n_vocab: u64) -> Result<(Decoding, u64)> {
     match args.sampler {
-        SamplerArg::Chain => chain(args, n_vocab),
+        SamplerArg::Chain => {
+            let (params, seed) = checked(args, n_vocab)?;
+            Ok((Decoding::Sample { params, seed }, seed))
+        }
         SamplerArg::Llama2c => llama2c(args),
     }
-}
-
-/// How a request's tokens are picked by the flags of the chain, and the seed.
-pub fn decoding(args: &SamplingArgs, n_vocab: u64) -> Result<(Decoding, u64)> {
-    let (params, seed) = checked(args, n_vocab)?;
-    Ok((Decoding::Sample { params, seed }, seed))
-}
-
-fn chain(args: &SamplingArgs, n_vocab: u64) -> Result<(Sampler, u64)> {
-    let (params, seed) = checked(args, n_vocab)?;
-    Ok((Sampler::new(params, seed).map_err(named_by_flag)?, seed))
 }
 
 /// The numbers of the chain, which fit the vocabulary, and the seed.
@@ -64,7 +56,7 @@ pub fn params(args: &SamplingArgs) -> Result<SamplingParams> {
 
 /// As llama2.c's `run` reads its flags: a negative temperature is 0, a top-p outside 0 to 1 is 0.9, seed 0 is the
 /// clock's. Flags that it does not have are refused.
-fn llama2c(args: &SamplingArgs) -> Result<(Sampler, u64)> {
+fn llama2c(args: &SamplingArgs) -> Result<(Decoding, u64)> {
     let foreign = [
         ("--top-k", args.top_k.is_some()),
         ("--min-p", args.min_p.is_some()),
@@ -87,7 +79,8 @@ fn llama2c(args: &SamplingArgs) -> Result<(Sampler, u64)> {
     let top_p = args.top_p.unwrap_or(0.9);
     let top_p = if (0.0..=1.0).contains(&top_p) { top_p } else { 0.9 };
     let seed = args.seed.and_then(|seed| seed.0).filter(|&seed| seed != 0).unwrap_or_else(clock::seed);
-    Ok((Sampler::llama2c(temperature, top_p, seed).map_err(named_by_flag)?, seed))
+    Sampler::llama2c(temperature, top_p, seed).map_err(named_by_flag)?;
+    Ok((Decoding::Llama2c { temperature, top_p, seed }, seed))
 }
 
 /// Whether a person needs the seed to get the same text again: it came from the clock, and chance decides.
@@ -134,7 +127,7 @@ mod tests {
     }
 
     fn refused(flags: &str, expected: &str) {
-        let error = sampler(&parse(flags), 100).err().unwrap_or_else(|| panic!("{flags} was accepted"));
+        let error = decoding(&parse(flags), 100).err().unwrap_or_else(|| panic!("{flags} was accepted"));
         assert!(error.message.contains(expected), "{}", error.message);
         assert_eq!(error.exit, crate::error::Exit::Usage);
     }
@@ -189,8 +182,8 @@ mod tests {
 
     #[test]
     fn llama2c_takes_its_own_flags_only_and_corrects_their_values() {
-        assert!(sampler(&parse("--sampler llama2c --temp -3 --top-p 7 --seed 0"), 100).is_ok());
-        let (_, seed) = sampler(&parse("--sampler llama2c --seed 42"), 100).unwrap();
+        assert!(decoding(&parse("--sampler llama2c --temp -3 --top-p 7 --seed 0"), 100).is_ok());
+        let (_, seed) = decoding(&parse("--sampler llama2c --seed 42"), 100).unwrap();
         assert_eq!(seed, 42);
         refused("--sampler llama2c --top-k 5", "--top-k does nothing with --sampler llama2c");
         refused("--sampler llama2c --stop x", "--stop does nothing");

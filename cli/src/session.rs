@@ -7,20 +7,19 @@ use crate::model::{self, OpenModel};
 use crate::output::{bytes, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
-use llmrt_engine::{DeviceRunner, Engine, EngineCore, EngineEvent, EngineOptions, Logits, Step};
+use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions};
 use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
+use llmrt_models::Model;
+use llmrt_tokenizer::Tokenizer;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-/// One step, and its warnings on stderr.
-pub fn step(engine: &mut Engine, logits: Logits, max_tokens: usize) -> Result<Step> {
-    let step = engine.step(logits, max_tokens);
-    note_warnings(engine.take_warnings());
-    Ok(step?)
-}
+/// Requests on the devices of a model.
+pub type Core = EngineCore<DeviceRunner>;
 
-/// One step of a core, and its warnings on stderr.
-pub fn step_core(core: &mut EngineCore<DeviceRunner>) -> Result<Vec<EngineEvent>> {
+/// One step, and its warnings on stderr.
+pub fn step(core: &mut Core) -> Result<Vec<EngineEvent>> {
     let events = core.step();
     note_warnings(core.runner_mut().take_warnings());
     Ok(events?)
@@ -51,32 +50,38 @@ fn pool_line(device: &str, s: &PoolStats) -> String {
 
 /// A model that computes.
 pub struct Session {
-    /// The engine.
-    pub engine: Engine,
+    /// Its requests.
+    pub core: Core,
     /// How long loading took.
     pub load: Duration,
 }
 
 impl Session {
-    /// Loads a model onto the devices of `setup`.
+    /// Loads a model onto the devices of `setup`. Without a tokenizer its requests have tokens and no text.
     pub fn load(
         setup: &Setup,
         model: OpenModel,
         args: &ModelArgs,
         options: EngineOptions,
+        tokenizer: Option<Arc<Tokenizer>>,
     ) -> Result<Session> {
         let (runner, load) = load(setup, model, args, options)?;
-        Ok(Session { engine: Engine::over(runner)?, load })
+        Ok(Session { core: runner.into_core(tokenizer)?, load })
+    }
+
+    /// The model.
+    pub fn model(&self) -> &Model {
+        self.core.runner().model()
     }
 
     /// Notes where the last step ran, as [`report_placement`] does.
     pub fn report_placement(&self, verbose: u8) {
-        report_placement(self.engine.runner(), verbose);
+        report_placement(self.core.runner(), verbose);
     }
 }
 
 /// A model on the devices of `setup`, and how long loading it took.
-pub fn load(
+fn load(
     setup: &Setup,
     mut model: OpenModel,
     args: &ModelArgs,
@@ -104,7 +109,7 @@ pub fn load(
 
 /// Notes where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
 /// if work fell back.
-pub fn report_placement(runner: &DeviceRunner, verbose: u8) {
+fn report_placement(runner: &DeviceRunner, verbose: u8) {
     if verbose > 0 {
         runner.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
         note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));

@@ -9,6 +9,7 @@ pub mod nvidia;
 pub mod partial;
 pub mod reference;
 pub mod skip;
+pub mod steps;
 
 /// Normalised mean squared error: Σ(a−b)² / Σb².
 pub fn nmse(got: &[f32], expected: &[f32]) -> f64 {

@@ -1,9 +1,8 @@
 //! The example plugin in C, compiled as C and as C++: a model over it and the CPU gives the CPU's logits.
 
 use llmrt_abi::{DType, Op, types as c};
-use llmrt_engine::batch::Logits;
-use llmrt_engine::{Engine, EngineOptions};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_engine::EngineOptions;
+use llmrt_host::load::{LoadMode, ModelFiles, OpenOptions};
 use llmrt_host::{
     Device, Host, HostOptions, NodeDesc, Outcome, RawGraph, RawGraphBuilder, TensorDesc,
     sched::report::Report,
@@ -11,7 +10,7 @@ use llmrt_host::{
 use llmrt_tests::compile::{Language, compile};
 use llmrt_tests::fixtures::root;
 use llmrt_tests::models::TinyLlama;
-use llmrt_tests::nmse;
+use llmrt_tests::{nmse, steps};
 use std::process::Command;
 use std::sync::Arc;
 use tempfile::TempDir;
@@ -52,19 +51,10 @@ fn logits(
         split: Default::default(),
         ..EngineOptions::default()
     };
-    let load = LoadOptions { mode, check_tensors: true, progress: &mut |_| true };
-    let mut engine = Engine::new(host, devices, files, load, options).unwrap();
-    let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
-    let mut logits = Vec::new();
-    for max_tokens in [7, 5, 32] {
-        logits.extend_from_slice(&engine.step(Logits::All, max_tokens).unwrap().logits);
-    }
-    for token in [5, 250, 17] {
-        engine.push(id, token).unwrap();
-        logits.extend_from_slice(&engine.step(Logits::Last, 32).unwrap().logits);
-    }
-    let report = engine.report().unwrap().clone();
-    (logits, report)
+    let mut core = steps::core_in(mode, host, devices, files, options).unwrap();
+    let (tokens, sizes) = steps::usual();
+    let steps = steps::run(&mut core, &tokens, &sizes);
+    (steps.logits.clone(), steps.last_report().clone())
 }
 
 fn check(language: Language, mode: LoadMode) {

@@ -1,15 +1,15 @@
 //! A step ends soon after its token is set, inside an op too and on every simulated device; the next step goes on, and
-//! its logits equal those of an engine that was never cancelled, bit for bit.
+//! its logits equal those of a core that was never cancelled, bit for bit.
 
 use llmrt_abi::{DType, Op};
-use llmrt_engine::batch::Logits;
-use llmrt_engine::{Engine, EngineOptions, Error, SequenceId};
+use llmrt_engine::{EngineOptions, Error};
 use llmrt_graph::Graph;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::{CancelToken, Device, Host, HostOptions};
 use llmrt_tests::build::{llmrt, plugin, succeed};
 use llmrt_tests::models::TinyLlama;
+use llmrt_tests::steps::{self, Core};
 use std::collections::{BTreeMap, HashMap};
 use std::process::{Command, Stdio};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -55,11 +55,9 @@ impl Lab {
         ModelFiles::open(&TinyLlama::default().write(dir.path()), &OpenOptions::default()).unwrap()
     }
 
-    fn engine(&self, names: &[&str]) -> Engine {
+    fn core(&self, names: &[&str]) -> Core {
         let options = EngineOptions { n_ctx: 64, n_batch: 32, max_seqs: 2, ..EngineOptions::default() };
-        let mut progress = |_| true;
-        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
-        Engine::new(&self.host, self.devices(names), self.files(), load, options).unwrap()
+        steps::core(&self.host, self.devices(names), self.files(), options).unwrap()
     }
 
     /// Runs products of floats, 1024 × 2048 · 2048 × `n`, on the first device that is named.
@@ -83,50 +81,41 @@ impl Lab {
 }
 
 fn prompt() -> Vec<u32> {
-    (0..20).map(|i| 3 + i * 7).collect()
+    steps::usual().0
 }
 
 /// Repeats a step until it is not cancelled. `delay` is when the token is set, as long as there is one.
-fn step(engine: &mut Engine, max_tokens: usize, delays: &mut Vec<Duration>) -> Vec<u32> {
+fn step(core: &mut Core, delays: &mut Vec<Duration>) -> Vec<f32> {
     let token = CancelToken::new();
-    engine.set_cancel_token(token.clone());
+    core.runner_mut().set_cancel_token(token.clone());
     loop {
-        let Some(delay) = delays.pop() else {
-            return engine
-                .step(Logits::All, max_tokens)
-                .unwrap()
-                .logits
-                .iter()
-                .map(|x| x.to_bits())
-                .collect();
-        };
+        let Some(delay) = delays.pop() else { return steps::logits(core.step().unwrap()) };
         let setter = token.clone();
         let thread = std::thread::spawn(move || {
             std::thread::sleep(delay);
             setter.cancel();
         });
-        let outcome = engine.step(Logits::All, max_tokens);
+        let outcome = core.step();
         thread.join().unwrap();
         token.reset();
         match outcome {
-            Ok(step) => return step.logits.iter().map(|x| x.to_bits()).collect(),
+            Ok(events) => return steps::logits(events),
             Err(e) => assert!(matches!(e, Error::Cancelled), "{e}"),
         }
     }
 }
 
-/// Logits of a prompt in chunks, then of single tokens, each step cancelled after all of these delays.
-fn run(engine: &mut Engine, micros: &[u64]) -> Vec<u32> {
+/// Bits of the logits of a prompt in chunks, then of single tokens, each step cancelled after all of these delays.
+fn run(core: &mut Core, micros: &[u64]) -> Vec<u32> {
     let delays = || micros.iter().map(|&n| Duration::from_micros(n)).collect::<Vec<_>>();
-    let id = engine.add(prompt()).unwrap();
+    core.add(steps::all_logits(&prompt())).unwrap();
     let mut bits = Vec::new();
-    for max_tokens in [7, 5, 32] {
-        bits.extend(step(engine, max_tokens, &mut delays()));
+    let sizes = steps::usual().1.into_iter().chain([1; 2]);
+    for size in sizes {
+        core.set_max_num_batched_tokens(size).unwrap();
+        bits.extend(step(core, &mut delays()).into_iter().map(f32::to_bits));
     }
-    for token in [5, 250, 17] {
-        engine.push(id, token).unwrap();
-        bits.extend(step(engine, 32, &mut delays()));
-    }
+    assert!(core.is_idle() && bits.len() == prompt().len() * 300);
     bits
 }
 
@@ -136,50 +125,51 @@ const MICROS: [u64; 8] = [0, 20, 60, 200, 600, 1500, 4000, 9000];
 #[test]
 fn cancelled_steps_on_the_cpu_change_no_later_logits() {
     let lab = lab("");
-    let expected = run(&mut lab.engine(&[]), &[]);
-    assert!(run(&mut lab.engine(&[]), &MICROS) == expected);
+    let expected = run(&mut lab.core(&[]), &[]);
+    assert!(run(&mut lab.core(&[]), &MICROS) == expected);
 }
 
 #[test]
 fn cancelled_steps_change_no_later_logits_in_any_queue_mode() {
-    let expected = run(&mut lab("").engine(&[]), &[]);
+    let expected = run(&mut lab("").core(&[]), &[]);
     for queue in QUEUES {
         let lab = lab(queue);
-        let mut engine = lab.engine(&["sim:products", "sim:rest"]);
-        assert!(run(&mut engine, &MICROS) == expected, "{queue}");
-        assert!(engine.warnings().is_empty(), "{:?}", engine.warnings());
+        let mut core = lab.core(&["sim:products", "sim:rest"]);
+        assert!(run(&mut core, &MICROS) == expected, "{queue}");
+        assert!(core.runner().warnings().is_empty(), "{:?}", core.runner().warnings());
     }
 }
 
 #[test]
 fn a_cancelled_step_keeps_every_token_and_counts_none_as_computed() {
     let lab = lab("");
-    let mut engine = lab.engine(&["sim:products", "sim:rest"]);
-    let id = engine.add(prompt()).unwrap();
-    engine.step(Logits::Last, 7).unwrap();
+    let mut core = lab.core(&["sim:products", "sim:rest"]);
+    let id = core.add(steps::all_logits(&prompt())).unwrap();
+    core.set_max_num_batched_tokens(7).unwrap();
+    core.step().unwrap();
     let token = CancelToken::new();
-    engine.set_cancel_token(token.clone());
+    core.runner_mut().set_cancel_token(token.clone());
     token.cancel();
     for _ in 0..2 {
-        assert!(matches!(engine.step(Logits::Last, 7), Err(Error::Cancelled)));
-        let state = |id: SequenceId| engine.sequence(id).map(|s| (s.tokens().to_vec(), s.n_computed()));
-        assert_eq!(state(id), Some((prompt(), 7)));
+        assert!(matches!(core.step(), Err(Error::Cancelled)));
+        assert_eq!(core.progress(id), Some((prompt().len(), 7)));
     }
     token.reset();
-    assert_eq!(engine.step(Logits::Last, 7).unwrap().n_tokens, 7);
+    core.step().unwrap();
+    assert_eq!(core.progress(id), Some((prompt().len(), 14)));
 }
 
 /// Sets a token after 300 ms of a step and returns how long the step goes on then.
-fn time_to_end(engine: &mut Engine) -> Duration {
+fn time_to_end(core: &mut Core) -> Duration {
     let token = CancelToken::new();
-    engine.set_cancel_token(token.clone());
-    engine.add(prompt()).unwrap();
+    core.runner_mut().set_cancel_token(token.clone());
+    core.add(steps::all_logits(&prompt())).unwrap();
     let setter = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(300));
         token.cancel();
         Instant::now()
     });
-    assert!(matches!(engine.step(Logits::Last, 32), Err(Error::Cancelled)));
+    assert!(matches!(core.step(), Err(Error::Cancelled)));
     let end = Instant::now();
     end.saturating_duration_since(setter.join().unwrap())
 }
@@ -188,7 +178,7 @@ fn time_to_end(engine: &mut Engine) -> Duration {
 fn a_step_ends_long_before_the_delays_of_its_queues() {
     // Some 60 commands, each after 2 s on average.
     let lab = lab("queue=delay:4000000");
-    let time = time_to_end(&mut lab.engine(&["sim:products", "sim:rest"]));
+    let time = time_to_end(&mut lab.core(&["sim:products", "sim:rest"]));
     assert!(time < Duration::from_secs(15), "{time:?}");
 }
 
@@ -197,7 +187,7 @@ fn a_step_ends_long_before_the_simulated_latencies_of_its_commands() {
     // 300 ms each: 15 products with an operand to bring over are at least 30 commands, 9 s.
     for queue in ["queue=now latency=300000", "queue=sync latency=300000"] {
         let lab = lab(queue);
-        let time = time_to_end(&mut lab.engine(&["sim:products"]));
+        let time = time_to_end(&mut lab.core(&["sim:products"]));
         assert!(time < Duration::from_secs(4), "{queue}: {time:?}");
     }
 }

@@ -1,8 +1,9 @@
 //! Where the largest logits decide the next tokens, a device with memory of its own picks them and only they are read
 //! back: the tokens are those of all logits, for every sampler and seed, and the bytes are counted.
 
-use llmrt_engine::batch::Logits;
-use llmrt_engine::{Engine, EngineOptions, Error, Sampler, SamplingParams, TokenId};
+use llmrt_engine::{
+    Decoding, DeviceRunner, EngineEvent, EngineOptions, Error, Request, SamplingParams, TokenId,
+};
 use llmrt_gguf::Gguf;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::SplitMode;
@@ -11,6 +12,7 @@ use llmrt_host::{Host, HostOptions, Outcome};
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::nvidia;
 use llmrt_tests::partial::{CLAIMS, QUERIES};
+use llmrt_tests::steps::Core;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -67,20 +69,21 @@ fn partial(name: &str) -> Lab {
 }
 
 impl Lab {
-    fn engine(&self, model: &[u8], keep_logits_from: u64, split: SplitMode) -> Engine {
-        self.engine_of(model, EngineOptions { keep_logits_from, split, ..options() })
+    fn core(&self, model: &[u8], keep_logits_from: u64, split: SplitMode) -> Core {
+        self.core_of(model, EngineOptions { keep_logits_from, split, ..options() })
     }
 
-    fn engine_of(&self, model: &[u8], options: EngineOptions) -> Engine {
+    fn core_of(&self, model: &[u8], options: EngineOptions) -> Core {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("model.gguf");
         std::fs::write(&path, model).unwrap();
         let files = ModelFiles::open(&path, &OpenOptions::default()).unwrap();
         let devices =
             self.devices.iter().map(|name| self.host.device(name).unwrap_or_else(|| panic!("no {name}")));
-        let mut progress = |_| true;
-        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
-        Engine::new(&self.host, devices.collect(), files, load, options).unwrap()
+        // One of the tests has a NaN among its weights.
+        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut |_| true };
+        let runner = DeviceRunner::new(&self.host, devices.collect(), files, load, options).unwrap();
+        runner.into_core(None).unwrap()
     }
 }
 
@@ -88,46 +91,48 @@ fn options() -> EngineOptions {
     EngineOptions { n_ctx: 64, n_batch: 64, max_seqs: 8, ..EngineOptions::default() }
 }
 
-/// What became of some sequences.
+/// What became of some requests.
 #[derive(Clone, Debug)]
 struct Run {
     tokens: Vec<Vec<TokenId>>,
-    /// Bytes read back by each step that gave logits of all sequences.
+    /// Bytes read back by each step, which gave logits of all requests.
     n_bytes: Vec<u64>,
     report: Report,
 }
 
-/// Seven tokens for each sampler, whose prompts differ.
-fn run(engine: &mut Engine, samplers: &[Sampler]) -> Result<Run, Error> {
-    let mut samplers = samplers.to_vec();
+/// Seven tokens by each way of decoding, after prompts that differ.
+fn run(core: &mut Core, samplers: &[Decoding]) -> Result<Run, Error> {
     let mut ids = Vec::new();
-    for (i, sampler) in (0..).zip(&samplers) {
-        let id = engine.add((0..3 + i % 3).map(|j| 5 + 31 * i + 7 * j).collect())?;
-        engine.set_required_top_k(id, sampler.required_top_k())?;
-        ids.push(id);
+    for (i, decoding) in (0..).zip(samplers) {
+        let prompt = (0..3 + i % 3).map(|j| 5 + 31 * i + 7 * j).collect();
+        let request = Request { decoding: decoding.clone(), max_tokens: Some(7), ..Request::greedy(prompt) };
+        ids.push(core.add(request)?);
     }
-    let mut n_bytes = Vec::new();
+    let (mut n_bytes, mut tokens) = (Vec::new(), vec![Vec::new(); ids.len()]);
     for _ in 0..7 {
-        let step = engine.step(Logits::Last, usize::MAX)?;
-        assert_eq!(step.rows.len(), ids.len(), "a step for all");
-        n_bytes.push(engine.n_bytes_read());
-        for (i, row) in step.rows.iter().enumerate() {
-            let known = engine.sequence(row.id).unwrap().tokens();
-            let at = ids.iter().position(|id| *id == row.id).unwrap();
-            let token = samplers[at].sample(step.row(i), known)?;
-            engine.push(row.id, token)?;
+        let mut n_rows = 0;
+        for event in core.step()? {
+            match event {
+                EngineEvent::Token { request, token, .. } => {
+                    n_rows += 1;
+                    tokens[ids.iter().position(|id| *id == request).unwrap()].push(token.token);
+                }
+                EngineEvent::Failed { error, .. } => return Err(error),
+                _ => {}
+            }
         }
+        assert_eq!(n_rows, ids.len(), "a step for all");
+        n_bytes.push(core.runner().n_bytes_read());
     }
-    let tokens = ids.iter().map(|id| engine.sequence(*id).unwrap().generated().to_vec()).collect();
-    Ok(Run { tokens, n_bytes, report: engine.report().unwrap().clone() })
+    Ok(Run { tokens, n_bytes, report: core.runner().report().unwrap().clone() })
 }
 
-fn chain(params: SamplingParams, seed: u64) -> Sampler {
-    Sampler::new(params, seed).unwrap()
+fn chain(params: SamplingParams, seed: u64) -> Decoding {
+    Decoding::Sample { params, seed }
 }
 
 /// Samplers that need the 1, 40, 7, 100 and 1 largest logits.
-fn few(seed: u64) -> Vec<Sampler> {
+fn few(seed: u64) -> Vec<Decoding> {
     let hot = SamplingParams { temperature: 3.0, ..SamplingParams::default() };
     let typical = SamplingParams { top_k: 7, top_p: 0.5, typical_p: 0.9, min_p: 0.0, ..hot.clone() };
     let wide = SamplingParams { top_k: 100, top_p: 1.0, min_p: 0.0, ..hot.clone() };
@@ -136,18 +141,18 @@ fn few(seed: u64) -> Vec<Sampler> {
         chain(hot, seed),
         chain(typical, seed),
         chain(wide, seed),
-        Sampler::llama2c(0.0, 0.9, 1).unwrap(),
+        Decoding::Llama2c { temperature: 0.0, top_p: 0.9, seed: 1 },
     ]
 }
 
 /// Samplers that need all logits.
-fn all(seed: u64) -> Vec<Sampler> {
+fn all(seed: u64) -> Vec<Decoding> {
     let hot = SamplingParams { temperature: 3.0, ..SamplingParams::default() };
     vec![
         chain(SamplingParams { top_k: 0, ..hot.clone() }, seed),
         chain(SamplingParams { repeat_penalty: 1.5, ..hot.clone() }, seed),
         chain(SamplingParams { logit_bias: vec![(7, 2.0)], ..SamplingParams::greedy() }, seed),
-        Sampler::llama2c(1.0, 0.9, seed + 1).unwrap(),
+        Decoding::Llama2c { temperature: 1.0, top_p: 0.9, seed: seed + 1 },
     ]
 }
 
@@ -167,14 +172,14 @@ fn picked(k: u64) -> u64 {
 }
 
 /// With picking and without, the samplers' tokens are the same; picking reads this many bytes a step.
-fn check(lab: &Lab, samplers: &[Sampler], expected_bytes: u64) -> Run {
+fn check(lab: &Lab, samplers: &[Decoding], expected_bytes: u64) -> Run {
     check_split(lab, samplers, expected_bytes, SplitMode::Layers)
 }
 
-fn check_split(lab: &Lab, samplers: &[Sampler], expected_bytes: u64, split: SplitMode) -> Run {
+fn check_split(lab: &Lab, samplers: &[Decoding], expected_bytes: u64, split: SplitMode) -> Run {
     let model = model();
-    let expected = run(&mut lab.engine(&model, u64::MAX, split), samplers).unwrap();
-    let found = run(&mut lab.engine(&model, 0, split), samplers).unwrap();
+    let expected = run(&mut lab.core(&model, u64::MAX, split), samplers).unwrap();
+    let found = run(&mut lab.core(&model, 0, split), samplers).unwrap();
     assert_eq!(found.tokens, expected.tokens, "{:?}: {}", lab.devices, found.report);
     assert_eq!(expected.n_bytes, [whole() * samplers.len() as u64; 7], "{}", expected.report);
     assert_eq!(found.n_bytes, [expected_bytes; 7], "{:?}: {}", lab.devices, found.report);
@@ -210,7 +215,7 @@ fn rows_that_need_all_logits_are_read_whole_and_the_others_are_not() {
 #[test]
 fn the_cpus_tokens_come_from_a_simulated_device_that_picks() {
     let samplers = [few(3), all(3)[..3].to_vec()].concat();
-    let expected = run(&mut cpu().engine(&model(), u64::MAX, SplitMode::Layers), &samplers).unwrap();
+    let expected = run(&mut cpu().core(&model(), u64::MAX, SplitMode::Layers), &samplers).unwrap();
     let found = check(&sim("delay:150", "", &["sim"]), &samplers, 3 * whole() + 8 * picked(128));
     assert_eq!(found.tokens, expected.tokens);
 }
@@ -222,8 +227,8 @@ fn a_simulated_cuda_card_picks() {
     check(&lab, &few(1), 5 * picked(128));
     check(&lab, &[few(2), all(2)[..2].to_vec()].concat(), 2 * whole() + 7 * picked(128));
     let model = TinyLlama { n_vocab: 5000, ..TinyLlama::default() }.bytes();
-    let expected = run(&mut lab.engine(&model, u64::MAX, SplitMode::Layers), &few(3)).unwrap();
-    let found = run(&mut lab.engine(&model, 0, SplitMode::Layers), &few(3)).unwrap();
+    let expected = run(&mut lab.core(&model, u64::MAX, SplitMode::Layers), &few(3)).unwrap();
+    let found = run(&mut lab.core(&model, 0, SplitMode::Layers), &few(3)).unwrap();
     assert_eq!(found.tokens, expected.tokens);
     assert_eq!((found.n_bytes[6], expected.n_bytes[6]), (5 * picked(128), 5 * 4 * 5000));
 }
@@ -272,8 +277,8 @@ fn a_device_that_cannot_pick_gives_all_logits() {
 fn a_device_whose_top_k_fails_is_not_used_for_it_again() {
     let lab = partial("unsorted");
     let model = model();
-    let expected = run(&mut lab.engine(&model, u64::MAX, SplitMode::Layers), &few(0)).unwrap();
-    let found = run(&mut lab.engine(&model, 0, SplitMode::Layers), &few(0)).unwrap();
+    let expected = run(&mut lab.core(&model, u64::MAX, SplitMode::Layers), &few(0)).unwrap();
+    let found = run(&mut lab.core(&model, 0, SplitMode::Layers), &few(0)).unwrap();
     assert_eq!(found.tokens, expected.tokens);
     assert_eq!(found.n_bytes[1..], [5 * whole(); 6]);
     assert_eq!(found.report.n_fallbacks(), 0, "{}", found.report);
@@ -285,14 +290,16 @@ fn a_card_without_room_to_pick_is_kept_and_gives_all_logits() {
     let first_step = |kib: u32, keep_logits_from| {
         let lab = sim("now", &format!("[card]\nmemory = {kib} KiB"), &["sim:card"]);
         let options = EngineOptions { n_batch: 8, keep_logits_from, ..options() };
-        let mut engine = lab.engine_of(&model(), options);
+        let mut core = lab.core_of(&model(), options);
         for token in 0..8 {
-            let id = engine.add(vec![token]).unwrap();
-            engine.set_required_top_k(id, Some(200)).unwrap();
+            let params = SamplingParams { top_k: 200, ..SamplingParams::default() };
+            core.add(Request { decoding: chain(params, 1), ..Request::greedy(vec![token]) }).unwrap();
         }
-        let n_rows = engine.step(Logits::Last, 8).unwrap().rows.len();
-        let report = engine.report().unwrap();
-        (n_rows, report.devices.len(), report.n_fallbacks(), engine.n_bytes_read())
+        let events = core.step().unwrap();
+        let n_rows = events.iter().filter(|event| matches!(event, EngineEvent::Token { .. })).count();
+        let runner = core.runner();
+        let report = runner.report().unwrap();
+        (n_rows, report.devices.len(), report.n_fallbacks(), runner.n_bytes_read())
     };
     let mut seen = BTreeSet::new();
     for kib in (400..720).step_by(2) {
@@ -309,8 +316,8 @@ fn a_card_without_room_to_pick_is_kept_and_gives_all_logits() {
 fn few_bytes_of_logits_are_read_as_they_are() {
     let lab = sim("now", "", &["sim"]);
     let read = |keep_logits_from| {
-        let engine = &mut lab.engine(&model(), keep_logits_from, SplitMode::Layers);
-        run(engine, &few(0)).unwrap().n_bytes[6]
+        let core = &mut lab.core(&model(), keep_logits_from, SplitMode::Layers);
+        run(core, &few(0)).unwrap().n_bytes[6]
     };
     assert_eq!(read(5 * whole()), 5 * picked(128));
     assert_eq!(read(5 * whole() + 1), 5 * whole());
@@ -326,7 +333,7 @@ fn a_logit_that_is_no_number_is_the_same_error() {
         bytes[at..at + 4].copy_from_slice(&f32::NAN.to_le_bytes());
         let lab = sim("sync", "", &["sim"]);
         for keep_logits_from in [0, u64::MAX] {
-            let e = run(&mut lab.engine(&bytes, keep_logits_from, SplitMode::Layers), &few(0)).unwrap_err();
+            let e = run(&mut lab.core(&bytes, keep_logits_from, SplitMode::Layers), &few(0)).unwrap_err();
             let expected = format!("the logit of token {token} is NaN:");
             assert!(e.to_string().starts_with(&expected), "{e}");
         }

@@ -2,14 +2,14 @@
 //! the placement report names the device of every node.
 
 use llmrt_abi::DType;
-use llmrt_engine::batch::Logits;
-use llmrt_engine::{Engine, EngineOptions};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_engine::EngineOptions;
+use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Host, HostOptions, Outcome};
 use llmrt_tests::compile::c_example;
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::nmse;
+use llmrt_tests::steps::{self, Core};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Two simulated chips, neither of which could run a model alone.
@@ -56,8 +56,8 @@ impl Lab {
         Some(Lab { host, log, _profiles: profiles, _turn: turn })
     }
 
-    /// An engine on these devices, in this order, and the CPU.
-    fn engine(&self, devices: &str, model: &TinyLlama) -> Engine {
+    /// A core on these devices, in this order, and the CPU.
+    fn core(&self, devices: &str, model: &TinyLlama) -> Core {
         let dir = tempfile::tempdir().unwrap();
         let files = ModelFiles::open(&model.write(dir.path()), &OpenOptions::default()).unwrap();
         let names = devices.split_whitespace().chain(["cpu"]);
@@ -71,27 +71,15 @@ impl Lab {
             split: Default::default(),
             ..EngineOptions::default()
         };
-        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
-        Engine::new(&self.host, devices.collect(), files, load, options).unwrap()
+        steps::core(&self.host, devices.collect(), files, options).unwrap()
     }
 }
 
 /// Logits of a prompt in chunks and of single tokens after it, and the report of every step.
-fn run(mut engine: Engine) -> (Vec<f32>, Vec<Report>) {
-    let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
-    let (mut logits, mut reports) = (Vec::new(), Vec::new());
-    let mut step = |engine: &mut Engine, required, max_tokens| {
-        logits.extend(engine.step(required, max_tokens).unwrap().logits);
-        reports.push(engine.report().unwrap().clone());
-    };
-    for max_tokens in [7, 5, 32] {
-        step(&mut engine, Logits::All, max_tokens);
-    }
-    for token in [5, 250, 17] {
-        engine.push(id, token).unwrap();
-        step(&mut engine, Logits::Last, 32);
-    }
-    (logits, reports)
+fn run(mut core: Core) -> (Vec<f32>, Vec<Report>) {
+    let (tokens, sizes) = steps::usual();
+    let steps = steps::run(&mut core, &tokens, &sizes);
+    (steps.logits, steps.reports)
 }
 
 /// A report's placement in a line: nodes of the first device, and per other device how many of which op.
@@ -110,8 +98,8 @@ fn places(report: &Report) -> String {
 fn check_model(devices: &str, model: &TinyLlama, expected: &str) {
     for (queue, validate) in [("now", true), ("delay:150", false), ("sync", true), ("sync", false)] {
         let Some(lab) = Lab::new(queue, validate) else { return };
-        let (on_cpu, _) = run(lab.engine("", model));
-        let (found, reports) = run(lab.engine(devices, model));
+        let (on_cpu, _) = run(lab.core("", model));
+        let (found, reports) = run(lab.core(devices, model));
         let error = nmse(&found, &on_cpu);
         assert!(error <= 1e-6, "{devices}, queue {queue}: NMSE {error}\n{}", reports[0]);
         for report in &reports {

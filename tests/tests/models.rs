@@ -2,12 +2,16 @@
 //! plain references.
 
 use llmrt_abi::DType;
-use llmrt_engine::batch::Logits;
-use llmrt_engine::{DeviceRunner, Engine, EngineOptions};
+use llmrt_engine::core::CoreOptions;
+use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
+use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2};
+use llmrt_tests::steps::{self, Core};
 use llmrt_tests::{nmse, reference};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -54,56 +58,115 @@ fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
     let whole = run(&model, DType::F32, &[N_TOKENS]);
     let row = |position: usize| &whole[position * 300..][..300];
 
-    let mut engine = engine_of(&model, DType::F32, 2);
-    let ids: Vec<_> = (0..3).map(|i| engine.add(tokens()[..7 + 2 * i].to_vec()).unwrap()).collect();
-    let check_step = |engine: &mut Engine, budget| {
-        let step = engine.step(Logits::All, budget).unwrap();
-        for (of, logits) in step.rows.iter().zip(step.logits.chunks_exact(300)) {
-            assert!(logits == row(of.position), "{} position {}, {budget} tokens", of.id, of.position);
+    let mut core = core(&model, DType::F32, 2);
+    let mut n_rows = 0;
+    let mut next = |core: &mut Core, budget| {
+        core.set_max_num_batched_tokens(budget).unwrap();
+        for event in core.step().unwrap() {
+            if let EngineEvent::Logits { request, position, logits } = event {
+                assert!(logits == row(position), "{request} position {position}, {budget} tokens");
+                n_rows += 1;
+            }
         }
     };
-    for (i, budget) in [4, 1, 9, 3, 30, 2, 30, 5, 30, 7].into_iter().enumerate() {
-        check_step(&mut engine, budget);
-        let id = ids[1 + i % 2];
-        let n = engine.sequence(id).unwrap().tokens().len();
-        engine.push_prompt(id, &tokens()[n..n + 2]).unwrap();
+    for (i, n) in [17, 23, 40, 1, N_TOKENS].into_iter().enumerate() {
+        core.add(steps::all_logits(&tokens()[..n])).unwrap();
+        [[4, 1, 9], [3, 30, 2]][i % 2].into_iter().for_each(|budget| next(&mut core, budget));
     }
-    assert_eq!(engine.sequence(ids[2]).unwrap().n_computed(), 0);
-    engine.remove(ids[0]).unwrap();
-    (0..3).for_each(|_| check_step(&mut engine, 30));
-    assert!(ids[1..].iter().all(|&id| engine.sequence(id).unwrap().n_missing() == 0));
+    while !core.is_idle() {
+        next(&mut core, 7);
+    }
+    assert_eq!(n_rows, 17 + 23 + 40 + 1 + N_TOKENS);
 }
 
-/// Requests fork, and share the blocks of a prefix, which has no state.
+/// Texts that fork read one state and go on apart; a text that is swapped out or whose tokens are replaced goes on as if
+/// nothing had been.
 #[test]
-fn a_queue_of_requests_refuses_a_recurrent_model() {
-    let dir = tempfile::tempdir().unwrap();
-    let runner = runner(&TinyMamba2::default().write(dir.path()), DType::F32, 1);
-    let error = runner.into_core(None).err().unwrap().to_string();
-    assert!(error.starts_with("mamba2 has recurrent states"), "{error}");
-}
-
-#[test]
-fn a_recurrent_sequence_that_is_truncated_goes_on_as_if_its_last_tokens_had_never_been() {
+fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyMamba2::default().write(dir.path());
-    let whole = run(&model, DType::F32, &[N_TOKENS]);
-    let mut engine = engine(&model, DType::F32);
-    let id = engine.add(tokens()[..20].iter().map(|t| t + 1).collect()).unwrap();
-    engine.step(Logits::Last, 64).unwrap();
-    engine.truncate(id, 1).unwrap();
-    engine.push_prompt(id, &tokens()[..30]).unwrap();
-    engine.step(Logits::Last, 64).unwrap();
-    engine.remove(id).unwrap();
+    let request = |seed, n| {
+        let params = SamplingParams { temperature: 2.0, top_k: 0, ..SamplingParams::default() };
+        let decoding = Decoding::Sample { params, seed };
+        Request {
+            decoding,
+            n,
+            max_tokens: Some(12),
+            ..Request::greedy(tokens()[..20 + seed as usize].to_vec())
+        }
+    };
+    let run = |core: &mut Core, requests: &[Request]| {
+        let ids: Vec<_> = requests.iter().map(|request| core.add(request.clone()).unwrap()).collect();
+        let mut texts = BTreeMap::new();
+        let mut n_swapped = 0;
+        while !core.is_idle() {
+            for event in core.step().unwrap() {
+                if let EngineEvent::Finished(output) = event {
+                    let of = output.outputs.into_iter().map(|output| output.tokens);
+                    texts.insert(ids.iter().position(|id| *id == output.request), of.collect::<Vec<_>>());
+                }
+            }
+            n_swapped += core.scheduler().counts()[2];
+        }
+        (texts, n_swapped)
+    };
+    // Text i of a request has its seed and i.
+    let alone = |seed: u64, i| {
+        let one = Request { prompt: request(seed, 1).prompt, ..request(seed + i, 1) };
+        run(&mut core(&model, DType::F32, 1), &[one]).0[&Some(0)][0].clone()
+    };
+    let expected: BTreeMap<_, _> = (0..3)
+        .map(|seed| (Some(seed as usize), (0..3).map(|i| alone(seed, i)).collect::<Vec<_>>()))
+        .collect();
+    let requests: Vec<_> = (0..3).map(|seed| request(seed, 3)).collect();
+    assert_eq!(run(&mut core(&model, DType::F32, 9), &requests).0, expected);
 
-    let id = engine.add(tokens()[..30].to_vec()).unwrap();
-    engine.step(Logits::Last, 64).unwrap();
-    engine.push_prompt(id, &[5, 6, 7]).unwrap();
-    engine.step(Logits::Last, 64).unwrap();
-    engine.truncate(id, 30).unwrap();
-    engine.push_prompt(id, &tokens()[30..]).unwrap();
-    let step = engine.step(Logits::Last, 64).unwrap();
-    assert_eq!(step.logits, whole[(N_TOKENS - 1) * 300..]);
+    let scheduler = SchedulerConfig {
+        max_num_batched_tokens: 64,
+        max_num_seqs: 9,
+        preemption: Preemption::Swap,
+        ..SchedulerConfig::default()
+    };
+    // Too few blocks for all.
+    let (n_blocks, n_host_blocks, n_states, n_host_states) = (10, 9, 18, 9);
+    let options = CoreOptions {
+        scheduler,
+        n_ctx: 64,
+        block_size: BLOCK_SIZE,
+        n_blocks,
+        n_host_blocks,
+        n_states,
+        n_host_states,
+    };
+    let mut tight = EngineCore::new(runner(&model, DType::F32, 9), None, options).unwrap();
+    let (found, n_swapped) = run(&mut tight, &requests);
+    assert!(found == expected && n_swapped > 0, "{n_swapped} swapped");
+}
+
+#[test]
+fn a_recurrent_text_whose_tokens_are_replaced_goes_on_after_the_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyMamba2::default().write(dir.path());
+    let mut core = core(&model, DType::F32, 1);
+    let text = |core: &mut Core| {
+        let mut tokens = Vec::new();
+        while !core.is_idle() {
+            for event in core.step().unwrap() {
+                if let EngineEvent::Token { token, .. } = event {
+                    tokens.push(token.token);
+                }
+            }
+        }
+        tokens
+    };
+    let request = |n| Request { max_tokens: Some(9), ..Request::greedy(tokens()[..n].to_vec()) };
+    core.add(request(30)).unwrap();
+    let expected = text(&mut core);
+    let id = core.add(request(11)).unwrap();
+    core.set_max_num_batched_tokens(5).unwrap();
+    core.step().unwrap();
+    core.replace(id, &tokens()[..30]).unwrap();
+    assert_eq!(text(&mut core), expected);
 }
 
 fn check_against_references(model: &Path) {
@@ -158,10 +221,7 @@ fn same_in_any_chunks(model: &Path, cache: DType) -> Vec<f32> {
 
 /// Logits of all tokens, [n_tokens, n_vocab], the prompt cut into these chunks.
 fn run(model: &Path, cache: DType, chunks: &[usize]) -> Vec<f32> {
-    let mut engine = engine(model, cache);
-    engine.add(tokens()).unwrap();
-    let logits = |&n| engine.step(Logits::All, n).unwrap().logits;
-    let all = chunks.iter().flat_map(logits).collect::<Vec<_>>();
+    let all = steps::run(&mut core(model, cache, 1), &tokens(), chunks).logits;
     assert_eq!(all.len(), N_TOKENS * 300);
     all
 }
@@ -170,12 +230,8 @@ fn tokens() -> Vec<u32> {
     (0..N_TOKENS as u32).map(|i| 3 + i * i * 7 % 290).collect()
 }
 
-fn engine(model: &Path, cache: DType) -> Engine {
-    engine_of(model, cache, 1)
-}
-
-fn engine_of(model: &Path, cache: DType, max_seqs: usize) -> Engine {
-    Engine::over(runner(model, cache, max_seqs)).unwrap()
+fn core(model: &Path, cache: DType, max_seqs: usize) -> Core {
+    runner(model, cache, max_seqs).into_core(None).unwrap()
 }
 
 fn runner(model: &Path, cache: DType, max_seqs: usize) -> DeviceRunner {

@@ -3,8 +3,9 @@
 
 use llmrt_abi::DType;
 use llmrt_cpu::simd::Isa;
-use llmrt_engine::batch::Logits;
-use llmrt_engine::{Engine, EngineOptions, SequenceId};
+use llmrt_engine::core::{Runner, StepInputs};
+use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::{Batch, DeviceRunner, EngineOptions, OutputRow, SequenceId};
 use llmrt_graph::quant::COMMON;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
@@ -39,11 +40,11 @@ fn check(model: &Path, dtype: DType) {
         let host = host(isa);
         for n_threads in [1, 2, 3] {
             let what = format!("{dtype}, {}, {n_threads} threads", isa.name());
-            let mut engine = engine(&host, model, n_threads);
-            let whole: Vec<Rows> = (0..N_TEXTS).map(|text| whole(&mut engine, text)).collect();
+            let mut runner = runner(&host, model, n_threads);
+            let whole: Vec<Rows> = (0..N_TEXTS).map(|text| whole(&mut runner, text)).collect();
             let expected = expected.get_or_insert_with(|| whole.clone());
             assert!(whole == *expected, "{what}: texts that are read alone and whole");
-            mix(&mut engine, sizes(isa, n_threads), expected, &what);
+            mix(&mut runner, sizes(isa, n_threads), expected, &what);
         }
     }
 }
@@ -60,44 +61,77 @@ fn sizes(isa: Isa, n_threads: usize) -> Vec<usize> {
     }
 }
 
-/// Reads a text alone, in one step.
-fn whole(engine: &mut Engine, text: usize) -> Rows {
-    let id = engine.add((0..LENGTH).map(|i| token(text, i)).collect()).unwrap();
-    let step = engine.step(Logits::All, LENGTH).unwrap();
-    engine.remove(id).unwrap();
-    step.logits.chunks_exact(MODEL.n_vocab as usize).map(bits).collect()
+/// Computes a text alone, in one step.
+fn whole(runner: &mut DeviceRunner, text: usize) -> Rows {
+    step(runner, &[Part { seq: 0, text, first: 0, n: LENGTH }])
 }
 
 /// Makes a step of each of these sizes: of sequences that go on, by one token or by several, that wait, and that begin.
-fn mix(engine: &mut Engine, sizes: Vec<usize>, expected: &[Rows], what: &str) {
+fn mix(runner: &mut DeviceRunner, sizes: Vec<usize>, expected: &[Rows], what: &str) {
     let mut random = Random(sizes.len() as u64);
-    let mut live: Vec<(SequenceId, usize, usize)> = Vec::new();
+    // Which sequences there are, and how far.
+    let mut live: Vec<Part> = Vec::new();
     let mut n_begun = 0;
     for size in sizes {
         let mut left = size;
-        for (id, text, n) in &mut live {
-            let share = random.share().min(left).min(LENGTH - *n);
-            let tokens: Vec<u32> = (*n..*n + share).map(|i| token(*text, i)).collect();
-            engine.push_prompt(*id, &tokens).unwrap();
-            (*n, left) = (*n + share, left - share);
+        let mut parts = Vec::new();
+        for part in &mut live {
+            let n = random.share().min(left).min(LENGTH - part.first);
+            parts.push(Part { n, ..*part });
+            (part.first, left) = (part.first + n, left - n);
         }
         while left > 0 {
-            let (text, share) = (n_begun % N_TEXTS, random.share().clamp(1, left));
-            let id = engine.add((0..share).map(|i| token(text, i)).collect()).unwrap();
-            live.push((id, text, share));
-            (n_begun, left) = (n_begun + 1, left - share);
+            let (text, n) = (n_begun % N_TEXTS, random.share().clamp(1, left).min(LENGTH));
+            let seq = (0..N_BATCH).find(|seq| live.iter().all(|part| part.seq != *seq)).unwrap();
+            parts.push(Part { seq, text, first: 0, n });
+            live.push(Part { seq, text, first: n, n: 0 });
+            (n_begun, left) = (n_begun + 1, left - n);
         }
-
-        let step = engine.step(Logits::All, size).unwrap();
-        assert_eq!((step.n_tokens, step.rows.len()), (size, size), "{what}");
-        let n_seqs = live.len();
-        for (row, logits) in step.rows.iter().zip(step.logits.chunks_exact(MODEL.n_vocab as usize)) {
-            let (_, text, _) = live.iter().find(|(id, ..)| *id == row.id).unwrap();
-            let same = bits(logits) == expected[*text][row.position];
-            assert!(same, "{what}: token {} in a step of {size}, {n_seqs} sequences", row.position);
+        parts.retain(|part| part.n > 0);
+        let mut rows = step(runner, &parts).into_iter();
+        let n_seqs = parts.len();
+        for (part, position) in
+            parts.iter().flat_map(|part| (part.first..part.first + part.n).map(move |i| (part, i)))
+        {
+            let same = rows.next().as_ref() == Some(&expected[part.text][position]);
+            assert!(same, "{what}: token {position} in a step of {size}, {n_seqs} sequences");
         }
-        live.retain(|(id, _, n)| *n < LENGTH || engine.remove(*id).is_err());
+        assert_eq!(rows.next(), None, "{what}");
+        live.retain(|part| part.first < LENGTH);
     }
+}
+
+/// Tokens of a text that a sequence computes.
+#[derive(Clone, Copy)]
+struct Part {
+    seq: usize,
+    text: usize,
+    first: usize,
+    n: usize,
+}
+
+/// The logits after each token of a step. Each sequence has blocks of its own, whatever else there is.
+fn step(runner: &mut DeviceRunner, parts: &[Part]) -> Rows {
+    let max_blocks = N_BATCH / BLOCK_SIZE;
+    let mut batch = Batch { query_starts: vec![0], max_blocks, ..Batch::default() };
+    for part in parts {
+        let (id, end) = (SequenceId(part.seq as u64), part.first + part.n);
+        for position in part.first..end {
+            batch.output_ids.push(batch.tokens.len() as i32);
+            batch.rows.push(OutputRow { id, position });
+            batch.tokens.push(token(part.text, position) as i32);
+            batch.positions.push(position as i32);
+            batch.slots.push((part.seq * N_BATCH + position) as i32);
+        }
+        let first_block = (part.seq * max_blocks) as i32;
+        batch.block_table.extend(first_block..first_block + max_blocks as i32);
+        batch.seq_lens.push(end as i32);
+        batch.query_starts.push(batch.tokens.len() as i32);
+        batch.ids.push(id);
+    }
+    let needs = vec![None; batch.rows.len()];
+    let rows = Runner::forward(runner, &StepInputs { batch: &batch, needs }).unwrap();
+    rows.logits.chunks_exact(MODEL.n_vocab as usize).map(bits).collect()
 }
 
 fn bits(logits: &[f32]) -> Vec<u32> {
@@ -132,7 +166,7 @@ fn host(isa: Isa) -> Arc<Host> {
     host
 }
 
-fn engine(host: &Arc<Host>, model: &Path, n_threads: usize) -> Engine {
+fn runner(host: &Arc<Host>, model: &Path, n_threads: usize) -> DeviceRunner {
     let files = ModelFiles::open(model, &OpenOptions::default()).unwrap();
     let options = EngineOptions {
         n_ctx: N_BATCH,
@@ -146,5 +180,5 @@ fn engine(host: &Arc<Host>, model: &Path, n_threads: usize) -> Engine {
         ..EngineOptions::default()
     };
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
-    Engine::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap()
+    DeviceRunner::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap()
 }

@@ -1,15 +1,15 @@
 //! Graphs split over devices that claim only some ops give the CPU's numbers, bit for bit, and what fell back is shown.
 
 use llmrt_abi::DType;
-use llmrt_engine::batch::Logits;
 use llmrt_engine::memory::memory_plan;
-use llmrt_engine::{Engine, EngineOptions};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_engine::{EngineOptions, Request};
+use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Device, Host, HostOptions};
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::nmse;
 use llmrt_tests::partial::{CLAIMS, QUERIES};
+use llmrt_tests::steps::{self, Core};
 use std::sync::Arc;
 
 /// The CPU, after the partial device `name` if one is given; the model's files, and options for it.
@@ -45,11 +45,9 @@ fn setting(name: Option<&str>, model: &TinyLlama, strict: bool) -> Setting {
     Setting { host, devices, files, options }
 }
 
-fn engine(name: Option<&str>, model: &TinyLlama, strict: bool) -> Result<Engine, llmrt_engine::Error> {
+fn core(name: Option<&str>, model: &TinyLlama, strict: bool) -> Result<Core, llmrt_engine::Error> {
     let s = setting(name, model, strict);
-    let mut progress = |_| true;
-    let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };
-    Engine::new(&s.host, s.devices, s.files, load, s.options)
+    steps::core(&s.host, s.devices, s.files, s.options)
 }
 
 /// Compute memory per device, as `llmrt plan` shows it.
@@ -59,25 +57,17 @@ fn planned(name: Option<&str>) -> Vec<u64> {
     plan.devices.iter().map(|d| d.compute).collect()
 }
 
-/// Logits of a prompt in chunks, then a few single tokens; and the report of the last step.
-fn run(engine: &mut Engine) -> (Vec<u32>, Report) {
-    let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
-    let mut bits = Vec::new();
-    for max_tokens in [7, 5, 32] {
-        let step = engine.step(Logits::All, max_tokens).unwrap();
-        bits.extend(step.logits.iter().map(|x| x.to_bits()));
-    }
-    for token in [5, 250, 17] {
-        engine.push(id, token).unwrap();
-        bits.extend(engine.step(Logits::Last, 32).unwrap().logits.iter().map(|x| x.to_bits()));
-    }
-    (bits, engine.report().unwrap().clone())
+/// Logits of a prompt in chunks, then of single tokens; and the report of the last step.
+fn run(mut core: Core) -> (Vec<u32>, Report) {
+    let (tokens, sizes) = steps::usual();
+    let steps = steps::run(&mut core, &tokens, &sizes);
+    (steps.bits(), steps.last_report().clone())
 }
 
 fn check(name: &str, model: &TinyLlama) -> Report {
-    let (expected, _) = run(&mut engine(None, model, false).unwrap());
+    let (expected, _) = run(core(None, model, false).unwrap());
     assert_eq!(expected.len(), 23 * model.n_vocab as usize);
-    let (bits, report) = run(&mut engine(Some(name), model, false).unwrap());
+    let (bits, report) = run(core(Some(name), model, false).unwrap());
     if report.n_legalised == 0 {
         assert!(bits == expected, "{name}: {report}");
     }
@@ -131,12 +121,9 @@ fn weights_past_the_memory_of_a_device_stay_on_the_cpu() {
 fn a_device_without_room_to_compute_is_not_used_and_that_is_reported() {
     let report = check("tiny10", &TinyLlama::default());
     assert_eq!(report.devices, ["cpu"]);
-    let engine = engine(Some("tiny10"), &TinyLlama::default(), false).unwrap();
-    assert!(
-        engine.warnings()[0].starts_with("tiny10 is not used: 10000 bytes free"),
-        "{:?}",
-        engine.warnings()
-    );
+    let core = core(Some("tiny10"), &TinyLlama::default(), false).unwrap();
+    let warnings = core.runner().warnings();
+    assert!(warnings[0].starts_with("tiny10 is not used: 10000 bytes free"), "{warnings:?}");
 }
 
 #[test]
@@ -155,23 +142,23 @@ fn a_cache_moves_when_its_device_turns_out_not_to_write_it() {
 
 #[test]
 fn strict_placement_refuses_what_would_fall_back_and_lists_it() {
-    let Err(e) = engine(Some("matmul"), &TinyLlama::default(), true) else { panic!("nothing was refused") };
+    let Err(e) = core(Some("matmul"), &TinyLlama::default(), true) else { panic!("nothing was refused") };
     let text = e.to_string();
     assert!(text.contains("rms_norm on cpu instead of matmul"), "{text}");
-    assert!(engine(Some("everything"), &TinyLlama::default(), true).is_ok());
+    assert!(core(Some("everything"), &TinyLlama::default(), true).is_ok());
 }
 
 #[test]
 fn allocated_bytes_are_the_planned_bytes() {
     for name in [None, Some("everything"), Some("matmul")] {
-        let mut engine = engine(name, &TinyLlama::default(), false).unwrap();
-        let (_, before) = engine.allocated();
+        let mut core = core(name, &TinyLlama::default(), false).unwrap();
+        let (_, before) = core.runner().allocated();
         // The largest step, whose plan the arenas were made for.
-        engine.add((0..32).collect()).unwrap();
-        engine.step(Logits::Last, 32).unwrap();
-        let (_, after) = engine.allocated();
+        core.add(Request { max_tokens: Some(0), ..Request::greedy((0..32).collect()) }).unwrap();
+        core.step().unwrap();
+        let (_, after) = core.runner().allocated();
         assert_eq!(before, after, "{name:?}: no arena grew");
-        assert_eq!(engine.report().unwrap().compute_bytes, after, "{name:?}");
+        assert_eq!(core.runner().report().unwrap().compute_bytes, after, "{name:?}");
         assert_eq!(planned(name), after, "{name:?}: what `llmrt plan` shows");
     }
 }
@@ -180,17 +167,21 @@ fn allocated_bytes_are_the_planned_bytes() {
 fn several_sequences_in_one_batch_give_the_logits_of_each_alone() {
     let prompts: [Vec<u32>; 2] = [(0..11).map(|i| 4 + i).collect(), (0..17).map(|i| 260 - i).collect()];
     let model = TinyLlama::default();
-    let mut together = engine(None, &model, false).unwrap();
-    let ids: Vec<_> = prompts.iter().map(|p| together.add(p.clone()).unwrap()).collect();
-    let step = together.step(Logits::Last, 32).unwrap();
-    assert_eq!(step.n_tokens, 28);
-    for (prompt, id) in prompts.iter().zip(ids) {
-        let mut alone = engine(None, &model, false).unwrap();
-        alone.add(prompt.clone()).unwrap();
-        let row = step.rows.iter().position(|r| r.id == id).unwrap();
+    let last = |prompt: &Vec<u32>| {
+        let prompt_logits = Some(prompt.len() - 1);
+        Request { prompt_logits, max_tokens: Some(0), ..Request::greedy(prompt.clone()) }
+    };
+    let mut together = core(None, &model, false).unwrap();
+    for prompt in &prompts {
+        together.add(last(prompt)).unwrap();
+    }
+    let found = steps::logits(together.step().unwrap());
+    assert!(together.is_idle(), "one step computes both");
+    for (i, prompt) in prompts.iter().enumerate() {
+        let mut alone = core(None, &model, false).unwrap();
+        alone.add(last(prompt)).unwrap();
         let n = model.n_vocab as usize;
         let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
-        let expected = alone.step(Logits::Last, 32).unwrap().logits;
-        assert!(bits(&step.logits[row * n..(row + 1) * n]) == bits(&expected));
+        assert!(bits(&found[i * n..(i + 1) * n]) == bits(&steps::logits(alone.step().unwrap())));
     }
 }

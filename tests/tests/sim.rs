@@ -2,8 +2,7 @@
 //! what a missing order would do.
 
 use llmrt_abi::{DType, Op, types as c};
-use llmrt_engine::batch::Logits;
-use llmrt_engine::{Engine, EngineOptions};
+use llmrt_engine::EngineOptions;
 use llmrt_graph::Graph;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::executor::{Executor, Program};
@@ -13,6 +12,7 @@ use llmrt_host::{
 };
 use llmrt_tests::models::TinyLlama;
 use llmrt_tests::nmse;
+use llmrt_tests::steps::{self, Core};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -60,36 +60,27 @@ impl Lab {
         ModelFiles::open(&model.write(dir.path()), &OpenOptions::default()).unwrap()
     }
 
-    /// An engine on these devices and the CPU.
-    fn engine(&self, devices: &[&str], model: &TinyLlama) -> Engine {
+    /// A core on these devices and the CPU.
+    fn core(&self, devices: &[&str], model: &TinyLlama) -> Core {
         let files = self.files(model);
         let devices = devices.iter().chain(&["cpu"]).map(|name| self.device(name)).collect();
         let options = EngineOptions { n_ctx: 64, n_batch: 32, max_seqs: 2, ..EngineOptions::default() };
-        let mut progress = |_| true;
-        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
-        Engine::new(&self.host, devices, files, load, options).unwrap()
+        steps::core(&self.host, devices, files, options).unwrap()
     }
 }
 
-/// Logits of a prompt in chunks, then a few single tokens; and the report of the last step.
-fn run(mut engine: Engine) -> (Vec<f32>, Report) {
-    let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
-    let mut logits = Vec::new();
-    for max_tokens in [7, 5, 32] {
-        logits.extend(engine.step(Logits::All, max_tokens).unwrap().logits);
-    }
-    for token in [5, 250, 17] {
-        engine.push(id, token).unwrap();
-        logits.extend(engine.step(Logits::Last, 32).unwrap().logits);
-    }
-    (logits, engine.report().unwrap().clone())
+/// Logits of a prompt in chunks, then of single tokens; and the report of the last step.
+fn run(mut core: Core) -> (Vec<f32>, Report) {
+    let (tokens, sizes) = steps::usual();
+    let steps = steps::run(&mut core, &tokens, &sizes);
+    (steps.logits.clone(), steps.last_report().clone())
 }
 
 /// Runs on these devices and compares with the CPU.
 fn check_model(options: &str, profiles: &str, devices: &[&str], model: &TinyLlama) -> Report {
     let lab = lab(options, profiles);
-    let (expected, _) = run(lab.engine(&[], model));
-    let (found, report) = run(lab.engine(devices, model));
+    let (expected, _) = run(lab.core(&[], model));
+    let (found, report) = run(lab.core(devices, model));
     let bits = |logits: &[f32]| logits.iter().map(|x| x.to_bits()).collect::<Vec<_>>();
     match report.n_legalised {
         0 => assert!(bits(&found) == bits(&expected), "{options}: {report}"),
@@ -248,15 +239,16 @@ fn operands_of_products_pass_through_scratch_memory_of_either_kind() {
     for (options, kind) in [("queue=delay:100", PoolKind::Vmm), ("queue=delay:100 vmm=no", PoolKind::Legacy)]
     {
         let lab = lab(options, "");
-        let expected = run(lab.engine(&[], &model)).0;
-        let mut engine = lab.engine(&["sim"], &model);
-        let id = engine.add((0..20).map(|i| 3 + i * 7).collect()).unwrap();
-        engine.step(Logits::All, 7).unwrap();
-        let [(device, stats)] = engine.pool_stats().try_into().unwrap();
+        let expected = run(lab.core(&[], &model)).0;
+        let mut core = lab.core(&["sim"], &model);
+        let id = core.add(steps::all_logits(&steps::usual().0)).unwrap();
+        core.set_max_num_batched_tokens(7).unwrap();
+        core.step().unwrap();
+        let [(device, stats)] = core.runner().pool_stats().try_into().unwrap();
         assert_eq!((device.as_str(), stats.kind, stats.in_use), ("sim:sim", kind, 0));
         assert!(stats.peak > 0 && stats.mapped >= stats.peak, "{stats:?}");
-        engine.remove(id).unwrap();
-        assert!(run(engine).0 == expected, "{options}");
+        core.abort(id).unwrap();
+        assert!(run(core).0 == expected, "{options}");
     }
 }
 

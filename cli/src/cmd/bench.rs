@@ -44,7 +44,8 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
     )?;
     let (name, work) = (model_name(&model), Work::of(&model));
     let setup = Setup::new(global)?;
-    let n_needed = args.n_depth + args.n_prompt.max(args.n_gen + 1);
+    let n_batch = args.context.batch.max(args.sequences);
+    let n_needed = Cases::n_needed(args.n_depth, args.n_prompt, args.n_gen, args.sequences, n_batch);
     let defaults = Defaults { n_ctx: Some(n_needed), kv_type: DType::F16 };
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     if options.n_ctx < n_needed {
@@ -54,13 +55,11 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
         )));
     }
     options.max_seqs = args.sequences;
-    // Repetitions have the same prompt.
-    options.prefix_cache = false;
     options.n_batch = options.n_batch.max(args.sequences);
     let kv_type = options.k_type;
-    let mut session = Session::load(&setup, model, &args.loading, options)?;
+    let mut session = Session::load(&setup, model, &args.loading, options, None)?;
 
-    let mut cases = Cases::new(&mut session.engine, args.n_depth, args.top_k);
+    let mut cases = Cases::new(&mut session.core, args.n_depth, args.top_k);
     if !args.no_warmup {
         cases.prompt(args.n_prompt)?;
         cases.decode(args.n_gen.min(8), args.sequences)?;
@@ -75,7 +74,7 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
     let devices = setup.device_names();
     let n_threads = setup.host.threads().n_threads();
     if args.json {
-        let spec = session.engine.model().spec();
+        let spec = session.model().spec();
         let result = json!({
             "model": name, "model_bytes": work.n_bytes, "n_params": work.n_params,
             "read_bytes_per_step": work.n_read, "mul_adds_per_token": work.n_mul_adds,
@@ -86,7 +85,7 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
             "n_depth": args.n_depth, "sequences": args.sequences,
             "prompt_tok_s": prompt.mean(), "prompt_tok_s_sd": prompt.sd(),
             "decode_tok_s": decode.mean(), "decode_tok_s_sd": decode.sd(),
-            "logits_bytes": session.engine.n_bytes_read(),
+            "logits_bytes": session.core.runner().n_bytes_read(),
             "ceilings": ceilings.map(|c| c.json()),
         });
         return Ok(output::json(&result)?);

@@ -25,6 +25,7 @@ use llmrt_abi::DType;
 use llmrt_engine::{Finish, Timings};
 use llmrt_tokenizer::Tokenizer;
 use std::path::Path;
+use std::sync::Arc;
 
 const HELP: &str = "\
 /clear            forget the conversation
@@ -50,17 +51,16 @@ pub fn chat(
     global: &Global,
     args: &Run,
     model: OpenModel,
-    tokenizer: &Tokenizer,
+    tokenizer: &Arc<Tokenizer>,
     template: Template,
 ) -> Result<()> {
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let (identity, is_embedded) = (model.identity()?, model.is_embedded());
-    let session = Session::load(&setup, model, &args.loading, options)?;
+    let session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
     let (system, flags) = (args.system.clone(), args.sampling.clone());
-    let mut talk = Conversation::new(tokenizer, template, system, flags, !args.chat.no_context_shift);
-    talk.reseed(&session.engine)?;
+    let talk = Conversation::new(tokenizer, template, system, flags, !args.chat.no_context_shift)?;
     let mut lines = Lines::open(&args.chat)?;
     if is_embedded {
         note(WELCOME);
@@ -98,12 +98,11 @@ struct Chat<'m> {
 
 impl Chat<'_> {
     fn run(&mut self, input: Input) -> Result<()> {
-        let engine = &mut self.session.engine;
         match input {
             Input::Message(text) => self.answer(Some(text))?,
             Input::Regenerate => self.answer(None)?,
             Input::Clear => {
-                self.talk.clear(engine)?;
+                self.talk.clear();
                 let stays = if self.talk.system().is_some() { "; the system message stays" } else { "" };
                 note(format_args!("(the conversation is cleared{stays})"));
             }
@@ -113,17 +112,18 @@ impl Chat<'_> {
             }),
             Input::System(Some(text)) => {
                 let what = if text.is_empty() { "removed" } else { "set" };
-                self.talk.set_system(text, engine)?;
+                self.talk.set_system(text);
                 note(format_args!("(the system message is {what} and the conversation cleared)"));
                 self.talk.check_system();
             }
             Input::Set(None) => note(self.talk.settings()),
             Input::Set(Some((name, value))) => {
-                self.talk.set(&name, &value, engine)?;
+                self.talk.set(&name, &value)?;
                 note(format_args!("({})", self.talk.settings()));
             }
             Input::Show => {
-                note(format_args!("model     {}\n{}", self.identity.name, self.talk.summary(engine)))
+                let summary = self.talk.summary(self.session.core.n_ctx());
+                note(format_args!("model     {}\n{summary}", self.identity.name))
             }
             Input::Save(path) => {
                 check_named("/save", &path)?;
@@ -134,7 +134,7 @@ impl Chat<'_> {
             }
             Input::Load(path) => {
                 check_named("/load", &path)?;
-                let n = self.talk.load_file(&path, &self.identity, engine)?;
+                let n = self.talk.load_file(&path, &self.identity)?;
                 note(format_args!("(loaded {} from {})", n_things(n, "message"), path.display()));
             }
             Input::Help => note(HELP),
@@ -147,15 +147,15 @@ impl Chat<'_> {
     /// Answers a message, or the last one again.
     fn answer(&mut self, message: Option<String>) -> Result<()> {
         interrupt::forget();
-        let (engine, show) = (&mut self.session.engine, &mut to_stdout());
+        let (core, show) = (&mut self.session.core, &mut to_stdout());
         let outcome = match message {
-            Some(text) => self.talk.turn(engine, text, self.n_predict, show),
-            None => self.talk.regenerate(engine, self.n_predict, show),
+            Some(text) => self.talk.turn(core, text, self.n_predict, show),
+            None => self.talk.regenerate(core, self.n_predict, show),
         };
         interrupt::forget();
         let outcome = outcome?;
         show("\n")?;
-        report_end(&outcome, engine);
+        report_end(&outcome, self.session.core.n_ctx());
         let timings = timings(self.session.load, &outcome);
         if self.verbose > 0 {
             note(timings);

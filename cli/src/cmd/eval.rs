@@ -7,13 +7,13 @@ use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
 use crate::new_file::NewFile;
 use crate::output::{self, n_things, note};
-use crate::session::{self, Session};
+use crate::session::{self, Core, Session};
 use crate::setup::Setup;
 use crate::values;
 use crate::{interrupt, text, tokens};
 use clap::{Args, ValueEnum};
 use llmrt_abi::DType;
-use llmrt_engine::{Engine, Logits, TokenId};
+use llmrt_engine::{DeviceRunner, EngineEvent, Request, TokenId};
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -102,22 +102,23 @@ fn eval(global: &Global, args: &Eval) -> Result<()> {
     let largest = if args.per_op.is_some() { Some(ids.len()) } else { args.chunks.iter().copied().max() };
     options.n_batch = options.n_batch.max(largest.unwrap_or(0).min(options.n_ctx));
 
-    let mut session = Session::load(&setup, model, &args.loading, options)?;
-    tokens::check(&ids, session.engine.model().config.n_vocab, &source)?;
+    options.max_prompt_logits = options.n_batch;
+    let mut session = Session::load(&setup, model, &args.loading, options, None)?;
+    tokens::check(&ids, session.model().config.n_vocab, &source)?;
     if let Some(folder) = &args.per_op {
-        write_ops(&mut session.engine, &ids, folder)?;
+        write_ops(session.core.runner_mut(), &ids, folder)?;
     }
     let started = Instant::now();
     match &args.logits_out {
         Some(path) => {
             let mut file = NewFile::create(path)?;
-            rows(&mut session.engine, &ids, args, &mut |_, row| {
+            rows(&mut session.core, &ids, args, &mut |_, row| {
                 let bytes: Vec<u8> = row.iter().flat_map(|x| x.to_le_bytes()).collect();
                 file.out().write_all(&bytes).map_err(|e| Error::unwritable(path, &e))
             })?;
             file.finish()?;
         }
-        None => rows(&mut session.engine, &ids, args, &mut show_row)?,
+        None => rows(&mut session.core, &ids, args, &mut show_row)?,
     }
     session.report_placement(setup.verbose);
     let (n, time) = (ids.len(), started.elapsed().as_secs_f64());
@@ -142,41 +143,37 @@ fn given_tokens(args: &Eval) -> Result<(Vec<TokenId>, String)> {
 
 /// Feeds the tokens in chunks and passes on the requested rows, in order, with their positions.
 fn rows(
-    engine: &mut Engine,
+    core: &mut Core,
     ids: &[TokenId],
     args: &Eval,
     take: &mut dyn FnMut(usize, &[f32]) -> Result<()>,
 ) -> Result<()> {
-    let n_vocab = engine.model().config.n_vocab as usize;
-    let logits = match args.logits {
-        LogitsArg::All => Logits::All,
-        LogitsArg::Last => Logits::Last,
+    let prompt_logits = match args.logits {
+        LogitsArg::All => Some(0),
+        LogitsArg::Last => Some(ids.len() - 1),
     };
+    let id = core.add(Request { prompt_logits, max_tokens: Some(0), ..Request::greedy(ids.to_vec()) })?;
     let mut sizes = args.chunks.iter().copied();
-    let mut size = usize::MAX;
-    let id = engine.add(ids.to_vec())?;
-    let mut n_done = 0;
-    while n_done < ids.len() {
-        size = sizes.next().unwrap_or(size);
+    let (n_batch, mut size, mut end) = (core.scheduler().config().max_num_batched_tokens, usize::MAX, 0);
+    while let Some((_, n_done)) = core.progress(id) {
+        if n_done >= end {
+            size = sizes.next().unwrap_or(size);
+            end = n_done.saturating_add(size);
+        }
         // A chunk may be larger than a step.
-        let end = ids.len().min(n_done.saturating_add(size));
-        while n_done < end {
-            let step = session::step(engine, logits, end - n_done)?;
-            if step.n_tokens == 0 {
-                return Err(Error::usage(
-                    "the KV cache has no room for the tokens: raise the context size (-c)",
-                ));
-            }
-            n_done += step.n_tokens;
-            for (row, values) in step.rows.iter().zip(step.logits.chunks_exact(n_vocab)) {
-                take(row.position, values)?;
-            }
-            if interrupt::is_requested() {
-                return Err(Error::interrupted());
+        core.set_max_num_batched_tokens((end - n_done).min(n_batch))?;
+        for event in session::step(core)? {
+            match event {
+                EngineEvent::Logits { position, logits, .. } => take(position, &logits)?,
+                EngineEvent::Failed { error, .. } => return Err(error.into()),
+                _ => {}
             }
         }
+        if interrupt::is_requested() {
+            return Err(Error::interrupted());
+        }
     }
-    Ok(engine.remove(id)?)
+    Ok(())
 }
 
 /// The likeliest tokens after a position, with their logits.
@@ -188,11 +185,11 @@ fn show_row(position: usize, row: &[f32]) -> Result<()> {
 }
 
 /// One file of little-endian f32 per op, in the order of execution, and `index.tsv` with their names and dims.
-fn write_ops(engine: &mut Engine, ids: &[TokenId], folder: &Path) -> Result<()> {
+fn write_ops(runner: &mut DeviceRunner, ids: &[TokenId], folder: &Path) -> Result<()> {
     std::fs::create_dir_all(folder).map_err(|e| Error::unwritable(folder, &e))?;
     let mut index = String::from("file\tname\tne\n");
     let mut i = 0;
-    let outcome = engine.per_op(ids, &mut |name, ne, values| {
+    let outcome = runner.per_op(ids, &mut |name, ne, values| {
         let plain: String =
             name.chars().map(|c| if c.is_alphanumeric() || ".-_".contains(c) { c } else { '_' }).collect();
         let file = format!("{i:04}-{plain}.f32");

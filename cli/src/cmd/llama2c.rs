@@ -4,20 +4,19 @@
 //! go through the model in one step: the text is the same as token by token.
 
 use crate::args::Global;
-use crate::cmd::run::Run;
-use crate::cmd::run::to_stdout;
+use crate::cmd::run::{self, Run, to_stdout};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
-use crate::generate::next_logits;
+use crate::generate::generate;
 use crate::model::OpenModel;
 use crate::output::{n_things, note};
 use crate::session::Session;
 use crate::setup::Setup;
 use crate::{interrupt, sampling};
 use llmrt_abi::DType;
-use llmrt_engine::{Timings, TokenId};
-use llmrt_tokenizer::{Decoder, Tokenizer};
-use std::time::Instant;
+use llmrt_engine::{Request, Timings, TokenId};
+use llmrt_tokenizer::Tokenizer;
+use std::sync::Arc;
 
 /// The token that begins a text, and whose coming ends it.
 const BOS: TokenId = 1;
@@ -38,59 +37,48 @@ pub fn run(global: &Global, args: &Run, model: OpenModel, prompt: &str) -> Resul
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let n_steps = n_steps(args.n_predict, options.n_ctx);
 
-    let Session { mut engine, load } = Session::load(&setup, model, &args.loading, options)?;
-    let n_vocab = engine.model().config.n_vocab;
-    let (mut sampler, seed) = sampling::sampler(&args.sampling, n_vocab)?;
+    let tokenizer = Arc::new(tokenizer);
+    let mut session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
+    let (decoding, seed) = sampling::decoding(&args.sampling, session.model().config.n_vocab)?;
     if setup.verbose > 0 {
         let n_prompt = n_things(prompt.len(), "token");
         note(format_args!("prompt {n_prompt}, {n_steps} positions, seed {seed}"));
     }
 
-    let mut out = Out { decoder: tokenizer.decoder(false) };
-    let mut timings = Timings { load, ..Timings::default() };
-    let mut position = 0;
-    let mut ended = false;
-    for &token in &prompt[1..] {
-        if position == n_steps || ended {
-            break;
-        }
-        position += 1;
-        ended = token == BOS || interrupt::is_requested();
-        if !ended {
-            out.push(token)?;
-        }
-    }
-
-    let mut last = Instant::now();
-    let id = engine.add(prompt[..prompt.len().min(n_steps)].to_vec())?;
-    engine.set_required_top_k(id, sampler.required_top_k())?;
-    while position < n_steps && !ended {
-        let Some(step) = next_logits(&mut engine, id, usize::MAX)? else {
-            if timings.n_prompt == 0 {
-                let n_missing = engine.sequence(id).map_or(0, |seq| seq.n_missing());
-                (timings.n_prompt, timings.prompt) = (prompt.len() - n_missing, last.elapsed());
-            }
-            break;
+    // A token of the prompt that ends a text ends this one.
+    let n_shown = prompt[1..].iter().take_while(|&&token| token != BOS).count().min(n_steps);
+    let mut show = to_stdout();
+    show(&text_of(&tokenizer, &prompt[1..=n_shown])?)?;
+    let mut timings = Timings { load: session.load, ..Timings::default() };
+    if n_shown + 1 == prompt.len() && n_shown < n_steps {
+        let request = Request {
+            decoding,
+            max_tokens: Some(n_steps - n_shown),
+            stop_token_ids: vec![BOS],
+            ignore_eos: true,
+            continues: n_shown > 0,
+            ..Request::greedy(prompt)
         };
-        let token = sampler.sample(step.row(0), &[])?;
-        position += 1;
-        count(&mut timings, prompt.len(), &mut last);
-        timings.n_generated += usize::from(token != BOS);
-        ended = token == BOS || interrupt::is_requested();
-        if !ended {
-            out.push(token)?;
-            if position < n_steps {
-                engine.push(id, token)?;
-            }
-        }
+        let outcome = generate(&mut session.core, request, None, &mut show)?;
+        timings = run::timings(session.load, &outcome);
     }
-    out.finish()?;
-    Session { engine, load }.report_placement(setup.verbose);
+    show("\n")?;
+    session.report_placement(setup.verbose);
     if setup.verbose == 0 && sampling::is_seed_news(&args.sampling) {
         note(format_args!("seed {seed}"));
     }
     note(timings);
     if interrupt::is_requested() { Err(Error::interrupted()) } else { Ok(()) }
+}
+
+/// The text of a prompt, all of it.
+fn text_of(tokenizer: &Tokenizer, tokens: &[TokenId]) -> Result<String> {
+    let mut decoder = tokenizer.decoder(false);
+    let mut text = String::new();
+    for &token in tokens {
+        text += &decoder.push(token)?;
+    }
+    Ok(text + &decoder.flush())
 }
 
 /// `-n`, where 0, less than 0 and more than there are mean all positions.
@@ -107,35 +95,6 @@ fn prompt_tokens(tokenizer: &Tokenizer, prompt: &str) -> Result<Vec<TokenId>> {
         interrupt::UNTIL_INTERRUPTED,
     )?);
     Ok(tokens)
-}
-
-/// The first token comes with the prompt's step, every other one has a step of its own.
-fn count(timings: &mut Timings, n_prompt: usize, last: &mut Instant) {
-    let now = Instant::now();
-    let time = now - std::mem::replace(last, now);
-    if timings.n_prompt == 0 {
-        (timings.n_prompt, timings.prompt) = (n_prompt, time);
-    } else {
-        timings.n_decoded += 1;
-        timings.generate += time;
-    }
-}
-
-/// Tokens as text on stdout.
-struct Out<'t> {
-    decoder: Decoder<&'t Tokenizer>,
-}
-
-impl Out<'_> {
-    fn push(&mut self, token: TokenId) -> Result<()> {
-        let text = self.decoder.push(token)?;
-        to_stdout()(&text)
-    }
-
-    fn finish(&mut self) -> Result<()> {
-        let rest = self.decoder.flush();
-        to_stdout()(&(rest + "\n"))
-    }
 }
 
 #[cfg(test)]

@@ -56,8 +56,8 @@ fn perplexity(global: &Global, args: &Perplexity) -> Result<()> {
         args.kl.as_deref().map(|path| load_base(&setup, path, args, n_window, &session)).transpose()?;
     let mut result = Outcome::default();
     for (i, window) in windows.iter().enumerate() {
-        let rows = predictions(&mut session.engine, &window)?;
-        let base_rows = base.as_mut().map(|base| predictions(&mut base.engine, &window)).transpose()?;
+        let rows = predictions(&mut session.core, &window)?;
+        let base_rows = base.as_mut().map(|base| predictions(&mut base.core, &window)).transpose()?;
         result.add(&rows, base_rows.as_deref(), window.targets());
         report_progress(i + 1, windows.n(), &result);
         if interrupt::is_requested() {
@@ -76,7 +76,7 @@ fn load(setup: &Setup, model: OpenModel, args: &Perplexity, n_window: usize) -> 
     let mut flags = args.context.clone();
     flags.ctx = Some(n_window);
     let options = context::engine_options(&flags, model.n_ctx_train(), defaults, setup.placing())?;
-    Session::load(setup, model, &args.loading, options)
+    Session::load(setup, model, &args.loading, options, None)
 }
 
 /// The base, which must have the same vocabulary.
@@ -89,7 +89,7 @@ fn load_base(
 ) -> Result<Session> {
     let model = OpenModel::open(Some(path), &model::open_options(&args.loading))?;
     let base = load(setup, model, args, n_window)?;
-    let n = |session: &Session| session.engine.model().config.n_vocab;
+    let n = |session: &Session| session.model().config.n_vocab;
     if n(&base) != n(session) {
         let (found, expected) = (n(&base), n(session));
         return Err(Error::file(

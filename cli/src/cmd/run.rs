@@ -9,7 +9,7 @@ use crate::args::{Global, SamplerArg};
 use crate::cmd::{Command, chat, llama2c};
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
-use crate::generate::{Outcome, Request, generate};
+use crate::generate::{Outcome, generate};
 use crate::model::{self, OpenModel};
 use crate::output::{self, n_things, note};
 use crate::prompt_cache::{self, Key};
@@ -18,7 +18,8 @@ use crate::setup::Setup;
 use crate::templates::Template;
 use crate::{interrupt, prompt, sampling, text};
 use llmrt_abi::DType;
-use llmrt_engine::{Engine, EngineOptions, Finish, Timings, TokenId};
+use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::{EngineOptions, Finish, Request, Timings, TokenId};
 use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Tokenizer};
 use std::ffi::{OsStr, OsString};
 use std::io::IsTerminal;
@@ -98,8 +99,8 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         .map_err(|e| e.of_model(&model.name))?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;
     let key = cache_key(args, &model, &options, &setup)?;
-    let mut session = Session::load(&setup, model, &args.loading, options)?;
-    let (mut sampler, seed) = sampling::sampler(&args.sampling, session.engine.model().config.n_vocab)?;
+    let mut session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
+    let (decoding, seed) = sampling::decoding(&args.sampling, session.model().config.n_vocab)?;
     if setup.verbose > 0 {
         note(format_args!("prompt {}, seed {seed}", n_things(tokens.len(), "token")));
     }
@@ -109,30 +110,29 @@ fn run(global: &Global, args: &Run) -> Result<()> {
     if args.echo {
         show(&prompt)?;
     }
-    let n_tokens = tokens.len();
-    let id = session.engine.add(tokens)?;
     let n_restored = match &key {
-        Some((path, key)) => prompt_cache::restore(path, key, &mut session.engine, id)?,
+        Some((path, key)) => prompt_cache::restore(path, key, &mut session.core, &tokens)?,
         None => 0,
     };
     let request = Request {
-        tokenizer: &tokenizer,
-        n_predict: n_predict(args),
-        stops: args.sampling.stop.clone(),
+        decoding,
+        max_tokens: n_predict(args),
+        stop: args.sampling.stop.clone(),
+        ignore_eos: args.sampling.ignore_eos,
         continues: template.is_none() && !prompt.is_empty(),
-        ignores_eog: args.sampling.ignore_eos,
-        make_room: None,
+        ..Request::greedy(tokens.clone())
     };
-    let outcome = generate(&mut session.engine, id, &mut sampler, request, &mut show)?;
+    let outcome = generate(&mut session.core, request, None, &mut show)?;
     show("\n")?;
-    if let Some((path, key)) = key.filter(|_| n_restored + 1 < n_tokens && !args.prompt_cache_ro) {
-        session.engine.truncate(id, n_tokens)?;
-        prompt_cache::save(path, &key, &session.engine, id)?;
+    if let Some((path, key)) =
+        key.filter(|_| n_restored + BLOCK_SIZE <= tokens.len() && !args.prompt_cache_ro)
+    {
+        prompt_cache::save(path, &key, &session.core, &tokens)?;
     }
 
     session.report_placement(setup.verbose);
-    report_end(&outcome, &session.engine);
-    if shows_seed && outcome.n_generated > 0 {
+    report_end(&outcome, session.core.n_ctx());
+    if shows_seed && !outcome.tokens.is_empty() {
         note(format_args!("seed {seed}"));
     }
     note(timings(session.load, &outcome));
@@ -183,9 +183,9 @@ pub fn n_predict(args: &Run) -> Option<usize> {
 }
 
 /// Notes on stderr why a text stopped short.
-pub fn report_end(outcome: &Outcome, engine: &Engine) {
+pub fn report_end(outcome: &Outcome, n_ctx: usize) {
     if outcome.is_context_full {
-        note(format_args!("stopped: the context of {} tokens is full; raise it with -c", engine.n_ctx()));
+        note(format_args!("stopped: the context of {n_ctx} tokens is full; raise it with -c"));
     }
 }
 
@@ -195,7 +195,7 @@ pub fn timings(load: Duration, outcome: &Outcome) -> Timings {
         load,
         n_prompt: outcome.n_prompt,
         prompt: outcome.prompt,
-        n_generated: outcome.n_generated,
+        n_generated: outcome.tokens.len(),
         n_decoded: outcome.n_decoded,
         generate: outcome.generate,
     }

@@ -29,8 +29,8 @@ impl Runner for NoDevice {
 fn main() -> Result<()> {
     for (n_seqs, n_waiting) in [(16, 0), (16, 1000), (256, 0), (256, 1000)] {
         let scheduler = SchedulerConfig { max_num_seqs: n_seqs, ..SchedulerConfig::default() };
-        let (n_blocks, n_host_blocks) = (n_seqs * 80, 0);
-        let options = CoreOptions { scheduler, n_ctx: 1024, n_blocks, n_host_blocks, block_size: 16 };
+        let n_blocks = n_seqs * 80;
+        let options = CoreOptions { scheduler, n_ctx: 1024, n_blocks, ..CoreOptions::default() };
         let mut core = EngineCore::new(NoDevice, None, options)?;
         for i in 0..n_seqs + n_waiting {
             core.add(Request::greedy((0..256).map(|token| token + i as u32).collect()))?;

@@ -1,20 +1,10 @@
 //! From a plan to the arrays of a step: what the graph reads as input tensors.
 
 use crate::error::{Error, Result};
-use crate::kv::pool::BlockPool;
-use crate::schedule::StepPlan;
+use crate::kv::pool::{BlockId, BlockPool};
 use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
 use llmrt_models::Input;
-
-/// Which tokens' logits are requested.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Logits {
-    /// Those of a sequence's last known token, from which the next one is picked. None in the middle of a prompt.
-    Last,
-    /// Those of every token.
-    All,
-}
 
 /// The tokens of one step, those of one sequence beside each other. Indices are i32, the type of graph inputs.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
@@ -54,30 +44,25 @@ pub struct OutputRow {
 }
 
 impl Batch {
-    /// The arrays for `plan`, whose sequences are in `queue` with their blocks in `pool`.
-    pub fn new(
-        plan: &StepPlan,
-        queue: &[Sequence],
-        pool: &BlockPool,
-        max_blocks: usize,
-        logits: Logits,
-    ) -> Result<Self> {
-        let find = |id| queue.iter().find(|seq| seq.id == id).map(|seq| (seq, logits));
-        Self::of_chunks(&plan.chunks, find, pool, max_blocks)
-    }
-
-    /// The arrays for chunks of sequences that `find` finds, with the logits that are requested of each.
-    pub fn of_chunks<'s>(
+    /// The arrays for chunks of sequences, which `find` finds with the position from which their logits are requested; those
+    /// of a sequence's last known token, from which the next one is picked, always are.
+    pub fn new<'s>(
         chunks: &[ScheduledChunk],
-        find: impl Fn(SequenceId) -> Option<(&'s Sequence, Logits)>,
+        find: impl Fn(SequenceId) -> Option<(&'s Sequence, Option<usize>)>,
         pool: &BlockPool,
         max_blocks: usize,
     ) -> Result<Self> {
         let mut batch = Self { query_starts: vec![0], max_blocks, ..Self::default() };
+        let mut written = Vec::new();
         for chunk in chunks {
-            let (seq, logits) = find(chunk.id).ok_or(Error::UnknownSequence { id: chunk.id })?;
-            batch.push(seq, chunk, pool, logits)?;
+            let (seq, logits_from) = find(chunk.id).ok_or(Error::UnknownSequence { id: chunk.id })?;
+            batch.push(seq, chunk, pool, logits_from)?;
+            let slot = |slot: Option<BlockId>| slot.map_or(-1, |slot| index(slot.0 as usize));
+            let (read, write) = seq.state_slots();
+            batch.state_slots.push(slot(read));
+            written.push(slot(write));
         }
+        batch.state_slots.extend(written);
         Ok(batch)
     }
 
@@ -117,7 +102,7 @@ impl Batch {
         seq: &Sequence,
         chunk: &ScheduledChunk,
         pool: &BlockPool,
-        logits: Logits,
+        logits_from: Option<usize>,
     ) -> Result<()> {
         let (id, n_new, n_missing) = (seq.id, chunk.n_new, seq.n_missing());
         if n_new == 0 || n_new > n_missing {
@@ -129,7 +114,7 @@ impl Batch {
         for position in seq.n_computed()..end {
             let token = seq.tokens()[position];
             let last = position + 1 == seq.tokens().len();
-            if logits == Logits::All || last {
+            if last || logits_from.is_some_and(|from| position >= from) {
                 self.output_ids.push(index(self.n_tokens()));
                 self.rows.push(OutputRow { id, position });
             }

@@ -41,10 +41,6 @@ pub enum Error {
     RequestPanicked { id: RequestId },
     #[error("{id} exists already: give each request a name of its own")]
     DuplicateRequest { id: RequestId },
-    #[error(
-        "{arch} has recurrent states, and a queue of requests does not keep these: use sequences (`Engine`; `llmrt run` without --json and --batch-file)"
-    )]
-    RecurrentRequests { arch: String },
     #[error("{id} does not exist: it has ended, or was never added")]
     UnknownRequest { id: RequestId },
     #[error("{id} is given {found} sequences: expected at most {width}, its width")]
@@ -70,7 +66,7 @@ pub enum Error {
     )]
     BadLogit { token: TokenId, found: f32 },
     #[error(
-        "the {found} largest logits are given: the sampler needs {}; pass `Sampler::required_top_k` to `Engine::set_required_top_k`",
+        "the {found} largest logits are given: the sampler needs {}; state what `Sampler::required_top_k` returns before the step",
         needed.map_or("all".to_string(), |n| n.to_string())
     )]
     TooFewLogits { found: usize, needed: Option<usize> },
@@ -103,10 +99,6 @@ pub enum Error {
     TableTooNarrow { id: SequenceId, needed: usize, max_blocks: usize },
     #[error("{id} has no slot for position {position}: its blocks belong to another pool")]
     NoSlot { id: SequenceId, position: usize },
-    #[error(
-        "{id} has no slot for its recurrent state: the step has more sequences than the engine is made for"
-    )]
-    NoStateSlot { id: SequenceId },
     #[error("{id} has token {token} at position {position}: expected an id up to {most}", most = i32::MAX)]
     BadToken { id: SequenceId, token: TokenId, position: usize },
 
@@ -135,8 +127,6 @@ pub enum Error {
     NotEnoughMemory { device: String, kv: u64, compute: u64, free: u64 },
     #[error("strict placement forbids going on without a device: {problem}")]
     Strict { problem: String },
-    #[error("{id} has {n_tokens} tokens: the context holds {n_ctx}; raise the context size (-c)")]
-    ContextFull { id: SequenceId, n_tokens: usize, n_ctx: usize },
     #[error("saved keys and values cannot be used: {problem}")]
     BadState { problem: String },
     #[error("token {token} does not exist: the vocabulary has the ids 0 to {last}", last = n_vocab.saturating_sub(1))]

@@ -209,6 +209,7 @@ impl<R: Runner> Worker<R> {
             EngineEvent::Failed { request, .. } => (*request, true),
             EngineEvent::Token { request, .. }
             | EngineEvent::TextEnded { request, .. }
+            | EngineEvent::ContextFull { request }
             | EngineEvent::Logits { request, .. } => (*request, false),
         };
         let stream = if is_last { self.streams.remove(&id) } else { self.streams.get(&id).cloned() };

@@ -1,8 +1,8 @@
-//! The paged KV cache: its blocks, what of them can be used again, the tables of sequences, and rows as bytes; slots of
-//! recurrent states.
+//! The caches of sequences: blocks of keys and values, what of them can be used again, the tables of sequences, slots of
+//! recurrent states, and rows as bytes.
 
 pub mod pool;
+pub mod pools;
 pub mod prefix;
-pub(crate) mod slots;
 pub mod state;
 pub mod table;

@@ -1,8 +1,9 @@
-//! Requests to tokens: sequences, the paged cache's blocks, the scheduler, batches, sampling, stopping and timings.
+//! Requests to tokens: queues, the paged cache's blocks, the scheduler, batches, sampling, stopping and timings.
 //!
-//! In a step [`schedule()`] gives each sequence its tokens, [`Batch::new`] writes the arrays that the graph reads, the
-//! host executes the graph, a [`Sampler`] picks a token from each row of logits, and a [`StopFilter`] holds back text
-//! that may become a stop string. All of it is pure: no device, no clock, no I/O.
+//! An [`EngineCore`] has one loop for every program. In a step its [`scheduler`] gives each sequence its tokens,
+//! [`Batch::new`] writes the arrays that the graph reads, a [`DeviceRunner`] executes it, a [`Sampler`] picks a token from each
+//! row of logits, and a [`StopFilter`] holds back text that may become a stop string. All but the runner is pure: no device,
+//! no clock, no I/O. An [`AsyncEngine`] is a core on a thread of its own, for programs that wait for many requests at once.
 //!
 //! # Embedding
 //!
@@ -11,11 +12,12 @@
 //! `docs/guide/embed.md`.
 //!
 //! ```
-//! use llmrt_engine::{Engine, EngineOptions, Logits, Sampler, SamplingParams};
+//! use llmrt_engine::{DeviceRunner, EngineEvent, EngineOptions, Request};
 //! use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 //! use llmrt_host::{Host, HostOptions};
 //! use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 //! use std::path::Path;
+//! use std::sync::Arc;
 //!
 //! // Devices, first choice first and the baseline last. Here: the CPU alone.
 //! let host = Host::new(HostOptions::default());
@@ -24,30 +26,25 @@
 //!
 //! // The model: its tables, its tokenizer, and its weights on the devices.
 //! let files = ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default())?;
-//! let tokenizer = Tokenizer::from_metadata(&files.model.metadata)?;
+//! let tokenizer = Arc::new(Tokenizer::from_metadata(&files.model.metadata)?);
 //! let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
 //! let options = EngineOptions { n_ctx: 128, ..EngineOptions::default() };
-//! let mut engine = Engine::new(&host, devices, files, load, options)?;
+//! let runner = DeviceRunner::new(&host, devices, files, load, options)?;
 //!
-//! // One sequence: prefill, then a token per step.
-//! let id = engine.add(tokenizer.encode("Once upon a time", EncodeOptions::default())?)?;
-//! let mut sampler = Sampler::new(SamplingParams::greedy(), 0)?;
-//! let mut decoder = tokenizer.decoder(false).continuing();
+//! // One request: prefill, then a token per step.
+//! let mut core = runner.into_core(Some(tokenizer.clone()))?;
+//! let prompt = tokenizer.encode("Once upon a time", EncodeOptions::default())?;
+//! core.add(Request { max_tokens: Some(16), ..Request::greedy(prompt) })?;
 //! let mut text = String::new();
-//! for _ in 0..16 {
-//!     let step = engine.step(Logits::Last, usize::MAX)?;
-//!     if step.rows.is_empty() {
-//!         continue; // A chunk of a long prompt: no logits yet.
+//! while !core.is_idle() {
+//!     for event in core.step()? {
+//!         match event {
+//!             EngineEvent::Token { token, .. } => text += &token.text,
+//!             EngineEvent::Failed { error, .. } => return Err(error.into()),
+//!             _ => {}
+//!         }
 //!     }
-//!     let history = engine.sequence(id).map_or(&[][..], |sequence| sequence.tokens());
-//!     let token = sampler.sample(step.row(0), history)?;
-//!     if tokenizer.is_eog(token) {
-//!         break;
-//!     }
-//!     text += &decoder.push(token)?;
-//!     engine.push(id, token)?;
 //! }
-//! text += &decoder.flush();
 //! assert!(text.split_whitespace().count() > 4, "{text}");
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
@@ -65,7 +62,6 @@ pub mod beam;
 pub mod core;
 mod deployment;
 pub mod device_topk;
-pub mod engine;
 mod error;
 pub mod handle;
 pub mod kv;
@@ -75,18 +71,15 @@ pub mod metrics;
 pub mod options;
 pub mod output;
 mod program;
-mod recover;
 pub mod request;
 pub mod runner;
 pub mod sampler;
-pub mod schedule;
 pub mod scheduler;
 pub mod sequence;
 pub mod stop;
 
 pub use crate::core::{EngineCore, EngineEvent, RequestOutput};
-pub use batch::{Batch, Logits, OutputRow};
-pub use engine::{Engine, Step};
+pub use batch::{Batch, OutputRow};
 pub use error::{Error, Result};
 pub use handle::{AsyncEngine, RequestStream};
 pub use kv::pool::{BlockId, BlockPool};
@@ -99,6 +92,5 @@ pub use options::EngineOptions;
 pub use request::{Decoding, Request, RequestId};
 pub use runner::DeviceRunner;
 pub use sampler::{Row, Sampler, SamplingParams};
-pub use schedule::{Budget, StepPlan, schedule};
 pub use sequence::{Sequence, SequenceId, TokenId};
 pub use stop::{Finish, StopFilter, Streamed};

@@ -1,12 +1,15 @@
 //! The sizes that an engine is made for.
 
-use crate::kv::slots;
+use crate::scheduler::{Policy, Preemption};
 use llmrt_abi::DType;
 use llmrt_host::sched::SplitMode;
 use llmrt_models::BatchShape;
 
 /// Tokens in a block of the KV cache.
 pub const BLOCK_SIZE: usize = 16;
+
+/// Slots of recurrent states that a sequence takes: one is read while the other is written.
+const STATES_PER_SEQUENCE: usize = 2;
 
 /// The sizes that the engine is made for.
 #[derive(Clone, Debug)]
@@ -17,6 +20,12 @@ pub struct EngineOptions {
     pub n_batch: usize,
     /// Sequences that may be at full length at the same time.
     pub max_seqs: usize,
+    /// Rows of logits of prompt tokens in one step, where requests require these.
+    pub max_prompt_logits: usize,
+    /// Which requests a step serves first.
+    pub policy: Policy,
+    /// How preempted requests get their keys and values back.
+    pub preemption: Preemption,
     /// Element type of the K cache.
     pub k_type: DType,
     /// Element type of the V cache.
@@ -28,7 +37,7 @@ pub struct EngineOptions {
     /// How several devices share the model.
     pub split: SplitMode,
     /// From so many bytes on, a step's logits stay on a device with memory of its own where the largest of each row
-    /// decide ([`Engine::set_required_top_k`]), and only these are read back; `u64::MAX`: never.
+    /// decide ([`crate::Sampler::required_top_k`]), and only these are read back; `u64::MAX`: never.
     pub keep_logits_from: u64,
     /// Keep blocks of ended sequences, and use them for sequences that begin with the same tokens.
     pub prefix_cache: bool,
@@ -42,6 +51,9 @@ impl Default for EngineOptions {
             n_ctx: 4096,
             n_batch: 512,
             max_seqs: 1,
+            max_prompt_logits: 64,
+            policy: Policy::default(),
+            preemption: Preemption::default(),
             k_type: DType::F16,
             v_type: DType::F16,
             n_threads: 0,
@@ -64,6 +76,11 @@ impl EngineOptions {
         self.max_blocks().saturating_mul(self.max_seqs.max(1))
     }
 
+    /// Slots of recurrent states, in models that have them.
+    pub(crate) fn n_states(&self) -> usize {
+        self.max_seqs.max(1).saturating_mul(STATES_PER_SEQUENCE)
+    }
+
     /// The shape of a step.
     pub(crate) fn shape(&self, n_tokens: usize, n_seqs: usize, n_outputs: usize) -> BatchShape {
         BatchShape {
@@ -73,7 +90,7 @@ impl EngineOptions {
             max_blocks: self.max_blocks() as u64,
             n_blocks: self.n_blocks() as u64,
             block_size: BLOCK_SIZE as u64,
-            n_state_slots: self.max_seqs.max(1).saturating_mul(slots::PER_SEQUENCE) as u64,
+            n_state_slots: self.n_states() as u64,
             k_type: self.k_type,
             v_type: self.v_type,
         }

@@ -45,8 +45,11 @@ pub struct Request {
     /// How many of the likeliest tokens are returned with their log-probabilities, beside the picked one; `None`: not even
     /// that.
     pub logprobs: Option<usize>,
-    /// Whether the logits of all prompt tokens are returned. Cached prefixes are computed then, too.
-    pub prompt_logits: bool,
+    /// Position of the prompt from which on the logits after each token are returned; cached prefixes are computed then, too.
+    pub prompt_logits: Option<usize>,
+    /// Whether a text that fills the context may go on after other tokens ([`crate::EngineEvent::ContextFull`]); only for a
+    /// single text.
+    pub context_shift: bool,
     /// Larger goes first.
     pub priority: i32,
     /// Requests with different salts share no cached prefixes.
@@ -75,7 +78,12 @@ pub enum Decoding {
     /// The likeliest texts, by beam search of width `best_of`.
     Beam(BeamParams),
     /// These tokens, whatever the logits are.
-    Forced(Vec<TokenId>),
+    Forced {
+        /// The tokens.
+        tokens: Vec<TokenId>,
+        /// How many of the largest logits are read; `None`: all.
+        required_top_k: Option<usize>,
+    },
 }
 
 impl Request {
@@ -93,7 +101,8 @@ impl Request {
             ignore_eos: false,
             continues: true,
             logprobs: None,
-            prompt_logits: false,
+            prompt_logits: None,
+            context_shift: false,
             priority: 0,
             cache_salt: String::new(),
         }
@@ -119,7 +128,10 @@ impl Request {
         StopFilter::new(self.stop.clone())?;
         match &self.decoding {
             Decoding::Beam(params) => params.check(self.width()),
-            Decoding::Forced(_) if self.width() > 1 => bad("best_of", self.width(), "1 for given tokens"),
+            _ if self.context_shift && (self.width() > 1 || self.is_beam_search()) => {
+                bad("best_of", self.width(), "1 for a text whose context is shifted")
+            }
+            Decoding::Forced { .. } if self.width() > 1 => bad("best_of", self.width(), "1 for given tokens"),
             _ => self.sampler(0).map(drop),
         }
     }
@@ -134,7 +146,7 @@ impl Request {
             Decoding::Llama2c { temperature, top_p, seed } => {
                 Ok(Some(Sampler::llama2c(*temperature, *top_p, seed.wrapping_add(i as u64))?))
             }
-            Decoding::Beam(_) | Decoding::Forced(_) => Ok(None),
+            Decoding::Beam(_) | Decoding::Forced { .. } => Ok(None),
         }
     }
 

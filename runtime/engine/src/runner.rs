@@ -6,10 +6,12 @@ use crate::deployment::{Deployment, lost};
 use crate::device_topk::TopKRequest;
 use crate::error::{Error, Result};
 use crate::kv::pool::BlockId;
+use crate::kv::pools::{CacheMoves, CachePools};
 use crate::memory;
 use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::program::{Results, StepProgram, StepShape, borrowed, floats, inputs, words};
-use crate::scheduler::{BlockMove, SchedulerConfig};
+use crate::scheduler::{BlockMove, ScheduledChunk, SchedulerConfig};
+use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
@@ -26,6 +28,16 @@ pub type VisitOp<'a> = dyn FnMut(&str, [u64; 4], &[f32]) -> std::io::Result<()> 
 
 /// Most step graphs kept.
 const MAX_PROGRAMS: usize = 64;
+
+/// A cache of one layer.
+pub(crate) struct Cache {
+    /// The state's name, such as `blk.0.k_cache`.
+    pub name: String,
+    /// Whether it holds states of whole sequences, by slot, instead of rows by block.
+    pub is_recurrent: bool,
+    /// Bytes of a block or slot.
+    pub n_bytes: u64,
+}
 
 /// A model on its devices.
 pub struct DeviceRunner {
@@ -71,26 +83,28 @@ impl DeviceRunner {
     }
 
     /// A core over this runner: its context, its batch size, a queue of requests. Without a tokenizer there are tokens and no
-    /// text. Refuses models with recurrent states.
+    /// text.
     pub fn into_core(self, tokenizer: Option<Arc<Tokenizer>>) -> Result<EngineCore<DeviceRunner>> {
-        if self.model().spec().is_recurrent() {
-            return Err(Error::RecurrentRequests { arch: self.model().config.arch.clone() });
-        }
         let options = &self.options;
         let max_num_seqs = options.max_seqs.max(1);
         let scheduler = SchedulerConfig {
             max_num_batched_tokens: options.n_batch.max(max_num_seqs),
             max_num_seqs,
+            max_num_prompt_logits: options.max_prompt_logits.max(1),
             // Every sequence has room for the whole context: nothing is kept free for those that run.
             watermark: 0.0,
+            policy: options.policy,
+            preemption: options.preemption,
+            cost: None,
             prefix_cache: options.prefix_cache,
-            ..SchedulerConfig::default()
         };
         let options = CoreOptions {
             scheduler,
             n_ctx: options.n_ctx,
             n_blocks: options.n_blocks(),
             n_host_blocks: 0,
+            n_states: if self.model().spec().is_recurrent() { options.n_states() } else { 0 },
+            n_host_states: 0,
             block_size: BLOCK_SIZE,
         };
         EngineCore::new(self, tokenizer, options)
@@ -230,65 +244,84 @@ impl DeviceRunner {
 
     /// Copies blocks of the caches one after the other, on their devices.
     pub(crate) fn copy_blocks(&mut self, copies: &[BlockMove]) -> Result<()> {
-        for (name, n) in self.block_bytes() {
+        for Cache { name, n_bytes, .. } in self.caches().into_iter().filter(|cache| !cache.is_recurrent) {
             for copy in copies {
-                let at = |block: BlockId| u64::from(block.0) * n;
-                self.executor().copy_state(&name, at(copy.from), at(copy.to), n)?;
+                let at = |block: BlockId| u64::from(block.0) * n_bytes;
+                self.executor().copy_state(&name, at(copy.from), at(copy.to), n_bytes)?;
             }
         }
         Ok(())
     }
 
-    /// Copies blocks of the caches to blocks of host memory.
-    pub(crate) fn swap_out(&mut self, moves: &[BlockMove]) -> Result<()> {
-        self.swap(moves, |executor, name, n, moved, host| {
-            let at = moved.to.0 as usize * n as usize;
-            let end = at + n as usize;
+    /// Copies blocks and states of the caches to host memory.
+    pub(crate) fn swap_out(&mut self, moves: &CacheMoves) -> Result<()> {
+        self.swap(moves, |executor, cache, moved, host| {
+            let at = (u64::from(moved.to.0) * cache.n_bytes) as usize;
+            let end = at + cache.n_bytes as usize;
             if host.len() < end {
                 host.resize(end, 0);
             }
-            executor.read_state(name, u64::from(moved.from.0) * n, &mut host[at..end])
+            executor.read_state(&cache.name, u64::from(moved.from.0) * cache.n_bytes, &mut host[at..end])
         })
     }
 
-    /// Copies blocks of host memory to blocks of the caches.
-    pub(crate) fn swap_in(&mut self, moves: &[BlockMove]) -> Result<()> {
-        self.swap(moves, |executor, name, n, moved, host| {
-            let at = moved.from.0 as usize * n as usize;
-            executor.write_state(name, u64::from(moved.to.0) * n, &host[at..at + n as usize])
+    /// Copies blocks and states of host memory to the caches.
+    pub(crate) fn swap_in(&mut self, moves: &CacheMoves) -> Result<()> {
+        self.swap(moves, |executor, cache, moved, host| {
+            let at = (u64::from(moved.from.0) * cache.n_bytes) as usize;
+            let part = &host[at..at + cache.n_bytes as usize];
+            executor.write_state(&cache.name, u64::from(moved.to.0) * cache.n_bytes, part)
         })
     }
 
     fn swap(
         &mut self,
-        moves: &[BlockMove],
-        mut execute: impl FnMut(&mut Executor, &str, u64, &BlockMove, &mut Vec<u8>) -> llmrt_host::Result<()>,
+        moves: &CacheMoves,
+        mut execute: impl FnMut(&mut Executor, &Cache, &BlockMove, &mut Vec<u8>) -> llmrt_host::Result<()>,
     ) -> Result<()> {
         if moves.is_empty() {
             return Ok(());
         }
-        for (name, n) in self.block_bytes() {
-            let host = self.host_blocks.entry(name.clone()).or_default();
-            for moved in moves {
-                execute(&mut self.deployment.executor, &name, n, moved, host)?;
+        for cache in self.caches() {
+            let host = self.host_blocks.entry(cache.name.clone()).or_default();
+            for moved in if cache.is_recurrent { &moves.states } else { &moves.blocks } {
+                execute(&mut self.deployment.executor, &cache, moved, host)?;
             }
         }
         Ok(())
     }
 
-    /// The caches, with the bytes of a block.
-    fn block_bytes(&self) -> Vec<(String, u64)> {
-        let n_blocks = self.options.n_blocks() as u64;
-        let states = self.deployment.executor.states();
-        states.into_iter().map(|(name, n)| (name, n / n_blocks.max(1))).collect()
+    /// The caches, by name.
+    pub(crate) fn caches(&self) -> Vec<Cache> {
+        let recurrent = self.model().spec().state_names();
+        let n_units =
+            |is_recurrent| if is_recurrent { self.options.n_states() } else { self.options.n_blocks() };
+        let cache = |(name, n): (String, u64)| {
+            let is_recurrent = recurrent.contains(&name);
+            Cache { name, is_recurrent, n_bytes: n / (n_units(is_recurrent) as u64).max(1) }
+        };
+        self.deployment.executor.states().into_iter().map(cache).collect()
+    }
+
+    /// Computes tokens as one step of a sequence and shows every op's result: name, dims, and values as f32.
+    pub fn per_op(&mut self, tokens: &[TokenId], visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
+        self.ensure_deployed()?;
+        let id = SequenceId(0);
+        let n_states = if self.model().spec().is_recurrent() { self.options.n_states() } else { 0 };
+        let mut pools = CachePools::new(self.options.n_blocks(), n_states, BLOCK_SIZE)?;
+        let mut seq = Sequence::new(id, tokens.to_vec())?;
+        if !seq.blocks.grow(tokens.len(), &mut pools.blocks) {
+            return Err(Error::OutOfBlocks { id });
+        }
+        seq.begin_state(&mut pools.states)?;
+        let chunk = ScheduledChunk { id, n_new: tokens.len() };
+        let batch =
+            Batch::new(&[chunk], |_| Some((&seq, Some(0))), &pools.blocks, self.options.max_blocks())?;
+        self.visit_ops(&batch, visit)
     }
 
     /// Computes a batch and shows every op's result, in order of execution.
-    pub(crate) fn visit_ops(
-        &mut self,
-        batch: &Batch,
-        visit: &mut VisitOp<'_>,
-    ) -> Result<std::io::Result<()>> {
+    fn visit_ops(&mut self, batch: &Batch, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
         let step = self.model().graph(&shape)?;
         let (graph, results) = memory::every_result_kept(step.graph);

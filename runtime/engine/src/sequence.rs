@@ -3,9 +3,9 @@
 
 use crate::error::{Error, Result};
 use crate::kv::pool::{BlockId, BlockPool};
+use crate::kv::pools::{CacheMoves, CachePools};
 use crate::kv::prefix::BlockHash;
 use crate::kv::table::BlockTable;
-use crate::stop::Finish;
 use std::fmt;
 
 /// A token's index in the vocabulary.
@@ -37,10 +37,10 @@ pub struct Sequence {
     hashes: Vec<BlockHash>,
     /// Tokens that other sequences had computed when it ran first.
     n_cached: Option<usize>,
-    /// Why it ended; `None` while it goes on.
-    pub finish: Option<Finish>,
-    /// How many of the largest logits its sampler needs; `None`: all of them.
-    pub required_top_k: Option<usize>,
+    /// The slot with the recurrent state of its computed tokens, in models with such states.
+    state: Option<BlockId>,
+    /// The slot that the step in flight writes its next state to.
+    next_state: Option<BlockId>,
 }
 
 impl Sequence {
@@ -59,8 +59,8 @@ impl Sequence {
             root: BlockHash::ROOT,
             hashes: Vec::new(),
             n_cached: None,
-            finish: None,
-            required_top_k: None,
+            state: None,
+            next_state: None,
         })
     }
 
@@ -72,11 +72,6 @@ impl Sequence {
     /// All known tokens: the prompt, then the generated ones.
     pub fn tokens(&self) -> &[TokenId] {
         &self.tokens
-    }
-
-    /// The tokens after the prompt.
-    pub fn generated(&self) -> &[TokenId] {
-        &self.tokens[self.n_prompt..]
     }
 
     /// How many tokens the prompt has.
@@ -109,17 +104,34 @@ impl Sequence {
         self.tokens.push(token);
     }
 
-    /// Appends tokens that count as prompt: the next turn of a chat. What was generated before becomes prompt too.
-    pub fn push_prompt(&mut self, tokens: &[TokenId]) {
-        self.tokens.extend_from_slice(tokens);
-        self.n_prompt = self.tokens.len();
+    /// Counts `n_new` more tokens as computed.
+    pub fn advance(&mut self, n_new: usize) {
+        self.n_computed = self.tokens.len().min(self.n_computed + n_new);
     }
 
-    /// Counts `n_new` more tokens as computed; `true` if all of them are now, so that the last
-    /// one's logits predict the next token.
-    pub fn advance(&mut self, n_new: usize) -> bool {
-        self.n_computed = self.tokens.len().min(self.n_computed + n_new);
-        self.n_missing() == 0
+    /// Slots of its recurrent state that a step reads and writes; none to read before its first token.
+    pub fn state_slots(&self) -> (Option<BlockId>, Option<BlockId>) {
+        (self.state, self.next_state)
+    }
+
+    /// Takes the slot that the next step writes its state to, in a model with states. What the step reads stays until
+    /// [`Sequence::commit_state`], so that it can be repeated.
+    pub(crate) fn begin_state(&mut self, states: &mut BlockPool) -> Result<()> {
+        if states.n_blocks() > 0 && self.next_state.is_none() {
+            self.next_state = Some(states.alloc().ok_or(Error::OutOfBlocks { id: self.id })?);
+        }
+        Ok(())
+    }
+
+    /// What the step wrote is the state of the computed tokens.
+    pub(crate) fn commit_state(&mut self, states: &mut BlockPool) -> Result<()> {
+        let Some(written) = self.next_state.take() else { return Ok(()) };
+        self.state.replace(written).map_or(Ok(()), |read| states.free(read))
+    }
+
+    /// What the step wrote, if anything, does not count.
+    pub(crate) fn discard_state(&mut self, states: &mut BlockPool) -> Result<()> {
+        self.next_state.take().map_or(Ok(()), |written| states.free(written))
     }
 
     /// For a sequence without blocks: takes those that have its first tokens from the pool. The last token is always
@@ -160,8 +172,10 @@ impl Sequence {
     }
 
     /// First tokens whose keys and values it can share with another; its last token is always computed, for its logits.
+    /// None where the other has a state, which is of all its tokens.
     pub(crate) fn n_shareable(&self, other: &Sequence) -> usize {
-        self.n_common(other).min(other.n_computed).min(self.tokens.len() - 1)
+        let n_computed = if other.state.is_some() { 0 } else { other.n_computed };
+        self.n_common(other).min(n_computed).min(self.tokens.len() - 1)
     }
 
     /// The block that its next token is written to, if it is in the table already.
@@ -182,10 +196,37 @@ impl Sequence {
         Ok(Some((from, to)))
     }
 
-    /// A second sequence with the same tokens, in the same blocks. Either copies a block before it writes it.
-    pub(crate) fn share(&self, id: SequenceId, pool: &mut BlockPool) -> Result<Self> {
-        let blocks = self.blocks.share_front(self.blocks.ids().len(), pool)?;
-        Ok(Self { id, blocks, ..self.clone() })
+    /// A second sequence with the same tokens, in the same blocks, which reads the same state. Either copies a block before
+    /// it writes it; a state is never written in place.
+    pub(crate) fn share(&self, id: SequenceId, pools: &mut CachePools) -> Result<Self> {
+        let blocks = self.blocks.share_front(self.blocks.ids().len(), &mut pools.blocks)?;
+        self.state.map_or(Ok(()), |state| pools.states.share(state))?;
+        Ok(Self { id, blocks, next_state: None, ..self.clone() })
+    }
+
+    /// Moves its blocks and its state between pools, where as many are free. `moves` are those of sequences that share with
+    /// it: what is shared moves once.
+    pub(crate) fn relocate(
+        &mut self,
+        from: &mut CachePools,
+        to: &mut CachePools,
+        moves: &mut CacheMoves,
+    ) -> Result<()> {
+        self.blocks.relocate(&mut from.blocks, &mut to.blocks, &mut moves.blocks)?;
+        let Some(state) = self.state else { return Ok(()) };
+        let mut table = BlockTable::default();
+        table.push(state);
+        table.relocate(&mut from.states, &mut to.states, &mut moves.states)?;
+        self.state = table.ids().first().copied();
+        Ok(())
+    }
+
+    /// A bug: the next step writes the slot that it reads.
+    #[cfg(test)]
+    pub(crate) fn write_state_in_place(&mut self) {
+        if self.state.is_some() && self.next_state.is_some() {
+            self.next_state = self.state;
+        }
     }
 
     /// Names its full blocks in a pool that does not have the names.
@@ -209,63 +250,29 @@ impl Sequence {
         before.next(&self.tokens[self.hashes.len() * block_size..][..block_size])
     }
 
-    /// Counts all of its tokens as not computed, though its blocks stay: what they held is lost.
-    pub(crate) fn forget_computed(&mut self) {
+    /// Gives its blocks and its state back; all of its tokens are then missing. For preemption and for the end.
+    pub(crate) fn release(&mut self, pools: &mut CachePools) -> Result<()> {
         self.n_computed = 0;
         self.hashes.clear();
+        self.discard_state(&mut pools.states)?;
+        self.state.take().map_or(Ok(()), |state| pools.states.free(state))?;
+        self.blocks.release(&mut pools.blocks)
     }
 
-    /// Gives its blocks back; all of its tokens are then missing. For preemption and for the end.
-    pub fn release(&mut self, pool: &mut BlockPool) -> Result<()> {
-        self.n_computed = 0;
-        self.hashes.clear();
-        self.blocks.release(pool)
-    }
-
-    /// Forgets all tokens after the first `n_kept` and gives back the blocks that only they used. At least one
-    /// token stays. New tokens never go into a block that a fork reads: such a block is given back as well.
-    pub fn truncate(&mut self, n_kept: usize, pool: &mut BlockPool) -> Result<()> {
-        let n_kept = n_kept.max(1);
-        self.tokens.truncate(n_kept);
-        self.n_prompt = self.n_prompt.min(n_kept);
-        self.n_computed = self.n_computed.min(n_kept);
-
-        let n_full = self.n_computed / pool.block_size();
-        self.hashes.truncate(n_full);
-        if let Some(&begun) = self.blocks.ids().get(n_full) {
-            if pool.n_users(begun)? > 1 {
-                self.n_computed = n_full * pool.block_size();
-            } else if !self.n_computed.is_multiple_of(pool.block_size()) {
-                pool.forget(begun)?;
-            }
+    /// Puts other tokens in the place of its own; none of them is computed. For a context shift.
+    pub(crate) fn replace(&mut self, tokens: Vec<TokenId>, pools: &mut CachePools) -> Result<()> {
+        if tokens.is_empty() {
+            return Err(Error::NoTokens { id: self.id });
         }
-        self.blocks.shrink(self.n_computed, pool)
-    }
-
-    /// A second sequence with the same tokens. The two share the blocks that are full, which are never written again;
-    /// the tokens after them are computed once more, so no block is ever copied.
-    pub fn fork(&self, id: SequenceId, pool: &mut BlockPool) -> Result<Self> {
-        let n_full = self.n_computed.min(self.tokens.len() - 1) / pool.block_size();
-        let blocks = self.blocks.share_front(n_full, pool)?;
-        let hashes = self.hashes[..n_full.min(self.hashes.len())].to_vec();
-        Ok(Self { id, n_computed: n_full * pool.block_size(), blocks, hashes, finish: None, ..self.clone() })
+        self.release(pools)?;
+        (self.n_prompt, self.tokens) = (tokens.len(), tokens);
+        Ok(())
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn pool() -> BlockPool {
-        BlockPool::new(8, 4).unwrap()
-    }
-
-    fn sequence(n_tokens: u32, n_computed: usize, pool: &mut BlockPool) -> Sequence {
-        let mut seq = Sequence::new(SequenceId(1), (0..n_tokens).collect()).unwrap();
-        assert!(seq.blocks.grow(n_tokens as usize, pool));
-        seq.advance(n_computed);
-        seq
-    }
 
     #[test]
     fn an_empty_prompt_is_refused() {
@@ -277,51 +284,29 @@ mod tests {
     }
 
     #[test]
-    fn logits_are_due_when_the_last_known_token_was_computed() {
-        let mut seq = sequence(5, 0, &mut pool());
-        assert!(!seq.advance(4));
-        assert!(seq.advance(1));
-        seq.push(9);
-        assert_eq!((seq.n_missing(), seq.generated()), (1, &[9][..]));
-    }
-
-    #[test]
-    fn a_fork_shares_full_blocks_and_computes_the_rest_itself() {
-        let mut pool = pool();
-        let mut seq = sequence(10, 10, &mut pool); // blocks of 4: two full, one with two tokens
-        let mut fork = seq.fork(SequenceId(2), &mut pool).unwrap();
-        assert_eq!((fork.n_computed(), fork.blocks().ids()), (8, &seq.blocks().ids()[..2]));
-
-        seq.release(&mut pool).unwrap();
-        assert_eq!(pool.n_free(), 6, "the shared blocks stay in use");
-        fork.release(&mut pool).unwrap();
-        assert_eq!(pool.n_free(), 8);
-    }
-
-    #[test]
-    fn a_fork_always_lacks_a_token_so_that_it_gets_logits_of_its_own() {
-        let mut pool = pool();
-        let fork = sequence(8, 8, &mut pool).fork(SequenceId(2), &mut pool).unwrap();
-        assert_eq!(fork.n_missing(), 4);
-    }
-
-    #[test]
-    fn truncating_gives_back_the_blocks_of_the_forgotten_tokens() {
-        let mut pool = pool();
-        let mut seq = sequence(10, 10, &mut pool);
-        seq.truncate(5, &mut pool).unwrap();
-        assert_eq!((seq.tokens().len(), seq.n_computed(), pool.n_free()), (5, 5, 6));
-        seq.truncate(0, &mut pool).unwrap();
-        assert_eq!(seq.tokens(), [0]);
-    }
-
-    #[test]
-    fn truncating_leaves_a_block_to_the_fork_that_reads_it() {
-        let mut pool = pool();
-        let mut seq = sequence(10, 10, &mut pool);
-        let fork = seq.fork(SequenceId(2), &mut pool).unwrap();
-        seq.truncate(6, &mut pool).unwrap();
-        assert_eq!((seq.n_computed(), seq.blocks().ids().len()), (4, 1));
-        assert_eq!(pool.n_users(fork.blocks().ids()[1]), Ok(1));
+    fn a_step_reads_one_state_and_writes_another_until_it_counts() {
+        let mut pools = CachePools::new(1, 3, 4).unwrap();
+        let mut seq = Sequence::new(SequenceId(1), vec![5, 6, 7]).unwrap();
+        let mut step = |seq: &mut Sequence, counts: bool| {
+            seq.begin_state(&mut pools.states).unwrap();
+            let slots = seq.state_slots();
+            match counts {
+                true => seq.commit_state(&mut pools.states).unwrap(),
+                false => seq.discard_state(&mut pools.states).unwrap(),
+            }
+            (slots.0.map(|s| s.0), slots.1.map(|s| s.0))
+        };
+        assert_eq!(step(&mut seq, false), (None, Some(0)));
+        assert_eq!(step(&mut seq, true), (None, Some(0)));
+        assert_eq!(step(&mut seq, false), (Some(0), Some(1)), "repeated");
+        assert_eq!(step(&mut seq, true), (Some(0), Some(1)));
+        assert_eq!(step(&mut seq, true), (Some(1), Some(0)));
+        let mut child = seq.share(SequenceId(2), &mut pools).unwrap();
+        seq.begin_state(&mut pools.states).unwrap();
+        seq.commit_state(&mut pools.states).unwrap();
+        assert_eq!(child.state_slots().0, Some(BlockId(0)), "a fork reads the state that its parent had");
+        seq.release(&mut pools).unwrap();
+        child.release(&mut pools).unwrap();
+        assert_eq!(pools.states.n_used(), 0);
     }
 }

@@ -3,6 +3,7 @@
 use crate::cache::CacheGroup;
 use crate::input::Input;
 use llmrt_abi::DType;
+use std::collections::BTreeSet;
 
 /// What a model's graphs read besides weights. Found by building the graph of one token.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -22,5 +23,17 @@ impl ModelSpec {
     /// Whether sequences have states, which a prefix of their tokens does not determine block by block.
     pub fn is_recurrent(&self) -> bool {
         self.caches.iter().any(|group| matches!(group, CacheGroup::Recurrent { .. }))
+    }
+
+    /// The names of the recurrent states.
+    pub fn state_names(&self) -> BTreeSet<String> {
+        let of_group = |group: &CacheGroup| match group {
+            CacheGroup::Recurrent { layers, tensors } => layers
+                .iter()
+                .flat_map(|il| tensors.iter().map(move |tensor| format!("blk.{il}.{}", tensor.name)))
+                .collect::<Vec<_>>(),
+            CacheGroup::Paged { .. } => Vec::new(),
+        };
+        self.caches.iter().flat_map(of_group).collect()
     }
 }

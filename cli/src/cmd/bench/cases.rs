@@ -1,25 +1,42 @@
 //! What is timed: how long a prompt or some steps take after a context of a given length.
 
-use crate::error::{Error, Exit, Result};
+use crate::error::{Error, Result};
+use crate::session::Core;
 use crate::{interrupt, session};
-use llmrt_engine::{Engine, Logits, SequenceId, TokenId};
+use llmrt_engine::{Decoding, EngineEvent, Request, RequestId, TokenId};
 use std::time::{Duration, Instant};
 
-/// Sequences that were read up to a depth, for tests that begin there.
+/// Requests of random tokens, whose steps are timed.
 pub struct Cases<'e> {
-    engine: &'e mut Engine,
+    core: &'e mut Core,
+    n_batch: usize,
     n_depth: usize,
     required_top_k: Option<usize>,
     tokens: Tokens,
-    sequences: Vec<SequenceId>,
+    /// Tokens of the context before a test, by sequence: the same in each repetition, so that they are in the prefix cache.
+    contexts: Vec<Vec<TokenId>>,
 }
 
 impl Cases<'_> {
-    /// Nothing is read yet. Of each row of logits the `top_k` largest are read back; 0: all.
-    pub fn new(engine: &mut Engine, n_depth: usize, top_k: usize) -> Cases<'_> {
-        let tokens = Tokens::new(engine.model().config.n_vocab);
+    /// Nothing is computed yet. Of each row of logits the `top_k` largest are read back; 0: all.
+    pub fn new(core: &mut Core, n_depth: usize, top_k: usize) -> Cases<'_> {
+        let tokens = Tokens::new(core.runner().model().config.n_vocab);
+        let n_batch = core.scheduler().config().max_num_batched_tokens;
         let required_top_k = Some(top_k).filter(|&k| k > 0);
-        Cases { engine, n_depth, required_top_k, tokens, sequences: Vec::new() }
+        Cases { core, n_batch, n_depth, required_top_k, tokens, contexts: Vec::new() }
+    }
+
+    /// Tokens that a sequence may reach in a test of `n_gen` steps of so many sequences: those whose context is computed first
+    /// decode while the others' are.
+    pub fn n_needed(
+        n_depth: usize,
+        n_prompt: usize,
+        n_gen: usize,
+        n_sequences: usize,
+        n_batch: usize,
+    ) -> usize {
+        let n_lead = n_sequences * n_depth.max(1) / n_batch.max(1);
+        (n_depth + n_prompt).max(n_depth.max(1) + n_gen + n_lead + 2)
     }
 
     /// Time for a prompt of `n` random tokens after the depth; nothing for none.
@@ -27,23 +44,17 @@ impl Cases<'_> {
         if n == 0 {
             return Ok(Duration::ZERO);
         }
-        self.ready(if self.n_depth == 0 { 0 } else { 1 }, self.n_depth)?;
-        let tokens: Vec<_> = self.tokens.by_ref().take(n).collect();
-        let id = match self.sequences.first() {
-            Some(&id) => {
-                self.engine.push_prompt(id, &tokens)?;
-                id
-            }
-            None => self.add(tokens)?,
-        };
-        let started = Instant::now();
-        self.compute(&[id])?;
-        let time = started.elapsed();
-        match self.n_depth {
-            0 => self.engine.remove(id)?,
-            depth => self.engine.truncate(id, depth)?,
+        let mut prompt = self.context(0, self.n_depth);
+        prompt.extend(self.tokens.by_ref().take(n));
+        let id = self.add(prompt, Vec::new())?;
+        while let Some((_, n_computed)) = self.core.progress(id).filter(|(_, n)| *n < self.n_depth) {
+            self.step((self.n_depth - n_computed).min(self.n_batch))?;
         }
-        Ok(time)
+        let started = Instant::now();
+        while !self.core.is_idle() {
+            self.step(self.n_batch)?;
+        }
+        Ok(started.elapsed())
     }
 
     /// Time for `n` steps of one random token for each of so many sequences, after the depth or one token.
@@ -52,59 +63,55 @@ impl Cases<'_> {
             return Ok(Duration::ZERO);
         }
         let depth = self.n_depth.max(1);
-        self.ready(n_sequences, depth)?;
-        let ids = self.sequences[..n_sequences].to_vec();
+        let n_tokens = Cases::n_needed(self.n_depth, 0, n, n_sequences, self.n_batch) - depth;
+        let mut ids = Vec::new();
+        for i in 0..n_sequences {
+            let tokens = self.tokens.by_ref().take(n_tokens).collect();
+            let context = self.context(i, depth);
+            ids.push(self.add(context, tokens)?);
+        }
+        while ids.iter().any(|&id| self.core.progress(id).is_some_and(|(n, n_computed)| n_computed < n)) {
+            self.step(self.n_batch)?;
+        }
         let started = Instant::now();
         for _ in 0..n {
-            for (&id, token) in ids.iter().zip(self.tokens.by_ref()) {
-                self.engine.push(id, token)?;
-            }
-            self.compute(&ids)?;
+            self.step(self.n_batch)?;
         }
         let time = started.elapsed();
-        for &id in &ids {
-            match self.n_depth {
-                0 => self.engine.remove(id)?,
-                depth => self.engine.truncate(id, depth)?,
-            }
-        }
-        if self.n_depth == 0 {
-            self.sequences.clear();
+        for id in ids {
+            self.core.abort(id)?;
         }
         Ok(time)
     }
 
-    /// Sees to it that so many sequences have been read up to `depth`.
-    fn ready(&mut self, n_sequences: usize, depth: usize) -> Result<()> {
-        while self.sequences.len() < n_sequences {
-            let tokens = self.tokens.by_ref().take(depth).collect();
-            let id = self.add(tokens)?;
-            self.sequences.push(id);
-            self.compute(&[id])?;
+    /// The context of a sequence, random once.
+    fn context(&mut self, i: usize, n_tokens: usize) -> Vec<TokenId> {
+        while self.contexts.len() <= i {
+            let tokens = self.tokens.by_ref().take(self.n_depth.max(1)).collect();
+            self.contexts.push(tokens);
         }
-        Ok(())
+        self.contexts[i][..n_tokens].to_vec()
     }
 
-    fn add(&mut self, tokens: Vec<TokenId>) -> Result<SequenceId> {
-        let id = self.engine.add(tokens)?;
-        self.engine.set_required_top_k(id, self.required_top_k)?;
-        Ok(id)
+    /// A request that goes on with these tokens; without any it ends with its prompt.
+    fn add(&mut self, prompt: Vec<TokenId>, tokens: Vec<TokenId>) -> Result<RequestId> {
+        let max_tokens = Some(tokens.len());
+        let decoding = Decoding::Forced { tokens, required_top_k: self.required_top_k };
+        Ok(self.core.add(Request { decoding, max_tokens, ignore_eos: true, ..Request::greedy(prompt) })?)
     }
 
-    /// Computes what these sequences lack.
-    fn compute(&mut self, ids: &[SequenceId]) -> Result<()> {
-        let lacks =
-            |engine: &Engine| ids.iter().any(|&id| engine.sequence(id).is_some_and(|s| s.n_missing() > 0));
-        while lacks(self.engine) {
-            let step = session::step(self.engine, Logits::Last, usize::MAX)?;
-            if interrupt::is_requested() {
-                return Err(Error::interrupted());
-            }
-            if step.n_tokens == 0 {
-                return Err(Error::new(Exit::Failure, "the KV cache has no room for the test: raise -c"));
-            }
+    /// One step of at most so many tokens.
+    fn step(&mut self, n_tokens: usize) -> Result<()> {
+        self.core.set_max_num_batched_tokens(n_tokens)?;
+        let events = session::step(self.core)?;
+        if interrupt::is_requested() {
+            return Err(Error::interrupted());
         }
-        Ok(())
+        let failed = events.into_iter().find_map(|event| match event {
+            EngineEvent::Failed { error, .. } => Some(error),
+            _ => None,
+        });
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

@@ -1,4 +1,4 @@
-//! The conversation: messages, the sequence that holds their keys and values, and how a turn is added to both.
+//! The conversation: messages, and how a turn becomes a request. The prefix cache has the keys and values of the turns before.
 
 mod turns;
 
@@ -10,18 +10,19 @@ use crate::args::SamplingArgs;
 use crate::clock;
 use crate::cmd::run::check_fits;
 use crate::error::{Error, Exit, Result};
-use crate::generate::{Outcome, Request, generate};
+use crate::generate::{Outcome, generate};
 use crate::interrupt;
 use crate::output::{n_things, note};
 use crate::prompt::{EMPTY_TEMPLATE, SYSTEM_LEFT_OUT, leaves_system_out, render_options};
 use crate::sampling;
+use crate::session::Core;
 use crate::templates::Template;
 use crate::values::Seed;
-use llmrt_engine::{Engine, Sampler, SequenceId, TokenId};
+use llmrt_engine::{Decoding, Request, RequestId, TokenId};
 use llmrt_tokenizer::{Message, RenderOptions, Tokenizer};
 use turns::Turns;
 
-/// Messages of the user and the model, and the sequence that caches them.
+/// Messages of the user and the model.
 pub struct Conversation<'m> {
     tokenizer: &'m Tokenizer,
     template: Template,
@@ -29,34 +30,39 @@ pub struct Conversation<'m> {
     /// Whether the oldest turns are dropped where the context is too small for all.
     shifts: bool,
     flags: SamplingArgs,
-    sampler: Option<Sampler>,
-    /// A cache: whatever tokens it has in common with the next prompt are not computed again.
-    sequence: Option<SequenceId>,
+    /// The seed of the first answer; each later one has the next.
+    seed: u64,
+    n_answers: u64,
+    /// The tokens of the last turn: its prompt and its answer.
+    tokens: Vec<TokenId>,
 }
 
 impl<'m> Conversation<'m> {
-    /// A conversation without messages but the system message.
+    /// A conversation without messages but the system message. Flags that make no sense are an error.
     pub fn new(
         tokenizer: &'m Tokenizer,
         template: Template,
         system: Option<String>,
         flags: SamplingArgs,
         shifts: bool,
-    ) -> Conversation<'m> {
-        let turns = Turns::new(system);
-        Conversation { tokenizer, template, turns, shifts, flags, sampler: None, sequence: None }
+    ) -> Result<Conversation<'m>> {
+        let (turns, tokens) = (Turns::new(system), Vec::new());
+        let mut talk =
+            Conversation { tokenizer, template, turns, shifts, flags, seed: 0, n_answers: 0, tokens };
+        talk.reseed()?;
+        Ok(talk)
     }
 
     /// Answers `text`. On an error the conversation is as it was before.
     pub fn turn(
         &mut self,
-        engine: &mut Engine,
+        core: &mut Core,
         text: String,
         n_predict: Option<usize>,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Outcome> {
         self.turns.push(Message::new("user", text));
-        let outcome = self.answer(engine, n_predict, show);
+        let outcome = self.answer(core, n_predict, show);
         if outcome.is_err() {
             self.turns.pop();
         }
@@ -66,14 +72,14 @@ impl<'m> Conversation<'m> {
     /// Answers the last message again, with another seed. On an error the answer before stays.
     pub fn regenerate(
         &mut self,
-        engine: &mut Engine,
+        core: &mut Core,
         n_predict: Option<usize>,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Outcome> {
         let Some(before) = self.turns.pop_answer() else {
             return Err(Error::usage("/regen: there is no answer yet"));
         };
-        let outcome = self.change_seed(engine).and_then(|()| self.answer(engine, n_predict, show));
+        let outcome = self.change_seed().and_then(|()| self.answer(core, n_predict, show));
         if outcome.is_err() {
             self.turns.push(before);
         }
@@ -83,41 +89,39 @@ impl<'m> Conversation<'m> {
     /// Generates the answer to the last message and appends it.
     fn answer(
         &mut self,
-        engine: &mut Engine,
+        core: &mut Core,
         n_predict: Option<usize>,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<Outcome> {
-        let (n_dropped, n_tokens) = (self.turns.n_dropped(), self.n_tokens(engine));
-        let Some(mut sampler) = self.sampler.take() else {
-            return Err(Error::usage("the sampler is not set up"));
-        };
-        let outcome = self.answer_with(&mut sampler, engine, n_predict, show);
-        self.sampler = Some(sampler);
-        match &outcome {
+        let n_dropped = self.turns.n_dropped();
+        let answered = self.generate(core, n_predict, show);
+        match &answered {
             Ok((opening, outcome)) => {
+                self.n_answers += 1;
                 self.turns.push(Message::new("assistant", opening.clone() + &outcome.text))
             }
-            Err(_) => {
-                self.turns.set_dropped(n_dropped);
-                self.rewind(engine, n_tokens);
-            }
+            Err(_) => self.turns.set_dropped(n_dropped),
         }
-        outcome.map(|(_, outcome)| outcome)
+        answered.map(|(_, outcome)| outcome)
     }
 
     /// The part of the answer that the template writes, and what the model adds to it.
-    fn answer_with(
+    fn generate(
         &mut self,
-        sampler: &mut Sampler,
-        engine: &mut Engine,
+        core: &mut Core,
         n_predict: Option<usize>,
         show: &mut dyn FnMut(&str) -> Result<()>,
     ) -> Result<(String, Outcome)> {
-        let (tokens, opening) = self.fit(engine.n_ctx(), &[], n_predict)?;
-        let id = self.load(engine, tokens)?;
-        let tokenizer = self.tokenizer;
-        let (stops, ignores_eog) = (self.flags.stop.clone(), self.flags.ignore_eos);
-        let continues = !opening.is_empty();
+        let (prompt, opening) = self.fit(core.n_ctx(), &[], n_predict)?;
+        let request = Request {
+            decoding: self.decoding()?,
+            max_tokens: n_predict,
+            stop: self.flags.stop.clone(),
+            ignore_eos: self.flags.ignore_eos,
+            continues: !opening.is_empty(),
+            context_shift: true,
+            ..Request::greedy(prompt.clone())
+        };
         let opening = opening.trim_start().to_string();
         // With the first text, since the progress of the prompt uses the line.
         let mut unshown = Some(opening.as_str());
@@ -125,12 +129,19 @@ impl<'m> Conversation<'m> {
             unshown.take().map_or(Ok(()), &mut *show)?;
             show(text)
         };
-        let mut make_room =
-            |engine: &mut Engine, generated: &[TokenId]| self.make_room(engine, generated, n_predict);
-        let request =
-            Request { tokenizer, n_predict, stops, continues, ignores_eog, make_room: Some(&mut make_room) };
-        let outcome = generate(engine, id, sampler, request, &mut show_all)?;
+        let mut tokens = prompt;
+        let mut shift = |core: &mut Core, id: RequestId, generated: &[TokenId]| {
+            let Some(shortened) = self.make_room(core.n_ctx(), generated, n_predict)? else {
+                return Ok(false);
+            };
+            tokens = shortened;
+            core.replace(id, &[&tokens, generated].concat())?;
+            Ok(true)
+        };
+        let outcome = generate(core, request, Some(&mut shift), &mut show_all)?;
         show_all("")?;
+        tokens.extend(&outcome.tokens);
+        self.tokens = tokens;
         Ok((opening, outcome))
     }
 
@@ -177,25 +188,22 @@ impl<'m> Conversation<'m> {
         self.turns.drop_oldest().then_some(Dropped::Turn)
     }
 
-    /// Drops the oldest turns while an answer is generated; `false` where there is none left.
+    /// Drops the oldest turns while an answer is generated: the prompt that is left, `None` where there is none to drop.
     fn make_room(
         &mut self,
-        engine: &mut Engine,
+        n_ctx: usize,
         generated: &[TokenId],
         n_predict: Option<usize>,
-    ) -> Result<bool> {
-        let n_ctx = engine.n_ctx();
+    ) -> Result<Option<Vec<TokenId>>> {
         if !self.shifts || !self.turns.has_oldest() {
-            return Ok(false);
+            return Ok(None);
         }
         let n_dropped = self.turns.n_dropped();
-        let Ok((mut tokens, _)) = self.fit(n_ctx, generated, n_predict) else {
+        let fitted = self.fit(n_ctx, generated, n_predict);
+        if fitted.is_err() {
             self.turns.set_dropped(n_dropped);
-            return Ok(false);
-        };
-        tokens.extend(generated);
-        self.load(engine, tokens)?;
-        Ok(true)
+        }
+        Ok(fitted.ok().map(|(tokens, _)| tokens))
     }
 
     /// The prompt of the conversation, and what of it is the opening of the answer.
@@ -218,49 +226,16 @@ impl<'m> Conversation<'m> {
         Ok((tokens, opening))
     }
 
-    /// Makes the sequence hold `tokens`: what it has in common with them stays, but the last one is computed in any
-    /// case, as its logits are needed.
-    fn load(&mut self, engine: &mut Engine, tokens: Vec<TokenId>) -> Result<SequenceId> {
-        let cached = self.sequence.and_then(|id| Some((id, engine.sequence(id)?.tokens())));
-        let n_common = |cached: &[TokenId]| cached.iter().zip(&tokens).take_while(|(a, b)| a == b).count();
-        let kept = cached.map(|(id, cached)| (id, n_common(cached).min(tokens.len() - 1)));
-        if let Some((id, n_kept @ 1..)) = kept {
-            engine.truncate(id, n_kept)?;
-            engine.push_prompt(id, &tokens[n_kept..])?;
-            return Ok(id);
-        }
-        self.forget(engine)?;
-        let id = engine.add(tokens)?;
-        self.sequence = Some(id);
-        Ok(id)
-    }
-
-    /// Tokens of the sequence.
-    fn n_tokens(&self, engine: &Engine) -> usize {
-        let sequence = self.sequence.and_then(|id| engine.sequence(id));
-        sequence.map_or(0, |seq| seq.tokens().len())
-    }
-
-    /// Takes off the sequence what a turn that failed has appended.
-    fn rewind(&mut self, engine: &mut Engine, n_tokens: usize) {
-        if let Some(id) = self.sequence
-            && (n_tokens == 0 || engine.truncate(id, n_tokens).is_err())
-        {
-            let _ = engine.remove(id);
-            self.sequence = None;
-        }
-    }
-
     /// Forgets all but the system message.
-    pub fn clear(&mut self, engine: &mut Engine) -> Result<()> {
+    pub fn clear(&mut self) {
         self.turns.clear();
-        self.forget(engine)
+        self.tokens.clear();
     }
 
     /// Forgets all and starts over with this system message; an empty one is none.
-    pub fn set_system(&mut self, text: String, engine: &mut Engine) -> Result<()> {
+    pub fn set_system(&mut self, text: String) {
         self.turns = Turns::new(Some(text).filter(|text| !text.is_empty()));
-        self.forget(engine)
+        self.tokens.clear();
     }
 
     /// The system message.
@@ -275,13 +250,6 @@ impl<'m> Conversation<'m> {
             Ok(true) => note(SYSTEM_LEFT_OUT),
             Ok(false) => {}
             Err(e) => note(format_args!("warning: {}", e.message)),
-        }
-    }
-
-    fn forget(&mut self, engine: &mut Engine) -> Result<()> {
-        match self.sequence.take() {
-            Some(id) if engine.sequence(id).is_some() => Ok(engine.remove(id)?),
-            _ => Ok(()),
         }
     }
 }

@@ -1,11 +1,9 @@
 //! A text in windows, and what a model predicts in the second half of each.
 
-use crate::error::{Error, Exit, Result};
+use crate::error::Result;
+use crate::session::Core;
 use crate::{interrupt, session};
-use llmrt_engine::{Engine, Logits, TokenId};
-
-/// Rows of logits that are read back in one step, so that their memory stays small.
-const ROWS: usize = 64;
+use llmrt_engine::{EngineEvent, Request, TokenId};
 
 /// The windows of a text, side by side without overlap; what remains after the last whole one is not used.
 pub struct Windows<'t> {
@@ -70,25 +68,28 @@ impl Window {
     }
 }
 
-/// Logits after each token of the second half but the last one, `[n_targets]` rows of `[n_vocab]`.
-pub fn predictions(engine: &mut Engine, window: &Window) -> Result<Vec<Vec<f32>>> {
-    let n_vocab = engine.model().config.n_vocab as usize;
+/// Logits after each token of the second half but the last one, `[n_targets]` rows of `[n_vocab]`. Fewer after Ctrl-C.
+pub fn predictions(core: &mut Core, window: &Window) -> Result<Vec<Vec<f32>>> {
     let n = window.tokens.len() - 1;
-    let id = engine.add(window.tokens[..n].to_vec())?;
+    let id = core.add(Request {
+        prompt_logits: Some(window.first()),
+        max_tokens: Some(0),
+        ..Request::greedy(window.tokens[..n].to_vec())
+    })?;
     let mut rows = Vec::with_capacity(n - window.first());
-    let mut n_done = 0;
-    while n_done < n && !interrupt::is_requested() {
-        let step = match window.first().saturating_sub(n_done) {
-            0 => session::step(engine, Logits::All, ROWS)?,
-            n_silent => session::step(engine, Logits::Last, n_silent)?,
-        };
-        if step.n_tokens == 0 {
-            return Err(Error::new(Exit::Failure, "the KV cache has no room for a window: lower -c"));
+    while !core.is_idle() {
+        if interrupt::is_requested() {
+            core.abort(id)?;
+            break;
         }
-        n_done += step.n_tokens;
-        rows.extend(step.logits.chunks_exact(n_vocab).map(<[f32]>::to_vec));
+        for event in session::step(core)? {
+            match event {
+                EngineEvent::Logits { logits, .. } => rows.push(logits),
+                EngineEvent::Failed { error, .. } => return Err(error.into()),
+                _ => {}
+            }
+        }
     }
-    engine.remove(id)?;
     Ok(rows)
 }
 

@@ -7,14 +7,13 @@ use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::model::OpenModel;
 use crate::output::{self, n_things, note};
+use crate::session::{Core, Session};
 use crate::setup::Setup;
 use crate::{interrupt, sampling, session};
 use llmrt_abi::DType;
 use llmrt_engine::core::Usage;
 use llmrt_engine::output::{CompletionOutput, SampledToken};
-use llmrt_engine::{
-    Decoding, DeviceRunner, EngineCore, EngineEvent, Finish, Request, RequestId, RequestOutput, TokenId,
-};
+use llmrt_engine::{Decoding, EngineEvent, Finish, Request, RequestId, RequestOutput, TokenId};
 use llmrt_tokenizer::{ChatTemplate, Tokenizer};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -47,10 +46,10 @@ pub fn run(
     options.n_ctx = n_ctx_needed(args, &tokens).unwrap_or(options.n_ctx).min(options.n_ctx);
     options.max_seqs = prompts.len().clamp(1, MAX_TOGETHER);
     options.n_batch = options.n_batch.max(options.max_seqs);
-    let (runner, load) = session::load(&setup, model, &args.loading, options)?;
-    let n_vocab = runner.model().config.n_vocab;
+    let Session { mut core, load } =
+        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
+    let n_vocab = core.runner().model().config.n_vocab;
     let (decoding, seed) = sampling::decoding(&args.sampling, n_vocab)?;
-    let mut core = runner.into_core(Some(tokenizer.clone()))?;
 
     let started = Instant::now();
     let mut batch = Batch {
@@ -69,7 +68,7 @@ pub fn run(
         n_generated: 0,
     };
     let outcome = batch.compute(&mut core, tokens);
-    session::report_placement(core.runner(), setup.verbose);
+    Session { core, load }.report_placement(setup.verbose);
     note(batch.summary(started.elapsed().as_secs_f64()));
     outcome
 }
@@ -112,8 +111,6 @@ struct Running {
     first_token: Option<Instant>,
 }
 
-type Core = EngineCore<DeviceRunner>;
-
 impl Batch<'_> {
     /// Up to [`MAX_TOGETHER`] prompts share each step; one that ends makes room for the next.
     fn compute(&mut self, core: &mut Core, tokens: Vec<Vec<TokenId>>) -> Result<()> {
@@ -126,7 +123,7 @@ impl Batch<'_> {
             if self.running.is_empty() {
                 return Ok(());
             }
-            let events = match session::step_core(core) {
+            let events = match session::step(core) {
                 Err(e) if e.exit == Exit::Interrupted => return self.cancel(core, e),
                 events => events?,
             };
@@ -166,7 +163,7 @@ impl Batch<'_> {
             }
             EngineEvent::Finished(output) => self.end(output)?,
             EngineEvent::Failed { error, .. } => return Err(error.into()),
-            EngineEvent::TextEnded { .. } | EngineEvent::Logits { .. } => {}
+            EngineEvent::TextEnded { .. } | EngineEvent::ContextFull { .. } | EngineEvent::Logits { .. } => {}
         }
         Ok(())
     }
@@ -188,12 +185,7 @@ impl Batch<'_> {
         ids.sort();
         for (_, id) in ids {
             let mut output = core.abort(id)?;
-            if output.outputs.is_empty() {
-                let (index, text, tokens, cumulative_logprob) = Default::default();
-                let finish = Finish::Cancelled;
-                output.outputs.push(CompletionOutput { index, text, tokens, cumulative_logprob, finish });
-                output.usage.n_prompt = output.usage.n_computed;
-            }
+            output.usage.n_prompt = output.usage.n_computed;
             self.end(output)?;
         }
         Err(e)

@@ -1,7 +1,6 @@
 //! The exact arrays of a step.
 
 use super::*;
-use crate::schedule::{Budget, schedule};
 use proptest::prelude::*;
 
 /// Blocks of 4 tokens. Sequence 1 has computed 5 of its 6 tokens, sequence 2 is a prompt of 7, sequence 3 one of 9.
@@ -18,17 +17,35 @@ fn pool() -> BlockPool {
     BlockPool::new(16, 4).unwrap()
 }
 
-fn plan(chunks: &[(u64, usize)]) -> StepPlan {
-    let chunks = chunks.iter().map(|&(id, n_new)| ScheduledChunk { id: SequenceId(id), n_new }).collect();
-    StepPlan { chunks, ..StepPlan::default() }
+/// Chunks of sequences, which get blocks for all their tokens.
+fn chunks(queue: &mut [Sequence], pool: &mut BlockPool, chunks: &[(u64, usize)]) -> Vec<ScheduledChunk> {
+    let chunk = |&(id, n_new): &(u64, usize)| {
+        let seq = queue.iter_mut().find(|seq| seq.id.0 == id);
+        seq.into_iter().for_each(|seq| assert!(seq.blocks.grow(seq.tokens().len(), pool)));
+        ScheduledChunk { id: SequenceId(id), n_new }
+    };
+    chunks.iter().map(chunk).collect()
+}
+
+/// The arrays of these chunks, with the logits of the last tokens or of all.
+fn batch(
+    queue: &[Sequence],
+    pool: &BlockPool,
+    chunks: &[ScheduledChunk],
+    max_blocks: usize,
+    all: bool,
+) -> Result<Batch> {
+    let logits_from = all.then_some(0);
+    let find = |id| queue.iter().find(|seq| seq.id == id).map(|seq| (seq, logits_from));
+    Batch::new(chunks, find, pool, max_blocks)
 }
 
 #[test]
 fn a_decode_a_prompt_and_a_chunk_give_these_arrays() {
     let mut pool = pool();
     let mut queue = queue(&mut pool);
-    let plan = schedule(&mut queue, &mut pool, Budget::tokens(12)).unwrap();
-    let batch = Batch::new(&plan, &queue, &pool, 3, Logits::Last).unwrap();
+    let chunks = chunks(&mut queue, &mut pool, &[(1, 1), (2, 7), (3, 4)]);
+    let batch = batch(&queue, &pool, &chunks, 3, false).unwrap();
 
     assert_eq!(batch.tokens, [15, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33]);
     assert_eq!(batch.positions, [5, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3]);
@@ -50,15 +67,15 @@ fn a_decode_a_prompt_and_a_chunk_give_these_arrays() {
 fn all_logits_are_those_of_every_token() {
     let mut pool = pool();
     let mut queue = queue(&mut pool);
-    let plan = schedule(&mut queue, &mut pool, Budget::tokens(4)).unwrap();
-    let batch = Batch::new(&plan, &queue, &pool, 2, Logits::All).unwrap();
+    let chunks = chunks(&mut queue, &mut pool, &[(1, 1), (2, 3)]);
+    let batch = batch(&queue, &pool, &chunks, 2, true).unwrap();
     assert_eq!(batch.output_ids, [0, 1, 2, 3]);
     assert_eq!(batch.rows.iter().map(|row| row.position).collect::<Vec<_>>(), [5, 0, 1, 2]);
 }
 
 #[test]
 fn an_empty_plan_gives_an_empty_batch() {
-    let batch = Batch::new(&plan(&[]), &[], &pool(), 4, Logits::All).unwrap();
+    let batch = batch(&[], &pool(), &[], 4, true).unwrap();
     assert_eq!((batch.n_tokens(), batch.n_seqs(), batch.query_starts), (0, 0, vec![0]));
 }
 
@@ -82,10 +99,11 @@ fn plans_that_do_not_match_the_queue_are_refused() {
     );
 }
 
-fn refused(chunks: &[(u64, usize)], max_blocks: usize, message: &str) {
+fn refused(of: &[(u64, usize)], max_blocks: usize, message: &str) {
     let mut pool = pool();
     let queue = queue(&mut pool);
-    let error = Batch::new(&plan(chunks), &queue, &pool, max_blocks, Logits::Last).unwrap_err();
+    let chunks: Vec<_> = of.iter().map(|&(id, n_new)| ScheduledChunk { id: SequenceId(id), n_new }).collect();
+    let error = batch(&queue, &pool, &chunks, max_blocks, false).unwrap_err();
     assert_eq!(error.to_string(), message);
 }
 
@@ -103,15 +121,22 @@ proptest! {
             .collect();
         let mut cache = vec![-1; 200 * block_size];
         loop {
-            let plan = schedule(&mut queue, &mut pool, Budget::tokens(n_tokens)).unwrap();
-            if plan.is_empty() {
+            // Oldest first, until the tokens of a step are spent.
+            let mut n_left = n_tokens;
+            let of: Vec<_> = queue.iter().filter_map(|seq| {
+                let n_new = seq.n_missing().min(n_left);
+                n_left -= n_new;
+                (n_new > 0).then_some((seq.id.0, n_new))
+            }).collect();
+            if of.is_empty() {
                 break;
             }
-            let batch = Batch::new(&plan, &queue, &pool, 30, Logits::Last).unwrap();
+            let chunks = chunks(&mut queue, &mut pool, &of);
+            let batch = batch(&queue, &pool, &chunks, 30, false).unwrap();
             for (&slot, &token) in batch.slots.iter().zip(&batch.tokens) {
                 cache[slot as usize] = token;
             }
-            for (s, chunk) in plan.chunks.iter().enumerate() {
+            for (s, chunk) in chunks.iter().enumerate() {
                 let row = &batch.block_table[s * 30..][..30];
                 let seq = &mut queue[chunk.id.0 as usize];
                 for position in 0..batch.seq_lens[s] as usize {

@@ -36,13 +36,17 @@ impl Vocabulary {
         if self.tokenizer.is_none() && !request.stop.is_empty() {
             return Err(Error::NoTokenizer);
         }
+        if let Decoding::Forced { tokens, .. } = &request.decoding {
+            self.check_tokens(tokens)?;
+        }
+        self.check_tokens(&request.prompt)?;
+        self.check_tokens(&request.stop_token_ids)
+    }
+
+    /// Refuses tokens that do not exist.
+    pub fn check_tokens(&self, tokens: &[TokenId]) -> Result<()> {
         let n_vocab = self.n_tokens as u64;
-        let forced = match &request.decoding {
-            Decoding::Forced(tokens) => tokens.as_slice(),
-            _ => &[],
-        };
-        let mut tokens = request.prompt.iter().chain(&request.stop_token_ids).chain(forced);
-        match tokens.find(|&&t| u64::from(t) >= n_vocab) {
+        match tokens.iter().find(|&&t| u64::from(t) >= n_vocab) {
             Some(&token) => Err(Error::TokenOutOfVocab { token, n_vocab }),
             None => Ok(()),
         }
@@ -56,6 +60,10 @@ pub type Given<'a> = [(OutputRow, Row<'a>)];
 pub struct Active {
     pub request: Request,
     max_tokens: usize,
+    /// Tokens of a sequence that fill the context of a text that may be shifted.
+    full_at: Option<usize>,
+    /// Position of the next logits that are returned: those of a prompt that is computed again are not.
+    next_logits: usize,
     decode: Decode,
     done: Vec<CompletionOutput>,
 }
@@ -69,32 +77,35 @@ impl Active {
     /// Nothing is computed yet.
     pub fn new(request: Request, n_ctx: usize) -> Result<Active> {
         let n_prompt = request.prompt.len();
-        let max_tokens = request.max_tokens.unwrap_or(usize::MAX).min(n_ctx - n_prompt + 1);
+        let n_left = if request.context_shift { usize::MAX } else { n_ctx - n_prompt + 1 };
+        let max_tokens = request.max_tokens.unwrap_or(usize::MAX).min(n_left);
+        let full_at = request.context_shift.then_some(n_ctx);
+        let next_logits = request.prompt_logits.unwrap_or(0);
         let decode = match request.decoding {
             Decoding::Beam(params) => {
                 Decode::Beams(Beams::new(BeamSearch::new(params, request.width(), n_prompt, max_tokens)))
             }
             _ => Decode::Texts(Texts::default()),
         };
-        Ok(Active { request, max_tokens, decode, done: Vec::new() })
+        Ok(Active { request, max_tokens, full_at, next_logits, decode, done: Vec::new() })
     }
 
-    /// Whether logits of all its tokens are requested.
-    pub fn needs_all_logits(&self) -> bool {
-        self.request.prompt_logits && self.n_generated() == 0
+    /// The position from which the logits of its tokens are requested, if they are.
+    pub fn logits_from(&self) -> Option<usize> {
+        self.request.prompt_logits.filter(|_| self.n_generated() == 0)
     }
 
     /// How many of the largest logits its next tokens need; `None`: all.
     pub fn required_top_k(&self) -> Option<usize> {
         let is_masked = self.request.min_tokens > 0;
-        if self.request.needs_logprobs() || self.needs_all_logits() || is_masked {
+        if self.request.needs_logprobs() || self.logits_from().is_some() || is_masked {
             return None;
         }
         match &self.request.decoding {
             Decoding::Sample { params, .. } => params.required_top_k(),
             Decoding::Llama2c { .. } => self.request.sampler(0).ok()??.required_top_k(),
             Decoding::Beam(_) => None,
-            Decoding::Forced(_) => Some(1),
+            Decoding::Forced { required_top_k, .. } => *required_top_k,
         }
     }
 
@@ -142,14 +153,14 @@ impl Active {
         vocabulary: &Vocabulary,
         events: &mut Vec<EngineEvent>,
     ) -> Result<Option<Vec<Child>>> {
-        if self.needs_all_logits() {
-            events.extend(given.iter().filter_map(|(row, logits)| match logits {
-                Row::All(logits) => {
+        if self.logits_from().is_some() {
+            for (row, logits) in given {
+                if let (Row::All(logits), true) = (logits, row.position == self.next_logits) {
                     let (position, logits) = (row.position, logits.to_vec());
-                    Some(EngineEvent::Logits { request: id, position, logits })
+                    events.push(EngineEvent::Logits { request: id, position, logits });
+                    self.next_logits += 1;
                 }
-                Row::Largest(_) => None,
-            }));
+            }
         }
         // Rows after which a token is missing: the last known one of a sequence.
         let is_last = |row: &OutputRow| row.position + 1 == tokens(row.id).len();
@@ -157,7 +168,7 @@ impl Active {
         if last.is_empty() {
             return Ok(None);
         }
-        if self.max_tokens == 0 || self.request.max_tokens == Some(0) {
+        if self.max_tokens == 0 {
             self.end_without_tokens(vocabulary)?;
             return Ok(Some(Vec::new()));
         }
@@ -180,7 +191,8 @@ impl Active {
                         .collect::<Result<_>>()?;
                     texts.start(outputs, last[0].0.id);
                 }
-                let picked = texts.pick(id, &self.request, self.max_tokens, &last, tokens, vocabulary)?;
+                let limits = (self.max_tokens, self.full_at);
+                let picked = texts.pick(id, &self.request, limits, &last, tokens, vocabulary)?;
                 let streams = self.request.width() == self.request.n;
                 events.extend(picked.events.into_iter().filter(|_| streams));
                 self.done.extend(picked.done);
@@ -223,9 +235,23 @@ impl Active {
 
     /// The same, ended for this reason.
     pub fn end_all(mut self, finish: &Finish) -> Vec<CompletionOutput> {
-        if let Decode::Texts(texts) = &mut self.decode {
-            self.done.extend(texts.end_all(finish));
+        match &mut self.decode {
+            Decode::Texts(texts) if texts.is_new() => self.done = empty_texts(&self.request, finish),
+            Decode::Texts(texts) => self.done.extend(texts.end_all(finish)),
+            Decode::Beams(_) => {}
         }
         self.complete()
     }
+}
+
+/// The texts of a request whose prompt is not computed yet.
+fn empty_texts(request: &Request, finish: &Finish) -> Vec<CompletionOutput> {
+    let text = |index| CompletionOutput {
+        index,
+        text: String::new(),
+        tokens: Vec::new(),
+        cumulative_logprob: 0.0,
+        finish: finish.clone(),
+    };
+    (0..request.n).map(text).collect()
 }

@@ -28,6 +28,12 @@ pub enum EngineEvent {
         /// Why.
         finish: Finish,
     },
+    /// A text fills the context and its request allows a context shift: before the next step [`crate::EngineCore::replace`]
+    /// can shorten it, else it ends.
+    ContextFull {
+        /// Whose.
+        request: RequestId,
+    },
     /// The logits after a token of the prompt, where these were requested.
     Logits {
         /// Whose.

@@ -10,11 +10,13 @@ mod tests;
 pub use event::{EngineEvent, RequestOutput, Usage};
 pub use runner::{Rows, Runner, StepInputs};
 
-use crate::batch::{Batch, Logits};
+use crate::batch::Batch;
 use crate::error::{Error, Result};
+use crate::kv::pools::CachePools;
+use crate::options::BLOCK_SIZE;
 use crate::request::{Request, RequestId};
 use crate::scheduler::{NewGroup, Outcome, Scheduler, SchedulerConfig, StepPlan};
-use crate::sequence::{Sequence, SequenceId};
+use crate::sequence::{Sequence, SequenceId, TokenId};
 use crate::stop::Finish;
 use active::{Active, Vocabulary};
 use llmrt_tokenizer::Tokenizer;
@@ -32,8 +34,27 @@ pub struct CoreOptions {
     pub n_blocks: usize,
     /// Blocks of host memory for swapping.
     pub n_host_blocks: usize,
+    /// Slots of recurrent states: two for each sequence of a step; 0 for models without such states.
+    pub n_states: usize,
+    /// Slots of recurrent states in host memory, for swapping.
+    pub n_host_states: usize,
     /// Tokens in a block.
     pub block_size: usize,
+}
+
+/// One sequence of 4096 tokens, and no host memory.
+impl Default for CoreOptions {
+    fn default() -> CoreOptions {
+        CoreOptions {
+            scheduler: SchedulerConfig::default(),
+            n_ctx: 4096,
+            n_blocks: 4096 / BLOCK_SIZE,
+            n_host_blocks: 0,
+            n_states: 0,
+            n_host_states: 0,
+            block_size: BLOCK_SIZE,
+        }
+    }
 }
 
 /// Requests, and what computes them.
@@ -49,8 +70,10 @@ pub struct EngineCore<R> {
 impl<R: Runner> EngineCore<R> {
     /// No request yet. Without a tokenizer there are tokens and no text.
     pub fn new(runner: R, tokenizer: Option<Arc<Tokenizer>>, options: CoreOptions) -> Result<EngineCore<R>> {
-        let CoreOptions { scheduler, n_ctx, n_blocks, n_host_blocks, block_size } = options;
-        let scheduler = Scheduler::new(scheduler, n_blocks, n_host_blocks, block_size)?;
+        let CoreOptions { n_ctx, block_size, .. } = options;
+        let device = CachePools::new(options.n_blocks, options.n_states, block_size)?;
+        let host = CachePools::new(options.n_host_blocks, options.n_host_states, block_size)?;
+        let scheduler = Scheduler::new(options.scheduler, device, host)?;
         let vocabulary = Vocabulary { tokenizer, n_tokens: runner.n_vocab() };
         Ok(EngineCore { runner, scheduler, vocabulary, n_ctx, requests: BTreeMap::new(), next_id: 0 })
     }
@@ -60,10 +83,7 @@ impl<R: Runner> EngineCore<R> {
         let id = RequestId(self.next_id);
         request.check()?;
         self.vocabulary.check(&request)?;
-        if request.prompt.len() > self.n_ctx {
-            let (n_tokens, n_ctx) = (request.prompt.len(), self.n_ctx);
-            return Err(Error::PromptTooLong { id, n_tokens, n_ctx });
-        }
+        self.check_length(id, request.prompt.len())?;
         let group = NewGroup {
             id,
             prompt: request.prompt.clone(),
@@ -71,13 +91,32 @@ impl<R: Runner> EngineCore<R> {
             lockstep: request.is_beam_search(),
             priority: request.priority,
             root: request.root(),
-            reuses_prefix: !request.prompt_logits,
+            reuses_prefix: request.prompt_logits.is_none(),
+            logits_from: request.prompt_logits,
         };
         let active = Active::new(request, self.n_ctx)?;
         self.scheduler.add(&group)?;
         self.requests.insert(id, active);
         self.next_id += 1;
         Ok(id)
+    }
+
+    fn check_length(&self, id: RequestId, n_tokens: usize) -> Result<()> {
+        let n_ctx = self.n_ctx;
+        if n_tokens > n_ctx { Err(Error::PromptTooLong { id, n_tokens, n_ctx }) } else { Ok(()) }
+    }
+
+    /// Puts other tokens in the place of all those of a request with one text, which goes on after them: a context shift, when
+    /// [`EngineEvent::ContextFull`] was given. What they have in common with cached prefixes is not computed again.
+    pub fn replace(&mut self, id: RequestId, tokens: &[TokenId]) -> Result<()> {
+        self.check_length(id, tokens.len())?;
+        self.vocabulary.check_tokens(tokens)?;
+        self.scheduler.replace(id, tokens)
+    }
+
+    /// Computes at most so many tokens in a step from now on.
+    pub fn set_max_num_batched_tokens(&mut self, n_tokens: usize) -> Result<()> {
+        self.scheduler.set_max_num_batched_tokens(n_tokens)
     }
 
     /// Ends a request early, with what it has generated.
@@ -115,6 +154,11 @@ impl<R: Runner> EngineCore<R> {
         self.runner
     }
 
+    /// The scheduler and what computes.
+    pub(crate) fn parts(&mut self) -> (&mut Scheduler, &mut R) {
+        (&mut self.scheduler, &mut self.runner)
+    }
+
     /// The same, to change.
     pub fn runner_mut(&mut self) -> &mut R {
         &mut self.runner
@@ -147,12 +191,11 @@ impl<R: Runner> EngineCore<R> {
         let running = by_sequence(&self.scheduler);
         let find = |id: SequenceId| {
             let (request, seq) = running.get(&id)?;
-            let all = self.requests.get(request).is_some_and(Active::needs_all_logits);
-            Some((*seq, if all { Logits::All } else { Logits::Last }))
+            Some((*seq, self.requests.get(request).and_then(Active::logits_from)))
         };
         let pool = self.scheduler.pool();
         let max_blocks = pool.blocks_for(self.n_ctx).max(1);
-        let batch = Batch::of_chunks(&plan.chunks, find, pool, max_blocks)?;
+        let batch = Batch::new(&plan.chunks, find, pool, max_blocks)?;
         let needs =
             batch.rows.iter().map(|row| self.requests.get(&running.get(&row.id)?.0)?.required_top_k());
         let needs: Vec<Option<usize>> = needs.collect();
@@ -198,6 +241,7 @@ impl<R: Runner> EngineCore<R> {
     /// The last event of a request.
     fn end(&mut self, id: RequestId, error: Option<Error>, events: &mut Vec<EngineEvent>) {
         let usage = self.usage(id);
+        let usage = Usage { n_computed: usage.n_prompt, ..usage };
         let Some(active) = self.requests.remove(&id) else { return };
         events.push(match error {
             Some(error) => EngineEvent::Failed { request: id, error },

@@ -16,7 +16,7 @@ pub trait Runner {
         Ok(())
     }
 
-    /// Executes the block moves of a plan: swap-outs, swap-ins, then copies one after the other.
+    /// Executes the moves of a plan: swap-outs, swap-ins, then block copies one after the other.
     fn move_blocks(&mut self, plan: &StepPlan) -> Result<()>;
 
     /// The requested logits of a batch.

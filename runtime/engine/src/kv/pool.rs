@@ -119,6 +119,11 @@ impl BlockPool {
         Ok(())
     }
 
+    /// The block with these contents, if there is one.
+    pub fn find(&self, hash: BlockHash) -> Option<BlockId> {
+        self.prefixes.find(hash)
+    }
+
     /// A block with these contents, with one user more.
     pub fn reuse(&mut self, hash: BlockHash) -> Option<BlockId> {
         let block = self.prefixes.find(hash)?;

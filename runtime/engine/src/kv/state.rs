@@ -1,16 +1,27 @@
-//! Keys and values of a sequence as bytes, to be kept in a file and put back into another engine of the same model.
+//! Keys and values of a prompt as bytes, to be kept in a file and put back into another engine of the same model.
 
-use crate::engine::Engine;
+use crate::core::EngineCore;
 use crate::error::{Error, Result};
-use crate::sequence::{SequenceId, TokenId};
+use crate::kv::pool::BlockId;
+use crate::kv::prefix::BlockHash;
+use crate::runner::DeviceRunner;
+use crate::sequence::TokenId;
 
-/// The rows of a sequence's first tokens in every cache.
+/// The rows of a prompt's first tokens in every cache, as many as whole blocks hold.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KvState {
     /// The tokens whose rows these are.
     pub tokens: Vec<TokenId>,
     /// One entry per cache, ordered by name.
     pub caches: Vec<CacheRows>,
+}
+
+impl KvState {
+    /// Keeps the first `n` tokens.
+    pub fn truncate(&mut self, n: usize) {
+        self.tokens.truncate(n);
+        self.caches.iter_mut().for_each(|cache| cache.rows.truncate(n * cache.row_bytes));
+    }
 }
 
 /// Rows of one cache, one per token.
@@ -24,54 +35,45 @@ pub struct CacheRows {
     pub rows: Vec<u8>,
 }
 
-impl Engine {
-    /// The rows of all computed tokens of a sequence.
-    pub fn export(&self, id: SequenceId) -> Result<KvState> {
+impl EngineCore<DeviceRunner> {
+    /// The rows of the first tokens of a text that the prefix cache holds.
+    pub fn export_prefix(&self, tokens: &[TokenId]) -> Result<KvState> {
         self.check_has_rows()?;
-        let seq = self.sequence(id).ok_or(Error::UnknownSequence { id })?;
-        let n_tokens = seq.n_computed();
-        let slots = self.slots(id, n_tokens)?;
+        let blocks = self.scheduler().cached_prefix(BlockHash::ROOT, tokens);
+        let size = self.scheduler().pool().block_size();
         let mut caches = Vec::new();
-        for (name, row_bytes) in self.caches() {
-            let mut rows = vec![0; n_tokens * row_bytes];
-            for (start, slot, n) in runs(&slots) {
-                let part = &mut rows[start * row_bytes..(start + n) * row_bytes];
-                self.runner.executor_ref().read_state(&name, (slot * row_bytes) as u64, part)?;
+        for (name, row_bytes) in self.cache_rows() {
+            let n = size * row_bytes;
+            let mut rows = vec![0; blocks.len() * n];
+            for (block, part) in blocks.iter().zip(rows.chunks_exact_mut(n)) {
+                self.runner().executor_ref().read_state(&name, u64::from(block.0) * n as u64, part)?;
             }
             caches.push(CacheRows { name, row_bytes, rows });
         }
-        Ok(KvState { tokens: seq.tokens()[..n_tokens].to_vec(), caches })
+        Ok(KvState { tokens: tokens[..blocks.len() * size].to_vec(), caches })
     }
 
-    /// Fills a sequence of which nothing is computed with the rows of the tokens it has in common with `state`, and
-    /// returns how many these are. The last token is never among them, since its logits are needed.
-    pub fn import(&mut self, id: SequenceId, state: &KvState) -> Result<usize> {
+    /// Puts whole blocks of rows into the prefix cache, where requests that begin with their tokens find them. Returns how
+    /// many tokens these are.
+    pub fn import_prefix(&mut self, state: &KvState) -> Result<usize> {
         self.check_has_rows()?;
         self.check(state)?;
-        let i = self.position(id)?;
-        let seq = &mut self.queue[i];
-        if seq.n_computed() > 0 {
-            return Err(Error::BadState { problem: format!("{id} has computed tokens already") });
-        }
-        let n_same = seq.tokens().iter().zip(&state.tokens).take_while(|(a, b)| a == b).count();
-        let n_tokens = n_same.min(seq.tokens().len() - 1);
-        if !seq.blocks.grow(n_tokens, &mut self.pool) {
-            return Ok(0);
-        }
-        let slots = self.slots(id, n_tokens)?;
-        for CacheRows { name, row_bytes, rows } in &state.caches {
-            for (start, slot, n) in runs(&slots) {
-                let part = &rows[start * row_bytes..(start + n) * row_bytes];
-                self.runner.executor().write_state(name, (slot * row_bytes) as u64, part)?;
+        let size = self.scheduler().pool().block_size();
+        let (scheduler, runner) = self.parts();
+        let write = &mut |i: usize, block: BlockId| {
+            for CacheRows { name, row_bytes, rows } in &state.caches {
+                let n = size * row_bytes;
+                let part = &rows[i * n..(i + 1) * n];
+                runner.executor().write_state(name, u64::from(block.0) * n as u64, part)?;
             }
-        }
-        self.advance(i, n_tokens)?;
-        Ok(n_tokens)
+            Ok(())
+        };
+        scheduler.insert_prefix(BlockHash::ROOT, &state.tokens, write)
     }
 
     /// An error if caches are not rows by token.
     fn check_has_rows(&self) -> Result<()> {
-        match self.model().spec().is_recurrent() {
+        match self.runner().model().spec().is_recurrent() {
             true => {
                 Err(Error::BadState { problem: "the model has recurrent states, which have none".into() })
             }
@@ -79,10 +81,10 @@ impl Engine {
         }
     }
 
-    /// An error if rows cannot be those of this engine's caches.
+    /// An error if rows cannot be those of the engine's caches.
     fn check(&self, state: &KvState) -> Result<()> {
         let found = state.caches.iter().map(|cache| (cache.name.clone(), cache.row_bytes));
-        if !found.eq(self.caches()) {
+        if !found.eq(self.cache_rows()) {
             let problem = "its caches have other names or rows of other sizes than the model's".into();
             return Err(Error::BadState { problem });
         }
@@ -105,46 +107,9 @@ impl Engine {
     }
 
     /// The caches by name, with the bytes of a row.
-    fn caches(&self) -> Vec<(String, usize)> {
-        let n_slots = (self.pool.n_blocks() * self.pool.block_size()).max(1) as u64;
-        self.runner
-            .executor_ref()
-            .states()
-            .into_iter()
-            .map(|(name, n)| (name, (n / n_slots) as usize))
-            .collect()
-    }
-
-    /// The slots of a sequence's first tokens.
-    fn slots(&self, id: SequenceId, n_tokens: usize) -> Result<Vec<usize>> {
-        let blocks = self.sequence(id).ok_or(Error::UnknownSequence { id })?.blocks();
-        let slot = |position| {
-            let slot = blocks.slot(position, self.pool.block_size());
-            slot.map(|slot| slot as usize).ok_or(Error::NoSlot { id, position })
-        };
-        (0..n_tokens).map(slot).collect()
-    }
-}
-
-/// Slots that follow each other: where they begin in the list, the first of them, and how many.
-fn runs(slots: &[usize]) -> Vec<(usize, usize, usize)> {
-    let mut runs: Vec<(usize, usize, usize)> = Vec::new();
-    for (i, &slot) in slots.iter().enumerate() {
-        match runs.last_mut() {
-            Some((_, first, n)) if *first + *n == slot => *n += 1,
-            _ => runs.push((i, slot, 1)),
-        }
-    }
-    runs
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn slots_that_follow_each_other_are_one_copy() {
-        assert_eq!(runs(&[4, 5, 6, 0, 1, 9]), [(0, 4, 3), (3, 0, 2), (5, 9, 1)]);
-        assert_eq!(runs(&[]), []);
+    fn cache_rows(&self) -> Vec<(String, usize)> {
+        let size = self.scheduler().pool().block_size();
+        let caches = self.runner().caches().into_iter();
+        caches.map(|cache| (cache.name, cache.n_bytes as usize / size)).collect()
     }
 }

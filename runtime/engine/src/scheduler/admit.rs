@@ -8,7 +8,7 @@ impl Scheduler {
     /// Admits waiting groups in order, as long as budgets and blocks last. What can never run ends.
     pub(super) fn admit(&mut self, plan: &mut StepPlan) -> Result<()> {
         while let Some(mut group) = self.waiting.pop_front() {
-            let needed = group.n_blocks_from_nothing(&self.pool);
+            let needed = group.n_blocks_from_nothing(&self.device);
             if let Some(refusal) = self.refusal(&group, needed) {
                 plan.refused.push(refusal);
                 continue;
@@ -30,10 +30,12 @@ impl Scheduler {
         let reserve = if group.has_run { 0 } else { self.watermark_blocks() };
         let n_tokens = group.sequences.iter().map(|seq| seq.n_prompt()).max().unwrap_or(0);
         let is_whole = self.config.policy == Policy::PrefillFirst && !group.has_run;
+        let n_whole = if is_whole { n_tokens } else { 0 };
+        let n_level = if group.lockstep { group.width } else { 0 };
         let limits = [
-            (Limit::Blocks, needed, self.pool.n_usable().saturating_sub(reserve)),
+            (Limit::Blocks, needed, self.device.blocks.n_usable().saturating_sub(reserve)),
             (Limit::Sequences, group.width, self.config.max_num_seqs),
-            (Limit::BatchedTokens, if is_whole { n_tokens } else { 0 }, self.config.max_num_batched_tokens),
+            (Limit::BatchedTokens, n_whole.max(n_level), self.config.max_num_batched_tokens),
         ];
         let exceeded = limits.into_iter().find(|(_, needed, available)| needed > available);
         exceeded.map(|(limit, needed, available)| Refusal { request: group.id, limit, needed, available })
@@ -55,14 +57,14 @@ impl Scheduler {
         let reserve = if is_alone { 0 } else { self.watermark_blocks() };
         let first = &mut group.sequences[0];
         if group.reuses_prefix {
-            first.reuse_prefix(&mut self.pool);
+            first.reuse_prefix(&mut self.device.blocks);
         }
         let needed = needed - first.blocks().ids().len();
-        if self.pool.n_free() < needed + reserve {
-            first.release(&mut self.pool)?;
+        if self.device.blocks.n_free() < needed + reserve {
+            first.release(&mut self.device)?;
             return Ok(false);
         }
         first.count_cached();
-        Ok(first.blocks.grow(first.tokens().len(), &mut self.pool))
+        Ok(first.blocks.grow(first.tokens().len(), &mut self.device.blocks))
     }
 }

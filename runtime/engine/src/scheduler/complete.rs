@@ -36,8 +36,9 @@ impl Scheduler {
         for seq in self.running.iter_mut().flat_map(|g| &mut g.sequences) {
             let Some(n_new) = computed.get(&seq.id) else { continue };
             seq.advance(*n_new);
-            if self.config.prefix_cache {
-                seq.name_blocks(&mut self.pool)?;
+            seq.commit_state(&mut self.device.states)?;
+            if self.config.prefix_cache && !self.device.is_recurrent() {
+                seq.name_blocks(&mut self.device.blocks)?;
             }
         }
         let mut continued = Vec::new();
@@ -93,7 +94,7 @@ impl Scheduler {
                 (Some(seq), _) => seq,
                 (None, Some(seq)) => {
                     self.next_sequence += 1;
-                    seq.share(SequenceId(self.next_sequence - 1), &mut self.pool)?
+                    seq.share(SequenceId(self.next_sequence - 1), &mut self.device)?
                 }
                 (None, None) => continue,
             };
@@ -102,12 +103,12 @@ impl Scheduler {
             sequences.push(seq);
         }
         for mut ended in parents.into_iter().flatten() {
-            ended.release(&mut self.pool)?;
+            ended.release(&mut self.device)?;
         }
         group.sequences = sequences;
         if group.sequences.is_empty() {
             let ended: Option<Group> = self.running.remove(at);
-            ended.map_or(Ok(()), |g| release(g, &mut self.pool))?;
+            ended.map_or(Ok(()), |g| release(g, &mut self.device))?;
         }
         Ok(ids)
     }

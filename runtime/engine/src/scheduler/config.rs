@@ -7,6 +7,8 @@ pub struct SchedulerConfig {
     pub max_num_batched_tokens: usize,
     /// Sequences in one step.
     pub max_num_seqs: usize,
+    /// Rows of logits of prompt tokens in one step, where requests require them; the last token's is not counted.
+    pub max_num_prompt_logits: usize,
     /// Blocks that stay free when a request is admitted, as a share of all: room for the next tokens of those that run.
     pub watermark: f64,
     /// Who goes first.
@@ -56,6 +58,7 @@ impl Default for SchedulerConfig {
         SchedulerConfig {
             max_num_batched_tokens: 2048,
             max_num_seqs: 256,
+            max_num_prompt_logits: 64,
             watermark: 0.01,
             policy: Policy::default(),
             preemption: Preemption::default(),

@@ -5,7 +5,7 @@ use super::plan::StepPlan;
 use super::{Outcome, Scheduler};
 use crate::error::Result;
 use crate::request::RequestId;
-use crate::sequence::SequenceId;
+use crate::sequence::{SequenceId, TokenId};
 
 /// One change of the scheduler's state.
 #[derive(Clone, PartialEq, Debug)]
@@ -26,6 +26,10 @@ pub enum Event {
     HostBlocksLost,
     /// So many blocks are not to be used: memory is lost, or found.
     Withhold(usize),
+    /// Steps have at most so many tokens from now on.
+    MaxTokens(usize),
+    /// A request with one sequence goes on after other tokens.
+    Replace(RequestId, Vec<TokenId>),
 }
 
 /// What an event leads to.
@@ -54,6 +58,8 @@ impl Scheduler {
                 self.withhold(*n);
                 Effect::None
             }
+            Event::MaxTokens(n) => self.set_max_num_batched_tokens(*n).map(|()| Effect::None)?,
+            Event::Replace(id, tokens) => self.replace(*id, tokens).map(|()| Effect::None)?,
         })
     }
 }

@@ -1,6 +1,7 @@
 //! A request as the scheduler sees it: its sequences, and what they share.
 
 use crate::kv::pool::{BlockId, BlockPool};
+use crate::kv::pools::CachePools;
 use crate::kv::prefix::BlockHash;
 use crate::request::RequestId;
 use crate::sequence::{Sequence, TokenId};
@@ -23,6 +24,8 @@ pub struct NewGroup {
     pub root: BlockHash,
     /// Whether computed blocks of other requests are used; not where logits of all prompt tokens are required.
     pub reuses_prefix: bool,
+    /// The position from which the logits of prompt tokens are required, if they are.
+    pub logits_from: Option<usize>,
 }
 
 /// A request and its live sequences.
@@ -35,6 +38,7 @@ pub struct Group {
     pub(super) width: usize,
     pub(super) lockstep: bool,
     pub(super) reuses_prefix: bool,
+    pub(super) logits_from: Option<usize>,
     pub(super) has_run: bool,
     pub(super) is_aborted: bool,
     priority: i32,
@@ -49,6 +53,7 @@ impl Group {
             width: new.width.max(1),
             lockstep: new.lockstep,
             reuses_prefix: new.reuses_prefix,
+            logits_from: new.logits_from.filter(|from| *from < new.prompt.len()),
             has_run: false,
             is_aborted: false,
             priority: new.priority,
@@ -70,6 +75,21 @@ impl Group {
     /// Whether all its sequences lack one token or none, as steps in lockstep require.
     pub(super) fn is_level(&self) -> bool {
         self.sequences.iter().all(|seq| seq.n_missing() <= 1 && !seq.blocks().ids().is_empty())
+    }
+
+    /// Rows of logits of prompt tokens, among the next `n_new` tokens of a sequence.
+    pub(super) fn n_prompt_logits(&self, seq: &Sequence, n_new: usize) -> usize {
+        let Some(from) = self.logits_from else { return 0 };
+        let end = (seq.n_computed() + n_new).min(seq.n_prompt());
+        end.saturating_sub(from.max(seq.n_computed()))
+    }
+
+    /// Tokens of a sequence that take at most `n_rows` rows of logits of prompt tokens.
+    pub(super) fn n_within(&self, seq: &Sequence, n_rows: usize) -> usize {
+        match self.logits_from {
+            Some(from) if seq.n_computed() < seq.n_prompt() => from.saturating_sub(seq.n_computed()) + n_rows,
+            _ => usize::MAX,
+        }
     }
 
     /// Blocks that its ready sequences lack for all their known tokens; a block that is written and that others read counts,
@@ -106,11 +126,14 @@ impl Group {
         self.sequences[..i].iter().map(n_tokens).max().unwrap_or(0) / pool.block_size()
     }
 
-    /// Blocks that all its sequences take from nothing, those with the same first tokens sharing full blocks.
-    pub(super) fn n_blocks_from_nothing(&self, pool: &BlockPool) -> usize {
+    /// Blocks that all its sequences take from nothing, those with the same first tokens sharing full blocks, unless they
+    /// have states.
+    pub(super) fn n_blocks_from_nothing(&self, pools: &CachePools) -> usize {
+        let (pool, shares) = (&pools.blocks, !pools.is_recurrent());
         let blocks = |i: usize| {
             let seq = &self.sequences[i];
-            let shared = self.sequences[..i].iter().map(|other| seq.n_common(other)).max().unwrap_or(0);
+            let others = self.sequences[..i].iter().filter(|_| shares);
+            let shared = others.map(|other| seq.n_common(other)).max().unwrap_or(0);
             pool.blocks_for(seq.tokens().len()) - shared.min(seq.tokens().len() - 1) / pool.block_size()
         };
         (0..self.sequences.len()).map(blocks).sum()
@@ -126,5 +149,11 @@ impl Group {
             }
         }
         distinct
+    }
+
+    /// Distinct states of its sequences.
+    pub(super) fn n_states(&self) -> usize {
+        let states = self.sequences.iter().filter_map(|seq| seq.state_slots().0);
+        states.collect::<std::collections::HashSet<_>>().len()
     }
 }

@@ -12,6 +12,7 @@ mod event;
 mod group;
 mod plan;
 mod preempt;
+mod prefix;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -24,18 +25,19 @@ pub use plan::{BlockMove, Limit, PreemptionMode, Refusal, ScheduledChunk, StepPl
 
 use crate::error::{Error, Result};
 use crate::kv::pool::BlockPool;
+use crate::kv::pools::CachePools;
 use crate::request::RequestId;
-use crate::sequence::{Sequence, SequenceId};
+use crate::sequence::{Sequence, SequenceId, TokenId};
 use std::collections::VecDeque;
 
 /// The queues, the blocks, and the step in flight.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
-    /// Blocks on the device.
-    pool: BlockPool,
-    /// Blocks in host memory, for swapping.
-    host: BlockPool,
+    /// Blocks and states on the device.
+    device: CachePools,
+    /// The same in host memory, for swapping.
+    host: CachePools,
     waiting: VecDeque<Group>,
     running: VecDeque<Group>,
     swapped: VecDeque<Group>,
@@ -46,21 +48,16 @@ pub struct Scheduler {
 }
 
 impl Scheduler {
-    /// No request; `n_blocks` blocks of `block_size` tokens on the device and `n_host_blocks` in host memory.
-    pub fn new(
-        config: SchedulerConfig,
-        n_blocks: usize,
-        n_host_blocks: usize,
-        block_size: usize,
-    ) -> Result<Self> {
+    /// No request; the memory of the device, and that of the host for swapping, of blocks of the same size.
+    pub fn new(config: SchedulerConfig, device: CachePools, host: CachePools) -> Result<Self> {
         if config.max_num_seqs == 0 || config.max_num_batched_tokens < config.max_num_seqs {
             let (n_tokens, n_seqs) = (config.max_num_batched_tokens, config.max_num_seqs);
             return Err(Error::BadBudgets { n_tokens, n_seqs });
         }
         Ok(Scheduler {
             config,
-            pool: BlockPool::new(n_blocks, block_size)?,
-            host: BlockPool::new(n_host_blocks, block_size)?,
+            device,
+            host,
             waiting: VecDeque::new(),
             running: VecDeque::new(),
             swapped: VecDeque::new(),
@@ -77,7 +74,8 @@ impl Scheduler {
         }
         let sequence = Sequence::new(SequenceId(self.next_sequence), new.prompt.clone())?;
         let mut group = Group::new(new, sequence.with_root(new.root), self.next_arrival);
-        group.reuses_prefix &= self.config.prefix_cache;
+        // A prefix has no state of its own.
+        group.reuses_prefix &= self.config.prefix_cache && !self.device.is_recurrent();
         (self.next_sequence, self.next_arrival) = (self.next_sequence + 1, self.next_arrival + 1);
         insert(&mut self.waiting, group);
         Ok(())
@@ -90,10 +88,10 @@ impl Scheduler {
                 self.running[i].is_aborted = true;
                 return Ok(());
             }
-            return self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.pool));
+            return self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.device));
         }
         if let Some(i) = self.waiting.iter().position(|g| g.id == id) {
-            return self.waiting.remove(i).map_or(Ok(()), |g| release(g, &mut self.pool));
+            return self.waiting.remove(i).map_or(Ok(()), |g| release(g, &mut self.device));
         }
         if let Some(i) = self.swapped.iter().position(|g| g.id == id) {
             return self.swapped.remove(i).map_or(Ok(()), |g| release(g, &mut self.host));
@@ -129,13 +127,59 @@ impl Scheduler {
                 }
             }
         }
+        self.begin_states(&plan)?;
         self.in_flight = Some(plan.chunks.clone());
         Ok(plan)
     }
 
+    /// Gives every sequence of a step the slot that its next state is written to. There are two for each that may run.
+    fn begin_states(&mut self, plan: &StepPlan) -> Result<()> {
+        if !self.device.is_recurrent() {
+            return Ok(());
+        }
+        for chunk in &plan.chunks {
+            let mut sequences = self.running.iter_mut().flat_map(|g| &mut g.sequences);
+            let seq = sequences.find(|seq| seq.id == chunk.id);
+            seq.map_or(Ok(()), |seq| seq.begin_state(&mut self.device.states))?;
+        }
+        Ok(())
+    }
+
     /// Uses `n` blocks less than there are.
     pub fn withhold(&mut self, n: usize) {
-        self.pool.withhold(n);
+        self.device.blocks.withhold(n);
+    }
+
+    /// Computes at most so many tokens in a step from now on; fewer than there are sequences delay the last of them.
+    pub fn set_max_num_batched_tokens(&mut self, n_tokens: usize) -> Result<()> {
+        let lockstep = self.groups().filter(|g| g.lockstep).map(|g| g.width).max().unwrap_or(0);
+        let n_seqs = lockstep.max(1);
+        if n_tokens < n_seqs {
+            return Err(Error::BadBudgets { n_tokens, n_seqs });
+        }
+        self.config.max_num_batched_tokens = n_tokens;
+        Ok(())
+    }
+
+    /// Puts other tokens in the place of those of a request with one sequence, which goes on after them.
+    pub fn replace(&mut self, id: RequestId, tokens: &[TokenId]) -> Result<()> {
+        if self.in_flight.is_some() {
+            return Err(Error::StepInFlight);
+        }
+        let found = self.group(id).ok_or(Error::UnknownRequest { id })?;
+        if found.sequences.len() != 1 {
+            return Err(Error::TooManySequences { id, found: found.sequences.len(), width: 1 });
+        }
+        let queues = [&mut self.running, &mut self.swapped, &mut self.waiting];
+        let taken = queues.into_iter().enumerate().find_map(|(i, queue)| {
+            let at = queue.iter().position(|g| g.id == id)?;
+            Some((i, queue.remove(at)?))
+        });
+        let Some((i, mut group)) = taken else { return Err(Error::UnknownRequest { id }) };
+        let pools = if i == 1 { &mut self.host } else { &mut self.device };
+        let outcome = group.sequences[0].replace(tokens.to_vec(), pools);
+        insert(&mut self.waiting, group);
+        outcome
     }
 
     /// A request, whatever its queue.
@@ -170,11 +214,16 @@ impl Scheduler {
 
     /// The blocks on the device.
     pub fn pool(&self) -> &BlockPool {
-        &self.pool
+        &self.device.blocks
     }
 
-    /// The blocks in host memory.
-    pub fn host_pool(&self) -> &BlockPool {
+    /// The blocks and states on the device.
+    pub fn device(&self) -> &CachePools {
+        &self.device
+    }
+
+    /// The blocks and states in host memory.
+    pub fn host(&self) -> &CachePools {
         &self.host
     }
 
@@ -185,7 +234,7 @@ impl Scheduler {
 
     /// Blocks that stay free when a request is admitted.
     fn watermark_blocks(&self) -> usize {
-        (self.config.watermark * self.pool.n_blocks() as f64) as usize
+        (self.config.watermark * self.device.blocks.n_blocks() as f64) as usize
     }
 
     /// Sequences that the running groups have or may have.
@@ -202,6 +251,6 @@ fn insert(queue: &mut VecDeque<Group>, group: Group) -> usize {
 }
 
 /// Gives the blocks of a group back.
-fn release(mut group: Group, pool: &mut BlockPool) -> Result<()> {
-    group.sequences.iter_mut().try_for_each(|seq| seq.release(pool))
+fn release(mut group: Group, pools: &mut CachePools) -> Result<()> {
+    group.sequences.iter_mut().try_for_each(|seq| seq.release(pools))
 }

@@ -1,16 +1,17 @@
 //! What a step does, in the order in which it is executed: swap-outs, swap-ins, block copies, then the chunks.
 
 use crate::kv::pool::BlockId;
+use crate::kv::pools::CacheMoves;
 use crate::request::RequestId;
 use crate::sequence::SequenceId;
 
 /// The next step.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct StepPlan {
-    /// Blocks of swapped-out groups: from the device, to host memory.
-    pub swap_out: Vec<BlockMove>,
-    /// Blocks of swapped-in groups: from host memory, to the device. Never in one step with `swap_out`.
-    pub swap_in: Vec<BlockMove>,
+    /// Blocks and states of swapped-out groups: from the device, to host memory.
+    pub swap_out: CacheMoves,
+    /// Blocks and states of swapped-in groups: from host memory, to the device. Never in one step with `swap_out`.
+    pub swap_in: CacheMoves,
     /// Blocks that are copied on the device since another sequence still reads the first (copy on write), one after the
     /// other.
     pub block_copies: Vec<BlockMove>,
@@ -20,6 +21,8 @@ pub struct StepPlan {
     pub preempted: Vec<(RequestId, PreemptionMode)>,
     /// Requests that ended since they can never run.
     pub refused: Vec<Refusal>,
+    /// Rows of logits of prompt tokens.
+    pub n_prompt_logits: usize,
 }
 
 /// The contents of a block that go into another.

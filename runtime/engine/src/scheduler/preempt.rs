@@ -1,16 +1,16 @@
 //! Running groups give their blocks up, and get them back.
 
 use super::run::reserve;
-use super::{BlockMove, Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert, release};
+use super::{Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert, release};
 use crate::error::Result;
-use crate::kv::pool::BlockPool;
+use crate::kv::pools::{CacheMoves, CachePools};
 
 impl Scheduler {
     /// Takes the blocks of the running group with the lowest rank: into host memory, or they are computed again.
     pub(super) fn preempt_last(&mut self, plan: &mut StepPlan) -> Result<()> {
         let Some(mut group) = self.running.pop_back() else { return Ok(()) };
         let swaps = self.mode(&group) == PreemptionMode::Swap;
-        let moves = if swaps { relocate(&mut group, &mut self.pool, &mut self.host)? } else { None };
+        let moves = if swaps { relocate(&mut group, &mut self.device, &mut self.host)? } else { None };
         let mode = match moves {
             Some(moves) => {
                 plan.swap_out.extend(moves);
@@ -22,7 +22,7 @@ impl Scheduler {
         match mode {
             PreemptionMode::Swap => insert(&mut self.swapped, group),
             PreemptionMode::Recompute => {
-                group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.pool))?;
+                group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.device))?;
                 insert(&mut self.waiting, group)
             }
         };
@@ -39,7 +39,7 @@ impl Scheduler {
             (Preemption::Auto, Some(cost)) => {
                 let n_blocks = group.distinct().len() as u64;
                 // Shared tokens are computed once, as they are moved once.
-                let n_tokens = n_blocks * self.pool.block_size() as u64;
+                let n_tokens = n_blocks * self.device.blocks.block_size() as u64;
                 let swap = cost.ns_per_block.saturating_mul(2 * n_blocks);
                 swap_if(swap < cost.ns_per_token.saturating_mul(n_tokens))
             }
@@ -55,20 +55,20 @@ impl Scheduler {
             let is_alone = self.running.is_empty();
             let held = group.distinct().len();
             let lacking = |seq: &crate::sequence::Sequence| match seq.blocks().ids() {
-                [] => self.pool.blocks_for(seq.tokens().len()),
+                [] => self.device.blocks.blocks_for(seq.tokens().len()),
                 _ => 1,
             };
             let more: usize = group.sequences.iter().map(lacking).sum();
             let needed = if is_alone { held } else { held + more + self.watermark_blocks() };
             let has_seqs = self.n_running_seqs() + group.width <= self.config.max_num_seqs;
             let has_tokens = plan.n_left(self.config.max_num_batched_tokens) >= group.sequences.len();
-            if is_alone && needed > self.pool.n_usable() {
+            if is_alone && needed > self.device.blocks.n_usable() {
                 group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.host))?;
                 insert(&mut self.waiting, group);
                 continue;
             }
-            let moves = match needed <= self.pool.n_free() && has_seqs && has_tokens {
-                true => relocate(&mut group, &mut self.host, &mut self.pool)?,
+            let moves = match needed <= self.device.blocks.n_free() && has_seqs && has_tokens {
+                true => relocate(&mut group, &mut self.host, &mut self.device)?,
                 false => None,
             };
             let Some(moves) = moves else {
@@ -76,10 +76,10 @@ impl Scheduler {
                 break;
             };
             plan.swap_in.extend(moves);
-            group.sequences.iter().try_for_each(|seq| seq.name_again(&mut self.pool))?;
+            group.sequences.iter().try_for_each(|seq| seq.name_again(&mut self.device.blocks))?;
             let at = insert(&mut self.running, group);
-            if self.running[at].n_lacking(&self.pool) <= self.pool.n_free() {
-                reserve(&mut self.running[at], &mut self.pool, plan)?;
+            if self.running[at].n_lacking(&self.device.blocks) <= self.device.blocks.n_free() {
+                reserve(&mut self.running[at], &mut self.device.blocks, plan)?;
                 self.run_group(at, plan);
             }
         }
@@ -90,10 +90,10 @@ impl Scheduler {
     pub fn lose_caches(&mut self) -> Result<()> {
         self.fail()?;
         while let Some(mut group) = self.running.pop_back() {
-            group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.pool))?;
+            group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.device))?;
             insert(&mut self.waiting, group);
         }
-        self.pool.forget_all();
+        self.device.blocks.forget_all();
         Ok(())
     }
 
@@ -109,27 +109,28 @@ impl Scheduler {
     /// The step in flight was not computed.
     pub fn fail(&mut self) -> Result<()> {
         self.in_flight = None;
+        let mut sequences = self.running.iter_mut().flat_map(|g| &mut g.sequences);
+        sequences.try_for_each(|seq| seq.discard_state(&mut self.device.states))?;
         self.end_aborted()
     }
 
     /// Ends requests that were aborted while their step was in flight.
     pub(super) fn end_aborted(&mut self) -> Result<()> {
         while let Some(i) = self.running.iter().position(|g| g.is_aborted) {
-            self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.pool))?;
+            self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.device))?;
         }
         Ok(())
     }
 }
 
-/// Moves the blocks of a group between pools, shared ones once; `None` if the other pool has too few free ones.
-fn relocate(group: &mut Group, from: &mut BlockPool, to: &mut BlockPool) -> Result<Option<Vec<BlockMove>>> {
-    let blocks = group.distinct();
-    if blocks.len() > to.n_free() {
+/// Moves the blocks and states of a group between memories, shared ones once; `None` if the other has too few free ones.
+fn relocate(group: &mut Group, from: &mut CachePools, to: &mut CachePools) -> Result<Option<CacheMoves>> {
+    if group.distinct().len() > to.blocks.n_free() || group.n_states() > to.states.n_free() {
         return Ok(None);
     }
-    let mut moves: Vec<BlockMove> = Vec::new();
+    let mut moves = CacheMoves::default();
     for seq in &mut group.sequences {
-        seq.blocks.relocate(from, to, &mut moves)?;
+        seq.relocate(from, to, &mut moves)?;
     }
     Ok(Some(moves))
 }

@@ -9,21 +9,21 @@ impl Scheduler {
     /// Gives every running group blocks for its known tokens, in order. Where there are too few, the last group is preempted;
     /// one that is alone and has no room ends.
     pub(super) fn reserve_running(&mut self, plan: &mut StepPlan) -> Result<()> {
-        while self.pool.n_used() > self.pool.n_usable() && !self.running.is_empty() {
+        while self.device.blocks.n_used() > self.device.blocks.n_usable() && !self.running.is_empty() {
             self.preempt_last(plan)?;
         }
         let mut i = 0;
         while i < self.running.len() {
-            let n_lacking = self.running[i].n_lacking(&self.pool);
-            if n_lacking <= self.pool.n_free() {
-                reserve(&mut self.running[i], &mut self.pool, plan)?;
+            let n_lacking = self.running[i].n_lacking(&self.device.blocks);
+            if n_lacking <= self.device.blocks.n_free() {
+                reserve(&mut self.running[i], &mut self.device.blocks, plan)?;
                 i += 1;
             } else if self.running.len() > 1 {
                 self.preempt_last(plan)?;
             } else if let Some(group) = self.running.pop_back() {
-                let (needed, available) = (group.distinct().len() + n_lacking, self.pool.n_usable());
+                let (needed, available) = (group.distinct().len() + n_lacking, self.device.blocks.n_usable());
                 plan.refused.push(Refusal { request: group.id, limit: Limit::Blocks, needed, available });
-                release(group, &mut self.pool)?;
+                release(group, &mut self.device)?;
             }
         }
         Ok(())
@@ -58,7 +58,10 @@ impl Scheduler {
             let has_blocks = !seq.blocks().ids().is_empty();
             let n_missing = seq.n_missing() - usize::from(waits);
             let n_new = if has_blocks { n_missing.min(plan.n_left(max)) } else { 0 };
+            let n_new =
+                n_new.min(group.n_within(seq, self.config.max_num_prompt_logits - plan.n_prompt_logits));
             if n_new > 0 {
+                plan.n_prompt_logits += group.n_prompt_logits(seq, n_new);
                 plan.chunks.push(ScheduledChunk { id: seq.id, n_new });
             }
         }

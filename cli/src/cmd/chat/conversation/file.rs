@@ -40,7 +40,7 @@ impl Conversation<'_> {
 
     /// Replaces the conversation by that of a file; returns how many messages it has. The template of the file is used
     /// if the model is the same. On an error the conversation stays.
-    pub fn load_file(&mut self, path: &Path, model: &Identity, engine: &mut Engine) -> Result<usize> {
+    pub fn load_file(&mut self, path: &Path, model: &Identity) -> Result<usize> {
         let Contents { model_name, checksum, template, messages } = Contents::read(path)?;
         let (source, before) = (self.template.jinja.source(), self.template.name.clone());
         if checksum != model.checksum {
@@ -55,7 +55,7 @@ impl Conversation<'_> {
                 path.display()
             ));
         }
-        self.forget(engine)?;
+        self.tokens.clear();
         let n_messages = messages.len();
         self.turns = Turns::of_messages(messages);
         Ok(n_messages)

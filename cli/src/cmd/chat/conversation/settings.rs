@@ -1,33 +1,49 @@
 //! What `/set`, `/show` and `/regen` change and show.
 
 use super::*;
+use llmrt_engine::SamplingParams;
 
 impl Conversation<'_> {
-    /// Sets up the sampler from the flags.
-    pub fn reseed(&mut self, engine: &Engine) -> Result<()> {
-        let (sampler, _) = sampling::sampler(&self.flags, engine.model().config.n_vocab)?;
-        self.sampler = Some(sampler);
+    /// Checks the flags and takes their seed.
+    pub fn reseed(&mut self) -> Result<()> {
+        (_, self.seed) = self.flagged()?;
+        self.n_answers = 0;
         Ok(())
     }
 
+    /// How tokens are picked by the flags, and their seed.
+    fn flagged(&self) -> Result<(Decoding, u64)> {
+        sampling::decoding(&self.flags, self.tokenizer.n_tokens() as u64)
+    }
+
+    /// How the tokens of the next answer are picked.
+    pub(super) fn decoding(&self) -> Result<Decoding> {
+        let next = self.seed.wrapping_add(self.n_answers);
+        Ok(match self.flagged()?.0 {
+            Decoding::Sample { params, .. } => {
+                Decoding::Sample { params: SamplingParams { seed: None, ..params }, seed: next }
+            }
+            decoding => decoding,
+        })
+    }
+
     /// Another seed: one more than the one given, or a new one of the clock.
-    pub(super) fn change_seed(&mut self, engine: &Engine) -> Result<()> {
+    pub(super) fn change_seed(&mut self) -> Result<()> {
         if let Some(Seed(Some(seed))) = &mut self.flags.seed {
             *seed = seed.wrapping_add(1);
         }
-        let (sampler, seed) = sampling::sampler(&self.flags, engine.model().config.n_vocab)?;
-        self.sampler = Some(sampler);
+        self.reseed()?;
         match self.flags.temp {
             Some(0.0) => note("(--temp 0: the answer is the same with every seed)"),
-            _ => note(format_args!("(seed {seed})")),
+            _ => note(format_args!("(seed {})", self.seed)),
         }
         Ok(())
     }
 
     /// Sets a sampling flag; a value out of range changes nothing.
-    pub fn set(&mut self, name: &str, value: &str, engine: &Engine) -> Result<()> {
+    pub fn set(&mut self, name: &str, value: &str) -> Result<()> {
         let before = self.flags.clone();
-        let set = set_flag(&mut self.flags, name, value).and_then(|()| self.reseed(engine));
+        let set = set_flag(&mut self.flags, name, value).and_then(|()| self.reseed());
         if set.is_err() {
             self.flags = before;
         }
@@ -45,8 +61,8 @@ impl Conversation<'_> {
     }
 
     /// Template, messages, context and flags, a line each.
-    pub fn summary(&self, engine: &Engine) -> String {
-        let (n_ctx, n_tokens) = (engine.n_ctx(), self.n_tokens(engine));
+    pub fn summary(&self, n_ctx: usize) -> String {
+        let n_tokens = self.tokens.len();
         let n_messages = self.turns.all().count();
         let dropped = match self.turns.n_dropped() {
             0 => String::new(),

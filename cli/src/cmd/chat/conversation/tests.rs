@@ -6,39 +6,30 @@ use crate::cmd::run::Run;
 use crate::model::{self, OpenModel};
 use crate::session::Session;
 use crate::setup::Setup;
-use llmrt_abi::DType;
+use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::{EngineOptions, Finish};
 use llmrt_tokenizer::Limits;
+use std::sync::Arc;
 
 const TEMPLATE: &str = "{% for m in messages %}{{ m.role }}:{{ m.content }}{% if m.role == 'assistant' %}</s>{% endif %}\
     {{ '\\n' }}{% endfor %}assistant:";
 
 /// A chat with a context of `n_ctx` tokens, and what to check it with.
-fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Engine, &Tokenizer, &mut Conversation<'_>)) {
+fn chat(n_ctx: usize, template: &str, check: impl FnOnce(&mut Core, &Tokenizer, &mut Conversation<'_>)) {
     let args: Run = flags("llmrt run --temp 0 --logit-bias 2+1000");
     let setup = Setup::new(&Global::default()).expect("there is a CPU");
     let model = OpenModel::open(None, &model::open_options(&args.loading)).expect("the embedded model opens");
-    let tokenizer = model.tokenizer().expect("it has a vocabulary");
+    let tokenizer = Arc::new(model.tokenizer().expect("it has a vocabulary"));
     let template = Template::of_session(template, "the test").expect("a good template");
-    let (k_type, v_type) = (DType::F16, DType::F16);
-    let options = EngineOptions {
-        n_ctx,
-        n_batch: n_ctx,
-        max_seqs: 1,
-        k_type,
-        v_type,
-        n_threads: 1,
-        split: Default::default(),
-        ..EngineOptions::default()
-    };
-    let mut session = Session::load(&setup, model, &ModelArgs::default(), options).expect("it loads");
-    let mut talk = Conversation::new(&tokenizer, template, None, args.sampling, true);
-    talk.reseed(&session.engine).expect("good flags");
-    check(&mut session.engine, &tokenizer, &mut talk);
+    let options = EngineOptions { n_ctx, n_batch: n_ctx, n_threads: 1, ..EngineOptions::default() };
+    let loaded = Session::load(&setup, model, &ModelArgs::default(), options, Some(tokenizer.clone()));
+    let mut session = loaded.expect("it loads");
+    let mut talk = Conversation::new(&tokenizer, template, None, args.sampling, true).expect("good flags");
+    check(&mut session.core, &tokenizer, &mut talk);
 }
 
-fn send(engine: &mut Engine, talk: &mut Conversation<'_>, text: &str) -> Result<Outcome> {
-    talk.turn(engine, text.into(), None, &mut |_| Ok(()))
+fn send(core: &mut Core, talk: &mut Conversation<'_>, text: &str) -> Result<Outcome> {
+    talk.turn(core, text.into(), None, &mut |_| Ok(()))
 }
 
 /// What [`TEMPLATE`] makes of messages.
@@ -48,91 +39,74 @@ fn rendered(messages: &[Message]) -> String {
     lines.collect::<String>() + "assistant:"
 }
 
-/// All tokens that the model has of the conversation.
-fn tokens(engine: &Engine, talk: &Conversation<'_>) -> Vec<TokenId> {
-    let id = talk.sequence.expect("there was a turn");
-    engine.sequence(id).expect("it is kept").tokens().to_vec()
+/// A prompt's tokens.
+fn encoded(tokenizer: &Tokenizer, prompt: &str) -> Vec<TokenId> {
+    tokenizer.encode_prompt(&prompt.into(), Limits::NONE).unwrap()
 }
 
 #[test]
 fn a_turn_computes_only_what_is_new() {
-    chat(256, TEMPLATE, |engine, tokenizer, talk| {
-        let first = send(engine, talk, "Once upon a time").unwrap();
+    chat(256, TEMPLATE, |core, tokenizer, talk| {
+        let first = send(core, talk, "Once upon a time").unwrap();
         assert_eq!((first.finish, first.text.as_str()), (Finish::Eos, ""));
-        let second = send(engine, talk, "there was a fox").unwrap();
-        assert!(second.n_prompt < tokens(engine, talk).len() / 2 + 4, "{}", second.n_prompt);
-
+        let second = send(core, talk, "there was a fox").unwrap();
         let whole = "user:Once upon a time\nassistant:</s>\nuser:there was a fox\nassistant:";
-        let mut expected = tokenizer.encode_prompt(&whole.into(), Limits::NONE).unwrap();
-        expected.push(2); // what the model answered
-        assert_eq!(tokens(engine, talk), expected);
+        assert_eq!(talk.tokens, encoded(tokenizer, whole));
+        // Whole blocks of what was computed before are used again.
+        let n_new = talk.tokens.len() - first.n_prompt;
+        assert!(second.n_prompt < n_new + BLOCK_SIZE && first.n_prompt > BLOCK_SIZE, "{}", second.n_prompt);
     });
 }
 
 #[test]
 fn a_template_that_rewrites_the_past_has_it_all_computed_again() {
     let last_only = "{{ messages[-1].content }} assistant:";
-    chat(256, last_only, |engine, tokenizer, talk| {
-        send(engine, talk, "Once upon a time").unwrap();
-        let second = send(engine, talk, "there was a fox").unwrap();
-        let expected = tokenizer.encode_prompt(&"there was a fox assistant:".into(), Limits::NONE).unwrap();
-        assert_eq!(second.n_prompt, expected.len() - 1, "all but the token that begins a text");
-        assert_eq!(tokens(engine, talk), [expected, vec![2]].concat());
+    chat(256, last_only, |core, tokenizer, talk| {
+        send(core, talk, "Once upon a time").unwrap();
+        let second = send(core, talk, "there was a fox").unwrap();
+        let expected = encoded(tokenizer, "there was a fox assistant:");
+        assert_eq!(second.n_prompt, expected.len());
+        assert_eq!(talk.tokens, expected);
     });
 }
 
 #[test]
 fn a_turn_that_does_not_fit_leaves_the_chat_as_it_was() {
-    chat(48, TEMPLATE, |engine, _, talk| {
-        send(engine, talk, "Once").unwrap();
-        let before = tokens(engine, talk);
-        let error = send(engine, talk, &"fox ".repeat(60)).err().expect("60 foxes do not fit");
+    chat(48, TEMPLATE, |core, _, talk| {
+        send(core, talk, "Once").unwrap();
+        let before = talk.tokens.clone();
+        let error = send(core, talk, &"fox ".repeat(60)).err().expect("60 foxes do not fit");
         assert!(error.message.contains("/clear starts over"), "{}", error.message);
-        assert_eq!((tokens(engine, talk), talk.turns.all().count()), (before, 2));
-        send(engine, talk, "upon").unwrap();
+        assert_eq!((&talk.tokens, talk.turns.all().count()), (&before, 2));
+        send(core, talk, "upon").unwrap();
     });
 }
 
 #[test]
 fn a_turn_that_fails_while_it_is_answered_leaves_the_chat_as_it_was() {
-    chat(256, TEMPLATE, |engine, tokenizer, talk| {
-        send(engine, talk, "Once upon a time").unwrap();
-        let before = tokens(engine, talk);
+    chat(256, TEMPLATE, |core, tokenizer, talk| {
+        send(core, talk, "Once upon a time").unwrap();
+        let before = talk.tokens.clone();
         talk.flags.stop = vec![String::new()]; // found out after the prompt was appended
-        send(engine, talk, "lost words").err().expect("an empty stop text is refused");
-        assert_eq!((tokens(engine, talk), talk.turns.all().count()), (before, 2));
+        send(core, talk, "lost words").err().expect("an empty stop text is refused");
+        assert_eq!((&talk.tokens, talk.turns.all().count()), (&before, 2));
 
         talk.flags.stop.clear();
-        let next = send(engine, talk, "there was a fox").unwrap();
+        let next = send(core, talk, "there was a fox").unwrap();
         let whole = "user:Once upon a time\nassistant:</s>\nuser:there was a fox\nassistant:";
-        let mut expected = tokenizer.encode_prompt(&whole.into(), Limits::NONE).unwrap();
+        let expected = encoded(tokenizer, whole);
         assert!(next.n_prompt < expected.len(), "what was known is not computed again");
-        expected.push(2); // what the model answered
-        assert_eq!(tokens(engine, talk), expected);
-    });
-}
-
-#[test]
-fn a_sequence_that_the_engine_has_ended_is_computed_again() {
-    chat(256, TEMPLATE, |engine, tokenizer, talk| {
-        send(engine, talk, "Once").unwrap();
-        engine.remove(talk.sequence.expect("there was a turn")).unwrap();
-        send(engine, talk, "upon").unwrap();
-        let whole = "user:Once\nassistant:</s>\nuser:upon\nassistant:";
-        assert_eq!(
-            tokens(engine, talk),
-            [tokenizer.encode_prompt(&whole.into(), Limits::NONE).unwrap(), vec![2]].concat()
-        );
+        assert_eq!(talk.tokens, expected);
     });
 }
 
 #[test]
 fn the_oldest_turns_are_dropped_when_the_context_is_too_small() {
-    chat(64, TEMPLATE, |engine, tokenizer, talk| {
-        talk.set_system("be brief".into(), engine).unwrap();
+    chat(64, TEMPLATE, |core, tokenizer, talk| {
+        talk.set_system("be brief".into());
         let messages = ["one fox", "two foxes", "three foxes", "four foxes", "five foxes", "six foxes"];
         for message in messages {
-            send(engine, talk, message).unwrap_or_else(|e| panic!("{message}: {}", e.message));
+            send(core, talk, message).unwrap_or_else(|e| panic!("{message}: {}", e.message));
         }
         let kept = talk.turns.kept();
         assert_eq!(talk.turns.all().count(), 1 + 2 * messages.len(), "the file of /save has them all");
@@ -140,18 +114,15 @@ fn the_oldest_turns_are_dropped_when_the_context_is_too_small() {
         assert!(talk.turns.n_dropped() >= 2 && kept[0] == Message::new("system", "be brief"), "{kept:?}");
         assert_eq!((kept[1].role.as_str(), kept[kept.len() - 2].content.as_str()), ("user", "six foxes"));
         let prompt = rendered(&kept[..kept.len() - 1]);
-        assert_eq!(
-            tokens(engine, talk),
-            [tokenizer.encode_prompt(&prompt.as_str().into(), Limits::NONE).unwrap(), vec![2]].concat()
-        );
+        assert_eq!(talk.tokens, encoded(tokenizer, &prompt));
     });
 }
 
 #[test]
 fn without_context_shift_a_conversation_that_is_too_long_is_refused() {
-    chat(64, TEMPLATE, |engine, _, talk| {
+    chat(64, TEMPLATE, |core, _, talk| {
         talk.shifts = false;
-        let refused = (0..20).find_map(|_| send(engine, talk, "a fox and a bear").err());
+        let refused = (0..20).find_map(|_| send(core, talk, "a fox and a bear").err());
         let message = refused.expect("the context is full some time").message;
         assert!(message.contains("the context holds 64"), "{message}");
         assert_eq!(talk.turns.n_dropped(), 0);
@@ -160,15 +131,15 @@ fn without_context_shift_a_conversation_that_is_too_long_is_refused() {
 
 #[test]
 fn an_answer_that_fills_the_context_continues_without_the_oldest_turn() {
-    chat(64, TEMPLATE, |engine, _, talk| {
-        send(engine, talk, "one fox and two bears").unwrap();
+    chat(64, TEMPLATE, |core, _, talk| {
+        send(core, talk, "one fox and two bears").unwrap();
         talk.flags.logit_bias = vec!["2-inf".into()]; // the answer never ends by itself
-        talk.reseed(engine).unwrap();
-        let outcome = talk.turn(engine, "a bear".into(), Some(40), &mut |_| Ok(())).unwrap();
-        assert_eq!((outcome.n_generated, outcome.is_context_full), (40, false));
+        talk.reseed().unwrap();
+        let outcome = talk.turn(core, "a bear".into(), Some(40), &mut |_| Ok(())).unwrap();
+        assert_eq!((outcome.tokens.len(), outcome.is_context_full), (40, false));
         assert_eq!(talk.turns.n_dropped(), 2);
 
-        let outcome = talk.turn(engine, "a dog".into(), None, &mut |_| Ok(())).unwrap();
+        let outcome = talk.turn(core, "a dog".into(), None, &mut |_| Ok(())).unwrap();
         assert!(outcome.is_context_full, "the last turn alone does not fit");
         assert_eq!((outcome.finish, talk.turns.n_dropped()), (Finish::Length, 4));
     });
@@ -177,12 +148,12 @@ fn an_answer_that_fills_the_context_continues_without_the_oldest_turn() {
 #[test]
 fn what_continues_a_long_story_gets_its_last_sentences() {
     let stories = include_str!("../../../../assets/stories.jinja");
-    chat(128, stories, |engine, tokenizer, talk| {
+    chat(128, stories, |core, tokenizer, talk| {
         let sentences: Vec<_> = (0..30).map(|i| format!("The fox met bear number {i}.")).collect();
         talk.turns.push(Message::new("user", "a fox"));
         talk.turns.push(Message::new("assistant", sentences.join(" ")));
-        send(engine, talk, "more").unwrap();
-        let prompt = tokenizer.decode(&tokens(engine, talk), false).unwrap();
+        send(core, talk, "more").unwrap();
+        let prompt = tokenizer.decode(&talk.tokens, false).unwrap();
         assert!(prompt.trim_start().starts_with("The fox met bear number "), "{prompt}");
         assert!(
             prompt.contains("bear number 29.\n\nThe next day,") && !prompt.contains("number 3."),
@@ -191,23 +162,23 @@ fn what_continues_a_long_story_gets_its_last_sentences() {
         assert_eq!(talk.turns.all().nth(1).map(|m| m.content.as_str()), Some(sentences.join(" ").as_str()));
 
         // Another story needs nothing of the one before.
-        send(engine, talk, "a brave dragon").unwrap();
-        let prompt = tokenizer.decode(&tokens(engine, talk), false).unwrap();
+        send(core, talk, "a brave dragon").unwrap();
+        let prompt = tokenizer.decode(&talk.tokens, false).unwrap();
         assert!(prompt.trim_start().starts_with("Once upon a time, there was a brave dragon"), "{prompt}");
     });
 }
 
 #[test]
 fn regenerate_replaces_the_last_answer() {
-    chat(128, TEMPLATE, |engine, _, talk| {
-        assert!(talk.regenerate(engine, None, &mut |_| Ok(())).is_err(), "there is no answer");
+    chat(128, TEMPLATE, |core, _, talk| {
+        assert!(talk.regenerate(core, None, &mut |_| Ok(())).is_err(), "there is no answer");
         talk.flags.logit_bias.clear();
         (talk.flags.temp, talk.flags.seed) = (Some(1.5), Some(Seed(Some(7))));
-        talk.reseed(engine).unwrap();
-        let first = talk.turn(engine, "a bear".into(), Some(20), &mut |_| Ok(())).unwrap();
-        let second = talk.regenerate(engine, Some(20), &mut |_| Ok(())).unwrap();
+        talk.reseed().unwrap();
+        let first = talk.turn(core, "a bear".into(), Some(20), &mut |_| Ok(())).unwrap();
+        let second = talk.regenerate(core, Some(20), &mut |_| Ok(())).unwrap();
         assert_ne!(first.text, second.text);
-        assert_eq!(second.n_prompt, 1, "all but the last token of the prompt is in the cache");
+        assert!(second.n_prompt <= BLOCK_SIZE, "whole blocks of the prompt are in the cache");
         let all: Vec<_> = talk.turns.all().map(|m| m.content.as_str()).collect();
         assert_eq!(all, ["a bear", second.text.as_str()]);
     });
@@ -215,25 +186,25 @@ fn regenerate_replaces_the_last_answer() {
 
 #[test]
 fn clear_keeps_the_system_message_only() {
-    chat(128, TEMPLATE, |engine, _, talk| {
-        talk.set_system("be brief".into(), engine).unwrap();
-        send(engine, talk, "Once").unwrap();
-        talk.clear(engine).unwrap();
+    chat(128, TEMPLATE, |core, _, talk| {
+        talk.set_system("be brief".into());
+        send(core, talk, "Once").unwrap();
+        talk.clear();
         assert_eq!(talk.turns.kept(), [Message::new("system", "be brief")]);
-        assert!(talk.sequence.is_none());
+        assert!(talk.tokens.is_empty());
     });
 }
 
 #[test]
 fn settings_change_only_to_values_that_make_sense() {
-    chat(32, TEMPLATE, |engine, _, talk| {
-        talk.set("top-k", "5", engine).unwrap();
+    chat(32, TEMPLATE, |_, _, talk| {
+        talk.set("top-k", "5").unwrap();
         for (name, value, expected) in [
             ("top-p", "3", "--top-p 3"),
             ("temp", "hot", "/set temp hot: expected a number"),
             ("colour", "1", "/set colour: expected temp"),
         ] {
-            let message = talk.set(name, value, engine).unwrap_err().message;
+            let message = talk.set(name, value).unwrap_err().message;
             assert!(message.contains(expected), "{message}");
         }
         assert!(talk.settings().starts_with("temp 0, top-k 5, top-p 0.95"), "{}", talk.settings());

@@ -26,6 +26,15 @@ pub struct Picked {
     pub done: Vec<CompletionOutput>,
 }
 
+impl Picked {
+    /// Ends a text.
+    fn end(&mut self, request: RequestId, mut output: Output, finish: Finish) {
+        let (index, text) = (output.index, output.flush(&finish));
+        self.events.push(EngineEvent::TextEnded { request, index, text, finish: finish.clone() });
+        self.done.push(output.complete(finish));
+    }
+}
+
 impl Texts {
     /// Whether the prompt is not computed yet.
     pub fn is_new(&self) -> bool {
@@ -51,7 +60,7 @@ impl Texts {
         &mut self,
         id: RequestId,
         request: &Request,
-        max_tokens: usize,
+        (max_tokens, full_at): (usize, Option<usize>),
         given: &[(OutputRow, Row<'_>)],
         tokens: &dyn Fn(SequenceId) -> &'t [TokenId],
         vocabulary: &Vocabulary,
@@ -63,6 +72,11 @@ impl Texts {
                 others.push((sequence, output));
                 continue;
             };
+            let n_known = tokens(sequence).len();
+            if full_at.is_some_and(|full_at| n_known >= full_at) {
+                picked.end(id, output, Finish::Length);
+                continue;
+            }
             let token = sample(request, &mut output, *row, tokens(sequence), vocabulary)?;
             let taken = token.token;
             let (streamed, finish) = match ends(request, &output, taken, vocabulary) {
@@ -81,17 +95,11 @@ impl Texts {
                 None => {
                     picked.next.push(Child { parent: sequence, token: taken });
                     sampled.push((sequence, output));
+                    if full_at == Some(n_known + 1) {
+                        picked.events.push(EngineEvent::ContextFull { request: id });
+                    }
                 }
-                Some(finish) => {
-                    let text = output.flush(&finish);
-                    picked.events.push(EngineEvent::TextEnded {
-                        request: id,
-                        index,
-                        text,
-                        finish: finish.clone(),
-                    });
-                    picked.done.push(output.complete(finish));
-                }
+                Some(finish) => picked.end(id, output, finish),
             }
         }
         // Those that go on, in the order of their children.
@@ -132,7 +140,9 @@ fn sample(
         row => row,
     };
     let token = match (&request.decoding, &mut output.sampler) {
-        (Decoding::Forced(tokens), _) => tokens.get(output.tokens.len()).copied().ok_or(Error::NoLogits)?,
+        (Decoding::Forced { tokens, .. }, _) => {
+            tokens.get(output.tokens.len()).copied().ok_or(Error::NoLogits)?
+        }
         (_, Some(sampler)) => sampler.sample(row, history)?,
         (_, None) => return Err(Error::NoLogits),
     };
@@ -154,7 +164,7 @@ fn without_ends(logits: &[f32], request: &Request, vocabulary: &Vocabulary) -> V
 
 /// Why a token ends a text without being part of it.
 fn ends(request: &Request, output: &Output, token: TokenId, vocabulary: &Vocabulary) -> Option<Finish> {
-    let is_forced = matches!(request.decoding, Decoding::Forced(_));
+    let is_forced = matches!(request.decoding, Decoding::Forced { .. });
     if is_forced || output.tokens.len() < request.min_tokens {
         return None;
     }
@@ -166,5 +176,5 @@ fn ends(request: &Request, output: &Output, token: TokenId, vocabulary: &Vocabul
 
 /// Whether there are no more given tokens.
 fn is_exhausted(request: &Request, output: &Output) -> bool {
-    matches!(&request.decoding, Decoding::Forced(tokens) if output.tokens.len() >= tokens.len())
+    matches!(&request.decoding, Decoding::Forced { tokens, .. } if output.tokens.len() >= tokens.len())
 }

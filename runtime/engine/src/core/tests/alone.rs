@@ -88,7 +88,7 @@ fn requests_in_random_mixes_give_what_they_give_alone() {
             n_cached += mixed_outputs[id].usage.n_cached;
         }
         assert_eq!(mixed.scheduler().pool().n_used(), 0);
-        assert_eq!(mixed.scheduler().host_pool().n_used(), 0);
+        assert_eq!(mixed.scheduler().host().blocks.n_used(), 0);
     }
     println!("{n_preempted} steps with preemption, {n_cached} cached tokens");
     assert!(n_preempted > 20 && n_cached > 100);

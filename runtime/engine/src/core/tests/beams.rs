@@ -17,7 +17,7 @@ fn logprobs(prompt: &[TokenId], known: &mut Map<Vec<TokenId>, Vec<f64>>, tokens:
         return row.clone();
     }
     let mut core = core(32, 0, SchedulerConfig::default());
-    let request = Request { prompt_logits: true, max_tokens: Some(0), ..Request::greedy(all.clone()) };
+    let request = Request { prompt_logits: Some(0), max_tokens: Some(0), ..Request::greedy(all.clone()) };
     core.add(request).unwrap();
     let events = run(&mut core);
     let row = events.iter().rev().find_map(|event| match event {

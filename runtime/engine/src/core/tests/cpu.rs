@@ -3,7 +3,7 @@
 use super::super::*;
 use super::fake::{outputs, run};
 use crate::beam::{BeamParams, EarlyStopping};
-use crate::options::{BLOCK_SIZE, EngineOptions};
+use crate::options::EngineOptions;
 use crate::request::Decoding;
 use crate::runner::DeviceRunner;
 use crate::sampler::{Rng, SamplingParams};
@@ -81,7 +81,7 @@ fn core(
     n_blocks: usize,
 ) -> EngineCore<DeviceRunner> {
     let options =
-        CoreOptions { scheduler, n_ctx: N_CTX, n_blocks, n_host_blocks: 12, block_size: BLOCK_SIZE };
+        CoreOptions { scheduler, n_ctx: N_CTX, n_blocks, n_host_blocks: 12, ..CoreOptions::default() };
     EngineCore::new(runner, Some(tokenizer.clone()), options).unwrap()
 }
 
@@ -108,6 +108,7 @@ fn mixes_on_the_cpu_have_the_bits_of_each_request_alone() {
         let config = SchedulerConfig {
             max_num_batched_tokens: chunks,
             max_num_seqs: 8,
+            max_num_prompt_logits: 64,
             watermark: 0.0,
             policy,
             preemption: [Preemption::Auto, Preemption::Recompute, Preemption::Swap][below(3)],

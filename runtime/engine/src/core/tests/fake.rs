@@ -52,8 +52,8 @@ impl Runner for Fake {
     }
 
     fn move_blocks(&mut self, plan: &StepPlan) -> Result<()> {
-        plan.swap_out.iter().for_each(|m| copy(&self.device, &mut self.host, m));
-        plan.swap_in.iter().for_each(|m| copy(&self.host, &mut self.device, m));
+        plan.swap_out.blocks.iter().for_each(|m| copy(&self.device, &mut self.host, m));
+        plan.swap_in.blocks.iter().for_each(|m| copy(&self.host, &mut self.device, m));
         for m in &plan.block_copies {
             let before = self.device.clone();
             copy(&before, &mut self.device, m);
@@ -99,7 +99,9 @@ impl Runner for Fake {
 
 /// A core of the fake with so many blocks.
 pub fn core(n_blocks: usize, n_host_blocks: usize, scheduler: SchedulerConfig) -> EngineCore<Fake> {
-    let options = CoreOptions { scheduler, n_ctx: 64, n_blocks, n_host_blocks, block_size: BLOCK_SIZE };
+    let block_size = BLOCK_SIZE;
+    let options =
+        CoreOptions { scheduler, n_ctx: 64, n_blocks, n_host_blocks, block_size, ..CoreOptions::default() };
     EngineCore::new(Fake::new(n_blocks, n_host_blocks), None, options).unwrap()
 }
 

@@ -59,7 +59,7 @@ fn stop_tokens_end_a_text_after_the_least_number_of_tokens() {
 #[test]
 fn given_tokens_are_followed_and_their_logprobs_returned() {
     let mut core = core(16, 0, SchedulerConfig::default());
-    let decoding = Decoding::Forced(vec![9, 8, 7]);
+    let decoding = Decoding::Forced { tokens: vec![9, 8, 7], required_top_k: None };
     let id = core.add(Request { decoding, logprobs: Some(2), ..Request::greedy(vec![1]) }).unwrap();
     let events = run(&mut core);
     let output = &outputs(&events)[&id].outputs[0];
@@ -82,9 +82,9 @@ fn logits_of_a_prompt_are_returned_in_order_and_nothing_of_it_is_cached() {
         0,
         SchedulerConfig { max_num_batched_tokens: 8, max_num_seqs: 8, ..SchedulerConfig::default() },
     );
-    for _ in 0..2 {
+    for from in [0, 13] {
         let request =
-            Request { prompt_logits: true, max_tokens: Some(0), ..Request::greedy((0..20).collect()) };
+            Request { prompt_logits: Some(from), max_tokens: Some(0), ..Request::greedy((0..20).collect()) };
         let id = core.add(request).unwrap();
         let events = run(&mut core);
         let positions: Vec<usize> = events
@@ -94,7 +94,7 @@ fn logits_of_a_prompt_are_returned_in_order_and_nothing_of_it_is_cached() {
                 _ => None,
             })
             .collect();
-        assert_eq!(positions, (0..20).collect::<Vec<_>>());
+        assert_eq!(positions, (from..20).collect::<Vec<_>>());
         assert_eq!(outputs(&events)[&id].usage.n_cached, 0);
     }
 }
@@ -161,6 +161,69 @@ fn a_cancelled_step_is_repeated_and_lost_caches_are_computed_again() {
         }),
         expected
     );
+}
+
+#[test]
+fn a_text_that_fills_the_context_goes_on_after_fewer_tokens() {
+    let mut core = core(32, 0, SchedulerConfig::default());
+    let request = Request { context_shift: true, max_tokens: Some(20), ..Request::greedy(vec![1; 60]) };
+    let id = core.add(request.clone()).unwrap();
+    let (mut tokens, mut n_shifts) = (vec![1; 60], 0);
+    let mut ended = None;
+    while !core.is_idle() {
+        for event in core.step().unwrap() {
+            match event {
+                EngineEvent::Token { token, .. } => tokens.push(token.token),
+                EngineEvent::ContextFull { request } => {
+                    n_shifts += 1;
+                    assert_eq!((request, tokens.len()), (id, 64));
+                    tokens.drain(..50);
+                    core.replace(id, &tokens).unwrap();
+                }
+                EngineEvent::Finished(output) => ended = Some(output.outputs[0].clone()),
+                _ => {}
+            }
+        }
+    }
+    let ended = ended.unwrap();
+    assert_eq!((n_shifts, ended.tokens.len(), &ended.finish), (1, 20, &Finish::Length));
+    // What follows the shift is what follows its tokens.
+    let id = core.add(Request { max_tokens: Some(16), ..Request::greedy(tokens[..14].to_vec()) }).unwrap();
+    assert_eq!(outputs(&run(&mut core))[&id].outputs[0].tokens, tokens[14..]);
+
+    // A caller that shortens nothing has a text of the whole context.
+    let id = core.add(request.clone()).unwrap();
+    assert_eq!(outputs(&run(&mut core))[&id].outputs[0].tokens.len(), 4);
+    assert!(core.add(Request { n: 2, ..request }).is_err());
+}
+
+#[test]
+fn a_request_that_is_aborted_before_its_prompt_is_computed_has_empty_texts() {
+    let mut core = core(16, 0, SchedulerConfig::default());
+    let id = core.add(Request { n: 2, ..sampled(&[1, 2, 3], 1) }).unwrap();
+    let output = core.abort(id).unwrap();
+    assert_eq!(
+        output.outputs.iter().map(|o| (o.index, o.tokens.len())).collect::<Vec<_>>(),
+        [(0, 0), (1, 0)]
+    );
+}
+
+/// Preempted in the middle of a prompt, which is then computed a second time.
+#[test]
+fn logits_of_a_prompt_are_returned_once() {
+    let config = SchedulerConfig { max_num_batched_tokens: 8, max_num_seqs: 8, ..SchedulerConfig::default() };
+    let mut core = core(16, 0, config);
+    core.add(Request { prompt_logits: Some(0), max_tokens: Some(1), ..Request::greedy((0..20).collect()) })
+        .unwrap();
+    let mut events = core.step().unwrap();
+    (core.runner_mut().n_failures, core.runner_mut().loses_caches) = (1, true);
+    events.extend(core.step().unwrap());
+    events.extend(run(&mut core));
+    let positions = events.iter().filter_map(|event| match event {
+        EngineEvent::Logits { position, .. } => Some(*position),
+        _ => None,
+    });
+    assert_eq!(positions.collect::<Vec<_>>(), (0..20).collect::<Vec<_>>());
 }
 
 #[test]

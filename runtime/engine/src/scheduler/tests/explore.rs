@@ -14,12 +14,17 @@ pub struct Setting {
     pub config: SchedulerConfig,
     pub n_blocks: usize,
     pub n_host: usize,
+    /// Slots of recurrent states; none in models without them.
+    pub n_states: usize,
+    pub n_host_states: usize,
     pub requests: Vec<NewGroup>,
     pub n_aborts: usize,
     pub n_failures: usize,
     pub n_losses: usize,
     /// Blocks that are withheld, and found again.
     pub n_withheld: usize,
+    /// Context shifts, and changes of the tokens of a step.
+    pub n_shifts: usize,
     /// Tokens at which a sequence ends.
     pub n_max: usize,
 }
@@ -35,6 +40,7 @@ pub fn request(id: u64, prompt: &[TokenId], width: usize) -> NewGroup {
         priority: 0,
         root: BlockHash::ROOT,
         reuses_prefix: true,
+        logits_from: None,
     }
 }
 
@@ -43,6 +49,7 @@ pub fn setting() -> Setting {
     let config = SchedulerConfig {
         max_num_batched_tokens: 4,
         max_num_seqs: 4,
+        max_num_prompt_logits: 2,
         watermark: 0.0,
         policy: Policy::Chunked,
         preemption: Preemption::Auto,
@@ -59,18 +66,22 @@ pub fn setting() -> Setting {
         config,
         n_blocks: 6,
         n_host: 3,
+        n_states: 0,
+        n_host_states: 0,
         requests,
         n_aborts: 0,
         n_failures: 0,
         n_losses: 0,
         n_withheld: 0,
+        n_shifts: 0,
         n_max: 5,
     }
 }
 
 /// What was found: states, or the first violated invariant with the events that led to it.
 pub fn explore(setting: &Setting, fault: Option<Fault>) -> Result<usize, String> {
-    let mut world = World::new(setting.config, setting.n_blocks, setting.n_host, BLOCK_SIZE);
+    let device = [setting.n_blocks, setting.n_states];
+    let mut world = World::new(setting.config, device, [setting.n_host, setting.n_host_states], BLOCK_SIZE);
     world.fault = fault;
     let root = Node { world, left: setting.clone(), n_added: 0 };
     let (mut seen, mut open) = (HashSet::new(), vec![root]);
@@ -99,7 +110,8 @@ struct Node {
 impl Node {
     fn key(&self) -> Vec<u8> {
         let left = &self.left;
-        let counts = [self.n_added, left.n_aborts, left.n_failures, left.n_losses, left.n_withheld];
+        let counts =
+            [self.n_added, left.n_aborts, left.n_failures, left.n_losses, left.n_withheld, left.n_shifts];
         let mut key = self.world.key();
         key.extend(counts.map(|n| n as u8));
         key
@@ -138,6 +150,11 @@ impl Node {
         if left.n_aborts > 0 {
             events.extend(s.groups().filter(|g| !g.is_aborted).map(|g| Event::Abort(g.id)));
         }
+        if left.n_shifts > 0 {
+            events.push(Event::MaxTokens(2));
+            let single = s.groups().filter(|g| g.sequences.len() == 1 && s.in_flight.is_none());
+            events.extend(single.map(|g| Event::Replace(g.id, vec![1, 2, 3])));
+        }
         if left.n_withheld > 0 {
             events.push(Event::Withhold(left.n_withheld));
             events.push(Event::Withhold(0));
@@ -153,11 +170,17 @@ impl Node {
             Event::Abort(_) => next.left.n_aborts -= 1,
             Event::Failed => next.left.n_failures -= 1,
             Event::CachesLost | Event::HostBlocksLost => next.left.n_losses -= 1,
+            Event::MaxTokens(_) | Event::Replace(..) => next.left.n_shifts -= 1,
             Event::Withhold(0) => next.left.n_withheld = 0,
             _ => {}
         }
         Ok(next)
     }
+}
+
+/// A model with recurrent states: two slots for each sequence of a step.
+pub fn recurrent(setting: &mut Setting) {
+    (setting.n_states, setting.n_host_states) = (2 * setting.config.max_num_seqs, 2);
 }
 
 /// The settings, by name.
@@ -179,6 +202,16 @@ fn settings() -> Vec<(&'static str, Setting)> {
         ("failures", with(&|s| s.n_failures = 1)),
         ("lost caches", with(&|s| (s.n_losses, s.config.preemption) = (1, Preemption::Swap))),
         ("withheld", with(&|s| s.n_withheld = 2)),
+        ("shifts", with(&|s| s.n_shifts = 1)),
+        ("prompt logits", with(&|s| s.requests[0].logits_from = Some(0))),
+        ("states", with(&recurrent)),
+        (
+            "swapped states",
+            with(&|s| {
+                recurrent(s);
+                (s.config.preemption, s.n_losses) = (Preemption::Swap, 1);
+            }),
+        ),
     ]
 }
 
@@ -191,7 +224,7 @@ fn every_reachable_state_of_small_worlds_keeps_all_invariants() {
         n_states.push((name, n));
     }
     let n = |name: &str| n_states.iter().find(|(known, _)| *known == name).unwrap().1;
-    for more in ["aborts", "failures", "withheld"] {
+    for more in ["aborts", "failures", "withheld", "shifts"] {
         assert!(n(more) > n("base"), "{more} adds no states: {n_states:?}");
     }
 }

@@ -1,7 +1,7 @@
 //! Bugs that a scheduler could have, made by changing its state after each event: the exploration finds each.
 
 use super::super::*;
-use super::explore::{Setting, explore, setting};
+use super::explore::{Setting, explore, recurrent, setting};
 use super::world::Fault;
 
 /// The first violated invariant.
@@ -21,8 +21,8 @@ fn a_block_that_is_not_copied_before_it_is_written() {
 fn a_reference_that_is_not_counted() {
     let fault: Fault = |s, _| {
         let shared = s.running.iter().flat_map(|g| &g.sequences).flat_map(|seq| seq.blocks().ids());
-        let shared = shared.copied().find(|block| s.pool.n_users(*block).is_ok_and(|n| n > 1));
-        shared.map_or(Ok(()), |block| s.pool.free(block)).unwrap();
+        let shared = shared.copied().find(|block| s.device.blocks.n_users(*block).is_ok_and(|n| n > 1));
+        shared.map_or(Ok(()), |block| s.device.blocks.free(block)).unwrap();
     };
     let error = find(fault, |_| ());
     assert!(error.contains("is counted"), "{error}");
@@ -33,7 +33,7 @@ fn a_preempted_group_that_keeps_its_blocks() {
     let fault: Fault = |s, plan| {
         if let Some((id, PreemptionMode::Recompute)) = plan.preempted.first() {
             let group = s.waiting.iter_mut().find(|g| g.id == *id).unwrap();
-            group.sequences[0].blocks.grow(1, &mut s.pool);
+            group.sequences[0].blocks.grow(1, &mut s.device.blocks);
         }
     };
     let error = find(fault, |s| s.config.preemption = Preemption::Recompute);
@@ -70,7 +70,7 @@ fn swapped_groups_that_never_return() {
 fn a_swapped_block_that_does_not_move() {
     let error = find(
         |_, plan| {
-            plan.swap_in.pop();
+            plan.swap_in.blocks.pop();
         },
         |s| s.config.preemption = Preemption::Swap,
     );
@@ -82,9 +82,30 @@ fn a_sequence_that_is_lost_when_its_group_forks() {
     let fault: Fault = |s, _| {
         if let Some(group) = s.running.iter_mut().find(|g| g.sequences.len() == 2) {
             let mut lost = group.sequences.remove(0);
-            lost.release(&mut s.pool).unwrap();
+            lost.release(&mut s.device).unwrap();
         }
     };
     let error = find(fault, |_| ());
     assert!(error.contains("sequences are"), "{error}");
+}
+
+/// Slots of states are written while forks still read them.
+#[test]
+fn a_state_that_is_written_in_place() {
+    let fault: Fault = |s, _| {
+        let sequences = s.running.iter_mut().flat_map(|g| &mut g.sequences);
+        sequences.for_each(|seq| seq.write_state_in_place());
+    };
+    let error = find(fault, recurrent);
+    assert!(error.contains("reads a wrong state") || error.contains("is counted"), "{error}");
+}
+
+#[test]
+fn a_swapped_state_that_does_not_move() {
+    let fault: Fault = |_, plan| plan.swap_in.states.clear();
+    let error = find(fault, |s| {
+        recurrent(s);
+        s.config.preemption = Preemption::Swap;
+    });
+    assert!(error.contains("reads a wrong state"), "{error}");
 }

@@ -25,6 +25,7 @@ fn walk(seed: u64, n_events: usize) -> World {
     let config = SchedulerConfig {
         max_num_batched_tokens: [8, 16, 64][chance.below(3)],
         max_num_seqs: 8,
+        max_num_prompt_logits: 3,
         watermark: [0.0, 0.1][chance.below(2)],
         policy: [Policy::Chunked, Policy::PrefillFirst][chance.below(2)],
         preemption: [Preemption::Auto, Preemption::Recompute, Preemption::Swap][chance.below(3)],
@@ -32,7 +33,8 @@ fn walk(seed: u64, n_events: usize) -> World {
         prefix_cache: !chance.one_in(4),
     };
     let (n_blocks, n_host) = (6 + chance.below(20), chance.below(12));
-    let mut world = World::new(config, n_blocks, n_host, 4);
+    let states = if chance.one_in(4) { [16, chance.below(6)] } else { [0, 0] };
+    let mut world = World::new(config, [n_blocks, states[0]], [n_host, states[1]], 4);
     let mut n_requests = 0;
     for _ in 0..n_events {
         let event = next(&mut chance, &world, &mut n_requests, n_blocks);
@@ -57,6 +59,7 @@ fn next(chance: &mut Chance, world: &World, n_requests: &mut u64, n_blocks: usiz
             priority: chance.below(2) as i32,
             root: if chance.one_in(4) { BlockHash::ROOT.next(&[9]) } else { BlockHash::ROOT },
             reuses_prefix: !chance.one_in(5),
+            logits_from: chance.one_in(5).then(|| chance.below(9)),
             ..request(*n_requests, &prompt, 1 + chance.below(4))
         });
     }
@@ -67,6 +70,15 @@ fn next(chance: &mut Chance, world: &World, n_requests: &mut u64, n_blocks: usiz
     }
     if chance.one_in(60) {
         return if chance.one_in(2) { Event::CachesLost } else { Event::HostBlocksLost };
+    }
+    if chance.one_in(60) {
+        return Event::MaxTokens(8 + chance.below(40));
+    }
+    if chance.one_in(30)
+        && s.in_flight.is_none()
+        && let Some(group) = s.groups().find(|g| g.sequences.len() == 1)
+    {
+        return Event::Replace(group.id, (0..1 + chance.below(12) as TokenId).collect());
     }
     if chance.one_in(40) {
         return Event::Withhold(chance.below(n_blocks / 2));
@@ -95,8 +107,7 @@ fn random_walks_keep_all_invariants_and_replay() {
         totals[0] += count(|e| matches!(e, Event::Schedule));
         totals[1] += world.refused.len();
 
-        let Scheduler { config, pool, host, .. } = &world.s;
-        let mut again = Scheduler::new(*config, pool.n_blocks(), host.n_blocks(), pool.block_size()).unwrap();
+        let mut again = world.first.clone();
         for event in &world.trace {
             again.apply(event).unwrap();
         }

@@ -16,7 +16,8 @@ fn prefill_first() -> SchedulerConfig {
 }
 
 fn scheduler(config: SchedulerConfig, n_blocks: usize, n_host: usize) -> Scheduler {
-    Scheduler::new(config, n_blocks, n_host, SIZE).unwrap()
+    let pools = |n| CachePools::new(n, 0, SIZE).unwrap();
+    Scheduler::new(config, pools(n_blocks), pools(n_host)).unwrap()
 }
 
 fn add(s: &mut Scheduler, id: u64, n_tokens: usize, width: usize) {
@@ -161,7 +162,7 @@ fn vl_08_the_last_running_group_gives_its_blocks_up() {
     let mut s = scheduler(config(), 2, 0);
     add(&mut s, 0, SIZE, 1);
     step(&mut s);
-    assert_eq!((s.pool.n_free(), step(&mut s)), (1, vec![(0, 1)]));
+    assert_eq!((s.device.blocks.n_free(), step(&mut s)), (1, vec![(0, 1)]));
 }
 
 #[test]
@@ -174,7 +175,7 @@ fn vl_09_groups_of_one_are_recomputed_and_others_swapped() {
     s.withhold(2);
     let plan = s.schedule().unwrap();
     assert_eq!(plan.preempted, [(RequestId(1), PreemptionMode::Swap)]);
-    assert_eq!((plan.swap_out.len(), ids(&s.swapped)), (1, vec![1]));
+    assert_eq!((plan.swap_out.blocks.len(), ids(&s.swapped)), (1, vec![1]));
     go_on(&mut s, 1);
 
     let mut s = scheduler(config(), 4, 4);
@@ -205,15 +206,15 @@ fn vl_11_a_swapped_group_returns_when_it_has_room_for_its_next_tokens() {
     step(&mut s);
     s.withhold(2);
     let plan = s.schedule().unwrap();
-    assert_eq!((plan.swap_out.len(), plan.swap_in.len()), (1, 0), "never both in a step");
+    assert_eq!((plan.swap_out.blocks.len(), plan.swap_in.blocks.len()), (1, 0), "never both in a step");
     go_on(&mut s, 1);
     s.withhold(1);
     let plan = s.schedule().unwrap();
-    assert_eq!(plan.swap_in, [], "its block and one for its next token: one is free");
+    assert_eq!(plan.swap_in.blocks, [], "its block and one for its next token: one is free");
     go_on(&mut s, 1);
     s.withhold(0);
     let plan = s.schedule().unwrap();
-    assert_eq!((plan.swap_in.len(), chunks(&s, &plan)), (1, vec![(0, 1), (1, 1)]));
+    assert_eq!((plan.swap_in.blocks.len(), chunks(&s, &plan)), (1, vec![(0, 1), (1, 1)]));
 }
 
 #[test]
@@ -250,7 +251,7 @@ fn vl_17_sequences_of_a_group_share_the_blocks_of_its_prompt() {
     s.schedule().unwrap();
     go_on(&mut s, 3);
     assert_eq!(blocks(&s, 0), [vec![0, 1], vec![0, 1], vec![0, 1]]);
-    assert_eq!([0, 1].map(|b| s.pool.n_users(BlockId(b)).unwrap()), [3, 3]);
+    assert_eq!([0, 1].map(|b| s.device.blocks.n_users(BlockId(b)).unwrap()), [3, 3]);
 }
 
 #[test]
@@ -263,7 +264,7 @@ fn vl_18_a_shared_last_block_is_copied_before_it_is_written() {
     let copies: Vec<(u32, u32)> = plan.block_copies.iter().map(|m| (m.from.0, m.to.0)).collect();
     assert_eq!(copies, [(1, 2), (1, 3)], "the last one writes where it is");
     assert_eq!(blocks(&s, 0), [vec![0, 2], vec![0, 3], vec![0, 1]]);
-    assert_eq!([0, 1, 2, 3].map(|b| s.pool.n_users(BlockId(b)).unwrap()), [3, 1, 1, 1]);
+    assert_eq!([0, 1, 2, 3].map(|b| s.device.blocks.n_users(BlockId(b)).unwrap()), [3, 1, 1, 1]);
 }
 
 #[test]
@@ -274,13 +275,13 @@ fn vl_19_swapping_keeps_shared_blocks_shared() {
     go_on(&mut s, 3);
     s.withhold(8);
     let plan = s.schedule().unwrap();
-    assert_eq!((plan.swap_out.len(), blocks(&s, 0)), (2, vec![vec![0, 1]; 3]), "each moves once");
-    assert_eq!([0, 1].map(|b| s.host.n_users(BlockId(b)).unwrap()), [3, 3]);
+    assert_eq!((plan.swap_out.blocks.len(), blocks(&s, 0)), (2, vec![vec![0, 1]; 3]), "each moves once");
+    assert_eq!([0, 1].map(|b| s.host.blocks.n_users(BlockId(b)).unwrap()), [3, 3]);
     go_on(&mut s, 1);
     s.withhold(0);
     let plan = s.schedule().unwrap();
-    assert_eq!((plan.swap_in.len(), plan.block_copies.len()), (2, 2));
-    assert_eq!((s.host.n_used(), s.pool.n_used()), (0, 4));
+    assert_eq!((plan.swap_in.blocks.len(), plan.block_copies.len()), (2, 2));
+    assert_eq!((s.host.blocks.n_used(), s.device.blocks.n_used()), (0, 4));
 }
 
 #[test]

@@ -3,6 +3,7 @@
 
 use super::super::*;
 use crate::kv::pool::BlockId;
+use crate::kv::pools::CacheMoves;
 use crate::sequence::TokenId;
 use std::collections::{BTreeMap, HashMap};
 use std::result::Result;
@@ -16,11 +17,63 @@ fn content(tokens: &[TokenId]) -> u64 {
 /// Changes the state after an event as a bug would.
 pub type Fault = fn(&mut Scheduler, &mut StepPlan);
 
+/// What the slots of tokens and those of recurrent states hold.
+#[derive(Clone)]
+struct Memory {
+    tokens: Vec<u64>,
+    states: Vec<u64>,
+}
+
+impl Memory {
+    fn new(pools: &CachePools) -> Memory {
+        let n_slots = pools.blocks.n_blocks() * pools.blocks.block_size();
+        Memory { tokens: vec![0; n_slots], states: vec![0; pools.states.n_blocks()] }
+    }
+
+    /// Writes the state of a sequence's first `end` tokens, or reads that of its computed ones.
+    fn check_state(&mut self, seq: &Sequence, end: usize, read: bool) -> Result<(), String> {
+        if self.states.is_empty() {
+            return Ok(());
+        }
+        let (from, to) = seq.state_slots();
+        let held = from.map_or(0, |slot| self.states[slot.0 as usize]);
+        let expected = match seq.n_computed() {
+            0 => 0,
+            n => content(&seq.tokens()[..n]),
+        };
+        match (read, to) {
+            (true, _) if held != expected => Err(format!("{} reads a wrong state", seq.id)),
+            (true, _) => Ok(()),
+            (false, Some(to)) => {
+                self.states[to.0 as usize] = content(&seq.tokens()[..end]);
+                Ok(())
+            }
+            (false, None) => Err(format!("{} has no slot for its next state", seq.id)),
+        }
+    }
+
+    fn clear(&mut self) {
+        self.tokens.fill(0);
+        self.states.fill(0);
+    }
+}
+
+/// Copies blocks of so many tokens, and states, from one memory to another.
+fn copy(from: &Memory, to: &mut Memory, moves: &CacheMoves, size: usize) {
+    let slots = |b: BlockId| b.0 as usize * size..(b.0 as usize + 1) * size;
+    for m in &moves.blocks {
+        to.tokens[slots(m.to)].copy_from_slice(&from.tokens[slots(m.from)]);
+    }
+    for m in &moves.states {
+        to.states[m.to.0 as usize] = from.states[m.from.0 as usize];
+    }
+}
+
 #[derive(Clone)]
 pub struct World {
     pub s: Scheduler,
-    device: Vec<u64>,
-    host: Vec<u64>,
+    device: Memory,
+    host: Memory,
     /// The live sequences by request, with the tokens that they must have.
     expected: BTreeMap<RequestId, BTreeMap<SequenceId, Vec<TokenId>>>,
     /// Requests that end with the step in flight.
@@ -29,14 +82,21 @@ pub struct World {
     pub refused: Vec<Refusal>,
     pub fault: Option<Fault>,
     pub trace: Vec<Event>,
+    /// The scheduler before the first event.
+    pub first: Scheduler,
 }
 
 impl World {
-    pub fn new(config: SchedulerConfig, n_blocks: usize, n_host: usize, block_size: usize) -> World {
+    /// Blocks and states of the device, then those of host memory.
+    pub fn new(config: SchedulerConfig, device: [usize; 2], host: [usize; 2], block_size: usize) -> World {
+        let pools =
+            |[n_blocks, n_states]: [usize; 2]| CachePools::new(n_blocks, n_states, block_size).unwrap();
+        let (device, host) = (pools(device), pools(host));
         World {
-            s: Scheduler::new(config, n_blocks, n_host, block_size).unwrap(),
-            device: vec![0; n_blocks * block_size],
-            host: vec![0; n_host * block_size],
+            device: Memory::new(&device),
+            host: Memory::new(&host),
+            first: Scheduler::new(config, device.clone(), host.clone()).unwrap(),
+            s: Scheduler::new(config, device, host).unwrap(),
             expected: BTreeMap::new(),
             aborted: Vec::new(),
             refused: Vec::new(),
@@ -57,8 +117,8 @@ impl World {
         }
         match (&event, &effect) {
             (Event::Schedule, Effect::Plan(plan)) => self.execute(plan)?,
-            (Event::CachesLost, _) => self.device.fill(0),
-            (Event::HostBlocksLost, _) => self.host.fill(0),
+            (Event::CachesLost, _) => self.device.clear(),
+            (Event::HostBlocksLost, _) => self.host.clear(),
             _ => {}
         }
         self.expect(&event, &effect, &due, was_in_flight);
@@ -80,6 +140,10 @@ impl World {
                 let group = self.s.group(new.id).expect("it was added");
                 let first = (group.sequences[0].id, new.prompt.clone());
                 self.expected.insert(new.id, BTreeMap::from([first]));
+            }
+            (Event::Replace(id, tokens), _) => {
+                let sequences = self.expected.get_mut(id).expect("it exists");
+                sequences.values_mut().for_each(|known| known.clone_from(tokens));
             }
             (Event::Abort(id), _) if was_in_flight && self.s.group(*id).is_some() => self.aborted.push(*id),
             (Event::Abort(id), _) => drop(self.expected.remove(id)),
@@ -111,36 +175,33 @@ impl World {
         if !plan.swap_in.is_empty() && !plan.preempted.is_empty() {
             return Err("groups are swapped in while others are preempted".into());
         }
-        let size = self.s.pool.block_size();
-        let slots = |b: BlockId| b.0 as usize * size..(b.0 as usize + 1) * size;
-        for m in &plan.swap_out {
-            let block = self.device[slots(m.from)].to_vec();
-            self.host[slots(m.to)].copy_from_slice(&block);
-        }
-        for m in &plan.swap_in {
-            let block = self.host[slots(m.from)].to_vec();
-            self.device[slots(m.to)].copy_from_slice(&block);
-        }
+        let size = self.s.device.blocks.block_size();
+        copy(&self.device, &mut self.host, &plan.swap_out, size);
+        copy(&self.host, &mut self.device, &plan.swap_in, size);
         for m in &plan.block_copies {
-            let block = self.device[slots(m.from)].to_vec();
-            self.device[slots(m.to)].copy_from_slice(&block);
+            let before = self.device.clone();
+            copy(&before, &mut self.device, &CacheMoves { blocks: vec![*m], states: Vec::new() }, size);
         }
         let config = self.s.config;
         if plan.n_tokens() > config.max_num_batched_tokens || plan.chunks.len() > config.max_num_seqs {
             return Err(format!("a step of {} tokens, {} chunks", plan.n_tokens(), plan.chunks.len()));
         }
-        // All keys and values of a step are written before any are read.
+        if plan.n_prompt_logits > config.max_num_prompt_logits {
+            return Err(format!("a step of {} rows of prompt logits", plan.n_prompt_logits));
+        }
+        // All keys, values and states of a step are written before any are read.
         for read in [false, true] {
             for chunk in &plan.chunks {
                 let seq = self.s.sequence(chunk.id).ok_or(format!("{} does not run", chunk.id))?;
                 let end = seq.n_computed() + chunk.n_new;
                 let first = if read { 0 } else { seq.n_computed() };
+                self.device.check_state(seq, end, read)?;
                 for position in first..end {
                     let slot = seq.blocks().slot(position, size).ok_or("a token without a slot")? as usize;
                     let expected = content(&seq.tokens()[..=position]);
                     match read {
-                        false => self.device[slot] = expected,
-                        true if self.device[slot] != expected => {
+                        false => self.device.tokens[slot] = expected,
+                        true if self.device.tokens[slot] != expected => {
                             return Err(format!("{} reads a wrong token at position {position}", chunk.id));
                         }
                         true => {}
@@ -167,10 +228,21 @@ impl World {
         if s.waiting.iter().any(has_blocks) {
             return Err("a waiting group has blocks".into());
         }
-        for (pool, queue, what) in [(&s.pool, &s.running, "device"), (&s.host, &s.swapped, "host")] {
+        let blocks = |seq: &Sequence| seq.blocks().ids().to_vec();
+        let states = |seq: &Sequence| {
+            let (state, next) = seq.state_slots();
+            state.into_iter().chain(next).collect()
+        };
+        type Held<'a> = &'a dyn Fn(&Sequence) -> Vec<BlockId>;
+        for (pool, queue, held, what) in [
+            (&s.device.blocks, &s.running, &blocks as Held<'_>, "device"),
+            (&s.host.blocks, &s.swapped, &blocks, "host"),
+            (&s.device.states, &s.running, &states, "device states"),
+            (&s.host.states, &s.swapped, &states, "host states"),
+        ] {
             let mut users: HashMap<BlockId, u32> = HashMap::new();
-            let tables = queue.iter().flat_map(|g| &g.sequences).map(|seq| seq.blocks().ids());
-            tables.flatten().for_each(|block| *users.entry(*block).or_default() += 1);
+            let tables = queue.iter().flat_map(|g| &g.sequences).map(held);
+            tables.flatten().for_each(|block| *users.entry(block).or_default() += 1);
             let (free, kept) = pool.unused();
             let mut unused: Vec<BlockId> = free.iter().copied().chain(kept).collect();
             unused.sort();
@@ -251,6 +323,8 @@ impl World {
                     key.extend(seq.tokens().iter().map(|t| *t as u8));
                     key.push(seq.blocks().ids().len() as u8);
                     key.extend(seq.blocks().ids().iter().map(|b| b.0 as u8));
+                    let (state, next) = seq.state_slots();
+                    key.extend([state, next].map(|slot| slot.map_or(255, |slot| slot.0 as u8)));
                 }
             }
         }
@@ -261,11 +335,13 @@ impl World {
                 .flatten()
                 .flat_map(|c| [ids.get(&c.id).copied().unwrap_or(255), c.n_new as u8]),
         );
-        let (free, kept) = s.pool.unused();
+        let (free, kept) = s.device.blocks.unused();
         key.push(free.len() as u8);
         key.extend(free.iter().chain(&kept).map(|b| b.0 as u8));
-        key.extend(s.host.unused().0.iter().map(|b| b.0 as u8));
-        key.push(s.pool.n_usable() as u8);
+        key.extend(s.host.blocks.unused().0.iter().map(|b| b.0 as u8));
+        key.extend(s.device.states.unused().0.iter().map(|b| b.0 as u8));
+        key.push(s.device.blocks.n_usable() as u8);
+        key.push(s.config.max_num_batched_tokens as u8);
         key
     }
 }
