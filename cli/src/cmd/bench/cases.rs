@@ -35,8 +35,10 @@ impl Cases<'_> {
         n_sequences: usize,
         n_batch: usize,
     ) -> usize {
-        let n_lead = n_sequences * n_depth.max(1) / n_batch.max(1);
-        (n_depth + n_prompt).max(n_depth.max(1) + n_gen + n_lead + 2)
+        let alone = n_depth.max(1) + n_gen + 2;
+        // A step has no more tokens than the context.
+        let n_lead = n_sequences * n_depth.max(1) / n_batch.clamp(1, alone);
+        (n_depth + n_prompt).max(alone + n_lead)
     }
 
     /// Time for a prompt of `n` random tokens after the depth; nothing for none.
