@@ -8,7 +8,6 @@ use crate::model::Identity;
 use crate::new_file::NewFile;
 use crate::output::{n_things, note};
 use crate::session::Core;
-use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::{CacheRows, EngineOptions, KvState, TokenId};
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
@@ -37,8 +36,8 @@ impl Key {
     }
 }
 
-/// Puts what the file holds of a prompt into the prefix cache; how many tokens these are, whole blocks of them. A file that
-/// does not exist yet holds nothing.
+/// Puts what the file holds of a prompt into the prefix cache; how many tokens these are. A file that does not exist yet holds
+/// nothing.
 pub fn restore(path: &Path, key: &Key, core: &mut Core, prompt: &[TokenId]) -> Result<usize> {
     if !path.exists() {
         return Ok(0);
@@ -46,15 +45,21 @@ pub fn restore(path: &Path, key: &Key, core: &mut Core, prompt: &[TokenId]) -> R
     let mut state = read(path, key)?;
     // The last token is computed in any case, for its logits.
     let n_same = prompt.iter().zip(&state.tokens).take_while(|(a, b)| a == b).count();
-    state.truncate(n_same.min(prompt.len().saturating_sub(1)) / BLOCK_SIZE * BLOCK_SIZE);
+    state.truncate(n_same.min(prompt.len().saturating_sub(1)));
     let n = core.import_prefix(&state).map_err(|e| unusable(path, &e.to_string()))?;
     note(format_args!("(prompt cache: {} restored)", n_things(n, "token")));
     Ok(n)
 }
 
-/// Writes what the prefix cache has of a prompt, in the place of what the file holds.
-pub fn save(path: &Path, key: &Key, core: &Core, prompt: &[TokenId]) -> Result<()> {
-    let state = core.export_prefix(prompt)?;
+/// Writes what the prefix cache has of a prompt, after which these tokens were generated, in the place of what the file holds.
+pub fn save(
+    path: &Path,
+    key: &Key,
+    core: &Core,
+    (prompt, generated): (&[TokenId], &[TokenId]),
+) -> Result<()> {
+    let mut state = core.export_prefix(&[prompt, generated].concat())?;
+    state.truncate(prompt.len());
     let mut file = NewFile::create(path)?;
     let failed = |e| Error::output(path, format!("cannot write: {e}"));
     let mut hash = Sha256::new();

@@ -18,7 +18,6 @@ use crate::setup::Setup;
 use crate::templates::Template;
 use crate::{interrupt, prompt, sampling, text};
 use llmrt_abi::DType;
-use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::{EngineOptions, Finish, Request, Timings, TokenId};
 use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Tokenizer};
 use std::ffi::{OsStr, OsString};
@@ -124,10 +123,8 @@ fn run(global: &Global, args: &Run) -> Result<()> {
     };
     let outcome = generate(&mut session.core, request, None, &mut show)?;
     show("\n")?;
-    if let Some((path, key)) =
-        key.filter(|_| n_restored + BLOCK_SIZE <= tokens.len() && !args.prompt_cache_ro)
-    {
-        prompt_cache::save(path, &key, &session.core, &tokens)?;
+    if let Some((path, key)) = key.filter(|_| n_restored + 1 < tokens.len() && !args.prompt_cache_ro) {
+        prompt_cache::save(path, &key, &session.core, (&tokens, &outcome.tokens))?;
     }
 
     session.report_placement(setup.verbose);

@@ -146,7 +146,26 @@ impl Sequence {
             self.blocks.push(block);
             self.hashes.push(hash);
         }
-        self.n_computed = self.hashes.len() * pool.block_size();
+        let n_full = self.hashes.len() * pool.block_size();
+        let rest = &self.tokens[n_full..self.tokens.len() - 1];
+        let tail = pool.take_tail(self.last_hash(), rest);
+        self.n_computed = n_full + tail.map_or(0, |(_, n)| n);
+        tail.into_iter().for_each(|(block, _)| self.blocks.push(block));
+    }
+
+    /// The name of its last full block.
+    fn last_hash(&self) -> BlockHash {
+        *self.hashes.last().unwrap_or(&self.root)
+    }
+
+    /// Before its end: names the tokens of its last block, which is not full, for the sequence that goes on after them.
+    pub(crate) fn name_tail(&self, pool: &mut BlockPool) -> Result<()> {
+        let n_full = self.hashes.len();
+        let tail = &self.tokens[n_full * pool.block_size()..self.n_computed];
+        match self.blocks.ids().get(n_full) {
+            Some(block) if !tail.is_empty() => pool.name(*block, self.last_hash().next(tail)),
+            _ => Ok(()),
+        }
     }
 
     /// Counts what is computed now as cached, if the sequence runs for the first time.
@@ -246,8 +265,7 @@ impl Sequence {
 
     /// The name of the block after those that have one; its tokens are known.
     fn next_hash(&self, block_size: usize) -> BlockHash {
-        let before = self.hashes.last().unwrap_or(&self.root);
-        before.next(&self.tokens[self.hashes.len() * block_size..][..block_size])
+        self.last_hash().next(&self.tokens[self.hashes.len() * block_size..][..block_size])
     }
 
     /// Gives its blocks and its state back; all of its tokens are then missing. For preemption and for the end.

@@ -5,6 +5,7 @@
 
 use super::prefix::{BlockHash, PrefixCache};
 use crate::error::{Error, Result};
+use crate::sequence::TokenId;
 use std::fmt;
 
 /// A block of the KV cache.
@@ -136,6 +137,22 @@ impl BlockPool {
         }
         *n_users += 1;
         Some(block)
+    }
+
+    /// A block that is not full, whose tokens are all among the first of `rest` after the block named `before`; as many as
+    /// there are. It loses its name, since it is written next.
+    pub fn take_tail(&mut self, before: BlockHash, rest: &[TokenId]) -> Option<(BlockId, usize)> {
+        let longest = rest.len().min(self.block_size - 1);
+        let tails = (1..=longest).rev().map(|n| (before.next(&rest[..n]), n));
+        let (hash, n) = tails.into_iter().find(|(hash, _)| self.find_unused(*hash).is_some())?;
+        let block = self.reuse(hash)?;
+        self.prefixes.forget(block);
+        Some((block, n))
+    }
+
+    /// The block with these contents, if no table uses it.
+    fn find_unused(&self, hash: BlockHash) -> Option<BlockId> {
+        self.find(hash).filter(|block| self.n_users[block.0 as usize] == 0)
     }
 
     /// For a block in use that is written again: its contents have no name any more.

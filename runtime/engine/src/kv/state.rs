@@ -7,7 +7,7 @@ use crate::kv::prefix::BlockHash;
 use crate::runner::DeviceRunner;
 use crate::sequence::TokenId;
 
-/// The rows of a prompt's first tokens in every cache, as many as whole blocks hold.
+/// The rows of a prompt's first tokens in every cache.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct KvState {
     /// The tokens whose rows these are.
@@ -39,7 +39,7 @@ impl EngineCore<DeviceRunner> {
     /// The rows of the first tokens of a text that the prefix cache holds.
     pub fn export_prefix(&self, tokens: &[TokenId]) -> Result<KvState> {
         self.check_has_rows()?;
-        let blocks = self.scheduler().cached_prefix(BlockHash::ROOT, tokens);
+        let (blocks, n_tokens) = self.scheduler().cached_prefix(BlockHash::ROOT, tokens);
         let size = self.scheduler().pool().block_size();
         let mut caches = Vec::new();
         for (name, row_bytes) in self.cache_rows() {
@@ -48,13 +48,14 @@ impl EngineCore<DeviceRunner> {
             for (block, part) in blocks.iter().zip(rows.chunks_exact_mut(n)) {
                 self.runner().executor_ref().read_state(&name, u64::from(block.0) * n as u64, part)?;
             }
+            rows.truncate(n_tokens * row_bytes);
             caches.push(CacheRows { name, row_bytes, rows });
         }
-        Ok(KvState { tokens: tokens[..blocks.len() * size].to_vec(), caches })
+        Ok(KvState { tokens: tokens[..n_tokens].to_vec(), caches })
     }
 
-    /// Puts whole blocks of rows into the prefix cache, where requests that begin with their tokens find them. Returns how
-    /// many tokens these are.
+    /// Puts rows into the prefix cache, where requests that begin with their tokens find them, and where their last block is
+    /// not full, a request that begins with all of them. Returns how many tokens these are.
     pub fn import_prefix(&mut self, state: &KvState) -> Result<usize> {
         self.check_has_rows()?;
         self.check(state)?;
@@ -63,7 +64,7 @@ impl EngineCore<DeviceRunner> {
         let write = &mut |i: usize, block: BlockId| {
             for CacheRows { name, row_bytes, rows } in &state.caches {
                 let n = size * row_bytes;
-                let part = &rows[i * n..(i + 1) * n];
+                let part = &rows[i * n..rows.len().min((i + 1) * n)];
                 runner.executor().write_state(name, u64::from(block.0) * n as u64, part)?;
             }
             Ok(())

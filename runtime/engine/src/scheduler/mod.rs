@@ -88,7 +88,7 @@ impl Scheduler {
                 self.running[i].is_aborted = true;
                 return Ok(());
             }
-            return self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.device));
+            return self.running.remove(i).map_or(Ok(()), |g| self.end(g));
         }
         if let Some(i) = self.waiting.iter().position(|g| g.id == id) {
             return self.waiting.remove(i).map_or(Ok(()), |g| release(g, &mut self.device));
@@ -97,6 +97,14 @@ impl Scheduler {
             return self.swapped.remove(i).map_or(Ok(()), |g| release(g, &mut self.host));
         }
         Err(Error::UnknownRequest { id })
+    }
+
+    /// Gives the blocks of a running group back; what was computed of its last blocks can be used again.
+    fn end(&mut self, group: Group) -> Result<()> {
+        if group.reuses_prefix {
+            group.sequences.iter().try_for_each(|seq| seq.name_tail(&mut self.device.blocks))?;
+        }
+        release(group, &mut self.device)
     }
 
     /// Plans the next step. Groups whose tokens are all computed get none until [`Scheduler::complete`] gives them more.

@@ -1,7 +1,7 @@
 //! Running groups give their blocks up, and get them back.
 
 use super::run::reserve;
-use super::{Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert, release};
+use super::{Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert};
 use crate::error::Result;
 use crate::kv::pools::{CacheMoves, CachePools};
 
@@ -117,7 +117,7 @@ impl Scheduler {
     /// Ends requests that were aborted while their step was in flight.
     pub(super) fn end_aborted(&mut self) -> Result<()> {
         while let Some(i) = self.running.iter().position(|g| g.is_aborted) {
-            self.running.remove(i).map_or(Ok(()), |g| release(g, &mut self.device))?;
+            self.running.remove(i).map_or(Ok(()), |g| self.end(g))?;
         }
         Ok(())
     }
