@@ -22,8 +22,10 @@ pub enum Error {
     BiasOutOfVocab { token: TokenId, n_vocab: usize },
     #[error("a stop string is empty: it would stop before the first character; leave it out")]
     EmptyStop,
+    #[error("a bad word is empty: give at least one character, or leave it out")]
+    EmptyBadWord,
     #[error(
-        "stop strings are given and the engine has no tokenizer: give it one, or stop at tokens (stop_token_ids)"
+        "stop strings or bad words are given and the engine has no tokenizer: give it one, or use tokens (stop_token_ids, logit_bias)"
     )]
     NoTokenizer,
     #[error("{id} has no tokens: give a prompt, or the beginning-of-text token")]

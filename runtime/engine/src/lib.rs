@@ -57,6 +57,7 @@
 //! [llmrt_abi](../llmrt_abi/index.html): the contract; [llmrt_plugin](../llmrt_plugin/index.html): the kit for plugins.
 #![forbid(unsafe_code)]
 
+mod bad_words;
 pub mod batch;
 pub mod beam;
 pub mod core;

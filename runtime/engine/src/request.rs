@@ -38,6 +38,9 @@ pub struct Request {
     pub stop: Vec<String>,
     /// Tokens that end a text, and are no part of it.
     pub stop_token_ids: Vec<TokenId>,
+    /// Words that no text contains: the last token of each never comes after its others. A word counts at the beginning of a
+    /// text and after a space.
+    pub bad_words: Vec<String>,
     /// Whether end-of-generation tokens are tokens like others.
     pub ignore_eos: bool,
     /// Whether the text goes on another one, so that a space in front of it counts.
@@ -45,6 +48,9 @@ pub struct Request {
     /// How many of the likeliest tokens are returned with their log-probabilities, beside the picked one; `None`: not even
     /// that.
     pub logprobs: Option<usize>,
+    /// How many of the likeliest tokens are returned for each place of the prompt but the first, beside its own token; `None`:
+    /// not even that. Cached prefixes are computed then, too.
+    pub prompt_logprobs: Option<usize>,
     /// Position of the prompt from which on the logits after each token are returned; cached prefixes are computed then, too.
     pub prompt_logits: Option<usize>,
     /// Whether a text that fills the context may go on after other tokens ([`crate::EngineEvent::ContextFull`]); only for a
@@ -98,9 +104,11 @@ impl Request {
             min_tokens: 0,
             stop: Vec::new(),
             stop_token_ids: Vec::new(),
+            bad_words: Vec::new(),
             ignore_eos: false,
             continues: true,
             logprobs: None,
+            prompt_logprobs: None,
             prompt_logits: None,
             context_shift: false,
             priority: 0,
@@ -158,6 +166,11 @@ impl Request {
     /// Whether its log-probabilities are read, so that whole rows of logits are needed.
     pub(crate) fn needs_logprobs(&self) -> bool {
         self.logprobs.is_some() || self.width() > self.n || self.is_beam_search()
+    }
+
+    /// The position from which the logits of its prompt are needed, if they are.
+    pub(crate) fn logits_from(&self) -> Option<usize> {
+        self.prompt_logprobs.map(|_| 0).or(self.prompt_logits)
     }
 
     /// What its blocks are named from.

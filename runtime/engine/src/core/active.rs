@@ -3,10 +3,12 @@
 mod beams;
 mod texts;
 
-use super::event::EngineEvent;
+use super::event::{EngineEvent, PromptLogprob};
+use crate::bad_words::BadWords;
 use crate::batch::OutputRow;
 use crate::beam::BeamSearch;
 use crate::error::{Error, Result};
+use crate::logprobs::LogSoftmax;
 use crate::output::{CompletionOutput, Output};
 use crate::request::{Decoding, Request, RequestId};
 use crate::sampler::Row;
@@ -64,6 +66,8 @@ pub struct Active {
     full_at: Option<usize>,
     /// Position of the next logits that are returned: those of a prompt that is computed again are not.
     next_logits: usize,
+    prompt_logprobs: Vec<PromptLogprob>,
+    bad_words: BadWords,
     decode: Decode,
     done: Vec<CompletionOutput>,
 }
@@ -75,29 +79,32 @@ enum Decode {
 
 impl Active {
     /// Nothing is computed yet.
-    pub fn new(request: Request, n_ctx: usize) -> Result<Active> {
+    pub fn new(request: Request, n_ctx: usize, vocabulary: &Vocabulary) -> Result<Active> {
+        let bad_words = BadWords::new(&request.bad_words, vocabulary.tokenizer.as_deref())?;
         let n_prompt = request.prompt.len();
         let n_left = if request.context_shift { usize::MAX } else { n_ctx - n_prompt + 1 };
         let max_tokens = request.max_tokens.unwrap_or(usize::MAX).min(n_left);
         let full_at = request.context_shift.then_some(n_ctx);
-        let next_logits = request.prompt_logits.unwrap_or(0);
+        let next_logits = request.logits_from().unwrap_or(0);
+        let prompt_logprobs = Vec::new();
         let decode = match request.decoding {
             Decoding::Beam(params) => {
                 Decode::Beams(Beams::new(BeamSearch::new(params, request.width(), n_prompt, max_tokens)))
             }
             _ => Decode::Texts(Texts::default()),
         };
-        Ok(Active { request, max_tokens, full_at, next_logits, decode, done: Vec::new() })
+        let done = Vec::new();
+        Ok(Active { request, max_tokens, full_at, next_logits, prompt_logprobs, bad_words, decode, done })
     }
 
     /// The position from which the logits of its tokens are requested, if they are.
     pub fn logits_from(&self) -> Option<usize> {
-        self.request.prompt_logits.filter(|_| self.n_generated() == 0)
+        self.request.logits_from().filter(|_| self.n_generated() == 0)
     }
 
     /// How many of the largest logits its next tokens need; `None`: all.
     pub fn required_top_k(&self) -> Option<usize> {
-        let is_masked = self.request.min_tokens > 0;
+        let is_masked = self.request.min_tokens > 0 || !self.bad_words.is_empty();
         if self.request.needs_logprobs() || self.logits_from().is_some() || is_masked {
             return None;
         }
@@ -156,9 +163,8 @@ impl Active {
         if self.logits_from().is_some() {
             for (row, logits) in given {
                 if let (Row::All(logits), true) = (logits, row.position == self.next_logits) {
-                    let (position, logits) = (row.position, logits.to_vec());
-                    events.push(EngineEvent::Logits { request: id, position, logits });
                     self.next_logits += 1;
+                    self.take_prompt_row(id, row.position, logits, events)?;
                 }
             }
         }
@@ -192,13 +198,38 @@ impl Active {
                     texts.start(outputs, last[0].0.id);
                 }
                 let limits = (self.max_tokens, self.full_at);
-                let picked = texts.pick(id, &self.request, limits, &last, tokens, vocabulary)?;
+                let rules = (&self.request, &self.bad_words);
+                let picked = texts.pick(id, rules, limits, &last, tokens, vocabulary)?;
                 let streams = self.request.width() == self.request.n;
                 events.extend(picked.events.into_iter().filter(|_| streams));
                 self.done.extend(picked.done);
                 Ok(Some(picked.next))
             }
         }
+    }
+
+    /// The logits after a token of the prompt: as they are, and as log-probabilities of its next token.
+    fn take_prompt_row(
+        &mut self,
+        request: RequestId,
+        position: usize,
+        logits: &[f32],
+        events: &mut Vec<EngineEvent>,
+    ) -> Result<()> {
+        if let (Some(n), Some(&token)) = (self.request.prompt_logprobs, self.request.prompt.get(position + 1))
+        {
+            let row = LogSoftmax::new(logits)?;
+            self.prompt_logprobs.push(PromptLogprob { token: row.of(token), top: row.top(n) });
+        }
+        if self.request.prompt_logits.is_some_and(|from| position >= from) {
+            events.push(EngineEvent::Logits { request, position, logits: logits.to_vec() });
+        }
+        Ok(())
+    }
+
+    /// The log-probabilities of the prompt's tokens, which end with its computation.
+    pub fn take_prompt_logprobs(&mut self) -> Vec<PromptLogprob> {
+        std::mem::take(&mut self.prompt_logprobs)
     }
 
     fn end_without_tokens(&mut self, vocabulary: &Vocabulary) -> Result<()> {

@@ -1,6 +1,7 @@
 //! What happens to requests.
 
 use crate::error::Error;
+use crate::logprobs::TokenLogprob;
 use crate::output::{CompletionOutput, SampledToken};
 use crate::request::RequestId;
 use crate::stop::Finish;
@@ -63,6 +64,17 @@ pub struct RequestOutput {
     pub outputs: Vec<CompletionOutput>,
     /// Its tokens.
     pub usage: Usage,
+    /// Of each token of the prompt but the first, where these were requested.
+    pub prompt_logprobs: Vec<PromptLogprob>,
+}
+
+/// A token of a prompt, and what the model expected in its place.
+#[derive(Clone, PartialEq, Debug)]
+pub struct PromptLogprob {
+    /// The token.
+    pub token: TokenLogprob,
+    /// The likeliest tokens, the likeliest first.
+    pub top: Vec<TokenLogprob>,
 }
 
 /// Tokens of a request.

@@ -7,7 +7,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub use event::{EngineEvent, RequestOutput, Usage};
+pub use event::{EngineEvent, PromptLogprob, RequestOutput, Usage};
 pub use runner::{Rows, Runner, StepInputs};
 
 use crate::batch::Batch;
@@ -91,10 +91,10 @@ impl<R: Runner> EngineCore<R> {
             lockstep: request.is_beam_search(),
             priority: request.priority,
             root: request.root(),
-            reuses_prefix: request.prompt_logits.is_none(),
-            logits_from: request.prompt_logits,
+            reuses_prefix: request.logits_from().is_none(),
+            logits_from: request.logits_from(),
         };
-        let active = Active::new(request, self.n_ctx)?;
+        let active = Active::new(request, self.n_ctx, &self.vocabulary)?;
         self.scheduler.add(&group)?;
         self.requests.insert(id, active);
         self.next_id += 1;
@@ -122,9 +122,10 @@ impl<R: Runner> EngineCore<R> {
     /// Ends a request early, with what it has generated.
     pub fn abort(&mut self, id: RequestId) -> Result<RequestOutput> {
         let usage = self.usage(id);
-        let active = self.requests.remove(&id).ok_or(Error::UnknownRequest { id })?;
+        let mut active = self.requests.remove(&id).ok_or(Error::UnknownRequest { id })?;
         self.scheduler.abort(id)?;
-        Ok(RequestOutput { request: id, outputs: active.cancel(), usage })
+        let prompt_logprobs = active.take_prompt_logprobs();
+        Ok(RequestOutput { request: id, outputs: active.cancel(), usage, prompt_logprobs })
     }
 
     /// Whether all requests have ended.
@@ -242,10 +243,14 @@ impl<R: Runner> EngineCore<R> {
     fn end(&mut self, id: RequestId, error: Option<Error>, events: &mut Vec<EngineEvent>) {
         let usage = self.usage(id);
         let usage = Usage { n_computed: usage.n_prompt, ..usage };
-        let Some(active) = self.requests.remove(&id) else { return };
+        let Some(mut active) = self.requests.remove(&id) else { return };
+        let prompt_logprobs = active.take_prompt_logprobs();
         events.push(match error {
             Some(error) => EngineEvent::Failed { request: id, error },
-            None => EngineEvent::Finished(RequestOutput { request: id, outputs: active.complete(), usage }),
+            None => {
+                let outputs = active.complete();
+                EngineEvent::Finished(RequestOutput { request: id, outputs, usage, prompt_logprobs })
+            }
         });
     }
 
@@ -263,7 +268,7 @@ impl<R: Runner> EngineCore<R> {
     fn refuse(&mut self, plan: &StepPlan) -> Vec<EngineEvent> {
         let mut events = Vec::new();
         for refusal in &plan.refused {
-            let Some(active) = self.requests.remove(&refusal.request) else { continue };
+            let Some(mut active) = self.requests.remove(&refusal.request) else { continue };
             let request = refusal.request;
             let usage = Usage { n_prompt: active.request.prompt.len(), ..Usage::default() };
             events.push(match active.n_generated() {
@@ -271,6 +276,7 @@ impl<R: Runner> EngineCore<R> {
                 n_generated => EngineEvent::Finished(RequestOutput {
                     request,
                     usage: Usage { n_generated, ..usage },
+                    prompt_logprobs: active.take_prompt_logprobs(),
                     outputs: active.end_all(&Finish::Length),
                 }),
             });

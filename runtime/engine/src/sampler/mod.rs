@@ -1,8 +1,9 @@
 //! Picks the next token from a row of logits.
 //!
 //! The chain, in llama.cpp's order: logit bias, penalties, top-k, typical, top-p, min-p, temperature,
-//! then one draw. Temperature comes last, so it changes how bold the draw is, not which tokens take part. At
-//! temperature 0 or less the largest logit after bias and penalties wins and nothing else counts.
+//! then one draw. Temperature comes last, so it changes how bold the draw is, not which tokens take part, unless
+//! [`TemperaturePlace::First`] puts it before the cuts, as vLLM does. At temperature 0 or less the largest logit after bias
+//! and penalties wins and nothing else counts.
 //!
 //! Each stage is a file with one function from candidates to candidates. No stage removes the last candidate. Where the
 //! largest logits decide, the chain gives the same token from them alone.
@@ -22,7 +23,7 @@ mod typical;
 pub use candidate::Candidate;
 pub(crate) use candidate::check as check_logits;
 pub use llama2c::{Llama2c, XorShift64Star};
-pub use params::SamplingParams;
+pub use params::{SamplingParams, TemperaturePlace};
 pub use rng::Rng;
 
 use crate::error::{Error, Result};
@@ -114,15 +115,21 @@ impl Chain {
         if c.iter().all(|c| c.logit == f32::NEG_INFINITY) {
             return Err(Error::AllForbidden);
         }
-        if p.temperature <= 0.0 {
+        let (greedy_below, is_first) = match p.temperature_place {
+            TemperaturePlace::Last => (f32::MIN_POSITIVE, false),
+            TemperaturePlace::First => (1e-5, true),
+        };
+        if p.temperature < greedy_below {
             return Ok(candidate::largest(c));
         }
-
+        if is_first {
+            c.iter_mut().for_each(|c| c.logit /= p.temperature);
+        }
         top_k::apply(c, p.top_k);
         typical::apply(c, p.typical_p);
         top_p::apply(c, p.top_p);
         min_p::apply(c, p.min_p);
-        Ok(draw::draw(c, p.temperature, &mut self.rng))
+        Ok(draw::draw(c, if is_first { 1.0 } else { p.temperature }, &mut self.rng))
     }
 }
 

@@ -8,6 +8,8 @@ use crate::sequence::TokenId;
 pub struct SamplingParams {
     /// Logits are divided by it; 0 or less: the largest wins. Default 0.8.
     pub temperature: f32,
+    /// Where the temperature acts. Default: after the cuts.
+    pub temperature_place: TemperaturePlace,
     /// Only the `top_k` largest take part; 0 or less: all. Default 40.
     pub top_k: i32,
     /// Only the fewest that together have this probability take part; 1: all. Default 0.95.
@@ -30,10 +32,21 @@ pub struct SamplingParams {
     pub seed: Option<u64>,
 }
 
+/// Where the temperature acts.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum TemperaturePlace {
+    /// After the cuts, as in llama.cpp: it changes how bold the draw is, not which tokens take part.
+    #[default]
+    Last,
+    /// Before the cuts, as in vLLM; below 1e-5 the largest logit wins.
+    First,
+}
+
 impl Default for SamplingParams {
     fn default() -> Self {
         Self {
             temperature: 0.8,
+            temperature_place: TemperaturePlace::default(),
             top_k: 40,
             top_p: 0.95,
             min_p: 0.05,

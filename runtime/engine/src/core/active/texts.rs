@@ -1,6 +1,7 @@
 //! The texts of a request, each sampled for itself.
 
 use super::{EngineEvent, Vocabulary};
+use crate::bad_words::BadWords;
 use crate::batch::OutputRow;
 use crate::error::{Error, Result};
 use crate::logprobs::LogSoftmax;
@@ -59,7 +60,7 @@ impl Texts {
     pub fn pick<'t>(
         &mut self,
         id: RequestId,
-        request: &Request,
+        (request, bad_words): (&Request, &BadWords),
         (max_tokens, full_at): (usize, Option<usize>),
         given: &[(OutputRow, Row<'_>)],
         tokens: &dyn Fn(SequenceId) -> &'t [TokenId],
@@ -77,7 +78,8 @@ impl Texts {
                 picked.end(id, output, Finish::Length);
                 continue;
             }
-            let token = sample(request, &mut output, *row, tokens(sequence), vocabulary)?;
+            let forbidden = forbidden(request, bad_words, &output, vocabulary);
+            let token = sample(request, &mut output, *row, tokens(sequence), &forbidden)?;
             let taken = token.token;
             let (streamed, finish) = match ends(request, &output, taken, vocabulary) {
                 Some(finish) => (None, Some(finish)),
@@ -129,12 +131,12 @@ fn sample(
     output: &mut Output,
     row: Row<'_>,
     history: &[TokenId],
-    vocabulary: &Vocabulary,
+    forbidden: &[TokenId],
 ) -> Result<SampledToken> {
     let masked;
     let row = match row {
-        Row::All(logits) if output.tokens.len() < request.min_tokens && !request.ignore_eos => {
-            masked = without_ends(logits, request, vocabulary);
+        Row::All(logits) if !forbidden.is_empty() => {
+            masked = without(logits, forbidden);
             Row::All(&masked)
         }
         row => row,
@@ -155,11 +157,28 @@ fn sample(
     Ok(sampled)
 }
 
-/// The logits with none of the tokens that end a text.
-fn without_ends(logits: &[f32], request: &Request, vocabulary: &Vocabulary) -> Vec<f32> {
-    let ends = |id: TokenId| vocabulary.is_eog(id) || request.stop_token_ids.contains(&id);
-    let pairs = logits.iter().zip(0..);
-    pairs.map(|(&logit, id)| if ends(id) { f32::NEG_INFINITY } else { logit }).collect()
+/// Tokens that must not come next: those that end a text too short, and those that complete a bad word.
+fn forbidden(
+    request: &Request,
+    bad_words: &BadWords,
+    output: &Output,
+    vocabulary: &Vocabulary,
+) -> Vec<TokenId> {
+    let mut forbidden: Vec<TokenId> = bad_words.next(&output.tokens).collect();
+    if output.tokens.len() < request.min_tokens && !request.ignore_eos {
+        let ends = |id: &TokenId| vocabulary.is_eog(*id) || request.stop_token_ids.contains(id);
+        forbidden.extend((0..vocabulary.n_tokens as TokenId).filter(ends));
+    }
+    forbidden
+}
+
+/// The logits without these tokens.
+fn without(logits: &[f32], forbidden: &[TokenId]) -> Vec<f32> {
+    let mut masked = logits.to_vec();
+    for id in forbidden {
+        masked[*id as usize] = f32::NEG_INFINITY;
+    }
+    masked
 }
 
 /// Why a token ends a text without being part of it.
