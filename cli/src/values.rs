@@ -25,6 +25,29 @@ pub fn logprobs(text: &str) -> Result<usize, String> {
     text.trim().parse().ok().filter(|n| *n <= 100).ok_or_else(|| "expected a whole number, 0 to 100".into())
 }
 
+/// Bytes: a number with a unit of 1024s (KiB, MiB, GiB, TiB; K, M, G, T) or of 1000s (KB, MB, GB, TB), or without one.
+pub fn size(text: &str) -> Result<u64, String> {
+    let expected = || "expected a size, such as 512MiB or 4GiB".to_string();
+    let text = text.trim();
+    let at = text.find(|c: char| !c.is_ascii_digit() && c != '.').unwrap_or(text.len());
+    let (number, unit) = text.split_at(at);
+    let number: f64 = number.parse().map_err(|_| expected())?;
+    let unit = unit.trim().to_ascii_uppercase();
+    let (prefix, base) = match unit.strip_suffix("IB") {
+        Some(prefix) => (prefix, 1024f64),
+        None if unit.len() == 1 && unit != "B" => (unit.as_str(), 1024.0),
+        None => (unit.strip_suffix('B').unwrap_or(&unit), 1000.0),
+    };
+    let power = ["", "K", "M", "G", "T"].iter().position(|known| *known == prefix).ok_or_else(expected)?;
+    Ok((number * base.powi(power as i32)) as u64)
+}
+
+/// A share of a whole.
+pub fn share(text: &str) -> Result<f64, String> {
+    let expected = || "expected a share above 0 and at most 1, such as 0.9".to_string();
+    text.trim().parse().ok().filter(|share| *share > 0.0 && *share <= 1.0).ok_or_else(expected)
+}
+
 /// An option of a plugin.
 pub fn option(text: &str) -> Result<(String, String), String> {
     llmrt_host::plugin::option_pair(text).ok_or_else(|| "expected KEY=VALUE".into())
@@ -77,6 +100,26 @@ mod tests {
         for wrong in ["-2", "abc", "1.5", ""] {
             assert!(wrong.parse::<Seed>().unwrap_err().contains("-1 for one from the clock"), "{wrong}");
         }
+    }
+
+    #[test]
+    fn sizes_have_units_of_1024_or_1000() {
+        for (text, expected) in [
+            ("512", 512),
+            ("512B", 512),
+            ("4k", 4096),
+            ("1.5 KiB", 1536),
+            ("2MB", 2_000_000),
+            ("3GiB", 3 << 30),
+            ("1T", 1 << 40),
+        ] {
+            assert_eq!(size(text), Ok(expected), "{text}");
+        }
+        for wrong in ["", "GiB", "-1", "4 apples", "1.2.3M", "4iB", "nan"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!((share("0.5"), share("1")), (Ok(0.5), Ok(1.0)));
+        assert!(share("0").is_err() && share("1.1").is_err() && share("nan").is_err());
     }
 
     #[test]

@@ -2,9 +2,11 @@
 
 mod model;
 mod peers;
+mod requests;
 mod sampling;
 
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs, TemplateArgs};
+pub use requests::RequestsArgs;
 pub use sampling::{SamplerArg, SamplingArgs};
 
 use crate::cmd::{COMMANDS, Row};

@@ -76,7 +76,9 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
     ),
     (
         &["--gpu-memory-utilization"],
-        Hint("the KV cache takes what -c needs: `llmrt plan -c N` shows how much"),
+        Hint(
+            "the KV cache takes what -c needs: `llmrt plan -c N` shows how much; of --batch-file, bench and plan it is --memory-utilization",
+        ),
     ),
     (&["-fa", "--flash-attn"], Hint(ATTENTION)),
     (&["-ctk", "--cache-type-k", "-ctv", "--cache-type-v"], Hint(KV_TYPE)),
@@ -132,7 +134,7 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
         &["--rope-freq-base", "--rope-freq-scale", "--rope-scale", "--rope-scaling", "--yarn-orig-ctx"],
         Hint(ROPE),
     ),
-    (&["-np", "--parallel", "-cb", "--cont-batching", "--max-num-seqs", "--host", "--port"], Hint(SERVER)),
+    (&["-np", "-cb", "--cont-batching", "--max-num-seqs", "--host", "--port"], Hint(SERVER)),
     (&["--no-warmup", "--warmup"], Hint("there is no warm-up run here: leave it out")),
     (
         &["--numa", "--cpu-mask", "--cpu-range", "--cpu-strict"],

@@ -56,6 +56,7 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
     }
     options.max_seqs = args.sequences;
     options.n_batch = options.n_batch.max(args.sequences);
+    args.requests.apply(&mut options, &setup, &model)?;
     let kv_type = options.k_type;
     let mut session = Session::load(&setup, model, &args.loading, options, None)?;
 

@@ -1,6 +1,6 @@
 //! `llmrt plan`: the memory a model needs on each device, before anything is loaded.
 
-use crate::args::{ContextArgs, Global, OpenArgs};
+use crate::args::{ContextArgs, Global, OpenArgs, RequestsArgs};
 use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
@@ -12,6 +12,7 @@ use clap::Args;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::memory::{self, DevicePlan, MemoryPlan, PlacementPlan};
+use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_host::sched::limits;
 use llmrt_tokenizer::Tokenizer;
 use serde_json::json;
@@ -29,8 +30,8 @@ pub struct PlanArgs {
     /// Model file.
     #[arg(short = 'm', long = "model", value_name = "FILE", conflicts_with = "model")]
     pub model_file: Option<PathBuf>,
-    /// Sequences at full length at the same time: `run --batch-file` has up to 8.
-    #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = values::whole)]
+    /// Sequences at the same time, at full length unless the KV cache's memory is given: `run --batch-file` has up to 8.
+    #[arg(short = 's', long, visible_alias = "parallel", value_name = "N", default_value_t = 1, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub sequences: usize,
     /// One JSON object on stdout.
@@ -38,6 +39,8 @@ pub struct PlanArgs {
     pub json: bool,
     #[command(flatten)]
     pub context: ContextArgs,
+    #[command(flatten)]
+    pub requests: RequestsArgs,
     #[command(flatten)]
     pub open: OpenArgs,
 }
@@ -58,6 +61,7 @@ fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     options.max_seqs = args.sequences.max(1);
+    args.requests.apply(&mut options, &setup, &model)?;
     let plan = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
     let host = host_bytes(&mut model, &setup, &options)?;
@@ -116,6 +120,7 @@ fn print_json(
         .collect();
     Ok(output::json(&json!({
         "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch, "n_sequences": options.max_seqs,
+        "kv_blocks": options.n_blocks(), "kv_tokens": options.n_blocks() * BLOCK_SIZE, "swap_space": options.swap_space,
         "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
         "fits": plan.devices.iter().all(|d| d.missing() == 0), "devices": devices,
         "host": host, "process": host.map(|host| in_process(plan, host)),
@@ -154,6 +159,17 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
     output::print(format_args!(
         "\ncontext {n_ctx} tokens{each}, {kv_type} KV cache of {kv} per token, batch {n_batch}\n"
     ))?;
+    if options.kv_blocks.is_some() || options.swap_space > 0 {
+        let (n_blocks, swap) = (options.n_blocks(), options.swap_space);
+        let n_tokens = n_blocks * BLOCK_SIZE;
+        let n_full = n_blocks / options.max_blocks();
+        let of_token = swap.checked_div(plan.kv_bytes_per_token).unwrap_or(0);
+        output::print(format_args!(
+            "KV cache of {n_blocks} blocks, {n_tokens} tokens: {n_full} sequences at full length; swap space {} for {of_token} \
+             tokens\n",
+            bytes(swap)
+        ))?;
+    }
     let crowded = |d: &&DevicePlan| d.missing() == 0 && d.free.is_some_and(|free| d.total() > free);
     if let Some(d) = plan.devices.iter().find(crowded) {
         let (device, weights) = (&d.device, bytes(d.mappable));

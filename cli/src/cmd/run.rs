@@ -53,6 +53,9 @@ fn run(global: &Global, args: &Run) -> Result<()> {
         return llama2c::run(global, args, model, &prompt);
     }
 
+    if let (None, Some(flag)) = (&args.results.batch_file, args.requests.given()) {
+        return Err(Error::usage(format!("{flag} does nothing without --batch-file: leave it out")));
+    }
     let tokenizer = Arc::new(model.tokenizer()?);
     let mut template = if args.raw { None } else { Template::choose(&args.template, &model)? };
     let is_terminal = std::io::stdin().is_terminal() && std::io::stdout().is_terminal();

@@ -89,8 +89,8 @@ impl Deployment {
         let (programs, last) = Default::default();
         let mut deployment = Deployment { model, devices, executor, programs, last, warnings };
         // The largest step first, so that the arenas never move.
-        for n_tokens in [options.n_batch, 1] {
-            let shape = StepShape { batch: options.shape(n_tokens, 1, 1), n_picked: 0 };
+        for batch in [options.largest_shape(), options.shape(1, 1, 1)] {
+            let shape = StepShape { batch, n_picked: 0 };
             let step = StepProgram::new(&deployment.model, &shape)?;
             deployment.executor.prepare(&step.program)?;
             deployment.programs.insert(shape, step);

@@ -127,6 +127,11 @@ pub enum Error {
          size (-c), the batch (-b) or the cache type (--kv-type q8_0)"
     )]
     NotEnoughMemory { device: String, kv: u64, compute: u64, free: u64 },
+    #[error(
+        "the memory for the KV cache holds {n_tokens} tokens and one sequence may have {n_ctx}: raise --kv-memory or \
+         --memory-utilization, or lower the context size (-c) or the cache type (--kv-type q8_0)"
+    )]
+    KvTooSmall { n_tokens: usize, n_ctx: usize },
     #[error("strict placement forbids going on without a device: {problem}")]
     Strict { problem: String },
     #[error("saved keys and values cannot be used: {problem}")]

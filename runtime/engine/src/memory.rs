@@ -1,7 +1,7 @@
 //! What a model needs before anything is loaded: where it would run, and how many bytes of what on which device.
 
 use crate::error::{Error, Result};
-use crate::options::EngineOptions;
+use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::runner::is_showable;
 use crate::sampler::Candidate;
 use llmrt_abi::DType;
@@ -83,7 +83,7 @@ impl PlacementPlan {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
         model.set_context(options.n_ctx as u64);
-        let step = model.graph(&options.shape(options.n_batch, 1, 1))?;
+        let step = model.graph(&options.largest_shape())?;
 
         let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
         let mut budget = budget(&devices);
@@ -215,6 +215,51 @@ pub fn memory_plan(
     let placement = PlacementPlan::new(devices, files, options)?;
     let kv_bytes_per_token = placement.model.spec().bytes_per_token(options.k_type, options.v_type);
     Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token })
+}
+
+/// How much memory the KV cache may take.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum KvLimit {
+    /// Bytes, on all devices together.
+    Bytes(u64),
+    /// A share of each device's memory, 0 to 1, together with what is in use there: with weights and compute memory, and what
+    /// other programs have.
+    Share(f64),
+}
+
+/// Blocks of the KV cache that a limit leaves room for, beside weights and the compute memory of the largest step
+/// (vLLM's `determine_num_available_blocks`, with a plan instead of a profiling run). Too few for one sequence of `n_ctx` tokens
+/// is an error.
+pub fn kv_blocks(
+    devices: &[Arc<Device>],
+    files: &ModelFiles,
+    options: &EngineOptions,
+    limit: KvLimit,
+) -> Result<usize> {
+    let needed = options.max_blocks();
+    let one = EngineOptions { kv_blocks: Some(needed), ..options.clone() };
+    let placement = PlacementPlan::new(devices, files, &one)?;
+    let plans = placement.device_plans();
+    let block_bytes = |row: &DevicePlan| row.kv / needed as u64;
+    let n_blocks = match limit {
+        KvLimit::Bytes(n) => n / plans.iter().map(block_bytes).sum::<u64>().max(1),
+        KvLimit::Share(share) => {
+            let left = |(row, device): (&DevicePlan, &Arc<Device>)| {
+                let (free, total) = device.memory().ok()?;
+                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging;
+                let left = ((total as f64 * share) as u64).saturating_sub(used);
+                (row.kv > 0).then(|| left / block_bytes(row))
+            };
+            let rows = plans.iter().zip(&placement.devices);
+            rows.filter_map(left).min().unwrap_or_else(|| options.n_blocks() as u64)
+        }
+    };
+    let most = i32::MAX as u64 / BLOCK_SIZE as u64;
+    let found = n_blocks.min(most) as usize;
+    match found < needed {
+        true => Err(Error::KvTooSmall { n_tokens: found * BLOCK_SIZE, n_ctx: options.n_ctx }),
+        false => Ok(found),
+    }
 }
 
 /// Bytes of host memory that a step of one sequence takes besides the devices': its tokens and arrays, the row of logits

@@ -20,6 +20,11 @@ pub struct EngineOptions {
     pub n_batch: usize,
     /// Sequences that may be at full length at the same time.
     pub max_seqs: usize,
+    /// Blocks of the KV cache; `None`: as many as `max_seqs` sequences of `n_ctx` tokens take. [`crate::memory::kv_blocks`]
+    /// computes how many fit into memory.
+    pub kv_blocks: Option<usize>,
+    /// Bytes of host memory for the blocks and states of preempted requests.
+    pub swap_space: u64,
     /// Rows of logits of prompt tokens in one step, where requests require these.
     pub max_prompt_logits: usize,
     /// Which requests a step serves first.
@@ -51,6 +56,8 @@ impl Default for EngineOptions {
             n_ctx: 4096,
             n_batch: 512,
             max_seqs: 1,
+            kv_blocks: None,
+            swap_space: 0,
             max_prompt_logits: 64,
             policy: Policy::default(),
             preemption: Preemption::default(),
@@ -67,13 +74,24 @@ impl Default for EngineOptions {
 
 impl EngineOptions {
     /// Blocks one sequence may have.
-    pub(crate) fn max_blocks(&self) -> usize {
+    pub fn max_blocks(&self) -> usize {
         self.n_ctx.div_ceil(BLOCK_SIZE).max(1)
     }
 
     /// Blocks of the pool.
-    pub(crate) fn n_blocks(&self) -> usize {
-        self.max_blocks().saturating_mul(self.max_seqs.max(1))
+    pub fn n_blocks(&self) -> usize {
+        self.kv_blocks.unwrap_or_else(|| self.max_blocks().saturating_mul(self.max_seqs.max(1)))
+    }
+
+    /// Whether all sequences may be at full length at the same time.
+    pub(crate) fn has_room_for_all(&self) -> bool {
+        self.n_blocks() >= self.max_blocks().saturating_mul(self.max_seqs.max(1))
+    }
+
+    /// The shape of the largest step: all sequences, with logits of each.
+    pub(crate) fn largest_shape(&self) -> BatchShape {
+        let n_seqs = self.max_seqs.max(1);
+        self.shape(self.n_batch.max(n_seqs), n_seqs, n_seqs)
     }
 
     /// Slots of recurrent states, in models that have them.

@@ -10,7 +10,7 @@ use crate::kv::pools::{CacheMoves, CachePools};
 use crate::memory;
 use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::program::{Results, StepProgram, StepShape, borrowed, floats, inputs, words};
-use crate::scheduler::{BlockMove, ScheduledChunk, SchedulerConfig};
+use crate::scheduler::{BlockMove, PreemptionCost, ScheduledChunk, SchedulerConfig};
 use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
@@ -22,6 +22,7 @@ use llmrt_models::Model;
 use llmrt_tokenizer::Tokenizer;
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Instant;
 
 /// Gets an op's result: name, dims, values. What it fails with ends the visit.
 pub type VisitOp<'a> = dyn FnMut(&str, [u64; 4], &[f32]) -> std::io::Result<()> + 'a;
@@ -52,8 +53,27 @@ pub struct DeviceRunner {
     needs_deployment: bool,
     cancel: CancelToken,
     pub(crate) n_bytes_read: u64,
-    /// By cache, the blocks that were swapped out.
+    /// By cache, the blocks and states that were swapped out.
     host_blocks: HashMap<String, Vec<u8>>,
+    timed: Timed,
+}
+
+/// Moving means of measured times, in nanoseconds.
+#[derive(Clone, Copy, Default)]
+struct Timed {
+    /// Of a block, or a state, between a device and host memory.
+    per_block: Option<f64>,
+    /// Of a token of prefill.
+    per_token: Option<f64>,
+}
+
+/// Fewest tokens of a step that count as prefill.
+const PREFILL_TOKENS: usize = 16;
+
+/// A mean that follows the last few values.
+fn follow(mean: &mut Option<f64>, since: Instant, n: usize) {
+    let value = since.elapsed().as_nanos() as f64 / n as f64;
+    *mean = Some(mean.map_or(value, |mean| 0.75 * mean + 0.25 * value));
 }
 
 impl DeviceRunner {
@@ -79,32 +99,37 @@ impl DeviceRunner {
             cancel: CancelToken::new(),
             n_bytes_read: 0,
             host_blocks: HashMap::new(),
+            timed: Timed::default(),
         })
     }
 
     /// A core over this runner: its context, its batch size, a queue of requests. Without a tokenizer there are tokens and no
     /// text.
-    pub fn into_core(self, tokenizer: Option<Arc<Tokenizer>>) -> Result<EngineCore<DeviceRunner>> {
+    pub fn into_core(mut self, tokenizer: Option<Arc<Tokenizer>>) -> Result<EngineCore<DeviceRunner>> {
+        let (n_host_blocks, n_host_states) = self.swap_space();
+        if n_host_blocks > 0 {
+            self.time_a_block()?;
+        }
         let options = &self.options;
         let max_num_seqs = options.max_seqs.max(1);
         let scheduler = SchedulerConfig {
             max_num_batched_tokens: options.n_batch.max(max_num_seqs),
             max_num_seqs,
             max_num_prompt_logits: options.max_prompt_logits.max(1),
-            // Every sequence has room for the whole context: nothing is kept free for those that run.
-            watermark: 0.0,
+            // Where every sequence has room for the whole context, nothing is kept free for those that run.
+            watermark: if options.has_room_for_all() { 0.0 } else { SchedulerConfig::default().watermark },
             policy: options.policy,
             preemption: options.preemption,
-            cost: None,
+            cost: self.preemption_cost(),
             prefix_cache: options.prefix_cache,
         };
         let options = CoreOptions {
             scheduler,
             n_ctx: options.n_ctx,
             n_blocks: options.n_blocks(),
-            n_host_blocks: 0,
+            n_host_blocks,
             n_states: if self.model().spec().is_recurrent() { options.n_states() } else { 0 },
-            n_host_states: 0,
+            n_host_states,
             block_size: BLOCK_SIZE,
         };
         EngineCore::new(self, tokenizer, options)
@@ -172,6 +197,7 @@ impl DeviceRunner {
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
         let shape = StepShape { batch: shape, n_picked: request.n_picked };
         self.ensure(shape)?;
+        let started = Instant::now();
         let Deployment { model, executor, programs, last, .. } = &mut self.deployment;
         let step = &programs[&shape];
         if let Err(e) = step.run(executor, batch) {
@@ -183,6 +209,9 @@ impl DeviceRunner {
             return self.forward(batch, request);
         }
         *last = Some(shape);
+        if batch.n_tokens() >= PREFILL_TOKENS.max(2 * batch.n_seqs()) {
+            follow(&mut self.timed.per_token, started, batch.n_tokens());
+        }
         if batch.n_outputs() == 0 {
             return Ok(Results::default());
         }
@@ -253,6 +282,37 @@ impl DeviceRunner {
         Ok(())
     }
 
+    /// Blocks and states that the swap space holds: a state of each sequence first.
+    fn swap_space(&self) -> (usize, usize) {
+        let bytes = |is_recurrent| {
+            let caches = self.caches().into_iter().filter(|cache| cache.is_recurrent == is_recurrent);
+            caches.map(|cache| cache.n_bytes).sum::<u64>()
+        };
+        let space = self.options.swap_space;
+        if space == 0 {
+            return (0, 0);
+        }
+        let (block, state) = (bytes(false), bytes(true));
+        let n_states = space.checked_div(state).map_or(0, |n| n.min(self.options.max_seqs as u64));
+        let n_blocks = (space - n_states * state).checked_div(block);
+        let n_blocks = n_blocks.map_or(self.options.n_blocks(), |n| n as usize);
+        (n_blocks.min(self.options.n_blocks()), n_states as usize)
+    }
+
+    /// Measures how long a block takes to host memory and back. The cache is empty.
+    fn time_a_block(&mut self) -> Result<()> {
+        let block = BlockMove { from: BlockId(0), to: BlockId(0) };
+        let moves = CacheMoves { blocks: vec![block], states: Vec::new() };
+        self.swap_out(&moves)?;
+        self.swap_in(&moves)
+    }
+
+    /// The measured times of swapping and recomputing, once there are both.
+    pub(crate) fn preemption_cost(&self) -> Option<PreemptionCost> {
+        let (ns_per_block, ns_per_token) = (self.timed.per_block?, self.timed.per_token?);
+        Some(PreemptionCost { ns_per_block: ns_per_block as u64, ns_per_token: ns_per_token as u64 })
+    }
+
     /// Copies blocks and states of the caches to host memory.
     pub(crate) fn swap_out(&mut self, moves: &CacheMoves) -> Result<()> {
         self.swap(moves, |executor, cache, moved, host| {
@@ -282,12 +342,14 @@ impl DeviceRunner {
         if moves.is_empty() {
             return Ok(());
         }
+        let started = Instant::now();
         for cache in self.caches() {
             let host = self.host_blocks.entry(cache.name.clone()).or_default();
             for moved in if cache.is_recurrent { &moves.states } else { &moves.blocks } {
                 execute(&mut self.deployment.executor, &cache, moved, host)?;
             }
         }
+        follow(&mut self.timed.per_block, started, moves.blocks.len() + moves.states.len());
         Ok(())
     }
 

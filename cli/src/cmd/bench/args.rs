@@ -1,6 +1,6 @@
 //! The flags of `bench`.
 
-use crate::args::{ContextArgs, ModelArgs};
+use crate::args::{ContextArgs, ModelArgs, RequestsArgs};
 use crate::values;
 use clap::{Args, ValueEnum};
 use std::path::PathBuf;
@@ -28,7 +28,7 @@ pub struct Bench {
     #[arg(allow_negative_numbers = true)]
     pub n_depth: usize,
     /// Sequences that decode together.
-    #[arg(short = 's', long, value_name = "N", default_value_t = 1, value_parser = values::whole)]
+    #[arg(short = 's', long, alias = "parallel", value_name = "N", default_value_t = 1, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub sequences: usize,
     /// Read back what samplers with this top-k need, where a device with memory of its own has the logits; 0: all logits.
@@ -51,6 +51,8 @@ pub struct Bench {
     pub json: bool,
     #[command(flatten)]
     pub context: ContextArgs,
+    #[command(flatten)]
+    pub requests: RequestsArgs,
     #[command(flatten)]
     pub loading: ModelArgs,
 }

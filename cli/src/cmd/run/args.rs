@@ -1,6 +1,6 @@
 //! The flags of `run`.
 
-use crate::args::{ContextArgs, ModelArgs, SamplingArgs, TemplateArgs};
+use crate::args::{ContextArgs, ModelArgs, RequestsArgs, SamplingArgs, TemplateArgs};
 use crate::values;
 use clap::Args;
 use std::ffi::OsString;
@@ -61,6 +61,8 @@ pub struct Run {
     #[command(flatten)]
     pub context: ContextArgs,
     #[command(flatten)]
+    pub requests: RequestsArgs,
+    #[command(flatten)]
     pub loading: ModelArgs,
 }
 
@@ -69,9 +71,12 @@ pub struct Run {
 pub struct Results {
     /// File with one prompt a line, computed together; blank lines are skipped. Answers come in the order of the prompts,
     /// each after a line `==> N <==` with the number of its prompt, or as JSON.
-    /// Up to 8 prompts are computed at a time, each with a KV cache of the context's length.
     #[arg(long, value_name = "FILE", help_heading = "Results")]
     pub batch_file: Option<PathBuf>,
+    /// Most prompts of --batch-file that are computed at a time [default: 8].
+    #[arg(long, value_name = "N", value_parser = values::whole, requires = "batch_file")]
+    #[arg(allow_negative_numbers = true, help_heading = "Several sequences")]
+    pub parallel: Option<usize>,
     /// One JSON object a line on stdout when a text is complete: text, tokens (without those of a stop text),
     /// finish_reason (stop, length, cancelled), stop, n_prompt, n_cached (tokens of the prompt that earlier prompts had computed), n_generated, seed, timings; with
     /// --batch-file index and prompt too.

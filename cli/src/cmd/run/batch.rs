@@ -20,8 +20,8 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Instant;
 
-/// Most prompts that are computed at the same time: each has a KV cache of the context's length.
-const MAX_TOGETHER: usize = 8;
+/// Most prompts that are computed at the same time, without --parallel.
+const DEFAULT_PARALLEL: usize = 8;
 
 /// Computes all prompts and writes a result per prompt.
 pub fn run(
@@ -44,8 +44,13 @@ pub fn run(
     };
     let tokens: Vec<Vec<TokenId>> = prompts.iter().enumerate().map(encode).collect::<Result<_>>()?;
     options.n_ctx = n_ctx_needed(args, &tokens).unwrap_or(options.n_ctx).min(options.n_ctx);
-    options.max_seqs = prompts.len().clamp(1, MAX_TOGETHER);
+    let parallel = args.results.parallel.unwrap_or(DEFAULT_PARALLEL);
+    if parallel == 0 {
+        return Err(Error::usage("--parallel 0: expected 1 or more prompts"));
+    }
+    options.max_seqs = prompts.len().clamp(1, parallel);
     options.n_batch = options.n_batch.max(options.max_seqs);
+    args.requests.apply(&mut options, &setup, &model)?;
     let Session { mut core, load } =
         Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
     let n_vocab = core.runner().model().config.n_vocab;
@@ -60,6 +65,7 @@ pub fn run(
         prompts,
         seed,
         load_s: load.as_secs_f64(),
+        parallel,
         running: Vec::new(),
         results: BTreeMap::new(),
         n_written: 0,
@@ -91,6 +97,8 @@ struct Batch<'a> {
     prompts: &'a [String],
     seed: u64,
     load_s: f64,
+    /// Most prompts that are computed at the same time.
+    parallel: usize,
     running: Vec<Running>,
     /// Results that wait for one before them.
     results: BTreeMap<usize, Value>,
@@ -112,11 +120,11 @@ struct Running {
 }
 
 impl Batch<'_> {
-    /// Up to [`MAX_TOGETHER`] prompts share each step; one that ends makes room for the next.
+    /// Several prompts share each step; one that ends makes room for the next.
     fn compute(&mut self, core: &mut Core, tokens: Vec<Vec<TokenId>>) -> Result<()> {
         let mut waiting = tokens.into_iter().enumerate();
         loop {
-            let n_free = MAX_TOGETHER - self.running.len();
+            let n_free = self.parallel - self.running.len();
             for (index, tokens) in waiting.by_ref().take(n_free) {
                 self.start(core, index, tokens)?;
             }

@@ -172,6 +172,9 @@ impl<R: Runner> EngineCore<R> {
 
     /// Computes a step, and returns what happened to requests. A step that fails can be repeated: no token is lost.
     pub fn step(&mut self) -> Result<Vec<EngineEvent>> {
+        if let Some(cost) = self.runner.preemption_cost() {
+            self.scheduler.set_preemption_cost(cost);
+        }
         let plan = self.scheduler.schedule()?;
         let mut events = self.refuse(&plan);
         match self.compute(&plan) {

@@ -4,7 +4,7 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::runner::DeviceRunner;
 use crate::sampler::{Candidate, Row};
-use crate::scheduler::StepPlan;
+use crate::scheduler::{PreemptionCost, StepPlan};
 
 /// Computes logits. [`DeviceRunner`] does on devices; tests have runners without a model.
 pub trait Runner {
@@ -21,6 +21,11 @@ pub trait Runner {
 
     /// The requested logits of a batch.
     fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows>;
+
+    /// The measured times of swapping and recomputing, once there are both.
+    fn preemption_cost(&self) -> Option<PreemptionCost> {
+        None
+    }
 
     /// Goes on after an error, or returns it. `caches_lost` is called if no block has contents any more.
     fn recover(&mut self, e: Error, caches_lost: &mut dyn FnMut()) -> Result<()> {
@@ -83,6 +88,10 @@ impl Runner for DeviceRunner {
         let request = self.top_k_request(inputs.needs.clone());
         let results = DeviceRunner::forward(self, inputs.batch, &request)?;
         Ok(Rows { n_rows: inputs.batch.n_outputs(), logits: results.logits, largest: results.largest })
+    }
+
+    fn preemption_cost(&self) -> Option<PreemptionCost> {
+        DeviceRunner::preemption_cost(self)
     }
 
     fn recover(&mut self, e: Error, caches_lost: &mut dyn FnMut()) -> Result<()> {

@@ -2,7 +2,7 @@
 
 use super::group::NewGroup;
 use super::plan::StepPlan;
-use super::{Outcome, Scheduler};
+use super::{Outcome, PreemptionCost, Scheduler};
 use crate::error::Result;
 use crate::request::RequestId;
 use crate::sequence::{SequenceId, TokenId};
@@ -28,6 +28,8 @@ pub enum Event {
     Withhold(usize),
     /// Steps have at most so many tokens from now on.
     MaxTokens(usize),
+    /// Swapping and recomputing take these times.
+    Cost(PreemptionCost),
     /// A request with one sequence goes on after other tokens.
     Replace(RequestId, Vec<TokenId>),
 }
@@ -56,6 +58,10 @@ impl Scheduler {
             Event::HostBlocksLost => self.lose_host_blocks().map(|()| Effect::None)?,
             Event::Withhold(n) => {
                 self.withhold(*n);
+                Effect::None
+            }
+            Event::Cost(cost) => {
+                self.set_preemption_cost(*cost);
                 Effect::None
             }
             Event::MaxTokens(n) => self.set_max_num_batched_tokens(*n).map(|()| Effect::None)?,

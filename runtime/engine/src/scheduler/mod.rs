@@ -169,6 +169,11 @@ impl Scheduler {
         Ok(())
     }
 
+    /// Decides between swapping and recomputing by these times from now on.
+    pub fn set_preemption_cost(&mut self, cost: PreemptionCost) {
+        self.config.cost = Some(cost);
+    }
+
     /// Puts other tokens in the place of those of a request with one sequence, which goes on after them.
     pub fn replace(&mut self, id: RequestId, tokens: &[TokenId]) -> Result<()> {
         if self.in_flight.is_some() {

@@ -72,6 +72,10 @@ fn next(chance: &mut Chance, world: &World, n_requests: &mut u64, n_blocks: usiz
         return if chance.one_in(2) { Event::CachesLost } else { Event::HostBlocksLost };
     }
     if chance.one_in(60) {
+        let [ns_per_block, ns_per_token] = [1 + chance.below(9) as u64, 1];
+        return Event::Cost(PreemptionCost { ns_per_block, ns_per_token });
+    }
+    if chance.one_in(60) {
         return Event::MaxTokens(8 + chance.below(40));
     }
     if chance.one_in(30)
