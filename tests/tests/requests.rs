@@ -1,0 +1,179 @@
+//! Requests beside others on simulated devices: the tokens of each alone, with too few blocks for all, chunks, swaps, prefixes
+//! of others and beams; and caches as large as they were planned.
+
+use llmrt_engine::beam::{BeamParams, EarlyStopping};
+use llmrt_engine::memory::{KvLimit, PlacementPlan, kv_blocks};
+use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::scheduler::{Policy, Preemption};
+use llmrt_engine::{Decoding, EngineEvent, EngineOptions, Request, SamplingParams};
+use llmrt_host::load::{ModelFiles, OpenOptions};
+use llmrt_host::{Device, Host, HostOptions, Outcome};
+use llmrt_tests::models::TinyLlama;
+use llmrt_tests::steps::{self, Core};
+use llmrt_tests::{ascend, nvidia};
+use std::collections::BTreeMap;
+use std::path::Path;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+/// Options reach a plugin when it is initialised, and it is initialised once at a time in a process.
+static TURN: Mutex<()> = Mutex::new(());
+
+const N_CTX: usize = 64;
+
+/// A host with the CPU and one more device.
+struct Lab {
+    host: Arc<Host>,
+    devices: Vec<Arc<Device>>,
+    _turn: MutexGuard<'static, ()>,
+}
+
+/// The device of a plugin's file, whose option `lib_dir` names simulated libraries; no file: the simulator, or the CPU alone.
+fn lab(name: &str, plugin: Option<(&Path, &Path)>) -> Lab {
+    let turn = TURN.lock().unwrap_or_else(PoisonError::into_inner);
+    let mut options = BTreeMap::new();
+    if let Some((_, libraries)) = plugin {
+        options.insert(format!("{name}.lib_dir"), libraries.display().to_string());
+    }
+    let host = Host::new(HostOptions { options, n_threads: Some(2), ..HostOptions::default() });
+    host.register_builtin(llmrt_cpu::query).unwrap();
+    host.register_builtin(llmrt_sim::query).unwrap();
+    if let Some((file, _)) = plugin {
+        let outcome = host.load(file.to_path_buf()).outcome;
+        assert!(matches!(outcome, Outcome::Loaded { .. }), "{outcome:?}");
+    }
+    let names = if name == "cpu" { vec!["cpu"] } else { vec![name, "cpu"] };
+    let device = |name: &&str| host.device(name).unwrap_or_else(|| panic!("no {name}"));
+    let devices = names.iter().map(device).collect();
+    Lab { host, devices, _turn: turn }
+}
+
+/// Each kind of device.
+fn labs(check: impl Fn(&str, &Lab)) {
+    check("cpu", &lab("cpu", None));
+    check("sim", &lab("sim:sim", None));
+    check("cuda", &lab("cuda", Some(nvidia::built())));
+    check("cann", &lab("cann", Some(ascend::built())));
+}
+
+fn files() -> ModelFiles {
+    let dir = tempfile::tempdir().unwrap();
+    ModelFiles::open(&TinyLlama::default().write(dir.path()), &OpenOptions::default()).unwrap()
+}
+
+fn options() -> EngineOptions {
+    EngineOptions { n_ctx: N_CTX, n_batch: 32, max_seqs: 8, ..EngineOptions::default() }
+}
+
+impl Lab {
+    fn core(&self, options: EngineOptions) -> Core {
+        steps::core(&self.host, self.devices.clone(), files(), options).unwrap()
+    }
+}
+
+/// Greedy, sampled, several texts, beams; two with the same beginning of more than a block.
+fn requests() -> Vec<Request> {
+    let prompt = |n: u32, by: u32| (0..n).map(|i| 3 + (i * 7 + (i / 20) * by) % 290).collect::<Vec<_>>();
+    let hot = SamplingParams { temperature: 1.5, top_k: 20, ..SamplingParams::default() };
+    let beam = BeamParams { length_penalty: 1.0, early_stopping: EarlyStopping::Likely };
+    let request =
+        |prompt, decoding, n| Request { decoding, n, max_tokens: Some(10), ..Request::greedy(prompt) };
+    let greedy = || Decoding::Sample { params: SamplingParams::greedy(), seed: 0 };
+    vec![
+        request(prompt(9, 0), greedy(), 1),
+        request(prompt(33, 1), Decoding::Sample { params: hot.clone(), seed: 7 }, 1),
+        request(prompt(30, 2), Decoding::Sample { params: hot, seed: 8 }, 3),
+        request(prompt(18, 0), Decoding::Beam(beam), 2),
+        request(prompt(40, 3), greedy(), 1),
+    ]
+}
+
+/// The tokens of each request's texts, how many tokens were cached, and steps in which requests were preempted.
+fn run(core: &mut Core, requests: &[Request]) -> (Vec<Vec<Vec<u32>>>, usize, usize) {
+    let ids: Vec<_> = requests.iter().map(|request| core.add(request.clone()).unwrap()).collect();
+    let (mut texts, mut n_cached, mut n_preempted) = (vec![Vec::new(); ids.len()], 0, 0);
+    while !core.is_idle() {
+        let before = core.scheduler().counts();
+        for event in core.step().unwrap() {
+            match event {
+                EngineEvent::Finished(output) => {
+                    n_cached += output.usage.n_cached;
+                    let at = ids.iter().position(|id| *id == output.request).unwrap();
+                    texts[at] = output.outputs.into_iter().map(|output| output.tokens).collect();
+                }
+                EngineEvent::Failed { error, .. } => panic!("{error}"),
+                _ => {}
+            }
+        }
+        let after = core.scheduler().counts();
+        n_preempted += usize::from(after[0] + after[2] > before[0] + before[2]);
+    }
+    (texts, n_cached, n_preempted)
+}
+
+#[test]
+fn requests_beside_others_have_the_tokens_of_each_alone_on_every_device() {
+    labs(|name, lab| {
+        let requests = requests();
+        let mut core = lab.core(EngineOptions { prefix_cache: false, ..options() });
+        let alone: Vec<_> =
+            requests.iter().flat_map(|request| run(&mut core, std::slice::from_ref(request)).0).collect();
+        let (mut n_cached, mut n_preempted) = (0, 0);
+        for (i, (policy, preemption, n_batch)) in [
+            (Policy::Chunked, Preemption::Auto, 16),
+            (Policy::Chunked, Preemption::Swap, 32),
+            (Policy::PrefillFirst, Preemption::Recompute, 64),
+            (Policy::Chunked, Preemption::Recompute, 9),
+        ]
+        .into_iter()
+        .enumerate()
+        {
+            let (kv_blocks, swap_space) = (Some(8 + i), 1 << 20);
+            let options = EngineOptions { policy, preemption, n_batch, kv_blocks, swap_space, ..options() };
+            let mut core = lab.core(options);
+            for round in 0..2 {
+                let (found, cached, preempted) = run(&mut core, &requests);
+                assert_eq!(found, alone, "{name}, mix {i}, round {round}");
+                (n_cached, n_preempted) = (n_cached + cached, n_preempted + preempted);
+            }
+        }
+        assert!(n_cached > 0 && n_preempted > 0, "{name}: {n_cached} cached, {n_preempted} preempted");
+    });
+}
+
+/// Bytes of caches, and of arenas with the scratch memory that the host manages; not that of Ascend's operators, whose sizes
+/// only their planning on the device gives.
+fn allocated(name: &str, core: &Core) -> (u64, u64) {
+    let (caches, arenas) = core.runner().allocated();
+    let pools = core.runner().pool_stats();
+    let scratch: u64 = pools.iter().filter(|_| name != "cann").map(|(_, pool)| pool.mapped).sum();
+    (caches, arenas.iter().sum::<u64>() + scratch)
+}
+
+#[test]
+fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
+    labs(|name, lab| {
+        let free = options();
+        let all = PlacementPlan::new(&lab.devices, &files(), &free).unwrap().device_plans();
+        let block_bytes = all.iter().map(|row| row.kv).sum::<u64>() / free.n_blocks() as u64;
+        let limit = KvLimit::Bytes(10 * block_bytes + 1);
+        let n_blocks = kv_blocks(&lab.devices, &files(), &free, limit).unwrap();
+        assert_eq!(n_blocks, 10, "{name}");
+        let options = EngineOptions { kv_blocks: Some(n_blocks), ..free.clone() };
+        let plans = PlacementPlan::new(&lab.devices, &files(), &options).unwrap().device_plans();
+        let planned = (plans.iter().map(|row| row.kv).sum(), plans.iter().map(|row| row.compute).sum());
+        let mut core = lab.core(options);
+        assert_eq!((planned.0, core.runner().allocated().0), (10 * block_bytes, planned.0), "{name}");
+        // The largest step: as many tokens as fit, logits of each sequence.
+        let most = Request { max_tokens: Some(2), ..Request::greedy((0..4).collect()) };
+        run(&mut core, &vec![most; 8]);
+        assert_eq!(allocated(name, &core), planned, "{name}");
+        run(&mut core, &requests()[..3]);
+        assert_eq!(allocated(name, &core), planned, "{name}: steps allocate nothing");
+
+        let small = kv_blocks(&lab.devices, &files(), &free, KvLimit::Bytes(3 * block_bytes)).unwrap_err();
+        let expected = format!("the memory for the KV cache holds {} tokens", 3 * BLOCK_SIZE);
+        assert!(small.to_string().starts_with(&expected), "{small}");
+        let share = kv_blocks(&lab.devices, &files(), &free, KvLimit::Share(0.5)).unwrap();
+        assert!(share > 10, "{name}: half of the memory holds {share} blocks");
+    });
+}
