@@ -156,6 +156,11 @@ impl DeviceRunner {
         std::mem::take(&mut self.deployment.warnings)
     }
 
+    /// Adds a warning.
+    pub(crate) fn warn(&mut self, warning: String) {
+        self.deployment.warnings.push(warning);
+    }
+
     /// Where the last step's graph ran.
     pub fn report(&self) -> Option<&Report> {
         let Deployment { executor, programs, last, .. } = &self.deployment;

@@ -291,9 +291,16 @@ impl<R: Runner> EngineCore<R> {
     fn recover(&mut self, plan: &StepPlan, e: Error) -> Result<()> {
         self.scheduler.fail()?;
         let moves = !(plan.swap_in.is_empty() && plan.swap_out.is_empty() && plan.block_copies.is_empty());
-        let scheduler = &mut self.scheduler;
         let mut is_lost = false;
-        let outcome = self.runner.recover(e, &mut || is_lost = true);
+        let outcome = match e.is_out_of_device_memory() && self.shrink_steps(plan, &e) {
+            // What moved may not have arrived.
+            true => {
+                is_lost = moves;
+                Ok(())
+            }
+            false => self.runner.recover(e, &mut || is_lost = true),
+        };
+        let scheduler = &mut self.scheduler;
         if is_lost || (moves && outcome.is_err()) {
             scheduler.lose_caches()?;
         }
@@ -302,6 +309,22 @@ impl<R: Runner> EngineCore<R> {
             scheduler.lose_host_blocks()?;
         }
         outcome
+    }
+}
+
+impl<R: Runner> EngineCore<R> {
+    /// After a step for which a device has too little memory: steps have half as many tokens from now on. `false` if they
+    /// cannot have fewer.
+    fn shrink_steps(&mut self, plan: &StepPlan, e: &Error) -> bool {
+        let n_tokens = plan.n_tokens() / 2;
+        let is_shrunk = self.scheduler.set_max_num_batched_tokens(n_tokens).is_ok();
+        if is_shrunk {
+            self.runner.warn(format!(
+                "a step of {} tokens is too large: {e}; steps have {n_tokens} from now on",
+                plan.n_tokens()
+            ));
+        }
+        is_shrunk
     }
 }
 

@@ -27,6 +27,11 @@ pub trait Runner {
         None
     }
 
+    /// Keeps a warning for the program.
+    fn warn(&mut self, warning: String) {
+        let _ = warning;
+    }
+
     /// Goes on after an error, or returns it. `caches_lost` is called if no block has contents any more.
     fn recover(&mut self, e: Error, caches_lost: &mut dyn FnMut()) -> Result<()> {
         let _ = caches_lost;
@@ -92,6 +97,10 @@ impl Runner for DeviceRunner {
 
     fn preemption_cost(&self) -> Option<PreemptionCost> {
         DeviceRunner::preemption_cost(self)
+    }
+
+    fn warn(&mut self, warning: String) {
+        DeviceRunner::warn(self, warning);
     }
 
     fn recover(&mut self, e: Error, caches_lost: &mut dyn FnMut()) -> Result<()> {

@@ -3,5 +3,6 @@
 mod explore;
 mod planted;
 mod random;
+mod rows;
 mod rules;
 mod world;

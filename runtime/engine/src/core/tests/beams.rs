@@ -1,52 +1,65 @@
 //! Beam search finds what a search written without an engine finds.
 
 use super::super::*;
-use super::fake::{N_VOCAB, core, outputs, run};
+use super::fake::{core, outputs, run};
 use crate::beam::{BeamParams, EarlyStopping};
 use crate::logprobs::LogSoftmax;
 use crate::request::Decoding;
 use crate::sequence::TokenId;
 use std::collections::BTreeMap as Map;
 
-const MAX_TOKENS: usize = 6;
+pub const MAX_TOKENS: usize = 6;
+
+/// Log-probabilities after texts that were computed.
+type Known = Map<Vec<TokenId>, Vec<f64>>;
 
 /// Log-probabilities after a text, computed by a core one text at a time.
-fn logprobs(prompt: &[TokenId], known: &mut Map<Vec<TokenId>, Vec<f64>>, tokens: &[TokenId]) -> Vec<f64> {
+fn logprobs<R: Runner>(
+    core: &mut EngineCore<R>,
+    prompt: &[TokenId],
+    known: &mut Known,
+    tokens: &[TokenId],
+) -> Vec<f64> {
     let all = [prompt, tokens].concat();
     if let Some(row) = known.get(&all) {
         return row.clone();
     }
-    let mut core = core(32, 0, SchedulerConfig::default());
-    let request = Request { prompt_logits: Some(0), max_tokens: Some(0), ..Request::greedy(all.clone()) };
-    core.add(request).unwrap();
-    let events = run(&mut core);
+    let prompt_logits = Some(all.len() - 1);
+    core.add(Request { prompt_logits, max_tokens: Some(0), ..Request::greedy(all.clone()) }).unwrap();
+    let events = run(core);
     let row = events.iter().rev().find_map(|event| match event {
         EngineEvent::Logits { logits, .. } => Some(logits.clone()),
         _ => None,
     });
     let row = row.unwrap();
     let softmax = LogSoftmax::new(&row).unwrap();
-    let row: Vec<f64> = (0..N_VOCAB as TokenId).map(|token| softmax.of(token).logprob).collect();
+    let n_vocab = core.runner().n_vocab() as TokenId;
+    let row: Vec<f64> = (0..n_vocab).map(|token| softmax.of(token).logprob).collect();
     known.insert(all, row.clone());
     row
 }
 
 /// vLLM's rules, step by step: all continuations of all beams, the best 2 · width of each considered.
-fn expected(prompt: &[TokenId], width: usize, params: BeamParams, end: TokenId) -> Vec<(Vec<TokenId>, f64)> {
-    let mut known = Map::new();
+pub fn expected<R: Runner>(
+    core: &mut EngineCore<R>,
+    known: &mut Known,
+    prompt: &[TokenId],
+    (width, params): (usize, BeamParams),
+    is_end: impl Fn(TokenId) -> bool,
+) -> Vec<(Vec<TokenId>, f64)> {
     let score = |sum: f64, n: usize| sum / ((prompt.len() + n) as f64).powf(params.length_penalty);
     let mut beams: Vec<(Vec<TokenId>, f64)> = vec![(Vec::new(), 0.0)];
     let mut complete: Vec<(f64, Vec<TokenId>, f64)> = Vec::new();
     while !beams.is_empty() {
         let mut next = Vec::new();
         for (tokens, sum) in &beams {
-            let row = logprobs(prompt, &mut known, tokens);
-            let mut order: Vec<TokenId> = (0..N_VOCAB as TokenId).collect();
+            let row = logprobs(core, prompt, known, tokens);
+            let mut order: Vec<TokenId> = (0..row.len() as TokenId).collect();
             order.sort_by(|a, b| row[*b as usize].total_cmp(&row[*a as usize]));
             for token in &order[..2 * width] {
                 let sum = sum + row[*token as usize];
                 let longer = [&tokens[..], &[*token]].concat();
-                if *token == end {
+                if is_end(*token) {
                     complete.push((score(sum, tokens.len()), tokens.clone(), sum));
                 } else if longer.len() == MAX_TOKENS {
                     complete.push((score(sum, longer.len()), longer, sum));
@@ -84,8 +97,8 @@ fn beams_are_those_of_a_search_without_an_engine() {
             let prompt = [seed, 3, 7];
             let params = BeamParams { length_penalty, early_stopping };
             let end = 2 + seed % 5;
-            let expected = expected(&prompt, 3, params, end);
             let mut core = core(64, 0, SchedulerConfig::default());
+            let expected = expected(&mut core, &mut Map::new(), &prompt, (3, params), |token| token == end);
             let request = Request {
                 decoding: Decoding::Beam(params),
                 n: 3,

@@ -1,6 +1,7 @@
 //! The embedded model on the CPU: batched equals alone, bit for bit.
 
 use super::super::*;
+use super::beams::{MAX_TOKENS, expected};
 use super::fake::{outputs, run};
 use crate::beam::{BeamParams, EarlyStopping};
 use crate::options::EngineOptions;
@@ -141,4 +142,50 @@ fn mixes_on_the_cpu_have_the_bits_of_each_request_alone() {
     }
     println!("{n_preempted} steps with preemption while requests arrived, {n_cached} cached tokens");
     assert!(n_cached > 100);
+}
+
+#[test]
+fn beams_and_the_best_of_several_texts_are_those_of_searches_without_an_engine() {
+    let (runner, tokenizer) = runner();
+    let options = EncodeOptions { add_special: true, parse_special: false };
+    let mut core = core(runner, &tokenizer, SchedulerConfig::default(), 64);
+    let mut known = BTreeMap::new();
+    let mut lengths = Vec::new();
+    for text in ["The end", "Once upon a time there was a dog", "\"Yes!\" said the fox."] {
+        let prompt = tokenizer.encode(text, options).unwrap();
+        for early_stopping in [EarlyStopping::Always, EarlyStopping::Likely, EarlyStopping::Never] {
+            for length_penalty in [0.0, 1.0, 2.0] {
+                let params = BeamParams { length_penalty, early_stopping };
+                // A full stop ends a text, too.
+                let stop = tokenizer.find(".").unwrap();
+                let is_end = |token| tokenizer.is_eog(token) || token == stop;
+                let expected = expected(&mut core, &mut known, &prompt, (3, params), is_end);
+                let request = Request {
+                    decoding: Decoding::Beam(params),
+                    n: 3,
+                    max_tokens: Some(MAX_TOKENS),
+                    stop_token_ids: vec![stop],
+                    ..Request::greedy(prompt.clone())
+                };
+                let id = core.add(request).unwrap();
+                let output = outputs(&run(&mut core)).remove(&id).unwrap();
+                let found: Vec<_> =
+                    output.outputs.iter().map(|o| (o.tokens.clone(), o.cumulative_logprob)).collect();
+                assert_eq!(found, expected, "{params:?}, {text}");
+                lengths.extend(found.iter().map(|(tokens, _)| tokens.len()));
+            }
+        }
+        let one = |core: &mut EngineCore<_>, n, best_of, seed| {
+            let decoding = Decoding::Sample { params: SamplingParams::default(), seed };
+            let request =
+                Request { decoding, n, best_of, logprobs: Some(0), ..Request::greedy(prompt.clone()) };
+            let id = core.add(Request { max_tokens: Some(8), ..request }).unwrap();
+            let output = outputs(&run(core)).remove(&id).unwrap();
+            output.outputs.into_iter().map(|o| (o.cumulative_logprob, o.tokens)).collect::<Vec<_>>()
+        };
+        let mut each: Vec<_> = (0..5).flat_map(|i| one(&mut core, 1, None, 70 + i)).collect();
+        each.sort_by(|a, b| b.0.total_cmp(&a.0));
+        assert_eq!(one(&mut core, 2, Some(5), 70), each[..2], "{text}");
+    }
+    assert!(lengths.iter().any(|n| *n < MAX_TOKENS), "no text ended by a token: {lengths:?}");
 }

@@ -13,6 +13,8 @@ pub struct Fake {
     host: Vec<Option<(i32, i32)>>,
     /// Steps that fail before one succeeds.
     pub n_failures: usize,
+    /// Tokens of the largest step that its memory has room for.
+    pub max_tokens: usize,
     /// Whether the next failure takes the caches with it.
     pub loses_caches: bool,
 }
@@ -23,6 +25,7 @@ impl Fake {
             device: vec![None; n_blocks * BLOCK_SIZE],
             host: vec![None; n_host_blocks * BLOCK_SIZE],
             n_failures: 0,
+            max_tokens: usize::MAX,
             loses_caches: false,
         }
     }
@@ -67,6 +70,9 @@ impl Runner for Fake {
             return Err(Error::Cancelled);
         }
         let b = inputs.batch;
+        if b.n_tokens() > self.max_tokens {
+            return Err(out_of_memory());
+        }
         for ((slot, token), position) in b.slots.iter().zip(&b.tokens).zip(&b.positions) {
             self.device[*slot as usize] = Some((*token, *position));
         }
@@ -95,6 +101,22 @@ impl Runner for Fake {
         }
         Err(e)
     }
+}
+
+/// A device's answer.
+fn out_of_memory() -> Error {
+    let call = llmrt_host::CallError {
+        who: "card".into(),
+        call: "alloc",
+        status: llmrt_abi::Status::OomDevice,
+        scope: llmrt_abi::Scope::Call,
+        vendor_code: 0,
+        node: None,
+        bytes_requested: 2,
+        bytes_available: 1,
+        message: "no room".into(),
+    };
+    Error::Host(call.into())
 }
 
 /// A core of the fake with so many blocks.

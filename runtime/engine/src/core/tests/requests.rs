@@ -208,6 +208,28 @@ fn a_request_that_is_aborted_before_its_prompt_is_computed_has_empty_texts() {
     );
 }
 
+#[test]
+fn steps_shrink_until_a_device_has_memory_for_them() {
+    let run_with = |max_tokens| {
+        let mut core = core(32, 0, SchedulerConfig { max_num_seqs: 4, ..SchedulerConfig::default() });
+        core.runner_mut().max_tokens = max_tokens;
+        let prompts = [(0..20).collect(), (5..30).collect::<Vec<_>>()];
+        let ids = prompts.map(|p| core.add(Request { max_tokens: Some(4), ..Request::greedy(p) }).unwrap());
+        let outputs = outputs(&run(&mut core));
+        (ids.map(|id| outputs[&id].outputs.clone()), core.scheduler().config().max_num_batched_tokens)
+    };
+    let (expected, n_tokens) = run_with(usize::MAX);
+    assert_eq!(n_tokens, 2048);
+    assert_eq!(run_with(9), (expected, 5), "45, 22, 11, then 5 tokens");
+
+    // Not even one token: the error is returned.
+    let mut core = core(32, 0, SchedulerConfig::default());
+    core.runner_mut().max_tokens = 0;
+    core.add(Request::greedy(vec![1, 2])).unwrap();
+    assert!(core.step().is_ok(), "two tokens, then one");
+    assert!(core.step().unwrap_err().to_string().contains("no room"));
+}
+
 /// Preempted in the middle of a prompt, which is then computed a second time.
 #[test]
 fn logits_of_a_prompt_are_returned_once() {

@@ -1,13 +1,12 @@
-//! vLLM's rules, each under its row in the list of requirements (VL-02 to VL-19), with the exact numbers.
+//! vLLM's rules, each under its row in the list of requirements (VL-02 to VL-13; rows.rs has the others), with the exact numbers.
 
 use super::super::*;
 use super::explore::request;
-use crate::kv::pool::BlockId;
 use crate::sequence::TokenId;
 
-const SIZE: usize = 4;
+pub const SIZE: usize = 4;
 
-fn config() -> SchedulerConfig {
+pub fn config() -> SchedulerConfig {
     SchedulerConfig { watermark: 0.0, prefix_cache: false, ..SchedulerConfig::default() }
 }
 
@@ -15,24 +14,24 @@ fn prefill_first() -> SchedulerConfig {
     SchedulerConfig { policy: Policy::PrefillFirst, ..config() }
 }
 
-fn scheduler(config: SchedulerConfig, n_blocks: usize, n_host: usize) -> Scheduler {
+pub fn scheduler(config: SchedulerConfig, n_blocks: usize, n_host: usize) -> Scheduler {
     let pools = |n| CachePools::new(n, 0, SIZE).unwrap();
     Scheduler::new(config, pools(n_blocks), pools(n_host)).unwrap()
 }
 
-fn add(s: &mut Scheduler, id: u64, n_tokens: usize, width: usize) {
+pub fn add(s: &mut Scheduler, id: u64, n_tokens: usize, width: usize) {
     let prompt: Vec<TokenId> = (0..n_tokens as TokenId).map(|i| i + 100 * id as TokenId).collect();
     s.add(&request(id, &prompt, width)).unwrap();
 }
 
 /// The chunks of a plan: request and tokens.
-fn chunks(s: &Scheduler, plan: &StepPlan) -> Vec<(u64, usize)> {
+pub fn chunks(s: &Scheduler, plan: &StepPlan) -> Vec<(u64, usize)> {
     let owner = |id| s.groups().find(|g| g.sequences.iter().any(|seq| seq.id == id)).unwrap().id.0;
     plan.chunks.iter().map(|chunk| (owner(chunk.id), chunk.n_new)).collect()
 }
 
 /// A step in which every complete sequence goes on: its plan's chunks.
-fn step(s: &mut Scheduler) -> Vec<(u64, usize)> {
+pub fn step(s: &mut Scheduler) -> Vec<(u64, usize)> {
     let plan = s.schedule().unwrap();
     let chunks = chunks(s, &plan);
     go_on(s, 1);
@@ -40,7 +39,7 @@ fn step(s: &mut Scheduler) -> Vec<(u64, usize)> {
 }
 
 /// Completes the step in flight; each complete sequence has `n` children.
-fn go_on(s: &mut Scheduler, n: u32) {
+pub fn go_on(s: &mut Scheduler, n: u32) {
     let is_due = |seq: &&Sequence| s.n_missing_after_step(seq) == 0;
     let outcome = |g: &Group| {
         let parents = g.sequences.iter().filter(is_due);
@@ -56,7 +55,7 @@ fn ids(queue: &std::collections::VecDeque<Group>) -> Vec<u64> {
     queue.iter().map(|g| g.id.0).collect()
 }
 
-fn blocks(s: &Scheduler, id: u64) -> Vec<Vec<u32>> {
+pub fn blocks(s: &Scheduler, id: u64) -> Vec<Vec<u32>> {
     let group = s.group(RequestId(id)).unwrap();
     group.sequences.iter().map(|seq| seq.blocks().ids().iter().map(|b| b.0).collect()).collect()
 }
@@ -217,6 +216,18 @@ fn vl_11_a_swapped_group_returns_when_it_has_room_for_its_next_tokens() {
     assert_eq!((plan.swap_in.blocks.len(), chunks(&s, &plan)), (1, vec![(0, 1), (1, 1)]));
 }
 
+/// No delay before a prefill: a waiting prompt is admitted in the next step that has room.
+#[test]
+fn vl_12_a_prompt_waits_for_room_alone() {
+    for config in [config(), prefill_first()] {
+        let mut s = scheduler(config, 32, 0);
+        add(&mut s, 0, 9, 1);
+        step(&mut s);
+        add(&mut s, 1, 5, 1);
+        assert!(step(&mut s).contains(&(1, 5)), "{config:?}");
+    }
+}
+
 #[test]
 fn vl_13_decodes_then_swapped_groups_then_chunks_of_prompts() {
     let config = SchedulerConfig { max_num_batched_tokens: 6, max_num_seqs: 4, ..config() };
@@ -229,59 +240,6 @@ fn vl_13_decodes_then_swapped_groups_then_chunks_of_prompts() {
     assert_eq!(step(&mut s), [(0, 1), (1, 5)]);
     assert_eq!(step(&mut s), [(0, 1), (1, 2), (2, 3)]);
     assert_eq!(step(&mut s), [(0, 1), (1, 1), (2, 1)]);
-}
-
-#[test]
-fn vl_15_the_block_freed_last_is_used_first_and_double_frees_are_errors() {
-    let mut pool = BlockPool::new(3, SIZE).unwrap();
-    let [a, b] = [pool.alloc().unwrap(), pool.alloc().unwrap()];
-    assert_eq!((a, b), (BlockId(0), BlockId(1)));
-    pool.free(a).unwrap();
-    assert!(pool.free(a).unwrap_err().to_string().contains("not in use"));
-    assert_eq!(pool.alloc(), Some(a));
-    pool.share(a).unwrap();
-    pool.free(a).unwrap();
-    assert_eq!(pool.n_users(a), Ok(1), "a block in use stays");
-}
-
-#[test]
-fn vl_17_sequences_of_a_group_share_the_blocks_of_its_prompt() {
-    let mut s = scheduler(config(), 8, 0);
-    add(&mut s, 0, SIZE + 1, 3);
-    s.schedule().unwrap();
-    go_on(&mut s, 3);
-    assert_eq!(blocks(&s, 0), [vec![0, 1], vec![0, 1], vec![0, 1]]);
-    assert_eq!([0, 1].map(|b| s.device.blocks.n_users(BlockId(b)).unwrap()), [3, 3]);
-}
-
-#[test]
-fn vl_18_a_shared_last_block_is_copied_before_it_is_written() {
-    let mut s = scheduler(config(), 8, 0);
-    add(&mut s, 0, SIZE + 1, 3);
-    s.schedule().unwrap();
-    go_on(&mut s, 3);
-    let plan = s.schedule().unwrap();
-    let copies: Vec<(u32, u32)> = plan.block_copies.iter().map(|m| (m.from.0, m.to.0)).collect();
-    assert_eq!(copies, [(1, 2), (1, 3)], "the last one writes where it is");
-    assert_eq!(blocks(&s, 0), [vec![0, 2], vec![0, 3], vec![0, 1]]);
-    assert_eq!([0, 1, 2, 3].map(|b| s.device.blocks.n_users(BlockId(b)).unwrap()), [3, 1, 1, 1]);
-}
-
-#[test]
-fn vl_19_swapping_keeps_shared_blocks_shared() {
-    let mut s = scheduler(SchedulerConfig { preemption: Preemption::Swap, ..config() }, 8, 8);
-    add(&mut s, 0, SIZE + 1, 3);
-    s.schedule().unwrap();
-    go_on(&mut s, 3);
-    s.withhold(8);
-    let plan = s.schedule().unwrap();
-    assert_eq!((plan.swap_out.blocks.len(), blocks(&s, 0)), (2, vec![vec![0, 1]; 3]), "each moves once");
-    assert_eq!([0, 1].map(|b| s.host.blocks.n_users(BlockId(b)).unwrap()), [3, 3]);
-    go_on(&mut s, 1);
-    s.withhold(0);
-    let plan = s.schedule().unwrap();
-    assert_eq!((plan.swap_in.blocks.len(), plan.block_copies.len()), (2, 2));
-    assert_eq!((s.host.blocks.n_used(), s.device.blocks.n_used()), (0, 4));
 }
 
 #[test]
