@@ -5,7 +5,7 @@ RUN rustup component add rustfmt clippy llvm-tools
 WORKDIR /src
 COPY . .
 RUN bash .ci/run
-RUN cargo build --release --locked -p llmrt -p llmrt-cpu-so -p llmrt-null -p llmrt-sim
+RUN cargo build --release --locked -p llmrt-cli -p llmrt-cpu-so -p llmrt-null -p llmrt-sim
 
 FROM debian:bookworm-slim
 COPY --from=build /src/target/release/llmrt /usr/local/bin/llmrt

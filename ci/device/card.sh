@@ -13,7 +13,7 @@ pack() {
     local dir=$1 sources=${2:-} root
     root=$(cd "$(dirname "$0")/../.." && pwd)
     mkdir -p "$dir" && dir=$(cd "$dir" && pwd) && cd "$root" || return
-    cargo ci cuda-kernels && cargo build --release --locked -p llmrt -p llmrt-cuda -p llmrt-ci || return
+    cargo ci cuda-kernels && cargo build --release --locked -p llmrt-cli -p llmrt-cuda -p llmrt-ci || return
     local built=${CARGO_TARGET_DIR:-target}/release
     cp "$built/llmrt" "$built/llmrt-ci" "$built/libllmrt_cuda.so" cli/assets/stories.gguf "$0" "$dir" || return
     strip "$dir/llmrt" "$dir/llmrt-ci"

@@ -31,7 +31,7 @@ pub fn arm() -> Result<(), String> {
         command.envs(environment(core, emulator));
         command
     };
-    run(&mut on(CORES[0], &["build", "-p", "llmrt"]))?;
+    run(&mut on(CORES[0], &["build", "-p", "llmrt-cli"]))?;
     let expected = digests(cargo().args(["test", "--locked"]))?;
     for core in CORES {
         println!("\ninstruction sets, digests and text on {core}");

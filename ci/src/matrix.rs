@@ -46,7 +46,7 @@ pub fn conform(name: Option<&str>) -> Result<(), String> {
 /// Builds in one go, so that dependencies are built once: the tests build these packages too, with these features.
 fn conform_all(jobs: &[Job]) -> Result<(), String> {
     let libraries: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.libraries).map(String::as_str).collect();
-    let packages = std::iter::once("llmrt").chain(libraries).flat_map(|name| ["-p", name]);
+    let packages = std::iter::once("llmrt-cli").chain(libraries).flat_map(|name| ["-p", name]);
     run(cargo().args(["build", "--locked"]).args(packages))?;
     let built = target().join("debug");
     for job in jobs {

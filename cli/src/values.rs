@@ -34,6 +34,7 @@ pub fn size(text: &str) -> Result<u64, String> {
     let number: f64 = number.parse().map_err(|_| expected())?;
     let unit = unit.trim().to_ascii_uppercase();
     let (prefix, base) = match unit.strip_suffix("IB") {
+        Some("") => return Err(expected()),
         Some(prefix) => (prefix, 1024f64),
         None if unit.len() == 1 && unit != "B" => (unit.as_str(), 1024.0),
         None => (unit.strip_suffix('B').unwrap_or(&unit), 1000.0),

@@ -18,7 +18,7 @@ pub fn bin_dir() -> &'static Path {
             "build",
             "--locked",
             "-p",
-            "llmrt",
+            "llmrt-cli",
             "-p",
             "llmrt-cpu-so",
             "-p",

@@ -35,7 +35,7 @@ impl Llmrt {
         if let Some(path) = given {
             return Ok(Llmrt(path.into(), card.cloned()));
         }
-        run(cargo().args(["build", "--locked", "--release", "-p", "llmrt", "-p", "llmrt-cpu-so"]))?;
+        run(cargo().args(["build", "--locked", "--release", "-p", "llmrt-cli", "-p", "llmrt-cpu-so"]))?;
         Ok(Llmrt(root().join("target/release/llmrt"), card.cloned()))
     }
 

@@ -13,7 +13,7 @@ pub struct Llmrt {
 impl Llmrt {
     /// Builds it.
     pub fn build() -> Result<Llmrt, String> {
-        run(cargo().args(["build", "--quiet", "--locked", "-p", "llmrt"]))?;
+        run(cargo().args(["build", "--quiet", "--locked", "-p", "llmrt-cli"]))?;
         Ok(Llmrt { program: target().join("debug/llmrt") })
     }
 

@@ -134,7 +134,8 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
         &["--rope-freq-base", "--rope-freq-scale", "--rope-scale", "--rope-scaling", "--yarn-orig-ctx"],
         Hint(ROPE),
     ),
-    (&["-np", "-cb", "--cont-batching", "--max-num-seqs", "--host", "--port"], Hint(SERVER)),
+    (&["-np", "--max-num-seqs"], Hint("--batch-file with --parallel N computes N prompts at a time")),
+    (&["-cb", "--cont-batching", "--host", "--port"], Hint(SERVER)),
     (&["--no-warmup", "--warmup"], Hint("there is no warm-up run here: leave it out")),
     (
         &["--numa", "--cpu-mask", "--cpu-range", "--cpu-strict"],

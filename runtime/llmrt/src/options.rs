@@ -1,0 +1,59 @@
+//! What an [`crate::Llm`] is opened with.
+
+use crate::error::{Error, Result};
+use llmrt_engine::EngineOptions;
+use llmrt_host::load::LoadMode;
+use llmrt_host::{Device, DiscoverOptions, Host, HostOptions};
+use std::sync::Arc;
+
+/// Devices, sizes, and how the file is read. The default: all devices that run models, a context of 4096 tokens, 8 requests
+/// at a time.
+pub struct Options {
+    /// Threads, plugin options, where messages of plugins go.
+    pub host: HostOptions,
+    /// Where plugins are searched for.
+    pub discover: DiscoverOptions,
+    /// Devices by name, first choice first; empty: all but opt-in plugins. The CPU comes last in any case.
+    pub devices: Vec<String>,
+    /// Context, batch, sequences, KV cache. A model that was trained on a shorter context has that one.
+    pub engine: EngineOptions,
+    /// How weights come into memory.
+    pub load: LoadMode,
+    /// A Jinja chat template in the place of the model's.
+    pub chat_template: Option<String>,
+}
+
+impl Default for Options {
+    fn default() -> Options {
+        Options {
+            host: HostOptions::default(),
+            discover: DiscoverOptions::default(),
+            devices: Vec::new(),
+            engine: EngineOptions { max_seqs: 8, ..EngineOptions::default() },
+            load: LoadMode::default(),
+            chat_template: None,
+        }
+    }
+}
+
+impl Options {
+    /// The host, and its devices that are used, the CPU last.
+    pub(crate) fn devices(&self, host: &Arc<Host>) -> Result<Vec<Arc<Device>>> {
+        host.register_builtin(llmrt_cpu::query)?;
+        // Files that are rejected are reported by the host's log.
+        host.discover(&self.discover);
+        let all = host.devices();
+        if self.devices.is_empty() {
+            return Ok(all.into_iter().filter(|device| device.priority() >= 0).collect());
+        }
+        let find = |name: &String| {
+            host.device(name).ok_or_else(|| Error::NoDevice {
+                name: name.clone(),
+                known: all.iter().map(|device| device.name().to_string()).collect(),
+            })
+        };
+        let chosen =
+            self.devices.iter().filter(|name| *name != "cpu").map(find).collect::<Result<Vec<_>>>()?;
+        Ok(chosen.into_iter().chain(host.device("cpu")).collect())
+    }
+}
