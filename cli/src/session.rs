@@ -7,6 +7,7 @@ use crate::model::{self, OpenModel};
 use crate::output::{bytes, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
+use llmrt_engine::runner::ProgramStats;
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions};
 use llmrt_host::PoolStats;
 use llmrt_host::load::LoadOptions;
@@ -112,6 +113,11 @@ fn load(
 fn report_placement(runner: &DeviceRunner, verbose: u8) {
     if verbose > 0 {
         runner.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
+        let ProgramStats { n_prepared, prepare_time, n_misses } = runner.program_stats();
+        let time = prepare_time.as_secs_f64() * 1e3;
+        note(format_args!(
+            "step programs: {n_prepared} made before the first step in {time:.1} ms, {n_misses} for steps of other shapes"
+        ));
         note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
         if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
             note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));

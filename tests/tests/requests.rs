@@ -154,15 +154,20 @@ fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
     labs(|name, lab| {
         let free = options();
         let all = PlacementPlan::new(&lab.devices, &files(), &free).unwrap().device_plans();
-        let block_bytes = all.iter().map(|row| row.kv).sum::<u64>() / free.n_blocks() as u64;
-        let limit = KvLimit::Bytes(10 * block_bytes + 1);
+        let n_padding = (free.n_device_blocks() - free.n_blocks()) as u64;
+        let block_bytes = all.iter().map(|row| row.kv).sum::<u64>() / free.n_device_blocks() as u64;
+        let limit = KvLimit::Bytes((10 + n_padding) * block_bytes + 1);
         let n_blocks = kv_blocks(&lab.devices, &files(), &free, limit).unwrap();
         assert_eq!(n_blocks, 10, "{name}");
         let options = EngineOptions { kv_blocks: Some(n_blocks), ..free.clone() };
         let plans = PlacementPlan::new(&lab.devices, &files(), &options).unwrap().device_plans();
         let planned = (plans.iter().map(|row| row.kv).sum(), plans.iter().map(|row| row.compute).sum());
         let mut core = lab.core(options);
-        assert_eq!((planned.0, core.runner().allocated().0), (10 * block_bytes, planned.0), "{name}");
+        assert_eq!(
+            (planned.0, core.runner().allocated().0),
+            ((10 + n_padding) * block_bytes, planned.0),
+            "{name}"
+        );
         // The largest step: as many tokens as fit, logits of each sequence.
         let most = Request { max_tokens: Some(2), ..Request::greedy((0..4).collect()) };
         run(&mut core, &vec![most; 8]);
@@ -170,7 +175,8 @@ fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
         run(&mut core, &requests()[..3]);
         assert_eq!(allocated(name, &core), planned, "{name}: steps allocate nothing");
 
-        let small = kv_blocks(&lab.devices, &files(), &free, KvLimit::Bytes(3 * block_bytes)).unwrap_err();
+        let small = kv_blocks(&lab.devices, &files(), &free, KvLimit::Bytes((3 + n_padding) * block_bytes))
+            .unwrap_err();
         let expected = format!("the memory for the KV cache holds {} tokens", 3 * BLOCK_SIZE);
         assert!(small.to_string().starts_with(&expected), "{small}");
         let share = kv_blocks(&lab.devices, &files(), &free, KvLimit::Share(0.5)).unwrap();

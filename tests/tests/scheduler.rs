@@ -154,7 +154,10 @@ fn allocated_bytes_are_the_planned_bytes() {
         let mut core = core(name, &TinyLlama::default(), false).unwrap();
         let (_, before) = core.runner().allocated();
         // The largest step, whose plan the arenas were made for.
-        core.add(Request { max_tokens: Some(0), ..Request::greedy((0..32).collect()) }).unwrap();
+        for first in [0, 100] {
+            let prompt = (first..first + 16).collect();
+            core.add(Request { max_tokens: Some(0), ..Request::greedy(prompt) }).unwrap();
+        }
         core.step().unwrap();
         let (_, after) = core.runner().allocated();
         assert_eq!(before, after, "{name:?}: no arena grew");

@@ -1,5 +1,9 @@
 //! From a plan to the arrays of a step: what the graph reads as input tensors.
 
+mod pad;
+
+pub use pad::Padding;
+
 use crate::error::{Error, Result};
 use crate::kv::pool::{BlockId, BlockPool};
 use crate::scheduler::ScheduledChunk;

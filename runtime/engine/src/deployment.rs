@@ -4,13 +4,13 @@
 use crate::error::{Error, Result};
 use crate::memory::PlacementPlan;
 use crate::options::EngineOptions;
-use crate::program::{StepProgram, StepShape};
+use crate::program::StepShape;
+use crate::programs::Programs;
 use llmrt_host::load::{self, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::Executor;
 use llmrt_host::sched::limits::strict;
 use llmrt_host::{Device, DeviceState};
 use llmrt_models::Model;
-use std::collections::HashMap;
 use std::sync::Arc;
 
 /// What an engine computes with.
@@ -20,7 +20,7 @@ pub(crate) struct Deployment {
     pub devices: Vec<Arc<Device>>,
     pub executor: Executor,
     /// Graphs made so far.
-    pub programs: HashMap<StepShape, StepProgram>,
+    pub programs: Programs,
     /// Shape of the last of them.
     pub last: Option<StepShape>,
     /// Requests that were fulfilled in part: memory not locked, devices left out.
@@ -78,7 +78,7 @@ impl Deployment {
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
         let PlacementPlan { model, devices, .. } = placement;
-        let executor = Executor::new(
+        let mut executor = Executor::new(
             devices.clone(),
             files.clone(),
             weights,
@@ -86,17 +86,8 @@ impl Deployment {
             options.n_threads,
             (options.strict, options.split),
         )?;
-        let (programs, last) = Default::default();
-        let mut deployment = Deployment { model, devices, executor, programs, last, warnings };
-        // The largest step first, so that the arenas never move.
-        for batch in [options.largest_shape(), options.shape(1, 1, 1)] {
-            let shape = StepShape { batch, n_picked: 0 };
-            let step = StepProgram::new(&deployment.model, &shape)?;
-            deployment.executor.prepare(&step.program)?;
-            deployment.programs.insert(shape, step);
-            deployment.last = Some(shape);
-        }
-        Ok(deployment)
+        let (programs, last) = Programs::prepare(&model, &mut executor, options)?;
+        Ok(Deployment { model, devices, executor, programs, last, warnings })
     }
 }
 

@@ -72,6 +72,7 @@ pub mod metrics;
 pub mod options;
 pub mod output;
 mod program;
+mod programs;
 pub mod request;
 pub mod runner;
 pub mod sampler;

@@ -240,7 +240,7 @@ pub fn kv_blocks(
     let one = EngineOptions { kv_blocks: Some(needed), ..options.clone() };
     let placement = PlacementPlan::new(devices, files, &one)?;
     let plans = placement.device_plans();
-    let block_bytes = |row: &DevicePlan| row.kv / needed as u64;
+    let block_bytes = |row: &DevicePlan| row.kv / one.n_device_blocks() as u64;
     let n_blocks = match limit {
         KvLimit::Bytes(n) => n / plans.iter().map(block_bytes).sum::<u64>().max(1),
         KvLimit::Share(share) => {
@@ -255,7 +255,8 @@ pub fn kv_blocks(
         }
     };
     let most = i32::MAX as u64 / BLOCK_SIZE as u64;
-    let found = n_blocks.min(most) as usize;
+    let n_padding = one.n_device_blocks() - needed;
+    let found = (n_blocks.min(most) as usize).saturating_sub(n_padding);
     match found < needed {
         true => Err(Error::KvTooSmall { n_tokens: found * BLOCK_SIZE, n_ctx: options.n_ctx }),
         false => Ok(found),

@@ -1,5 +1,6 @@
 //! The sizes that an engine is made for.
 
+use crate::batch::Padding;
 use crate::scheduler::{Policy, Preemption};
 use llmrt_abi::DType;
 use llmrt_host::sched::SplitMode;
@@ -88,15 +89,30 @@ impl EngineOptions {
         self.n_blocks() >= self.max_blocks().saturating_mul(self.max_seqs.max(1))
     }
 
+    /// Blocks of the KV cache on devices: those of the pool, and those of padding.
+    pub fn n_device_blocks(&self) -> usize {
+        self.n_blocks().saturating_add(self.padding().n_blocks())
+    }
+
+    /// What steps are padded with.
+    pub(crate) fn padding(&self) -> Padding {
+        Padding { max_seqs: self.max_seqs.max(1), first_block: self.n_blocks(), first_state: self.n_states() }
+    }
+
     /// The shape of the largest step: all sequences, with logits of each.
     pub(crate) fn largest_shape(&self) -> BatchShape {
         let n_seqs = self.max_seqs.max(1);
-        self.shape(self.n_batch.max(n_seqs), n_seqs, n_seqs)
+        self.shape(self.n_batch.max(n_seqs) + self.padding().max_added(), n_seqs, n_seqs)
     }
 
     /// Slots of recurrent states, in models that have them.
     pub(crate) fn n_states(&self) -> usize {
         self.max_seqs.max(1).saturating_mul(STATES_PER_SEQUENCE)
+    }
+
+    /// The same on devices, with those of padding.
+    pub(crate) fn n_device_states(&self) -> usize {
+        self.n_states().saturating_add(self.padding().max_added())
     }
 
     /// The shape of a step.
@@ -106,9 +122,9 @@ impl EngineOptions {
             n_seqs: n_seqs as u64,
             n_outputs: n_outputs.max(1) as u64,
             max_blocks: self.max_blocks() as u64,
-            n_blocks: self.n_blocks() as u64,
+            n_blocks: self.n_device_blocks() as u64,
             block_size: BLOCK_SIZE as u64,
-            n_state_slots: self.n_states() as u64,
+            n_state_slots: self.n_device_states() as u64,
             k_type: self.k_type,
             v_type: self.v_type,
         }

@@ -71,14 +71,16 @@ impl StepProgram {
         Ok(executor.run(&self.program, &borrowed(&inputs))?)
     }
 
-    /// Reads the requested results of the last run, and how many bytes these are. A row with a NaN in it is read whole, so that the sampler can name the logit.
-    pub fn read(&self, executor: &Executor, request: &TopKRequest) -> Result<(Results, u64)> {
-        let mut reader = Reader { executor, program: &self.program, n_bytes: 0 };
+    /// Reads the requested results of the first `n_rows` rows of the last run, and how many bytes these are. A row with a NaN
+    /// in it is read whole, so that the sampler can name the logit.
+    pub fn read(&self, executor: &Executor, request: &TopKRequest, n_rows: usize) -> Result<(Results, u64)> {
+        let all = self.program.graph().def(self.logits).ne[1].max(1) as usize;
+        let mut reader = Reader { executor, program: &self.program, rows: (n_rows, all), n_bytes: 0 };
         let Some(picked) = &self.picked else {
             let logits = reader.floats(self.logits)?;
             return Ok((Results { logits, largest: Vec::new() }, reader.n_bytes));
         };
-        let ids: Vec<u32> = words(&reader.whole(picked.ids)?).map(u32::from_ne_bytes).collect();
+        let ids: Vec<u32> = words(&reader.rows(picked.ids)?).map(u32::from_ne_bytes).collect();
         let (values, sums) = (reader.floats(picked.logits)?, reader.floats(picked.sums)?);
         let mut results = Results::default();
         let k = ids.len() / sums.len().max(1);
@@ -100,12 +102,14 @@ impl StepProgram {
 struct Reader<'a> {
     executor: &'a Executor,
     program: &'a Program,
+    /// Rows that are read, and those that there are.
+    rows: (usize, usize),
     n_bytes: u64,
 }
 
 impl<'a> Reader<'a> {
     fn floats(&mut self, t: Tensor) -> Result<Vec<f32>> {
-        Ok(floats(&self.whole(t)?))
+        Ok(floats(&self.rows(t)?))
     }
 
     fn row(&mut self, t: Tensor, row: usize) -> Result<Vec<f32>> {
@@ -116,8 +120,11 @@ impl<'a> Reader<'a> {
         Ok(floats(&bytes))
     }
 
-    fn whole(&mut self, t: Tensor) -> Result<Cow<'a, [u8]>> {
-        let bytes = self.executor.output(self.program, t)?;
+    /// The first rows of a result, whose rows follow each other.
+    fn rows(&mut self, t: Tensor) -> Result<Cow<'a, [u8]>> {
+        let (n, all) = self.rows;
+        let n_bytes = self.program.graph().def(t).n_bytes() / all as u64 * n as u64;
+        let bytes = self.executor.output_part(self.program, t, 0..n_bytes)?;
         self.n_bytes += bytes.len() as u64;
         Ok(bytes)
     }

@@ -90,8 +90,7 @@ impl Runner for DeviceRunner {
 
     fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows> {
         self.n_bytes_read = 0;
-        let request = self.top_k_request(inputs.needs.clone());
-        let results = DeviceRunner::forward(self, inputs.batch, &request)?;
+        let results = DeviceRunner::forward(self, inputs.batch, inputs.needs.clone())?;
         Ok(Rows { n_rows: inputs.batch.n_outputs(), logits: results.logits, largest: results.largest })
     }
 

@@ -22,7 +22,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 /// Most graphs kept prepared; the one unused longest goes first.
-const MAX_PREPARED: usize = 32;
+const MAX_PREPARED: usize = 64;
 
 /// A graph and its identity, computed once.
 pub struct Program {
