@@ -5,6 +5,7 @@ mod floor;
 mod ops;
 mod options;
 mod padded;
+mod peer;
 mod process;
 mod program;
 mod quality;
@@ -16,7 +17,8 @@ pub use quality::quality;
 
 use cases::{Case, Measure};
 use options::Options;
-use program::{Ceilings, Llmrt, Peer};
+use peer::Peer;
+use program::{Ceilings, Llmrt};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
 

@@ -1,0 +1,79 @@
+//! The peer: how its programs are called, and how their output is read.
+
+use super::cases::{Case, Measure, Tokens};
+use super::process::{number, parsed, prepared, watched};
+use super::program::flags;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// llama.cpp: llama-bench, and llama-batched-bench beside it for sequences that decode together.
+pub struct Peer {
+    bench: PathBuf,
+    batched: PathBuf,
+    /// All layers go to its card.
+    on_card: bool,
+}
+
+impl Peer {
+    /// The programs, by the path of the first.
+    pub fn new(bench: &Path, on_card: bool) -> Peer {
+        Peer { bench: bench.into(), batched: bench.with_file_name("llama-batched-bench"), on_card }
+    }
+
+    /// Whether there is a program for a case.
+    pub fn can(&self, case: Case) -> bool {
+        case.sequences() == 1 || self.batched.exists()
+    }
+
+    /// One run.
+    pub fn run(&self, case: Case, model: &Path, n_threads: usize, quick: bool) -> Result<Measure, String> {
+        let tokens = case.tokens(quick);
+        if let Case::Together(n) = case {
+            return self.run_together(n, tokens, model, n_threads);
+        }
+        let mut command = Command::new(&self.bench);
+        command.args(["-o", "json", "-r", "1", "-m"]).arg(model);
+        flags(&mut command, tokens, n_threads);
+        self.place(&mut command);
+        let out = prepared(case, &mut command, model)?;
+        let rows = parsed(&out.stdout)?;
+        let speed =
+            rows.get(0).ok_or("the peer measured nothing".to_string()).and_then(|r| number(r, "avg_ts"));
+        Ok(Measure { value: out.value(case, speed)?, ..Measure::default() })
+    }
+
+    /// With attention in one kernel, as on the CPU by itself.
+    fn place(&self, command: &mut Command) {
+        if self.on_card {
+            command.args(["-ngl", "99", "-fa", "1"]);
+        }
+    }
+
+    fn run_together(
+        &self,
+        n_sequences: usize,
+        tokens: Tokens,
+        model: &Path,
+        n_threads: usize,
+    ) -> Result<Measure, String> {
+        let n_ctx = n_sequences * (tokens.depth + tokens.decode);
+        let mut command = Command::new(&self.batched);
+        command.args(["--output-format", "jsonl", "-m"]).arg(model);
+        let numbers = [
+            ("-npl", n_sequences),
+            ("-npp", tokens.depth),
+            ("-ntg", tokens.decode),
+            ("-c", n_ctx),
+            ("-t", n_threads),
+        ];
+        for (flag, n) in numbers {
+            command.args([flag, &n.to_string()]);
+        }
+        self.place(&mut command);
+        let out = watched(&mut command)?;
+        let text = String::from_utf8_lossy(&out.stdout);
+        let line =
+            text.lines().find(|line| line.starts_with('{')).ok_or("llama-batched-bench printed no JSON")?;
+        Ok(Measure { value: number(&parsed(line.as_bytes())?, "speed_tg")?, ..Measure::default() })
+    }
+}
