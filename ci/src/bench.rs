@@ -1,6 +1,7 @@
 //! `cargo ci bench`: speed of llmrt beside a peer on the same files, in turn, and beside the roofline.
 
 mod cases;
+mod engine;
 mod floor;
 mod ops;
 mod options;
@@ -53,6 +54,9 @@ pub fn bench(words: &[&str]) -> Result<(), String> {
         }
     }
     print!("{}{}", table::scaling(&results), table::floor(&results));
+    if options.card.is_none() {
+        print!("{}", table::target(&results, engine::target()));
+    }
     match &options.json {
         Some(path) => write_json(path, words, &ceilings, &results),
         None => Ok(()),

@@ -41,7 +41,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
         [--quick] [--llmrt FILE] [--plugin libllmrt_NAME.so [--card-gb-s X]] [--json FILE]
                      speed beside a peer's on the same files, in turn, and beside the roofline; --floor: also
                      beside a plain forward pass in F32 (prompts and steps at depth 0; an F32 file must be among them);
-                     with --plugin on a card, the peer on its own, beside what a copy on the card moves
+                     with --plugin on a card, the peer on its own, beside what a copy on the card moves;
+                     --cases engine: 1 to 32 sequences that decode together, beside the target for 16
   bench floor -m FILE [-p N] [-n N] [-t N]
                      times of that forward pass alone
   bench op [--ops REGEX] [--threads N] [--json FILE]

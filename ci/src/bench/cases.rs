@@ -9,8 +9,13 @@ pub enum Case {
     Decode,
     /// The same at depth 4096.
     DecodeDeep,
-    /// So many sequences that decode 64 tokens together, each at depth 16.
-    Together(usize),
+    /// Sequences that decode 64 tokens together, each after a prompt of its own.
+    Together {
+        /// How many.
+        n: usize,
+        /// Tokens of each prompt.
+        depth: usize,
+    },
     /// A prompt of 4096 tokens in batches of 512.
     LongPrompt,
     /// From the start of the process to the end of a prompt of 8 tokens, the file in the page cache.
@@ -21,8 +26,8 @@ pub enum Case {
     Memory,
 }
 
-/// How many sequences decode together by default.
-const TOGETHER: usize = 8;
+/// Tokens of each prompt of sequences that decode together by default.
+const DEPTH: usize = 16;
 
 /// What a test needs: a prompt or steps at a depth, or both.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -65,16 +70,21 @@ impl Case {
         Case::Prompt,
         Case::Decode,
         Case::DecodeDeep,
-        Case::Together(TOGETHER),
+        Case::together(8),
         Case::LongPrompt,
         Case::StartWarm,
         Case::StartCold,
         Case::Memory,
     ];
 
+    /// So many sequences that decode together at the default depth.
+    pub const fn together(n: usize) -> Case {
+        Case::Together { n, depth: DEPTH }
+    }
+
     /// How many sequences it has.
     pub fn sequences(self) -> usize {
-        if let Case::Together(n) = self { n } else { 1 }
+        if let Case::Together { n, .. } = self { n } else { 1 }
     }
 
     /// Its name on the command line; `together-N` is the one of N sequences.
@@ -83,7 +93,7 @@ impl Case {
             Case::Prompt => "prompt",
             Case::Decode => "decode",
             Case::DecodeDeep => "decode-deep",
-            Case::Together(_) => "together",
+            Case::Together { .. } => "together",
             Case::LongPrompt => "long-prompt",
             Case::StartWarm => "start-warm",
             Case::StartCold => "start-cold",
@@ -96,8 +106,8 @@ impl Case {
         let names = || Case::ALL.map(Case::name).join(", ");
         let found = Case::ALL.into_iter().find(|case| case.name() == name.trim());
         let n = name.trim().strip_prefix("together-").and_then(|n| n.parse().ok()).filter(|&n| n > 0);
-        let found = found.or(n.map(Case::Together));
-        found.ok_or_else(|| format!("--cases {name}: expected one of {}, together-N", names()))
+        let found = found.or(n.map(Case::together));
+        found.ok_or_else(|| format!("--cases {name}: expected one of {}, together-N, engine", names()))
     }
 
     /// How many tokens it takes; a quarter of them if it must be quick.
@@ -106,7 +116,7 @@ impl Case {
             Case::Prompt => (512, 0, 0),
             Case::Decode => (0, 128, 0),
             Case::DecodeDeep => (0, 128, 4096),
-            Case::Together(_) => (0, 64, 16),
+            Case::Together { depth, .. } => (0, 64, depth),
             Case::LongPrompt => (4096, 0, 0),
             Case::StartWarm | Case::StartCold => return Tokens { prompt: 8, decode: 0, depth: 0 },
             Case::Memory => return Tokens { prompt: 512, decode: 16, depth: 0 },
@@ -122,7 +132,8 @@ impl Case {
             Case::Prompt | Case::LongPrompt => format!("prompt {prompt}, tok/s"),
             Case::Decode => format!("decode {decode}, tok/s"),
             Case::DecodeDeep => format!("decode {decode} at depth {depth}, tok/s"),
-            Case::Together(n) => format!("decode {decode} × {n} sequences, tok/s"),
+            Case::Together { n, depth: DEPTH } => format!("decode {decode} × {}, tok/s", sequences(n)),
+            Case::Together { n, .. } => format!("decode {decode} × {} at depth {depth}, tok/s", sequences(n)),
             Case::StartWarm => "start to first token, warm, s".into(),
             Case::StartCold => "start to first token, cold, s".into(),
             Case::Memory => "peak memory, MB".into(),
@@ -148,10 +159,14 @@ impl Case {
         match self {
             Case::Prompt | Case::LongPrompt => Some(Rate::MulAdd(speed * 2.0 * work.mul_adds / 1e9)),
             Case::Decode | Case::DecodeDeep => Some(step(1.0)),
-            Case::Together(n) => Some(step(n as f64)),
+            Case::Together { n, .. } => Some(step(n as f64)),
             _ => None,
         }
     }
+}
+
+fn sequences(n: usize) -> String {
+    format!("{n} sequence{}", if n == 1 { "" } else { "s" })
 }
 
 /// A rate that has a ceiling.
@@ -173,7 +188,7 @@ mod tests {
         let check = |case: Case, speed, rate| assert_eq!(case.rate(speed, &work, false), rate, "{case:?}");
         check(Case::Prompt, 100.0, Some(Rate::MulAdd(100.0)));
         check(Case::Decode, 10.0, Some(Rate::Read(20.0)));
-        check(Case::Together(8), 80.0, Some(Rate::Read(70.0)));
+        check(Case::together(8), 80.0, Some(Rate::Read(70.0)));
         check(Case::Memory, 1.0, None);
     }
 }

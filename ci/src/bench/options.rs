@@ -1,6 +1,10 @@
 //! The arguments of `cargo ci bench`.
 
+#[cfg(test)]
+mod tests;
+
 use super::cases::Case;
+use super::engine;
 use super::program::Llmrt;
 use std::path::{Path, PathBuf};
 
@@ -52,6 +56,7 @@ impl Card {
 
 /// What is measured by default.
 const TYPES: &str = "q4_0,q8_0,q4_k_m,q6_k,f16";
+const THREADS: &str = "2,1";
 
 impl Options {
     /// Reads flags and their values.
@@ -63,14 +68,15 @@ impl Options {
             card: None,
             files: Vec::new(),
             like: None,
-            types: list(TYPES),
+            types: Vec::new(),
             cases: Case::ALL.to_vec(),
-            threads: vec![2, 1],
+            threads: Vec::new(),
             pairs: 5,
             quick: false,
             json: None,
         };
         let (mut words, mut read_gb_s) = (words.iter(), 0.0);
+        let mut defaults = (TYPES, THREADS);
         while let Some(&flag) = words.next() {
             let switch = match flag {
                 "--quick" => Some(&mut options.quick),
@@ -94,9 +100,10 @@ impl Options {
                 "--like" => options.like = Some(value.to_string()),
                 "--types" => options.types = list(value),
                 "--cases" => {
-                    options.cases = value.split(',').map(Case::from_name).collect::<Result<_, _>>()?
+                    options.cases = cases(value)?;
+                    defaults = if value.trim() == engine::NAME { engine::DEFAULTS } else { defaults };
                 }
-                "--threads" => options.threads = value.split(',').map(count).collect::<Result<_, _>>()?,
+                "--threads" => options.threads = counts(value)?,
                 "--pairs" => options.pairs = count(value)?,
                 "--json" => options.json = Some(value.into()),
                 _ => {
@@ -107,6 +114,12 @@ impl Options {
             }
         }
         options.card.iter_mut().for_each(|card| card.read_gb_s = read_gb_s);
+        if options.types.is_empty() {
+            options.types = list(defaults.0);
+        }
+        if options.threads.is_empty() {
+            options.threads = counts(defaults.1)?;
+        }
         Ok(options)
     }
 
@@ -144,50 +157,19 @@ fn list(text: &str) -> Vec<String> {
     text.split(',').map(|word| word.trim().to_lowercase()).collect()
 }
 
+fn cases(text: &str) -> Result<Vec<Case>, String> {
+    let of = |name: &str| match name.trim() {
+        engine::NAME => Ok(engine::cases()),
+        name => Case::from_name(name).map(|case| vec![case]),
+    };
+    Ok(text.split(',').map(of).collect::<Result<Vec<_>, _>>()?.concat())
+}
+
+fn counts(text: &str) -> Result<Vec<usize>, String> {
+    text.split(',').map(count).collect()
+}
+
 fn count(text: &str) -> Result<usize, String> {
     let n = text.trim().parse().ok().filter(|&n| n > 0);
     n.ok_or_else(|| format!("{text}: expected a whole number above 0"))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn flags_select_what_is_measured() {
-        let words = "--types Q4_0,f16 --threads 1,4 --cases decode,memory --pairs 7 --quick --floor";
-        let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
-        assert_eq!((o.types, o.threads, o.pairs), (list("q4_0,f16"), vec![1, 4], 7));
-        assert_eq!((o.quick, o.floor), (true, true));
-        assert_eq!(o.cases, [Case::Decode, Case::Memory]);
-    }
-
-    #[test]
-    fn a_card_is_named_by_its_plugin() {
-        let words = "--card-gb-s 2900 --plugin a/libllmrt_cuda.so --cases together-32,together";
-        let o = Options::parse(&words.split(' ').collect::<Vec<_>>()).unwrap();
-        let plugin = PathBuf::from("a/libllmrt_cuda.so");
-        assert_eq!(o.card, Some(Card { plugin, name: "cuda".into(), read_gb_s: 2900.0 }));
-        assert_eq!(o.cases, [Case::Together(32), Case::Together(8)]);
-        assert!(Options::parse(&["--plugin", "cuda.so"]).is_err());
-    }
-
-    #[test]
-    fn k_types_are_measured_in_a_model_that_has_rows_for_them() {
-        assert_eq!(["q4_0", "q8_0", "mxfp4", "f16"].map(like), ["qwen2.5-0.5b"; 4]);
-        assert_eq!(["q4_k_m", "q6_k", "q2_k", "iq4_xs"].map(like), ["llama-3.2-1b"; 4]);
-    }
-
-    #[test]
-    fn wrong_flags_are_errors_with_what_is_expected() {
-        for (words, problem) in [
-            ("--pears 1", "expected --peer"),
-            ("--pairs 0", "above 0"),
-            ("--cases dance", "expected one of prompt, decode"),
-            ("--peer", "expected a value"),
-        ] {
-            let message = Options::parse(&words.split(' ').collect::<Vec<_>>()).err().unwrap();
-            assert!(message.contains(problem), "{message}");
-        }
-    }
 }

@@ -1,7 +1,7 @@
 //! The peer: how its programs are called, and how their output is read.
 
 use super::cases::{Case, Measure, Tokens};
-use super::process::{number, parsed, prepared, watched};
+use super::process::{expect, number, parsed, prepared, watched};
 use super::program::flags;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -28,7 +28,7 @@ impl Peer {
     /// One run.
     pub fn run(&self, case: Case, model: &Path, n_threads: usize, quick: bool) -> Result<Measure, String> {
         let tokens = case.tokens(quick);
-        if let Case::Together(n) = case {
+        if let Case::Together { n, .. } = case {
             return self.run_together(n, tokens, model, n_threads);
         }
         let mut command = Command::new(&self.bench);
@@ -72,8 +72,37 @@ impl Peer {
         self.place(&mut command);
         let out = watched(&mut command)?;
         let text = String::from_utf8_lossy(&out.stdout);
-        let line =
-            text.lines().find(|line| line.starts_with('{')).ok_or("llama-batched-bench printed no JSON")?;
-        Ok(Measure { value: number(&parsed(line.as_bytes())?, "speed_tg")?, ..Measure::default() })
+        Ok(Measure { value: speed_together(&text, n_sequences, tokens, n_threads)?, ..Measure::default() })
+    }
+}
+
+/// Tokens per second of all sequences, from the output of llama-batched-bench. Fails if it measured anything else than
+/// llmrt: other numbers of tokens, other threads, or a prompt that all sequences share.
+fn speed_together(text: &str, n: usize, tokens: Tokens, n_threads: usize) -> Result<f64, String> {
+    let line = text.lines().find(|line| line.starts_with('{'));
+    let found = parsed(line.ok_or("llama-batched-bench printed no JSON")?.as_bytes())?;
+    expect(&found, &[("pl", n), ("pp", tokens.depth), ("tg", tokens.decode)])?;
+    expect(&found, &[("is_pp_shared", 0), ("n_threads", n_threads)])?;
+    number(&found, "speed_tg")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_peers_speed_counts_if_it_measured_the_same() {
+        let text = |shared: u32, pp: usize| {
+            format!(
+                "main: note\n{{\"is_pp_shared\": {shared}, \"n_threads\": 2, \"pp\": {pp}, \"tg\": 64, \"pl\": 16, \
+                 \"speed_pp\": 200.5, \"speed_tg\": 120.5}}\n\nllama_perf: note\n"
+            )
+        };
+        let tokens = Tokens { prompt: 0, decode: 64, depth: 128 };
+        let speed = |text: &str| speed_together(text, 16, tokens, 2);
+        assert_eq!(speed(&text(0, 128)), Ok(120.5));
+        assert!(speed(&text(1, 128)).unwrap_err().contains("is_pp_shared is 1, expected 0"));
+        assert!(speed(&text(0, 64)).unwrap_err().contains("pp is 64, expected 128"));
+        assert!(speed("nothing").unwrap_err().contains("printed no JSON"));
     }
 }

@@ -88,3 +88,16 @@ pub fn parsed(bytes: &[u8]) -> Result<Value, String> {
 pub fn number(of: &Value, key: &str) -> Result<f64, String> {
     of[key].as_f64().ok_or_else(|| format!("{key} is missing in the output: {of}"))
 }
+
+/// Fails unless a program did what was requested, by the numbers it printed.
+pub fn expect(of: &Value, numbers: &[(&str, usize)]) -> Result<(), String> {
+    for &(key, expected) in numbers {
+        let found = number(of, key)?;
+        if found != expected as f64 {
+            return Err(format!(
+                "{key} is {found}, expected {expected}: another program than is known? {of}"
+            ));
+        }
+    }
+    Ok(())
+}

@@ -2,7 +2,7 @@
 
 use super::cases::{Case, Measure, Tokens, Work};
 use super::options::Card;
-use super::process::{number, parsed, prepared, watched};
+use super::process::{expect, number, parsed, prepared, watched};
 use crate::{cargo, root, run};
 use serde_json::{Value, json};
 use std::path::{Path, PathBuf};
@@ -84,7 +84,7 @@ impl Llmrt {
         let mut command = self.command();
         command.args(["bench", "--json", "-r", "1", "-m"]).arg(model);
         flags(&mut command, tokens, n_threads);
-        if let Case::Together(n) = case {
+        if let Case::Together { n, .. } = case {
             command.args(["-s", &n.to_string()]);
         }
         if let Some(Card { plugin, name, .. }) = &self.1 {
@@ -92,6 +92,9 @@ impl Llmrt {
         }
         let out = prepared(case, &mut command, model)?;
         let found = parsed(&out.stdout)?;
+        let Tokens { prompt, decode, depth } = tokens;
+        expect(&found, &[("n_prompt", prompt), ("n_gen", decode), ("n_depth", depth)])?;
+        expect(&found, &[("sequences", case.sequences()), ("threads", n_threads)])?;
         let speed = match tokens.prompt {
             0 => number(&found, "decode_tok_s"),
             _ => number(&found, "prompt_tok_s"),

@@ -2,9 +2,11 @@
 
 mod floor;
 mod scaling;
+mod target;
 
 pub use floor::floor;
 pub use scaling::scaling;
+pub use target::target;
 
 use super::Row;
 use super::cases::{Measure, Rate};
