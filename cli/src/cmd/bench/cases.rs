@@ -50,7 +50,9 @@ impl Cases<'_> {
         prompt.extend(self.tokens.by_ref().take(n));
         let id = self.add(prompt, Vec::new())?;
         while let Some((_, n_computed)) = self.core.progress(id).filter(|(_, n)| *n < self.n_depth) {
-            self.step((self.n_depth - n_computed).min(self.n_batch))?;
+            // The first step finds what is cached, and computes one token more.
+            let n_left = if n_computed == 0 { 1 } else { self.n_depth - n_computed };
+            self.step(n_left.min(self.n_batch))?;
         }
         let started = Instant::now();
         while !self.core.is_idle() {
@@ -80,8 +82,12 @@ impl Cases<'_> {
             self.step(self.n_batch)?;
         }
         let time = started.elapsed();
-        for id in ids {
-            self.core.abort(id)?;
+        let n_together = ids.into_iter().filter(|&id| self.core.abort(id).is_ok()).count();
+        if n_together < n_sequences {
+            return Err(Error::usage(format!(
+                "{n_sequences} sequences at depth {depth} do not run together, since the KV cache has no room for all: raise \
+                 --kv-memory or --memory-utilization, or lower -s, -d or -n"
+            )));
         }
         Ok(time)
     }

@@ -104,6 +104,12 @@ fn bench_goes_to_a_depth_and_with_several_sequences() {
     assert_eq!((result["n_depth"].as_u64(), result["sequences"].as_u64()), (Some(20), Some(3)));
     // Embeddings and output are one matrix here: a step reads all of the file.
     assert_eq!(result["read_bytes_per_step"], result["model_bytes"]);
+    // What is before the prompt is computed once, and the prompt every time.
+    let result = json(&mut llmrt(["bench", "-p", "5", "-n", "0", "-d", "100", "-r", "2", "--json"]));
+    assert!(result["prompt_tok_s"].as_f64() < Some(1e6), "{result}");
+    let few = ["bench", "-s", "9", "-n", "16", "-p", "0", "-r", "1", "-d", "200", "--kv-memory", "2MiB"];
+    let error = fail(&mut llmrt(few), 2);
+    assert!(error.contains("9 sequences at depth 200 do not run together"), "{error}");
     let table = stdout(["bench", "-p", "0", "-n", "2", "-d", "20", "-s", "3", "-r", "1"]);
     assert!(table.contains("decode 2 × 3 at depth 20"), "{table}");
 }
