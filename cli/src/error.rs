@@ -133,6 +133,8 @@ impl From<llmrt_engine::Error> for Error {
             Engine::Host(e) => return e.into(),
             Engine::Cancelled | Engine::Load { cancelled: true, .. } => return Error::interrupted(),
             Engine::Load { out_of_memory: true, .. } | Engine::NotEnoughMemory { .. } => Exit::Memory,
+            Engine::KvTooSmall { .. } => Exit::Memory,
+            Engine::NeverFits(_) => Exit::Usage,
             Engine::Model(e) => return e.into(),
             Engine::Load { device: Some(_), .. } => Exit::Device,
             Engine::Load { .. } => Exit::File,

@@ -12,13 +12,13 @@ use llmrt_engine::scheduler::{Policy, Preemption};
 /// The flags; without them every sequence has room for the whole context.
 #[derive(Args, Debug, Clone, Default)]
 pub struct RequestsArgs {
-    /// Memory of the KV cache, on all devices together, such as 512MiB or 4GiB, for sequences that are not all at full
+    /// Most memory of the KV cache, on all devices together, such as 512MiB or 4GiB, for sequences that are not all at full
     /// length: where it is full, the last are preempted [default: room for all at full length].
     #[arg(long, value_name = "SIZE", value_parser = values::size, conflicts_with = "memory_utilization")]
     #[arg(help_heading = "Several sequences")]
     pub kv_memory: Option<u64>,
     /// The same by a share of each device's memory, 0 to 1, that weights, compute memory and KV cache may fill together with
-    /// what is in use there.
+    /// what is in use there. No more is taken than all sequences at full length need.
     #[arg(long, value_name = "SHARE", value_parser = values::share, help_heading = "Several sequences")]
     pub memory_utilization: Option<f64>,
     /// Host memory for the KV cache of preempted sequences [default: none; they are computed again].

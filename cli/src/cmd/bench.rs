@@ -44,8 +44,7 @@ fn bench(global: &Global, args: &Bench) -> Result<()> {
     )?;
     let (name, work) = (model_name(&model), Work::of(&model));
     let setup = Setup::new(global)?;
-    let n_batch = args.context.batch.max(args.sequences);
-    let n_needed = Cases::n_needed(args.n_depth, args.n_prompt, args.n_gen, args.sequences, n_batch);
+    let n_needed = Cases::n_needed(args.n_depth, args.n_prompt, args.n_gen);
     let defaults = Defaults { n_ctx: Some(n_needed), kv_type: DType::F16 };
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     if options.n_ctx < n_needed {

@@ -5,7 +5,7 @@ use crate::cmd::Command;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Exit, Result};
 use crate::model::{self, OpenModel};
-use crate::output::{self, bytes};
+use crate::output::{self, bytes, n_things};
 use crate::setup::Setup;
 use crate::values;
 use clap::Args;
@@ -64,7 +64,10 @@ fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
     args.requests.apply(&mut options, &setup, &model)?;
     let plan = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
-    let host = host_bytes(&mut model, &setup, &options)?;
+    // No more is swapped than there is.
+    let kv = plan.kv_bytes_per_token.saturating_mul((options.n_blocks() * BLOCK_SIZE) as u64);
+    options.swap_space = options.swap_space.min(kv);
+    let host = host_bytes(&mut model, &setup, &options)?.map(|host| host + options.swap_space);
     match args.json {
         true => print_json(&model, &options, &plan, host)?,
         false => print(&options, &plan, host)?,
@@ -165,8 +168,8 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
         let n_full = n_blocks / options.max_blocks();
         let of_token = swap.checked_div(plan.kv_bytes_per_token).unwrap_or(0);
         output::print(format_args!(
-            "KV cache of {n_blocks} blocks, {n_tokens} tokens: {n_full} sequences at full length; swap space {} for {of_token} \
-             tokens\n",
+            "KV cache of {n_blocks} blocks, {n_tokens} tokens: {} at full length; swap space {} for {of_token} tokens\n",
+            n_things(n_full, "sequence"),
             bytes(swap)
         ))?;
     }

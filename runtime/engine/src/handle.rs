@@ -71,8 +71,9 @@ impl AsyncEngine {
     /// Takes no more requests, and returns when all have ended.
     pub fn drain(&self) {
         let _ = self.commands.send(Command::Drain);
-        let thread = self.thread.lock().unwrap_or_else(|e| e.into_inner()).take();
-        if let Some(thread) = thread {
+        // Held until the end, for which other callers wait, too.
+        let mut thread = self.thread.lock().unwrap_or_else(|e| e.into_inner());
+        if let Some(thread) = thread.take() {
             let _ = thread.join();
         }
     }

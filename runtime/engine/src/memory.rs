@@ -124,6 +124,20 @@ impl PlacementPlan {
         homes.map(|(t, &device)| (g.def(*t).name.clone(), device)).collect()
     }
 
+    /// Bytes of caches that are addressed by block, by device.
+    fn paged_bytes(&self) -> Vec<u64> {
+        let g = &self.resolved.graph;
+        let recurrent = self.model.spec().state_names();
+        let mut bytes = vec![0; self.devices.len()];
+        for (t, &device) in &self.resolved.placement.home {
+            let def = g.def(*t);
+            if def.kind == Kind::State && !recurrent.contains(&def.name) {
+                bytes[device] += def.n_bytes();
+            }
+        }
+        bytes
+    }
+
     /// The weights, each on every device with a node that reads it.
     pub fn weight_requests(&self) -> Vec<WeightRequest> {
         let g = &self.resolved.graph;
@@ -227,9 +241,9 @@ pub enum KvLimit {
     Share(f64),
 }
 
-/// Blocks of the KV cache that a limit leaves room for, beside weights and the compute memory of the largest step
-/// (vLLM's `determine_num_available_blocks`, with a plan instead of a profiling run). Too few for one sequence of `n_ctx` tokens
-/// is an error.
+/// Blocks of the KV cache that a limit leaves room for, beside weights and the compute memory of the largest step, at most
+/// those that all sequences take at full length (vLLM's `determine_num_available_blocks`, with a plan instead of a profiling
+/// run). Too few for one sequence of `n_ctx` tokens and the watermark is an error. All of them for models without a KV cache.
 pub fn kv_blocks(
     devices: &[Arc<Device>],
     files: &ModelFiles,
@@ -239,26 +253,28 @@ pub fn kv_blocks(
     let needed = options.max_blocks();
     let one = EngineOptions { kv_blocks: Some(needed), ..options.clone() };
     let placement = PlacementPlan::new(devices, files, &one)?;
-    let plans = placement.device_plans();
-    let block_bytes = |row: &DevicePlan| row.kv / one.n_device_blocks() as u64;
+    let n_padding = one.n_device_blocks() - needed;
+    let block_bytes: Vec<u64> =
+        placement.paged_bytes().iter().map(|n| n / one.n_device_blocks() as u64).collect();
+    let all = EngineOptions { kv_blocks: None, ..options.clone() }.n_blocks();
     let n_blocks = match limit {
-        KvLimit::Bytes(n) => n / plans.iter().map(block_bytes).sum::<u64>().max(1),
+        _ if block_bytes.iter().all(|n| *n == 0) => return Ok(all),
+        KvLimit::Bytes(n) => n / block_bytes.iter().sum::<u64>(),
         KvLimit::Share(share) => {
-            let left = |(row, device): (&DevicePlan, &Arc<Device>)| {
+            let left = |((row, device), n): ((DevicePlan, &Arc<Device>), &u64)| {
                 let (free, total) = device.memory().ok()?;
-                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging;
-                let left = ((total as f64 * share) as u64).saturating_sub(used);
-                (row.kv > 0).then(|| left / block_bytes(row))
+                let states = row.kv - n * one.n_device_blocks() as u64;
+                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging + states;
+                ((total as f64 * share) as u64).saturating_sub(used).checked_div(*n)
             };
-            let rows = plans.iter().zip(&placement.devices);
-            rows.filter_map(left).min().unwrap_or_else(|| options.n_blocks() as u64)
+            let rows = placement.device_plans().into_iter().zip(&placement.devices).zip(&block_bytes);
+            rows.filter_map(left).min().unwrap_or(all as u64)
         }
     };
-    let most = i32::MAX as u64 / BLOCK_SIZE as u64;
-    let n_padding = one.n_device_blocks() - needed;
-    let found = (n_blocks.min(most) as usize).saturating_sub(n_padding);
-    match found < needed {
-        true => Err(Error::KvTooSmall { n_tokens: found * BLOCK_SIZE, n_ctx: options.n_ctx }),
+    let found = usize::try_from(n_blocks).unwrap_or(usize::MAX).saturating_sub(n_padding).min(all);
+    let usable = found - options.watermark_blocks(found);
+    match usable < needed {
+        true => Err(Error::KvTooSmall { n_tokens: usable * BLOCK_SIZE, n_ctx: options.n_ctx }),
         false => Ok(found),
     }
 }

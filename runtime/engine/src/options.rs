@@ -1,7 +1,7 @@
 //! The sizes that an engine is made for.
 
 use crate::batch::Padding;
-use crate::scheduler::{Policy, Preemption};
+use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use llmrt_abi::DType;
 use llmrt_host::sched::SplitMode;
 use llmrt_models::BatchShape;
@@ -97,6 +97,12 @@ impl EngineOptions {
     /// What steps are padded with.
     pub(crate) fn padding(&self) -> Padding {
         Padding { max_seqs: self.max_seqs.max(1), first_block: self.n_blocks(), first_state: self.n_states() }
+    }
+
+    /// Blocks of `n_blocks` that stay free when a request is admitted: none where every sequence has room for the whole context.
+    pub(crate) fn watermark_blocks(&self, n_blocks: usize) -> usize {
+        let all = self.max_blocks().saturating_mul(self.max_seqs.max(1));
+        if n_blocks >= all { 0 } else { (SchedulerConfig::default().watermark * n_blocks as f64) as usize }
     }
 
     /// The shape of the largest step: all sequences, with logits of each.

@@ -26,19 +26,9 @@ impl Cases<'_> {
         Cases { core, n_batch, n_depth, required_top_k, tokens, contexts: Vec::new() }
     }
 
-    /// Tokens that a sequence may reach in a test of `n_gen` steps of so many sequences: those whose context is computed first
-    /// decode while the others' are.
-    pub fn n_needed(
-        n_depth: usize,
-        n_prompt: usize,
-        n_gen: usize,
-        n_sequences: usize,
-        n_batch: usize,
-    ) -> usize {
-        let alone = n_depth.max(1) + n_gen + 2;
-        // A step has no more tokens than the context.
-        let n_lead = n_sequences * n_depth.max(1) / n_batch.clamp(1, alone);
-        (n_depth + n_prompt).max(alone + n_lead)
+    /// Tokens that a sequence may reach in a test.
+    pub fn n_needed(n_depth: usize, n_prompt: usize, n_gen: usize) -> usize {
+        (n_depth + n_prompt).max(n_depth.max(1) + n_gen + 2)
     }
 
     /// Time for a prompt of `n` random tokens after the depth; nothing for none.
@@ -55,9 +45,7 @@ impl Cases<'_> {
             self.step(n_left.min(self.n_batch))?;
         }
         let started = Instant::now();
-        while !self.core.is_idle() {
-            self.step(self.n_batch)?;
-        }
+        self.steps_to_end()?;
         Ok(started.elapsed())
     }
 
@@ -67,29 +55,44 @@ impl Cases<'_> {
             return Ok(Duration::ZERO);
         }
         let depth = self.n_depth.max(1);
-        let n_tokens = Cases::n_needed(self.n_depth, 0, n, n_sequences, self.n_batch) - depth;
+        // All but the last token of each context goes to the prefix cache, so that all sequences begin in one step.
+        for i in 0..n_sequences {
+            let mut context = self.context(i, depth);
+            context.pop();
+            if !context.is_empty() {
+                self.add(context, Vec::new())?;
+                self.steps_to_end()?;
+            }
+        }
         let mut ids = Vec::new();
         for i in 0..n_sequences {
-            let tokens = self.tokens.by_ref().take(n_tokens).collect();
+            let tokens = self.tokens.by_ref().take(n + 2).collect();
             let context = self.context(i, depth);
             ids.push(self.add(context, tokens)?);
         }
         while ids.iter().any(|&id| self.core.progress(id).is_some_and(|(n, n_computed)| n_computed < n)) {
             self.step(self.n_batch)?;
         }
-        let started = Instant::now();
+        let (started, mut n_tokens) = (Instant::now(), 0);
         for _ in 0..n {
-            self.step(self.n_batch)?;
+            n_tokens += self.step(self.n_batch)?;
         }
         let time = started.elapsed();
-        let n_together = ids.into_iter().filter(|&id| self.core.abort(id).is_ok()).count();
-        if n_together < n_sequences {
+        ids.into_iter().for_each(|id| drop(self.core.abort(id)));
+        if n_tokens != n * n_sequences {
             return Err(Error::usage(format!(
                 "{n_sequences} sequences at depth {depth} do not run together, since the KV cache has no room for all: raise \
                  --kv-memory or --memory-utilization, or lower -s, -d or -n"
             )));
         }
         Ok(time)
+    }
+
+    fn steps_to_end(&mut self) -> Result<()> {
+        while !self.core.is_idle() {
+            self.step(self.n_batch)?;
+        }
+        Ok(())
     }
 
     /// The context of a sequence, random once.
@@ -108,18 +111,22 @@ impl Cases<'_> {
         Ok(self.core.add(Request { decoding, max_tokens, ignore_eos: true, ..Request::greedy(prompt) })?)
     }
 
-    /// One step of at most so many tokens.
-    fn step(&mut self, n_tokens: usize) -> Result<()> {
+    /// One step of at most so many tokens; how many tokens it led to.
+    fn step(&mut self, n_tokens: usize) -> Result<usize> {
         self.core.set_max_num_batched_tokens(n_tokens)?;
         let events = session::step(self.core)?;
         if interrupt::is_requested() {
             return Err(Error::interrupted());
         }
-        let failed = events.into_iter().find_map(|event| match event {
-            EngineEvent::Failed { error, .. } => Some(error),
-            _ => None,
-        });
-        failed.map_or(Ok(()), |error| Err(error.into()))
+        let mut n_picked = 0;
+        for event in events {
+            match event {
+                EngineEvent::Token { .. } => n_picked += 1,
+                EngineEvent::Failed { error, .. } => return Err(error.into()),
+                _ => {}
+            }
+        }
+        Ok(n_picked)
     }
 }
 

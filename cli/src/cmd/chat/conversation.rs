@@ -17,7 +17,6 @@ use crate::prompt::{EMPTY_TEMPLATE, SYSTEM_LEFT_OUT, leaves_system_out, render_o
 use crate::sampling;
 use crate::session::Core;
 use crate::templates::Template;
-use crate::values::Seed;
 use llmrt_engine::{Decoding, Request, RequestId, TokenId};
 use llmrt_tokenizer::{Message, RenderOptions, Tokenizer};
 use turns::Turns;
@@ -79,7 +78,8 @@ impl<'m> Conversation<'m> {
         let Some(before) = self.turns.pop_answer() else {
             return Err(Error::usage("/regen: there is no answer yet"));
         };
-        let outcome = self.change_seed().and_then(|()| self.answer(core, n_predict, show));
+        self.note_seed();
+        let outcome = self.answer(core, n_predict, show);
         if outcome.is_err() {
             self.turns.push(before);
         }

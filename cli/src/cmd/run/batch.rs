@@ -67,6 +67,7 @@ pub fn run(
         load_s: load.as_secs_f64(),
         parallel,
         running: Vec::new(),
+        failed: None,
         results: BTreeMap::new(),
         n_written: 0,
         n_prompt: 0,
@@ -100,6 +101,8 @@ struct Batch<'a> {
     /// Most prompts that are computed at the same time.
     parallel: usize,
     running: Vec<Running>,
+    /// The first error of a prompt.
+    failed: Option<Error>,
     /// Results that wait for one before them.
     results: BTreeMap<usize, Value>,
     n_written: usize,
@@ -129,7 +132,7 @@ impl Batch<'_> {
                 self.start(core, index, tokens)?;
             }
             if self.running.is_empty() {
-                return Ok(());
+                return self.failed.take().map_or(Ok(()), Err);
             }
             let events = match session::step(core) {
                 Err(e) if e.exit == Exit::Interrupted => return self.cancel(core, e),
@@ -170,7 +173,7 @@ impl Batch<'_> {
                 }
             }
             EngineEvent::Finished(output) => self.end(output)?,
-            EngineEvent::Failed { error, .. } => return Err(error.into()),
+            EngineEvent::Failed { request, error } => self.fail(request, Error::from(error))?,
             EngineEvent::TextEnded { .. } | EngineEvent::ContextFull { .. } | EngineEvent::Logits { .. } => {}
         }
         Ok(())
@@ -199,6 +202,19 @@ impl Batch<'_> {
         Err(e)
     }
 
+    /// A prompt that has no answer; the others go on.
+    fn fail(&mut self, request: RequestId, error: Error) -> Result<()> {
+        let Some(at) = self.running.iter().position(|prompt| prompt.id == request) else { return Ok(()) };
+        let index = self.running.remove(at).index;
+        let mut result = json!({ "error": error.message });
+        self.name(&mut result, index);
+        let message = format!("prompt {}: {}", index + 1, error.message);
+        note(&message);
+        self.failed.get_or_insert(Error { message, ..error });
+        self.results.insert(index, result);
+        self.write()
+    }
+
     fn end(&mut self, output: RequestOutput) -> Result<()> {
         let Some(at) = self.running.iter().position(|prompt| prompt.id == output.request) else {
             return Ok(());
@@ -208,18 +224,32 @@ impl Batch<'_> {
         self.n_cached += output.usage.n_cached;
         self.n_generated += prompt.n_generated;
         for text in output.outputs {
-            let has_no_text = text.finish == Finish::Cancelled && text.text.is_empty();
             self.results.insert(prompt.index, self.result(&prompt, text, output.usage));
-            while let Some(result) = self.results.remove(&self.n_written) {
-                match self.args.results.json {
-                    true => output::json_line(&result)?,
-                    false if has_no_text => {}
-                    false => output::model_text(&self.answer(result["text"].as_str().unwrap_or_default()))?,
-                }
-                self.n_written += 1;
+        }
+        self.write()
+    }
+
+    /// Writes the results that do not wait for one before them.
+    fn write(&mut self) -> Result<()> {
+        while let Some(result) = self.results.remove(&self.n_written) {
+            let text = result["text"].as_str().unwrap_or_default();
+            let has_no_text = text.is_empty() && result["finish_reason"] == "cancelled";
+            match self.args.results.json {
+                true => output::json_line(&result)?,
+                false if has_no_text => {}
+                false => output::model_text(&self.answer(text))?,
             }
+            self.n_written += 1;
         }
         Ok(())
+    }
+
+    /// Adds which prompt it is, where there are several.
+    fn name(&self, result: &mut Value, index: usize) {
+        if self.args.results.batch_file.is_some() {
+            result["index"] = json!(index);
+            result["prompt"] = json!(self.prompts[index]);
+        }
     }
 
     /// The next answer under a line with the number of its prompt, as `tail` has one of each file.
@@ -270,10 +300,7 @@ impl Batch<'_> {
         if self.args.results.logprobs.is_some() {
             result["logprobs"] = Value::Array(prompt.logprobs.iter().take(n_generated).cloned().collect());
         }
-        if self.args.results.batch_file.is_some() {
-            result["index"] = json!(prompt.index);
-            result["prompt"] = json!(self.prompts[prompt.index]);
-        }
+        self.name(&mut result, prompt.index);
         result
     }
 }

@@ -65,6 +65,8 @@ pub struct EngineCore<R> {
     n_ctx: usize,
     requests: BTreeMap<RequestId, Active>,
     next_id: u64,
+    /// Events of steps that failed afterwards.
+    pending: Vec<EngineEvent>,
 }
 
 impl<R: Runner> EngineCore<R> {
@@ -75,7 +77,15 @@ impl<R: Runner> EngineCore<R> {
         let host = CachePools::new(options.n_host_blocks, options.n_host_states, block_size)?;
         let scheduler = Scheduler::new(options.scheduler, device, host)?;
         let vocabulary = Vocabulary { tokenizer, n_tokens: runner.n_vocab() };
-        Ok(EngineCore { runner, scheduler, vocabulary, n_ctx, requests: BTreeMap::new(), next_id: 0 })
+        Ok(EngineCore {
+            runner,
+            scheduler,
+            vocabulary,
+            n_ctx,
+            requests: BTreeMap::new(),
+            next_id: 0,
+            pending: Vec::new(),
+        })
     }
 
     /// Queues a request. One whose prompt does not fit the context, or that names tokens which do not exist, is refused.
@@ -176,13 +186,18 @@ impl<R: Runner> EngineCore<R> {
             self.scheduler.set_preemption_cost(cost);
         }
         let plan = self.scheduler.schedule()?;
-        let mut events = self.refuse(&plan);
+        let refused = self.refuse(&plan);
+        self.pending.extend(refused);
         match self.compute(&plan) {
-            Ok(Some((batch, rows))) => self.complete(&batch, &rows, &mut events)?,
+            Ok(Some((batch, rows))) => {
+                let mut events = std::mem::take(&mut self.pending);
+                self.complete(&batch, &rows, &mut events)?;
+                return Ok(events);
+            }
             Ok(None) => drop(self.scheduler.complete(&[])?),
             Err(e) => self.recover(&plan, e)?,
         }
-        Ok(events)
+        Ok(std::mem::take(&mut self.pending))
     }
 
     /// Executes a plan; nothing comes of one without chunks.
@@ -220,22 +235,26 @@ impl<R: Runner> EngineCore<R> {
             let Some(active) = self.requests.get_mut(&id) else { continue };
             let given: Vec<_> = indices.iter().map(|&i| (batch.rows[i], rows.row(i))).collect();
             let tokens = |id: SequenceId| running.get(&id).map_or(&[][..], |(_, seq)| seq.tokens());
-            let next = active.pick(id, &given, &tokens, &self.vocabulary, events);
-            let next = next.unwrap_or_else(|e| {
-                ended.push((id, Some(e)));
-                Some(Vec::new())
-            });
-            // Without a next token of any sequence: the prompt is not complete.
-            let Some(next) = next else { continue };
-            if active.is_done() && !ended.iter().any(|(ended, _)| *ended == id) {
-                ended.push((id, None));
+            match active.pick(id, &given, &tokens, &self.vocabulary, events) {
+                Ok(Some(next)) => {
+                    if active.is_done() {
+                        ended.push((id, None));
+                    }
+                    outcomes.push(Outcome { request: id, next });
+                }
+                // The prompt is not complete.
+                Ok(None) => {}
+                Err(e) => ended.push((id, Some(e))),
             }
-            outcomes.push(Outcome { request: id, next });
         }
+        let failed: Vec<RequestId> =
+            ended.iter().filter(|(_, error)| error.is_some()).map(|(id, _)| *id).collect();
         for (id, error) in ended {
             self.end(id, error, events);
         }
         let continued = self.scheduler.complete(&outcomes)?;
+        // All their sequences end, those too that were not in this step.
+        failed.into_iter().try_for_each(|id| self.scheduler.abort(id))?;
         for (outcome, ids) in outcomes.iter().zip(continued) {
             self.requests.get_mut(&outcome.request).into_iter().for_each(|active| active.rename(&ids));
         }

@@ -180,3 +180,51 @@ fn batches_that_make_no_sense_are_refused() {
     let stderr = fail(&mut llmrt(["run", "--batch-file", file, "-c", "4"]), 2);
     assert!(stderr.contains("prompt 2: "), "{stderr}");
 }
+
+/// Each by a KV cache that holds fewer than all, chunks of another size, or another order: the same texts.
+#[test]
+fn a_small_kv_cache_changes_no_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts.txt");
+    let prompt = |i| format!("Once upon a time, there was a little girl named Lily number {i} who\n");
+    std::fs::write(&file, (0..12).map(prompt).collect::<String>()).unwrap();
+    let run = |flags: &str| {
+        let mut command = llmrt(["run", "--temp", "0", "-n", "30", "-c", "128", "--batch-file"]);
+        command.arg(&file).args(flags.split_whitespace());
+        String::from_utf8(succeed(&mut command).stdout).unwrap()
+    };
+    let expected = run("--parallel 1");
+    for flags in [
+        "--parallel 12 --kv-memory 300KiB",
+        "--parallel 12 --kv-memory 400KiB --swap-space 4MiB --preemption swap",
+        "--parallel 5 --kv-memory 300KiB --scheduling prefill-first",
+        "--parallel 12 --memory-utilization 0.9 -b 16",
+    ] {
+        assert_eq!(run(flags), expected, "{flags}");
+    }
+    let refused = |flags: &str, code| {
+        fail(llmrt(["run", "-c", "128", "--batch-file"]).arg(&file).args(flags.split_whitespace()), code)
+    };
+    assert!(refused("--kv-memory 100KiB", 6).contains("the memory for the KV cache holds "));
+    assert!(refused("--preemption swap", 2).contains("there is no swap space"));
+    let plan = |flags: &str| succeed(llmrt(["plan", "-c", "128"]).args(flags.split_whitespace())).stdout;
+    let text = String::from_utf8(plan("-s 12 --kv-memory 300KiB --swap-space 1TiB")).unwrap();
+    assert!(text.contains("at full length; swap space 2") && !text.contains("TiB"), "{text}");
+}
+
+#[test]
+fn a_prompt_that_can_never_run_leaves_the_others_their_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts.txt");
+    std::fs::write(&file, format!("Once upon\n{}\nThe dog\n", "word ".repeat(90))).unwrap();
+    let mut command = llmrt(["run", "--temp", "0", "-n", "3", "-b", "16", "--scheduling", "prefill-first"]);
+    let out = command.args(["--json", "--batch-file"]).arg(&file).output().unwrap();
+    let lines: Vec<serde_json::Value> = String::from_utf8_lossy(&out.stdout)
+        .lines()
+        .map(|line| serde_json::from_str(line).unwrap())
+        .collect();
+    assert_eq!((out.status.code(), lines.len()), (Some(2), 3), "{out:?}");
+    assert!(lines[1]["error"].as_str().unwrap().contains("tokens in a step") && lines[1]["index"] == 1);
+    assert!([0, 2].iter().all(|&i| lines[i]["n_generated"] == 3), "{lines:?}");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("prompt 2: "), "{out:?}");
+}

@@ -60,7 +60,10 @@ fn the_plan_grows_with_the_context_and_the_type_of_its_cache() {
     assert!(stdout(["plan"]).contains("KV cache"));
     let kv =
         |flags: &[&str]| plan(flags)["devices"].as_array().unwrap().last().unwrap()["kv"].as_u64().unwrap();
-    assert_eq!(kv(&["--sequences", "8"]), 8 * kv(&[]));
+    assert_eq!(kv(&["--sequences", "4"]), 4 * kv(&[]));
+    // Seven sequences are padded to eight: with a block more.
+    let block = 16 * one["kv_bytes_per_token"].as_u64().unwrap();
+    assert_eq!(kv(&["--sequences", "8"]), 8 * kv(&[]) + block);
 }
 
 #[test]

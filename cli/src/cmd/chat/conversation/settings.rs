@@ -27,17 +27,12 @@ impl Conversation<'_> {
         })
     }
 
-    /// Another seed: one more than the one given, or a new one of the clock.
-    pub(super) fn change_seed(&mut self) -> Result<()> {
-        if let Some(Seed(Some(seed))) = &mut self.flags.seed {
-            *seed = seed.wrapping_add(1);
-        }
-        self.reseed()?;
+    /// Notes the seed of the next answer, which none before it had.
+    pub(super) fn note_seed(&self) {
         match self.flags.temp {
             Some(0.0) => note("(--temp 0: the answer is the same with every seed)"),
-            _ => note(format_args!("(seed {})", self.seed)),
+            _ => note(format_args!("(seed {})", self.seed.wrapping_add(self.n_answers))),
         }
-        Ok(())
     }
 
     /// Sets a sampling flag; a value out of range changes nothing.

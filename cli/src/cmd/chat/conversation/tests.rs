@@ -6,6 +6,7 @@ use crate::cmd::run::Run;
 use crate::model::{self, OpenModel};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::values::Seed;
 use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::{EngineOptions, Finish};
 use llmrt_tokenizer::Limits;
@@ -181,6 +182,9 @@ fn regenerate_replaces_the_last_answer() {
         assert!(second.n_prompt <= BLOCK_SIZE, "whole blocks of the prompt are in the cache");
         let all: Vec<_> = talk.turns.all().map(|m| m.content.as_str()).collect();
         assert_eq!(all, ["a bear", second.text.as_str()]);
+        let third = talk.turn(core, "a dog".into(), Some(20), &mut |_| Ok(())).unwrap();
+        let fourth = talk.regenerate(core, Some(20), &mut |_| Ok(())).unwrap();
+        assert_ne!(third.text, fourth.text, "a later turn, too");
     });
 }
 

@@ -15,6 +15,8 @@ pub struct Fake {
     pub n_failures: usize,
     /// Tokens of the largest step that its memory has room for.
     pub max_tokens: usize,
+    /// Whether all logits are NaN.
+    pub is_nan: bool,
     /// Whether the next failure takes the caches with it.
     pub loses_caches: bool,
 }
@@ -26,6 +28,7 @@ impl Fake {
             host: vec![None; n_host_blocks * BLOCK_SIZE],
             n_failures: 0,
             max_tokens: usize::MAX,
+            is_nan: false,
             loses_caches: false,
         }
     }
@@ -88,6 +91,9 @@ impl Runner for Fake {
                 found
             });
             rows.logits.extend(logits(&read.collect::<Vec<_>>()));
+        }
+        if self.is_nan {
+            rows.logits.fill(f32::NAN);
         }
         Ok(rows)
     }

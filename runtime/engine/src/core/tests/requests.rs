@@ -208,6 +208,35 @@ fn a_request_that_is_aborted_before_its_prompt_is_computed_has_empty_texts() {
     );
 }
 
+/// After a preemption one text of a request has its logits before the other.
+#[test]
+fn an_error_of_one_text_ends_all_of_its_request() {
+    let mut core = core(16, 0, SchedulerConfig { max_num_seqs: 4, ..SchedulerConfig::default() });
+    let id = core.add(Request { n: 2, ..sampled(&[1, 2, 3, 4, 5], 1) }).unwrap();
+    (0..3).for_each(|_| drop(core.step().unwrap()));
+    (core.runner_mut().n_failures, core.runner_mut().loses_caches) = (1, true);
+    core.step().unwrap();
+    core.set_max_num_batched_tokens(7).unwrap();
+    core.runner_mut().is_nan = true;
+    let events = (0..9).flat_map(|_| core.step().unwrap()).collect::<Vec<_>>();
+    let n_failed =
+        events.iter().filter(|e| matches!(e, EngineEvent::Failed { request, .. } if *request == id));
+    assert_eq!(n_failed.count(), 1);
+    assert!(core.is_idle() && core.scheduler().pool().n_used() == 0, "{:?}", core.scheduler().counts());
+}
+
+/// The step that refuses a request fails afterwards: the event comes with the next one.
+#[test]
+fn events_of_a_step_that_fails_are_not_lost() {
+    let mut core = core(4, 0, SchedulerConfig { watermark: 0.0, ..SchedulerConfig::default() });
+    core.add(Request::greedy(vec![1; 30])).unwrap();
+    core.add(Request { max_tokens: Some(1), ..Request::greedy(vec![1; 5]) }).unwrap();
+    core.runner_mut().n_failures = 1;
+    assert!(core.step().is_err());
+    let events = run(&mut core);
+    assert!(matches!(events[0], EngineEvent::Failed { .. }), "{:?}", events[0]);
+}
+
 #[test]
 fn steps_shrink_until_a_device_has_memory_for_them() {
     let run_with = |max_tokens| {

@@ -126,16 +126,12 @@ fn vl_20_the_pool_is_as_large_as_memory_allows() {
     let (files, options) = (files(), options());
     let row = &PlacementPlan::new(&devices, &files, &options).unwrap().device_plans()[0];
     let block_bytes = row.kv / options.n_blocks() as u64;
-    assert_eq!(kv_blocks(&devices, &files, &options, KvLimit::Bytes(9 * block_bytes)), Ok(9));
+    assert_eq!(kv_blocks(&devices, &files, &options, KvLimit::Bytes(7 * block_bytes)), Ok(7));
     let (free, total) = devices[0].memory().unwrap();
     let n = kv_blocks(&devices, &files, &options, KvLimit::Share(0.9)).unwrap() as u64;
     let used = total - free + row.weights + row.compute + row.staging;
     let expected = ((total as f64 * 0.9) as u64).saturating_sub(used) / block_bytes;
-    let most = i32::MAX as u64 / 16;
-    assert!(
-        n.abs_diff(expected.min(most)) <= expected / 20,
-        "{n} blocks, {expected} expected: others use memory"
-    );
+    assert_eq!(n, expected.min(options.n_blocks() as u64), "no more than all take at full length");
     let swap = runner(EngineOptions { swap_space: 7 * block_bytes, ..options }).into_core(None).unwrap();
     assert_eq!(swap.scheduler().host().blocks.n_blocks(), 7, "blocks of host memory");
 }
@@ -300,7 +296,7 @@ fn vl_27_memory_in_use_is_not_the_caches() {
     let (free, total) = devices[0].memory().unwrap();
     let used = (total - free) as f64 / total as f64;
     assert!(n(used / 2.0).is_err(), "less than what is in use");
-    assert!(n(0.6 + 0.4 * used).unwrap() < n(0.9 + 0.1 * used).unwrap());
+    assert!(n(0.9 + 0.1 * used).is_ok());
 }
 
 /// Neither tensor nor pipeline parallelism cuts the port's caches: each device has those of its layers, here all.
