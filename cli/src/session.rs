@@ -61,12 +61,28 @@ impl Session {
     /// Loads a model onto the devices of `setup`. Without a tokenizer its requests have tokens and no text.
     pub fn load(
         setup: &Setup,
-        model: OpenModel,
+        mut model: OpenModel,
         args: &ModelArgs,
         options: EngineOptions,
         tokenizer: Option<Arc<Tokenizer>>,
     ) -> Result<Session> {
-        let (runner, load) = load(setup, model, args, options)?;
+        let started = Instant::now();
+        model.drop_vocabulary();
+        let bar = LoadBar::new();
+        let load = LoadOptions {
+            mode: model::load_mode(args),
+            check_tensors: args.check_tensors,
+            progress: &mut |part| bar.show(part),
+        };
+        let mut runner = DeviceRunner::new(&setup.host, setup.devices.clone(), model.files, load, options)
+            .map_err(|e| Error::from(e).of_model(&model.name))?;
+        drop(bar);
+        if interrupt::is_requested() {
+            return Err(Error::interrupted());
+        }
+        runner.set_cancel_token(interrupt::token());
+        let load = started.elapsed();
+        note_warnings(runner.take_warnings());
         Ok(Session { core: runner.into_core(tokenizer)?, load })
     }
 
@@ -75,62 +91,31 @@ impl Session {
         self.core.runner().model()
     }
 
-    /// Notes where the last step ran, as [`report_placement`] does.
+    /// Notes where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
+    /// if work fell back.
     pub fn report_placement(&self, verbose: u8) {
-        report_placement(self.core.runner(), verbose);
-    }
-}
-
-/// A model on the devices of `setup`, and how long loading it took.
-fn load(
-    setup: &Setup,
-    mut model: OpenModel,
-    args: &ModelArgs,
-    options: EngineOptions,
-) -> Result<(DeviceRunner, Duration)> {
-    let started = Instant::now();
-    model.drop_vocabulary();
-    let bar = LoadBar::new();
-    let load = LoadOptions {
-        mode: model::load_mode(args),
-        check_tensors: args.check_tensors,
-        progress: &mut |part| bar.show(part),
-    };
-    let mut runner = DeviceRunner::new(&setup.host, setup.devices.clone(), model.files, load, options)
-        .map_err(|e| Error::from(e).of_model(&model.name))?;
-    drop(bar);
-    if interrupt::is_requested() {
-        return Err(Error::interrupted());
-    }
-    runner.set_cancel_token(interrupt::token());
-    let load = started.elapsed();
-    note_warnings(runner.take_warnings());
-    Ok((runner, load))
-}
-
-/// Notes where the last step ran: all of it, the scratch memory it took and what was read back with `-v`, else one line
-/// if work fell back.
-fn report_placement(runner: &DeviceRunner, verbose: u8) {
-    if verbose > 0 {
-        runner.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
-        let ProgramStats { n_prepared, prepare_time, n_misses } = runner.program_stats();
-        let time = prepare_time.as_secs_f64() * 1e3;
-        note(format_args!(
-            "step programs: {n_prepared} made before the first step in {time:.1} ms, {n_misses} for steps of other shapes"
-        ));
-        note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
-        if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
-            note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));
+        let runner = self.core.runner();
+        if verbose > 0 {
+            runner.pool_stats().iter().for_each(|(device, stats)| note(pool_line(device, stats)));
+            let ProgramStats { n_prepared, prepare_time, n_misses } = runner.program_stats();
+            let time = prepare_time.as_secs_f64() * 1e3;
+            note(format_args!(
+                "step programs: {n_prepared} made before the first step in {time:.1} ms, {n_misses} for steps of other shapes"
+            ));
+            note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
+            if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
+                note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));
+            }
         }
-    }
-    let Some(report) = runner.report() else { return };
-    match (verbose, report.n_fallbacks()) {
-        (0, 0) => {}
-        (0, n) => note(format_args!(
-            "{n} of {} ops ran elsewhere than on {}: -v shows which and why",
-            report.nodes.iter().sum::<usize>(),
-            report.devices.first().map_or("the first device", String::as_str)
-        )),
-        _ => note(report.to_string().trim_end()),
+        let Some(report) = runner.report() else { return };
+        match (verbose, report.n_fallbacks()) {
+            (0, 0) => {}
+            (0, n) => note(format_args!(
+                "{n} of {} ops ran elsewhere than on {}: -v shows which and why",
+                report.nodes.iter().sum::<usize>(),
+                report.devices.first().map_or("the first device", String::as_str)
+            )),
+            _ => note(report.to_string().trim_end()),
+        }
     }
 }
