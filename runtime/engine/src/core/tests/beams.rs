@@ -40,7 +40,7 @@ fn logprobs<R: Runner>(
 }
 
 /// vLLM's rules, step by step: all continuations of all beams, the best 2 · width of each considered.
-pub fn expected<R: Runner>(
+fn expected<R: Runner>(
     core: &mut EngineCore<R>,
     known: &mut Known,
     prompt: &[TokenId],
@@ -89,29 +89,39 @@ pub fn expected<R: Runner>(
     complete.into_iter().map(|(_, tokens, sum)| (tokens, sum)).collect()
 }
 
+/// Three beams of a core, whose texts also end at `stop`, are those of the search above; how long they are.
+pub fn check<R: Runner>(
+    core: &mut EngineCore<R>,
+    known: &mut Known,
+    prompt: &[TokenId],
+    params: BeamParams,
+    (stop, is_end): (TokenId, impl Fn(TokenId) -> bool),
+) -> Vec<usize> {
+    let expected = expected(core, known, prompt, (3, params), is_end);
+    let request = Request {
+        decoding: Decoding::Beam(params),
+        n: 3,
+        max_tokens: Some(MAX_TOKENS),
+        stop_token_ids: vec![stop],
+        ..Request::greedy(prompt.to_vec())
+    };
+    let id = core.add(request).unwrap();
+    let output = outputs(&run(core)).remove(&id).unwrap();
+    let found: Vec<_> = output.outputs.iter().map(|o| (o.tokens.clone(), o.cumulative_logprob)).collect();
+    assert_eq!(found, expected, "{params:?}, prompt {prompt:?}");
+    found.iter().map(|(tokens, _)| tokens.len()).collect()
+}
+
 #[test]
 fn beams_are_those_of_a_search_without_an_engine() {
     let mut lengths = Vec::new();
     for early_stopping in [EarlyStopping::Always, EarlyStopping::Likely, EarlyStopping::Never] {
         for (seed, length_penalty) in [(1, 0.0), (5, 1.0), (9, 2.0), (14, 1.0), (20, -1.0)] {
-            let prompt = [seed, 3, 7];
             let params = BeamParams { length_penalty, early_stopping };
             let end = 2 + seed % 5;
             let mut core = core(64, 0, SchedulerConfig::default());
-            let expected = expected(&mut core, &mut Map::new(), &prompt, (3, params), |token| token == end);
-            let request = Request {
-                decoding: Decoding::Beam(params),
-                n: 3,
-                max_tokens: Some(MAX_TOKENS),
-                stop_token_ids: vec![end],
-                ..Request::greedy(prompt.to_vec())
-            };
-            let id = core.add(request).unwrap();
-            let output = outputs(&run(&mut core)).remove(&id).unwrap();
-            let found: Vec<_> =
-                output.outputs.iter().map(|o| (o.tokens.clone(), o.cumulative_logprob)).collect();
-            assert_eq!(found, expected, "{params:?}, prompt {prompt:?}");
-            lengths.extend(found.iter().map(|(tokens, _)| tokens.len()));
+            let ends = (end, |token| token == end);
+            lengths.extend(check(&mut core, &mut Map::new(), &[seed, 3, 7], params, ends));
         }
     }
     assert!(lengths.iter().any(|n| *n < MAX_TOKENS), "no text ended by a token: {lengths:?}");

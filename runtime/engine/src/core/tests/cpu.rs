@@ -1,7 +1,7 @@
 //! The embedded model on the CPU: batched equals alone, bit for bit.
 
 use super::super::*;
-use super::beams::{MAX_TOKENS, expected};
+use super::beams::{MAX_TOKENS, check};
 use super::fake::{outputs, run};
 use crate::beam::{BeamParams, EarlyStopping};
 use crate::options::EngineOptions;
@@ -159,20 +159,7 @@ fn beams_and_the_best_of_several_texts_are_those_of_searches_without_an_engine()
                 // A full stop ends a text, too.
                 let stop = tokenizer.find(".").unwrap();
                 let is_end = |token| tokenizer.is_eog(token) || token == stop;
-                let expected = expected(&mut core, &mut known, &prompt, (3, params), is_end);
-                let request = Request {
-                    decoding: Decoding::Beam(params),
-                    n: 3,
-                    max_tokens: Some(MAX_TOKENS),
-                    stop_token_ids: vec![stop],
-                    ..Request::greedy(prompt.clone())
-                };
-                let id = core.add(request).unwrap();
-                let output = outputs(&run(&mut core)).remove(&id).unwrap();
-                let found: Vec<_> =
-                    output.outputs.iter().map(|o| (o.tokens.clone(), o.cumulative_logprob)).collect();
-                assert_eq!(found, expected, "{params:?}, {text}");
-                lengths.extend(found.iter().map(|(tokens, _)| tokens.len()));
+                lengths.extend(check(&mut core, &mut known, &prompt, params, (stop, is_end)));
             }
         }
         let one = |core: &mut EngineCore<_>, n, best_of, seed| {
