@@ -4,6 +4,7 @@ use crate::error::{Error, Result};
 use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::runner::is_showable;
 use crate::sampler::Candidate;
+use crate::scheduler::SchedulerConfig;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
 use llmrt_host::Device;
@@ -256,7 +257,7 @@ pub fn kv_blocks(
     let n_padding = one.n_device_blocks() - needed;
     let block_bytes: Vec<u64> =
         placement.paged_bytes().iter().map(|n| n / one.n_device_blocks() as u64).collect();
-    let all = EngineOptions { kv_blocks: None, ..options.clone() }.n_blocks();
+    let all = options.n_blocks_of_all();
     let n_blocks = match limit {
         _ if block_bytes.iter().all(|n| *n == 0) => return Ok(all),
         KvLimit::Bytes(n) => n / block_bytes.iter().sum::<u64>(),
@@ -272,7 +273,8 @@ pub fn kv_blocks(
         }
     };
     let found = usize::try_from(n_blocks).unwrap_or(usize::MAX).saturating_sub(n_padding).min(all);
-    let usable = found - options.watermark_blocks(found);
+    let watermark = options.watermark(found);
+    let usable = found - SchedulerConfig { watermark, ..SchedulerConfig::default() }.watermark_blocks(found);
     match usable < needed {
         true => Err(Error::KvTooSmall { n_tokens: usable * BLOCK_SIZE, n_ctx: options.n_ctx }),
         false => Ok(found),

@@ -81,12 +81,17 @@ impl EngineOptions {
 
     /// Blocks of the pool.
     pub fn n_blocks(&self) -> usize {
-        self.kv_blocks.unwrap_or_else(|| self.max_blocks().saturating_mul(self.max_seqs.max(1)))
+        self.kv_blocks.unwrap_or_else(|| self.n_blocks_of_all())
     }
 
-    /// Whether all sequences may be at full length at the same time.
-    pub(crate) fn has_room_for_all(&self) -> bool {
-        self.n_blocks() >= self.max_blocks().saturating_mul(self.max_seqs.max(1))
+    /// Blocks that all sequences take at full length.
+    pub(crate) fn n_blocks_of_all(&self) -> usize {
+        self.max_blocks().saturating_mul(self.max_seqs.max(1))
+    }
+
+    /// The watermark of a pool of so many blocks: 0 where every sequence has room for the whole context.
+    pub(crate) fn watermark(&self, n_blocks: usize) -> f64 {
+        if n_blocks >= self.n_blocks_of_all() { 0.0 } else { SchedulerConfig::default().watermark }
     }
 
     /// Blocks of the KV cache on devices: those of the pool, and those of padding.
@@ -97,12 +102,6 @@ impl EngineOptions {
     /// What steps are padded with.
     pub(crate) fn padding(&self) -> Padding {
         Padding { max_seqs: self.max_seqs.max(1), first_block: self.n_blocks(), first_state: self.n_states() }
-    }
-
-    /// Blocks of `n_blocks` that stay free when a request is admitted: none where every sequence has room for the whole context.
-    pub(crate) fn watermark_blocks(&self, n_blocks: usize) -> usize {
-        let all = self.max_blocks().saturating_mul(self.max_seqs.max(1));
-        if n_blocks >= all { 0 } else { (SchedulerConfig::default().watermark * n_blocks as f64) as usize }
     }
 
     /// The shape of the largest step: all sequences, with logits of each.

@@ -81,8 +81,7 @@ impl DeviceRunner {
             max_num_batched_tokens: options.n_batch.max(max_num_seqs),
             max_num_seqs,
             max_num_prompt_logits: options.max_prompt_logits.max(1),
-            // Where every sequence has room for the whole context, nothing is kept free for those that run.
-            watermark: if options.has_room_for_all() { 0.0 } else { SchedulerConfig::default().watermark },
+            watermark: options.watermark(options.n_blocks()),
             policy: options.policy,
             preemption: options.preemption,
             cost: self.preemption_cost(),
@@ -93,11 +92,16 @@ impl DeviceRunner {
             n_ctx: options.n_ctx,
             n_blocks: options.n_blocks(),
             n_host_blocks,
-            n_states: if self.model().spec().is_recurrent() { options.n_states() } else { 0 },
+            n_states: self.n_states(),
             n_host_states,
             block_size: BLOCK_SIZE,
         };
         EngineCore::new(self, tokenizer, options)
+    }
+
+    /// Slots of recurrent states; 0 of a model without them.
+    fn n_states(&self) -> usize {
+        if self.model().spec().is_recurrent() { self.options.n_states() } else { 0 }
     }
 
     /// The model.

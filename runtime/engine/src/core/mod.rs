@@ -329,9 +329,7 @@ impl<R: Runner> EngineCore<R> {
         }
         outcome
     }
-}
 
-impl<R: Runner> EngineCore<R> {
     /// After a step for which a device has too little memory: steps have half as many tokens from now on. `false` if they
     /// cannot have fewer.
     fn shrink_steps(&mut self, plan: &StepPlan, e: &Error) -> bool {

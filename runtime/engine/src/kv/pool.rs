@@ -139,20 +139,27 @@ impl BlockPool {
         Some(block)
     }
 
-    /// A block that is not full, whose tokens are all among the first of `rest` after the block named `before`; as many as
-    /// there are. It loses its name, since it is written next.
-    pub fn take_tail(&mut self, before: BlockHash, rest: &[TokenId]) -> Option<(BlockId, usize)> {
-        let longest = rest.len().min(self.block_size - 1);
-        let tails = (1..=longest).rev().map(|n| (before.next(&rest[..n]), n));
-        let (hash, n) = tails.into_iter().find(|(hash, _)| self.find_unused(*hash).is_some())?;
-        let block = self.reuse(hash)?;
-        self.prefixes.forget(block);
-        Some((block, n))
+    /// Blocks that are not full, whose tokens are all among the first of `rest` after the block named `before`, with their
+    /// names and how many tokens these are; most tokens first.
+    pub fn tails<'a>(
+        &'a self,
+        before: BlockHash,
+        rest: &'a [TokenId],
+    ) -> impl Iterator<Item = (BlockHash, BlockId, usize)> + 'a {
+        let lengths = (1..=rest.len().min(self.block_size - 1)).rev();
+        lengths.filter_map(move |n| {
+            let hash = before.next(&rest[..n]);
+            Some((hash, self.find(hash)?, n))
+        })
     }
 
-    /// The block with these contents, if no table uses it.
-    fn find_unused(&self, hash: BlockHash) -> Option<BlockId> {
-        self.find(hash).filter(|block| self.n_users[block.0 as usize] == 0)
+    /// Of [`BlockPool::tails`] the first that no table uses. It loses its name, since it is written next.
+    pub fn take_tail(&mut self, before: BlockHash, rest: &[TokenId]) -> Option<(BlockId, usize)> {
+        let is_unused = |block: BlockId| self.n_users[block.0 as usize] == 0;
+        let (hash, _, n) = self.tails(before, rest).find(|(_, block, _)| is_unused(*block))?;
+        let block = self.reuse(hash)?;
+        self.forget(block).ok()?;
+        Some((block, n))
     }
 
     /// For a block in use that is written again: its contents have no name any more.

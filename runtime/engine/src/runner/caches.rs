@@ -43,6 +43,9 @@ fn follow(mean: &mut Option<f64>, since: Instant, n: usize) {
 impl DeviceRunner {
     /// Copies blocks of the caches one after the other, on their devices.
     pub(crate) fn copy_blocks(&mut self, copies: &[BlockMove]) -> Result<()> {
+        if copies.is_empty() {
+            return Ok(());
+        }
         for Cache { name, n_bytes, .. } in self.caches().into_iter().filter(|cache| !cache.is_recurrent) {
             for copy in copies {
                 let at = |block: BlockId| u64::from(block.0) * n_bytes;

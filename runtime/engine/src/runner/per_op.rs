@@ -21,8 +21,7 @@ impl DeviceRunner {
     pub fn per_op(&mut self, tokens: &[TokenId], visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         self.ensure_deployed()?;
         let id = SequenceId(0);
-        let n_states = if self.model().spec().is_recurrent() { self.options.n_states() } else { 0 };
-        let mut pools = CachePools::new(self.options.n_blocks(), n_states, BLOCK_SIZE)?;
+        let mut pools = CachePools::new(self.options.n_blocks(), self.n_states(), BLOCK_SIZE)?;
         let mut seq = Sequence::new(id, tokens.to_vec())?;
         if !seq.blocks.grow(tokens.len(), &mut pools.blocks) {
             return Err(Error::OutOfBlocks { id });

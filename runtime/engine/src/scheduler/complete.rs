@@ -1,6 +1,6 @@
 //! What follows a step: computed tokens count, sequences go on, fork or end.
 
-use super::{Group, Scheduler};
+use super::{Scheduler, end_sequence};
 use crate::error::{Error, Result};
 use crate::request::RequestId;
 use crate::sequence::{Sequence, SequenceId, TokenId};
@@ -103,15 +103,11 @@ impl Scheduler {
             sequences.push(seq);
         }
         for mut ended in parents.into_iter().flatten() {
-            if group.reuses_prefix {
-                ended.name_tail(&mut self.device.blocks)?;
-            }
-            ended.release(&mut self.device)?;
+            end_sequence(&mut ended, group.reuses_prefix, &mut self.device)?;
         }
         group.sequences = sequences;
         if group.sequences.is_empty() {
-            let ended: Option<Group> = self.running.remove(at);
-            ended.map_or(Ok(()), |g| self.end(g))?;
+            self.running.remove(at);
         }
         Ok(ids)
     }

@@ -21,6 +21,13 @@ pub struct SchedulerConfig {
     pub prefix_cache: bool,
 }
 
+impl SchedulerConfig {
+    /// Blocks of `n_blocks` that stay free when a request is admitted.
+    pub(crate) fn watermark_blocks(&self, n_blocks: usize) -> usize {
+        (self.watermark * n_blocks as f64) as usize
+    }
+}
+
 /// The rule of a step.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub enum Policy {

@@ -99,12 +99,10 @@ impl Scheduler {
         Err(Error::UnknownRequest { id })
     }
 
-    /// Gives the blocks of a running group back; what was computed of its last blocks can be used again.
-    fn end(&mut self, group: Group) -> Result<()> {
-        if group.reuses_prefix {
-            group.sequences.iter().try_for_each(|seq| seq.name_tail(&mut self.device.blocks))?;
-        }
-        release(group, &mut self.device)
+    /// Ends a running group.
+    fn end(&mut self, mut group: Group) -> Result<()> {
+        let keeps_tail = group.reuses_prefix;
+        group.sequences.iter_mut().try_for_each(|seq| end_sequence(seq, keeps_tail, &mut self.device))
     }
 
     /// Plans the next step. Groups whose tokens are all computed get none until [`Scheduler::complete`] gives them more.
@@ -247,7 +245,7 @@ impl Scheduler {
 
     /// Blocks that stay free when a request is admitted.
     fn watermark_blocks(&self) -> usize {
-        (self.config.watermark * self.device.blocks.n_blocks() as f64) as usize
+        self.config.watermark_blocks(self.device.blocks.n_blocks())
     }
 
     /// Sequences that the running groups have or may have.
@@ -261,6 +259,14 @@ fn insert(queue: &mut VecDeque<Group>, group: Group) -> usize {
     let at = queue.partition_point(|other| other.rank() < group.rank());
     queue.insert(at, group);
     at
+}
+
+/// Gives the blocks of a sequence on the device back; with `keeps_tail` its last block, which is not full, can be used again.
+fn end_sequence(seq: &mut Sequence, keeps_tail: bool, device: &mut CachePools) -> Result<()> {
+    if keeps_tail {
+        seq.name_tail(&mut device.blocks)?;
+    }
+    seq.release(device)
 }
 
 /// Gives the blocks of a group back.

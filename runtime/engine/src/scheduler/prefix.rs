@@ -15,10 +15,9 @@ impl Scheduler {
         let (hashes, mut blocks): (Vec<_>, Vec<_>) = found.unzip();
         let n_full = blocks.len() * size;
         let (last, rest) = (hashes.last().copied().unwrap_or(root), &tokens[n_full..]);
-        let tails = (1..=rest.len().min(size - 1)).rev();
-        let tail = tails.into_iter().find_map(|n| Some((pool.find(last.next(&rest[..n]))?, n)));
-        blocks.extend(tail.map(|(block, _)| block));
-        (blocks, n_full + tail.map_or(0, |(_, n)| n))
+        let tail = pool.tails(last, rest).next();
+        blocks.extend(tail.map(|(_, block, _)| block));
+        (blocks, n_full + tail.map_or(0, |(_, _, n)| n))
     }
 
     /// Keeps blocks of a text's tokens in the prefix cache, as many as have room. `write` fills those that it does not have
