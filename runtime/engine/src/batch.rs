@@ -6,6 +6,7 @@ pub use pad::Padding;
 
 use crate::error::{Error, Result};
 use crate::kv::pool::{BlockId, BlockPool};
+use crate::kv::pools::CachePools;
 use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
 use llmrt_models::Input;
@@ -17,11 +18,8 @@ pub struct Batch {
     pub tokens: Vec<i32>,
     /// Each token's position in its sequence, `[n_tokens]`.
     pub positions: Vec<i32>,
-    /// Where each token's key and value go in the cache: block · block_size + offset, `[n_tokens]`.
-    pub slots: Vec<i32>,
-    /// Blocks of each sequence in the order of its tokens, 0 after the last, `[max_blocks, n_seqs]` with the blocks
-    /// of one sequence beside each other.
-    pub block_table: Vec<i32>,
+    /// Where keys and values are: in the caches of layers that see whole contexts first, then in those of each window.
+    pub paged: Vec<PagedArrays>,
     /// Tokens of each sequence in the cache after this step, `[n_seqs]`.
     pub seq_lens: Vec<i32>,
     /// Index of each sequence's first token, then `n_tokens`, `[n_seqs + 1]`.
@@ -36,6 +34,20 @@ pub struct Batch {
     pub rows: Vec<OutputRow>,
     /// Length of a row of the block table.
     pub max_blocks: usize,
+}
+
+/// Where the tokens of a step are in the caches of layers with one window.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct PagedArrays {
+    /// Tokens that attention sees, the query included; 0: all.
+    pub window: usize,
+    /// Blocks of the pool; those of padding come after them.
+    pub n_blocks: usize,
+    /// Where each token's key and value go in the cache: block · block_size + offset, `[n_tokens]`.
+    pub slots: Vec<i32>,
+    /// Blocks of each sequence in the order of its tokens, 0 after the last and for those before the window,
+    /// `[max_blocks, n_seqs]` with the blocks of one sequence beside each other.
+    pub block_table: Vec<i32>,
 }
 
 /// What a row of logits follows.
@@ -53,14 +65,20 @@ impl Batch {
     pub fn new<'s>(
         chunks: &[ScheduledChunk],
         find: impl Fn(SequenceId) -> Option<(&'s Sequence, Option<usize>)>,
-        pool: &BlockPool,
+        pools: &CachePools,
         max_blocks: usize,
     ) -> Result<Self> {
-        let mut batch = Self { query_starts: vec![0], max_blocks, ..Self::default() };
+        let arrays = |(window, pool): (usize, &BlockPool)| PagedArrays {
+            window,
+            n_blocks: pool.n_blocks(),
+            ..PagedArrays::default()
+        };
+        let paged = pools.paged().map(arrays).collect();
+        let mut batch = Self { query_starts: vec![0], max_blocks, paged, ..Self::default() };
         let mut written = Vec::new();
         for chunk in chunks {
             let (seq, logits_from) = find(chunk.id).ok_or(Error::UnknownSequence { id: chunk.id })?;
-            batch.push(seq, chunk, pool, logits_from)?;
+            batch.push(seq, chunk, pools.blocks.block_size(), logits_from)?;
             let slot = |slot: Option<BlockId>| slot.map_or(-1, |slot| index(slot.0 as usize));
             let (read, write) = seq.state_slots();
             batch.state_slots.push(slot(read));
@@ -85,13 +103,13 @@ impl Batch {
         self.output_ids.len()
     }
 
-    /// What an input of the graph reads. All groups of paged caches have the same blocks.
+    /// What an input of the graph reads. Caches whose window has no blocks of its own have those of whole contexts.
     pub(crate) fn array(&self, input: Input) -> &[i32] {
         match input {
             Input::Tokens => &self.tokens,
             Input::Positions => &self.positions,
-            Input::Slots(_) => &self.slots,
-            Input::BlockTable(_) => &self.block_table,
+            Input::Slots(window) => self.paged_of(window).map_or(&[], |paged| &paged.slots),
+            Input::BlockTable(window) => self.paged_of(window).map_or(&[], |paged| &paged.block_table),
             Input::SeqLens => &self.seq_lens,
             Input::QueryStarts => &self.query_starts,
             Input::StateSlots => &self.state_slots,
@@ -101,11 +119,15 @@ impl Batch {
         }
     }
 
+    fn paged_of(&self, window: u32) -> Option<&PagedArrays> {
+        self.paged.iter().find(|paged| paged.window == window as usize).or(self.paged.first())
+    }
+
     fn push(
         &mut self,
         seq: &Sequence,
         chunk: &ScheduledChunk,
-        pool: &BlockPool,
+        block_size: usize,
         logits_from: Option<usize>,
     ) -> Result<()> {
         let (id, n_new, n_missing) = (seq.id, chunk.n_new, seq.n_missing());
@@ -113,7 +135,7 @@ impl Batch {
             return Err(Error::BadShare { id, n_new, n_missing });
         }
         let end = seq.n_computed() + n_new;
-        self.push_blocks(seq, pool.blocks_for(end))?;
+        self.push_blocks(seq, end.div_ceil(block_size))?;
 
         for position in seq.n_computed()..end {
             let token = seq.tokens()[position];
@@ -122,8 +144,10 @@ impl Batch {
                 self.output_ids.push(index(self.n_tokens()));
                 self.rows.push(OutputRow { id, position });
             }
-            let slot = seq.blocks().slot(position, pool.block_size());
-            self.slots.push(slot.ok_or(Error::NoSlot { id, position })?);
+            for (paged, table) in self.paged.iter_mut().zip(seq.tables()) {
+                let slot = table.slot(position, block_size);
+                paged.slots.push(slot.ok_or(Error::NoSlot { id, position })?);
+            }
             self.positions.push(index(position));
             self.tokens.push(i32::try_from(token).map_err(|_| Error::BadToken { id, token, position })?);
         }
@@ -134,15 +158,17 @@ impl Batch {
     }
 
     fn push_blocks(&mut self, seq: &Sequence, needed: usize) -> Result<()> {
-        let (id, max_blocks, blocks) = (seq.id, self.max_blocks, seq.blocks().ids());
-        if needed > blocks.len() {
-            return Err(Error::TooFewBlocks { id, needed, found: blocks.len() });
-        }
+        let (id, max_blocks) = (seq.id, self.max_blocks);
         if needed > max_blocks {
             return Err(Error::TableTooNarrow { id, needed, max_blocks });
         }
-        let row = blocks[..needed].iter().map(|block| index(block.0 as usize));
-        self.block_table.extend(row.chain(std::iter::repeat_n(0, max_blocks - needed)));
+        let mut tables = seq.tables();
+        for paged in &mut self.paged {
+            let found = tables.next().filter(|table| table.end() >= needed);
+            let table = found.ok_or(Error::TooFewBlocks { id, needed, found: seq.blocks().end() })?;
+            let row = (0..needed).map(|i| table.get(i).map_or(0, |block| index(block.0 as usize)));
+            paged.block_table.extend(row.chain(std::iter::repeat_n(0, max_blocks - needed)));
+        }
         Ok(())
     }
 }

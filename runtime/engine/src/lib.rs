@@ -81,10 +81,11 @@ pub mod sequence;
 pub mod stop;
 
 pub use crate::core::{EngineCore, EngineEvent, RequestOutput};
-pub use batch::{Batch, OutputRow};
+pub use batch::{Batch, OutputRow, PagedArrays};
 pub use error::{Error, Result};
 pub use handle::{AsyncEngine, RequestStream};
 pub use kv::pool::{BlockId, BlockPool};
+pub use kv::pools::CachePools;
 pub use kv::prefix::BlockHash;
 pub use kv::state::{CacheRows, KvState};
 pub use kv::table::BlockTable;

@@ -14,7 +14,7 @@ use llmrt_host::sched::executor::{arenas, compute_bytes};
 use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
-use llmrt_models::Model;
+use llmrt_models::{CacheKind, Model};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -125,18 +125,26 @@ impl PlacementPlan {
         homes.map(|(t, &device)| (g.def(*t).name.clone(), device)).collect()
     }
 
-    /// Bytes of caches that are addressed by block, by device.
-    fn paged_bytes(&self) -> Vec<u64> {
-        let g = &self.resolved.graph;
-        let recurrent = self.model.spec().state_names();
-        let mut bytes = vec![0; self.devices.len()];
+    /// Bytes of the caches on each device if their pool had `n` blocks, without recurrent states.
+    fn paged_bytes(&self, options: &EngineOptions) -> impl Fn(usize) -> Vec<u64> {
+        let (g, kinds) = (&self.resolved.graph, self.model.spec().states());
+        let planned = options.shape(1, 1, 1);
+        let mut caches = Vec::new();
         for (t, &device) in &self.resolved.placement.home {
             let def = g.def(*t);
-            if def.kind == Kind::State && !recurrent.contains(&def.name) {
-                bytes[device] += def.n_bytes();
+            if let Some(kind @ CacheKind::Paged { .. }) = kinds.get(&def.name) {
+                caches.push((device, *kind, def.n_bytes() / kind.n_units(&planned)));
             }
         }
-        bytes
+        let (n_devices, options) = (self.devices.len(), options.clone());
+        move |n| {
+            let shape = EngineOptions { kv_blocks: Some(n), ..options.clone() }.shape(1, 1, 1);
+            let mut bytes = vec![0u64; n_devices];
+            for (device, kind, of_block) in &caches {
+                bytes[*device] = bytes[*device].saturating_add(of_block.saturating_mul(kind.n_units(&shape)));
+            }
+            bytes
+        }
     }
 
     /// The weights, each on every device with a node that reads it.
@@ -254,31 +262,37 @@ pub fn kv_blocks(
     let needed = options.max_blocks();
     let one = EngineOptions { kv_blocks: Some(needed), ..options.clone() };
     let placement = PlacementPlan::new(devices, files, &one)?;
-    let n_padding = one.n_device_blocks() - needed;
-    let block_bytes: Vec<u64> =
-        placement.paged_bytes().iter().map(|n| n / one.n_device_blocks() as u64).collect();
+    let paged_bytes = placement.paged_bytes(&one);
     let all = options.n_blocks_of_all();
-    let n_blocks = match limit {
-        _ if block_bytes.iter().all(|n| *n == 0) => return Ok(all),
-        KvLimit::Bytes(n) => n / block_bytes.iter().sum::<u64>(),
+    let found = match limit {
+        KvLimit::Bytes(limit) => largest(all, |n| paged_bytes(n).iter().sum::<u64>() <= limit),
         KvLimit::Share(share) => {
-            let left = |((row, device), n): ((DevicePlan, &Arc<Device>), &u64)| {
-                let (free, total) = device.memory().ok()?;
-                let states = row.kv - n * one.n_device_blocks() as u64;
-                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging + states;
-                ((total as f64 * share) as u64).saturating_sub(used).checked_div(*n)
+            let room = |((row, device), paged): ((DevicePlan, &Arc<Device>), u64)| {
+                let Ok((free, total)) = device.memory() else { return u64::MAX };
+                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging;
+                ((total as f64 * share) as u64).saturating_sub(used + row.kv - paged)
             };
-            let rows = placement.device_plans().into_iter().zip(&placement.devices).zip(&block_bytes);
-            rows.filter_map(left).min().unwrap_or(all as u64)
+            let rows = placement.device_plans().into_iter().zip(&placement.devices);
+            let room: Vec<u64> = rows.zip(paged_bytes(needed)).map(room).collect();
+            largest(all, |n| paged_bytes(n).iter().zip(&room).all(|(n, room)| n <= room))
         }
     };
-    let found = usize::try_from(n_blocks).unwrap_or(usize::MAX).saturating_sub(n_padding).min(all);
     let watermark = options.watermark(found);
     let usable = found - SchedulerConfig { watermark, ..SchedulerConfig::default() }.watermark_blocks(found);
     match usable < needed {
         true => Err(Error::KvTooSmall { n_tokens: usable * BLOCK_SIZE, n_ctx: options.n_ctx }),
         false => Ok(found),
     }
+}
+
+/// The largest number up to `max` that fits, if all smaller ones do; 0 if none does.
+fn largest(max: usize, fits: impl Fn(usize) -> bool) -> usize {
+    let (mut low, mut high) = (0, max);
+    while low < high {
+        let middle = high - (high - low) / 2;
+        if fits(middle) { low = middle } else { high = middle - 1 }
+    }
+    low
 }
 
 /// Bytes of host memory that a step of one sequence takes besides the devices': its tokens and arrays, the row of logits

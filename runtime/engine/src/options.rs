@@ -4,7 +4,7 @@ use crate::batch::Padding;
 use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use llmrt_abi::DType;
 use llmrt_host::sched::SplitMode;
-use llmrt_models::BatchShape;
+use llmrt_models::{BatchShape, WindowBlocks};
 
 /// Tokens in a block of the KV cache.
 pub const BLOCK_SIZE: usize = 16;
@@ -24,6 +24,9 @@ pub struct EngineOptions {
     /// Blocks of the KV cache; `None`: as many as `max_seqs` sequences of `n_ctx` tokens take. [`crate::memory::kv_blocks`]
     /// computes how many fit into memory.
     pub kv_blocks: Option<usize>,
+    /// Whether the caches of layers that see a window keep whole contexts. Otherwise blocks before the window are freed, and a
+    /// text is found in the prefix cache only where the window at its end is there.
+    pub swa_full: bool,
     /// Bytes of host memory for the blocks and states of preempted requests.
     pub swap_space: u64,
     /// Rows of logits of prompt tokens in one step, where requests require these.
@@ -58,6 +61,7 @@ impl Default for EngineOptions {
             n_batch: 512,
             max_seqs: 1,
             kv_blocks: None,
+            swa_full: false,
             swap_space: 0,
             max_prompt_logits: 64,
             policy: Policy::default(),
@@ -99,15 +103,25 @@ impl EngineOptions {
         self.n_blocks().saturating_add(self.padding().n_blocks())
     }
 
+    /// Blocks of the pool of the caches of layers with this window.
+    pub(crate) fn n_window_blocks(&self, window: u32) -> usize {
+        self.shape(1, 1, 1).n_blocks_of(window) as usize - self.padding().n_blocks()
+    }
+
+    /// Tokens of a step.
+    pub(crate) fn max_num_batched_tokens(&self) -> usize {
+        self.n_batch.max(self.max_seqs.max(1))
+    }
+
     /// What steps are padded with.
     pub(crate) fn padding(&self) -> Padding {
-        Padding { max_seqs: self.max_seqs.max(1), first_block: self.n_blocks(), first_state: self.n_states() }
+        Padding { max_seqs: self.max_seqs.max(1), first_state: self.n_states() }
     }
 
     /// The shape of the largest step: all sequences, with logits of each.
     pub(crate) fn largest_shape(&self) -> BatchShape {
         let n_seqs = self.max_seqs.max(1);
-        self.shape(self.n_batch.max(n_seqs) + self.padding().max_added(), n_seqs, n_seqs)
+        self.shape(self.max_num_batched_tokens() + self.padding().max_added(), n_seqs, n_seqs)
     }
 
     /// Slots of recurrent states, in models that have them.
@@ -120,6 +134,18 @@ impl EngineOptions {
         self.n_states().saturating_add(self.padding().max_added())
     }
 
+    /// How many blocks the caches of layers with a window have.
+    fn window_blocks(&self) -> WindowBlocks {
+        match self.swa_full {
+            true => WindowBlocks::All,
+            false => WindowBlocks::PerSequence {
+                n_seqs: self.max_seqs.max(1) as u64,
+                n_new: self.max_num_batched_tokens() as u64,
+                n_padding: self.padding().n_blocks() as u64,
+            },
+        }
+    }
+
     /// The shape of a step.
     pub(crate) fn shape(&self, n_tokens: usize, n_seqs: usize, n_outputs: usize) -> BatchShape {
         BatchShape {
@@ -128,6 +154,7 @@ impl EngineOptions {
             n_outputs: n_outputs.max(1) as u64,
             max_blocks: self.max_blocks() as u64,
             n_blocks: self.n_device_blocks() as u64,
+            windows: self.window_blocks(),
             block_size: BLOCK_SIZE as u64,
             n_state_slots: self.n_device_states() as u64,
             k_type: self.k_type,

@@ -78,7 +78,7 @@ impl DeviceRunner {
         let options = &self.options;
         let max_num_seqs = options.max_seqs.max(1);
         let scheduler = SchedulerConfig {
-            max_num_batched_tokens: options.n_batch.max(max_num_seqs),
+            max_num_batched_tokens: options.max_num_batched_tokens(),
             max_num_seqs,
             max_num_prompt_logits: options.max_prompt_logits.max(1),
             watermark: options.watermark(options.n_blocks()),
@@ -91,12 +91,19 @@ impl DeviceRunner {
             scheduler,
             n_ctx: options.n_ctx,
             n_blocks: options.n_blocks(),
+            windows: self.windows(),
             n_host_blocks,
             n_states: self.n_states(),
             n_host_states,
             block_size: BLOCK_SIZE,
         };
         EngineCore::new(self, tokenizer, options)
+    }
+
+    /// The windows whose caches have blocks of their own, each with how many.
+    fn windows(&self) -> Vec<(usize, usize)> {
+        let windows = if self.options.swa_full { Vec::new() } else { self.model().spec().windows() };
+        windows.into_iter().map(|w| (w as usize, self.options.n_window_blocks(w))).collect()
     }
 
     /// Slots of recurrent states; 0 of a model without them.

@@ -6,6 +6,7 @@ use crate::kv::pool::{BlockId, BlockPool};
 use crate::kv::pools::{CacheMoves, CachePools};
 use crate::kv::prefix::BlockHash;
 use crate::kv::table::BlockTable;
+use crate::scheduler::BlockMove;
 use std::fmt;
 
 /// A token's index in the vocabulary.
@@ -30,7 +31,9 @@ pub struct Sequence {
     tokens: Vec<TokenId>,
     n_prompt: usize,
     n_computed: usize,
-    pub(crate) blocks: BlockTable,
+    blocks: BlockTable,
+    /// The same in the caches of each window, without those that no token will read.
+    windows: Vec<BlockTable>,
     /// Before the first block's hash.
     root: BlockHash,
     /// Names of its first full blocks.
@@ -56,6 +59,7 @@ impl Sequence {
             n_prompt,
             n_computed: 0,
             blocks: BlockTable::default(),
+            windows: Vec::new(),
             root: BlockHash::ROOT,
             hashes: Vec::new(),
             n_cached: None,
@@ -99,6 +103,11 @@ impl Sequence {
         &self.blocks
     }
 
+    /// Its blocks in the caches of layers that see whole contexts, then in those of each window.
+    pub fn tables(&self) -> impl Iterator<Item = &BlockTable> {
+        std::iter::once(&self.blocks).chain(&self.windows)
+    }
+
     /// Appends a generated token.
     pub fn push(&mut self, token: TokenId) {
         self.tokens.push(token);
@@ -134,23 +143,47 @@ impl Sequence {
         self.next_state.take().map_or(Ok(()), |written| states.free(written))
     }
 
-    /// For a sequence without blocks: takes those that have its first tokens from the pool. The last token is always
+    /// For a sequence without blocks: takes those that have its first tokens from the pools. The last token is always
     /// computed, for its logits.
-    pub(crate) fn reuse_prefix(&mut self, pool: &mut BlockPool) {
+    pub(crate) fn reuse_prefix(&mut self, pools: &mut CachePools) -> Result<()> {
         if !self.blocks.ids().is_empty() {
-            return;
+            return Ok(());
         }
-        while (self.hashes.len() + 1) * pool.block_size() < self.tokens.len() {
-            let hash = self.next_hash(pool.block_size());
-            let Some(block) = pool.reuse(hash) else { break };
+        let size = pools.blocks.block_size();
+        while (self.hashes.len() + 1) * size < self.tokens.len() {
+            let hash = self.next_hash(size);
+            let Some(block) = pools.blocks.reuse(hash) else { break };
             self.blocks.push(block);
             self.hashes.push(hash);
         }
-        let n_full = self.hashes.len() * pool.block_size();
+        self.hashes.truncate(pools.n_readable(&self.hashes));
+        let n_full = self.hashes.len() * size;
+        self.blocks.shrink(n_full, &mut pools.blocks)?;
+        self.windows = pools.windows.iter_mut().map(|window| window.reuse(&self.hashes)).collect();
         let rest = &self.tokens[n_full..self.tokens.len() - 1];
-        let tail = pool.take_tail(self.last_hash(), rest);
-        self.n_computed = n_full + tail.map_or(0, |(_, n)| n);
-        tail.into_iter().for_each(|(block, _)| self.blocks.push(block));
+        let (n_tail, tail) = pools.take_tail(self.last_hash(), rest).unwrap_or_default();
+        self.n_computed = n_full + n_tail;
+        std::iter::once(&mut self.blocks).chain(&mut self.windows).zip(tail).for_each(|(t, b)| t.push(b));
+        Ok(())
+    }
+
+    /// Takes blocks for all its known tokens, in the caches of windows for the next `max_new` tokens; `false`: there are too
+    /// few.
+    pub(crate) fn grow(&mut self, max_new: usize, pools: &mut CachePools) -> bool {
+        let n_tokens = self.tokens.len();
+        let n_next = n_tokens.min(self.n_computed.saturating_add(max_new));
+        self.windows.resize(pools.windows.len(), BlockTable::default());
+        let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
+        self.blocks.grow(n_tokens, &mut pools.blocks)
+            && windows.all(|(window, table)| table.grow(n_next, &mut window.blocks))
+    }
+
+    /// Gives back the blocks that no window sees any more.
+    pub(crate) fn leave_windows(&mut self, pools: &mut CachePools) -> Result<()> {
+        let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
+        windows.try_for_each(|(window, table)| {
+            table.leave(window.first_block(self.n_computed), &mut window.blocks)
+        })
     }
 
     /// The name of its last full block.
@@ -159,13 +192,26 @@ impl Sequence {
     }
 
     /// Before its end: names the tokens of its last block, which is not full, for the sequence that goes on after them.
-    pub(crate) fn name_tail(&self, pool: &mut BlockPool) -> Result<()> {
+    pub(crate) fn name_tail(&self, pools: &mut CachePools) -> Result<()> {
         let n_full = self.hashes.len();
-        let tail = &self.tokens[n_full * pool.block_size()..self.n_computed];
-        match self.blocks.ids().get(n_full) {
-            Some(block) if !tail.is_empty() => pool.name(*block, self.last_hash().next(tail)),
-            _ => Ok(()),
+        match &self.tokens[n_full * pools.blocks.block_size()..self.n_computed] {
+            [] => Ok(()),
+            tail => self.name_block(n_full, self.last_hash().next(tail), pools),
         }
+    }
+
+    /// Names block `i` in all pools. In those of windows names follow those of whole contexts: sequences that share a block
+    /// there share it here, so that windows never take more blocks.
+    fn name_block(&self, i: usize, hash: BlockHash, pools: &mut CachePools) -> Result<()> {
+        let Some(block) = self.blocks.get(i) else { return Ok(()) };
+        if !pools.blocks.name(block, hash)? {
+            return Ok(());
+        }
+        let mut windows = pools.windows.iter_mut().zip(&self.windows);
+        windows.try_for_each(|(window, table)| match table.get(i) {
+            Some(block) => window.blocks.take_name(block, hash),
+            None => Ok(()),
+        })
     }
 
     /// Counts what is computed now as cached, if the sequence runs for the first time.
@@ -180,47 +226,66 @@ impl Sequence {
 
     /// For a sequence without blocks: shares the full blocks of the tokens that it has in common with one of `others`, where
     /// these are computed.
-    pub(crate) fn share_common(&mut self, others: &[Sequence], pool: &mut BlockPool) -> Result<()> {
-        let n_full = |other: &Sequence| self.n_shareable(other) / pool.block_size();
+    pub(crate) fn share_common(&mut self, others: &[Sequence], pools: &mut CachePools) -> Result<()> {
+        let n_full = |other: &Sequence| self.n_shareable_blocks(other, pools);
         let Some(other) = others.iter().max_by_key(|other| n_full(other)) else { return Ok(()) };
         let n = n_full(other);
-        self.blocks = other.blocks.share_front(n, pool)?;
+        self.n_computed = n * pools.blocks.block_size();
+        self.blocks = other.blocks.share(0..n, &mut pools.blocks)?;
+        let windows = pools.windows.iter_mut().zip(&other.windows);
+        let shared = windows.map(|(window, table)| {
+            table.share(window.first_block(self.n_computed).min(n)..n, &mut window.blocks)
+        });
+        self.windows = shared.collect::<Result<_>>()?;
         self.hashes = other.hashes[..n.min(other.hashes.len())].to_vec();
-        self.n_computed = n * pool.block_size();
         Ok(())
     }
 
-    /// First tokens whose keys and values it can share with another; its last token is always computed, for its logits.
-    /// None where the other has a state, which is of all its tokens.
-    pub(crate) fn n_shareable(&self, other: &Sequence) -> usize {
+    /// First full blocks that it can share with another; its last token is always computed, for its logits. None where the
+    /// other has a state, which is of all its tokens, or has given back what a window sees at their end.
+    pub(crate) fn n_shareable_blocks(&self, other: &Sequence, pools: &CachePools) -> usize {
+        let size = pools.blocks.block_size();
         let n_computed = if other.state.is_some() { 0 } else { other.n_computed };
-        self.n_common(other).min(n_computed).min(self.tokens.len() - 1)
+        let n = self.n_common(other).min(n_computed).min(self.tokens.len() - 1) / size;
+        let mut windows = pools.windows.iter().zip(&other.windows);
+        let is_held = windows.all(|(window, table)| table.n_left() <= window.first_block(n * size));
+        if is_held { n } else { 0 }
     }
 
     /// The block that its next token is written to, if it is in the table already.
     pub(crate) fn written_block(&self, block_size: usize) -> Option<BlockId> {
-        self.blocks.ids().get(self.n_computed / block_size).copied()
+        self.blocks.get(self.n_computed / block_size)
     }
 
-    /// Gives it a block of its own in the place of one that it is about to write and that others read: which is copied, and
-    /// where.
-    pub(crate) fn copy_on_write(&mut self, pool: &mut BlockPool) -> Result<Option<(BlockId, BlockId)>> {
-        let Some(from) = self.written_block(pool.block_size()) else { return Ok(None) };
-        if pool.n_users(from)? <= 1 {
-            return Ok(None);
+    /// Gives it blocks of its own in the place of those that it is about to write and that others read; what is copied is
+    /// added to `copies`.
+    pub(crate) fn copy_on_write(&mut self, pools: &mut CachePools, copies: &mut CacheMoves) -> Result<()> {
+        let (id, i) = (self.id, self.n_computed / pools.blocks.block_size());
+        let own = |table: &mut BlockTable, pool: &mut BlockPool, copies: &mut Vec<BlockMove>| -> Result<()> {
+            let Some(from) = table.get(i) else { return Ok(()) };
+            if pool.n_users(from)? > 1 {
+                let to = pool.alloc().ok_or(Error::OutOfBlocks { id })?;
+                table.replace(i, to, pool)?;
+                copies.push(BlockMove { from, to });
+            }
+            Ok(())
+        };
+        own(&mut self.blocks, &mut pools.blocks, &mut copies.blocks)?;
+        for (w, (window, table)) in pools.windows.iter_mut().zip(&mut self.windows).enumerate() {
+            own(table, &mut window.blocks, copies.of_window(w))?;
         }
-        let to = pool.alloc().ok_or(Error::OutOfBlocks { id: self.id })?;
-        self.blocks.replace(self.n_computed / pool.block_size(), to);
-        pool.free(from)?;
-        Ok(Some((from, to)))
+        Ok(())
     }
 
     /// A second sequence with the same tokens, in the same blocks, which reads the same state. Either copies a block before
     /// it writes it; a state is never written in place.
     pub(crate) fn share(&self, id: SequenceId, pools: &mut CachePools) -> Result<Self> {
-        let blocks = self.blocks.share_front(self.blocks.ids().len(), &mut pools.blocks)?;
+        let all = |table: &BlockTable, pool: &mut BlockPool| table.share(table.n_left()..table.end(), pool);
+        let blocks = all(&self.blocks, &mut pools.blocks)?;
+        let windows = pools.windows.iter_mut().zip(&self.windows);
+        let windows = windows.map(|(window, table)| all(table, &mut window.blocks)).collect::<Result<_>>()?;
         self.state.map_or(Ok(()), |state| pools.states.share(state))?;
-        Ok(Self { id, blocks, next_state: None, ..self.clone() })
+        Ok(Self { id, blocks, windows, next_state: None, ..self.clone() })
     }
 
     /// Moves its blocks and its state between pools, where as many are free. `moves` are those of sequences that share with
@@ -232,12 +297,25 @@ impl Sequence {
         moves: &mut CacheMoves,
     ) -> Result<()> {
         self.blocks.relocate(&mut from.blocks, &mut to.blocks, &mut moves.blocks)?;
+        let windows = from.windows.iter_mut().zip(&mut to.windows);
+        for (w, ((from, to), table)) in windows.zip(&mut self.windows).enumerate() {
+            table.relocate(&mut from.blocks, &mut to.blocks, moves.of_window(w))?;
+        }
         let Some(state) = self.state else { return Ok(()) };
         let mut table = BlockTable::default();
         table.push(state);
         table.relocate(&mut from.states, &mut to.states, &mut moves.states)?;
         self.state = table.ids().first().copied();
         Ok(())
+    }
+
+    /// A bug: blocks are given back one token too early.
+    #[cfg(test)]
+    pub(crate) fn leave_too_early(&mut self, pools: &mut CachePools) -> Result<()> {
+        self.n_computed += 1;
+        let outcome = self.leave_windows(pools);
+        self.n_computed -= 1;
+        outcome
     }
 
     /// A bug: the next step writes the slot that it reads.
@@ -248,16 +326,17 @@ impl Sequence {
         }
     }
 
-    /// Names its full blocks in a pool that does not have the names.
-    pub(crate) fn name_again(&self, pool: &mut BlockPool) -> Result<()> {
-        self.blocks.ids().iter().zip(&self.hashes).try_for_each(|(block, hash)| pool.name(*block, *hash))
+    /// Names its full blocks in pools that do not have the names.
+    pub(crate) fn name_again(&self, pools: &mut CachePools) -> Result<()> {
+        self.hashes.iter().enumerate().try_for_each(|(i, hash)| self.name_block(i, *hash, pools))
     }
 
     /// Names its full blocks, so that other sequences can use them.
-    pub(crate) fn name_blocks(&mut self, pool: &mut BlockPool) -> Result<()> {
-        while (self.hashes.len() + 1) * pool.block_size() <= self.n_computed {
-            let hash = self.next_hash(pool.block_size());
-            pool.name(self.blocks.ids()[self.hashes.len()], hash)?;
+    pub(crate) fn name_blocks(&mut self, pools: &mut CachePools) -> Result<()> {
+        let size = pools.blocks.block_size();
+        while (self.hashes.len() + 1) * size <= self.n_computed {
+            let hash = self.next_hash(size);
+            self.name_block(self.hashes.len(), hash, pools)?;
             self.hashes.push(hash);
         }
         Ok(())
@@ -274,6 +353,8 @@ impl Sequence {
         self.hashes.clear();
         self.discard_state(&mut pools.states)?;
         self.state.take().map_or(Ok(()), |state| pools.states.free(state))?;
+        let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
+        windows.try_for_each(|(window, table)| table.release(&mut window.blocks))?;
         self.blocks.release(&mut pools.blocks)
     }
 

@@ -16,8 +16,10 @@ pub struct BatchShape {
     pub n_outputs: u64,
     /// Blocks one sequence may have.
     pub max_blocks: u64,
-    /// Blocks of the whole KV cache.
+    /// Blocks of the caches of layers that see whole contexts.
     pub n_blocks: u64,
+    /// Blocks of the caches of layers that see a window.
+    pub windows: WindowBlocks,
     /// Tokens in a block.
     pub block_size: u64,
     /// Slots of recurrent states.
@@ -28,7 +30,35 @@ pub struct BatchShape {
     pub v_type: DType,
 }
 
+/// How many blocks the caches of layers that see a window have.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+pub enum WindowBlocks {
+    /// As many as other caches: a block has the same number in all of them.
+    All,
+    /// What sequences hold that free the blocks before their windows; at most as many as other caches.
+    PerSequence {
+        /// How many sequences.
+        n_seqs: u64,
+        /// Tokens of a sequence that a step adds at most.
+        n_new: u64,
+        /// Blocks besides those.
+        n_padding: u64,
+    },
+}
+
 impl BatchShape {
+    /// Blocks of the caches of layers that see so many tokens, the query included; 0: all.
+    pub fn n_blocks_of(&self, window: u32) -> u64 {
+        match self.windows {
+            WindowBlocks::PerSequence { n_seqs, n_new, n_padding } if window > 0 => {
+                // The window ends, and the new tokens begin, anywhere in a block.
+                let of_one = (u64::from(window) + n_new).div_ceil(self.block_size) + 1;
+                n_seqs.saturating_mul(of_one).saturating_add(n_padding).min(self.n_blocks)
+            }
+            _ => self.n_blocks,
+        }
+    }
+
     /// One token of one sequence.
     pub(crate) const SMALLEST: BatchShape = BatchShape {
         n_tokens: 1,
@@ -36,6 +66,7 @@ impl BatchShape {
         n_outputs: 1,
         max_blocks: 1,
         n_blocks: 1,
+        windows: WindowBlocks::All,
         block_size: 1,
         n_state_slots: 1,
         k_type: DType::F32,

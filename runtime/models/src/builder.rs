@@ -57,19 +57,16 @@ impl<'a> Builder<'a> {
         t
     }
 
-    /// The group of paged caches with this window, with one more layer.
-    pub fn paged_group(&mut self, layer: PagedLayer, window: u32) -> usize {
-        for (group, cache) in self.caches.iter_mut().enumerate() {
-            match cache {
-                CacheGroup::Paged { layers, window: of_group } if *of_group == window => {
-                    layers.push(layer);
-                    return group;
-                }
-                _ => {}
-            }
+    /// Adds a layer to the group of paged caches with this window.
+    pub fn add_paged(&mut self, layer: PagedLayer, window: u32) {
+        let known = self.caches.iter_mut().find_map(|cache| match cache {
+            CacheGroup::Paged { layers, window: of_group } if *of_group == window => Some(layers),
+            _ => None,
+        });
+        match known {
+            Some(layers) => layers.push(layer),
+            None => self.caches.push(CacheGroup::Paged { layers: vec![layer], window }),
         }
-        self.caches.push(CacheGroup::Paged { layers: vec![layer], window });
-        self.caches.len() - 1
     }
 
     /// The states of the layer at hand, each [row, n_state_slots].

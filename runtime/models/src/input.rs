@@ -2,17 +2,19 @@
 
 use crate::batch::BatchShape;
 
-/// An array that the caller sets before each run; all are I32. Cache groups are counted as in `ModelSpec::caches`.
+/// An array that the caller sets before each run; all are I32. Those of paged caches exist once for each window of attention,
+/// 0 without one, since blocks before a window may be freed.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub enum Input {
     /// `[n_tokens]`: token ids.
     Tokens,
     /// `[n_tokens]`: position of each token in its sequence.
     Positions,
-    /// `[n_tokens]`: where in the caches of this group each token goes; outside them: nowhere.
-    Slots(usize),
-    /// `[max_blocks, n_seqs]`: blocks of each sequence in the caches of this group, in order of position.
-    BlockTable(usize),
+    /// `[n_tokens]`: where in the caches with this window each token goes; outside them: nowhere.
+    Slots(u32),
+    /// `[max_blocks, n_seqs]`: blocks of each sequence in the caches with this window, in order of position. Those before the
+    /// window are not read.
+    BlockTable(u32),
     /// `[n_seqs]`: tokens of each sequence, the new ones included; 0 for rows not in use.
     SeqLens,
     /// `[n_seqs + 1]`: each sequence's first token in the step; the last is the end.
@@ -37,14 +39,14 @@ impl Input {
         }
     }
 
-    /// The tensor's name. That of the first group's arrays has no number.
+    /// The tensor's name. That of arrays without a window has no number.
     pub(crate) fn name(self) -> String {
-        let of_group = |name: &str, group| if group == 0 { name.into() } else { format!("{name}.{group}") };
+        let of_window = |name: &str, window| if window == 0 { name.into() } else { format!("{name}.{window}") };
         match self {
             Input::Tokens => "tokens".into(),
             Input::Positions => "positions".into(),
-            Input::Slots(group) => of_group("slots", group),
-            Input::BlockTable(group) => of_group("block_table", group),
+            Input::Slots(window) => of_window("slots", window),
+            Input::BlockTable(window) => of_window("block_table", window),
             Input::SeqLens => "seq_lens".into(),
             Input::QueryStarts => "query_starts".into(),
             Input::StateSlots => "state_slots".into(),

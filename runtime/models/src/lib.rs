@@ -24,10 +24,10 @@ mod error;
 mod tests;
 
 pub use arch::architectures;
-pub use batch::{BatchShape, ModelGraph};
+pub use batch::{BatchShape, ModelGraph, WindowBlocks};
 pub use cache::{CacheGroup, PagedLayer, StateTensor, ValueRows};
 pub use config::{Config, LayerConfig};
 pub use error::{Error, Result};
 pub use input::Input;
 pub use model::Model;
-pub use spec::ModelSpec;
+pub use spec::{CacheKind, ModelSpec};

@@ -1,9 +1,10 @@
 //! What a caller provides for a model's steps: caches and inputs.
 
-use crate::cache::CacheGroup;
+use crate::batch::BatchShape;
+use crate::cache::{CacheGroup, ValueRows};
 use crate::input::Input;
 use llmrt_abi::DType;
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// What a model's graphs read besides weights. Found by building the graph of one token.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
@@ -12,6 +13,28 @@ pub struct ModelSpec {
     pub caches: Vec<CacheGroup>,
     /// The arrays of a step, in order of first use.
     pub inputs: Vec<Input>,
+}
+
+/// How a cache is addressed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum CacheKind {
+    /// By blocks of tokens, of a layer that sees so many tokens; 0: all.
+    Paged {
+        /// Tokens that attention sees, the query included.
+        window: u32,
+    },
+    /// By slots, each with the state of a whole sequence.
+    Recurrent,
+}
+
+impl CacheKind {
+    /// Blocks or slots of such a cache.
+    pub fn n_units(self, shape: &BatchShape) -> u64 {
+        match self {
+            CacheKind::Paged { window } => shape.n_blocks_of(window),
+            CacheKind::Recurrent => shape.n_state_slots,
+        }
+    }
 }
 
 impl ModelSpec {
@@ -25,15 +48,38 @@ impl ModelSpec {
         self.caches.iter().any(|group| matches!(group, CacheGroup::Recurrent { .. }))
     }
 
-    /// The names of the recurrent states.
-    pub fn state_names(&self) -> BTreeSet<String> {
-        let of_group = |group: &CacheGroup| match group {
-            CacheGroup::Recurrent { layers, tensors } => layers
-                .iter()
-                .flat_map(|il| tensors.iter().map(move |tensor| format!("blk.{il}.{}", tensor.name)))
-                .collect::<Vec<_>>(),
-            CacheGroup::Paged { .. } => Vec::new(),
+    /// The windows of layers that do not see whole contexts, each once.
+    pub fn windows(&self) -> Vec<u32> {
+        let window = |group: &CacheGroup| match group {
+            CacheGroup::Paged { window, .. } => *window,
+            CacheGroup::Recurrent { .. } => 0,
         };
-        self.caches.iter().flat_map(of_group).collect()
+        let windows: BTreeSet<u32> = self.caches.iter().map(window).filter(|window| *window > 0).collect();
+        windows.into_iter().collect()
+    }
+
+    /// The graph's states by name, and how each is addressed.
+    pub fn states(&self) -> BTreeMap<String, CacheKind> {
+        let mut states = BTreeMap::new();
+        for group in &self.caches {
+            match group {
+                CacheGroup::Paged { layers, window } => {
+                    let kind = CacheKind::Paged { window: *window };
+                    for layer in layers {
+                        states.insert(format!("blk.{}.k_cache", layer.il), kind);
+                        if let ValueRows::Own(_) = layer.v {
+                            states.insert(format!("blk.{}.v_cache", layer.il), kind);
+                        }
+                    }
+                }
+                CacheGroup::Recurrent { layers, tensors } => {
+                    let names = layers
+                        .iter()
+                        .flat_map(|il| tensors.iter().map(move |tensor| format!("blk.{il}.{}", tensor.name)));
+                    states.extend(names.map(|name| (name, CacheKind::Recurrent)));
+                }
+            }
+        }
+        states
     }
 }

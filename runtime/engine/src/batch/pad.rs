@@ -5,13 +5,11 @@ use super::{Batch, index};
 use crate::options::BLOCK_SIZE;
 use crate::sequence::SequenceId;
 
-/// Where the tokens and states of padding go: blocks and slots after those of the pools.
+/// Sequences that are added to a step. Their tokens go to blocks after those of the pools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Padding {
     /// Most sequences of a step.
     pub max_seqs: usize,
-    /// The first block of padding.
-    pub first_block: usize,
     /// The first state slot of padding.
     pub first_state: usize,
 }
@@ -64,9 +62,11 @@ impl Batch {
         for i in 0..n_added {
             batch.tokens.push(0);
             batch.positions.push(0);
-            batch.slots.push(index(padding.first_block * BLOCK_SIZE + i));
-            batch.block_table.push(index(padding.first_block));
-            batch.block_table.extend(std::iter::repeat_n(0, self.max_blocks - 1));
+            for paged in &mut batch.paged {
+                paged.slots.push(index(paged.n_blocks * BLOCK_SIZE + i));
+                paged.block_table.push(index(paged.n_blocks));
+                paged.block_table.extend(std::iter::repeat_n(0, self.max_blocks - 1));
+            }
             batch.seq_lens.push(1);
             batch.query_starts.push(index(batch.tokens.len()));
             batch.ids.push(SequenceId(u64::MAX));
@@ -84,8 +84,9 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::batch::PagedArrays;
 
-    const PADDING: Padding = Padding { max_seqs: 20, first_block: 7, first_state: 40 };
+    const PADDING: Padding = Padding { max_seqs: 20, first_state: 40 };
 
     #[test]
     fn numbers_of_sequences_fall_into_few_buckets() {
@@ -103,8 +104,15 @@ mod tests {
         let batch = Batch {
             tokens: vec![5; 6],
             positions: vec![3, 0, 1, 9, 9, 9],
-            slots: vec![3, 16, 17, 41, 57, 73],
-            block_table: vec![0, 0, 1, 0, 2, 0, 3, 0, 4, 0],
+            paged: vec![
+                PagedArrays {
+                    window: 0,
+                    n_blocks: 7,
+                    slots: vec![3, 16, 17, 41, 57, 73],
+                    block_table: vec![0, 0, 1, 0, 2, 0, 3, 0, 4, 0],
+                },
+                PagedArrays { window: 8, n_blocks: 5, slots: vec![3; 6], block_table: vec![0; 10] },
+            ],
             seq_lens: vec![4, 2, 10, 10, 10],
             query_starts: vec![0, 1, 3, 4, 5, 6],
             ids: (0..5).map(SequenceId).collect(),
@@ -115,8 +123,10 @@ mod tests {
         };
         let padded = batch.padded(PADDING).unwrap();
         assert_eq!((padded.n_seqs(), padded.n_tokens(), padded.n_outputs()), (6, 7, 6));
-        assert_eq!((padded.tokens[6], padded.positions[6], padded.slots[6]), (0, 0, 112));
-        assert_eq!((&padded.block_table[10..], padded.seq_lens[5]), (&[7, 0][..], 1));
+        assert_eq!((padded.tokens[6], padded.positions[6], padded.seq_lens[5]), (0, 0, 1));
+        for (paged, block) in padded.paged.iter().zip([7, 5]) {
+            assert_eq!((paged.slots[6], &paged.block_table[10..]), (block * 16, &[block, 0][..]));
+        }
         assert_eq!(padded.query_starts, [0, 1, 3, 4, 5, 6, 7]);
         assert_eq!(padded.state_slots, [0, 2, 4, 6, 8, -1, 1, 3, 5, 7, 9, 40]);
         assert_eq!(padded.output_ids, [0, 3, 4, 5, 6, 6]);

@@ -4,24 +4,24 @@ use super::*;
 use proptest::prelude::*;
 
 /// Blocks of 4 tokens. Sequence 1 has computed 5 of its 6 tokens, sequence 2 is a prompt of 7, sequence 3 one of 9.
-fn queue(pool: &mut BlockPool) -> Vec<Sequence> {
+fn queue(pool: &mut CachePools) -> Vec<Sequence> {
     let mut a = Sequence::new(SequenceId(1), vec![10, 11, 12, 13, 14, 15]).unwrap();
-    assert!(a.blocks.grow(5, pool));
+    assert!(a.grow(5, pool));
     a.advance(5);
     let b = Sequence::new(SequenceId(2), (20..27).collect()).unwrap();
     let c = Sequence::new(SequenceId(3), (30..39).collect()).unwrap();
     vec![a, b, c]
 }
 
-fn pool() -> BlockPool {
-    BlockPool::new(16, 4).unwrap()
+fn pool() -> CachePools {
+    CachePools::new(16, 0, 4).unwrap()
 }
 
 /// Chunks of sequences, which get blocks for all their tokens.
-fn chunks(queue: &mut [Sequence], pool: &mut BlockPool, chunks: &[(u64, usize)]) -> Vec<ScheduledChunk> {
+fn chunks(queue: &mut [Sequence], pool: &mut CachePools, chunks: &[(u64, usize)]) -> Vec<ScheduledChunk> {
     let chunk = |&(id, n_new): &(u64, usize)| {
         let seq = queue.iter_mut().find(|seq| seq.id.0 == id);
-        seq.into_iter().for_each(|seq| assert!(seq.blocks.grow(seq.tokens().len(), pool)));
+        seq.into_iter().for_each(|seq| assert!(seq.grow(usize::MAX, pool)));
         ScheduledChunk { id: SequenceId(id), n_new }
     };
     chunks.iter().map(chunk).collect()
@@ -30,7 +30,7 @@ fn chunks(queue: &mut [Sequence], pool: &mut BlockPool, chunks: &[(u64, usize)])
 /// The arrays of these chunks, with the logits of the last tokens or of all.
 fn batch(
     queue: &[Sequence],
-    pool: &BlockPool,
+    pool: &CachePools,
     chunks: &[ScheduledChunk],
     max_blocks: usize,
     all: bool,
@@ -50,8 +50,8 @@ fn a_decode_a_prompt_and_a_chunk_give_these_arrays() {
     assert_eq!(batch.tokens, [15, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33]);
     assert_eq!(batch.positions, [5, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3]);
     // Blocks 0 and 1 hold sequence 1, 2 and 3 sequence 2, 4 to 6 sequence 3, of which one is used so far.
-    assert_eq!(batch.slots, [5, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19]);
-    assert_eq!(batch.block_table, [0, 1, 0, 2, 3, 0, 4, 0, 0]);
+    assert_eq!(batch.paged[0].slots, [5, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19]);
+    assert_eq!(batch.paged[0].block_table, [0, 1, 0, 2, 3, 0, 4, 0, 0]);
     assert_eq!(batch.seq_lens, [6, 7, 4]);
     assert_eq!(batch.query_starts, [0, 1, 8, 12]);
     assert_eq!(batch.output_ids, [0, 7]);
@@ -115,7 +115,7 @@ proptest! {
         block_size in 1..9usize,
         n_tokens in 1..40usize,
     ) {
-        let mut pool = BlockPool::new(200, block_size).unwrap();
+        let mut pool = CachePools::new(200, 0, block_size).unwrap();
         let mut queue: Vec<_> = lengths.iter().enumerate()
             .map(|(i, &n)| Sequence::new(SequenceId(i as u64), (0..n).map(|t| t + 100 * i as u32).collect()).unwrap())
             .collect();
@@ -133,11 +133,11 @@ proptest! {
             }
             let chunks = chunks(&mut queue, &mut pool, &of);
             let batch = batch(&queue, &pool, &chunks, 30, false).unwrap();
-            for (&slot, &token) in batch.slots.iter().zip(&batch.tokens) {
+            for (&slot, &token) in batch.paged[0].slots.iter().zip(&batch.tokens) {
                 cache[slot as usize] = token;
             }
             for (s, chunk) in chunks.iter().enumerate() {
-                let row = &batch.block_table[s * 30..][..30];
+                let row = &batch.paged[0].block_table[s * 30..][..30];
                 let seq = &mut queue[chunk.id.0 as usize];
                 for position in 0..batch.seq_lens[s] as usize {
                     let slot = row[position / block_size] as usize * block_size + position % block_size;

@@ -24,7 +24,7 @@ use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
 /// The sizes of a core.
-#[derive(Clone, Copy, PartialEq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct CoreOptions {
     /// Budgets and rules.
     pub scheduler: SchedulerConfig,
@@ -32,6 +32,9 @@ pub struct CoreOptions {
     pub n_ctx: usize,
     /// Blocks of the KV cache.
     pub n_blocks: usize,
+    /// The windows of layers whose caches have blocks of their own, in tokens, and how many blocks: those that all sequences of
+    /// a step hold, or `n_blocks`.
+    pub windows: Vec<(usize, usize)>,
     /// Blocks of host memory for swapping.
     pub n_host_blocks: usize,
     /// Slots of recurrent states: two for each sequence of a step; 0 for models without such states.
@@ -49,6 +52,7 @@ impl Default for CoreOptions {
             scheduler: SchedulerConfig::default(),
             n_ctx: 4096,
             n_blocks: 4096 / BLOCK_SIZE,
+            windows: Vec::new(),
             n_host_blocks: 0,
             n_states: 0,
             n_host_states: 0,
@@ -73,8 +77,12 @@ impl<R: Runner> EngineCore<R> {
     /// No request yet. Without a tokenizer there are tokens and no text.
     pub fn new(runner: R, tokenizer: Option<Arc<Tokenizer>>, options: CoreOptions) -> Result<EngineCore<R>> {
         let CoreOptions { n_ctx, block_size, .. } = options;
+        let n_host_blocks = options.n_host_blocks;
+        let host_windows = options.windows.iter().map(|(window, _)| (*window, n_host_blocks));
+        let host = CachePools::new(n_host_blocks, options.n_host_states, block_size)?;
+        let host = host.with_windows(host_windows)?;
         let device = CachePools::new(options.n_blocks, options.n_states, block_size)?;
-        let host = CachePools::new(options.n_host_blocks, options.n_host_states, block_size)?;
+        let device = device.with_windows(options.windows)?;
         let scheduler = Scheduler::new(options.scheduler, device, host)?;
         let vocabulary = Vocabulary { tokenizer, n_tokens: runner.n_vocab() };
         Ok(EngineCore {
@@ -212,9 +220,9 @@ impl<R: Runner> EngineCore<R> {
             let (request, seq) = running.get(&id)?;
             Some((*seq, self.requests.get(request).and_then(Active::logits_from)))
         };
-        let pool = self.scheduler.pool();
-        let max_blocks = pool.blocks_for(self.n_ctx).max(1);
-        let batch = Batch::new(&plan.chunks, find, pool, max_blocks)?;
+        let pools = self.scheduler.device();
+        let max_blocks = pools.blocks.blocks_for(self.n_ctx).max(1);
+        let batch = Batch::new(&plan.chunks, find, pools, max_blocks)?;
         let needs =
             batch.rows.iter().map(|row| self.requests.get(&running.get(&row.id)?.0)?.required_top_k());
         let needs: Vec<Option<usize>> = needs.collect();

@@ -113,10 +113,17 @@ impl BlockPool {
         Ok(())
     }
 
-    /// Names the contents of a full block in use, so that [`BlockPool::reuse`] finds it.
-    pub fn name(&mut self, block: BlockId, hash: BlockHash) -> Result<()> {
+    /// Names the contents of a block in use, so that [`BlockPool::reuse`] finds it. `false` if it has a name, or another block
+    /// has this one.
+    pub fn name(&mut self, block: BlockId, hash: BlockHash) -> Result<bool> {
         self.users_of(block, "named")?;
-        self.prefixes.name(block, hash);
+        Ok(self.prefixes.name(block, hash))
+    }
+
+    /// Names the contents of a block in use; another block that has the name loses it.
+    pub(crate) fn take_name(&mut self, block: BlockId, hash: BlockHash) -> Result<()> {
+        self.users_of(block, "named")?;
+        self.free.extend(self.prefixes.take_name(block, hash));
         Ok(())
     }
 
@@ -151,15 +158,6 @@ impl BlockPool {
             let hash = before.next(&rest[..n]);
             Some((hash, self.find(hash)?, n))
         })
-    }
-
-    /// Of [`BlockPool::tails`] the first that no table uses. It loses its name, since it is written next.
-    pub fn take_tail(&mut self, before: BlockHash, rest: &[TokenId]) -> Option<(BlockId, usize)> {
-        let is_unused = |block: BlockId| self.n_users[block.0 as usize] == 0;
-        let (hash, _, n) = self.tails(before, rest).find(|(_, block, _)| is_unused(*block))?;
-        let block = self.reuse(hash)?;
-        self.forget(block).ok()?;
-        Some((block, n))
     }
 
     /// For a block in use that is written again: its contents have no name any more.

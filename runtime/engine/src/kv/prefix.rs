@@ -61,13 +61,27 @@ impl PrefixCache {
         self.blocks.get(&hash).copied()
     }
 
-    /// Names the contents of a block in use. Contents that another block has as well keep that one.
-    pub fn name(&mut self, block: BlockId, hash: BlockHash) {
+    /// Names the contents of a block in use. Contents that another block has as well keep that one: `false`.
+    pub fn name(&mut self, block: BlockId, hash: BlockHash) -> bool {
         let entry = &mut self.entries[block.0 as usize];
-        if entry.hash.is_none() && !self.blocks.contains_key(&hash) {
+        let is_new = entry.hash.is_none() && !self.blocks.contains_key(&hash);
+        if is_new {
             entry.hash = Some(hash);
             self.blocks.insert(hash, block);
         }
+        is_new
+    }
+
+    /// Names the contents of a block in use, whatever had the name before; that block, if it was kept for it.
+    pub fn take_name(&mut self, block: BlockId, hash: BlockHash) -> Option<BlockId> {
+        let before = self.find(hash).filter(|before| *before != block);
+        let kept = before.and_then(|before| {
+            self.forget(before);
+            self.unused.remove(&self.entries[before.0 as usize].unused_since)
+        });
+        self.forget(block);
+        self.name(block, hash);
+        kept
     }
 
     /// The contents of a block are no longer what its name states.

@@ -74,12 +74,13 @@ impl EngineCore<DeviceRunner> {
 
     /// An error if caches are not rows by token.
     fn check_has_rows(&self) -> Result<()> {
-        match self.runner().model().spec().is_recurrent() {
-            true => {
-                Err(Error::BadState { problem: "the model has recurrent states, which have none".into() })
-            }
-            false => Ok(()),
-        }
+        let pools = self.scheduler().device();
+        let problem = match (pools.is_recurrent(), pools.windows.is_empty()) {
+            (true, _) => "the model has recurrent states, which have none",
+            (_, false) => "the model's layers with a window have those of its end only: keep whole contexts (--swa-full)",
+            _ => return Ok(()),
+        };
+        Err(Error::BadState { problem: problem.into() })
     }
 
     /// An error if rows cannot be those of the engine's caches.

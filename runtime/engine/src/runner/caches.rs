@@ -3,17 +3,18 @@
 use super::DeviceRunner;
 use crate::error::Result;
 use crate::kv::pool::BlockId;
-use crate::kv::pools::CacheMoves;
+use crate::kv::pools::{CacheMoves, PoolId};
 use crate::scheduler::{BlockMove, PreemptionCost};
 use llmrt_host::sched::executor::Executor;
+use llmrt_models::CacheKind;
 use std::time::Instant;
 
 /// A cache of one layer.
 pub(crate) struct Cache {
     /// The state's name, such as `blk.0.k_cache`.
     pub name: String,
-    /// Whether it holds states of whole sequences, by slot, instead of rows by block.
-    pub is_recurrent: bool,
+    /// What addresses it.
+    pub pool: PoolId,
     /// Bytes of a block or slot.
     pub n_bytes: u64,
 }
@@ -42,12 +43,12 @@ fn follow(mean: &mut Option<f64>, since: Instant, n: usize) {
 
 impl DeviceRunner {
     /// Copies blocks of the caches one after the other, on their devices.
-    pub(crate) fn copy_blocks(&mut self, copies: &[BlockMove]) -> Result<()> {
+    pub(crate) fn copy_blocks(&mut self, copies: &CacheMoves) -> Result<()> {
         if copies.is_empty() {
             return Ok(());
         }
-        for Cache { name, n_bytes, .. } in self.caches().into_iter().filter(|cache| !cache.is_recurrent) {
-            for copy in copies {
+        for Cache { name, n_bytes, pool } in self.caches() {
+            for copy in copies.of(pool) {
                 let at = |block: BlockId| u64::from(block.0) * n_bytes;
                 self.executor().copy_state(&name, at(copy.from), at(copy.to), n_bytes)?;
             }
@@ -58,7 +59,8 @@ impl DeviceRunner {
     /// Blocks and states that the swap space holds: a state of each sequence first.
     pub(super) fn swap_space(&self) -> (usize, usize) {
         let bytes = |is_recurrent| {
-            let caches = self.caches().into_iter().filter(|cache| cache.is_recurrent == is_recurrent);
+            let caches = self.caches().into_iter();
+            let caches = caches.filter(|cache| (cache.pool == PoolId::States) == is_recurrent);
             caches.map(|cache| cache.n_bytes).sum::<u64>()
         };
         let space = self.options.swap_space;
@@ -75,7 +77,8 @@ impl DeviceRunner {
     /// Measures how long a block takes to host memory and back. The cache is empty.
     pub(super) fn time_a_block(&mut self) -> Result<()> {
         let block = BlockMove { from: BlockId(0), to: BlockId(0) };
-        let moves = CacheMoves { blocks: vec![block], states: Vec::new() };
+        let windows = vec![vec![block]; self.windows().len()];
+        let moves = CacheMoves { blocks: vec![block], windows, states: Vec::new() };
         self.swap_out(&moves)?;
         self.swap_in(&moves)
     }
@@ -118,23 +121,28 @@ impl DeviceRunner {
         let started = Instant::now();
         for cache in self.caches() {
             let host = self.host_blocks.entry(cache.name.clone()).or_default();
-            for moved in if cache.is_recurrent { &moves.states } else { &moves.blocks } {
+            for moved in moves.of(cache.pool) {
                 execute(&mut self.deployment.executor, &cache, moved, host)?;
             }
         }
-        follow(&mut self.timed.per_block, started, moves.blocks.len() + moves.states.len());
+        follow(&mut self.timed.per_block, started, moves.n_moves());
         Ok(())
     }
 
     /// The caches, by name.
     pub(crate) fn caches(&self) -> Vec<Cache> {
-        let recurrent = self.model().spec().state_names();
-        let n_units = |is_recurrent| {
-            if is_recurrent { self.options.n_device_states() } else { self.options.n_device_blocks() }
-        };
+        let kinds = self.model().spec().states();
+        let (windows, shape) = (self.windows(), self.options.shape(1, 1, 1));
         let cache = |(name, n): (String, u64)| {
-            let is_recurrent = recurrent.contains(&name);
-            Cache { name, is_recurrent, n_bytes: n / (n_units(is_recurrent) as u64).max(1) }
+            let kind = kinds.get(&name).copied().unwrap_or(CacheKind::Paged { window: 0 });
+            let pool = match kind {
+                CacheKind::Recurrent => PoolId::States,
+                CacheKind::Paged { window } => {
+                    let i = windows.iter().position(|(of_pool, _)| *of_pool == window as usize);
+                    i.map_or(PoolId::Blocks, PoolId::Window)
+                }
+            };
+            Cache { name, pool, n_bytes: n / kind.n_units(&shape).max(1) }
         };
         self.deployment.executor.states().into_iter().map(cache).collect()
     }

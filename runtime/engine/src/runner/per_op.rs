@@ -21,15 +21,16 @@ impl DeviceRunner {
     pub fn per_op(&mut self, tokens: &[TokenId], visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         self.ensure_deployed()?;
         let id = SequenceId(0);
-        let mut pools = CachePools::new(self.options.n_blocks(), self.n_states(), BLOCK_SIZE)?;
+        let mut pools = CachePools::new(self.options.n_blocks(), self.n_states(), BLOCK_SIZE)?
+            .with_windows(self.windows())?;
         let mut seq = Sequence::new(id, tokens.to_vec())?;
-        if !seq.blocks.grow(tokens.len(), &mut pools.blocks) {
+        if !seq.grow(tokens.len(), &mut pools) {
             return Err(Error::OutOfBlocks { id });
         }
         seq.begin_state(&mut pools.states)?;
         let chunk = ScheduledChunk { id, n_new: tokens.len() };
         let batch =
-            Batch::new(&[chunk], |_| Some((&seq, Some(0))), &pools.blocks, self.options.max_blocks())?;
+            Batch::new(&[chunk], |_| Some((&seq, Some(0))), &pools, self.options.max_blocks())?;
         self.visit_ops(&batch, visit)
     }
 

@@ -57,14 +57,12 @@ impl Scheduler {
         let reserve = if is_alone { 0 } else { self.watermark_blocks() };
         let first = &mut group.sequences[0];
         if group.reuses_prefix {
-            first.reuse_prefix(&mut self.device.blocks);
+            first.reuse_prefix(&mut self.device)?;
         }
         let needed = needed - first.blocks().ids().len();
-        if self.device.blocks.n_free() < needed + reserve {
-            first.release(&mut self.device)?;
-            return Ok(false);
-        }
-        first.count_cached();
-        Ok(first.blocks.grow(first.tokens().len(), &mut self.device.blocks))
+        let has_room = self.device.blocks.n_free() >= needed + reserve
+            && first.grow(self.config.max_num_batched_tokens, &mut self.device);
+        if has_room { first.count_cached() } else { first.release(&mut self.device)? }
+        Ok(has_room)
     }
 }

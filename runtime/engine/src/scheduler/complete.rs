@@ -38,8 +38,9 @@ impl Scheduler {
             seq.advance(*n_new);
             seq.commit_state(&mut self.device.states)?;
             if self.config.prefix_cache && !self.device.is_recurrent() {
-                seq.name_blocks(&mut self.device.blocks)?;
+                seq.name_blocks(&mut self.device)?;
             }
+            seq.leave_windows(&mut self.device)?;
         }
         let mut continued = Vec::new();
         for outcome in outcomes {

@@ -1,6 +1,6 @@
 //! A request as the scheduler sees it: its sequences, and what they share.
 
-use crate::kv::pool::{BlockId, BlockPool};
+use crate::kv::pool::BlockId;
 use crate::kv::pools::CachePools;
 use crate::kv::prefix::BlockHash;
 use crate::request::RequestId;
@@ -94,7 +94,8 @@ impl Group {
 
     /// Blocks that its ready sequences lack for all their known tokens; a block that is written and that others read counts,
     /// since it is copied.
-    pub(super) fn n_lacking(&self, pool: &BlockPool) -> usize {
+    pub(super) fn n_lacking(&self, pools: &CachePools) -> usize {
+        let pool = &pools.blocks;
         let mut users: Vec<(BlockId, u32)> = Vec::new();
         let mut n_lacking = 0;
         for (i, seq) in self.sequences.iter().enumerate() {
@@ -102,7 +103,7 @@ impl Group {
                 continue;
             }
             let held = match seq.blocks().ids().len() {
-                0 => self.n_shareable_blocks(i, pool),
+                0 => self.n_shareable_blocks(i, pools),
                 n => n,
             };
             n_lacking += pool.blocks_for(seq.tokens().len()).saturating_sub(held);
@@ -121,15 +122,15 @@ impl Group {
     }
 
     /// Full blocks that sequence `i`, which has none, can share with those before it.
-    fn n_shareable_blocks(&self, i: usize, pool: &BlockPool) -> usize {
-        let n_tokens = |other: &Sequence| self.sequences[i].n_shareable(other);
-        self.sequences[..i].iter().map(n_tokens).max().unwrap_or(0) / pool.block_size()
+    fn n_shareable_blocks(&self, i: usize, pools: &CachePools) -> usize {
+        let n_blocks = |other: &Sequence| self.sequences[i].n_shareable_blocks(other, pools);
+        self.sequences[..i].iter().map(n_blocks).max().unwrap_or(0)
     }
 
     /// Blocks that all its sequences take from nothing, those with the same first tokens sharing full blocks, unless they
-    /// have states.
+    /// have states or windows, whose first blocks the first sequence may have given back.
     pub(super) fn n_blocks_from_nothing(&self, pools: &CachePools) -> usize {
-        let (pool, shares) = (&pools.blocks, !pools.is_recurrent());
+        let (pool, shares) = (&pools.blocks, !pools.is_recurrent() && pools.windows.is_empty());
         let blocks = |i: usize| {
             let seq = &self.sequences[i];
             let others = self.sequences[..i].iter().filter(|_| shares);

@@ -264,7 +264,7 @@ fn insert(queue: &mut VecDeque<Group>, group: Group) -> usize {
 /// Gives the blocks of a sequence on the device back; with `keeps_tail` its last block, which is not full, can be used again.
 fn end_sequence(seq: &mut Sequence, keeps_tail: bool, device: &mut CachePools) -> Result<()> {
     if keeps_tail {
-        seq.name_tail(&mut device.blocks)?;
+        seq.name_tail(device)?;
     }
     seq.release(device)
 }

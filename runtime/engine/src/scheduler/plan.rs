@@ -12,9 +12,9 @@ pub struct StepPlan {
     pub swap_out: CacheMoves,
     /// Blocks and states of swapped-in groups: from host memory, to the device. Never in one step with `swap_out`.
     pub swap_in: CacheMoves,
-    /// Blocks that are copied on the device since another sequence still reads the first (copy on write), one after the
-    /// other.
-    pub block_copies: Vec<BlockMove>,
+    /// Blocks that are copied on the device since another sequence still reads the first (copy on write), those of a cache
+    /// one after the other.
+    pub block_copies: CacheMoves,
     /// The tokens that are computed.
     pub chunks: Vec<ScheduledChunk>,
     /// Requests whose blocks went to others; they go on later.

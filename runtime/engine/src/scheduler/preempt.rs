@@ -1,6 +1,5 @@
 //! Running groups give their blocks up, and get them back.
 
-use super::run::reserve;
 use super::{Group, Preemption, PreemptionMode, Scheduler, StepPlan, insert};
 use crate::error::Result;
 use crate::kv::pools::{CacheMoves, CachePools};
@@ -76,10 +75,10 @@ impl Scheduler {
                 break;
             };
             plan.swap_in.extend(moves);
-            group.sequences.iter().try_for_each(|seq| seq.name_again(&mut self.device.blocks))?;
+            group.sequences.iter().try_for_each(|seq| seq.name_again(&mut self.device))?;
             let at = insert(&mut self.running, group);
-            if self.running[at].n_lacking(&self.device.blocks) <= self.device.blocks.n_free() {
-                reserve(&mut self.running[at], &mut self.device.blocks, plan)?;
+            if self.running[at].n_lacking(&self.device) <= self.device.blocks.n_free() {
+                self.reserve(at, plan)?;
                 self.run_group(at, plan);
             }
         }
@@ -93,7 +92,7 @@ impl Scheduler {
             group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.device))?;
             insert(&mut self.waiting, group);
         }
-        self.device.blocks.forget_all();
+        self.device.forget_all();
         Ok(())
     }
 

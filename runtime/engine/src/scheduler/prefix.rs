@@ -37,7 +37,7 @@ impl Scheduler {
             taken.push(block);
             n_tokens += n;
             if pool.find(hash) != Some(block) {
-                outcome = write(i, block).and_then(|()| pool.name(block, hash));
+                outcome = write(i, block).and_then(|()| pool.name(block, hash)).map(drop);
             }
             if outcome.is_err() {
                 break;

@@ -1,9 +1,7 @@
 //! Running groups get blocks and tokens.
 
-use super::group::Group;
-use super::{BlockMove, Limit, Refusal, ScheduledChunk, Scheduler, StepPlan, release};
+use super::{Limit, Refusal, ScheduledChunk, Scheduler, StepPlan, release};
 use crate::error::{Error, Result};
-use crate::kv::pool::BlockPool;
 
 impl Scheduler {
     /// Gives every running group blocks for its known tokens, in order. Where there are too few, the last group is preempted;
@@ -14,9 +12,9 @@ impl Scheduler {
         }
         let mut i = 0;
         while i < self.running.len() {
-            let n_lacking = self.running[i].n_lacking(&self.device.blocks);
+            let n_lacking = self.running[i].n_lacking(&self.device);
             if n_lacking <= self.device.blocks.n_free() {
-                reserve(&mut self.running[i], &mut self.device.blocks, plan)?;
+                self.reserve(i, plan)?;
                 i += 1;
             } else if self.running.len() > 1 {
                 self.preempt_last(plan)?;
@@ -66,25 +64,24 @@ impl Scheduler {
             }
         }
     }
-}
 
-/// Gives the ready sequences of a group the blocks that they need, which are free.
-pub(super) fn reserve(group: &mut Group, pool: &mut BlockPool, plan: &mut StepPlan) -> Result<()> {
-    // Which are ready is decided before any has more: as the group's need was counted.
-    let is_due = |i: &usize| group.sequences[*i].n_missing() > 0 && group.is_ready(*i);
-    let due: Vec<usize> = (0..group.sequences.len()).filter(is_due).collect();
-    for i in due {
-        let (before, rest) = group.sequences.split_at_mut(i);
-        let seq = &mut rest[0];
-        if seq.blocks().ids().is_empty() {
-            seq.share_common(before, pool)?;
+    /// Gives the ready sequences of a running group the blocks that they need, which are free.
+    pub(super) fn reserve(&mut self, i: usize, plan: &mut StepPlan) -> Result<()> {
+        let (group, pools) = (&mut self.running[i], &mut self.device);
+        // Which are ready is decided before any has more: as the group's need was counted.
+        let is_due = |i: &usize| group.sequences[*i].n_missing() > 0 && group.is_ready(*i);
+        let due: Vec<usize> = (0..group.sequences.len()).filter(is_due).collect();
+        for i in due {
+            let (before, rest) = group.sequences.split_at_mut(i);
+            let seq = &mut rest[0];
+            if seq.blocks().ids().is_empty() {
+                seq.share_common(before, pools)?;
+            }
+            seq.copy_on_write(pools, &mut plan.block_copies)?;
+            if !seq.grow(self.config.max_num_batched_tokens, pools) {
+                return Err(Error::OutOfBlocks { id: seq.id });
+            }
         }
-        if let Some((from, to)) = seq.copy_on_write(pool)? {
-            plan.block_copies.push(BlockMove { from, to });
-        }
-        if !seq.blocks.grow(seq.tokens().len(), pool) {
-            return Err(Error::OutOfBlocks { id: seq.id });
-        }
+        Ok(())
     }
-    Ok(())
 }

@@ -60,11 +60,11 @@ fn rope_factors(b: &mut Builder<'_>) -> Result<Option<Tensor>> {
 pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) -> Result<Tensor> {
     let (il, layer) = (b.il(), b.layer());
     let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
-    let group = b.paged_group(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
-    let k_cache = cached_rows(b, group, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
-    let v_cache = cached_rows(b, group, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
+    b.add_paged(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
+    let k_cache = cached_rows(b, layer.window, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
+    let v_cache = cached_rows(b, layer.window, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
 
-    let paged = paged(b, group);
+    let paged = paged(b, layer.window);
     let params = AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,
@@ -77,10 +77,10 @@ pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) ->
     Ok(b.name(y, "kqv_out"))
 }
 
-/// The layer's K or V cache [row, n_slots] of heads of `head_dim`, with `rows` in their slots.
+/// The layer's K or V cache [row, n_slots] of heads of `head_dim` and a window, with `rows` in their slots.
 pub(super) fn cached_rows(
     b: &mut Builder<'_>,
-    group: usize,
+    window: u32,
     role: Role,
     rows: Tensor,
     head_dim: u64,
@@ -95,16 +95,16 @@ pub(super) fn cached_rows(
         let (layer, block) = (b.il(), dtype.block_elems());
         return Err(Error::CacheType { cache: name, layer, dtype, head_dim, block });
     }
-    let n_slots = b.batch.n_blocks * b.batch.block_size;
+    let n_slots = b.batch.n_blocks_of(window) * b.batch.block_size;
     let cache = b.g.state(&format!("blk.{}.{suffix}", b.il()), dtype, &[row, n_slots], role);
-    let slots = b.input(Input::Slots(group));
+    let slots = b.input(Input::Slots(window));
     Ok(b.g.set_rows(cache, rows, slots))
 }
 
-/// Where a group of caches has the sequences.
-pub(super) fn paged(b: &mut Builder<'_>, group: usize) -> Paged {
+/// Where the caches with a window have the sequences.
+pub(super) fn paged(b: &mut Builder<'_>, window: u32) -> Paged {
     Paged {
-        block_table: b.input(Input::BlockTable(group)),
+        block_table: b.input(Input::BlockTable(window)),
         seq_lens: b.input(Input::SeqLens),
         query_starts: b.input(Input::QueryStarts),
     }

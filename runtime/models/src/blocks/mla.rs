@@ -16,11 +16,11 @@ pub(crate) fn mla(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let rows = keys(b, x)?; // [k_row, n_tokens]
 
     let v = ValueRows::ViewOfK(0..cfg.kv_rank);
-    let group = b.paged_group(PagedLayer { il, k_row: cfg.k_row(), v }, 0);
-    let k_cache = cached_rows(b, group, Role::KCache, rows, cfg.k_row(), cfg.k_row())?;
+    b.add_paged(PagedLayer { il, k_row: cfg.k_row(), v }, 0);
+    let k_cache = cached_rows(b, 0, Role::KCache, rows, cfg.k_row(), cfg.k_row())?;
     let v_cache = b.g.slice(k_cache, 0, 0, cfg.kv_rank);
 
-    let paged = paged(b, group);
+    let paged = paged(b, 0);
     let params = AttentionParams {
         n_kv_heads: 1,
         block_size: b.batch.block_size as u32,

@@ -4,7 +4,7 @@ mod errors;
 mod graphs;
 mod numbers;
 
-use crate::{BatchShape, Model, Result};
+use crate::{BatchShape, Model, Result, WindowBlocks};
 use llmrt_abi::DType;
 use llmrt_gguf::{Metadata, Value};
 use llmrt_graph::{Shape, tensor::shape};
@@ -205,6 +205,7 @@ const SHAPE: BatchShape = BatchShape {
     n_outputs: 2,
     max_blocks: 4,
     n_blocks: 6,
+    windows: WindowBlocks::All,
     block_size: 8,
     n_state_slots: 6,
     k_type: DType::F32,

@@ -128,7 +128,8 @@ fn layers_with_a_window_are_a_cache_group_of_their_own() {
     let group = |il, window| CacheGroup::Paged { layers: vec![layer(il)], window };
     assert_eq!(model.spec().caches, [group(0, 8), group(1, 0)]);
     let tables = model.spec().inputs.iter().filter(|input| matches!(input, Input::BlockTable(_)));
-    assert_eq!(tables.collect::<Vec<_>>(), [&Input::BlockTable(0), &Input::BlockTable(1)]);
+    assert_eq!(tables.collect::<Vec<_>>(), [&Input::BlockTable(8), &Input::BlockTable(0)]);
+    assert_eq!(model.spec().windows(), [8]);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use crate::{Target, accepted, samples};
 use llmrt_abi::DType;
 use llmrt_gguf::Gguf;
-use llmrt_models::{BatchShape, Model};
+use llmrt_models::{BatchShape, Model, WindowBlocks};
 
 /// Model metadata and tensor tables, up to the graph.
 pub const TARGET: Target = Target { name: "model", check, seeds };
@@ -25,6 +25,7 @@ pub fn builds(gguf: &Gguf) {
         n_outputs: 3,
         max_blocks: 4,
         n_blocks: 9,
+        windows: WindowBlocks::All,
         block_size: 16,
         n_state_slots: 4,
         k_type: DType::F16,

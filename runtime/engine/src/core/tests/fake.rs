@@ -60,7 +60,7 @@ impl Runner for Fake {
     fn move_blocks(&mut self, plan: &StepPlan) -> Result<()> {
         plan.swap_out.blocks.iter().for_each(|m| copy(&self.device, &mut self.host, m));
         plan.swap_in.blocks.iter().for_each(|m| copy(&self.host, &mut self.device, m));
-        for m in &plan.block_copies {
+        for m in &plan.block_copies.blocks {
             let before = self.device.clone();
             copy(&before, &mut self.device, m);
         }
@@ -76,13 +76,13 @@ impl Runner for Fake {
         if b.n_tokens() > self.max_tokens {
             return Err(out_of_memory());
         }
-        for ((slot, token), position) in b.slots.iter().zip(&b.tokens).zip(&b.positions) {
+        for ((slot, token), position) in b.paged[0].slots.iter().zip(&b.tokens).zip(&b.positions) {
             self.device[*slot as usize] = Some((*token, *position));
         }
         let mut rows = Rows { n_rows: b.n_outputs(), ..Rows::default() };
         for id in &b.output_ids {
             let seq = b.query_starts[1..].iter().position(|end| id < end).expect("a sequence of each token");
-            let table = &b.block_table[seq * b.max_blocks..][..b.max_blocks];
+            let table = &b.paged[0].block_table[seq * b.max_blocks..][..b.max_blocks];
             let read = (0..=b.positions[*id as usize]).map(|position| {
                 let slot = table[position as usize / BLOCK_SIZE] as usize * BLOCK_SIZE;
                 let found =

@@ -56,9 +56,14 @@ fn a_pool_whose_slots_do_not_fit_an_i32_is_refused() {
 
 #[test]
 fn a_slot_is_block_times_size_plus_offset() {
-    let table = BlockTable { blocks: vec![BlockId(5), BlockId(2)] };
-    let slots: Vec<_> = [0, 15, 16, 31, 32].into_iter().map(|position| table.slot(position, 16)).collect();
-    assert_eq!(slots, [Some(80), Some(95), Some(32), Some(47), None]);
+    let table = |n_left| {
+        let mut table = BlockTable::starting_at(n_left);
+        [5, 2].into_iter().for_each(|block| table.push(BlockId(block)));
+        table
+    };
+    let slots = |n_left| [0, 15, 16, 31, 32, 47].map(|position| table(n_left).slot(position, 16));
+    assert_eq!(slots(0), [Some(80), Some(95), Some(32), Some(47), None, None]);
+    assert_eq!(slots(1), [None, None, Some(80), Some(95), Some(32), Some(47)], "after one that was given back");
 }
 
 #[test]
@@ -171,7 +176,7 @@ proptest! {
                 }
                 Act::Shrink(table, n) => tables[table].shrink(n, &mut pool).unwrap(),
                 Act::ShareFront(from, to, n) => {
-                    let shared = tables[from].share_front(n, &mut pool).unwrap();
+                    let shared = tables[from].share(0..n, &mut pool).unwrap();
                     tables[to].release(&mut pool).unwrap();
                     tables[to] = shared;
                 }

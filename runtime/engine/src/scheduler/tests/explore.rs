@@ -17,6 +17,8 @@ pub struct Setting {
     /// Slots of recurrent states; none in models without them.
     pub n_states: usize,
     pub n_host_states: usize,
+    /// Windows whose caches have blocks of their own.
+    pub windows: Vec<usize>,
     pub requests: Vec<NewGroup>,
     pub n_aborts: usize,
     pub n_failures: usize,
@@ -68,6 +70,7 @@ pub fn setting() -> Setting {
         n_host: 3,
         n_states: 0,
         n_host_states: 0,
+        windows: Vec::new(),
         requests,
         n_aborts: 0,
         n_failures: 0,
@@ -81,7 +84,8 @@ pub fn setting() -> Setting {
 /// What was found: states, or the first violated invariant with the events that led to it.
 pub fn explore(setting: &Setting, fault: Option<Fault>) -> Result<usize, String> {
     let device = [setting.n_blocks, setting.n_states];
-    let mut world = World::new(setting.config, device, [setting.n_host, setting.n_host_states], BLOCK_SIZE);
+    let host = [setting.n_host, setting.n_host_states];
+    let mut world = World::new(setting.config, device, host, BLOCK_SIZE, &setting.windows);
     world.fault = fault;
     let root = Node { world, left: setting.clone(), n_added: 0 };
     let (mut seen, mut open) = (HashSet::new(), vec![root]);
@@ -183,6 +187,16 @@ pub fn recurrent(setting: &mut Setting) {
     (setting.n_states, setting.n_host_states) = (2 * setting.config.max_num_seqs, 2);
 }
 
+/// A model with layers that see two tokens, and others that see three; sequences of more than twice as many.
+pub fn windowed(setting: &mut Setting) {
+    setting.windows = vec![2, 3];
+    setting.n_max = 7;
+    setting.n_blocks = 8;
+    setting.config.max_num_batched_tokens = 2;
+    setting.config.max_num_seqs = 2;
+    setting.requests.truncate(3);
+}
+
 /// The settings, by name.
 fn settings() -> Vec<(&'static str, Setting)> {
     let base = setting();
@@ -204,6 +218,21 @@ fn settings() -> Vec<(&'static str, Setting)> {
         ("withheld", with(&|s| s.n_withheld = 2)),
         ("shifts", with(&|s| s.n_shifts = 1)),
         ("prompt logits", with(&|s| s.requests[0].logits_from = Some(0))),
+        ("windows", with(&windowed)),
+        (
+            "windows and a prefix cache",
+            with(&|s| {
+                windowed(s);
+                s.config.prefix_cache = true;
+            }),
+        ),
+        (
+            "swapped windows",
+            with(&|s| {
+                windowed(s);
+                (s.config.preemption, s.n_losses) = (Preemption::Swap, 1);
+            }),
+        ),
         ("states", with(&recurrent)),
         (
             "swapped states",

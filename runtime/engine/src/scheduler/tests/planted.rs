@@ -1,7 +1,7 @@
 //! Bugs that a scheduler could have, made by changing its state after each event: the exploration finds each.
 
 use super::super::*;
-use super::explore::{Setting, explore, recurrent, setting};
+use super::explore::{Setting, explore, recurrent, setting, windowed};
 use super::world::Fault;
 
 /// The first violated invariant.
@@ -13,7 +13,7 @@ fn find(fault: Fault, change: impl Fn(&mut Setting)) -> String {
 
 #[test]
 fn a_block_that_is_not_copied_before_it_is_written() {
-    let error = find(|_, plan| plan.block_copies.clear(), |_| ());
+    let error = find(|_, plan| plan.block_copies.blocks.clear(), |_| ());
     assert!(error.contains("reads a wrong token"), "{error}");
 }
 
@@ -33,7 +33,7 @@ fn a_preempted_group_that_keeps_its_blocks() {
     let fault: Fault = |s, plan| {
         if let Some((id, PreemptionMode::Recompute)) = plan.preempted.first() {
             let group = s.waiting.iter_mut().find(|g| g.id == *id).unwrap();
-            group.sequences[0].blocks.grow(1, &mut s.device.blocks);
+            group.sequences[0].grow(1, &mut s.device);
         }
     };
     let error = find(fault, |s| s.config.preemption = Preemption::Recompute);
@@ -108,4 +108,20 @@ fn a_swapped_state_that_does_not_move() {
         s.config.preemption = Preemption::Swap;
     });
     assert!(error.contains("reads a wrong state"), "{error}");
+}
+
+#[test]
+fn a_block_that_a_window_still_sees_is_freed() {
+    let fault: Fault = |s, _| {
+        let first = s.running.iter_mut().flat_map(|g| &mut g.sequences).next();
+        first.map_or(Ok(()), |seq| seq.leave_too_early(&mut s.device)).unwrap();
+    };
+    let error = find(fault, windowed);
+    assert!(error.contains("a token without a slot"), "{error}");
+}
+
+#[test]
+fn a_block_of_a_window_that_is_not_copied_before_it_is_written() {
+    let error = find(|_, plan| plan.block_copies.windows.clear(), windowed);
+    assert!(error.contains("reads a wrong token"), "{error}");
 }

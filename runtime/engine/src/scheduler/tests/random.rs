@@ -33,8 +33,9 @@ fn walk(seed: u64, n_events: usize) -> World {
         prefix_cache: !chance.one_in(4),
     };
     let (n_blocks, n_host) = (6 + chance.below(20), chance.below(12));
+    let windows = [&[][..], &[5], &[3, 9]][chance.below(3)];
     let states = if chance.one_in(4) { [16, chance.below(6)] } else { [0, 0] };
-    let mut world = World::new(config, [n_blocks, states[0]], [n_host, states[1]], 4);
+    let mut world = World::new(config, [n_blocks, states[0]], [n_host, states[1]], 4, windows);
     let mut n_requests = 0;
     for _ in 0..n_events {
         let event = next(&mut chance, &world, &mut n_requests, n_blocks);

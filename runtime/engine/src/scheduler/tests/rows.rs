@@ -3,7 +3,7 @@
 
 use super::super::*;
 use super::rules::{SIZE, add, blocks, config, go_on, scheduler, step};
-use crate::batch::Batch;
+use crate::batch::{Batch, PagedArrays};
 use crate::beam::{BeamParams, EarlyStopping};
 use crate::core::{CoreOptions, EngineCore, EngineEvent, Rows, Runner, StepInputs};
 use crate::kv::pool::BlockId;
@@ -96,7 +96,7 @@ fn vl_18_a_shared_last_block_is_copied_before_it_is_written() {
     s.schedule().unwrap();
     go_on(&mut s, 3);
     let plan = s.schedule().unwrap();
-    let copies: Vec<(u32, u32)> = plan.block_copies.iter().map(|m| (m.from.0, m.to.0)).collect();
+    let copies: Vec<(u32, u32)> = plan.block_copies.blocks.iter().map(|m| (m.from.0, m.to.0)).collect();
     assert_eq!(copies, [(1, 2), (1, 3)], "the last one writes where it is");
     assert_eq!(blocks(&s, 0), [vec![0, 2], vec![0, 3], vec![0, 1]]);
     assert_eq!([0, 1, 2, 3].map(|b| s.device.blocks.n_users(BlockId(b)).unwrap()), [3, 1, 1, 1]);
@@ -115,7 +115,7 @@ fn vl_19_swapping_keeps_shared_blocks_shared() {
     go_on(&mut s, 1);
     s.withhold(0);
     let plan = s.schedule().unwrap();
-    assert_eq!((plan.swap_in.blocks.len(), plan.block_copies.len()), (2, 2));
+    assert_eq!((plan.swap_in.blocks.len(), plan.block_copies.blocks.len()), (2, 2));
     assert_eq!((s.host.blocks.n_used(), s.device.blocks.n_used()), (0, 4));
 }
 
@@ -155,7 +155,7 @@ fn vl_21_and_28_each_layer_has_rows_of_keys_and_values_by_slot() {
     runner.executor().write_state(&name, 3 * 16 * row_bytes, &content).unwrap();
     let moves = |from, to| {
         let blocks = vec![BlockMove { from: BlockId(from), to: BlockId(to) }];
-        CacheMoves { blocks, states: Vec::new() }
+        CacheMoves { blocks, ..CacheMoves::default() }
     };
     runner.swap_out(&moves(3, 1)).unwrap();
     runner.swap_in(&moves(1, 5)).unwrap();
@@ -270,12 +270,16 @@ fn vl_26_the_arrays_of_a_step() {
     add(&mut s, 1, 2 * SIZE + 2, 1);
     let plan = s.schedule().unwrap();
     let find = |id| s.sequence(id).map(|seq| (seq, None));
-    let batch = Batch::new(&plan.chunks, find, s.pool(), 3).unwrap();
+    let batch = Batch::new(&plan.chunks, find, s.device(), 3).unwrap();
     let expected = Batch {
         tokens: vec![0, 100, 101, 102, 103, 104, 105, 106, 107, 108, 109],
         positions: vec![5, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9],
-        slots: vec![5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17],
-        block_table: vec![0, 1, 0, 2, 3, 4],
+        paged: vec![PagedArrays {
+            window: 0,
+            n_blocks: 8,
+            slots: vec![5, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17],
+            block_table: vec![0, 1, 0, 2, 3, 4],
+        }],
         seq_lens: vec![6, 10],
         query_starts: vec![0, 1, 11],
         state_slots: vec![-1; 4],

@@ -3,7 +3,7 @@
 
 use super::super::*;
 use crate::kv::pool::BlockId;
-use crate::kv::pools::CacheMoves;
+use crate::kv::pools::{CacheMoves, PoolId};
 use crate::sequence::TokenId;
 use std::collections::{BTreeMap, HashMap};
 use std::result::Result;
@@ -17,17 +17,17 @@ fn content(tokens: &[TokenId]) -> u64 {
 /// Changes the state after an event as a bug would.
 pub type Fault = fn(&mut Scheduler, &mut StepPlan);
 
-/// What the slots of tokens and those of recurrent states hold.
+/// What the slots of tokens, by pool, and those of recurrent states hold.
 #[derive(Clone)]
 struct Memory {
-    tokens: Vec<u64>,
+    tokens: Vec<Vec<u64>>,
     states: Vec<u64>,
 }
 
 impl Memory {
     fn new(pools: &CachePools) -> Memory {
-        let n_slots = pools.blocks.n_blocks() * pools.blocks.block_size();
-        Memory { tokens: vec![0; n_slots], states: vec![0; pools.states.n_blocks()] }
+        let slots = |(_, pool): (usize, &BlockPool)| vec![0; pool.n_blocks() * pool.block_size()];
+        Memory { tokens: pools.paged().map(slots).collect(), states: vec![0; pools.states.n_blocks()] }
     }
 
     /// Writes the state of a sequence's first `end` tokens, or reads that of its computed ones.
@@ -52,8 +52,36 @@ impl Memory {
         }
     }
 
+    /// Writes the keys and values of a chunk, or reads what its tokens see, in the caches of one window.
+    fn check_tokens(
+        &mut self,
+        seq: &Sequence,
+        pool: usize,
+        (window, block_size): (usize, usize),
+        (end, read): (usize, bool),
+    ) -> Result<(), String> {
+        let first = match (read, window) {
+            (false, _) => seq.n_computed(),
+            (true, 0) => 0,
+            (true, window) => (seq.n_computed() + 1).saturating_sub(window),
+        };
+        let table = seq.tables().nth(pool).ok_or("a sequence without a table")?;
+        for position in first..end {
+            let slot = table.slot(position, block_size).ok_or("a token without a slot")? as usize;
+            let expected = content(&seq.tokens()[..=position]);
+            match read {
+                false => self.tokens[pool][slot] = expected,
+                true if self.tokens[pool][slot] != expected => {
+                    return Err(format!("{} reads a wrong token at position {position}", seq.id));
+                }
+                true => {}
+            }
+        }
+        Ok(())
+    }
+
     fn clear(&mut self) {
-        self.tokens.fill(0);
+        self.tokens.iter_mut().for_each(|tokens| tokens.fill(0));
         self.states.fill(0);
     }
 }
@@ -61,11 +89,53 @@ impl Memory {
 /// Copies blocks of so many tokens, and states, from one memory to another.
 fn copy(from: &Memory, to: &mut Memory, moves: &CacheMoves, size: usize) {
     let slots = |b: BlockId| b.0 as usize * size..(b.0 as usize + 1) * size;
-    for m in &moves.blocks {
-        to.tokens[slots(m.to)].copy_from_slice(&from.tokens[slots(m.from)]);
+    for pool in 0..from.tokens.len() {
+        for m in moves.of(if pool == 0 { PoolId::Blocks } else { PoolId::Window(pool - 1) }) {
+            to.tokens[pool][slots(m.to)].copy_from_slice(&from.tokens[pool][slots(m.from)]);
+        }
     }
     for m in &moves.states {
         to.states[m.to.0 as usize] = from.states[m.from.0 as usize];
+    }
+}
+
+/// The moves of a plan's copies, one at a time.
+fn one_by_one(copies: &CacheMoves) -> Vec<CacheMoves> {
+    let blocks = copies.blocks.iter().map(|m| CacheMoves { blocks: vec![*m], ..CacheMoves::default() });
+    let of_window = |(i, moves): (usize, &Vec<BlockMove>)| {
+        let single = |m: &BlockMove| {
+            let mut single = CacheMoves::default();
+            single.of_window(i).push(*m);
+            single
+        };
+        moves.iter().map(single).collect::<Vec<_>>()
+    };
+    blocks.chain(copies.windows.iter().enumerate().flat_map(of_window)).collect()
+}
+
+/// Blocks are counted as often as the sequences of a queue hold them, and all others are free or kept.
+fn check_pool(
+    pool: &BlockPool,
+    queue: &VecDeque<Group>,
+    held: &dyn Fn(&Sequence) -> Vec<BlockId>,
+    what: &str,
+) -> Result<(), String> {
+    let mut users: HashMap<BlockId, u32> = HashMap::new();
+    let tables = queue.iter().flat_map(|g| &g.sequences).map(held);
+    tables.flatten().for_each(|block| *users.entry(block).or_default() += 1);
+    let (free, kept) = pool.unused();
+    let mut unused: Vec<BlockId> = free.iter().copied().chain(kept).collect();
+    unused.sort();
+    let expected: Vec<BlockId> =
+        (0..pool.n_blocks() as u32).map(BlockId).filter(|block| !users.contains_key(block)).collect();
+    if unused != expected {
+        return Err(format!("{what}: {unused:?} are free, {expected:?} have no users"));
+    }
+    match users.iter().find(|(block, n)| pool.n_users(**block) != Ok(**n)) {
+        Some((block, n)) => {
+            Err(format!("{what}: {block} is counted {:?} times of {n}", pool.n_users(*block)))
+        }
+        None => Ok(()),
     }
 }
 
@@ -87,11 +157,23 @@ pub struct World {
 }
 
 impl World {
-    /// Blocks and states of the device, then those of host memory.
-    pub fn new(config: SchedulerConfig, device: [usize; 2], host: [usize; 2], block_size: usize) -> World {
-        let pools =
-            |[n_blocks, n_states]: [usize; 2]| CachePools::new(n_blocks, n_states, block_size).unwrap();
-        let (device, host) = (pools(device), pools(host));
+    /// Blocks and states of the device, then those of host memory. A window has as many blocks as sequences hold.
+    pub fn new(
+        config: SchedulerConfig,
+        device: [usize; 2],
+        host: [usize; 2],
+        block_size: usize,
+        windows: &[usize],
+    ) -> World {
+        let pools = |[n_blocks, n_states]: [usize; 2], windows: Vec<(usize, usize)>| {
+            CachePools::new(n_blocks, n_states, block_size).unwrap().with_windows(windows).unwrap()
+        };
+        let held = |window: &usize| {
+            let of_one = (window + config.max_num_batched_tokens).div_ceil(block_size) + 1;
+            (*window, device[0].min(config.max_num_seqs * of_one))
+        };
+        let host_windows = windows.iter().map(|window| (*window, host[0])).collect();
+        let (device, host) = (pools(device, windows.iter().map(held).collect()), pools(host, host_windows));
         World {
             device: Memory::new(&device),
             host: Memory::new(&host),
@@ -178,9 +260,9 @@ impl World {
         let size = self.s.device.blocks.block_size();
         copy(&self.device, &mut self.host, &plan.swap_out, size);
         copy(&self.host, &mut self.device, &plan.swap_in, size);
-        for m in &plan.block_copies {
+        for m in one_by_one(&plan.block_copies) {
             let before = self.device.clone();
-            copy(&before, &mut self.device, &CacheMoves { blocks: vec![*m], states: Vec::new() }, size);
+            copy(&before, &mut self.device, &m, size);
         }
         let config = self.s.config;
         if plan.n_tokens() > config.max_num_batched_tokens || plan.chunks.len() > config.max_num_seqs {
@@ -194,18 +276,9 @@ impl World {
             for chunk in &plan.chunks {
                 let seq = self.s.sequence(chunk.id).ok_or(format!("{} does not run", chunk.id))?;
                 let end = seq.n_computed() + chunk.n_new;
-                let first = if read { 0 } else { seq.n_computed() };
                 self.device.check_state(seq, end, read)?;
-                for position in first..end {
-                    let slot = seq.blocks().slot(position, size).ok_or("a token without a slot")? as usize;
-                    let expected = content(&seq.tokens()[..=position]);
-                    match read {
-                        false => self.device.tokens[slot] = expected,
-                        true if self.device.tokens[slot] != expected => {
-                            return Err(format!("{} reads a wrong token at position {position}", chunk.id));
-                        }
-                        true => {}
-                    }
+                for (i, (window, _)) in self.s.device.paged().enumerate() {
+                    self.device.check_tokens(seq, i, (window, size), (end, read))?;
                 }
             }
         }
@@ -224,39 +297,22 @@ impl World {
         if let Some(group) = s.groups().find(|g| g.sequences.is_empty() || g.sequences.len() > g.width) {
             return Err(format!("{} has {} of {} sequences", group.id, group.sequences.len(), group.width));
         }
-        let has_blocks = |g: &Group| g.sequences.iter().any(|seq| !seq.blocks().ids().is_empty());
+        let has_blocks =
+            |g: &Group| g.sequences.iter().any(|seq| seq.tables().any(|table| !table.ids().is_empty()));
         if s.waiting.iter().any(has_blocks) {
             return Err("a waiting group has blocks".into());
         }
-        let blocks = |seq: &Sequence| seq.blocks().ids().to_vec();
+        for (i, ((window, on_device), (_, on_host))) in s.device.paged().zip(s.host.paged()).enumerate() {
+            let blocks = |seq: &Sequence| seq.tables().nth(i).map_or(Vec::new(), |table| table.ids().to_vec());
+            check_pool(on_device, &s.running, &blocks, &format!("device, window {window}"))?;
+            check_pool(on_host, &s.swapped, &blocks, &format!("host, window {window}"))?;
+        }
         let states = |seq: &Sequence| {
             let (state, next) = seq.state_slots();
             state.into_iter().chain(next).collect()
         };
-        type Held<'a> = &'a dyn Fn(&Sequence) -> Vec<BlockId>;
-        for (pool, queue, held, what) in [
-            (&s.device.blocks, &s.running, &blocks as Held<'_>, "device"),
-            (&s.host.blocks, &s.swapped, &blocks, "host"),
-            (&s.device.states, &s.running, &states, "device states"),
-            (&s.host.states, &s.swapped, &states, "host states"),
-        ] {
-            let mut users: HashMap<BlockId, u32> = HashMap::new();
-            let tables = queue.iter().flat_map(|g| &g.sequences).map(held);
-            tables.flatten().for_each(|block| *users.entry(block).or_default() += 1);
-            let (free, kept) = pool.unused();
-            let mut unused: Vec<BlockId> = free.iter().copied().chain(kept).collect();
-            unused.sort();
-            let expected: Vec<BlockId> =
-                (0..pool.n_blocks() as u32).map(BlockId).filter(|block| !users.contains_key(block)).collect();
-            if unused != expected {
-                return Err(format!("{what}: {unused:?} are free, {expected:?} have no users"));
-            }
-            for (block, n) in users {
-                if pool.n_users(block) != Ok(n) {
-                    return Err(format!("{what}: {block} is counted {:?} times of {n}", pool.n_users(block)));
-                }
-            }
-        }
+        check_pool(&s.device.states, &s.running, &states, "device states")?;
+        check_pool(&s.host.states, &s.swapped, &states, "host states")?;
         for queue in [&s.waiting, &s.running, &s.swapped] {
             if !queue.iter().is_sorted_by_key(|g| g.rank()) {
                 return Err("a queue is out of order".into());
@@ -321,8 +377,10 @@ impl World {
                 for seq in &g.sequences {
                     key.extend([seq.tokens().len() as u8, seq.n_computed() as u8]);
                     key.extend(seq.tokens().iter().map(|t| *t as u8));
-                    key.push(seq.blocks().ids().len() as u8);
-                    key.extend(seq.blocks().ids().iter().map(|b| b.0 as u8));
+                    for table in seq.tables() {
+                        key.extend([table.n_left() as u8, table.ids().len() as u8]);
+                        key.extend(table.ids().iter().map(|b| b.0 as u8));
+                    }
                     let (state, next) = seq.state_slots();
                     key.extend([state, next].map(|slot| slot.map_or(255, |slot| slot.0 as u8)));
                 }
@@ -335,10 +393,13 @@ impl World {
                 .flatten()
                 .flat_map(|c| [ids.get(&c.id).copied().unwrap_or(255), c.n_new as u8]),
         );
-        let (free, kept) = s.device.blocks.unused();
-        key.push(free.len() as u8);
-        key.extend(free.iter().chain(&kept).map(|b| b.0 as u8));
-        key.extend(s.host.blocks.unused().0.iter().map(|b| b.0 as u8));
+        for (_, pool) in s.device.paged() {
+            let (free, kept) = pool.unused();
+            key.push(free.len() as u8);
+            key.extend(free.iter().chain(&kept).map(|b| b.0 as u8));
+        }
+        let on_host = s.host.paged().flat_map(|(_, pool)| pool.unused().0);
+        key.extend(on_host.map(|b| b.0 as u8));
         key.extend(s.device.states.unused().0.iter().map(|b| b.0 as u8));
         key.push(s.device.blocks.n_usable() as u8);
         key.push(s.config.max_num_batched_tokens as u8);
