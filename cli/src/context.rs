@@ -54,6 +54,7 @@ pub fn engine_options(
     Ok(EngineOptions {
         n_ctx,
         n_batch: args.batch.min(n_ctx),
+        swa_full: args.swa_full,
         k_type: kv_type,
         v_type: kv_type,
         strict,
@@ -82,7 +83,7 @@ mod tests {
         trained: Option<usize>,
     ) -> Result<(usize, usize, DType)> {
         let kv_type = Some(kv_type.to_string()).filter(|name| !name.is_empty());
-        let args = ContextArgs { ctx, batch, kv_type };
+        let args = ContextArgs { ctx, batch, kv_type, swa_full: false };
         let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
         engine_options(&args, trained, defaults, Default::default()).map(|o| (o.n_ctx, o.n_batch, o.k_type))
     }

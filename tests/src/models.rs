@@ -3,11 +3,13 @@
 mod deepseek2;
 mod falcon;
 mod file;
+mod gemma3;
 mod mamba2;
 
 pub use deepseek2::TinyDeepseek2;
 pub use falcon::TinyFalcon;
 pub use file::with_vocabulary;
+pub use gemma3::TinyGemma3;
 pub use mamba2::TinyMamba2;
 
 use file::{Tensors, vocabulary};

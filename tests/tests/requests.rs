@@ -8,7 +8,7 @@ use llmrt_engine::scheduler::{Policy, Preemption};
 use llmrt_engine::{Decoding, EngineEvent, EngineOptions, Request, SamplingParams};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_host::{Device, Host, HostOptions, Outcome};
-use llmrt_tests::models::TinyLlama;
+use llmrt_tests::models::{TinyGemma3, TinyLlama};
 use llmrt_tests::steps::{self, Core};
 use llmrt_tests::{ascend, nvidia};
 use std::collections::BTreeMap;
@@ -55,9 +55,24 @@ fn labs(check: impl Fn(&str, &Lab)) {
     check("cann", &lab("cann", Some(ascend::built())));
 }
 
-fn files() -> ModelFiles {
-    let dir = tempfile::tempdir().unwrap();
-    ModelFiles::open(&TinyLlama::default().write(dir.path()), &OpenOptions::default()).unwrap()
+/// Models with caches of different kinds.
+#[derive(Clone, Copy, Debug)]
+enum Tiny {
+    /// All layers see whole contexts.
+    Llama,
+    /// Two of three layers see a window of ten tokens.
+    Gemma3,
+}
+
+impl Tiny {
+    fn files(self) -> ModelFiles {
+        let dir = tempfile::tempdir().unwrap();
+        let path = match self {
+            Tiny::Llama => TinyLlama::default().write(dir.path()),
+            Tiny::Gemma3 => TinyGemma3::default().write(dir.path()),
+        };
+        ModelFiles::open(&path, &OpenOptions::default()).unwrap()
+    }
 }
 
 fn options() -> EngineOptions {
@@ -65,8 +80,8 @@ fn options() -> EngineOptions {
 }
 
 impl Lab {
-    fn core(&self, options: EngineOptions) -> Core {
-        steps::core(&self.host, self.devices.clone(), files(), options).unwrap()
+    fn core(&self, model: Tiny, options: EngineOptions) -> Core {
+        steps::core(&self.host, self.devices.clone(), model.files(), options).unwrap()
     }
 }
 
@@ -112,32 +127,35 @@ fn run(core: &mut Core, requests: &[Request]) -> (Vec<Vec<Vec<u32>>>, usize, usi
 
 #[test]
 fn requests_beside_others_have_the_tokens_of_each_alone_on_every_device() {
-    labs(|name, lab| {
-        let requests = requests();
-        let mut core = lab.core(EngineOptions { prefix_cache: false, ..options() });
-        let alone: Vec<_> =
-            requests.iter().flat_map(|request| run(&mut core, std::slice::from_ref(request)).0).collect();
-        let (mut n_cached, mut n_preempted) = (0, 0);
-        for (i, (policy, preemption, n_batch)) in [
-            (Policy::Chunked, Preemption::Auto, 16),
-            (Policy::Chunked, Preemption::Swap, 32),
-            (Policy::PrefillFirst, Preemption::Recompute, 64),
-            (Policy::Chunked, Preemption::Recompute, 9),
-        ]
-        .into_iter()
-        .enumerate()
-        {
-            let (kv_blocks, swap_space) = (Some(8 + i), 1 << 20);
-            let options = EngineOptions { policy, preemption, n_batch, kv_blocks, swap_space, ..options() };
-            let mut core = lab.core(options);
-            for round in 0..2 {
-                let (found, cached, preempted) = run(&mut core, &requests);
-                assert_eq!(found, alone, "{name}, mix {i}, round {round}");
-                (n_cached, n_preempted) = (n_cached + cached, n_preempted + preempted);
-            }
+    let models = [Tiny::Llama, Tiny::Gemma3];
+    labs(|name, lab| models.into_iter().for_each(|model| check_mixes(name, lab, model)));
+}
+
+fn check_mixes(name: &str, lab: &Lab, model: Tiny) {
+    let requests = requests();
+    let mut core = lab.core(model, EngineOptions { prefix_cache: false, swa_full: true, ..options() });
+    let alone: Vec<_> =
+        requests.iter().flat_map(|request| run(&mut core, std::slice::from_ref(request)).0).collect();
+    let (mut n_cached, mut n_preempted) = (0, 0);
+    for (i, (policy, preemption, n_batch)) in [
+        (Policy::Chunked, Preemption::Auto, 16),
+        (Policy::Chunked, Preemption::Swap, 32),
+        (Policy::PrefillFirst, Preemption::Recompute, 64),
+        (Policy::Chunked, Preemption::Recompute, 9),
+    ]
+    .into_iter()
+    .enumerate()
+    {
+        let (kv_blocks, swap_space) = (Some(8 + i), 1 << 20);
+        let options = EngineOptions { policy, preemption, n_batch, kv_blocks, swap_space, ..options() };
+        let mut core = lab.core(model, options);
+        for round in 0..2 {
+            let (found, cached, preempted) = run(&mut core, &requests);
+            assert_eq!(found, alone, "{name}, {model:?}, mix {i}, round {round}");
+            (n_cached, n_preempted) = (n_cached + cached, n_preempted + preempted);
         }
-        assert!(n_cached > 0 && n_preempted > 0, "{name}: {n_cached} cached, {n_preempted} preempted");
-    });
+    }
+    assert!(n_cached > 0 && n_preempted > 0, "{name}, {model:?}: {n_cached} cached, {n_preempted} preempted");
 }
 
 /// Bytes of caches, and of arenas with the scratch memory that the host manages; not that of Ascend's operators, whose sizes
@@ -153,6 +171,7 @@ fn allocated(name: &str, core: &Core) -> (u64, u64) {
 fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
     labs(|name, lab| {
         let free = options();
+        let files = || Tiny::Llama.files();
         let all = PlacementPlan::new(&lab.devices, &files(), &free).unwrap().device_plans();
         let n_padding = (free.n_device_blocks() - free.n_blocks()) as u64;
         let block_bytes = all.iter().map(|row| row.kv).sum::<u64>() / free.n_device_blocks() as u64;
@@ -162,7 +181,7 @@ fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
         let options = EngineOptions { kv_blocks: Some(n_blocks), ..free.clone() };
         let plans = PlacementPlan::new(&lab.devices, &files(), &options).unwrap().device_plans();
         let planned = (plans.iter().map(|row| row.kv).sum(), plans.iter().map(|row| row.compute).sum());
-        let mut core = lab.core(options);
+        let mut core = lab.core(Tiny::Llama, options);
         assert_eq!(
             (planned.0, core.runner().allocated().0),
             ((10 + n_padding) * block_bytes, planned.0),
@@ -181,5 +200,40 @@ fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
         assert!(small.to_string().starts_with(&expected), "{small}");
         let share = kv_blocks(&lab.devices, &files(), &free, KvLimit::Share(0.5)).unwrap();
         assert_eq!(share, free.n_blocks(), "{name}: no more than all take at full length");
+    });
+}
+
+/// A window of ten tokens takes few blocks of a sequence, however long it is.
+#[test]
+fn caches_of_windows_are_as_large_as_planned_on_every_device() {
+    labs(|name, lab| {
+        let files = || Tiny::Gemma3.files();
+        let kv = |options: &EngineOptions| {
+            let plans = PlacementPlan::new(&lab.devices, &files(), options).unwrap().device_plans();
+            plans.iter().map(|row| row.kv).sum::<u64>()
+        };
+        let windowed = EngineOptions { n_ctx: 256, n_batch: 16, max_seqs: 2, ..EngineOptions::default() };
+        let whole = EngineOptions { swa_full: true, ..windowed.clone() };
+        // Three layers of 16 blocks each for both sequences; or one of these, and two of 3 blocks.
+        assert_eq!(kv(&windowed) * 96, kv(&whole) * (32 + 2 * 6), "{name}");
+        let limit = KvLimit::Bytes(kv(&windowed));
+        assert_eq!(kv_blocks(&lab.devices, &files(), &windowed, limit).unwrap(), 32, "{name}");
+        let limit = KvLimit::Bytes(kv(&windowed) - 1);
+        assert_eq!(kv_blocks(&lab.devices, &files(), &windowed, limit).unwrap(), 31, "{name}");
+
+        let long = Request { max_tokens: Some(200), ignore_eos: true, ..requests().remove(4) };
+        let text = |options: &EngineOptions| {
+            let mut core = lab.core(Tiny::Gemma3, options.clone());
+            assert_eq!(core.runner().allocated().0, kv(options), "{name}");
+            let (text, ..) = run(&mut core, &[long.clone(), long.clone()]);
+            let pools = core.scheduler().device();
+            assert!(pools.paged().all(|(_, pool)| pool.n_used() == 0), "{name}");
+            assert_eq!(
+                pools.windows.iter().map(|w| w.blocks.n_blocks()).max().unwrap_or(32),
+                if options.swa_full { 32 } else { 6 }
+            );
+            text
+        };
+        assert!(text(&windowed) == text(&whole), "{name}");
     });
 }

@@ -5,7 +5,7 @@ use llmrt_abi::DType;
 use llmrt_cpu::simd::Isa;
 use llmrt_engine::core::{Runner, StepInputs};
 use llmrt_engine::options::BLOCK_SIZE;
-use llmrt_engine::{Batch, DeviceRunner, EngineOptions, OutputRow, SequenceId};
+use llmrt_engine::{Batch, DeviceRunner, EngineOptions, OutputRow, PagedArrays, SequenceId};
 use llmrt_graph::quant::COMMON;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
@@ -113,6 +113,7 @@ struct Part {
 /// The logits after each token of a step. Each sequence has blocks of its own, whatever else there is.
 fn step(runner: &mut DeviceRunner, parts: &[Part]) -> Rows {
     let max_blocks = N_BATCH / BLOCK_SIZE;
+    let mut paged = PagedArrays { n_blocks: N_BATCH * max_blocks, ..PagedArrays::default() };
     let mut batch = Batch { query_starts: vec![0], max_blocks, ..Batch::default() };
     for part in parts {
         let (id, end) = (SequenceId(part.seq as u64), part.first + part.n);
@@ -121,14 +122,15 @@ fn step(runner: &mut DeviceRunner, parts: &[Part]) -> Rows {
             batch.rows.push(OutputRow { id, position });
             batch.tokens.push(token(part.text, position) as i32);
             batch.positions.push(position as i32);
-            batch.slots.push((part.seq * N_BATCH + position) as i32);
+            paged.slots.push((part.seq * N_BATCH + position) as i32);
         }
         let first_block = (part.seq * max_blocks) as i32;
-        batch.block_table.extend(first_block..first_block + max_blocks as i32);
+        paged.block_table.extend(first_block..first_block + max_blocks as i32);
         batch.seq_lens.push(end as i32);
         batch.query_starts.push(batch.tokens.len() as i32);
         batch.ids.push(id);
     }
+    batch.paged.push(paged);
     let needs = vec![None; batch.rows.len()];
     let rows = Runner::forward(runner, &StepInputs { batch: &batch, needs }).unwrap();
     rows.logits.chunks_exact(MODEL.n_vocab as usize).map(bits).collect()

@@ -61,6 +61,10 @@ pub struct ContextArgs {
     /// Type of the KV cache: f16, f32 or q8_0 [default: f16; eval and --sampler llama2c: f32].
     #[arg(long, value_name = "TYPE", help_heading = "Context")]
     pub kv_type: Option<String>,
+    /// Keep whole contexts in the caches of layers with a sliding window, so that any earlier part of a text can be used
+    /// again; without it blocks before the window are freed.
+    #[arg(long, help_heading = "Context")]
+    pub swa_full: bool,
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]

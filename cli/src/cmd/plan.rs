@@ -124,6 +124,7 @@ fn print_json(
     Ok(output::json(&json!({
         "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch, "n_sequences": options.max_seqs,
         "kv_blocks": options.n_blocks(), "kv_tokens": options.n_blocks() * BLOCK_SIZE, "swap_space": options.swap_space,
+        "windows": plan.windows.iter().map(|(n, blocks)| json!({ "tokens": n, "blocks": blocks })).collect::<Vec<_>>(),
         "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
         "fits": plan.devices.iter().all(|d| d.missing() == 0), "devices": devices,
         "host": host, "process": host.map(|host| in_process(plan, host)),
@@ -171,6 +172,11 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
             "KV cache of {n_blocks} blocks, {n_tokens} tokens: {} at full length; swap space {} for {of_token} tokens\n",
             n_things(n_full, "sequence"),
             bytes(swap)
+        ))?;
+    }
+    for (window, n_blocks) in &plan.windows {
+        output::print(format_args!(
+            "layers with a window of {window} tokens: {n_blocks} blocks, those before the window are freed\n"
         ))?;
     }
     let crowded = |d: &&DevicePlan| d.missing() == 0 && d.free.is_some_and(|free| d.total() > free);

@@ -69,6 +69,8 @@ pub struct MemoryPlan {
     pub devices: Vec<DevicePlan>,
     /// Bytes of KV cache that one token takes.
     pub kv_bytes_per_token: u64,
+    /// The windows of layers whose caches keep no more, in tokens, each with its blocks.
+    pub windows: Vec<(u32, usize)>,
 }
 
 impl PlacementPlan {
@@ -237,7 +239,8 @@ pub fn memory_plan(
 ) -> Result<MemoryPlan> {
     let placement = PlacementPlan::new(devices, files, options)?;
     let kv_bytes_per_token = placement.model.spec().bytes_per_token(options.k_type, options.v_type);
-    Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token })
+    let windows = options.windows(placement.model.spec());
+    Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token, windows })
 }
 
 /// How much memory the KV cache may take.

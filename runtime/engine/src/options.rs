@@ -4,7 +4,7 @@ use crate::batch::Padding;
 use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use llmrt_abi::DType;
 use llmrt_host::sched::SplitMode;
-use llmrt_models::{BatchShape, WindowBlocks};
+use llmrt_models::{BatchShape, ModelSpec, WindowBlocks};
 
 /// Tokens in a block of the KV cache.
 pub const BLOCK_SIZE: usize = 16;
@@ -103,9 +103,11 @@ impl EngineOptions {
         self.n_blocks().saturating_add(self.padding().n_blocks())
     }
 
-    /// Blocks of the pool of the caches of layers with this window.
-    pub(crate) fn n_window_blocks(&self, window: u32) -> usize {
-        self.shape(1, 1, 1).n_blocks_of(window) as usize - self.padding().n_blocks()
+    /// The windows of a model's layers whose caches have blocks of their own, each with how many the pool has.
+    pub(crate) fn windows(&self, spec: &ModelSpec) -> Vec<(u32, usize)> {
+        let windows = if self.swa_full { Vec::new() } else { spec.windows() };
+        let n_blocks = |w| self.shape(1, 1, 1).n_blocks_of(w) as usize - self.padding().n_blocks();
+        windows.into_iter().map(|window| (window, n_blocks(window))).collect()
     }
 
     /// Tokens of a step.

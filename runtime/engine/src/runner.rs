@@ -102,8 +102,8 @@ impl DeviceRunner {
 
     /// The windows whose caches have blocks of their own, each with how many.
     fn windows(&self) -> Vec<(usize, usize)> {
-        let windows = if self.options.swa_full { Vec::new() } else { self.model().spec().windows() };
-        windows.into_iter().map(|w| (w as usize, self.options.n_window_blocks(w))).collect()
+        let windows = self.options.windows(self.model().spec()).into_iter();
+        windows.map(|(window, n_blocks)| (window as usize, n_blocks)).collect()
     }
 
     /// Slots of recurrent states; 0 of a model without them.

@@ -41,7 +41,8 @@ impl Input {
 
     /// The tensor's name. That of arrays without a window has no number.
     pub(crate) fn name(self) -> String {
-        let of_window = |name: &str, window| if window == 0 { name.into() } else { format!("{name}.{window}") };
+        let of_window =
+            |name: &str, window| if window == 0 { name.into() } else { format!("{name}.{window}") };
         match self {
             Input::Tokens => "tokens".into(),
             Input::Positions => "positions".into(),

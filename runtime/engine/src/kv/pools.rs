@@ -48,10 +48,7 @@ impl CachePools {
     }
 
     /// With pools for these windows, each of so many blocks.
-    pub fn with_windows(
-        mut self,
-        windows: impl IntoIterator<Item = (usize, usize)>,
-    ) -> Result<CachePools> {
+    pub fn with_windows(mut self, windows: impl IntoIterator<Item = (usize, usize)>) -> Result<CachePools> {
         for (window, n_blocks) in windows {
             let blocks = BlockPool::new(n_blocks, self.blocks.block_size())?;
             self.windows.push(WindowPool { window, blocks });
@@ -86,8 +83,7 @@ impl CachePools {
     pub(crate) fn take_tail(&mut self, before: BlockHash, rest: &[TokenId]) -> Option<(usize, Vec<BlockId>)> {
         let is_unused = |pool: &BlockPool, hash| pool.find(hash).is_some_and(|b| pool.n_users(b) == Ok(0));
         let is_everywhere = |hash| {
-            is_unused(&self.blocks, hash)
-                && self.windows.iter().all(|window| is_unused(&window.blocks, hash))
+            is_unused(&self.blocks, hash) && self.windows.iter().all(|window| is_unused(&window.blocks, hash))
         };
         let (hash, _, n) = self.blocks.tails(before, rest).find(|(hash, ..)| is_everywhere(*hash))?;
         let windows = self.windows.iter_mut().map(|window| &mut window.blocks);

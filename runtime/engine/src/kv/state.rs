@@ -77,7 +77,9 @@ impl EngineCore<DeviceRunner> {
         let pools = self.scheduler().device();
         let problem = match (pools.is_recurrent(), pools.windows.is_empty()) {
             (true, _) => "the model has recurrent states, which have none",
-            (_, false) => "the model's layers with a window have those of its end only: keep whole contexts (--swa-full)",
+            (_, false) => {
+                "the model's layers with a window have those of its end only: keep whole contexts (--swa-full)"
+            }
             _ => return Ok(()),
         };
         Err(Error::BadState { problem: problem.into() })

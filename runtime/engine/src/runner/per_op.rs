@@ -29,8 +29,7 @@ impl DeviceRunner {
         }
         seq.begin_state(&mut pools.states)?;
         let chunk = ScheduledChunk { id, n_new: tokens.len() };
-        let batch =
-            Batch::new(&[chunk], |_| Some((&seq, Some(0))), &pools, self.options.max_blocks())?;
+        let batch = Batch::new(&[chunk], |_| Some((&seq, Some(0))), &pools, self.options.max_blocks())?;
         self.visit_ops(&batch, visit)
     }
 

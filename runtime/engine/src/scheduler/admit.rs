@@ -60,9 +60,13 @@ impl Scheduler {
             first.reuse_prefix(&mut self.device)?;
         }
         let needed = needed - first.blocks().ids().len();
-        let has_room = self.device.blocks.n_free() >= needed + reserve
-            && first.grow(self.config.max_num_batched_tokens, &mut self.device);
-        if has_room { first.count_cached() } else { first.release(&mut self.device)? }
+        let has_room =
+            self.device.blocks.n_free() >= needed + reserve && first.grow(self.max_new, &mut self.device);
+        if has_room {
+            first.count_cached()
+        } else {
+            first.release(&mut self.device)?
+        }
         Ok(has_room)
     }
 }

@@ -34,6 +34,8 @@ use std::collections::VecDeque;
 #[derive(Clone, PartialEq, Debug)]
 pub struct Scheduler {
     config: SchedulerConfig,
+    /// Tokens of the largest step, which the pools of windows are made for.
+    max_new: usize,
     /// Blocks and states on the device.
     device: CachePools,
     /// The same in host memory, for swapping.
@@ -56,6 +58,7 @@ impl Scheduler {
         }
         Ok(Scheduler {
             config,
+            max_new: config.max_num_batched_tokens,
             device,
             host,
             waiting: VecDeque::new(),
@@ -156,14 +159,15 @@ impl Scheduler {
         self.device.blocks.withhold(n);
     }
 
-    /// Computes at most so many tokens in a step from now on; fewer than there are sequences delay the last of them.
+    /// Computes at most so many tokens in a step from now on, and not more than at the start; fewer than there are sequences
+    /// delay the last of them.
     pub fn set_max_num_batched_tokens(&mut self, n_tokens: usize) -> Result<()> {
         let lockstep = self.groups().filter(|g| g.lockstep).map(|g| g.width).max().unwrap_or(0);
         let n_seqs = lockstep.max(1);
         if n_tokens < n_seqs {
             return Err(Error::BadBudgets { n_tokens, n_seqs });
         }
-        self.config.max_num_batched_tokens = n_tokens;
+        self.config.max_num_batched_tokens = n_tokens.min(self.max_new);
         Ok(())
     }
 

@@ -78,7 +78,7 @@ impl Scheduler {
                 seq.share_common(before, pools)?;
             }
             seq.copy_on_write(pools, &mut plan.block_copies)?;
-            if !seq.grow(self.config.max_num_batched_tokens, pools) {
+            if !seq.grow(self.max_new, pools) {
                 return Err(Error::OutOfBlocks { id: seq.id });
             }
         }

@@ -63,7 +63,11 @@ fn a_slot_is_block_times_size_plus_offset() {
     };
     let slots = |n_left| [0, 15, 16, 31, 32, 47].map(|position| table(n_left).slot(position, 16));
     assert_eq!(slots(0), [Some(80), Some(95), Some(32), Some(47), None, None]);
-    assert_eq!(slots(1), [None, None, Some(80), Some(95), Some(32), Some(47)], "after one that was given back");
+    assert_eq!(
+        slots(1),
+        [None, None, Some(80), Some(95), Some(32), Some(47)],
+        "after one that was given back"
+    );
 }
 
 #[test]

@@ -303,7 +303,8 @@ impl World {
             return Err("a waiting group has blocks".into());
         }
         for (i, ((window, on_device), (_, on_host))) in s.device.paged().zip(s.host.paged()).enumerate() {
-            let blocks = |seq: &Sequence| seq.tables().nth(i).map_or(Vec::new(), |table| table.ids().to_vec());
+            let blocks =
+                |seq: &Sequence| seq.tables().nth(i).map_or(Vec::new(), |table| table.ids().to_vec());
             check_pool(on_device, &s.running, &blocks, &format!("device, window {window}"))?;
             check_pool(on_host, &s.swapped, &blocks, &format!("host, window {window}"))?;
         }
