@@ -137,6 +137,7 @@ fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
         n_host_blocks,
         n_states,
         n_host_states,
+        windows: Vec::new(),
     };
     let mut tight = EngineCore::new(runner(&model, DType::F32, 9), None, options).unwrap();
     let (found, n_swapped) = run(&mut tight, &requests);
