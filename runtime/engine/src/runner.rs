@@ -26,7 +26,7 @@ use std::sync::Arc;
 /// A model on its devices.
 pub struct DeviceRunner {
     /// The devices' threads and services live as long.
-    _host: Arc<Host>,
+    pub(crate) host: Arc<Host>,
     pub(crate) options: EngineOptions,
     /// For going on without a device that fails.
     files: Arc<ModelFiles>,
@@ -55,7 +55,7 @@ impl DeviceRunner {
         let (files, load_mode) = (Arc::new(files), load.mode);
         let deployment = Deployment::new(devices, &files, load, &options)?;
         Ok(DeviceRunner {
-            _host: host.clone(),
+            host: host.clone(),
             options,
             files,
             load_mode,
@@ -109,6 +109,14 @@ impl DeviceRunner {
     /// Slots of recurrent states; 0 of a model without them.
     fn n_states(&self) -> usize {
         if self.model().spec().is_recurrent() { self.options.n_states() } else { 0 }
+    }
+
+    /// Threads that a step may use.
+    pub(crate) fn max_threads(&self) -> usize {
+        match self.options.n_threads {
+            0 => usize::MAX,
+            n => n,
+        }
     }
 
     /// The model.

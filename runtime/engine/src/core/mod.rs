@@ -3,6 +3,7 @@
 
 mod active;
 mod event;
+mod pick;
 mod runner;
 #[cfg(test)]
 mod tests;
@@ -20,6 +21,7 @@ use crate::sequence::{Sequence, SequenceId, TokenId};
 use crate::stop::Finish;
 use active::{Active, Vocabulary};
 use llmrt_tokenizer::Tokenizer;
+use pick::{Pick, pick_all};
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
@@ -238,21 +240,25 @@ impl<R: Runner> EngineCore<R> {
             let owner = running.get(&row.id).map(|(request, _)| *request);
             owner.into_iter().for_each(|id| by_request.entry(id).or_default().push(i));
         }
+        let picks = self.requests.iter_mut().filter_map(|(id, active)| {
+            let given = by_request.get(id)?.iter().map(|&i| (batch.rows[i], rows.row(i))).collect();
+            Some(Pick::new(*id, active, given))
+        });
+        let tokens = |id: SequenceId| running.get(&id).map_or(&[][..], |(_, seq)| seq.tokens());
+        let picks = pick_all(picks.collect(), &self.runner, &tokens, &self.vocabulary);
         let (mut outcomes, mut ended) = (Vec::new(), Vec::new());
-        for (id, indices) in by_request {
-            let Some(active) = self.requests.get_mut(&id) else { continue };
-            let given: Vec<_> = indices.iter().map(|&i| (batch.rows[i], rows.row(i))).collect();
-            let tokens = |id: SequenceId| running.get(&id).map_or(&[][..], |(_, seq)| seq.tokens());
-            match active.pick(id, &given, &tokens, &self.vocabulary, events) {
+        for pick in picks {
+            events.extend(pick.events);
+            match pick.next {
                 Ok(Some(next)) => {
-                    if active.is_done() {
-                        ended.push((id, None));
+                    if pick.active.is_done() {
+                        ended.push((pick.id, None));
                     }
-                    outcomes.push(Outcome { request: id, next });
+                    outcomes.push(Outcome { request: pick.id, next });
                 }
                 // The prompt is not complete.
                 Ok(None) => {}
-                Err(e) => ended.push((id, Some(e))),
+                Err(e) => ended.push((pick.id, Some(e))),
             }
         }
         let failed: Vec<RequestId> =

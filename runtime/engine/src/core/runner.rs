@@ -5,6 +5,8 @@ use crate::error::{Error, Result};
 use crate::runner::DeviceRunner;
 use crate::sampler::{Candidate, Row};
 use crate::scheduler::{PreemptionCost, StepPlan};
+use std::sync::atomic::AtomicUsize;
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Computes logits. [`DeviceRunner`] does on devices; tests have runners without a model.
 pub trait Runner {
@@ -25,6 +27,11 @@ pub trait Runner {
     /// The measured times of swapping and recomputing, once there are both.
     fn preemption_cost(&self) -> Option<PreemptionCost> {
         None
+    }
+
+    /// Calls `body` with each number below `n`, on several threads where there are.
+    fn for_each(&self, n: usize, body: &(dyn Fn(usize) + Sync)) {
+        (0..n).for_each(body);
     }
 
     /// Keeps a warning for the program.
@@ -96,6 +103,15 @@ impl Runner for DeviceRunner {
 
     fn preemption_cost(&self) -> Option<PreemptionCost> {
         DeviceRunner::preemption_cost(self)
+    }
+
+    fn for_each(&self, n: usize, body: &(dyn Fn(usize) + Sync)) {
+        let next = AtomicUsize::new(0);
+        let rest = || (0..n).map(|_| next.fetch_add(1, Relaxed)).take_while(|i| *i < n).for_each(body);
+        // Without threads this one does what is left.
+        if self.host.threads().run(n.min(self.max_threads()), &|_| rest()).is_err() {
+            rest();
+        }
     }
 
     fn warn(&mut self, warning: String) {
