@@ -116,6 +116,14 @@ impl Active {
         }
     }
 
+    /// What reading a logit takes, in reads of a row of which the largest decide.
+    pub fn cost_per_logit(&self) -> usize {
+        let is_short = self.required_top_k().is_some()
+            || matches!(&self.request.decoding, Decoding::Sample { params, .. } if params.n_kept().is_some())
+                && !self.request.needs_logprobs();
+        if is_short { 1 } else { 16 }
+    }
+
     /// Whether none of its texts goes on. A text whose sequence was not in the last step does.
     pub fn is_done(&self) -> bool {
         !self.done.is_empty()

@@ -11,8 +11,9 @@ use crate::scheduler::Child;
 use crate::sequence::{SequenceId, TokenId};
 use std::sync::{Mutex, PoisonError};
 
-/// Logits of a step from which on several threads read them: fewer take less time than waking a thread.
-const PARALLEL_LOGITS: usize = 1 << 16;
+/// Logits from which on several threads pick, about a millisecond's work: waking threads takes some of it. Counted as by
+/// [`Active::cost_per_logit`].
+const PARALLEL_LOGITS: usize = 1 << 23;
 
 /// A request and its logits; then its next sequences and what happened to it.
 pub struct Pick<'a> {
@@ -29,12 +30,12 @@ impl<'a> Pick<'a> {
         Pick { id, active, given, next: Ok(None), events: Vec::new() }
     }
 
-    fn n_logits(&self) -> usize {
+    fn cost(&self) -> usize {
         let n = |(_, row): &(OutputRow, Row<'_>)| match row {
             Row::All(logits) => logits.len(),
             Row::Largest(largest) => largest.len(),
         };
-        self.given.iter().map(n).sum()
+        self.given.iter().map(n).sum::<usize>() * self.active.cost_per_logit()
     }
 
     fn run<'t>(&mut self, tokens: &dyn Fn(SequenceId) -> &'t [TokenId], vocabulary: &Vocabulary) {
@@ -49,8 +50,8 @@ pub fn pick_all<'a, 't, R: Runner>(
     tokens: &(dyn Fn(SequenceId) -> &'t [TokenId] + Sync),
     vocabulary: &Vocabulary,
 ) -> Vec<Pick<'a>> {
-    let n_logits: usize = picks.iter().map(Pick::n_logits).sum();
-    if n_logits < PARALLEL_LOGITS || picks.len() < 2 {
+    let cost: usize = picks.iter().map(Pick::cost).sum();
+    if cost < PARALLEL_LOGITS || picks.len() < 2 {
         picks.iter_mut().for_each(|pick| pick.run(tokens, vocabulary));
         return picks;
     }

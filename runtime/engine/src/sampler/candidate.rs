@@ -1,5 +1,6 @@
 //! Tokens that may come next, and the orders they are put into.
 
+use super::exp::{exp, sum};
 use crate::error::{Error, Result};
 use crate::sequence::TokenId;
 use std::cmp::Ordering;
@@ -39,6 +40,20 @@ pub fn check(logits: &[f32]) -> Result<()> {
     }
 }
 
+/// Refuses a logit from which no probability follows.
+pub fn check_logit(token: TokenId, logit: f32) -> Result<()> {
+    if is_nonsense(&logit) { Err(Error::BadLogit { token, found: logit }) } else { Ok(()) }
+}
+
+/// The candidate of a token, among all of the vocabulary in the order of ids, or among few in any order.
+pub fn of_token(candidates: &mut [Candidate], token: TokenId) -> Option<&mut Candidate> {
+    let at = match candidates.get(token as usize) {
+        Some(candidate) if candidate.id == token => token as usize,
+        _ => candidates.iter().position(|candidate| candidate.id == token)?,
+    };
+    candidates.get_mut(at)
+}
+
 /// The same of the largest alone.
 pub fn check_largest(largest: &[Candidate]) -> Result<()> {
     match largest.iter().find(|c| is_nonsense(&c.logit)) {
@@ -66,8 +81,7 @@ pub fn by_logit(a: &Candidate, b: &Candidate) -> Ordering {
 /// ln Σ exp(logit): a token's log-probability is its logit less this.
 pub fn log_sum_exp(candidates: &[Candidate]) -> f32 {
     let max = max_logit(candidates);
-    let sum: f64 = candidates.iter().map(|c| f64::from((c.logit - max).exp())).sum();
-    max + sum.ln() as f32
+    max + sum(candidates, |logit| exp(logit - max)).ln() as f32
 }
 
 /// The largest logit.

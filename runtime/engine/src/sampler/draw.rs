@@ -1,18 +1,35 @@
 //! Draws a token with the probability exp(logit / temperature) / Σ exp(logit / temperature).
 
 use super::candidate::{Candidate, max_logit};
+use super::exp::{exp, sum};
 use super::rng::Rng;
 use crate::sequence::TokenId;
+
+/// Candidates whose weights are added before it is known which of them is drawn.
+const CHUNK: usize = 1024;
 
 /// One random number, one token. `temperature` is above 0 and `candidates` has a logit above -inf.
 pub fn draw(candidates: &[Candidate], temperature: f32, rng: &mut Rng) -> TokenId {
     let max = max_logit(candidates);
-    let weight = |c: &Candidate| f64::from(((c.logit - max) / temperature).exp()); // the largest weighs 1
-    let mut left = rng.next_f64() * candidates.iter().map(weight).sum::<f64>();
+    let weight = |logit: f32| exp((logit - max) / temperature); // the largest weighs 1
+    let sums: Vec<f64> = candidates.chunks(CHUNK).map(|chunk| sum(chunk, weight)).collect();
+    let mut left = rng.next_f64() * sums.iter().sum::<f64>();
 
+    // The chunk that the number falls into; if rounding leaves it after all of them, the last with a weight.
+    let mut found = None;
+    for (chunk, sum) in candidates.chunks(CHUNK).zip(sums) {
+        if sum > 0.0 {
+            found = Some((chunk, left));
+        }
+        if left < sum {
+            break;
+        }
+        left -= sum;
+    }
+    let (chunk, mut left) = found.unwrap_or((candidates, left));
     let mut last = 0;
-    for c in candidates {
-        let weight = weight(c);
+    for c in chunk {
+        let weight = f64::from(weight(c.logit));
         if weight > 0.0 {
             last = c.id;
         }

@@ -10,12 +10,14 @@
 
 mod candidate;
 mod draw;
+mod exp;
 mod llama2c;
 mod logit_bias;
 mod min_p;
 mod params;
 mod penalties;
 mod rng;
+mod select;
 mod top_k;
 mod top_p;
 mod typical;
@@ -105,12 +107,23 @@ impl Chain {
     /// The token that comes after `history`.
     fn sample(&mut self, row: Row<'_>, history: &[TokenId]) -> Result<TokenId> {
         let (p, c) = (&self.params, &mut self.candidates);
-        match row {
-            Row::All(logits) => candidate::read(logits, c)?,
-            Row::Largest(largest) => candidate::read_largest(largest, c)?,
-        }
+        let n_vocab = match row {
+            Row::All(logits) => {
+                select::select(logits, p.penalty_window(history), p, c)?;
+                logits.len()
+            }
+            Row::Largest(largest) => {
+                candidate::read_largest(largest, c)?;
+                largest.len()
+            }
+        };
+        self.pick(n_vocab, history)
+    }
 
-        logit_bias::apply(c, &p.logit_bias)?;
+    /// One of the candidates.
+    fn pick(&mut self, n_vocab: usize, history: &[TokenId]) -> Result<TokenId> {
+        let (p, c) = (&self.params, &mut self.candidates);
+        logit_bias::apply(c, &p.logit_bias, n_vocab)?;
         penalties::apply(c, p.penalty_window(history), p);
         if c.iter().all(|c| c.logit == f32::NEG_INFINITY) {
             return Err(Error::AllForbidden);

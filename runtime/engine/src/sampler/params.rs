@@ -108,6 +108,11 @@ impl SamplingParams {
         if !self.logit_bias.is_empty() || self.penalises() {
             return None;
         }
+        self.n_kept()
+    }
+
+    /// How many of the largest logits the cuts keep, after penalties and biases; `None`: any number.
+    pub(crate) fn n_kept(&self) -> Option<usize> {
         if self.temperature <= 0.0 { Some(1) } else { usize::try_from(self.top_k).ok().filter(|&k| k > 0) }
     }
 

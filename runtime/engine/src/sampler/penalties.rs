@@ -1,12 +1,11 @@
 //! For a token that occurred n > 0 times in the window: logit ← logit / r if positive, logit · r if not
 //! (repetition), then logit ← logit - n · frequency - presence.
 
-use super::candidate::Candidate;
+use super::candidate::{Candidate, of_token};
 use super::params::SamplingParams;
 use crate::sequence::TokenId;
 
-/// Penalises the tokens of `window`. `candidates` are the whole vocabulary in the order of ids; tokens outside it
-/// cannot come next, so nothing is done for them.
+/// Penalises the tokens of `window`. Tokens that are no candidates cannot come next, so nothing is done for them.
 pub fn apply(candidates: &mut [Candidate], window: &[TokenId], p: &SamplingParams) {
     if !p.penalises() {
         return;
@@ -14,7 +13,7 @@ pub fn apply(candidates: &mut [Candidate], window: &[TokenId], p: &SamplingParam
     let mut window = window.to_vec();
     window.sort_unstable();
     for same in window.chunk_by(|a, b| a == b) {
-        if let Some(candidate) = candidates.get_mut(same[0] as usize) {
+        if let Some(candidate) = of_token(candidates, same[0]) {
             let logit = candidate.logit;
             let repeated = if logit > 0.0 { logit / p.repeat_penalty } else { logit * p.repeat_penalty };
             let penalty = same.len() as f32 * p.frequency_penalty + p.presence_penalty;

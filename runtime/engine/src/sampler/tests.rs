@@ -165,6 +165,31 @@ proptest! {
     }
 }
 
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2000))]
+
+    /// Few candidates give the token that all of the vocabulary give, with penalties and biases too.
+    #[test]
+    fn selected_candidates_give_the_same_tokens_as_all(
+        logits in coarse_logits(),
+        sampler in any_sampler(),
+        history in prop::collection::vec(0..220u32, 0..40),
+        (repeat, frequency, presence) in (0.5..2f32, -1.0..1f32, -1.0..1f32),
+        biases in prop::collection::vec((0..220u32, prop_oneof![Just(f32::NEG_INFINITY), -4.0..4f32]), 0..4),
+    ) {
+        let Sampler::Chain(mut chain) = sampler else { return Ok(()) };
+        chain.params.repeat_penalty = repeat;
+        (chain.params.frequency_penalty, chain.params.presence_penalty) = (frequency, presence);
+        chain.params.logit_bias = biases;
+        let mut of_all = chain.clone();
+        for _ in 0..10 {
+            candidate::read(&logits, &mut of_all.candidates).unwrap();
+            let expected = of_all.pick(logits.len(), &history);
+            prop_assert_eq!(chain.sample(Row::All(&logits), &history), expected);
+        }
+    }
+}
+
 /// What the op top_k finds: the order of its reference, on the logits as they are.
 fn largest(logits: &[f32], n: usize) -> Vec<Candidate> {
     let mut sorted: Vec<_> = logits.iter().zip(0..).map(|(&logit, id)| Candidate { id, logit }).collect();

@@ -2,12 +2,18 @@
 
 use super::candidate::{Candidate, by_logit, keep_front, log_sum_exp};
 
+/// What rounding may add to a sum of logarithms, and much more.
+const MARGIN: f32 = 0.5;
+
 /// Keeps the most probable, most probable first, until they have the probability `p` together; 1 keeps all.
 pub fn apply(candidates: &mut Vec<Candidate>, p: f32) {
     if p >= 1.0 {
         return;
     }
     let log_sum = log_sum_exp(candidates);
+    // All that are less probable than this together lack 1 - p at least: none of them stays.
+    let least = log_sum + ((1.0 - p) / candidates.len() as f32).ln() - MARGIN;
+    candidates.retain(|c| c.logit >= least);
     let mut together = 0.0;
     keep_front(candidates, by_logit, |c| {
         together += f64::from((c.logit - log_sum).exp());

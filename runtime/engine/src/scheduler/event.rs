@@ -40,7 +40,7 @@ pub enum Effect {
     /// The state alone changed.
     None,
     /// The step to execute.
-    Plan(StepPlan),
+    Plan(Box<StepPlan>),
     /// The sequences that go on, by outcome and in its order.
     Continued(Vec<Vec<SequenceId>>),
 }
@@ -51,7 +51,7 @@ impl Scheduler {
         Ok(match event {
             Event::Add(group) => self.add(group).map(|()| Effect::None)?,
             Event::Abort(id) => self.abort(*id).map(|()| Effect::None)?,
-            Event::Schedule => Effect::Plan(self.schedule()?),
+            Event::Schedule => Effect::Plan(Box::new(self.schedule()?)),
             Event::Completed(outcomes) => Effect::Continued(self.complete(outcomes)?),
             Event::Failed => self.fail().map(|()| Effect::None)?,
             Event::CachesLost => self.lose_caches().map(|()| Effect::None)?,
