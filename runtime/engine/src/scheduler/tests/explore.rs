@@ -230,7 +230,7 @@ fn settings() -> Vec<(&'static str, Setting)> {
             "swapped windows",
             with(&|s| {
                 windowed(s);
-                (s.config.preemption, s.n_losses) = (Preemption::Swap, 1);
+                (s.config.preemption, s.n_failures) = (Preemption::Swap, 1);
             }),
         ),
         ("states", with(&recurrent)),
@@ -238,6 +238,7 @@ fn settings() -> Vec<(&'static str, Setting)> {
             "swapped states",
             with(&|s| {
                 recurrent(s);
+                s.requests.truncate(3);
                 (s.config.preemption, s.n_losses) = (Preemption::Swap, 1);
             }),
         ),
