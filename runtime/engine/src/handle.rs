@@ -312,6 +312,7 @@ impl<R: Runner> Worker<R> {
             self.totals.n_prompt_tokens += usage.n_prompt as u64;
             self.totals.n_cached_tokens += usage.n_cached as u64;
             self.totals.n_generated_tokens += usage.n_generated as u64;
+            self.count();
         }
         let id = event.request();
         let is_last = event.is_last();

@@ -107,6 +107,17 @@ impl ApiError {
         json!({ "error": self.message })
     }
 
+    /// `{"type": "error", "error": {…}}` of Anthropic.
+    pub fn anthropic(&self) -> Value {
+        let kind = match self.status.as_u16() {
+            404 => "not_found_error",
+            413 => "request_too_large",
+            500.. if self.kind() == "server_error" => "api_error",
+            _ => self.kind(),
+        };
+        json!({ "type": "error", "error": { "type": kind, "message": self.message } })
+    }
+
     fn with_body(&self, body: Value) -> Response {
         let mut response = (self.status, Json(body)).into_response();
         if let Some(seconds) = self.retry_after {
@@ -137,6 +148,14 @@ impl IntoResponse for ApiError {
 pub async fn in_ollamas_form(response: Response) -> Response {
     match response.extensions().get::<ApiError>() {
         Some(error) => error.with_body(error.ollama()),
+        None => response,
+    }
+}
+
+/// The same for Anthropic's.
+pub async fn in_anthropics_form(response: Response) -> Response {
+    match response.extensions().get::<ApiError>() {
+        Some(error) => error.with_body(error.anthropic()),
         None => response,
     }
 }
@@ -192,6 +211,10 @@ mod tests {
         assert_eq!(
             error.ollama().to_string(),
             r#"{"error":"The model `x` does not exist: there are `a`, `b`"}"#
+        );
+        assert_eq!(
+            error.anthropic().to_string(),
+            r#"{"type":"error","error":{"type":"not_found_error","message":"The model `x` does not exist: there are `a`, `b`"}}"#
         );
     }
 }

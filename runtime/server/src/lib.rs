@@ -1,6 +1,6 @@
-//! HTTP over the engines of models: the routes of OpenAI, Ollama and llama-server, and vLLM's metrics.
+//! HTTP over the engines of models: the routes of OpenAI, Ollama, Anthropic and llama-server, and vLLM's metrics.
 //!
-//! A request is read by [`fields`](crate), rendered and encoded on a blocking thread, and queued in the engine of its model;
+//! A request is read (`fields.rs`), rendered and encoded on a blocking thread, and queued in the engine of its model;
 //! the engine's events arrive in a channel, without a thread per request. A client that is gone drops its channel, which
 //! aborts the request within one step. [`Server::serve`] runs until a signal, then drains.
 #![forbid(unsafe_code)]
@@ -13,6 +13,7 @@ mod keep_alive;
 mod model;
 mod registry;
 
+mod answer;
 mod generation;
 mod prompts;
 mod sampling;
@@ -20,6 +21,8 @@ mod sampling;
 mod openai;
 
 mod ollama;
+
+mod anthropic;
 
 mod llama;
 mod metrics;

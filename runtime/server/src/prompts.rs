@@ -1,5 +1,6 @@
 //! Prompts of requests as token ids: texts, ids, and messages in the words of the chat template.
 
+use crate::answer::Parser;
 use crate::error::ApiError;
 use crate::fields::{Fields, read};
 use crate::model::Model;
@@ -45,11 +46,14 @@ impl Model {
         self.checked(Prompt { tokens, ..Prompt::default() })
     }
 
-    /// Messages in the words of the template.
-    pub(crate) fn encode_chat(&self, chat: &Chat, now: &str) -> Result<Prompt, ApiError> {
+    /// Messages in the words of the template, and what cuts the answer into its parts.
+    pub(crate) fn encode_chat(&self, chat: &Chat, now: &str) -> Result<(Prompt, Parser), ApiError> {
         let (prompt, opening) = self.render(chat, now)?;
+        let template = self.template.as_ref().map_or("", |template| template.jinja.source());
+        let parser = Parser::new(template, prompt.text(), chat.extra.contains_key("tools"));
         let tokens = self.tokenizer.encode_prompt(&prompt, limits(self))?;
-        self.checked(Prompt { tokens, text: Some(prompt.text().into()), opening })
+        let prompt = self.checked(Prompt { tokens, text: Some(prompt.text().into()), opening })?;
+        Ok((prompt, parser))
     }
 
     /// The text of the prompt for messages, and of it what the answer begins with.

@@ -18,7 +18,6 @@ pub struct Registry {
     max_loaded: usize,
     /// Requests of a model, running or waiting.
     max_in_flight: usize,
-    keep_alive: Option<Duration>,
 }
 
 /// A model, whether it is loaded or not.
@@ -125,17 +124,11 @@ impl Registry {
             is_idle: Notify::new(),
             max_loaded: options.max_loaded_models.max(1),
             max_in_flight: options.parallel.saturating_add(options.max_queue),
-            keep_alive,
         }
     }
 
     pub fn entries(&self) -> &[Arc<Entry>] {
         &self.entries
-    }
-
-    /// What `keep_alive` is where a request has none.
-    pub fn keep_alive(&self) -> Option<Duration> {
-        self.keep_alive
     }
 
     /// A model by name, with or without Ollama's `:latest`; without a name the first.

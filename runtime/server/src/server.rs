@@ -5,7 +5,7 @@ use crate::metrics::{self, Metrics};
 use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Lease, Registry};
-use crate::{auth, llama, ollama, openai};
+use crate::{anthropic, auth, llama, ollama, openai};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{from_fn_with_state, map_response};
@@ -32,9 +32,20 @@ impl App {
         self.registry.lease(self.registry.find(name)?).await
     }
 
-    /// The time as templates and Ollama write it.
+    /// The time as templates write it.
     pub fn now(&self) -> String {
         (self.options.utc)(crate::names::since_1970().as_secs())
+    }
+
+    /// The time as Ollama writes it.
+    pub fn now_utc(&self) -> String {
+        let now = crate::names::since_1970();
+        format!("{}.{:06}Z", (self.options.utc)(now.as_secs()), now.subsec_micros())
+    }
+
+    /// A time in seconds since 1970 as Ollama writes it.
+    pub fn utc(&self, seconds: u64) -> String {
+        (self.options.utc)(seconds) + "Z"
     }
 }
 
@@ -139,6 +150,7 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/apply-template", post(llama::apply_template))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
+    let openai = openai.merge(anthropic::routes());
     let routes = openai.merge(ollama::routes().layer(map_response(in_ollamas_form)));
     let routes = routes.layer(from_fn_with_state(app.clone(), auth::check));
     let routes = match cors {

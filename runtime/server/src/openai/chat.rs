@@ -1,6 +1,7 @@
 //! POST /v1/chat/completions.
 
 use super::{Envelope, Streaming, check_logprobs, end, logprobs, model_name, usage};
+use crate::answer::{Parser, Part, Parts};
 use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generation::{Answer, Generation, Piece, finish_reason};
@@ -12,8 +13,8 @@ use crate::stream::{self, Gone, Writer};
 use axum::Json;
 use axum::extract::State;
 use axum::response::{IntoResponse, Response};
-use llmrt::engine::Request;
 use llmrt::engine::output::{CompletionOutput, SampledToken};
+use llmrt::engine::{Finish, Request};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -42,7 +43,8 @@ struct Job {
     opening: String,
     envelope: Envelope,
     streaming: Streaming,
-    n: usize,
+    /// What cuts each text into its parts.
+    parsers: Vec<Parser>,
     has_logprobs: bool,
 }
 
@@ -79,19 +81,19 @@ impl Call {
     async fn start(self, app: &App, lease: Lease) -> Result<Job, ApiError> {
         let Call { request, chat, streaming } = self;
         let now = app.now();
-        let (lease, prompt) = on_thread(move || {
-            let prompt = lease.model.encode_chat(&chat, &now);
-            prompt.map(|prompt| (lease, prompt))
+        let (lease, prompt, parser) = on_thread(move || {
+            let (prompt, parser) = lease.model.encode_chat(&chat, &now)?;
+            Ok::<_, ApiError>((lease, prompt, parser))
         })
         .await??;
         let object = if streaming.stream { "chat.completion.chunk" } else { "chat.completion" };
         let envelope = Envelope::new("chatcmpl", object, lease.entry().name());
-        let (n, has_logprobs) = (request.n, request.logprobs.is_some());
+        let (parsers, has_logprobs) = (vec![parser; request.n], request.logprobs.is_some());
         let opening = prompt.opening.trim_start().to_string();
         let request = Request { prompt: prompt.tokens, continues: !opening.is_empty(), ..request };
         let timeout = app.options.request_timeout;
         let generation = Generation::start(lease, vec![request], timeout, &app.metrics)?;
-        Ok(Job { generation, opening, envelope, streaming, n, has_logprobs })
+        Ok(Job { generation, opening, envelope, streaming, parsers, has_logprobs })
     }
 }
 
@@ -111,13 +113,13 @@ impl Job {
     }
 
     fn choice(&self, index: usize, answer: &Answer, output: &CompletionOutput) -> Value {
-        let content = format!("{}{}", self.opening, output.text);
+        let parts = Parts::of(self.parsers[0].clone(), &output.text);
         let tokens = answer.tokens.get(&output.index).map_or(&[][..], Vec::as_slice);
         json!({
             "index": index,
-            "message": { "role": "assistant", "content": content },
+            "message": message(&self.opening, &parts),
             "logprobs": self.logprobs(&tokens[..tokens.len().min(output.tokens.len())]),
-            "finish_reason": finish_reason(&output.finish),
+            "finish_reason": reason(&output.finish, parts.calls.len()),
         })
     }
 
@@ -132,7 +134,7 @@ impl Job {
 
     /// The answer in chunks.
     async fn stream(mut self, out: Writer) -> Result<(), Gone> {
-        for index in 0..self.n {
+        for index in 0..self.parsers.len() {
             let delta = json!({ "role": "assistant", "content": self.opening });
             self.send(&out, index, delta, Value::Null, Value::Null).await?;
         }
@@ -146,17 +148,27 @@ impl Job {
         end(&out, &self.envelope, self.streaming, &self.generation, outcome).await
     }
 
-    /// Its text, then why it ended.
-    async fn send_piece(&self, out: &Writer, piece: &Piece) -> Result<(), Gone> {
+    /// Its parts, then why it ended.
+    async fn send_piece(&mut self, out: &Writer, piece: &Piece) -> Result<(), Gone> {
+        let parser = &mut self.parsers[piece.index];
+        let n_before = parser.n_calls();
+        let mut parts = parser.push(&piece.text);
+        if piece.finish.is_some() {
+            parts.extend(parser.finish());
+        }
+        let n_calls = parser.n_calls();
         let token = piece.token.as_ref().filter(|_| self.has_logprobs);
-        if !piece.text.is_empty() || token.is_some() {
-            let logprobs = token.map_or(Value::Null, |token| self.logprobs(std::slice::from_ref(token)));
-            let delta = json!({ "content": piece.text });
+        let mut logprobs = token.map(|token| self.logprobs(std::slice::from_ref(token)));
+        if parts.is_empty() && logprobs.is_some() {
+            parts.push(Part::Text(String::new()));
+        }
+        for delta in deltas(parts, n_before) {
+            let logprobs = logprobs.take().unwrap_or_default();
             self.send(out, piece.index, delta, logprobs, Value::Null).await?;
         }
         match &piece.finish {
             Some(finish) => {
-                let reason = finish_reason(finish).into();
+                let reason = reason(finish, n_calls).into();
                 self.send(out, piece.index, json!({}), Value::Null, reason).await
             }
             None => Ok(()),
@@ -173,6 +185,43 @@ impl Job {
     ) -> Result<(), Gone> {
         let choice = json!({ "index": index, "delta": delta, "logprobs": logprobs, "finish_reason": finish });
         out.data(&self.envelope.with(vec![choice], self.streaming.chunk_usage())).await
+    }
+}
+
+/// `message` of a choice.
+fn message(opening: &str, parts: &Parts) -> Value {
+    let text = format!("{opening}{}", parts.text);
+    let content = if text.is_empty() && !parts.calls.is_empty() { Value::Null } else { text.into() };
+    let mut message = json!({ "role": "assistant", "content": content });
+    if !parts.reasoning.is_empty() {
+        message["reasoning_content"] = parts.reasoning.as_str().into();
+    }
+    if !parts.calls.is_empty() {
+        message["tool_calls"] = parts.calls.iter().map(|call| call.openai()).collect();
+    }
+    message
+}
+
+/// `delta` of each part, with the calls numbered on from `n_calls`.
+fn deltas(parts: Vec<Part>, n_calls: usize) -> Vec<Value> {
+    let mut index = n_calls;
+    let delta = |part: Part| match part {
+        Part::Text(text) => json!({ "content": text }),
+        Part::Reasoning(text) => json!({ "reasoning_content": text }),
+        Part::Tool(call) => {
+            let mut call = call.openai();
+            call["index"] = index.into();
+            index += 1;
+            json!({ "tool_calls": [call] })
+        }
+    };
+    parts.into_iter().map(delta).collect()
+}
+
+fn reason(finish: &Finish, n_calls: usize) -> &'static str {
+    match finish_reason(finish) {
+        "stop" if n_calls > 0 => "tool_calls",
+        reason => reason,
     }
 }
 
@@ -196,6 +245,23 @@ mod tests {
         assert_eq!(logprobs(r#", "logprobs": true"#), Some(0));
         assert_eq!(logprobs(r#", "logprobs": true, "top_logprobs": 2"#), Some(2));
         assert_eq!(call(r#", "top_logprobs": 2"#).err().unwrap().param.as_deref(), Some("top_logprobs"));
+    }
+
+    #[test]
+    fn a_message_has_text_reasoning_and_calls() {
+        let parser = Parser::new("<tool_call></think>", "", true);
+        let parts = |text: &str| Parts::of(parser.clone(), text);
+        assert_eq!(message("", &parts("hi")).to_string(), r#"{"role":"assistant","content":"hi"}"#);
+        let called =
+            parts("<think>hm</think><tool_call>{\"name\": \"f\", \"arguments\": {\"x\": 1}}</tool_call>");
+        let mut message = message("", &called);
+        message["tool_calls"][0]["id"] = "call-1".into();
+        assert_eq!(
+            message.to_string(),
+            r#"{"role":"assistant","content":null,"reasoning_content":"hm","tool_calls":[{"id":"call-1","type":"function","function":{"name":"f","arguments":"{\"x\":1}"}}]}"#
+        );
+        assert_eq!(reason(&Finish::Eos, 1), "tool_calls");
+        assert_eq!(reason(&Finish::Length, 1), "length");
     }
 
     #[test]
