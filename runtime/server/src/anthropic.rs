@@ -3,13 +3,10 @@
 mod blocks;
 mod read;
 
-use crate::answer::{Parser, Parts};
 use crate::error::{ApiError, in_anthropics_form};
 use crate::fields::Fields;
-use crate::generation::Generation;
 use crate::names;
-use crate::prompts::Chat;
-use crate::registry::{Lease, on_thread};
+use crate::reply::{News, Reply};
 use crate::server::App;
 use crate::stream::{self, Gone, Writer};
 use axum::extract::State;
@@ -18,7 +15,7 @@ use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
 use blocks::Blocks;
-use llmrt::engine::{Finish, Request};
+use llmrt::engine::Finish;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -31,7 +28,7 @@ async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, 
     let (request, chat) = read::call(&fields)?;
     let stream = fields.get_or("stream", false)?;
     let lease = app.lease(fields.get::<String>("model")?.as_deref()).await?;
-    let job = start(&app, lease, request, chat).await?;
+    let job = Job { reply: Reply::start(&app, lease, request, chat).await?, id: names::id("msg") };
     Ok(match stream {
         true => stream::events(|out| job.stream(out)),
         false => Json(job.complete().await?).into_response(),
@@ -40,39 +37,16 @@ async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, 
 
 /// An answer, ready to be computed.
 struct Job {
-    generation: Generation,
-    opening: String,
-    parser: Parser,
+    reply: Reply,
     id: String,
-    model: String,
-    n_prompt: usize,
-}
-
-async fn start(app: &App, lease: Lease, request: Request, chat: Chat) -> Result<Job, ApiError> {
-    let now = app.now();
-    let (lease, prompt, parser) = on_thread(move || {
-        let (prompt, parser) = lease.model.encode_chat(&chat, &now)?;
-        Ok::<_, ApiError>((lease, prompt, parser))
-    })
-    .await??;
-    let opening = prompt.opening.trim_start().to_string();
-    let n_prompt = prompt.tokens.len();
-    let model = lease.entry().name().to_string();
-    let request = Request { prompt: prompt.tokens, continues: !opening.is_empty(), ..request };
-    let generation = Generation::start(lease, vec![request], app.options.request_timeout, &app.metrics)?;
-    Ok(Job { generation, opening, parser, id: names::id("msg"), model, n_prompt })
 }
 
 impl Job {
     /// The whole answer.
     async fn complete(mut self) -> Result<Value, ApiError> {
-        let answers = self.generation.finish().await?;
-        let output = answers.into_iter().next().and_then(|answer| answer.output.outputs.into_iter().next());
-        let output = output.ok_or_else(|| ApiError::internal("the request ended without a text"))?;
-        let mut parts = Parts::of(self.parser.clone(), &output.text);
-        parts.text.insert_str(0, &self.opening);
+        let (parts, finish) = self.reply.whole().await?;
         let mut message = self.message(blocks::whole(&parts));
-        let (reason, sequence) = stop_reason(&output.finish, parts.calls.len());
+        let (reason, sequence) = stop_reason(&finish, parts.calls.len());
         message["stop_reason"] = reason.into();
         message["stop_sequence"] = sequence;
         message["usage"] = self.usage();
@@ -80,15 +54,16 @@ impl Job {
     }
 
     fn message(&self, content: Vec<Value>) -> Value {
+        let Reply { model, n_prompt, .. } = &self.reply;
         json!({
-            "id": self.id, "type": "message", "role": "assistant", "model": self.model, "content": content,
+            "id": self.id, "type": "message", "role": "assistant", "model": model, "content": content,
             "stop_reason": null, "stop_sequence": null,
-            "usage": { "input_tokens": self.n_prompt, "output_tokens": 0 },
+            "usage": { "input_tokens": n_prompt, "output_tokens": 0 },
         })
     }
 
     fn usage(&self) -> Value {
-        let usage = self.generation.usage();
+        let usage = self.reply.usage();
         json!({
             "input_tokens": usage.n_prompt - usage.n_cached, "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": usage.n_cached, "output_tokens": usage.n_generated,
@@ -100,25 +75,21 @@ impl Job {
         let start = json!({ "type": "message_start", "message": self.message(Vec::new()) });
         send(&out, &[start]).await?;
         let mut blocks = Blocks::default();
-        send(&out, &blocks.text(&self.opening)).await?;
+        send(&out, &blocks.text(&self.reply.opening)).await?;
         let mut finish = Finish::Eos;
         loop {
-            let piece = match self.generation.piece().await {
-                Ok(Some(piece)) => piece,
+            let News { parts, finish: ended } = match self.reply.next().await {
+                Ok(Some(news)) => news,
                 Ok(None) => break,
                 Err(e) => return send(&out, &[e.anthropic()]).await,
             };
-            let mut parts = self.parser.push(&piece.text);
-            if let Some(ended) = piece.finish {
-                parts.extend(self.parser.finish());
-                finish = ended;
-            }
             for part in parts {
                 send(&out, &blocks.part(part)).await?;
             }
+            finish = ended.unwrap_or(finish);
         }
         send(&out, &blocks.end()).await?;
-        let (reason, sequence) = stop_reason(&finish, self.parser.n_calls());
+        let (reason, sequence) = stop_reason(&finish, self.reply.n_calls());
         let delta = json!({ "stop_reason": reason, "stop_sequence": sequence });
         let last = json!({ "type": "message_delta", "delta": delta, "usage": self.usage() });
         send(&out, &[last, json!({ "type": "message_stop" })]).await

@@ -16,6 +16,7 @@ mod registry;
 mod answer;
 mod generation;
 mod prompts;
+mod reply;
 mod sampling;
 
 mod openai;

@@ -113,6 +113,7 @@ fn check_response_format(fields: &Fields) -> Result<(), ApiError> {
 
 fn decoding(fields: &Fields) -> Result<Decoding, ApiError> {
     if fields.get_or("use_beam_search", false)? {
+        check_beams(fields)?;
         return Ok(Decoding::Beam(BeamParams {
             length_penalty: fields.get_or("length_penalty", 1.0)?,
             early_stopping: match fields.value("early_stopping") {
@@ -141,6 +142,20 @@ fn decoding(fields: &Fields) -> Result<Decoding, ApiError> {
     check(&params)?;
     Ok(Decoding::Sample { params, seed: names::random() })
 }
+
+/// Beams are not sampled: numbers of the sampler must be neutral.
+fn check_beams(fields: &Fields) -> Result<(), ApiError> {
+    fields
+        .refuse(&["logit_bias", "frequency_penalty", "presence_penalty"].map(|name| (name, NOT_OF_BEAMS)))?;
+    for name in ["temperature", "top_p", "typical_p", "repetition_penalty"] {
+        if fields.get::<f32>(name)?.is_some_and(|x| x != 1.0 && x != 0.0) {
+            return Err(ApiError::unsupported(name, NOT_OF_BEAMS));
+        }
+    }
+    Ok(())
+}
+
+const NOT_OF_BEAMS: &str = "not with use_beam_search";
 
 /// Ranges, with the names of OpenAI.
 pub fn check(params: &SamplingParams) -> Result<(), ApiError> {
@@ -205,6 +220,9 @@ mod tests {
     #[test]
     fn what_would_change_the_text_is_refused() {
         let refused = |text: &str| of(text).unwrap_err();
+        let beam = refused(r#"{"use_beam_search": true, "n": 2, "temperature": 0.5}"#);
+        assert_eq!(beam.param.as_deref(), Some("temperature"));
+        of(r#"{"use_beam_search": true, "n": 2, "temperature": 0, "seed": 3}"#).unwrap();
         let format = refused(r#"{"response_format": {"type": "json_object"}}"#);
         assert_eq!(format.param.as_deref(), Some("response_format"));
         assert!(format.message.contains("grammars are not supported"));

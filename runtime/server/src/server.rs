@@ -140,6 +140,7 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/v1/models/{*id}", get(openai::models::one))
         .route("/v1/completions", post(openai::completions::route))
         .route("/v1/chat/completions", post(openai::chat::route))
+        .route("/v1/responses", post(openai::responses::route))
         .route("/v1/embeddings", any(no_embeddings))
         .route("/health", get(llama::health))
         .route("/metrics", get(metrics::metrics))

@@ -4,3 +4,4 @@ mod abuse;
 mod client;
 mod ollama;
 mod openai;
+mod others;

@@ -6,6 +6,8 @@ pub mod completions;
 
 pub mod chat;
 
+pub mod responses;
+
 mod logprobs;
 
 use crate::error::ApiError;
