@@ -1,4 +1,4 @@
-//! `llmrt serve`: models over HTTP, with the APIs of OpenAI, Ollama and llama-server.
+//! `llmrt serve`: models over HTTP, with the APIs of OpenAI, Ollama, Anthropic and llama-server.
 
 mod args;
 mod models;

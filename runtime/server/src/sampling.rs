@@ -56,13 +56,17 @@ pub fn request(fields: &Fields) -> Result<Request, ApiError> {
         bad_words: fields.get_or("bad_words", Vec::new())?,
         ignore_eos: fields.get_or("ignore_eos", false)?,
         prompt_logprobs: logprobs(fields, "prompt_logprobs")?,
-        // In vLLM smaller goes first.
-        priority: fields.get_or("priority", 0i64)?.clamp(-i64::from(i32::MAX), i64::from(i32::MAX)) as i32
-            * -1,
+        priority: priority(fields)?,
         cache_salt: fields.get_or("cache_salt", String::new())?,
         ..Request::greedy(Vec::new())
     };
     Ok(request)
+}
+
+/// In vLLM smaller goes first, in the engine larger.
+fn priority(fields: &Fields) -> Result<i32, ApiError> {
+    let max = i64::from(i32::MAX);
+    Ok(-(fields.get_or("priority", 0i64)?.clamp(-max, max) as i32))
 }
 
 /// Each text has a sequence.

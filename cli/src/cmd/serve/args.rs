@@ -6,7 +6,7 @@ use clap::Args;
 use llmrt_server::{KeepAlive, parse_keep_alive};
 use std::ffi::OsString;
 
-/// Serve models over HTTP: the APIs of OpenAI, Ollama and llama-server.
+/// Serve models over HTTP: the APIs of OpenAI, Ollama, Anthropic and llama-server.
 ///
 /// Models are loaded when they are first used, the first one at once. With no model the embedded story teller is served.
 #[derive(Args, Debug)]
