@@ -35,7 +35,7 @@ pub struct EngineStats {
     pub n_blocks: usize,
     /// Of these, those of requests; the prefix cache's are not among them.
     pub n_blocks_used: usize,
-    /// How often a request lost its blocks to others.
+    /// How often a request lost its blocks to others and did not get them back in the same step.
     pub n_preemptions: u64,
     /// Tokens of the prompts of requests that ended.
     pub n_prompt_tokens: u64,

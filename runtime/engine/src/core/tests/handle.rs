@@ -79,10 +79,20 @@ fn dropping_a_guard_aborts_its_request() {
 #[test]
 fn preemptions_are_counted() {
     let engine = AsyncEngine::start(core(8, 0, SchedulerConfig::default())).unwrap();
-    let streams: Vec<_> = (0..2).map(|_| engine.generate(request(20)).unwrap()).collect();
-    for stream in streams {
-        assert_eq!(stream.finish().unwrap().usage.n_generated, 20);
-    }
+    let (go, wait) = channel::<()>();
+    let (sender, events) = channel();
+    // The first event holds the engine until the second request is queued.
+    let sink = move |event| {
+        let _ = wait.recv();
+        let _ = sender.send(event);
+    };
+    let _guard = engine.generate_with(request(20), Box::new(sink)).unwrap();
+    let (last, second) = channel();
+    let other = Request { prompt: vec![7, 8, 9], ..request(20) };
+    let _second = engine.generate_with(other, Box::new(move |event| drop(last.send(event)))).unwrap();
+    drop(go);
+    assert!(events.iter().any(|event| event.is_last()));
+    assert!(second.iter().any(|event| event.is_last()));
     assert!(engine.stats().n_preemptions > 0, "{:?}", engine.stats());
 }
 
