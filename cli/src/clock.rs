@@ -16,7 +16,7 @@ pub fn seed() -> u64 {
 
 /// Seconds since 1970 as a date of the Gregorian calendar. Years are counted from March, so that the leap day is
 /// their last; 400 years have 146 097 days.
-fn written(seconds: u64) -> String {
+pub fn written(seconds: u64) -> String {
     let (days, second) = (seconds / 86_400, seconds % 86_400);
     let days = days + 719_468; // since 0000-03-01
     let (era, day) = (days / 146_097, days % 146_097);

@@ -28,7 +28,7 @@ const SAMPLER: &str =
 const CONSTRAINT: &str = "output constrained by a grammar or a JSON schema is not built yet";
 const ROPE: &str =
     "set it in the metadata: --override-kv ARCH.rope.freq_base=float:1000000 (`llmrt inspect` lists keys)";
-const SERVER: &str = "llmrt has no server yet: --batch-file computes several prompts together";
+const SERVER: &str = "`llmrt serve` is the server: llmrt serve FILE.gguf";
 const CHATS: &str = "a chat starts by itself: a model with a chat template, no prompt, and a terminal";
 const THREADS: &str = "one pool computes prompts and answers: -t N";
 const MULTIMODAL: &str = "llmrt reads text only: there are no image or audio models yet";
@@ -134,7 +134,8 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
         &["--rope-freq-base", "--rope-freq-scale", "--rope-scale", "--rope-scaling", "--yarn-orig-ctx"],
         Hint(ROPE),
     ),
-    (&["-np", "--max-num-seqs"], Hint("--batch-file with --parallel N computes N prompts at a time")),
+    (&["-np", "--max-num-seqs"], Alias("--parallel")),
+    (&["-a", "--alias", "--served-model-name"], Hint("`llmrt serve NAME=FILE` gives a model its name")),
     (&["-cb", "--cont-batching", "--host", "--port"], Hint(SERVER)),
     (&["--no-warmup", "--warmup"], Hint("there is no warm-up run here: leave it out")),
     (
@@ -170,7 +171,7 @@ const COMMANDS: &[(&[&str], &str)] = &[
         "`llmrt run FILE.gguf` chats, `llmrt run FILE.gguf PROMPT` answers once",
     ),
     (&["pull", "push", "download"], DOWNLOAD),
-    (&["serve", "server"], SERVER),
+    (&["server"], SERVER),
     (&["list", "ls", "rm", "cp", "create"], "llmrt has no store of models: a model is a file"),
     (&["show"], "`llmrt inspect FILE.gguf` shows what a model file holds"),
     (&["ps", "stop"], "llmrt has no daemon: a model is loaded while its command runs"),
@@ -272,7 +273,7 @@ mod tests {
             let message = words(line, command).unwrap_err();
             assert!(message.contains(expected), "{message}");
         }
-        assert!(command_hint("serve").unwrap().contains("no server yet"));
+        assert!(command_hint("server").unwrap().contains("llmrt serve"));
         assert_eq!(command_hint("run"), None);
     }
 

@@ -5,6 +5,8 @@ pub mod run;
 pub mod chat;
 pub mod llama2c;
 
+pub mod serve;
+
 pub mod eval;
 pub mod perplexity;
 
@@ -45,6 +47,7 @@ pub trait Command: Args {
 /// Every command, in the order of `llmrt --help`.
 pub const COMMANDS: &[Row] = &[
     row::<run::Run>(),
+    row::<serve::Serve>(),
     row::<eval::Eval>(),
     row::<perplexity::Perplexity>(),
     row::<bench::Bench>(),

@@ -83,7 +83,7 @@ pub mod stop;
 pub use crate::core::{EngineCore, EngineEvent, RequestOutput};
 pub use batch::{Batch, OutputRow, PagedArrays};
 pub use error::{Error, Result};
-pub use handle::{AsyncEngine, RequestStream};
+pub use handle::{AsyncEngine, EngineStats, EventSink, RequestGuard, RequestStream};
 pub use kv::pool::{BlockId, BlockPool};
 pub use kv::pools::CachePools;
 pub use kv::prefix::BlockHash;

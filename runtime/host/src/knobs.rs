@@ -54,6 +54,9 @@ knobs! {
     STATE_HOME = "XDG_STATE_HOME",
         "The user's state folder; its `llmrt/history` has the lines of earlier chats.",
         "$HOME/.local/state", "cli/src/cmd/chat/history.rs";
+    API_KEY = "LLMRT_API_KEY",
+        "The key that clients of `llmrt serve` must send, where --api-key is not given.",
+        "unset", "cli/src/cmd/serve.rs";
     HOME = "HOME",
         "The user's folder, when XDG_DATA_HOME or XDG_STATE_HOME is not set; ignored for set-user-id programs.",
         "unset", "host/src/plugin/search.rs";

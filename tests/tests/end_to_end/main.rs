@@ -15,4 +15,5 @@ mod hostile;
 mod llama2c;
 mod mutations;
 mod on_models;
+mod serve;
 mod tokenizers;

@@ -55,6 +55,25 @@ pub enum EngineEvent {
     },
 }
 
+impl EngineEvent {
+    /// The request that it is about.
+    pub fn request(&self) -> RequestId {
+        match self {
+            EngineEvent::Finished(output) => output.request,
+            EngineEvent::Token { request, .. }
+            | EngineEvent::TextEnded { request, .. }
+            | EngineEvent::ContextFull { request }
+            | EngineEvent::Logits { request, .. }
+            | EngineEvent::Failed { request, .. } => *request,
+        }
+    }
+
+    /// Whether no other event of its request follows.
+    pub fn is_last(&self) -> bool {
+        matches!(self, EngineEvent::Finished(_) | EngineEvent::Failed { .. })
+    }
+}
+
 /// What a request came to.
 #[derive(Clone, PartialEq, Debug)]
 pub struct RequestOutput {

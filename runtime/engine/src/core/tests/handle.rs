@@ -2,7 +2,8 @@
 
 use super::super::*;
 use super::fake::core;
-use crate::handle::AsyncEngine;
+use crate::handle::{AsyncEngine, EventSink};
+use std::sync::mpsc::{Sender, channel};
 
 fn request(max_tokens: usize) -> Request {
     Request { max_tokens: Some(max_tokens), ..Request::greedy(vec![1, 2, 3]) }
@@ -47,6 +48,52 @@ fn a_dropped_or_aborted_stream_gives_its_blocks_back() {
     // Both are gone before the next answer.
     engine.generate(request(1)).unwrap().finish().unwrap();
     assert_eq!(engine.n_running(), 0);
+}
+
+#[test]
+fn a_callback_gets_the_events_and_a_refusal_is_one() {
+    let engine = AsyncEngine::start(core(64, 0, SchedulerConfig::default())).unwrap();
+    let (sender, events) = channel();
+    let sink = |sender: Sender<EngineEvent>| -> EventSink { Box::new(move |event| drop(sender.send(event))) };
+    let _guard = engine.generate_with(request(5), sink(sender.clone())).unwrap();
+    let last = events.iter().find(EngineEvent::is_last).unwrap();
+    assert!(matches!(last, EngineEvent::Finished(output) if output.usage.n_generated == 5));
+    let _refused = engine.generate_with(Request { n: 0, ..request(5) }, sink(sender)).unwrap();
+    let refusal = events.recv().unwrap();
+    assert!(matches!(refusal, EngineEvent::Failed { error: Error::BadParam { name: "n", .. }, .. }));
+    let stats = engine.stats();
+    assert_eq!((stats.n_prompt_tokens, stats.n_generated_tokens, stats.n_blocks_used), (3, 5, 0));
+}
+
+#[test]
+fn dropping_a_guard_aborts_its_request() {
+    let engine = AsyncEngine::start(core(64, 0, SchedulerConfig::default())).unwrap();
+    let (sender, events) = channel();
+    let guard = engine.generate_with(request(60), Box::new(move |event| drop(sender.send(event)))).unwrap();
+    drop(guard);
+    assert!(events.iter().any(|event| event.is_last()));
+    engine.generate(request(1)).unwrap().finish().unwrap();
+    assert_eq!((engine.n_running(), engine.stats().n_blocks_used), (0, 0));
+}
+
+#[test]
+fn preemptions_are_counted() {
+    let engine = AsyncEngine::start(core(8, 0, SchedulerConfig::default())).unwrap();
+    let (go, wait) = channel::<()>();
+    let (sender, events) = channel();
+    // The first event holds the engine until the second request is queued.
+    let sink = move |event| {
+        let _ = wait.recv();
+        let _ = sender.send(event);
+    };
+    let _guard = engine.generate_with(request(20), Box::new(sink)).unwrap();
+    let (last, second) = channel();
+    let other = Request { prompt: vec![7, 8, 9], ..request(20) };
+    let _second = engine.generate_with(other, Box::new(move |event| drop(last.send(event)))).unwrap();
+    drop(go);
+    assert!(events.iter().any(|event| event.is_last()));
+    assert!(second.iter().any(|event| event.is_last()));
+    assert!(engine.stats().n_preemptions > 0, "{:?}", engine.stats());
 }
 
 #[test]

@@ -1,0 +1,165 @@
+//! The models of a server: their names, and how each is opened and loaded.
+
+use super::Serve;
+use crate::context::{self, Defaults};
+use crate::error::{Error, Result};
+use crate::model::{self, OpenModel};
+use crate::session::Session;
+use crate::setup::Setup;
+use crate::templates::Template;
+use llmrt_abi::DType;
+use llmrt_engine::AsyncEngine;
+use llmrt_gguf::TensorInfo;
+use llmrt_server::{Model, ModelInfo, ModelSource};
+use std::collections::HashMap;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::UNIX_EPOCH;
+
+/// What clients call the embedded model.
+const EMBEDDED: &str = "stories";
+
+/// A model of the command line.
+#[derive(Clone, PartialEq, Eq, Debug)]
+struct Named {
+    name: String,
+    /// `None`: the embedded model.
+    path: Option<PathBuf>,
+}
+
+/// The models of the command line, in its order.
+pub fn sources(args: &Serve, setup: &Arc<Setup>) -> Result<Vec<ModelSource>> {
+    let loader = Arc::new(Loader {
+        template: args.template.clone(),
+        context: args.context.clone(),
+        requests: args.requests.clone(),
+        loading: args.loading.clone(),
+        parallel: args.parallel,
+        setup: setup.clone(),
+    });
+    let source = |named: Named| {
+        let (describing, loading, path) = (loader.clone(), loader.clone(), named.path.clone());
+        ModelSource {
+            name: named.name,
+            describe: Box::new(move || describing.describe(path.as_deref()).map_err(|e| e.message)),
+            load: Box::new(move || loading.load(named.path.as_deref()).map_err(|e| e.message)),
+        }
+    };
+    Ok(named(args)?.into_iter().map(source).collect())
+}
+
+fn named(args: &Serve) -> Result<Vec<Named>> {
+    let words = args.model_files.iter().chain(&args.models);
+    let models: Vec<Named> = words.map(|word| parse(word)).collect::<Result<_>>()?;
+    if models.is_empty() {
+        return Ok(vec![Named { name: EMBEDDED.into(), path: None }]);
+    }
+    for (i, model) in models.iter().enumerate() {
+        if models[..i].iter().any(|other| other.name == model.name) {
+            return Err(Error::usage(format!("two models are named {}: give one as NAME=FILE", model.name)));
+        }
+    }
+    Ok(models)
+}
+
+/// `NAME=FILE` or `FILE`. A `=` after a slash belongs to the file.
+fn parse(word: &OsStr) -> Result<Named> {
+    let bytes = word.as_bytes();
+    let equals = bytes.iter().position(|b| *b == b'=').filter(|at| !bytes[..*at].contains(&b'/'));
+    let (name, path) = match equals {
+        Some(at) => (Some(&bytes[..at]), &bytes[at + 1..]),
+        None => (None, bytes),
+    };
+    let path = PathBuf::from(OsStr::from_bytes(path));
+    if !path.exists() {
+        return Err(Error::file(&path, "there is no such file: expected a model, as FILE or NAME=FILE"));
+    }
+    let stem = path.file_stem().unwrap_or_default().as_bytes();
+    let name = String::from_utf8_lossy(name.unwrap_or(stem)).into_owned();
+    match name.is_empty() {
+        true => {
+            Err(Error::usage(format!("{}: the model's name is empty: expected NAME=FILE", word.display())))
+        }
+        false => Ok(Named { name, path: Some(path) }),
+    }
+}
+
+/// What models are loaded with.
+struct Loader {
+    template: crate::args::TemplateArgs,
+    context: crate::args::ContextArgs,
+    requests: crate::args::RequestsArgs,
+    loading: crate::args::ModelArgs,
+    parallel: usize,
+    setup: Arc<Setup>,
+}
+
+impl Loader {
+    fn load(&self, path: Option<&Path>) -> Result<Model> {
+        let model = OpenModel::open(path, &model::open_options(&self.loading))?;
+        let tokenizer = Arc::new(model.tokenizer()?);
+        let template = Template::of_chat(&self.template, &model)?;
+        let template =
+            template.map(|t| llmrt_server::Template { jinja: t.jinja, shows_opening: t.shows_opening });
+        let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
+        let setup = &self.setup;
+        let mut options =
+            context::engine_options(&self.context, model.n_ctx_train(), defaults, setup.placing())?;
+        options.max_seqs = self.parallel;
+        options.n_batch = options.n_batch.max(options.max_seqs);
+        self.requests.apply(&mut options, setup, &model)?;
+        let n_ctx = options.n_ctx;
+        let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
+        let engine = AsyncEngine::start(session.core)?;
+        Ok(Model { engine, tokenizer, template, n_ctx })
+    }
+
+    fn describe(&self, path: Option<&Path>) -> Result<ModelInfo> {
+        let model = OpenModel::open(path, &model::open_options(&self.loading))?;
+        let architecture = model.metadata().str("general.architecture").unwrap_or_default().to_string();
+        let tensors = &model.files.model.tensors;
+        let modified = path.and_then(|path| path.metadata().ok()?.modified().ok());
+        Ok(ModelInfo {
+            size: model.files.file_bytes(),
+            n_params: tensors.iter().map(TensorInfo::n_elements).sum(),
+            quantization: quantization(tensors),
+            n_ctx_train: model.n_ctx_train(),
+            n_embd: model.metadata().usize(&format!("{architecture}.embedding_length")),
+            digest: model.identity()?.checksum,
+            modified: modified.and_then(|t| t.duration_since(UNIX_EPOCH).ok()).map_or(0, |t| t.as_secs()),
+            chat_template: Template::of_chat(&self.template, &model)?.map(|t| t.jinja.source().to_string()),
+            architecture,
+        })
+    }
+}
+
+/// The type that most bytes of a model have.
+fn quantization(tensors: &[TensorInfo]) -> String {
+    let mut bytes: HashMap<&str, u64> = HashMap::new();
+    for tensor in tensors {
+        *bytes.entry(tensor.dtype.name()).or_default() += tensor.nbytes;
+    }
+    let most = bytes.into_iter().max_by_key(|(name, n)| (*n, *name));
+    most.map_or_else(String::new, |(name, _)| name.to_ascii_uppercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::args::flags;
+
+    #[test]
+    fn models_have_the_name_that_is_given_or_the_files() {
+        let names = |line: &str| -> Vec<String> {
+            named(&flags(line)).unwrap().into_iter().map(|model| model.name).collect()
+        };
+        assert_eq!(names("llmrt serve"), ["stories"]);
+        assert_eq!(names("llmrt serve a=Cargo.toml src/main.rs -m b=src/text.rs"), ["b", "a", "main"]);
+        let refused = |line: &str| named(&flags(line)).unwrap_err().message;
+        assert!(refused("llmrt serve Cargo.toml a/../Cargo.toml").contains("there is no such file"));
+        assert!(refused("llmrt serve a=Cargo.toml a=src/main.rs").contains("two models are named a"));
+        assert!(refused("llmrt serve =Cargo.toml").contains("name is empty"));
+    }
+}

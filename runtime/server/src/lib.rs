@@ -1,0 +1,42 @@
+//! HTTP over the engines of models: the routes of OpenAI, Ollama, Anthropic and llama-server, and vLLM's metrics.
+//!
+//! A request is read (`fields.rs`), rendered and encoded on a blocking thread, and queued in the engine of its model;
+//! the engine's events arrive in a channel, without a thread per request. A client that is gone drops its channel, which
+//! aborts the request within one step. [`Server::serve`] runs until a signal, then drains.
+#![forbid(unsafe_code)]
+
+mod server;
+
+mod options;
+
+mod keep_alive;
+mod model;
+mod registry;
+
+mod answer;
+mod generation;
+mod prompts;
+mod reply;
+mod sampling;
+
+mod openai;
+
+mod ollama;
+
+mod anthropic;
+
+mod llama;
+mod metrics;
+
+mod fields;
+mod stream;
+
+mod auth;
+mod error;
+mod names;
+
+pub use error::{Error, Result};
+pub use keep_alive::{KeepAlive, parse_keep_alive};
+pub use model::{Model, ModelInfo, ModelSource, Template};
+pub use options::ServerOptions;
+pub use server::Server;

@@ -1,0 +1,60 @@
+//! A model that is loaded, and where it is loaded from.
+
+use llmrt::engine::AsyncEngine;
+use llmrt::tokenizer::{ChatTemplate, Tokenizer};
+use std::sync::Arc;
+
+/// A loaded model.
+pub struct Model {
+    /// Its requests.
+    pub engine: AsyncEngine,
+    /// Text and ids.
+    pub tokenizer: Arc<Tokenizer>,
+    /// How messages become a prompt; `None`: the model has no chat.
+    pub template: Option<Template>,
+    /// Tokens that a prompt and its text may have.
+    pub n_ctx: usize,
+}
+
+/// A chat template.
+pub struct Template {
+    /// What renders.
+    pub jinja: ChatTemplate,
+    /// Whether the text that `add_generation_prompt` adds is a part of the answer.
+    pub shows_opening: bool,
+}
+
+/// What a model file contains, by its tables.
+#[derive(Clone, PartialEq, Debug, Default)]
+pub struct ModelInfo {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Bytes of the file.
+    pub size: u64,
+    /// Parameters.
+    pub n_params: u64,
+    /// The type of most of its bytes, such as `Q4_K`.
+    pub quantization: String,
+    /// Tokens of the longest text that it was trained on.
+    pub n_ctx_train: Option<usize>,
+    /// Length of an embedding.
+    pub n_embd: Option<usize>,
+    /// Checksum in hexadecimal digits.
+    pub digest: String,
+    /// When the file was changed, in seconds since 1970.
+    pub modified: u64,
+    /// Source of its chat template.
+    pub chat_template: Option<String>,
+}
+
+type Load<T> = Box<dyn Fn() -> std::result::Result<T, String> + Send + Sync>;
+
+/// A model by name, loaded when it is first used. Both functions may take long: they run on threads for that.
+pub struct ModelSource {
+    /// What clients call it.
+    pub name: String,
+    /// Reads the tables.
+    pub describe: Load<ModelInfo>,
+    /// Loads it; called again after it was unloaded.
+    pub load: Load<Model>,
+}

@@ -1,0 +1,236 @@
+//! Models by name: loaded when they are first used, unloaded when others need their place or their time is over, never while
+//! one answers.
+
+use crate::error::ApiError;
+use crate::model::{Model, ModelInfo, ModelSource};
+use axum::http::StatusCode;
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
+use std::time::{Duration, Instant};
+use tokio::sync::Notify;
+
+/// The models of a server.
+pub struct Registry {
+    entries: Vec<Arc<Entry>>,
+    /// Held while a model is loaded.
+    loading: tokio::sync::Mutex<()>,
+    /// A model has no requests any more.
+    is_idle: Notify,
+    max_loaded: usize,
+    /// Requests of a model, running or waiting.
+    max_in_flight: usize,
+}
+
+/// A model, whether it is loaded or not.
+pub struct Entry {
+    source: ModelSource,
+    info: OnceLock<ModelInfo>,
+    state: Mutex<State>,
+}
+
+struct State {
+    model: Option<Arc<Model>>,
+    n_in_flight: usize,
+    last_used: Instant,
+    keep_alive: Option<Duration>,
+}
+
+/// A loaded model with a request: it stays loaded until this is dropped.
+pub struct Lease {
+    pub model: Arc<Model>,
+    /// How long loading it took, for this request.
+    pub load: Duration,
+    place: Place,
+}
+
+impl Lease {
+    pub fn entry(&self) -> &Arc<Entry> {
+        &self.place.entry
+    }
+}
+
+/// A place in the queue of a model.
+struct Place {
+    entry: Arc<Entry>,
+    registry: Arc<Registry>,
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        let mut state = self.entry.state();
+        state.n_in_flight -= 1;
+        state.last_used = Instant::now();
+        drop(state);
+        self.registry.is_idle.notify_waiters();
+    }
+}
+
+impl Entry {
+    fn new(source: ModelSource, keep_alive: Option<Duration>) -> Entry {
+        let state = State { model: None, n_in_flight: 0, last_used: Instant::now(), keep_alive };
+        Entry { source, info: OnceLock::new(), state: Mutex::new(state) }
+    }
+
+    pub fn name(&self) -> &str {
+        &self.source.name
+    }
+
+    /// Its tables, read once. May take long.
+    pub fn info(&self) -> Result<&ModelInfo, ApiError> {
+        if self.info.get().is_none() {
+            let info = (self.source.describe)().map_err(ApiError::internal)?;
+            let _ = self.info.set(info);
+        }
+        self.info.get().ok_or_else(|| ApiError::internal("no description"))
+    }
+
+    /// The model, if it is loaded.
+    pub fn loaded(&self) -> Option<Arc<Model>> {
+        self.state().model.clone()
+    }
+
+    /// When it will be unloaded, in time from now, if no request comes; `None`: it stays.
+    pub fn expires_in(&self) -> Option<Duration> {
+        let state = self.state();
+        Some(state.keep_alive?.saturating_sub(state.last_used.elapsed()))
+    }
+
+    /// How long it stays loaded from its last request on.
+    pub fn set_keep_alive(&self, keep_alive: Option<Duration>) {
+        self.state().keep_alive = keep_alive;
+    }
+
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(|e| e.into_inner())
+    }
+
+    /// Takes the model out, if it is loaded and has no request.
+    fn take_idle(&self) -> Option<Arc<Model>> {
+        let mut state = self.state();
+        if state.n_in_flight == 0 { state.model.take() } else { None }
+    }
+
+    fn is_expired(&self) -> bool {
+        let state = self.state();
+        state.model.is_some() && state.keep_alive.is_some_and(|time| state.last_used.elapsed() >= time)
+    }
+}
+
+impl Registry {
+    pub fn new(sources: Vec<ModelSource>, options: &crate::ServerOptions) -> Registry {
+        let keep_alive = options.keep_alive;
+        Registry {
+            entries: sources.into_iter().map(|source| Arc::new(Entry::new(source, keep_alive))).collect(),
+            loading: tokio::sync::Mutex::new(()),
+            is_idle: Notify::new(),
+            max_loaded: options.max_loaded_models.max(1),
+            max_in_flight: options.parallel.saturating_add(options.max_queue),
+        }
+    }
+
+    pub fn entries(&self) -> &[Arc<Entry>] {
+        &self.entries
+    }
+
+    /// A model by name, with or without Ollama's `:latest`; without a name the first.
+    pub fn find(&self, name: Option<&str>) -> Result<&Arc<Entry>, ApiError> {
+        let Some(name) = name.filter(|name| !name.is_empty()) else {
+            return self.entries.first().ok_or_else(|| ApiError::unknown_model("", &[]));
+        };
+        let bare = name.strip_suffix(":latest").unwrap_or(name);
+        let is_it = |entry: &&Arc<Entry>| entry.name() == name || entry.name() == bare;
+        self.entries.iter().find(is_it).ok_or_else(|| {
+            let known: Vec<&str> = self.entries.iter().map(|entry| entry.name()).collect();
+            ApiError::unknown_model(name, &known)
+        })
+    }
+
+    /// The model for a request, loaded if it is not yet.
+    pub async fn lease(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Lease, ApiError> {
+        let place = self.place(entry)?;
+        let started = Instant::now();
+        let model = match entry.loaded() {
+            Some(model) => model,
+            None => self.load(entry).await?,
+        };
+        Ok(Lease { model, load: started.elapsed(), place })
+    }
+
+    /// While a place is held, the model is not unloaded.
+    fn place(self: &Arc<Self>, entry: &Arc<Entry>) -> Result<Place, ApiError> {
+        let mut state = entry.state();
+        if state.n_in_flight >= self.max_in_flight {
+            return Err(busy(entry.name(), state.n_in_flight));
+        }
+        state.n_in_flight += 1;
+        Ok(Place { entry: entry.clone(), registry: self.clone() })
+    }
+
+    async fn load(&self, entry: &Arc<Entry>) -> Result<Arc<Model>, ApiError> {
+        let _loading = self.loading.lock().await;
+        if let Some(model) = entry.loaded() {
+            return Ok(model);
+        }
+        self.make_room().await;
+        let loading = entry.clone();
+        let model = on_thread(move || (loading.source.load)()).await?.map_err(|message| {
+            ApiError::internal(format!("the model `{}` cannot be loaded: {message}", entry.name()))
+        })?;
+        let model = Arc::new(model);
+        entry.state().model = Some(model.clone());
+        Ok(model)
+    }
+
+    /// Unloads models until one more may be loaded. Where all have requests, waits for one that has none.
+    async fn make_room(&self) {
+        loop {
+            let idle = self.is_idle.notified();
+            let mut loaded: Vec<_> = self.entries.iter().filter(|entry| entry.loaded().is_some()).collect();
+            if loaded.len() < self.max_loaded {
+                return;
+            }
+            loaded.sort_by_key(|entry| entry.state().last_used);
+            match loaded.into_iter().find_map(|entry| entry.take_idle()) {
+                Some(model) => end(model).await,
+                None => idle.await,
+            }
+        }
+    }
+
+    /// Unloads a model that has no request.
+    pub async fn unload(&self, entry: &Entry) {
+        if let Some(model) = entry.take_idle() {
+            end(model).await;
+        }
+    }
+
+    /// Unloads models whose time is over, until the server ends.
+    pub async fn unload_expired(self: Arc<Self>) {
+        loop {
+            tokio::time::sleep(Duration::from_millis(500)).await;
+            for entry in self.entries.iter().filter(|entry| entry.is_expired()) {
+                self.unload(entry).await;
+            }
+        }
+    }
+}
+
+fn busy(name: &str, n: usize) -> ApiError {
+    let message = format!("the model `{name}` has {n} requests: try again later, or raise --max-queue");
+    ApiError { retry_after: Some(1), ..ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message) }
+}
+
+/// Frees the memory of a model.
+async fn end(model: Arc<Model>) {
+    let _ = on_thread(move || {
+        model.engine.drain();
+        drop(model);
+    })
+    .await;
+}
+
+/// Work that takes long, on a thread for that.
+pub async fn on_thread<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> Result<T, ApiError> {
+    tokio::task::spawn_blocking(work).await.map_err(|_| {
+        ApiError::internal("a request panicked; others go on: this is a defect of llmrt, please report it")
+    })
+}

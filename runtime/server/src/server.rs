@@ -1,0 +1,193 @@
+//! The server: routes, signals, and the end.
+
+use crate::error::{ApiError, Error, Result, in_ollamas_form};
+use crate::metrics::{self, Metrics};
+use crate::model::ModelSource;
+use crate::options::ServerOptions;
+use crate::registry::{Lease, Registry};
+use crate::{anthropic, auth, llama, ollama, openai};
+use axum::Router;
+use axum::http::{HeaderValue, Method, StatusCode, Uri};
+use axum::middleware::{from_fn_with_state, map_response};
+use axum::response::IntoResponse;
+use axum::routing::{any, get, post};
+use std::future::IntoFuture;
+use std::net::SocketAddr;
+use std::sync::Arc;
+use tokio::net::TcpListener;
+use tokio::signal::unix::{Signal, SignalKind, signal};
+use tower_http::cors::{Any, CorsLayer};
+
+/// What routes share.
+pub struct App {
+    pub options: ServerOptions,
+    pub registry: Arc<Registry>,
+    pub metrics: Arc<Metrics>,
+    pub started: u64,
+}
+
+impl App {
+    /// The model of a request, loaded.
+    pub async fn lease(&self, name: Option<&str>) -> Result<Lease, ApiError> {
+        self.registry.lease(self.registry.find(name)?).await
+    }
+
+    /// The time as templates write it.
+    pub fn now(&self) -> String {
+        (self.options.utc)(crate::names::since_1970().as_secs())
+    }
+
+    /// The time as Ollama writes it.
+    pub fn now_utc(&self) -> String {
+        let now = crate::names::since_1970();
+        format!("{}.{:06}Z", (self.options.utc)(now.as_secs()), now.subsec_micros())
+    }
+
+    /// A time in seconds since 1970 as Ollama writes it.
+    pub fn utc(&self, seconds: u64) -> String {
+        (self.options.utc)(seconds) + "Z"
+    }
+}
+
+/// Models that answer on a socket.
+pub struct Server {
+    options: ServerOptions,
+    sources: Vec<ModelSource>,
+}
+
+impl Server {
+    /// A server of these models; the first is the default.
+    pub fn new(options: ServerOptions, sources: Vec<ModelSource>) -> Server {
+        Server { options, sources }
+    }
+
+    /// Listens, loads the first model, and answers until SIGINT or SIGTERM; then running requests may end within the grace
+    /// time. `on_ready` is called with the address once requests are accepted.
+    pub fn serve(self, on_ready: impl FnOnce(SocketAddr)) -> Result<()> {
+        let runtime = tokio::runtime::Builder::new_multi_thread()
+            .worker_threads(2)
+            .thread_name("http")
+            .enable_all()
+            .build()
+            .map_err(start)?;
+        let ended = runtime.block_on(self.run(on_ready));
+        // Threads that still load a model end with the process.
+        runtime.shutdown_background();
+        ended
+    }
+
+    async fn run(self, on_ready: impl FnOnce(SocketAddr)) -> Result<()> {
+        let address = self.options.address;
+        let listen = |e: std::io::Error| Error::Listen { address, problem: e.to_string() };
+        let listener = TcpListener::bind(address).await.map_err(listen)?;
+        let cors = cors(&self.options.cors)?;
+        let registry = Arc::new(Registry::new(self.sources, &self.options));
+        let app = Arc::new(App {
+            registry: registry.clone(),
+            metrics: Arc::default(),
+            started: crate::names::since_1970().as_secs(),
+            options: self.options,
+        });
+        let mut signals = Signals::listen()?;
+        if let Some(first) = registry.entries().first() {
+            registry.lease(first).await.map_err(|e| Error::Load(e.message))?;
+        }
+        tokio::spawn(registry.unload_expired());
+        on_ready(listener.local_addr().map_err(listen)?);
+
+        let (drain, draining) = tokio::sync::oneshot::channel::<()>();
+        let drained = async move { draining.await.unwrap_or_default() };
+        let served = axum::serve(listener, routes(app.clone(), cors)).with_graceful_shutdown(drained);
+        let mut served = std::pin::pin!(served.into_future());
+        tokio::select! {
+            ended = &mut served => return ended.map_err(start),
+            () = signals.next() => {}
+        }
+        let _ = drain.send(());
+        tokio::select! {
+            ended = &mut served => ended.map_err(start),
+            // The time is over, or a second signal came.
+            () = tokio::time::sleep(app.options.grace) => Ok(()),
+            () = signals.next() => Ok(()),
+        }
+    }
+}
+
+fn start(e: std::io::Error) -> Error {
+    Error::Start { problem: e.to_string() }
+}
+
+/// SIGINT and SIGTERM.
+struct Signals(Signal, Signal);
+
+impl Signals {
+    fn listen() -> Result<Signals> {
+        let listen = |kind| signal(kind).map_err(start);
+        Ok(Signals(listen(SignalKind::interrupt())?, listen(SignalKind::terminate())?))
+    }
+
+    async fn next(&mut self) {
+        tokio::select! {
+            _ = self.0.recv() => {}
+            _ = self.1.recv() => {}
+        }
+    }
+}
+
+fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
+    let openai = Router::new()
+        .route("/v1/models", get(openai::models::list))
+        .route("/v1/models/{*id}", get(openai::models::one))
+        .route("/v1/completions", post(openai::completions::route))
+        .route("/v1/chat/completions", post(openai::chat::route))
+        .route("/v1/responses", post(openai::responses::route))
+        .route("/v1/embeddings", any(no_embeddings))
+        .route("/health", get(llama::health))
+        .route("/metrics", get(metrics::metrics))
+        .route("/props", get(llama::props))
+        .route("/slots", get(llama::slots))
+        .route("/tokenize", post(llama::tokenize))
+        .route("/detokenize", post(llama::detokenize))
+        .route("/apply-template", post(llama::apply_template))
+        .fallback(no_route)
+        .method_not_allowed_fallback(no_method);
+    let openai = openai.merge(anthropic::routes());
+    let routes = openai.merge(ollama::routes().layer(map_response(in_ollamas_form)));
+    let routes = routes.layer(from_fn_with_state(app.clone(), auth::check));
+    let routes = match cors {
+        Some(cors) => routes.layer(cors),
+        None => routes,
+    };
+    routes.with_state(app)
+}
+
+async fn no_route(method: Method, uri: Uri) -> impl IntoResponse {
+    let message = format!("there is no {method} {}: docs/guide/serve.md lists the routes", uri.path());
+    ApiError { code: Some("not_found"), ..ApiError::new(StatusCode::NOT_FOUND, message) }
+}
+
+async fn no_method(method: Method, uri: Uri) -> impl IntoResponse {
+    let message = format!("{} does not take {method}: expected GET for lists, POST for requests", uri.path());
+    ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
+}
+
+/// Routes of models that are not there yet.
+pub async fn no_embeddings() -> ApiError {
+    let message = "embeddings are not supported: the loaded models generate text";
+    ApiError::new(StatusCode::NOT_IMPLEMENTED, message)
+}
+
+fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
+    let layer = CorsLayer::new().allow_methods(Any).allow_headers(Any);
+    match origins {
+        [] => Ok(None),
+        [all] if all == "*" => Ok(Some(layer.allow_origin(Any))),
+        some => {
+            let parse = |origin: &String| {
+                HeaderValue::from_str(origin).map_err(|_| Error::Origin { origin: origin.clone() })
+            };
+            let origins: Vec<HeaderValue> = some.iter().map(parse).collect::<Result<_>>()?;
+            Ok(Some(layer.allow_origin(origins)))
+        }
+    }
+}
