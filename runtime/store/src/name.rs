@@ -26,10 +26,8 @@ const MAX_HOST: usize = 255;
 /// The name of a model in a store or a registry. Every part is valid: see [`Name::from_str`].
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
 pub struct Name {
-    host: String,
-    namespace: String,
-    model: String,
-    tag: String,
+    /// `HOST/NAMESPACE/MODEL/TAG`: no part has a slash.
+    path: String,
 }
 
 impl Name {
@@ -42,43 +40,46 @@ impl Name {
             check_part(what, part).map_err(bad)?;
         }
         let host = if HUBS.contains(&host) { HUBS[0] } else { host };
-        let [host, namespace, model, tag] = [host, namespace, model, tag].map(String::from);
-        Ok(Name { host, namespace, model, tag })
+        Ok(Name { path: [host, namespace, model, tag].join("/") })
     }
 
     /// The registry's host, with its port if there is one.
     pub fn host(&self) -> &str {
-        &self.host
+        self.part(0)
     }
 
     /// The namespace, such as a user.
     pub fn namespace(&self) -> &str {
-        &self.namespace
+        self.part(1)
     }
 
     /// The model within the namespace.
     pub fn model(&self) -> &str {
-        &self.model
+        self.part(2)
     }
 
     /// The tag, such as a size or a quantisation.
     pub fn tag(&self) -> &str {
-        &self.tag
+        self.part(3)
     }
 
     /// Whether the tag is the one of names without a tag.
     pub fn has_default_tag(&self) -> bool {
-        self.tag == DEFAULT_TAG
+        self.tag() == DEFAULT_TAG
     }
 
     /// Whether the host is a hub of GGUF files.
     pub fn is_on_hub(&self) -> bool {
-        self.host == HUBS[0]
+        self.host() == HUBS[0]
     }
 
     /// Its manifest's path, from the folder of manifests.
     pub(crate) fn path(&self) -> PathBuf {
-        [&self.host, &self.namespace, &self.model, &self.tag].iter().collect()
+        PathBuf::from(&self.path)
+    }
+
+    fn part(&self, i: usize) -> &str {
+        self.path.split('/').nth(i).unwrap_or_default()
     }
 }
 
@@ -115,13 +116,14 @@ impl FromStr for Name {
 impl fmt::Display for Name {
     /// The shortest text that parses to this name, but always with the tag.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let is_plain = self.host == DEFAULT_HOST && !is_host(&self.namespace);
+        let (host, namespace) = (self.host(), self.namespace());
+        let is_plain = host == DEFAULT_HOST && !is_host(namespace);
         match is_plain {
-            true if self.namespace == DEFAULT_NAMESPACE => {}
-            true => write!(f, "{}/", self.namespace)?,
-            false => write!(f, "{}/{}/", self.host, self.namespace)?,
+            true if namespace == DEFAULT_NAMESPACE => {}
+            true => write!(f, "{namespace}/")?,
+            false => write!(f, "{host}/{namespace}/")?,
         }
-        write!(f, "{}:{}", self.model, self.tag)
+        write!(f, "{}:{}", self.model(), self.tag())
     }
 }
 
