@@ -8,7 +8,7 @@
 //! use llmrt_store::{Modelfile, Name, Store};
 //!
 //! let folder = tempfile::tempdir()?;
-//! let store = Store::open(folder.path())?;
+//! let store = Store::at(folder.path());
 //! let modelfile = Modelfile::parse("FROM ../../cli/assets/stories.gguf\nPARAMETER temperature 0.5\n")?;
 //! let name: Name = "tiny".parse()?;
 //! store.create(&name, &modelfile, &llmrt_store::CreateOptions::default(), &mut llmrt_store::Watch::none())?;

@@ -46,10 +46,10 @@ pub struct Removed {
 }
 
 impl Store {
-    /// The store in this folder, which is made if it is absent.
-    pub fn open(folder: &Path) -> Result<Store> {
-        files::make_folder(folder)?;
-        Ok(Store { folder: folder.into(), blobs: Blobs::new(folder.join("blobs")) })
+    /// The store in this folder, which is made when something is put there.
+    pub fn at(folder: impl Into<PathBuf>) -> Store {
+        let folder = folder.into();
+        Store { blobs: Blobs::new(folder.join("blobs")), folder }
     }
 
     /// The folder.
@@ -161,6 +161,7 @@ impl Store {
     }
 
     fn lock_file(&self) -> Result<File> {
+        files::make_folder(&self.folder)?;
         let path = self.folder.join(".lock");
         let opened = OpenOptions::new().read(true).write(true).create(true).truncate(false).open(&path);
         opened.map_err(Error::io(&path, "write"))

@@ -25,7 +25,7 @@ fn weights() -> Vec<u8> {
 impl World {
     fn new() -> World {
         let folder = tempfile::tempdir().unwrap();
-        let store = Store::open(folder.path()).unwrap();
+        let store = Store::at(folder.path());
         let registry = Registry::start();
         let layers: [(&str, &[u8]); 2] = [(media::MODEL, &weights()), (media::SYSTEM, b"be brief")];
         let name = registry.put_model("me/tiny", "a", &layers);
@@ -279,7 +279,7 @@ fn a_pushed_model_is_pulled_by_another_store() {
     assert!(n_sent >= 4, "{:?}", world.registry.requests("PATCH"));
 
     let folder = tempfile::tempdir().unwrap();
-    let other = Store::open(folder.path()).unwrap();
+    let other = Store::at(folder.path());
     world.client().pull(&other, &source, &mut Watch::none()).unwrap();
     let model = other.model(&source.name).unwrap();
     assert_eq!(std::fs::read(model.gguf).unwrap(), big);

@@ -7,7 +7,7 @@ fn store() -> (tempfile::TempDir, Store) {
     let folder = tempfile::tempdir().unwrap();
     std::fs::write(folder.path().join("a.gguf"), b"GGUF and weights").unwrap();
     std::fs::write(folder.path().join("b.gguf"), b"GGUF and others").unwrap();
-    let store = Store::open(&folder.path().join("models")).unwrap();
+    let store = Store::at(folder.path().join("models"));
     (folder, store)
 }
 
