@@ -4,7 +4,7 @@ use crate::error::{Error, Exit, Result};
 use crate::output::{bytes, note};
 use crate::progress::TransferBar;
 use llmrt_host::knobs;
-use llmrt_store::{Client, ClientOptions, Event, Name, Source, Store, StoredModel, Watch};
+use llmrt_store::{Client, ClientOptions, Event, Source, Store, StoredModel, Watch};
 use std::path::{Path, PathBuf};
 
 /// The store of this user: `LLMRT_MODELS`, else a folder of the user's data.
@@ -33,7 +33,7 @@ pub fn client(insecure: bool) -> Client {
 
 /// The model of the store that this text names; `None` if there is a file of that name, or no such model.
 pub fn find(path: &Path) -> Result<Option<StoredModel>> {
-    let Some(name) = name_of(path) else { return Ok(None) };
+    let Some(Source { name, .. }) = source_of(path) else { return Ok(None) };
     let store = open()?;
     match store.has(&name) {
         true => Ok(Some(store.model(&name)?)),
@@ -41,8 +41,8 @@ pub fn find(path: &Path) -> Result<Option<StoredModel>> {
     }
 }
 
-/// The name that a text is, where no file has it.
-pub fn name_of(path: &Path) -> Option<Name> {
+/// The model that a text names, where no file has that name.
+pub fn source_of(path: &Path) -> Option<Source> {
     let is_file = path.symlink_metadata().is_ok();
     path.to_str().filter(|_| !is_file)?.parse().ok()
 }

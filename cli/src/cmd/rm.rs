@@ -36,8 +36,9 @@ impl Command for Rm {
 }
 
 fn freed(removed: Removed) -> String {
-    match removed.is_deferred {
-        true => "its files go with the next removal, since another process adds a model now".into(),
-        false => format!("{} freed", bytes(removed.bytes)),
+    match (removed.is_deferred, removed.n_blobs) {
+        (true, _) => "its files go with the next removal, since another process adds a model now".into(),
+        (false, 0) => "its files stay, since another model has them".into(),
+        (false, _) => format!("{} freed", bytes(removed.bytes)),
     }
 }

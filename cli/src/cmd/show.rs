@@ -7,7 +7,7 @@ use crate::output::{self, bytes};
 use crate::store;
 use clap::Args;
 use llmrt_gguf::printable;
-use llmrt_store::{Instruction, Layer, Name, StoredModel};
+use llmrt_store::{Instruction, Layer, Name, StoredModel, media};
 use serde_json::{Value, json};
 use std::path::Path;
 
@@ -115,6 +115,9 @@ fn summary(model: &StoredModel) -> String {
 
 /// `model` of `application/vnd.ollama.image.model`.
 fn kind(layer: &Layer) -> &str {
+    if layer.media_type == media::CONFIG {
+        return "config";
+    }
     layer.media_type.strip_prefix("application/vnd.ollama.image.").unwrap_or(&layer.media_type)
 }
 

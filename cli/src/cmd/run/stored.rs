@@ -14,14 +14,11 @@ use std::path::Path;
 /// The model of the store that `path` names. If there is none, `--pull` gets it, or a person on a terminal is offered that.
 pub fn find(path: Option<&Path>, args: &Run) -> Result<Option<StoredModel>> {
     let Some(path) = path else { return Ok(None) };
-    let plain_http = path.to_str().and_then(|text| text.strip_prefix("http://"));
-    let path = plain_http.map_or(path, Path::new);
     if let Some(model) = store::find(path)? {
         return Ok(Some(model));
     }
-    let Some(name) = store::name_of(path) else { return Ok(None) };
+    let Some(source) = store::source_of(path) else { return Ok(None) };
     let is_file_name = path.extension().is_some_and(|end| end == "gguf" || end == "bin");
-    let source = Source { name, plain_http: plain_http.is_some() };
     if args.pull || (!is_file_name && is_accepted(&source)?) {
         interrupt::ending_at_once(|| store::pull(&source, args.insecure, false))?;
         return store::find(path);
