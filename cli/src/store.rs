@@ -34,7 +34,8 @@ pub fn client(insecure: bool) -> Client {
 /// The model of the store that this text names; `None` if there is a file of that name, or no such model.
 pub fn find(path: &Path) -> Result<Option<StoredModel>> {
     let Some(Source { name, .. }) = source_of(path) else { return Ok(None) };
-    let store = open()?;
+    // Without a folder there are no models; commands of the store report that.
+    let Ok(store) = open() else { return Ok(None) };
     match store.has(&name) {
         true => Ok(Some(store.model(&name)?)),
         false => Ok(None),
