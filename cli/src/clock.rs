@@ -4,7 +4,12 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 /// UTC as `YYYY-MM-DDTHH:MM:SS`.
 pub fn now() -> String {
-    written(SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()))
+    date(SystemTime::now())
+}
+
+/// A time as UTC in the same form.
+pub fn date(time: SystemTime) -> String {
+    written(time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()))
 }
 
 /// A seed that differs from run to run; never 0.

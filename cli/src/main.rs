@@ -13,6 +13,8 @@ mod backend;
 
 mod model;
 
+mod store;
+
 mod context;
 
 mod session;

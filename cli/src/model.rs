@@ -2,6 +2,7 @@
 
 use crate::args::{LoadModeArg, ModelArgs, OpenArgs};
 use crate::error::{Error, Result};
+use crate::store;
 use llmrt_gguf::checkpoint::TokenizerBin;
 use llmrt_gguf::{FileKind, Metadata};
 use llmrt_host::load::{LoadMode, ModelFiles, OpenOptions};
@@ -41,14 +42,17 @@ pub struct OpenModel {
 }
 
 impl OpenModel {
-    /// Opens a model file, or the embedded model.
+    /// Opens a model file, a model of the store if no file has that name, or the embedded model.
     pub fn open(path: Option<&Path>, options: &OpenOptions) -> Result<OpenModel> {
         let Some(path) = path else {
             let files = ModelFiles::from_bytes(EMBEDDED_NAME, EMBEDDED, options)?;
             note_new_keys(&files);
             return Ok(OpenModel { name: EMBEDDED_NAME.into(), files, tokenizer_bin: None });
         };
-        let mut files = ModelFiles::open(path, options)?;
+        let stored = store::find(path)?;
+        let name = path.display().to_string();
+        let opened = ModelFiles::open(stored.as_ref().map_or(path, |model| &model.gguf), options);
+        let mut files = opened.map_err(|e| Error::from(e).of_model(&name))?;
         note_new_keys(&files);
         if is_checkpoint(files.kind) {
             end_at_bos(&mut files.model.metadata);
@@ -56,7 +60,7 @@ impl OpenModel {
         let beside = || path.with_file_name("tokenizer.bin");
         let tokenizer_bin =
             is_checkpoint(files.kind).then(|| options.tokenizer.clone().unwrap_or_else(beside));
-        Ok(OpenModel { name: path.display().to_string(), files, tokenizer_bin })
+        Ok(OpenModel { name, files, tokenizer_bin })
     }
 
     /// Whether it is the model that is part of this program.

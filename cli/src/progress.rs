@@ -53,6 +53,53 @@ impl Drop for LoadBar {
     }
 }
 
+/// How much of a file is transferred. The bar is there from the first bytes that take longer than [`PATIENCE`].
+pub struct TransferBar {
+    bar: ProgressBar,
+    started: Instant,
+    what: String,
+}
+
+impl TransferBar {
+    /// A bar without a file; `quiet`: none ever.
+    pub fn new(quiet: bool) -> TransferBar {
+        let target = match !quiet && std::io::stderr().is_terminal() {
+            true => ProgressDrawTarget::stderr(),
+            false => ProgressDrawTarget::hidden(),
+        };
+        let bar = ProgressBar::with_draw_target(None, target);
+        let template = "{msg} {bar:30} {bytes}/{total_bytes}  {bytes_per_sec}  {eta} left";
+        if let Ok(style) = ProgressStyle::with_template(template) {
+            bar.set_style(style);
+        }
+        TransferBar { bar, started: Instant::now(), what: String::new() }
+    }
+
+    /// Shows that `done` bytes of a file are there; another `what` is another file.
+    pub fn show(&mut self, what: &str, done: u64, total: Option<u64>) {
+        if self.what != what {
+            self.what = what.into();
+            self.bar.reset();
+            self.bar.set_message(what.to_string());
+        }
+        if self.started.elapsed() > PATIENCE {
+            total.into_iter().for_each(|total| self.bar.set_length(total));
+            self.bar.set_position(done);
+        }
+    }
+
+    /// Writes a line above the bar.
+    pub fn above(&self, write: impl FnOnce()) {
+        self.bar.suspend(write);
+    }
+}
+
+impl Drop for TransferBar {
+    fn drop(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}
+
 /// How much of a prompt has been computed, how fast, and how long the rest takes.
 ///
 /// A step can take seconds, so a thread brings up the bar.

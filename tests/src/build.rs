@@ -45,10 +45,12 @@ pub fn plugin(name: &str) -> PathBuf {
     bin_dir().join(format!("libllmrt_{name}.so"))
 }
 
-/// `llmrt` with arguments, no plugins but those named, and no input.
+/// `llmrt` with arguments, no plugins but those named, no stored models, and no input.
 pub fn llmrt<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Command {
     let mut command = Command::new(bin_dir().join("llmrt"));
     command.args(args).stdin(Stdio::null()).env("LLMRT_PLUGIN_PATH", "");
+    // No models of this machine: there is no such folder.
+    command.env("LLMRT_MODELS", bin_dir().join("no-models"));
     // A variable of the tests; the program warns of those that it does not read.
     command.env_remove("LLMRT_REQUIRE_FIXTURES");
     command

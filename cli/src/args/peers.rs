@@ -17,7 +17,7 @@ pub enum Meaning {
 use Meaning::{Alias, Hint};
 
 const DOWNLOAD: &str =
-    "llmrt does not download models yet: fetch the GGUF file and give its path, llmrt run FILE.gguf";
+    "`llmrt pull hf.co/USER/REPO:QUANT` or `llmrt pull NAME` gets a model, llmrt run NAME runs it";
 const PLACING: &str = "layers are placed by --backend and by the free memory of each device: leave it out; `llmrt plan` \
                        and `llmrt inspect --placement` show the result";
 const ATTENTION: &str = "attention never stores the matrix of scores, as flash attention: leave it out (-f ./a for a \
@@ -158,10 +158,8 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
     (&["-pg"], Hint("-p N measures prompts and -n N decoding; -d N decodes at a depth")),
     (&["--keepalive"], Hint("llmrt has no daemon: a model is loaded while its command runs")),
     (&["--think", "--hidethinking"], Hint("what a model thinks is part of its text: leave it out")),
-    (
-        &["--insecure", "--trust-remote-code"],
-        Hint("llmrt fetches nothing and runs no code of models: leave it out"),
-    ),
+    (&["--insecure"], Hint("`pull` and `push` have it; `run` has it together with --pull")),
+    (&["--trust-remote-code"], Hint("llmrt runs no code of models: leave it out")),
 ];
 
 /// Commands.
@@ -170,10 +168,8 @@ const COMMANDS: &[(&[&str], &str)] = &[
         &["chat", "generate", "complete", "cli"],
         "`llmrt run FILE.gguf` chats, `llmrt run FILE.gguf PROMPT` answers once",
     ),
-    (&["pull", "push", "download"], DOWNLOAD),
+    (&["download"], DOWNLOAD),
     (&["server"], SERVER),
-    (&["list", "ls", "rm", "cp", "create"], "llmrt has no store of models: a model is a file"),
-    (&["show"], "`llmrt inspect FILE.gguf` shows what a model file holds"),
     (&["ps", "stop"], "llmrt has no daemon: a model is loaded while its command runs"),
 ];
 
@@ -264,7 +260,7 @@ mod tests {
     #[test]
     fn what_has_no_equal_is_refused_with_what_to_do() {
         for (line, command, expected) in [
-            ("-hf user/repo", "run", "-hf is no flag of llmrt: llmrt does not download models yet"),
+            ("-hf user/repo", "run", "-hf is no flag of llmrt: `llmrt pull hf.co/USER/REPO:QUANT`"),
             ("-ngl 99", "run", "layers are placed by --backend"),
             ("-ngl=99", "bench", "layers are placed by --backend"),
             ("-fa on", "run", "attention never stores"),

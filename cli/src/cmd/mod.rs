@@ -17,6 +17,14 @@ pub mod tokenize;
 pub mod inspect;
 pub mod plan;
 
+pub mod cp;
+pub mod create;
+pub mod list;
+pub mod pull;
+pub mod push;
+pub mod rm;
+pub mod show;
+
 pub mod convert;
 pub mod quantize;
 pub mod synth;
@@ -55,6 +63,13 @@ pub const COMMANDS: &[Row] = &[
     row::<tokenize::Detokenize>(),
     row::<inspect::Inspect>(),
     row::<plan::PlanArgs>(),
+    row::<pull::Pull>(),
+    row::<push::Push>(),
+    row::<create::Create>(),
+    row::<list::List>(),
+    row::<show::Show>(),
+    row::<cp::Cp>(),
+    row::<rm::Rm>(),
     row::<convert::Convert>(),
     row::<quantize::Quantize>(),
     row::<synth::Synth>(),

@@ -2,6 +2,7 @@
 
 mod args;
 mod batch;
+mod stored;
 
 pub use args::{ChatArgs, Run};
 
@@ -35,8 +36,11 @@ impl Command for Run {
 }
 
 /// Generates text from a prompt; starts a chat or llama2.c's loop where these are requested.
-fn run(global: &Global, args: &Run) -> Result<()> {
-    let words = Words::of(args)?;
+fn run(global: &Global, given: &Run) -> Result<()> {
+    let words = Words::of(given)?;
+    let layers = stored::find(words.model.as_deref(), given)?;
+    let layered = layers.as_ref().map(|model| stored::with_layers(given, model));
+    let args = layered.as_ref().unwrap_or(given);
     let model = OpenModel::open(words.model.as_deref(), &model::open_options(&args.loading))
         .map_err(|e| words.with_hint(e, args))?;
     if args.results.batch_file.is_some() && words.has_prompt(args) {
@@ -72,6 +76,8 @@ fn run(global: &Global, args: &Run) -> Result<()> {
             return chat::chat(global, args, model, &tokenizer, template);
         }
     }
+    let without_system = if template.is_none() { stored::without_system(args, given) } else { None };
+    let args = without_system.as_ref().unwrap_or(args);
     if let Some(template) = &template {
         prompt::check_system(&tokenizer, &template.jinja, args.system.as_deref());
     }
@@ -325,8 +331,8 @@ impl Words {
             false => "a prompt for the embedded model goes after -p, and ",
         };
         let message = format!(
-            "{}; {prompt}a model is given as a GGUF file: llmrt downloads none; fetch one and give its path, llmrt run \
-             FILE.gguf",
+            "{}; {prompt}a model is a GGUF file or a name of the store: `llmrt list` shows these, `llmrt pull NAME` gets \
+             one",
             e.message
         );
         Error { message, ..e }

@@ -49,7 +49,7 @@ knobs! {
         "Names of plugins not to load, separated by `,`; `*` and `?` match.",
         "unset", "host/src/plugin/checklist.rs";
     DATA_HOME = "XDG_DATA_HOME",
-        "The user's data folder; its `llmrt/plugins` is searched; ignored for set-user-id programs.",
+        "The user's data folder; its `llmrt/plugins` is searched, its `llmrt/models` is the model store; ignored for set-user-id programs.",
         "$HOME/.local/share", "host/src/plugin/search.rs";
     STATE_HOME = "XDG_STATE_HOME",
         "The user's state folder; its `llmrt/history` has the lines of earlier chats.",
@@ -60,6 +60,15 @@ knobs! {
     HOME = "HOME",
         "The user's folder, when XDG_DATA_HOME or XDG_STATE_HOME is not set; ignored for set-user-id programs.",
         "unset", "host/src/plugin/search.rs";
+    MODELS = "LLMRT_MODELS",
+        "The folder of the model store.",
+        "$XDG_DATA_HOME/llmrt/models", "cli/src/store.rs";
+    HUB = "HF_ENDPOINT",
+        "The address of the hub that names of hf.co are pulled from.",
+        "https://huggingface.co", "cli/src/store.rs";
+    HUB_TOKEN = "HF_TOKEN",
+        "A token that the hub gets, for models that need an account.",
+        "unset", "cli/src/store.rs";
     THREADS = "LLMRT_THREADS",
         "Threads of the pool, the calling one included: 1 to 1024; 0: one per core.",
         "0", "host/src/plugin/registry.rs";

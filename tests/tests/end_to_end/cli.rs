@@ -9,6 +9,7 @@ mod llama2c;
 mod perplexity;
 mod quantize;
 mod run;
+mod store;
 mod synth;
 mod tables;
 mod terminal;

@@ -11,18 +11,25 @@ use std::path::PathBuf;
 /// With no model the embedded one runs: a tiny story teller. Text goes to stdout, everything else to stderr.
 /// A chat starts when no prompt is given, stdin and stdout are a terminal, and there is a chat template: the model's, that
 /// of --chat-template, or the embedded model's, which turns a message such as `a brave dragon` into the opening of a story.
-#[derive(Args, Debug)]
+#[derive(Args, Debug, Clone)]
 #[command(after_long_help = RUN_HELP)]
 pub struct Run {
-    /// Model file: GGUF (any part of a split model too) or a llama2.c checkpoint [default: the embedded model].
+    /// Model file: GGUF (any part of a split model too) or a llama2.c checkpoint; else a model of the store, whose system
+    /// message, template and parameters count where no flag sets them [default: the embedded model].
     #[arg(value_name = "MODEL")]
     pub model: Option<OsString>,
     /// Prompt, one word or several; without it -p, -f, or stdin if it is not a terminal.
     #[arg(value_name = "PROMPT")]
     pub prompt: Vec<String>,
-    /// Model file; then all words are the prompt.
+    /// Model file or model of the store; then all words are the prompt.
     #[arg(short = 'm', long = "model", value_name = "FILE")]
     pub model_file: Option<PathBuf>,
+    /// Pull the model first if it is neither a file nor in the store; on a terminal that is offered without the flag.
+    #[arg(long)]
+    pub pull: bool,
+    /// Permit plain HTTP for --pull.
+    #[arg(long, requires = "pull")]
+    pub insecure: bool,
     /// Prompt.
     #[arg(short = 'p', long = "prompt", value_name = "TEXT", conflicts_with = "prompt_file")]
     pub prompt_text: Option<String>,
@@ -104,6 +111,7 @@ Examples:
   llmrt run                                    on a terminal: a chat with the embedded model
   llmrt run -p \"Once upon a time\" --seed 7     the embedded model goes on with the story
   llmrt run model.gguf -f prompt.txt -n 200     at most 200 tokens
+  llmrt run qwen3:0.6b                          a model of the store; a terminal offers to pull it
   llmrt run model.gguf --batch-file prompts.txt --json --logprobs 5 > answers.jsonl
   git diff | llmrt run model.gguf --system \"Write a commit message\"
   llmrt run stories15M.bin --sampler llama2c -s 42 -n 256

@@ -58,11 +58,11 @@ fn flags_that_make_no_sense_are_wrong_usage() {
 
 #[test]
 fn flags_and_commands_of_other_programs_are_taken_or_answered_with_a_hint() {
-    check("run -hf user/repo", 2, "-hf is no flag of llmrt: llmrt does not download models yet");
+    check("run -hf user/repo", 2, "-hf is no flag of llmrt: `llmrt pull hf.co/USER/REPO:QUANT`");
     check("run -ngl 99 -p a", 2, "-ngl is no flag of llmrt: layers are placed by --backend");
     check("run -m x -e", 2, "prompts are taken as they are");
     check("serve", 2, "serve is no command of llmrt: llmrt has no server yet");
-    check("pull llama3", 2, "llmrt does not download models yet");
+    check("download llama3", 2, "`llmrt pull NAME` gets a model");
     let by_ours = ["run", "-c", "64", "-b", "8", "--temp", "0", "-n", "6", "--stop", "zzz", "-p", "Once"];
     let by_theirs = [
         "run",
@@ -134,9 +134,9 @@ fn files_that_cannot_be_used_are_named_with_what_is_wrong() {
         "is no UTF-8 text (byte 3): convert it to UTF-8",
     );
     check("run Once", 3, "a prompt for the embedded model goes after -p");
-    check("run user/repo", 3, "a model is given as a GGUF file: llmrt downloads none");
+    check("run user/repo", 3, "a model is a GGUF file or a name of the store: `llmrt list`");
     for words in ["run llama3 hi", "run llama3.2 hi", "run llama3 -p hi"] {
-        check(words, 3, "a model is given as a GGUF file: llmrt downloads none; fetch one");
+        check(words, 3, "a model is a GGUF file or a name of the store: `llmrt list`");
     }
     check("run --override-kv general.architecture=str:other", 3, "is `other`, which llmrt cannot build");
 }
