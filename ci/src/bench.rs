@@ -10,11 +10,13 @@ mod peer;
 mod process;
 mod program;
 mod quality;
+mod serve;
 mod table;
 
 pub use floor::floor;
 pub use ops::ops;
 pub use quality::quality;
+pub use serve::serve;
 
 use cases::{Case, Measure};
 use options::Options;

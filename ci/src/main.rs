@@ -50,6 +50,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
   bench quality --peer LLAMA_PERPLEXITY [--types T,…] [--parts N] [--llmrt FILE]
                      what types of weights cost: perplexity and divergence from F32, beside a peer's on the same files;
                      more parts of text decide more
+  bench serve --peer LLAMA_SERVER -m FILE [--streams N,…] [--pairs N] [--llmrt FILE] [--json FILE]
+                     llmrt serve and a peer's server under the same load: tok/s, times to the first token and
+                     between tokens, memory
   peer DIR [--isa native|avx2]
                      build the peer, llama.cpp, into a folder
   matrix [--json]    the plugins, one job each
@@ -88,6 +91,7 @@ fn main() -> ExitCode {
         ["bench", "floor", ref words @ ..] => bench::floor(words),
         ["bench", "op", ref words @ ..] => bench::ops(words),
         ["bench", "quality", ref words @ ..] => bench::quality(words),
+        ["bench", "serve", ref words @ ..] => bench::serve(words),
         ["bench", ref words @ ..] => bench::bench(words),
         ["peer", dir] => peer::build(dir, "native"),
         ["peer", dir, "--isa", isa] => peer::build(dir, isa),

@@ -10,7 +10,8 @@ const PACKAGE: &str = "llama-cpp-python";
 const VERSION: &str = "0.3.36";
 
 /// The programs that `cargo ci bench` and the comparison of `llmrt perplexity` use.
-const PROGRAMS: [&str; 4] = ["llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize"];
+const PROGRAMS: [&str; 5] =
+    ["llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize", "llama-server"];
 
 /// What an instruction set is built with, and in which folder: all that this machine has, or AVX2 alone.
 fn variant(isa: &str) -> Result<(&'static str, &'static [&'static str]), String> {
@@ -51,7 +52,8 @@ pub fn build(dir: &str, isa: &str) -> Result<(), String> {
         "-DLLAMA_CURL=OFF",
         "-DLLAMA_OPENSSL=OFF",
         "-DLLAMA_BUILD_TESTS=OFF",
-        "-DLLAMA_BUILD_SERVER=OFF",
+        "-DLLAMA_BUILD_SERVER=ON",
+        "-DLLAMA_BUILD_UI=OFF",
     ];
     let source = dir.join(&name).join("vendor/llama.cpp");
     run(Command::new("cmake")

@@ -72,7 +72,7 @@ pub fn watched(command: &mut Command) -> Result<Out, String> {
 }
 
 /// `VmHWM` of a process, in bytes.
-fn most_resident(status: &str) -> Option<u64> {
+pub fn most_resident(status: &str) -> Option<u64> {
     let text = std::fs::read_to_string(status).ok()?;
     let line = text.lines().find_map(|line| line.strip_prefix("VmHWM:"))?;
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok().map(|n| n * 1024)
