@@ -19,34 +19,36 @@ export async function* events(body) {
 /** Cuts bytes into lines, lines into events. An event without its blank line is incomplete and dropped. */
 export class EventParser {
   #decoder = new TextDecoder();
+  /** The beginning of a line, and whether it ends with a carriage return that may be half of a line end. */
   #rest = "";
-  #searched = 0;
+  #isHalf = false;
   #data = [];
 
   /** The data of the events that these bytes complete. */
   push(bytes) {
-    this.#rest += this.#decoder.decode(bytes, { stream: true });
-    return this.#lines(false);
+    return this.#text(this.#decoder.decode(bytes, { stream: true }), false);
   }
 
   finish() {
-    this.#rest += this.#decoder.decode();
-    return this.#lines(true);
+    return this.#text(this.#decoder.decode(), true);
   }
 
-  #lines(isEnd) {
+  #text(text, isEnd) {
+    const searched = this.#rest.length - (this.#isHalf ? 1 : 0);
+    this.#rest += text;
+    // To look into joined pieces would copy them each time.
+    if (!isEnd && !this.#isHalf && !/[\r\n]/.test(text)) return [];
     const complete = [];
-    const text = this.#rest;
     const ends = /\r\n|\n|\r/g;
     let start = 0;
-    ends.lastIndex = this.#searched;
-    for (let end; (end = ends.exec(text)); start = ends.lastIndex) {
-      // A carriage return may be half of a line end.
-      if (end[0] === "\r" && ends.lastIndex === text.length && !isEnd) break;
-      this.#line(text.slice(start, end.index), complete);
+    ends.lastIndex = searched;
+    this.#isHalf = false;
+    for (let end; (end = ends.exec(this.#rest)); start = ends.lastIndex) {
+      this.#isHalf = end[0] === "\r" && ends.lastIndex === this.#rest.length && !isEnd;
+      if (this.#isHalf) break;
+      this.#line(this.#rest.slice(start, end.index), complete);
     }
-    this.#rest = text.slice(start);
-    this.#searched = this.#rest.endsWith("\r") ? this.#rest.length - 1 : this.#rest.length;
+    this.#rest = this.#rest.slice(start);
     return complete;
   }
 
