@@ -4,9 +4,9 @@ import { events } from "./sse.js";
 
 /** What the server or the network refused, in its own words. */
 export class ApiError extends Error {
-  constructor(message, status = 0) {
+  constructor(message, status = 0, code = null) {
     super(message);
-    this.status = status;
+    Object.assign(this, { status, code });
   }
 }
 
@@ -59,7 +59,7 @@ export class Api {
       if (e.name === "AbortError") throw e;
       throw new ApiError("The server does not answer. Check that it is running, then try again.");
     }
-    if (!response.ok) throw new ApiError(await problem(response), response.status);
+    if (!response.ok) throw await problem(response);
     return response;
   }
 }
@@ -75,19 +75,19 @@ function chunk(data) {
   return value;
 }
 
-/** The message of a refusal: OpenAI's form, Ollama's form, or the start of the body. */
+/** A refusal and its message: OpenAI's form, Ollama's form, or the start of the body. */
 async function problem(response) {
   const text = await response.text().catch(() => "");
-  let message = null;
+  let body = null;
   try {
-    message = messageOf(JSON.parse(text));
+    body = JSON.parse(text);
   } catch {
     // No JSON.
   }
-  message ??= text.trim().slice(0, 500) || response.statusText || "no message";
+  const message = messageOf(body) ?? (text.trim().slice(0, 500) || response.statusText || "no message");
   const seconds = response.headers.get("retry-after");
   const retry = seconds ? ` Try again in ${seconds} s.` : "";
-  return `${response.status}: ${message}${retry}`;
+  return new ApiError(`${response.status}: ${message}${retry}`, response.status, body?.error?.code);
 }
 
 function messageOf(body) {

@@ -1,6 +1,6 @@
 // Sends, streams, stops: what happens between the composer and the transcript.
 
-import { Conversation, delta, statistics } from "./conversation.js";
+import { Conversation, delta, shortened, statistics } from "./conversation.js";
 import { byId } from "./dom.js";
 import { Transcript } from "./transcript.js";
 
@@ -108,22 +108,41 @@ export class Chat {
     this.models.waitingText().then((text) => this.#abort === abort && times.nChunks === 0 && this.#status(text));
     let refusal = null;
     try {
-      for await (const chunk of this.api.stream(...request, abort.signal)) this.#grow(turn, delta(chunk), times);
+      for await (const chunk of this.#stream(...request, times, abort.signal)) this.#grow(turn, delta(chunk), times);
     } catch (e) {
       if (abort.signal.aborted) turn.note = "stopped";
       else turn.problem = (refusal = e).message;
     }
-    const counts = times.nChunks > 0 ? statistics(times) : null;
-    turn.note = [turn.note, counts].filter(Boolean).join(" · ") || undefined;
-    if (!turn.text && !turn.reasoning && !turn.problem) turn.problem = turn.note === "stopped" ? undefined : "The answer is empty.";
     this.#abort = null;
-    const isStored = conversation.store();
-    this.#show();
-    const ended = turn.problem ? "The answer failed." : `Answer complete. ${turn.note ?? ""}`;
-    this.#status(isStored ? ended : `${ended} The browser has no room to keep the conversation.`);
-    byId("announce").textContent = turn.text;
+    this.#end(conversation, turn, times);
     if (refusal) this.onRefused(refusal);
     this.onAnswered();
+  }
+
+  /** Notes how the answer ended, stores and shows it. */
+  #end(conversation, turn, times) {
+    const isEmpty = !turn.text && !turn.reasoning && !turn.problem && turn.note !== "stopped";
+    if (isEmpty) turn.problem = "The answer is empty.";
+    const counts = times.nChunks > 0 ? statistics(times) : null;
+    const shortened = times.isShortened ? "without the oldest part: the context is full" : null;
+    turn.note = [turn.note, counts, shortened].filter(Boolean).join(" · ") || undefined;
+    const isStored = conversation.store();
+    this.#show();
+    const ended = turn.problem ? "The answer failed." : "Answer complete.";
+    this.#status(isStored ? ended : `${ended} The browser has no room to keep the conversation.`);
+    byId("announce").textContent = turn.text;
+  }
+
+  /** The chunks of an answer; what exceeds the context is sent again without its oldest part. */
+  async *#stream(path, body, times, signal) {
+    try {
+      yield* this.api.stream(path, body, signal);
+    } catch (e) {
+      const shorter = e.code === "context_length_exceeded" ? shortened(body) : null;
+      if (shorter === null) throw e;
+      times.isShortened = true;
+      yield* this.#stream(path, shorter, times, signal);
+    }
   }
 
   #grow(turn, { text, reasoning, finish, usage }, times) {

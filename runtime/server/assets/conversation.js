@@ -24,7 +24,11 @@ export class Conversation {
 
   /** Adds what the user wrote. Words that continue a story are kept apart from its end. */
   pushUser(text) {
-    const end = this.turns.map((turn) => turn.text).join("").at(-1) ?? "";
+    const end =
+      this.turns
+        .map((turn) => turn.text)
+        .join("")
+        .at(-1) ?? "";
     const space = this.mode === "complete" && /\S/.test(end) && /^[\p{L}\p{N}]/u.test(text) ? " " : "";
     this.turns.push({ role: "user", text: space + text });
   }
@@ -50,6 +54,19 @@ function messages(system, turns) {
     else merged.push({ role, content: text });
   }
   return merged;
+}
+
+/** The body of a request without its oldest part, for a prompt that the context does not hold; null: nothing can go. */
+export function shortened(body) {
+  if (body.prompt !== undefined) {
+    const half = body.prompt.slice(Math.ceil(body.prompt.length / 2));
+    const start = /(?:[.!?]\s+|\n)(?=\S)/.exec(half) ?? /\s(?=\S)/.exec(half);
+    return start ? { ...body, prompt: half.slice(start.index + start[0].length) } : null;
+  }
+  const isSystem = (message) => message.role === "system";
+  const turns = body.messages.filter((message) => !isSystem(message));
+  const next = turns.findIndex((message, i) => i > 0 && message.role === "user");
+  return next < 0 ? null : { ...body, messages: [...body.messages.filter(isSystem), ...turns.slice(next)] };
 }
 
 /** What a chunk of either route adds. */

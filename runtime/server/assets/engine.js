@@ -99,8 +99,11 @@ function sparkline(rates) {
   const top = Math.max(1, ...rates);
   const point = (rate, i) => `${(N_RATES - rates.length + i).toFixed(0)},${(30 - (28 * rate) / top).toFixed(1)}`;
   const label = `at most ${top.toFixed(1)} tokens per second`;
-  return svg("svg", { viewBox: `0 0 ${N_RATES - 1} 31`, preserveAspectRatio: "none", role: "img", "aria-label": label },
-    svg("polyline", { points: rates.map(point).join(" ") }));
+  return svg(
+    "svg",
+    { viewBox: `0 0 ${N_RATES - 1} 31`, preserveAspectRatio: "none", role: "img", "aria-label": label },
+    svg("polyline", { points: rates.map(point).join(" ") }),
+  );
 }
 
 /** Placement, devices and fallbacks, in whatever of these fields the server has. */
@@ -129,8 +132,13 @@ function table(caption, rows) {
   const columns = [...new Set(objects.flatMap(Object.keys))].slice(0, 6);
   const head = columns.map((name) => el("th", { scope: "col" }, name.replace(/^n_|_bytes$/g, "").replaceAll("_", " ")));
   const body = objects.map((row) => el("tr", {}, ...columns.map((name) => el("td", {}, cell(name, row[name])))));
-  return [el("div", { class: "scroll", tabindex: "0" },
-    el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body)))];
+  return [
+    el(
+      "div",
+      { class: "scroll", tabindex: "0" },
+      el("table", {}, el("caption", {}, caption), el("thead", {}, el("tr", {}, ...head)), el("tbody", {}, ...body)),
+    ),
+  ];
 }
 
 function cell(name, value) {

@@ -83,7 +83,7 @@ class Scanner {
   code(at) {
     const start = this.runEnd(at);
     const ticks = this.text.slice(at, start);
-    for (let open = start; !this.unclosed.has(ticks); ) {
+    for (let open = start; !this.unclosed.has(ticks);) {
       open = this.text.indexOf(ticks, open);
       if (open < 0) break;
       const end = this.runEnd(open);
@@ -105,7 +105,7 @@ class Scanner {
     const isWord = (c) => c !== undefined && /[\p{L}\p{N}_]/u.test(c);
     const opens = start < text.length && !/\s/.test(text[start]) && !(mark === "_" && isWord(text[at - 1]));
     if (delimiter === "~" || !opens || this.unclosed.has(delimiter)) return { literal: delimiter, end: start };
-    for (let run = text.indexOf(mark, start); run >= 0; ) {
+    for (let run = text.indexOf(mark, start); run >= 0;) {
       const end = this.runEnd(run);
       const closes = isDouble ? end - run >= 2 : end - run !== 2;
       if (closes && run > start && !/\s/.test(text[run - 1]) && !(mark === "_" && isWord(text[end]))) {
@@ -124,7 +124,12 @@ class Scanner {
     if (label < 0 || this.text[label + 1] !== "(") return null;
     const end = this.closing(label + 1, "(", ")", MAX_URL);
     if (end < 0) return null;
-    const url = safeUrl(this.text.slice(label + 2, end).trim().split(/\s/, 1)[0]);
+    const url = safeUrl(
+      this.text
+        .slice(label + 2, end)
+        .trim()
+        .split(/\s/, 1)[0],
+    );
     const source = this.text.slice(at, end + 1);
     if (url === null) return { literal: source, end: end + 1 };
     return { node: anchor(url, inline(this.text.slice(at + 1, label), this.depth + 1, true)), end: end + 1 };

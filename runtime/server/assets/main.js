@@ -22,8 +22,8 @@ panelButtons().forEach((button) => button.addEventListener("click", () => toggle
 byId("theme").addEventListener("click", () => setTheme(THEMES[(THEMES.indexOf(theme()) + 1) % THEMES.length]));
 document.addEventListener("keydown", onEscape);
 setTheme(theme());
-await refresh();
 byId("input").focus();
+await refresh();
 
 async function refresh() {
   try {
@@ -59,7 +59,10 @@ function showMode(mode) {
 /** What an error can be answered with, beside its message. */
 function onRefused(error) {
   if (error.status === 401) {
-    togglePanel(panelButtons().find((button) => button.dataset.panel === "settings"), true);
+    togglePanel(
+      panelButtons().find((button) => button.dataset.panel === "settings"),
+      true,
+    );
     settings.focusKey();
   } else if (chat.mode === "chat" && /no chat template/.test(error.message)) {
     const text = chat.conversation.turns.findLast((turn) => turn.role === "user")?.text ?? "";

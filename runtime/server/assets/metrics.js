@@ -16,8 +16,11 @@ export function parse(text) {
 function parseLabels(text = "") {
   const labels = new Map();
   LABEL.lastIndex = 0;
-  for (let label; (label = LABEL.exec(text)); ) {
-    labels.set(label[1], label[2].replace(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c)));
+  for (let label; (label = LABEL.exec(text));) {
+    labels.set(
+      label[1],
+      label[2].replace(/\\(.)/g, (_, c) => (c === "n" ? "\n" : c)),
+    );
   }
   return labels;
 }
@@ -34,7 +37,8 @@ export function engineNumbers(samples, model) {
     const found = names.map(values).find((rows) => rows.length > 0);
     return found ? found.reduce((total, s) => total + s.value, 0) : null;
   };
-  const kv = [values("vllm:kv_cache_usage_perc"), values("vllm:gpu_cache_usage_perc")].find((rows) => rows.length > 0) ?? [];
+  const kv =
+    [values("vllm:kv_cache_usage_perc"), values("vllm:gpu_cache_usage_perc")].find((rows) => rows.length > 0) ?? [];
   const ofModel = kv.find((s) => s.labels.get("model_name") === model);
   const queries = sum("vllm:prefix_cache_queries_total", "vllm:prefix_cache_queries");
   const hits = sum("vllm:prefix_cache_hits_total", "vllm:prefix_cache_hits");

@@ -29,7 +29,9 @@ export class Models {
       this.#disable("No models");
       throw e;
     }
-    this.names = (Array.isArray(list?.data) ? list.data : []).map((model) => model?.id).filter((id) => typeof id === "string");
+    this.names = (Array.isArray(list?.data) ? list.data : [])
+      .map((model) => model?.id)
+      .filter((id) => typeof id === "string");
     if (this.names.length === 0) return this.#disable("No models");
     const before = this.selected || load("model", "");
     this.select.replaceChildren(...this.names.map((name) => el("option", { value: name }, name)));

@@ -56,7 +56,11 @@ export class Settings {
   }
 
   #build(onKey) {
-    this.systemInput = el("textarea", { rows: "4", placeholder: "None", oninput: () => this.#read("system", this.systemInput.value) });
+    this.systemInput = el("textarea", {
+      rows: "4",
+      placeholder: "None",
+      oninput: () => this.#read("system", this.systemInput.value),
+    });
     const fields = NUMBERS.map(([name, label, attributes]) => {
       const input = el("input", { type: "number", inputmode: "decimal", ...attributes });
       input.addEventListener("input", () => this.#read(name, input.value === "" ? null : input.valueAsNumber));

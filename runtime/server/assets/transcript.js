@@ -21,6 +21,7 @@ export class Transcript {
     this.conversation = conversation;
     this.root.setAttribute("aria-busy", String(isBusy));
     this.root.classList.toggle("story", conversation.mode === "complete");
+    this.#views = [];
     const turns = conversation.turns.map((turn, i) => this.#turn(turn, i, isBusy));
     this.root.replaceChildren(...(turns.length ? turns : [hint(conversation.mode)]));
     this.root.scrollTop = this.root.scrollHeight;
@@ -37,10 +38,13 @@ export class Transcript {
   }
 
   #turn(turn, i, isBusy) {
-    if (i === 0) this.#views = [];
     const isLast = i === this.conversation.turns.length - 1;
     const isStory = this.conversation.mode === "complete";
-    const body = isStory ? this.#plain(turn) : turn.role === "user" ? el("div", { class: "body plain" }, turn.text) : this.#answer(turn);
+    const body = isStory
+      ? this.#plain(turn)
+      : turn.role === "user"
+        ? el("div", { class: "body plain" }, turn.text)
+        : this.#answer(turn);
     if (isStory || turn.role === "user") this.#views.push(() => isStory && (body.textContent = turn.text));
     const notes = [
       turn.problem ? el("p", { class: "problem", role: "alert" }, turn.problem) : null,
@@ -89,8 +93,9 @@ export class Transcript {
 }
 
 function hint(mode) {
-  const text = mode === "chat"
-    ? "Send a message to begin."
-    : "Write the beginning of a text: the model continues it. Without one it begins by itself.";
+  const text =
+    mode === "chat"
+      ? "Send a message to begin."
+      : "Write the beginning of a text: the model continues it. Without one it begins by itself.";
   return el("p", { class: "hint" }, text);
 }

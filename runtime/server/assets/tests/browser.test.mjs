@@ -3,8 +3,9 @@
 //   apt-get install chromium
 //   node --test runtime/server/assets/tests/*.test.mjs
 //
-// Skipped where no Chromium is installed; CHROMIUM=path names one. SCREENSHOTS=folder writes pictures of both themes and of a
-// narrow screen there; two of them are in docs/images.
+// Skipped where no Chromium is installed; CHROMIUM=path names one. SCREENSHOTS=folder writes pictures there: both themes, a
+// narrow screen, a story. docs/images/serve-page-narrow.png is page-narrow.png of this test, docs/images/serve-page.png is
+// server.png of server.test.mjs, whose numbers are a real engine's.
 
 import assert from "node:assert/strict";
 import { mkdirSync, writeFileSync } from "node:fs";
@@ -38,11 +39,18 @@ beforeEach(async () => {
   page.problems.length = 0;
 });
 
-const ready = () => page.until("document.querySelector('#model option[value]') && document.activeElement.id === 'input'");
-const idle = () => page.until("document.querySelector('#transcript').ariaBusy === 'false' && /complete|failed/.test(document.querySelector('#status').innerText)");
+const ready = () =>
+  page.until("document.querySelector('#model option[value]') && document.activeElement.id === 'input'");
+const idle = () =>
+  page.until(
+    "document.querySelector('#transcript').ariaBusy === 'false' && /complete|failed/.test(document.querySelector('#status').innerText)",
+  );
 const answers = () => page.run("[...document.querySelectorAll('.assistant .body')].map((body) => body.innerText)");
 const click = (selector) => page.run(`document.querySelector(${JSON.stringify(selector)}).click()`);
-const button = (label) => page.run(`[...document.querySelectorAll('button')].filter((b) => b.innerText === ${JSON.stringify(label)} && b.offsetParent).at(-1).click()`);
+const button = (label) =>
+  page.run(
+    `[...document.querySelectorAll('button')].filter((b) => b.innerText === ${JSON.stringify(label)} && b.offsetParent).at(-1).click()`,
+  );
 const clean = () => assert.deepEqual(page.problems, []);
 const sent = () => mock.state.requests.filter(({ path }) => path.startsWith("/v1")).at(-1).body;
 
@@ -65,7 +73,10 @@ test("an answer streams into markdown, with counts, and is there after a reload"
   assert.equal(await page.text(".assistant strong"), "KV cache");
   assert.match(await page.text(".code pre"), /^def slot/);
   assert.equal(await page.run("document.querySelectorAll('.body table td').length"), 4);
-  assert.match(await page.text(".assistant .note"), /^\d+ tokens · [\d.]+ tok\/s · first after [\d.]+ s · prompt 23, 16 cached$/);
+  assert.match(
+    await page.text(".assistant .note"),
+    /^\d+ tokens · [\d.]+ tok\/s · first after [\d.]+ s · prompt 23, 16 cached$/,
+  );
   assert.deepEqual(sent().stream_options, { include_usage: true });
   assert.equal(sent().max_tokens, 512);
   const before = await answers();
@@ -78,12 +89,29 @@ test("an answer streams into markdown, with counts, and is there after a reload"
 test("Escape stops, and the server sees it", options, async () => {
   await send("slow");
   await page.until("document.querySelector('.assistant .body')?.innerText.length > 20");
-  assert.equal(await page.run("document.querySelector('#send').hidden && !document.querySelector('#stop').hidden"), true);
+  assert.equal(
+    await page.run("document.querySelector('#send').hidden && !document.querySelector('#stop').hidden"),
+    true,
+  );
   await page.press("Escape");
   await idle();
   assert.match(await page.text(".assistant .note"), /^stopped · about \d+ tokens/);
   assert.equal(mock.state.aborted, 1);
   assert.equal(await page.run("document.activeElement.id"), "input");
+  clean();
+});
+
+test("a switch of the mode stops the answer and keeps it", options, async () => {
+  await send("slow");
+  await page.until("document.querySelector('.assistant .body')?.innerText.length > 20");
+  await click("input[value=complete]");
+  await idle();
+  assert.equal(mock.state.aborted, 1);
+  await page.until("document.querySelector('.hint')");
+  await click("input[value=chat]");
+  assert.match(await page.text(".assistant .body"), /^word word/);
+  assert.match(await page.run("localStorage.getItem('llmrt.turns.chat')"), /stopped/);
+  assert.equal(await page.run("localStorage.getItem('llmrt.turns.complete')"), null);
   clean();
 });
 
@@ -129,7 +157,9 @@ test("what a model writes is text", options, async () => {
   await send("hostile");
   await idle();
   assert.equal(await page.run("document.querySelectorAll('#transcript :is(script, img, b)').length"), 0);
-  assert.deepEqual(await page.run("[...document.querySelectorAll('#transcript a')].map((a) => a.href)"), ["https://x.org/"]);
+  assert.deepEqual(await page.run("[...document.querySelectorAll('#transcript a')].map((a) => a.href)"), [
+    "https://x.org/",
+  ]);
   assert.match(await page.text(".assistant .body"), /<script>alert\(1\)<\/script>/);
   const option = `document.querySelector('#model option:last-child')`;
   assert.equal(await page.run(`${option}.textContent`), `${EVIL_NAME} (not loaded)`);
@@ -137,7 +167,10 @@ test("what a model writes is text", options, async () => {
 });
 
 test("a model without a template continues a story", options, async () => {
-  const choose = (name) => page.run(`{ const s = document.querySelector('#model'); s.value = '${name}'; s.dispatchEvent(new Event('change')) }`);
+  const choose = (name) =>
+    page.run(
+      `{ const s = document.querySelector('#model'); s.value = '${name}'; s.dispatchEvent(new Event('change')) }`,
+    );
   await choose("stories");
   await page.until("document.querySelector('input[value=complete]').checked");
   await send("Once upon a time");
@@ -171,19 +204,37 @@ test("settings are sent and kept; the key is kept for the tab only", options, as
   await button("Regenerate");
   await idle();
   assert.equal(sent().temperature, 0.5);
-  assert.deepEqual(sent().messages.map((m) => m.role), ["system", "user"]);
+  assert.deepEqual(
+    sent().messages.map((m) => m.role),
+    ["system", "user"],
+  );
   assert.equal(await page.run("JSON.stringify({ ...localStorage }).includes('secret')"), false);
+  await page.open(mock.url);
+  await ready();
+  assert.equal(
+    await page.run("[...document.querySelectorAll('#fields input')].map((input) => input.value).join()"),
+    "0.5,,,,,512,,secret",
+  );
   await click("#clear");
   assert.equal(await page.run("localStorage.getItem('llmrt.turns.chat')"), "[]");
+  await page.run("sessionStorage.clear()");
+  await page.open(mock.url);
+  await page.until("document.activeElement.type === 'password'");
+  assert.match(await page.text("#status"), /^401/);
 });
 
 test("the engine is polled while its panel is open", options, async () => {
   assert.equal(mock.state.nMetrics, 0);
   await send("slow");
   await click("[data-panel=engine]");
-  await page.until("/Running\\s+1/.test(document.querySelector('#gauges').innerText) && /Tokens\\/s\\s+\\d/.test(document.querySelector('#gauges').innerText)");
+  await page.until(
+    "/Running\\s+1/.test(document.querySelector('#gauges').innerText) && /Tokens\\/s\\s+\\d/.test(document.querySelector('#gauges').innerText)",
+  );
   assert.match(await page.text("#gauges"), /KV cache\s+37.0 %/);
-  assert.match(await page.text("#placement"), /cuda:0\s+812\s+50.0 MiB[^]*get_rows\s+cpu\s+TYPE: q4_k\s+2\s+<b>token_embd<\/b>[^]*fallback_nodes\s+cpu\s+2/);
+  assert.match(
+    await page.text("#placement"),
+    /cuda:0\s+812\s+50.0 MiB[^]*get_rows\s+cpu\s+TYPE: q4_k\s+2\s+<b>token_embd<\/b>[^]*fallback_nodes\s+cpu\s+2/,
+  );
   await click("[data-panel=engine]");
   await page.press("Escape");
   const n = mock.state.nMetrics;
@@ -206,16 +257,19 @@ test("the keyboard reaches every control in the order of the page", options, asy
     const reached = "{ const e = document.activeElement; e.id || e.dataset.panel || e.value || e.className }";
     assert.equal(await page.run(reached), expected);
   }
-  const unnamed = await page.run("[...document.querySelectorAll('input, textarea, select')].filter((e) => !e.labels.length).length");
+  const unnamed = await page.run(
+    "[...document.querySelectorAll('input, textarea, select')].filter((e) => !e.labels.length).length",
+  );
   assert.equal(unnamed, 0);
   clean();
 });
 
 test("both themes, and one column on a narrow screen", options, async () => {
   const back = () => page.run("getComputedStyle(document.body).backgroundColor");
+  await click("[data-panel=engine]");
+  mock.state.delay = process.env.SCREENSHOTS ? 100 : 5;
   await send("What is a KV cache?");
   await idle();
-  await click("[data-panel=engine]");
   await page.until("/Tokens\\/s\\s+\\d/.test(document.querySelector('#gauges').innerText)");
   assert.equal(await back(), "rgb(255, 255, 255)");
   await picture("page-light.png");
@@ -228,7 +282,8 @@ test("both themes, and one column on a narrow screen", options, async () => {
   await click("#theme");
   await page.view(360, 740, "dark");
   assert.equal(await page.run("document.documentElement.scrollWidth"), 360);
-  const isAbove = "document.querySelector('#engine').getBoundingClientRect().bottom <= document.querySelector('main').getBoundingClientRect().top";
+  const isAbove =
+    "document.querySelector('#engine').getBoundingClientRect().bottom <= document.querySelector('main').getBoundingClientRect().top";
   assert.equal(await page.run(isAbove), true);
   await picture("page-narrow-engine.png");
   await click("[data-panel=engine]");

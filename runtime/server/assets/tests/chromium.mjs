@@ -5,7 +5,12 @@ import { existsSync, mkdtempSync, rmSync } from "node:fs";
 import { tmpdir } from "node:os";
 import { join } from "node:path";
 
-const PLACES = ["/usr/lib/chromium/chromium", "/usr/bin/chromium", "/usr/bin/chromium-browser", "/usr/bin/google-chrome"];
+const PLACES = [
+  "/usr/lib/chromium/chromium",
+  "/usr/bin/chromium",
+  "/usr/bin/chromium-browser",
+  "/usr/bin/google-chrome",
+];
 
 /** The program, or undefined: none is installed. `CHROMIUM` names another. */
 export const program = [process.env.CHROMIUM, ...PLACES].find((path) => path && existsSync(path));
@@ -18,7 +23,14 @@ export class Browser {
   static async launch() {
     const browser = new Browser();
     browser.folder = mkdtempSync(join(tmpdir(), "llmrt-page-"));
-    const flags = ["--headless=new", "--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--no-first-run", "--remote-debugging-pipe"];
+    const flags = [
+      "--headless=new",
+      "--no-sandbox",
+      "--disable-gpu",
+      "--disable-dev-shm-usage",
+      "--no-first-run",
+      "--remote-debugging-pipe",
+    ];
     const stdio = ["ignore", "ignore", "ignore", "pipe", "pipe"];
     browser.process = spawn(program, [...flags, `--user-data-dir=${browser.folder}`, "about:blank"], { stdio });
     browser.process.stdio[4].on("data", (bytes) => browser.#receive(bytes));
@@ -74,7 +86,8 @@ export class Page {
   }
 
   observe({ method, params }) {
-    if (method === "Runtime.exceptionThrown") this.problems.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
+    if (method === "Runtime.exceptionThrown")
+      this.problems.push(params.exceptionDetails.exception?.description ?? params.exceptionDetails.text);
     if (method === "Page.javascriptDialogOpening") this.problems.push(`dialog: ${params.message}`);
     if (method === "Log.entryAdded" && params.entry.level === "error") this.problems.push(params.entry.text);
   }
@@ -85,8 +98,13 @@ export class Page {
   }
 
   async run(expression) {
-    const { result, exceptionDetails } = await this.send("Runtime.evaluate", { expression, awaitPromise: true, returnByValue: true });
-    if (exceptionDetails) throw new Error(`${expression}: ${exceptionDetails.exception?.description ?? exceptionDetails.text}`);
+    const { result, exceptionDetails } = await this.send("Runtime.evaluate", {
+      expression,
+      awaitPromise: true,
+      returnByValue: true,
+    });
+    if (exceptionDetails)
+      throw new Error(`${expression}: ${exceptionDetails.exception?.description ?? exceptionDetails.text}`);
     return result.value;
   }
 
@@ -95,7 +113,9 @@ export class Page {
     for (const end = Date.now() + ms; Date.now() < end; await pause(20)) {
       if (await this.run(expression).catch(() => false)) return;
     }
-    throw new Error(`not within ${ms} ms: ${expression}\n${await this.run("document.body.innerText")}\n${this.problems.join("\n")}`);
+    throw new Error(
+      `not within ${ms} ms: ${expression}\n${await this.run("document.body.innerText")}\n${this.problems.join("\n")}`,
+    );
   }
 
   text(selector) {

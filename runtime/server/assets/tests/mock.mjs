@@ -1,11 +1,12 @@
 // A server with the routes that the page uses, for tests of the page without an engine.
 //
-//   node runtime/server/assets/tests/mock.mjs 8090     then open http://127.0.0.1:8090/
+//   node runtime/server/assets/tests/mock.mjs 8090                           then open http://127.0.0.1:8090/
+//   node runtime/server/assets/tests/mock.mjs 8090 http://127.0.0.1:8080     the same page over a real server's routes
 //
 // The last message picks what happens: `error`, `disconnect`, `midway`, `slow`, `hostile`, `think`; others get markdown.
 
 import { readFile } from "node:fs/promises";
-import { createServer } from "node:http";
+import { createServer, request as forward } from "node:http";
 import { basename, extname } from "node:path";
 import { fileURLToPath } from "node:url";
 
@@ -19,7 +20,8 @@ export const POLICY =
 
 export const EVIL_NAME = "tiny<img src=x onerror=alert(1)>";
 const MODELS = ["qwen3-0.6b-q4_0", "stories", EVIL_NAME];
-const HOSTILE = "<script>alert(1)</script> <img src=x onerror=alert(1)>\n\n[a](javascript:alert(1)) [b](https://x.org)\n\n```<b>\n</code><script>\n";
+const HOSTILE =
+  "<script>alert(1)</script> <img src=x onerror=alert(1)>\n\n[a](javascript:alert(1)) [b](https://x.org)\n\n```<b>\n</code><script>\n";
 const ANSWER = `A **KV cache** keeps the keys and values of tokens that were computed before:
 
 1. *Prefill* computes the prompt, in chunks.
@@ -58,6 +60,7 @@ async function answer(request, response, state) {
     response.end(JSON.stringify(body));
   };
   if (path === "/" || path.startsWith("/assets/")) return asset(path, response);
+  if (state.upstream) return pass(request, response, state.upstream);
   if (state.key !== null && request.headers.authorization !== `Bearer ${state.key}`) {
     return json({ error: { message: "the API key is missing or wrong" } }, 401);
   }
@@ -78,16 +81,33 @@ async function answer(request, response, state) {
     case "/v1/chat/completions":
       return chat(body, response, state);
     case "/v1/completions":
-      return stream(response, state, body.prompt ? " a brave dragon lived in a red house." : "One day,", (text) => ({ text }));
+      return stream(response, state, body.prompt ? " a brave dragon lived in a red house." : "One day,", (text) => ({
+        text,
+      }));
     default:
       return json({ error: { message: `there is no ${path}` } }, 404);
   }
 }
 
+function pass(request, response, upstream) {
+  const { method, headers } = request;
+  const passed = forward(new URL(request.url, upstream), { method, headers }, (answered) => {
+    response.writeHead(answered.statusCode, answered.headers);
+    answered.pipe(response);
+  });
+  passed.on("error", () => response.destroy());
+  response.on("close", () => passed.destroy());
+  request.pipe(passed);
+}
+
 async function asset(path, response) {
   const name = path === "/" ? "index.html" : basename(path);
   const bytes = await readFile(new URL(name, ASSETS)).catch(() => null);
-  const headers = { "content-type": `${TYPES[extname(name)]}; charset=utf-8`, "content-security-policy": POLICY, "x-content-type-options": "nosniff" };
+  const headers = {
+    "content-type": `${TYPES[extname(name)]}; charset=utf-8`,
+    "content-security-policy": POLICY,
+    "x-content-type-options": "nosniff",
+  };
   response.writeHead(bytes ? 200 : 404, headers);
   response.end(bytes ?? "");
 }
@@ -128,7 +148,9 @@ async function stream(response, state, text, choice, { cutAfter, failAfter, dela
       response.write(event({ error: { message: "the device failed" } }));
       response.end("data: [DONE]\n\n");
     }
-    const bytes = Buffer.from(event({ choices: [{ index: 0, ...choice(piece, i), finish_reason: null }], usage: null }));
+    const bytes = Buffer.from(
+      event({ choices: [{ index: 0, ...choice(piece, i), finish_reason: null }], usage: null }),
+    );
     if (isOpen && !response.writableEnded) {
       response.write(bytes.subarray(0, 7));
       await pause(delay / 2);
@@ -167,7 +189,9 @@ function props() {
   ];
   const fallbacks = [{ op: "get_rows", device: "cpu", reason: "TYPE: q4_k", count: 2, example: "<b>token_embd</b>" }];
   return {
-    model_alias: MODELS[0], chat_template: "{{ messages }}", build_info: "llmrt-0.1.0",
+    model_alias: MODELS[0],
+    chat_template: "{{ messages }}",
+    build_info: "llmrt-0.1.0",
     default_generation_settings: { n_ctx: 4096 },
     placement: { devices, fallbacks, splits: [{}, {}], n_copies: 1, copied_bytes: 4096 },
   };
@@ -182,6 +206,6 @@ async function bodyOf(request) {
 const pause = (ms) => new Promise((done) => setTimeout(done, ms));
 
 if (process.argv[1] === fileURLToPath(import.meta.url)) {
-  const { url } = await start(Number(process.argv[2] ?? 8090), { delay: 40 });
+  const { url } = await start(Number(process.argv[2] ?? 8090), { delay: 40, upstream: process.argv[3] });
   console.log(url);
 }

@@ -24,9 +24,10 @@ test("events end with a blank line", () => check('data: {"a":1}\n\ndata: [DONE]\
 test("line ends may be CRLF or CR", () => check("data: a\r\n\r\ndata: b\r\rdata: c\n\n", ["a", "b", "c"]));
 test("characters of several bytes may be cut", () => check("data: é€😀\n\ndata: 中\n\n", ["é€😀", "中"]));
 test("lines of data are joined", () => check("data: a\ndata: b\ndata\n\n", ["a\nb\n"]));
-test("comments, names and ids are skipped", () => check(": keep\nevent: x\nid: 1\nretry: 9\ndata:a\n\n: end\n\n", ["a"]));
+test("comments, names and ids are skipped", () =>
+  check(": keep\nevent: x\nid: 1\nretry: 9\ndata:a\n\n: end\n\n", ["a"]));
 test("only one space after the colon is no data", () => check("data:  a \n\n", [" a "]));
-test("an event without its blank line is dropped", () => check("data: a\n\ndata: {\"cut", ["a"]));
+test("an event without its blank line is dropped", () => check('data: a\n\ndata: {"cut', ["a"]));
 test("a byte order mark is no data", () => check("\uFEFFdata: a\n\n", ["a"]));
 
 test("a long line in small pieces takes linear time", () => {
