@@ -11,11 +11,18 @@ use std::sync::Arc;
 /// Routes that need no key: they report that the server runs.
 const OPEN: [&str; 2] = ["/", "/health"];
 
+/// Files of the page, which has a field for the key.
+const OPEN_FOLDER: &str = "/assets/";
+
 /// Refuses requests without a key, where keys are set.
 pub async fn check(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let keys = &app.options.api_keys;
     let path = request.uri().path();
-    if keys.is_empty() || OPEN.contains(&path) || has_key(request.headers(), keys) {
+    if keys.is_empty()
+        || OPEN.contains(&path)
+        || path.starts_with(OPEN_FOLDER)
+        || has_key(request.headers(), keys)
+    {
         return next.run(request).await;
     }
     let message = "the API key is missing or wrong: send it as `Authorization: Bearer KEY`";

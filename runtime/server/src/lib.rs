@@ -25,6 +25,8 @@ mod ollama;
 
 mod anthropic;
 
+mod page;
+
 mod llama;
 mod metrics;
 

@@ -5,7 +5,7 @@ use crate::metrics::{self, Metrics};
 use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Lease, Registry};
-use crate::{anthropic, auth, llama, ollama, openai};
+use crate::{anthropic, auth, llama, ollama, openai, page};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{from_fn_with_state, map_response};
@@ -151,7 +151,7 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/apply-template", post(llama::apply_template))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
-    let openai = openai.merge(anthropic::routes());
+    let openai = openai.merge(anthropic::routes()).merge(page::routes());
     let routes = openai.merge(ollama::routes().layer(map_response(in_ollamas_form)));
     let routes = routes.layer(from_fn_with_state(app.clone(), auth::check));
     let routes = match cors {

@@ -7,6 +7,7 @@ mod options;
 mod models;
 
 use crate::error::ApiError;
+use crate::page;
 use crate::server::{App, no_embeddings};
 use axum::http::{Method, StatusCode, Uri};
 use axum::routing::{any, get, post};
@@ -19,7 +20,7 @@ pub fn routes() -> Router<Arc<App>> {
     let of_store =
         ["/api/pull", "/api/push", "/api/create", "/api/copy", "/api/delete", "/api/blobs/{digest}"];
     let routes = Router::new()
-        .route("/", get(running))
+        .route("/", get(page::index))
         .route("/api/version", get(version))
         .route("/api/tags", get(models::tags))
         .route("/api/ps", get(models::ps))
@@ -29,11 +30,6 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/api/embed", any(no_embeddings))
         .route("/api/embeddings", any(no_embeddings));
     of_store.into_iter().fold(routes, |routes, path| routes.route(path, any(no_store)))
-}
-
-/// GET and HEAD /.
-async fn running() -> &'static str {
-    "llmrt is running"
 }
 
 async fn version() -> Json<Value> {
