@@ -79,15 +79,20 @@ fn check_width(width: usize) -> Result<(), ApiError> {
     }
 }
 
-/// `max_tokens` by any of its names; less than 0 is no limit.
+/// `max_tokens` by any of its names; -1 and, as in llama.cpp, -2 are no limit but the context's.
 pub fn max_tokens(
     fields: &Fields,
     names: &[&str],
     default: Option<usize>,
 ) -> Result<Option<usize>, ApiError> {
     for name in names {
-        if let Some(n) = fields.get::<i64>(name)? {
-            return Ok(usize::try_from(n).ok());
+        match fields.get::<i64>(name)? {
+            Some(n @ ..=-3) => {
+                let message = format!("`{name}` is {n}: expected 0 or more tokens, or -1 for no limit");
+                return Err(ApiError::param(name, message));
+            }
+            Some(n) => return Ok(usize::try_from(n).ok()),
+            None => {}
         }
     }
     Ok(default)

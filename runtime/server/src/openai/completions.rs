@@ -267,6 +267,8 @@ mod tests {
         assert_eq!(refused(r#"{"prompt": "a", "best_of": 2, "logprobs": 1}"#), "logprobs");
         assert_eq!(refused(r#"{"prompt": "a", "echo": true, "logprobs": 1, "stream": true}"#), "stream");
         assert_eq!(call(r#"{"prompt": "a"}"#).unwrap().request.max_tokens, Some(16));
+        assert_eq!(call(r#"{"prompt": "a", "max_tokens": -1}"#).unwrap().request.max_tokens, None);
+        assert!(call(r#"{"prompt": "a", "max_tokens": -3}"#).is_err());
     }
 
     #[test]
