@@ -200,7 +200,7 @@ test("settings are sent and kept; the key is kept for the tab only", options, as
   assert.equal(await page.run("document.activeElement.type"), "password");
   await page.type("secret");
   await page.press("Tab");
-  await page.until("document.querySelector('#status').innerText === ''");
+  await page.until("/accepts the key/.test(document.querySelector('#status').innerText)");
   await page.run("document.querySelector('#fields input[type=number]').focus()");
   await page.type("0.5");
   await page.run("document.querySelector('#fields textarea').focus()");
