@@ -10,8 +10,11 @@ import { load, save } from "./store.js";
 
 const THEMES = ["auto", "dark", "light"];
 
+/** What the last reading of the models failed with. */
+let problem = "";
+
 const api = new Api(() => settings.key);
-const settings = new Settings(() => refresh());
+const settings = new Settings(onKey);
 const models = new Models(api, () => selectModel());
 const engine = new EnginePanel(api, () => models.selected);
 const chat = new Chat({ api, settings, models, onRefused, onAnswered });
@@ -25,14 +28,22 @@ setTheme(theme());
 byId("input").focus();
 await refresh();
 
+async function onKey() {
+  if (await refresh()) byId("status").textContent = "The server accepts the key.";
+}
+
+/** Reads the models, at start and with another key; returns whether it could. */
 async function refresh() {
   try {
     await models.refresh();
-    byId("status").textContent = "";
+    // What the chat reports in the meantime stays.
+    if (byId("status").textContent === problem) byId("status").textContent = "";
     await selectModel();
+    return true;
   } catch (e) {
-    byId("status").textContent = e.message;
+    byId("status").textContent = problem = e.message;
     onRefused(e);
+    return false;
   }
 }
 
@@ -43,7 +54,7 @@ async function selectModel() {
   const chosen = load("modes", {})[model];
   const fitting = async () => ((await models.hasTemplate()) === false ? "complete" : "chat");
   const mode = chosen === "chat" || chosen === "complete" ? chosen : await fitting();
-  if (model === models.selected && mode !== chat.mode) showMode(mode);
+  if (model === models.selected && mode !== chat.mode && !chat.isBusy) showMode(mode);
 }
 
 function chooseMode(mode) {

@@ -34,6 +34,8 @@ export class Browser {
     const stdio = ["ignore", "ignore", "ignore", "pipe", "pipe"];
     browser.process = spawn(program, [...flags, `--user-data-dir=${browser.folder}`, "about:blank"], { stdio });
     browser.process.stdio[4].on("data", (bytes) => browser.#receive(bytes));
+    browser.process.stdio[3].on("error", () => {});
+    browser.process.on("exit", () => browser.#fail("Chromium has ended"));
     return browser;
   }
 
@@ -54,10 +56,22 @@ export class Browser {
   }
 
   async close() {
-    await Promise.race([this.send("Browser.close"), pause(2000)]).catch(() => {});
-    this.process.kill();
-    await pause(200);
-    rmSync(this.folder, { recursive: true, force: true, maxRetries: 5 });
+    const ended = new Promise((done) => this.process.once("exit", done));
+    if (this.process.exitCode === null) {
+      this.send("Browser.close").catch(() => {});
+      await Promise.race([ended, pause(5000)]);
+      this.process.kill("SIGKILL");
+    }
+    try {
+      rmSync(this.folder, { recursive: true, force: true, maxRetries: 20, retryDelay: 100 });
+    } catch {
+      // Its other processes still write: the folder is temporary.
+    }
+  }
+
+  #fail(problem) {
+    this.#waiting.forEach(({ reject, method }) => reject(new Error(`${method}: ${problem}`)));
+    this.#waiting.clear();
   }
 
   #buffer = Buffer.alloc(0);
