@@ -18,7 +18,7 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// All models whose files can be read.
 pub async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     on_thread(move || {
-        let models: Vec<Value> = app.registry.entries().iter().filter_map(|entry| row(&app, entry)).collect();
+        let models: Vec<Value> = app.registry.listed().iter().filter_map(|entry| row(&app, entry)).collect();
         Json(json!({ "models": models }))
     })
     .await
@@ -59,7 +59,7 @@ pub async fn show(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Va
         Some(name) => name,
         None => fields.require("name")?,
     };
-    let entry = app.registry.find(Some(&name))?.clone();
+    let entry = app.registry.find(Some(&name)).await?;
     on_thread(move || {
         let info = entry.info()?;
         let template = info.chat_template.as_deref().unwrap_or_default();
