@@ -2,7 +2,7 @@
 
 mod args;
 mod batch;
-mod stored;
+pub mod stored;
 
 pub use args::{ChatArgs, Run};
 

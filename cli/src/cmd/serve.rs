@@ -31,7 +31,12 @@ impl Command for Serve {
 fn serve(global: &Global, args: &Serve) -> Result<()> {
     let options = options(args)?;
     let setup = Arc::new(Setup::new(global)?);
-    let server = Server::new(options, models::sources(args, &setup)?);
+    let mut server = Server::new(options, models::sources(args, &setup)?);
+    if let Some(store) = models::store(args, &setup) {
+        let is_empty = store.store.list().is_ok_and(|(models, _)| models.is_empty());
+        let has_named = !args.models.is_empty() || !args.model_files.is_empty();
+        server = server.with_store(store, has_named || is_empty);
+    }
     let ready = |address: SocketAddr| {
         let _ = output::print(format_args!("listening on http://{address}\n"));
     };

@@ -183,6 +183,27 @@ impl From<EngineError> for ApiError {
     }
 }
 
+impl From<llmrt_store::Error> for ApiError {
+    fn from(e: llmrt_store::Error) -> ApiError {
+        use llmrt_store::Error as E;
+        let status = match &e {
+            E::NotFound { .. } | E::NotInRegistry { .. } => StatusCode::NOT_FOUND,
+            E::BadName { .. } | E::BadDigest { .. } | E::Modelfile { .. } | E::Unprintable { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            E::NoBase { .. } | E::NotGguf { .. } | E::Unsupported { .. } | E::PlainHttp { .. } => {
+                StatusCode::BAD_REQUEST
+            }
+            E::Network { .. } | E::Unauthorized { .. } | E::Status { .. } | E::BadAnswer { .. } => {
+                StatusCode::BAD_GATEWAY
+            }
+            E::DigestMismatch { .. } | E::WrongLength { .. } => StatusCode::BAD_GATEWAY,
+            _ => StatusCode::INTERNAL_SERVER_ERROR,
+        };
+        ApiError::new(status, format!("{e}; {}", e.remedy()))
+    }
+}
+
 impl From<llmrt::tokenizer::Error> for ApiError {
     fn from(e: llmrt::tokenizer::Error) -> ApiError {
         use llmrt::tokenizer::Error as E;

@@ -12,6 +12,7 @@ mod options;
 mod keep_alive;
 mod model;
 mod registry;
+mod stored;
 
 mod answer;
 mod generation;
@@ -42,3 +43,4 @@ pub use keep_alive::{KeepAlive, parse_keep_alive};
 pub use model::{Model, ModelInfo, ModelSource, Template};
 pub use options::ServerOptions;
 pub use server::Server;
+pub use stored::ModelStore;

@@ -35,7 +35,7 @@ pub async fn props(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError>
 /// GET /slots: as many as run at a time, of each loaded model. The engine has no fixed slots: the first `n_running` process.
 pub async fn slots(State(app): State<Arc<App>>) -> Json<Value> {
     let mut slots = Vec::new();
-    for entry in app.registry.entries() {
+    for entry in &app.registry.entries() {
         let Some(model) = entry.loaded() else { continue };
         let n_running = model.engine.stats().n_running;
         slots.extend((0..app.options.parallel).map(|id| {

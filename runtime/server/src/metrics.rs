@@ -64,8 +64,9 @@ impl Metrics {
 
 /// The route.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
-    let loaded = app.registry.entries().iter();
-    let loaded: Vec<_> = loaded.filter_map(|e| Some((e.name(), e.loaded()?.engine.stats()))).collect();
+    let entries = app.registry.entries();
+    let loaded: Vec<_> =
+        entries.iter().filter_map(|e| Some((e.name(), e.loaded()?.engine.stats()))).collect();
     let text = write(&app.metrics, &loaded);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }

@@ -2,6 +2,7 @@
 
 use llmrt::engine::AsyncEngine;
 use llmrt::tokenizer::{ChatTemplate, Tokenizer};
+use llmrt_store::StoredModel;
 use std::sync::Arc;
 
 /// A loaded model.
@@ -12,6 +13,8 @@ pub struct Model {
     pub tokenizer: Arc<Tokenizer>,
     /// How messages become a prompt; `None`: the model has no chat.
     pub template: Option<Template>,
+    /// What a chat without a system message begins with.
+    pub system: Option<String>,
     /// Tokens that a prompt and its text may have.
     pub n_ctx: usize,
 }
@@ -53,6 +56,8 @@ type Load<T> = Box<dyn Fn() -> std::result::Result<T, String> + Send + Sync>;
 pub struct ModelSource {
     /// What clients call it.
     pub name: String,
+    /// The model of the store that it is.
+    pub stored: Option<StoredModel>,
     /// Reads the tables.
     pub describe: Load<ModelInfo>,
     /// Loads it; called again after it was unloaded.

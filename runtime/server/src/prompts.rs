@@ -5,7 +5,7 @@ use crate::error::ApiError;
 use crate::fields::{Fields, read};
 use crate::model::Model;
 use llmrt::tokenizer::{EncodeOptions, Limits, RenderOptions};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 /// A prompt, and what of it belongs to the answer.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -73,8 +73,9 @@ impl Model {
             now: Some(now),
             extra: chat.extra.clone(),
         };
+        let messages = self.with_system(&chat.messages);
         let render = |options: &RenderOptions| {
-            template.jinja.render_json_prompt(chat.messages.clone(), options, &self.tokenizer, limits(self))
+            template.jinja.render_json_prompt(messages.clone(), options, &self.tokenizer, limits(self))
         };
         let prompt = render(&options)?;
         let mut opening = String::new();
@@ -83,6 +84,14 @@ impl Model {
             opening += prompt.text().strip_prefix(bare.text()).unwrap_or_default();
         }
         Ok((prompt, opening))
+    }
+
+    /// The messages, after the model's own system message if they have none.
+    fn with_system(&self, messages: &[Value]) -> Vec<Value> {
+        let has_system = messages.iter().any(|message| message["role"] == "system");
+        let own = self.system.as_ref().filter(|_| !has_system);
+        let own = own.map(|text| json!({ "role": "system", "content": text }));
+        own.into_iter().chain(messages.iter().cloned()).collect()
     }
 
     fn checked(&self, prompt: Prompt) -> Result<Prompt, ApiError> {

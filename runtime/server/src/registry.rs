@@ -3,19 +3,25 @@
 
 use crate::error::ApiError;
 use crate::model::{Model, ModelInfo, ModelSource};
+use crate::stored::{Forgotten, ModelStore};
 use axum::http::StatusCode;
+use llmrt_store::StoredModel;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 use std::time::{Duration, Instant};
 use tokio::sync::Notify;
 
 /// The models of a server.
 pub struct Registry {
-    entries: Vec<Arc<Entry>>,
+    named: Vec<Arc<Entry>>,
+    /// The models of a store, and those of them that were requested or listed.
+    pub(crate) store: Option<ModelStore>,
+    pub(crate) stored: Mutex<Vec<Arc<Entry>>>,
     /// Held while a model is loaded.
     loading: tokio::sync::Mutex<()>,
     /// A model has no requests any more.
     is_idle: Notify,
     max_loaded: usize,
+    pub(crate) keep_alive: Option<Duration>,
     /// Requests of a model, running or waiting.
     max_in_flight: usize,
 }
@@ -32,6 +38,8 @@ struct State {
     n_in_flight: usize,
     last_used: Instant,
     keep_alive: Option<Duration>,
+    /// Whether the store has another model of the name now, or none.
+    is_forgotten: bool,
 }
 
 /// A loaded model with a request: it stays loaded until this is dropped.
@@ -65,13 +73,19 @@ impl Drop for Place {
 }
 
 impl Entry {
-    fn new(source: ModelSource, keep_alive: Option<Duration>) -> Entry {
-        let state = State { model: None, n_in_flight: 0, last_used: Instant::now(), keep_alive };
+    pub(crate) fn new(source: ModelSource, keep_alive: Option<Duration>) -> Entry {
+        let state =
+            State { model: None, n_in_flight: 0, last_used: Instant::now(), keep_alive, is_forgotten: false };
         Entry { source, info: OnceLock::new(), state: Mutex::new(state) }
     }
 
     pub fn name(&self) -> &str {
         &self.source.name
+    }
+
+    /// The model of the store that it is.
+    pub fn stored(&self) -> Option<&StoredModel> {
+        self.source.stored.as_ref()
     }
 
     /// Its tables, read once. May take long.
@@ -111,15 +125,38 @@ impl Entry {
 
     fn is_expired(&self) -> bool {
         let state = self.state();
-        state.model.is_some() && state.keep_alive.is_some_and(|time| state.last_used.elapsed() >= time)
+        let is_over = state.keep_alive.is_some_and(|time| state.last_used.elapsed() >= time);
+        state.model.is_some() && (is_over || state.is_forgotten)
+    }
+
+    /// It is not found any more, and is unloaded when its requests end.
+    pub(crate) fn forget(&self) {
+        self.state().is_forgotten = true;
+    }
+
+    /// Whether it is to be found, is still of use to requests, or neither.
+    pub(crate) fn forgotten(&self) -> Forgotten {
+        let state = self.state();
+        match (state.is_forgotten, state.model.is_some() || state.n_in_flight > 0) {
+            (false, _) => Forgotten::No,
+            (true, true) => Forgotten::InUse,
+            (true, false) => Forgotten::Yes,
+        }
     }
 }
 
 impl Registry {
-    pub fn new(sources: Vec<ModelSource>, options: &crate::ServerOptions) -> Registry {
+    pub fn new(
+        sources: Vec<ModelSource>,
+        store: Option<ModelStore>,
+        options: &crate::ServerOptions,
+    ) -> Registry {
         let keep_alive = options.keep_alive;
         Registry {
-            entries: sources.into_iter().map(|source| Arc::new(Entry::new(source, keep_alive))).collect(),
+            store,
+            stored: Mutex::default(),
+            keep_alive,
+            named: sources.into_iter().map(|source| Arc::new(Entry::new(source, keep_alive))).collect(),
             loading: tokio::sync::Mutex::new(()),
             is_idle: Notify::new(),
             max_loaded: options.max_loaded_models.max(1),
@@ -127,21 +164,35 @@ impl Registry {
         }
     }
 
-    pub fn entries(&self) -> &[Arc<Entry>] {
-        &self.entries
+    /// The models that have names on the command line.
+    pub fn named(&self) -> &[Arc<Entry>] {
+        &self.named
+    }
+
+    /// The models of the command line, and those of the store that were requested or listed.
+    pub fn entries(&self) -> Vec<Arc<Entry>> {
+        self.named.iter().chain(self.seen().iter()).cloned().collect()
     }
 
     /// A model by name, with or without Ollama's `:latest`; without a name the first.
-    pub fn find(&self, name: Option<&str>) -> Result<&Arc<Entry>, ApiError> {
+    pub async fn find(self: &Arc<Self>, name: Option<&str>) -> Result<Arc<Entry>, ApiError> {
         let Some(name) = name.filter(|name| !name.is_empty()) else {
-            return self.entries.first().ok_or_else(|| ApiError::unknown_model("", &[]));
+            return self.named.first().cloned().ok_or_else(|| ApiError::unknown_model("", &[]));
         };
         let bare = name.strip_suffix(":latest").unwrap_or(name);
         let is_it = |entry: &&Arc<Entry>| entry.name() == name || entry.name() == bare;
-        self.entries.iter().find(is_it).ok_or_else(|| {
-            let known: Vec<&str> = self.entries.iter().map(|entry| entry.name()).collect();
-            ApiError::unknown_model(name, &known)
+        if let Some(entry) = self.named.iter().find(is_it) {
+            return Ok(entry.clone());
+        }
+        let (registry, text) = (self.clone(), name.to_string());
+        on_thread(move || {
+            registry.find_stored(&text)?.ok_or_else(|| {
+                let known = registry.listed();
+                let known: Vec<&str> = known.iter().map(|entry| entry.name()).collect();
+                ApiError::unknown_model(&text, &known)
+            })
         })
+        .await?
     }
 
     /// The model for a request, loaded if it is not yet.
@@ -184,7 +235,8 @@ impl Registry {
     async fn make_room(&self) {
         loop {
             let idle = self.is_idle.notified();
-            let mut loaded: Vec<_> = self.entries.iter().filter(|entry| entry.loaded().is_some()).collect();
+            let mut loaded: Vec<_> =
+                self.entries().into_iter().filter(|entry| entry.loaded().is_some()).collect();
             if loaded.len() < self.max_loaded {
                 return;
             }
@@ -207,9 +259,10 @@ impl Registry {
     pub async fn unload_expired(self: Arc<Self>) {
         loop {
             tokio::time::sleep(Duration::from_millis(500)).await;
-            for entry in self.entries.iter().filter(|entry| entry.is_expired()) {
+            for entry in self.entries().iter().filter(|entry| entry.is_expired()) {
                 self.unload(entry).await;
             }
+            self.seen().retain(|entry| entry.forgotten() != Forgotten::Yes);
         }
     }
 }

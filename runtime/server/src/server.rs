@@ -5,6 +5,7 @@ use crate::metrics::{self, Metrics};
 use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Lease, Registry};
+use crate::stored::ModelStore;
 use crate::{anthropic, auth, llama, ollama, openai, page};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
@@ -29,7 +30,7 @@ pub struct App {
 impl App {
     /// The model of a request, loaded.
     pub async fn lease(&self, name: Option<&str>) -> Result<Lease, ApiError> {
-        self.registry.lease(self.registry.find(name)?).await
+        self.registry.lease(&self.registry.find(name).await?).await
     }
 
     /// The time as templates write it.
@@ -53,12 +54,19 @@ impl App {
 pub struct Server {
     options: ServerOptions,
     sources: Vec<ModelSource>,
+    store: Option<ModelStore>,
+    loads_first: bool,
 }
 
 impl Server {
     /// A server of these models; the first is the default.
     pub fn new(options: ServerOptions, sources: Vec<ModelSource>) -> Server {
-        Server { options, sources }
+        Server { options, sources, store: None, loads_first: true }
+    }
+
+    /// Serves the models of a store too. Without `loads_first` no model is loaded at start.
+    pub fn with_store(self, store: ModelStore, loads_first: bool) -> Server {
+        Server { store: Some(store), loads_first, ..self }
     }
 
     /// Listens, loads the first model, and answers until SIGINT or SIGTERM; then running requests may end within the grace
@@ -81,7 +89,7 @@ impl Server {
         let listen = |e: std::io::Error| Error::Listen { address, problem: e.to_string() };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let cors = cors(&self.options.cors)?;
-        let registry = Arc::new(Registry::new(self.sources, &self.options));
+        let registry = Arc::new(Registry::new(self.sources, self.store, &self.options));
         let app = Arc::new(App {
             registry: registry.clone(),
             metrics: Arc::default(),
@@ -89,7 +97,7 @@ impl Server {
             options: self.options,
         });
         let mut signals = Signals::listen()?;
-        if let Some(first) = registry.entries().first() {
+        if let Some(first) = registry.named().first().filter(|_| self.loads_first) {
             registry.lease(first).await.map_err(|e| Error::Load(e.message))?;
         }
         tokio::spawn(registry.unload_expired());

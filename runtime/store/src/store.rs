@@ -8,7 +8,7 @@ use crate::manifest::{MAX_TEXT, Manifest};
 use crate::name::Name;
 use std::collections::HashSet;
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::ErrorKind;
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
@@ -98,6 +98,13 @@ impl Store {
     /// Where a blob is, or would be.
     pub fn blob_path(&self, digest: &Digest) -> PathBuf {
         self.blobs.path(digest)
+    }
+
+    /// Stores what a reader has as a blob, if it has this digest. The next removal of a model removes it, unless a model has it
+    /// by then.
+    pub fn receive(&self, digest: &Digest, reader: &mut dyn Read) -> Result<()> {
+        let _adding = self.begin_adding()?;
+        self.blobs.receive(digest, reader)
     }
 
     /// Gives a model a second name; what had that name before is replaced.

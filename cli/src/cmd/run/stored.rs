@@ -1,7 +1,7 @@
 //! A model of the store as the model of `run`: its layers are flags that the command line does not have.
 
 use super::Run;
-use crate::args::SamplerArg;
+use crate::args::{ContextArgs, SamplerArg, TemplateArgs};
 use crate::error::{Error, Result};
 use crate::output::note;
 use crate::values::Seed;
@@ -50,7 +50,7 @@ pub fn with_layers(args: &Run, model: &StoredModel) -> Run {
     }
     if !args.raw {
         args.system = args.system.or_else(|| model.system.clone());
-        set_template(&mut args, model);
+        set_template(&mut args.template, model);
     }
     let unused: Vec<_> = model.params.iter().filter(|(name, value)| !set(&mut args, name, value)).collect();
     if !unused.is_empty() {
@@ -72,8 +72,8 @@ pub fn without_system(args: &Run, given: &Run) -> Option<Run> {
     })
 }
 
-fn set_template(args: &mut Run, model: &StoredModel) {
-    let flags = &mut args.template;
+/// Sets the flag of the chat template, if the command line does not have it.
+pub fn set_template(flags: &mut TemplateArgs, model: &StoredModel) {
     if flags.chat_template.is_some() || flags.chat_template_file.is_some() {
         return;
     }
@@ -89,11 +89,6 @@ fn set_template(args: &mut Run, model: &StoredModel) {
 /// Sets the flag of a parameter, if the command line does not have it; `false` if there is no such flag, or the value
 /// is of another type.
 fn set(args: &mut Run, name: &str, value: &Value) -> bool {
-    fn or<T>(flag: &mut Option<T>, value: Option<T>) -> bool {
-        let is_valid = value.is_some();
-        *flag = flag.take().or(value);
-        is_valid
-    }
     let (float, int) = (value.as_f64().map(|v| v as f32), value.as_i64());
     let sampling = &mut args.sampling;
     match name {
@@ -107,7 +102,7 @@ fn set(args: &mut Run, name: &str, value: &Value) -> bool {
         "presence_penalty" => or(&mut sampling.presence_penalty, float),
         "frequency_penalty" => or(&mut sampling.frequency_penalty, float),
         "seed" => or(&mut sampling.seed, int.map(|seed| Seed(seed.try_into().ok()))),
-        "num_ctx" => or(&mut args.context.ctx, int.and_then(|n| n.try_into().ok())),
+        "num_ctx" => set_ctx(&mut args.context, value),
         "num_predict" => or(&mut args.n_predict, int),
         "stop" => {
             let texts =
@@ -119,6 +114,17 @@ fn set(args: &mut Run, name: &str, value: &Value) -> bool {
         }
         _ => false,
     }
+}
+
+/// Sets the flag of the context, if the command line does not have it; `false` if the value is no size.
+pub fn set_ctx(flags: &mut ContextArgs, value: &Value) -> bool {
+    or(&mut flags.ctx, value.as_i64().and_then(|n| n.try_into().ok()))
+}
+
+fn or<T>(flag: &mut Option<T>, value: Option<T>) -> bool {
+    let is_valid = value.is_some();
+    *flag = flag.take().or(value);
+    is_valid
 }
 
 #[cfg(test)]

@@ -1,22 +1,25 @@
 //! The models of a server: their names, and how each is opened and loaded.
 
 use super::Serve;
+use crate::cmd::run::stored;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
 use crate::session::Session;
 use crate::setup::Setup;
+use crate::store;
 use crate::templates::Template;
 use llmrt_abi::DType;
 use llmrt_engine::AsyncEngine;
 use llmrt_gguf::TensorInfo;
-use llmrt_server::{Model, ModelInfo, ModelSource};
+use llmrt_server::{Model, ModelInfo, ModelSource, ModelStore};
+use llmrt_store::{Entry, StoredModel};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::UNIX_EPOCH;
+use std::time::{SystemTime, UNIX_EPOCH};
 
 /// What clients call the embedded model.
 const EMBEDDED: &str = "stories";
@@ -31,23 +34,44 @@ struct Named {
 
 /// The models of the command line, in its order.
 pub fn sources(args: &Serve, setup: &Arc<Setup>) -> Result<Vec<ModelSource>> {
-    let loader = Arc::new(Loader {
-        template: args.template.clone(),
-        context: args.context.clone(),
-        requests: args.requests.clone(),
-        loading: args.loading.clone(),
-        parallel: args.parallel,
-        setup: setup.clone(),
-    });
+    let loader = Arc::new(Loader::new(args, setup));
     let source = |named: Named| {
         let (describing, loading, path) = (loader.clone(), loader.clone(), named.path.clone());
         ModelSource {
             name: named.name,
+            stored: None,
             describe: Box::new(move || describing.describe(path.as_deref()).map_err(|e| e.message)),
             load: Box::new(move || loading.load(named.path.as_deref()).map_err(|e| e.message)),
         }
     };
     Ok(named(args)?.into_iter().map(source).collect())
+}
+
+/// The models of the store; `None` if this user has no folder for one.
+pub fn store(args: &Serve, setup: &Arc<Setup>) -> Option<ModelStore> {
+    let loader = Arc::new(Loader::new(args, setup));
+    let source = move |model: StoredModel, row: Entry| {
+        let loading = Arc::new(loader.with_layers(&model));
+        let (describing, path, gguf) = (loading.clone(), model.gguf.clone(), model.gguf.clone());
+        ModelSource {
+            name: row.name.to_string(),
+            stored: Some(model),
+            describe: Box::new(move || {
+                describing.describe(Some(&path)).map(|info| of_row(info, &row)).map_err(|e| e.message)
+            }),
+            load: Box::new(move || loading.load(Some(&gguf)).map_err(|e| e.message)),
+        }
+    };
+    Some(ModelStore { store: store::open().ok()?, source: Box::new(source), client: Box::new(store::client) })
+}
+
+/// What the store's list has of a model, in the place of what its file has.
+fn of_row(info: ModelInfo, row: &Entry) -> ModelInfo {
+    ModelInfo { size: row.size, digest: row.id.hex(), modified: seconds(row.modified), ..info }
+}
+
+fn seconds(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |time| time.as_secs())
 }
 
 fn named(args: &Serve) -> Result<Vec<Named>> {
@@ -87,6 +111,7 @@ fn parse(word: &OsStr) -> Result<Named> {
 }
 
 /// What models are loaded with.
+#[derive(Clone)]
 struct Loader {
     template: crate::args::TemplateArgs,
     context: crate::args::ContextArgs,
@@ -94,9 +119,33 @@ struct Loader {
     loading: crate::args::ModelArgs,
     parallel: usize,
     setup: Arc<Setup>,
+    /// What a chat without a system message begins with.
+    system: Option<String>,
 }
 
 impl Loader {
+    fn new(args: &Serve, setup: &Arc<Setup>) -> Loader {
+        Loader {
+            template: args.template.clone(),
+            context: args.context.clone(),
+            requests: args.requests.clone(),
+            loading: args.loading.clone(),
+            parallel: args.parallel,
+            setup: setup.clone(),
+            system: None,
+        }
+    }
+
+    /// The flags of the command line, and those of the model's layers where the command line has none.
+    fn with_layers(&self, model: &StoredModel) -> Loader {
+        let mut loader = Loader { system: model.system.clone(), ..self.clone() };
+        stored::set_template(&mut loader.template, model);
+        if let Some(n_ctx) = model.params.get("num_ctx") {
+            stored::set_ctx(&mut loader.context, n_ctx);
+        }
+        loader
+    }
+
     fn load(&self, path: Option<&Path>) -> Result<Model> {
         let model = OpenModel::open(path, &model::open_options(&self.loading))?;
         let tokenizer = Arc::new(model.tokenizer()?);
@@ -113,7 +162,7 @@ impl Loader {
         let n_ctx = options.n_ctx;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
         let engine = AsyncEngine::start(session.core)?;
-        Ok(Model { engine, tokenizer, template, n_ctx })
+        Ok(Model { engine, tokenizer, template, system: self.system.clone(), n_ctx })
     }
 
     fn describe(&self, path: Option<&Path>) -> Result<ModelInfo> {
@@ -128,7 +177,7 @@ impl Loader {
             n_ctx_train: model.n_ctx_train(),
             n_embd: model.metadata().usize(&format!("{architecture}.embedding_length")),
             digest: model.identity()?.checksum,
-            modified: modified.and_then(|t| t.duration_since(UNIX_EPOCH).ok()).map_or(0, |t| t.as_secs()),
+            modified: modified.map_or(0, seconds),
             chat_template: Template::of_chat(&self.template, &model)?.map(|t| t.jinja.source().to_string()),
             architecture,
         })

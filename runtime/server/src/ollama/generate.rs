@@ -84,12 +84,12 @@ pub async fn chat(State(app): State<Arc<App>>, fields: Fields) -> Result<Respons
 async fn answer(app: Arc<App>, fields: Fields, input: Input, is_chat: bool) -> Result<Response, ApiError> {
     let started = Instant::now();
     fields.refuse(&REFUSED)?;
-    let options = Options::read(&fields)?;
     let model: String = fields.require("model")?;
     let stream = fields.get_or("stream", true)?;
     let keep_alive = fields.value("keep_alive").map(keep_alive::of_json).transpose();
     let keep_alive = keep_alive.map_err(|e| ApiError::param("keep_alive", format!("keep_alive: {e}")))?;
-    let entry = app.registry.find(Some(&model))?.clone();
+    let entry = app.registry.find(Some(&model)).await?;
+    let options = Options::read(&fields, entry.stored().map(|model| &model.params))?;
     if let Some(time) = keep_alive {
         entry.set_keep_alive(time);
     }

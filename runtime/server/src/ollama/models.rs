@@ -1,14 +1,13 @@
-//! GET /api/tags, GET /api/ps, POST /api/show.
+//! GET /api/tags, GET /api/ps.
 
 use crate::error::ApiError;
-use crate::fields::Fields;
 use crate::model::ModelInfo;
 use crate::names;
 use crate::registry::{Entry, on_thread};
 use crate::server::App;
 use axum::Json;
 use axum::extract::State;
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -18,7 +17,7 @@ const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 /// All models whose files can be read.
 pub async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
     on_thread(move || {
-        let models: Vec<Value> = app.registry.entries().iter().filter_map(|entry| row(&app, entry)).collect();
+        let models: Vec<Value> = app.registry.listed().iter().filter_map(|entry| row(&app, entry)).collect();
         Json(json!({ "models": models }))
     })
     .await
@@ -53,45 +52,7 @@ fn loaded_row(app: &App, entry: &Entry) -> Option<Value> {
     }))
 }
 
-/// One model.
-pub async fn show(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Value>, ApiError> {
-    let name = match fields.get::<String>("model")? {
-        Some(name) => name,
-        None => fields.require("name")?,
-    };
-    let entry = app.registry.find(Some(&name))?.clone();
-    on_thread(move || {
-        let info = entry.info()?;
-        let template = info.chat_template.as_deref().unwrap_or_default();
-        let has_tools = template.contains("tools");
-        let mut answer = json!({
-            "modelfile": format!("FROM {}\n", entry.name()),
-            "parameters": "",
-            "template": template,
-            "details": details(info),
-            "model_info": model_info(info),
-            "capabilities": if has_tools { json!(["completion", "tools"]) } else { json!(["completion"]) },
-            "modified_at": app.utc(info.modified),
-        });
-        answer.as_object_mut().into_iter().for_each(|map| map.retain(|_, value| !value.is_null()));
-        Ok(Json(answer))
-    })
-    .await?
-}
-
-fn model_info(info: &ModelInfo) -> Value {
-    let arch = &info.architecture;
-    let mut map = Map::new();
-    map.insert("general.architecture".into(), arch.as_str().into());
-    map.insert("general.parameter_count".into(), info.n_params.into());
-    let more = [("context_length", info.n_ctx_train), ("embedding_length", info.n_embd)];
-    for (key, value) in more {
-        value.into_iter().for_each(|value| drop(map.insert(format!("{arch}.{key}"), value.into())));
-    }
-    map.into()
-}
-
-fn details(info: &ModelInfo) -> Value {
+pub fn details(info: &ModelInfo) -> Value {
     json!({
         "parent_model": "", "format": "gguf", "family": info.architecture,
         "families": [info.architecture], "parameter_size": size(info.n_params),

@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::{names, sampling};
 use llmrt::engine::{Decoding, Request, SamplingParams};
-use serde_json::Map;
+use serde_json::{Map, Value};
 
 /// Options that would change the text and are not supported. What places work on devices has no effect on it.
 const REFUSED: [(&str, &str); 3] = [
@@ -23,8 +23,12 @@ pub struct Options {
 }
 
 impl Options {
-    pub fn read(fields: &Fields) -> Result<Options, ApiError> {
-        let options = Fields(fields.get_or("options", Map::new())?);
+    /// Those of a request; `stored` are those of the model, where the request has none.
+    pub fn read(fields: &Fields, stored: Option<&Map<String, Value>>) -> Result<Options, ApiError> {
+        let mut options = Fields(stored.cloned().unwrap_or_default());
+        // The model is loaded with it.
+        options.0.remove("num_ctx");
+        options.0.extend(fields.get_or("options", Map::new())?);
         options.refuse(&REFUSED)?;
         let seed = options.get::<i64>("seed")?.filter(|seed| *seed != -1).map(|seed| seed as u64);
         let params = SamplingParams {
@@ -73,7 +77,7 @@ mod tests {
     use super::*;
 
     fn of(text: &str) -> Result<Options, ApiError> {
-        Options::read(&Fields::parse(text.as_bytes()).unwrap())
+        Options::read(&Fields::parse(text.as_bytes()).unwrap(), None)
     }
 
     #[test]

@@ -1,6 +1,7 @@
 //! GET /v1/models, /v1/models/{id}.
 
 use crate::error::ApiError;
+use crate::registry::on_thread;
 use crate::server::App;
 use axum::Json;
 use axum::extract::{Path, State};
@@ -8,14 +9,17 @@ use serde_json::{Value, json};
 use std::sync::Arc;
 
 /// All models, loaded or not.
-pub async fn list(State(app): State<Arc<App>>) -> Json<Value> {
-    let models: Vec<Value> = app.registry.entries().iter().map(|e| model(e.name(), app.started)).collect();
-    Json(json!({ "object": "list", "data": models }))
+pub async fn list(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
+    on_thread(move || {
+        let models: Vec<Value> = app.registry.listed().iter().map(|e| model(e.name(), app.started)).collect();
+        Json(json!({ "object": "list", "data": models }))
+    })
+    .await
 }
 
 /// One model.
 pub async fn one(State(app): State<Arc<App>>, Path(id): Path<String>) -> Result<Json<Value>, ApiError> {
-    let entry = app.registry.find(Some(&id))?;
+    let entry = app.registry.find(Some(&id)).await?;
     Ok(Json(model(entry.name(), app.started)))
 }
 

@@ -79,6 +79,17 @@ impl Partial {
         Ok(())
     }
 
+    /// Writes all that a reader has at the end.
+    pub(crate) fn append_all(&mut self, reader: &mut dyn Read) -> Result<()> {
+        let mut chunk = vec![0; CHUNK];
+        loop {
+            match reader.read(&mut chunk).map_err(Error::io(&self.path, "receive"))? {
+                0 => return Ok(()),
+                n => self.append(&chunk[..n])?,
+            }
+        }
+    }
+
     /// Starts over with an empty file.
     pub(crate) fn restart(&mut self) -> Result<()> {
         let emptied = self.file.set_len(0).and_then(|()| self.file.seek(SeekFrom::Start(0)));

@@ -65,5 +65,6 @@ fn models_are_listed_and_errors_have_ollamas_form() {
     let large = r#"{"model": "stories", "prompt": "a", "options": {"num_ctx": 99999}}"#;
     refused("/api/generate", large, 400, "--ctx 99999");
     refused("/api/embed", "{}", 501, "embeddings");
-    refused("/api/pull", "{}", 501, "NAME=FILE");
+    refused("/api/pull", "{}", 400, "`model` is missing");
+    refused("/api/create", r#"{"model": "x", "from": "/etc/passwd", "stream": false}"#, 400, "/etc/passwd");
 }
