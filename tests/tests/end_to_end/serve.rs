@@ -5,3 +5,4 @@ mod client;
 mod ollama;
 mod openai;
 mod others;
+mod store;

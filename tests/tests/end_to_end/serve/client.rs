@@ -4,6 +4,7 @@ use llmrt_tests::build::llmrt;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
@@ -41,7 +42,13 @@ impl Answer {
 impl Server {
     /// Starts one on a free port.
     pub fn start(args: &[&str]) -> Server {
+        Server::start_with(args, &[])
+    }
+
+    /// The same with variables of the environment.
+    pub fn start_with(args: &[&str], variables: &[(&str, &Path)]) -> Server {
         let mut command = llmrt(["serve", "--port", "0", "-t", "1"]);
+        command.envs(variables.iter().copied());
         let mut child = command.args(args).stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");

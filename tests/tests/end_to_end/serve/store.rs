@@ -1,0 +1,65 @@
+//! Ollama's routes over a store of models.
+
+use super::client::Server;
+use llmrt_tests::build::{llmrt, succeed};
+use serde_json::{Value, json};
+use std::path::Path;
+
+/// A store with the embedded model as `tales`, and a server over it.
+fn server(dir: &Path) -> Server {
+    let models = dir.join("models");
+    let gguf = Path::new(env!("CARGO_MANIFEST_DIR")).join("../cli/assets/stories.gguf");
+    let modelfile = dir.join("Modelfile");
+    let text = format!("FROM {}\nPARAMETER temperature 0\nPARAMETER num_predict 6\n", gguf.display());
+    std::fs::write(&modelfile, text).expect("a file");
+    let mut create = llmrt(["create", "tales", "-f"]);
+    succeed(create.arg(&modelfile).env("LLMRT_MODELS", &models));
+    Server::start_with(&[], &[("LLMRT_MODELS", &models)])
+}
+
+fn names(server: &Server) -> Vec<Value> {
+    let tags = server.get("/api/tags").json();
+    tags["models"].as_array().expect("models").iter().map(|model| model["name"].clone()).collect()
+}
+
+#[test]
+fn a_stored_model_is_loaded_on_demand_with_its_parameters() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = server(dir.path());
+    assert!(server.get("/api/ps").json()["models"].as_array().expect("models").is_empty());
+    assert!(names(&server).contains(&json!("tales:latest")), "{:?}", names(&server));
+    let body = json!({ "model": "tales", "prompt": "Once upon a time", "raw": true, "stream": false });
+    let answer = server.post("/api/generate", &body.to_string()).json();
+    assert_eq!((&answer["eval_count"], &answer["done_reason"]), (&json!(6), &json!("length")), "{answer}");
+    assert_eq!(server.get("/api/ps").json()["models"][0]["name"], "tales:latest");
+    let body = json!({ "model": "tales", "prompt": "Once", "max_tokens": 2 });
+    assert_eq!(server.post("/v1/completions", &body.to_string()).json()["usage"]["completion_tokens"], 2);
+    let show = server.post("/api/show", r#"{"model": "tales"}"#).json();
+    assert!(show["parameters"].as_str().expect("parameters").contains("num_predict"), "{show}");
+}
+
+#[test]
+fn models_are_copied_created_and_deleted() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = server(dir.path());
+    let post = |path: &str, body: Value| {
+        let answer = server.post(path, &body.to_string());
+        assert_eq!(answer.status, 200, "{path}: {}", answer.body);
+    };
+    post("/api/copy", json!({ "source": "tales", "destination": "fables" }));
+    post(
+        "/api/create",
+        json!({ "model": "brief", "from": "tales", "parameters": { "num_predict": 2 }, "stream": false }),
+    );
+    for name in ["tales:latest", "fables:latest", "brief:latest"] {
+        assert!(names(&server).contains(&json!(name)), "{name}: {:?}", names(&server));
+    }
+    let body = json!({ "model": "brief", "prompt": "Once", "raw": true, "stream": false });
+    assert_eq!(server.post("/api/generate", &body.to_string()).json()["eval_count"], 2);
+    let delete = server.send("DELETE", "/api/delete", "", r#"{"model": "tales"}"#);
+    assert_eq!(delete.status, 200, "{}", delete.body);
+    assert!(!names(&server).contains(&json!("tales:latest")));
+    let gone = server.post("/api/generate", r#"{"model": "tales", "prompt": "a", "stream": false}"#);
+    assert_eq!(gone.status, 404, "{}", gone.body);
+    assert_eq!(server.send("DELETE", "/api/delete", "", r#"{"model": "../x"}"#).status, 400);
+}
