@@ -41,7 +41,7 @@ pub fn params(args: &SamplingArgs) -> Result<SamplingParams> {
     let top_k = args.top_k.map(|k| k.clamp(0, i32::MAX.into()) as i32);
     Ok(SamplingParams {
         temperature: args.temp.unwrap_or(default.temperature),
-        temperature_place: default.temperature_place,
+        rules: default.rules,
         top_k: top_k.unwrap_or(default.top_k),
         top_p: args.top_p.unwrap_or(default.top_p),
         min_p: args.min_p.unwrap_or(default.min_p),

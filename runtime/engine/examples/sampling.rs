@@ -32,7 +32,7 @@ fn main() {
         let mut time = |row: Row<'_>| {
             let started = Instant::now();
             for _ in 0..N_TOKENS {
-                sampler.sample(row, &[]).expect("good logits");
+                sampler.sample(row, &[], 0).expect("good logits");
             }
             format!("{:.1} µs", started.elapsed().as_secs_f64() * 1e6 / f64::from(N_TOKENS))
         };

@@ -4,7 +4,7 @@ use crate::error::ApiError;
 use crate::fields::{Fields, read};
 use crate::names;
 use llmrt::engine::beam::{BeamParams, EarlyStopping};
-use llmrt::engine::sampler::TemperaturePlace;
+use llmrt::engine::sampler::SamplingRules;
 use llmrt::engine::{Decoding, Request, SamplingParams};
 use serde_json::{Map, Value};
 
@@ -136,7 +136,7 @@ fn decoding(fields: &Fields) -> Result<Decoding, ApiError> {
     let seed = fields.get::<i64>("seed")?.filter(|seed| *seed != -1).map(|seed| seed as u64);
     let params = SamplingParams {
         temperature: fields.get_or("temperature", 1.0)?,
-        temperature_place: TemperaturePlace::First,
+        rules: SamplingRules::Vllm,
         top_k: fields.get_or("top_k", -1i64)?.clamp(-1, i64::from(i32::MAX)) as i32,
         top_p: fields.get_or("top_p", 1.0)?,
         min_p: fields.get_or("min_p", 0.0)?,
@@ -209,7 +209,7 @@ mod tests {
     fn defaults_are_those_of_vllm() {
         let p = params("{}");
         assert_eq!((p.temperature, p.top_k, p.top_p, p.min_p), (1.0, -1, 1.0, 0.0));
-        assert_eq!(p.temperature_place, TemperaturePlace::First);
+        assert_eq!(p.rules, SamplingRules::Vllm);
         assert_eq!(p.seed, None);
     }
 

@@ -2,8 +2,8 @@
 //!
 //! The chain, in llama.cpp's order: logit bias, penalties, top-k, typical, top-p, min-p, temperature,
 //! then one draw. Temperature comes last, so it changes how bold the draw is, not which tokens take part, unless
-//! [`TemperaturePlace::First`] puts it before the cuts, as vLLM does. At temperature 0 or less the largest logit after bias
-//! and penalties wins and nothing else counts.
+//! [`SamplingRules::Vllm`] puts it before the cuts. At temperature 0 or less the largest logit after bias and penalties wins
+//! and nothing else counts.
 //!
 //! Each stage is a file with one function from candidates to candidates. No stage removes the last candidate. Where the
 //! largest logits decide, the chain gives the same token from them alone.
@@ -25,7 +25,7 @@ mod typical;
 pub use candidate::Candidate;
 pub(crate) use candidate::check as check_logits;
 pub use llama2c::{Llama2c, XorShift64Star};
-pub use params::{SamplingParams, TemperaturePlace};
+pub use params::{SamplingParams, SamplingRules};
 pub use rng::Rng;
 
 use crate::error::{Error, Result};
@@ -69,9 +69,9 @@ impl Sampler {
         }
     }
 
-    /// The token that comes after `history`, which is the prompt and what was generated. [`Row::Largest`] needs as many
-    /// logits of the number in [`Sampler::required_top_k`], and gives the token that [`Row::All`] would have given.
-    pub fn sample(&mut self, row: Row<'_>, history: &[TokenId]) -> Result<TokenId> {
+    /// The token that comes after `history`, which is the prompt and `n_generated` tokens after it. [`Row::Largest`] needs
+    /// as many logits of the number in [`Sampler::required_top_k`], and gives the token that [`Row::All`] would have given.
+    pub fn sample(&mut self, row: Row<'_>, history: &[TokenId], n_generated: usize) -> Result<TokenId> {
         if let Row::Largest(largest) = row {
             let needed = self.required_top_k();
             if needed.is_none_or(|needed| needed > largest.len()) {
@@ -79,7 +79,7 @@ impl Sampler {
             }
         }
         match (self, row) {
-            (Self::Chain(chain), row) => chain.sample(row, history),
+            (Self::Chain(chain), row) => chain.sample(row, history, n_generated),
             (Self::Llama2c(llama2c), Row::All(logits)) => llama2c.sample(logits),
             (Self::Llama2c(_), Row::Largest(largest)) => {
                 candidate::check_largest(largest).map(|()| largest[0].id)
@@ -105,11 +105,12 @@ impl Chain {
     }
 
     /// The token that comes after `history`.
-    fn sample(&mut self, row: Row<'_>, history: &[TokenId]) -> Result<TokenId> {
+    fn sample(&mut self, row: Row<'_>, history: &[TokenId], n_generated: usize) -> Result<TokenId> {
         let (p, c) = (&self.params, &mut self.candidates);
+        let window = p.penalty_window(history);
         let n_vocab = match row {
             Row::All(logits) => {
-                select::select(logits, p.penalty_window(history), p, c)?;
+                select::select(logits, window, p, c)?;
                 logits.len()
             }
             Row::Largest(largest) => {
@@ -117,20 +118,21 @@ impl Chain {
                 largest.len()
             }
         };
-        self.pick(n_vocab, history)
+        self.pick(n_vocab, history, n_generated)
     }
 
     /// One of the candidates.
-    fn pick(&mut self, n_vocab: usize, history: &[TokenId]) -> Result<TokenId> {
+    fn pick(&mut self, n_vocab: usize, history: &[TokenId], n_generated: usize) -> Result<TokenId> {
         let (p, c) = (&self.params, &mut self.candidates);
         logit_bias::apply(c, &p.logit_bias, n_vocab)?;
-        penalties::apply(c, p.penalty_window(history), p);
+        let window = p.penalty_window(history);
+        penalties::apply(c, window, p.counted(window, n_generated), p);
         if c.iter().all(|c| c.logit == f32::NEG_INFINITY) {
             return Err(Error::AllForbidden);
         }
-        let (greedy_below, is_first) = match p.temperature_place {
-            TemperaturePlace::Last => (f32::MIN_POSITIVE, false),
-            TemperaturePlace::First => (1e-5, true),
+        let (greedy_below, is_first) = match p.rules {
+            SamplingRules::LlamaCpp => (f32::MIN_POSITIVE, false),
+            SamplingRules::Vllm => (1e-5, true),
         };
         if p.temperature < greedy_below {
             return Ok(candidate::largest(c));

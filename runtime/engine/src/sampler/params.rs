@@ -8,8 +8,8 @@ use crate::sequence::TokenId;
 pub struct SamplingParams {
     /// Logits are divided by it; 0 or less: the largest wins. Default 0.8.
     pub temperature: f32,
-    /// Where the temperature acts. Default: after the cuts.
-    pub temperature_place: TemperaturePlace,
+    /// Whose rules hold where programs differ. Default: llama.cpp's.
+    pub rules: SamplingRules,
     /// Only the `top_k` largest take part; 0 or less: all. Default 40.
     pub top_k: i32,
     /// Only the fewest that together have this probability take part; 1: all. Default 0.95.
@@ -20,9 +20,10 @@ pub struct SamplingParams {
     pub typical_p: f32,
     /// Logits of recent tokens are divided by it, negative ones multiplied; 1: no effect. Default 1.
     pub repeat_penalty: f32,
-    /// Subtracted from a token's logit for each time it occurred recently. Default 0.
+    /// Subtracted from a token's logit for each time it occurred recently, of [`SamplingRules::Vllm`] for each time it was
+    /// generated. Default 0.
     pub frequency_penalty: f32,
-    /// Subtracted once from the logit of every token that occurred recently. Default 0.
+    /// Subtracted once from the logit of every such token. Default 0.
     pub presence_penalty: f32,
     /// How many tokens are recent; 0: none, -1: all. Default 64.
     pub repeat_last_n: i32,
@@ -32,21 +33,23 @@ pub struct SamplingParams {
     pub seed: Option<u64>,
 }
 
-/// Where the temperature acts.
+/// Whose rules hold where programs differ.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum TemperaturePlace {
-    /// After the cuts, as in llama.cpp: it changes how bold the draw is, not which tokens take part.
+pub enum SamplingRules {
+    /// The temperature acts after the cuts: it changes how bold the draw is, not which tokens take part. All penalties
+    /// count the prompt's tokens too.
     #[default]
-    Last,
-    /// Before the cuts, as in vLLM; below 1e-5 the largest logit wins.
-    First,
+    LlamaCpp,
+    /// The temperature acts before the cuts; below 1e-5 the largest logit wins. `frequency_penalty` and `presence_penalty`
+    /// count generated tokens only, as in OpenAI's API; `repeat_penalty` counts the prompt's too.
+    Vllm,
 }
 
 impl Default for SamplingParams {
     fn default() -> Self {
         Self {
             temperature: 0.8,
-            temperature_place: TemperaturePlace::default(),
+            rules: SamplingRules::default(),
             top_k: 40,
             top_p: 0.95,
             min_p: 0.05,
@@ -127,6 +130,14 @@ impl SamplingParams {
     pub(super) fn penalty_window<'a>(&self, history: &'a [TokenId]) -> &'a [TokenId] {
         let n = usize::try_from(self.repeat_last_n).unwrap_or(history.len());
         &history[history.len().saturating_sub(n)..]
+    }
+
+    /// Of such a window those that frequency and presence count; the last `n_generated` of the history were generated.
+    pub(super) fn counted<'a>(&self, window: &'a [TokenId], n_generated: usize) -> &'a [TokenId] {
+        match self.rules {
+            SamplingRules::LlamaCpp => window,
+            SamplingRules::Vllm => &window[window.len().saturating_sub(n_generated)..],
+        }
     }
 }
 

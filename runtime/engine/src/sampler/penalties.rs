@@ -1,23 +1,33 @@
-//! For a token that occurred n > 0 times in the window: logit ← logit / r if positive, logit · r if not
+//! For a token that occurred n > 0 times: logit ← logit / r if positive, logit · r if not
 //! (repetition), then logit ← logit - n · frequency - presence.
 
 use super::candidate::{Candidate, of_token};
 use super::params::SamplingParams;
 use crate::sequence::TokenId;
 
-/// Penalises the tokens of `window`. Tokens that are no candidates cannot come next, so nothing is done for them.
-pub fn apply(candidates: &mut [Candidate], window: &[TokenId], p: &SamplingParams) {
+/// Penalises repetition of the tokens of `window`, and frequency and presence of those of `counted`. Tokens that are no
+/// candidates cannot come next, so nothing is done for them.
+pub fn apply(candidates: &mut [Candidate], window: &[TokenId], counted: &[TokenId], p: &SamplingParams) {
     if !p.penalises() {
         return;
     }
-    let mut window = window.to_vec();
-    window.sort_unstable();
-    for same in window.chunk_by(|a, b| a == b) {
+    each(
+        candidates,
+        window,
+        |logit, _| {
+            if logit > 0.0 { logit / p.repeat_penalty } else { logit * p.repeat_penalty }
+        },
+    );
+    each(candidates, counted, |logit, n| logit - (n as f32 * p.frequency_penalty + p.presence_penalty));
+}
+
+/// Replaces the logits of these tokens, of each by its logit and how often it is among them.
+fn each(candidates: &mut [Candidate], tokens: &[TokenId], f: impl Fn(f32, usize) -> f32) {
+    let mut tokens = tokens.to_vec();
+    tokens.sort_unstable();
+    for same in tokens.chunk_by(|a, b| a == b) {
         if let Some(candidate) = of_token(candidates, same[0]) {
-            let logit = candidate.logit;
-            let repeated = if logit > 0.0 { logit / p.repeat_penalty } else { logit * p.repeat_penalty };
-            let penalty = same.len() as f32 * p.frequency_penalty + p.presence_penalty;
-            candidate.logit = (repeated - penalty).min(f32::MAX);
+            candidate.logit = f(candidate.logit, same.len()).min(f32::MAX);
         }
     }
 }
@@ -52,6 +62,20 @@ mod tests {
     }
 
     #[test]
+    fn frequency_and_presence_count_other_tokens_than_repetition_where_these_are_given() {
+        let p = SamplingParams {
+            repeat_penalty: 2.0,
+            frequency_penalty: 0.5,
+            presence_penalty: 1.0,
+            ..Default::default()
+        };
+        let mut c = Vec::new();
+        read(&[4.0, 4.0, 4.0], &mut c).unwrap();
+        apply(&mut c, &[0, 1, 1], &[1], &p);
+        assert_eq!(c.iter().map(|c| c.logit).collect::<Vec<_>>(), [2.0, 0.5, 4.0]);
+    }
+
+    #[test]
     fn tokens_outside_the_vocabulary_are_passed_over() {
         let p = SamplingParams { repeat_penalty: 2.0, ..Default::default() };
         check([4.0, 4.0, 4.0], &[7, u32::MAX], &p, [4.0, 4.0, 4.0]);
@@ -66,7 +90,7 @@ mod tests {
     fn check(logits: [f32; 3], window: &[TokenId], p: &SamplingParams, expected: [f32; 3]) {
         let mut c = Vec::new();
         read(&logits, &mut c).unwrap();
-        apply(&mut c, window, p);
+        apply(&mut c, window, window, p);
         assert_eq!(c.iter().map(|c| c.logit).collect::<Vec<_>>(), expected);
     }
 }

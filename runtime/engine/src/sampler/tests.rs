@@ -68,7 +68,7 @@ fn a_forbidden_token_never_comes() {
 fn a_seed_gives_the_same_tokens_again() {
     let draw = |seed, random_seed| {
         let mut sampler = Sampler::new(SamplingParams { seed, ..plain() }, random_seed).unwrap();
-        (0..50).map(|_| sampler.sample(Row::All(&logits()), &[]).unwrap()).collect::<Vec<_>>()
+        (0..50).map(|_| sampler.sample(Row::All(&logits()), &[], 0).unwrap()).collect::<Vec<_>>()
     };
     assert_eq!(draw(Some(7), 1), draw(Some(7), 2));
     assert_eq!(draw(None, 7), draw(Some(7), 0));
@@ -77,7 +77,7 @@ fn a_seed_gives_the_same_tokens_again() {
 
 #[test]
 fn nonsense_logits_are_an_error() {
-    let sample = |p, logits: &[f32]| Sampler::new(p, 0).unwrap().sample(Row::All(logits), &[]);
+    let sample = |p, logits: &[f32]| Sampler::new(p, 0).unwrap().sample(Row::All(logits), &[], 0);
     assert_eq!(sample(plain(), &[]), Err(Error::NoLogits));
     assert!(matches!(sample(plain(), &[0.0, f32::NAN]), Err(Error::BadLogit { token: 1, .. })));
     assert!(matches!(sample(SamplingParams::greedy(), &[f32::NAN]), Err(Error::BadLogit { token: 0, .. })));
@@ -100,7 +100,7 @@ fn a_large_vocabulary_samples_without_any_cut() {
         SamplingParams::default(),
         SamplingParams { top_k: 0, typical_p: 0.9, ..Default::default() },
     ] {
-        let token = Sampler::new(p, 1).unwrap().sample(Row::All(&logits), &[]).unwrap();
+        let token = Sampler::new(p, 1).unwrap().sample(Row::All(&logits), &[], 0).unwrap();
         assert!((token as usize) < logits.len());
     }
 }
@@ -108,7 +108,7 @@ fn a_large_vocabulary_samples_without_any_cut() {
 #[test]
 fn too_few_of_the_largest_logits_are_an_error_and_not_a_token() {
     let largest = largest(&logits(), 2);
-    let sample = |p| Sampler::new(p, 0).unwrap().sample(Row::Largest(&largest), &[]);
+    let sample = |p| Sampler::new(p, 0).unwrap().sample(Row::Largest(&largest), &[], 0);
     let refused = |p| sample(p).unwrap_err().to_string();
     assert!(
         refused(SamplingParams { top_k: 3, ..plain() })
@@ -117,7 +117,7 @@ fn too_few_of_the_largest_logits_are_an_error_and_not_a_token() {
     assert!(refused(plain()).contains("the sampler needs all;"));
     assert_eq!(sample(SamplingParams::greedy()), Ok(2));
     let mut llama2c = Sampler::llama2c(1.0, 0.9, 1).unwrap();
-    assert!(matches!(llama2c.sample(Row::Largest(&largest), &[]), Err(Error::TooFewLogits { .. })));
+    assert!(matches!(llama2c.sample(Row::Largest(&largest), &[], 0), Err(Error::TooFewLogits { .. })));
 }
 
 /// Logits with many equal ones, zeros of both signs and tokens that cannot come.
@@ -159,8 +159,8 @@ proptest! {
         let largest = largest(&logits, n);
         let (mut of_all, mut of_largest) = (sampler.clone(), sampler);
         for _ in 0..20 {
-            let expected = of_all.sample(Row::All(&logits), &[]);
-            prop_assert_eq!(of_largest.sample(Row::Largest(&largest), &[]), expected);
+            let expected = of_all.sample(Row::All(&logits), &[], 0);
+            prop_assert_eq!(of_largest.sample(Row::Largest(&largest), &[], 0), expected);
         }
     }
 }
@@ -184,8 +184,8 @@ proptest! {
         let mut of_all = chain.clone();
         for _ in 0..10 {
             candidate::read(&logits, &mut of_all.candidates).unwrap();
-            let expected = of_all.pick(logits.len(), &history);
-            prop_assert_eq!(chain.sample(Row::All(&logits), &history), expected);
+            let expected = of_all.pick(logits.len(), &history, 0);
+            prop_assert_eq!(chain.sample(Row::All(&logits), &history, 0), expected);
         }
     }
 }
@@ -201,7 +201,8 @@ fn largest(logits: &[f32], n: usize) -> Vec<Candidate> {
 /// The tokens that come in 500 draws.
 fn check(params: &SamplingParams, history: &[TokenId], expected: &[TokenId]) {
     let mut sampler = Sampler::new(params.clone(), 3).unwrap();
-    let mut seen: Vec<_> = (0..500).map(|_| sampler.sample(Row::All(&logits()), history).unwrap()).collect();
+    let mut seen: Vec<_> =
+        (0..500).map(|_| sampler.sample(Row::All(&logits()), history, 0).unwrap()).collect();
     seen.sort_unstable();
     seen.dedup();
     assert_eq!(seen, expected, "{params:?}");

@@ -145,7 +145,7 @@ fn sample(
         (Decoding::Forced { tokens, .. }, _) => {
             tokens.get(output.tokens.len()).copied().ok_or(Error::NoLogits)?
         }
-        (_, Some(sampler)) => sampler.sample(row, history)?,
+        (_, Some(sampler)) => sampler.sample(row, history, output.tokens.len())?,
         (_, None) => return Err(Error::NoLogits),
     };
     let mut sampled = SampledToken { token, text: String::new(), logprob: None, top_logprobs: Vec::new() };

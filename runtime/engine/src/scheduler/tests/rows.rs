@@ -12,7 +12,7 @@ use crate::memory::{KvLimit, PlacementPlan, kv_blocks};
 use crate::options::EngineOptions;
 use crate::request::{Decoding, Request};
 use crate::runner::DeviceRunner;
-use crate::sampler::{Row, Sampler, SamplingParams, TemperaturePlace};
+use crate::sampler::{Row, Sampler, SamplingParams, SamplingRules};
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Device, Host, HostOptions};
 use llmrt_models::CacheGroup;
@@ -236,18 +236,12 @@ fn vl_24_beams_are_compared_by_their_score() {
 #[test]
 fn vl_25_the_temperature_acts_before_the_cuts() {
     let first = |temperature, top_p| {
-        let temperature_place = TemperaturePlace::First;
-        let params = SamplingParams {
-            temperature,
-            temperature_place,
-            top_k: 0,
-            top_p,
-            min_p: 0.0,
-            ..SamplingParams::default()
-        };
+        let rules = SamplingRules::Vllm;
+        let params =
+            SamplingParams { temperature, rules, top_k: 0, top_p, min_p: 0.0, ..SamplingParams::default() };
         let mut sampler = Sampler::new(params, 1).unwrap();
         let mut seen: Vec<_> =
-            (0..300).map(|_| sampler.sample(Row::All(&[2.0, 1.0, 0.0]), &[]).unwrap()).collect();
+            (0..300).map(|_| sampler.sample(Row::All(&[2.0, 1.0, 0.0]), &[], 0).unwrap()).collect();
         seen.sort_unstable();
         seen.dedup();
         seen
@@ -257,7 +251,7 @@ fn vl_25_the_temperature_acts_before_the_cuts() {
     assert_eq!(first(4.0, 0.6), [0, 1], "a hot distribution has more to cut from");
     assert_eq!(first(9e-6, 1.0), [0]);
     let penalised = SamplingParams { repeat_penalty: 3.0, ..SamplingParams::greedy() };
-    assert_eq!(Sampler::new(penalised, 1).unwrap().sample(Row::All(&[2.0, 1.0, 0.0]), &[0]), Ok(1));
+    assert_eq!(Sampler::new(penalised, 1).unwrap().sample(Row::All(&[2.0, 1.0, 0.0]), &[0], 0), Ok(1));
 }
 
 /// Tokens, positions, slots (block · size + offset), block table, lengths and the last token of each prompt, of a decode
