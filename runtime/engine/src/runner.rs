@@ -13,6 +13,7 @@ use crate::deployment::{Deployment, lost};
 use crate::error::{Error, Result};
 use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::scheduler::SchedulerConfig;
+use crate::work::Work;
 use caches::Timed;
 use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles};
 use llmrt_host::sched::executor::Executor;
@@ -39,6 +40,7 @@ pub struct DeviceRunner {
     /// By cache, the blocks and states that were swapped out.
     host_blocks: HashMap<String, Vec<u8>>,
     timed: Timed,
+    pub(crate) work: Work,
 }
 
 impl DeviceRunner {
@@ -65,6 +67,7 @@ impl DeviceRunner {
             n_bytes_read: 0,
             host_blocks: HashMap::new(),
             timed: Timed::default(),
+            work: Work::default(),
         })
     }
 

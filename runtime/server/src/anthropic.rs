@@ -25,9 +25,10 @@ pub fn routes() -> Router<Arc<App>> {
 }
 
 async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {
+    let (entry, fields) = app.resolve(fields).await?;
     let (request, chat) = read::call(&fields)?;
     let stream = fields.get_or("stream", false)?;
-    let lease = app.lease(fields.get::<String>("model")?.as_deref()).await?;
+    let lease = app.lease_of(&entry, &fields).await?;
     let job = Job { reply: Reply::start(&app, lease, request, chat).await?, id: names::id("msg") };
     Ok(match stream {
         true => stream::events(|out| job.stream(out)),
@@ -64,10 +65,10 @@ impl Job {
 
     fn usage(&self) -> Value {
         let usage = self.reply.usage();
-        json!({
+        self.reply.with_receipt(json!({
             "input_tokens": usage.n_prompt - usage.n_cached, "cache_creation_input_tokens": 0,
             "cache_read_input_tokens": usage.n_cached, "output_tokens": usage.n_generated,
-        })
+        }))
     }
 
     /// The answer in events: each block of content begins, grows and ends.

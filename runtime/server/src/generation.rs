@@ -7,6 +7,7 @@ use axum::http::StatusCode;
 use llmrt::engine::core::Usage;
 use llmrt::engine::output::SampledToken;
 use llmrt::engine::{EngineEvent, Finish, Request, RequestGuard, RequestOutput};
+use serde_json::Value;
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -173,6 +174,14 @@ impl Generation {
         self.usage
     }
 
+    /// An object with the receipt, if it was requested.
+    pub fn with_receipt(&self, mut object: Value) -> Value {
+        if let Some(receipt) = &self.lease.receipt {
+            object["receipt"] = receipt.json(&self.lease.model.engine.work(), self.usage);
+        }
+        object
+    }
+
     fn measure(&mut self, prompt: usize, event: &EngineEvent) {
         let now = Instant::now();
         match event {
@@ -185,12 +194,12 @@ impl Generation {
             }
             EngineEvent::Finished(output) => {
                 self.metrics.end_to_end.record(now - self.started);
-                self.metrics.finished(output);
-                let Usage { n_prompt, n_computed, n_cached, n_generated } = output.usage;
+                let Usage { n_prompt, n_computed, n_cached, n_generated, n_preemptions } = output.usage;
                 self.usage.n_prompt += n_prompt;
                 self.usage.n_computed += n_computed;
                 self.usage.n_cached += n_cached;
                 self.usage.n_generated += n_generated;
+                self.usage.n_preemptions += n_preemptions;
             }
             _ => {}
         }

@@ -17,6 +17,7 @@ mod stored;
 mod answer;
 mod generation;
 mod prompts;
+mod receipt;
 mod reply;
 mod sampling;
 

@@ -18,7 +18,7 @@ pub async fn health() -> Json<Value> {
 
 /// GET /props: the first model that is loaded.
 pub async fn props(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let lease = app.lease(None).await?;
+    let lease = app.lease(&Fields::default()).await?;
     let template = lease.model.template.as_ref().map_or("", |template| template.jinja.source());
     let piece = |id: Option<u32>| id.and_then(|id| lease.model.tokenizer.piece(id)).unwrap_or_default();
     Ok(Json(json!({
@@ -47,7 +47,7 @@ pub async fn slots(State(app): State<Arc<App>>) -> Json<Value> {
 
 /// POST /tokenize: `content`, `add_special`, `parse_special`, `with_pieces`.
 pub async fn tokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Value>, ApiError> {
-    let lease = app.lease(fields.get::<String>("model")?.as_deref()).await?;
+    let lease = app.lease(&fields).await?;
     let text: String = fields.require("content")?;
     let add_special = fields.get_or("add_special", false)?;
     let parse_special = fields.get_or("parse_special", true)?;
@@ -71,7 +71,7 @@ pub async fn tokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<Jso
 
 /// POST /detokenize: `tokens`.
 pub async fn detokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Value>, ApiError> {
-    let lease = app.lease(fields.get::<String>("model")?.as_deref()).await?;
+    let lease = app.lease(&fields).await?;
     let tokens: Vec<u32> = fields.require("tokens")?;
     let text = on_thread(move || lease.model.tokenizer.decode(&tokens, true)).await??;
     Ok(Json(json!({ "content": text })))
@@ -80,8 +80,7 @@ pub async fn detokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<J
 /// POST /apply-template: `messages`.
 pub async fn apply_template(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Value>, ApiError> {
     let chat = Chat::read(&fields)?;
-    let name: Option<String> = fields.get("model")?;
-    let lease = app.lease(name.as_deref()).await?;
+    let lease = app.lease(&fields).await?;
     let now = app.now();
     let prompt = on_thread(move || lease.model.render(&chat, &now).map(|(prompt, _)| prompt)).await??;
     Ok(Json(json!({ "prompt": prompt.text() })))

@@ -4,7 +4,7 @@ use crate::server::App;
 use axum::extract::State;
 use axum::http::header::CONTENT_TYPE;
 use axum::response::{IntoResponse, Response};
-use llmrt::engine::{EngineStats, RequestOutput};
+use llmrt::engine::{EngineStats, Work};
 use std::fmt::Write;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -14,15 +14,12 @@ use std::time::Duration;
 const BOUNDS: [f64; 18] =
     [0.001, 0.005, 0.01, 0.02, 0.04, 0.06, 0.08, 0.1, 0.25, 0.5, 0.75, 1.0, 2.5, 5.0, 7.5, 10.0, 30.0, 60.0];
 
-/// Counters of a server, over all models.
+/// Times of a server's requests, over all models.
 #[derive(Default)]
 pub struct Metrics {
     pub first_token: Histogram,
     pub inter_token: Histogram,
     pub end_to_end: Histogram,
-    prompt_tokens: AtomicU64,
-    generation_tokens: AtomicU64,
-    cached_tokens: AtomicU64,
 }
 
 /// How often a time fell between two bounds.
@@ -53,28 +50,25 @@ impl Histogram {
     }
 }
 
-impl Metrics {
-    /// A request that ended.
-    pub fn finished(&self, output: &RequestOutput) {
-        self.prompt_tokens.fetch_add(output.usage.n_prompt as u64, Relaxed);
-        self.cached_tokens.fetch_add(output.usage.n_cached as u64, Relaxed);
-        self.generation_tokens.fetch_add(output.usage.n_generated as u64, Relaxed);
-    }
-}
-
 /// The route.
 pub async fn metrics(State(app): State<Arc<App>>) -> Response {
     let entries = app.registry.entries();
-    let loaded: Vec<_> =
-        entries.iter().filter_map(|e| Some((e.name(), e.loaded()?.engine.stats()))).collect();
+    let loaded = entries.iter().filter_map(|entry| {
+        let engine = &entry.loaded()?.engine;
+        Some((entry.name(), engine.stats(), engine.work()))
+    });
+    let loaded: Vec<Loaded<'_>> = loaded.collect();
     let text = write(&app.metrics, &loaded);
     ([(CONTENT_TYPE, "text/plain; version=0.0.4; charset=utf-8")], text).into_response()
 }
 
+/// A loaded model: its name, its counters, and what its devices have executed.
+type Loaded<'a> = (&'a str, EngineStats, Work);
+
 /// Name, type and help of what each loaded model has, and its value.
 type Row = (&'static str, &'static str, &'static str, fn(&EngineStats) -> f64);
 
-const ROWS: [Row; 8] = [
+const ROWS: [Row; 10] = [
     ("vllm:num_requests_running", "gauge", "Requests that have blocks on the device.", |s| {
         s.n_running as f64
     }),
@@ -91,36 +85,82 @@ const ROWS: [Row; 8] = [
     ("vllm:prefix_cache_hits_total", "counter", "Of these, those that the prefix cache had.", |s| {
         s.n_cached_tokens as f64
     }),
+    ("vllm:prompt_tokens_total", "counter", "Prompt tokens of ended requests.", |s| s.n_prompt_tokens as f64),
+    ("vllm:generation_tokens_total", "counter", "Generated tokens.", |s| s.n_generated_tokens as f64),
 ];
 
 fn usage(stats: &EngineStats) -> f64 {
     stats.n_blocks_used as f64 / stats.n_blocks.max(1) as f64
 }
 
-fn write(metrics: &Metrics, models: &[(&str, EngineStats)]) -> String {
+fn write(metrics: &Metrics, models: &[Loaded<'_>]) -> String {
     let mut out = String::new();
     for (name, kind, help, value) in ROWS {
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
-        for (model, stats) in models {
-            let _ = writeln!(out, "{name}{{model_name=\"{}\"}} {}", escaped(model), value(stats));
-        }
+        let rows = models.iter().map(|(model, stats, _)| (label(model), value(stats)));
+        family(&mut out, name, kind, help, rows);
     }
-    let counters = [
-        ("vllm:prompt_tokens_total", "Prompt tokens.", &metrics.prompt_tokens),
-        ("vllm:generation_tokens_total", "Generated tokens.", &metrics.generation_tokens),
-        ("llmrt:prompt_tokens_cached_total", "Prompt tokens of the prefix cache.", &metrics.cached_tokens),
-    ];
-    for (name, help, value) in counters {
-        let value = value.load(Relaxed);
-        let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} counter\n{name} {value}");
-    }
+    let ends = models.iter().flat_map(|(model, stats, _)| {
+        let of = [("stop", stats.n_stopped), ("length", stats.n_at_length), ("abort", stats.n_aborted)];
+        let of = of.into_iter().chain([("error", stats.n_failed)]);
+        of.map(|(reason, n)| (format!("{},finished_reason=\"{reason}\"", label(model)), n as f64))
+    });
+    family(&mut out, "vllm:request_success_total", "counter", "Ended requests, by why.", ends);
+    write_work(models, &mut out);
     let time = [
         ("vllm:time_to_first_token_seconds", "Time to the first token.", &metrics.first_token),
         ("vllm:time_per_output_token_seconds", "Time between tokens of a text.", &metrics.inter_token),
+        ("vllm:inter_token_latency_seconds", "The same by its newer name.", &metrics.inter_token),
         ("vllm:e2e_request_latency_seconds", "Time of whole requests.", &metrics.end_to_end),
     ];
     time.iter().for_each(|(name, help, histogram)| histogram.write(name, help, &mut out));
     out
+}
+
+/// Where steps were executed.
+fn write_work(models: &[Loaded<'_>], out: &mut String) {
+    let of = |value: fn(&Work) -> u64| models.iter().map(move |(m, _, work)| (label(m), value(work) as f64));
+    let help = "Steps that devices executed.";
+    family(out, "llmrt:steps_total", "counter", help, of(|work| work.n_steps));
+    let help = "Steps whose program was made for them.";
+    family(out, "llmrt:plan_misses_total", "counter", help, of(|work| work.n_program_misses));
+    let help = "Parts of graphs that ran on one device without another in between.";
+    family(out, "llmrt:splits_total", "counter", help, of(|work| work.n_splits));
+    let help = "Bytes copied between devices.";
+    family(out, "llmrt:copied_bytes_total", "counter", help, of(|work| work.copied_bytes));
+    let nodes = models.iter().flat_map(|(model, _, work)| {
+        work.devices.iter().map(|d| (of_device(model, &d.device), d.n_nodes as f64))
+    });
+    family(out, "llmrt:nodes_total", "counter", "Executed nodes.", nodes);
+    let fallbacks = models.iter().flat_map(|(model, _, work)| {
+        work.devices.iter().map(|d| {
+            let here = work.fallbacks.iter().filter(|f| f.device == d.device);
+            (of_device(model, &d.device), here.map(|f| f.n_nodes).sum::<u64>() as f64)
+        })
+    });
+    let help = "Nodes that ran here and not on the first device.";
+    family(out, "llmrt:fallback_nodes_total", "counter", help, fallbacks);
+}
+
+/// A metric with its rows: labels and values.
+fn family(
+    out: &mut String,
+    name: &str,
+    kind: &str,
+    help: &str,
+    rows: impl IntoIterator<Item = (String, f64)>,
+) {
+    let _ = writeln!(out, "# HELP {name} {help}\n# TYPE {name} {kind}");
+    for (labels, value) in rows {
+        let _ = writeln!(out, "{name}{{{labels}}} {value}");
+    }
+}
+
+fn label(model: &str) -> String {
+    format!("model_name=\"{}\"", escaped(model))
+}
+
+fn of_device(model: &str, device: &str) -> String {
+    format!("{},device=\"{}\"", label(model), escaped(device))
 }
 
 /// A label's value.
@@ -131,14 +171,21 @@ fn escaped(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use llmrt::engine::work::DeviceWork;
+
+    fn counted() -> EngineStats {
+        EngineStats { n_prompt_tokens: 7, n_aborted: 1, ..EngineStats::default() }
+    }
 
     #[test]
     fn the_text_has_vllms_names_and_cumulative_buckets() {
         let metrics = Metrics::default();
         metrics.first_token.record(Duration::from_millis(30));
         metrics.first_token.record(Duration::from_secs(100));
-        let stats = EngineStats { n_running: 2, n_blocks: 4, n_blocks_used: 1, ..Default::default() };
-        let text = write(&metrics, &[("a\"b", stats)]);
+        let stats = EngineStats { n_running: 2, n_blocks: 4, n_blocks_used: 1, ..counted() };
+        let devices = vec![DeviceWork { device: "cpu".into(), n_nodes: 9 }];
+        let work = Work { n_steps: 3, devices, ..Work::default() };
+        let text = write(&metrics, &[("a\"b", stats, work)]);
         for line in [
             "vllm:num_requests_running{model_name=\"a\\\"b\"} 2",
             "vllm:kv_cache_usage_perc{model_name=\"a\\\"b\"} 0.25",
@@ -146,7 +193,10 @@ mod tests {
             "vllm:time_to_first_token_seconds_bucket{le=\"0.04\"} 1",
             "vllm:time_to_first_token_seconds_bucket{le=\"+Inf\"} 2",
             "vllm:time_to_first_token_seconds_sum 100.03",
-            "vllm:prompt_tokens_total 0",
+            "vllm:prompt_tokens_total{model_name=\"a\\\"b\"} 7",
+            "vllm:request_success_total{model_name=\"a\\\"b\",finished_reason=\"abort\"} 1",
+            "llmrt:nodes_total{model_name=\"a\\\"b\",device=\"cpu\"} 9",
+            "llmrt:fallback_nodes_total{model_name=\"a\\\"b\",device=\"cpu\"} 0",
         ] {
             assert!(text.lines().any(|l| l == line), "{line} is not in\n{text}");
         }

@@ -3,6 +3,7 @@
 use llmrt::engine::AsyncEngine;
 use llmrt::tokenizer::{ChatTemplate, Tokenizer};
 use llmrt_store::StoredModel;
+use serde_json::Value;
 use std::sync::Arc;
 
 /// A loaded model.
@@ -15,6 +16,8 @@ pub struct Model {
     pub template: Option<Template>,
     /// What a chat without a system message begins with.
     pub system: Option<String>,
+    /// What comes after the system message in every chat, in OpenAI's form.
+    pub messages: Vec<Value>,
     /// Tokens that a prompt and its text may have.
     pub n_ctx: usize,
 }

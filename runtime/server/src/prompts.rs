@@ -73,7 +73,7 @@ impl Model {
             now: Some(now),
             extra: chat.extra.clone(),
         };
-        let messages = self.with_system(&chat.messages);
+        let messages = self.with_own(&chat.messages);
         let render = |options: &RenderOptions| {
             template.jinja.render_json_prompt(messages.clone(), options, &self.tokenizer, limits(self))
         };
@@ -86,12 +86,14 @@ impl Model {
         Ok((prompt, opening))
     }
 
-    /// The messages, after the model's own system message if they have none.
-    fn with_system(&self, messages: &[Value]) -> Vec<Value> {
+    /// The messages, after the model's own system message if they have none, and after its own messages.
+    fn with_own(&self, messages: &[Value]) -> Vec<Value> {
         let has_system = messages.iter().any(|message| message["role"] == "system");
         let own = self.system.as_ref().filter(|_| !has_system);
         let own = own.map(|text| json!({ "role": "system", "content": text }));
-        own.into_iter().chain(messages.iter().cloned()).collect()
+        let n_first = messages.iter().take_while(|message| message["role"] == "system").count();
+        let (first, rest) = messages.split_at(n_first);
+        own.into_iter().chain(first.iter().chain(&self.messages).chain(rest).cloned()).collect()
     }
 
     fn checked(&self, prompt: Prompt) -> Result<Prompt, ApiError> {

@@ -2,7 +2,9 @@
 //! one answers.
 
 use crate::error::ApiError;
+use crate::fields::Fields;
 use crate::model::{Model, ModelInfo, ModelSource};
+use crate::receipt::Receipt;
 use crate::stored::{Forgotten, ModelStore};
 use axum::http::StatusCode;
 use llmrt_store::StoredModel;
@@ -47,12 +49,21 @@ pub struct Lease {
     pub model: Arc<Model>,
     /// How long loading it took, for this request.
     pub load: Duration,
+    /// What the request took, where it is requested.
+    pub receipt: Option<Receipt>,
     place: Place,
 }
 
 impl Lease {
     pub fn entry(&self) -> &Arc<Entry> {
         &self.place.entry
+    }
+
+    /// With a receipt from now on, if the request has the field for it.
+    pub fn with_receipt(self, fields: &Fields) -> Result<Lease, ApiError> {
+        let is_requested = Receipt::is_requested(fields)?;
+        let receipt = is_requested.then(|| Receipt::begin(self.model.engine.work()));
+        Ok(Lease { receipt, ..self })
     }
 }
 
@@ -203,7 +214,7 @@ impl Registry {
             Some(model) => model,
             None => self.load(entry).await?,
         };
-        Ok(Lease { model, load: started.elapsed(), place })
+        Ok(Lease { model, load: started.elapsed(), receipt: None, place })
     }
 
     /// While a place is held, the model is not unloaded.

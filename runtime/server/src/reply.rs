@@ -8,6 +8,7 @@ use crate::registry::{Lease, on_thread};
 use crate::server::App;
 use llmrt::engine::core::Usage;
 use llmrt::engine::{Finish, Request};
+use serde_json::Value;
 
 /// An answer, ready to be computed.
 pub struct Reply {
@@ -69,6 +70,11 @@ impl Reply {
     /// Tokens, once it has ended.
     pub fn usage(&self) -> Usage {
         self.generation.usage()
+    }
+
+    /// An object with the receipt, if it was requested.
+    pub fn with_receipt(&self, usage: Value) -> Value {
+        self.generation.with_receipt(usage)
     }
 
     /// How many tools were called.

@@ -1,11 +1,12 @@
 //! The server: routes, signals, and the end.
 
 use crate::error::{ApiError, Error, Result, in_ollamas_form};
+use crate::fields::Fields;
 use crate::metrics::{self, Metrics};
 use crate::model::ModelSource;
 use crate::options::ServerOptions;
-use crate::registry::{Lease, Registry};
-use crate::stored::ModelStore;
+use crate::registry::{Entry, Lease, Registry};
+use crate::stored::{self, ModelStore};
 use crate::{anthropic, auth, llama, ollama, openai, page};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
@@ -28,9 +29,28 @@ pub struct App {
 }
 
 impl App {
-    /// The model of a request, loaded.
-    pub async fn lease(&self, name: Option<&str>) -> Result<Lease, ApiError> {
-        self.registry.lease(&self.registry.find(name).await?).await
+    /// The model that a request names, loaded.
+    pub async fn lease(&self, fields: &Fields) -> Result<Lease, ApiError> {
+        self.lease_of(&self.entry(fields).await?, fields).await
+    }
+
+    /// The same of a model that was found.
+    pub async fn lease_of(&self, entry: &Arc<Entry>, fields: &Fields) -> Result<Lease, ApiError> {
+        self.registry.lease(entry).await?.with_receipt(fields)
+    }
+
+    /// The model that a request names, and the request with the model's own parameters where it has none.
+    pub async fn resolve(&self, mut fields: Fields) -> Result<(Arc<Entry>, Fields), ApiError> {
+        let entry = self.entry(&fields).await?;
+        if let Some(model) = entry.stored() {
+            stored::add_defaults(&mut fields, &model.params);
+        }
+        Ok((entry, fields))
+    }
+
+    async fn entry(&self, fields: &Fields) -> Result<Arc<Entry>, ApiError> {
+        let name: Option<String> = fields.get("model")?;
+        self.registry.find(name.as_deref()).await
     }
 
     /// The time as templates write it.

@@ -2,9 +2,11 @@
 //! when the store has another model of its name.
 
 use crate::error::ApiError;
+use crate::fields::Fields;
 use crate::model::ModelSource;
 use crate::registry::{Entry, Registry};
-use llmrt_store::{Client, Error, Name, Store, StoredModel};
+use llmrt_store::{Client, Error, Name, Params, Store, StoredModel};
+use serde_json::Value;
 use std::sync::{Arc, MutexGuard};
 
 /// A store of models, and how its models are loaded, pulled and pushed.
@@ -26,6 +28,34 @@ pub enum Forgotten {
     InUse,
     /// It has not, and nothing uses the entry.
     Yes,
+}
+
+/// Parameters as they are stored, and as requests of OpenAI's and Anthropic's routes name them.
+const NAMES: [(&str, &[&str]); 10] = [
+    ("temperature", &["temperature"]),
+    ("top_k", &["top_k"]),
+    ("top_p", &["top_p"]),
+    ("min_p", &["min_p"]),
+    ("repeat_penalty", &["repetition_penalty"]),
+    ("frequency_penalty", &["frequency_penalty"]),
+    ("presence_penalty", &["presence_penalty"]),
+    ("seed", &["seed"]),
+    ("stop", &["stop", "stop_sequences"]),
+    ("num_predict", &["max_completion_tokens", "max_output_tokens"]),
+];
+
+/// Adds stored parameters to a request that has no such fields. Beams are not sampled: they have no defaults.
+pub fn add_defaults(fields: &mut Fields, params: &Params) {
+    if fields.value("use_beam_search").is_some_and(|value| *value == Value::Bool(true)) {
+        return;
+    }
+    for (stored, names) in NAMES {
+        let has_length = stored == "num_predict" && fields.value("max_tokens").is_some();
+        let Some(value) = params.get(stored).filter(|_| !has_length) else { continue };
+        for name in names.iter().filter(|name| fields.value(name).is_none()).collect::<Vec<_>>() {
+            fields.0.insert((*name).into(), value.clone());
+        }
+    }
 }
 
 /// These functions read files: they may take long.
@@ -85,5 +115,26 @@ impl Registry {
                 && entry.forgotten() == Forgotten::No
         };
         self.seen().iter().find(is_it).cloned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn stored_parameters_are_added_where_a_request_has_none() {
+        let params =
+            serde_json::from_str(r#"{"temperature": 0.2, "stop": ["x"], "num_predict": 7, "num_ctx": 9}"#);
+        let with = |text: &str| {
+            let mut fields = Fields::parse(text.as_bytes()).unwrap();
+            add_defaults(&mut fields, params.as_ref().unwrap());
+            Value::Object(fields.0).to_string()
+        };
+        let expected = r#"{"stop":"y","temperature":0.2,"stop_sequences":["x"],"max_completion_tokens":7,"max_output_tokens":7}"#;
+        assert_eq!(with(r#"{"stop": "y"}"#), expected);
+        let expected = r#"{"max_tokens":3,"temperature":0,"stop":["x"],"stop_sequences":["x"]}"#;
+        assert_eq!(with(r#"{"max_tokens": 3, "temperature": 0}"#), expected);
+        assert_eq!(with(r#"{"use_beam_search": true}"#), r#"{"use_beam_search":true}"#);
     }
 }

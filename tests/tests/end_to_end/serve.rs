@@ -5,4 +5,5 @@ mod client;
 mod ollama;
 mod openai;
 mod others;
+mod receipts;
 mod store;

@@ -14,6 +14,7 @@ use llmrt_engine::AsyncEngine;
 use llmrt_gguf::TensorInfo;
 use llmrt_server::{Model, ModelInfo, ModelSource, ModelStore};
 use llmrt_store::{Entry, StoredModel};
+use serde_json::{Value, json};
 use std::collections::HashMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -121,6 +122,8 @@ struct Loader {
     setup: Arc<Setup>,
     /// What a chat without a system message begins with.
     system: Option<String>,
+    /// What comes after it.
+    messages: Vec<Value>,
 }
 
 impl Loader {
@@ -133,12 +136,15 @@ impl Loader {
             parallel: args.parallel,
             setup: setup.clone(),
             system: None,
+            messages: Vec::new(),
         }
     }
 
     /// The flags of the command line, and those of the model's layers where the command line has none.
     fn with_layers(&self, model: &StoredModel) -> Loader {
-        let mut loader = Loader { system: model.system.clone(), ..self.clone() };
+        let messages = model.messages.iter().map(|m| json!({ "role": m.role, "content": m.content }));
+        let (system, messages) = (model.system.clone(), messages.collect());
+        let mut loader = Loader { system, messages, ..self.clone() };
         stored::set_template(&mut loader.template, model);
         if let Some(n_ctx) = model.params.get("num_ctx") {
             stored::set_ctx(&mut loader.context, n_ctx);
@@ -162,7 +168,8 @@ impl Loader {
         let n_ctx = options.n_ctx;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
         let engine = AsyncEngine::start(session.core)?;
-        Ok(Model { engine, tokenizer, template, system: self.system.clone(), n_ctx })
+        let (system, messages) = (self.system.clone(), self.messages.clone());
+        Ok(Model { engine, tokenizer, template, system, messages, n_ctx })
     }
 
     fn describe(&self, path: Option<&Path>) -> Result<ModelInfo> {

@@ -70,6 +70,7 @@ pub struct Active {
     bad_words: BadWords,
     decode: Decode,
     done: Vec<CompletionOutput>,
+    pub n_preemptions: usize,
 }
 
 enum Decode {
@@ -94,7 +95,17 @@ impl Active {
             _ => Decode::Texts(Texts::default()),
         };
         let done = Vec::new();
-        Ok(Active { request, max_tokens, full_at, next_logits, prompt_logprobs, bad_words, decode, done })
+        Ok(Active {
+            request,
+            max_tokens,
+            full_at,
+            next_logits,
+            prompt_logprobs,
+            bad_words,
+            decode,
+            done,
+            n_preemptions: 0,
+        })
     }
 
     /// The position from which the logits of its tokens are requested, if they are.

@@ -81,7 +81,7 @@ pub struct RequestOutput {
     pub request: RequestId,
     /// Its texts: the best first where more were generated than requested, else by index.
     pub outputs: Vec<CompletionOutput>,
-    /// Its tokens.
+    /// Its tokens and preemptions.
     pub usage: Usage,
     /// Of each token of the prompt but the first, where these were requested.
     pub prompt_logprobs: Vec<PromptLogprob>,
@@ -96,7 +96,7 @@ pub struct PromptLogprob {
     pub top: Vec<TokenLogprob>,
 }
 
-/// Tokens of a request.
+/// What a request took.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Usage {
     /// Tokens of the prompt.
@@ -107,4 +107,6 @@ pub struct Usage {
     pub n_cached: usize,
     /// Tokens generated, of all texts.
     pub n_generated: usize,
+    /// How often its blocks went to other requests.
+    pub n_preemptions: usize,
 }

@@ -73,6 +73,7 @@ pub struct EngineCore<R> {
     next_id: u64,
     /// Events of steps that failed afterwards.
     pending: Vec<EngineEvent>,
+    n_preemptions: u64,
 }
 
 impl<R: Runner> EngineCore<R> {
@@ -95,6 +96,7 @@ impl<R: Runner> EngineCore<R> {
             requests: BTreeMap::new(),
             next_id: 0,
             pending: Vec::new(),
+            n_preemptions: 0,
         })
     }
 
@@ -165,6 +167,11 @@ impl<R: Runner> EngineCore<R> {
         &self.scheduler
     }
 
+    /// How often a request lost its blocks to others.
+    pub fn n_preemptions(&self) -> u64 {
+        self.n_preemptions
+    }
+
     /// What computes.
     pub fn runner(&self) -> &R {
         &self.runner
@@ -196,6 +203,7 @@ impl<R: Runner> EngineCore<R> {
             self.scheduler.set_preemption_cost(cost);
         }
         let plan = self.scheduler.schedule()?;
+        self.count_preemptions(&plan);
         let refused = self.refuse(&plan);
         self.pending.extend(refused);
         match self.compute(&plan) {
@@ -297,7 +305,16 @@ impl<R: Runner> EngineCore<R> {
         let first = group.and_then(|g| g.sequences.first());
         let n_cached = first.map_or(0, |seq| seq.n_cached());
         let n_computed = first.map_or(n_prompt, |seq| seq.n_computed().min(n_prompt));
-        Usage { n_prompt, n_computed, n_cached, n_generated }
+        let n_preemptions = self.requests.get(&id).map_or(0, |active| active.n_preemptions);
+        Usage { n_prompt, n_computed, n_cached, n_generated, n_preemptions }
+    }
+
+    /// A request that gets its blocks back in the same step is counted too.
+    fn count_preemptions(&mut self, plan: &StepPlan) {
+        self.n_preemptions += plan.preempted.len() as u64;
+        for (id, _) in &plan.preempted {
+            self.requests.get_mut(id).into_iter().for_each(|active| active.n_preemptions += 1);
+        }
     }
 
     /// Requests that can never run (again) end: with their text, if they have any.
@@ -306,7 +323,8 @@ impl<R: Runner> EngineCore<R> {
         for refusal in &plan.refused {
             let Some(mut active) = self.requests.remove(&refusal.request) else { continue };
             let request = refusal.request;
-            let usage = Usage { n_prompt: active.request.prompt.len(), ..Usage::default() };
+            let n_preemptions = active.n_preemptions;
+            let usage = Usage { n_prompt: active.request.prompt.len(), n_preemptions, ..Usage::default() };
             events.push(match active.n_generated() {
                 0 => EngineEvent::Failed { request, error: Error::NeverFits(*refusal) },
                 n_generated => EngineEvent::Finished(RequestOutput {

@@ -5,6 +5,7 @@ use crate::error::{Error, Result};
 use crate::runner::DeviceRunner;
 use crate::sampler::{Candidate, Row};
 use crate::scheduler::{PreemptionCost, StepPlan};
+use crate::work::Work;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -27,6 +28,11 @@ pub trait Runner {
     /// The measured times of swapping and recomputing, once there are both.
     fn preemption_cost(&self) -> Option<PreemptionCost> {
         None
+    }
+
+    /// What steps have executed on devices.
+    fn work(&self) -> Work {
+        Work::default()
     }
 
     /// Calls `body` with each number below `n`, on several threads where there are.
@@ -103,6 +109,10 @@ impl Runner for DeviceRunner {
 
     fn preemption_cost(&self) -> Option<PreemptionCost> {
         DeviceRunner::preemption_cost(self)
+    }
+
+    fn work(&self) -> Work {
+        self.work.clone()
     }
 
     fn for_each(&self, n: usize, body: &(dyn Fn(usize) + Sync)) {

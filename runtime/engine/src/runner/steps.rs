@@ -49,7 +49,9 @@ impl DeviceRunner {
         let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
         let shape = StepShape { batch: shape, n_picked: request.n_picked };
         let deployment = &mut self.deployment;
+        let n_misses = deployment.programs.stats().n_misses;
         deployment.programs.ensure(shape, &deployment.model, &deployment.executor)?;
+        self.work.n_program_misses += (deployment.programs.stats().n_misses - n_misses) as u64;
         let step = &deployment.programs[&shape];
         if let Err(e) = step.run(&mut deployment.executor, batch) {
             // Picking takes memory that the logits alone do not.
@@ -60,6 +62,9 @@ impl DeviceRunner {
             return self.run(batch, request, n_rows);
         }
         deployment.last = Some(shape);
+        if let Ok(report) = deployment.executor.report(&deployment.programs[&shape].program) {
+            self.work.add(report);
+        }
         if n_rows == 0 {
             return Ok(Results::default());
         }

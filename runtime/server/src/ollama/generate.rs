@@ -103,7 +103,7 @@ async fn answer(app: Arc<App>, fields: Fields, input: Input, is_chat: bool) -> R
             Json(loaded(&app, &model, is_chat, if unloads { "unload" } else { "load" })).into_response()
         );
     }
-    let lease = app.registry.lease(&entry).await?;
+    let lease = app.registry.lease(&entry).await?.with_receipt(&fields)?;
     let (generation, opening, parser) = start(&app, lease, input, options).await?;
     let job = Job { app, generation, opening, parser, model, is_chat, started };
     Ok(match stream {
@@ -264,6 +264,6 @@ impl Job {
         });
         let more = more.as_object().into_iter().flatten();
         more.for_each(|(key, value)| last[key] = value.clone());
-        last
+        self.generation.with_receipt(last)
     }
 }

@@ -1,6 +1,6 @@
 //! POST /v1/chat/completions.
 
-use super::{Envelope, Streaming, check_logprobs, end, logprobs, model_name, usage};
+use super::{Envelope, Streaming, check_logprobs, end, logprobs, usage};
 use crate::answer::{Parser, Part, Parts};
 use crate::error::ApiError;
 use crate::fields::Fields;
@@ -50,8 +50,9 @@ struct Job {
 
 /// The route.
 pub async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {
+    let (entry, fields) = app.resolve(fields).await?;
     let call = Call::read(&fields)?;
-    let lease = app.lease(model_name(&fields)?.as_deref()).await?;
+    let lease = app.lease_of(&entry, &fields).await?;
     let job = call.start(&app, lease).await?;
     Ok(match job.streaming.stream {
         true => stream::events(|out| job.stream(out)),
@@ -104,7 +105,7 @@ impl Job {
         let choices = answers.iter().flat_map(|answer| {
             answer.output.outputs.iter().enumerate().map(|(i, output)| self.choice(i, answer, output))
         });
-        let mut whole = self.envelope.with(choices.collect(), Some(usage(self.generation.usage())));
+        let mut whole = self.envelope.with(choices.collect(), Some(usage(&self.generation)));
         let of_prompt = answers.iter().map(|answer| &answer.output.prompt_logprobs).find(|p| !p.is_empty());
         if let Some(of_prompt) = of_prompt {
             whole["prompt_logprobs"] = logprobs::of_prompt(&self.generation.lease.model.tokenizer, of_prompt);

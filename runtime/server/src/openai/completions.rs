@@ -1,7 +1,7 @@
 //! POST /v1/completions.
 
 use super::logprobs::{Legacy, of_prompt};
-use super::{Envelope, Streaming, check_logprobs, end, model_name, usage};
+use super::{Envelope, Streaming, check_logprobs, end, usage};
 use crate::error::ApiError;
 use crate::fields::{Fields, read};
 use crate::generation::{Answer, Generation, Piece, finish_reason};
@@ -54,8 +54,9 @@ struct Job {
 
 /// The route.
 pub async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {
+    let (entry, fields) = app.resolve(fields).await?;
     let call = Call::read(&fields)?;
-    let lease = app.lease(model_name(&fields)?.as_deref()).await?;
+    let lease = app.lease_of(&entry, &fields).await?;
     let job = call.start(&app, lease).await?;
     Ok(match job.streaming.stream {
         true => stream::events(|out| job.stream(out)),
@@ -122,7 +123,7 @@ impl Job {
         let answers = self.generation.finish().await?;
         let answers = answers.into_iter().enumerate();
         let choices: Vec<Value> = answers.flat_map(|(i, answer)| self.choices(i, &answer)).collect();
-        Ok(self.envelope.with(choices, Some(usage(self.generation.usage()))))
+        Ok(self.envelope.with(choices, Some(usage(&self.generation))))
     }
 
     fn choices(&self, prompt: usize, answer: &Answer) -> Vec<Value> {

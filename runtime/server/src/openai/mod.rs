@@ -14,8 +14,8 @@ use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::generation::Generation;
 use crate::names;
+use crate::receipt::Receipt;
 use crate::stream::{Gone, Writer};
-use llmrt::engine::core::Usage;
 use llmrt::engine::{Decoding, Request};
 use serde_json::{Map, Value, json};
 
@@ -62,7 +62,7 @@ impl Streaming {
         let options = Fields(fields.get_or("stream_options", Map::new())?);
         Ok(Streaming {
             stream: fields.get_or("stream", false)?,
-            include_usage: options.get_or("include_usage", false)?,
+            include_usage: options.get_or("include_usage", false)? || Receipt::is_requested(fields)?,
         })
     }
 
@@ -83,7 +83,7 @@ async fn end(
     match outcome {
         Err(e) => out.data(&e.openai()).await?,
         Ok(()) if streaming.include_usage => {
-            out.data(&envelope.with(Vec::new(), Some(usage(generation.usage())))).await?;
+            out.data(&envelope.with(Vec::new(), Some(usage(generation)))).await?;
         }
         Ok(()) => {}
     }
@@ -91,13 +91,14 @@ async fn end(
 }
 
 /// `usage` of an answer.
-pub fn usage(usage: Usage) -> Value {
-    json!({
+pub fn usage(generation: &Generation) -> Value {
+    let usage = generation.usage();
+    generation.with_receipt(json!({
         "prompt_tokens": usage.n_prompt,
         "completion_tokens": usage.n_generated,
         "total_tokens": usage.n_prompt + usage.n_generated,
         "prompt_tokens_details": { "cached_tokens": usage.n_cached },
-    })
+    }))
 }
 
 /// Texts that are compared when they are complete have no log-probabilities of their tokens.
@@ -109,9 +110,4 @@ fn check_logprobs(request: &Request) -> Result<(), ApiError> {
         }
         _ => Ok(()),
     }
-}
-
-/// The name of the model that is requested.
-fn model_name(fields: &Fields) -> Result<Option<String>, ApiError> {
-    fields.get("model")
 }

@@ -20,9 +20,10 @@ use std::sync::Arc;
 
 /// The route.
 pub async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {
+    let (entry, fields) = app.resolve(fields).await?;
     let (request, chat) = read::call(&fields)?;
     let stream = fields.get_or("stream", false)?;
-    let lease = app.lease(fields.get::<String>("model")?.as_deref()).await?;
+    let lease = app.lease_of(&entry, &fields).await?;
     let reply = Reply::start(&app, lease, request, chat).await?;
     let job = Job { reply, id: names::id("resp"), created: names::since_1970().as_secs(), fields };
     Ok(match stream {
@@ -74,11 +75,11 @@ impl Job {
 
     fn usage(&self) -> Value {
         let usage = self.reply.usage();
-        json!({
+        self.reply.with_receipt(json!({
             "input_tokens": usage.n_prompt, "input_tokens_details": { "cached_tokens": usage.n_cached },
             "output_tokens": usage.n_generated, "output_tokens_details": { "reasoning_tokens": 0 },
             "total_tokens": usage.n_prompt + usage.n_generated,
-        })
+        }))
     }
 
     /// The response in events: items are added, grow and are done.

@@ -32,6 +32,9 @@ fn a_stored_model_is_loaded_on_demand_with_its_parameters() {
     let answer = server.post("/api/generate", &body.to_string()).json();
     assert_eq!((&answer["eval_count"], &answer["done_reason"]), (&json!(6), &json!("length")), "{answer}");
     assert_eq!(server.get("/api/ps").json()["models"][0]["name"], "tales:latest");
+    // They are the defaults of the other routes too.
+    let body = json!({ "model": "tales", "prompt": "Once" });
+    assert_eq!(server.post("/v1/completions", &body.to_string()).json()["usage"]["completion_tokens"], 6);
     let body = json!({ "model": "tales", "prompt": "Once", "max_tokens": 2 });
     assert_eq!(server.post("/v1/completions", &body.to_string()).json()["usage"]["completion_tokens"], 2);
     let show = server.post("/api/show", r#"{"model": "tales"}"#).json();
@@ -62,4 +65,26 @@ fn models_are_copied_created_and_deleted() {
     let gone = server.post("/api/generate", r#"{"model": "tales", "prompt": "a", "stream": false}"#);
     assert_eq!(gone.status, 404, "{}", gone.body);
     assert_eq!(server.send("DELETE", "/api/delete", "", r#"{"model": "../x"}"#).status, 400);
+}
+
+#[test]
+fn stored_messages_come_after_the_system_message() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = server(dir.path());
+    let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+    let body = json!({
+        "model": "shown", "from": "tales", "template": template, "system": "Be short.", "stream": false,
+        "messages": [{ "role": "user", "content": "a cat" }, { "role": "assistant", "content": "It slept." }],
+    });
+    let created = server.post("/api/create", &body.to_string());
+    assert_eq!(created.status, 200, "{}", created.body);
+    let prompt = |messages: Value| {
+        let body = json!({ "model": "shown", "messages": messages }).to_string();
+        server.post("/apply-template", &body).json()["prompt"].as_str().expect("a prompt").to_string()
+    };
+    let asked = json!({ "role": "user", "content": "a dog" });
+    let own = "system: Be short.\nuser: a cat\nassistant: It slept.\nuser: a dog\n";
+    assert_eq!(prompt(json!([asked])), own);
+    let given = prompt(json!([{ "role": "system", "content": "Be long." }, asked]));
+    assert_eq!(given, own.replace("short", "long"));
 }

@@ -27,7 +27,10 @@ fn a_request_ends_after_its_tokens_and_streams_each() {
     let output = &outputs(&events)[&id];
     assert_eq!(output.outputs[0].tokens, streamed);
     assert_eq!((streamed.len(), &output.outputs[0].finish), (5, &Finish::Length));
-    assert_eq!(output.usage, Usage { n_prompt: 3, n_computed: 3, n_cached: 0, n_generated: 5 });
+    assert_eq!(
+        output.usage,
+        Usage { n_prompt: 3, n_computed: 3, n_cached: 0, n_generated: 5, n_preemptions: 0 }
+    );
     assert_eq!(core.scheduler().pool().n_used(), 0);
 }
 

@@ -1,0 +1,103 @@
+//! What is counted and returned of the work of requests.
+
+use super::client::Server;
+use llmrt_tests::build::plugin;
+use serde_json::{Value, json};
+
+const PROMPT: &str = "Once upon a time";
+
+#[test]
+fn every_form_of_answer_has_a_receipt_on_request() {
+    let server = Server::start(&[]);
+    let chat = json!([{ "role": "user", "content": "a cat" }]);
+    let requests = [
+        ("/v1/completions", json!({ "prompt": PROMPT, "max_tokens": 4 }), "/usage/receipt"),
+        ("/v1/chat/completions", json!({ "messages": chat, "max_tokens": 4 }), "/usage/receipt"),
+        ("/v1/responses", json!({ "input": "a cat", "max_output_tokens": 4 }), "/usage/receipt"),
+        ("/v1/messages", json!({ "messages": chat, "max_tokens": 4 }), "/usage/receipt"),
+        ("/api/generate", json!({ "model": "stories", "prompt": "x", "stream": false }), "/receipt"),
+    ];
+    for (path, mut body, pointer) in requests {
+        assert_eq!(server.post(path, &body.to_string()).json().pointer(pointer), None, "{path}");
+        body["receipt"] = true.into();
+        let answer = server.post(path, &body.to_string()).json();
+        let receipt = answer.pointer(pointer).unwrap_or_else(|| panic!("{path}: {answer}"));
+        check(receipt, path);
+    }
+    let body = json!({ "prompt": PROMPT, "max_tokens": 4, "stream": true, "receipt": true });
+    let events = server.post("/v1/completions", &body.to_string()).events();
+    check(&events.last().expect("events")["usage"]["receipt"], "a stream");
+    let refused = server.post("/v1/completions", r#"{"prompt": "a", "receipt": 3}"#);
+    assert_eq!((refused.status, &refused.json()["error"]["param"]), (400, &json!("receipt")));
+}
+
+/// Steps of the CPU alone: nothing fell back.
+fn check(receipt: &Value, of: &str) {
+    let devices = receipt["devices"].as_array().unwrap_or_else(|| panic!("{of}: {receipt}"));
+    assert!(!devices.is_empty(), "{of}: {receipt}");
+    assert!(devices.iter().all(|device| device["n_nodes"].as_u64() > Some(0)), "{of}: {receipt}");
+    assert!(receipt["n_steps"].as_u64() >= Some(4), "{of}: {receipt}");
+    assert_eq!(
+        (&receipt["fallbacks"], &receipt["n_preemptions"]),
+        (&json!([]), &json!(0)),
+        "{of}: {receipt}"
+    );
+}
+
+#[test]
+fn a_receipt_and_the_metrics_have_fallbacks_by_device() {
+    // The simulated card lacks an op, which the CPU executes in its place.
+    let file = plugin("sim").display().to_string();
+    let option = "sim.ops=* -rope";
+    let server = Server::start(&["--plugin", &file, "--backend", "sim:sim", "--plugin-option", option]);
+    let body = json!({ "prompt": PROMPT, "max_tokens": 3, "receipt": true });
+    let answer = server.post("/v1/completions", &body.to_string()).json();
+    let fallbacks = answer["usage"]["receipt"]["fallbacks"].as_array().expect("fallbacks");
+    assert!(fallbacks.iter().any(|f| f["op"] == "rope" && f["n_nodes"].as_u64() > Some(0)), "{answer}");
+    let metrics = server.get("/metrics").body;
+    let of_cpu = |line: &&str| line.starts_with("llmrt:fallback_nodes_total{") && line.contains("\"cpu");
+    let line = metrics.lines().find(of_cpu).unwrap_or_else(|| panic!("{metrics}"));
+    assert!(!line.ends_with(" 0"), "{line}");
+}
+
+#[test]
+fn tokens_are_counted_as_they_are_generated_and_ends_by_their_reason() {
+    let server = Server::start(&["-c", "4096"]);
+    let long = json!({ "prompt": PROMPT, "max_tokens": 3900, "ignore_eos": true, "stream": true });
+    let stream = server.begin("/v1/completions", &long.to_string());
+    while server.metric("vllm:generation_tokens_total") < 5.0 {
+        assert_eq!(server.metric("vllm:num_requests_running"), 1.0);
+    }
+    drop(stream);
+    server.wait_for("vllm:num_requests_running", 0.0);
+    let ended = |reason: &str| {
+        let text = server.get("/metrics").body;
+        let is_it = |line: &&str| {
+            line.starts_with("vllm:request_success_total{") && line.contains(&format!("\"{reason}\""))
+        };
+        let line = text.lines().find(is_it).unwrap_or_else(|| panic!("{reason}: {text}"));
+        line.rsplit(' ').next().map(String::from)
+    };
+    assert_eq!((ended("abort").as_deref(), ended("length").as_deref()), (Some("1"), Some("0")));
+    server.post("/v1/completions", &json!({ "prompt": PROMPT, "max_tokens": 2 }).to_string());
+    assert_eq!(ended("length").as_deref(), Some("1"));
+}
+
+#[test]
+fn presence_counts_the_text_and_repetition_the_prompt_too() {
+    let server = Server::start(&[]);
+    let text = |more: Value| {
+        let mut body = json!({ "prompt": PROMPT, "max_tokens": 1, "temperature": 0 });
+        more.as_object().into_iter().flatten().for_each(|(name, value)| body[name] = value.clone());
+        server.post("/v1/completions", &body.to_string()).json()["choices"][0]["text"].clone()
+    };
+    let plain = text(json!({}));
+    // The first token of a text follows no generated ones: only repetition can change it.
+    assert_eq!(text(json!({ "presence_penalty": 2, "frequency_penalty": 2 })), plain);
+    let next = plain.as_str().expect("a text");
+    let with = |penalty| {
+        let prompt = format!("{next} {next} {PROMPT}");
+        text(json!({ "prompt": prompt, "repetition_penalty": penalty }))
+    };
+    assert_ne!(with(1.0), with(50.0));
+}
