@@ -33,6 +33,18 @@ pub enum Error {
         /// What was given.
         origin: String,
     },
+    /// A file of TLS.
+    #[error("{flag} {}: {problem}; {remedy}", path.display())]
+    Tls {
+        /// The flag that gives it.
+        flag: &'static str,
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What helps.
+        remedy: String,
+    },
     /// The first model.
     #[error("{0}")]
     Load(String),
@@ -122,6 +134,10 @@ impl ApiError {
         let mut response = (self.status, Json(body)).into_response();
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::REQUEST_TIMEOUT {
+            // The rest of the body may still come.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
         response
     }

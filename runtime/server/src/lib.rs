@@ -7,6 +7,9 @@
 
 mod server;
 
+mod listen;
+mod tls;
+
 mod options;
 
 mod keep_alive;
@@ -31,6 +34,7 @@ mod page;
 mod llama;
 mod metrics;
 
+mod body;
 mod fields;
 mod stream;
 
@@ -41,6 +45,7 @@ mod names;
 pub use error::{Error, Result};
 pub use keep_alive::{KeepAlive, parse_keep_alive};
 pub use model::{Model, ModelInfo, ModelSource, Template};
-pub use options::ServerOptions;
+pub use options::{Limits, ServerOptions};
 pub use server::Server;
 pub use stored::ModelStore;
+pub use tls::TlsFiles;
