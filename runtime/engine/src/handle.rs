@@ -68,9 +68,17 @@ struct New {
 impl AsyncEngine {
     /// Moves a core to a thread of its own.
     pub fn start<R: Runner + Send + 'static>(core: EngineCore<R>) -> Result<AsyncEngine> {
+        AsyncEngine::start_watched(core, |_| ())
+    }
+
+    /// The same; `watch` is called after each step, on the engine's thread: requests wait for it.
+    pub fn start_watched<R: Runner + Send + 'static>(
+        core: EngineCore<R>,
+        watch: impl FnMut(&mut EngineCore<R>) + Send + 'static,
+    ) -> Result<AsyncEngine> {
         let (commands, received) = channel();
         let stats = Arc::new(Mutex::new(EngineStats::default()));
-        let mut worker = Worker::new(core, stats.clone());
+        let mut worker = Worker::new(core, Box::new(watch), stats.clone());
         worker.count();
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run(&received));
         let thread = thread.map_err(|e| Error::NoThread { problem: e.to_string() })?;
@@ -197,9 +205,13 @@ impl Iterator for RequestStream {
     }
 }
 
+/// What is called after each step.
+type Watch<R> = Box<dyn FnMut(&mut EngineCore<R>) + Send>;
+
 /// What runs on the thread.
 struct Worker<R> {
     core: EngineCore<R>,
+    watch: Watch<R>,
     streams: HashMap<RequestId, Stream>,
     ids: HashMap<Ticket, RequestId>,
     /// Requests that had blocks on the device after the last step.
@@ -216,10 +228,10 @@ struct Stream {
 }
 
 impl<R: Runner> Worker<R> {
-    fn new(core: EngineCore<R>, stats: Arc<Mutex<EngineStats>>) -> Worker<R> {
+    fn new(core: EngineCore<R>, watch: Watch<R>, stats: Arc<Mutex<EngineStats>>) -> Worker<R> {
         let totals = EngineStats::default();
         let (streams, ids, running) = Default::default();
-        Worker { core, streams, ids, running, totals, stats, is_draining: false }
+        Worker { core, watch, streams, ids, running, totals, stats, is_draining: false }
     }
 
     fn run(&mut self, commands: &Receiver<Command>) {
@@ -286,7 +298,11 @@ impl<R: Runner> Worker<R> {
     }
 
     fn step(&mut self) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.core.step()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let events = self.core.step();
+            (self.watch)(&mut self.core);
+            events
+        }));
         // Before the events: who has read the last one finds the request gone.
         self.count();
         match outcome {

@@ -139,6 +139,7 @@ impl ApiError {
             // The rest of the body may still come.
             response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
         }
+        response.extensions_mut().insert(self.clone());
         response
     }
 }
@@ -154,9 +155,7 @@ fn list(known: &[&str]) -> String {
 /// In OpenAI's form; [`in_ollamas_form`] changes it.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = self.with_body(self.openai());
-        response.extensions_mut().insert(self);
-        response
+        self.with_body(self.openai())
     }
 }
 

@@ -33,6 +33,7 @@ mod page;
 
 mod llama;
 mod metrics;
+mod props;
 
 mod body;
 mod fields;
@@ -41,10 +42,11 @@ mod stream;
 mod auth;
 mod error;
 mod names;
+mod trace;
 
 pub use error::{Error, Result};
 pub use keep_alive::{KeepAlive, parse_keep_alive};
-pub use model::{Model, ModelInfo, ModelSource, Template};
+pub use model::{Model, ModelInfo, ModelSource, Placement, Template};
 pub use options::{Limits, ServerOptions};
 pub use server::Server;
 pub use stored::ModelStore;

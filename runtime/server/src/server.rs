@@ -7,10 +7,10 @@ use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Lease, Registry};
 use crate::stored::ModelStore;
-use crate::{anthropic, auth, body, llama, ollama, openai, page, tls};
+use crate::{anthropic, auth, body, llama, ollama, openai, page, props, tls, trace};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
 use std::net::SocketAddr;
@@ -158,7 +158,7 @@ pub fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/v1/embeddings", any(no_embeddings))
         .route("/health", get(llama::health))
         .route("/metrics", get(metrics::metrics))
-        .route("/props", get(llama::props))
+        .route("/props", get(props::route))
         .route("/slots", get(llama::slots))
         .route("/tokenize", post(llama::tokenize))
         .route("/detokenize", post(llama::detokenize))
@@ -173,7 +173,7 @@ pub fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         Some(cors) => routes.layer(cors),
         None => routes,
     };
-    routes.with_state(app)
+    routes.layer(from_fn(trace::layer)).with_state(app)
 }
 
 async fn no_route(method: Method, uri: Uri) -> impl IntoResponse {
@@ -193,7 +193,7 @@ pub async fn no_embeddings() -> ApiError {
 }
 
 fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
-    let layer = CorsLayer::new().allow_methods(Any).allow_headers(Any);
+    let layer = CorsLayer::new().allow_methods(Any).allow_headers(Any).expose_headers([trace::HEADER]);
     match origins {
         [] => Ok(None),
         [all] if all == "*" => Ok(Some(layer.allow_origin(Any))),

@@ -2,7 +2,9 @@
 
 mod abuse;
 mod client;
+mod log;
 mod ollama;
 mod openai;
 mod others;
 mod store;
+mod tls;
