@@ -67,7 +67,7 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(e) => {
             if e.exit != Exit::OutputClosed {
-                output::note(format_args!("llmrt: {}", e.message.trim_end()));
+                output::error(format_args!("llmrt: {}", e.message.trim_end()));
             }
             ExitCode::from(e.exit.code())
         }

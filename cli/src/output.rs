@@ -4,9 +4,34 @@
 use llmrt_gguf::{is_terminal_control, printable, printable_lines};
 use std::fmt::Display;
 use std::io::{self, IsTerminal, Write};
+use std::sync::OnceLock;
+
+/// Takes notes: 1 is an error, 2 a warning, 3 information, above that details.
+pub type Log = fn(level: u32, text: &str);
+
+/// Takes what would be on stderr, once a command has a log.
+static LOG: OnceLock<Log> = OnceLock::new();
+
+/// Sends all later notes to a log. The first one stays.
+pub fn log_to(log: Log) {
+    let _ = LOG.set(log);
+}
+
+/// Writes a line to stderr, or a warning to the command's log.
+pub fn note(message: impl Display) {
+    note_at(2, message);
+}
+
+/// The same, with how important it is to a log.
+pub fn note_at(level: u32, message: impl Display) {
+    match LOG.get() {
+        Some(log) => log(level, &message.to_string()),
+        None => error(message),
+    }
+}
 
 /// Writes a line to stderr, with control characters escaped. If stderr is closed the line is dropped.
-pub fn note(message: impl Display) {
+pub fn error(message: impl Display) {
     let _ = writeln!(io::stderr(), "{}", printable_lines(&message.to_string()));
 }
 

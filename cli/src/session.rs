@@ -26,7 +26,8 @@ pub fn step(core: &mut Core) -> Result<Vec<EngineEvent>> {
     Ok(events?)
 }
 
-fn note_warnings(warnings: Vec<String>) {
+/// Warnings of a runner.
+pub fn note_warnings(warnings: Vec<String>) {
     warnings.iter().for_each(|warning| note(format_args!("warning: {warning}")));
 }
 

@@ -4,7 +4,7 @@ use crate::args::Global;
 use crate::backend::{self, Offered};
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
-use crate::output::note;
+use crate::output::{note, note_at};
 use llmrt_abi::Op;
 use llmrt_gguf::printable_path;
 use llmrt_host::sched::{SplitMode, bind};
@@ -217,7 +217,7 @@ fn log_sink(verbose: u8) -> Option<llmrt_host::LogSink> {
     };
     Some(Arc::new(move |level, target, text| {
         if level <= most {
-            note(format_args!("{target}: {text}"));
+            note_at(level, format_args!("{target}: {text}"));
         }
     }))
 }

@@ -1,6 +1,7 @@
 //! `llmrt serve`: models over HTTP, with the APIs of OpenAI, Ollama, Anthropic and llama-server.
 
 mod args;
+mod log;
 mod models;
 
 pub use args::Serve;
@@ -12,7 +13,7 @@ use crate::error::{Error, Exit, Result};
 use crate::output;
 use crate::setup::Setup;
 use llmrt_host::knobs;
-use llmrt_server::{Server, ServerOptions};
+use llmrt_server::{Limits, Server, ServerOptions, TlsFiles};
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::sync::Arc;
 use std::time::Duration;
@@ -30,6 +31,8 @@ impl Command for Serve {
 
 fn serve(global: &Global, args: &Serve) -> Result<()> {
     let options = options(args)?;
+    log::start(args.log_format, args.log_level, global.verbose);
+    let scheme = if options.tls.is_some() { "https" } else { "http" };
     let setup = Arc::new(Setup::new(global)?);
     let mut server = Server::new(options, models::sources(args, &setup)?);
     if let Some(store) = models::store(args, &setup) {
@@ -38,11 +41,11 @@ fn serve(global: &Global, args: &Serve) -> Result<()> {
         server = server.with_store(store, has_named || is_empty);
     }
     let ready = |address: SocketAddr| {
-        let _ = output::print(format_args!("listening on http://{address}\n"));
+        let _ = output::print(format_args!("listening on {scheme}://{address}\n"));
     };
     server.serve(ready).map_err(|e| {
         let exit = match &e {
-            llmrt_server::Error::Load(_) => Exit::File,
+            llmrt_server::Error::Load(_) | llmrt_server::Error::Tls { .. } => Exit::File,
             llmrt_server::Error::Origin { .. } => Exit::Usage,
             _ => Exit::Failure,
         };
@@ -54,9 +57,14 @@ fn options(args: &Serve) -> Result<ServerOptions> {
     if args.parallel == 0 {
         return Err(Error::usage("--parallel 0: expected 1 or more requests"));
     }
+    if args.max_connections == 0 {
+        return Err(Error::usage("--max-connections 0: expected 1 or more connections"));
+    }
+    let tls = args.tls_cert.clone().zip(args.tls_key.clone()).map(|(cert, key)| TlsFiles { cert, key });
     let seconds = |n: usize| Duration::from_secs(n as u64);
     Ok(ServerOptions {
-        address: address(&args.host, args.port)?,
+        tls,
+        limits: Limits { max_connections: args.max_connections, ..Limits::default() },
         api_keys: api_keys(args)?,
         cors: args.cors.clone(),
         max_body: args.max_body as usize,
@@ -67,6 +75,7 @@ fn options(args: &Serve) -> Result<ServerOptions> {
         request_timeout: (args.request_timeout > 0).then(|| seconds(args.request_timeout)),
         grace: seconds(args.grace),
         utc: clock::written,
+        ..ServerOptions::at(address(&args.host, args.port)?)
     })
 }
 

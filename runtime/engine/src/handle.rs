@@ -48,10 +48,18 @@ struct New {
 impl AsyncEngine {
     /// Moves a core to a thread of its own.
     pub fn start<R: Runner + Send + 'static>(core: EngineCore<R>) -> Result<AsyncEngine> {
+        AsyncEngine::start_watched(core, |_| ())
+    }
+
+    /// The same; `watch` is called after each step, on the engine's thread: requests wait for it.
+    pub fn start_watched<R: Runner + Send + 'static>(
+        core: EngineCore<R>,
+        watch: impl FnMut(&mut EngineCore<R>) + Send + 'static,
+    ) -> Result<AsyncEngine> {
         let (commands, received) = channel();
         let stats = Arc::new(Mutex::new(EngineStats::default()));
         let work = Arc::new(Mutex::new(core.runner().work()));
-        let mut worker = Worker::new(core, stats.clone(), work.clone());
+        let mut worker = Worker::new(core, Box::new(watch), stats.clone(), work.clone());
         worker.count();
         let thread = std::thread::Builder::new().name("engine".into()).spawn(move || worker.run(&received));
         let thread = thread.map_err(|e| Error::NoThread { problem: e.to_string() })?;
@@ -183,9 +191,13 @@ impl Iterator for RequestStream {
     }
 }
 
+/// What is called after each step.
+type Watch<R> = Box<dyn FnMut(&mut EngineCore<R>) + Send>;
+
 /// What runs on the thread.
 struct Worker<R> {
     core: EngineCore<R>,
+    watch: Watch<R>,
     streams: HashMap<RequestId, Stream>,
     ids: HashMap<Ticket, RequestId>,
     totals: EngineStats,
@@ -203,9 +215,14 @@ struct Stream {
 }
 
 impl<R: Runner> Worker<R> {
-    fn new(core: EngineCore<R>, stats: Arc<Mutex<EngineStats>>, work: Arc<Mutex<Work>>) -> Worker<R> {
+    fn new(
+        core: EngineCore<R>,
+        watch: Watch<R>,
+        stats: Arc<Mutex<EngineStats>>,
+        work: Arc<Mutex<Work>>,
+    ) -> Worker<R> {
         let (streams, ids) = Default::default();
-        Worker { core, streams, ids, totals: EngineStats::default(), stats, work, is_draining: false }
+        Worker { core, watch, streams, ids, totals: EngineStats::default(), stats, work, is_draining: false }
     }
 
     fn run(&mut self, commands: &Receiver<Command>) {
@@ -273,7 +290,11 @@ impl<R: Runner> Worker<R> {
     }
 
     fn step(&mut self) {
-        let outcome = catch_unwind(AssertUnwindSafe(|| self.core.step()));
+        let outcome = catch_unwind(AssertUnwindSafe(|| {
+            let events = self.core.step();
+            (self.watch)(&mut self.core);
+            events
+        }));
         // Before the events: who has read the last one finds the request gone.
         *lock(&self.work) = self.core.runner().work();
         self.count();

@@ -33,6 +33,18 @@ pub enum Error {
         /// What was given.
         origin: String,
     },
+    /// A file of TLS.
+    #[error("{flag} {}: {problem}; {remedy}", path.display())]
+    Tls {
+        /// The flag that gives it.
+        flag: &'static str,
+        /// The file.
+        path: std::path::PathBuf,
+        /// What is wrong with it.
+        problem: String,
+        /// What helps.
+        remedy: String,
+    },
     /// The first model.
     #[error("{0}")]
     Load(String),
@@ -123,6 +135,11 @@ impl ApiError {
         if let Some(seconds) = self.retry_after {
             response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
+        if self.status == StatusCode::REQUEST_TIMEOUT {
+            // The rest of the body may still come.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response.extensions_mut().insert(self.clone());
         response
     }
 }
@@ -138,9 +155,7 @@ fn list(known: &[&str]) -> String {
 /// In OpenAI's form; [`in_ollamas_form`] changes it.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        let mut response = self.with_body(self.openai());
-        response.extensions_mut().insert(self);
-        response
+        self.with_body(self.openai())
     }
 }
 

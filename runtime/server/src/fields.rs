@@ -94,7 +94,10 @@ impl FromRequest<Arc<App>> for Fields {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Fields, ApiError> {
         let limit = app.options.max_body;
-        let body = axum::body::to_bytes(request.into_body(), limit).await.map_err(|_| {
+        let body = axum::body::to_bytes(request.into_body(), limit).await.map_err(|e| {
+            if let Some(stalled) = crate::body::stalled(&e) {
+                return stalled;
+            }
             let message = format!(
                 "the request has more than {limit} bytes, or ended early; --max-body raises the limit"
             );

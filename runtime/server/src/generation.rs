@@ -3,6 +3,7 @@
 use crate::error::ApiError;
 use crate::metrics::Metrics;
 use crate::registry::Lease;
+use crate::trace::{self, Trace};
 use axum::http::StatusCode;
 use llmrt::engine::core::Usage;
 use llmrt::engine::output::SampledToken;
@@ -29,6 +30,7 @@ pub struct Generation {
     deadline: Option<tokio::time::Instant>,
     last_token: BTreeMap<(usize, usize), Instant>,
     metrics: Arc<Metrics>,
+    trace: Option<Trace>,
 }
 
 /// What of a text was streamed.
@@ -68,6 +70,10 @@ impl Generation {
         timeout: Option<Duration>,
         metrics: &Arc<Metrics>,
     ) -> Result<Generation, ApiError> {
+        let trace = trace::current();
+        if let Some(trace) = &trace {
+            trace.begins(lease.entry().name(), requests.iter().map(|request| request.prompt.len()).sum());
+        }
         let (sender, events) = unbounded_channel();
         let n_open = requests.len();
         let mut guards = Vec::new();
@@ -89,6 +95,7 @@ impl Generation {
             deadline: timeout.map(|timeout| tokio::time::Instant::now() + timeout),
             last_token: BTreeMap::new(),
             metrics: metrics.clone(),
+            trace,
         })
     }
 
@@ -105,7 +112,9 @@ impl Generation {
         let (prompt, event) = event.ok_or(llmrt::engine::Error::EngineGone)?;
         self.measure(prompt, &event);
         if let EngineEvent::Failed { error, .. } = event {
-            return Err(error.into());
+            let error = ApiError::from(error);
+            self.trace.iter().for_each(|trace| trace.failed(&error));
+            return Err(error);
         }
         self.n_open -= usize::from(event.is_last());
         Ok(Some((prompt, event)))
@@ -191,6 +200,7 @@ impl Generation {
                     None => self.metrics.first_token.record(now - self.started),
                 }
                 self.first_token.get_or_insert(now);
+                self.trace.iter().for_each(Trace::token);
             }
             EngineEvent::Finished(output) => {
                 self.metrics.end_to_end.record(now - self.started);
@@ -200,6 +210,7 @@ impl Generation {
                 self.usage.n_cached += n_cached;
                 self.usage.n_generated += n_generated;
                 self.usage.n_preemptions += n_preemptions;
+                self.trace.iter().for_each(|trace| trace.finished(self.usage));
             }
             _ => {}
         }

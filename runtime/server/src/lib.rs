@@ -7,6 +7,9 @@
 
 mod server;
 
+mod listen;
+mod tls;
+
 mod options;
 
 mod keep_alive;
@@ -31,17 +34,21 @@ mod page;
 
 mod llama;
 mod metrics;
+mod props;
 
+mod body;
 mod fields;
 mod stream;
 
 mod auth;
 mod error;
 mod names;
+mod trace;
 
 pub use error::{Error, Result};
 pub use keep_alive::{KeepAlive, parse_keep_alive};
-pub use model::{Model, ModelInfo, ModelSource, Template};
-pub use options::ServerOptions;
+pub use model::{Model, ModelInfo, ModelSource, Placement, Template};
+pub use options::{Limits, ServerOptions};
 pub use server::Server;
 pub use stored::ModelStore;
+pub use tls::TlsFiles;

@@ -16,22 +16,6 @@ pub async fn health() -> Json<Value> {
     Json(json!({ "status": "ok" }))
 }
 
-/// GET /props: the first model that is loaded.
-pub async fn props(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {
-    let lease = app.lease(&Fields::default()).await?;
-    let template = lease.model.template.as_ref().map_or("", |template| template.jinja.source());
-    let piece = |id: Option<u32>| id.and_then(|id| lease.model.tokenizer.piece(id)).unwrap_or_default();
-    Ok(Json(json!({
-        "default_generation_settings": { "n_ctx": lease.model.n_ctx },
-        "total_slots": app.options.parallel,
-        "model_alias": lease.entry().name(),
-        "chat_template": template,
-        "bos_token": piece(lease.model.tokenizer.bos()),
-        "eos_token": piece(lease.model.tokenizer.eos()),
-        "build_info": concat!("llmrt-", env!("CARGO_PKG_VERSION")),
-    })))
-}
-
 /// GET /slots: as many as run at a time, of each loaded model. The engine has no fixed slots: the first `n_running` process.
 pub async fn slots(State(app): State<Arc<App>>) -> Json<Value> {
     let mut slots = Vec::new();

@@ -1,10 +1,11 @@
 //! A model that is loaded, and where it is loaded from.
 
 use llmrt::engine::AsyncEngine;
+use llmrt::host::sched::report::Report;
 use llmrt::tokenizer::{ChatTemplate, Tokenizer};
 use llmrt_store::StoredModel;
 use serde_json::Value;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// A loaded model.
 pub struct Model {
@@ -20,6 +21,37 @@ pub struct Model {
     pub messages: Vec<Value>,
     /// Tokens that a prompt and its text may have.
     pub n_ctx: usize,
+    /// Where its steps run.
+    pub placement: Arc<Placement>,
+}
+
+/// The devices of a model, and where its last step ran.
+#[derive(Default)]
+pub struct Placement {
+    /// Ids of the devices, first choice first.
+    pub devices: Vec<String>,
+    /// The last step's report; `None`: there was no step.
+    last: Mutex<Option<Report>>,
+}
+
+impl Placement {
+    /// On these devices, before the first step.
+    pub fn new(devices: Vec<String>) -> Placement {
+        Placement { devices, last: Mutex::default() }
+    }
+
+    /// Keeps the report of a step.
+    pub fn set(&self, report: &Report) {
+        let mut last = self.last.lock().unwrap_or_else(|e| e.into_inner());
+        if last.as_ref() != Some(report) {
+            *last = Some(report.clone());
+        }
+    }
+
+    /// The report of the last step.
+    pub fn report(&self) -> Option<Report> {
+        self.last.lock().unwrap_or_else(|e| e.into_inner()).clone()
+    }
 }
 
 /// A chat template.

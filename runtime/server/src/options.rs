@@ -1,5 +1,6 @@
 //! What a server is started with.
 
+use crate::tls::TlsFiles;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -8,6 +9,10 @@ use std::time::Duration;
 pub struct ServerOptions {
     /// Where it listens; port 0 is a free one.
     pub address: SocketAddr,
+    /// Certificate and key; `None`: connections without TLS.
+    pub tls: Option<TlsFiles>,
+    /// What connections may take.
+    pub limits: Limits,
     /// What clients must send as `Authorization: Bearer KEY`; empty: nothing.
     pub api_keys: Vec<String>,
     /// Origins whose pages may call the server; `*`: all.
@@ -28,4 +33,46 @@ pub struct ServerOptions {
     pub grace: Duration,
     /// Seconds since 1970 as `YYYY-MM-DDTHH:MM:SS`, UTC.
     pub utc: fn(u64) -> String,
+}
+
+impl ServerOptions {
+    /// At an address, with the limits of `llmrt serve`, and times as seconds since 1970.
+    pub fn at(address: SocketAddr) -> ServerOptions {
+        ServerOptions {
+            address,
+            tls: None,
+            limits: Limits::default(),
+            api_keys: Vec::new(),
+            cors: Vec::new(),
+            max_body: 16 << 20,
+            parallel: 8,
+            max_queue: 512,
+            max_loaded_models: 3,
+            keep_alive: None,
+            request_timeout: None,
+            grace: Duration::from_secs(30),
+            utc: |seconds| seconds.to_string(),
+        }
+    }
+}
+
+/// What connections may take, in number and in time.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Limits {
+    /// Most connections that are open at a time; others wait until one ends.
+    pub max_connections: usize,
+    /// Most time of a TLS handshake, of the head of a request, and between two requests; then the connection is closed.
+    pub head_timeout: Duration,
+    /// Most time between two parts of a body; then the request is answered with 408 and the connection is closed.
+    pub body_timeout: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Limits {
+        Limits {
+            max_connections: 1024,
+            head_timeout: Duration::from_secs(10),
+            body_timeout: Duration::from_secs(30),
+        }
+    }
 }

@@ -2,19 +2,20 @@
 
 use crate::error::{ApiError, Error, Result, in_ollamas_form};
 use crate::fields::Fields;
+use crate::listen::Connections;
 use crate::metrics::{self, Metrics};
 use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Entry, Lease, Registry};
 use crate::stored::{self, ModelStore};
-use crate::{anthropic, auth, llama, ollama, openai, page};
+use crate::{anthropic, auth, body, llama, ollama, openai, page, props, tls, trace};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state, map_response};
 use axum::response::IntoResponse;
 use axum::routing::{any, get, post};
-use std::future::IntoFuture;
 use std::net::SocketAddr;
+use std::pin::pin;
 use std::sync::Arc;
 use tokio::net::TcpListener;
 use tokio::signal::unix::{Signal, SignalKind, signal};
@@ -29,6 +30,15 @@ pub struct App {
 }
 
 impl App {
+    pub fn new(options: ServerOptions, sources: Vec<ModelSource>, store: Option<ModelStore>) -> App {
+        App {
+            registry: Arc::new(Registry::new(sources, store, &options)),
+            metrics: Arc::default(),
+            started: crate::names::since_1970().as_secs(),
+            options,
+        }
+    }
+
     /// The model that a request names, loaded.
     pub async fn lease(&self, fields: &Fields) -> Result<Lease, ApiError> {
         self.lease_of(&self.entry(fields).await?, fields).await
@@ -109,13 +119,9 @@ impl Server {
         let listen = |e: std::io::Error| Error::Listen { address, problem: e.to_string() };
         let listener = TcpListener::bind(address).await.map_err(listen)?;
         let cors = cors(&self.options.cors)?;
-        let registry = Arc::new(Registry::new(self.sources, self.store, &self.options));
-        let app = Arc::new(App {
-            registry: registry.clone(),
-            metrics: Arc::default(),
-            started: crate::names::since_1970().as_secs(),
-            options: self.options,
-        });
+        let app = Arc::new(App::new(self.options, self.sources, self.store));
+        let registry = app.registry.clone();
+        let tls = app.options.tls.as_ref().map(tls::acceptor).transpose()?;
         let mut signals = Signals::listen()?;
         if let Some(first) = registry.named().first().filter(|_| self.loads_first) {
             registry.lease(first).await.map_err(|e| Error::Load(e.message))?;
@@ -123,21 +129,21 @@ impl Server {
         tokio::spawn(registry.unload_expired());
         on_ready(listener.local_addr().map_err(listen)?);
 
-        let (drain, draining) = tokio::sync::oneshot::channel::<()>();
-        let drained = async move { draining.await.unwrap_or_default() };
-        let served = axum::serve(listener, routes(app.clone(), cors)).with_graceful_shutdown(drained);
-        let mut served = std::pin::pin!(served.into_future());
+        let (drain, draining) = tokio::sync::watch::channel(false);
+        let (limits, router) = (app.options.limits, routes(app.clone(), cors));
+        let mut served = pin!(Connections { router, tls, limits, draining }.serve(listener));
         tokio::select! {
-            ended = &mut served => return ended.map_err(start),
+            () = &mut served => {}
             () = signals.next() => {}
         }
-        let _ = drain.send(());
+        let _ = drain.send(true);
         tokio::select! {
-            ended = &mut served => ended.map_err(start),
+            () = &mut served => {}
             // The time is over, or a second signal came.
-            () = tokio::time::sleep(app.options.grace) => Ok(()),
-            () = signals.next() => Ok(()),
+            () = tokio::time::sleep(app.options.grace) => {}
+            () = signals.next() => {}
         }
+        Ok(())
     }
 }
 
@@ -162,7 +168,7 @@ impl Signals {
     }
 }
 
-fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
+pub fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
     let openai = Router::new()
         .route("/v1/models", get(openai::models::list))
         .route("/v1/models/{*id}", get(openai::models::one))
@@ -172,7 +178,7 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/v1/embeddings", any(no_embeddings))
         .route("/health", get(llama::health))
         .route("/metrics", get(metrics::metrics))
-        .route("/props", get(llama::props))
+        .route("/props", get(props::route))
         .route("/slots", get(llama::slots))
         .route("/tokenize", post(llama::tokenize))
         .route("/detokenize", post(llama::detokenize))
@@ -181,12 +187,13 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .method_not_allowed_fallback(no_method);
     let openai = openai.merge(anthropic::routes()).merge(page::routes());
     let routes = openai.merge(ollama::routes().layer(map_response(in_ollamas_form)));
+    let routes = routes.layer(from_fn_with_state(app.clone(), body::limit));
     let routes = routes.layer(from_fn_with_state(app.clone(), auth::check));
     let routes = match cors {
         Some(cors) => routes.layer(cors),
         None => routes,
     };
-    routes.with_state(app)
+    routes.layer(from_fn(trace::layer)).with_state(app)
 }
 
 async fn no_route(method: Method, uri: Uri) -> impl IntoResponse {
@@ -206,7 +213,7 @@ pub async fn no_embeddings() -> ApiError {
 }
 
 fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {
-    let layer = CorsLayer::new().allow_methods(Any).allow_headers(Any);
+    let layer = CorsLayer::new().allow_methods(Any).allow_headers(Any).expose_headers([trace::HEADER]);
     match origins {
         [] => Ok(None),
         [all] if all == "*" => Ok(Some(layer.allow_origin(Any))),

@@ -2,8 +2,10 @@
 
 mod abuse;
 mod client;
+mod log;
 mod ollama;
 mod openai;
 mod others;
 mod receipts;
 mod store;
+mod tls;

@@ -2,9 +2,10 @@
 
 use crate::args::{ContextArgs, ModelArgs, RequestsArgs, TemplateArgs};
 use crate::values;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use llmrt_server::{KeepAlive, parse_keep_alive};
 use std::ffi::OsString;
+use std::path::PathBuf;
 
 /// Serve models over HTTP: the APIs of OpenAI, Ollama, Anthropic and llama-server.
 ///
@@ -33,6 +34,16 @@ pub struct Serve {
     /// Origin whose pages may call the server (repeatable); `*`: all [default: none].
     #[arg(long, value_name = "ORIGIN", help_heading = "Server")]
     pub cors: Vec<String>,
+    /// File with the server's certificate in PEM form, then those between it and the root: answers over TLS.
+    #[arg(long, value_name = "FILE", requires = "tls_key", help_heading = "Server")]
+    pub tls_cert: Option<PathBuf>,
+    /// File with the private key of --tls-cert in PEM form, without a password.
+    #[arg(long, value_name = "FILE", requires = "tls_cert", help_heading = "Server")]
+    pub tls_key: Option<PathBuf>,
+    /// Most connections that are open at a time; others wait.
+    #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 1024)]
+    #[arg(allow_negative_numbers = true, help_heading = "Server")]
+    pub max_connections: usize,
     /// Largest request.
     #[arg(long, value_name = "SIZE", value_parser = values::size, default_value = "16MiB", help_heading = "Server")]
     pub max_body: u64,
@@ -52,6 +63,12 @@ pub struct Serve {
     #[arg(long, value_name = "TIME", value_parser = keep_alive, default_value = "-1")]
     #[arg(allow_negative_numbers = true, help_heading = "Server")]
     pub keep_alive: Time,
+    /// Form of the log on stderr.
+    #[arg(long, value_enum, default_value_t, value_name = "FORM", help_heading = "Log")]
+    pub log_format: LogFormat,
+    /// Least important lines of the log; `info` has one for each request [default: warn; with -v: info, with -vv: debug].
+    #[arg(long, value_enum, value_name = "LEVEL", help_heading = "Log")]
+    pub log_level: Option<LogLevel>,
     /// Requests of a model that run at a time.
     #[arg(long, value_name = "N", value_parser = values::whole, default_value_t = 8)]
     #[arg(allow_negative_numbers = true, help_heading = "Several sequences")]
@@ -68,6 +85,31 @@ pub struct Serve {
     pub loading: ModelArgs,
 }
 
+/// `--log-format`.
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum LogFormat {
+    /// Lines to read.
+    #[default]
+    Text,
+    /// An object per line.
+    Json,
+}
+
+/// `--log-level`.
+#[derive(ValueEnum, Debug, Clone, Copy, PartialEq, Eq)]
+pub enum LogLevel {
+    /// No log.
+    Off,
+    /// What ends the server.
+    Error,
+    /// What needs a look: devices that were left out, requests that failed in the server.
+    Warn,
+    /// Each request.
+    Info,
+    /// Connections that failed.
+    Debug,
+}
+
 /// `--keep-alive`.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Time(pub KeepAlive);
@@ -81,6 +123,6 @@ Examples:
   llmrt serve                                   the embedded story teller on http://127.0.0.1:8080
   llmrt serve model.gguf --port 9000
   llmrt serve small=a.gguf large=b.gguf --kv-memory 2GiB
-  LLMRT_API_KEY=secret llmrt serve model.gguf --host 0.0.0.0
+  LLMRT_API_KEY=secret llmrt serve model.gguf --host 0.0.0.0 --tls-cert cert.pem --tls-key key.pem
 
 Then, for example: curl http://127.0.0.1:8080/v1/completions -d '{\"prompt\": \"Once upon a time\", \"stream\": true}'";

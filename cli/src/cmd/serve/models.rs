@@ -5,14 +5,14 @@ use crate::cmd::run::stored;
 use crate::context::{self, Defaults};
 use crate::error::{Error, Result};
 use crate::model::{self, OpenModel};
-use crate::session::Session;
+use crate::session::{Session, note_warnings};
 use crate::setup::Setup;
 use crate::store;
 use crate::templates::Template;
 use llmrt_abi::DType;
 use llmrt_engine::AsyncEngine;
 use llmrt_gguf::TensorInfo;
-use llmrt_server::{Model, ModelInfo, ModelSource, ModelStore};
+use llmrt_server::{Model, ModelInfo, ModelSource, ModelStore, Placement};
 use llmrt_store::{Entry, StoredModel};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -167,9 +167,14 @@ impl Loader {
         self.requests.apply(&mut options, setup, &model)?;
         let n_ctx = options.n_ctx;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
-        let engine = AsyncEngine::start(session.core)?;
+        let placement = Arc::new(Placement::new(setup.device_names()));
+        let placed = placement.clone();
+        let engine = AsyncEngine::start_watched(session.core, move |core| {
+            note_warnings(core.runner_mut().take_warnings());
+            core.runner().report().into_iter().for_each(|report| placed.set(report));
+        })?;
         let (system, messages) = (self.system.clone(), self.messages.clone());
-        Ok(Model { engine, tokenizer, template, system, messages, n_ctx })
+        Ok(Model { engine, tokenizer, template, system, messages, n_ctx, placement })
     }
 
     fn describe(&self, path: Option<&Path>) -> Result<ModelInfo> {

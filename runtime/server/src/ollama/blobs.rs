@@ -42,14 +42,17 @@ pub async fn post(
     let send = async move {
         let mut body = body.into_data_stream();
         while let Some(chunk) = body.next().await {
+            let stalled = chunk.as_ref().err().and_then(crate::body::stalled);
             let chunk = chunk.map_err(|e| Error::other(e.to_string()));
             let is_last = chunk.is_err();
             if sender.send(chunk).await.is_err() || is_last {
-                return;
+                return stalled;
             }
         }
+        None
     };
-    tokio::join!(received, send).0?
+    let (received, stalled) = tokio::join!(received, send);
+    stalled.map_or(received?, Err)
 }
 
 /// The chunks of a body, to be read on another thread.

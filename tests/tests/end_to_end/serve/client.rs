@@ -2,6 +2,7 @@
 
 use llmrt_tests::build::llmrt;
 use serde_json::Value;
+use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::path::Path;
@@ -12,6 +13,8 @@ use std::time::{Duration, Instant};
 pub struct Server {
     child: Child,
     address: String,
+    /// What its first line has.
+    pub url: String,
 }
 
 /// What a server answered.
@@ -47,15 +50,26 @@ impl Server {
 
     /// The same with variables of the environment.
     pub fn start_with(args: &[&str], variables: &[(&str, &Path)]) -> Server {
+        Server::spawn(args, variables, Stdio::inherit())
+    }
+
+    /// The same with its stderr in a file.
+    pub fn start_logged(args: &[&str], log: &Path) -> Server {
+        Server::spawn(args, &[], File::create(log).expect("a file").into())
+    }
+
+    fn spawn(args: &[&str], variables: &[(&str, &Path)], stderr: Stdio) -> Server {
         let mut command = llmrt(["serve", "--port", "0", "-t", "1"]);
         command.envs(variables.iter().copied());
-        let mut child = command.args(args).stdout(Stdio::piped()).spawn().expect("the program starts");
+        let mut child =
+            command.args(args).stdout(Stdio::piped()).stderr(stderr).spawn().expect("the program starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("the first line");
-        let address = line.trim().strip_prefix("listening on http://");
-        let address = address.unwrap_or_else(|| panic!("{line:?} has no address")).to_string();
-        Server { child, address }
+        let url = line.trim().strip_prefix("listening on ");
+        let url = url.unwrap_or_else(|| panic!("{line:?} has no address")).to_string();
+        let address = url.rsplit('/').next().expect("an address").to_string();
+        Server { child, address, url }
     }
 
     pub fn get(&self, path: &str) -> Answer {

@@ -29,6 +29,18 @@ fn streams_of_many_requests_end_with_their_texts() {
 }
 
 #[test]
+fn a_watcher_sees_the_core_after_each_step() {
+    let (sender, seen) = channel();
+    let watch = move |core: &mut EngineCore<_>| sender.send(core.is_idle()).unwrap_or_default();
+    let engine = AsyncEngine::start_watched(core(64, 0, SchedulerConfig::default()), watch).unwrap();
+    engine.generate(request(3)).unwrap().finish().unwrap();
+    engine.drain();
+    drop(engine);
+    // The prompt's step gives the first token.
+    assert_eq!(seen.iter().collect::<Vec<bool>>(), [false, false, true]);
+}
+
+#[test]
 fn a_reader_that_never_reads_holds_up_nothing() {
     let engine = AsyncEngine::start(core(64, 0, SchedulerConfig::default())).unwrap();
     let unread = engine.generate(request(60)).unwrap();
