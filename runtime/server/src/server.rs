@@ -1,6 +1,6 @@
 //! The server: routes, signals, and the end.
 
-use crate::error::{ApiError, Error, Result, in_ollamas_form};
+use crate::error::{ApiError, Error, Result, in_anthropics_form, in_ollamas_form};
 use crate::metrics::{self, Metrics};
 use crate::model::ModelSource;
 use crate::options::ServerOptions;
@@ -159,9 +159,11 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/apply-template", post(llama::apply_template))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
-    let openai = openai.merge(anthropic::routes()).merge(page::routes());
-    let routes = openai.merge(ollama::routes().layer(map_response(in_ollamas_form)));
-    let routes = routes.layer(from_fn_with_state(app.clone(), auth::check));
+    // Keys are checked within each form: a refusal has the form of its route.
+    let keyed = |routes: Router<Arc<App>>| routes.layer(from_fn_with_state(app.clone(), auth::check));
+    let routes = keyed(openai.merge(page::routes()))
+        .merge(keyed(anthropic::routes()).layer(map_response(in_anthropics_form)))
+        .merge(keyed(ollama::routes()).layer(map_response(in_ollamas_form)));
     let routes = match cors {
         Some(cors) => routes.layer(cors),
         None => routes,
