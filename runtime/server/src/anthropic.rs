@@ -1,16 +1,16 @@
-//! POST /v1/messages of Anthropic, streamed or not.
+//! POST /v1/messages of Anthropic, streamed or not, and /v1/messages/count_tokens.
 
 mod blocks;
 mod read;
 
-use crate::error::{ApiError, in_anthropics_form};
+use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::names;
+use crate::registry::on_thread;
 use crate::reply::{News, Reply};
 use crate::server::App;
 use crate::stream::{self, Gone, Writer};
 use axum::extract::State;
-use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -19,17 +19,25 @@ use llmrt::engine::Finish;
 use serde_json::{Value, json};
 use std::sync::Arc;
 
-/// The route.
+/// The routes.
 pub fn routes() -> Router<Arc<App>> {
-    Router::new().route("/v1/messages", post(route)).layer(map_response(in_anthropics_form))
+    Router::new().route("/v1/messages", post(messages)).route("/v1/messages/count_tokens", post(count_tokens))
 }
 
-async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {
+async fn count_tokens(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Value>, ApiError> {
+    let chat = read::chat(&fields)?;
+    let lease = app.lease(&fields).await?;
+    let now = app.now();
+    let n = on_thread(move || lease.model.count_chat(&chat, &now)).await??;
+    Ok(Json(json!({ "input_tokens": n })))
+}
+
+async fn messages(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {
     let (entry, fields) = app.resolve(fields).await?;
     let (request, chat) = read::call(&fields)?;
     let stream = fields.get_or("stream", false)?;
     let lease = app.lease_of(&entry, &fields).await?;
-    let job = Job { reply: Reply::start(&app, lease, request, chat).await?, id: names::id("msg") };
+    let job = Job { reply: Reply::start(&app, lease, request, chat).await?, id: names::id("msg_") };
     Ok(match stream {
         true => stream::events(|out| job.stream(out)),
         false => Json(job.complete().await?).into_response(),

@@ -9,9 +9,9 @@ pub fn random() -> u64 {
     RandomState::new().build_hasher().finish()
 }
 
-/// An id such as `chatcmpl-0123456789abcdef`.
+/// An id that begins with `prefix`, such as `chatcmpl-0123456789abcdef` or `msg_0123456789abcdef`.
 pub fn id(prefix: &str) -> String {
-    format!("{prefix}-{:016x}", random())
+    format!("{prefix}{:016x}", random())
 }
 
 /// Time since 1970.

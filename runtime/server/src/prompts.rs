@@ -56,6 +56,12 @@ impl Model {
         Ok((prompt, parser))
     }
 
+    /// Tokens of the prompt for messages, whether the context holds them or not.
+    pub(crate) fn count_chat(&self, chat: &Chat, now: &str) -> Result<usize, ApiError> {
+        let (prompt, _) = self.render(chat, now)?;
+        Ok(self.tokenizer.encode_prompt(&prompt, limits(self))?.len())
+    }
+
     /// The text of the prompt for messages, and of it what the answer begins with.
     pub(crate) fn render(
         &self,

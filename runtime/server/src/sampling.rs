@@ -9,7 +9,7 @@ use llmrt::engine::{Decoding, Request, SamplingParams};
 use serde_json::{Map, Value};
 
 /// Fields that would change the text and are not supported, and what to do instead.
-const REFUSED: [(&str, &str); 20] = [
+const REFUSED: [(&str, &str); 24] = [
     ("guided_json", NO_GRAMMARS),
     ("guided_regex", NO_GRAMMARS),
     ("guided_choice", NO_GRAMMARS),
@@ -30,6 +30,10 @@ const REFUSED: [(&str, &str); 20] = [
     ("grammar_lazy", NO_GRAMMARS),
     ("lora", "merge the adapter into the model"),
     ("prompt_lookup_num_tokens", "leave it out"),
+    ("n_predict", "use max_tokens"),
+    ("n_probs", "use logprobs"),
+    ("return_token_ids", "use /tokenize"),
+    ("return_tokens_as_token_ids", "use logprobs, which has the bytes of tokens in a chat"),
 ];
 
 /// What is answered where a grammar is requested.
@@ -236,6 +240,7 @@ mod tests {
         assert_eq!(format.param.as_deref(), Some("response_format"));
         assert!(format.message.contains("grammars are not supported"));
         assert_eq!(refused(r#"{"guided_regex": "a+"}"#).param.as_deref(), Some("guided_regex"));
+        assert_eq!(refused(r#"{"n_predict": 5}"#).message, "`n_predict` is not supported: use max_tokens");
         assert_eq!(refused(r#"{"temperature": -1}"#).param.as_deref(), Some("temperature"));
         assert_eq!(refused(r#"{"top_p": 2}"#).param.as_deref(), Some("top_p"));
         assert_eq!(refused(r#"{"logit_bias": {"x": 1}}"#).param.as_deref(), Some("logit_bias"));

@@ -1,6 +1,6 @@
 //! The server: routes, signals, and the end.
 
-use crate::error::{ApiError, Error, Result, in_ollamas_form};
+use crate::error::{ApiError, Error, Result, in_anthropics_form, in_ollamas_form};
 use crate::fields::Fields;
 use crate::listen::Connections;
 use crate::metrics::{self, Metrics};
@@ -185,10 +185,14 @@ pub fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/apply-template", post(llama::apply_template))
         .fallback(no_route)
         .method_not_allowed_fallback(no_method);
-    let openai = openai.merge(anthropic::routes()).merge(page::routes());
-    let routes = openai.merge(ollama::routes().layer(map_response(in_ollamas_form)));
-    let routes = routes.layer(from_fn_with_state(app.clone(), body::limit));
-    let routes = routes.layer(from_fn_with_state(app.clone(), auth::check));
+    // Keys are checked within each form, before bodies are read: a refusal has the form of its route.
+    let keyed = |routes: Router<Arc<App>>| {
+        let routes = routes.layer(from_fn_with_state(app.clone(), body::limit));
+        routes.layer(from_fn_with_state(app.clone(), auth::check))
+    };
+    let routes = keyed(openai.merge(page::routes()))
+        .merge(keyed(anthropic::routes()).layer(map_response(in_anthropics_form)))
+        .merge(keyed(ollama::routes()).layer(map_response(in_ollamas_form)));
     let routes = match cors {
         Some(cors) => routes.layer(cors),
         None => routes,

@@ -49,7 +49,7 @@ impl ToolCall {
             Some(value) => value.clone(),
             None => json!({}),
         };
-        arguments.is_object().then(|| ToolCall { id: names::id("call"), name, arguments })
+        arguments.is_object().then(|| ToolCall { id: names::id("call_"), name, arguments })
     }
 
     /// As OpenAI writes it: arguments are text.

@@ -19,7 +19,8 @@ pub fn call(fields: &Fields) -> Result<(Request, Chat), ApiError> {
     Ok((request, chat(fields)?))
 }
 
-fn chat(fields: &Fields) -> Result<Chat, ApiError> {
+/// The messages, with the tools.
+pub fn chat(fields: &Fields) -> Result<Chat, ApiError> {
     let mut messages = Vec::new();
     if let Some(system) = fields.value("system") {
         messages.push(json!({ "role": "system", "content": text("system", system)? }));

@@ -88,7 +88,7 @@ impl Call {
         })
         .await??;
         let object = if streaming.stream { "chat.completion.chunk" } else { "chat.completion" };
-        let envelope = Envelope::new("chatcmpl", object, lease.entry().name());
+        let envelope = Envelope::new("chatcmpl-", object, lease.entry().name());
         let (parsers, has_logprobs) = (vec![parser; request.n], request.logprobs.is_some());
         let opening = prompt.opening.trim_start().to_string();
         let request = Request { prompt: prompt.tokens, continues: !opening.is_empty(), ..request };

@@ -101,7 +101,7 @@ impl Call {
             continues: prompt.text.as_deref() != Some(""),
             ..request.clone()
         });
-        let envelope = Envelope::new("cmpl", "text_completion", lease.entry().name());
+        let envelope = Envelope::new("cmpl-", "text_completion", lease.entry().name());
         let requests = requests.collect();
         let generation = Generation::start(lease, requests, app.options.request_timeout, &app.metrics)?;
         Ok(Job {

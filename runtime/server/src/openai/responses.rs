@@ -25,7 +25,7 @@ pub async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Respon
     let stream = fields.get_or("stream", false)?;
     let lease = app.lease_of(&entry, &fields).await?;
     let reply = Reply::start(&app, lease, request, chat).await?;
-    let job = Job { reply, id: names::id("resp"), created: names::since_1970().as_secs(), fields };
+    let job = Job { reply, id: names::id("resp_"), created: names::since_1970().as_secs(), fields };
     Ok(match stream {
         true => stream::events(|out| job.stream(out)),
         false => Json(job.complete().await?).into_response(),

@@ -81,6 +81,10 @@ fn keys_bodies_and_origins_are_checked() {
     assert_eq!(with("authorization: Bearer wrong\r\n").status, 401);
     assert_eq!(with("authorization: Bearer secret\r\n").status, 200);
     let key = "authorization: Bearer secret\r\n";
+    let refused = |path: &str| server.send("POST", path, "", "{}").json();
+    assert!(refused("/api/chat")["error"].is_string(), "in the form of Ollama");
+    assert_eq!(refused("/v1/messages")["error"]["type"], "authentication_error", "in the form of Anthropic");
+    assert_eq!(refused("/v1/messages")["type"], "error");
     let large = format!("{{\"prompt\": \"{}\"}}", "a".repeat(2000));
     assert_eq!(server.send("POST", "/v1/completions", key, &large).status, 413);
     let allowed = with(&format!("{key}origin: http://a.example\r\n"));

@@ -28,6 +28,8 @@ fn anthropics_messages_stream_the_text_of_the_whole_answer() {
     let whole = server.post("/v1/messages", &body(false)).json();
     assert_eq!((&whole["type"], &whole["stop_reason"]), (&json!("message"), &json!("max_tokens")));
     assert_eq!(whole["usage"]["output_tokens"], 8);
+    let counted = server.post("/v1/messages/count_tokens", &body(false)).json();
+    assert_eq!(counted["input_tokens"], 5);
     let text = whole["content"][0]["text"].as_str().unwrap();
     let events = events(&server.post("/v1/messages", &body(true)));
     let kinds: Vec<&str> = events.iter().map(|event| event["type"].as_str().unwrap()).collect();

@@ -74,7 +74,7 @@ impl Items {
         let mut events = Vec::new();
         if self.open.as_ref().is_none_or(|open| open.is_reasoning != is_reasoning) {
             events.extend(self.end());
-            let id = names::id(if is_reasoning { "rs" } else { "msg" });
+            let id = names::id(if is_reasoning { "rs_" } else { "msg_" });
             let open = Open { id, is_reasoning, text: String::new() };
             events.push(self.added("added", open.item("in_progress", Vec::new())));
             events.push(open.event(self.done.len(), "added", "part", open.content("")));
@@ -103,7 +103,7 @@ impl Items {
     }
 
     fn call(&mut self, call: &ToolCall) -> Vec<Value> {
-        let (id, arguments) = (names::id("fc"), call.arguments.to_string());
+        let (id, arguments) = (names::id("fc_"), call.arguments.to_string());
         let item = |status: &str, arguments: &str| {
             json!({
                 "type": "function_call", "id": id, "call_id": call.id, "name": call.name,
