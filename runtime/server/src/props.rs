@@ -99,7 +99,10 @@ mod tests {
     #[test]
     fn a_placement_has_the_fields_that_the_page_reads() {
         let placement = Placement::new(vec!["sim0".into(), "cpu".into()]);
-        assert_eq!(of_placement(&placement), json!({ "devices": [{ "device": "sim0" }, { "device": "cpu" }] }));
+        assert_eq!(
+            of_placement(&placement),
+            json!({ "devices": [{ "device": "sim0" }, { "device": "cpu" }] })
+        );
         placement.set(&Report {
             devices: vec!["sim0".into(), "cpu".into()],
             nodes: vec![5, 1],
@@ -111,7 +114,10 @@ mod tests {
         });
         let placed = of_placement(&placement);
         assert_eq!(placed["devices"][1], json!({ "device": "cpu", "n_nodes": 1, "compute_bytes": 32 }));
-        assert_eq!(placed["splits"], json!([{ "device": "sim0", "n_nodes": 5 }, { "device": "cpu", "n_nodes": 1 }]));
+        assert_eq!(
+            placed["splits"],
+            json!([{ "device": "sim0", "n_nodes": 5 }, { "device": "cpu", "n_nodes": 1 }])
+        );
         assert_eq!((&placed["n_copies"], &placed["copied_bytes"]), (&json!(1), &json!(16)));
     }
 }

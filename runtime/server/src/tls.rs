@@ -20,8 +20,7 @@ pub struct TlsFiles {
 
 const CERT: &str = "--tls-cert";
 const KEY: &str = "--tls-key";
-const EXPECTED_CERT: &str =
-    "expected PEM with `-----BEGIN CERTIFICATE-----`, the server's own first, then those between it and the root";
+const EXPECTED_CERT: &str = "expected PEM with `-----BEGIN CERTIFICATE-----`, the server's own first, then those between it and the root";
 const EXPECTED_KEY: &str = "expected PEM with `-----BEGIN PRIVATE KEY-----`, without a password";
 
 /// What accepts TLS connections (1.2 and 1.3, HTTP/1.1) with these files.
@@ -99,8 +98,7 @@ pub mod tests {
         assert!(no_key.starts_with("--tls-key") && no_key.contains("no private key in it"), "{no_key}");
         let mismatch = refused(&cert, &file("other", &other));
         assert!(mismatch.contains("the key is of another certificate; give the key"), "{mismatch}");
-        let damaged =
-            file("damaged", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
+        let damaged = file("damaged", "-----BEGIN CERTIFICATE-----\nAAAA\n-----END CERTIFICATE-----\n");
         assert!(refused(&damaged, &key).starts_with("--tls-cert"), "{}", refused(&damaged, &key));
     }
 }

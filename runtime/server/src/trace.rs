@@ -83,8 +83,16 @@ impl Trace {
         let path: String = request.uri().path().chars().take(MAX_PATH).collect();
         let method = request.method().as_str();
         let span = tracing::error_span!(
-            "request", id = text, method, path, model = Empty, status = Empty, prompt_tokens = Empty,
-            output_tokens = Empty, ttft_ms = Empty, duration_ms = Empty,
+            "request",
+            id = text,
+            method,
+            path,
+            model = Empty,
+            status = Empty,
+            prompt_tokens = Empty,
+            output_tokens = Empty,
+            ttft_ms = Empty,
+            duration_ms = Empty,
         );
         Trace(Arc::new(Recorded { id, span, started: Instant::now(), outcome: Mutex::default() }))
     }

@@ -61,7 +61,8 @@ impl Server {
     fn spawn(args: &[&str], variables: &[(&str, &Path)], stderr: Stdio) -> Server {
         let mut command = llmrt(["serve", "--port", "0", "-t", "1"]);
         command.envs(variables.iter().copied());
-        let mut child = command.args(args).stdout(Stdio::piped()).stderr(stderr).spawn().expect("the program starts");
+        let mut child =
+            command.args(args).stdout(Stdio::piped()).stderr(stderr).spawn().expect("the program starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("the first line");

@@ -103,7 +103,8 @@ fn warnings_of_a_runner_go_to_the_log() {
     let options = rules.iter().flat_map(|rule| ["--plugin-option", rule]);
     let flags: Vec<&str> = device.into_iter().chain(options).chain(["--log-format", "json"]).collect();
     let server = Server::start_logged(&flags, &log);
-    let answer = server.post("/v1/completions", r#"{"prompt": "Once", "max_tokens": 50, "ignore_eos": true}"#);
+    let answer =
+        server.post("/v1/completions", r#"{"prompt": "Once", "max_tokens": 50, "ignore_eos": true}"#);
     assert_eq!(answer.status, 200, "{}", answer.body);
     let lines = lines(&log, "is not used any more");
     let line: Value = serde_json::from_str(lines.last().unwrap()).expect("JSON");
