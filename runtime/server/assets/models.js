@@ -64,7 +64,7 @@ export class Models {
     if (typeof shown?.template !== "string") return null;
     if (shown.template !== "") return true;
     // A template that the server was started with is not in the file.
-    const props = await this.api.json("props").catch(() => null);
+    const props = await this.api.json(`props?model=${encodeURIComponent(model)}`).catch(() => null);
     return props?.model_alias === model && Boolean(props.chat_template);
   }
 

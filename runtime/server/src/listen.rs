@@ -17,7 +17,7 @@ use tokio::time::{sleep, timeout};
 use tokio_rustls::TlsAcceptor;
 
 /// How long no connection is accepted after the system had no room for one.
-const PAUSE: Duration = Duration::from_millis(100);
+const PAUSE: Duration = Duration::from_secs(1);
 
 /// What all connections share.
 #[derive(Clone)]
@@ -35,7 +35,7 @@ pub struct Connections {
 impl Connections {
     /// Accepts connections until the server drains; returns when the last one has ended. To drop the future ends all.
     pub async fn serve(mut self, listener: TcpListener) {
-        let places = Arc::new(Semaphore::new(self.limits.max_connections));
+        let places = Arc::new(Semaphore::new(self.limits.max_connections.min(Semaphore::MAX_PERMITS)));
         let mut open = JoinSet::new();
         loop {
             let (stream, place) = tokio::select! {
@@ -107,9 +107,8 @@ async fn accept(
             Err(e) if is_of_client(&e) => {}
             Err(e) => {
                 // Too many open files, or no memory: others end and make room.
-                tracing::warn!(
-                    "a connection cannot be accepted: {e}; lower --max-connections, or raise the limit of open files"
-                );
+                let remedy = "lower --max-connections, or raise the limit of open files";
+                tracing::warn!("a connection cannot be accepted: {e}; {remedy}");
                 sleep(PAUSE).await;
             }
         }

@@ -3,8 +3,10 @@
 use super::Connections;
 use crate::options::{Limits, ServerOptions};
 use crate::server::{App, routes};
+use crate::stored::ModelStore;
 use crate::tls::tests::self_signed;
 use crate::tls::{TlsFiles, acceptor};
+use llmrt_store::{Client, ClientOptions, Store};
 use std::io::{ErrorKind, Read, Write};
 use std::net::{SocketAddr, TcpStream};
 use std::sync::Arc;
@@ -31,6 +33,10 @@ struct Running {
 }
 
 fn start(limits: Limits, tls: Option<TlsAcceptor>) -> Running {
+    start_with(limits, tls, None)
+}
+
+fn start_with(limits: Limits, tls: Option<TlsAcceptor>, store: Option<ModelStore>) -> Running {
     let address = SocketAddr::from(([127, 0, 0, 1], 0));
     let options = ServerOptions { limits, ..ServerOptions::at(address) };
     let (drain, draining) = watch::channel(false);
@@ -40,7 +46,7 @@ fn start(limits: Limits, tls: Option<TlsAcceptor>) -> Running {
         runtime.block_on(async {
             let listener = TcpListener::bind(address).await.unwrap();
             sender.send(listener.local_addr().unwrap()).unwrap();
-            let router = routes(Arc::new(App::new(options, Vec::new(), None)), None);
+            let router = routes(Arc::new(App::new(options, Vec::new(), store)), None);
             Connections { router, tls, limits, draining }.serve(listener).await;
         });
     });
@@ -108,6 +114,22 @@ fn a_body_that_stalls_is_answered_with_408_and_closed() {
         assert!(answer.contains("connection: close"), "{answer}");
         assert!(answer.contains("did not come in time"), "{answer}");
     }
+}
+
+#[test]
+fn a_blob_that_stalls_is_answered_with_408_too() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = ModelStore {
+        store: Store::at(dir.path()),
+        source: Box::new(|_, _| unreachable!("no model is served")),
+        client: Box::new(|_| Client::new(ClientOptions::default())),
+    };
+    let limits = Limits { head_timeout: LONG, body_timeout: SHORT, ..Limits::default() };
+    let server = start_with(limits, None, Some(store));
+    let path = format!("/api/blobs/sha256:{}", "a".repeat(64));
+    let head = format!("POST {path} HTTP/1.1\r\nhost: x\r\ncontent-length: 100\r\n\r\n");
+    let answer = exchange(server.connect(), &(head + "the beginning"));
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
 }
 
 #[test]
