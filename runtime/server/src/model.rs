@@ -17,6 +17,8 @@ pub struct Model {
     pub system: Option<String>,
     /// Tokens that a prompt and its text may have.
     pub n_ctx: usize,
+    /// The devices that compute it, first choice first.
+    pub devices: Vec<String>,
 }
 
 /// A chat template.

@@ -2,6 +2,7 @@
 
 mod abuse;
 mod client;
+mod clients;
 mod ollama;
 mod openai;
 mod others;

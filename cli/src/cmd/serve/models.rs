@@ -161,8 +161,9 @@ impl Loader {
         self.requests.apply(&mut options, setup, &model)?;
         let n_ctx = options.n_ctx;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
+        let devices = computing(setup, &session);
         let engine = AsyncEngine::start(session.core)?;
-        Ok(Model { engine, tokenizer, template, system: self.system.clone(), n_ctx })
+        Ok(Model { engine, tokenizer, template, system: self.system.clone(), n_ctx, devices })
     }
 
     fn describe(&self, path: Option<&Path>) -> Result<ModelInfo> {
@@ -182,6 +183,13 @@ impl Loader {
             architecture,
         })
     }
+}
+
+/// The devices that have memory to compute the model's steps.
+fn computing(setup: &Setup, session: &Session) -> Vec<String> {
+    let (_, arenas) = session.core.runner().allocated();
+    let used = setup.device_names().into_iter().zip(arenas).filter(|(_, n_bytes)| *n_bytes > 0);
+    used.map(|(name, _)| name).collect()
 }
 
 /// The type that most bytes of a model have.

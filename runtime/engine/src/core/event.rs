@@ -108,3 +108,12 @@ pub struct Usage {
     /// Tokens generated, of all texts.
     pub n_generated: usize,
 }
+
+/// The use of the KV cache since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KvUse {
+    /// Most blocks that requests had in a step.
+    pub max_blocks: usize,
+    /// How often a request lost its blocks to others.
+    pub n_preemptions: usize,
+}

@@ -8,7 +8,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub use event::{EngineEvent, PromptLogprob, RequestOutput, Usage};
+pub use event::{EngineEvent, KvUse, PromptLogprob, RequestOutput, Usage};
 pub use runner::{Rows, Runner, StepInputs};
 
 use crate::batch::Batch;
@@ -73,6 +73,7 @@ pub struct EngineCore<R> {
     next_id: u64,
     /// Events of steps that failed afterwards.
     pending: Vec<EngineEvent>,
+    kv_use: KvUse,
 }
 
 impl<R: Runner> EngineCore<R> {
@@ -95,6 +96,7 @@ impl<R: Runner> EngineCore<R> {
             requests: BTreeMap::new(),
             next_id: 0,
             pending: Vec::new(),
+            kv_use: KvUse::default(),
         })
     }
 
@@ -165,6 +167,11 @@ impl<R: Runner> EngineCore<R> {
         &self.scheduler
     }
 
+    /// How far the KV cache was used.
+    pub fn kv_use(&self) -> KvUse {
+        self.kv_use
+    }
+
     /// What computes.
     pub fn runner(&self) -> &R {
         &self.runner
@@ -196,6 +203,8 @@ impl<R: Runner> EngineCore<R> {
             self.scheduler.set_preemption_cost(cost);
         }
         let plan = self.scheduler.schedule()?;
+        self.kv_use.max_blocks = self.kv_use.max_blocks.max(self.scheduler.pool().n_used());
+        self.kv_use.n_preemptions += plan.preempted.len();
         let refused = self.refuse(&plan);
         self.pending.extend(refused);
         match self.compute(&plan) {

@@ -58,6 +58,11 @@ impl Server {
         Server { child, address }
     }
 
+    /// HOST:PORT.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "", "")
     }
