@@ -9,7 +9,16 @@ pub fn now() -> String {
 
 /// A time as UTC in the same form.
 pub fn date(time: SystemTime) -> String {
-    written(time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs()))
+    written(since_1970(time))
+}
+
+/// Seconds since 1970, now.
+pub fn seconds() -> u64 {
+    since_1970(SystemTime::now())
+}
+
+fn since_1970(time: SystemTime) -> u64 {
+    time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
 /// A seed that differs from run to run; never 0.
@@ -35,9 +44,42 @@ pub fn written(seconds: u64) -> String {
     format!("{year:04}-{month:02}-{day_of_month:02}T{hour:02}:{minute:02}:{second:02}")
 }
 
+/// Seconds since 1970 of `YYYY-MM-DDTHH:MM:SS`, whose fraction of a second is dropped, then `Z` or an offset such as `+02:00`.
+pub fn read(text: &str) -> Option<u64> {
+    let (date, rest) = text.split_at_checked(19)?;
+    let number = |from: usize, n: usize| date.get(from..from + n)?.parse::<i64>().ok();
+    let (year, month, day) = (number(0, 4)?, number(5, 2)?, number(8, 2)?);
+    let (hour, minute, second) = (number(11, 2)?, number(14, 2)?, number(17, 2)?);
+    let zone = rest.trim_start_matches(|c: char| c == '.' || c.is_ascii_digit());
+    let offset = match zone.split_at_checked(1)? {
+        ("Z", "") => 0,
+        (sign @ ("+" | "-"), zone) => {
+            let (hours, minutes) = zone.split_once(':')?;
+            let minutes = hours.parse::<i64>().ok()? * 60 + minutes.parse::<i64>().ok()?;
+            if sign == "+" { minutes * 60 } else { -minutes * 60 }
+        }
+        _ => return None,
+    };
+    // The inverse of `written`: years begin in March.
+    let (year, march_month) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
+    let (era, year) = (year.div_euclid(400), year.rem_euclid(400));
+    let days =
+        era * 146_097 + year * 365 + year / 4 - year / 100 + (153 * march_month + 2) / 5 + day - 1 - 719_468;
+    u64::try_from(days * 86_400 + hour * 3600 + minute * 60 + second - offset).ok()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_date_is_read_back() {
+        for seconds in [0, 951_782_399, 951_782_400, 1_709_251_200, 4_107_542_399, 4_107_542_400] {
+            assert_eq!(read(&(written(seconds) + "Z")), Some(seconds));
+        }
+        assert_eq!(read("1970-01-01T02:00:00.123456+02:00"), Some(0));
+        assert_eq!(["", "1970-01-01", "1970-01-01T00:00:00", "1970-01-01T00:00:00é"].map(read), [None; 4]);
+    }
 
     #[test]
     fn seconds_become_dates() {

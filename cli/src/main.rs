@@ -15,6 +15,8 @@ mod model;
 
 mod store;
 
+mod remote;
+
 mod context;
 
 mod session;

@@ -36,6 +36,12 @@ impl Key {
     }
 }
 
+/// An error if the file could not be written at the end.
+pub fn check_writable(path: &Path) -> Result<()> {
+    // Dropped, it leaves nothing.
+    NewFile::create(path).map(drop)
+}
+
 /// Puts what the file holds of a prompt into the prefix cache; how many tokens these are. A file that does not exist yet holds
 /// nothing.
 pub fn restore(path: &Path, key: &Key, core: &mut Core, prompt: &[TokenId]) -> Result<usize> {

@@ -4,9 +4,11 @@ use crate::args::ModelArgs;
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::{self, OpenModel};
-use crate::output::{bytes, note};
+use crate::output::{bytes, n_things, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
+use llmrt_engine::core::KvUse;
+use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::runner::ProgramStats;
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions};
 use llmrt_host::PoolStats;
@@ -87,6 +89,18 @@ impl Session {
         Ok(Session { core: runner.into_core(tokenizer)?, load })
     }
 
+    /// The blocks of the KV cache, as `plan` has them, and how far they were used.
+    fn kv_line(&self) -> String {
+        let pool = self.core.scheduler().pool();
+        let KvUse { max_blocks, n_preemptions } = self.core.kv_use();
+        let n_tokens = pool.n_blocks() * BLOCK_SIZE;
+        format!(
+            "KV cache of {} blocks, {n_tokens} tokens: at most {max_blocks} in use, {}",
+            pool.n_blocks(),
+            n_things(n_preemptions, "preemption")
+        )
+    }
+
     /// The model.
     pub fn model(&self) -> &Model {
         self.core.runner().model()
@@ -103,6 +117,7 @@ impl Session {
             note(format_args!(
                 "step programs: {n_prepared} made before the first step in {time:.1} ms, {n_misses} for steps of other shapes"
             ));
+            note(self.kv_line());
             note(format_args!("logits read back in the last step: {}", bytes(runner.n_bytes_read())));
             if let Some((now, peak)) = llmrt_host::heap::resident_bytes() {
                 note(format_args!("memory of this process: {}, at most {}", bytes(now), bytes(peak)));

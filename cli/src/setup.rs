@@ -68,13 +68,27 @@ impl Plugins {
         Ok(())
     }
 
-    /// The same, with whatever was rejected among the candidates.
+    /// The same, with whatever was rejected among the candidates, and notes of what may be a mistake.
     pub fn look(global: &Global) -> Result<Plugins> {
+        let plugins = Plugins::discover(global, log_sink(global.verbose))?;
+        for Candidate { path, outcome } in plugins.candidates.iter().take(plugins.n_named) {
+            if let Outcome::Skipped(why) = outcome {
+                note(format_args!("{}: not loaded: {why}", printable_path(path)));
+            }
+        }
+        for warning in plugins.warnings() {
+            note(format_args!("warning: {warning}"));
+        }
+        Ok(plugins)
+    }
+
+    /// The same without notes.
+    pub fn discover(global: &Global, log: Option<llmrt_host::LogSink>) -> Result<Plugins> {
         check_threads(global.threads)?;
         knobs::settings()?;
         let host = Host::new(HostOptions {
             n_threads: global.threads,
-            log: log_sink(global.verbose),
+            log,
             options: global.plugin_option.iter().cloned().collect(),
             pool: global.pool,
             ..HostOptions::default()
@@ -83,11 +97,6 @@ impl Plugins {
         let discover = |options: &DiscoverOptions| interrupt::ending_at_once(|| host.discover(options));
         let mut candidates = discover(&named);
         let n_named = candidates.len();
-        for Candidate { path, outcome } in &candidates {
-            if let Outcome::Skipped(why) = outcome {
-                note(format_args!("{}: not loaded: {why}", printable_path(path)));
-            }
-        }
         if !host.plugins_in_use().iter().any(|plugin| plugin.name == BASELINE) {
             host.register_builtin(llmrt_cpu::query)?;
         }
@@ -97,10 +106,12 @@ impl Plugins {
         let found: Vec<_> = found.into_iter().filter(|c| !is_named(&c.path)).collect();
         candidates.extend(found);
         host.check_options()?;
-        for warning in host.warnings(&candidates) {
-            note(format_args!("warning: {warning}"));
-        }
         Ok(Plugins { host, candidates, n_named })
+    }
+
+    /// Settings that may be mistakes.
+    pub fn warnings(&self) -> Vec<String> {
+        self.host.warnings(&self.candidates)
     }
 
     /// The error, with why the plugins that `--backend` names are not in use.
@@ -156,7 +167,11 @@ impl Plugins {
 impl Setup {
     /// Loads plugins and chooses devices.
     pub fn new(global: &Global) -> Result<Setup> {
-        let plugins = Plugins::load(global)?;
+        Setup::of(Plugins::load(global)?, global)
+    }
+
+    /// Chooses devices of these plugins.
+    pub fn of(plugins: Plugins, global: &Global) -> Result<Setup> {
         let devices = plugins.choose(global)?;
         let (strict, split, verbose) = (global.strict_device, global.split, global.verbose);
         Ok(Setup { host: plugins.host, devices, strict, split, verbose })
@@ -209,7 +224,7 @@ pub fn check_threads(n: Option<usize>) -> Result<()> {
 }
 
 /// Without `-v` the knob decides which messages of plugins are shown.
-fn log_sink(verbose: u8) -> Option<llmrt_host::LogSink> {
+pub fn log_sink(verbose: u8) -> Option<llmrt_host::LogSink> {
     let most = match verbose {
         0 => return None,
         1 => 3,

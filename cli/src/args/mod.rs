@@ -4,10 +4,12 @@ mod model;
 mod peers;
 mod requests;
 mod sampling;
+mod server;
 
 pub use model::{ContextArgs, LoadModeArg, ModelArgs, OpenArgs, TemplateArgs};
 pub use requests::RequestsArgs;
 pub use sampling::{SamplerArg, SamplingArgs};
+pub use server::ServerArgs;
 
 use crate::cmd::{COMMANDS, Row};
 use crate::error::Error;

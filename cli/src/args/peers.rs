@@ -156,7 +156,10 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
     ),
     (&["-o", "--output"], Hint("--json writes JSON to stdout, without it there is a table")),
     (&["-pg"], Hint("-p N measures prompts and -n N decoding; -d N decodes at a depth")),
-    (&["--keepalive"], Hint("llmrt has no daemon: a model is loaded while its command runs")),
+    (
+        &["--keepalive"],
+        Hint("`llmrt serve --keep-alive` has it: here a model is loaded while its command runs"),
+    ),
     (&["--think", "--hidethinking"], Hint("what a model thinks is part of its text: leave it out")),
     (&["--insecure"], Hint("`pull` and `push` have it; `run` has it together with --pull")),
     (&["--trust-remote-code"], Hint("llmrt runs no code of models: leave it out")),
@@ -170,7 +173,6 @@ const COMMANDS: &[(&[&str], &str)] = &[
     ),
     (&["download"], DOWNLOAD),
     (&["server"], SERVER),
-    (&["ps", "stop"], "llmrt has no daemon: a model is loaded while its command runs"),
 ];
 
 /// Replaces flags of other programs by those of llmrt where `command` lacks them; an error where one has no equal.

@@ -150,18 +150,17 @@ fn pool_cell(pool: &Result<PoolStats, String>) -> String {
 }
 
 fn print_knobs(as_json: bool) -> crate::error::Result<()> {
-    let value = |knob: &knobs::Knob| knob.text().map(|text| text.to_string_lossy().into_owned());
     if as_json {
         let rows = knobs::TABLE.iter().map(|knob| {
             json!({
-                "name": knob.name, "value": value(knob), "default": knob.default,
+                "name": knob.name, "value": knob.shown(), "default": knob.default,
                 "meaning": knob.meaning, "used_in": knob.used_in,
             })
         });
         return Ok(output::json(&rows.collect())?);
     }
     let row = |knob: &knobs::Knob| {
-        let value = value(knob).unwrap_or_else(|| "(not set)".into());
+        let value = knob.shown().unwrap_or_else(|| "(not set)".into());
         vec![knob.name.to_string(), value, knob.default.to_string(), knob.meaning.to_string()]
     };
     Ok(output::table(

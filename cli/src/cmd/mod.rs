@@ -5,7 +5,9 @@ pub mod run;
 pub mod chat;
 pub mod llama2c;
 
+pub mod ps;
 pub mod serve;
+pub mod stop;
 
 pub mod eval;
 pub mod perplexity;
@@ -30,6 +32,7 @@ pub mod quantize;
 pub mod synth;
 
 pub mod devices;
+pub mod doctor;
 pub mod ops;
 pub mod plugins;
 
@@ -56,6 +59,8 @@ pub trait Command: Args {
 pub const COMMANDS: &[Row] = &[
     row::<run::Run>(),
     row::<serve::Serve>(),
+    row::<ps::Ps>(),
+    row::<stop::Stop>(),
     row::<eval::Eval>(),
     row::<perplexity::Perplexity>(),
     row::<bench::Bench>(),
@@ -75,6 +80,7 @@ pub const COMMANDS: &[Row] = &[
     row::<synth::Synth>(),
     row::<plugins::Listing>(),
     row::<devices::Devices>(),
+    row::<doctor::Doctor>(),
     row::<ops::Ops>(),
     row::<conform::Conform>(),
     row::<conform::ConformWorker>(),

@@ -53,20 +53,39 @@ impl Command for PlanArgs {
     }
 }
 
-/// Computes and prints the plan.
-fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
+/// A model with the memory that it needs.
+pub struct Planned {
+    /// The model, whose tables are read.
+    pub model: OpenModel,
+    /// With the flags.
+    pub options: EngineOptions,
+    /// What it needs.
+    pub memory: MemoryPlan,
+}
+
+/// Plans a model; nothing is loaded.
+pub fn plan_model(setup: &Setup, args: &PlanArgs) -> Result<Planned> {
     let path = args.model.as_deref().or(args.model_file.as_deref());
-    let mut model = OpenModel::open(path, &model::table_options(&args.open))?;
-    let setup = Setup::new(global)?;
+    let model = OpenModel::open(path, &model::table_options(&args.open))?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
-    options.max_seqs = args.sequences.max(1);
-    args.requests.apply(&mut options, &setup, &model)?;
-    let plan = memory::memory_plan(&setup.devices, &model.files, &options)
+    options.max_seqs = args.sequences;
+    args.requests.apply(&mut options, setup, &model)?;
+    let memory = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
     // No more is swapped than there is.
-    let kv = plan.kv_bytes_per_token.saturating_mul((options.n_blocks() * BLOCK_SIZE) as u64);
+    let kv = memory.kv_bytes_per_token.saturating_mul((options.n_blocks() * BLOCK_SIZE) as u64);
     options.swap_space = options.swap_space.min(kv);
+    Ok(Planned { model, options, memory })
+}
+
+/// Computes and prints the plan.
+fn plan(global: &Global, args: &PlanArgs) -> Result<()> {
+    if args.sequences == 0 {
+        return Err(Error::usage("--sequences 0: expected 1 or more"));
+    }
+    let setup = Setup::new(global)?;
+    let Planned { mut model, options, memory: plan } = plan_model(&setup, args)?;
     let host = host_bytes(&mut model, &setup, &options)?.map(|host| host + options.swap_space);
     match args.json {
         true => print_json(&model, &options, &plan, host)?,
@@ -190,7 +209,7 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
 }
 
 /// An error for the first device that has too little.
-fn check_fits(plan: &MemoryPlan) -> Result<()> {
+pub fn check_fits(plan: &MemoryPlan) -> Result<()> {
     match plan.devices.iter().find(|d| d.missing() > 0) {
         None => Ok(()),
         Some(d) => Err(Error::new(

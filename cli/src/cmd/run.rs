@@ -177,6 +177,9 @@ fn cache_key<'a>(
     setup: &Setup,
 ) -> Result<Option<(&'a Path, Key)>> {
     let Some(path) = &args.prompt_cache else { return Ok(None) };
+    if !args.prompt_cache_ro {
+        prompt_cache::check_writable(path)?;
+    }
     Ok(Some((path, Key::new(&model.identity()?, options, &setup.device_names()))))
 }
 

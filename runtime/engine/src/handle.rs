@@ -339,7 +339,7 @@ impl<R: Runner> Worker<R> {
             n_swapped,
             n_blocks,
             n_blocks_used,
-            n_preemptions: self.core.n_preemptions(),
+            n_preemptions: self.core.kv_use().n_preemptions as u64,
             ..self.totals
         };
     }

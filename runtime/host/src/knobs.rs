@@ -7,7 +7,7 @@
 use crate::pool::PoolKind;
 use crate::threads::MAX_THREADS;
 use crate::{Error, Result};
-use std::ffi::OsString;
+use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::OnceLock;
 use std::time::Duration;
@@ -54,8 +54,11 @@ knobs! {
     STATE_HOME = "XDG_STATE_HOME",
         "The user's state folder; its `llmrt/history` has the lines of earlier chats.",
         "$HOME/.local/state", "cli/src/cmd/chat/history.rs";
+    HOST = "LLMRT_HOST",
+        "The server that `llmrt ps`, `stop` and `doctor` request: HOST, HOST:PORT or http(s)://HOST:PORT.",
+        "127.0.0.1:8080", "cli/src/remote.rs";
     API_KEY = "LLMRT_API_KEY",
-        "The key that clients of `llmrt serve` must send, where --api-key is not given.",
+        "The key that clients of `llmrt serve` must send, where --api-key is not given; `llmrt ps`, `stop` and `doctor` send it.",
         "unset", "cli/src/cmd/serve.rs";
     HOME = "HOME",
         "The user's folder, when XDG_DATA_HOME or XDG_STATE_HOME is not set; ignored for set-user-id programs.",
@@ -104,10 +107,33 @@ impl Knob {
         self.text_or_empty().filter(|value| !value.is_empty())
     }
 
+    /// The variable's text as it may be shown: a secret is `(hidden)`.
+    pub fn shown(&self) -> Option<String> {
+        self.text().map(|text| shown(self.name, &text))
+    }
+
     /// The variable's text, for knobs where an empty one means something.
     pub fn text_or_empty(&self) -> Option<OsString> {
         std::env::var_os(self.name)
     }
+}
+
+/// A variable's text, unless its name is that of a secret.
+fn shown(name: &str, text: &OsStr) -> String {
+    let is_secret = ["KEY", "TOKEN", "SECRET", "PASSWORD"].iter().any(|word| name.contains(word));
+    if is_secret { "(hidden)".into() } else { text.to_string_lossy().into_owned() }
+}
+
+/// The variables that begin with `LLMRT_` and have a value, as it may be shown, by name.
+pub fn set_variables() -> Vec<(String, String)> {
+    let ours = |(name, text): (OsString, OsString)| {
+        let name = name.into_string().ok().filter(|name| name.starts_with("LLMRT_") && !text.is_empty())?;
+        let text = shown(&name, &text);
+        Some((name, text))
+    };
+    let mut set: Vec<_> = std::env::vars_os().filter_map(ours).collect();
+    set.sort();
+    set
 }
 
 /// The values of all knobs that are more than text.
@@ -324,6 +350,12 @@ mod tests {
             assert!(knob.meaning.ends_with('.') && !knob.default.is_empty(), "{}", knob.name);
             assert!(TABLE[..i].iter().all(|other| other.name != knob.name), "{} twice", knob.name);
         }
+    }
+
+    #[test]
+    fn a_secret_is_not_shown() {
+        let of = |knob: Knob| shown(knob.name, OsStr::new("abc"));
+        assert_eq!([API_KEY, HUB_TOKEN, HOST, LOG].map(of), ["(hidden)", "(hidden)", "abc", "abc"]);
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! Reading order: [`plugin`] for how a driver gets in, [`device`] for what it is then (devices, buffers, streams,
 //! events, plans, and the graphs they run), [`threads`] for the one thread pool, `validate` for the
 //! checks that `LLMRT_VALIDATE` turns on, [`knobs`] for every environment
-//! variable, [`heap`] for how tests of plugins find leaks,
+//! variable, [`heap`] for how tests of plugins find leaks, [`system`] for what limits this process,
 //! [`signals`] for what would end the process where an error value is due, [`error`] for what can go wrong.
 //!
 //! The front page, with an example of embedding and all crates, is [llmrt_engine](../llmrt_engine/index.html).
@@ -25,6 +25,8 @@ pub(crate) mod pool;
 pub mod knobs;
 
 pub mod heap;
+
+pub mod system;
 
 pub mod signals;
 

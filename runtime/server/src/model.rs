@@ -28,7 +28,7 @@ pub struct Model {
 /// The devices of a model, and where its last step ran.
 #[derive(Default)]
 pub struct Placement {
-    /// Ids of the devices, first choice first.
+    /// The devices that compute it, first choice first.
     pub devices: Vec<String>,
     /// The last step's report; `None`: there was no step.
     last: Mutex<Option<Report>>,

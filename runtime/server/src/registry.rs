@@ -31,6 +31,8 @@ pub struct Registry {
 /// A model, whether it is loaded or not.
 pub struct Entry {
     source: ModelSource,
+    /// How long it stays loaded where no request sets another time.
+    keep_alive: Option<Duration>,
     info: OnceLock<ModelInfo>,
     state: Mutex<State>,
 }
@@ -87,7 +89,7 @@ impl Entry {
     pub(crate) fn new(source: ModelSource, keep_alive: Option<Duration>) -> Entry {
         let state =
             State { model: None, n_in_flight: 0, last_used: Instant::now(), keep_alive, is_forgotten: false };
-        Entry { source, info: OnceLock::new(), state: Mutex::new(state) }
+        Entry { source, keep_alive, info: OnceLock::new(), state: Mutex::new(state) }
     }
 
     pub fn name(&self) -> &str {
@@ -128,10 +130,14 @@ impl Entry {
         self.state.lock().unwrap_or_else(|e| e.into_inner())
     }
 
-    /// Takes the model out, if it is loaded and has no request.
+    /// Takes the model out, if it is loaded and has no request. The time that requests set ends with it.
     fn take_idle(&self) -> Option<Arc<Model>> {
         let mut state = self.state();
-        if state.n_in_flight == 0 { state.model.take() } else { None }
+        if state.n_in_flight > 0 {
+            return None;
+        }
+        state.keep_alive = self.keep_alive;
+        state.model.take()
     }
 
     fn is_expired(&self) -> bool {

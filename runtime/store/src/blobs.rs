@@ -123,7 +123,9 @@ impl Blobs {
     /// Every file of the folder, and its digest if it is a whole blob.
     pub(crate) fn files(&self) -> Result<Vec<(PathBuf, Option<Digest>)>> {
         let entries = match fs::read_dir(&self.folder) {
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(Vec::new()),
+            Err(e) if matches!(e.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => {
+                return Ok(Vec::new());
+            }
             entries => entries.map_err(Error::io(&self.folder, "list"))?,
         };
         let file = |entry: fs::DirEntry| {

@@ -27,6 +27,8 @@ mod name;
 
 mod store;
 
+mod health;
+
 mod blobs;
 mod digest;
 mod manifest;
@@ -47,6 +49,7 @@ mod watch;
 pub use create::CreateOptions;
 pub use digest::Digest;
 pub use error::{Error, Result};
+pub use health::{Files, Health};
 pub use manifest::{Layer, Manifest, media};
 pub use model::{ChatMessage, StoredModel};
 pub use modelfile::{Instruction, Modelfile};

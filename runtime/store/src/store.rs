@@ -187,7 +187,7 @@ impl Store {
     }
 
     /// The names of all manifests; other files are skipped.
-    fn names(&self) -> Result<Vec<Name>> {
+    pub(crate) fn names(&self) -> Result<Vec<Name>> {
         let mut paths = vec![Vec::new()];
         for _ in 0..4 {
             let mut deeper = Vec::new();

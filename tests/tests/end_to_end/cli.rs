@@ -3,6 +3,7 @@
 mod batch;
 mod chat;
 mod devices;
+mod doctor;
 mod eval;
 mod files;
 mod llama2c;

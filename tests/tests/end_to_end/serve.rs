@@ -2,6 +2,7 @@
 
 mod abuse;
 mod client;
+mod clients;
 mod log;
 mod ollama;
 mod openai;

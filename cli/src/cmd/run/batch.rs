@@ -35,14 +35,19 @@ pub fn run(
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let mut options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
-    let encode = |(i, prompt): (usize, &String)| {
-        let tokens = prompt_tokens(tokenizer, template, prompt, args, options.n_ctx)
+    let encode = |prompt: &String| {
+        prompt_tokens(tokenizer, template, prompt, args, options.n_ctx)
             .map_err(|e| e.of_model(&model.name))
-            .and_then(|tokens| check_fits(tokens.len(), options.n_ctx, model.n_ctx_train()).map(|()| tokens));
-        let named = |e: Error| Error { message: format!("prompt {}: {}", i + 1, e.message), ..e };
-        tokens.map_err(|e| if args.results.batch_file.is_some() { named(e) } else { e })
+            .and_then(|tokens| check_fits(tokens.len(), options.n_ctx, model.n_ctx_train()).map(|()| tokens))
     };
-    let tokens: Vec<Vec<TokenId>> = prompts.iter().enumerate().map(encode).collect::<Result<_>>()?;
+    let mut tokens: Vec<Result<Vec<TokenId>>> = Vec::new();
+    for prompt in prompts {
+        match encode(prompt) {
+            // Of a file one prompt that cannot run leaves the others their answers.
+            Err(e) if args.results.batch_file.is_none() || e.exit == Exit::Interrupted => return Err(e),
+            encoded => tokens.push(encoded),
+        }
+    }
     options.n_ctx = n_ctx_needed(args, &tokens).unwrap_or(options.n_ctx).min(options.n_ctx);
     let parallel = args.results.parallel.unwrap_or(DEFAULT_PARALLEL);
     if parallel == 0 {
@@ -81,10 +86,10 @@ pub fn run(
 }
 
 /// The context that the longest answer of a file needs with -n and without -c, since every prompt has its own.
-fn n_ctx_needed(args: &Run, tokens: &[Vec<TokenId>]) -> Option<usize> {
+fn n_ctx_needed(args: &Run, tokens: &[Result<Vec<TokenId>>]) -> Option<usize> {
     let is_open = args.results.batch_file.is_some() && args.context.ctx.is_none();
     let n_predict = n_predict(args).filter(|_| is_open)?;
-    let longest = tokens.iter().map(Vec::len).max()?;
+    let longest = tokens.iter().flatten().map(Vec::len).max()?;
     Some(longest.saturating_add(n_predict).saturating_add(1))
 }
 
@@ -124,12 +129,15 @@ struct Running {
 
 impl Batch<'_> {
     /// Several prompts share each step; one that ends makes room for the next.
-    fn compute(&mut self, core: &mut Core, tokens: Vec<Vec<TokenId>>) -> Result<()> {
+    fn compute(&mut self, core: &mut Core, tokens: Vec<Result<Vec<TokenId>>>) -> Result<()> {
         let mut waiting = tokens.into_iter().enumerate();
         loop {
-            let n_free = self.parallel - self.running.len();
-            for (index, tokens) in waiting.by_ref().take(n_free) {
-                self.start(core, index, tokens)?;
+            while self.running.len() < self.parallel {
+                match waiting.next() {
+                    Some((index, Ok(tokens))) => self.start(core, index, tokens)?,
+                    Some((index, Err(e))) => self.refuse(index, e)?,
+                    None => break,
+                }
             }
             if self.running.is_empty() {
                 return self.failed.take().map_or(Ok(()), Err);
@@ -206,6 +214,11 @@ impl Batch<'_> {
     fn fail(&mut self, request: RequestId, error: Error) -> Result<()> {
         let Some(at) = self.running.iter().position(|prompt| prompt.id == request) else { return Ok(()) };
         let index = self.running.remove(at).index;
+        self.refuse(index, error)
+    }
+
+    /// The result of a prompt that has no answer.
+    fn refuse(&mut self, index: usize, error: Error) -> Result<()> {
         let mut result = json!({ "error": error.message });
         self.name(&mut result, index);
         let message = format!("prompt {}: {}", index + 1, error.message);

@@ -167,7 +167,7 @@ impl Loader {
         self.requests.apply(&mut options, setup, &model)?;
         let n_ctx = options.n_ctx;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
-        let placement = Arc::new(Placement::new(setup.device_names()));
+        let placement = Arc::new(Placement::new(computing(setup, &session)));
         let placed = placement.clone();
         let engine = AsyncEngine::start_watched(session.core, move |core| {
             note_warnings(core.runner_mut().take_warnings());
@@ -194,6 +194,13 @@ impl Loader {
             architecture,
         })
     }
+}
+
+/// The devices that have memory to compute the model's steps.
+fn computing(setup: &Setup, session: &Session) -> Vec<String> {
+    let (_, arenas) = session.core.runner().allocated();
+    let used = setup.device_names().into_iter().zip(arenas).filter(|(_, n_bytes)| *n_bytes > 0);
+    used.map(|(name, _)| name).collect()
 }
 
 /// The type that most bytes of a model have.

@@ -110,3 +110,12 @@ pub struct Usage {
     /// How often its blocks went to other requests.
     pub n_preemptions: usize,
 }
+
+/// The use of the KV cache since the start.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct KvUse {
+    /// Most blocks that requests had in a step.
+    pub max_blocks: usize,
+    /// How often a request lost its blocks to others.
+    pub n_preemptions: usize,
+}

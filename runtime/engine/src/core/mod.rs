@@ -8,7 +8,7 @@ mod runner;
 #[cfg(test)]
 mod tests;
 
-pub use event::{EngineEvent, PromptLogprob, RequestOutput, Usage};
+pub use event::{EngineEvent, KvUse, PromptLogprob, RequestOutput, Usage};
 pub use runner::{Rows, Runner, StepInputs};
 
 use crate::batch::Batch;
@@ -73,7 +73,7 @@ pub struct EngineCore<R> {
     next_id: u64,
     /// Events of steps that failed afterwards.
     pending: Vec<EngineEvent>,
-    n_preemptions: u64,
+    kv_use: KvUse,
 }
 
 impl<R: Runner> EngineCore<R> {
@@ -96,7 +96,7 @@ impl<R: Runner> EngineCore<R> {
             requests: BTreeMap::new(),
             next_id: 0,
             pending: Vec::new(),
-            n_preemptions: 0,
+            kv_use: KvUse::default(),
         })
     }
 
@@ -167,9 +167,9 @@ impl<R: Runner> EngineCore<R> {
         &self.scheduler
     }
 
-    /// How often a request lost its blocks to others.
-    pub fn n_preemptions(&self) -> u64 {
-        self.n_preemptions
+    /// How far the KV cache was used.
+    pub fn kv_use(&self) -> KvUse {
+        self.kv_use
     }
 
     /// What computes.
@@ -203,7 +203,7 @@ impl<R: Runner> EngineCore<R> {
             self.scheduler.set_preemption_cost(cost);
         }
         let plan = self.scheduler.schedule()?;
-        self.count_preemptions(&plan);
+        self.count_use(&plan);
         let refused = self.refuse(&plan);
         self.pending.extend(refused);
         match self.compute(&plan) {
@@ -309,9 +309,10 @@ impl<R: Runner> EngineCore<R> {
         Usage { n_prompt, n_computed, n_cached, n_generated, n_preemptions }
     }
 
-    /// A request that gets its blocks back in the same step is counted too.
-    fn count_preemptions(&mut self, plan: &StepPlan) {
-        self.n_preemptions += plan.preempted.len() as u64;
+    /// A request that gets its blocks back in the same step is preempted too.
+    fn count_use(&mut self, plan: &StepPlan) {
+        self.kv_use.max_blocks = self.kv_use.max_blocks.max(self.scheduler.pool().n_used());
+        self.kv_use.n_preemptions += plan.preempted.len();
         for (id, _) in &plan.preempted {
             self.requests.get_mut(id).into_iter().for_each(|active| active.n_preemptions += 1);
         }

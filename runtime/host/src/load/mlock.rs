@@ -78,8 +78,8 @@ fn warning(n: usize, locked: usize, reason: &io::Error) -> String {
     )
 }
 
-/// RLIMIT_MEMLOCK; `None`: no limit.
-fn memlock_limit() -> Option<u64> {
+/// RLIMIT_MEMLOCK in bytes; `None`: no limit.
+pub fn memlock_limit() -> Option<u64> {
     let mut limit = libc::rlimit { rlim_cur: 0, rlim_max: 0 };
     // SAFETY: the call writes to the struct that it is given.
     let code = unsafe { libc::getrlimit(libc::RLIMIT_MEMLOCK, &mut limit) };

@@ -164,33 +164,38 @@ fn check_cpu(features: &[String]) -> Result<(), String> {
     }
 }
 
-macro_rules! has_feature {
-    ($detect:ident, $feature:expr, $($name:tt)*) => {
-        match $feature {
-            $($name => std::arch::$detect!($name),)*
-            _ => false,
-        }
+/// A feature, and whether this CPU has it.
+type Feature = (&'static str, fn() -> bool);
+
+macro_rules! features {
+    ($detect:ident, $($name:tt)*) => {
+        &[$(($name, || std::arch::$detect!($name))),*]
     };
 }
 
-/// Whether this CPU has a feature; unknown ones it has not.
+/// The features that manifests may require.
 #[cfg(target_arch = "x86_64")]
-fn has_cpu_feature(feature: &str) -> bool {
-    has_feature!(is_x86_feature_detected, feature, "sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "avx" "avx2" "fma" "f16c"
-        "bmi1" "bmi2" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16" "avx512vbmi"
-        "avxvnni" "gfni" "vpclmulqdq")
-}
+const FEATURES: &[Feature] = features!(is_x86_feature_detected, "sse3" "ssse3" "sse4.1" "sse4.2" "popcnt" "avx" "avx2"
+    "fma" "f16c" "bmi1" "bmi2" "avx512f" "avx512bw" "avx512cd" "avx512dq" "avx512vl" "avx512vnni" "avx512bf16"
+    "avx512vbmi" "avxvnni" "gfni" "vpclmulqdq");
 
-/// Whether this CPU has a feature; unknown ones it has not.
+/// The features that manifests may require.
 #[cfg(target_arch = "aarch64")]
-fn has_cpu_feature(feature: &str) -> bool {
-    has_feature!(is_aarch64_feature_detected, feature, "neon" "dotprod" "fp16" "bf16" "i8mm" "sve" "sve2")
-}
+const FEATURES: &[Feature] =
+    features!(is_aarch64_feature_detected, "neon" "dotprod" "fp16" "bf16" "i8mm" "sve" "sve2");
+
+/// The features that manifests may require.
+#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
+const FEATURES: &[Feature] = &[];
 
 /// Whether this CPU has a feature; unknown ones it has not.
-#[cfg(not(any(target_arch = "x86_64", target_arch = "aarch64")))]
-fn has_cpu_feature(_feature: &str) -> bool {
-    false
+fn has_cpu_feature(feature: &str) -> bool {
+    FEATURES.iter().any(|(name, is_there)| *name == feature && is_there())
+}
+
+/// The features of this CPU that plugins may require.
+pub fn cpu_features() -> Vec<&'static str> {
+    FEATURES.iter().filter(|(_, is_there)| is_there()).map(|(name, _)| *name).collect()
 }
 
 /// Step 5: one of the `vendor:device` patterns is on the PCI bus, as `devices` lists it.

@@ -25,6 +25,7 @@ pub(crate) mod services;
 pub(crate) mod table;
 pub(crate) mod trust;
 
+pub use checklist::cpu_features;
 pub use custom::{CustomOp, RanBy};
 pub use loaded::PluginDesc;
 pub use probe::Probe;

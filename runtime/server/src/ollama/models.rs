@@ -49,6 +49,7 @@ fn loaded_row(app: &App, entry: &Entry) -> Option<Value> {
     Some(json!({
         "name": name, "model": name, "size": info.size, "digest": info.digest, "details": details(info),
         "expires_at": app.utc(expires.as_secs()), "size_vram": 0, "context_length": model.n_ctx,
+        "devices": model.placement.devices,
     }))
 }
 

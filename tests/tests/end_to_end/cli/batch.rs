@@ -176,9 +176,29 @@ fn batches_that_make_no_sense_are_refused() {
     assert!(fail(&mut llmrt(["run", "--batch-file", file, "-p", "x"]), 2).contains("another prompt"));
     assert!(fail(&mut llmrt(["run", "--logprobs", "3", "-p", "x"]), 2).contains("--json"));
     assert!(fail(&mut llmrt(["run", "--json", "--logprobs", "101", "-p", "x"]), 2).contains("0 to 100"));
-    std::fs::write(file, "Once\nOnce upon a time there was a fox\n").unwrap();
-    let stderr = fail(&mut llmrt(["run", "--batch-file", file, "-c", "4"]), 2);
-    assert!(stderr.contains("prompt 2: "), "{stderr}");
+}
+
+#[test]
+fn a_prompt_that_is_too_long_for_the_context_leaves_the_others_their_answers() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts");
+    let long = "a fox and a dog ".repeat(20);
+    std::fs::write(&file, format!("{long}\nOnce\n{long}\nThe dog\n")).unwrap();
+    // One at a time: what is refused takes no place.
+    for parallel in ["1", "8"] {
+        let mut command =
+            llmrt(["run", "--temp", "0", "-n", "3", "-c", "16", "--json", "--parallel", parallel]);
+        let out = command.arg("--batch-file").arg(&file).output().unwrap();
+        let lines: Vec<serde_json::Value> = String::from_utf8_lossy(&out.stdout)
+            .lines()
+            .map(|line| serde_json::from_str(line).unwrap())
+            .collect();
+        assert_eq!((out.status.code(), lines.len()), (Some(2), 4), "{out:?}");
+        assert!([0, 2].iter().all(|&i| lines[i]["error"].is_string() && lines[i]["index"] == i), "{lines:?}");
+        assert!([1, 3].iter().all(|&i| lines[i]["n_generated"] == 3), "{lines:?}");
+        let stderr = String::from_utf8_lossy(&out.stderr);
+        assert!(stderr.contains("prompt 1: ") && stderr.contains("prompt 3: "), "{stderr}");
+    }
 }
 
 /// Each by a KV cache that holds fewer than all, chunks of another size, or another order: the same texts.
@@ -227,4 +247,30 @@ fn a_prompt_that_can_never_run_leaves_the_others_their_answers() {
     assert!(lines[1]["error"].as_str().unwrap().contains("tokens in a step") && lines[1]["index"] == 1);
     assert!([0, 2].iter().all(|&i| lines[i]["n_generated"] == 3), "{lines:?}");
     assert!(String::from_utf8_lossy(&out.stderr).contains("prompt 2: "), "{out:?}");
+}
+
+/// The line of `-v` has the blocks of `plan`, and counts what lost its blocks.
+#[test]
+fn verbose_runs_show_blocks_and_preemptions() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("prompts.txt");
+    std::fs::write(&file, "Once upon a time\n".repeat(12)).unwrap();
+    let flags = ["-c", "128", "--parallel", "12", "--kv-memory", "300KiB"];
+    let mut plan = llmrt(["plan", "--json"]);
+    let plan: serde_json::Value = serde_json::from_slice(&succeed(plan.args(flags)).stdout).unwrap();
+    let line = |flags: &[&str]| {
+        let mut command = llmrt(["run", "-v", "--temp", "0", "-n", "60", "--ignore-eos", "--batch-file"]);
+        let out = succeed(command.arg(&file).args(flags));
+        let text = String::from_utf8(out.stderr).unwrap();
+        text.lines()
+            .find(|line| line.starts_with("KV cache of "))
+            .unwrap_or_else(|| panic!("{text}"))
+            .to_string()
+    };
+    let small = line(&flags);
+    let (n_blocks, n_tokens) = (&plan["kv_blocks"], &plan["kv_tokens"]);
+    assert!(small.starts_with(&format!("KV cache of {n_blocks} blocks, {n_tokens} tokens: ")), "{small}");
+    assert!(!small.ends_with(" 0 preemptions"), "{small}");
+    let large = line(&["-c", "128", "--parallel", "12"]);
+    assert!(large.ends_with(" in use, 0 preemptions"), "{large}");
 }

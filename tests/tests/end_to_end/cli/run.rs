@@ -365,3 +365,13 @@ fn a_prompt_cache_that_does_not_fit_the_run_is_refused() {
         );
     }
 }
+
+#[test]
+fn a_prompt_cache_that_cannot_be_written_is_refused_before_the_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("no-folder/prompt.kv");
+    let out = greedy(&["-p", PROMPT, "--prompt-cache", path.to_str().unwrap()]).output().unwrap();
+    assert_eq!((out.status.code(), out.stdout.len()), (Some(1), 0), "{out:?}");
+    assert!(String::from_utf8_lossy(&out.stderr).contains("folders are not made"), "{out:?}");
+    assert!(std::fs::read_dir(dir.path()).unwrap().next().is_none(), "nothing is left");
+}

@@ -45,6 +45,7 @@ fn flags_that_make_no_sense_are_wrong_usage() {
     check("bench -r 0", 2, "-r 0: expected 1 or more");
     check("bench -p 0 -n 0", 2, "there is nothing to measure");
     check("bench -p 99999999999", 2, "expected at most");
+    check("plan --parallel 0", 2, "--sequences 0: expected 1 or more");
     check("bench -s 0", 2, "--sequences 0: expected 1 to 1024");
     check("eval -m x --tokens 1 --chunks 0", 2, "--chunks: a size is 0");
     check("nonsense", 2, "nonsense");

@@ -72,6 +72,11 @@ impl Server {
         Server { child, address, url }
     }
 
+    /// HOST:PORT.
+    pub fn address(&self) -> &str {
+        &self.address
+    }
+
     pub fn get(&self, path: &str) -> Answer {
         self.send("GET", path, "", "")
     }

@@ -88,3 +88,26 @@ fn stored_messages_come_after_the_system_message() {
     let given = prompt(json!([{ "role": "system", "content": "Be long." }, asked]));
     assert_eq!(given, own.replace("short", "long"));
 }
+
+/// The server and the command line have one store, and neither keeps a copy of its list.
+#[test]
+fn changes_by_the_command_line_and_by_the_server_are_seen_at_once() {
+    let dir = tempfile::tempdir().expect("a folder");
+    let server = server(dir.path());
+    let shell = |line: &str| {
+        let out = succeed(llmrt(line.split(' ')).env("LLMRT_MODELS", dir.path().join("models")));
+        String::from_utf8(out.stdout).expect("UTF-8")
+    };
+    let generate =
+        || server.post("/api/generate", r#"{"model": "fables", "prompt": "a", "stream": false}"#).status;
+    assert_eq!(generate(), 404);
+    shell("cp tales fables");
+    assert!(names(&server).contains(&json!("fables:latest")), "{:?}", names(&server));
+    assert_eq!(generate(), 200);
+    shell("rm fables");
+    assert!(!names(&server).contains(&json!("fables:latest")), "{:?}", names(&server));
+    assert_eq!(generate(), 404);
+    let copied = server.post("/api/copy", r#"{"source": "tales", "destination": "sagas"}"#);
+    assert_eq!(copied.status, 200, "{}", copied.body);
+    assert!(shell("list").contains("sagas"));
+}
