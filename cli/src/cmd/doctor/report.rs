@@ -101,8 +101,8 @@ mod tests {
         report.ok("a", "good");
         report.warning("b", "slow");
         assert_eq!((report.n(Level::Problem), report.json()["n_warnings"].as_u64()), (0, Some(1)));
-        report.problem("c", "broken; mend it");
+        report.problem("c", "broken; replace it");
         assert_eq!(report.n(Level::Problem), 1);
-        assert_eq!(report.rows()[2], ["problem", "c", "broken; mend it"]);
+        assert_eq!(report.rows()[2], ["problem", "c", "broken; replace it"]);
     }
 }

@@ -62,7 +62,7 @@ fn running(report: &mut Report, remote: &Remote) {
     }
 }
 
-/// Nobody answers: on this machine the port can be bound.
+/// There is no answer: on this machine the port can be bound.
 fn is_free(report: &mut Report, remote: &Remote, cause: &str) {
     let address = &remote.address;
     match TcpListener::bind((address.host.as_str(), address.port)) {

@@ -9,7 +9,7 @@ use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-/// A folder for a store; nobody listens at the port.
+/// A folder for a store; no program listens at the port.
 struct World {
     folder: tempfile::TempDir,
     port: u16,
@@ -93,7 +93,7 @@ fn a_broken_plugin_is_a_problem() {
     let (report, code) =
         report(world.llmrt("doctor --backend cpu").env("LLMRT_PLUGIN_PATH", world.folder.path()));
     assert_eq!(code, 0, "{report:#}");
-    check_problem(&mut world.llmrt("doctor --backend nobody"), "device", &["nobody", "no such device"]);
+    check_problem(&mut world.llmrt("doctor --backend absent"), "device", &["absent", "no such device"]);
 }
 
 #[test]
