@@ -40,9 +40,9 @@ class Errors(unittest.TestCase):
         self.refused(openai.BadRequestError, lambda: complete(top_p=2, stream=True), 400, "top_p")
 
     def test_an_error_within_a_stream_is_raised(self):
-        with server.serve("-c", "4096", "--request-timeout", "1") as url:
+        with server.serve("-c", "4096", "--parallel", "16", "--request-timeout", "1") as url:
             client = openai.OpenAI(base_url=url + "/v1", api_key="none", max_retries=0)
-            long = {**ONCE, "max_tokens": 3900, "n": 4, "extra_body": {"ignore_eos": True}, "stream": True}
+            long = {**ONCE, "max_tokens": 3900, "n": 16, "extra_body": {"ignore_eos": True}, "stream": True}
             with self.assertRaisesRegex(openai.APIError, "--request-timeout"):
                 self.assertGreater(sum(1 for _ in client.completions.create(**long)), 0)
 
