@@ -3,14 +3,13 @@
 mod blocks;
 mod read;
 
-use crate::error::{ApiError, in_anthropics_form};
+use crate::error::ApiError;
 use crate::fields::Fields;
 use crate::names;
 use crate::reply::{News, Reply};
 use crate::server::App;
 use crate::stream::{self, Gone, Writer};
 use axum::extract::State;
-use axum::middleware::map_response;
 use axum::response::{IntoResponse, Response};
 use axum::routing::post;
 use axum::{Json, Router};
@@ -21,7 +20,7 @@ use std::sync::Arc;
 
 /// The route.
 pub fn routes() -> Router<Arc<App>> {
-    Router::new().route("/v1/messages", post(route)).layer(map_response(in_anthropics_form))
+    Router::new().route("/v1/messages", post(route))
 }
 
 async fn route(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {

@@ -26,6 +26,7 @@ mod ollama;
 
 mod anthropic;
 
+mod openapi;
 mod page;
 
 mod llama;

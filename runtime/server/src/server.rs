@@ -1,17 +1,17 @@
 //! The server: routes, signals, and the end.
 
-use crate::error::{ApiError, Error, Result, in_ollamas_form};
+use crate::error::{ApiError, Error, Result, in_routes_form};
 use crate::metrics::{self, Metrics};
 use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Lease, Registry};
 use crate::stored::ModelStore;
-use crate::{anthropic, auth, llama, ollama, openai, page};
+use crate::{anthropic, auth, llama, ollama, openai, openapi, page};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
-use axum::middleware::{from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use std::future::IntoFuture;
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -149,7 +149,7 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/v1/completions", post(openai::completions::route))
         .route("/v1/chat/completions", post(openai::chat::route))
         .route("/v1/responses", post(openai::responses::route))
-        .route("/v1/embeddings", any(no_embeddings))
+        .route("/v1/embeddings", post(no_embeddings))
         .route("/health", get(llama::health))
         .route("/metrics", get(metrics::metrics))
         .route("/props", get(llama::props))
@@ -157,11 +157,12 @@ fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/tokenize", post(llama::tokenize))
         .route("/detokenize", post(llama::detokenize))
         .route("/apply-template", post(llama::apply_template))
-        .fallback(no_route)
-        .method_not_allowed_fallback(no_method);
-    let openai = openai.merge(anthropic::routes()).merge(page::routes());
-    let routes = openai.merge(ollama::routes().layer(map_response(in_ollamas_form)));
-    let routes = routes.layer(from_fn_with_state(app.clone(), auth::check));
+        .fallback(no_route);
+    let routes = openai.merge(anthropic::routes()).merge(ollama::routes());
+    let routes = routes.merge(page::routes()).merge(openapi::routes());
+    // The router's own errors take the form of their route as well: both come after all routes.
+    let routes = routes.method_not_allowed_fallback(no_method);
+    let routes = routes.layer(from_fn_with_state(app.clone(), auth::check)).layer(from_fn(in_routes_form));
     let routes = match cors {
         Some(cors) => routes.layer(cors),
         None => routes,
