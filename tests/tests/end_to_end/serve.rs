@@ -2,7 +2,10 @@
 
 mod abuse;
 mod client;
+mod faults;
 mod ollama;
 mod openai;
+mod openapi;
 mod others;
 mod store;
+mod storms;

@@ -47,15 +47,25 @@ impl Server {
 
     /// The same with variables of the environment.
     pub fn start_with(args: &[&str], variables: &[(&str, &Path)]) -> Server {
+        Server::try_start(args, variables).unwrap_or_else(|line| panic!("{line:?} has no address"))
+    }
+
+    /// The same; an error is the first line of a server that does not start.
+    pub fn try_start(args: &[&str], variables: &[(&str, &Path)]) -> Result<Server, String> {
         let mut command = llmrt(["serve", "--port", "0", "-t", "1"]);
         command.envs(variables.iter().copied());
         let mut child = command.args(args).stdout(Stdio::piped()).spawn().expect("the program starts");
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("the first line");
-        let address = line.trim().strip_prefix("listening on http://");
-        let address = address.unwrap_or_else(|| panic!("{line:?} has no address")).to_string();
-        Server { child, address }
+        match line.trim().strip_prefix("listening on http://") {
+            Some(address) => Ok(Server { address: address.to_string(), child }),
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(line)
+            }
+        }
     }
 
     pub fn get(&self, path: &str) -> Answer {
@@ -64,6 +74,23 @@ impl Server {
 
     pub fn post(&self, path: &str, body: &str) -> Answer {
         self.send("POST", path, "", body)
+    }
+
+    /// A request that the server may not live to answer: no answer is an error.
+    pub fn try_post(&self, path: &str, body: &str) -> std::io::Result<()> {
+        let mut text = String::new();
+        self.open("POST", path, "", body).read_to_string(&mut text)?;
+        if text.is_empty() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    /// The answer to these bytes, after which nothing more is sent.
+    pub fn exchange(&self, bytes: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("a connection");
+        stream.write_all(bytes.as_bytes()).expect("a request");
+        stream.shutdown(std::net::Shutdown::Write).expect("the end of the request");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
     }
 
     /// A request with further headers, each with its line end.
@@ -114,6 +141,20 @@ impl Server {
             assert!(started.elapsed() < Duration::from_secs(60), "{name} is {}", self.metric(name));
             std::thread::sleep(Duration::from_millis(10));
         }
+    }
+
+    /// Waits until nothing runs or waits, and no block of the KV cache is in use.
+    pub fn wait_until_idle(&self) {
+        for name in ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"] {
+            self.wait_for(name, 0.0);
+        }
+    }
+
+    /// The most bytes of memory that the process has had.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
     }
 
     /// Sends SIGTERM.
