@@ -1,7 +1,9 @@
 //! Errors as values: a status, a cause with its remedy, and their form in each API.
 
 use axum::Json;
+use axum::extract::Request;
 use axum::http::{HeaderValue, StatusCode, header};
+use axum::middleware::Next;
 use axum::response::{IntoResponse, Response};
 use llmrt::engine::Error as EngineError;
 use llmrt::engine::scheduler::{Limit, Refusal};
@@ -129,19 +131,6 @@ impl ApiError {
         };
         json!({ "type": "error", "error": { "type": kind, "message": self.message } })
     }
-
-    fn with_body(&self, body: Value) -> Response {
-        let mut response = (self.status, Json(body)).into_response();
-        if let Some(seconds) = self.retry_after {
-            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
-        }
-        if self.status == StatusCode::REQUEST_TIMEOUT {
-            // The rest of the body may still come.
-            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
-        }
-        response.extensions_mut().insert(self.clone());
-        response
-    }
 }
 
 fn list(known: &[&str]) -> String {
@@ -152,27 +141,41 @@ fn list(known: &[&str]) -> String {
     }
 }
 
-/// In OpenAI's form; [`in_ollamas_form`] changes it.
+/// In OpenAI's form; [`in_routes_form`] changes it.
 impl IntoResponse for ApiError {
     fn into_response(self) -> Response {
-        self.with_body(self.openai())
+        let mut response = (self.status, Json(self.openai())).into_response();
+        if let Some(seconds) = self.retry_after {
+            response.headers_mut().insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if self.status == StatusCode::REQUEST_TIMEOUT {
+            // The rest of the body may still come.
+            response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+        }
+        response.extensions_mut().insert(self);
+        response
     }
 }
 
-/// Writes the errors of Ollama's routes as its clients expect them.
-pub async fn in_ollamas_form(response: Response) -> Response {
-    match response.extensions().get::<ApiError>() {
-        Some(error) => error.with_body(error.ollama()),
-        None => response,
+/// Writes errors as clients of their route expect them. What the router refuses by itself becomes an error as well: a path
+/// whose variable is no UTF-8.
+pub async fn in_routes_form(request: Request, next: Next) -> Response {
+    let form = match request.uri().path() {
+        path if path.starts_with("/api/") => ApiError::ollama,
+        path if path.starts_with("/v1/messages") => ApiError::anthropic,
+        _ => ApiError::openai,
+    };
+    let mut response = next.run(request).await;
+    if let Some(error) = response.extensions().get::<ApiError>() {
+        let body = form(error).to_string();
+        // Other headers stay, such as `Allow`.
+        response.headers_mut().remove(header::CONTENT_LENGTH);
+        *response.body_mut() = body.into();
+    } else if response.status() == StatusCode::BAD_REQUEST {
+        let error = ApiError::invalid("the path is no UTF-8: expected bytes of UTF-8, written as %XX");
+        response = (error.status, Json(form(&error))).into_response();
     }
-}
-
-/// The same for Anthropic's.
-pub async fn in_anthropics_form(response: Response) -> Response {
-    match response.extensions().get::<ApiError>() {
-        Some(error) => error.with_body(error.anthropic()),
-        None => response,
-    }
+    response
 }
 
 impl From<EngineError> for ApiError {
@@ -187,12 +190,16 @@ impl From<EngineError> for ApiError {
             }
             E::BadBias { .. } | E::BiasOutOfVocab { .. } => ApiError::param("logit_bias", message),
             E::EmptyStop => ApiError::param("stop", message),
+            E::EmptyBadWord => ApiError::param("bad_words", message),
             E::TokenOutOfVocab { .. } | E::NoTokens { .. } => ApiError::param("prompt", message),
             E::AllForbidden => ApiError::param("logit_bias", message),
             E::Tokenizer(e) => e.into(),
             E::EngineGone => {
                 ApiError { retry_after: Some(1), ..ApiError::new(StatusCode::SERVICE_UNAVAILABLE, message) }
             }
+            E::Host(_) => ApiError::internal(format!(
+                "{message}; send the request again, and if it fails as well, start the server on another device (--backend)"
+            )),
             _ => ApiError::internal(message),
         }
     }

@@ -5,6 +5,7 @@ use crate::error::ApiError;
 use crate::server::App;
 use axum::extract::{FromRequest, Request};
 use axum::http::StatusCode;
+use futures_util::StreamExt;
 use serde_json::{Map, Value};
 use std::sync::Arc;
 
@@ -94,15 +95,19 @@ impl FromRequest<Arc<App>> for Fields {
 
     async fn from_request(request: Request, app: &Arc<App>) -> Result<Fields, ApiError> {
         let limit = app.options.max_body;
-        let body = axum::body::to_bytes(request.into_body(), limit).await.map_err(|e| {
-            if let Some(stalled) = crate::body::stalled(&e) {
-                return stalled;
+        let mut chunks = request.into_body().into_data_stream();
+        let mut body = Vec::new();
+        while let Some(chunk) = chunks.next().await {
+            let chunk = chunk.map_err(|e| {
+                crate::body::stalled(&e)
+                    .unwrap_or_else(|| ApiError::invalid(format!("the body ended early: {e}")))
+            })?;
+            if chunk.len() > limit - body.len() {
+                let message = format!("the request has more than {limit} bytes: --max-body raises the limit");
+                return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message));
             }
-            let message = format!(
-                "the request has more than {limit} bytes, or ended early; --max-body raises the limit"
-            );
-            ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, message)
-        })?;
+            body.extend_from_slice(&chunk);
+        }
         Fields::parse(&body)
     }
 }

@@ -6,6 +6,9 @@ use std::time::Duration;
 /// A time that may be for ever, which is `None`.
 pub type KeepAlive = Option<Duration>;
 
+/// What is as long as for ever: 100 years. Longer times could not be added to the date.
+pub const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
+
 /// Reads a text: `300`, `30s`, `5m`, `1h30m`, `500ms`, `-1`.
 pub fn parse_keep_alive(text: &str) -> Result<KeepAlive, String> {
     let expected =
@@ -35,7 +38,8 @@ pub fn parse_keep_alive(text: &str) -> Result<KeepAlive, String> {
         seconds += number * factor;
         rest = &after[n_letters..];
     }
-    Ok(if is_negative { None } else { Duration::try_from_secs_f64(seconds).ok() })
+    let time = Duration::try_from_secs_f64(seconds).ok().filter(|time| *time < FOR_EVER);
+    Ok(if is_negative { None } else { time })
 }
 
 /// Reads a field of a request.
@@ -61,6 +65,7 @@ mod tests {
         assert_eq!(seconds("500ms"), Some(0.5));
         assert_eq!(seconds("0"), Some(0.0));
         assert_eq!(seconds("-1m"), None);
+        assert_eq!(seconds("18446744073709549568"), None, "more than a date holds");
         assert_eq!(of_json(&json!(-1)), Ok(None));
         assert_eq!(of_json(&json!(60)), Ok(Some(Duration::from_secs(60))));
         for wrong in ["", "-", "5x", "m", "1.2.3s"] {

@@ -30,6 +30,7 @@ mod ollama;
 
 mod anthropic;
 
+mod openapi;
 mod page;
 
 mod llama;

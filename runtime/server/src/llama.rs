@@ -7,7 +7,9 @@ use crate::registry::on_thread;
 use crate::server::App;
 use axum::Json;
 use axum::extract::State;
-use llmrt::tokenizer::EncodeOptions;
+use axum::http::header::CONTENT_TYPE;
+use axum::response::{IntoResponse, Response};
+use llmrt::tokenizer::{EncodeOptions, Tokenizer};
 use serde_json::{Value, json};
 use std::sync::Arc;
 
@@ -30,7 +32,7 @@ pub async fn slots(State(app): State<Arc<App>>) -> Json<Value> {
 }
 
 /// POST /tokenize: `content`, `add_special`, `parse_special`, `with_pieces`.
-pub async fn tokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Value>, ApiError> {
+pub async fn tokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<Response, ApiError> {
     let lease = app.lease(&fields).await?;
     let text: String = fields.require("content")?;
     let add_special = fields.get_or("add_special", false)?;
@@ -40,17 +42,23 @@ pub async fn tokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<Jso
     on_thread(move || {
         let tokenizer = &lease.model.tokenizer;
         let ids = tokenizer.encode(&text, options)?;
-        let entry = |id: u32| {
-            let bytes = tokenizer.token_bytes(id)?;
-            Ok(json!({ "id": id, "piece": std::str::from_utf8(&bytes).map_or(json!(bytes), |s| json!(s)) }))
-        };
-        let tokens: Vec<Value> = match with_pieces {
-            true => ids.into_iter().map(entry).collect::<Result<_, ApiError>>()?,
-            false => ids.into_iter().map(Value::from).collect(),
-        };
-        Ok(Json(json!({ "tokens": tokens })))
+        // Written as text: as values, the objects of a large request take a thousand times its bytes.
+        let mut body = String::from("{\"tokens\":[");
+        for (i, id) in ids.into_iter().enumerate() {
+            body += if i == 0 { "" } else { "," };
+            body += &if with_pieces { piece(tokenizer, id)? } else { id.to_string() };
+        }
+        body += "]}";
+        Ok(([(CONTENT_TYPE, "application/json")], body).into_response())
     })
     .await?
+}
+
+/// A token with its text, or its bytes if they are no text.
+fn piece(tokenizer: &Tokenizer, id: u32) -> Result<String, ApiError> {
+    let bytes = tokenizer.token_bytes(id)?;
+    let piece = std::str::from_utf8(&bytes).map_or(json!(bytes), |text| json!(text));
+    Ok(format!("{{\"id\":{id},\"piece\":{piece}}}"))
 }
 
 /// POST /detokenize: `tokens`.

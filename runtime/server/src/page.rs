@@ -1,5 +1,6 @@
 //! The page at `/`: files in the binary, which load nothing from elsewhere.
 
+use crate::error::ApiError;
 use axum::Router;
 use axum::extract::Path;
 use axum::http::HeaderMap;
@@ -58,7 +59,10 @@ pub async fn index(headers: HeaderMap) -> Response {
 async fn asset(Path(name): Path<String>) -> Response {
     match FILES.iter().find(|(known, ..)| *known == name) {
         Some((_, kind, text)) => file(kind, text),
-        None => StatusCode::NOT_FOUND.into_response(),
+        None => {
+            let message = format!("there is no file {name}: the page is at /");
+            ApiError::new(StatusCode::NOT_FOUND, message).into_response()
+        }
     }
 }
 
@@ -91,7 +95,7 @@ mod tests {
         let in_folder = std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/assets")).unwrap();
         for entry in in_folder {
             let name = entry.unwrap().file_name().into_string().unwrap();
-            let is_other = ["index.html", "package.json", "tests"].contains(&name.as_str());
+            let is_other = ["index.html", "openapi.json", "package.json", "tests"].contains(&name.as_str());
             assert!(is_other || is_known(&name), "{name} is not served");
         }
     }

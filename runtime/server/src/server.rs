@@ -1,6 +1,6 @@
 //! The server: routes, signals, and the end.
 
-use crate::error::{ApiError, Error, Result, in_anthropics_form, in_ollamas_form};
+use crate::error::{ApiError, Error, Result, in_routes_form};
 use crate::fields::Fields;
 use crate::listen::Connections;
 use crate::metrics::{self, Metrics};
@@ -8,12 +8,12 @@ use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Entry, Lease, Registry};
 use crate::stored::{self, ModelStore};
-use crate::{anthropic, auth, body, llama, ollama, openai, page, props, tls, trace};
+use crate::{anthropic, auth, body, llama, ollama, openai, openapi, page, props, tls, trace};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
-use axum::middleware::{from_fn, from_fn_with_state, map_response};
+use axum::middleware::{from_fn, from_fn_with_state};
 use axum::response::IntoResponse;
-use axum::routing::{any, get, post};
+use axum::routing::{get, post};
 use std::net::SocketAddr;
 use std::pin::pin;
 use std::sync::Arc;
@@ -175,7 +175,7 @@ pub fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/v1/completions", post(openai::completions::route))
         .route("/v1/chat/completions", post(openai::chat::route))
         .route("/v1/responses", post(openai::responses::route))
-        .route("/v1/embeddings", any(no_embeddings))
+        .route("/v1/embeddings", post(no_embeddings))
         .route("/health", get(llama::health))
         .route("/metrics", get(metrics::metrics))
         .route("/props", get(props::route))
@@ -183,16 +183,14 @@ pub fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/tokenize", post(llama::tokenize))
         .route("/detokenize", post(llama::detokenize))
         .route("/apply-template", post(llama::apply_template))
-        .fallback(no_route)
-        .method_not_allowed_fallback(no_method);
-    // Keys are checked within each form, before bodies are read: a refusal has the form of its route.
-    let keyed = |routes: Router<Arc<App>>| {
-        let routes = routes.layer(from_fn_with_state(app.clone(), body::limit));
-        routes.layer(from_fn_with_state(app.clone(), auth::check))
-    };
-    let routes = keyed(openai.merge(page::routes()))
-        .merge(keyed(anthropic::routes()).layer(map_response(in_anthropics_form)))
-        .merge(keyed(ollama::routes()).layer(map_response(in_ollamas_form)));
+        .fallback(no_route);
+    let routes = openai.merge(anthropic::routes()).merge(ollama::routes());
+    let routes = routes.merge(page::routes()).merge(openapi::routes());
+    // The router's own errors take the form of their route as well: both come after all routes.
+    let routes = routes.method_not_allowed_fallback(no_method);
+    // Keys are checked before bodies are read.
+    let routes = routes.layer(from_fn_with_state(app.clone(), body::limit));
+    let routes = routes.layer(from_fn_with_state(app.clone(), auth::check)).layer(from_fn(in_routes_form));
     let routes = match cors {
         Some(cors) => routes.layer(cors),
         None => routes,

@@ -134,7 +134,7 @@ fn id(headers: &HeaderMap) -> HeaderValue {
     let is_one = |value: &&HeaderValue| {
         (1..=MAX_ID).contains(&value.len()) && value.as_bytes().iter().all(|b| (b' '..=b'~').contains(b))
     };
-    let made = || HeaderValue::try_from(names::id("req")).unwrap_or(HeaderValue::from_static("req"));
+    let made = || HeaderValue::try_from(names::id("req-")).unwrap_or(HeaderValue::from_static("req"));
     headers.get(HEADER).filter(is_one).cloned().unwrap_or_else(made)
 }
 

@@ -3,10 +3,13 @@
 mod abuse;
 mod client;
 mod clients;
+mod faults;
 mod log;
 mod ollama;
 mod openai;
+mod openapi;
 mod others;
 mod receipts;
 mod store;
+mod storms;
 mod tls;

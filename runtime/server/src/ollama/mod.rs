@@ -14,7 +14,7 @@ mod transfer;
 
 use crate::page;
 use crate::server::{App, no_embeddings};
-use axum::routing::{any, delete, get, head, post};
+use axum::routing::{delete, get, head, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
 use std::sync::Arc;
@@ -29,8 +29,8 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/api/show", post(show::show))
         .route("/api/generate", post(generate::generate))
         .route("/api/chat", post(generate::chat))
-        .route("/api/embed", any(no_embeddings))
-        .route("/api/embeddings", any(no_embeddings))
+        .route("/api/embed", post(no_embeddings))
+        .route("/api/embeddings", post(no_embeddings))
         .route("/api/pull", post(transfer::pull))
         .route("/api/push", post(transfer::push))
         .route("/api/copy", post(transfer::copy))

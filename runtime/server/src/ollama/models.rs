@@ -1,6 +1,7 @@
 //! GET /api/tags, GET /api/ps.
 
 use crate::error::ApiError;
+use crate::keep_alive::FOR_EVER;
 use crate::model::ModelInfo;
 use crate::names;
 use crate::registry::{Entry, on_thread};
@@ -9,10 +10,6 @@ use axum::Json;
 use axum::extract::State;
 use serde_json::{Value, json};
 use std::sync::Arc;
-use std::time::Duration;
-
-/// What Ollama writes for a time without end: far in the future.
-const FOR_EVER: Duration = Duration::from_secs(100 * 365 * 24 * 3600);
 
 /// All models whose files can be read.
 pub async fn tags(State(app): State<Arc<App>>) -> Result<Json<Value>, ApiError> {

@@ -135,7 +135,7 @@ fn a_truncated_blob_is_a_problem_and_leftovers_are_warnings() {
 fn a_port_that_another_program_has_is_a_problem() {
     let world = World::new();
     let listener = TcpListener::bind(("127.0.0.1", world.port)).unwrap();
-    // Answers like a web server that knows no models, until the test ends.
+    // Answers like a web server without models, until the test ends.
     std::thread::spawn(move || {
         for stream in listener.incoming() {
             let mut stream = stream.unwrap();

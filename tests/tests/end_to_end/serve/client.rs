@@ -50,15 +50,21 @@ impl Server {
 
     /// The same with variables of the environment.
     pub fn start_with(args: &[&str], variables: &[(&str, &Path)]) -> Server {
-        Server::spawn(args, variables, Stdio::inherit())
+        Server::start_or_line(args, variables, Stdio::inherit()).unwrap_or_else(no_address)
     }
 
     /// The same with its stderr in a file.
     pub fn start_logged(args: &[&str], log: &Path) -> Server {
-        Server::spawn(args, &[], File::create(log).expect("a file").into())
+        let log = File::create(log).expect("a file");
+        Server::start_or_line(args, &[], log.into()).unwrap_or_else(no_address)
     }
 
-    fn spawn(args: &[&str], variables: &[(&str, &Path)], stderr: Stdio) -> Server {
+    /// The same; an error is the first line of a server that does not start.
+    pub fn try_start(args: &[&str], variables: &[(&str, &Path)]) -> Result<Server, String> {
+        Server::start_or_line(args, variables, Stdio::inherit())
+    }
+
+    fn start_or_line(args: &[&str], variables: &[(&str, &Path)], stderr: Stdio) -> Result<Server, String> {
         let mut command = llmrt(["serve", "--port", "0", "-t", "1"]);
         command.envs(variables.iter().copied());
         let mut child =
@@ -66,10 +72,17 @@ impl Server {
         let mut line = String::new();
         let stdout = child.stdout.take().expect("stdout is a pipe");
         BufReader::new(stdout).read_line(&mut line).expect("the first line");
-        let url = line.trim().strip_prefix("listening on ");
-        let url = url.unwrap_or_else(|| panic!("{line:?} has no address")).to_string();
-        let address = url.rsplit('/').next().expect("an address").to_string();
-        Server { child, address, url }
+        match line.trim().strip_prefix("listening on ") {
+            Some(url) => {
+                let address = url.rsplit('/').next().expect("an address").to_string();
+                Ok(Server { child, address, url: url.to_string() })
+            }
+            None => {
+                let _ = child.kill();
+                let _ = child.wait();
+                Err(line)
+            }
+        }
     }
 
     /// HOST:PORT.
@@ -83,6 +96,23 @@ impl Server {
 
     pub fn post(&self, path: &str, body: &str) -> Answer {
         self.send("POST", path, "", body)
+    }
+
+    /// A request that the server may not live to answer: no answer is an error.
+    pub fn try_post(&self, path: &str, body: &str) -> std::io::Result<()> {
+        let mut text = String::new();
+        self.open("POST", path, "", body).read_to_string(&mut text)?;
+        if text.is_empty() { Err(std::io::ErrorKind::UnexpectedEof.into()) } else { Ok(()) }
+    }
+
+    /// The answer to these bytes, after which nothing more is sent.
+    pub fn exchange(&self, bytes: &str) -> String {
+        let mut stream = TcpStream::connect(&self.address).expect("a connection");
+        stream.write_all(bytes.as_bytes()).expect("a request");
+        stream.shutdown(std::net::Shutdown::Write).expect("the end of the request");
+        let mut text = String::new();
+        stream.read_to_string(&mut text).expect("an answer");
+        text
     }
 
     /// A request with further headers, each with its line end.
@@ -135,6 +165,20 @@ impl Server {
         }
     }
 
+    /// Waits until nothing runs or waits, and no block of the KV cache is in use.
+    pub fn wait_until_idle(&self) {
+        for name in ["vllm:num_requests_running", "vllm:num_requests_waiting", "vllm:kv_cache_usage_perc"] {
+            self.wait_for(name, 0.0);
+        }
+    }
+
+    /// The most bytes of memory that the process has had.
+    pub fn peak_memory(&self) -> u64 {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", self.child.id())).expect("it runs");
+        let line = status.lines().find_map(|line| line.strip_prefix("VmHWM:")).expect("a peak");
+        line.trim().trim_end_matches(" kB").parse::<u64>().expect("a number") * 1024
+    }
+
     /// Sends SIGTERM.
     pub fn terminate(&self) {
         let pid = self.child.id().to_string();
@@ -152,4 +196,8 @@ impl Drop for Server {
         let _ = self.child.kill();
         let _ = self.child.wait();
     }
+}
+
+fn no_address(line: String) -> Server {
+    panic!("{line:?} has no address")
 }

@@ -44,8 +44,8 @@ fn a_loaded_model_is_listed_stopped_and_loaded_again() {
 
     succeed(&mut client(&server, "stop stories:latest"));
     assert_eq!(text(&mut client(&server, "ps")).lines().count(), 1);
-    load(&server, "600");
-    assert!(text(&mut client(&server, "ps")).contains("9 minutes from now"));
+    load(&server, "630");
+    assert!(text(&mut client(&server, "ps")).contains("10 minutes from now"));
     let unknown = fail(&mut client(&server, "stop absent"), 1);
     assert!(unknown.contains("absent"), "{unknown}");
 }

@@ -82,10 +82,10 @@ fn stored_messages_come_after_the_system_message() {
         let body = json!({ "model": "shown", "messages": messages }).to_string();
         server.post("/apply-template", &body).json()["prompt"].as_str().expect("a prompt").to_string()
     };
-    let asked = json!({ "role": "user", "content": "a dog" });
+    let question = json!({ "role": "user", "content": "a dog" });
     let own = "system: Be short.\nuser: a cat\nassistant: It slept.\nuser: a dog\n";
-    assert_eq!(prompt(json!([asked])), own);
-    let given = prompt(json!([{ "role": "system", "content": "Be long." }, asked]));
+    assert_eq!(prompt(json!([question])), own);
+    let given = prompt(json!([{ "role": "system", "content": "Be long." }, question]));
     assert_eq!(given, own.replace("short", "long"));
 }
 
