@@ -1,9 +1,12 @@
 //! The programs under test, built once per test process with the profile of the tests themselves.
 
 use crate::fixtures::root;
+use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::sync::OnceLock;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
 
 /// The folder with `llmrt` and the plugins' shared libraries.
 pub fn bin_dir() -> &'static Path {
@@ -56,17 +59,50 @@ pub fn llmrt<S: AsRef<std::ffi::OsStr>>(args: impl IntoIterator<Item = S>) -> Co
     command
 }
 
-/// Runs to the end and insists on success.
+/// Longer than any command of a test takes on a slow machine.
+const LONGEST: Duration = Duration::from_secs(300);
+
+/// Runs to the end, which comes within five minutes, and insists on success.
 pub fn succeed(command: &mut Command) -> Output {
-    let out = command.output().expect("the program starts");
+    let out = output(command);
     assert!(out.status.success(), "{command:?}: {}\n{}", out.status, String::from_utf8_lossy(&out.stderr));
     out
 }
 
-/// Runs to the end and insists on this exit code; returns stderr.
+/// Runs to the end, which comes within five minutes, and insists on this exit code; returns stderr.
 pub fn fail(command: &mut Command, exit_code: i32) -> String {
-    let out = command.output().expect("the program starts");
+    let out = output(command);
     let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
     assert_eq!(out.status.code(), Some(exit_code), "{command:?}\n{stderr}");
     stderr
+}
+
+/// What a program writes until it ends.
+fn output(command: &mut Command) -> Output {
+    let mut child =
+        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("the program starts");
+    let stdout = read(child.stdout.take());
+    let stderr = read(child.stderr.take());
+    let started = Instant::now();
+    let status = loop {
+        if let Some(status) = child.try_wait().expect("a child") {
+            break status;
+        }
+        if started.elapsed() > LONGEST {
+            child.kill().expect("the program ends");
+            panic!("{command:?} runs for more than {LONGEST:?}");
+        }
+        std::thread::sleep(Duration::from_millis(2));
+    };
+    let bytes = |thread: JoinHandle<Vec<u8>>| thread.join().expect("a pipe");
+    Output { status, stdout: bytes(stdout), stderr: bytes(stderr) }
+}
+
+fn read(pipe: Option<impl Read + Send + 'static>) -> JoinHandle<Vec<u8>> {
+    let mut pipe = pipe.expect("a pipe");
+    std::thread::spawn(move || {
+        let mut bytes = Vec::new();
+        pipe.read_to_end(&mut bytes).expect("a pipe is readable");
+        bytes
+    })
 }

@@ -62,7 +62,7 @@ fn flags_and_commands_of_other_programs_are_taken_or_answered_with_a_hint() {
     check("run -hf user/repo", 2, "-hf is no flag of llmrt: `llmrt pull hf.co/USER/REPO:QUANT`");
     check("run -ngl 99 -p a", 2, "-ngl is no flag of llmrt: layers are placed by --backend");
     check("run -m x -e", 2, "prompts are taken as they are");
-    check("serve", 2, "serve is no command of llmrt: llmrt has no server yet");
+    check("server", 2, "server is no command of llmrt: `llmrt serve` is the server");
     check("download llama3", 2, "`llmrt pull NAME` gets a model");
     let by_ours = ["run", "-c", "64", "-b", "8", "--temp", "0", "-n", "6", "--stop", "zzz", "-p", "Once"];
     let by_theirs = [
