@@ -250,7 +250,7 @@ impl<'s> Call<'s> {
     ) -> Result<()> {
         let (mut size, mut executor) = (0, std::ptr::null_mut());
         let planned = plan(&mut size, &mut executor);
-        crate::error::check(&self.stream.runtime.cann.acl, name, planned)?;
+        crate::error::check_planned(&self.stream.runtime.cann.acl, name, planned)?;
         let workspace = match size {
             0 => std::ptr::null_mut(),
             size => self.scratch(size)?,

@@ -186,6 +186,32 @@ fn experts_go_to_the_operator_for_groups_of_rows_where_it_takes_their_format() {
     }
 }
 
+/// Releases differ in what an operator takes: where one refuses a node, others compute it.
+#[test]
+fn what_an_operator_refuses_is_composed_of_others() {
+    let of = |op, start: &str, end: &str| {
+        let mut cases = rules(op).cases().into_iter();
+        cases.find(|case| case.name.starts_with(start) && case.name.ends_with(end)).unwrap()
+    };
+    let experts = |end| of(Op::MulMatId, "2 of 4 Q4_0 experts", end);
+    let product = || of(Op::MulMat, "Q8_0 weights [256", "");
+    for code in [161_001, 161_002, 361_001, 561_000, 561_002, 561_103] {
+        for (op, case) in [
+            ("aclnnGroupedMatmulV4", experts("F32 for each of 1 tokens")),
+            ("aclnnGroupedMatmulV4", experts("F32 for each of 20 tokens")),
+            ("aclnnWeightQuantBatchMatmulV2", product()),
+            ("aclnnFusedInferAttentionScoreV2", attention("a decode", 0, &[37], &[0, 1], DType::F16)),
+        ] {
+            let m = Machine::new(&format!("queue=now,memory=1g,refuse={op}:{code}"));
+            let card = m.card(0);
+            let stream = card.stream(1).unwrap();
+            let error = run(&card, &stream, &case).unwrap().unwrap();
+            assert!(error <= limit(A2, Op::MulMat, &case), "{op} {code}: {error:e}");
+            assert_eq!(m.count(op), 0, "{op}");
+        }
+    }
+}
+
 /// A 310P has an operator for single queries, of heads that share no keys.
 #[test]
 fn a_310p_decodes_by_its_own_operator_where_heads_share_nothing() {

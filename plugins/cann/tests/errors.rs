@@ -58,6 +58,23 @@ fn a_fault_in_a_plan_comes_out_however_it_was_launched() {
     }
 }
 
+/// The host computes such a node elsewhere.
+#[test]
+fn what_a_first_phase_refuses_is_unsupported_at_its_node_whatever_the_code() {
+    for code in [161_001, 161_002, 361_001, 561_000, 561_003, 561_103] {
+        let m = Machine::new(&format!("refuse=aclnnAdd:{code}"));
+        let (stream, bound) = sum(&m);
+        let e = stream.compute(&bound.raw).unwrap_err();
+        let call = e.call().unwrap();
+        assert_eq!(
+            (call.status, call.scope, call.vendor_code),
+            (Status::Unsupported, Scope::Call, code),
+            "{e}"
+        );
+        assert_eq!(call.node, Some(0), "{e}");
+    }
+}
+
 #[test]
 fn memory_that_runs_out_is_an_error_of_the_call_and_the_card_goes_on() {
     let m = Machine::new("memory=64m");

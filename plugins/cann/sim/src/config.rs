@@ -51,6 +51,8 @@ pub struct Config {
     pub peers: bool,
     /// Operators that take lists of numbers may be launched more than once.
     pub repeatable: bool,
+    /// An operator whose first phase is refused, and the code it answers; an empty name: none.
+    pub refuse: (String, i32),
     /// This allocation of device memory, from 1, fails; 0: none.
     pub oom: u64,
     /// This kernel that runs, from 1, faults; 0: none.
@@ -86,6 +88,7 @@ impl Default for Config {
             vmm: true,
             peers: true,
             repeatable: true,
+            refuse: (String::new(), 0),
             oom: 0,
             fault: 0,
             slow: (0, 0),
@@ -143,6 +146,10 @@ impl Config {
             "vmm" => self.vmm = flag()?,
             "peers" => self.peers = flag()?,
             "repeatable" => self.repeatable = flag()?,
+            "refuse" => {
+                let (name, code) = value.split_once(':')?;
+                self.refuse = (name.into(), code.parse().ok()?);
+            }
             "oom" => self.oom = value.parse().ok()?,
             "fault" => self.fault = value.parse().ok()?,
             "slow" => {

@@ -73,6 +73,8 @@ pub fn plan(
 fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> Answer<Executor> {
     let on_chip = w.chip.has(op.chips, w.config.documented);
     ensure(on_chip, ACLNN_ERR_RUNTIME_ERROR, || format!("{} has no such operator", w.config.soc))?;
+    let (refused, code) = &w.config.refuse;
+    ensure(refused != op.name, *code, || "was to be refused".into())?;
     let (mut tensors, mut outs) = (Vec::new(), Vec::new());
     let mut values = Vec::new();
     for (i, (name, arg)) in passed.into_iter().enumerate() {

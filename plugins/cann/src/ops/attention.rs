@@ -8,11 +8,12 @@ use super::steps::has;
 use super::{attention_fused, source, weights};
 use crate::call::Call;
 use crate::chip::Chip;
+use crate::error::is_refusal;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::abi::op::AttentionParams;
-use llmrt_plugin::{DType, NodeView, Reason, Result, Status};
+use llmrt_plugin::{DType, NodeView, Reason, Result};
 
 /// Scores computed at a time: 128 MiB of F32.
 const MAX_SCORES: i64 = 1 << 25;
@@ -70,9 +71,8 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     if a.sinks.is_none()
         && let Some(kernel) = attention_fused::kernel(call, &a)
     {
-        // Releases differ in what the operator takes: one that refuses has launched nothing.
         match call.scoped(|call| attention_fused::compute(call, &a, kernel)) {
-            Err(e) if e.status == Status::Unsupported && e.vendor_code != 0 => {}
+            Err(e) if is_refusal(&e) => {}
             done => return done,
         }
     }

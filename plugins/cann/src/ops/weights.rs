@@ -5,6 +5,7 @@ use super::packed::Packed;
 use super::sealed::{self, Sealed};
 use crate::call::{Call, run};
 use crate::chip::Chip;
+use crate::error::is_refusal;
 use crate::layout::GROUP;
 use crate::library::Cann;
 use crate::operand::Operand;
@@ -81,8 +82,18 @@ impl Weights {
 
     /// y [m, n] = Σ over k of w [k, m] · x [k, n]; any dtypes and strides of x and y.
     pub fn times(&self, call: &mut Call<'_>, x: &Operand, y: &Operand) -> Result<()> {
+        if self.goes_in_groups(call) {
+            match call.scoped(|call| self.times_as(call, x, y, true)) {
+                Err(e) if is_refusal(&e) => {}
+                done => return done,
+            }
+        }
+        self.times_as(call, x, y, false)
+    }
+
+    /// The same, `in_groups` by the operator for sealed weights.
+    fn times_as(&self, call: &mut Call<'_>, x: &Operand, y: &Operand, in_groups: bool) -> Result<()> {
         let (k, m) = (x.ne[0], y.ne[0]);
-        let in_groups = self.goes_in_groups(call);
         let (inside, most) = match self {
             Weights::Plain(w) if w.dtype == ACL_BF16 => (ACL_FLOAT, (PIECE / k).max(1)),
             Weights::Plain(w) if w.dtype == ACL_FLOAT && !call.stream.chip.f32_products => {
