@@ -105,6 +105,15 @@ fn beyond() -> Vec<(Op, Case)> {
             cases.push((Op::MulMatId, case.nmse(5e-4)));
         }
     }
+    for m in [1, 64] {
+        let case = Case::new(format!("results of {m} F16 rows beyond F16"), |g, _| {
+            let w = g.weight("w", DType::F16, &[256, m], Role::Matrix);
+            let x = g.input("x", DType::F32, &[256, 3]);
+            let x = g.scale(x, 20_000.0);
+            g.mul_mat(w, x);
+        });
+        cases.push((Op::MulMat, case.nmse(5e-4)));
+    }
     for (name, window, lens, starts) in [
         ("one decode", 0, vec![37], vec![0, 1]),
         ("three decodes, one not in use, a token of none", 0, vec![37, 1, 0, 64], vec![0, 1, 2, 2, 3]),

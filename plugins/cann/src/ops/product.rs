@@ -10,16 +10,21 @@ const STEP: f32 = 2048.0;
 
 /// The operands as they are.
 const KEEP: i8 = 0;
-/// Rounded to F16.
+/// Rounded to F16. Without F32 units only: with them the result is rounded as well.
 const TO_F16: i8 = 2;
 
 impl Call<'_> {
     /// y [m, n, …] = Σ over k of w [k, m, …] · x [k, n, …]; batches are equal or 1, y has no gaps. F32 rows are rounded to
-    /// F16 for an F16 w; two F32 operands stay F32.
+    /// F16 for an F16 w, so numbers beyond 65504 become infinite; two F32 operands stay F32.
     pub fn product(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-        match (x.dtype, w.dtype) {
-            (ACL_FLOAT, ACL_FLOAT16) => self.product_as(w, x, y, TO_F16),
-            (ACL_FLOAT, ACL_FLOAT) if !self.stream.chip.f32_products => self.product_of_parts(w, x, y),
+        match (x.dtype, w.dtype, self.stream.chip.f32_products) {
+            // Rounded here: the operator's own rounding would make the result F16, too.
+            (ACL_FLOAT, ACL_FLOAT16, true) => self.scoped(|call| {
+                let x = call.cast(x, ACL_FLOAT16)?;
+                call.product_as(w, &x, y, KEEP)
+            }),
+            (ACL_FLOAT, ACL_FLOAT16, false) => self.product_as(w, x, y, TO_F16),
+            (ACL_FLOAT, ACL_FLOAT, false) => self.product_of_parts(w, x, y),
             _ => self.product_as(w, x, y, KEEP),
         }
     }
