@@ -130,6 +130,19 @@ fn a_driver_without_virtual_memory_gets_plain_memory() {
     assert!(m2.err().unwrap().to_string().contains("207000"), "requested by name it is an error");
 }
 
+/// Releases differ in what reserved addresses take; where nothing can be mapped to them, memory is plain.
+#[test]
+fn addresses_are_reserved_as_the_release_takes_them() {
+    for (vmm, pool) in [("1", "vmm"), ("no-flags", "vmm"), ("unmappable", "legacy")] {
+        let m = Machine::new(&format!("vmm={vmm}"));
+        let (stream, bound) = sum(&m);
+        stream.compute(&bound.raw).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(stream.pool_stats().unwrap().kind.to_string(), pool, "{vmm}");
+        assert_eq!(m.reports(), [""; 0], "{vmm}");
+    }
+}
+
 /// Scratch memory comes from the card it is for, in the driver's pages, and goes back.
 #[test]
 fn scratch_memory_is_the_cards_own_and_goes_back() {

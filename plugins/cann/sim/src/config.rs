@@ -24,6 +24,20 @@ pub enum Pageable {
     Refuse,
 }
 
+/// The driver's virtual memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vmm {
+    /// There is none.
+    Absent,
+    /// The flag of reserved addresses is the size of pages: 0 normal, 1 huge (acl_rt.h of CANN 8.1); huge pages are mapped to
+    /// addresses reserved for them.
+    Paged,
+    /// Flags are reserved, and 0, as in older releases.
+    NoFlags,
+    /// Addresses are given, and nothing can be mapped to them.
+    Unmappable,
+}
+
 /// The simulated machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -45,8 +59,8 @@ pub struct Config {
     pub documented: bool,
     /// What pageable memory does.
     pub pageable: Pageable,
-    /// Whether the driver has virtual memory.
-    pub vmm: bool,
+    /// The driver's virtual memory.
+    pub vmm: Vmm,
     /// Whether cards reach each other.
     pub peers: bool,
     /// Operators that take lists of numbers may be launched more than once.
@@ -85,7 +99,7 @@ impl Default for Config {
             strict: true,
             documented: false,
             pageable: Pageable::Block,
-            vmm: true,
+            vmm: Vmm::Paged,
             peers: true,
             repeatable: true,
             refuse: (String::new(), 0),
@@ -143,7 +157,15 @@ impl Config {
                     _ => return None,
                 }
             }
-            "vmm" => self.vmm = flag()?,
+            "vmm" => {
+                self.vmm = match value {
+                    "0" => Vmm::Absent,
+                    "1" => Vmm::Paged,
+                    "no-flags" => Vmm::NoFlags,
+                    "unmappable" => Vmm::Unmappable,
+                    _ => return None,
+                }
+            }
             "peers" => self.peers = flag()?,
             "repeatable" => self.repeatable = flag()?,
             "refuse" => {
