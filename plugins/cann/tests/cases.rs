@@ -209,6 +209,7 @@ fn what_an_operator_refuses_is_composed_of_others() {
             ("aclnnGroupedMatmulV4", experts("F32 for each of 1 tokens")),
             ("aclnnGroupedMatmulV4", experts("F32 for each of 20 tokens")),
             ("aclnnWeightQuantBatchMatmulV2", product()),
+            ("aclnnMm@27", of(Op::MulMat, "BF16 weights [", "")),
             ("aclnnFusedInferAttentionScoreV2", attention("a decode", 0, &[37], &[0, 1], DType::F16)),
         ] {
             let m = Machine::new(&format!("queue=now,memory=1g,refuse={op}:{code}"));

@@ -2,6 +2,8 @@
 //!
 //! The simulator stands in for hardware, so it reads its own environment, once; no other part of llmrt does.
 
+use crate::sys::aclDataType;
+
 /// When enqueued work runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
@@ -65,8 +67,9 @@ pub struct Config {
     pub peers: bool,
     /// Operators that take lists of numbers may be launched more than once.
     pub repeatable: bool,
-    /// An operator whose first phase is refused, and the code it answers; an empty name: none.
-    pub refuse: (String, i32),
+    /// An operator whose first phase is refused, with tensors of one type or of any, and the code it answers; an empty name:
+    /// none.
+    pub refuse: (String, Option<aclDataType>, i32),
     /// This allocation of device memory, from 1, fails; 0: none.
     pub oom: u64,
     /// This kernel that runs, from 1, faults; 0: none.
@@ -102,7 +105,7 @@ impl Default for Config {
             vmm: Vmm::Paged,
             peers: true,
             repeatable: true,
-            refuse: (String::new(), 0),
+            refuse: (String::new(), None, 0),
             oom: 0,
             fault: 0,
             slow: (0, 0),
@@ -169,8 +172,12 @@ impl Config {
             "peers" => self.peers = flag()?,
             "repeatable" => self.repeatable = flag()?,
             "refuse" => {
-                let (name, code) = value.split_once(':')?;
-                self.refuse = (name.into(), code.parse().ok()?);
+                let (which, code) = value.split_once(':')?;
+                let (name, dtype) = match which.split_once('@') {
+                    Some((name, dtype)) => (name, Some(dtype.parse().ok()?)),
+                    None => (which, None),
+                };
+                self.refuse = (name.into(), dtype, code.parse().ok()?);
             }
             "oom" => self.oom = value.parse().ok()?,
             "fault" => self.fault = value.parse().ok()?,

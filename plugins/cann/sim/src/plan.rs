@@ -77,8 +77,6 @@ pub fn plan(
 fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> Answer<Executor> {
     let on_chip = w.chip.has(op.chips, w.config.documented);
     ensure(on_chip, ACLNN_ERR_RUNTIME_ERROR, || format!("{} has no such operator", w.config.soc))?;
-    let (refused, code) = &w.config.refuse;
-    ensure(refused != op.name, *code, || "was to be refused".into())?;
     let (mut tensors, mut outs) = (Vec::new(), Vec::new());
     let mut values = Vec::new();
     for (i, (name, arg)) in passed.into_iter().enumerate() {
@@ -92,6 +90,9 @@ fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> An
     }
     let args = Args { op, world: w.clone(), values };
     args.tensors().try_for_each(|t| check_dtype(w, t))?;
+    let (refused, dtype, code) = &w.config.refuse;
+    let is_refused = refused == op.name && dtype.is_none_or(|dtype| args.tensors().any(|t| t.dtype == dtype));
+    ensure(!is_refused, *code, || "was to be refused".into())?;
     let kernel = (op.plan)(&args)?;
     outs.iter().try_for_each(|out| apart(w, &args, *out))?;
     // Random, but the same for the same shapes; at least what the kernel scribbles over.

@@ -5,7 +5,7 @@ use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging};
 use super::soft_max::{self, LOWEST, NOTHING, Rows};
 use super::steps::has;
-use super::{attention_fused, source, weights};
+use super::{attention_fused, source};
 use crate::call::Call;
 use crate::chip::Chip;
 use crate::error::is_refusal;
@@ -104,7 +104,6 @@ fn composed(call: &mut Call<'_>, a: &Attention) -> Result<()> {
         t.reshape(&[d, n_kv_heads, n])
     };
     let (k, v) = (a.gathered(call, &a.k, &blocks)?, a.gathered(call, &a.v, &blocks)?);
-    let (k, v) = (weights::for_product(call, &k)?, weights::for_product(call, &v)?);
     let k = heads(k).permute(&[0, 2, 1]); // [head_dim, n_keys, n_kv_heads]
     let v = heads(v).permute(&[2, 0, 1]); // [n_keys, head_dim_v, n_kv_heads]
     let n_keys = k.ne[1];

@@ -189,7 +189,7 @@ impl Experts {
 
     /// y [m, used, tokens] from w [k, m, used · tokens] and x [k, 1 or used, tokens].
     fn times(&self, call: &mut Call<'_>, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-        let w = weights::for_product(call, w)?.reshape(&[self.k, self.m, y.ne[1], y.ne[2]]);
+        let w = w.reshape(&[self.k, self.m, y.ne[1], y.ne[2]]);
         let x = call.dense(x, ACL_FLOAT)?.with_dim(1);
         let y = y.with_dim(1);
         let placed = call.place(&y, ACL_FLOAT)?;
