@@ -195,6 +195,24 @@ fn experts_go_to_the_operator_for_groups_of_rows_where_it_takes_their_format() {
     }
 }
 
+/// Sorts of one number run on the card's CPU, and are left out.
+#[test]
+fn one_expert_of_one_token_is_not_sorted() {
+    let m = Machine::new("queue=now,memory=1g");
+    let (card, stream) = (m.card(0), m.card(0).stream(1).unwrap());
+    let case = Case::new("1 of 4 experts for a token", |g, ints| {
+        let experts = g.weight("experts", DType::F16, &[64, 32, 4], Role::Experts);
+        let x = g.input("x", DType::F32, &[64, 1, 1]);
+        let ids = g.input("ids", DType::I32, &[1, 1]);
+        ints.push((ids, vec![2]));
+        g.mul_mat_id(experts, x, ids);
+    });
+    let error = run(&card, &stream, &case).unwrap().unwrap();
+    assert!(error <= limit(A2, Op::MulMatId, &case), "{error:e}");
+    assert!(m.count("aclnnGroupedMatmulV4") > 0);
+    assert_eq!(m.count("ai_cpu"), 0);
+}
+
 /// Releases differ in what an operator takes: where one refuses a node, others compute it.
 #[test]
 fn what_an_operator_refuses_is_composed_of_others() {

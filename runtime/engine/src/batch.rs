@@ -3,6 +3,7 @@
 mod pad;
 
 pub use pad::Padding;
+pub(crate) use pad::table_width;
 
 use crate::error::{Error, Result};
 use crate::kv::pool::{BlockId, BlockPool};
@@ -61,7 +62,8 @@ pub struct OutputRow {
 
 impl Batch {
     /// The arrays for chunks of sequences, which `find` finds with the position from which their logits are requested; those
-    /// of a sequence's last known token, from which the next one is picked, always are.
+    /// of a sequence's last known token, from which the next one is picked, always are. Block tables have at most `max_blocks`
+    /// columns.
     pub fn new<'s>(
         chunks: &[ScheduledChunk],
         find: impl Fn(SequenceId) -> Option<(&'s Sequence, Option<usize>)>,
@@ -74,6 +76,10 @@ impl Batch {
             ..PagedArrays::default()
         };
         let paged = pools.paged().map(arrays).collect();
+        let end =
+            |chunk: &ScheduledChunk| find(chunk.id).map_or(0, |(seq, _)| seq.n_computed() + chunk.n_new);
+        let longest = chunks.iter().map(end).max().unwrap_or(0);
+        let max_blocks = table_width(pools.blocks.blocks_for(longest), max_blocks);
         let mut batch = Self { query_starts: vec![0], max_blocks, paged, ..Self::default() };
         let mut written = Vec::new();
         for chunk in chunks {

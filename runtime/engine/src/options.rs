@@ -1,6 +1,6 @@
 //! The sizes that an engine is made for.
 
-use crate::batch::Padding;
+use crate::batch::{Batch, Padding, table_width};
 use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use llmrt_abi::DType;
 use llmrt_host::sched::SplitMode;
@@ -148,7 +148,19 @@ impl EngineOptions {
         }
     }
 
-    /// The shape of a step.
+    /// The shape of a batch.
+    pub(crate) fn shape_of(&self, batch: &Batch) -> BatchShape {
+        let shape = self.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
+        BatchShape { max_blocks: batch.max_blocks as u64, ..shape }
+    }
+
+    /// The shape of the first decode step of so many sequences.
+    pub(crate) fn decode_shape(&self, n_seqs: usize) -> BatchShape {
+        let max_blocks = table_width(1, self.max_blocks()) as u64;
+        BatchShape { max_blocks, ..self.shape(n_seqs, n_seqs, n_seqs) }
+    }
+
+    /// The shape of a step whose block tables have all columns.
     pub(crate) fn shape(&self, n_tokens: usize, n_seqs: usize, n_outputs: usize) -> BatchShape {
         BatchShape {
             n_tokens: n_tokens as u64,

@@ -22,15 +22,15 @@ pub(crate) struct Programs {
 }
 
 impl Programs {
-    /// Those of the largest step, so that no memory moves later, and of a decode step of each number of sequences. The last
-    /// one's shape is returned, too.
+    /// Those of the largest step, so that no memory moves later, and of a decode step of each number of sequences with the
+    /// narrowest block tables. The last one's shape is returned, too.
     pub fn prepare(
         model: &Model,
         executor: &mut Executor,
         options: &EngineOptions,
     ) -> Result<(Programs, Option<StepShape>)> {
         let (mut programs, started, mut last) = (Programs::default(), Instant::now(), None);
-        let decodes = options.padding().buckets().into_iter().rev().map(|n| options.shape(n, n, n));
+        let decodes = options.padding().buckets().into_iter().rev().map(|n| options.decode_shape(n));
         for batch in std::iter::once(options.largest_shape()).chain(decodes) {
             let shape = StepShape { batch, n_picked: 0 };
             let step = StepProgram::new(model, &shape)?;

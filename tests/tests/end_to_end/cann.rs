@@ -162,13 +162,32 @@ fn scratch_memory_is_managed_as_the_variable_of_the_plugin_sets() {
     assert!(String::from_utf8_lossy(&out.stdout).contains("legacy, "));
 }
 
+/// What operators a run launches and the bytes of their tensors, without captures, where every launch is a line.
+fn operators(n_ctx: &str) -> (usize, usize) {
+    let trace = trace("100", &["--plugin-option", "cann.graphs=0"], &["-c", n_ctx]);
+    let bytes = |line: &str| {
+        let line = line.strip_suffix(" bytes").filter(|line| line.starts_with("aclnn"))?;
+        line.rsplit(' ').next()?.parse::<usize>().ok()
+    };
+    let all: Vec<usize> = trace.lines().filter_map(bytes).collect();
+    (all.len(), all.iter().sum())
+}
+
+/// Block tables are as wide as the longest sequence requires, whatever the context may hold.
+#[test]
+fn a_text_of_100_tokens_costs_the_same_at_any_context_size() {
+    let (short, long) = (operators("2048"), operators("32768"));
+    assert!(short.0 > 1000, "{short:?}");
+    assert_eq!(short, long);
+}
+
 /// What a run of so many tokens did, a line per call: the function's name, or a copy's direction, comes first.
-fn trace(n_tokens: &str, options: &[&str]) -> String {
+fn trace(n_tokens: &str, options: &[&str], flags: &[&str]) -> String {
     let dir = tempfile::tempdir().unwrap();
     let file = dir.path().join("trace");
     let simulated = format!("trace={}", file.display());
     let run = ["run", "--raw", "--temp", "0", "-n", n_tokens, "-p", STORY];
-    succeed(on_cards(&simulated).args(options).args(["--backend", "cann"]).args(run));
+    succeed(on_cards(&simulated).args(options).args(["--backend", "cann"]).args(run).args(flags));
     let trace = std::fs::read_to_string(file).unwrap();
     assert!(!trace.contains("FAULT") && !trace.contains("REPORT"), "the simulator found something doubtful");
     trace
@@ -177,7 +196,7 @@ fn trace(n_tokens: &str, options: &[&str]) -> String {
 /// What 40 tokens cost over what 20 do, per token.
 #[track_caller]
 fn check_cost_of_a_token(options: &[&str], graphs_per_token: std::ops::RangeInclusive<f64>) {
-    let traces = ["20", "40"].map(|n| trace(n, options));
+    let traces = ["20", "40"].map(|n| trace(n, options, &[]));
     let per_token = |is_it: &dyn Fn(&str) -> bool| {
         let [short, long] = traces.each_ref().map(|text| {
             text.lines().filter(|line| is_it(line.split(' ').next().unwrap_or_default())).count() as f64

@@ -56,6 +56,16 @@ impl Chip {
         }
     }
 
+    /// The first 910.
+    pub fn is_first_910(&self) -> bool {
+        self.letter == '9'
+    }
+
+    /// Any 910.
+    pub fn is_910(&self) -> bool {
+        matches!(self.letter, '9' | 'A')
+    }
+
     /// Whether the chip has an operator with this `chips`: P 310P by the vendor's table, p 310P in practice, b 310B.
     /// All are on A2 and A3. The first 910 is taken to have what the 310P has in practice: no table lists it.
     pub fn has(&self, chips: &str, documented: bool) -> bool {

@@ -23,6 +23,7 @@ pub mod span;
 
 pub mod table;
 pub mod trace;
+pub mod traffic;
 
 pub mod runtime;
 

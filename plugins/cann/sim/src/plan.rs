@@ -147,11 +147,13 @@ pub fn launch(
     w.trace.count(name, 1);
     let answer = enqueue(&w, name, workspace as usize, size, executor as usize, stream);
     w.trace.line(|| {
-        format!("{name} {stream:p} {}", answer.as_ref().map_or_else(|e| e.text.clone(), |()| "ok".into()))
+        let answer = answer.as_ref().map_or_else(|e| e.text.clone(), |bytes| format!("{bytes} bytes"));
+        format!("{name} {stream:p} {answer}")
     });
-    status(name, answer)
+    status(name, answer.map(|_| ()))
 }
 
+/// Enqueues a kernel; returns the bytes that it moves.
 fn enqueue(
     w: &Arc<World>,
     name: &str,
@@ -159,7 +161,7 @@ fn enqueue(
     size: u64,
     handle: usize,
     stream: aclrtStream,
-) -> Answer {
+) -> Answer<u64> {
     let Some(made) = w.objects.executors.get(handle) else {
         return fault(INNER_NULL, "the executor was used before, or never planned");
     };
@@ -167,7 +169,9 @@ fn enqueue(
         let state = made.state.lock();
         if !state.repeatable {
             w.objects.executors.remove(handle);
-            if !crate::repeat::abandons_cache(&state.args) {
+            if crate::repeat::is_on_ai_cpu(&state.args) {
+                w.trace.count("ai_cpu", 1);
+            } else if !crate::repeat::abandons_cache(&state.args) {
                 w.op_cache.lock().insert(made.key.clone());
             }
         }
@@ -190,6 +194,7 @@ fn enqueue(
     if let Some(fault) = w.cards[stream.device].lock().broken.clone() {
         return Err(fault);
     }
+    let n_bytes = crate::traffic::bytes(&args);
     let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);
     let run = move |w: &Arc<World>| {
         let n_before = w.n_kernels.fetch_add(1, Relaxed);
@@ -207,5 +212,5 @@ fn enqueue(
         kernel(&run)?;
         run.scribble(workspace, needed)
     };
-    stream.enqueue(w, Task::new(made.op.name, run)).map(|_| ())
+    stream.enqueue(w, Task::new(made.op.name, run)).map(|_| n_bytes)
 }

@@ -18,6 +18,17 @@ pub(crate) fn abandons_cache(args: &Args) -> bool {
     WRITE_IN_PLACE.contains(&args.op.name) && args.tensors().next().is_some_and(Tensor::is_contiguous)
 }
 
+/// Whether the operator runs on the card's CPU, whose operators are not repeatable: sorts of one number, and on the first 910
+/// those of F32 (argsort.cpp and topk.cpp of ops-math, 8.5 and 9.1).
+pub(crate) fn is_on_ai_cpu(args: &Args) -> bool {
+    let sorts = matches!(args.op.name, "aclnnArgsort" | "aclnnTopk");
+    let x = args.tensors().next().filter(|_| sorts);
+    x.is_some_and(|x| {
+        let (chip, of_one) = (&args.world.chip, x.dims.last() == Some(&1));
+        chip.is_first_910() && (of_one || x.dtype == ACL_FLOAT) || (chip.is_910() && of_one)
+    })
+}
+
 /// What the library's cache finds an executor by: everything about the parameters but addresses (opbase 8.5 and 9.1,
 /// `op_cache.cpp`, `AddParamToBuf`).
 pub(crate) fn key(args: &Args) -> String {
@@ -47,6 +58,7 @@ unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor)
         ensure(may, ACLNN_ERR_PARAM_INVALID, || "the operator has host data of its own".into())?;
         ensure(!made.is_cached, ACLNN_ERR_INNER, || "it came from the cache".into())?;
         ensure(!abandons_cache(&state.args), ACLNN_ERR_INNER, || "it writes in place".into())?;
+        ensure(!is_on_ai_cpu(&state.args), ACLNN_ERR_INNER, || "it runs on the card's CPU".into())?;
         w.op_cache.lock().remove(&made.key);
         state.repeatable = true;
         Ok(())

@@ -59,7 +59,9 @@ pub fn compute(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()>
 /// Whether to read each token's own blocks: cheaper than all blocks for all while there are few tokens per sequence.
 fn is_for_tokens(p: &Paging, row: i64) -> bool {
     let blocks = p.block_size % 16 == 0 && p.block_size <= 512;
-    blocks && row <= MAX_IN_ROW && p.n_tokens <= 2 * p.n_seqs()
+    // The operator takes a cache of no fewer blocks than all tokens' tables have.
+    let fits = p.n_tokens * p.max_blocks() <= p.n_blocks;
+    blocks && fits && row <= MAX_IN_ROW && p.n_tokens <= 2 * p.n_seqs()
 }
 
 /// Every token is a sequence of one query.
@@ -221,7 +223,8 @@ mod tests {
     fn few_tokens_read_their_own_blocks() {
         let p = |n_tokens, n_seqs, block_size| Paging::sized(n_tokens, n_seqs, block_size);
         assert!(is_for_tokens(&p(1, 1, 16), 1024));
-        assert!(is_for_tokens(&p(8, 8, 32), 1024));
+        assert!(is_for_tokens(&p(2, 2, 32), 1024));
+        assert!(!is_for_tokens(&p(3, 3, 32), 1024), "12 blocks of a cache of 8");
         assert!(!is_for_tokens(&p(512, 1, 16), 1024), "a prompt");
         assert!(!is_for_tokens(&p(1, 1, 4), 1024), "blocks too small");
         assert!(!is_for_tokens(&p(1, 1, 16), 70_000), "rows too long");

@@ -5,6 +5,15 @@ use super::{Batch, index};
 use crate::options::BLOCK_SIZE;
 use crate::sequence::SequenceId;
 
+/// Columns of the narrowest block table: 256 tokens.
+const MIN_TABLE_BLOCKS: usize = 16;
+
+/// Columns of the block table of a step whose longest sequence has `needed` blocks: a power of two, at most `max_blocks`. What
+/// devices compute by the table's width so grows with the sequences and not with the context size.
+pub(crate) fn table_width(needed: usize, max_blocks: usize) -> usize {
+    needed.next_power_of_two().max(MIN_TABLE_BLOCKS).min(max_blocks)
+}
+
 /// Sequences that are added to a step. Their tokens go to blocks after those of the pools.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Padding {
@@ -97,6 +106,13 @@ mod tests {
         assert!((1..=256).all(|n| large.bucket(n) >= n && large.bucket(n) * 2 <= n * 3));
         let one = Padding { max_seqs: 1, ..PADDING };
         assert_eq!((one.buckets(), one.n_blocks()), (vec![1], 0));
+    }
+
+    #[test]
+    fn tables_are_as_wide_as_their_longest_sequence_requires() {
+        let widths = [1, 16, 17, 33, 1000].map(|needed| table_width(needed, 1500));
+        assert_eq!(widths, [16, 16, 32, 64, 1024]);
+        assert_eq!((table_width(1025, 1500), table_width(3, 8)), (1500, 8));
     }
 
     #[test]

@@ -137,7 +137,7 @@ proptest! {
                 cache[slot as usize] = token;
             }
             for (s, chunk) in chunks.iter().enumerate() {
-                let row = &batch.paged[0].block_table[s * 30..][..30];
+                let row = &batch.paged[0].block_table[s * batch.max_blocks..][..batch.max_blocks];
                 let seq = &mut queue[chunk.id.0 as usize];
                 for position in 0..batch.seq_lens[s] as usize {
                     let slot = row[position / block_size] as usize * block_size + position % block_size;

@@ -35,7 +35,7 @@ impl DeviceRunner {
 
     /// Computes a batch and shows every op's result, in order of execution.
     fn visit_ops(&mut self, batch: &Batch, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
-        let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
+        let shape = self.options.shape_of(batch);
         let step = self.model().graph(&shape)?;
         let (graph, results) = memory::every_result_kept(step.graph);
         let program = Program::new(graph);

@@ -46,7 +46,7 @@ impl DeviceRunner {
 
     /// Runs a step and reads its first `n_rows` rows.
     fn run(&mut self, batch: &Batch, request: &TopKRequest, n_rows: usize) -> Result<Results> {
-        let shape = self.options.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
+        let shape = self.options.shape_of(batch);
         let shape = StepShape { batch: shape, n_picked: request.n_picked };
         let deployment = &mut self.deployment;
         let n_misses = deployment.programs.stats().n_misses;

@@ -120,5 +120,10 @@ fn check_blocks(a: &Args, s: &Shape, rule: &Rule) -> Answer<i64> {
     valid(fits, || format!("a cache of {cache:?} with blocks of {size}"))?;
     tiles(s.kv_heads * s.head_dim <= 65_535, || "rows of the cache over 65535".into())?;
     valid(matches!(table.dims[..], [b, _] if b == s.batch), || format!("`block_table` is {:?}", table.dims))?;
+    // The cache has at least the blocks that the lengths add up to (the vendor's page of FusedInferAttentionScoreV2).
+    let lens = rule.kv_lens.as_deref().unwrap_or_default();
+    let of_one = if lens.len() == 1 { s.batch } else { 1 };
+    let needed: i64 = lens.iter().map(|len| (len + size - 1) / size * of_one).sum();
+    valid(needed <= cache[0], || format!("{needed} blocks in a cache of {}", cache[0]))?;
     Ok(table.dims[1] * size)
 }
