@@ -75,8 +75,7 @@ impl OpenModel {
 
     /// Tokens of the longest text the model was trained on.
     pub fn n_ctx_train(&self) -> Option<usize> {
-        let arch = self.metadata().str("general.architecture")?;
-        self.metadata().usize(&format!("{arch}.context_length"))
+        self.files.n_ctx_train()
     }
 
     /// Whether the file is a llama2.c checkpoint.

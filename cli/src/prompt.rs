@@ -59,12 +59,5 @@ pub fn leaves_system_out(tokenizer: &Tokenizer, template: &ChatTemplate, system:
 
 /// What a template is rendered with.
 pub fn render_options<'a>(tokenizer: &'a Tokenizer, now: &'a str) -> RenderOptions<'a> {
-    let piece = |id: Option<TokenId>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
-    RenderOptions {
-        add_generation_prompt: true,
-        bos: piece(tokenizer.bos()),
-        eos: piece(tokenizer.eos()),
-        now: Some(now),
-        ..RenderOptions::default()
-    }
+    RenderOptions { now: Some(now), ..RenderOptions::for_answer(tokenizer) }
 }

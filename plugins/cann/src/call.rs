@@ -71,6 +71,10 @@ impl Object {
 /// The second phase of an operator.
 pub type Launch = unsafe extern "C" fn(*mut c_void, u64, *mut aclOpExecutor, aclrtStream) -> aclnnStatus;
 
+/// The first phase of an operator with its arguments: writes the workspace's size and the executor. Objects of the arguments
+/// are live when it is called.
+pub type FirstPhase = Box<dyn Fn(*mut u64, *mut *mut aclOpExecutor) -> aclnnStatus>;
+
 /// Plans and launches an operator of a library: `run!(call, math.aclnnAdd(a, b, alpha, y))?`.
 macro_rules! run {
     ($call:expr, $library:ident.$name:ident($($arg:expr),* $(,)?)) => {{
@@ -78,7 +82,10 @@ macro_rules! run {
         match (op.plan, op.launch) {
             (Some(plan), Some(launch)) => {
                 // SAFETY: the arguments are objects of this call, numbers, or NULL where the operator takes it.
-                $call.launch(stringify!($name), |size, executor| unsafe { plan($($arg,)* size, executor) }, launch)
+                let first = move |size: *mut u64, executor: *mut *mut crate::sys::aclOpExecutor| unsafe {
+                    plan($($arg,)* size, executor)
+                };
+                $call.launch(stringify!($name), Box::new(first), launch)
             }
             _ => Err(llmrt_plugin::Error::unsupported(concat!(stringify!($name), " is not in this release"))),
         }
@@ -154,12 +161,13 @@ impl<'s> Call<'s> {
         let outer_first = |v: &[i64]| v.iter().rev().copied().collect::<Vec<_>>();
         let (ne, stride) = (outer_first(&t.ne), outer_first(&t.stride));
         let last: i64 = t.ne.iter().zip(&t.stride).map(|(n, stride)| (n - 1).max(0) * stride).sum();
-        let storage = [t.offset + last + 1];
+        let (base, offset) = t.origin();
+        let storage = [offset + last + 1];
         let n = ne.len() as u64;
         let create = self.stream.runtime.cann.object.aclCreateTensor;
         // SAFETY: the arrays have `n` and 1 elements and are copied.
         let tensor = create.map_or(std::ptr::null_mut(), |create| unsafe {
-            create(ne.as_ptr(), n, t.dtype, stride.as_ptr(), t.offset, format, storage.as_ptr(), 1, t.base)
+            create(ne.as_ptr(), n, t.dtype, stride.as_ptr(), offset, format, storage.as_ptr(), 1, base)
         });
         if tensor.is_null() {
             return Err(Error::invalid(format!("the library makes no tensor of {t:?}")));
@@ -242,23 +250,41 @@ impl<'s> Call<'s> {
     }
 
     /// Both phases of an operator. Use [`run!`].
-    pub fn launch(
-        &mut self,
-        name: &'static str,
-        plan: impl FnOnce(*mut u64, *mut *mut aclOpExecutor) -> aclnnStatus,
-        launch: Launch,
-    ) -> Result<()> {
+    pub fn launch(&mut self, name: &'static str, plan: FirstPhase, launch: Launch) -> Result<()> {
+        let (size, executor) = self.planned(name, &plan)?;
+        let workspace = self.workspace(size)?;
+        if let Some(recording) = &mut self.stream.recording {
+            recording.keep(Step { name, plan, launch, workspace, size, executor: Some(executor) });
+            return Ok(());
+        }
+        self.second(name, launch, (workspace, size), executor)
+    }
+
+    /// Both phases of a step of a plan, whose executor could not be kept.
+    pub fn launch_anew(&mut self, step: &Step) -> Result<()> {
+        let (size, executor) = self.planned(step.name, &step.plan)?;
+        let workspace = if size <= step.size { step.workspace } else { self.workspace(size)? };
+        self.second(step.name, step.launch, (workspace, size), executor)
+    }
+
+    fn planned(&self, name: &'static str, plan: &FirstPhase) -> Result<(u64, *mut aclOpExecutor)> {
         let (mut size, mut executor) = (0, std::ptr::null_mut());
         let planned = plan(&mut size, &mut executor);
-        crate::error::check(&self.stream.runtime.cann.acl, name, planned)?;
-        let workspace = match size {
-            0 => std::ptr::null_mut(),
-            size => self.scratch(size)?,
-        };
-        let runtime = &self.stream.runtime;
-        if let Some(recording) = &mut self.stream.recording {
-            return recording.keep(runtime, Step { name, launch, workspace, size, executor });
-        }
+        crate::error::check_planned(&self.stream.runtime.cann.acl, name, planned)?;
+        Ok((size, executor))
+    }
+
+    fn workspace(&mut self, size: u64) -> Result<*mut c_void> {
+        if size == 0 { Ok(std::ptr::null_mut()) } else { self.scratch(size) }
+    }
+
+    fn second(
+        &mut self,
+        name: &'static str,
+        launch: Launch,
+        (workspace, size): (*mut c_void, u64),
+        executor: *mut aclOpExecutor,
+    ) -> Result<()> {
         // SAFETY: the executor was planned just now, with objects that live to the end of this call; the workspace has
         // the size it requested and is used in stream order.
         let launched = unsafe { launch(workspace, size, executor, self.stream.raw) };

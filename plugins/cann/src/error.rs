@@ -9,9 +9,30 @@ pub fn check(acl: &cann_acl, call: &str, code: i32) -> Result<()> {
     if code == ACL_SUCCESS {
         return Ok(());
     }
-    let (status, scope) = meaning(code);
+    Err(error(acl, call, code, meaning(code)))
+}
+
+/// Turns the answer of an operator's first phase into a result. A refusal is [`Status::Unsupported`], whatever its code:
+/// releases differ in what an operator takes, and nothing was launched, so that another way or device can compute it.
+pub fn check_planned(acl: &cann_acl, call: &str, code: i32) -> Result<()> {
+    if code == ACL_SUCCESS {
+        return Ok(());
+    }
+    let meaning = match meaning(code) {
+        (Status::Invalid | Status::Internal, Scope::Call) => (Status::Unsupported, Scope::Call),
+        other => other,
+    };
+    Err(error(acl, call, code, meaning))
+}
+
+/// Whether an operator's first phase refused, so that another way may compute the node.
+pub fn is_refusal(e: &Error) -> bool {
+    e.status == Status::Unsupported && e.vendor_code != 0
+}
+
+fn error(acl: &cann_acl, call: &str, code: i32, (status, scope): (Status, Scope)) -> Error {
     let message = recent_message(acl).map_or(String::new(), |text| format!(": {text}"));
-    Err(Error::new(status, format!("{call}: {}{message}", explain(code))).scope(scope).vendor(code))
+    Error::new(status, format!("{call}: {}{message}", explain(code))).scope(scope).vendor(code)
 }
 
 /// What kind of failure a code is, and how far it reaches.
@@ -31,7 +52,7 @@ pub fn meaning(code: i32) -> (Status, Scope) {
         }
         // A fault of a kernel leaves its context unusable.
         507000..=507899 => (Status::Internal, Scope::Device),
-        507900.. => (Status::DeviceLost, Scope::Device),
+        507900..=507999 => (Status::DeviceLost, Scope::Device),
         100000..=107999 | 161001..=161999 => (Status::Invalid, Scope::Call),
         _ => (Status::Internal, Scope::Call),
     }
@@ -81,5 +102,8 @@ mod tests {
         assert_eq!(meaning(ACL_ERROR_RT_CAPTURE_INVALIDATED), (Status::Internal, Scope::Stream));
         assert_eq!(meaning(ACLNN_ERR_PARAM_INVALID), (Status::Invalid, Scope::Call));
         assert_eq!(meaning(ACLNN_ERR_INNER_TILING_ERROR), (Status::Unsupported, Scope::Call));
+        // An operator's own errors reach no further than its call.
+        assert_eq!(meaning(561_000), (Status::Internal, Scope::Call));
+        assert_eq!(meaning(507_900), (Status::DeviceLost, Scope::Device));
     }
 }

@@ -17,6 +17,7 @@ pub mod library;
 pub mod memory;
 pub mod operand;
 pub mod ops;
+pub mod peers;
 pub mod pinned;
 pub mod plan;
 pub mod runtime;

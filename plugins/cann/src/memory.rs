@@ -2,12 +2,16 @@
 
 use crate::runtime::{Runtime, acl};
 use crate::sys::*;
-use llmrt_plugin::{DevmemLimits, Result, ScratchMemory};
+use llmrt_plugin::{DevmemLimits, Result, ScratchMemory, Status};
 use std::ffi::c_void;
 use std::sync::Arc;
 
 /// Pages are 2 MiB, and one reservation has at most as many addresses as the largest card has memory.
 pub const LIMITS: DevmemLimits = DevmemLimits { granularity: 2 << 20, va_limit: 64 << 30 };
+
+/// Addresses for huge pages: the flag is their size since CANN 8.1 (acl_rt.h); older releases take no flag.
+const HUGE_PAGES: u64 = 1;
+const NO_FLAGS: u64 = 0;
 
 /// Scratch memory of one card.
 pub struct CardScratch {
@@ -28,6 +32,29 @@ impl CardScratch {
             memAttr: ACL_HBM_MEM_HUGE,
             location: aclrtMemLocation { id: self.device as u32, type_: ACL_MEM_LOCATION_TYPE_DEVICE },
             reserve: 0,
+        }
+    }
+
+    /// Reserves addresses to which a page can be mapped: that is tried.
+    fn reserve(&self, size: u64, flags: u64) -> Result<u64> {
+        let mut ptr = std::ptr::null_mut();
+        // SAFETY: the output is ours.
+        unsafe {
+            acl!(
+                self.runtime,
+                aclrtReserveMemAddress(&mut ptr, size as usize, 0, std::ptr::null_mut(), flags)
+            )?
+        };
+        let addr = ptr as u64;
+        match self.va_map(addr, LIMITS.granularity) {
+            Ok(page) => {
+                self.va_unmap(addr, LIMITS.granularity, page);
+                Ok(addr)
+            }
+            Err(e) => {
+                self.va_release(addr, size);
+                Err(e)
+            }
         }
     }
 
@@ -52,22 +79,23 @@ impl ScratchMemory for CardScratch {
         unsafe { self.runtime.free(addr as *mut c_void) }
     }
 
-    /// Refused by drivers without virtual memory: the host then takes plain memory.
+    /// Refused by drivers without virtual memory, or where no page can be mapped: the host then takes plain memory.
     fn va_reserve(&self, size: u64) -> Result<u64> {
         self.runtime.enter(self.device)?;
         let (mut granularity, mut properties) = (0, self.properties());
-        let mut ptr = std::ptr::null_mut();
+        let minimum = ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM;
         // SAFETY: the outputs are ours.
         unsafe {
-            let minimum = ACL_RT_MEM_ALLOC_GRANULARITY_MINIMUM;
-            acl!(self.runtime, aclrtMemGetAllocationGranularity(&mut properties, minimum, &mut granularity))?;
-            if !LIMITS.granularity.is_multiple_of(granularity.max(1) as u64) {
-                let found = format!("pages of {granularity} bytes, expected {}", LIMITS.granularity);
-                return Err(llmrt_plugin::Error::unsupported(found));
-            }
-            acl!(self.runtime, aclrtReserveMemAddress(&mut ptr, size as usize, 0, std::ptr::null_mut(), 0))?;
+            acl!(self.runtime, aclrtMemGetAllocationGranularity(&mut properties, minimum, &mut granularity))?
+        };
+        if !LIMITS.granularity.is_multiple_of(granularity.max(1) as u64) {
+            let found = format!("pages of {granularity} bytes, expected {}", LIMITS.granularity);
+            return Err(llmrt_plugin::Error::unsupported(found));
         }
-        Ok(ptr as u64)
+        match self.reserve(size, HUGE_PAGES) {
+            Err(e) if e.status != Status::OomDevice => self.reserve(size, NO_FLAGS),
+            reserved => reserved,
+        }
     }
 
     fn va_map(&self, addr: u64, n: u64) -> Result<u64> {

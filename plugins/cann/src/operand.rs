@@ -91,6 +91,19 @@ impl Operand {
         Operand { dtype, ne: ne.to_vec(), stride, offset: 0, base }
     }
 
+    /// An address and the elements from there to the first: none where the first element is aligned to 32 bytes. The library
+    /// finds a planned operator by offsets and sizes and not by addresses (opbase, `op_cache.cpp`), so that operators of
+    /// equal layers are one to it.
+    pub fn origin(&self) -> (*mut c_void, i64) {
+        let bytes = self.offset * element_bytes(self.dtype);
+        let first = self.base.cast::<u8>().wrapping_offset(bytes as isize);
+        // Two of INT4 are a byte, and counted as one by `element_bytes`.
+        match self.dtype != ACL_INT4 && first.addr().is_multiple_of(32) {
+            true => (first.cast(), 0),
+            false => (self.base, self.offset),
+        }
+    }
+
     /// Elements.
     pub fn n_elements(&self) -> i64 {
         self.ne.iter().product()
@@ -223,6 +236,15 @@ mod tests {
     fn dims_of_one_are_left_to_the_library() {
         let [a, b, _] = broadcast(&operand(&[4, 3]), &operand(&[4, 1]), &operand(&[4, 3])).unwrap();
         assert_eq!((a.ne, b.ne), (vec![4, 3], vec![4, 1]));
+    }
+
+    #[test]
+    fn a_tensor_begins_at_its_first_element_where_that_is_aligned() {
+        let t = Operand::contiguous(ACL_FLOAT, &[16, 4], std::ptr::without_provenance_mut(64));
+        let origin = |t: &Operand| (t.origin().0.addr(), t.origin().1);
+        assert_eq!(origin(&t.slice(1, 2, 1)), (192, 0));
+        assert_eq!(origin(&t.slice(0, 3, 1)), (64, 3));
+        assert_eq!(origin(&t.slice(1, 2, 1).as_type(ACL_INT4)), (64, 32), "two are a byte");
     }
 
     #[test]

@@ -1,10 +1,11 @@
 //! Plans: the operators of a graph planned once and launched at every run; from the second run on, where the chip can,
 //! recorded by the runtime as graphs of about [`MAX_PART`] operators, one after the other.
 //!
-//! Operators that the library does not let launch twice are planned again at every run; recorded they need not be. Memory
-//! that a plan was given is the host's again when the plan is made: the addresses stay valid, and a stream runs in order.
+//! An operator whose executor the library does not let launch twice is planned again at each launch, alone; recorded it need
+//! not be. Memory that a plan was given is the host's again when the plan is made: the addresses stay valid, and a stream
+//! runs in order.
 
-use crate::call::{Launch, Object};
+use crate::call::{Call, FirstPhase, Launch, Object};
 use crate::runtime::{Runtime, acl};
 use crate::stream::CardStream;
 use crate::sys::*;
@@ -21,9 +22,7 @@ pub const MAX_PART: usize = 512;
 
 /// A plan.
 pub struct CardPlan {
-    graph: GraphView<'static>,
-    /// `None`: planned again at every run.
-    steps: Option<Recording>,
+    steps: Recording,
     slot: Arc<CaptureSlot<Captured>>,
 }
 
@@ -34,50 +33,55 @@ unsafe impl Send for CardPlan {}
 pub struct Step {
     /// Its name.
     pub name: &'static str,
+    /// The first phase.
+    pub plan: FirstPhase,
     /// The second phase.
     pub launch: Launch,
     /// Memory it works in.
     pub workspace: *mut c_void,
     /// Bytes of it.
     pub size: u64,
-    /// The first phase's result.
-    pub executor: *mut aclOpExecutor,
+    /// What the first phase made; `None`: made anew at each launch.
+    pub executor: Option<*mut aclOpExecutor>,
 }
 
-/// Planned operators that may be launched often, and what they were planned with.
+/// Planned operators that are launched often, and what they were planned with.
 pub struct Recording {
     runtime: Arc<Runtime>,
     steps: Vec<Step>,
-    /// The vendor's objects, which executors point to.
+    /// The vendor's objects, which executors and first phases point to.
     pub objects: Vec<Object>,
-    /// An operator cannot be launched twice.
-    refused: bool,
 }
 
 impl Recording {
     fn new(runtime: &Arc<Runtime>) -> Recording {
-        Recording { runtime: runtime.clone(), steps: Vec::new(), objects: Vec::new(), refused: false }
+        Recording { runtime: runtime.clone(), steps: Vec::new(), objects: Vec::new() }
     }
 
-    /// Keeps an operator that was planned just now.
-    pub fn keep(&mut self, runtime: &Runtime, step: Step) -> Result<()> {
-        let repeatable = runtime.cann.object.aclSetAclOpExecutorRepeatable;
-        // SAFETY: an executor planned just now.
-        let code = repeatable.map_or(ACLNN_ERR_PARAM_INVALID, |f| unsafe { f(step.executor) });
-        let name = step.name;
+    /// Keeps an operator that was planned just now. Its executor goes if it cannot be launched twice: refused are operators
+    /// that abandon the library's cache (a ViewCopy onto itself), and what an earlier launch left in that cache
+    /// (opbase, `op_executor.cpp` `SetRepeatable` and `acl_op_api.cpp`).
+    pub fn keep(&mut self, mut step: Step) {
+        let library = &self.runtime.cann.object;
+        step.executor = step.executor.filter(|executor| {
+            // SAFETY: an executor planned just now.
+            let code = library.aclSetAclOpExecutorRepeatable.map(|f| unsafe { f(*executor) });
+            if code != Some(ACL_SUCCESS) {
+                destroy(library, *executor);
+            }
+            code == Some(ACL_SUCCESS)
+        });
         self.steps.push(step);
-        self.refused |= code != ACL_SUCCESS;
-        match code {
-            ACL_SUCCESS => Ok(()),
-            _ => Err(Error::unsupported(format!("{name} cannot be launched twice"))),
-        }
     }
 
-    fn launch(&self, steps: &[Step], stream: aclrtStream) -> Result<()> {
+    fn launch(&self, steps: &[Step], stream: &mut CardStream) -> Result<()> {
         steps.iter().try_for_each(|s| {
+            let Some(executor) = s.executor else {
+                return Call::new(stream).finish(|call| call.launch_anew(s));
+            };
             // SAFETY: a repeatable executor, whose objects live as long as this; the workspace has the size that the plan
             // returned, stays mapped as long as the plan, and is used in stream order.
-            let launched = unsafe { (s.launch)(s.workspace, s.size, s.executor, stream) };
+            let launched = unsafe { (s.launch)(s.workspace, s.size, executor, stream.raw) };
             crate::error::check(&self.runtime.cann.acl, s.name, launched)
         })
     }
@@ -91,10 +95,8 @@ impl Drop for Recording {
     /// Executors go first: they point to the objects.
     fn drop(&mut self) {
         let library = &self.runtime.cann.object;
-        for step in self.steps.drain(..) {
-            // SAFETY: each executor once; the host destroys a plan when its work is done.
-            let _ = library.aclDestroyAclOpExecutor.map(|f| unsafe { f(step.executor) });
-        }
+        // The host destroys a plan when its work is done.
+        self.steps.drain(..).filter_map(|step| step.executor).for_each(|executor| destroy(library, executor));
         for object in self.objects.drain(..).rev() {
             // SAFETY: each object once, in no list; its operators are gone.
             unsafe { object.destroy(library) };
@@ -102,22 +104,23 @@ impl Drop for Recording {
     }
 }
 
+/// Destroys an executor that is launched no more; each is destroyed once.
+fn destroy(library: &cann_object, executor: *mut aclOpExecutor) {
+    // SAFETY: a live executor. A failure has no reader.
+    let _ = library.aclDestroyAclOpExecutor.map(|f| unsafe { f(executor) });
+}
+
 impl CardPlan {
-    /// Plans a graph, which the host keeps as long as the plan. Nothing is enqueued.
+    /// Plans a graph.
     pub fn new(stream: &mut CardStream, graph: &GraphView<'_>) -> Result<CardPlan> {
-        let steps = record(stream, graph)?;
-        // SAFETY: the host keeps the graph as long as the plan.
-        Ok(CardPlan { graph: unsafe { graph.detach() }, steps, slot: Arc::default() })
+        Ok(CardPlan { steps: record(stream, graph)?, slot: Arc::default() })
     }
 
     /// Takes the same graph at other addresses.
     pub fn update(&mut self, stream: &mut CardStream, graph: &GraphView<'_>) -> Result<()> {
         let steps = record(stream, graph)?;
         // The host waited for the plan's work, so nothing of it is in use.
-        self.slot = Arc::default();
-        self.steps = steps;
-        // SAFETY: the host keeps the graph as long as the plan.
-        self.graph = unsafe { graph.detach() };
+        *self = CardPlan { steps, slot: Arc::default() };
         Ok(())
     }
 }
@@ -135,36 +138,17 @@ impl CapturedPlan for CardPlan {
     }
 
     fn n_parts(&self) -> usize {
-        self.steps.as_ref().map_or(1, |steps| steps.parts().len())
+        self.steps.parts().len()
     }
 
     fn capture(&self, stream: &mut CardStream) -> Result<Vec<Captured>> {
-        let Some(steps) = &self.steps else {
-            let mut capture = Some(Capture::begin(stream)?);
-            let (mut graphs, mut n_launches) = (Vec::new(), 0);
-            let walked = stream.walk(&self.graph, |stream, n| {
-                n_launches += n;
-                if n_launches >= MAX_PART
-                    && let Some(part) = capture.take()
-                {
-                    graphs.push(part.end(n_launches)?);
-                    n_launches = 0;
-                    capture = Some(Capture::begin(stream)?);
-                }
-                Ok(())
-            });
-            let last = capture.map(|part| part.end(n_launches)).transpose();
-            walked?;
-            graphs.extend(last?);
-            return Ok(graphs);
-        };
         let part = |part: &[Step]| {
             let capture = Capture::begin(stream)?;
-            let launched = steps.launch(part, stream.raw);
+            let launched = self.steps.launch(part, stream);
             let captured = capture.end(part.len());
             launched.and(captured)
         };
-        steps.parts().map(part).collect()
+        self.steps.parts().map(part).collect()
     }
 
     fn launch(stream: &mut CardStream, part: &Captured, run_id: u64) -> Result<()> {
@@ -173,11 +157,8 @@ impl CapturedPlan for CardPlan {
     }
 
     fn enqueue(&self, stream: &mut CardStream, run_id: u64) -> Result<()> {
-        let Some(steps) = &self.steps else {
-            return stream.walk(&self.graph, |stream, n| stream.enqueued(run_id, n));
-        };
-        steps.parts().try_for_each(|part| {
-            steps.launch(part, stream.raw)?;
+        self.steps.parts().try_for_each(|part| {
+            self.steps.launch(part, stream)?;
             stream.enqueued(run_id, part.len())
         })
     }
@@ -210,16 +191,13 @@ impl Capture {
     }
 }
 
-/// The operators of a graph; `None` if one of them cannot be launched twice.
-fn record(stream: &mut CardStream, graph: &GraphView<'_>) -> Result<Option<Recording>> {
+/// The operators of a graph. Nothing is enqueued.
+fn record(stream: &mut CardStream, graph: &GraphView<'_>) -> Result<Recording> {
     stream.recording = Some(Recording::new(&stream.runtime));
     let walked = stream.walk(graph, |_, _| Ok(()));
     let recording = stream.recording.take();
-    match walked {
-        Ok(()) => Ok(recording),
-        Err(_) if recording.is_some_and(|r| r.refused) => Ok(None),
-        Err(e) => Err(e),
-    }
+    walked?;
+    recording.ok_or_else(|| Error::internal("a recording is missing"))
 }
 
 /// A part as a graph of the runtime's, with the addresses it was captured with.

@@ -2,6 +2,7 @@
 
 use crate::error::check;
 use crate::library::{Absent, Cann};
+use crate::peers::Peers;
 use crate::sys::*;
 use llmrt_plugin::{Error, Result};
 use parking_lot::RwLock;
@@ -16,6 +17,8 @@ pub struct Runtime {
     pub cann: Cann,
     /// Contexts of open cards.
     contexts: RwLock<BTreeMap<i32, Context>>,
+    /// Cards that reach each other.
+    pub(crate) peers: Peers,
 }
 
 /// A card's default context.
@@ -41,7 +44,8 @@ pub(crate) use acl;
 impl Runtime {
     /// Opens the libraries and starts the runtime.
     pub fn open(folder: Option<&Path>) -> std::result::Result<Arc<Runtime>, Absent> {
-        let runtime = Runtime { cann: Cann::open(folder)?, contexts: RwLock::default() };
+        let runtime =
+            Runtime { cann: Cann::open(folder)?, contexts: RwLock::default(), peers: Peers::default() };
         let init = runtime.cann.acl.aclInit.map_or(ACL_ERROR_UNINITIALIZE, |init| {
             // SAFETY: NULL stands for the default configuration.
             unsafe { init(std::ptr::null()) }
@@ -96,6 +100,7 @@ impl Runtime {
     pub fn close_card(&self, device: i32) {
         let mut contexts = self.contexts.write();
         if contexts.remove(&device).is_some() {
+            self.peers.forget(device);
             // SAFETY: set once by `open_card`. A failure has no reader.
             let _ = unsafe { acl!(self, aclrtResetDevice(device)) };
         }

@@ -273,18 +273,13 @@ impl Stream for CardStream {
 }
 
 impl CardStream {
-    /// Lets this card read another one's memory; "unsupported" where the cards cannot.
+    /// Lets this card and another one read each other's memory; "unsupported" where the cards cannot.
     fn reach(&self, peer: i32) -> Result<()> {
-        self.runtime.enter(self.device)?;
-        let mut can = 0;
-        // SAFETY: the output is ours; the card is entered.
-        unsafe {
-            acl!(self.runtime, aclrtDeviceCanAccessPeer(&mut can, self.device, peer))?;
-            if can == 0 || !self.chip.peers {
-                return Err(Error::unsupported(format!("card {} cannot reach card {peer}", self.device)));
-            }
-            acl!(self.runtime, aclrtDeviceEnablePeerAccess(peer, 0))
+        if !self.chip.peers {
+            return Err(Error::unsupported(format!("card {} cannot reach card {peer}", self.device)));
         }
+        self.runtime.connect(self.device, peer)?;
+        self.runtime.enter(self.device)
     }
 }
 

@@ -105,6 +105,15 @@ fn beyond() -> Vec<(Op, Case)> {
             cases.push((Op::MulMatId, case.nmse(5e-4)));
         }
     }
+    for m in [1, 64] {
+        let case = Case::new(format!("results of {m} F16 rows beyond F16"), |g, _| {
+            let w = g.weight("w", DType::F16, &[256, m], Role::Matrix);
+            let x = g.input("x", DType::F32, &[256, 3]);
+            let x = g.scale(x, 20_000.0);
+            g.mul_mat(w, x);
+        });
+        cases.push((Op::MulMat, case.nmse(5e-4)));
+    }
     for (name, window, lens, starts) in [
         ("one decode", 0, vec![37], vec![0, 1]),
         ("three decodes, one not in use, a token of none", 0, vec![37, 1, 0, 64], vec![0, 1, 2, 2, 3]),
@@ -183,6 +192,33 @@ fn experts_go_to_the_operator_for_groups_of_rows_where_it_takes_their_format() {
         let found = beyond().into_iter().find(|(_, case)| case.name.starts_with(&of)).unwrap();
         run(&card, &stream, &found.1).unwrap().unwrap();
         assert_eq!(m.count("aclnnGroupedMatmulV4") - before, expected, "{case}");
+    }
+}
+
+/// Releases differ in what an operator takes: where one refuses a node, others compute it.
+#[test]
+fn what_an_operator_refuses_is_composed_of_others() {
+    let of = |op, start: &str, end: &str| {
+        let mut cases = rules(op).cases().into_iter();
+        cases.find(|case| case.name.starts_with(start) && case.name.ends_with(end)).unwrap()
+    };
+    let experts = |end| of(Op::MulMatId, "2 of 4 Q4_0 experts", end);
+    let product = || of(Op::MulMat, "Q8_0 weights [256", "");
+    for code in [161_001, 161_002, 361_001, 561_000, 561_002, 561_103] {
+        for (op, case) in [
+            ("aclnnGroupedMatmulV4", experts("F32 for each of 1 tokens")),
+            ("aclnnGroupedMatmulV4", experts("F32 for each of 20 tokens")),
+            ("aclnnWeightQuantBatchMatmulV2", product()),
+            ("aclnnMm@27", of(Op::MulMat, "BF16 weights [", "")),
+            ("aclnnFusedInferAttentionScoreV2", attention("a decode", 0, &[37], &[0, 1], DType::F16)),
+        ] {
+            let m = Machine::new(&format!("queue=now,memory=1g,refuse={op}:{code}"));
+            let card = m.card(0);
+            let stream = card.stream(1).unwrap();
+            let error = run(&card, &stream, &case).unwrap().unwrap();
+            assert!(error <= limit(A2, Op::MulMat, &case), "{op} {code}: {error:e}");
+            assert_eq!(m.count(op), 0, "{op}");
+        }
     }
 }
 

@@ -58,6 +58,23 @@ fn a_fault_in_a_plan_comes_out_however_it_was_launched() {
     }
 }
 
+/// The host computes such a node elsewhere.
+#[test]
+fn what_a_first_phase_refuses_is_unsupported_at_its_node_whatever_the_code() {
+    for code in [161_001, 161_002, 361_001, 561_000, 561_003, 561_103] {
+        let m = Machine::new(&format!("refuse=aclnnAdd:{code}"));
+        let (stream, bound) = sum(&m);
+        let e = stream.compute(&bound.raw).unwrap_err();
+        let call = e.call().unwrap();
+        assert_eq!(
+            (call.status, call.scope, call.vendor_code),
+            (Status::Unsupported, Scope::Call, code),
+            "{e}"
+        );
+        assert_eq!(call.node, Some(0), "{e}");
+    }
+}
+
 #[test]
 fn memory_that_runs_out_is_an_error_of_the_call_and_the_card_goes_on() {
     let m = Machine::new("memory=64m");
@@ -111,6 +128,19 @@ fn a_driver_without_virtual_memory_gets_plain_memory() {
     assert_eq!(stream.pool_stats().unwrap().kind.to_string(), "legacy");
     let m2 = m.card(0).stream_with_pool(1, "vmm".parse().unwrap());
     assert!(m2.err().unwrap().to_string().contains("207000"), "requested by name it is an error");
+}
+
+/// Releases differ in what reserved addresses take; where nothing can be mapped to them, memory is plain.
+#[test]
+fn addresses_are_reserved_as_the_release_takes_them() {
+    for (vmm, pool) in [("1", "vmm"), ("no-flags", "vmm"), ("unmappable", "legacy")] {
+        let m = Machine::new(&format!("vmm={vmm}"));
+        let (stream, bound) = sum(&m);
+        stream.compute(&bound.raw).unwrap();
+        stream.synchronize().unwrap();
+        assert_eq!(stream.pool_stats().unwrap().kind.to_string(), pool, "{vmm}");
+        assert_eq!(m.reports(), [""; 0], "{vmm}");
+    }
 }
 
 /// Scratch memory comes from the card it is for, in the driver's pages, and goes back.

@@ -83,6 +83,11 @@ fn bytes_go_from_card_to_card_after_what_made_them() {
             b.copy_async(&a, (&to, &t), (&from, &t)).unwrap();
             let read = b.get_async(&to, &t, 0, 300).unwrap();
             assert_eq!(b.take(read).unwrap(), bytes, "{config} {queue}");
+            b.copy_async(&a, (&to, &t), (&from, &t)).unwrap();
+            b.synchronize().unwrap();
+            // Access is one-way: each card opens its own, once.
+            let opened = if config.is_empty() { 2 } else { 0 };
+            assert_eq!(m.count("aclrtDeviceEnablePeerAccess"), opened, "{config} {queue}");
             assert_eq!(m.reports(), [""; 0], "{config} {queue}");
         }
     }

@@ -37,7 +37,7 @@ impl Llm {
             Some(source) => Some(ChatTemplate::new(source)?),
             None => ChatTemplate::from_metadata(metadata)?,
         };
-        if let Some(trained) = n_ctx_train(&files) {
+        if let Some(trained) = files.n_ctx_train() {
             options.engine.n_ctx = options.engine.n_ctx.min(trained);
         }
         let n_ctx = options.engine.n_ctx;
@@ -67,9 +67,7 @@ impl Llm {
     /// A request for the answer to a conversation.
     pub fn chat_request(&self, messages: &[Message]) -> Result<Request> {
         let template = self.template.as_ref().ok_or(Error::NoChatTemplate)?;
-        let piece = |id: Option<u32>| id.and_then(|id| self.tokenizer.piece(id)).unwrap_or_default();
-        let (bos, eos) = (piece(self.tokenizer.bos()), piece(self.tokenizer.eos()));
-        let options = RenderOptions { add_generation_prompt: true, bos, eos, ..RenderOptions::default() };
+        let options = RenderOptions::for_answer(&self.tokenizer);
         let limits = Limits { max_tokens: self.n_ctx, ..Limits::NONE };
         let prompt = template.render_prompt(messages, &options, &self.tokenizer, limits)?;
         let tokens = self.tokenizer.encode_prompt(&prompt, limits)?;
@@ -105,11 +103,4 @@ impl Llm {
         let output = self.submit(request)?.finish()?;
         Ok(output.outputs.into_iter().next().map(|output| output.text).unwrap_or_default())
     }
-}
-
-/// The context that a model was trained on.
-fn n_ctx_train(files: &ModelFiles) -> Option<usize> {
-    let metadata = &files.model.metadata;
-    let arch = metadata.str("general.architecture")?;
-    metadata.u64(&format!("{arch}.context_length")).and_then(|n| usize::try_from(n).ok())
 }

@@ -1,4 +1,4 @@
-//! Bodies of requests that stop coming: the request ends with 408.
+//! Bodies of requests that stop coming, or trickle: the request ends with 408.
 
 use crate::error::ApiError;
 use crate::server::App;
@@ -11,24 +11,45 @@ use futures_util::StreamExt;
 use futures_util::stream::unfold;
 use std::error::Error;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 use tokio::time::timeout;
 
-/// No byte came for too long.
+/// Bytes per second that a body may come with, on average, at the least.
+const LEAST_RATE: f64 = 16.0 * 1024.0;
+
+/// No byte came for too long, or too few did.
 #[derive(Debug, thiserror::Error)]
 #[error("the body of the request stalled")]
 struct Stalled;
 
-/// Ends bodies that stall for longer than the server's limit with an error.
+/// A body that is read, and how much of it came since when.
+struct Timed {
+    chunks: BodyDataStream,
+    n_bytes: usize,
+    started: Instant,
+}
+
+/// Ends bodies that stall for longer than the server's limit, or are slower than the least rate for that long, with an error.
 pub async fn limit(State(app): State<Arc<App>>, request: Request, next: Next) -> Response {
     let longest = app.options.limits.body_timeout;
-    let next_chunk = move |chunks: Option<BodyDataStream>| async move {
-        let mut chunks = chunks?;
-        match timeout(longest, chunks.next()).await {
-            Ok(chunk) => chunk.map(|chunk| (chunk, Some(chunks))),
-            Err(_) => Some((Err(axum::Error::new(Stalled)), None)),
+    let next_chunk = move |timed: Option<Timed>| async move {
+        let mut timed = timed?;
+        let stalled = || Some((Err(axum::Error::new(Stalled)), None));
+        match timeout(longest, timed.chunks.next()).await {
+            Ok(None) => None,
+            Ok(Some(Err(e))) => Some((Err(e), None)),
+            Ok(Some(Ok(chunk))) => {
+                timed.n_bytes += chunk.len();
+                let allowed = longest + Duration::from_secs_f64(timed.n_bytes as f64 / LEAST_RATE);
+                if timed.started.elapsed() > allowed { stalled() } else { Some((Ok(chunk), Some(timed))) }
+            }
+            Err(_) => stalled(),
         }
     };
-    let timed = |body: Body| Body::from_stream(unfold(Some(body.into_data_stream()), next_chunk));
+    let timed = |body: Body| {
+        let timed = Timed { chunks: body.into_data_stream(), n_bytes: 0, started: Instant::now() };
+        Body::from_stream(unfold(Some(timed), next_chunk))
+    };
     next.run(request.map(timed)).await
 }
 

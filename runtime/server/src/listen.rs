@@ -1,5 +1,8 @@
 //! The accept loop: connections over TCP or TLS, each on a task of its own, limited in number and in time.
 
+mod patience;
+
+use self::patience::Patience;
 use crate::options::Limits;
 use axum::Router;
 use hyper::server::conn::http1;
@@ -75,6 +78,7 @@ impl Connections {
         let mut server = http1::Builder::new();
         // Also the time that a connection may be idle between two requests.
         server.timer(TokioTimer::new()).header_read_timeout(self.limits.head_timeout);
+        let stream = Patience::new(stream, self.limits.write_timeout);
         let mut connection = pin!(server.serve_connection(TokioIo::new(stream), service));
         let ended = tokio::select! {
             ended = connection.as_mut() => ended,

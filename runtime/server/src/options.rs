@@ -63,8 +63,11 @@ pub struct Limits {
     pub max_connections: usize,
     /// Most time of a TLS handshake, of the head of a request, and between two requests; then the connection is closed.
     pub head_timeout: Duration,
-    /// Most time between two parts of a body; then the request is answered with 408 and the connection is closed.
+    /// Most time between two parts of a body, and beyond what it takes at the least rate; then the request is answered with
+    /// 408 and the connection is closed.
     pub body_timeout: Duration,
+    /// Most time in which a client takes no byte of its answer; then the connection is closed.
+    pub write_timeout: Duration,
 }
 
 impl Default for Limits {
@@ -73,6 +76,7 @@ impl Default for Limits {
             max_connections: 1024,
             head_timeout: Duration::from_secs(10),
             body_timeout: Duration::from_secs(30),
+            write_timeout: Duration::from_secs(60),
         }
     }
 }

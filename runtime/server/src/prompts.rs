@@ -71,13 +71,10 @@ impl Model {
         let template = self.template.as_ref().ok_or_else(|| {
             ApiError::invalid("the model has no chat template: use /v1/completions, or start the server with --chat-template")
         })?;
-        let piece = |id: Option<u32>| id.and_then(|id| self.tokenizer.piece(id)).unwrap_or_default();
         let options = RenderOptions {
-            add_generation_prompt: true,
-            bos: piece(self.tokenizer.bos()),
-            eos: piece(self.tokenizer.eos()),
             now: Some(now),
             extra: chat.extra.clone(),
+            ..RenderOptions::for_answer(&self.tokenizer)
         };
         let messages = self.with_own(&chat.messages);
         let render = |options: &RenderOptions| {

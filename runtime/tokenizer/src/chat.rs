@@ -61,6 +61,19 @@ pub struct RenderOptions<'a> {
     pub extra: Map<String, Json>,
 }
 
+impl<'a> RenderOptions<'a> {
+    /// For an answer, with the special tokens of the model.
+    pub fn for_answer(tokenizer: &'a Tokenizer) -> RenderOptions<'a> {
+        let piece = |id: Option<u32>| id.and_then(|id| tokenizer.piece(id)).unwrap_or_default();
+        RenderOptions {
+            add_generation_prompt: true,
+            bos: piece(tokenizer.bos()),
+            eos: piece(tokenizer.eos()),
+            ..RenderOptions::default()
+        }
+    }
+}
+
 /// How many instructions one rendering may take. Templates that people use need a few thousand.
 const FUEL: u64 = 5_000_000;
 

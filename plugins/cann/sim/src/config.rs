@@ -2,6 +2,8 @@
 //!
 //! The simulator stands in for hardware, so it reads its own environment, once; no other part of llmrt does.
 
+use crate::sys::aclDataType;
+
 /// When enqueued work runs.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Queue {
@@ -22,6 +24,20 @@ pub enum Pageable {
     Snapshot,
     /// It answers 107017, as older drivers do for mapped files.
     Refuse,
+}
+
+/// The driver's virtual memory.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Vmm {
+    /// There is none.
+    Absent,
+    /// The flag of reserved addresses is the size of pages: 0 normal, 1 huge (acl_rt.h of CANN 8.1); huge pages are mapped to
+    /// addresses reserved for them.
+    Paged,
+    /// Flags are reserved, and 0, as in older releases.
+    NoFlags,
+    /// Addresses are given, and nothing can be mapped to them.
+    Unmappable,
 }
 
 /// The simulated machine.
@@ -45,12 +61,15 @@ pub struct Config {
     pub documented: bool,
     /// What pageable memory does.
     pub pageable: Pageable,
-    /// Whether the driver has virtual memory.
-    pub vmm: bool,
+    /// The driver's virtual memory.
+    pub vmm: Vmm,
     /// Whether cards reach each other.
     pub peers: bool,
     /// Operators that take lists of numbers may be launched more than once.
     pub repeatable: bool,
+    /// An operator whose first phase is refused, with tensors of one type or of any, and the code it answers; an empty name:
+    /// none.
+    pub refuse: (String, Option<aclDataType>, i32),
     /// This allocation of device memory, from 1, fails; 0: none.
     pub oom: u64,
     /// This kernel that runs, from 1, faults; 0: none.
@@ -83,9 +102,10 @@ impl Default for Config {
             strict: true,
             documented: false,
             pageable: Pageable::Block,
-            vmm: true,
+            vmm: Vmm::Paged,
             peers: true,
             repeatable: true,
+            refuse: (String::new(), None, 0),
             oom: 0,
             fault: 0,
             slow: (0, 0),
@@ -140,9 +160,25 @@ impl Config {
                     _ => return None,
                 }
             }
-            "vmm" => self.vmm = flag()?,
+            "vmm" => {
+                self.vmm = match value {
+                    "0" => Vmm::Absent,
+                    "1" => Vmm::Paged,
+                    "no-flags" => Vmm::NoFlags,
+                    "unmappable" => Vmm::Unmappable,
+                    _ => return None,
+                }
+            }
             "peers" => self.peers = flag()?,
             "repeatable" => self.repeatable = flag()?,
+            "refuse" => {
+                let (which, code) = value.split_once(':')?;
+                let (name, dtype) = match which.split_once('@') {
+                    Some((name, dtype)) => (name, Some(dtype.parse().ok()?)),
+                    None => (which, None),
+                };
+                self.refuse = (name.into(), dtype, code.parse().ok()?);
+            }
             "oom" => self.oom = value.parse().ok()?,
             "fault" => self.fault = value.parse().ok()?,
             "slow" => {

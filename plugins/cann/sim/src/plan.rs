@@ -34,6 +34,10 @@ pub struct Executor {
     op: &'static Op,
     workspace: u64,
     kernel: Arc<Kernel>,
+    /// What the library's cache finds it by.
+    pub(crate) key: String,
+    /// It came from that cache.
+    pub(crate) is_cached: bool,
     pub(crate) state: Mutex<State>,
 }
 
@@ -86,14 +90,19 @@ fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> An
     }
     let args = Args { op, world: w.clone(), values };
     args.tensors().try_for_each(|t| check_dtype(w, t))?;
+    let (refused, dtype, code) = &w.config.refuse;
+    let is_refused = refused == op.name && dtype.is_none_or(|dtype| args.tensors().any(|t| t.dtype == dtype));
+    ensure(!is_refused, *code, || "was to be refused".into())?;
     let kernel = (op.plan)(&args)?;
     outs.iter().try_for_each(|out| apart(w, &args, *out))?;
     // Random, but the same for the same shapes; at least what the kernel scribbles over.
     let shape = args.tensors().flat_map(|t| t.dims.iter().map(|n| *n as u64)).collect::<Vec<_>>();
     let is_empty = args.tensors().all(|t| t.n_elements() == 0);
     let workspace = if is_empty { 0 } else { 512 * (1 + w.random(&shape) % 8) };
+    let key = crate::repeat::key(&args);
     let state = Mutex::new(State { args, tensors, repeatable: false });
-    Ok(Executor { op, workspace, kernel: Arc::new(kernel), state })
+    let is_cached = w.op_cache.lock().contains(&key);
+    Ok(Executor { op, workspace, kernel: Arc::new(kernel), key, is_cached, state })
 }
 
 /// A kernel that writes some of what it reads, at other places, reads what it wrote.
@@ -158,6 +167,9 @@ fn enqueue(
         let state = made.state.lock();
         if !state.repeatable {
             w.objects.executors.remove(handle);
+            if !crate::repeat::abandons_cache(&state.args) {
+                w.op_cache.lock().insert(made.key.clone());
+            }
         }
         let alive = |(_, handle): &&(usize, usize)| w.objects.tensors.get(*handle).is_none();
         if let Some((i, _)) = state.tensors.iter().find(alive) {

@@ -1,20 +1,53 @@
 //! Plans that are launched more than once, with other addresses if need be.
 
-use crate::args::Value;
+use crate::args::{Args, Value};
 use crate::fault::{Answer, ensure, fault};
 use crate::plan::Executor;
 use crate::sys::*;
+use crate::tensor::Tensor;
 use crate::world::{status, world};
 use std::ffi::c_void;
 
+/// Operators that end with a copy of their first tensor onto itself, which is left out where that tensor has no gaps; the
+/// executor then abandons the cache and is not repeatable (opbase 8.5 and 9.1, `op_executor.cpp`, `AbandonCache(true)`; the
+/// restriction is on the vendor's pages of the two).
+const WRITE_IN_PLACE: [&str; 2] = ["aclnnInplaceIndexCopy", "aclnnInplaceScatterUpdate"];
+
+/// Whether an executor with these parameters is in no cache and works once.
+pub(crate) fn abandons_cache(args: &Args) -> bool {
+    WRITE_IN_PLACE.contains(&args.op.name) && args.tensors().next().is_some_and(Tensor::is_contiguous)
+}
+
+/// What the library's cache finds an executor by: everything about the parameters but addresses (opbase 8.5 and 9.1,
+/// `op_cache.cpp`, `AddParamToBuf`).
+pub(crate) fn key(args: &Args) -> String {
+    let tensor = |t: &Tensor| format!("{:?}", Tensor { base: 0, ..t.clone() });
+    let one = |value: &Value| match value {
+        Value::Absent => "-".into(),
+        Value::Tensor(t) => tensor(t),
+        Value::List(all) => all.iter().map(tensor).collect(),
+        Value::Scalar(x) => format!("{x:?}"),
+        Value::Ints(all) => format!("{all:?}"),
+        Value::Int(n) => n.to_string(),
+        Value::Double(x) => x.to_string(),
+        Value::Text(text) => text.clone(),
+    };
+    args.values.iter().fold(args.op.name.into(), |key, (_, value)| key + " " + &one(value))
+}
+
+/// Not for what came from the cache: the library finds neither of its kinds of executors then (opbase 8.5 and 9.1,
+/// `acl_op_api.cpp`). What is made repeatable leaves the cache.
 #[unsafe(export_name = "llmrt_sim_aclSetAclOpExecutorRepeatable")]
 unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor) -> aclnnStatus {
     with_executor("aclSetAclOpExecutorRepeatable", executor, |made| {
-        let mut state = made.state.lock();
+        let (w, mut state) = (world(), made.state.lock());
         // Operators that bring host data to the card themselves would bring the old ones again.
         let has_lists = state.args.values.iter().any(|(_, value)| matches!(value, Value::Ints(_)));
-        let may = world().config.repeatable || !has_lists;
+        let may = w.config.repeatable || !has_lists;
         ensure(may, ACLNN_ERR_PARAM_INVALID, || "the operator has host data of its own".into())?;
+        ensure(!made.is_cached, ACLNN_ERR_INNER, || "it came from the cache".into())?;
+        ensure(!abandons_cache(&state.args), ACLNN_ERR_INNER, || "it writes in place".into())?;
+        w.op_cache.lock().remove(&made.key);
         state.repeatable = true;
         Ok(())
     })

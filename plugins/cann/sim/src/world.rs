@@ -14,7 +14,7 @@ use crate::sys::{ACL_ERROR_INVALID_PARAM, ACL_ERROR_REPEAT_FINALIZE, ACL_ERROR_U
 use crate::table::Table;
 use crate::trace::Trace;
 use parking_lot::{Mutex, RwLock};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
 
@@ -32,8 +32,8 @@ pub struct World {
     pub memory: Memory,
     /// Pinned memory of the host.
     pub pinned: Mutex<BTreeMap<usize, Box<[u64]>>>,
-    /// Reserved addresses and how many.
-    pub reserved: Mutex<BTreeMap<usize, usize>>,
+    /// Reserved addresses, how many, and the flags.
+    pub reserved: Mutex<BTreeMap<usize, (usize, u64)>>,
     /// Contexts.
     pub contexts: Table<Context>,
     /// Streams.
@@ -46,6 +46,8 @@ pub struct World {
     pub graphs: Table<Graph>,
     /// Tensors, scalars, executors.
     pub objects: Objects,
+    /// Keys of executors in the library's cache.
+    pub op_cache: Mutex<BTreeSet<String>>,
     /// Counters.
     pub trace: Trace,
     /// Kernels that ran.
@@ -96,6 +98,7 @@ impl World {
             physical: Table::default(),
             graphs: Table::default(),
             objects: Objects::default(),
+            op_cache: Mutex::default(),
             trace: Trace::new(&config.trace),
             n_kernels: AtomicU64::new(0),
             started: AtomicU8::new(0),

@@ -5,14 +5,15 @@ use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging};
 use super::soft_max::{self, LOWEST, NOTHING, Rows};
 use super::steps::has;
-use super::{attention_fused, source, weights};
+use super::{attention_fused, source};
 use crate::call::Call;
 use crate::chip::Chip;
+use crate::error::is_refusal;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::abi::op::AttentionParams;
-use llmrt_plugin::{DType, NodeView, Reason, Result, Status};
+use llmrt_plugin::{DType, NodeView, Reason, Result};
 
 /// Scores computed at a time: 128 MiB of F32.
 const MAX_SCORES: i64 = 1 << 25;
@@ -70,9 +71,8 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     if a.sinks.is_none()
         && let Some(kernel) = attention_fused::kernel(call, &a)
     {
-        // Releases differ in what the operator takes: one that refuses has launched nothing.
         match call.scoped(|call| attention_fused::compute(call, &a, kernel)) {
-            Err(e) if e.status == Status::Unsupported && e.vendor_code != 0 => {}
+            Err(e) if is_refusal(&e) => {}
             done => return done,
         }
     }
@@ -104,7 +104,6 @@ fn composed(call: &mut Call<'_>, a: &Attention) -> Result<()> {
         t.reshape(&[d, n_kv_heads, n])
     };
     let (k, v) = (a.gathered(call, &a.k, &blocks)?, a.gathered(call, &a.v, &blocks)?);
-    let (k, v) = (weights::for_product(call, &k)?, weights::for_product(call, &v)?);
     let k = heads(k).permute(&[0, 2, 1]); // [head_dim, n_keys, n_kv_heads]
     let v = heads(v).permute(&[2, 0, 1]); // [n_keys, head_dim_v, n_kv_heads]
     let n_keys = k.ne[1];

@@ -194,32 +194,13 @@ fn launch_incre(
     let (q, out, mask) = (call.tensor(q)?, call.tensor(out)?, call.tensor(hidden)?);
     let (table, lens, no) = (call.tensor(table)?, call.ints(lens)?, std::ptr::null::<aclTensor>());
     let (heads, scale, layout) = (a.q.ne[1], f64::from(a.p.scale), c"BSND".as_ptr().cast_mut());
+    let block_size = *block_size;
     // No heads that share, no padding, nothing quantised; exact.
     run!(
         call,
         transformer.aclnnIncreFlashAttentionV4(
-            q,
-            k,
-            v,
-            no,
-            mask,
-            lens,
-            no,
-            no,
-            no,
-            no,
-            no,
-            no,
-            no,
-            table,
-            no,
-            heads,
-            scale,
-            layout,
-            0,
-            *block_size,
-            0,
-            out
+            q, k, v, no, mask, lens, no, no, no, no, no, no, no, table, no, heads, scale, layout, 0,
+            block_size, 0, out
         )
     )
 }

@@ -87,11 +87,15 @@ impl Groups<'_> {
     fn launch(&self, call: &mut Call<'_>, x: &Operand, counts: &Operand, y: &Operand) -> Result<()> {
         let (k, m, n) = (self.k, self.m, self.n);
         let turned = |t: &Operand| t.permute(&[1, 0, 2]);
-        let (weight, scales) = match self.w {
+        let (weight, scaling) = match self.w {
             Weights::Sealed(w) => {
                 // [groups, m, experts] in the file's order; the operator takes those of a group beside each other.
                 let scales = turned(&w.scales.reshape(&[k / crate::layout::GROUP as i64, m, n]));
-                (w.values().reshape(&[k, m, n]), Some(call.dense(&scales, ACL_FLOAT16)?))
+                let scales = call.dense(&scales, ACL_FLOAT16)?;
+                // Offsets there must be, although Q4_0 has none: y = x · (value + offset) · scale.
+                let offsets = call.temporary(ACL_FLOAT16, &scales.ne)?;
+                call.fill(&offsets, 0.0)?;
+                (w.values().reshape(&[k, m, n]), Some((scales, offsets)))
             }
             Weights::Plain(w) => (w.flat(3), None),
             Weights::Packed(_) => return Err(llmrt_plugin::Error::unsupported("groups of packed experts")),
@@ -99,13 +103,16 @@ impl Groups<'_> {
         let mut list = |t: &Operand| call.tensors(std::slice::from_ref(t)).map(|t| t.cast_const());
         let none = std::ptr::null();
         let (x, w, y) = (list(x)?, list(&turned(&weight))?, list(y)?);
-        let scales = scales.map_or(Ok(none), |scales| list(&scales))?;
+        let (scales, offsets) = match scaling {
+            Some((scales, offsets)) => (list(&scales)?, list(&offsets)?),
+            None => (none, none),
+        };
         let counts = call.tensor(counts)?;
         let no_result = std::ptr::null();
         run!(
             call,
             transformer.aclnnGroupedMatmulV4(
-                x, w, none, none, none, scales, none, none, counts, none, none, none, ONE_OUTPUT, BY_ROWS,
+                x, w, none, none, none, scales, offsets, none, counts, none, none, none, ONE_OUTPUT, BY_ROWS,
                 COUNTS, 0, y, no_result, no_result
             )
         )

@@ -77,7 +77,7 @@ macro_rules! rules {
 rules! {
     GetRows => get_rows, "GatherV2; sealed tables: composed, of bytes and scales";
     SetRows => set_rows, "InplaceIndexCopy, of rows made unambiguous";
-    MulMat => mul_mat, "Mm, Matmul; Q4_0, Q5_0, Q8_0: WeightQuantBatchMatmulV2, or decoded in pieces; BF16: as F32 in pieces";
+    MulMat => mul_mat, "Mm, Matmul; Q4_0, Q5_0, Q8_0: WeightQuantBatchMatmulV2, or decoded in pieces; BF16: rows of two BF16 numbers each";
     MulMatId => mul_mat_id, "Argsort, GroupedMatmulV4 on 910B with F16 and Q4_0; otherwise GatherV2 of experts and products, or products with all experts and GatherV2";
     Add | Add1 => binary, "Add";
     Sub => binary, "Sub";

@@ -1,7 +1,7 @@
 //! y[i, j] = Σₖ w[k, i] · x[k, j]; matrices of w broadcast over those of x in dims 2 and 3.
 //!
-//! F32 stays F32. F16 and sealed weights multiply rows rounded to F16, as the vendor's units do; BF16 weights and blocks
-//! of the file become F32, piece by piece.
+//! F32 stays F32. F16 and sealed weights multiply rows rounded to F16, as the vendor's units do; BF16 weights multiply rows
+//! of two BF16 numbers each; blocks of the file become F32, piece by piece.
 
 use super::check::{self, Answer, ensure};
 use super::weights::{self, Weights};
@@ -53,9 +53,9 @@ fn one(call: &mut Call<'_>, w: &Weights, x: &Operand, y: &Operand) -> Result<()>
 
 /// Matrices that broadcast: where x has r times as many in a dim, the dim becomes two, [r] and that of w.
 pub fn batches(call: &mut Call<'_>, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-    let (w, x) = (weights::for_product(call, w)?, call.to(x, ACL_FLOAT)?);
+    let x = call.to(x, ACL_FLOAT)?;
     let placed = call.place(y, ACL_FLOAT)?;
-    let [w, x, out] = pairs(&w, &x, &placed);
+    let [w, x, out] = pairs(w, &x, &placed);
     call.product(&w, &x, &out)?;
     call.store(&placed, y)
 }

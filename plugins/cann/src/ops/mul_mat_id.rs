@@ -13,6 +13,7 @@ use super::steps::{EXACT, has};
 use super::weights::{self, Weights};
 use crate::call::Call;
 use crate::chip::Chip;
+use crate::error::is_refusal;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
@@ -41,29 +42,53 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let ids = ids::of(call, &ids, n_expert)?;
     let (x, y) = (source(node, 1)?.flat(3), Operand::of(&node.dst())?.flat(3));
     let [m, used, tokens] = [0, 1, 2].map(|d| y.ne[d]);
-    let experts = Experts { w: Weights::of(&w)?, k: x.ne[0], m, n: n_expert };
+    let (n_x, experts) = (x.ne[1], Experts { w: Weights::of(&w)?, k: x.ne[0], m, n: n_expert });
+    let operands = Operands { ids, x, y };
     let groups = experts.groups();
-    let in_groups = groups.fit(call);
-    // Gathering reads a matrix, writes it, and reads it again.
-    let gathers = used * tokens * 3 <= n_expert || n_expert == 1;
-    let per_token = match gathers {
-        _ if in_groups => (experts.k + m + n_expert) * used,
-        true => experts.k * m * used,
-        false => m * x.ne[1] * n_expert,
-    };
-    let at_a_time = (MAX_ELEMENTS / per_token).clamp(1, tokens);
-    for start in (0..tokens).step_by(at_a_time as usize) {
-        let n = at_a_time.min(tokens - start);
-        let piece = |t: &Operand, dim| t.slice(dim, start, n);
-        let ids = Ids { index: piece(&ids.index, 1).flat(2), valid: piece(&ids.valid, 1).flat(2) };
-        let (x, y) = (piece(&x, 2), piece(&y, 2));
-        call.scoped(|call| match gathers {
-            _ if in_groups => groups.times(call, &x, &ids, &y),
-            true => experts.gathered(call, &x, &ids, &y),
-            false => experts.all(call, &x, &ids, &y),
-        })?;
+    if groups.fit(call) {
+        let per_token = (experts.k + m + n_expert) * used;
+        match operands
+            .in_pieces(call, per_token, |call, part| groups.times(call, &part.x, &part.ids, &part.y))
+        {
+            Err(e) if is_refusal(&e) => {}
+            done => return done,
+        }
     }
-    Ok(())
+    // Gathering reads a matrix, writes it, and reads it again.
+    match used * tokens * 3 <= n_expert || n_expert == 1 {
+        true => operands.in_pieces(call, experts.k * m * used, |call, part| experts.gathered(call, part)),
+        false => operands.in_pieces(call, m * n_x * n_expert, |call, part| experts.all(call, part)),
+    }
+}
+
+/// What the node multiplies with experts' matrices.
+struct Operands {
+    ids: Ids,
+    /// [k, 1 or used, tokens].
+    x: Operand,
+    /// [m, used, tokens].
+    y: Operand,
+}
+
+impl Operands {
+    /// Some tokens at a time, so that intermediate results of `per_token` elements stay small.
+    fn in_pieces(
+        &self,
+        call: &mut Call<'_>,
+        per_token: i64,
+        times: impl Fn(&mut Call<'_>, &Operands) -> Result<()>,
+    ) -> Result<()> {
+        let tokens = self.y.ne[2];
+        let at_a_time = (MAX_ELEMENTS / per_token).clamp(1, tokens);
+        for start in (0..tokens).step_by(at_a_time as usize) {
+            let n = at_a_time.min(tokens - start);
+            let piece = |t: &Operand, dim| t.slice(dim, start, n);
+            let (index, valid) = (piece(&self.ids.index, 1).flat(2), piece(&self.ids.valid, 1).flat(2));
+            let part = Operands { ids: Ids { index, valid }, x: piece(&self.x, 2), y: piece(&self.y, 2) };
+            call.scoped(|call| times(call, &part))?;
+        }
+        Ok(())
+    }
 }
 
 /// Matrices [k, m, n].
@@ -80,7 +105,8 @@ impl Experts {
     }
 
     /// Every expert for every row of x; then row (j, t) picks result id · n_rows + its own row.
-    fn all(&self, call: &mut Call<'_>, x: &Operand, ids: &Ids, y: &Operand) -> Result<()> {
+    fn all(&self, call: &mut Call<'_>, part: &Operands) -> Result<()> {
+        let Operands { ids, x, y } = part;
         let (m, n_x, tokens) = (self.m, x.ne[1], x.ne[2]);
         let n_rows = n_x * tokens;
         let x = call.dense(x, x.dtype)?.reshape(&[self.k, n_rows]);
@@ -114,7 +140,8 @@ impl Experts {
     }
 
     /// The chosen matrices beside each other, each times its row.
-    fn gathered(&self, call: &mut Call<'_>, x: &Operand, ids: &Ids, y: &Operand) -> Result<()> {
+    fn gathered(&self, call: &mut Call<'_>, part: &Operands) -> Result<()> {
+        let Operands { ids, x, y } = part;
         let (used, tokens) = (y.ne[1], y.ne[2]);
         let n = used * tokens;
         let index = call.dense(&ids.index, ACL_INT32)?.reshape(&[n]);
@@ -162,7 +189,7 @@ impl Experts {
 
     /// y [m, used, tokens] from w [k, m, used · tokens] and x [k, 1 or used, tokens].
     fn times(&self, call: &mut Call<'_>, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-        let w = weights::for_product(call, w)?.reshape(&[self.k, self.m, y.ne[1], y.ne[2]]);
+        let w = w.reshape(&[self.k, self.m, y.ne[1], y.ne[2]]);
         let x = call.dense(x, ACL_FLOAT)?.with_dim(1);
         let y = y.with_dim(1);
         let placed = call.place(&y, ACL_FLOAT)?;

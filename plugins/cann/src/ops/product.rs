@@ -1,6 +1,7 @@
 //! Matrix products, at the precision that operands require.
 
 use crate::call::{Call, run};
+use crate::error::is_refusal;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::Result;
@@ -10,18 +11,55 @@ const STEP: f32 = 2048.0;
 
 /// The operands as they are.
 const KEEP: i8 = 0;
-/// Rounded to F16.
+/// Rounded to F16. Without F32 units only: with them the result is rounded as well.
 const TO_F16: i8 = 2;
 
 impl Call<'_> {
     /// y [m, n, …] = Σ over k of w [k, m, …] · x [k, n, …]; batches are equal or 1, y has no gaps. F32 rows are rounded to
-    /// F16 for an F16 w; two F32 operands stay F32.
+    /// F16 for an F16 w, so numbers beyond 65504 become infinite; a BF16 w keeps 16 bits of them, and an F32 w all.
     pub fn product(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
-        match (x.dtype, w.dtype) {
-            (ACL_FLOAT, ACL_FLOAT16) => self.product_as(w, x, y, TO_F16),
-            (ACL_FLOAT, ACL_FLOAT) if !self.stream.chip.f32_products => self.product_of_parts(w, x, y),
+        match (x.dtype, w.dtype, self.stream.chip.f32_products) {
+            // Rounded here: the operator's own rounding would make the result F16, too.
+            (ACL_FLOAT, ACL_FLOAT16, true) => self.scoped(|call| {
+                let x = call.cast(x, ACL_FLOAT16)?;
+                call.product_as(w, &x, y, KEEP)
+            }),
+            (ACL_FLOAT, ACL_FLOAT16, false) => self.product_as(w, x, y, TO_F16),
+            (ACL_FLOAT, ACL_FLOAT, false) => self.product_of_parts(w, x, y),
+            (ACL_FLOAT, ACL_BF16, _) => match self.product_with_bf16(w, x, y) {
+                Err(e) if is_refusal(&e) => self.scoped(|call| {
+                    let w = call.cast(w, ACL_FLOAT)?;
+                    call.product(&w, x, y)
+                }),
+                done => done,
+            },
             _ => self.product_as(w, x, y, KEEP),
         }
+    }
+
+    /// A BF16 w, read once: x becomes two BF16 numbers each, to 16 bits, beside each other as columns, whose F32 results are
+    /// added.
+    pub fn product_with_bf16(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
+        self.scoped(|call| {
+            let n = x.ne[1];
+            let columns = |t: &Operand| {
+                let mut ne = t.ne.clone();
+                ne[1] = 2 * n;
+                ne
+            };
+            let both = call.temporary(ACL_BF16, &columns(x))?;
+            let (near, far) = (both.slice(1, 0, n), both.slice(1, n, n));
+            call.copy(x, &near)?;
+            call.scoped(|call| {
+                let rest = call.temporary(ACL_FLOAT, &x.ne)?;
+                call.copy(&near, &rest)?;
+                call.sub(x, &rest, &rest)?;
+                call.copy(&rest, &far)
+            })?;
+            let sums = call.temporary(ACL_FLOAT, &columns(y))?;
+            call.product_as(w, &both, &sums, KEEP)?;
+            call.add(&sums.slice(1, 0, n), &sums.slice(1, n, n), y)
+        })
     }
 
     /// Without F32 units: both operands as two F16 numbers each, of which the product of the two small ones is left out.

@@ -5,6 +5,7 @@ use super::packed::Packed;
 use super::sealed::{self, Sealed};
 use crate::call::{Call, run};
 use crate::chip::Chip;
+use crate::error::is_refusal;
 use crate::layout::GROUP;
 use crate::library::Cann;
 use crate::operand::Operand;
@@ -81,16 +82,26 @@ impl Weights {
 
     /// y [m, n] = Σ over k of w [k, m] · x [k, n]; any dtypes and strides of x and y.
     pub fn times(&self, call: &mut Call<'_>, x: &Operand, y: &Operand) -> Result<()> {
+        if self.goes_in_groups(call) || self.is_bf16() {
+            match call.scoped(|call| self.times_as(call, x, y, true)) {
+                Err(e) if is_refusal(&e) => {}
+                done => return done,
+            }
+        }
+        self.times_as(call, x, y, false)
+    }
+
+    /// The same, `as_they_are`: by the operator for such weights, instead of decoded or as F32.
+    fn times_as(&self, call: &mut Call<'_>, x: &Operand, y: &Operand, as_they_are: bool) -> Result<()> {
         let (k, m) = (x.ne[0], y.ne[0]);
-        let in_groups = self.goes_in_groups(call);
         let (inside, most) = match self {
-            Weights::Plain(w) if w.dtype == ACL_BF16 => (ACL_FLOAT, (PIECE / k).max(1)),
+            Weights::Plain(w) if w.dtype == ACL_BF16 && !as_they_are => (ACL_FLOAT, (PIECE / k).max(1)),
             Weights::Plain(w) if w.dtype == ACL_FLOAT && !call.stream.chip.f32_products => {
                 (ACL_FLOAT, (PIECE / k).max(1))
             }
             Weights::Plain(_) => (ACL_FLOAT, m),
             Weights::Packed(_) => (ACL_FLOAT, (PIECE / k).max(1)),
-            Weights::Sealed(_) if in_groups => (ACL_FLOAT16, MAX_ROW / 32 * 32),
+            Weights::Sealed(_) if as_they_are => (ACL_FLOAT16, MAX_ROW / 32 * 32),
             Weights::Sealed(_) => (ACL_FLOAT16, (PIECE / k).max(1)),
         };
         let x = call.dense(x, inside)?;
@@ -99,8 +110,9 @@ impl Weights {
                 let part = y.slice(0, start, n);
                 let placed = call.place(&part, inside)?;
                 match self.rows(start, n) {
+                    Weights::Plain(w) if as_they_are => call.product_with_bf16(&w, &x, &placed)?,
                     Weights::Plain(w) => {
-                        let w = for_product(call, &w)?;
+                        let w = call.to(&w, if w.dtype == ACL_BF16 { ACL_FLOAT } else { w.dtype })?;
                         call.product(&w, &x, &placed)?;
                     }
                     Weights::Packed(w) => {
@@ -108,7 +120,7 @@ impl Weights {
                         w.decode(call, &plain)?;
                         call.product(&plain, &x, &placed)?;
                     }
-                    Weights::Sealed(w) if in_groups => in_groups_of_32(call, &w, &x, &placed)?,
+                    Weights::Sealed(w) if as_they_are => in_groups_of_32(call, &w, &x, &placed)?,
                     Weights::Sealed(w) => {
                         let plain = call.temporary(inside, &[k, n])?;
                         sealed::decode(call, &w, &plain)?;
@@ -121,6 +133,10 @@ impl Weights {
         Ok(())
     }
 
+    fn is_bf16(&self) -> bool {
+        matches!(self, Weights::Plain(w) if w.dtype == ACL_BF16)
+    }
+
     /// Whether the chip has products with such weights.
     pub fn goes_in_groups(&self, call: &Call<'_>) -> bool {
         let chip = &call.stream.chip;
@@ -128,11 +144,6 @@ impl Weights {
         let Weights::Sealed(w) = self else { return false };
         has && w.k() <= MAX_ROW && if w.int4 { chip.int4_groups } else { chip.int8_groups }
     }
-}
-
-/// A plain matrix as products with F32 rows take it: BF16 as F32, because BF16 results would be too coarse.
-pub fn for_product(call: &mut Call<'_>, w: &Operand) -> Result<Operand> {
-    call.to(w, if w.dtype == ACL_BF16 { ACL_FLOAT } else { w.dtype })
 }
 
 /// The vendor's product with weights of few bits, F16 in and out; the weight is a matrix turned around.

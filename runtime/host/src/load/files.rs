@@ -80,6 +80,13 @@ impl ModelFiles {
         Ok(files)
     }
 
+    /// Tokens of the longest text the model was trained on.
+    pub fn n_ctx_train(&self) -> Option<usize> {
+        let metadata = &self.model.metadata;
+        let arch = metadata.str("general.architecture")?;
+        metadata.usize(&format!("{arch}.context_length"))
+    }
+
     /// The tensor of this name.
     pub fn tensor(&self, name: &str) -> Result<&TensorInfo> {
         self.model.tensor(name).ok_or_else(|| Error::MissingTensor { tensor: name.into() })

@@ -117,6 +117,36 @@ fn a_body_that_stalls_is_answered_with_408_and_closed() {
 }
 
 #[test]
+fn a_body_that_trickles_is_answered_with_408() {
+    let server = start(Limits { head_timeout: LONG, body_timeout: SHORT, ..Limits::default() }, None);
+    let mut stream = server.connect();
+    stream.write_all(b"POST /tokenize HTTP/1.1\r\nhost: x\r\ncontent-length: 100000\r\n\r\n").unwrap();
+    let mut reader = stream.try_clone().unwrap();
+    let answer = std::thread::spawn(move || exchange(&mut reader, ""));
+    // Never a pause of `SHORT`, until the server closes.
+    while stream.write_all(b" ").is_ok() && !answer.is_finished() {
+        std::thread::sleep(SHORT / 10);
+    }
+    let answer = answer.join().unwrap();
+    assert!(answer.starts_with("HTTP/1.1 408"), "{answer}");
+}
+
+#[test]
+fn a_client_that_does_not_read_is_closed() {
+    const N: usize = 2000;
+    let server = start(Limits { head_timeout: LONG, write_timeout: SHORT, ..Limits::default() }, None);
+    let length = exchange(server.connect(), "GET /openapi.json HTTP/1.0\r\n\r\n").len();
+    let mut stream = server.connect();
+    // More than buffers of sockets hold.
+    let _ = stream.write_all("GET /openapi.json HTTP/1.1\r\nhost: x\r\n\r\n".repeat(N).as_bytes());
+    std::thread::sleep(5 * SHORT);
+    let mut answers = Vec::new();
+    // An end or a reset.
+    let _ = stream.read_to_end(&mut answers);
+    assert!(answers.len() < N * length / 2, "{} bytes", answers.len());
+}
+
+#[test]
 fn a_blob_that_stalls_is_answered_with_408_too() {
     let dir = tempfile::tempdir().unwrap();
     let store = ModelStore {

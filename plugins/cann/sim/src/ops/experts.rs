@@ -84,6 +84,14 @@ fn grouped(a: &Args) -> Answer<Kernel> {
             );
         }
     };
+    if let Some(scale) = scale {
+        // ops-transformer 8.5, op_api/aclnn_grouped_matmul.cpp: with antiquantisation the offset must not be NULL.
+        let offset = a.list("antiquant_offset_opt")?.first();
+        valid(
+            offset.is_some_and(|offset| (offset.dtype, &offset.dims) == (scale.dtype, &scale.dims)),
+            || format!("offsets {offset:?} for scales of {:?}", scale.dims),
+        )?;
+    }
     let (k, n, per, has_scale) = (k as usize, n as usize, per as usize, scale.is_some());
     Ok(kernel(move |r| {
         let (x, out) = (&r.args.list("x")?[0], &r.args.list("out")?[0]);
@@ -105,10 +113,12 @@ fn grouped(a: &Args) -> Answer<Kernel> {
             };
             let mut w = r.numbers(&part(weight, e as i64, 1))?;
             if has_scale {
-                let scale = r.numbers(&part(&r.args.list("antiquant_scale_opt")?[0], e as i64, 1))?;
-                w.iter_mut()
-                    .enumerate()
-                    .for_each(|(i, w)| *w = round_to(x.dtype, *w * scale[i / n / per * n + i % n]));
+                let of = |name: &str| r.numbers(&part(&r.args.list(name)?[0], e as i64, 1));
+                let (scale, offset) = (of("antiquant_scale_opt")?, of("antiquant_offset_opt")?);
+                for (i, w) in w.iter_mut().enumerate() {
+                    let group = i / n / per * n + i % n;
+                    *w = round_to(x.dtype, (*w + offset[group]) * scale[group]);
+                }
             }
             let y = multiply(&r.numbers(&part(x, at, rows))?, &w, rows as usize, k, n);
             r.write_numbers(&part(out, at, rows), &y)?;

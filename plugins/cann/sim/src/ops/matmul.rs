@@ -1,5 +1,6 @@
 //! Matrix products. `cube_math` sets how F32 inputs may be rounded: 0 and 4 not at all, 1 as the chip chooses (10
-//! bits of fraction on A2, F16 on 310P), 2 to F16, 3 to 10 bits.
+//! bits of fraction on A2, F16 on 310P), 2 to F16, 3 to 10 bits. On chips with products of F32, 2 also makes the result
+//! F16, whatever `out` is; on others `out` keeps its own type (SetMmSupportDType in matmul_util.cpp of ops-nn, 8.5 to 9.1).
 
 use super::check::*;
 use super::*;
@@ -77,6 +78,8 @@ fn product(a: &Args) -> Answer<Kernel> {
         broadcast(mat2, &dims_b)?;
     }
     let (round_x, round_b) = (rounding(a, x.dtype)?, rounding(a, mat2.dtype)?);
+    let is_half = a.int("cube_math")? == 2 && a.world.chip.f32_products && x.dtype != ACL_BF16;
+    let round_out = if is_half { Rounding::Half } else { Rounding::Keep };
     let (m, k, n) = (m as usize, k as usize, n as usize);
     Ok(kernel(move |r| {
         let mut x = r.read_as("x", &dims_x)?;
@@ -84,7 +87,9 @@ fn product(a: &Args) -> Answer<Kernel> {
         let mut b = if nz { r.read("mat2")? } else { r.read_as("mat2", &dims_b)? };
         round(&mut x, round_x);
         round(&mut b, round_b);
-        r.write("out", &multiply(&x, &b, m, k, n))
+        let mut y = multiply(&x, &b, m, k, n);
+        round(&mut y, round_out);
+        r.write("out", &y)
     }))
 }
 

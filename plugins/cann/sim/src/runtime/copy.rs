@@ -186,11 +186,12 @@ fn gone(which: &str, text: String) -> Fault {
     Fault { code: ACL_ERROR_RT_PARAM_INVALID, text: format!("the {which}: {text}") }
 }
 
-/// Either card may have been let in.
+/// Access is one-way (the vendor's page of aclrtDeviceEnablePeerAccess), and it is not said which of the two a copy takes:
+/// both must be open.
 fn reaches(w: &World, a: usize, b: usize) -> Answer {
     let may = |a: usize, b: usize| w.cards[a].lock().peers.contains(&b);
     let problem = || format!("cards {a} and {b} have no access to each other");
-    ensure(a == b || may(a, b) || may(b, a), ACL_ERROR_RT_PARAM_INVALID, problem)
+    ensure(a == b || (may(a, b) && may(b, a)), ACL_ERROR_RT_PARAM_INVALID, problem)
 }
 
 fn fill_bytes(w: &World, at: usize, n: usize, byte: u8) -> Answer {

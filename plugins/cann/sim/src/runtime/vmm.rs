@@ -1,6 +1,7 @@
 //! Virtual memory: addresses are reserved, physical memory is taken and mapped to them.
 
 use crate::address::addresses;
+use crate::config::Vmm;
 use crate::fault::{Answer, Fault, ensure, fault};
 use crate::memory::{Bytes, PAGE};
 use crate::runtime::context::{card, current};
@@ -13,6 +14,7 @@ use std::ffi::c_void;
 pub struct Physical {
     device: usize,
     charged: u64,
+    huge: bool,
     bytes: Bytes,
     use_of: Mutex<Use>,
 }
@@ -29,17 +31,18 @@ api! { cann_acl;
     ) w => {
         current(w)?;
         supported(w)?;
-        let good = size > 0 && alignment == 0 && expected.is_null() && flags <= 1;
+        let most = if w.config.vmm == Vmm::NoFlags { 0 } else { 1 };
+        let good = size > 0 && alignment == 0 && expected.is_null() && flags <= most;
         ensure(good, ACL_ERROR_RT_PARAM_INVALID, || "size 0, or an alignment, address or flag".into())?;
         let address = addresses(size, PAGE);
         let full = || Fault { code: ACL_ERROR_RT_MEMORY_ALLOCATION, text: "no addresses are left".into() };
         let address = address.ok_or_else(full)?;
-        w.reserved.lock().insert(address, size);
+        w.reserved.lock().insert(address, (size, flags));
         put(out, address as *mut c_void)
     }
     fn aclrtReleaseMemAddress(ptr: *mut c_void) w => {
         let mut reserved = w.reserved.lock();
-        let Some(size) = reserved.get(&(ptr as usize)).copied() else {
+        let Some((size, _)) = reserved.get(&(ptr as usize)).copied() else {
             return fault(ACL_ERROR_RT_PARAM_INVALID, format!("{ptr:p} is not the start of reserved addresses"));
         };
         let mapped = w.memory.any_in(ptr as usize, ptr as usize + size);
@@ -60,7 +63,9 @@ api! { cann_acl;
         w.trace.count("malloc", 1);
         let (free, total) = w.memory.info(device);
         w.trace.peak(&format!("peak.{device}"), total - free);
-        let physical = Physical { device, charged, bytes, use_of: Mutex::default() };
+        // SAFETY: `device_of` read the record.
+        let huge = unsafe { (*prop).memAttr } == ACL_HBM_MEM_HUGE;
+        let physical = Physical { device, charged, huge, bytes, use_of: Mutex::default() };
         put(handle, w.physical.insert(physical) as aclrtDrvMemHandle)
     }
     fn aclrtFreePhysical(handle: aclrtDrvMemHandle) w => {
@@ -81,8 +86,14 @@ api! { cann_acl;
         let at = ptr as usize;
         let reserved = w.reserved.lock();
         let range = reserved.range(..=at).next_back();
-        let inside = range.is_some_and(|(start, len)| at + size <= start + len && at.is_multiple_of(PAGE));
+        let inside = range.is_some_and(|(start, (len, _))| at + size <= start + len && at.is_multiple_of(PAGE));
         ensure(inside, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is not a reserved page"))?;
+        let for_huge = range.is_some_and(|(_, (_, flags))| *flags == 1);
+        let fits = match w.config.vmm {
+            Vmm::Paged => for_huge == physical.huge,
+            vmm => vmm == Vmm::NoFlags,
+        };
+        ensure(fits, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is reserved for pages of another size"))?;
         let taken = w.memory.any_in(at, at + size);
         ensure(!taken, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is mapped already"))?;
         physical.use_of.lock().n_maps += 1;
@@ -112,7 +123,9 @@ api! { cann_acl;
 }
 
 fn supported(w: &World) -> Answer {
-    ensure(w.config.vmm, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || "the driver has no virtual memory".into())
+    ensure(w.config.vmm != Vmm::Absent, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || {
+        "the driver has no virtual memory".into()
+    })
 }
 
 fn unknown() -> Answer {

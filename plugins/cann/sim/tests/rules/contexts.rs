@@ -94,6 +94,10 @@ fn cards_reach_each_other_after_being_let_in() {
     assert_eq!(acl!(m, aclrtDeviceCanAccessPeer(&mut can, 1, 0)), 0);
     assert_eq!((can, acl!(m, aclrtDeviceCanAccessPeer(&mut can, 1, 1))), (1, ACL_ERROR_RT_PARAM_INVALID));
     assert_eq!(acl!(m, aclrtDeviceEnablePeerAccess(0, 0)), 0);
+    assert_eq!(copy(), ACL_ERROR_RT_PARAM_INVALID, "access is one-way");
+    assert_eq!(acl!(m, aclrtSetDevice(0)), 0);
+    assert_eq!(acl!(m, aclrtDeviceEnablePeerAccess(1, 0)), 0);
+    assert_eq!(acl!(m, aclrtSetDevice(1)), 0);
     assert_eq!((copy(), m.sync(stream)), (0, 0));
     assert_eq!(m.read::<f32>(y, 1), [5.0]);
     drop(m);

@@ -40,10 +40,10 @@ fn chips_lack_dtypes_and_operators() {
 #[test]
 fn products_round_their_f32_by_the_mode_and_the_310p_keeps_none() {
     // 1 + 2^-12 is kept by F32, and lost with 10 bits of fraction; 70000 is too large for F16.
-    let product = |config: &str, x: f32, mode: i8| {
+    let product_by = |config: &str, x: f32, by: f32, mode: i8| {
         let m = Machine::new(config);
         let (stream, y) = (m.stream(), m.alloc(4));
-        let [a, b, c] = [m.floats(&[x]), m.floats(&[1.0]), y].map(|ptr| m.tensor(ACL_FLOAT, &[1, 1], ptr));
+        let [a, b, c] = [m.floats(&[x]), m.floats(&[by]), y].map(|ptr| m.tensor(ACL_FLOAT, &[1, 1], ptr));
         match run!(m, nn.aclnnMm(a, b, c, mode), stream) {
             0 => {
                 assert_eq!(m.sync(stream), 0);
@@ -52,6 +52,7 @@ fn products_round_their_f32_by_the_mode_and_the_310p_keeps_none() {
             status => Err(status),
         }
     };
+    let product = |config: &str, x: f32, mode: i8| product_by(config, x, 1.0, mode);
     let fine = 1.0 + 1.0 / 4096.0;
     assert_eq!(product("", fine, 0), Ok(fine));
     assert_eq!(product("", fine, 1), Ok(1.0));
@@ -59,6 +60,9 @@ fn products_round_their_f32_by_the_mode_and_the_310p_keeps_none() {
     assert_eq!(product("", 70_000.0, 2), Ok(f32::INFINITY));
     assert_eq!(product("soc=Ascend310P3", 70_000.0, 1), Ok(f32::INFINITY));
     assert_eq!(product("soc=Ascend310P3", 1.0, 0), Err(ACLNN_ERR_PARAM_INVALID));
+    // Mode 2 makes the result F16 on a 910B; a 310P rounds what goes in only.
+    assert_eq!(product_by("", 300.0, 300.0, 2), Ok(f32::INFINITY));
+    assert_eq!(product_by("soc=Ascend310P3", 300.0, 300.0, 2), Ok(90_000.0));
 }
 
 #[test]

@@ -42,6 +42,36 @@ fn a_repeatable_plan_works_again_with_other_addresses() {
     assert_eq!(launch!(m, math.aclnnNeg, workspace, size, executor, stream), USED_BEFORE);
 }
 
+/// Opbase 8.5 and 9.1: an executor from the cache, and one that writes in place without gaps, is refused.
+#[test]
+fn what_is_in_the_cache_or_writes_in_place_works_once() {
+    let m = Machine::new("");
+    let repeatable = m.t.object.aclSetAclOpExecutorRepeatable.unwrap();
+    let destroy = m.t.object.aclDestroyAclOpExecutor.unwrap();
+    // SAFETY: a live plan, twice.
+    let set = |executor| unsafe { (repeatable(executor), destroy(executor)) };
+    let [x, y] = [m.floats(&[1.0]), m.alloc(4)].map(|ptr| m.tensor(ACL_FLOAT, &[1], ptr));
+    let planned = || plan!(m, math.aclnnExp(x, y));
+    assert_eq!(set(planned().2), (0, 0), "not launched before");
+    let (_, size, executor) = planned();
+    let workspace = m.alloc(size as usize);
+    assert_eq!(launch!(m, math.aclnnExp, workspace, size, executor, m.stream()), 0);
+    assert_eq!(set(planned().2), (ACLNN_ERR_INNER, 0), "launched once, it is in the cache");
+    let elsewhere = m.tensor(ACL_FLOAT, &[1], m.floats(&[2.0]));
+    assert_eq!(
+        set(plan!(m, math.aclnnExp(elsewhere, y)).2),
+        (ACLNN_ERR_INNER, 0),
+        "addresses are no part of the key"
+    );
+    assert_eq!(set(plan!(m, math.aclnnNeg(x, y)).2), (0, 0), "another operator");
+
+    let cache = m.tensor(ACL_FLOAT, &[4, 2], m.floats(&[0.0; 8]));
+    let (index, rows) = (m.alloc(4), m.floats(&[1.0; 2]));
+    let [index, rows] = [m.tensor(ACL_INT32, &[1], index), m.tensor(ACL_FLOAT, &[1, 2], rows)];
+    let (status, _, executor) = plan!(m, nn.aclnnInplaceIndexCopy(cache, 0, index, rows));
+    assert_eq!((status, set(executor)), (0, (ACLNN_ERR_INNER, 0)));
+}
+
 #[test]
 fn a_tensor_lives_until_the_second_phase() {
     let m = Machine::new("");

@@ -19,7 +19,7 @@ fn properties() -> aclrtPhysicalMemProp {
 
 fn reserve(m: &Machine, n: usize) -> *mut c_void {
     let mut ptr = null_mut();
-    assert_eq!(acl!(m, aclrtReserveMemAddress(&mut ptr, n, 0, null_mut(), 0)), 0);
+    assert_eq!(acl!(m, aclrtReserveMemAddress(&mut ptr, n, 0, null_mut(), 1)), 0);
     ptr
 }
 
@@ -85,4 +85,24 @@ fn a_driver_may_have_no_virtual_memory() {
     let mut n = 0;
     let status = acl!(m, aclrtMemGetAllocationGranularity(&mut properties(), 0, &mut n));
     assert_eq!(status, ACL_ERROR_RT_FEATURE_NOT_SUPPORT);
+}
+
+/// acl_rt.h of CANN 8.1: the flag of an address is the size of its pages; releases before have none.
+#[test]
+fn huge_pages_go_to_addresses_reserved_for_them() {
+    let reserved = |m: &Machine, flags| {
+        let mut ptr = null_mut();
+        (acl!(m, aclrtReserveMemAddress(&mut ptr, PAGE, 0, null_mut(), flags)), ptr)
+    };
+    let map = |m: &Machine, ptr| acl!(m, aclrtMapMem(ptr, PAGE, 0, physical(m, PAGE), 0));
+    let m = Machine::new("");
+    let [normal, huge] = [0, 1].map(|flags| reserved(&m, flags).1);
+    assert_eq!((map(&m, normal), map(&m, huge)), (ACL_ERROR_RT_PARAM_INVALID, 0));
+    drop(m);
+    let m = Machine::new("vmm=no-flags");
+    assert_eq!(reserved(&m, 1).0, ACL_ERROR_RT_PARAM_INVALID);
+    assert_eq!(map(&m, reserved(&m, 0).1), 0);
+    drop(m);
+    let m = Machine::new("vmm=unmappable");
+    assert_eq!(map(&m, reserved(&m, 1).1), ACL_ERROR_RT_PARAM_INVALID);
 }
