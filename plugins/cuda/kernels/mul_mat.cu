@@ -18,33 +18,35 @@ KERNEL(quantise, Quantise, 256) {
     pack(x, p.packed + n * sizeof(Packed));
 }
 
-// A warp per row of w and N columns, multiplied with one matrix: column number BLOCK_Y * N on.
+// A warp per row of w and N columns, multiplied with one matrix, which is read once.
 template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
     i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD), groups = p.w.ne[0] / 32;
     if (row >= p.w.ne[1]) return;
-    Column columns[N];
+    i64 first = first_column<N>(p);
+    int last = last_column<N>(p);
+    Column c = column_of(p, first);
     float sums[N];
-    for (int j = 0; j < N; j++) {
-        columns[j] = column_of(p, BLOCK_Y * N + j);
-        sums[j] = 0.0f;
-    }
-    u64 weights = columns[0].w + row * p.w.nb[1];
+    for (int j = 0; j < N; j++) sums[j] = 0.0f;
+    u64 weights = c.w + row * p.w.nb[1];
+    i64 x_row = row_of_x(p, c);
     for (i64 n = lane_of(THREAD); n < groups; n += 32) {
         Group g = group_of<TYPE>(weights, n);
         for (int j = 0; j < N; j++) {
-            Packed x = at<const Packed>(p.packed)[row_of_x(p, columns[j]) * groups + n];
+            Packed x = at<const Packed>(p.packed)[(x_row + (j < last ? j : last)) * groups + n];
             sums[j] = add_group(sums[j], g, x);
         }
     }
     for (int j = 0; j < N; j++) {
         float sum = warp_sum(sums[j]);
-        if (lane_of(THREAD) == 0) store_result(p, columns[j], row, sum);
+        if (lane_of(THREAD) == 0 && j <= last) store_result(p, column_of(p, first + j), row, sum);
     }
 }
 
 #define FEW_COLUMNS(name, TYPE)                                                                                        \
     KERNEL(mul_mat_##name##_1, Product, 128) { few_columns<TYPE, 1>(p); }                                              \
-    KERNEL(mul_mat_##name##_4, Product, 128) { few_columns<TYPE, 4>(p); }
+    KERNEL(mul_mat_##name##_2, Product, 128) { few_columns<TYPE, 2>(p); }                                              \
+    KERNEL(mul_mat_##name##_4, Product, 128) { few_columns<TYPE, 4>(p); }                                              \
+    KERNEL(mul_mat_##name##_8, Product, 128) { few_columns<TYPE, 8>(p); }
 
 FEW_COLUMNS(q4_0, Q4_0)
 FEW_COLUMNS(q4_1, Q4_1)
@@ -60,22 +62,38 @@ FEW_COLUMNS(iq4_nl, IQ4_NL)
 FEW_COLUMNS(iq4_xs, IQ4_XS)
 FEW_COLUMNS(mxfp4, MXFP4)
 
-// Floats at any strides: a warp per row of w and one column.
-template <int TYPE> DEVICE void one_column(const Product &p) {
+// Floats at any strides: a warp per row of w and N columns.
+template <int TYPE, int N> DEVICE void float_columns(const Product &p) {
     i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD);
     if (row >= p.w.ne[1]) return;
-    Column c = column_of(p, BLOCK_Y);
-    float sum = 0.0f;
+    i64 first = first_column<N>(p);
+    int last = last_column<N>(p);
+    Column c = column_of(p, first);
+    float sums[N];
+    for (int j = 0; j < N; j++) sums[j] = 0.0f;
+    u64 x = address_of(p.x, 0, c.x[0], c.x[1], c.x[2]);
     for (i64 i = lane_of(THREAD); i < p.w.ne[0]; i += 32) {
         float w = load_number(c.w + row * p.w.nb[1] + i * p.w.nb[0], TYPE);
-        sum = fmaf(w, load_number(address_of(p.x, i, c.x[0], c.x[1], c.x[2]), p.x.type), sum);
+        for (int j = 0; j < N; j++) {
+            float v = load_number(x + (j < last ? j : last) * p.x.nb[1] + i * p.x.nb[0], p.x.type);
+            sums[j] = fmaf(w, v, sums[j]);
+        }
     }
-    sum = warp_sum(sum);
-    if (lane_of(THREAD) == 0) store_result(p, c, row, sum);
+    for (int j = 0; j < N; j++) {
+        float sum = warp_sum(sums[j]);
+        if (lane_of(THREAD) == 0 && j <= last) store_result(p, column_of(p, first + j), row, sum);
+    }
 }
-KERNEL(mul_mat_f32_1, Product, 128) { one_column<F32>(p); }
-KERNEL(mul_mat_f16_1, Product, 128) { one_column<F16>(p); }
-KERNEL(mul_mat_bf16_1, Product, 128) { one_column<BF16>(p); }
+
+#define FLOAT_COLUMNS(name, TYPE)                                                                                      \
+    KERNEL(mul_mat_##name##_1, Product, 128) { float_columns<TYPE, 1>(p); }                                            \
+    KERNEL(mul_mat_##name##_2, Product, 128) { float_columns<TYPE, 2>(p); }                                            \
+    KERNEL(mul_mat_##name##_4, Product, 128) { float_columns<TYPE, 4>(p); }                                            \
+    KERNEL(mul_mat_##name##_8, Product, 128) { float_columns<TYPE, 8>(p); }
+
+FLOAT_COLUMNS(f32, F32)
+FLOAT_COLUMNS(f16, F16)
+FLOAT_COLUMNS(bf16, BF16)
 
 // Rows and columns of a tile, and how much of k at a time.
 #define TILE 64

@@ -22,34 +22,36 @@ DEVICE void store_gated(const GatedProduct &p, const Column &c, i64 row, float g
     at<float>(address_of(p.y, row, c.y[0], c.y[1], c.y[2]))[0] = gated(p.unit, gate, up);
 }
 
-// A warp per row of both and N columns, multiplied with one pair: column number BLOCK_Y * N on.
+// A warp per row of both and N columns, multiplied with one pair, which is read once.
 template <int TYPE, int N> DEVICE void gated_columns(const GatedProduct &p) {
     i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD), groups = p.gate.w.ne[0] / 32;
     if (row >= p.gate.w.ne[1]) return;
-    Column columns[N];
+    i64 first = first_column<N>(p.gate);
+    int last = last_column<N>(p.gate);
+    Column c = column_of(p.gate, first);
     float gates[N], ups[N];
-    for (int j = 0; j < N; j++) {
-        columns[j] = column_of(p.gate, BLOCK_Y * N + j);
-        gates[j] = ups[j] = 0.0f;
-    }
-    u64 weights = columns[0].w + row * p.gate.w.nb[1], up_weights = up_row(p, columns[0], row);
+    for (int j = 0; j < N; j++) gates[j] = ups[j] = 0.0f;
+    u64 weights = c.w + row * p.gate.w.nb[1], up_weights = up_row(p, c, row);
+    i64 x_row = row_of_x(p.gate, c);
     for (i64 n = lane_of(THREAD); n < groups; n += 32) {
         Group gate = group_of<TYPE>(weights, n), up = group_of<TYPE>(up_weights, n);
         for (int j = 0; j < N; j++) {
-            Packed x = at<const Packed>(p.gate.packed)[row_of_x(p.gate, columns[j]) * groups + n];
+            Packed x = at<const Packed>(p.gate.packed)[(x_row + (j < last ? j : last)) * groups + n];
             gates[j] = add_group(gates[j], gate, x);
             ups[j] = add_group(ups[j], up, x);
         }
     }
     for (int j = 0; j < N; j++) {
         float gate = warp_sum(gates[j]), up = warp_sum(ups[j]);
-        if (lane_of(THREAD) == 0) store_gated(p, columns[j], row, gate, up);
+        if (lane_of(THREAD) == 0 && j <= last) store_gated(p, column_of(p.gate, first + j), row, gate, up);
     }
 }
 
 #define GATED_COLUMNS(name, TYPE)                                                                                      \
     KERNEL(gated_##name##_1, GatedProduct, 128) { gated_columns<TYPE, 1>(p); }                                         \
-    KERNEL(gated_##name##_4, GatedProduct, 128) { gated_columns<TYPE, 4>(p); }
+    KERNEL(gated_##name##_2, GatedProduct, 128) { gated_columns<TYPE, 2>(p); }                                         \
+    KERNEL(gated_##name##_4, GatedProduct, 128) { gated_columns<TYPE, 4>(p); }                                         \
+    KERNEL(gated_##name##_8, GatedProduct, 128) { gated_columns<TYPE, 8>(p); }
 
 GATED_COLUMNS(q4_0, Q4_0)
 GATED_COLUMNS(q4_1, Q4_1)

@@ -33,6 +33,21 @@ fn product(w: DType, [k, m, n, batches]: [u64; 4], size: f32) -> Case {
     })
 }
 
+/// 1 to 8 columns are one launch with a block per batch: the matrix is read once. Sizes are no multiples of 32 lanes.
+#[test]
+fn few_columns_share_one_read_of_the_weights() {
+    for n in 1..=8u64 {
+        let room = n.next_power_of_two();
+        for w in [DType::Q4_0, DType::Q8_0, DType::Q4_K] {
+            let case = product(w, [768, 9, n, 2], 1.0);
+            check(80, &format!("mul_mat_{w}_{room}").to_lowercase(), &case, 5e-4);
+        }
+        for w in [DType::F32, DType::F16, DType::BF16] {
+            check(80, &format!("mul_mat_{w}_{room}").to_lowercase(), &product(w, [72, 9, n, 2], 1.0), 1e-9);
+        }
+    }
+}
+
 #[test]
 fn halves_are_multiplied_in_wide_tiles_where_there_are_enough() {
     for (shape, size) in

@@ -1,7 +1,7 @@
 //! Gate, up and activation of few columns as one launch: kernels/mul_mat_gated.cu.
 
 use super::check::is_number;
-use super::mul_mat::{FEW, ROWS, at_once, name_of, quantise};
+use super::mul_mat::{FEW, ROWS, at_once, blocks, name_of, quantise};
 use super::{fuse, source};
 use crate::call::{Args, Call, address};
 use llmrt_plugin::abi::op::GluParams;
@@ -84,7 +84,7 @@ impl<'a> Unit<'a> {
     fn launch(&self, call: &mut Call<'_>) -> Result<()> {
         let node = &self.products[self.gate.0];
         let (w, x, y) = (source(node, 0)?, source(node, 1)?, self.glu.dst());
-        let [m, n, n2, n3] = y.ne();
+        let [m, n, ..] = y.ne();
         let is_packed = !is_number(&w);
         let packed = if is_packed { quantise(call, &x)? } else { 0 };
         let at_once = if is_packed && node.src(2).is_none() { at_once(n) } else { 1 };
@@ -96,7 +96,7 @@ impl<'a> Unit<'a> {
         let args = args.optional(node.src(2))?.address(packed).then(result(self.up)?).tensor(&y)?;
         let args = args.address(up_w).int(p.activation).float(p.alpha).float(p.limit);
         let name = format!("gated_{}_{at_once}", w.dtype().and_then(name_of).unwrap_or_default());
-        call.launch(("mul_mat_gated", &name), [m.div_ceil(ROWS), n * n2 * n3 / at_once, 1], ROWS * 32, args)
+        call.launch(("mul_mat_gated", &name), [m.div_ceil(ROWS), blocks(y.ne(), at_once), 1], ROWS * 32, args)
     }
 }
 

@@ -15,7 +15,7 @@ use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 pub const MUL_MAT: Form = (supports, compute);
 pub const MUL_MAT_ID: Form = (supports_id, compute_id);
 
-/// Columns that are taken one by one, or by four.
+/// Columns, at most, of one matrix that a warp multiplies in one read of its row.
 pub const FEW: usize = 8;
 /// Rows of w that a block of the kernels for few columns takes.
 pub const ROWS: usize = 4;
@@ -79,21 +79,24 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     few(call, node, None, at_once(n))
 }
 
-/// Columns of a warp: four share one matrix only within a batch.
+/// Columns that a warp has room for: all `n` of a batch, which share one matrix.
 pub fn at_once(n: usize) -> usize {
-    if n.is_multiple_of(4) { 4 } else { 1 }
+    n.next_power_of_two()
 }
 
-/// A launch over rows of w and columns of y, `at_once` of them in one warp.
+/// Second dim of a grid over y: one per batch, or per column where a warp takes one.
+pub fn blocks([_, n, n2, n3]: [usize; 4], at_once: usize) -> usize {
+    if at_once == 1 { n * n2 * n3 } else { n2 * n3 }
+}
+
+/// A launch over rows of w and batches of y, with room for `at_once` columns in one warp.
 fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at_once: usize) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
-    let [m, n, n2, n3] = y.ne();
     let is_packed = !check::is_number(&w);
-    let at_once = if is_packed { at_once } else { 1 };
     let packed = if is_packed { quantise(call, &x)? } else { 0 };
     let name = w.dtype().and_then(name_of).unwrap_or_default();
     let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?.address(packed);
-    let grid = [m.div_ceil(ROWS), n * n2 * n3 / at_once, 1];
+    let grid = [y.ne()[0].div_ceil(ROWS), blocks(y.ne(), at_once), 1];
     call.launch(("mul_mat", &format!("mul_mat_{name}_{at_once}")), grid, ROWS * 32, args)
 }
 
