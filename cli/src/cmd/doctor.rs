@@ -17,7 +17,8 @@ use std::path::PathBuf;
 /// Check this machine, its devices, plugins, the store and the server's port, and report what to do.
 ///
 /// Each line is ok, a warning (llmrt works, but not as it could) or a problem. With --backend the devices and plugins are those
-/// that it names. Nothing is changed.
+/// that it names, and each of these plugins tries what it assumes of its devices, if it can (option NAME.probe). Nothing is
+/// changed.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub struct Doctor {

@@ -73,7 +73,11 @@ impl Device for Card {
     }
 
     fn open(&self) -> Result<()> {
-        self.runtime.open_card(self.number)
+        self.runtime.open_card(self.number)?;
+        if self.host.option("cann.probe").is_some_and(|on| on == "1") {
+            crate::probe::run(self.host, &self.runtime, self.number, self.chip);
+        }
+        Ok(())
     }
 
     fn close(&self) {

@@ -20,6 +20,7 @@ pub mod ops;
 pub mod peers;
 pub mod pinned;
 pub mod plan;
+pub mod probe;
 pub mod runtime;
 pub mod stream;
 pub mod sys;

@@ -58,6 +58,13 @@ impl CardScratch {
         }
     }
 
+    /// Whether a huge page can be mapped to addresses, those `for_huge` pages or those without a size.
+    pub fn can_map(&self, for_huge: bool) -> bool {
+        let flags = if for_huge { HUGE_PAGES } else { NO_FLAGS };
+        let reserved = self.runtime.enter(self.device).and_then(|()| self.reserve(LIMITS.granularity, flags));
+        reserved.map(|addr| self.va_release(addr, LIMITS.granularity)).is_ok()
+    }
+
     /// Nothing is freed while work may use it. A failed wait means that the card is lost, and then no work runs on it.
     fn wait(&self) {
         if self.runtime.enter(self.device).is_ok() {

@@ -169,3 +169,35 @@ fn a_graph_run_again_allocates_nothing_and_leaves_nothing() {
     assert_eq!(first.1, 0, "tensors, scalars and plans are gone");
     assert_eq!(run(), first);
 }
+
+/// `llmrt doctor --backend cann` tries what the simulator assumes; its own rules hold there, and others do not.
+#[test]
+fn probes_find_what_differs_from_the_simulator() {
+    let probes = |config: &str| {
+        let m = Machine::with_options("split", config, &[("cann.probe", "1")]);
+        let _ = m.card(0).open();
+        assert_eq!(m.reports(), [""; 0], "{config}");
+        m.log.lock().iter().filter(|line| line.starts_with("card 0: ")).cloned().collect::<Vec<_>>()
+    };
+    for (soc, n) in [("Ascend910B3", 9), ("Ascend910A", 8), ("Ascend310P3", 6), ("Ascend310B1", 4)] {
+        let lines = probes(&format!("soc={soc}"));
+        assert_eq!(lines.len(), n, "{soc}: {lines:#?}");
+        assert!(lines.iter().all(|line| line.contains(": as simulated (")), "{soc}: {lines:#?}");
+    }
+    let differ = |config: &str| {
+        let lines = probes(config);
+        lines.into_iter().filter(|line| line.contains(": differs: ")).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        differ("vmm=no-flags"),
+        [
+            "card 0: huge pages at addresses without a size of pages: differs: mapped, simulated as refused",
+            "card 0: huge pages at addresses for them: differs: refused, simulated as mapped"
+        ]
+    );
+    let refused = differ("refuse=aclnnMm@27:161002");
+    assert!(
+        refused.len() == 1 && refused[0].contains("BF16 rows") && refused[0].contains("161002"),
+        "{refused:?}"
+    );
+}

@@ -148,6 +148,26 @@ fn without_the_libraries_there_are_no_cards_and_the_log_has_the_remedy() {
 }
 
 #[test]
+fn doctor_tries_what_the_simulator_assumes_of_a_card() {
+    let doctor = |simulated: &str| {
+        let mut command = on_cards(simulated);
+        let out = command.args(["--backend", "cann", "doctor", "--json"]).output().unwrap();
+        let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
+        let all = report["lines"].as_array().unwrap().iter().filter(|line| line["part"] == "probe");
+        all.map(|line| format!("{}: {}", line["level"].as_str().unwrap(), line["text"].as_str().unwrap()))
+            .collect::<Vec<_>>()
+    };
+    let good = doctor("");
+    assert_eq!(good.len(), 9, "{good:#?}");
+    assert!(good.iter().all(|line| line.starts_with("ok: cann: card 0: ")), "{good:#?}");
+    let differs = doctor("vmm=no-flags");
+    assert_eq!(
+        differs.iter().filter(|line| line.starts_with("warning: cann: card 0: huge pages")).count(),
+        2
+    );
+}
+
+#[test]
 fn scratch_memory_is_managed_as_the_variable_of_the_plugin_sets() {
     for (value, flags, expected) in
         [("", &[][..], "vmm, "), ("legacy", &[], "legacy, "), ("legacy", &["--pool", "vmm"], "vmm, ")]

@@ -1,21 +1,21 @@
 //! Plugins and devices, as `llmrt plugins` and `llmrt devices` have them.
 
-use super::report::Report;
+use super::report::{Level, Report};
 use crate::args::Global;
 use crate::backend;
 use crate::output::{bytes, n_things};
 use crate::setup::{Plugins, idle_because, log_sink};
 use llmrt_gguf::printable_path;
-use llmrt_host::{Candidate, Outcome, knobs};
+use llmrt_host::{Candidate, LogSink, Outcome, knobs};
 use std::sync::Arc;
+use std::sync::mpsc::{Sender, channel};
 
 /// Loads the plugins and reports each, then each device; `None` where none can be loaded.
 pub fn check(report: &mut Report, global: &Global) -> Option<Plugins> {
     // A value that a variable cannot have is reported already.
     knobs::settings().ok()?;
-    // What the log would have is reported.
-    let log = log_sink(global.verbose).or_else(|| Some(Arc::new(|_, _, _| {})));
-    let plugins = match Plugins::discover(global, log) {
+    let (sender, found) = channel();
+    let plugins = match Plugins::discover(&probing(global), Some(probes_to(sender, global.verbose))) {
         Ok(plugins) => plugins,
         Err(e) => {
             report.problem("plugin", e.message);
@@ -25,7 +25,32 @@ pub fn check(report: &mut Report, global: &Global) -> Option<Plugins> {
     plugins.warnings().iter().for_each(|warning| report.warning("environment", warning));
     list_plugins(report, global, &plugins);
     list_devices(report, global, &plugins);
+    for (level, text) in found.try_iter() {
+        report.add(level, "probe", text);
+    }
     Some(plugins)
+}
+
+/// With the option `NAME.probe` of each plugin that `--backend` names, at which it tries what it assumes of its devices.
+fn probing(global: &Global) -> Global {
+    let mut probing = global.clone();
+    let names = global.backend.iter().filter_map(|name| name.to_str()?.split(':').next());
+    probing.plugin_option.splice(0..0, names.map(|name| (format!("{name}.probe"), "1".to_string())));
+    probing
+}
+
+/// A log that keeps the lines of probes; what else it would have is reported.
+fn probes_to(found: Sender<(Level, String)>, verbose: u8) -> LogSink {
+    const INFO: u32 = 3;
+    let others = log_sink(verbose);
+    Arc::new(move |level, target, text| match target.strip_suffix(".probe") {
+        Some(plugin) => {
+            let is_good = if level >= INFO { Level::Ok } else { Level::Warning };
+            // The receiver is gone when the report is complete.
+            let _ = found.send((is_good, format!("{plugin}: {text}")));
+        }
+        None => others.iter().for_each(|log| log(level, target, text)),
+    })
 }
 
 fn list_plugins(report: &mut Report, global: &Global, plugins: &Plugins) {
