@@ -261,7 +261,7 @@ impl<'s> Call<'s> {
     }
 
     /// Both phases of a step of a plan, whose executor could not be kept.
-    pub fn launch_anew(&mut self, step: &Step) -> Result<()> {
+    pub fn launch_again(&mut self, step: &Step) -> Result<()> {
         let (size, executor) = self.planned(step.name, &step.plan)?;
         let workspace = if size <= step.size { step.workspace } else { self.workspace(size)? };
         self.second(step.name, step.launch, (workspace, size), executor)

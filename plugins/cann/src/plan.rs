@@ -41,7 +41,7 @@ pub struct Step {
     pub workspace: *mut c_void,
     /// Bytes of it.
     pub size: u64,
-    /// What the first phase made; `None`: made anew at each launch.
+    /// What the first phase made; `None`: made again at each launch.
     pub executor: Option<*mut aclOpExecutor>,
 }
 
@@ -77,7 +77,7 @@ impl Recording {
     fn launch(&self, steps: &[Step], stream: &mut CardStream) -> Result<()> {
         steps.iter().try_for_each(|s| {
             let Some(executor) = s.executor else {
-                return Call::new(stream).finish(|call| call.launch_anew(s));
+                return Call::new(stream).finish(|call| call.launch_again(s));
             };
             // SAFETY: a repeatable executor, whose objects live as long as this; the workspace has the size that the plan
             // returned, stays mapped as long as the plan, and is used in stream order.

@@ -186,7 +186,7 @@ fn gone(which: &str, text: String) -> Fault {
     Fault { code: ACL_ERROR_RT_PARAM_INVALID, text: format!("the {which}: {text}") }
 }
 
-/// Access is one-way (the vendor's page of aclrtDeviceEnablePeerAccess), and it is not said which of the two a copy takes:
+/// Access is one-way (the vendor's page of aclrtDeviceEnablePeerAccess), and no page specifies which of the two a copy takes:
 /// both must be open.
 fn reaches(w: &World, a: usize, b: usize) -> Answer {
     let may = |a: usize, b: usize| w.cards[a].lock().peers.contains(&b);
