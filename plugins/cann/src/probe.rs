@@ -146,8 +146,9 @@ impl Bench<'_, '_> {
     /// Whether the library makes it repeatable; it is not launched any more.
     fn may_repeat(&self, planned: &Planned) -> String {
         let library = &self.call.stream.runtime.cann.object;
-        // SAFETY: planned just now, and destroyed once.
+        // SAFETY: planned just now, and not launched.
         let code = library.aclSetAclOpExecutorRepeatable.map(|f| unsafe { f(planned.executor) });
+        // SAFETY: destroyed once. A failure has no reader.
         let _ = library.aclDestroyAclOpExecutor.map(|f| unsafe { f(planned.executor) });
         if code == Some(ACL_SUCCESS) { "repeatable".into() } else { "not repeatable".into() }
     }
