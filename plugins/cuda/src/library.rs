@@ -17,7 +17,7 @@ pub struct Absent {
 }
 
 const INSTALL: &str = "install NVIDIA's driver, or set LLMRT_CUDA_LIB_DIR to the folder of libcuda.so.1";
-const UPDATE: &str = "install a driver for CUDA 11.4 or newer";
+const UPDATE: &str = "install a driver for CUDA 12.0 (r525) or newer, r570 for compute capability 10 and 12";
 
 /// The newest release of CUDA whose compiler is looked for where no driver reports which it takes.
 const NEWEST: i32 = 13;
