@@ -44,6 +44,7 @@ pub fn meaning(code: i32) -> (Status, Scope) {
         | ACLNN_ERR_RUNTIME_ERROR
         | ACLNN_ERR_INNER_TILING_ERROR
         | ACLNN_ERR_INNER_FIND_KERNEL_ERROR
+        | ACLNN_ERR_INNER_OPP_PATH_NOT_FOUND
         | ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND => (Status::Unsupported, Scope::Call),
         ACL_ERROR_RT_STREAM_SYNC_TIMEOUT | ACL_ERROR_RT_EVENT_SYNC_TIMEOUT => (Status::NotReady, Scope::Call),
         ACL_ERROR_RT_STREAM_ABORT | ACL_ERROR_RT_CAPTURE_INVALIDATED => (Status::Internal, Scope::Stream),
@@ -75,6 +76,9 @@ fn explain(code: i32) -> String {
         ACLNN_ERR_PARAM_NULLPTR => "a NULL parameter",
         ACLNN_ERR_PARAM_INVALID => "a parameter the operator does not take",
         ACLNN_ERR_INNER_TILING_ERROR => "shapes the operator cannot tile",
+        ACLNN_ERR_INNER_OPP_PATH_NOT_FOUND => {
+            "the library does not find its operators: run the toolkit's set_env.sh, which sets ASCEND_OPP_PATH"
+        }
         ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND => "the kernels of this chip are not installed",
         _ => return code.to_string(),
     };

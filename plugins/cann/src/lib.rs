@@ -51,6 +51,9 @@ impl Driver for Cann {
                 return Ok(Cann(Vec::new()));
             }
         };
+        if let Some(warning) = &runtime.cann.warning {
+            host.log(Level::Warn, "cann", warning);
+        }
         let soc = runtime.soc_name();
         let n_graphs = match host.option("cann.graphs") {
             None => plan::GRAPHS,

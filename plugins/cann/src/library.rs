@@ -5,7 +5,7 @@
 use crate::sys::{self, Functions};
 use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use std::error::Error as _;
-use std::ffi::c_void;
+use std::ffi::{OsStr, c_void};
 use std::path::{Path, PathBuf};
 
 /// What is open. Never closed: the vendor's threads and thread-locals live until the process ends.
@@ -24,6 +24,8 @@ pub struct Cann {
     pub transformer: sys::cann_transformer,
     /// The files, for people.
     pub files: Vec<String>,
+    /// What the environment lacks for the operators, and the remedy.
+    pub warning: Option<String>,
 }
 
 /// Why there are no devices, and what to do about it.
@@ -81,8 +83,20 @@ impl Cann {
             cv: functions(&operators),
             transformer: functions(&operators),
             files: ["libascendcl.so", "libnnopbase.so"].into_iter().chain(files).map(String::from).collect(),
+            warning: without_operators(folder, std::env::var_os("ASCEND_OPP_PATH").as_deref()),
         })
     }
+}
+
+/// A toolkit's libraries open without its environment, and its operators then are not found (561107): the libraries look for
+/// them at `ASCEND_OPP_PATH` only (opbase, `kernel_utils.cpp`).
+fn without_operators(folder: &Path, opp_path: Option<&OsStr>) -> Option<String> {
+    let (set, ours) = (opp_path.is_some_and(|path| Path::new(path).is_dir()), folder.join("../opp"));
+    let needs = !set && !folder.as_os_str().is_empty() && ours.is_dir();
+    needs.then(|| {
+        let found = opp_path.map_or("not set".into(), |path| format!("{}, no folder", path.display()));
+        format!("ASCEND_OPP_PATH is {found}: operators will not be found; run the toolkit's set_env.sh")
+    })
 }
 
 /// The libraries of operators, and their names: the split ones that are there, or else the umbrella.
@@ -147,6 +161,22 @@ mod tests {
         let absent = Cann::open(Some(&dir)).err().unwrap();
         assert!(absent.reason.contains("libascendcl.so"), "{absent:?}");
         assert!(absent.hint.contains("set_env.sh"));
+    }
+
+    #[test]
+    fn a_toolkit_without_its_environment_gives_a_warning() {
+        let toolkit = std::env::temp_dir().join(format!("llmrt-toolkit-{}", std::process::id()));
+        let (lib64, opp) = (toolkit.join("lib64"), toolkit.join("opp"));
+        [&lib64, &opp].into_iter().for_each(|folder| std::fs::create_dir_all(folder).unwrap());
+        let warning = |opp: Option<&Path>| without_operators(&lib64, opp.map(Path::as_os_str));
+        assert!(warning(None).unwrap().contains("is not set: operators will not be found; run"));
+        assert!(warning(Some(&toolkit.join("gone"))).unwrap().contains("gone, no folder"));
+        assert_eq!(warning(Some(&opp)), None);
+        assert_eq!(without_operators(Path::new(""), None), None, "found by the loader");
+        std::fs::remove_dir_all(&toolkit).unwrap();
+        std::fs::create_dir_all(&lib64).unwrap();
+        assert_eq!(warning(None), None, "no operators stand beside these libraries");
+        std::fs::remove_dir_all(&toolkit).unwrap();
     }
 
     #[test]
