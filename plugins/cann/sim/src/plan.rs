@@ -71,6 +71,7 @@ pub fn plan(
             answer.as_ref().map_or_else(|e| e.text.clone(), |()| "ok".into())
         )
     });
+    w.trace.count("refused", answer.is_err().into());
     status(op.name, answer)
 }
 
