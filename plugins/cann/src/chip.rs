@@ -22,17 +22,11 @@ pub enum Family {
 pub struct Chip {
     /// Its family.
     pub family: Family,
+    /// Operators of the library that have no kernels for the chip; they are as if the library lacked them.
+    pub lacks: &'static [&'static str],
     /// Elements of BF16.
     pub bf16: bool,
-    /// Matrix products with 4-bit weights that have a scale per 32 elements.
-    pub int4_groups: bool,
-    /// The same with 8-bit weights.
-    pub int8_groups: bool,
-    /// Attention over a paged cache in one operator.
-    pub fused_attention: bool,
-    /// Attention of one query per sequence over a paged cache, of as many heads as the query has.
-    pub incre_attention: bool,
-    /// Matrix products of F32 may keep F32 arithmetic.
+    /// Matrix products of F32 may keep F32 arithmetic: `IsInputSupportFp32` of matmul_util.cpp (ops-nn, 8.5 to 9.1).
     pub f32_products: bool,
     /// Kernels recorded once and launched together.
     pub graphs: bool,
@@ -42,50 +36,60 @@ pub struct Chip {
     pub hbm: bool,
 }
 
+/// Kernels that CANN 8.1 has for A2 and A3 only (`aic-ascend…-ops-info.json` of the chips). On a 310P the products with weights of
+/// few bits take NZ layouts alone, which are not made here.
+const OF_A2: [&str; 6] = [
+    "aclnnRotaryPositionEmbedding",
+    "aclnnFusedInferAttentionScoreV2",
+    "aclnnGroupedMatmulV4",
+    "aclnnMoeGatingTopKSoftmax",
+    "aclnnWeightQuantBatchMatmulV2",
+    "aclnnWeightQuantBatchMatmulV3",
+];
+
+const NOT_ON_310B: [&str; 15] = with(&[
+    "aclnnRmsNorm",
+    "aclnnSwiGlu",
+    "aclnnGeGluV3",
+    "aclnnIncreFlashAttentionV4",
+    "aclnnRoll",
+    "aclnnTrunc",
+    "aclnnIm2col",
+    "aclnnInplaceScatterUpdate",
+    "aclnnTransMatmulWeight",
+]);
+
+const NOT_ON_A910: [&str; 11] = with(&[
+    "aclnnSwiGlu",
+    "aclnnGeGluV3",
+    "aclnnIncreFlashAttentionV4",
+    "aclnnIm2col",
+    "aclnnTransMatmulWeight",
+]);
+
+/// These and [`OF_A2`].
+const fn with<const N: usize>(names: &[&'static str]) -> [&'static str; N] {
+    assert!(N == OF_A2.len() + names.len());
+    let mut all = [""; N];
+    let mut i = 0;
+    while i < N {
+        all[i] = if i < OF_A2.len() { OF_A2[i] } else { names[i - OF_A2.len()] };
+        i += 1;
+    }
+    all
+}
+
 /// The row of a chip.
 pub fn chip(soc: &str) -> Chip {
     let family = family(soc);
-    let full = Chip {
-        family,
-        bf16: true,
-        int4_groups: true,
-        int8_groups: true,
-        fused_attention: true,
-        incre_attention: true,
-        f32_products: true,
-        graphs: true,
-        peers: true,
-        hbm: true,
-    };
+    let full =
+        Chip { family, lacks: &[], bf16: true, f32_products: true, graphs: true, peers: true, hbm: true };
+    let older = Chip { bf16: false, f32_products: false, graphs: false, ..full };
     match family {
         Family::A2 | Family::A3 | Family::Newer => full,
-        Family::P310 => Chip {
-            bf16: false,
-            int4_groups: false,
-            int8_groups: false,
-            fused_attention: false,
-            f32_products: false,
-            graphs: false,
-            peers: false,
-            hbm: false,
-            ..full
-        },
-        Family::B310 => Chip { peers: false, incre_attention: false, ..chip("Ascend310P3") }.of(family),
-        Family::A910 => Chip {
-            bf16: false,
-            int4_groups: false,
-            int8_groups: false,
-            fused_attention: false,
-            incre_attention: false,
-            graphs: false,
-            ..full
-        },
-    }
-}
-
-impl Chip {
-    fn of(self, family: Family) -> Chip {
-        Chip { family, ..self }
+        Family::P310 => Chip { lacks: &OF_A2, peers: false, hbm: false, ..older },
+        Family::B310 => Chip { lacks: &NOT_ON_310B, peers: false, hbm: false, ..older },
+        Family::A910 => Chip { lacks: &NOT_ON_A910, ..older },
     }
 }
 
@@ -123,7 +127,9 @@ mod tests {
         ] {
             assert_eq!(family(soc), expected, "{soc}");
         }
-        assert!(!chip("Ascend310P3").bf16 && !chip("Ascend310P3").int4_groups);
-        assert_eq!(chip("Ascend310B1").family, Family::B310);
+        assert!(!chip("Ascend310P3").bf16 && !chip("Ascend910A").f32_products);
+        assert!(
+            chip("Ascend310B1").lacks.contains(&"aclnnRmsNorm") && chip("Ascend910_9391").lacks.is_empty()
+        );
     }
 }

@@ -116,7 +116,8 @@ impl Device for Card {
     }
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
-        let graphs = if self.chip.graphs { self.n_graphs } else { 0 };
+        let captures = self.chip.graphs && self.runtime.cann.acl.aclmdlRICaptureBegin.is_some();
+        let graphs = if captures { self.n_graphs } else { 0 };
         Ok(Box::new(CardStream::new(
             self.host,
             &self.runtime,

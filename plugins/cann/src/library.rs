@@ -38,15 +38,24 @@ pub struct Absent {
 }
 
 const INSTALL: &str = "install the CANN toolkit and run its set_env.sh, or set LLMRT_CANN_LIB_DIR to the folder of libascendcl.so";
-const UPDATE: &str = "install CANN 8.1 or newer";
+const UPDATE: &str = "install CANN 8.0 or newer";
 
 /// Where the toolkit stands unless an option sets another number: since 8.5, before, and as the loader finds it.
 const FOLDERS: [&str; 3] =
     ["", "/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64"];
 
-/// Functions that older releases lack.
-const NEWER: [&str; 4] =
-    ["aclrtGetDeviceInfo", "aclrtDeviceGetUuid", "aclrtCtxSetSysParamOpt", "aclsysGetVersionStr"];
+/// Functions that older releases lack; the last five are of captures.
+const NEWER: [&str; 9] = [
+    "aclrtGetDeviceInfo",
+    "aclrtDeviceGetUuid",
+    "aclrtCtxSetSysParamOpt",
+    "aclsysGetVersionStr",
+    "aclmdlRICaptureBegin",
+    "aclmdlRICaptureEnd",
+    "aclmdlRICaptureGetInfo",
+    "aclmdlRIExecuteAsync",
+    "aclmdlRIDestroy",
+];
 
 const SPLIT: [&str; 4] = ["libopapi_math.so", "libopapi_nn.so", "libopapi_cv.so", "libopapi_transformer.so"];
 const UMBRELLA: &str = "libopapi.so";
@@ -85,6 +94,14 @@ impl Cann {
             files: ["libascendcl.so", "libnnopbase.so"].into_iter().chain(files).map(String::from).collect(),
             warning: without_operators(folder, std::env::var_os("ASCEND_OPP_PATH").as_deref()),
         })
+    }
+
+    /// Leaves operators out: they are as if no library had them.
+    pub fn forget(&mut self, names: &[&str]) {
+        forget(&mut self.math, names);
+        forget(&mut self.nn, names);
+        forget(&mut self.cv, names);
+        forget(&mut self.transformer, names);
     }
 }
 
@@ -132,6 +149,18 @@ fn functions<T: Functions>(libraries: &[&'static Library]) -> T {
     unsafe { table.assume_init() }
 }
 
+/// Makes the fields of these operators `None`.
+fn forget<T: Functions>(table: &mut T, names: &[&str]) {
+    // SAFETY: `Functions` promises as many pointer fields as names, and zero is `None`.
+    let fields =
+        unsafe { std::slice::from_raw_parts_mut(std::ptr::from_mut(table).cast::<usize>(), T::NAMES.len()) };
+    for (name, field) in T::NAMES.iter().zip(fields) {
+        if names.contains(&name.strip_suffix("GetWorkspaceSize").unwrap_or(name)) {
+            *field = 0;
+        }
+    }
+}
+
 fn address(library: &Library, name: &str) -> Option<*mut c_void> {
     // SAFETY: the symbol is taken for an address only.
     let symbol = unsafe { library.get::<*mut c_void>(name) };
@@ -177,6 +206,18 @@ mod tests {
         std::fs::create_dir_all(&lib64).unwrap();
         assert_eq!(warning(None), None, "no operators stand beside these libraries");
         std::fs::remove_dir_all(&toolkit).unwrap();
+    }
+
+    #[test]
+    fn operators_that_are_left_out_have_neither_phase() {
+        let mut table: sys::cann_math = functions(&[]);
+        let n = sys::cann_math::NAMES.len();
+        // SAFETY: as many pointer fields as names; the address is a function's, and none is called.
+        let fields = unsafe { std::slice::from_raw_parts_mut((&raw mut table).cast::<usize>(), n) };
+        fields.fill(operators_that_are_left_out_have_neither_phase as fn() as usize);
+        forget(&mut table, &["aclnnAdd", "aclnnMm"]);
+        assert!(table.aclnnAdd.plan.is_none() && table.aclnnAdd.launch.is_none());
+        assert!(table.aclnnAdds.plan.is_some() && table.aclnnAdds.launch.is_some());
     }
 
     #[test]

@@ -44,7 +44,7 @@ pub(crate) use acl;
 impl Runtime {
     /// Opens the libraries and starts the runtime.
     pub fn open(folder: Option<&Path>) -> std::result::Result<Arc<Runtime>, Absent> {
-        let runtime =
+        let mut runtime =
             Runtime { cann: Cann::open(folder)?, contexts: RwLock::default(), peers: Peers::default() };
         let init = runtime.cann.acl.aclInit.map_or(ACL_ERROR_UNINITIALIZE, |init| {
             // SAFETY: NULL stands for the default configuration.
@@ -52,7 +52,11 @@ impl Runtime {
         });
         // Other code of this process may have started it.
         match init {
-            ACL_SUCCESS | ACL_ERROR_REPEAT_INITIALIZE => Ok(Arc::new(runtime)),
+            ACL_SUCCESS | ACL_ERROR_REPEAT_INITIALIZE => {
+                let chip = crate::chip::chip(&runtime.soc_name());
+                runtime.cann.forget(chip.lacks);
+                Ok(Arc::new(runtime))
+            }
             code => {
                 let reason =
                     check(&runtime.cann.acl, "aclInit", code).err().map_or(String::new(), |e| e.message);

@@ -96,7 +96,7 @@ fn every_allocation_may_be_the_one_that_fails() {
     for pool in ["legacy", "vmm"] {
         let mut n_failed = 0;
         for n in 1..12 {
-            let m = Machine::with_options("split", &format!("oom={n}"), &[("cann.pool", pool)]);
+            let m = Machine::with_options("9.1", &format!("oom={n}"), &[("cann.pool", pool)]);
             let work = || -> llmrt_host::Result<()> {
                 let (buffer, stream) = (m.card(0).alloc(0, 4096, 0)?, m.card(0).stream(1)?);
                 buffer.fill(0, 4096, 1)?;
@@ -146,7 +146,7 @@ fn addresses_are_reserved_as_the_release_takes_them() {
 /// Scratch memory comes from the card it is for, in the driver's pages, and goes back.
 #[test]
 fn scratch_memory_is_the_cards_own_and_goes_back() {
-    let m = Machine::with_options("split", "devices=2,queue=sync,memory=256m", &[("cann.pool", "vmm")]);
+    let m = Machine::with_options("9.1", "devices=2,queue=sync,memory=256m", &[("cann.pool", "vmm")]);
     let [first, second] = [m.card(0), m.card(1)];
     let graph = common::products(&second).unwrap();
     let free = || [first.memory().unwrap().0, second.memory().unwrap().0];

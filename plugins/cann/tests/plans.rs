@@ -72,7 +72,7 @@ fn sum(n: u64) -> Case {
 
 /// The counters of runs 2 to 4 of a plan: operators planned, operators launched, graphs launched, mallocs.
 fn three_replays(config: &str, options: &[(&str, &str)], case: &Case) -> [u64; 4] {
-    let m = Machine::with_options("split", config, options);
+    let m = Machine::with_options("9.1", config, options);
     let stream = m.card(0).stream(1).unwrap();
     let planned = Planned::new(&m, &stream, case);
     planned.run(&stream);
@@ -145,7 +145,7 @@ fn a_card_without_streams_for_graphs_launches_operators() {
 /// Of more plans than graphs are kept the one unused longest loses its graph, even while it may be running.
 #[test]
 fn the_plan_unused_longest_loses_its_graph() {
-    let m = Machine::with_options("split", "queue=sync", &[("cann.graphs", "2")]);
+    let m = Machine::with_options("9.1", "queue=sync", &[("cann.graphs", "2")]);
     let stream = m.card(0).stream(1).unwrap();
     let plans: Vec<_> = [10, 20, 30].map(|n| Planned::new(&m, &stream, &sum(n))).into();
     let graphs_of = |runs: &[usize]| {

@@ -2,6 +2,7 @@
 //!
 //! The simulator stands in for hardware, so it reads its own environment, once; no other part of llmrt does.
 
+use crate::release::Release;
 use crate::sys::aclDataType;
 
 /// When enqueued work runs.
@@ -45,6 +46,8 @@ pub enum Vmm {
 pub struct Config {
     /// Name of the chip; empty: the name is not known.
     pub soc: String,
+    /// The libraries' release.
+    pub release: Release,
     /// Cards.
     pub devices: u32,
     /// When enqueued work runs.
@@ -61,8 +64,8 @@ pub struct Config {
     pub documented: bool,
     /// What pageable memory does.
     pub pageable: Pageable,
-    /// The driver's virtual memory.
-    pub vmm: Vmm,
+    /// The driver's virtual memory; none: as the release has it.
+    pub vmm: Option<Vmm>,
     /// Whether cards reach each other.
     pub peers: bool,
     /// Operators that take lists of numbers may be launched more than once.
@@ -94,6 +97,7 @@ impl Default for Config {
     fn default() -> Config {
         Config {
             soc: "Ascend910B3".into(),
+            release: Release::V9_1,
             devices: 1,
             queue: Queue::Delay,
             seed: 1,
@@ -102,7 +106,7 @@ impl Default for Config {
             strict: true,
             documented: false,
             pageable: Pageable::Block,
-            vmm: Vmm::Paged,
+            vmm: None,
             peers: true,
             repeatable: true,
             refuse: (String::new(), None, 0),
@@ -130,6 +134,11 @@ impl Config {
         Ok(config)
     }
 
+    /// The driver's virtual memory.
+    pub fn vmm(&self) -> Vmm {
+        self.vmm.unwrap_or(self.release.vmm())
+    }
+
     fn set(&mut self, key: &str, value: &str) -> Option<()> {
         let flag = || match value {
             "1" => Some(true),
@@ -138,6 +147,7 @@ impl Config {
         };
         match key {
             "soc" => self.soc = value.into(),
+            "release" => self.release = Release::of(value)?,
             "devices" => self.devices = value.parse().ok()?,
             "queue" => {
                 self.queue = match value {
@@ -161,13 +171,13 @@ impl Config {
                 }
             }
             "vmm" => {
-                self.vmm = match value {
+                self.vmm = Some(match value {
                     "0" => Vmm::Absent,
                     "1" => Vmm::Paged,
                     "no-flags" => Vmm::NoFlags,
                     "unmappable" => Vmm::Unmappable,
                     _ => return None,
-                }
+                })
             }
             "peers" => self.peers = flag()?,
             "repeatable" => self.repeatable = flag()?,

@@ -1,15 +1,12 @@
 //! The folder of libraries: the simulator itself under its own name, and one small library for each of the vendor's,
 //! whose functions jump to it. So every function is found where the vendor has it, and nowhere else.
 
+use crate::release::Release;
 use crate::sys::{Functions, cann_acl, cann_cv, cann_math, cann_nn, cann_object, cann_transformer};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
 const SIMULATOR: &str = "libcann_simulator.so";
-
-/// Functions that 8.1 lacks, of those that llmrt uses.
-const NOT_IN_8_1: [&str; 4] =
-    ["aclrtGetDeviceInfo", "aclrtDeviceGetUuid", "aclsysGetVersionStr", "aclnnFastGelu"];
 
 /// What a function of a library does.
 #[derive(Clone, Copy, PartialEq)]
@@ -20,7 +17,7 @@ enum Body {
     Stub,
 }
 
-/// Writes the folder. `layout` is one of those that the program's help names; `without` are functions to leave out.
+/// Writes the folder. `layout` is a release's name, or `stub`; `without` are functions to leave out.
 pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String> {
     let runtime =
         [("libascendcl.so", cann_acl::NAMES.to_vec()), ("libnnopbase.so", cann_object::NAMES.to_vec())];
@@ -30,14 +27,16 @@ pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String>
         ("libopapi_cv.so", cann_cv::NAMES.to_vec()),
         ("libopapi_transformer.so", cann_transformer::NAMES.to_vec()),
     ];
-    let one = || vec![("libopapi.so", operators.iter().flat_map(|(_, names)| names.clone()).collect())];
-    let (operators, lacks, body) = match layout {
-        "split" => (operators.to_vec(), &[][..], Body::Jump),
-        "umbrella" => (one(), &[][..], Body::Jump),
-        "8.1" => (one(), &NOT_IN_8_1[..], Body::Jump),
-        "stub" => (operators.to_vec(), &[][..], Body::Stub),
-        other => return Err(format!("no layout `{other}`: expected split, umbrella, 8.1 or stub")),
+    let (release, body) = match (Release::of(layout), layout) {
+        (Some(release), _) => (release, Body::Jump),
+        (None, "stub") => (Release::V9_1, Body::Stub),
+        _ => return Err(format!("no release `{layout}`: expected 8.0, 8.1, 8.5, 9.0, 9.1 or stub")),
     };
+    let operators = match release.is_split() {
+        true => operators.to_vec(),
+        false => vec![("libopapi.so", operators.iter().flat_map(|(_, names)| names.clone()).collect())],
+    };
+    let lacks = release.lacks();
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
     for (file, _) in runtime.iter().chain(&operators) {
         remove(&dir.join(file))?;
@@ -57,7 +56,7 @@ pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String>
     for (file, mut names) in runtime.into_iter().chain(operators) {
         names.retain(|name| {
             let base = name.strip_suffix("GetWorkspaceSize").unwrap_or(name);
-            ![lacks, without].iter().any(|list| list.contains(&base))
+            ![&lacks[..], without].iter().any(|list| list.contains(&base))
         });
         build(dir, file, &names, body)?;
     }

@@ -19,6 +19,7 @@ pub mod world;
 pub mod address;
 pub mod chip;
 pub mod memory;
+pub mod release;
 pub mod span;
 
 pub mod table;

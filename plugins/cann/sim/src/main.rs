@@ -1,14 +1,12 @@
-//! Writes a folder of libraries that stands in for the vendor's: `llmrt-cann-sim DIR [--layout split|umbrella|8.1|stub]`.
+//! Writes a folder of libraries that stands in for the vendor's: `llmrt-cann-sim DIR [--release 9.1]`.
 
 use std::process::ExitCode;
 
-const USAGE: &str = "usage: cargo ci cann-sim DIR [--layout LAYOUT] [--without NAME,NAME]
+const USAGE: &str = "usage: cargo ci cann-sim DIR [--release RELEASE] [--without NAME,NAME]
 
   DIR         gets libascendcl.so, libnnopbase.so and libopapi*.so, all simulated
-  --layout    split     operators in four libraries, as since 8.5 (the default)
-              umbrella  operators in one library, as before
-              8.1       the same, without what 8.1 lacks
-              stub      every function answers 100039, as the toolkit's devlib does
+  --release   8.0, 8.1, 8.5, 9.0 or 9.1 (the default): which functions are there, and in which libraries;
+              stub: every function answers 100039, as the toolkit's devlib does
   --without   leaves functions out";
 
 fn main() -> ExitCode {
@@ -18,16 +16,16 @@ fn main() -> ExitCode {
         Some((dir, flags)) if !dir.starts_with('-') => (*dir, flags),
         _ => return fail(USAGE),
     };
-    let (mut layout, mut without) = ("split", "");
+    let (mut release, mut without) = ("9.1", "");
     for pair in flags.chunks(2) {
         match pair {
-            ["--layout", name] => layout = name,
+            ["--release", name] => release = name,
             ["--without", names] => without = names,
             _ => return fail(USAGE),
         }
     }
     let without: Vec<&str> = without.split(',').collect();
-    match cann_simulator::install::install(dir.as_ref(), layout, &without) {
+    match cann_simulator::install::install(dir.as_ref(), release, &without) {
         Ok(()) => ExitCode::SUCCESS,
         Err(problem) => fail(&problem),
     }

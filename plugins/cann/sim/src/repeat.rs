@@ -18,14 +18,14 @@ pub(crate) fn abandons_cache(args: &Args) -> bool {
     WRITE_IN_PLACE.contains(&args.op.name) && args.tensors().next().is_some_and(Tensor::is_contiguous)
 }
 
-/// Whether the operator runs on the card's CPU, whose operators are not repeatable: sorts of one number, and on the first 910
-/// those of F32 (argsort.cpp and topk.cpp of ops-math, 8.5 and 9.1).
+/// Whether the operator runs on the card's CPU, whose operators are not repeatable: sorts of one number but on the 310B, and on
+/// the first 910 those of F32 (sort.cpp and topk.cpp of ops-math, 8.5 and 9.1).
 pub(crate) fn is_on_ai_cpu(args: &Args) -> bool {
     let sorts = matches!(args.op.name, "aclnnArgsort" | "aclnnTopk");
     let x = args.tensors().next().filter(|_| sorts);
+    let chip = &args.world.chip;
     x.is_some_and(|x| {
-        let (chip, of_one) = (&args.world.chip, x.dims.last() == Some(&1));
-        chip.is_first_910() && (of_one || x.dtype == ACL_FLOAT) || (chip.is_910() && of_one)
+        (x.dims.last() == Some(&1) && !chip.is_310b()) || (x.dtype == ACL_FLOAT && chip.is_first_910())
     })
 }
 

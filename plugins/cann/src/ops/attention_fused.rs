@@ -29,18 +29,18 @@ pub enum Kernel {
     Incre,
 }
 
-/// The operator that computes this one on this chip.
+/// The operator that computes this one, of those that there are.
 pub fn kernel(call: &Call<'_>, a: &Attention) -> Option<Kernel> {
-    let (chip, cann) = (&call.stream.chip, &call.stream.runtime.cann);
+    let cann = &call.stream.runtime.cann;
     if cann.math.aclnnInplaceMaskedFillScalar.plan.is_none() || !fits_shapes(a) {
         return None;
     }
-    if chip.fused_attention {
-        return cann.transformer.aclnnFusedInferAttentionScoreV2.plan.map(|_| Kernel::Infer);
+    if cann.transformer.aclnnFusedInferAttentionScoreV2.plan.is_some() {
+        return Some(Kernel::Infer);
     }
     let alone = a.q.ne[1] == i64::from(a.p.n_kv_heads) && is_for_tokens(&a.paging, a.k.ne[0]);
     let few = alone && a.paging.n_tokens <= MAX_QUERIES && a.k.dtype == ACL_FLOAT16;
-    let has = chip.incre_attention && cann.transformer.aclnnIncreFlashAttentionV4.plan.is_some();
+    let has = cann.transformer.aclnnIncreFlashAttentionV4.plan.is_some();
     (few && has).then_some(Kernel::Incre)
 }
 

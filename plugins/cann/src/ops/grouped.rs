@@ -39,7 +39,7 @@ impl Groups<'_> {
             Weights::Packed(_) => false,
         };
         let small = self.k.max(self.m) <= MAX_IN_ROW && self.n <= MAX_EXPERTS;
-        call.stream.chip.int4_groups && has && of_format && small
+        has && of_format && small
     }
 
     /// y [m, used, tokens] from x [k, 1 or used, tokens]; zeros for ids that are out of range.

@@ -48,10 +48,10 @@ mod unary;
 mod weights;
 
 use crate::call::Call;
-use crate::chip::{Chip, Family};
+use crate::chip::Chip;
 use crate::library::Cann;
 use crate::operand::Operand;
-use llmrt_plugin::{DType, Error, NodeView, Op, Reason, Result};
+use llmrt_plugin::{Error, NodeView, Op, Reason, Result};
 
 /// What an op's file has.
 struct Rules {
@@ -112,7 +112,7 @@ rules! {
     Cos => unary, "Cos";
     LeakyRelu => unary, "LeakyRelu";
     Clamp => unary, "Clamp";
-    RmsNorm => rms_norm, "RmsNorm";
+    RmsNorm => rms_norm, "RmsNorm, or composed: Mul, ReduceSum, Rsqrt";
     LayerNorm => layer_norm, "LayerNorm";
     GroupNorm => group_norm, "GroupNorm";
     L2Norm => l2_norm, "Norm, ClampMin, Div";
@@ -155,10 +155,17 @@ pub fn how(op: Op) -> Option<&'static str> {
     rules(op).map(|rules| rules.how)
 }
 
-/// Whether a chip has the op's operator in its library; otherwise smaller ones make it up.
-pub fn is_of_library(op: Op, chip: &Chip) -> bool {
+/// Whether the op is one operator where the library lacks these; otherwise smaller ones make it up.
+pub fn is_of_library(op: Op, lacks: &[&str]) -> bool {
     let composed = how(op).is_none_or(|how| how.starts_with("composed"));
-    !composed && (!matches!(op, Op::Attention | Op::MulMatId) || chip.fused_attention)
+    let own = match op {
+        Op::Attention => "aclnnFusedInferAttentionScoreV2",
+        Op::MulMatId => "aclnnGroupedMatmulV4",
+        Op::Rope => "aclnnRotaryPositionEmbedding",
+        Op::RmsNorm => "aclnnRmsNorm",
+        _ => "",
+    };
+    !composed && !lacks.contains(&own)
 }
 
 /// Whether a card with this chip and these libraries runs a node, or the unmet requirement.
@@ -166,21 +173,7 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> check::Answer 
     let rules = node.op().and_then(rules).ok_or(Reason::Op)?;
     check::ensure(node.op_version() == 1, Reason::Version)?;
     check::form(node)?;
-    if chip.family == Family::B310 {
-        on_310b(node)?;
-    }
     (rules.supports)(cann, chip, node)
-}
-
-/// The vendor lists few operators for the 310B, and none that converts: ops that are one of them, in F32.
-fn on_310b(node: &NodeView<'_>) -> check::Answer {
-    use Op::*;
-    const LISTED: [Op; 13] =
-        [Sub, Div, Pow, Sin, Cos, Neg, LayerNorm, Conv1d, Conv1dDw, Conv2d, Conv2dDw, Copy, Cpy];
-    check::ensure(node.op().is_some_and(|op| LISTED.contains(&op)), Reason::Op)?;
-    let all = (0..node.n_src()).filter_map(|i| node.src(i)).chain([node.dst()]);
-    let f32_only = all.into_iter().all(|t| t.dtype() == Some(DType::F32));
-    check::ensure(f32_only, Reason::Type)
 }
 
 /// Enqueues a node that [`supports`] accepted and whose result is not empty.

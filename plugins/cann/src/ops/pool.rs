@@ -54,13 +54,19 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     // The library's mean takes no more padding.
     let half = [w0, w1].iter().all(|w| 2 * w.pad <= w.size);
     ensure(kind == MAX || (kind == 1 && half), Reason::Param)?;
+    // Other chips have maxima of F16 alone, and round F32 to F16 for means (aclnn_max_pool.cpp and the page of AvgPool2d, ops-nn 9.0).
+    // A window of padding alone has F32's lowest number, which is none of F16.
+    let inside = [w0, w1].iter().all(|w| w.pad < w.size);
+    let halves = kind == MAX && x.dtype() == Some(DType::F16) && inside;
+    ensure(chip.f32_products || halves, Reason::Type)?;
     check::result(node, Some(DType::F32), [out0, out1, n2, n3])
 }
 
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (x, y) = (source(node, 0)?, Operand::of(&node.dst())?);
     let Ok((kind, [w0, w1])) = windows(node) else { return Ok(()) };
-    let (x, placed) = (call.dense(&x, ACL_FLOAT)?, call.place(&y, ACL_FLOAT)?);
+    let dtype = if call.stream.chip.f32_products { ACL_FLOAT } else { ACL_FLOAT16 };
+    let (x, placed) = (call.dense(&x, dtype)?, call.place(&y, dtype)?);
     let (kernel, stride) = (call.ints(&[w1.size, w0.size])?, call.ints(&[w1.stride, w0.stride])?);
     if kind != MAX {
         let counts_padding = node.op() == Some(Op::Pool2d);
@@ -82,8 +88,8 @@ fn padded(call: &mut Call<'_>, x: &Operand, pads: [i64; 2]) -> Result<Operand> {
         return Ok(x.clone());
     }
     let [n0, n1] = [0, 1].map(|d| x.ne[d] + 2 * pads[d]);
-    let all = call.temporary(ACL_FLOAT, &[n0, n1, x.ne[2], x.ne[3]])?;
-    call.fill(&all, f32::MIN)?;
+    let all = call.temporary(x.dtype, &[n0, n1, x.ne[2], x.ne[3]])?;
+    call.fill(&all, if x.dtype == ACL_FLOAT { f32::MIN } else { -65504.0 })?;
     call.copy(x, &all.slice(0, pads[0], x.ne[0]).slice(1, pads[1], x.ne[1]))?;
     Ok(all)
 }

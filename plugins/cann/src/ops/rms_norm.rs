@@ -15,10 +15,13 @@ use llmrt_plugin::{DType, NodeView, Reason, Result};
 const SHORTEST_ON_SOME: usize = 8;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
-    has!(cann, nn.aclnnRmsNorm, math.aclnnCast, math.aclnnInplaceFillScalar)?;
+    has!(cann, math.aclnnCast, math.aclnnInplaceFillScalar)?;
+    if has!(cann, nn.aclnnRmsNorm).is_err() {
+        has!(cann, math.aclnnMul, math.aclnnReduceSum, math.aclnnMuls, math.aclnnAdds, math.aclnnRsqrt)?;
+    }
     check::params(NormParams::from_bytes(node.params_bytes()))?;
     let x = check::floats(chip, node, 0)?;
-    ensure(chip.int4_groups || x.ne()[0] >= SHORTEST_ON_SOME, Reason::Shape)?;
+    ensure(chip.bf16 || x.ne()[0] >= SHORTEST_ON_SOME, Reason::Shape)?;
     if node.src(1).is_some() {
         let w = check::floats(chip, node, 1)?;
         ensure(w.ne() == [x.ne()[0], 1, 1, 1], Reason::Shape)?;
@@ -51,7 +54,17 @@ fn rms_norm(call: &mut Call<'_>, x: &Operand, w: &Operand, eps: f32, y: &Operand
     let mut ne = x.ne.clone();
     ne[0] = 1;
     let (placed, roots) = (call.place(y, ACL_FLOAT)?, call.temporary(ACL_FLOAT, &ne)?);
-    let (x, w, out, roots) = (call.tensor(&x)?, call.tensor(w)?, call.tensor(&placed)?, call.tensor(&roots)?);
-    run!(call, nn.aclnnRmsNorm(x, w, eps.into(), out, roots))?;
+    if call.stream.runtime.cann.nn.aclnnRmsNorm.plan.is_some() {
+        let (x, w, out) = (call.tensor(&x)?, call.tensor(w)?, call.tensor(&placed)?);
+        let roots = call.tensor(&roots)?;
+        run!(call, nn.aclnnRmsNorm(x, w, eps.into(), out, roots))?;
+    } else {
+        call.mul(&x, &x, &placed)?;
+        call.sum(&placed, 0, &roots)?;
+        call.affine(&roots, 1.0 / x.ne[0] as f32, eps, &roots)?;
+        call.rsqrt(&roots, &roots)?;
+        call.mul(&x, &roots, &placed)?;
+        call.mul(&placed, w, &placed)?;
+    }
     call.store(&placed, y)
 }

@@ -34,6 +34,8 @@ impl Call<'_> {
         sin = math.aclnnSin;
         /// y = tanh x
         tanh = math.aclnnTanh;
+        /// y = 1 / √x
+        rsqrt = math.aclnnRsqrt;
         /// y = ln x
         log = math.aclnnLog;
         /// y = -1, 0 or 1

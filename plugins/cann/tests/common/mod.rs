@@ -21,17 +21,17 @@ pub struct Machine {
     _turn: MutexGuard<'static, ()>,
 }
 
-/// A folder with these libraries, "LAYOUT" or "LAYOUT without FUNCTION,…"; made once, kept for the process.
-pub fn libraries(layout: &'static str) -> &'static Path {
+/// A folder with these libraries, "RELEASE" or "RELEASE without FUNCTION,…"; made once, kept for the process.
+pub fn libraries(release: &'static str) -> &'static Path {
     static FOLDERS: Mutex<BTreeMap<&'static str, &'static Path>> = Mutex::new(BTreeMap::new());
     static ROOT: OnceLock<tempfile::TempDir> = OnceLock::new();
     let root = ROOT.get_or_init(|| tempfile::TempDir::new().unwrap()).path();
     let mut folders = FOLDERS.lock();
     let number = folders.len().to_string();
-    folders.entry(layout).or_insert_with(|| {
-        let (dir, (layout, without)) =
-            (root.join(number), layout.split_once(" without ").unwrap_or((layout, "")));
-        cann_simulator::install::install(&dir, layout, &without.split(',').collect::<Vec<_>>()).unwrap();
+    folders.entry(release).or_insert_with(|| {
+        let (dir, (release, without)) =
+            (root.join(number), release.split_once(" without ").unwrap_or((release, "")));
+        cann_simulator::install::install(&dir, release, &without.split(',').collect::<Vec<_>>()).unwrap();
         Box::leak(dir.into_boxed_path())
     })
 }
@@ -39,19 +39,24 @@ pub fn libraries(layout: &'static str) -> &'static Path {
 impl Machine {
     /// As described in the simulator's README.
     pub fn new(config: &str) -> Machine {
-        Machine::with("split", config)
+        Machine::with("9.1", config)
     }
 
-    /// With libraries of this layout.
-    pub fn with(layout: &'static str, config: &str) -> Machine {
-        Machine::with_options(layout, config, &[])
+    /// A release on a chip.
+    pub fn of(release: &'static str, soc: &str, config: &str) -> Machine {
+        Machine::with(release, &format!("release={release},soc={soc},{config}"))
+    }
+
+    /// With libraries of this release, or stubs.
+    pub fn with(release: &'static str, config: &str) -> Machine {
+        Machine::with_options(release, config, &[])
     }
 
     /// With these options of the plugin, too.
-    pub fn with_options(layout: &'static str, config: &str, options: &[(&str, &str)]) -> Machine {
+    pub fn with_options(release: &'static str, config: &str, options: &[(&str, &str)]) -> Machine {
         static TURN: Mutex<()> = Mutex::new(());
         let turn = TURN.lock();
-        let dir = libraries(layout);
+        let dir = libraries(release);
         // Found by the vendor's name, as the plugin finds it: the same library, whatever folder came first.
         // SAFETY: the simulator may be loaded at any time.
         let simulator = unsafe { Library::new(dir.join("libascendcl.so")) }.unwrap();

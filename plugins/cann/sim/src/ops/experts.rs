@@ -11,7 +11,7 @@ use crate::plan::Kernel;
 
 ops! { cann_transformer;
     // The numbers of rows run down the columns: choice j of row i is j · rows + i.
-    aclnnMoeGatingTopKSoftmax(x: In, finished_opt: In, k: i64, y: Out, expert: Out, row: Out) "P" => |a| {
+    aclnnMoeGatingTopKSoftmax(x: In, finished_opt: In, k: i64, y: Out, expert: Out, row: Out) "" => |a| {
         let (x, k) = (a.of("x", FLOATS)?, a.int("k")?);
         valid(x.dims.len() == 2 && (1..=x.dims[1].min(1024)).contains(&k), || format!("{k} of {:?}", x.dims))?;
         valid(a.opt("finished_opt").is_none(), || "the simulator has no `finished`".into())?;

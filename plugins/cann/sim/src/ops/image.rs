@@ -11,7 +11,10 @@ ops! { cann_nn;
     aclnnAvgPool2d(
         x: In, kernel: Ints, stride: Ints, padding: Ints, ceil_mode: bool, count_padding: bool, divisor: i64, cube_math: i8,
         out: Out,
-    ) "P" => |a| {
+    ) "PbN" => |a| {
+        // The page of AvgPool2d (ops-nn 9.0): F32 is not kept where products round it.
+        let kept = a.int("cube_math")? == 0 && a.tensor("x")?.dtype == ACL_FLOAT;
+        valid(!kept || a.world.chip.f32_products, || "cube_math 0 with F32 on this chip".into())?;
         let (k, p) = (pair(a, "kernel")?, pair(a, "padding")?);
         valid((0..2).all(|d| p[d] * 2 <= k[d]), || format!("padding {p:?} of {k:?}"))?;
         let (count_padding, divisor) = (a.int("count_padding")? != 0, a.int("divisor")?);
@@ -23,7 +26,10 @@ ops! { cann_nn;
     // Pads are top, left, bottom, right.
     aclnnMaxPool(
         x: In, kernel: Ints, stride: Ints, auto_pad: i64, padding: Ints, dilation: Ints, ceil_mode: i64, out: Out,
-    ) "p" => |a| {
+    ) "pbN" => |a| {
+        // F16 alone but on A2 and A3 (aclnn_max_pool.cpp of ops-nn, 9.1).
+        let types = if a.world.chip.is_a2() { FLOATS } else { &[ACL_FLOAT16] };
+        a.of("x", types)?;
         let pads: [i64; 4] = a.ints("padding")?.try_into().unwrap_or([-1; 4]);
         valid(a.int("auto_pad")? == 0 && pads.iter().all(|p| *p >= 0), || format!("pads {pads:?}"))?;
         valid(a.ints("dilation")?.iter().all(|d| *d == 1), || "a dilation".into())?;
@@ -32,7 +38,7 @@ ops! { cann_nn;
     #[cube] aclnnConvolution(
         x: In, weight: In, bias_opt: In, stride: Ints, padding: Ints, dilation: Ints, transposed: bool, output_padding: Ints,
         groups: i64, out: Out, cube_math: i8,
-    ) "Pb" => |a| convolution(a);
+    ) "PBn" => |a| convolution(a);
 }
 
 /// Two numbers, or one for both.
@@ -164,7 +170,7 @@ pub mod resize {
     use super::over;
 
     ops! { cann_cv;
-        aclnnUpsampleNearest2d(x: In, size: Ints, out: Out) "P" => |a| {
+        aclnnUpsampleNearest2d(x: In, size: Ints, out: Out) "PbN" => |a| {
             let (dims, size) = (a.of("x", FLOATS)?.dims.clone(), a.ints("size")?.to_vec());
             valid(dims.len() == 4 && size.len() == 2, || format!("{dims:?} to {size:?}"))?;
             let whole = vec![dims[0], dims[1], size[0], size[1]];

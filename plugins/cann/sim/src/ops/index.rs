@@ -9,20 +9,20 @@ use crate::tensor::{Tensor, bits};
 use crate::view::Run;
 
 ops! { cann_nn;
-    aclnnGatherV2(x: In, dim: i64, index: In, out: Out) "P" => |a| gather(a);
-    aclnnIndexSelect(x: In, dim: i64, index: In, out: Out) "P" => |a| {
+    aclnnGatherV2(x: In, dim: i64, index: In, out: Out) "PbN" => |a| gather(a);
+    aclnnIndexSelect(x: In, dim: i64, index: In, out: Out) "PbN" => |a| {
         valid(a.tensor("index")?.dims.len() <= 1, || "`index` has more than 1 dim".into())?;
         gather(a)
     };
     // The same row twice: one of the two, whichever comes last on the card.
-    aclnnInplaceIndexCopy(x: Out, dim: i64, index: In, source: In) "p" => |a| {
+    aclnnInplaceIndexCopy(x: Out, dim: i64, index: In, source: In) "pbn" => |a| {
         valid(a.of("index", INDEX)?.dims.len() <= 1, || "`index` has more than 1 dim".into())?;
         scatter(a, "dim", "index", "source")
     };
-    aclnnInplaceScatterUpdate(x: Out, indices: In, updates: In, axis: i64) "p" => |a| {
+    aclnnInplaceScatterUpdate(x: Out, indices: In, updates: In, axis: i64) "pN" => |a| {
         scatter(a, "axis", "indices", "updates")
     };
-    aclnnInplaceIndexFillTensor(x: Out, dim: i64, index: Ints, value: Num) "p" => |a| {
+    aclnnInplaceIndexFillTensor(x: Out, dim: i64, index: Ints, value: Num) "pbn" => |a| {
         let (t, index, value) = (a.of("x", ALL)?, a.ints("index")?.to_vec(), a.scalar("value")?);
         let dim = a.dim("dim", t.dims.len())?;
         valid(index.iter().all(|i| (0..t.dims[dim]).contains(i)), || format!("index {index:?}"))?;
@@ -33,7 +33,7 @@ ops! { cann_nn;
             })
         }))
     };
-    aclnnRepeatInterleaveIntWithDim(x: In, n: i64, dim: i64, out_size: i64, out: Out) "p" => |a| {
+    aclnnRepeatInterleaveIntWithDim(x: In, n: i64, dim: i64, out_size: i64, out: Out) "pbn" => |a| {
         let (t, n) = (a.of("x", ALL)?, a.int("n")?);
         let dim = a.dim("dim", t.dims.len())?;
         let mut dims = t.dims.clone();

@@ -11,15 +11,15 @@ use crate::plan::Kernel;
 use crate::view::broadcast;
 
 ops! { cann_nn;
-    #[cube] aclnnMm(x: In, mat2: In, out: Out, cube_math: i8) "P" => |a| {
+    #[cube] aclnnMm(x: In, mat2: In, out: Out, cube_math: i8) "PbN" => |a| {
         ranks(a, 2..=2)?;
         product(a)
     };
-    #[cube] aclnnBatchMatMul(x: In, mat2: In, out: Out, cube_math: i8) "P" => |a| {
+    #[cube] aclnnBatchMatMul(x: In, mat2: In, out: Out, cube_math: i8) "PbN" => |a| {
         ranks(a, 3..=3)?;
         product(a)
     };
-    #[cube] aclnnMatmul(x: In, mat2: In, out: Out, cube_math: i8) "P" => |a| {
+    #[cube] aclnnMatmul(x: In, mat2: In, out: Out, cube_math: i8) "PbN" => |a| {
         ranks(a, 2..=6)?;
         product(a)
     };

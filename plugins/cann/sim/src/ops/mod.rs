@@ -77,6 +77,8 @@ macro_rules! ops {
                 }
             }
         )*
+        /// Names and chips.
+        pub(crate) const ROWS: &[(&str, &str)] = &[$((stringify!($name), $chips)),*];
         pub(crate) fn fill(table: &mut $crate::sys::$table) {
             $(
                 table.$name.plan = Some($name::plan);
@@ -90,6 +92,31 @@ pub(crate) use ops;
 /// Whether a row has `cube`.
 const fn is_cube(marks: &[&str]) -> bool {
     !marks.is_empty()
+}
+
+/// The chips that have an operator beside A2 and A3, as [`crate::chip::Chip::has`] reads them; `None`: no kernel is needed.
+pub fn chips(name: &str) -> Option<&'static str> {
+    let families = [
+        arithmetic::ROWS,
+        unary::ROWS,
+        unary::activation::ROWS,
+        shape::ROWS,
+        index::ROWS,
+        select::ROWS,
+        reduce::ROWS,
+        sort::ROWS,
+        norm::ROWS,
+        matmul::ROWS,
+        nz::ROWS,
+        quant::ROWS,
+        attention::ROWS,
+        rope::ROWS,
+        experts::ROWS,
+        image::ROWS,
+        image::resize::ROWS,
+        image::columns::ROWS,
+    ];
+    families.into_iter().flatten().find(|(op, _)| *op == name).map(|(_, chips)| *chips)
 }
 
 /// Fills the tables of the four libraries.

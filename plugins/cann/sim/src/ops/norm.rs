@@ -5,7 +5,7 @@ use super::*;
 
 ops! { cann_nn;
     // The statistics have the rank of x, with the normalised dims 1, and are F32.
-    aclnnRmsNorm(x: In, gamma: In, eps: f64, y: Out, rstd: Out) "P" => |a| {
+    aclnnRmsNorm(x: In, gamma: In, eps: f64, y: Out, rstd: Out) "Pn" => |a| {
         let (x, gamma, eps) = (a.of("x", FLOATS)?, a.of("gamma", FLOATS)?, a.double("eps")?);
         let outer = x.dims.len().checked_sub(gamma.dims.len());
         let outer = outer.filter(|outer| x.dims[*outer..] == gamma.dims);
@@ -28,7 +28,7 @@ ops! { cann_nn;
     };
     aclnnLayerNorm(
         x: In, normalised: Ints, weight_opt: In, bias_opt: In, eps: f64, out: Out, mean_opt: Out, rstd_opt: Out,
-    ) "Pb" => |a| {
+    ) "pBN" => |a| {
         let (x, shape, eps) = (a.of("x", FLOATS)?, a.ints("normalised")?.to_vec(), a.double("eps")?);
         valid(x.dims.ends_with(&shape) && !shape.is_empty(), || format!("{shape:?} of {:?}", x.dims))?;
         a.shaped("out", FLOATS, &x.dims)?;
@@ -54,7 +54,7 @@ ops! { cann_nn;
     // x is [n, c, hxw…]; the statistics are [n, groups] and of x's type.
     aclnnGroupNorm(
         x: In, gamma_opt: In, beta_opt: In, n: i64, c: i64, hxw: i64, groups: i64, eps: f64, out: Out, mean: Out, rstd: Out,
-    ) "P" => |a| {
+    ) "PbN" => |a| {
         let x = a.of("x", FLOATS)?;
         let (n, c, hxw, groups) = (a.int("n")?, a.int("c")?, a.int("hxw")?, a.int("groups")?);
         valid(groups > 0 && c % groups == 0 && n * c * hxw == x.n_elements() as i64, || format!("{n}·{c}·{hxw} in {groups} groups"))?;
@@ -76,7 +76,7 @@ ops! { cann_nn;
             r.write("rstd", &stats.iter().map(|s| s.1).collect::<Vec<_>>())
         }))
     };
-    aclnnSoftmax(x: In, dim: i64, out: Out) "Pb" => |a| {
+    aclnnSoftmax(x: In, dim: i64, out: Out) "PBN" => |a| {
         let dims = a.of("x", FLOATS)?.dims.clone();
         let dim = a.dim("dim", dims.len())?;
         a.shaped("out", FLOATS, &dims)?;

@@ -37,11 +37,13 @@ fn elements(dims: &[i64], dtype: aclDataType) -> Option<u64> {
     Some(((k + 15) / 16 * 16 * ((n + c0 - 1) / c0 * c0) * batch.iter().product::<i64>()) as u64)
 }
 
+pub(super) use trans::ROWS;
+
 mod trans {
     use super::*;
     ops! { cann_nn;
         // In place: the memory has to have room for the padding.
-        aclnnTransMatmulWeight(weight: Out) "Pp" => |a| {
+        aclnnTransMatmulWeight(weight: Out) "P" => |a| {
             let t = a.whole("weight")?.clone();
             crate::fault::ensure(a.world.chip.nz, ACLNN_ERR_RUNTIME_ERROR, || "no such layout on this chip".into())?;
             a.of("weight", &[ACL_FLOAT16, ACL_BF16, ACL_INT8])?;

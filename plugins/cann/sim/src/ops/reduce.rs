@@ -7,20 +7,20 @@ use crate::fault::Answer;
 use crate::plan::Kernel;
 
 ops! { cann_math;
-    aclnnReduceSum(x: In, dims: Ints, keep_dim: bool, dtype: aclDataType, out: Out) "P" => |a| {
+    aclnnReduceSum(x: In, dims: Ints, keep_dim: bool, dtype: aclDataType, out: Out) "PbN" => |a| {
         typed(a)?;
         over_dims(a, |v| v.iter().sum())
     };
-    aclnnMean(x: In, dims: Ints, keep_dim: bool, dtype: aclDataType, out: Out) "P" => |a| {
+    aclnnMean(x: In, dims: Ints, keep_dim: bool, dtype: aclDataType, out: Out) "PbN" => |a| {
         typed(a)?;
         over_dims(a, |v| v.iter().sum::<f64>() / v.len() as f64)
     };
-    aclnnNorm(x: In, p: Num, dims: Ints, keep_dim: bool, out: Out) "Pb" => |a| {
+    aclnnNorm(x: In, p: Num, dims: Ints, keep_dim: bool, out: Out) "PBN" => |a| {
         let p = a.scalar("p")?;
         valid(p > 0.0, || format!("p {p}"))?;
         over_dims(a, move |v| v.iter().map(|x| x.abs().powf(p)).sum::<f64>().powf(1.0 / p))
     };
-    aclnnCumsum(x: In, dim: i64, dtype: aclDataType, out: Out) "Pb" => |a| {
+    aclnnCumsum(x: In, dim: i64, dtype: aclDataType, out: Out) "PBN" => |a| {
         typed(a)?;
         let dims = a.of("x", NUMBERS)?.dims.clone();
         let dim = a.dim("dim", dims.len())?;
@@ -34,7 +34,7 @@ ops! { cann_math;
             r.write("out", &y)
         }))
     };
-    aclnnArgMax(x: In, dim: i64, keep_dim: bool, out: Out) "P" => |a| {
+    aclnnArgMax(x: In, dim: i64, keep_dim: bool, out: Out) "PbN" => |a| {
         let dims = a.of("x", NUMBERS)?.dims.clone();
         let dim = a.dim("dim", dims.len())?;
         valid(dims[dim] > 0, || "nothing to choose from".into())?;

@@ -4,7 +4,7 @@ use super::check::*;
 use super::*;
 
 ops! { cann_transformer;
-    aclnnRotaryPositionEmbedding(x: In, cos: In, sin: In, mode: i64, out: Out) "P" => |a| {
+    aclnnRotaryPositionEmbedding(x: In, cos: In, sin: In, mode: i64, out: Out) "" => |a| {
         let (x, mode) = (a.of("x", FLOATS)?, a.int("mode")?);
         let d = x.dims.last().copied().unwrap_or(0);
         valid((3..=4).contains(&x.dims.len()) && (0..=1).contains(&mode), || format!("mode {mode}, {:?}", x.dims))?;

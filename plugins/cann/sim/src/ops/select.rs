@@ -6,20 +6,20 @@ use super::*;
 const BOOL: Types = &[ACL_BOOL];
 
 ops! { cann_math;
-    aclnnGtScalar(x: In, other: Num, out: Out) "P" => |a| {
+    aclnnGtScalar(x: In, other: Num, out: Out) "PbN" => |a| {
         let other = a.scalar("other")?;
         a.of("out", &[ACL_BOOL, ACL_FLOAT, ACL_FLOAT16, ACL_INT32])?;
         compare(a, "x", None, move |x, _| x > other)
     };
-    aclnnEqTensor(x: In, other: In, out: Out) "p" => |a| {
+    aclnnEqTensor(x: In, other: In, out: Out) "pbN" => |a| {
         a.of("out", &[ACL_BOOL, ACL_FLOAT, ACL_FLOAT16, ACL_INT32])?;
         compare(a, "x", Some("other"), |x, y| x == y)
     };
-    aclnnSWhere(condition: In, x: In, other: In, out: Out) "P" => |a| {
+    aclnnSWhere(condition: In, x: In, other: In, out: Out) "PbN" => |a| {
         a.of("condition", BOOL)?;
         map(a, NUMBERS, ["condition", "x", "other"], "out", |[c, x, y]| if c != 0.0 { x } else { y })
     };
-    aclnnInplaceMaskedFillScalar(x: Out, mask: In, value: Num) "P" => |a| {
+    aclnnInplaceMaskedFillScalar(x: Out, mask: In, value: Num) "PbN" => |a| {
         a.of("mask", BOOL)?;
         let value = a.scalar("value")?;
         map(a, NUMBERS, ["x", "mask"], "x", move |[x, mask]| if mask != 0.0 { value } else { x })

@@ -9,15 +9,15 @@ use crate::tensor::{Tensor, bits};
 use crate::view::broadcast;
 
 ops! { cann_math;
-    aclnnCast(x: In, dtype: aclDataType, out: Out) "P" => |a| {
+    aclnnCast(x: In, dtype: aclDataType, out: Out) "PbN" => |a| {
         let (x, out) = (a.of("x", ALL)?, a.of("out", ALL)?);
         valid(a.int("dtype")? == i64::from(out.dtype) && x.dims == out.dims, || "`out` of another type or shape".into())?;
         moved("x", "out", x.clone())
     };
-    aclnnInplaceCopy(x: Out, source: In) "Pb" => |a| {
+    aclnnInplaceCopy(x: Out, source: In) "PBN" => |a| {
         moved("source", "x", broadcast(a.of("source", ALL)?, &a.of("x", ALL)?.dims)?)
     };
-    aclnnPermute(x: In, dims: Ints, out: Out) "p" => |a| {
+    aclnnPermute(x: In, dims: Ints, out: Out) "pbN" => |a| {
         let (mut t, axes) = (a.of("x", ALL)?.clone(), a.ints("dims")?);
         let mut sorted = axes.to_vec();
         sorted.sort_unstable();
@@ -27,7 +27,7 @@ ops! { cann_math;
         valid(a.shaped("out", ALL, &t.dims)?.dtype == t.dtype, || "another dtype".into())?;
         moved("x", "out", t)
     };
-    aclnnRepeat(x: In, repeats: Ints, out: Out) "P" => |a| {
+    aclnnRepeat(x: In, repeats: Ints, out: Out) "PbN" => |a| {
         let (x, repeats) = (a.of("x", ALL)?, a.ints("repeats")?.to_vec());
         let more = repeats.len().checked_sub(x.dims.len());
         valid(more.is_some() && repeats.iter().all(|n| *n >= 0), || format!("repeats {repeats:?}"))?;
@@ -38,7 +38,7 @@ ops! { cann_math;
         a.shaped("out", ALL, &whole)?;
         gather(a, "x", dims.clone(), whole.clone(), move |at| at.iter().zip(&dims).map(|(i, n)| i % n).collect())
     };
-    aclnnRoll(x: In, shifts: Ints, dims: Ints, out: Out) "P" => |a| {
+    aclnnRoll(x: In, shifts: Ints, dims: Ints, out: Out) "PN" => |a| {
         let (dims, shifts, axes) = (a.of("x", ALL)?.dims.clone(), a.ints("shifts")?.to_vec(), a.ints("dims")?.to_vec());
         a.shaped("out", ALL, &dims)?;
         valid(shifts.len() == axes.len() && axes.iter().all(|d| (0..dims.len() as i64).contains(d)), || "shifts".into())?;
@@ -50,7 +50,7 @@ ops! { cann_math;
             from
         })
     };
-    aclnnCat(tensors: List, dim: i64, out: Out) "P" => |a| {
+    aclnnCat(tensors: List, dim: i64, out: Out) "PbN" => |a| {
         let (all, out) = (a.list("tensors")?.to_vec(), a.of("out", ALL)?);
         let dim = a.dim("dim", out.dims.len())?;
         let mut at = 0;
@@ -75,7 +75,7 @@ ops! { cann_math;
         }))
     };
     // Pads begin with the last dim, before and after.
-    aclnnConstantPadNd(x: In, pads: Ints, value: Num, out: Out) "P" => |a| {
+    aclnnConstantPadNd(x: In, pads: Ints, value: Num, out: Out) "PbN" => |a| {
         let (x, pads, value) = (a.of("x", ALL)?, a.ints("pads")?.to_vec(), a.scalar("value")?);
         valid(pads.len() % 2 == 0 && pads.len() <= 2 * x.dims.len(), || format!("pads {pads:?}"))?;
         let mut whole = x.dims.clone();
@@ -100,7 +100,7 @@ ops! { cann_math;
             r.write("out", &y)
         }))
     };
-    aclnnReflectionPad1d(x: In, pads: Ints, out: Out) "P" => |a| {
+    aclnnReflectionPad1d(x: In, pads: Ints, out: Out) "PbN" => |a| {
         let (dims, pads) = (a.of("x", ALL)?.dims.clone(), a.ints("pads")?.to_vec());
         let n = dims.last().copied().unwrap_or(0);
         valid(pads.len() == 2 && pads.iter().all(|p| *p >= 0 && *p < n), || format!("pads {pads:?} of {n}"))?;
@@ -116,9 +116,9 @@ ops! { cann_math;
             from
         })
     };
-    aclnnTriu(x: In, diagonal: i64, out: Out) "P" => |a| triangle(a, "out", true);
-    aclnnInplaceTriu(x: Out, diagonal: i64) "P" => |a| triangle(a, "x", true);
-    aclnnTril(x: In, diagonal: i64, out: Out) "p" => |a| triangle(a, "out", false);
+    aclnnTriu(x: In, diagonal: i64, out: Out) "PbN" => |a| triangle(a, "out", true);
+    aclnnInplaceTriu(x: Out, diagonal: i64) "PbN" => |a| triangle(a, "x", true);
+    aclnnTril(x: In, diagonal: i64, out: Out) "pbN" => |a| triangle(a, "out", false);
 }
 
 /// Writes a view's elements into `out`: as they are where the types agree.

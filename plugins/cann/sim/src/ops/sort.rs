@@ -5,7 +5,7 @@ use super::*;
 use crate::world::World;
 
 ops! { cann_math;
-    aclnnArgsort(x: In, dim: i64, descending: bool, out: Out) "P" => |a| {
+    aclnnArgsort(x: In, dim: i64, descending: bool, out: Out) "PbN" => |a| {
         let dims = a.of("x", NUMBERS)?.dims.clone();
         let (dim, descending) = (a.dim("dim", dims.len())?, a.int("descending")? != 0);
         tiles(dim + 1 == dims.len(), || "the simulator sorts the last dim only".into())?;
@@ -17,7 +17,7 @@ ops! { cann_math;
             r.write("out", &order)
         }))
     };
-    aclnnTopk(x: In, k: i64, dim: i64, largest: bool, sorted: bool, values: Out, indices: Out) "P" => |a| {
+    aclnnTopk(x: In, k: i64, dim: i64, largest: bool, sorted: bool, values: Out, indices: Out) "PbN" => |a| {
         let mut dims = a.of("x", NUMBERS)?.dims.clone();
         let (k, dim, largest) = (a.int("k")?, a.dim("dim", dims.len())?, a.int("largest")? != 0);
         tiles(dim + 1 == dims.len(), || "the simulator sorts the last dim only".into())?;

@@ -4,20 +4,20 @@ use super::check::*;
 use super::*;
 
 ops! { cann_math;
-    aclnnExp(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.exp());
-    aclnnExpm1(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.exp_m1());
-    aclnnCos(x: In, out: Out) "Pb" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.cos());
-    aclnnSin(x: In, out: Out) "Pb" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.sin());
-    aclnnSqrt(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.sqrt());
-    aclnnRsqrt(x: In, out: Out) "Pb" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.sqrt().recip());
-    aclnnLog(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.ln());
-    aclnnNeg(x: In, out: Out) "pb" => |a| map(a, NUMBERS, ["x"], "out", |[x]| -x);
-    aclnnAbs(x: In, out: Out) "P" => |a| map(a, NUMBERS, ["x"], "out", |[x]| x.abs());
-    aclnnSign(x: In, out: Out) "p" => |a| map(a, NUMBERS, ["x"], "out", |[x]| if x == 0.0 { 0.0 } else { x.signum() });
-    aclnnTanh(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.tanh());
-    aclnnFloor(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.floor());
-    aclnnCeil(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.ceil());
-    aclnnTrunc(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.trunc());
+    aclnnExp(x: In, out: Out) "pbn" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.exp());
+    aclnnExpm1(x: In, out: Out) "PbN" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.exp_m1());
+    aclnnCos(x: In, out: Out) "PBN" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.cos());
+    aclnnSin(x: In, out: Out) "PBN" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.sin());
+    aclnnSqrt(x: In, out: Out) "pbn" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.sqrt());
+    aclnnRsqrt(x: In, out: Out) "PBN" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.sqrt().recip());
+    aclnnLog(x: In, out: Out) "pbn" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.ln());
+    aclnnNeg(x: In, out: Out) "pBN" => |a| map(a, NUMBERS, ["x"], "out", |[x]| -x);
+    aclnnAbs(x: In, out: Out) "PbN" => |a| map(a, NUMBERS, ["x"], "out", |[x]| x.abs());
+    aclnnSign(x: In, out: Out) "pbn" => |a| map(a, NUMBERS, ["x"], "out", |[x]| if x == 0.0 { 0.0 } else { x.signum() });
+    aclnnTanh(x: In, out: Out) "pbn" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.tanh());
+    aclnnFloor(x: In, out: Out) "pbN" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.floor());
+    aclnnCeil(x: In, out: Out) "PbN" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.ceil());
+    aclnnTrunc(x: In, out: Out) "Pn" => |a| map(a, FLOATS, ["x"], "out", |[x]| x.trunc());
 }
 
 /// 1 / (1 + e^-x)
@@ -61,33 +61,33 @@ pub mod activation {
     use super::{gelu, sigmoid};
 
     ops! { cann_nn;
-        aclnnLeakyRelu(x: In, slope: Num, out: Out) "p" => |a| {
+        aclnnLeakyRelu(x: In, slope: Num, out: Out) "pbN" => |a| {
             let slope = a.scalar("slope")?;
             map(a, FLOATS, ["x"], "out", move |[x]| if x < 0.0 { x * slope } else { x })
         };
-        aclnnSilu(x: In, out: Out) "P" => |a| map(a, FLOATS, ["x"], "out", |[x]| x * sigmoid(x));
-        aclnnRelu(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| if x < 0.0 { 0.0 } else { x });
-        aclnnSigmoid(x: In, out: Out) "P" => |a| map(a, FLOATS, ["x"], "out", |[x]| sigmoid(x));
-        aclnnHardsigmoid(x: In, out: Out) "p" => |a| {
+        aclnnSilu(x: In, out: Out) "PbN" => |a| map(a, FLOATS, ["x"], "out", |[x]| x * sigmoid(x));
+        aclnnRelu(x: In, out: Out) "pbN" => |a| map(a, FLOATS, ["x"], "out", |[x]| if x < 0.0 { 0.0 } else { x });
+        aclnnSigmoid(x: In, out: Out) "PbN" => |a| map(a, FLOATS, ["x"], "out", |[x]| sigmoid(x));
+        aclnnHardsigmoid(x: In, out: Out) "pbN" => |a| {
             map(a, FLOATS, ["x"], "out", |[x]| ((x + 3.0) / 6.0).clamp(0.0, 1.0))
         };
-        aclnnHardswish(x: In, out: Out) "p" => |a| {
+        aclnnHardswish(x: In, out: Out) "pbN" => |a| {
             map(a, FLOATS, ["x"], "out", |[x]| x * ((x + 3.0) / 6.0).clamp(0.0, 1.0))
         };
         // 0 is the error function, 1 tanh.
-        aclnnGeluV2(x: In, approximate: i64, out: Out) "P" => |a| {
+        aclnnGeluV2(x: In, approximate: i64, out: Out) "PbN" => |a| {
             let approximate = a.int("approximate")?;
             valid((0..=1).contains(&approximate), || format!("approximate {approximate}"))?;
             map(a, FLOATS, ["x"], "out", move |[x]| gelu(x, approximate == 1))
         };
-        aclnnFastGelu(x: In, out: Out) "p" => |a| map(a, FLOATS, ["x"], "out", |[x]| x * sigmoid(1.702 * x));
-        aclnnElu(x: In, alpha: Num, scale: Num, input_scale: Num, out: Out) "P" => |a| {
+        aclnnFastGelu(x: In, out: Out) "pbn" => |a| map(a, FLOATS, ["x"], "out", |[x]| x * sigmoid(1.702 * x));
+        aclnnElu(x: In, alpha: Num, scale: Num, input_scale: Num, out: Out) "PbN" => |a| {
             let (alpha, scale, input) = (a.scalar("alpha")?, a.scalar("scale")?, a.scalar("input_scale")?);
             map(a, FLOATS, ["x"], "out", move |[x]| {
                 scale * if x > 0.0 { x } else { alpha * (x * input).exp_m1() }
             })
         };
-        aclnnSoftplus(x: In, beta: Num, threshold: Num, out: Out) "P" => |a| {
+        aclnnSoftplus(x: In, beta: Num, threshold: Num, out: Out) "PbN" => |a| {
             let (beta, threshold) = (a.scalar("beta")?, a.scalar("threshold")?);
             map(a, FLOATS, ["x"], "out", move |[x]| {
                 if x * beta > threshold { x } else { (x * beta).exp().ln_1p() / beta }

@@ -70,11 +70,11 @@ unsafe extern "C" fn aclrtGetVersion(major: *mut i32, minor: *mut i32, patch: *m
 }
 
 api! { cann_acl;
-    fn aclsysGetVersionStr(package: *mut c_char, version: *mut c_char) _ => {
+    fn aclsysGetVersionStr(package: *mut c_char, version: *mut c_char) w => {
         if package.is_null() || version.is_null() {
             return fault(ACL_ERROR_INVALID_PARAM, "a NULL text");
         }
-        let text = c"simulated";
+        let text = CString::new(format!("{} simulated", w.config.release.name())).unwrap_or_default();
         // SAFETY: the header gives the text 128 bytes.
         unsafe { version.copy_from_nonoverlapping(text.as_ptr(), text.count_bytes() + 1) };
         Ok(())

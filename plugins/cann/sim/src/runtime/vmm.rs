@@ -31,7 +31,7 @@ api! { cann_acl;
     ) w => {
         current(w)?;
         supported(w)?;
-        let most = if w.config.vmm == Vmm::NoFlags { 0 } else { 1 };
+        let most = if w.config.vmm() == Vmm::NoFlags { 0 } else { 1 };
         let good = size > 0 && alignment == 0 && expected.is_null() && flags <= most;
         ensure(good, ACL_ERROR_RT_PARAM_INVALID, || "size 0, or an alignment, address or flag".into())?;
         let address = addresses(size, PAGE);
@@ -89,7 +89,7 @@ api! { cann_acl;
         let inside = range.is_some_and(|(start, (len, _))| at + size <= start + len && at.is_multiple_of(PAGE));
         ensure(inside, ACL_ERROR_RT_PARAM_INVALID, || format!("{at:#x} is not a reserved page"))?;
         let for_huge = range.is_some_and(|(_, (_, flags))| *flags == 1);
-        let fits = match w.config.vmm {
+        let fits = match w.config.vmm() {
             Vmm::Paged => for_huge == physical.huge,
             vmm => vmm == Vmm::NoFlags,
         };
@@ -123,7 +123,7 @@ api! { cann_acl;
 }
 
 fn supported(w: &World) -> Answer {
-    ensure(w.config.vmm != Vmm::Absent, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || {
+    ensure(w.config.vmm() != Vmm::Absent, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || {
         "the driver has no virtual memory".into()
     })
 }
