@@ -2,9 +2,10 @@
 
 use crate::build::bin_dir;
 use crate::fixtures::root;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The plugin's file and a folder of simulated libraries, built once per test process.
 pub fn built() -> (&'static Path, &'static Path) {
@@ -23,6 +24,20 @@ pub fn built() -> (&'static Path, &'static Path) {
         (dir.join("libllmrt_cann.so"), libraries)
     });
     (plugin, libraries)
+}
+
+/// The libraries of a release, made once per test process.
+pub fn libraries(release: &str) -> PathBuf {
+    static MADE: Mutex<BTreeMap<String, PathBuf>> = Mutex::new(BTreeMap::new());
+    let (plugin, newest) = built();
+    let mut made = MADE.lock().unwrap_or_else(PoisonError::into_inner);
+    let make = || {
+        let folder = newest.with_file_name(format!("simulated-cann-{release}"));
+        let simulator = plugin.with_file_name("llmrt-cann-sim");
+        run(Command::new(simulator).arg(&folder).args(["--release", release]));
+        folder
+    };
+    made.entry(release.to_string()).or_insert_with(make).clone()
 }
 
 fn run(command: &mut Command) {

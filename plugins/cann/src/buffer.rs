@@ -29,6 +29,11 @@ impl CardMemory {
         Ok(CardMemory { runtime: runtime.clone(), device, base, size })
     }
 
+    /// Bytes.
+    pub fn size(&self) -> u64 {
+        self.size
+    }
+
     /// The card.
     pub fn device(&self) -> i32 {
         self.device

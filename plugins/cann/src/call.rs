@@ -1,11 +1,14 @@
 //! The calls of one node: vendor objects and scratch memory live until its last operator is launched. What several
 //! nodes of a graph need is computed by the first of them and lives until the graph's end.
 
+use crate::buffer::CardMemory;
+use crate::error::is_refusal;
 use crate::operand::{Operand, element_bytes};
-use crate::plan::Step;
+use crate::plan::{Recording, Step};
 use crate::stream::CardStream;
 use crate::sys::*;
 use llmrt_plugin::{Error, Piece, Result, Scratch};
+use std::cell::RefCell;
 use std::ffi::c_void;
 
 /// One node's calls.
@@ -147,6 +150,24 @@ impl<'s> Call<'s> {
         result
     }
 
+    /// As [`Call::scoped`], of one way to compute a node: whether it could be gone. Where an operator refuses, what was recorded
+    /// of the way is taken back.
+    pub fn attempt(&mut self, way: impl FnOnce(&mut Call<'_>) -> Result<()>) -> Result<bool> {
+        let n_steps = self.stream.recording.as_ref().map_or(0, Recording::n_steps);
+        let n_known = self.stream.shared.known.len();
+        match self.scoped(way) {
+            Err(e) if is_refusal(&e) => {
+                self.stream.runtime.refused(self.stream.host, &e);
+                if let Some(recording) = &mut self.stream.recording {
+                    recording.truncate(n_steps);
+                    self.stream.shared.known.truncate(n_known);
+                }
+                Ok(false)
+            }
+            done => done.map(|()| true),
+        }
+    }
+
     /// The vendor's object of an operand.
     pub fn tensor(&mut self, t: &Operand) -> Result<*mut aclTensor> {
         self.tensor_as(t, ACL_FORMAT_ND)
@@ -252,19 +273,38 @@ impl<'s> Call<'s> {
     /// Both phases of an operator. Use [`run!`].
     pub fn launch(&mut self, name: &'static str, plan: FirstPhase, launch: Launch) -> Result<()> {
         let (size, executor) = self.planned(name, &plan)?;
-        let workspace = self.workspace(size)?;
+        let workspace = match size {
+            0 => std::ptr::null_mut(),
+            _ => self.scratch(size).inspect_err(|_| self.destroy(executor))?,
+        };
         if let Some(recording) = &mut self.stream.recording {
-            recording.keep(Step { name, plan, launch, workspace, size, executor: Some(executor) });
+            let (executor, larger) = (Some(executor), RefCell::default());
+            recording.keep(Step { name, plan, launch, workspace, size, executor, larger });
             return Ok(());
         }
         self.second(name, launch, (workspace, size), executor)
     }
 
-    /// Both phases of a step of a plan, whose executor could not be kept.
+    /// Both phases of a step of a plan, whose executor could not be kept. The scratch memory that is free now has what the plan's
+    /// other steps compute, so a workspace larger than the first one is memory of its own.
     pub fn launch_again(&mut self, step: &Step) -> Result<()> {
         let (size, executor) = self.planned(step.name, &step.plan)?;
-        let workspace = if size <= step.size { step.workspace } else { self.workspace(size)? };
+        let mut workspace = step.workspace;
+        if size > step.size {
+            let mut larger = step.larger.borrow_mut();
+            if larger.last().is_none_or(|memory| memory.size() < size) {
+                let (runtime, device) = (&self.stream.runtime, self.stream.device);
+                let memory = CardMemory::new(runtime, device, size.next_multiple_of(32) + 32);
+                larger.push(memory.inspect_err(|_| self.destroy(executor))?);
+            }
+            workspace = larger.last().map_or(workspace, |memory| memory.address(0));
+        }
         self.second(step.name, step.launch, (workspace, size), executor)
+    }
+
+    /// Destroys an executor that is not launched.
+    fn destroy(&self, executor: *mut aclOpExecutor) {
+        crate::plan::destroy(&self.stream.runtime.cann.object, executor);
     }
 
     fn planned(&self, name: &'static str, plan: &FirstPhase) -> Result<(u64, *mut aclOpExecutor)> {
@@ -272,10 +312,6 @@ impl<'s> Call<'s> {
         let planned = plan(&mut size, &mut executor);
         crate::error::check_planned(&self.stream.runtime.cann.acl, name, planned)?;
         Ok((size, executor))
-    }
-
-    fn workspace(&mut self, size: u64) -> Result<*mut c_void> {
-        if size == 0 { Ok(std::ptr::null_mut()) } else { self.scratch(size) }
     }
 
     fn second(

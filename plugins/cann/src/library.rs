@@ -106,10 +106,14 @@ impl Cann {
 }
 
 /// A toolkit's libraries open without its environment, and its operators then are not found (561107): the libraries look for
-/// them at `ASCEND_OPP_PATH` only (opbase, `kernel_utils.cpp`).
+/// them at `ASCEND_OPP_PATH` only (opbase, `kernel_utils.cpp`). They stand beside the folder of the libraries, `opp` beside `lib64`,
+/// of which either may be a link; where the loader found the libraries, the folder is not known.
 fn without_operators(folder: &Path, opp_path: Option<&OsStr>) -> Option<String> {
-    let (set, ours) = (opp_path.is_some_and(|path| Path::new(path).is_dir()), folder.join("../opp"));
-    let needs = !set && !folder.as_os_str().is_empty() && ours.is_dir();
+    let set = opp_path.is_some_and(|path| Path::new(path).is_dir());
+    let real = folder.canonicalize();
+    let beside = [Some(folder), real.as_deref().ok()].into_iter().flatten().filter_map(Path::parent);
+    let has_operators = beside.map(|toolkit| toolkit.join("opp")).any(|opp| opp.is_dir());
+    let needs = !set && (folder.as_os_str().is_empty() || has_operators);
     needs.then(|| {
         let found = opp_path.map_or("not set".into(), |path| format!("{}, no folder", path.display()));
         format!("ASCEND_OPP_PATH is {found}: operators will not be found; run the toolkit's set_env.sh")
@@ -201,7 +205,13 @@ mod tests {
         assert!(warning(None).unwrap().contains("is not set: operators will not be found; run"));
         assert!(warning(Some(&toolkit.join("gone"))).unwrap().contains("gone, no folder"));
         assert_eq!(warning(Some(&opp)), None);
-        assert_eq!(without_operators(Path::new(""), None), None, "found by the loader");
+        let by_the_loader = without_operators(Path::new(""), None);
+        assert!(by_the_loader.is_some() && without_operators(Path::new(""), Some(opp.as_os_str())).is_none());
+        // latest/lib64 is a link into a folder of the architecture, latest/opp one of its own.
+        std::fs::remove_dir(&lib64).unwrap();
+        std::fs::create_dir_all(toolkit.join("aarch64-linux/lib64")).unwrap();
+        std::os::unix::fs::symlink("aarch64-linux/lib64", &lib64).unwrap();
+        assert!(warning(None).is_some());
         std::fs::remove_dir_all(&toolkit).unwrap();
         std::fs::create_dir_all(&lib64).unwrap();
         assert_eq!(warning(None), None, "no operators stand beside these libraries");

@@ -46,30 +46,48 @@ impl CardScratch {
             )?
         };
         let addr = ptr as u64;
+        // Nothing used the page, so nothing is waited for.
         match self.va_map(addr, LIMITS.granularity) {
             Ok(page) => {
-                self.va_unmap(addr, LIMITS.granularity, page);
+                self.unmap(addr, page);
                 Ok(addr)
             }
             Err(e) => {
-                self.va_release(addr, size);
+                self.release(addr);
                 Err(e)
             }
         }
+    }
+
+    fn unmap(&self, addr: u64, page: u64) {
+        // SAFETY: exactly what `va_map` mapped, once; all work is done. A failure has no reader.
+        unsafe {
+            let _ = acl!(self.runtime, aclrtUnmapMem(addr as *mut c_void));
+            let _ = acl!(self.runtime, aclrtFreePhysical(page as aclrtDrvMemHandle));
+        }
+    }
+
+    fn release(&self, addr: u64) {
+        // SAFETY: exactly what `reserve` gave, once, with nothing mapped. A failure has no reader.
+        let _ = unsafe { acl!(self.runtime, aclrtReleaseMemAddress(addr as *mut c_void)) };
     }
 
     /// Whether a huge page can be mapped to addresses, those `for_huge` pages or those without a size.
     pub fn can_map(&self, for_huge: bool) -> bool {
         let flags = if for_huge { HUGE_PAGES } else { NO_FLAGS };
         let reserved = self.runtime.enter(self.device).and_then(|()| self.reserve(LIMITS.granularity, flags));
-        reserved.map(|addr| self.va_release(addr, LIMITS.granularity)).is_ok()
+        reserved.map(|addr| self.release(addr)).is_ok()
     }
 
-    /// Nothing is freed while work may use it. A failed wait means that the card is lost, and then no work runs on it.
-    fn wait(&self) {
-        if self.runtime.enter(self.device).is_ok() {
-            // SAFETY: no arguments.
-            let _ = unsafe { acl!(self.runtime, aclrtSynchronizeDevice()) };
+    /// Waits for the card's work, and then frees what that may have used. A wait fails while this thread captures, and on a card
+    /// that is lost: what may be in use is kept then.
+    fn when_idle(&self, free: impl FnOnce()) {
+        // Waiting for a card invalidates what other threads capture on it.
+        let _quiet = self.runtime.captures.lock();
+        let entered = self.runtime.enter(self.device);
+        // SAFETY: no arguments.
+        if entered.and_then(|()| unsafe { acl!(self.runtime, aclrtSynchronizeDevice()) }).is_ok() {
+            free();
         }
     }
 }
@@ -81,9 +99,8 @@ impl ScratchMemory for CardScratch {
     }
 
     fn raw_free(&self, addr: u64) {
-        self.wait();
         // SAFETY: the host frees what `raw_alloc` gave, once; all work is done.
-        unsafe { self.runtime.free(addr as *mut c_void) }
+        self.when_idle(|| unsafe { self.runtime.free(addr as *mut c_void) });
     }
 
     /// Refused by drivers without virtual memory, or where no page can be mapped: the host then takes plain memory.
@@ -121,17 +138,10 @@ impl ScratchMemory for CardScratch {
     }
 
     fn va_unmap(&self, addr: u64, _n: u64, chunk: u64) {
-        self.wait();
-        // SAFETY: exactly what `va_map` mapped, once; all work is done. A failure has no reader.
-        unsafe {
-            let _ = acl!(self.runtime, aclrtUnmapMem(addr as *mut c_void));
-            let _ = acl!(self.runtime, aclrtFreePhysical(chunk as aclrtDrvMemHandle));
-        }
+        self.when_idle(|| self.unmap(addr, chunk));
     }
 
     fn va_release(&self, addr: u64, _size: u64) {
-        self.wait();
-        // SAFETY: exactly what `va_reserve` gave, once, with nothing mapped.
-        let _ = unsafe { acl!(self.runtime, aclrtReleaseMemAddress(addr as *mut c_void)) };
+        self.when_idle(|| self.release(addr));
     }
 }

@@ -95,10 +95,11 @@ impl Operand {
     /// finds a planned operator by offsets and sizes and not by addresses (opbase, `op_cache.cpp`), so that operators of
     /// equal layers are one to it.
     pub fn origin(&self) -> (*mut c_void, i64) {
-        let bytes = self.offset * element_bytes(self.dtype);
+        // Two of INT4 are a byte.
+        let per_byte = if self.dtype == ACL_INT4 { 2 } else { 1 };
+        let bytes = self.offset * element_bytes(self.dtype) / per_byte;
         let first = self.base.cast::<u8>().wrapping_offset(bytes as isize);
-        // Two of INT4 are a byte, and counted as one by `element_bytes`.
-        match self.dtype != ACL_INT4 && first.addr().is_multiple_of(32) {
+        match self.offset % per_byte == 0 && first.addr().is_multiple_of(32) {
             true => (first.cast(), 0),
             false => (self.base, self.offset),
         }
@@ -245,6 +246,7 @@ mod tests {
         assert_eq!(origin(&t.slice(1, 2, 1)), (192, 0));
         assert_eq!(origin(&t.slice(0, 3, 1)), (64, 3));
         assert_eq!(origin(&t.slice(1, 2, 1).as_type(ACL_INT4)), (64, 32), "two are a byte");
+        assert_eq!(origin(&t.slice(1, 4, 1).as_type(ACL_INT4)), (96, 0));
     }
 
     #[test]

@@ -1,31 +1,43 @@
 //! Cards that reach each other's memory.
 
 use crate::runtime::{Runtime, acl};
-use llmrt_plugin::{Error, Result};
+use llmrt_plugin::{Error, Result, Scope};
 use parking_lot::Mutex;
-use std::collections::BTreeSet;
+use std::collections::BTreeMap;
 
-/// Pairs of cards with access to each other, the lower number first.
+/// Whether a card, the first number, could open access to another one's memory.
 #[derive(Default)]
-pub struct Peers(Mutex<BTreeSet<(i32, i32)>>);
+pub struct Peers(Mutex<BTreeMap<(i32, i32), bool>>);
 
 impl Peers {
     /// Forgets a card's pairs: it is reset.
     pub fn forget(&self, device: i32) {
-        self.0.lock().retain(|(a, b)| *a != device && *b != device);
+        self.0.lock().retain(|(a, b), _| *a != device && *b != device);
     }
 }
 
 impl Runtime {
-    /// Lets two open cards read each other's memory, once per pair; "unsupported" where they cannot. Access that one card
-    /// opens is one-way (the vendor's page of aclrtDeviceEnablePeerAccess), so each opens its own. Enters one of the cards.
+    /// Lets two open cards read each other's memory; "unsupported" where they cannot. Access that one card opens is one-way (the
+    /// vendor's page of aclrtDeviceEnablePeerAccess), so each opens its own. Enters one of the cards.
     pub fn connect(&self, a: i32, b: i32) -> Result<()> {
-        let pair = (a.min(b), a.max(b));
         let mut known = self.peers.0.lock();
-        if !known.contains(&pair) {
-            self.open_access(a, b)?;
-            self.open_access(b, a)?;
-            known.insert(pair);
+        for (device, peer) in [(a, b), (b, a)] {
+            let open = match known.get(&(device, peer)) {
+                Some(open) => *open,
+                None => {
+                    let opened = self.open_access(device, peer);
+                    // Lost cards are an error; whatever else was answered, copies through the host are as good.
+                    let open = match opened {
+                        Err(e) if e.scope != Scope::Call => return Err(e),
+                        opened => opened.is_ok(),
+                    };
+                    known.insert((device, peer), open);
+                    open
+                }
+            };
+            if !open {
+                return Err(Error::unsupported(format!("card {device} cannot reach card {peer}")));
+            }
         }
         Ok(())
     }
@@ -37,7 +49,7 @@ impl Runtime {
         unsafe {
             acl!(self, aclrtDeviceCanAccessPeer(&mut can, device, peer))?;
             if can == 0 {
-                return Err(Error::unsupported(format!("card {device} cannot reach card {peer}")));
+                return Err(Error::unsupported("the cards have no connection"));
             }
             acl!(self, aclrtDeviceEnablePeerAccess(peer, 0))
         }

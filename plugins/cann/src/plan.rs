@@ -5,11 +5,13 @@
 //! not be. Memory that a plan was given is the host's again when the plan is made: the addresses stay valid, and a stream
 //! runs in order.
 
+use crate::buffer::CardMemory;
 use crate::call::{Call, FirstPhase, Launch, Object};
 use crate::runtime::{Runtime, acl};
 use crate::stream::CardStream;
 use crate::sys::*;
 use llmrt_plugin::{CaptureCache, CaptureSlot, CapturedPlan, Error, GraphView, Result};
+use std::cell::RefCell;
 use std::ffi::c_void;
 use std::sync::Arc;
 
@@ -43,6 +45,8 @@ pub struct Step {
     pub size: u64,
     /// What the first phase made; `None`: made again at each launch.
     pub executor: Option<*mut aclOpExecutor>,
+    /// Memory of its own for launches whose first phase requested more, the largest last; launches before may still use others.
+    pub larger: RefCell<Vec<CardMemory>>,
 }
 
 /// Planned operators that are launched often, and what they were planned with.
@@ -74,6 +78,20 @@ impl Recording {
         self.steps.push(step);
     }
 
+    /// Operators so far.
+    pub fn n_steps(&self) -> usize {
+        self.steps.len()
+    }
+
+    /// Takes the operators after the first `n` back.
+    pub fn truncate(&mut self, n: usize) {
+        let library = &self.runtime.cann.object;
+        self.steps
+            .drain(n..)
+            .filter_map(|step| step.executor)
+            .for_each(|executor| destroy(library, executor));
+    }
+
     fn launch(&self, steps: &[Step], stream: &mut CardStream) -> Result<()> {
         steps.iter().try_for_each(|s| {
             let Some(executor) = s.executor else {
@@ -94,9 +112,9 @@ impl Recording {
 impl Drop for Recording {
     /// Executors go first: they point to the objects.
     fn drop(&mut self) {
-        let library = &self.runtime.cann.object;
         // The host destroys a plan when its work is done.
-        self.steps.drain(..).filter_map(|step| step.executor).for_each(|executor| destroy(library, executor));
+        self.truncate(0);
+        let library = &self.runtime.cann.object;
         for object in self.objects.drain(..).rev() {
             // SAFETY: each object once, in no list; its operators are gone.
             unsafe { object.destroy(library) };
@@ -105,7 +123,7 @@ impl Drop for Recording {
 }
 
 /// Destroys an executor that is launched no more; each is destroyed once.
-fn destroy(library: &cann_object, executor: *mut aclOpExecutor) {
+pub(crate) fn destroy(library: &cann_object, executor: *mut aclOpExecutor) {
     // SAFETY: a live executor. A failure has no reader.
     let _ = library.aclDestroyAclOpExecutor.map(|f| unsafe { f(executor) });
 }
@@ -142,6 +160,8 @@ impl CapturedPlan for CardPlan {
     }
 
     fn capture(&self, stream: &mut CardStream) -> Result<Vec<Captured>> {
+        let runtime = stream.runtime.clone();
+        let _quiet = runtime.captures.lock();
         let part = |part: &[Step]| {
             let capture = Capture::begin(stream)?;
             let launched = self.steps.launch(part, stream);

@@ -4,9 +4,9 @@ use crate::error::check;
 use crate::library::{Absent, Cann};
 use crate::peers::Peers;
 use crate::sys::*;
-use llmrt_plugin::{Error, Result};
-use parking_lot::RwLock;
-use std::collections::BTreeMap;
+use llmrt_plugin::{Error, Host, Level, Result};
+use parking_lot::{Mutex, ReentrantMutex, RwLock};
+use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_void};
 use std::path::Path;
 use std::sync::Arc;
@@ -19,6 +19,10 @@ pub struct Runtime {
     contexts: RwLock<BTreeMap<i32, Context>>,
     /// Cards that reach each other.
     pub(crate) peers: Peers,
+    /// Operators whose refusal was logged.
+    refused: Mutex<BTreeSet<String>>,
+    /// Held while a plan is captured, and while a card is waited for.
+    pub captures: ReentrantMutex<()>,
 }
 
 /// A card's default context.
@@ -44,8 +48,13 @@ pub(crate) use acl;
 impl Runtime {
     /// Opens the libraries and starts the runtime.
     pub fn open(folder: Option<&Path>) -> std::result::Result<Arc<Runtime>, Absent> {
-        let mut runtime =
-            Runtime { cann: Cann::open(folder)?, contexts: RwLock::default(), peers: Peers::default() };
+        let mut runtime = Runtime {
+            cann: Cann::open(folder)?,
+            contexts: RwLock::default(),
+            peers: Peers::default(),
+            refused: Mutex::default(),
+            captures: ReentrantMutex::default(),
+        };
         let init = runtime.cann.acl.aclInit.map_or(ACL_ERROR_UNINITIALIZE, |init| {
             // SAFETY: NULL stands for the default configuration.
             unsafe { init(std::ptr::null()) }
@@ -104,9 +113,19 @@ impl Runtime {
     pub fn close_card(&self, device: i32) {
         let mut contexts = self.contexts.write();
         if contexts.remove(&device).is_some() {
-            self.peers.forget(device);
             // SAFETY: set once by `open_card`. A failure has no reader.
             let _ = unsafe { acl!(self, aclrtResetDevice(device)) };
+        }
+        drop(contexts);
+        // `connect` holds the peers while it reads the contexts.
+        self.peers.forget(device);
+    }
+
+    /// Logs that an operator refused and another way computes the node, once per operator.
+    pub fn refused(&self, host: Host, e: &Error) {
+        let operator = e.message.split(':').next().unwrap_or_default();
+        if self.refused.lock().insert(operator.into()) {
+            host.log(Level::Info, "cann", &format!("computed another way: {}", e.message));
         }
     }
 

@@ -37,6 +37,7 @@ pub struct CardStream {
     /// Operators launched so far.
     pub(crate) n_launched: usize,
     /// Parts of runs that may not have ended.
+    pub(crate) host: Host,
     pub(crate) in_flight: InFlight<CardEvent>,
     /// Events that enqueued work may still come to: destroying one does not wait.
     kept: Vec<CardEvent>,
@@ -72,6 +73,7 @@ impl CardStream {
             recording: None,
             graphs: CaptureCache::new(n_graphs),
             n_launched: 0,
+            host,
             in_flight: InFlight::new(host, MAX_PART),
             kept: Vec::new(),
             broken: None,

@@ -254,7 +254,7 @@ fn what_an_operator_refuses_is_composed_of_others() {
             let stream = card.stream(1).unwrap();
             let error = run(&card, &stream, &case).unwrap().unwrap();
             assert!(error <= limit(A2, Op::MulMat, &case), "{op} {code}: {error:e}");
-            assert_eq!(m.count(op), 0, "{op}");
+            assert!(m.count("refused") > 0, "{op} was not tried");
         }
     }
 }

@@ -112,6 +112,7 @@ fn every_allocation_may_be_the_one_that_fails() {
                 Ok(()) => continue,
             }
             n_failed += 1;
+            assert_eq!(m.count("left"), 0, "{pool}, allocation {n}: tensors and executors are gone");
             work().unwrap_or_else(|e| panic!("{pool}, allocation {n}, again: {e}"));
             assert_eq!(m.reports(), [""; 0]);
         }

@@ -93,6 +93,50 @@ fn bytes_go_from_card_to_card_after_what_made_them() {
     }
 }
 
+/// Closing a card and connecting it end, whichever comes first.
+#[test]
+fn a_card_may_close_while_it_is_connected() {
+    let _m = Machine::new("devices=2,queue=now");
+    let runtime = llmrt_cann::runtime::Runtime::open(Some(common::libraries("9.1"))).unwrap();
+    let (done, ended) = std::sync::mpsc::channel();
+    let closing = {
+        let (runtime, done) = (runtime.clone(), done.clone());
+        move || {
+            (0..20_000).for_each(|_| runtime.open_card(1).map(|()| runtime.close_card(1)).unwrap());
+            done.send(()).unwrap();
+        }
+    };
+    let connecting = move || {
+        runtime.open_card(0).unwrap();
+        // An error where card 1 is not open.
+        (0..20_000).for_each(|_| _ = runtime.connect(0, 1));
+        runtime.close_card(0);
+        done.send(()).unwrap();
+    };
+    std::thread::spawn(closing);
+    std::thread::spawn(connecting);
+    for _ in 0..2 {
+        ended.recv_timeout(std::time::Duration::from_secs(60)).expect("neither waits for the other");
+    }
+}
+
+/// Whatever a driver answers, bytes go through the host instead.
+#[test]
+fn cards_that_do_not_open_access_copy_through_the_host() {
+    let m = Machine::new("devices=2,queue=now,peers=one-way");
+    let cards = [m.card(0), m.card(1)];
+    let [a, b] = cards.each_ref().map(|card| (card.alloc(0, 64, 0).unwrap(), card.stream(1).unwrap()));
+    let t = TensorDesc::bytes(0, 4);
+    a.0.write(0, &[1, 2, 3, 4]).unwrap();
+    for _ in 0..3 {
+        b.1.copy_async(&a.1, (&b.0, &t), (&a.0, &t)).unwrap();
+        let read = b.1.get_async(&b.0, &t, 0, 4).unwrap();
+        assert_eq!(b.1.take(read).unwrap(), [1, 2, 3, 4]);
+    }
+    assert!(m.count("aclrtDeviceEnablePeerAccess") <= 2, "a direction is tried once");
+    assert_eq!(m.reports(), [""; 0]);
+}
+
 #[test]
 fn every_call_may_come_from_a_thread_that_has_set_no_card() {
     /// Runs on a new thread, with another card set by then on this one.

@@ -108,6 +108,54 @@ fn every_architecture_gives_the_cpus_text_in_every_type() {
     }
 }
 
+/// Releases and chips; every release on every chip is a pair.
+const RELEASES: [&str; 5] = ["8.0", "8.1", "8.5", "9.0", "9.1"];
+const CHIPS: [&str; 5] = ["Ascend910A", "Ascend910B3", "Ascend910_9391", "Ascend310P3", "Ascend310B1"];
+const TYPES: [&str; 5] = ["f16", "bf16", "q8_0", "q4_0", "q4_k_m"];
+
+/// A pair runs every architecture, in one type each; with TESTS_ALL_PAIRS in all types.
+#[test]
+fn every_pair_of_release_and_chip_gives_the_cpus_text() {
+    let dir = tempfile::tempdir().unwrap();
+    let (all, mut wrong, mut n) = (std::env::var_os("TESTS_ALL_PAIRS").is_some(), Vec::new(), 0);
+    for (place, model) in architectures(dir.path()).iter().enumerate() {
+        let name = model.file_name().unwrap().to_string_lossy().into_owned();
+        for (t, dtype) in TYPES.iter().enumerate() {
+            // As in `every_architecture_gives_the_cpus_text_in_every_type`.
+            if name.starts_with("deepseek2") && dtype.starts_with('q') {
+                continue;
+            }
+            let typed = dir.path().join(format!("{place}-{dtype}.gguf"));
+            succeed(llmrt(["quantize"]).arg(model).arg(&typed).arg(dtype));
+            let (expected, _) = greedy(&typed, RANDOM, "cpu", "", &[]);
+            let pairs = RELEASES.iter().enumerate().flat_map(|(r, release)| {
+                CHIPS.iter().enumerate().map(move |(c, soc)| (r + c, *release, *soc))
+            });
+            for (_, release, soc) in pairs.filter(|(pair, ..)| all || (pair + place) % TYPES.len() == t) {
+                let cards = format!("release={release},soc={soc},queue=now");
+                let out = succeed(
+                    on_cards(&cards)
+                        .env("LLMRT_CANN_LIB_DIR", ascend::libraries(release))
+                        .args(["--backend", "cann", "-v", "run", "--raw", "--temp", "0", "-n", "6"])
+                        .args(["-p", RANDOM, "-m"])
+                        .arg(&typed),
+                );
+                n += 1;
+                if out.stdout != expected.as_bytes() {
+                    let found = String::from_utf8_lossy(&out.stdout).into_owned();
+                    wrong.push(format!("{name} in {dtype} on {cards}: {found:?}, expected {expected:?}"));
+                }
+                let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+                let row = stderr.lines().find(|line| line.trim_start().starts_with("cann "));
+                let n_nodes = row.map_or(0, |row| number_before(row, "nodes"));
+                assert!(n_nodes > 10, "{name} in {dtype} on {cards}: {n_nodes} nodes on the card\n{stderr}");
+            }
+        }
+    }
+    println!("{n} texts");
+    assert!(wrong.is_empty(), "{} of {n}:\n{}", wrong.len(), wrong.join("\n"));
+}
+
 /// Neither card has room for the whole model; nothing goes to the CPU.
 #[test]
 fn a_model_too_large_for_one_card_is_split_by_layers_over_two() {

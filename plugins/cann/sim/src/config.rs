@@ -41,6 +41,17 @@ pub enum Vmm {
     Unmappable,
 }
 
+/// Which cards reach each other.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Reach {
+    /// None.
+    None,
+    /// All.
+    All,
+    /// All claim to, and cards with a lower number alone open access to the others.
+    OneWay,
+}
+
 /// The simulated machine.
 #[derive(Clone, PartialEq, Debug)]
 pub struct Config {
@@ -66,10 +77,12 @@ pub struct Config {
     pub pageable: Pageable,
     /// The driver's virtual memory; none: as the release has it.
     pub vmm: Option<Vmm>,
-    /// Whether cards reach each other.
-    pub peers: bool,
+    /// Which cards reach each other.
+    pub peers: Reach,
     /// Operators that take lists of numbers may be launched more than once.
     pub repeatable: bool,
+    /// An operator that is planned again with the same parameters requests a larger workspace.
+    pub grow: bool,
     /// An operator whose first phase is refused, with tensors of one type or of any, and the code it answers; an empty name:
     /// none.
     pub refuse: (String, Option<aclDataType>, i32),
@@ -107,8 +120,9 @@ impl Default for Config {
             documented: false,
             pageable: Pageable::Block,
             vmm: None,
-            peers: true,
+            peers: Reach::All,
             repeatable: true,
+            grow: false,
             refuse: (String::new(), None, 0),
             oom: 0,
             fault: 0,
@@ -179,8 +193,16 @@ impl Config {
                     _ => return None,
                 })
             }
-            "peers" => self.peers = flag()?,
+            "peers" => {
+                self.peers = match value {
+                    "0" => Reach::None,
+                    "1" => Reach::All,
+                    "one-way" => Reach::OneWay,
+                    _ => return None,
+                }
+            }
             "repeatable" => self.repeatable = flag()?,
+            "grow" => self.grow = flag()?,
             "refuse" => {
                 let (which, code) = value.split_once(':')?;
                 let (name, dtype) = match which.split_once('@') {

@@ -101,8 +101,17 @@ fn make(w: &Arc<World>, op: &'static Op, passed: Vec<(&'static str, Arg)>) -> An
     let is_empty = args.tensors().all(|t| t.n_elements() == 0);
     let workspace = if is_empty { 0 } else { 512 * (1 + w.random(&shape) % 8) };
     let key = crate::repeat::key(&args);
+    let growth = if w.config.grow && workspace > 0 {
+        let mut planned = w.n_planned.lock();
+        let n = planned.entry(key.clone()).or_default();
+        *n += 1;
+        4096 * (*n - 1)
+    } else {
+        0
+    };
+    let workspace = workspace + growth;
     let state = Mutex::new(State { args, tensors, repeatable: false });
-    let is_cached = w.op_cache.lock().contains(&key);
+    let is_cached = w.op_cache.lock().contains(&(std::thread::current().id(), key.clone()));
     Ok(Executor { op, workspace, kernel: Arc::new(kernel), key, is_cached, state })
 }
 
@@ -173,7 +182,7 @@ fn enqueue(
             if crate::repeat::is_on_ai_cpu(&state.args) {
                 w.trace.count("ai_cpu", 1);
             } else if !crate::repeat::abandons_cache(&state.args) {
-                w.op_cache.lock().insert(made.key.clone());
+                w.op_cache.lock().insert((std::thread::current().id(), made.key.clone()));
             }
         }
         let alive = |(_, handle): &&(usize, usize)| w.objects.tensors.get(*handle).is_none();

@@ -59,7 +59,7 @@ unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor)
         ensure(!made.is_cached, ACLNN_ERR_INNER, || "it came from the cache".into())?;
         ensure(!abandons_cache(&state.args), ACLNN_ERR_INNER, || "it writes in place".into())?;
         ensure(!is_on_ai_cpu(&state.args), ACLNN_ERR_INNER, || "it runs on the card's CPU".into())?;
-        w.op_cache.lock().remove(&made.key);
+        w.op_cache.lock().remove(&(std::thread::current().id(), made.key.clone()));
         state.repeatable = true;
         Ok(())
     })

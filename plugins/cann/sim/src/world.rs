@@ -14,9 +14,10 @@ use crate::sys::{ACL_ERROR_INVALID_PARAM, ACL_ERROR_REPEAT_FINALIZE, ACL_ERROR_U
 use crate::table::Table;
 use crate::trace::Trace;
 use parking_lot::{Mutex, RwLock};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::thread::ThreadId;
 
 /// Everything there is.
 pub struct World {
@@ -46,8 +47,10 @@ pub struct World {
     pub graphs: Table<Graph>,
     /// Tensors, scalars, executors.
     pub objects: Objects,
-    /// Keys of executors in the library's cache.
-    pub op_cache: Mutex<BTreeSet<String>>,
+    /// Keys of executors in the library's cache, of which each thread has its own (opbase, `op_cache.cpp`).
+    pub op_cache: Mutex<HashSet<(ThreadId, String)>>,
+    /// How often an operator was planned with these parameters.
+    pub n_planned: Mutex<BTreeMap<String, u64>>,
     /// Counters.
     pub trace: Trace,
     /// Kernels that ran.
@@ -99,6 +102,7 @@ impl World {
             graphs: Table::default(),
             objects: Objects::default(),
             op_cache: Mutex::default(),
+            n_planned: Mutex::default(),
             trace: Trace::new(&config.trace),
             n_kernels: AtomicU64::new(0),
             started: AtomicU8::new(0),

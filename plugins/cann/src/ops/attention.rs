@@ -8,7 +8,6 @@ use super::steps::has;
 use super::{attention_fused, source};
 use crate::call::Call;
 use crate::chip::Chip;
-use crate::error::is_refusal;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
@@ -70,11 +69,9 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let a = Attention { p, q, k, v, y: Operand::of(&node.dst())?.flat(2), paging, sinks };
     if a.sinks.is_none()
         && let Some(kernel) = attention_fused::kernel(call, &a)
+        && call.attempt(|call| attention_fused::compute(call, &a, kernel))?
     {
-        match call.scoped(|call| attention_fused::compute(call, &a, kernel)) {
-            Err(e) if is_refusal(&e) => {}
-            done => return done,
-        }
+        return Ok(());
     }
     composed(call, &a)
 }

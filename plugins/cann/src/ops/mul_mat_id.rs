@@ -13,7 +13,6 @@ use super::steps::{EXACT, has};
 use super::weights::{self, Weights};
 use crate::call::Call;
 use crate::chip::Chip;
-use crate::error::is_refusal;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
@@ -47,11 +46,10 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let groups = experts.groups();
     if groups.fit(call) {
         let per_token = (experts.k + m + n_expert) * used;
-        match operands
-            .in_pieces(call, per_token, |call, part| groups.times(call, &part.x, &part.ids, &part.y))
-        {
-            Err(e) if is_refusal(&e) => {}
-            done => return done,
+        if call.attempt(|call| {
+            operands.in_pieces(call, per_token, |call, part| groups.times(call, &part.x, &part.ids, &part.y))
+        })? {
+            return Ok(());
         }
     }
     // Gathering reads a matrix, writes it, and reads it again.

@@ -1,7 +1,6 @@
 //! Matrix products, at the precision that operands require.
 
 use crate::call::{Call, run};
-use crate::error::is_refusal;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::Result;
@@ -26,13 +25,15 @@ impl Call<'_> {
             }),
             (ACL_FLOAT, ACL_FLOAT16, false) => self.product_as(w, x, y, TO_F16),
             (ACL_FLOAT, ACL_FLOAT, false) => self.product_of_parts(w, x, y),
-            (ACL_FLOAT, ACL_BF16, _) => match self.product_with_bf16(w, x, y) {
-                Err(e) if is_refusal(&e) => self.scoped(|call| {
+            (ACL_FLOAT, ACL_BF16, _) => {
+                if self.attempt(|call| call.product_with_bf16(w, x, y))? {
+                    return Ok(());
+                }
+                self.scoped(|call| {
                     let w = call.cast(w, ACL_FLOAT)?;
                     call.product(&w, x, y)
-                }),
-                done => done,
-            },
+                })
+            }
             _ => self.product_as(w, x, y, KEEP),
         }
     }

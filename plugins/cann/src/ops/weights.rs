@@ -5,7 +5,6 @@ use super::packed::Packed;
 use super::sealed::{self, Sealed};
 use crate::call::{Call, run};
 use crate::chip::Chip;
-use crate::error::is_refusal;
 use crate::layout::GROUP;
 use crate::library::Cann;
 use crate::operand::Operand;
@@ -82,11 +81,9 @@ impl Weights {
 
     /// y [m, n] = Σ over k of w [k, m] · x [k, n]; any dtypes and strides of x and y.
     pub fn times(&self, call: &mut Call<'_>, x: &Operand, y: &Operand) -> Result<()> {
-        if self.goes_in_groups(call) || self.is_bf16() {
-            match call.scoped(|call| self.times_as(call, x, y, true)) {
-                Err(e) if is_refusal(&e) => {}
-                done => return done,
-            }
+        let as_they_are = self.goes_in_groups(call) || self.is_bf16();
+        if as_they_are && call.attempt(|call| self.times_as(call, x, y, true))? {
+            return Ok(());
         }
         self.times_as(call, x, y, false)
     }
@@ -99,16 +96,20 @@ impl Weights {
             Weights::Plain(w) if w.dtype == ACL_FLOAT && !call.stream.chip.f32_products => {
                 (ACL_FLOAT, (PIECE / k).max(1))
             }
+            // Two F32 sums per result.
+            Weights::Plain(w) if w.dtype == ACL_BF16 => (ACL_FLOAT, (PIECE / (2 * y.ne[1])).max(1)),
             Weights::Plain(_) => (ACL_FLOAT, m),
             Weights::Packed(_) => (ACL_FLOAT, (PIECE / k).max(1)),
             Weights::Sealed(_) if as_they_are => (ACL_FLOAT16, MAX_ROW / 32 * 32),
             Weights::Sealed(_) => (ACL_FLOAT16, (PIECE / k).max(1)),
         };
         let x = call.dense(x, inside)?;
+        // The operator for 4 and 8-bit weights has F16 results, others F32 ones of F16 numbers.
+        let result = if as_they_are { inside } else { ACL_FLOAT };
         for (start, n) in pieces(m, most) {
             call.scoped(|call| {
                 let part = y.slice(0, start, n);
-                let placed = call.place(&part, inside)?;
+                let placed = call.place(&part, result)?;
                 match self.rows(start, n) {
                     Weights::Plain(w) if as_they_are => call.product_with_bf16(&w, &x, &placed)?,
                     Weights::Plain(w) => {

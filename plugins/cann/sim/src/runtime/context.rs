@@ -1,5 +1,6 @@
 //! Cards and contexts. A thread has one context or none, and almost every call needs one.
 
+use crate::config::Reach;
 use crate::fault::{Answer, Fault, ensure, fault};
 use crate::runtime::queue::Stream;
 use crate::runtime::stream::synchronize_device;
@@ -106,7 +107,12 @@ api! { cann_acl;
         {
             stream.close();
         }
-        card.lock().broken = None;
+        {
+            let mut card = card.lock();
+            card.broken = None;
+            card.peers.clear();
+        }
+        w.cards.iter().for_each(|card| _ = card.lock().peers.remove(&at));
         Ok(())
     }
     fn aclrtGetDevice(device: *mut i32) w => {
@@ -140,12 +146,17 @@ api! { cann_acl;
     fn aclrtDeviceCanAccessPeer(can: *mut i32, device: i32, peer: i32) w => {
         let ((a, _), (b, _)) = (card(w, device)?, card(w, peer)?);
         ensure(a != b, ACL_ERROR_RT_PARAM_INVALID, || "a device and itself".into())?;
-        put(can, i32::from(w.config.peers && w.chip.peers))
+        put(can, i32::from(w.config.peers != Reach::None && w.chip.peers))
     }
     fn aclrtDeviceEnablePeerAccess(peer: i32, flags: u32) w => {
         let (this, (peer, _)) = (current(w)?.device, card(w, peer)?);
         ensure(flags == 0 && this != peer, ACL_ERROR_RT_PARAM_INVALID, || "flags, or the same device".into())?;
-        let can = w.config.peers && w.chip.peers;
+        let can = w.chip.peers
+            && match w.config.peers {
+                Reach::None => false,
+                Reach::All => true,
+                Reach::OneWay => this < peer,
+            };
         ensure(can, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || format!("card {this} cannot reach card {peer}"))?;
         w.cards[this].lock().peers.insert(peer);
         Ok(())
