@@ -1,6 +1,6 @@
-// y = w x: rows of w with columns of x. Few columns: a warp per row, packed weights as they are times x in 8 bits (dp4a).
+// y = w x: rows of w with columns of x. Few columns: a warp per rows, packed weights as they are times x in 8 bits (dp4a).
 // Many columns of floats: tiles of 64 by 64 in F32. With ids, an expert's matrix per column, or columns sorted by expert.
-#include "few.cuh"
+#include "few_floats.cuh"
 #include "tile.cuh"
 
 struct Quantise {
@@ -18,28 +18,17 @@ KERNEL(quantise, Quantise, 256) {
     pack(x, p.packed + n * sizeof(Packed));
 }
 
-// A warp per row of w and N columns, multiplied with one matrix, which is read once.
+// Rows of w and N columns, multiplied with one matrix, which is read once.
 template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
-    i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD), groups = p.w.ne[0] / 32;
-    if (row >= p.w.ne[1]) return;
-    i64 first = first_column<N>(p);
+    constexpr int R = ROWS<N>;
+    i64 first = first_column<N>(p), row = first_row<R>(), groups = p.w.ne[0] / 32;
     int last = last_column<N>(p);
     Column c = column_of(p, first);
-    float sums[N];
-    for (int j = 0; j < N; j++) sums[j] = 0.0f;
-    u64 weights = c.w + row * p.w.nb[1];
-    i64 x_row = row_of_x(p, c);
-    for (i64 n = lane_of(THREAD); n < groups; n += 32) {
-        Group g = group_of<TYPE>(weights, n);
-        for (int j = 0; j < N; j++) {
-            Packed x = at<const Packed>(p.packed)[(x_row + (j < last ? j : last)) * groups + n];
-            sums[j] = add_group(sums[j], g, x);
-        }
-    }
-    for (int j = 0; j < N; j++) {
-        float sum = warp_sum(sums[j]);
-        if (lane_of(THREAD) == 0 && j <= last) store_result(p, column_of(p, first + j), row, sum);
-    }
+    u64 rows[R];
+    for (int r = 0; r < R; r++) rows[r] = c.w + at_most(row + r, p.w.ne[1] - 1) * p.w.nb[1];
+    float sums[R][N];
+    multiply_rows<TYPE>(sums, rows, p.packed + row_of_x(p, c) * groups * sizeof(Packed), groups, last);
+    store_results(p, first, last, row, sums);
 }
 
 #define FEW_COLUMNS(name, TYPE)                                                                                        \
@@ -53,6 +42,8 @@ FEW_COLUMNS(q4_1, Q4_1)
 FEW_COLUMNS(q5_0, Q5_0)
 FEW_COLUMNS(q5_1, Q5_1)
 FEW_COLUMNS(q8_0, Q8_0)
+FEW_COLUMNS(q4_0_eights, Q4_0_EIGHTS)
+FEW_COLUMNS(q8_0_eights, Q8_0_EIGHTS)
 FEW_COLUMNS(q2_k, Q2_K)
 FEW_COLUMNS(q3_k, Q3_K)
 FEW_COLUMNS(q4_k, Q4_K)
@@ -62,38 +53,50 @@ FEW_COLUMNS(iq4_nl, IQ4_NL)
 FEW_COLUMNS(iq4_xs, IQ4_XS)
 FEW_COLUMNS(mxfp4, MXFP4)
 
-// Floats at any strides: a warp per row of w and N columns.
+// The same of floats in whole pieces of 16 bytes.
 template <int TYPE, int N> DEVICE void float_columns(const Product &p) {
-    i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD);
-    if (row >= p.w.ne[1]) return;
-    i64 first = first_column<N>(p);
+    constexpr int R = ROWS<N>;
+    i64 first = first_column<N>(p), row = first_row<R>();
     int last = last_column<N>(p);
     Column c = column_of(p, first);
-    float sums[N];
-    for (int j = 0; j < N; j++) sums[j] = 0.0f;
+    u64 rows[R];
+    for (int r = 0; r < R; r++) rows[r] = c.w + at_most(row + r, p.w.ne[1] - 1) * p.w.nb[1];
+    float sums[R][N];
+    multiply_floats<TYPE>(sums, rows, p, c, last);
+    store_results(p, first, last, row, sums);
+}
+
+// And of floats at any strides: a warp per row of w.
+template <int TYPE, int N> DEVICE void scattered_columns(const Product &p) {
+    i64 first = first_column<N>(p), row = first_row<1>();
+    if (row >= p.w.ne[1]) return;
+    int last = last_column<N>(p);
+    Column c = column_of(p, first);
+    float sums[1][N];
+    for (int j = 0; j < N; j++) sums[0][j] = 0.0f;
     u64 x = address_of(p.x, 0, c.x[0], c.x[1], c.x[2]);
     for (i64 i = lane_of(THREAD); i < p.w.ne[0]; i += 32) {
         float w = load_number(c.w + row * p.w.nb[1] + i * p.w.nb[0], TYPE);
         for (int j = 0; j < N; j++) {
             float v = load_number(x + (j < last ? j : last) * p.x.nb[1] + i * p.x.nb[0], p.x.type);
-            sums[j] = fmaf(w, v, sums[j]);
+            sums[0][j] = fmaf(w, v, sums[0][j]);
         }
     }
-    for (int j = 0; j < N; j++) {
-        float sum = warp_sum(sums[j]);
-        if (lane_of(THREAD) == 0 && j <= last) store_result(p, column_of(p, first + j), row, sum);
-    }
+    store_results(p, first, last, row, sums);
 }
 
-#define FLOAT_COLUMNS(name, TYPE)                                                                                      \
-    KERNEL(mul_mat_##name##_1, Product, 128) { float_columns<TYPE, 1>(p); }                                            \
-    KERNEL(mul_mat_##name##_2, Product, 128) { float_columns<TYPE, 2>(p); }                                            \
-    KERNEL(mul_mat_##name##_4, Product, 128) { float_columns<TYPE, 4>(p); }                                            \
-    KERNEL(mul_mat_##name##_8, Product, 128) { float_columns<TYPE, 8>(p); }
+#define FLOAT_COLUMNS(name, TYPE, columns)                                                                             \
+    KERNEL(mul_mat_##name##_1, Product, 128) { columns<TYPE, 1>(p); }                                                  \
+    KERNEL(mul_mat_##name##_2, Product, 128) { columns<TYPE, 2>(p); }                                                  \
+    KERNEL(mul_mat_##name##_4, Product, 128) { columns<TYPE, 4>(p); }                                                  \
+    KERNEL(mul_mat_##name##_8, Product, 128) { columns<TYPE, 8>(p); }
 
-FLOAT_COLUMNS(f32, F32)
-FLOAT_COLUMNS(f16, F16)
-FLOAT_COLUMNS(bf16, BF16)
+FLOAT_COLUMNS(f32, F32, float_columns)
+FLOAT_COLUMNS(f16, F16, float_columns)
+FLOAT_COLUMNS(bf16, BF16, float_columns)
+FLOAT_COLUMNS(f32_scattered, F32, scattered_columns)
+FLOAT_COLUMNS(f16_scattered, F16, scattered_columns)
+FLOAT_COLUMNS(bf16_scattered, BF16, scattered_columns)
 
 // Rows and columns of a tile, and how much of k at a time.
 #define TILE 64

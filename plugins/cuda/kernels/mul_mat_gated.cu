@@ -1,6 +1,6 @@
 // y = activation(gate x) · (up x) of few columns: two matrices of one shape times the same x, as in mul_mat.cu, and the gated
 // unit of the results, in one kernel. The results themselves are written, too.
-#include "few.cuh"
+#include "few_floats.cuh"
 #include "gate.cuh"
 
 // gate: the product whose result goes through the activation; up_w: where the other matrix begins, laid out alike.
@@ -22,29 +22,38 @@ DEVICE void store_gated(const GatedProduct &p, const Column &c, i64 row, float g
     at<float>(address_of(p.y, row, c.y[0], c.y[1], c.y[2]))[0] = gated(p.unit, gate, up);
 }
 
-// A warp per row of both and N columns, multiplied with one pair, which is read once.
-template <int TYPE, int N> DEVICE void gated_columns(const GatedProduct &p) {
-    i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD), groups = p.gate.w.ne[0] / 32;
-    if (row >= p.gate.w.ne[1]) return;
-    i64 first = first_column<N>(p.gate);
-    int last = last_column<N>(p.gate);
-    Column c = column_of(p.gate, first);
-    float gates[N], ups[N];
-    for (int j = 0; j < N; j++) gates[j] = ups[j] = 0.0f;
-    u64 weights = c.w + row * p.gate.w.nb[1], up_weights = up_row(p, c, row);
-    i64 x_row = row_of_x(p.gate, c);
-    for (i64 n = lane_of(THREAD); n < groups; n += 32) {
-        Group gate = group_of<TYPE>(weights, n), up = group_of<TYPE>(up_weights, n);
-        for (int j = 0; j < N; j++) {
-            Packed x = at<const Packed>(p.gate.packed)[(x_row + (j < last ? j : last)) * groups + n];
-            gates[j] = add_group(gates[j], gate, x);
-            ups[j] = add_group(ups[j], up, x);
+// Gates and ups of a warp take turns: half as many of each as rows of one matrix.
+template <int R> DEVICE void rows_of_both(u64 (&rows)[R], const GatedProduct &p, const Column &c, i64 row) {
+    for (int r = 0; r < R; r += 2) {
+        i64 n = at_most(row + r / 2, p.gate.w.ne[1] - 1);
+        rows[r] = c.w + n * p.gate.w.nb[1];
+        rows[r + 1] = up_row(p, c, n);
+    }
+}
+
+template <int R, int N>
+DEVICE void store_all_gated(const GatedProduct &p, i64 first, int last, i64 row, float (&sums)[R][N]) {
+    UNROLL for (int r = 0; r < R; r += 2) {
+        UNROLL for (int j = 0; j < N; j++) {
+            float gate = warp_sum(sums[r][j]), up = warp_sum(sums[r + 1][j]);
+            i64 n = row + r / 2;
+            if (lane_of(THREAD) == 0 && j <= last && n < p.gate.w.ne[1])
+                store_gated(p, column_of(p.gate, first + j), n, gate, up);
         }
     }
-    for (int j = 0; j < N; j++) {
-        float gate = warp_sum(gates[j]), up = warp_sum(ups[j]);
-        if (lane_of(THREAD) == 0 && j <= last) store_gated(p, column_of(p.gate, first + j), row, gate, up);
-    }
+}
+
+// Rows of both and N columns, multiplied with one pair, which is read once.
+template <int TYPE, int N> DEVICE void gated_columns(const GatedProduct &p) {
+    constexpr int R = ROWS<N>;
+    i64 first = first_column<N>(p.gate), row = first_row<R / 2>(), groups = p.gate.w.ne[0] / 32;
+    int last = last_column<N>(p.gate);
+    Column c = column_of(p.gate, first);
+    u64 rows[R];
+    rows_of_both(rows, p, c, row);
+    float sums[R][N];
+    multiply_rows<TYPE>(sums, rows, p.gate.packed + row_of_x(p.gate, c) * groups * sizeof(Packed), groups, last);
+    store_all_gated(p, first, last, row, sums);
 }
 
 #define GATED_COLUMNS(name, TYPE)                                                                                      \
@@ -58,6 +67,8 @@ GATED_COLUMNS(q4_1, Q4_1)
 GATED_COLUMNS(q5_0, Q5_0)
 GATED_COLUMNS(q5_1, Q5_1)
 GATED_COLUMNS(q8_0, Q8_0)
+GATED_COLUMNS(q4_0_eights, Q4_0_EIGHTS)
+GATED_COLUMNS(q8_0_eights, Q8_0_EIGHTS)
 GATED_COLUMNS(q2_k, Q2_K)
 GATED_COLUMNS(q3_k, Q3_K)
 GATED_COLUMNS(q4_k, Q4_K)
@@ -67,8 +78,31 @@ GATED_COLUMNS(iq4_nl, IQ4_NL)
 GATED_COLUMNS(iq4_xs, IQ4_XS)
 GATED_COLUMNS(mxfp4, MXFP4)
 
-// Floats at any strides: a warp per row of both and one column.
-template <int TYPE> DEVICE void gated_column(const GatedProduct &p) {
+// The same of floats in whole pieces of 16 bytes.
+template <int TYPE, int N> DEVICE void gated_float_columns(const GatedProduct &p) {
+    constexpr int R = ROWS<N>;
+    i64 first = first_column<N>(p.gate), row = first_row<R / 2>();
+    int last = last_column<N>(p.gate);
+    Column c = column_of(p.gate, first);
+    u64 rows[R];
+    rows_of_both(rows, p, c, row);
+    float sums[R][N];
+    multiply_floats<TYPE>(sums, rows, p.gate, c, last);
+    store_all_gated(p, first, last, row, sums);
+}
+
+#define GATED_FLOATS(name, TYPE)                                                                                       \
+    KERNEL(gated_##name##_1, GatedProduct, 128) { gated_float_columns<TYPE, 1>(p); }                                   \
+    KERNEL(gated_##name##_2, GatedProduct, 128) { gated_float_columns<TYPE, 2>(p); }                                   \
+    KERNEL(gated_##name##_4, GatedProduct, 128) { gated_float_columns<TYPE, 4>(p); }                                   \
+    KERNEL(gated_##name##_8, GatedProduct, 128) { gated_float_columns<TYPE, 8>(p); }
+
+GATED_FLOATS(f32, F32)
+GATED_FLOATS(f16, F16)
+GATED_FLOATS(bf16, BF16)
+
+// And of floats at any strides: a warp per row of both and one column.
+template <int TYPE> DEVICE void scattered_gated(const GatedProduct &p) {
     const Tensor &w = p.gate.w, &x = p.gate.x;
     i64 row = BLOCK_X * (THREADS / 32) + warp_of(THREAD);
     if (row >= w.ne[1]) return;
@@ -84,6 +118,6 @@ template <int TYPE> DEVICE void gated_column(const GatedProduct &p) {
     up = warp_sum(up);
     if (lane_of(THREAD) == 0) store_gated(p, c, row, gate, up);
 }
-KERNEL(gated_f32_1, GatedProduct, 128) { gated_column<F32>(p); }
-KERNEL(gated_f16_1, GatedProduct, 128) { gated_column<F16>(p); }
-KERNEL(gated_bf16_1, GatedProduct, 128) { gated_column<BF16>(p); }
+KERNEL(gated_f32_scattered_1, GatedProduct, 128) { scattered_gated<F32>(p); }
+KERNEL(gated_f16_scattered_1, GatedProduct, 128) { scattered_gated<F16>(p); }
+KERNEL(gated_bf16_scattered_1, GatedProduct, 128) { scattered_gated<BF16>(p); }

@@ -1,11 +1,28 @@
-// Packed weights, 32 at a time: integers of 8 bits, and a scale and an offset for each half. Layouts are GGUF's.
+// Packed weights, 32 at a time: integers of 8 bits, and a scale and an offset for each half. Layouts are GGUF's, and those that
+// a weight gets at `seal` (../src/layout.rs).
 #pragma once
 #include "number.cuh"
 
 enum : int {
     Q4_0 = 2, Q4_1 = 3, Q5_0 = 6, Q5_1 = 7, Q2_K = 10, Q3_K = 11, Q4_K = 12, Q5_K = 13, Q6_K = 14,
     IQ4_NL = 20, IQ4_XS = 23, MXFP4 = 39,
+    // Sealed: of each eight blocks, which have as many bytes as before, first the scales and then the numbers, so that both are
+    // read 16 bytes at once. Numbers of Q4_0 are two's complement there.
+    Q4_0_EIGHTS = Q4_0 + 64, Q8_0_EIGHTS = Q8_0 + 64,
 };
+
+// What a thread reads at once, from a multiple of 16.
+struct alignas(16) Vector {
+    int w[4];
+};
+DEVICE Vector vector_at(u64 address) { return at<const Vector>(address)[0]; }
+// A half, and the 16 bytes that follow it.
+struct Eighteen {
+    u32 half;
+    int w[4];
+};
+// The upper half of a word and the lower one of the next.
+DEVICE int between(int low, int high) { return (int)((u32)low >> 16 | (u32)high << 16); }
 
 // Weight i is scale[i / 16] · q[i] + offset[i / 16]; q are bytes, four to an int, the first lowest.
 struct Group {
@@ -22,16 +39,38 @@ DEVICE u32 four_any(u64 address) {
     global<const u8> p = at<const u8>(address);
     return p[0] | (u32)p[1] << 8 | (u32)p[2] << 16 | (u32)p[3] << 24;
 }
+// From an even address: four words where words may be read, and the half that is left before or after them.
+DEVICE Eighteen eighteen_at(u64 address) {
+    bool is_between = (address & 2) != 0;
+    global<const int> p = at<const int>(address + (address & 2));
+    int a = p[0], b = p[1], c = p[2], d = p[3];
+    u32 left = at<const u16>(is_between ? address : address + 16)[0];
+    if (is_between) return {left, {a, b, c, d}};
+    return {(u32)a & 0xffff, {between(a, b), between(b, c), between(c, d), between(d, (int)left)}};
+}
+// 16 bytes from an even address, three words and what is left of them at one end or both.
+DEVICE Vector from_even(u64 address) {
+    bool is_between = (address & 2) != 0;
+    global<const int> p = at<const int>(address + (address & 2));
+    int a = p[0], b = p[1], c = p[2];
+    int left = at<const u16>(is_between ? address : address + 12)[0], last = at<const u16>(address + 14)[0];
+    if (is_between) return {{(int)((u32)a << 16 | (u32)left), between(a, b), between(b, c), between(c, last)}};
+    return {{a, b, c, (int)((u32)last << 16 | (u32)left)}};
+}
 DEVICE float half_at(u64 address) { return half_to_float(at<const u16>(address)[0]); }
 DEVICE int byte_of(const int *q, int i) { return (i8)((u32)q[i >> 2] >> (8 * (i & 3))); }
 
 // The low nibbles of 16 bytes, then the high ones.
-DEVICE void nibbles(Group &g, u64 qs) {
+DEVICE void nibbles(Group &g, const int *words) {
     for (int i = 0; i < 4; i++) {
-        u32 w = four_even(qs + 4 * i);
-        g.q[i] = w & 0x0f0f0f0f;
-        g.q[i + 4] = (w >> 4) & 0x0f0f0f0f;
+        g.q[i] = words[i] & 0x0f0f0f0f;
+        g.q[i + 4] = (u32)words[i] >> 4 & 0x0f0f0f0f;
     }
+}
+DEVICE void nibbles(Group &g, u64 qs) {
+    int words[4];
+    for (int i = 0; i < 4; i++) words[i] = (int)four_even(qs + 4 * i);
+    nibbles(g, words);
 }
 
 // Bit 4 of each number, from 32 bits.
@@ -82,11 +121,26 @@ template <int TYPE> INLINE Group group_of(u64 row, i64 n);
 
 SPECIAL Group group_of<Q4_0>(u64 row, i64 n) {
     Group g;
-    u64 block = row + n * 18;
-    float d = half_at(block);
-    nibbles(g, block + 2);
+    Eighteen block = eighteen_at(row + n * 18);
+    float d = half_to_float((u16)block.half);
+    nibbles(g, block.w);
     both(g, d, -8.0f * d);
     return g;
+}
+// Of sealed Q4_0, whose upper and lower four bits are numbers: 16 times each is a byte without the other.
+DEVICE Group sealed_nibbles(const int *words, float scale) {
+    Group g;
+    for (int i = 0; i < 4; i++) {
+        g.q[i] = (int)((u32)words[i] << 4 & 0xf0f0f0f0);
+        g.q[i + 4] = (int)((u32)words[i] & 0xf0f0f0f0);
+    }
+    both(g, 0.0625f * scale, 0.0f);
+    return g;
+}
+SPECIAL Group group_of<Q4_0_EIGHTS>(u64 row, i64 n) {
+    u64 eight = row + (n >> 3) * 144;
+    Vector words = vector_at(eight + 16 + 16 * (n & 7));
+    return sealed_nibbles(words.w, half_at(eight + 2 * (n & 7)));
 }
 SPECIAL Group group_of<Q4_1>(u64 row, i64 n) {
     Group g;
@@ -115,16 +169,32 @@ SPECIAL Group group_of<Q5_1>(u64 row, i64 n) {
 SPECIAL Group group_of<Q8_0>(u64 row, i64 n) {
     Group g;
     u64 block = row + n * 34;
-    for (int i = 0; i < 8; i++) g.q[i] = four_even(block + 2 + 4 * i);
-    both(g, half_at(block), 0.0f);
+    // As 18 bytes, and 16 more from an even address.
+    Eighteen first = eighteen_at(block), last = eighteen_at(block + 16);
+    for (int i = 0; i < 4; i++) {
+        g.q[i] = first.w[i];
+        g.q[i + 4] = last.w[i];
+    }
+    both(g, half_to_float((u16)first.half), 0.0f);
+    return g;
+}
+SPECIAL Group group_of<Q8_0_EIGHTS>(u64 row, i64 n) {
+    Group g;
+    u64 eight = row + (n >> 3) * 272, qs = eight + 16 + 32 * (n & 7);
+    Vector low = vector_at(qs), high = vector_at(qs + 16);
+    for (int i = 0; i < 4; i++) {
+        g.q[i] = low.w[i];
+        g.q[i + 4] = high.w[i];
+    }
+    both(g, half_at(eight + 2 * (n & 7)), 0.0f);
     return g;
 }
 SPECIAL Group group_of<IQ4_NL>(u64 row, i64 n) {
     Group g;
-    u64 block = row + n * 18;
-    nibbles(g, block + 2);
+    Eighteen block = eighteen_at(row + n * 18);
+    nibbles(g, block.w);
     by_iq4_book(g);
-    both(g, half_at(block), 0.0f);
+    both(g, half_to_float((u16)block.half), 0.0f);
     return g;
 }
 SPECIAL Group group_of<MXFP4>(u64 row, i64 n) {
@@ -233,6 +303,8 @@ DEVICE Group group_at(i64 type, u64 row, i64 n) {
     case Q5_0: return group_of<Q5_0>(row, n);
     case Q5_1: return group_of<Q5_1>(row, n);
     case Q8_0: return group_of<Q8_0>(row, n);
+    case Q4_0_EIGHTS: return group_of<Q4_0_EIGHTS>(row, n);
+    case Q8_0_EIGHTS: return group_of<Q8_0_EIGHTS>(row, n);
     case Q2_K: return group_of<Q2_K>(row, n);
     case Q3_K: return group_of<Q3_K>(row, n);
     case Q4_K: return group_of<Q4_K>(row, n);

@@ -2,10 +2,14 @@
 
 use crate::driver::cu;
 use crate::gpu::Gpu;
+use crate::layout;
 use crate::pinned::GpuPinned;
 use crate::sys::*;
-use llmrt_plugin::{Buffer, Error, Result, TensorView};
+use llmrt_plugin::{Buffer, Error, Layout, Result, TensorView};
 use std::sync::Arc;
+
+/// Bytes of a weight that are on the host at a time while it is sealed, about.
+const SEALED_AT_ONCE: usize = 16 << 20;
 
 /// Memory of a device, freed with the object.
 pub struct GpuMemory {
@@ -21,6 +25,19 @@ impl GpuMemory {
         Ok(GpuMemory { gpu: gpu.clone(), base })
     }
 
+    /// The file's bytes of a sealed weight, from the eights that they are in.
+    fn get_sealed(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
+        let dtype = tensor.dtype().ok_or_else(|| Error::invalid("an unknown dtype"))?;
+        let (eight, off) = (layout::eight_bytes(dtype), off as usize);
+        let first = off / eight * eight;
+        let mut bytes = vec![0; (off + dst.len()).next_multiple_of(eight) - first];
+        // SAFETY: the host checked the range, a sealed tensor is whole eights, and no work uses it.
+        unsafe { self.gpu.download(&mut bytes, self.address(tensor.offset() + first as u64))? };
+        layout::restore(dtype, &mut bytes);
+        dst.copy_from_slice(&bytes[off - first..][..dst.len()]);
+        Ok(())
+    }
+
     /// Address of byte `offset`, for the device only.
     pub fn address(&self, offset: u64) -> CUdeviceptr {
         self.base + offset
@@ -29,6 +46,9 @@ impl GpuMemory {
 
 impl Buffer for GpuMemory {
     fn set(&self, tensor: &TensorView<'_>, src: &[u8], off: u64) -> Result<()> {
+        if tensor.layout_id() != 0 {
+            return Err(Error::invalid(format!("`{}` is sealed", tensor.name())));
+        }
         self.gpu.enter()?;
         // SAFETY: the host checked the range, and no work uses it.
         unsafe { self.gpu.upload(self.address(tensor.offset() + off), src) }
@@ -36,6 +56,9 @@ impl Buffer for GpuMemory {
 
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
         self.gpu.enter()?;
+        if tensor.layout_id() != 0 {
+            return self.get_sealed(tensor, dst, off);
+        }
         // SAFETY: the host checked the range, and no work uses it.
         unsafe { self.gpu.download(dst, self.address(tensor.offset() + off)) }
     }
@@ -51,6 +74,25 @@ impl Buffer for GpuMemory {
             cu!(self.gpu.driver, cuMemsetD8_v2(self.address(off), byte, n as usize))?;
             cu!(self.gpu.driver, cuStreamSynchronize(std::ptr::null_mut()))
         }
+    }
+
+    /// Some eights after others, so that the host needs little memory for them.
+    fn seal(&self, tensor: &TensorView<'_>) -> Result<Layout> {
+        let layout = layout::of_weight(tensor);
+        let (Some(dtype), true) = (tensor.dtype(), layout.id != 0) else { return Ok(layout) };
+        self.gpu.enter()?;
+        let step = (SEALED_AT_ONCE / layout::eight_bytes(dtype)).max(1) * layout::eight_bytes(dtype);
+        let mut part = vec![0; step.min(tensor.nbytes() as usize)];
+        for at in (0..tensor.nbytes()).step_by(step) {
+            let n = step.min((tensor.nbytes() - at) as usize);
+            let (address, part) = (self.address(tensor.offset() + at), &mut part[..n]);
+            // SAFETY: the host checked that the tensor is in this buffer, and no work uses it.
+            unsafe { self.gpu.download(part, address)? };
+            layout::transform(dtype, part);
+            // SAFETY: as above.
+            unsafe { self.gpu.upload(address, part)? };
+        }
+        Ok(layout)
     }
 
     fn copy_from(&self, dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<()> {
@@ -97,6 +139,9 @@ impl Place {
 pub fn places(dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<(Place, Place)> {
     if !(dst.is_contiguous() && src.is_contiguous()) {
         return Err(Error::unsupported("a copy of tensors with gaps"));
+    }
+    if dst.layout_id() != src.layout_id() {
+        return Err(Error::unsupported("a copy between layouts"));
     }
     Ok((Place::of(dst)?, Place::of(src)?))
 }

@@ -4,6 +4,7 @@ use crate::buffer::Place;
 use crate::cublas_product::Product;
 use crate::driver::cu;
 use crate::gpu::Gpu;
+use crate::layout::kernel_type;
 use crate::modules::{Function, Modules};
 use crate::ops::Kept;
 use crate::sys::*;
@@ -167,10 +168,10 @@ impl Args {
         self.put(&x.to_ne_bytes())
     }
 
-    /// `struct Tensor` of device.cuh: address, ne, nb, dtype.
+    /// `struct Tensor` of device.cuh: address, ne, nb, dtype and layout.
     pub fn tensor(self, t: &TensorView<'_>) -> Result<Args> {
         let address = if t.n_elements() == 0 { 0 } else { address(t)? };
-        Ok(self.fields(address, t.ne(), t.nb(), t.dtype_id()))
+        Ok(self.fields(address, t.ne(), t.nb(), kernel_type(t)))
     }
 
     /// As above, field by field.

@@ -17,6 +17,7 @@ pub mod event;
 pub mod gpu;
 pub mod image;
 pub mod kernels;
+pub mod layout;
 pub mod library;
 pub mod live;
 pub mod memory;

@@ -198,6 +198,9 @@ impl Stream for GpuStream {
     }
 
     unsafe fn set_async(&mut self, t: &TensorView<'_>, src: *const u8, n: u64, off: u64) -> Result<()> {
+        if t.layout_id() != 0 {
+            return Err(Error::invalid(format!("`{}` is sealed", t.name())));
+        }
         self.enter()?;
         let (dst, n) = (self.address(t, off)?, n as usize);
         // SAFETY: the host checked the range and keeps the source.
@@ -206,6 +209,9 @@ impl Stream for GpuStream {
     }
 
     unsafe fn get_async(&mut self, t: &TensorView<'_>, dst: *mut u8, n: u64, off: u64) -> Result<()> {
+        if t.layout_id() != 0 {
+            return Err(Error::unsupported("an asynchronous read of a sealed weight"));
+        }
         self.enter()?;
         let (src, n) = (self.address(t, off)?, n as usize);
         // SAFETY: the host checked the range and keeps the target.

@@ -1,6 +1,7 @@
 //! What `supports` requires of operands; the first unmet requirement is the answer.
 
-use llmrt_plugin::{DType, NodeView, Reason, TensorView};
+use crate::layout;
+use llmrt_plugin::{DType, NodeView, Op, Reason, TensorView};
 
 /// Yes, or why not.
 pub type Answer = Result<(), Reason>;
@@ -13,13 +14,25 @@ pub fn form(node: &NodeView<'_>) -> Answer {
     let known = !info.params.is_empty() || node.params_bytes().iter().all(|byte| *byte == 0);
     ensure(known, Reason::Param)?;
     let mut operands = (0..node.n_src()).filter_map(|i| node.src(i)).chain([node.dst()]);
-    operands.try_for_each(|t| aligned(&t))
+    operands.try_for_each(|t| aligned(&t))?;
+    layouts(node)
+}
+
+/// Only products and picked rows read a sealed weight, their first source, and only in whole rows.
+pub fn layouts(node: &NodeView<'_>) -> Answer {
+    let reads = matches!(node.op(), Some(Op::MulMat | Op::MulMatId | Op::GetRows));
+    let known = |i: usize, t: &TensorView<'_>| {
+        let is_whole = || t.dtype().is_some_and(|dtype| layout::are_eights(dtype, t.ne()[0]));
+        t.layout_id() == 0 || (reads && i == 0 && t.layout_id() == layout::EIGHTS && is_whole())
+    };
+    let mut sources = (0..node.n_src()).filter_map(|i| Some((i, node.src(i)?)));
+    let all = sources.all(|(i, t)| known(i, &t)) && node.dst().layout_id() == 0;
+    ensure(all, Reason::Layout)
 }
 
 /// A chip reads a number only at a multiple of its size; blocks start at even addresses, or anywhere.
 fn aligned(t: &TensorView<'_>) -> Answer {
     let info = t.dtype().ok_or(Reason::Type)?.info();
-    ensure(t.layout_id() == 0, Reason::Layout)?;
     let size = match info.block_elems {
         1 => info.block_bytes as usize,
         _ if info.block_bytes % 2 == 0 => 2,

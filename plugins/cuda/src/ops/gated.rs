@@ -1,9 +1,10 @@
 //! Gate, up and activation of few columns as one launch: kernels/mul_mat_gated.cu.
 
 use super::check::is_number;
-use super::mul_mat::{FEW, ROWS, at_once, blocks, name_of, quantise};
+use super::mul_mat::{self, FEW, WARPS, at_once, blocks, name_of_few, quantise};
 use super::{fuse, source};
 use crate::call::{Args, Call, address};
+use crate::layout::kernel_type;
 use llmrt_plugin::abi::op::GluParams;
 use llmrt_plugin::{NodeView, Op, Result, TensorView};
 
@@ -77,6 +78,8 @@ impl<'a> Unit<'a> {
         }
         if let [a, b] = self.products {
             safe &= fuse::apart(&a.dst(), &b.dst())?;
+            // By themselves they would be added up in two orders.
+            safe &= mul_mat::is_scattered(&source(a, 0)?)? == mul_mat::is_scattered(&source(b, 0)?)?;
         }
         Ok(safe)
     }
@@ -87,7 +90,8 @@ impl<'a> Unit<'a> {
         let [m, n, ..] = y.ne();
         let is_packed = !is_number(&w);
         let packed = if is_packed { quantise(call, &x)? } else { 0 };
-        let at_once = if is_packed && node.src(2).is_none() { at_once(n) } else { 1 };
+        let is_scattered = mul_mat::is_scattered(&w)?;
+        let at_once = if !is_scattered && node.src(2).is_none() { at_once(n) } else { 1 };
         let result = |(i, first): (usize, usize)| part(&self.products[i].dst(), 0, first, m);
         let up_w = source(&self.products[self.up.0], 0)?;
         let up_w = address(&up_w)? + (self.up.1 * up_w.nb()[1]) as u64;
@@ -95,8 +99,11 @@ impl<'a> Unit<'a> {
         let args = part(&w, 1, self.gate.1, m)?.tensor(&x)?.then(result(self.gate)?);
         let args = args.optional(node.src(2))?.address(packed).then(result(self.up)?).tensor(&y)?;
         let args = args.address(up_w).int(p.activation).float(p.alpha).float(p.limit);
-        let name = format!("gated_{}_{at_once}", w.dtype().and_then(name_of).unwrap_or_default());
-        call.launch(("mul_mat_gated", &name), [m.div_ceil(ROWS), blocks(y.ne(), at_once), 1], ROWS * 32, args)
+        let name = format!("gated_{}_{at_once}", name_of_few(&w)?);
+        // A warp takes as many rows of both as it would of one.
+        let rows = if is_scattered { 1 } else { mul_mat::rows_of_a_warp(at_once) / 2 };
+        let grid = [m.div_ceil(rows * WARPS), blocks(y.ne(), at_once), 1];
+        call.launch(("mul_mat_gated", &name), grid, WARPS * 32, args)
     }
 }
 
@@ -104,7 +111,7 @@ impl<'a> Unit<'a> {
 /// is missing.
 fn is_pair(a: &NodeView<'_>, b: &NodeView<'_>) -> Option<bool> {
     let (v, w) = (a.src(0)?, b.src(0)?);
-    let is_alike = v.dtype_id() == w.dtype_id() && v.ne() == w.ne() && v.nb() == w.nb();
+    let is_alike = kernel_type(&v) == kernel_type(&w) && v.ne() == w.ne() && v.nb() == w.nb();
     let id = |t: Option<TensorView<'_>>| t.map(|t| t.id());
     let is_same = id(a.src(1)) == id(b.src(1)) && id(a.src(2)) == id(b.src(2));
     Some(a.op() == b.op() && is_alike && is_same)
@@ -115,5 +122,5 @@ fn part(t: &TensorView<'_>, d: usize, first: usize, n: usize) -> Result<Args> {
     let (mut ne, nb) = (t.ne(), t.nb());
     ne[d] = n;
     let at = address(t)? + (first * nb[d]) as u64;
-    Ok(ne.into_iter().chain(nb).fold(Args::default().address(at), Args::count).count(t.dtype_id() as usize))
+    Ok(ne.into_iter().chain(nb).fold(Args::default().address(at), Args::count).count(kernel_type(t) as usize))
 }

@@ -148,6 +148,9 @@ fn pieces(bytes: &[usize]) -> usize {
 
 /// The launches of a node that [`supports`] accepted and whose result is not empty.
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
+    if check::layouts(node).is_err() {
+        return Err(Error::unsupported(format!("op {} of a sealed weight", node.op_id())));
+    }
     match node.op().map(rules) {
         Some(rules) => (rules.compute)(call, node),
         None => Err(Error::unsupported(format!("op {}", node.op_id()))),

@@ -10,6 +10,7 @@ use super::tiles::{self, NARROW, many};
 use super::{Form, by_cublas, kept, pieces, source};
 use crate::call::{Args, Call};
 use crate::gpu::Gpu;
+use crate::layout;
 use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 
 pub const MUL_MAT: Form = (supports, compute);
@@ -17,8 +18,8 @@ pub const MUL_MAT_ID: Form = (supports_id, compute_id);
 
 /// Columns, at most, of one matrix that a warp multiplies in one read of its row.
 pub const FEW: usize = 8;
-/// Rows of w that a block of the kernels for few columns takes.
-pub const ROWS: usize = 4;
+/// Warps of a block of the kernels for few columns.
+pub const WARPS: usize = 4;
 /// Bytes of 32 numbers of x in 8 bits.
 const PACKED: usize = 48;
 
@@ -45,6 +46,12 @@ pub fn name_of(dtype: DType) -> Option<&'static str> {
     })
 }
 
+/// As above, in the layout it has.
+pub fn name_of_weight(w: &TensorView<'_>) -> Option<String> {
+    let name = name_of(w.dtype()?)?;
+    Some(if w.layout_id() == layout::EIGHTS { format!("{name}_eights") } else { name.into() })
+}
+
 /// Source `i`: weights of a dtype that kernels decode; floats at any strides, packed ones in dense rows.
 pub fn weights<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     let w = check::given(node, i)?;
@@ -55,8 +62,18 @@ pub fn weights<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reas
     Ok(w)
 }
 
+/// As above, for products: kernels read 16 bytes at once of those whose blocks are multiples of that.
+fn factors<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
+    let w = weights(node, i)?;
+    if matches!(w.dtype(), Some(DType::Q4_K | DType::Q5_K)) || w.layout_id() != 0 {
+        let even = (1..4).all(|d| w.ne()[d] == 1 || w.nb()[d].is_multiple_of(16));
+        ensure(even && w.offset().is_multiple_of(16), Reason::Stride)?;
+    }
+    Ok(w)
+}
+
 fn supports(node: &NodeView<'_>) -> Answer {
-    let (w, x) = (weights(node, 0)?.ne(), numbers(node, 1)?.ne());
+    let (w, x) = (factors(node, 0)?.ne(), numbers(node, 1)?.ne());
     ensure(w[0] > 0 && w[0] == x[0] && w[2] > 0 && w[3] > 0, Reason::Shape)?;
     ensure(x[2].is_multiple_of(w[2]) && x[3].is_multiple_of(w[3]), Reason::Shape)?;
     check::result(node, Some(DType::F32), [w[1], x[1], x[2], x[3]])?;
@@ -92,12 +109,28 @@ pub fn blocks([_, n, n2, n3]: [usize; 4], at_once: usize) -> usize {
 /// A launch over rows of w and batches of y, with room for `at_once` columns in one warp.
 fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at_once: usize) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
-    let is_packed = !check::is_number(&w);
-    let packed = if is_packed { quantise(call, &x)? } else { 0 };
-    let name = w.dtype().and_then(name_of).unwrap_or_default();
+    let packed = if check::is_number(&w) { 0 } else { quantise(call, &x)? };
+    let (name, is_scattered) = (name_of_few(&w)?, is_scattered(&w)?);
     let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?.address(packed);
-    let grid = [y.ne()[0].div_ceil(ROWS), blocks(y.ne(), at_once), 1];
-    call.launch(("mul_mat", &format!("mul_mat_{name}_{at_once}")), grid, ROWS * 32, args)
+    let rows = if is_scattered { 1 } else { rows_of_a_warp(at_once) };
+    let grid = [y.ne()[0].div_ceil(rows * WARPS), blocks(y.ne(), at_once), 1];
+    call.launch(("mul_mat", &format!("mul_mat_{name}_{at_once}")), grid, WARPS * 32, args)
+}
+
+/// Rows that a warp takes at once: `ROWS` of kernels/few.cuh.
+pub fn rows_of_a_warp(at_once: usize) -> usize {
+    if at_once <= 2 { 2 } else { 4 }
+}
+
+/// Whether weights are floats of which 16 bytes cannot be read at once.
+pub fn is_scattered(w: &TensorView<'_>) -> Result<bool> {
+    Ok(check::is_number(w) && !(tiles::in_pieces(w) && tiles::is_aligned(w)?))
+}
+
+/// Kernels' name for weights times few columns.
+pub fn name_of_few(w: &TensorView<'_>) -> Result<String> {
+    let name = name_of_weight(w).unwrap_or_default();
+    Ok(if is_scattered(w)? { format!("{name}_scattered") } else { name })
 }
 
 /// Bytes of scratch memory that a supported node takes at most: for few columns those of x in 8 bits.
@@ -131,7 +164,7 @@ pub fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
 }
 
 fn supports_id(node: &NodeView<'_>) -> Answer {
-    let (w, x) = (weights(node, 0)?.ne(), numbers(node, 1)?.ne());
+    let (w, x) = (factors(node, 0)?.ne(), numbers(node, 1)?.ne());
     let ids = check::of(node, 2, DType::I32)?.ne();
     ensure(w[0] > 0 && w[0] == x[0] && w[3] == 1 && w[2] > 0 && ids[2..] == [1, 1], Reason::Shape)?;
     ensure(x[2..] == [ids[1], 1] && x[1] > 0 && ids[0].is_multiple_of(x[1]), Reason::Shape)?;

@@ -4,7 +4,7 @@
 use super::by_cublas;
 use super::check::is_number;
 use super::kept::Form;
-use super::mul_mat::{name_of, packed_bytes, quantise};
+use super::mul_mat::{name_of, name_of_weight, packed_bytes, quantise};
 use super::wgmma::{self, Operands, Variant};
 use super::{pieces, source};
 use crate::call::{Args, Call, address};
@@ -65,6 +65,7 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
     if is_number(&w) {
         return call.launch(("mul_mat", "mul_mat_float_tile"), [grid, n, batches], 256, args);
     }
+    let name = name_of_weight(&w).unwrap_or_default();
     call.launch(("mul_mat_tile", &format!("mul_mat_{name}_tile")), [grid, n, batches], 128, args)
 }
 
@@ -183,9 +184,17 @@ pub fn multiplies_halves(capability: (i32, i32), w: &TensorView<'_>) -> bool {
 
 /// Whether rows of halves, or of a cache's heads, are so far apart that 16 bytes can be read at once, if the first can.
 pub fn in_sixteens(t: &TensorView<'_>) -> bool {
+    t.nb()[0] == 2 && in_pieces(t)
+}
+
+/// Whether that is so of rows of floats.
+pub fn in_pieces(t: &TensorView<'_>) -> bool {
     let (ne, nb) = (t.ne(), t.nb());
     let even = (1..4).all(|d| ne[d] == 1 || nb[d].is_multiple_of(16));
-    ne[0].is_multiple_of(8) && nb[0] == 2 && even
+    is_number(t)
+        && nb[0] == t.dtype().map_or(0, DType::block_bytes)
+        && (ne[0] * nb[0]).is_multiple_of(16)
+        && even
 }
 
 /// Whether a tensor begins where 16 bytes can be read at once.

@@ -5,6 +5,7 @@ use super::source;
 use crate::call::{Args, Call, Kernel, Launch, address, dense_strides};
 use crate::driver::{Identity, cu};
 use crate::gpu::Gpu;
+use crate::layout::kernel_type;
 use crate::modules::Modules;
 use crate::sys::*;
 use llmrt_plugin::{DType, NodeView, Result, TensorView};
@@ -207,8 +208,10 @@ pub fn many_packed(
     for first in (0..m).step_by(rows) {
         let here = rows.min(m - first);
         let part = (w_at + (first * w.nb()[1]) as u64, [k, here, 1, 1]);
-        let args =
-            Args::default().fields(part.0, part.1, w.nb(), w.dtype_id()).address(halves).address(row_units);
+        let args = Args::default()
+            .fields(part.0, part.1, w.nb(), kernel_type(&w))
+            .address(halves)
+            .address(row_units);
         call.launch(("mul_mat_wgmma", "halve_packed"), [here, 1, 1], 128, args)?;
         let ne = [k, here, 1, 1];
         let args = Args::default().dense(halves, ne, DType::F16).tensor(&of_x)?;
