@@ -41,11 +41,11 @@ DEVICE void multiply_rows(float (&sums)[R][N], const u64 (&rows)[R], u64 x, i64 
     SHARED(float, scales, N * C);
     SHARED(float, totals, HAS_OFFSETS ? 2 * N * C : 1);
     int lane = lane_of(THREAD);
-    Raw<TYPE> now[R], next[R];
+    Raw<TYPE> raw[R];
     UNROLL for (int r = 0; r < R; r++) {
         UNROLL for (int j = 0; j < N; j++) sums[r][j] = 0.0f;
-        now[r] = {};
-        if (lane < groups) now[r] = raw_at<TYPE>(rows[r], lane);
+        raw[r] = {};
+        if (lane < groups) raw[r] = raw_at<TYPE>(rows[r], lane);
     }
     for (i64 first = 0; first < groups; first += C) {
         int count = (int)at_most(groups - first, C);
@@ -69,9 +69,8 @@ DEVICE void multiply_rows(float (&sums)[R][N], const u64 (&rows)[R], u64 x, i64 
         ROLLED for (int n = lane; n < count; n += 32) {
             Group g[R];
             UNROLL for (int r = 0; r < R; r++) {
-                next[r] = now[r];
-                if (first + n + 32 < groups) next[r] = raw_at<TYPE>(rows[r], first + n + 32);
-                g[r] = unpacked<TYPE>(now[r], n);
+                g[r] = unpacked<TYPE>(raw[r], n);
+                if (first + n + 32 < groups) raw[r] = raw_at<TYPE>(rows[r], first + n + 32);
             }
             Runs of = runs_of<TYPE>(n);
             UNROLL for (int j = 0; j < N; j++) {
@@ -99,7 +98,6 @@ DEVICE void multiply_rows(float (&sums)[R][N], const u64 (&rows)[R], u64 x, i64 
                     sums[r][j] = sum;
                 }
             }
-            UNROLL for (int r = 0; r < R; r++) now[r] = next[r];
         }
     }
 }

@@ -26,11 +26,11 @@ DEVICE void multiply_floats(float (&sums)[R][N], const u64 (&rows)[R], const Pro
     i64 n_pieces = p.w.ne[0] / P;
     u64 x = address_of(p.x, 0, c.x[0], c.x[1], c.x[2]);
     bool is_plain = p.x.type == F32 && p.x.nb[0] == 4 && (x & 15) == 0 && (N == 1 || (p.x.nb[1] & 15) == 0);
-    Vector now[R], next[R];
+    Vector raw[R];
     UNROLL for (int r = 0; r < R; r++) {
         UNROLL for (int j = 0; j < N; j++) sums[r][j] = 0.0f;
-        now[r] = {};
-        if (lane < n_pieces) now[r] = vector_at(rows[r] + 16 * lane);
+        raw[r] = {};
+        if (lane < n_pieces) raw[r] = vector_at(rows[r] + 16 * lane);
     }
     for (i64 first = 0; first < n_pieces; first += C / P) {
         int count = (int)at_most(n_pieces - first, C / P);
@@ -51,9 +51,8 @@ DEVICE void multiply_floats(float (&sums)[R][N], const u64 (&rows)[R], const Pro
         ROLLED for (int n = lane; n < count; n += 32) {
             float w[R][P];
             UNROLL for (int r = 0; r < R; r++) {
-                next[r] = now[r];
-                if (first + n + 32 < n_pieces) next[r] = vector_at(rows[r] + 16 * (first + n + 32));
-                floats_of<TYPE>(w[r], now[r]);
+                floats_of<TYPE>(w[r], raw[r]);
+                if (first + n + 32 < n_pieces) raw[r] = vector_at(rows[r] + 16 * (first + n + 32));
             }
             UNROLL for (int j = 0; j < N; j++) {
                 UNROLL for (int f = 0; f < FOURS; f++) {
@@ -63,7 +62,6 @@ DEVICE void multiply_floats(float (&sums)[R][N], const u64 (&rows)[R], const Pro
                             sums[r][j] = fmaf(w[r][4 * f + k], bits_to_float((u32)four.w[k]), sums[r][j]);
                 }
             }
-            UNROLL for (int r = 0; r < R; r++) now[r] = next[r];
         }
     }
 }
