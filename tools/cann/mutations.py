@@ -8,17 +8,11 @@ builds the plugin again.
     python3 tools/cann/mutations.py [PART_OF_A_NAME…]
 """
 
-import os
-import re
-import signal
-import subprocess
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
-SRC = ROOT / "plugins/cann/src"
-# Seconds for one row, building included.
-LIMIT = 300
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mutations"))
+import runner
 
 # Not here, because no test can distinguish them: a stream that forgets its fault, because the host leaves
 # the card out by itself; the direction that is passed to a copy, because the runtime goes by the addresses;
@@ -217,74 +211,5 @@ MUTATIONS = [
 ]
 
 
-def main() -> int:
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    rows = [row for row in MUTATIONS if not sys.argv[1:] or any(part in row[0] for part in sys.argv[1:])]
-    if git("status", "--porcelain", "--", "plugins/cann"):
-        print("plugins/cann has changes: commit them first, because its files are rewritten and restored")
-        return 1
-    problems = [problem for problem in map(misplaced, rows) if problem]
-    # What fails anyway proves nothing.
-    tests = list(dict.fromkeys(row[4] for row in rows)) if not problems else []
-    problems += [f"`{test}` is {found} without a mistake" for test in tests if (found := outcome(test)) != "SURVIVED"]
-    if problems:
-        print("\n".join(problems))
-        return 1
-    results = [apply(*row) for row in rows]
-    n_caught = sum(result.startswith("caught") for result in results)
-    print(f"{n_caught} of {len(rows)} caught")
-    return 0 if n_caught == len(rows) else 1
-
-
-def misplaced(row):
-    name, file, text, _, _ = row
-    n = (SRC / file).read_text().count(text)
-    return None if n == 1 else f"{name}: the text is {n} times in {file}, expected once"
-
-
-def apply(name, file, text, replacement, test):
-    """The result of a test with a mistake in."""
-    path = SRC / file
-    before = path.read_text()
-    try:
-        path.write_text(before.replace(text, replacement))
-        result = outcome(test)
-    finally:
-        path.write_text(before)
-    print(f"{result:18} {name}: {file}, `{test}`", flush=True)
-    return result
-
-
-def outcome(test):
-    """What became of `TARGET FILTER`: caught and how, SURVIVED, or why it is inconclusive."""
-    target, of = test.split()
-    command = ["cargo", "test", "-p", "llmrt-cann", "--test", target, of]
-    # A group of its own: a test that hangs is not cargo itself.
-    child = subprocess.Popen(
-        command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace",
-        start_new_session=True,
-    )
-    try:
-        output, hangs = child.communicate(timeout=LIMIT)[0], False
-    except subprocess.TimeoutExpired:
-        hangs = True
-        os.killpg(child.pid, signal.SIGKILL)
-        output = child.communicate()[0]
-    except BaseException:
-        os.killpg(child.pid, signal.SIGKILL)
-        raise
-    if not re.search(r"^running [1-9]\d* tests?$", output, re.M):
-        return "NO SUCH TEST" if "running 0 tests" in output else "DOES NOT COMPILE"
-    if hangs:
-        return "caught: hangs"
-    if child.returncode == 0:
-        return "SURVIVED"
-    return "caught" if "test result: FAILED" in output else "caught: crashes"
-
-
-def git(*arguments):
-    return subprocess.run(["git", *arguments], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(runner.main(MUTATIONS, "llmrt-cann", "plugins/cann", "src"))

@@ -16,51 +16,77 @@ template <int N> constexpr int ROWS = N <= 2 ? 2 : 4;
 template <int R> DEVICE i64 first_row() { return (BLOCK_X * (THREADS / 32) + warp_of(THREAD)) * R; }
 DEVICE i64 at_most(i64 n, i64 most) { return n < most ? n : most; }
 
-// Writes what the lanes of a warp have of rows from `row` on, in all columns.
-template <int R, int N> DEVICE void store_results(const Product &p, i64 first, int last, i64 row, float (&sums)[R][N]) {
-    UNROLL for (int r = 0; r < R; r++) {
-        UNROLL for (int j = 0; j < N; j++) {
-            float sum = warp_sum(sums[r][j]);
-            if (lane_of(THREAD) == 0 && j <= last && row + r < p.w.ne[1])
-                store_result(p, column_of(p, first + j), row + r, sum);
+// Of M numbers, a power of two up to LANES * 2, the sum over all lanes of number `lane / (32 / M)`. Lanes exchange halves of what
+// they have, so that each has fewer numbers with every step; the order of additions is warp_sum's.
+template <int M, int LANES = 16> DEVICE float sum_of_lane(float *x) {
+    if constexpr (LANES == 0) {
+        return x[0];
+    } else if constexpr (M == 1) {
+        x[0] += shuffle_xor(x[0], LANES);
+        return sum_of_lane<1, LANES / 2>(x);
+    } else {
+        bool is_upper = (lane_of(THREAD) & LANES) != 0;
+        UNROLL for (int i = 0; i < M / 2; i++) {
+            float kept = is_upper ? x[i + M / 2] : x[i], given = is_upper ? x[i] : x[i + M / 2];
+            x[i] = kept + shuffle_xor(given, LANES);
         }
+        return sum_of_lane<M / 2, LANES / 2>(x);
     }
+}
+
+// Writes what the lanes of a warp have of rows from `row` on, in columns from c on: a lane writes one number.
+template <int R, int N> DEVICE void store_results(const Product &p, Column c, int last, i64 row, float (&sums)[R * N]) {
+    constexpr int LANES = 32 / (R * N);
+    float sum = sum_of_lane<R * N>(sums);
+    int lane = lane_of(THREAD), n = lane / LANES, j = n % N;
+    row += n / N;
+    c.y[0] += j;
+    if (lane % LANES == 0 && j <= last && row < p.w.ne[1]) store_result(p, c, row, sum);
 }
 
 // Groups of x in shared memory at a time.
 template <int N> constexpr int CHUNK = N == 1 ? 256 : N == 2 ? 128 : 64;
 
-// sums[r][j] = row r of weights, at rows[r], times column j of x, whose groups are at x; columns after number `last` are it.
+// sums[r * N + j] = row r of weights, at rows[r], times column j of x, whose groups are at x; columns after `last` are it.
 template <int TYPE, int N, int R>
-DEVICE void multiply_rows(float (&sums)[R][N], const u64 (&rows)[R], u64 x, i64 groups, int last) {
+DEVICE void multiply_rows(float (&sums)[R * N], const u64 (&rows)[R], u64 x, i64 groups, int last) {
     constexpr int C = CHUNK<N>, PLANE = C + 1;
     constexpr bool HAS_OFFSETS = has_offsets(TYPE), HAS_ONE_SCALE = has_one_scale(TYPE);
-    // Halves of groups: all first ones of a column, then all second ones. One more than there are, so that first and second ones
+    // Halves of groups: all first ones of a column, then all second ones, with a gap so that first and second ones
     // of neighbours are in different banks.
     SHARED(Vector, numbers, 2 * N * PLANE);
     SHARED(float, scales, N * C);
     SHARED(float, totals, HAS_OFFSETS ? 2 * N * C : 1);
     int lane = lane_of(THREAD);
+    // Pieces of 16 bytes of x that a thread brings: which of the three of which group.
+    constexpr int PIECES = (3 * C + 127) / 128;
+    int group[PIECES], piece[PIECES];
+    UNROLL for (int i = 0; i < PIECES; i++) {
+        int n = THREAD + 128 * i;
+        group[i] = n / 3;
+        piece[i] = n - 3 * group[i];
+    }
     Raw<TYPE> raw[R];
     UNROLL for (int r = 0; r < R; r++) {
-        UNROLL for (int j = 0; j < N; j++) sums[r][j] = 0.0f;
+        UNROLL for (int j = 0; j < N; j++) sums[r * N + j] = 0.0f;
         raw[r] = {};
         if (lane < groups) raw[r] = raw_at<TYPE>(rows[r], lane);
     }
     for (i64 first = 0; first < groups; first += C) {
         int count = (int)at_most(groups - first, C);
         if (first > 0) sync_block();
-        for (int j = 0; j < N; j++) {
+        UNROLL for (int j = 0; j < N; j++) {
             global<const Vector> from = at<const Vector>(x + ((j < last ? j : last) * groups + first) * sizeof(Packed));
-            for (int i = THREAD; i < 3 * count; i += THREADS) {
-                Vector piece = from[i];
-                int n = i / 3, which = i % 3;
-                if (which < 2) numbers[(2 * j + which) * PLANE + n] = piece;
+            UNROLL for (int i = 0; i < PIECES; i++) {
+                int n = group[i];
+                if (n >= count) continue;
+                Vector found = from[THREAD + 128 * i];
+                if (piece[i] < 2) numbers[(2 * j + piece[i]) * PLANE + n] = found;
                 else {
-                    scales[j * C + n] = bits_to_float((u32)piece.w[0]);
+                    scales[j * C + n] = bits_to_float((u32)found.w[0]);
                     if (HAS_OFFSETS) {
-                        totals[2 * j * C + n] = bits_to_float((u32)piece.w[1]);
-                        totals[(2 * j + 1) * C + n] = bits_to_float((u32)piece.w[2]);
+                        totals[2 * j * C + n] = bits_to_float((u32)found.w[1]);
+                        totals[(2 * j + 1) * C + n] = bits_to_float((u32)found.w[2]);
                     }
                 }
             }
@@ -81,13 +107,12 @@ DEVICE void multiply_rows(float (&sums)[R][N], const u64 (&rows)[R], u64 x, i64 
                     for (int h = 0; h < 2; h++) total[h] = totals[(2 * j + of.half[h]) * C + of.group[h]];
                 }
                 UNROLL for (int r = 0; r < R; r++) {
-                    int low = 0, high = 0;
-                    UNROLL for (int i = 0; i < 4; i++) {
-                        low = dot4(g[r].q[i], a.w[i], low);
-                        high = dot4(g[r].q[i + 4], b.w[i], high);
-                    }
-                    float sum = sums[r][j];
-                    if (HAS_ONE_SCALE) sum = fmaf(g[r].scale[0] * d[0], (float)(low + high), sum);
+                    int low = 0;
+                    UNROLL for (int i = 0; i < 4; i++) low = dot4(g[r].q[i], a.w[i], low);
+                    int high = HAS_ONE_SCALE ? low : 0;
+                    UNROLL for (int i = 0; i < 4; i++) high = dot4(g[r].q[i + 4], b.w[i], high);
+                    float sum = sums[r * N + j];
+                    if (HAS_ONE_SCALE) sum = fmaf(g[r].scale[0] * d[0], (float)high, sum);
                     else {
                         sum = fmaf(g[r].scale[0] * d[0], (float)low, sum);
                         sum = fmaf(g[r].scale[1] * d[1], (float)high, sum);
@@ -95,7 +120,7 @@ DEVICE void multiply_rows(float (&sums)[R][N], const u64 (&rows)[R], u64 x, i64 
                     if (HAS_OFFSETS) {
                         UNROLL for (int h = 0; h < 2; h++) sum = fmaf(g[r].offset[h], total[h], sum);
                     }
-                    sums[r][j] = sum;
+                    sums[r * N + j] = sum;
                 }
             }
         }

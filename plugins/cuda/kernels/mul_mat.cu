@@ -21,14 +21,14 @@ KERNEL(quantise, Quantise, 256) {
 // Rows of w and N columns, multiplied with one matrix, which is read once.
 template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
     constexpr int R = ROWS<N>;
-    i64 first = first_column<N>(p), row = first_row<R>(), groups = p.w.ne[0] / 32;
+    i64 row = first_row<R>(), groups = p.w.ne[0] / 32;
     int last = last_column<N>(p);
-    Column c = column_of(p, first);
+    Column c = column_of(p, first_column<N>(p));
     u64 rows[R];
     for (int r = 0; r < R; r++) rows[r] = c.w + at_most(row + r, p.w.ne[1] - 1) * p.w.nb[1];
-    float sums[R][N];
-    multiply_rows<TYPE>(sums, rows, p.packed + row_of_x(p, c) * groups * sizeof(Packed), groups, last);
-    store_results(p, first, last, row, sums);
+    float sums[R * N];
+    multiply_rows<TYPE, N, R>(sums, rows, p.packed + row_of_x(p, c) * groups * sizeof(Packed), groups, last);
+    store_results<R, N>(p, c, last, row, sums);
 }
 
 #define FEW_COLUMNS(name, TYPE)                                                                                        \
@@ -56,33 +56,33 @@ FEW_COLUMNS(mxfp4, MXFP4)
 // The same of floats in whole pieces of 16 bytes.
 template <int TYPE, int N> DEVICE void float_columns(const Product &p) {
     constexpr int R = ROWS<N>;
-    i64 first = first_column<N>(p), row = first_row<R>();
+    i64 row = first_row<R>();
     int last = last_column<N>(p);
-    Column c = column_of(p, first);
+    Column c = column_of(p, first_column<N>(p));
     u64 rows[R];
     for (int r = 0; r < R; r++) rows[r] = c.w + at_most(row + r, p.w.ne[1] - 1) * p.w.nb[1];
-    float sums[R][N];
-    multiply_floats<TYPE>(sums, rows, p, c, last);
-    store_results(p, first, last, row, sums);
+    float sums[R * N];
+    multiply_floats<TYPE, N, R>(sums, rows, p, c, last);
+    store_results<R, N>(p, c, last, row, sums);
 }
 
 // And of floats at any strides: a warp per row of w.
 template <int TYPE, int N> DEVICE void scattered_columns(const Product &p) {
-    i64 first = first_column<N>(p), row = first_row<1>();
+    i64 row = first_row<1>();
     if (row >= p.w.ne[1]) return;
     int last = last_column<N>(p);
-    Column c = column_of(p, first);
-    float sums[1][N];
-    for (int j = 0; j < N; j++) sums[0][j] = 0.0f;
+    Column c = column_of(p, first_column<N>(p));
+    float sums[N];
+    for (int j = 0; j < N; j++) sums[j] = 0.0f;
     u64 x = address_of(p.x, 0, c.x[0], c.x[1], c.x[2]);
     for (i64 i = lane_of(THREAD); i < p.w.ne[0]; i += 32) {
         float w = load_number(c.w + row * p.w.nb[1] + i * p.w.nb[0], TYPE);
         for (int j = 0; j < N; j++) {
             float v = load_number(x + (j < last ? j : last) * p.x.nb[1] + i * p.x.nb[0], p.x.type);
-            sums[0][j] = fmaf(w, v, sums[0][j]);
+            sums[j] = fmaf(w, v, sums[j]);
         }
     }
-    store_results(p, first, last, row, sums);
+    store_results<1, N>(p, c, last, row, sums);
 }
 
 #define FLOAT_COLUMNS(name, TYPE, columns)                                                                             \

@@ -32,28 +32,31 @@ template <int R> DEVICE void rows_of_both(u64 (&rows)[R], const GatedProduct &p,
 }
 
 template <int R, int N>
-DEVICE void store_all_gated(const GatedProduct &p, i64 first, int last, i64 row, float (&sums)[R][N]) {
-    UNROLL for (int r = 0; r < R; r += 2) {
-        UNROLL for (int j = 0; j < N; j++) {
-            float gate = warp_sum(sums[r][j]), up = warp_sum(sums[r + 1][j]);
-            i64 n = row + r / 2;
-            if (lane_of(THREAD) == 0 && j <= last && n < p.gate.w.ne[1])
-                store_gated(p, column_of(p.gate, first + j), n, gate, up);
-        }
+DEVICE void store_all_gated(const GatedProduct &p, Column c, int last, i64 row, const float (&sums)[R * N]) {
+    constexpr int M = R / 2 * N, LANES = 32 / M;
+    float gates[M], ups[M];
+    UNROLL for (int i = 0; i < M; i++) {
+        gates[i] = sums[i / N * 2 * N + i % N];
+        ups[i] = sums[(i / N * 2 + 1) * N + i % N];
     }
+    float gate = sum_of_lane<M>(gates), up = sum_of_lane<M>(ups);
+    int lane = lane_of(THREAD), n = lane / LANES, j = n % N;
+    row += n / N;
+    c.y[0] += j;
+    if (lane % LANES == 0 && j <= last && row < p.gate.w.ne[1]) store_gated(p, c, row, gate, up);
 }
 
 // Rows of both and N columns, multiplied with one pair, which is read once.
 template <int TYPE, int N> DEVICE void gated_columns(const GatedProduct &p) {
     constexpr int R = ROWS<N>;
-    i64 first = first_column<N>(p.gate), row = first_row<R / 2>(), groups = p.gate.w.ne[0] / 32;
+    i64 row = first_row<R / 2>(), groups = p.gate.w.ne[0] / 32;
     int last = last_column<N>(p.gate);
-    Column c = column_of(p.gate, first);
+    Column c = column_of(p.gate, first_column<N>(p.gate));
     u64 rows[R];
     rows_of_both(rows, p, c, row);
-    float sums[R][N];
-    multiply_rows<TYPE>(sums, rows, p.gate.packed + row_of_x(p.gate, c) * groups * sizeof(Packed), groups, last);
-    store_all_gated(p, first, last, row, sums);
+    float sums[R * N];
+    multiply_rows<TYPE, N, R>(sums, rows, p.gate.packed + row_of_x(p.gate, c) * groups * sizeof(Packed), groups, last);
+    store_all_gated<R, N>(p, c, last, row, sums);
 }
 
 #define GATED_COLUMNS(name, TYPE)                                                                                      \
@@ -81,14 +84,14 @@ GATED_COLUMNS(mxfp4, MXFP4)
 // The same of floats in whole pieces of 16 bytes.
 template <int TYPE, int N> DEVICE void gated_float_columns(const GatedProduct &p) {
     constexpr int R = ROWS<N>;
-    i64 first = first_column<N>(p.gate), row = first_row<R / 2>();
+    i64 row = first_row<R / 2>();
     int last = last_column<N>(p.gate);
-    Column c = column_of(p.gate, first);
+    Column c = column_of(p.gate, first_column<N>(p.gate));
     u64 rows[R];
     rows_of_both(rows, p, c, row);
-    float sums[R][N];
-    multiply_floats<TYPE>(sums, rows, p.gate, c, last);
-    store_all_gated(p, first, last, row, sums);
+    float sums[R * N];
+    multiply_floats<TYPE, N, R>(sums, rows, p.gate, c, last);
+    store_all_gated<R, N>(p, c, last, row, sums);
 }
 
 #define GATED_FLOATS(name, TYPE)                                                                                       \

@@ -17,12 +17,12 @@ use std::sync::Arc;
 /// Two products of matrices of this type, with a function between them.
 fn graph(dtype: DType) -> (Graph, Tensor, Tensor) {
     let mut g = Graph::new();
-    let x = g.input("x", DType::F32, &[64, 3]);
-    let up = g.weight("blk.0.up.weight", dtype, &[64, 160], Role::Matrix);
-    let down = g.weight("blk.0.down.weight", dtype, &[160, 64], Role::Matrix);
+    let x = g.input("x", DType::F32, &[256, 3]);
+    let up = g.weight("blk.0.up.weight", dtype, &[256, 160], Role::Matrix);
+    let down = g.weight("blk.0.down.weight", dtype, &[160, 256], Role::Matrix);
     let h = g.mul_mat(up, x); // [160, 3]
     let h = g.silu(h);
-    let y = g.mul_mat(down, h); // [64, 3]
+    let y = g.mul_mat(down, h); // [256, 3]
     let y = g.add(y, x);
     g.output(y, "y");
     (g.finish().unwrap(), x, y)
@@ -30,7 +30,7 @@ fn graph(dtype: DType) -> (Graph, Tensor, Tensor) {
 
 /// The matrices as a file: small numbers that a rule gives.
 fn file(dtype: DType) -> ModelFiles {
-    let shapes = [("blk.0.up.weight", [64, 160]), ("blk.0.down.weight", [160, 64])];
+    let shapes = [("blk.0.up.weight", [256, 160]), ("blk.0.down.weight", [160, 256])];
     let mut tables = Tables::default();
     tables.metadata.set("general.architecture", "test");
     tables.tensors = shapes.map(|(name, dims)| TensorShape::new(name, dtype, &dims).unwrap()).into();
@@ -40,9 +40,9 @@ fn file(dtype: DType) -> ModelFiles {
             // A scale of 2⁻⁸ as F16, and 32 bytes.
             let block =
                 |b: usize| [0x00, 0x1c].into_iter().chain((0..32).map(move |i| (b * 7 + i * 13) as u8));
-            (0..320).flat_map(block).collect()
+            (0..1280).flat_map(block).collect()
         }
-        _ => (0..64 * 160).flat_map(|i| number(i).to_le_bytes()).collect(),
+        _ => (0..256 * 160).flat_map(|i| number(i).to_le_bytes()).collect(),
     };
     let file = writer::to_vec(&tables, &[&bytes, &bytes]).unwrap();
     ModelFiles::from_bytes("test", &file, &Default::default()).unwrap()
@@ -65,7 +65,7 @@ fn run(simulated: &str, n_cards: usize, split: SplitMode, dtype: DType) -> (Vec<
     let load = LoadOptions { mode: LoadMode::Read, check_tensors: false, progress: &mut |_| true };
     let weights = load::load(&files, &requests, load).unwrap();
     let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, split)).unwrap();
-    let input: Vec<u8> = (0..64 * 3).flat_map(|i| (i as f32 / 50.0).sin().to_ne_bytes()).collect();
+    let input: Vec<u8> = (0..256 * 3).flat_map(|i| (i as f32 / 50.0).sin().to_ne_bytes()).collect();
     let (program, mut bytes) = (Program::new(g), Vec::new());
     for _ in 0..3 {
         executor.run(&program, &[(x, &input)]).unwrap();

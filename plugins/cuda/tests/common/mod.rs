@@ -2,6 +2,7 @@
 #![allow(dead_code)]
 
 use libloading::os::unix::Library;
+use llmrt_abi::types::TENSOR_WEIGHT;
 use llmrt_graph::reference::Memory;
 use llmrt_graph::{Graph, Kind, Tensor, plan};
 use llmrt_host::{
@@ -122,15 +123,17 @@ pub struct Bound {
     pub raw: RawGraph,
 }
 
-/// Puts a graph on a card; weights, inputs and states come from `memory`.
+/// Puts a graph on a card; weights, inputs and states come from `memory`, and weights are sealed as a loader seals them.
 pub fn bind(device: &Arc<Device>, graph: &Graph, memory: &Memory) -> Result<Bound> {
     let mut builder = RawGraphBuilder::new();
     let mut buffers: Vec<Option<Buffer>> = Vec::new();
+    let mut layouts = vec![0; graph.tensors.len()];
     for (i, def) in graph.tensors.iter().enumerate() {
         let (owner, offset) = def.view.map_or((i, 0), |(t, offset)| (t.0 as usize, offset));
         let desc = TensorDesc {
             nb: def.nb,
             role: def.role as u32,
+            flags: if def.kind == Kind::Weight { TENSOR_WEIGHT } else { 0 },
             offset,
             name: &def.name,
             ..TensorDesc::contiguous(def.dtype, def.ne)
@@ -140,13 +143,17 @@ pub fn bind(device: &Arc<Device>, graph: &Graph, memory: &Memory) -> Result<Boun
             if let (true, Some(bytes)) = (def.kind != Kind::Computed, memory.bytes(Tensor(i as u32))) {
                 buffer.write(0, bytes)?;
             }
+            if def.kind == Kind::Weight {
+                layouts[i] = buffer.seal(&TensorDesc { buffer: Some(&buffer), ..desc })?.id;
+            }
             Some(buffer)
         } else {
             None
         };
         buffers.push(buffer);
         let view = def.view.map(|(t, offset)| (t.0, offset));
-        builder.tensor(&TensorDesc { buffer: buffers[owner].as_ref(), view, ..desc })?;
+        let layout_id = layouts[owner];
+        builder.tensor(&TensorDesc { buffer: buffers[owner].as_ref(), view, layout_id, ..desc })?;
     }
     for node in &graph.nodes {
         let info = node.op.info();
