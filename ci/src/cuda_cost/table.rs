@@ -60,7 +60,7 @@ fn figures(card: &Chip, cost: &Cost, ideal: f64) -> String {
     let requests = cost.requests.max(1) as f64;
     // Bytes of a multiprocessor on their way on average: what warps stream in the time that they take, by Little's law.
     let warps = f64::from(cost.threads / 32);
-    let flight = cost.stream_bytes as f64 / warps * card.latency[2] as f64 / cost.warp.clocks.max(1) as f64 * cost.warps;
+    let flight = cost.stream_bytes as f64 / warps * cost.far as f64 / cost.warp.clocks.max(1) as f64 * cost.warps;
     let moved = cost.moved / (ideal * card.memory * 1000.0);
     let all: u64 = cost.instructions.values().sum();
     let per_kib = match cost.stream_bytes {
