@@ -21,6 +21,9 @@ mod machine;
 mod sass;
 mod timing;
 
+#[cfg(test)]
+mod tests;
+
 use crate::root;
 use chips::{CHIPS, Chip};
 use code::Codes;

@@ -35,6 +35,9 @@ pub fn find(i: &mut Instruction) {
             _ => (),
         }
     }
+    if i.op == "R2P" {
+        writes.extend((0..PT).map(of_predicate));
+    }
     let is_fixed = |r: &u16| [RZ, URZ, of_predicate(PT), of_predicate(15)].contains(r);
     reads.retain(|r| !is_fixed(r));
     writes.retain(|r| !is_fixed(r));

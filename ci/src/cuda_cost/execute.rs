@@ -30,6 +30,7 @@ pub fn execute(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32
             Ok(())
         }
         "NOP" | "WARPSYNC" | "YIELD" | "DEPBAR" | "LDGDEPBAR" | "MEMBAR" | "ERRBAR" | "CCTL" => Ok(()),
+        "R2P" => predicates_from(m, warp, i, lanes),
         "SHFL" => shuffle(m, warp, i, lanes),
         "VOTE" => vote(m, warp, i, lanes),
         "LD" | "LDG" | "ST" | "STG" | "LDS" | "STS" | "LDL" | "STL" | "LDGSTS" => memory(m, warp, i, lanes),
@@ -188,6 +189,15 @@ fn barrier(i: &Instruction, f: impl FnOnce(usize)) -> Result<(), String> {
         Some(Operand::Barrier(b)) => Ok(f(*b)),
         _ => Err("no barrier".into()),
     }
+}
+
+/// Predicates from the bits of a register, those of a mask.
+fn predicates_from(m: &Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Result<(), String> {
+    for lane in lanes_of(lanes) {
+        let (bits, mask) = (source(m, warp, i, 1, lane)?, source(m, warp, i, 2, lane)?);
+        (0..7).filter(|p| mask >> p & 1 == 1).for_each(|p| warp.set_pred(p, lane, bits >> p & 1 == 1));
+    }
+    Ok(())
 }
 
 fn shuffle(m: &Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Result<(), String> {

@@ -46,7 +46,12 @@ pub fn result(
         "IMNMX" | "VIMNMX" => word(least(i, s(0)?, s(1)?, preds.last() == Some(&true))),
         "VIADDMNMX" => word(least(i, s(0)?.wrapping_add(s(1)?), s(2)?, preds.last() == Some(&true))),
         "POPC" => word(s(0)?.count_ones()),
-        "FLO" => word(31u32.wrapping_sub(s(0)?.leading_zeros())),
+        // The number of the highest bit, or how far it is from the top; of zero -1.
+        "FLO" => word(match s(0)? {
+            0 => u32::MAX,
+            x if i.has("SH") => x.leading_zeros(),
+            x => 31 - x.leading_zeros(),
+        }),
         "BREV" => word(s(0)?.reverse_bits()),
         "IABS" => word((s(0)? as i32).unsigned_abs()),
         _ => Ok(None),

@@ -17,8 +17,9 @@ use llmrt_host::{Buffer, Device, NodeDesc, RawGraph, RawGraphBuilder, TensorDesc
 use std::io::Write;
 use std::sync::Arc;
 
-/// Rows and columns of matrices: gate and attention of a model like Llama 3 8B, gate of one like Llama 3.2 1B.
-const MATRICES: [[u64; 2]; 3] = [[14336, 4096], [4096, 4096], [8192, 2048]];
+/// Rows and columns of matrices: gate and attention of a model like Llama 3 8B, gate of one like Llama 3.2 1B, and its
+/// attention, which L6 of conform measures.
+const MATRICES: [[u64; 2]; 4] = [[14336, 4096], [4096, 4096], [8192, 2048], [2048, 2048]];
 /// Weights that get a row in the table.
 const TYPES: [DType; 8] = [
     DType::Q4_0,
@@ -54,8 +55,8 @@ fn main() {
 fn cases() -> Vec<Case> {
     let mut cases = Vec::new();
     for (i, [rows, k]) in MATRICES.into_iter().enumerate() {
-        // Every type and number of columns of the largest matrix; of the others one column.
-        for n in COLUMNS.into_iter().filter(|n| i == 0 || *n == 1) {
+        // Every type and number of columns of the largest matrix; of the others one column, of the last eight, too.
+        for n in COLUMNS.into_iter().filter(|n| i == 0 || *n == 1 || i == 3 && *n == 8) {
             for w in TYPES {
                 cases.push(product(w, [k, rows, n]));
                 if i == 0 {
