@@ -2,11 +2,12 @@
 # Checks and measures the cuda plugin on a machine with an NVIDIA card, which needs no network.
 #
 #   ci/device/card.sh pack DIR [LLAMA_CPP]   here: builds what is carried into DIR, and packs llama.cpp's sources
-#   DIR/card.sh run [STEP…]                  there: conform equal sanitize bench, or only these, then a table
+#   DIR/card.sh run [STEP…]                  there: perf conform equal sanitize bench, or only these, and one report
 #
-# Logs are in $OUT, else DIR/out. Environment: LIKE, LAYERS, TYPES (models that are made there; empty: none), FILES (more
-# models), ARCH (90: the peer's chip), CASES, PAIRS, QUICK (of the bench), LEVELS, PART (of conform), TOKENS (of texts),
-# LLMRT_CUDA_LIB_DIR (the simulated driver).
+# It ends within $LIMIT seconds (600): a step that does not fit is cut off or left out, and the report names it. The report is
+# report.md in $OUT, else DIR/out, beside the logs. Environment: LIMIT, LEAST (seconds that a step is worth beginning for), LIKE,
+# LAYERS, TYPES (models that are made there; empty: none), FILES (more models), ARCH (90: the peer's chip), CASES, PAIRS, QUICK (of
+# the bench), PERF_OPS, LEVELS, PART (of conform), TOKENS (of texts), LLMRT_CUDA_LIB_DIR (the simulated driver).
 set -uo pipefail
 
 pack() {
@@ -15,7 +16,8 @@ pack() {
     mkdir -p "$dir" && dir=$(cd "$dir" && pwd) && cd "$root" || return
     cargo ci cuda-kernels && cargo build --release --locked -p llmrt-cli -p llmrt-cuda -p llmrt-ci || return
     local built=${CARGO_TARGET_DIR:-target}/release
-    cp "$built/llmrt" "$built/llmrt-ci" "$built/libllmrt_cuda.so" cli/assets/stories.gguf "$0" "$dir" || return
+    cp "$built/llmrt" "$built/llmrt-ci" "$built/libllmrt_cuda.so" cli/assets/stories.gguf plugins/cuda/kernels/cost.txt \
+        "$0" "$dir" || return
     strip "$dir/llmrt" "$dir/llmrt-ci"
     [ -z "$sources" ] || pack_peer "$dir" "$sources"
     du -sh "$dir"
@@ -33,7 +35,7 @@ pack_peer() {
 }
 
 # Built while the card is checked; the list of tools is cut down to the two.
-build_peer() {
+step_peer() {
     [ -f llama.cpp.tar.xz ] && command -v nvcc cmake >/dev/null && [ ! -x peer/bin/llama-bench ] || return 0
     mkdir -p llama.cpp && tar -C llama.cpp -xJf llama.cpp.tar.xz
     printf 'add_subdirectory(%s)\n' batched-bench llama-bench >llama.cpp/tools/CMakeLists.txt
@@ -83,10 +85,15 @@ models() {
     [ -z "${FILES:-}" ] || printf '%s\n' $FILES
 }
 
+# Speed of single ops, before anything else is measured: what the card is for, and little of the time.
+step_perf() {
+    ./llmrt conform ./libllmrt_cuda.so --level L6 --perf ${PERF_OPS:+--ops "$PERF_OPS"} \
+        --json "$OUT/perf.json" --markdown "$OUT/perf.md" >"$OUT/perf.log" 2>&1
+    report perf "exit $?: $(tail -1 "$OUT/perf.log")"
+}
+
 step_conform() {
-    local levels=--perf # L0 to L6
-    [ -z "${LEVELS:-}" ] || levels="--level $LEVELS"
-    ./llmrt conform ./libllmrt_cuda.so $levels ${PART:+--part $PART} \
+    ./llmrt conform ./libllmrt_cuda.so ${LEVELS:+--level $LEVELS} ${PART:+--part $PART} \
         --json "$OUT/conform.json" --markdown "$OUT/conform.md" >"$OUT/conform.log" 2>&1
     local code=$?
     report conform "exit $code: $(tail -1 "$OUT/conform.log")"
@@ -141,23 +148,114 @@ step_bench() {
     [ "${PIPESTATUS[0]}" = 0 ] || report bench "FAILS: $(tail -1 "$OUT/bench.log")"
 }
 
+# Seconds that a step may take, of those that are left: each leaves the others some.
+share() {
+    case $1 in
+    perf) echo $(($2 / 4)) ;;
+    conform) echo $(($2 * 2 / 5)) ;;
+    equal) echo $(($2 / 3)) ;;
+    sanitize) echo $(($2 / 3)) ;;
+    *) echo "$2" ;;
+    esac
+}
+
+left() { echo $((${LIMIT:-600} - SECONDS - 5)); }
+
+# A step in a process group of its own, which ends with its time.
+bounded() {
+    local seconds
+    seconds=$(share "$1" "$(left)")
+    if [ "$seconds" -lt "${LEAST:-10}" ]; then
+        report "$1" "LEFT OUT: $(left) s of ${LIMIT:-600} are left"
+        return
+    fi
+    timeout -k 5 "$seconds" bash "./$(basename "$0")" step "$1"
+    [ $? -lt 124 ] || report "$1" "CUT OFF after $seconds s: what it had not reported is missing"
+}
+
+# What the model of cost predicts (cost.txt) beside what L6 of conform measured, for this card or the nearest by name.
+predicted() {
+    python3 - "$1" <<'PY'
+import json, os, re, sys
+out, name = os.environ["OUT"], sys.argv[1]
+card = next((c for c in ("H100", "A100", "4090") if c in name), None)
+rows, section, case = {}, None, None
+for line in open("cost.txt"):
+    if found := re.match(r"(\w+) \(sm_", line):
+        section = found[1]
+    elif section == card and line.count("|") == 2 and not line.startswith("case"):
+        case, words = line[:24].strip() or case, line.split("|")[2].split()
+        share, time = (words[0], words[2]) if words[0].endswith("%") else ("", words[1])
+        rows[case] = (share, rows.get(case, ("", 0.0))[1] + float(time))
+try:
+    measured = json.load(open(f"{out}/perf.json"))["perf"]
+except (OSError, KeyError, ValueError):
+    measured = []
+if not card or not measured:
+    print("Nothing to compare: " + ("no measurements." if card else "cost.txt has no card like this."))
+    sys.exit()
+print(f"{card}: predicted without gaps between launches and without the time that x takes to become 8 bits.\n")
+print("| case | predicted us | measured us | share predicted |\n|---|--:|--:|--:|")
+for row in measured:
+    product = re.match(r"(\w+) \[(\d+), (\d+)\] × (\d+)", row["case"])
+    depth = re.match(r"F16 cache, (\d+) tokens deep, 1 new", row["case"])
+    key = None
+    if row["op"] == "mul_mat" and product:
+        key = f"{product[1]}:{product[3]}x{product[2]}:{product[4]}"
+    elif row["op"] == "attention" and depth:
+        key = f"attention:{depth[1]}:1"
+    if key in rows:
+        print(f"| {key} | {rows[key][1]:.1f} | {row['best_us']:.1f} | {rows[key][0]} |")
+PY
+}
+
+# One page with everything; logs of steps that failed to their last lines.
+write_report() {
+    local file
+    echo "# llmrt on a card: $1"
+    printf '\n%s s of %s.\n\n## Steps\n\n```text\n' "$SECONDS" "${LIMIT:-600}"
+    cat "$OUT/table.txt"
+    printf '```\n\n## Predicted and measured\n\n'
+    predicted "$1" 2>&1
+    for file in perf.md conform.md; do
+        [ ! -f "$OUT/$file" ] || { printf '\n'; sed 's/^#/##/' "$OUT/$file"; }
+    done
+    for file in "$OUT"/*.log; do
+        [ -s "$file" ] || continue
+        printf '\n## %s\n\n```text\n' "$(basename "$file")"
+        tail -15 "$file" | cut -c1-400
+        printf '```\n'
+    done
+    [ ! -f "$OUT/bench.json" ] || { printf '\n## bench.json\n\n```json\n'; head -c 100000 "$OUT/bench.json"; printf '\n```\n'; }
+}
+
 run() {
+    SECONDS=0
     cd "$(dirname "$0")" && export OUT=${OUT:-$PWD/out} && mkdir -p "$OUT" && : >"$OUT/table.txt" || exit
+    rm -f "$OUT"/*.json "$OUT"/*.md "$OUT"/*.log
     chmod +x llmrt llmrt-ci 2>/dev/null
-    build_peer >"$OUT/peer.log" 2>&1 &
-    report card "$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi')"
+    local card peer
+    card=$(nvidia-smi --query-gpu=name,driver_version,memory.total --format=csv,noheader 2>/dev/null || echo 'no nvidia-smi')
+    # A third of the time is for the bench, which needs the peer.
+    timeout -k 5 $((${LIMIT:-600} * 2 / 3)) bash "./$(basename "$0")" step peer >"$OUT/peer.log" 2>&1 &
+    peer=$!
+    report card "$card"
     report date "$(date -u +%F), $(./llmrt --version)"
-    [ $# -gt 0 ] || set -- conform equal sanitize bench
+    [ $# -gt 0 ] || set -- perf conform equal sanitize bench
     for step in "$@"; do
         # The bench has the card, and the processor, to itself.
-        [ "$step" != bench ] || wait
-        "step_$step"
+        [ "$step" != bench ] || wait "$peer" || report peer "not built: see peer.log"
+        bounded "$step"
     done
+    kill "$peer" 2>/dev/null
     wait
-    echo; echo "== table"; cat "$OUT/table.txt"
+    write_report "$card" >"$OUT/report.md"
+    echo; echo "== table"; cat "$OUT/table.txt"; echo "report: $OUT/report.md"
 }
 
 case ${1:-} in
 pack | run) "$@" ;;
-*) sed -n '2,10s/^# \?//p' "$0" && exit 2 ;;
+step) "step_$2" ;;
+predicted) predicted "$2" ;;
+*) sed -n '2,12s/^# \?//p' "$0" && exit 2 ;;
 esac

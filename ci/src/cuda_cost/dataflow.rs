@@ -35,6 +35,9 @@ pub fn find(i: &mut Instruction) {
             _ => (),
         }
     }
+    if i.op == "R2P" {
+        writes.extend((0..PT).map(of_predicate));
+    }
     let is_fixed = |r: &u16| [RZ, URZ, of_predicate(PT), of_predicate(15)].contains(r);
     reads.retain(|r| !is_fixed(r));
     writes.retain(|r| !is_fixed(r));
@@ -47,8 +50,7 @@ pub fn n_results(i: &Instruction) -> usize {
     let is_reg = |n: usize| matches!(i.operands.get(n), Some(Operand::Reg(..)));
     match &i.op[..] {
         "ST" | "STG" | "STS" | "STL" | "BRA" | "BRX" | "EXIT" | "RET" | "CALL" | "BSSY" | "BSYNC" | "BAR"
-        | "NOP" | "WARPSYNC" | "BREAK" | "LDGSTS" | "DEPBAR" | "LDGDEPBAR" | "R2P" | "RED" | "MEMBAR"
-        | "YIELD" => 0,
+        | "NOP" | "WARPSYNC" | "BREAK" | "LDGSTS" | "DEPBAR" | "LDGDEPBAR" | "R2P" | "RED" | "MEMBAR" | "YIELD" => 0,
         "ISETP" | "FSETP" | "PLOP3" => 2,
         "FCHK" => 1,
         // A second predicate is a result where three sources follow.

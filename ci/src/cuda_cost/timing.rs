@@ -33,8 +33,8 @@ pub fn unit(i: &Instruction) -> Unit {
         "FADD" | "FMUL" | "FFMA" | "HADD2" | "HMUL2" | "HFMA2" => Unit::Float,
         "MUFU" | "I2F" | "F2I" | "F2F" | "FRND" | "POPC" | "FLO" | "BREV" => Unit::Function,
         "LD" | "LDG" | "ST" | "STG" | "LDS" | "STS" | "LDL" | "STL" | "SHFL" | "LDGSTS" => Unit::Memory,
-        "BRA" | "BRX" | "EXIT" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "NOP" | "LDC" | "BAR"
-        | "WARPSYNC" | "S2R" | "CS2R" | "YIELD" | "DEPBAR" | "LDGDEPBAR" => Unit::Other,
+        "BRA" | "BRX" | "EXIT" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "NOP" | "LDC" | "BAR" | "WARPSYNC"
+        | "S2R" | "CS2R" | "YIELD" | "DEPBAR" | "LDGDEPBAR" => Unit::Other,
         _ => Unit::Integer,
     }
 }
@@ -85,8 +85,8 @@ pub struct WarpTime {
     pub in_flight: usize,
 }
 
-/// Replays a warp.
-pub fn replay(chip: &Chip, kernel: &Kernel, events: &[Event]) -> WarpTime {
+/// Replays a warp; `far`: clocks until what it streams is there.
+pub fn replay(chip: &Chip, far: u64, kernel: &Kernel, events: &[Event]) -> WarpTime {
     let mut ready = [0u64; ALL];
     let mut free = BTreeMap::<Unit, f64>::new();
     let mut arrivals = BTreeMap::<u64, u64>::new();
@@ -102,7 +102,7 @@ pub fn replay(chip: &Chip, kernel: &Kernel, events: &[Event]) -> WarpTime {
         *unit_free = at as f64 + (4.0 * busy(chip, unit)).min(8.0);
         let mut done = at + latency(i);
         if let Some(access) = event.access.as_ref().filter(|access| access.is_load) {
-            let (arrival, misses) = arrive(chip, access, at, &mut arrivals);
+            let (arrival, misses) = arrive(chip, far, access, at, &mut arrivals);
             done = arrival;
             if misses {
                 waiting.retain(|t| *t > at);
@@ -124,8 +124,14 @@ pub fn replay(chip: &Chip, kernel: &Kernel, events: &[Event]) -> WarpTime {
 }
 
 /// When a load's last sector is there, and whether any had to come from beyond the first cache.
-fn arrive(chip: &Chip, access: &Access, at: u64, arrivals: &mut BTreeMap<u64, u64>) -> (u64, bool) {
-    let [near, second, far] = chip.latency;
+fn arrive(
+    chip: &Chip,
+    far: u64,
+    access: &Access,
+    at: u64,
+    arrivals: &mut BTreeMap<u64, u64>,
+) -> (u64, bool) {
+    let [near, second, _] = chip.latency;
     let beyond = at + if access.is_stream { far } else { second };
     let (mut last, mut misses) = (at + near, false);
     for sector in &access.sectors {
