@@ -59,21 +59,26 @@ pub fn cuda_kernels(check: bool) -> Result<(), String> {
 }
 
 /// From the folder that LLMRT_NVRTC_DIR names, or from the wheel, which pip fetches once into the target folder.
-fn compiler() -> Result<Compiler, String> {
+pub fn compiler() -> Result<Compiler, String> {
     if let Some(folder) = std::env::var_os("LLMRT_NVRTC_DIR") {
         return Compiler::open(Some(&PathBuf::from(folder)), None);
     }
+    Compiler::open(Some(&from_wheel(WHEEL, "nvidia/cuda_nvrtc/lib")?), None)
+}
+
+/// A file or folder of a wheel, which pip fetches once into the target folder.
+pub fn from_wheel(wheel: &str, path: &str) -> Result<PathBuf, String> {
     let wheels = target().join("cuda-wheels");
-    let folder = wheels.join("nvidia/cuda_nvrtc/lib");
-    if !folder.exists() {
+    let found = wheels.join(path);
+    if !found.exists() {
         let pip = ["-m", "pip", "download", "--quiet", "--no-deps", "--dest"];
-        run(Command::new("python3").args(pip).arg(&wheels).arg(WHEEL))?;
+        run(Command::new("python3").args(pip).arg(&wheels).arg(wheel))?;
         let files = std::fs::read_dir(&wheels).map_err(|e| e.to_string())?.flatten().map(|f| f.path());
         for wheel in files.filter(|file| file.extension().is_some_and(|e| e == "whl")) {
             run(Command::new("python3").args(["-m", "zipfile", "-e"]).arg(wheel).arg(&wheels))?;
         }
     }
-    Compiler::open(Some(&folder), None)
+    Ok(found)
 }
 
 /// On as many threads as the machine has cores: each program is its own.
@@ -142,7 +147,7 @@ fn table(jobs: &[(&Family, &str)], compiled: &[Compiled]) -> Result<String, Stri
 }
 
 /// Name and `registers/stack/spilled/shared` of each kernel in the compiler's log.
-fn kernels_of(log: &str) -> Result<Vec<(String, String)>, String> {
+pub fn kernels_of(log: &str) -> Result<Vec<(String, String)>, String> {
     let mut kernels = Vec::new();
     let (mut name, mut stack, mut spilled) = ("", 0, 0);
     for line in log.lines() {
@@ -167,7 +172,7 @@ fn before(line: &str, words: &str) -> Option<u32> {
     line.split_once(words)?.0.split_whitespace().next_back()?.parse().ok()
 }
 
-fn write(file: &std::path::Path, bytes: &[u8]) -> Result<(), String> {
+pub fn write(file: &std::path::Path, bytes: &[u8]) -> Result<(), String> {
     let words = |e: std::io::Error| format!("{}: {e}", file.display());
     file.parent().map_or(Ok(()), std::fs::create_dir_all).map_err(words)?;
     std::fs::write(file, bytes).map_err(words)

@@ -3,6 +3,7 @@
 mod arm;
 mod bench;
 mod coverage;
+mod cuda_cost;
 mod cuda_kernels;
 mod docs;
 mod fuzz;
@@ -25,6 +26,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
   cuda-kernels [--check]
                      compile the CUDA kernels for every chip with NVRTC, which is fetched with pip; write what builds of
                      the plugin take in, and plugins/cuda/kernels/table.txt, or compare with it; needs no card
+  cuda-cost [--check] [--only TEXT] [--chip NAME] [--mix]
+                     what the CUDA kernels for decodes cost on cards, predicted from their machine code; write
+                     plugins/cuda/kernels/cost.txt, or compare with it; with --only, --chip or --mix print alone
   cuda-sim DIR       write the simulated CUDA driver (plugins/cuda/sim/README.md); --kernels: list what it emulates
   header [--check | --break]
                      write abi/include/llmrt/plugin.h and abi/abi.lock, or compare them with abi/src;
@@ -80,6 +84,7 @@ fn main() -> ExitCode {
         ["arm"] => arm::arm(),
         ["cuda-kernels"] => cuda_kernels::cuda_kernels(false),
         ["cuda-kernels", "--check"] => cuda_kernels::cuda_kernels(true),
+        ["cuda-cost", ref words @ ..] => cuda_cost::cuda_cost(words),
         ["cuda-sim", ref arguments @ ..] => {
             run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cuda-sim", "--"]).args(arguments))
         }

@@ -27,10 +27,21 @@ impl Compiler {
 
     /// Compiles a family: a binary for `sm_…`, PTX for `compute_…`.
     pub fn compile(&self, family: &Family, target: &str) -> Result<Compiled, String> {
+        self.compile_text(family.name, family.source, HEADERS, target)
+    }
+
+    /// As above, of any source, with the names and texts of headers that it includes.
+    pub fn compile_text(
+        &self,
+        family: &str,
+        source: &str,
+        headers: &[(&str, &str)],
+        target: &str,
+    ) -> Result<Compiled, String> {
         let text = |text: &str| CString::new(text).map_err(|e| e.to_string());
-        let (source, name) = (text(family.source)?, text(&format!("{}.cu", family.name))?);
-        let headers = HEADERS.iter().map(|(_, source)| text(source)).collect::<Result<Vec<_>, _>>()?;
-        let names = HEADERS.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
+        let (source, name) = (text(source)?, text(&format!("{family}.cu"))?);
+        let names = headers.iter().map(|(name, _)| text(name)).collect::<Result<Vec<_>, _>>()?;
+        let headers = headers.iter().map(|(_, source)| text(source)).collect::<Result<Vec<_>, _>>()?;
         let (headers, names) = (pointers(&headers), pointers(&names));
         let mut program = Program { nvrtc: &self.0, raw: std::ptr::null_mut() };
         let (n, source, name) = (headers.len() as c_int, source.as_ptr(), name.as_ptr());
@@ -39,7 +50,7 @@ impl Compiler {
         let code =
             unsafe { call!(self.0, nvrtcCreateProgram(&mut program.raw, source, name, n, headers, names)) };
         done("nvrtcCreateProgram", code)?;
-        program.compile(family.name, target)
+        program.compile(family, target)
     }
 }
 

@@ -33,6 +33,10 @@ pub struct Config {
     pub idle: String,
     /// Launches of the kernel of this name are refused.
     pub refused: String,
+    /// Multiprocessors of a card, as kernels' grids are chosen by.
+    pub n_sms: i32,
+    /// Kernels do not run: this file gets their launches. Empty: they run.
+    pub launches: String,
     /// What becomes of products by cuBLASLt.
     pub products: Products,
 }
@@ -83,6 +87,8 @@ impl Config {
             products: Products::Works,
             idle: String::new(),
             refused: String::new(),
+            n_sms: 4,
+            launches: String::new(),
         };
         for pair in text.split(',').map(str::trim).filter(|pair| !pair.is_empty()) {
             if config.set(pair).is_none() {
@@ -123,6 +129,8 @@ impl Config {
             }
             "idle" => self.idle = value.into(),
             "refused" => self.refused = value.into(),
+            "sms" => self.n_sms = value.parse().ok().filter(|n| *n > 0)?,
+            "launches" => self.launches = value.into(),
             "version" => self.version = value.parse().ok()?,
             "cublas" => {
                 self.products = match value {

@@ -2,7 +2,8 @@
 //! describes what it is and is not; it is loaded only where it is configured.
 //!
 //! Reading order: [`config`], [`world`] for the machine, [`space`] for memory, [`task`] and [`stream`] for work, [`emu`]
-//! for kernels, [`product`] for cuBLASLt's, [`api`] for the functions of both libraries, [`nvrtc`] for the compiler's, [`door`]
+//! for kernels, [`product`] for cuBLASLt's, [`record`] for launches
+//! that are written down, [`api`] for the functions of both libraries, [`nvrtc`] for the compiler's, [`door`]
 //! for tests.
 
 // Functions are named as the vendor names them.
@@ -22,6 +23,7 @@ pub mod task;
 
 pub mod emu;
 pub mod product;
+pub mod record;
 
 pub mod api;
 pub mod nvrtc;

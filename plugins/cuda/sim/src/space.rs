@@ -188,6 +188,25 @@ impl Space {
         (end <= span.high).then_some((device, address.wrapping_add_signed(span.shift) as *mut u8))
     }
 
+    /// First address and bytes of each piece that kernels may use, neighbours that are mapped as one.
+    pub fn pieces(&self) -> Vec<(u64, usize)> {
+        let mut pieces = Vec::new();
+        for region in self.regions.values() {
+            let mut at = region.at;
+            let starts: Vec<u64> = match &region.kind {
+                Kind::Plain(_) => vec![region.at],
+                Kind::Reserved { mapped, .. } => mapped.keys().copied().collect(),
+            };
+            for start in starts.into_iter().filter(|start| *start >= region.at) {
+                if let Some((_, span)) = self.find(start.max(at)).filter(|(_, span)| span.low >= at) {
+                    pieces.push((span.low, (span.high - span.low) as usize));
+                    at = span.high;
+                }
+            }
+        }
+        pieces
+    }
+
     /// Pieces and reservations that were not given back.
     pub fn n_left(&self) -> usize {
         self.regions.len()

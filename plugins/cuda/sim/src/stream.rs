@@ -119,6 +119,9 @@ impl World {
                 if kernel.name() == self.config.idle {
                     return Ok(());
                 }
+                if !self.config.launches.is_empty() {
+                    return self.record(kernel, &params, grid, (threads, shared));
+                }
                 crate::emu::run(kernel, &params, grid, (threads, shared), &self.space).map_err(|problem| {
                     self.report(problem);
                     CUDA_ERROR_ILLEGAL_ADDRESS

@@ -66,7 +66,7 @@ api! {
     cuDeviceGetAttribute(value: *mut c_int, attribute: CUdevice_attribute, device: CUdevice) |world| {
         card(world, device)?;
         give(value, match attribute {
-            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => 4,
+            CU_DEVICE_ATTRIBUTE_MULTIPROCESSOR_COUNT => world.config.n_sms as c_int,
             CU_DEVICE_ATTRIBUTE_INTEGRATED => 0,
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MAJOR => world.config.capability.0,
             CU_DEVICE_ATTRIBUTE_COMPUTE_CAPABILITY_MINOR => world.config.capability.1,
