@@ -33,8 +33,8 @@ pub fn unit(i: &Instruction) -> Unit {
         "FADD" | "FMUL" | "FFMA" | "HADD2" | "HMUL2" | "HFMA2" => Unit::Float,
         "MUFU" | "I2F" | "F2I" | "F2F" | "FRND" | "POPC" | "FLO" | "BREV" => Unit::Function,
         "LD" | "LDG" | "ST" | "STG" | "LDS" | "STS" | "LDL" | "STL" | "SHFL" | "LDGSTS" => Unit::Memory,
-        "BRA" | "BRX" | "EXIT" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "NOP" | "LDC" | "BAR" | "WARPSYNC"
-        | "S2R" | "CS2R" | "YIELD" | "DEPBAR" | "LDGDEPBAR" => Unit::Other,
+        "BRA" | "BRX" | "EXIT" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "NOP" | "LDC" | "BAR"
+        | "WARPSYNC" | "S2R" | "CS2R" | "YIELD" | "DEPBAR" | "LDGDEPBAR" => Unit::Other,
         _ => Unit::Integer,
     }
 }

@@ -59,26 +59,34 @@ DEVICE u64 state_at(const Attention &p, i64 head, i64 part) {
 // Caches of TYPE, heads of up to 256 CHUNKS numbers; a lane has 8 numbers of each chunk of a key. STEPS times as many keys at
 // once as lanes have room for.
 template <int TYPE, int HEADS, int CHUNKS, int STEPS> DEVICE void attention_of_heads(const Attention &p) {
-    const int NUMBERS = 8 * CHUNKS, STRIDE = 33;
+    const int NUMBERS = 8 * CHUNKS, STRIDE = 33, SIZE = HEADS * NUMBERS * STRIDE;
     const bool IN_REGISTERS = HEADS < 8;
-    SHARED(float, results, HEADS * NUMBERS * STRIDE);
+    SHARED(float, results, 2 * SIZE);
     SHARED(float, maxima, WARPS * HEADS);
     SHARED(float, totals, WARPS * HEADS);
-    int n_heads = (int)p.q.ne[1], dim = (int)p.q.ne[0], dim_v = (int)p.dim_v, group = n_heads / (int)p.n_kv_heads;
-    int shares = (group + HEADS - 1) / HEADS, per_share = (group + shares - 1) / shares;
-    int kv_head = (int)BLOCK_X / shares, share = (int)BLOCK_X % shares * per_share, head0 = kv_head * group + share;
-    int n_here = group - share < per_share ? group - share : per_share;
+    int n_heads = (int)p.q.ne[1], dim = (int)p.q.ne[0], dim_v = (int)p.dim_v, group = (int)p.group, shares = (int)p.shares;
+    int kv_head = shares == 1 ? (int)BLOCK_X : (int)BLOCK_X / shares, share = ((int)BLOCK_X - kv_head * shares) * (int)p.per_share;
+    int head0 = kv_head * group + share, n_here = group - share < (int)p.per_share ? group - share : (int)p.per_share;
     i64 token = token_without_tile(p, BLOCK_Y);
     if (token < 0 || n_here <= 0) return;
     // Lanes of a key, keys of a step and of all steps, and what this lane has of them.
     int width = dim > dim_v ? dim : dim_v, shift = width <= 64 ? 3 : width <= 128 ? 4 : 5, lanes = 1 << shift;
     int per_step = 32 >> shift, batch = STEPS * per_step;
     int lane = lane_of(THREAD), warp = warp_of(THREAD), mine = lane >> shift, sub = lane & (lanes - 1);
+    // q is on its way while keys are looked for, all of it at once: what is not there is read from where there is something.
+    const int TURNS = HEADS * NUMBERS / WARPS;
+    float numbers[TURNS];
+    UNROLL for (int t = 0; t < TURNS; t++) {
+        int e = THREAD + t * 32 * WARPS, g = e / NUMBERS >> shift, i = e - g * (NUMBERS << shift);
+        bool is_there = g < n_here && i < dim;
+        numbers[t] = at<const float>(address_of(p.q, is_there ? i : 0, head0 + (is_there ? g : 0), token, 0))[0];
+    }
     // Parts are equal, of all that is seen, but for the last.
     View view = view_of(p.paging, token, p.q.ne[2]);
     int seen = view.sequence < 0 || view.end < view.first ? 0 : (int)(view.end - view.first), turn = WARPS * batch;
-    int per_part = ((seen + (int)p.n_parts - 1) / (int)p.n_parts + turn - 1) / turn * turn;
-    i64 begin = (i64)BLOCK_Z * per_part, stop = begin + per_part < seen ? begin + per_part : seen;
+    int per_part = p.parts ? (seen + (int)p.n_parts - 1) / (int)p.n_parts : seen;
+    per_part = (per_part + turn - 1) & ~(turn - 1);
+    int begin = (int)BLOCK_Z * per_part, stop = begin + per_part < seen ? begin + per_part : seen;
     if (p.parts && begin >= stop) {
         for (int g = THREAD; g < n_here; g += THREADS) {
             global<float> state = at<float>(state_at(p, head0 + g, BLOCK_Z));
@@ -87,20 +95,21 @@ template <int TYPE, int HEADS, int CHUNKS, int STEPS> DEVICE void attention_of_h
         }
         return;
     }
+    // Lanes look for the block of a key each, before the keys at hand are multiplied.
+    int key = (int)view.first + begin + warp * batch, end = (int)view.first + stop;
+    auto spot_ahead = [&](int first) { return spot_of(p.paging, first + lane < end ? first + lane : end - 1); };
+    Spot spot = {0, 0};
+    int block = -1;
+    if (begin < stop) {
+        spot = spot_ahead(key);
+        block = block_of(p.paging, view.sequence, spot);
+    }
     // Number n of a lane, of head g.
     auto place = [&](int g, int n) { return (g * NUMBERS + n) * STRIDE + sub; };
-    // All are on their way before one is needed: what is not there is read from where there is something.
-    const int TURNS = HEADS * NUMBERS / WARPS;
-    float numbers[TURNS];
     UNROLL for (int t = 0; t < TURNS; t++) {
         int e = THREAD + t * 32 * WARPS, g = e / NUMBERS >> shift, i = e - g * (NUMBERS << shift);
-        bool is_there = g < n_here && i < dim;
-        float x = at<const float>(address_of(p.q, is_there ? i : 0, head0 + (is_there ? g : 0), token, 0))[0];
-        numbers[t] = is_there ? x * p.scale : 0.0f;
-    }
-    UNROLL for (int t = 0; t < TURNS; t++) {
-        int e = THREAD + t * 32 * WARPS, g = e / NUMBERS >> shift, i = e - g * (NUMBERS << shift);
-        if (g < HEADS) results[(g * NUMBERS + (i >> 3 >> shift) * 8 + i % 8) * STRIDE + (i >> 3 & (lanes - 1))] = numbers[t];
+        float x = g < n_here && i < dim ? numbers[t] * p.scale : 0.0f;
+        if (g < HEADS) results[(g * NUMBERS + (i >> 3 >> shift) * 8 + i % 8) * STRIDE + (i >> 3 & (lanes - 1))] = x;
     }
     sync_block();
     float q[HEADS][NUMBERS], sums[HEADS][NUMBERS], slope[HEADS], most[HEADS], total[HEADS];
@@ -115,11 +124,6 @@ template <int TYPE, int HEADS, int CHUNKS, int STEPS> DEVICE void attention_of_h
     }
     if (p.max_bias > 0.0f)
         UNROLL for (int g = 0; g < HEADS; g++) slope[g] = alibi_slope(head0 + g, n_heads, p.max_bias);
-    // Lanes look for the block of a key each, before the keys at hand are multiplied.
-    int key = (int)(view.first + begin) + warp * batch, end = (int)(view.first + stop);
-    auto spot_ahead = [&](int first) { return spot_of(p.paging, first + lane < end ? first + lane : end - 1); };
-    Spot spot = spot_ahead(key);
-    int block = begin < stop ? block_of(p.paging, view.sequence, spot) : -1;
     for (; key < end; key += turn) {
         int own = lane < batch && key + lane < end ? (int)slot_in(p.paging, block, spot) : -1;
         int slot[STEPS];
@@ -199,18 +203,22 @@ template <int TYPE, int HEADS, int CHUNKS, int STEPS> DEVICE void attention_of_h
         }
         if (lane == 0) totals[warp * HEADS + g] = total[g];
     }
-    ROLLED for (int w = 0; w < WARPS; w++) {
-        if (warp == w && mine == 0) {
+    // Two warps' sums beside each other, then those of the other two on top.
+    ROLLED for (int half = 0; half < 2; half++) {
+        if (warp / 2 == half && mine == 0) {
             UNROLL for (int g = 0; g < HEADS; g++)
                 UNROLL for (int n = 0; n < NUMBERS; n++) {
-                    results[place(g, n)] = w == 0 ? sums[g][n] : results[place(g, n)] + sums[g][n];
+                    int to = warp % 2 * SIZE + place(g, n);
+                    results[to] = half == 0 ? sums[g][n] : results[to] + sums[g][n];
                 }
         }
         sync_block();
     }
-    for (int n = THREAD; n < n_here * dim_v; n += THREADS) {
-        int g = n / dim_v, i = n % dim_v, head = head0 + g, chunk = i / 8 >> shift, lane_of_it = i / 8 & (lanes - 1);
-        float sum = results[(g * NUMBERS + 8 * chunk + i % 8) * STRIDE + lane_of_it];
+    for (int g = 0, i = THREAD; g < n_here; i += THREADS) {
+        while (i >= dim_v && g < n_here) i -= dim_v, g++;
+        if (g == n_here) break;
+        int from = (g * NUMBERS + (i >> 3 >> shift) * 8 + i % 8) * STRIDE + (i >> 3 & (lanes - 1)), head = head0 + g;
+        float sum = results[from] + results[SIZE + from];
         if (p.parts) {
             at<float>(part_at(p, head, BLOCK_Z))[i] = sum;
             continue;
@@ -248,33 +256,51 @@ ATTENTION(f16, F16)
 ATTENTION(bf16, BF16)
 ATTENTION(f32, F32)
 ATTENTION(q8_0, Q8_0)
-KERNEL(attention_any, Attention, 128) { attention_of_heads<ANY, 1, 1, 2>(p); }
+KERNEL(attention_any, Attention, 128) { attention_of_heads<ANY, 1, 1, 1>(p); }
 
-// A block per head, token and 32 numbers puts the parts together; warps take parts in turn.
+// A block per head, token and 32 numbers puts the parts together; warps take parts in turn, and have TURNS of them on their
+// way while the maxima are compared.
 KERNEL(attention_parts, Attention, MAX_PARTS) {
     SHARED(float, weights, MAX_PARTS);
     SHARED(float, sums, MAX_PARTS);
-    i64 head = BLOCK_X, token = token_without_tile(p, BLOCK_Y);
+    const int TURNS = 16;
+    int warp = warp_of(THREAD), n_parts = (int)p.n_parts;
+    i64 head = BLOCK_X, token = token_without_tile(p, BLOCK_Y), i = BLOCK_Z * 32 + lane_of(THREAD);
     if (token < 0) return;
-    float most = -INF_F, total = 0.0f;
-    if (THREAD < p.n_parts) {
+    bool is_there = i < p.dim_v;
+    u64 first = part_at(p, head, 0);
+    float x[TURNS], most = -INF_F, total = 0.0f, sum = 0.0f;
+    if (THREAD < n_parts) {
         global<const float> state = at<const float>(state_at(p, head, THREAD));
         most = state[0];
         total = state[1];
     }
+    auto load = [&](int n0) {
+        UNROLL for (int t = 0; t < TURNS; t++) {
+            int n = n0 + t * WARPS;
+            x[t] = at<const float>(first)[(n < n_parts ? n : 0) * p.dim_v + (is_there ? i : 0)];
+        }
+    };
+    load(warp);
     float sink = p.sinks.address ? at<const float>(p.sinks.address + head * p.sinks.nb[0])[0] : -INF_F;
     float base = fmaxf(block_max(most), sink), weight = most == -INF_F ? 0.0f : scaled_by(most, base);
     weights[THREAD] = weight;
     total = block_sum(total * weight) + scaled_by(sink, base);
-    i64 i = BLOCK_Z * 32 + lane_of(THREAD);
-    float sum = 0.0f;
-    for (i64 n = warp_of(THREAD); n < p.n_parts; n += WARPS) {
-        // Of a part that saw nothing there is nothing.
-        if (weights[n] != 0.0f && i < p.dim_v) sum += weights[n] * at<const float>(part_at(p, head, n))[i];
+    auto add = [&](int n0) {
+        UNROLL for (int t = 0; t < TURNS; t++) {
+            // Of a part that saw nothing, as of one that is not, there is nothing.
+            float own = weights[n0 + t * WARPS];
+            sum += own != 0.0f ? own * x[t] : 0.0f;
+        }
+    };
+    add(warp);
+    if (n_parts > TURNS * WARPS) {
+        load(warp + TURNS * WARPS);
+        add(warp + TURNS * WARPS);
     }
     sums[THREAD] = sum;
     sync_block();
-    if (THREAD >= 32 || i >= p.dim_v) return;
+    if (warp > 0 || !is_there) return;
     sum = sums[THREAD] + sums[THREAD + 32] + sums[THREAD + 64] + sums[THREAD + 96];
     at<float>(address_of(p.y, head * p.dim_v + i, token, 0, 0))[0] = total != 0.0f ? sum / total : 0.0f;
 }

@@ -3,9 +3,10 @@
 #include "alibi.cuh"
 #include "number.cuh"
 
+// block_log: of a block size that is a power of two; -1: of others.
 struct Paging {
     Tensor table, lens, starts;
-    i64 block_size, window, n_slots;
+    i64 block_size, block_log, window, n_slots;
 };
 
 // Tokens first.. of a sequence that are beside each other; sequence -1: of none.
@@ -54,7 +55,10 @@ struct Spot {
     u32 n, rest;
 };
 
-DEVICE Spot spot_of(const Paging &p, i64 key) { return {(u32)key / (u32)p.block_size, (u32)key % (u32)p.block_size}; }
+DEVICE Spot spot_of(const Paging &p, i64 key) {
+    u32 size = (u32)p.block_size, n = p.block_log < 0 ? (u32)key / size : (u32)key >> p.block_log;
+    return {n, (u32)key - n * size};
+}
 DEVICE int block_of(const Paging &p, i64 sequence, const Spot &spot) {
     return at<const i32>(address_of(p.table, spot.n, sequence, 0, 0))[0];
 }
@@ -70,11 +74,12 @@ DEVICE i64 slot_of(const Paging &p, i64 sequence, i64 key) {
 
 // parts: F32 [dim_v, n_parts, n_heads, tokens of the grid], what each part of the keys gave, then [2, n_parts, n_heads, tokens],
 // its maximum, -inf where it saw nothing, and its sum; 0: there is one part, and y is written. many: sequences with so many
-// tokens are for tiles, the others are not; 0: there are no tiles.
+// tokens are for tiles, the others are not; 0: there are no tiles. group: heads that share a KV head, in shares of up to
+// per_share, of which a block has one.
 struct Attention {
     Tensor q, k, v, y, sinks;
     Paging paging;
     u64 parts;
-    i64 n_parts, n_kv_heads, dim_v, many;
+    i64 n_parts, n_kv_heads, dim_v, many, group, shares, per_share;
     float scale, softcap, max_bias;
 };

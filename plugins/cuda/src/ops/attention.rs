@@ -57,7 +57,9 @@ fn paging(
     n_slots: usize,
 ) -> Result<Args> {
     let args = (first..first + 3).try_fold(args, |args, i| args.tensor(&source(node, i)?))?;
-    Ok(args.count(block_size as usize).count(window as usize).count(n_slots))
+    // -1 where it is no power of two.
+    let log = if block_size.is_power_of_two() { block_size.ilog2() as usize } else { usize::MAX };
+    Ok(args.count(block_size as usize).count(log).count(window as usize).count(n_slots))
 }
 
 /// The tokens of a node that are no tile's: all of them without tiles.
@@ -92,13 +94,13 @@ fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (n_parts, bytes) = heads.parts(node, &p, (n_tokens, n_busy), device.n_sms as usize)?;
     let many = tiles.as_ref().map_or(0, |tiles| tiles.many);
     if let Some(Tiles { kernel, grid, .. }) = &tiles {
-        call.launch(("attention_tile", kernel), *grid, 128, args(node, &p, (0, 1), many)?)?;
+        call.launch(("attention_tile", kernel), *grid, 128, args(node, &p, &heads, (0, 1), many)?)?;
     }
     if n_tokens == 0 {
         return Ok(());
     }
     let parts = if n_parts > 1 { call.scratch(bytes)? } else { 0 };
-    let args = || args(node, &p, (parts, n_parts), many);
+    let args = || args(node, &p, &heads, (parts, n_parts), many);
     call.launch(("attention", &heads.kernel), [heads.blocks, n_tokens, n_parts], 128, args()?)?;
     let thirty_twos = dim_v(node, &p)?.div_ceil(32);
     match n_parts {
@@ -116,6 +118,7 @@ pub fn dim_v(node: &NodeView<'_>, p: &AttentionParams) -> Result<usize> {
 fn args(
     node: &NodeView<'_>,
     p: &AttentionParams,
+    heads: &Heads,
     (parts, n_parts): (u64, usize),
     many: usize,
 ) -> Result<Args> {
@@ -124,6 +127,7 @@ fn args(
         Args::default().tensor(&q)?.tensor(&k)?.tensor(&v)?.tensor(&node.dst())?.optional(node.src(6))?;
     let args = paging(args, node, 3, p.block_size, p.window, k.ne()[1])?.address(parts).count(n_parts);
     let args = args.count(p.n_kv_heads as usize).count(dim_v(node, p)?).count(many);
+    let args = args.count(heads.group).count(heads.shares).count(heads.group.div_ceil(heads.shares.max(1)));
     Ok(args.float(p.scale).float(p.softcap).float(p.max_bias))
 }
 

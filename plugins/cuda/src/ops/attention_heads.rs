@@ -20,10 +20,13 @@ const MAX_PARTS: usize = 128;
 /// Tokens that parts are made of, and of how many of them the work is.
 pub type Tokens = (usize, usize);
 
-/// The kernel, and its blocks for a token without parts.
+/// The kernel, and its blocks for a token without parts: for each KV head as many as shares of the group of heads that share
+/// it.
 pub struct Heads {
     pub kernel: String,
     pub blocks: usize,
+    pub group: usize,
+    pub shares: usize,
 }
 
 /// Whether a kernel has registers for heads of so many numbers, of tokens of so many sequences.
@@ -64,7 +67,8 @@ impl Heads {
                 (format!("attention_{name}_{together}"), together)
             }
         };
-        Ok(Heads { kernel, blocks: n_kv_heads * group.div_ceil(together) })
+        let shares = group.div_ceil(together);
+        Ok(Heads { kernel, blocks: n_kv_heads * shares, group, shares })
     }
 
     /// Into how many parts the keys of a node fall, and bytes of their results, which it takes for a while.
