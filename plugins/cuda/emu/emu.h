@@ -181,6 +181,7 @@ DEVICE float shuffle(float x, int lane) { return bits_to_float((u32)emu::exchang
 DEVICE int shuffle(int x, int lane) { return (int)(u32)emu::exchange((u32)x, lane & 31); }
 DEVICE u32 ballot(bool x) { return emu::vote(x); }
 DEVICE int count_ones(u32 x) { return __builtin_popcount(x); }
+DEVICE int first_one(u32 x) { return __builtin_ctz(x); }
 DEVICE int dot4(int a, int b, int c) {
     for (int i = 0; i < 4; i++) c += (i8)((u32)a >> (8 * i)) * (i8)((u32)b >> (8 * i));
     return c;

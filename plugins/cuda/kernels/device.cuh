@@ -50,6 +50,8 @@ DEVICE float shuffle(float x, int lane) { return __shfl_sync(0xffffffffu, x, lan
 DEVICE int shuffle(int x, int lane) { return __shfl_sync(0xffffffffu, x, lane); }
 DEVICE u32 ballot(bool x) { return __ballot_sync(0xffffffffu, x); }
 DEVICE int count_ones(u32 x) { return __popc(x); }
+// The lowest bit that is 1, of a word with one.
+DEVICE int first_one(u32 x) { return __popc((x & (0u - x)) - 1); }
 // c plus the products of four signed bytes of a and of b.
 DEVICE int dot4(int a, int b, int c) { return __dp4a(a, b, c); }
 

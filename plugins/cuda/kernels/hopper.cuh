@@ -134,6 +134,7 @@ template <int TYPE, int COLUMNS> struct Multiply;
 MULTIPLY(F16, "f16", 128, "m64n128k16", NAMES_64, "%64", "%65", SIXTY_FOUR(0))
 MULTIPLY(BF16, "bf16", 128, "m64n128k16", NAMES_64, "%64", "%65", SIXTY_FOUR(0))
 MULTIPLY(F16, "f16", 256, "m64n256k16", NAMES_128, "%128", "%129", SIXTY_FOUR(0), SIXTY_FOUR(64))
+MULTIPLY(BF16, "bf16", 256, "m64n256k16", NAMES_128, "%128", "%129", SIXTY_FOUR(0), SIXTY_FOUR(64))
 
 template <int TYPE, int COLUMNS> DEVICE void multiply_tiles(Sums<COLUMNS / 2> &sums, u64 a, u64 b) {
     Multiply<TYPE, COLUMNS>::add(sums, a, b);

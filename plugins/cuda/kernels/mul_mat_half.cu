@@ -1,12 +1,14 @@
 // y = w x of F16 or BF16 weights and many columns: tiles on tensor cores, sums in F32. x becomes halves first: for F16 weights
-// F16, each row brought near 1 by a power of two; for BF16 weights two BF16 whose sum it is but for the last bits.
+// F16, each row brought near 1 by a power of two; for BF16 weights two BF16 whose sum it is but for the last bits, or one.
 #include "tensor.cuh"
 #include "tile.cuh"
 
-// halves: rows of x without gaps, for BF16 twice as long: the first parts, then the rests. units: F32 [rows], of F16.
+// halves: rows of x without gaps, of two parts twice as long: the first parts, then the rests. units: F32 [rows], of F16. parts:
+// of BF16.
 struct Halve {
     Tensor x;
     u64 halves, units;
+    i64 parts;
 };
 
 // Rows that are well within F16's range stay as they are.
@@ -37,9 +39,13 @@ KERNEL(halve_bf16, Halve, 128) {
     i64 k = p.x.ne[0];
     Index row = index_of(BLOCK_X, p.x.ne + 1);
     u64 from = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
-    global<u16> to = at<u16>(p.halves) + BLOCK_X * 2 * k;
+    global<u16> to = at<u16>(p.halves) + BLOCK_X * p.parts * k;
     for (i64 i = THREAD; i < k; i += THREADS) {
         float x = load_number(from + i * p.x.nb[0], p.x.type);
+        if (p.parts == 1) {
+            to[i] = float_to_bf16(x);
+            continue;
+        }
         u16 upper = x == x ? (u16)(float_to_bits(x) >> 16) : 0x7fc0;
         float rest = x - bf16_to_float(upper);
         to[i] = upper;
@@ -54,10 +60,9 @@ struct Halves {
 };
 
 // Four warps, two by two, each with a quarter of a tile of ROWS by COLUMNS; DEPTH numbers at a time in shared memory, those of
-// STAGES - 1 steps on their way. Rows there have 8 halves more, so that lanes read different banks.
-template <int TYPE, int ROWS, int COLUMNS, int DEPTH, int STAGES> DEVICE void half_tile(const Halves &h) {
-    // Parts of x.
-    const int PARTS = TYPE == BF16 ? 2 : 1, STRIDE = DEPTH + 8, STAGE = (ROWS + PARTS * COLUMNS) * STRIDE;
+// STAGES - 1 steps on their way. Rows there have 8 halves more, so that lanes read different banks. x comes in PARTS.
+template <int TYPE, int PARTS, int ROWS, int COLUMNS, int DEPTH, int STAGES> DEVICE void half_tile(const Halves &h) {
+    const int STRIDE = DEPTH + 8, STAGE = (ROWS + PARTS * COLUMNS) * STRIDE;
     const int M = ROWS / 32, N = COLUMNS / 32;
     SHARED(u16, halves, STAGES * STAGE);
     SHARED(u64, sources, COLUMNS);
@@ -137,11 +142,13 @@ template <int TYPE, int ROWS, int COLUMNS, int DEPTH, int STAGES> DEVICE void ha
     }
 }
 
-KERNEL(mul_mat_f16_wide, Halves, 128) { half_tile<F16, 128, 64, 32, 3>(p); }
-KERNEL(mul_mat_f16_narrow, Halves, 128) { half_tile<F16, 32, 32, 64, 3>(p); }
+KERNEL(mul_mat_f16_wide, Halves, 128) { half_tile<F16, 1, 128, 64, 32, 3>(p); }
+KERNEL(mul_mat_f16_narrow, Halves, 128) { half_tile<F16, 1, 32, 32, 64, 3>(p); }
 #if CHIP >= 80
-KERNEL(mul_mat_bf16_wide, Halves, 128) { half_tile<BF16, 128, 64, 32, 2>(p); }
-KERNEL(mul_mat_bf16_narrow, Halves, 128) { half_tile<BF16, 32, 32, 64, 3>(p); }
+KERNEL(mul_mat_bf16_wide, Halves, 128) { half_tile<BF16, 2, 128, 64, 32, 2>(p); }
+KERNEL(mul_mat_bf16_narrow, Halves, 128) { half_tile<BF16, 2, 32, 32, 64, 3>(p); }
+KERNEL(mul_mat_bf16_one_wide, Halves, 128) { half_tile<BF16, 1, 128, 64, 32, 3>(p); }
+KERNEL(mul_mat_bf16_one_narrow, Halves, 128) { half_tile<BF16, 1, 32, 32, 64, 3>(p); }
 #endif
 
 // After a product without units: columns of y times those of x, of which most are 1. BLOCK_X counts columns.

@@ -1,71 +1,122 @@
 // y = w x of packed weights and many columns: tiles of 64 by 64 on tensor cores, w as it is packed times x in 8 bits. Sums of
-// 16 products are integers; scales and offsets come in F32, as in the kernels for few columns.
+// 16 or 32 products are integers; scales and offsets come in F32, as in the kernels for few columns.
 #include "tensor.cuh"
 #include "tile.cuh"
 
 #define TILE 64
-// Ints between rows of 32 numbers in shared memory: lanes of a warp then read different banks.
-#define STRIDE 12
+// Groups of a row that are multiplied between two barriers: each of the block's threads unpacks one.
+#define GROUPS 2
+// Halves that a group is long in shared memory, of w and of x: 32 bytes, then four floats. Lanes then read different banks.
+#define LENGTH 24
+#define SIDE (TILE * GROUPS * LENGTH)
 
-// Four warps, each with 16 rows and all columns of a tile.
+// Whether both halves of a group have one scale and one offset, and whether there are offsets.
+constexpr bool is_of_32(int type) { return type != Q2_K && type != Q3_K && type != Q6_K; }
+constexpr bool has_offsets(int type) { return !is_of_32(type) || type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q5_1 || type == Q4_K || type == Q5_K; }
+
+// Group as three times sixteen bytes.
+DEVICE void store_group(shared<u16> to, i64 at, const Group &g) {
+    Sixteen rest = {{float_to_bits(g.scale[0]), float_to_bits(g.scale[1]), float_to_bits(g.offset[0]), float_to_bits(g.offset[1])}};
+    for (int h = 0; h < 2; h++) {
+        Sixteen q = {{(u32)g.q[4 * h], (u32)g.q[4 * h + 1], (u32)g.q[4 * h + 2], (u32)g.q[4 * h + 3]}};
+        store_8(to, at + 8 * h, q);
+    }
+    store_8(to, at + 16, rest);
+}
+
+// Four warps, each with 16 rows and all columns of a tile. Two stages: while one is multiplied, x of the next is copied, and
+// the weights of the next are on their way to registers.
 template <int TYPE> DEVICE void packed_tile(const Tiled &t) {
-    SHARED(int, weights, TILE * STRIDE);
-    SHARED(int, inputs, TILE * STRIDE);
-    SHARED(float, scales, TILE * 2);
-    SHARED(float, offsets, TILE * 2);
-    SHARED(float, units, TILE);
-    SHARED(float, totals, TILE * 2);
+    SHARED(u16, stages, 2 * 2 * SIDE);
+    SHARED(u64, sources, TILE);
     SHARED(u64, results, TILE);
     const Product &p = t.product;
     Tile tile = tile_of(t, TILE);
     if (tile.n == 0) return;
-    // Half of the threads unpack a row's group each, the others take a column's.
-    int mine = THREAD % TILE;
-    i64 row0 = BLOCK_X * TILE, row = row0 + mine, groups = p.w.ne[0] / 32, x_row = 0;
-    u64 w = column_in(t, tile, 0).w;
-    bool is_outside = column_in(t, tile, 0).is_outside, takes_row = THREAD < TILE && row < p.w.ne[1];
-    bool takes_column = THREAD >= TILE && mine < tile.n;
-    if (takes_column) {
-        Column c = column_in(t, tile, mine);
-        x_row = row_of_x(p, c);
-        results[mine] = address_of(p.y, 0, c.y[0], c.y[1], c.y[2]);
+    i64 row0 = BLOCK_X * TILE, groups = p.w.ne[0] / 32, steps = (groups + GROUPS - 1) / GROUPS;
+    Column c0 = column_in(t, tile, 0);
+    if (THREAD < tile.n) {
+        Column c = column_in(t, tile, THREAD);
+        sources[THREAD] = p.packed + row_of_x(p, c) * groups * sizeof(Packed);
+        results[THREAD] = address_of(p.y, 0, c.y[0], c.y[1], c.y[2]);
     }
     sync_block();
+    // A thread's group of each step is of this row.
+    int mine = THREAD % TILE, own = THREAD / TILE;
+    u64 row = c0.w + (row0 + mine) * p.w.nb[1];
+    auto weights = [&](i64 step) {
+        Group g = {};
+        if (row0 + mine < p.w.ne[1] && step * GROUPS + own < groups) g = group_of<TYPE>(row, step * GROUPS + own);
+        return g;
+    };
+    auto stage_of = [&](i64 step) { return (int)(step % 2) * 2 * SIDE; };
+    auto keep = [&](i64 step, const Group &g) { store_group(stages, stage_of(step) + (own * TILE + mine) * LENGTH, g); };
+    auto fetch = [&](i64 step) {
+        for (int n = THREAD; n < TILE * GROUPS * 3; n += 128) {
+            int third = n % 3, column = n / 3 % TILE, part = n / 3 / TILE;
+            bool is_there = column < tile.n && step * GROUPS + part < groups;
+            u64 from = is_there ? sources[column] + (step * GROUPS + part) * sizeof(Packed) + 16 * third : p.packed;
+            copy_16(stages, stage_of(step) + SIDE + (part * TILE + column) * LENGTH + 8 * third, from, is_there);
+        }
+    };
     int lane = lane_of(THREAD), first = warp_of(THREAD) * 16, place = lane / 4, quarter = lane % 4;
     float sums[8][4];
     for (int i = 0; i < 8; i++)
         for (int j = 0; j < 4; j++) sums[i][j] = 0.0f;
-    for (i64 n = 0; n < groups && !is_outside; n++) {
-        if (THREAD < TILE) {
-            Group g = {};
-            if (takes_row) g = group_of<TYPE>(w + row * p.w.nb[1], n);
-            for (int i = 0; i < 8; i++) weights[mine * STRIDE + i] = g.q[i];
-            for (int h = 0; h < 2; h++) {
-                scales[mine * 2 + h] = g.scale[h];
-                offsets[mine * 2 + h] = g.offset[h];
-            }
-        } else {
-            Packed x = {};
-            if (takes_column) x = at<const Packed>(p.packed)[x_row * groups + n];
-            for (int i = 0; i < 8; i++) inputs[mine * STRIDE + i] = x.q[i];
-            units[mine] = x.d;
-            for (int h = 0; h < 2; h++) totals[mine * 2 + h] = x.sum[h];
-        }
+    if (c0.is_outside) steps = 0;
+    if (steps > 0) {
+        fetch(0);
+        end_copies();
+        keep(0, weights(0));
+    }
+    for (i64 step = 0; step < steps; step++) {
+        wait_for_copies<0>();
         sync_block();
-        for (int h = 0; h < 2; h++) {
-            u32 a[2];
-            for (int i = 0; i < 2; i++) a[i] = weights[(first + place + 8 * i) * STRIDE + 4 * h + quarter];
-            for (int i = 0; i < 8; i++) {
-                int products[4] = {0, 0, 0, 0};
-                multiply_bytes(products, a, inputs[(8 * i + place) * STRIDE + 4 * h + quarter]);
-                for (int j = 0; j < 4; j++) {
-                    int row = first + place + j / 2 * 8, column = 8 * i + quarter * 2 + j % 2;
-                    sums[i][j] += scales[row * 2 + h] * units[column] * products[j];
-                    sums[i][j] += offsets[row * 2 + h] * totals[column * 2 + h];
+        bool is_last = step + 1 == steps;
+        Group next = {};
+        if (!is_last) {
+            fetch(step + 1);
+            end_copies();
+            next = weights(step + 1);
+        }
+        ROLLED for (int part = 0; part < GROUPS; part++) {
+            int w = stage_of(step) + part * TILE * LENGTH, x = w + SIDE;
+            // Rows place and place + 8 of the first 16 numbers, then of the others.
+            u32 a[4];
+            load_four(a, stages, w + (first + lane % 16) * LENGTH + lane / 16 * 8);
+            Sixteen row_units[2];
+            for (int r = 0; r < 2; r++) row_units[r] = load_8(stages, w + (first + place + 8 * r) * LENGTH + 16);
+            UNROLL for (int j = 0; j < TILE / 16; j++) {
+                // Both halves of 8 columns, then of the next 8.
+                u32 b[4];
+                load_four(b, stages, x + (16 * j + lane / 16 * 8 + lane % 8) * LENGTH + lane / 8 % 2 * 8);
+                UNROLL for (int i = 0; i < 2; i++) {
+                    int products[2][4] = {};
+                    multiply_bytes(products[0], a, b[2 * i]);
+                    multiply_bytes(products[is_of_32(TYPE) ? 0 : 1], a + 2, b[2 * i + 1]);
+                    UNROLL for (int c = 0; c < 2; c++) {
+                        Sixteen units = load_8(stages, x + (16 * j + 8 * i + quarter * 2 + c) * LENGTH + 16);
+                        float d = bits_to_float(units.words[0]);
+                        float of_half[2] = {bits_to_float(units.words[1]), bits_to_float(units.words[2])};
+                        UNROLL for (int r = 0; r < 2; r++) {
+                            float &sum = sums[2 * j + i][2 * r + c];
+                            const u32 *rest = row_units[r].words;
+                            if (is_of_32(TYPE)) {
+                                sum += bits_to_float(rest[0]) * d * products[0][2 * r + c];
+                                if (has_offsets(TYPE)) sum += bits_to_float(rest[2]) * (of_half[0] + of_half[1]);
+                                continue;
+                            }
+                            for (int h = 0; h < 2; h++) {
+                                sum += bits_to_float(rest[h]) * d * products[h][2 * r + c];
+                                sum += bits_to_float(rest[2 + h]) * of_half[h];
+                            }
+                        }
+                    }
                 }
             }
         }
-        sync_block();
+        // Its last readers are past this step's barrier.
+        if (!is_last) keep(step + 1, next);
     }
     for (int i = 0; i < 8; i++) {
         for (int j = 0; j < 4; j++) {

@@ -1,5 +1,5 @@
 // y = w x of F16 or BF16 weights and many columns, on sm_90: tiles of 128 rows come by tensor maps, and warpgroups multiply them
-// where they are. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number. Packed weights are made F16.
+// where they are. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number or one. Packed weights are made F16.
 #include "hopper.cuh"
 #include "product.cuh"
 
@@ -62,8 +62,7 @@ struct Mapped {
 };
 
 // A block's tile of y, BLOCK_X counting rows, BLOCK_Y columns and BLOCK_Z batches; STAGES tiles of w and x in shared memory.
-template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mapped &m) {
-    const int PARTS = TYPE == BF16 ? 2 : 1;
+template <int TYPE, int PARTS, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mapped &m) {
     const u32 X = ROWS * SPAN, PART = COLUMNS * SPAN, STAGE = X + PARTS * PART;
     // Tiles that are there; tiles that may be overwritten.
     SHARED(u64, full, STAGES);
@@ -123,6 +122,8 @@ template <int TYPE, int COLUMNS, int STAGES> DEVICE void mapped_tile(const Mappe
     }
 }
 
-MAPPED_KERNEL(mul_mat_f16_wgmma, Mapped, (WARPS + 1) * 32, 2) { mapped_tile<F16, 128, 3>(p); }
-MAPPED_KERNEL(mul_mat_f16_wgmma_wide, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<F16, 256, 4>(p); }
-MAPPED_KERNEL(mul_mat_bf16_wgmma, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 128, 4>(p); }
+MAPPED_KERNEL(mul_mat_f16_wgmma, Mapped, (WARPS + 1) * 32, 2) { mapped_tile<F16, 1, 128, 3>(p); }
+MAPPED_KERNEL(mul_mat_f16_wgmma_wide, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<F16, 1, 256, 4>(p); }
+MAPPED_KERNEL(mul_mat_bf16_wgmma, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 2, 128, 4>(p); }
+MAPPED_KERNEL(mul_mat_bf16_one_wgmma, Mapped, (WARPS + 1) * 32, 2) { mapped_tile<BF16, 1, 128, 3>(p); }
+MAPPED_KERNEL(mul_mat_bf16_one_wgmma_wide, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 1, 256, 4>(p); }

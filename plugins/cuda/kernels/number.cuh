@@ -29,6 +29,11 @@ DEVICE void store_number(u64 address, i64 type, float x) {
     }
 }
 
+// Sixteen bytes at a multiple of 16.
+struct alignas(16) Sixteen {
+    u32 words[4];
+};
+
 // Element `at` of a tensor.
 DEVICE float load(const Tensor &t, const Index &at) { return load_number(address_of(t, at), t.type); }
 DEVICE void store(const Tensor &t, const Index &at, float x) { store_number(address_of(t, at), t.type, x); }

@@ -3,9 +3,10 @@
 #include "alibi.cuh"
 #include "number.cuh"
 
+// block_log: of a block size that is a power of two; -1: of others.
 struct Paging {
     Tensor table, lens, starts;
-    i64 block_size, window, n_slots;
+    i64 block_size, block_log, window, n_slots;
 };
 
 // Tokens first.. of a sequence that are beside each other; sequence -1: of none.
@@ -27,38 +28,58 @@ struct View {
     i64 sequence, position, first, end;
 };
 
+// By lanes of a warp: they look at starts in turn. A token's sequence ends where the first start past it is.
 DEVICE View view_of(const Paging &p, i64 token, i64 n_tokens) {
-    View v = {-1, 0, 0, 0};
-    i64 start = 0;
-    for (i64 i = 0; i <= p.table.ne[1]; i++) {
-        Run run = run_of(p, i, start, n_tokens);
-        start += run.n;
-        if (run.sequence >= 0 && run.first <= token && token < start) {
-            v.sequence = run.sequence;
-            v.position = at<const i32>(p.lens.address + run.sequence * p.lens.nb[0])[0] - (start - token);
-        }
+    i64 n_starts = p.table.ne[1] + 1, number = n_starts, end = n_tokens;
+    for (i64 first = 0; first < n_starts && number == n_starts; first += 32) {
+        i64 i = first + lane_of(THREAD);
+        int start = i < n_starts ? at<const i32>(p.starts.address + i * p.starts.nb[0])[0] : 0x7fffffff;
+        u32 past = ballot(start > token);
+        if (past == 0) continue;
+        number = first + first_one(past);
+        start = shuffle(start, first_one(past));
+        end = start < n_tokens ? start : n_tokens;
     }
-    if (v.sequence < 0) return v;
+    View v = {-1, 0, 0, 0};
+    if (number == 0 || number >= n_starts) return v;
+    v.sequence = number - 1;
+    v.position = at<const i32>(p.lens.address + v.sequence * p.lens.nb[0])[0] - (end - token);
     i64 room = p.table.ne[0] * p.block_size;
     v.end = v.position + 1 < room ? v.position + 1 : room;
     v.first = p.window == 0 || v.position < p.window ? 0 : v.position - p.window + 1;
     return v;
 }
 
-// The slot of a key, if its block is in the table and in the cache; -1: it has none.
-DEVICE i64 slot_of(const Paging &p, i64 sequence, i64 key) {
-    i64 block = at<const i32>(address_of(p.table, key / p.block_size, sequence, 0, 0))[0];
-    i64 slot = block * p.block_size + key % p.block_size;
+// Where a key is: number n of its sequence's blocks, and there. Positions have 31 bits.
+struct Spot {
+    u32 n, rest;
+};
+
+DEVICE Spot spot_of(const Paging &p, i64 key) {
+    u32 size = (u32)p.block_size, n = p.block_log < 0 ? (u32)key / size : (u32)key >> p.block_log;
+    return {n, (u32)key - n * size};
+}
+DEVICE int block_of(const Paging &p, i64 sequence, const Spot &spot) {
+    return at<const i32>(address_of(p.table, spot.n, sequence, 0, 0))[0];
+}
+// The slot, if the block is in the cache; -1: there is none.
+DEVICE i64 slot_in(const Paging &p, int block, const Spot &spot) {
+    i64 slot = block * p.block_size + spot.rest;
     return block >= 0 && slot < p.n_slots ? slot : -1;
 }
+DEVICE i64 slot_of(const Paging &p, i64 sequence, i64 key) {
+    Spot spot = spot_of(p, key);
+    return slot_in(p, block_of(p, sequence, spot), spot);
+}
 
-// parts: F32 [dim_v + 2, n_parts, n_heads, tokens of the grid], what each part of the keys gave, its maximum and its sum; 0:
-// there is one part, and y is written. many: sequences with so many tokens are for tiles, the others are not; 0: there are no
-// tiles.
+// parts: F32 [dim_v, n_parts, n_heads, tokens of the grid], what each part of the keys gave, then [2, n_parts, n_heads, tokens],
+// its maximum, -inf where it saw nothing, and its sum; 0: there is one part, and y is written. many: sequences with so many
+// tokens are for tiles, the others are not; 0: there are no tiles. group: heads that share a KV head, in shares of up to
+// per_share, of which a block has one.
 struct Attention {
     Tensor q, k, v, y, sinks;
     Paging paging;
     u64 parts;
-    i64 n_parts, n_kv_heads, dim_v, many;
+    i64 n_parts, n_kv_heads, dim_v, many, group, shares, per_share;
     float scale, softcap, max_bias;
 };

@@ -73,17 +73,23 @@ DEVICE void load_four_turned(u32 *words, shared<u16> from, i64 at) {
 #error "the emulation defines CHIP, the chip that it compiles kernels for"
 #endif
 
-// Sixteen bytes at a multiple of 16.
-struct alignas(16) Sixteen {
-    u32 words[4];
-};
-
 // Eight halves, at a multiple of 8.
 DEVICE void store_8(shared<u16> to, i64 at, const Sixteen &x) {
 #ifdef __CUDACC__
     *(Sixteen *)(to + at) = x;
 #else
     for (int i = 0; i < 8; i++) to[at + i] = (u16)(x.words[i / 2] >> (16 * (i % 2)));
+#endif
+}
+
+// The same back.
+DEVICE Sixteen load_8(shared<u16> from, i64 at) {
+#ifdef __CUDACC__
+    return *(const Sixteen *)(from + at);
+#else
+    Sixteen x;
+    for (int i = 0; i < 4; i++) x.words[i] = from[at + 2 * i] | (u32)from[at + 2 * i + 1] << 16;
+    return x;
 #endif
 }
 

@@ -27,6 +27,8 @@ pub struct Gpu {
     pub peers: Peers,
     /// The vendor's products.
     pub cublas: Cublas,
+    /// BF16 numbers that a number of x becomes where many are multiplied by BF16 weights.
+    pub bf16_parts: usize,
     /// How often it was opened.
     pub n_opened: AtomicU32,
     context: RwLock<Option<Context>>,
@@ -42,7 +44,12 @@ unsafe impl Sync for Context {}
 
 impl Gpu {
     /// A visible device. Nothing is created on it yet.
-    pub fn new(driver: &Arc<CudaDriver>, number: i32, cublas: &Arc<CublasLibrary>) -> Result<Gpu> {
+    pub fn new(
+        driver: &Arc<CudaDriver>,
+        number: i32,
+        cublas: &Arc<CublasLibrary>,
+        bf16_parts: usize,
+    ) -> Result<Gpu> {
         let device = driver.device(number)?;
         let identity = driver.identity(device)?;
         Ok(Gpu {
@@ -53,6 +60,7 @@ impl Gpu {
             streams: LiveStreams::default(),
             peers: Peers::default(),
             cublas: Cublas::new(cublas),
+            bf16_parts,
             n_opened: AtomicU32::new(0),
             context: RwLock::default(),
         })

@@ -69,6 +69,7 @@ families![
 headers![
     "alibi.cuh",
     "block.cuh",
+    "cached.cuh",
     "device.cuh",
     "few.cuh",
     "few_floats.cuh",

@@ -76,6 +76,7 @@ impl Driver for CudaPlugin {
         let fuses = switch(host, "cuda.fuse", "neighbouring ops may become one kernel")?;
         let uses_cublas = switch(host, "cuda.cublas", "products of halves may go to cuBLASLt")?;
         let wgmma = switch(host, "cuda.wgmma", "products by wgmma where a card has it")?;
+        let bf16_parts = bf16_parts(host.option("cuda.bf16_parts"))?;
         let settings = Settings { host, n_graphs, fuses, wgmma };
         let or_beside = |option| host.option(option).map(PathBuf::from).or(folder.clone());
         let compiler = or_beside("cuda.nvrtc_dir");
@@ -84,7 +85,7 @@ impl Driver for CudaPlugin {
         let images = Arc::new(Images::new(host, compiler, driver.version()));
         let mut devices: Vec<Arc<dyn Device>> = Vec::new();
         for number in 0..driver.n_devices() {
-            match Gpu::new(&driver, number, &cublas) {
+            match Gpu::new(&driver, number, &cublas, bf16_parts) {
                 Ok(gpu) if gpu.identity.capability < LEAST => {
                     let (major, minor) = gpu.identity.capability;
                     let text = format!(
@@ -109,11 +110,35 @@ impl Driver for CudaPlugin {
     }
 }
 
+/// How many BF16 numbers a number of x becomes for products of many columns with BF16 weights.
+fn bf16_parts(option: Option<String>) -> Result<usize> {
+    match option.as_deref().map(str::trim) {
+        None | Some("2") => Ok(2),
+        Some("1") => Ok(1),
+        Some(text) => Err(Error::invalid(format!(
+            "option cuda.bf16_parts={text}: expected 2, x of prompts is two BF16 numbers, or 1, it is rounded to one"
+        ))),
+    }
+}
+
 /// An option that is 1, as if it were not there, or 0.
 fn switch(host: Host, option: &str, meaning: &str) -> Result<bool> {
     match host.option(option).as_deref().map(str::trim) {
         None | Some("1") => Ok(true),
         Some("0") => Ok(false),
         Some(text) => Err(Error::invalid(format!("option {option}={text}: expected 1, {meaning}, or 0"))),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::bf16_parts;
+
+    #[test]
+    fn x_has_one_part_or_two() {
+        let parts = |text: &str| bf16_parts(Some(text.into())).ok();
+        assert_eq!((parts("1"), parts(" 2 "), bf16_parts(None).ok()), (Some(1), Some(2), Some(2)));
+        let refused = bf16_parts(Some("3".into())).unwrap_err().message;
+        assert!(refused.contains("cuda.bf16_parts=3") && refused.contains("expected 2"), "{refused}");
     }
 }

@@ -107,11 +107,11 @@ fn numbers(n: usize, dtype: DType, mut seed: u32) -> (Vec<f32>, Vec<u8>) {
 /// How many numbers of a product by the kernel are wrong.
 fn differing(gpu: &Gpu, modules: &Modules, by: &'static Variant) -> Result<usize> {
     let ([k, m, n, batches], dtype) = (SHAPE, by.dtype);
-    let (parts, columns) = (if dtype == DType::F16 { 1 } else { 2 }, n * batches);
+    let (parts, columns) = (by.parts, n * batches);
     let (w, w_halves) = numbers(k * m * batches, dtype, 1);
     let (x, x_halves) = numbers(columns * parts * k, dtype, 2);
     // What columns and rows are multiplied by in the end; BF16's are not.
-    let is_scaled = parts == 1;
+    let is_scaled = dtype == DType::F16;
     let units: Vec<f32> =
         (0..columns).map(|i| if is_scaled { [1.0, 0.25, 8.0][i % 3] } else { 1.0 }).collect();
     let row_units: Vec<f32> = (0..m).map(|i| if is_scaled { [2.0, 1.0][i % 2] } else { 1.0 }).collect();

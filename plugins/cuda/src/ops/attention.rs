@@ -1,5 +1,6 @@
 //! Causal attention over a paged cache, and its mask: kernels/attention.cu, for prompts kernels/attention_tile.cu.
 
+use super::attention_heads::{Heads, Tokens, has_room};
 use super::attention_tile::{Tiles, is_aligned, tiles};
 use super::check::{self, Answer, ensure, params};
 use super::{Form, source};
@@ -10,12 +11,6 @@ use llmrt_plugin::{DType, NodeView, Reason, Result, TensorView};
 
 pub const ATTENTION: Form = (supports, compute);
 pub const PAGED_MASK: Form = (supports_mask, mask);
-
-/// Numbers of a head that the kernel has registers for.
-const LARGEST_HEAD: usize = 256;
-/// Keys below which it does not pay to split them.
-const KEYS_PER_PART: usize = 256;
-const MAX_PARTS: usize = 32;
 
 fn supports_paging(node: &NodeView<'_>, first: usize) -> Answer {
     let table = check::of(node, first, DType::I32)?.ne();
@@ -29,6 +24,8 @@ fn cache<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
     let t = check::given(node, i)?;
     ensure(check::is_number(&t) || t.dtype() == Some(DType::Q8_0), Reason::Type)?;
     check::dense_rows(&t)?;
+    // Slots, and bytes of one, are numbers of 31 bits.
+    ensure(t.ne()[1].max(t.nb()[1]) <= i32::MAX as usize, Reason::Shape)?;
     Ok(t)
 }
 
@@ -41,8 +38,9 @@ fn supports(node: &NodeView<'_>) -> Answer {
     ensure(ne3 == 1 && n_heads.is_multiple_of(n_kv_heads) && n_tokens <= 65535, Reason::Shape)?;
     ensure(head_dim.checked_mul(n_kv_heads) == Some(k[0]) && k[2..] == [1, 1], Reason::Shape)?;
     ensure(v[0] % n_kv_heads == 0 && v[1..] == k[1..], Reason::Shape)?;
-    ensure(head_dim.max(v[0] / n_kv_heads) <= LARGEST_HEAD, Reason::Shape)?;
     supports_paging(node, 3)?;
+    let (caches, dims) = ([&cache(node, 1)?, &cache(node, 2)?], [head_dim, v[0] / n_kv_heads]);
+    ensure(has_room(caches, dims, n_tokens, check::given(node, 3)?.ne()[1]), Reason::Shape)?;
     if let Some(sinks) = check::optional(node, 6, DType::F32)? {
         check::vector(&sinks, n_heads)?;
     }
@@ -59,29 +57,9 @@ fn paging(
     n_slots: usize,
 ) -> Result<Args> {
     let args = (first..first + 3).try_fold(args, |args, i| args.tensor(&source(node, i)?))?;
-    Ok(args.count(block_size as usize).count(window as usize).count(n_slots))
-}
-
-/// Into how many parts the keys fall, so that few heads and tokens give every multiprocessor work.
-fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
-    let parts = (2 * n_sms).div_ceil(n_blocks.max(1));
-    parts.min(n_keys / KEYS_PER_PART).clamp(1, MAX_PARTS)
-}
-
-/// Tokens that parts are made of, and of how many of them the work is.
-type Tokens = (usize, usize);
-
-/// Into how many parts the keys of a node fall, and bytes of their results, which it takes for a while.
-fn parts(node: &NodeView<'_>, (n_tokens, n_busy): Tokens, n_sms: usize) -> Result<(usize, usize)> {
-    let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
-    let n_heads = source(node, 0)?.ne()[1];
-    let mut n_keys = source(node, 3)?.ne()[0].saturating_mul(p.block_size as usize);
-    if p.window > 0 {
-        n_keys = n_keys.min(p.window as usize);
-    }
-    let n_parts = n_parts(n_heads * n_busy, n_keys, n_sms);
-    let bytes = if n_parts > 1 { n_parts * n_heads * n_tokens * (dim_v(node, &p)? + 2) * 4 } else { 0 };
-    Ok((n_parts, bytes))
+    // -1 where it is no power of two.
+    let log = if block_size.is_power_of_two() { block_size.ilog2() as usize } else { usize::MAX };
+    Ok(args.count(block_size as usize).count(log).count(window as usize).count(n_slots))
 }
 
 /// The tokens of a node that are no tile's: all of them without tiles.
@@ -90,38 +68,44 @@ fn others(node: &NodeView<'_>, tiles: Option<&Tiles>) -> Result<Tokens> {
     Ok(tiles.map_or((n_tokens, n_tokens), |tiles| (tiles.n_others, tiles.n_others.min(n_seqs))))
 }
 
-/// Bytes at most of the parts' results of a supported node: the cache's address decides whether there are tiles.
+/// Bytes at most of the parts' results of a supported node: the cache's address decides whether there are tiles, and
+/// which kernel takes the rest.
 pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
     let tiles = tiles(node, &p, device.capability)?;
     let n_sms = device.n_sms as usize;
-    let (_, without) = parts(node, others(node, None)?, n_sms)?;
-    let (_, beside) = parts(node, others(node, tiles.as_ref())?, n_sms)?;
-    Ok(without.max(beside))
+    let mut most = 0;
+    for tokens in [others(node, None)?, others(node, tiles.as_ref())?] {
+        for is_aligned in [false, true] {
+            let heads = Heads::new(node, &p, is_aligned)?;
+            most = most.max(heads.parts(node, &p, tokens, n_sms)?.1);
+        }
+    }
+    Ok(most)
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let p = AttentionParams::from_bytes(node.params_bytes()).unwrap_or_default();
     let device = &call.gpu.identity;
-    let tiles = match tiles(node, &p, device.capability)? {
-        Some(tiles) if is_aligned(node)? => Some(tiles),
-        _ => None,
-    };
+    let is_aligned = is_aligned(node)?;
+    let tiles = tiles(node, &p, device.capability)?.filter(|_| is_aligned);
     let (n_heads, (n_tokens, n_busy)) = (source(node, 0)?.ne()[1], others(node, tiles.as_ref())?);
-    let (n_parts, bytes) = parts(node, (n_tokens, n_busy), device.n_sms as usize)?;
+    let heads = Heads::new(node, &p, is_aligned)?;
+    let (n_parts, bytes) = heads.parts(node, &p, (n_tokens, n_busy), device.n_sms as usize)?;
     let many = tiles.as_ref().map_or(0, |tiles| tiles.many);
     if let Some(Tiles { kernel, grid, .. }) = &tiles {
-        call.launch(("attention_tile", kernel), *grid, 128, args(node, &p, (0, 1), many)?)?;
+        call.launch(("attention_tile", kernel), *grid, 128, args(node, &p, &heads, (0, 1), many)?)?;
     }
     if n_tokens == 0 {
         return Ok(());
     }
     let parts = if n_parts > 1 { call.scratch(bytes)? } else { 0 };
-    let args = || args(node, &p, (parts, n_parts), many);
-    call.launch(("attention", "attention"), [n_heads, n_tokens, n_parts], 128, args()?)?;
+    let args = || args(node, &p, &heads, (parts, n_parts), many);
+    call.launch(("attention", &heads.kernel), [heads.blocks, n_tokens, n_parts], 128, args()?)?;
+    let thirty_twos = dim_v(node, &p)?.div_ceil(32);
     match n_parts {
         1 => Ok(()),
-        _ => call.launch(("attention", "attention_parts"), [n_heads, n_tokens, 1], 128, args()?),
+        _ => call.launch(("attention", "attention_parts"), [n_heads, n_tokens, thirty_twos], 128, args()?),
     }
 }
 
@@ -134,6 +118,7 @@ pub fn dim_v(node: &NodeView<'_>, p: &AttentionParams) -> Result<usize> {
 fn args(
     node: &NodeView<'_>,
     p: &AttentionParams,
+    heads: &Heads,
     (parts, n_parts): (u64, usize),
     many: usize,
 ) -> Result<Args> {
@@ -142,6 +127,7 @@ fn args(
         Args::default().tensor(&q)?.tensor(&k)?.tensor(&v)?.tensor(&node.dst())?.optional(node.src(6))?;
     let args = paging(args, node, 3, p.block_size, p.window, k.ne()[1])?.address(parts).count(n_parts);
     let args = args.count(p.n_kv_heads as usize).count(dim_v(node, p)?).count(many);
+    let args = args.count(heads.group).count(heads.shares).count(heads.group.div_ceil(heads.shares.max(1)));
     Ok(args.float(p.scale).float(p.softcap).float(p.max_bias))
 }
 
@@ -157,19 +143,4 @@ fn mask(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let args = paging(Args::default(), node, 0, p.block_size, p.window, p.n_slots as usize)?;
     let args = args.tensor(&node.dst())?;
     call.launch(("attention", "paged_mask"), [p.n_tokens as usize, 1, 1], 256, args)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::n_parts;
-
-    #[test]
-    fn keys_are_split_where_there_are_many_and_few_blocks() {
-        assert_eq!(n_parts(32, 4096, 132), 9);
-        assert_eq!(n_parts(32, 512, 132), 2);
-        assert_eq!(n_parts(32, 100, 132), 1);
-        assert_eq!(n_parts(32 * 512, 4096, 132), 1);
-        assert_eq!(n_parts(1, 1 << 20, 132), 32);
-        assert_eq!(n_parts(0, 4096, 132), 16);
-    }
 }

@@ -51,7 +51,7 @@ fn is_readable(t: &TensorView<'_>) -> bool {
     t.dtype() == Some(DType::Q8_0) || in_sixteens(t)
 }
 
-/// Whether halves of a node's cache begin where 16 bytes can be read at once.
+/// Whether numbers of a node's cache, other than Q8_0, begin where 16 bytes can be read at once.
 pub fn is_aligned(node: &NodeView<'_>) -> Result<bool> {
     let one =
         |t: &TensorView<'_>| -> Result<bool> { Ok(t.dtype() == Some(DType::Q8_0) || tiles::is_aligned(t)?) };

@@ -4,7 +4,7 @@
 
 use super::check::is_number;
 use super::source;
-use super::tiles::{is_aligned, multiplies_halves};
+use super::tiles::{is_aligned, multiplies_halves, parts};
 use crate::call::{Args, Call, address};
 use crate::cublas_product::Problem;
 use crate::gpu::Gpu;
@@ -55,8 +55,7 @@ fn is_suited(node: &NodeView<'_>) -> Result<bool> {
 
 fn problem(gpu: &Gpu, [w, x, y]: [&TensorView<'_>; 3], halves: u64) -> Result<Problem> {
     let (k, is_bf16) = (w.ne()[0], w.dtype() == Some(DType::BF16));
-    // Of BF16 two parts of each row: `Halve` of kernels/mul_mat_half.cu.
-    let n_parts = if is_bf16 { 2 } else { 1 };
+    let n_parts = parts(gpu, is_bf16);
     Ok(Problem {
         is_bf16,
         m: w.ne()[1],

@@ -3,6 +3,7 @@
 
 mod attention;
 mod attention_contiguous;
+mod attention_heads;
 mod attention_tile;
 mod by_cublas;
 mod check;

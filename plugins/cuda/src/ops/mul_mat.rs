@@ -140,7 +140,7 @@ pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
         _ => node.dst().ne()[1] <= FEW,
     };
     match source(node, 0)? {
-        _ if !is_few => Ok(tiles::workspace(node, &gpu.identity)? + by_cublas::workspace(node, gpu)?),
+        _ if !is_few => Ok(tiles::workspace(node, gpu)? + by_cublas::workspace(node, gpu)?),
         w if check::is_number(&w) => Ok(0),
         _ => Ok(pieces(&[packed_bytes(&source(node, 1)?)])),
     }

@@ -8,7 +8,7 @@ use super::mul_mat::{name_of, name_of_weight, packed_bytes, quantise};
 use super::wgmma::{self, Operands, Variant};
 use super::{pieces, source};
 use crate::call::{Args, Call, address};
-use crate::driver::Identity;
+use crate::gpu::Gpu;
 use llmrt_plugin::{DType, NodeView, Result, TensorView};
 
 /// Rows and columns of the tiles of packed weights and of F32.
@@ -38,7 +38,7 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
     if is_for_halves {
         // What cuBLASLt does needs no trial.
         let is_ours = ids.is_none() && !by_cublas::is_there_for(call.gpu, node)?;
-        let by = wgmma::choose(&w, &y, &call.gpu.identity).filter(|_| is_ours);
+        let by = wgmma::choose(&w, &y, call.gpu).filter(|_| is_ours);
         if let Some(by) = by
             && call.modules.trials.passed(call.gpu, call.modules, by)?
         {
@@ -56,7 +56,8 @@ pub fn many(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>
         };
         let [n, batches] = columns.grid(tile.1);
         let args = columns.put(args.address(halves)).address(units);
-        let kernel = format!("mul_mat_{name}_{size}");
+        let one = if name == "bf16" && call.gpu.bf16_parts == 1 { "_one" } else { "" };
+        let kernel = format!("mul_mat_{name}{one}_{size}");
         call.launch(("mul_mat_half", &kernel), [rows(tile.0), n, batches], 128, args)?;
         return by_cublas::take_over(call, node, halves, units);
     }
@@ -89,21 +90,22 @@ pub fn takes_packed(call: &Call<'_>, node: &NodeView<'_>) -> Result<bool> {
 }
 
 /// Bytes of scratch memory that a node with many columns takes at most: the address of its weights decides the kernel.
-pub fn workspace(node: &NodeView<'_>, device: &Identity) -> Result<usize> {
+pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
+    let device = &gpu.identity;
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
     let sorted = match node.src(2) {
         Some(_) => pieces(&sorted_bytes(y.ne()[1] * y.ne()[2], w.ne()[2])),
         None => 0,
     };
-    let is_f16 = w.dtype() == Some(DType::F16);
+    let is_bf16 = w.dtype() == Some(DType::BF16);
     let prepared = if multiplies_halves(device.capability, &w) {
-        pieces(&halves_bytes(is_f16, &x))
+        pieces(&halves_bytes(parts(gpu, is_bf16), &x))
     } else if is_number(&w) {
         0
     } else {
         let by_warpgroups = match wgmma::choose_packed(&w, &y, device) {
             Some((_, rows)) if node.src(2).is_none() => {
-                pieces(&halves_bytes(true, &x)) + pieces(&wgmma::unpacked_bytes(&w, rows))
+                pieces(&halves_bytes(1, &x)) + pieces(&wgmma::unpacked_bytes(&w, rows))
             }
             _ => 0,
         };
@@ -117,10 +119,14 @@ fn sorted_bytes(n: usize, n_experts: usize) -> [usize; 2] {
     [n * 4, (n_experts + 2) * 4]
 }
 
-/// Of x as F16, or as two BF16 of each number, and of their units.
-fn halves_bytes(is_f16: bool, x: &TensorView<'_>) -> [usize; 2] {
-    let each = if is_f16 { 1 } else { 2 };
-    [x.n_elements() * 2 * each, x.n_rows() * 4]
+/// Halves that a number of x becomes: `Halve` of kernels/mul_mat_half.cu.
+pub fn parts(gpu: &Gpu, is_bf16: bool) -> usize {
+    if is_bf16 { gpu.bf16_parts } else { 1 }
+}
+
+/// Of x in so many halves of each number, and of their units.
+fn halves_bytes(parts: usize, x: &TensorView<'_>) -> [usize; 2] {
+    [x.n_elements() * 2 * parts, x.n_rows() * 4]
 }
 
 fn n_sms(call: &Call<'_>) -> usize {
@@ -207,14 +213,15 @@ fn halve(call: &mut Call<'_>, dtype: DType, x: &TensorView<'_>) -> Result<(u64, 
     let is_f16 = dtype == DType::F16;
     let kernel = if is_f16 { "halve_f16" } else { "halve_bf16" };
     let form = Form::Halves(dtype);
-    let sizes = halves_bytes(is_f16, x);
+    let parts = parts(call.gpu, !is_f16);
+    let sizes = halves_bytes(parts, x);
     let units_of = |halves| halves + pieces(&sizes[..1]) as u64;
     if let Some(halves) = call.kept(x, form)? {
         return Ok((halves, units_of(halves)));
     }
     let halves = call.keep(x, form, pieces(&sizes), false)?;
     let units = units_of(halves);
-    let args = Args::default().tensor(x)?.address(halves).address(units);
+    let args = Args::default().tensor(x)?.address(halves).address(units).count(parts);
     call.launch(("mul_mat_half", kernel), [x.n_rows(), 1, 1], 128, args)?;
     Ok((halves, units))
 }

@@ -29,25 +29,37 @@ pub struct Variant {
     pub name: &'static str,
     /// Of the weights.
     pub dtype: DType,
+    /// Halves of each number of x.
+    pub parts: usize,
     /// Of a tile of y.
     columns: usize,
     /// Tiles of w and x that shared memory has room for.
     stages: usize,
 }
 
-const F16: Variant = Variant { name: "mul_mat_f16_wgmma", dtype: DType::F16, columns: 128, stages: 3 };
+const F16: Variant =
+    Variant { name: "mul_mat_f16_wgmma", dtype: DType::F16, parts: 1, columns: 128, stages: 3 };
 /// Reads less of shared memory for a product; where there are tiles for all multiprocessors.
 const F16_WIDE: Variant = Variant { name: "mul_mat_f16_wgmma_wide", columns: 256, stages: 4, ..F16 };
-const BF16: Variant = Variant { name: "mul_mat_bf16_wgmma", dtype: DType::BF16, columns: 128, stages: 4 };
+const BF16: Variant =
+    Variant { name: "mul_mat_bf16_wgmma", dtype: DType::BF16, parts: 2, columns: 128, stages: 4 };
+/// With x rounded to one BF16.
+const BF16_ONE: Variant = Variant { name: "mul_mat_bf16_one_wgmma", dtype: DType::BF16, ..F16 };
+const BF16_ONE_WIDE: Variant =
+    Variant { name: "mul_mat_bf16_one_wgmma_wide", columns: 256, stages: 4, ..BF16_ONE };
 
 /// The kernel for a product without experts, if it is one for this family: weights that a tensor map can describe, which are
 /// F16 or BF16 and begin where 16 bytes can be read at once; at least half as many tiles as multiprocessors.
-pub fn choose(w: &TensorView<'_>, y: &TensorView<'_>, device: &Identity) -> Option<&'static Variant> {
-    let is_f16 = w.dtype()? == DType::F16;
-    let fits = is_f16 || w.dtype()? == DType::BF16;
+pub fn choose(w: &TensorView<'_>, y: &TensorView<'_>, gpu: &Gpu) -> Option<&'static Variant> {
+    let by = match w.dtype()? {
+        DType::F16 => (&F16, Some(&F16_WIDE)),
+        DType::BF16 if gpu.bf16_parts == 1 => (&BF16_ONE, Some(&BF16_ONE_WIDE)),
+        DType::BF16 => (&BF16, None),
+        _ => return None,
+    };
     let [m, n, n2, n3] = y.ne();
-    (fits && n >= LEAST && strides(w.ne(), w.nb()).is_some() && is_small(w, y))
-        .then(|| variant(is_f16, [m, n, n2 * n3], device))
+    (n >= LEAST && strides(w.ne(), w.nb()).is_some() && is_small(w, y))
+        .then(|| variant(by, [m, n, n2 * n3], &gpu.identity))
         .flatten()
 }
 
@@ -61,7 +73,7 @@ pub fn choose_packed(
     let ([k, m, w2, w3], [_, n, n2, n3]) = (w.ne(), y.ne());
     let rows = rows_at_once(k, device).min(m);
     let fits = n >= LEAST_PACKED && w2 * w3 == 1 && is_small(w, y);
-    let by = fits.then(|| variant(true, [rows, n, n2 * n3], device)).flatten()?;
+    let by = fits.then(|| variant((&F16, Some(&F16_WIDE)), [rows, n, n2 * n3], device)).flatten()?;
     Some((by, rows))
 }
 
@@ -81,19 +93,16 @@ fn is_small(w: &TensorView<'_>, y: &TensorView<'_>) -> bool {
     w.ne().into_iter().chain(y.ne()).all(|n| i32::try_from(n).is_ok())
 }
 
-/// The kernel for so many rows, columns and batches of y, if a device has it and these are tiles enough for it.
+/// The kernel, or the wide one, for so many rows, columns and batches of y, if a device has it and these are tiles enough
+/// for it.
 fn variant(
-    is_f16: bool,
+    (by, wide): (&'static Variant, Option<&'static Variant>),
     [rows, columns, batches]: [usize; 3],
     device: &Identity,
 ) -> Option<&'static Variant> {
     let n_sms = device.n_sms as usize;
     let n_tiles = |by: &Variant| rows.div_ceil(ROWS) * columns.div_ceil(by.columns) * batches;
-    let by = match is_f16 {
-        true if columns > F16.columns && n_tiles(&F16_WIDE) >= n_sms => &F16_WIDE,
-        true => &F16,
-        false => &BF16,
-    };
+    let by = wide.filter(|wide| columns > by.columns && n_tiles(wide) >= n_sms).unwrap_or(by);
     (device.capability == (9, 0) && batches <= 65535 && 2 * n_tiles(by) >= n_sms).then_some(by)
 }
 
@@ -129,14 +138,9 @@ pub struct Operands {
 }
 
 impl Operands {
-    /// Halves of each number of x.
-    fn parts(&self) -> usize {
-        if self.by.dtype == DType::F16 { 1 } else { 2 }
-    }
-
     /// The kernel, and bytes of shared memory of its tiles, and of what it may skip to begin evenly.
     fn kernel(&self) -> Kernel<'static> {
-        let tiles = self.by.stages * (ROWS + self.parts() * self.by.columns) * DEPTH * 2;
+        let tiles = self.by.stages * (ROWS + self.by.parts * self.by.columns) * DEPTH * 2;
         Kernel { family: "mul_mat_wgmma", name: self.by.name, block: THREADS, shared: tiles + 1024 }
     }
 
@@ -148,7 +152,7 @@ impl Operands {
         product: Args,
         units: [u64; 2],
     ) -> Result<Option<Launch>> {
-        let (k, parts, [n, batches]) = (self.ne[0], self.parts(), self.columns);
+        let (k, parts, [n, batches]) = (self.ne[0], self.by.parts, self.columns);
         let wide = |n: usize| n as u64;
         let row = wide(k * 2);
         let w_strides = strides(self.ne, self.nb).unwrap_or_default();
