@@ -34,13 +34,17 @@ pub struct Wanted {
 impl Wanted {
     /// Reads the options.
     pub fn of(host: Host) -> Result<Wanted> {
-        let flag = |key: &str| match host.option(key).as_deref().map(str::trim) {
+        Wanted::parse(|key| host.option(key))
+    }
+
+    fn parse(option: impl Fn(&str) -> Option<String>) -> Result<Wanted> {
+        let flag = |key: &str| match option(key).as_deref().map(str::trim) {
             None => Ok(None),
             Some("1") => Ok(Some(true)),
             Some("0") => Ok(Some(false)),
             Some(text) => Err(Error::invalid(format!("option {key}={text}: expected 1 or 0"))),
         };
-        let shapes = match host.option("cann.tune").as_deref().map(str::trim) {
+        let shapes = match option("cann.tune").as_deref().map(str::trim) {
             None | Some("0") => None,
             Some("1") => Some(TYPICAL.to_vec()),
             Some(text) => Some(shapes(text).ok_or_else(|| {
@@ -49,7 +53,7 @@ impl Wanted {
                 Error::invalid(format!("option cann.tune={text}: {expected}"))
             })?),
         };
-        let file = host.option("cann.tune_file").map(PathBuf::from).or_else(remember::usual_file);
+        let file = option("cann.tune_file").map(PathBuf::from).or_else(remember::usual_file);
         Ok(Wanted { nz: flag("cann.nz")?, columns: flag("cann.columns")?, shapes, file })
     }
 
@@ -140,6 +144,16 @@ fn shapes(text: &str) -> Option<Vec<Shape>> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_option_of_another_form_is_named() {
+        for (key, value) in [("cann.nz", "yes"), ("cann.columns", "2"), ("cann.tune", "4096")] {
+            let e = Wanted::parse(|name| (name == key).then(|| value.into())).unwrap_err();
+            assert!(e.message.contains(&format!("option {key}={value}: expected")), "{}", e.message);
+        }
+        let wanted = Wanted::parse(|name| (name == "cann.nz").then(|| "1".into())).unwrap();
+        assert!(wanted.nz == Some(true) && wanted.columns.is_none() && wanted.shapes.is_none());
+    }
 
     #[test]
     fn products_to_measure_are_read_from_the_option() {

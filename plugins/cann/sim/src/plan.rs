@@ -207,6 +207,9 @@ fn enqueue(
     let n_bytes = crate::traffic::bytes(&args);
     let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);
     let layout = layout(&args);
+    if let Some(layout) = layout {
+        w.trace.count(&format!("layout.{layout}"), 1);
+    }
     let run = move |w: &Arc<World>| {
         let n_before = w.n_kernels.fetch_add(1, Relaxed);
         w.trace.count("kernel", 1);

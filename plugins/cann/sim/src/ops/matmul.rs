@@ -76,6 +76,7 @@ fn product(a: &Args) -> Answer<Kernel> {
     broadcast(x, &dims_x)?;
     if mat2.format == ACL_FORMAT_FRACTAL_NZ {
         super::nz::check_storage(mat2)?;
+        tiles(k <= 256 || a.world.config.keeps("large"), || format!("rows of {k}"))?;
         valid(batch.is_empty() || dims_b == mat2.dims, || "a layout of blocks that broadcasts".into())?;
     } else {
         broadcast(mat2, &dims_b)?;

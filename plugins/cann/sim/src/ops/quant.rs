@@ -62,6 +62,7 @@ fn product(a: &Args) -> Answer<Kernel> {
     valid(fits, || "scales with gaps".into())?;
     let config = &a.world.config;
     valid(turned || group == 0 || config.keeps("columns"), || "`weight` is not turned around".into())?;
+    tiles(turned || k <= 256 || config.keeps("large"), || format!("rows of {k}"))?;
     valid(group == 0 || config.keeps("groups"), || format!("groups of {group}"))?;
     let is_right = turned || config.keeps("columns-right");
     let (m, k, n) = (m as usize, k as usize, n as usize);
