@@ -9,10 +9,13 @@ use llmrt_plugin::Result;
 
 pub fn report(probe: &Probe<'_>) {
     let scratch = CardScratch::new(probe.runtime, probe.device);
-    let mapped = |for_huge: bool| Ok(if scratch.can_map(for_huge) { "mapped" } else { "refused" }.into());
-    probe.line("huge pages at addresses without a size of pages", "refused", mapped(false));
-    probe.line("huge pages at addresses for them", "mapped", mapped(true));
-    if probe.chip.graphs && probe.runtime.cann.acl.aclmdlRICaptureBegin.is_some() {
+    let mapped = |is: bool| if is { "mapped" } else { "refused" };
+    let found = |for_huge: bool| Ok(mapped(scratch.can_map(for_huge)).into());
+    // Flags of addresses are sizes of pages from 8.1 on (acl_rt.h), as captures are there.
+    let is_8_1 = probe.runtime.cann.acl.aclmdlRICaptureBegin.is_some();
+    probe.line("huge pages at addresses without a size of pages", mapped(!is_8_1), found(false));
+    probe.line("huge pages at addresses for them", mapped(is_8_1), found(true));
+    if probe.chip.graphs && is_8_1 {
         probe.line("a copy of pageable memory in a capture", "refused", in_capture(probe));
     }
     if probe.device == 0 && probe.chip.peers && probe.runtime.n_devices() > 1 {
