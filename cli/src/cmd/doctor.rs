@@ -28,7 +28,7 @@ pub struct Doctor {
     /// JSON on stdout: n_problems, n_warnings, and lines with part, level (ok, warning, problem) and text.
     #[arg(long)]
     pub json: bool,
-    /// Write the same JSON to this file, too, to send it to someone.
+    /// Write the same JSON to this file, too, for a bug report.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     #[command(flatten)]

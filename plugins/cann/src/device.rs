@@ -4,7 +4,7 @@ use crate::buffer::CardMemory;
 use crate::chip::Chip;
 use crate::event::CardEvent;
 use crate::layout;
-use crate::layouts::Wanted;
+use crate::layouts::Requested;
 use crate::memory::CardScratch;
 use crate::ops;
 use crate::pinned::{CardPinned, Pinned};
@@ -30,7 +30,7 @@ pub struct Card {
     scratch: CardScratch,
     /// Captured graphs that each stream keeps.
     n_graphs: usize,
-    wanted: Wanted,
+    requested: Requested,
 }
 
 /// Tensors start at multiples of this.
@@ -46,11 +46,11 @@ impl Card {
         number: i32,
         soc: &str,
         n_graphs: usize,
-        wanted: Wanted,
+        requested: Requested,
     ) -> Card {
         let (chip, soc) = (crate::chip::chip(soc), soc.to_string());
         let scratch = CardScratch::new(runtime, number);
-        Card { host, runtime: runtime.clone(), number, chip, soc, scratch, n_graphs, wanted }
+        Card { host, runtime: runtime.clone(), number, chip, soc, scratch, n_graphs, requested }
     }
 }
 
@@ -83,7 +83,7 @@ impl Device for Card {
 
     fn open(&self) -> Result<()> {
         self.runtime.open_card(self.number)?;
-        let choose = || self.wanted.choose(self.host, &self.runtime, self.number, self.chip);
+        let choose = || self.requested.choose(self.host, &self.runtime, self.number, self.chip);
         self.runtime.choose_layouts(choose);
         if self.host.option("cann.probe").is_some_and(|on| on == "1") {
             crate::probe::run(self.host, &self.runtime, self.number, self.chip);

@@ -1,5 +1,5 @@
 //! Which layouts weights get on the cards: as options set, or as the card is fastest with (`cann.tune`). A layout whose products
-//! are not right on this chip and release is not taken, whatever the options say.
+//! are not right on this chip and release is not taken, whatever the options request.
 
 use crate::chip::Chip;
 use crate::layout::Choice;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 const TYPICAL: [Shape; 3] =
     [Shape { k: 4096, m: 4096, n: 1 }, Shape { k: 4096, m: 11008, n: 1 }, Shape { k: 4096, m: 4096, n: 256 }];
 
-/// Small ones that tell right from wrong.
+/// Small ones that distinguish right from wrong.
 const SMALL: [Shape; 2] = [Shape { k: 256, m: 96, n: 1 }, Shape { k: 128, m: 64, n: 3 }];
 
 /// What the options request.
 #[derive(Clone, Debug, Default)]
-pub struct Wanted {
+pub struct Requested {
     /// `cann.nz`.
     nz: Option<bool>,
     /// `cann.columns`.
@@ -31,13 +31,13 @@ pub struct Wanted {
     file: Option<PathBuf>,
 }
 
-impl Wanted {
+impl Requested {
     /// Reads the options.
-    pub fn of(host: Host) -> Result<Wanted> {
-        Wanted::parse(|key| host.option(key))
+    pub fn of(host: Host) -> Result<Requested> {
+        Requested::parse(|key| host.option(key))
     }
 
-    fn parse(option: impl Fn(&str) -> Option<String>) -> Result<Wanted> {
+    fn parse(option: impl Fn(&str) -> Option<String>) -> Result<Requested> {
         let flag = |key: &str| match option(key).as_deref().map(str::trim) {
             None => Ok(None),
             Some("1") => Ok(Some(true)),
@@ -54,7 +54,7 @@ impl Wanted {
             })?),
         };
         let file = option("cann.tune_file").map(PathBuf::from).or_else(remember::usual_file);
-        Ok(Wanted { nz: flag("cann.nz")?, columns: flag("cann.columns")?, shapes, file })
+        Ok(Requested { nz: flag("cann.nz")?, columns: flag("cann.columns")?, shapes, file })
     }
 
     /// The layouts for an open card.
@@ -73,7 +73,7 @@ impl Wanted {
         };
         let tuned =
             self.shapes.as_ref().map(|shapes| self.tuned(host, &mut stream, shapes)).unwrap_or_default();
-        let mut take = |option: &str, wanted: Option<bool>, kind: Kind, tuned: bool| match wanted {
+        let mut take = |option: &str, requested: Option<bool>, kind: Kind, tuned: bool| match requested {
             Some(true) => {
                 match SMALL.iter().try_for_each(|shape| tune::check(&mut stream, kind, true, *shape)) {
                     Ok(()) => true,
@@ -148,11 +148,11 @@ mod tests {
     #[test]
     fn an_option_of_another_form_is_named() {
         for (key, value) in [("cann.nz", "yes"), ("cann.columns", "2"), ("cann.tune", "4096")] {
-            let e = Wanted::parse(|name| (name == key).then(|| value.into())).unwrap_err();
+            let e = Requested::parse(|name| (name == key).then(|| value.into())).unwrap_err();
             assert!(e.message.contains(&format!("option {key}={value}: expected")), "{}", e.message);
         }
-        let wanted = Wanted::parse(|name| (name == "cann.nz").then(|| "1".into())).unwrap();
-        assert!(wanted.nz == Some(true) && wanted.columns.is_none() && wanted.shapes.is_none());
+        let requested = Requested::parse(|name| (name == "cann.nz").then(|| "1".into())).unwrap();
+        assert!(requested.nz == Some(true) && requested.columns.is_none() && requested.shapes.is_none());
     }
 
     #[test]

@@ -31,7 +31,7 @@ pub mod sys;
 pub mod tune;
 
 use device::Card;
-use layouts::Wanted;
+use layouts::Requested;
 use llmrt_plugin::{Device, DevmemLimits, Driver, Error, Host, Level, PluginInfo, Result};
 use runtime::Runtime;
 use std::path::PathBuf;
@@ -69,9 +69,9 @@ impl Driver for Cann {
                 ))
             })?,
         };
-        let wanted = Wanted::of(host)?;
+        let requested = Requested::of(host)?;
         let card = |number: u32| {
-            let card = Card::new(host, &runtime, number as i32, &soc, n_graphs, wanted.clone());
+            let card = Card::new(host, &runtime, number as i32, &soc, n_graphs, requested.clone());
             Arc::new(card) as Arc<dyn Device>
         };
         Ok(Cann((0..runtime.n_devices()).map(card).collect()))
