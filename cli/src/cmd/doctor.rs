@@ -28,6 +28,9 @@ pub struct Doctor {
     /// JSON on stdout: n_problems, n_warnings, and lines with part, level (ok, warning, problem) and text.
     #[arg(long)]
     pub json: bool,
+    /// Write the same JSON to this file, too, for a bug report.
+    #[arg(long, value_name = "FILE")]
+    pub report: Option<PathBuf>,
     #[command(flatten)]
     pub server: ServerArgs,
     #[command(flatten)]
@@ -56,6 +59,9 @@ impl Command for Doctor {
         server::check(&mut report, &self.server);
         if let Some(path) = &self.model {
             model::check(&mut report, global, plugins, path, self);
+        }
+        if let Some(file) = &self.report {
+            report.write(file)?;
         }
         report.print(self.json)
     }

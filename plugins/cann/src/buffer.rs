@@ -2,6 +2,7 @@
 
 use crate::layout;
 use crate::pinned::CardPinned;
+use crate::repack;
 use crate::runtime::{Runtime, acl};
 use crate::sys::*;
 use llmrt_plugin::{Buffer, Error, Layout, Result, TensorView};
@@ -66,7 +67,7 @@ impl Buffer for CardMemory {
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
         self.runtime.enter(self.device)?;
         if tensor.layout_id() != 0 {
-            let canonical = layout::restore(tensor, &self.stored(tensor)?)?;
+            let canonical = repack::restore(tensor, &self.stored(tensor)?)?;
             dst.copy_from_slice(&canonical[off as usize..][..dst.len()]);
             return Ok(());
         }
@@ -88,14 +89,15 @@ impl Buffer for CardMemory {
         }
     }
 
-    /// Weights that products use in another layout are rewritten, whole: values first, then scales.
+    /// Weights that products use in another layout are rewritten, whole.
     fn seal(&self, tensor: &TensorView<'_>) -> Result<Layout> {
-        let Some(layout) = layout::of_weight(tensor) else { return Ok(Layout::canonical(tensor.nbytes())) };
+        let layout = layout::of_weight(tensor, self.runtime.layouts());
+        let Some(layout) = layout else { return Ok(Layout::canonical(tensor.nbytes())) };
         self.runtime.enter(self.device)?;
         let mut canonical = vec![0; tensor.nbytes() as usize];
         // SAFETY: the host checked that the tensor is in this buffer, and no work uses it.
         unsafe { self.runtime.download(&mut canonical, self.address(tensor.offset()))? };
-        let stored = layout::transform(tensor, &canonical)?;
+        let stored = repack::transform(tensor, layout.id, &canonical)?;
         // SAFETY: as above; `alloc_size` made room for the stored form.
         unsafe { self.runtime.upload(self.address(tensor.offset()), &stored)? };
         Ok(layout)

@@ -178,17 +178,38 @@ impl<'s> Call<'s> {
         self.tensor_as(t, if t.ne.len() == 3 { ACL_FORMAT_NCL } else { ACL_FORMAT_NCHW })
     }
 
+    /// The vendor's object of a matrix [k, m] whose blocks of 16 by 16 are stored one after the other, as its product takes it:
+    /// turned around. The dims of the storage are those of the blocks (the vendor's page of aclnnMatmulWeightNz, 9.1).
+    pub fn blocks(&mut self, t: &Operand) -> Result<*mut aclTensor> {
+        let (block, [k, m]) = (crate::layout::NZ_BLOCK as i64, [t.ne[0], t.ne[1]]);
+        let turned = t.permute(&[1, 0]);
+        self.make(&turned, ACL_FORMAT_FRACTAL_NZ, &[k / block, m / block, block, block])
+    }
+
     fn tensor_as(&mut self, t: &Operand, format: aclFormat) -> Result<*mut aclTensor> {
+        let last: i64 = t.ne.iter().zip(&t.stride).map(|(n, stride)| (n - 1).max(0) * stride).sum();
+        self.make(t, format, &[t.origin().1 + last + 1])
+    }
+
+    fn make(&mut self, t: &Operand, format: aclFormat, storage: &[i64]) -> Result<*mut aclTensor> {
         let outer_first = |v: &[i64]| v.iter().rev().copied().collect::<Vec<_>>();
         let (ne, stride) = (outer_first(&t.ne), outer_first(&t.stride));
-        let last: i64 = t.ne.iter().zip(&t.stride).map(|(n, stride)| (n - 1).max(0) * stride).sum();
         let (base, offset) = t.origin();
-        let storage = [offset + last + 1];
-        let n = ne.len() as u64;
+        let (n, n_storage) = (ne.len() as u64, storage.len() as u64);
         let create = self.stream.runtime.cann.object.aclCreateTensor;
-        // SAFETY: the arrays have `n` and 1 elements and are copied.
+        // SAFETY: the arrays have `n` and `n_storage` elements and are copied.
         let tensor = create.map_or(std::ptr::null_mut(), |create| unsafe {
-            create(ne.as_ptr(), n, t.dtype, stride.as_ptr(), offset, format, storage.as_ptr(), 1, base)
+            create(
+                ne.as_ptr(),
+                n,
+                t.dtype,
+                stride.as_ptr(),
+                offset,
+                format,
+                storage.as_ptr(),
+                n_storage,
+                base,
+            )
         });
         if tensor.is_null() {
             return Err(Error::invalid(format!("the library makes no tensor of {t:?}")));

@@ -4,6 +4,7 @@ use crate::buffer::CardMemory;
 use crate::chip::Chip;
 use crate::event::CardEvent;
 use crate::layout;
+use crate::layouts::Requested;
 use crate::memory::CardScratch;
 use crate::ops;
 use crate::pinned::{CardPinned, Pinned};
@@ -29,6 +30,7 @@ pub struct Card {
     scratch: CardScratch,
     /// Captured graphs that each stream keeps.
     n_graphs: usize,
+    requested: Requested,
 }
 
 /// Tensors start at multiples of this.
@@ -38,10 +40,17 @@ const PINNED: u32 = 1;
 
 impl Card {
     /// A visible card. Nothing is created on it yet.
-    pub fn new(host: Host, runtime: &Arc<Runtime>, number: i32, soc: &str, n_graphs: usize) -> Card {
+    pub fn new(
+        host: Host,
+        runtime: &Arc<Runtime>,
+        number: i32,
+        soc: &str,
+        n_graphs: usize,
+        requested: Requested,
+    ) -> Card {
         let (chip, soc) = (crate::chip::chip(soc), soc.to_string());
         let scratch = CardScratch::new(runtime, number);
-        Card { host, runtime: runtime.clone(), number, chip, soc, scratch, n_graphs }
+        Card { host, runtime: runtime.clone(), number, chip, soc, scratch, n_graphs, requested }
     }
 }
 
@@ -74,6 +83,8 @@ impl Device for Card {
 
     fn open(&self) -> Result<()> {
         self.runtime.open_card(self.number)?;
+        let choose = || self.requested.choose(self.host, &self.runtime, self.number, self.chip);
+        self.runtime.choose_layouts(choose);
         if self.host.option("cann.probe").is_some_and(|on| on == "1") {
             crate::probe::run(self.host, &self.runtime, self.number, self.chip);
         }
@@ -111,7 +122,9 @@ impl Device for Card {
         if bt == PINNED {
             return tensor.nbytes();
         }
-        let stored = layout::of_weight(tensor).map_or(0, |layout| layout.stored_bytes);
+        // Whatever is chosen needs this room.
+        let layout = layout::of_weight(tensor, layout::Choice::default());
+        let stored = layout.map_or(0, |layout| layout.stored_bytes);
         stored.max(tensor.nbytes()).next_multiple_of(32) + 32
     }
 

@@ -1,10 +1,11 @@
 //! Huawei Ascend cards, through the vendor's libraries, which are opened at run time: this builds on any machine.
 //!
 //! Reading order: [`library`] for what is opened, [`runtime`] for its calls, [`chip`] for what differs between chips,
-//! [`device`], [`buffer`], [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`format`] and
-//! [`layout`] for weights, [`operand`], [`call`] and [`ops`] for how a node becomes operators, [`plan`] for graphs that
+//! [`device`], [`buffer`], [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`format`], [`layout`]
+//! and [`repack`] for weights, [`operand`], [`call`] and [`ops`] for how a node becomes operators, [`plan`] for graphs that
 //! run often.
 
+pub mod bench;
 pub mod buffer;
 pub mod call;
 pub mod chip;
@@ -13,6 +14,7 @@ pub mod error;
 pub mod event;
 pub mod format;
 pub mod layout;
+pub mod layouts;
 pub mod library;
 pub mod memory;
 pub mod operand;
@@ -21,11 +23,15 @@ pub mod peers;
 pub mod pinned;
 pub mod plan;
 pub mod probe;
+pub mod remember;
+pub mod repack;
 pub mod runtime;
 pub mod stream;
 pub mod sys;
+pub mod tune;
 
 use device::Card;
+use layouts::Requested;
 use llmrt_plugin::{Device, DevmemLimits, Driver, Error, Host, Level, PluginInfo, Result};
 use runtime::Runtime;
 use std::path::PathBuf;
@@ -63,8 +69,10 @@ impl Driver for Cann {
                 ))
             })?,
         };
+        let requested = Requested::of(host)?;
         let card = |number: u32| {
-            Arc::new(Card::new(host, &runtime, number as i32, &soc, n_graphs)) as Arc<dyn Device>
+            let card = Card::new(host, &runtime, number as i32, &soc, n_graphs, requested.clone());
+            Arc::new(card) as Arc<dyn Device>
         };
         Ok(Cann((0..runtime.n_devices()).map(card).collect()))
     }

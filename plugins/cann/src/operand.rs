@@ -53,7 +53,7 @@ impl Operand {
     /// A tensor of the graph. Strides that are no multiple of the element have no form here.
     pub fn of(t: &TensorView<'_>) -> Result<Operand> {
         let name = t.name();
-        let dtype = t.dtype().and_then(number);
+        let dtype = t.dtype().filter(|_| t.layout_id() == 0).and_then(number);
         let dtype = dtype.ok_or_else(|| Error::unsupported(format!("`{name}` has no plain dtype")))?;
         let memory = t.buffer::<CardMemory>();
         let memory = memory.ok_or_else(|| Error::invalid(format!("`{name}` is not on a card")))?;
@@ -72,7 +72,7 @@ impl Operand {
         })
     }
 
-    /// The F16 numbers of a weight that was sealed so.
+    /// The F16 numbers of a weight that was sealed so, in any order.
     pub fn halves(t: &TensorView<'_>) -> Result<Operand> {
         let memory = t.buffer::<CardMemory>();
         let memory = memory.ok_or_else(|| Error::invalid(format!("`{}` is not on a card", t.name())))?;

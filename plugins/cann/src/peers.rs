@@ -20,8 +20,17 @@ impl Runtime {
     /// Lets two open cards read each other's memory; "unsupported" where they cannot. Access that one card opens is one-way (the
     /// vendor's page of aclrtDeviceEnablePeerAccess), so each opens its own. Enters one of the cards.
     pub fn connect(&self, a: i32, b: i32) -> Result<()> {
+        self.open_pairs(&[(a, b), (b, a)])
+    }
+
+    /// Opens access of a card to another one's memory, and not of that to this.
+    pub fn connect_one_way(&self, device: i32, peer: i32) -> Result<()> {
+        self.open_pairs(&[(device, peer)])
+    }
+
+    fn open_pairs(&self, pairs: &[(i32, i32)]) -> Result<()> {
         let mut known = self.peers.0.lock();
-        for (device, peer) in [(a, b), (b, a)] {
+        for (device, peer) in pairs.iter().copied() {
             let open = match known.get(&(device, peer)) {
                 Some(open) => *open,
                 None => {

@@ -1,6 +1,7 @@
 //! The runtime's calls as functions with results. The card's context is set on every entry: nothing is kept in a thread.
 
 use crate::error::check;
+use crate::layout::Choice;
 use crate::library::{Absent, Cann};
 use crate::peers::Peers;
 use crate::sys::*;
@@ -9,7 +10,7 @@ use parking_lot::{Mutex, ReentrantMutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_void};
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 /// The open libraries.
 pub struct Runtime {
@@ -21,6 +22,8 @@ pub struct Runtime {
     pub(crate) peers: Peers,
     /// Operators whose refusal was logged.
     refused: Mutex<BTreeSet<String>>,
+    /// Layouts of weights, chosen when the first card is opened: all cards are alike.
+    layouts: OnceLock<Choice>,
     /// Held while a plan is captured, and while a card is waited for.
     pub captures: ReentrantMutex<()>,
 }
@@ -53,6 +56,7 @@ impl Runtime {
             contexts: RwLock::default(),
             peers: Peers::default(),
             refused: Mutex::default(),
+            layouts: OnceLock::new(),
             captures: ReentrantMutex::default(),
         };
         let init = runtime.cann.acl.aclInit.map_or(ACL_ERROR_UNINITIALIZE, |init| {
@@ -89,6 +93,33 @@ impl Runtime {
         name.map_or(String::new(), |name| unsafe { CStr::from_ptr(name) }.to_string_lossy().into_owned())
     }
 
+    /// The release of the libraries; empty if they do not report it. Releases before 8.5 have the runtime's own version only.
+    pub fn release(&self) -> String {
+        let (mut package, mut version) = (*b"runtime\0", [0u8; 128]);
+        // SAFETY: a text that ends; the output has the 128 bytes that the header names.
+        let answer = unsafe {
+            acl!(self, aclsysGetVersionStr(package.as_mut_ptr().cast(), version.as_mut_ptr().cast()))
+        };
+        if answer.is_ok() {
+            let text = CStr::from_bytes_until_nul(&version).unwrap_or_default();
+            return text.to_string_lossy().trim().to_string();
+        }
+        let (mut major, mut minor, mut patch) = (0, 0, 0);
+        // SAFETY: the outputs are ours.
+        let answer = unsafe { acl!(self, aclrtGetVersion(&mut major, &mut minor, &mut patch)) };
+        answer.map_or(String::new(), |()| format!("runtime {major}.{minor}.{patch}"))
+    }
+
+    /// The layouts that weights get at `seal`.
+    pub fn layouts(&self) -> Choice {
+        self.layouts.get().copied().unwrap_or_default()
+    }
+
+    /// Chooses the layouts, unless they were chosen before.
+    pub fn choose_layouts(&self, choose: impl FnOnce() -> Choice) {
+        self.layouts.get_or_init(choose);
+    }
+
     /// Starts a card, once until [`Runtime::close_card`]: each `aclrtSetDevice` counts, and each is to be reset. Streams,
     /// events and memory are made in the card's default context, which other libraries of the process share.
     pub fn open_card(&self, device: i32) -> Result<()> {
@@ -107,6 +138,11 @@ impl Runtime {
         }
         contexts.insert(device, Context(context));
         Ok(())
+    }
+
+    /// Whether a card is open.
+    pub fn is_open(&self, device: i32) -> bool {
+        self.contexts.read().contains_key(&device)
     }
 
     /// Undoes [`Runtime::open_card`]: everything made on the card is gone.

@@ -21,6 +21,29 @@ fn products_are_right() {
     check(&[Op::MulMat, Op::MulMatId, Op::OutProd], 30);
 }
 
+/// Weights in the layouts that options request.
+#[test]
+fn products_are_right_in_other_layouts() {
+    let of = |&op: &Op| rules(op).cases().into_iter().map(move |case| (op, case));
+    let cases = [Op::MulMat, Op::MulMatId, Op::GetRows, Op::OutProd].iter().flat_map(of).chain(beyond());
+    let cases: Vec<_> = cases.filter(|(_, case)| !has_empty(case)).collect();
+    for options in [[("cann.nz", "1"), ("cann.columns", "0")], [("cann.nz", "0"), ("cann.columns", "1")]] {
+        let m = Machine::with_options("9.1", "devices=2,queue=delay,memory=2g", &options);
+        let (taken, mut wrong) =
+            on_cards(&m.host().devices(), &cases, |card, stream, op, case| match run(card, stream, case) {
+                Ok(None) => None,
+                Ok(Some(error)) if error <= limit(A2, op, case) => Some(vec![]),
+                Ok(Some(error)) => Some(vec![format!("NMSE {error:e}")]),
+                Err(e) => Some(vec![e.to_string()]),
+            });
+        wrong.extend(m.reports());
+        assert!(wrong.is_empty(), "{options:?}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
+        assert_eq!(m.count("refused"), 0, "{options:?}: operators refused");
+        let layout = if options[0].1 == "1" { "layout.nz" } else { "layout.columns" };
+        assert!(m.count(layout) > 4, "{layout}: {}", m.count(layout));
+    }
+}
+
 #[test]
 fn rows_are_picked_and_written() {
     check(&[Op::GetRows, Op::SetRows, Op::Copy, Op::Cpy, Op::Concat, Op::Repeat], 60);
@@ -300,6 +323,7 @@ fn check_cases(cases: impl Iterator<Item = (Op, Case)>, n: usize) {
         assert!(wrong.is_empty(), "{soc} {queue}: {} of {taken}:\n{}", wrong.len(), wrong.join("\n"));
         // Ways that need another after a refusal are for releases that differ.
         assert_eq!(m.count("refused"), 0, "{soc} {queue}: operators refused");
+        assert_eq!(m.count("ai_cpu"), 0, "{soc} {queue}: operators on the card's CPU");
         assert!(soc != A2 || taken >= n, "{soc}: {taken} cases, expected {n}");
     }
 }

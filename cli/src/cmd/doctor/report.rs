@@ -1,9 +1,12 @@
 //! What was found: lines with a level, as text or JSON.
 
 use crate::error::{Error, Exit, Result};
+use crate::new_file::NewFile;
 use crate::output::{self, n_things};
 use serde_json::json;
 use std::fmt::Display;
+use std::io::Write;
+use std::path::Path;
 
 /// How bad something is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -77,6 +80,13 @@ impl Report {
         }
     }
 
+    /// Writes the lines to a file as JSON.
+    pub fn write(&self, file: &Path) -> Result<()> {
+        let mut new = NewFile::create(file)?;
+        writeln!(new.out(), "{:#}", self.json()).map_err(|e| Error::unwritable(file, &e))?;
+        new.finish()
+    }
+
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |line: &Line| vec![line.level.name().to_string(), line.part.to_string(), line.text.clone()];
         self.lines.iter().map(row).collect()
@@ -104,5 +114,17 @@ mod tests {
         report.problem("c", "broken; replace it");
         assert_eq!(report.n(Level::Problem), 1);
         assert_eq!(report.rows()[2], ["problem", "c", "broken; replace it"]);
+    }
+
+    #[test]
+    fn a_report_in_a_file_is_the_json() {
+        let file = std::env::temp_dir().join(format!("llmrt-report-{}.json", std::process::id()));
+        let mut report = Report::default();
+        report.warning("probe", "differs");
+        report.write(&file).unwrap();
+        let read: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+        assert_eq!(read, report.json());
+        std::fs::remove_file(&file).unwrap();
+        assert!(report.write(Path::new("/no/such/folder/report.json")).is_err());
     }
 }

@@ -104,7 +104,44 @@ pub struct Config {
     pub depth: u64,
     /// Seconds after which a wait gives up.
     pub watchdog: u64,
+    /// Rules that this machine does not keep, of [`RULES`].
+    pub broken: Vec<&'static str>,
+    /// Kernels with a layout of weights that take so many microseconds more; an empty layout: none.
+    pub slower: (String, u64),
 }
+
+/// Rules that can be broken, one by one, to see that it is noticed.
+pub const RULES: [&str; 18] = [
+    // No executor may be repeated; those from the library's cache may; those that write in place may.
+    "repeats",
+    "cache",
+    "in-place",
+    // Sorts of one number, and F32 sorts and largest numbers, run where they do not.
+    "sort-one",
+    "sort-f32",
+    // Results of products are rounded where they are not, or not where they are: of F32 rows for F16 weights, of F16, BF16, and
+    // of NZ weights.
+    "use-fp16",
+    "f16-out",
+    "bf16-out",
+    "nz-out",
+    // NZ weights: views that are turned around are read as if they were not; results are wrong.
+    "nz-turned",
+    "nz-right",
+    // Weights of few bits that are not turned around: refused; results are wrong.
+    "columns",
+    "columns-right",
+    // Products with NZ weights, or with weights of few bits that are not turned around, take rows of more than 256.
+    "large",
+    // Scales of experts' weights need offsets; an expert's scales are those of its place.
+    "offsets",
+    // Copies with pageable memory are not captured.
+    "pageable-capture",
+    // Both of two cards open access.
+    "peers",
+    // Weights of few bits have a scale per group of 32.
+    "groups",
+];
 
 impl Default for Config {
     fn default() -> Config {
@@ -133,6 +170,8 @@ impl Default for Config {
             events: 0,
             depth: 4096,
             watchdog: 60,
+            broken: Vec::new(),
+            slower: (String::new(), 0),
         }
     }
 }
@@ -146,6 +185,12 @@ impl Config {
             config.set(key, value).ok_or(format!("`{part}` is not understood"))?;
         }
         Ok(config)
+    }
+
+    /// Whether the machine keeps a rule.
+    pub fn keeps(&self, rule: &str) -> bool {
+        debug_assert!(RULES.contains(&rule), "{rule} is no rule");
+        !self.broken.contains(&rule)
     }
 
     /// The driver's virtual memory.
@@ -223,6 +268,14 @@ impl Config {
             "events" => self.events = value.parse().ok()?,
             "depth" => self.depth = value.parse().ok().filter(|n| *n > 0)?,
             "watchdog" => self.watchdog = value.parse().ok()?,
+            "broken" => {
+                let rule = |name: &str| RULES.into_iter().find(|rule| *rule == name);
+                self.broken = value.split('+').map(rule).collect::<Option<_>>()?;
+            }
+            "slower" => {
+                let (layout, micros) = value.split_once(':')?;
+                self.slower = (layout.into(), micros.parse().ok()?);
+            }
             _ => return None,
         }
         Some(())

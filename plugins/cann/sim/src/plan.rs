@@ -206,12 +206,19 @@ fn enqueue(
     }
     let n_bytes = crate::traffic::bytes(&args);
     let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);
+    let layout = layout(&args);
+    if let Some(layout) = layout {
+        w.trace.count(&format!("layout.{layout}"), 1);
+    }
     let run = move |w: &Arc<World>| {
         let n_before = w.n_kernels.fetch_add(1, Relaxed);
         w.trace.count("kernel", 1);
         let (slow_from, micros) = w.config.slow;
         if slow_from > 0 && n_before + 1 >= slow_from {
             std::thread::sleep(std::time::Duration::from_micros(micros));
+        }
+        if layout == Some(w.config.slower.0.as_str()) {
+            std::thread::sleep(std::time::Duration::from_micros(w.config.slower.1));
         }
         let is_faulty = w.config.fault > 0 && n_before + 1 == w.config.fault;
         ensure(!is_faulty, ACL_ERROR_RT_AICORE_EXCEPTION, || {
@@ -223,4 +230,16 @@ fn enqueue(
         run.scribble(workspace, needed)
     };
     stream.enqueue(w, Task::new(made.op.name, run)).map(|_| n_bytes)
+}
+
+/// The layout of a product's weight: `nz`, `nd`, or of few bits `rows` (turned around) and `columns`.
+fn layout(args: &Args) -> Option<&'static str> {
+    let weight = args.opt("weight").filter(|_| args.op.cube);
+    match (weight, args.opt("mat2")) {
+        (Some(weight), _) if weight.dims.len() == 2 => {
+            Some(if crate::ops::quant::is_turned(weight) { "rows" } else { "columns" })
+        }
+        (_, Some(mat2)) => Some(if mat2.format == ACL_FORMAT_FRACTAL_NZ { "nz" } else { "nd" }),
+        _ => None,
+    }
 }

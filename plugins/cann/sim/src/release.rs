@@ -71,6 +71,12 @@ impl Release {
         [none, captures].concat()
     }
 
+    /// Whether products of 16-bit rows and NZ weights have F32 results on A2 and A3: before, `matmul_util.cpp` makes the result the
+    /// weight's type, whatever was requested (ops-nn 8.5.0, 9.0.1, 9.1.0-beta.1; 9.1.0 has `enable16In32Out`).
+    pub fn has_wide_nz(self) -> bool {
+        self >= Release::V9_1
+    }
+
     /// What reserved addresses take: from 8.1 on the flag is the size of pages (`acl_rt.h`).
     pub fn vmm(self) -> Vmm {
         if self < Release::V8_1 { Vmm::NoFlags } else { Vmm::Paged }

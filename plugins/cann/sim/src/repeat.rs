@@ -15,7 +15,8 @@ const WRITE_IN_PLACE: [&str; 2] = ["aclnnInplaceIndexCopy", "aclnnInplaceScatter
 
 /// Whether an executor with these parameters is in no cache and works once.
 pub(crate) fn abandons_cache(args: &Args) -> bool {
-    WRITE_IN_PLACE.contains(&args.op.name) && args.tensors().next().is_some_and(Tensor::is_contiguous)
+    let writes = WRITE_IN_PLACE.contains(&args.op.name) && args.world.config.keeps("in-place");
+    writes && args.tensors().next().is_some_and(Tensor::is_contiguous)
 }
 
 /// Whether the operator runs on the card's CPU, whose operators are not repeatable: sorts of one number but on the 310B, and on
@@ -23,9 +24,10 @@ pub(crate) fn abandons_cache(args: &Args) -> bool {
 pub(crate) fn is_on_ai_cpu(args: &Args) -> bool {
     let sorts = matches!(args.op.name, "aclnnArgsort" | "aclnnTopk");
     let x = args.tensors().next().filter(|_| sorts);
-    let chip = &args.world.chip;
+    let (chip, config) = (&args.world.chip, &args.world.config);
     x.is_some_and(|x| {
-        (x.dims.last() == Some(&1) && !chip.is_310b()) || (x.dtype == ACL_FLOAT && chip.is_first_910())
+        let of_one = x.dims.last() == Some(&1) && !chip.is_310b() && config.keeps("sort-one");
+        of_one || (x.dtype == ACL_FLOAT && chip.is_first_910() == config.keeps("sort-f32"))
     })
 }
 
@@ -54,9 +56,11 @@ unsafe extern "C" fn aclSetAclOpExecutorRepeatable(executor: *mut aclOpExecutor)
         let (w, mut state) = (world(), made.state.lock());
         // Operators that bring host data to the card themselves would bring the old ones again.
         let has_lists = state.args.values.iter().any(|(_, value)| matches!(value, Value::Ints(_)));
-        let may = w.config.repeatable || !has_lists;
+        let may = (w.config.repeatable || !has_lists) && w.config.keeps("repeats");
         ensure(may, ACLNN_ERR_PARAM_INVALID, || "the operator has host data of its own".into())?;
-        ensure(!made.is_cached, ACLNN_ERR_INNER, || "it came from the cache".into())?;
+        ensure(!made.is_cached || !w.config.keeps("cache"), ACLNN_ERR_INNER, || {
+            "it came from the cache".into()
+        })?;
         ensure(!abandons_cache(&state.args), ACLNN_ERR_INNER, || "it writes in place".into())?;
         ensure(!is_on_ai_cpu(&state.args), ACLNN_ERR_INNER, || "it runs on the card's CPU".into())?;
         w.op_cache.lock().remove(&(std::thread::current().id(), made.key.clone()));

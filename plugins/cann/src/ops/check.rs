@@ -1,9 +1,9 @@
 //! What `supports` requires of operands; the first unmet requirement is the answer.
 
 use crate::chip::Chip;
-use crate::layout::{F16, INT4, INT8};
+use crate::layout::{self, F16, INT4, INT8};
 use crate::operand::{element_bytes, number};
-use llmrt_plugin::{DType, NodeView, Reason, TensorView};
+use llmrt_plugin::{DType, NodeView, Op, Reason, TensorView};
 
 /// Yes, or why not.
 pub type Answer = Result<(), Reason>;
@@ -17,11 +17,21 @@ pub fn form(node: &NodeView<'_>) -> Answer {
     ensure(known, Reason::Param)?;
     let mut operands = (0..node.n_src()).filter_map(|i| node.src(i)).chain([node.dst()]);
     operands.try_for_each(|t| {
-        ensure(matches!(t.layout_id(), 0 | INT4 | INT8 | F16), Reason::Layout)?;
+        ensure(is_taken_by(node.op(), t.layout_id()), Reason::Layout)?;
         // Blocks have F16 scales.
         let size = t.dtype().and_then(number).map_or(2, element_bytes);
         ensure(t.n_elements() == 0 || t.offset().is_multiple_of(size as u64), Reason::Stride)
     })
+}
+
+/// Whether an op takes a layout: what is not rows one after the other is for products alone.
+fn is_taken_by(op: Option<Op>, layout: u32) -> bool {
+    match layout {
+        0 | INT4 | INT8 | F16 => true,
+        layout::INT4_EXPERTS => matches!(op, Some(Op::MulMat | Op::MulMatId)),
+        layout::NZ | layout::INT4_COLUMNS | layout::INT8_COLUMNS => op == Some(Op::MulMat),
+        _ => false,
+    }
 }
 
 /// Source `i`, which must be there.

@@ -1,10 +1,11 @@
 //! Numbers as blocks of Q8_0 and Q4_0, written on the card.
 
 use super::check::Answer;
+use super::largest::largest;
 use super::packed::Packed;
 use super::steps::has;
 use super::unary;
-use crate::call::{Call, run};
+use crate::call::Call;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
@@ -40,21 +41,21 @@ pub fn encode(call: &mut Call<'_>, x: &Operand, dtype: DType, y: &Packed) -> Res
     let (x, (bytes, d)) = (x.reshape(&[GROUP, n]), y.blocks(n));
     let (size, ones) = (call.temporary(ACL_FLOAT, &x.ne)?, call.temporary(ACL_FLOAT, &[1, n])?);
     call.abs(&x, &size)?;
-    let largest = top(call, &size)?;
+    let most = largest(call, &size)?;
     call.fill(&ones, 1.0)?;
     if dtype == DType::Q8_0 {
-        let step = scaled(call, &largest, 1.0 / 127.0, &d)?;
+        let step = scaled(call, &most, 1.0 / 127.0, &d)?;
         call.div(&ones, &step, &step)?;
         call.mul(&x, &step, &size)?;
         unary::activate(call, Op::Round, &size, &size)?;
         return call.copy(&size, &bytes);
     }
     // The sign of the largest: 1 - 2 · sign(largest size - largest).
-    let sign = top(call, &x)?;
-    call.sub(&largest, &sign, &sign)?;
+    let sign = largest(call, &x)?;
+    call.sub(&most, &sign, &sign)?;
     call.sign(&sign, &sign)?;
     call.affine(&sign, -2.0, 1.0, &sign)?;
-    call.mul(&largest, &sign, &sign)?;
+    call.mul(&most, &sign, &sign)?;
     let step = scaled(call, &sign, -1.0 / 8.0, &d)?;
     call.div(&ones, &step, &step)?;
     call.mul(&x, &step, &size)?;
@@ -65,15 +66,6 @@ pub fn encode(call: &mut Call<'_>, x: &Operand, dtype: DType, y: &Packed) -> Res
     call.scale(&high, 16.0, &high)?;
     call.add(&low, &high, &low)?;
     call.copy(&low, &bytes.as_type(ACL_UINT8))
-}
-
-/// [1, n]: the largest of each block of [32, n].
-fn top(call: &mut Call<'_>, x: &Operand) -> Result<Operand> {
-    let ne = [1, x.ne[1]];
-    let (largest, places) = (call.temporary(ACL_FLOAT, &ne)?, call.temporary(ACL_INT64, &ne)?);
-    let (x, y, places) = (call.tensor(x)?, call.tensor(&largest)?, call.tensor(&places)?);
-    run!(call, math.aclnnTopk(x, 1, -1, true, true, y, places))?;
-    Ok(largest)
 }
 
 /// largest · factor, which is written to d; where it is 0 a small number instead, because all of the block is 0.

@@ -49,11 +49,9 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         let first = (c * n2 + b) * n;
         call.scoped(|call| match (&sealed, &packed) {
             (Some(table), _) => {
-                let table = table.part(first, n);
-                let (bytes, scales) =
-                    (call.picked(&table.bytes, 1, &ids.index)?, call.picked(&table.scales, 1, &ids.index)?);
+                let rows = table.part(first, n).picked_rows(call, &ids.index)?;
                 let picked = call.temporary(ACL_FLOAT, &y.ne)?;
-                sealed::decode(call, &Sealed { bytes, scales, ..table }, &picked)?;
+                sealed::decode(call, &rows, &picked)?;
                 call.mul(&picked, &ids.valid.with_dim(0), &y)
             }
             (_, Some(table)) => {

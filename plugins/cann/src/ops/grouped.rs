@@ -5,7 +5,7 @@
 
 use super::ids::Ids;
 use super::weights::Weights;
-use crate::call::{Call, run};
+use crate::call::{Call, Key, run};
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::Result;
@@ -36,7 +36,7 @@ impl Groups<'_> {
         let of_format = match self.w {
             Weights::Plain(w) => w.dtype == ACL_FLOAT16 && w.flat(3).is_contiguous(),
             Weights::Sealed(w) => w.int4,
-            Weights::Packed(_) => false,
+            Weights::Packed(_) | Weights::Nz(_) => false,
         };
         let small = self.k.max(self.m) <= MAX_IN_ROW && self.n <= MAX_EXPERTS;
         has && of_format && small
@@ -83,22 +83,31 @@ impl Groups<'_> {
         call.cast(&counts.reshape(&[self.n]), ACL_INT64)
     }
 
+    /// Makes what the operator needs and all products with such experts share, before anything is computed.
+    pub fn prepare(&self, call: &mut Call<'_>) -> Result<()> {
+        let has_scales = matches!(self.w, Weights::Sealed(_)) && self.fit(call);
+        if has_scales { self.offsets(call).map(|_| ()) } else { Ok(()) }
+    }
+
+    /// Offsets there must be, although Q4_0 has none: y = x · (value + offset) · scale. They are as many as scales, so one
+    /// tensor of zeros is filled per graph and not per product.
+    fn offsets(&self, call: &mut Call<'_>) -> Result<Operand> {
+        let ne = [self.m, self.k / crate::layout::GROUP as i64, self.n];
+        let key = Key("no offsets", vec![], ne.map(i64::to_ne_bytes).concat());
+        call.shared(key, ACL_FLOAT16, &ne, |call, zeros| call.fill(zeros, 0.0))
+    }
+
     /// y [m, n] from x [k, n], rows of experts one after the other.
     fn launch(&self, call: &mut Call<'_>, x: &Operand, counts: &Operand, y: &Operand) -> Result<()> {
-        let (k, m, n) = (self.k, self.m, self.n);
         let turned = |t: &Operand| t.permute(&[1, 0, 2]);
         let (weight, scaling) = match self.w {
             Weights::Sealed(w) => {
-                // [groups, m, experts] in the file's order; the operator takes those of a group beside each other.
-                let scales = turned(&w.scales.reshape(&[k / crate::layout::GROUP as i64, m, n]));
-                let scales = call.dense(&scales, ACL_FLOAT16)?;
-                // Offsets there must be, although Q4_0 has none: y = x · (value + offset) · scale.
-                let offsets = call.temporary(ACL_FLOAT16, &scales.ne)?;
-                call.fill(&offsets, 0.0)?;
-                (w.values().reshape(&[k, m, n]), Some((scales, offsets)))
+                // Those of a group beside each other, as they are stored.
+                let scales = call.dense(&turned(&w.scales), ACL_FLOAT16)?;
+                (w.values(), Some((scales, self.offsets(call)?)))
             }
             Weights::Plain(w) => (w.flat(3), None),
-            Weights::Packed(_) => return Err(llmrt_plugin::Error::unsupported("groups of packed experts")),
+            _ => return Err(llmrt_plugin::Error::unsupported("groups of packed experts")),
         };
         let mut list = |t: &Operand| call.tensors(std::slice::from_ref(t)).map(|t| t.cast_const());
         let none = std::ptr::null();

@@ -21,6 +21,7 @@ mod ids;
 mod im2col;
 mod index_fill;
 mod l2_norm;
+mod largest;
 mod layer_norm;
 mod moe_weights;
 mod mul_mat;

@@ -7,7 +7,7 @@ use super::check::{self, Answer, ensure};
 use super::grouped::Groups;
 use super::ids::{self, Ids};
 use super::missing;
-use super::sealed::{self, Sealed};
+use super::sealed;
 use super::source;
 use super::steps::{EXACT, has};
 use super::weights::{self, Weights};
@@ -16,7 +16,7 @@ use crate::chip::Chip;
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
-use llmrt_plugin::{DType, NodeView, Reason, Result};
+use llmrt_plugin::{DType, Error, NodeView, Reason, Result};
 
 /// Elements of gathered matrices, or of results of all experts, at a time.
 const MAX_ELEMENTS: i64 = 1 << 26;
@@ -38,10 +38,11 @@ pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
 pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (w, ids) = (node.src(0).ok_or_else(missing)?, node.src(2).ok_or_else(missing)?);
     let n_expert = w.ne()[2] as i64;
-    let ids = ids::of(call, &ids, n_expert)?;
     let (x, y) = (source(node, 1)?.flat(3), Operand::of(&node.dst())?.flat(3));
     let [m, used, tokens] = [0, 1, 2].map(|d| y.ne[d]);
     let (n_x, experts) = (x.ne[1], Experts { w: Weights::of(&w)?, k: x.ne[0], m, n: n_expert });
+    experts.groups().prepare(call)?;
+    let ids = ids::of(call, &ids, n_expert)?;
     let operands = Operands { ids, x, y };
     let groups = experts.groups();
     if groups.fit(call) {
@@ -150,6 +151,8 @@ impl Experts {
                 call.gather(&w.flat(3), 2, &index, &chosen)?;
                 self.times(call, &chosen, x, &results)?;
             }
+            // Experts are in no blocks.
+            Weights::Nz(_) => return Err(Error::unsupported("experts in blocks")),
             Weights::Packed(w) => {
                 let chosen = w.with(self.rows(call, &w.bytes, &index)?);
                 let plain = call.temporary(ACL_FLOAT, &[self.k, self.m * n])?;
@@ -157,9 +160,7 @@ impl Experts {
                 self.times(call, &plain.reshape(&[self.k, self.m, n]), x, &results)?;
             }
             Weights::Sealed(w) => {
-                let (bytes, scales) =
-                    (self.rows(call, &w.bytes, &index)?, self.rows(call, &w.scales, &index)?);
-                let chosen = Sealed { int4: w.int4, bytes, scales };
+                let chosen = w.picked(call, &index)?;
                 if Weights::Sealed(chosen.clone()).goes_in_groups(call) {
                     for (i, (t, j)) in (0..tokens).flat_map(|t| (0..used).map(move |j| (t, j))).enumerate() {
                         let row = x.slice(2, t, 1).slice(1, j % x.ne[1], 1).flat(2);

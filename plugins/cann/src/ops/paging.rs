@@ -132,10 +132,7 @@ impl Paging {
         call.copy(&starts, &all)?;
         let (from, to) = (call.tensor(&all)?, call.tensor(&so_far)?);
         run!(call, math.aclnnTril(from, 0, to))?;
-        let (largest, places) = (call.temporary(ACL_FLOAT, &[1, n])?, call.temporary(ACL_INT64, &[1, n])?);
-        let (x, y, places) = (call.tensor(&so_far)?, call.tensor(&largest)?, call.tensor(&places)?);
-        run!(call, math.aclnnTopk(x, 1, -1, true, true, y, places))?;
-        Ok(largest.reshape(&[n]))
+        Ok(super::largest::largest(call, &so_far)?.reshape(&[n]))
     }
 
     /// [1, n_tokens]: 0, 1, 2, …

@@ -63,6 +63,12 @@ impl Call<'_> {
         })
     }
 
+    /// A w [k, m] of F16 in blocks, with F16 rows.
+    pub fn product_with_nz(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
+        let (w, x, y) = (self.blocks(w)?, self.tensor(x)?, self.tensor(y)?);
+        run!(self, nn.aclnnMm(x, w, y, KEEP))
+    }
+
     /// Without F32 units: both operands as two F16 numbers each, of which the product of the two small ones is left out.
     fn product_of_parts(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
         self.scoped(|call| {

@@ -5,7 +5,7 @@ use super::packed::Packed;
 use super::sealed::{self, Sealed};
 use crate::call::{Call, run};
 use crate::chip::Chip;
-use crate::layout::GROUP;
+use crate::layout::{self, GROUP};
 use crate::library::Cann;
 use crate::operand::Operand;
 use crate::ops::steps::has;
@@ -26,6 +26,8 @@ const PIECE: i64 = 1 << 24;
 pub enum Weights {
     /// As in the file.
     Plain(Operand),
+    /// One matrix of F16 in blocks (FRACTAL_NZ).
+    Nz(Operand),
     /// Values, then scales.
     Sealed(Sealed),
     /// Blocks of the file.
@@ -54,7 +56,7 @@ pub fn supports(cann: &Cann, chip: &Chip, w: &TensorView<'_>) -> Answer {
     let dtype = w.dtype();
     let plain = matches!(dtype, Some(DType::F32 | DType::F16)) || (chip.bf16 && dtype == Some(DType::BF16));
     ensure(plain, Reason::Type)?;
-    check::whole_strides(w)
+    if w.layout_id() == layout::NZ { Ok(()) } else { check::whole_strides(w) }
 }
 
 impl Weights {
@@ -63,6 +65,9 @@ impl Weights {
         if let Some(sealed) = Sealed::of(t)? {
             return Ok(Weights::Sealed(sealed));
         }
+        if t.layout_id() == layout::NZ {
+            return Ok(Weights::Nz(Operand::halves(t)?.flat(2)));
+        }
         Ok(match Packed::of(t)? {
             Some(packed) if t.layout_id() == 0 => Weights::Packed(packed),
             Some(_) => Weights::Plain(Operand::halves(t)?),
@@ -70,9 +75,10 @@ impl Weights {
         })
     }
 
-    /// `n` rows from `start` on, of one matrix [k, m].
+    /// `n` rows from `start` on, of one matrix [k, m]; blocks are never parted.
     pub fn rows(&self, start: i64, n: i64) -> Weights {
         match self {
+            Weights::Nz(w) => Weights::Nz(w.clone()),
             Weights::Plain(w) => Weights::Plain(w.slice(1, start, n)),
             Weights::Sealed(w) => Weights::Sealed(w.part(start, n)),
             Weights::Packed(w) => Weights::Packed(w.part(start, n)),
@@ -81,7 +87,7 @@ impl Weights {
 
     /// y [m, n] = Σ over k of w [k, m] · x [k, n]; any dtypes and strides of x and y.
     pub fn times(&self, call: &mut Call<'_>, x: &Operand, y: &Operand) -> Result<()> {
-        let as_they_are = self.goes_in_groups(call) || self.is_bf16();
+        let as_they_are = self.goes_in_groups(call) || self.is_bf16() || matches!(self, Weights::Nz(_));
         if as_they_are && call.attempt(|call| self.times_as(call, x, y, true))? {
             return Ok(());
         }
@@ -99,13 +105,16 @@ impl Weights {
             // Two F32 sums per result.
             Weights::Plain(w) if w.dtype == ACL_BF16 => (ACL_FLOAT, (PIECE / (2 * y.ne[1])).max(1)),
             Weights::Plain(_) => (ACL_FLOAT, m),
+            Weights::Nz(_) => (if as_they_are { ACL_FLOAT16 } else { ACL_FLOAT }, m),
             Weights::Packed(_) => (ACL_FLOAT, (PIECE / k).max(1)),
             Weights::Sealed(_) if as_they_are => (ACL_FLOAT16, MAX_ROW / 32 * 32),
-            Weights::Sealed(_) => (ACL_FLOAT16, (PIECE / k).max(1)),
+            // Even, because of two values in a byte.
+            Weights::Sealed(_) => (ACL_FLOAT16, (PIECE / k).max(2) / 2 * 2),
         };
         let x = call.dense(x, inside)?;
         // The operator for 4 and 8-bit weights has F16 results, others F32 ones of F16 numbers.
-        let result = if as_they_are { inside } else { ACL_FLOAT };
+        let in_groups = as_they_are && matches!(self, Weights::Sealed(_));
+        let result = if in_groups { inside } else { ACL_FLOAT };
         for (start, n) in pieces(m, most) {
             call.scoped(|call| {
                 let part = y.slice(0, start, n);
@@ -115,6 +124,12 @@ impl Weights {
                     Weights::Plain(w) => {
                         let w = call.to(&w, if w.dtype == ACL_BF16 { ACL_FLOAT } else { w.dtype })?;
                         call.product(&w, &x, &placed)?;
+                    }
+                    Weights::Nz(w) if as_they_are => call.product_with_nz(&w, &x, &placed)?,
+                    Weights::Nz(w) => {
+                        let plain = call.temporary(ACL_FLOAT16, &[k, n])?;
+                        from_blocks(call, &w, &plain)?;
+                        call.product(&plain, &x, &placed)?;
                     }
                     Weights::Packed(w) => {
                         let plain = call.temporary(inside, &[k, n])?;
@@ -146,13 +161,21 @@ impl Weights {
     }
 }
 
-/// The vendor's product with weights of few bits, F16 in and out; the weight is a matrix turned around.
-fn in_groups_of_32(call: &mut Call<'_>, w: &Sealed, x: &Operand, y: &Operand) -> Result<()> {
-    let turned = |t: &Operand| t.permute(&[1, 0]);
+/// y [k, m] = a matrix in blocks of 16 rows and 16 columns, blocks of a column of blocks first.
+fn from_blocks(call: &mut Call<'_>, w: &Operand, y: &Operand) -> Result<()> {
+    let (block, [k, m]) = (layout::NZ_BLOCK as i64, [y.ne[0], y.ne[1]]);
+    let rows = w.reshape(&[block, m, k / block]).permute(&[0, 2, 1]);
+    call.copy(&rows, &y.reshape(&[block, k / block, m]))
+}
+
+/// The vendor's product with weights of few bits, F16 in and out; the weight is a matrix turned around, which is one without
+/// gaps where columns are stored.
+pub fn in_groups_of_32(call: &mut Call<'_>, w: &Sealed, x: &Operand, y: &Operand) -> Result<()> {
+    let turned = |t: &Operand| t.flat(2).permute(&[1, 0]);
     // A single group is no group for the library, but a scale per row.
     let group = if w.k() > GROUP as i64 { GROUP as i32 } else { 0 };
     let scales = turned(&w.scales);
-    let scales = if group == 0 { scales.reshape(&scales.ne) } else { scales };
+    let scales = if group == 0 { scales.reshape(&scales.ne.clone()) } else { scales };
     let none = std::ptr::null();
     let (x, w, scales) = (call.tensor(x)?, call.tensor(&turned(&w.values()))?, call.tensor(&scales)?);
     let y = call.tensor(y)?;

@@ -1,6 +1,7 @@
 //! Matrix products. `cube_math` sets how F32 inputs may be rounded: 0 and 4 not at all, 1 as the chip chooses (10
 //! bits of fraction on A2, F16 on 310P), 2 to F16, 3 to 10 bits. On chips with products of F32, 2 also makes the result
 //! F16, whatever `out` is; on others `out` keeps its own type (SetMmSupportDType in matmul_util.cpp of ops-nn, 8.5 to 9.1).
+//! A weight of the layout FRACTAL_NZ gives the result its own type, but for [`crate::release::Release::has_wide_nz`].
 
 use super::check::*;
 use super::*;
@@ -8,6 +9,7 @@ use crate::args::Args;
 use crate::fault::Answer;
 use crate::number::round_to;
 use crate::plan::Kernel;
+use crate::tensor::Tensor;
 use crate::view::broadcast;
 
 ops! { cann_nn;
@@ -73,13 +75,15 @@ fn product(a: &Args) -> Answer<Kernel> {
     let (dims_x, dims_b) = (with(m, k), with(k, n));
     broadcast(x, &dims_x)?;
     if mat2.format == ACL_FORMAT_FRACTAL_NZ {
+        super::nz::check_storage(mat2)?;
+        tiles(k <= 256 || a.world.config.keeps("large"), || format!("rows of {k}"))?;
         valid(batch.is_empty() || dims_b == mat2.dims, || "a layout of blocks that broadcasts".into())?;
     } else {
         broadcast(mat2, &dims_b)?;
     }
     let (round_x, round_b) = (rounding(a, x.dtype)?, rounding(a, mat2.dtype)?);
-    let is_half = a.int("cube_math")? == 2 && a.world.chip.f32_products && x.dtype != ACL_BF16;
-    let round_out = if is_half { Rounding::Half } else { Rounding::Keep };
+    let round_out = rounded_to(a, x.dtype, mat2, out.dtype)?;
+    let is_right = mat2.format != ACL_FORMAT_FRACTAL_NZ || a.world.config.keeps("nz-right");
     let (m, k, n) = (m as usize, k as usize, n as usize);
     Ok(kernel(move |r| {
         let mut x = r.read_as("x", &dims_x)?;
@@ -88,9 +92,29 @@ fn product(a: &Args) -> Answer<Kernel> {
         round(&mut x, round_x);
         round(&mut b, round_b);
         let mut y = multiply(&x, &b, m, k, n);
-        round(&mut y, round_out);
+        if let Some(dtype) = round_out {
+            y.iter_mut().for_each(|y| *y = round_to(dtype, *y));
+        }
+        if !is_right {
+            y.iter_mut().for_each(|y| *y *= 1.25);
+        }
         r.write("out", &y)
     }))
+}
+
+/// The type that results have before they become `out`'s.
+fn rounded_to(a: &Args, x: aclDataType, mat2: &Tensor, out: aclDataType) -> Answer<Option<aclDataType>> {
+    let (chip, config) = (&a.world.chip, &a.world.config);
+    let (alike, wide) = (x == mat2.dtype && x != ACL_FLOAT, out == ACL_FLOAT);
+    if mat2.format == ACL_FORMAT_FRACTAL_NZ {
+        let keeps = config.release.has_wide_nz() && chip.is_a2() && alike && wide;
+        return Ok((keeps != config.keeps("nz-out")).then_some(mat2.dtype));
+    }
+    if a.int("cube_math")? == 2 && x != ACL_BF16 {
+        return Ok((chip.f32_products == config.keeps("use-fp16")).then_some(ACL_FLOAT16));
+    }
+    let rule = if x == ACL_BF16 { "bf16-out" } else { "f16-out" };
+    Ok((alike && !config.keeps(rule)).then_some(x))
 }
 
 fn round(values: &mut [f64], how: Rounding) {

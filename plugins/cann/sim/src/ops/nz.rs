@@ -2,6 +2,7 @@
 
 use super::check::*;
 use super::*;
+use crate::fault::Answer;
 use crate::tensor::{Tensor, bits};
 
 /// Elements of 32 bytes.
@@ -15,7 +16,7 @@ pub fn for_each(t: &Tensor, mut f: impl FnMut(i64)) {
     if rank < 2 {
         return (0..t.n_elements() as i64).for_each(f);
     }
-    let turned = t.strides[rank - 2] == 1 && t.dims[rank - 1] > 1 && t.strides[rank - 1] != 1;
+    let turned = is_turned(t) && crate::world::world().config.keeps("nz-turned");
     let (rows, cols) = (t.dims[rank - 2], t.dims[rank - 1]);
     let (k, n) = if turned { (cols, rows) } else { (rows, cols) };
     let (c0, k16) = (c0(t.dtype), (k + 15) / 16 * 16);
@@ -28,6 +29,22 @@ pub fn for_each(t: &Tensor, mut f: impl FnMut(i64)) {
             }
         }
     }
+}
+
+fn is_turned(t: &Tensor) -> bool {
+    let rank = t.dims.len();
+    t.strides[rank - 2] == 1 && t.dims[rank - 1] > 1 && t.strides[rank - 1] != 1
+}
+
+/// The storage of a weight has the dims of its blocks: (n1, k1, k0, n0), of a view that is turned around (k1, n1, n0, k0), with k0
+/// and n0 of 16 for F16 and BF16 (ops-nn 9.1.0, the page of aclnnMatmulWeightNz).
+pub fn check_storage(t: &Tensor) -> Answer {
+    let (c0, rank) = (c0(t.dtype), t.dims.len());
+    valid(rank >= 2, || "less than 2 dims".into())?;
+    let (rows, cols) = (t.dims[rank - 2], t.dims[rank - 1]);
+    let (k, n) = if is_turned(t) { (cols, rows) } else { (rows, cols) };
+    let expected = [&t.dims[..rank - 2], &[(n + c0 - 1) / c0, (k + 15) / 16, 16, c0]].concat();
+    valid(t.storage == expected, || format!("storage of {:?}, expected {expected:?}", t.storage))
 }
 
 /// Elements of the blocks of a matrix, padding included.

@@ -54,7 +54,17 @@ fn product(a: &Args) -> Answer<Kernel> {
         let dims = &a.of("bias_opt", types)?.dims;
         valid(*dims == [n] || *dims == [1, n], || format!("`bias` is {dims:?}"))?;
     }
-    valid(is_a2 || group == 0 || a.tensor("scale")?.is_contiguous(), || "scales of groups with gaps".into())?;
+    // ops-nn 8.5.0, aclnn_weight_quant_batch_matmul_v2.cpp: CheckXWeight, ContiguousCheck.
+    let (turned, scales) = (is_turned(weight), a.tensor("scale")?);
+    let inner = if turned { k } else { n };
+    valid(weight.dtype != ACL_INT4 || inner % 2 == 0, || format!("int4 of {inner} beside each other"))?;
+    let fits = scales.is_contiguous() || (turned && (is_a2 || group == 0));
+    valid(fits, || "scales with gaps".into())?;
+    let config = &a.world.config;
+    valid(turned || group == 0 || config.keeps("columns"), || "`weight` is not turned around".into())?;
+    tiles(turned || k <= 256 || config.keeps("large"), || format!("rows of {k}"))?;
+    valid(group == 0 || config.keeps("groups"), || format!("groups of {group}"))?;
+    let is_right = turned || config.keeps("columns-right");
     let (m, k, n) = (m as usize, k as usize, n as usize);
     let step = if group > 0 { group as usize } else { k };
     Ok(kernel(move |r| {
@@ -79,11 +89,15 @@ fn product(a: &Args) -> Answer<Kernel> {
             let bias = r.read("bias_opt")?;
             y.iter_mut().enumerate().for_each(|(i, y)| *y += bias[i % n]);
         }
+        if !is_right {
+            y.iter_mut().for_each(|y| *y *= 1.25);
+        }
         r.write("y", &y)
     }))
 }
 
-fn is_turned(t: &Tensor) -> bool {
+/// Whether the two dims of a view are turned around.
+pub fn is_turned(t: &Tensor) -> bool {
     t.dims.len() == 2 && t.strides[0] == 1 && t.strides[1] == t.dims[0]
 }
 

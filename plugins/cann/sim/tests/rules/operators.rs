@@ -193,3 +193,64 @@ fn blocks_read_as_a_plain_tensor_are_permuted() {
     assert_eq!(unsafe { size(m.ints(&[17, 5]), ACL_FLOAT16, &mut n) }, 0);
     assert_eq!(n, 32 * 16, "elements, and not bytes");
 }
+
+/// The sum of 16 products of 75 and 75, with a weight in blocks, into F32.
+fn beyond_f16(m: &Machine) -> f32 {
+    let (stream, many) = (m.stream(), [75.0; 256]);
+    let x = m.tensor(ACL_FLOAT16, &[16, 16], halves(m, &many));
+    let blocks = [1, 1, 16, 16];
+    let w =
+        m.tensor_of(ACL_FLOAT16, &[16, 16], &[1, 16], 0, ACL_FORMAT_FRACTAL_NZ, &blocks, halves(m, &many));
+    let y = m.alloc(256 * 4 + 64);
+    assert_eq!(run!(m, nn.aclnnMm(x, w, m.tensor(ACL_FLOAT, &[16, 16], y), 0), stream), 0);
+    assert_eq!(m.sync(stream), 0);
+    m.read::<f32>(y, 1)[0]
+}
+
+#[test]
+fn a_weight_in_blocks_gives_the_result_its_type_before_9_1() {
+    for (config, expected) in [
+        ("", 90_000.0),
+        ("release=9.0", f32::INFINITY),
+        ("release=8.5", f32::INFINITY),
+        ("soc=Ascend310P3", f32::INFINITY),
+        ("broken=nz-out", f32::INFINITY),
+        ("release=9.0,broken=nz-out", 90_000.0),
+    ] {
+        assert_eq!(beyond_f16(&Machine::new(config)), expected, "{config}");
+    }
+}
+
+#[test]
+fn a_weight_in_blocks_has_the_dims_of_its_blocks() {
+    let m = Machine::new("");
+    let (x, y) =
+        (m.tensor(ACL_FLOAT16, &[16, 32], m.alloc(2048)), m.tensor(ACL_FLOAT, &[16, 64], m.alloc(8192)));
+    let status = |strides: [i64; 2], storage: &[i64]| {
+        let w =
+            m.tensor_of(ACL_FLOAT16, &[32, 64], &strides, 0, ACL_FORMAT_FRACTAL_NZ, storage, m.alloc(8192));
+        plan!(m, nn.aclnnMm(x, w, y, 0)).0
+    };
+    assert_eq!(status([64, 1], &[4, 2, 16, 16]), 0);
+    assert_eq!(status([1, 32], &[2, 4, 16, 16]), 0, "turned around");
+    assert_eq!(status([64, 1], &[2, 4, 16, 16]), ACLNN_ERR_PARAM_INVALID);
+    assert_eq!(status([1, 32], &[2048]), ACLNN_ERR_PARAM_INVALID);
+}
+
+#[test]
+fn int4_and_scales_follow_the_order_of_the_weight() {
+    let m = Machine::new("");
+    let status = |n: i64, weight: [i64; 2], scales: [i64; 2]| {
+        let halves = |dims: &[i64]| m.tensor(ACL_FLOAT16, dims, m.alloc(65_536));
+        let w = m.view(ACL_INT4, &[64, n], &weight, 0, m.alloc(65_536));
+        let scale = m.view(ACL_FLOAT16, &[2, n], &scales, 0, m.alloc(65_536));
+        let none = null();
+        let (x, y) = (halves(&[1, 64]), halves(&[1, n]));
+        plan!(m, nn.aclnnWeightQuantBatchMatmulV2(x, w, scale, none, none, none, none, 32, y)).0
+    };
+    assert_eq!(status(6, [1, 64], [1, 2]), 0, "both turned around");
+    assert_eq!(status(6, [6, 1], [6, 1]), 0, "neither");
+    assert_eq!(status(6, [6, 1], [1, 2]), ACLNN_ERR_PARAM_INVALID, "scales alone");
+    assert_eq!(status(5, [1, 64], [5, 1]), 0);
+    assert_eq!(status(5, [5, 1], [5, 1]), ACLNN_ERR_PARAM_INVALID, "half a byte is left");
+}
