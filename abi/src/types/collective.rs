@@ -13,7 +13,7 @@ pub struct Group {
 
 /// Extension `llmrt.collective`, version 0, of a plugin. A call covers every rank: arrays have one row per device of the
 /// group, in its order, and the work is enqueued on `backends[i]`, a stream of device i, after what it has and before what
-/// follows. Tensors have no gaps and equal dtypes and shapes, except where it says otherwise. Results have equal bits on
+/// follows. Tensors have no gaps and equal dtypes and shapes, except where stated. Results have equal bits on
 /// all devices and in every run. After an error that reaches farther than its call, each of the streams is of no use.
 #[repr(C)]
 #[cfg_attr(feature = "layout-check", derive(abi_stable::StableAbi))]

@@ -12,8 +12,8 @@ use crate::runtime::Runtime;
 use crate::stream::CardStream;
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, Event, GraphView, Group, Host, Level, PINNED_ALIGNMENT,
-    PeerView, Result, ScratchMemory, Stream, StreamParams, TensorView, Verdict,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, Event, GraphView, Group, Host, Level,
+    PINNED_ALIGNMENT, PeerView, Result, ScratchMemory, Stream, StreamParams, TensorView, Verdict,
 };
 use std::sync::Arc;
 

@@ -73,8 +73,8 @@ impl CardGroup {
             return Err(Error::unsupported("a group without cards"));
         };
         runtime.enter(*first)?;
-        // Sums in one order: the A2's are in any order by default (HCCL_DETERMINISTIC's page). Chips without the setting
-        // refuse it, and need none.
+        // Sums in one order: the A2's are in any order by default (HCCL_DETERMINISTIC's page). Communicators made later follow it,
+        // and the variable of that name takes precedence (HcclSetConfig in hcomm's op_base.cc). Chips without the setting refuse it.
         let _ = hccl.HcclSetConfig.map(|f| {
             // SAFETY: numbers.
             unsafe { f(HCCL_DETERMINISTIC, 1) }
@@ -130,7 +130,8 @@ impl CardGroup {
             let (rank, called) = results.recv().map_err(|_| Error::internal("a thread of a card ended"))?;
             if let (Err(e), None) = (called, &failed) {
                 let card = self.cards[rank].card;
-                let remedy = "the group of cards is of no use now; `--plugin-option cann.hccl=0` does without it";
+                let remedy =
+                    "the group of cards is of no use now; `--plugin-option cann.hccl=0` does without it";
                 let e = Error { message: format!("card {card}: {}; {remedy}", e.message), ..e };
                 failed = Some(e.scope(Scope::Stream));
                 self.stop(buffers);

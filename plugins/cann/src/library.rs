@@ -108,7 +108,8 @@ impl Cann {
     pub fn hccl(&self) -> Result<&sys::cann_hccl, &str> {
         let found = self.hccl.get_or_init(|| {
             let hccl = open(&self.folder, "libhccl.so")?;
-            let libraries: Vec<_> = [Ok(hccl), open(&self.folder, "libhcomm.so")].into_iter().flatten().collect();
+            let libraries: Vec<_> =
+                [Ok(hccl), open(&self.folder, "libhcomm.so")].into_iter().flatten().collect();
             let table: sys::cann_hccl = functions(&libraries);
             complete(&table, "libhccl.so", |name| name == "HcclSetConfig").map_err(|absent| absent.reason)?;
             Ok(table)

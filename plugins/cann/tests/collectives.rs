@@ -95,12 +95,17 @@ fn sums_rows_and_copies_are_those_of_all_cards() {
             for rank in 0..n {
                 assert_eq!(cards.get(rank, 8192, N), sums, "{chip}, {queue}: sums of card {rank}");
                 assert_eq!(cards.get(rank, 16384, N * n), rows, "{chip}, {queue}: rows of card {rank}");
-                assert_eq!(cards.get(rank, 16384 + 8192, N * n), row, "{chip}, {queue}: one row of card {rank}");
+                assert_eq!(
+                    cards.get(rank, 16384 + 8192, N * n),
+                    row,
+                    "{chip}, {queue}: one row of card {rank}"
+                );
             }
             let from = n - 1;
             cards.group.broadcast(&cards.streams(), from, &cards.at(0, [N as u64, 1, 1, 1])).unwrap();
             let expected: Vec<f32> = (0..N).map(|i| number(from, i)).collect();
-            (0..n).for_each(|rank| assert_eq!(cards.get(rank, 0, N), expected, "{chip}, {queue}: card {rank}"));
+            (0..n)
+                .for_each(|rank| assert_eq!(cards.get(rank, 0, N), expected, "{chip}, {queue}: card {rank}"));
             drop(cards);
             assert_eq!(m.reports(), [""; 0], "{chip}, {queue}");
         }
@@ -159,7 +164,11 @@ fn a_card_that_fails_is_an_error_and_not_a_hang() {
             assert!(cards.streams.iter().all(|stream| stream.broken().is_some()), "{queue}, call {call}");
             let again = cards.all_reduce().unwrap_err();
             drop(cards);
-            assert!(started.elapsed() < Duration::from_secs(20), "{queue}, call {call}: {:?}", started.elapsed());
+            assert!(
+                started.elapsed() < Duration::from_secs(20),
+                "{queue}, call {call}: {:?}",
+                started.elapsed()
+            );
             assert_eq!(m.reports(), [""; 0], "{queue}, call {call}: {again}");
         }
     }
@@ -194,7 +203,8 @@ fn network(dtype: DType) -> (Graph, Tensor, Tensor, ModelFiles) {
         match dtype {
             DType::Q8_0 => {
                 // A scale of 2⁻⁹ as F16, and 32 bytes.
-                let block = |b: usize| [0x00, 0x18].into_iter().chain((0..32).map(move |i| (b * 7 + i * 13) as u8));
+                let block =
+                    |b: usize| [0x00, 0x18].into_iter().chain((0..32).map(move |i| (b * 7 + i * 13) as u8));
                 (0..n / 32).flat_map(block).collect()
             }
             _ => (0..n).flat_map(|i| number(i).to_le_bytes()).collect(),
@@ -255,10 +265,16 @@ fn matrices_shared_by_cards_give_the_numbers_of_one_card_without_a_copy_between_
                 run(&m, 1, SplitMode::Layers, dtype).unwrap().0
             };
             for (n, queue) in [(2, "delay"), (2, "sync"), (2, "now"), (4, "delay")] {
-                let m = Machine::new(&format!("soc={chip},devices={},memory=1g,peers=0,queue={queue}", n + 1));
+                let m =
+                    Machine::new(&format!("soc={chip},devices={},memory=1g,peers=0,queue={queue}", n + 1));
                 let (found, report) = run(&m, n, SplitMode::Rows, dtype).unwrap();
                 let what = format!("{dtype} on {n} × {chip}, {queue}\n{report}");
-                assert!(close(&found, &expected, dtype), "{what}: {:?}, expected {:?}", &found[..4], &expected[..4]);
+                assert!(
+                    close(&found, &expected, dtype),
+                    "{what}: {:?}, expected {:?}",
+                    &found[..4],
+                    &expected[..4]
+                );
                 assert_eq!((report.n_copies, m.count("d2d")), (0, 0), "{what}");
                 let n_of = report.collectives.map(|(n, _)| n);
                 assert_eq!(n_of, [1, 2, 2], "a sum, rows of two matrices, and what the parts read: {what}");

@@ -95,7 +95,10 @@ fn numbers(bytes: &[u8]) -> Vec<f32> {
 }
 
 /// `work` on the first stream after what all have enqueued; what the others enqueue next comes after it.
-fn together(streams: &mut [&mut dyn Stream], work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+fn together(
+    streams: &mut [&mut dyn Stream],
+    work: impl FnOnce() -> Result<()> + Send + 'static,
+) -> Result<()> {
     let mut all: Vec<&mut SimStream> = Vec::new();
     for stream in streams {
         let stream = (&mut **stream as &mut dyn Any).downcast_mut::<SimStream>();

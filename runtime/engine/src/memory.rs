@@ -106,6 +106,7 @@ impl PlacementPlan {
                 ..PlacementState::default()
             };
             let mut resolved = resolve(&step.graph, &devices, &known)?;
+            drop(known);
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
             let placement = PlacementPlan { model, devices, collectives, resolved, warnings };

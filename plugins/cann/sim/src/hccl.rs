@@ -76,7 +76,10 @@ api! { cann_hccl;
     fn HcclSetConfig(config: HcclConfig, value: i32) w => {
         let known = config == HCCL_DETERMINISTIC && (0..=2).contains(&value);
         ensure(known, HCCL_E_PARA, || format!("option {config}, value {value}"))?;
-        w.deterministic.store(value > 0, Relaxed);
+        // The variable takes precedence (op_base.cc).
+        if std::env::var_os("HCCL_DETERMINISTIC").is_none() {
+            w.deterministic.store(value > 0, Relaxed);
+        }
         Ok(())
     }
 }
@@ -89,7 +92,10 @@ fn may_form(w: &World, devices: &[i32]) -> Answer {
     ensure(few, HCCL_E_PARA, || format!("{} cards; the first 910 takes 1, 2, 4 or 8", devices.len()))?;
     let used = devices.iter().map(|d| w.memory.info(*d as usize)).any(|(free, total)| free < total);
     match w.chip.is_310p() && used {
-        true => w.doubt(HCCL_E_MEMORY, "on a 310P a communicator comes before all other memory of its cards".into()),
+        true => w.doubt(
+            HCCL_E_MEMORY,
+            "on a 310P a communicator comes before all other memory of its cards".into(),
+        ),
         false => Ok(()),
     }
 }
@@ -111,7 +117,9 @@ fn enqueue(
     ensure(!null, HCCL_E_PTR, || "a NULL address or stream".into())?;
     let card = end.ring.devices[end.rank];
     let here = current(w)?.device;
-    ensure(here == card, HCCL_E_RUNTIME, || format!("rank {} is card {card}; the thread's is {here}", end.rank))?;
+    ensure(here == card, HCCL_E_RUNTIME, || {
+        format!("rank {} is card {card}; the thread's is {here}", end.rank)
+    })?;
     let bytes = bytes(what.dtype);
     ensure(bytes > 0, HCCL_E_PARA, || format!("type {}", what.dtype))?;
     let bf16 = what.dtype != HCCL_DATA_TYPE_BFP16 || w.chip.bf16;
@@ -119,7 +127,9 @@ fn enqueue(
     let aligned = [send, recv].iter().all(|at| (*at as usize).is_multiple_of(bytes as usize));
     ensure(aligned, HCCL_E_PARA, || format!("{send:p} and {recv:p} of {bytes}-byte numbers"))?;
     let stream = resolve(w, stream)?;
-    ensure(!capture::is_capturing(&stream), HCCL_E_NOT_SUPPORT, || "the simulator captures no collectives".into())?;
+    ensure(!capture::is_capturing(&stream), HCCL_E_NOT_SUPPORT, || {
+        "the simulator captures no collectives".into()
+    })?;
     end.ring.call(w, &end, &stream, what, (send as usize, recv as usize))
 }
 

@@ -2,7 +2,9 @@
 //! whose functions jump to it. So every function is found where the vendor has it, and nowhere else.
 
 use crate::release::Release;
-use crate::sys::{Functions, cann_acl, cann_cv, cann_hccl, cann_math, cann_nn, cann_object, cann_transformer};
+use crate::sys::{
+    Functions, cann_acl, cann_cv, cann_hccl, cann_math, cann_nn, cann_object, cann_transformer,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -33,9 +35,9 @@ pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String>
         _ => return Err(format!("no release `{layout}`: expected 8.0, 8.1, 8.5, 9.0, 9.1 or stub")),
     };
     // Communicators are in a library of their own since operators are in four (hcomm's page of headers and libraries).
-    let (of_comm, of_hccl): (Vec<_>, Vec<_>) = cann_hccl::NAMES.iter().partition(|name| {
-        release.is_split() && (name.starts_with("HcclComm") || **name == "HcclSetConfig")
-    });
+    let (of_comm, of_hccl): (Vec<_>, Vec<_>) = cann_hccl::NAMES
+        .iter()
+        .partition(|name| release.is_split() && (name.starts_with("HcclComm") || **name == "HcclSetConfig"));
     let collectives = [("libhccl.so", of_hccl), ("libhcomm.so", of_comm)];
     let operators = match release.is_split() {
         true => operators.to_vec(),
@@ -58,8 +60,8 @@ pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String>
     .try_for_each(|file| remove(&dir.join(file)))?;
     let from = simulator()?;
     std::fs::copy(&from, dir.join(SIMULATOR)).map_err(|e| format!("{}: {e}", from.display()))?;
-    let wanted = |(file, names): &(&str, Vec<&str>)| !names.is_empty() && !without.contains(file);
-    for (file, mut names) in runtime.into_iter().chain(operators).chain(collectives).filter(wanted) {
+    let present = |(file, names): &(&str, Vec<&str>)| !names.is_empty() && !without.contains(file);
+    for (file, mut names) in runtime.into_iter().chain(operators).chain(collectives).filter(present) {
         names.retain(|name| {
             let base = name.strip_suffix("GetWorkspaceSize").unwrap_or(name);
             ![&lacks[..], without].iter().any(|list| list.contains(&base))

@@ -39,7 +39,8 @@ impl Graph {
         let def = self.def(down);
         let grain = GRAIN.max(def.dtype.block_elems() as u64);
         let width = def.ne[0];
-        let fits = width >= grain * n as u64 && (def.ne[2], def.ne[3]) == (1, 1) && self.only_multiplied(down);
+        let fits =
+            width >= grain * n as u64 && (def.ne[2], def.ne[3]) == (1, 1) && self.only_multiplied(down);
         let mut nodes = vec![second];
         let x = self.nodes[second].src.get(1).copied().flatten()?;
         if !fits || !self.gather(x, width, n, &mut nodes) {
@@ -197,7 +198,8 @@ mod tests {
                 let [join] = &parts.joins[..] else { panic!("{:?}", parts.joins) };
                 assert_eq!((join.kind, join.parts.len(), join.nodes.len()), (JoinKind::Sum, n, n - 1));
                 let name = |t: &Tensor| parts.graph.def(*t).name.clone();
-                let ranks: Vec<_> = join.parts.iter().map(|t| Part::of_name(&name(t)).unwrap().index).collect();
+                let ranks: Vec<_> =
+                    join.parts.iter().map(|t| Part::of_name(&name(t)).unwrap().index).collect();
                 assert_eq!(ranks, (0..n).collect::<Vec<_>>());
             }
         }

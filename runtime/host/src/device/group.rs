@@ -211,9 +211,13 @@ fn check_shapes(name: &str, n: usize, src: &[c::Tensor], dst: &[c::Tensor]) -> R
     let wide = if name == "all_gather" { n as i64 } else { 1 };
     let ne = [first.ne[0] * wide, first.ne[1], first.ne[2], first.ne[3]];
     for (tensor, ne) in src.iter().map(|t| (t, first.ne)).chain(dst.iter().map(|t| (t, ne))) {
-        let bytes = ne.iter().product::<i64>() as u64 * (first.nbytes / first.ne.iter().product::<i64>().max(1) as u64);
+        let bytes = ne.iter().product::<i64>() as u64
+            * (first.nbytes / first.ne.iter().product::<i64>().max(1) as u64);
         if tensor.ne != ne || tensor.dtype != first.dtype || tensor.nbytes != bytes {
-            return wrong(format!("a tensor of {:?}, expected {ne:?}, all of one type and without gaps", tensor.ne));
+            return wrong(format!(
+                "a tensor of {:?}, expected {ne:?}, all of one type and without gaps",
+                tensor.ne
+            ));
         }
     }
     Ok(())

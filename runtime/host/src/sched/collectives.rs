@@ -32,7 +32,11 @@ impl Collectives {
     }
 
     /// The group, if it is of the devices that share the matrices; else the reason there is none.
-    pub(super) fn among(&self, devices: &[Arc<Device>], sharing: &[DeviceIdx]) -> std::result::Result<&Group, String> {
+    pub(super) fn among(
+        &self,
+        devices: &[Arc<Device>],
+        sharing: &[DeviceIdx],
+    ) -> std::result::Result<&Group, String> {
         let group = self.group.as_ref().ok_or(&self.reason)?;
         let same = |(&d, member): (&DeviceIdx, &Arc<Device>)| Arc::ptr_eq(&devices[d], member);
         match sharing.len() == group.devices().len() && sharing.iter().zip(group.devices()).all(same) {
@@ -80,7 +84,8 @@ pub(super) fn run(g: &Graph, group: &Group, streams: &[&Stream], bound: &BoundCo
             group.broadcast(streams, *root, &tensors)
         }
         Collective::Join(kind, parts, whole) => {
-            let src: Vec<_> = parts.iter().zip(&bound.parts).map(|(&t, place)| in_memory(g, t, place)).collect();
+            let src: Vec<_> =
+                parts.iter().zip(&bound.parts).map(|(&t, place)| in_memory(g, t, place)).collect();
             let dst: Vec<_> = bound.wholes.iter().map(|place| in_memory(g, *whole, place)).collect();
             match kind {
                 JoinKind::Sum => group.all_reduce(streams, &src, &dst),

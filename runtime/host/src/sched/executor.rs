@@ -106,6 +106,7 @@ impl Executor {
     pub fn clear(&mut self) {
         self.prepared.clear();
         self.memory.clear();
+        self.collectives = Collectives::default();
     }
 
     /// Makes a graph runnable, if it is not yet.
@@ -460,13 +461,14 @@ pub fn arenas(resolved: &Resolved, devices: &[Arc<Device>]) -> Result<Vec<Arena>
     let g = &resolved.graph;
     let align: Vec<u64> = devices.iter().map(|d| d.alignment()).collect();
     let mut failure = None;
-    let arenas = plan_arenas(g, &resolved.placement, &resolved.splits, &resolved.group, &align, |device, t| {
-        debug_assert!(matches!(g.def(t).kind, Kind::Input | Kind::Computed));
-        devices[device].alloc_size(0, &describe(g.def(t), None)).unwrap_or_else(|e| {
-            failure.get_or_insert(e);
-            0
-        })
-    });
+    let arenas =
+        plan_arenas(g, &resolved.placement, &resolved.splits, &resolved.group, &align, |device, t| {
+            debug_assert!(matches!(g.def(t).kind, Kind::Input | Kind::Computed));
+            devices[device].alloc_size(0, &describe(g.def(t), None)).unwrap_or_else(|e| {
+                failure.get_or_insert(e);
+                0
+            })
+        });
     failure.map_or(Ok(arenas), Err)
 }
 

@@ -135,7 +135,9 @@ impl Ring {
     ) -> Answer {
         let (rank, n) = (end.rank, self.devices.len());
         let mut state = self.state();
-        ensure(state.calling.insert(rank), HCCL_E_PARA, || format!("card {} is in a call", self.devices[rank]))?;
+        ensure(state.calling.insert(rank), HCCL_E_PARA, || {
+            format!("card {} is in a call", self.devices[rank])
+        })?;
         let number = *state.n_called.entry(rank).and_modify(|n| *n += 1).or_insert(1);
         let called = self.join(w, &mut state, (rank, number), stream, what).and_then(|()| {
             state.linked.entry(what.kind).or_default().insert(rank);
@@ -145,7 +147,10 @@ impl Ring {
             let late = self.changed.wait_while_for(&mut state, alone, limit).timed_out();
             if late {
                 let came = state.linked.get(&what.kind).cloned().unwrap_or_default();
-                w.trace.report(format!("{:?}: ranks {came:?} of {n} have called, and the others never do", what.kind));
+                w.trace.report(format!(
+                    "{:?}: ranks {came:?} of {n} have called, and the others never do",
+                    what.kind
+                ));
                 return fault(HCCL_E_TIMEOUT, "the other ranks do not call (HCCL_CONNECT_TIMEOUT)");
             }
             ensure(!state.ended, HCCL_E_INTERNAL, || "the communicator was destroyed".into())
@@ -223,7 +228,9 @@ impl Ring {
                 return fault(ACL_ERROR_RT_STREAM_ABORT, "the stream was aborted");
             }
             if started.elapsed() > Duration::from_secs(w.config.watchdog) {
-                w.trace.report(format!("call {number}: ranks {begun:?} of {n} wait, and the others never begin"));
+                w.trace.report(format!(
+                    "call {number}: ranks {begun:?} of {n} wait, and the others never begin"
+                ));
                 return fault(ACL_ERROR_RT_TASK_TIMEOUT, "the other ranks do not begin (HCCL_EXEC_TIMEOUT)");
             }
             state = self.state();
@@ -237,7 +244,13 @@ impl Ring {
 }
 
 /// Reads every rank's bytes, and writes every rank's result.
-fn compute(w: &World, devices: &[usize], what: What, at: &BTreeMap<usize, (usize, usize)>, number: u64) -> Answer {
+fn compute(
+    w: &World,
+    devices: &[usize],
+    what: What,
+    at: &BTreeMap<usize, (usize, usize)>,
+    number: u64,
+) -> Answer {
     let n_bytes = (what.count * bytes(what.dtype)) as usize;
     let span = |rank: usize, address: usize, len: usize| {
         let found = w.memory.span(address, len);

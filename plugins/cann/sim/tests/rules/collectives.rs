@@ -210,7 +210,7 @@ fn what_waits_ends_with_the_communicator_or_the_stream() {
     assert_eq!(m.sync(ends[0].stream), ACL_ERROR_RT_STREAM_ABORT);
     assert_eq!(hccl!(m, HcclCommDestroy(ends[0].comm)), 0);
     assert_eq!(hccl!(m, HcclCommDestroy(ends[0].comm)), HCCL_E_PARA, "destroyed twice");
-    assert_eq!(sum(&m, ends[1], 1), HCCL_E_PARA, "the other end has nobody to call");
+    assert_eq!(sum(&m, ends[1], 1), HCCL_E_PARA, "no end is left to call with");
 }
 
 #[test]
