@@ -40,7 +40,7 @@ macro_rules! layouts {
                 $((stringify!($field), offset_of!($name, $field)),)*
                 $($((stringify!($later), offset_of!($name, $later)),)*)?
             ],
-            n_first: [$(stringify!($field)),*].len(),
+            n_first: { const FIRST: &[&str] = &[$(stringify!($field)),*]; FIRST.len() },
         },)*];
 
         // Fields add up to the struct: none is missing from the list, and there is no padding.
@@ -52,7 +52,8 @@ macro_rules! layouts {
     };
 }
 
-// A field that is appended later goes after the braces: `Plugin { magic … get_extension } + { newer }`.
+// A field that is appended later goes after the braces: `Plugin { magic … get_extension } + { newer }`; of a struct that
+// came later, all fields do.
 layouts! {
     Str { ptr len }
     Error { struct_size code scope vendor_code node_index msg_len bytes_requested bytes_available msg }
@@ -84,6 +85,8 @@ layouts! {
     Layout { struct_size layout_id flags reserved stored_bytes row_granularity name }
     Pool { struct_size kind ctx alloc free }
     DevmemVt { struct_size flags granularity va_limit raw_alloc raw_free va_reserve va_map va_unmap va_release }
+    Group { } + { imp }
+    CollectiveVt { } + { struct_size reserved group_create group_destroy all_reduce all_gather broadcast }
 }
 
 /// Hash of names and offsets of the fields that were there from the start, pointer size and byte order. A plugin built

@@ -29,8 +29,8 @@ pub fn generate(root: &Path) -> Result<String, String> {
         config.export.include.push(s.name.into());
         config.export.rename.insert(s.name.into(), c_name(s.name));
     }
-    let types =
-        ["data", "plugin", "device", "backend"].map(|part| root.join(format!("abi/src/types/{part}.rs")));
+    let types = ["data", "plugin", "device", "backend", "collective"]
+        .map(|part| root.join(format!("abi/src/types/{part}.rs")));
     let bindings = types
         .into_iter()
         .fold(cbindgen::Builder::new().with_config(config), cbindgen::Builder::with_src)

@@ -234,6 +234,34 @@ MUTATIONS = [
      "call.add(&one, &other, &to_a)?;", "cases heads"),
     ("pairs of neighbours for pairs of halves", "ops/rope.rs", "if in_halves { 0 } else { 1 }",
      "if in_halves { 1 } else { 0 }", "cases heads"),
+
+    # Collectives.
+    ("all cards' calls on one thread", "hccl.rs", "worker.run(Box::new(move || {",
+     "let _ = worker;\n            self.workers[0].run(Box::new(move || {", "collectives sums_rows"),
+    ("a call without the card's context", "hccl.rs", "let called = runtime.enter(end.card).and_then(|()| {",
+     "let called = Ok(()).and_then(|()| {", "collectives sums_rows"),
+    ("sums in any order", "hccl.rs", "f(HCCL_DETERMINISTIC, 1)", "f(HCCL_DETERMINISTIC, 0)",
+     "collectives sums_repeat"),
+    ("rows left as the library puts them", "hccl.rs", "call.copy(&all.permute(&[0, 2, 1]), &y)",
+     "call.copy(&all.reshape(&[width, n, rows]), &y)", "collectives sums_rows"),
+    ("a copy to all that is always the first card's", "hccl.rs",
+     "f(at.send, n, HCCL_DATA_TYPE_INT8, root as u32, comm, at.stream)",
+     "f(at.send, n, HCCL_DATA_TYPE_INT8, 0 * root as u32, comm, at.stream)", "collectives sums_rows"),
+    ("a copy to all without zeros where there is none", "hccl.rs",
+     "unsafe { acl!(self.runtime, aclrtMemsetAsync(at.recv, n, 0, n, at.stream))? };", "let _ = (n, at);",
+     "collectives sums_rows"),
+    ("a copy to all that a 310P lacks", "chip.rs", "Chip { lacks: &OF_A2, peers: false, broadcast: false,",
+     "Chip { lacks: &OF_A2, peers: false, broadcast: true,", "collectives sums_rows"),
+    ("a card that fails leaves the others waiting", "hccl.rs", "failed = Some(e.scope(Scope::Stream));\n"
+     "                self.stop(buffers);", "failed = Some(e.scope(Scope::Stream));", "collectives a_card_that_fails"),
+    ("streams that wait for a card that failed go on waiting", "hccl.rs",
+     "let _ = unsafe { acl!(self.runtime, aclrtStreamAbort(at.stream)) };", "let _ = at;",
+     "collectives a_card_that_fails"),
+    ("a communicator that is never destroyed", "hccl.rs",
+     "fn drop(&mut self) {\n        self.cards.iter().for_each(|end| self.destroy(end));",
+     "fn drop(&mut self) {", "collectives a_group_gives"),
+    ("a part of a library of communicators not looked for", "library.rs", '"libhcomm.so")', '"libhccl.so")',
+     "collectives every_release"),
 ]
 
 

@@ -121,6 +121,8 @@ struct llmrt_verdict;
 struct llmrt_layout;
 struct llmrt_pool;
 struct llmrt_devmem_vt;
+struct llmrt_group;
+struct llmrt_collective_vt;
 
 
 // Borrowed UTF-8 text, not NUL-terminated.
@@ -712,6 +714,50 @@ typedef struct llmrt_devmem_vt {
   // Releases the addresses; nothing is mapped there any more.
   void (*va_release)(struct llmrt_device *dev, uint64_t addr, uint64_t size);
 } llmrt_devmem_vt;
+
+// Devices that put their results together; the plugin's own.
+typedef struct llmrt_group {
+  // The plugin's own.
+  void *imp;
+} llmrt_group;
+
+// Extension `llmrt.collective`, version 0, of a plugin. A call covers every rank: arrays have one row per device of the
+// group, in its order, and the work is enqueued on `backends[i]`, a stream of device i, after what it has and before what
+// follows. Tensors have no gaps and equal dtypes and shapes, except where stated. Results have equal bits on
+// all devices and in every run. After an error that reaches farther than its call, each of the streams is of no use.
+typedef struct llmrt_collective_vt {
+  // Size of this struct in the plugin's build.
+  uint32_t struct_size;
+  // Zero.
+  uint32_t reserved;
+  // **M** A group of `n` open devices of this plugin, no two the same; may take seconds, and memory of each.
+  // `Unsupported`, with the reason, where they have no way to each other.
+  int32_t (*group_create)(struct llmrt_device *const *devices,
+                          uint32_t n,
+                          struct llmrt_group **out,
+                          struct llmrt_error *err);
+  // **M** Frees a group none of whose work is in flight; its devices are open.
+  void (*group_destroy)(struct llmrt_group *group);
+  // **M** Each `dst[i]` becomes the sum of all `src` (F32); `dst[i]` may be `src[i]`.
+  int32_t (*all_reduce)(struct llmrt_group *group,
+                        struct llmrt_backend *const *backends,
+                        const struct llmrt_tensor *const *src,
+                        const struct llmrt_tensor *const *dst,
+                        struct llmrt_error *err);
+  // Each row of dim 0 of each `dst[i]` becomes the same row of all `src`, one after the other: `ne[0]` of `dst` is the
+  // group's size times that of `src`. F32.
+  int32_t (*all_gather)(struct llmrt_group *group,
+                        struct llmrt_backend *const *backends,
+                        const struct llmrt_tensor *const *src,
+                        const struct llmrt_tensor *const *dst,
+                        struct llmrt_error *err);
+  // Each tensor becomes a copy of `tensors[root]`. Any dtype.
+  int32_t (*broadcast)(struct llmrt_group *group,
+                       struct llmrt_backend *const *backends,
+                       uint32_t root,
+                       const struct llmrt_tensor *const *tensors,
+                       struct llmrt_error *err);
+} llmrt_collective_vt;
 
 /* Dtypes: number, elements in a block, bytes of a block. */
 #define LLMRT_TYPE_F32 0 /* 1 elements in 4 bytes */

@@ -5,6 +5,7 @@
 //! the others. Calls return a [`crate::Status`] number; `err` may be NULL and is owned by the caller.
 
 mod backend;
+mod collective;
 mod constants;
 mod data;
 mod device;
@@ -12,6 +13,7 @@ mod plugin;
 mod verdict;
 
 pub use backend::*;
+pub use collective::*;
 pub use constants::*;
 pub use data::*;
 pub use device::*;

@@ -210,6 +210,7 @@ fn report_json(report: &Report) -> Json {
     json!({
         "devices": devices, "splits": splits, "fallbacks": fallbacks, "n_fallbacks": report.n_fallbacks(),
         "copied_bytes": report.copied_bytes, "n_copies": report.n_copies, "n_legalised": report.n_legalised,
+        "n_collectives": report.collectives.iter().map(|(n, _)| n).sum::<usize>(), "by_copies": report.by_copies,
     })
 }
 

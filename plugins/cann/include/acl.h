@@ -250,6 +250,7 @@ typedef struct cann_acl {
   aclError (*aclrtDeviceGetUuid)(int32_t device, aclrtUuid *uuid);
   aclError (*aclrtCtxSetSysParamOpt)(aclSysParamOpt option, int64_t value);
   aclError (*aclsysGetVersionStr)(char *package, char *version);
+  aclError (*aclrtStreamAbort)(aclrtStream stream);
 } cann_acl;
 
 typedef struct aclTensor aclTensor;

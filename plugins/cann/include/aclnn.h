@@ -9,6 +9,7 @@
 #define LLMRT_CANN_ACLNN_H
 
 #include "acl.h"
+#include "hccl.h"
 
 /* clang-format off */
 #define T const aclTensor *

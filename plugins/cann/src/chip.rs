@@ -32,6 +32,8 @@ pub struct Chip {
     pub graphs: bool,
     /// Copies between cards without the host.
     pub peers: bool,
+    /// Copies from one card to all others are a collective of their own (HcclBroadcast's page).
+    pub broadcast: bool,
     /// Memory is HBM, and not DDR.
     pub hbm: bool,
 }
@@ -82,12 +84,20 @@ const fn with<const N: usize>(names: &[&'static str]) -> [&'static str; N] {
 /// The row of a chip.
 pub fn chip(soc: &str) -> Chip {
     let family = family(soc);
-    let full =
-        Chip { family, lacks: &[], bf16: true, f32_products: true, graphs: true, peers: true, hbm: true };
+    let full = Chip {
+        family,
+        lacks: &[],
+        bf16: true,
+        f32_products: true,
+        graphs: true,
+        peers: true,
+        broadcast: true,
+        hbm: true,
+    };
     let older = Chip { bf16: false, f32_products: false, graphs: false, ..full };
     match family {
         Family::A2 | Family::A3 | Family::Newer => full,
-        Family::P310 => Chip { lacks: &OF_A2, peers: false, hbm: false, ..older },
+        Family::P310 => Chip { lacks: &OF_A2, peers: false, broadcast: false, hbm: false, ..older },
         Family::B310 => Chip { lacks: &NOT_ON_310B, peers: false, hbm: false, ..older },
         Family::A910 => Chip { lacks: &NOT_ON_A910, ..older },
     }

@@ -3,6 +3,7 @@
 use crate::buffer::CardMemory;
 use crate::chip::Chip;
 use crate::event::CardEvent;
+use crate::hccl::CardGroup;
 use crate::layout;
 use crate::layouts::Requested;
 use crate::memory::CardScratch;
@@ -12,8 +13,8 @@ use crate::runtime::Runtime;
 use crate::stream::CardStream;
 use llmrt_plugin::abi::types::*;
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Event, GraphView, Host, PINNED_ALIGNMENT, PeerView, Result,
-    ScratchMemory, Stream, StreamParams, TensorView, Verdict,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, Event, GraphView, Group, Host, Level,
+    PINNED_ALIGNMENT, PeerView, Result, ScratchMemory, Stream, StreamParams, TensorView, Verdict,
 };
 use std::sync::Arc;
 
@@ -147,6 +148,23 @@ impl Device for Card {
 
     fn event(&self) -> Result<Box<dyn Event>> {
         Ok(Box::new(CardEvent::new(&self.runtime, self.number)?))
+    }
+
+    fn group(&self, members: &[PeerView<'_>]) -> Result<Box<dyn Group>> {
+        let group = match self.host.option("cann.hccl").as_deref() {
+            Some("0") => Err(Error::unsupported("option cann.hccl=0")),
+            _ => {
+                let number = |peer: &PeerView<'_>| peer.name().parse().ok().filter(|_| peer.is_ours());
+                let cards: Option<Vec<i32>> = members.iter().map(number).collect();
+                let cards = cards.ok_or_else(|| Error::invalid("a group with devices of another plugin"))?;
+                CardGroup::new(&self.runtime, &cards, self.chip.broadcast)
+            }
+        };
+        let without = |e: &Error| {
+            let text = format!("cards put results together by copies, without collectives: {}", e.message);
+            self.host.log(Level::Info, "cann", &text);
+        };
+        Ok(Box::new(group.inspect_err(without)?))
     }
 
     fn scratch_memory(&self) -> Option<&dyn ScratchMemory> {

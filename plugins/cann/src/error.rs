@@ -25,6 +25,22 @@ pub fn check_planned(acl: &cann_acl, call: &str, code: i32) -> Result<()> {
     Err(error(acl, call, code, meaning))
 }
 
+/// Turns the answer of a collective into a result.
+pub fn check_hccl(acl: &cann_acl, call: &str, code: i32) -> Result<()> {
+    let words = match code {
+        HCCL_SUCCESS => return Ok(()),
+        HCCL_E_PARA => "a parameter the library does not take",
+        HCCL_E_PTR => "a NULL address",
+        HCCL_E_MEMORY => "memory of a card ran out",
+        HCCL_E_NOT_SUPPORT => "not on this chip",
+        HCCL_E_TIMEOUT => "another card did not come in time",
+        HCCL_E_RUNTIME => "a call of the runtime failed",
+        _ => "an error inside the library",
+    };
+    let message = recent_message(acl).map_or(String::new(), |text| format!(": {text}"));
+    Err(Error::internal(format!("{call}: {code}, {words}{message}")).vendor(code))
+}
+
 /// Whether an operator's first phase refused, so that another way may compute the node.
 pub fn is_refusal(e: &Error) -> bool {
     e.status == Status::Unsupported && e.vendor_code != 0

@@ -3,7 +3,7 @@
 //! Reading order: [`library`] for what is opened, [`runtime`] for its calls, [`chip`] for what differs between chips,
 //! [`device`], [`buffer`], [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`format`], [`layout`]
 //! and [`repack`] for weights, [`operand`], [`call`] and [`ops`] for how a node becomes operators, [`plan`] for graphs that
-//! run often.
+//! run often, [`hccl`] for cards that put results together.
 
 pub mod bench;
 pub mod buffer;
@@ -13,6 +13,7 @@ pub mod device;
 pub mod error;
 pub mod event;
 pub mod format;
+pub mod hccl;
 pub mod layout;
 pub mod layouts;
 pub mod library;
@@ -46,6 +47,7 @@ impl Driver for Cann {
     const INFO: PluginInfo =
         PluginInfo { name: "cann", version: env!("CARGO_PKG_VERSION"), vendor: "llmrt", needs_host: 0 };
     const DEVMEM: Option<DevmemLimits> = Some(memory::LIMITS);
+    const COLLECTIVE: bool = true;
 
     /// Without the vendor's libraries there are no devices, and the log has the reason.
     fn init(host: Host) -> Result<Cann> {

@@ -7,6 +7,7 @@ use libloading::os::unix::{Library, RTLD_LAZY, RTLD_LOCAL};
 use std::error::Error as _;
 use std::ffi::{OsStr, c_void};
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 
 /// What is open. Never closed: the vendor's threads and thread-locals live until the process ends.
 pub struct Cann {
@@ -22,6 +23,9 @@ pub struct Cann {
     pub cv: sys::cann_cv,
     /// Operators.
     pub transformer: sys::cann_transformer,
+    /// Collectives, opened when cards are to form a group; or what is missing.
+    hccl: OnceLock<Result<sys::cann_hccl, String>>,
+    folder: PathBuf,
     /// The files, for people.
     pub files: Vec<String>,
     /// What the environment lacks for the operators, and the remedy.
@@ -45,11 +49,12 @@ const FOLDERS: [&str; 3] =
     ["", "/usr/local/Ascend/cann/lib64", "/usr/local/Ascend/ascend-toolkit/latest/lib64"];
 
 /// Functions that older releases lack; the last five are of captures.
-const NEWER: [&str; 9] = [
+const NEWER: [&str; 10] = [
     "aclrtGetDeviceInfo",
     "aclrtDeviceGetUuid",
     "aclrtCtxSetSysParamOpt",
     "aclsysGetVersionStr",
+    "aclrtStreamAbort",
     "aclmdlRICaptureBegin",
     "aclmdlRICaptureEnd",
     "aclmdlRICaptureGetInfo",
@@ -91,9 +96,25 @@ impl Cann {
             nn: functions(&operators),
             cv: functions(&operators),
             transformer: functions(&operators),
+            hccl: OnceLock::new(),
+            folder: folder.to_path_buf(),
             files: ["libascendcl.so", "libnnopbase.so"].into_iter().chain(files).map(String::from).collect(),
             warning: without_operators(folder, std::env::var_os("ASCEND_OPP_PATH").as_deref()),
         })
+    }
+
+    /// The collectives. Communicators are in a library of their own since the collectives are in a package of their own
+    /// (hcomm's page of headers and libraries); before, one library had both.
+    pub fn hccl(&self) -> Result<&sys::cann_hccl, &str> {
+        let found = self.hccl.get_or_init(|| {
+            let hccl = open(&self.folder, "libhccl.so")?;
+            let libraries: Vec<_> =
+                [Ok(hccl), open(&self.folder, "libhcomm.so")].into_iter().flatten().collect();
+            let table: sys::cann_hccl = functions(&libraries);
+            complete(&table, "libhccl.so", |name| name == "HcclSetConfig").map_err(|absent| absent.reason)?;
+            Ok(table)
+        });
+        found.as_ref().map_err(String::as_str)
     }
 
     /// Leaves operators out: they are as if no library had them.

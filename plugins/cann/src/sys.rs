@@ -110,6 +110,21 @@ pub const ACLNN_ERR_INNER_TILING_ERROR: i32 = 561002;
 pub const ACLNN_ERR_INNER_FIND_KERNEL_ERROR: i32 = 561003;
 pub const ACLNN_ERR_INNER_OPP_PATH_NOT_FOUND: i32 = 561107;
 pub const ACLNN_ERR_INNER_OPP_KERNEL_PKG_NOT_FOUND: i32 = 561112;
+pub const HCCL_SUCCESS: i32 = 0;
+pub const HCCL_E_PARA: i32 = 1;
+pub const HCCL_E_PTR: i32 = 2;
+pub const HCCL_E_MEMORY: i32 = 3;
+pub const HCCL_E_INTERNAL: i32 = 4;
+pub const HCCL_E_NOT_SUPPORT: i32 = 5;
+pub const HCCL_E_TIMEOUT: i32 = 9;
+pub const HCCL_E_RUNTIME: i32 = 15;
+pub const HCCL_E_AGAIN: i32 = 20;
+pub const HCCL_DATA_TYPE_INT8: i32 = 0;
+pub const HCCL_DATA_TYPE_FP16: i32 = 3;
+pub const HCCL_DATA_TYPE_FP32: i32 = 4;
+pub const HCCL_DATA_TYPE_BFP16: i32 = 11;
+pub const HCCL_REDUCE_SUM: i32 = 0;
+pub const HCCL_DETERMINISTIC: i32 = 0;
 pub type aclError = i32;
 pub type aclnnStatus = i32;
 pub type aclrtStream = *mut ::core::ffi::c_void;
@@ -343,6 +358,7 @@ pub struct cann_acl {
             version: *mut ::core::ffi::c_char,
         ) -> aclError,
     >,
+    pub aclrtStreamAbort: ::core::option::Option<unsafe extern "C" fn(stream: aclrtStream) -> aclError>,
 }
 #[repr(C)]
 #[derive(Debug)]
@@ -413,6 +429,52 @@ pub struct cann_object {
             address: *mut ::core::ffi::c_void,
         ) -> aclnnStatus,
     >,
+}
+pub type HcclComm = *mut ::core::ffi::c_void;
+pub type HcclResult = i32;
+pub type HcclDataType = i32;
+pub type HcclReduceOp = i32;
+pub type HcclConfig = i32;
+#[repr(C)]
+#[derive(Copy, Clone)]
+pub struct cann_hccl {
+    pub HcclCommInitAll: ::core::option::Option<
+        unsafe extern "C" fn(n: u32, devices: *mut i32, comms: *mut HcclComm) -> HcclResult,
+    >,
+    pub HcclCommDestroy: ::core::option::Option<unsafe extern "C" fn(comm: HcclComm) -> HcclResult>,
+    pub HcclAllReduce: ::core::option::Option<
+        unsafe extern "C" fn(
+            send: *mut ::core::ffi::c_void,
+            recv: *mut ::core::ffi::c_void,
+            count: u64,
+            type_: HcclDataType,
+            op: HcclReduceOp,
+            comm: HcclComm,
+            stream: aclrtStream,
+        ) -> HcclResult,
+    >,
+    pub HcclAllGather: ::core::option::Option<
+        unsafe extern "C" fn(
+            send: *mut ::core::ffi::c_void,
+            recv: *mut ::core::ffi::c_void,
+            send_count: u64,
+            type_: HcclDataType,
+            comm: HcclComm,
+            stream: aclrtStream,
+        ) -> HcclResult,
+    >,
+    pub HcclBroadcast: ::core::option::Option<
+        unsafe extern "C" fn(
+            buf: *mut ::core::ffi::c_void,
+            count: u64,
+            type_: HcclDataType,
+            root: u32,
+            comm: HcclComm,
+            stream: aclrtStream,
+        ) -> HcclResult,
+    >,
+    pub HcclSetConfig:
+        ::core::option::Option<unsafe extern "C" fn(config: HcclConfig, value: i32) -> HcclResult>,
 }
 #[repr(C)]
 #[derive(Copy, Clone)]
@@ -2687,6 +2749,7 @@ unsafe impl Functions for cann_acl {
         "aclrtDeviceGetUuid",
         "aclrtCtxSetSysParamOpt",
         "aclsysGetVersionStr",
+        "aclrtStreamAbort",
     ];
 }
 
@@ -2704,6 +2767,18 @@ unsafe impl Functions for cann_object {
         "aclSetAclOpExecutorRepeatable",
         "aclDestroyAclOpExecutor",
         "aclSetTensorAddr",
+    ];
+}
+
+// SAFETY: generated from the table.
+unsafe impl Functions for cann_hccl {
+    const NAMES: &'static [&'static str] = &[
+        "HcclCommInitAll",
+        "HcclCommDestroy",
+        "HcclAllReduce",
+        "HcclAllGather",
+        "HcclBroadcast",
+        "HcclSetConfig",
     ];
 }
 

@@ -23,6 +23,9 @@ pub trait Driver: Send + Sync + Sized + 'static {
     /// [`Device::scratch_memory`].
     const DEVMEM: Option<DevmemLimits> = None;
 
+    /// Whether devices may form a [`Group`]; then every device has [`Device::group`].
+    const COLLECTIVE: bool = false;
+
     /// The devices; called once, after `init`.
     fn devices(&self) -> Vec<Arc<dyn Device>>;
 }
@@ -79,6 +82,11 @@ pub trait Device: Send + Sync + 'static {
     /// How the host takes scratch memory of this device; required if [`Driver::DEVMEM`] is some.
     fn scratch_memory(&self) -> Option<&dyn ScratchMemory> {
         None
+    }
+
+    /// These devices of this plugin, of which it is the first, as one group. Called if [`Driver::COLLECTIVE`] is set.
+    fn group(&self, _members: &[PeerView<'_>]) -> Result<Box<dyn Group>> {
+        Err(Error::unsupported("these devices put nothing together"))
     }
 
     /// A synchronisation point. Offered to the host when `CAP_EVENTS` is set.
@@ -242,6 +250,38 @@ pub trait Stream: Any + Send {
     /// The vendor library's stream, or NULL.
     fn native_handle(&mut self) -> *mut core::ffi::c_void {
         core::ptr::null_mut()
+    }
+}
+
+/// Devices that put their results together. Row i of every argument is of the group's device i: its stream, on which the
+/// work is enqueued, and its tensors, which have no gaps and are alike.
+pub trait Group: Send {
+    /// Each `dst` becomes the sum of all `src`, F32, with equal bits everywhere and in every run.
+    fn all_reduce(
+        &mut self,
+        streams: &mut [&mut dyn Stream],
+        src: &[TensorView<'_>],
+        dst: &[TensorView<'_>],
+    ) -> Result<()>;
+
+    /// Rows of dim 0 of each `dst` become those of all `src`, one after the other. F32.
+    fn all_gather(
+        &mut self,
+        _streams: &mut [&mut dyn Stream],
+        _src: &[TensorView<'_>],
+        _dst: &[TensorView<'_>],
+    ) -> Result<()> {
+        Err(Error::unsupported("all_gather"))
+    }
+
+    /// Each tensor becomes a copy of that of `root`.
+    fn broadcast(
+        &mut self,
+        _streams: &mut [&mut dyn Stream],
+        _root: usize,
+        _tensors: &[TensorView<'_>],
+    ) -> Result<()> {
+        Err(Error::unsupported("broadcast"))
     }
 }
 

@@ -23,7 +23,7 @@ pub mod view;
 pub mod entry;
 
 pub use captured::{CaptureCache, CaptureSlot, CapturedPlan};
-pub use driver::{Buffer, Device, Driver, Event, Layout, Plan, Stream, StreamFeatures, StreamParams};
+pub use driver::{Buffer, Device, Driver, Event, Group, Layout, Plan, Stream, StreamFeatures, StreamParams};
 pub use error::{Error, Result};
 pub use graph_copy::{GraphCopy, OwnBuffer};
 pub use host::{Host, Level};

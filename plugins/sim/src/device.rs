@@ -1,6 +1,7 @@
 //! A simulated device: the limits of its profile, counted and enforced.
 
 use crate::event::SimEvent;
+use crate::group::SimGroup;
 use crate::memory::SimBuffer;
 use crate::profile::Profile;
 use crate::program;
@@ -12,7 +13,7 @@ use llmrt_cpu::simd::Isa;
 use llmrt_cpu::stream::CpuStream;
 use llmrt_plugin::abi::types as c;
 use llmrt_plugin::{
-    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, Event, GraphView, Host, PeerView, Result,
+    Buffer, BufferTypeInfo, Device, DeviceInfo, Error, Event, GraphView, Group, Host, PeerView, Result,
     ScratchMemory, Stream, StreamParams, Verdict,
 };
 use std::sync::Arc;
@@ -191,6 +192,14 @@ impl Device for SimDevice {
                     Verdict { workspace: program::workspace(&graph.node(node), &self.card.profile), ..yes }
                 }
             },
+        }
+    }
+
+    /// Devices that do not reach each other put nothing together.
+    fn group(&self, _members: &[PeerView<'_>]) -> Result<Box<dyn Group>> {
+        match self.card.profile.p2p {
+            true => Ok(Box::new(SimGroup)),
+            false => Err(Error::unsupported("these devices cannot reach each other")),
         }
     }
 

@@ -3,11 +3,12 @@
 //!
 //! `profiles.conf` lists the devices; [`profile`] reads it. Reading order: [`device`] for what is offered, [`memory`]
 //! for the two views of each buffer, [`scratch`] for what the host's pools are made of, [`queue`] for when work runs,
-//! [`program`] and [`stream`] for what it is, [`limits`] for what is refused.
+//! [`program`] and [`stream`] for what it is, [`group`] for devices together, [`limits`] for what is refused.
 
 pub mod profile;
 
 pub mod device;
+pub mod group;
 
 pub mod limits;
 pub mod mapping;
@@ -38,6 +39,8 @@ impl Driver for Sim {
         PluginInfo { name: "sim", version: env!("CARGO_PKG_VERSION"), vendor: "llmrt", needs_host: 0 };
 
     const DEVMEM: Option<DevmemLimits> = Some(DevmemLimits { granularity: scratch::UNIT, va_limit: 0 });
+
+    const COLLECTIVE: bool = true;
 
     fn init(host: Host) -> Result<Sim> {
         let shared = Arc::new(Shared::new(host));

@@ -4,7 +4,7 @@ use crate::device::{Card, Slot};
 use crate::event::SimEvent;
 use crate::profile::{Fault, When};
 use crate::program::{Program, Step, memory_of};
-use crate::queue::Queue;
+use crate::queue::{Mark, Queue};
 use crate::run::Run;
 use llmrt_cpu::stream::CpuStream;
 use llmrt_plugin::{Error, Event, GraphView, Plan, Result, Scratch, Stream, StreamFeatures, TensorView};
@@ -45,6 +45,16 @@ impl SimStream {
         let queue = Queue::new(kernels, when, seed)?;
         card.scratch.watch(queue.watch());
         Ok(SimStream { queue, scratch, card, last_run: None, _slot: slot })
+    }
+
+    /// Everything enqueued so far.
+    pub(crate) fn mark(&self) -> Mark {
+        self.queue.mark()
+    }
+
+    /// Enqueues work of a group.
+    pub(crate) fn push(&self, work: impl FnOnce() -> Result<()> + Send + 'static) -> Result<()> {
+        self.queue.push(self.last_run, Box::new(move |_| work()))
     }
 
     fn enqueue(&mut self, program: Arc<Program>, run_id: u64) -> Result<()> {

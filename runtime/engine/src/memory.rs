@@ -14,6 +14,7 @@ use llmrt_host::sched::executor::{arenas, compute_bytes};
 use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
+use llmrt_host::sched::{Collectives, SplitMode};
 use llmrt_models::{CacheKind, Model};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -24,6 +25,8 @@ pub struct PlacementPlan {
     pub model: Model,
     /// The devices that are used, first choice first, the baseline last.
     pub devices: Vec<Arc<Device>>,
+    /// How they put parts together.
+    pub collectives: Collectives,
     /// Its largest step, placed on them.
     pub resolved: Resolved,
     /// Why requested devices are not used.
@@ -89,24 +92,37 @@ impl PlacementPlan {
         let step = model.graph(&options.largest_shape())?;
 
         let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
+        let together = |devices: &[Arc<Device>]| match options.split {
+            SplitMode::Rows => Collectives::of(devices),
+            SplitMode::Layers => Collectives::default(),
+        };
+        let mut collectives = together(&devices);
         let mut budget = budget(&devices);
         loop {
-            let known =
-                PlacementState { budget: budget.clone(), split: options.split, ..PlacementState::default() };
+            let known = PlacementState {
+                budget: budget.clone(),
+                split: options.split,
+                collectives: collectives.clone(),
+                ..PlacementState::default()
+            };
             let mut resolved = resolve(&step.graph, &devices, &known)?;
+            drop(known);
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
-            let placement = PlacementPlan { model, devices, resolved, warnings };
+            let placement = PlacementPlan { model, devices, collectives, resolved, warnings };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
             // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
             let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));
-            PlacementPlan { model, devices, warnings, .. } = placement;
+            PlacementPlan { model, devices, collectives, warnings, .. } = placement;
             if budget[d] > Some(left) {
                 budget[d] = Some(left);
             } else {
                 devices.remove(d);
                 budget.remove(d);
+                // The old group's memory comes back first.
+                drop(std::mem::take(&mut collectives));
+                collectives = together(&devices);
                 let (free, compute) = (plan.free.unwrap_or(0), plan.compute);
                 warnings
                     .push(format!("{} is not used: {free} bytes free, {compute} for compute", plan.device));

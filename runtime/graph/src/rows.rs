@@ -1,58 +1,72 @@
 //! Products taken apart by rows of their weights, so that several devices hold and multiply a part each:
-//! `y = w x` becomes `y = concat(w₀ x, w₁ x, …)` with the rows of w dealt out in order.
+//! `y = w x` becomes `y = concat(w₀ x, w₁ x, …)` with the rows of w dealt out in order; [`pairs`] has products whose results
+//! stay apart until a second one adds them up.
+
+mod pairs;
+mod part;
+
+pub use part::{Cut, Part};
 
 use crate::graph::{Graph, Node};
 use crate::tensor::{Kind, Role, Tensor, TensorDef};
-use llmrt_abi::Op;
+use llmrt_abi::{DType, Op};
+use part::GRAIN;
 use std::ops::Range;
 
-/// Parts begin at multiples of this, so that none is a sliver.
-const GRAIN: u64 = 32;
-
-/// A part of a weight's rows, as in the name of the part: `NAME@2/4` is the third of four.
+/// How parts come together.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Part<'a> {
-    /// The weight in the file.
-    pub whole: &'a str,
-    /// Which part.
-    pub index: usize,
-    /// Of how many.
-    pub n: usize,
+pub enum JoinKind {
+    /// Added up.
+    Sum,
+    /// Each row of the whole is the parts' rows one after the other.
+    Rows,
 }
 
-impl<'a> Part<'a> {
-    /// Reads a name; `None` if it is that of a whole tensor.
-    pub fn of_name(name: &'a str) -> Option<Part<'a>> {
-        let (whole, part) = name.rsplit_once('@')?;
-        let (index, n) = part.split_once('/')?;
-        let (index, n) = (index.parse().ok()?, n.parse().ok()?);
-        (index < n).then_some(Part { whole, index, n })
-    }
+/// Where parts, one of each device, come together.
+#[derive(Clone, PartialEq, Debug)]
+pub struct Join {
+    /// How.
+    pub kind: JoinKind,
+    /// By device.
+    pub parts: Vec<Tensor>,
+    /// What they make: F32, without gaps.
+    pub whole: Tensor,
+    /// The nodes that compute it from the parts, for devices that do not put them together themselves.
+    pub nodes: Range<usize>,
+}
 
-    /// Its name.
-    pub fn name(&self) -> String {
-        format!("{}@{}/{}", self.whole, self.index, self.n)
-    }
-
-    /// Its rows of `n_rows`.
-    pub fn rows(&self, n_rows: u64) -> Range<u64> {
-        let start = |i: usize| match i == self.n {
-            true => n_rows,
-            false => n_rows * i as u64 / self.n as u64 / GRAIN * GRAIN,
-        };
-        start(self.index)..start(self.index + 1)
-    }
+/// A graph in parts.
+#[derive(Clone, Debug)]
+pub struct InParts {
+    /// What it is now.
+    pub graph: Graph,
+    /// In the order of their nodes. Rows that are no equal number on each device are in none.
+    pub joins: Vec<Join>,
 }
 
 impl Graph {
     /// The graph with each product of a weight matrix replaced by `n` products of its parts. Weights that something
-    /// else reads, too, and those of few rows, stay whole. All tensors keep their numbers; new ones come after them.
-    pub fn split_rows(&self, n: usize) -> Graph {
-        let mut out = self.clone();
-        for node in std::mem::take(&mut out.nodes) {
-            match self.matrix_of(&node).filter(|_| n > 1) {
-                Some(w) if self.is_splittable(w, n) => out.push_parts(&node, w, n),
-                _ => out.nodes.push(node),
+    /// else reads, too, and those of few rows, stay whole. All tensors keep their numbers; new ones come after them. With
+    /// `pairs`, products whose results go through functions of single numbers into another product stay in parts up to
+    /// that, which adds them up: its sums are of `n` sums, so that they round differently.
+    pub fn split_rows(&self, n: usize, pairs: bool) -> InParts {
+        let mut out = InParts { graph: self.clone(), joins: Vec::new() };
+        let nodes = std::mem::take(&mut out.graph.nodes);
+        if n < 2 {
+            out.graph.nodes = nodes;
+            return out;
+        }
+        let found = if pairs { self.pairs(n) } else { Vec::new() };
+        for (i, node) in nodes.iter().enumerate() {
+            if let Some(pair) = found.iter().find(|pair| pair.last() == i) {
+                out.push_pair(pair, &nodes, n);
+            } else if found.iter().any(|pair| pair.contains(i)) {
+                // It comes with the last node of its pair.
+            } else {
+                match self.matrix_of(node) {
+                    Some(w) if self.is_splittable(w, n) => out.push_rows(node, w, n),
+                    _ => out.graph.nodes.push(node.clone()),
+                }
             }
         }
         out
@@ -67,37 +81,60 @@ impl Graph {
 
     fn is_splittable(&self, w: Tensor, n: usize) -> bool {
         let [_, n_rows, n2, n3] = self.ne(w);
+        n_rows >= GRAIN * n as u64 && (n2, n3) == (1, 1) && self.only_multiplied(w)
+    }
+
+    /// Whether products alone read a whole matrix.
+    fn only_multiplied(&self, w: Tensor) -> bool {
         let reads = |node: &&Node| node.src.iter().flatten().any(|&t| self.owner(t) == w);
         let is_product = |node: &Node| {
             self.matrix_of(node) == Some(w) && node.src[1..].iter().flatten().all(|&t| self.owner(t) != w)
         };
-        n_rows >= GRAIN * n as u64
-            && (n2, n3) == (1, 1)
-            && Part::of_name(&self.def(w).name).is_none()
-            && self.nodes.iter().filter(reads).all(is_product)
+        Part::of_name(&self.def(w).name).is_none() && self.nodes.iter().filter(reads).all(is_product)
     }
+}
 
+impl InParts {
     /// The last part comes first: other devices then have their work before the first one, which feeds them, begins its
     /// own.
-    fn push_parts(&mut self, node: &Node, w: Tensor, n: usize) {
+    fn push_rows(&mut self, node: &Node, w: Tensor, n: usize) {
+        let g = &mut self.graph;
         let product = |index: usize| {
-            let part = self.part(w, index, n);
+            let part = g.part(w, index, n, Cut::Rows(GRAIN));
             let src: Vec<_> = std::iter::once(Some(part)).chain(node.src[1..].iter().copied()).collect();
-            self.push(Op::MulMat, &src, &node.params)
+            g.push(Op::MulMat, &src, &node.params)
         };
-        let products: Vec<Tensor> = (0..n).rev().map(product).collect();
-        if let Some(whole) = products.into_iter().rev().reduce(|a, b| self.concat(a, b, 0)) {
-            self.put_in_place_of(whole, node.dst);
-        }
+        let mut products: Vec<Tensor> = (0..n).rev().map(product).collect();
+        products.reverse();
+        let is_even = products.iter().all(|&p| self.graph.ne(p) == self.graph.ne(products[0]));
+        self.join(JoinKind::Rows, products, node.dst, is_even);
     }
 
-    /// A part of a weight's rows: one tensor, however many products multiply it.
-    fn part(&mut self, w: Tensor, index: usize, n: usize) -> Tensor {
+    /// Nodes that put parts together, in the order of the devices.
+    fn join(&mut self, kind: JoinKind, parts: Vec<Tensor>, whole: Tensor, together: bool) {
+        let g = &mut self.graph;
+        let first = g.nodes.len();
+        let both = |g: &mut Graph, a: Tensor, b: Tensor| match kind {
+            JoinKind::Sum => g.add(a, b),
+            JoinKind::Rows => g.concat(a, b, 0),
+        };
+        if let Some(made) = parts.iter().copied().reduce(|a, b| both(g, a, b)) {
+            g.put_in_place_of(made, whole);
+        }
+        let def = g.def(whole);
+        if together && def.dtype == DType::F32 && def.is_contiguous() {
+            self.joins.push(Join { kind, parts, whole, nodes: first..g.nodes.len() });
+        }
+    }
+}
+
+impl Graph {
+    /// A part of a matrix: one tensor, however many products multiply it.
+    fn part(&mut self, w: Tensor, index: usize, n: usize, cut: Cut) -> Tensor {
         let TensorDef { name, dtype, ne, role, .. } = self.def(w).clone();
-        let part = Part { whole: &name, index, n };
-        let rows = part.rows(ne[1]);
-        self.find(&part.name())
-            .unwrap_or_else(|| self.weight(&part.name(), dtype, &[ne[0], rows.end - rows.start], role))
+        let part = Part { whole: &name, index, n, cut };
+        let ne = part.shape(ne);
+        self.find(&part.name()).unwrap_or_else(|| self.weight(&part.name(), dtype, &ne[..2], role))
     }
 }
 
@@ -107,28 +144,6 @@ mod tests {
     use crate::ops::value::Value;
     use crate::reference::{self, Memory};
     use llmrt_abi::DType;
-
-    #[test]
-    fn rows_are_dealt_out_in_order_and_none_is_left() {
-        let check = |n_rows, n, expected: &str| {
-            let part = |index| Part { whole: "w", index, n }.rows(n_rows);
-            let rows: Vec<_> = (0..n).map(|i| format!("{:?}", part(i))).collect();
-            assert_eq!(rows.join(" "), expected);
-        };
-        check(100, 1, "0..100");
-        check(128, 2, "0..64 64..128");
-        check(100, 3, "0..32 32..64 64..100");
-        check(97, 3, "0..32 32..64 64..97");
-    }
-
-    #[test]
-    fn names_of_parts_are_read_back() {
-        let part = Part { whole: "blk.0.ffn_up.weight", index: 1, n: 2 };
-        assert_eq!(Part::of_name(&part.name()), Some(part));
-        for name in ["w", "w@2/2", "w@x/2", "w@1"] {
-            assert_eq!(Part::of_name(name), None, "{name}");
-        }
-    }
 
     /// Two products of one matrix, one of another that `get_rows` reads, too, and one of few rows.
     fn graph() -> Graph {
@@ -152,7 +167,7 @@ mod tests {
 
     #[test]
     fn products_of_parts_give_what_the_whole_gives() {
-        let (whole, parts) = (graph(), graph().split_rows(2));
+        let (whole, parts) = (graph(), graph().split_rows(2, false).graph);
         let ops: Vec<_> = parts.nodes.iter().map(|node| node.op.name()).collect();
         let expected = "get_rows mul_mat mul_mat concat mul_mat mul_mat concat mul_mat mul_mat add add";
         assert_eq!(ops.join(" "), expected);

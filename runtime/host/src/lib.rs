@@ -36,8 +36,8 @@ pub mod error;
 
 pub use cancel::CancelToken;
 pub use device::{
-    BackendPlan, Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, HostBytes, HostMemory,
-    Layout, NodeDesc, PendingRead, RawGraph, RawGraphBuilder, Stream, TensorDesc,
+    BackendPlan, Buffer, BufferTypeDesc, Device, DeviceDesc, DeviceState, Event, Group, HostBytes,
+    HostMemory, Layout, NodeDesc, PendingRead, RawGraph, RawGraphBuilder, Stream, TensorDesc,
 };
 pub use error::{CallError, Error, Result};
 pub use plugin::{

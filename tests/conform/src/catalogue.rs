@@ -4,7 +4,8 @@ use crate::level::Level;
 use crate::outcome::{Outcome, Verdict};
 use crate::session::Session;
 use crate::{
-    l0_load, l1_layouts, l1_leaks, l1_memory, l1_seal, l1_sharing, l2_events, l2_sticky, l2_streams,
+    l0_load, l1_layouts, l1_leaks, l1_memory, l1_seal, l1_sharing, l2_collectives, l2_events, l2_sticky,
+    l2_streams,
 };
 use crate::{l3_again, l3_ops, l4_plans, l5_faults, l5_nodes, l5_strides, l6_perf, l6_rows, pools};
 use llmrt_abi::{DType, Op};
@@ -170,6 +171,7 @@ pub fn all(selection: &Selection, recorded: Vec<(Op, String)>) -> Vec<Entry> {
     entries.extend(fixed(Level::L2, "streams", l2_streams::CASES));
     entries.extend(fixed(Level::L2, "streams", l2_sticky::CASES));
     entries.extend(fixed(Level::L2, "events", l2_events::CASES));
+    entries.extend(fixed(Level::L2, "collectives", l2_collectives::CASES));
     for &op in Op::ALL.iter().filter(|op| selection.ops.as_ref().is_none_or(|re| re.is_match(op.name()))) {
         of_op(op, &mut entries);
     }

@@ -22,6 +22,7 @@ mod l1_leaks;
 mod l1_memory;
 mod l1_seal;
 mod l1_sharing;
+mod l2_collectives;
 mod l2_events;
 mod l2_sticky;
 mod l2_streams;

@@ -82,6 +82,11 @@ impl Chip {
         self.column == Column::N
     }
 
+    /// 310P.
+    pub fn is_310p(&self) -> bool {
+        self.column == Column::P
+    }
+
     /// 310B.
     pub fn is_310b(&self) -> bool {
         self.column == Column::B

@@ -86,6 +86,10 @@ pub struct Config {
     /// An operator whose first phase is refused, with tensors of one type or of any, and the code it answers; an empty name:
     /// none.
     pub refuse: (String, Option<aclDataType>, i32),
+    /// No communicator is formed.
+    pub hccl_refuses: bool,
+    /// The call of a collective that fails: which rank's, and its number from 1.
+    pub hccl_fails: Option<(usize, u64)>,
     /// This allocation of device memory, from 1, fails; 0: none.
     pub oom: u64,
     /// This kernel that runs, from 1, faults; 0: none.
@@ -161,6 +165,8 @@ impl Default for Config {
             repeatable: true,
             grow: false,
             refuse: (String::new(), None, 0),
+            hccl_refuses: false,
+            hccl_fails: None,
             oom: 0,
             fault: 0,
             slow: (0, 0),
@@ -256,6 +262,13 @@ impl Config {
                 };
                 self.refuse = (name.into(), dtype, code.parse().ok()?);
             }
+            "hccl" => match value.split_once('@') {
+                Some(("fail", at)) => {
+                    let (rank, number) = at.split_once(':')?;
+                    self.hccl_fails = Some((rank.parse().ok()?, number.parse().ok()?));
+                }
+                _ => self.hccl_refuses = !flag()?,
+            },
             "oom" => self.oom = value.parse().ok()?,
             "fault" => self.fault = value.parse().ok()?,
             "slow" => {

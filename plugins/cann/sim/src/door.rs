@@ -12,6 +12,8 @@ pub struct Tables {
     pub acl: cann_acl,
     /// libnnopbase.
     pub object: cann_object,
+    /// libhccl and libhcomm.
+    pub hccl: cann_hccl,
     /// libopapi_math.
     pub math: cann_math,
     /// libopapi_nn.
@@ -28,6 +30,7 @@ pub fn tables() -> Tables {
     let mut t: Tables = unsafe { std::mem::zeroed() };
     crate::runtime::fill(&mut t.acl);
     crate::object::fill(&mut t.object);
+    crate::hccl::fill(&mut t.hccl);
     crate::ops::fill(&mut t.math, &mut t.nn, &mut t.cv, &mut t.transformer);
     t
 }

@@ -2,7 +2,9 @@
 //! whose functions jump to it. So every function is found where the vendor has it, and nowhere else.
 
 use crate::release::Release;
-use crate::sys::{Functions, cann_acl, cann_cv, cann_math, cann_nn, cann_object, cann_transformer};
+use crate::sys::{
+    Functions, cann_acl, cann_cv, cann_hccl, cann_math, cann_nn, cann_object, cann_transformer,
+};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -17,7 +19,7 @@ enum Body {
     Stub,
 }
 
-/// Writes the folder. `layout` is a release's name, or `stub`; `without` are functions to leave out.
+/// Writes the folder. `layout` is a release's name, or `stub`; `without` are functions or files to leave out.
 pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String> {
     let runtime =
         [("libascendcl.so", cann_acl::NAMES.to_vec()), ("libnnopbase.so", cann_object::NAMES.to_vec())];
@@ -32,13 +34,18 @@ pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String>
         (None, "stub") => (Release::V9_1, Body::Stub),
         _ => return Err(format!("no release `{layout}`: expected 8.0, 8.1, 8.5, 9.0, 9.1 or stub")),
     };
+    // Communicators are in a library of their own since operators are in four (hcomm's page of headers and libraries).
+    let (of_comm, of_hccl): (Vec<_>, Vec<_>) = cann_hccl::NAMES
+        .iter()
+        .partition(|name| release.is_split() && (name.starts_with("HcclComm") || **name == "HcclSetConfig"));
+    let collectives = [("libhccl.so", of_hccl), ("libhcomm.so", of_comm)];
     let operators = match release.is_split() {
         true => operators.to_vec(),
         false => vec![("libopapi.so", operators.iter().flat_map(|(_, names)| names.clone()).collect())],
     };
     let lacks = release.lacks();
     std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    for (file, _) in runtime.iter().chain(&operators) {
+    for (file, _) in runtime.iter().chain(&operators).chain(&collectives) {
         remove(&dir.join(file))?;
     }
     [
@@ -53,7 +60,8 @@ pub fn install(dir: &Path, layout: &str, without: &[&str]) -> Result<(), String>
     .try_for_each(|file| remove(&dir.join(file)))?;
     let from = simulator()?;
     std::fs::copy(&from, dir.join(SIMULATOR)).map_err(|e| format!("{}: {e}", from.display()))?;
-    for (file, mut names) in runtime.into_iter().chain(operators) {
+    let present = |(file, names): &(&str, Vec<&str>)| !names.is_empty() && !without.contains(file);
+    for (file, mut names) in runtime.into_iter().chain(operators).chain(collectives).filter(present) {
         names.retain(|name| {
             let base = name.strip_suffix("GetWorkspaceSize").unwrap_or(name);
             ![&lacks[..], without].iter().any(|list| list.contains(&base))

@@ -1,7 +1,7 @@
 //! A simulator of Huawei's Ascend libraries, to run the plugin without a card and to catch its mistakes. Its README
 //! describes what it is and is not; it is loaded only where it is configured.
 //!
-//! Reading order: [`config`], [`world`] for the machine, [`memory`], [`runtime`] for what acl* functions do, [`object`]
+//! Reading order: [`config`], [`world`] for the machine, [`memory`], [`runtime`] for what acl* functions do, [`hccl`] for collectives, [`object`]
 //! and [`plan`] for tensors and the two phases of an operator, [`view`] for how kernels see memory, [`ops`], and
 //! [`door`] for tests.
 
@@ -26,6 +26,7 @@ pub mod table;
 pub mod trace;
 pub mod traffic;
 
+pub mod hccl;
 pub mod runtime;
 
 pub mod object;

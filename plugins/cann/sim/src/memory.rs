@@ -53,8 +53,14 @@ impl Memory {
 
     /// Takes memory of a card, full of poison; the error is why it failed.
     pub fn take(&self, device: usize, len: usize) -> Result<(Bytes, u64), String> {
-        let page = if len > 1 << 20 { PAGE } else { 4096 };
-        let charged = len.checked_next_multiple_of(page).map_or(u64::MAX, |n| n as u64);
+        let charged = self.charge(device, len as u64)?;
+        Ok((Arc::new(Mutex::new(vec![self.poison; len])), charged))
+    }
+
+    /// The same without bytes, of what nothing reads: what the card has less of then.
+    pub fn charge(&self, device: usize, len: u64) -> Result<u64, String> {
+        let page = if len > 1 << 20 { PAGE as u64 } else { 4096 };
+        let charged = len.checked_next_multiple_of(page).unwrap_or(u64::MAX);
         let mut state = self.state();
         state.n_taken += 1;
         let used = state.used.get(&device).copied().unwrap_or(0);
@@ -63,8 +69,7 @@ impl Memory {
             return Err(format!("card {device} has no {len} bytes: {free} of {} are free", self.limit));
         }
         state.used.insert(device, used + charged);
-        drop(state);
-        Ok((Arc::new(Mutex::new(vec![self.poison; len])), charged))
+        Ok(charged)
     }
 
     /// Gives it back.

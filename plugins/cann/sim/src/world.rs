@@ -3,6 +3,7 @@
 use crate::chip::Chip;
 use crate::config::Config;
 use crate::fault::{Answer, Fault, fault, set_message};
+use crate::hccl::ring::Comm;
 use crate::memory::Memory;
 use crate::object::Objects;
 use crate::runtime::capture::Graph;
@@ -16,7 +17,7 @@ use crate::trace::Trace;
 use parking_lot::{Mutex, RwLock};
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU8, AtomicU64, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU64, Ordering::Relaxed};
 use std::thread::ThreadId;
 
 /// Everything there is.
@@ -45,6 +46,10 @@ pub struct World {
     pub physical: Table<Physical>,
     /// Captured graphs.
     pub graphs: Table<Graph>,
+    /// Cards' ends of communicators.
+    pub comms: Table<Comm>,
+    /// Sums of collectives are in the same order in every run.
+    pub deterministic: AtomicBool,
     /// Tensors, scalars, executors.
     pub objects: Objects,
     /// Keys of executors in the library's cache, of which each thread has its own (opbase, `op_cache.cpp`).
@@ -100,6 +105,8 @@ impl World {
             events: Table::default(),
             physical: Table::default(),
             graphs: Table::default(),
+            comms: Table::default(),
+            deterministic: AtomicBool::new(false),
             objects: Objects::default(),
             op_cache: Mutex::default(),
             n_planned: Mutex::default(),

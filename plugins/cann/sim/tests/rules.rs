@@ -34,3 +34,6 @@ mod numbers;
 
 #[path = "rules/libraries.rs"]
 mod libraries;
+
+#[path = "rules/collectives.rs"]
+mod collectives;

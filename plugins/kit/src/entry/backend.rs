@@ -49,7 +49,7 @@ pub(crate) fn into_raw(inner: Box<dyn Stream>) -> *mut c::Backend {
 
 /// # Safety
 /// `be` came from [`into_raw`], was not destroyed, and no other thread uses it.
-unsafe fn inner<'a>(be: *mut c::Backend) -> &'a mut dyn Stream {
+pub(super) unsafe fn inner<'a>(be: *mut c::Backend) -> &'a mut dyn Stream {
     // SAFETY: the caller's promise; `abi` is the shell's first field.
     unsafe { &mut *(*be.cast::<Shell>()).inner }
 }
@@ -127,7 +127,7 @@ unsafe extern "C" fn copy_async(
 
 /// # Safety
 /// `be` is alive.
-unsafe fn is_ours(be: *mut c::Backend) -> bool {
+pub(super) unsafe fn is_ours(be: *mut c::Backend) -> bool {
     // SAFETY: only `into_raw` puts the table right after the object; any other backend's table is elsewhere, and
     // the comparison does not read it.
     unsafe {

@@ -2,24 +2,10 @@
 
 use super::{device, guard, guard_value};
 use crate::{Driver, Error, Result, ScratchMemory};
-use core::ffi::c_void;
 use llmrt_abi::types as c;
 
-/// `get_extension` of the plugin's table: accepts every name and version, has a table for one.
-///
-/// # Safety
-/// `name` has `len` readable bytes.
-pub(crate) unsafe extern "C" fn get_extension<D: Driver>(name: c::Str, version: u32) -> *const c_void {
-    // SAFETY: the host's promise.
-    let name = unsafe { super::bytes(name.ptr.cast(), name.len) };
-    match (name, version, table::<D>()) {
-        (b"llmrt.devmem", 0, Some(table)) => std::ptr::from_ref(table).cast(),
-        _ => std::ptr::null(),
-    }
-}
-
 /// The table, if the plugin lets the host manage scratch memory.
-fn table<D: Driver>() -> Option<&'static c::DevmemVt> {
+pub(super) fn table<D: Driver>() -> Option<&'static c::DevmemVt> {
     const {
         match D::DEVMEM {
             None => None,

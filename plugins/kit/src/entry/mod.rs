@@ -2,14 +2,30 @@
 
 pub mod backend;
 pub mod buffer;
+pub mod collective;
 pub mod device;
 pub mod devmem;
 pub mod event;
 pub mod plugin;
 
-use crate::{Error, Result};
+use crate::{Driver, Error, Result};
+use core::ffi::c_void;
 use llmrt_abi::types as c;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// `get_extension` of the plugin's table: accepts every name and version, has a table for what the driver offers.
+///
+/// # Safety
+/// `name` has `len` readable bytes.
+pub(crate) unsafe extern "C" fn extension<D: Driver>(name: c::Str, version: u32) -> *const c_void {
+    // SAFETY: the host's promise.
+    let table = match (unsafe { bytes(name.ptr.cast(), name.len) }, version) {
+        (b"llmrt.devmem", 0) => devmem::table::<D>().map(|table| std::ptr::from_ref(table).cast()),
+        (b"llmrt.collective", 0) => collective::table::<D>().map(|table| std::ptr::from_ref(table).cast()),
+        _ => None,
+    };
+    table.unwrap_or(std::ptr::null())
+}
 
 /// Runs plugin code; an error or a panic is written to `err` and becomes a status number.
 ///

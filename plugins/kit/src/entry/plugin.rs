@@ -1,6 +1,6 @@
 //! [`Driver`] as the ABI's plugin table: `init`, `shutdown`, and the state between them.
 
-use super::{device, devmem, guard, guard_value};
+use super::{device, extension, guard, guard_value};
 use crate::{Driver, Error, Host};
 use llmrt_abi::types as c;
 use llmrt_abi::{ABI_MAJOR, ABI_MINOR, MAGIC, layout::FINGERPRINT};
@@ -62,7 +62,7 @@ pub const fn table<D: Driver>(
         vendor: c::Str::new(D::INFO.vendor),
         init: Some(init),
         shutdown: Some(shutdown),
-        get_extension: Some(devmem::get_extension::<D>),
+        get_extension: Some(extension::<D>),
     })
 }
 

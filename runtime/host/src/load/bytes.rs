@@ -3,6 +3,7 @@
 use llmrt_gguf::TensorInfo;
 
 use super::mapping::Mapping;
+use super::place::Item;
 use super::read::buffer;
 use super::{ModelFiles, Result};
 
@@ -42,6 +43,39 @@ impl Bytes<'_> {
             }
             None => self.files.read(tensor, off, dst),
         }
+    }
+
+    /// As [`Bytes::get`], of what is requested: a part's rows are apart in the file if it has some columns of each.
+    pub fn get_of<'s>(
+        &'s self,
+        item: &Item<'_>,
+        off: u64,
+        n: u64,
+        scratch: &'s mut Vec<u8>,
+    ) -> Result<&'s [u8]> {
+        if item.row_step.is_none() {
+            return self.get(&item.info, off, n, scratch);
+        }
+        if (scratch.len() as u64) < n {
+            *scratch = buffer(n, || format!("reading tensor `{}`", item.info.name))?;
+        }
+        let dst = &mut scratch[..n as usize];
+        self.read_of(item, off, dst)?;
+        Ok(dst)
+    }
+
+    /// As [`Bytes::read`], of what is requested.
+    pub fn read_of(&self, item: &Item<'_>, off: u64, dst: &mut [u8]) -> Result<()> {
+        let Some(step) = item.row_step else { return self.read(&item.info, off, dst) };
+        let row = item.row().max(1);
+        let (mut at, mut rest) = (off, dst);
+        while !rest.is_empty() {
+            let left = (row - at % row).min(rest.len() as u64);
+            let (piece, after) = rest.split_at_mut(left as usize);
+            self.read(&item.info, at / row * step + at % row, piece)?;
+            (at, rest) = (at + left, after);
+        }
+        Ok(())
     }
 
     /// Lets go of the pages of the first `n` bytes of a tensor; the file still has them.

@@ -117,7 +117,9 @@ impl Team<'_> {
             let mut copied = 0;
             let mut count = |n| {
                 copied += n;
-                self.bytes.release(&item.info, copied);
+                if item.row_step.is_none() {
+                    self.bytes.release(&item.info, copied);
+                }
                 match self.stopped.load(Relaxed) || sender.send(n).is_err() {
                     true => Err(Error::Cancelled),
                     false => Ok(()),

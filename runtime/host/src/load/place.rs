@@ -34,14 +34,22 @@ pub(super) enum Extent {
 /// A tensor on its way.
 pub(super) struct Item<'a> {
     pub request: &'a WeightRequest,
-    /// In the files.
+    /// In the files; the first byte is where its first row begins.
     pub info: TensorInfo,
+    /// Bytes from row to row in the file, of a part of a matrix's columns.
+    pub row_step: Option<u64>,
 }
 
 impl Item<'_> {
-    /// Its byte range in its file.
+    /// The byte range in its file that has all of it.
     fn range(&self) -> Range<u64> {
-        self.info.offset..self.info.offset + self.info.nbytes
+        let between = |step: u64| self.info.ne[1].saturating_sub(1) * step.saturating_sub(self.row());
+        self.info.offset..self.info.offset + self.info.nbytes + self.row_step.map_or(0, between)
+    }
+
+    /// Bytes of one of its rows.
+    pub fn row(&self) -> u64 {
+        self.info.nbytes / self.info.ne[1].max(1)
     }
 }
 
@@ -103,10 +111,14 @@ pub(super) fn place(
 
 /// Each requested tensor once per device, found in the files, in file order.
 fn items<'a>(files: &ModelFiles, requests: &'a [WeightRequest]) -> Result<Vec<Item<'a>>> {
-    let found = requests.iter().map(|request| Ok(Item { request, info: request.find(files)? }));
+    let found = requests.iter().map(|request| {
+        let (info, row_step) = request.find(files)?;
+        Ok(Item { request, info, row_step })
+    });
     let mut items = found.collect::<Result<Vec<_>>>()?;
-    items.sort_by_key(|item| (item.info.file, item.info.offset, item.request.row));
-    items.dedup_by_key(|item| (item.info.file, item.info.offset, item.request.row));
+    let place = |item: &Item<'a>| (item.info.file, item.info.offset, item.request.row, &item.request.name);
+    items.sort_by(|a, b| place(a).cmp(&place(b)));
+    items.dedup_by(|a, b| place(a) == place(b));
     Ok(items)
 }
 
@@ -174,6 +186,7 @@ fn is_in_place(item: &Item<'_>, maps: &[Option<Mapping>]) -> bool {
         _ => 4,
     };
     uses_host_memory(&item.request.device)
+        && item.row_step.is_none()
         && maps[item.info.file].is_some()
         && item.info.offset.is_multiple_of(alignment)
 }
@@ -245,7 +258,7 @@ fn use_in_place<'a>(maps: Vec<Option<Mapping>>, in_place: Vec<Item<'a>>) -> Resu
 
     let mut buffers = BTreeMap::new();
     let mut placed = Vec::with_capacity(in_place.len());
-    for Item { request, info } in in_place {
+    for Item { request, info, .. } in in_place {
         let fragment = fragments.range(..=(info.file, info.offset)).next_back();
         let (&key, (range, mapping)) = fragment.ok_or_else(|| lost(request))?;
         let buffer = match buffers.get(&(request.row, key)) {

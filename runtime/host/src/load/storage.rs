@@ -175,7 +175,7 @@ impl<'a> Row<'a> {
 fn read(item: &Item<'_>, dst: &mut [u8], bytes: &Bytes<'_>, progress: &mut Progress<'_>) -> Result<()> {
     let mut at = 0;
     for chunk in dst[..item.info.nbytes as usize].chunks_mut(CHUNK) {
-        bytes.read(&item.info, at, chunk)?;
+        bytes.read_of(item, at, chunk)?;
         at += chunk.len() as u64;
         progress.add(chunk.len() as u64)?;
     }
@@ -217,7 +217,7 @@ fn upload(
     let desc = item.request.desc(offset);
     for at in (0..item.info.nbytes).step_by(CHUNK) {
         let n = (item.info.nbytes - at).min(CHUNK as u64);
-        let part = bytes.get(&item.info, at, n, scratch)?;
+        let part = bytes.get_of(item, at, n, scratch)?;
         buffer.set(&desc, part, at).map_err(|source| Error::tensor(item.request, source))?;
         done(n)?;
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use llmrt_abi::types::{BT_COPY_MATRICES, TENSOR_WEIGHT};
 use llmrt_abi::{DType, Op};
 use llmrt_gguf::TensorInfo;
-use llmrt_graph::rows::Part;
+use llmrt_graph::rows::{Cut, Part};
 use llmrt_graph::tensor::{Role, Shape, contiguous_strides};
 use llmrt_graph::{Graph, Node, Tensor};
 
@@ -41,11 +41,12 @@ impl WeightRequest {
         WeightRequest { name, dtype, ne, role: role_on(g, t, device), row, device: device.clone() }
     }
 
-    /// The tensor in the files, or the rows of one that are a part of it, if it is what the model expects.
-    pub(super) fn find(&self, files: &ModelFiles) -> Result<TensorInfo> {
-        let info = match Part::of_name(&self.name) {
-            None => files.tensor(&self.name)?.clone(),
-            Some(part) => rows(files.tensor(part.whole)?, part),
+    /// The tensor in the files, or a part of one, if it is what the model expects; with bytes from row to row in the file
+    /// where these are not the part's own.
+    pub(super) fn find(&self, files: &ModelFiles) -> Result<(TensorInfo, Option<u64>)> {
+        let (info, row_step) = match Part::of_name(&self.name) {
+            None => (files.tensor(&self.name)?.clone(), None),
+            Some(part) => cut(files.tensor(part.whole)?, part),
         };
         if (info.dtype, info.ne) != (self.dtype, self.ne) {
             return Err(Error::WrongTensor {
@@ -54,7 +55,7 @@ impl WeightRequest {
                 expected: format!("{} {:?}", self.dtype, self.ne),
             });
         }
-        Ok(info)
+        Ok((info, row_step))
     }
 
     /// The tensor for calls of a device, at `offset` of a buffer.
@@ -74,19 +75,20 @@ impl WeightRequest {
     }
 }
 
-/// Rows of a matrix as a tensor: they follow each other in the file.
-fn rows(whole: &TensorInfo, part: Part<'_>) -> TensorInfo {
-    let rows = part.rows(whole.ne[1]);
-    let n_rows = rows.end - rows.start;
+/// A part of a matrix as a tensor: rows, which follow each other in the file, or columns.
+fn cut(whole: &TensorInfo, part: Part<'_>) -> (TensorInfo, Option<u64>) {
+    let ne = part.shape(whole.ne);
     // The file's table has passed the whole: its rows have a size, and no more than all of them are requested.
     let row = whole.nbytes / whole.ne[1].max(1);
-    TensorInfo {
-        name: part.name(),
-        ne: [whole.ne[0], n_rows, whole.ne[2], whole.ne[3]],
-        offset: whole.offset + rows.start * row,
-        nbytes: n_rows * row,
-        ..whole.clone()
-    }
+    let (start, of_row, row_step) = match part.cut {
+        Cut::Rows(_) => (part.range(whole.ne[1]).start * row, row, None),
+        Cut::Columns(_) => {
+            let bytes = |columns: u64| whole.dtype.row_bytes(columns).unwrap_or(0);
+            (bytes(part.range(whole.ne[0]).start), bytes(ne[0]), Some(row))
+        }
+    };
+    let (offset, nbytes) = (whole.offset + start, ne[1] * of_row);
+    (TensorInfo { name: part.name(), ne, offset, nbytes, ..whole.clone() }, row_step)
 }
 
 /// What a weight is for. On devices that request copies of matrices these are the weights that products multiply as a

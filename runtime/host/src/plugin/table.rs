@@ -36,6 +36,7 @@ tables! {
     OpDesc "op description" min = infer;
     BufferType "buffer type" min = max_size;
     DevmemVt "devmem table" min = va_release;
+    CollectiveVt "collective table" min = all_reduce;
 }
 
 // SAFETY: `repr(C)` with `struct_size` after `magic`; numbers, pointers and optional functions may be zero.

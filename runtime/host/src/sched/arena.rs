@@ -26,10 +26,11 @@ pub fn plan_arenas(
     g: &Graph,
     placement: &Placement,
     splits: &[Split],
+    group: &[DeviceIdx],
     align: &[u64],
     mut size: impl FnMut(DeviceIdx, Tensor) -> u64,
 ) -> Vec<Arena> {
-    let lives = lives(g, placement, splits);
+    let lives = lives(g, placement, splits, group);
     (0..align.len())
         .map(|device| {
             let mine: Vec<_> = lives.iter().filter(|((d, _), _)| *d == device).collect();
@@ -49,7 +50,12 @@ pub fn plan_arenas(
 }
 
 /// Lifetimes of every (device, owner tensor) that needs bytes in an arena: inputs, results, and copies.
-fn lives(g: &Graph, placement: &Placement, splits: &[Split]) -> BTreeMap<(DeviceIdx, Tensor), Life> {
+fn lives(
+    g: &Graph,
+    placement: &Placement,
+    splits: &[Split],
+    group: &[DeviceIdx],
+) -> BTreeMap<(DeviceIdx, Tensor), Life> {
     let mut lives: BTreeMap<(DeviceIdx, Tensor), Life> = BTreeMap::new();
     let mut touch = |device: DeviceIdx, t: Tensor, at: usize| {
         // Inputs are set before the first node; outputs are read after the last.
@@ -61,6 +67,11 @@ fn lives(g: &Graph, placement: &Placement, splits: &[Split]) -> BTreeMap<(Device
         }
     };
     for split in splits {
+        for collective in &split.collectives {
+            for (rank, &device) in group.iter().enumerate() {
+                collective.on(rank).for_each(|t| touch(device, g.owner(t), split.nodes.start));
+            }
+        }
         for &(t, from) in &split.copies {
             touch(from, t, split.nodes.start);
             touch(split.device, t, split.nodes.start);
@@ -90,7 +101,7 @@ fn lives(g: &Graph, placement: &Placement, splits: &[Split]) -> BTreeMap<(Device
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::sched::split::split;
+    use crate::sched::split::{Together, split};
     use llmrt_abi::DType;
 
     /// A chain of unary ops on 1 KiB rows, each on the device its digit names.
@@ -104,8 +115,8 @@ mod tests {
         }
         g.output(t, "y");
         let n = placement.node.iter().max().map_or(1, |d| d + 1);
-        let splits = split(&g, &placement);
-        plan_arenas(&g, &placement, &splits, &vec![64; n], |_, t| g.def(t).n_bytes())
+        let splits = split(&g, &placement, Together::default());
+        plan_arenas(&g, &placement, &splits, &[], &vec![64; n], |_, t| g.def(t).n_bytes())
             .iter()
             .map(|a| a.total)
             .collect()

@@ -2,6 +2,7 @@
 
 use super::arena::{Arena, plan_arenas};
 use super::bind::{Place, describe};
+use super::collectives::{self, BoundCollective, Collectives};
 use super::layers::SplitMode;
 use super::limits::{nothing_new, strict};
 use super::memory::Memory;
@@ -53,6 +54,7 @@ pub struct Executor {
     refused: HashSet<(DeviceIdx, Signature)>,
     strict: bool,
     split: SplitMode,
+    collectives: Collectives,
     /// Of the last run.
     run_id: u64,
     cancel: CancelToken,
@@ -73,8 +75,26 @@ impl Executor {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        let (run_id, cancel) = (0, CancelToken::new());
-        Ok(Executor { devices, streams, n_threads, memory, prepared, refused, strict, split, run_id, cancel })
+        let (run_id, cancel, collectives) = (0, CancelToken::new(), Collectives::default());
+        let executor = Executor {
+            devices,
+            streams,
+            n_threads,
+            memory,
+            prepared,
+            refused,
+            strict,
+            split,
+            collectives,
+            run_id,
+            cancel,
+        };
+        Ok(executor)
+    }
+
+    /// Lets devices put parts together as the resolved graph has it. To be called before anything is prepared.
+    pub fn set_collectives(&mut self, collectives: Collectives) {
+        self.collectives = collectives;
     }
 
     /// Lets all later runs watch this token.
@@ -86,6 +106,7 @@ impl Executor {
     pub fn clear(&mut self) {
         self.prepared.clear();
         self.memory.clear();
+        self.collectives = Collectives::default();
     }
 
     /// Makes a graph runnable, if it is not yet.
@@ -125,6 +146,7 @@ impl Executor {
             budget: nothing_new(self.devices.len()),
             refused: self.refused.clone(),
             split: self.split,
+            collectives: self.collectives.clone(),
         };
         resolve(&program.graph, &self.devices, &known)
     }
@@ -304,14 +326,16 @@ impl Executor {
         for (i, split) in p.splits.iter().enumerate() {
             let run = || -> Result<()> {
                 self.check_cancelled()?;
+                split.collectives.iter().try_for_each(|collective| self.put_together(p, collective))?;
                 split.copies.iter().try_for_each(|copy| self.copy(p, split.device, copy))?;
-                self.streams[split.device].run(&split.plan, run_id)
+                split.plan.as_ref().map_or(Ok(()), |plan| self.streams[split.device].run(plan, run_id))
             };
             run().map_err(|error| Failure { split: Some(i), error })?;
         }
         for (d, stream) in self.streams.iter().enumerate() {
-            if let Some(split) = p.splits.iter().rposition(|s| s.device == d) {
-                stream.synchronize().map_err(|error| Failure { split: Some(split), error })?;
+            let split = p.splits.iter().rposition(|s| s.device == d);
+            if split.is_some() || p.resolved.group.contains(&d) {
+                stream.synchronize().map_err(|error| Failure { split, error })?;
             }
         }
         Ok(())
@@ -337,6 +361,14 @@ impl Executor {
             spans.iter().try_for_each(|(at, bytes)| buffer.write(*at, bytes))?;
         }
         Ok(())
+    }
+
+    fn put_together(&self, p: &Prepared, collective: &BoundCollective) -> Result<()> {
+        let Some(group) = self.collectives.group() else {
+            return Err(Error::invalid("graph", "a collective without a group"));
+        };
+        let streams: Vec<_> = p.resolved.group.iter().map(|&d| &self.streams[d]).collect();
+        collectives::run(&p.resolved.graph, group, &streams, collective)
     }
 
     fn copy(&self, p: &Prepared, to: DeviceIdx, copy: &Copy) -> Result<()> {
@@ -429,13 +461,14 @@ pub fn arenas(resolved: &Resolved, devices: &[Arc<Device>]) -> Result<Vec<Arena>
     let g = &resolved.graph;
     let align: Vec<u64> = devices.iter().map(|d| d.alignment()).collect();
     let mut failure = None;
-    let arenas = plan_arenas(g, &resolved.placement, &resolved.splits, &align, |device, t| {
-        debug_assert!(matches!(g.def(t).kind, Kind::Input | Kind::Computed));
-        devices[device].alloc_size(0, &describe(g.def(t), None)).unwrap_or_else(|e| {
-            failure.get_or_insert(e);
-            0
-        })
-    });
+    let arenas =
+        plan_arenas(g, &resolved.placement, &resolved.splits, &resolved.group, &align, |device, t| {
+            debug_assert!(matches!(g.def(t).kind, Kind::Input | Kind::Computed));
+            devices[device].alloc_size(0, &describe(g.def(t), None)).unwrap_or_else(|e| {
+                failure.get_or_insert(e);
+                0
+            })
+        });
     failure.map_or(Ok(arenas), Err)
 }
 

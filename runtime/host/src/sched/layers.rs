@@ -5,7 +5,7 @@
 use super::place::{DeviceIdx, Facts, owners};
 use llmrt_abi::types::Verdict;
 use llmrt_graph::rows::Part;
-use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_graph::{Graph, Kind, Node, Tensor};
 use std::collections::BTreeSet;
 
 /// How several devices share a model.
@@ -14,7 +14,7 @@ pub enum SplitMode {
     /// Each has whole layers, if the first one has too little memory for all.
     #[default]
     Layers,
-    /// Each has rows of every large matrix.
+    /// Each has rows of every large matrix, or columns of one whose products add up what was made of rows.
     Rows,
 }
 
@@ -60,7 +60,12 @@ pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
         held.extend(mine);
         *share = equals[at];
     }
-    let parts = g.nodes.iter().map(|node| owners(g, node).find_map(|t| part(g, t)));
+    // What is made of parts alone has the name of one.
+    let made = |node: &Node| Part::of_name(&g.def(node.dst).name).is_some().then_some(node.dst);
+    let parts = g.nodes.iter().map(|node| {
+        let of_weight = owners(g, node).find(|&t| part(g, t).is_some());
+        of_weight.or_else(|| made(node)).and_then(|t| Part::of_name(&g.def(t).name))
+    });
     let of_part = |part: Part<'_>| equals[part.index % equals.len()];
     layers.into_iter().zip(parts).map(|(layer, part)| part.map_or(shares[layer], of_part)).collect()
 }
@@ -160,7 +165,7 @@ mod tests {
         let w = g.weight("blk.0.w.weight", DType::F32, &[8, 64], Role::Matrix);
         let y = g.mul_mat(w, x);
         g.add(y, y);
-        let g = g.finish().unwrap().split_rows(2);
+        let g = g.finish().unwrap().split_rows(2, false).graph;
         let verdicts = vec![vec![YES; g.nodes.len()]; 3];
         let facts = Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &[None; 3] };
         let p = place(&g, &facts).unwrap();

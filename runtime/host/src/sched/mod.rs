@@ -5,11 +5,13 @@
 //! distributes a model over several, by layers or by rows),
 //! [`split`] cuts the node list into runs of one device with the copies between them, [`arena`] plans memory by
 //! liveness, and [`bind`] makes one plan per split ([`resolve`] does the first three, [`memory`] holds what the last two
-//! give out, [`limits`] is what a placement may not do). [`executor`] caches the result by graph identity and runs it;
+//! give out, `collectives` are calls by which devices put parts of a matrix's results together, [`limits`] is what a placement may
+//! not do). [`executor`] caches the result by graph identity and runs it;
 //! [`report`] describes the result.
 
 pub mod arena;
 pub mod bind;
+mod collectives;
 pub mod executor;
 mod layers;
 pub mod legalise;
@@ -21,4 +23,5 @@ pub mod report;
 pub mod resolve;
 pub mod split;
 
+pub use collectives::Collectives;
 pub use layers::SplitMode;

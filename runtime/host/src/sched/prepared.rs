@@ -2,6 +2,7 @@
 
 use super::arena::Arena;
 use super::bind::{self, Place};
+use super::collectives::{self, BoundCollective};
 use super::memory::Memory;
 use super::place::DeviceIdx;
 use super::resolve::Resolved;
@@ -23,9 +24,11 @@ pub(super) struct Prepared {
 /// A split that can be run.
 pub(super) struct BoundSplit {
     pub device: DeviceIdx,
-    /// What it needs from other devices, before its plan runs.
+    /// What it needs from other devices, before its plan runs: first what they put together, then copies.
+    pub collectives: Vec<BoundCollective>,
     pub copies: Vec<Copy>,
-    pub plan: BackendPlan,
+    /// `None` without nodes, as at the end of a graph.
+    pub plan: Option<BackendPlan>,
     /// Rows of the graph.
     pub nodes: Range<usize>,
 }
@@ -50,12 +53,19 @@ pub(super) fn bind_splits(
     let g = &resolved.graph;
     let place = |device: DeviceIdx, t: Tensor| memory.place(g, arenas, device, t);
     let bind_split = |(i, split): (usize, &Split)| -> Result<BoundSplit> {
-        let mut raw = bind::bound(g, split, &place)?;
-        raw.set_uid(uid.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(i as u64));
-        let plan = streams[split.device].plan(raw)?;
+        let plan = match split.nodes.is_empty() {
+            true => None,
+            false => {
+                let mut raw = bind::bound(g, split, &place)?;
+                raw.set_uid(uid.wrapping_mul(0x9E37_79B9_7F4A_7C15).wrapping_add(i as u64));
+                Some(streams[split.device].plan(raw)?)
+            }
+        };
+        let collectives = split.collectives.iter().map(|c| collectives::bind(c, &resolved.group, &place));
+        let collectives = collectives.collect::<Result<_>>()?;
         let bind = |&(tensor, from): &_| bind_copy(tensor, from, split.device, streams, &place);
         let copies = split.copies.iter().map(bind).collect::<Result<_>>()?;
-        Ok(BoundSplit { device: split.device, copies, plan, nodes: split.nodes.clone() })
+        Ok(BoundSplit { device: split.device, collectives, copies, plan, nodes: split.nodes.clone() })
     };
     resolved.splits.iter().enumerate().map(bind_split).collect()
 }

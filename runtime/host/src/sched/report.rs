@@ -1,9 +1,10 @@
 //! What the scheduler did: splits, nodes per device, why nodes fell back, and bytes copied per step.
 
 use super::place::{DeviceIdx, Fallback};
-use super::split::Split;
+use super::split::{Collective, Split};
 use llmrt_abi::Reason;
 use llmrt_graph::Graph;
+use llmrt_graph::rows::JoinKind;
 use std::collections::BTreeMap;
 use std::fmt;
 
@@ -22,6 +23,10 @@ pub struct Report {
     pub copied_bytes: u64,
     /// Copies between devices in one run.
     pub n_copies: usize,
+    /// What devices put together themselves in one run, and the bytes of the results: sums, rows, copies from one to all.
+    pub collectives: [(usize, u64); 3],
+    /// Why parts come together by copies, where they do.
+    pub by_copies: Option<String>,
     /// Arena bytes per device row.
     pub compute_bytes: Vec<u64>,
     /// Composite nodes taken apart.
@@ -54,6 +59,16 @@ impl Report {
             nodes[s.device] += s.nodes.len();
             copied_bytes += s.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).sum::<u64>();
         }
+        let mut collectives = [(0, 0); 3];
+        for collective in splits.iter().flat_map(|s| &s.collectives) {
+            let (row, t) = match collective {
+                Collective::Join(JoinKind::Sum, _, t) => (0, t),
+                Collective::Join(JoinKind::Rows, _, t) => (1, t),
+                Collective::Broadcast(t, _) => (2, t),
+            };
+            collectives[row].0 += 1;
+            collectives[row].1 += g.def(*t).n_bytes();
+        }
         let mut groups: BTreeMap<(&str, DeviceIdx, u8), FallbackGroup> = BTreeMap::new();
         for f in fallbacks {
             groups
@@ -74,6 +89,7 @@ impl Report {
             fallbacks: groups.into_values().collect(),
             copied_bytes,
             n_copies: splits.iter().map(|s| s.copies.len()).sum(),
+            collectives,
             ..Report::default()
         }
     }
@@ -99,6 +115,18 @@ impl fmt::Display for Report {
             n => format!("{n} copies"),
         };
         writeln!(f, "  copied per step: {} bytes in {copies}", self.copied_bytes)?;
+        let [(sums, _), (rows, _), (broadcasts, _)] = self.collectives;
+        if sums + rows + broadcasts > 0 {
+            let bytes: u64 = self.collectives.iter().map(|(_, bytes)| bytes).sum();
+            writeln!(
+                f,
+                "  put together by the devices per step: {bytes} bytes in {sums} all-reduce, {rows} all-gather, {broadcasts} \
+                 broadcast"
+            )?;
+        }
+        if let Some(reason) = &self.by_copies {
+            writeln!(f, "  parts of rows are put together by copies: {reason}")?;
+        }
         if self.n_legalised > 0 {
             writeln!(f, "  {} taken apart", count(self.n_legalised, "composite node"))?;
         }

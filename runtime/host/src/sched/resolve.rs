@@ -1,9 +1,10 @@
 //! From a graph to devices and splits: collects verdicts, legalises, places, splits. Allocates no device memory.
 
+use super::collectives::Collectives;
 use super::layers::{self, SplitMode};
 use super::place::{DeviceIdx, Facts, Placement, Unplaceable, place};
 use super::report::Report;
-use super::split::{Split, split};
+use super::split::{Split, Together, split};
 use super::{bind, legalise};
 use crate::device::Device;
 use crate::error::{Error, Result};
@@ -20,6 +21,8 @@ pub struct Resolved {
     pub placement: Placement,
     /// In execution order.
     pub splits: Vec<Split>,
+    /// Devices that put parts together, by rank; none where copies do it.
+    pub group: Vec<DeviceIdx>,
     /// Per device, the different workspaces of its nodes, in bytes.
     pub workspaces: Vec<BTreeSet<u64>>,
     /// The same in words.
@@ -37,6 +40,8 @@ pub struct PlacementState {
     pub refused: HashSet<(DeviceIdx, Signature)>,
     /// How devices share the graph.
     pub split: SplitMode,
+    /// Whether they put parts together themselves.
+    pub collectives: Collectives,
 }
 
 /// A node's signature: op, params, dtypes and dims of sources and result.
@@ -65,22 +70,29 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Re
     if n_legalised > 0 {
         verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     }
+    let (mut sharing, mut joins, mut group) = (Vec::new(), Vec::new(), Err(String::new()));
     if known.split == SplitMode::Rows {
-        graph = graph.split_rows(layers::equals(&verdicts).len());
+        sharing = layers::equals(&verdicts);
+        group = known.collectives.among(devices, &sharing);
+        let parts = graph.split_rows(sharing.len(), group.is_ok());
+        (graph, joins) = (parts.graph, parts.joins);
         verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     }
     let facts = Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget };
     let placement = place(&graph, &facts).map_err(|unplaceable| unsupported_op(&graph, &unplaceable))?;
-    let splits = split(&graph, &placement);
+    let (rows, broadcasts) = group.as_ref().map_or((false, false), |g| (g.gathers(), g.broadcasts()));
+    let members = if group.is_ok() { sharing.clone() } else { Vec::new() };
+    let splits = split(&graph, &placement, Together { group: &members, joins: &joins, rows, broadcasts });
     let names = devices.iter().map(|d| d.name().to_string()).collect();
     let mut report = Report::new(&graph, names, &splits, &placement.fallbacks);
     report.n_legalised = n_legalised;
+    report.by_copies = group.err().filter(|_| sharing.len() > 1);
     report.failed = failed.into_values().collect();
     let mut workspaces = vec![BTreeSet::new(); devices.len()];
     for (i, &d) in placement.node.iter().enumerate() {
         workspaces[d].extend(Some(verdicts[d][i].workspace).filter(|&n| n > 0));
     }
-    Ok(Resolved { graph, placement, splits, workspaces, report })
+    Ok(Resolved { graph, placement, splits, group: members, workspaces, report })
 }
 
 /// One verdict per node of each device. A device in front of the baseline that fails is taken to refuse everything;

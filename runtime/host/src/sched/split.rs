@@ -1,6 +1,7 @@
 //! Cuts the node list into splits: runs of nodes on one device, and the tensors copied in before each.
 
 use super::place::{DeviceIdx, Placement};
+use llmrt_graph::rows::{Join, JoinKind};
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::collections::HashMap;
 use std::ops::Range;
@@ -12,40 +13,134 @@ pub struct Split {
     pub device: DeviceIdx,
     /// Rows of the graph's node list.
     pub nodes: Range<usize>,
+    /// What the devices of the group put together before all else.
+    pub collectives: Vec<Collective>,
     /// Owner tensors copied in first, with the device they come from.
     pub copies: Vec<(Tensor, DeviceIdx)>,
 }
 
+/// What the devices of the group do together; each then has the result.
+#[derive(Clone, PartialEq, Debug)]
+pub enum Collective {
+    /// Parts, by rank, become a whole.
+    Join(JoinKind, Vec<Tensor>, Tensor),
+    /// A tensor of this rank goes to all.
+    Broadcast(Tensor, usize),
+}
+
+impl Collective {
+    /// Its tensors on a rank.
+    pub fn on(&self, rank: usize) -> impl Iterator<Item = Tensor> {
+        let (part, whole) = match self {
+            Collective::Join(_, parts, whole) => (parts.get(rank).copied(), *whole),
+            Collective::Broadcast(t, _) => (None, *t),
+        };
+        part.into_iter().chain([whole])
+    }
+}
+
+/// Devices that put parts together, by rank, and where parts come together.
+#[derive(Clone, Copy, Default)]
+pub struct Together<'a> {
+    /// The devices; none if there is no group.
+    pub group: &'a [DeviceIdx],
+    /// In the order of their nodes.
+    pub joins: &'a [Join],
+    /// Whether the group joins rows, and copies to all.
+    pub rows: bool,
+    /// The same of copies from one to all.
+    pub broadcasts: bool,
+}
+
+impl Together<'_> {
+    /// The join that starts at a node, if the group can do it: its parts are on the group's devices in order.
+    fn at(&self, i: usize, made_on: impl Fn(Tensor) -> Option<DeviceIdx>) -> Option<&Join> {
+        let join = self.joins.iter().find(|join| join.nodes.start == i)?;
+        let in_order = join.parts.iter().map(|&t| made_on(t)).eq(self.group.iter().map(|&d| Some(d)));
+        (in_order && (join.kind == JoinKind::Sum || self.rows)).then_some(join)
+    }
+}
+
 /// Splits in execution order. A tensor is copied to a device at most once.
-pub fn split(g: &Graph, placement: &Placement) -> Vec<Split> {
-    let mut splits: Vec<Split> = Vec::new();
-    let mut valid_on: HashMap<Tensor, Vec<DeviceIdx>> = HashMap::new();
-    let mut written_by: HashMap<Tensor, DeviceIdx> = HashMap::new();
-    for (i, node) in g.nodes.iter().enumerate() {
-        let device = placement.node[i];
-        if splits.last().is_none_or(|s| s.device != device) {
-            splits.push(Split { device, nodes: i..i, copies: Vec::new() });
+pub fn split(g: &Graph, placement: &Placement, together: Together<'_>) -> Vec<Split> {
+    let mut cut = Cut { g, together, splits: Vec::new(), pending: Vec::new(), places: HashMap::new() };
+    let mut i = 0;
+    while i < g.nodes.len() {
+        match together.at(i, |t| cut.places.get(&g.owner(t)).map(|place| place.made_on)) {
+            Some(join) => {
+                cut.join(join);
+                i = join.nodes.end;
+            }
+            None => {
+                cut.node(i, placement.node[i]);
+                i += 1;
+            }
         }
-        let Some(current) = splits.last_mut() else { continue };
+    }
+    // Of a graph that ends with one.
+    if let (false, Some(&device)) = (cut.pending.is_empty(), together.group.first()) {
+        let collectives = std::mem::take(&mut cut.pending);
+        cut.splits.push(Split { device, nodes: i..i, collectives, copies: Vec::new() });
+    }
+    cut.splits
+}
+
+/// The walk so far.
+struct Cut<'a> {
+    g: &'a Graph,
+    together: Together<'a>,
+    splits: Vec<Split>,
+    /// For the next split.
+    pending: Vec<Collective>,
+    places: HashMap<Tensor, Made>,
+}
+
+/// Where an owner tensor is: the device that made it, and all that have it.
+struct Made {
+    made_on: DeviceIdx,
+    valid_on: Vec<DeviceIdx>,
+}
+
+impl Cut<'_> {
+    fn join(&mut self, join: &Join) {
+        let whole = self.g.owner(join.whole);
+        self.pending.push(Collective::Join(join.kind, join.parts.clone(), whole));
+        let valid_on = self.together.group.to_vec();
+        self.places.insert(whole, Made { made_on: valid_on[0], valid_on });
+    }
+
+    fn node(&mut self, i: usize, device: DeviceIdx) {
+        let (node, group) = (&self.g.nodes[i], self.together.group);
+        if self.splits.last().is_none_or(|s| s.device != device) || !self.pending.is_empty() {
+            let collectives = std::mem::take(&mut self.pending);
+            self.splits.push(Split { device, nodes: i..i, collectives, copies: Vec::new() });
+        }
+        let Some(current) = self.splits.last_mut() else { return };
         current.nodes.end = i + 1;
-        for owner in node.src.iter().flatten().map(|&t| g.owner(t)) {
+        for owner in node.src.iter().flatten().map(|&t| self.g.owner(t)) {
             // Weights are loaded where they are used, inputs are set there, states never move.
-            if g.def(owner).kind != Kind::Computed {
+            if self.g.def(owner).kind != Kind::Computed {
                 continue;
             }
-            let valid = valid_on.entry(owner).or_default();
-            if !valid.contains(&device) {
-                valid.push(device);
-                if let Some(&from) = written_by.get(&owner) {
-                    current.copies.push((owner, from));
+            let Some(place) = self.places.get_mut(&owner) else { continue };
+            if place.valid_on.contains(&device) {
+                continue;
+            }
+            let root = group.iter().position(|&d| d == place.made_on);
+            match root.filter(|_| self.together.broadcasts && group.contains(&device)) {
+                Some(root) => {
+                    current.collectives.push(Collective::Broadcast(owner, root));
+                    place.valid_on.extend(group);
+                }
+                None => {
+                    current.copies.push((owner, place.made_on));
+                    place.valid_on.push(device);
                 }
             }
         }
-        let result = g.owner(node.dst);
-        written_by.insert(result, device);
-        valid_on.insert(result, vec![device]);
+        let made = Made { made_on: device, valid_on: vec![device] };
+        self.places.insert(self.g.owner(node.dst), made);
     }
-    splits
 }
 
 #[cfg(test)]
@@ -74,7 +169,7 @@ mod tests {
                 s.copies.iter().map(|(t, from)| format!("{}<{from}", g.def(*t).name)).collect();
             format!("{}:{}({copies})", s.device, s.nodes.len())
         };
-        split(&g, &placement).iter().map(show).collect::<Vec<_>>().join(" ")
+        split(&g, &placement, Together::default()).iter().map(show).collect::<Vec<_>>().join(" ")
     }
 
     #[test]

@@ -16,13 +16,14 @@ pub(crate) enum Kind {
     Stream,
     Event,
     Plan,
+    Group,
 }
 
 struct Object {
     kind: Kind,
     /// Address of its plugin's table.
     plugin: usize,
-    /// Address of its own table; 0 for plans, which have none.
+    /// Address of its own table; 0 for plans and groups, which have none.
     vt: usize,
     /// The thread that is calling it, for streams.
     caller: Option<ThreadId>,
@@ -48,7 +49,7 @@ fn live() -> MutexGuard<'static, Option<HashMap<usize, Object>>> {
 /// Notes an object that a plugin made just now. Two live ones at one address are not two.
 ///
 /// # Safety
-/// `object` is live; if it is no plan, its first field is the address of its table.
+/// `object` is live; if it is no plan and no group, its first field is the address of its table.
 pub(crate) unsafe fn born<T>(
     plugin: &Loaded,
     call: &'static str,
@@ -59,7 +60,7 @@ pub(crate) unsafe fn born<T>(
         return Ok(());
     }
     let vt = match kind {
-        Kind::Plan => 0,
+        Kind::Plan | Kind::Group => 0,
         // SAFETY: the caller's promise.
         _ => unsafe { *object.cast::<usize>() },
     };
@@ -94,8 +95,8 @@ impl Drop for Turn {
     }
 }
 
-/// Calls whose object is a device.
-const ON_DEVICE: [&str; 10] = [
+/// Calls whose object is a device, or several.
+const ON_DEVICE: [&str; 11] = [
     "open",
     "memory",
     "supports",
@@ -106,6 +107,7 @@ const ON_DEVICE: [&str; 10] = [
     "raw_alloc",
     "va_reserve",
     "va_map",
+    "group_create",
 ];
 
 /// Before a call: the object lives, its table is the one it was made with, and no other thread is calling a stream.
@@ -125,8 +127,9 @@ pub(crate) fn check(
             )),
         };
     };
-    // SAFETY: the object is alive, and starts with the address of its table unless it is a plan.
-    let vt = if found.kind == Kind::Plan { 0 } else { unsafe { *(object as *const usize) } };
+    // SAFETY: the object is alive, and starts with the address of its table unless it is a plan or a group.
+    let vt =
+        if matches!(found.kind, Kind::Plan | Kind::Group) { 0 } else { unsafe { *(object as *const usize) } };
     if found.plugin != plugin || vt != found.vt {
         let text = format!("the {:?} at {object:#x} has another table than when it was made", found.kind);
         return Err((Scope::Plugin, text));

@@ -9,6 +9,7 @@ mod testing;
 
 mod copies;
 mod lock;
+mod parts;
 mod truncated;
 
 use llmrt_abi::DType;

@@ -33,6 +33,7 @@ struct State {
     n_awaited: u64,
     fault: Option<Fault>,
     closed: bool,
+    aborted: bool,
     capture: Option<Arc<Graph>>,
 }
 
@@ -114,6 +115,22 @@ impl Stream {
         self.changed.notify_all();
         self.changed.wait_while_for(&mut state, |state| state.n_done < place, timeout);
         state.n_done >= place
+    }
+
+    /// Drops what has not begun, and ends what waits for other cards.
+    pub fn abort(&self) {
+        let mut state = self.state();
+        state.aborted = true;
+        let dropped = std::mem::take(&mut state.tasks);
+        state.n_done += dropped.len() as u64;
+        drop(state);
+        drop(dropped);
+        self.changed.notify_all();
+    }
+
+    /// Whether it was aborted.
+    pub fn is_aborted(&self) -> bool {
+        self.state().aborted
     }
 
     /// The worker ends after what is enqueued.

@@ -42,6 +42,14 @@ api! { cann_acl;
         let done = stream.is_done(stream.n_enqueued());
         put(status, if done { ACL_STREAM_STATUS_COMPLETE } else { ACL_STREAM_STATUS_NOT_READY })
     }
+    /// On A2 and A3 (the page of aclrtStreamAbort).
+    fn aclrtStreamAbort(stream: aclrtStream) w => {
+        ensure(!stream.is_null(), ACL_ERROR_INVALID_PARAM, || "NULL".into())?;
+        let stream = resolve(w, stream)?;
+        ensure(w.chip.is_a2(), ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || "not on this chip".into())?;
+        stream.abort();
+        Ok(())
+    }
     fn aclrtSynchronizeDevice() w => {
         let device = current(w)?.device;
         w.trace.count("sync", 1);
