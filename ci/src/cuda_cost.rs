@@ -56,7 +56,8 @@ pub fn cuda_cost(words: &[&str]) -> Result<(), String> {
         let rows = rows(card, &mut codes, &tree, only)?;
         text += &table::card(card, &rows, has_mix);
     }
-    let (is_check, is_part) = (words.contains(&"--check"), has_mix || chip.is_some() || !only.is_empty() || tree != root());
+    let (is_check, is_part) =
+        (words.contains(&"--check"), has_mix || chip.is_some() || !only.is_empty() || tree != root());
     match (is_check, is_part) {
         (_, true) => {
             print!("{text}");

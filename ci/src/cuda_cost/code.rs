@@ -47,7 +47,8 @@ impl Codes {
 
     /// A kernel by its name for a chip.
     pub fn of(&mut self, name: &str, target: &str) -> Result<Code, String> {
-        let families: Vec<Source> = self.sources.families.iter().filter(|f| f.may_have(name)).cloned().collect();
+        let families: Vec<Source> =
+            self.sources.families.iter().filter(|f| f.may_have(name)).cloned().collect();
         for family in families {
             let compiled = self.compiled(&family, target)?;
             let Some(body) = section_of(&compiled.text, name) else { continue };
@@ -72,14 +73,16 @@ impl Codes {
 
     fn compile(&mut self, family: &Source, target: &str) -> Result<Compiled, String> {
         let stem = kept().join(format!("{}-{target}-{:016x}", family.name, self.sources.hash_of(family)));
-        let (cubin, log, text) = (stem.with_extension("cubin"), stem.with_extension("log"), stem.with_extension("sass"));
+        let (cubin, log, text) =
+            (stem.with_extension("cubin"), stem.with_extension("log"), stem.with_extension("sass"));
         if !text.exists() {
             let compiler = match &self.compiler {
                 Some(compiler) => compiler,
                 None => self.compiler.insert(crate::cuda_kernels::compiler()?),
             };
             eprintln!("compiling {} for {target}", family.name);
-            let compiled = compiler.compile_text(&family.name, &family.text, &self.sources.headers(), target)?;
+            let compiled =
+                compiler.compile_text(&family.name, &family.text, &self.sources.headers(), target)?;
             write(&cubin, &compiled.image)?;
             write(&log, compiled.log.as_bytes())?;
             write(&text, disassemble(&cubin)?.as_bytes())?;
@@ -133,9 +136,9 @@ fn elf_section(file: &[u8], name: &str) -> Option<Vec<u8>> {
     let (strings, _) = place(names)?;
     let is_it = |i: &usize| {
         let at = strings + word(table + i * size, 4).unwrap_or(0);
-        file.get(at..at + name.len() + 1).is_some_and(|text| text.strip_suffix(b"\0") == Some(name.as_bytes()))
+        file.get(at..at + name.len() + 1)
+            .is_some_and(|text| text.strip_suffix(b"\0") == Some(name.as_bytes()))
     };
     let (at, len) = place((0..n).find(is_it)?)?;
     file.get(at..at + len).map(<[u8]>::to_vec)
 }
-

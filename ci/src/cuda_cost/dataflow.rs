@@ -50,7 +50,8 @@ pub fn n_results(i: &Instruction) -> usize {
     let is_reg = |n: usize| matches!(i.operands.get(n), Some(Operand::Reg(..)));
     match &i.op[..] {
         "ST" | "STG" | "STS" | "STL" | "BRA" | "BRX" | "EXIT" | "RET" | "CALL" | "BSSY" | "BSYNC" | "BAR"
-        | "NOP" | "WARPSYNC" | "BREAK" | "LDGSTS" | "DEPBAR" | "LDGDEPBAR" | "R2P" | "RED" | "MEMBAR" | "YIELD" => 0,
+        | "NOP" | "WARPSYNC" | "BREAK" | "LDGSTS" | "DEPBAR" | "LDGDEPBAR" | "R2P" | "RED" | "MEMBAR"
+        | "YIELD" => 0,
         "ISETP" | "FSETP" | "PLOP3" => 2,
         "FCHK" => 1,
         // A second predicate is a result where three sources follow.

@@ -12,7 +12,13 @@ pub fn lanes_of(mask: u32) -> impl Iterator<Item = usize> {
     (0..LANES).filter(move |lane| mask >> lane & 1 == 1)
 }
 
-pub fn execute(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32, pc: usize) -> Result<(), String> {
+pub fn execute(
+    m: &mut Machine<'_>,
+    warp: &mut Warp,
+    i: &Instruction,
+    lanes: u32,
+    pc: usize,
+) -> Result<(), String> {
     match &i.op[..] {
         "BRA" => branch(m, warp, i, lanes),
         "CALL" => jump(warp, i, lanes),
@@ -99,7 +105,13 @@ pub fn word(m: &Machine<'_>, warp: &Warp, operand: &Operand, lane: usize) -> Res
 }
 
 /// As above, without what changes it, and the change.
-pub fn plain(m: &Machine<'_>, warp: &Warp, i: &Instruction, n: usize, lane: usize) -> Result<(u64, Change), String> {
+pub fn plain(
+    m: &Machine<'_>,
+    warp: &Warp,
+    i: &Instruction,
+    n: usize,
+    lane: usize,
+) -> Result<(u64, Change), String> {
     let operand = i.operands.get(n_results(i) + n).ok_or_else(|| format!("no source {n}"))?;
     let pair = |low: u32, high: u32| u64::from(low) | u64::from(high) << 32;
     Ok(match operand {
@@ -129,7 +141,13 @@ pub fn register(warp: &Warp, reg: u16, lane: usize) -> u32 {
 
 fn changed(word: u32, change: Change) -> u32 {
     let word = if change.byte > 0 { word >> (8 * change.byte) } else { word };
-    if change.not { !word } else if change.neg { word.wrapping_neg() } else { word }
+    if change.not {
+        !word
+    } else if change.neg {
+        word.wrapping_neg()
+    } else {
+        word
+    }
 }
 
 fn special(m: &Machine<'_>, warp: &Warp, name: &str, lane: usize) -> Result<u32, String> {
@@ -234,7 +252,8 @@ fn vote(m: &Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Result
 }
 
 fn address(warp: &Warp, place: &Place, lane: usize) -> u64 {
-    let pair = |reg: u16| u64::from(register(warp, reg, lane)) | u64::from(register(warp, reg + 1, lane)) << 32;
+    let pair =
+        |reg: u16| u64::from(register(warp, reg, lane)) | u64::from(register(warp, reg + 1, lane)) << 32;
     let mut at = place.offset as u64;
     if let Some(reg) = place.reg {
         let base = if place.is_wide && reg != RZ { pair(reg) } else { u64::from(register(warp, reg, lane)) };
@@ -247,10 +266,14 @@ fn address(warp: &Warp, place: &Place, lane: usize) -> u64 {
 }
 
 fn memory(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Result<(), String> {
-    let places: Vec<Place> = i.operands.iter().filter_map(|operand| match operand {
-        Operand::Memory(place) => Some(*place),
-        _ => None,
-    }).collect();
+    let places: Vec<Place> = i
+        .operands
+        .iter()
+        .filter_map(|operand| match operand {
+            Operand::Memory(place) => Some(*place),
+            _ => None,
+        })
+        .collect();
     let (first, last) = (places.first().ok_or("no place")?, places.last().ok_or("no place")?);
     let (n, is_load) = (i.width(), i.op.starts_with("LD"));
     let is_global = ["LD", "LDG", "ST", "STG", "LDGSTS"].contains(&&i.op[..]);
@@ -266,7 +289,9 @@ fn memory(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> 
             "LD" | "LDG" => load(warp, i, lane, m.load(at, n)?),
             "LDGSTS" => {
                 let (word, to) = (m.load(at, n)?, address(warp, first, lane));
-                (0..n).for_each(|b| m.shared[(to + u64::from(b)) as usize % (228 << 10)] = (word >> (8 * b)) as u8);
+                (0..n).for_each(|b| {
+                    m.shared[(to + u64::from(b)) as usize % (228 << 10)] = (word >> (8 * b)) as u8
+                });
             }
             "ST" | "STG" => m.store(at, n, stored(m, warp, i, lane)?)?,
             "LDS" => {
@@ -276,7 +301,8 @@ fn memory(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> 
             "STS" => {
                 let word = stored(m, warp, i, lane)?;
                 for b in 0..n {
-                    *m.shared.get_mut((at + u64::from(b)) as usize).ok_or("past shared memory")? = (word >> (8 * b)) as u8;
+                    *m.shared.get_mut((at + u64::from(b)) as usize).ok_or("past shared memory")? =
+                        (word >> (8 * b)) as u8;
                 }
             }
             "LDL" => {

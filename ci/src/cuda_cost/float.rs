@@ -138,7 +138,9 @@ fn from_integer(m: &Machine<'_>, warp: &Warp, i: &Instruction, lane: usize) -> R
         () => bits as i32 as f32,
     };
     // Towards +infinity, as integer divisions need it.
-    let x = if i.has("RP") && (f64::from(x) as u64) < (bits & if i.has("U64") { u64::MAX } else { 0xffff_ffff }) {
+    let x = if i.has("RP")
+        && (f64::from(x) as u64) < (bits & if i.has("U64") { u64::MAX } else { 0xffff_ffff })
+    {
         x.next_up()
     } else {
         x
@@ -173,7 +175,8 @@ fn to_half(m: &Machine<'_>, warp: &Warp, i: &Instruction, lane: usize) -> Result
 
 /// F16 as F32.
 pub fn half_to_float(h: u16) -> f32 {
-    let (sign, exponent, fraction) = (u32::from(h >> 15) << 31, u32::from(h >> 10 & 31), u32::from(h & 0x3ff));
+    let (sign, exponent, fraction) =
+        (u32::from(h >> 15) << 31, u32::from(h >> 10 & 31), u32::from(h & 0x3ff));
     match exponent {
         0 => f32::from_bits(sign) + if sign == 0 { 1.0 } else { -1.0 } * fraction as f32 * 2f32.powi(-24),
         31 => f32::from_bits(sign | 0x7f80_0000 | fraction << 13),

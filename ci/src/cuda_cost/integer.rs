@@ -62,7 +62,8 @@ fn load_constant(m: &Machine<'_>, warp: &Warp, i: &Instruction, lane: usize) -> 
     let words = match i.operands.get(1) {
         Some(Operand::Constant(bank, reg, at, change)) => {
             let at = at & !3;
-            let of = |n| super::execute::word(m, warp, &Operand::Constant(*bank, *reg, at + 4 * n, *change), lane);
+            let of =
+                |n| super::execute::word(m, warp, &Operand::Constant(*bank, *reg, at + 4 * n, *change), lane);
             (0..i64::from(i.width().div_ceil(4))).map(of).collect::<Result<Vec<_>, _>>()?
         }
         _ => return Err("no constant".into()),
@@ -97,7 +98,13 @@ fn add(m: &Machine<'_>, warp: &Warp, i: &Instruction, lane: usize, preds: &[bool
 }
 
 /// a · b + c: 32 bits, or 64, or the upper half of those.
-fn multiply(m: &Machine<'_>, warp: &Warp, i: &Instruction, lane: usize, preds: &[bool]) -> Result<Output, String> {
+fn multiply(
+    m: &Machine<'_>,
+    warp: &Warp,
+    i: &Instruction,
+    lane: usize,
+    preds: &[bool],
+) -> Result<Output, String> {
     let (a, b) = (source(m, warp, i, 0, lane)?, source(m, warp, i, 1, lane)?);
     let (c, change) = plain(m, warp, i, 2, lane)?;
     let carry_in = u64::from(i.has("X") && preds.last() == Some(&true));
@@ -118,7 +125,13 @@ fn multiply(m: &Machine<'_>, warp: &Warp, i: &Instruction, lane: usize, preds: &
 }
 
 /// (a << n) + b, or the upper half of (c:a << n), plus b.
-fn shift_and_add(m: &Machine<'_>, warp: &Warp, i: &Instruction, lane: usize, preds: &[bool]) -> Result<Output, String> {
+fn shift_and_add(
+    m: &Machine<'_>,
+    warp: &Warp,
+    i: &Instruction,
+    lane: usize,
+    preds: &[bool],
+) -> Result<Output, String> {
     let carry_in = u64::from(i.has("X") && preds.last() == Some(&true));
     let s = |n: usize| source(m, warp, i, n, lane);
     let (b, change) = plain(m, warp, i, 1, lane)?;
@@ -148,9 +161,21 @@ fn compare(i: &Instruction, a: u32, b: u32, preds: &[bool]) -> Result<Output, St
     let relation = i.mods.first().ok_or("no relation")?;
     let holds = match &relation[..] {
         "LT" => order.is_lt() || is_extended && order.is_eq() && low,
-        "LE" => if is_extended { order.is_lt() || order.is_eq() && low } else { order.is_le() },
+        "LE" => {
+            if is_extended {
+                order.is_lt() || order.is_eq() && low
+            } else {
+                order.is_le()
+            }
+        }
         "GT" => order.is_gt() || is_extended && order.is_eq() && low,
-        "GE" => if is_extended { order.is_gt() || order.is_eq() && low } else { order.is_ge() },
+        "GE" => {
+            if is_extended {
+                order.is_gt() || order.is_eq() && low
+            } else {
+                order.is_ge()
+            }
+        }
         "EQ" => order.is_eq() && (!is_extended || low),
         "NE" => order.is_ne() || is_extended && low,
         other => return Err(format!("no relation {other}")),
@@ -171,7 +196,8 @@ pub fn combined(i: &Instruction, holds: bool, other: bool) -> Output {
 fn shift(i: &Instruction, low: u32, by: u32, high: u32) -> u32 {
     let pair = u64::from(high) << 32 | u64::from(low);
     let is_wide = i.has("U64") || i.has("S64");
-    let by = if i.has("W") { by & if is_wide { 63 } else { 31 } } else { by.min(if is_wide { 63 } else { 32 }) };
+    let by =
+        if i.has("W") { by & if is_wide { 63 } else { 31 } } else { by.min(if is_wide { 63 } else { 32 }) };
     let is_high = i.has("HI");
     match () {
         () if i.has("L") && is_high => ((pair << by.min(63)) >> 32) as u32,

@@ -27,7 +27,11 @@ pub fn launches(chip: &Chip, tree: &Path) -> Result<Vec<Case>, String> {
     // The simulator's library, which the example opens, is only put beside programs when it is built itself.
     run(cargo().current_dir(tree).args(["build", "--quiet", "--locked", "-p", "llmrt-cuda-sim"]))?;
     let example = ["run", "--quiet", "--locked", "-p", "llmrt-cuda", "--example", "decode_launches", "--"];
-    run(cargo().current_dir(tree).args(example).arg(&file).args([chip.sm.to_string(), chip.n_sms.to_string()]))?;
+    run(cargo()
+        .current_dir(tree)
+        .args(example)
+        .arg(&file)
+        .args([chip.sm.to_string(), chip.n_sms.to_string()]))?;
     let text = std::fs::read_to_string(&file).map_err(|e| format!("{}: {e}", file.display()))?;
     let _ = std::fs::remove_file(&file);
     parse(&text)
@@ -86,7 +90,10 @@ mod tests {
     fn a_launch_has_the_memory_before_it() {
         let cases = parse("case a 12\nstream 4\nregion ff00 2 0102\nlaunch k 1 2 3 128 0 0aff\nregion 10 4\nlaunch l 1 1 1 32 0 ").unwrap();
         let launches = &cases[0].launches;
-        assert_eq!((cases[0].least, launches[0].grid, &launches[0].params[..]), (12.0, [1, 2, 3], &[10, 255][..]));
+        assert_eq!(
+            (cases[0].least, launches[0].grid, &launches[0].params[..]),
+            (12.0, [1, 2, 3], &[10, 255][..])
+        );
         assert_eq!((launches[0].regions[0].at, &launches[0].regions[0].bytes[..]), (0xff00, &[1, 2][..]));
         assert!(launches[1].regions[0].is_stream && !launches[0].regions[0].is_stream);
         assert_eq!((launches[1].regions[0].len, launches[1].regions.len()), (4, 1));

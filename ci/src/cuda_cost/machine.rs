@@ -98,7 +98,13 @@ pub struct Machine<'a> {
 }
 
 impl<'a> Machine<'a> {
-    pub fn new(kernel: &'a Kernel, launch: &'a Launch, block: [u32; 3], params_at: i64, tables: &'a [u8]) -> Self {
+    pub fn new(
+        kernel: &'a Kernel,
+        launch: &'a Launch,
+        block: [u32; 3],
+        params_at: i64,
+        tables: &'a [u8],
+    ) -> Self {
         let shared = vec![0; 228 << 10];
         Machine { kernel, launch, block, params_at, tables, shared, written: BTreeMap::new() }
     }
@@ -127,7 +133,8 @@ impl<'a> Machine<'a> {
         let i = kernel.code.get(pc).ok_or("runs past its end")?;
         let active = (0..LANES).filter(|lane| runs(warp, *lane) && warp.pc[*lane] == pc);
         let active = active.fold(0u32, |mask, lane| mask | 1 << lane);
-        let holds = |warp: &Warp, lane: usize| i.guard.is_none_or(|(p, not)| warp.preds[p as usize][lane] != not);
+        let holds =
+            |warp: &Warp, lane: usize| i.guard.is_none_or(|(p, not)| warp.preds[p as usize][lane] != not);
         let lanes = (0..LANES).filter(|lane| active >> lane & 1 == 1 && holds(warp, *lane));
         let lanes = lanes.fold(0u32, |mask, lane| mask | 1 << lane);
         for lane in (0..LANES).filter(|lane| active >> lane & 1 == 1) {
@@ -138,8 +145,9 @@ impl<'a> Machine<'a> {
         }
         warp.events.push(Event { at: pc as u32, lanes: lanes.count_ones() as u8, access: None });
         if lanes != 0 {
-            super::execute::execute(self, warp, i, lanes, pc)
-                .map_err(|e| format!("{}{}: {e}", i.op, i.mods.iter().map(|m| format!(".{m}")).collect::<String>()))?;
+            super::execute::execute(self, warp, i, lanes, pc).map_err(|e| {
+                format!("{}{}: {e}", i.op, i.mods.iter().map(|m| format!(".{m}")).collect::<String>())
+            })?;
         }
         warp.release();
         Ok(())
@@ -151,7 +159,8 @@ impl<'a> Machine<'a> {
     }
 
     pub fn load(&self, address: u64, n: u32) -> Result<u128, String> {
-        let region = self.region(address).ok_or_else(|| format!("a load from {address:x}, outside of memory"))?;
+        let region =
+            self.region(address).ok_or_else(|| format!("a load from {address:x}, outside of memory"))?;
         let byte = |at: u64| {
             let known = region.bytes.get((at - region.at) as usize).copied().unwrap_or(0);
             self.written.get(&at).copied().unwrap_or(known)
@@ -168,7 +177,8 @@ impl<'a> Machine<'a> {
     /// A word of a bank of constants. Bank 0 has the block's and the grid's sizes, and the argument.
     pub fn constant(&self, bank: u8, at: i64) -> u32 {
         let word = |bytes: &[u8], at: i64| {
-            let byte = |i: i64| usize::try_from(at + i).ok().and_then(|at| bytes.get(at)).copied().unwrap_or(0);
+            let byte =
+                |i: i64| usize::try_from(at + i).ok().and_then(|at| bytes.get(at)).copied().unwrap_or(0);
             u32::from_le_bytes([byte(0), byte(1), byte(2), byte(3)])
         };
         match (bank, at) {

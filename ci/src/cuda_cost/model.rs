@@ -61,9 +61,22 @@ impl Cost {
 }
 
 /// The cost of a launch all of whose blocks are like the one that ran.
-pub fn cost(chip: &Chip, kernel: &Kernel, launch: &Launch, warps: &[Vec<Event>], registers: u32, shared: u32) -> Cost {
+pub fn cost(
+    chip: &Chip,
+    kernel: &Kernel,
+    launch: &Launch,
+    warps: &[Vec<Event>],
+    registers: u32,
+    shared: u32,
+) -> Cost {
     let n_blocks = launch.grid.iter().product::<u32>();
-    let mut c = Cost { kernel: launch.kernel.clone(), n_blocks, threads: launch.threads, registers, ..Cost::default() };
+    let mut c = Cost {
+        kernel: launch.kernel.clone(),
+        n_blocks,
+        threads: launch.threads,
+        registers,
+        ..Cost::default()
+    };
     c.resident = chip.resident(launch.threads, registers, shared + launch.shared).max(1);
     let per_sm = f64::from(n_blocks) / f64::from(chip.n_sms);
     // Blocks on a multiprocessor at a time, and how often it is filled.
@@ -73,12 +86,17 @@ pub fn cost(chip: &Chip, kernel: &Kernel, launch: &Launch, warps: &[Vec<Event>],
     let cache = count(chip, kernel, warps, &mut c);
     let (streamed, total) = (streams(launch), f64::from(n_blocks));
     c.far = far(chip, streamed, total * c.stream_bytes as f64);
-    c.warp = warps.iter().map(|events| replay(chip, c.far, kernel, events)).max_by_key(|t| t.clocks).unwrap_or_default();
+    c.warp = warps
+        .iter()
+        .map(|events| replay(chip, c.far, kernel, events))
+        .max_by_key(|t| t.clocks)
+        .unwrap_or_default();
     let micros = |clocks: f64| clocks / chip.clock / 1000.0;
     let of = |unit: Unit| c.instructions.get(&unit).copied().unwrap_or(0) as f64;
     let all: f64 = c.instructions.values().map(|n| *n as f64).sum();
     // F32 and integer products share their issue: 8.0 has 64 lanes for each kind.
-    let floats = (of(Unit::Float) + if chip.fp32 > 64 { of(Unit::Product) } else { 0.0 }) * busy(chip, Unit::Float);
+    let floats =
+        (of(Unit::Float) + if chip.fp32 > 64 { of(Unit::Product) } else { 0.0 }) * busy(chip, Unit::Float);
     c.moved = total * c.stream_bytes as f64 + f64::from(chip.n_sms) * rounds * c.small_bytes as f64;
     c.limits = vec![
         ("issue", micros(per_sm * all / SCHEDULERS)),

@@ -132,11 +132,12 @@ fn instruction(line: &str, labels: &BTreeMap<String, usize>) -> Result<Instructi
     let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
     let mut words = name.split('.').map(str::to_string);
     let full = words.next().unwrap_or_default();
-    let is_uniform = full.starts_with('U') || full == "S2UR" || full == "R2UR";
-    let op = full.strip_prefix('U').unwrap_or(&full).to_string();
+    let is_uniform = full.starts_with('U') || ["S2UR", "R2UR", "VOTEU"].contains(&&full[..]);
+    let op = if full == "VOTEU" { "VOTE" } else { full.strip_prefix('U').unwrap_or(&full) }.to_string();
     let mods = words.collect();
     // Of branches by a register, the number after it is relative to the instruction itself.
-    let is_float = op.starts_with('F') && !["FLO", "F2I"].contains(&&op[..]) || op == "MUFU" || op.starts_with("H");
+    let is_float =
+        op.starts_with('F') && !["FLO", "F2I"].contains(&&op[..]) || op == "MUFU" || op.starts_with("H");
     let rest = if ["BRX", "RET"].contains(&&op[..]) { rest.split(' ').next().unwrap_or("") } else { rest };
     let rest = rest.replace(".reuse", "");
     let parts = rest.split(", ").map(str::trim).filter(|part| !part.is_empty());
@@ -161,7 +162,9 @@ fn operand(text: &str, is_float: bool, labels: &BTreeMap<String, usize>) -> Resu
     let (mut change, mut bare) = (Change::default(), text);
     for _ in 0..3 {
         match bare.as_bytes().first() {
-            Some(b'-') if bare[1..].starts_with(['R', 'U', 'c', '|']) => (change.neg, bare) = (true, &bare[1..]),
+            Some(b'-') if bare[1..].starts_with(['R', 'U', 'c', '|']) => {
+                (change.neg, bare) = (true, &bare[1..])
+            }
             Some(b'~') => (change.not, bare) = (true, &bare[1..]),
             Some(b'|') => (change.abs, bare) = (true, bare[1..].trim_end_matches('|')),
             _ => break,

@@ -58,20 +58,22 @@ impl Sources {
 
 /// FNV-1a.
 fn fnv<'a>(sources: impl Iterator<Item = &'a Source>) -> u64 {
-    sources.flat_map(|source| source.text.bytes()).fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
-    })
+    sources
+        .flat_map(|source| source.text.bytes())
+        .fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }
 
 impl Source {
     /// Whether it declares a kernel of this name, directly or by a macro: `mul_mat_##name##_1`.
     pub fn may_have(&self, name: &str) -> bool {
         let patterns = self.text.split("KERNEL(").skip(1).map(|rest| rest.split(',').next().unwrap_or(""));
-        patterns.map(|pattern| pattern.split("##").map(str::trim).collect::<Vec<_>>()).any(|parts| match &parts[..] {
-            [whole] => *whole == name,
-            [first, .., last] if parts.len() % 2 == 1 => name.starts_with(first) && name.ends_with(last),
-            [first, ..] => name.starts_with(first),
-            [] => false,
+        patterns.map(|pattern| pattern.split("##").map(str::trim).collect::<Vec<_>>()).any(|parts| {
+            match &parts[..] {
+                [whole] => *whole == name,
+                [first, .., last] if parts.len() % 2 == 1 => name.starts_with(first) && name.ends_with(last),
+                [first, ..] => name.starts_with(first),
+                [] => false,
+            }
         })
     }
 }

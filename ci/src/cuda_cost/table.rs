@@ -25,8 +25,30 @@ pub fn card(card: &Chip, rows: &[Row], has_mix: bool) -> String {
     );
     text += &format!(
         "{:<24} {:<24} {:>6} {:>4} {:>5} {:>5} {:>5} {:>5} {:>6} {:>6} {:>6} | {:>5} {:>4} {:>4} {:>5} {:>4} {:>5} {:>5} {:>5} {:>5} | {:>5} {:<6} {:>8} {}\n",
-        "case", "kernel", "blocks", "regs", "warps", "B/rq", "sc/rq", "loads", "KiB", "times", "i/KiB",
-        "issue", "int", "mul", "float", "func", "cache", "wait", "l2", "dram", "share", "limit", "us", "target"
+        "case",
+        "kernel",
+        "blocks",
+        "regs",
+        "warps",
+        "B/rq",
+        "sc/rq",
+        "loads",
+        "KiB",
+        "times",
+        "i/KiB",
+        "issue",
+        "int",
+        "mul",
+        "float",
+        "func",
+        "cache",
+        "wait",
+        "l2",
+        "dram",
+        "share",
+        "limit",
+        "us",
+        "target"
     );
     for row in rows {
         text += &lines(card, row, has_mix);
@@ -60,7 +82,8 @@ fn figures(card: &Chip, cost: &Cost, ideal: f64) -> String {
     let requests = cost.requests.max(1) as f64;
     // Bytes of a multiprocessor on their way on average: what warps stream in the time that they take, by Little's law.
     let warps = f64::from(cost.threads / 32);
-    let flight = cost.stream_bytes as f64 / warps * cost.far as f64 / cost.warp.clocks.max(1) as f64 * cost.warps;
+    let flight =
+        cost.stream_bytes as f64 / warps * cost.far as f64 / cost.warp.clocks.max(1) as f64 * cost.warps;
     let moved = cost.moved / (ideal * card.memory * 1000.0);
     let all: u64 = cost.instructions.values().sum();
     let per_kib = match cost.stream_bytes {
@@ -125,6 +148,9 @@ pub fn compare(stored: &str, table: &str) -> Result<(), String> {
     let lines: Vec<&str> = table.lines().filter(differing).collect();
     match stored == table {
         true => Ok(()),
-        false => Err(format!("plugins/cuda/kernels/cost.txt is old; run `cargo ci cuda-cost`. New:\n{}", lines.join("\n"))),
+        false => Err(format!(
+            "plugins/cuda/kernels/cost.txt is old; run `cargo ci cuda-cost`. New:\n{}",
+            lines.join("\n")
+        )),
     }
 }

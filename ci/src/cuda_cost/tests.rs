@@ -20,7 +20,13 @@ fn program(lines: &str) -> Kernel {
 fn launch(words: &[u32]) -> Launch {
     let bytes = words.iter().flat_map(|word| word.to_le_bytes()).collect();
     let region = Region { at: AT, len: 1 << 16, bytes, is_stream: true };
-    Launch { grid: [1; 3], threads: 32, params: AT.to_le_bytes().to_vec(), regions: vec![region], ..Launch::default() }
+    Launch {
+        grid: [1; 3],
+        threads: 32,
+        params: AT.to_le_bytes().to_vec(),
+        regions: vec![region],
+        ..Launch::default()
+    }
 }
 
 /// Runs a program, which has its lane in R0 and the address of `words` in R2 and R3; the word that each lane left in R4.
@@ -52,7 +58,11 @@ fn integers_are_added_multiplied_and_shifted() {
     check("MOV R5, 0xff02\nIDP.4A.S8.S8 R4, R5, R0, 0x3", &[], |lane| 2 * lane + 3);
     check("POPC R4, R0", &[], u32::count_ones);
     check("FLO.U32 R4, R0", &[], |lane| 31u32.wrapping_sub(lane.leading_zeros()));
-    check("BREV R5, R0\nFLO.U32.SH R4, R5", &[], |lane| if lane == 0 { u32::MAX } else { lane.trailing_zeros() });
+    check(
+        "BREV R5, R0\nFLO.U32.SH R4, R5",
+        &[],
+        |lane| if lane == 0 { u32::MAX } else { lane.trailing_zeros() },
+    );
     check("R2P PR, R0, 0x2\nSEL R4, 0x1, RZ, P1", &[], |lane| lane >> 1 & 1);
     check("VIMNMX.U32 R4, R0, 0x9, PT", &[], |lane| lane.min(9));
 }
@@ -60,13 +70,16 @@ fn integers_are_added_multiplied_and_shifted() {
 #[test]
 fn numbers_of_64_bits_carry_and_compare_by_halves() {
     // 2^32 - 1 + lane: the upper half is 1 from lane 1 on.
-    check("IADD3 R5, P0, R0, 0xffffffff, RZ\nIADD3.X R4, RZ, RZ, RZ, P0, !PT", &[], |lane| u32::from(lane >= 1));
+    check("IADD3 R5, P0, R0, 0xffffffff, RZ\nIADD3.X R4, RZ, RZ, RZ, P0, !PT", &[], |lane| {
+        u32::from(lane >= 1)
+    });
     // lane - 5, and the borrow.
     check("IADD3 R5, P0, R0, -0x5, RZ\nSEL R4, RZ, 0x1, P0", &[], |lane| u32::from(lane < 5));
     check("MOV R6, 0x5\nIADD3 R5, P0, R0, -R6, RZ\nIADD3.X R4, RZ, ~RZ, RZ, P0, !PT", &[], |lane| {
         if lane >= 5 { 0 } else { u32::MAX }
     });
-    let less = "ISETP.LT.U32.AND P1, PT, R0, 0x9, PT\nISETP.LT.AND.EX P1, PT, RZ, RZ, PT, P1\nSEL R4, 0x1, RZ, P1";
+    let less =
+        "ISETP.LT.U32.AND P1, PT, R0, 0x9, PT\nISETP.LT.AND.EX P1, PT, RZ, RZ, PT, P1\nSEL R4, 0x1, RZ, P1";
     check(less, &[], |lane| u32::from(lane < 9));
     check("MOV R6, 0x10000\nIMAD.HI.U32 R4, R6, 0x30000, RZ", &[], |_| 3);
     check("MOV R6, 0x10000\nIMAD.WIDE.U32 R4, R6, 0x30000, RZ\nMOV R4, R5", &[], |_| 3);
@@ -84,6 +97,18 @@ fn floats_are_computed_and_converted() {
     check("FSETP.GEU.AND P0, PT, |R4|, +INF , PT\nSEL R4, 0x1, 0x2, P0", &[], |_| 2);
     check("SHFL.BFLY PT, R4, R0, 0x3, 0x1f", &[], |lane| lane ^ 3);
     check("ISETP.GT.AND P0, PT, R0, 0xf, PT\nVOTE.ANY R4, PT, P0", &[], |_| 0xffff_0000);
+}
+
+#[test]
+fn votes_of_all_lanes_are_one_for_the_warp() {
+    let vote = |relation: &str| {
+        format!(
+            "ISETP.{relation}.AND P0, PT, R0, 0x20, PT\nVOTEU.ALL UP0, P0\nUSEL UR4, URZ, 0x1, UP0\nMOV R4, UR4"
+        )
+    };
+    check(&vote("LT"), &[], |_| 0);
+    check(&vote("EQ"), &[], |_| 1);
+    check("ISETP.LT.AND P0, PT, R0, 0x4, PT\nVOTEU.ANY UR4, UPT, P0\nMOV R4, UR4", &[], |_| 15);
 }
 
 #[test]
@@ -129,11 +154,16 @@ fn events(lines: &str) -> (Kernel, Vec<Event>) {
 /// Blocks of 18 bytes side by side, two bytes of each: 32 of them are in 18 sectors, and a bank has at most five.
 #[test]
 fn a_load_costs_what_its_lanes_addresses_touch() {
-    for (stride, width, sectors, clocks) in
-        [(18, "U16", 18, 5.0), (2, "U16", 2, 1.0), (4, "32", 4, 1.0), (16, "128", 16, 4.0), (128, "32", 32, 32.0)]
-    {
+    for (stride, width, sectors, clocks) in [
+        (18, "U16", 18, 5.0),
+        (2, "U16", 2, 1.0),
+        (4, "32", 4, 1.0),
+        (16, "128", 16, 4.0),
+        (128, "32", 32, 32.0),
+    ] {
         let width = if width == "32" { String::new() } else { format!(".{width}") };
-        let (_, events) = events(&format!("IMAD.WIDE.U32 R6, R0, {stride:#x}, R2\nLD.E{width} R4, desc[UR4][R6.64]"));
+        let (_, events) =
+            events(&format!("IMAD.WIDE.U32 R6, R0, {stride:#x}, R2\nLD.E{width} R4, desc[UR4][R6.64]"));
         let access = events.iter().find_map(|event| event.access.as_ref()).unwrap();
         assert_eq!(access.sectors.len(), sectors, "{stride}");
         assert_eq!(cache_clocks(&CHIPS[0], access), clocks, "{stride}");
@@ -147,8 +177,10 @@ fn loads_overlap_where_none_waits_for_another() {
         let (kernel, events) = events(lines);
         replay(&CHIPS[0], far, &kernel, &events)
     };
-    let apart = time("LD.E R4, desc[UR4][R2.64]\nLD.E R5, desc[UR4][R2.64+0x80]\nIADD3 R6, R4, R5, RZ\nMOV R7, R6");
-    let chain = time("LD.E R4, desc[UR4][R2.64]\nIADD3 R2, R2, R4, RZ\nLD.E R5, desc[UR4][R2.64+0x7f]\nMOV R7, R5");
+    let apart =
+        time("LD.E R4, desc[UR4][R2.64]\nLD.E R5, desc[UR4][R2.64+0x80]\nIADD3 R6, R4, R5, RZ\nMOV R7, R6");
+    let chain =
+        time("LD.E R4, desc[UR4][R2.64]\nIADD3 R2, R2, R4, RZ\nLD.E R5, desc[UR4][R2.64+0x7f]\nMOV R7, R5");
     assert_eq!((apart.in_flight, chain.in_flight), (2, 1));
     assert!(apart.clocks < far + 100 && chain.clocks > 2 * far, "{apart:?} {chain:?}");
     let near = time("LD.E R4, desc[UR4][R2.64]\nMOV R6, R4\nLD.E R5, desc[UR4][R2.64+0x4]\nMOV R7, R5");
@@ -174,7 +206,9 @@ fn a_launch_takes_as_long_as_its_scarcest_resource() {
 
 #[test]
 fn instructions_go_to_their_units() {
-    let code = program("IMAD R4, R0, R0, RZ\nFFMA R4, R0, R0, RZ\nUIADD3 UR4, UR4, 0x1, URZ\nMUFU.RCP R4, R4\nSEL R4, R0, R4, P0");
+    let code = program(
+        "IMAD R4, R0, R0, RZ\nFFMA R4, R0, R0, RZ\nUIADD3 UR4, UR4, 0x1, URZ\nMUFU.RCP R4, R4\nSEL R4, R0, R4, P0",
+    );
     let units: Vec<Unit> = code.code.iter().map(unit).collect();
     assert_eq!(units, [Unit::Product, Unit::Float, Unit::Other, Unit::Function, Unit::Integer]);
 }

@@ -33,8 +33,8 @@ pub fn unit(i: &Instruction) -> Unit {
         "FADD" | "FMUL" | "FFMA" | "HADD2" | "HMUL2" | "HFMA2" => Unit::Float,
         "MUFU" | "I2F" | "F2I" | "F2F" | "FRND" | "POPC" | "FLO" | "BREV" => Unit::Function,
         "LD" | "LDG" | "ST" | "STG" | "LDS" | "STS" | "LDL" | "STL" | "SHFL" | "LDGSTS" => Unit::Memory,
-        "BRA" | "BRX" | "EXIT" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "NOP" | "LDC" | "BAR" | "WARPSYNC"
-        | "S2R" | "CS2R" | "YIELD" | "DEPBAR" | "LDGDEPBAR" => Unit::Other,
+        "BRA" | "BRX" | "EXIT" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "NOP" | "LDC" | "BAR"
+        | "WARPSYNC" | "S2R" | "CS2R" | "YIELD" | "DEPBAR" | "LDGDEPBAR" => Unit::Other,
         _ => Unit::Integer,
     }
 }
@@ -124,13 +124,7 @@ pub fn replay(chip: &Chip, far: u64, kernel: &Kernel, events: &[Event]) -> WarpT
 }
 
 /// When a load's last sector is there, and whether any had to come from beyond the first cache.
-fn arrive(
-    chip: &Chip,
-    far: u64,
-    access: &Access,
-    at: u64,
-    arrivals: &mut BTreeMap<u64, u64>,
-) -> (u64, bool) {
+fn arrive(chip: &Chip, far: u64, access: &Access, at: u64, arrivals: &mut BTreeMap<u64, u64>) -> (u64, bool) {
     let [near, second, _] = chip.latency;
     let beyond = at + if access.is_stream { far } else { second };
     let (mut last, mut misses) = (at + near, false);

@@ -21,16 +21,8 @@ use std::sync::Arc;
 /// attention, which L6 of conform measures.
 const MATRICES: [[u64; 2]; 4] = [[14336, 4096], [4096, 4096], [8192, 2048], [2048, 2048]];
 /// Weights that get a row in the table.
-const TYPES: [DType; 8] = [
-    DType::Q4_0,
-    DType::Q8_0,
-    DType::Q4_K,
-    DType::Q5_K,
-    DType::Q6_K,
-    DType::F16,
-    DType::BF16,
-    DType::F32,
-];
+const TYPES: [DType; 8] =
+    [DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q5_K, DType::Q6_K, DType::F16, DType::BF16, DType::F32];
 const COLUMNS: [u64; 4] = [1, 2, 4, 8];
 /// Heads, KV heads, numbers of a head, keys, tokens of a block of the cache.
 const HEADS: [u64; 5] = [32, 8, 128, 4096, 16];
@@ -43,7 +35,8 @@ fn main() {
     };
     let machine = format!("queue=now,memory=8g,sm={sm},sms={n_sms},launches={file}");
     let m = Machine::new(&machine);
-    let mut log = std::fs::OpenOptions::new().append(true).create(true).open(file).expect("a file to write to");
+    let mut log =
+        std::fs::OpenOptions::new().append(true).create(true).open(file).expect("a file to write to");
     for case in cases() {
         writeln!(log, "case {} {}", case.name, least_bytes(&case)).expect("a file to write to");
         let streams = launch(&m.card(0), &case, &mut log);
@@ -148,7 +141,12 @@ fn launch(card: &Arc<Device>, case: &Case, log: &mut impl Write) -> usize {
 }
 
 /// Tensor `i` of a case on the card: integers as given, other inputs zero, weights in the layout that the plugin chooses.
-fn placed<'a>(card: &Arc<Device>, case: &Case, i: usize, def: &'a TensorDef) -> (TensorDesc<'a>, Buffer, u32) {
+fn placed<'a>(
+    card: &Arc<Device>,
+    case: &Case,
+    i: usize,
+    def: &'a TensorDef,
+) -> (TensorDesc<'a>, Buffer, u32) {
     let flags = if def.kind == Kind::Weight { TENSOR_WEIGHT } else { 0 };
     let plain = TensorDesc::contiguous(def.dtype, def.ne);
     let desc = TensorDesc { nb: def.nb, role: def.role as u32, flags, name: &def.name, ..plain };

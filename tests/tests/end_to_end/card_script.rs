@@ -79,7 +79,9 @@ fn a_step_that_takes_too_long_is_cut_off_and_the_report_is_written() {
 #[test]
 fn what_was_predicted_stands_beside_what_was_measured() {
     let dir = carried();
-    let row = |op: &str, case: &str, us: f64| format!("{{\"op\": \"{op}\", \"case\": \"{case}\", \"best_us\": {us}}}");
+    let row = |op: &str, case: &str, us: f64| {
+        format!("{{\"op\": \"{op}\", \"case\": \"{case}\", \"best_us\": {us}}}")
+    };
     let rows = [
         row("mul_mat", "Q4_0 [2048, 2048] × 1", 12.34),
         row("mul_mat", "Q4_0 [2048, 2048] × 512", 1.0),
@@ -93,7 +95,8 @@ fn what_was_predicted_stands_beside_what_was_measured() {
         String::from_utf8_lossy(&succeed(&mut script).stdout).into_owned()
     };
     let table = compare("NVIDIA H100 80GB HBM3, 570.1, 81559 MiB");
-    let line = |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_string();
+    let line =
+        |start: &str| table.lines().find(|line| line.starts_with(start)).unwrap_or_default().to_string();
     assert!(line("| Q4_0:2048x2048:1 |").contains("| 12.3 |"), "{table}");
     assert!(line("| attention:4096:1 |").contains("| 56.8 |"), "{table}");
     assert_eq!(table.lines().filter(|line| line.starts_with("| ")).count(), 3, "{table}");

@@ -4,7 +4,7 @@
 //! memory; then `launch KERNEL X Y Z THREADS SHARED HEX`, the argument in hexadecimal.
 
 use crate::emu::Kernel;
-use crate::sys::{CUDA_ERROR_INVALID_VALUE, CUDA_ERROR_ILLEGAL_ADDRESS};
+use crate::sys::{CUDA_ERROR_ILLEGAL_ADDRESS, CUDA_ERROR_INVALID_VALUE};
 use crate::world::{Answer, World};
 use std::io::Write;
 
@@ -26,7 +26,10 @@ impl World {
             // SAFETY: as many bytes of a card, which only the world uses.
             let bytes = unsafe { std::slice::from_raw_parts(bytes, len.min(SMALL)) };
             let is_shown = len <= SMALL && bytes.iter().any(|byte| *byte != 0xff);
-            text += &format!("region {at:x} {len}{}\n", if is_shown { format!(" {}", hex(bytes)) } else { String::new() });
+            text += &format!(
+                "region {at:x} {len}{}\n",
+                if is_shown { format!(" {}", hex(bytes)) } else { String::new() }
+            );
         }
         let [x, y, z] = grid;
         text += &format!("launch {} {x} {y} {z} {threads} {shared} {}\n", kernel.name(), hex(params));
