@@ -100,6 +100,18 @@ fn floats_are_computed_and_converted() {
 }
 
 #[test]
+fn votes_of_all_lanes_are_one_for_the_warp() {
+    let vote = |relation: &str| {
+        format!(
+            "ISETP.{relation}.AND P0, PT, R0, 0x20, PT\nVOTEU.ALL UP0, P0\nUSEL UR4, URZ, 0x1, UP0\nMOV R4, UR4"
+        )
+    };
+    check(&vote("LT"), &[], |_| 0);
+    check(&vote("EQ"), &[], |_| 1);
+    check("ISETP.LT.AND P0, PT, R0, 0x4, PT\nVOTEU.ANY UR4, UPT, P0\nMOV R4, UR4", &[], |_| 15);
+}
+
+#[test]
 fn lanes_that_part_come_together_again() {
     let code = "
 ISETP.GE.AND P0, PT, R0, 0x8, PT
