@@ -48,12 +48,34 @@ fn build(cuda: &Path, out: &Path, sources: &[PathBuf]) -> Result<(), Problem> {
         c.args(["-ffp-contract=off", "-Wall", "-Wextra", "-Wno-unused-function", "-Wno-psabi", "-Werror"]);
         c.arg("-I").arg(cuda.join("emu")).arg("-I").arg(cuda.join("kernels"));
         c.args(chip.map(|chip| format!("-DCHIP={chip}")));
-        run(c.arg("-c").arg(source).arg("-o").arg(&object))?;
+        let (text, made_of) = (text_of(cuda, source, &mut Vec::new()), object.with_extension("made_of"));
+        c.arg("-c").arg(source).arg("-o").arg(&object);
+        let all = format!("{c:?}\n{text}");
+        if !(object.exists() && std::fs::read_to_string(&made_of).is_ok_and(|before| before == all)) {
+            let _ = std::fs::remove_file(&made_of);
+            run(&mut c)?;
+            let _ = std::fs::write(&made_of, all);
+        }
         objects.push(object);
     }
     let archive = out.join("libllmrt_cuda_emulated.a");
     let _ = std::fs::remove_file(&archive);
     run(Command::new("ar").arg("crs").arg(archive).args(objects))
+}
+
+/// A source with all that it includes of ours: what an object is made of, which is compiled again when that changes.
+fn text_of(cuda: &Path, source: &Path, seen: &mut Vec<PathBuf>) -> String {
+    let mut text = std::fs::read_to_string(source).unwrap_or_default();
+    let quoted = |line: &str| Some(line.strip_prefix("#include \"")?.strip_suffix('"')?.to_string());
+    for name in text.lines().filter_map(quoted).collect::<Vec<_>>() {
+        let found =
+            ["emu", "kernels"].map(|folder| cuda.join(folder).join(&name)).into_iter().find(|f| f.exists());
+        if let Some(header) = found.filter(|header| !seen.contains(header)) {
+            seen.push(header.clone());
+            text += &text_of(cuda, &header, seen);
+        }
+    }
+    text
 }
 
 /// What differs between chips is compiled for the oldest, and for all after it; what one chip alone has, for that.

@@ -124,7 +124,7 @@ fn packed_weights_become_halves_where_there_are_many_columns() {
     drop(small);
     for (chip, n) in [("sm=90", 255), ("sm=89", 256)] {
         let case = packed(DType::Q4_0, [256, 140, n]).nmse(5e-4);
-        check(&machine(chip, &[]), &case, &[("halve_packed", 0), ("mul_mat_q4_0_tile", 1)]);
+        check(&machine(chip, &[]), &case, &[("halve_packed", 0), ("mul_mat_q4_0_eights_tile", 1)]);
     }
 }
 
