@@ -231,18 +231,18 @@ fn every_architecture_gives_the_cpus_text_in_a_split_by_rows() {
 fn collectives_copy_nothing_through_the_host() {
     let dir = tempfile::tempdir().unwrap();
     let model = TinyLlama { n_layer: 2, n_embd: 256, n_vocab: 384, dtype: DType::F16 }.write(dir.path());
-    let count = |n_tokens: usize, options: &[&str]| {
+    let count = |n_tokens: &str, options: &[&str]| {
         let trace = dir.path().join(format!("trace-{n_tokens}-{}", options.len()));
         let cards = format!("devices=2,memory=1g,peers=0,trace={}", trace.display());
-        let flags =
-            [&["--split", "row", "-c", "64", "-n"], &[n_tokens.to_string().as_str()][..], options].concat();
-        greedy(&model, RANDOM, "cann", &cards, &flags);
+        let mut command = on_cards(&cards);
+        command.args(["--backend", "cann", "run", "--raw", "--temp", "0", "--split", "row", "-c", "64"]);
+        succeed(command.args(options).args(["-n", n_tokens, "-p", RANDOM, "-m"]).arg(&model));
         let text = std::fs::read_to_string(&trace).unwrap();
         let n = |word: &str| text.lines().filter(|line| line.starts_with(word)).count();
         [n("h2d "), n("d2h "), n("d2d ")]
     };
     let per_token = |options: &[&str]| {
-        let (few, many) = (count(4, options), count(8, options));
+        let (few, many) = (count("4", options), count("8", options));
         [0, 1, 2].map(|i| (many[i] - few[i]) / 4)
     };
     let [h2d, d2h, d2d] = per_token(&[]);

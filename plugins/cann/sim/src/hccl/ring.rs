@@ -227,7 +227,8 @@ impl Ring {
             if on.is_aborted() {
                 return fault(ACL_ERROR_RT_STREAM_ABORT, "the stream was aborted");
             }
-            if started.elapsed() > Duration::from_secs(w.config.watchdog) {
+            // Before a wait for the stream gives up.
+            if started.elapsed() > Duration::from_secs(w.config.watchdog) / 2 {
                 w.trace.report(format!(
                     "call {number}: ranks {begun:?} of {n} wait, and the others never begin"
                 ));
