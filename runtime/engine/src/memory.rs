@@ -14,6 +14,7 @@ use llmrt_host::sched::executor::{arenas, compute_bytes};
 use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
+use llmrt_host::sched::staged::staging_bytes;
 use llmrt_models::{CacheKind, Model};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -43,7 +44,9 @@ pub struct DevicePlan {
     pub kv: u64,
     /// Compute memory of the largest step.
     pub compute: u64,
-    /// Host memory on the way of the largest copy.
+    /// Of the host memory below, what is pinned for the device: its inputs and results pass through it.
+    pub pinned: u64,
+    /// Host memory on the way of inputs, results and the largest copy.
     pub staging: u64,
     /// Free now, if the device reports it.
     pub free: Option<u64>,
@@ -96,6 +99,7 @@ impl PlacementPlan {
             let mut resolved = resolve(&step.graph, &devices, &known)?;
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
+            resolved.report.staging_bytes = staging_bytes(&resolved, &devices, &arenas);
             let placement = PlacementPlan { model, devices, resolved, warnings };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
             // What is placed may be padded, so what was too much is taken off as well.
@@ -183,6 +187,10 @@ impl PlacementPlan {
             let largest = split.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).max().unwrap_or(0);
             rows[split.device].staging = rows[split.device].staging.max(largest);
         }
+        for (row, &pinned) in rows.iter_mut().zip(&self.resolved.report.staging_bytes) {
+            row.pinned = pinned;
+            row.staging += pinned;
+        }
         if let Some(baseline) = rows.last_mut() {
             baseline.mappable = baseline.weights;
         }
@@ -243,6 +251,14 @@ pub fn memory_plan(
     Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token, windows })
 }
 
+/// Tokens in a block of the KV cache: the most that one of the devices prefers. All are powers of two, so that those who prefer
+/// less get whole multiples of it; devices without a preference, the CPU among them, walk a block table of any size, and larger
+/// blocks are fewer steps for them.
+pub fn block_size(devices: &[Arc<Device>]) -> usize {
+    let preferred = devices.iter().map(|device| device.info().kv_block_size as usize).max();
+    preferred.filter(|&n| n > 0).unwrap_or(BLOCK_SIZE)
+}
+
 /// How much memory the KV cache may take.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum KvLimit {
@@ -272,7 +288,7 @@ pub fn kv_blocks(
         KvLimit::Share(share) => {
             let room = |((row, device), paged): ((DevicePlan, &Arc<Device>), u64)| {
                 let Ok((free, total)) = device.memory() else { return u64::MAX };
-                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging;
+                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging - row.pinned;
                 ((total as f64 * share) as u64).saturating_sub(used + row.kv - paged)
             };
             let rows = placement.device_plans().into_iter().zip(&placement.devices);
@@ -283,7 +299,7 @@ pub fn kv_blocks(
     let watermark = options.watermark(found);
     let usable = found - SchedulerConfig { watermark, ..SchedulerConfig::default() }.watermark_blocks(found);
     match usable < needed {
-        true => Err(Error::KvTooSmall { n_tokens: usable * BLOCK_SIZE, n_ctx: options.n_ctx }),
+        true => Err(Error::KvTooSmall { n_tokens: usable * options.block_size(), n_ctx: options.n_ctx }),
         false => Ok(found),
     }
 }

@@ -20,5 +20,6 @@ mod prepared;
 pub mod report;
 pub mod resolve;
 pub mod split;
+pub mod staged;
 
 pub use layers::SplitMode;

@@ -24,6 +24,8 @@ pub struct Report {
     pub n_copies: usize,
     /// Arena bytes per device row.
     pub compute_bytes: Vec<u64>,
+    /// Bytes of pinned host memory per device row, on the way of inputs and results.
+    pub staging_bytes: Vec<u64>,
     /// Composite nodes taken apart.
     pub n_legalised: usize,
     /// Errors of devices that gave no verdict.

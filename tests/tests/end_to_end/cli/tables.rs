@@ -83,7 +83,7 @@ fn the_plan_of_the_process_is_near_the_peak_of_a_run() {
 
 #[test]
 fn a_plan_that_does_not_fit_is_an_error() {
-    let out = llmrt(["plan", "--json", "-c", "2147483632"]).output().unwrap();
+    let out = llmrt(["plan", "--json", "-c", "2147482624"]).output().unwrap();
     assert_eq!(out.status.code(), Some(6), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("more than is free; lower -c"), "{}", text(&out.stderr));
     let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
