@@ -117,6 +117,23 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_as_the_flag_sets_or_as_the_devices_prefer() {
+        let of = |flag, preferred| {
+            let kv_type = Some("f16".to_string());
+            let args = ContextArgs { ctx: None, batch: 1, kv_type, swa_full: false, block_size: flag };
+            let placing = Placing { block_size: preferred, ..Placing::default() };
+            let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
+            engine_options(&args, None, defaults, placing).map(|options| options.block_size())
+        };
+        assert_eq!((of(None, None).unwrap(), of(None, Some(128)).unwrap()), (16, 128));
+        assert_eq!((of(Some(32), Some(128)).unwrap(), of(Some(1024), None).unwrap()), (32, 1024));
+        for refused in [0, 48, 2048] {
+            let e = of(Some(refused), Some(128)).unwrap_err().to_string();
+            assert!(e.contains("expected a power of two up to 1024"), "{e}");
+        }
+    }
+
+    #[test]
     fn absurd_values_are_refused_with_what_would_make_sense() {
         for (ctx, batch, kv_type, expected) in [
             (Some(usize::MAX), 512, "", "expected 1 to 2147482624 tokens"),

@@ -19,8 +19,8 @@ use std::path::PathBuf;
 
 /// Compute the memory a model needs, per device, without loading it.
 ///
-/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies. Exit code 6:
-/// a device has less free than it needs.
+/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies,
+/// inputs and results. Exit code 6: a device has less free than it needs.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     /// Model file [default: the embedded model].

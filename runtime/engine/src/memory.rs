@@ -255,8 +255,11 @@ pub fn memory_plan(
 /// less get whole multiples of it; devices without a preference, the CPU among them, walk a block table of any size, and larger
 /// blocks are fewer steps for them.
 pub fn block_size(devices: &[Arc<Device>]) -> usize {
-    let preferred = devices.iter().map(|device| device.info().kv_block_size as usize).max();
-    preferred.filter(|&n| n > 0).unwrap_or(BLOCK_SIZE)
+    largest_preference(devices.iter().map(|device| device.info().kv_block_size))
+}
+
+fn largest_preference(sizes: impl Iterator<Item = u32>) -> usize {
+    sizes.max().filter(|&n| n > 0).map_or(BLOCK_SIZE, |n| n as usize)
 }
 
 /// How much memory the KV cache may take.
@@ -338,6 +341,36 @@ pub const KV_TYPES: [DType; 3] = [DType::F16, DType::F32, DType::Q8_0];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_as_large_as_one_of_the_devices_prefers() {
+        for (sizes, expected) in [
+            (&[][..], 16),
+            (&[0], 16),
+            (&[0, 0], 16),
+            (&[128, 0], 128),
+            (&[64, 128, 0], 128),
+            (&[256, 32], 256),
+            (&[8, 0], 8),
+        ] {
+            assert_eq!(largest_preference(sizes.iter().copied()), expected, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn a_context_smaller_than_a_block_takes_a_whole_one() {
+        let of = |n_ctx, block_size| {
+            let options = EngineOptions {
+                n_ctx,
+                block_size: Some(block_size),
+                max_seqs: 3,
+                ..EngineOptions::default()
+            };
+            (options.max_blocks(), options.n_blocks(), options.n_device_blocks())
+        };
+        assert_eq!((of(64, 16), of(64, 128), of(65, 64)), ((4, 12, 13), (1, 3, 4), (2, 6, 7)));
+        assert_eq!(EngineOptions::default().block_size(), BLOCK_SIZE);
+    }
 
     #[test]
     fn mapped_weights_need_no_free_memory_and_all_else_does() {

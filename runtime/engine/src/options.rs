@@ -25,7 +25,7 @@ pub struct EngineOptions {
     pub n_batch: usize,
     /// Sequences that may be at full length at the same time.
     pub max_seqs: usize,
-    /// Tokens in a block of the KV cache, a power of two up to [`MAX_BLOCK_SIZE`]; `None`: [`BLOCK_SIZE`].
+    /// Tokens in a block of the KV cache, a power of two up to [`MAX_BLOCK_SIZE`]; `None` or 0: [`BLOCK_SIZE`].
     /// [`crate::memory::block_size`] is what devices prefer.
     pub block_size: Option<usize>,
     /// Blocks of the KV cache; `None`: as many as `max_seqs` sequences of `n_ctx` tokens take. [`crate::memory::kv_blocks`]
@@ -88,7 +88,7 @@ impl Default for EngineOptions {
 impl EngineOptions {
     /// Tokens in a block.
     pub fn block_size(&self) -> usize {
-        self.block_size.unwrap_or(BLOCK_SIZE)
+        self.block_size.filter(|&n| n > 0).unwrap_or(BLOCK_SIZE)
     }
 
     /// Blocks one sequence may have.
