@@ -145,8 +145,8 @@ fn check_mixes(name: &str, lab: &Lab, model: Tiny) {
         (Policy::Chunked, Preemption::Swap, 32, 16, 9),
         (Policy::PrefillFirst, Preemption::Recompute, 64, 16, 10),
         (Policy::Chunked, Preemption::Recompute, 9, 16, 11),
-        (Policy::Chunked, Preemption::Swap, 16, 128, 4),
-        (Policy::PrefillFirst, Preemption::Recompute, 32, 128, 5),
+        (Policy::Chunked, Preemption::Swap, 16, 128, 6),
+        (Policy::PrefillFirst, Preemption::Recompute, 32, 128, 7),
         (Policy::Chunked, Preemption::Auto, 16, 4, 30),
     ]
     .into_iter()

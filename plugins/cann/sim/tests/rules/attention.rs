@@ -5,7 +5,7 @@ use cann_simulator::sys::*;
 use std::ptr::{null, null_mut};
 
 /// One sequence of queries over a cache of four blocks, of which its table has two.
-struct Asked {
+struct Case {
     config: &'static str,
     n_queries: i64,
     heads: i64,
@@ -16,7 +16,7 @@ struct Asked {
     len: i64,
 }
 
-const PROMPT: Asked = Asked {
+const PROMPT: Case = Case {
     config: "",
     n_queries: 100,
     heads: 2,
@@ -27,8 +27,8 @@ const PROMPT: Asked = Asked {
 };
 
 /// What the first phase answers.
-fn answer(asked: Asked) -> i32 {
-    let Asked { config, n_queries, heads, block_size, heads_first, mask, len } = asked;
+fn answer(case: Case) -> i32 {
+    let Case { config, n_queries, heads, block_size, heads_first, mask, len } = case;
     let m = Machine::new(config);
     let half = |dims: &[i64]| m.tensor(ACL_FLOAT16, dims, m.alloc(2 * dims.iter().product::<i64>() as usize));
     let by = |first, n| if first { [1, heads, n, 16] } else { [1, n, heads, 16] };
@@ -107,14 +107,14 @@ fn several_queries_take_blocks_of_multiples_of_128_and_one_query_of_16() {
         (192, 0, REFUSED),
         (1024, REFUSED, REFUSED),
     ] {
-        let asked = |n_queries| Asked {
+        let case = |n_queries| Case {
             n_queries,
             block_size,
             len: 2 * block_size,
             mask: Some(2 * block_size),
             ..PROMPT
         };
-        assert_eq!((answer(asked(1)), answer(asked(100))), (one, several), "{block_size}");
+        assert_eq!((answer(case(1)), answer(case(100))), (one, several), "{block_size}");
     }
 }
 
@@ -123,16 +123,16 @@ fn a_cache_has_its_heads_last_where_the_query_has() {
     for (heads_first, expected) in
         [((false, false), 0), ((true, true), 0), ((true, false), 0), ((false, true), REFUSED)]
     {
-        assert_eq!(answer(Asked { heads_first, ..PROMPT }), expected, "{heads_first:?}");
+        assert_eq!(answer(Case { heads_first, ..PROMPT }), expected, "{heads_first:?}");
     }
 }
 
 #[test]
 fn a_mask_covers_whole_blocks() {
     for (len, width, expected) in [(256, 256, 0), (200, 256, 0), (200, 200, REFUSED), (100, 128, 0)] {
-        assert_eq!(answer(Asked { len, mask: Some(width), ..PROMPT }), expected, "{len} {width}");
+        assert_eq!(answer(Case { len, mask: Some(width), ..PROMPT }), expected, "{len} {width}");
     }
-    assert_eq!(answer(Asked { len: 200, mask: None, ..PROMPT }), 0);
+    assert_eq!(answer(Case { len: 200, mask: None, ..PROMPT }), 0);
 }
 
 /// 256 heads of 256 are rows of 65 536 elements.
