@@ -65,7 +65,7 @@ layouts! {
     OpDesc { struct_size version flags min_src max_src reserved name schema infer reference }
     Device { vt info imp }
     DeviceInfo { struct_size kind caps name description arch pci_id uuid memory_total n_buffer_types bt_stride
-                 buffer_types }
+                 buffer_types } + { kv_block_size reserved }
     BufferType { struct_size index kind flags alignment max_size name }
     DeviceVt { struct_size reserved open close memory supports buffer_alloc backend_create alloc_size accepts
                event_create import_host }

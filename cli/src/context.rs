@@ -7,14 +7,25 @@ use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::device_topk::KEEP_LOGITS_FROM;
 use llmrt_engine::memory::KV_TYPES;
-use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::options::MAX_BLOCK_SIZE;
 use llmrt_host::sched::SplitMode;
 
 /// Without -c the context is the model's, up to this.
 const DEFAULT_MAX_CTX: usize = 4096;
 
 /// Positions are i32, and the cache is made of whole blocks.
-const MAX_CTX: usize = i32::MAX as usize / BLOCK_SIZE * BLOCK_SIZE;
+const MAX_CTX: usize = i32::MAX as usize / MAX_BLOCK_SIZE * MAX_BLOCK_SIZE;
+
+/// How work is placed.
+#[derive(Clone, Copy, Default)]
+pub struct Placing {
+    /// Whether work that falls back to another device is an error.
+    pub strict: bool,
+    /// How devices share a model.
+    pub split: SplitMode,
+    /// Tokens in a block of the KV cache, as the devices prefer.
+    pub block_size: Option<usize>,
+}
 
 /// What a command takes where no flag is given.
 pub struct Defaults {
@@ -29,7 +40,7 @@ pub fn engine_options(
     args: &ContextArgs,
     n_ctx_train: Option<usize>,
     defaults: Defaults,
-    (strict, split): (bool, SplitMode),
+    placing: Placing,
 ) -> Result<EngineOptions> {
     let n_ctx = match (args.ctx, defaults.n_ctx) {
         (Some(0), _) => n_ctx_train.unwrap_or(DEFAULT_MAX_CTX),
@@ -50,6 +61,12 @@ pub fn engine_options(
     if args.batch == 0 {
         return Err(Error::usage("--batch 0: expected 1 or more tokens; leave it out for 512"));
     }
+    let block_size = args.block_size.filter(|n| n.is_power_of_two() && *n <= MAX_BLOCK_SIZE);
+    if let (Some(n), None) = (args.block_size, block_size) {
+        return Err(Error::usage(format!(
+            "--block-size {n}: expected a power of two up to {MAX_BLOCK_SIZE}"
+        )));
+    }
     let kv_type = args.kv_type.as_deref().map_or(Ok(defaults.kv_type), kv_type)?;
     Ok(EngineOptions {
         n_ctx,
@@ -57,8 +74,9 @@ pub fn engine_options(
         swa_full: args.swa_full,
         k_type: kv_type,
         v_type: kv_type,
-        strict,
-        split,
+        strict: placing.strict,
+        split: placing.split,
+        block_size: block_size.or(placing.block_size),
         keep_logits_from: KEEP_LOGITS_FROM,
         ..EngineOptions::default()
     })
@@ -83,7 +101,7 @@ mod tests {
         trained: Option<usize>,
     ) -> Result<(usize, usize, DType)> {
         let kv_type = Some(kv_type.to_string()).filter(|name| !name.is_empty());
-        let args = ContextArgs { ctx, batch, kv_type, swa_full: false };
+        let args = ContextArgs { ctx, batch, kv_type, swa_full: false, block_size: None };
         let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
         engine_options(&args, trained, defaults, Default::default()).map(|o| (o.n_ctx, o.n_batch, o.k_type))
     }
@@ -99,9 +117,26 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_as_the_flag_sets_or_as_the_devices_prefer() {
+        let of = |flag, preferred| {
+            let kv_type = Some("f16".to_string());
+            let args = ContextArgs { ctx: None, batch: 1, kv_type, swa_full: false, block_size: flag };
+            let placing = Placing { block_size: preferred, ..Placing::default() };
+            let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
+            engine_options(&args, None, defaults, placing).map(|options| options.block_size())
+        };
+        assert_eq!((of(None, None).unwrap(), of(None, Some(128)).unwrap()), (16, 128));
+        assert_eq!((of(Some(32), Some(128)).unwrap(), of(Some(1024), None).unwrap()), (32, 1024));
+        for refused in [0, 48, 2048] {
+            let e = of(Some(refused), Some(128)).unwrap_err().to_string();
+            assert!(e.contains("expected a power of two up to 1024"), "{e}");
+        }
+    }
+
+    #[test]
     fn absurd_values_are_refused_with_what_would_make_sense() {
         for (ctx, batch, kv_type, expected) in [
-            (Some(usize::MAX), 512, "", "expected 1 to 2147483632 tokens"),
+            (Some(usize::MAX), 512, "", "expected 1 to 2147482624 tokens"),
             (None, 0, "", "--batch 0: expected 1 or more"),
             (None, 512, "q4_0", "--kv-type q4_0: expected f16, f32, q8_0"),
             (None, 512, "int7", "--kv-type int7: expected"),

@@ -8,7 +8,6 @@ use crate::output::{bytes, n_things, note};
 use crate::progress::LoadBar;
 use crate::setup::Setup;
 use llmrt_engine::core::KvUse;
-use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::runner::ProgramStats;
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions};
 use llmrt_host::PoolStats;
@@ -93,7 +92,7 @@ impl Session {
     fn kv_line(&self) -> String {
         let pool = self.core.scheduler().pool();
         let KvUse { max_blocks, n_preemptions } = self.core.kv_use();
-        let n_tokens = pool.n_blocks() * BLOCK_SIZE;
+        let n_tokens = pool.n_blocks() * pool.block_size();
         format!(
             "KV cache of {} blocks, {n_tokens} tokens: at most {max_blocks} in use, {}",
             pool.n_blocks(),

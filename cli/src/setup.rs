@@ -2,6 +2,7 @@
 
 use crate::args::Global;
 use crate::backend::{self, Offered};
+use crate::context::Placing;
 use crate::error::{Error, Exit, Result};
 use crate::interrupt;
 use crate::output::{note, note_at};
@@ -178,8 +179,9 @@ impl Setup {
     }
 
     /// The options of the engine about how work is placed.
-    pub fn placing(&self) -> (bool, SplitMode) {
-        (self.strict, self.split)
+    pub fn placing(&self) -> Placing {
+        let block_size = Some(llmrt_engine::memory::block_size(&self.devices));
+        Placing { strict: self.strict, split: self.split, block_size }
     }
 
     /// The devices' ids.

@@ -38,6 +38,12 @@
 #ifndef BACKEND_TABLE_SIZE
 #define BACKEND_TABLE_SIZE sizeof(llmrt_backend_vt)
 #endif
+#ifndef INFO_SIZE
+#define INFO_SIZE sizeof(llmrt_device_info)
+#endif
+#ifndef KV_BLOCK_SIZE
+#define KV_BLOCK_SIZE 0
+#endif
 #ifndef BUILD_FLAGS
 #define BUILD_FLAGS 0
 #endif
@@ -287,7 +293,7 @@ static const llmrt_buffer_type buffer_types[] = {
 };
 
 static const llmrt_device_info device_info = {
-    .struct_size = sizeof(llmrt_device_info),
+    .struct_size = INFO_SIZE,
     .kind = LLMRT_DEVICE_ACCEL,
     .name = STR("0"),
     .description = STR("adds in C"),
@@ -296,6 +302,7 @@ static const llmrt_device_info device_info = {
     .n_buffer_types = 1,
     .bt_stride = sizeof(llmrt_buffer_type),
     .buffer_types = buffer_types,
+    .kv_block_size = KV_BLOCK_SIZE,
 };
 
 static llmrt_device device = { .vt = &device_vt, .info = &device_info };

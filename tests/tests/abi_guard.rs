@@ -108,6 +108,23 @@ fn a_shorter_table_has_the_hosts_own_ways_for_what_it_lacks() {
     check_works(&["-DDEVICE_TABLE_SIZE=offsetof(llmrt_device_vt,alloc_size)", "-DPOISON"]);
 }
 
+/// The preference of the variant; one whose description ends before that field has none, whatever stands there.
+#[test]
+fn a_shorter_description_of_a_device_prefers_no_block_size() {
+    let preferred = |flags: &[&str]| {
+        let (_dir, host, _) = load(flags)?;
+        Some(host.device("ctest").unwrap().info().kv_block_size)
+    };
+    let Some(none) = preferred(&[]) else { return };
+    assert_eq!((none, preferred(&["-DKV_BLOCK_SIZE=64"])), (0, Some(64)));
+    let shorter = "-DINFO_SIZE=offsetof(llmrt_device_info,kv_block_size)";
+    assert_eq!(preferred(&["-DKV_BLOCK_SIZE=64", shorter]), Some(0));
+    for refused in [48, 2048] {
+        let flag = format!("-DKV_BLOCK_SIZE={refused}");
+        check_refused(&[&flag], &format!("device 0: blocks of {refused} slots; powers of two up to 1024"));
+    }
+}
+
 #[test]
 fn a_table_too_short_for_what_is_mandatory_is_refused() {
     check_refused(
@@ -217,6 +234,7 @@ fn check_golden(dir: &Path) {
         }
         assert!(matches!(found.outcome, Outcome::Loaded { n_devices: 1, .. }), "{found:?}");
         let device = host.device(name).unwrap();
+        assert_eq!(device.info().kv_block_size, 0, "{name}: no release has the field yet");
         let (free, total) = device.memory().unwrap();
         assert!(0 < free && free <= total, "{name}: {free} of {total}");
     }

@@ -1,11 +1,13 @@
 //! Requests beside others on simulated devices: the tokens of each alone, with too few blocks for all, chunks, swaps, prefixes
-//! of others and beams; and caches as large as they were planned.
+//! of others and beams; and caches and pinned memory as large as they were planned.
 
+use llmrt_abi::types as c;
 use llmrt_engine::beam::{BeamParams, EarlyStopping};
 use llmrt_engine::memory::{KvLimit, PlacementPlan, kv_blocks};
 use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::scheduler::{Policy, Preemption};
 use llmrt_engine::{Decoding, EngineEvent, EngineOptions, Request, SamplingParams};
+use llmrt_host::device::Staging;
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use llmrt_host::{Device, Host, HostOptions, Outcome};
 use llmrt_tests::models::{TinyGemma3, TinyLlama};
@@ -137,17 +139,22 @@ fn check_mixes(name: &str, lab: &Lab, model: Tiny) {
     let alone: Vec<_> =
         requests.iter().flat_map(|request| run(&mut core, std::slice::from_ref(request)).0).collect();
     let (mut n_cached, mut n_preempted) = (0, 0);
-    for (i, (policy, preemption, n_batch)) in [
-        (Policy::Chunked, Preemption::Auto, 16),
-        (Policy::Chunked, Preemption::Swap, 32),
-        (Policy::PrefillFirst, Preemption::Recompute, 64),
-        (Policy::Chunked, Preemption::Recompute, 9),
+    // Blocks of 128 hold more than the context, and those of 4 little of it.
+    for (i, (policy, preemption, n_batch, block_size, n_blocks)) in [
+        (Policy::Chunked, Preemption::Auto, 16, 16, 8),
+        (Policy::Chunked, Preemption::Swap, 32, 16, 9),
+        (Policy::PrefillFirst, Preemption::Recompute, 64, 16, 10),
+        (Policy::Chunked, Preemption::Recompute, 9, 16, 11),
+        (Policy::Chunked, Preemption::Swap, 16, 128, 6),
+        (Policy::PrefillFirst, Preemption::Recompute, 32, 128, 7),
+        (Policy::Chunked, Preemption::Auto, 16, 4, 30),
     ]
     .into_iter()
     .enumerate()
     {
-        let (kv_blocks, swap_space) = (Some(8 + i), 1 << 20);
-        let options = EngineOptions { policy, preemption, n_batch, kv_blocks, swap_space, ..options() };
+        let (block_size, kv_blocks, swap_space) = (Some(block_size), Some(n_blocks), 1 << 20);
+        let options =
+            EngineOptions { policy, preemption, n_batch, block_size, kv_blocks, swap_space, ..options() };
         let mut core = lab.core(model, options);
         for round in 0..2 {
             let (found, cached, preempted) = run(&mut core, &requests);
@@ -181,6 +188,8 @@ fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
         let options = EngineOptions { kv_blocks: Some(n_blocks), ..free.clone() };
         let plans = PlacementPlan::new(&lab.devices, &files(), &options).unwrap().device_plans();
         let planned = (plans.iter().map(|row| row.kv).sum(), plans.iter().map(|row| row.compute).sum());
+        let pinned: Vec<u64> = plans.iter().map(|row| row.pinned).collect();
+        assert_eq!(pinned.iter().any(|n| *n > 0), ["cuda", "cann"].contains(&name), "{name}: {pinned:?}");
         let mut core = lab.core(Tiny::Llama, options);
         assert_eq!(
             (planned.0, core.runner().allocated().0),
@@ -191,7 +200,9 @@ fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
         let most = Request { max_tokens: Some(2), ..Request::greedy((0..4).collect()) };
         run(&mut core, &vec![most; 8]);
         assert_eq!(allocated(name, &core), planned, "{name}");
+        assert_eq!(core.runner().staged(), pinned, "{name}");
         run(&mut core, &requests()[..3]);
+        assert_eq!(core.runner().staged(), pinned, "{name}");
         assert_eq!(allocated(name, &core), planned, "{name}: steps allocate nothing");
 
         let small = kv_blocks(&lab.devices, &files(), &free, KvLimit::Bytes((3 + n_padding) * block_bytes))
@@ -200,6 +211,37 @@ fn caches_and_compute_memory_are_as_large_as_planned_on_every_device() {
         assert!(small.to_string().starts_with(&expected), "{small}");
         let share = kv_blocks(&lab.devices, &files(), &free, KvLimit::Share(0.5)).unwrap();
         assert_eq!(share, free.n_blocks(), "{name}: no more than all take at full length");
+    });
+}
+
+/// Pinned memory takes its place in a stream's order: it is read until the stream was synchronised, and not written before.
+#[test]
+fn staging_memory_is_not_written_while_a_stream_copies_it() {
+    labs(|name, lab| {
+        let device = &lab.devices[0];
+        let staging = Staging::new(device, 1000).unwrap();
+        assert_eq!(staging.is_some(), ["cuda", "cann"].contains(&name), "{name}");
+        let Some(mut staging) = staging else { return };
+        let buffer = device.alloc(0, 4096, c::USAGE_ANY).unwrap();
+        buffer.fill(0, 4096, 9).unwrap();
+        let stream = device.stream(1).unwrap();
+        staging.bytes().unwrap().iter_mut().zip(0..).for_each(|(byte, i)| *byte = i);
+        stream.set_staged(&buffer, 64, &staging, 100..200).unwrap();
+        stream.set_staged(&buffer, 1000, &staging, 0..1000).unwrap();
+        assert!(staging.bytes().unwrap_err().to_string().contains("still in use"), "{name}");
+        stream.synchronize().unwrap();
+        assert_eq!(staging.bytes().unwrap().len() as u64, staging.size(), "{name}");
+        let mut found = vec![0; 2048];
+        buffer.read(0, &mut found).unwrap();
+        let expected = |i: usize| match i {
+            64..164 => (i - 64 + 100) as u8,
+            1000..2000 => (i - 1000) as u8,
+            _ => 9,
+        };
+        assert!(found.iter().enumerate().all(|(i, byte)| *byte == expected(i)), "{name}");
+        let past = stream.set_staged(&buffer, 0, &staging, 500..staging.size() + 1).unwrap_err();
+        assert!(past.to_string().contains(&format!("of {}", staging.size())), "{name}: {past}");
+        assert!(stream.set_staged(&buffer, 4000, &staging, 0..1000).is_err(), "{name}: past the buffer");
     });
 }
 

@@ -1,5 +1,5 @@
 //! The logits of a sequence depend on its tokens alone: not on threads, instruction set, how its tokens are cut into
-//! steps, or which other sequences are in a step. For every type of weights, bit for bit.
+//! steps, how large the blocks of its cache are, or which other sequences are in a step. For every type of weights, bit for bit.
 
 use llmrt_abi::DType;
 use llmrt_cpu::simd::Isa;
@@ -47,7 +47,16 @@ fn check(model: &Path, dtype: DType) {
             mix(&mut runner, sizes(isa, n_threads), expected, &what);
         }
     }
+    let host = host(Isa::best());
+    for block_size in [1, 8, 64] {
+        let mut subject = runner_of(&host, model, 2, block_size);
+        let what = format!("{dtype}, blocks of {block_size}");
+        mix(&mut subject, vec![1, 2, 5, 16, 17, 37, 64], expected.as_deref().unwrap_or_default(), &what);
+    }
 }
+
+/// A runner, and the size of its cache's blocks.
+struct Subject(DeviceRunner, usize);
 
 /// Bits of logits after each token of a text.
 type Rows = Vec<Vec<u32>>;
@@ -62,12 +71,12 @@ fn sizes(isa: Isa, n_threads: usize) -> Vec<usize> {
 }
 
 /// Computes a text alone, in one step.
-fn whole(runner: &mut DeviceRunner, text: usize) -> Rows {
+fn whole(runner: &mut Subject, text: usize) -> Rows {
     step(runner, &[Part { seq: 0, text, first: 0, n: LENGTH }])
 }
 
 /// Makes a step of each of these sizes: of sequences that go on, by one token or by several, that wait, and that begin.
-fn mix(runner: &mut DeviceRunner, sizes: Vec<usize>, expected: &[Rows], what: &str) {
+fn mix(runner: &mut Subject, sizes: Vec<usize>, expected: &[Rows], what: &str) {
     let mut random = Random(sizes.len() as u64);
     // Which sequences there are, and how far.
     let mut live: Vec<Part> = Vec::new();
@@ -111,8 +120,9 @@ struct Part {
 }
 
 /// The logits after each token of a step. Each sequence has blocks of its own, whatever else there is.
-fn step(runner: &mut DeviceRunner, parts: &[Part]) -> Rows {
-    let max_blocks = N_BATCH / BLOCK_SIZE;
+fn step(runner: &mut Subject, parts: &[Part]) -> Rows {
+    let Subject(runner, block_size) = runner;
+    let max_blocks = N_BATCH / *block_size;
     let mut paged = PagedArrays { n_blocks: N_BATCH * max_blocks, ..PagedArrays::default() };
     let mut batch = Batch { query_starts: vec![0], max_blocks, ..Batch::default() };
     for part in parts {
@@ -168,11 +178,16 @@ fn host(isa: Isa) -> Arc<Host> {
     host
 }
 
-fn runner(host: &Arc<Host>, model: &Path, n_threads: usize) -> DeviceRunner {
+fn runner(host: &Arc<Host>, model: &Path, n_threads: usize) -> Subject {
+    runner_of(host, model, n_threads, BLOCK_SIZE)
+}
+
+fn runner_of(host: &Arc<Host>, model: &Path, n_threads: usize, block_size: usize) -> Subject {
     let files = ModelFiles::open(model, &OpenOptions::default()).unwrap();
     let options = EngineOptions {
         n_ctx: N_BATCH,
         n_batch: N_BATCH,
+        block_size: Some(block_size),
         max_seqs: N_BATCH,
         k_type: DType::F16,
         v_type: DType::F16,
@@ -182,5 +197,6 @@ fn runner(host: &Arc<Host>, model: &Path, n_threads: usize) -> DeviceRunner {
         ..EngineOptions::default()
     };
     let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
-    DeviceRunner::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap()
+    let runner = DeviceRunner::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap();
+    Subject(runner, block_size)
 }

@@ -619,6 +619,10 @@ typedef struct llmrt_device_info {
   uint32_t bt_stride;
   // **M** At least one; index 0 is the default for tensors.
   const struct llmrt_buffer_type *buffer_types;
+  // Slots of a block of a paged KV cache that this device's attention prefers, a power of two up to 1024; 0: any.
+  uint32_t kv_block_size;
+  // Zero.
+  uint32_t reserved;
 } llmrt_device_info;
 
 // A device: created in `init`, lives until `shutdown`.

@@ -43,6 +43,10 @@ pub struct DeviceInfo {
     pub bt_stride: u32,
     /// **M** At least one; index 0 is the default for tensors.
     pub buffer_types: *const BufferType,
+    /// Slots of a block of a paged KV cache that this device's attention prefers, a power of two up to 1024; 0: any.
+    pub kv_block_size: u32,
+    /// Zero.
+    pub reserved: u32,
 }
 
 /// A kind of memory of a device.

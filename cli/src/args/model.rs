@@ -61,6 +61,9 @@ pub struct ContextArgs {
     /// Type of the KV cache: f16, f32 or q8_0 [default: f16; eval and --sampler llama2c: f32].
     #[arg(long, value_name = "TYPE", help_heading = "Context")]
     pub kv_type: Option<String>,
+    /// Tokens in a block of the KV cache, a power of two [default: what devices prefer, or 16].
+    #[arg(long, value_name = "N", value_parser = values::whole, help_heading = "Context")]
+    pub block_size: Option<usize>,
     /// Keep whole contexts in the caches of layers with a sliding window, so that any earlier part of a text can be used
     /// again; without it blocks before the window are freed.
     #[arg(long, help_heading = "Context")]

@@ -6,7 +6,7 @@ pub use args::Inspect;
 
 use crate::args::Global;
 use crate::cmd::Command;
-use crate::context::{self, Defaults};
+use crate::context::{self, Defaults, Placing};
 use crate::error::{Error, Result};
 use crate::interrupt;
 use crate::model::{self, OpenModel};
@@ -56,8 +56,12 @@ fn inspect(global: &Global, args: &Inspect) -> Result<()> {
 fn placement(global: &Global, args: &Inspect, model: &OpenModel) -> Result<(Report, String)> {
     let setup = Setup::new(global)?;
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
-    let options =
-        context::engine_options(&args.context, model.n_ctx_train(), defaults, (false, setup.split))?;
+    let options = context::engine_options(
+        &args.context,
+        model.n_ctx_train(),
+        defaults,
+        Placing { strict: false, ..setup.placing() },
+    )?;
     let placed = memory::placement(&setup.devices, &model.files, &options);
     placed.map_err(|e| Error::from(e).of_model(&model.name))
 }

@@ -12,7 +12,6 @@ use clap::Args;
 use llmrt_abi::DType;
 use llmrt_engine::EngineOptions;
 use llmrt_engine::memory::{self, DevicePlan, MemoryPlan, PlacementPlan};
-use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_host::sched::limits;
 use llmrt_tokenizer::Tokenizer;
 use serde_json::json;
@@ -20,8 +19,8 @@ use std::path::PathBuf;
 
 /// Compute the memory a model needs, per device, without loading it.
 ///
-/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies. Exit code 6:
-/// a device has less free than it needs.
+/// Weights, KV cache of the whole context, compute memory of the largest step, and staging for copies,
+/// inputs and results. Exit code 6: a device has less free than it needs.
 #[derive(Args, Debug)]
 pub struct PlanArgs {
     /// Model file [default: the embedded model].
@@ -74,7 +73,7 @@ pub fn plan_model(setup: &Setup, args: &PlanArgs) -> Result<Planned> {
     let memory = memory::memory_plan(&setup.devices, &model.files, &options)
         .map_err(|e| Error::from(e).of_model(&model.name))?;
     // No more is swapped than there is.
-    let kv = memory.kv_bytes_per_token.saturating_mul((options.n_blocks() * BLOCK_SIZE) as u64);
+    let kv = memory.kv_bytes_per_token.saturating_mul((options.n_blocks() * options.block_size()) as u64);
     options.swap_space = options.swap_space.min(kv);
     Ok(Planned { model, options, memory })
 }
@@ -135,14 +134,15 @@ fn print_json(
         .map(|d| {
             json!({
                 "device": d.device, "weights": d.weights, "kv": d.kv, "compute": d.compute,
-                "staging": d.staging, "total": d.total(), "free": d.free,
+                "staging": d.staging, "pinned": d.pinned, "total": d.total(), "free": d.free,
                 "fits": d.missing() == 0,
             })
         })
         .collect();
     Ok(output::json(&json!({
         "model": model.name, "n_ctx": options.n_ctx, "n_batch": options.n_batch, "n_sequences": options.max_seqs,
-        "kv_blocks": options.n_blocks(), "kv_tokens": options.n_blocks() * BLOCK_SIZE, "swap_space": options.swap_space,
+        "kv_blocks": options.n_blocks(), "kv_block_size": options.block_size(),
+        "kv_tokens": options.n_blocks() * options.block_size(), "swap_space": options.swap_space,
         "windows": plan.windows.iter().map(|(n, blocks)| json!({ "tokens": n, "blocks": blocks })).collect::<Vec<_>>(),
         "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
         "fits": plan.devices.iter().all(|d| d.missing() == 0), "devices": devices,
@@ -150,9 +150,10 @@ fn print_json(
     }))?)
 }
 
-/// Bytes of the process: those of the host, and of the CPU baseline, which is the last device.
+/// Bytes of the process: those of the host, of the CPU baseline, which is the last device, and what is pinned for others.
 fn in_process(plan: &MemoryPlan, host: u64) -> u64 {
-    plan.devices.last().map_or(0, DevicePlan::total).saturating_add(host)
+    let pinned = plan.devices.iter().fold(host, |sum, d| sum.saturating_add(d.pinned));
+    plan.devices.last().map_or(0, DevicePlan::total).saturating_add(pinned)
 }
 
 fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Result<()> {
@@ -184,7 +185,7 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
     ))?;
     if options.kv_blocks.is_some() || options.swap_space > 0 {
         let (n_blocks, swap) = (options.n_blocks(), options.swap_space);
-        let n_tokens = n_blocks * BLOCK_SIZE;
+        let n_tokens = n_blocks * options.block_size();
         let n_full = n_blocks / options.max_blocks();
         let of_token = swap.checked_div(plan.kv_bytes_per_token).unwrap_or(0);
         output::print(format_args!(

@@ -78,6 +78,7 @@ impl Device for Card {
             arch: self.soc.clone(),
             memory_total: self.runtime.total_memory(self.number, self.chip.hbm),
             buffer_types: vec![memory, pinned],
+            kv_block_size: ops::block_size(&self.runtime.cann),
             ..DeviceInfo::new(DEVICE_NPU, self.number.to_string())
         }
     }

@@ -36,6 +36,8 @@ pub struct DeviceInfo {
     pub memory_total: u64,
     /// At least one; the first is the default for tensors.
     pub buffer_types: Vec<BufferTypeInfo>,
+    /// Slots of a block of a paged KV cache that attention prefers, a power of two up to 1024; 0: any.
+    pub kv_block_size: u32,
 }
 
 /// A kind of memory of a device; its number is its place in [`DeviceInfo::buffer_types`].
@@ -66,6 +68,7 @@ impl DeviceInfo {
             uuid: [0; 16],
             memory_total: 0,
             buffer_types: Vec::new(),
+            kv_block_size: 0,
         }
     }
 }

@@ -79,7 +79,7 @@ impl Batch {
         let end =
             |chunk: &ScheduledChunk| find(chunk.id).map_or(0, |(seq, _)| seq.n_computed() + chunk.n_new);
         let longest = chunks.iter().map(end).max().unwrap_or(0);
-        let max_blocks = table_width(pools.blocks.blocks_for(longest), max_blocks);
+        let max_blocks = table_width(pools.blocks.blocks_for(longest), pools.blocks.block_size(), max_blocks);
         let mut batch = Self { query_starts: vec![0], max_blocks, paged, ..Self::default() };
         let mut written = Vec::new();
         for chunk in chunks {

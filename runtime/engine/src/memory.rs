@@ -14,6 +14,7 @@ use llmrt_host::sched::executor::{arenas, compute_bytes};
 use llmrt_host::sched::limits::budget;
 use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
+use llmrt_host::sched::staged::staging_bytes;
 use llmrt_host::sched::{Collectives, SplitMode};
 use llmrt_models::{CacheKind, Model};
 use std::collections::{BTreeSet, HashMap};
@@ -46,7 +47,9 @@ pub struct DevicePlan {
     pub kv: u64,
     /// Compute memory of the largest step.
     pub compute: u64,
-    /// Host memory on the way of the largest copy.
+    /// Of the host memory below, what is pinned for the device: its inputs and results pass through it.
+    pub pinned: u64,
+    /// Host memory on the way of inputs, results and the largest copy.
     pub staging: u64,
     /// Free now, if the device reports it.
     pub free: Option<u64>,
@@ -109,6 +112,7 @@ impl PlacementPlan {
             drop(known);
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
+            resolved.report.staging_bytes = staging_bytes(&resolved, &devices, &arenas);
             let placement = PlacementPlan { model, devices, collectives, resolved, warnings };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
             // What is placed may be padded, so what was too much is taken off as well.
@@ -199,6 +203,10 @@ impl PlacementPlan {
             let largest = split.copies.iter().map(|(t, _)| g.def(*t).n_bytes()).max().unwrap_or(0);
             rows[split.device].staging = rows[split.device].staging.max(largest);
         }
+        for (row, &pinned) in rows.iter_mut().zip(&self.resolved.report.staging_bytes) {
+            row.pinned = pinned;
+            row.staging += pinned;
+        }
         if let Some(baseline) = rows.last_mut() {
             baseline.mappable = baseline.weights;
         }
@@ -259,6 +267,17 @@ pub fn memory_plan(
     Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token, windows })
 }
 
+/// Tokens in a block of the KV cache: the most that one of the devices prefers. All are powers of two, so that those who prefer
+/// less get whole multiples of it; devices without a preference, the CPU among them, walk a block table of any size, and larger
+/// blocks are fewer steps for them.
+pub fn block_size(devices: &[Arc<Device>]) -> usize {
+    largest_preference(devices.iter().map(|device| device.info().kv_block_size))
+}
+
+fn largest_preference(sizes: impl Iterator<Item = u32>) -> usize {
+    sizes.max().filter(|&n| n > 0).map_or(BLOCK_SIZE, |n| n as usize)
+}
+
 /// How much memory the KV cache may take.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub enum KvLimit {
@@ -288,7 +307,7 @@ pub fn kv_blocks(
         KvLimit::Share(share) => {
             let room = |((row, device), paged): ((DevicePlan, &Arc<Device>), u64)| {
                 let Ok((free, total)) = device.memory() else { return u64::MAX };
-                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging;
+                let used = total.saturating_sub(free) + row.weights + row.compute + row.staging - row.pinned;
                 ((total as f64 * share) as u64).saturating_sub(used + row.kv - paged)
             };
             let rows = placement.device_plans().into_iter().zip(&placement.devices);
@@ -299,7 +318,7 @@ pub fn kv_blocks(
     let watermark = options.watermark(found);
     let usable = found - SchedulerConfig { watermark, ..SchedulerConfig::default() }.watermark_blocks(found);
     match usable < needed {
-        true => Err(Error::KvTooSmall { n_tokens: usable * BLOCK_SIZE, n_ctx: options.n_ctx }),
+        true => Err(Error::KvTooSmall { n_tokens: usable * options.block_size(), n_ctx: options.n_ctx }),
         false => Ok(found),
     }
 }
@@ -338,6 +357,36 @@ pub const KV_TYPES: [DType; 3] = [DType::F16, DType::F32, DType::Q8_0];
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_as_large_as_one_of_the_devices_prefers() {
+        for (sizes, expected) in [
+            (&[][..], 16),
+            (&[0], 16),
+            (&[0, 0], 16),
+            (&[128, 0], 128),
+            (&[64, 128, 0], 128),
+            (&[256, 32], 256),
+            (&[8, 0], 8),
+        ] {
+            assert_eq!(largest_preference(sizes.iter().copied()), expected, "{sizes:?}");
+        }
+    }
+
+    #[test]
+    fn a_context_smaller_than_a_block_takes_a_whole_one() {
+        let of = |n_ctx, block_size| {
+            let options = EngineOptions {
+                n_ctx,
+                block_size: Some(block_size),
+                max_seqs: 3,
+                ..EngineOptions::default()
+            };
+            (options.max_blocks(), options.n_blocks(), options.n_device_blocks())
+        };
+        assert_eq!((of(64, 16), of(64, 128), of(65, 64)), ((4, 12, 13), (1, 3, 4), (2, 6, 7)));
+        assert_eq!(EngineOptions::default().block_size(), BLOCK_SIZE);
+    }
 
     #[test]
     fn mapped_weights_need_no_free_memory_and_all_else_does() {

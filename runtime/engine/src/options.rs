@@ -3,11 +3,15 @@
 use crate::batch::{Batch, Padding, table_width};
 use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use llmrt_abi::DType;
+use llmrt_host::device::MAX_KV_BLOCK_SIZE;
 use llmrt_host::sched::SplitMode;
 use llmrt_models::{BatchShape, ModelSpec, WindowBlocks};
 
-/// Tokens in a block of the KV cache.
+/// Tokens in a block of the KV cache where neither a device nor an option gives another number.
 pub const BLOCK_SIZE: usize = 16;
+
+/// Most tokens in a block.
+pub const MAX_BLOCK_SIZE: usize = MAX_KV_BLOCK_SIZE as usize;
 
 /// Slots of recurrent states that a sequence takes: one is read while the other is written.
 const STATES_PER_SEQUENCE: usize = 2;
@@ -21,6 +25,9 @@ pub struct EngineOptions {
     pub n_batch: usize,
     /// Sequences that may be at full length at the same time.
     pub max_seqs: usize,
+    /// Tokens in a block of the KV cache, a power of two up to [`MAX_BLOCK_SIZE`]; `None` or 0: [`BLOCK_SIZE`].
+    /// [`crate::memory::block_size`] is what devices prefer.
+    pub block_size: Option<usize>,
     /// Blocks of the KV cache; `None`: as many as `max_seqs` sequences of `n_ctx` tokens take. [`crate::memory::kv_blocks`]
     /// computes how many fit into memory.
     pub kv_blocks: Option<usize>,
@@ -60,6 +67,7 @@ impl Default for EngineOptions {
             n_ctx: 4096,
             n_batch: 512,
             max_seqs: 1,
+            block_size: None,
             kv_blocks: None,
             swa_full: false,
             swap_space: 0,
@@ -78,9 +86,14 @@ impl Default for EngineOptions {
 }
 
 impl EngineOptions {
+    /// Tokens in a block.
+    pub fn block_size(&self) -> usize {
+        self.block_size.filter(|&n| n > 0).unwrap_or(BLOCK_SIZE)
+    }
+
     /// Blocks one sequence may have.
     pub fn max_blocks(&self) -> usize {
-        self.n_ctx.div_ceil(BLOCK_SIZE).max(1)
+        self.n_ctx.div_ceil(self.block_size()).max(1)
     }
 
     /// Blocks of the pool.
@@ -117,7 +130,11 @@ impl EngineOptions {
 
     /// What steps are padded with.
     pub(crate) fn padding(&self) -> Padding {
-        Padding { max_seqs: self.max_seqs.max(1), first_state: self.n_states() }
+        Padding {
+            max_seqs: self.max_seqs.max(1),
+            first_state: self.n_states(),
+            block_size: self.block_size(),
+        }
     }
 
     /// The shape of the largest step: all sequences, with logits of each.
@@ -156,7 +173,7 @@ impl EngineOptions {
 
     /// The shape of the first decode step of so many sequences.
     pub(crate) fn decode_shape(&self, n_seqs: usize) -> BatchShape {
-        let max_blocks = table_width(1, self.max_blocks()) as u64;
+        let max_blocks = table_width(1, self.block_size(), self.max_blocks()) as u64;
         BatchShape { max_blocks, ..self.shape(n_seqs, n_seqs, n_seqs) }
     }
 
@@ -169,7 +186,7 @@ impl EngineOptions {
             max_blocks: self.max_blocks() as u64,
             n_blocks: self.n_device_blocks() as u64,
             windows: self.window_blocks(),
-            block_size: BLOCK_SIZE as u64,
+            block_size: self.block_size() as u64,
             n_state_slots: self.n_device_states() as u64,
             k_type: self.k_type,
             v_type: self.v_type,

@@ -7,7 +7,7 @@ use crate::sampler::Candidate;
 use llmrt_graph::Tensor;
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_models::{BatchShape, Input, Model};
-use std::borrow::Cow;
+use std::ops::Range;
 
 /// What a step's graph depends on.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -73,14 +73,19 @@ impl StepProgram {
 
     /// Reads the requested results of the first `n_rows` rows of the last run, and how many bytes these are. A row with a NaN
     /// in it is read whole, so that the sampler can name the logit.
-    pub fn read(&self, executor: &Executor, request: &TopKRequest, n_rows: usize) -> Result<(Results, u64)> {
+    pub fn read(
+        &self,
+        executor: &mut Executor,
+        request: &TopKRequest,
+        n_rows: usize,
+    ) -> Result<(Results, u64)> {
         let all = self.program.graph().def(self.logits).ne[1].max(1) as usize;
         let mut reader = Reader { executor, program: &self.program, rows: (n_rows, all), n_bytes: 0 };
         let Some(picked) = &self.picked else {
             let logits = reader.floats(self.logits)?;
             return Ok((Results { logits, largest: Vec::new() }, reader.n_bytes));
         };
-        let ids: Vec<u32> = words(&reader.rows(picked.ids)?).map(u32::from_ne_bytes).collect();
+        let ids: Vec<u32> = reader.rows(picked.ids, u32::from_ne_bytes)?;
         let (values, sums) = (reader.floats(picked.logits)?, reader.floats(picked.sums)?);
         let mut results = Results::default();
         let k = ids.len() / sums.len().max(1);
@@ -100,33 +105,37 @@ impl StepProgram {
 
 /// Reads results, and counts the bytes.
 struct Reader<'a> {
-    executor: &'a Executor,
+    executor: &'a mut Executor,
     program: &'a Program,
     /// Rows that are read, and those that there are.
     rows: (usize, usize),
     n_bytes: u64,
 }
 
-impl<'a> Reader<'a> {
+impl Reader<'_> {
     fn floats(&mut self, t: Tensor) -> Result<Vec<f32>> {
-        Ok(floats(&self.rows(t)?))
+        self.rows(t, f32::from_ne_bytes)
     }
 
     fn row(&mut self, t: Tensor, row: usize) -> Result<Vec<f32>> {
         let n = self.program.graph().def(t).nb[1];
         let start = row as u64 * n;
-        let bytes = self.executor.output_part(self.program, t, start..start + n)?;
-        self.n_bytes += n;
-        Ok(floats(&bytes))
+        self.values(t, start..start + n, f32::from_ne_bytes)
     }
 
     /// The first rows of a result, whose rows follow each other.
-    fn rows(&mut self, t: Tensor) -> Result<Cow<'a, [u8]>> {
+    fn rows<V>(&mut self, t: Tensor, value: fn([u8; 4]) -> V) -> Result<Vec<V>> {
         let (n, all) = self.rows;
         let n_bytes = self.program.graph().def(t).n_bytes() / all as u64 * n as u64;
-        let bytes = self.executor.output_part(self.program, t, 0..n_bytes)?;
-        self.n_bytes += bytes.len() as u64;
-        Ok(bytes)
+        self.values(t, 0..n_bytes, value)
+    }
+
+    fn values<V>(&mut self, t: Tensor, part: Range<u64>, value: fn([u8; 4]) -> V) -> Result<Vec<V>> {
+        let n_bytes = part.end - part.start;
+        let mut values = Vec::with_capacity(n_bytes as usize / 4);
+        self.executor.read(self.program, t, part, |bytes| values.extend(words(bytes).map(value)))?;
+        self.n_bytes += n_bytes;
+        Ok(values)
     }
 }
 

@@ -11,7 +11,7 @@ pub use steps::ProgramStats;
 use crate::core::{CoreOptions, EngineCore};
 use crate::deployment::{Deployment, lost};
 use crate::error::{Error, Result};
-use crate::options::{BLOCK_SIZE, EngineOptions};
+use crate::options::EngineOptions;
 use crate::scheduler::SchedulerConfig;
 use crate::work::Work;
 use caches::Timed;
@@ -98,7 +98,7 @@ impl DeviceRunner {
             n_host_blocks,
             n_states: self.n_states(),
             n_host_states,
-            block_size: BLOCK_SIZE,
+            block_size: options.block_size(),
         };
         EngineCore::new(self, tokenizer, options)
     }
@@ -162,6 +162,11 @@ impl DeviceRunner {
     /// Bytes allocated besides the weights: KV cache, and compute memory by device.
     pub fn allocated(&self) -> (u64, Vec<u64>) {
         self.deployment.executor.allocated()
+    }
+
+    /// Bytes of pinned host memory by device, on the way of inputs and results.
+    pub fn staged(&self) -> Vec<u64> {
+        self.deployment.executor.staged()
     }
 
     /// Scratch memory by device, of those where the host manages it.

@@ -3,7 +3,7 @@
 use crate::error::{Error, Result};
 use crate::options::Options;
 use crate::params::Params;
-use llmrt_engine::{AsyncEngine, DeviceRunner, Request, RequestStream};
+use llmrt_engine::{AsyncEngine, DeviceRunner, Request, RequestStream, memory};
 use llmrt_host::Host;
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_tokenizer::{ChatTemplate, EncodeOptions, Limits, Message, RenderOptions, Tokenizer};
@@ -41,6 +41,7 @@ impl Llm {
             options.engine.n_ctx = options.engine.n_ctx.min(trained);
         }
         let n_ctx = options.engine.n_ctx;
+        options.engine.block_size.get_or_insert_with(|| memory::block_size(&devices));
         let load = LoadOptions { mode: options.load, check_tensors: false, progress: &mut |_| true };
         let mut runner = DeviceRunner::new(&host, devices, files, load, options.engine)?;
         let warnings = runner.take_warnings();

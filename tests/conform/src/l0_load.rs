@@ -2,8 +2,11 @@
 
 use crate::catalogue::Fixed;
 use crate::outcome::{Verdict, insist, wrong};
+use crate::raw;
 use crate::session::{Session, fresh_host};
-use llmrt_abi::types as c;
+use llmrt_abi::op::AttentionParams;
+use llmrt_abi::{DType, types as c};
+use llmrt_graph::{Graph, Paged, Role};
 use llmrt_host::{Device, DeviceState, Probe};
 use std::sync::Arc;
 
@@ -16,6 +19,7 @@ pub const CASES: &[Fixed] = &[
     ("manifest and table name a version and a vendor", texts),
     ("every device opens and passes its self-test", devices_open),
     ("buffer types are numbered and of known kinds", buffer_types),
+    ("attention takes blocks of the size that the device prefers", block_sizes),
     ("capabilities are kept", capabilities),
     ("free memory is at most the total", memory),
     ("it starts again after shutdown, with the same devices", init_again),
@@ -81,6 +85,41 @@ fn buffer_types(session: &mut Session) -> Verdict {
         insist(info.kind <= c::DEVICE_ACCEL, || format!("{}: kind {} is unknown", device.name(), info.kind))?;
     }
     Ok(())
+}
+
+/// A device that prefers a size of blocks gets caches of F16 in such blocks, of whole models. Sizes that no cache has are
+/// refused by the load checklist.
+fn block_sizes(session: &mut Session) -> Verdict {
+    for device in session.host()?.devices().iter().filter(|device| device.info().kv_block_size > 0) {
+        let size = u64::from(device.info().kv_block_size);
+        for n_tokens in [1, 100] {
+            let graph = attention(size, n_tokens);
+            let verdicts = device.supports(&raw::unbound(&graph, &raw::nodes(&graph))?, 0..1)?;
+            insist(verdicts[0].support != 0, || {
+                let reason = verdicts[0].reason;
+                format!("{}: {n_tokens} tokens over blocks of {size}: reason {reason}", device.name())
+            })?;
+        }
+    }
+    Ok(())
+}
+
+/// Attention of one sequence over two blocks of so many slots.
+fn attention(block_size: u64, n_tokens: u64) -> Graph {
+    let mut g = Graph::new();
+    let q = g.input("q", DType::F32, &[64, 4, n_tokens]);
+    let k = g.state("k", DType::F16, &[128, 4 * block_size], Role::KCache);
+    let v = g.state("v", DType::F16, &[128, 4 * block_size], Role::VCache);
+    let paged = Paged {
+        block_table: g.input("block_table", DType::I32, &[2, 1]),
+        seq_lens: g.input("seq_lens", DType::I32, &[1]),
+        query_starts: g.input("query_starts", DType::I32, &[2]),
+    };
+    let block_size = block_size as u32;
+    let p = AttentionParams { n_kv_heads: 2, block_size, scale: 0.125, ..Default::default() };
+    let y = g.attention(q, k, v, &paged, &p);
+    g.output(y, "y");
+    g
 }
 
 /// Capability bits agree with the functions.

@@ -26,6 +26,9 @@ mod virtual_memory;
 #[path = "rules/captures.rs"]
 mod captures;
 
+#[path = "rules/attention.rs"]
+mod attention;
+
 #[path = "rules/operators.rs"]
 mod operators;
 

@@ -77,6 +77,11 @@ pub fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 }
 
 impl Attention {
+    /// A cache by blocks: [row, block_size, n_blocks].
+    pub fn in_blocks(&self, cache: &Operand) -> Operand {
+        cache.reshape(&[cache.ne[0], self.paging.block_size, self.paging.n_blocks])
+    }
+
     /// The blocks of all sequences, one after the other: [row, capacity · n_seqs].
     pub fn gathered(&self, call: &mut Call<'_>, cache: &Operand, blocks: &Operand) -> Result<Operand> {
         let (row, paging) = (cache.ne[0], &self.paging);

@@ -1,5 +1,6 @@
 //! Attention by the vendor's operators: F16 or BF16, no soft cap, no sinks, no ALiBi. Every token is a sequence of its own
-//! with its row of the block table in steps of few tokens; a prompt sees the blocks of all sequences beside each other.
+//! with its row of the block table in steps of few tokens; a prompt sees the blocks of all sequences beside each other, read
+//! where they are if their size permits.
 //!
 //! Lengths are given to it on the host, where they would be fixed in a captured graph, so the lengths given are
 //! those of full tables, and a mask hides what is not there.
@@ -7,6 +8,7 @@
 use super::attention::Attention;
 use super::paging::Paging;
 use crate::call::{Call, run};
+use crate::library::Cann;
 use crate::operand::Operand;
 use crate::sys::*;
 use llmrt_plugin::{Error, Result};
@@ -35,10 +37,11 @@ pub fn kernel(call: &Call<'_>, a: &Attention) -> Option<Kernel> {
     if cann.math.aclnnInplaceMaskedFillScalar.plan.is_none() || !fits_shapes(a) {
         return None;
     }
+    let for_tokens = is_for_tokens(&a.paging, a.k.ne[0]);
     if cann.transformer.aclnnFusedInferAttentionScoreV2.plan.is_some() {
-        return Some(Kernel::Infer);
+        return (for_tokens || a.q.ne[0] * a.q.ne[1] < MAX_IN_ROW).then_some(Kernel::Infer);
     }
-    let alone = a.q.ne[1] == i64::from(a.p.n_kv_heads) && is_for_tokens(&a.paging, a.k.ne[0]);
+    let alone = a.q.ne[1] == i64::from(a.p.n_kv_heads) && for_tokens;
     let few = alone && a.paging.n_tokens <= MAX_QUERIES && a.k.dtype == ACL_FLOAT16;
     let has = cann.transformer.aclnnIncreFlashAttentionV4.plan.is_some();
     (few && has).then_some(Kernel::Incre)
@@ -73,10 +76,10 @@ fn by_token(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
     let hidden = p.hidden(call, "hidden", &sees)?.reshape(&[p.capacity(), 1, 1, n]);
     let blind = p.blind(call)?;
     let q = call.dense(&a.q, a.k.dtype)?.reshape(&[d, heads, 1, n]);
-    let in_blocks = |cache: &Operand| cache.reshape(&[cache.ne[0], p.block_size, p.n_blocks]);
     let out = call.temporary(a.k.dtype, &q.ne)?;
     let lens = vec![p.capacity(); n as usize];
-    let cache = Cache { k: in_blocks(&a.k), v: in_blocks(&a.v), table: Some((table, lens, p.block_size)) };
+    let cache =
+        Cache { k: a.in_blocks(&a.k), v: a.in_blocks(&a.v), table: Some((table, lens, p.block_size)) };
     match kernel {
         Kernel::Infer => launch(call, a, &q, &cache, &hidden, &out)?,
         Kernel::Incre => launch_incre(call, a, &q, &cache, &hidden, &out)?,
@@ -84,7 +87,22 @@ fn by_token(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
     finish(call, a, &out, &blind)
 }
 
-/// One sequence of all tokens over the keys of all sequences.
+/// Slots of a block that suit the operator: what both of its ways take, and what the vendor's page recommends; 0: any.
+pub fn block_size(cann: &Cann) -> u32 {
+    if cann.transformer.aclnnFusedInferAttentionScoreV2.plan.is_some() { 128 } else { 0 }
+}
+
+/// Whether the operator reads the blocks of all sequences where they are. For several queries of a sequence it takes blocks of
+/// 128 slots or a multiple up to 512 (the page of FusedInferAttentionScoreV2, 8.0 to 9.1; 1024 in the tiling of 8.5), in a cache
+/// of layout [block][slot][head] for queries of layout BSND, and no fewer blocks than the table has
+/// (`CheckPATypeAndShape` in prompt_flash_attention_tiling.cpp of ops-transformer, 8.5).
+fn reads_blocks(p: &Paging, row: i64) -> bool {
+    let blocks = p.block_size % 128 == 0 && p.block_size <= 512;
+    blocks && p.n_seqs() * p.max_blocks() <= p.n_blocks && row <= MAX_IN_ROW
+}
+
+/// One sequence of all tokens over the keys of all sequences: lengths per sequence would have to be on the host, and sequences
+/// padded to the same number of queries cost as many products.
 fn together(call: &mut Call<'_>, a: &Attention) -> Result<()> {
     let p = &a.paging;
     let (n, d, heads, kv_heads) = (p.n_tokens, a.q.ne[0], a.q.ne[1], i64::from(a.p.n_kv_heads));
@@ -94,10 +112,15 @@ fn together(call: &mut Call<'_>, a: &Attention) -> Result<()> {
     let hidden = p.hidden(call, "all hidden", &sees)?.reshape(&[n_keys, n, 1, 1]);
     let blind = p.blind(call)?;
     let q = call.dense(&a.q, a.k.dtype)?.reshape(&[d, heads, n, 1]);
-    let (k, v) = (a.gathered(call, &a.k, &blocks)?, a.gathered(call, &a.v, &blocks)?);
-    let split = |t: &Operand| t.reshape(&[d, kv_heads, n_keys, 1]);
+    let cache = if reads_blocks(p, a.k.ne[0]) {
+        let table = blocks.reshape(&[p.max_blocks() * p.n_seqs(), 1]);
+        Cache { k: a.in_blocks(&a.k), v: a.in_blocks(&a.v), table: Some((table, vec![n_keys], p.block_size)) }
+    } else {
+        let (k, v) = (a.gathered(call, &a.k, &blocks)?, a.gathered(call, &a.v, &blocks)?);
+        let split = |t: &Operand| t.reshape(&[d, kv_heads, n_keys, 1]);
+        Cache { k: split(&k), v: split(&v), table: None }
+    };
     let out = call.temporary(a.k.dtype, &q.ne)?;
-    let cache = Cache { k: split(&k), v: split(&v), table: None };
     launch(call, a, &q, &cache, &hidden, &out)?;
     finish(call, a, &out, &blind)
 }
@@ -228,5 +251,14 @@ mod tests {
         assert!(!is_for_tokens(&p(512, 1, 16), 1024), "a prompt");
         assert!(!is_for_tokens(&p(1, 1, 4), 1024), "blocks too small");
         assert!(!is_for_tokens(&p(1, 1, 16), 70_000), "rows too long");
+    }
+
+    #[test]
+    fn prompts_read_blocks_of_multiples_of_128() {
+        let reads = |n_seqs, block_size| reads_blocks(&Paging::sized(100, n_seqs, block_size), 1024);
+        assert!(reads(1, 128) && reads(2, 256) && reads(1, 512));
+        assert!(!reads(1, 16) && !reads(1, 64) && !reads(1, 192) && !reads(1, 1024));
+        assert!(!reads(3, 128), "12 blocks of a cache of 8");
+        assert!(!reads_blocks(&Paging::sized(100, 1, 128), 70_000), "rows too long");
     }
 }

@@ -48,6 +48,8 @@ mod tri;
 mod unary;
 mod weights;
 
+pub use attention_fused::block_size;
+
 use crate::call::Call;
 use crate::chip::Chip;
 use crate::library::Cann;

@@ -53,6 +53,8 @@ pub(crate) fn shell(inner: Arc<dyn Device>) -> *mut Shell {
         n_buffer_types: text.buffer_types.len() as u32,
         bt_stride: size_of::<c::BufferType>() as u32,
         buffer_types: std::ptr::null(),
+        kv_block_size: text.kv_block_size,
+        reserved: 0,
     };
     let mut shell = Box::new(Shell { abi, vt, info, buffer_types: Vec::new(), text, inner });
     shell.buffer_types = buffer_types(&shell.text);

@@ -2,16 +2,15 @@
 //! programs of all decode steps can be made before the first.
 
 use super::{Batch, index};
-use crate::options::BLOCK_SIZE;
 use crate::sequence::SequenceId;
 
-/// Columns of the narrowest block table: 256 tokens.
-const MIN_TABLE_BLOCKS: usize = 16;
+/// Tokens of the narrowest block table.
+const MIN_TABLE_TOKENS: usize = 256;
 
 /// Columns of the block table of a step whose longest sequence has `needed` blocks: a power of two, at most `max_blocks`. What
 /// devices compute by the table's width so grows with the sequences and not with the context size.
-pub(crate) fn table_width(needed: usize, max_blocks: usize) -> usize {
-    needed.next_power_of_two().max(MIN_TABLE_BLOCKS).min(max_blocks)
+pub(crate) fn table_width(needed: usize, block_size: usize, max_blocks: usize) -> usize {
+    needed.next_power_of_two().max(MIN_TABLE_TOKENS / block_size).min(max_blocks)
 }
 
 /// Sequences that are added to a step. Their tokens go to blocks after those of the pools.
@@ -21,6 +20,8 @@ pub struct Padding {
     pub max_seqs: usize,
     /// The first state slot of padding.
     pub first_state: usize,
+    /// Tokens in a block.
+    pub block_size: usize,
 }
 
 impl Padding {
@@ -45,7 +46,7 @@ impl Padding {
 
     /// Blocks that these take.
     pub fn n_blocks(self) -> usize {
-        self.max_added().div_ceil(BLOCK_SIZE)
+        self.max_added().div_ceil(self.block_size)
     }
 }
 
@@ -72,7 +73,7 @@ impl Batch {
             batch.tokens.push(0);
             batch.positions.push(0);
             for paged in &mut batch.paged {
-                paged.slots.push(index(paged.n_blocks * BLOCK_SIZE + i));
+                paged.slots.push(index(paged.n_blocks * padding.block_size + i));
                 paged.block_table.push(index(paged.n_blocks));
                 paged.block_table.extend(std::iter::repeat_n(0, self.max_blocks - 1));
             }
@@ -95,7 +96,7 @@ mod tests {
     use super::*;
     use crate::batch::PagedArrays;
 
-    const PADDING: Padding = Padding { max_seqs: 20, first_state: 40 };
+    const PADDING: Padding = Padding { max_seqs: 20, first_state: 40, block_size: 16 };
 
     #[test]
     fn numbers_of_sequences_fall_into_few_buckets() {
@@ -110,9 +111,10 @@ mod tests {
 
     #[test]
     fn tables_are_as_wide_as_their_longest_sequence_requires() {
-        let widths = [1, 16, 17, 33, 1000].map(|needed| table_width(needed, 1500));
+        let widths = [1, 16, 17, 33, 1000].map(|needed| table_width(needed, 16, 1500));
         assert_eq!(widths, [16, 16, 32, 64, 1024]);
-        assert_eq!((table_width(1025, 1500), table_width(3, 8)), (1500, 8));
+        assert_eq!((table_width(1025, 16, 1500), table_width(3, 16, 8)), (1500, 8));
+        assert_eq!([1, 2, 3].map(|needed| table_width(needed, 128, 12)), [2, 2, 4], "256 tokens at least");
     }
 
     #[test]

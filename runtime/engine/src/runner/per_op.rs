@@ -5,7 +5,6 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::kv::pools::CachePools;
 use crate::memory;
-use crate::options::BLOCK_SIZE;
 use crate::program::{borrowed, floats, inputs, words};
 use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId, TokenId};
@@ -21,7 +20,7 @@ impl DeviceRunner {
     pub fn per_op(&mut self, tokens: &[TokenId], visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         self.ensure_deployed()?;
         let id = SequenceId(0);
-        let mut pools = CachePools::new(self.options.n_blocks(), self.n_states(), BLOCK_SIZE)?
+        let mut pools = CachePools::new(self.options.n_blocks(), self.n_states(), self.options.block_size())?
             .with_windows(self.windows())?;
         let mut seq = Sequence::new(id, tokens.to_vec())?;
         if !seq.grow(tokens.len(), &mut pools) {

@@ -68,7 +68,7 @@ impl DeviceRunner {
         if n_rows == 0 {
             return Ok(Results::default());
         }
-        let (results, n_bytes) = step.read(&deployment.executor, request, n_rows)?;
+        let (results, n_bytes) = step.read(&mut deployment.executor, request, n_rows)?;
         self.n_bytes_read = n_bytes;
         Ok(results)
     }

@@ -38,6 +38,7 @@ pub(super) fn cases() -> Vec<Case> {
     scores(&mut cases);
     deep(&mut cases);
     latent(&mut cases);
+    large_blocks(&mut cases);
     cases
 }
 
@@ -222,6 +223,28 @@ fn latent(cases: &mut Vec<Case>) {
                 })
                 .nmse(nmse),
             );
+        }
+    }
+}
+
+/// Blocks of the size that fused kernels read where they are: a later chunk beside a whole prompt and tokens of no sequence.
+fn large_blocks(cases: &mut Vec<Case>) {
+    let step = Step {
+        block_size: 128,
+        n_blocks: 6,
+        seqs: vec![(vec![5, 0, 3], 290, 21), (vec![4], 60, 60)],
+        n_unused: 1,
+    };
+    for (name, p, sinks) in [
+        ("plain", AttentionParams::default(), false),
+        ("window of 50", AttentionParams { window: 50, ..Default::default() }, false),
+        ("soft cap", AttentionParams { softcap: 1.5, ..Default::default() }, false),
+        ("ALiBi", AttentionParams { max_bias: 8.0, ..Default::default() }, false),
+        ("sinks", AttentionParams::default(), true),
+    ] {
+        for cache in [DType::F16, DType::BF16] {
+            let heads = Heads { k: cache, v: cache, ..HEADS };
+            cases.push(case(format!("blocks of 128, {name}, {cache} cache"), heads, &step, p, sinks));
         }
     }
 }

@@ -144,6 +144,11 @@ impl Buffer {
         Arc::ptr_eq(&self.0, &other.0)
     }
 
+    /// Whether this is the only handle.
+    pub(super) fn is_unshared(&self) -> bool {
+        Arc::strong_count(&self.0) == 1
+    }
+
     /// Writes canonical bytes at `off` of a tensor in this buffer.
     pub fn set(&self, tensor: &TensorDesc<'_>, src: &[u8], off: u64) -> Result<()> {
         let t = self.place(tensor, off, src.len() as u64)?;
@@ -315,8 +320,8 @@ impl Buffer {
     }
 }
 
-/// Bytes of host memory that a copy between devices passes through at a time.
-const STAGING: u64 = 4 << 20;
+/// Bytes of host memory that a copy between devices, or a result that is read, passes through at a time.
+pub(crate) const STAGING: u64 = 4 << 20;
 
 fn too_large(device: &Device, size: u64, max: u64) -> CallError {
     CallError {

@@ -24,6 +24,8 @@ pub struct DeviceDesc {
     pub memory_total: u64,
     /// At least one; the first is the default.
     pub buffer_types: Vec<BufferTypeDesc>,
+    /// Slots of a block of a paged KV cache that its attention prefers, a power of two up to [`MAX_KV_BLOCK_SIZE`]; 0: any.
+    pub kv_block_size: u32,
 }
 
 /// A kind of memory of a device.
@@ -54,6 +56,9 @@ pub enum DeviceState {
     Quarantined(String),
 }
 
+/// Most slots of a block of a paged KV cache.
+pub const MAX_KV_BLOCK_SIZE: u32 = 1024;
+
 /// Largest alignment that makes sense: a huge page.
 const MAX_ALIGNMENT: u64 = 1 << 30;
 
@@ -70,7 +75,15 @@ impl DeviceDesc {
             if name.is_empty() {
                 return Err("a device without a name".into());
             }
+            let kv_block_size = info.kv_block_size;
+            if kv_block_size != 0 && !(kv_block_size.is_power_of_two() && kv_block_size <= MAX_KV_BLOCK_SIZE)
+            {
+                return Err(format!(
+                    "device {name}: blocks of {kv_block_size} slots; powers of two up to {MAX_KV_BLOCK_SIZE} are accepted"
+                ));
+            }
             Ok(DeviceDesc {
+                kv_block_size,
                 kind: info.kind,
                 caps: info.caps,
                 description: table::text(info.description, "device description")?,

@@ -4,12 +4,15 @@ use super::place::{DeviceIdx, Placement};
 use super::split::Split;
 use llmrt_graph::{Graph, Kind, Tensor, plan};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 /// Offsets of the tensors on one device, and the bytes of its arena.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct Arena {
     /// Owner tensors to byte offsets.
     pub offsets: BTreeMap<Tensor, u64>,
+    /// Where the graph's inputs are, one after the other, so that one copy brings all of them.
+    pub inputs: Range<u64>,
     /// Bytes to allocate.
     pub total: u64,
 }
@@ -33,18 +36,32 @@ pub fn plan_arenas(
     let lives = lives(g, placement, splits, group);
     (0..align.len())
         .map(|device| {
-            let mine: Vec<_> = lives.iter().filter(|((d, _), _)| *d == device).collect();
-            let items: Vec<_> = mine
-                .iter()
-                .map(|((d, t), life)| plan::Item {
-                    size: size(*d, *t),
-                    first_use: life.first,
-                    last_use: life.last,
-                })
-                .collect();
+            let mine = lives.iter().filter(|((d, _), _)| *d == device);
+            let (inputs, others): (Vec<_>, Vec<_>) =
+                mine.map(|((_, t), life)| (*t, *life)).partition(|(t, _)| g.def(*t).kind == Kind::Input);
+            let mut arena = Arena::default();
+            let mut n_input = 0;
+            for (t, _) in &inputs {
+                arena.offsets.insert(*t, n_input);
+                n_input += size(device, *t).next_multiple_of(align[device].max(1));
+            }
+            let of_inputs = inputs.iter().map(|(_, life)| life.last).max().map(|last_use| plan::Item {
+                size: n_input,
+                first_use: 0,
+                last_use,
+            });
+            let of_others = others.iter().map(|(t, life)| plan::Item {
+                size: size(device, *t),
+                first_use: life.first,
+                last_use: life.last,
+            });
+            let items: Vec<_> = of_inputs.into_iter().chain(of_others).collect();
             let layout = plan::plan(&items, align[device]);
-            let offsets = mine.iter().map(|((_, t), _)| *t).zip(layout.offsets).collect();
-            Arena { offsets, total: layout.total }
+            let (first, rest) = layout.offsets.split_at(usize::from(!inputs.is_empty()));
+            let start = first.first().copied().unwrap_or(0);
+            arena.offsets.values_mut().for_each(|offset| *offset += start);
+            arena.offsets.extend(others.iter().map(|(t, _)| *t).zip(rest.iter().copied()));
+            Arena { inputs: start..start + n_input, total: layout.total, ..arena }
         })
         .collect()
 }
@@ -126,6 +143,23 @@ mod tests {
     fn a_chain_of_any_length_needs_two_tensors() {
         assert_eq!(arenas("00"), [2048]);
         assert_eq!(arenas("00000000"), [2048]);
+    }
+
+    #[test]
+    fn inputs_follow_each_other_and_stay_until_the_last_is_read() {
+        let mut g = Graph::new();
+        let [a, b] = ["a", "b"].map(|name| g.input(name, DType::F32, &[3]));
+        let tanh = g.tanh(a);
+        let exp = g.exp(tanh);
+        let y = g.add(exp, b);
+        g.output(y, "y");
+        let placement = Placement { node: vec![0; g.nodes.len()], ..Placement::default() };
+        let splits = split(&g, &placement);
+        let arenas = plan_arenas(&g, &placement, &splits, &[64], |_, t| g.def(t).n_bytes());
+        let at = |t| arenas[0].offsets[&t] - arenas[0].inputs.start;
+        assert_eq!((at(a), at(b), arenas[0].inputs.end - arenas[0].inputs.start), (0, 64, 128));
+        let others = [tanh, exp].map(|t| arenas[0].offsets[&t]);
+        assert!(others.iter().all(|offset| !arenas[0].inputs.contains(offset)), "{arenas:?}");
     }
 
     #[test]

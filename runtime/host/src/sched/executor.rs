@@ -10,6 +10,7 @@ use super::place::DeviceIdx;
 use super::prepared::{Copy, Prepared, bind_splits};
 use super::report::Report;
 use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
+use super::staged::{self, staging_bytes};
 use crate::cancel::{CancelToken, next_run_id};
 use crate::device::{Buffer, Device, Stream, TensorDesc};
 use crate::error::{Error, Result};
@@ -129,10 +130,12 @@ impl Executor {
         }
         let arenas = arenas(&resolved, &self.devices)?;
         resolved.report.compute_bytes = compute_bytes(&resolved, &self.devices, &arenas)?;
+        resolved.report.staging_bytes = staging_bytes(&resolved, &self.devices, &arenas);
         if self.memory.must_grow(&arenas) {
             self.prepared.clear();
             self.memory.reserve(&arenas)?;
         }
+        self.memory.reserve_staging(&resolved.report.staging_bytes)?;
         self.make_room();
         let splits = bind_splits(&resolved, &arenas, &self.memory, &self.streams, uid)?;
         self.prepared.insert(uid, Prepared { resolved, arenas, splits, last_run: self.run_id });
@@ -230,29 +233,65 @@ impl Executor {
 
     /// The bytes of an output of the last run: in place, if the CPU reaches them there.
     pub fn output(&self, program: &Program, t: Tensor) -> Result<Cow<'_, [u8]>> {
-        self.output_part(program, t, 0..program.graph.def(t).n_bytes())
+        let (device, place) = self.output_place(program, t)?;
+        let tensor = describe(program.graph.def(t), Some(&place));
+        let all = 0..program.graph.def(t).n_bytes();
+        if let Some(bytes) = self.in_place(device, &place, &tensor, &all)? {
+            return Ok(Cow::Borrowed(bytes));
+        }
+        let mut bytes = vec![0; all.end as usize];
+        place.buffer.get(&tensor, &mut bytes, 0)?;
+        Ok(Cow::Owned(bytes))
     }
 
-    /// Some of an output's bytes.
-    pub fn output_part(&self, program: &Program, t: Tensor, part: Range<u64>) -> Result<Cow<'_, [u8]>> {
+    /// The bytes `part` of an output of the last run, in one piece or several: in place if the CPU reaches them there, else
+    /// through pinned memory where the device has it.
+    pub fn read(
+        &mut self,
+        program: &Program,
+        t: Tensor,
+        part: Range<u64>,
+        mut use_bytes: impl FnMut(&[u8]),
+    ) -> Result<()> {
+        let (device, place) = self.output_place(program, t)?;
+        let tensor = describe(program.graph.def(t), Some(&place));
+        if let Some(bytes) = self.in_place(device, &place, &tensor, &part)? {
+            use_bytes(bytes);
+            return Ok(());
+        }
+        let Some(staging) = self.memory.staging(device) else {
+            let mut bytes = vec![0; part.end.saturating_sub(part.start) as usize];
+            place.buffer.get(&tensor, &mut bytes, part.start)?;
+            use_bytes(&bytes);
+            return Ok(());
+        };
+        staged::read(staging, &place.buffer, &tensor, part, use_bytes)
+    }
+
+    /// Where an output is, and the device that writes it.
+    fn output_place(&self, program: &Program, t: Tensor) -> Result<(DeviceIdx, Place)> {
         let prepared = self.prepared(program.uid)?;
         let graph = &prepared.resolved.graph;
         let device = producer(&prepared.resolved, t).unwrap_or(self.devices.len() - 1);
         let place = self.memory.place(graph, &prepared.arenas, device, graph.owner(t));
-        let place =
-            place.ok_or_else(|| Error::invalid(graph.def(t).name.as_str(), "is no output of this graph"))?;
-        let tensor = describe(graph.def(t), Some(&place));
+        let missing = || Error::invalid(graph.def(t).name.as_str(), "is no output of this graph");
+        Ok((device, place.ok_or_else(missing)?))
+    }
+
+    /// The bytes, if the CPU reaches them and no work writes them.
+    fn in_place(
+        &self,
+        device: DeviceIdx,
+        place: &Place,
+        tensor: &TensorDesc<'_>,
+        part: &Range<u64>,
+    ) -> Result<Option<&[u8]>> {
         let n = part.end.saturating_sub(part.start);
         let is_idle = self.streams[device].broken().is_none();
-        let in_place = place.buffer.host_bytes(&tensor, part.start, n)?.filter(|_| is_idle);
+        let bytes = place.buffer.host_bytes(tensor, part.start, n)?.filter(|_| is_idle);
         // SAFETY: `memory` keeps the buffer, and whatever writes to outputs or gives memory back takes the executor for
         // itself; runs end synchronised, but on streams that broke.
-        if let Some(bytes) = in_place.map(|bytes| unsafe { bytes.as_ref() }) {
-            return Ok(Cow::Borrowed(bytes));
-        }
-        let mut bytes = vec![0; n as usize];
-        place.buffer.get(&tensor, &mut bytes, part.start)?;
-        Ok(Cow::Owned(bytes))
+        Ok(bytes.map(|bytes| unsafe { bytes.as_ref() }))
     }
 
     /// The states that have memory, by name, with their bytes.
@@ -288,6 +327,11 @@ impl Executor {
         Ok(&self.prepared(program.uid)?.resolved.report)
     }
 
+    /// Bytes of pinned host memory by device, on the way of inputs and results.
+    pub fn staged(&self) -> Vec<u64> {
+        self.memory.staged()
+    }
+
     /// Bytes allocated: of states, and of arenas by device.
     pub fn allocated(&self) -> (u64, Vec<u64>) {
         self.memory.allocated()
@@ -300,7 +344,7 @@ impl Executor {
     }
 
     fn prepared(&self, uid: u64) -> Result<&Prepared> {
-        self.prepared.get(&uid).ok_or_else(|| Error::invalid("graph", "was not prepared"))
+        self.prepared.get(&uid).ok_or_else(not_prepared)
     }
 
     /// One run. Whatever comes of it, all streams are idle afterwards.
@@ -319,10 +363,10 @@ impl Executor {
         outcome
     }
 
-    fn enqueue_and_wait(&self, uid: u64, inputs: &[(Tensor, &[u8])]) -> std::result::Result<(), Failure> {
+    fn enqueue_and_wait(&mut self, uid: u64, inputs: &[(Tensor, &[u8])]) -> std::result::Result<(), Failure> {
+        self.set_inputs(uid, inputs).map_err(Failure::outside)?;
         let run_id = self.run_id;
         let p = self.prepared(uid).map_err(Failure::outside)?;
-        self.set_inputs(p, inputs).map_err(Failure::outside)?;
         for (i, split) in p.splits.iter().enumerate() {
             let run = || -> Result<()> {
                 self.check_cancelled()?;
@@ -342,23 +386,31 @@ impl Executor {
     }
 
     /// Inputs are written on every device that reads them. All streams are idle: each run ends synchronised.
-    fn set_inputs(&self, p: &Prepared, inputs: &[(Tensor, &[u8])]) -> Result<()> {
+    fn set_inputs(&mut self, uid: u64, inputs: &[(Tensor, &[u8])]) -> Result<()> {
+        let p = self.prepared.get(&uid).ok_or_else(not_prepared)?;
+        let g = &p.resolved.graph;
         for (device, arena) in p.arenas.iter().enumerate() {
-            let mut pieces = Vec::new();
-            for (t, bytes) in inputs.iter().filter(|(t, _)| arena.offsets.contains_key(t)) {
-                let g = &p.resolved.graph;
-                let place = self.memory.place(g, &p.arenas, device, *t);
-                let place =
-                    place.ok_or_else(|| Error::invalid(g.def(*t).name.as_str(), "has lost its memory"))?;
-                // Where the CPU reaches the bytes a copy is a copy; elsewhere each costs a call.
-                match place.buffer.host_ptr() {
-                    Some(_) => place.buffer.set(&describe(g.def(*t), Some(&place)), bytes, 0)?,
-                    None => pieces.push((place, *bytes)),
-                }
+            let mine: Vec<_> = inputs.iter().filter(|(t, _)| arena.offsets.contains_key(t)).collect();
+            let Some(first) = mine.first() else { continue };
+            let lost = || Error::invalid(g.def(first.0).name.as_str(), "has lost its memory");
+            let place = |t| self.memory.place(g, &p.arenas, device, t).ok_or_else(lost);
+            let buffer = place(first.0)?.buffer;
+            // Where the CPU reaches the bytes a copy is a copy; elsewhere each costs a call.
+            if buffer.host_ptr().is_some() {
+                mine.iter().try_for_each(|(t, bytes)| {
+                    let place = place(*t)?;
+                    place.buffer.set(&describe(g.def(*t), Some(&place)), bytes, 0)
+                })?;
+                continue;
             }
-            let spans = spans(pieces.iter().map(|(place, bytes)| (place.offset, *bytes)).collect());
-            let Some((Place { buffer, .. }, _)) = pieces.first() else { continue };
-            spans.iter().try_for_each(|(at, bytes)| buffer.write(*at, bytes))?;
+            if let Some((t, bytes)) = mine.iter().find(|(t, bytes)| bytes.len() as u64 > g.def(*t).n_bytes())
+            {
+                let problem = format!("{} bytes for {}", bytes.len(), g.def(*t).n_bytes());
+                return Err(Error::invalid(g.def(*t).name.as_str(), problem));
+            }
+            let pieces = mine.iter().map(|(t, bytes)| (arena.offsets[t] - arena.inputs.start, *bytes));
+            let (stream, staging) = (&self.streams[device], self.memory.staging(device));
+            staged::write(stream, staging, &buffer, &arena.inputs, pieces)?;
         }
         Ok(())
     }
@@ -413,28 +465,14 @@ impl Executor {
 }
 
 /// The device that writes a tensor last; `None` for one that no node writes.
-fn producer(resolved: &Resolved, t: Tensor) -> Option<DeviceIdx> {
+pub(super) fn producer(resolved: &Resolved, t: Tensor) -> Option<DeviceIdx> {
     let g = &resolved.graph;
     let node = g.nodes.iter().rposition(|n| g.owner(n.dst) == g.owner(t))?;
     Some(resolved.placement.node[node])
 }
 
-/// Pieces of one arena joined, zeros between them, where they are so near that one copy beats two. Nothing else in an
-/// arena outlives a run, so that nothing is lost between them.
-fn spans(mut pieces: Vec<(u64, &[u8])>) -> Vec<(u64, Vec<u8>)> {
-    const NEAR: u64 = 64 << 10;
-    pieces.sort_unstable_by_key(|(at, _)| *at);
-    let mut spans: Vec<(u64, Vec<u8>)> = Vec::new();
-    for (at, bytes) in pieces {
-        match spans.last_mut() {
-            Some((first, span)) if at <= *first + span.len() as u64 + NEAR => {
-                span.resize((at - *first) as usize, 0);
-                span.extend(bytes);
-            }
-            _ => spans.push((at, bytes.to_vec())),
-        }
-    }
-    spans
+fn not_prepared() -> Error {
+    Error::invalid("graph", "was not prepared")
 }
 
 /// An error, and the split that caused it.
@@ -470,16 +508,4 @@ pub fn arenas(resolved: &Resolved, devices: &[Arc<Device>]) -> Result<Vec<Arena>
             })
         });
     failure.map_or(Ok(arenas), Err)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::spans;
-
-    #[test]
-    fn pieces_near_each_other_are_one_write() {
-        let far = 1 << 20;
-        let spans = spans(vec![(far, &[9]), (6, &[3, 4]), (0, &[1, 2])]);
-        assert_eq!(spans, [(0, vec![1, 2, 0, 0, 0, 0, 3, 4]), (far, vec![9])]);
-    }
 }

@@ -3,7 +3,7 @@
 use super::arena::Arena;
 use super::bind::Place;
 use super::place::{DeviceIdx, Placement};
-use crate::device::{Buffer, Device, TensorDesc};
+use crate::device::{Buffer, Device, Staging, TensorDesc};
 use crate::error::{Error, Result};
 use crate::load::{self, ModelFiles, WeightRequest, Weights};
 use llmrt_abi::types as abi;
@@ -21,6 +21,7 @@ pub struct Memory {
     /// Devices of the states that have no memory yet.
     planned: HashMap<String, DeviceIdx>,
     arenas: Vec<Option<Buffer>>,
+    staging: Vec<Option<Staging>>,
 }
 
 struct State {
@@ -40,7 +41,8 @@ impl Memory {
         planned: HashMap<String, DeviceIdx>,
     ) -> Memory {
         let arenas = devices.iter().map(|_| None).collect();
-        Memory { devices, files, weights, states: HashMap::new(), planned, arenas }
+        let staging = devices.iter().map(|_| None).collect();
+        Memory { devices, files, weights, states: HashMap::new(), planned, arenas, staging }
     }
 
     /// An error if a file of which a device uses pages in place was truncated, or could not be read.
@@ -53,6 +55,7 @@ impl Memory {
         self.weights.clear();
         self.states.clear();
         self.arenas.fill(None);
+        self.staging.iter_mut().for_each(|staging| *staging = None);
     }
 
     /// Which devices hold which weights and states.
@@ -93,6 +96,22 @@ impl Memory {
             }
         }
         Ok(())
+    }
+
+    /// Allocates staging memory of these sizes, where there is less. Nothing is bound to it.
+    pub fn reserve_staging(&mut self, sizes: &[u64]) -> Result<()> {
+        for (d, &size) in sizes.iter().enumerate() {
+            if size > self.staging[d].as_ref().map_or(0, Staging::size) {
+                self.staging[d] = None;
+                self.staging[d] = Staging::new(&self.devices[d], size)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// A device's staging memory.
+    pub fn staging(&mut self, device: DeviceIdx) -> Option<&mut Staging> {
+        self.staging[device].as_mut()
     }
 
     /// Allocates and clears the states of a graph that have no memory yet, and moves those whose home is another now.
@@ -174,6 +193,11 @@ impl Memory {
     /// The memory of a state.
     pub fn state(&self, name: &str) -> Option<&Buffer> {
         self.states.get(name).map(|state| &state.place.buffer)
+    }
+
+    /// Bytes of staging memory by device.
+    pub fn staged(&self) -> Vec<u64> {
+        self.staging.iter().map(|staging| staging.as_ref().map_or(0, Staging::size)).collect()
     }
 
     /// Bytes allocated: of states, and of arenas by device.

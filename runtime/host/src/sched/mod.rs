@@ -22,6 +22,7 @@ mod prepared;
 pub mod report;
 pub mod resolve;
 pub mod split;
+pub mod staged;
 
 pub use collectives::Collectives;
 pub use layers::SplitMode;

@@ -29,6 +29,8 @@ pub struct Report {
     pub by_copies: Option<String>,
     /// Arena bytes per device row.
     pub compute_bytes: Vec<u64>,
+    /// Bytes of pinned host memory per device row, on the way of inputs and results.
+    pub staging_bytes: Vec<u64>,
     /// Composite nodes taken apart.
     pub n_legalised: usize,
     /// Errors of devices that gave no verdict.

@@ -61,6 +61,11 @@ fn the_plan_grows_with_the_context_and_the_type_of_its_cache() {
     let kv =
         |flags: &[&str]| plan(flags)["devices"].as_array().unwrap().last().unwrap()["kv"].as_u64().unwrap();
     assert_eq!(kv(&["--sequences", "4"]), 4 * kv(&[]));
+    let of = |flags: &[&str]| {
+        let plan = plan(&[&["-c", "200"], flags].concat());
+        ["kv_block_size", "kv_blocks", "kv_tokens"].map(|key| plan[key].as_u64().unwrap())
+    };
+    assert_eq!((of(&[]), of(&["--block-size", "128"])), ([16, 13, 208], [128, 2, 256]));
     // Seven sequences are padded to eight: with a block more.
     let block = 16 * one["kv_bytes_per_token"].as_u64().unwrap();
     assert_eq!(kv(&["--sequences", "8"]), 8 * kv(&[]) + block);
@@ -83,7 +88,7 @@ fn the_plan_of_the_process_is_near_the_peak_of_a_run() {
 
 #[test]
 fn a_plan_that_does_not_fit_is_an_error() {
-    let out = llmrt(["plan", "--json", "-c", "2147483632"]).output().unwrap();
+    let out = llmrt(["plan", "--json", "-c", "2147482624"]).output().unwrap();
     assert_eq!(out.status.code(), Some(6), "{}", text(&out.stderr));
     assert!(text(&out.stderr).contains("more than is free; lower -c"), "{}", text(&out.stderr));
     let plan: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();

@@ -21,7 +21,7 @@ fn flags_that_make_no_sense_are_wrong_usage() {
     check("eval -m x --tokens 1 --chunks a", 2, "'a' for '--chunks <SIZES>': expected a whole number");
     check("plan --check-tensors", 2, "--check-tensors");
     check("inspect a -m b", 2, "cannot be used with");
-    check("run -c 18446744073709551615", 2, "expected 1 to 2147483632");
+    check("run -c 18446744073709551615", 2, "expected 1 to 2147482624");
     check("run -b 0", 2, "--batch 0: expected 1 or more");
     check("run -t 0", 2, "--threads 0: expected 1 to 1024");
     check("run -t 100000", 2, "--threads 100000: expected 1 to 1024");
@@ -154,7 +154,7 @@ fn a_panic_inside_the_template_engine_is_an_error_without_its_message() {
 #[test]
 fn a_context_larger_than_memory_is_an_error_of_its_own() {
     match std::fs::read_to_string("/proc/sys/vm/overcommit_memory").as_deref().map(str::trim) {
-        Ok("0" | "2") => check("run -c 2147483632 -n 1", 6, "lower the context size (-c)"),
+        Ok("0" | "2") => check("run -c 2147482624 -n 1", 6, "lower the context size (-c)"),
         other => llmrt_tests::skip::skipped(&format!("overcommit_memory is {other:?}")),
     }
 }

@@ -6,6 +6,7 @@ use super::*;
 use crate::args::Args;
 use crate::fault::Answer;
 use crate::plan::Kernel;
+use crate::release::Release;
 use crate::tensor::Tensor;
 
 ops! { cann_transformer;
@@ -60,6 +61,10 @@ fn attend(a: &Args, rule: Rule) -> Answer<Kernel> {
     valid(same && keys.len() == values.len() && !keys.is_empty(), || {
         "keys and values with gaps, or of another dtype".into()
     })?;
+    // For several queries the page has the limit as a requirement before 8.5, from then on as advice.
+    let row = shape.heads * shape.head_dim;
+    let bounded = a.world.config.release < Release::V8_5 && shape.q_len > 1 && !shape.heads_first;
+    tiles(!bounded || row < 65_535, || format!("queries of {row} elements"))?;
     let paged = a.opt("block_table_opt").is_some();
     let capacity = if paged { check_blocks(a, &shape, &rule)? } else { check_pieces(keys, &shape)? };
     let longest = rule.kv_lens.as_ref().map_or(capacity, |lens| lens.iter().copied().max().unwrap_or(0));
@@ -106,18 +111,23 @@ fn check_pieces(keys: &[Tensor], s: &Shape) -> Answer<i64> {
     Ok(len.unwrap_or(0))
 }
 
+/// The vendor's page of FusedInferAttentionScoreV2 (8.0 to 9.1), and for several queries `CheckPATypeAndShape` and
+/// `CheckAttenMaskShape` of prompt_flash_attention_tiling.cpp (ops-transformer, 8.5 to 9.1). Its 310P takes no block table there
+/// at all; the operator is not on that chip.
 fn check_blocks(a: &Args, s: &Shape, rule: &Rule) -> Answer<i64> {
     let (table, size) = (a.of("block_table_opt", &[ACL_INT32])?, a.int("block_size")?);
     valid(rule.kv_lens.is_some(), || "a block table without lengths".into())?;
     let good = if s.q_len > 1 { size % 128 == 0 } else { size % 16 == 0 };
     tiles(good && (16..=512).contains(&size), || format!("blocks of {size} with {} queries", s.q_len))?;
     let cache = &a.list("key")?[0].dims;
+    valid(*cache == a.list("value")?[0].dims, || "keys and values of different dims".into())?;
+    // Queries with heads last have caches with heads last.
     let fits = match cache.as_slice() {
         [_, n, h] => *n == size && *h == s.kv_heads * s.head_dim,
-        [_, heads, n, d] => (*heads, *n, *d) == (s.kv_heads, size, s.head_dim),
+        [_, heads, n, d] => s.heads_first && (*heads, *n, *d) == (s.kv_heads, size, s.head_dim),
         _ => false,
     };
-    valid(fits, || format!("a cache of {cache:?} with blocks of {size}"))?;
+    tiles(fits, || format!("a cache of {cache:?} with blocks of {size}"))?;
     tiles(s.kv_heads * s.head_dim <= 65_535, || "rows of the cache over 65535".into())?;
     valid(matches!(table.dims[..], [b, _] if b == s.batch), || format!("`block_table` is {:?}", table.dims))?;
     // The cache has at least the blocks that the lengths add up to (the vendor's page of FusedInferAttentionScoreV2).
@@ -125,5 +135,11 @@ fn check_blocks(a: &Args, s: &Shape, rule: &Rule) -> Answer<i64> {
     let of_one = if lens.len() == 1 { s.batch } else { 1 };
     let needed: i64 = lens.iter().map(|len| (len + size - 1) / size * of_one).sum();
     valid(needed <= cache[0], || format!("{needed} blocks in a cache of {}", cache[0]))?;
+    // A mask has a column for every slot of the blocks that the longest sequence has.
+    let slots = lens.iter().map(|len| (len + size - 1) / size * size).max().unwrap_or(0);
+    let width = a.opt("mask_opt").and_then(|mask| mask.dims.last().copied());
+    tiles(rule.sparse > 1 || width.is_none_or(|width| width >= slots), || {
+        format!("a mask of {width:?} columns for {slots} slots")
+    })?;
     Ok(table.dims[1] * size)
 }

@@ -98,14 +98,13 @@ fn rows(
     Ok(Copy { dst: dst as usize, dst_pitch, src: src as usize, src_pitch, width, height })
 }
 
-/// Pinned memory is read and written when the stream reaches the copy; other memory as configured.
+/// Pinned memory is read and written when the stream reaches the copy. With other memory the runtime waits for the stream and
+/// copies, and a capture that comes to such a copy is over (`isD2HorH2DInvolvePageableMemory` in api_error.cc of the runtime,
+/// 8.5 to 9.1); older drivers as configured.
 fn enqueue(w: &Arc<World>, stream: &Arc<Stream>, copy: Copy) -> Answer {
     let (from, to) = (is_device(copy.src), is_device(copy.dst));
     ensure(from || to, ACL_ERROR_RT_FEATURE_NOT_SUPPORT, || "from host to host".into())?;
-    let (host, extent) =
-        if from { (copy.dst, copy.extent(copy.dst_pitch)) } else { (copy.src, copy.extent(copy.src_pitch)) };
-    let has_host = !from || !to;
-    let pageable = has_host && !is_pinned(w, host, extent);
+    let (host, pageable) = (if from { copy.dst } else { copy.src }, copy.is_pageable(w));
     if pageable && is_capturing(stream) && w.config.keeps("pageable-capture") {
         return stream.spoil(w, ACL_ERROR_RT_STREAM_CAPTURE_CONFLICT, "a copy with pageable memory");
     }
@@ -134,6 +133,13 @@ impl Copy {
         (self.height.max(1) - 1) * pitch + self.width
     }
 
+    /// Whether a side is memory of the host that is not pinned.
+    fn is_pageable(&self, w: &World) -> bool {
+        [(self.src, self.src_pitch), (self.dst, self.dst_pitch)]
+            .into_iter()
+            .any(|(at, pitch)| !is_device(at) && !is_pinned(w, at, self.extent(pitch)))
+    }
+
     fn count(&self, w: &World) {
         let name = match (is_device(self.src), is_device(self.dst)) {
             (false, true) => "h2d",
@@ -144,7 +150,11 @@ impl Copy {
         let n = (self.width * self.height) as u64;
         w.trace.count(name, 1);
         w.trace.count(&format!("{name}.bytes"), n);
-        w.trace.line(|| format!("{name} {n} bytes"));
+        let pageable = self.is_pageable(w);
+        if pageable {
+            w.trace.count(&format!("{name}.pageable"), 1);
+        }
+        w.trace.line(|| format!("{name} {n} bytes{}", if pageable { " pageable" } else { "" }));
     }
 
     fn run_counted(&self, w: &World) -> Answer {

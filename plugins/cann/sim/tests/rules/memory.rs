@@ -89,6 +89,23 @@ fn pinned_memory_is_read_when_the_stream_gets_there_and_other_memory_before_the_
 }
 
 #[test]
+fn copies_with_pageable_memory_are_counted() {
+    let m = Machine::new("");
+    let (stream, x, plain) = (m.stream(), m.alloc(8), [0u8; 8]);
+    let mut pinned = std::ptr::null_mut();
+    assert_eq!(acl!(m, aclrtMallocHost(&mut pinned, 8)), 0);
+    for from in [pinned.cast_const(), plain.as_ptr().cast()] {
+        assert_eq!(acl!(m, aclrtMemcpyAsync(x, 8, from, 8, 1, stream)), 0);
+        assert_eq!(acl!(m, aclrtMemcpy(x, 8, from, 8, 1)), 0);
+    }
+    assert_eq!(acl!(m, aclrtMemcpy(pinned, 8, x, 8, 2)), 0);
+    assert_eq!(m.sync(stream), 0);
+    let counts = ["h2d", "h2d.pageable", "d2h", "d2h.pageable"].map(cann_simulator::door::count);
+    assert_eq!(counts, [4, 2, 1, 0]);
+    assert_eq!(acl!(m, aclrtFreeHost(pinned)), 0);
+}
+
+#[test]
 fn older_drivers_refuse_asynchronous_copies_from_pageable_memory() {
     let m = Machine::new("pageable=refuse");
     let plain = 3f32;

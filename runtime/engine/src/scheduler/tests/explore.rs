@@ -12,6 +12,7 @@ use std::result::Result;
 #[derive(Clone)]
 pub struct Setting {
     pub config: SchedulerConfig,
+    pub block_size: usize,
     pub n_blocks: usize,
     pub n_host: usize,
     /// Slots of recurrent states; none in models without them.
@@ -30,8 +31,6 @@ pub struct Setting {
     /// Tokens at which a sequence ends.
     pub n_max: usize,
 }
-
-const BLOCK_SIZE: usize = 2;
 
 pub fn request(id: u64, prompt: &[TokenId], width: usize) -> NewGroup {
     NewGroup {
@@ -66,6 +65,7 @@ pub fn setting() -> Setting {
     ];
     Setting {
         config,
+        block_size: 2,
         n_blocks: 6,
         n_host: 3,
         n_states: 0,
@@ -85,7 +85,7 @@ pub fn setting() -> Setting {
 pub fn explore(setting: &Setting, fault: Option<Fault>) -> Result<usize, String> {
     let device = [setting.n_blocks, setting.n_states];
     let host = [setting.n_host, setting.n_host_states];
-    let mut world = World::new(setting.config, device, host, BLOCK_SIZE, &setting.windows);
+    let mut world = World::new(setting.config, device, host, setting.block_size, &setting.windows);
     world.fault = fault;
     let root = Node { world, left: setting.clone(), n_added: 0 };
     let (mut seen, mut open) = (HashSet::new(), vec![root]);
@@ -231,6 +231,21 @@ fn settings() -> Vec<(&'static str, Setting)> {
             with(&|s| {
                 windowed(s);
                 (s.config.preemption, s.n_failures) = (Preemption::Swap, 1);
+            }),
+        ),
+        ("blocks of one", with(&|s| (s.block_size, s.config.prefix_cache) = (1, true))),
+        (
+            "blocks larger than any text",
+            with(&|s| {
+                (s.block_size, s.n_blocks, s.n_host) = (8, 3, 2);
+                (s.config.prefix_cache, s.config.preemption) = (true, Preemption::Swap);
+            }),
+        ),
+        (
+            "windows in blocks larger than these",
+            with(&|s| {
+                windowed(s);
+                (s.block_size, s.n_blocks, s.config.prefix_cache) = (4, 5, true);
             }),
         ),
         ("states", with(&recurrent)),
