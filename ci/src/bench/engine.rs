@@ -36,7 +36,8 @@ pub fn target() -> (f64, &'static str) {
 fn uses_vnni(cpuinfo: &str, isa: Option<&str>) -> bool {
     let flags = cpuinfo.lines().find_map(|line| line.strip_prefix("flags")).unwrap_or_default();
     let mut flags = flags.split_whitespace();
-    !matches!(isa, Some("scalar" | "avx2")) && flags.any(|flag| matches!(flag, "avx512_vnni" | "avx_vnni"))
+    !matches!(isa, Some("scalar" | "avx2" | "avx512"))
+        && flags.any(|flag| matches!(flag, "avx512_vnni" | "avx_vnni"))
 }
 
 #[cfg(test)]
@@ -53,6 +54,8 @@ mod tests {
         check("avx2 avx512_vnni", None, true);
         check("avx2 avx_vnni", Some("avxvnni"), true);
         check("avx2 avx512_vnni", Some("avx2"), false);
+        check("avx2 avx512_vnni", Some("avx512"), false);
+        check("avx2 avx512_vnni", Some("avx512vnni"), true);
         assert!(!uses_vnni("", None));
     }
 }

@@ -37,6 +37,9 @@ const MEASURED: Duration = Duration::from_millis(1000);
 /// Turns of a multiply-add loop in a round: some milliseconds.
 const TURNS: usize = 16 << 20;
 
+/// Turns of a multiply-add loop in a round of [`dot_speed`]: some tenths of a millisecond.
+const QUICK_TURNS: usize = 256 << 10;
+
 /// Measures operations with this many threads side by side, a second for each kind.
 pub fn operations(isa: Isa, n_threads: usize) -> Operations {
     let n_threads = n_threads.max(1);
@@ -83,6 +86,17 @@ pub fn reads(isa: Isa, n_threads: usize) -> Result<Reads> {
     Ok(Reads { best_gb_s, mean_gb_s })
 }
 
+/// Products of bytes per second, in 10⁹, of this thread within about a millisecond: enough to compare two instruction sets on
+/// a clock that each of them sets.
+pub fn dot_speed(isa: Isa) -> f64 {
+    let rate = || {
+        let begun = Instant::now();
+        dot(isa, QUICK_TURNS) / begun.elapsed().as_secs_f64() / 1e9
+    };
+    // The first rounds change the clock.
+    (0..8).map(|_| rate()).skip(2).fold(0.0, f64::max)
+}
+
 /// The sum of the best rates that threads side by side reach, in 10⁹ per second: each has a core of its own, and the
 /// rounds in which another program took it do not count.
 fn each(n_threads: usize, work: impl Fn() -> f64 + Sync) -> f64 {
@@ -113,7 +127,8 @@ dispatch! {
 }
 
 dispatch_also! {
-    AvxVnni "avxvnni,avx2,fma,f16c";
+    AvxVnni "avxvnni,avx2,fma,f16c",
+    Avx512Vnni | Avx512Bf16 "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
     /// Dot products of bytes in the L1 cache; how many operations that were.
     pub fn dot(turns: usize) -> f64 = dot_impl;
 }

@@ -38,7 +38,7 @@ impl Driver for CpuDriver {
     fn init(host: Host) -> Result<CpuDriver> {
         let isa = match host.option("cpu.isa") {
             Some(name) => Isa::from_name(&name).map_err(|e| Error::invalid(e.to_string()))?,
-            None => Isa::best(),
+            None => Isa::fastest(ceiling::dot_speed),
         };
         Ok(CpuDriver { device: Arc::new(Cpu::new(host, isa)) })
     }

@@ -56,6 +56,6 @@ fn isa(global: &Global) -> Result<Isa> {
         global.plugin_option.iter().rev().find(|(key, _)| key == "cpu.isa").map(|(_, name)| name.clone());
     match named.or_else(|| knobs::plugin_option("cpu.isa")) {
         Some(name) => Isa::from_name(&name).map_err(|e| Error::usage(e.to_string())),
-        None => Ok(Isa::best()),
+        None => Ok(Isa::fastest(ceiling::dot_speed)),
     }
 }

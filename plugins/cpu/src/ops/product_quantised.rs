@@ -11,7 +11,8 @@ use ahead::{NextColumns, NextRows};
 use std::ops::Range;
 
 dispatch_also! {
-    AvxVnni "avxvnni,avx2,fma,f16c";
+    AvxVnni "avxvnni,avx2,fma,f16c",
+    Avx512Vnni | Avx512Bf16 "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
     /// Makes the elements of all columns that are in `y`.
     pub fn quantised<F: Format>(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = quantised_with;
 }

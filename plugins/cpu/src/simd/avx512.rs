@@ -3,16 +3,18 @@
 use super::Simd;
 use std::arch::x86_64::*;
 
-/// Proof of AVX-512 F, BW, DQ, VL and VNNI, with AVX2, FMA and F16C; with `BF16`, of AVX-512 BF16, too.
+/// Proof of AVX-512 F, BW, DQ and VL, with AVX2, FMA and F16C; with `VNNI` and `BF16`, of AVX-512 VNNI and BF16, too.
 #[derive(Clone, Copy, Debug)]
-pub struct Level<const BF16: bool>(());
+pub struct Level<const VNNI: bool, const BF16: bool>(());
 
-/// Without products of bfloat16 numbers.
-pub type Avx512 = Level<false>;
-/// With them.
-pub type Avx512Bf16 = Level<true>;
+/// Bytes are multiplied in pairs.
+pub type Avx512 = Level<false, false>;
+/// Bytes are multiplied four at a time.
+pub type Avx512Vnni = Level<true, false>;
+/// The same, and bfloat16 numbers two at a time.
+pub type Avx512Bf16 = Level<true, true>;
 
-impl<const BF16: bool> Level<BF16> {
+impl<const VNNI: bool, const BF16: bool> Level<VNNI, BF16> {
     /// # Safety
     /// The machine has the instruction sets named above.
     #[inline(always)]
@@ -32,11 +34,12 @@ macro_rules! methods {
     )*};
 }
 
-impl<const BF16: bool> Simd for Level<BF16> {
+impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
     type F = __m512;
     type I = __m512i;
+    /// Sums of pairs in 16 bits; with `VNNI`, of four in 32.
     type Run = __m512i;
-    const CENTRE: i32 = 0;
+    const CENTRE: i32 = if VNNI { 0 } else { 128 };
     const WIDE: bool = true;
 
     methods! {
@@ -72,8 +75,16 @@ impl<const BF16: bool> Simd for Level<BF16> {
         fn xor(a: __m512i, b: __m512i) -> __m512i = _mm512_xor_si512(a, b);
         fn shl(a: __m512i, n: u32) -> __m512i = _mm512_sll_epi32(a, _mm_cvtsi32_si128(n as i32));
         fn shr(a: __m512i, n: u32) -> __m512i = _mm512_srl_epi32(a, _mm_cvtsi32_si128(n as i32));
-        fn dot4(acc: __m512i, u: __m512i, i: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, u, i);
-        fn dot4_full(acc: __m512i, u: __m512i, i: __m512i) -> __m512i = _mm512_dpbusd_epi32(acc, u, i);
+        fn begin(acc: __m512i) -> __m512i = if VNNI { acc } else { _mm512_setzero_si512() };
+        fn dot4(run: __m512i, u: __m512i, i: __m512i) -> __m512i = match VNNI {
+            true => _mm512_dpbusd_epi32(run, u, i),
+            false => _mm512_add_epi16(run, _mm512_maddubs_epi16(u, i)),
+        };
+        fn end(run: __m512i, acc: __m512i) -> __m512i = if VNNI { run } else { add_pairs(acc, run) };
+        fn dot4_full(acc: __m512i, u: __m512i, i: __m512i) -> __m512i = match VNNI {
+            true => _mm512_dpbusd_epi32(acc, u, i),
+            false => dot4_centred(acc, u, i),
+        };
         fn lut(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
 
@@ -106,16 +117,6 @@ impl<const BF16: bool> Simd for Level<BF16> {
     }
 
     #[inline(always)]
-    fn begin(self, acc: __m512i) -> __m512i {
-        acc
-    }
-
-    #[inline(always)]
-    fn end(self, run: __m512i, _acc: __m512i) -> __m512i {
-        run
-    }
-
-    #[inline(always)]
     fn transpose(self, rows: &[u8], stride: usize) -> [__m512i; 4] {
         assert!(15 * stride + 16 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
         // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
@@ -127,6 +128,29 @@ impl<const BF16: bool> Simd for Level<BF16> {
         assert!(15 * stride + 2 <= rows.len(), "16 rows {stride} apart in {} bytes", rows.len());
         // SAFETY: the assertion covers the last of the loads; the features are proven by `self`.
         unsafe { _mm512_cvtph_ps(super::avx2::gather_u16(rows.as_ptr(), stride)) }
+    }
+}
+
+/// # Safety
+/// AVX-512 BW.
+#[inline(always)]
+unsafe fn add_pairs(acc: __m512i, pairs: __m512i) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe { _mm512_add_epi32(acc, _mm512_madd_epi16(pairs, _mm512_set1_epi16(1))) }
+}
+
+/// acc + Σ (u - 128)·i over the four bytes of each lane. With w = u - 128, w·i = |w| · (i with the sign of w), and 2 · 128 · 127
+/// fits 16 bits.
+///
+/// # Safety
+/// AVX-512 BW.
+#[inline(always)]
+unsafe fn dot4_centred(acc: __m512i, u: __m512i, i: __m512i) -> __m512i {
+    // SAFETY: the caller's promise.
+    unsafe {
+        let w = _mm512_xor_si512(u, _mm512_set1_epi8(-128));
+        let signed = _mm512_mask_sub_epi8(i, _mm512_movepi8_mask(w), _mm512_setzero_si512(), i);
+        add_pairs(acc, _mm512_maddubs_epi16(_mm512_abs_epi8(w), signed))
     }
 }
 

@@ -15,9 +15,12 @@ pub(crate) enum Set {
     /// The same with AVX-VNNI, which products of quantised weights make use of.
     #[cfg(target_arch = "x86_64")]
     AvxVnni,
-    /// AVX-512 F, BW, DQ, VL and VNNI.
+    /// AVX-512 F, BW, DQ and VL.
     #[cfg(target_arch = "x86_64")]
     Avx512,
+    /// The same with AVX-512 VNNI, which products of quantised weights make use of.
+    #[cfg(target_arch = "x86_64")]
+    Avx512Vnni,
     /// The same with AVX-512 BF16, which products of bfloat16 numbers make use of.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
@@ -67,14 +70,14 @@ impl Isa {
                 && is_x86_feature_detected!("avx512f")
                 && is_x86_feature_detected!("avx512bw")
                 && is_x86_feature_detected!("avx512dq")
-                && is_x86_feature_detected!("avx512vl")
-                && is_x86_feature_detected!("avx512vnni");
+                && is_x86_feature_detected!("avx512vl");
+            let vnni = avx512 && is_x86_feature_detected!("avx512vnni");
+            let bf16 = vnni && is_x86_feature_detected!("avx512bf16");
             all.extend(avx2.then_some(Isa(Set::Avx2)));
-            let vnni = avx2 && is_x86_feature_detected!("avxvnni");
-            let bf16 = avx512 && is_x86_feature_detected!("avx512bf16");
-            all.extend(vnni.then_some(Isa(Set::AvxVnni)));
+            all.extend((avx2 && is_x86_feature_detected!("avxvnni")).then_some(Isa(Set::AvxVnni)));
+            all.extend(avx512.then_some(Isa(Set::Avx512)));
             let (plain, with_bf16) =
-                (avx512.then_some(Isa(Set::Avx512)), bf16.then_some(Isa(Set::Avx512Bf16)));
+                (vnni.then_some(Isa(Set::Avx512Vnni)), bf16.then_some(Isa(Set::Avx512Bf16)));
             // Where Intel has the instruction it takes longer than the multiplications that it stands for.
             let in_order = if is_intel() { [with_bf16, plain] } else { [plain, with_bf16] };
             all.extend(in_order.into_iter().flatten());
@@ -89,9 +92,15 @@ impl Isa {
         all
     }
 
-    /// The best one of this machine.
+    /// The best one of this machine, without a measurement.
     pub fn best() -> Isa {
         Isa::available().into_iter().last().unwrap_or(Isa::SCALAR)
+    }
+
+    /// The fastest one of this machine by `speed`. That is the best one but where it is AVX-512 without VNNI: processors that
+    /// have one unit for 512 bits, or lower their clock for them, may be faster with AVX2.
+    pub fn fastest(speed: impl Fn(Isa) -> f64) -> Isa {
+        fastest_of(&Isa::available(), speed)
     }
 
     /// The one with this name, if this machine has it.
@@ -111,6 +120,8 @@ impl Isa {
             #[cfg(target_arch = "x86_64")]
             Set::Avx512 => "avx512",
             #[cfg(target_arch = "x86_64")]
+            Set::Avx512Vnni => "avx512vnni",
+            #[cfg(target_arch = "x86_64")]
             Set::Avx512Bf16 => "avx512bf16",
             #[cfg(target_arch = "aarch64")]
             Set::Neon => "neon",
@@ -124,7 +135,7 @@ impl Isa {
     /// Whether it is another one but for some products.
     pub fn is_for_products(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return matches!(self.0, Set::AvxVnni | Set::Avx512Bf16);
+        return matches!(self.0, Set::AvxVnni | Set::Avx512Vnni | Set::Avx512Bf16);
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -133,6 +144,18 @@ impl Isa {
     pub(crate) fn set(self) -> Set {
         self.0
     }
+}
+
+/// [`Isa::fastest`] of these, the best one last.
+fn fastest_of(available: &[Isa], speed: impl Fn(Isa) -> f64) -> Isa {
+    let best = available.last().copied().unwrap_or(Isa::SCALAR);
+    #[cfg(target_arch = "x86_64")]
+    if best == Isa(Set::Avx512) {
+        let narrower = available[..available.len() - 1].last().copied().unwrap_or(best);
+        return if speed(narrower) > speed(best) { narrower } else { best };
+    }
+    let _ = speed;
+    best
 }
 
 /// Makes `fn name(isa, …)` of `fn implementation<S: Simd>(s: S, …)`, compiled for each instruction set but those
@@ -147,7 +170,7 @@ macro_rules! dispatch {
         $(#[$meta])*
         $vis fn $name $(<$g: $bound>)? (isa: $crate::simd::Isa, $($arg: $ty),*) $(-> $ret)? {
             #[cfg(target_arch = "x86_64")]
-            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+            #[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx2,fma,f16c")]
             #[allow(clippy::too_many_arguments)]
             fn avx512 $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? {
                 // SAFETY: the features are those of this function, so the machine has them.
@@ -187,7 +210,9 @@ macro_rules! dispatch {
                 },
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
-                $crate::simd::Set::Avx512 | $crate::simd::Set::Avx512Bf16 => unsafe {
+                $crate::simd::Set::Avx512
+                | $crate::simd::Set::Avx512Vnni
+                | $crate::simd::Set::Avx512Bf16 => unsafe {
                     avx512 $(::<$g>)? ($($arg),*)
                 },
                 #[cfg(target_arch = "aarch64")]
@@ -205,9 +230,10 @@ macro_rules! dispatch {
 }
 pub(crate) use dispatch;
 
-/// As [`dispatch!`], and compiled for one more instruction set of x86, of these features.
+/// As [`dispatch!`], and compiled for more instruction sets of x86: of each, those that share its kernels, and its features.
 macro_rules! dispatch_also {
-    ($Set:ident $features:literal;
+    (; $($function:tt)*) => { $crate::simd::dispatch! { $($function)* } };
+    ($Set:ident $(| $Same:ident)* $features:literal $(, $More:ident $(| $Sames:ident)* $more:literal)*;
         $(#[$meta:meta])*
         $vis:vis fn $name:ident $(<$g:ident : $bound:path>)? ($($arg:ident : $ty:ty),* $(,)?) $(-> $ret:ty)?
             = $implementation:ident;
@@ -221,16 +247,36 @@ macro_rules! dispatch_also {
                 let s = unsafe { $crate::simd::$Set::new() };
                 $implementation::<_ $(, $g)?>(s, $($arg),*)
             }
-            $crate::simd::dispatch! {
+            $crate::simd::dispatch_also! {
+                $($More $(| $Sames)* $more),*;
                 fn others $(<$g: $bound>)? ($($arg: $ty),*) $(-> $ret)? = $implementation;
             }
             match isa.set() {
                 #[cfg(target_arch = "x86_64")]
                 // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
-                $crate::simd::Set::$Set => unsafe { also $(::<$g>)? ($($arg),*) },
+                $crate::simd::Set::$Set $(| $crate::simd::Set::$Same)* => unsafe { also $(::<$g>)? ($($arg),*) },
                 _ => others $(::<$g>)? (isa, $($arg),*),
             }
         }
     };
 }
 pub(crate) use dispatch_also;
+
+#[cfg(all(test, target_arch = "x86_64"))]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn avx512_without_vnni_is_taken_where_it_is_not_slower_than_what_comes_before() {
+        let (avx2, avx512, vnni) = (Isa(Set::Avx2), Isa(Set::Avx512), Isa(Set::Avx512Vnni));
+        let all = [Isa::SCALAR, avx2, avx512, vnni];
+        let of = |n: usize, speeds: [f64; 2]| fastest_of(&all[..n], |isa| speeds[(isa == avx512) as usize]);
+        assert_eq!(of(3, [1.0, 1.5]), avx512);
+        assert_eq!(of(3, [1.0, 1.0]), avx512);
+        assert_eq!(of(3, [1.0, 0.9]), avx2);
+        // Nothing else is measured.
+        let measured = |_| panic!("a measurement");
+        assert_eq!((fastest_of(&all[..2], measured), fastest_of(&all, measured)), (avx2, vnni));
+        assert_eq!(fastest_of(&[], measured), Isa::SCALAR);
+    }
+}

@@ -23,7 +23,7 @@ pub use ahead::{Prefetcher, Stream, prefetch, prefetch_all};
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]
-pub use avx512::{Avx512, Avx512Bf16};
+pub use avx512::{Avx512, Avx512Bf16, Avx512Vnni};
 pub use isa::{Isa, UnknownIsa};
 pub(crate) use isa::{Set, dispatch, dispatch_also};
 #[cfg(target_arch = "aarch64")]
