@@ -204,7 +204,10 @@ fn branch(m: &Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Resu
 
 fn barrier(i: &Instruction, f: impl FnOnce(usize)) -> Result<(), String> {
     match i.operands.first() {
-        Some(Operand::Barrier(b)) => Ok(f(*b)),
+        Some(Operand::Barrier(b)) => {
+            f(*b);
+            Ok(())
+        }
         _ => Err("no barrier".into()),
     }
 }

@@ -1,5 +1,5 @@
 //! Runs the machine code of one block of a grid, lane by lane, as the chip's documents and its disassembly describe it: which
-//! instructions are issued, and where the lanes of each load lie. Numbers in large tensors are zero.
+//! instructions are issued, and which addresses the lanes of each load have. Numbers in large tensors are zero.
 
 use super::dataflow::ALL;
 use super::sass::{Kernel, PT, REGISTERS, RZ, URZ};
@@ -59,7 +59,7 @@ pub struct Access {
 }
 
 /// Instructions of a warp at most: a loop that does not end is a mistake of this program.
-const MOST: usize = 4_000_000;
+const MAX_EVENTS: usize = 4_000_000;
 const LANES: usize = 32;
 
 /// A value per lane.
@@ -140,8 +140,8 @@ impl<'a> Machine<'a> {
         for lane in (0..LANES).filter(|lane| active >> lane & 1 == 1) {
             warp.pc[lane] = pc + 1;
         }
-        if warp.events.len() > MOST {
-            return Err(format!("more than {MOST} instructions of a warp"));
+        if warp.events.len() > MAX_EVENTS {
+            return Err(format!("more than {MAX_EVENTS} instructions of a warp"));
         }
         warp.events.push(Event { at: pc as u32, lanes: lanes.count_ones() as u8, access: None });
         if lanes != 0 {

@@ -50,7 +50,7 @@ pub fn busy(chip: &Chip, unit: Unit) -> f64 {
     }
 }
 
-/// Clocks of the first cache for a load: pieces of 32 bytes lie in four banks by their address, and each bank gives one per
+/// Clocks of the first cache for a load: pieces of 32 bytes are in four banks by their address, and each bank gives one per
 /// clock, 128 bytes together (Accel-Sim's configuration of the chips since Volta: four banks, sectors interleaved).
 pub fn cache_clocks(chip: &Chip, access: &Access) -> f64 {
     let mut banks = [0u32; 4];

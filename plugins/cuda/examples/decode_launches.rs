@@ -79,7 +79,7 @@ fn gated(w: DType, [k, rows, n]: [u64; 3]) -> Case {
     })
 }
 
-/// A token of each sequence, whose keys are in blocks that lie between those of the others.
+/// A token of each sequence, whose blocks of keys alternate with those of the others.
 fn attention(n_seqs: u64) -> Case {
     let [n_heads, n_kv_heads, dim, n_keys, block] = HEADS;
     Case::new(format!("attention:{n_keys}:{n_seqs}"), |g, ints| {
