@@ -26,7 +26,7 @@ MUTATIONS = [
     ("the first part of rows that have fewer than lanes", "kernels/few.cuh", "if (lane < groups) raw[r]", "raw[r]",
      "few rows_of_every"),
     ("columns of x that are not there", "kernels/few.cuh", "((j < last ? j : last) * groups + first)",
-     "(j * groups + first)", "few rows_of_every"),
+     "((j < last ? j : j) * groups + first)", "few rows_of_every"),
     ("rows of weights that are not there", "kernels/mul_mat.cu",
      "for (int r = 0; r < R; r++) rows[r] = c.w + at_most(row + r, p.w.ne[1] - 1) * p.w.nb[1];\n    float sums[R * N];\n"
      "    multiply_rows",
@@ -50,7 +50,7 @@ MUTATIONS = [
     ("one step of a sum left out", "kernels/few.cuh", "return sum_of_lane<1, LANES / 2>(x);",
      "return sum_of_lane<1, LANES / 4>(x);", "few rows_of_every"),
     ("numbers of columns that are not there stored", "kernels/few.cuh",
-     "if (lane % LANES == 0 && j <= last && row < p.w.ne[1]) store_result", "if (lane % LANES == 0 && row < p.w.ne[1]) store_result",
+     "if (lane % LANES == 0 && j <= last && row < p.w.ne[1]) store_result", "if (lane % LANES == 0 && j <= last + N && row < p.w.ne[1]) store_result",
      "few rows_of_every"),
     ("numbers of rows that are not there stored", "kernels/few.cuh",
      "if (lane % LANES == 0 && j <= last && row < p.w.ne[1]) store_result", "if (lane % LANES == 0 && j <= last) store_result",
