@@ -170,7 +170,7 @@ fn rows_of_sealed_weights_are_picked_and_multiplied() {
     assert_eq!(m.reports(), [""; 0]);
 }
 
-/// What cannot read the layout says so, and the host takes the op elsewhere.
+/// What cannot read the layout is refused, and the host takes the op elsewhere.
 #[test]
 fn other_ops_refuse_a_sealed_weight() {
     let m = Machine::new("queue=late,memory=1g,sm=80");
