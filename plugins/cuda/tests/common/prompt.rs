@@ -26,6 +26,8 @@ pub struct Prompt {
     pub gap: u64,
     /// V are the first numbers of K's rows.
     pub v_of_k: bool,
+    /// Starts of sequences that bring nothing are 0, below those before them.
+    pub loose: bool,
 }
 
 /// Two prompts that end within a tile, a decode and a few tokens between, a row that is not in use.
@@ -42,6 +44,7 @@ pub fn prompt() -> Prompt {
         block: 16,
         gap: 0,
         v_of_k: false,
+        loose: false,
     }
 }
 
@@ -83,6 +86,9 @@ impl Prompt {
                 *at += s.1;
                 Some(*at)
             }));
+            for (start, _) in starts.iter_mut().zip(&self.seqs).filter(|(_, s)| self.loose && s.1 == 0) {
+                *start = 0;
+            }
             ints.push((paged.query_starts, starts));
             let sinks = self.sinks.then(|| g.input("sinks", DType::F32, &[n_heads]));
             let q = g.scale(q, self.size);
