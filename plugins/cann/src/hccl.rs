@@ -312,7 +312,7 @@ fn address(t: &TensorView<'_>) -> Result<*mut c_void> {
     Ok(memory.address(t.offset()))
 }
 
-fn own<'a>(stream: &'a mut dyn Stream) -> Result<&'a mut CardStream> {
+fn own(stream: &mut dyn Stream) -> Result<&mut CardStream> {
     let stream = (stream as &mut dyn Any).downcast_mut::<CardStream>();
     stream.ok_or_else(|| Error::invalid("a stream of another plugin"))
 }

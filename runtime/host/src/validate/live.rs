@@ -127,9 +127,11 @@ pub(crate) fn check(
             )),
         };
     };
-    // SAFETY: the object is alive, and starts with the address of its table unless it is a plan or a group.
-    let vt =
-        if matches!(found.kind, Kind::Plan | Kind::Group) { 0 } else { unsafe { *(object as *const usize) } };
+    let vt = match found.kind {
+        Kind::Plan | Kind::Group => 0,
+        // SAFETY: the object is alive, and starts with the address of its table, as all others do.
+        _ => unsafe { *(object as *const usize) },
+    };
     if found.plugin != plugin || vt != found.vt {
         let text = format!("the {:?} at {object:#x} has another table than when it was made", found.kind);
         return Err((Scope::Plugin, text));

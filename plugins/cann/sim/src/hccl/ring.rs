@@ -95,7 +95,7 @@ impl Ring {
         let mb = std::env::var("HCCL_BUFFSIZE").ok().and_then(|text| text.parse::<u64>().ok()).unwrap_or(200);
         let mut charged = Vec::new();
         for &device in &devices {
-            match w.memory.charge(device, 2 * mb << 20) {
+            match w.memory.charge(device, (2 * mb) << 20) {
                 Ok(n) => charged.push(n),
                 Err(text) => {
                     devices.iter().zip(charged).for_each(|(device, n)| w.memory.give(*device, n));
