@@ -12,7 +12,10 @@
 
 // Whether both halves of a group have one scale and one offset, and whether there are offsets.
 constexpr bool is_of_32(int type) { return type != Q2_K && type != Q3_K && type != Q6_K; }
-constexpr bool has_offsets(int type) { return !is_of_32(type) || type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q5_1 || type == Q4_K || type == Q5_K; }
+constexpr bool has_offsets(int type) {
+    bool is_plain = type == Q4_0 || type == Q4_1 || type == Q5_0 || type == Q5_1;
+    return is_plain || type == Q4_K || type == Q5_K || !is_of_32(type);
+}
 
 // Group as three times sixteen bytes.
 DEVICE void store_group(shared<u16> to, i64 at, const Group &g) {

@@ -1,5 +1,6 @@
 // y = w x of F16 or BF16 weights and many columns, on sm_90: tiles of 128 rows come by tensor maps, and warpgroups multiply them
-// where they are. x was made halves before (mul_mat_half.cu), for BF16 weights two of each number or one. Packed weights are made F16.
+// where they are. x was made halves before (mul_mat_half.cu), for BF16 weights two of
+// each number or one. Packed weights are made F16.
 #include "hopper.cuh"
 #include "product.cuh"
 

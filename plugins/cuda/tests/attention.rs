@@ -69,13 +69,15 @@ fn what_cannot_be_read_in_sixteens_is_read_number_by_number() {
         ((F16, F16), (64, 64), 4),
         ((F32, F32), (256, 256), 2),
     ] {
-        let p = Prompt { dims, cache, gap, ..decode() };
+        let p = Prompt { dims, cache, gap, tail: gap, ..decode() };
         check(&p, &format!("{cache:?}, heads of {dims:?}, {gap} numbers before"), "attention_any");
     }
+    // Rows that begin at a multiple of 16 bytes but for their distance.
+    check(&Prompt { tail: 4, ..decode() }, "4 numbers after", "attention_any");
     let p = Prompt { gap: 8, ..decode() };
     check(&p, "8 numbers before", "attention_f16_2");
     // Blocks of 34 bytes begin at even addresses.
-    let p = Prompt { gap: 32, cache: (Q8_0, Q8_0), ..decode() };
+    let p = Prompt { gap: 32, tail: 32, cache: (Q8_0, Q8_0), ..decode() };
     check(&p, "a block before", "attention_q8_0_2");
 }
 

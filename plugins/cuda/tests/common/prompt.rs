@@ -22,8 +22,9 @@ pub struct Prompt {
     pub size: f32,
     /// Slots of a block.
     pub block: u64,
-    /// Numbers before those of K, and as many after them, in a row of its cache.
+    /// Numbers before those of K in a row of its cache, and after them.
     pub gap: u64,
+    pub tail: u64,
     /// V are the first numbers of K's rows.
     pub v_of_k: bool,
     /// Starts of sequences that bring nothing are 0, below those before them.
@@ -43,6 +44,7 @@ pub fn prompt() -> Prompt {
         size: 1.0,
         block: 16,
         gap: 0,
+        tail: 0,
         v_of_k: false,
         loose: false,
     }
@@ -66,8 +68,8 @@ impl Prompt {
             let q = g.input("q", DType::F32, &[dim, n_heads, n_tokens]);
             let n_slots = n_blocks * self.block;
             let k_row = dim * n_kv_heads;
-            let k = g.state("k", self.cache.0, &[k_row + 2 * self.gap, n_slots], Role::KCache);
-            let k = if self.gap > 0 { g.slice(k, 0, self.gap, k_row) } else { k };
+            let k = g.state("k", self.cache.0, &[k_row + self.gap + self.tail, n_slots], Role::KCache);
+            let k = if self.gap + self.tail > 0 { g.slice(k, 0, self.gap, k_row) } else { k };
             let v = match self.v_of_k {
                 true => g.slice(k, 0, 0, dim_v * n_kv_heads),
                 false => g.state("v", self.cache.1, &[dim_v * n_kv_heads, n_slots], Role::VCache),
