@@ -209,12 +209,12 @@ macro_rules! dispatch {
                     avx2 $(::<$g>)? ($($arg),*)
                 },
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
                 $crate::simd::Set::Avx512
                 | $crate::simd::Set::Avx512Vnni
-                | $crate::simd::Set::Avx512Bf16 => unsafe {
-                    avx512 $(::<$g>)? ($($arg),*)
-                },
+                | $crate::simd::Set::Avx512Bf16 => {
+                    // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
+                    unsafe { avx512 $(::<$g>)? ($($arg),*) }
+                }
                 #[cfg(target_arch = "aarch64")]
                 $crate::simd::Set::Neon =>
                     $implementation::<_ $(, $g)?>($crate::simd::Neon($crate::simd::Pairs), $($arg),*),
@@ -253,8 +253,10 @@ macro_rules! dispatch_also {
             }
             match isa.set() {
                 #[cfg(target_arch = "x86_64")]
-                // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
-                $crate::simd::Set::$Set $(| $crate::simd::Set::$Same)* => unsafe { also $(::<$g>)? ($($arg),*) },
+                $crate::simd::Set::$Set $(| $crate::simd::Set::$Same)* => {
+                    // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
+                    unsafe { also $(::<$g>)? ($($arg),*) }
+                }
                 _ => others $(::<$g>)? (isa, $($arg),*),
             }
         }
