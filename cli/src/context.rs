@@ -128,7 +128,7 @@ mod tests {
         assert_eq!((of(None, None).unwrap(), of(None, Some(128)).unwrap()), (16, 128));
         assert_eq!((of(Some(32), Some(128)).unwrap(), of(Some(1024), None).unwrap()), (32, 1024));
         for refused in [0, 48, 2048] {
-            let e = of(Some(refused), Some(128)).unwrap_err().to_string();
+            let e = of(Some(refused), Some(128)).unwrap_err().message;
             assert!(e.contains("expected a power of two up to 1024"), "{e}");
         }
     }

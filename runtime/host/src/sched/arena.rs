@@ -154,8 +154,8 @@ mod tests {
         let y = g.add(exp, b);
         g.output(y, "y");
         let placement = Placement { node: vec![0; g.nodes.len()], ..Placement::default() };
-        let splits = split(&g, &placement);
-        let arenas = plan_arenas(&g, &placement, &splits, &[64], |_, t| g.def(t).n_bytes());
+        let splits = split(&g, &placement, Together::default());
+        let arenas = plan_arenas(&g, &placement, &splits, &[], &[64], |_, t| g.def(t).n_bytes());
         let at = |t| arenas[0].offsets[&t] - arenas[0].inputs.start;
         assert_eq!((at(a), at(b), arenas[0].inputs.end - arenas[0].inputs.start), (0, 64, 128));
         let others = [tanh, exp].map(|t| arenas[0].offsets[&t]);
