@@ -11,6 +11,10 @@ use std::path::Path;
 /// The open compiler.
 pub struct Compiler(Nvrtc);
 
+/// Bytes of stack of the thread that compiles. The compiler recurses over a kernel's code: 8 MiB, a main thread's, overflowed
+/// with the largest kernels, and a thread of Rust's has 2. Pages that are not touched take no memory.
+const STACK: usize = 256 << 20;
+
 /// What a compilation gave.
 pub struct Compiled {
     /// A binary, or PTX with its final zero.
@@ -30,8 +34,23 @@ impl Compiler {
         self.compile_text(family.name, family.source, HEADERS, target)
     }
 
-    /// As above, of any source, with the names and texts of headers that it includes.
+    /// As above, of any source, with the names and texts of headers that it includes; on a thread with a stack of its own size.
     pub fn compile_text(
+        &self,
+        family: &str,
+        source: &str,
+        headers: &[(&str, &str)],
+        target: &str,
+    ) -> Result<Compiled, String> {
+        std::thread::scope(|scope| {
+            let thread = std::thread::Builder::new().name("llmrt nvrtc".into()).stack_size(STACK);
+            let work = || self.compile_here(family, source, headers, target);
+            let thread = thread.spawn_scoped(scope, work).map_err(|e| format!("no thread for NVRTC: {e}"))?;
+            thread.join().unwrap_or_else(|_| Err(format!("{family} for {target}: the thread of NVRTC panicked")))
+        })
+    }
+
+    fn compile_here(
         &self,
         family: &str,
         source: &str,
