@@ -476,6 +476,7 @@ static const llmrt_buffer_type buffer_types[] = {
 static const llmrt_device_info device_info = {
     sizeof(llmrt_device_info), LLMRT_DEVICE_ACCEL, LLMRT_CAP_ASYNC | LLMRT_CAP_EVENTS, STR("0"),
     STR("adds and multiplies in C++"), STR("test"), STR(""), {}, TOTAL, 1, sizeof(llmrt_buffer_type), buffer_types,
+    0, 0,
 };
 
 static llmrt_device device = { &device_vt, &device_info, nullptr };

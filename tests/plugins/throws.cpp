@@ -135,7 +135,7 @@ const llmrt_buffer_type buffer_type = { sizeof(llmrt_buffer_type), 0, LLMRT_BUFF
 
 const llmrt_device_info device_info = {
     sizeof(llmrt_device_info), LLMRT_DEVICE_ACCEL, 0, STR("0"), STR("throws"), STR("c++"), STR(""), {},
-    1 << 20, 1, sizeof(llmrt_buffer_type), &buffer_type,
+    1 << 20, 1, sizeof(llmrt_buffer_type), &buffer_type, 0, 0,
 };
 
 llmrt_device device = { &device_vt, &device_info, nullptr };

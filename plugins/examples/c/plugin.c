@@ -435,6 +435,7 @@ static const llmrt_device_info device_info = {
     STR(""), { 0 }, /* PCI address and uuid: by which the host finds that two plugins offer the same card */
     MEMORY,
     1, sizeof(llmrt_buffer_type), buffer_types,
+    0, 0, /* kv_block_size: any */
 };
 
 static llmrt_device device = { &device_vt, &device_info, NULL };
