@@ -252,6 +252,7 @@ fn the_card_with_the_last_layers_picks() {
     assert!(found.report.splits.len() > 10, "{}", found.report);
     let is_there = |(n, bytes): &(usize, u64)| *n > 0 && *bytes > 0;
     assert!(found.report.collectives.iter().all(is_there), "put together by the cards: {}", found.report);
+    drop(lab);
     let apart = sim("sync", "[card]\ndevices = 2\np2p = no\nmemory = 64 MiB", &["sim:card.0", "sim:card.1"]);
     let found = check_split(&apart, &few(0), 5 * picked(128), SplitMode::Rows);
     assert!(found.report.by_copies.is_some_and(|why| why.contains("cannot reach each other")));

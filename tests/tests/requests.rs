@@ -146,7 +146,7 @@ fn check_mixes(name: &str, lab: &Lab, model: Tiny) {
         (Policy::PrefillFirst, Preemption::Recompute, 64, 16, 10),
         (Policy::Chunked, Preemption::Recompute, 9, 16, 11),
         (Policy::Chunked, Preemption::Swap, 16, 128, 6),
-        (Policy::PrefillFirst, Preemption::Recompute, 32, 128, 7),
+        (Policy::PrefillFirst, Preemption::Recompute, 64, 128, 7),
         (Policy::Chunked, Preemption::Auto, 16, 4, 30),
     ]
     .into_iter()
@@ -225,7 +225,7 @@ fn staging_memory_is_not_written_while_a_stream_copies_it() {
         let buffer = device.alloc(0, 4096, c::USAGE_ANY).unwrap();
         buffer.fill(0, 4096, 9).unwrap();
         let stream = device.stream(1).unwrap();
-        staging.bytes().unwrap().iter_mut().zip(0..).for_each(|(byte, i)| *byte = i);
+        staging.bytes().unwrap().iter_mut().enumerate().for_each(|(i, byte)| *byte = i as u8);
         stream.set_staged(&buffer, 64, &staging, 100..200).unwrap();
         stream.set_staged(&buffer, 1000, &staging, 0..1000).unwrap();
         assert!(staging.bytes().unwrap_err().to_string().contains("still in use"), "{name}");
