@@ -46,7 +46,9 @@ impl Compiler {
             let thread = std::thread::Builder::new().name("llmrt nvrtc".into()).stack_size(STACK);
             let work = || self.compile_here(family, source, headers, target);
             let thread = thread.spawn_scoped(scope, work).map_err(|e| format!("no thread for NVRTC: {e}"))?;
-            thread.join().unwrap_or_else(|_| Err(format!("{family} for {target}: the thread of NVRTC panicked")))
+            thread
+                .join()
+                .unwrap_or_else(|_| Err(format!("{family} for {target}: the thread of NVRTC panicked")))
         })
     }
 
