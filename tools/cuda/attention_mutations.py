@@ -72,7 +72,7 @@ MUTATIONS = [
     ("words of a block of Q8_0 that are not shifted", "kernels/cached.cuh",
      "x.words[3] = 8 * (u32)(bytes & 3);", "x.words[3] = 0;", "attention every_cache"),
     ("sixteen bytes from any address", "src/ops/attention_heads.rs",
-     "_ if !is_aligned || !in_sixteens(&k) || !in_sixteens(&v) => None,", "_ if !in_sixteens(&k) || !in_sixteens(&v) => None,",
+     "_ if !is_aligned || !slots_in_sixteens(&k) || !slots_in_sixteens(&v) => None,", "_ if !slots_in_sixteens(&k) || !slots_in_sixteens(&v) => None,",
      "attention what_cannot"),
     ("sixteen bytes of rows at any distance", "src/ops/attention_heads.rs",
      "t.nb()[1].is_multiple_of(16)", "t.nb()[1].is_multiple_of(2)", "attention what_cannot"),

@@ -37,7 +37,7 @@ pub fn has_room(
     n_seqs: usize,
 ) -> bool {
     let in_eights = dim.is_multiple_of(8) && dim_v.is_multiple_of(8) && k.dtype() == v.dtype();
-    let starts = |t: &TensorView<'_>| in_sixteens(t) && t.offset().is_multiple_of(16);
+    let starts = |t: &TensorView<'_>| slots_in_sixteens(t) && t.offset().is_multiple_of(16);
     let is_even = in_eights && (k.dtype() == Some(DType::Q8_0) || starts(k) && starts(v));
     let largest = if is_even && n_tokens <= FEW * n_seqs { LARGEST } else { NARROW };
     dim.max(dim_v) <= largest
@@ -52,7 +52,7 @@ impl Heads {
         let name = match k.dtype() {
             _ if k.dtype() != v.dtype() || !dim.is_multiple_of(8) || !dim_v.is_multiple_of(8) => None,
             Some(DType::Q8_0) => Some("q8_0"),
-            _ if !is_aligned || !in_sixteens(&k) || !in_sixteens(&v) => None,
+            _ if !is_aligned || !slots_in_sixteens(&k) || !slots_in_sixteens(&v) => None,
             Some(DType::F16) => Some("f16"),
             Some(DType::BF16) => Some("bf16"),
             Some(DType::F32) => Some("f32"),
@@ -91,8 +91,8 @@ impl Heads {
     }
 }
 
-/// Whether heads begin at multiples of 16 bytes if the cache does: there are 8 numbers, or as many more, in each.
-fn in_sixteens(t: &TensorView<'_>) -> bool {
+/// Whether heads of each slot begin at multiples of 16 bytes if the cache does: there are 8 numbers, or as many more, in each.
+fn slots_in_sixteens(t: &TensorView<'_>) -> bool {
     t.nb()[1].is_multiple_of(16)
 }
 
