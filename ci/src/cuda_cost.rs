@@ -19,6 +19,7 @@ mod float;
 mod integer;
 mod machine;
 mod sass;
+mod tensor;
 mod timing;
 
 #[cfg(test)]

@@ -20,6 +20,8 @@ pub struct Chip {
     pub latency: [u64; 3],
     /// F32 operations per clock of a multiprocessor.
     pub fp32: u32,
+    /// Products of bytes on tensor cores per clock of a multiprocessor, by instructions of a warp.
+    pub byte_products: u32,
     /// Lanes of loads and stores per clock of a multiprocessor.
     pub load_lanes: u32,
     /// Warps and blocks that a multiprocessor holds.
@@ -46,7 +48,7 @@ pub const SCHEDULERS: f64 = 4.0;
 /// to 1.98, which only helps. Warps, blocks and shared memory: the guide's table of compute capabilities 9.0, 8.0 and 8.9.
 /// Latencies: Luo et al., "Benchmarking and Dissecting the Nvidia Hopper GPU Architecture via Microbenchmarking" (2024),
 /// rounded; measured on idle cards, so that a busy memory answers later. Bytes of the second cache: A100's white paper (5120);
-/// H100 is taken to be alike; RTX 4090: about the 5 TB/s that tests of others found.
+/// H100 is taken to be alike, and so are its products of bytes by warps: twice that takes products by groups of warps. RTX 4090: about the 5 TB/s that tests of others found.
 pub const CHIPS: [Chip; 3] = [
     Chip {
         name: "H100",
@@ -58,6 +60,7 @@ pub const CHIPS: [Chip; 3] = [
         l2_bytes: 5120.0,
         latency: [41, 263, 479],
         fp32: 128,
+        byte_products: 2048,
         load_lanes: 32,
         warps: 64,
         blocks: 32,
@@ -74,6 +77,7 @@ pub const CHIPS: [Chip; 3] = [
         l2_bytes: 5120.0,
         latency: [38, 262, 466],
         fp32: 64,
+        byte_products: 2048,
         load_lanes: 32,
         warps: 64,
         blocks: 32,
@@ -90,6 +94,7 @@ pub const CHIPS: [Chip; 3] = [
         l2_bytes: 2048.0,
         latency: [43, 273, 541],
         fp32: 128,
+        byte_products: 1024,
         load_lanes: 16,
         warps: 48,
         blocks: 24,

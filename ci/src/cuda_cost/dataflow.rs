@@ -67,6 +67,8 @@ pub fn n_results(i: &Instruction) -> usize {
 fn result_words(i: &Instruction) -> u16 {
     match &i.op[..] {
         "LD" | "LDG" | "LDS" | "LDL" | "LDC" => u16::try_from(i.width().div_ceil(4)).unwrap_or(1),
+        "LDSM" => super::tensor::n_matrices(i),
+        "IMMA" => super::tensor::words(i).map_or(1, |words| words[2]),
         "IMAD" if i.has("WIDE") => 2,
         "CS2R" if !i.has("32") => 2,
         "F2I" if i.has("U64") || i.has("S64") => 2,
@@ -77,6 +79,7 @@ fn result_words(i: &Instruction) -> u16 {
 fn source_words(i: &Instruction, n: usize) -> u16 {
     match &i.op[..] {
         "ST" | "STG" | "STS" | "STL" => u16::try_from(i.width().div_ceil(4)).unwrap_or(1),
+        "IMMA" => super::tensor::words(i).map_or(1, |words| words[n - n_results(i)]),
         // The number that a 64-bit product is added to.
         "IMAD" if (i.has("WIDE") || i.has("HI")) && n >= n_results(i) + 2 => 2,
         "I2F" if i.has("U64") || i.has("S64") => 2,

@@ -3,7 +3,7 @@
 use super::dataflow::n_results;
 use super::machine::{Access, Machine, Warp};
 use super::sass::{Change, Instruction, Operand, Place, RZ, URZ};
-use super::{float, integer};
+use super::{float, integer, tensor};
 
 const LANES: usize = 32;
 
@@ -40,6 +40,8 @@ pub fn execute(
         "SHFL" => shuffle(m, warp, i, lanes),
         "VOTE" => vote(m, warp, i, lanes),
         "LD" | "LDG" | "ST" | "STG" | "LDS" | "STS" | "LDL" | "STL" | "LDGSTS" => memory(m, warp, i, lanes),
+        "LDSM" => matrices(m, warp, i, lanes),
+        "IMMA" => tensor::product(warp, i, lanes),
         _ => each(m, warp, i, lanes, pc),
     }
 }
@@ -71,7 +73,7 @@ pub struct Output {
     pub preds: Vec<bool>,
 }
 
-fn write(warp: &mut Warp, i: &Instruction, lane: usize, result: &Output) {
+pub fn write(warp: &mut Warp, i: &Instruction, lane: usize, result: &Output) {
     let mut preds = result.preds.iter();
     for operand in i.operands.iter().take(n_results(i)) {
         match operand {
@@ -254,7 +256,7 @@ fn vote(m: &Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Result
     Ok(())
 }
 
-fn address(warp: &Warp, place: &Place, lane: usize) -> u64 {
+pub fn address(warp: &Warp, place: &Place, lane: usize) -> u64 {
     let pair =
         |reg: u16| u64::from(register(warp, reg, lane)) | u64::from(register(warp, reg + 1, lane)) << 32;
     let mut at = place.offset as u64;
@@ -266,6 +268,29 @@ fn address(warp: &Warp, place: &Place, lane: usize) -> u64 {
         at = at.wrapping_add(if place.is_wide { pair(reg) } else { u64::from(register(warp, reg, lane)) });
     }
     if place.is_wide { at } else { u64::from(at as u32) }
+}
+
+/// Clocks of shared memory: each of its 32 banks gives one word per clock, to all lanes that want it (CUDA C++ Programming
+/// Guide, "Shared Memory" of compute capability 5.x and after).
+fn shared_clocks(of_lanes: &[(u64, u32)]) -> u32 {
+    let mut words: Vec<u64> =
+        of_lanes.iter().flat_map(|(at, n)| at / 4..(at + u64::from(*n)).div_ceil(4)).collect();
+    words.sort_unstable();
+    words.dedup();
+    let mut banks = [0u32; 32];
+    words.iter().for_each(|word| banks[(word % 32) as usize] += 1);
+    banks.into_iter().max().unwrap_or(0)
+}
+
+fn matrices(m: &Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Result<(), String> {
+    let place = i.operands.iter().find_map(|operand| match operand {
+        Operand::Memory(place) => Some(*place),
+        _ => None,
+    });
+    let place = place.filter(|_| lanes == u32::MAX).ok_or("no place, or not by all lanes")?;
+    let clocks = shared_clocks(&tensor::rows(warp, i, &place));
+    warp.events.last_mut().ok_or("no event")?.shared_clocks = clocks;
+    tensor::load(m, warp, i, &place)
 }
 
 fn memory(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> Result<(), String> {
@@ -282,11 +307,17 @@ fn memory(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> 
     let is_global = ["LD", "LDG", "ST", "STG", "LDGSTS"].contains(&&i.op[..]);
     let mut sectors = Vec::new();
     let mut is_stream = false;
+    let mut shared = Vec::new();
     for lane in lanes_of(lanes) {
         let at = address(warp, last, lane);
         if is_global {
             sectors.extend((at / 32..=(at + u64::from(n) - 1) / 32).collect::<Vec<_>>());
             is_stream |= m.region(at).is_some_and(|region| region.is_stream);
+        }
+        match &i.op[..] {
+            "LDS" | "STS" => shared.push((at, n)),
+            "LDGSTS" => shared.push((address(warp, first, lane), n)),
+            _ => (),
         }
         match &i.op[..] {
             "LD" | "LDG" => load(warp, i, lane, m.load(at, n)?),
@@ -319,6 +350,7 @@ fn memory(m: &mut Machine<'_>, warp: &mut Warp, i: &Instruction, lanes: u32) -> 
             }
         }
     }
+    warp.events.last_mut().ok_or("no event")?.shared_clocks = shared_clocks(&shared);
     if is_global {
         sectors.sort_unstable();
         sectors.dedup();

@@ -43,6 +43,8 @@ pub struct Event {
     pub lanes: u8,
     /// What it reads of global memory.
     pub access: Option<Access>,
+    /// Clocks of shared memory for what it reads or writes there.
+    pub shared_clocks: u32,
 }
 
 /// A load or a store of global memory by a warp.
@@ -143,7 +145,12 @@ impl<'a> Machine<'a> {
         if warp.events.len() > MAX_EVENTS {
             return Err(format!("more than {MAX_EVENTS} instructions of a warp"));
         }
-        warp.events.push(Event { at: pc as u32, lanes: lanes.count_ones() as u8, access: None });
+        warp.events.push(Event {
+            at: pc as u32,
+            lanes: lanes.count_ones() as u8,
+            access: None,
+            shared_clocks: 0,
+        });
         if lanes != 0 {
             super::execute::execute(self, warp, i, lanes, pc).map_err(|e| {
                 format!("{}{}: {e}", i.op, i.mods.iter().map(|m| format!(".{m}")).collect::<String>())

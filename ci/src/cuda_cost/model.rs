@@ -5,7 +5,7 @@
 use super::chips::{Chip, SCHEDULERS};
 use super::machine::{Event, Launch};
 use super::sass::Kernel;
-use super::timing::{Unit, WarpTime, busy, cache_clocks, replay, unit};
+use super::timing::{Unit, WarpTime, busy, cache_clocks, own_clocks, replay, unit};
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a launch costs on a card.
@@ -78,10 +78,10 @@ pub fn cost(
         ..Cost::default()
     };
     c.resident = chip.resident(launch.threads, registers, shared + launch.shared).max(1);
-    let per_sm = f64::from(n_blocks) / f64::from(chip.n_sms);
-    // Blocks on a multiprocessor at a time, and how often it is filled.
-    let at_once = per_sm.ceil().min(f64::from(c.resident));
-    let rounds = (per_sm / at_once).max(1.0);
+    // The busiest multiprocessor: its blocks, how many at a time, and how often it is filled.
+    let per_sm = (f64::from(n_blocks) / f64::from(chip.n_sms)).ceil();
+    let at_once = per_sm.min(f64::from(c.resident));
+    let rounds = (per_sm / at_once).ceil();
     c.warps = at_once * f64::from(launch.threads / 32);
     let cache = count(chip, kernel, warps, &mut c);
     let (streamed, total) = (streams(launch), f64::from(n_blocks));
@@ -103,6 +103,7 @@ pub fn cost(
         ("int", micros(per_sm * of(Unit::Integer) * busy(chip, Unit::Integer))),
         ("mul", micros(per_sm * of(Unit::Product) * busy(chip, Unit::Product))),
         ("float", micros(per_sm * floats)),
+        ("tensor", micros(per_sm * of(Unit::Tensor) * busy(chip, Unit::Tensor))),
         ("func", micros(per_sm * of(Unit::Function) * busy(chip, Unit::Function))),
         ("cache", micros(per_sm * cache)),
         ("wait", micros(rounds * c.warp.clocks as f64)),
@@ -133,10 +134,11 @@ fn count(chip: &Chip, kernel: &Kernel, warps: &[Vec<Event>], c: &mut Cost) -> f6
         *c.instructions.entry(unit(i)).or_default() += 1;
         *c.names.entry(i.op.clone()).or_default() += 1;
         let Some(access) = &event.access else {
-            cache += if unit(i) == Unit::Memory { busy(chip, Unit::Memory) } else { 0.0 };
+            cache += own_clocks(chip, i, event);
             continue;
         };
-        cache += cache_clocks(chip, access);
+        // What is copied into shared memory passes the first cache's storage, which that is, but once.
+        cache += cache_clocks(chip, access).max(f64::from(event.shared_clocks));
         if access.is_load {
             *c.widths.entry((access.is_stream, access.width)).or_default() += 1;
             if access.is_stream {

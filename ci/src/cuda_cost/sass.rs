@@ -132,8 +132,13 @@ fn instruction(line: &str, labels: &BTreeMap<String, usize>) -> Result<Instructi
     let (name, rest) = line.split_once(' ').unwrap_or((line, ""));
     let mut words = name.split('.').map(str::to_string);
     let full = words.next().unwrap_or_default();
-    let is_uniform = full.starts_with('U') || ["S2UR", "R2UR", "VOTEU"].contains(&&full[..]);
-    let op = if full == "VOTEU" { "VOTE" } else { full.strip_prefix('U').unwrap_or(&full) }.to_string();
+    let is_uniform = full.starts_with('U') || ["S2UR", "R2UR", "VOTEU", "BRXU"].contains(&&full[..]);
+    let op = match &full[..] {
+        "VOTEU" => "VOTE",
+        "BRXU" => "BRX",
+        full => full.strip_prefix('U').unwrap_or(full),
+    };
+    let op = op.to_string();
     let mods = words.collect();
     // Of branches by a register, the number after it is relative to the instruction itself.
     let is_float =

@@ -207,10 +207,48 @@ fn a_launch_takes_as_long_as_its_scarcest_resource() {
 #[test]
 fn instructions_go_to_their_units() {
     let code = program(
-        "IMAD R4, R0, R0, RZ\nFFMA R4, R0, R0, RZ\nUIADD3 UR4, UR4, 0x1, URZ\nMUFU.RCP R4, R4\nSEL R4, R0, R4, P0",
+        "IMAD R4, R0, R0, RZ\nFFMA R4, R0, R0, RZ\nUIADD3 UR4, UR4, 0x1, URZ\nMUFU.RCP R4, R4\nSEL R4, R0, R4, P0\nIMMA.16816.S8.S8 R4, R4.ROW, R6.COL, R4",
     );
     let units: Vec<Unit> = code.code.iter().map(unit).collect();
-    assert_eq!(units, [Unit::Product, Unit::Float, Unit::Other, Unit::Function, Unit::Integer]);
+    assert_eq!(units, [Unit::Product, Unit::Float, Unit::Other, Unit::Function, Unit::Integer, Unit::Tensor]);
+}
+
+/// a and b are 1 in all bytes of the lanes' words: each of 16 products of a sum is their product. Matrices of halves: lane l's row
+/// begins at 16 l, and a lane gets the word of its place and quarter.
+#[test]
+fn warps_multiply_and_load_matrices() {
+    let ones = "MOV R8, 0x01010101\nMOV R9, 0x01010101\nMOV R10, 0x01010101\nMOV R12, R0\nMOV R13, 0x5\nMOV R14, 0x6\nMOV R15, 0x7\n";
+    check(&format!("{ones}IMMA.16816.S8.S8 R4, R8.ROW, R10.COL, R12"), &[], |lane| lane + 16);
+    check(&format!("{ones}IMMA.16816.S8.S8 R4, R8.ROW, R10.COL, R12\nMOV R4, R7"), &[], |_| 7 + 16);
+    // Bytes of lane 4 place + quarter: 1 for place 2 alone, so rows 2 and 10 have products.
+    let places = "SHF.R.U32.HI R6, RZ, 0x2, R0\nISETP.EQ.AND P0, PT, R6, 0x2, PT\nSEL R8, R8, RZ, P0\nSEL R9, R9, RZ, P0\n";
+    check(&format!("{ones}{places}IMMA.16816.S8.S8 R4, R8.ROW, R10.COL, RZ"), &[], |lane| {
+        if lane / 4 == 2 { 16 } else { 0 }
+    });
+    let store = "IMAD.SHL.U32 R6, R0, 0x4, RZ\nSTS [R6], R0\nSTS [R6+0x80], R0\nSTS [R6+0x100], R0\nSTS [R6+0x180], R0\nIMAD.SHL.U32 R6, R0, 0x10, RZ\n";
+    check(&format!("{store}LDSM.16.M88.4 R4, [R6]"), &[], |lane| lane);
+    check(&format!("{store}LDSM.16.M88 R4, [R6]"), &[], |lane| lane);
+}
+
+#[test]
+fn shared_memory_gives_a_word_per_bank_and_clock() {
+    for (stride, width, clocks) in
+        [(4, "", 1), (8, "", 2), (128, "", 32), (132, "", 1), (16, ".128", 4), (0, ".128", 1)]
+    {
+        let (_, events) = events(&format!("IMAD R6, R0, {stride:#x}, RZ\nLDS{width} R4, [R6]"));
+        assert_eq!(events.iter().map(|event| event.shared_clocks).max(), Some(clocks), "{stride}");
+    }
+}
+
+#[test]
+fn copies_are_waited_for() {
+    let far = CHIPS[0].latency[2];
+    let clocks = |left: u32| {
+        let copy = "LDGSTS.E.BYPASS.128 [R5], desc[UR4][R2.64]\nLDGDEPBAR";
+        let (kernel, events) = events(&format!("MOV R5, RZ\n{copy}\nDEPBAR.LE SB0, {left:#x}\nMOV R7, R6"));
+        replay(&CHIPS[0], far, &kernel, &events).clocks
+    };
+    assert!(clocks(0) > far && clocks(1) < far, "{} {}", clocks(0), clocks(1));
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use super::chips::Chip;
 use super::dataflow::ALL;
 use super::machine::{Access, Event};
-use super::sass::{Instruction, Kernel};
+use super::sass::{Instruction, Kernel, Operand};
 use std::collections::BTreeMap;
 
 /// Units that execute instructions. Rates: CUDA C++ Programming Guide, "Throughput of Native Arithmetic Instructions".
@@ -17,6 +17,8 @@ pub enum Unit {
     Float,
     /// Functions and conversions: 16.
     Function,
+    /// Products of matrices of bytes, 16 by 16 by 8 numbers each: the chip's.
+    Tensor,
     /// Loads, stores, shuffles: the chip's.
     Memory,
     /// Branches, constants, what is done once for a warp: only slots of the schedulers.
@@ -32,7 +34,10 @@ pub fn unit(i: &Instruction) -> Unit {
         "IMAD" | "IDP" => Unit::Product,
         "FADD" | "FMUL" | "FFMA" | "HADD2" | "HMUL2" | "HFMA2" => Unit::Float,
         "MUFU" | "I2F" | "F2I" | "F2F" | "FRND" | "POPC" | "FLO" | "BREV" => Unit::Function,
-        "LD" | "LDG" | "ST" | "STG" | "LDS" | "STS" | "LDL" | "STL" | "SHFL" | "LDGSTS" => Unit::Memory,
+        "LD" | "LDG" | "ST" | "STG" | "LDS" | "STS" | "LDL" | "STL" | "SHFL" | "LDGSTS" | "LDSM" => {
+            Unit::Memory
+        }
+        "IMMA" => Unit::Tensor,
         "BRA" | "BRX" | "EXIT" | "CALL" | "RET" | "BSSY" | "BSYNC" | "BREAK" | "NOP" | "LDC" | "BAR"
         | "WARPSYNC" | "S2R" | "CS2R" | "YIELD" | "DEPBAR" | "LDGDEPBAR" => Unit::Other,
         _ => Unit::Integer,
@@ -45,6 +50,7 @@ pub fn busy(chip: &Chip, unit: Unit) -> f64 {
         Unit::Integer | Unit::Product => 32.0 / 64.0,
         Unit::Float => 32.0 / f64::from(chip.fp32),
         Unit::Function => 32.0 / 16.0,
+        Unit::Tensor => 16.0 * 16.0 * 8.0 / f64::from(chip.byte_products),
         Unit::Memory => 32.0 / f64::from(chip.load_lanes),
         Unit::Other => 0.0,
     }
@@ -59,11 +65,21 @@ pub fn cache_clocks(chip: &Chip, access: &Access) -> f64 {
     f64::from(busiest).max(busy(chip, Unit::Memory))
 }
 
+/// Clocks of the memory pipeline for an instruction that touches no global memory.
+pub fn own_clocks(chip: &Chip, i: &Instruction, event: &Event) -> f64 {
+    match unit(i) {
+        Unit::Memory => busy(chip, Unit::Memory).max(f64::from(event.shared_clocks)),
+        _ => 0.0,
+    }
+}
+
 /// Clocks until a result can be read, of what is no load. Arithmetic: 4 (Jia et al., "Dissecting the NVIDIA Volta GPU
 /// Architecture via Microbenchmarking"; unchanged in the later paper); the others are of that order.
 fn latency(i: &Instruction) -> u64 {
     match &i.op[..] {
         "SHFL" | "LDS" | "LDL" => 24,
+        // Luo et al. (chips.rs) have 18 to 33 for shapes and chips.
+        "IMMA" | "LDSM" => 32,
         "MUFU" | "I2F" | "F2I" | "F2F" | "POPC" => 18,
         "S2R" | "S2UR" | "R2UR" | "LDC" | "BAR" => 20,
         "BRA" | "CALL" | "RET" | "BRX" | "BSYNC" => 8,
@@ -92,6 +108,8 @@ pub fn replay(chip: &Chip, far: u64, kernel: &Kernel, events: &[Event]) -> WarpT
     let mut arrivals = BTreeMap::<u64, u64>::new();
     let (mut now, mut time, mut waiting) = (0u64, WarpTime::default(), Vec::<u64>::new());
     let mut has_streamed = false;
+    // When the copies into shared memory of each closed group are there, and of the open one.
+    let (mut groups, mut open) = (Vec::<u64>::new(), 0);
     for (n, event) in events.iter().enumerate() {
         let i = &kernel.code[event.at as usize];
         let unit = unit(i);
@@ -100,10 +118,18 @@ pub fn replay(chip: &Chip, far: u64, kernel: &Kernel, events: &[Event]) -> WarpT
         let unit_free = free.entry(unit).or_default();
         at = at.max(*unit_free as u64);
         *unit_free = at as f64 + (4.0 * busy(chip, unit)).min(8.0);
+        match &i.op[..] {
+            "LDGDEPBAR" => groups.push(std::mem::take(&mut open)),
+            "DEPBAR" => at = at.max(waited_for(i, &groups)),
+            _ => (),
+        }
         let mut done = at + latency(i);
         if let Some(access) = event.access.as_ref().filter(|access| access.is_load) {
             let (arrival, misses) = arrive(chip, far, access, at, &mut arrivals);
             done = arrival;
+            if i.op == "LDGSTS" {
+                open = open.max(done);
+            }
             if misses {
                 waiting.retain(|t| *t > at);
                 waiting.push(done);
@@ -121,6 +147,16 @@ pub fn replay(chip: &Chip, far: u64, kernel: &Kernel, events: &[Event]) -> WarpT
         time.clocks = time.clocks.max(now);
     }
     time
+}
+
+/// When all groups of copies are there but the last, as many as the instruction leaves.
+fn waited_for(i: &Instruction, groups: &[u64]) -> u64 {
+    let left = i.operands.iter().find_map(|operand| match operand {
+        Operand::Bits(n) => Some(*n as usize),
+        _ => None,
+    });
+    let n = groups.len().saturating_sub(left.unwrap_or(0));
+    groups[..n].iter().copied().max().unwrap_or(0)
 }
 
 /// When a load's last sector is there, and whether any had to come from beyond the first cache.

@@ -34,8 +34,7 @@ template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
 #define FEW_COLUMNS(name, TYPE)                                                                                        \
     KERNEL(mul_mat_##name##_1, Product, 128) { few_columns<TYPE, 1>(p); }                                              \
     KERNEL(mul_mat_##name##_2, Product, 128) { few_columns<TYPE, 2>(p); }                                              \
-    KERNEL(mul_mat_##name##_4, Product, 128) { few_columns<TYPE, 4>(p); }                                              \
-    KERNEL(mul_mat_##name##_8, Product, 128) { few_columns<TYPE, 8>(p); }
+    KERNEL(mul_mat_##name##_4, Product, 128) { few_columns<TYPE, 4>(p); }
 
 FEW_COLUMNS(q4_0, Q4_0)
 FEW_COLUMNS(q4_1, Q4_1)

@@ -1,26 +1,7 @@
 // y = activation(gate x) · (up x) of few columns: two matrices of one shape times the same x, as in mul_mat.cu, and the gated
 // unit of the results, in one kernel. The results themselves are written, too.
 #include "few_floats.cuh"
-#include "gate.cuh"
-
-// gate: the product whose result goes through the activation; up_w: where the other matrix begins, laid out alike.
-struct GatedProduct {
-    Product gate;
-    Tensor up, y;
-    u64 up_w;
-    Gate unit;
-};
-
-DEVICE u64 up_row(const GatedProduct &p, const Column &c, i64 row) {
-    return p.up_w + (c.w - p.gate.w.address) + row * p.gate.w.nb[1];
-}
-
-DEVICE void store_gated(const GatedProduct &p, const Column &c, i64 row, float gate, float up) {
-    if (c.is_outside) gate = up = 0.0f;
-    at<float>(address_of(p.gate.y, row, c.y[0], c.y[1], c.y[2]))[0] = gate;
-    at<float>(address_of(p.up, row, c.y[0], c.y[1], c.y[2]))[0] = up;
-    at<float>(address_of(p.y, row, c.y[0], c.y[1], c.y[2]))[0] = gated(p.unit, gate, up);
-}
+#include "gated_product.cuh"
 
 // Gates and ups of a warp take turns: half as many of each as rows of one matrix.
 template <int R> DEVICE void rows_of_both(u64 (&rows)[R], const GatedProduct &p, const Column &c, i64 row) {
@@ -62,8 +43,7 @@ template <int TYPE, int N> DEVICE void gated_columns(const GatedProduct &p) {
 #define GATED_COLUMNS(name, TYPE)                                                                                      \
     KERNEL(gated_##name##_1, GatedProduct, 128) { gated_columns<TYPE, 1>(p); }                                         \
     KERNEL(gated_##name##_2, GatedProduct, 128) { gated_columns<TYPE, 2>(p); }                                         \
-    KERNEL(gated_##name##_4, GatedProduct, 128) { gated_columns<TYPE, 4>(p); }                                         \
-    KERNEL(gated_##name##_8, GatedProduct, 128) { gated_columns<TYPE, 8>(p); }
+    KERNEL(gated_##name##_4, GatedProduct, 128) { gated_columns<TYPE, 4>(p); }
 
 GATED_COLUMNS(q4_0, Q4_0)
 GATED_COLUMNS(q4_1, Q4_1)

@@ -35,7 +35,11 @@ fn supports(node: &NodeView<'_>) -> Answer {
     ensure(n_kv_heads > 0 && p.block_size > 0, Reason::Param)?;
     let [head_dim, n_heads, n_tokens, ne3] = check::of(node, 0, DType::F32)?.ne();
     let (k, v) = (cache(node, 1)?.ne(), cache(node, 2)?.ne());
-    ensure(ne3 == 1 && n_heads.is_multiple_of(n_kv_heads) && n_tokens <= 65535, Reason::Shape)?;
+    // Lanes without a number of q read the head's first, which is there.
+    ensure(
+        ne3 == 1 && head_dim > 0 && n_heads.is_multiple_of(n_kv_heads) && n_tokens <= 65535,
+        Reason::Shape,
+    )?;
     ensure(head_dim.checked_mul(n_kv_heads) == Some(k[0]) && k[2..] == [1, 1], Reason::Shape)?;
     ensure(v[0] % n_kv_heads == 0 && v[1..] == k[1..], Reason::Shape)?;
     supports_paging(node, 3)?;

@@ -12,6 +12,8 @@ const NARROW: usize = 256;
 const FEW: usize = 8;
 /// Blocks that a multiprocessor shall have, if there are keys for them.
 const BLOCKS_PER_SM: usize = 8;
+/// Blocks that it holds at a time, of the kernels for 4 and 8 heads; of others more.
+const RESIDENT: usize = 3;
 /// Keys below which a part does not pay: two turns of a block's four warps, for heads of 128 numbers.
 const KEYS_PER_PART: usize = 64;
 /// As in the kernel that puts parts together: a thread has one.
@@ -96,10 +98,12 @@ fn slots_in_sixteens(t: &TensorView<'_>) -> bool {
     t.nb()[1].is_multiple_of(16)
 }
 
-/// So many that few heads and tokens give every multiprocessor work.
+/// So many that few heads and tokens give every multiprocessor work, and that none is left for a round of a few blocks.
 fn n_parts(n_blocks: usize, n_keys: usize, n_sms: usize) -> usize {
-    let parts = (BLOCKS_PER_SM * n_sms).div_ceil(n_blocks.max(1));
-    parts.min(n_keys / KEYS_PER_PART).clamp(1, MAX_PARTS)
+    let (n_blocks, room) = (n_blocks.max(1), RESIDENT * n_sms);
+    let parts = (BLOCKS_PER_SM * n_sms).div_ceil(n_blocks).min(n_keys / KEYS_PER_PART);
+    let rounds = (n_blocks * parts / room).max(1);
+    parts.min(rounds * room / n_blocks).clamp(1, MAX_PARTS)
 }
 
 #[cfg(test)]
@@ -108,8 +112,9 @@ mod tests {
 
     #[test]
     fn keys_are_split_where_there_are_many_and_few_blocks() {
-        assert_eq!(n_parts(8, 4096, 132), 64);
-        assert_eq!(n_parts(32, 4096, 132), 33);
+        assert_eq!(n_parts(8, 4096, 132), 49);
+        assert_eq!(n_parts(32, 4096, 132), 24);
+        assert_eq!(n_parts(128, 4096, 132), 6);
         assert_eq!(n_parts(8, 512, 132), 8);
         assert_eq!(n_parts(8, 100, 132), 1);
         assert_eq!(n_parts(8 * 512, 4096, 132), 1);

@@ -1,4 +1,4 @@
-//! Gate, up and activation of few columns as one launch: kernels/mul_mat_gated.cu.
+//! Gate, up and activation of few columns as one launch: kernels/mul_mat_gated.cu and kernels/mul_mat_eight.cu.
 
 use super::check::is_number;
 use super::mul_mat::{self, FEW, WARPS, at_once, blocks, name_of_few, quantise};
@@ -103,7 +103,8 @@ impl<'a> Unit<'a> {
         // A warp takes as many rows of both as it would of one.
         let rows = if is_scattered { 1 } else { mul_mat::rows_of_a_warp(at_once) / 2 };
         let grid = [m.div_ceil(rows * WARPS), blocks(y.ne(), at_once), 1];
-        call.launch(("mul_mat_gated", &name), grid, WARPS * 32, args)
+        let family = mul_mat::family_of_few(&w, at_once).unwrap_or("mul_mat_gated");
+        call.launch((family, &name), grid, WARPS * 32, args)
     }
 }
 

@@ -114,7 +114,13 @@ fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at
     let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?.address(packed);
     let rows = if is_scattered { 1 } else { rows_of_a_warp(at_once) };
     let grid = [y.ne()[0].div_ceil(rows * WARPS), blocks(y.ne(), at_once), 1];
-    call.launch(("mul_mat", &format!("mul_mat_{name}_{at_once}")), grid, WARPS * 32, args)
+    let family = family_of_few(&w, at_once).unwrap_or("mul_mat");
+    call.launch((family, &format!("mul_mat_{name}_{at_once}")), grid, WARPS * 32, args)
+}
+
+/// The family of the kernels for so many columns of packed weights, products and gated ones, if they have one of their own.
+pub fn family_of_few(w: &TensorView<'_>, at_once: usize) -> Option<&'static str> {
+    (at_once == FEW && !check::is_number(w)).then_some("mul_mat_eight")
 }
 
 /// Rows that a warp takes at once: `ROWS` of kernels/few.cuh.
