@@ -133,7 +133,7 @@ u16 float_to_half(float);
 #define DEVICE static inline
 #define INLINE inline
 #define SPECIAL template <> inline
-#define KERNEL(name, Params, n_threads)                                                                               \
+#define KERNEL(name, Params, n_threads, ...)                                                                             \
     static void name(const Params);                                                                                   \
     static emu::Kernel name##_kernel(#name, sizeof(Params), n_threads, EMU_CHIP, [](const void *p) {                  \
         Params params_;                                                                                               \

@@ -18,7 +18,8 @@ typedef unsigned long long u64;
 #define DEVICE static __device__ __forceinline__
 #define INLINE __device__ __forceinline__
 #define SPECIAL template <> __device__ __forceinline__
-#define KERNEL(name, Params, n_threads) extern "C" __global__ void __launch_bounds__(n_threads) name(const Params p)
+// Threads of a block, and optionally how many blocks a multiprocessor shall have registers for.
+#define KERNEL(name, Params, ...) extern "C" __global__ void __launch_bounds__(__VA_ARGS__) name(const Params p)
 // What keeps arrays in registers, and few of them in use, where the compiler would not do it unasked.
 #define UNROLL _Pragma("unroll")
 #define ROLLED _Pragma("unroll 1")

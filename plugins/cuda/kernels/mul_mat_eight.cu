@@ -36,7 +36,7 @@ template <int TYPE> DEVICE Factors<TYPE> factors_of(const Group &g) {
 // the next of rows place (0, 1) and place + 8 (2, 3). rows: the four of the 16 that this warp reads; groups of x are at x, and
 // columns after `last` are it.
 template <int TYPE>
-DEVICE void multiply_sixteen(shared<float> sums, const u64 (&rows)[ROWS_HERE / WARPS], u64 x, i64 groups, int last) {
+DEVICE void multiply_sixteen(shared<float> sums, u64 (&rows)[ROWS_HERE / WARPS], u64 x, i64 groups, int last) {
     constexpr int R = ROWS_HERE / WARPS, S = SCALES<TYPE>;
     // All first halves of parts, then all second ones.
     SHARED(u16, weights, 2 * ROWS_HERE * W_LENGTH);
@@ -54,18 +54,23 @@ DEVICE void multiply_sixteen(shared<float> sums, const u64 (&rows)[ROWS_HERE / W
     // Runs of part n + 8 are of groups 8 further. Of x, both runs of a pair's first part, then of its second.
     const Runs of[2] = {runs_of<TYPE>(2 * warp), runs_of<TYPE>(2 * warp + 1)};
     const Runs own = runs_of<TYPE>(2 * warp + lane / 16);
-    int run = lane / 8 % 2, b_at = lane % 8 * X_LENGTH + own.group[run] * 24 + own.half[run] * 8;
-    for (i64 first = 0; first < groups; first += PARTS) {
-        int count = (int)at_most(groups - first, PARTS);
-        if (first > 0) sync_block();
-        if (THREAD < 3 * PARTS) {
-            UNROLL for (int j = 0; j < COLUMNS; j++) {
-                u64 from = x + ((j < last ? j : last) * groups + first) * sizeof(Packed) + 16 * THREAD;
-                copy_16(columns, j * X_LENGTH + 8 * THREAD, from, THREAD < 3 * count);
-            }
+    int run = lane / 8 % 2, of_run = run == 0 ? own.group[0] * 24 + own.half[0] * 8 : own.group[1] * 24 + own.half[1] * 8;
+    int b_at = lane % 8 * X_LENGTH + of_run;
+    // A thread copies these pieces of the columns.
+    u32 from[COLUMNS], length = (u32)groups * (u32)sizeof(Packed);
+    UNROLL for (int j = 0; j < COLUMNS; j++) from[j] = (u32)(j < last ? j : last) * length;
+    x += 16 * THREAD;
+    for (int left = (int)groups; left > 0; left -= PARTS) {
+        if (left < groups) sync_block();
+        if (warp < 3) {
+            UNROLL for (int j = 0; j < COLUMNS; j++)
+                copy_16(columns, j * X_LENGTH + 8 * THREAD, x + from[j], THREAD < 3 * left);
         }
         end_copies();
+        x += PARTS * sizeof(Packed);
         UNROLL for (int r = 0; r < R; r++) {
+            // Nothing is past the last part, of x neither.
+            if (lane >= left) raw[r] = {};
             Group g = unpacked<TYPE>(raw[r], lane);
             int row = R * warp + r;
             UNROLL for (int h = 0; h < 2; h++) {
@@ -73,7 +78,8 @@ DEVICE void multiply_sixteen(shared<float> sums, const u64 (&rows)[ROWS_HERE / W
                 store_8(weights, (h * ROWS_HERE + row) * W_LENGTH + 8 * lane, q);
             }
             factors[row * (PARTS + 1) + lane] = factors_of<TYPE>(g);
-            if (first + PARTS + lane < groups) raw[r] = raw_at<TYPE>(rows[r], first + PARTS + lane);
+            rows[r] += PARTS / 8 * bytes_of_256(TYPE);
+            if (lane + PARTS < left) raw[r] = raw_at<TYPE>(rows[r], lane);
         }
         wait_for_copies<0>();
         sync_block();
@@ -81,9 +87,7 @@ DEVICE void multiply_sixteen(shared<float> sums, const u64 (&rows)[ROWS_HERE / W
             u32 b[4];
             load_four(b, columns, b_at + 8 * 24 * i);
             UNROLL for (int k = 0; k < 2; k++) {
-                // What is past the last part is not added.
                 int n = 8 * i + 2 * warp + k;
-                if (n >= count) break;
                 // Rows place and place + 8 of the first run, then of the second.
                 u32 a[4];
                 load_four(a, weights, lane * W_LENGTH + 8 * n);
@@ -164,22 +168,23 @@ template <int TYPE> DEVICE void eight_gated_columns(const GatedProduct &p) {
     if (warp < 2 && j <= last && row < p.gate.w.ne[1]) store_gated(p, c, row, sum_of(sums, warp), sum_of(sums, warp + 2));
 }
 
-#define EIGHT_COLUMNS(name, TYPE)                                                                                      \
-    KERNEL(mul_mat_##name##_8, Product, 128) { eight_columns<TYPE>(p); }                                               \
-    KERNEL(gated_##name##_8, GatedProduct, 128) { eight_gated_columns<TYPE>(p); }
+// With registers for three blocks where the compiler would take those of two.
+#define EIGHT_COLUMNS(name, TYPE, ...)                                                                                 \
+    KERNEL(mul_mat_##name##_8, Product, __VA_ARGS__) { eight_columns<TYPE>(p); }                                       \
+    KERNEL(gated_##name##_8, GatedProduct, __VA_ARGS__) { eight_gated_columns<TYPE>(p); }
 
-EIGHT_COLUMNS(q4_0, Q4_0)
-EIGHT_COLUMNS(q4_1, Q4_1)
-EIGHT_COLUMNS(q5_0, Q5_0)
-EIGHT_COLUMNS(q5_1, Q5_1)
-EIGHT_COLUMNS(q8_0, Q8_0)
-EIGHT_COLUMNS(q4_0_eights, Q4_0_EIGHTS)
-EIGHT_COLUMNS(q8_0_eights, Q8_0_EIGHTS)
-EIGHT_COLUMNS(q2_k, Q2_K)
-EIGHT_COLUMNS(q3_k, Q3_K)
-EIGHT_COLUMNS(q4_k, Q4_K)
-EIGHT_COLUMNS(q5_k, Q5_K)
-EIGHT_COLUMNS(q6_k, Q6_K)
-EIGHT_COLUMNS(iq4_nl, IQ4_NL)
-EIGHT_COLUMNS(iq4_xs, IQ4_XS)
-EIGHT_COLUMNS(mxfp4, MXFP4)
+EIGHT_COLUMNS(q4_0, Q4_0, 128)
+EIGHT_COLUMNS(q4_1, Q4_1, 128)
+EIGHT_COLUMNS(q5_0, Q5_0, 128)
+EIGHT_COLUMNS(q5_1, Q5_1, 128)
+EIGHT_COLUMNS(q8_0, Q8_0, 128)
+EIGHT_COLUMNS(q4_0_eights, Q4_0_EIGHTS, 128)
+EIGHT_COLUMNS(q8_0_eights, Q8_0_EIGHTS, 128)
+EIGHT_COLUMNS(q2_k, Q2_K, 128, 3)
+EIGHT_COLUMNS(q3_k, Q3_K, 128, 3)
+EIGHT_COLUMNS(q4_k, Q4_K, 128, 3)
+EIGHT_COLUMNS(q5_k, Q5_K, 128, 3)
+EIGHT_COLUMNS(q6_k, Q6_K, 128, 3)
+EIGHT_COLUMNS(iq4_nl, IQ4_NL, 128)
+EIGHT_COLUMNS(iq4_xs, IQ4_XS, 128)
+EIGHT_COLUMNS(mxfp4, MXFP4, 128)

@@ -11,6 +11,23 @@ enum : int {
     Q4_0_EIGHTS = Q4_0 + 64, Q8_0_EIGHTS = Q8_0 + 64,
 };
 
+// Bytes of 256 numbers.
+constexpr int bytes_of_256(int type) {
+    switch (type) {
+    case MXFP4: return 8 * 17;
+    case Q4_1: return 8 * 20;
+    case Q5_0: return 8 * 22;
+    case Q5_1: return 8 * 24;
+    case Q8_0: case Q8_0_EIGHTS: return 8 * 34;
+    case Q2_K: return 84;
+    case Q3_K: return 110;
+    case Q5_K: return 176;
+    case Q6_K: return 210;
+    case IQ4_XS: return 136;
+    default: return 144;
+    }
+}
+
 // What a thread reads at once, from a multiple of 16.
 struct alignas(16) Vector {
     int w[4];
