@@ -270,7 +270,7 @@ pub fn address(warp: &Warp, place: &Place, lane: usize) -> u64 {
     if place.is_wide { at } else { u64::from(at as u32) }
 }
 
-/// Clocks of shared memory: each of its 32 banks gives one word per clock, to all lanes that want it (CUDA C++ Programming
+/// Clocks of shared memory: each of its 32 banks gives one word per clock, to all lanes that read it (CUDA C++ Programming
 /// Guide, "Shared Memory" of compute capability 5.x and after).
 fn shared_clocks(of_lanes: &[(u64, u32)]) -> u32 {
     let mut words: Vec<u64> =
