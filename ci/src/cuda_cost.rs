@@ -72,8 +72,7 @@ pub fn cuda_cost(words: &[&str]) -> Result<(), String> {
 fn rows(card: &Chip, codes: &mut Codes, tree: &Path, only: &str) -> Result<Vec<Row>, String> {
     let mut rows = Vec::new();
     for Case { name, least, launches, .. } in launches::launches(card, tree)? {
-        let is_meant = |launch: &&Launch| launch.kernel != "quantise";
-        let launches: Vec<&Launch> = launches.iter().filter(is_meant).collect();
+        let launches: Vec<&Launch> = launches.iter().filter(|launch| is_meant(launch)).collect();
         if !name.contains(only) && !launches.iter().any(|launch| launch.kernel.contains(only)) {
             continue;
         }
@@ -81,6 +80,11 @@ fn rows(card: &Chip, codes: &mut Codes, tree: &Path, only: &str) -> Result<Vec<R
         rows.push(Row { costs: costs.collect::<Result<_, _>>()?, name, least });
     }
     Ok(rows)
+}
+
+/// Whether a launch has a row: the weights are read by it.
+fn is_meant(launch: &Launch) -> bool {
+    launch.kernel != "quantise"
 }
 
 /// Runs the block in the middle of a launch.

@@ -143,6 +143,15 @@ fn mix(cost: &Cost) -> String {
     )
 }
 
+/// Kernels and blocks of a card's rows in a table, in order.
+#[cfg(test)]
+pub fn launches_in(table: &str, card: &Chip) -> Vec<(String, u32)> {
+    let lines = table.lines().skip_while(|line| !line.starts_with(&format!("{} (", card.name))).skip(1);
+    let rows = lines.take_while(|line| !line.contains("bytes per clock")).filter(|line| line.contains(" | "));
+    let words = rows.map(|row| row.get(24..).unwrap_or("").split_whitespace().collect::<Vec<_>>());
+    words.filter_map(|words| Some((words.first()?.to_string(), words.get(1)?.parse().ok()?))).collect()
+}
+
 /// Whether the stored table is the new one.
 pub fn compare(stored: &str, table: &str) -> Result<(), String> {
     let differing = |line: &&str| !stored.lines().any(|other| other == *line);

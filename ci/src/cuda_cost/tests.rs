@@ -1,6 +1,7 @@
 //! Small programs in machine code, as nvdisasm prints them: what they compute, what they load, how long they take.
 
 use super::chips::CHIPS;
+use super::is_meant;
 use super::machine::{Event, Launch, Machine, Region};
 use super::model::cost;
 use super::sass::{Kernel, kernel};
@@ -265,4 +266,22 @@ fn the_table_is_of_the_kernels_that_are_here() {
     let stored = crate::committed(super::TABLE);
     let head = super::table::head(sources.hash());
     assert!(stored.starts_with(&head), "{} is old: run `cargo ci cuda-cost`", super::TABLE);
+}
+
+/// The plugin's launches: a change of a grid or of the choice of a kernel makes the table old, too.
+#[test]
+fn the_table_is_of_the_launches_that_the_plugin_makes() {
+    let stored = crate::committed(super::TABLE);
+    for card in &CHIPS {
+        let cases = super::launches::launches(card, crate::root()).unwrap();
+        let launches = cases.iter().flat_map(|case| &case.launches).filter(|launch| is_meant(launch));
+        let made = launches.map(|launch| (launch.kernel.clone(), launch.grid.iter().product::<u32>()));
+        let made: Vec<_> = made.collect();
+        assert!(made.len() > 80, "{} launches", made.len());
+        assert!(
+            made == super::table::launches_in(&stored, card),
+            "{} is old: run `cargo ci cuda-cost`",
+            super::TABLE
+        );
+    }
 }
