@@ -5,7 +5,8 @@ use crate::error::{Error, Result};
 use crate::store;
 use llmrt_gguf::checkpoint::TokenizerBin;
 use llmrt_gguf::{FileKind, Metadata};
-use llmrt_host::load::{LoadMode, ModelFiles, OpenOptions};
+use llmrt_host::knobs;
+use llmrt_host::load::{LoadMode, ModelFiles, OpenOptions, SealCache};
 use llmrt_tokenizer::{ChatTemplate, Tokenizer};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -230,6 +231,17 @@ pub fn load_mode(args: &ModelArgs) -> LoadMode {
         (false, false) => LoadMode::Read,
         (false, true) => LoadMode::ReadMlock,
     }
+}
+
+/// Where sealed weights are kept between runs.
+pub fn seal_cache(args: &ModelArgs) -> Option<SealCache> {
+    let folder = seal_cache_folder(args.seal_cache.as_deref())?;
+    Some(SealCache::new(&folder, args.seal_cache_limit.unwrap_or(SealCache::LIMIT)))
+}
+
+/// The folder that the flag names, or the variable.
+pub fn seal_cache_folder(flag: Option<&Path>) -> Option<PathBuf> {
+    flag.map(PathBuf::from).or_else(|| knobs::SEAL_CACHE.text().map(PathBuf::from))
 }
 
 /// Models of llama2.c end a text with the token that begins the next one.

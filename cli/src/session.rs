@@ -71,9 +71,11 @@ impl Session {
         let started = Instant::now();
         model.drop_vocabulary();
         let bar = LoadBar::new();
+        let cache = model::seal_cache(args);
         let load = LoadOptions {
             mode: model::load_mode(args),
             check_tensors: args.check_tensors,
+            seal_cache: cache.as_ref(),
             progress: &mut |part| bar.show(part),
         };
         let mut runner = DeviceRunner::new(&setup.host, setup.devices.clone(), model.files, load, options)

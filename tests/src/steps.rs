@@ -27,7 +27,8 @@ pub fn core_in(
     files: ModelFiles,
     options: EngineOptions,
 ) -> Result<Core, Error> {
-    let load = LoadOptions { mode, check_tensors: true, progress: &mut |_| true };
+    let mut goes_on = |_| true;
+    let load = LoadOptions { mode, check_tensors: true, ..LoadOptions::new(&mut goes_on) };
     DeviceRunner::new(host, devices, files, load, options)?.into_core(None)
 }
 

@@ -6,7 +6,7 @@ use llmrt_engine::core::CoreOptions;
 use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
 use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2};
 use llmrt_tests::steps::{self, Core};
@@ -252,6 +252,6 @@ fn runner(model: &Path, cache: DType, max_seqs: usize) -> DeviceRunner {
         ..EngineOptions::default()
     };
     let mut progress = |_| true;
-    let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut progress };
+    let load = LoadOptions { check_tensors: true, ..LoadOptions::new(&mut progress) };
     DeviceRunner::new(&HOST, vec![HOST.device("cpu").unwrap()], files, load, options).unwrap()
 }

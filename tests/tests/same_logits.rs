@@ -7,7 +7,7 @@ use llmrt_engine::core::{Runner, StepInputs};
 use llmrt_engine::options::BLOCK_SIZE;
 use llmrt_engine::{Batch, DeviceRunner, EngineOptions, OutputRow, PagedArrays, SequenceId};
 use llmrt_graph::quant::COMMON;
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tests::models::TinyLlama;
 use std::path::Path;
@@ -196,7 +196,8 @@ fn runner_of(host: &Arc<Host>, model: &Path, n_threads: usize, block_size: usize
         split: Default::default(),
         ..EngineOptions::default()
     };
-    let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: true, progress: &mut |_| true };
+    let mut goes_on = |_| true;
+    let load = LoadOptions { check_tensors: true, ..LoadOptions::new(&mut goes_on) };
     let runner = DeviceRunner::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap();
     Subject(runner, block_size)
 }

@@ -103,6 +103,8 @@ constants! {
     LAYOUT_OPAQUE: u32 = 2;
     /// Row slices stay meaningful.
     LAYOUT_ROW_SLICEABLE: u32 = 4;
+    /// The tensor's bytes may be kept in a file, and imported read-only in this layout later by the same version of the plugin.
+    LAYOUT_STORABLE: u32 = 8;
     /// "No tensor": an optional source left out, or not a view.
     NO_TENSOR: u32 = u32::MAX;
 }

@@ -19,6 +19,12 @@ pub struct ModelArgs {
     /// Check all weights for NaN and infinity before use.
     #[arg(long, help_heading = "Loading")]
     pub check_tensors: bool,
+    /// Keep weights in the layouts of devices in files of this folder, which later starts map [default: LLMRT_SEAL_CACHE].
+    #[arg(long, value_name = "DIR", help_heading = "Loading")]
+    pub seal_cache: Option<PathBuf>,
+    /// Most bytes of these files: the least recently used are removed [default: 64GiB].
+    #[arg(long, value_name = "SIZE", value_parser = values::size, help_heading = "Loading")]
+    pub seal_cache_limit: Option<u64>,
     #[command(flatten)]
     pub open: OpenArgs,
 }

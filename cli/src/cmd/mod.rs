@@ -19,6 +19,7 @@ pub mod tokenize;
 pub mod inspect;
 pub mod plan;
 
+pub mod cache;
 pub mod cp;
 pub mod create;
 pub mod list;
@@ -75,6 +76,7 @@ pub const COMMANDS: &[Row] = &[
     row::<show::Show>(),
     row::<cp::Cp>(),
     row::<rm::Rm>(),
+    row::<cache::Cache>(),
     row::<convert::Convert>(),
     row::<quantize::Quantize>(),
     row::<synth::Synth>(),

@@ -13,7 +13,7 @@ pub const ROWS_16: u32 = 1;
 
 /// What `seal` reports.
 pub fn layout(nbytes: u64) -> Layout {
-    let flags = c::LAYOUT_INVERTIBLE | c::LAYOUT_ROW_SLICEABLE;
+    let flags = c::LAYOUT_INVERTIBLE | c::LAYOUT_ROW_SLICEABLE | c::LAYOUT_STORABLE;
     Layout { id: ROWS_16, flags, stored_bytes: nbytes, row_granularity: ROWS as u64, name: "rows16" }
 }
 

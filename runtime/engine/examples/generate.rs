@@ -1,6 +1,6 @@
 //! Two texts at once: `cargo run --release -p llmrt-engine --example generate`.
 use llmrt_engine::{AsyncEngine, DeviceRunner, EngineEvent, EngineOptions, Request};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 use std::{path::Path, sync::Arc};
@@ -11,7 +11,8 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cli/assets/stories.gguf");
     let files = ModelFiles::open(Path::new(path), &OpenOptions::default())?;
     let tokenizer = Arc::new(Tokenizer::from_metadata(&files.model.metadata)?);
-    let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
+    let mut goes_on = |_| true;
+    let load = LoadOptions::new(&mut goes_on);
     let options = EngineOptions { n_ctx: 256, max_seqs: 2, ..EngineOptions::default() };
     let runner = DeviceRunner::new(&host, host.devices(), files, load, options)?;
     let engine = AsyncEngine::start(runner.into_core(Some(tokenizer.clone()))?)?;

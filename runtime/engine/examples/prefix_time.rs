@@ -2,7 +2,7 @@
 //! aim: at most 5 % of the first. `cargo run --release -p llmrt-engine --example prefix_time MODEL.gguf`
 use llmrt_engine::core::Runner;
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, TokenId};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use std::{path::Path, time::Instant};
 
@@ -17,7 +17,8 @@ fn main() -> Result<()> {
     let host = Host::new(HostOptions::default());
     host.register_builtin(llmrt_cpu::query)?;
     let files = ModelFiles::open(Path::new(&path), &OpenOptions::default())?;
-    let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
+    let mut goes_on = |_| true;
+    let load = LoadOptions::new(&mut goes_on);
     let options = EngineOptions { n_ctx: 1024, max_seqs: 2, ..EngineOptions::default() };
     let mut core = DeviceRunner::new(&host, host.devices(), files, load, options)?.into_core(None)?;
 

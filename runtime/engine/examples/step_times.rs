@@ -2,7 +2,7 @@
 //! alone: a token should wait no longer than a chunk and a step.
 //! `cargo run --release -p llmrt-engine --example step_times MODEL.gguf [TOKENS_OF_A_CHUNK]`
 use llmrt_engine::{DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, Result, TokenId};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use std::time::{Duration, Instant};
 use std::{collections::HashMap, path::Path};
@@ -14,7 +14,8 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(HostOptions::default());
     host.register_builtin(llmrt_cpu::query)?;
     let files = ModelFiles::open(Path::new(&path), &OpenOptions::default())?;
-    let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
+    let mut goes_on = |_| true;
+    let load = LoadOptions::new(&mut goes_on);
     let options = EngineOptions { n_batch, max_seqs: 9, prefix_cache: false, ..EngineOptions::default() };
     let mut core = DeviceRunner::new(&host, host.devices(), files, load, options)?.into_core(None)?;
     let mut chunks = Vec::new();

@@ -44,8 +44,7 @@ impl Deployment {
                 most = part.max(most);
                 !is_more || (load.progress)(part)
             };
-            let load =
-                LoadOptions { mode: load.mode, check_tensors: load.check_tensors, progress: &mut progress };
+            let load = LoadOptions { progress: &mut progress, ..load };
             match Deployment::attempt(&devices, files, load, options) {
                 Ok(mut deployment) => {
                     deployment.warnings.splice(0..0, left_out);

@@ -13,7 +13,7 @@
 //!
 //! ```
 //! use llmrt_engine::{DeviceRunner, EngineEvent, EngineOptions, Request};
-//! use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+//! use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 //! use llmrt_host::{Host, HostOptions};
 //! use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 //! use std::path::Path;
@@ -27,7 +27,8 @@
 //! // The model: its tables, its tokenizer, and its weights on the devices.
 //! let files = ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default())?;
 //! let tokenizer = Arc::new(Tokenizer::from_metadata(&files.model.metadata)?);
-//! let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
+//! let mut goes_on = |_| true;
+//! let load = LoadOptions::new(&mut goes_on);
 //! let options = EngineOptions { n_ctx: 128, ..EngineOptions::default() };
 //! let runner = DeviceRunner::new(&host, devices, files, load, options)?;
 //!

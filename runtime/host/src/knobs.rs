@@ -78,6 +78,9 @@ knobs! {
     REPACK = "LLMRT_REPACK",
         "0: matrices stay in the mapped file, even where a copy in the device's own layout would be faster.",
         "1", "host/src/load/place.rs";
+    SEAL_CACHE = "LLMRT_SEAL_CACHE",
+        "The folder of sealed weights, where --seal-cache is not given.",
+        "unset", "cli/src/model.rs";
     SPIN_US = "LLMRT_SPIN_US",
         "Microseconds an idle thread of the pool looks for work before it sleeps.",
         "50", "host/src/plugin/registry.rs";

@@ -42,7 +42,12 @@ impl Llm {
         }
         let n_ctx = options.engine.n_ctx;
         options.engine.block_size.get_or_insert_with(|| memory::block_size(&devices));
-        let load = LoadOptions { mode: options.load, check_tensors: false, progress: &mut |_| true };
+        let mut goes_on = |_| true;
+        let load = LoadOptions {
+            mode: options.load,
+            seal_cache: options.seal_cache.as_ref(),
+            ..LoadOptions::new(&mut goes_on)
+        };
         let mut runner = DeviceRunner::new(&host, devices, files, load, options.engine)?;
         let warnings = runner.take_warnings();
         let engine = AsyncEngine::start(runner.into_core(Some(tokenizer.clone()))?)?;

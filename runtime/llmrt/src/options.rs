@@ -2,7 +2,7 @@
 
 use crate::error::{Error, Result};
 use llmrt_engine::EngineOptions;
-use llmrt_host::load::LoadMode;
+use llmrt_host::load::{LoadMode, SealCache};
 use llmrt_host::{Device, DiscoverOptions, Host, HostOptions};
 use std::sync::Arc;
 
@@ -19,6 +19,8 @@ pub struct Options {
     pub engine: EngineOptions,
     /// How weights come into memory.
     pub load: LoadMode,
+    /// Where sealed copies of weights are kept between runs; `None`: nowhere.
+    pub seal_cache: Option<SealCache>,
     /// A Jinja chat template in the place of the model's.
     pub chat_template: Option<String>,
 }
@@ -31,6 +33,7 @@ impl Default for Options {
             devices: Vec::new(),
             engine: EngineOptions { max_seqs: 8, ..EngineOptions::default() },
             load: LoadMode::default(),
+            seal_cache: None,
             chat_template: None,
         }
     }

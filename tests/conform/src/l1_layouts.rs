@@ -7,7 +7,8 @@ use crate::session::Session;
 use llmrt_abi::{DType, types as c};
 use llmrt_graph::Role;
 use llmrt_host::sched::bind::describe;
-use llmrt_host::{Buffer, Layout, TensorDesc};
+use llmrt_host::{Buffer, HostBytes, Layout, TensorDesc};
+use std::sync::Arc;
 
 /// The cases.
 pub const CASES: &[Fixed] = &[
@@ -16,6 +17,7 @@ pub const CASES: &[Fixed] = &[
     ("parts of a sealed weight read back in any order", |s| each(s, parts)),
     ("slices of a sealed weight read back", |s| each(s, slices)),
     ("memory of a sealed weight is used again", used_again),
+    ("a sealed weight is imported from a copy of its bytes", imported),
 ];
 
 /// A weight that was sealed, with other bytes around it.
@@ -158,6 +160,26 @@ fn slices(s: &Sealed) -> Verdict<bool> {
         }
     }
     Ok(true)
+}
+
+/// Layouts that may be stored: their bytes elsewhere, for reading only, are the same weight.
+fn imported(session: &mut Session) -> Verdict {
+    let device = session.device()?;
+    let mut n_checked = 0;
+    for dtype in [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K] {
+        let s = sealed(session, dtype).map_err(|t| t.during(dtype.name()))?;
+        if s.layout.flags & c::LAYOUT_STORABLE == 0 {
+            continue;
+        }
+        let mut bytes = vec![0; s.layout.stored_bytes as usize];
+        s.buffer.read(s.desc.offset, &mut bytes)?;
+        let Some(memory) = HostBytes::new(&bytes, true) else { return lacking("no host memory") };
+        let buffer = device.import_host(Arc::new(memory))?;
+        let moved = Sealed { buffer, desc: TensorDesc { offset: 0, ..s.desc }, ..s };
+        moved.expect(0, moved.bytes.len(), "imported from a copy").map_err(|t| t.during(dtype.name()))?;
+        n_checked += 1;
+    }
+    if n_checked == 0 { lacking("no layout of a weight may be stored") } else { Ok(()) }
 }
 
 /// A buffer whose weight is gone has none any more: the next one at its address is canonical until it is sealed.

@@ -144,6 +144,11 @@ impl Device {
         &self.plugin.desc.name
     }
 
+    /// Version of its plugin.
+    pub fn plugin_version(&self) -> &str {
+        &self.plugin.desc.version
+    }
+
     /// Its plugin's priority, from the manifest; with a negative one the device is used only when named.
     pub fn priority(&self) -> i32 {
         self.plugin.desc.priority

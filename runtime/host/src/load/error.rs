@@ -56,6 +56,9 @@ pub enum Error {
     #[error("--override-kv: {0}")]
     Override(llmrt_gguf::Error),
 
+    #[error("{}: sealed weights are not used: {problem}", printable_path(path))]
+    SealCache { path: PathBuf, problem: String },
+
     // Reading.
     #[error("{}: cannot read {n} bytes at byte {at}: {source}", printable_path(path))]
     Read { path: PathBuf, at: u64, n: u64, source: io::Error },

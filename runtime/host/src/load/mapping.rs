@@ -45,6 +45,9 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
+    /// Nothing: pages come when they are touched.
+    pub const NONE: ReadAhead = ReadAhead { prefetch: 0, random: false };
+
     /// The whole file, unless memory has several nodes: then each page should come to the node that touches it first.
     pub fn for_this_machine() -> ReadAhead {
         ReadAhead::for_nodes(n_numa_nodes(Path::new("/sys/devices/system/node")))

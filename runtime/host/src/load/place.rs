@@ -16,6 +16,7 @@ use super::files::Source;
 use super::host_memory::MappedPart;
 use super::mapping::{Mapping, ReadAhead};
 use super::progress::Progress;
+use super::seal_cache::{self, Found, SealCache, Wanted};
 use super::storage::Storage;
 use super::weights::{LoadOptions, Placed, WeightRequest, Weights};
 use super::{Error, LoadMode, ModelFiles, Result};
@@ -66,11 +67,16 @@ pub(super) fn place(
     let mut progress = Progress::new(total, options.progress);
     progress.add(0)?;
 
-    let all_data = options.check_tensors;
-    let maps = map(files, &items, options.mode, extent, all_data, &mut weights.warnings)?;
     let copied = rows_with_copies(&items, &mut weights.warnings);
     let is_copied = |item: &Item<'_>| copied.contains(&item.request.row) && is_worth_a_copy(item.request);
     let (copied, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_copied);
+    let Sealed { found, wanted, lacking: copied } =
+        sealed(files, copied, options.seal_cache, &mut weights.warnings);
+    let requested = || others.iter().chain(&copied);
+    // Most of the files is not needed if the cache has it.
+    let ahead = if found.is_empty() { ReadAhead::for_this_machine() } else { ReadAhead::NONE };
+    let all_data = options.check_tensors;
+    let maps = map(files, requested, (options.mode, ahead), extent, all_data, &mut weights.warnings)?;
     let (in_place, moved): (Vec<_>, Vec<_>) = others.into_iter().partition(|item| is_in_place(item, &maps));
     let mut storage = Storage::new(moved)?;
     let mut copies = Copies::new(copied)?;
@@ -88,6 +94,10 @@ pub(super) fn place(
         let mut lock = |base, end| {
             weights.warnings.extend(locks.then(|| weights.locks.grow_to(base, end)).flatten());
         };
+        for (found, items) in &found {
+            found.addresses().into_iter().for_each(|(base, end)| lock(base, end));
+            progress.add(items.iter().map(|item| item.info.nbytes).sum())?;
+        }
         copies.fill(&bytes, &mut progress, &mut lock)?;
         storage.fill(&bytes, &mut progress, lock)
     });
@@ -101,12 +111,54 @@ pub(super) fn place(
     let (mut placed, maps) = use_in_place(maps, in_place)?;
     placed.extend(storage.finish()?);
     placed.extend(copies.finish());
+    for (found, items) in found {
+        let (of_row, file) = found.place(items)?;
+        placed.extend(of_row);
+        weights.sealed.push(file);
+    }
     progress.finish()?;
     weights.maps.extend(maps);
     for (request, at) in placed {
         weights.placed.entry(request.row).or_default().insert(request.name.clone(), at);
     }
+    if let Some(cache) = options.seal_cache {
+        for wanted in wanted {
+            let placed = |request: &WeightRequest| weights.placed.get(&request.row)?.get(&request.name);
+            weights.warnings.extend(wanted.store(cache, placed));
+        }
+    }
     Ok(())
+}
+
+/// Copies of matrices by device: those in a file of the cache, those to be stored in one, and all that the cache lacks.
+struct Sealed<'a> {
+    found: Vec<(Found, Vec<Item<'a>>)>,
+    wanted: Vec<Wanted<'a>>,
+    lacking: Vec<Item<'a>>,
+}
+
+fn sealed<'a>(
+    files: &ModelFiles,
+    copied: Vec<Item<'a>>,
+    cache: Option<&SealCache>,
+    warnings: &mut Vec<String>,
+) -> Sealed<'a> {
+    let mut sealed = Sealed { found: Vec::new(), wanted: Vec::new(), lacking: Vec::new() };
+    let Some(cache) = cache else { return Sealed { lacking: copied, ..sealed } };
+    let mut rows = BTreeMap::<usize, Vec<Item<'a>>>::new();
+    copied.into_iter().for_each(|item| rows.entry(item.request.row).or_default().push(item));
+    for items in rows.into_values() {
+        match seal_cache::find(cache, files, &items, warnings) {
+            Some(Ok(found)) => {
+                sealed.found.push((found, items));
+                continue;
+            }
+            Some(Err(wanted)) => sealed.wanted.push(wanted),
+            None => {}
+        }
+        sealed.lacking.extend(items);
+    }
+    sealed
 }
 
 /// Each requested tensor once per device, found in the files, in file order.
@@ -123,18 +175,17 @@ fn items<'a>(files: &ModelFiles, requests: &'a [WeightRequest]) -> Result<Vec<It
 }
 
 /// Maps the files that are needed, if the mode is one that maps. One row per source.
-fn map(
+fn map<'a, I: Iterator<Item = &'a Item<'a>>>(
     files: &ModelFiles,
-    items: &[Item<'_>],
-    mode: LoadMode,
+    items: impl Fn() -> I,
+    (mode, ahead): (LoadMode, ReadAhead),
     extent: Extent,
     all_data: bool,
     warnings: &mut Vec<String>,
 ) -> Result<Vec<Option<Mapping>>> {
-    let ahead = ReadAhead::for_this_machine();
     let map_one = |(i, source): (usize, &Source)| {
         let Source::File(file) = source else { return Ok(None) };
-        let ranges = || items.iter().filter(|item| item.info.file == i).map(Item::range);
+        let ranges = || items().filter(|item| item.info.file == i).map(Item::range);
         let used = ranges().map(|r| r.start).min().zip(ranges().map(|r| r.end).max());
         let range = match (extent, used) {
             (Extent::UsedParts, Some((start, end))) => start..end,

@@ -13,7 +13,8 @@ use llmrt_graph::{Graph, Node, Tensor};
 use super::mapping::Mapping;
 use super::mlock::MemoryLocks;
 use super::place::{self, Extent};
-use super::{Error, LoadMode, ModelFiles, Result};
+use super::read::OpenFile;
+use super::{Error, LoadMode, ModelFiles, Result, SealCache};
 use crate::{Buffer, Device, TensorDesc};
 
 /// A request to place a tensor on a device.
@@ -134,8 +135,17 @@ pub struct LoadOptions<'a> {
     pub mode: LoadMode,
     /// Look at every number of the model.
     pub check_tensors: bool,
+    /// Where sealed copies of matrices are kept between runs; `None`: nowhere.
+    pub seal_cache: Option<&'a SealCache>,
     /// Gets the part that is done, from 0 to 1, never less than before; 1 comes last and once. `false` cancels.
     pub progress: &'a mut dyn FnMut(f32) -> bool,
+}
+
+impl<'a> LoadOptions<'a> {
+    /// The defaults.
+    pub fn new(progress: &'a mut dyn FnMut(f32) -> bool) -> LoadOptions<'a> {
+        LoadOptions { mode: LoadMode::default(), check_tensors: false, seal_cache: None, progress }
+    }
 }
 
 /// All weights of a model, by name and device row.
@@ -147,13 +157,15 @@ pub struct Weights {
     pub(super) warnings: Vec<String>,
     /// What devices use in place, with the index of its file.
     pub(super) maps: Vec<(usize, Arc<Mapping>)>,
+    /// Files of sealed copies that devices use in place.
+    pub(super) sealed: Vec<(OpenFile, Arc<Mapping>)>,
     mode: LoadMode,
 }
 
 /// Loads weights. On an error nothing stays allocated or mapped.
 pub fn load(files: &ModelFiles, requests: &[WeightRequest], options: LoadOptions<'_>) -> Result<Weights> {
-    let (locks, placed, warnings, maps) = Default::default();
-    let mut weights = Weights { locks, placed, warnings, maps, mode: options.mode };
+    let (locks, placed, warnings, maps, sealed) = Default::default();
+    let mut weights = Weights { locks, placed, warnings, maps, sealed, mode: options.mode };
     place::place(&mut weights, files, requests, Extent::WholeFiles, options)?;
     Ok(weights)
 }
@@ -167,7 +179,8 @@ impl Weights {
     /// An error if a file of which a device uses pages in place was truncated, or could not be read: what was computed
     /// since is worthless. `files` are those that the weights were loaded from.
     pub fn check_files(&self, files: &ModelFiles) -> Result<()> {
-        files.check_maps(self.maps.iter().map(|(file, mapping)| (*file, &**mapping)))
+        files.check_maps(self.maps.iter().map(|(file, mapping)| (*file, &**mapping)))?;
+        self.sealed.iter().try_for_each(|(file, mapping)| mapping.check(file))
     }
 
     /// Gives all of them back.
@@ -175,6 +188,7 @@ impl Weights {
         self.locks.undo(0);
         self.placed.clear();
         self.maps.clear();
+        self.sealed.clear();
     }
 
     /// Loads one more weight, or one on one more device. What is there already stays as it is.
@@ -182,7 +196,8 @@ impl Weights {
         if self.get(&request.name, request.row).is_some() {
             return Ok(());
         }
-        let options = LoadOptions { mode: self.mode, check_tensors: false, progress: &mut |_| true };
+        let mut goes_on = |_| true;
+        let options = LoadOptions { mode: self.mode, ..LoadOptions::new(&mut goes_on) };
         place::place(self, files, std::slice::from_ref(request), Extent::UsedParts, options)
     }
 

@@ -74,7 +74,8 @@ pub(crate) fn memory(free: u64, total: u64) -> Option<String> {
 /// What is wrong with a layout that `seal` returned for a tensor of `nbytes` bytes and `n_rows` rows.
 pub(crate) fn layout(l: &c::Layout, nbytes: u64, n_rows: u64) -> Option<String> {
     let has = |bit: u32| l.flags & bit != 0;
-    let unknown = l.flags & !(c::LAYOUT_INVERTIBLE | c::LAYOUT_OPAQUE | c::LAYOUT_ROW_SLICEABLE);
+    let known = c::LAYOUT_INVERTIBLE | c::LAYOUT_OPAQUE | c::LAYOUT_ROW_SLICEABLE | c::LAYOUT_STORABLE;
+    let unknown = l.flags & !known;
     if l.struct_size as usize != size_of::<c::Layout>() {
         return Some("changed the size of the layout it was given".into());
     }

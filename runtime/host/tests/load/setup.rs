@@ -69,12 +69,15 @@ impl Setup {
     }
 
     pub fn load(&self, requests: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
-        let options = LoadOptions { mode, check_tensors: false, progress: &mut |_| true };
+        let mut goes_on = |_| true;
+        let options = LoadOptions { mode, ..LoadOptions::new(&mut goes_on) };
         load::load(&self.files, requests, options)
     }
 
     pub fn load_checked(&self, requests: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
-        load::load(&self.files, requests, LoadOptions { mode, check_tensors: true, progress: &mut |_| true })
+        let mut goes_on = |_| true;
+        let options = LoadOptions { mode, check_tensors: true, ..LoadOptions::new(&mut goes_on) };
+        load::load(&self.files, requests, options)
     }
 
     /// A weight's bytes on the device are the file's.

@@ -7,7 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use llmrt_plugin::abi::types::{
-    BT_COPY_MATRICES, BUFFER_DEVICE, CAP_HOST_READ, DEVICE_ACCEL, LAYOUT_INVERTIBLE,
+    BT_COPY_MATRICES, BUFFER_DEVICE, CAP_HOST_READ, DEVICE_ACCEL, LAYOUT_INVERTIBLE, LAYOUT_STORABLE,
 };
 use llmrt_plugin::{
     Buffer, BufferTypeInfo, Device, DeviceInfo, Driver, Error, GraphView, Host, Layout, Op, PluginInfo,
@@ -131,7 +131,11 @@ impl Buffer for Own {
 
     fn seal(&self, tensor: &TensorView<'_>) -> Result<Layout> {
         match self.sealed.lock().insert(tensor.offset()) {
-            true => Ok(Layout { id: LAYOUT, flags: LAYOUT_INVERTIBLE, ..Layout::canonical(tensor.nbytes()) }),
+            true => Ok(Layout {
+                id: LAYOUT,
+                flags: LAYOUT_INVERTIBLE | LAYOUT_STORABLE,
+                ..Layout::canonical(tensor.nbytes())
+            }),
             false => Err(Error::invalid("sealed twice")),
         }
     }

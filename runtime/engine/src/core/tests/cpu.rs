@@ -10,7 +10,7 @@ use crate::runner::DeviceRunner;
 use crate::sampler::{Rng, SamplingParams};
 use crate::scheduler::{Policy, Preemption};
 use crate::sequence::TokenId;
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tokenizer::EncodeOptions;
 use std::path::Path;
@@ -24,7 +24,8 @@ fn runner() -> (DeviceRunner, Arc<Tokenizer>) {
     let files =
         ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default()).unwrap();
     let tokenizer = Arc::new(Tokenizer::from_metadata(&files.model.metadata).unwrap());
-    let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
+    let mut goes_on = |_| true;
+    let load = LoadOptions::new(&mut goes_on);
     let options = EngineOptions { n_ctx: N_CTX, n_batch: 512, max_seqs: 8, ..EngineOptions::default() };
     (DeviceRunner::new(&host, host.devices(), files, load, options).unwrap(), tokenizer)
 }

@@ -13,7 +13,7 @@ use crate::options::EngineOptions;
 use crate::request::{Decoding, Request};
 use crate::runner::DeviceRunner;
 use crate::sampler::{Row, Sampler, SamplingParams, SamplingRules};
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Device, Host, HostOptions};
 use llmrt_models::CacheGroup;
 use std::path::Path;
@@ -37,7 +37,8 @@ fn options() -> EngineOptions {
 
 fn runner(options: EngineOptions) -> DeviceRunner {
     let (host, devices) = host();
-    let load = LoadOptions { mode: LoadMode::default(), check_tensors: false, progress: &mut |_| true };
+    let mut goes_on = |_| true;
+    let load = LoadOptions::new(&mut goes_on);
     DeviceRunner::new(&host, devices, files(), load, options).unwrap()
 }
 

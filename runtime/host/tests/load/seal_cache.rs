@@ -1,0 +1,124 @@
+//! Sealed copies that are kept between runs.
+
+use std::path::{Path, PathBuf};
+use std::time::{Duration, SystemTime};
+
+use llmrt_host::load::{self, LoadOptions, SealCache, Weights};
+
+use crate::setup::{APART, Setup, maps_of};
+use crate::{pages, shelf};
+
+fn load_with(setup: &Setup, cache: &SealCache) -> Weights {
+    let mut goes_on = |_| true;
+    let options = LoadOptions { seal_cache: Some(cache), ..LoadOptions::new(&mut goes_on) };
+    let weights = load::load(&setup.files, &setup.all_on(APART), options).unwrap();
+    setup.assert_all_equal(&weights, APART);
+    let layout = |name: &str| weights.get(name, APART).unwrap().layout_id;
+    assert!(["a", "b", "c", "d"].into_iter().all(|name| layout(name) == shelf::LAYOUT));
+    weights
+}
+
+fn files_of(cache: &SealCache) -> Vec<PathBuf> {
+    cache.entries().unwrap().into_iter().map(|entry| entry.path).collect()
+}
+
+fn age(path: &Path, seconds: u64) {
+    let file = std::fs::File::options().write(true).open(path).unwrap();
+    file.set_modified(SystemTime::now() - Duration::from_secs(seconds)).unwrap();
+}
+
+#[test]
+fn the_second_load_maps_what_the_first_one_made() {
+    let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
+    let cache = SealCache::new(&folder.path().join("new"), SealCache::LIMIT);
+    let first = load_with(&setup, &cache);
+    let [path] = &files_of(&cache)[..] else { panic!("one file") };
+    assert_eq!(maps_of(path), []);
+    assert_eq!(first.warnings(), [""; 0]);
+    drop(first);
+    age(path, 1000);
+
+    let second = load_with(&setup, &cache);
+    assert_eq!(maps_of(path).len(), 1);
+    assert_eq!(setup.maps(), [], "nothing of the model's file is needed");
+    assert_eq!((files_of(&cache).len(), second.warnings()), (1, &[][..]));
+    let used = cache.entries().unwrap()[0].used;
+    assert!(SystemTime::now().duration_since(used).is_ok_and(|d| d < Duration::from_secs(500)), "{used:?}");
+    assert!(second.check_files(&setup.files).is_ok());
+    // The file is cut while it is in use.
+    std::fs::File::options().write(true).open(path).unwrap().set_len(4096).unwrap();
+    let lost = second.check_files(&setup.files).unwrap_err();
+    assert!(lost.to_string().contains(".seal"), "{lost}");
+}
+
+#[test]
+fn another_model_or_device_has_a_file_of_its_own() {
+    let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
+    let cache = SealCache::new(folder.path(), SealCache::LIMIT);
+    load_with(&setup, &cache);
+    age(&setup.path, 5000);
+    load_with(&setup, &cache);
+    assert_eq!(files_of(&cache).len(), 2, "the model was written again");
+    load_with(&setup, &cache);
+    assert_eq!(files_of(&cache).len(), 2);
+}
+
+#[test]
+fn a_broken_file_is_made_again() {
+    let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
+    let cache = SealCache::new(folder.path(), SealCache::LIMIT);
+    load_with(&setup, &cache);
+    let path = files_of(&cache).remove(0);
+    let whole = std::fs::read(&path).unwrap();
+    let broken: [(&str, Vec<u8>); 5] = [
+        ("cut", whole[..whole.len() - 64].to_vec()),
+        ("cut in its text", whole[..40].to_vec()),
+        ("of another kind", vec![7; 300]),
+        ("of another key", whole.iter().map(|b| if *b == b'm' { b'n' } else { *b }).collect()),
+        ("empty", Vec::new()),
+    ];
+    for (what, bytes) in broken {
+        std::fs::write(&path, bytes).unwrap();
+        let weights = load_with(&setup, &cache);
+        let [warning] = weights.warnings() else { panic!("{what}: {:?}", weights.warnings()) };
+        assert!(warning.contains("is made again"), "{what}: {warning}");
+        assert_eq!(std::fs::read(&path).unwrap(), whole, "{what}");
+    }
+}
+
+#[test]
+fn the_least_recently_used_go_where_the_limit_is_reached() {
+    let (folder, models) = (tempfile::tempdir().unwrap(), [pages(), pages(), pages()]);
+    let all = SealCache::new(folder.path(), SealCache::LIMIT);
+    for (setup, seconds) in models[..2].iter().zip([2000, 1000]) {
+        load_with(setup, &all);
+        let newest = all.entries().unwrap().pop().unwrap();
+        age(&newest.path, seconds);
+    }
+    let [oldest, newer] = &files_of(&all)[..] else { panic!("two files") };
+    let size = all.entries().unwrap()[0].size;
+    let [left_over, written_now] = ["x.1.part", "y.2.part"].map(|name| folder.path().join(name));
+    [&left_over, &written_now].into_iter().for_each(|path| std::fs::write(path, "part").unwrap());
+    age(&left_over, 100_000);
+    let two = SealCache::new(folder.path(), 2 * size);
+    load_with(&models[2], &two);
+    let left = files_of(&two);
+    assert!(left.len() == 2 && !left.contains(oldest) && left.contains(newer), "{left:?}");
+
+    assert!(!left_over.exists() && written_now.exists());
+
+    let none = SealCache::new(folder.path(), size - 1);
+    age(&models[0].path, 7000);
+    let weights = load_with(&models[0], &none);
+    assert!(weights.warnings()[0].contains("sealed weights are not stored"), "{:?}", weights.warnings());
+    assert_eq!(files_of(&none).len(), 2, "nothing is removed for what cannot be stored");
+}
+
+#[test]
+fn a_folder_that_cannot_be_written_is_a_warning() {
+    let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
+    let file = folder.path().join("file");
+    std::fs::write(&file, "x").unwrap();
+    let weights = load_with(&setup, &SealCache::new(&file, SealCache::LIMIT));
+    assert!(weights.warnings()[0].contains("sealed weights are not stored"), "{:?}", weights.warnings());
+}
