@@ -24,6 +24,7 @@ pub mod peers;
 pub mod pinned;
 pub mod plan;
 pub mod probe;
+pub mod release;
 pub mod remember;
 pub mod repack;
 pub mod runtime;

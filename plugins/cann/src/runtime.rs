@@ -4,6 +4,7 @@ use crate::error::check;
 use crate::layout::Choice;
 use crate::library::{Absent, Cann};
 use crate::peers::Peers;
+use crate::release::has_wide_products;
 use crate::sys::*;
 use llmrt_plugin::{Error, Host, Level, Result};
 use parking_lot::{Mutex, ReentrantMutex, RwLock};
@@ -22,6 +23,8 @@ pub struct Runtime {
     pub(crate) peers: Peers,
     /// Operators whose refusal was logged.
     refused: Mutex<BTreeSet<String>>,
+    /// See [`crate::release::has_wide_products`].
+    wide_products: OnceLock<bool>,
     /// Layouts of weights, chosen when the first card is opened: all cards are alike.
     layouts: OnceLock<Choice>,
     /// Held while a plan is captured, and while a card is waited for.
@@ -56,6 +59,7 @@ impl Runtime {
             contexts: RwLock::default(),
             peers: Peers::default(),
             refused: Mutex::default(),
+            wide_products: OnceLock::new(),
             layouts: OnceLock::new(),
             captures: ReentrantMutex::default(),
         };
@@ -108,6 +112,11 @@ impl Runtime {
         // SAFETY: the outputs are ours.
         let answer = unsafe { acl!(self, aclrtGetVersion(&mut major, &mut minor, &mut patch)) };
         answer.map_or(String::new(), |()| format!("runtime {major}.{minor}.{patch}"))
+    }
+
+    /// Whether the release has F32 results of all 16-bit products on A2 and A3.
+    pub fn has_wide_products(&self) -> bool {
+        *self.wide_products.get_or_init(|| has_wide_products(&self.release()))
     }
 
     /// The layouts that weights get at `seal`.

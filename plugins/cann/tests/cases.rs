@@ -205,6 +205,40 @@ fn decodes_use_the_fused_operators() {
     assert_eq!(before.map(|name| m.count(name)), [2, 1]);
 }
 
+/// A long sequence and three short ones in a cache that has no room for four long ones: each reads blocks by its own row of the
+/// table, which has as many columns as the long one requires, and no keys are gathered. A token is two KiB of keys and values.
+#[test]
+fn decodes_of_uneven_lengths_read_their_own_blocks() {
+    let case = Case::new("decodes of 240, 5, 9 and 16 tokens", |g, ints| {
+        let q = g.input("q", DType::F32, &[64, 8, 4]);
+        let k = g.state("k", DType::F16, &[64 * 8, 40 * 16], Role::KCache);
+        let v = g.state("v", DType::F16, &[64 * 8, 40 * 16], Role::VCache);
+        let paged = Paged {
+            block_table: g.input("block_table", DType::I32, &[16, 4]),
+            seq_lens: g.input("seq_lens", DType::I32, &[4]),
+            query_starts: g.input("query_starts", DType::I32, &[5]),
+        };
+        let table = (0..64).map(|i| if i < 16 { 39 - 2 * i } else { i / 16 * 2 });
+        ints.push((paged.block_table, table.collect()));
+        ints.push((paged.seq_lens, vec![240, 5, 9, 16]));
+        ints.push((paged.query_starts, vec![0, 1, 2, 3, 4]));
+        let p = AttentionParams { n_kv_heads: 8, block_size: 16, scale: 0.2, ..Default::default() };
+        g.attention(q, k, v, &paged, &p);
+    });
+    let case = case.nmse(5e-4);
+    for (soc, operator) in [(A2, "aclnnFusedInferAttentionScoreV2"), (P310, "aclnnIncreFlashAttentionV4")] {
+        let m = Machine::new(&format!("soc={soc},queue=now,memory=1g"));
+        let (card, stream) = (m.card(0), m.card(0).stream(1).unwrap());
+        let error = run(&card, &stream, &case).unwrap().unwrap();
+        assert!(error <= limit(soc, Op::Attention, &case), "{soc}: {error:e}");
+        let bytes = ["aclnnGatherV2", operator].map(|name| m.count(&format!("{name}.bytes")));
+        assert_eq!(m.count(operator), 2, "{soc}: two tokens' tables are no more than the cache; {bytes:?}");
+        let tables = 4 * 16 * 16 * 2048;
+        assert!(bytes[0] < tables / 100 && bytes[1] < tables / 10 * 11, "{soc}: {bytes:?} of {tables}");
+        assert_eq!(m.reports(), [""; 0], "{soc}");
+    }
+}
+
 #[test]
 fn experts_go_to_the_operator_for_groups_of_rows_where_it_takes_their_format() {
     let m = Machine::new("queue=now,memory=1g");

@@ -227,8 +227,8 @@ fn probes(release: &'static str, config: &str) -> Vec<String> {
 #[test]
 fn probes_find_the_simulator_as_simulated() {
     for (soc, n) in [
-        ("Ascend910B3", 24),
-        ("Ascend910_9391", 24),
+        ("Ascend910B3", 26),
+        ("Ascend910_9391", 26),
         ("Ascend910A", 13),
         ("Ascend310P3", 15),
         ("Ascend310B1", 11),
@@ -280,6 +280,10 @@ fn probes_find_each_rule_that_a_machine_breaks() {
         ("soc=Ascend310P3,broken=use-fp16", &["F32 rows that a product rounds to F16"]),
         ("broken=f16-out", &["F16 rows, F32 result"]),
         ("broken=bf16-out", &["BF16 rows and weights, F32 result"]),
+        (
+            "broken=batch-out",
+            &["F16 rows, several matrices, F32 result", "BF16 rows, several matrices, F32 result"],
+        ),
         ("broken=nz-out", &["F16 rows, NZ weights, F32 result"]),
         ("broken=nz-turned", &["NZ weights turned around"]),
         ("broken=nz-right", &["F16 rows, NZ weights, F32 result", "NZ weights turned around"]),
@@ -305,6 +309,7 @@ fn probes_find_each_rule_that_a_machine_breaks() {
         ("broken=pageable-capture", &["a copy of pageable memory in a capture"]),
         ("devices=2,broken=peers", &["a copy from a card to which access is open one way"]),
         ("devices=2,peers=one-way", &["a copy between cards that both opened access"]),
+        ("refuse=aclnnMatmul@27:161002", &["BF16 rows, several matrices, F32 result"]),
         ("refuse=aclnnMm@27:161002", &["BF16 rows and weights, F32 result"]),
     ] {
         let lines = probes("9.1", config);

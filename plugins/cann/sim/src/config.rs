@@ -115,7 +115,7 @@ pub struct Config {
 }
 
 /// Rules that can be broken, one by one, to see that it is noticed.
-pub const RULES: [&str; 18] = [
+pub const RULES: [&str; 19] = [
     // No executor may be repeated; those from the library's cache may; those that write in place may.
     "repeats",
     "cache",
@@ -123,11 +123,12 @@ pub const RULES: [&str; 18] = [
     // Sorts of one number, and F32 sorts and largest numbers, run where they do not.
     "sort-one",
     "sort-f32",
-    // Results of products are rounded where they are not, or not where they are: of F32 rows for F16 weights, of F16, BF16, and
-    // of NZ weights.
+    // Results of products are rounded where they are not, or not where they are: of F32 rows for F16 weights, of F16, BF16, of
+    // several matrices, and of NZ weights.
     "use-fp16",
     "f16-out",
     "bf16-out",
+    "batch-out",
     "nz-out",
     // NZ weights: views that are turned around are read as if they were not; results are wrong.
     "nz-turned",

@@ -156,6 +156,9 @@ pub fn launch(
     w.trace.count("launch", 1);
     w.trace.count(name, 1);
     let answer = enqueue(&w, name, workspace as usize, size, executor as usize, stream);
+    if let Ok(bytes) = &answer {
+        w.trace.count(&format!("{name}.bytes"), *bytes);
+    }
     w.trace.line(|| {
         let answer = answer.as_ref().map_or_else(|e| e.text.clone(), |bytes| format!("{bytes} bytes"));
         format!("{name} {stream:p} {answer}")

@@ -77,6 +77,13 @@ impl Release {
         self >= Release::V9_1
     }
 
+    /// Whether products of several 16-bit matrices have F32 results on A2 and A3: before, `GetBatchMatmulOp` of
+    /// `batch_matmul_util.cpp` gives the result the type of x, and makes it F32 afterwards (ops-nn 8.5.0, 9.0.1, 9.1.0-beta.3; 9.1.0
+    /// has `bmm16In32OutRorA2`). BF16 always; F16 of the shapes that `BmmCheckHitV3Shape` picks, which are taken to be all.
+    pub fn has_wide_batches(self) -> bool {
+        self >= Release::V9_1
+    }
+
     /// What reserved addresses take: from 8.1 on the flag is the size of pages (`acl_rt.h`).
     pub fn vmm(self) -> Vmm {
         if self < Release::V8_1 { Vmm::NoFlags } else { Vmm::Paged }

@@ -62,12 +62,16 @@ pub fn compute(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()>
 /// Whether to read each token's own blocks: cheaper than all blocks for all while there are few tokens per sequence.
 fn is_for_tokens(p: &Paging, row: i64) -> bool {
     let blocks = p.block_size % 16 == 0 && p.block_size <= 512;
-    // The operator takes a cache of no fewer blocks than all tokens' tables have.
-    let fits = p.n_tokens * p.max_blocks() <= p.n_blocks;
-    blocks && fits && row <= MAX_IN_ROW && p.n_tokens <= 2 * p.n_seqs()
+    blocks && tokens_at_a_time(p) > 0 && row <= MAX_IN_ROW && p.n_tokens <= 2 * p.n_seqs()
 }
 
-/// Every token is a sequence of one query.
+/// The operator takes a cache of no fewer blocks than all its tokens' tables have.
+fn tokens_at_a_time(p: &Paging) -> i64 {
+    p.n_tokens.min(p.n_blocks / p.max_blocks())
+}
+
+/// Every token is a sequence of one query. The table is as wide as the longest sequence requires, so that a cache too small for as
+/// many tokens of that length takes several launches.
 fn by_token(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
     let p = &a.paging;
     let (n, d, heads) = (p.n_tokens, a.q.ne[0], a.q.ne[1]);
@@ -77,12 +81,17 @@ fn by_token(call: &mut Call<'_>, a: &Attention, kernel: Kernel) -> Result<()> {
     let blind = p.blind(call)?;
     let q = call.dense(&a.q, a.k.dtype)?.reshape(&[d, heads, 1, n]);
     let out = call.temporary(a.k.dtype, &q.ne)?;
-    let lens = vec![p.capacity(); n as usize];
-    let cache =
-        Cache { k: a.in_blocks(&a.k), v: a.in_blocks(&a.v), table: Some((table, lens, p.block_size)) };
-    match kernel {
-        Kernel::Infer => launch(call, a, &q, &cache, &hidden, &out)?,
-        Kernel::Incre => launch_incre(call, a, &q, &cache, &hidden, &out)?,
+    let at_a_time = tokens_at_a_time(p);
+    for start in (0..n).step_by(at_a_time as usize) {
+        let n = at_a_time.min(n - start);
+        let part = |t: &Operand| t.slice(t.ne.len() - 1, start, n);
+        let table = Some((part(&table), vec![p.capacity(); n as usize], p.block_size));
+        let cache = Cache { k: a.in_blocks(&a.k), v: a.in_blocks(&a.v), table };
+        let (q, hidden, out) = (part(&q), part(&hidden), part(&out));
+        match kernel {
+            Kernel::Infer => launch(call, a, &q, &cache, &hidden, &out)?,
+            Kernel::Incre => launch_incre(call, a, &q, &cache, &hidden, &out)?,
+        }
     }
     finish(call, a, &out, &blind)
 }
@@ -247,7 +256,11 @@ mod tests {
         let p = |n_tokens, n_seqs, block_size| Paging::sized(n_tokens, n_seqs, block_size);
         assert!(is_for_tokens(&p(1, 1, 16), 1024));
         assert!(is_for_tokens(&p(2, 2, 32), 1024));
-        assert!(!is_for_tokens(&p(3, 3, 32), 1024), "12 blocks of a cache of 8");
+        assert!(is_for_tokens(&p(3, 3, 32), 1024), "12 blocks of a cache of 8, in two launches");
+        assert_eq!([1, 2, 3].map(|n| tokens_at_a_time(&p(n, 3, 32))), [1, 2, 2]);
+        let mut small = p(1, 1, 16);
+        small.n_blocks = 3;
+        assert!(!is_for_tokens(&small, 1024), "4 blocks of a cache of 3");
         assert!(!is_for_tokens(&p(512, 1, 16), 1024), "a prompt");
         assert!(!is_for_tokens(&p(1, 1, 4), 1024), "blocks too small");
         assert!(!is_for_tokens(&p(1, 1, 16), 70_000), "rows too long");

@@ -8,6 +8,9 @@ use llmrt_plugin::Result;
 /// What an F16 number may be off by, as a factor: F32 = F16 + F16 / this, to 22 bits.
 const STEP: f32 = 2048.0;
 
+/// Elements of a matrix from which a launch of its own costs less than the matrix as F32, written and read: about 5 µs at 1 TB/s.
+const LARGE: i64 = 1 << 19;
+
 /// The operands as they are.
 const KEEP: i8 = 0;
 /// Rounded to F16. Without F32 units only: with them the result is rounded as well.
@@ -17,6 +20,12 @@ impl Call<'_> {
     /// y [m, n, …] = Σ over k of w [k, m, …] · x [k, n, …]; batches are equal or 1, y has no gaps. F32 rows are rounded to
     /// F16 for an F16 w, so numbers beyond 65504 become infinite; a BF16 w keeps 16 bits of them, and an F32 w all.
     pub fn product(&mut self, w: &Operand, x: &Operand, y: &Operand) -> Result<()> {
+        if self.rounds(w, y) && y.ne[2..].iter().product::<i64>() > 1 && are_small([w, x, y]) {
+            return self.scoped(|call| {
+                let (w, x) = (call.to(w, ACL_FLOAT)?, call.to(x, ACL_FLOAT)?);
+                call.product_as(&w, &x, y, KEEP)
+            });
+        }
         match (x.dtype, w.dtype, self.stream.chip.f32_products) {
             // Rounded here: the operator's own rounding would make the result F16, too.
             (ACL_FLOAT, ACL_FLOAT16, true) => self.scoped(|call| {
@@ -92,14 +101,31 @@ impl Call<'_> {
         Ok((exact, rest))
     }
 
+    /// Whether the operator for several matrices rounds the results to w's type.
+    fn rounds(&self, w: &Operand, y: &Operand) -> bool {
+        let (stream, several) = (&self.stream, y.ne.len() > 2);
+        several && w.dtype != ACL_FLOAT && stream.chip.f32_products && !stream.runtime.has_wide_products()
+    }
+
     fn product_as(&mut self, w: &Operand, x: &Operand, y: &Operand, cube_math: i8) -> Result<()> {
-        let mut axes: Vec<usize> = (0..w.ne.len()).collect();
-        axes.swap(0, 1);
         let rank = y.ne.len();
+        if self.rounds(w, y) {
+            let last = rank - 1;
+            let of = |t: &Operand, i| t.slice(last, if t.ne[last] == 1 { 0 } else { i }, 1).flat(last);
+            return (0..y.ne[last])
+                .try_for_each(|i| self.product_as(&of(w, i), &of(x, i), &of(y, i), cube_math));
+        }
+        let mut axes: Vec<usize> = (0..rank).collect();
+        axes.swap(0, 1);
         let (w, x, y) = (self.tensor(&w.permute(&axes))?, self.tensor(x)?, self.tensor(y)?);
         match rank {
             2 => run!(self, nn.aclnnMm(x, w, y, cube_math)),
             _ => run!(self, nn.aclnnMatmul(x, w, y, cube_math)),
         }
     }
+}
+
+/// Whether every operand's matrices are.
+fn are_small(all: [&Operand; 3]) -> bool {
+    all.iter().all(|t| t.ne[0] * t.ne[1] < LARGE)
 }

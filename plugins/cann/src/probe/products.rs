@@ -20,19 +20,25 @@ pub fn report(probe: &Probe<'_>, stream: &mut CardStream) {
     let chip = probe.chip;
     let rounded = if chip.f32_products { "inf" } else { "90000" };
     let in_f32 = ("F32 rows that a product rounds to F16", rounded);
-    probe.of(stream, in_f32, |b| product(b, ACL_FLOAT, ACL_FLOAT16, 2, false));
+    probe.of(stream, in_f32, |b| product(b, ACL_FLOAT, ACL_FLOAT16, 2, Weight::Plain));
     if chip.f32_products {
         let halves = ("F16 rows, F32 result", "90000");
-        probe.of(stream, halves, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, false));
+        probe.of(stream, halves, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, Weight::Plain));
     }
     if chip.bf16 {
         let brains = ("BF16 rows and weights, F32 result", "90000");
-        probe.of(stream, brains, |b| product(b, ACL_BF16, ACL_BF16, 0, false));
+        probe.of(stream, brains, |b| product(b, ACL_BF16, ACL_BF16, 0, Weight::Plain));
+    }
+    let is_wide = chip.f32_products && probe.runtime.has_wide_products();
+    if chip.f32_products {
+        let halves = ("F16 rows, several matrices, F32 result", if is_wide { "90000" } else { "inf" });
+        probe.of(stream, halves, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, Weight::Several));
+        let brains = ("BF16 rows, several matrices, F32 result", if is_wide { "90000" } else { "90112" });
+        probe.of(stream, brains, |b| product(b, ACL_BF16, ACL_BF16, 0, Weight::Several));
     }
     if !matches!(chip.family, Family::B310 | Family::A910) {
-        let is_wide = chip.f32_products && has_wide_nz(&probe.runtime.release());
         let nz = ("F16 rows, NZ weights, F32 result", if is_wide { "90000" } else { "inf" });
-        probe.of(stream, nz, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, true));
+        probe.of(stream, nz, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, Weight::Nz));
         probe.of(stream, ("NZ weights turned around", "right"), turned);
     }
     if chip.lacks.contains(&"aclnnWeightQuantBatchMatmulV2") {
@@ -50,11 +56,15 @@ pub fn report(probe: &Probe<'_>, stream: &mut CardStream) {
     probe.of(stream, ("scales of experts with offsets", "taken"), |b| experts(b, true));
 }
 
-/// From 9.1 on (`matmul_util.cpp` of ops-nn 9.1.0; not yet in 9.1.0-beta.1).
-pub fn has_wide_nz(release: &str) -> bool {
-    let mut numbers = release.split(['.', '-', ' ']).map(|n| n.parse::<u32>().ok());
-    let (major, minor) = (numbers.next().flatten(), numbers.next().flatten());
-    major.zip(minor).is_some_and(|version| version >= (9, 1)) && !release.starts_with("9.1.0-beta")
+/// What rows are multiplied with.
+#[derive(Clone, Copy, PartialEq)]
+enum Weight {
+    /// A matrix.
+    Plain,
+    /// A matrix in blocks.
+    Nz,
+    /// Two matrices, each with rows of its own.
+    Several,
 }
 
 /// The sum of 16 products of 75 and 75.
@@ -63,7 +73,7 @@ fn product(
     x_type: aclDataType,
     w_type: aclDataType,
     cube_math: i8,
-    nz: bool,
+    weight: Weight,
 ) -> Result<String> {
     let numbers = |dtype: aclDataType, n: i64| {
         let one = match dtype {
@@ -73,12 +83,17 @@ fn product(
         };
         one.repeat(n as usize)
     };
-    let x = bench.tensor(x_type, &[K, K], &numbers(x_type, K * K))?;
-    let w = bench.operand(w_type, &[K, K], &numbers(w_type, K * K))?;
-    let w = if nz { bench.call.blocks(&w)? } else { bench.call.tensor(&w)? };
-    let result = bench.operand(ACL_FLOAT, &[K, K], &[0; 4 * (K * K) as usize])?;
+    let ne = if weight == Weight::Several { &[K, K, 2][..] } else { &[K, K] };
+    let n: i64 = ne.iter().product();
+    let x = bench.tensor(x_type, ne, &numbers(x_type, n))?;
+    let w = bench.operand(w_type, ne, &numbers(w_type, n))?;
+    let w = if weight == Weight::Nz { bench.call.blocks(&w)? } else { bench.call.tensor(&w)? };
+    let result = bench.operand(ACL_FLOAT, ne, &vec![0; 4 * n as usize])?;
     let y = bench.call.tensor(&result)?;
-    let planned = plan!(bench, nn.aclnnMm(x, w, y, cube_math))?;
+    let planned = match weight {
+        Weight::Several => plan!(bench, nn.aclnnMatmul(x, w, y, cube_math))?,
+        Weight::Plain | Weight::Nz => plan!(bench, nn.aclnnMm(x, w, y, cube_math))?,
+    };
     bench.launch(&planned)?;
     let bytes = bench.read(&result, 4)?;
     Ok(f32::from_le_bytes(std::array::from_fn(|i| bytes[i])).to_string())
@@ -131,25 +146,4 @@ fn experts(bench: &mut Bench<'_, '_>, offsets: bool) -> Result<String> {
         bench.launch(planned)?;
     }
     taken(planned)
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn releases_are_compared_by_their_numbers() {
-        for (release, wide) in [
-            ("9.1.0", true),
-            ("9.1.0-beta.1", false),
-            ("9.2.0-beta.1", true),
-            ("10.0.0", true),
-            ("9.0.1", false),
-            ("8.5.0", false),
-            ("runtime 1.17.0", false),
-            ("", false),
-        ] {
-            assert_eq!(has_wide_nz(release), wide, "{release}");
-        }
-    }
 }

@@ -1,6 +1,7 @@
 //! Matrix products. `cube_math` sets how F32 inputs may be rounded: 0 and 4 not at all, 1 as the chip chooses (10
 //! bits of fraction on A2, F16 on 310P), 2 to F16, 3 to 10 bits. On chips with products of F32, 2 also makes the result
 //! F16, whatever `out` is; on others `out` keeps its own type (SetMmSupportDType in matmul_util.cpp of ops-nn, 8.5 to 9.1).
+//! Products of several 16-bit matrices have results of that type first, but for [`crate::release::Release::has_wide_batches`].
 //! A weight of the layout FRACTAL_NZ gives the result its own type, but for [`crate::release::Release::has_wide_nz`].
 
 use super::check::*;
@@ -112,6 +113,10 @@ fn rounded_to(a: &Args, x: aclDataType, mat2: &Tensor, out: aclDataType) -> Answ
     }
     if a.int("cube_math")? == 2 && x != ACL_BF16 {
         return Ok((chip.f32_products == config.keeps("use-fp16")).then_some(ACL_FLOAT16));
+    }
+    if a.tensor("out")?.dims.len() > 2 {
+        let keeps = config.release.has_wide_batches() || !chip.is_a2();
+        return Ok((alike && keeps != config.keeps("batch-out")).then_some(x));
     }
     let rule = if x == ACL_BF16 { "bf16-out" } else { "f16-out" };
     Ok((alike && !config.keeps(rule)).then_some(x))

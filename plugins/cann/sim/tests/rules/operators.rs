@@ -208,6 +208,34 @@ fn beyond_f16(m: &Machine) -> f32 {
 }
 
 #[test]
+fn several_matrices_give_the_result_their_type_before_9_1() {
+    // The sum of 16 products of 75 and 75 in each of two; 75 in F16, and in BF16.
+    let types = [(ACL_FLOAT16, half(75.0)), (ACL_BF16, (75f32.to_bits() >> 16) as u16)];
+    for (config, expected) in [
+        ("", [90_000.0, 90_000.0]),
+        ("release=9.0", [f32::INFINITY, 90_112.0]),
+        ("release=8.5,soc=Ascend910_9391", [f32::INFINITY, 90_112.0]),
+        ("broken=batch-out", [f32::INFINITY, 90_112.0]),
+        ("release=9.0,broken=batch-out", [90_000.0, 90_000.0]),
+    ] {
+        let m = Machine::new(config);
+        let stream = m.stream();
+        let found = types.map(|(dtype, number)| {
+            let [x, w] = [(); 2].map(|()| {
+                let ptr = m.alloc(2 * 16 * 16 * 2 + 64);
+                assert_eq!(m.write(ptr, &[number; 2 * 16 * 16]), 0);
+                m.tensor(dtype, &[2, 16, 16], ptr)
+            });
+            let y = m.alloc(2 * 16 * 16 * 4 + 64);
+            assert_eq!(run!(m, nn.aclnnMatmul(x, w, m.tensor(ACL_FLOAT, &[2, 16, 16], y), 0), stream), 0);
+            assert_eq!(m.sync(stream), 0);
+            m.read::<f32>(y, 1)[0]
+        });
+        assert_eq!(found, expected, "{config}");
+    }
+}
+
+#[test]
 fn a_weight_in_blocks_gives_the_result_its_type_before_9_1() {
     for (config, expected) in [
         ("", 90_000.0),
