@@ -76,7 +76,7 @@ impl Device for Card {
             caps: CAP_ASYNC | CAP_EVENTS | CAP_VMM | CAP_PLAN | peers,
             description: format!("Huawei {}", if self.soc.is_empty() { "Ascend" } else { &self.soc }),
             arch: self.soc.clone(),
-            memory_total: self.runtime.total_memory(self.number, self.chip.hbm),
+            memory_total: self.runtime.total_memory(self.number),
             buffer_types: vec![memory, pinned],
             kv_block_size: ops::block_size(&self.runtime.cann),
             ..DeviceInfo::new(DEVICE_NPU, self.number.to_string())
@@ -99,7 +99,7 @@ impl Device for Card {
 
     fn memory(&self) -> Result<(u64, u64)> {
         self.runtime.enter(self.number)?;
-        self.runtime.memory(self.chip.hbm)
+        self.runtime.memory()
     }
 
     fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {

@@ -10,6 +10,7 @@ use parking_lot::{Mutex, ReentrantMutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_void};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// The open libraries.
@@ -18,6 +19,10 @@ pub struct Runtime {
     pub cann: Cann,
     /// Contexts of open cards.
     contexts: RwLock<BTreeMap<i32, Context>>,
+    /// Whether the chip's memory is HBM; else it is DDR.
+    hbm: bool,
+    /// Whether a card's probes reported the machine.
+    reported: AtomicBool,
     /// Cards that reach each other.
     pub(crate) peers: Peers,
     /// Operators whose refusal was logged.
@@ -53,6 +58,8 @@ impl Runtime {
     pub fn open(folder: Option<&Path>) -> std::result::Result<Arc<Runtime>, Absent> {
         let mut runtime = Runtime {
             cann: Cann::open(folder)?,
+            hbm: true,
+            reported: AtomicBool::new(false),
             contexts: RwLock::default(),
             peers: Peers::default(),
             refused: Mutex::default(),
@@ -68,6 +75,7 @@ impl Runtime {
             ACL_SUCCESS | ACL_ERROR_REPEAT_INITIALIZE => {
                 let chip = crate::chip::chip(&runtime.soc_name());
                 runtime.cann.forget(chip.lacks);
+                runtime.hbm = chip.hbm;
                 Ok(Arc::new(runtime))
             }
             code => {
@@ -108,6 +116,11 @@ impl Runtime {
         // SAFETY: the outputs are ours.
         let answer = unsafe { acl!(self, aclrtGetVersion(&mut major, &mut minor, &mut patch)) };
         answer.map_or(String::new(), |()| format!("runtime {major}.{minor}.{patch}"))
+    }
+
+    /// Whether no card's probes reported the machine before.
+    pub fn is_first_report(&self) -> bool {
+        !self.reported.swap(true, Relaxed)
     }
 
     /// The layouts that weights get at `seal`.
@@ -175,7 +188,7 @@ impl Runtime {
     }
 
     /// Bytes of a card that may be closed; 0 if unavailable. Where the runtime can be queried, no context is made.
-    pub fn total_memory(&self, device: i32, hbm: bool) -> u64 {
+    pub fn total_memory(&self, device: i32) -> u64 {
         let (mut total, attr) = (0, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE);
         // SAFETY: the output is ours.
         match unsafe { acl!(self, aclrtGetDeviceInfo(device as u32, attr, &mut total)) } {
@@ -186,7 +199,7 @@ impl Runtime {
                     if acl!(self, aclrtSetDevice(device)).is_err() {
                         return 0;
                     }
-                    let memory = self.memory(hbm);
+                    let memory = self.memory();
                     let _ = acl!(self, aclrtResetDevice(device));
                     memory.map_or(0, |(_, total)| total)
                 }
@@ -195,9 +208,9 @@ impl Runtime {
     }
 
     /// Free and total bytes of the entered card.
-    pub fn memory(&self, hbm: bool) -> Result<(u64, u64)> {
+    pub fn memory(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0usize, 0usize);
-        let attr = if hbm { ACL_HBM_MEM } else { ACL_DDR_MEM };
+        let attr = if self.hbm { ACL_HBM_MEM } else { ACL_DDR_MEM };
         // SAFETY: the outputs are ours.
         unsafe { acl!(self, aclrtGetMemInfo(attr, &mut free, &mut total))? };
         Ok((free as u64, total as u64))
@@ -211,7 +224,7 @@ impl Runtime {
             unsafe { acl!(self, aclrtMalloc(&mut ptr, size.max(1) as usize, ACL_MEM_MALLOC_HUGE_FIRST)) };
         result.map(|()| ptr).map_err(|e| match e.status {
             llmrt_plugin::Status::OomDevice => {
-                Error { bytes: Some((size, self.memory(true).map_or(0, |m| m.0))), ..e }
+                Error { bytes: Some((size, self.memory().map_or(0, |m| m.0))), ..e }
             }
             _ => e,
         })
