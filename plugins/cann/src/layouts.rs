@@ -33,11 +33,7 @@ pub struct Requested {
 
 impl Requested {
     /// Reads the options.
-    pub fn of(host: Host) -> Result<Requested> {
-        Requested::parse(|key| host.option(key))
-    }
-
-    fn parse(option: impl Fn(&str) -> Option<String>) -> Result<Requested> {
+    pub fn parse(option: impl Fn(&str) -> Option<String>) -> Result<Requested> {
         let flag = |key: &str| match option(key).as_deref().map(str::trim) {
             None => Ok(None),
             Some("1") => Ok(Some(true)),
