@@ -121,12 +121,16 @@ impl Bench<'_, '_> {
             }
         };
         let start = Instant::now();
-        let launched = (0..n).try_for_each(|i| self.enqueue(&planned[i % planned.len()], workspace));
+        let mut n_tried = 0;
+        let launched = (0..n).try_for_each(|i| {
+            n_tried += 1;
+            self.enqueue(&planned[i % planned.len()], workspace)
+        });
         let launched = launched.and(self.wait());
         let time = start.elapsed();
-        if repeats {
-            self.destroy(&planned[0]);
-        }
+        // A launch uses up a plan that may not be repeated.
+        let left = if repeats { &planned[..] } else { &planned[n_tried..] };
+        left.iter().for_each(|next| self.destroy(next));
         launched.map(|()| time)
     }
 
