@@ -17,8 +17,9 @@ use std::path::PathBuf;
 /// Check this machine, its devices, plugins, the store and the server's port, and report what to do.
 ///
 /// Each line is ok, a warning (llmrt works, but not as it could) or a problem. With --backend the devices and plugins are those
-/// that it names, and each of these plugins tries what it assumes of its devices, if it can (option NAME.probe). Nothing is
-/// changed.
+/// that it names, and each of these plugins tries what it assumes of its devices, if it can (option NAME.probe); such a line is
+/// on stderr as soon as it is known. Nothing is changed, but after --plugin-option cann.probe=all, which tries copies between
+/// cards, a card may be of no use until it is reset.
 #[derive(Args, Debug)]
 #[command(after_help = EXIT_CODES)]
 pub struct Doctor {
@@ -28,7 +29,7 @@ pub struct Doctor {
     /// JSON on stdout: n_problems, n_warnings, and lines with part, level (ok, warning, problem) and text.
     #[arg(long)]
     pub json: bool,
-    /// Write the same JSON to this file, too, for a bug report.
+    /// Write the same JSON to this file, too, for a bug report: at each line, so that a crash leaves what was found.
     #[arg(long, value_name = "FILE")]
     pub report: Option<PathBuf>,
     #[command(flatten)]
@@ -49,20 +50,18 @@ impl Command for Doctor {
     const ENDS_AT_ONCE: bool = true;
 
     fn run(&self, global: &Global) -> Result<()> {
-        let mut report = Report::default();
-        system::versions(&mut report);
-        system::variables(&mut report);
-        let plugins = devices::check(&mut report, global);
-        system::processor(&mut report, global);
-        system::memory(&mut report, plugins.as_ref());
-        store::check(&mut report);
-        server::check(&mut report, &self.server);
+        let report = Report::to_file(self.report.as_deref())?;
+        system::versions(&report);
+        system::variables(&report);
+        let plugins = devices::check(&report, global);
+        system::processor(&report, global);
+        system::memory(&report, plugins.as_ref());
+        store::check(&report);
+        server::check(&report, &self.server);
         if let Some(path) = &self.model {
-            model::check(&mut report, global, plugins, path, self);
+            model::check(&report, global, plugins, path, self);
         }
-        if let Some(file) = &self.report {
-            report.write(file)?;
-        }
+        report.write()?;
         report.print(self.json)
     }
 }

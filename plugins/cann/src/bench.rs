@@ -1,4 +1,4 @@
-//! Single operators tried on a card, with memory of their own: for probes and measurements. Each launch is waited for.
+//! Single operators tried on a card, with memory of their own: for probes and measurements. All work is waited for.
 
 use crate::buffer::CardMemory;
 use crate::call::{Call, Launch};
@@ -8,6 +8,7 @@ use crate::stream::CardStream;
 use crate::sys::*;
 use llmrt_plugin::Result;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 /// Objects and memory of a trial, which waits for its work before they go.
 pub struct Bench<'b, 's> {
@@ -46,12 +47,14 @@ macro_rules! plan {
 }
 pub(crate) use plan;
 
-/// Runs one trial on a stream.
+/// Runs one trial on a stream. Its memory goes after its work has ended, also where it fails halfway.
 pub fn trial<T>(stream: &mut CardStream, trial: impl FnOnce(&mut Bench<'_, '_>) -> Result<T>) -> Result<T> {
     let mut found = None;
     Call::new(stream).finish(|call| {
         let mut bench = Bench { call, memory: Vec::new() };
-        found = Some(trial(&mut bench).and_then(|found| bench.wait().map(|()| found)));
+        let result = trial(&mut bench);
+        let ended = bench.wait();
+        found = Some(result.and_then(|found| ended.map(|()| found)));
         Ok(())
     })?;
     found.unwrap_or_else(|| Err(llmrt_plugin::Error::internal("a trial without a result")))
@@ -100,27 +103,35 @@ impl Bench<'_, '_> {
         crate::error::check(&self.runtime().cann.acl, planned.name, code)
     }
 
-    /// Launches `n` times what `plan` plans, planned once where that may be repeated; waits.
-    pub fn launch_often(
-        &mut self,
-        n: usize,
-        mut plan: impl FnMut(&mut Self) -> Result<Planned>,
-    ) -> Result<()> {
-        let first = plan(self)?;
-        let workspace = self.put(&vec![0; first.size as usize])?;
-        if !self.repeats(&first) {
-            self.enqueue(&first, workspace)?;
-            for _ in 1..n {
-                let next = plan(self)?;
-                let workspace =
-                    if next.size <= first.size { workspace } else { self.put(&vec![0; next.size as usize])? };
-                self.enqueue(&next, workspace)?;
-            }
-            return self.wait();
+    /// The time of `n` launches of what `plan` plans, planned once where that may be repeated. Plans and memory are made before
+    /// it begins.
+    pub fn time(&mut self, n: usize, mut plan: impl FnMut(&mut Self) -> Result<Planned>) -> Result<Duration> {
+        let mut planned = vec![plan(self)?];
+        let repeats = self.repeats(&planned[0]);
+        let mut made = Ok(());
+        while !repeats && planned.len() < n && made.is_ok() {
+            made = plan(self).map(|next| planned.push(next));
         }
-        let launched = (0..n).try_for_each(|_| self.enqueue(&first, workspace)).and(self.wait());
-        self.destroy(&first);
-        launched
+        let size = planned.iter().map(|next| next.size).max().unwrap_or(0);
+        let workspace = match made.and_then(|()| self.put(&vec![0; size as usize])) {
+            Ok(workspace) => workspace,
+            Err(e) => {
+                planned.iter().for_each(|next| self.destroy(next));
+                return Err(e);
+            }
+        };
+        let start = Instant::now();
+        let mut n_tried = 0;
+        let launched = (0..n).try_for_each(|i| {
+            n_tried += 1;
+            self.enqueue(&planned[i % planned.len()], workspace)
+        });
+        let launched = launched.and(self.wait());
+        let time = start.elapsed();
+        // A launch uses up a plan that may not be repeated.
+        let left = if repeats { &planned[..] } else { &planned[n_tried..] };
+        left.iter().for_each(|next| self.destroy(next));
+        launched.map(|()| time)
     }
 
     /// Waits for all of this trial.

@@ -5,9 +5,9 @@ use crate::chip::Chip;
 use crate::event::CardEvent;
 use crate::hccl::CardGroup;
 use crate::layout;
-use crate::layouts::Requested;
 use crate::memory::CardScratch;
 use crate::ops;
+use crate::options::{Options, Probes};
 use crate::pinned::{CardPinned, Pinned};
 use crate::runtime::Runtime;
 use crate::stream::CardStream;
@@ -29,9 +29,7 @@ pub struct Card {
     pub chip: Chip,
     soc: String,
     scratch: CardScratch,
-    /// Captured graphs that each stream keeps.
-    n_graphs: usize,
-    requested: Requested,
+    options: Options,
 }
 
 /// Tensors start at multiples of this.
@@ -41,17 +39,10 @@ const PINNED: u32 = 1;
 
 impl Card {
     /// A visible card. Nothing is created on it yet.
-    pub fn new(
-        host: Host,
-        runtime: &Arc<Runtime>,
-        number: i32,
-        soc: &str,
-        n_graphs: usize,
-        requested: Requested,
-    ) -> Card {
+    pub fn new(host: Host, runtime: &Arc<Runtime>, number: i32, soc: &str, options: Options) -> Card {
         let (chip, soc) = (crate::chip::chip(soc), soc.to_string());
         let scratch = CardScratch::new(runtime, number);
-        Card { host, runtime: runtime.clone(), number, chip, soc, scratch, n_graphs, requested }
+        Card { host, runtime: runtime.clone(), number, chip, soc, scratch, options }
     }
 }
 
@@ -76,7 +67,7 @@ impl Device for Card {
             caps: CAP_ASYNC | CAP_EVENTS | CAP_VMM | CAP_PLAN | peers,
             description: format!("Huawei {}", if self.soc.is_empty() { "Ascend" } else { &self.soc }),
             arch: self.soc.clone(),
-            memory_total: self.runtime.total_memory(self.number, self.chip.hbm),
+            memory_total: self.runtime.total_memory(self.number),
             buffer_types: vec![memory, pinned],
             kv_block_size: ops::block_size(&self.runtime.cann),
             ..DeviceInfo::new(DEVICE_NPU, self.number.to_string())
@@ -85,10 +76,10 @@ impl Device for Card {
 
     fn open(&self) -> Result<()> {
         self.runtime.open_card(self.number)?;
-        let choose = || self.requested.choose(self.host, &self.runtime, self.number, self.chip);
+        let choose = || self.options.layouts.choose(self.host, &self.runtime, self.number, self.chip);
         self.runtime.choose_layouts(choose);
-        if self.host.option("cann.probe").is_some_and(|on| on == "1") {
-            crate::probe::run(self.host, &self.runtime, self.number, self.chip);
+        if self.options.probes != Probes::None {
+            crate::probe::run(self.host, &self.runtime, self.number, self.chip, self.options.probes);
         }
         Ok(())
     }
@@ -99,7 +90,7 @@ impl Device for Card {
 
     fn memory(&self) -> Result<(u64, u64)> {
         self.runtime.enter(self.number)?;
-        self.runtime.memory(self.chip.hbm)
+        self.runtime.memory()
     }
 
     fn supports(&self, graph: &GraphView<'_>, node: usize) -> Verdict {
@@ -132,7 +123,7 @@ impl Device for Card {
 
     fn stream(&self, params: &StreamParams) -> Result<Box<dyn Stream>> {
         let captures = self.chip.graphs && self.runtime.cann.acl.aclmdlRICaptureBegin.is_some();
-        let graphs = if captures { self.n_graphs } else { 0 };
+        let graphs = if captures { self.options.n_graphs } else { 0 };
         Ok(Box::new(CardStream::new(
             self.host,
             &self.runtime,
@@ -152,9 +143,9 @@ impl Device for Card {
     }
 
     fn group(&self, members: &[PeerView<'_>]) -> Result<Box<dyn Group>> {
-        let group = match self.host.option("cann.hccl").as_deref() {
-            Some("0") => Err(Error::unsupported("option cann.hccl=0")),
-            _ => {
+        let group = match self.options.hccl {
+            false => Err(Error::unsupported("option cann.hccl=0")),
+            true => {
                 let number = |peer: &PeerView<'_>| peer.name().parse().ok().filter(|_| peer.is_ours());
                 let cards: Option<Vec<i32>> = members.iter().map(number).collect();
                 let cards = cards.ok_or_else(|| Error::invalid("a group with devices of another plugin"))?;

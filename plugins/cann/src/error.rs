@@ -46,6 +46,22 @@ pub fn is_refusal(e: &Error) -> bool {
     e.status == Status::Unsupported && e.vendor_code != 0
 }
 
+/// Whether a code says that a library or driver does not take what it was given, and nothing else is wrong.
+pub fn is_code_of_refusal(code: i32) -> bool {
+    matches!(
+        code,
+        ACLNN_ERR_PARAM_NULLPTR
+            | ACLNN_ERR_PARAM_INVALID
+            | ACLNN_ERR_INNER_TILING_ERROR
+            | ACLNN_ERR_INNER_FIND_KERNEL_ERROR
+            | ACL_ERROR_RT_PARAM_INVALID
+            | ACL_ERROR_RT_INVALID_HANDLE
+            | ACL_ERROR_RT_STREAM_CAPTURED
+            | ACL_ERROR_RT_STREAM_CAPTURE_CONFLICT
+            | ACL_ERROR_RT_FEATURE_NOT_SUPPORT
+    )
+}
+
 fn error(acl: &cann_acl, call: &str, code: i32, (status, scope): (Status, Scope)) -> Error {
     let message = recent_message(acl).map_or(String::new(), |text| format!(": {text}"));
     Error::new(status, format!("{call}: {}{message}", explain(code))).scope(scope).vendor(code)
@@ -125,5 +141,16 @@ mod tests {
         // An operator's own errors reach no further than its call.
         assert_eq!(meaning(561_000), (Status::Internal, Scope::Call));
         assert_eq!(meaning(507_900), (Status::DeviceLost, Scope::Device));
+    }
+
+    #[test]
+    fn a_refusal_is_neither_a_fault_nor_a_missing_function() {
+        for code in [161_002, 561_002, 561_003, 107_000, 107_041, 207_000] {
+            assert!(is_code_of_refusal(code), "{code}");
+        }
+        // No error of a library has number 0: a function that is missing, or an error of this code.
+        for code in [0, 207_001, 361_001, 507_015, 507_899, 561_000, 561_107] {
+            assert!(!is_code_of_refusal(code), "{code}");
+        }
     }
 }

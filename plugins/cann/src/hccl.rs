@@ -143,18 +143,27 @@ impl CardGroup {
 
     /// Ends what waits for a card that does not come.
     fn stop(&self, buffers: &[Buffers]) {
+        let mut aborted = Vec::new();
         for (end, at) in self.cards.iter().zip(buffers) {
             if self.runtime.enter(end.card).is_ok() {
                 // SAFETY: a live stream of the entered card. A chip or release without it has its own time limit.
-                let _ = unsafe { acl!(self.runtime, aclrtStreamAbort(at.stream)) };
+                let abort = unsafe { acl!(self.runtime, aclrtStreamAbort(at.stream)) };
+                aborted.extend(abort.is_ok().then_some((end.card, at.stream)));
+            }
+        }
+        for (card, stream) in aborted {
+            if self.runtime.enter(card).is_ok() {
+                // SAFETY: as above. The answer is that the stream was aborted.
+                let _ = unsafe { acl!(self.runtime, aclrtSynchronizeStreamWithTimeout(stream, WAIT_MS)) };
             }
         }
         self.cards.iter().for_each(|end| self.destroy(end));
     }
 
-    /// Destroys a card's end, once. The library returns "again" while one of its collectives is on its way.
+    /// Destroys a card's end, once. The library returns "again" while one of its collectives is on its way; an end that it does
+    /// not destroy in time is kept, and tried again when the group goes.
     fn destroy(&self, end: &End) {
-        let comm = std::mem::replace(&mut *end.comm.lock(), Comm(std::ptr::null_mut()));
+        let mut comm = end.comm.lock();
         let Some(destroy) = self.hccl.HcclCommDestroy.filter(|_| !comm.0.is_null()) else { return };
         for _ in 0..50 {
             if self.runtime.enter(end.card).is_err() {
@@ -162,12 +171,26 @@ impl CardGroup {
             }
             // SAFETY: a live end, destroyed once.
             if unsafe { destroy(comm.0) } != HCCL_E_AGAIN {
+                *comm = Comm(std::ptr::null_mut());
                 return;
             }
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
+
+    /// Waits for a card's work, in which collectives may be on their way.
+    fn wait(&self, end: &End) {
+        // Waiting for a card invalidates what other threads capture on it.
+        let _quiet = self.runtime.captures.lock();
+        if self.runtime.enter(end.card).is_ok() {
+            // SAFETY: no arguments. A failure has no reader.
+            let _ = unsafe { acl!(self.runtime, aclrtSynchronizeDevice()) };
+        }
+    }
 }
+
+/// Milliseconds in which an aborted stream ends.
+const WAIT_MS: i32 = 5000;
 
 impl Group for CardGroup {
     fn all_reduce(
@@ -223,15 +246,17 @@ impl Group for CardGroup {
                 return Err(e);
             }
         };
-        for (call, ((all, _), dst)) in calls.into_iter().zip(gathered.into_iter().zip(dst)) {
+        // Every call is finished, since that frees its scratch memory; the first error is returned.
+        let finish = |(call, ((all, _), dst)): (Call<'_>, ((Option<Operand>, _), &TensorView<'_>))| {
             call.finish(|call| {
                 let Some(all) = all else { return Ok(()) };
                 call.stream.enter()?;
                 let y = Operand::of(dst)?.reshape(&[width, n, rows]);
                 call.copy(&all.permute(&[0, 2, 1]), &y)
-            })?;
-        }
-        Ok(())
+            })
+        };
+        let finished = calls.into_iter().zip(gathered.into_iter().zip(dst)).map(finish);
+        finished.fold(Ok(()), Result::and)
     }
 
     fn broadcast(
@@ -279,7 +304,10 @@ impl CardGroup {
 
 impl Drop for CardGroup {
     fn drop(&mut self) {
-        self.cards.iter().for_each(|end| self.destroy(end));
+        let is_left = |end: &&Arc<End>| !end.comm.lock().0.is_null();
+        let left: Vec<_> = self.cards.iter().filter(is_left).collect();
+        left.iter().for_each(|end| self.wait(end));
+        left.iter().for_each(|end| self.destroy(end));
     }
 }
 

@@ -33,11 +33,7 @@ pub struct Requested {
 
 impl Requested {
     /// Reads the options.
-    pub fn of(host: Host) -> Result<Requested> {
-        Requested::parse(|key| host.option(key))
-    }
-
-    fn parse(option: impl Fn(&str) -> Option<String>) -> Result<Requested> {
+    pub fn parse(option: impl Fn(&str) -> Option<String>) -> Result<Requested> {
         let flag = |key: &str| match option(key).as_deref().map(str::trim) {
             None => Ok(None),
             Some("1") => Ok(Some(true)),
@@ -111,9 +107,11 @@ impl Requested {
             return choice;
         }
         let (nz, half) = tune::faster(stream, Kind::Half, shapes);
-        let (columns, int4) = tune::faster(stream, Kind::Int4, shapes);
-        let choice = Choice { nz, columns };
-        log(Level::Info, format!("{}, measured: {half}; {int4}", words(choice)));
+        // One choice for Q4_0 and for Q8_0 and Q5_0, so it is to be the faster one for both.
+        let (of_int4, int4) = tune::faster(stream, Kind::Int4, shapes);
+        let (of_int8, int8) = tune::faster(stream, Kind::Int8, shapes);
+        let choice = Choice { nz, columns: of_int4 && of_int8 };
+        log(Level::Info, format!("{}, measured: {half}; 4 bits: {int4}; 8 bits: {int8}", words(choice)));
         if let Some(file) = &self.file
             && let Err(e) = remember::write(file, &of, choice)
         {

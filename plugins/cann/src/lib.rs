@@ -3,7 +3,7 @@
 //! Reading order: [`library`] for what is opened, [`runtime`] for its calls, [`chip`] for what differs between chips,
 //! [`device`], [`buffer`], [`pinned`], [`stream`], [`event`] and [`memory`] for the objects the host sees, [`format`], [`layout`]
 //! and [`repack`] for weights, [`operand`], [`call`] and [`ops`] for how a node becomes operators, [`plan`] for graphs that
-//! run often, [`hccl`] for cards that put results together.
+//! run often, [`hccl`] for cards that put results together, [`options`] for what a person sets.
 
 pub mod bench;
 pub mod buffer;
@@ -20,6 +20,7 @@ pub mod library;
 pub mod memory;
 pub mod operand;
 pub mod ops;
+pub mod options;
 pub mod peers;
 pub mod pinned;
 pub mod plan;
@@ -33,8 +34,8 @@ pub mod sys;
 pub mod tune;
 
 use device::Card;
-use layouts::Requested;
-use llmrt_plugin::{Device, DevmemLimits, Driver, Error, Host, Level, PluginInfo, Result};
+use llmrt_plugin::{Device, DevmemLimits, Driver, Host, Level, PluginInfo, Result};
+use options::Options;
 use runtime::Runtime;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -52,6 +53,7 @@ impl Driver for Cann {
 
     /// Without the vendor's libraries there are no devices, and the log has the reason.
     fn init(host: Host) -> Result<Cann> {
+        let options = Options::of(host)?;
         let folder = host.option("cann.lib_dir").map(PathBuf::from);
         let runtime = match Runtime::open(folder.as_deref()) {
             Ok(runtime) => runtime,
@@ -64,18 +66,8 @@ impl Driver for Cann {
             host.log(Level::Warn, "cann", warning);
         }
         let soc = runtime.soc_name();
-        let n_graphs = match host.option("cann.graphs") {
-            None => plan::GRAPHS,
-            Some(text) => text.trim().parse().map_err(|_| {
-                Error::invalid(format!(
-                    "option cann.graphs={text}: expected how many captured graphs a stream keeps; 0: none"
-                ))
-            })?,
-        };
-        let requested = Requested::of(host)?;
         let card = |number: u32| {
-            let card = Card::new(host, &runtime, number as i32, &soc, n_graphs, requested.clone());
-            Arc::new(card) as Arc<dyn Device>
+            Arc::new(Card::new(host, &runtime, number as i32, &soc, options.clone())) as Arc<dyn Device>
         };
         Ok(Cann((0..runtime.n_devices()).map(card).collect()))
     }

@@ -72,11 +72,11 @@ impl CardScratch {
         let _ = unsafe { acl!(self.runtime, aclrtReleaseMemAddress(addr as *mut c_void)) };
     }
 
-    /// Whether a huge page can be mapped to addresses, those `for_huge` pages or those without a size.
-    pub fn can_map(&self, for_huge: bool) -> bool {
+    /// Maps a huge page to addresses, those `for_huge` pages or those without a size, and undoes it.
+    pub fn try_map(&self, for_huge: bool) -> Result<()> {
         let flags = if for_huge { HUGE_PAGES } else { NO_FLAGS };
-        let reserved = self.runtime.enter(self.device).and_then(|()| self.reserve(LIMITS.granularity, flags));
-        reserved.map(|addr| self.release(addr)).is_ok()
+        self.runtime.enter(self.device)?;
+        self.reserve(LIMITS.granularity, flags).map(|addr| self.release(addr))
     }
 
     /// Waits for the card's work, and then frees what that may have used. A wait fails while this thread captures, and on a card

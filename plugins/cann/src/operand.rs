@@ -224,7 +224,7 @@ mod tests {
 
     #[test]
     fn a_dim_that_is_a_multiple_becomes_two() {
-        // The example of the source document, inner dims first.
+        // The example of ggml's document of its CANN backend, inner dims first.
         let [a, b, y] =
             broadcast(&operand(&[7, 2, 10, 9]), &operand(&[7, 2, 5, 9]), &operand(&[7, 2, 10, 9])).unwrap();
         assert_eq!(a.ne, [7, 2, 5, 2, 9]);

@@ -5,9 +5,9 @@ use llmrt_plugin::{Error, Result, Scope};
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// Whether a card, the first number, could open access to another one's memory.
+/// Whether a card, the first number, could open access to another one's memory, or else why not.
 #[derive(Default)]
-pub struct Peers(Mutex<BTreeMap<(i32, i32), bool>>);
+pub struct Peers(Mutex<BTreeMap<(i32, i32), std::result::Result<(), String>>>);
 
 impl Peers {
     /// Forgets a card's pairs: it is reset.
@@ -32,21 +32,18 @@ impl Runtime {
         let mut known = self.peers.0.lock();
         for (device, peer) in pairs.iter().copied() {
             let open = match known.get(&(device, peer)) {
-                Some(open) => *open,
+                Some(open) => open.clone(),
                 None => {
-                    let opened = self.open_access(device, peer);
                     // Lost cards are an error; whatever else was answered, copies through the host are as good.
-                    let open = match opened {
+                    let open = match self.open_access(device, peer) {
                         Err(e) if e.scope != Scope::Call => return Err(e),
-                        opened => opened.is_ok(),
+                        opened => opened.map_err(|e| e.message),
                     };
-                    known.insert((device, peer), open);
+                    known.insert((device, peer), open.clone());
                     open
                 }
             };
-            if !open {
-                return Err(Error::unsupported(format!("card {device} cannot reach card {peer}")));
-            }
+            open.map_err(|why| Error::unsupported(format!("card {device} cannot reach card {peer}: {why}")))?;
         }
         Ok(())
     }

@@ -11,6 +11,7 @@ use parking_lot::{Mutex, ReentrantMutex, RwLock};
 use std::collections::{BTreeMap, BTreeSet};
 use std::ffi::{CStr, c_void};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 /// The open libraries.
@@ -19,6 +20,10 @@ pub struct Runtime {
     pub cann: Cann,
     /// Contexts of open cards.
     contexts: RwLock<BTreeMap<i32, Context>>,
+    /// Whether the chip's memory is HBM; else it is DDR.
+    hbm: bool,
+    /// Whether a card's probes reported the machine.
+    reported: AtomicBool,
     /// Cards that reach each other.
     pub(crate) peers: Peers,
     /// Operators whose refusal was logged.
@@ -56,6 +61,8 @@ impl Runtime {
     pub fn open(folder: Option<&Path>) -> std::result::Result<Arc<Runtime>, Absent> {
         let mut runtime = Runtime {
             cann: Cann::open(folder)?,
+            hbm: true,
+            reported: AtomicBool::new(false),
             contexts: RwLock::default(),
             peers: Peers::default(),
             refused: Mutex::default(),
@@ -72,6 +79,7 @@ impl Runtime {
             ACL_SUCCESS | ACL_ERROR_REPEAT_INITIALIZE => {
                 let chip = crate::chip::chip(&runtime.soc_name());
                 runtime.cann.forget(chip.lacks);
+                runtime.hbm = chip.hbm;
                 Ok(Arc::new(runtime))
             }
             code => {
@@ -117,6 +125,11 @@ impl Runtime {
     /// Whether the release has F32 results of all 16-bit products on A2 and A3.
     pub fn has_wide_products(&self) -> bool {
         *self.wide_products.get_or_init(|| has_wide_products(&self.release()))
+    }
+
+    /// Whether no card's probes reported the machine before.
+    pub fn is_first_report(&self) -> bool {
+        !self.reported.swap(true, Relaxed)
     }
 
     /// The layouts that weights get at `seal`.
@@ -184,7 +197,7 @@ impl Runtime {
     }
 
     /// Bytes of a card that may be closed; 0 if unavailable. Where the runtime can be queried, no context is made.
-    pub fn total_memory(&self, device: i32, hbm: bool) -> u64 {
+    pub fn total_memory(&self, device: i32) -> u64 {
         let (mut total, attr) = (0, ACL_DEV_ATTR_TOTAL_GLOBAL_MEM_SIZE);
         // SAFETY: the output is ours.
         match unsafe { acl!(self, aclrtGetDeviceInfo(device as u32, attr, &mut total)) } {
@@ -195,7 +208,7 @@ impl Runtime {
                     if acl!(self, aclrtSetDevice(device)).is_err() {
                         return 0;
                     }
-                    let memory = self.memory(hbm);
+                    let memory = self.memory();
                     let _ = acl!(self, aclrtResetDevice(device));
                     memory.map_or(0, |(_, total)| total)
                 }
@@ -204,9 +217,9 @@ impl Runtime {
     }
 
     /// Free and total bytes of the entered card.
-    pub fn memory(&self, hbm: bool) -> Result<(u64, u64)> {
+    pub fn memory(&self) -> Result<(u64, u64)> {
         let (mut free, mut total) = (0usize, 0usize);
-        let attr = if hbm { ACL_HBM_MEM } else { ACL_DDR_MEM };
+        let attr = if self.hbm { ACL_HBM_MEM } else { ACL_DDR_MEM };
         // SAFETY: the outputs are ours.
         unsafe { acl!(self, aclrtGetMemInfo(attr, &mut free, &mut total))? };
         Ok((free as u64, total as u64))
@@ -220,7 +233,7 @@ impl Runtime {
             unsafe { acl!(self, aclrtMalloc(&mut ptr, size.max(1) as usize, ACL_MEM_MALLOC_HUGE_FIRST)) };
         result.map(|()| ptr).map_err(|e| match e.status {
             llmrt_plugin::Status::OomDevice => {
-                Error { bytes: Some((size, self.memory(true).map_or(0, |m| m.0))), ..e }
+                Error { bytes: Some((size, self.memory().map_or(0, |m| m.0))), ..e }
             }
             _ => e,
         })

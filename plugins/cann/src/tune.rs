@@ -9,7 +9,7 @@ use crate::sys::*;
 use half::f16;
 use llmrt_plugin::{Error, Result};
 use std::fmt;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Launches that are timed together, so that waiting for them weighs little, and how often.
 const LAUNCHES: usize = 16;
@@ -224,9 +224,7 @@ impl Product {
     fn time(&self, bench: &mut Bench<'_, '_>) -> Result<Duration> {
         let mut best = Duration::MAX;
         for _ in 0..ROUNDS {
-            let start = Instant::now();
-            bench.launch_often(LAUNCHES, |bench| self.plan(bench))?;
-            best = best.min(start.elapsed());
+            best = best.min(bench.time(LAUNCHES, |bench| self.plan(bench))?);
         }
         Ok(best / LAUNCHES as u32)
     }

@@ -19,7 +19,7 @@ const CHIPS: [&str; 4] = ["Ascend910B3", "Ascend310P3", "Ascend310B1", "Ascend91
 /// Releases with different operators; [`releases_have_the_operators_of_their_column`] has the others.
 const RELEASES: [&str; 2] = ["9.1", "8.1"];
 
-/// The 33 ops that the source document names, its two kernels, and those of ours that are them.
+/// The ops that ggml's document of its CANN backend names, its two kernels, and those of ours that are them.
 const NAMED: [(&str, &[Op]); 35] = [
     ("add", &[Op::Add]),
     ("leaky_relu", &[Op::LeakyRelu]),
@@ -71,12 +71,13 @@ kernels that CANN 8.1 has for it: the pages of the operators list fewer, above a
 Weights: F32, F16, BF16; Q4_0 and Q8_0 as values and scales, which 910B multiplies as they are and the others decode;
 Q5_0 as Q8_0; Q4_1, Q5_1 and Q2_K to Q6_K as F16, each number off by at most 2⁻¹¹ of itself, followed by the file's
 bytes; experts of these are decoded where they are used. Other formats: CPU. F32 products keep F32's precision, on 310P by
-three products of F16; numbers above 65504 are too large there.
+three products of F16; numbers above 65504 are too large there. Experts of F16 on a 910B have results of F16, since
+GroupedMatmulV4 requires y of x's type: numbers above 65504 are infinite.
 
 ";
-const OF_THE_SOURCE: &str = "## Ops of the source document
+const OF_GGML: &str = "## Ops that ggml's document of its CANN backend names
 
-It names 33 of its 43 ops; which the other ten are is not known. Below them its two kernels, dup and get_rows.
+Below them its two kernels, dup and get_rows.
 
 ";
 const COLUMNS: &str = "| 910B | 310P | 310B | 910A | 910B, 8.1 | 310P, 8.1 | 310B, 8.1 | 910A, 8.1 |";
@@ -96,7 +97,7 @@ fn the_table_of_ops_is_current() {
         let at = Op::ALL.iter().position(|other| other == op).unwrap();
         columns.iter().map(|column| column[at].as_str()).collect::<Vec<_>>().join(" | ")
     };
-    let mut table = format!("{HEAD}{OF_THE_SOURCE}");
+    let mut table = format!("{HEAD}{OF_GGML}");
     table += &format!("| its name | here {COLUMNS}\n|---|---|---|---|---|---|---|---|---|---|\n");
     for (name, op) in NAMED.iter().flat_map(|(name, ops)| ops.iter().map(move |op| (name, op))) {
         table += &format!("| {name} | {op} | {} |\n", row(op));

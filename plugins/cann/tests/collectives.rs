@@ -321,6 +321,47 @@ fn every_release_has_collectives() {
     }
 }
 
+/// One card's operator refuses after the collective: the scratch memory of all cards comes back.
+#[test]
+fn a_gather_that_fails_gives_its_memory_back() {
+    let m = Machine::with_options(
+        "9.1",
+        "devices=2,memory=1g,refuse=aclnnInplaceCopy:561002",
+        &[("cann.pool", "legacy")],
+    );
+    let cards = Cards::new(&m, 2).unwrap();
+    cards.set(0);
+    let gather = || {
+        let (src, dst) = (cards.at(0, [32, 3, 1, 1]), cards.at(16384, [64, 3, 1, 1]));
+        cards.group.all_gather(&cards.streams(), &src, &dst).unwrap_err();
+        cards.streams.iter().for_each(|stream| stream.synchronize().unwrap());
+    };
+    gather();
+    let n_allocations = m.count("malloc");
+    (0..10).for_each(|_| gather());
+    assert_eq!(m.count("malloc"), n_allocations);
+    assert_eq!(m.reports(), [""; 0]);
+}
+
+/// A group that goes while its collective is on its way, behind work that takes longer than the library is asked again.
+#[test]
+fn a_group_gives_its_memory_back_after_the_work_that_is_on_its_way() {
+    let m = Machine::new("devices=2,memory=1g,queue=delay,slow=1:400000");
+    let free = |i: usize| m.card(i).memory().unwrap().0;
+    let before = [free(0), free(1)];
+    let cards = Cards::new(&m, 2).unwrap();
+    let slow = common::products(&m.card(0)).unwrap();
+    cards.streams[0].compute(&slow.raw).unwrap();
+    cards.all_reduce().unwrap();
+    let Cards { streams, group, buffers } = cards;
+    drop(group);
+    streams.iter().for_each(|stream| stream.synchronize().unwrap());
+    drop((streams, buffers, slow));
+    assert_eq!(m.reports(), [""; 0]);
+    // A group's end takes 400 MiB of each card.
+    assert!([free(0), free(1)].iter().zip(before).all(|(now, before)| now + (100 << 20) > before));
+}
+
 /// An end takes memory of its card as long as the group is there.
 #[test]
 fn a_group_gives_its_memory_back() {

@@ -214,13 +214,33 @@ fn a_graph_run_again_allocates_nothing_and_leaves_nothing() {
     assert_eq!(run(), first);
 }
 
-/// Lines of the probes of card 0 on a machine.
+/// The host warns of an option that nothing has read before a card is opened.
+#[test]
+fn options_are_read_when_the_plugin_starts() {
+    let options =
+        ["probe", "hccl", "graphs", "nz", "columns", "tune"].map(|key| (format!("cann.{key}"), "0"));
+    let options: Vec<(&str, &str)> = options.iter().map(|(key, value)| (key.as_str(), *value)).collect();
+    let m = Machine::with_options("9.1", "", &options);
+    let about_options = |line: &String| line.contains("cann.");
+    assert!(!m.host().warnings(&[]).iter().any(about_options), "{:?}", m.host().warnings(&[]));
+}
+
+/// Lines of the probes, those of copies between cards among them, of card 0 on a machine.
 fn probes(release: &'static str, config: &str) -> Vec<String> {
-    let m = Machine::with_options(release, config, &[("cann.probe", "1")]);
+    let m = Machine::with_options(release, config, &[("cann.probe", "all")]);
     let _ = m.card(0).open();
     assert_eq!(m.reports(), [""; 0], "{config}");
-    let lines = m.log.lock();
-    lines.iter().filter_map(|line| line.strip_prefix("card 0: ").map(str::to_string)).collect()
+    lines_of(&m, "card 0: ")
+}
+
+/// Lines of the log that begin with this, without it.
+fn lines_of(m: &Machine, prefix: &str) -> Vec<String> {
+    m.log.lock().iter().filter_map(|line| line.strip_prefix(prefix).map(str::to_string)).collect()
+}
+
+/// What a line is about, without the names of functions.
+fn subject(line: &str) -> &str {
+    line.split([':', '(']).next().unwrap().trim_end()
 }
 
 /// `llmrt doctor --backend cann` tries what the simulator assumes: its own rules hold there, on every pair of release and chip.
@@ -308,13 +328,14 @@ fn probes_find_each_rule_that_a_machine_breaks() {
         ("refuse=aclnnGroupedMatmulV4:561002", &["scales of experts with offsets"]),
         ("broken=pageable-capture", &["a copy of pageable memory in a capture"]),
         ("devices=2,broken=peers", &["a copy from a card to which access is open one way"]),
-        ("devices=2,peers=one-way", &["a copy between cards that both opened access"]),
+        ("devices=2,peers=one-way", &["access to card 1 both ways"]),
+        ("devices=2,peers=0", &["access to card 1 one way", "access to card 1 both ways"]),
         ("refuse=aclnnMatmul@27:161002", &["BF16 rows, several matrices, F32 result"]),
         ("refuse=aclnnMm@27:161002", &["BF16 rows and weights, F32 result"]),
     ] {
         let lines = probes("9.1", config);
         let differ: Vec<&str> =
-            lines.iter().filter_map(|line| Some(line.split_once(": differs: ")?.0)).collect();
+            lines.iter().filter(|line| line.contains(": differs: ")).map(|line| subject(line)).collect();
         assert_eq!(differ, expected, "{config}: {lines:#?}");
     }
     // Nothing may be repeated: all that is expected to be differs, the operators of a step by their names.
@@ -324,5 +345,60 @@ fn probes_find_each_rule_that_a_machine_breaks() {
         assert!(step.contains("not repeatable: aclnnAdd, aclnnMul, ") && step.contains("aclnnMm"), "{step}");
         let n = lines.iter().filter(|line| line.contains(": differs: not repeatable")).count();
         assert!(n >= 4, "{lines:#?}");
+    }
+}
+
+/// Copies between cards may leave a card of no use, so they are tried on request only.
+#[test]
+fn copies_between_cards_are_tried_on_request() {
+    for (option, n) in [("1", 0), ("all", 2)] {
+        let m = Machine::with_options("9.1", "devices=2", &[("cann.probe", option)]);
+        m.card(0).open().unwrap();
+        m.card(1).open().unwrap();
+        let about_copies = |line: &&String| line.contains("to which access") || line.contains("both opened");
+        assert_eq!(lines_of(&m, "card ").iter().filter(about_copies).count(), n, "cann.probe={option}");
+    }
+}
+
+/// The machine is reported by the card that is opened first, whichever that is, and by no other.
+#[test]
+fn the_first_card_that_is_opened_reports_the_machine() {
+    let m = Machine::with_options("9.1", "devices=3", &[("cann.probe", "all")]);
+    m.card(1).open().unwrap();
+    m.card(2).open().unwrap();
+    let is_about_chip = |line: &String| line.starts_with("chip Ascend");
+    let is_about_peers = |line: &String| line.starts_with("a copy between cards");
+    let [first, second] = ["card 1: ", "card 2: "].map(|prefix| lines_of(&m, prefix));
+    assert!(first.iter().any(is_about_chip) && first.iter().any(is_about_peers), "{first:#?}");
+    assert!(!second.iter().any(is_about_chip) && !second.iter().any(is_about_peers), "{second:#?}");
+}
+
+/// A refusal is one by its code; any other error differs, and has its code and text in the line.
+#[test]
+fn an_error_that_is_no_refusal_differs_where_a_refusal_is_expected() {
+    let what = "scales of experts without offsets";
+    let line = |config: &str| probes("9.1", config).into_iter().find(|line| subject(line) == what).unwrap();
+    let refused = line("");
+    assert!(refused.contains(": as simulated (refused, 161002)"), "{refused}");
+    let refused = line("refuse=aclnnGroupedMatmulV4:561003");
+    assert!(refused.contains(": as simulated (refused, 561003)"), "{refused}");
+    let failed = line("refuse=aclnnGroupedMatmulV4:561107");
+    assert!(failed.contains(": differs: ") && failed.contains("561107"), "{failed}");
+    let lines = Machine::with_options("9.1 without aclnnGroupedMatmulV4", "", &[("cann.probe", "1")]);
+    let _ = lines.card(0).open();
+    let missing = lines_of(&lines, "card 0: ").into_iter().find(|line| subject(line) == what).unwrap();
+    assert!(missing.contains(": differs: aclnnGroupedMatmulV4 is not in this release"), "{missing}");
+}
+
+/// Every probe of a lost card would report the same fault.
+#[test]
+fn nothing_is_tried_after_a_fault_that_makes_the_card_unusable() {
+    for n in [1, 3] {
+        let lines = probes("9.1", &format!("devices=2,fault={n}"));
+        let differ: Vec<_> = lines.iter().filter(|line| line.contains(": differs: ")).collect();
+        assert!(differ.len() == 1 && differ[0].contains("507015"), "{lines:#?}");
+        let last = lines.last().unwrap();
+        let at = format!("later probes: not tried: the card faulted at \"{}", subject(differ[0]));
+        assert!(last.starts_with(&at) && lines[lines.len() - 2] == *differ[0], "{lines:#?}");
     }
 }

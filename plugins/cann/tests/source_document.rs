@@ -1,5 +1,5 @@
-//! The runtime tests that ggml's CANN document lists, CA-19 to CA-22 of `docs/plugins/cann-testing.md`, on simulated cards. Nothing here
-//! shows what a real card does. That `ASCEND_RT_VISIBLE_DEVICES` is honoured is shown in `tests/tests/end_to_end/cann.rs`.
+//! The runtime tests that ggml's document of its CANN backend lists, on simulated cards. Nothing here shows what a real card does.
+//! That `ASCEND_RT_VISIBLE_DEVICES` is honoured is shown in `tests/tests/end_to_end/cann.rs`.
 
 mod common;
 
@@ -15,7 +15,7 @@ const QUEUES: [&str; 3] = ["now", "delay", "sync"];
 
 /// Devices: one and many cards; no error, and no leak.
 #[test]
-fn ca_19_one_and_many_cards_open_report_their_memory_and_close() {
+fn one_and_many_cards_open_report_their_memory_and_close() {
     for n in [1, 2, 8] {
         let mut m = Machine::new(&format!("devices={n},memory=1g"));
         let before = m.count("aclrtSetDevice");
@@ -38,7 +38,7 @@ fn ca_19_one_and_many_cards_open_report_their_memory_and_close() {
 
 /// Buffers: what was uploaded comes back, blocking and in a stream, from memory of either kind.
 #[test]
-fn ca_20_what_is_uploaded_comes_back_blocking_and_in_stream_order() {
+fn what_is_uploaded_comes_back_blocking_and_in_stream_order() {
     for (queue, pageable) in QUEUES.iter().flat_map(|q| ["block", "snapshot", "refuse"].map(|p| (q, p))) {
         let m = Machine::new(&format!("queue={queue},pageable={pageable}"));
         let card = m.card(0);
@@ -79,7 +79,7 @@ fn whole(buffer: &Buffer, t: &TensorDesc<'_>) -> Vec<u8> {
 
 /// A copy between cards waits for what makes its source: a long job in front of it proves the wait.
 #[test]
-fn ca_21_a_copy_between_cards_waits_for_a_long_job() {
+fn a_copy_between_cards_waits_for_a_long_job() {
     for (queue, peers) in QUEUES.iter().flat_map(|q| [1, 0].map(|peers| (q, peers))) {
         let m = Machine::new(&format!("devices=2,queue={queue},peers={peers},memory=1g"));
         let cards = [m.card(0), m.card(1)];
@@ -111,7 +111,7 @@ fn ca_21_a_copy_between_cards_waits_for_a_long_job() {
 
 /// Ops: against the plain reference, with sentinels before and after every tensor.
 #[test]
-fn ca_22_ops_agree_with_the_reference_and_write_nothing_beside_their_result() {
+fn ops_agree_with_the_reference_and_write_nothing_beside_their_result() {
     for soc in ["Ascend910B3", "Ascend310P3"] {
         let m = Machine::new(&format!("soc={soc},queue=delay,memory=2g"));
         let card = m.card(0);

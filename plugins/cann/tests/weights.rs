@@ -227,6 +227,9 @@ fn the_fastest_right_layout_is_taken_and_remembered() {
         ("slower=nd:3000", (true, None)),
         ("slower=columns:3000", (true, Some(false))),
         ("slower=rows:3000", (true, Some(true))),
+        // Faster for values of 4 bits (29), and not for those of 8 (2): one choice is for both.
+        ("slower=rows@29+columns@2:3000", (true, Some(false))),
+        ("slower=rows@2+columns@29:3000", (true, Some(false))),
         ("slower=nd:3000,broken=nz-right", (false, None)),
         ("slower=nd:3000,broken=nz-out", (false, None)),
         ("slower=nd:3000,broken=nz-turned", (false, None)),
@@ -256,6 +259,28 @@ fn the_fastest_right_layout_is_taken_and_remembered() {
     // An option goes before what was measured, unless it is wrong.
     assert!(start("slower=nz:3000", &[("cann.nz", "1")]).0);
     assert!(!start("broken=nz-right", &[("cann.nz", "1")]).0);
+}
+
+/// Whichever allocation fails, what was launched before has ended when its memory goes.
+#[test]
+fn a_measurement_that_fails_leaves_no_work_behind() {
+    let dir = tempfile::TempDir::new().unwrap();
+    let mut n_failed = 0;
+    for n in 1..60 {
+        let name = dir.path().join(n.to_string()).display().to_string();
+        let options = [("cann.tune", "64x32x1"), ("cann.tune_file", name.as_str())];
+        let config = format!("queue=sync,memory=1g,grow=1,broken=repeats,oom={n}");
+        let m = Machine::with_options("9.1", &config, &options);
+        let _ = m.card(0).open();
+        let lines = m.log.lock();
+        let text = lines.iter().find(|line| line.contains("measured: ")).cloned().unwrap_or_default();
+        n_failed += usize::from(text.contains("memory ran out"));
+        // A trial that ends before its work makes the trials after it fail.
+        let n_timed = text.matches("µs").count() + text.matches("ms").count();
+        assert!(text.is_empty() || n_timed >= 5, "allocation {n}: {text}");
+        assert_eq!(m.reports(), [""; 0], "allocation {n}");
+    }
+    assert!(n_failed > 10, "{n_failed}");
 }
 
 /// A folder that cannot be written is a line of the log.

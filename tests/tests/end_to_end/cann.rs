@@ -280,9 +280,9 @@ fn a_failing_card_ends_a_split_by_rows_with_an_error() {
     }
 }
 
-/// CA-19: the runtime's own variable chooses the cards, and the first bad number ends the list.
+/// The runtime's own variable chooses the cards, and the first bad number ends the list.
 #[test]
-fn ca_19_visible_devices_are_honoured() {
+fn visible_devices_are_honoured() {
     for (visible, n) in [("0", 1), ("1,3", 2), ("0,2,1", 2), ("0,1,2,3", 4), ("7", 0)] {
         let mut command = on_cards("devices=4,memory=1g");
         let out = succeed(command.args(["devices", "--json"]).env("ASCEND_RT_VISIBLE_DEVICES", visible));
@@ -312,19 +312,58 @@ fn doctor_tries_what_the_simulator_assumes_of_a_card() {
         let report: serde_json::Value = serde_json::from_slice(&out.stdout).unwrap();
         let written: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
         assert_eq!(written, report, "the file to send back has the same");
-        let all = report["lines"].as_array().unwrap().iter().filter(|line| line["part"] == "probe");
-        all.map(|line| format!("{}: {}", line["level"].as_str().unwrap(), line["text"].as_str().unwrap()))
-            .collect::<Vec<_>>()
+        let of_cards = |line: &&serde_json::Value| {
+            line["part"] == "probe" || line["text"].as_str().unwrap().contains("cann.")
+        };
+        let all = report["lines"].as_array().unwrap().iter().filter(of_cards);
+        let all: Vec<String> = all
+            .map(|line| format!("{}: {}", line["level"].as_str().unwrap(), line["text"].as_str().unwrap()))
+            .collect();
+        // Each was on stderr when it was found.
+        let stderr = String::from_utf8_lossy(&out.stderr).into_owned();
+        let probes = all.iter().filter_map(|line| Some(line.split_once(": ")?.1));
+        assert!(probes.clone().all(|text| stderr.contains(text)), "{stderr}\n{all:#?}");
+        all
     };
     let good = doctor("");
     let n_probes = good.iter().filter(|line| line.contains(": as simulated (")).count();
-    assert!(n_probes > 20 && !good.iter().any(|line| line.contains(": differs: ")), "{good:#?}");
+    assert!(n_probes > 20, "{good:#?}");
+    // Neither of a probe nor of the option that the command sets.
+    assert!(!good.iter().any(|line| line.starts_with("warning")), "{good:#?}");
     assert!(good.contains(&"ok: cann: card 0: chip Ascend910B3".to_string()), "{good:#?}");
     let differs = doctor("vmm=no-flags");
     assert_eq!(
         differs.iter().filter(|line| line.starts_with("warning: cann: card 0: huge pages")).count(),
         2
     );
+}
+
+/// Variables of the plugin's options are read before a card is opened.
+#[test]
+fn no_variable_of_the_plugin_is_taken_for_a_mistake() {
+    let mut command = on_cards("");
+    command.args(["--backend", "cann", "devices"]);
+    for name in ["HCCL", "PROBE", "GRAPHS", "NZ", "COLUMNS", "TUNE"] {
+        command.env(format!("LLMRT_CANN_{name}"), "0");
+    }
+    let out = succeed(&mut command);
+    let stderr = String::from_utf8_lossy(&out.stderr);
+    assert!(!stderr.contains("nothing reads"), "{stderr}");
+}
+
+/// What an operator refuses runs on the CPU, and the log has the vendor's reason, once per op.
+#[test]
+fn a_refusal_is_logged_with_operator_and_code() {
+    let mut command = on_cards("refuse=aclnnMul:561002");
+    command
+        .args(["-vv", "--backend", "cann", "run"])
+        .arg(root().join("cli/assets/stories.gguf"))
+        .args(["Once", "-n", "4"]);
+    let stderr = String::from_utf8_lossy(&succeed(&mut command).stderr).into_owned();
+    let of_glu: Vec<_> = stderr.lines().filter(|line| line.contains("glu runs elsewhere")).collect();
+    assert_eq!(of_glu.len(), 1, "{stderr}");
+    assert!(of_glu[0].contains("aclnnMul: 561002"), "{stderr}");
+    assert!(stderr.contains("glu on cpu instead of cann: op") && !stderr.contains("layout of its weights"));
 }
 
 #[test]

@@ -3,19 +3,17 @@
 use super::report::{Level, Report};
 use crate::args::Global;
 use crate::backend;
-use crate::output::{bytes, n_things};
+use crate::output::{bytes, n_things, note};
 use crate::setup::{Plugins, idle_because, log_sink};
 use llmrt_gguf::printable_path;
 use llmrt_host::{Candidate, LogSink, Outcome, knobs};
 use std::sync::Arc;
-use std::sync::mpsc::{Sender, channel};
 
 /// Loads the plugins and reports each, then each device; `None` where none can be loaded.
-pub fn check(report: &mut Report, global: &Global) -> Option<Plugins> {
+pub fn check(report: &Report, global: &Global) -> Option<Plugins> {
     // A value that a variable cannot have is reported already.
     knobs::settings().ok()?;
-    let (sender, found) = channel();
-    let plugins = match Plugins::discover(&probing(global), Some(probes_to(sender, global.verbose))) {
+    let plugins = match Plugins::discover(&probing(global), Some(probes_to(report.clone(), global.verbose))) {
         Ok(plugins) => plugins,
         Err(e) => {
             report.problem("plugin", e.message);
@@ -25,9 +23,6 @@ pub fn check(report: &mut Report, global: &Global) -> Option<Plugins> {
     plugins.warnings().iter().for_each(|warning| report.warning("environment", warning));
     list_plugins(report, global, &plugins);
     list_devices(report, global, &plugins);
-    for (level, text) in found.try_iter() {
-        report.add(level, "probe", text);
-    }
     Some(plugins)
 }
 
@@ -39,21 +34,21 @@ fn probing(global: &Global) -> Global {
     probing
 }
 
-/// A log that keeps the lines of probes; what else it would have is reported.
-fn probes_to(found: Sender<(Level, String)>, verbose: u8) -> LogSink {
+/// A log that reports the lines of probes, and shows each at once: a library of the vendor may hang at the next one.
+fn probes_to(report: Report, verbose: u8) -> LogSink {
     const INFO: u32 = 3;
     let others = log_sink(verbose);
     Arc::new(move |level, target, text| match target.strip_suffix(".probe") {
         Some(plugin) => {
             let is_good = if level >= INFO { Level::Ok } else { Level::Warning };
-            // The receiver is gone when the report is complete.
-            let _ = found.send((is_good, format!("{plugin}: {text}")));
+            note(format_args!("{plugin}: {text}"));
+            report.add(is_good, "probe", format_args!("{plugin}: {text}"));
         }
         None => others.iter().for_each(|log| log(level, target, text)),
     })
 }
 
-fn list_plugins(report: &mut Report, global: &Global, plugins: &Plugins) {
+fn list_plugins(report: &Report, global: &Global, plugins: &Plugins) {
     let is_meant = |path: &std::path::Path| {
         global.backend.is_empty() || global.backend.iter().any(|name| backend::names_file(name, path))
     };
@@ -91,7 +86,7 @@ fn list_plugins(report: &mut Report, global: &Global, plugins: &Plugins) {
     }
 }
 
-fn list_devices(report: &mut Report, global: &Global, plugins: &Plugins) {
+fn list_devices(report: &Report, global: &Global, plugins: &Plugins) {
     let chosen = match plugins.choose(global) {
         Ok(chosen) => chosen,
         Err(e) => return report.problem("device", e.message),

@@ -9,7 +9,7 @@ use crate::setup::{Plugins, Setup};
 use std::path::Path;
 
 /// Checks tables, tokenizer and memory on the devices that a command would take.
-pub fn check(report: &mut Report, global: &Global, plugins: Option<Plugins>, path: &Path, args: &Doctor) {
+pub fn check(report: &Report, global: &Global, plugins: Option<Plugins>, path: &Path, args: &Doctor) {
     // Without plugins or devices there is a problem already.
     let Some(Ok(setup)) = plugins.map(|plugins| Setup::of(plugins, global)) else { return };
     let plan = PlanArgs {

@@ -6,7 +6,8 @@ use crate::output::{self, n_things};
 use serde_json::json;
 use std::fmt::Display;
 use std::io::Write;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// How bad something is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -37,35 +38,56 @@ struct Line {
     text: String,
 }
 
-/// All lines, in the order of the look.
-#[derive(Default)]
+/// All lines, in the order of the look. Clones are the same report, for threads of plugins.
+#[derive(Clone, Default)]
 pub struct Report {
-    lines: Vec<Line>,
+    lines: Arc<Mutex<Vec<Line>>>,
+    /// Written whole at each line, so that a crash leaves what was found; a pipe at the end only.
+    file: Option<PathBuf>,
+    is_pipe: bool,
 }
 
 impl Report {
+    /// A report that is also written to a file; an error if that cannot be.
+    pub fn to_file(file: Option<&Path>) -> Result<Report> {
+        let is_pipe = file.and_then(|file| file.metadata().ok()).is_some_and(|found| !found.is_file());
+        let report = Report { file: file.map(Path::to_path_buf), is_pipe, ..Report::default() };
+        if !is_pipe {
+            report.write()?;
+        }
+        Ok(report)
+    }
+
     /// Adds a line.
-    pub fn add(&mut self, level: Level, part: &'static str, text: impl Display) {
-        self.lines.push(Line { part, level, text: text.to_string() });
+    pub fn add(&self, level: Level, part: &'static str, text: impl Display) {
+        let mut lines = self.lines();
+        lines.push(Line { part, level, text: text.to_string() });
+        drop(lines);
+        // What cannot be written is an error of the last attempt, when the report is complete.
+        let _ = if self.is_pipe { Ok(()) } else { self.write() };
+    }
+
+    fn lines(&self) -> MutexGuard<'_, Vec<Line>> {
+        self.lines.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Adds what is as it should be.
-    pub fn ok(&mut self, part: &'static str, text: impl Display) {
+    pub fn ok(&self, part: &'static str, text: impl Display) {
         self.add(Level::Ok, part, text);
     }
 
     /// Adds what llmrt works with, but not as it could.
-    pub fn warning(&mut self, part: &'static str, text: impl Display) {
+    pub fn warning(&self, part: &'static str, text: impl Display) {
         self.add(Level::Warning, part, text);
     }
 
     /// Adds what does not work.
-    pub fn problem(&mut self, part: &'static str, text: impl Display) {
+    pub fn problem(&self, part: &'static str, text: impl Display) {
         self.add(Level::Problem, part, text);
     }
 
     fn n(&self, level: Level) -> usize {
-        self.lines.iter().filter(|line| line.level == level).count()
+        self.lines().iter().filter(|line| line.level == level).count()
     }
 
     /// Writes the lines; an error if one is a problem.
@@ -80,8 +102,9 @@ impl Report {
         }
     }
 
-    /// Writes the lines to a file as JSON.
-    pub fn write(&self, file: &Path) -> Result<()> {
+    /// Writes the lines to the file as JSON, if there is one.
+    pub fn write(&self) -> Result<()> {
+        let Some(file) = &self.file else { return Ok(()) };
         let mut new = NewFile::create(file)?;
         writeln!(new.out(), "{:#}", self.json()).map_err(|e| Error::unwritable(file, &e))?;
         new.finish()
@@ -89,14 +112,14 @@ impl Report {
 
     fn rows(&self) -> Vec<Vec<String>> {
         let row = |line: &Line| vec![line.level.name().to_string(), line.part.to_string(), line.text.clone()];
-        self.lines.iter().map(row).collect()
+        self.lines().iter().map(row).collect()
     }
 
     fn json(&self) -> serde_json::Value {
         let line = |line: &Line| json!({ "part": line.part, "level": line.level.name(), "text": line.text });
         json!({
             "n_problems": self.n(Level::Problem), "n_warnings": self.n(Level::Warning),
-            "lines": self.lines.iter().map(line).collect::<Vec<_>>(),
+            "lines": self.lines().iter().map(line).collect::<Vec<_>>(),
         })
     }
 }
@@ -107,7 +130,7 @@ mod tests {
 
     #[test]
     fn a_problem_is_counted_and_a_warning_is_none() {
-        let mut report = Report::default();
+        let report = Report::default();
         report.ok("a", "good");
         report.warning("b", "slow");
         assert_eq!((report.n(Level::Problem), report.json()["n_warnings"].as_u64()), (0, Some(1)));
@@ -117,14 +140,16 @@ mod tests {
     }
 
     #[test]
-    fn a_report_in_a_file_is_the_json() {
+    fn a_report_in_a_file_is_the_json_after_each_line() {
         let file = std::env::temp_dir().join(format!("llmrt-report-{}.json", std::process::id()));
-        let mut report = Report::default();
-        report.warning("probe", "differs");
-        report.write(&file).unwrap();
-        let read: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
-        assert_eq!(read, report.json());
+        let report = Report::to_file(Some(&file)).unwrap();
+        for text in ["differs", "differs, too"] {
+            report.clone().warning("probe", text);
+            let read: serde_json::Value = serde_json::from_slice(&std::fs::read(&file).unwrap()).unwrap();
+            assert_eq!(read, report.json());
+        }
+        assert_eq!(report.json()["n_warnings"].as_u64(), Some(2));
         std::fs::remove_file(&file).unwrap();
-        assert!(report.write(Path::new("/no/such/folder/report.json")).is_err());
+        assert!(Report::to_file(Some(Path::new("/no/such/folder/report.json"))).is_err());
     }
 }

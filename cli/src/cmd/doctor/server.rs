@@ -13,7 +13,7 @@ use std::time::Duration;
 const PATIENCE: Duration = Duration::from_secs(5);
 
 /// Checks the address of the flag or of `LLMRT_HOST`.
-pub fn check(report: &mut Report, args: &ServerArgs) {
+pub fn check(report: &Report, args: &ServerArgs) {
     let remote = match Remote::new(args, PATIENCE) {
         Ok(remote) => remote,
         Err(e) => return report.problem("server", e.message),
@@ -48,7 +48,7 @@ fn occupied(remote: &Remote, who: &str) -> String {
     )
 }
 
-fn running(report: &mut Report, remote: &Remote) {
+fn running(report: &Report, remote: &Remote) {
     let version = remote.get("/api/version").ok().and_then(|v| v["version"].as_str().map(String::from));
     let version = version.unwrap_or_default();
     let n_loaded = remote.get("/api/ps").ok().and_then(|v| v["models"].as_array().map(Vec::len));
@@ -63,7 +63,7 @@ fn running(report: &mut Report, remote: &Remote) {
 }
 
 /// There is no answer: on this machine the port can be bound.
-fn is_free(report: &mut Report, remote: &Remote, cause: &str) {
+fn is_free(report: &Report, remote: &Remote, cause: &str) {
     let address = &remote.address;
     match TcpListener::bind((address.host.as_str(), address.port)) {
         Ok(_) => report.ok("server", format_args!("{address}: no server, and the port is free")),

@@ -13,7 +13,7 @@ use std::path::Path;
 const LITTLE_SPACE: u64 = 1 << 30;
 
 /// Checks the store of this user.
-pub fn check(report: &mut Report) {
+pub fn check(report: &Report) {
     let store = match store::open() {
         Ok(store) => store,
         Err(e) => return report.problem("store", e.message),
@@ -29,7 +29,7 @@ pub fn check(report: &mut Report) {
 }
 
 /// The space where the folder is, or would be.
-fn space(report: &mut Report, store: &Store) {
+fn space(report: &Report, store: &Store) {
     let folder = store.folder();
     let free = folder.ancestors().find_map(|part| {
         let part = if part.as_os_str().is_empty() { Path::new(".") } else { part };
@@ -50,7 +50,7 @@ fn space(report: &mut Report, store: &Store) {
     }
 }
 
-fn contents(report: &mut Report, health: Health) {
+fn contents(report: &Report, health: Health) {
     let (n_models, blobs) = (n_things(health.n_models, "model"), health.blobs);
     report.ok("store", format_args!("{n_models}, {}", bytes(blobs.bytes)));
     if health.partial.n > 0 {

@@ -10,13 +10,13 @@ use llmrt_host::{knobs, system};
 const SMALL_LOCK: u64 = 1 << 30;
 
 /// llmrt's own version, and that of the interface to plugins.
-pub fn versions(report: &mut Report) {
+pub fn versions(report: &Report) {
     let (major, minor) = (llmrt_abi::ABI_MAJOR, llmrt_abi::ABI_MINOR);
     report.ok("version", format_args!("llmrt {}, ABI {major}.{minor}", env!("CARGO_PKG_VERSION")));
 }
 
 /// The variables that are set, and values that they cannot have.
-pub fn variables(report: &mut Report) {
+pub fn variables(report: &Report) {
     let set = knobs::set_variables();
     if set.is_empty() {
         report.ok("environment", "no variable of llmrt is set");
@@ -28,7 +28,7 @@ pub fn variables(report: &mut Report) {
 }
 
 /// Features that kernels use, and the share of the machine's processors.
-pub fn processor(report: &mut Report, global: &Global) {
+pub fn processor(report: &Report, global: &Global) {
     let features = system::cpu_features();
     // The least that there are fast kernels for.
     let is_fast = ["avx2", "neon"].iter().any(|name| features.contains(name));
@@ -60,7 +60,7 @@ pub fn processor(report: &mut Report, global: &Global) {
 }
 
 /// Memory of the machine, as the CPU's device has it, and its limits for this process.
-pub fn memory(report: &mut Report, plugins: Option<&Plugins>) {
+pub fn memory(report: &Report, plugins: Option<&Plugins>) {
     let cpu = plugins.and_then(|plugins| plugins.host.device("cpu"));
     if let Some((free, total)) = cpu.and_then(|cpu| cpu.memory().ok()) {
         let text = format!("{} of {} available", bytes(free), bytes(total));

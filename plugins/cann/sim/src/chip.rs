@@ -82,6 +82,11 @@ impl Chip {
         self.column == Column::N
     }
 
+    /// Memory is HBM, or else DDR.
+    pub fn has_hbm(&self) -> bool {
+        matches!(self.column, Column::A2 | Column::N)
+    }
+
     /// 310P.
     pub fn is_310p(&self) -> bool {
         self.column == Column::P

@@ -110,7 +110,7 @@ pub struct Config {
     pub watchdog: u64,
     /// Rules that this machine does not keep, of [`RULES`].
     pub broken: Vec<&'static str>,
-    /// Kernels with a layout of weights that take so many microseconds more; an empty layout: none.
+    /// Kernels with these layouts of weights, `+` between them, that take so many microseconds more; none: empty.
     pub slower: (String, u64),
 }
 

@@ -210,6 +210,11 @@ fn enqueue(
     let n_bytes = crate::traffic::bytes(&args);
     let (kernel, needed, device) = (made.kernel.clone(), made.workspace as usize, stream.device);
     let layout = layout(&args);
+    let weight_type = args.opt("weight").map_or(-1, |weight| weight.dtype);
+    let is_slower = w.config.slower.0.split('+').any(|slower| match slower.split_once('@') {
+        Some((slower, dtype)) => layout == Some(slower) && dtype.parse() == Ok(weight_type),
+        None => layout == Some(slower),
+    });
     if let Some(layout) = layout {
         w.trace.count(&format!("layout.{layout}"), 1);
     }
@@ -220,7 +225,7 @@ fn enqueue(
         if slow_from > 0 && n_before + 1 >= slow_from {
             std::thread::sleep(std::time::Duration::from_micros(micros));
         }
-        if layout == Some(w.config.slower.0.as_str()) {
+        if is_slower {
             std::thread::sleep(std::time::Duration::from_micros(w.config.slower.1));
         }
         let is_faulty = w.config.fault > 0 && n_before + 1 == w.config.fault;

@@ -1,6 +1,6 @@
 //! Pages, copies in captures, and copies between cards.
 
-use super::{Probe, taken};
+use super::{Probe, REFUSED, taken};
 use crate::bench::trial;
 use crate::memory::CardScratch;
 use crate::runtime::acl;
@@ -9,17 +9,19 @@ use llmrt_plugin::Result;
 
 pub fn report(probe: &Probe<'_>) {
     let scratch = CardScratch::new(probe.runtime, probe.device);
-    let mapped = |is: bool| if is { "mapped" } else { "refused" };
-    let found = |for_huge: bool| Ok(mapped(scratch.can_map(for_huge)).into());
+    let mapped = |is: bool| if is { "mapped" } else { REFUSED };
+    let found = |for_huge: bool| scratch.try_map(for_huge).map(|()| mapped(true).to_string());
     // Flags of addresses are sizes of pages from 8.1 on (acl_rt.h), as captures are there.
     let is_8_1 = probe.runtime.cann.acl.aclmdlRICaptureBegin.is_some();
-    probe.line("huge pages at addresses without a size of pages", mapped(!is_8_1), found(false));
-    probe.line("huge pages at addresses for them", mapped(is_8_1), found(true));
+    probe.line(
+        "huge pages at addresses without a size of pages (aclrtMapMem)",
+        mapped(!is_8_1),
+        found(false),
+    );
+    probe.line("huge pages at addresses for them (aclrtMapMem)", mapped(is_8_1), found(true));
     if probe.chip.graphs && is_8_1 {
-        probe.line("a copy of pageable memory in a capture", "refused", in_capture(probe));
-    }
-    if probe.device == 0 && probe.chip.peers && probe.runtime.n_devices() > 1 {
-        peers(probe);
+        let what = "a copy of pageable memory in a capture (aclrtMemcpyAsync)";
+        probe.line(what, REFUSED, in_capture(probe));
     }
 }
 
@@ -46,25 +48,29 @@ fn in_capture(probe: &Probe<'_>) -> Result<String> {
     })
 }
 
-/// Card 0 and card 1. A copy that the cards do not allow may be a fault, so nothing comes after these.
-fn peers(probe: &Probe<'_>) {
-    let (runtime, peer) = (probe.runtime, 1);
+/// The card and another one. A copy that the cards do not allow may be a fault, so nothing comes after these.
+pub fn between_cards(probe: &Probe<'_>) {
+    let (runtime, card) = (probe.runtime, probe.device);
+    let peer = i32::from(card == 0);
+    if !probe.chip.peers || runtime.n_devices() < 2 || probe.is_lost() {
+        return;
+    }
     let was_open = runtime.is_open(peer);
-    let opened = runtime.open_card(peer);
-    let copied = |both: bool| -> Result<String> {
-        if both {
-            runtime.connect(0, peer)?;
-        } else {
-            runtime.connect_one_way(0, peer)?;
+    if let Err(e) = runtime.open_card(peer) {
+        return probe.line(&format!("card {peer}"), "opened", Err(e));
+    }
+    let copy = |ways: &str, access: Result<()>, copied: (&str, &str)| match access {
+        Ok(()) => probe.line(&format!("{} (aclrtMemcpyAsync)", copied.0), copied.1, copy_from(probe, peer)),
+        Err(e) => {
+            let what = format!("access to card {peer} {ways} (aclrtDeviceEnablePeerAccess)");
+            probe.line(&what, "opened", Err(e));
         }
-        copy_from(probe, peer)
     };
-    match opened {
-        Ok(()) => {
-            probe.line("a copy from a card to which access is open one way", "refused", taken(copied(false)));
-            probe.line("a copy between cards that both opened access", "taken", taken(copied(true)));
-        }
-        Err(e) => probe.line("card 1", "opened", Err(e)),
+    let one_way = ("a copy from a card to which access is open one way", REFUSED);
+    copy("one way", runtime.connect_one_way(card, peer), one_way);
+    if !probe.is_lost() {
+        let both = ("a copy between cards that both opened access", "taken");
+        copy("both ways", runtime.connect(card, peer), both);
     }
     if !was_open {
         runtime.close_card(peer);
@@ -72,7 +78,7 @@ fn peers(probe: &Probe<'_>) {
     let _ = runtime.enter(probe.device);
 }
 
-/// A copy in the order of a stream of card 0.
+/// A copy in the order of a stream of the card.
 fn copy_from(probe: &Probe<'_>, peer: i32) -> Result<String> {
     let from = crate::buffer::CardMemory::new(probe.runtime, peer, 64)?;
     let mut stream = probe.stream()?;
@@ -81,7 +87,6 @@ fn copy_from(probe: &Probe<'_>, peer: i32) -> Result<String> {
         let kind = ACL_MEMCPY_DEVICE_TO_DEVICE;
         // SAFETY: both sides have 64 bytes, and live until the stream was waited for.
         unsafe { acl!(runtime, aclrtMemcpyAsync(to, 64, from.address(0), 64, kind, raw))? };
-        bench.wait()?;
-        Ok(String::new())
+        taken(bench.wait())
     })
 }

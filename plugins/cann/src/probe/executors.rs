@@ -13,19 +13,21 @@ const NOT: &str = "not repeatable";
 
 pub fn report(probe: &Probe<'_>, stream: &mut CardStream) {
     let family = probe.chip.family;
-    probe.of(stream, ("an operator planned before its first launch", REPEATABLE), |b| negation(b, false));
-    probe.of(stream, ("an operator planned after a launch", NOT), |b| negation(b, true));
+    probe.of(stream, ("an operator planned before its first launch (aclnnNeg)", REPEATABLE), |b| {
+        negation(b, false)
+    });
+    probe.of(stream, ("an operator planned after a launch (aclnnNeg)", NOT), |b| negation(b, true));
     probe.of(stream, ("operators of a step", "all repeatable"), of_a_step);
-    probe.of(stream, ("an operator with a list of numbers", REPEATABLE), with_a_list);
-    probe.of(stream, ("rows written in place", NOT), rows);
+    probe.of(stream, ("an operator with a list of numbers (aclnnReduceSum)", REPEATABLE), with_a_list);
+    probe.of(stream, ("rows written in place (aclnnInplaceIndexCopy)", NOT), rows);
     if family != Family::B310 {
-        probe.of(stream, ("rows scattered in place", NOT), scattered);
-        probe.of(stream, ("a sort of one number", NOT), |b| sort(b, 1, ACL_FLOAT));
+        probe.of(stream, ("rows scattered in place (aclnnInplaceScatterUpdate)", NOT), scattered);
+        probe.of(stream, ("a sort of one number (aclnnArgsort)", NOT), |b| sort(b, 1, ACL_FLOAT));
     }
     let f32_sorts = if family == Family::A910 { NOT } else { REPEATABLE };
-    probe.of(stream, ("a sort of F32 numbers", f32_sorts), |b| sort(b, 32, ACL_FLOAT));
-    probe.of(stream, ("the largest of F32 numbers", f32_sorts), |b| largest(b, ACL_FLOAT));
-    probe.of(stream, ("the largest of F16 numbers", REPEATABLE), |b| largest(b, ACL_FLOAT16));
+    probe.of(stream, ("a sort of F32 numbers (aclnnArgsort)", f32_sorts), |b| sort(b, 32, ACL_FLOAT));
+    probe.of(stream, ("the largest of F32 numbers (aclnnTopk)", f32_sorts), |b| largest(b, ACL_FLOAT));
+    probe.of(stream, ("the largest of F16 numbers (aclnnTopk)", REPEATABLE), |b| largest(b, ACL_FLOAT16));
 }
 
 /// Whether the library makes a plan repeatable, which is then destroyed.

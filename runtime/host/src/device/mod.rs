@@ -303,6 +303,11 @@ impl Device {
         unsafe { accepts(self.raw, owner.raw, bt) == 1 }
     }
 
+    /// Writes a line of the host's own to the log.
+    pub(crate) fn log(&self, level: u32, text: &str) {
+        self.plugin.services.log_line(level, text);
+    }
+
     /// The runs that its plugin's callbacks look up.
     pub(crate) fn runs(&self) -> &Runs {
         &self.plugin.services.runs

@@ -16,7 +16,7 @@ use crate::device::{Buffer, Device, Stream, TensorDesc};
 use crate::error::{Error, Result};
 use crate::load::{ModelFiles, Weights};
 use crate::pool::PoolStats;
-use llmrt_abi::{Scope, Status};
+use llmrt_abi::{Op, Scope, Status};
 use llmrt_graph::{Graph, Kind, Tensor};
 use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
@@ -203,6 +203,7 @@ impl Executor {
             let Some((refused, on_state)) = self.retracted_support(uid, &failure) else {
                 return Err(failure.error);
             };
+            self.log_refusal(&refused, &failure.error);
             if !self.refused.insert(refused) {
                 return Err(failure.error);
             }
@@ -210,6 +211,16 @@ impl Executor {
                 self.memory.unpin_states();
             }
             self.prepared.remove(&uid);
+        }
+    }
+
+    /// Logs what a device answers when it refuses a node that it claimed, once per op.
+    fn log_refusal(&self, (device, node): &(DeviceIdx, Signature), error: &Error) {
+        let is_same = |(d, other): &(DeviceIdx, Signature)| d == device && other.0 == node.0;
+        if !self.refused.iter().any(is_same) {
+            const INFO: u32 = 3;
+            let op = Op::from_id(node.0).map_or("an op", Op::name);
+            self.devices[*device].log(INFO, &format!("{op} runs elsewhere from now on: {error}"));
         }
     }
 

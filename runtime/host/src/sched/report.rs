@@ -160,7 +160,8 @@ fn in_words(reason: Reason) -> &'static str {
         Reason::Type => "not for these types",
         Reason::Shape => "not for these shapes",
         Reason::Stride => "not for these strides",
-        Reason::Layout => "not for the layout of its weights",
+        // Of the device: a sealed operand. Of the placement: a state, or what it is to follow, is on another device.
+        Reason::Layout => "an operand is on another device, or in a layout that it does not read there",
         Reason::Param => "not for these parameters",
         Reason::Version => "not for this version of the op",
         Reason::Memory => "its memory is too small",

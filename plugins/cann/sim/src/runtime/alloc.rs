@@ -46,13 +46,15 @@ api! { cann_acl;
         let block = w.pinned.lock().remove(&(ptr as usize));
         ensure(block.is_some(), ACL_ERROR_RT_PARAM_INVALID, || format!("{ptr:p} is not pinned memory"))
     }
-    /// A card without HBM answers for its DDR.
+    /// A card has HBM or DDR, and 0 bytes of the other.
     fn aclrtGetMemInfo(attr: aclrtMemAttr, free: *mut usize, total: *mut usize) w => {
         let device = current(w)?.device;
         if !(0..=17).contains(&attr) {
             return fault(ACL_ERROR_INVALID_PARAM, format!("attribute {attr}"));
         }
-        let (n_free, n_total) = w.memory.info(device);
+        // Of DDR: all of it, its huge and its normal pages, and those for other cards (acl_rt.h).
+        let is_hbm = !matches!(attr, ACL_DDR_MEM | 2 | 3 | 6 | 7);
+        let (n_free, n_total) = if is_hbm == w.chip.has_hbm() { w.memory.info(device) } else { (0, 0) };
         put(free, n_free as usize)?;
         put(total, n_total as usize)
     }

@@ -151,6 +151,25 @@ fn rows_are_copied_with_gaps() {
     assert_eq!(acl!(m, aclrtMemcpy2d(x, 4, rows.as_ptr().cast(), 8, 8, 2, 1)), ACL_ERROR_RT_PARAM_INVALID);
 }
 
+/// A chip has HBM or DDR.
+#[test]
+fn a_card_has_no_memory_of_the_other_kind() {
+    for (soc, own, other) in [
+        ("Ascend910B3", ACL_HBM_MEM, ACL_DDR_MEM),
+        ("Ascend910A", ACL_HBM_MEM, ACL_DDR_MEM),
+        ("Ascend310P3", ACL_DDR_MEM, ACL_HBM_MEM),
+        ("Ascend310B1", ACL_DDR_MEM, ACL_HBM_MEM),
+    ] {
+        let m = Machine::new(&format!("memory=8m,soc={soc}"));
+        let total = |attr| {
+            let (mut free, mut total) = (1, 1);
+            assert_eq!(acl!(m, aclrtGetMemInfo(attr, &mut free, &mut total)), 0);
+            (free, total)
+        };
+        assert_eq!((total(own), total(other)), ((8 << 20, 8 << 20), (0, 0)), "{soc}");
+    }
+}
+
 #[test]
 fn memory_runs_out_at_its_limit_and_at_the_configured_allocation() {
     let m = Machine::new("memory=8m");
