@@ -4,7 +4,7 @@
 use llmrt_abi::{DType, Op};
 use llmrt_engine::{EngineOptions, Error};
 use llmrt_graph::Graph;
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::{CancelToken, Device, Host, HostOptions};
 use llmrt_tests::build::{llmrt, plugin, succeed};
@@ -70,7 +70,7 @@ impl Lab {
         let program = Program::new(g.finish().unwrap());
         let files = self.files();
         let mut progress = |_| true;
-        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
+        let load = LoadOptions::new(&mut progress);
         let weights = llmrt_host::load::load(&files, &[], load).unwrap();
         let devices = self.devices(names);
         let executor =

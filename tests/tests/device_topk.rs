@@ -5,7 +5,7 @@ use llmrt_engine::{
     Decoding, DeviceRunner, EngineEvent, EngineOptions, Error, Request, SamplingParams, TokenId,
 };
 use llmrt_gguf::Gguf;
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::SplitMode;
 use llmrt_host::sched::report::Report;
 use llmrt_host::{Host, HostOptions, Outcome};
@@ -81,7 +81,8 @@ impl Lab {
         let devices =
             self.devices.iter().map(|name| self.host.device(name).unwrap_or_else(|| panic!("no {name}")));
         // One of the tests has a NaN among its weights.
-        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut |_| true };
+        let mut goes_on = |_| true;
+        let load = LoadOptions::new(&mut goes_on);
         let runner = DeviceRunner::new(&self.host, devices.collect(), files, load, options).unwrap();
         runner.into_core(None).unwrap()
     }

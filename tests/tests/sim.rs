@@ -4,7 +4,7 @@
 use llmrt_abi::{DType, Op, types as c};
 use llmrt_engine::EngineOptions;
 use llmrt_graph::Graph;
-use llmrt_host::load::{LoadMode, LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_host::sched::report::Report;
 use llmrt_host::{
@@ -219,7 +219,7 @@ fn a_result_on_its_way_is_not_overwritten_by_what_its_device_does_next() {
         let devices = devices.iter().chain(&["cpu"]).map(|name| lab.device(name)).collect();
         let files = lab.files(&TinyLlama::default());
         let mut progress = |_| true;
-        let load = LoadOptions { mode: LoadMode::Mmap, check_tensors: false, progress: &mut progress };
+        let load = LoadOptions::new(&mut progress);
         let weights = llmrt_host::load::load(&files, &[], load).unwrap();
         let mut executor =
             Executor::new(devices, Arc::new(files), weights, HashMap::new(), 0, Default::default()).unwrap();

@@ -13,7 +13,7 @@ use llmrt_graph::{Graph, Node, Tensor};
 use super::mapping::Mapping;
 use super::mlock::MemoryLocks;
 use super::place::{self, Extent};
-use super::read::OpenFile;
+use super::seal_cache::Watched;
 use super::{Error, LoadMode, ModelFiles, Result, SealCache};
 use crate::{Buffer, Device, TensorDesc};
 
@@ -158,7 +158,7 @@ pub struct Weights {
     /// What devices use in place, with the index of its file.
     pub(super) maps: Vec<(usize, Arc<Mapping>)>,
     /// Files of sealed copies that devices use in place.
-    pub(super) sealed: Vec<(OpenFile, Arc<Mapping>)>,
+    pub(super) sealed: Vec<Watched>,
     mode: LoadMode,
 }
 

@@ -59,7 +59,7 @@ impl SealCache {
             let metadata = path.symlink_metadata()?;
             let is_ours = metadata.is_file() && path.extension().is_some_and(|e| e == ENDING);
             let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            Ok(is_ours.then(|| Entry { path, size: metadata.len(), used }))
+            Ok(is_ours.then_some(Entry { path, size: metadata.len(), used }))
         };
         let mut entries: Vec<Entry> = std::fs::read_dir(&self.folder)?
             .map(entry)
@@ -94,6 +94,9 @@ impl SealCache {
         self.folder.join(key.file_name(ENDING))
     }
 }
+
+/// A file whose pages a device uses, to be checked for lost ones.
+pub(super) type Watched = (OpenFile, Arc<Mapping>);
 
 /// A file that is mapped for a device.
 pub(super) struct Found {
@@ -142,10 +145,7 @@ fn open(path: &Path, key: &Key, items: &[Item<'_>], warnings: &mut Vec<String>) 
 
 impl Found {
     /// The weights, in the order of the items, and the file to be watched.
-    pub fn place<'a>(
-        self,
-        items: Vec<Item<'a>>,
-    ) -> Result<(Vec<(&'a WeightRequest, Placed)>, (OpenFile, Arc<Mapping>))> {
+    pub fn place<'a>(self, items: Vec<Item<'a>>) -> Result<(Vec<(&'a WeightRequest, Placed)>, Watched)> {
         let Some(first) = items.first() else { return Ok((Vec::new(), (self.file, self.mapping))) };
         let device = &first.request.device;
         let all = 0..self.file.len;
