@@ -46,7 +46,7 @@ pub fn is_refusal(e: &Error) -> bool {
     e.status == Status::Unsupported && e.vendor_code != 0
 }
 
-/// Whether a code says that a library or driver does not take what it was given, and nothing else is wrong.
+/// Whether a code means that a library or driver does not take what it was given, and nothing else is wrong.
 pub fn is_code_of_refusal(code: i32) -> bool {
     matches!(
         code,

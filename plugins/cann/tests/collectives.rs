@@ -344,7 +344,7 @@ fn a_gather_that_fails_gives_its_memory_back() {
     assert_eq!(m.reports(), [""; 0]);
 }
 
-/// A group that goes while its collective is on its way, behind work that takes longer than the library is asked again.
+/// A group that goes while its collective is on its way, after work that takes longer than the group tries again.
 #[test]
 fn a_group_gives_its_memory_back_after_the_work_that_is_on_its_way() {
     let m = Machine::new("devices=2,memory=1g,queue=delay,slow=1:400000");

@@ -304,9 +304,9 @@ fn probes_find_each_rule_that_a_machine_breaks() {
             "broken=batch-out",
             &["F16 rows, several matrices, F32 result", "BF16 rows, several matrices, F32 result"],
         ),
-        ("broken=nz-out", &["F16 rows, NZ weights, F32 result"]),
-        ("broken=nz-turned", &["NZ weights turned around"]),
-        ("broken=nz-right", &["F16 rows, NZ weights, F32 result", "NZ weights turned around"]),
+        ("broken=nz-out", &["F16 rows, FRACTAL_NZ weights, F32 result"]),
+        ("broken=nz-turned", &["FRACTAL_NZ weights, transposed"]),
+        ("broken=nz-right", &["F16 rows, FRACTAL_NZ weights, F32 result", "FRACTAL_NZ weights, transposed"]),
         (
             "broken=columns",
             &["weights of 4 bits in groups, by columns", "weights of 8 bits in groups, by columns"],

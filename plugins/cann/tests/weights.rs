@@ -263,7 +263,7 @@ fn the_fastest_right_layout_is_taken_and_remembered() {
 
 /// Whichever allocation fails, what was launched before has ended when its memory goes.
 #[test]
-fn a_measurement_that_fails_leaves_no_work_behind() {
+fn a_measurement_that_fails_leaves_no_work() {
     let dir = tempfile::TempDir::new().unwrap();
     let mut n_failed = 0;
     for n in 1..60 {

@@ -15,5 +15,6 @@ mod hostile;
 mod llama2c;
 mod mutations;
 mod on_models;
+mod seal_cache;
 mod serve;
 mod tokenizers;

@@ -19,27 +19,32 @@ const SMALL: Shape = Shape { k: 256, m: 96, n: 1 };
 pub fn report(probe: &Probe<'_>, stream: &mut CardStream) {
     let chip = probe.chip;
     let rounded = if chip.f32_products { "inf" } else { "90000" };
-    let in_f32 = ("F32 rows that a product rounds to F16", rounded);
+    let in_f32 = ("F32 rows that a product rounds to F16 (aclnnMm)", rounded);
     probe.of(stream, in_f32, |b| product(b, ACL_FLOAT, ACL_FLOAT16, 2, Weight::Plain));
     if chip.f32_products {
-        let halves = ("F16 rows, F32 result", "90000");
+        let halves = ("F16 rows, F32 result (aclnnMm)", "90000");
         probe.of(stream, halves, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, Weight::Plain));
     }
     if chip.bf16 {
-        let brains = ("BF16 rows and weights, F32 result", "90000");
+        let brains = ("BF16 rows and weights, F32 result (aclnnMm)", "90000");
         probe.of(stream, brains, |b| product(b, ACL_BF16, ACL_BF16, 0, Weight::Plain));
     }
     let is_wide = chip.f32_products && probe.runtime.has_wide_products();
     if chip.f32_products {
-        let halves = ("F16 rows, several matrices, F32 result", if is_wide { "90000" } else { "inf" });
+        let halves =
+            ("F16 rows, several matrices, F32 result (aclnnMatmul)", if is_wide { "90000" } else { "inf" });
         probe.of(stream, halves, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, Weight::Several));
-        let brains = ("BF16 rows, several matrices, F32 result", if is_wide { "90000" } else { "90112" });
+        let brains = (
+            "BF16 rows, several matrices, F32 result (aclnnMatmul)",
+            if is_wide { "90000" } else { "90112" },
+        );
         probe.of(stream, brains, |b| product(b, ACL_BF16, ACL_BF16, 0, Weight::Several));
     }
     if !matches!(chip.family, Family::B310 | Family::A910) {
-        let nz = ("F16 rows, NZ weights, F32 result", if is_wide { "90000" } else { "inf" });
+        let nz =
+            ("F16 rows, FRACTAL_NZ weights, F32 result (aclnnMm)", if is_wide { "90000" } else { "inf" });
         probe.of(stream, nz, |b| product(b, ACL_FLOAT16, ACL_FLOAT16, 0, Weight::Nz));
-        probe.of(stream, ("NZ weights turned around", "right"), turned);
+        probe.of(stream, ("FRACTAL_NZ weights, transposed (aclnnMm)", "right"), turned);
     }
     if chip.lacks.contains(&"aclnnWeightQuantBatchMatmulV2") {
         return;
@@ -48,12 +53,16 @@ pub fn report(probe: &Probe<'_>, stream: &mut CardStream) {
     for kind in [Kind::Int4, Kind::Int8] {
         let bits = if kind == Kind::Int4 { 4 } else { 8 };
         for (other, order) in [(false, "rows"), (true, "columns")] {
-            let what = format!("weights of {bits} bits in groups, by {order}");
+            let what =
+                format!("weights of {bits} bits in groups, by {order} (aclnnWeightQuantBatchMatmulV2)");
             probe.line(&what, "right", right(tune::check(stream, kind, other, SMALL)));
         }
     }
-    probe.of(stream, ("scales of experts without offsets", "refused"), |b| experts(b, false));
-    probe.of(stream, ("scales of experts with offsets", "taken"), |b| experts(b, true));
+    probe.of(stream, ("scales of experts without offsets (aclnnGroupedMatmulV4)", "refused"), |b| {
+        experts(b, false)
+    });
+    probe
+        .of(stream, ("scales of experts with offsets (aclnnGroupedMatmulV4)", "taken"), |b| experts(b, true));
 }
 
 /// What rows are multiplied with.

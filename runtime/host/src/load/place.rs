@@ -16,7 +16,7 @@ use super::files::Source;
 use super::host_memory::MappedPart;
 use super::mapping::{Mapping, ReadAhead};
 use super::progress::Progress;
-use super::seal_cache::{self, Found, SealCache, Wanted};
+use super::seal_cache::{self, Found, SealCache, Unstored};
 use super::storage::Storage;
 use super::weights::{LoadOptions, Placed, WeightRequest, Weights};
 use super::{Error, LoadMode, ModelFiles, Result};
@@ -70,7 +70,7 @@ pub(super) fn place(
     let copied = rows_with_copies(&items, &mut weights.warnings);
     let is_copied = |item: &Item<'_>| copied.contains(&item.request.row) && is_worth_a_copy(item.request);
     let (copied, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_copied);
-    let Sealed { found, wanted, lacking: copied } =
+    let Sealed { found, unstored, lacking: copied } =
         sealed(files, copied, options.seal_cache, &mut weights.warnings);
     let requested = || others.iter().chain(&copied);
     // Most of the files is not needed if the cache has it.
@@ -122,9 +122,9 @@ pub(super) fn place(
         weights.placed.entry(request.row).or_default().insert(request.name.clone(), at);
     }
     if let Some(cache) = options.seal_cache {
-        for wanted in wanted {
+        for unstored in unstored {
             let placed = |request: &WeightRequest| weights.placed.get(&request.row)?.get(&request.name);
-            weights.warnings.extend(wanted.store(cache, placed));
+            weights.warnings.extend(unstored.store(cache, placed));
         }
     }
     Ok(())
@@ -133,7 +133,7 @@ pub(super) fn place(
 /// Copies of matrices by device: those in a file of the cache, those to be stored in one, and all that the cache lacks.
 struct Sealed<'a> {
     found: Vec<(Found, Vec<Item<'a>>)>,
-    wanted: Vec<Wanted<'a>>,
+    unstored: Vec<Unstored<'a>>,
     lacking: Vec<Item<'a>>,
 }
 
@@ -143,7 +143,7 @@ fn sealed<'a>(
     cache: Option<&SealCache>,
     warnings: &mut Vec<String>,
 ) -> Sealed<'a> {
-    let mut sealed = Sealed { found: Vec::new(), wanted: Vec::new(), lacking: Vec::new() };
+    let mut sealed = Sealed { found: Vec::new(), unstored: Vec::new(), lacking: Vec::new() };
     let Some(cache) = cache else { return Sealed { lacking: copied, ..sealed } };
     let mut rows = BTreeMap::<usize, Vec<Item<'a>>>::new();
     copied.into_iter().for_each(|item| rows.entry(item.request.row).or_default().push(item));
@@ -153,7 +153,7 @@ fn sealed<'a>(
                 sealed.found.push((found, items));
                 continue;
             }
-            Some(Err(wanted)) => sealed.wanted.push(wanted),
+            Some(Err(unstored)) => sealed.unstored.push(unstored),
             None => {}
         }
         sealed.lacking.extend(items);

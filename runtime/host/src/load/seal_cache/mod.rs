@@ -106,7 +106,7 @@ pub(super) struct Found {
 }
 
 /// Copies of matrices on one device that are to be stored.
-pub(super) struct Wanted<'a> {
+pub(super) struct Unstored<'a> {
     key: Key,
     requests: Vec<&'a WeightRequest>,
 }
@@ -118,7 +118,7 @@ pub(super) fn find<'a>(
     files: &ModelFiles,
     items: &[Item<'a>],
     warnings: &mut Vec<String>,
-) -> Option<std::result::Result<Found, Wanted<'a>>> {
+) -> Option<std::result::Result<Found, Unstored<'a>>> {
     let key = Key::new(files, items)?;
     let path = cache.path(&key);
     match open(&path, &key, items, warnings) {
@@ -126,7 +126,7 @@ pub(super) fn find<'a>(
         Ok(None) => {}
         Err(e) => warnings.push(format!("{e}; it is made again")),
     }
-    Some(Err(Wanted { key, requests: items.iter().map(|item| item.request).collect() }))
+    Some(Err(Unstored { key, requests: items.iter().map(|item| item.request).collect() }))
 }
 
 fn open(path: &Path, key: &Key, items: &[Item<'_>], warnings: &mut Vec<String>) -> Result<Option<Found>> {
@@ -167,7 +167,7 @@ impl Found {
     }
 }
 
-impl Wanted<'_> {
+impl Unstored<'_> {
     /// Stores the copies, if the device's layouts may be stored. Returns what kept it from that, in words for the user.
     pub fn store<'a>(
         self,
