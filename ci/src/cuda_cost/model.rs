@@ -99,7 +99,8 @@ pub fn cost(
     // F32 and integer products share their issue: 8.0 has 64 lanes for each kind.
     let floats =
         (of(Unit::Float) + if chip.fp32 > 64 { of(Unit::Product) } else { 0.0 }) * busy(chip, Unit::Float);
-    c.moved = total * (c.stream_bytes + c.copied_bytes) as f64 + f64::from(chip.n_sms) * rounds * c.small_bytes as f64;
+    c.moved = total * (c.stream_bytes + c.copied_bytes) as f64
+        + f64::from(chip.n_sms) * rounds * c.small_bytes as f64;
     c.limits = vec![
         ("issue", micros(per_sm * all / SCHEDULERS)),
         ("int", micros(per_sm * of(Unit::Integer) * busy(chip, Unit::Integer))),
