@@ -1,8 +1,7 @@
 """Seeded mistakes in the kernels for attention of few tokens, packed tiles and products with BF16 weights.
 
 A row: a name, a file under plugins/cuda, a text that is in it once, what stands there instead, and the test that catches it.
-Rows are as in tools/cann/mutations.py, whose steps this file takes for plugins/cuda; not part of CI, each row builds the
-simulator's kernels again.
+tools/mutations/runner.py runs them; not part of CI, each row builds the simulator's kernels again.
 
     python3 tools/cuda/attention_mutations.py [PART_OF_A_NAME…]
 """
@@ -10,7 +9,8 @@ simulator's kernels again.
 import sys
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[2]
+sys.path.insert(0, str(Path(__file__).resolve().parents[1] / "mutations"))
+import runner
 
 MUTATIONS = [
     # Attention of few tokens.
@@ -101,14 +101,5 @@ MUTATIONS = [
 ]
 
 
-def main() -> int:
-    """With the steps of the other plugin's file, whose rows these take the place of."""
-    text = (ROOT / "tools/cann/mutations.py").read_text().replace("llmrt-cann", "llmrt-cuda")
-    runner = {"__name__": "runner", "__file__": __file__}
-    exec(compile(text.replace("plugins/cann/src", "plugins/cuda").replace("plugins/cann", "plugins/cuda"), __file__, "exec"), runner)
-    runner["MUTATIONS"] = MUTATIONS
-    return runner["main"]()
-
-
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(runner.main(MUTATIONS, "llmrt-cuda", "plugins/cuda"))

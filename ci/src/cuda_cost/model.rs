@@ -33,6 +33,8 @@ pub struct Cost {
     pub stream_bytes: u64,
     /// Others that it reads: the first cache has them for the blocks of a multiprocessor.
     pub small_bytes: u64,
+    /// And those that it copies past the first cache into shared memory.
+    pub copied_bytes: u64,
     /// Bytes that all blocks get from beyond the first cache.
     pub moved: f64,
     /// Clocks until streamed bytes are there.
@@ -97,7 +99,8 @@ pub fn cost(
     // F32 and integer products share their issue: 8.0 has 64 lanes for each kind.
     let floats =
         (of(Unit::Float) + if chip.fp32 > 64 { of(Unit::Product) } else { 0.0 }) * busy(chip, Unit::Float);
-    c.moved = total * c.stream_bytes as f64 + f64::from(chip.n_sms) * rounds * c.small_bytes as f64;
+    c.moved = total * (c.stream_bytes + c.copied_bytes) as f64
+        + f64::from(chip.n_sms) * rounds * c.small_bytes as f64;
     c.limits = vec![
         ("issue", micros(per_sm * all / SCHEDULERS)),
         ("int", micros(per_sm * of(Unit::Integer) * busy(chip, Unit::Integer))),
@@ -145,6 +148,10 @@ fn count(chip: &Chip, kernel: &Kernel, warps: &[Vec<Event>], c: &mut Cost) -> f6
                 c.requests += 1;
                 c.bytes += u64::from(access.width) * u64::from(event.lanes);
                 c.sectors += access.sectors.len() as u64;
+            }
+            if i.op == "LDGSTS" && i.has("BYPASS") && !access.is_stream {
+                c.copied_bytes += 32 * access.sectors.len() as u64;
+                continue;
             }
             let new = access.sectors.iter().filter(|sector| touched.insert(**sector)).count() as u64 * 32;
             *if access.is_stream { &mut c.stream_bytes } else { &mut c.small_bytes } += new;

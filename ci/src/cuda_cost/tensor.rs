@@ -11,14 +11,12 @@ const LANES: usize = 32;
 /// Words of a lane of a, b and c, of a product of so many numbers each.
 pub fn words(i: &Instruction) -> Option<[u16; 3]> {
     match () {
-        () if i.has("8816") => Some([1, 1, 2]),
         () if i.has("16816") => Some([2, 1, 4]),
-        () if i.has("16832") => Some([4, 2, 4]),
         () => None,
     }
 }
 
-/// c + a b of signed bytes: a has rows place and place + 8 of 16 columns, then of the next 16.
+/// c + a b of signed bytes: a has rows place and place + 8 of 16 columns.
 pub fn product(warp: &mut Warp, i: &Instruction, lanes: u32) -> Result<(), String> {
     let [n_a, n_b, n_c] = words(i).ok_or("no such shape")?;
     if lanes != u32::MAX || i.mods.iter().filter(|m| *m == "S8").count() != 2 {

@@ -17,7 +17,7 @@ pub enum Unit {
     Float,
     /// Functions and conversions: 16.
     Function,
-    /// Products of matrices of bytes, 16 by 16 by 8 numbers each: the chip's.
+    /// Products of matrices of bytes, 16 by 16 by 8 numbers each, the one shape that kernels use: the chip's.
     Tensor,
     /// Loads, stores, shuffles: the chip's.
     Memory,

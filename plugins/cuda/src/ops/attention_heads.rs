@@ -12,7 +12,7 @@ const NARROW: usize = 256;
 const FEW: usize = 8;
 /// Blocks that a multiprocessor shall have, if there are keys for them.
 const BLOCKS_PER_SM: usize = 8;
-/// Blocks that it holds at a time, of the kernels for 4 and 8 heads; of others more.
+/// Blocks that it holds at a time, of the kernels for 4 and 8 heads. Others have room for more, and may end in a round of a few.
 const RESIDENT: usize = 3;
 /// Keys below which a part does not pay: two turns of a block's four warps, for heads of 128 numbers.
 const KEYS_PER_PART: usize = 64;

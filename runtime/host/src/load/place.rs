@@ -70,8 +70,9 @@ pub(super) fn place(
     let copied = rows_with_copies(&items, &mut weights.warnings);
     let is_copied = |item: &Item<'_>| copied.contains(&item.request.row) && is_worth_a_copy(item.request);
     let (copied, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_copied);
-    let Sealed { found, unstored, lacking: copied } =
-        sealed(files, copied, options.seal_cache, &mut weights.warnings);
+    // Files that may change are not mapped, and what is checked is the model's.
+    let cache = options.seal_cache.filter(|_| options.mode.maps() && !options.check_tensors);
+    let Sealed { found, unstored, lacking: copied } = sealed(files, copied, cache, &mut weights.warnings);
     let requested = || others.iter().chain(&copied);
     // Most of the files is not needed if the cache has it.
     let ahead = if found.is_empty() { ReadAhead::for_this_machine() } else { ReadAhead::NONE };
@@ -107,6 +108,7 @@ pub(super) fn place(
     let unchanged = unchanged.and_then(|()| files.check_maps(used));
     unchanged.and(moved).inspect_err(|_| weights.locks.undo(n_locks))?; // while the memory is still there
 
+    let is_unsealed = copies.warning().is_some();
     weights.warnings.extend(storage.warnings().chain(copies.warning()));
     let (mut placed, maps) = use_in_place(maps, in_place)?;
     placed.extend(storage.finish()?);
@@ -116,18 +118,16 @@ pub(super) fn place(
         placed.extend(of_row);
         weights.sealed.push(file);
     }
-    progress.finish()?;
     weights.maps.extend(maps);
     for (request, at) in placed {
         weights.placed.entry(request.row).or_default().insert(request.name.clone(), at);
     }
-    if let Some(cache) = options.seal_cache {
-        for unstored in unstored {
-            let placed = |request: &WeightRequest| weights.placed.get(&request.row)?.get(&request.name);
-            weights.warnings.extend(unstored.store(cache, placed));
-        }
+    // What could not be sealed now may be later.
+    for (unstored, cache) in unstored.iter().filter(|_| !is_unsealed).flat_map(|u| Some((u, cache?))) {
+        let placed = |request: &WeightRequest| weights.placed.get(&request.row)?.get(&request.name);
+        weights.warnings.extend(unstored.store(cache, placed, &mut progress)?);
     }
-    Ok(())
+    progress.finish()
 }
 
 /// Copies of matrices by device: those in a file of the cache, those to be stored in one, and all that the cache lacks.

@@ -24,6 +24,11 @@ impl<'a> Progress<'a> {
         self.report((part as f32).min(1.0 - f32::EPSILON))
     }
 
+    /// Nothing more is done yet; `Cancelled` as above.
+    pub fn check(&mut self) -> Result<()> {
+        self.report(1.0 - f32::EPSILON)
+    }
+
     /// All is done.
     pub fn finish(mut self) -> Result<()> {
         self.report(1.0)

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::time::{Duration, SystemTime};
 
-use llmrt_host::load::{self, LoadOptions, SealCache, Weights};
+use llmrt_host::load::{self, LoadMode, LoadOptions, SealCache, Weights};
 
 use crate::setup::{APART, Setup, maps_of};
 use crate::{pages, shelf};
@@ -97,21 +97,89 @@ fn the_least_recently_used_go_where_the_limit_is_reached() {
     }
     let [oldest, newer] = &files_of(&all)[..] else { panic!("two files") };
     let size = all.entries().unwrap()[0].size;
-    let [left_over, written_now] = ["x.1.part", "y.2.part"].map(|name| folder.path().join(name));
-    [&left_over, &written_now].into_iter().for_each(|path| std::fs::write(path, "part").unwrap());
-    age(&left_over, 100_000);
+    let path = |name: &str| folder.path().join(name);
+    let left_over = path("x-0123456789abcdef.0123456789abcdef.part");
+    let others = ["y-0123456789abcdef.fedcba9876543210.part", "video.part", "taxes.seal"].map(path);
+    others.iter().chain([&left_over]).for_each(|path| std::fs::write(path, "part").unwrap());
+    others[1..].iter().chain([&left_over]).for_each(|path| age(path, 100_000));
     let two = SealCache::new(folder.path(), 2 * size);
     load_with(&models[2], &two);
     let left = files_of(&two);
     assert!(left.len() == 2 && !left.contains(oldest) && left.contains(newer), "{left:?}");
 
-    assert!(!left_over.exists() && written_now.exists());
+    assert!(!left_over.exists() && others.iter().all(|path| path.exists()), "what others left stays");
 
     let none = SealCache::new(folder.path(), size - 1);
     age(&models[0].path, 7000);
     let weights = load_with(&models[0], &none);
     assert!(weights.warnings()[0].contains("sealed weights are not stored"), "{:?}", weights.warnings());
     assert_eq!(files_of(&none).len(), 2, "nothing is removed for what cannot be stored");
+}
+
+/// What a broken file takes is not counted when it is written again.
+#[test]
+fn a_broken_file_gives_its_room_to_the_next() {
+    let (folder, models) = (tempfile::tempdir().unwrap(), [pages(), pages()]);
+    let all = SealCache::new(folder.path(), SealCache::LIMIT);
+    models.iter().for_each(|setup| drop(load_with(setup, &all)));
+    let entries = all.entries().unwrap();
+    std::fs::write(&entries[1].path, "broken").unwrap();
+    let two = SealCache::new(folder.path(), 2 * entries[0].size);
+    models.iter().for_each(|setup| drop(load_with(setup, &two)));
+    assert_eq!(files_of(&two).len(), 2);
+}
+
+/// Some of the matrices that a file has, as of a device that takes fewer layers.
+#[test]
+fn a_file_serves_loads_of_fewer_matrices_and_is_written_again_for_more() {
+    let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
+    let cache = SealCache::new(folder.path(), SealCache::LIMIT);
+    let load = |n: usize| {
+        let mut goes_on = |_| true;
+        let options = LoadOptions { seal_cache: Some(&cache), ..LoadOptions::new(&mut goes_on) };
+        let weights = load::load(&setup.files, &setup.all_on(APART)[..n], options).unwrap();
+        let equal =
+            setup.files.model.tensors[..n].iter().map(|t| setup.assert_equal(&weights, &t.name, APART));
+        assert_eq!(equal.count(), n);
+        let entries = cache.entries().unwrap();
+        assert_eq!(entries.len(), 1);
+        (entries[0].size, weights.warnings().len())
+    };
+    let few = load(2);
+    assert_eq!((few.1, load(1)), (0, few));
+    let (all, n_warnings) = load(4);
+    assert!(all > few.0 && n_warnings == 1, "{all} bytes, {n_warnings} warnings");
+    assert_eq!(load(2), (all, 0));
+}
+
+#[test]
+fn a_load_that_is_cancelled_while_it_stores_leaves_nothing() {
+    let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
+    let cache = SealCache::new(folder.path(), SealCache::LIMIT);
+    let mut parts = Vec::new();
+    let progress = &mut |part| {
+        parts.push(part);
+        std::fs::read_dir(folder.path()).unwrap().count() == 0
+    };
+    let options = LoadOptions { seal_cache: Some(&cache), ..LoadOptions::new(progress) };
+    let result = load::load(&setup.files, &setup.all_on(APART), options);
+    assert!(matches!(result, Err(load::Error::Cancelled)), "{result:?}");
+    assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
+    assert!(parts.is_sorted() && parts.last() < Some(&1.0), "{parts:?}");
+}
+
+/// Files are not mapped, and all numbers are looked at in the model's.
+#[test]
+fn modes_that_do_not_map_and_checks_do_without_the_cache() {
+    let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
+    let cache = SealCache::new(folder.path(), SealCache::LIMIT);
+    for (mode, check_tensors) in [(LoadMode::Read, false), (LoadMode::Mmap, true)] {
+        let mut goes_on = |_| true;
+        let options =
+            LoadOptions { mode, check_tensors, seal_cache: Some(&cache), ..LoadOptions::new(&mut goes_on) };
+        load::load(&setup.files, &setup.all_on(APART), options).unwrap();
+        assert!(files_of(&cache).is_empty());
+    }
 }
 
 #[test]

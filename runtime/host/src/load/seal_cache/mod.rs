@@ -1,11 +1,13 @@
 //! Sealed copies of matrices, kept in files between runs: the second start of a model maps what the first one made.
 //!
 //! A file holds the copies of one model on one device. Its name ends in a hash of its key: the model's files (name, length, inode, time
-//! of their last change), the plugin with its version, the device, and each matrix. A file with another key is not used.
+//! of their last change), the plugin with its version, and the device. A file with another key, or without one of the matrices
+//! that are loaded, is not used, and written again.
 
 mod file;
 
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::{Duration, SystemTime};
@@ -15,6 +17,7 @@ use llmrt_abi::types::LAYOUT_STORABLE;
 use super::host_memory::MappedPart;
 use super::mapping::{Mapping, ReadAhead};
 use super::place::{Item, canonical};
+use super::progress::Progress;
 use super::read::OpenFile;
 use super::weights::{Placed, WeightRequest};
 use super::{Error, ModelFiles, Result};
@@ -52,39 +55,43 @@ impl SealCache {
         SealCache { folder: folder.into(), limit }
     }
 
-    /// Its files, the least recently used first.
+    /// Its files, the least recently used first; none where there is no folder.
     pub fn entries(&self) -> io::Result<Vec<Entry>> {
-        let entry = |entry: io::Result<std::fs::DirEntry>| {
-            let path = entry?.path();
-            let metadata = path.symlink_metadata()?;
-            let is_ours = metadata.is_file() && path.extension().is_some_and(|e| e == ENDING);
-            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
-            Ok(is_ours.then_some(Entry { path, size: metadata.len(), used }))
-        };
-        let mut entries: Vec<Entry> = std::fs::read_dir(&self.folder)?
-            .map(entry)
-            .filter_map(io::Result::transpose)
-            .collect::<io::Result<_>>()?;
+        let mut entries = self.named(|path| file::is_name(path, ENDING))?;
         entries.sort_by(|a, b| (a.used, &a.path).cmp(&(b.used, &b.path)));
         Ok(entries)
     }
 
-    /// Removes files until the others and `n` more bytes are within the limit, and what a process left that ended while it wrote.
-    fn make_room(&self, n: u64) -> io::Result<()> {
-        let is_left = |entry: &std::fs::DirEntry| {
-            let age = entry.metadata().ok()?.modified().ok()?.elapsed().ok()?;
-            Some(age > A_DAY && entry.path().extension()? == PART)
+    /// Regular files with such names. Other processes may remove some meanwhile.
+    fn named(&self, is_ours: impl Fn(&Path) -> bool) -> io::Result<Vec<Entry>> {
+        let listed = match std::fs::read_dir(&self.folder) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            listed => listed?,
         };
-        for entry in std::fs::read_dir(&self.folder)?.flatten().filter(|entry| is_left(entry) == Some(true)) {
-            std::fs::remove_file(entry.path())?;
+        let paths = listed.flatten().map(|entry| entry.path()).filter(|path| is_ours(path));
+        let entry = |path: PathBuf| {
+            let metadata = path.symlink_metadata().ok().filter(|metadata| metadata.is_file())?;
+            let used = metadata.modified().unwrap_or(SystemTime::UNIX_EPOCH);
+            Some(Entry { path, size: metadata.len(), used })
+        };
+        Ok(paths.filter_map(entry).collect())
+    }
+
+    /// Removes files until the others and `n` bytes in the place of `path` are within the limit, and what a process left that
+    /// ended while it wrote.
+    fn make_room(&self, path: &Path, n: u64) -> io::Result<()> {
+        let is_old = |entry: &Entry| entry.used.elapsed().is_ok_and(|age| age > A_DAY);
+        for entry in self.named(|path| file::is_name(path, PART))?.iter().filter(|entry| is_old(entry)) {
+            remove(&entry.path)?;
         }
-        let entries = self.entries()?;
+        let mut entries = self.entries()?;
+        entries.retain(|entry| entry.path != path);
         let mut total = entries.iter().fold(n, |total, entry| total.saturating_add(entry.size));
         for entry in entries {
             if total <= self.limit {
                 break;
             }
-            std::fs::remove_file(&entry.path)?;
+            remove(&entry.path)?;
             total -= entry.size;
         }
         Ok(())
@@ -92,6 +99,14 @@ impl SealCache {
 
     fn path(&self, key: &Key) -> PathBuf {
         self.folder.join(key.file_name(ENDING))
+    }
+}
+
+/// Removes a file, unless another process did.
+fn remove(path: &Path) -> io::Result<()> {
+    match std::fs::remove_file(path) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+        removed => removed,
     }
 }
 
@@ -121,7 +136,7 @@ pub(super) fn find<'a>(
 ) -> Option<std::result::Result<Found, Unstored<'a>>> {
     let key = Key::new(files, items)?;
     let path = cache.path(&key);
-    match open(&path, &key, items, warnings) {
+    match open(&path, &key, warnings) {
         Ok(Some(found)) => return Some(Ok(found)),
         Ok(None) => {}
         Err(e) => warnings.push(format!("{e}; it is made again")),
@@ -129,14 +144,13 @@ pub(super) fn find<'a>(
     Some(Err(Unstored { key, requests: items.iter().map(|item| item.request).collect() }))
 }
 
-fn open(path: &Path, key: &Key, items: &[Item<'_>], warnings: &mut Vec<String>) -> Result<Option<Found>> {
+fn open(path: &Path, key: &Key, warnings: &mut Vec<String>) -> Result<Option<Found>> {
     if !path.exists() {
         return Ok(None);
     }
     let file = OpenFile::open(path)?;
-    let sizes: Vec<u64> = items.iter().map(|item| item.info.nbytes).collect();
     let broken = |problem| Error::SealCache { path: path.into(), problem };
-    let tensors = file::read(&file, key, &sizes)?.map_err(broken)?;
+    let tensors = file::read(&file, key)?.map_err(broken)?;
     let mapping = Arc::new(Mapping::whole(&file, ReadAhead::for_this_machine(), warnings)?);
     // The time of the last use; without it the file goes earlier.
     let _ = file.file.set_modified(SystemTime::now());
@@ -168,29 +182,39 @@ impl Found {
 }
 
 impl Unstored<'_> {
-    /// Stores the copies, if the device's layouts may be stored. Returns what kept it from that, in words for the user.
+    /// Stores the copies, if the device's layouts may be stored. Returns what kept it from that, in words for the user;
+    /// `Cancelled` if the caller stops the load.
     pub fn store<'a>(
-        self,
+        &self,
         cache: &SealCache,
         placed: impl Fn(&WeightRequest) -> Option<&'a Placed>,
-    ) -> Option<String> {
+        progress: &mut Progress<'_>,
+    ) -> Result<Option<String>> {
         let placed: Option<Vec<&Placed>> = self.requests.iter().map(|request| placed(request)).collect();
-        let placed = placed?;
+        let Some(placed) = placed else { return Ok(None) };
         let is_storable = |at: &&Placed| at.layout_id == 0 || at.layout_flags & LAYOUT_STORABLE != 0;
         if !placed.iter().all(is_storable) || placed.iter().all(|at| at.layout_id == 0) {
-            return None;
+            return Ok(None);
         }
         let stored = file::Writer::new(&self.key, &placed);
-        let (path, size) = (cache.path(&self.key), stored.size());
-        if size > cache.limit {
-            let limit = cache.limit;
-            return Some(format!(
-                "sealed weights are not stored: {size} bytes, and the cache may have {limit}"
-            ));
+        let (path, size, limit) = (cache.path(&self.key), stored.size(), cache.limit);
+        if size > limit {
+            let problem =
+                format!("sealed weights are not stored: {size} bytes, and the cache may have {limit}");
+            return Ok(Some(problem));
         }
-        let written = std::fs::create_dir_all(&cache.folder)
-            .and_then(|()| cache.make_room(size))
-            .and_then(|()| stored.write(&path));
-        written.err().map(|e| format!("sealed weights are not stored: {}: {e}", path.display()))
+        let mut is_cancelled = false;
+        let mut goes_on = || {
+            is_cancelled = progress.check().is_err();
+            !is_cancelled
+        };
+        let folder = std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&cache.folder);
+        let written =
+            folder.and_then(|()| stored.write(&path, &mut goes_on, || cache.make_room(&path, size)));
+        match written {
+            Err(_) if is_cancelled => Err(Error::Cancelled),
+            Err(e) => Ok(Some(format!("sealed weights are not stored: {}: {e}", path.display()))),
+            Ok(()) => Ok(None),
+        }
     }
 }
