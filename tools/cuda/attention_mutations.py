@@ -77,7 +77,7 @@ MUTATIONS = [
     ("sixteen bytes of rows at any distance", "src/ops/attention_heads.rs",
      "t.nb()[1].is_multiple_of(16)", "t.nb()[1].is_multiple_of(2)", "attention what_cannot"),
     ("a verdict without the parts of unaligned caches", "src/ops/attention_heads.rs",
-     "(dim_v(node, p)? + 2) * 4 }", "dim_v(node, p)? * 4 }", "attention keys_in_parts"),
+     "(dim_v(node, p)? + 2) * 4 }", "dim_v(node, p)? * 4 }", "driver attention_over_many"),
 
     # Packed tiles.
     ("x of a stage read before its copies are there", "kernels/mul_mat_tile.cu",

@@ -249,15 +249,18 @@ fn waits_end_when_their_work_is_done() {
     assert!(event.query().unwrap());
 }
 
-/// More keys than one part has: the parts are put together.
+/// More keys than one part has: the parts are put together. Of narrow heads in memory of their own, which has no room to spare.
 #[test]
 fn attention_over_many_keys_is_split_and_right() {
     use llmrt_abi::op::AttentionParams;
-    for (window, sinks) in [(0, false), (0, true), (700, true)] {
+    let late = "queue=late";
+    let rows =
+        [(0, false, 32, late), (0, true, 32, late), (700, true, 32, late), (0, false, 8, "queue=late,vmm=0")];
+    for (window, sinks, dim, config) in rows {
         let case = Case::new("a decode over 1500 keys", |g, ints| {
-            let q = g.input("q", DType::F32, &[32, 2, 1]);
-            let k = g.state("k", DType::F16, &[32, 1600], Role::KCache);
-            let v = g.state("v", DType::F16, &[32, 1600], Role::VCache);
+            let q = g.input("q", DType::F32, &[dim, 2, 1]);
+            let k = g.state("k", DType::F16, &[dim, 1600], Role::KCache);
+            let v = g.state("v", DType::F16, &[dim, 1600], Role::VCache);
             let paged = llmrt_graph::Paged {
                 block_table: g.input("block_table", DType::I32, &[100, 1]),
                 seq_lens: g.input("seq_lens", DType::I32, &[1]),
@@ -274,7 +277,7 @@ fn attention_over_many_keys_is_split_and_right() {
                 None => g.attention(q, k, v, &paged, &p),
             };
         });
-        let m = Machine::new("queue=late");
+        let m = Machine::new(config);
         let stream = m.card(0).stream(1).unwrap();
         let mut memory = case.values(3).unwrap();
         let bound = bind(&m.card(0), &case.graph, &memory).unwrap();
