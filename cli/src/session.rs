@@ -76,7 +76,7 @@ impl Session {
             mode: model::load_mode(args),
             check_tensors: args.check_tensors,
             seal_cache: cache.as_ref(),
-            progress: &mut |part| bar.show(part),
+            progress: Some(&mut |part| bar.show(part)),
         };
         let mut runner = DeviceRunner::new(&setup.host, setup.devices.clone(), model.files, load, options)
             .map_err(|e| Error::from(e).of_model(&model.name))?;

@@ -27,8 +27,7 @@ pub fn core_in(
     files: ModelFiles,
     options: EngineOptions,
 ) -> Result<Core, Error> {
-    let mut goes_on = |_| true;
-    let load = LoadOptions { mode, check_tensors: true, ..LoadOptions::new(&mut goes_on) };
+    let load = LoadOptions { mode, check_tensors: true, ..LoadOptions::default() };
     DeviceRunner::new(host, devices, files, load, options)?.into_core(None)
 }
 

@@ -70,7 +70,7 @@ impl Lab {
         let program = Program::new(g.finish().unwrap());
         let files = self.files();
         let mut progress = |_| true;
-        let load = LoadOptions::new(&mut progress);
+        let load = LoadOptions { progress: Some(&mut progress), ..LoadOptions::default() };
         let weights = llmrt_host::load::load(&files, &[], load).unwrap();
         let devices = self.devices(names);
         let executor =

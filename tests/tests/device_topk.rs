@@ -81,8 +81,7 @@ impl Lab {
         let devices =
             self.devices.iter().map(|name| self.host.device(name).unwrap_or_else(|| panic!("no {name}")));
         // One of the tests has a NaN among its weights.
-        let mut goes_on = |_| true;
-        let load = LoadOptions::new(&mut goes_on);
+        let load = LoadOptions::default();
         let runner = DeviceRunner::new(&self.host, devices.collect(), files, load, options).unwrap();
         runner.into_core(None).unwrap()
     }

@@ -252,6 +252,6 @@ fn runner(model: &Path, cache: DType, max_seqs: usize) -> DeviceRunner {
         ..EngineOptions::default()
     };
     let mut progress = |_| true;
-    let load = LoadOptions { check_tensors: true, ..LoadOptions::new(&mut progress) };
+    let load = LoadOptions { check_tensors: true, progress: Some(&mut progress), ..LoadOptions::default() };
     DeviceRunner::new(&HOST, vec![HOST.device("cpu").unwrap()], files, load, options).unwrap()
 }

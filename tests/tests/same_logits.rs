@@ -196,8 +196,7 @@ fn runner_of(host: &Arc<Host>, model: &Path, n_threads: usize, block_size: usize
         split: Default::default(),
         ..EngineOptions::default()
     };
-    let mut goes_on = |_| true;
-    let load = LoadOptions { check_tensors: true, ..LoadOptions::new(&mut goes_on) };
+    let load = LoadOptions { check_tensors: true, ..LoadOptions::default() };
     let runner = DeviceRunner::new(host, vec![host.device("cpu").unwrap()], files, load, options).unwrap();
     Subject(runner, block_size)
 }

@@ -62,8 +62,7 @@ fn run(simulated: &str, n_cards: usize, split: SplitMode, dtype: DType) -> (Vec<
         let weights = node.src.iter().flatten().filter(|&&t| resolved.graph.def(t).kind == Kind::Weight);
         requests.extend(weights.map(|&t| WeightRequest::new(&resolved.graph, t, row, &devices[row])));
     }
-    let mut goes_on = |_| true;
-    let load = LoadOptions { mode: LoadMode::Read, ..LoadOptions::new(&mut goes_on) };
+    let load = LoadOptions { mode: LoadMode::Read, ..LoadOptions::default() };
     let weights = load::load(&files, &requests, load).unwrap();
     let mut executor = Executor::new(devices, files, weights, HashMap::new(), 1, (false, split)).unwrap();
     let input: Vec<u8> = (0..256 * 3).flat_map(|i| (i as f32 / 50.0).sin().to_ne_bytes()).collect();

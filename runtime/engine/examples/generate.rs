@@ -11,8 +11,7 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../cli/assets/stories.gguf");
     let files = ModelFiles::open(Path::new(path), &OpenOptions::default())?;
     let tokenizer = Arc::new(Tokenizer::from_metadata(&files.model.metadata)?);
-    let mut goes_on = |_| true;
-    let load = LoadOptions::new(&mut goes_on);
+    let load = LoadOptions::default();
     let options = EngineOptions { n_ctx: 256, max_seqs: 2, ..EngineOptions::default() };
     let runner = DeviceRunner::new(&host, host.devices(), files, load, options)?;
     let engine = AsyncEngine::start(runner.into_core(Some(tokenizer.clone()))?)?;

@@ -17,8 +17,7 @@ fn main() -> Result<()> {
     let host = Host::new(HostOptions::default());
     host.register_builtin(llmrt_cpu::query)?;
     let files = ModelFiles::open(Path::new(&path), &OpenOptions::default())?;
-    let mut goes_on = |_| true;
-    let load = LoadOptions::new(&mut goes_on);
+    let load = LoadOptions::default();
     let options = EngineOptions { n_ctx: 1024, max_seqs: 2, ..EngineOptions::default() };
     let mut core = DeviceRunner::new(&host, host.devices(), files, load, options)?.into_core(None)?;
 

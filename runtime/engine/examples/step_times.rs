@@ -14,8 +14,7 @@ fn main() -> std::result::Result<(), Box<dyn std::error::Error>> {
     let host = Host::new(HostOptions::default());
     host.register_builtin(llmrt_cpu::query)?;
     let files = ModelFiles::open(Path::new(&path), &OpenOptions::default())?;
-    let mut goes_on = |_| true;
-    let load = LoadOptions::new(&mut goes_on);
+    let load = LoadOptions::default();
     let options = EngineOptions { n_batch, max_seqs: 9, prefix_cache: false, ..EngineOptions::default() };
     let mut core = DeviceRunner::new(&host, host.devices(), files, load, options)?.into_core(None)?;
     let mut chunks = Vec::new();

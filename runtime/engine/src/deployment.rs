@@ -32,7 +32,7 @@ impl Deployment {
     pub fn new(
         mut devices: Vec<Arc<Device>>,
         files: &Arc<ModelFiles>,
-        load: LoadOptions<'_>,
+        mut load: LoadOptions<'_>,
         options: &EngineOptions,
     ) -> Result<Deployment> {
         let mut left_out = Vec::new();
@@ -42,9 +42,9 @@ impl Deployment {
             let mut progress = |part: f32| {
                 let is_more = part > most || (part == 0.0 && most == 0.0);
                 most = part.max(most);
-                !is_more || (load.progress)(part)
+                !is_more || load.progress.as_mut().is_none_or(|progress| progress(part))
             };
-            let load = LoadOptions { progress: &mut progress, ..load };
+            let load = LoadOptions { progress: Some(&mut progress), ..load };
             match Deployment::attempt(&devices, files, load, options) {
                 Ok(mut deployment) => {
                     deployment.warnings.splice(0..0, left_out);

@@ -27,8 +27,7 @@
 //! // The model: its tables, its tokenizer, and its weights on the devices.
 //! let files = ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default())?;
 //! let tokenizer = Arc::new(Tokenizer::from_metadata(&files.model.metadata)?);
-//! let mut goes_on = |_| true;
-//! let load = LoadOptions::new(&mut goes_on);
+//! let load = LoadOptions::default();
 //! let options = EngineOptions { n_ctx: 128, ..EngineOptions::default() };
 //! let runner = DeviceRunner::new(&host, devices, files, load, options)?;
 //!

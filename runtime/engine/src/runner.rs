@@ -209,7 +209,8 @@ impl DeviceRunner {
     fn deploy(&mut self) -> Result<()> {
         let cancel = self.cancel.clone();
         let mut goes_on = |_| !cancel.is_cancelled();
-        let load = LoadOptions { mode: self.load_mode, ..LoadOptions::new(&mut goes_on) };
+        let load =
+            LoadOptions { mode: self.load_mode, progress: Some(&mut goes_on), ..LoadOptions::default() };
         let devices = self.deployment.devices.clone();
         let deployment = Deployment::new(devices, &self.files, load, &self.options);
         let mut deployment = deployment.map_err(|e| if e.is_cancelled() { Error::Cancelled } else { e })?;

@@ -42,11 +42,10 @@ impl Llm {
         }
         let n_ctx = options.engine.n_ctx;
         options.engine.block_size.get_or_insert_with(|| memory::block_size(&devices));
-        let mut goes_on = |_| true;
         let load = LoadOptions {
             mode: options.load,
             seal_cache: options.seal_cache.as_ref(),
-            ..LoadOptions::new(&mut goes_on)
+            ..LoadOptions::default()
         };
         let mut runner = DeviceRunner::new(&host, devices, files, load, options.engine)?;
         let warnings = runner.take_warnings();

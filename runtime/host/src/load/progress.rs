@@ -6,11 +6,11 @@ use super::{Error, Result};
 pub(super) struct Progress<'a> {
     done: u64,
     total: u64,
-    callback: &'a mut dyn FnMut(f32) -> bool,
+    callback: Option<&'a mut dyn FnMut(f32) -> bool>,
 }
 
 impl<'a> Progress<'a> {
-    pub fn new(total: u64, callback: &'a mut dyn FnMut(f32) -> bool) -> Progress<'a> {
+    pub fn new(total: u64, callback: Option<&'a mut dyn FnMut(f32) -> bool>) -> Progress<'a> {
         Progress { done: 0, total, callback }
     }
 
@@ -35,6 +35,7 @@ impl<'a> Progress<'a> {
     }
 
     fn report(&mut self, part: f32) -> Result<()> {
-        if (self.callback)(part) { Ok(()) } else { Err(Error::Cancelled) }
+        let goes_on = self.callback.as_mut().is_none_or(|callback| callback(part));
+        if goes_on { Ok(()) } else { Err(Error::Cancelled) }
     }
 }

@@ -129,7 +129,8 @@ pub struct Placed {
     pub layout_flags: u32,
 }
 
-/// How to load.
+/// How to load. The default: mapped, nothing checked or kept, no progress.
+#[derive(Default)]
 pub struct LoadOptions<'a> {
     /// Map or read, lock or not.
     pub mode: LoadMode,
@@ -138,14 +139,7 @@ pub struct LoadOptions<'a> {
     /// Where sealed copies of matrices are kept between runs; `None`: nowhere.
     pub seal_cache: Option<&'a SealCache>,
     /// Gets the part that is done, from 0 to 1, never less than before; 1 comes last and once. `false` cancels.
-    pub progress: &'a mut dyn FnMut(f32) -> bool,
-}
-
-impl<'a> LoadOptions<'a> {
-    /// The defaults.
-    pub fn new(progress: &'a mut dyn FnMut(f32) -> bool) -> LoadOptions<'a> {
-        LoadOptions { mode: LoadMode::default(), check_tensors: false, seal_cache: None, progress }
-    }
+    pub progress: Option<&'a mut dyn FnMut(f32) -> bool>,
 }
 
 /// All weights of a model, by name and device row.
@@ -196,8 +190,7 @@ impl Weights {
         if self.get(&request.name, request.row).is_some() {
             return Ok(());
         }
-        let mut goes_on = |_| true;
-        let options = LoadOptions { mode: self.mode, ..LoadOptions::new(&mut goes_on) };
+        let options = LoadOptions { mode: self.mode, ..LoadOptions::default() };
         place::place(self, files, std::slice::from_ref(request), Extent::UsedParts, options)
     }
 

@@ -59,7 +59,7 @@ fn a_load_that_is_cancelled_among_the_copies_leaves_nothing() {
         calls += 1;
         calls < 3
     };
-    let options = LoadOptions { mode: LoadMode::Mmap, ..LoadOptions::new(progress) };
+    let options = LoadOptions { mode: LoadMode::Mmap, progress: Some(progress), ..LoadOptions::default() };
     let result = load::load(&setup.files, &requests(&setup, APART), options);
     assert!(matches!(result, Err(Error::Cancelled)), "{result:?}");
     assert_eq!(setup.maps(), []);

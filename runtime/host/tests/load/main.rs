@@ -149,7 +149,7 @@ fn large_tensors_come_in_chunks() {
             parts.push(part);
             true
         };
-        let options = LoadOptions { mode, ..LoadOptions::new(progress) };
+        let options = LoadOptions { mode, progress: Some(progress), ..LoadOptions::default() };
         let weights = load::load(&setup.files, &setup.all_on(row), options).unwrap();
         setup.assert_all_equal(&weights, row);
         assert_eq!(parts.len(), 11, "start, small, eight of nine chunks, end: {parts:?}");
@@ -168,7 +168,7 @@ fn progress_grows_from_0_to_1_which_comes_once_and_last() {
         load::load(
             &setup.files,
             &setup.all_on(row),
-            LoadOptions { mode, check_tensors: true, ..LoadOptions::new(progress) },
+            LoadOptions { mode, check_tensors: true, progress: Some(progress), ..LoadOptions::default() },
         )
         .unwrap();
         assert_eq!((parts[0], parts[parts.len() - 1]), (0.0, 1.0));
@@ -179,7 +179,7 @@ fn progress_grows_from_0_to_1_which_comes_once_and_last() {
         parts.push(part);
         true
     };
-    let options = LoadOptions { mode: LoadMode::Mmap, ..LoadOptions::new(progress) };
+    let options = LoadOptions { mode: LoadMode::Mmap, progress: Some(progress), ..LoadOptions::default() };
     load::load(&setup.files, &[], options).unwrap();
     assert_eq!(parts, [1.0], "nothing to load is done at once");
 }
@@ -194,7 +194,8 @@ fn a_load_can_be_cancelled_at_every_step() {
                 calls += 1;
                 calls <= stop_at
             };
-            let options = LoadOptions { mode, check_tensors: true, ..LoadOptions::new(progress) };
+            let options =
+                LoadOptions { mode, check_tensors: true, progress: Some(progress), ..LoadOptions::default() };
             let error = load::load(&setup.files, &setup.all_on(row), options).unwrap_err();
             assert!(matches!(error, load::Error::Cancelled), "{mode} {row} {stop_at}: {error}");
             assert_eq!((setup.maps(), calls), (vec![], stop_at + 1));

@@ -9,8 +9,7 @@ use crate::setup::{APART, Setup, maps_of};
 use crate::{pages, shelf};
 
 fn load_with(setup: &Setup, cache: &SealCache) -> Weights {
-    let mut goes_on = |_| true;
-    let options = LoadOptions { seal_cache: Some(cache), ..LoadOptions::new(&mut goes_on) };
+    let options = LoadOptions { seal_cache: Some(cache), ..LoadOptions::default() };
     let weights = load::load(&setup.files, &setup.all_on(APART), options).unwrap();
     setup.assert_all_equal(&weights, APART);
     let layout = |name: &str| weights.get(name, APART).unwrap().layout_id;
@@ -135,8 +134,7 @@ fn a_file_serves_loads_of_fewer_matrices_and_is_written_again_for_more() {
     let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
     let cache = SealCache::new(folder.path(), SealCache::LIMIT);
     let load = |n: usize| {
-        let mut goes_on = |_| true;
-        let options = LoadOptions { seal_cache: Some(&cache), ..LoadOptions::new(&mut goes_on) };
+        let options = LoadOptions { seal_cache: Some(&cache), ..LoadOptions::default() };
         let weights = load::load(&setup.files, &setup.all_on(APART)[..n], options).unwrap();
         let equal =
             setup.files.model.tensors[..n].iter().map(|t| setup.assert_equal(&weights, &t.name, APART));
@@ -161,7 +159,8 @@ fn a_load_that_is_cancelled_while_it_stores_leaves_nothing() {
         parts.push(part);
         std::fs::read_dir(folder.path()).unwrap().count() == 0
     };
-    let options = LoadOptions { seal_cache: Some(&cache), ..LoadOptions::new(progress) };
+    let options =
+        LoadOptions { seal_cache: Some(&cache), progress: Some(progress), ..LoadOptions::default() };
     let result = load::load(&setup.files, &setup.all_on(APART), options);
     assert!(matches!(result, Err(load::Error::Cancelled)), "{result:?}");
     assert_eq!(std::fs::read_dir(folder.path()).unwrap().count(), 0);
@@ -174,9 +173,7 @@ fn modes_that_do_not_map_and_checks_do_without_the_cache() {
     let (setup, folder) = (pages(), tempfile::tempdir().unwrap());
     let cache = SealCache::new(folder.path(), SealCache::LIMIT);
     for (mode, check_tensors) in [(LoadMode::Read, false), (LoadMode::Mmap, true)] {
-        let mut goes_on = |_| true;
-        let options =
-            LoadOptions { mode, check_tensors, seal_cache: Some(&cache), ..LoadOptions::new(&mut goes_on) };
+        let options = LoadOptions { mode, check_tensors, seal_cache: Some(&cache), ..LoadOptions::default() };
         load::load(&setup.files, &setup.all_on(APART), options).unwrap();
         assert!(files_of(&cache).is_empty());
     }

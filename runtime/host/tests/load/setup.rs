@@ -69,14 +69,12 @@ impl Setup {
     }
 
     pub fn load(&self, requests: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
-        let mut goes_on = |_| true;
-        let options = LoadOptions { mode, ..LoadOptions::new(&mut goes_on) };
+        let options = LoadOptions { mode, ..LoadOptions::default() };
         load::load(&self.files, requests, options)
     }
 
     pub fn load_checked(&self, requests: &[WeightRequest], mode: LoadMode) -> Result<Weights> {
-        let mut goes_on = |_| true;
-        let options = LoadOptions { mode, check_tensors: true, ..LoadOptions::new(&mut goes_on) };
+        let options = LoadOptions { mode, check_tensors: true, ..LoadOptions::default() };
         load::load(&self.files, requests, options)
     }
 

@@ -24,8 +24,7 @@ fn runner() -> (DeviceRunner, Arc<Tokenizer>) {
     let files =
         ModelFiles::open(Path::new("../../cli/assets/stories.gguf"), &OpenOptions::default()).unwrap();
     let tokenizer = Arc::new(Tokenizer::from_metadata(&files.model.metadata).unwrap());
-    let mut goes_on = |_| true;
-    let load = LoadOptions::new(&mut goes_on);
+    let load = LoadOptions::default();
     let options = EngineOptions { n_ctx: N_CTX, n_batch: 512, max_seqs: 8, ..EngineOptions::default() };
     (DeviceRunner::new(&host, host.devices(), files, load, options).unwrap(), tokenizer)
 }

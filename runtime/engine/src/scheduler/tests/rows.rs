@@ -37,8 +37,7 @@ fn options() -> EngineOptions {
 
 fn runner(options: EngineOptions) -> DeviceRunner {
     let (host, devices) = host();
-    let mut goes_on = |_| true;
-    let load = LoadOptions::new(&mut goes_on);
+    let load = LoadOptions::default();
     DeviceRunner::new(&host, devices, files(), load, options).unwrap()
 }
 
