@@ -60,10 +60,11 @@ unsafe extern "C" fn llmrt_sim_configure(text: *const c_char) {
     replace(&as_text(text));
 }
 
-/// A counter: the name of a function, of an operator also with `.bytes` (what its launches move), or one of h2d, d2h, d2d (each
-/// also `.bytes`), sync, malloc, plan, launch, graph, layout.nz, layout.nd, layout.columns, layout.rows for products by the layout
-/// of their weight, ai_cpu, refused, peak.N for the most bytes in use of card N, left for tensors, scalars, arrays, lists and
-/// plans that live.
+/// A counter: the name of a function, of an operator also with `.bytes` (what its launches move), or one of h2d, d2h, d2d,
+/// collective (each also `.bytes`), collective.waits for calls that waited for other ranks' first, collective.begun for works
+/// begun on cards, sync, malloc, plan, launch, graph, layout.nz, layout.nd, layout.columns, layout.rows for products by the
+/// layout of their weight, ai_cpu, refused, peak.N for the most bytes in use of card N, left for tensors, scalars, arrays,
+/// lists and plans that live.
 #[unsafe(no_mangle)]
 unsafe extern "C" fn llmrt_sim_count(name: *const c_char) -> u64 {
     count(&as_text(name))

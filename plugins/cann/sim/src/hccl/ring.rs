@@ -144,6 +144,9 @@ impl Ring {
             self.changed.notify_all();
             let alone = |s: &mut State| s.linked.get(&what.kind).is_none_or(|all| all.len() < n) && !s.ended;
             let limit = Duration::from_secs(w.config.watchdog);
+            if alone(&mut state) {
+                w.trace.count("collective.waits", 1); // with the lock, which is free when the wait has begun
+            }
             let late = self.changed.wait_while_for(&mut state, alone, limit).timed_out();
             if late {
                 let came = state.linked.get(&what.kind).cloned().unwrap_or_default();
@@ -201,6 +204,7 @@ impl Ring {
         let mut state = self.state();
         if let Some(op) = state.ops.get_mut(&number) {
             op.begun.insert(rank, at);
+            w.trace.count("collective.begun", 1);
         }
         loop {
             let Some(op) = state.ops.get_mut(&number) else { return Ok(()) };

@@ -186,6 +186,13 @@ fn a_rank_is_called_on_its_card_with_its_own_addresses() {
     assert_eq!(sum(&m, Rank { x: std::ptr::null_mut(), ..ends[0] }, 1), HCCL_E_PTR);
 }
 
+/// Waits for a counter.
+fn until(name: &str, n: u64) {
+    while count(name) < n {
+        std::thread::yield_now();
+    }
+}
+
 #[test]
 fn what_waits_ends_with_the_communicator_or_the_stream() {
     let m = Machine::new("devices=2,memory=1g,watchdog=20");
@@ -193,10 +200,7 @@ fn what_waits_ends_with_the_communicator_or_the_stream() {
     let (shared, first) = (&Shared(&m), ends[0]);
     let waiting = scope(|s| {
         let call = s.spawn(move || sum(shared.machine(), first, 1));
-        while count("HcclAllReduce") == 0 {
-            std::thread::yield_now();
-        }
-        std::thread::sleep(std::time::Duration::from_millis(20));
+        until("collective.waits", 1);
         assert_eq!(hccl!(m, HcclCommDestroy(first.comm)), 0);
         call.join().unwrap()
     });
@@ -206,14 +210,19 @@ fn what_waits_ends_with_the_communicator_or_the_stream() {
     let m = Machine::new("devices=2,memory=1g,watchdog=20,queue=delay");
     let ends = ranks(&m, 2);
     assert_eq!(on_threads(&m, &ends, |m, r| sum(m, r, 1)), [0, 0]);
+    for r in ends.iter().rev() {
+        assert_eq!(acl!(m, aclrtSetDevice(r.card)), 0);
+        assert_eq!(m.sync(r.stream), 0, "else the other rank's work waits for what is aborted");
+    }
     assert_eq!(sum(&m, ends[0], 1), 0);
+    until("collective.begun", 3); // what has not begun is dropped
     assert_eq!(hccl!(m, HcclCommDestroy(ends[0].comm)), HCCL_E_AGAIN, "its work is on the card");
     assert_eq!(acl!(m, aclrtStreamAbort(ends[0].stream)), 0);
     assert_eq!(m.sync(ends[0].stream), ACL_ERROR_RT_STREAM_ABORT);
     // The stream is done a moment before its work is gone.
     let again = || hccl!(m, HcclCommDestroy(ends[0].comm)) == HCCL_E_AGAIN;
     assert!(
-        (0..100).any(|_| {
+        (0..10_000).any(|_| {
             std::thread::sleep(std::time::Duration::from_millis(1));
             !again()
         }),
