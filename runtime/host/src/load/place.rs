@@ -16,7 +16,7 @@ use super::files::Source;
 use super::host_memory::MappedPart;
 use super::mapping::{Mapping, ReadAhead};
 use super::progress::Progress;
-use super::seal_cache::{self, Found, SealCache, Unstored};
+use super::seal_cache::{self, Split};
 use super::storage::Storage;
 use super::weights::{LoadOptions, Placed, WeightRequest, Weights};
 use super::{Error, LoadMode, ModelFiles, Result};
@@ -72,7 +72,8 @@ pub(super) fn place(
     let (copied, others): (Vec<_>, Vec<_>) = items.into_iter().partition(is_copied);
     // Files that may change are not mapped, and what is checked is the model's.
     let cache = options.seal_cache.filter(|_| options.mode.maps() && !options.check_tensors);
-    let Sealed { found, unstored, lacking: copied } = sealed(files, copied, cache, &mut weights.warnings);
+    let Split { found, unstored, lacking: copied } =
+        seal_cache::split(cache, files, copied, &mut weights.warnings);
     let requested = || others.iter().chain(&copied);
     // Most of the files is not needed if the cache has it.
     let ahead = if found.is_empty() { ReadAhead::for_this_machine() } else { ReadAhead::NONE };
@@ -95,9 +96,9 @@ pub(super) fn place(
         let mut lock = |base, end| {
             weights.warnings.extend(locks.then(|| weights.locks.grow_to(base, end)).flatten());
         };
-        for (found, items) in &found {
+        for found in &found {
             found.addresses().into_iter().for_each(|(base, end)| lock(base, end));
-            progress.add(items.iter().map(|item| item.info.nbytes).sum())?;
+            progress.add(found.n_bytes())?;
         }
         copies.fill(&bytes, &mut progress, &mut lock)?;
         storage.fill(&bytes, &mut progress, lock)
@@ -108,13 +109,15 @@ pub(super) fn place(
     let unchanged = unchanged.and_then(|()| files.check_maps(used));
     unchanged.and(moved).inspect_err(|_| weights.locks.undo(n_locks))?; // while the memory is still there
 
-    let is_unsealed = copies.warning().is_some();
-    weights.warnings.extend(storage.warnings().chain(copies.warning()));
+    // What could not be sealed now may be later.
+    let unsealed = copies.warning();
+    let unstored = if unsealed.is_none() { unstored } else { Vec::new() };
+    weights.warnings.extend(storage.warnings().chain(unsealed));
     let (mut placed, maps) = use_in_place(maps, in_place)?;
     placed.extend(storage.finish()?);
     placed.extend(copies.finish());
-    for (found, items) in found {
-        let (of_row, file) = found.place(items)?;
+    for found in found {
+        let (of_row, file) = found.place()?;
         placed.extend(of_row);
         weights.sealed.push(file);
     }
@@ -122,43 +125,11 @@ pub(super) fn place(
     for (request, at) in placed {
         weights.placed.entry(request.row).or_default().insert(request.name.clone(), at);
     }
-    // What could not be sealed now may be later.
-    for (unstored, cache) in unstored.iter().filter(|_| !is_unsealed).flat_map(|u| Some((u, cache?))) {
+    for unstored in unstored {
         let placed = |request: &WeightRequest| weights.placed.get(&request.row)?.get(&request.name);
-        weights.warnings.extend(unstored.store(cache, placed, &mut progress)?);
+        weights.warnings.extend(unstored.store(placed, &mut progress)?);
     }
     progress.finish()
-}
-
-/// Copies of matrices by device: those in a file of the cache, those to be stored in one, and all that the cache lacks.
-struct Sealed<'a> {
-    found: Vec<(Found, Vec<Item<'a>>)>,
-    unstored: Vec<Unstored<'a>>,
-    lacking: Vec<Item<'a>>,
-}
-
-fn sealed<'a>(
-    files: &ModelFiles,
-    copied: Vec<Item<'a>>,
-    cache: Option<&SealCache>,
-    warnings: &mut Vec<String>,
-) -> Sealed<'a> {
-    let mut sealed = Sealed { found: Vec::new(), unstored: Vec::new(), lacking: Vec::new() };
-    let Some(cache) = cache else { return Sealed { lacking: copied, ..sealed } };
-    let mut rows = BTreeMap::<usize, Vec<Item<'a>>>::new();
-    copied.into_iter().for_each(|item| rows.entry(item.request.row).or_default().push(item));
-    for items in rows.into_values() {
-        match seal_cache::find(cache, files, &items, warnings) {
-            Some(Ok(found)) => {
-                sealed.found.push((found, items));
-                continue;
-            }
-            Some(Err(unstored)) => sealed.unstored.push(unstored),
-            None => {}
-        }
-        sealed.lacking.extend(items);
-    }
-    sealed
 }
 
 /// Each requested tensor once per device, found in the files, in file order.

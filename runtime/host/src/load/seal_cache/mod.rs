@@ -6,6 +6,7 @@
 
 mod file;
 
+use std::collections::BTreeMap;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
@@ -113,38 +114,60 @@ fn remove(path: &Path) -> io::Result<()> {
 /// A file whose pages a device uses, to be checked for lost ones.
 pub(super) type Watched = (OpenFile, Arc<Mapping>);
 
-/// A file that is mapped for a device.
-pub(super) struct Found {
-    file: OpenFile,
-    mapping: Arc<Mapping>,
+/// Copies of matrices: those that a cache has, those that it is to store, and all that it lacks.
+#[derive(Default)]
+pub(super) struct Split<'a> {
+    pub found: Vec<Found<'a>>,
+    pub unstored: Vec<Unstored<'a>>,
+    pub lacking: Vec<Item<'a>>,
+}
+
+/// The copies of a device that are in a file, which is mapped.
+pub(super) struct Found<'a> {
+    file: Watched,
+    items: Vec<Item<'a>>,
     tensors: Vec<Tensor>,
 }
 
-/// Copies of matrices on one device that are to be stored.
+/// Copies on one device that are to be stored.
 pub(super) struct Unstored<'a> {
+    cache: &'a SealCache,
     key: Key,
     requests: Vec<&'a WeightRequest>,
 }
 
-/// What a cache has of the items of one device, or what it is to store; `None`: neither, because the model is in memory alone.
-/// What is wrong with a file is a warning.
-pub(super) fn find<'a>(
-    cache: &SealCache,
+/// Looks for copies, device by device. What is wrong with a file is a warning; of a model that is in memory alone nothing is kept.
+pub(super) fn split<'a>(
+    cache: Option<&'a SealCache>,
     files: &ModelFiles,
-    items: &[Item<'a>],
+    copied: Vec<Item<'a>>,
     warnings: &mut Vec<String>,
-) -> Option<std::result::Result<Found, Unstored<'a>>> {
-    let key = Key::new(files, items)?;
-    let path = cache.path(&key);
-    match open(&path, &key, warnings) {
-        Ok(Some(found)) => return Some(Ok(found)),
-        Ok(None) => {}
-        Err(e) => warnings.push(format!("{e}; it is made again")),
+) -> Split<'a> {
+    let mut split = Split::default();
+    let Some(cache) = cache else { return Split { lacking: copied, ..split } };
+    let mut rows = BTreeMap::<usize, Vec<Item<'a>>>::new();
+    copied.into_iter().for_each(|item| rows.entry(item.request.row).or_default().push(item));
+    for items in rows.into_values() {
+        if let Some(key) = Key::new(files, &items) {
+            let path = cache.path(&key);
+            match open(&path, &key, warnings) {
+                Ok(Some((file, tensors))) => {
+                    split.found.push(Found { file, items, tensors });
+                    continue;
+                }
+                Ok(None) => {}
+                Err(e) => warnings.push(format!("{e}; it is made again")),
+            }
+            let requests = items.iter().map(|item| item.request).collect();
+            split.unstored.push(Unstored { cache, key, requests });
+        }
+        split.lacking.extend(items);
     }
-    Some(Err(Unstored { key, requests: items.iter().map(|item| item.request).collect() }))
+    split
 }
 
-fn open(path: &Path, key: &Key, warnings: &mut Vec<String>) -> Result<Option<Found>> {
+/// A file of the cache, mapped, and where its tensors are; `None`: there is none.
+fn open(path: &Path, key: &Key, warnings: &mut Vec<String>) -> Result<Option<(Watched, Vec<Tensor>)>> {
     if !path.exists() {
         return Ok(None);
     }
@@ -154,29 +177,36 @@ fn open(path: &Path, key: &Key, warnings: &mut Vec<String>) -> Result<Option<Fou
     let mapping = Arc::new(Mapping::whole(&file, ReadAhead::for_this_machine(), warnings)?);
     // The time of the last use; without it the file goes earlier.
     let _ = file.file.set_modified(SystemTime::now());
-    Ok(Some(Found { file, mapping, tensors }))
+    Ok(Some(((file, mapping), tensors)))
 }
 
-impl Found {
-    /// The weights, in the order of the items, and the file to be watched.
-    pub fn place<'a>(self, items: Vec<Item<'a>>) -> Result<(Vec<(&'a WeightRequest, Placed)>, Watched)> {
-        let Some(first) = items.first() else { return Ok((Vec::new(), (self.file, self.mapping))) };
-        let device = &first.request.device;
-        let all = 0..self.file.len;
-        let failed = |source| Error::Import { device: device.name().into(), n: all.end, source };
-        let part = MappedPart::new(self.mapping.clone(), all.clone());
-        let part = part.ok_or_else(|| Error::MissingTensor { tensor: first.request.name.clone() })?;
-        let buffer = device.import_host(Arc::new(part)).map_err(failed)?;
-        let placed = items.iter().zip(&self.tensors).map(|(item, tensor)| {
+impl<'a> Found<'a> {
+    /// The weights, and the file to be watched.
+    pub fn place(self) -> Result<(Vec<(&'a WeightRequest, Placed)>, Watched)> {
+        let request = self.items[0].request; // a device without items is in no split
+        let (file, mapping) = &self.file;
+        let n = file.len;
+        let part = MappedPart::new(mapping.clone(), 0..n);
+        let part = part.ok_or_else(|| Error::MissingTensor { tensor: request.name.clone() })?;
+        let imported = request.device.import_host(Arc::new(part));
+        let failed = |source| Error::Import { device: request.device.name().into(), n, source };
+        let buffer = imported.map_err(failed)?;
+        let placed = self.items.iter().zip(&self.tensors).map(|(item, tensor)| {
             let at = canonical(&buffer, tensor.offset, item.info.nbytes);
             (item.request, Placed { layout_id: tensor.layout_id, layout_flags: tensor.layout_flags, ..at })
         });
-        Ok((placed.collect(), (self.file, self.mapping)))
+        Ok((placed.collect(), self.file))
+    }
+
+    /// Bytes of the matrices.
+    pub fn n_bytes(&self) -> u64 {
+        self.items.iter().map(|item| item.info.nbytes).sum()
     }
 
     /// Where the mapped file is.
     pub fn addresses(&self) -> Option<(*const u8, *const u8)> {
-        let bytes = self.mapping.bytes(0..self.file.len)?.as_ptr_range();
+        let (file, mapping) = &self.file;
+        let bytes = mapping.bytes(0..file.len)?.as_ptr_range();
         Some((bytes.start, bytes.end))
     }
 }
@@ -185,8 +215,7 @@ impl Unstored<'_> {
     /// Stores the copies, if the device's layouts may be stored. Returns what kept it from that, in words for the user;
     /// `Cancelled` if the caller stops the load.
     pub fn store<'a>(
-        &self,
-        cache: &SealCache,
+        self,
         placed: impl Fn(&WeightRequest) -> Option<&'a Placed>,
         progress: &mut Progress<'_>,
     ) -> Result<Option<String>> {
@@ -196,8 +225,9 @@ impl Unstored<'_> {
         if !placed.iter().all(is_storable) || placed.iter().all(|at| at.layout_id == 0) {
             return Ok(None);
         }
-        let stored = file::Writer::new(&self.key, &placed);
-        let (path, size, limit) = (cache.path(&self.key), stored.size(), cache.limit);
+        let Unstored { cache, key, .. } = self;
+        let stored = file::Writer::new(&key, &placed);
+        let (path, size, limit) = (cache.path(&key), stored.size(), cache.limit);
         if size > limit {
             let problem =
                 format!("sealed weights are not stored: {size} bytes, and the cache may have {limit}");
