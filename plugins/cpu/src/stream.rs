@@ -95,8 +95,9 @@ impl CpuStream {
             self.shared.reserve(ops::shared_bytes(&args));
             let prepares = Prepared::by(&args);
             let is_prepared = prepares.is_some_and(|p| p.is_for_others()) && prepares == held;
-            held = prepares.or(held).filter(|held: &Prepared| held.survives(&args.dst.span()));
             let writes_shared = !is_prepared && ops::shared_bytes(&args) > 0;
+            held = prepares.or(held.filter(|_| !writes_shared));
+            held = held.filter(|held: &Prepared| held.survives(&args.dst.span()));
             let wait = self.steps[since_wait..].iter().any(|before| {
                 let shared = writes_shared && ops::shared_bytes(&before.args) > 0;
                 !(solo && before.solo) && (shared || conflict(&before.args, &args))

@@ -91,7 +91,7 @@ pub mod worker;
 pub use args::Args;
 pub use cost::{is_small, work};
 pub use output::Output;
-pub use prepare::{Prepared, shared_bytes};
+pub use prepare::Prepared;
 pub use product::Column;
 pub use worker::{Rank, Taken, Worker};
 
@@ -123,6 +123,14 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     if a.dst.n_elems() > 0 {
         (kernel(a.op).compute)(w, a, out);
+    }
+}
+
+/// Bytes of the team's memory that a node takes.
+pub fn shared_bytes(a: &Args) -> usize {
+    match a.op {
+        Op::Attention => attention::shared_bytes(a),
+        _ => prepare::shared_bytes(a),
     }
 }
 

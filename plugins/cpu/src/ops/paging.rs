@@ -84,6 +84,17 @@ impl<'a> Paging<'a> {
         first.max(0) as usize..(pos + 1).max(0) as usize
     }
 
+    /// Positions that one of these tokens, queries of sequence `seq`, sees and that are in the block table.
+    pub fn keys(&self, seq: usize, tokens: &Range<usize>) -> Range<usize> {
+        if tokens.is_empty() {
+            return 0..0;
+        }
+        let visible = |token: usize| self.visible(self.position(seq, token));
+        let in_table = self.table.ne[0].saturating_mul(self.block_size);
+        let (start, end) = (visible(tokens.start).start, visible(tokens.end - 1).end);
+        start..end.min(in_table).max(start)
+    }
+
     /// The slot of position `key` of sequence `seq`, if its block is in the table and in the cache.
     pub fn slot(&self, seq: usize, key: usize) -> Option<usize> {
         let block = *self.table.ints([seq, 0, 0]).get(key / self.block_size)?;

@@ -16,7 +16,7 @@ use std::ops::Range;
 /// Activations up to which each thread prepares all of them, which is sooner done than waiting for the others.
 const FEW: usize = 16384;
 
-/// Bytes of the team's memory for prepared activations; 0 if each thread makes its own, or none are needed, as where
+/// Bytes of the team's memory for a product's prepared activations; 0 if each thread makes its own, or none are needed, as where
 /// there is no result and nothing runs.
 pub fn shared_bytes(a: &Args) -> usize {
     let (weights, x) = (a.arg(0), a.arg(1));

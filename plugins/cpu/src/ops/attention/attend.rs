@@ -3,6 +3,7 @@
 use super::element::{KvElement, with_element};
 use super::kv_rows::{KEYS, KvRows, Prefetch, dequantise};
 use super::online_softmax::{self as softmax, OnlineSoftmax, ScoreMod, alibi_slope};
+use super::parts::Part;
 use super::query_tile::{KvTile, QueryTile};
 use super::walk::{Step, Walk};
 use super::{scores, values};
@@ -32,7 +33,7 @@ dispatch! {
         floats: [&[f32]; 2],
         packed: &mut [[f32; LANES]],
     ) = many_rows_with;
-    fn merge(state: &mut State<'_>) = merge_with;
+    fn end_split(state: &mut State<'_>) = end_split_with;
     fn write(state: &mut State<'_>, tile: &QueryTile<'_>, head_dim_v: usize) = write_with;
 }
 
@@ -50,8 +51,8 @@ struct State<'a> {
     dim_v: usize,
 }
 
-/// Computes the tile's rows of the result.
-pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
+/// Computes the tile's rows of the result, or of a split's part of it.
+pub fn attend(tile: &QueryTile<'_>, part: Option<Part<'_>>, scratch: &mut Scratch) {
     let isa = tile.isa;
     let n_rows = tile.n_rows();
     let head_dim = tile.q.ne[0];
@@ -86,7 +87,7 @@ pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
         let mut walk = Walk::new(tile, prefetch);
         while let Some(Step { tile: kv, starts_split, .. }) = walk.next() {
             if starts_split {
-                merge(isa, &mut state);
+                end_split(isa, &mut state);
             }
             let [of_keys, of_values] = walk.prefetch(&kv);
             let mut floats = |cache: &Tensor, out: &mut [f32], dims: [usize; 2], prefetch: Prefetch<'_>| {
@@ -101,9 +102,15 @@ pub fn attend(tile: &QueryTile<'_>, scratch: &mut Scratch) {
                 many_rows(isa, &mut state, tile, &kv, [k, v], packed);
             }
         }
-        merge(isa, &mut state);
+        end_split(isa, &mut state);
     }
-    write(isa, &mut state, tile, head_dim_v);
+    match part {
+        None => write(isa, &mut state, tile, head_dim_v),
+        Some(part) => {
+            let sums = state.softmax.iter().zip(state.merged.chunks_exact(dim_v)).enumerate();
+            sums.for_each(|(r, (softmax, merged))| part.store(tile.row(r), softmax.merged, merged));
+        }
+    }
 }
 
 /// Rows of a tile's dequantised values, by key: those without a slot have none.
@@ -124,14 +131,14 @@ fn from_cache_with<S: Simd, E: KvElement>(
     let mut walk = Walk::new(tile, prefetch);
     while let Some(Step { tile: kv, starts_split, first_slot }) = walk.next() {
         if starts_split {
-            merge_with(s, state);
+            end_split_with(s, state);
         }
         tile.mask(&kv, state.visible);
         // Dots of keys without a slot are computed as well, with those of another one, and masked.
         let slots = kv.slots.map(|slot| if slot == usize::MAX { first_slot } else { slot });
         row_by_row::<S, E>(s, state, tile, &kv, rows, [&slots, &kv.slots], walk.prefetch(&kv).map(Some));
     }
-    merge_with(s, state);
+    end_split_with(s, state);
 }
 
 /// A tile for few queries, keys and values row by row, which are floats.
@@ -220,10 +227,10 @@ fn update_softmax<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, kv
 
 /// Ends a split.
 #[inline(always)]
-fn merge_with<S: Simd>(s: S, state: &mut State<'_>) {
+fn end_split_with<S: Simd>(s: S, state: &mut State<'_>) {
     let sums = state.acc.chunks_exact_mut(state.dim_v).zip(state.merged.chunks_exact_mut(state.dim_v));
     for (softmax, (acc, merged)) in state.softmax.iter_mut().zip(sums) {
-        softmax::merge(s, softmax, acc, merged);
+        softmax::end_split(s, softmax, acc, merged);
     }
 }
 
@@ -232,9 +239,9 @@ fn merge_with<S: Simd>(s: S, state: &mut State<'_>) {
 fn write_with<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, head_dim_v: usize) {
     for (r, softmax) in state.softmax.iter().enumerate() {
         let [token, head] = tile.row(r);
-        let factor = softmax::normaliser(s, softmax.merged, tile.sinks.map(|sinks| sinks[head]));
         // SAFETY: the tile's heads of the tile's tokens are this thread's alone.
         let y = unsafe { tile.y.part_mut([token, 0, 0], head * head_dim_v..(head + 1) * head_dim_v) };
-        y.iter_mut().zip(&state.merged[r * state.dim_v..]).for_each(|(y, sum)| *y = sum * factor);
+        let sink = tile.sinks.map(|sinks| sinks[head]);
+        softmax::normalise(s, softmax.merged, sink, &state.merged[r * state.dim_v..], y);
     }
 }

@@ -18,9 +18,15 @@ pub struct OnlineSoftmax {
     pub max: f32,
     /// The same with the tile at hand.
     pub next_max: f32,
-    /// Largest score of the splits before, and the sum of their weights.
-    pub merged: [f32; 2],
+    /// Of the splits before.
+    pub merged: Total,
 }
+
+/// Largest score of some keys, and the sum of their weights.
+pub type Total = [f32; 2];
+
+/// The total of no keys.
+pub const NOTHING: Total = [f32::NEG_INFINITY, 0.0];
 
 impl OnlineSoftmax {
     /// Nothing seen yet.
@@ -28,7 +34,7 @@ impl OnlineSoftmax {
         lanes: [0.0; LANES],
         max: f32::NEG_INFINITY,
         next_max: f32::NEG_INFINITY,
-        merged: [f32::NEG_INFINITY, 0.0],
+        merged: NOTHING,
     };
 }
 
@@ -115,31 +121,44 @@ impl ScoreMod<'_> {
     }
 }
 
-/// Merges the split with those before it, whose weighted values are `merged`, and begins another.
+/// Ends a split: merges it with those before it, whose weighted values are `merged`, and begins another.
 #[inline(always)]
-pub fn merge<S: Simd>(s: S, softmax: &mut OnlineSoftmax, acc: &mut [f32], merged: &mut [f32]) {
-    let [max_before, sum_before] = softmax.merged;
-    let sum = s.sum(s.load(&softmax.lanes));
+pub fn end_split<S: Simd>(s: S, softmax: &mut OnlineSoftmax, acc: &mut [f32], merged: &mut [f32]) {
+    let total = [softmax.max, s.sum(s.load(&softmax.lanes))];
+    merge(s, total, acc, &mut softmax.merged, merged);
+    (softmax.lanes, softmax.max) = ([0.0; LANES], f32::NEG_INFINITY);
+    acc.fill(0.0);
+}
+
+/// Merges a split, its total and its weighted values, with the splits before it.
+#[inline(always)]
+pub fn merge<S: Simd>(s: S, [max_split, sum]: Total, acc: &[f32], before: &mut Total, merged: &mut [f32]) {
+    let [max_before, sum_before] = *before;
     if max_before == f32::NEG_INFINITY {
-        softmax.merged = [softmax.max, sum];
+        *before = [max_split, sum];
         merged.copy_from_slice(acc);
-    } else if softmax.max > f32::NEG_INFINITY {
-        let max = max_before.max(softmax.max);
-        let (of_before, of_split) = (math::exp_one(s, max_before - max), math::exp_one(s, softmax.max - max));
-        softmax.merged = [max, sum_before * of_before + sum * of_split];
+    } else if max_split > f32::NEG_INFINITY {
+        let max = max_before.max(max_split);
+        let (of_before, of_split) = (math::exp_one(s, max_before - max), math::exp_one(s, max_split - max));
+        *before = [max, sum_before * of_before + sum * of_split];
         let (of_before, of_split) = (s.splat(of_before), s.splat(of_split));
         for (merged, acc) in merged.as_chunks_mut().0.iter_mut().zip(acc.as_chunks().0) {
             let split = s.mul(s.load(acc), of_split);
             s.store(s.add(s.mul(s.load(merged), of_before), split), merged);
         }
     }
-    (softmax.lanes, softmax.max) = ([0.0; LANES], f32::NEG_INFINITY);
-    acc.fill(0.0);
+}
+
+/// The result of a query: its weighted values, divided by the sum of weights.
+#[inline(always)]
+pub fn normalise<S: Simd>(s: S, total: Total, sink: Option<f32>, merged: &[f32], y: &mut [f32]) {
+    let factor = normaliser(s, total, sink);
+    y.iter_mut().zip(merged).for_each(|(y, sum)| *y = sum * factor);
 }
 
 /// What the merged sums are multiplied by: 1 over the sum of weights, in which the sink has its share.
 #[inline(always)]
-pub fn normaliser<S: Simd>(s: S, [max, sum]: [f32; 2], sink: Option<f32>) -> f32 {
+fn normaliser<S: Simd>(s: S, [max, sum]: Total, sink: Option<f32>) -> f32 {
     match sink {
         _ if sum == 0.0 => 0.0,
         None => sum.recip(),

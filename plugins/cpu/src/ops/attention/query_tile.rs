@@ -21,6 +21,8 @@ pub struct QueryTile<'a> {
     pub kv_head: usize,
     pub heads: Range<usize>,
     pub tokens: Range<usize>,
+    /// Where the keys are that the tile walks: all positions, or those of a KV split.
+    pub positions: Range<usize>,
 }
 
 /// [`KEYS`] positions.
@@ -44,12 +46,11 @@ impl QueryTile<'_> {
         [self.tokens.start + r / self.heads.len(), self.heads.start + r % self.heads.len()]
     }
 
-    /// Positions that one of the queries sees and that are in the block table.
+    /// Positions among those of the tile that one of the queries sees and that are in the block table.
     pub fn keys(&self) -> Range<usize> {
-        let visible = |token: usize| self.paging.visible(self.paging.position(self.seq, token));
-        let in_table = self.paging.table.ne[0].saturating_mul(self.paging.block_size);
-        let (start, end) = (visible(self.tokens.start).start, visible(self.tokens.end - 1).end);
-        start..end.min(in_table).max(start)
+        let seen = self.paging.keys(self.seq, &self.tokens);
+        let start = seen.start.max(self.positions.start);
+        start..seen.end.min(self.positions.end).max(start)
     }
 
     /// The tile of keys at a position, of which `all` are used.

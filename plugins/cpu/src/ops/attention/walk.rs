@@ -5,7 +5,7 @@ use super::query_tile::{KvTile, QueryTile};
 use std::ops::Range;
 
 /// Positions of a KV split, whole tiles.
-const SPLIT: usize = 512;
+pub const SPLIT: usize = 512;
 
 /// Goes from tile to tile, one ahead for prefetching.
 pub struct Walk<'a> {
