@@ -175,6 +175,10 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group
             }
         }
         for r in 0..n_runs {
+            if Self::RUN == 2 {
+                Self::short_run(s, w, x, (8 / H * h + 2 * r) % 8, &mut dots);
+                continue;
+            }
             let mut runs = [[s.begin(dots[0][0]); C]; P];
             for p in 0..P {
                 for c in 0..C {
@@ -209,5 +213,27 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group
             }
         }
         dots
+    }
+
+    /// Adds the products of quads j and j + 1: column by column, as there are as many runs as dots, and few registers.
+    #[inline(always)]
+    fn short_run<S: Simd, const P: usize, const C: usize>(
+        s: S,
+        w: [&Self; P],
+        x: [&XGroup; C],
+        j: usize,
+        dots: &mut [[S::I; C]; P],
+    ) {
+        let mut q = [[s.load_b(&w[0].q[j]), s.load_b(&w[0].q[j + 1])]; P];
+        for p in 1..P {
+            q[p] = [s.load_b(&w[p].q[j]), s.load_b(&w[p].q[j + 1])];
+        }
+        for c in 0..C {
+            let xq = [s.splat_i(i32::from_le_bytes(x[c].q[j])), s.splat_i(i32::from_le_bytes(x[c].q[j + 1]))];
+            for p in 0..P {
+                let run = s.dot4(s.begin(dots[p][c]), q[p][0], xq[0]);
+                dots[p][c] = s.end(s.dot4(run, q[p][1], xq[1]), dots[p][c]);
+            }
+        }
     }
 }
