@@ -6,8 +6,8 @@ use super::output::Tile;
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{LANES, Simd, Stream, array, dispatch_also, prefetch};
-use ahead::{NextColumns, NextRows};
+use crate::simd::{LANES, Simd, Stream, array, dispatch_also};
+use ahead::{NextColumns, NextPanels, NextRows};
 use std::ops::Range;
 
 dispatch_also! {
@@ -72,7 +72,8 @@ fn many_columns<S: Simd, F: Format, const P: usize>(
                 unpack::<S, F>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
             }
             let panels = array(|i| &panels[i * chunk..][..groups.len()]);
-            multiply::<S, F, P>(s, p, n_groups, &groups, panels, sums);
+            let next = NextPanels::of::<F>(p, rows, first, &groups);
+            multiply::<S, F, P>(s, p, n_groups, &groups, panels, next, sums);
         }
     }
     write_out(s, y, p.columns, rows, sums, n_columns);
@@ -129,9 +130,6 @@ fn unpack<S: Simd, F: Format>(
     if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
         let blocks = panel[ROWS * block * (groups.start / F::GROUPS)..].chunks_exact(ROWS * block);
         for (block, out) in blocks.zip(out.chunks_exact_mut(F::GROUPS)) {
-            for line in (0..block.len()).step_by(64) {
-                prefetch(block.as_ptr().wrapping_add(AHEAD + line));
-            }
             F::unpack(s, SideBySide(block), out);
         }
         return;
@@ -160,39 +158,49 @@ fn multiply<S: Simd, F: Format, const P: usize>(
     n_groups: usize,
     groups: &Range<usize>,
     panels: [&[F::Group]; P],
+    next: NextPanels<P>,
     sums: &mut [[f32; LANES]],
 ) {
+    let n = p.columns.len();
     let mut done = 0;
-    if !S::TILED {
-        tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, sums, done);
-        return;
-    }
     if S::WIDE {
-        done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, sums, done);
+        done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, next, sums, 0..in_sixes(n));
     }
-    done = tiles::<S, F, P, 4>(s, p, n_groups, groups, panels, sums, done);
-    if !S::WIDE {
-        done = tiles::<S, F, P, 2>(s, p, n_groups, groups, panels, sums, done);
+    if S::TILED {
+        done = tiles::<S, F, P, 4>(s, p, n_groups, groups, panels, next, sums, done..n);
     }
-    tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, sums, done);
+    if S::TILED && !S::WIDE {
+        done = tiles::<S, F, P, 2>(s, p, n_groups, groups, panels, next, sums, done..n);
+    }
+    tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, next, sums, done..n);
 }
 
-/// As many tiles of `C` columns as there are from column `done` on; where it got to.
+/// Columns of `n` in tiles of 6, where tiles of 4 are to leave one at most.
 #[inline(always)]
+fn in_sixes(n: usize) -> usize {
+    let sixes = n / 6;
+    6 * if n % 6 % 4 > 1 { sixes.saturating_sub(1) } else { sixes }
+}
+
+/// As many tiles of `C` columns as these columns are; the first column that is left.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
 fn tiles<S: Simd, F: Format, const P: usize, const C: usize>(
     s: S,
     p: &Product<'_>,
     n_groups: usize,
     groups: &Range<usize>,
     panels: [&[F::Group]; P],
+    next: NextPanels<P>,
     sums: &mut [[f32; LANES]],
-    mut done: usize,
+    columns: Range<usize>,
 ) -> usize {
     let n_columns = p.columns.len();
     let distance = C * n_groups * size_of::<XGroup>();
-    while done + C <= n_columns {
+    let mut done = columns.start;
+    while done + C <= columns.end {
         let x = array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
-        let ahead = NextColumns { x, distance };
+        let ahead = (NextColumns { x, distance }, next.share(done, C, n_columns, groups.len()));
         let mut all = [[s.zero(); C]; P];
         for i in 0..P {
             for c in 0..C {
@@ -208,4 +216,18 @@ fn tiles<S: Simd, F: Format, const P: usize, const C: usize>(
         done += C;
     }
     done
+}
+
+#[cfg(test)]
+mod tests {
+    use super::in_sixes;
+
+    #[test]
+    fn what_tiles_of_6_leave_are_tiles_of_4_and_one_column_at_most() {
+        for n in (0..100).filter(|n| ![2, 3].contains(n)) {
+            let sixes = in_sixes(n);
+            assert!(sixes.is_multiple_of(6) && sixes <= n, "{n}: {sixes}");
+            assert!((n - sixes) % 4 < 2 && n - sixes < 10, "{n}: {sixes}");
+        }
+    }
 }

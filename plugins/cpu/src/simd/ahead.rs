@@ -38,6 +38,15 @@ impl Prefetcher for () {
     fn prefetch_step(self, _i: usize) {}
 }
 
+/// Both.
+impl<A: Prefetcher, B: Prefetcher> Prefetcher for (A, B) {
+    #[inline(always)]
+    fn prefetch_step(self, i: usize) {
+        self.0.prefetch_step(i);
+        self.1.prefetch_step(i);
+    }
+}
+
 /// Contiguous bytes, as many at each step.
 #[derive(Clone, Copy)]
 pub struct Stream {
