@@ -96,7 +96,7 @@ impl CpuStream {
             let prepares = Prepared::by(&args);
             let is_prepared = prepares.is_some_and(|p| p.is_for_others()) && prepares == held;
             let writes_shared = !is_prepared && ops::shared_bytes(&args) > 0;
-            held = prepares.or(held.filter(|_| !writes_shared));
+            held = prepares.or(held.filter(|held| !(writes_shared && held.is_shared())));
             held = held.filter(|held: &Prepared| held.survives(&args.dst.span()));
             let wait = self.steps[since_wait..].iter().any(|before| {
                 let shared = writes_shared && ops::shared_bytes(&before.args) > 0;

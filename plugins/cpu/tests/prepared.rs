@@ -4,11 +4,11 @@
 mod common;
 
 use common::{Plugin, worth_a_team};
-use llmrt_abi::DType;
+use llmrt_abi::{DType, op::AttentionParams};
 use llmrt_cpu::simd::Isa;
 use llmrt_graph::ops::{case::Case, value::Value};
 use llmrt_graph::reference::Memory;
-use llmrt_graph::{Graph, Role, Tensor};
+use llmrt_graph::{Graph, Paged, Role, Tensor};
 
 const K: u64 = 512;
 /// Columns that the team prepares together.
@@ -56,6 +56,43 @@ fn products_of_experts_leave_nothing_wrong_to_the_next() {
         for (n_threads, results) in results_by_threads(&plugin, &case) {
             assert!(results[0] == results[2], "{dtype}, {n} columns, {n_threads} threads");
             assert!(results[1] == results[3], "{dtype}, {n} columns, {n_threads} threads");
+        }
+    }
+}
+
+#[test]
+fn attention_that_is_cut_by_depth_leaves_nothing_wrong_to_the_next() {
+    const KEYS: u64 = 1104;
+    let plugin = Plugin::open(Isa::best().name()).unwrap();
+    for (dtype, k) in [(DType::Q8_0, 4096), (DType::Q8_0, 512), (DType::F16, 4096)] {
+        let case =
+            Case::new("a product, attention in the team's memory, and the product again", |g, ints| {
+                let x = g.input("x", DType::F32, &[k, 8]);
+                let w = g.weight("w", dtype, &[k, M], Role::Matrix);
+                let q = g.input("q", DType::F32, &[32, 6, 8]);
+                let cache = |g: &mut Graph, name, role| g.state(name, DType::F16, &[64, KEYS], role);
+                let (keys, values) = (cache(g, "k", Role::KCache), cache(g, "v", Role::VCache));
+                let paged = Paged {
+                    block_table: g.input("block_table", DType::I32, &[KEYS / 16, 1]),
+                    seq_lens: g.input("seq_lens", DType::I32, &[1]),
+                    query_starts: g.input("query_starts", DType::I32, &[2]),
+                };
+                ints.push((paged.block_table, (0..KEYS as i32 / 16).collect()));
+                ints.push((paged.seq_lens, vec![KEYS as i32]));
+                ints.push((paged.query_starts, vec![0, 8]));
+                let (n_kv_heads, block_size, scale) = (2, 16, 0.2);
+                let p =
+                    AttentionParams { n_kv_heads, block_size, window: 0, scale, softcap: 0.0, max_bias: 0.0 };
+                g.mul_mat(w, x);
+                g.attention(q, keys, values, &paged, &p);
+                g.mul_mat(w, x);
+                worth_a_team(g);
+            });
+        let mut attention = None;
+        for (n_threads, results) in results_by_threads(&plugin, &case) {
+            assert!(results[0] == results[2], "{dtype}, {k} rows, {n_threads} threads");
+            let expected = attention.get_or_insert_with(|| results[1].clone());
+            assert!(*expected == results[1], "{dtype}, {k} rows, {n_threads} threads");
         }
     }
 }

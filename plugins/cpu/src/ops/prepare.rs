@@ -64,6 +64,11 @@ impl Prepared {
         self.form != Form::OfAnExpert
     }
 
+    /// Whether it is in the team's memory.
+    pub fn is_shared(&self) -> bool {
+        self.x.n_elems() > FEW
+    }
+
     /// Whether it is as good as before once a node has written these bytes.
     pub fn survives(&self, written: &Range<usize>) -> bool {
         let x = self.x.span();
