@@ -302,11 +302,12 @@ fn a_prompt_in_chunks_or_token_by_token_gives_the_bits_of_the_whole_prompt() {
     }
 }
 
-/// Sums over many keys are merged from splits, which members of a team have computed where it decodes; heads of 48 are no whole number of Q8_0 blocks.
+/// Sums over many keys are merged from splits, which a team computes side by side for few tokens; heads of 48 are no whole
+/// number of Q8_0 blocks.
 #[test]
 fn the_last_tokens_of_a_long_prompt_one_by_one_give_the_bits_of_the_whole_prompt() {
     for cache in [DType::F16, DType::Q8_0] {
-        for (head_dim, window) in [(64, 0), (48, 600)] {
+        for (head_dim, window) in [(64, 0), (48, 600), (64, 300)] {
             let (block_size, scale) = (16, 0.3);
             let n_kv_heads = N_KV_HEADS as u32;
             let p = AttentionParams { n_kv_heads, block_size, window, scale, softcap: 0.0, max_bias: 0.0 };

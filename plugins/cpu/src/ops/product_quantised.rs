@@ -175,7 +175,7 @@ fn multiply<S: Simd, F: Format, const P: usize>(
     tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, next, sums, done..n);
 }
 
-/// Columns of `n` in tiles of 6, where tiles of 4 are to leave one at most.
+/// Columns of `n` in tiles of 6, so that tiles of 4 leave one at most (of 2 and 3 columns, all).
 #[inline(always)]
 fn in_sixes(n: usize) -> usize {
     let sixes = n / 6;
@@ -200,7 +200,7 @@ fn tiles<S: Simd, F: Format, const P: usize, const C: usize>(
     let mut done = columns.start;
     while done + C <= columns.end {
         let x = array(|c| &p.quantised[p.columns[done + c].x * n_groups..][groups.clone()]);
-        let ahead = (NextColumns { x, distance }, next.share(done, C, n_columns, groups.len()));
+        let ahead = (NextColumns { x, distance }, next.share(done..done + C, n_columns, groups.len()));
         let mut all = [[s.zero(); C]; P];
         for i in 0..P {
             for c in 0..C {

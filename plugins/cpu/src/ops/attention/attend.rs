@@ -108,7 +108,10 @@ pub fn attend(tile: &QueryTile<'_>, part: Option<Part<'_>>, scratch: &mut Scratc
         None => write(isa, &mut state, tile, head_dim_v),
         Some(part) => {
             let sums = state.softmax.iter().zip(state.merged.chunks_exact(dim_v)).enumerate();
-            sums.for_each(|(r, (softmax, merged))| part.store(tile.row(r), softmax.merged, merged));
+            // SAFETY: a split of a row belongs to one tile, which this member took; all are merged after a barrier.
+            sums.for_each(|(r, (softmax, merged))| unsafe {
+                part.store(tile.row(r), softmax.merged, merged)
+            });
         }
     }
 }

@@ -9,7 +9,7 @@ use crate::simd::{LANES, Simd, dispatch};
 use llmrt_plugin::abi::op::AttentionParams;
 use std::ops::Range;
 
-/// Tokens of a step up to which sequences may be cut by depth; more are enough work for any team.
+/// Tokens of a step up to which sequences may be cut by depth.
 const MAX_TOKENS: usize = 8;
 /// Bytes of the team's memory up to which they are.
 const MAX_BYTES: usize = 16 << 20;
@@ -56,12 +56,13 @@ impl Layout {
         let dim_v = a.dst.ne[0] / n_heads.max(1);
         let n_splits = n_keys.div_ceil(SPLIT);
         let len = LANES + dim_v.next_multiple_of(LANES);
-        let layout = Layout { n_rows: n_tokens * n_heads, n_heads, n_splits, len };
-        (n_tokens <= MAX_TOKENS && n_splits > 1 && layout.n_bytes() <= MAX_BYTES).then_some(layout)
+        let layout = Layout { n_rows: n_tokens.saturating_mul(n_heads), n_heads, n_splits, len };
+        let few = a.dst.n_elems() > 0 && n_tokens <= MAX_TOKENS;
+        (few && n_splits > 1 && layout.n_bytes() <= MAX_BYTES).then_some(layout)
     }
 
     fn n_bytes(&self) -> usize {
-        let each = self.len * size_of::<f32>();
+        let each = self.len.saturating_mul(size_of::<f32>());
         self.n_rows.saturating_mul(self.n_splits).saturating_mul(each)
     }
 }
@@ -102,9 +103,12 @@ impl<'a> Parts<'a> {
 
 impl Part<'_> {
     /// Stores the total and the weighted values of a row.
-    pub fn store(&self, row: [usize; 2], total: Total, values: &[f32]) {
+    ///
+    /// # Safety
+    /// No other member stores this split of the row, and it is read after a barrier.
+    pub unsafe fn store(&self, row: [usize; 2], total: Total, values: &[f32]) {
         let range = self.parts.range(row, self.split..self.split + 1);
-        // SAFETY: a split of a row belongs to one tile, which one member has; they are read after a barrier.
+        // SAFETY: the caller's promise.
         let to = unsafe { self.parts.shared.part_mut::<f32>(range) };
         to[..2].copy_from_slice(&total);
         to[LANES..].copy_from_slice(values);

@@ -29,13 +29,13 @@ pub struct NextPanels<const P: usize> {
     at: [*const u8; P],
     /// Bytes of each.
     n_bytes: usize,
-    /// Bytes of each that go with a step.
+    /// Bytes of each that go with a step; 0 before they are shared out.
     each: usize,
 }
 
 impl<const P: usize> NextPanels<P> {
     /// What comes after groups of the panels from `first` on: the next rows, the next groups of the first rows, or the
-    /// rows after all these; nothing where they are not sealed.
+    /// rows after all these, unless more columns follow; nothing where they are not sealed.
     #[inline(always)]
     pub fn of<F: Format>(
         p: &Product<'_>,
@@ -57,11 +57,11 @@ impl<const P: usize> NextPanels<P> {
         NextPanels { at, n_bytes: bytes(groups.len().min(n_groups - start)), each: 0 }
     }
 
-    /// The share of `C` columns of `n`, from column `done` on, in `n_steps` steps.
+    /// The share of columns of all `n_columns`, in `n_steps` steps: whole lines.
     #[inline(always)]
-    pub fn share(self, done: usize, n_columns: usize, n: usize, n_steps: usize) -> NextPanels<P> {
-        let line = |column: usize| (self.n_bytes * column / n) & !63;
-        let (start, end) = (line(done), line(done + n_columns));
+    pub fn share(self, columns: Range<usize>, n_columns: usize, n_steps: usize) -> NextPanels<P> {
+        let line = |column: usize| (self.n_bytes * column / n_columns) & !63;
+        let (start, end) = (line(columns.start), line(columns.end));
         let at = array(|i| self.at[i].wrapping_add(start));
         NextPanels { at, n_bytes: end - start, each: ((end - start) / n_steps).next_multiple_of(64) }
     }
