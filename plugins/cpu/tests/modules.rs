@@ -8,6 +8,8 @@ mod barrier;
 mod buffer;
 #[path = "../src/cancel.rs"]
 mod cancel;
+#[path = "../src/ops/product_quantised/columns.rs"]
+mod columns;
 #[path = "../src/ops/output/mod.rs"]
 mod output;
 #[path = "../src/quant/mod.rs"]

@@ -1,6 +1,7 @@
 //! Products of quantised weights: panels of 16 rows, unpacked to 8 bits, times columns of activations in 8 bits.
 
 mod ahead;
+mod columns;
 
 use super::output::Tile;
 use super::product::{AHEAD, Product, write_out};
@@ -8,6 +9,7 @@ use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup
 use crate::scratch::{Arena, Scratch};
 use crate::simd::{LANES, Simd, Stream, array, dispatch_also};
 use ahead::{NextColumns, NextPanels, NextRows};
+use columns::in_sixes;
 use std::ops::Range;
 
 dispatch_also! {
@@ -175,13 +177,6 @@ fn multiply<S: Simd, F: Format, const P: usize>(
     tiles::<S, F, P, 1>(s, p, n_groups, groups, panels, next, sums, done..n);
 }
 
-/// Columns of `n` in tiles of 6, so that tiles of 4 leave one at most (of 2 and 3 columns, all).
-#[inline(always)]
-fn in_sixes(n: usize) -> usize {
-    let sixes = n / 6;
-    6 * if n % 6 % 4 > 1 { sixes.saturating_sub(1) } else { sixes }
-}
-
 /// As many tiles of `C` columns as these columns are; the first column that is left.
 #[inline(always)]
 #[allow(clippy::too_many_arguments)]
@@ -216,18 +211,4 @@ fn tiles<S: Simd, F: Format, const P: usize, const C: usize>(
         done += C;
     }
     done
-}
-
-#[cfg(test)]
-mod tests {
-    use super::in_sixes;
-
-    #[test]
-    fn what_tiles_of_6_leave_are_tiles_of_4_and_one_column_at_most() {
-        for n in (0..100).filter(|n| ![2, 3].contains(n)) {
-            let sixes = in_sixes(n);
-            assert!(sixes.is_multiple_of(6) && sixes <= n, "{n}: {sixes}");
-            assert!((n - sixes) % 4 < 2 && n - sixes < 10, "{n}: {sixes}");
-        }
-    }
 }
