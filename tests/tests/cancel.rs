@@ -69,9 +69,7 @@ impl Lab {
         g.output(y, "y");
         let program = Program::new(g.finish().unwrap());
         let files = self.files();
-        let mut progress = |_| true;
-        let load = LoadOptions { progress: Some(&mut progress), ..LoadOptions::default() };
-        let weights = llmrt_host::load::load(&files, &[], load).unwrap();
+        let weights = llmrt_host::load::load(&files, &[], LoadOptions::default()).unwrap();
         let devices = self.devices(names);
         let executor =
             Executor::new(devices, Arc::new(files), weights, HashMap::new(), 0, Default::default()).unwrap();

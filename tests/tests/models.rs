@@ -251,7 +251,6 @@ fn runner(model: &Path, cache: DType, max_seqs: usize) -> DeviceRunner {
         split: Default::default(),
         ..EngineOptions::default()
     };
-    let mut progress = |_| true;
-    let load = LoadOptions { check_tensors: true, progress: Some(&mut progress), ..LoadOptions::default() };
+    let load = LoadOptions { check_tensors: true, ..LoadOptions::default() };
     DeviceRunner::new(&HOST, vec![HOST.device("cpu").unwrap()], files, load, options).unwrap()
 }

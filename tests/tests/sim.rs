@@ -218,9 +218,7 @@ fn a_result_on_its_way_is_not_overwritten_by_what_its_device_does_next() {
         let lab = lab(queue, "[here]\np2p = yes\nops = * -relu\n[away]\np2p = yes\nops = relu");
         let devices = devices.iter().chain(&["cpu"]).map(|name| lab.device(name)).collect();
         let files = lab.files(&TinyLlama::default());
-        let mut progress = |_| true;
-        let load = LoadOptions { progress: Some(&mut progress), ..LoadOptions::default() };
-        let weights = llmrt_host::load::load(&files, &[], load).unwrap();
+        let weights = llmrt_host::load::load(&files, &[], LoadOptions::default()).unwrap();
         let mut executor =
             Executor::new(devices, Arc::new(files), weights, HashMap::new(), 0, Default::default()).unwrap();
         executor.run(&program, &[(x, &input)]).unwrap();
