@@ -78,6 +78,14 @@ impl Bytes<'_> {
         Ok(())
     }
 
+    /// Requests bytes of an item's range from storage, `n` from byte `off` on.
+    pub fn read_ahead(&self, item: &Item<'_>, off: u64, n: u64) {
+        if let Some(Some(mapping)) = self.maps.get(item.info.file) {
+            let range = item.range();
+            mapping.read_ahead(range.start + off..range.end.min(range.start + off + n));
+        }
+    }
+
     /// Lets go of the pages of the first `n` bytes of a tensor; the file still has them.
     pub fn release(&self, tensor: &TensorInfo, n: u64) {
         if let Some(Some(mapping)) = self.maps.get(tensor.file) {

@@ -9,6 +9,7 @@ use llmrt_abi::types::USAGE_WEIGHTS;
 use super::bytes::Bytes;
 use super::place::{Item, canonical};
 use super::progress::Progress;
+use super::read::CHUNK;
 use super::storage::{BUFFER_TYPE, Unsealed, bring};
 use super::weights::{Placed, WeightRequest};
 use super::{Error, Result};
@@ -57,6 +58,7 @@ impl<'a> Copies<'a> {
                 })
                 .collect();
             drop(sender);
+            scope.spawn(|| team.read_ahead());
             // Progress is reported on this thread, the one that waits for the load.
             let cancelled = receiver.iter().try_for_each(|n| progress.add(n)).inspect_err(|_| team.stop());
             let (mut done, mut failed) = (Vec::new(), cancelled.err());
@@ -68,6 +70,7 @@ impl<'a> Copies<'a> {
                     Err(_) => {}
                 }
             }
+            team.stop();
             failed.map_or(Ok(done), Err)
         })?;
         done.sort_by_key(|(i, _)| *i);
@@ -127,6 +130,20 @@ impl Team<'_> {
             };
             let brought = bring(item, buffer, 0, self.bytes, &mut scratch, &mut count);
             done.push((i, brought.inspect_err(|_| self.stop())?));
+        }
+    }
+
+    /// Requests the bytes of all items from storage, in order, ahead of the threads that copy them. Requests wait where storage
+    /// has many already, so it is a thread of its own.
+    fn read_ahead(&self) {
+        for (item, _) in self.items {
+            let range = item.range();
+            for off in (0..range.end - range.start).step_by(CHUNK) {
+                if self.stopped.load(Relaxed) {
+                    return;
+                }
+                self.bytes.read_ahead(item, off, CHUNK as u64);
+            }
         }
     }
 

@@ -45,7 +45,7 @@ pub struct ReadAhead {
 }
 
 impl ReadAhead {
-    /// Nothing: pages come when they are touched.
+    /// Nothing: pages come when they are touched, or by [`Mapping::read_ahead`].
     pub const NONE: ReadAhead = ReadAhead { prefetch: 0, random: false };
 
     /// The whole file, unless memory has several nodes: then each page should come to the node that touches it first.
@@ -117,6 +117,22 @@ impl Mapping {
         let code = unsafe { libc::madvise(self.base.as_ptr().cast(), n, advice) };
         let code = if code == 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(0) };
         warn(warnings, file, name, code);
+    }
+
+    /// Brings the pages of a range into memory and into the map, as touching them would; where the kernel has no call for it,
+    /// they are requested from storage. A refusal costs time only.
+    pub fn read_ahead(&self, range: Range<u64>) {
+        let page = page_size() as u64;
+        let start = range.start / page * page;
+        if let Some(bytes) = self.bytes(start..range.end) {
+            let advise = |advice| {
+                // SAFETY: the bytes are mapped while `self` is borrowed, and either advice leaves them as they are.
+                unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), advice) }
+            };
+            if advise(libc::MADV_POPULATE_READ) != 0 {
+                advise(libc::MADV_WILLNEED);
+            }
+        }
     }
 
     /// From now on lost pages of the fragments are replaced by zeros.

@@ -43,7 +43,7 @@ pub(super) struct Item<'a> {
 
 impl Item<'_> {
     /// The byte range in its file that has all of it.
-    fn range(&self) -> Range<u64> {
+    pub fn range(&self) -> Range<u64> {
         let between = |step: u64| self.info.ne[1].saturating_sub(1) * step.saturating_sub(self.row());
         self.info.offset..self.info.offset + self.info.nbytes + self.row_step.map_or(0, between)
     }
@@ -75,8 +75,9 @@ pub(super) fn place(
     let Split { found, unstored, lacking: copied } =
         seal_cache::split(cache, files, copied, &mut weights.warnings);
     let requested = || others.iter().chain(&copied);
-    // Most of the files is not needed if the cache has it.
-    let ahead = if found.is_empty() { ReadAhead::for_this_machine() } else { ReadAhead::NONE };
+    // Most of the files is not needed if the cache has it, and what is copied is read while copies are made.
+    let is_lazy = !found.is_empty() || !copied.is_empty();
+    let ahead = if is_lazy { ReadAhead::NONE } else { ReadAhead::for_this_machine() };
     let all_data = options.check_tensors;
     let maps = map(files, requested, (options.mode, ahead), extent, all_data, &mut weights.warnings)?;
     let (in_place, moved): (Vec<_>, Vec<_>) = others.into_iter().partition(|item| is_in_place(item, &maps));

@@ -164,3 +164,14 @@ fn a_truncation_within_the_last_page_is_found_by_the_length() {
     assert_eq!(mapping.bytes(file.len - 1..file.len).unwrap(), [0]);
     assert!(!mapping.is_lost() && mapping.check(&file).is_err());
 }
+
+#[test]
+fn pages_that_are_read_ahead_have_the_same_bytes_and_no_range_is_refused() {
+    let (_temp, file, mapping) = mapped(10, ReadAhead::NONE);
+    let page = page_size() as u64;
+    for range in [0..file.len, page + 5..3 * page, 5..5, 10 * page..file.len, 10 * page..20 * page] {
+        mapping.read_ahead(range);
+    }
+    let bytes = mapping.bytes(0..file.len).unwrap();
+    assert!(bytes.iter().enumerate().all(|(i, &b)| b == (i / page as usize + i) as u8));
+}
