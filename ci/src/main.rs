@@ -57,8 +57,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
   bench serve --peer LLAMA_SERVER -m FILE [--streams N,…] [--pairs N] [--llmrt FILE] [--json FILE]
                      llmrt serve and a peer's server under the same load: tok/s, times to the first token and
                      between tokens, memory
-  peer DIR [--isa native|avx2]
-                     build the peer, llama.cpp, into a folder
+  peer DIR [--isa native|avx512|avx2 [--source TREE]]
+                     build the peer, llama.cpp, for an instruction set into DIR/ISA; of another tree, its llama-bench
   matrix [--json]    the plugins, one job each
   plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
   conform [NAME]     build one plugin, or each, and run every case of `llmrt conform` on it";
@@ -98,8 +98,9 @@ fn main() -> ExitCode {
         ["bench", "quality", ref words @ ..] => bench::quality(words),
         ["bench", "serve", ref words @ ..] => bench::serve(words),
         ["bench", ref words @ ..] => bench::bench(words),
-        ["peer", dir] => peer::build(dir, "native"),
-        ["peer", dir, "--isa", isa] => peer::build(dir, isa),
+        ["peer", dir] => peer::build(dir, "native", None),
+        ["peer", dir, "--isa", isa] => peer::build(dir, isa, None),
+        ["peer", dir, "--isa", isa, "--source", tree] => peer::build(dir, isa, Some(tree)),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),

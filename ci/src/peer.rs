@@ -1,7 +1,8 @@
-//! `cargo ci peer DIR`: builds llama.cpp for this machine from the sources in the Python package llama-cpp-python.
+//! `cargo ci peer DIR`: builds llama.cpp for this machine from the sources in the Python package llama-cpp-python, or from
+//! another tree with its build files.
 
 use crate::run;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// The package, whose source archive holds llama.cpp's tree.
@@ -13,39 +14,40 @@ const VERSION: &str = "0.3.36";
 const PROGRAMS: [&str; 5] =
     ["llama-bench", "llama-batched-bench", "llama-perplexity", "llama-quantize", "llama-server"];
 
-/// What an instruction set is built with, and in which folder: all that this machine has, or AVX2 alone.
-fn variant(isa: &str) -> Result<(&'static str, &'static [&'static str]), String> {
+/// Of another tree, such as ik_llama.cpp's, these alone.
+const OF_A_TREE: [&str; 2] = ["llama-bench", "llama-batched-bench"];
+
+/// AVX2, FMA and F16C.
+const AVX2: [&str; 6] = [
+    "-DGGML_NATIVE=OFF",
+    "-DGGML_AVX=ON",
+    "-DGGML_AVX2=ON",
+    "-DGGML_FMA=ON",
+    "-DGGML_F16C=ON",
+    "-DGGML_BMI2=ON",
+];
+
+/// What an instruction set is built with: all that this machine has, AVX-512 without VNNI, or AVX2 alone.
+fn options(isa: &str) -> Result<Vec<&'static str>, String> {
     match isa {
-        "native" => Ok(("build", &["-DGGML_NATIVE=ON"])),
-        "avx2" => Ok((
-            "build-avx2",
-            &[
-                "-DGGML_NATIVE=OFF",
-                "-DGGML_AVX=ON",
-                "-DGGML_AVX2=ON",
-                "-DGGML_FMA=ON",
-                "-DGGML_F16C=ON",
-                "-DGGML_BMI2=ON",
-            ],
-        )),
-        _ => Err(format!("--isa {isa}: expected native or avx2")),
+        "native" => Ok(vec!["-DGGML_NATIVE=ON", "-DGGML_AVX512=OFF"]),
+        "avx512" => Ok([&AVX2[..], &["-DGGML_AVX512=ON"]].concat()),
+        "avx2" => Ok([&AVX2[..], &["-DGGML_AVX512=OFF"]].concat()),
+        _ => Err(format!("--isa {isa}: expected native, avx512 or avx2")),
     }
 }
 
-/// Downloads, unpacks and builds into a folder; needs pip, tar, cmake and ninja.
-pub fn build(dir: &str, isa: &str) -> Result<(), String> {
-    let (folder, isa) = variant(isa)?;
+/// Builds in `DIR/build`, and copies the programs to `DIR/ISA`: from the package, which is downloaded and unpacked, or from the
+/// tree `source`. Needs cmake and ninja, for the package pip and tar.
+pub fn build(dir: &str, isa: &str, source: Option<&str>) -> Result<(), String> {
+    let isa_options = options(isa)?;
     let dir = Path::new(dir);
-    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
-    let name = format!("{}-{VERSION}", PACKAGE.replace('-', "_"));
-    let archive = dir.join(format!("{name}.tar.gz"));
-    if !archive.exists() {
-        let package = format!("{PACKAGE}=={VERSION}");
-        let args = ["-m", "pip", "download", "--no-deps", "--no-binary", PACKAGE, &package, "-d"];
-        run(Command::new("python3").args(args).arg(dir))?;
-    }
-    run(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(dir))?;
-    let build = dir.join(folder);
+    let (build, to) = (dir.join("build"), dir.join(isa));
+    std::fs::create_dir_all(&to).map_err(|e| format!("{}: {e}", to.display()))?;
+    let (source, programs) = match source {
+        Some(tree) => (tree.into(), &OF_A_TREE[..]),
+        None => (unpacked(dir)?, &PROGRAMS[..]),
+    };
     let options = [
         "-DCMAKE_BUILD_TYPE=Release",
         "-DBUILD_SHARED_LIBS=OFF",
@@ -55,15 +57,44 @@ pub fn build(dir: &str, isa: &str) -> Result<(), String> {
         "-DLLAMA_BUILD_SERVER=ON",
         "-DLLAMA_BUILD_UI=OFF",
     ];
-    let source = dir.join(&name).join("vendor/llama.cpp");
     run(Command::new("cmake")
         .args(["-G", "Ninja", "-S"])
         .arg(source)
         .arg("-B")
         .arg(&build)
-        .args(isa)
+        .args(isa_options)
         .args(options))?;
-    run(Command::new("ninja").arg("-C").arg(&build).args(PROGRAMS))?;
-    println!("{}", build.join("bin/llama-bench").display());
+    run(Command::new("ninja").arg("-C").arg(&build).args(programs))?;
+    for program in programs {
+        let (from, to) = (build.join("bin").join(program), to.join(program));
+        std::fs::copy(&from, &to).map_err(|e| format!("{}: {e}", from.display()))?;
+    }
+    println!("{}", to.join("llama-bench").display());
     Ok(())
+}
+
+/// llama.cpp's tree in the package, which is downloaded if it is not there yet.
+fn unpacked(dir: &Path) -> Result<PathBuf, String> {
+    let name = format!("{}-{VERSION}", PACKAGE.replace('-', "_"));
+    let archive = dir.join(format!("{name}.tar.gz"));
+    if !archive.exists() {
+        let package = format!("{PACKAGE}=={VERSION}");
+        let args = ["-m", "pip", "download", "--no-deps", "--no-binary", PACKAGE, &package, "-d"];
+        run(Command::new("python3").args(args).arg(dir))?;
+    }
+    run(Command::new("tar").arg("xf").arg(&archive).arg("-C").arg(dir))?;
+    Ok(dir.join(&name).join("vendor/llama.cpp"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::options;
+
+    #[test]
+    fn every_level_names_its_instruction_sets() {
+        assert_eq!(options("native").unwrap()[0], "-DGGML_NATIVE=ON");
+        let avx512 = |isa| options(isa).unwrap().contains(&"-DGGML_AVX512=ON");
+        assert_eq!(["native", "avx512", "avx2"].map(avx512), [false, true, false]);
+        assert!(options("sse").unwrap_err().contains("expected native"));
+    }
 }

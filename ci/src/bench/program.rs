@@ -112,9 +112,10 @@ impl Llmrt {
 
 /// Flags that llmrt and llama-bench share.
 pub fn flags(command: &mut Command, tokens: Tokens, n_threads: usize) {
-    let numbers =
-        [("-p", tokens.prompt), ("-n", tokens.decode), ("-d", tokens.depth), ("-b", 512), ("-t", n_threads)];
-    for (flag, n) in numbers {
+    // Programs like llama-bench that have no depths take the other flags.
+    let depth = (tokens.depth > 0).then_some(("-d", tokens.depth));
+    let numbers = [("-p", tokens.prompt), ("-n", tokens.decode), ("-b", 512), ("-t", n_threads)];
+    for (flag, n) in numbers.into_iter().chain(depth) {
         command.args([flag, &n.to_string()]);
     }
 }
