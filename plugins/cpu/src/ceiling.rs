@@ -3,6 +3,7 @@
 
 use crate::buffer::HostBuffer;
 use crate::ops::product::AHEAD;
+use crate::ops::sample::Sample;
 use crate::simd::{Isa, Simd, array, dispatch, dispatch_also, prefetch};
 use llmrt_plugin::{Buffer, Result};
 use std::hint::black_box;
@@ -37,8 +38,8 @@ const MEASURED: Duration = Duration::from_millis(1000);
 /// Turns of a multiply-add loop in a round: some milliseconds.
 const TURNS: usize = 16 << 20;
 
-/// Turns of a multiply-add loop in a round of [`dot_speed`]: some tenths of a millisecond.
-const QUICK_TURNS: usize = 256 << 10;
+/// Products in a round of [`dot_speed`]: some tenths of a millisecond.
+const QUICK_TURNS: usize = 8;
 
 /// Measures operations with this many threads side by side, a second for each kind.
 pub fn operations(isa: Isa, n_threads: usize) -> Operations {
@@ -86,12 +87,14 @@ pub fn reads(isa: Isa, n_threads: usize) -> Result<Reads> {
     Ok(Reads { best_gb_s, mean_gb_s })
 }
 
-/// Products of bytes per second, in 10⁹, of this thread within about a millisecond: enough to compare two instruction sets on
-/// a clock that each of them sets.
+/// Operations of this thread per second, in 10⁹, in a product of Q4_0 weights with many columns, within some milliseconds:
+/// enough to compare two instruction sets on a clock that each of them sets.
 pub fn dot_speed(isa: Isa) -> f64 {
-    let rate = || {
+    let mut sample = Sample::new();
+    let mut rate = || {
         let begun = Instant::now();
-        dot(isa, QUICK_TURNS) / begun.elapsed().as_secs_f64() / 1e9
+        let n: f64 = (0..QUICK_TURNS).map(|_| sample.multiply(isa)).sum();
+        n / begun.elapsed().as_secs_f64() / 1e9
     };
     // The first rounds change the clock.
     (0..8).map(|_| rate()).skip(2).fold(0.0, f64::max)
@@ -128,7 +131,7 @@ dispatch! {
 
 dispatch_also! {
     AvxVnni "avxvnni,avx2,fma,f16c",
-    Avx512Vnni | Avx512Bf16 "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
+    Avx512Vnni | Avx512Bf16 | Avx512Amx "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
     /// Dot products of bytes in the L1 cache; how many operations that were.
     pub fn dot(turns: usize) -> f64 = dot_impl;
 }

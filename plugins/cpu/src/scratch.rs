@@ -52,6 +52,8 @@ pub struct Scratch {
     pub packed: Arena,
     /// Columns of a product.
     pub columns: Vec<crate::ops::Column>,
+    /// Integers of columns that are not one after the other, gathered for tiles.
+    pub gathered: Vec<[u8; 32]>,
     /// First query of each sequence, in order.
     pub starts: Arena,
     /// More floats, for attention and rope.

@@ -67,6 +67,18 @@ impl Tensor {
         Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb(), panels })
     }
 
+    /// Elements in this shape, without gaps, in memory of this process.
+    ///
+    /// # Safety
+    /// The bytes are where they are, and used as the methods state, as long as the tensor or a copy of it is used; F32 and I32
+    /// elements are aligned.
+    pub unsafe fn of_bytes(bytes: &mut [u8], dtype: DType, ne: [usize; 4]) -> Tensor {
+        let mut nb = [dtype.block_bytes(), ne[0] / dtype.block_elems() * dtype.block_bytes(), 0, 0];
+        (nb[2], nb[3]) = (nb[1] * ne[1], nb[1] * ne[1] * ne[2]);
+        assert_eq!(nb[3] * ne[3], bytes.len(), "{dtype} elements of {ne:?}");
+        Tensor { ptr: bytes.as_mut_ptr(), len: bytes.len(), dtype, ne, nb, panels: None }
+    }
+
     /// F32 elements in this shape.
     #[cfg(test)]
     pub fn over(elems: &mut [f32], ne: [usize; 4]) -> Tensor {

@@ -8,10 +8,12 @@ mod barrier;
 mod buffer;
 #[path = "../src/cancel.rs"]
 mod cancel;
-#[path = "../src/ops/product_quantised/columns.rs"]
-mod columns;
 #[path = "../src/ops/output/mod.rs"]
 mod output;
+#[path = "../src/ops/product.rs"]
+mod product;
+#[path = "../src/ops/product_quantised/mod.rs"]
+mod product_quantised;
 #[path = "../src/quant/mod.rs"]
 mod quant;
 #[path = "../src/ops/rows.rs"]
@@ -29,15 +31,28 @@ mod window;
 #[path = "../src/ops/worker.rs"]
 mod worker;
 
+use output::Output;
+
 /// What these modules use of the ops.
 mod ops {
-    pub(crate) use crate::rows;
+    pub(crate) use crate::product::{self, Column};
+    pub(crate) use crate::{output, rows, worker};
+}
 
-    pub struct Column;
+/// No product of these tests is one of floats.
+mod product_floats {
+    pub fn floats(
+        _isa: crate::simd::Isa,
+        _p: &crate::product::Product<'_>,
+        _y: &mut crate::output::Tile<'_>,
+        _scratch: &mut crate::scratch::Scratch,
+    ) {
+        unimplemented!()
+    }
 }
 
 mod ceiling {
-    use llmrt_cpu::ceiling::{dot, multiply_add, read};
+    use llmrt_cpu::ceiling::{dot, dot_speed, multiply_add, read};
     use llmrt_cpu::simd::Isa;
 
     #[test]
@@ -54,6 +69,15 @@ mod ceiling {
         for isa in Isa::available() {
             assert!(multiply_add(isa, 1200) == 1200.0 * 32.0, "{}", isa.name());
             assert!(dot(isa, 9600) == 9600.0 * 128.0, "{}", isa.name());
+        }
+    }
+
+    #[test]
+    fn instruction_sets_are_compared_by_products() {
+        for isa in Isa::available() {
+            let speed = dot_speed(isa);
+            println!("{}: {speed:.1} Gop/s", isa.name());
+            assert!(speed.is_finite() && speed > 0.0, "{}", isa.name());
         }
     }
 }

@@ -68,6 +68,7 @@ pub mod rope;
 pub mod rows;
 pub mod rwkv_wkv6;
 pub mod rwkv_wkv7;
+pub mod sample;
 pub mod scale;
 pub mod set;
 pub mod set_rows;

@@ -76,6 +76,23 @@ pub trait Panel: Pod + Send + Sync + 'static {
     fn scale(&self, h: usize, r: usize) -> f32;
     /// Minimum of row `r` in half `h`, 0 if there are none.
     fn minimum(&self, h: usize, r: usize) -> f32;
+    /// The scales of half `h` (or all, if there is one scale) of a group of each panel, and what [`Panel::START`] makes of them.
+    fn scales<S: Simd, const P: usize>(s: S, w: [&Self; P], h: usize) -> [[S::F; 2]; P];
+    /// sums[p][c][r] + the products with these scales: `dots` are those of integers, plus [`Panel::START`].
+    fn add_scaled<S: Simd, const P: usize, const C: usize>(
+        s: S,
+        scales: [[S::F; 2]; P],
+        x: [&XGroup; C],
+        dots: [[S::I; C]; P],
+        sums: [[S::F; C]; P],
+    ) -> [[S::F; C]; P];
+    /// sums[p][c][r] + the minima of a group of each panel times the sums of each column.
+    fn add_minima<S: Simd, const P: usize, const C: usize>(
+        s: S,
+        w: [&Self; P],
+        x: [&XGroup; C],
+        sums: [[S::F; C]; P],
+    ) -> [[S::F; C]; P];
     /// sums[p][c][r] + Σ over the groups of row r of panel p · column c; panels and columns have as many groups, which are
     /// the steps of `ahead`.
     fn add_products<S: Simd, const P: usize, const C: usize>(
@@ -111,6 +128,56 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
     }
 
     #[inline(always)]
+    fn scales<S: Simd, const P: usize>(s: S, w: [&Self; P], h: usize) -> [[S::F; 2]; P] {
+        let mut scales = [[s.zero(); 2]; P];
+        for p in 0..P {
+            let d = s.load(&w[p].d[h]);
+            // Exact, so what is left of the shifted sum has been rounded once, as a product is.
+            scales[p] = [d, s.mul(d, s.splat(-SHIFT))];
+        }
+        scales
+    }
+
+    #[inline(always)]
+    fn add_scaled<S: Simd, const P: usize, const C: usize>(
+        s: S,
+        scales: [[S::F; 2]; P],
+        x: [&XGroup; C],
+        dots: [[S::I; C]; P],
+        mut sums: [[S::F; C]; P],
+    ) -> [[S::F; C]; P] {
+        for p in 0..P {
+            let [d, minus_shift] = scales[p];
+            for c in 0..C {
+                let dot = match Self::START {
+                    0 => s.mul(s.float(dots[p][c]), d),
+                    _ => s.fma(s.from_bits(dots[p][c]), d, minus_shift),
+                };
+                sums[p][c] = s.fma(dot, s.splat(x[c].d), sums[p][c]);
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
+    fn add_minima<S: Simd, const P: usize, const C: usize>(
+        s: S,
+        w: [&Self; P],
+        x: [&XGroup; C],
+        mut sums: [[S::F; C]; P],
+    ) -> [[S::F; C]; P] {
+        for h in 0..M {
+            for c in 0..C {
+                let sum = s.from_bits(s.splat_i(x[c].sums[h]));
+                for p in 0..P {
+                    sums[p][c] = s.fma(s.load(&w[p].m[h]), sum, sums[p][c]);
+                }
+            }
+        }
+        sums
+    }
+
+    #[inline(always)]
     fn add_products<S: Simd, const P: usize, const C: usize>(
         s: S,
         panels: [&[Self]; P],
@@ -127,27 +194,9 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
             ahead.prefetch_step(g);
             for h in 0..H {
                 let dots = Self::dots(s, w, x, h);
-                for p in 0..P {
-                    let d = s.load(&w[p].d[h]);
-                    // Exact, so what is left of the shifted sum has been rounded once, as a product is.
-                    let minus_shift = s.mul(d, s.splat(-SHIFT));
-                    for c in 0..C {
-                        let dot = match Self::START {
-                            0 => s.mul(s.float(dots[p][c]), d),
-                            _ => s.fma(s.from_bits(dots[p][c]), d, minus_shift),
-                        };
-                        sums[p][c] = s.fma(dot, s.splat(x[c].d), sums[p][c]);
-                    }
-                }
+                sums = Self::add_scaled(s, Self::scales(s, w, h), x, dots, sums);
             }
-            for h in 0..M {
-                for c in 0..C {
-                    let sum = s.from_bits(s.splat_i(x[c].sums[h]));
-                    for p in 0..P {
-                        sums[p][c] = s.fma(s.load(&w[p].m[h]), sum, sums[p][c]);
-                    }
-                }
-            }
+            sums = Self::add_minima(s, w, x, sums);
         }
         sums
     }

@@ -1,24 +1,51 @@
 //! Products of quantised weights: panels of 16 rows, unpacked to 8 bits, times columns of activations in 8 bits.
 
 mod ahead;
+mod by_tiles;
 mod columns;
+#[cfg(test)]
+mod tests;
 
 use super::output::Tile;
 use super::product::{AHEAD, Product, write_out};
 use crate::quant::{Format, MAX_GROUPS, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::{Arena, Scratch};
-use crate::simd::{LANES, Simd, Stream, array, dispatch_also};
+use crate::simd::tiles::{NoTiles, Tiles};
+use crate::simd::{Isa, LANES, Simd, Stream, array, dispatch_also};
 use ahead::{NextColumns, NextPanels, NextRows};
+use by_tiles::ByTiles;
 use columns::in_sixes;
 use std::ops::Range;
 
-dispatch_also! {
-    AvxVnni "avxvnni,avx2,fma,f16c",
-    Avx512Vnni | Avx512Bf16 "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
-    /// Makes the elements of all columns that are in `y`.
-    pub fn quantised<F: Format>(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = quantised_with;
+/// Makes the elements of all columns that are in `y`.
+pub fn quantised<F: Format>(isa: Isa, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    #[cfg(target_arch = "x86_64")]
+    if let Some(amx) = crate::simd::Amx::of(isa)
+        && p.columns.len() >= TILED
+    {
+        // SAFETY: the instruction set comes from `Isa::available`, which found these features.
+        return unsafe { with_amx::<F>(amx, p, y, scratch) };
+    }
+    with_vectors::<F>(isa, p, y, scratch);
 }
 
+dispatch_also! {
+    AvxVnni "avxvnni,avx2,fma,f16c",
+    Avx512Vnni | Avx512Bf16 | Avx512Amx "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
+    fn with_vectors<F: Format>(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = quantised_with;
+}
+
+/// As [`quantised_with`] of AVX-512 VNNI, but for products of bytes.
+#[cfg(target_arch = "x86_64")]
+#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
+fn with_amx<F: Format>(amx: crate::simd::Amx, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
+    // SAFETY: the features are those of this function, so the machine has them.
+    let s = unsafe { crate::simd::Avx512Vnni::new() };
+    with_tiles::<_, F, crate::simd::AmxTiles>(s, amx, p, y, scratch);
+}
+
+/// Columns from which on tiles multiply them.
+const TILED: usize = 16;
 /// Groups unpacked at a time, of all panels side by side: what stays in the first cache beside the columns.
 const UNPACKED: usize = 32;
 /// Columns at a time: so many groups of them stay in the second cache.
@@ -39,17 +66,35 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
         for columns in p.columns.chunks(COLUMNS) {
             let p = &Product { columns, ..*p };
             match S::WIDE {
-                true => many_columns::<S, F, 2>(s, p, y, &rows, scratch),
-                false => many_columns::<S, F, 1>(s, p, y, &rows, scratch),
+                true => many_columns::<S, F, NoTiles, 2>(s, &mut None, p, y, &rows, scratch),
+                false => many_columns::<S, F, NoTiles, 1>(s, &mut None, p, y, &rows, scratch),
             }
         }
     }
 }
 
+/// As [`quantised_with`] of many columns, eight of them at a time by tiles.
+#[inline(always)]
+fn with_tiles<S: Simd, F: Format, T: Tiles>(
+    s: S,
+    machine: T::Machine,
+    p: &Product<'_>,
+    y: &mut Tile<'_>,
+    scratch: &mut Scratch,
+) {
+    let [rows, ..] = y.dims();
+    let mut tiles = Some(ByTiles::<T>::new::<F>(machine, std::mem::take(&mut scratch.gathered)));
+    for columns in p.columns.chunks(COLUMNS) {
+        many_columns::<S, F, T, 2>(s, &mut tiles, &Product { columns, ..*p }, y, &rows, scratch);
+    }
+    scratch.gathered = tiles.map_or(vec![], ByTiles::room);
+}
+
 /// Rows in any layout, `P` panels at a time, times columns whose next groups stay in the second cache while the rows pass.
 #[inline(always)]
-fn many_columns<S: Simd, F: Format, const P: usize>(
+fn many_columns<S: Simd, F: Format, T: Tiles, const P: usize>(
     s: S,
+    tiles: &mut Option<ByTiles<T>>,
     p: &Product<'_>,
     y: &mut Tile<'_>,
     rows: &Range<usize>,
@@ -62,6 +107,9 @@ fn many_columns<S: Simd, F: Format, const P: usize>(
     sums.fill([0.0; LANES]);
     for start in (0..n_groups).step_by(chunk) {
         let groups = start..(start + chunk).min(n_groups);
+        if let Some(tiles) = tiles {
+            tiles.gather(p, n_groups, &groups);
+        }
         for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
             // Panels past the last row keep their contents; their sums are not read.
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
@@ -75,7 +123,7 @@ fn many_columns<S: Simd, F: Format, const P: usize>(
             }
             let panels = array(|i| &panels[i * chunk..][..groups.len()]);
             let next = NextPanels::of::<F>(p, rows, first, &groups);
-            multiply::<S, F, P>(s, p, n_groups, &groups, panels, next, sums);
+            multiply::<S, F, T, P>(s, tiles, p, n_groups, &groups, panels, next, sums);
         }
     }
     write_out(s, y, p.columns, rows, sums, n_columns);
@@ -154,8 +202,10 @@ fn unpack<S: Simd, F: Format>(
 
 /// Adds the products of panels with all columns to their sums.
 #[inline(always)]
-fn multiply<S: Simd, F: Format, const P: usize>(
+#[allow(clippy::too_many_arguments)]
+fn multiply<S: Simd, F: Format, T: Tiles, const P: usize>(
     s: S,
+    by_tiles: &mut Option<ByTiles<T>>,
     p: &Product<'_>,
     n_groups: usize,
     groups: &Range<usize>,
@@ -165,8 +215,12 @@ fn multiply<S: Simd, F: Format, const P: usize>(
 ) {
     let n = p.columns.len();
     let mut done = 0;
+    if let Some(by_tiles) = by_tiles {
+        done = by_tiles.multiply::<S, F, P>(s, p, n_groups, groups, panels, next, sums);
+    }
     if S::WIDE {
-        done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, next, sums, 0..in_sixes(n));
+        let sixes = done..done + in_sixes(n - done);
+        done = tiles::<S, F, P, 6>(s, p, n_groups, groups, panels, next, sums, sixes);
     }
     if S::TILED {
         done = tiles::<S, F, P, 4>(s, p, n_groups, groups, panels, next, sums, done..n);
