@@ -42,6 +42,8 @@ impl Arena {
 pub struct Scratch {
     /// Unpacked weights.
     pub panel: Arena,
+    /// Columns in words.
+    pub words: Arena,
     /// Rows that need padding.
     pub rows: Arena,
     /// Sums.

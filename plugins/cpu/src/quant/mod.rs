@@ -20,13 +20,14 @@ mod q8_0;
 pub mod rows;
 #[cfg(test)]
 mod tests;
+mod words;
 
 pub mod encode;
 
 pub use activations::XGroup;
 pub use iq4::{Iq4Nl, Iq4Xs};
 pub use mxfp4::Mxfp4;
-pub use panel::{Group, Panel, ROWS};
+pub use panel::{Group, Multiply, Panel, ROWS};
 pub use q2_k::Q2K;
 pub use q3_k::Q3K;
 pub use q4::{Q4_0, Q4_1};
@@ -36,6 +37,7 @@ pub use q5_k::Q5K;
 pub use q6_k::Q6K;
 pub use q8_0::Q8_0;
 pub use rows::{RowByRow, Rows, SideBySide};
+pub use words::{WordGroup, XWords};
 
 use crate::simd::Simd;
 use llmrt_plugin::DType;

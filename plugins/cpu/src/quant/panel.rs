@@ -13,7 +13,7 @@ pub const ROWS: usize = 16;
 
 /// 1.5 · 2²³. Sums of integers that begin with its bits, and are below 2²², have the bits of the float 1.5 · 2²³ + sum:
 /// no instruction need convert them.
-const SHIFT: f32 = (3 << 22) as f32;
+pub(super) const SHIFT: f32 = (3 << 22) as f32;
 
 /// 32 elements of each of 16 rows. `H` scales per row (1, or 2: one per half), `M` minima (0 or `H`).
 /// Integers are below 2^`BITS`; with 8 bits, what is taken off them is 128. `SHIFTED`: scales are below 2¹⁰⁴ and have 18
@@ -55,14 +55,16 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group
 /// `n`, unknown to the compiler where columns are many and registers few: it would unroll the loop, sort what is in it by
 /// columns, and run out of registers.
 #[inline(always)]
-fn rolled<S: Simd, const C: usize>(n: usize) -> usize {
+pub(super) fn rolled<S: Simd, const C: usize>(n: usize) -> usize {
     if S::WIDE || C < 3 || n == 1 { n } else { std::hint::black_box(n) }
 }
 
 /// What kernels take of a [`Group`].
-pub trait Panel: Pod + Send + Sync + 'static {
+pub trait Panel: Multiply<X = XGroup> + Send + Sync + 'static {
     /// All zeros.
     const ZERO: Self;
+    /// Whether integers have 8 bits, there is one scale and no minimum, and integer sums are shifted.
+    const IS_BYTES: bool;
     /// Scales per row.
     const HALVES: usize;
     /// Whether there are minima.
@@ -72,6 +74,8 @@ pub trait Panel: Pod + Send + Sync + 'static {
 
     /// The quads.
     fn quads(&self) -> &[[u8; 64]; 8];
+    /// Scales of the rows in the first half.
+    fn scales_of_rows(&self) -> &[f32; 16];
     /// Scale of row `r` in half `h` (0 if there is one scale).
     fn scale(&self, h: usize, r: usize) -> f32;
     /// Minimum of row `r` in half `h`, 0 if there are none.
@@ -93,12 +97,19 @@ pub trait Panel: Pod + Send + Sync + 'static {
         x: [&XGroup; C],
         sums: [[S::F; C]; P],
     ) -> [[S::F; C]; P];
+}
+
+/// Groups of 16 rows that are multiplied with groups of columns.
+pub trait Multiply: Pod {
+    /// A group of a column.
+    type X: Pod;
+
     /// sums[p][c][r] + Σ over the groups of row r of panel p · column c; panels and columns have as many groups, which are
     /// the steps of `ahead`.
     fn add_products<S: Simd, const P: usize, const C: usize>(
         s: S,
         panels: [&[Self]; P],
-        x: [&[XGroup]; C],
+        x: [&[Self::X]; C],
         ahead: impl Prefetcher,
         sums: [[S::F; C]; P],
     ) -> [[S::F; C]; P];
@@ -108,6 +119,7 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
     for Group<H, M, BITS, SHIFTED>
 {
     const ZERO: Self = Group { q: [[0; 64]; 8], d: [[0.0; 16]; H], m: [[0.0; 16]; M] };
+    const IS_BYTES: bool = BITS == 8 && H == 1 && M == 0 && SHIFTED;
     const HALVES: usize = H;
     const MINIMA: bool = M > 0;
     const START: i32 = if SHIFTED { SHIFT.to_bits() as i32 } else { 0 };
@@ -115,6 +127,11 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
     #[inline(always)]
     fn quads(&self) -> &[[u8; 64]; 8] {
         &self.q
+    }
+
+    #[inline(always)]
+    fn scales_of_rows(&self) -> &[f32; 16] {
+        &self.d[0]
     }
 
     #[inline(always)]
@@ -176,6 +193,12 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
         }
         sums
     }
+}
+
+impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Multiply
+    for Group<H, M, BITS, SHIFTED>
+{
+    type X = XGroup;
 
     #[inline(always)]
     fn add_products<S: Simd, const P: usize, const C: usize>(

@@ -42,6 +42,7 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
     type Run = I;
     const CENTRE: i32 = if VNNI { 0 } else { 128 };
     const WIDE: bool = false;
+    const BY_WORDS: bool = !VNNI;
 
     methods! {
         fn splat(v: f32) -> F = [_mm256_set1_ps(v); 2];
@@ -98,6 +99,10 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
             if VNNI { run } else { [add_pairs(acc[0], run[0]), add_pairs(acc[1], run[1])] };
         fn dot4_full(acc: I, u: I, i: I) -> I =
             [dot4_full::<VNNI>(acc[0], u[0], i[0]), dot4_full::<VNNI>(acc[1], u[1], i[1])];
+        fn dot2_words(acc: I, u: I, i: I) -> I = [
+            _mm256_add_epi32(acc[0], _mm256_madd_epi16(u[0], i[0])),
+            _mm256_add_epi32(acc[1], _mm256_madd_epi16(u[1], i[1])),
+        ];
         fn lut(table: &[u8; 16], index: I) -> I = {
             let table = _mm256_broadcastsi128_si256(_mm_loadu_si128(table.as_ptr().cast()));
             [_mm256_shuffle_epi8(table, index[0]), _mm256_shuffle_epi8(table, index[1])]

@@ -41,6 +41,7 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
     type Run = __m512i;
     const CENTRE: i32 = if VNNI { 0 } else { 128 };
     const WIDE: bool = true;
+    const BY_WORDS: bool = !VNNI;
 
     methods! {
         fn splat(v: f32) -> __m512 = _mm512_set1_ps(v);
@@ -85,6 +86,8 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
             true => _mm512_dpbusd_epi32(acc, u, i),
             false => dot4_centred(acc, u, i),
         };
+        fn dot2_words(acc: __m512i, u: __m512i, i: __m512i) -> __m512i =
+            _mm512_add_epi32(acc, _mm512_madd_epi16(u, i));
         fn lut(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
 

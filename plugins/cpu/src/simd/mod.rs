@@ -80,6 +80,8 @@ pub trait Simd: Copy + Send + Sync + 'static {
     const CENTRE: i32;
     /// Whether some 30 vectors fit the registers; otherwise about 6 do.
     const WIDE: bool;
+    /// Whether bytes are best multiplied as words, where columns are many enough to pay for the conversion.
+    const BY_WORDS: bool = false;
     /// Whether kernels have register tiles of several columns or rows. Without, they compute one at a time: the same bits,
     /// from a fraction of the code.
     const TILED: bool = true;
@@ -152,6 +154,15 @@ pub trait Simd: Copy + Send + Sync + 'static {
     fn end(self, run: Self::Run, acc: Self::I) -> Self::I;
     /// acc + Σ (u - CENTRE)·i over the four bytes of each lane, u from 0 to 255, i from -127 to 127.
     fn dot4_full(self, acc: Self::I, u: Self::I, i: Self::I) -> Self::I;
+    /// acc + Σ u·i over the two words of each lane, u from 0 to 255, i from -127 to 127.
+    #[inline(always)]
+    fn dot2_words(self, acc: Self::I, u: Self::I, i: Self::I) -> Self::I {
+        let (low, sign) = (self.splat_i(0xffff), self.splat_i(0x8000));
+        let signed = |word| self.sub_i(self.xor(word, sign), sign);
+        let first = self.mul_i(self.and(u, low), signed(self.and(i, low)));
+        let second = self.mul_i(self.shr(u, 16), signed(self.shr(i, 16)));
+        self.add_i(acc, self.add_i(first, second))
+    }
     /// Each byte of `index` (below 16) replaced by that byte of the table.
     fn lut(self, table: &[u8; 16], index: Self::I) -> Self::I;
 

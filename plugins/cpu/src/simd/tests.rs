@@ -111,7 +111,7 @@ fn sixteen_sums_together_are_those_made_one_by_one() {
 
 dispatch! {
     fn convert(halves: &[u8; 32], floats: &mut [[f32; LANES]; 3], back: &mut [u8; 32]) = convert_with;
-    fn dot(acc: i32, u: u8, i: u8, dots: &mut [[u8; 64]; 2]) = dot_with;
+    fn dot(acc: i32, u: u8, i: u8, dots: &mut [[u8; 64]; 3]) = dot_with;
 }
 
 #[inline(always)]
@@ -130,13 +130,17 @@ fn convert_with<S: Simd>(s: S, halves: &[u8; 32], floats: &mut [[f32; LANES]; 3]
 }
 
 #[inline(always)]
-fn dot_with<S: Simd>(s: S, acc: i32, u: u8, i: u8, dots: &mut [[u8; 64]; 2]) {
+fn dot_with<S: Simd>(s: S, acc: i32, u: u8, i: u8, dots: &mut [[u8; 64]; 3]) {
     let quads = |b: u8| s.load_b(&std::array::from_fn(|n| if n % 4 == 2 { b / 2 } else { b }));
     let run = s.dot4(s.begin(s.splat_i(acc)), quads(u & 127), quads(i));
     s.store_b(s.end(run, s.splat_i(acc)), &mut dots[0]);
     let taken_off = S::CENTRE * (3 * i as i8 as i32 + (i / 2) as i8 as i32);
     let centred = s.dot4_full(s.splat_i(acc), quads(u), quads(i));
     s.store_b(s.add_i(centred, s.splat_i(taken_off)), &mut dots[1]);
+    let words = |first: i16, second: i16| s.splat_i(first as u16 as i32 | (second as i32) << 16);
+    let signed = i as i8 as i16;
+    let products = s.dot2_words(s.splat_i(acc), words(u as i16, u as i16 / 2), words(signed, -(signed / 2)));
+    s.store_b(products, &mut dots[2]);
 }
 
 #[test]
@@ -160,11 +164,13 @@ fn dot_products_of_the_largest_and_smallest_bytes_are_exact_everywhere() {
     // Activations are at least -127.
     for (u, i) in (0..=u8::MAX).flat_map(|u| (0..=u8::MAX).map(move |i| (u, i))).filter(|&(_, i)| i != 128) {
         let of = |isa: Isa| {
-            let mut dots = [[0; 64]; 2];
+            let mut dots = [[0; 64]; 3];
             dot(isa, 1 << 20, u, i, &mut dots);
             dots
         };
         let expected = of(Isa::SCALAR);
+        let words = (1 << 20) + u as i32 * i as i8 as i32 - (u as i32 / 2) * (i as i8 as i32 / 2);
+        assert_eq!(expected[2][..4], words.to_le_bytes(), "{u} · {}", i as i8);
         for isa in Isa::available() {
             assert_eq!(of(isa), expected, "{u} · {}, {}", i as i8, isa.name());
         }

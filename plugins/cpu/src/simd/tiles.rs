@@ -28,22 +28,6 @@ pub trait Tiles {
     fn multiply(&mut self, x: &[u8], stride: usize, w: [&[[u8; 64]]; 2], dots: &mut Dots);
 }
 
-/// Where there are no tiles: no value.
-#[derive(Clone, Copy)]
-pub enum NoTiles {}
-
-impl Tiles for NoTiles {
-    type Machine = NoTiles;
-
-    fn shaped(machine: NoTiles, _quads: usize) -> NoTiles {
-        machine
-    }
-
-    fn multiply(&mut self, _x: &[u8], _stride: usize, _w: [&[[u8; 64]]; 2], _dots: &mut Dots) {
-        match *self {}
-    }
-}
-
 /// What `ldtilecfg` loads: the palette, bytes per row and rows of each tile.
 #[derive(Clone, Copy)]
 #[repr(C, align(64))]

@@ -1,20 +1,20 @@
 //! What products of quantised weights prefetch.
 
 use crate::ops::product::Product;
-use crate::quant::{Format, ROWS, XGroup};
+use crate::quant::{Format, ROWS};
 use crate::simd::{Prefetcher, array, prefetch};
 use std::ops::Range;
 
 /// The columns that come next, `distance` bytes after these.
 #[derive(Clone, Copy)]
-pub struct NextColumns<'a, const C: usize> {
+pub struct NextColumns<'a, X, const C: usize> {
     /// These.
-    pub x: [&'a [XGroup]; C],
+    pub x: [&'a [X]; C],
     /// From each to the one that comes in its place.
     pub distance: usize,
 }
 
-impl<const C: usize> Prefetcher for NextColumns<'_, C> {
+impl<X: Copy, const C: usize> Prefetcher for NextColumns<'_, X, C> {
     #[inline(always)]
     fn prefetch_step(self, g: usize) {
         for x in self.x {

@@ -5,20 +5,23 @@
 //! tile is stored; so each product begins [`DEPTH`] steps before it is added.
 
 use super::ahead::{NextColumns, NextPanels};
+use super::form::{self, Form};
 use crate::ops::product::Product;
-use crate::quant::{Format, Panel, XGroup};
+use crate::quant::{Format, Panel, Rows, XGroup};
+use crate::scratch::Arena;
 use crate::simd::tiles::{COLUMNS, Dots, Tiles};
 use crate::simd::{LANES, Prefetcher, Simd, array};
+use std::marker::PhantomData;
 use std::ops::Range;
-use std::sync::atomic::{Ordering, compiler_fence};
 
 /// Steps from the beginning of a product to its use; a step is a half of a group, or a group if it has one scale.
 const DEPTH: usize = 3;
 /// Products of which there is room.
 const RING: usize = DEPTH + 1;
 
-/// Tiles of a thread and what they work with.
-pub struct ByTiles<T> {
+/// Bytes, as they are unpacked and quantised, with the tiles of a thread and what they work with.
+pub struct ByTiles<F, T> {
+    format: PhantomData<F>,
     tiles: T,
     ring: [Dots; RING],
     /// Integers of columns that are not one after the other: column by column, those of the groups at hand.
@@ -46,13 +49,13 @@ struct Step {
     half: usize,
 }
 
-impl<T: Tiles> ByTiles<T> {
+impl<F: Format, T: Tiles> ByTiles<F, T> {
     /// Tiles shaped for a format, and room to gather columns in.
     #[inline(always)]
-    pub fn new<F: Format>(machine: T::Machine, gathered: Vec<[u8; 32]>) -> ByTiles<T> {
+    pub fn new(machine: T::Machine, gathered: Vec<[u8; 32]>) -> ByTiles<F, T> {
         let columns = Columns { is_gathered: false, first: 0, column: 0, group: 0 };
         let tiles = T::shaped(machine, 8 / F::Group::HALVES);
-        ByTiles { tiles, ring: [Dots::ZERO; RING], gathered, columns }
+        ByTiles { format: PhantomData, tiles, ring: [Dots::ZERO; RING], gathered, columns }
     }
 
     /// The room, for other products.
@@ -62,82 +65,25 @@ impl<T: Tiles> ByTiles<T> {
 
     /// Finds groups of all columns, or gathers them, since rows of a tile are equally far apart.
     #[inline(always)]
-    pub fn gather(&mut self, p: &Product<'_>, n_groups: usize, groups: &Range<usize>) {
-        let start = p.columns.first().map_or(0, |column| column.x);
-        let (is_gathered, first, column, group) = match p.columns.iter().zip(start..).all(|(c, x)| c.x == x) {
-            true => (false, start * n_groups + groups.start, n_groups, size_of::<XGroup>()),
-            false => (true, 0, groups.len(), 32),
+    fn gather(&mut self, x: &form::Columns<'_, XGroup>, n_groups: usize, groups: &Range<usize>) {
+        let (is_gathered, first, column, group) = match x.in_order() {
+            Some(start) => (false, start * n_groups + groups.start, n_groups, size_of::<XGroup>()),
+            None => (true, 0, groups.len(), 32),
         };
         self.columns = Columns { is_gathered, first: first * group, column: column * group, group };
         if is_gathered {
             self.gathered.clear();
-            for column in p.columns {
-                let x = &p.quantised[column.x * n_groups..][groups.clone()];
-                self.gathered.extend(x.iter().map(|x| bytemuck::cast::<_, [u8; 32]>(x.q)));
+            for c in 0..x.len() {
+                self.gathered.extend(x.column(c).iter().map(|x| bytemuck::cast::<_, [u8; 32]>(x.q)));
             }
         }
-    }
-
-    /// Adds the products of two panels with as many columns as are whole tiles; the first column that is left.
-    #[inline(always)]
-    #[allow(clippy::too_many_arguments)]
-    pub fn multiply<S: Simd, F: Format, const P: usize>(
-        &mut self,
-        s: S,
-        p: &Product<'_>,
-        n_groups: usize,
-        groups: &Range<usize>,
-        panels: [&[F::Group]; P],
-        next: NextPanels<P>,
-        sums: &mut [[f32; LANES]],
-    ) -> usize {
-        let ([panels], []) = panels.as_chunks::<2>() else { return 0 };
-        let (n, distance) = (p.columns.len(), COLUMNS * n_groups * size_of::<XGroup>());
-        let end = n / COLUMNS * COLUMNS;
-        let mut begun = Step::default();
-        for _ in 0..DEPTH {
-            begun = self.begin::<F>(p, panels, begun, end);
-        }
-        let mut i = 0;
-        for first in (0..end).step_by(COLUMNS) {
-            let x: [&[XGroup]; COLUMNS] =
-                array(|c| &p.quantised[p.columns[first + c].x * n_groups..][groups.clone()]);
-            let share = next.share(first..first + COLUMNS, n, groups.len());
-            let ahead = (NextColumns { x, distance }, share);
-            let mut all: [[S::F; COLUMNS]; 2] = array(|k| array(|c| s.load(&sums[k * n + first + c])));
-            for g in 0..groups.len() {
-                ahead.prefetch_step(g);
-                let (w, x) = (array(|k: usize| &panels[k][g]), array(|c: usize| &x[c][g]));
-                for h in 0..F::Group::HALVES {
-                    begun = self.begin::<F>(p, panels, begun, end);
-                    let (dots, scales) = (&self.ring[i % RING], F::Group::scales(s, w, h));
-                    i += 1;
-                    for c in 0..COLUMNS {
-                        let start = if F::Group::MINIMA { F::Group::START } else { x[c].sums[h] };
-                        let start = s.splat_i(start);
-                        let dot = array(|k| [s.add_i(start, s.load_b(&dots.0[k][c]))]);
-                        let sums = F::Group::add_scaled(s, scales, [x[c]], dot, [[all[0][c]], [all[1][c]]]);
-                        (all[0][c], all[1][c]) = (sums[0][0], sums[1][0]);
-                        // The compiler would load the integers of all columns first, and run out of registers.
-                        compiler_fence(Ordering::AcqRel);
-                    }
-                }
-                all = F::Group::add_minima(s, w, x, all);
-            }
-            for k in 0..2 {
-                for c in 0..COLUMNS {
-                    s.store(all[k][c], &mut sums[k * n + first + c]);
-                }
-            }
-        }
-        end
     }
 
     /// Begins the products of a step, unless it is past the last one; the next step.
     #[inline(always)]
-    fn begin<F: Format>(
+    fn begin(
         &mut self,
-        p: &Product<'_>,
+        x: &form::Columns<'_, XGroup>,
         panels: &[&[F::Group]; 2],
         step: Step,
         end: usize,
@@ -149,16 +95,104 @@ impl<T: Tiles> ByTiles<T> {
         let quads = 8 / F::Group::HALVES;
         let bytes: &[u8] = match self.columns.is_gathered {
             true => self.gathered.as_flattened(),
-            false => bytemuck::cast_slice(p.quantised),
+            false => bytemuck::cast_slice(x.all()),
         };
         let at = &self.columns;
-        let x = &bytes[at.first + column * at.column + group * at.group + half * 4 * quads..];
+        let first = &bytes[at.first + column * at.column + group * at.group + half * 4 * quads..];
         let w = array(|k: usize| &panels[k][group].quads()[half * quads..][..quads]);
-        self.tiles.multiply(x, at.column, w, &mut self.ring[i % RING]);
+        self.tiles.multiply(first, at.column, w, &mut self.ring[i % RING]);
         match (half + 1 < F::Group::HALVES, group + 1 < panels[0].len()) {
             (true, _) => Step { i: i + 1, half: half + 1, ..step },
             (false, true) => Step { i: i + 1, group: group + 1, half: 0, ..step },
             (false, false) => Step { i: i + 1, column: column + COLUMNS, group: 0, half: 0 },
         }
+    }
+}
+
+impl<F: Format, T: Tiles> Form for ByTiles<F, T> {
+    type Format = F;
+    type Group = F::Group;
+    type X = XGroup;
+    const UNPACKED: usize = form::Bytes::<F>::UNPACKED;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [F::Group]) {
+        F::unpack(s, rows, out);
+    }
+
+    #[inline(always)]
+    fn columns<'a, S: Simd>(
+        &mut self,
+        _: S,
+        p: &Product<'a>,
+        groups: &Range<usize>,
+        _: &'a mut Arena,
+    ) -> form::Columns<'a, XGroup> {
+        let x = form::quantised(p, groups);
+        self.gather(&x, p.w.ne[0] / crate::quant::GROUP, groups);
+        x
+    }
+
+    /// Adds the products of two panels with as many columns as are whole tiles; the first column that is left.
+    #[inline(always)]
+    fn multiply<S: Simd, const P: usize>(
+        &mut self,
+        s: S,
+        columns: &form::Columns<'_, XGroup>,
+        panels: [&[F::Group]; P],
+        next: NextPanels<P>,
+        sums: &mut [[f32; LANES]],
+    ) -> usize {
+        let ([panels], []) = panels.as_chunks::<2>() else { return 0 };
+        let (n, distance, n_groups) = (columns.len(), columns.distance(COLUMNS), panels[0].len());
+        let end = n / COLUMNS * COLUMNS;
+        // As many as there are, which the compiler does not see: it would load the integers of all columns before it adds
+        // any, and run out of registers.
+        let n_columns = std::hint::black_box(COLUMNS);
+        let mut begun = Step::default();
+        for _ in 0..DEPTH {
+            begun = self.begin(columns, panels, begun, end);
+        }
+        let mut i = 0;
+        for first in (0..end).step_by(COLUMNS) {
+            let x: [&[XGroup]; COLUMNS] = array(|c| columns.column(first + c));
+            let share = next.share(first..first + COLUMNS, n, n_groups);
+            let ahead = (NextColumns { x, distance }, share);
+            let mut all = [[s.zero(); COLUMNS]; 2];
+            for k in 0..2 {
+                for c in 0..COLUMNS {
+                    all[k][c] = s.load(&sums[k * n + first + c]);
+                }
+            }
+            for g in 0..n_groups {
+                ahead.prefetch_step(g);
+                let (w, x) = (array(|k: usize| &panels[k][g]), array(|c: usize| &x[c][g]));
+                for h in 0..F::Group::HALVES {
+                    begun = self.begin(columns, panels, begun, end);
+                    let (dots, scales) = (&self.ring[i % RING], F::Group::scales(s, w, h));
+                    i += 1;
+                    for c in 0..COLUMNS {
+                        if c >= n_columns {
+                            break;
+                        }
+                        let start = if F::Group::MINIMA { F::Group::START } else { x[c].sums[h] };
+                        let start = s.splat_i(start);
+                        let mut dot = [[start]; 2];
+                        for k in 0..2 {
+                            dot[k][0] = s.add_i(start, s.load_b(&dots.0[k][c]));
+                        }
+                        let sums = F::Group::add_scaled(s, scales, [x[c]], dot, [[all[0][c]], [all[1][c]]]);
+                        (all[0][c], all[1][c]) = (sums[0][0], sums[1][0]);
+                    }
+                }
+                all = F::Group::add_minima(s, w, x, all);
+            }
+            for k in 0..2 {
+                for c in 0..COLUMNS {
+                    s.store(all[k][c], &mut sums[k * n + first + c]);
+                }
+            }
+        }
+        end
     }
 }

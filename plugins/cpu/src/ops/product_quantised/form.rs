@@ -1,0 +1,177 @@
+//! What weights and columns are multiplied as: bytes, or words of 16 bits.
+
+use super::ahead::NextPanels;
+use crate::ops::Column;
+use crate::ops::product::Product;
+use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Rows, WordGroup, XGroup, XWords};
+use crate::scratch::Arena;
+use crate::simd::{LANES, Simd};
+use std::marker::PhantomData;
+use std::ops::Range;
+
+/// What weights of a format and columns are multiplied as.
+pub trait Form {
+    /// Of the weights.
+    type Format: Format;
+    /// 16 rows of weights.
+    type Group: Multiply<X = Self::X>;
+    /// A group of a column.
+    type X: bytemuck::Pod;
+    /// Groups unpacked at a time, of all panels side by side: what stays in the first cache beside the columns.
+    const UNPACKED: usize;
+
+    /// Unpacks one block of each of 16 rows.
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]);
+    /// Groups of a product's columns, in `room` if they are converted.
+    fn columns<'a, S: Simd>(
+        &mut self,
+        s: S,
+        p: &Product<'a>,
+        groups: &Range<usize>,
+        room: &'a mut Arena,
+    ) -> Columns<'a, Self::X>;
+    /// Adds the products of panels with the first columns, as far as there is a way for them that vectors lack, to their sums; the
+    /// first column that is left.
+    #[inline(always)]
+    fn multiply<S: Simd, const P: usize>(
+        &mut self,
+        _s: S,
+        _x: &Columns<'_, Self::X>,
+        _panels: [&[Self::Group]; P],
+        _next: NextPanels<P>,
+        _sums: &mut [[f32; LANES]],
+    ) -> usize {
+        0
+    }
+}
+
+/// Groups of columns.
+pub struct Columns<'a, X> {
+    all: &'a [X],
+    /// Rows of `all` that are columns; without, all in order.
+    rows: &'a [Column],
+    is_in_order: bool,
+    /// Groups of a row of `all`, and those that are used.
+    n_groups: usize,
+    groups: Range<usize>,
+}
+
+impl<'a, X> Columns<'a, X> {
+    /// How many there are.
+    #[inline(always)]
+    pub fn len(&self) -> usize {
+        self.rows.len()
+    }
+
+    /// One of them.
+    #[inline(always)]
+    pub fn column(&self, c: usize) -> &'a [X] {
+        let row = if self.is_in_order { c } else { self.rows[c].x };
+        &self.all[row * self.n_groups..][self.groups.clone()]
+    }
+
+    /// Groups of all rows, one after the other.
+    #[inline(always)]
+    pub fn all(&self) -> &'a [X] {
+        self.all
+    }
+
+    /// The row of the first column, if the columns follow each other.
+    #[inline(always)]
+    pub fn in_order(&self) -> Option<usize> {
+        let start = self.rows.first().map_or(0, |column| column.x);
+        let follow = self.rows.iter().zip(start..).all(|(column, x)| column.x == x);
+        follow.then_some(start)
+    }
+
+    /// Bytes from a column to the one `n` after it, where they follow each other.
+    #[inline(always)]
+    pub fn distance(&self, n: usize) -> usize {
+        n * self.n_groups * size_of::<X>()
+    }
+}
+
+/// Groups of a product's columns as they were quantised.
+#[inline(always)]
+pub fn quantised<'a>(p: &Product<'a>, groups: &Range<usize>) -> Columns<'a, XGroup> {
+    let n_groups = p.w.ne[0] / crate::quant::GROUP;
+    Columns { all: p.quantised, rows: p.columns, is_in_order: false, n_groups, groups: groups.clone() }
+}
+
+/// Bytes, as they are unpacked and quantised.
+pub struct Bytes<F>(PhantomData<F>);
+
+impl<F> Bytes<F> {
+    /// Of a format.
+    pub const fn new() -> Bytes<F> {
+        Bytes(PhantomData)
+    }
+}
+
+impl<F: Format> Form for Bytes<F> {
+    type Format = F;
+    type Group = F::Group;
+    type X = XGroup;
+    const UNPACKED: usize = 32;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [F::Group]) {
+        F::unpack(s, rows, out);
+    }
+
+    #[inline(always)]
+    fn columns<'a, S: Simd>(
+        &mut self,
+        _: S,
+        p: &Product<'a>,
+        groups: &Range<usize>,
+        _: &'a mut Arena,
+    ) -> Columns<'a, XGroup> {
+        quantised(p, groups)
+    }
+}
+
+/// Words of 16 bits, for bytes that have no instruction of their own.
+pub struct Words<F>(PhantomData<F>);
+
+impl<F> Words<F> {
+    /// Of a format.
+    pub const fn new() -> Words<F> {
+        Words(PhantomData)
+    }
+}
+
+impl<F: Format> Form for Words<F> {
+    type Format = F;
+    type Group = WordGroup;
+    type X = XWords;
+    const UNPACKED: usize = 16;
+
+    #[inline(always)]
+    fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [WordGroup]) {
+        let mut groups = [F::Group::ZERO; MAX_GROUPS];
+        let groups = &mut groups[..F::GROUPS];
+        F::unpack(s, rows, groups);
+        for (out, group) in out.iter_mut().zip(groups) {
+            out.set(s, group);
+        }
+    }
+
+    #[inline(always)]
+    fn columns<'a, S: Simd>(
+        &mut self,
+        s: S,
+        p: &Product<'a>,
+        groups: &Range<usize>,
+        room: &'a mut Arena,
+    ) -> Columns<'a, XWords> {
+        let bytes = quantised(p, groups);
+        let all = room.take::<XWords>(bytes.len() * groups.len());
+        for (c, out) in all.chunks_exact_mut(groups.len()).enumerate() {
+            for (out, x) in out.iter_mut().zip(bytes.column(c)) {
+                out.set(s, x);
+            }
+        }
+        Columns { all, rows: p.columns, is_in_order: true, n_groups: groups.len(), groups: 0..groups.len() }
+    }
+}

@@ -1,0 +1,147 @@
+//! Panels times many columns: unpacked, and used for all of them.
+
+use super::ahead::{NextColumns, NextPanels, NextRows};
+use super::columns::in_sixes;
+use super::form::{Columns, Form};
+use crate::ops::output::Tile;
+use crate::ops::product::{Product, write_out};
+use crate::quant::{Format, Multiply, ROWS, RowByRow, SideBySide};
+use crate::scratch::{Arena, Scratch};
+use crate::simd::{LANES, Simd, array};
+use std::ops::Range;
+
+/// Rows in any layout, `P` panels at a time, times columns whose next groups stay in the second cache while the rows pass.
+#[inline(always)]
+pub fn many_columns<S: Simd, M: Form, const P: usize>(
+    s: S,
+    form: &mut M,
+    p: &Product<'_>,
+    y: &mut Tile<'_>,
+    rows: &Range<usize>,
+    scratch: &mut Scratch,
+) {
+    let (n_groups, n_columns) = (p.w.ne[0] / crate::quant::GROUP, p.columns.len());
+    let chunk = M::UNPACKED / P;
+    let panels = scratch.panel.take::<M::Group>(M::UNPACKED);
+    let sums = scratch.sums.take::<[f32; LANES]>(rows.len().div_ceil(P * ROWS) * P * n_columns);
+    sums.fill([0.0; LANES]);
+    for start in (0..n_groups).step_by(chunk) {
+        let groups = start..(start + chunk).min(n_groups);
+        let x = form.columns(s, p, &groups, &mut scratch.words);
+        for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
+            // Panels past the last row keep their contents; their sums are not read.
+            for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
+                let n_rows = ROWS.min(rows.end - first);
+                let ahead = match first + ROWS < rows.end {
+                    true => NextRows::of::<M::Format>(p, first + ROWS, groups.clone()),
+                    false => NextRows::of::<M::Format>(
+                        p,
+                        rows.start,
+                        groups.end..(groups.end + chunk).min(n_groups),
+                    ),
+                };
+                let panel = &mut panel[..groups.len()];
+                unpack::<S, M>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
+            }
+            let panels = array(|i| &panels[i * chunk..][..groups.len()]);
+            let next = NextPanels::of::<M::Format>(p, rows, first, &groups);
+            multiply::<S, M, P>(s, form, &x, panels, next, sums);
+        }
+    }
+    write_out(s, y, p.columns, rows, sums, n_columns);
+}
+
+/// Unpacks groups of the rows from `first` on; fewer than 16 rows are copied to where 16 fit.
+#[inline(always)]
+#[allow(clippy::too_many_arguments)]
+fn unpack<S: Simd, M: Form>(
+    s: S,
+    p: &Product<'_>,
+    first: usize,
+    n_rows: usize,
+    groups: Range<usize>,
+    out: &mut [M::Group],
+    padded: &mut Arena,
+    ahead: &NextRows,
+) {
+    let (block, each) = (M::Format::BLOCK_BYTES, M::Format::GROUPS);
+    let n_bytes = groups.len() / each * block;
+    if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
+        let blocks = panel[ROWS * block * (groups.start / each)..].chunks_exact(ROWS * block);
+        for (block, out) in blocks.zip(out.chunks_exact_mut(each)) {
+            M::unpack(s, SideBySide(block), out);
+        }
+        return;
+    }
+    let start = p.w.offset_of([first, p.at[0], p.at[1]]) + groups.start / each * block;
+    let (mut bytes, mut stride) = (&p.w.bytes()[start..], p.w.nb[1]);
+    if n_rows < ROWS {
+        let padded = padded.take::<u8>(ROWS * n_bytes);
+        for (r, row) in padded.chunks_exact_mut(n_bytes).enumerate().take(n_rows) {
+            row.copy_from_slice(&bytes[r * stride..][..n_bytes]);
+        }
+        (bytes, stride) = (padded, n_bytes);
+    }
+    let n_blocks = out.len() / each;
+    for (b, out) in out.chunks_exact_mut(each).enumerate() {
+        ahead.prefetch_step(b, n_blocks);
+        M::unpack(s, RowByRow { bytes: &bytes[b * block..], stride }, out);
+    }
+}
+
+/// Adds the products of panels with all columns to their sums.
+#[inline(always)]
+fn multiply<S: Simd, M: Form, const P: usize>(
+    s: S,
+    form: &mut M,
+    x: &Columns<'_, M::X>,
+    panels: [&[M::Group]; P],
+    next: NextPanels<P>,
+    sums: &mut [[f32; LANES]],
+) {
+    let n = x.len();
+    let mut done = form.multiply::<S, P>(s, x, panels, next, sums);
+    if S::WIDE {
+        done = tiles::<S, M, P, 6>(s, x, panels, next, sums, done..done + in_sixes(n - done));
+    }
+    if S::TILED {
+        done = tiles::<S, M, P, 4>(s, x, panels, next, sums, done..n);
+    }
+    if S::TILED && !S::WIDE {
+        done = tiles::<S, M, P, 2>(s, x, panels, next, sums, done..n);
+    }
+    tiles::<S, M, P, 1>(s, x, panels, next, sums, done..n);
+}
+
+/// As many tiles of `C` columns as these columns are; the first column that is left.
+#[inline(always)]
+fn tiles<S: Simd, M: Form, const P: usize, const C: usize>(
+    s: S,
+    x: &Columns<'_, M::X>,
+    panels: [&[M::Group]; P],
+    next: NextPanels<P>,
+    sums: &mut [[f32; LANES]],
+    columns: Range<usize>,
+) -> usize {
+    let (n_columns, n_groups) = (x.len(), panels[0].len());
+    let distance = x.distance(C);
+    let mut done = columns.start;
+    while done + C <= columns.end {
+        let x = array(|c| x.column(done + c));
+        let ahead = (NextColumns { x, distance }, next.share(done..done + C, n_columns, n_groups));
+        let mut all = [[s.zero(); C]; P];
+        for i in 0..P {
+            for c in 0..C {
+                all[i][c] = s.load(&sums[i * n_columns + done + c]);
+            }
+        }
+        all = M::Group::add_products::<S, P, C>(s, panels, x, ahead, all);
+        for i in 0..P {
+            for c in 0..C {
+                s.store(all[i][c], &mut sums[i * n_columns + done + c]);
+            }
+        }
+        done += C;
+    }
+    done
+}
