@@ -12,6 +12,7 @@ mod header;
 mod lock;
 mod matrix;
 mod peer;
+mod roofline;
 mod tidy;
 
 use std::io::ErrorKind;
@@ -59,6 +60,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      between tokens, memory
   peer DIR [--isa native|avx512|avx2 [--source TREE]]
                      build the peer, llama.cpp, for an instruction set into DIR/ISA; of another tree, its llama-bench
+  roofline [--cpu NAME] [--only TEXT] [--show]
+                     what ports allow the innermost x86 loops of the cpu plugin, by llvm-mca (docs/perf/roofline.md);
+                     --cpu: another model of llvm-mca; --show: with the loops
   matrix [--json]    the plugins, one job each
   plugin NAME        run one job of the matrix: the plugin's tests, and conform on it
   conform [NAME]     build one plugin, or each, and run every case of `llmrt conform` on it";
@@ -101,6 +105,7 @@ fn main() -> ExitCode {
         ["peer", dir] => peer::build(dir, "native", None),
         ["peer", dir, "--isa", isa] => peer::build(dir, isa, None),
         ["peer", dir, "--isa", isa, "--source", tree] => peer::build(dir, isa, Some(tree)),
+        ["roofline", ref words @ ..] => roofline::roofline(words),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),
         ["plugin", name] => matrix::plugin(name),

@@ -13,6 +13,7 @@ const PAGES: &[(&str, usize)] = &[
     ("docs/contributing/", 3 << 10),
     ("docs/plugins/", 8 << 10),
     ("docs/perf/results.md", 6 << 10),
+    ("docs/perf/roofline.md", 8 << 10),
 ];
 
 /// Lines of a source file, and the files that may have more.
