@@ -55,6 +55,7 @@ pub struct Scratch {
     /// Columns of a product.
     pub columns: Vec<crate::ops::Column>,
     /// Integers of columns that are not one after the other, gathered for tiles.
+    #[cfg(any(test, target_arch = "x86_64"))]
     pub gathered: Vec<[u8; 32]>,
     /// First query of each sequence, in order.
     pub starts: Arena,

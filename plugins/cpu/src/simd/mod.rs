@@ -9,6 +9,7 @@ pub mod math;
 mod scalar;
 #[cfg(test)]
 mod tests;
+#[cfg(any(test, target_arch = "x86_64"))]
 pub mod tiles;
 #[cfg(test)]
 pub mod tiles_twin;

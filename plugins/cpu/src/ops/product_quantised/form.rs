@@ -71,12 +71,14 @@ impl<'a, X> Columns<'a, X> {
     }
 
     /// Groups of all rows, one after the other.
+    #[cfg(any(test, target_arch = "x86_64"))]
     #[inline(always)]
     pub fn all(&self) -> &'a [X] {
         self.all
     }
 
     /// The row of the first column, if the columns follow each other.
+    #[cfg(any(test, target_arch = "x86_64"))]
     #[inline(always)]
     pub fn in_order(&self) -> Option<usize> {
         let start = self.rows.first().map_or(0, |column| column.x);

@@ -1,6 +1,7 @@
 //! Products of quantised weights: panels of 16 rows, unpacked to 8 bits, times columns of activations in 8 bits.
 
 mod ahead;
+#[cfg(any(test, target_arch = "x86_64"))]
 mod by_tiles;
 mod columns;
 mod form;
@@ -12,8 +13,10 @@ use super::output::Tile;
 use super::product::{AHEAD, Product};
 use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, ROWS, SideBySide, XGroup};
 use crate::scratch::Scratch;
+#[cfg(any(test, target_arch = "x86_64"))]
 use crate::simd::tiles::Tiles;
 use crate::simd::{Isa, Simd, Stream, array, dispatch_also};
+#[cfg(any(test, target_arch = "x86_64"))]
 use by_tiles::ByTiles;
 use form::{Bytes, Words};
 use many::many_columns;
@@ -47,6 +50,7 @@ fn with_amx<F: Format>(amx: crate::simd::Amx, p: &Product<'_>, y: &mut Tile<'_>,
 }
 
 /// Columns from which on tiles multiply them.
+#[cfg(target_arch = "x86_64")]
 const TILED: usize = 16;
 /// Columns at a time: so many groups of them stay in the second cache.
 const COLUMNS: usize = 256;
@@ -80,6 +84,7 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
 }
 
 /// As [`quantised_with`] of many columns, eight of them at a time by tiles.
+#[cfg(any(test, target_arch = "x86_64"))]
 #[inline(always)]
 fn with_tiles<S: Simd, F: Format, T: Tiles>(
     s: S,
