@@ -6,6 +6,7 @@
 use super::tiles::{Config, Dots, Tiles, check, multiply_plainly, product};
 use super::{Isa, Set};
 use std::arch::asm;
+use std::cell::Cell;
 use std::marker::PhantomData;
 use std::sync::OnceLock;
 
@@ -70,7 +71,12 @@ fn multiplies(machine: Amx) -> bool {
     })
 }
 
-/// Tiles with a shape, of this thread alone.
+thread_local! {
+    /// Whether this thread's tiles have a shape.
+    static ARE_SHAPED: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Tiles with a shape, of this thread alone, the only value that it has.
 pub struct AmxTiles {
     quads: usize,
     of_this_thread: PhantomData<*const ()>,
@@ -103,10 +109,16 @@ impl Tiles for AmxTiles {
     #[inline(always)]
     fn shaped(_machine: Amx, quads: usize) -> AmxTiles {
         assert!(quads == 8 || quads == 4, "tiles of {quads} quads");
+        assert!(!ARE_SHAPED.replace(true), "the tiles of this thread are in use");
         let config = Config::of(quads);
         // SAFETY: the proof is at hand; the shapes are within the limits of palette 1, and 64 bytes are read.
         unsafe {
-            asm!("ldtilecfg [{}]", in(reg) config.0.as_ptr(), options(readonly, nostack, preserves_flags))
+            asm!(
+                "ldtilecfg [{}]", in(reg) config.0.as_ptr(),
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(readonly, nostack, preserves_flags)
+            )
         };
         AmxTiles { quads, of_this_thread: PhantomData }
     }
@@ -115,8 +127,8 @@ impl Tiles for AmxTiles {
     fn multiply(&mut self, x: &[u8], stride: usize, w: [&[[u8; 64]]; 2], dots: &mut Dots) {
         check(x, stride, w, self.quads);
         let [dots0, dots1] = &mut dots.0;
-        // SAFETY: a value of this type proves that this thread's tiles have their shape. `check` covers what is read; the
-        // tiles of results are as large as what they are stored to.
+        // SAFETY: a value of this type, of which a thread has one at a time, proves that its tiles have their shape. `check`
+        // covers what is read; the tiles of results are as large as what they are stored to.
         unsafe {
             product!(assemble
                 x = in(reg) x.as_ptr(),
@@ -137,6 +149,14 @@ impl Drop for AmxTiles {
     #[inline(always)]
     fn drop(&mut self) {
         // SAFETY: a value of this type proves that the machine has the instruction. No value of a tile is in use.
-        unsafe { asm!("tilerelease", options(nomem, nostack, preserves_flags)) };
+        unsafe {
+            asm!(
+                "tilerelease",
+                out("tmm0") _, out("tmm1") _, out("tmm2") _, out("tmm3") _,
+                out("tmm4") _, out("tmm5") _, out("tmm6") _, out("tmm7") _,
+                options(nomem, nostack, preserves_flags)
+            )
+        };
+        ARE_SHAPED.set(false);
     }
 }

@@ -20,7 +20,8 @@ pub trait Tiles {
     /// The proof that this machine has tiles.
     type Machine: Copy;
 
-    /// Shapes this thread's tiles for products of `quads` quads, until the value is dropped.
+    /// Shapes this thread's tiles for products of `quads` quads, until the value is dropped. Panics if the thread has a
+    /// value already.
     fn shaped(machine: Self::Machine, quads: usize) -> Self;
 
     /// dots[p][c][r] = Σ w·x over the quads, w the unsigned bytes 4r..4r+4 of each quad of panel p, x the signed bytes that
@@ -53,8 +54,8 @@ impl Config {
 /// Checks what [`Tiles::multiply`] refuses.
 #[inline(always)]
 pub fn check(x: &[u8], stride: usize, w: [&[[u8; 64]]; 2], quads: usize) {
-    let last = (COLUMNS - 1) * stride + 4 * quads;
-    assert!(last <= x.len(), "{COLUMNS} columns {stride} apart in {} bytes", x.len());
+    let end = stride.checked_mul(COLUMNS - 1).and_then(|last| last.checked_add(4 * quads));
+    assert!(end.is_some_and(|end| end <= x.len()), "{COLUMNS} columns {stride} apart in {} bytes", x.len());
     assert!(w.iter().all(|w| w.len() == quads), "{quads} quads of {} and {}", w[0].len(), w[1].len());
 }
 

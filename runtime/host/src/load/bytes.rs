@@ -1,5 +1,7 @@
 //! Bytes of tensors: out of the memory map where there is one, else read from the file.
 
+use std::ops::Range;
+
 use llmrt_gguf::TensorInfo;
 
 use super::mapping::Mapping;
@@ -78,11 +80,17 @@ impl Bytes<'_> {
         Ok(())
     }
 
-    /// Requests bytes of an item's range from storage, `n` from byte `off` on.
-    pub fn read_ahead(&self, item: &Item<'_>, off: u64, n: u64) {
-        if let Some(Some(mapping)) = self.maps.get(item.info.file) {
-            let range = item.range();
-            mapping.read_ahead(range.start + off..range.end.min(range.start + off + n));
+    /// Brings pages of a file into memory and into its map, if it is mapped.
+    pub fn read_ahead(&self, file: usize, range: Range<u64>) {
+        if let Some(Some(mapping)) = self.maps.get(file) {
+            mapping.read_ahead(range);
+        }
+    }
+
+    /// Requests pages of a file from storage, if it is mapped.
+    pub fn request(&self, file: usize, range: Range<u64>) {
+        if let Some(Some(mapping)) = self.maps.get(file) {
+            mapping.request(range);
         }
     }
 

@@ -1,15 +1,16 @@
 //! Copies of matrices for devices that could use the file in place and are faster with a layout of their own. Each copy
 //! is a buffer, so that all cores copy and seal at once.
 
+use std::ops::Range;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::sync::mpsc;
 
 use llmrt_abi::types::USAGE_WEIGHTS;
 
+use super::ahead::Ahead;
 use super::bytes::Bytes;
 use super::place::{Item, canonical};
 use super::progress::Progress;
-use super::read::CHUNK;
 use super::storage::{BUFFER_TYPE, Unsealed, bring};
 use super::weights::{Placed, WeightRequest};
 use super::{Error, Result};
@@ -38,16 +39,20 @@ impl<'a> Copies<'a> {
         Ok(Copies { items, layouts: Vec::new(), unsealed: Unsealed::default() })
     }
 
-    /// Fills and seals all of them, and releases the file's pages one by one. `filled(base, end)` is called for those
-    /// that the CPU can reach.
+    /// Fills and seals all of them, and releases the file's pages one by one; pages are read ahead, and those of `rest` (ranges of
+    /// files, by index) at last. `filled(base, end)` is called for those that the CPU can reach.
     pub fn fill(
         &mut self,
         bytes: &Bytes<'_>,
+        rest: &[(usize, Range<u64>)],
         progress: &mut Progress<'_>,
         filled: &mut dyn FnMut(*const u8, *const u8),
     ) -> Result<()> {
-        let team =
-            Team { items: &self.items, bytes, next: AtomicUsize::new(0), stopped: AtomicBool::new(false) };
+        if self.items.is_empty() {
+            return Ok(());
+        }
+        let (next, stopped, ahead) = Default::default();
+        let team = Team { items: &self.items, bytes, next, stopped, ahead };
         let mut done = std::thread::scope(|scope| {
             let (sender, receiver) = mpsc::channel();
             let n_threads = std::thread::available_parallelism().map_or(1, |n| n.get()).min(self.items.len());
@@ -58,7 +63,8 @@ impl<'a> Copies<'a> {
                 })
                 .collect();
             drop(sender);
-            scope.spawn(|| team.read_ahead());
+            let _end = team.ahead.until_dropped();
+            scope.spawn(|| team.ahead.read(bytes, team.items.iter().map(|(item, _)| item), rest));
             // Progress is reported on this thread, the one that waits for the load.
             let cancelled = receiver.iter().try_for_each(|n| progress.add(n)).inspect_err(|_| team.stop());
             let (mut done, mut failed) = (Vec::new(), cancelled.err());
@@ -70,7 +76,6 @@ impl<'a> Copies<'a> {
                     Err(_) => {}
                 }
             }
-            team.stop();
             failed.map_or(Ok(done), Err)
         })?;
         done.sort_by_key(|(i, _)| *i);
@@ -105,6 +110,7 @@ struct Team<'a> {
     bytes: &'a Bytes<'a>,
     next: AtomicUsize,
     stopped: AtomicBool,
+    ahead: Ahead,
 }
 
 /// Row of a matrix, the layout it got, and why it is the file's, if sealing failed.
@@ -120,6 +126,7 @@ impl Team<'_> {
             let mut copied = 0;
             let mut count = |n| {
                 copied += n;
+                self.ahead.copied(n);
                 if item.row_step.is_none() {
                     self.bytes.release(&item.info, copied);
                 }
@@ -130,20 +137,6 @@ impl Team<'_> {
             };
             let brought = bring(item, buffer, 0, self.bytes, &mut scratch, &mut count);
             done.push((i, brought.inspect_err(|_| self.stop())?));
-        }
-    }
-
-    /// Requests the bytes of all items from storage, in order, ahead of the threads that copy them. Requests wait where storage
-    /// has many already, so it is a thread of its own.
-    fn read_ahead(&self) {
-        for (item, _) in self.items {
-            let range = item.range();
-            for off in (0..range.end - range.start).step_by(CHUNK) {
-                if self.stopped.load(Relaxed) {
-                    return;
-                }
-                self.bytes.read_ahead(item, off, CHUNK as u64);
-            }
         }
     }
 

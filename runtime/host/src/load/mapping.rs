@@ -122,17 +122,23 @@ impl Mapping {
     /// Brings the pages of a range into memory and into the map, as touching them would; where the kernel has no call for it,
     /// they are requested from storage. A refusal costs time only.
     pub fn read_ahead(&self, range: Range<u64>) {
-        let page = page_size() as u64;
-        let start = range.start / page * page;
-        if let Some(bytes) = self.bytes(start..range.end) {
-            let advise = |advice| {
-                // SAFETY: the bytes are mapped while `self` is borrowed, and either advice leaves them as they are.
-                unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), advice) }
-            };
-            if advise(libc::MADV_POPULATE_READ) != 0 {
-                advise(libc::MADV_WILLNEED);
-            }
+        if !self.advise_range(range.clone(), libc::MADV_POPULATE_READ) {
+            self.request(range);
         }
+    }
+
+    /// Requests the pages of a range from storage. A refusal costs time only.
+    pub fn request(&self, range: Range<u64>) {
+        self.advise_range(range, libc::MADV_WILLNEED);
+    }
+
+    /// Whether the kernel took advice about the pages of a range, which leaves them as they are.
+    fn advise_range(&self, range: Range<u64>, advice: i32) -> bool {
+        let page = page_size() as u64;
+        self.bytes(range.start / page * page..range.end).is_some_and(|bytes| {
+            // SAFETY: the bytes are mapped while `self` is borrowed, and either advice of the callers only brings pages.
+            unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), advice) == 0 }
+        })
     }
 
     /// From now on lost pages of the fragments are replaced by zeros.

@@ -19,6 +19,7 @@ mod place;
 pub mod seal_cache;
 mod storage;
 
+mod ahead;
 mod bytes;
 mod check;
 mod dequantised;

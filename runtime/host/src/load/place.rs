@@ -43,7 +43,7 @@ pub(super) struct Item<'a> {
 
 impl Item<'_> {
     /// The byte range in its file that has all of it.
-    pub fn range(&self) -> Range<u64> {
+    fn range(&self) -> Range<u64> {
         let between = |step: u64| self.info.ne[1].saturating_sub(1) * step.saturating_sub(self.row());
         self.info.offset..self.info.offset + self.info.nbytes + self.row_step.map_or(0, between)
     }
@@ -80,6 +80,7 @@ pub(super) fn place(
     let ahead = if is_lazy { ReadAhead::NONE } else { ReadAhead::for_this_machine() };
     let all_data = options.check_tensors;
     let maps = map(files, requested, (options.mode, ahead), extent, all_data, &mut weights.warnings)?;
+    let rest: Vec<_> = others.iter().map(|item| (item.info.file, item.range())).collect();
     let (in_place, moved): (Vec<_>, Vec<_>) = others.into_iter().partition(|item| is_in_place(item, &maps));
     let mut storage = Storage::new(moved)?;
     let mut copies = Copies::new(copied)?;
@@ -101,7 +102,7 @@ pub(super) fn place(
             found.addresses().into_iter().for_each(|(base, end)| lock(base, end));
             progress.add(found.n_bytes())?;
         }
-        copies.fill(&bytes, &mut progress, &mut lock)?;
+        copies.fill(&bytes, &rest, &mut progress, &mut lock)?;
         storage.fill(&bytes, &mut progress, lock)
     });
     // A file that was truncated meanwhile explains bad numbers, so its length is checked first.

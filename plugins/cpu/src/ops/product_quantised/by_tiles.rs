@@ -26,12 +26,12 @@ pub struct ByTiles<F, T> {
     ring: [Dots; RING],
     /// Integers of columns that are not one after the other: column by column, those of the groups at hand.
     gathered: Vec<[u8; 32]>,
-    columns: Columns,
+    addresses: Addresses,
 }
 
 /// Where the integers of columns are: bytes to the first, from a column to the next, from a group to the next.
 #[derive(Clone, Copy)]
-struct Columns {
+struct Addresses {
     is_gathered: bool,
     first: usize,
     column: usize,
@@ -53,9 +53,9 @@ impl<F: Format, T: Tiles> ByTiles<F, T> {
     /// Tiles shaped for a format, and room to gather columns in.
     #[inline(always)]
     pub fn new(machine: T::Machine, gathered: Vec<[u8; 32]>) -> ByTiles<F, T> {
-        let columns = Columns { is_gathered: false, first: 0, column: 0, group: 0 };
+        let addresses = Addresses { is_gathered: false, first: 0, column: 0, group: 0 };
         let tiles = T::shaped(machine, 8 / F::Group::HALVES);
-        ByTiles { format: PhantomData, tiles, ring: [Dots::ZERO; RING], gathered, columns }
+        ByTiles { format: PhantomData, tiles, ring: [Dots::ZERO; RING], gathered, addresses }
     }
 
     /// The room, for other products.
@@ -70,7 +70,7 @@ impl<F: Format, T: Tiles> ByTiles<F, T> {
             Some(start) => (false, start * n_groups + groups.start, n_groups, size_of::<XGroup>()),
             None => (true, 0, groups.len(), 32),
         };
-        self.columns = Columns { is_gathered, first: first * group, column: column * group, group };
+        self.addresses = Addresses { is_gathered, first: first * group, column: column * group, group };
         if is_gathered {
             self.gathered.clear();
             for c in 0..x.len() {
@@ -93,11 +93,11 @@ impl<F: Format, T: Tiles> ByTiles<F, T> {
             return step;
         }
         let quads = 8 / F::Group::HALVES;
-        let bytes: &[u8] = match self.columns.is_gathered {
+        let bytes: &[u8] = match self.addresses.is_gathered {
             true => self.gathered.as_flattened(),
             false => bytemuck::cast_slice(x.all()),
         };
-        let at = &self.columns;
+        let at = &self.addresses;
         let first = &bytes[at.first + column * at.column + group * at.group + half * 4 * quads..];
         let w = array(|k: usize| &panels[k][group].quads()[half * quads..][..quads]);
         self.tiles.multiply(first, at.column, w, &mut self.ring[i % RING]);

@@ -170,7 +170,8 @@ fn pages_that_are_read_ahead_have_the_same_bytes_and_no_range_is_refused() {
     let (_temp, file, mapping) = mapped(10, ReadAhead::NONE);
     let page = page_size() as u64;
     for range in [0..file.len, page + 5..3 * page, 5..5, 10 * page..file.len, 10 * page..20 * page] {
-        mapping.read_ahead(range);
+        mapping.read_ahead(range.clone());
+        mapping.request(range);
     }
     let bytes = mapping.bytes(0..file.len).unwrap();
     assert!(bytes.iter().enumerate().all(|(i, &b)| b == (i / page as usize + i) as u8));
