@@ -59,7 +59,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      llmrt serve and a peer's server under the same load: tok/s, times to the first token and
                      between tokens, memory
   peer DIR [--isa native|avx512|avx2 [--source TREE]]
-                     build the peer, llama.cpp, for an instruction set into DIR/ISA; of another tree, its llama-bench
+                     build the peer, llama.cpp, for an instruction set into DIR/ISA; another tree into DIR/TREE/ISA
   roofline [--cpu NAME] [--only TEXT] [--show]
                      what ports allow the innermost x86 loops of the cpu plugin, by llvm-mca (docs/perf/roofline.md);
                      --cpu: another model of llvm-mca; --show: with the loops

@@ -18,8 +18,9 @@ const PROGRAMS: [&str; 5] =
 const OF_A_TREE: [&str; 2] = ["llama-bench", "llama-batched-bench"];
 
 /// AVX2, FMA and F16C.
-const AVX2: [&str; 6] = [
+const AVX2: [&str; 7] = [
     "-DGGML_NATIVE=OFF",
+    "-DGGML_SSE42=ON",
     "-DGGML_AVX=ON",
     "-DGGML_AVX2=ON",
     "-DGGML_FMA=ON",
@@ -38,10 +39,11 @@ fn options(isa: &str) -> Result<Vec<&'static str>, String> {
 }
 
 /// Builds in `DIR/build`, and copies the programs to `DIR/ISA`: from the package, which is downloaded and unpacked, or from the
-/// tree `source`. Needs cmake and ninja, for the package pip and tar.
+/// tree `source`, whose name is one more folder after `DIR`. Needs cmake and ninja, for the package pip and tar.
 pub fn build(dir: &str, isa: &str, source: Option<&str>) -> Result<(), String> {
     let isa_options = options(isa)?;
-    let dir = Path::new(dir);
+    let tree = source.and_then(|tree| Path::new(tree).file_name());
+    let dir = &tree.map_or(dir.into(), |name| Path::new(dir).join(name));
     let (build, to) = (dir.join("build"), dir.join(isa));
     std::fs::create_dir_all(&to).map_err(|e| format!("{}: {e}", to.display()))?;
     let (source, programs) = match source {

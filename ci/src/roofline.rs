@@ -25,8 +25,10 @@ pub fn roofline(words: &[&str]) -> Result<(), String> {
         let turn = loops::function(&assembly, &kernel.function)
             .and_then(|lines| loops::one_turn(&lines, kernel.instruction, kernel.n, kernel.with));
         let Some(turn) = turn else {
-            println!("| {} | {} | not found |", kernel.name, kernel.level);
-            continue;
+            return Err(format!(
+                "{} for {}: no such loop; see ci/src/roofline/kernels.rs",
+                kernel.name, kernel.level
+            ));
         };
         println!("{}", row(kernel, cpu, &turn, &simulate(cpu, &turn)?)?);
         if words.contains(&"--show") {
