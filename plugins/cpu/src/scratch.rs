@@ -42,8 +42,8 @@ impl Arena {
 pub struct Scratch {
     /// Unpacked weights.
     pub panel: Arena,
-    /// Columns in words.
-    pub words: Arena,
+    /// Columns of a product in words, or one after the other.
+    pub activations: Arena,
     /// Rows that need padding.
     pub rows: Arena,
     /// Sums.
@@ -54,9 +54,6 @@ pub struct Scratch {
     pub packed: Arena,
     /// Columns of a product.
     pub columns: Vec<crate::ops::Column>,
-    /// Integers of columns that are not one after the other, gathered for tiles.
-    #[cfg(any(test, target_arch = "x86_64"))]
-    pub gathered: Vec<[u8; 32]>,
     /// First query of each sequence, in order.
     pub starts: Arena,
     /// More floats, for attention and rope.

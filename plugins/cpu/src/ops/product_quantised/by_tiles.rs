@@ -24,18 +24,6 @@ pub struct ByTiles<F, T> {
     format: PhantomData<F>,
     tiles: T,
     ring: [Dots; RING],
-    /// Integers of columns that are not one after the other: column by column, those of the groups at hand.
-    gathered: Vec<[u8; 32]>,
-    addresses: Addresses,
-}
-
-/// Where the integers of columns are: bytes to the first, from a column to the next, from a group to the next.
-#[derive(Clone, Copy)]
-struct Addresses {
-    is_gathered: bool,
-    first: usize,
-    column: usize,
-    group: usize,
 }
 
 /// A step of all columns with two panels.
@@ -50,33 +38,11 @@ struct Step {
 }
 
 impl<F: Format, T: Tiles> ByTiles<F, T> {
-    /// Tiles shaped for a format, and room to gather columns in.
+    /// Tiles shaped for a format.
     #[inline(always)]
-    pub fn new(machine: T::Machine, gathered: Vec<[u8; 32]>) -> ByTiles<F, T> {
-        let addresses = Addresses { is_gathered: false, first: 0, column: 0, group: 0 };
+    pub fn new(machine: T::Machine) -> ByTiles<F, T> {
         let tiles = T::shaped(machine, 8 / F::Group::HALVES);
-        ByTiles { format: PhantomData, tiles, ring: [Dots::ZERO; RING], gathered, addresses }
-    }
-
-    /// The room, for other products.
-    pub fn room(self) -> Vec<[u8; 32]> {
-        self.gathered
-    }
-
-    /// Finds groups of all columns, or gathers them, since rows of a tile are equally far apart.
-    #[inline(always)]
-    fn gather(&mut self, x: &form::Columns<'_, XGroup>, n_groups: usize, groups: &Range<usize>) {
-        let (is_gathered, first, column, group) = match x.in_order() {
-            Some(start) => (false, start * n_groups + groups.start, n_groups, size_of::<XGroup>()),
-            None => (true, 0, groups.len(), 32),
-        };
-        self.addresses = Addresses { is_gathered, first: first * group, column: column * group, group };
-        if is_gathered {
-            self.gathered.clear();
-            for c in 0..x.len() {
-                self.gathered.extend(x.column(c).iter().map(|x| bytemuck::cast::<_, [u8; 32]>(x.q)));
-            }
-        }
+        ByTiles { format: PhantomData, tiles, ring: [Dots::ZERO; RING] }
     }
 
     /// Begins the products of a step, unless it is past the last one; the next step.
@@ -93,14 +59,9 @@ impl<F: Format, T: Tiles> ByTiles<F, T> {
             return step;
         }
         let quads = 8 / F::Group::HALVES;
-        let bytes: &[u8] = match self.addresses.is_gathered {
-            true => self.gathered.as_flattened(),
-            false => bytemuck::cast_slice(x.all()),
-        };
-        let at = &self.addresses;
-        let first = &bytes[at.first + column * at.column + group * at.group + half * 4 * quads..];
+        let bytes: &[u8] = bytemuck::cast_slice(&x.tail(column)[group..]);
         let w = array(|k: usize| &panels[k][group].quads()[half * quads..][..quads]);
-        self.tiles.multiply(first, at.column, w, &mut self.ring[i % RING]);
+        self.tiles.multiply(&bytes[half * 4 * quads..], x.distance(1), w, &mut self.ring[i % RING]);
         match (half + 1 < F::Group::HALVES, group + 1 < panels[0].len()) {
             (true, _) => Step { i: i + 1, half: half + 1, ..step },
             (false, true) => Step { i: i + 1, group: group + 1, half: 0, ..step },
@@ -126,11 +87,10 @@ impl<F: Format, T: Tiles> Form for ByTiles<F, T> {
         _: S,
         p: &Product<'a>,
         groups: &Range<usize>,
-        _: &'a mut Arena,
+        room: &'a mut Arena,
     ) -> form::Columns<'a, XGroup> {
-        let x = form::quantised(p, groups);
-        self.gather(&x, p.w.ne[0] / crate::quant::GROUP, groups);
-        x
+        // Rows of a tile are equally far apart.
+        form::quantised(p, groups).in_order(room)
     }
 
     /// Adds the products of two panels with as many columns as are whole tiles; the first column that is left.

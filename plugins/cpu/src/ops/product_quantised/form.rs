@@ -66,30 +66,50 @@ impl<'a, X> Columns<'a, X> {
     /// One of them.
     #[inline(always)]
     pub fn column(&self, c: usize) -> &'a [X] {
+        &self.all[self.start(c)..][..self.groups.len()]
+    }
+
+    /// What follows the beginning of one of them.
+    #[cfg(any(test, target_arch = "x86_64"))]
+    #[inline(always)]
+    pub fn tail(&self, c: usize) -> &'a [X] {
+        &self.all[self.start(c)..]
+    }
+
+    /// Where one of them begins.
+    #[inline(always)]
+    fn start(&self, c: usize) -> usize {
         let row = if self.is_in_order { c } else { self.rows[c].x };
-        &self.all[row * self.n_groups..][self.groups.clone()]
-    }
-
-    /// Groups of all rows, one after the other.
-    #[cfg(any(test, target_arch = "x86_64"))]
-    #[inline(always)]
-    pub fn all(&self) -> &'a [X] {
-        self.all
-    }
-
-    /// The row of the first column, if the columns follow each other.
-    #[cfg(any(test, target_arch = "x86_64"))]
-    #[inline(always)]
-    pub fn in_order(&self) -> Option<usize> {
-        let start = self.rows.first().map_or(0, |column| column.x);
-        let follow = self.rows.iter().zip(start..).all(|(column, x)| column.x == x);
-        follow.then_some(start)
+        row * self.n_groups + self.groups.start
     }
 
     /// Bytes from a column to the one `n` after it, where they follow each other.
     #[inline(always)]
     pub fn distance(&self, n: usize) -> usize {
         n * self.n_groups * size_of::<X>()
+    }
+}
+
+impl<'a, X: bytemuck::Pod> Columns<'a, X> {
+    /// Of groups that were made for this product alone, column by column.
+    #[inline(always)]
+    fn made(all: &'a [X], rows: &'a [Column], n_groups: usize) -> Columns<'a, X> {
+        Columns { all, rows, is_in_order: true, n_groups, groups: 0..n_groups }
+    }
+
+    /// Columns that follow each other: these, or copies of them in `room`.
+    #[cfg(any(test, target_arch = "x86_64"))]
+    #[inline(always)]
+    pub fn in_order(self, room: &'a mut Arena) -> Columns<'a, X> {
+        let (first, n_groups) = (self.rows.first().map_or(0, |column| column.x), self.groups.len());
+        if self.rows.iter().zip(first..).all(|(column, x)| column.x == x) {
+            return self;
+        }
+        let all = room.take::<X>(self.len() * n_groups);
+        for (c, out) in all.chunks_exact_mut(n_groups).enumerate() {
+            out.copy_from_slice(self.column(c));
+        }
+        Columns::made(all, self.rows, n_groups)
     }
 }
 
@@ -101,14 +121,7 @@ pub fn quantised<'a>(p: &Product<'a>, groups: &Range<usize>) -> Columns<'a, XGro
 }
 
 /// Bytes, as they are unpacked and quantised.
-pub struct Bytes<F>(PhantomData<F>);
-
-impl<F> Bytes<F> {
-    /// Of a format.
-    pub const fn new() -> Bytes<F> {
-        Bytes(PhantomData)
-    }
-}
+pub struct Bytes<F>(pub PhantomData<F>);
 
 impl<F: Format> Form for Bytes<F> {
     type Format = F;
@@ -134,14 +147,7 @@ impl<F: Format> Form for Bytes<F> {
 }
 
 /// Words of 16 bits, for bytes that have no instruction of their own.
-pub struct Words<F>(PhantomData<F>);
-
-impl<F> Words<F> {
-    /// Of a format.
-    pub const fn new() -> Words<F> {
-        Words(PhantomData)
-    }
-}
+pub struct Words<F>(pub PhantomData<F>);
 
 impl<F: Format> Form for Words<F> {
     type Format = F;
@@ -174,6 +180,6 @@ impl<F: Format> Form for Words<F> {
                 out.set(s, x);
             }
         }
-        Columns { all, rows: p.columns, is_in_order: true, n_groups: groups.len(), groups: 0..groups.len() }
+        Columns::made(all, p.columns, groups.len())
     }
 }

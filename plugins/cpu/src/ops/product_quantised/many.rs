@@ -27,7 +27,7 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
     sums.fill([0.0; LANES]);
     for start in (0..n_groups).step_by(chunk) {
         let groups = start..(start + chunk).min(n_groups);
-        let x = form.columns(s, p, &groups, &mut scratch.words);
+        let x = form.columns(s, p, &groups, &mut scratch.activations);
         for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
             // Panels past the last row keep their contents; their sums are not read.
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {

@@ -20,6 +20,7 @@ use crate::simd::{Isa, Simd, Stream, array, dispatch_also};
 use by_tiles::ByTiles;
 use form::{Bytes, Words};
 use many::many_columns;
+use std::marker::PhantomData;
 use std::ops::Range;
 
 /// Makes the elements of all columns that are in `y`.
@@ -69,7 +70,7 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
         _ => rows.start,
     };
     if !rows.is_empty() {
-        let (mut bytes, mut words) = (Bytes::<F>::new(), Words::<F>::new());
+        let (mut bytes, mut words) = (Bytes::<F>(PhantomData), Words::<F>(PhantomData));
         for columns in p.columns.chunks(COLUMNS) {
             let p = &Product { columns, ..*p };
             let by_words = S::BY_WORDS && F::Group::IS_BYTES && columns.len() >= BY_WORDS;
@@ -94,11 +95,10 @@ fn with_tiles<S: Simd, F: Format, T: Tiles>(
     scratch: &mut Scratch,
 ) {
     let [rows, ..] = y.dims();
-    let mut tiles = ByTiles::<F, T>::new(machine, std::mem::take(&mut scratch.gathered));
+    let mut tiles = ByTiles::<F, T>::new(machine);
     for columns in p.columns.chunks(COLUMNS) {
         many_columns::<S, _, 2>(s, &mut tiles, &Product { columns, ..*p }, y, &rows, scratch);
     }
-    scratch.gathered = tiles.room();
 }
 
 /// Sealed panels times at most `C` columns, block by block as memory brings them; the first row that is left.
