@@ -82,27 +82,31 @@ impl Bytes<'_> {
 
     /// Brings pages of a file into memory and into its map, if it is mapped.
     pub fn read_ahead(&self, file: usize, range: Range<u64>) {
-        if let Some(Some(mapping)) = self.maps.get(file) {
+        if let Some(mapping) = self.map(file) {
             mapping.read_ahead(range);
         }
     }
 
     /// Requests pages of a file from storage, if it is mapped.
     pub fn request(&self, file: usize, range: Range<u64>) {
-        if let Some(Some(mapping)) = self.maps.get(file) {
+        if let Some(mapping) = self.map(file) {
             mapping.request(range);
         }
     }
 
     /// Lets go of the pages of the first `n` bytes of a tensor; the file still has them.
     pub fn release(&self, tensor: &TensorInfo, n: u64) {
-        if let Some(Some(mapping)) = self.maps.get(tensor.file) {
+        if let Some(mapping) = self.map(tensor.file) {
             mapping.release(tensor.offset..tensor.offset + n);
         }
     }
 
     fn mapped(&self, tensor: &TensorInfo, off: u64, n: u64) -> Option<&[u8]> {
         let start = tensor.offset + off;
-        self.maps.get(tensor.file)?.as_ref()?.bytes(start..start + n)
+        self.map(tensor.file)?.bytes(start..start + n)
+    }
+
+    fn map(&self, file: usize) -> Option<&Mapping> {
+        self.maps.get(file)?.as_ref()
     }
 }

@@ -113,9 +113,10 @@ impl Mapping {
     }
 
     fn advise(&self, file: &OpenFile, n: usize, advice: i32, name: &str, warnings: &mut Vec<String>) {
-        // SAFETY: the first `n` bytes are mapped, and both kinds of advice leave them as they are.
-        let code = unsafe { libc::madvise(self.base.as_ptr().cast(), n, advice) };
-        let code = if code == 0 { 0 } else { io::Error::last_os_error().raw_os_error().unwrap_or(0) };
+        let code = match self.advise_range(self.start..self.start + n as u64, advice) {
+            true => 0,
+            false => io::Error::last_os_error().raw_os_error().unwrap_or(0),
+        };
         warn(warnings, file, name, code);
     }
 
@@ -136,7 +137,7 @@ impl Mapping {
     fn advise_range(&self, range: Range<u64>, advice: i32) -> bool {
         let page = page_size() as u64;
         self.bytes(range.start / page * page..range.end).is_some_and(|bytes| {
-            // SAFETY: the bytes are mapped while `self` is borrowed, and either advice of the callers only brings pages.
+            // SAFETY: the bytes are mapped while `self` is borrowed, and no advice of the callers changes them.
             unsafe { libc::madvise(bytes.as_ptr().cast_mut().cast(), bytes.len(), advice) == 0 }
         })
     }
