@@ -18,7 +18,7 @@ use llmrt_gguf::{Metadata, printable_name};
 use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
-const ARCHS: [(&str, &Arch); 10] = [
+const ARCHS: &[(&str, &Arch)] = &[
     ("deepseek2", &deepseek2::ARCH),
     ("falcon", &falcon::ARCH),
     ("gemma2", &gemma2::ARCH),
@@ -66,7 +66,7 @@ pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let known = ARCHS.iter().find(|(name, _)| *name == found);
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
         found: printable_name(found).into_owned(),
-        expected: ARCHS.map(|(name, _)| name).join(", "),
+        expected: architectures().collect::<Vec<_>>().join(", "),
     })?;
     Ok((found, arch))
 }
