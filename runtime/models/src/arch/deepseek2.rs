@@ -1,12 +1,12 @@
-//! DeepSeek V2 (arXiv 2405.04434): latent attention, whose cache is one row for all heads; experts beside an FFN that all
-//! tokens go through; first layers without experts. V3 (2412.19437) as far as its experts are not chosen by groups.
+//! DeepSeek V2 and V3 (arXiv 2405.04434, 2412.19437): latent attention, whose cache is one row for all heads; experts beside
+//! an FFN that all tokens go through, in V3 chosen by groups; first layers without experts.
 
 use super::Arch;
-use crate::blocks::{ffn_gated, ffn_shared, head, mla, mla_output, moe, token_embedding};
+use crate::blocks::{ffn, head, mla, mla_output, token_embedding};
 use crate::builder::Builder;
-use crate::config::{Config, Gating, Keys, MAX_DIM, MlaConfig, Norm, RopeKind};
+use crate::config::{Config, Gating, Keys, MlaConfig, Norm, RopeKind};
 use crate::error::Result;
-use llmrt_graph::{Activation, Tensor};
+use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
@@ -14,7 +14,18 @@ pub(super) const ARCH: Arch =
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.mla = MlaConfig::read(keys, &cfg.rope)?;
     set_scale(cfg, keys)?;
-    set_experts(cfg, keys)
+    if let Some(moe) = &mut cfg.moe {
+        moe.gating = keys.gating(default_gating(cfg.n_layer, cfg.n_vocab))?;
+    }
+    Ok(())
+}
+
+/// For files without the key: those of the first models, and of GLM 4.7 Flash, the only one of them with sigmoids.
+fn default_gating(n_layer: usize, n_vocab: u64) -> Gating {
+    match (n_layer, n_vocab) {
+        (47 | 48, 154_880) => Gating::Sigmoid,
+        _ => Gating::SoftMax,
+    }
 }
 
 /// YaRN (arXiv 2309.00071, section 3.4) sharpens the softmax of stretched contexts by factors on Q and K. These models
@@ -31,31 +42,6 @@ fn set_scale(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-fn set_experts(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
-    let Some(moe) = &mut cfg.moe else { return Ok(()) };
-    let n_dense = keys.count_or("leading_dense_block_count", 0..=cfg.n_layer as u64, 0)?;
-    let n_ff = keys.count("expert_feed_forward_length", 1..=MAX_DIM)?;
-    for (il, layer) in cfg.layers.iter_mut().enumerate() {
-        layer.is_moe = il as u64 >= n_dense;
-        layer.n_ff = if layer.is_moe { n_ff } else { layer.n_ff };
-    }
-    moe.n_ff_shared = n_ff * keys.count_or("expert_shared_count", 0..=MAX_SHARED, 0)?;
-    moe.normalise = keys.optional("expert_weights_norm")?.unwrap_or(false);
-    moe.gating = match keys.count_or("expert_gating_func", 1..=2, 1)? {
-        1 => Gating::SoftMax,
-        _ => Gating::Sigmoid,
-    };
-    match keys.count_or("expert_group_count", 0..=u64::MAX, 1)? {
-        1 => Ok(()),
-        n => {
-            Err(keys.bad("expert_group_count", n, "1: experts that are chosen by groups are not implemented"))
-        }
-    }
-}
-
-/// Far above every model.
-const MAX_SHARED: u64 = 1 << 10;
-
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
     let x = token_embedding(b)?; // [n_embd, n_tokens]
     let x = b.layers(x, block)?; // [n_embd, n_outputs]
@@ -70,12 +56,6 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = b.add("ffn_inp", attn, x);
 
     let h = b.norm("ffn_norm", x)?;
-    let ffn = match &b.cfg.moe {
-        Some(cfg) if b.layer().is_moe => {
-            let chosen = moe(b, cfg, Activation::Silu, h)?;
-            ffn_shared(b, cfg.n_ff_shared, Activation::Silu, h, chosen)?
-        }
-        _ => ffn_gated(b, Activation::Silu, h)?,
-    };
+    let ffn = ffn(b, h)?;
     Ok(b.add("l_out", ffn, x))
 }

@@ -1,11 +1,11 @@
 //! Llama 1 to 3 (arXiv 2302.13971, 2307.09288, 2407.21783), Mistral (2310.06825) and, with experts, Mixtral (2401.04088).
 
 use super::Arch;
-use crate::blocks::{attention, attention_output, ffn_gated, head, moe, qkv, rope, token_embedding};
+use crate::blocks::{attention, attention_output, ffn, head, qkv, rope, token_embedding};
 use crate::builder::Builder;
 use crate::config::{Norm, RopeKind};
 use crate::error::Result;
-use llmrt_graph::{Activation, Tensor};
+use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch = Arch {
     has_attention: true,
@@ -15,6 +15,7 @@ pub(super) const ARCH: Arch = Arch {
         let window = keys.optional("attention.sliding_window")?.unwrap_or(0);
         cfg.set_window(window, |_| true);
         cfg.ffn_scales = true;
+        cfg.moe.iter_mut().for_each(|moe| moe.normalise = true);
         Ok(())
     },
     graph,
@@ -36,9 +37,6 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = b.add("ffn_inp", attn, x);
 
     let h = b.norm("ffn_norm", x)?;
-    let ffn = match &b.cfg.moe {
-        None => ffn_gated(b, Activation::Silu, h)?,
-        Some(experts) => moe(b, experts, Activation::Silu, h)?,
-    };
+    let ffn = ffn(b, h)?;
     Ok(b.add("l_out", ffn, x))
 }

@@ -13,24 +13,6 @@ pub(crate) fn ffn_gated(b: &mut Builder<'_>, activation: Activation, x: Tensor) 
     down(b, h)
 }
 
-/// `chosen` plus the same with the matrices that all tokens of an MoE layer go through, if there are any.
-pub(crate) fn ffn_shared(
-    b: &mut Builder<'_>,
-    n_ff: u64,
-    activation: Activation,
-    x: Tensor,
-    chosen: Tensor,
-) -> Result<Tensor> {
-    if n_ff == 0 {
-        return Ok(chosen);
-    }
-    let up = b.ffn_linear("ffn_up_shexp", n_ff, x)?;
-    let gate = b.ffn_linear("ffn_gate_shexp", n_ff, x)?;
-    let h = b.g.glu(activation, gate, Some(up)); // [n_ff, n]
-    let shared = b.ffn_linear("ffn_down_shexp", b.cfg.n_embd, h)?;
-    Ok(b.add("ffn_out", chosen, shared))
-}
-
 /// As `ffn_gated`, with the rows of gate and up in one matrix, gate first.
 pub(crate) fn ffn_fused(b: &mut Builder<'_>, activation: Activation, x: Tensor) -> Result<Tensor> {
     let gate_up = b.ffn_linear("ffn_up", 2 * b.layer().n_ff, x)?;

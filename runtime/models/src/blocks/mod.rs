@@ -11,8 +11,8 @@ mod ssm;
 
 pub(crate) use attention::{attention, attention_output, qkv, rope};
 pub(crate) use embedding::{position_embedding, token_embedding};
-pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_shared};
+pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain};
 pub(crate) use head::head;
 pub(crate) use mla::{mla, mla_output};
-pub(crate) use moe::moe;
+pub(crate) use moe::ffn;
 pub(crate) use ssm::{mamba2, mamba2_output};

@@ -8,7 +8,7 @@ mod ssm;
 
 pub(crate) use keys::Keys;
 pub use mla::MlaConfig;
-pub use moe::{Gating, MoeConfig};
+pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, Weighted};
 pub use rope::{RopeConfig, RopeKind};
 pub use ssm::SsmConfig;
 
@@ -64,8 +64,10 @@ pub struct LayerConfig {
     pub n_head: u64,
     /// KV heads; they divide the query heads.
     pub n_head_kv: u64,
-    /// Elements between the FFN's matrices, or between an expert's.
+    /// Elements between the FFN's matrices.
     pub n_ff: u64,
+    /// Elements between an expert's matrices.
+    pub n_ff_expert: u64,
     /// Whether the FFN is experts.
     pub is_moe: bool,
     /// Tokens that attention sees, the query included; 0: all.
@@ -91,15 +93,17 @@ impl Config {
         rope: RopeKind,
     ) -> Result<Config> {
         let keys = Keys { meta, arch };
-        let n_layer = keys.count("block_count", 1..=MAX_LAYERS)? as usize;
+        let n_layer = read_n_layer(&keys)?;
         let n_embd = keys.count("embedding_length", 1..=MAX_DIM)?;
         let n_ctx_train = keys.count("context_length", 1..=MAX_DIM)?;
-        let moe = MoeConfig::read(&keys)?;
+        let mut moe = MoeConfig::read(&keys)?;
         let mut layers = match has_attention {
             true => read_layers(&keys, n_layer)?,
             false => vec![LayerConfig::default(); n_layer],
         };
-        layers.iter_mut().for_each(|layer| layer.is_moe = moe.is_some());
+        if let Some(moe) = &mut moe {
+            moe.read_layers(&keys, &mut layers)?;
+        }
 
         let head_dim = (n_embd / layers[0].n_head.max(1)).max(1);
         let head_dim_k = keys.count_or("attention.key_length", 1..=MAX_DIM, head_dim)?;
@@ -132,6 +136,11 @@ impl Config {
         })
     }
 
+    /// The experts, of an architecture that has no dense models.
+    pub(crate) fn experts(&mut self, keys: &Keys<'_>) -> Result<&mut MoeConfig> {
+        self.moe.as_mut().ok_or_else(|| keys.bad("expert_count", 0, "1 or more"))
+    }
+
     /// Gives layers a sliding window of the length in the metadata, if that is not 0: those `which` picks.
     pub(crate) fn set_window(&mut self, window: u32, which: impl Fn(usize) -> bool) {
         for (il, layer) in self.layers.iter_mut().enumerate() {
@@ -154,6 +163,13 @@ impl Config {
 pub(crate) const MAX_DIM: u64 = 1 << 26;
 const MAX_LAYERS: u64 = 1 << 12;
 
+/// Layers that predict more than one token ahead follow the others; they are for speculation, which does without them.
+fn read_n_layer(keys: &Keys<'_>) -> Result<usize> {
+    let n_block = keys.count("block_count", 1..=MAX_LAYERS)?;
+    let n_ahead = keys.count_or("nextn_predict_layers", 0..=n_block - 1, 0)?;
+    Ok((n_block - n_ahead) as usize)
+}
+
 fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
     let n_head = keys.per_layer("attention.head_count", n_layer, 1..=MAX_DIM, None)?;
     let n_head_kv = keys.per_layer("attention.head_count_kv", n_layer, 1..=MAX_DIM, Some(&n_head))?;
@@ -171,8 +187,7 @@ fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
             n_head,
             n_head_kv,
             n_ff,
-            is_moe: false,
-            window: 0,
+            ..LayerConfig::default()
         })
         .collect())
 }
