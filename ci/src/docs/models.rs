@@ -7,7 +7,7 @@ use llmrt_graph::quant;
 use serde_json::Value;
 use std::fmt::Write as _;
 
-/// One file per architecture.
+/// A file per architecture, or per family.
 const ARCHS: &str = "runtime/models/src/arch";
 
 pub fn body(llmrt: &Llmrt) -> Result<String, String> {
@@ -19,19 +19,9 @@ fn architectures() -> Result<String, String> {
     let mut page = String::from(
         "## Architectures\n\nBy `general.architecture` of the GGUF file.\n\n| name | model family | file |\n|---|---|---|\n",
     );
-    let folder = std::fs::read_dir(root().join(ARCHS)).map_err(|e| format!("{ARCHS}: {e}"))?;
-    let mut names: Vec<String> = folder
-        .filter_map(|entry| entry.ok()?.file_name().to_str()?.strip_suffix(".rs").map(str::to_owned))
-        .filter(|name| name != "mod")
-        .collect();
-    names.sort();
-    let table = read(&format!("{ARCHS}/mod.rs"))?;
-    for name in names {
-        let file = format!("{ARCHS}/{name}.rs");
-        if !table.contains(&format!("(\"{name}\", &{name}::ARCH)")) {
-            return Err(format!("{file} has no row in {ARCHS}/mod.rs"));
-        }
-        let _ = writeln!(page, "| `{name}` | {} | `{file}` |", introduction(&read(&file)?));
+    for row in read(&format!("{ARCHS}/mod.rs"))?.lines().filter_map(Row::parse) {
+        let file = format!("{ARCHS}/{}.rs", row.module);
+        let _ = writeln!(page, "| `{}` | {} | `{file}` |", row.name, row.introduction(&read(&file)?));
     }
     page += "\nllama2.c checkpoints (v0, v1, v2) run as `llama`.\n";
     Ok(page)
@@ -70,6 +60,32 @@ fn multiplied(ops: &str) -> Result<Vec<String>, String> {
         ops.iter().find(|op| op["op"] == "mul_mat").and_then(|op| op["devices"][0]["types"].as_array());
     let types = types.ok_or("ops --json has no types of mul_mat")?;
     Ok(types.iter().filter_map(Value::as_str).map(str::to_owned).collect())
+}
+
+/// A row of the table: `("name", &module::CONSTANT),`.
+struct Row<'a> {
+    name: &'a str,
+    module: &'a str,
+    constant: &'a str,
+}
+
+impl Row<'_> {
+    fn parse(line: &str) -> Option<Row<'_>> {
+        let (name, arch) = line.trim().strip_prefix("(\"")?.strip_suffix("),")?.split_once("\", &")?;
+        let (module, constant) = arch.split_once("::")?;
+        Some(Row { name, module, constant })
+    }
+
+    /// The comment of the constant, or of the file where the constant has none.
+    fn introduction(&self, source: &str) -> String {
+        let definition = format!("const {}: Arch", self.constant);
+        let lines: Vec<&str> = source.lines().take_while(|line| !line.contains(&definition)).collect();
+        let comment = lines.iter().rev().map_while(|line| line.strip_prefix("///")).map(str::trim);
+        match comment.collect::<Vec<_>>() {
+            none if none.is_empty() => introduction(source),
+            reversed => reversed.into_iter().rev().collect::<Vec<_>>().join(" ").replace('|', "\\|"),
+        }
+    }
 }
 
 /// The first paragraph of a file's `//!` comment, as one line.

@@ -9,6 +9,7 @@ use crate::spec::ModelSpec;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Role, Shape, Tensor, tensor::shape};
 use std::collections::HashMap;
+use std::ops::Range;
 
 /// Finds a tensor's type and dims by its name.
 pub(crate) type Lookup<'a> = dyn Fn(&str) -> Option<(DType, Shape)> + 'a;
@@ -88,10 +89,20 @@ impl<'a> Builder<'a> {
     /// Runs `x` through `block`, once for each layer. Within a block, names mean that layer's tensors.
     pub fn layers(
         &mut self,
+        x: Tensor,
+        block: impl Fn(&mut Self, Tensor) -> Result<Tensor>,
+    ) -> Result<Tensor> {
+        self.layers_in(0..self.cfg.n_layer, x, block)
+    }
+
+    /// As `layers`, for some of them.
+    pub fn layers_in(
+        &mut self,
+        layers: Range<usize>,
         mut x: Tensor,
         block: impl Fn(&mut Self, Tensor) -> Result<Tensor>,
     ) -> Result<Tensor> {
-        for il in 0..self.cfg.n_layer {
+        for il in layers {
             self.il = Some(il);
             x = block(self, x)?;
         }
@@ -121,18 +132,42 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// Norm with the weight (and bias) of that name: rows of hidden states or heads.
+    /// Norm with the weight of that name, and the bias if the file has it: rows of hidden states or heads.
     pub fn norm(&mut self, name: &str, x: Tensor) -> Result<Tensor> {
+        if !self.cfg.has_norm_weights {
+            return Ok(self.plain_norm(name, x));
+        }
         let n = self.g.ne(x)[0];
-        let weight = self.weight(&format!("{name}.weight"), &[n], Role::Norm)?;
+        // PLaMo's files name some weights without an ending.
+        let bare = self.optional(name, &[n], Role::Norm)?;
+        let weight = bare.map_or_else(|| self.weight(&format!("{name}.weight"), &[n], Role::Norm), Ok)?;
+        let bias = self.optional(&format!("{name}.bias"), &[n], Role::Bias)?;
         let y = match self.cfg.norm {
-            Norm::Rms => self.g.rms_norm(x, weight, self.cfg.norm_eps),
-            Norm::Layer => {
-                let bias = self.weight(&format!("{name}.bias"), &[n], Role::Bias)?;
-                self.g.layer_norm(x, weight, bias, self.cfg.norm_eps)
+            Norm::Rms => {
+                let y = self.g.rms_norm(x, weight, self.cfg.norm_eps);
+                bias.map_or(y, |bias| self.g.add(y, bias))
             }
+            Norm::Layer => self.g.layer_norm(x, weight, bias, self.cfg.norm_eps),
         };
         Ok(self.name(y, name))
+    }
+
+    /// Norm without weights.
+    pub fn plain_norm(&mut self, name: &str, x: Tensor) -> Tensor {
+        let y = match self.cfg.norm {
+            Norm::Rms => self.g.rms_norm(x, None, self.cfg.norm_eps),
+            Norm::Layer => self.g.layer_norm(x, None, None, self.cfg.norm_eps),
+        };
+        self.name(y, name)
+    }
+
+    /// What a layer's part gives, times the model's factor on it, plus the residual stream.
+    pub fn residual(&mut self, name: &str, y: Tensor, x: Tensor) -> Tensor {
+        let y = match self.cfg.scales.residual {
+            1.0 => y,
+            scale => self.g.scale(y, scale),
+        };
+        self.add(name, y, x)
     }
 
     /// a + b, with a name.
@@ -167,7 +202,7 @@ impl<'a> Builder<'a> {
 
     /// A weight by its full name, if the file has it with these dims. It is made once.
     pub fn leaf(&mut self, path: &str, dims: &[u64], role: Role) -> Result<Option<Tensor>> {
-        let Some((dtype, ne)) = (self.lookup)(path) else { return Ok(None) };
+        let Some((dtype, ne)) = self.find(path) else { return Ok(None) };
         if ne != shape(dims) {
             let n_dims = ne.iter().rposition(|&n| n != 1).map_or(1, |i| i + 1);
             let (found, expected) = (ne[..n_dims.max(dims.len())].to_vec(), dims.to_vec());
@@ -188,12 +223,30 @@ impl<'a> Builder<'a> {
 
     /// Whether the file has the tensor of this name.
     pub fn has(&self, name: &str) -> bool {
-        (self.lookup)(&self.path(name)).is_some()
+        self.dims(name).is_some()
+    }
+
+    /// The dims of the tensor of this name, if the file has it.
+    pub fn dims(&self, name: &str) -> Option<Shape> {
+        self.find(&self.path(name)).map(|(_, dims)| dims)
+    }
+
+    fn find(&self, path: &str) -> Option<(DType, Shape)> {
+        let is_unused = self.cfg.unused.iter().any(|end| path.ends_with(end));
+        if is_unused { None } else { (self.lookup)(path) }
+    }
+
+    /// The name of a tensor that belongs to the layer at hand alone, even where several layers have the weights of a block.
+    pub fn layer_path(&self, name: &str) -> String {
+        match self.il {
+            Some(il) => format!("blk.{il}.{name}"),
+            None => name.to_string(),
+        }
     }
 
     fn path(&self, name: &str) -> String {
         match self.il {
-            Some(il) => format!("blk.{il}.{name}"),
+            Some(il) => format!("blk.{}.{name}", self.cfg.layers[il].block),
             None => name.to_string(),
         }
     }

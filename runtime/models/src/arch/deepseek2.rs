@@ -2,18 +2,33 @@
 //! an FFN that all tokens go through, in V3 chosen by groups; first layers without experts.
 
 use super::Arch;
-use crate::blocks::{ffn, head, mla, mla_output, token_embedding};
+use crate::blocks::{decoder, mla, mla_output, swiglu_or_experts};
 use crate::builder::Builder;
-use crate::config::{Config, Gating, Keys, MlaConfig, Norm, RopeKind};
+use crate::config::{Config, Gating, Keys, MlaConfig, Norm, RopeKind, Temperature};
 use crate::error::Result;
 use llmrt_graph::Tensor;
 
-pub(super) const ARCH: Arch =
-    Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
+pub(super) const ARCH: Arch = Arch {
+    has_attention: true,
+    norm: Norm::Rms,
+    rope: RopeKind::Normal,
+    config: |cfg, keys| config(cfg, keys, |_, _| 1.0),
+    graph: |b| decoder(b, block),
+};
 
-fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+/// Mistral Large 3 and Small 4 (Mistral AI 2025, 2026): queries grow with the logarithm of their positions, and rotations
+/// take a part of YaRN's factor.
+pub(super) const MISTRAL4: Arch =
+    Arch { config: |cfg, keys| config(cfg, keys, |plain, own| plain / own), ..ARCH };
+
+fn config(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<()> {
     cfg.mla = MlaConfig::read(keys, &cfg.rope)?;
-    set_scale(cfg, keys)?;
+    set_scale(cfg, keys, on_rotations)?;
+    cfg.attn_temperature = Temperature {
+        scale: keys.optional("attention.temperature_scale")?.unwrap_or(0.0),
+        length: keys.f32_or_zero("attention.temperature_length", cfg.rope.params.n_ctx_orig as f32)?,
+        offset: 0.0,
+    };
     if let Some(moe) = &mut cfg.moe {
         moe.gating = keys.gating(default_gating(cfg.n_layer, cfg.n_vocab))?;
     }
@@ -28,24 +43,23 @@ fn default_gating(n_layer: usize, n_vocab: u64) -> Gating {
     }
 }
 
-/// YaRN (arXiv 2309.00071, section 3.4) sharpens the softmax of stretched contexts by factors on Q and K. These models
-/// have them on the scores instead, with a multiplier of their own, and rotations keep lengths.
-fn set_scale(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+/// Of YaRN's factor and the model's own, what rotations keep.
+type Share = fn(f32, f32) -> f32;
+
+/// YaRN (arXiv 2309.00071, section 3.4) sharpens the softmax of stretched contexts by a factor on Q and K, of which the op
+/// puts `plain` on rotations. These models have a factor of their own, on the scores.
+fn set_scale(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<()> {
     let stretch = cfg.rope.params.freq_scale.recip().ln();
     let multiplier: f32 = keys.optional("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
-    let on_q_and_k = 1.0 + multiplier * stretch;
+    let (plain, own) = (1.0 + 0.1 * stretch, 1.0 + multiplier * stretch);
+    let kept = if multiplier == 0.0 { plain } else { on_rotations(plain, own) };
+    let mut on_q_and_k = own;
     if cfg.rope.params.ext_factor != 0.0 {
-        cfg.rope.params.attn_factor /= 1.0 + 0.1 * stretch;
+        on_q_and_k *= kept * cfg.rope.params.attn_factor;
+        cfg.rope.params.attn_factor *= kept / plain;
     }
-    let plain = (cfg.mla.q_dim() as f32).sqrt().recip();
-    cfg.attn_scale = plain * on_q_and_k * on_q_and_k;
+    cfg.attn_scale = on_q_and_k * on_q_and_k / (cfg.mla.q_dim() as f32).sqrt();
     Ok(())
-}
-
-fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    let x = token_embedding(b)?; // [n_embd, n_tokens]
-    let x = b.layers(x, block)?; // [n_embd, n_outputs]
-    head(b, x) // [n_vocab, n_outputs]
 }
 
 fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
@@ -56,6 +70,6 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = b.add("ffn_inp", attn, x);
 
     let h = b.norm("ffn_norm", x)?;
-    let ffn = ffn(b, h)?;
+    let ffn = swiglu_or_experts(b, h)?;
     Ok(b.add("l_out", ffn, x))
 }

@@ -2,7 +2,7 @@
 //! soft caps on scores and logits. The file's norm weights have their 1 added already.
 
 use super::Arch;
-use crate::blocks::{attention, attention_output, ffn_gated, head, qkv, rope, token_embedding};
+use crate::blocks::{decoder, ffn_gated, sandwich_norm, self_attention};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::Result;
@@ -12,14 +12,15 @@ pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Neox, config, graph };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+    cfg.scales.embedding = (cfg.n_embd as f32).sqrt();
     let window = keys.optional("attention.sliding_window")?.unwrap_or(4096);
     let windowed = keys.windowed_layers(cfg.n_layer, 2)?;
     cfg.set_window(window, |il| windowed[il]);
 
     // The 27B, known by its layers, scales queries by n_embd / n_head, the smaller ones by their heads' size.
     if cfg.n_layer == 46 {
-        let query = (cfg.n_embd / cfg.layers[0].n_head).max(1);
-        cfg.attn_scale = keys.f32_or_zero("attention.scale", (query as f32).sqrt().recip())?;
+        let query = cfg.n_embd_of_head() as f32;
+        cfg.attn_scale = keys.f32_or_zero("attention.scale", query.sqrt().recip())?;
     }
     cfg.attn_softcap = keys.optional("attn_logit_softcapping")?.unwrap_or(50.0);
     cfg.final_softcap = keys.optional("final_logit_softcapping")?.unwrap_or(30.0);
@@ -27,25 +28,5 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
 }
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    let x = token_embedding(b)?; // [n_embd, n_tokens]
-    let x = b.g.scale(x, (b.cfg.n_embd as f32).sqrt());
-    let x = b.name(x, "inp_scaled");
-    let x = b.layers(x, block)?; // [n_embd, n_outputs]
-    head(b, x) // [n_vocab, n_outputs]
-}
-
-fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let (q, k, v) = qkv(b, h)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    let attn = attention(b, q, k, v)?; // [head_dim * n_head, n_tokens]
-    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
-    let attn = attention_output(b, attn)?; // [n_embd, n]
-    let attn = b.norm("post_attention_norm", attn)?;
-    let x = b.add("sa_out", attn, x);
-
-    let h = b.norm("ffn_norm", x)?;
-    let ffn = ffn_gated(b, Activation::Gelu, h)?;
-    let ffn = b.norm("post_ffw_norm", ffn)?;
-    Ok(b.add("l_out", ffn, x))
+    decoder(b, |b, x| sandwich_norm(b, x, self_attention, |b, x| ffn_gated(b, Activation::Gelu, x)))
 }

@@ -1,7 +1,7 @@
 //! Llama 1 to 3 (arXiv 2302.13971, 2307.09288, 2407.21783), Mistral (2310.06825) and, with experts, Mixtral (2401.04088).
 
 use super::Arch;
-use crate::blocks::{attention, attention_output, ffn, head, qkv, rope, token_embedding};
+use crate::blocks::{attention, attention_output, head, qkv, rope, swiglu_or_experts, token_embedding};
 use crate::builder::Builder;
 use crate::config::{Norm, RopeKind};
 use crate::error::Result;
@@ -37,6 +37,6 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = b.add("ffn_inp", attn, x);
 
     let h = b.norm("ffn_norm", x)?;
-    let ffn = ffn(b, h)?;
+    let ffn = swiglu_or_experts(b, h)?;
     Ok(b.add("l_out", ffn, x))
 }

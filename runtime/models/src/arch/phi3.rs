@@ -1,7 +1,7 @@
 //! Phi 3 and 4 (arXiv 2404.14219): fused Q, K, V and fused gate and up; LongRoPE factors for long contexts.
 
 use super::Arch;
-use crate::blocks::{attention, attention_output, ffn_fused, head, qkv, rope, token_embedding};
+use crate::blocks::{decoder, ffn_fused, pre_norm, self_attention};
 use crate::builder::Builder;
 use crate::config::{Norm, RopeKind};
 use crate::error::Result;
@@ -20,21 +20,5 @@ pub(super) const ARCH: Arch = Arch {
 };
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    let x = token_embedding(b)?; // [n_embd, n_tokens]
-    let x = b.layers(x, block)?; // [n_embd, n_outputs]
-    head(b, x) // [n_vocab, n_outputs]
-}
-
-fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let (q, k, v) = qkv(b, h)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    let attn = attention(b, q, k, v)?; // [head_dim * n_head, n_tokens]
-    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
-    let attn = attention_output(b, attn)?; // [n_embd, n]
-    let x = b.add("ffn_inp", attn, x);
-
-    let h = b.norm("ffn_norm", x)?;
-    let ffn = ffn_fused(b, Activation::Silu, h)?;
-    Ok(b.add("l_out", ffn, x))
+    decoder(b, |b, x| pre_norm(b, x, self_attention, |b, x| ffn_fused(b, Activation::Silu, x)))
 }

@@ -1,31 +1,15 @@
 //! Qwen 2 and 2.5 (arXiv 2407.10671): Llama with biases on Q, K and V, and halves of heads as pairs.
 
 use super::Arch;
-use crate::blocks::{attention, attention_output, ffn_gated, head, qkv, rope, token_embedding};
+use crate::blocks::{decoder, pre_norm, self_attention, swiglu};
 use crate::builder::Builder;
 use crate::config::{Norm, RopeKind};
 use crate::error::Result;
-use llmrt_graph::{Activation, Tensor};
+use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Neox, config: |_, _| Ok(()), graph };
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    let x = token_embedding(b)?; // [n_embd, n_tokens]
-    let x = b.layers(x, block)?; // [n_embd, n_outputs]
-    head(b, x) // [n_vocab, n_outputs]
-}
-
-fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let (q, k, v) = qkv(b, h)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    let attn = attention(b, q, k, v)?; // [head_dim * n_head, n_tokens]
-    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
-    let attn = attention_output(b, attn)?; // [n_embd, n]
-    let x = b.add("ffn_inp", attn, x);
-
-    let h = b.norm("ffn_norm", x)?;
-    let ffn = ffn_gated(b, Activation::Silu, h)?;
-    Ok(b.add("l_out", ffn, x))
+    decoder(b, |b, x| pre_norm(b, x, self_attention, swiglu))
 }

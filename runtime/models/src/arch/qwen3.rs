@@ -1,11 +1,11 @@
 //! Qwen 3 (arXiv 2505.09388): heads of Q and K are normed before they are rotated.
 
 use super::Arch;
-use crate::blocks::{attention, attention_output, ffn_gated, head, qkv, rope, token_embedding};
+use crate::blocks::{decoder, normed_attention, pre_norm, swiglu};
 use crate::builder::Builder;
 use crate::config::{Norm, RopeKind};
 use crate::error::Result;
-use llmrt_graph::{Activation, Tensor};
+use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch = Arch {
     has_attention: true,
@@ -19,22 +19,5 @@ pub(super) const ARCH: Arch = Arch {
 };
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    let x = token_embedding(b)?; // [n_embd, n_tokens]
-    let x = b.layers(x, block)?; // [n_embd, n_outputs]
-    head(b, x) // [n_vocab, n_outputs]
-}
-
-fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let (q, k, v) = qkv(b, h)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let (q, k) = (b.norm("attn_q_norm", q)?, b.norm("attn_k_norm", k)?);
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    let attn = attention(b, q, k, v)?; // [head_dim * n_head, n_tokens]
-    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
-    let attn = attention_output(b, attn)?; // [n_embd, n]
-    let x = b.add("ffn_inp", attn, x);
-
-    let h = b.norm("ffn_norm", x)?;
-    let ffn = ffn_gated(b, Activation::Silu, h)?;
-    Ok(b.add("l_out", ffn, x))
+    decoder(b, |b, x| pre_norm(b, x, normed_attention, swiglu))
 }

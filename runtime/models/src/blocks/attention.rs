@@ -2,11 +2,12 @@
 
 use crate::builder::Builder;
 use crate::cache::{PagedLayer, ValueRows};
-use crate::config::RopeKind;
+use crate::config::{RopeKind, Temperature};
 use crate::error::{Error, Result};
 use crate::input::Input;
+use llmrt_abi::DType;
 use llmrt_abi::op::AttentionParams;
-use llmrt_graph::{Paged, Role, Tensor};
+use llmrt_graph::{Activation, Paged, Role, Tensor};
 
 /// Q [head_dim, n_head, n_tokens], K and V [head_dim, n_head_kv, n_tokens], from three matrices or from one that has
 /// the rows of all three, in this order.
@@ -17,10 +18,14 @@ pub(crate) fn qkv(b: &mut Builder<'_>, x: Tensor) -> Result<(Tensor, Tensor, Ten
 
     let (q, k, v) = match b.has("attn_qkv.weight") {
         true => {
-            let all = b.linear("attn_qkv", n_q + n_k + n_v, x)?;
+            let all = projection(b, "attn_qkv", n_q + n_k + n_v, x)?;
             (b.g.slice(all, 0, 0, n_q), b.g.slice(all, 0, n_q, n_k), b.g.slice(all, 0, n_q + n_k, n_v))
         }
-        false => (b.linear("attn_q", n_q, x)?, b.linear("attn_k", n_k, x)?, b.linear("attn_v", n_v, x)?),
+        false => (
+            projection(b, "attn_q", n_q, x)?,
+            projection(b, "attn_k", n_k, x)?,
+            projection(b, "attn_v", n_v, x)?,
+        ),
     };
     let q = b.g.split_heads(q, layer.n_head);
     let k = b.g.split_heads(k, layer.n_head_kv);
@@ -28,12 +33,54 @@ pub(crate) fn qkv(b: &mut Builder<'_>, x: Tensor) -> Result<(Tensor, Tensor, Ten
     Ok((q, k, b.name(v, "Vcur")))
 }
 
+/// A product, within the bounds of models that have them (MPT, OLMo).
+fn projection(b: &mut Builder<'_>, name: &str, n_out: u64, x: Tensor) -> Result<Tensor> {
+    let y = b.linear(name, n_out, x)?;
+    Ok(match b.cfg.clamp_qkv {
+        bound if bound > 0.0 => b.g.clamp(y, -bound, bound),
+        _ => y,
+    })
+}
+
+/// Norm of heads [head_dim, n_head, n_tokens], each with weights of its own; weights [1, n_head] are one factor for each.
+pub(crate) fn norm_each_head(b: &mut Builder<'_>, name: &str, n: u64, heads: Tensor) -> Result<Tensor> {
+    let y = b.plain_norm(name, heads);
+    let weight = b.weight(&format!("{name}.weight"), &[n, b.g.ne(heads)[1]], Role::Norm)?;
+    let y = b.g.mul(y, weight);
+    Ok(b.name(y, name))
+}
+
+/// Norm of heads [head_dim, n_head, n_tokens], all of a token as one row.
+pub(crate) fn norm_all_heads(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Tensor> {
+    let [head_dim, n_head, n_tokens, _] = b.g.ne(heads);
+    let rows = if b.g.def(heads).is_contiguous() { heads } else { b.g.cont(heads) };
+    let rows = b.g.reshape(rows, &[head_dim * n_head, n_tokens]);
+    let y = b.norm(name, rows)?;
+    Ok(b.g.split_heads(y, n_head))
+}
+
+/// Attention of heads as most models have it, rotated where the layer rotates: [head_dim_v * n_head, n_tokens].
+pub(crate) fn self_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
+    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
+    attention(b, q, k, v)
+}
+
+/// As `self_attention`, of heads of Q and K that are normed first.
+pub(crate) fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
+    let (q, k) = (b.norm("attn_q_norm", q)?, b.norm("attn_k_norm", k)?);
+    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
+    attention(b, q, k, v)
+}
+
 /// Turns heads by their positions.
 pub(crate) fn rope(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Tensor> {
-    let factors = rope_factors(b)?;
     let y = match b.cfg.rope.kind {
         RopeKind::None => heads,
+        _ if !b.layer().has_rope => heads,
         _ => {
+            let factors = rope_factors(b)?;
             let params = match b.layer().window {
                 0 => &b.cfg.rope.params,
                 _ => &b.cfg.rope.windowed,
@@ -56,6 +103,27 @@ fn rope_factors(b: &mut Builder<'_>) -> Result<Option<Tensor>> {
     Ok(by_context.or(always))
 }
 
+/// Queries [head_dim, n_head, n_tokens] times a factor for their positions (`Config::attn_temperature`).
+pub(crate) fn attention_temperature(b: &mut Builder<'_>, q: Tensor) -> Tensor {
+    let Temperature { scale, length, offset } = b.cfg.attn_temperature;
+    if scale == 0.0 {
+        return q;
+    }
+    let positions = b.input(Input::Positions);
+    let positions = b.g.cast(positions, DType::F32);
+    let positions = b.g.scale_bias(positions, 1.0, offset);
+    // A quotient, since a product with 1 / length may be below the whole number that it should reach.
+    let length = b.g.fill(positions, length);
+    let steps = b.g.div(positions, length);
+    let steps = b.g.floor(steps);
+    let steps = b.g.scale_bias(steps, 1.0, 1.0);
+    let log = b.g.log(steps);
+    let factor = b.g.scale_bias(log, scale, 1.0);
+    let factor = b.g.reshape(factor, &[1, 1, b.g.ne(q)[2]]);
+    let q = b.g.mul(q, factor);
+    b.name(q, "Qcur_tempered")
+}
+
 /// Keys and values go into the cache, queries see it: [head_dim_v * n_head, n_tokens].
 pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) -> Result<Tensor> {
     let (il, layer) = (b.il(), b.layer());
@@ -71,10 +139,30 @@ pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) ->
         window: layer.window,
         scale: b.cfg.attn_scale,
         softcap: b.cfg.attn_softcap,
-        max_bias: 0.0,
+        max_bias: b.cfg.alibi_max_bias,
     };
-    let y = b.g.attention(q, k_cache, v_cache, &paged, &params);
+    let y = match b.optional("attn_sinks.weight", &[layer.n_head], Role::Other)? {
+        None => b.g.attention(q, k_cache, v_cache, &paged, &params),
+        Some(sinks) => b.g.attention_with_sinks(q, k_cache, v_cache, sinks, &paged, &params),
+    };
     Ok(b.name(y, "kqv_out"))
+}
+
+/// The heads' results [n, n_tokens] times sigmoid(gate(x)).
+pub(crate) fn gated(b: &mut Builder<'_>, x: Tensor, heads: Tensor) -> Result<Tensor> {
+    let gate = b.linear("attn_gate", b.g.ne(heads)[0], x)?;
+    Ok(b.g.glu(Activation::Sigmoid, gate, Some(heads)))
+}
+
+/// As `gated`, with one gate for each head.
+pub(crate) fn gated_heads(b: &mut Builder<'_>, x: Tensor, heads: Tensor) -> Result<Tensor> {
+    let ([n, n_tokens, ..], n_head) = (b.g.ne(heads), b.layer().n_head);
+    let gate = b.linear("attn_gate", n_head, x)?;
+    let gate = b.g.sigmoid(gate);
+    let gate = b.g.reshape(gate, &[1, n_head, n_tokens]);
+    let heads = b.g.split_heads(heads, n_head);
+    let heads = b.g.mul(heads, gate);
+    Ok(b.g.reshape(heads, &[n, n_tokens]))
 }
 
 /// The layer's K or V cache [row, n_slots] of heads of `head_dim` and a window, with `rows` in their slots.

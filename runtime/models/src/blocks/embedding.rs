@@ -5,13 +5,20 @@ use crate::error::Result;
 use crate::input::Input;
 use llmrt_graph::{Role, Tensor};
 
-/// The tokens' vectors [n_embd, n_tokens].
+/// The tokens' vectors [n_embd, n_tokens], times the model's factor on them.
 pub(crate) fn token_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
     let dims = [b.cfg.n_embd, b.cfg.n_vocab];
     let table = b.weight("token_embd.weight", &dims, Role::Embedding)?;
     let tokens = b.input(Input::Tokens);
     let x = b.g.get_rows(table, tokens);
-    Ok(b.name(x, "inp_embd"))
+    let x = b.name(x, "inp_embd");
+    Ok(match b.cfg.scales.embedding {
+        1.0 => x,
+        scale => {
+            let x = b.g.scale(x, scale);
+            b.name(x, "inp_scaled")
+        }
+    })
 }
 
 /// The positions' vectors [n_embd, n_tokens], of models that learn them.

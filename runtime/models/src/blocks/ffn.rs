@@ -1,8 +1,22 @@
 //! Dense feed-forward networks: [n_embd, n] to [n_ff, n] and back.
 
+use super::moe::moe;
 use crate::builder::Builder;
 use crate::error::Result;
 use llmrt_graph::{Activation, Tensor};
+
+/// down(silu(gate(x)) · up(x)).
+pub(crate) fn swiglu(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    ffn_gated(b, Activation::Silu, x)
+}
+
+/// As `swiglu`, or its experts in MoE layers.
+pub(crate) fn swiglu_or_experts(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    match b.layer().is_moe {
+        true => moe(b, x),
+        false => swiglu(b, x),
+    }
+}
 
 /// down(activation(gate(x)) · up(x)).
 pub(crate) fn ffn_gated(b: &mut Builder<'_>, activation: Activation, x: Tensor) -> Result<Tensor> {
@@ -24,6 +38,14 @@ pub(crate) fn ffn_fused(b: &mut Builder<'_>, activation: Activation, x: Tensor) 
 pub(crate) fn ffn_plain(b: &mut Builder<'_>, activation: Activation, x: Tensor) -> Result<Tensor> {
     let up = b.ffn_linear("ffn_up", b.layer().n_ff, x)?;
     let h = b.g.activation(activation, up); // [n_ff, n]
+    down(b, h)
+}
+
+/// down(max(up(x), 0)²) (Primer, arXiv 2109.08668).
+pub(crate) fn ffn_squared_relu(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let up = b.ffn_linear("ffn_up", b.layer().n_ff, x)?;
+    let h = b.g.relu(up);
+    let h = b.g.sqr(h); // [n_ff, n]
     down(b, h)
 }
 

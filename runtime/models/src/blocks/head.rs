@@ -9,6 +9,11 @@ use llmrt_graph::{Role, Tensor};
 pub(crate) fn head(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = b.norm("output_norm", x)?; // [n_embd, n_outputs]
     let x = b.name(x, "result_norm");
+    logits(b, x)
+}
+
+/// Logits of normed hidden states, times the model's factor on them.
+pub(crate) fn logits(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let logits = match b.has("output.weight") {
         true => b.linear("output", b.cfg.n_vocab, x)?,
         false => {
@@ -16,6 +21,10 @@ pub(crate) fn head(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
             let table = b.weight("token_embd.weight", &dims, Role::Embedding)?;
             b.g.mul_mat(table, x)
         }
+    };
+    let logits = match b.cfg.scales.logits {
+        1.0 => logits,
+        scale => b.g.scale(logits, scale),
     };
     Ok(softcap(b, logits, b.cfg.final_softcap))
 }

@@ -33,7 +33,7 @@ impl Builder<'_> {
     }
 
     fn times_scale(&mut self, name: &str, y: Tensor) -> Result<Tensor> {
-        let scale = self.optional(&format!("{name}.scale"), &[1], Role::Other)?;
+        let scale = self.leaf(&self.layer_path(&format!("{name}.scale")), &[1], Role::Other)?;
         Ok(scale.map_or(y, |scale| self.g.mul(y, scale)))
     }
 

@@ -41,7 +41,7 @@ impl<'m> Keys<'m> {
         Ok(found.filter(|&x| x != 0.0).unwrap_or(default))
     }
 
-    /// A count for every layer: one number for all, or an array.
+    /// A count for every layer: one number for all, or an array, where 0 is a layer without what is counted.
     pub fn per_layer(
         &self,
         key: &str,
@@ -60,30 +60,47 @@ impl<'m> Keys<'m> {
             let expected = format!("one for each of {n_layer} layers");
             return Err(self.bad(key, format!("an array of {}", found.len()), expected));
         }
-        found[..n_layer].iter().map(|&n| self.within(key, n as u64, &range)).collect()
+        found[..n_layer].iter().map(|&n| self.within(key, n as u64, &(0..=*range.end()))).collect()
+    }
+
+    /// A flag for every layer: an array, or one number for all. `None` if the key is missing.
+    pub fn flags(&self, key: &str, n_layer: usize) -> Result<Option<Vec<bool>>> {
+        let flags: Vec<bool> = match self.meta.get(&self.name(key)) {
+            None => return Ok(None),
+            Some(Value::Array(Array::Bool(flags))) => flags.clone(),
+            Some(Value::Array(_)) => {
+                let flags: Vec<u32> = self.meta.require(&self.name(key))?;
+                flags.into_iter().map(|flag| flag != 0).collect()
+            }
+            Some(Value::Bool(flag)) => vec![*flag; n_layer],
+            Some(_) => vec![self.optional::<u64>(key)? != Some(0); n_layer],
+        };
+        match flags.len() >= n_layer {
+            true => Ok(Some(flags)),
+            false => Err(self.bad(
+                key,
+                format!("an array of {}", flags.len()),
+                format!("one for each of {n_layer} layers"),
+            )),
+        }
     }
 
     /// Which layers have a window: given layer by layer, or by a period whose last layer has none, or all but the last
     /// of every `period`.
     pub fn windowed_layers(&self, n_layer: usize, period: u64) -> Result<Vec<bool>> {
         const KEY: &str = "attention.sliding_window_pattern";
-        let is_windowed: Vec<bool> = match self.meta.get(&self.name(KEY)) {
-            Some(Value::Array(Array::Bool(is_windowed))) => is_windowed.clone(),
-            Some(Value::Array(_)) => {
-                self.optional(KEY)?.unwrap_or_else(Vec::<u32>::new).iter().map(|&w| w != 0).collect()
-            }
-            _ => {
-                let period = self.count_or(KEY, 1..=u32::MAX as u64, period)? as usize;
-                return Ok((0..n_layer).map(|il| il % period < period - 1).collect());
-            }
-        };
-        match is_windowed.len() >= n_layer {
-            true => Ok(is_windowed),
-            false => Err(self.bad(
-                KEY,
-                format!("an array of {}", is_windowed.len()),
-                format!("one for each of {n_layer} layers"),
-            )),
+        if let Some(Value::Array(_)) = self.meta.get(&self.name(KEY)) {
+            return Ok(self.flags(KEY, n_layer)?.unwrap_or_default());
+        }
+        let period = self.count_or(KEY, 1..=u32::MAX as u64, period)? as usize;
+        Ok((0..n_layer).map(|il| il % period < period - 1).collect())
+    }
+
+    /// A number for every layer: one for all, or an array; 0 without the key.
+    pub fn f32_per_layer(&self, key: &str, n_layer: usize) -> Result<Vec<f32>> {
+        match self.meta.get(&self.name(key)) {
+            Some(Value::Array(_)) => Ok(self.meta.require(&self.name(key))?),
+            _ => Ok(vec![self.f32_or_zero(key, 0.0)?; n_layer]),
         }
     }
 

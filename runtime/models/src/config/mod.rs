@@ -1,16 +1,20 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
 mod keys;
+mod loops;
 mod mla;
 mod moe;
 mod rope;
 mod ssm;
+mod windows;
 
 pub(crate) use keys::Keys;
+pub use loops::LoopConfig;
 pub use mla::MlaConfig;
-pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, Weighted};
+pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
 pub use rope::{RopeConfig, RopeKind};
 pub use ssm::SsmConfig;
+pub(crate) use windows::AllBut;
 
 use crate::error::{Error, Result};
 use llmrt_gguf::{Metadata, Value};
@@ -38,26 +42,75 @@ pub struct Config {
     pub norm: Norm,
     /// Added to the mean square (variance) before the root.
     pub norm_eps: f32,
+    /// Whether norms have weights.
+    pub has_norm_weights: bool,
     /// Rotary position embedding.
     pub rope: RopeConfig,
     /// Factor on q·k.
     pub attn_scale: f32,
     /// Attention scores become c·tanh(score/c); 0: they stay.
     pub attn_softcap: f32,
+    /// Largest bias of ALiBi (arXiv 2108.12409), from which each head's slope follows; 0: no biases.
+    pub alibi_max_bias: f32,
+    /// Q, K and V are kept within plus and minus this; 0: they stay.
+    pub clamp_qkv: f32,
+    /// How queries grow with their positions.
+    pub attn_temperature: Temperature,
+    /// Whether attention and FFN read the same hidden states, of models whose files have the choice.
+    pub is_parallel: bool,
+    /// How layers repeat, of models that run them again.
+    pub loops: LoopConfig,
+    /// Factor on what attention gives, before its output projection.
+    pub value_scale: f32,
     /// Logits become c·tanh(logit/c); 0: they stay.
     pub final_softcap: f32,
+    /// Factors on hidden states and logits.
+    pub scales: Scales,
     /// Sizes of latent attention, of models that have it.
     pub mla: MlaConfig,
     /// Sizes of a state space model, of models that are one.
     pub ssm: SsmConfig,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
+    /// Name of the norm before the FFN.
+    pub ffn_norm: &'static str,
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
     /// meaningless without them.
     pub ffn_scales: bool,
+    /// Ends of the names of tensors that the model does not use although blocks know them: llama.cpp, whose files these
+    /// are, reads past them.
+    pub unused: &'static [&'static str],
 }
 
-/// The numbers of one layer; without attention all 0.
+/// Queries at position p times 1 + scale · log(1 + floor((p + offset) / length)), which sharpens the softmax of long contexts.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct Temperature {
+    /// Factor on the logarithm; 0: queries stay.
+    pub scale: f32,
+    /// Tokens between two steps.
+    pub length: f32,
+    /// Added to positions.
+    pub offset: f32,
+}
+
+/// Factors on hidden states and logits; 1 in most models.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub struct Scales {
+    /// On token embeddings.
+    pub embedding: f32,
+    /// On what attention and FFN add to the residual stream.
+    pub residual: f32,
+    /// On logits.
+    pub logits: f32,
+}
+
+impl Default for Scales {
+    fn default() -> Scales {
+        Scales { embedding: 1.0, residual: 1.0, logits: 1.0 }
+    }
+}
+
+/// The numbers of one layer; 0 for what it does not have.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub struct LayerConfig {
     /// Query heads.
@@ -72,6 +125,10 @@ pub struct LayerConfig {
     pub is_moe: bool,
     /// Tokens that attention sees, the query included; 0: all.
     pub window: u32,
+    /// Whether heads are rotated, in models that rotate them.
+    pub has_rope: bool,
+    /// The N of the tensors `blk.N` that are its weights: its own number, but in models that run layers again.
+    pub block: usize,
 }
 
 /// How hidden states are normed.
@@ -104,8 +161,11 @@ impl Config {
         if let Some(moe) = &mut moe {
             moe.read_layers(&keys, &mut layers)?;
         }
+        for (il, layer) in layers.iter_mut().enumerate() {
+            (layer.has_rope, layer.block) = (true, il);
+        }
 
-        let head_dim = (n_embd / layers[0].n_head.max(1)).max(1);
+        let head_dim = n_embd_of_head(n_embd, &layers);
         let head_dim_k = keys.count_or("attention.key_length", 1..=MAX_DIM, head_dim)?;
         let head_dim_v = keys.count_or("attention.value_length", 1..=MAX_DIM, head_dim)?;
         let norm_eps = keys.meta.require(&keys.name(match norm {
@@ -125,20 +185,42 @@ impl Config {
             layers,
             norm,
             norm_eps,
+            has_norm_weights: true,
             rope,
             attn_scale: keys.f32_or_zero("attention.scale", (head_dim_k as f32).sqrt().recip())?,
             attn_softcap: 0.0,
+            alibi_max_bias: 0.0,
+            clamp_qkv: 0.0,
+            attn_temperature: Temperature::default(),
+            is_parallel: false,
+            loops: LoopConfig::default(),
+            value_scale: 1.0,
             final_softcap: 0.0,
+            scales: Scales::default(),
             mla: MlaConfig::default(),
             ssm: SsmConfig::default(),
             moe,
+            ffn_norm: "ffn_norm",
             ffn_scales: false,
+            unused: &[],
         })
     }
 
     /// The experts, of an architecture that has no dense models.
     pub(crate) fn experts(&mut self, keys: &Keys<'_>) -> Result<&mut MoeConfig> {
         self.moe.as_mut().ok_or_else(|| keys.bad("expert_count", 0, "1 or more"))
+    }
+
+    /// Elements of a hidden state for each head.
+    pub(crate) fn n_embd_of_head(&self) -> u64 {
+        n_embd_of_head(self.n_embd, &self.layers)
+    }
+
+    /// Layers that `which` picks rotate their heads, the others do not.
+    pub(crate) fn set_rope(&mut self, which: impl Fn(usize) -> bool) {
+        for (il, layer) in self.layers.iter_mut().enumerate() {
+            layer.has_rope = which(il);
+        }
     }
 
     /// Gives layers a sliding window of the length in the metadata, if that is not 0: those `which` picks.
@@ -161,7 +243,13 @@ impl Config {
 
 // Far above every model, far below what overflows when dims are multiplied.
 pub(crate) const MAX_DIM: u64 = 1 << 26;
-const MAX_LAYERS: u64 = 1 << 12;
+pub(crate) const MAX_LAYERS: u64 = 1 << 12;
+
+/// By the first layer that has heads; at least 1.
+fn n_embd_of_head(n_embd: u64, layers: &[LayerConfig]) -> u64 {
+    let n_head = layers.iter().map(|layer| layer.n_head).find(|&n| n > 0);
+    (n_embd / n_head.unwrap_or(1)).max(1)
+}
 
 /// Layers that predict more than one token ahead follow the others; they are for speculation, which does without them.
 fn read_n_layer(keys: &Keys<'_>) -> Result<usize> {
@@ -174,7 +262,7 @@ fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
     let n_head = keys.per_layer("attention.head_count", n_layer, 1..=MAX_DIM, None)?;
     let n_head_kv = keys.per_layer("attention.head_count_kv", n_layer, 1..=MAX_DIM, Some(&n_head))?;
     let n_ff = keys.per_layer("feed_forward_length", n_layer, 1..=MAX_DIM, None)?;
-    if let Some(il) = (0..n_layer).find(|&il| n_head[il] % n_head_kv[il] != 0) {
+    if let Some(il) = (0..n_layer).find(|&il| n_head_kv[il] > 0 && n_head[il] % n_head_kv[il] != 0) {
         return Err(Error::BadValue {
             key: keys.name("attention.head_count_kv"),
             found: format!("{} in layer {il}", n_head_kv[il]),

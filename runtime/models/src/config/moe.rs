@@ -2,6 +2,7 @@
 
 use super::{Keys, LayerConfig, MAX_DIM};
 use crate::error::Result;
+use llmrt_abi::op::MoeWeightsParams;
 use llmrt_graph::Activation;
 
 /// The experts of a model's MoE layers.
@@ -27,8 +28,23 @@ pub struct MoeConfig {
     pub activation: ExpertActivation,
     /// Elements between the matrices of the FFN that every token goes through beside its experts; 0: there is none.
     pub n_ff_shared: u64,
+    /// What is between these matrices.
+    pub glu_shared: Glu,
     /// The result of that FFN is multiplied by a sigmoid of its own.
     pub gates_shared: bool,
+    /// Small experts that groups of experts share.
+    pub by_group: SharedByGroup,
+}
+
+/// Small experts that groups of experts share (GroveMoE, arXiv 2508.07785).
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SharedByGroup {
+    /// Experts of a group; 0: there is nothing that groups share.
+    pub n_each: u64,
+    /// Elements between the matrices.
+    pub n_ff: u64,
+    /// Factor on the results.
+    pub scale: f32,
 }
 
 /// How the router's logits become weights.
@@ -66,7 +82,9 @@ pub enum Glu {
     /// activation(gate) · up.
     Plain(Activation),
     /// silu(min(gate, limit)) · up within ±limit, with a limit for each layer; 0: none.
-    Clamped(Vec<f32>),
+    BoundedGate(Vec<f32>),
+    /// min(silu(gate), limit) · up within ±limit, likewise.
+    BoundedSilu(Vec<f32>),
     /// gpt-oss: both bounded, 1 added to up.
     Oai,
 }
@@ -96,7 +114,9 @@ impl MoeConfig {
             weighted: Weighted::Outputs,
             activation: ExpertActivation::Gated(Glu::Plain(Activation::Silu)),
             n_ff_shared: keys.count_or("expert_shared_feed_forward_length", 0..=MAX_DIM, 0)?,
+            glu_shared: Glu::Plain(Activation::Silu),
             gates_shared: false,
+            by_group: SharedByGroup::default(),
         };
         let gating = keys.gating(Gating::SoftMax)?;
         if n_group_used < n_group && moe.n_used > n_expert / n_group * n_group_used {
@@ -104,6 +124,16 @@ impl MoeConfig {
             return Err(keys.bad("expert_used_count", found, "at most as many as the groups have experts"));
         }
         Ok(Some(MoeConfig { gating, ..moe }))
+    }
+
+    /// Attributes of the op that makes weights of logits.
+    pub(crate) fn weights_params(&self) -> MoeWeightsParams {
+        let gating = match self.gating {
+            Gating::SoftMax => 0,
+            Gating::Sigmoid => 1,
+            Gating::SoftMaxOfChosen => 2,
+        };
+        MoeWeightsParams { gating, normalise: self.normalise.into(), scale: self.scale }
     }
 
     /// Which layers have experts, how large these are, and what is beside them.

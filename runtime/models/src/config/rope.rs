@@ -29,6 +29,9 @@ pub struct RopeConfig {
     pub n_ctx: u64,
 }
 
+/// The op's mode for `RopeKind::Neox`.
+const MODE_NEOX: u32 = 2;
+
 impl RopeConfig {
     /// Linear scaling, YaRN (arXiv 2309.00071) or none; frequency factors (Llama 3, LongRoPE) are tensors.
     pub(super) fn read(
@@ -37,10 +40,10 @@ impl RopeConfig {
         head_dim: u64,
         n_ctx_train: u64,
     ) -> Result<RopeConfig> {
-        let n_dims = keys.count_or("rope.dimension_count", 1..=head_dim, head_dim)?;
-        if kind != RopeKind::None && n_dims % 2 != 0 {
-            return Err(keys.bad("rope.dimension_count", n_dims, "an even number"));
-        }
+        let n_dims = match kind {
+            RopeKind::None => head_dim.min(u64::from(u32::MAX)) as u32,
+            _ => n_dims(keys, "rope.dimension_count", head_dim, head_dim)?,
+        };
         let n_ctx_orig = keys.count_or("rope.scaling.original_context_length", 1..=MAX_DIM, n_ctx_train)?;
         let scaling = keys.optional("rope.scaling.type")?.unwrap_or("linear");
         let (stretches, is_yarn) = match scaling {
@@ -65,8 +68,8 @@ impl RopeConfig {
         // Below 0: not given.
         let ext_factor = keys.optional("rope.scaling.yarn_ext_factor")?.filter(|&x: &f32| x >= 0.0);
         let params = RopeParams {
-            n_dims: n_dims as u32,
-            mode: if kind == RopeKind::Neox { 2 } else { 0 },
+            n_dims,
+            mode: if kind == RopeKind::Neox { MODE_NEOX } else { 0 },
             n_ctx_orig: n_ctx_orig as u32,
             freq_base: keys.f32_or_zero("rope.freq_base", 10000.0)?,
             freq_scale: if stretches { factor.recip() } else { 1.0 },
@@ -77,5 +80,44 @@ impl RopeConfig {
             ..RopeParams::default()
         };
         Ok(RopeConfig { kind, params, windowed: params, n_ctx: n_ctx_orig })
+    }
+
+    /// Pairs take turns by sections, each with a position of its own in images and videos (M-RoPE, arXiv 2409.12191).
+    /// Positions of text are the same in the first three sections, so text is rotated as by GPT-NeoX. `false`: the file has
+    /// no sections, and the rotation stays.
+    pub(crate) fn set_sections(&mut self, keys: &Keys<'_>) -> Result<bool> {
+        const KEY: &str = "rope.dimension_sections";
+        let sections: Vec<u32> = keys.optional(KEY)?.unwrap_or_default();
+        if !matches!(sections[..], [time, height, ..] if time > 0 && height > 0) {
+            return Ok(false);
+        }
+        let n_pairs: u64 = sections.iter().take(3).map(|&n| u64::from(n)).sum();
+        if n_pairs < u64::from(self.params.n_dims / 2) {
+            let expected = format!("{} pairs in the first three sections", self.params.n_dims / 2);
+            return Err(keys.bad(KEY, format!("{sections:?}"), expected));
+        }
+        self.kind = RopeKind::Neox;
+        (self.params.mode, self.windowed.mode) = (MODE_NEOX, MODE_NEOX);
+        Ok(true)
+    }
+
+    /// How many elements of heads are rotated in layers with a window.
+    pub(crate) fn set_windowed_dims(&mut self, keys: &Keys<'_>, head_dim: u64) -> Result<()> {
+        self.windowed.n_dims = n_dims(keys, "rope.dimension_count_swa", head_dim, self.params.n_dims.into())?;
+        Ok(())
+    }
+
+    /// The rotation with this base, of positions as they are: windows are short, so some models stretch contexts only in
+    /// layers without one.
+    pub(crate) fn unstretched(&self, freq_base: f32) -> RopeParams {
+        RopeParams { freq_base, freq_scale: 1.0, ext_factor: 0.0, ..self.params }
+    }
+}
+
+/// Elements of a head that are rotated.
+fn n_dims(keys: &Keys<'_>, key: &str, head_dim: u64, default: u64) -> Result<u32> {
+    match keys.count_or(key, 1..=head_dim, default)? {
+        odd if odd % 2 != 0 => Err(keys.bad(key, odd, "an even number")),
+        even => Ok(even as u32),
     }
 }

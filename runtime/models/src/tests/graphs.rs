@@ -82,7 +82,7 @@ fn weights_of_a_graph_are_the_tensors_of_the_model() {
     }
 }
 
-/// Experts replace the dense FFN of the common tensors.
+/// Tensors that all files of the tests have and this architecture does not use.
 fn unused(kind: &str) -> Vec<&'static str> {
     match kind {
         "mamba2" => vec![
@@ -93,6 +93,10 @@ fn unused(kind: &str) -> Vec<&'static str> {
             "blk.1.ffn_down.weight",
             "blk.1.ffn_up.weight",
         ],
+        "olmo2" => vec!["blk.0.attn_norm.weight", "blk.1.attn_norm.weight"],
+        "talkie" | "hrm_text" => {
+            vec!["blk.0.attn_norm.weight", "blk.1.attn_norm.weight", "output_norm.weight"]
+        }
         "deepseek2" => vec!["blk.1.ffn_down.weight", "blk.1.ffn_gate.weight", "blk.1.ffn_up.weight"],
         "llama-moe" => {
             vec![

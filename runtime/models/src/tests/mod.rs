@@ -1,6 +1,7 @@
 //! Tiny models of every architecture, described as text; what they build, and what they refuse.
 
 mod errors;
+mod experts;
 mod graphs;
 mod numbers;
 
@@ -185,6 +186,56 @@ fn files() -> Vec<(&'static str, File)> {
         (
             "falcon",
             [LAYER_NORM, FUSED_QKV].concat() + "\nblk.attn_norm_2.weight: 16\nblk.attn_norm_2.bias: 16",
+        ),
+        ("deci", [RMS, QKV, GATE].concat()),
+        ("granite_swa", [RMS, QKV, GATE].concat() + "\nattention.sliding_window = 8\nblk.attn_sinks.weight: 4"),
+        ("minicpm", [RMS, QKV, GATE].concat()),
+        ("mistral3", [RMS, QKV, GATE].concat() + "\nattention.temperature_scale = 0.1"),
+        ("nanbeige", [RMS, QKV, GATE].concat() + "\nnum_loops = 1"),
+        ("qwen2vl", [RMS, QKV, GATE].concat()),
+        (
+            "cohere2",
+            [LAYER_NORM, QKV, GATE].concat()
+                + "\nlogit_scale = 0.5\nattention.sliding_window = 8\nattention.sliding_window_pattern = 2",
+        ),
+        ("stablelm", [LAYER_NORM, QKV, GATE].concat() + "\nblk.attn_q_norm.weight: 4 4\nblk.attn_k_norm.weight: 4 2"),
+        (
+            "mpt",
+            [LAYER_NORM, FUSED_QKV].concat()
+                + "\nattention.clamp_kqv = 1.0\nattention.max_alibi_bias = 8.0\nblk.attn_q_norm.weight: 16
+                    blk.attn_k_norm.weight: 4\nblk.ffn_norm.weight: 16\nblk.ffn.act.scales: 24",
+        ),
+        (
+            "olmo2",
+            "attention.layer_norm_rms_epsilon = 0.00001".to_string()
+                + QKV
+                + GATE
+                + "\nblk.attn_q_norm.weight: 16\nblk.attn_k_norm.weight: 8
+                    blk.post_attention_norm.weight: 16\nblk.post_ffw_norm.weight: 16",
+        ),
+        (
+            "minicpm3",
+            [RMS, GATE].concat()
+                + "\nattention.key_length = 5\nattention.value_length = 4\nattention.q_lora_rank = 5
+                    attention.kv_lora_rank = 6\nrope.dimension_count = 2
+                    blk.attn_q_a.weight: 16 5\nblk.attn_q_a_norm.weight: 5\nblk.attn_q_b.weight: 5 20
+                    blk.attn_kv_a_mqa.weight: 16 8\nblk.attn_kv_a_norm.weight: 6\nblk.attn_kv_b.weight: 6 28",
+        ),
+        (
+            "talkie",
+            "attention.layer_norm_rms_epsilon = 0.00001\noutput.weight: 16 32\nblk.attn_q_norm.weight: 1 4
+                blk.layer_output_scale.weight: 1"
+                .to_string()
+                + QKV
+                + GATE,
+        ),
+        (
+            "hrm_text",
+            "attention.layer_norm_rms_epsilon = 0.00001\nhrm.layers_per_stack = 1\nhrm.h_cycles = 1\nhrm.l_cycles = 1
+                hrm.z_l_init: 16\nblk.attn_gate.weight: 16 16"
+                .to_string()
+                + QKV
+                + GATE,
         ),
     ];
     kinds

@@ -177,12 +177,12 @@ fn tensors_come_in_order_of_use() {
 }
 
 #[test]
-fn an_architecture_is_one_file_and_two_lines() {
+fn an_architecture_is_one_row_of_the_table() {
     let table = include_str!("../arch/mod.rs");
     for (kind, _) in files() {
         let arch = kind.split('-').next().unwrap_or(kind);
-        let lines = table.lines().filter(|line| line.contains(arch)).collect::<Vec<_>>();
-        assert_eq!(lines, [format!("mod {arch};"), format!("    (\"{arch}\", &{arch}::ARCH),")]);
+        let row = table.lines().filter(|line| line.starts_with(&format!("    (\"{arch}\", &"))).count();
+        assert_eq!(row, 1, "{arch}");
         assert!(arch::of(&file(kind).meta).is_ok());
     }
 }

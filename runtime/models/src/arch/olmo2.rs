@@ -1,0 +1,32 @@
+//! OLMo 2 and 3 (arXiv 2501.00656): norms after attention and FFN instead of before, and of all heads of Q and of K at once.
+//! OLMo 3 has sliding windows in three of four layers, whose positions are not stretched.
+
+use super::Arch;
+use crate::blocks::{attention, decoder, norm_all_heads, post_norm, qkv, rope, swiglu};
+use crate::builder::Builder;
+use crate::config::{Config, Keys, Norm, RopeKind};
+use crate::error::Result;
+use llmrt_graph::Tensor;
+
+pub(super) const ARCH: Arch =
+    Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Neox, config, graph };
+
+fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+    let window = keys.optional("attention.sliding_window")?.unwrap_or(0);
+    let windowed = keys.windowed_layers(cfg.n_layer, 4)?;
+    cfg.set_window(window, |il| windowed[il]);
+    cfg.rope.windowed = cfg.rope.unstretched(cfg.rope.params.freq_base);
+    cfg.rope.windowed.attn_factor = 1.0;
+    Ok(())
+}
+
+fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
+    decoder(b, |b, x| post_norm(b, x, normed_attention, swiglu))
+}
+
+fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
+    let (q, k) = (norm_all_heads(b, "attn_q_norm", q)?, norm_all_heads(b, "attn_k_norm", k)?);
+    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
+    attention(b, q, k, v)
+}
