@@ -11,6 +11,10 @@ use llmrt_graph::Tensor;
 pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
 
+/// Granite 3 MoE (IBM 2024): experts in all layers.
+pub(super) const GRANITEMOE: Arch =
+    Arch { config: |cfg, keys| set_scales(cfg, keys, Scales::default()), ..ARCH };
+
 /// Granite with sliding windows and sinks (arXiv 2309.17453), of which some layers do not rotate their heads.
 pub(super) const GRANITE_SWA: Arch = Arch {
     config: |cfg, keys| {

@@ -1,6 +1,6 @@
-//! Which experts a token goes through, computed by the references.
+//! Tiny models with experts, and which experts a token goes through, computed by the references.
 
-use super::file;
+use super::{File, QKV, RMS, file};
 use crate::BatchShape;
 use crate::arch;
 use crate::blocks::{Route, route};
@@ -9,6 +9,93 @@ use llmrt_abi::DType;
 use llmrt_graph::ops::value::Value;
 use llmrt_graph::reference::{self, Memory};
 use llmrt_graph::tensor::{Shape, shape};
+
+/// 4 experts, of which 2 are used, in all layers.
+const EXPERTS: &str = "
+    expert_count = 4
+    expert_used_count = 2
+    blk.ffn_gate_inp.weight: 16 4
+    blk.ffn_up_exps.weight: 16 24 4
+    blk.ffn_gate_exps.weight: 16 24 4
+    blk.ffn_down_exps.weight: 24 16 4";
+
+/// What all tokens go through.
+const SHARED: &str = "
+    expert_shared_feed_forward_length = 8
+    blk.ffn_up_shexp.weight: 16 8
+    blk.ffn_gate_shexp.weight: 16 8
+    blk.ffn_down_shexp.weight: 8 16";
+
+/// Norms of the heads of Q and K.
+const NORMED: &str = "
+    blk.attn_q_norm.weight: 4
+    blk.attn_k_norm.weight: 4";
+
+/// A file of each kind of experts; all leave the dense FFN that common tensors have unused.
+pub(super) fn files() -> Vec<(&'static str, File)> {
+    let kinds = [
+        ("qwen2moe", [SHARED, "\nblk.ffn_gate_inp_shexp.weight: 16"].concat()),
+        ("dots1", [NORMED, SHARED, "\nexpert_gating_func = 2\nblk.exp_probs_b.bias: 4"].concat()),
+        (
+            "maple",
+            [NORMED, "\nswiglu_clamp_exp = 7.5\nattention.sliding_window = 8\nrope.dimension_count_swa = 2"]
+                .concat(),
+        ),
+        (
+            "gpt-oss",
+            "attention.sliding_window = 8\nblk.post_attention_norm.weight: 16\nblk.attn_sinks.weight: 4
+                blk.ffn_gate_inp.bias: 4\nblk.ffn_up_exps.bias: 24 4\nblk.ffn_gate_exps.bias: 24 4
+                blk.ffn_down_exps.bias: 16 4"
+                .to_string(),
+        ),
+        (
+            "grovemoe",
+            [
+                NORMED,
+                "\nexperts_per_group = 2\nexpert_chunk_feed_forward_length = 6\nexpert_group_scale = 0.05
+                blk.ffn_up_chexps.weight: 16 6 2\nblk.ffn_gate_chexps.weight: 16 6 2
+                blk.ffn_down_chexps.weight: 6 16 2",
+            ]
+            .concat(),
+        ),
+        (
+            "laguna",
+            [
+                NORMED,
+                SHARED,
+                "\nattention.sliding_window = 8\nrope.freq_base_swa = 1000\nblk.attn_gate.weight: 16 4",
+            ]
+            .concat(),
+        ),
+        ("llama4", [SHARED.replace('8', "24"), "\nattention.sliding_window = 8192".into()].concat()),
+        ("smallthinker", "attention.sliding_window = 8".into()),
+        (
+            "arctic",
+            "blk.ffn_norm_exps.weight: 16\nblk.ffn_up.weight: 16 16\nblk.ffn_gate.weight: 16 16
+            blk.ffn_down.weight: 16 16"
+                .into(),
+        ),
+    ];
+    kinds
+        .map(|(arch, lines)| (arch, File::new(arch, &[RMS, QKV, EXPERTS, &lines].concat())))
+        .into_iter()
+        .collect()
+}
+
+/// Tensors of the common ones that a kind of `files` does not use.
+pub(super) fn unused(kind: &str) -> Option<Vec<&'static str>> {
+    const DENSE: [&str; 4] =
+        ["blk.0.ffn_down.weight", "blk.0.ffn_up.weight", "blk.1.ffn_down.weight", "blk.1.ffn_up.weight"];
+    match kind {
+        "arctic" => None,
+        // Its norm before the FFN has another name.
+        "gpt-oss" => Some(
+            [DENSE[0], "blk.0.ffn_norm.weight", DENSE[1], DENSE[2], "blk.1.ffn_norm.weight", DENSE[3]]
+                .to_vec(),
+        ),
+        _ => files().iter().any(|(name, _)| *name == kind).then(|| DENSE.to_vec()),
+    }
+}
 
 /// Groups count by their two best experts: here a group with the best of all and a bad one is not chosen.
 #[test]

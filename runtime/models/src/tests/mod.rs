@@ -241,6 +241,7 @@ fn files() -> Vec<(&'static str, File)> {
     kinds
         .map(|(kind, lines)| (kind, File::new(kind.split('-').next().unwrap_or(kind), &lines)))
         .into_iter()
+        .chain(experts::files())
         .collect()
 }
 
