@@ -77,7 +77,7 @@ pub struct Config {
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
     /// meaningless without them.
     pub ffn_scales: bool,
-    /// Ends of the names of tensors that the model does not use although blocks know them: llama.cpp, whose files these
+    /// Ends of the names of tensors that the model does not use although blocks read them: llama.cpp, whose files these
     /// are, reads past them.
     pub unused: &'static [&'static str],
 }

@@ -1,5 +1,6 @@
 //! Tiny models of every architecture, described as text; what they build, and what they refuse.
 
+mod dense;
 mod errors;
 mod experts;
 mod graphs;
@@ -53,6 +54,12 @@ impl File {
             Some((key, value)) => file.meta.set(key, number(value)),
             None => file.put(line),
         }
+        file
+    }
+
+    fn with_flag(&self, key: &str) -> File {
+        let mut file = self.clone();
+        file.meta.set(key, true);
         file
     }
 
