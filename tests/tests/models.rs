@@ -44,6 +44,12 @@ fn latent_attention_gives_the_logits_of_the_references_in_any_chunks() {
 }
 
 #[test]
+fn experts_of_the_best_group_give_the_logits_of_the_references_in_any_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    check_against_references(&TinyDeepseek2 { n_group: 2, ..TinyDeepseek2::default() }.write(dir.path()));
+}
+
+#[test]
 fn recurrent_states_give_the_logits_of_the_references_in_any_chunks() {
     let dir = tempfile::tempdir().unwrap();
     check_against_references(&TinyMamba2::default().write(dir.path()));

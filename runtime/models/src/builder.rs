@@ -141,12 +141,13 @@ impl<'a> Builder<'a> {
         // PLaMo's files name some weights without an ending.
         let bare = self.optional(name, &[n], Role::Norm)?;
         let weight = bare.map_or_else(|| self.weight(&format!("{name}.weight"), &[n], Role::Norm), Ok)?;
+        let bias = self.optional(&format!("{name}.bias"), &[n], Role::Bias)?;
         let y = match self.cfg.norm {
-            Norm::Rms => self.g.rms_norm(x, weight, self.cfg.norm_eps),
-            Norm::Layer => {
-                let bias = self.optional(&format!("{name}.bias"), &[n], Role::Bias)?;
-                self.g.layer_norm(x, weight, bias, self.cfg.norm_eps)
+            Norm::Rms => {
+                let y = self.g.rms_norm(x, weight, self.cfg.norm_eps);
+                bias.map_or(y, |bias| self.g.add(y, bias))
             }
+            Norm::Layer => self.g.layer_norm(x, weight, bias, self.cfg.norm_eps),
         };
         Ok(self.name(y, name))
     }
@@ -222,7 +223,12 @@ impl<'a> Builder<'a> {
 
     /// Whether the file has the tensor of this name.
     pub fn has(&self, name: &str) -> bool {
-        self.find(&self.path(name)).is_some()
+        self.dims(name).is_some()
+    }
+
+    /// The dims of the tensor of this name, if the file has it.
+    pub fn dims(&self, name: &str) -> Option<Shape> {
+        self.find(&self.path(name)).map(|(_, dims)| dims)
     }
 
     fn find(&self, path: &str) -> Option<(DType, Shape)> {

@@ -10,13 +10,15 @@ use std::path::{Path, PathBuf};
 pub struct TinyDeepseek2 {
     /// Elements between the two matrices of Q; 0: Q has one.
     pub q_rank: u64,
+    /// Groups of experts, of which a token uses one.
+    pub n_group: u64,
     /// Tokens, at least 259.
     pub n_vocab: u64,
 }
 
 impl Default for TinyDeepseek2 {
     fn default() -> TinyDeepseek2 {
-        TinyDeepseek2 { q_rank: 40, n_vocab: 300 }
+        TinyDeepseek2 { q_rank: 40, n_group: 1, n_vocab: 300 }
     }
 }
 
@@ -106,6 +108,8 @@ impl TinyDeepseek2 {
             ("expert_used_count", 2),
             ("expert_shared_count", 2),
             ("expert_gating_func", 2),
+            ("expert_group_count", self.n_group),
+            ("expert_group_used_count", 1),
             ("expert_feed_forward_length", N_FF),
         ];
         for (key, n) in numbers {

@@ -1,65 +1,65 @@
-//! DeepSeek V2 (arXiv 2405.04434): latent attention, whose cache is one row for all heads; experts beside an FFN that all
-//! tokens go through; first layers without experts. V3 (2412.19437) as far as its experts are not chosen by groups.
+//! DeepSeek V2 and V3 (arXiv 2405.04434, 2412.19437): latent attention, whose cache is one row for all heads; experts beside
+//! an FFN that all tokens go through, in V3 chosen by groups; first layers without experts.
 
 use super::Arch;
-use crate::blocks::{ffn_gated, ffn_shared, head, mla, mla_output, moe, token_embedding};
+use crate::blocks::{decoder, mla, mla_output, swiglu_or_experts};
 use crate::builder::Builder;
-use crate::config::{Config, Gating, Keys, MAX_DIM, MlaConfig, Norm, RopeKind};
+use crate::config::{Config, Gating, Keys, MlaConfig, Norm, RopeKind, Temperature};
 use crate::error::Result;
-use llmrt_graph::{Activation, Tensor};
+use llmrt_graph::Tensor;
 
-pub(super) const ARCH: Arch =
-    Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
+pub(super) const ARCH: Arch = Arch {
+    has_attention: true,
+    norm: Norm::Rms,
+    rope: RopeKind::Normal,
+    config: |cfg, keys| config(cfg, keys, |_, _| 1.0),
+    graph: |b| decoder(b, block),
+};
 
-fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+/// Mistral Large 3 and Small 4 (Mistral AI 2025, 2026): queries grow with the logarithm of their positions, and rotations
+/// take a part of YaRN's factor.
+pub(super) const MISTRAL4: Arch =
+    Arch { config: |cfg, keys| config(cfg, keys, |plain, own| plain / own), ..ARCH };
+
+fn config(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<()> {
     cfg.mla = MlaConfig::read(keys, &cfg.rope)?;
-    set_scale(cfg, keys)?;
-    set_experts(cfg, keys)
-}
-
-/// YaRN (arXiv 2309.00071, section 3.4) sharpens the softmax of stretched contexts by factors on Q and K. These models
-/// have them on the scores instead, with a multiplier of their own, and rotations keep lengths.
-fn set_scale(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
-    let stretch = cfg.rope.params.freq_scale.recip().ln();
-    let multiplier: f32 = keys.optional("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
-    let on_q_and_k = 1.0 + multiplier * stretch;
-    if cfg.rope.params.ext_factor != 0.0 {
-        cfg.rope.params.attn_factor /= 1.0 + 0.1 * stretch;
+    set_scale(cfg, keys, on_rotations)?;
+    cfg.attn_temperature = Temperature {
+        scale: keys.optional("attention.temperature_scale")?.unwrap_or(0.0),
+        length: keys.f32_or_zero("attention.temperature_length", cfg.rope.params.n_ctx_orig as f32)?,
+        offset: 0.0,
+    };
+    if let Some(moe) = &mut cfg.moe {
+        moe.gating = keys.gating(default_gating(cfg.n_layer, cfg.n_vocab))?;
     }
-    let plain = (cfg.mla.q_dim() as f32).sqrt().recip();
-    cfg.attn_scale = plain * on_q_and_k * on_q_and_k;
     Ok(())
 }
 
-fn set_experts(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
-    let Some(moe) = &mut cfg.moe else { return Ok(()) };
-    let n_dense = keys.count_or("leading_dense_block_count", 0..=cfg.n_layer as u64, 0)?;
-    let n_ff = keys.count("expert_feed_forward_length", 1..=MAX_DIM)?;
-    for (il, layer) in cfg.layers.iter_mut().enumerate() {
-        layer.is_moe = il as u64 >= n_dense;
-        layer.n_ff = if layer.is_moe { n_ff } else { layer.n_ff };
-    }
-    moe.n_ff_shared = n_ff * keys.count_or("expert_shared_count", 0..=MAX_SHARED, 0)?;
-    moe.normalise = keys.optional("expert_weights_norm")?.unwrap_or(false);
-    moe.gating = match keys.count_or("expert_gating_func", 1..=2, 1)? {
-        1 => Gating::SoftMax,
-        _ => Gating::Sigmoid,
-    };
-    match keys.count_or("expert_group_count", 0..=u64::MAX, 1)? {
-        1 => Ok(()),
-        n => {
-            Err(keys.bad("expert_group_count", n, "1: experts that are chosen by groups are not implemented"))
-        }
+/// For files without the key: those of the first models, and of GLM 4.7 Flash, the only one of them with sigmoids.
+fn default_gating(n_layer: usize, n_vocab: u64) -> Gating {
+    match (n_layer, n_vocab) {
+        (47 | 48, 154_880) => Gating::Sigmoid,
+        _ => Gating::SoftMax,
     }
 }
 
-/// Far above every model.
-const MAX_SHARED: u64 = 1 << 10;
+/// Of YaRN's factor and the model's own, what rotations keep.
+type Share = fn(f32, f32) -> f32;
 
-fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    let x = token_embedding(b)?; // [n_embd, n_tokens]
-    let x = b.layers(x, block)?; // [n_embd, n_outputs]
-    head(b, x) // [n_vocab, n_outputs]
+/// YaRN (arXiv 2309.00071, section 3.4) sharpens the softmax of stretched contexts by a factor on Q and K, of which the op
+/// puts `plain` on rotations. These models have a factor of their own, on the scores.
+fn set_scale(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<()> {
+    let stretch = cfg.rope.params.freq_scale.recip().ln();
+    let multiplier: f32 = keys.optional("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
+    let (plain, own) = (1.0 + 0.1 * stretch, 1.0 + multiplier * stretch);
+    let kept = if multiplier == 0.0 { plain } else { on_rotations(plain, own) };
+    let mut on_q_and_k = own;
+    if cfg.rope.params.ext_factor != 0.0 {
+        on_q_and_k *= kept * cfg.rope.params.attn_factor;
+        cfg.rope.params.attn_factor *= kept / plain;
+    }
+    cfg.attn_scale = on_q_and_k * on_q_and_k / (cfg.mla.q_dim() as f32).sqrt();
+    Ok(())
 }
 
 fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
@@ -70,12 +70,6 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = b.add("ffn_inp", attn, x);
 
     let h = b.norm("ffn_norm", x)?;
-    let ffn = match &b.cfg.moe {
-        Some(cfg) if b.layer().is_moe => {
-            let chosen = moe(b, cfg, Activation::Silu, h)?;
-            ffn_shared(b, cfg.n_ff_shared, Activation::Silu, h, chosen)?
-        }
-        _ => ffn_gated(b, Activation::Silu, h)?,
-    };
+    let ffn = swiglu_or_experts(b, h)?;
     Ok(b.add("l_out", ffn, x))
 }

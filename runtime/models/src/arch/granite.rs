@@ -4,12 +4,16 @@
 use super::Arch;
 use crate::blocks::{decoder, pre_norm, self_attention, swiglu_or_experts};
 use crate::builder::Builder;
-use crate::config::{Config, Keys, MAX_DIM, Norm, RopeKind, Scales};
+use crate::config::{Config, Keys, Norm, RopeKind, Scales};
 use crate::error::Result;
 use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
+
+/// Granite 3 MoE (IBM 2024): experts in all layers.
+pub(super) const GRANITEMOE: Arch =
+    Arch { config: |cfg, keys| set_scales(cfg, keys, Scales::default()), ..ARCH };
 
 /// Granite with sliding windows and sinks (arXiv 2309.17453), of which some layers do not rotate their heads.
 pub(super) const GRANITE_SWA: Arch = Arch {
@@ -43,14 +47,12 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     if keys.optional("rope.scaling.finetuned")? == Some(false) {
         cfg.rope.kind = RopeKind::None;
     }
-    if let Some(moe) = &mut cfg.moe {
-        moe.n_ff_shared = keys.count_or("expert_shared_feed_forward_length", 0..=MAX_DIM, 0)?;
-    }
     Ok(())
 }
 
-/// The files' factor on logits is a divisor.
+/// The files' factor on logits is a divisor. Weights of experts are divided by their sum.
 fn set_scales(cfg: &mut Config, keys: &Keys<'_>, defaults: Scales) -> Result<()> {
+    cfg.moe.iter_mut().for_each(|moe| moe.normalise = true);
     cfg.scales = Scales {
         embedding: keys.f32_or_zero("embedding_scale", defaults.embedding)?,
         residual: keys.f32_or_zero("residual_scale", defaults.residual)?,

@@ -1,7 +1,7 @@
-//! Hunyuan (arXiv 2411.02265), the dense ones: heads of Q and K are normed after they are rotated.
+//! Hunyuan (arXiv 2411.02265): heads of Q and K are normed after they are rotated.
 
 use super::Arch;
-use crate::blocks::{attention, decoder, pre_norm, qkv, rope, swiglu};
+use crate::blocks::{attention, decoder, pre_norm, qkv, rope, swiglu, swiglu_or_experts};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::Result;
@@ -12,6 +12,21 @@ pub(super) const ARCH: Arch =
 
 /// Maincode's Maincoder (2025): as Hunyuan, with neighbours as pairs.
 pub(super) const MAINCODER: Arch = Arch { rope: RopeKind::Normal, config: |_, _| Ok(()), ..ARCH };
+
+/// Hunyuan A13B (Tencent 2025): experts beside an FFN that all tokens go through.
+pub(super) const HUNYUAN_MOE: Arch = Arch {
+    config: |cfg, keys| {
+        let n_ff = cfg.layers[0].n_ff;
+        let moe = cfg.experts(keys)?;
+        moe.normalise = true;
+        if moe.n_ff_shared == 0 {
+            moe.n_ff_shared = n_ff;
+        }
+        Ok(())
+    },
+    graph: |b| decoder(b, |b, x| pre_norm(b, x, attention_normed_late, swiglu_or_experts)),
+    ..ARCH
+};
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.rope.set_sections(keys)?;

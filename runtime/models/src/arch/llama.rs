@@ -15,6 +15,7 @@ pub(super) const ARCH: Arch = Arch {
         let window = keys.optional("attention.sliding_window")?.unwrap_or(0);
         cfg.set_window(window, |_| true);
         cfg.ffn_scales = true;
+        cfg.moe.iter_mut().for_each(|moe| moe.normalise = true);
         Ok(())
     },
     graph,

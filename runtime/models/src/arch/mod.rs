@@ -1,9 +1,13 @@
 //! The architectures. To add one: its file, a `mod` line and a row here.
 
+mod afmoe;
+mod arctic;
 mod baichuan;
 mod bloom;
+mod cohere2moe;
 mod command_r;
 mod deci;
+mod deepseek;
 mod deepseek2;
 mod exaone4;
 mod falcon;
@@ -13,13 +17,19 @@ mod gemma3;
 mod glm4;
 mod gpt2;
 mod gpt_like;
+mod gpt_oss;
 mod gptneox;
 mod granite;
+mod grok;
+mod grovemoe;
 mod hrm_text;
 mod hunyuan;
+mod laguna;
 mod llama;
+mod llama4;
 mod llama_like;
 mod mamba2;
+mod mimo2;
 mod minicpm3;
 mod mistral3;
 mod mpt;
@@ -27,6 +37,7 @@ mod muse_glimmer;
 mod nanbeige;
 mod olmo;
 mod olmo2;
+mod olmoe;
 mod openelm;
 mod phi2;
 mod phi3;
@@ -34,9 +45,11 @@ mod plamo;
 mod plamo3;
 mod qwen2;
 mod qwen3;
+mod qwen3moe;
 mod qwen3vl;
 mod refact;
 mod seed_oss;
+mod smallthinker;
 mod spark2_5;
 mod stablelm;
 mod talkie;
@@ -49,63 +62,93 @@ use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
 const ARCHS: &[(&str, &Arch)] = &[
+    ("afmoe", &afmoe::ARCH),
     ("arcee", &llama_like::ARCEE),
+    ("arctic", &arctic::ARCH),
     ("baichuan", &baichuan::ARCH),
+    ("bailingmoe", &deepseek::BAILINGMOE),
+    ("bailingmoe2", &qwen3moe::BAILINGMOE2),
     ("bloom", &bloom::ARCH),
     ("chatglm", &llama_like::CHATGLM),
     ("codeshell", &gpt_like::CODESHELL),
     ("cogvlm", &llama_like::COGVLM),
     ("cohere2", &command_r::COHERE2),
+    ("cohere2moe", &cohere2moe::ARCH),
     ("command-r", &command_r::ARCH),
+    ("dbrx", &deepseek::DBRX),
     ("deci", &deci::ARCH),
+    ("deepseek", &deepseek::ARCH),
     ("deepseek2", &deepseek2::ARCH),
+    ("dots1", &qwen3moe::DOTS1),
     ("ernie4_5", &llama_like::ERNIE4_5),
+    ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
     ("exaone", &llama_like::EXAONE),
+    ("exaone-moe", &qwen3moe::EXAONE_MOE),
     ("exaone4", &exaone4::ARCH),
     ("falcon", &falcon::ARCH),
     ("gemma", &gemma::ARCH),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
     ("glm4", &glm4::ARCH),
+    ("glm4moe", &qwen3moe::GLM4MOE),
+    ("gpt-oss", &gpt_oss::ARCH),
     ("gpt2", &gpt2::ARCH),
     ("gptneox", &gptneox::ARCH),
     ("granite", &granite::ARCH),
     ("granite_swa", &granite::GRANITE_SWA),
+    ("granitemoe", &granite::GRANITEMOE),
+    ("grok", &grok::ARCH),
+    ("grovemoe", &grovemoe::ARCH),
     ("hrm_text", &hrm_text::ARCH),
     ("hunyuan-dense", &hunyuan::ARCH),
+    ("hunyuan-moe", &hunyuan::HUNYUAN_MOE),
     ("hunyuan_vl", &hunyuan::ARCH),
+    ("hy_v3", &qwen3moe::HY_V3),
     ("internlm2", &llama_like::INTERNLM2),
     ("jais", &gpt_like::JAIS),
     ("jais2", &gpt_like::JAIS2),
+    ("laguna", &laguna::ARCH),
     ("llama", &llama::ARCH),
+    ("llama4", &llama4::ARCH),
     ("maincoder", &hunyuan::MAINCODER),
     ("mamba2", &mamba2::ARCH),
+    ("maple", &qwen3moe::MAPLE),
+    ("mellum", &qwen3moe::MELLUM),
+    ("mimo2", &mimo2::ARCH),
     ("minicpm", &granite::MINICPM),
     ("minicpm3", &minicpm3::ARCH),
+    ("minimax-m2", &olmoe::MINIMAX_M2),
     ("mistral3", &mistral3::ARCH),
+    ("mistral4", &deepseek2::MISTRAL4),
     ("mpt", &mpt::ARCH),
     ("muse-glimmer", &muse_glimmer::ARCH),
     ("nanbeige", &nanbeige::ARCH),
     ("nemotron", &gpt_like::NEMOTRON),
     ("olmo", &olmo::ARCH),
     ("olmo2", &olmo2::ARCH),
+    ("olmoe", &olmoe::ARCH),
     ("openelm", &openelm::ARCH),
     ("orion", &gpt_like::ORION),
     ("paddleocr", &llama_like::PADDLEOCR),
     ("pangu-embedded", &llama_like::PANGU_EMBEDDED),
     ("phi2", &phi2::ARCH),
     ("phi3", &phi3::ARCH),
+    ("phimoe", &deepseek::PHIMOE),
     ("plamo", &plamo::ARCH),
     ("plamo3", &plamo3::ARCH),
     ("pockettts", &gpt_like::POCKETTTS),
     ("qwen", &llama_like::QWEN),
     ("qwen2", &qwen2::ARCH),
+    ("qwen2moe", &deepseek::QWEN2MOE),
     ("qwen2vl", &llama_like::QWEN2VL),
     ("qwen3", &qwen3::ARCH),
+    ("qwen3moe", &qwen3moe::ARCH),
     ("qwen3tts", &qwen3vl::QWEN3TTS),
     ("qwen3vl", &qwen3vl::ARCH),
+    ("qwen3vlmoe", &qwen3moe::QWEN3VLMOE),
     ("refact", &refact::ARCH),
     ("seed_oss", &seed_oss::ARCH),
+    ("smallthinker", &smallthinker::ARCH),
     ("smollm3", &llama_like::SMOLLM3),
     ("spark2_5", &spark2_5::ARCH),
     ("stablelm", &stablelm::ARCH),

@@ -27,7 +27,7 @@ pub(crate) fn pre_norm(b: &mut Builder<'_>, x: Tensor, attention: Part, ffn: Par
     let attn = attention_output(b, attn)?; // [n_embd, n]
     let x = b.residual("ffn_inp", attn, x);
 
-    let h = b.norm("ffn_norm", x)?;
+    let h = b.norm(b.cfg.ffn_norm, x)?;
     let ffn = ffn(b, h)?;
     Ok(b.residual("l_out", ffn, x))
 }

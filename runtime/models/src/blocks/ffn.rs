@@ -12,12 +12,9 @@ pub(crate) fn swiglu(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
 
 /// As `swiglu`, or its experts in MoE layers.
 pub(crate) fn swiglu_or_experts(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    match &b.cfg.moe {
-        Some(cfg) if b.layer().is_moe => {
-            let chosen = moe(b, cfg, Activation::Silu, x)?;
-            ffn_shared(b, cfg.n_ff_shared, Activation::Silu, x, chosen)
-        }
-        _ => swiglu(b, x),
+    match b.layer().is_moe {
+        true => moe(b, x),
+        false => swiglu(b, x),
     }
 }
 
@@ -28,24 +25,6 @@ pub(crate) fn ffn_gated(b: &mut Builder<'_>, activation: Activation, x: Tensor) 
     let gate = b.ffn_linear("ffn_gate", n_ff, x)?;
     let h = b.g.glu(activation, gate, Some(up)); // [n_ff, n]
     down(b, h)
-}
-
-/// `chosen` plus the same with the matrices that all tokens of an MoE layer go through, if there are any.
-pub(crate) fn ffn_shared(
-    b: &mut Builder<'_>,
-    n_ff: u64,
-    activation: Activation,
-    x: Tensor,
-    chosen: Tensor,
-) -> Result<Tensor> {
-    if n_ff == 0 {
-        return Ok(chosen);
-    }
-    let up = b.ffn_linear("ffn_up_shexp", n_ff, x)?;
-    let gate = b.ffn_linear("ffn_gate_shexp", n_ff, x)?;
-    let h = b.g.glu(activation, gate, Some(up)); // [n_ff, n]
-    let shared = b.ffn_linear("ffn_down_shexp", b.cfg.n_embd, h)?;
-    Ok(b.add("ffn_out", chosen, shared))
 }
 
 /// As `ffn_gated`, with the rows of gate and up in one matrix, gate first.

@@ -2,7 +2,7 @@
 //! cached, a latent vector and a rotated key for each token. Scores are products with cached rows, since
 //! qᵀ(W·c) = (Wᵀq)ᵀc; and a head's result is its matrix of V times the weighted sum of latent vectors.
 
-use super::attention::{cached_rows, paged, rope};
+use super::attention::{attention_temperature, cached_rows, paged, rope};
 use crate::builder::Builder;
 use crate::cache::{PagedLayer, ValueRows};
 use crate::error::Result;
@@ -63,7 +63,8 @@ fn queries(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let k_b = b.weight("attn_k_b.weight", &[cfg.n_nope, cfg.kv_rank, n_head], Role::Matrix)?;
     let absorbed = times_heads(b, k_b, nope); // [kv_rank, n_head, n_tokens]
     let q = b.g.concat(absorbed, turned, 0);
-    Ok(b.name(q, "Qcur"))
+    let q = b.name(q, "Qcur");
+    Ok(attention_temperature(b, q))
 }
 
 /// Rows of the cache: the normed latent vector, then the rotated key.

@@ -4,11 +4,14 @@ mod decoder;
 
 mod attention;
 mod embedding;
+mod experts;
 mod ffn;
+mod glu;
 mod head;
 mod linear;
 mod mla;
 mod moe;
+mod router;
 mod ssm;
 
 pub(crate) use attention::{
@@ -17,10 +20,10 @@ pub(crate) use attention::{
 };
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use embedding::{position_embedding, token_embedding};
-pub(crate) use ffn::{
-    ffn_fused, ffn_gated, ffn_plain, ffn_shared, ffn_squared_relu, swiglu, swiglu_or_experts,
-};
+pub(crate) use experts::{Bank, experts};
+pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
 pub(crate) use head::{head, logits};
 pub(crate) use mla::{mla, mla_output};
-pub(crate) use moe::moe;
+pub(crate) use moe::{experts_if_routed, moe};
+pub(crate) use router::{Route, route, router_logits};
 pub(crate) use ssm::{mamba2, mamba2_output};

@@ -96,6 +96,14 @@ impl<'m> Keys<'m> {
         Ok((0..n_layer).map(|il| il % period < period - 1).collect())
     }
 
+    /// A number for every layer: one for all, or an array; 0 without the key.
+    pub fn f32_per_layer(&self, key: &str, n_layer: usize) -> Result<Vec<f32>> {
+        match self.meta.get(&self.name(key)) {
+            Some(Value::Array(_)) => Ok(self.meta.require(&self.name(key))?),
+            _ => Ok(vec![self.f32_or_zero(key, 0.0)?; n_layer]),
+        }
+    }
+
     /// An error about a value.
     pub fn bad(&self, key: &str, found: impl ToString, expected: impl ToString) -> Error {
         Error::BadValue { key: self.name(key), found: found.to_string(), expected: expected.to_string() }

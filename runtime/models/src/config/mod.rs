@@ -7,14 +7,16 @@ mod moe;
 mod rope;
 mod scales;
 mod ssm;
+mod windows;
 
 pub(crate) use keys::Keys;
 pub use loops::LoopConfig;
 pub use mla::MlaConfig;
-pub use moe::{Gating, MoeConfig};
+pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
 pub use rope::{RopeConfig, RopeKind};
 pub use scales::{Scales, Temperature};
 pub use ssm::SsmConfig;
+pub(crate) use windows::AllBut;
 
 use crate::error::{Error, Result};
 use llmrt_gguf::{Metadata, Value};
@@ -60,6 +62,8 @@ pub struct Config {
     pub is_parallel: bool,
     /// How layers repeat, of models that run them again.
     pub loops: LoopConfig,
+    /// Factor on what attention gives, before its output projection.
+    pub value_scale: f32,
     /// Logits become c·tanh(logit/c); 0: they stay.
     pub final_softcap: f32,
     /// Factors on hidden states and logits.
@@ -70,6 +74,8 @@ pub struct Config {
     pub ssm: SsmConfig,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
+    /// Name of the norm before the FFN.
+    pub ffn_norm: &'static str,
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
     /// meaningless without them.
     pub ffn_scales: bool,
@@ -85,8 +91,10 @@ pub struct LayerConfig {
     pub n_head: u64,
     /// KV heads; they divide the query heads.
     pub n_head_kv: u64,
-    /// Elements between the FFN's matrices, or between an expert's.
+    /// Elements between the FFN's matrices.
     pub n_ff: u64,
+    /// Elements between an expert's matrices.
+    pub n_ff_expert: u64,
     /// Whether the FFN is experts.
     pub is_moe: bool,
     /// Tokens that attention sees, the query included; 0: all.
@@ -116,16 +124,19 @@ impl Config {
         rope: RopeKind,
     ) -> Result<Config> {
         let keys = Keys { meta, arch };
-        let n_layer = keys.count("block_count", 1..=MAX_LAYERS)? as usize;
+        let n_layer = read_n_layer(&keys)?;
         let n_embd = keys.count("embedding_length", 1..=MAX_DIM)?;
         let n_ctx_train = keys.count("context_length", 1..=MAX_DIM)?;
-        let moe = MoeConfig::read(&keys)?;
+        let mut moe = MoeConfig::read(&keys)?;
         let mut layers = match has_attention {
             true => read_layers(&keys, n_layer)?,
             false => vec![LayerConfig::default(); n_layer],
         };
+        if let Some(moe) = &mut moe {
+            moe.read_layers(&keys, &mut layers)?;
+        }
         for (il, layer) in layers.iter_mut().enumerate() {
-            (layer.is_moe, layer.has_rope, layer.block) = (moe.is_some(), true, il);
+            (layer.has_rope, layer.block) = (true, il);
         }
 
         let head_dim = n_embd_of_head(n_embd, &layers);
@@ -157,14 +168,21 @@ impl Config {
             attn_temperature: Temperature::default(),
             is_parallel: false,
             loops: LoopConfig::default(),
+            value_scale: 1.0,
             final_softcap: 0.0,
             scales: Scales::default(),
             mla: MlaConfig::default(),
             ssm: SsmConfig::default(),
             moe,
+            ffn_norm: "ffn_norm",
             ffn_scales: false,
             unused: &[],
         })
+    }
+
+    /// The experts, of an architecture that has no dense models.
+    pub(crate) fn experts(&mut self, keys: &Keys<'_>) -> Result<&mut MoeConfig> {
+        self.moe.as_mut().ok_or_else(|| keys.bad("expert_count", 0, "1 or more"))
     }
 
     /// Elements of a hidden state for each head.
@@ -205,6 +223,13 @@ pub(crate) const MAX_LAYERS: u64 = 1 << 12;
 fn n_embd_of_head(n_embd: u64, layers: &[LayerConfig]) -> u64 {
     let n_head = layers.iter().map(|layer| layer.n_head).find(|&n| n > 0);
     (n_embd / n_head.unwrap_or(1)).max(1)
+}
+
+/// Layers that predict more than one token ahead follow the others; they are for speculation, which does without them.
+fn read_n_layer(keys: &Keys<'_>) -> Result<usize> {
+    let n_block = keys.count("block_count", 1..=MAX_LAYERS)?;
+    let n_ahead = keys.count_or("nextn_predict_layers", 0..=n_block - 1, 0)?;
+    Ok((n_block - n_ahead) as usize)
 }
 
 fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {

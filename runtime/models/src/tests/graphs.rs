@@ -106,7 +106,7 @@ fn unused(kind: &str) -> Vec<&'static str> {
                 "blk.1.ffn_up.weight",
             ]
         }
-        _ => vec![],
+        _ => super::experts::unused(kind).unwrap_or_default(),
     }
 }
 

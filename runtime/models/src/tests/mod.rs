@@ -2,6 +2,7 @@
 
 mod dense;
 mod errors;
+mod experts;
 mod graphs;
 mod numbers;
 
@@ -247,6 +248,7 @@ fn files() -> Vec<(&'static str, File)> {
     kinds
         .map(|(kind, lines)| (kind, File::new(kind.split('-').next().unwrap_or(kind), &lines)))
         .into_iter()
+        .chain(experts::files())
         .collect()
 }
 

@@ -1,0 +1,36 @@
+//! What becomes of a gate and of what it lets through.
+
+use crate::builder::Builder;
+use crate::config::Glu;
+use llmrt_graph::{Activation, Tensor};
+
+/// gpt-oss (arXiv 2508.10925): the factor in the gate's sigmoid, and the bounds.
+const OAI_ALPHA: f32 = 1.702;
+const OAI_LIMIT: f32 = 7.0;
+
+/// Gate and up, in one of these ways. Without `up`, the first half of gate's rows is the gate.
+pub(super) fn glu(b: &mut Builder<'_>, glu: &Glu, gate: Tensor, up: Option<Tensor>) -> Tensor {
+    let limit_of = |limits: &[f32], il: usize| limits.get(il).copied().unwrap_or(0.0);
+    let (limit, is_late) = match glu {
+        Glu::Plain(activation) => return b.g.glu(*activation, gate, up),
+        Glu::Oai => return b.g.swiglu_oai(gate, up, OAI_ALPHA, OAI_LIMIT),
+        Glu::BoundedGate(limits) => (limit_of(limits, b.il()), false),
+        Glu::BoundedSilu(limits) => (limit_of(limits, b.il()), true),
+    };
+    if limit <= 0.0 {
+        return b.g.glu(Activation::Silu, gate, up);
+    }
+    let n_ff = b.g.ne(gate)[0] / 2;
+    let (gate, up) = match up {
+        Some(up) => (gate, up),
+        None => (b.g.slice(gate, 0, 0, n_ff), b.g.slice(gate, 0, n_ff, n_ff)),
+    };
+    let up = b.g.clamp(up, -limit, limit);
+    if !is_late {
+        let gate = b.g.clamp(gate, f32::NEG_INFINITY, limit);
+        return b.g.glu(Activation::Silu, gate, Some(up));
+    }
+    let gate = b.g.silu(gate);
+    let gate = b.g.clamp(gate, f32::NEG_INFINITY, limit);
+    b.g.mul(gate, up)
+}
