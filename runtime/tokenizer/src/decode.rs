@@ -23,8 +23,8 @@ impl<T: Deref<Target = Tokenizer>> Decoder<T> {
     /// No text yet; with `render_special`, control tokens become text too.
     pub fn new(tokenizer: T, render_special: bool) -> Self {
         let drops_space = match tokenizer.model() {
-            Model::Spm(_) => tokenizer.add_space_prefix(),
-            Model::Bpe(_) => false,
+            Model::Spm(_) | Model::Ugm(_) => tokenizer.add_space_prefix(),
+            Model::Bpe(_) | Model::Dna(_) | Model::Whitespace(_) | Model::Rwkv(_) | Model::Plamo2(_) => false,
             Model::Wpm(_) | Model::Llama2c(_) => true,
         };
         Self { tokenizer, render_special, drops_space, waiting: Vec::new() }

@@ -24,7 +24,19 @@ mod bpe;
 
 mod pretokenizer;
 
+mod dna;
+
+mod whitespace;
+
 mod wpm;
+
+mod ugm;
+
+mod rwkv;
+
+mod plamo2;
+
+mod prefixes;
 
 mod llama2c;
 

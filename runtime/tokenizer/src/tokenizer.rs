@@ -6,18 +6,23 @@ use std::collections::{BTreeSet, HashMap};
 use llmrt_gguf::Metadata;
 
 use crate::bpe::Bpe;
-use crate::bytes::{byte_of_hex_piece, bytes_of_piece};
+use crate::bytes::byte_of_hex_piece;
 use crate::decode::Decoder;
+use crate::dna::Dna;
 use crate::ends;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::limits::{Limits, MAX_TOKEN_BYTES, Output};
 use crate::llama2c::{self, Llama2c};
+use crate::plamo2::Plamo2;
 use crate::pretokenizer::Rule;
 use crate::prompt::Prompt;
+use crate::rwkv::{self, Rwkv};
 use crate::special::{Parse, Part, Specials};
 use crate::spm::{SPACE, Spm};
+use crate::ugm::Ugm;
 use crate::vocab::{ModelKind, TokenKind, Vocab};
+use crate::whitespace::Whitespace;
 use crate::wpm::Wpm;
 
 /// Token text to id.
@@ -40,8 +45,51 @@ pub struct Tokenizer {
 pub(crate) enum Model {
     Spm(Spm),
     Bpe(Bpe),
+    Dna(Dna),
+    Whitespace(Whitespace),
     Wpm(Wpm),
+    Ugm(Ugm),
+    Rwkv(Rwkv),
+    Plamo2(Plamo2),
     Llama2c(Llama2c),
+}
+
+impl Model {
+    /// `rule` is the pre-tokenizer of a BPE vocabulary.
+    fn new(
+        vocab: &Vocab,
+        kinds: &[TokenKind],
+        rule: Option<&Rule>,
+        index: &Index,
+        ids: &Ids,
+    ) -> Result<Self> {
+        if let Some(rule) = rule {
+            let bpe = Bpe::new(rule, vocab.tokens.len() as u32, &vocab.merges, index)?;
+            let lowercase = || vocab.lowercase.unwrap_or(vocab.pre.as_deref() != Some("whitespace"));
+            return Ok(match vocab.model {
+                ModelKind::Dna => Self::Dna(Dna::new(bpe, index)),
+                ModelKind::Whitespace => Self::Whitespace(Whitespace::new(bpe, lowercase())),
+                _ => Self::Bpe(bpe),
+            });
+        }
+        let pieces = || vocab.tokens.iter().map(String::as_str).zip(0..);
+        let is_text = |id: u32| !matches!(kinds[id as usize], TokenKind::Control | TokenKind::Unknown);
+        let is_byte = |id: u32| kinds[id as usize] == TokenKind::Byte;
+        Ok(match vocab.model {
+            ModelKind::Wpm => {
+                let lowercase = vocab.lowercase.unwrap_or(true);
+                Self::Wpm(Wpm::new(index, lowercase, vocab.strip_accents.unwrap_or(lowercase), ids.unk))
+            }
+            ModelKind::Ugm => Self::Ugm(Ugm::new(vocab, kinds, ids.add_space_prefix, ids.unk)?),
+            ModelKind::Rwkv => Self::Rwkv(Rwkv::new(pieces().filter(|p| is_text(p.1)), ids.unk)?),
+            ModelKind::Plamo2 => Self::Plamo2(Plamo2::new(
+                pieces().filter(|p| is_text(p.1) && !is_byte(p.1)),
+                pieces().filter(|p| is_byte(p.1)),
+                &vocab.scores,
+            )?),
+            _ => Self::Spm(Spm::new(vocab.scores.clone(), index, ids.unk)),
+        })
+    }
 }
 
 /// What [`Tokenizer::encode`] does besides encoding text.
@@ -61,34 +109,26 @@ impl Tokenizer {
 
     /// Builds the tokenizer of `vocab`. An unknown `vocab.pre` is an error that lists the known ones; set it to
     /// `default` to go on.
-    pub fn new(mut vocab: Vocab) -> Result<Self> {
+    pub fn new(vocab: Vocab) -> Result<Self> {
         let index = vocab.index()?;
         let mut kinds = vocab.kinds()?;
         vocab.check_scores()?;
 
         let mut warnings = Vec::new();
         let rule = match (vocab.model, vocab.pre.as_deref()) {
-            (ModelKind::Bpe, Some(name)) => Some(Rule::find(name)?),
-            (ModelKind::Bpe, None) => {
+            (ModelKind::Gemma4, _) => Some(Rule::find("gemma4")?),
+            (model, _) if !model.is_bpe() => None,
+            (_, Some(name)) => Some(Rule::find(name)?),
+            (_, None) => {
                 warnings
                     .push("tokenizer.ggml.pre is missing: `default` is used and may cut text wrongly".into());
                 Some(Rule::find("default")?)
             }
-            (ModelKind::Spm | ModelKind::Wpm, _) => None,
         };
         let mut ids = Ids::new(&vocab, rule)?;
         let ends = ends::find(&index, &mut kinds, &mut ids);
 
-        let model = match rule {
-            Some(rule) => {
-                Model::Bpe(Bpe::new(rule, vocab.tokens.len() as u32, &vocab.merges, &index, ids.unk)?)
-            }
-            None if vocab.model == ModelKind::Wpm => {
-                let lowercase = vocab.lowercase.unwrap_or(true);
-                Model::Wpm(Wpm::new(&index, lowercase, vocab.strip_accents.unwrap_or(lowercase), ids.unk))
-            }
-            None => Model::Spm(Spm::new(std::mem::take(&mut vocab.scores), &index, ids.unk)),
-        };
+        let model = Model::new(&vocab, &kinds, rule, &index, &ids)?;
         let specials = Specials::new(&vocab, &kinds)?;
         Ok(Self { model, tokens: vocab.tokens, index, kinds, ids, specials, ends, warnings })
     }
@@ -126,7 +166,8 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of `text`. Fails where the vocabulary has no token for some part of it, not even an unknown one.
+    /// The ids of `text`. Fails where the vocabulary has no token for some part of it, not even an unknown one; but BPE
+    /// leaves such bytes out.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
         self.encode_within(text, options, Limits::NONE)
     }
@@ -191,7 +232,12 @@ impl Tokenizer {
                 spm.encode(text, self.ids.add_space_prefix && after_special, &self.index, output)
             }
             Model::Bpe(bpe) => bpe.encode(text, &self.index, output),
+            Model::Dna(dna) => dna.encode(text, &self.index, output),
+            Model::Whitespace(whitespace) => whitespace.encode(text, &self.index, output),
             Model::Wpm(wpm) => wpm.encode(text, &self.index, output),
+            Model::Ugm(ugm) => ugm.encode(text, output),
+            Model::Rwkv(rwkv) => rwkv.encode(text, output),
+            Model::Plamo2(plamo2) => plamo2.encode(text, output),
             Model::Llama2c(llama2c) => llama2c.encode(text, output),
         }
     }
@@ -219,11 +265,15 @@ impl Tokenizer {
         let literal = || Cow::Borrowed(piece.as_bytes());
         Ok(match (&self.model, kind) {
             (Model::Llama2c(llama2c), _) => Cow::Owned(llama2c.bytes(id)),
+            (Model::Rwkv(_), _) => Cow::Owned(rwkv::unescaped(piece, id)?),
             (_, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined) => literal(),
             (_, TokenKind::Byte) => {
                 byte_of_hex_piece(piece.as_bytes()).map_or_else(literal, |b| vec![b].into())
             }
-            (Model::Bpe(_), _) => bytes_of_piece(piece).into(),
+            (Model::Bpe(bpe), _) => bpe.text_of_piece(piece).into(),
+            (Model::Dna(dna), _) => dna.text_of_piece(piece, id).into(),
+            (Model::Whitespace(whitespace), _) => whitespace.text_of_piece(piece).into(),
+            (Model::Plamo2(_), _) => literal(),
             (_, _) if piece.contains(SPACE) => piece.replace(SPACE, " ").into_bytes().into(),
             _ => literal(),
         })
