@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use crate::error::Result;
 use crate::llama2c::{BOS, is_printed};
-use crate::tokenizer::{Model, Tokenizer};
+use crate::model::Model;
+use crate::tokenizer::Tokenizer;
 use crate::vocab::TokenKind;
 
 /// Turns a stream of ids into a stream of text. Bytes that are not yet a whole character wait for the next token. It holds

@@ -18,6 +18,8 @@ mod ids;
 
 mod ends;
 
+mod model;
+
 mod spm;
 
 mod bpe;

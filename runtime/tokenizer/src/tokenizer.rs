@@ -5,25 +5,17 @@ use std::collections::{BTreeSet, HashMap};
 
 use llmrt_gguf::Metadata;
 
-use crate::bpe::Bpe;
-use crate::bytes::byte_of_hex_piece;
 use crate::decode::Decoder;
-use crate::dna::Dna;
 use crate::ends;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::limits::{Limits, MAX_TOKEN_BYTES, Output};
 use crate::llama2c::{self, Llama2c};
-use crate::plamo2::Plamo2;
+use crate::model::Model;
 use crate::pretokenizer::Rule;
 use crate::prompt::Prompt;
-use crate::rwkv::{self, Rwkv};
 use crate::special::{Parse, Part, Specials};
-use crate::spm::{SPACE, Spm};
-use crate::ugm::Ugm;
 use crate::vocab::{ModelKind, TokenKind, Vocab};
-use crate::whitespace::Whitespace;
-use crate::wpm::Wpm;
 
 /// Token text to id.
 pub(crate) type Index = HashMap<Box<str>, u32>;
@@ -41,57 +33,6 @@ pub struct Tokenizer {
     warnings: Vec<String>,
 }
 
-#[derive(Debug)]
-pub(crate) enum Model {
-    Spm(Spm),
-    Bpe(Bpe),
-    Dna(Dna),
-    Whitespace(Whitespace),
-    Wpm(Wpm),
-    Ugm(Ugm),
-    Rwkv(Rwkv),
-    Plamo2(Plamo2),
-    Llama2c(Llama2c),
-}
-
-impl Model {
-    /// `rule` is the pre-tokenizer of a BPE vocabulary.
-    fn new(
-        vocab: &Vocab,
-        kinds: &[TokenKind],
-        rule: Option<&Rule>,
-        index: &Index,
-        ids: &Ids,
-    ) -> Result<Self> {
-        if let Some(rule) = rule {
-            let bpe = Bpe::new(rule, vocab.tokens.len() as u32, &vocab.merges, index)?;
-            let lowercase = || vocab.lowercase.unwrap_or(vocab.pre.as_deref() != Some("whitespace"));
-            return Ok(match vocab.model {
-                ModelKind::Dna => Self::Dna(Dna::new(bpe, index)),
-                ModelKind::Whitespace => Self::Whitespace(Whitespace::new(bpe, lowercase())),
-                _ => Self::Bpe(bpe),
-            });
-        }
-        let pieces = || vocab.tokens.iter().map(String::as_str).zip(0..);
-        let is_text = |id: u32| !matches!(kinds[id as usize], TokenKind::Control | TokenKind::Unknown);
-        let is_byte = |id: u32| kinds[id as usize] == TokenKind::Byte;
-        Ok(match vocab.model {
-            ModelKind::Wpm => {
-                let lowercase = vocab.lowercase.unwrap_or(true);
-                Self::Wpm(Wpm::new(index, lowercase, vocab.strip_accents.unwrap_or(lowercase), ids.unk))
-            }
-            ModelKind::Ugm => Self::Ugm(Ugm::new(vocab, kinds, ids.add_space_prefix, ids.unk)?),
-            ModelKind::Rwkv => Self::Rwkv(Rwkv::new(pieces().filter(|p| is_text(p.1)), ids.unk)?),
-            ModelKind::Plamo2 => Self::Plamo2(Plamo2::new(
-                pieces().filter(|p| is_text(p.1) && !is_byte(p.1)),
-                pieces().filter(|p| is_byte(p.1)),
-                &vocab.scores,
-            )?),
-            _ => Self::Spm(Spm::new(vocab.scores.clone(), index, ids.unk)),
-        })
-    }
-}
-
 /// What [`Tokenizer::encode`] does besides encoding text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EncodeOptions {
@@ -107,7 +48,7 @@ impl Tokenizer {
         Self::new(Vocab::from_metadata(metadata)?)
     }
 
-    /// Builds the tokenizer of `vocab`. An unknown `vocab.pre` is an error that lists the known ones; set it to
+    /// Builds the tokenizer of `vocab`. An unknown `vocab.pre` is an error that lists the nearest ones; set it to
     /// `default` to go on.
     pub fn new(vocab: Vocab) -> Result<Self> {
         let index = vocab.index()?;
@@ -219,27 +160,11 @@ impl Tokenizer {
         while let Some(part) = parts.next(output)? {
             match part {
                 Part::Token(id) => output.push(id)?,
-                Part::Text(text) => self.encode_text(text, after_special, output)?,
+                Part::Text(text) => self.model.encode(text, after_special, &self.ids, &self.index, output)?,
             }
             after_special = matches!(part, Part::Token(_));
         }
         Ok(())
-    }
-
-    fn encode_text(&self, text: &str, after_special: bool, output: &mut Output) -> Result<()> {
-        match &self.model {
-            Model::Spm(spm) => {
-                spm.encode(text, self.ids.add_space_prefix && after_special, &self.index, output)
-            }
-            Model::Bpe(bpe) => bpe.encode(text, &self.index, output),
-            Model::Dna(dna) => dna.encode(text, &self.index, output),
-            Model::Whitespace(whitespace) => whitespace.encode(text, &self.index, output),
-            Model::Wpm(wpm) => wpm.encode(text, &self.index, output),
-            Model::Ugm(ugm) => ugm.encode(text, output),
-            Model::Rwkv(rwkv) => rwkv.encode(text, output),
-            Model::Plamo2(plamo2) => plamo2.encode(text, output),
-            Model::Llama2c(llama2c) => llama2c.encode(text, output),
-        }
     }
 
     /// The text of `ids`, which start a sequence: the space that SPM puts before a text is taken off again. Control
@@ -261,22 +186,7 @@ impl Tokenizer {
 
     /// The bytes that a token writes; not always whole characters. Control tokens give their own text.
     pub fn token_bytes(&self, id: u32) -> Result<Cow<'_, [u8]>> {
-        let (piece, kind) = (self.token(id)?, self.kinds[id as usize]);
-        let literal = || Cow::Borrowed(piece.as_bytes());
-        Ok(match (&self.model, kind) {
-            (Model::Llama2c(llama2c), _) => Cow::Owned(llama2c.bytes(id)),
-            (Model::Rwkv(_), _) => Cow::Owned(rwkv::unescaped(piece, id)?),
-            (_, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined) => literal(),
-            (_, TokenKind::Byte) => {
-                byte_of_hex_piece(piece.as_bytes()).map_or_else(literal, |b| vec![b].into())
-            }
-            (Model::Bpe(bpe), _) => bpe.text_of_piece(piece).into(),
-            (Model::Dna(dna), _) => dna.text_of_piece(piece, id).into(),
-            (Model::Whitespace(whitespace), _) => whitespace.text_of_piece(piece).into(),
-            (Model::Plamo2(_), _) => literal(),
-            (_, _) if piece.contains(SPACE) => piece.replace(SPACE, " ").into_bytes().into(),
-            _ => literal(),
-        })
+        self.model.token_bytes(self.token(id)?, id, self.kinds[id as usize])
     }
 
     /// Whether `id` ends a generation: end of sequence, of turn, of message, or a token known to mean so.
