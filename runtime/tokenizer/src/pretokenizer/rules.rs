@@ -282,7 +282,7 @@ const DEEPSEEK3: &str = concat!(
 );
 const SPARK: &str =
     concat!(r"[!-/:-@\[-`{-~][A-Za-z]+|[^\r\n\p{L}\p{P}\p{S}]?[\p{L}\p{M}]+", r"| ?[\p{P}\p{S}]+|[\r\n]");
-/// Words of letters end where a small letter meets a capital, by ASCII case alone. Published: by the case of all letters,
+/// Words of letters end where a capital follows a small letter, by ASCII case alone. Published: by the case of all letters,
 /// with \p{M} among those of either case.
 const GPT4O: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{L}--[a-z]]*[\p{L}--[A-Z]]+(?:",
@@ -307,7 +307,7 @@ const TEKKEN: &str = concat!(
     r"|\p{N}| ?[^\s\p{L}\p{N}]+[\r\n/]*|",
     line_ends!()
 );
-/// Published: words of letters end where a small letter meets a capital.
+/// Published: words of letters end where a capital follows a small letter.
 const AYA: &str = concat!(
     r"[^\r\n\p{L}\p{N}]?[\p{L}\p{M}]+(?:",
     contractions!(),
@@ -336,7 +336,7 @@ macro_rules! han {
         )
     };
 }
-/// Published: words of letters end where a small letter meets a capital, and have \p{M} among their letters.
+/// Published: words of letters end where a capital follows a small letter, and have \p{M} among their letters.
 const KIMI: &str = concat!(
     "[",
     han!(),
