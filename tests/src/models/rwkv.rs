@@ -18,8 +18,12 @@ pub enum Rwkv {
     V7Qwen2,
 }
 
+/// Adds a tensor: name, dims, spread and mean of its random numbers.
+type AddTensor<'a> = dyn FnMut(&str, &[u64], f32, f32) + 'a;
+
 /// Numbers of a small RWKV of two layers.
 #[derive(Clone, Copy, Debug)]
+
 pub struct TinyRwkv {
     /// Which.
     pub kind: Rwkv,
@@ -77,7 +81,7 @@ impl TinyRwkv {
         t.file(self.metadata())
     }
 
-    fn add_heads(&self, add: &mut dyn FnMut(&str, &[u64], f32, f32)) {
+    fn add_heads(&self, add: &mut AddTensor<'_>) {
         let (embd, head_dim) = (self.n_embd, self.n_embd / 4);
         let scale = 2.0 / (embd as f32).sqrt();
         add("attn_norm.weight", &[embd], 0.1, 1.0);
@@ -122,7 +126,7 @@ impl TinyRwkv {
         }
     }
 
-    fn add_ffn(&self, add: &mut dyn FnMut(&str, &[u64], f32, f32)) {
+    fn add_ffn(&self, add: &mut AddTensor<'_>) {
         let (embd, n_ff) = (self.n_embd, 2 * self.n_embd);
         let scale = 2.0 / (embd as f32).sqrt();
         if !self.is_pure() {

@@ -49,7 +49,7 @@ fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
 /// `kept`: residual streams as they were before they started again, [n_embd, n_kept, n_tokens].
 fn block(b: &mut Builder<'_>, x: Tensor, kept: &Cell<Option<Tensor>>) -> Result<Tensor> {
     let h = with_kept(b, "attn_res_score", kept.get(), x)?; // [n_embd, n_tokens]
-    let starts_again = b.cfg.layers_per_residual > 0 && b.il() % b.cfg.layers_per_residual == 0;
+    let starts_again = b.cfg.layers_per_residual > 0 && b.il().is_multiple_of(b.cfg.layers_per_residual);
     if starts_again {
         kept.set(Some(joined(b, kept.get(), x)));
     }

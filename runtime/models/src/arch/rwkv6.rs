@@ -29,7 +29,7 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let x = rwkv_layer(b, x, rwkv6)?;
     // Half precision overflowed in deep models, so files have matrices that grew with the layers, and these lines.
     match b.cfg.rwkv.halved_every {
-        n if n > 0 && (b.il() + 1) % n == 0 => Ok(b.g.scale(x, 0.5)),
+        n if n > 0 && (b.il() + 1).is_multiple_of(n) => Ok(b.g.scale(x, 0.5)),
         _ => Ok(x),
     }
 }

@@ -57,7 +57,7 @@ impl RwkvConfig {
 
     fn read_common(cfg: &Config, keys: &Keys<'_>) -> Result<RwkvConfig> {
         let head_dim = keys.count("wkv.head_size", 1..=cfg.n_embd)?;
-        if cfg.n_embd % head_dim != 0 {
+        if !cfg.n_embd.is_multiple_of(head_dim) {
             return Err(keys.bad("wkv.head_size", head_dim, format!("a divisor of {} elements", cfg.n_embd)));
         }
         let n_head = cfg.n_embd / head_dim;

@@ -49,11 +49,11 @@ impl SsmConfig {
             n_group: keys.count_or("ssm.group_count", 1..=MAX_DIM, 1)?,
             ..SsmConfig::read_common(keys)?
         };
-        if ssm.n_inner % ssm.n_head != 0 {
+        if !ssm.n_inner.is_multiple_of(ssm.n_head) {
             let expected = format!("a divisor of {} elements", ssm.n_inner);
             return Err(keys.bad("ssm.time_step_rank", ssm.n_head, expected));
         }
-        if ssm.n_head % ssm.n_group != 0 {
+        if !ssm.n_head.is_multiple_of(ssm.n_group) {
             let expected = format!("a divisor of the {} heads", ssm.n_head);
             return Err(keys.bad("ssm.group_count", ssm.n_group, expected));
         }
