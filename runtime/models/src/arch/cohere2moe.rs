@@ -27,7 +27,6 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.set_rope(|il| windowed[il] || is_dense[il]);
     cfg.scales.logits = keys.f32_or_zero("logit_scale", 1.0)?;
     cfg.ffn_scales = true;
-    cfg.unused = &["output.scale"];
     cfg.experts(keys)?.gating = keys.gating(Gating::Sigmoid)?;
     Ok(())
 }

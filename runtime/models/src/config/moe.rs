@@ -170,7 +170,7 @@ fn read_groups(keys: &Keys<'_>, n_expert: u64) -> Result<(u64, u64)> {
     let n_group = keys.count_or("expert_group_count", 1..=n_expert, 1)?;
     let n_used = keys.count_or("expert_group_used_count", 1..=n_group, n_group)?;
     // A group counts by its two best experts.
-    if n_group > 1 && (n_expert % n_group != 0 || n_expert < 2 * n_group) {
+    if n_group > 1 && (!n_expert.is_multiple_of(n_group) || n_expert < 2 * n_group) {
         return Err(keys.bad(
             "expert_group_count",
             n_group,

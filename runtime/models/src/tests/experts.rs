@@ -77,7 +77,7 @@ pub(super) fn files() -> Vec<(&'static str, File)> {
         ),
     ];
     kinds
-        .map(|(arch, lines)| (arch, File::new(arch, &[RMS, QKV, EXPERTS, &lines].concat())))
+        .map(|(arch, lines)| (arch, File::new(arch, &[RMS, QKV, EXPERTS, "\n", &lines].concat())))
         .into_iter()
         .collect()
 }
