@@ -80,6 +80,7 @@ fn keys(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let key = b.g.slice(both, 0, cfg.kv_rank, cfg.n_rope);
     let key = b.g.split_heads(key, 1);
     let key = rope(b, "k_pe", key)?; // [n_rope, 1, n_tokens]
+    let key = if b.g.def(key).is_contiguous() { key } else { b.g.cont(key) };
     let key = b.g.reshape(key, &[cfg.n_rope, n_tokens]);
     let rows = b.g.concat(latent, key, 0);
     Ok(b.name(rows, "Kcur"))

@@ -96,7 +96,7 @@ pub struct Config {
 pub struct LayerConfig {
     /// Query heads.
     pub n_head: u64,
-    /// KV heads; they divide the query heads. 0: a recurrence mixes tokens, not attention.
+    /// KV heads; they divide the query heads. 0: the layer has no attention; in hybrids a recurrence mixes its tokens.
     pub n_head_kv: u64,
     /// Elements between the FFN's matrices.
     pub n_ff: u64,
