@@ -71,7 +71,7 @@ mod talkie;
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::{Error, Result};
-use llmrt_gguf::{Metadata, printable_name};
+use llmrt_gguf::{Metadata, nearest, printable_name};
 use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
@@ -227,7 +227,7 @@ pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let known = ARCHS.iter().find(|(name, _)| *name == found);
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
         found: printable_name(found).into_owned(),
-        expected: architectures().collect::<Vec<_>>().join(", "),
+        nearest: nearest(found, architectures(), 5).join(", "),
     })?;
     Ok((found, arch))
 }

@@ -5,6 +5,7 @@
 //! end most patterns, are left to [`Step::Words`] and [`Step::Halves`].
 
 use crate::error::{Error, Result};
+use llmrt_gguf::nearest;
 
 /// A known rule: the names that files use for it and what comes with it.
 #[derive(Clone, Copy)]
@@ -207,33 +208,11 @@ impl Rule {
 
     /// The rule that files call `name`.
     pub fn find(name: &str) -> Result<&'static Rule> {
-        RULES
-            .iter()
-            .find(|rule| rule.names.contains(&name))
-            .ok_or_else(|| Error::UnknownPre { found: name.to_string(), nearest: nearest(name).join(", ") })
+        RULES.iter().find(|rule| rule.names.contains(&name)).ok_or_else(|| {
+            let names = RULES.iter().flat_map(|rule| rule.names).copied();
+            Error::UnknownPre { found: name.to_string(), nearest: nearest(name, names, 3).join(", ") }
+        })
     }
-}
-
-/// The three known names that the fewest edits make of `name`.
-fn nearest(name: &str) -> Vec<&'static str> {
-    let mut names: Vec<_> = RULES.iter().flat_map(|rule| rule.names).copied().collect();
-    names.sort_by_key(|known| n_edits(name, known));
-    names.truncate(3);
-    names
-}
-
-/// Insertions, removals and replacements of bytes that make `b` of `a`.
-fn n_edits(a: &str, b: &str) -> usize {
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.bytes().take(64).enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, y) in b.bytes().enumerate() {
-            let replaced = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = replaced.min(row[j] + 1).min(diagonal + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// Fragments that patterns share.
