@@ -5,6 +5,7 @@ mod loops;
 mod mla;
 mod moe;
 mod rope;
+mod scales;
 mod ssm;
 mod windows;
 
@@ -13,6 +14,7 @@ pub use loops::LoopConfig;
 pub use mla::MlaConfig;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
 pub use rope::{RopeConfig, RopeKind};
+pub use scales::{Scales, Temperature};
 pub use ssm::SsmConfig;
 pub(crate) use windows::AllBut;
 
@@ -80,34 +82,6 @@ pub struct Config {
     /// Ends of the names of tensors that the model does not use although blocks read them: llama.cpp, whose files these
     /// are, reads past them.
     pub unused: &'static [&'static str],
-}
-
-/// Queries at position p times 1 + scale · log(1 + floor((p + offset) / length)), which sharpens the softmax of long contexts.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
-pub struct Temperature {
-    /// Factor on the logarithm; 0: queries stay.
-    pub scale: f32,
-    /// Tokens between two steps.
-    pub length: f32,
-    /// Added to positions.
-    pub offset: f32,
-}
-
-/// Factors on hidden states and logits; 1 in most models.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub struct Scales {
-    /// On token embeddings.
-    pub embedding: f32,
-    /// On what attention and FFN add to the residual stream.
-    pub residual: f32,
-    /// On logits.
-    pub logits: f32,
-}
-
-impl Default for Scales {
-    fn default() -> Scales {
-        Scales { embedding: 1.0, residual: 1.0, logits: 1.0 }
-    }
 }
 
 /// The numbers of one layer; 0 for what it does not have.
