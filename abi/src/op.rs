@@ -612,10 +612,10 @@ ops! {
     AttentionContiguous = 140, "attention_contiguous", 3..=5, "llmrt_p_attention_contiguous", "q [d, n_q, n_heads, n], k [d, n_kv, n_kv_heads, n], v [dv, n_kv, n_kv_heads, n], mask, sinks: [dv, n_heads, n_q, n]";
     SsmConv = 150, "ssm_conv", 2..=2, "", "x [k - 1 + n_tokens, n_inner, n_seqs], kernel [k, n_inner]: causal convolution, [n_inner, n_tokens, n_seqs]";
     SsmScan = 151, "ssm_scan", 7..=8, "llmrt_p_states", "states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states; with query starts, of sequences of different lengths";
-    RwkvWkv6 = 152, "rwkv_wkv6", 6..=6, "", "k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states";
-    RwkvWkv7 = 153, "rwkv_wkv7", 7..=7, "", "r, w, k, v, a, b, state: RWKV 7, its outputs and then its states";
-    GatedLinearAttn = 154, "gated_linear_attn", 5..=5, "llmrt_p_gated_linear_attn", "k, v, q, g, state: its outputs and then its states";
-    GatedDeltaNet = 155, "gated_delta_net", 6..=6, "llmrt_p_states", "q, k, v, g, beta, state: its outputs and then its states";
+    RwkvWkv6 = 152, "rwkv_wkv6", 6..=8, "", "k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states; with ids and query starts, of sequences of different lengths";
+    RwkvWkv7 = 153, "rwkv_wkv7", 7..=9, "", "r, w, k, v, a, b, state: RWKV 7, its outputs and then its states; with ids and query starts, of sequences of different lengths";
+    GatedLinearAttn = 154, "gated_linear_attn", 5..=7, "llmrt_p_gated_linear_attn", "k, v, q, g, state: its outputs and then its states; with ids and query starts, of sequences of different lengths";
+    GatedDeltaNet = 155, "gated_delta_net", 6..=8, "llmrt_p_states", "q, k, v, g, beta, state: its outputs and then its states; with ids and query starts, of sequences of different lengths";
     SolveTri = 156, "solve_tri", 2..=2, "", "a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b";
     SsmConvRagged = 157, "ssm_conv_ragged", 5..=5, "", "x [n_inner, n_tokens], kernel [k, n_inner], states [n_inner, k - 1, n_slots], ids, query starts: causal convolution of sequences of different lengths, its outputs and then its states";
 }

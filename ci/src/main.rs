@@ -1,5 +1,6 @@
 //! `cargo ci`: what continuous integration does, as commands a person can run too.
 
+mod archs;
 mod arm;
 mod bench;
 mod coverage;
@@ -36,6 +37,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      what would break plugins built before is refused without --break
   golden             build the plugins that every later host must load (tests/golden)
   layout             let abi_stable compare the types with those of released minors
+  archs DIR          logits of tiny models beside another program's; write docs/models.md
   arm                the CPU plugin and the embedded model on 64-bit ARM, emulated by qemu, beside this machine's bits
   coverage           line coverage of the parsers and the scheduler
   docs [--check]     write docs/reference from the program's tables, or compare it with them
@@ -85,6 +87,7 @@ fn main() -> ExitCode {
         ["cann-sim", ref arguments @ ..] => {
             run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cann-sim", "--"]).args(arguments))
         }
+        ["archs", dir] => archs::archs(dir),
         ["arm"] => arm::arm(),
         ["cuda-kernels"] => cuda_kernels::cuda_kernels(false),
         ["cuda-kernels", "--check"] => cuda_kernels::cuda_kernels(true),

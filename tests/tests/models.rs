@@ -8,7 +8,7 @@ use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
 use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
-use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2};
+use llmrt_tests::models::{Rwkv, TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35, TinyRwkv};
 use llmrt_tests::steps::{self, Core};
 use llmrt_tests::{nmse, reference};
 use std::collections::BTreeMap;
@@ -55,16 +55,43 @@ fn recurrent_states_give_the_logits_of_the_references_in_any_chunks() {
     check_against_references(&TinyMamba2::default().write(dir.path()));
 }
 
-/// Sequences begin in turn, some wait while others go on, and there are more of them than states: the last begins when
-/// another has ended.
+#[test]
+fn states_beside_keys_and_values_give_the_logits_of_the_references_in_any_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    check_against_references(&TinyQwen35::default().write(dir.path()));
+}
+
+#[test]
+fn tokens_mixed_with_those_before_them_give_the_logits_of_the_references_in_any_chunks() {
+    let dir = tempfile::tempdir().unwrap();
+    for kind in [Rwkv::V6, Rwkv::V6Qwen2, Rwkv::V7, Rwkv::V7Qwen2] {
+        check_against_references(&TinyRwkv::new(kind).write(dir.path()));
+    }
+}
+
+/// A model of each recurrence, and one with attention too.
+fn recurrent_models(dir: &Path) -> [PathBuf; 4] {
+    [
+        TinyMamba2::default().write(dir),
+        TinyQwen35::default().write(dir),
+        TinyRwkv::new(Rwkv::V6).write(dir),
+        TinyRwkv::new(Rwkv::V7).write(dir),
+    ]
+}
+
 #[test]
 fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
     let dir = tempfile::tempdir().unwrap();
-    let model = TinyMamba2::default().write(dir.path());
-    let whole = run(&model, DType::F32, &[N_TOKENS]);
+    recurrent_models(dir.path()).iter().for_each(|model| check_company(model));
+}
+
+/// Sequences begin in turn, some wait while others go on, and there are more of them than states: the last begins when
+/// another has ended.
+fn check_company(model: &Path) {
+    let whole = run(model, DType::F32, &[N_TOKENS]);
     let row = |position: usize| &whole[position * 300..][..300];
 
-    let mut core = core(&model, DType::F32, 2);
+    let mut core = core(model, DType::F32, 2);
     let mut n_rows = 0;
     let mut next = |core: &mut Core, budget| {
         core.set_max_num_batched_tokens(budget).unwrap();
@@ -85,12 +112,15 @@ fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
     assert_eq!(n_rows, 17 + 23 + 40 + 1 + N_TOKENS);
 }
 
-/// Texts that fork read one state and go on apart; a text that is swapped out or whose tokens are replaced goes on as if
-/// nothing had been.
 #[test]
 fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
     let dir = tempfile::tempdir().unwrap();
-    let model = TinyMamba2::default().write(dir.path());
+    recurrent_models(dir.path()).iter().for_each(|model| check_forks(model));
+}
+
+/// Texts that fork read one state and go on apart; a text that is swapped out or whose tokens are replaced goes on as if
+/// nothing had been.
+fn check_forks(model: &Path) {
     let request = |seed, n| {
         let params = SamplingParams { temperature: 2.0, top_k: 0, ..SamplingParams::default() };
         let decoding = Decoding::Sample { params, seed };
@@ -119,13 +149,13 @@ fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
     // Text i of a request has its seed and i.
     let alone = |seed: u64, i| {
         let one = Request { prompt: request(seed, 1).prompt, ..request(seed + i, 1) };
-        run(&mut core(&model, DType::F32, 1), &[one]).0[&Some(0)][0].clone()
+        run(&mut core(model, DType::F32, 1), &[one]).0[&Some(0)][0].clone()
     };
     let expected: BTreeMap<_, _> = (0..3)
         .map(|seed| (Some(seed as usize), (0..3).map(|i| alone(seed, i)).collect::<Vec<_>>()))
         .collect();
     let requests: Vec<_> = (0..3).map(|seed| request(seed, 3)).collect();
-    assert_eq!(run(&mut core(&model, DType::F32, 9), &requests).0, expected);
+    assert_eq!(run(&mut core(model, DType::F32, 9), &requests).0, expected);
 
     let scheduler = SchedulerConfig {
         max_num_batched_tokens: 64,
@@ -145,7 +175,7 @@ fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
         n_host_states,
         windows: Vec::new(),
     };
-    let mut tight = EngineCore::new(runner(&model, DType::F32, 9), None, options).unwrap();
+    let mut tight = EngineCore::new(runner(model, DType::F32, 9), None, options).unwrap();
     let (found, n_swapped) = run(&mut tight, &requests);
     assert!(found == expected && n_swapped > 0, "{n_swapped} swapped");
 }
@@ -153,8 +183,11 @@ fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
 #[test]
 fn a_recurrent_text_whose_tokens_are_replaced_goes_on_after_the_others() {
     let dir = tempfile::tempdir().unwrap();
-    let model = TinyMamba2::default().write(dir.path());
-    let mut core = core(&model, DType::F32, 1);
+    recurrent_models(dir.path()).iter().for_each(|model| check_replacement(model));
+}
+
+fn check_replacement(model: &Path) {
+    let mut core = core(model, DType::F32, 1);
     let text = |core: &mut Core| {
         let mut tokens = Vec::new();
         while !core.is_idle() {

@@ -142,7 +142,8 @@ fn step(runner: &mut Subject, parts: &[Part]) -> Rows {
     }
     batch.paged.push(paged);
     let needs = vec![None; batch.rows.len()];
-    let rows = Runner::forward(runner, &StepInputs { batch: &batch, needs }).unwrap();
+    Runner::forward(runner, &StepInputs { batch: &batch, needs }).unwrap();
+    let rows = runner.rows().unwrap();
     rows.logits.chunks_exact(MODEL.n_vocab as usize).map(bits).collect()
 }
 

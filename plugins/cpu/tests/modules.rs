@@ -10,7 +10,7 @@ mod buffer;
 mod cancel;
 #[path = "../src/ops/output/mod.rs"]
 mod output;
-#[path = "../src/ops/product.rs"]
+#[path = "../src/ops/product/mod.rs"]
 mod product;
 #[path = "../src/ops/product_quantised/mod.rs"]
 mod product_quantised;

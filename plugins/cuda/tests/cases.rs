@@ -196,8 +196,20 @@ fn numbers_are_placed() {
 #[test]
 fn every_op_runs_on_a_card() {
     const NOT_YET: [Op; 1] = [Op::SsmConvRagged];
-    const IN_PART: [Op; 8] =
-        [Op::SsmScan, Op::GetRows, Op::SetRows, Op::MulMat, Op::MulMatId, Op::Attention, Op::Cpy, Op::Copy];
+    const IN_PART: [Op; 12] = [
+        Op::SsmScan,
+        Op::RwkvWkv6,
+        Op::RwkvWkv7,
+        Op::GatedLinearAttn,
+        Op::GatedDeltaNet,
+        Op::GetRows,
+        Op::SetRows,
+        Op::MulMat,
+        Op::MulMatId,
+        Op::Attention,
+        Op::Cpy,
+        Op::Copy,
+    ];
     let m = Machine::new("memory=2g");
     let card = m.card(0);
     for &op in Op::ALL.iter().filter(|op| !NOT_YET.contains(op)) {

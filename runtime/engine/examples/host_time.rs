@@ -9,6 +9,7 @@ use llmrt_engine::sampler::Candidate;
 use llmrt_engine::scheduler::{SchedulerConfig, StepPlan};
 use llmrt_engine::{Decoding, EngineCore, Request, Result, SamplingParams};
 use llmrt_host::ThreadPool;
+use std::borrow::Cow;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -20,6 +21,10 @@ struct NoDevice {
     /// Every row, or none: then the largest logit is that of token 1.
     row: Vec<f32>,
     pool: Option<Arc<ThreadPool>>,
+    /// Of the last step.
+    n_rows: usize,
+    logits: Vec<f32>,
+    largest: Vec<Vec<Candidate>>,
     /// Time in the last call of `forward`.
     forward: Duration,
 }
@@ -33,15 +38,20 @@ impl Runner for NoDevice {
         Ok(())
     }
 
-    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows> {
-        let (started, n_rows) = (Instant::now(), inputs.batch.n_outputs());
-        let largest = match self.row.is_empty() {
-            true => vec![vec![Candidate { id: 1, logit: 0.0 }]; n_rows],
+    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<()> {
+        let started = Instant::now();
+        self.n_rows = inputs.batch.n_outputs();
+        self.largest = match self.row.is_empty() {
+            true => vec![vec![Candidate { id: 1, logit: 0.0 }]; self.n_rows],
             false => Vec::new(),
         };
-        let rows = Rows { n_rows, logits: self.row.repeat(n_rows), largest };
+        self.logits = self.row.repeat(self.n_rows);
         self.forward = started.elapsed();
-        Ok(rows)
+        Ok(())
+    }
+
+    fn rows(&self) -> Result<Rows<'_>> {
+        Ok(Rows { n_rows: self.n_rows, logits: Cow::Borrowed(&self.logits), largest: &self.largest })
     }
 
     fn for_each(&self, n: usize, body: &(dyn Fn(usize) + Sync)) {
@@ -84,7 +94,8 @@ fn main() -> Result<()> {
 
 impl NoDevice {
     fn new(row: Vec<f32>, pool: Option<Arc<ThreadPool>>) -> NoDevice {
-        NoDevice { row, pool, forward: Duration::ZERO }
+        let (logits, largest) = (Vec::new(), Vec::new());
+        NoDevice { row, pool, n_rows: 0, logits, largest, forward: Duration::ZERO }
     }
 }
 

@@ -4,9 +4,11 @@ use crate::batch::Batch;
 use crate::device_topk::{Picked, TopKRequest};
 use crate::error::Result;
 use crate::sampler::Candidate;
+use bytemuck::Pod;
 use llmrt_graph::Tensor;
 use llmrt_host::sched::executor::{Executor, Program};
 use llmrt_models::{BatchShape, Input, Model};
+use std::borrow::Cow;
 use std::ops::Range;
 
 /// What a step's graph depends on.
@@ -33,13 +35,26 @@ pub(crate) struct StepProgram {
     picked: Option<Picked>,
 }
 
-/// What was read of a step's results.
+/// What was read of a step's results. Its memory serves one step after the other.
 #[derive(Clone, PartialEq, Debug, Default)]
 pub(crate) struct Results {
-    /// Rows that were read whole, one after the other.
+    /// Rows in all.
+    pub n_rows: usize,
+    /// Whether all rows are read where they are, as the CPU reaches them there.
+    pub are_in_place: bool,
+    /// Else the rows that were read whole, one after the other.
     pub logits: Vec<f32>,
     /// The largest logits of the others, by row; empty for rows that were read whole. No rows: all were.
     pub largest: Vec<Vec<Candidate>>,
+}
+
+impl Results {
+    /// Of a step with so many rows, before anything is read.
+    pub fn clear(&mut self, n_rows: usize) {
+        (self.n_rows, self.are_in_place) = (n_rows, false);
+        self.logits.clear();
+        self.largest.clear();
+    }
 }
 
 impl StepProgram {
@@ -71,35 +86,49 @@ impl StepProgram {
         Ok(executor.run(&self.program, &borrowed(&inputs))?)
     }
 
-    /// Reads the requested results of the first `n_rows` rows of the last run, and how many bytes these are. A row with a NaN
+    /// Reads the requested results of the first rows of the last run, and returns how many bytes these are. A row with a NaN
     /// in it is read whole, so that the sampler can name the logit.
-    pub fn read(
-        &self,
-        executor: &mut Executor,
-        request: &TopKRequest,
-        n_rows: usize,
-    ) -> Result<(Results, u64)> {
+    pub fn read(&self, executor: &mut Executor, request: &TopKRequest, results: &mut Results) -> Result<u64> {
         let all = self.program.graph().def(self.logits).ne[1].max(1) as usize;
-        let mut reader = Reader { executor, program: &self.program, rows: (n_rows, all), n_bytes: 0 };
+        let rows = (results.n_rows, all);
         let Some(picked) = &self.picked else {
-            let logits = reader.floats(self.logits)?;
-            return Ok((Results { logits, largest: Vec::new() }, reader.n_bytes));
+            results.are_in_place = executor.output_in_place(&self.program, self.logits)?.is_some();
+            let mut reader = Reader { executor, program: &self.program, rows, n_bytes: 0 };
+            match results.are_in_place {
+                true => reader.n_bytes += reader.n_bytes_of(self.logits),
+                false => reader.rows(self.logits, &mut results.logits)?,
+            }
+            return Ok(reader.n_bytes);
         };
-        let ids: Vec<u32> = reader.rows(picked.ids, u32::from_ne_bytes)?;
-        let (values, sums) = (reader.floats(picked.logits)?, reader.floats(picked.sums)?);
-        let mut results = Results::default();
+        let mut reader = Reader { executor, program: &self.program, rows, n_bytes: 0 };
+        let (mut ids, mut values, mut sums) = (Vec::<u32>::new(), Vec::<f32>::new(), Vec::<f32>::new());
+        reader.rows(picked.ids, &mut ids)?;
+        reader.rows(picked.logits, &mut values)?;
+        reader.rows(picked.sums, &mut sums)?;
         let k = ids.len() / sums.len().max(1);
         for (row, sum) in sums.iter().enumerate() {
             let mut largest = Vec::new();
             if request.is_whole(row) || sum.is_nan() {
-                results.logits.extend(reader.row(self.logits, row)?);
+                reader.row(self.logits, row, &mut results.logits)?;
             } else {
                 let pairs = ids.iter().zip(&values).skip(row * k).take(k);
                 largest.extend(pairs.map(|(&id, &logit)| Candidate { id, logit }));
             }
             results.largest.push(largest);
         }
-        Ok((results, reader.n_bytes))
+        Ok(reader.n_bytes)
+    }
+
+    /// The first rows of the last run's logits: where they are, if the CPU reaches them there.
+    pub fn logits<'a>(&self, executor: &'a Executor, n_rows: usize) -> Result<Cow<'a, [f32]>> {
+        let n = n_rows * self.program.graph().def(self.logits).nb[1] as usize;
+        Ok(match executor.output(&self.program, self.logits)? {
+            Cow::Borrowed(bytes) => match bytemuck::try_cast_slice(bytes.get(..n).unwrap_or(bytes)) {
+                Ok(logits) => Cow::Borrowed(logits),
+                Err(_) => Cow::Owned(floats(&bytes[..n.min(bytes.len())])),
+            },
+            Cow::Owned(bytes) => Cow::Owned(floats(&bytes[..n.min(bytes.len())])),
+        })
     }
 }
 
@@ -113,29 +142,34 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn floats(&mut self, t: Tensor) -> Result<Vec<f32>> {
-        self.rows(t, f32::from_ne_bytes)
-    }
-
-    fn row(&mut self, t: Tensor, row: usize) -> Result<Vec<f32>> {
+    fn row<V: Pod>(&mut self, t: Tensor, row: usize, values: &mut Vec<V>) -> Result<()> {
         let n = self.program.graph().def(t).nb[1];
         let start = row as u64 * n;
-        self.values(t, start..start + n, f32::from_ne_bytes)
+        self.values(t, start..start + n, values)
     }
 
     /// The first rows of a result, whose rows follow each other.
-    fn rows<V>(&mut self, t: Tensor, value: fn([u8; 4]) -> V) -> Result<Vec<V>> {
-        let (n, all) = self.rows;
-        let n_bytes = self.program.graph().def(t).n_bytes() / all as u64 * n as u64;
-        self.values(t, 0..n_bytes, value)
+    fn rows<V: Pod>(&mut self, t: Tensor, values: &mut Vec<V>) -> Result<()> {
+        self.values(t, 0..self.n_bytes_of(t), values)
     }
 
-    fn values<V>(&mut self, t: Tensor, part: Range<u64>, value: fn([u8; 4]) -> V) -> Result<Vec<V>> {
+    fn n_bytes_of(&self, t: Tensor) -> u64 {
+        let (n, all) = self.rows;
+        self.program.graph().def(t).n_bytes() / all as u64 * n as u64
+    }
+
+    /// Appends values.
+    fn values<V: Pod>(&mut self, t: Tensor, part: Range<u64>, values: &mut Vec<V>) -> Result<()> {
         let n_bytes = part.end - part.start;
-        let mut values = Vec::with_capacity(n_bytes as usize / 4);
-        self.executor.read(self.program, t, part, |bytes| values.extend(words(bytes).map(value)))?;
+        values.reserve(n_bytes as usize / size_of::<V>());
+        self.executor.read(self.program, t, part, |bytes| {
+            let start = values.len();
+            values.resize(start + bytes.len() / size_of::<V>(), V::zeroed());
+            let room: &mut [u8] = bytemuck::cast_slice_mut(&mut values[start..]);
+            room.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+        })?;
         self.n_bytes += n_bytes;
-        Ok(values)
+        Ok(())
     }
 }
 

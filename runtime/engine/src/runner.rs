@@ -12,6 +12,7 @@ use crate::core::{CoreOptions, EngineCore};
 use crate::deployment::{Deployment, lost};
 use crate::error::{Error, Result};
 use crate::options::EngineOptions;
+use crate::program::Results;
 use crate::scheduler::SchedulerConfig;
 use crate::work::Work;
 use caches::Timed;
@@ -37,6 +38,8 @@ pub struct DeviceRunner {
     needs_deployment: bool,
     cancel: CancelToken,
     pub(crate) n_bytes_read: u64,
+    /// Of the last step.
+    results: Results,
     /// By cache, the blocks and states that were swapped out.
     host_blocks: HashMap<String, Vec<u8>>,
     timed: Timed,
@@ -65,6 +68,7 @@ impl DeviceRunner {
             needs_deployment: false,
             cancel: CancelToken::new(),
             n_bytes_read: 0,
+            results: Results::default(),
             host_blocks: HashMap::new(),
             timed: Timed::default(),
             work: Work::default(),

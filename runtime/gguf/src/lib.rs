@@ -22,6 +22,7 @@ mod sniff;
 mod error;
 #[doc(hidden)]
 pub mod mutate;
+mod nearest;
 mod printable;
 
 #[cfg(test)]
@@ -30,6 +31,7 @@ mod tests;
 pub use error::Error;
 pub use header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Flavour, Gguf};
 pub use metadata::{FromValue, Metadata};
+pub use nearest::{n_edits, nearest};
 pub use printable::{is_terminal_control, printable, printable_lines, printable_name, printable_path};
 pub use sniff::{FileKind, sniff};
 pub use split::{Model, SplitInfo, SplitName, merge};

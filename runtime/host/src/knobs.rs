@@ -7,6 +7,7 @@
 use crate::pool::PoolKind;
 use crate::threads::MAX_THREADS;
 use crate::{Error, Result};
+use llmrt_gguf::n_edits;
 use std::ffi::{OsStr, OsString};
 use std::path::Path;
 use std::sync::OnceLock;
@@ -292,24 +293,9 @@ pub(crate) fn unread_options<'a>(
 
 /// `; did you mean NAME?`, if there is a name that differs in a few letters.
 fn did_you_mean(name: &str, known: &[String]) -> String {
-    let nearest = known.iter().map(|other| (distance(name, other), other)).min();
+    let nearest = known.iter().map(|other| (n_edits(name, other), other)).min();
     let near = nearest.filter(|(n, _)| *n <= 1 + name.len() / 6);
     near.map_or(String::new(), |(_, other)| format!("; did you mean {other}?"))
-}
-
-/// Levenshtein distance: how many letters have to be changed, added or taken away.
-fn distance(a: &str, b: &str) -> usize {
-    let b: Vec<char> = b.chars().collect();
-    let mut row: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.chars().enumerate() {
-        let mut diagonal = std::mem::replace(&mut row[0], i + 1);
-        for (j, &y) in b.iter().enumerate() {
-            let changed = diagonal + usize::from(x != y);
-            diagonal = row[j + 1];
-            row[j + 1] = changed.min(diagonal + 1).min(row[j] + 1);
-        }
-    }
-    row[b.len()]
 }
 
 /// The variable of a plugin's option: that of `cpu.isa` is `LLMRT_CPU_ISA`. `None` for a key of another form.

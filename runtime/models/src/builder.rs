@@ -194,6 +194,18 @@ impl<'a> Builder<'a> {
         })
     }
 
+    /// A weight of one number for each of `n` heads, [1, n]: files have it so, or as [n].
+    pub fn per_head(&mut self, name: &str, n: u64) -> Result<Tensor> {
+        let is_row = self.find(&self.path(name)).is_some_and(|(_, ne)| ne == shape(&[n]));
+        match is_row {
+            true => {
+                let row = self.weight(name, &[n], Role::Other)?;
+                Ok(self.g.reshape(row, &[1, n]))
+            }
+            false => self.weight(name, &[1, n], Role::Other),
+        }
+    }
+
     /// As `weight`, if the file has it.
     pub fn optional(&mut self, name: &str, dims: &[u64], role: Role) -> Result<Option<Tensor>> {
         let path = self.path(name);

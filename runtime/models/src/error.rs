@@ -22,13 +22,13 @@ pub enum Error {
 
     /// An architecture without a file in `arch/`.
     #[error(
-        "metadata key `general.architecture` is `{found}`, which llmrt cannot build: expected {expected}"
+        "metadata key `general.architecture` is `{found}`, which llmrt cannot build; nearest are {nearest} (docs/reference/models.md has all)"
     )]
     UnknownArchitecture {
         /// The value in the file.
         found: String,
-        /// The architectures there are.
-        expected: String,
+        /// The architectures with the nearest names.
+        nearest: String,
     },
 
     /// A tensor that the architecture needs is not in the file.

@@ -5,7 +5,8 @@ use std::ops::Deref;
 
 use crate::error::Result;
 use crate::llama2c::{BOS, is_printed};
-use crate::tokenizer::{Model, Tokenizer};
+use crate::model::Model;
+use crate::tokenizer::Tokenizer;
 use crate::vocab::TokenKind;
 
 /// Turns a stream of ids into a stream of text. Bytes that are not yet a whole character wait for the next token. It holds
@@ -23,8 +24,8 @@ impl<T: Deref<Target = Tokenizer>> Decoder<T> {
     /// No text yet; with `render_special`, control tokens become text too.
     pub fn new(tokenizer: T, render_special: bool) -> Self {
         let drops_space = match tokenizer.model() {
-            Model::Spm(_) => tokenizer.add_space_prefix(),
-            Model::Bpe(_) => false,
+            Model::Spm(_) | Model::Ugm(_) => tokenizer.add_space_prefix(),
+            Model::Bpe(_) | Model::Dna(_) | Model::Whitespace(_) | Model::Rwkv(_) | Model::Plamo2(_) => false,
             Model::Wpm(_) | Model::Llama2c(_) => true,
         };
         Self { tokenizer, render_special, drops_space, waiting: Vec::new() }

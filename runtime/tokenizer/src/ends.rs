@@ -22,7 +22,7 @@ const ENDS_TURN: [&str; 11] = [
 ];
 
 /// End a generation in some other way.
-const ENDS: [&str; 13] = [
+const ENDS: [&str; 11] = [
     "<|eom_id|>",
     "<|return|>",
     "<|call|>",
@@ -34,13 +34,30 @@ const ENDS: [&str; 13] = [
     "<turn|>",
     "<|tool_response>",
     "[e~[",
-    // Past the end of a file in a code model.
-    "<|file_sep|>",
-    "<|fim_pad|>",
+];
+
+/// Past the end of a file in a code model: padding, the start of a repository, the start of a file. The first one found of
+/// each row counts where the file names none.
+const ENDS_FILE: [&[&str]; 3] = [
+    &["<|fim_pad|>", "<fim-pad>", "<fim_pad>", "<PAD>", "[PAD]"],
+    &["<|fim_repo|>", "<|repo_name|>", "<fim-repo>", "<REPO>", "<reponame>"],
+    &["<|file_sep|>"],
 ];
 
 /// Frame a hole to fill in a code model. Control tokens, but no ends.
-const FRAMES_HOLE: [&str; 12] = [
+const FRAMES_HOLE: [&str; 24] = [
+    "<PRE>",
+    "▁<PRE>",
+    "<|code_prefix|>",
+    "<|prefix|>",
+    "<SUF>",
+    "▁<SUF>",
+    "<|code_suffix|>",
+    "<|suffix|>",
+    "<MID>",
+    "▁<MID>",
+    "<|code_middle|>",
+    "<|middle|>",
     "<|fim_prefix|>",
     "<fim-prefix>",
     "<fim_prefix>",
@@ -72,12 +89,15 @@ pub(crate) fn find(index: &Index, kinds: &mut [TokenKind], ids: &mut Ids) -> BTr
     ids.eot = ids.eot.or(turn_ends.first().copied());
     ids.eom = ids.eom.or(present(&["<|eom_id|>"]).first().copied());
 
-    let mut ends: BTreeSet<u32> = turn_ends.into_iter().chain(present(&ENDS)).collect();
+    let ends_file = ENDS_FILE.iter().zip(ids.fim).filter(|(_, given)| given.is_none());
+    let ends_file = ends_file.filter_map(|(names, _)| present(names).first().copied());
+    let mut ends: BTreeSet<u32> = turn_ends.into_iter().chain(present(&ENDS)).chain(ends_file).collect();
     ends.iter().copied().chain(present(&FRAMES_HOLE)).for_each(|id| set(id, TokenKind::Control));
     present(&SHOWN).into_iter().for_each(|id| set(id, TokenKind::UserDefined));
-    ends.extend([ids.eos, ids.eot, ids.eom].into_iter().flatten());
+    ends.extend([ids.eos, ids.eot, ids.eom].into_iter().chain(ids.fim).flatten());
 
-    // In harmony-like vocabularies <|end|> ends a message, not the answer; gemma4's </s> is ordinary text.
+    // In harmony-like vocabularies <|end|> ends a message, not the answer; gemma4's and PLaMo's </s> is ordinary
+    // text.
     let all = |names: &[&str]| present(names).len() == names.len();
     if all(&["<|end|>", "<|return|>", "<|call|>"]) || all(&["<|end|>", "<|calls|>", "<|flush|>"]) {
         present(&["<|end|>"]).into_iter().for_each(|id| {
@@ -85,7 +105,8 @@ pub(crate) fn find(index: &Index, kinds: &mut [TokenKind], ids: &mut Ids) -> BTr
             set(id, TokenKind::UserDefined);
         });
     }
-    if all(&["</s>", "<|tool_response>"]) {
+    let plamo = index.get("<|plamo:eos|>").is_some_and(|eos| ends.contains(eos));
+    if plamo || all(&["<|tool_response>"]) {
         present(&["</s>"]).into_iter().for_each(|id| {
             ends.remove(&id);
             set(id, TokenKind::Normal);

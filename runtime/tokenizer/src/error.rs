@@ -17,13 +17,14 @@ pub enum Error {
         shown(found)
     )]
     NoVocabulary { found: String },
-    #[error("tokenizer.ggml.model is `{}`: expected llama, gpt2 or bert", shown(found))]
-    UnknownModel { found: String },
+    #[error("tokenizer.ggml.model is `{}`: expected {expected}", shown(found))]
+    UnknownModel { found: String, expected: String },
     #[error(
-        "tokenizer.ggml.pre is `{}`, which is not supported; supported are {known}. Choose `default` to continue anyway",
+        "tokenizer.ggml.pre is `{}`, which is not known; the nearest names are {nearest}. Choose one of them, or `default`, \
+         to continue anyway",
         shown(found)
     )]
-    UnknownPre { found: String, known: String },
+    UnknownPre { found: String, nearest: String },
     #[error("tokenizer.ggml.tokens has {found} entries: expected 1 to {most}")]
     BadTokenCount { found: usize, most: u32 },
     #[error(
@@ -42,6 +43,15 @@ pub enum Error {
         shown(found)
     )]
     BadMerge { index: usize, found: String },
+    #[error(
+        "token {id} is \"{}\": expected \\n, \\t, \\r, \\x with two hexadecimal digits, or another character after each \\",
+        shown(found)
+    )]
+    BadEscape { id: u32, found: String },
+    #[error("no token of type 6 is <0x{byte:02X}>: expected one for each byte")]
+    NoByteToken { byte: u8 },
+    #[error("tokenizer.ggml.precompiled_charsmap is damaged: {reason}")]
+    BadCharsMap { reason: &'static str },
     #[error("{key} is {found}: the vocabulary has the ids 0 to {last}", last = n_tokens - 1)]
     SpecialOutOfRange { key: &'static str, found: u32, n_tokens: usize },
     #[error("{flag} is true, but {key} is not set: set the id, or the flag to false")]
@@ -112,10 +122,11 @@ mod tests {
     fn texts_of_files_and_templates_cannot_control_the_terminal() {
         let text = || "\x1b[31m\u{9b}2J\u{202e}".to_string();
         for e in [
-            Error::UnknownModel { found: text() },
-            Error::UnknownPre { found: text(), known: String::new() },
+            Error::UnknownModel { found: text(), expected: String::new() },
+            Error::UnknownPre { found: text(), nearest: String::new() },
             Error::DuplicateToken { text: text(), first: 1, second: 2 },
             Error::BadMerge { index: 0, found: text() },
+            Error::BadEscape { id: 0, found: text() },
             Error::Template { line: 1, reason: text() },
             Error::Refused { reason: text() },
             Error::BadTime { found: text() },

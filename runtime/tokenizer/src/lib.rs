@@ -18,13 +18,27 @@ mod ids;
 
 mod ends;
 
+mod model;
+
 mod spm;
 
 mod bpe;
 
 mod pretokenizer;
 
+mod dna;
+
+mod whitespace;
+
 mod wpm;
+
+mod ugm;
+
+mod rwkv;
+
+mod plamo2;
+
+mod prefixes;
 
 mod llama2c;
 

@@ -1,6 +1,6 @@
 //! Reads a vocabulary from the metadata of a GGUF file.
 
-use llmrt_gguf::Metadata;
+use llmrt_gguf::{Array, Metadata, Value};
 
 use crate::error::{Error, Result};
 use crate::vocab::{ModelKind, Vocab};
@@ -9,21 +9,25 @@ impl Vocab {
     /// Reads the `tokenizer.*` keys. An error names the key of the wrong type, or that the file has no vocabulary.
     pub fn from_metadata(metadata: &Metadata) -> Result<Self> {
         let model = match metadata.require_str("tokenizer.ggml.model")? {
-            "llama" => ModelKind::Spm,
-            "gpt2" => ModelKind::Bpe,
-            "bert" => ModelKind::Wpm,
             none @ ("no_vocab" | "none") => return Err(Error::NoVocabulary { found: none.to_string() }),
-            other => return Err(Error::UnknownModel { found: other.to_string() }),
+            name => ModelKind::find(name)?,
         };
         let text = |key| metadata.optional::<&str>(key).map(|text| text.map(str::to_string));
         let flag = |key| metadata.optional::<bool>(key);
-        let merges = match model {
-            ModelKind::Bpe => metadata.require_strings("tokenizer.ggml.merges")?,
-            ModelKind::Spm | ModelKind::Wpm => &[],
+        let pre = text("tokenizer.ggml.pre")?.filter(|name| !name.is_empty());
+        let merges: &[String] = match (model, pre.as_deref()) {
+            (ModelKind::Bpe, Some("kimi-k2")) => metadata.optional(MERGES)?.unwrap_or_default(),
+            _ if model.is_bpe() => metadata.require_strings(MERGES)?,
+            _ => &[],
+        };
+        let charsmap = match model {
+            ModelKind::Ugm => charsmap(metadata)?,
+            _ => Vec::new(),
         };
 
         Ok(Self {
-            pre: text("tokenizer.ggml.pre")?.filter(|name| !name.is_empty()),
+            pre,
+            charsmap,
             scores: metadata.optional::<Vec<f32>>("tokenizer.ggml.scores")?.unwrap_or_default(),
             token_types: metadata.optional::<Vec<i32>>("tokenizer.ggml.token_type")?.unwrap_or_default(),
             merges: merges.to_vec(),
@@ -37,6 +41,9 @@ impl Vocab {
             pad: id(metadata, "tokenizer.ggml.padding_token_id")?,
             cls: id(metadata, "tokenizer.ggml.cls_token_id")?,
             mask: id(metadata, "tokenizer.ggml.mask_token_id")?,
+            fim_pad: id(metadata, "tokenizer.ggml.fim_pad_token_id")?,
+            fim_rep: id(metadata, "tokenizer.ggml.fim_rep_token_id")?,
+            fim_sep: id(metadata, "tokenizer.ggml.fim_sep_token_id")?,
 
             add_bos: flag("tokenizer.ggml.add_bos_token")?,
             add_eos: flag("tokenizer.ggml.add_eos_token")?,
@@ -51,6 +58,19 @@ impl Vocab {
             arch: text("general.architecture")?.unwrap_or_default(),
             ..Self::new(model, metadata.require_strings("tokenizer.ggml.tokens")?.to_vec())
         })
+    }
+}
+
+const MERGES: &str = "tokenizer.ggml.merges";
+const CHARSMAP: &str = "tokenizer.ggml.precompiled_charsmap";
+
+/// The bytes of the map of characters, which files have as i8 or u8; none if they have no map.
+fn charsmap(metadata: &Metadata) -> Result<Vec<u8>> {
+    match metadata.get(CHARSMAP) {
+        None => Ok(Vec::new()),
+        Some(Value::Array(Array::U8(bytes))) => Ok(bytes.clone()),
+        Some(Value::Array(Array::I8(bytes))) => Ok(bytes.iter().map(|byte| *byte as u8).collect()),
+        Some(_) => Err(Error::BadCharsMap { reason: "it is no array of bytes" }),
     }
 }
 
@@ -122,6 +142,9 @@ mod tests {
     #[test]
     fn a_file_without_vocabulary_is_an_error_of_its_own() {
         check_fails(&metadata("no_vocab"), "no vocabulary");
-        check_fails(&metadata("t5x"), "`t5x`: expected llama, gpt2 or bert");
+        check_fails(
+            &metadata("t5x"),
+            "`t5x`: expected llama, gpt2, gemma4, hybriddna, whitespace, bert, t5, rwkv, plamo2",
+        );
     }
 }

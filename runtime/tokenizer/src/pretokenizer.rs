@@ -9,8 +9,8 @@ use regex_automata::{Input, meta::Regex};
 
 use crate::error::Result;
 
-pub(crate) use rules::Rule;
-use rules::Step::{self, Cut, Words};
+use rules::Step;
+pub(crate) use rules::{AddBos, Rule, Spelling, WholeWords};
 
 /// Cuts text into words by one rule.
 #[derive(Debug)]
@@ -45,44 +45,84 @@ fn each_piece<'t>(steps: &[Cutter], text: &'t str, visit: &mut Visit<'_, 't>) ->
 #[derive(Debug)]
 struct Cutter {
     regex: Regex,
+    step: Step,
 }
 
-/// Number of the pattern `\s+` in a step of kind [`Words`].
+/// Number of the pattern `\s+` in a step that has it.
 const SPACES: usize = 1;
 
 impl Cutter {
     fn new(step: &Step) -> Self {
         let patterns = match step {
-            Cut(pattern) => vec![*pattern],
-            Words(pattern) => vec![*pattern, r"\s+"],
+            Step::Cut(pattern) | Step::AfterThrees(pattern) | Step::BeforeThrees(pattern) => vec![*pattern],
+            Step::Words(pattern) | Step::Halves(pattern) => vec![*pattern, r"\s+"],
         };
         let regex =
             Regex::new_many(&patterns).expect("the patterns of the table compile: a test builds every rule");
-        Self { regex }
+        Self { regex, step: *step }
     }
 
     /// Gives the matches in `text` and what is between them to `visit`.
     fn cut<'t>(&self, text: &'t str, visit: &mut Visit<'_, 't>) -> Result<()> {
+        let mut done = 0;
+        let mut cut_at = |at| {
+            let piece = &text[done..at];
+            done = at;
+            if piece.is_empty() { Ok(()) } else { visit(piece) }
+        };
         let mut at = 0;
         while let Some(found) = self.regex.search(&Input::new(text).range(at..)) {
-            let (start, mut end) = (found.start(), found.end());
-            if found.pattern().as_usize() == SPACES && end < text.len() {
-                let last = text[start..end].char_indices().next_back().map_or(0, |(place, _)| place);
-                end = if last > 0 { start + last } else { end };
+            at = found.end();
+            let is_spaces = found.pattern().as_usize() == SPACES;
+            if is_spaces && at < text.len() {
+                at = start_of_last(text, found.start(), at);
             }
-            if start > at {
-                visit(&text[at..start])?;
-            }
-            if end > start {
-                visit(&text[start..end])?;
-            }
-            at = end;
-            if at >= text.len() {
-                return Ok(());
+            let matched = &text[found.start()..at];
+            let mut cut_in = |n| cut_at(found.start() + n);
+            match self.step {
+                Step::AfterThrees(_) => {
+                    threes(matched).skip_while(|n| *n == 0).try_for_each(&mut cut_in)?;
+                    cut_in(matched.len())?;
+                }
+                Step::BeforeThrees(_) => threes(matched).try_for_each(cut_in)?,
+                Step::Halves(_) if is_spaces => {
+                    cut_in(0)?;
+                    halves(matched).try_for_each(cut_in)?;
+                }
+                Step::Cut(_) | Step::Words(_) | Step::Halves(_) => {
+                    cut_in(0)?;
+                    cut_in(matched.len())?;
+                }
             }
         }
-        visit(&text[at..])
+        cut_at(text.len())
     }
+}
+
+/// Where the last character of `text[start..end]` starts, or its end if it has no other one.
+fn start_of_last(text: &str, start: usize, end: usize) -> usize {
+    match text[start..end].char_indices().next_back() {
+        Some((place, _)) if place > 0 => start + place,
+        _ => end,
+    }
+}
+
+/// Where groups of three characters start in `run`, counted from its end.
+fn threes(run: &str) -> impl Iterator<Item = usize> {
+    let n = run.chars().count();
+    let places = run.char_indices().enumerate().filter(move |(i, _)| (n - i).is_multiple_of(3));
+    places.map(|(_, (place, _))| place)
+}
+
+/// Where groups of a power of two of characters end in `run`, 512 at most, the largest first.
+fn halves(run: &str) -> impl Iterator<Item = usize> {
+    let mut n_left = run.chars().count();
+    let mut rest = run.char_indices();
+    std::iter::from_fn(move || {
+        let n = (1 << n_left.checked_ilog2()?).min(512);
+        n_left -= n;
+        rest.nth(n - 1).map(|(place, last)| place + last.len_utf8())
+    })
 }
 
 #[cfg(test)]
@@ -164,11 +204,58 @@ mod tests {
     }
 
     #[test]
-    fn an_unknown_rule_is_named_with_the_known_ones() {
-        let error = Rule::find("no-such").err().map(|e| e.to_string()).unwrap_or_default();
-        assert!(
-            error.contains("`no-such`") && error.contains("llama-bpe") && error.contains("default"),
-            "{error}"
-        );
+    fn runs_of_spaces_fall_apart_into_powers_of_two() {
+        check("jais-2", "a       b", "a|    |  | b");
+        check("jais-2", "a       ", "a|    |  | ");
+        let most = " ".repeat(512);
+        check("jais-2", &format!("{most}{most}      b"), &format!("{most}|{most}|    | | b"));
+    }
+
+    #[test]
+    fn groups_of_three_digits_count_from_their_end() {
+        check("afmoe", "a 1234567", "a| |1|234|567");
+        check("tiny_aya", "123456x", "123|456|x");
+        check("superbpe", "so 12345 x 6", "so |12|345| x |6");
+        check("tiny_aya", "a  12 b", "a| | |12| b");
+    }
+
+    /// Texts, each followed by names of rules and the lengths in characters of the words that llama.cpp makes of it.
+    const WORDS: &str = include_str!("pretokenizer/words.tsv");
+
+    #[test]
+    fn every_rule_gives_the_words_of_llama_cpp() {
+        check_words(WORDS);
+    }
+
+    fn check_words(words: &str) {
+        let mut text = String::new();
+        let mut wrong = Vec::new();
+        let mut pretokenizers = std::collections::BTreeMap::new();
+        for line in words.lines() {
+            let Some((names, expected)) = line.split_once('\t') else {
+                text = serde_json::from_str(line).expect("a JSON string");
+                continue;
+            };
+            for name in names.split(' ') {
+                let rule = Rule::find(name).unwrap_or_else(|e| panic!("{e}"));
+                let pretokenizer =
+                    pretokenizers.entry(rule.names[0]).or_insert_with(|| Pretokenizer::new(rule));
+                let words = split(pretokenizer, &text);
+                let found: Vec<String> = words.iter().map(|word| word.chars().count().to_string()).collect();
+                if found.join(" ") != expected {
+                    wrong.push(format!("{name}: {words:?}, expected lengths {expected}"));
+                }
+            }
+        }
+        assert!(wrong.is_empty(), "{} texts: {}", wrong.len(), wrong[..wrong.len().min(20)].join("\n"));
+        let missing = RULES.iter().map(|rule| rule.names[0]).find(|name| !pretokenizers.contains_key(name));
+        assert_eq!(missing, None, "a rule without words in words.tsv");
+    }
+
+    #[test]
+    fn an_unknown_rule_is_named_with_the_nearest_ones() {
+        let error = Rule::find("lama-bpe").err().map(|e| e.to_string()).unwrap_or_default();
+        assert!(error.contains("`lama-bpe`") && error.contains("are llama-bpe, "), "{error}");
+        assert!(error.contains("`default`"), "{error}");
     }
 }

@@ -93,7 +93,7 @@ impl Spm {
 }
 
 /// `text` with the vocabulary's spaces, one more in front if `space_prefix`.
-fn escaped(text: &str, space_prefix: bool) -> Result<String> {
+pub(crate) fn escaped(text: &str, space_prefix: bool) -> Result<String> {
     let n_spaces = text.bytes().filter(|&b| b == b' ').count() + usize::from(space_prefix);
     let mut out = String::new();
     let n_bytes = text.len() + n_spaces * SPACE.len();

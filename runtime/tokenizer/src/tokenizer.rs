@@ -5,20 +5,17 @@ use std::collections::{BTreeSet, HashMap};
 
 use llmrt_gguf::Metadata;
 
-use crate::bpe::Bpe;
-use crate::bytes::{byte_of_hex_piece, bytes_of_piece};
 use crate::decode::Decoder;
 use crate::ends;
 use crate::error::{Error, Result};
 use crate::ids::Ids;
 use crate::limits::{Limits, MAX_TOKEN_BYTES, Output};
 use crate::llama2c::{self, Llama2c};
+use crate::model::Model;
 use crate::pretokenizer::Rule;
 use crate::prompt::Prompt;
 use crate::special::{Parse, Part, Specials};
-use crate::spm::{SPACE, Spm};
 use crate::vocab::{ModelKind, TokenKind, Vocab};
-use crate::wpm::Wpm;
 
 /// Token text to id.
 pub(crate) type Index = HashMap<Box<str>, u32>;
@@ -36,14 +33,6 @@ pub struct Tokenizer {
     warnings: Vec<String>,
 }
 
-#[derive(Debug)]
-pub(crate) enum Model {
-    Spm(Spm),
-    Bpe(Bpe),
-    Wpm(Wpm),
-    Llama2c(Llama2c),
-}
-
 /// What [`Tokenizer::encode`] does besides encoding text.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct EncodeOptions {
@@ -59,36 +48,28 @@ impl Tokenizer {
         Self::new(Vocab::from_metadata(metadata)?)
     }
 
-    /// Builds the tokenizer of `vocab`. An unknown `vocab.pre` is an error that lists the known ones; set it to
+    /// Builds the tokenizer of `vocab`. An unknown `vocab.pre` is an error that lists the nearest ones; set it to
     /// `default` to go on.
-    pub fn new(mut vocab: Vocab) -> Result<Self> {
+    pub fn new(vocab: Vocab) -> Result<Self> {
         let index = vocab.index()?;
         let mut kinds = vocab.kinds()?;
         vocab.check_scores()?;
 
         let mut warnings = Vec::new();
         let rule = match (vocab.model, vocab.pre.as_deref()) {
-            (ModelKind::Bpe, Some(name)) => Some(Rule::find(name)?),
-            (ModelKind::Bpe, None) => {
+            (ModelKind::Gemma4, _) => Some(Rule::find("gemma4")?),
+            (model, _) if !model.is_bpe() => None,
+            (_, Some(name)) => Some(Rule::find(name)?),
+            (_, None) => {
                 warnings
                     .push("tokenizer.ggml.pre is missing: `default` is used and may cut text wrongly".into());
                 Some(Rule::find("default")?)
             }
-            (ModelKind::Spm | ModelKind::Wpm, _) => None,
         };
         let mut ids = Ids::new(&vocab, rule)?;
         let ends = ends::find(&index, &mut kinds, &mut ids);
 
-        let model = match rule {
-            Some(rule) => {
-                Model::Bpe(Bpe::new(rule, vocab.tokens.len() as u32, &vocab.merges, &index, ids.unk)?)
-            }
-            None if vocab.model == ModelKind::Wpm => {
-                let lowercase = vocab.lowercase.unwrap_or(true);
-                Model::Wpm(Wpm::new(&index, lowercase, vocab.strip_accents.unwrap_or(lowercase), ids.unk))
-            }
-            None => Model::Spm(Spm::new(std::mem::take(&mut vocab.scores), &index, ids.unk)),
-        };
+        let model = Model::new(&vocab, &kinds, rule, &index, &ids)?;
         let specials = Specials::new(&vocab, &kinds)?;
         Ok(Self { model, tokens: vocab.tokens, index, kinds, ids, specials, ends, warnings })
     }
@@ -126,7 +107,8 @@ impl Tokenizer {
         })
     }
 
-    /// The ids of `text`. Fails where the vocabulary has no token for some part of it, not even an unknown one.
+    /// The ids of `text`. Fails where the vocabulary has no token for some part of it, not even an unknown one; but BPE
+    /// leaves such bytes out.
     pub fn encode(&self, text: &str, options: EncodeOptions) -> Result<Vec<u32>> {
         self.encode_within(text, options, Limits::NONE)
     }
@@ -178,22 +160,11 @@ impl Tokenizer {
         while let Some(part) = parts.next(output)? {
             match part {
                 Part::Token(id) => output.push(id)?,
-                Part::Text(text) => self.encode_text(text, after_special, output)?,
+                Part::Text(text) => self.model.encode(text, after_special, &self.ids, &self.index, output)?,
             }
             after_special = matches!(part, Part::Token(_));
         }
         Ok(())
-    }
-
-    fn encode_text(&self, text: &str, after_special: bool, output: &mut Output) -> Result<()> {
-        match &self.model {
-            Model::Spm(spm) => {
-                spm.encode(text, self.ids.add_space_prefix && after_special, &self.index, output)
-            }
-            Model::Bpe(bpe) => bpe.encode(text, &self.index, output),
-            Model::Wpm(wpm) => wpm.encode(text, &self.index, output),
-            Model::Llama2c(llama2c) => llama2c.encode(text, output),
-        }
     }
 
     /// The text of `ids`, which start a sequence: the space that SPM puts before a text is taken off again. Control
@@ -215,18 +186,7 @@ impl Tokenizer {
 
     /// The bytes that a token writes; not always whole characters. Control tokens give their own text.
     pub fn token_bytes(&self, id: u32) -> Result<Cow<'_, [u8]>> {
-        let (piece, kind) = (self.token(id)?, self.kinds[id as usize]);
-        let literal = || Cow::Borrowed(piece.as_bytes());
-        Ok(match (&self.model, kind) {
-            (Model::Llama2c(llama2c), _) => Cow::Owned(llama2c.bytes(id)),
-            (_, TokenKind::Control | TokenKind::Unknown | TokenKind::UserDefined) => literal(),
-            (_, TokenKind::Byte) => {
-                byte_of_hex_piece(piece.as_bytes()).map_or_else(literal, |b| vec![b].into())
-            }
-            (Model::Bpe(_), _) => bytes_of_piece(piece).into(),
-            (_, _) if piece.contains(SPACE) => piece.replace(SPACE, " ").into_bytes().into(),
-            _ => literal(),
-        })
+        self.model.token_bytes(self.token(id)?, id, self.kinds[id as usize])
     }
 
     /// Whether `id` ends a generation: end of sequence, of turn, of message, or a token known to mean so.

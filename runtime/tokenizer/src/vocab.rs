@@ -11,8 +11,48 @@ pub enum ModelKind {
     Spm,
     /// `gpt2`: byte-level BPE, merges by rank after a pre-tokenizer.
     Bpe,
+    /// `gemma4`: BPE over the characters of a line, by a pre-tokenizer of its own.
+    Gemma4,
+    /// `hybriddna`: BPE with stretches of DNA.
+    Dna,
+    /// `whitespace`: BPE of the words between spaces, which are lost.
+    Whitespace,
     /// `bert`: WordPiece, longest match first.
     Wpm,
+    /// `t5`: unigram, the likeliest tokens of the normalised text.
+    Ugm,
+    /// `rwkv`: longest match first, over bytes.
+    Rwkv,
+    /// `plamo2`: the tokens with the highest sum of scores, falls back to byte tokens.
+    Plamo2,
+}
+
+impl ModelKind {
+    const NAMES: [(&'static str, Self); 9] = [
+        ("llama", Self::Spm),
+        ("gpt2", Self::Bpe),
+        ("gemma4", Self::Gemma4),
+        ("hybriddna", Self::Dna),
+        ("whitespace", Self::Whitespace),
+        ("bert", Self::Wpm),
+        ("t5", Self::Ugm),
+        ("rwkv", Self::Rwkv),
+        ("plamo2", Self::Plamo2),
+    ];
+
+    /// Whether it merges by rank after a pre-tokenizer.
+    pub(crate) fn is_bpe(self) -> bool {
+        matches!(self, Self::Bpe | Self::Gemma4 | Self::Dna | Self::Whitespace)
+    }
+
+    /// The model that `tokenizer.ggml.model` calls `name`.
+    pub(crate) fn find(name: &str) -> Result<Self> {
+        let known = Self::NAMES.into_iter().find(|(known, _)| *known == name);
+        known.map(|(_, kind)| kind).ok_or_else(|| {
+            let names = Self::NAMES.map(|(known, _)| known).join(", ");
+            Error::UnknownModel { found: name.to_string(), expected: names }
+        })
+    }
 }
 
 /// What a token is for: the numbers of `tokenizer.ggml.token_type`.
@@ -61,6 +101,8 @@ pub struct Vocab {
     pub token_types: Vec<i32>,
     /// BPE merges, best first, each "left right".
     pub merges: Vec<String>,
+    /// `tokenizer.ggml.precompiled_charsmap`: how unigram models normalise characters; empty: not at all.
+    pub charsmap: Vec<u8>,
 
     /// Starts a sequence (WPM: `[CLS]`).
     pub bos: Option<u32>,
@@ -80,6 +122,12 @@ pub struct Vocab {
     pub cls: Option<u32>,
     /// `[MASK]`.
     pub mask: Option<u32>,
+    /// Fills the hole of a code model, and ends a generation, as do the next two.
+    pub fim_pad: Option<u32>,
+    /// Starts a repository in a code model.
+    pub fim_rep: Option<u32>,
+    /// Stands between the files of a repository.
+    pub fim_sep: Option<u32>,
 
     /// Whether `add_special` puts `bos` in front.
     pub add_bos: Option<bool>,
@@ -115,6 +163,7 @@ impl Vocab {
             scores: Vec::new(),
             token_types: Vec::new(),
             merges: Vec::new(),
+            charsmap: Vec::new(),
             bos: None,
             eos: None,
             eot: None,
@@ -124,6 +173,9 @@ impl Vocab {
             pad: None,
             cls: None,
             mask: None,
+            fim_pad: None,
+            fim_rep: None,
+            fim_sep: None,
             add_bos: None,
             add_eos: None,
             add_sep: None,

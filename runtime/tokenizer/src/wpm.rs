@@ -27,7 +27,7 @@ const WORD_OF_ITS_OWN: usize = 3;
 
 const CLASSES: [&str; 5] = [
     r"\s+",
-    r"[\p{Cc}\p{Cf}\p{Co}\x{FFFD}]+",
+    r"[[\p{Cc}\p{Cf}\p{Co}\x{FFFD}]--\s]+",
     r"\p{M}+",
     concat!(
         r"[\p{P}[\p{S}&&\p{ASCII}]",
@@ -105,9 +105,13 @@ impl Wpm {
 
     /// One code point for one code point, as BERT's own tables do it.
     fn cased(&self, piece: &str) -> String {
-        let lower = |c: char| c.to_lowercase().next().unwrap_or(c);
         if self.lowercase { piece.chars().map(lower).collect() } else { piece.to_string() }
     }
+}
+
+/// One code point for one code point.
+pub(crate) fn lower(c: char) -> char {
+    c.to_lowercase().next().unwrap_or(c)
 }
 
 /// Gives the word so far to `visit`, if there is one, and begins the next.
@@ -143,6 +147,11 @@ mod tests {
     #[test]
     fn accents_and_controls_vanish() {
         check("Café İx\u{0}y\u{200d}z", "cafe|ixyz");
+    }
+
+    #[test]
+    fn a_line_end_after_a_control_character_ends_a_word() {
+        check("a\u{200d}\nb\u{7}\tc", "a|b|c");
     }
 
     #[test]

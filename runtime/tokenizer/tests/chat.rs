@@ -31,6 +31,11 @@ fn answering() -> RenderOptions<'static> {
     RenderOptions { add_generation_prompt: true, bos: "<s>", eos: "</s>", ..RenderOptions::default() }
 }
 
+#[test]
+fn what_is_not_defined_has_no_length() {
+    check("{{ tools|length }}{{ messages|count }}", &ANY_CHAT, &answering(), "01");
+}
+
 const LLAMA3: &str = r#"{{- bos_token }}
 {%- if not date_string is defined %}
     {%- if strftime_now is defined %}

@@ -136,10 +136,16 @@ fn encode(tokenizer: &Tokenizer, text: &str, limits: Limits) -> Result<usize, Er
 }
 
 /// Vocabularies of each kind, in which a run of `a` merges again and again.
-fn merging() -> [Tokenizer; 4] {
+fn merging() -> [Tokenizer; 7] {
     let text = |piece: &&str| piece.to_string();
     let pieces = ["a", "aa", "aaaa", "<unk>", "▁"];
     let vocab = |model| Vocab { unk: Some(3), ..Vocab::new(model, pieces.iter().map(text).collect()) };
+    let with_bytes = |model| {
+        let bytes = (0..=255).map(|byte: u8| format!("<0x{byte:02X}>"));
+        let tokens = pieces.iter().map(text).chain(bytes).collect();
+        let token_types = [vec![TokenKind::Normal as i32; 5], vec![TokenKind::Byte as i32; 256]].concat();
+        Vocab { token_types, ..Vocab::new(model, tokens) }
+    };
     let merges = vec!["a a".to_string(), "aa aa".into()];
     let bpe = Vocab { merges, pre: Some("gpt-2".into()), ..vocab(ModelKind::Bpe) };
     let llama2c = (0..300).map(|i| (i as f32, [b"a".repeat(i % 40 + 1), vec![b'b'; i / 40]].concat()));
@@ -148,6 +154,9 @@ fn merging() -> [Tokenizer; 4] {
         Tokenizer::new(vocab(ModelKind::Spm)).expect("a small vocabulary"),
         Tokenizer::new(vocab(ModelKind::Wpm)).expect("a small vocabulary"),
         Tokenizer::llama2c(llama2c.collect()).expect("a small vocabulary"),
+        Tokenizer::new(vocab(ModelKind::Ugm)).expect("a small vocabulary"),
+        Tokenizer::new(vocab(ModelKind::Rwkv)).expect("a small vocabulary"),
+        Tokenizer::new(with_bytes(ModelKind::Plamo2)).expect("a small vocabulary"),
     ]
 }
 
@@ -168,7 +177,7 @@ fn a_text_of_more_tokens_than_the_limit_is_stopped() {
 
 #[test]
 fn a_word_without_end_is_refused_before_memory_is_taken_for_it() {
-    let [bpe, spm, _, llama2c] = merging();
+    let [bpe, spm, _, llama2c, ..] = merging();
     let word = "a".repeat((4 << 20) + 1);
     for tokenizer in [bpe, spm, llama2c] {
         let found = encode(&tokenizer, &word, Limits::NONE);

@@ -44,10 +44,16 @@ fn spm_without_byte_tokens_uses_the_unknown_token() {
 
 #[test]
 fn what_no_token_covers_is_an_error_that_names_the_byte() {
-    let vocab = Vocab { add_bos: Some(false), ..Vocab::new(ModelKind::Bpe, vec!["a".into()]) };
+    let tokens = ["a", "b", "c", "▁"].map(String::from).to_vec();
+    let vocab = Vocab { unk: None, ..Vocab::new(ModelKind::Rwkv, tokens) };
     let tokenizer = Tokenizer::new(vocab).expect("a small vocabulary");
-    let error = tokenizer.encode("ab", PLAIN).expect_err("b has no token").to_string();
-    assert!(error.contains("'b'") && error.contains("unknown_token_id"), "{error}");
+    let error = tokenizer.encode("ad", PLAIN).expect_err("d has no token").to_string();
+    assert!(error.contains("the byte 0x64") && error.contains("unknown_token_id"), "{error}");
+}
+
+#[test]
+fn bpe_leaves_out_bytes_without_a_token() {
+    check(Vocab { unk: Some(0), ..Vocab::new(ModelKind::Bpe, vec!["a".into()]) }, "aba", PLAIN, "a|a");
 }
 
 #[test]
@@ -126,6 +132,90 @@ fn wpm_keeps_case_where_the_file_requires_it() {
 }
 
 #[test]
+fn unigram_takes_the_likeliest_tokens_and_puts_eos_at_the_end() {
+    check(unigram(), "abc", PLAIN, "▁|ab|c");
+    check(unigram(), " ab  c ", PLAIN, "▁|ab|▁|c");
+    check(unigram(), "ab", ADDED, "▁|ab|</s>");
+    check(unigram(), "axyc", PLAIN, "▁|a|<unk>|c");
+    check(unigram(), "</s>", PLAIN, "▁|<unk>");
+    check(unigram(), "", PLAIN, "");
+    let keeps_spaces = Vocab { remove_extra_whitespaces: None, ..unigram() };
+    check(keeps_spaces.clone(), " ab  c ", PLAIN, "▁|▁|ab|▁|▁|c|▁");
+    check(Vocab { add_space_prefix: None, ..keeps_spaces }, "ab c", PLAIN, "ab|▁|c");
+}
+
+#[test]
+fn rwkv_and_plamo_have_nothing_around_a_text_and_no_control_token_inside() {
+    let tokens = ["<s>", "a", "ab", "<", "s", ">", r"\n"].map(String::from).to_vec();
+    let rwkv = Vocab {
+        bos: Some(0),
+        add_bos: Some(true),
+        token_types: vec![3, 1, 1, 1, 1, 1, 1],
+        ..Vocab::new(ModelKind::Rwkv, tokens)
+    };
+    check(rwkv.clone(), "ab<s>\n", ADDED, r"ab|<|s|>|\n");
+    check(rwkv, "ab<s>\n", PARSED, r"ab|<s>|\n");
+
+    let tokens: Vec<String> = bytes().into_iter().chain(["<s>", "a", "ab"].map(String::from)).collect();
+    let types = [vec![6; 256], vec![3, 1, 1]].concat();
+    let plamo = Vocab {
+        bos: Some(256),
+        add_bos: Some(true),
+        token_types: types,
+        ..Vocab::new(ModelKind::Plamo2, tokens)
+    };
+    check(plamo.clone(), "ab<", ADDED, "ab|<0x3C>");
+    check(plamo.clone(), "<s>a", PLAIN, "<0x3C>|<0x73>|<0x3E>|a");
+    check(plamo, "<s>a", PARSED, "<s>|a");
+}
+
+#[test]
+fn gemma4_merges_characters_of_a_whole_line_and_always_starts_with_bos() {
+    let tokens =
+        ["<bos>", "a", "b", "▁", "a▁", "a▁b", "\n", "\n\n", "<0xC3>", "<0xA9>"].map(String::from).to_vec();
+    let merges = ["a ▁", "a▁ b", "\n \n"].map(String::from).to_vec();
+    let vocab = Vocab { bos: Some(0), add_bos: Some(false), merges, ..Vocab::new(ModelKind::Gemma4, tokens) };
+    check(vocab.clone(), "a ba", ADDED, "<bos>|a▁b|a");
+    check(vocab.clone(), "é a", PLAIN, "<0xC3>|<0xA9>|▁|a");
+    check(vocab.clone(), "a\n\n\na", PLAIN, "a|\n\n|\n|a");
+    let tokenizer = Tokenizer::new(vocab).expect("a small vocabulary");
+    assert_eq!(tokenizer.decode(&[5, 7, 1], false).as_deref(), Ok("a b\n\na"));
+}
+
+#[test]
+fn dna_is_cut_into_groups_of_six_bases() {
+    let mut vocab = Vocab { model: ModelKind::Dna, ..bpe(&["A C"]) };
+    vocab.tokens.extend(["<dna>", "</dna>", "<oov>", "ACGTAC\u{E000}", "GAAAAA\u{E000}"].map(String::from));
+    check(vocab.clone(), "AC<dna>acgtacG</dna>A", PLAIN, "AC|<dna>|ACGTAC\u{E000}|GAAAAA\u{E000}|</dna>|A");
+    check(vocab.clone(), "<dna>ACGTNNT", PLAIN, "<dna>|<oov>|<oov>");
+    let tokenizer = Tokenizer::new(vocab).expect("a small vocabulary");
+    let ids = tokenizer.encode("<dna>ACGTAC</dna>", PLAIN).expect("a text");
+    assert_eq!(tokenizer.decode(&ids, false).as_deref(), Ok("<dna>ACGTAC</dna>"));
+}
+
+#[test]
+fn a_whitespace_model_forgets_spaces_and_maybe_case() {
+    let tokens = ["<unk>", "a", "b", "ab", "B"].map(String::from).to_vec();
+    let whitespace = Vocab {
+        pre: Some("whitespace".into()),
+        merges: vec!["a b".into()],
+        unk: Some(0),
+        ..Vocab::new(ModelKind::Whitespace, tokens)
+    };
+    check(whitespace.clone(), " ab\u{3000}a\nB ", PLAIN, "ab|a|B");
+    check(Vocab { lowercase: Some(true), ..whitespace }, "aB b", PLAIN, "ab|b");
+}
+
+#[test]
+fn what_ends_a_file_in_a_code_model_ends_a_generation() {
+    let tokens = ["a", "<|repo_name|>", "<fim-pad>", "<PAD>", "x"].map(String::from).to_vec();
+    let vocab = Vocab { fim_sep: Some(4), ..Vocab::new(ModelKind::Rwkv, tokens) };
+    let tokenizer = Tokenizer::new(vocab).expect("a small vocabulary");
+    let ends: Vec<u32> = (0..5).filter(|id| tokenizer.is_eog(*id)).collect();
+    assert_eq!(ends, [1, 2, 4]);
+}
+
+#[test]
 fn ids_are_looked_up_by_piece_and_back() {
     let tokenizer = Tokenizer::new(with_specials(spm())).expect("a vocabulary");
     assert_eq!((tokenizer.bos(), tokenizer.eos(), tokenizer.find("<s>")), (Some(1), Some(2), Some(1)));
@@ -171,20 +261,23 @@ proptest! {
 
     #[test]
     fn no_vocabulary_makes_it_panic(
-        model in 0usize..3,
+        model in 0usize..9,
         tokens in prop::collection::vec("[ab<0xF>▁Ġ ]{0,6}", 0..12),
         merges in prop::collection::vec("[ab Ġ]{0,5}", 0..6),
         scores in prop::collection::vec(any::<f32>(), 0..12),
         types in prop::collection::vec(-1i32..9, 0..12),
         ids in prop::array::uniform6(prop::option::of(0u32..14)),
-        flags in prop::array::uniform3(prop::option::of(any::<bool>())),
+        flags in prop::array::uniform4(prop::option::of(any::<bool>())),
+        charsmap in prop::collection::vec(0u8..8, 0..40),
         text in any::<String>(),
     ) {
-        let model = [ModelKind::Spm, ModelKind::Bpe, ModelKind::Wpm][model];
+        use ModelKind::*;
+        let model = [Spm, Bpe, Gemma4, Dna, Whitespace, Wpm, Ugm, Rwkv, Plamo2][model];
+        let tokens = if model == Plamo2 { bytes().into_iter().chain(tokens).collect() } else { tokens };
         let vocab = Vocab {
-            scores, token_types: types, merges,
+            scores, token_types: types, merges, charsmap,
             bos: ids[0], eos: ids[1], unk: ids[2], sep: ids[3], eot: ids[4], pad: ids[5],
-            add_bos: flags[0], add_eos: flags[1], add_space_prefix: flags[2],
+            add_bos: flags[0], add_eos: flags[1], add_space_prefix: flags[2], remove_extra_whitespaces: flags[3],
             ..Vocab::new(model, tokens)
         };
         if let Ok(tokenizer) = Tokenizer::new(vocab) {
@@ -196,16 +289,33 @@ proptest! {
     }
 }
 
+fn bytes() -> Vec<String> {
+    (0..=255).map(|byte: u8| format!("<0x{byte:02X}>")).collect()
+}
+
 /// `<unk> <s> </s>`, the 256 bytes, and some pieces, the best last.
 fn spm() -> Vocab {
     let mut tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(String::from).to_vec();
-    tokens.extend((0..=255).map(|byte: u8| format!("<0x{byte:02X}>")));
+    tokens.extend(bytes());
     tokens.extend(["▁", "a", "b", "c", "aa", "ab", "bc"].map(String::from));
     let mut types = vec![TokenKind::Unknown as i32, TokenKind::Control as i32, TokenKind::Control as i32];
     types.resize(259, TokenKind::Byte as i32);
     types.resize(tokens.len(), TokenKind::Normal as i32);
     let scores = (0..tokens.len()).map(|id| id as f32 / 1000.0).collect();
     Vocab { token_types: types, scores, ..Vocab::new(ModelKind::Spm, tokens) }
+}
+
+/// `<pad> </s> <unk>` and some pieces with their log probabilities.
+fn unigram() -> Vocab {
+    let tokens = ["<pad>", "</s>", "<unk>", "▁", "a", "b", "c", "ab", "bc", "abc"].map(String::from).to_vec();
+    let scores = vec![0.0, 0.0, 0.0, -1.0, -2.0, -3.0, -2.0, -3.0, -5.5, -9.0];
+    Vocab {
+        scores,
+        token_types: vec![3, 3, 2, 1, 1, 1, 1, 1, 1, 1],
+        add_space_prefix: Some(true),
+        remove_extra_whitespaces: Some(true),
+        ..Vocab::new(ModelKind::Ugm, tokens)
+    }
 }
 
 fn small_spm(tokens: &[&str]) -> Vocab {

@@ -93,13 +93,16 @@ pub fn vocabulary(model: &str, pre: &str) -> Vec<u8> {
     let mut m = Metadata::new();
     m.set("tokenizer.ggml.model", model);
     let byte = |b: u8| match model {
-        "gpt2" => char_of_byte(b).to_string(),
-        "llama" => format!("<0x{b:02X}>"),
-        _ => format!("\u{2581}{}", char::from(b)),
+        "gpt2" | "hybriddna" => char_of_byte(b).to_string(),
+        "bert" => format!("\u{2581}{}", char::from(b)),
+        "rwkv" => format!("\\x{b:02x}"),
+        _ => format!("<0x{b:02X}>"),
     };
     let specials = ["<unk>", "<s>", "</s>", "<|im_start|>"];
     let words = match model {
         "gpt2" => ["he", "hel", "\u{120}t", "\u{120}the", "\u{120}th"], // U+0120: a space
+        "hybriddna" => ["<dna>", "</dna>", "<oov>", "ACGTAC\u{E000}", "AAAAAA\u{E000}"],
+        "rwkv" | "plamo2" => ["he", "hel", " t", " the", " th"],
         "bert" => ["he", "hel", "\u{2581}lo", "\u{2581}the", "\u{2581}th"],
         _ => ["he", "hel", "\u{2581}t", "\u{2581}the", "\u{2581}th"],
     };
@@ -109,7 +112,7 @@ pub fn vocabulary(model: &str, pre: &str) -> Vec<u8> {
     let types = |id: usize| match id {
         0 => 2,
         1..4 => 3,
-        4..260 if model == "llama" => 6,
+        4..260 if !["gpt2", "hybriddna", "bert", "rwkv"].contains(&model) => 6,
         _ => 1,
     };
     m.set("tokenizer.ggml.scores", (0..tokens.len()).map(|id| -(id as f32)).collect::<Vec<_>>());
@@ -118,13 +121,32 @@ pub fn vocabulary(model: &str, pre: &str) -> Vec<u8> {
     for (key, id) in [("unknown", 0u32), ("bos", 1), ("eos", 2), ("seperator", 2)] {
         m.set(format!("tokenizer.ggml.{key}_token_id"), id);
     }
-    if model == "gpt2" {
-        m.set("tokenizer.ggml.pre", pre);
+    m.set("tokenizer.ggml.pre", pre);
+    if model == "t5" {
+        m.set("tokenizer.ggml.precompiled_charsmap", Array::U8(charsmap()));
+    }
+    if ["gpt2", "gemma4", "hybriddna", "whitespace"].contains(&model) {
+        let space = if ["gemma4", "whitespace"].contains(&model) { "\u{2581}" } else { "\u{120}" };
         let merges = ["h e", "he l", "\u{120} t", "\u{120}t h", "\u{120}th e", "e x"];
-        m.set("tokenizer.ggml.merges", merges.map(String::from).to_vec());
+        let merges = merges.map(|merge| merge.replace('\u{120}', space));
+        m.set("tokenizer.ggml.merges", merges.to_vec());
     }
     m.set("tokenizer.chat_template", "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}");
     to_vec(&Tables { metadata: m, ..Tables::default() }, &[]).expect("the tables are good")
+}
+
+/// A map of characters that makes an A an a, of an e with acute accent an e, and of a tabulator a space.
+fn charsmap() -> Vec<u8> {
+    let mut nodes = vec![0u32; 1024];
+    let offset = |from: u32, to: u32| (from ^ to) << 10;
+    nodes[0] = offset(0, 256);
+    for (place, byte, value) in [(256 ^ 0x41, 0x41, 1), (256 ^ 0x09, 0x09, 3), (512 ^ 0xA9, 0xA9, 5)] {
+        nodes[place as usize] = byte | 1 << 8 | offset(place, 768 + value);
+        nodes[768 + value as usize] = 1 << 31 | value;
+    }
+    nodes[256 ^ 0xC3] = 0xC3 | offset(256 ^ 0xC3, 512);
+    let trie: Vec<u8> = nodes.iter().flat_map(|node| node.to_le_bytes()).collect();
+    [&(trie.len() as u32).to_le_bytes()[..], &trie, b"\0a\0 \0e\0"].concat()
 }
 
 /// Byte-level BPE's alphabet: printable Latin-1 as it is, the rest counted up from U+0100.

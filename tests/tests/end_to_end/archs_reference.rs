@@ -20,6 +20,7 @@ fn check(n_tokens: usize) {
     let tokens = std::fs::read_to_string(dir.join("tokens.txt")).unwrap();
     let tokens: Vec<i32> = tokens.split_whitespace().map(|t| t.parse().unwrap()).collect();
     let [known, _] = architectures(&dir);
+    let mut above = Vec::new();
     for file in known {
         let stored = f32s(&std::fs::read(file.with_extension("logits.f32")).unwrap());
         let n_vocab = stored.len() / tokens.len();
@@ -30,12 +31,16 @@ fn check(n_tokens: usize) {
         let error = nmse(&reference::logits(&file, &tokens, n_tokens), &stored);
         let name = file.file_stem().unwrap().to_string_lossy();
         println!("{name:<20} NMSE {error:.1e}");
-        assert!(error <= limit(&name), "{name}: NMSE {error}");
+        if error.is_nan() || error > limit(&name) {
+            above.push(format!("{name}: NMSE {error:.1e}"));
+        }
     }
+    assert!(above.is_empty(), "{above:?}");
 }
 
 /// llama.cpp looks gelu up in a table of F16 numbers; the rest it computes in F32. Scores of latent attention are sums of
-/// 576 products; the stacks of HRM run one after the other many times.
+/// 576 products; the stacks of HRM run one after the other many times; Grok's experts
+/// have gelu, between norms that leave little of it.
 fn limit(name: &str) -> f64 {
     const GELU: [&str; 14] = [
         "bloom",
@@ -55,7 +60,7 @@ fn limit(name: &str) -> f64 {
     ];
     match name.trim_end_matches("-dense").trim_end_matches("-moe") {
         arch if GELU.contains(&arch) => 1e-6,
-        "deepseek2" | "hrm_text" => 1e-10,
+        "deepseek2" | "grok" | "hrm_text" | "mistral4" => 1e-10,
         _ => 1e-12,
     }
 }

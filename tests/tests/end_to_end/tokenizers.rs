@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 use llmrt_gguf::Gguf;
-use llmrt_tests::fixtures::{fixture, fixtures};
+use llmrt_tests::fixtures::{files, fixture, fixtures, root};
 use llmrt_tokenizer::{EncodeOptions, Tokenizer};
 
 const SEPARATOR: &str = "\n__ggml_vocab_test__\n";
@@ -59,6 +59,28 @@ fn qwen2_gives_the_ids_of_llama_cpp_and_the_text_back() {
 fn deepseek_coder_gives_the_ids_of_llama_cpp_and_the_text_back() {
     check("deepseek-coder");
     check_back("deepseek-coder");
+}
+
+/// The vocabularies that are committed: tiny ones of our own, with llama.cpp's ids. They cover models and kinds of BPE that
+/// no published file of a small size has.
+#[test]
+fn tiny_vocabularies_give_the_ids_of_llama_cpp() {
+    let dir = root().join("tests/fixtures/tokenizers");
+    let tiny = files(&dir, ".gguf").into_iter().filter(|file| file.to_string_lossy().contains("/tiny-"));
+    let mut n_checked = 0;
+    for path in tiny {
+        let around = EncodeOptions { add_special: true, parse_special: true };
+        for (out, options) in [("out", EncodeOptions::default()), ("special.out", around)] {
+            let (tokenizer, cases) = read_cases(&path, out);
+            for (text, expected) in &cases {
+                let ids = tokenizer.encode(text, options).expect("every text can be encoded");
+                let pieces = pieces(&tokenizer, &ids);
+                assert_eq!(&ids, expected, "{}, {out}: {text:?} in pieces {pieces:?}", path.display());
+            }
+            n_checked += cases.len();
+        }
+    }
+    assert!(n_checked > 300, "{n_checked} texts");
 }
 
 /// WordPiece forgets case, accents and spaces: what it decodes to must mean the same ids.
@@ -118,18 +140,22 @@ type Case = (String, Vec<u32>);
 
 /// The vocabulary and its cases; `None`, with a message, where the fixtures are absent.
 fn open(name: &str) -> Option<(Tokenizer, Vec<Case>)> {
-    let path = fixture(&fixtures("tokenizers")?, &format!("ggml-vocab-{name}.gguf"))?;
-    let bytes = std::fs::read(&path).expect("the fixture can be read");
+    Some(read_cases(&fixture(&fixtures("tokenizers")?, &format!("ggml-vocab-{name}.gguf"))?, "out"))
+}
+
+/// The vocabulary and its cases, with the ids of the file that ends in `out`.
+fn read_cases(path: &Path, out: &str) -> (Tokenizer, Vec<Case>) {
+    let bytes = std::fs::read(path).expect("the fixture can be read");
     let gguf = Gguf::parse(&bytes, bytes.len() as u64).expect("the fixture is a GGUF file");
     let tokenizer = Tokenizer::from_metadata(&gguf.metadata).expect("the fixture has a vocabulary");
 
-    let texts = read(&path, "inp");
-    let lines = read(&path, "out");
+    let texts = read(path, "inp");
+    let lines = read(path, out);
     let texts: Vec<&str> = texts.strip_suffix(SEPARATOR).unwrap_or(&texts).split(SEPARATOR).collect();
     let lines: Vec<&str> = lines.lines().collect();
-    assert_eq!(texts.len(), lines.len(), "{name}: one line of ids per text");
+    assert_eq!(texts.len(), lines.len(), "{}: one line of ids per text", path.display());
     let ids = |line: &str| line.split_whitespace().map(|id| id.parse().expect("an id")).collect();
-    Some((tokenizer, texts.iter().zip(lines).map(|(text, line)| (text.to_string(), ids(line))).collect()))
+    (tokenizer, texts.iter().zip(lines).map(|(text, line)| (text.to_string(), ids(line))).collect())
 }
 
 fn read(gguf: &Path, suffix: &str) -> String {

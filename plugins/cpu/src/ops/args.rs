@@ -9,7 +9,7 @@ pub struct Args {
     /// What is computed.
     pub op: Op,
     /// Sources.
-    pub src: [Option<Tensor>; 8],
+    pub src: [Option<Tensor>; 9],
     /// The result.
     pub dst: Tensor,
     params: [u8; 64],
@@ -21,7 +21,7 @@ impl Args {
     pub fn bind(node: &NodeView<'_>) -> Result<Args> {
         let op = node.op().ok_or_else(|| Error::unsupported(format!("op {} is unknown", node.op_id())))?;
         supports(node).map_err(|reason| Error::unsupported(format!("{op}: {reason}")))?;
-        let mut src = [None; 8];
+        let mut src = [None; 9];
         for (i, src) in src.iter_mut().enumerate() {
             *src = node.src(i).map(|t| Tensor::bind(&t)).transpose()?;
         }

@@ -3,7 +3,7 @@
 
 use super::check::{self, Answer, ensure, product};
 use super::recurrence;
-use super::{Args, Output, Worker};
+use super::{Args, Output, Worker, ragged};
 use crate::simd::{Simd, dispatch};
 use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::StatesParams;
@@ -11,38 +11,57 @@ use llmrt_plugin::{DType, NodeView, Reason};
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let n_states = check::params(StatesParams::from_bytes(node.params_bytes()))?.n_states.max(1) as usize;
-    let [s, h, n_tokens, n_seqs] = check::floats(node, 2)?.ne();
+    let [s, h, n_tokens, n_batches] = check::floats(node, 2)?.ne();
     for i in [0, 1] {
         let ne = check::floats(node, i)?.ne();
-        let fits = ne[0] == s && ne[2] == n_tokens && h.is_multiple_of(ne[1]) && n_seqs.is_multiple_of(ne[3]);
+        let fits =
+            ne[0] == s && ne[2] == n_tokens && h.is_multiple_of(ne[1]) && n_batches.is_multiple_of(ne[3]);
         ensure(fits, Reason::Shape)?;
     }
     let g = check::floats(node, 3)?.ne();
     let n_gates = if g[0] == 1 { 1 } else { s };
-    ensure(g == [n_gates, h, n_tokens, n_seqs], Reason::Shape)?;
-    ensure(check::floats(node, 4)?.ne() == [1, h, n_tokens, n_seqs], Reason::Shape)?;
-    ensure(check::floats(node, 5)?.ne() == [s, s, h, n_seqs], Reason::Shape)?;
-    let n_outputs = product(&[n_tokens, n_seqs])?;
+    ensure(g == [n_gates, h, n_tokens, n_batches], Reason::Shape)?;
+    ensure(check::floats(node, 4)?.ne() == [1, h, n_tokens, n_batches], Reason::Shape)?;
+    let states = check::floats(node, 5)?.ne();
+    let (n_slots, n_seqs) = match ragged::is(node, 6) {
+        false => (n_batches, n_batches),
+        true => {
+            ensure(n_batches == 1 && n_states == 1, Reason::Param)?;
+            (states[3], ragged::supports(node, 6)?)
+        }
+    };
+    ensure(states == [s, s, h, n_slots], Reason::Shape)?;
+    let n_outputs = product(&[n_tokens, n_batches])?;
     let n_rows = product(&[n_states, s, n_seqs])?.checked_add(n_outputs).ok_or(Reason::Shape)?;
     check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    match &a.src[6] {
+        Some(_) => scan_ragged(w, a, out),
+        None => scan(w, a, out),
+    }
+}
+
+/// Sequences of different lengths: threads share the heads, each with all sequences.
+fn scan_ragged(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    let ([s, h, n_tokens, _], states) = (a.arg(2).ne, a.arg(5));
+    let sequences = ragged::Sequences::bind(a, 6, n_tokens, states.ne[3]);
+    let begin = |at: [usize; 2], state: &mut [f32]| begin(states, at, state);
+    let step = |at: [usize; 3], state: &mut [f32], y: &mut [f32]| token_of(w, a, at, state, y);
+    recurrence::scan_ragged(out, [s, h, n_tokens], s * s, &sequences, begin, step);
+}
+
+/// As many tokens of each sequence: threads share the heads of all of them.
+fn scan(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let n_states = a.params(StatesParams::from_bytes).n_states.max(1) as usize;
-    let [q, k, v, g, beta, from] = std::array::from_fn(|i| a.arg(i));
-    let [s, _, n_tokens, n_seqs] = v.ne;
+    let (v, states) = (a.arg(2), a.arg(5));
+    let [s, _, n_tokens, _] = v.ne;
     for mut unit in recurrence::units(out, v.ne, s * s, n_states) {
         let (seq, head, state) = (unit.seq, unit.head, unit.state);
-        let rows = state.chunks_exact_mut(s).enumerate();
-        rows.for_each(|(j, to)| to.copy_from_slice(from.row([j, head, seq])));
+        begin(states, [head, seq], state);
         for token in 0..n_tokens {
-            let at = [head, token, seq];
-            let shared = |t: &'_ Tensor| [head % t.ne[1], token, seq / (n_seqs / t.ne[3])];
-            let gates = w.scratch.floats[0].take::<f32>(g.ne[0]);
-            gates.iter_mut().zip(g.row(at)).for_each(|(gate, g)| *gate = g.exp());
-            let y = unit.y.row([head, token, seq]);
-            let x = [&*gates, q.row(shared(q)), k.row(shared(k)), v.row(at)];
-            step(w.isa, beta.row(at)[0], x, state, y);
+            token_of(w, a, [head, token, seq], state, unit.y.row([head, token, seq]));
             let back = n_tokens - 1 - token;
             if (1..n_states).contains(&back) {
                 unit.kept.row([unit.index, back - 1, 0]).copy_from_slice(state);
@@ -52,6 +71,22 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
             unit.kept.row([unit.index, back - 1, 0]).fill(0.0);
         }
     }
+}
+
+/// The state that a head starts from.
+fn begin(states: &Tensor, [head, slot]: [usize; 2], state: &mut [f32]) {
+    let rows = state.chunks_exact_mut(states.ne[0].max(1)).enumerate();
+    rows.for_each(|(j, to)| to.copy_from_slice(states.row([j, head, slot])));
+}
+
+/// A head's next token.
+fn token_of(w: &mut Worker<'_>, a: &Args, at: [usize; 3], state: &mut [f32], y: &mut [f32]) {
+    let [q, k, v, g, beta] = std::array::from_fn(|i| a.arg(i));
+    let [head, token, batch] = at;
+    let shared = |t: &Tensor| [head % t.ne[1], token, batch / (v.ne[3] / t.ne[3])];
+    let gates = w.scratch.floats[0].take::<f32>(g.ne[0]);
+    gates.iter_mut().zip(g.row(at)).for_each(|(gate, g)| *gate = g.exp());
+    step(w.isa, beta.row(at)[0], [&*gates, q.row(shared(q)), k.row(shared(k)), v.row(at)], state, y);
 }
 
 dispatch! {

@@ -31,7 +31,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let words = Words::of(weights.dtype);
     let is_float = !quant::is_supported(weights.dtype);
     let mut columns = std::mem::take(&mut w.scratch.columns);
-    let pieces = Pieces::new(w.rank.n, weights.ne[1], weights.ne[2]);
+    let each = ids.n_elems() / weights.ne[2].max(1);
+    let pieces = Pieces::new(w.rank.n, weights.ne[1], weights.ne[2], each);
     let mut current = None;
     while let Some((expert, rows)) = pieces.take(&out) {
         if current.replace(expert) != Some(expert) {

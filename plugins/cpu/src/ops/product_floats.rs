@@ -12,10 +12,10 @@ pub use columns::{Words, n_tiles, pack, pack_all, width};
 
 use super::float::{F16, F32, Float};
 use super::output::Tile;
-use super::product::{AHEAD, Product, write_out};
+use super::product::{AHEAD, NextPanels, Product, write_out};
 use crate::quant::ROWS;
 use crate::scratch::Scratch;
-use crate::simd::{Isa, LANES, Prefetcher, Simd, Stream, array, dispatch, dispatch_also, prefetch};
+use crate::simd::{Isa, LANES, Prefetcher, Simd, Stream, array, dispatch, dispatch_also};
 use llmrt_plugin::DType;
 use panels::{Sealed, Unpacked, sealed, unpack};
 use std::ops::Range;
@@ -146,18 +146,24 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
                     Some(panel) => &panel[part.clone()],
                     None => &panels[i * F::STRETCH..][..part.len()],
                 });
+                let bytes = size_of::<Sealed<F>>() * part.start..size_of::<Sealed<F>>() * part.end;
+                let after = NextPanels::<P>::of(p, &rows, first, &bytes);
                 for (i, tile) in tiles.clone().skip(first_tile).take(n_tiles).enumerate() {
                     let x = &tile[part.start * W..part.end * W];
                     let at = x.as_ptr().cast::<u8>().wrapping_add(size_of_val(tile));
                     let next = Stream { at, each: W * size_of::<f32>() };
-                    // Of the panels that follow, a share with each tile.
-                    let lines = part.len() * i / n_tiles..part.len() * (i + 1) / n_tiles;
-                    for panel in ready.into_iter().flatten() {
-                        let after = panel.as_ptr().wrapping_add(P * panel.len() + part.start);
-                        lines.clone().for_each(|line| prefetch(after.wrapping_add(line).cast()));
-                    }
+                    let after = after.share(i..i + 1, n_tiles, part.len());
                     let n = (columns.len() - i * W).min(W);
-                    add_tile::<S, F, P, W>(s, panels, x, n, next, n_sums, &mut sums[i * W..]);
+                    let sums = &mut sums[i * W..];
+                    if S::WIDE {
+                        add_tile::<S, F, P, W>(s, panels, x, n, (next, after), n_sums, sums);
+                    } else {
+                        // Steps of few registers have no time for it; what is unpacked was prefetched with that.
+                        if ready[0].is_some() {
+                            (0..part.len()).for_each(|step| after.prefetch_step(step));
+                        }
+                        add_tile::<S, F, P, W>(s, panels, x, n, next, n_sums, sums);
+                    }
                 }
             }
         }
@@ -166,14 +172,14 @@ fn many_columns<S: Simd, F: Weights, const P: usize, const W: usize>(
 }
 
 /// Adds a stretch of the first `n` columns of a tile, or some more, to its sums: those of each panel are `distance` apart.
-/// `next` is the tile that comes next.
+/// `next` are the tile and the panels that come next.
 #[inline(always)]
 fn add_tile<S: Simd, F: Weights, const P: usize, const W: usize>(
     s: S,
     panels: [&[Unpacked]; P],
     x: &[f32],
     n: usize,
-    next: Stream,
+    next: impl Prefetcher,
     distance: usize,
     sums: &mut [Sums],
 ) {
@@ -206,7 +212,7 @@ fn add_columns<S: Simd, F: Weights, const P: usize, const C: usize, const W: usi
     s: S,
     panels: [&[Unpacked]; P],
     x: &[f32],
-    next: Stream,
+    next: impl Prefetcher,
     distance: usize,
     sums: &mut [Sums],
 ) {

@@ -1,6 +1,6 @@
 //! Sequences of different lengths in one step, cut by query starts.
 
-use super::check;
+use super::{Args, check};
 use llmrt_plugin::{NodeView, Reason};
 use std::ops::Range;
 
@@ -11,6 +11,37 @@ pub fn supports(node: &NodeView<'_>, first: usize) -> Result<usize, Reason> {
     check::vector(&ids, n_seqs)?;
     check::vector(&check::ints(node, first + 1)?, n_seqs + 1)?;
     Ok(n_seqs)
+}
+
+/// Whether sequences are of different lengths: ids of states and query starts are given, from source `first` on.
+pub fn is(node: &NodeView<'_>, first: usize) -> bool {
+    node.src(first).or(node.src(first + 1)).is_some()
+}
+
+/// The sequences of a step.
+pub struct Sequences<'a> {
+    ids: &'a [i32],
+    starts: &'a [i32],
+    n_tokens: usize,
+    n_slots: usize,
+}
+
+impl<'a> Sequences<'a> {
+    /// Ids of `n_slots` states and query starts are the sources from `first` on.
+    pub fn bind(a: &'a Args, first: usize, n_tokens: usize, n_slots: usize) -> Sequences<'a> {
+        let [ids, starts] = [first, first + 1].map(|i| a.arg(i).ints([0; 3]));
+        Sequences { ids, starts, n_tokens, n_slots }
+    }
+
+    /// How many.
+    pub fn len(&self) -> usize {
+        self.ids.len()
+    }
+
+    /// The state that each starts from, zeros without one, and its tokens.
+    pub fn iter(&self) -> impl Iterator<Item = (Option<usize>, Range<usize>)> + '_ {
+        self.ids.iter().map(|&id| slot(id, self.n_slots)).zip(ranges(self.starts, self.n_tokens))
+    }
 }
 
 /// Tokens of each sequence. A query start counts as no less than those before it and as no more than the end, so no token

@@ -4,6 +4,7 @@
 use super::check::{self, Answer, ensure, product};
 use super::{Args, Output, Worker, ragged, recurrence};
 use crate::simd::{LANES, Simd, dispatch, math};
+use crate::tensor::Tensor;
 use llmrt_plugin::abi::op::StatesParams;
 use llmrt_plugin::{DType, NodeView, Reason};
 
@@ -36,41 +37,24 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     match &a.src[7] {
-        Some(starts) => scan_ragged(w, a, starts.ints([0; 3]), out),
+        Some(_) => scan_ragged(w, a, out),
         None => scan(w, a, out),
     }
 }
 
 /// Sequences of different lengths: threads share the heads, each with all sequences.
-fn scan_ragged(w: &mut Worker<'_>, a: &Args, starts: &[i32], out: Output<'_>) {
-    let (x, ids) = (a.arg(1), a.arg(6).ints([0; 3]));
-    let ([head_dim, n_heads, n_tokens, _], d_state) = (x.ne, a.arg(0).ne[0]);
-    let (n_seqs, size) = (ids.len(), head_dim * d_state);
-    let [y, states] = out.split_at(x.ne.iter().product());
-    let y = y.reshaped([head_dim, n_heads, n_tokens, 1]).tiles([head_dim, 1, n_tokens, 1]);
-    let states = states.reshaped([size, n_heads, n_seqs, 1]).tiles([size, 1, n_seqs, 1]);
-    for (mut y, mut states) in y.zip(states) {
-        let [_, heads, tokens, _] = y.dims();
-        let head = heads.start;
-        tokens.for_each(|token| y.row([head, token, 0]).fill(0.0));
-        for (seq, tokens) in ragged::ranges(starts, n_tokens).enumerate() {
-            let state = states.row([head, seq, 0]);
-            begin(a, head, ids[seq], state);
-            tokens.for_each(|token| token_of(w, a, [head, token, 0], state, y.row([head, token, 0])));
-        }
-    }
+fn scan_ragged(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    let ([head_dim, n_heads, n_tokens, _], states) = (a.arg(1).ne, a.arg(0));
+    let sequences = ragged::Sequences::bind(a, 6, n_tokens, states.ne[3]);
+    let (dims, size) = ([head_dim, n_heads, n_tokens], head_dim * states.ne[0]);
+    let begin = |at: [usize; 2], state: &mut [f32]| begin(states, at, state);
+    recurrence::scan_ragged(out, dims, size, &sequences, begin, |at, state, y| token_of(w, a, at, state, y));
 }
 
 /// The state that a head starts from.
-fn begin(a: &Args, head: usize, id: i32, state: &mut [f32]) {
-    let states = a.arg(0);
-    match ragged::slot(id, states.ne[3]) {
-        Some(slot) => {
-            let rows = state.chunks_exact_mut(states.ne[0].max(1)).enumerate();
-            rows.for_each(|(i, to)| to.copy_from_slice(states.row([i, head, slot])));
-        }
-        None => state.fill(0.0),
-    }
+fn begin(states: &Tensor, [head, slot]: [usize; 2], state: &mut [f32]) {
+    let rows = state.chunks_exact_mut(states.ne[0].max(1)).enumerate();
+    rows.for_each(|(i, to)| to.copy_from_slice(states.row([i, head, slot])));
 }
 
 /// A head's next token.
@@ -89,7 +73,10 @@ fn scan(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (n_tokens, size) = (x.ne[2], x.ne[0] * a.arg(0).ne[0]);
     for mut unit in recurrence::units(out, x.ne, size, n_states) {
         let (seq, head, state) = (unit.seq, unit.head, unit.state);
-        begin(a, head, ids[seq], state);
+        match ragged::slot(ids[seq], a.arg(0).ne[3]) {
+            Some(slot) => begin(a.arg(0), [head, slot], state),
+            None => state.fill(0.0),
+        }
         for token in 0..n_tokens {
             token_of(w, a, [head, token, seq], state, unit.y.row([head, token, seq]));
             let back = n_tokens - 1 - token;

@@ -19,6 +19,8 @@ const WARPS: usize = 8;
 
 /// `n` sources [S, H, n_tokens], of which one may be [S, H] for all tokens, then the states [S·S·H, n_seqs].
 fn supports(node: &NodeView<'_>, n: usize, of_all_tokens: Option<usize>) -> Answer {
+    // Sequences of different lengths have no kernel.
+    ensure(node.n_src() == n + 1, Reason::Param)?;
     let [s, h, n_tokens, _] = check::of(node, 0, DType::F32)?.ne();
     for i in 0..n {
         let n_tokens = if of_all_tokens == Some(i) { 1 } else { n_tokens };
@@ -52,6 +54,8 @@ fn linear(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
 }
 
 fn supports_delta(node: &NodeView<'_>) -> Answer {
+    // As in `supports`.
+    ensure(node.n_src() == 6, Reason::Param)?;
     let n_states = n_states(node)?;
     let ne = |i| check::of(node, i, DType::F32).map(|t| t.ne());
     let [s, h, n_tokens, n_seqs] = ne(2)?;

@@ -207,9 +207,9 @@ impl<R: Runner> EngineCore<R> {
         let refused = self.refuse(&plan);
         self.pending.extend(refused);
         match self.compute(&plan) {
-            Ok(Some((batch, rows))) => {
+            Ok(Some(batch)) => {
                 let mut events = std::mem::take(&mut self.pending);
-                self.complete(&batch, &rows, &mut events)?;
+                self.complete(&batch, &mut events)?;
                 return Ok(events);
             }
             Ok(None) => drop(self.scheduler.complete(&[])?),
@@ -219,7 +219,7 @@ impl<R: Runner> EngineCore<R> {
     }
 
     /// Executes a plan; nothing comes of one without chunks.
-    fn compute(&mut self, plan: &StepPlan) -> Result<Option<(Batch, Rows)>> {
+    fn compute(&mut self, plan: &StepPlan) -> Result<Option<Batch>> {
         self.runner.prepare()?;
         self.runner.move_blocks(plan)?;
         if plan.is_empty() {
@@ -236,12 +236,13 @@ impl<R: Runner> EngineCore<R> {
         let needs =
             batch.rows.iter().map(|row| self.requests.get(&running.get(&row.id)?.0)?.required_top_k());
         let needs: Vec<Option<usize>> = needs.collect();
-        let rows = self.runner.forward(&StepInputs { batch: &batch, needs })?;
-        Ok(Some((batch, rows)))
+        self.runner.forward(&StepInputs { batch: &batch, needs })?;
+        Ok(Some(batch))
     }
 
     /// Lets every request with logits pick its tokens.
-    fn complete(&mut self, batch: &Batch, rows: &Rows, events: &mut Vec<EngineEvent>) -> Result<()> {
+    fn complete(&mut self, batch: &Batch, events: &mut Vec<EngineEvent>) -> Result<()> {
+        let rows = self.runner.rows()?;
         let running = by_sequence(&self.scheduler);
         let mut by_request: BTreeMap<RequestId, Vec<usize>> = BTreeMap::new();
         for (i, row) in batch.rows.iter().enumerate() {

@@ -6,6 +6,7 @@ use crate::runner::DeviceRunner;
 use crate::sampler::{Candidate, Row};
 use crate::scheduler::{PreemptionCost, StepPlan};
 use crate::work::Work;
+use std::borrow::Cow;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -22,8 +23,11 @@ pub trait Runner {
     /// Executes the moves of a plan: swap-outs, swap-ins, then block copies one after the other.
     fn move_blocks(&mut self, plan: &StepPlan) -> Result<()>;
 
-    /// The requested logits of a batch.
-    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows>;
+    /// Computes a batch.
+    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<()>;
+
+    /// The requested logits of the last batch, which are valid until the next one.
+    fn rows(&self) -> Result<Rows<'_>>;
 
     /// The measured times of swapping and recomputing, once there are both.
     fn preemption_cost(&self) -> Option<PreemptionCost> {
@@ -63,16 +67,16 @@ pub struct StepInputs<'a> {
 
 /// Logits of a step.
 #[derive(Clone, PartialEq, Debug, Default)]
-pub struct Rows {
+pub struct Rows<'a> {
     /// Rows in all.
     pub n_rows: usize,
     /// Rows that were read whole, one after the other.
-    pub logits: Vec<f32>,
+    pub logits: Cow<'a, [f32]>,
     /// By row, the largest logits; empty for rows that were read whole. Without any rows, all were.
-    pub largest: Vec<Vec<Candidate>>,
+    pub largest: &'a [Vec<Candidate>],
 }
 
-impl Rows {
+impl Rows<'_> {
     /// The logits of row `i`.
     pub fn row(&self, i: usize) -> Row<'_> {
         let is_whole = |row: usize| self.largest.get(row).is_none_or(Vec::is_empty);
@@ -101,10 +105,13 @@ impl Runner for DeviceRunner {
         self.copy_blocks(&plan.block_copies)
     }
 
-    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<Rows> {
+    fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<()> {
         self.n_bytes_read = 0;
-        let results = DeviceRunner::forward(self, inputs.batch, inputs.needs.clone())?;
-        Ok(Rows { n_rows: inputs.batch.n_outputs(), logits: results.logits, largest: results.largest })
+        DeviceRunner::forward(self, inputs.batch, inputs.needs.clone())
+    }
+
+    fn rows(&self) -> Result<Rows<'_>> {
+        self.results()
     }
 
     fn preemption_cost(&self) -> Option<PreemptionCost> {

@@ -2,9 +2,11 @@
 
 use super::DeviceRunner;
 use crate::batch::Batch;
+use crate::core::Rows;
 use crate::device_topk::TopKRequest;
 use crate::error::Result;
-use crate::program::{Results, StepShape};
+use crate::program::StepShape;
+use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
 /// The programs of steps.
@@ -30,22 +32,33 @@ impl DeviceRunner {
         TopKRequest::new(needs, self.model().config.n_vocab, keep_from)
     }
 
-    /// The requested logits of a batch, of whose rows so many of the largest logits are needed (`None`: all). None when it has
-    /// no outputs.
-    pub(crate) fn forward(&mut self, batch: &Batch, needs: Vec<Option<usize>>) -> Result<Results> {
+    /// Computes a batch, of whose rows so many of the largest logits are needed (`None`: all).
+    pub(crate) fn forward(&mut self, batch: &Batch, needs: Vec<Option<usize>>) -> Result<()> {
         let request = self.top_k_request(needs);
         let padded = batch.padded(self.options.padding());
         let step = padded.as_ref().unwrap_or(batch);
         let started = Instant::now();
-        let results = self.run(step, &request, batch.n_outputs())?;
+        self.results.clear(batch.n_outputs());
+        self.run(step, &request)?;
         if batch.n_tokens() >= PREFILL_TOKENS + batch.n_seqs() {
             self.timed.prefill(started, batch.n_tokens());
         }
-        Ok(results)
+        Ok(())
     }
 
-    /// Runs a step and reads its first `n_rows` rows.
-    fn run(&mut self, batch: &Batch, request: &TopKRequest, n_rows: usize) -> Result<Results> {
+    /// The requested logits of the last step.
+    pub(crate) fn results(&self) -> Result<Rows<'_>> {
+        let results = &self.results;
+        let step = self.deployment.last.and_then(|shape| self.deployment.programs.get(&shape));
+        let logits = match step {
+            Some(step) if results.are_in_place => step.logits(&self.deployment.executor, results.n_rows)?,
+            _ => Cow::Borrowed(&results.logits[..]),
+        };
+        Ok(Rows { n_rows: results.n_rows, logits, largest: &results.largest })
+    }
+
+    /// Runs a step and reads its first rows.
+    fn run(&mut self, batch: &Batch, request: &TopKRequest) -> Result<()> {
         let shape = self.options.shape_of(batch);
         let shape = StepShape { batch: shape, n_picked: request.n_picked };
         let deployment = &mut self.deployment;
@@ -59,18 +72,16 @@ impl DeviceRunner {
                 return Err(e);
             }
             deployment.programs.without_picking(shape, &deployment.model)?;
-            return self.run(batch, request, n_rows);
+            return self.run(batch, request);
         }
         deployment.last = Some(shape);
         if let Ok(report) = deployment.executor.report(&deployment.programs[&shape].program) {
             self.work.add(report);
         }
-        if n_rows == 0 {
-            return Ok(Results::default());
+        if self.results.n_rows > 0 {
+            self.n_bytes_read = step.read(&mut deployment.executor, request, &mut self.results)?;
         }
-        let (results, n_bytes) = step.read(&mut deployment.executor, request, n_rows)?;
-        self.n_bytes_read = n_bytes;
-        Ok(results)
+        Ok(())
     }
 
     /// The programs of steps so far.

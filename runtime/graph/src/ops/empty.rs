@@ -39,7 +39,7 @@ fn find(rules: &Rules, cases: &[Case], dim: Dim) -> Option<Case> {
 }
 
 fn dims() -> impl Iterator<Item = Dim> {
-    (0..8).flat_map(|i| (0..4).map(move |d| (i, d)))
+    (0..9).flat_map(|i| (0..4).map(move |d| (i, d)))
 }
 
 fn having(cases: &[Case], (i, d): Dim, is: fn(u64) -> bool) -> impl Iterator<Item = &Case> {

@@ -64,20 +64,58 @@ pub(super) fn cases() -> Vec<Case> {
             finish(g, [q, k, v], n_gates, 1);
         }));
     }
+    for (lens, ids) in
+        [(&[3, 1, 0, 5][..], [2, -1, 0, 9]), (&[1, 1, 1, 1], [3, 2, 1, 0]), (&[9, 0, 0, 0], [1, 1, 1, 1])]
+    {
+        let starts: Vec<i32> = (0..=lens.len()).map(|i| lens[..i].iter().sum()).collect();
+        for n_gates in [1, 24] {
+            let name = format!("{lens:?} tokens by query starts, {n_gates} gates");
+            let (ids, starts) = (ids.to_vec(), starts.clone());
+            cases.push(Case::new(name, |g, ints| ragged(g, ints, [24, n_gates, 10], ids, starts)));
+        }
+    }
+    for wild in [[0, 4, 0, 4, 4], [-3, 2, 100, 5, 6], [i32::MIN, -1, 0, -1, i32::MAX]] {
+        cases.push(Case::new(format!("query starts {wild:?}"), |g, ints| {
+            ragged(g, ints, [17, 1, 7], vec![0, 1, 2, 3], wild.to_vec())
+        }));
+    }
     cases
 }
 
-/// Gates and state as in models: keys have length 1, gates are at most 1, beta is between 0 and 1.
+/// Sequences of different lengths: elements, gates and tokens; two heads of v on one of q and k, four states.
+fn ragged(
+    g: &mut Graph,
+    ints: &mut Vec<(Tensor, Vec<i32>)>,
+    [s, n_gates, n_tokens]: [u64; 3],
+    which: Vec<i32>,
+    from: Vec<i32>,
+) {
+    let [q, k] = ["q", "k"].map(|name| g.input(name, DType::F32, &[s, 1, n_tokens]));
+    let v = g.input("v", DType::F32, &[s, 2, n_tokens]);
+    let [k, gate, beta] = as_in_models(g, k, v, n_gates);
+    let states = g.input("states", DType::F32, &[s, s, 2, 4]);
+    let ids = g.input("ids", DType::I32, &[which.len() as u64]);
+    let starts = g.input("starts", DType::I32, &[from.len() as u64]);
+    ints.extend([(ids, which), (starts, from)]);
+    g.gated_delta_net_ragged(q, k, v, gate, beta, states, ids, starts);
+}
+
 fn finish(g: &mut Graph, [q, k, v]: [Tensor; 3], n_gates: u64, n_states: u32) {
+    let [s, h, _, n_seqs] = g.ne(v);
+    let [k, gate, beta] = as_in_models(g, k, v, n_gates);
+    let state = g.input("state", DType::F32, &[s, s, h, n_seqs]);
+    g.gated_delta_net(q, k, v, gate, beta, state, n_states);
+}
+
+/// k, gates and beta as in models: keys have length 1, gates are at most 1, beta is between 0 and 1.
+fn as_in_models(g: &mut Graph, k: Tensor, v: Tensor, n_gates: u64) -> [Tensor; 3] {
     let [s, h, n_tokens, n_seqs] = g.ne(v);
     let k = g.rms_norm(k, None, 1e-6);
     let k = g.scale(k, (s as f32).sqrt().recip());
     let gate = g.input("g", DType::F32, &[n_gates, h, n_tokens, n_seqs]);
     let gate = g.scale_bias(gate, 0.5, -0.5);
     let beta = g.input("beta", DType::F32, &[1, h, n_tokens, n_seqs]);
-    let beta = g.sigmoid(beta);
-    let state = g.input("state", DType::F32, &[s, s, h, n_seqs]);
-    g.gated_delta_net(q, k, v, gate, beta, state, n_states);
+    [k, gate, g.sigmoid(beta)]
 }
 
 #[cfg(test)]

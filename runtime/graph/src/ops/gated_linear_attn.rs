@@ -2,7 +2,8 @@
 //! (arXiv:2312.06635); the layout is ggml's, element j of row i of a state is S_ij.
 //!
 //! Result: F32 [S·H, n_tokens + S·n_seqs]: outputs, then the states after the last tokens. k, v, q, g are F32 [S, H,
-//! n_tokens], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one sequence after the other.
+//! n_tokens], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one sequence after the other. With ids
+//! of states and query starts, sequences have different lengths, and state is [S·S·H, n_slots].
 
 use super::recurrence::{self, SIZES};
 use super::{Inferred, Rules, case::Case, check, value::Value};
@@ -25,6 +26,23 @@ impl Graph {
         let params = GatedLinearAttnParams { scale }.to_bytes();
         self.push(Op::GatedLinearAttn, &[k, v, q, g, state].map(Some), &params)
     }
+
+    /// The same for sequences of different lengths: `states` [S·S·H, n_slots], `ids` [n_seqs], `query_starts` [n_seqs + 1].
+    #[allow(clippy::too_many_arguments)]
+    pub fn gated_linear_attn_ragged(
+        &mut self,
+        k: Tensor,
+        v: Tensor,
+        q: Tensor,
+        g: Tensor,
+        states: Tensor,
+        ids: Tensor,
+        query_starts: Tensor,
+        scale: f32,
+    ) -> Tensor {
+        let params = GatedLinearAttnParams { scale }.to_bytes();
+        self.push(Op::GatedLinearAttn, &[k, v, q, g, states, ids, query_starts].map(Some), &params)
+    }
 }
 
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
@@ -37,7 +55,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
 fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     let scale = GatedLinearAttnParams::from_bytes(params).unwrap_or_default().scale;
     let [k, v, q, g] = std::array::from_fn(|i| check::arg(src, i).floats());
-    recurrence::scan(check::arg(src, 0), check::arg(src, 4), |at, state, y| {
+    recurrence::scan(src, 4, |at, state, y| {
         for j in 0..at.s {
             let mut sum = 0.0;
             for i in 0..at.s {
@@ -66,6 +84,10 @@ fn cases() -> Vec<Case> {
         let states = g.input("states", DType::F32, &[32 * 32 * 2, 5]);
         let state = g.slice(states, 1, 1, 3);
         g.gated_linear_attn(k, v, q, gate, state, -3.0);
+    }));
+    cases.extend(recurrence::ragged_cases(|g, dims, [state, ids, starts]| {
+        let [k, v, q, gate] = ["k", "v", "q", "g"].map(|name| g.input(name, DType::F32, &dims));
+        g.gated_linear_attn_ragged(k, v, q, gate, state, ids, starts, 0.5);
     }));
     cases
 }

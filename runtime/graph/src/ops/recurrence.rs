@@ -1,15 +1,19 @@
 //! What ops share that pass a state from token to token: `rwkv_wkv6`, `rwkv_wkv7` and `gated_linear_attn`.
 //!
-//! Tokens of all sequences stand one after the other, the same number of each. Each head has a state of S × S
-//! elements. The result [S·H, n_tokens + S·n_seqs] holds the outputs of all tokens, then the states [S·S·H, n_seqs]
-//! after the last ones (ggml's layout).
+//! Tokens of all sequences stand one after the other. Each head has a state of S × S elements. The result [S·H, n_tokens +
+//! S·n_seqs] holds the outputs of all tokens, then the states [S·S·H, n_seqs] after the last ones (ggml's layout).
+//!
+//! With ids of states and query starts, sequences have different lengths: the tokens of sequence i are those from query
+//! start i on, it starts from state ids[i] (zeros if there is none), and tokens of no sequence give zeros.
 
-use super::{Inferred, check, value::Value};
-use crate::tensor::TensorDef;
+use super::{Inferred, case::Case, check, ragged, value::Value};
+use crate::graph::Graph;
+use crate::tensor::{Tensor, TensorDef};
 use llmrt_abi::DType;
 
 /// The shape rule: `named` sources [S, H, n_tokens] from the first on, but `[S, H]` where the name is `time_first`;
-/// after them the state [S·S·H, n_seqs].
+/// after them the state [S·S·H, n_slots]; after it ids [n_seqs] and query starts [n_seqs + 1], or neither: then all slots
+/// have a sequence, with the same number of tokens.
 pub(super) fn infer(src: &[Option<&TensorDef>], names: &[&str]) -> Inferred {
     let [s, h, n_tokens, _] = check::floats(src, 0, names[0])?.ne;
     for (i, what) in names.iter().enumerate() {
@@ -20,14 +24,18 @@ pub(super) fn infer(src: &[Option<&TensorDef>], names: &[&str]) -> Inferred {
         }
     }
     let state = check::floats(src, names.len(), "state")?.ne;
-    let n_seqs = state[1];
+    let n_slots = state[1];
     let size = check::product(&[s, s, h])?;
-    if state != [size, n_seqs, 1, 1] {
+    if state != [size, n_slots, 1, 1] {
         return Err(format!("state is {state:?}, expected {size} elements for each sequence"));
     }
-    if !n_tokens.is_multiple_of(n_seqs) {
-        return Err(format!("{n_tokens} tokens are not the same number of each of {n_seqs} sequences"));
-    }
+    let n_seqs = match ragged::is(src, names.len() + 1) {
+        true => ragged::check(src, names.len() + 1)?,
+        false if n_tokens.is_multiple_of(n_slots) => n_slots,
+        false => {
+            return Err(format!("{n_tokens} tokens are not the same number of each of {n_slots} sequences"));
+        }
+    };
     let n_rows = check::product(&[s, n_seqs])?.checked_add(n_tokens).ok_or("the result is too big")?;
     Ok((DType::F32, [check::product(&[s, h])?, n_rows, 1, 1]))
 }
@@ -42,23 +50,59 @@ pub(super) struct At {
     pub s: usize,
 }
 
-/// The result of the op: `step` turns the state [S][S] of a head in place and writes the token's S outputs.
-pub(super) fn scan(x: &Value, state: &Value, step: impl Fn(&At, &mut [f32], &mut [f32])) -> Value {
+/// The result of an op whose state is source `state_at`: `step` turns the state [S][S] of a head in place and writes the
+/// token's S outputs.
+pub(super) fn scan(
+    src: &[Option<&Value>],
+    state_at: usize,
+    step: impl Fn(&At, &mut [f32], &mut [f32]),
+) -> Value {
+    let (x, states) = (check::arg(src, 0), check::arg(src, state_at));
     let [s, h, n_tokens, _] = x.ne.map(|n| n as usize);
-    let n_seqs = state.ne[1] as usize;
-    let per_seq = n_tokens / n_seqs;
+    let sequences = ragged::sequences(src, state_at + 1, n_tokens, states.ne[1] as usize);
+    let n_rows = n_tokens + s * sequences.len();
     let mut y = vec![0.0; s * h * n_tokens];
-    let mut states = state.floats().to_vec();
-    for token in 0..n_tokens {
-        for head in 0..h {
-            let at = At { row: (token * h + head) * s, head: head * s, s };
-            let first = (token / per_seq * h + head) * s * s;
-            step(&at, &mut states[first..first + s * s], &mut y[at.row..at.row + s]);
+    let mut kept = vec![];
+    for (slot, tokens) in sequences {
+        let mut state = slot.map_or_else(|| vec![0.0; s * s * h], |slot| states.row(slot).to_vec());
+        for token in tokens {
+            for head in 0..h {
+                let at = At { row: (token * h + head) * s, head: head * s, s };
+                let state = &mut state[head * s * s..][..s * s];
+                step(&at, state, &mut y[at.row..at.row + s]);
+            }
         }
+        kept.extend(state);
     }
-    y.extend(states);
-    let n_rows = n_tokens + s * n_seqs;
+    y.extend(kept);
     Value::f32([(s * h) as u64, n_rows as u64, 1, 1], y)
+}
+
+/// Cases of sequences of different lengths: `build` gets S, H and the number of tokens, and then the state, ids and query
+/// starts.
+pub(super) fn ragged_cases(build: impl Fn(&mut Graph, [u64; 3], [Tensor; 3])) -> Vec<Case> {
+    let mut cases = vec![];
+    for (lens, which) in [
+        (&[3, 1, 0, 5][..], [2, -1, 0, 9]),
+        (&[1, 1, 1, 1], [3, 2, 1, 0]),
+        (&[9, 0, 0, 0], [1, 1, i32::MIN, i32::MAX]),
+    ] {
+        let starts: Vec<i32> = (0..=lens.len()).map(|i| lens[..i].iter().sum()).collect();
+        cases.push((format!("{lens:?} tokens by query starts"), [16, 3, 10], which.to_vec(), starts));
+    }
+    for wild in [[0, 4, 0, 4, 4], [-3, 2, 100, 5, 6], [i32::MIN, -1, 0, -1, i32::MAX]] {
+        cases.push((format!("query starts {wild:?}"), [33, 2, 7], vec![0, 1, 2, 3], wild.to_vec()));
+    }
+    let case = |(name, [s, h, n_tokens], which, from): (String, [u64; 3], Vec<i32>, Vec<i32>)| {
+        Case::new(name, |g, ints| {
+            let state = g.input("state", DType::F32, &[s * s * h, 4]);
+            let ids = g.input("ids", DType::I32, &[which.len() as u64]);
+            let starts = g.input("starts", DType::I32, &[from.len() as u64]);
+            ints.extend([(ids, which), (starts, from)]);
+            build(g, [s, h, n_tokens], [state, ids, starts]);
+        })
+    };
+    cases.into_iter().map(case).collect()
 }
 
 /// S, H, tokens of each sequence and sequences of the cases.

@@ -3,7 +3,8 @@
 //!
 //! Result: F32 [S·H, n_tokens + S·n_seqs]: outputs, then the states after the last tokens. k, v, r, time_decay are F32
 //! [S, H, n_tokens], time_first is [S, H], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one
-//! sequence after the other.
+//! sequence after the other. With ids of states and query starts, sequences have different lengths, and state is [S·S·H,
+//! n_slots].
 
 use super::recurrence::{self, SIZES};
 use super::{Inferred, Rules, case::Case, check, value::Value};
@@ -26,6 +27,23 @@ impl Graph {
         let src = [k, v, r, time_first, time_decay, state].map(Some);
         self.push(Op::RwkvWkv6, &src, &[])
     }
+
+    /// The same for sequences of different lengths: `states` [S·S·H, n_slots], `ids` [n_seqs], `query_starts` [n_seqs + 1].
+    #[allow(clippy::too_many_arguments)]
+    pub fn rwkv_wkv6_ragged(
+        &mut self,
+        k: Tensor,
+        v: Tensor,
+        r: Tensor,
+        time_first: Tensor,
+        time_decay: Tensor,
+        states: Tensor,
+        ids: Tensor,
+        query_starts: Tensor,
+    ) -> Tensor {
+        let src = [k, v, r, time_first, time_decay, states, ids, query_starts].map(Some);
+        self.push(Op::RwkvWkv6, &src, &[])
+    }
 }
 
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
@@ -36,7 +54,7 @@ fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
 
 fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {
     let [k, v, r, first, decay] = std::array::from_fn(|i| check::arg(src, i).floats());
-    recurrence::scan(check::arg(src, 0), check::arg(src, 5), |at, state, y| {
+    recurrence::scan(src, 5, |at, state, y| {
         for j in 0..at.s {
             let mut sum = 0.0;
             for i in 0..at.s {
@@ -68,6 +86,11 @@ fn cases() -> Vec<Case> {
         let states = g.input("states", DType::F32, &[32 * 32 * 2, 5]);
         let state = g.slice(states, 1, 1, 3);
         g.rwkv_wkv6(k, v, r, first, decay, state);
+    }));
+    cases.extend(recurrence::ragged_cases(|g, dims, [state, ids, starts]| {
+        let [k, v, r, decay] = ["k", "v", "r", "decay"].map(|name| g.input(name, DType::F32, &dims));
+        let first = g.input("first", DType::F32, &dims[..2]);
+        g.rwkv_wkv6_ragged(k, v, r, first, decay, state, ids, starts);
     }));
     cases
 }

@@ -2,7 +2,8 @@
 //! RWKV 7 (arXiv:2503.14456, §4); the layout is ggml's, element j of row i of a state is S_ij.
 //!
 //! Result: F32 [S·H, n_tokens + S·n_seqs]: outputs, then the states after the last tokens. r, w, k, v, a, b are F32 [S,
-//! H, n_tokens], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one sequence after the other.
+//! H, n_tokens], state is [S·S·H, n_seqs]; each sequence has n_tokens / n_seqs tokens, one sequence after the other. With
+//! ids of states and query starts, sequences have different lengths, and state is [S·S·H, n_slots].
 
 use super::recurrence::{self, SIZES};
 use super::{Inferred, Rules, case::Case, check, value::Value};
@@ -26,6 +27,23 @@ impl Graph {
     ) -> Tensor {
         self.push(Op::RwkvWkv7, &[r, w, k, v, a, b, state].map(Some), &[])
     }
+
+    /// The same for sequences of different lengths: `states` [S·S·H, n_slots], `ids` [n_seqs], `query_starts` [n_seqs + 1].
+    #[allow(clippy::too_many_arguments)]
+    pub fn rwkv_wkv7_ragged(
+        &mut self,
+        r: Tensor,
+        w: Tensor,
+        k: Tensor,
+        v: Tensor,
+        a: Tensor,
+        b: Tensor,
+        states: Tensor,
+        ids: Tensor,
+        query_starts: Tensor,
+    ) -> Tensor {
+        self.push(Op::RwkvWkv7, &[r, w, k, v, a, b, states, ids, query_starts].map(Some), &[])
+    }
 }
 
 pub(super) const RULES: Rules = Rules { infer, reference, decompose: None, cases };
@@ -36,7 +54,7 @@ fn infer(src: &[Option<&TensorDef>], _params: &[u8]) -> Inferred {
 
 fn reference(src: &[Option<&Value>], _params: &[u8]) -> Value {
     let [r, w, k, v, a, b] = std::array::from_fn(|i| check::arg(src, i).floats());
-    recurrence::scan(check::arg(src, 0), check::arg(src, 6), |at, state, y| {
+    recurrence::scan(src, 6, |at, state, y| {
         for (i, row) in state.chunks_exact_mut(at.s).enumerate() {
             let removed: f64 = (0..at.s).map(|j| a[at.row + j] as f64 * row[j] as f64).sum();
             let mut sum = 0.0;
@@ -69,6 +87,11 @@ fn cases() -> Vec<Case> {
         let states = g.input("states", DType::F32, &[32 * 32 * 2, 5]);
         let state = g.slice(states, 1, 1, 2);
         g.rwkv_wkv7(r, w, k, v, a, b, state);
+    }));
+    cases.extend(recurrence::ragged_cases(|g, dims, [state, ids, starts]| {
+        let [r, w, k, v, a, b] = ["r", "w", "k", "v", "a", "b"].map(|name| g.input(name, DType::F32, &dims));
+        let [a, b] = [a, b].map(|t| g.scale(t, (dims[0] as f32).sqrt().recip()));
+        g.rwkv_wkv7_ragged(r, w, k, v, a, b, state, ids, starts);
     }));
     cases
 }

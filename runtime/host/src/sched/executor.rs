@@ -244,15 +244,20 @@ impl Executor {
 
     /// The bytes of an output of the last run: in place, if the CPU reaches them there.
     pub fn output(&self, program: &Program, t: Tensor) -> Result<Cow<'_, [u8]>> {
-        let (device, place) = self.output_place(program, t)?;
-        let tensor = describe(program.graph.def(t), Some(&place));
-        let all = 0..program.graph.def(t).n_bytes();
-        if let Some(bytes) = self.in_place(device, &place, &tensor, &all)? {
+        if let Some(bytes) = self.output_in_place(program, t)? {
             return Ok(Cow::Borrowed(bytes));
         }
-        let mut bytes = vec![0; all.end as usize];
-        place.buffer.get(&tensor, &mut bytes, 0)?;
+        let (_, place) = self.output_place(program, t)?;
+        let mut bytes = vec![0; program.graph.def(t).n_bytes() as usize];
+        place.buffer.get(&describe(program.graph.def(t), Some(&place)), &mut bytes, 0)?;
         Ok(Cow::Owned(bytes))
+    }
+
+    /// The bytes of an output of the last run, if the CPU reaches them where they are.
+    pub fn output_in_place(&self, program: &Program, t: Tensor) -> Result<Option<&[u8]>> {
+        let (device, place) = self.output_place(program, t)?;
+        let def = program.graph.def(t);
+        self.in_place(device, &place, &describe(def, Some(&place)), &(0..def.n_bytes()))
     }
 
     /// The bytes `part` of an output of the last run, in one piece or several: in place if the CPU reaches them there, else

@@ -1,7 +1,7 @@
 //! Mamba 2 (arXiv 2405.21060): no attention; each layer is a scan whose state is all that a sequence keeps.
 
 use super::Arch;
-use crate::blocks::{head, mamba2, mamba2_output, token_embedding};
+use crate::blocks::{head, mamba2_mixer, token_embedding};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind, SsmConfig};
 use crate::error::Result;
@@ -23,8 +23,6 @@ fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
 
 fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let [y, gate] = mamba2(b, h)?; // [n_inner, n_tokens]
-    let [y, gate, x] = b.keep_outputs([y, gate, x]); // [.., n]: in the last layer the outputs alone
-    let y = mamba2_output(b, y, gate)?; // [n_embd, n]
+    let [y, x] = mamba2_mixer(b, h, x)?; // [n_embd, n]: in the last layer the outputs alone
     Ok(b.add("l_out", y, x))
 }

@@ -3,6 +3,7 @@
 mod afmoe;
 mod arctic;
 mod baichuan;
+mod bailingmoe3;
 mod bloom;
 mod cohere2moe;
 mod command_r;
@@ -11,6 +12,7 @@ mod deepseek;
 mod deepseek2;
 mod exaone4;
 mod falcon;
+mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
@@ -20,21 +22,29 @@ mod gpt_like;
 mod gpt_oss;
 mod gptneox;
 mod granite;
+mod granitehybrid;
 mod grok;
 mod grovemoe;
 mod hrm_text;
 mod hunyuan;
+mod jamba;
+mod kimi_k3;
+mod kimi_linear;
 mod laguna;
+mod lfm2;
 mod llama;
 mod llama4;
 mod llama_like;
+mod mamba;
 mod mamba2;
 mod mimo2;
 mod minicpm3;
+mod minimax_01;
 mod mistral3;
 mod mpt;
 mod muse_glimmer;
 mod nanbeige;
+mod nemotron_h;
 mod olmo;
 mod olmo2;
 mod olmoe;
@@ -42,12 +52,16 @@ mod openelm;
 mod phi2;
 mod phi3;
 mod plamo;
+mod plamo2;
 mod plamo3;
 mod qwen2;
 mod qwen3;
 mod qwen3moe;
+mod qwen3next;
 mod qwen3vl;
 mod refact;
+mod rwkv6;
+mod rwkv7;
 mod seed_oss;
 mod smallthinker;
 mod spark2_5;
@@ -57,7 +71,7 @@ mod talkie;
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::{Error, Result};
-use llmrt_gguf::{Metadata, printable_name};
+use llmrt_gguf::{Metadata, nearest, printable_name};
 use llmrt_graph::Tensor;
 
 /// By their `general.architecture`.
@@ -65,9 +79,11 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("afmoe", &afmoe::ARCH),
     ("arcee", &llama_like::ARCEE),
     ("arctic", &arctic::ARCH),
+    ("arwkv7", &rwkv7::ARWKV7),
     ("baichuan", &baichuan::ARCH),
     ("bailingmoe", &deepseek::BAILINGMOE),
     ("bailingmoe2", &qwen3moe::BAILINGMOE2),
+    ("bailingmoe3", &bailingmoe3::ARCH),
     ("bloom", &bloom::ARCH),
     ("chatglm", &llama_like::CHATGLM),
     ("codeshell", &gpt_like::CODESHELL),
@@ -86,6 +102,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("exaone-moe", &qwen3moe::EXAONE_MOE),
     ("exaone4", &exaone4::ARCH),
     ("falcon", &falcon::ARCH),
+    ("falcon-h1", &falcon_h1::ARCH),
     ("gemma", &gemma::ARCH),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
@@ -96,6 +113,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("gptneox", &gptneox::ARCH),
     ("granite", &granite::ARCH),
     ("granite_swa", &granite::GRANITE_SWA),
+    ("granitehybrid", &granitehybrid::ARCH),
     ("granitemoe", &granite::GRANITEMOE),
     ("grok", &grok::ARCH),
     ("grovemoe", &grovemoe::ARCH),
@@ -107,16 +125,23 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("internlm2", &llama_like::INTERNLM2),
     ("jais", &gpt_like::JAIS),
     ("jais2", &gpt_like::JAIS2),
+    ("jamba", &jamba::ARCH),
+    ("kimi-k3", &kimi_k3::ARCH),
+    ("kimi-linear", &kimi_linear::ARCH),
     ("laguna", &laguna::ARCH),
+    ("lfm2", &lfm2::ARCH),
+    ("lfm2moe", &lfm2::ARCH),
     ("llama", &llama::ARCH),
     ("llama4", &llama4::ARCH),
     ("maincoder", &hunyuan::MAINCODER),
+    ("mamba", &mamba::ARCH),
     ("mamba2", &mamba2::ARCH),
     ("maple", &qwen3moe::MAPLE),
     ("mellum", &qwen3moe::MELLUM),
     ("mimo2", &mimo2::ARCH),
     ("minicpm", &granite::MINICPM),
     ("minicpm3", &minicpm3::ARCH),
+    ("minimax-01", &minimax_01::ARCH),
     ("minimax-m2", &olmoe::MINIMAX_M2),
     ("mistral3", &mistral3::ARCH),
     ("mistral4", &deepseek2::MISTRAL4),
@@ -124,6 +149,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("muse-glimmer", &muse_glimmer::ARCH),
     ("nanbeige", &nanbeige::ARCH),
     ("nemotron", &gpt_like::NEMOTRON),
+    ("nemotron_h", &nemotron_h::ARCH),
+    ("nemotron_h_moe", &nemotron_h::ARCH),
     ("olmo", &olmo::ARCH),
     ("olmo2", &olmo2::ARCH),
     ("olmoe", &olmoe::ARCH),
@@ -135,6 +162,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("phi3", &phi3::ARCH),
     ("phimoe", &deepseek::PHIMOE),
     ("plamo", &plamo::ARCH),
+    ("plamo2", &plamo2::ARCH),
     ("plamo3", &plamo3::ARCH),
     ("pockettts", &gpt_like::POCKETTTS),
     ("qwen", &llama_like::QWEN),
@@ -142,11 +170,17 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("qwen2moe", &deepseek::QWEN2MOE),
     ("qwen2vl", &llama_like::QWEN2VL),
     ("qwen3", &qwen3::ARCH),
+    ("qwen35", &qwen3next::QWEN3_5),
+    ("qwen35moe", &qwen3next::QWEN3_5),
     ("qwen3moe", &qwen3moe::ARCH),
+    ("qwen3next", &qwen3next::QWEN3_NEXT),
     ("qwen3tts", &qwen3vl::QWEN3TTS),
     ("qwen3vl", &qwen3vl::ARCH),
     ("qwen3vlmoe", &qwen3moe::QWEN3VLMOE),
     ("refact", &refact::ARCH),
+    ("rwkv6", &rwkv6::RWKV6),
+    ("rwkv6qwen2", &rwkv6::RWKV6_QWEN2),
+    ("rwkv7", &rwkv7::RWKV7),
     ("seed_oss", &seed_oss::ARCH),
     ("smallthinker", &smallthinker::ARCH),
     ("smollm3", &llama_like::SMOLLM3),
@@ -193,7 +227,7 @@ pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let known = ARCHS.iter().find(|(name, _)| *name == found);
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
         found: printable_name(found).into_owned(),
-        expected: architectures().collect::<Vec<_>>().join(", "),
+        nearest: nearest(found, architectures(), 5).join(", "),
     })?;
     Ok((found, arch))
 }

@@ -113,7 +113,7 @@ fn times_scales(b: &mut Builder<'_>, name: &str, n_expert: u64, y: Tensor, ids: 
 }
 
 /// [n, n_used, n_tokens] to [n, n_tokens].
-fn sum_used(b: &mut Builder<'_>, y: Tensor) -> Tensor {
+pub(crate) fn sum_used(b: &mut Builder<'_>, y: Tensor) -> Tensor {
     let ([n, n_used, n_tokens, _], nb) = (b.g.ne(y), b.g.def(y).nb);
     let mut one = |i| b.g.view(y, [n, n_tokens, 1, 1], [nb[0], nb[2], nb[3], nb[3]], i * nb[1]);
     let parts: Vec<Tensor> = (0..n_used).map(&mut one).collect();

@@ -14,17 +14,14 @@ pub(super) fn glu(b: &mut Builder<'_>, glu: &Glu, gate: Tensor, up: Option<Tenso
     let (limit, is_late) = match glu {
         Glu::Plain(activation) => return b.g.glu(*activation, gate, up),
         Glu::Oai => return b.g.swiglu_oai(gate, up, OAI_ALPHA, OAI_LIMIT),
+        Glu::SoftBounded { beta, linear_beta } => return soft_bounded(b, *beta, *linear_beta, gate, up),
         Glu::BoundedGate(limits) => (limit_of(limits, b.il()), false),
         Glu::BoundedSilu(limits) => (limit_of(limits, b.il()), true),
     };
     if limit <= 0.0 {
         return b.g.glu(Activation::Silu, gate, up);
     }
-    let n_ff = b.g.ne(gate)[0] / 2;
-    let (gate, up) = match up {
-        Some(up) => (gate, up),
-        None => (b.g.slice(gate, 0, 0, n_ff), b.g.slice(gate, 0, n_ff, n_ff)),
-    };
+    let (gate, up) = halves(b, gate, up);
     let up = b.g.clamp(up, -limit, limit);
     if !is_late {
         let gate = b.g.clamp(gate, f32::NEG_INFINITY, limit);
@@ -33,4 +30,35 @@ pub(super) fn glu(b: &mut Builder<'_>, glu: &Glu, gate: Tensor, up: Option<Tenso
     let gate = b.g.silu(gate);
     let gate = b.g.clamp(gate, f32::NEG_INFINITY, limit);
     b.g.mul(gate, up)
+}
+
+fn soft_bounded(
+    b: &mut Builder<'_>,
+    beta: f32,
+    linear_beta: f32,
+    gate: Tensor,
+    up: Option<Tensor>,
+) -> Tensor {
+    let (gate, up) = halves(b, gate, up);
+    let soft = soft_bound(b, beta, gate);
+    let gated = b.g.glu(Activation::Sigmoid, gate, Some(soft));
+    let up = soft_bound(b, linear_beta, up);
+    b.g.mul(gated, up)
+}
+
+fn soft_bound(b: &mut Builder<'_>, c: f32, x: Tensor) -> Tensor {
+    if c <= 0.0 {
+        return x;
+    }
+    let x = b.g.scale(x, c.recip());
+    let x = b.g.tanh(x);
+    b.g.scale(x, c)
+}
+
+fn halves(b: &mut Builder<'_>, gate: Tensor, up: Option<Tensor>) -> (Tensor, Tensor) {
+    let n_ff = b.g.ne(gate)[0] / 2;
+    match up {
+        Some(up) => (gate, up),
+        None => (b.g.slice(gate, 0, 0, n_ff), b.g.slice(gate, 0, n_ff, n_ff)),
+    }
 }

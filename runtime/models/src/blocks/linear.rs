@@ -26,6 +26,13 @@ impl Builder<'_> {
         Ok(self.name(y, name))
     }
 
+    /// w·x: [n_out, n]. Of matrices whose scales and biases do not count, but the scales of NVFP4.
+    pub(crate) fn matmul(&mut self, name: &str, n_out: u64, x: Tensor) -> Result<Tensor> {
+        let (y, dtype) = self.product(name, n_out, x)?;
+        let y = if dtype == DType::NVFP4 { self.times_scale(name, y)? } else { y };
+        Ok(self.name(y, name))
+    }
+
     fn product(&mut self, name: &str, n_out: u64, x: Tensor) -> Result<(Tensor, DType)> {
         let n_in = self.g.ne(x)[0];
         let w = self.weight(&format!("{name}.weight"), &[n_in, n_out], Role::Matrix)?;

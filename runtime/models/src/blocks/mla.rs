@@ -2,7 +2,7 @@
 //! cached, a latent vector and a rotated key for each token. Scores are products with cached rows, since
 //! qᵀ(W·c) = (Wᵀq)ᵀc; and a head's result is its matrix of V times the weighted sum of latent vectors.
 
-use super::attention::{attention_temperature, cached_rows, paged, rope};
+use super::attention::{attention_output, attention_temperature, cached_rows, paged, rope};
 use crate::builder::Builder;
 use crate::cache::{PagedLayer, ValueRows};
 use crate::error::Result;
@@ -33,14 +33,18 @@ pub(crate) fn mla(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
 
 /// The heads' values, mixed: [n_embd, n].
 pub(crate) fn mla_output(b: &mut Builder<'_>, latent: Tensor) -> Result<Tensor> {
+    let v = mla_values(b, latent)?;
+    attention_output(b, v)
+}
+
+/// The heads' values: [v_dim * n_head, n].
+pub(crate) fn mla_values(b: &mut Builder<'_>, latent: Tensor) -> Result<Tensor> {
     let (cfg, n_head, n) = (&b.cfg.mla, b.layer().n_head, b.g.ne(latent)[1]);
     let v_b = b.weight("attn_v_b.weight", &[cfg.kv_rank, cfg.v_dim, n_head], Role::Matrix)?;
     let latent = b.g.split_heads(latent, n_head); // [kv_rank, n_head, n]
     let v = times_heads(b, v_b, latent); // [v_dim, n_head, n]
     let v = b.g.cont(v);
-    let v = b.g.reshape(v, &[cfg.v_dim * n_head, n]);
-    let y = b.linear("attn_output", b.cfg.n_embd, v)?;
-    Ok(b.name(y, "attn_out"))
+    Ok(b.g.reshape(v, &[cfg.v_dim * n_head, n]))
 }
 
 /// Queries as cached rows are: the part without rotation times the head's matrix of K, then the rotated part.
@@ -76,6 +80,7 @@ fn keys(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let key = b.g.slice(both, 0, cfg.kv_rank, cfg.n_rope);
     let key = b.g.split_heads(key, 1);
     let key = rope(b, "k_pe", key)?; // [n_rope, 1, n_tokens]
+    let key = if b.g.def(key).is_contiguous() { key } else { b.g.cont(key) };
     let key = b.g.reshape(key, &[cfg.n_rope, n_tokens]);
     let rows = b.g.concat(latent, key, 0);
     Ok(b.name(rows, "Kcur"))

@@ -3,15 +3,25 @@
 mod decoder;
 
 mod attention;
+mod delta_net;
 mod embedding;
 mod experts;
 mod ffn;
 mod glu;
 mod head;
+mod hybrid;
+mod kda;
+mod latent;
+mod lightning;
 mod linear;
 mod mla;
 mod moe;
+mod recurrent;
 mod router;
+mod rwkv;
+mod rwkv6;
+mod rwkv7;
+mod short_conv;
 mod ssm;
 
 pub(crate) use attention::{
@@ -19,11 +29,19 @@ pub(crate) use attention::{
     normed_attention, qkv, rope, self_attention,
 };
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
+pub(crate) use delta_net::delta_net_mixer;
 pub(crate) use embedding::{position_embedding, token_embedding};
-pub(crate) use experts::{Bank, experts};
+pub(crate) use experts::{Bank, experts, sum_used};
 pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
 pub(crate) use head::{head, logits};
-pub(crate) use mla::{mla, mla_output};
-pub(crate) use moe::{experts_if_routed, moe};
+pub(crate) use hybrid::{hybrid, mix_by_attention};
+pub(crate) use kda::kda_mixer;
+pub(crate) use lightning::lightning_mixer;
+pub(crate) use mla::{mla, mla_output, mla_values};
+pub(crate) use moe::{dense_or_experts, experts_if_routed, moe};
 pub(crate) use router::{Route, route, router_logits};
-pub(crate) use ssm::{mamba2, mamba2_output};
+pub(crate) use rwkv::rwkv_layer;
+pub(crate) use rwkv6::rwkv6;
+pub(crate) use rwkv7::rwkv7;
+pub(crate) use short_conv::short_conv_mixer;
+pub(crate) use ssm::{SsmScan, mamba_mixer, mamba_output, mamba2_mixer};

@@ -1,11 +1,12 @@
 //! Mixture of experts: each token goes through the few experts its router likes best, and through what all share.
 
-use super::experts::{Bank, experts};
+use super::experts::Bank;
 use super::glu::glu;
+use super::latent::latent_experts;
 use super::router::{route, router_logits};
 use super::swiglu;
 use crate::builder::Builder;
-use crate::config::MoeConfig;
+use crate::config::{ExpertActivation, MoeConfig};
 use crate::error::Result;
 use llmrt_graph::{Role, Tensor};
 
@@ -24,7 +25,7 @@ pub(crate) fn moe(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let logits = router_logits(b, cfg, x)?; // [n_expert, n_tokens]
     let route = route(b, cfg, logits)?;
     let bank = Bank::of_layer(b, cfg);
-    let chosen = experts(b, cfg, &bank, x, route)?;
+    let chosen = latent_experts(b, cfg, &bank, x, route)?;
     if cfg.n_ff_shared == 0 {
         return Ok(chosen);
     }
@@ -32,11 +33,28 @@ pub(crate) fn moe(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     Ok(b.add("ffn_out", chosen, shared))
 }
 
+/// As `swiglu_or_experts`, of models whose dense FFNs have what is between the matrices beside experts.
+pub(crate) fn dense_or_experts(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (Some(cfg), false) = (&b.cfg.moe, b.layer().is_moe) else { return moe(b, x) };
+    let h = hidden(b, cfg, ["ffn_gate", "ffn_up"], b.layer().n_ff, x)?;
+    let y = b.ffn_linear("ffn_down", b.cfg.n_embd, h)?;
+    Ok(b.name(y, "ffn_out"))
+}
+
+/// What the last matrix of an FFN takes that all tokens go through: [n_ff, n].
+fn hidden(b: &mut Builder<'_>, cfg: &MoeConfig, names: [&str; 2], n_ff: u64, x: Tensor) -> Result<Tensor> {
+    let up = b.ffn_linear(names[1], n_ff, x)?;
+    if cfg.activation == ExpertActivation::ReluSquared {
+        let h = b.g.relu(up);
+        return Ok(b.g.sqr(h));
+    }
+    let gate = b.ffn_linear(names[0], n_ff, x)?;
+    Ok(glu(b, &cfg.glu_shared, gate, Some(up)))
+}
+
 /// The FFN that all tokens go through.
 fn shared(b: &mut Builder<'_>, cfg: &MoeConfig, x: Tensor) -> Result<Tensor> {
-    let up = b.ffn_linear("ffn_up_shexp", cfg.n_ff_shared, x)?;
-    let gate = b.ffn_linear("ffn_gate_shexp", cfg.n_ff_shared, x)?;
-    let h = glu(b, &cfg.glu_shared, gate, Some(up)); // [n_ff_shared, n]
+    let h = hidden(b, cfg, ["ffn_gate_shexp", "ffn_up_shexp"], cfg.n_ff_shared, x)?; // [n_ff_shared, n]
     let y = b.ffn_linear("ffn_down_shexp", b.cfg.n_embd, h)?;
     if !cfg.gates_shared {
         return Ok(y);

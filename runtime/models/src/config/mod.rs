@@ -5,6 +5,7 @@ mod loops;
 mod mla;
 mod moe;
 mod rope;
+mod rwkv;
 mod scales;
 mod ssm;
 mod windows;
@@ -14,8 +15,10 @@ pub use loops::LoopConfig;
 pub use mla::MlaConfig;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
 pub use rope::{RopeConfig, RopeKind};
+pub use rwkv::RwkvConfig;
 pub use scales::{Scales, Temperature};
-pub use ssm::SsmConfig;
+pub(crate) use ssm::MAX_TAPS;
+pub use ssm::{DecayGate, SsmConfig};
 pub(crate) use windows::AllBut;
 
 use crate::error::{Error, Result};
@@ -70,8 +73,12 @@ pub struct Config {
     pub scales: Scales,
     /// Sizes of latent attention, of models that have it.
     pub mla: MlaConfig,
-    /// Sizes of a state space model, of models that are one.
+    /// Sizes of a state space model or a delta net, of models that have one.
     pub ssm: SsmConfig,
+    /// Sizes of RWKV, of models that are one.
+    pub rwkv: RwkvConfig,
+    /// Layers after which the residual stream starts again (Kimi K3); 0: it does not.
+    pub layers_per_residual: usize,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
     /// Name of the norm before the FFN.
@@ -89,7 +96,7 @@ pub struct Config {
 pub struct LayerConfig {
     /// Query heads.
     pub n_head: u64,
-    /// KV heads; they divide the query heads.
+    /// KV heads; they divide the query heads. 0: the layer has no attention; in hybrids a recurrence mixes its tokens.
     pub n_head_kv: u64,
     /// Elements between the FFN's matrices.
     pub n_ff: u64,
@@ -112,6 +119,13 @@ pub enum Norm {
     Rms,
     /// (x - mean) · rsqrt(variance + eps), times a weight, plus a bias.
     Layer,
+}
+
+impl LayerConfig {
+    /// Whether a recurrence mixes tokens.
+    pub fn is_recurrent(&self) -> bool {
+        self.n_head_kv == 0
+    }
 }
 
 impl Config {
@@ -173,6 +187,8 @@ impl Config {
             scales: Scales::default(),
             mla: MlaConfig::default(),
             ssm: SsmConfig::default(),
+            rwkv: RwkvConfig::default(),
+            layers_per_residual: 0,
             moe,
             ffn_norm: "ffn_norm",
             ffn_scales: false,
@@ -202,6 +218,25 @@ impl Config {
         for (il, layer) in self.layers.iter_mut().enumerate() {
             layer.window = if which(il) { window } else { 0 };
         }
+    }
+
+    /// Layers that `which` picks have a recurrence in place of attention, in models whose heads do not show it.
+    pub(crate) fn set_recurrent(&mut self, which: impl Fn(usize) -> bool) {
+        for (_, layer) in self.layers.iter_mut().enumerate().filter(|(il, _)| which(*il)) {
+            layer.n_head_kv = 0;
+        }
+    }
+
+    /// Query heads of the layer that has most of them; layers with a recurrence may have none.
+    pub(crate) fn most_heads(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.n_head).max().unwrap_or(0)
+    }
+
+    /// Reads the FFN's size in models whose layers have no heads.
+    pub(crate) fn read_n_ff(&mut self, keys: &Keys<'_>) -> Result<()> {
+        let n_ff = keys.per_layer("feed_forward_length", self.n_layer, 1..=MAX_DIM, None)?;
+        self.layers.iter_mut().zip(n_ff).for_each(|(layer, n_ff)| layer.n_ff = n_ff);
+        Ok(())
     }
 
     /// Elements of a row of layer `il`'s K cache.

@@ -26,6 +26,8 @@ pub struct MoeConfig {
     pub weighted: Weighted,
     /// What is between an expert's matrices.
     pub activation: ExpertActivation,
+    /// Elements that experts take and give in place of a hidden state; 0: a hidden state.
+    pub n_latent: u64,
     /// Elements between the matrices of the FFN that every token goes through beside its experts; 0: there is none.
     pub n_ff_shared: u64,
     /// What is between these matrices.
@@ -85,6 +87,13 @@ pub enum Glu {
     BoundedGate(Vec<f32>),
     /// min(silu(gate), limit) · up within ±limit, likewise.
     BoundedSilu(Vec<f32>),
+    /// sigmoid(gate) · gate within ±beta · up within ±linear_beta, within by c · tanh(x / c); linear_beta 0: up as it is.
+    SoftBounded {
+        /// Bound of the gate.
+        beta: f32,
+        /// Bound of up.
+        linear_beta: f32,
+    },
     /// gpt-oss: both bounded, 1 added to up.
     Oai,
 }
@@ -113,6 +122,7 @@ impl MoeConfig {
             scale: keys.f32_or_zero("expert_weights_scale", 1.0)?,
             weighted: Weighted::Outputs,
             activation: ExpertActivation::Gated(Glu::Plain(Activation::Silu)),
+            n_latent: keys.count_or("expert_latent_length", 0..=MAX_DIM, 0)?,
             n_ff_shared: keys.count_or("expert_shared_feed_forward_length", 0..=MAX_DIM, 0)?,
             glu_shared: Glu::Plain(Activation::Silu),
             gates_shared: false,

@@ -4,6 +4,7 @@ mod dense;
 mod errors;
 mod experts;
 mod graphs;
+mod hybrid;
 mod numbers;
 
 use crate::{BatchShape, Model, Result, WindowBlocks};

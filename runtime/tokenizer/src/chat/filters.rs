@@ -18,6 +18,8 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_filter(SLICED, sliced);
     environment.add_filter(STORED, stored);
     environment.add_filter(STORED_INSIDE, stored_inside);
+    environment.add_filter("length", length);
+    environment.add_filter("count", length);
     environment.remove_global("debug");
     environment.set_unknown_method_callback(method);
 
@@ -71,6 +73,11 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     add("max", Value::from_function(filters::max), compare);
     add("sum", Value::from_function(filters::sum), compare);
     add("round", Value::from_function(filters::round), round);
+}
+
+/// What is not defined has no length, where the engine has an error: templates write `tools|length` without tools.
+fn length(value: Value) -> Result<usize, Error> {
+    if value.is_undefined() { Ok(0) } else { filters::length(&value) }
 }
 
 fn joined(state: &mut State, value: Value) -> Result<Value, Error> {

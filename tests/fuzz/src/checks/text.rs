@@ -10,28 +10,47 @@ use std::sync::OnceLock;
 pub const TARGET: Target = Target { name: "text", check, seeds };
 
 /// How vocabularies that cut words in different ways are called.
-const PRE: [&str; 14] = [
+const PRE: [&str; 20] = [
     "default",
     "gpt-2",
     "llama-bpe",
+    "jais-2",
     "qwen2",
     "qwen35",
     "deepseek-llm",
     "deepseek-coder",
     "deepseek-v3",
+    "afmoe",
     "falcon",
-    "starcoder",
-    "bloom",
+    "chameleon",
+    "exaone-moe",
+    "viking",
     "gpt-4o",
-    "tekken",
+    "tiny_aya",
+    "youtu",
+    "kimi-k2",
     "bailingmoe",
+    "superbpe",
+];
+
+/// Tokenizers of other kinds, with the pre-tokenizer if there is one.
+const OTHERS: [(&str, &str); 9] = [
+    ("llama", ""),
+    ("bert", ""),
+    ("t5", ""),
+    ("rwkv", ""),
+    ("plamo2", ""),
+    ("gemma4", ""),
+    ("gpt2", "sarvam-moe"),
+    ("hybriddna", "gpt-2"),
+    ("whitespace", "whitespace"),
 ];
 
 /// The first byte picks the tokenizer, the second its options; the rest is the text.
 pub fn check(data: &[u8]) {
     let [which, flags, rest @ ..] = data else { return };
     let text = String::from_utf8_lossy(rest);
-    let which = *which as usize % (PRE.len() + 2);
+    let which = *which as usize % (PRE.len() + OTHERS.len());
     let tokenizer = &tokenizers()[which];
     let options = EncodeOptions { add_special: flags & 1 != 0, parse_special: flags & 2 != 0 };
     let ids = takes_text(tokenizer, &text, options).expect("every text can be encoded");
@@ -48,7 +67,7 @@ fn tokenizers() -> &'static [Tokenizer] {
     static ALL: OnceLock<Vec<Tokenizer>> = OnceLock::new();
     ALL.get_or_init(|| {
         let bpe = PRE.iter().map(|pre| samples::vocabulary("gpt2", pre));
-        let files = bpe.chain([samples::vocabulary("llama", ""), samples::vocabulary("bert", "")]);
+        let files = bpe.chain(OTHERS.iter().map(|(model, pre)| samples::vocabulary(model, pre)));
         let build = |file: Vec<u8>| {
             let gguf = Gguf::parse(&file, file.len() as u64).expect("the sample is good");
             Tokenizer::from_metadata(&gguf.metadata).expect("the sample is good")
@@ -58,6 +77,6 @@ fn tokenizers() -> &'static [Tokenizer] {
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let text = "The 2nd it's  café\n\n東京 100000\t\u{1F600}<s> hello</s>";
-    (0..16).map(|which| [&[which, which % 4], text.as_bytes()].concat()).collect()
+    let text = "The 2nd it's  café\n\n東京 100000\t\u{1F600}<s> hello</s><dna>acgtacg</dna>";
+    (0..29).map(|which| [&[which, which % 4], text.as_bytes()].concat()).collect()
 }

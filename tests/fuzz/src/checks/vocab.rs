@@ -51,7 +51,19 @@ pub fn takes_text(tokenizer: &Tokenizer, text: &str, options: EncodeOptions) -> 
 }
 
 fn seeds() -> Vec<Vec<u8>> {
-    let kinds =
-        [("llama", ""), ("gpt2", "llama-bpe"), ("gpt2", "deepseek-llm"), ("gpt2", "falcon"), ("bert", "")];
+    let kinds = [
+        ("llama", ""),
+        ("gpt2", "llama-bpe"),
+        ("gpt2", "deepseek-llm"),
+        ("gpt2", "falcon"),
+        ("gpt2", "sarvam-moe"),
+        ("gemma4", ""),
+        ("hybriddna", "gpt-2"),
+        ("whitespace", ""),
+        ("bert", ""),
+        ("t5", ""),
+        ("rwkv", ""),
+        ("plamo2", ""),
+    ];
     kinds.iter().map(|(model, pre)| samples::vocabulary(model, pre)).collect()
 }

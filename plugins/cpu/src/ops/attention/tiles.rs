@@ -4,8 +4,11 @@ use super::walk::SPLIT;
 use crate::ops::paging::Paging;
 use std::ops::Range;
 
-/// Queries times heads of a tile, about.
-const TILE_ROWS: usize = 64;
+/// Queries times heads of a tile, about: keys are dequantised and packed for each tile, so that many rows share that. Half as
+/// many where threads would have few tiles each.
+const TILE_ROWS: usize = 128;
+/// Tiles of a thread from which on they are large.
+const MANY_TILES: usize = 4;
 
 /// How queries are cut into tiles, and tiles into pieces.
 pub struct Tiles {
@@ -50,8 +53,12 @@ impl Tiles {
         may_cut_by_depth: bool,
     ) -> Tiles {
         let n_group = n_heads / n_kv_heads;
-        let tokens = (TILE_ROWS / n_group).max(1);
-        let mut tiles = Tiles { n_kv_heads, n_group, heads: n_group, tokens, by_depth: false };
+        let tokens = |rows: usize| (rows / n_group).max(1);
+        let mut tiles =
+            Tiles { n_kv_heads, n_group, heads: n_group, tokens: tokens(TILE_ROWS), by_depth: false };
+        if tiles.count(paging) < MANY_TILES * n_threads {
+            tiles.tokens = tokens(TILE_ROWS / 2);
+        }
         tiles.by_depth = may_cut_by_depth && tiles.leave_idle(n_threads, paging);
         let mut n_pieces = tiles.count(paging);
         while n_pieces > 0 && n_pieces < n_threads && tiles.heads > 1 {

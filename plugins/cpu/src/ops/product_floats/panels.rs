@@ -22,8 +22,8 @@ pub fn sealed<'a, F: Weights>(p: &Product<'a>, first: usize, rows: &Range<usize>
     Some(F::Word::chunks16(panel))
 }
 
-/// A stretch of 16 rows (of `n_rows`, the others being anything) as words of 32 bits, side by side; that of the panel `P`
-/// further on is prefetched.
+/// A stretch of 16 rows (of `n_rows`, the others being anything) as words of 32 bits, side by side; with few registers that of
+/// the panel `P` further on is prefetched.
 #[inline(always)]
 pub fn unpack<S: Simd, F: Weights, const P: usize>(
     s: S,
@@ -40,7 +40,9 @@ pub fn unpack<S: Simd, F: Weights, const P: usize>(
     {
         let ahead = P * panel.len();
         for (out, w) in out.iter_mut().zip(&F::Word::chunks16(panel)[part.clone()]) {
-            prefetch(from_ref(w).cast::<u8>().wrapping_add(ahead));
+            if !S::WIDE {
+                prefetch(from_ref(w).cast::<u8>().wrapping_add(ahead));
+            }
             s.store_b(s.bits(F::Word::load(s, w)), out);
         }
         return;

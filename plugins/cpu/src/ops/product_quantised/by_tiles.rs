@@ -4,9 +4,9 @@
 //! bits are those of [`Panel::add_products`]. Integers go through memory, from which they can be read some time after a
 //! tile is stored; so each product begins [`DEPTH`] steps before it is added.
 
-use super::ahead::{NextColumns, NextPanels};
+use super::ahead::NextColumns;
 use super::form::{self, Form};
-use crate::ops::product::Product;
+use crate::ops::product::{NextPanels, Product};
 use crate::quant::{Format, Panel, Rows, XGroup};
 use crate::scratch::Arena;
 use crate::simd::tiles::{COLUMNS, Dots, Tiles};

@@ -1,8 +1,7 @@
 //! What weights and columns are multiplied as: bytes, or words of 16 bits.
 
-use super::ahead::NextPanels;
 use crate::ops::Column;
-use crate::ops::product::Product;
+use crate::ops::product::{NextPanels, Product};
 use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Rows, WordGroup, XGroup, XWords};
 use crate::scratch::Arena;
 use crate::simd::{LANES, Simd};

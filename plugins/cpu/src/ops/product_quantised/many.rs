@@ -1,10 +1,10 @@
 //! Panels times many columns: unpacked, and used for all of them.
 
-use super::ahead::{NextColumns, NextPanels, NextRows};
+use super::ahead::{NextColumns, NextRows};
 use super::columns::in_sixes;
 use super::form::{Columns, Form};
 use crate::ops::output::Tile;
-use crate::ops::product::{Product, write_out};
+use crate::ops::product::{NextPanels, Product, write_out};
 use crate::quant::{Format, Multiply, ROWS, RowByRow, SideBySide};
 use crate::scratch::{Arena, Scratch};
 use crate::simd::{LANES, Simd, array};
@@ -44,7 +44,8 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
                 unpack::<S, M>(s, p, first, n_rows, groups.clone(), panel, &mut scratch.rows, &ahead);
             }
             let panels = array(|i| &panels[i * chunk..][..groups.len()]);
-            let next = NextPanels::of::<M::Format>(p, rows, first, &groups);
+            let bytes = |groups: usize| groups / M::Format::GROUPS * ROWS * M::Format::BLOCK_BYTES;
+            let next = NextPanels::of(p, rows, first, &(bytes(groups.start)..bytes(groups.end)));
             multiply::<S, M, P>(s, form, &x, panels, next, sums);
         }
     }

@@ -10,7 +10,7 @@ mod many;
 mod tests;
 
 use super::output::Tile;
-use super::product::{AHEAD, Product};
+use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
 use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, ROWS, SideBySide, XGroup};
 use crate::scratch::Scratch;
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -66,7 +66,7 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
         1 if S::TILED => few_columns::<S, F, 1>(s, p, y, &rows),
         2 if S::TILED => few_columns::<S, F, 2>(s, p, y, &rows),
         3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, y, &rows),
-        5..=8 if S::WIDE => few_columns::<S, F, 8>(s, p, y, &rows),
+        5..=MAX_FEW_COLUMNS if S::WIDE => few_columns::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows),
         _ => rows.start,
     };
     if !rows.is_empty() {

@@ -83,27 +83,46 @@ fn of_four<S: Simd, const G: usize>(
     k: [&[[[f32; LANES]; LANES]]; G],
     i: usize,
 ) -> Block<S, G> {
-    let a = add(s, partial(s, q, k, i), partial(s, q, k, i + 8));
-    add(s, a, add(s, partial(s, q, k, i + 4), partial(s, q, k, i + 12)))
+    add(s, of_two(s, q, k, i), of_two(s, q, k, i + 4))
 }
 
+/// Partial sums of lanes `i` and `i + 8`.
 #[inline(always)]
-fn partial<S: Simd, const G: usize>(
+fn of_two<S: Simd, const G: usize>(
     s: S,
     q: [&[[f32; LANES]]; R],
     k: [&[[[f32; LANES]; LANES]]; G],
-    lane: usize,
+    i: usize,
 ) -> Block<S, G> {
+    if S::WIDE {
+        let [a, b] = partial(s, q, k, [i, i + 8]);
+        add(s, a, b)
+    } else {
+        let ([a], [b]) = (partial(s, q, k, [i]), partial(s, q, k, [i + 8]));
+        add(s, a, b)
+    }
+}
+
+/// Partial sums of `L` lanes at a time: as many chains of additions as hide their latency.
+#[inline(always)]
+fn partial<S: Simd, const G: usize, const L: usize>(
+    s: S,
+    q: [&[[f32; LANES]]; R],
+    k: [&[[[f32; LANES]; LANES]]; G],
+    lanes: [usize; L],
+) -> [Block<S, G>; L] {
     let n = k[0].len();
     let q: [&[[f32; LANES]]; R] = array(|i| &q[i][..n]);
     let k: [&[[[f32; LANES]; LANES]]; G] = array(|g| &k[g][..n]);
-    let mut sums = [[s.zero(); G]; R];
+    let mut sums = [[[s.zero(); G]; R]; L];
     for c in 0..n {
-        let k: [S::F; G] = array(|g| s.load(&k[g][c][lane]));
-        for i in 0..R {
-            let q = s.splat(q[i][c][lane]);
-            for g in 0..G {
-                sums[i][g] = s.fma(q, k[g], sums[i][g]);
+        for l in 0..L {
+            let k: [S::F; G] = array(|g| s.load(&k[g][c][lanes[l]]));
+            for i in 0..R {
+                let q = s.splat(q[i][c][lanes[l]]);
+                for g in 0..G {
+                    sums[l][i][g] = s.fma(q, k[g], sums[l][i][g]);
+                }
             }
         }
     }

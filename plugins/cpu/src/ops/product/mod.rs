@@ -3,6 +3,10 @@
 //! [`super::product_quantised`] multiplies quantised weights, [`super::product_floats`] others. The order of each sum
 //! depends on k alone, so one column gives the same bits as many.
 
+mod next_panels;
+
+pub use next_panels::NextPanels;
+
 use super::output::Tile;
 use super::worker::share;
 use super::{Output, product_floats, product_quantised};
@@ -35,6 +39,9 @@ pub struct Product<'a> {
     pub columns: &'a [Column],
 }
 
+/// Columns up to which quantised panels are multiplied as memory brings them, one at a time.
+pub const MAX_FEW_COLUMNS: usize = 8;
+
 /// Rows of all matrices, cut into pieces that threads take one after the other.
 pub struct Pieces {
     n_rows: usize,
@@ -44,9 +51,11 @@ pub struct Pieces {
 }
 
 impl Pieces {
-    /// Pieces of whole panels, several per thread.
-    pub fn new(n_threads: usize, n_rows: usize, n_matrices: usize) -> Pieces {
-        let rows = (n_rows * n_matrices / (n_threads * 8)).next_multiple_of(ROWS).clamp(ROWS, 256);
+    /// Pieces of whole panels, several per thread; of pairs of panels where a matrix has many columns, which wide vectors
+    /// multiply two panels with.
+    pub fn new(n_threads: usize, n_rows: usize, n_matrices: usize, n_columns: usize) -> Pieces {
+        let unit = if n_columns > MAX_FEW_COLUMNS { 2 * ROWS } else { ROWS };
+        let rows = (n_rows * n_matrices / (n_threads * 8)).next_multiple_of(unit).clamp(unit, 256);
         let per_matrix = n_rows.div_ceil(rows);
         Pieces { n_rows, rows, per_matrix, n: per_matrix * n_matrices }
     }
