@@ -1,6 +1,7 @@
 //! Llama 4 (Meta 2025): every fourth layer sees the whole context and does not rotate its heads, whose queries grow with the
-//! logarithm of their positions instead; the others see chunks, and norm heads after they are rotated. Experts, in some models
-//! every second layer, get inputs times their weights.
+//! logarithm of their positions instead; the others norm heads after they are rotated. Experts, in some models in every second
+//! layer, get inputs times their weights. Up to 8192 tokens: past them the rotated layers would see the chunk of 8192 that a
+//! query is in, for which the op has no window yet.
 
 use super::Arch;
 use crate::blocks::{attention, attention_temperature, decoder, pre_norm, qkv, rope, swiglu_or_experts};

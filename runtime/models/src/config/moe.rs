@@ -117,7 +117,7 @@ impl MoeConfig {
             n_used: keys.count("expert_used_count", 1..=n_expert)?,
             n_group,
             n_group_used,
-            gating: Gating::SoftMax,
+            gating: keys.gating(Gating::SoftMax)?,
             normalise: keys.optional("expert_weights_norm")?.unwrap_or(false),
             scale: keys.f32_or_zero("expert_weights_scale", 1.0)?,
             weighted: Weighted::Outputs,
@@ -128,12 +128,11 @@ impl MoeConfig {
             gates_shared: false,
             by_group: SharedByGroup::default(),
         };
-        let gating = keys.gating(Gating::SoftMax)?;
         if n_group_used < n_group && moe.n_used > n_expert / n_group * n_group_used {
             let found = format!("{} of {n_group_used} groups", moe.n_used);
             return Err(keys.bad("expert_used_count", found, "at most as many as the groups have experts"));
         }
-        Ok(Some(MoeConfig { gating, ..moe }))
+        Ok(Some(moe))
     }
 
     /// Attributes of the op that makes weights of logits.
