@@ -917,10 +917,10 @@ typedef struct llmrt_collective_vt {
 #define LLMRT_OP_ATTENTION_CONTIGUOUS 140 /* q [d, n_q, n_heads, n], k [d, n_kv, n_kv_heads, n], v [dv, n_kv, n_kv_heads, n], mask, sinks: [dv, n_heads, n_q, n] (sources: 3 to 5; llmrt_p_attention_contiguous) */
 #define LLMRT_OP_SSM_CONV 150 /* x [k - 1 + n_tokens, n_inner, n_seqs], kernel [k, n_inner]: causal convolution, [n_inner, n_tokens, n_seqs] (sources: 2; no params) */
 #define LLMRT_OP_SSM_SCAN 151 /* states, x, dt, a, b, c, ids: the scan of a selective state space model, its outputs and then its states; with query starts, of sequences of different lengths (sources: 7 to 8; llmrt_p_states) */
-#define LLMRT_OP_RWKV_WKV6 152 /* k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states (sources: 6; no params) */
-#define LLMRT_OP_RWKV_WKV7 153 /* r, w, k, v, a, b, state: RWKV 7, its outputs and then its states (sources: 7; no params) */
-#define LLMRT_OP_GATED_LINEAR_ATTN 154 /* k, v, q, g, state: its outputs and then its states (sources: 5; llmrt_p_gated_linear_attn) */
-#define LLMRT_OP_GATED_DELTA_NET 155 /* q, k, v, g, beta, state: its outputs and then its states (sources: 6; llmrt_p_states) */
+#define LLMRT_OP_RWKV_WKV6 152 /* k, v, r, time_first, time_decay, state: RWKV 6, its outputs and then its states; with ids and query starts, of sequences of different lengths (sources: 6 to 8; no params) */
+#define LLMRT_OP_RWKV_WKV7 153 /* r, w, k, v, a, b, state: RWKV 7, its outputs and then its states; with ids and query starts, of sequences of different lengths (sources: 7 to 9; no params) */
+#define LLMRT_OP_GATED_LINEAR_ATTN 154 /* k, v, q, g, state: its outputs and then its states; with ids and query starts, of sequences of different lengths (sources: 5 to 7; llmrt_p_gated_linear_attn) */
+#define LLMRT_OP_GATED_DELTA_NET 155 /* q, k, v, g, beta, state: its outputs and then its states; with ids and query starts, of sequences of different lengths (sources: 6 to 8; llmrt_p_states) */
 #define LLMRT_OP_SOLVE_TRI 156 /* a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b (sources: 2; no params) */
 #define LLMRT_OP_SSM_CONV_RAGGED 157 /* x [n_inner, n_tokens], kernel [k, n_inner], states [n_inner, k - 1, n_slots], ids, query starts: causal convolution of sequences of different lengths, its outputs and then its states (sources: 5; no params) */
 
