@@ -1,4 +1,4 @@
-//! Nemotron-H and Nemotron 3 (arXiv 2504.03624, 2512.20848): a layer is Mamba 2, attention without positions, or an FFN,
+//! Nemotron-H (arXiv 2504.03624) and Nemotron 3 (NVIDIA, 2025): a layer is Mamba 2, attention without positions, or an FFN,
 //! one of them, with a squared ReLU; experts may work on fewer elements than a hidden state has.
 
 use super::Arch;

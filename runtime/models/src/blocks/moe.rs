@@ -33,7 +33,7 @@ pub(crate) fn moe(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     Ok(b.add("ffn_out", chosen, shared))
 }
 
-/// As `swiglu_or_experts`, of models whose dense FFNs have what is between the matrices beside experts.
+/// As `swiglu_or_experts`, of models whose dense FFNs have the activation of the FFN beside experts.
 pub(crate) fn dense_or_experts(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let (Some(cfg), false) = (&b.cfg.moe, b.layer().is_moe) else { return moe(b, x) };
     let h = hidden(b, cfg, ["ffn_gate", "ffn_up"], b.layer().n_ff, x)?;
