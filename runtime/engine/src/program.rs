@@ -121,13 +121,13 @@ impl StepProgram {
 
     /// The first rows of the last run's logits: where they are, if the CPU reaches them there.
     pub fn logits<'a>(&self, executor: &'a Executor, n_rows: usize) -> Result<Cow<'a, [f32]>> {
-        let n = n_rows * self.program.graph().def(self.logits).nb[1] as usize;
-        Ok(match executor.output(&self.program, self.logits)? {
-            Cow::Borrowed(bytes) => match bytemuck::try_cast_slice(bytes.get(..n).unwrap_or(bytes)) {
-                Ok(logits) => Cow::Borrowed(logits),
-                Err(_) => Cow::Owned(floats(&bytes[..n.min(bytes.len())])),
-            },
-            Cow::Owned(bytes) => Cow::Owned(floats(&bytes[..n.min(bytes.len())])),
+        let bytes = executor.output(&self.program, self.logits)?;
+        let n = bytes.len().min(n_rows * self.program.graph().def(self.logits).nb[1] as usize);
+        Ok(match bytes {
+            Cow::Borrowed(bytes) if let Ok(logits) = bytemuck::try_cast_slice(&bytes[..n]) => {
+                Cow::Borrowed(logits)
+            }
+            bytes => Cow::Owned(floats(&bytes[..n])),
         })
     }
 }
@@ -163,10 +163,7 @@ impl Reader<'_> {
         let n_bytes = part.end - part.start;
         values.reserve(n_bytes as usize / size_of::<V>());
         self.executor.read(self.program, t, part, |bytes| {
-            let start = values.len();
-            values.resize(start + bytes.len() / size_of::<V>(), V::zeroed());
-            let room: &mut [u8] = bytemuck::cast_slice_mut(&mut values[start..]);
-            room.iter_mut().zip(bytes).for_each(|(to, byte)| *to = *byte);
+            values.extend(bytes.chunks_exact(size_of::<V>()).map(bytemuck::pod_read_unaligned::<V>));
         })?;
         self.n_bytes += n_bytes;
         Ok(())
