@@ -20,9 +20,11 @@ pub fn supports(node: &NodeView<'_>, n: usize, first_at: Option<usize>) -> Answe
     ensure(state == [product(&[s, s, h])?, n_slots, 1, 1], Reason::Shape)?;
     let n_seqs = match ragged::is(node, n + 1) {
         true => ragged::supports(node, n + 1)?,
-        false => n_slots,
+        false => {
+            ensure(n_tokens.is_multiple_of(n_slots), Reason::Shape)?;
+            n_slots
+        }
     };
-    ensure(ragged::is(node, n + 1) || n_tokens.is_multiple_of(n_slots), Reason::Shape)?;
     let n_rows = product(&[s, n_seqs])?.checked_add(n_tokens).ok_or(Reason::Shape)?;
     check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
 }
