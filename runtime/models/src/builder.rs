@@ -170,6 +170,11 @@ impl<'a> Builder<'a> {
         self.add(name, y, x)
     }
 
+    /// `t`, copied if it has gaps or another order.
+    pub fn contiguous(&mut self, t: Tensor) -> Tensor {
+        if self.g.def(t).is_contiguous() { t } else { self.g.cont(t) }
+    }
+
     /// a + b, with a name.
     pub fn add(&mut self, name: &str, a: Tensor, b: Tensor) -> Tensor {
         let y = self.g.add(a, b);
@@ -244,8 +249,9 @@ impl<'a> Builder<'a> {
     }
 
     fn find(&self, path: &str) -> Option<(DType, Shape)> {
-        let is_unused = self.cfg.unused.iter().any(|end| path.ends_with(end));
-        if is_unused { None } else { (self.lookup)(path) }
+        let of_layer = path.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let name = of_layer.map_or(path, |(_, name)| name);
+        if self.cfg.unused.contains(&name) { None } else { (self.lookup)(path) }
     }
 
     /// The name of a tensor that belongs to the layer at hand alone, even where several layers have the weights of a block.

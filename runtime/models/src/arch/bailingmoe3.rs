@@ -40,10 +40,10 @@ fn decay(keys: &Keys<'_>) -> Result<DecayGate> {
 }
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    decoder(b, |b, x| hybrid(b, x, kda_mixer, mla_mixer, dense_or_experts))
+    decoder(b, |b, x| hybrid(b, x, kda_mixer, gated_mla_mixer, dense_or_experts))
 }
 
-fn mla_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
+fn gated_mla_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
     let latent = mla(b, h)?; // [kv_rank * n_head, n_tokens]
     let [latent, h, x] = b.keep_outputs([latent, h, x]); // [.., n]: in the last layer the outputs alone
     let heads = mla_values(b, latent)?; // [v_dim * n_head, n]

@@ -2,7 +2,7 @@
 //! heads of Q and K, each with weights of its own.
 
 use super::Arch;
-use crate::blocks::{attention, decoder, norm_each_head, parallel, qkv, rope, self_attention, swiglu};
+use crate::blocks::{attention_by_normed_head, decoder, parallel, self_attention, swiglu};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::Result;
@@ -35,16 +35,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
     // The 104B is known by its layers.
     match b.cfg.n_layer >= 64 {
-        true => decoder(b, |b, x| parallel(b, x, normed_attention, swiglu)),
+        true => decoder(b, |b, x| parallel(b, x, attention_by_normed_head, swiglu)),
         false => decoder(b, |b, x| parallel(b, x, self_attention, swiglu)),
     }
-}
-
-fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let head_dim = b.cfg.head_dim_k;
-    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let q = norm_each_head(b, "attn_q_norm", head_dim, q)?;
-    let k = norm_each_head(b, "attn_k_norm", head_dim, k)?;
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    attention(b, q, k, v)
 }

@@ -43,9 +43,7 @@ pub(super) const QWEN2MOE: Arch = Arch {
         let n_ff = cfg.layers[0].n_ff;
         let moe = cfg.experts(keys)?;
         (moe.normalise, moe.gates_shared) = (false, true);
-        if moe.n_ff_shared == 0 {
-            moe.n_ff_shared = n_ff;
-        }
+        moe.share(n_ff);
         Ok(())
     },
     ..ARCH

@@ -2,18 +2,16 @@
 //! an FFN that all tokens go through, in V3 chosen by groups; first layers without experts.
 
 use super::Arch;
-use crate::blocks::{decoder, mla, mla_output, swiglu_or_experts};
-use crate::builder::Builder;
+use crate::blocks::{decoder, mix_and_feed, mla_mixer, swiglu_or_experts};
 use crate::config::{Config, Gating, Keys, MlaConfig, Norm, RopeKind, Temperature};
 use crate::error::Result;
-use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch = Arch {
     has_attention: true,
     norm: Norm::Rms,
     rope: RopeKind::Normal,
     config: |cfg, keys| config(cfg, keys, |_, _| 1.0),
-    graph: |b| decoder(b, block),
+    graph: |b| decoder(b, |b, x| mix_and_feed(b, x, mla_mixer, swiglu_or_experts)),
 };
 
 /// Mistral Large 3 and Small 4 (Mistral AI 2025, 2026): queries grow with the logarithm of their positions, and rotations
@@ -60,16 +58,4 @@ fn set_scale(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<(
     }
     cfg.attn_scale = on_q_and_k * on_q_and_k / (cfg.mla.q_dim() as f32).sqrt();
     Ok(())
-}
-
-fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let attn = mla(b, h)?; // [kv_rank * n_head, n_tokens]
-    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
-    let attn = mla_output(b, attn)?; // [n_embd, n]
-    let x = b.add("ffn_inp", attn, x);
-
-    let h = b.norm("ffn_norm", x)?;
-    let ffn = swiglu_or_experts(b, h)?;
-    Ok(b.add("l_out", ffn, x))
 }

@@ -30,17 +30,8 @@ pub(super) const GRANITE_SWA: Arch = Arch {
 };
 
 /// MiniCPM (arXiv 2404.06395): factors that files of the first models do not have.
-pub(super) const MINICPM: Arch = Arch {
-    config: |cfg, keys| {
-        let defaults = Scales {
-            embedding: 12.0,
-            residual: 1.4 / (cfg.n_layer as f32).sqrt(),
-            logits: 256.0 / cfg.n_embd as f32,
-        };
-        set_scales(cfg, keys, defaults)
-    },
-    ..ARCH
-};
+pub(super) const MINICPM: Arch =
+    Arch { config: |cfg, keys| set_scales(cfg, keys, scales_of_minicpm(cfg)), ..ARCH };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     set_scales(cfg, keys, Scales::default())?;
@@ -50,8 +41,13 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     Ok(())
 }
 
+/// What MiniCPM is trained with.
+pub(super) fn scales_of_minicpm(cfg: &Config) -> Scales {
+    Scales { embedding: 12.0, residual: 1.4 / (cfg.n_layer as f32).sqrt(), logits: 256.0 / cfg.n_embd as f32 }
+}
+
 /// The files' factor on logits is a divisor. Weights of experts are divided by their sum.
-fn set_scales(cfg: &mut Config, keys: &Keys<'_>, defaults: Scales) -> Result<()> {
+pub(super) fn set_scales(cfg: &mut Config, keys: &Keys<'_>, defaults: Scales) -> Result<()> {
     cfg.moe.iter_mut().for_each(|moe| moe.normalise = true);
     cfg.scales = Scales {
         embedding: keys.f32_or_zero("embedding_scale", defaults.embedding)?,

@@ -1,10 +1,10 @@
 //! Granite 4 (IBM, 2025): Mamba 2 in most layers, attention in few, by file with a rotation or without; factors on
 //! embeddings, residuals and logits; experts beside an FFN that all tokens go through.
 
-use super::Arch;
+use super::{Arch, granite::set_scales};
 use crate::blocks::{decoder, hybrid, mamba2_mixer, mix_by_attention, self_attention, swiglu_or_experts};
 use crate::builder::Builder;
-use crate::config::{Config, Keys, Norm, RopeKind, SsmConfig};
+use crate::config::{Config, Keys, Norm, RopeKind, Scales, SsmConfig};
 use crate::error::Result;
 use llmrt_graph::Tensor;
 
@@ -15,11 +15,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.ssm = SsmConfig::read(keys)?;
     let has_rope = keys.optional("rope.scaling.finetuned")?.unwrap_or(true);
     cfg.set_rope(|_| has_rope);
-    cfg.scales.embedding = keys.f32_or_zero("embedding_scale", 1.0)?;
-    cfg.scales.residual = keys.f32_or_zero("residual_scale", 1.0)?;
-    cfg.scales.logits = keys.f32_or_zero("logit_scale", 1.0)?.recip();
-    cfg.moe.iter_mut().for_each(|moe| moe.normalise = true);
-    Ok(())
+    set_scales(cfg, keys, Scales::default())
 }
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {

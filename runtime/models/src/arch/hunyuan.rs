@@ -19,9 +19,7 @@ pub(super) const HUNYUAN_MOE: Arch = Arch {
         let n_ff = cfg.layers[0].n_ff;
         let moe = cfg.experts(keys)?;
         moe.normalise = true;
-        if moe.n_ff_shared == 0 {
-            moe.n_ff_shared = n_ff;
-        }
+        moe.share(n_ff);
         Ok(())
     },
     graph: |b| decoder(b, |b, x| pre_norm(b, x, attention_normed_late, swiglu_or_experts)),

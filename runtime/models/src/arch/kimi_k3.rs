@@ -2,14 +2,12 @@
 //! hidden state has, a bounded activation, and a residual stream that starts again every few layers: what it was before is
 //! kept, and each part of a layer attends to it.
 
-use super::Arch;
+use super::{Arch, kimi_linear};
 use crate::blocks::{
     attention_output, dense_or_experts, gated, head, kda_mixer, mla, mla_values, sum_used, token_embedding,
 };
 use crate::builder::Builder;
-use crate::config::{
-    Config, DecayGate, ExpertActivation, Glu, Keys, MAX_LAYERS, MlaConfig, Norm, RopeKind, SsmConfig,
-};
+use crate::config::{Config, DecayGate, ExpertActivation, Glu, Keys, MAX_LAYERS, Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::{Role, Tensor};
 use std::cell::Cell;
@@ -18,11 +16,7 @@ pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
-    // Latent attention has elements to rotate, and does not.
-    cfg.mla = MlaConfig::read(keys, &cfg.rope)?;
-    cfg.set_rope(|_| false);
-    cfg.attn_scale = (cfg.mla.q_dim() as f32).sqrt().recip();
-    cfg.ssm = SsmConfig::read_kda(keys, cfg.most_heads())?;
+    kimi_linear::read_mixers(cfg, keys)?;
     let bound: Option<f32> = keys.optional("kda.gate_lower_bound")?;
     if let Some(bound) = bound.filter(|bound| bound.is_finite()) {
         cfg.ssm.decay = DecayGate::Sigmoid { bound, factor: -1.0 };
@@ -54,7 +48,7 @@ fn block(b: &mut Builder<'_>, x: Tensor, kept: &Cell<Option<Tensor>>) -> Result<
         kept.set(Some(joined(b, kept.get(), x)));
     }
     let h = b.norm("attn_norm", h)?;
-    let [y, x] = if b.layer().is_recurrent() { kda_mixer(b, h, x)? } else { mla_mixer(b, h, x)? }; // [n_embd, n]
+    let [y, x] = if b.layer().is_recurrent() { kda_mixer(b, h, x)? } else { gated_mla_mixer(b, h, x)? }; // [n_embd, n]
     kept.set(kept.get().map(|kept| of_outputs(b, kept))); // in the last layer the outputs alone
     let x = if starts_again { y } else { b.add("ffn_inp", y, x) };
 
@@ -64,7 +58,7 @@ fn block(b: &mut Builder<'_>, x: Tensor, kept: &Cell<Option<Tensor>>) -> Result<
     Ok(b.add("l_out", ffn, x))
 }
 
-fn mla_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
+fn gated_mla_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
     let latent = mla(b, h)?; // [kv_rank * n_head, n_tokens]
     let [latent, h, x] = b.keep_outputs([latent, h, x]);
     let heads = mla_values(b, latent)?; // [v_dim * n_head, n]

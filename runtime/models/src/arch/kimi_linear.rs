@@ -2,7 +2,7 @@
 //! experts after the first layers.
 
 use super::Arch;
-use crate::blocks::{decoder, hybrid, kda_mixer, mla, mla_output, swiglu_or_experts};
+use crate::blocks::{decoder, hybrid, kda_mixer, mla_mixer, swiglu_or_experts};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, MlaConfig, Norm, RopeKind, SsmConfig};
 use crate::error::Result;
@@ -12,22 +12,21 @@ pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
-    // Latent attention has elements to rotate, and does not.
-    cfg.mla = MlaConfig::read(keys, &cfg.rope)?;
-    cfg.set_rope(|_| false);
-    cfg.attn_scale = (cfg.mla.q_dim() as f32).sqrt().recip();
-    cfg.ssm = SsmConfig::read_kda(keys, cfg.most_heads())?;
+    read_mixers(cfg, keys)?;
     cfg.unused = &["attn_q.scale"];
     cfg.experts(keys)?.normalise = true;
     Ok(())
 }
 
-fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    decoder(b, |b, x| hybrid(b, x, kda_mixer, mla_mixer, swiglu_or_experts))
+/// Delta attention, and latent attention that has elements to rotate, and does not.
+pub(super) fn read_mixers(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+    cfg.mla = MlaConfig::read(keys, &cfg.rope)?;
+    cfg.set_rope(|_| false);
+    cfg.attn_scale = (cfg.mla.q_dim() as f32).sqrt().recip();
+    cfg.ssm = SsmConfig::read_kda(keys, cfg.most_heads())?;
+    Ok(())
 }
 
-fn mla_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
-    let latent = mla(b, h)?; // [kv_rank * n_head, n_tokens]
-    let [latent, x] = b.keep_outputs([latent, x]);
-    Ok([mla_output(b, latent)?, x])
+fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
+    decoder(b, |b, x| hybrid(b, x, kda_mixer, mla_mixer, swiglu_or_experts))
 }

@@ -2,7 +2,7 @@
 //! models three layers of four have a sliding window and a rotation of their own; experts after the first layers.
 
 use super::Arch;
-use crate::blocks::{decoder, normed_attention, pre_norm, swiglu_or_experts};
+use crate::blocks::{decoder, normed_attention, pre_norm, swiglu_or_experts, times_each_head};
 use crate::builder::Builder;
 use crate::config::{AllBut, Config, Gating, Keys, Norm, RopeKind};
 use crate::error::Result;
@@ -27,24 +27,16 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     let n_ff_expert = cfg.layers[0].n_ff_expert;
     let moe = cfg.experts(keys)?;
     moe.gating = keys.gating(Gating::Sigmoid)?;
-    if moe.n_ff_shared == 0 {
-        moe.n_ff_shared = n_ff_expert;
-    }
+    moe.share(n_ff_expert);
     Ok(())
 }
 
 /// Heads times softplus(gate(x)).
 fn gated_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let heads = normed_attention(b, x)?; // [head_dim * n_head, n_tokens]
-    let ([n, n_tokens, ..], n_head) = (b.g.ne(heads), b.layer().n_head);
+    let (n, n_head) = (b.g.ne(heads)[0], b.layer().n_head);
     let per_head = b.dims("attn_gate.weight").is_some_and(|dims| dims[1] == n_head);
     let gate = b.linear("attn_gate", if per_head { n_head } else { n }, x)?;
     let gate = b.g.softplus(gate);
-    if !per_head {
-        return Ok(b.g.mul(heads, gate));
-    }
-    let gate = b.g.reshape(gate, &[1, n_head, n_tokens]);
-    let heads = b.g.split_heads(heads, n_head);
-    let heads = b.g.mul(heads, gate);
-    Ok(b.g.reshape(heads, &[n, n_tokens]))
+    Ok(if per_head { times_each_head(b, heads, gate) } else { b.g.mul(heads, gate) })
 }

@@ -43,6 +43,15 @@ pub(super) const CHATGLM: Arch =
 /// EXAONE 3 (arXiv 2408.03541).
 pub(super) const EXAONE: Arch = NEOX;
 
+/// Seed-OSS (ByteDance 2025): the FFN's norm is named by what is before it.
+pub(super) const SEED_OSS: Arch = Arch {
+    config: |cfg, _| {
+        cfg.ffn_norm = "post_attention_norm";
+        Ok(())
+    },
+    ..NEOX
+};
+
 /// openPangu Embedded (arXiv 2505.22375).
 pub(super) const PANGU_EMBEDDED: Arch = Arch { config: without_frequency_factors, ..NEOX };
 
@@ -68,7 +77,7 @@ pub(super) const QWEN: Arch = Arch {
 /// Qwen 2 VL and 2.5 VL (arXiv 2409.12191), the language model.
 pub(super) const QWEN2VL: Arch = Arch {
     config: |cfg, keys| {
-        cfg.unused = &["output.bias"];
+        cfg.unused = &["output.bias", "attn_output.bias"];
         with_sections(cfg, keys)
     },
     ..NEOX

@@ -1,10 +1,10 @@
 //! MiniCPM 3 (arXiv 2404.06395): K and V of all heads are made of one latent vector (MLA, arXiv 2405.04434), and cached as
 //! heads; factors on embeddings, residuals and logits.
 
-use super::Arch;
+use super::{Arch, granite::scales_of_minicpm};
 use crate::blocks::{attention, decoder, pre_norm, rope, swiglu};
 use crate::builder::Builder;
-use crate::config::{Config, Keys, MAX_DIM, MlaConfig, Norm, RopeKind, Scales};
+use crate::config::{Config, Keys, MAX_DIM, MlaConfig, Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::Tensor;
 
@@ -21,11 +21,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
         v_dim: cfg.head_dim_v,
     };
     cfg.layers.iter_mut().for_each(|layer| layer.n_head_kv = layer.n_head);
-    cfg.scales = Scales {
-        embedding: 12.0,
-        residual: 1.4 / (cfg.n_layer as f32).sqrt(),
-        logits: 256.0 / cfg.n_embd as f32,
-    };
+    cfg.scales = scales_of_minicpm(cfg);
     Ok(())
 }
 

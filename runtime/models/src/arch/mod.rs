@@ -36,7 +36,6 @@ mod llama;
 mod llama4;
 mod llama_like;
 mod mamba;
-mod mamba2;
 mod mimo2;
 mod minicpm3;
 mod minimax_01;
@@ -62,7 +61,6 @@ mod qwen3vl;
 mod refact;
 mod rwkv6;
 mod rwkv7;
-mod seed_oss;
 mod smallthinker;
 mod spark2_5;
 mod stablelm;
@@ -135,7 +133,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("llama4", &llama4::ARCH),
     ("maincoder", &hunyuan::MAINCODER),
     ("mamba", &mamba::ARCH),
-    ("mamba2", &mamba2::ARCH),
+    ("mamba2", &mamba::MAMBA2),
     ("maple", &qwen3moe::MAPLE),
     ("mellum", &qwen3moe::MELLUM),
     ("mimo2", &mimo2::ARCH),
@@ -181,7 +179,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("rwkv6", &rwkv6::RWKV6),
     ("rwkv6qwen2", &rwkv6::RWKV6_QWEN2),
     ("rwkv7", &rwkv7::RWKV7),
-    ("seed_oss", &seed_oss::ARCH),
+    ("seed_oss", &llama_like::SEED_OSS),
     ("smallthinker", &smallthinker::ARCH),
     ("smollm3", &llama_like::SMOLLM3),
     ("spark2_5", &spark2_5::ARCH),

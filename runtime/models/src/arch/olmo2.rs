@@ -2,7 +2,7 @@
 //! OLMo 3 has sliding windows in three of four layers, whose positions are not stretched.
 
 use super::Arch;
-use crate::blocks::{attention, decoder, norm_all_heads, post_norm, qkv, rope, swiglu};
+use crate::blocks::{attention_by_normed_row, decoder, post_norm, swiglu};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind};
 use crate::error::Result;
@@ -21,12 +21,5 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
 }
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
-    decoder(b, |b, x| post_norm(b, x, normed_attention, swiglu))
-}
-
-fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let (q, k) = (norm_all_heads(b, "attn_q_norm", q)?, norm_all_heads(b, "attn_k_norm", k)?);
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    attention(b, q, k, v)
+    decoder(b, |b, x| post_norm(b, x, attention_by_normed_row, swiglu))
 }

@@ -1,11 +1,8 @@
 //! OLMoE (arXiv 2409.02060): Q and K are normed as whole rows before their heads are rotated; experts in all layers.
 
 use super::Arch;
-use crate::blocks::{attention, decoder, norm_all_heads, pre_norm, qkv, rope, swiglu_or_experts};
-use crate::builder::Builder;
+use crate::blocks::{attention_by_normed_row, decoder, pre_norm, swiglu_or_experts};
 use crate::config::{Norm, RopeKind};
-use crate::error::Result;
-use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch = Arch {
     has_attention: true,
@@ -15,7 +12,7 @@ pub(super) const ARCH: Arch = Arch {
         cfg.experts(keys)?.normalise = false;
         Ok(())
     },
-    graph: |b| decoder(b, |b, x| pre_norm(b, x, attention_of_normed_rows, swiglu_or_experts)),
+    graph: |b| decoder(b, |b, x| pre_norm(b, x, attention_by_normed_row, swiglu_or_experts)),
 };
 
 /// MiniMax M2 (MiniMax 2025): a part of each head is rotated; weights of experts are divided by their sum.
@@ -26,10 +23,3 @@ pub(super) const MINIMAX_M2: Arch = Arch {
     },
     ..ARCH
 };
-
-fn attention_of_normed_rows(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let (q, k) = (norm_all_heads(b, "attn_q_norm", q)?, norm_all_heads(b, "attn_k_norm", k)?);
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    attention(b, q, k, v)
-}

@@ -3,7 +3,7 @@
 
 use super::Arch;
 use crate::blocks::{
-    SsmScan, attention, decoder, ffn_fused, mamba_output, mix_by_attention, norm_each_head, qkv, rope,
+    SsmScan, attention_by_normed_head, decoder, ffn_fused, mamba_output, mix_by_attention, part_of_heads,
 };
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind, SsmConfig};
@@ -30,7 +30,7 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
     let [y, x] = match b.layer().is_recurrent() {
         true => mamba_mixer(b, h, x)?,
-        false => mix_by_attention(b, h, x, normed_attention)?,
+        false => mix_by_attention(b, h, x, attention_by_normed_head)?,
     }; // [n_embd, n]: in the last layer the outputs alone
     let y = b.norm("post_attention_norm", y)?;
     let x = b.add("ffn_inp", y, x);
@@ -41,15 +41,6 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     Ok(b.add("l_out", ffn, x))
 }
 
-fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
-    let head_dim = b.cfg.head_dim_k;
-    let q = norm_each_head(b, "attn_q_norm", head_dim, q)?;
-    let k = norm_each_head(b, "attn_k_norm", head_dim, k)?;
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    attention(b, q, k, v)
-}
-
 fn mamba_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
     let [y, gate] = mamba(b, h)?; // [n_inner, n_tokens]
     let [y, gate, x] = b.keep_outputs([y, gate, x]);
@@ -58,16 +49,13 @@ fn mamba_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]>
 
 /// The scan, and the gate of its result: both [n_inner, n_tokens].
 fn mamba(b: &mut Builder<'_>, h: Tensor) -> Result<[Tensor; 2]> {
-    let (ssm, n_tokens) = (&b.cfg.ssm, b.g.ne(h)[1]);
+    let ssm = &b.cfg.ssm;
     let (n_inner, n_head, n_state, dt_rank) = (ssm.n_inner, ssm.n_head, ssm.n_state, ssm.dt_rank);
     // Of each head the gate, then x.
     let both = b.linear("ssm_in", 2 * n_inner, h)?;
     let heads = b.g.split_heads(both, n_head); // [2 * head_dim, n_head, n_tokens]
-    let [gate, x] = [0, n_inner / n_head].map(|start| {
-        let part = b.g.slice(heads, 0, start, n_inner / n_head);
-        let part = b.g.cont(part);
-        b.g.reshape(part, &[n_inner, n_tokens])
-    });
+    let head_dim = n_inner / n_head;
+    let [gate, x] = [0, head_dim].map(|start| part_of_heads(b, heads, start, head_dim));
 
     let scan = SsmScan::new(b);
     let x = scan.convolution(b, x)?; // [n_inner, n_tokens]

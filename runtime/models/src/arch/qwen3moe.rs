@@ -5,7 +5,7 @@ use super::Arch;
 use crate::blocks::{
     decoder, experts_if_routed, normed_attention, pre_norm, self_attention, swiglu_or_experts,
 };
-use crate::config::{AllBut, Config, ExpertActivation, Gating, Glu, Keys, Norm, RopeKind};
+use crate::config::{AllBut, Config, ExpertActivation, Gating, Glu, Keys, MAX_SHARED, Norm, RopeKind};
 use crate::error::Result;
 
 pub(super) const ARCH: Arch = Arch {
@@ -114,15 +114,9 @@ const FAMILY: Arch = Arch {
     graph: |b| decoder(b, |b, x| pre_norm(b, x, normed_attention, swiglu_or_experts)),
 };
 
-/// Far above every model.
-const MAX_SHARED: u64 = 1 << 10;
-
 /// Without a length of its own, what all tokens go through is as large as an expert.
 fn share_one(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     let n_ff_expert = cfg.layers[0].n_ff_expert;
-    let moe = cfg.experts(keys)?;
-    if moe.n_ff_shared == 0 {
-        moe.n_ff_shared = n_ff_expert;
-    }
+    cfg.experts(keys)?.share(n_ff_expert);
     Ok(())
 }

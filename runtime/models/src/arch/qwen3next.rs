@@ -2,7 +2,9 @@
 //! others; dense or with experts beside a gated FFN that all tokens go through.
 
 use super::Arch;
-use crate::blocks::{attention, attention_output, decoder, delta_net_mixer, hybrid, rope, swiglu_or_experts};
+use crate::blocks::{
+    attention, attention_output, decoder, delta_net_mixer, hybrid, part_of_heads, rope, swiglu_or_experts,
+};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind, SsmConfig};
 use crate::error::Result;
@@ -46,12 +48,11 @@ fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
 
 /// Attention whose result is gated: of each head Q's matrix has the query, then the gate.
 fn gated_attention(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
-    let (layer, head_dim, n_tokens) = (b.layer(), b.cfg.head_dim_k, b.g.ne(h)[1]);
+    let (layer, head_dim) = (b.layer(), b.cfg.head_dim_k);
     let both = b.linear("attn_q", 2 * head_dim * layer.n_head, h)?;
     let both = b.g.split_heads(both, layer.n_head); // [2 * head_dim, n_head, n_tokens]
-    let [q, gate] = [0, head_dim].map(|start| b.g.slice(both, 0, start, head_dim));
-    let gate = b.g.cont(gate);
-    let gate = b.g.reshape(gate, &[head_dim * layer.n_head, n_tokens]);
+    let q = b.g.slice(both, 0, 0, head_dim);
+    let gate = part_of_heads(b, both, head_dim, head_dim);
     let [k, v] =
         [b.linear("attn_k", b.cfg.n_embd_k(b.il()), h)?, b.linear("attn_v", b.cfg.n_embd_v(b.il()), h)?]
             .map(|heads| b.g.split_heads(heads, layer.n_head_kv)); // [head_dim, n_head_kv, n_tokens]

@@ -42,6 +42,14 @@ fn projection(b: &mut Builder<'_>, name: &str, n_out: u64, x: Tensor) -> Result<
     })
 }
 
+/// Elements of each head of `heads` [head_dim, n_head, n_tokens], `n` from `start` on, side by side: [n * n_head, n_tokens].
+pub(crate) fn part_of_heads(b: &mut Builder<'_>, heads: Tensor, start: u64, n: u64) -> Tensor {
+    let [_, n_head, n_tokens, _] = b.g.ne(heads);
+    let part = b.g.slice(heads, 0, start, n);
+    let part = b.g.cont(part);
+    b.g.reshape(part, &[n * n_head, n_tokens])
+}
+
 /// Norm of heads [head_dim, n_head, n_tokens], each with weights of its own; weights [1, n_head] are one factor for each.
 pub(crate) fn norm_each_head(b: &mut Builder<'_>, name: &str, n: u64, heads: Tensor) -> Result<Tensor> {
     let y = b.plain_norm(name, heads);
@@ -53,7 +61,7 @@ pub(crate) fn norm_each_head(b: &mut Builder<'_>, name: &str, n: u64, heads: Ten
 /// Norm of heads [head_dim, n_head, n_tokens], all of a token as one row.
 pub(crate) fn norm_all_heads(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Tensor> {
     let [head_dim, n_head, n_tokens, _] = b.g.ne(heads);
-    let rows = if b.g.def(heads).is_contiguous() { heads } else { b.g.cont(heads) };
+    let rows = b.contiguous(heads);
     let rows = b.g.reshape(rows, &[head_dim * n_head, n_tokens]);
     let y = b.norm(name, rows)?;
     Ok(b.g.split_heads(y, n_head))
@@ -70,6 +78,24 @@ pub(crate) fn self_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
 pub(crate) fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
     let (q, k) = (b.norm("attn_q_norm", q)?, b.norm("attn_k_norm", k)?);
+    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
+    attention(b, q, k, v)
+}
+
+/// As `normed_attention`, each head with weights of its own.
+pub(crate) fn attention_by_normed_head(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let head_dim = b.cfg.head_dim_k;
+    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
+    let q = norm_each_head(b, "attn_q_norm", head_dim, q)?;
+    let k = norm_each_head(b, "attn_k_norm", head_dim, k)?;
+    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
+    attention(b, q, k, v)
+}
+
+/// As `normed_attention`, all heads of Q or K as one row.
+pub(crate) fn attention_by_normed_row(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
+    let (q, k) = (norm_all_heads(b, "attn_q_norm", q)?, norm_all_heads(b, "attn_k_norm", k)?);
     let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
     attention(b, q, k, v)
 }
@@ -156,13 +182,18 @@ pub(crate) fn gated(b: &mut Builder<'_>, x: Tensor, heads: Tensor) -> Result<Ten
 
 /// As `gated`, with one gate for each head.
 pub(crate) fn gated_heads(b: &mut Builder<'_>, x: Tensor, heads: Tensor) -> Result<Tensor> {
-    let ([n, n_tokens, ..], n_head) = (b.g.ne(heads), b.layer().n_head);
-    let gate = b.linear("attn_gate", n_head, x)?;
+    let gate = b.linear("attn_gate", b.layer().n_head, x)?;
     let gate = b.g.sigmoid(gate);
-    let gate = b.g.reshape(gate, &[1, n_head, n_tokens]);
+    Ok(times_each_head(b, heads, gate))
+}
+
+/// Heads [n, n_tokens] times a factor for each, `factors` [n_head, n_tokens].
+pub(crate) fn times_each_head(b: &mut Builder<'_>, heads: Tensor, factors: Tensor) -> Tensor {
+    let ([n, n_tokens, ..], [n_head, ..]) = (b.g.ne(heads), b.g.ne(factors));
+    let factors = b.g.reshape(factors, &[1, n_head, n_tokens]);
     let heads = b.g.split_heads(heads, n_head);
-    let heads = b.g.mul(heads, gate);
-    Ok(b.g.reshape(heads, &[n, n_tokens]))
+    let heads = b.g.mul(heads, factors);
+    b.g.reshape(heads, &[n, n_tokens])
 }
 
 /// The layer's K or V cache [row, n_slots] of heads of `head_dim` and a window, with `rows` in their slots.

@@ -1,6 +1,7 @@
 //! Gated delta networks (arXiv 2412.06464): linear attention whose state fades, and keeps for each key a value that the next
 //! one replaces.
 
+use super::part_of_heads;
 use super::recurrent::{Sequences, conv_state, convolution, outputs_and_states, sequences};
 use crate::builder::Builder;
 use crate::cache::StateTensor;
@@ -46,15 +47,11 @@ fn qkv_and_gate(b: &mut Builder<'_>, h: Tensor) -> Result<[Tensor; 2]> {
         return Ok([b.linear("attn_qkv", ssm.n_conv(), h)?, b.linear("attn_gate", ssm.n_inner, h)?]);
     }
     // The first files have of each head of K: Q, K, its heads of V, and their gates.
-    let n_tokens = b.g.ne(h)[1];
     let all = b.linear("ssm_in", ssm.n_conv() + ssm.n_inner, h)?;
     let groups = b.g.split_heads(all, ssm.n_group);
     let (n_k, n_v) = (ssm.n_state, ssm.n_inner / ssm.n_group);
-    let [q, k, v, gate] = [(0, n_k), (n_k, n_k), (2 * n_k, n_v), (2 * n_k + n_v, n_v)].map(|(start, n)| {
-        let part = b.g.slice(groups, 0, start, n);
-        let part = b.g.cont(part);
-        b.g.reshape(part, &[n * ssm.n_group, n_tokens])
-    });
+    let parts = [(0, n_k), (n_k, n_k), (2 * n_k, n_v), (2 * n_k + n_v, n_v)];
+    let [q, k, v, gate] = parts.map(|(start, n)| part_of_heads(b, groups, start, n));
     let qk = b.g.concat(q, k, 0);
     Ok([b.g.concat(qk, v, 0), gate])
 }
@@ -68,11 +65,7 @@ fn decay_and_beta(b: &mut Builder<'_>, h: Tensor) -> Result<[Tensor; 2]> {
             let (n_group, each) = (b.cfg.ssm.n_group, n_head / b.cfg.ssm.n_group);
             let both = b.linear("ssm_ba", 2 * n_head, h)?;
             let groups = b.g.split_heads(both, n_group);
-            [0, each].map(|start| {
-                let part = b.g.slice(groups, 0, start, each);
-                let part = b.g.cont(part);
-                b.g.reshape(part, &[n_head, n_tokens])
-            })
+            [0, each].map(|start| part_of_heads(b, groups, start, each))
         }
         false => [b.linear("ssm_beta", n_head, h)?, b.linear("ssm_alpha", n_head, h)?],
     };

@@ -1,5 +1,6 @@
 //! Experts at work: each token's row through the matrices of those that it was routed to.
 
+use super::ffn::relu_squared;
 use super::glu::glu;
 use super::router::Route;
 use crate::builder::Builder;
@@ -59,8 +60,7 @@ pub(crate) fn experts(
 fn hidden(b: &mut Builder<'_>, cfg: &MoeConfig, bank: &Bank, x: Tensor, ids: Tensor) -> Result<Tensor> {
     let ExpertActivation::Gated(kind) = &cfg.activation else {
         let up = product(b, bank, "ffn_up", bank.n_ff, x, ids)?; // [n_ff, n_used, n_tokens]
-        let h = b.g.relu(up);
-        return Ok(b.g.sqr(h));
+        return Ok(relu_squared(b, up));
     };
     let (gate, up) = gate_and_up(b, bank, x, ids)?;
     Ok(glu(b, kind, gate, up))

@@ -44,9 +44,14 @@ pub(crate) fn ffn_plain(b: &mut Builder<'_>, activation: Activation, x: Tensor) 
 /// down(max(up(x), 0)²) (Primer, arXiv 2109.08668).
 pub(crate) fn ffn_squared_relu(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let up = b.ffn_linear("ffn_up", b.layer().n_ff, x)?;
-    let h = b.g.relu(up);
-    let h = b.g.sqr(h); // [n_ff, n]
+    let h = relu_squared(b, up); // [n_ff, n]
     down(b, h)
+}
+
+/// max(x, 0)².
+pub(super) fn relu_squared(b: &mut Builder<'_>, x: Tensor) -> Tensor {
+    let x = b.g.relu(x);
+    b.g.sqr(x)
 }
 
 fn down(b: &mut Builder<'_>, h: Tensor) -> Result<Tensor> {

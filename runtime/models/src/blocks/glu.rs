@@ -1,5 +1,6 @@
 //! What becomes of a gate and of what it lets through.
 
+use super::head::softcap;
 use crate::builder::Builder;
 use crate::config::Glu;
 use llmrt_graph::{Activation, Tensor};
@@ -47,12 +48,7 @@ fn soft_bounded(
 }
 
 fn soft_bound(b: &mut Builder<'_>, c: f32, x: Tensor) -> Tensor {
-    if c <= 0.0 {
-        return x;
-    }
-    let x = b.g.scale(x, c.recip());
-    let x = b.g.tanh(x);
-    b.g.scale(x, c)
+    if c <= 0.0 { x } else { softcap(b, x, c) }
 }
 
 fn halves(b: &mut Builder<'_>, gate: Tensor, up: Option<Tensor>) -> (Tensor, Tensor) {

@@ -30,7 +30,7 @@ pub(crate) fn logits(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
 }
 
 /// c · tanh(x / c); x itself if c is 0.
-fn softcap(b: &mut Builder<'_>, x: Tensor, c: f32) -> Tensor {
+pub(super) fn softcap(b: &mut Builder<'_>, x: Tensor, c: f32) -> Tensor {
     if c == 0.0 {
         return x;
     }

@@ -17,8 +17,12 @@ pub(crate) fn hybrid(
     attention: Mixer,
     ffn: Part,
 ) -> Result<Tensor> {
+    mix_and_feed(b, x, if b.layer().is_recurrent() { recurrence } else { attention }, ffn)
+}
+
+/// x + mixer(norm(x)), then x + ffn(norm(x)).
+pub(crate) fn mix_and_feed(b: &mut Builder<'_>, x: Tensor, mixer: Mixer, ffn: Part) -> Result<Tensor> {
     let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let mixer = if b.layer().is_recurrent() { recurrence } else { attention };
     let [y, x] = mixer(b, h, x)?; // [n_embd, n]: in the last layer the outputs alone
     let x = b.residual("ffn_inp", y, x);
 

@@ -31,10 +31,12 @@ pub(crate) fn mla(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     Ok(b.name(y, "kqv_out"))
 }
 
-/// The heads' values, mixed: [n_embd, n].
-pub(crate) fn mla_output(b: &mut Builder<'_>, latent: Tensor) -> Result<Tensor> {
-    let v = mla_values(b, latent)?;
-    attention_output(b, v)
+/// Latent attention of `h`, mixed, and `x`: [n_embd, n], in the last layer the outputs alone.
+pub(crate) fn mla_mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
+    let latent = mla(b, h)?; // [kv_rank * n_head, n_tokens]
+    let [latent, x] = b.keep_outputs([latent, x]);
+    let heads = mla_values(b, latent)?; // [v_dim * n_head, n]
+    Ok([attention_output(b, heads)?, x])
 }
 
 /// The heads' values: [v_dim * n_head, n].
@@ -80,7 +82,7 @@ fn keys(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let key = b.g.slice(both, 0, cfg.kv_rank, cfg.n_rope);
     let key = b.g.split_heads(key, 1);
     let key = rope(b, "k_pe", key)?; // [n_rope, 1, n_tokens]
-    let key = if b.g.def(key).is_contiguous() { key } else { b.g.cont(key) };
+    let key = b.contiguous(key);
     let key = b.g.reshape(key, &[cfg.n_rope, n_tokens]);
     let rows = b.g.concat(latent, key, 0);
     Ok(b.name(rows, "Kcur"))

@@ -25,8 +25,9 @@ mod short_conv;
 mod ssm;
 
 pub(crate) use attention::{
-    attention, attention_output, attention_temperature, gated, gated_heads, norm_all_heads, norm_each_head,
-    normed_attention, qkv, rope, self_attention,
+    attention, attention_by_normed_head, attention_by_normed_row, attention_output, attention_temperature,
+    gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv, rope,
+    self_attention, times_each_head,
 };
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
@@ -34,10 +35,10 @@ pub(crate) use embedding::{position_embedding, token_embedding};
 pub(crate) use experts::{Bank, experts, sum_used};
 pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
 pub(crate) use head::{head, logits};
-pub(crate) use hybrid::{hybrid, mix_by_attention};
+pub(crate) use hybrid::{Mixer, hybrid, mix_and_feed, mix_by_attention};
 pub(crate) use kda::kda_mixer;
 pub(crate) use lightning::lightning_mixer;
-pub(crate) use mla::{mla, mla_output, mla_values};
+pub(crate) use mla::{mla, mla_mixer, mla_values};
 pub(crate) use moe::{dense_or_experts, experts_if_routed, moe};
 pub(crate) use router::{Route, route, router_logits};
 pub(crate) use rwkv::rwkv_layer;

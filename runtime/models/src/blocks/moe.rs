@@ -1,10 +1,10 @@
 //! Mixture of experts: each token goes through the few experts its router likes best, and through what all share.
 
 use super::experts::Bank;
+use super::ffn::{relu_squared, swiglu};
 use super::glu::glu;
 use super::latent::latent_experts;
 use super::router::{route, router_logits};
-use super::swiglu;
 use crate::builder::Builder;
 use crate::config::{ExpertActivation, MoeConfig};
 use crate::error::Result;
@@ -45,8 +45,7 @@ pub(crate) fn dense_or_experts(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor>
 fn hidden(b: &mut Builder<'_>, cfg: &MoeConfig, names: [&str; 2], n_ff: u64, x: Tensor) -> Result<Tensor> {
     let up = b.ffn_linear(names[1], n_ff, x)?;
     if cfg.activation == ExpertActivation::ReluSquared {
-        let h = b.g.relu(up);
-        return Ok(b.g.sqr(h));
+        return Ok(relu_squared(b, up));
     }
     let gate = b.ffn_linear(names[0], n_ff, x)?;
     Ok(glu(b, &cfg.glu_shared, gate, Some(up)))

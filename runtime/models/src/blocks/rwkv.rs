@@ -1,7 +1,7 @@
 //! What RWKV's versions share: a token is mixed with the one before it, whose hidden state is a state of the sequence.
 
+use super::ffn::{relu_squared, swiglu};
 use super::recurrent::{Sequences, conv_state, convolved, outputs_and_states, sequences};
-use super::swiglu;
 use crate::builder::Builder;
 use crate::cache::StateTensor;
 use crate::error::Result;
@@ -105,8 +105,7 @@ fn channel_mix(b: &mut Builder<'_>, x: Tensor, shifted: Tensor) -> Result<Tensor
     let (n_embd, n_ff) = (b.cfg.n_embd, b.layer().n_ff);
     let key = lerp(b, "channel_mix_lerp_k", x, shifted)?;
     let key = b.linear("channel_mix_key", n_ff, key)?;
-    let key = b.g.relu(key);
-    let key = b.g.sqr(key); // [n_ff, n]
+    let key = relu_squared(b, key); // [n_ff, n]
     let y = b.linear("channel_mix_value", n_embd, key)?;
     if !b.has("channel_mix_receptance.weight") {
         return Ok(y);

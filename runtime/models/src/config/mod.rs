@@ -13,6 +13,7 @@ mod windows;
 pub(crate) use keys::Keys;
 pub use loops::LoopConfig;
 pub use mla::MlaConfig;
+pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
 pub use rope::{RopeConfig, RopeKind};
 pub use rwkv::RwkvConfig;
@@ -86,8 +87,8 @@ pub struct Config {
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
     /// meaningless without them.
     pub ffn_scales: bool,
-    /// Ends of the names of tensors that the model does not use although blocks read them: llama.cpp, whose files these
-    /// are, reads past them.
+    /// Tensors that the model does not use although blocks read them, by their names in the whole model or in any layer:
+    /// llama.cpp, whose files these are, reads past them.
     pub unused: &'static [&'static str],
 }
 

@@ -101,7 +101,7 @@ pub enum Glu {
 const MAX_EXPERTS: u64 = 1 << 16;
 
 /// Far above every model.
-const MAX_SHARED: u64 = 1 << 10;
+pub(crate) const MAX_SHARED: u64 = 1 << 10;
 
 impl MoeConfig {
     /// The keys; what architectures fix or leave out is for their own `config`: without a key softmax, and weights as they
@@ -135,6 +135,13 @@ impl MoeConfig {
         Ok(Some(moe))
     }
 
+    /// Where files leave out how large the FFN is that every token goes through, it is so large.
+    pub(crate) fn share(&mut self, n_ff: u64) {
+        if self.n_ff_shared == 0 {
+            self.n_ff_shared = n_ff;
+        }
+    }
+
     /// Attributes of the op that makes weights of logits.
     pub(crate) fn weights_params(&self) -> MoeWeightsParams {
         let gating = match self.gating {
@@ -157,9 +164,7 @@ impl MoeConfig {
             layer.n_ff_expert = if found[il] == 0 { layer.n_ff } else { found[il] };
         }
         let n_shared = keys.count_or("expert_shared_count", 0..=MAX_SHARED, 0)?;
-        if self.n_ff_shared == 0 {
-            self.n_ff_shared = layers[0].n_ff_expert * n_shared;
-        }
+        self.share(layers[0].n_ff_expert * n_shared);
         Ok(())
     }
 }
