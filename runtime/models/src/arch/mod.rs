@@ -1,10 +1,13 @@
 //! The architectures. To add one: its file, a `mod` line and a row here.
 
 mod afmoe;
+mod apertus;
 mod arctic;
 mod baichuan;
 mod bailingmoe3;
+mod bitnet;
 mod bloom;
+mod chameleon;
 mod cohere2moe;
 mod command_r;
 mod deci;
@@ -16,6 +19,8 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
+mod gemma4;
 mod glm4;
 mod gpt2;
 mod gpt_like;
@@ -53,6 +58,7 @@ mod phi3;
 mod plamo;
 mod plamo2;
 mod plamo3;
+mod plm;
 mod qwen2;
 mod qwen3;
 mod qwen3moe;
@@ -64,6 +70,7 @@ mod rwkv7;
 mod smallthinker;
 mod spark2_5;
 mod stablelm;
+mod step35;
 mod talkie;
 
 use crate::builder::Builder;
@@ -75,6 +82,7 @@ use llmrt_graph::Tensor;
 /// By their `general.architecture`.
 const ARCHS: &[(&str, &Arch)] = &[
     ("afmoe", &afmoe::ARCH),
+    ("apertus", &apertus::ARCH),
     ("arcee", &llama_like::ARCEE),
     ("arctic", &arctic::ARCH),
     ("arwkv7", &rwkv7::ARWKV7),
@@ -82,7 +90,9 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("bailingmoe", &deepseek::BAILINGMOE),
     ("bailingmoe2", &qwen3moe::BAILINGMOE2),
     ("bailingmoe3", &bailingmoe3::ARCH),
+    ("bitnet", &bitnet::ARCH),
     ("bloom", &bloom::ARCH),
+    ("chameleon", &chameleon::ARCH),
     ("chatglm", &llama_like::CHATGLM),
     ("codeshell", &gpt_like::CODESHELL),
     ("cogvlm", &llama_like::COGVLM),
@@ -93,6 +103,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("deci", &deci::ARCH),
     ("deepseek", &deepseek::ARCH),
     ("deepseek2", &deepseek2::ARCH),
+    ("deepseek2-ocr", &deepseek::DEEPSEEK2_OCR),
     ("dots1", &qwen3moe::DOTS1),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
@@ -104,6 +115,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("gemma", &gemma::ARCH),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
+    ("gemma3n", &gemma3n::ARCH),
+    ("gemma4", &gemma4::ARCH),
     ("glm4", &glm4::ARCH),
     ("glm4moe", &qwen3moe::GLM4MOE),
     ("gpt-oss", &gpt_oss::ARCH),
@@ -162,6 +175,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("plamo", &plamo::ARCH),
     ("plamo2", &plamo2::ARCH),
     ("plamo3", &plamo3::ARCH),
+    ("plm", &plm::ARCH),
     ("pockettts", &gpt_like::POCKETTTS),
     ("qwen", &llama_like::QWEN),
     ("qwen2", &qwen2::ARCH),
@@ -186,6 +200,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("stablelm", &stablelm::ARCH),
     ("starcoder", &gpt_like::STARCODER),
     ("starcoder2", &gpt_like::STARCODER2),
+    ("step35", &step35::ARCH),
     ("talkie", &talkie::ARCH),
     ("xverse", &llama_like::XVERSE),
 ];

@@ -25,6 +25,8 @@ pub struct RopeConfig {
     pub params: RopeParams,
     /// In layers with a window: the same, but in Gemma 3.
     pub windowed: RopeParams,
+    /// Whether frequency factors hold in layers with a window.
+    pub windows_have_factors: bool,
     /// Tokens a sequence may reach: above `params.n_ctx_orig` the long frequency factors hold, else the short ones.
     pub n_ctx: u64,
 }
@@ -79,7 +81,7 @@ impl RopeConfig {
             beta_slow: keys.f32_or_zero("rope.scaling.yarn_beta_slow", 1.0)?,
             ..RopeParams::default()
         };
-        Ok(RopeConfig { kind, params, windowed: params, n_ctx: n_ctx_orig })
+        Ok(RopeConfig { kind, params, windowed: params, windows_have_factors: true, n_ctx: n_ctx_orig })
     }
 
     /// Pairs take turns by sections, each with a position of its own in images and videos (M-RoPE, arXiv 2409.12191).
@@ -103,8 +105,14 @@ impl RopeConfig {
 
     /// How many elements of heads are rotated in layers with a window.
     pub(crate) fn set_windowed_dims(&mut self, keys: &Keys<'_>, head_dim: u64) -> Result<()> {
-        self.windowed.n_dims = n_dims(keys, "rope.dimension_count_swa", head_dim, self.params.n_dims.into())?;
+        let default = head_dim.min(self.params.n_dims.into());
+        self.windowed.n_dims = n_dims(keys, "rope.dimension_count_swa", head_dim, default)?;
         Ok(())
+    }
+
+    /// Frequency factors of a file: one for each pair of the layers that rotate most.
+    pub(crate) fn n_factors(&self) -> u64 {
+        u64::from(self.params.n_dims.max(self.windowed.n_dims)) / 2
     }
 
     /// The rotation with this base, of positions as they are: windows are short, so some models stretch contexts only in
