@@ -60,6 +60,8 @@ pub(super) const COGVLM: Arch = Arch {
     config: |cfg, keys| {
         without_frequency_factors(cfg, keys)?;
         cfg.unused = &["rope_freqs.weight", "attn_qkv.scale"];
+        // Whatever the file has of rotations.
+        cfg.rope.params = cfg.rope.plain(10000.0);
         Ok(())
     },
     ..NEOX

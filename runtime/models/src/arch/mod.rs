@@ -28,6 +28,7 @@ mod gpt_oss;
 mod gptneox;
 mod granite;
 mod granitehybrid;
+mod graniteswitch;
 mod grok;
 mod grovemoe;
 mod hrm_text;
@@ -126,6 +127,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("granite_swa", &granite::GRANITE_SWA),
     ("granitehybrid", &granitehybrid::ARCH),
     ("granitemoe", &granite::GRANITEMOE),
+    ("graniteswitch", &graniteswitch::ARCH),
     ("grok", &grok::ARCH),
     ("grovemoe", &grovemoe::ARCH),
     ("hrm_text", &hrm_text::ARCH),
@@ -205,6 +207,18 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("xverse", &llama_like::XVERSE),
 ];
 
+/// Files that belong to models, by their `general.architecture`, and what they are.
+const PARTS: &[(&str, &str)] = &[
+    ("clip", "a projector (mmproj) that makes embeddings of images or sounds for a model"),
+    ("dflash", "layers that draft blocks of tokens for a model, whose hidden states they read"),
+    (
+        "eagle3",
+        "a layer that predicts ahead for a model, whose hidden states it reads (EAGLE 3, arXiv 2503.01840)",
+    ),
+    ("gemma4-assistant", "layers that predict ahead for a Gemma 4 model, whose caches they read"),
+    ("wavtokenizer-dec", "a decoder that makes sounds of a model's codes (WavTokenizer, arXiv 2408.16532)"),
+];
+
 /// What is special about an architecture.
 #[derive(Debug)]
 pub(crate) struct Arch {
@@ -238,6 +252,9 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
 pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let found: &str = meta.require("general.architecture")?;
     let known = ARCHS.iter().find(|(name, _)| *name == found);
+    if let Some(&(_, what)) = PARTS.iter().find(|(name, _)| *name == found) {
+        return Err(Error::PartOfModel { found: found.into(), what });
+    }
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
         found: printable_name(found).into_owned(),
         nearest: nearest(found, architectures(), 5).join(", "),

@@ -38,7 +38,7 @@ pub(crate) fn predictions(b: &mut Builder<'_>, copies: Tensor) -> Result<Tensor>
     let modes = modes(b, first)?;
     let weights = b.linear("altup_predict_coef", N_COPIES * N_COPIES, modes)?;
     let weights = b.g.reshape(weights, &[N_COPIES, N_COPIES, n_tokens]);
-    let by_token = b.g.permute(copies, [1, 2, 0, 3]);
+    let by_token = b.g.permute(copies, [2, 0, 1, 3]);
     let by_token = b.g.cont(by_token); // [n_copies, n_embd, n_tokens]
     let sums = b.g.mul_mat(by_token, weights); // [n_embd, n_copies, n_tokens]
     let sums = b.g.permute(sums, [0, 2, 1, 3]);

@@ -35,7 +35,7 @@ pub(crate) use attention::{
 };
 pub(crate) use decoder::{attention_between_norms, decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
-pub(crate) use embedding::{position_embedding, token_embedding};
+pub(crate) use embedding::{embedding_of, position_embedding, token_embedding};
 pub(crate) use experts::{Bank, experts, sum_used};
 pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
 pub(crate) use head::{head, logits};

@@ -34,13 +34,6 @@ impl MlaConfig {
     pub(crate) fn read_expanded(cfg: &mut Config, keys: &Keys<'_>) -> Result<MlaConfig> {
         cfg.layers.iter_mut().for_each(|layer| layer.n_head_kv = layer.n_head);
         let n_rope = u64::from(cfg.rope.params.n_dims);
-        if n_rope == cfg.head_dim_k {
-            return Err(keys.bad(
-                "rope.dimension_count",
-                n_rope,
-                format!("below {n_rope}, the length of heads"),
-            ));
-        }
         Ok(MlaConfig {
             q_rank: keys.count_or("attention.q_lora_rank", 0..=MAX_DIM, 0)?,
             kv_rank: keys.count("attention.kv_lora_rank", 1..=MAX_DIM)?,

@@ -1,5 +1,6 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
+mod adapters;
 mod keys;
 mod loops;
 mod mla;
@@ -11,6 +12,7 @@ mod ssm;
 mod windows;
 mod xielu;
 
+pub use adapters::AdapterConfig;
 pub(crate) use keys::Keys;
 pub use loops::LoopConfig;
 pub use mla::MlaConfig;
@@ -86,6 +88,8 @@ pub struct Config {
     pub ssm: SsmConfig,
     /// Sizes of RWKV, of models that are one.
     pub rwkv: RwkvConfig,
+    /// Adapters that tokens pick, of models that have them.
+    pub adapters: AdapterConfig,
     /// Layers after which the residual stream starts again (Kimi K3); 0: it does not.
     pub layers_per_residual: usize,
     /// The experts, of models that have some.
@@ -206,6 +210,7 @@ impl Config {
             mla: MlaConfig::default(),
             ssm: SsmConfig::default(),
             rwkv: RwkvConfig::default(),
+            adapters: AdapterConfig::default(),
             layers_per_residual: 0,
             moe,
             ffn_norm: "ffn_norm",
