@@ -8,7 +8,7 @@ use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
 use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
-use llmrt_tests::models::{Rwkv, TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35, TinyRwkv};
+use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35, text};
 use llmrt_tests::steps::{self, Core};
 use llmrt_tests::{nmse, reference};
 use std::collections::BTreeMap;
@@ -61,22 +61,18 @@ fn states_beside_keys_and_values_give_the_logits_of_the_references_in_any_chunks
     check_against_references(&TinyQwen35::default().write(dir.path()));
 }
 
-#[test]
-fn tokens_mixed_with_those_before_them_give_the_logits_of_the_references_in_any_chunks() {
-    let dir = tempfile::tempdir().unwrap();
-    for kind in [Rwkv::V6, Rwkv::V6Qwen2, Rwkv::V7, Rwkv::V7Qwen2] {
-        check_against_references(&TinyRwkv::new(kind).write(dir.path()));
-    }
-}
-
 /// A model of each recurrence, and one with attention too.
 fn recurrent_models(dir: &Path) -> [PathBuf; 4] {
     [
         TinyMamba2::default().write(dir),
         TinyQwen35::default().write(dir),
-        TinyRwkv::new(Rwkv::V6).write(dir),
-        TinyRwkv::new(Rwkv::V7).write(dir),
+        described("rwkv6", dir),
+        described("rwkv7", dir),
     ]
+}
+
+fn described(name: &str, dir: &Path) -> PathBuf {
+    text::write(&text::descriptions().join(name).with_extension("txt"), dir)
 }
 
 #[test]
@@ -89,7 +85,8 @@ fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
 /// another has ended.
 fn check_company(model: &Path) {
     let whole = run(model, DType::F32, &[N_TOKENS]);
-    let row = |position: usize| &whole[position * 300..][..300];
+    let n_vocab = whole.len() / N_TOKENS;
+    let row = |position: usize| &whole[position * n_vocab..][..n_vocab];
 
     let mut core = core(model, DType::F32, 2);
     let mut n_rows = 0;
@@ -261,13 +258,11 @@ fn same_in_any_chunks(model: &Path, cache: DType) -> Vec<f32> {
 
 /// Logits of all tokens, [n_tokens, n_vocab], the prompt cut into these chunks.
 fn run(model: &Path, cache: DType, chunks: &[usize]) -> Vec<f32> {
-    let all = steps::run(&mut core(model, cache, 1), &tokens(), chunks).logits;
-    assert_eq!(all.len(), N_TOKENS * 300);
-    all
+    steps::run(&mut core(model, cache, 1), &tokens(), chunks).logits
 }
 
 fn tokens() -> Vec<u32> {
-    (0..N_TOKENS as u32).map(|i| 3 + i * i * 7 % 290).collect()
+    (0..N_TOKENS as u32).map(|i| 3 + i * i * 7 % 120).collect()
 }
 
 fn core(model: &Path, cache: DType, max_seqs: usize) -> Core {
