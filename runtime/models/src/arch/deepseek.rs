@@ -20,7 +20,7 @@ pub(super) const ARCH: Arch = Arch {
 pub(super) const DEEPSEEK2_OCR: Arch = Arch {
     rope: RopeKind::Neox,
     config: |cfg, keys| {
-        cfg.layers.iter_mut().for_each(|layer| layer.n_head_kv = layer.n_head);
+        cfg.share_no_heads();
         cfg.unused = &["rope_freqs.weight", "attn_output.bias"];
         cfg.experts(keys).map(drop)
     },

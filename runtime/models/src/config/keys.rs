@@ -101,7 +101,9 @@ impl<'m> Keys<'m> {
 
     /// An error about a value.
     pub fn bad(&self, key: &str, found: impl ToString, expected: impl ToString) -> Error {
-        Error::BadValue { key: self.name(key), found: found.to_string(), expected: expected.to_string() }
+        let found = Some(found.to_string()).filter(|found| !found.is_empty());
+        let found = found.unwrap_or_else(|| "empty".into());
+        Error::BadValue { key: self.name(key), found, expected: expected.to_string() }
     }
 
     fn one_for_each(&self, key: &str, found: usize, n_layer: usize) -> Result<()> {

@@ -32,7 +32,7 @@ impl MlaConfig {
 
     /// Of models whose keys and values are cached as heads: as many of them as queries have.
     pub(crate) fn read_expanded(cfg: &mut Config, keys: &Keys<'_>) -> Result<MlaConfig> {
-        cfg.layers.iter_mut().for_each(|layer| layer.n_head_kv = layer.n_head);
+        cfg.share_no_heads();
         let n_rope = u64::from(cfg.rope.params.n_dims);
         Ok(MlaConfig {
             q_rank: keys.count_or("attention.q_lora_rank", 0..=MAX_DIM, 0)?,

@@ -250,6 +250,11 @@ impl Config {
         }
     }
 
+    /// Layers have as many KV heads as query heads, whatever the file has.
+    pub(crate) fn share_no_heads(&mut self) {
+        self.layers.iter_mut().for_each(|layer| layer.n_head_kv = layer.n_head);
+    }
+
     /// Query heads of the layer that has most of them; layers with a recurrence may have none.
     pub(crate) fn most_heads(&self) -> u64 {
         self.layers.iter().map(|layer| layer.n_head).max().unwrap_or(0)
