@@ -15,6 +15,7 @@ mod xielu;
 pub use adapters::AdapterConfig;
 pub(crate) use keys::Keys;
 pub use loops::LoopConfig;
+pub(crate) use loops::MAX_LOOPS;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
