@@ -9,7 +9,7 @@ use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOption
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tests::fixtures::compared;
-use llmrt_tests::models::{Rwkv, TinyMamba2, TinyQwen35, TinyRwkv};
+use llmrt_tests::models::{TinyMamba2, TinyQwen35};
 use llmrt_tests::steps::{self, Core};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -20,12 +20,7 @@ const N_TOKENS: usize = 48;
 /// Checks the models of every architecture, and models of each recurrence whose heads and states are of several sizes.
 fn check_all(check: fn(&Path)) {
     let dir = tempfile::tempdir().unwrap();
-    let recurrent = [
-        TinyMamba2::default().write(dir.path()),
-        TinyQwen35::default().write(dir.path()),
-        TinyRwkv::new(Rwkv::V6).write(dir.path()),
-        TinyRwkv::new(Rwkv::V7).write(dir.path()),
-    ];
+    let recurrent = [TinyMamba2::default().write(dir.path()), TinyQwen35::default().write(dir.path())];
     let models: Vec<PathBuf> = compared().into_iter().map(|(model, _)| model).chain(recurrent).collect();
     models.iter().for_each(|model| check(model));
 }

@@ -5,7 +5,7 @@ use llmrt_abi::DType;
 use llmrt_engine::{DeviceRunner, EngineOptions};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
-use llmrt_tests::models::{Rwkv, TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35, TinyRwkv};
+use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35};
 use llmrt_tests::steps::{self, Core};
 use llmrt_tests::{nmse, reference};
 use std::path::{Path, PathBuf};
@@ -55,14 +55,6 @@ fn recurrent_states_give_the_logits_of_the_references_in_any_chunks() {
 fn states_beside_keys_and_values_give_the_logits_of_the_references_in_any_chunks() {
     let dir = tempfile::tempdir().unwrap();
     check_against_references(&TinyQwen35::default().write(dir.path()));
-}
-
-#[test]
-fn tokens_mixed_with_those_before_them_give_the_logits_of_the_references_in_any_chunks() {
-    let dir = tempfile::tempdir().unwrap();
-    for kind in [Rwkv::V6, Rwkv::V6Qwen2, Rwkv::V7, Rwkv::V7Qwen2] {
-        check_against_references(&TinyRwkv::new(kind).write(dir.path()));
-    }
 }
 
 fn check_against_references(model: &Path) {
