@@ -9,8 +9,8 @@
 //! Result: F32 [v_dim·n_heads, n_tokens] of q F32 [head_dim, n_heads, n_tokens], caches [head_dim·n_kv_heads, n_slots]
 //! of any dtype that can be decoded, and I32 block table, sequence lengths and query starts.
 
-use super::soft_max::{alibi_slope, soft_max_row};
 use super::paged_mask::{self, Reach};
+use super::soft_max::{alibi_slope, soft_max_row};
 use super::{Inferred, Rules, check, value::Value};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Shape, Tensor, TensorDef};

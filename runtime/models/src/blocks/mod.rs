@@ -3,6 +3,7 @@
 mod decoder;
 
 mod attention;
+mod classifier;
 mod delta_net;
 mod embedding;
 mod experts;
@@ -29,6 +30,7 @@ pub(crate) use attention::{
     gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv, rope,
     self_attention, times_each_head,
 };
+pub(crate) use classifier::classifier;
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
 pub(crate) use embedding::{position_embedding, token_embedding};
