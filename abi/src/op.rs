@@ -132,6 +132,24 @@ params! {
         /// Tokens of the step: dim 1 of the mask.
         n_tokens: u32,
     }
+    /// Attributes of `paged_scores`.
+    PagedScoresParams "llmrt_p_paged_scores" {
+        /// Tokens in one block of the cache.
+        block_size: u32,
+        /// Positions for each key: key i is at position (i + 1)·stride - 1; 0 means 1.
+        stride: u32,
+        /// 1: a score for each head; 0: their weighted sum.
+        by_head: u32,
+    }
+    /// Attributes of `sparse_attention`.
+    SparseAttentionParams "llmrt_p_sparse_attention" {
+        /// KV heads; a multiple of them are query heads.
+        n_kv_heads: u32,
+        /// Tokens in one block of the cache.
+        block_size: u32,
+        /// Factor on q·k.
+        scale: f32,
+    }
     /// Attributes of `glu`.
     GluParams "llmrt_p_glu" {
         /// Activation of the gate: 0 silu, 1 gelu (tanh form), 2 relu, 3 gelu (erf form), 4 sigmoid, 5 gelu (x·sigmoid(1.702x)), 6 gpt-oss.
@@ -544,6 +562,8 @@ ops! {
     MoeWeights = 28, "moe_weights", 2..=2, "llmrt_p_moe_weights", "router logits [n_expert, n_tokens], ids [n_used, n_tokens]: weights [1, n_used, n_tokens]";
     SumRows = 29, "sum_rows", 1..=1, "", "sum of each row";
     Copy = 30, "copy", 1..=1, "llmrt_p_copy", "a contiguous copy, converted to the result's dtype; integers saturate, NaN becomes 0";
+    PagedScores = 31, "paged_scores", 5..=6, "llmrt_p_paged_scores", "q, K cache, block table, sequence lengths, query starts, weights of heads: how well each key of a paged cache suits each query";
+    SparseAttention = 32, "sparse_attention", 7..=8, "llmrt_p_sparse_attention", "q, K cache, V cache, block table, sequence lengths, query starts, positions, sinks: attention to keys at these positions of a paged cache";
     Abs = 40, "abs", 1..=1, "", "|x|";
     Sgn = 41, "sgn", 1..=1, "", "-1, 0 or 1 by the sign of x";
     Neg = 42, "neg", 1..=1, "", "-x";

@@ -70,6 +70,19 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Adds the layer at hand to the group of indexers' keys, with rows of `n` elements.
+    pub fn add_index(&mut self, n: u64) {
+        let il = self.il();
+        let known = self.caches.iter_mut().find_map(|cache| match cache {
+            CacheGroup::Index { layers } => Some(layers),
+            _ => None,
+        });
+        match known {
+            Some(layers) => layers.push((il, n)),
+            None => self.caches.push(CacheGroup::Index { layers: vec![(il, n)] }),
+        }
+    }
+
     /// The states of the layer at hand, each [row, n_state_slots].
     pub fn states<const N: usize>(&mut self, tensors: [StateTensor; N]) -> [Tensor; N] {
         let (il, n_slots) = (self.il(), self.batch.n_state_slots);

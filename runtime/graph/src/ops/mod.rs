@@ -46,6 +46,7 @@ mod mul_mat_id;
 mod out_prod;
 mod pad;
 mod paged_mask;
+mod paged_scores;
 mod pool_1d;
 mod pool_2d;
 mod repeat;
@@ -61,6 +62,7 @@ mod set_rows;
 mod set_rows_cases;
 mod soft_max;
 mod solve_tri;
+mod sparse_attention;
 mod ssm_conv;
 mod ssm_conv_ragged;
 mod ssm_scan;
@@ -173,6 +175,8 @@ pub fn rules(op: Op) -> &'static Rules {
         Op::SoftMax => &soft_max::RULES,
         Op::Attention => &attention::RULES,
         Op::PagedMask => &paged_mask::RULES,
+        Op::PagedScores => &paged_scores::RULES,
+        Op::SparseAttention => &sparse_attention::RULES,
         Op::Glu => &glu::RULES,
         Op::TopK => &top_k::RULES,
         Op::MoeWeights => &moe_weights::RULES,

@@ -58,6 +58,7 @@ mod qwen3;
 mod qwen3moe;
 mod qwen3next;
 mod qwen3vl;
+mod qwen4exp;
 mod refact;
 mod rwkv6;
 mod rwkv7;
@@ -175,6 +176,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("qwen3tts", &qwen3vl::QWEN3TTS),
     ("qwen3vl", &qwen3vl::ARCH),
     ("qwen3vlmoe", &qwen3moe::QWEN3VLMOE),
+    ("qwen4exp", &qwen4exp::ARCH),
     ("refact", &refact::ARCH),
     ("rwkv6", &rwkv6::RWKV6),
     ("rwkv6qwen2", &rwkv6::RWKV6_QWEN2),

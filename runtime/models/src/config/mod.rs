@@ -1,20 +1,26 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
+mod hyper;
+mod indexer;
 mod keys;
 mod loops;
 mod mla;
 mod moe;
+mod ngrams;
 mod rope;
 mod rwkv;
 mod scales;
 mod ssm;
 mod windows;
 
+pub use hyper::HyperConfig;
+pub use indexer::IndexerConfig;
 pub(crate) use keys::Keys;
 pub use loops::LoopConfig;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
+pub use ngrams::{MAX_NGRAM, NgramConfig};
 pub use rope::{RopeConfig, RopeKind};
 pub use rwkv::RwkvConfig;
 pub use scales::{Scales, Temperature};
@@ -74,6 +80,12 @@ pub struct Config {
     pub scales: Scales,
     /// Sizes of latent attention, of models that have it.
     pub mla: MlaConfig,
+    /// Sizes of what finds the keys that queries attend to, of models that attend to few.
+    pub indexer: IndexerConfig,
+    /// How residual streams are mixed, of models that have several.
+    pub hyper: HyperConfig,
+    /// How n-grams of tokens are hashed, of models that have embeddings of them.
+    pub ngrams: NgramConfig,
     /// Sizes of a state space model or a delta net, of models that have one.
     pub ssm: SsmConfig,
     /// Sizes of RWKV, of models that are one.
@@ -107,6 +119,8 @@ pub struct LayerConfig {
     pub is_moe: bool,
     /// Tokens that attention sees, the query included; 0: all.
     pub window: u32,
+    /// Positions that one key of the layer's indexer stands for; 0: it has no indexer.
+    pub index_stride: u64,
     /// Whether heads are rotated, in models that rotate them.
     pub has_rope: bool,
     /// The N of the tensors `blk.N` that are its weights: its own number, but in models that run layers again.
@@ -187,6 +201,9 @@ impl Config {
             final_softcap: 0.0,
             scales: Scales::default(),
             mla: MlaConfig::default(),
+            indexer: IndexerConfig::default(),
+            hyper: HyperConfig::default(),
+            ngrams: NgramConfig::default(),
             ssm: SsmConfig::default(),
             rwkv: RwkvConfig::default(),
             layers_per_residual: 0,
