@@ -482,6 +482,11 @@ params! {
         /// 0 means 1. Those before the first token are zeros; of no tokens, the first is the one that was given.
         n_states: u32,
     }
+    /// Attributes of `token_windows`.
+    TokenWindowsParams "llmrt_p_token_windows" {
+        /// What stands before the first token of a sequence without a state.
+        fill: f32,
+    }
     /// Attributes of `gated_linear_attn`.
     GatedLinearAttnParams "llmrt_p_gated_linear_attn" {
         /// Factor on the result.
@@ -638,6 +643,7 @@ ops! {
     GatedDeltaNet = 155, "gated_delta_net", 6..=8, "llmrt_p_states", "q, k, v, g, beta, state: its outputs and then its states; with ids and query starts, of sequences of different lengths";
     SolveTri = 156, "solve_tri", 2..=2, "", "a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b";
     SsmConvRagged = 157, "ssm_conv_ragged", 5..=5, "", "x [n_inner, n_tokens], kernel [k, n_inner], states [n_inner, k - 1, n_slots], ids, query starts: causal convolution of sequences of different lengths, its outputs and then its states";
+    TokenWindows = 158, "token_windows", 4..=4, "llmrt_p_token_windows", "x [n, n_tokens], states [n, n_rows - 1, n_slots], ids, query starts: of each token its row and those before it, and then the states";
 }
 
 impl Op {

@@ -64,7 +64,14 @@ fn ngram_rows(model: &Model, tokens: &[i32], n: usize) -> Vec<i32> {
 }
 
 /// `chunk` follows `past` tokens of sequence 0; sequence 1 is not in use.
-fn set_inputs(graph: &Graph, inputs: &[(Input, Tensor)], memory: &mut Memory, past: i32, chunk: &[i32], ngram_rows: &[i32]) {
+fn set_inputs(
+    graph: &Graph,
+    inputs: &[(Input, Tensor)],
+    memory: &mut Memory,
+    past: i32,
+    chunk: &[i32],
+    ngram_rows: &[i32],
+) {
     let n = chunk.len() as i32;
     let block_size = BLOCK_SIZE as i32;
     let slot = |pos: i32| BLOCKS[(pos / block_size) as usize] * block_size + pos % block_size;

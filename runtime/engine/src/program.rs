@@ -66,7 +66,13 @@ impl StepProgram {
         let mut graph = step.graph;
         let picked = (shape.n_picked > 0).then(|| Picked::new(&mut graph, step.logits, shape.n_picked));
         let program = Program::new(graph.finish().map_err(llmrt_models::Error::from)?);
-        Ok(StepProgram { program, inputs: step.inputs, ngrams: model.config.ngrams.clone(), logits: step.logits, picked })
+        Ok(StepProgram {
+            program,
+            inputs: step.inputs,
+            ngrams: model.config.ngrams.clone(),
+            logits: step.logits,
+            picked,
+        })
     }
 
     /// Whether it picks the largest logits.

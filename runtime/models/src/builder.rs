@@ -2,7 +2,7 @@
 
 use crate::batch::{BatchShape, ModelGraph};
 use crate::cache::{CacheGroup, PagedLayer, StateTensor};
-use crate::config::{Config, LayerConfig, Norm};
+use crate::config::{Config, LayerConfig, MlaConfig, Norm};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::spec::ModelSpec;
@@ -131,6 +131,14 @@ impl<'a> Builder<'a> {
     /// Numbers of the layer at hand.
     pub fn layer(&self) -> &'a LayerConfig {
         &self.cfg.layers[self.il()]
+    }
+
+    /// Sizes of latent attention in the layer at hand.
+    pub fn mla(&self) -> &'a MlaConfig {
+        match self.layer().window {
+            0 => &self.cfg.mla,
+            _ => self.cfg.windowed_mla.as_ref().unwrap_or(&self.cfg.mla),
+        }
     }
 
     /// In the last layer, the rows whose logits are requested; before it all rows are needed, as keys and values.

@@ -82,6 +82,7 @@ pub mod ssm_scan;
 pub mod sum;
 pub mod sum_rows;
 pub mod timestep_embedding;
+pub mod token_windows;
 pub mod top_k;
 pub mod tri;
 pub mod unary;
@@ -222,6 +223,7 @@ kernels! {
     AttentionContiguous => attention_contiguous;
     SsmConv => ssm_conv;
     SsmConvRagged => ssm_conv_ragged;
+    TokenWindows => token_windows;
     SsmScan => ssm_scan;
     RwkvWkv6 => rwkv_wkv6;
     RwkvWkv7 => rwkv_wkv7;

@@ -54,7 +54,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
                 let seen_from = queries.clone().find(|&token| sees(token)).unwrap_or(queries.end);
                 let slot = if seen_from < queries.end { paging.slot(seq, at) } else { None };
                 let Some(slot) = slot else { continue };
-                let k = elementwise::read(w.isa, cache, [slot, 0, 0], 0..cache.ne[0], &mut w.scratch.floats[0]);
+                let k =
+                    elementwise::read(w.isa, cache, [slot, 0, 0], 0..cache.ne[0], &mut w.scratch.floats[0]);
                 for token in seen_from..queries.end {
                     for row in 0..n_rows {
                         let heads = if p.by_head == 0 { 0..n_heads } else { row..row + 1 };

@@ -69,6 +69,7 @@ mod ssm_scan;
 mod sum;
 mod sum_rows;
 mod timestep_embedding;
+mod token_windows;
 mod top_k;
 mod tri;
 mod unary;
@@ -250,6 +251,7 @@ pub fn rules(op: Op) -> &'static Rules {
         Op::AttentionContiguous => &attention_contiguous::RULES,
         Op::SsmConv => &ssm_conv::RULES,
         Op::SsmConvRagged => &ssm_conv_ragged::RULES,
+        Op::TokenWindows => &token_windows::RULES,
         Op::SsmScan => &ssm_scan::RULES,
         Op::RwkvWkv6 => &rwkv_wkv6::RULES,
         Op::RwkvWkv7 => &rwkv_wkv7::RULES,

@@ -72,7 +72,9 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
         for i in 0..n_seen.min(n_keys) {
             let at = ((i + 1) * stride - 1) as i64;
             let n_slots = cache.ne[1] as usize;
-            let Some(slot) = paged_mask::slot_of(src, 2, query.seq, at, p.block_size, n_slots) else { continue };
+            let Some(slot) = paged_mask::slot_of(src, 2, query.seq, at, p.block_size, n_slots) else {
+                continue;
+            };
             let score = |head: usize| dot(q.row(token * n_heads + head), cache.row(slot));
             if p.by_head != 0 {
                 (0..n_heads).for_each(|head| y[(token * n_heads + head) * n_keys + i] = score(head));

@@ -134,7 +134,12 @@ mod tests {
                 node.src.iter().flatten().map(|&t| memory.get(&case.graph, t).unwrap()).collect();
             let src: Vec<_> = values[..6].iter().map(Some).collect();
             let expected = attention::RULES.reference(&src, &dense.to_bytes());
-            assert_eq!(memory.get(&case.graph, node.dst).unwrap().floats(), expected.floats(), "{}", case.name);
+            assert_eq!(
+                memory.get(&case.graph, node.dst).unwrap().floats(),
+                expected.floats(),
+                "{}",
+                case.name
+            );
         }
     }
 }

@@ -10,6 +10,9 @@ mod command_r;
 mod deci;
 mod deepseek;
 mod deepseek2;
+mod deepseek32;
+mod deepseek4;
+mod dots3note;
 mod exaone4;
 mod falcon;
 mod falcon_h1;
@@ -17,6 +20,7 @@ mod gemma;
 mod gemma2;
 mod gemma3;
 mod glm4;
+mod glm5_next;
 mod gpt2;
 mod gpt_like;
 mod gpt_oss;
@@ -27,6 +31,7 @@ mod grok;
 mod grovemoe;
 mod hrm_text;
 mod hunyuan;
+mod hy_v4;
 mod jamba;
 mod kimi_k3;
 mod kimi_linear;
@@ -39,6 +44,7 @@ mod mamba;
 mod mimo2;
 mod minicpm3;
 mod minimax_01;
+mod minimax_m3;
 mod mistral3;
 mod mpt;
 mod muse_glimmer;
@@ -94,7 +100,10 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("deci", &deci::ARCH),
     ("deepseek", &deepseek::ARCH),
     ("deepseek2", &deepseek2::ARCH),
+    ("deepseek32", &deepseek32::ARCH),
+    ("deepseek4", &deepseek4::ARCH),
     ("dots1", &qwen3moe::DOTS1),
+    ("dots3note", &dots3note::ARCH),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
     ("exaone", &llama_like::EXAONE),
@@ -105,8 +114,10 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("gemma", &gemma::ARCH),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
+    ("glm-dsa", &deepseek32::GLM_DSA),
     ("glm4", &glm4::ARCH),
     ("glm4moe", &qwen3moe::GLM4MOE),
+    ("glm5-next", &glm5_next::ARCH),
     ("gpt-oss", &gpt_oss::ARCH),
     ("gpt2", &gpt2::ARCH),
     ("gptneox", &gptneox::ARCH),
@@ -121,6 +132,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("hunyuan-moe", &hunyuan::HUNYUAN_MOE),
     ("hunyuan_vl", &hunyuan::ARCH),
     ("hy_v3", &qwen3moe::HY_V3),
+    ("hy_v4", &hy_v4::ARCH),
     ("internlm2", &llama_like::INTERNLM2),
     ("jais", &gpt_like::JAIS),
     ("jais2", &gpt_like::JAIS2),
@@ -142,6 +154,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("minicpm3", &minicpm3::ARCH),
     ("minimax-01", &minimax_01::ARCH),
     ("minimax-m2", &olmoe::MINIMAX_M2),
+    ("minimax-m3", &minimax_m3::ARCH),
     ("mistral3", &mistral3::ARCH),
     ("mistral4", &deepseek2::MISTRAL4),
     ("mpt", &mpt::ARCH),

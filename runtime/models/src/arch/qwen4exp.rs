@@ -25,7 +25,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.hyper = HyperConfig::read_gated(cfg, keys)?;
     cfg.ngrams = NgramConfig::read(keys, cfg.n_layer)?.unwrap_or_default();
 
-    cfg.indexer = IndexerConfig::read(keys)?;
+    cfg.indexer = IndexerConfig::read(cfg, keys)?;
     const STRIDES: &str = "attention.compress_ratios";
     let none = vec![0; cfg.n_layer];
     let strides = keys.per_layer(STRIDES, cfg.n_layer, 1..=cfg.indexer.top_k.min(1 << 10), Some(&none))?;

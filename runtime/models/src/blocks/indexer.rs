@@ -2,13 +2,59 @@
 //! are cached; each query scores them, and attends to those that it scores best.
 
 use super::attention::{cache, paged};
+use super::pool::{add_offsets, block_of, only_before, pooled, windows_of};
 use super::recurrent::{conv_state, convolved, sequences};
+use crate::batch::BatchShape;
 use crate::builder::Builder;
+use crate::cache::StateTensor;
 use crate::error::Result;
 use crate::input::Input;
 use llmrt_abi::DType;
 use llmrt_abi::op::PagedScoresParams;
-use llmrt_graph::{Role, Tensor};
+use llmrt_graph::{Padding, Role, Tensor};
+
+/// The positions [n, 1, n_tokens] of the keys that suit the queries best, by the weighted sum of what they have in common
+/// with the heads of a query (DeepSeek-V3.2). `low` is between Q's matrices. `None`: all.
+pub(crate) fn lightning_indexer(b: &mut Builder<'_>, h: Tensor, low: Tensor) -> Result<Option<Tensor>> {
+    let cfg = &b.cfg.indexer;
+    let key = b.matmul("indexer.attn_k", cfg.key_dim, h)?; // [key_dim, n_tokens]
+    let key = layer_norm(b, "indexer.k_norm", key)?;
+    let key = b.g.split_heads(key, 1);
+    let key = rope_at(b, "indexer_k", key, 0.0);
+    let cache = index_cache(b, key)?;
+    if sees_all(b, cfg.top_k) {
+        return Ok(None);
+    }
+    let scores = weighted_scores(b, h, low, cache, 1)?; // [n, n_tokens]
+    let ids = best(b, scores, cfg.top_k);
+    let [n, n_tokens, ..] = b.g.ne(ids);
+    Ok(Some(b.g.reshape(ids, &[n, 1, n_tokens])))
+}
+
+/// Scores by heads with weights of their own.
+pub(super) fn weighted_scores(
+    b: &mut Builder<'_>,
+    h: Tensor,
+    low: Tensor,
+    cache: Tensor,
+    stride: u64,
+) -> Result<Tensor> {
+    let cfg = &b.cfg.indexer;
+    let q = b.matmul("indexer.attn_q_b", cfg.key_dim * cfg.n_head, low)?;
+    let q = b.g.split_heads(q, cfg.n_head); // [key_dim, n_head, n_tokens]
+    let q = rope_at(b, "indexer_q", q, 0.0);
+    let weights = b.matmul("indexer.proj", cfg.n_head, h)?; // [n_head, n_tokens]
+    let weights = b.g.scale(weights, ((cfg.key_dim * cfg.n_head) as f32).sqrt().recip());
+    Ok(scores(b, q, cache, Some(weights), stride, false))
+}
+
+fn layer_norm(b: &mut Builder<'_>, name: &str, x: Tensor) -> Result<Tensor> {
+    let n = b.g.ne(x)[0];
+    let weight = b.weight(&format!("{name}.weight"), &[n], Role::Norm)?;
+    let bias = b.weight(&format!("{name}.bias"), &[n], Role::Bias)?;
+    let y = b.g.layer_norm(x, weight, bias, b.cfg.indexer.norm_eps);
+    Ok(b.name(y, name))
+}
 
 /// The positions [n, 1, n_tokens] of the blocks whose keys suit the queries best, and of the block that is not complete yet
 /// (Qwen 4). A block's key is the mean of those of its positions, then normed and rotated. `None`: all.
@@ -32,37 +78,109 @@ pub(crate) fn pooled_indexer(b: &mut Builder<'_>, h: Tensor) -> Result<Option<Te
     let scores = scores(b, q, cache, None, stride, false);
     let blocks = best(b, scores, cfg.top_k / stride);
     let blocks = b.g.cast(blocks, DType::F32);
-    let last = last_block(b, stride);
-    let blocks = b.g.concat(blocks, last, 0);
+    let next = next_block(b, stride);
+    let blocks = b.g.concat(blocks, next, 0);
     Ok(Some(chosen_blocks(b, blocks, stride)))
 }
 
-/// The positions [n * stride, n_sets, n_tokens] of blocks [n, n_tokens] or [n, n_sets, n_tokens], which are F32.
-pub(crate) fn chosen_blocks(b: &mut Builder<'_>, blocks: Tensor, stride: u64) -> Tensor {
-    let [n, n_sets, n_tokens] = match b.g.ne(blocks) {
-        [n, n_tokens, 1, 1] if n_tokens == b.batch.n_tokens => [n, 1, n_tokens],
-        [n, n_sets, n_tokens, _] => [n, n_sets, n_tokens],
+/// As `lightning_indexer`, of blocks of positions: a block's key is the sum of those of its positions, weighted by each
+/// element's own softmax (GLM 5.3).
+pub(crate) fn weighted_pool_indexer(b: &mut Builder<'_>, h: Tensor, low: Tensor) -> Result<Option<Tensor>> {
+    let (cfg, stride) = (&b.cfg.indexer, b.layer().index_stride);
+    let key = b.matmul("indexer.attn_k", cfg.key_dim, h)?; // [key_dim, n_tokens]
+    let key = layer_norm(b, "indexer.k_norm", key)?;
+    let score = b.matmul("indexer_compressor_gate", cfg.key_dim, h)?;
+    let score = add_offsets(b, "indexer_compressor_ape", stride, score)?;
+    let row = (stride - 1) * cfg.key_dim;
+    let states = b.states([
+        StateTensor { name: "index_key_state", row },
+        StateTensor { name: "index_score_state", row },
+    ]);
+    let [key, score] = windows_of(b, states, stride, [key, score]);
+    let key = pooled(b, key, score);
+    let cache = index_cache(b, key)?;
+    if sees_all(b, cfg.top_k) && !cfg.drops_tail {
+        return Ok(None);
+    }
+    let scores = weighted_scores(b, h, low, cache, stride)?; // [n, n_tokens]
+    let blocks = best(b, scores, cfg.top_k / stride);
+    let blocks = b.g.cast(blocks, DType::F32);
+    let next = next_block(b, stride);
+    let blocks = match cfg.drops_tail {
+        true => only_before(b, blocks, next),
+        false => b.g.concat(blocks, next, 0),
     };
-    let starts = b.g.scale(blocks, stride as f32);
-    let starts = b.g.reshape(starts, &[1, n * n_sets * n_tokens]);
-    let all = b.g.repeat(starts, &[stride, n * n_sets * n_tokens]);
-    let offsets = b.g.arange(0.0, stride as f32, 1.0);
-    let all = b.g.add(all, offsets);
-    let all = b.g.cast(all, DType::I32);
-    b.g.reshape(all, &[stride * n, n_sets, n_tokens])
+    Ok(Some(chosen_blocks(b, blocks, stride)))
 }
 
-/// The block that holds the position after each token's, [1, n_tokens]: floor((p + 1) / stride).
-fn last_block(b: &mut Builder<'_>, stride: u64) -> Tensor {
-    let positions = b.input(Input::Positions);
-    let positions = b.g.cast(positions, DType::F32);
-    let next = b.g.scale_bias(positions, 1.0, 1.0);
-    // A quotient, since a product with 1 / stride may be below the whole number that it should reach.
-    let stride = b.g.fill(next, stride as f32);
-    let blocks = b.g.div(next, stride);
-    let blocks = b.g.floor(blocks);
-    let n_tokens = b.g.ne(blocks)[0];
-    b.g.reshape(blocks, &[1, n_tokens])
+/// The positions [n, n_head, n_tokens] of the blocks whose best key suits each head of the indexer best; blocks next to the
+/// query count as the best (MiniMax M3). `None`: all.
+pub(crate) fn block_indexer(b: &mut Builder<'_>, h: Tensor) -> Result<Option<Tensor>> {
+    let cfg = &b.cfg.indexer;
+    let key = b.matmul("indexer.k_proj", cfg.key_dim, h)?; // [key_dim, n_tokens]
+    let key = b.norm("indexer.k_norm", key)?;
+    let key = b.g.split_heads(key, 1);
+    let key = rope_at(b, "indexer_k", key, 0.0);
+    let cache = index_cache(b, key)?;
+    if sees_all(b, cfg.top_k.saturating_mul(cfg.block)) {
+        return Ok(None);
+    }
+    let q = b.matmul("indexer.q_proj", cfg.key_dim * cfg.n_head, h)?;
+    let q = b.g.split_heads(q, cfg.n_head); // [key_dim, n_head, n_tokens]
+    let q = b.norm("indexer.q_norm", q)?;
+    let q = rope_at(b, "indexer_q", q, 0.0);
+    let scores = scores(b, q, cache, None, 1, true); // [n, n_head, n_tokens]
+    let of_blocks = largest_of_blocks(b, scores, cfg.block);
+    let of_blocks = prefer_local(b, of_blocks);
+    let blocks = best(b, of_blocks, cfg.top_k);
+    let blocks = b.g.cast(blocks, DType::F32);
+    Ok(Some(chosen_blocks(b, blocks, cfg.block)))
+}
+
+/// The largest of each `n` scores, of which the last may be fewer.
+fn largest_of_blocks(b: &mut Builder<'_>, scores: Tensor, n: u64) -> Tensor {
+    const LARGEST: u32 = 0;
+    let n_missing = b.g.ne(scores)[0].next_multiple_of(n) - b.g.ne(scores)[0];
+    let scores = match n_missing {
+        0 => scores,
+        n => b.g.pad(scores, [0; 4], [n as u32, 0, 0, 0], Padding::Constant(f32::NEG_INFINITY)),
+    };
+    b.g.pool_1d(scores, LARGEST, n as u32, n as u32, 0)
+}
+
+/// Scores of blocks [n, n_head, n_tokens], above all others for the query's own block and those just before it.
+fn prefer_local(b: &mut Builder<'_>, scores: Tensor) -> Tensor {
+    let (cfg, [n, _, n_tokens, _]) = (&b.cfg.indexer, b.g.ne(scores));
+    let own = block_of(b, cfg.block, 0.0); // [1, n_tokens]
+    let blocks = b.g.arange(0.0, n as f32, 1.0);
+    let blocks = b.g.repeat(blocks, &[n, n_tokens]);
+    let after = b.g.sub(blocks, own);
+    let is_local = b.g.scale_bias(after, 1.0, cfg.n_local as f32 - 0.5);
+    let is_local = b.g.step(is_local);
+    let bonus = b.g.scale(is_local, 1e30);
+    let bonus = b.g.reshape(bonus, &[n, 1, n_tokens]);
+    b.g.add(scores, bonus)
+}
+
+/// The positions [n * stride, n_sets, n_tokens] of blocks [n, n_tokens] or [n, n_sets, n_tokens], which are F32.
+fn chosen_blocks(b: &mut Builder<'_>, blocks: Tensor, stride: u64) -> Tensor {
+    let (all, n_tokens) = (b.g.def(blocks).n_elems(), b.batch.n_tokens);
+    let n_sets = match b.g.ne(blocks) {
+        [_, n, 1, _] if n == n_tokens => 1,
+        [_, n_sets, ..] => n_sets,
+    };
+    let starts = b.g.scale(blocks, stride as f32);
+    let starts = b.g.reshape(starts, &[1, all]);
+    let starts = b.g.repeat(starts, &[stride, all]);
+    let offsets = b.g.arange(0.0, stride as f32, 1.0);
+    let positions = b.g.add(starts, offsets);
+    let positions = b.g.cast(positions, DType::I32);
+    b.g.reshape(positions, &[stride * all / n_sets / n_tokens, n_sets, n_tokens])
+}
+
+/// The block that holds the position after each token's, [1, n_tokens]: it and those after it are not complete.
+fn next_block(b: &mut Builder<'_>, stride: u64) -> Tensor {
+    block_of(b, stride, 1.0)
 }
 
 /// The mean of each token's row and those of the tokens before it, `n` in all: [dim, n_tokens].
@@ -81,6 +199,9 @@ fn mean_of_last(b: &mut Builder<'_>, n: u64, x: Tensor) -> Tensor {
 
 /// Turns heads by their positions plus `offset`.
 fn rope_at(b: &mut Builder<'_>, name: &str, heads: Tensor, offset: f32) -> Tensor {
+    if b.cfg.indexer.rope.n_dims == 0 {
+        return heads;
+    }
     let positions = b.input(Input::Positions);
     let positions = match offset {
         0.0 => positions,
@@ -90,12 +211,12 @@ fn rope_at(b: &mut Builder<'_>, name: &str, heads: Tensor, offset: f32) -> Tenso
             b.g.cast(positions, DType::I32)
         }
     };
-    let y = b.g.rope(heads, positions, None, &b.cfg.rope.params);
+    let y = b.g.rope(heads, positions, None, &b.cfg.indexer.rope);
     b.name(y, name)
 }
 
 /// The layer's cache of the indexer's keys, with those of the step in their slots.
-fn index_cache(b: &mut Builder<'_>, key: Tensor) -> Result<Tensor> {
+pub(super) fn index_cache(b: &mut Builder<'_>, key: Tensor) -> Result<Tensor> {
     let (dim, dtype) = (b.g.ne(key)[0], b.batch.k_type);
     b.add_index(dim);
     let cache = cache(b, 0, Role::KCache, ["index", "index_cache"], dtype, [dim, dim])?;
@@ -103,9 +224,9 @@ fn index_cache(b: &mut Builder<'_>, key: Tensor) -> Result<Tensor> {
     Ok(b.g.set_rows(cache, key, slots))
 }
 
-/// Whether every position of a step's sequences is among `top_k`.
+/// Whether every position of a step's sequences is among `top_k`. The graph that finds the model's tensors has them all.
 fn sees_all(b: &Builder<'_>, top_k: u64) -> bool {
-    b.batch.max_blocks.saturating_mul(b.batch.block_size) <= top_k
+    *b.batch != BatchShape::SMALLEST && b.batch.max_blocks.saturating_mul(b.batch.block_size) <= top_k
 }
 
 /// How well keys suit queries: [n, n_tokens], or [n, n_head, n_tokens] by head.
@@ -125,7 +246,7 @@ fn scores(
 }
 
 /// The `n` best, or all where there are fewer.
-fn best(b: &mut Builder<'_>, scores: Tensor, n: u64) -> Tensor {
+pub(super) fn best(b: &mut Builder<'_>, scores: Tensor, n: u64) -> Tensor {
     let n = n.min(b.g.ne(scores)[0]);
     let ids = b.g.top_k(scores, n as u32);
     b.name(ids, "indexer_top_k")

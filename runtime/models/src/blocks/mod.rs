@@ -3,6 +3,7 @@
 mod decoder;
 
 mod attention;
+mod compressed;
 mod delta_net;
 mod embedding;
 mod experts;
@@ -20,6 +21,7 @@ mod linear;
 mod mla;
 mod moe;
 mod ngrams;
+mod pool;
 mod recurrent;
 mod router;
 mod rwkv;
@@ -30,9 +32,10 @@ mod ssm;
 
 pub(crate) use attention::{
     attention, attention_by_normed_head, attention_by_normed_row, attention_output, attention_temperature,
-    gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv, rope,
-    self_attention, times_each_head,
+    attention_to, gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv,
+    rope, self_attention, times_each_head,
 };
+pub(crate) use compressed::{attention_to_window, compressed_attention};
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
 pub(crate) use embedding::{position_embedding, token_embedding};
@@ -41,11 +44,11 @@ pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, 
 pub(crate) use gated_attention::gated_attention;
 pub(crate) use head::{head, logits};
 pub(crate) use hybrid::{Mixer, hybrid, mix_and_feed, mix_by_attention};
-pub(crate) use hyper::{gated_mix, gated_spread, streams};
-pub(crate) use indexer::pooled_indexer;
+pub(crate) use hyper::{gated_mix, gated_spread, last_mix, mean_of_streams, streams, weighted_mix};
+pub(crate) use indexer::{block_indexer, lightning_indexer, pooled_indexer, weighted_pool_indexer};
 pub(crate) use kda::kda_mixer;
 pub(crate) use lightning::lightning_mixer;
-pub(crate) use mla::{mla, mla_mixer, mla_values};
+pub(crate) use mla::{mla, mla_low, mla_mixer, mla_to, mla_values};
 pub(crate) use moe::{dense_or_experts, experts_if_routed, moe};
 pub(crate) use ngrams::{add_ngrams, ngram_embedding};
 pub(crate) use router::{Route, route, router_logits};

@@ -72,6 +72,10 @@ pub struct Config {
     pub is_parallel: bool,
     /// How layers repeat, of models that run them again.
     pub loops: LoopConfig,
+    /// Groups of heads whose results are mixed apart (DeepSeek-V4); 0: all are mixed at once.
+    pub output_groups: u64,
+    /// Elements that a group gives.
+    pub output_rank: u64,
     /// Factor on what attention gives, before its output projection.
     pub value_scale: f32,
     /// Logits become c·tanh(logit/c); 0: they stay.
@@ -80,6 +84,8 @@ pub struct Config {
     pub scales: Scales,
     /// Sizes of latent attention, of models that have it.
     pub mla: MlaConfig,
+    /// Those in layers with a window, where they differ.
+    pub windowed_mla: Option<MlaConfig>,
     /// Sizes of what finds the keys that queries attend to, of models that attend to few.
     pub indexer: IndexerConfig,
     /// How residual streams are mixed, of models that have several.
@@ -197,10 +203,13 @@ impl Config {
             attn_temperature: Temperature::default(),
             is_parallel: false,
             loops: LoopConfig::default(),
+            output_groups: 0,
+            output_rank: 0,
             value_scale: 1.0,
             final_softcap: 0.0,
             scales: Scales::default(),
             mla: MlaConfig::default(),
+            windowed_mla: None,
             indexer: IndexerConfig::default(),
             hyper: HyperConfig::default(),
             ngrams: NgramConfig::default(),

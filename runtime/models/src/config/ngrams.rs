@@ -79,9 +79,10 @@ impl NgramConfig {
         });
         let each = self.parts.len() / (self.multipliers.len() - 1).max(1);
         let parts = self.parts.chunks(each.max(1));
-        hashes.skip(1).zip(parts).flat_map(|(hash, parts)| {
-            parts.iter().map(move |[start, n]| (hash % n + start) as i32)
-        })
+        hashes
+            .skip(1)
+            .zip(parts)
+            .flat_map(|(hash, parts)| parts.iter().map(move |[start, n]| (hash % n + start) as i32))
     }
 }
 
