@@ -12,7 +12,8 @@ pub fn reference(dir: &str, names: &[&str]) -> Result<(), String> {
     write_models(&models)?;
     for name in self::names(&folder(), "txt")? {
         let kind = results(&folder().join(format!("{name}.txt")))?;
-        let out = folder().join(format!("{name}.{kind}.f32"));
+        let ending = if kind == "flash" { "logits" } else { kind };
+        let out = folder().join(format!("{name}.{ending}.f32"));
         let is_meant = if names.is_empty() { !out.exists() } else { names.contains(&name.as_str()) };
         if is_meant {
             let mut compute = Command::new(&program);
@@ -54,8 +55,8 @@ pub fn names(dir: &Path, ending: &str) -> Result<Vec<String>, String> {
 /// What a description's line `results` names.
 fn results(file: &Path) -> Result<&'static str, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let embeddings = text.lines().any(|line| line.trim() == "results embeddings");
-    Ok(if embeddings { "embeddings" } else { "logits" })
+    let names = |kind: &&str| text.lines().any(|line| line.trim() == format!("results {kind}"));
+    Ok(["embeddings", "flash"].into_iter().find(names).unwrap_or("logits"))
 }
 
 /// `peer/reference.c`, linked with the library that `cargo ci peer DIR` built last.

@@ -139,14 +139,15 @@ fn best_blocks(b: &mut Builder<'_>, h: Tensor, low: Tensor) -> Result<Tensor> {
 
 /// All blocks that a sequence may have, F32 [n, n_tokens].
 fn all_blocks(b: &mut Builder<'_>, stride: u64) -> Tensor {
-    let n = b.batch.max_blocks * b.batch.block_size / stride;
+    let n = (b.batch.max_blocks * b.batch.block_size / stride).max(1);
     let ids = b.g.arange(0.0, n as f32, 1.0);
     b.g.repeat(ids, &[n, b.batch.n_tokens])
 }
 
 /// The slots of the tokens' own keys in the window, F32 [window, n_tokens]; below 0 before the first.
 fn own_slots(b: &mut Builder<'_>) -> Tensor {
-    let (n, n_tokens) = (u64::from(b.cfg.indexer.window), b.batch.n_tokens);
+    let n_positions = b.batch.max_blocks.saturating_mul(b.batch.block_size);
+    let (n, n_tokens) = (n_positions.min(b.cfg.indexer.window.into()), b.batch.n_tokens);
     let back = b.g.arange(0.0, n as f32, 1.0);
     let back = b.g.scale(back, -2.0);
     let back = b.g.repeat(back, &[n, n_tokens]);

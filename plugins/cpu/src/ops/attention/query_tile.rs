@@ -65,6 +65,7 @@ impl QueryTile<'_> {
         let mut slots = [usize::MAX; KEYS];
         match self.chosen {
             None => self.paging.slots(self.seq, start + keys.start, &mut slots[keys.clone()]),
+            Some(_) if keys.is_empty() => {}
             Some(chosen) => slots[keys.clone()].copy_from_slice(&chosen[start..][keys.clone()]),
         }
         KvTile { start, keys, slots }
