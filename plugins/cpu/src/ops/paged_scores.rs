@@ -2,7 +2,7 @@
 //! decode each key once and score it for all tokens of the tile.
 
 use super::check::{self, Answer, ensure};
-use super::paging::{self, Paging, Sizes};
+use super::paging::{self, Paging, Reach, Sizes};
 use super::recurrence::dot;
 use super::{Args, Output, Worker, elementwise};
 use crate::simd::{Simd, dispatch};
@@ -34,8 +34,8 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (q, cache) = (a.arg(0), a.arg(1));
     let [_, n_heads, n_tokens, _] = q.ne;
     let stride = p.stride.max(1) as usize;
-    let sizes = Sizes { block_size: p.block_size, n_slots: cache.ne[1], n_tokens, window: 0 };
-    let paging = Paging::new(a, 2, sizes, &mut w.scratch.starts);
+    let sizes = Sizes { block_size: p.block_size, n_slots: cache.ne[1], n_tokens };
+    let paging = Paging::new(a, 2, sizes, Reach::CAUSAL, &mut w.scratch.starts);
     let n_rows = if p.by_head == 0 { 1 } else { n_heads };
 
     // A dim for tokens of its own, in both forms of the result.

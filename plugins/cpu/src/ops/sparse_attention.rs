@@ -6,7 +6,7 @@
 use super::attention::attend::attend;
 use super::attention::query_tile::QueryTile;
 use super::check::{self, Answer, ensure};
-use super::paging::{self, Paging, Sizes};
+use super::paging::{self, Paging, Reach, Sizes};
 use super::{Args, Output, Worker};
 use crate::scratch::Arena;
 use llmrt_plugin::abi::op::{AttentionParams, SparseAttentionParams};
@@ -40,10 +40,10 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = AttentionParams { n_kv_heads, block_size, scale, ..AttentionParams::default() };
     let (q, k, v) = (a.arg(0), a.arg(1), a.arg(2));
     let ([_, n_heads, n_tokens, _], n_kv_heads) = (q.ne, n_kv_heads as usize);
-    let sizes = Sizes { block_size, n_slots: k.ne[1], n_tokens, window: 0 };
+    let sizes = Sizes { block_size, n_slots: k.ne[1], n_tokens };
     let (mut starts, mut slots) =
         (std::mem::take(&mut w.scratch.starts), std::mem::take(&mut w.scratch.slots));
-    let paging = Paging::new(a, 3, sizes, &mut starts);
+    let paging = Paging::new(a, 3, sizes, Reach::CAUSAL, &mut starts);
 
     let n_group = n_heads / n_kv_heads;
     let mut heads_each = n_group.min(HEADS);

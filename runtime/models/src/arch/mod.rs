@@ -12,6 +12,7 @@ mod deepseek;
 mod deepseek2;
 mod deepseek32;
 mod deepseek4;
+mod diffusion;
 mod dots3note;
 mod exaone4;
 mod falcon;
@@ -104,6 +105,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("deepseek4", &deepseek4::ARCH),
     ("dots1", &qwen3moe::DOTS1),
     ("dots3note", &dots3note::ARCH),
+    ("dream", &diffusion::DREAM),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
     ("exaone", &llama_like::EXAONE),
@@ -142,6 +144,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("laguna", &laguna::ARCH),
     ("lfm2", &lfm2::ARCH),
     ("lfm2moe", &lfm2::ARCH),
+    ("llada", &diffusion::LLADA),
+    ("llada-moe", &diffusion::LLADA_MOE),
     ("llama", &llama::ARCH),
     ("llama4", &llama4::ARCH),
     ("maincoder", &hunyuan::MAINCODER),
@@ -191,6 +195,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("qwen3vlmoe", &qwen3moe::QWEN3VLMOE),
     ("qwen4exp", &qwen4exp::ARCH),
     ("refact", &refact::ARCH),
+    ("rnd1", &diffusion::RND1),
     ("rwkv6", &rwkv6::RWKV6),
     ("rwkv6qwen2", &rwkv6::RWKV6_QWEN2),
     ("rwkv7", &rwkv7::RWKV7),

@@ -176,10 +176,13 @@ pub(crate) fn attention_to(
         let y = attention_to_chosen(b, q, [k_cache, v_cache], layer.n_head_kv, chosen, sinks);
         return Ok(b.name(y, "kqv_out"));
     }
+    let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
     let params = AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,
-        window: layer.window,
+        window,
+        chunk,
+        bidirectional: u32::from(!b.cfg.is_causal),
         scale: b.cfg.attn_scale,
         softcap: b.cfg.attn_softcap,
         max_bias: b.cfg.alibi_max_bias,
