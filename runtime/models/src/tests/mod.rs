@@ -6,6 +6,7 @@ mod experts;
 mod graphs;
 mod hybrid;
 mod numbers;
+mod sparse;
 
 use crate::{BatchShape, Model, Result, WindowBlocks};
 use llmrt_abi::DType;
@@ -250,6 +251,7 @@ fn files() -> Vec<(&'static str, File)> {
         .map(|(kind, lines)| (kind, File::new(kind.split('-').next().unwrap_or(kind), &lines)))
         .into_iter()
         .chain(experts::files())
+        .chain(sparse::files())
         .collect()
 }
 
