@@ -2,8 +2,7 @@
 
 use super::{Arch, deepseek2};
 use crate::blocks::{
-    attention_output, decoder, lightning_indexer, mix_and_feed, mla_low, mla_to, mla_values,
-    swiglu_or_experts,
+    attention_output, decoder, indexed_mla, lightning_indexer, mix_and_feed, mla_values, swiglu_or_experts,
 };
 use crate::builder::Builder;
 use crate::config::{Config, Gating, IndexerConfig, Keys, Norm, RopeKind};
@@ -63,11 +62,7 @@ fn sparse_mla_mixer(
     x: Tensor,
     chosen: &Cell<Option<Tensor>>,
 ) -> Result<[Tensor; 2]> {
-    let low = mla_low(b, h)?;
-    if b.layer().index_stride > 0 {
-        chosen.set(lightning_indexer(b, h, low)?);
-    }
-    let latent = mla_to(b, h, low, chosen.get())?; // [kv_rank * n_head, n_tokens]
+    let latent = indexed_mla(b, h, chosen, lightning_indexer)?; // [kv_rank * n_head, n_tokens]
     let [latent, x] = b.keep_outputs([latent, x]);
     let heads = mla_values(b, latent)?; // [v_dim * n_head, n]
     Ok([attention_output(b, heads)?, x])

@@ -4,13 +4,14 @@
 use super::Arch;
 use super::deepseek32::NEOX;
 use crate::blocks::{
-    attention_output, decoder, gated_heads, lightning_indexer, mix_and_feed, mla_low, mla_to, mla_values,
+    attention_output, decoder, gated_heads, indexed_mla, lightning_indexer, mix_and_feed, mla_values,
     swiglu_or_experts,
 };
 use crate::builder::Builder;
 use crate::config::{Config, Gating, IndexerConfig, Keys, MlaConfig, Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::Tensor;
+use std::cell::Cell;
 
 pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Rms, rope: RopeKind::Normal, config, graph };
@@ -38,9 +39,7 @@ fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
 }
 
 fn mixer(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
-    let low = mla_low(b, h)?;
-    let chosen = if b.layer().index_stride > 0 { lightning_indexer(b, h, low)? } else { None };
-    let latent = mla_to(b, h, low, chosen)?; // [kv_rank * n_head, n_tokens]
+    let latent = indexed_mla(b, h, &Cell::new(None), lightning_indexer)?; // [kv_rank * n_head, n_tokens]
     let [latent, h, x] = b.keep_outputs([latent, h, x]);
     let heads = mla_values(b, latent)?; // [v_dim * n_head, n]
     let heads = gated_heads(b, h, heads)?;

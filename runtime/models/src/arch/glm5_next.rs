@@ -3,8 +3,8 @@
 
 use super::Arch;
 use crate::blocks::{
-    attention_output, dense_or_experts, head, kda_mixer, mean_of_streams, mla_low, mla_to, mla_values,
-    streams, token_embedding, weighted_mix, weighted_pool_indexer,
+    attention_output, dense_or_experts, head, indexed_mla, kda_mixer, mean_of_streams, mla_values, streams,
+    token_embedding, weighted_mix, weighted_pool_indexer,
 };
 use crate::builder::Builder;
 use crate::config::{
@@ -93,11 +93,7 @@ fn sparse_mla_mixer(
     x: Tensor,
     chosen: &Cell<Option<Tensor>>,
 ) -> Result<[Tensor; 2]> {
-    let low = mla_low(b, h)?;
-    if b.layer().index_stride > 0 {
-        chosen.set(weighted_pool_indexer(b, h, low)?);
-    }
-    let latent = mla_to(b, h, low, chosen.get())?; // [kv_rank * n_head, n_tokens]
+    let latent = indexed_mla(b, h, chosen, weighted_pool_indexer)?; // [kv_rank * n_head, n_tokens]
     let [latent, x] = b.keep_outputs([latent, x]);
     let heads = mla_values(b, latent)?; // [v_dim * n_head, n]
     Ok([attention_output(b, heads)?, x])

@@ -3,7 +3,7 @@
 
 use super::Arch;
 use crate::blocks::{
-    attention_output, gated, head, last_mix, lightning_indexer, mla_low, mla_to, mla_values, streams,
+    attention_output, gated, head, indexed_mla, last_mix, lightning_indexer, mla_values, streams,
     swiglu_or_experts, token_embedding, weighted_mix,
 };
 use crate::builder::Builder;
@@ -64,11 +64,7 @@ fn gated_mla(
     x: Tensor,
     chosen: &Cell<Option<Tensor>>,
 ) -> Result<[Tensor; 2]> {
-    let low = mla_low(b, h)?;
-    if b.layer().index_stride > 0 {
-        chosen.set(lightning_indexer(b, h, low)?);
-    }
-    let latent = mla_to(b, h, low, chosen.get())?; // [kv_rank * n_head, n_tokens]
+    let latent = indexed_mla(b, h, chosen, lightning_indexer)?; // [kv_rank * n_head, n_tokens]
     let [latent, h, x] = b.keep_outputs([latent, h, x]);
     let heads = mla_values(b, latent)?; // [v_dim * n_head, n]
     let heads = gated(b, h, heads)?;

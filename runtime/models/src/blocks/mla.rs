@@ -10,6 +10,7 @@ use crate::cache::{PagedLayer, ValueRows};
 use crate::error::Result;
 use llmrt_abi::op::AttentionParams;
 use llmrt_graph::{Role, Tensor};
+use std::cell::Cell;
 
 /// Weighted sums of latent vectors for each head: [kv_rank * n_head, n_tokens].
 pub(crate) fn mla(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
@@ -18,7 +19,7 @@ pub(crate) fn mla(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
 }
 
 /// As `mla`, of what is between Q's matrices, and of queries that see the keys at `chosen` positions alone.
-pub(crate) fn mla_to(b: &mut Builder<'_>, x: Tensor, low: Tensor, chosen: Option<Tensor>) -> Result<Tensor> {
+fn mla_to(b: &mut Builder<'_>, x: Tensor, low: Tensor, chosen: Option<Tensor>) -> Result<Tensor> {
     let (il, cfg, window) = (b.il(), b.mla(), b.layer().window);
     let q = queries(b, low)?; // [k_row, n_head, n_tokens]
     let rows = keys(b, x)?; // [k_row, n_tokens]
@@ -48,8 +49,26 @@ pub(crate) fn mla_to(b: &mut Builder<'_>, x: Tensor, low: Tensor, chosen: Option
     Ok(b.name(y, "kqv_out"))
 }
 
+/// As `mla`, of queries that see the keys at the positions which the layer's indexer finds, or which one of a layer before it
+/// found: `chosen`.
+pub(crate) fn indexed_mla(
+    b: &mut Builder<'_>,
+    x: Tensor,
+    chosen: &Cell<Option<Tensor>>,
+    indexer: Indexer,
+) -> Result<Tensor> {
+    let low = mla_low(b, x)?;
+    if b.layer().index_stride > 0 {
+        chosen.set(indexer(b, x, low)?);
+    }
+    mla_to(b, x, low, chosen.get())
+}
+
+/// Finds the positions that queries see, of hidden states and what is between Q's matrices; `None`: all.
+type Indexer = fn(&mut Builder<'_>, Tensor, Tensor) -> Result<Option<Tensor>>;
+
 /// What is between Q's two matrices, normed: [q_rank, n_tokens]; `x` where Q has one.
-pub(crate) fn mla_low(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+fn mla_low(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     match b.cfg.mla.q_rank {
         0 => Ok(x),
         n => {

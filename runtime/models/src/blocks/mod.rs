@@ -3,12 +3,14 @@
 mod decoder;
 
 mod attention;
+mod block_indexers;
 mod compressed;
 mod delta_net;
 mod embedding;
 mod experts;
 mod ffn;
 mod gated_attention;
+mod gated_streams;
 mod glu;
 mod head;
 mod hybrid;
@@ -35,6 +37,7 @@ pub(crate) use attention::{
     attention_to, gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv,
     rope, self_attention, times_each_head,
 };
+pub(crate) use block_indexers::{block_indexer, pooled_indexer, weighted_pool_indexer};
 pub(crate) use compressed::{attention_to_window, compressed_attention};
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
@@ -42,13 +45,14 @@ pub(crate) use embedding::{position_embedding, token_embedding};
 pub(crate) use experts::{Bank, experts, sum_used};
 pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
 pub(crate) use gated_attention::gated_attention;
+pub(crate) use gated_streams::{gated_mix, gated_spread};
 pub(crate) use head::{head, logits};
 pub(crate) use hybrid::{Mixer, hybrid, mix_and_feed, mix_by_attention};
-pub(crate) use hyper::{gated_mix, gated_spread, last_mix, mean_of_streams, streams, weighted_mix};
-pub(crate) use indexer::{block_indexer, lightning_indexer, pooled_indexer, weighted_pool_indexer};
+pub(crate) use hyper::{last_mix, mean_of_streams, streams, weighted_mix};
+pub(crate) use indexer::lightning_indexer;
 pub(crate) use kda::kda_mixer;
 pub(crate) use lightning::lightning_mixer;
-pub(crate) use mla::{mla, mla_low, mla_mixer, mla_to, mla_values};
+pub(crate) use mla::{indexed_mla, mla, mla_mixer, mla_values};
 pub(crate) use moe::{dense_or_experts, experts_if_routed, moe};
 pub(crate) use ngrams::{add_ngrams, ngram_embedding};
 pub(crate) use router::{Route, route, router_logits};

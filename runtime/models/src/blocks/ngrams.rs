@@ -1,7 +1,8 @@
 //! Embeddings of n-grams: rows of a large table, found by a hash of the last tokens, that one layer adds to the residual
 //! streams.
 
-use super::hyper::{by_stream, flat, norm_each_stream};
+use super::gated_streams::norm_each_stream;
+use super::hyper::{by_stream, flat};
 use super::recurrent::{conv_state, convolved, sequences};
 use crate::builder::Builder;
 use crate::error::Result;
