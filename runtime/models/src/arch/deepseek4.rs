@@ -100,12 +100,12 @@ fn block(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let heads = attention(b, h)?; // [head_dim * n_head, n_tokens]
     let [heads, x] = b.keep_outputs([heads, x]); // [.., n]: in the last layer the outputs alone
     let y = grouped_output(b, heads)?; // [n_embd, n]
-    let x = spread.of_outputs(b).add(b, y, x);
+    let x = spread.of_outputs(b).add(b, "ffn_inp", y, x);
 
     let (h, spread) = weighted_mix(b, "hc_ffn", x)?;
     let h = b.norm("ffn_norm", h)?;
     let ffn = moe(b, h)?;
-    Ok(spread.add(b, ffn, x))
+    Ok(spread.add(b, "l_out", ffn, x))
 }
 
 /// Results of heads, turned back by their queries' positions, since values are turned keys.

@@ -79,12 +79,12 @@ fn block(b: &mut Builder<'_>, x: Tensor, chosen: &Cell<Option<Tensor>>) -> Resul
         true => kda_mixer(b, h, x)?,
         false => sparse_mla_mixer(b, h, x, chosen)?,
     }; // [.., n]: in the last layer the outputs alone
-    let x = spread.of_outputs(b).add(b, y, x);
+    let x = spread.of_outputs(b).add(b, "ffn_inp", y, x);
 
     let (h, spread) = weighted_mix(b, "hc_ffn", x)?;
     let h = b.norm("ffn_norm", h)?;
     let ffn = dense_or_experts(b, h)?;
-    Ok(spread.add(b, ffn, x))
+    Ok(spread.add(b, "l_out", ffn, x))
 }
 
 fn sparse_mla_mixer(

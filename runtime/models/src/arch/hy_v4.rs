@@ -50,12 +50,12 @@ fn block(b: &mut Builder<'_>, x: Tensor, chosen: &Cell<Option<Tensor>>) -> Resul
     let (h, spread) = weighted_mix(b, "hc_attn", x)?; // [n_embd, n_tokens]
     let h = b.norm("attn_norm", h)?;
     let [y, x] = gated_mla(b, h, x, chosen)?; // [.., n]: in the last layer the outputs alone
-    let x = spread.of_outputs(b).add(b, y, x);
+    let x = spread.of_outputs(b).add(b, "ffn_inp", y, x);
 
     let (h, spread) = weighted_mix(b, "hc_ffn", x)?;
     let h = b.norm("ffn_norm", h)?;
     let ffn = swiglu_or_experts(b, h)?;
-    Ok(spread.add(b, ffn, x))
+    Ok(spread.add(b, "l_out", ffn, x))
 }
 
 fn gated_mla(

@@ -64,7 +64,8 @@ fn block(b: &mut Builder<'_>, x: Tensor, ngrams: Option<Tensor>) -> Result<Tenso
 
     let [h, normed] = gated_mix(b, "hc_ffn", x)?;
     let ffn = moe(b, h)?;
-    gated_spread(b, "hc_ffn", normed, ffn, x)
+    let x = gated_spread(b, "hc_ffn", normed, ffn, x)?;
+    Ok(b.name(x, "l_out"))
 }
 
 fn sparse_attention(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {

@@ -72,7 +72,7 @@ impl Spread {
     }
 
     /// Streams `x` with `y` [n_embd, n]: [n_embd * n_stream, n].
-    pub(crate) fn add(self, b: &mut Builder<'_>, y: Tensor, x: Tensor) -> Tensor {
+    pub(crate) fn add(self, b: &mut Builder<'_>, name: &str, y: Tensor, x: Tensor) -> Tensor {
         let all = by_stream(b, x);
         let own = outer(b, y, self.write); // [n_embd, n_stream, n]
         let sum = match self.exchange {
@@ -84,7 +84,8 @@ impl Spread {
                 b.g.add(sum, given)
             }),
         };
-        flat(b, sum)
+        let x = flat(b, sum);
+        b.name(x, name)
     }
 }
 

@@ -103,15 +103,19 @@ fn queries(b: &mut Builder<'_>, low: Tensor) -> Result<Tensor> {
     let q = b.linear(name, cfg.q_dim() * n_head, low)?;
     let q = b.g.split_heads(q, n_head); // [q_dim, n_head, n_tokens]
     let nope = b.g.slice(q, 0, 0, cfg.n_nope);
-    let k_b = b.weight("attn_k_b.weight", &[cfg.n_nope, cfg.kv_rank, n_head], Role::Matrix)?;
-    let absorbed = times_heads(b, k_b, nope); // [kv_rank, n_head, n_tokens]
-    let q = match cfg.n_rope {
-        0 => b.contiguous(absorbed),
+    let turned = match cfg.n_rope {
+        0 => None,
         n_rope => {
             let turned = b.g.slice(q, 0, cfg.n_nope, n_rope);
-            let turned = rope(b, "q_pe", turned)?;
-            b.g.concat(absorbed, turned, 0)
+            Some(rope(b, "q_pe", turned)?)
         }
+    };
+
+    let k_b = b.weight("attn_k_b.weight", &[cfg.n_nope, cfg.kv_rank, n_head], Role::Matrix)?;
+    let absorbed = times_heads(b, k_b, nope); // [kv_rank, n_head, n_tokens]
+    let q = match turned {
+        None => b.contiguous(absorbed),
+        Some(turned) => b.g.concat(absorbed, turned, 0),
     };
     let q = b.name(q, "Qcur");
     Ok(attention_temperature(b, q))

@@ -251,7 +251,6 @@ fn files() -> Vec<(&'static str, File)> {
         .map(|(kind, lines)| (kind, File::new(kind.split('-').next().unwrap_or(kind), &lines)))
         .into_iter()
         .chain(experts::files())
-        .chain(sparse::files())
         .collect()
 }
 

@@ -105,6 +105,17 @@ fn queries_choose_where_there_are_more_keys_than_they_attend_to() {
 }
 
 #[test]
+fn the_last_layer_computes_outputs_alone_after_attention() {
+    for (kind, file) in files() {
+        let model = file.model().expect(kind);
+        let g = model.graph(&SHAPE).expect(kind).graph;
+        let rows = |il: usize| g.ne(g.find(&format!("l_out-{il}")).expect(kind))[1];
+        let last = model.config.n_layer - 1;
+        assert_eq!((rows(last - 1), rows(last)), (SHAPE.n_tokens, SHAPE.n_outputs), "{kind}");
+    }
+}
+
+#[test]
 fn embeddings_of_n_grams_are_an_input() {
     let model = file("qwen4exp").model().expect("a model");
     assert!(model.spec().inputs.contains(&Input::NgramRows(4)));
