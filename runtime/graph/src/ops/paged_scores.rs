@@ -46,10 +46,12 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
         return Err("blocks of 0 slots".to_string());
     }
     check_paging(src, 2)?;
-    if let Some(weights) = check::optional_floats(src, 5, "weights")? {
-        if p.by_head != 0 || weights.ne != [n_heads, n_tokens, 1, 1] {
+    let expected = [n_heads, n_tokens, 1, 1];
+    match check::optional_floats(src, 5, "weights")? {
+        Some(weights) if p.by_head != 0 || weights.ne != expected => {
             return Err(format!("weights {:?} for {n_heads} heads and {n_tokens} tokens", weights.ne));
         }
+        _ => {}
     }
     let max_blocks = check::given(src, 2, "block table")?.ne[0];
     let n_positions = max_blocks.checked_mul(p.block_size.into()).ok_or("the result is too big")?;
