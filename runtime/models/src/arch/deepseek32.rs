@@ -29,7 +29,7 @@ pub(super) const GLM_DSA: Arch = Arch {
         read(cfg, keys)?;
         // Files of GLM 5.2 may leave out which; those before it have shorter contexts.
         let is_older = cfg.n_ctx_train < 1 << 20;
-        let default = (0..cfg.n_layer).map(|il| is_older || il < 2 || (il - 2) % 4 == 0).collect();
+        let default = (0..cfg.n_layer).map(|il| is_older || il < 2 || (il - 2).is_multiple_of(4)).collect();
         let types = IndexerConfig::read_types(keys, cfg.n_layer, default)?;
         cfg.set_indexed(1, |il| types[il]);
         Ok(())

@@ -45,7 +45,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
 fn read_groups(cfg: &Config, keys: &Keys<'_>) -> Result<u64> {
     let most = cfg.most_heads();
     let n_group = keys.count("attention.output_group_count", 1..=most.max(1))?;
-    match cfg.layers.iter().find(|layer| layer.n_head % n_group != 0) {
+    match cfg.layers.iter().find(|layer| !layer.n_head.is_multiple_of(n_group)) {
         Some(layer) => {
             let expected = format!("a divisor of the {} heads", layer.n_head);
             Err(keys.bad("attention.output_group_count", n_group, expected))

@@ -49,7 +49,7 @@ fn read_indexer(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.indexer.drops_tail = keys.optional("attention.indexer.kpool_select_tail")? == Some(false);
     let top_k = cfg.indexer.top_k;
     let stride = keys.count("attention.indexer.kpool", 2..=1 << 10)?;
-    if top_k % stride != 0 {
+    if !top_k.is_multiple_of(stride) {
         return Err(keys.bad("attention.indexer.top_k", top_k, format!("a multiple of {stride}")));
     }
     let is_full = keys.flags("attention.indexer.types", cfg.n_layer)?;
