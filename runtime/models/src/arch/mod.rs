@@ -4,12 +4,14 @@ mod afmoe;
 mod arctic;
 mod baichuan;
 mod bailingmoe3;
+mod bert;
 mod bloom;
 mod cohere2moe;
 mod command_r;
 mod deci;
 mod deepseek;
 mod deepseek2;
+mod encoder_like;
 mod exaone4;
 mod falcon;
 mod falcon_h1;
@@ -40,6 +42,7 @@ mod mimo2;
 mod minicpm3;
 mod minimax_01;
 mod mistral3;
+mod modern_bert;
 mod mpt;
 mod muse_glimmer;
 mod nanbeige;
@@ -82,6 +85,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("bailingmoe", &deepseek::BAILINGMOE),
     ("bailingmoe2", &qwen3moe::BAILINGMOE2),
     ("bailingmoe3", &bailingmoe3::ARCH),
+    ("bert", &bert::ARCH),
     ("bloom", &bloom::ARCH),
     ("chatglm", &llama_like::CHATGLM),
     ("codeshell", &gpt_like::CODESHELL),
@@ -96,12 +100,14 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("dots1", &qwen3moe::DOTS1),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
+    ("eurobert", &encoder_like::EUROBERT),
     ("exaone", &llama_like::EXAONE),
     ("exaone-moe", &qwen3moe::EXAONE_MOE),
     ("exaone4", &exaone4::ARCH),
     ("falcon", &falcon::ARCH),
     ("falcon-h1", &falcon_h1::ARCH),
     ("gemma", &gemma::ARCH),
+    ("gemma-embedding", &encoder_like::GEMMA_EMBEDDING),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
     ("glm4", &glm4::ARCH),
@@ -124,12 +130,15 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("jais", &gpt_like::JAIS),
     ("jais2", &gpt_like::JAIS2),
     ("jamba", &jamba::ARCH),
+    ("jina-bert-v2", &bert::JINA_BERT_V2),
+    ("jina-bert-v3", &bert::JINA_BERT_V3),
     ("kimi-k3", &kimi_k3::ARCH),
     ("kimi-linear", &kimi_linear::ARCH),
     ("laguna", &laguna::ARCH),
     ("lfm2", &lfm2::ARCH),
     ("lfm2moe", &lfm2::ARCH),
     ("llama", &llama::ARCH),
+    ("llama-embed", &encoder_like::LLAMA_EMBED),
     ("llama4", &llama4::ARCH),
     ("maincoder", &hunyuan::MAINCODER),
     ("mamba", &mamba::ARCH),
@@ -143,12 +152,16 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("minimax-m2", &olmoe::MINIMAX_M2),
     ("mistral3", &mistral3::ARCH),
     ("mistral4", &deepseek2::MISTRAL4),
+    ("modern-bert", &modern_bert::ARCH),
     ("mpt", &mpt::ARCH),
     ("muse-glimmer", &muse_glimmer::ARCH),
     ("nanbeige", &nanbeige::ARCH),
     ("nemotron", &gpt_like::NEMOTRON),
     ("nemotron_h", &nemotron_h::ARCH),
     ("nemotron_h_moe", &nemotron_h::ARCH),
+    ("neo-bert", &encoder_like::NEO_BERT),
+    ("nomic-bert", &bert::NOMIC_BERT),
+    ("nomic-bert-moe", &bert::NOMIC_BERT_MOE),
     ("olmo", &olmo::ARCH),
     ("olmo2", &olmo2::ARCH),
     ("olmoe", &olmoe::ARCH),

@@ -5,6 +5,7 @@ mod decoder;
 mod attention;
 mod delta_net;
 mod embedding;
+mod encoder;
 mod experts;
 mod ffn;
 mod glu;
@@ -31,7 +32,8 @@ pub(crate) use attention::{
 };
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
-pub(crate) use embedding::{position_embedding, token_embedding};
+pub(crate) use embedding::{position_embedding, token_embedding, token_type_embedding};
+pub(crate) use encoder::{encoder, norm_of_sum};
 pub(crate) use experts::{Bank, experts, sum_used};
 pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
 pub(crate) use head::{head, logits};

@@ -24,6 +24,7 @@ pub(crate) use windows::AllBut;
 
 use crate::error::{Error, Result};
 use llmrt_gguf::{Metadata, Value};
+use llmrt_graph::Activation;
 
 /// The numbers of a model.
 #[derive(Clone, PartialEq, Debug)]
@@ -82,6 +83,8 @@ pub struct Config {
     pub layers_per_residual: usize,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
+    /// What is between the FFN's matrices, of models whose files have the choice.
+    pub ffn_activation: Activation,
     /// Name of the norm before the FFN.
     pub ffn_norm: &'static str,
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
@@ -191,6 +194,7 @@ impl Config {
             rwkv: RwkvConfig::default(),
             layers_per_residual: 0,
             moe,
+            ffn_activation: Activation::Silu,
             ffn_norm: "ffn_norm",
             ffn_scales: false,
             unused: &[],
