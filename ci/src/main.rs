@@ -13,6 +13,7 @@ mod header;
 mod lock;
 mod matrix;
 mod peer;
+mod reference;
 mod roofline;
 mod tidy;
 
@@ -62,6 +63,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      between tokens, memory
   peer DIR [--isa native|avx512|avx2 [--source TREE]]
                      build the peer, llama.cpp, for an instruction set into DIR/ISA; another tree into DIR/TREE/ISA
+  reference DIR [NAME…]
+                     what llama.cpp, built by `peer DIR`, computes of the models that tests/fixtures/models describes: of
+                     these, or of those without results
   roofline [--cpu NAME] [--only TEXT] [--show]
                      what ports allow the innermost x86 loops of the cpu plugin, by llvm-mca (docs/perf/roofline.md);
                      --cpu: another model of llvm-mca; --show: with the loops
@@ -108,6 +112,7 @@ fn main() -> ExitCode {
         ["peer", dir] => peer::build(dir, "native", None),
         ["peer", dir, "--isa", isa] => peer::build(dir, isa, None),
         ["peer", dir, "--isa", isa, "--source", tree] => peer::build(dir, isa, Some(tree)),
+        ["reference", dir, ref names @ ..] => reference::reference(dir, names),
         ["roofline", ref words @ ..] => roofline::roofline(words),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),

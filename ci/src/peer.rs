@@ -76,7 +76,7 @@ pub fn build(dir: &str, isa: &str, source: Option<&str>) -> Result<(), String> {
 }
 
 /// llama.cpp's tree in the package, which is downloaded if it is not there yet.
-fn unpacked(dir: &Path) -> Result<PathBuf, String> {
+pub fn unpacked(dir: &Path) -> Result<PathBuf, String> {
     let name = format!("{}-{VERSION}", PACKAGE.replace('-', "_"));
     let archive = dir.join(format!("{name}.tar.gz"));
     if !archive.exists() {

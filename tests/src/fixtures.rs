@@ -1,6 +1,7 @@
 //! Outputs of other programs: all of them beside the checkout as `../shared/fixtures`, a few in `tests/fixtures`, so that a
 //! checkout by itself tests each kind.
 
+use crate::models::text::with_logits;
 use crate::skip::skipped;
 use std::path::{Path, PathBuf};
 
@@ -50,6 +51,24 @@ pub fn architectures(dir: &Path) -> [Vec<PathBuf>; 2] {
     };
     let (known, unknown) = files(dir, ".gguf").into_iter().partition(is_known);
     [known, unknown]
+}
+
+/// A model and the logits that llama.cpp gave for the tokens of [`tokens`].
+pub type Compared = (PathBuf, PathBuf);
+
+/// The tiny models whose logits another program computed: those of the fixtures that this tree runs, and those described in
+/// `tests/fixtures/models`.
+pub fn compared() -> Vec<Compared> {
+    let known = fixtures("archs").map_or(vec![], |dir| {
+        let [known, _] = architectures(&dir);
+        known.into_iter().map(|file| (file.clone(), file.with_extension("logits.f32"))).collect()
+    });
+    [known, with_logits().to_vec()].concat()
+}
+
+/// The file of the tokens whose logits are compared.
+pub fn tokens() -> PathBuf {
+    root().join("tests/fixtures/archs/tokens.txt")
 }
 
 /// The files of a folder with this ending, sorted.

@@ -7,6 +7,7 @@ mod gemma3;
 mod mamba2;
 mod qwen35;
 mod rwkv;
+pub mod text;
 
 pub use deepseek2::TinyDeepseek2;
 pub use falcon::TinyFalcon;

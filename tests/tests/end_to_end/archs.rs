@@ -2,17 +2,15 @@
 //! CPU plugin loaded from its shared library.
 
 use llmrt_tests::build::{llmrt, plugin, succeed};
-use llmrt_tests::fixtures::{architectures, fixtures};
+use llmrt_tests::fixtures::{architectures, compared, fixtures, tokens};
 use llmrt_tests::{f32s, nmse};
 use std::path::Path;
 
 /// `eval` with extra flags must be within 1e-5 of the stored logits of every file.
 fn check(extra: &[&str]) {
-    let Some(dir) = fixtures("archs") else { return };
-    let [known, _] = architectures(&dir);
-    for model in known {
-        let logits = eval(&model, &dir.join("tokens.txt"), extra);
-        let stored = std::fs::read(model.with_extension("logits.f32")).unwrap();
+    for (model, stored) in compared() {
+        let logits = eval(&model, &tokens(), extra);
+        let stored = std::fs::read(stored).unwrap();
         let error = nmse(&logits, &f32s(&stored));
         println!("{:<20} NMSE {error:.1e}", model.file_stem().unwrap().to_string_lossy());
         assert!(error <= 1e-5, "{}: NMSE {error}", model.display());
@@ -52,12 +50,10 @@ fn the_cpu_plugin_from_its_file_gives_the_stored_logits() {
 /// On the CPU the order of additions is fixed, so chunks and threads change no bit; nor does the way the plugin got in.
 #[test]
 fn chunks_threads_and_the_plugin_file_change_no_bit_of_the_logits() {
-    let Some(dir) = fixtures("archs") else { return };
-    let tokens = dir.join("tokens.txt");
+    let tokens = tokens();
     let so = plugin("cpu");
     let loaded = ["--plugin", so.to_str().unwrap(), "--backend", "libllmrt_cpu.so"];
-    let [known, _] = architectures(&dir);
-    for model in known {
+    for (model, _) in compared() {
         let whole = eval(&model, &tokens, &["-t", "1"]);
         for extra in [&["-t", "2"][..], &["--chunks", "1"], &["-t", "2", "--chunks", "5,17,3,1,7"], &loaded] {
             let bits = |v: &[f32]| v.iter().map(|x| x.to_bits()).collect::<Vec<_>>();

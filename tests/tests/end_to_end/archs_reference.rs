@@ -1,7 +1,7 @@
 //! The plain references of the ops, run over whole models, give the logits that llama.cpp gave: a check of
 //! architectures and of what ops mean, without any plugin.
 
-use llmrt_tests::fixtures::{architectures, fixtures};
+use llmrt_tests::fixtures::{compared, tokens};
 use llmrt_tests::{f32s, nmse, reference};
 
 #[test]
@@ -16,13 +16,11 @@ fn chunks_beside_an_empty_sequence_give_the_stored_logits() {
 
 /// Runs the 48 tokens of every file in steps of `n_tokens`, and compares the logits of each step's second half.
 fn check(n_tokens: usize) {
-    let Some(dir) = fixtures("archs") else { return };
-    let tokens = std::fs::read_to_string(dir.join("tokens.txt")).unwrap();
+    let tokens = std::fs::read_to_string(tokens()).unwrap();
     let tokens: Vec<i32> = tokens.split_whitespace().map(|t| t.parse().unwrap()).collect();
-    let [known, _] = architectures(&dir);
     let mut above = Vec::new();
-    for file in known {
-        let stored = f32s(&std::fs::read(file.with_extension("logits.f32")).unwrap());
+    for (file, stored) in compared() {
+        let stored = f32s(&std::fs::read(stored).unwrap());
         let n_vocab = stored.len() / tokens.len();
         let of_second_half = |row: usize| row % n_tokens >= n_tokens / 2;
         let rows = stored.chunks_exact(n_vocab).enumerate().filter(|&(row, _)| of_second_half(row));

@@ -1,0 +1,84 @@
+//! `cargo ci reference DIR [NAME...]`: what llama.cpp's library computes of the models that `tests/fixtures/models` describes.
+
+use crate::{cargo, peer, root, run};
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+/// Computes results of these models, or of those that have none. `dir` is the one of `cargo ci peer`.
+pub fn reference(dir: &str, names: &[&str]) -> Result<(), String> {
+    let dir = Path::new(dir);
+    let program = program(dir)?;
+    let models = dir.join("models");
+    write_models(&models)?;
+    for name in self::names(&folder(), "txt")? {
+        let kind = results(&folder().join(format!("{name}.txt")))?;
+        let out = folder().join(format!("{name}.{kind}.f32"));
+        let is_meant = if names.is_empty() { !out.exists() } else { names.contains(&name.as_str()) };
+        if is_meant {
+            let mut compute = Command::new(&program);
+            run(compute.arg(models.join(format!("{name}.gguf"))).arg(tokens()).arg(&out).arg(kind))?;
+            println!("{}", out.display());
+        }
+    }
+    Ok(())
+}
+
+/// Writes every described model to `dir`.
+pub fn write_models(dir: &Path) -> Result<(), String> {
+    std::fs::create_dir_all(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let write = ["run", "--quiet", "--locked", "-p", "llmrt-tests", "--example", "described_models", "--"];
+    run(cargo().args(write).arg(dir))
+}
+
+/// The folder of the descriptions and of their results.
+pub fn folder() -> PathBuf {
+    root().join("tests/fixtures/models")
+}
+
+/// The file of the tokens whose logits are compared.
+pub fn tokens() -> PathBuf {
+    root().join("tests/fixtures/archs/tokens.txt")
+}
+
+/// Names of the files with this ending, sorted.
+pub fn names(dir: &Path, ending: &str) -> Result<Vec<String>, String> {
+    let entries = std::fs::read_dir(dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    let files = entries.flatten().map(|entry| entry.path());
+    let meant = files.filter(|file| file.extension().is_some_and(|end| end == ending));
+    let mut names: Vec<String> =
+        meant.map(|file| file.file_stem().unwrap_or_default().to_string_lossy().into_owned()).collect();
+    names.sort();
+    Ok(names)
+}
+
+/// What a description's line `results` names.
+fn results(file: &Path) -> Result<&'static str, String> {
+    let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
+    let embeddings = text.lines().any(|line| line.trim() == "results embeddings");
+    Ok(if embeddings { "embeddings" } else { "logits" })
+}
+
+/// `peer/reference.c`, linked with the library that `cargo ci peer DIR` built last.
+fn program(dir: &Path) -> Result<PathBuf, String> {
+    let (source, build) = (peer::unpacked(dir)?, dir.join("build"));
+    let (object, program) = (dir.join("reference.o"), dir.join("reference"));
+    let mut compile = Command::new("cc");
+    compile
+        .args(["-std=c11", "-O1", "-c"])
+        .arg(root().join("ci/src/peer/reference.c"))
+        .arg("-o")
+        .arg(&object);
+    for headers in ["include", "ggml/include"] {
+        compile.arg("-I").arg(source.join(headers));
+    }
+    run(&mut compile)?;
+    let mut link = Command::new("c++");
+    link.arg(&object);
+    for library in
+        ["src/libllama.a", "ggml/src/libggml.a", "ggml/src/libggml-cpu.a", "ggml/src/libggml-base.a"]
+    {
+        link.arg(build.join(library));
+    }
+    run(link.args(["-fopenmp", "-lpthread", "-ldl", "-o"]).arg(&program))?;
+    Ok(program)
+}
