@@ -159,10 +159,13 @@ pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) ->
     let v_cache = cached_rows(b, layer.window, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
 
     let paged = paged(b, layer.window);
+    let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
     let params = AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,
-        window: layer.window,
+        window,
+        chunk,
+        bidirectional: u32::from(!b.cfg.is_causal),
         scale: b.cfg.attn_scale,
         softcap: b.cfg.attn_softcap,
         max_bias: b.cfg.alibi_max_bias,

@@ -57,6 +57,11 @@ pub struct Config {
     pub attn_scale: f32,
     /// Attention scores become c·tanh(score/c); 0: they stay.
     pub attn_softcap: f32,
+    /// Whether tokens see those before them alone, and not those after them. Then a window reaches half its size to either
+    /// side.
+    pub is_causal: bool,
+    /// Whether a window is the chunk of so many positions that a token is in.
+    pub has_chunks: bool,
     /// Largest bias of ALiBi (arXiv 2108.12409), from which each head's slope follows; 0: no biases.
     pub alibi_max_bias: f32,
     /// Q, K and V are kept within plus and minus this; 0: they stay.
@@ -181,6 +186,8 @@ impl Config {
             rope,
             attn_scale: keys.f32_or_zero("attention.scale", (head_dim_k as f32).sqrt().recip())?,
             attn_softcap: 0.0,
+            is_causal: keys.optional("attention.causal")?.unwrap_or(true),
+            has_chunks: false,
             alibi_max_bias: 0.0,
             clamp_qkv: 0.0,
             attn_temperature: Temperature::default(),
