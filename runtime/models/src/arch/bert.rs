@@ -14,7 +14,10 @@ pub(super) const ARCH: Arch = Arch {
     has_attention: true,
     norm: Norm::Layer,
     rope: RopeKind::None,
-    config: |_, _| Ok(()),
+    config: |cfg, _| {
+        cfg.is_causal = false;
+        Ok(())
+    },
     graph: |b| {
         let x = token_embedding(b)?; // [n_embd, n_tokens]
         let x = token_type_embedding(b, x)?;
@@ -27,6 +30,7 @@ pub(super) const ARCH: Arch = Arch {
 /// Jina Embeddings v2 (arXiv 2310.19923): ALiBi (2108.12409); gated FFNs, and in the models of code norms of Q and K.
 pub(super) const JINA_BERT_V2: Arch = Arch {
     config: |cfg, _| {
+        cfg.is_causal = false;
         cfg.alibi_max_bias = 8.0;
         Ok(())
     },
@@ -45,6 +49,7 @@ pub(super) const JINA_BERT_V3: Arch = Arch {
 pub(super) const NOMIC_BERT: Arch = Arch {
     rope: RopeKind::Neox,
     config: |cfg, _| {
+        cfg.is_causal = false;
         cfg.unused = &["ffn_up.bias", "ffn_gate.bias", "ffn_down.bias"];
         Ok(())
     },
@@ -62,6 +67,7 @@ pub(super) const NOMIC_BERT_MOE: Arch = Arch {
 
 fn config_of_experts(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     let every = keys.count_or("moe_every_n_layers", 1..=MAX_LAYERS, 0)? as usize;
+    cfg.is_causal = false;
     cfg.experts(keys)?.activation = ExpertActivation::Plain(Activation::Gelu);
     for (il, layer) in cfg.layers.iter_mut().enumerate() {
         layer.is_moe = every > 0 && il % every == 1;

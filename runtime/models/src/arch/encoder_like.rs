@@ -13,7 +13,10 @@ pub(super) const EUROBERT: Arch = Arch {
     has_attention: true,
     norm: Norm::Rms,
     rope: RopeKind::Neox,
-    config: |_, _| Ok(()),
+    config: |cfg, _| {
+        cfg.is_causal = false;
+        Ok(())
+    },
     graph: |b| encoder(b, "output_norm", |b, x| pre_norm(b, x, self_attention, swiglu)),
 };
 
@@ -38,6 +41,7 @@ pub(super) const LLAMA_EMBED: Arch = Arch {
 /// EmbeddingGemma (arXiv 2509.20354): Gemma 3.
 pub(super) const GEMMA_EMBEDDING: Arch = Arch {
     config: |cfg, keys| {
+        cfg.is_causal = false;
         cfg.scales.embedding = (cfg.n_embd as f32).sqrt();
         cfg.read_windows(keys, 512, AllBut::LastOf(6))?;
         cfg.rope.windowed = cfg.rope.unstretched(keys.f32_or_zero("rope.freq_base_swa", 10000.0)?);

@@ -67,6 +67,7 @@ mod rwkv7;
 mod smallthinker;
 mod spark2_5;
 mod stablelm;
+mod t5;
 mod talkie;
 
 use crate::builder::Builder;
@@ -199,6 +200,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("stablelm", &stablelm::ARCH),
     ("starcoder", &gpt_like::STARCODER),
     ("starcoder2", &gpt_like::STARCODER2),
+    ("t5encoder", &t5::T5ENCODER),
     ("talkie", &talkie::ARCH),
     ("xverse", &llama_like::XVERSE),
 ];

@@ -152,15 +152,30 @@ pub(crate) fn attention_temperature(b: &mut Builder<'_>, q: Tensor) -> Tensor {
 
 /// Keys and values go into the cache, queries see it: [head_dim_v * n_head, n_tokens].
 pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) -> Result<Tensor> {
-    let (il, layer) = (b.il(), b.layer());
-    let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
-    b.add_paged(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
-    let k_cache = cached_rows(b, layer.window, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
-    let v_cache = cached_rows(b, layer.window, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
+    let [k_cache, v_cache] = cached(b, k, v)?;
+    let (paged, params) = (paged(b, b.layer().window), attention_params(b));
+    let y = match b.optional("attn_sinks.weight", &[b.layer().n_head], Role::Other)? {
+        None => b.g.attention(q, k_cache, v_cache, &paged, &params),
+        Some(sinks) => b.g.attention_with_sinks(q, k_cache, v_cache, sinks, &paged, &params),
+    };
+    Ok(b.name(y, "kqv_out"))
+}
 
-    let paged = paged(b, layer.window);
+/// The layer's caches of K and V, with those of the step in their slots.
+pub(super) fn cached(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<[Tensor; 2]> {
+    let (il, window) = (b.il(), b.layer().window);
+    let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
+    b.add_paged(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, window);
+    let k_cache = cached_rows(b, window, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
+    let v_cache = cached_rows(b, window, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
+    Ok([k_cache, v_cache])
+}
+
+/// What the layer's queries see, and how.
+pub(super) fn attention_params(b: &Builder<'_>) -> AttentionParams {
+    let layer = b.layer();
     let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
-    let params = AttentionParams {
+    AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,
         window,
@@ -169,12 +184,7 @@ pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) ->
         scale: b.cfg.attn_scale,
         softcap: b.cfg.attn_softcap,
         max_bias: b.cfg.alibi_max_bias,
-    };
-    let y = match b.optional("attn_sinks.weight", &[layer.n_head], Role::Other)? {
-        None => b.g.attention(q, k_cache, v_cache, &paged, &params),
-        Some(sinks) => b.g.attention_with_sinks(q, k_cache, v_cache, sinks, &paged, &params),
-    };
-    Ok(b.name(y, "kqv_out"))
+    }
 }
 
 /// The heads' results [n, n_tokens] times sigmoid(gate(x)).

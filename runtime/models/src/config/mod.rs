@@ -62,6 +62,8 @@ pub struct Config {
     pub is_causal: bool,
     /// Whether a window is the chunk of so many positions that a token is in.
     pub has_chunks: bool,
+    /// Buckets of distances between keys and queries, each with biases on attention scores; 0: there are none.
+    pub n_relative_buckets: u64,
     /// Largest bias of ALiBi (arXiv 2108.12409), from which each head's slope follows; 0: no biases.
     pub alibi_max_bias: f32,
     /// Q, K and V are kept within plus and minus this; 0: they stay.
@@ -188,6 +190,7 @@ impl Config {
             attn_softcap: 0.0,
             is_causal: keys.optional("attention.causal")?.unwrap_or(true),
             has_chunks: false,
+            n_relative_buckets: 0,
             alibi_max_bias: 0.0,
             clamp_qkv: 0.0,
             attn_temperature: Temperature::default(),
