@@ -8,6 +8,7 @@ use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
 use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
+use llmrt_tests::models::text;
 use llmrt_tests::models::{Rwkv, TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35, TinyRwkv};
 use llmrt_tests::steps::{self, Core};
 use llmrt_tests::{nmse, reference};
@@ -118,6 +119,16 @@ fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
     recurrent_models(dir.path()).iter().for_each(|model| check_forks(model));
 }
 
+#[test]
+fn texts_whose_prompts_an_encoder_reads_fork_and_move_to_host_memory_and_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let text = std::fs::read_to_string(text::descriptions().join("t5.txt")).unwrap();
+    let text = text.replace("vocab_size u32 128", "vocab_size u32 300");
+    let description = dir.path().join("t5.txt");
+    std::fs::write(&description, text.replace("embd.weight 64 128", "embd.weight 64 300")).unwrap();
+    check_forks(&text::write(&description, dir.path()));
+}
+
 /// Texts that fork read one state and go on apart; a text that is swapped out or whose tokens are replaced goes on as if
 /// nothing had been.
 fn check_forks(model: &Path) {
@@ -165,6 +176,8 @@ fn check_forks(model: &Path) {
     };
     // Too few blocks for all.
     let (n_blocks, n_host_blocks, n_states, n_host_states) = (10, 9, 18, 9);
+    let runner = runner(model, DType::F32, 9);
+    let decoder_start = runner.model().spec().has_encoder().then_some(0);
     let options = CoreOptions {
         scheduler,
         n_ctx: 64,
@@ -174,8 +187,9 @@ fn check_forks(model: &Path) {
         n_states,
         n_host_states,
         windows: Vec::new(),
+        decoder_start,
     };
-    let mut tight = EngineCore::new(runner(model, DType::F32, 9), None, options).unwrap();
+    let mut tight = EngineCore::new(runner, None, options).unwrap();
     let (found, n_swapped) = run(&mut tight, &requests);
     assert!(found == expected && n_swapped > 0, "{n_swapped} swapped");
 }

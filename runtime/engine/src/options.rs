@@ -140,7 +140,9 @@ impl EngineOptions {
     /// The shape of the largest step: all sequences, with logits of each.
     pub(crate) fn largest_shape(&self) -> BatchShape {
         let n_seqs = self.max_seqs.max(1);
-        self.shape(self.max_num_batched_tokens() + self.padding().max_added(), n_seqs, n_seqs)
+        let shape = self.shape(self.max_num_batched_tokens() + self.padding().max_added(), n_seqs, n_seqs);
+        let n_encoder_tokens = self.max_num_batched_tokens() as u64;
+        BatchShape { n_encoder_tokens, max_encoder_tokens: n_encoder_tokens.next_power_of_two(), ..shape }
     }
 
     /// Slots of recurrent states, in models that have them.
@@ -168,7 +170,12 @@ impl EngineOptions {
     /// The shape of a batch.
     pub(crate) fn shape_of(&self, batch: &Batch) -> BatchShape {
         let shape = self.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
-        BatchShape { max_blocks: batch.max_blocks as u64, ..shape }
+        BatchShape {
+            max_blocks: batch.max_blocks as u64,
+            n_encoder_tokens: batch.encoder.tokens.len() as u64,
+            max_encoder_tokens: batch.encoder.max_tokens as u64,
+            ..shape
+        }
     }
 
     /// The shape of the first decode step of so many sequences.
@@ -181,6 +188,8 @@ impl EngineOptions {
     pub(crate) fn shape(&self, n_tokens: usize, n_seqs: usize, n_outputs: usize) -> BatchShape {
         BatchShape {
             n_tokens: n_tokens as u64,
+            n_encoder_tokens: 0,
+            max_encoder_tokens: 0,
             n_seqs: n_seqs as u64,
             n_outputs: n_outputs.max(1) as u64,
             max_blocks: self.max_blocks() as u64,

@@ -73,6 +73,18 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Adds a layer to the caches of cross attention.
+    pub fn add_cross(&mut self, layer: PagedLayer) {
+        let known = self.caches.iter_mut().find_map(|cache| match cache {
+            CacheGroup::Cross { layers } => Some(layers),
+            _ => None,
+        });
+        match known {
+            Some(layers) => layers.push(layer),
+            None => self.caches.push(CacheGroup::Cross { layers: vec![layer] }),
+        }
+    }
+
     /// The states of the layer at hand, each [row, n_state_slots].
     pub fn states<const N: usize>(&mut self, tensors: [StateTensor; N]) -> [Tensor; N] {
         let (il, n_slots) = (self.il(), self.batch.n_state_slots);

@@ -15,6 +15,12 @@ pub enum CacheGroup {
         /// Tokens that attention sees, the query included; 0: all. Blocks before a window are not read again.
         window: u32,
     },
+    /// A row of K and of V for each token that an encoder read, for the cross attention of a decoder's layers: states
+    /// `blk.N.cross_k_cache` and `blk.N.cross_v_cache`, in the blocks that the sequence has in caches without a window.
+    Cross {
+        /// The layers.
+        layers: Vec<PagedLayer>,
+    },
     /// States of fixed size for each sequence, passed from token to token: F32 states `blk.N.NAME` of rows by slot. A step
     /// reads one slot of a sequence and writes another, so that it can be repeated.
     Recurrent {
@@ -57,7 +63,7 @@ pub enum ValueRows {
 impl CacheGroup {
     /// Bytes that one token takes in all layers, in caches of these types.
     pub fn bytes_per_token(&self, k_type: DType, v_type: DType) -> u64 {
-        let CacheGroup::Paged { layers, .. } = self else { return 0 };
+        let (CacheGroup::Paged { layers, .. } | CacheGroup::Cross { layers }) = self else { return 0 };
         let row = |dtype: DType, n: u64| dtype.row_bytes(n).unwrap_or(u64::MAX);
         let bytes = layers.iter().map(|layer| match layer.v {
             ValueRows::Own(v_row) => row(k_type, layer.k_row).saturating_add(row(v_type, v_row)),

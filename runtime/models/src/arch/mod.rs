@@ -200,6 +200,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("stablelm", &stablelm::ARCH),
     ("starcoder", &gpt_like::STARCODER),
     ("starcoder2", &gpt_like::STARCODER2),
+    ("t5", &t5::T5),
     ("t5encoder", &t5::T5ENCODER),
     ("talkie", &talkie::ARCH),
     ("xverse", &llama_like::XVERSE),

@@ -3,6 +3,7 @@
 mod decoder;
 
 mod attention;
+mod cross;
 mod delta_net;
 mod embedding;
 mod encoder;
@@ -31,9 +32,10 @@ pub(crate) use attention::{
     gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv, rope,
     self_attention, times_each_head,
 };
+pub(crate) use cross::cross_attention;
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
-pub(crate) use embedding::{position_embedding, token_embedding, token_type_embedding};
+pub(crate) use embedding::{embedding_of, position_embedding, token_embedding, token_type_embedding};
 pub(crate) use encoder::{encoder, norm_of_sum};
 pub(crate) use experts::{Bank, experts, sum_used};
 pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
@@ -43,7 +45,7 @@ pub(crate) use kda::kda_mixer;
 pub(crate) use lightning::lightning_mixer;
 pub(crate) use mla::{mla, mla_mixer, mla_values};
 pub(crate) use moe::{dense_or_experts, experts_if_routed, moe};
-pub(crate) use relative_bias::{Sides, biased_attention, relative_bias};
+pub(crate) use relative_bias::{Sides, biased_attention, encoder_attention, relative_bias};
 pub(crate) use router::{Route, route, router_logits};
 pub(crate) use rwkv::rwkv_layer;
 pub(crate) use rwkv6::rwkv6;

@@ -3,9 +3,10 @@
 use super::attention::{attention_params, cached, paged};
 use crate::builder::Builder;
 use crate::error::Result;
+use crate::input::Input;
 use llmrt_abi::DType;
 use llmrt_abi::op::AttentionParams;
-use llmrt_graph::{Role, Tensor};
+use llmrt_graph::{Paged, Role, Tensor};
 
 /// From this distance on all keys are in one bucket.
 const FAR: u64 = 128;
@@ -17,6 +18,28 @@ pub(crate) enum Sides {
     Both,
     /// Those up to the query, which have all buckets.
     Before,
+}
+
+/// Attention of what an encoder reads to all of it, with biases as of `relative_bias`: [head_dim_v * n_head, n]. Nothing is
+/// kept.
+pub(crate) fn encoder_attention(
+    b: &mut Builder<'_>,
+    [q, k, v]: [Tensor; 3],
+    biases: Tensor,
+) -> Result<Tensor> {
+    let [k, v] = [k, v].map(|heads| {
+        let [head_dim, n_heads, n, _] = b.g.ne(heads);
+        let rows = b.contiguous(heads);
+        b.g.reshape(rows, &[head_dim * n_heads, n])
+    });
+    let paged = Paged {
+        block_table: b.input(Input::EncoderTable),
+        seq_lens: b.input(Input::EncoderLens),
+        query_starts: b.input(Input::EncoderStarts),
+    };
+    let params = AttentionParams { bidirectional: 1, block_size: 1, ..attention_params(b) };
+    let y = b.g.attention_with_biases(q, k, v, biases, &paged, &params);
+    Ok(b.name(y, "kqv_out"))
 }
 
 /// Keys and values go into the cache, queries see it on these sides, with biases as of `relative_bias`:

@@ -64,6 +64,10 @@ pub struct Config {
     pub has_chunks: bool,
     /// Buckets of distances between keys and queries, each with biases on attention scores; 0: there are none.
     pub n_relative_buckets: u64,
+    /// Layers of the encoder, of models with an encoder and a decoder; `n_layer` are the decoder's.
+    pub n_encoder_layer: usize,
+    /// The token that a decoder starts with, if the file names one.
+    pub decoder_start: Option<u32>,
     /// Largest bias of ALiBi (arXiv 2108.12409), from which each head's slope follows; 0: no biases.
     pub alibi_max_bias: f32,
     /// Q, K and V are kept within plus and minus this; 0: they stay.
@@ -191,6 +195,8 @@ impl Config {
             is_causal: keys.optional("attention.causal")?.unwrap_or(true),
             has_chunks: false,
             n_relative_buckets: 0,
+            n_encoder_layer: 0,
+            decoder_start: None,
             alibi_max_bias: 0.0,
             clamp_qkv: 0.0,
             attn_temperature: Temperature::default(),
