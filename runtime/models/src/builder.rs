@@ -1,6 +1,6 @@
 //! A model's graph while it is built: the graph, the layer at hand, and weights by their names in the file.
 
-use crate::batch::{BatchShape, ModelGraph};
+use crate::batch::{BatchShape, ModelGraph, StepOutput};
 use crate::cache::{CacheGroup, PagedLayer, StateTensor};
 use crate::config::{Config, LayerConfig, Norm};
 use crate::error::{Error, Result};
@@ -25,6 +25,7 @@ pub(crate) struct Builder<'a> {
     pub cfg: &'a Config,
     /// The step's numbers.
     pub batch: &'a BatchShape,
+    has_logits: bool,
     inputs: Vec<(Input, Tensor)>,
     caches: Vec<CacheGroup>,
     lookup: &'a Lookup<'a>,
@@ -41,6 +42,7 @@ impl<'a> Builder<'a> {
             g: Graph::new(),
             cfg,
             batch,
+            has_logits: false,
             inputs: Vec::new(),
             caches: Vec::new(),
             lookup,
@@ -99,6 +101,12 @@ impl<'a> Builder<'a> {
         tensors.map(|StateTensor { name, row }| {
             self.g.state(&format!("blk.{il}.{name}"), DType::F32, &[row, n_slots], Role::Other)
         })
+    }
+
+    /// Whether the step gives logits, of a model that has some. If not, the graph ends with normed hidden states.
+    pub fn gives_logits(&mut self) -> bool {
+        self.has_logits = true;
+        self.batch.output == StepOutput::Logits
     }
 
     /// Runs `x` through `block`, once for each layer. Within a block, names mean that layer's tensors.
@@ -302,6 +310,8 @@ impl<'a> Builder<'a> {
     pub fn finish_used(self) -> Result<(Vec<UsedTensor>, ModelSpec)> {
         self.g.finish()?;
         let inputs = self.inputs.into_iter().map(|(input, _)| input).collect();
-        Ok((self.used, ModelSpec { caches: self.caches, inputs }))
+        let (is_causal, pooling) = (self.cfg.is_causal, self.cfg.pooling);
+        let spec = ModelSpec { caches: self.caches, inputs, is_causal, has_logits: self.has_logits, pooling };
+        Ok((self.used, spec))
     }
 }

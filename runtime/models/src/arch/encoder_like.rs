@@ -38,7 +38,8 @@ pub(super) const LLAMA_EMBED: Arch = Arch {
     ..super::llama::ARCH
 };
 
-/// EmbeddingGemma (arXiv 2509.20354): Gemma 3.
+/// EmbeddingGemma (arXiv 2509.20354): Gemma 3, then, in some files, matrices that are meant for a text's vector. The mean of
+/// products is the product of the mean.
 pub(super) const GEMMA_EMBEDDING: Arch = Arch {
     config: |cfg, keys| {
         cfg.is_causal = false;
@@ -49,8 +50,12 @@ pub(super) const GEMMA_EMBEDDING: Arch = Arch {
         Ok(())
     },
     graph: |b| {
-        encoder(b, "output_norm", |b, x| {
+        let x = encoder(b, "output_norm", |b, x| {
             sandwich_norm(b, x, normed_attention, |b, x| ffn_gated(b, Activation::Gelu, x))
+        })?;
+        ["dense_2", "dense_3"].into_iter().try_fold(x, |x, name| match b.dims(&format!("{name}.weight")) {
+            Some([_, n, ..]) => b.matmul(name, n, x),
+            None => Ok(x),
         })
     },
     ..EUROBERT

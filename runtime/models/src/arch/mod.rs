@@ -11,6 +11,7 @@ mod command_r;
 mod deci;
 mod deepseek;
 mod deepseek2;
+mod diffusion;
 mod encoder_like;
 mod exaone4;
 mod falcon;
@@ -99,6 +100,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("deepseek", &deepseek::ARCH),
     ("deepseek2", &deepseek2::ARCH),
     ("dots1", &qwen3moe::DOTS1),
+    ("dream", &diffusion::DREAM),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
     ("eurobert", &encoder_like::EUROBERT),
@@ -138,6 +140,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("laguna", &laguna::ARCH),
     ("lfm2", &lfm2::ARCH),
     ("lfm2moe", &lfm2::ARCH),
+    ("llada", &diffusion::LLADA),
+    ("llada-moe", &diffusion::LLADA_MOE),
     ("llama", &llama::ARCH),
     ("llama-embed", &encoder_like::LLAMA_EMBED),
     ("llama4", &llama4::ARCH),
@@ -190,6 +194,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("qwen3vl", &qwen3vl::ARCH),
     ("qwen3vlmoe", &qwen3moe::QWEN3VLMOE),
     ("refact", &refact::ARCH),
+    ("rnd1", &diffusion::RND1),
     ("rwkv6", &rwkv6::RWKV6),
     ("rwkv6qwen2", &rwkv6::RWKV6_QWEN2),
     ("rwkv7", &rwkv7::RWKV7),

@@ -12,7 +12,7 @@ pub(super) const ARCH: Arch =
     Arch { has_attention: true, norm: Norm::Layer, rope: RopeKind::Neox, config, graph };
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
-    cfg.is_causal = false;
+    (cfg.is_causal, cfg.classifier.has_gelu) = (false, true);
     cfg.read_windows(keys, 0, AllBut::FirstOf(3))?;
     cfg.rope.windowed = cfg.rope.unstretched(keys.f32_or_zero("rope.freq_base_swa", 10000.0)?);
     cfg.unused = &["ffn_up.bias", "ffn_down.bias", "attn_output.bias"];

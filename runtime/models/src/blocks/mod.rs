@@ -3,6 +3,7 @@
 mod decoder;
 
 mod attention;
+mod classifier;
 mod cross;
 mod delta_net;
 mod embedding;
@@ -32,6 +33,7 @@ pub(crate) use attention::{
     gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv, rope,
     self_attention, times_each_head,
 };
+pub(crate) use classifier::classifier;
 pub(crate) use cross::cross_attention;
 pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;

@@ -4,6 +4,7 @@ mod keys;
 mod loops;
 mod mla;
 mod moe;
+mod pooling;
 mod rope;
 mod rwkv;
 mod scales;
@@ -15,6 +16,7 @@ pub use loops::LoopConfig;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
+pub use pooling::{Classifier, Pooling};
 pub use rope::{RopeConfig, RopeKind};
 pub use rwkv::RwkvConfig;
 pub use scales::{Scales, Temperature};
@@ -92,6 +94,10 @@ pub struct Config {
     pub rwkv: RwkvConfig,
     /// Layers after which the residual stream starts again (Kimi K3); 0: it does not.
     pub layers_per_residual: usize,
+    /// How the vectors of a text's tokens become one, if the file names it.
+    pub pooling: Option<Pooling>,
+    /// What makes scores of a text's vector.
+    pub classifier: Classifier,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
     /// What is between the FFN's matrices, of models whose files have the choice.
@@ -209,6 +215,8 @@ impl Config {
             ssm: SsmConfig::default(),
             rwkv: RwkvConfig::default(),
             layers_per_residual: 0,
+            pooling: keys.pooling()?,
+            classifier: keys.classifier()?,
             moe,
             ffn_activation: Activation::Silu,
             ffn_norm: "ffn_norm",

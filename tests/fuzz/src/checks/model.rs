@@ -3,7 +3,7 @@
 use crate::{Target, accepted, samples};
 use llmrt_abi::DType;
 use llmrt_gguf::Gguf;
-use llmrt_models::{BatchShape, Model, WindowBlocks};
+use llmrt_models::{BatchShape, Model, StepOutput, WindowBlocks};
 
 /// Model metadata and tensor tables, up to the graph.
 pub const TARGET: Target = Target { name: "model", check, seeds };
@@ -25,6 +25,7 @@ pub fn builds(gguf: &Gguf) {
         max_encoder_tokens: 8,
         n_seqs: 2,
         n_outputs: 3,
+        output: StepOutput::Logits,
         max_blocks: 4,
         n_blocks: 9,
         windows: WindowBlocks::All,
