@@ -5,7 +5,7 @@ use crate::scheduler::{Policy, Preemption, SchedulerConfig};
 use llmrt_abi::DType;
 use llmrt_host::device::MAX_KV_BLOCK_SIZE;
 use llmrt_host::sched::SplitMode;
-use llmrt_models::{BatchShape, ModelSpec, WindowBlocks};
+use llmrt_models::{BatchShape, ModelSpec, StepOutput, WindowBlocks};
 
 /// Tokens in a block of the KV cache where neither a device nor an option gives another number.
 pub const BLOCK_SIZE: usize = 16;
@@ -192,6 +192,7 @@ impl EngineOptions {
             max_encoder_tokens: 0,
             n_seqs: n_seqs as u64,
             n_outputs: n_outputs.max(1) as u64,
+            output: StepOutput::default(),
             max_blocks: self.max_blocks() as u64,
             n_blocks: self.n_device_blocks() as u64,
             windows: self.window_blocks(),
