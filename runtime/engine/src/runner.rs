@@ -93,6 +93,7 @@ impl DeviceRunner {
             preemption: options.preemption,
             cost: self.preemption_cost(),
             prefix_cache: options.prefix_cache,
+            is_causal: self.model().spec().is_causal,
         };
         let decoder_start = self.model().spec().has_encoder().then(|| {
             let bos = tokenizer.as_ref().and_then(|tokenizer| tokenizer.bos());
