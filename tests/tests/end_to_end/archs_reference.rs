@@ -20,6 +20,10 @@ fn check(n_tokens: usize) {
     let tokens: Vec<i32> = tokens.split_whitespace().map(|t| t.parse().unwrap()).collect();
     let mut above = Vec::new();
     for (file, stored) in compared() {
+        // Where tokens see later ones, a text is one step.
+        if n_tokens < tokens.len() && !reference::model(&file).0.spec().is_causal {
+            continue;
+        }
         let stored = f32s(&std::fs::read(stored).unwrap());
         let n_vocab = stored.len() / tokens.len();
         let of_second_half = |row: usize| row % n_tokens >= n_tokens / 2;
@@ -40,21 +44,30 @@ fn check(n_tokens: usize) {
 /// 576 products; the stacks of HRM run one after the other many times; Grok's experts
 /// have gelu, between norms that leave little of it.
 fn limit(name: &str) -> f64 {
-    const GELU: [&str; 14] = [
+    const GELU: [&str; 23] = [
+        "bert",
         "bloom",
         "codeshell",
         "falcon",
         "gemma",
         "gemma2",
         "gemma3",
+        "gemma-embedding",
         "gpt2",
         "gptneox",
+        "jina-bert-v2",
+        "jina-bert-v2-code",
+        "jina-bert-v3",
+        "modern-bert",
         "mpt",
+        "nomic-bert",
         "phi2",
         "pockettts",
         "spark2_5",
         "starcoder",
         "starcoder2",
+        "t5-gated",
+        "t5encoder-gated",
     ];
     match name.trim_end_matches("-dense").trim_end_matches("-moe") {
         arch if GELU.contains(&arch) => 1e-6,
