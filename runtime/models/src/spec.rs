@@ -54,6 +54,11 @@ impl ModelSpec {
         }
     }
 
+    /// The pooling that the file names; else the last token, which sees all others, or the mean where all do.
+    pub fn default_pooling(&self) -> Pooling {
+        self.pooling.unwrap_or(if self.is_causal { Pooling::Last } else { Pooling::Mean })
+    }
+
     /// Bytes that one token takes in the caches of these types.
     pub fn bytes_per_token(&self, k_type: DType, v_type: DType) -> u64 {
         self.caches.iter().map(|group| group.bytes_per_token(k_type, v_type)).fold(0, u64::saturating_add)
