@@ -14,7 +14,9 @@ const BLOCKS: [i32; 3] = [4, 0, 3];
 
 /// Logits of the second half of every step of `n_tokens` tokens, with an F32 cache. Panics past 48 tokens.
 pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
-    let (model, file, bytes) = model(path);
+    let bytes = std::fs::read(path).unwrap();
+    let file = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
+    let model = Model::new(&file.metadata, |name| file.tensor(name).map(|t| (t.dtype, t.ne))).unwrap();
     let n_outputs = n_tokens - n_tokens / 2;
     // Each step encodes all again.
     let n_encoder_tokens = if model.spec().has_encoder() { tokens.len() as u64 } else { 0 };
@@ -45,12 +47,12 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
     all
 }
 
-/// A model, its file's tables and its bytes.
-pub fn model(path: &Path) -> (Model, Gguf, Vec<u8>) {
+/// Whether tokens see those before them alone, so that steps may be chunks.
+pub fn is_causal(path: &Path) -> bool {
     let bytes = std::fs::read(path).unwrap();
     let file = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
-    let model = Model::new(&file.metadata, |name| file.tensor(name).map(|t| (t.dtype, t.ne))).unwrap();
-    (model, file, bytes)
+    let find = |name: &str| file.tensor(name).map(|t| (t.dtype, t.ne));
+    Model::new(&file.metadata, find).unwrap().spec().is_causal
 }
 
 fn weights(graph: &Graph, file: &Gguf, bytes: &[u8]) -> Memory {
