@@ -1,7 +1,7 @@
 //! Outputs of other programs: all of them beside the checkout as `../shared/fixtures`, a few in `tests/fixtures`, so that a
 //! checkout by itself tests each kind.
 
-use crate::models::text::with_logits;
+use crate::models::text::with_results;
 use crate::skip::skipped;
 use std::path::{Path, PathBuf};
 
@@ -56,14 +56,14 @@ pub fn architectures(dir: &Path) -> [Vec<PathBuf>; 2] {
 /// A model and the logits that llama.cpp gave for the tokens of [`tokens`].
 pub type Compared = (PathBuf, PathBuf);
 
-/// The tiny models whose logits another program computed: those of the fixtures that this tree runs, and those described in
+/// The tiny models whose logits, or hidden states, another program computed: those of the fixtures that this tree runs, and those described in
 /// `tests/fixtures/models`.
 pub fn compared() -> Vec<Compared> {
     let known = fixtures("archs").map_or(vec![], |dir| {
         let [known, _] = architectures(&dir);
         known.into_iter().map(|file| (file.clone(), file.with_extension("logits.f32"))).collect()
     });
-    [known, with_logits().to_vec()].concat()
+    [known, with_results().to_vec()].concat()
 }
 
 /// The file of the tokens whose logits are compared.

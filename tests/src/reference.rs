@@ -20,8 +20,12 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
     let mut model = Model::new(&file.metadata, |name| file.tensor(name).map(|t| (t.dtype, t.ne))).unwrap();
     model.set_context(tokens.len() as u64);
     let n_outputs = n_tokens - n_tokens / 2;
+    // Each step encodes all again.
+    let n_encoder_tokens = if model.spec().has_encoder() { tokens.len() as u64 } else { 0 };
     let shape = BatchShape {
         n_tokens: n_tokens as u64,
+        n_encoder_tokens,
+        max_encoder_tokens: n_encoder_tokens,
         n_seqs: 2,
         n_outputs: n_outputs as u64,
         output: StepOutput::Logits,
@@ -39,11 +43,20 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
     let mut all = vec![];
     for (step, chunk) in tokens.chunks_exact(n_tokens).enumerate() {
         let rows = ngram_rows(&model, &tokens[..(step + 1) * n_tokens], n_tokens);
-        set_inputs(&graph, &inputs, &mut memory, (step * n_tokens) as i32, chunk, &rows);
+        let set = Step { past: (step * n_tokens) as i32, all: tokens, chunk, ngram_rows: &rows };
+        set_inputs(&graph, &inputs, &mut memory, &set);
         reference::run(&graph, &mut memory).unwrap();
         all.extend_from_slice(memory.get(&graph, logits).unwrap().floats());
     }
     all
+}
+
+/// Whether tokens see those before them alone, so that steps may be chunks.
+pub fn is_causal(path: &Path) -> bool {
+    let bytes = std::fs::read(path).unwrap();
+    let file = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
+    let find = |name: &str| file.tensor(name).map(|t| (t.dtype, t.ne));
+    Model::new(&file.metadata, find).unwrap().spec().is_causal
 }
 
 fn weights(graph: &Graph, file: &Gguf, bytes: &[u8]) -> Memory {
@@ -65,16 +78,17 @@ fn ngram_rows(model: &Model, tokens: &[i32], n: usize) -> Vec<i32> {
     (tokens.len() - n..tokens.len()).flat_map(of_token).collect()
 }
 
-/// `chunk` follows `past` tokens of sequence 0; sequence 1 is not in use.
-fn set_inputs(
-    graph: &Graph,
-    inputs: &[(Input, Tensor)],
-    memory: &mut Memory,
+/// `chunk` follows `past` tokens of sequence 0, whose encoder, if there is one, reads `all`; sequence 1 is not in use.
+struct Step<'a> {
     past: i32,
-    chunk: &[i32],
-    ngram_rows: &[i32],
-) {
-    let n = chunk.len() as i32;
+    all: &'a [i32],
+    chunk: &'a [i32],
+    ngram_rows: &'a [i32],
+}
+
+fn set_inputs(graph: &Graph, inputs: &[(Input, Tensor)], memory: &mut Memory, step: &Step<'_>) {
+    let Step { past, all, chunk, ngram_rows } = *step;
+    let (n, n_all) = (chunk.len() as i32, all.len() as i32);
     let block_size = BLOCK_SIZE as i32;
     let slot = |pos: i32| BLOCKS[(pos / block_size) as usize] * block_size + pos % block_size;
     let values = |input| match input {
@@ -91,6 +105,11 @@ fn set_inputs(
             vec![if past == 0 { -1 } else { read }, -1, 1 - read, -1]
         }
         Input::OutputIds => (n / 2..n).collect(),
+        Input::EncoderTokens => all.to_vec(),
+        Input::EncoderSlots => (0..n_all).map(slot).collect(),
+        Input::EncoderTable => (0..n_all).chain(std::iter::repeat_n(0, all.len())).collect(),
+        Input::EncoderStarts => vec![0, n_all, n_all],
+        Input::EncoderLens => vec![n_all, 0],
     };
     for &(input, t) in inputs {
         memory.set(graph, t, &Value::i32(graph.ne(t), values(input))).unwrap();

@@ -165,7 +165,10 @@ fn rows(
         LogitsArg::All => Some(0),
         LogitsArg::Last => Some(ids.len() - 1),
     };
-    let id = core.add(Request { prompt_logits, max_tokens: Some(0), ..Request::greedy(ids.to_vec()) })?;
+    // Encoder and decoder get the same tokens.
+    let encoder_tokens = if core.has_encoder() { ids.into() } else { [].into() };
+    let request = Request { prompt_logits, max_tokens: Some(0), ..Request::greedy(ids.to_vec()) };
+    let id = core.add(Request { encoder_tokens, ..request })?;
     let is_causal = core.runner().model().spec().is_causal;
     let mut sizes = args.chunks.iter().copied().filter(|_| is_causal);
     let (n_batch, mut size, mut end) = (core.scheduler().config().max_num_batched_tokens, usize::MAX, 0);

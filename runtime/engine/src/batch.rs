@@ -9,7 +9,7 @@ use crate::error::{Error, Result};
 use crate::kv::pool::{BlockId, BlockPool};
 use crate::kv::pools::CachePools;
 use crate::scheduler::ScheduledChunk;
-use crate::sequence::{Sequence, SequenceId};
+use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_models::Input;
 use llmrt_models::config::{MAX_NGRAM, NgramConfig};
 use std::borrow::Cow;
@@ -35,10 +35,29 @@ pub struct Batch {
     pub state_slots: Vec<i32>,
     /// Indices of the tokens whose logits are requested, ascending, `[n_outputs]`.
     pub output_ids: Vec<i32>,
+    /// What an encoder reads; without one empty.
+    pub encoder: EncoderArrays,
     /// Whose logits each row of the result is, `[n_outputs]`.
     pub rows: Vec<OutputRow>,
     /// Length of a row of the block table.
     pub max_blocks: usize,
+}
+
+/// The texts that an encoder reads in a step, and where what cross attention sees of those and earlier ones is.
+#[derive(Clone, Default, PartialEq, Eq, Debug)]
+pub struct EncoderArrays {
+    /// Token ids, `[n_encoder_tokens]`.
+    pub tokens: Vec<i32>,
+    /// Where each one's key and value for cross attention go, `[n_encoder_tokens]`.
+    pub slots: Vec<i32>,
+    /// Which of them are each sequence's, 0 after the last, `[max_tokens, n_seqs]`.
+    pub table: Vec<i32>,
+    /// Index of each sequence's first one, then `n_encoder_tokens`, `[n_seqs + 1]`.
+    pub starts: Vec<i32>,
+    /// Tokens of each sequence's text, whenever the encoder read it, `[n_seqs]`.
+    pub lens: Vec<i32>,
+    /// Length of a row of the table.
+    pub max_tokens: usize,
 }
 
 /// Where the tokens of a step are in the caches of layers with one window.
@@ -80,15 +99,25 @@ impl Batch {
             ..PagedArrays::default()
         };
         let paged = pools.paged().map(arrays).collect();
-        let end =
-            |chunk: &ScheduledChunk| find(chunk.id).map_or(0, |(seq, _)| seq.n_computed() + chunk.n_new);
+        let end = |chunk: &ScheduledChunk| {
+            let end = |seq: &Sequence| (seq.n_computed() + chunk.n_new).max(seq.encoder_tokens().len());
+            find(chunk.id).map_or(0, |(seq, _)| end(seq))
+        };
         let longest = chunks.iter().map(end).max().unwrap_or(0);
         let max_blocks = table_width(pools.blocks.blocks_for(longest), pools.blocks.block_size(), max_blocks);
         let mut batch = Self { query_starts: vec![0], max_blocks, paged, ..Self::default() };
+        let to_encode = chunks.iter().filter_map(|chunk| Some(find(chunk.id)?.0.n_to_encode()));
+        let max_to_encode = to_encode.max().unwrap_or(0);
+        batch.encoder = EncoderArrays {
+            starts: vec![0],
+            max_tokens: if max_to_encode > 0 { max_to_encode.next_power_of_two() } else { 0 },
+            ..EncoderArrays::default()
+        };
         let mut written = Vec::new();
         for chunk in chunks {
             let (seq, logits_from) = find(chunk.id).ok_or(Error::UnknownSequence { id: chunk.id })?;
             batch.push(seq, chunk, pools.blocks.block_size(), logits_from)?;
+            batch.encoder.push(seq, pools.blocks.block_size())?;
             let slot = |slot: Option<BlockId>| slot.map_or(-1, |slot| index(slot.0 as usize));
             let (read, write) = seq.state_slots();
             batch.state_slots.push(slot(read));
@@ -139,6 +168,11 @@ impl Batch {
             // A graph has at least one output.
             Input::OutputIds if self.output_ids.is_empty() => &[0],
             Input::OutputIds => &self.output_ids,
+            Input::EncoderTokens => &self.encoder.tokens,
+            Input::EncoderSlots => &self.encoder.slots,
+            Input::EncoderTable => &self.encoder.table,
+            Input::EncoderStarts => &self.encoder.starts,
+            Input::EncoderLens => &self.encoder.lens,
         }
     }
 
@@ -158,7 +192,7 @@ impl Batch {
             return Err(Error::BadShare { id, n_new, n_missing });
         }
         let end = seq.n_computed() + n_new;
-        self.push_blocks(seq, end.div_ceil(block_size))?;
+        self.push_blocks(seq, end.max(seq.encoder_tokens().len()).div_ceil(block_size))?;
 
         for position in seq.n_computed()..end {
             let token = seq.tokens()[position];
@@ -174,7 +208,7 @@ impl Batch {
             let before = |back: usize| seq.tokens().get(position.checked_sub(back)?);
             self.before.extend((1..MAX_NGRAM).map(|back| before(back).map_or(-1, |&token| token as i32)));
             self.positions.push(index(position));
-            self.tokens.push(i32::try_from(token).map_err(|_| Error::BadToken { id, token, position })?);
+            self.tokens.push(token_id(id, token, position)?);
         }
         self.ids.push(id);
         self.seq_lens.push(index(end));
@@ -196,6 +230,33 @@ impl Batch {
         }
         Ok(())
     }
+}
+
+impl EncoderArrays {
+    fn push(&mut self, seq: &Sequence, block_size: usize) -> Result<()> {
+        let first = self.tokens.len();
+        for (position, &token) in seq.encoder_tokens()[..seq.n_to_encode()].iter().enumerate() {
+            let slot = seq.blocks().slot(position, block_size);
+            self.slots.push(slot.ok_or(Error::NoSlot { id: seq.id, position })?);
+            self.tokens.push(token_id(seq.id, token, position)?);
+        }
+        let row = (first..self.tokens.len()).map(index);
+        self.table.extend(row.chain(std::iter::repeat_n(0, self.max_tokens - seq.n_to_encode())));
+        self.starts.push(index(self.tokens.len()));
+        self.lens.push(index(seq.encoder_tokens().len()));
+        Ok(())
+    }
+
+    /// A sequence without a text.
+    fn push_padding(&mut self) {
+        self.table.extend(std::iter::repeat_n(0, self.max_tokens));
+        self.starts.push(index(self.tokens.len()));
+        self.lens.push(0);
+    }
+}
+
+fn token_id(id: SequenceId, token: TokenId, position: usize) -> Result<i32> {
+    i32::try_from(token).map_err(|_| Error::BadToken { id, token, position })
 }
 
 /// Positions, blocks and token counts are below the pool's number of slots, which fits an i32.

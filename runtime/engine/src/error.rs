@@ -166,6 +166,9 @@ fn never_fits(refusal: &Refusal) -> String {
     let (what, remedy) = match limit {
         Limit::Blocks => ("blocks of the KV cache", "raise the context size (-c), or shorten the prompt"),
         Limit::Sequences => ("sequences in a step", "lower n or best_of, or raise max_num_seqs"),
+        Limit::EncoderTokens => {
+            ("tokens for the encoder in a step", "raise the batch size (-b), or shorten the prompt")
+        }
         Limit::BatchedTokens => (
             "tokens in a step",
             "raise max_num_batched_tokens (-b), or let prompts be computed in chunks (--scheduling chunked), which models whose \

@@ -150,7 +150,13 @@ impl EngineOptions {
     pub(crate) fn largest_shape(&self, spec: &ModelSpec) -> BatchShape {
         let n_seqs = self.max_seqs.max(1);
         let shape = self.shape(self.max_num_batched_tokens() + self.padding().max_added(), n_seqs, n_seqs);
-        BatchShape { output: self.output(spec), ..shape }
+        let n_encoder_tokens = self.max_num_batched_tokens() as u64;
+        BatchShape {
+            output: self.output(spec),
+            n_encoder_tokens,
+            max_encoder_tokens: n_encoder_tokens.next_power_of_two(),
+            ..shape
+        }
     }
 
     /// What weights are loaded for.
@@ -183,7 +189,13 @@ impl EngineOptions {
     /// The shape of a batch.
     pub(crate) fn shape_of(&self, batch: &Batch, output: StepOutput) -> BatchShape {
         let shape = self.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
-        BatchShape { max_blocks: batch.max_blocks as u64, output, ..shape }
+        BatchShape {
+            max_blocks: batch.max_blocks as u64,
+            n_encoder_tokens: batch.encoder.tokens.len() as u64,
+            max_encoder_tokens: batch.encoder.max_tokens as u64,
+            output,
+            ..shape
+        }
     }
 
     /// The shape of the first decode step of so many sequences.
@@ -196,6 +208,8 @@ impl EngineOptions {
     pub(crate) fn shape(&self, n_tokens: usize, n_seqs: usize, n_outputs: usize) -> BatchShape {
         BatchShape {
             n_tokens: n_tokens as u64,
+            n_encoder_tokens: 0,
+            max_encoder_tokens: 0,
             n_seqs: n_seqs as u64,
             n_outputs: n_outputs.max(1) as u64,
             output: StepOutput::Logits,

@@ -8,6 +8,7 @@ use crate::sequence::TokenId;
 use crate::stop::StopFilter;
 use llmrt_models::{Pooling, StepOutput};
 use std::fmt;
+use std::sync::Arc;
 
 /// The name of a request, unique in its engine.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -24,6 +25,8 @@ impl fmt::Display for RequestId {
 pub struct Request {
     /// Token ids, at least one.
     pub prompt: Vec<TokenId>,
+    /// Token ids that the encoder reads, of models with an encoder and a decoder; the prompt is what the decoder starts with.
+    pub encoder_tokens: Arc<[TokenId]>,
     /// How tokens are picked.
     pub decoding: Decoding,
     /// Texts that are returned.
@@ -111,6 +114,7 @@ impl Request {
     pub fn greedy(prompt: Vec<TokenId>) -> Request {
         Request {
             prompt,
+            encoder_tokens: Arc::default(),
             decoding: Decoding::Sample { params: SamplingParams::greedy(), seed: 0 },
             n: 1,
             best_of: None,
@@ -128,6 +132,11 @@ impl Request {
             priority: 0,
             cache_salt: String::new(),
         }
+    }
+
+    /// Tokens of the prompt: those that the encoder reads, in models that have one.
+    pub(crate) fn n_prompt(&self) -> usize {
+        if self.encoder_tokens.is_empty() { self.prompt.len() } else { self.encoder_tokens.len() }
     }
 
     /// Sequences that it has at once.

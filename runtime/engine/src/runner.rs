@@ -95,6 +95,10 @@ impl DeviceRunner {
             prefix_cache: options.prefix_cache,
             is_causal: self.model().spec().is_causal,
         };
+        let decoder_start = self.model().spec().has_encoder().then(|| {
+            let bos = tokenizer.as_ref().and_then(|tokenizer| tokenizer.bos());
+            self.model().config.decoder_start.or(bos).unwrap_or(0)
+        });
         let options = CoreOptions {
             scheduler,
             n_ctx: options.n_ctx,
@@ -104,6 +108,7 @@ impl DeviceRunner {
             n_states: self.n_states(),
             n_host_states,
             block_size: options.block_size(),
+            decoder_start,
         };
         EngineCore::new(self, tokenizer, options)
     }

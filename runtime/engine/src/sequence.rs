@@ -8,6 +8,7 @@ use crate::kv::prefix::BlockHash;
 use crate::kv::table::BlockTable;
 use crate::scheduler::BlockMove;
 use std::fmt;
+use std::sync::Arc;
 
 /// A token's index in the vocabulary.
 pub type TokenId = u32;
@@ -29,6 +30,8 @@ pub struct Sequence {
     /// Its name in plans and batches.
     pub id: SequenceId,
     tokens: Vec<TokenId>,
+    /// What an encoder reads in the step that computes its first token, in models that have one.
+    encoder_tokens: Arc<[TokenId]>,
     n_prompt: usize,
     n_computed: usize,
     blocks: BlockTable,
@@ -56,6 +59,7 @@ impl Sequence {
         Ok(Self {
             id,
             tokens: prompt,
+            encoder_tokens: Arc::default(),
             n_prompt,
             n_computed: 0,
             blocks: BlockTable::default(),
@@ -71,6 +75,27 @@ impl Sequence {
     /// With blocks that are found only by sequences with the same root: model, adapter and salt.
     pub fn with_root(self, root: BlockHash) -> Self {
         Self { root, ..self }
+    }
+
+    /// With a text for the encoder.
+    pub fn with_encoder_tokens(self, encoder_tokens: Arc<[TokenId]>) -> Self {
+        Self { encoder_tokens, ..self }
+    }
+
+    /// The text that the encoder reads in the step of the first token, or again after a preemption; empty without one.
+    pub fn encoder_tokens(&self) -> &[TokenId] {
+        &self.encoder_tokens
+    }
+
+    /// Tokens that the encoder reads in the next step.
+    pub fn n_to_encode(&self) -> usize {
+        if self.n_computed == 0 { self.encoder_tokens.len() } else { 0 }
+    }
+
+    /// Tokens that it has room for in its blocks: its own, and what cross attention sees of the encoder's, which is beside
+    /// them in the same blocks.
+    pub(crate) fn n_slots(&self) -> usize {
+        self.tokens.len().max(self.encoder_tokens.len())
     }
 
     /// All known tokens: the prompt, then the generated ones.
@@ -170,7 +195,7 @@ impl Sequence {
     /// Takes blocks for all its known tokens, in the caches of windows for the next `max_new` tokens; `false`: there are too
     /// few.
     pub(crate) fn grow(&mut self, max_new: usize, pools: &mut CachePools) -> bool {
-        let n_tokens = self.tokens.len();
+        let n_tokens = self.n_slots();
         let n_next = n_tokens.min(self.n_computed.saturating_add(max_new));
         self.windows.resize(pools.windows.len(), BlockTable::default());
         let mut windows = pools.windows.iter_mut().zip(&mut self.windows);
@@ -242,10 +267,11 @@ impl Sequence {
     }
 
     /// First full blocks that it can share with another; its last token is always computed, for its logits. None where the
-    /// other has a state, which is of all its tokens, or has given back what a window sees at their end.
+    /// other has a state, which is of all its tokens, or what an encoder read, or has given back what a window sees at their end.
     pub(crate) fn n_shareable_blocks(&self, other: &Sequence, pools: &CachePools) -> usize {
         let size = pools.blocks.block_size();
-        let n_computed = if other.state.is_some() { 0 } else { other.n_computed };
+        let is_whole = other.state.is_some() || !other.encoder_tokens.is_empty();
+        let n_computed = if is_whole { 0 } else { other.n_computed };
         let n = self.n_common(other).min(n_computed).min(self.tokens.len() - 1) / size;
         let mut windows = pools.windows.iter().zip(&other.windows);
         let is_held = windows.all(|(window, table)| table.n_left() <= window.first_block(n * size));

@@ -10,6 +10,10 @@ use llmrt_graph::{Graph, Tensor};
 pub struct BatchShape {
     /// Tokens computed in the step, of all sequences.
     pub n_tokens: u64,
+    /// Tokens that the encoder reads in the step; only of models with an encoder and a decoder.
+    pub n_encoder_tokens: u64,
+    /// The most of them that one sequence has.
+    pub max_encoder_tokens: u64,
     /// Rows of the block table.
     pub n_seqs: u64,
     /// Tokens whose logits are requested, at least 1; a step that needs none gives any row and ignores the result.
@@ -76,6 +80,8 @@ impl BatchShape {
     /// One token of one sequence.
     pub(crate) const SMALLEST: BatchShape = BatchShape {
         n_tokens: 1,
+        n_encoder_tokens: 1,
+        max_encoder_tokens: 1,
         n_seqs: 1,
         n_outputs: 1,
         output: StepOutput::Logits,
@@ -99,9 +105,16 @@ impl BatchShape {
             ("n_state_slots", self.n_state_slots, MAX),
             ("block_size", self.block_size, MAX / self.n_blocks.clamp(1, MAX)),
         ];
-        match counts.into_iter().find(|&(_, n, most)| n == 0 || n > most) {
-            Some((what, found, most)) => {
-                Err(Error::BadBatch { what, found, expected: format!("1 to {most}") })
+        // A step may have no text for an encoder.
+        let of_encoder = [
+            ("n_encoder_tokens", self.n_encoder_tokens, MAX),
+            ("max_encoder_tokens", self.max_encoder_tokens, MAX),
+        ];
+        let counts = counts.into_iter().map(|(what, n, most)| (what, n, 1, most));
+        let counts = counts.chain(of_encoder.into_iter().map(|(what, n, most)| (what, n, 0, most)));
+        match { counts }.find(|&(_, n, least, most)| n < least || n > most) {
+            Some((what, found, least, most)) => {
+                Err(Error::BadBatch { what, found, expected: format!("{least} to {most}") })
             }
             None => Ok(()),
         }

@@ -34,6 +34,8 @@ pub(crate) struct Builder<'a> {
     leaves: HashMap<String, Tensor>,
     used: Vec<UsedTensor>,
     il: Option<usize>,
+    /// What names of layers' tensors begin with: nothing, or `enc.` and `dec.` where a model has two stacks of layers.
+    stack: &'static str,
 }
 
 impl<'a> Builder<'a> {
@@ -50,6 +52,7 @@ impl<'a> Builder<'a> {
             leaves: HashMap::new(),
             used: Vec::new(),
             il: None,
+            stack: "",
         }
     }
 
@@ -85,6 +88,18 @@ impl<'a> Builder<'a> {
         match known {
             Some(layers) => layers.push((il, n)),
             None => self.caches.push(CacheGroup::Index { layers: vec![(il, n)] }),
+        }
+    }
+
+    /// Adds a layer to the caches of cross attention.
+    pub fn add_cross(&mut self, layer: PagedLayer) {
+        let known = self.caches.iter_mut().find_map(|cache| match cache {
+            CacheGroup::Cross { layers } => Some(layers),
+            _ => None,
+        });
+        match known {
+            Some(layers) => layers.push(layer),
+            None => self.caches.push(CacheGroup::Cross { layers: vec![layer] }),
         }
     }
 
@@ -132,6 +147,11 @@ impl<'a> Builder<'a> {
         }
         self.il = None;
         Ok(x)
+    }
+
+    /// Names of layers' tensors begin with `stack` from here on.
+    pub fn set_stack(&mut self, stack: &'static str) {
+        self.stack = stack;
     }
 
     /// Number of the layer at hand.
@@ -297,7 +317,10 @@ impl<'a> Builder<'a> {
     }
 
     fn find(&self, path: &str) -> Option<(DType, Shape)> {
-        let of_layer = path.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let of_layer = path
+            .strip_prefix(self.stack)
+            .and_then(|rest| rest.strip_prefix("blk."))
+            .and_then(|rest| rest.split_once('.'));
         let name = of_layer.map_or(path, |(_, name)| name);
         if self.cfg.unused.contains(&name) { None } else { (self.lookup)(path) }
     }
@@ -305,14 +328,14 @@ impl<'a> Builder<'a> {
     /// The name of a tensor that belongs to the layer at hand alone, even where several layers have the weights of a block.
     pub fn layer_path(&self, name: &str) -> String {
         match self.il {
-            Some(il) => format!("blk.{il}.{name}"),
+            Some(il) => format!("{}blk.{il}.{name}", self.stack),
             None => name.to_string(),
         }
     }
 
     fn path(&self, name: &str) -> String {
         match self.il {
-            Some(il) => format!("blk.{}.{name}", self.cfg.layers[il].block),
+            Some(il) => format!("{}blk.{}.{name}", self.stack, self.cfg.layers[il].block),
             None => name.to_string(),
         }
     }

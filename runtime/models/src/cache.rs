@@ -20,6 +20,12 @@ pub enum CacheGroup {
         /// The layers, and elements of their rows.
         layers: Vec<(usize, u64)>,
     },
+    /// A row of K and of V for each token that an encoder read, for the cross attention of a decoder's layers: states
+    /// `blk.N.cross_k_cache` and `blk.N.cross_v_cache`, in the blocks that the sequence has in caches without a window.
+    Cross {
+        /// The layers.
+        layers: Vec<PagedLayer>,
+    },
     /// States of fixed size for each sequence, passed from token to token: F32 states `blk.N.NAME` of rows by slot. A step
     /// reads one slot of a sequence and writes another, so that it can be repeated.
     Recurrent {
@@ -68,7 +74,9 @@ impl CacheGroup {
             ValueRows::ViewOfK(_) => row(k_type, layer.k_row),
         };
         match self {
-            CacheGroup::Paged { layers, .. } => layers.iter().map(of_layer).fold(0, u64::saturating_add),
+            CacheGroup::Paged { layers, .. } | CacheGroup::Cross { layers } => {
+                layers.iter().map(of_layer).fold(0, u64::saturating_add)
+            }
             CacheGroup::Index { layers } => {
                 layers.iter().map(|&(_, n)| row(k_type, n)).fold(0, u64::saturating_add)
             }

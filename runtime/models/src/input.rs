@@ -27,6 +27,16 @@ pub enum Input {
     StateSlots,
     /// `[n_outputs]`: which tokens' logits are requested.
     OutputIds,
+    /// `[n_encoder_tokens]`: token ids of the texts that the encoder reads in this step.
+    EncoderTokens,
+    /// `[n_encoder_tokens]`: where in the caches of cross attention each of them goes.
+    EncoderSlots,
+    /// `[max_encoder_tokens, n_seqs]`: which of them are each sequence's, in order.
+    EncoderTable,
+    /// `[n_seqs + 1]`: each sequence's first one; the last is the end.
+    EncoderStarts,
+    /// `[n_seqs]`: tokens of each sequence's text for the encoder, whenever that read it.
+    EncoderLens,
 }
 
 impl Input {
@@ -40,6 +50,10 @@ impl Input {
             Input::QueryStarts => vec![shape.n_seqs + 1],
             Input::StateSlots => vec![shape.n_seqs, 2],
             Input::OutputIds => vec![shape.n_outputs],
+            Input::EncoderTokens | Input::EncoderSlots => vec![shape.n_encoder_tokens],
+            Input::EncoderTable => vec![shape.max_encoder_tokens, shape.n_seqs],
+            Input::EncoderStarts => vec![shape.n_seqs + 1],
+            Input::EncoderLens => vec![shape.n_seqs],
         }
     }
 
@@ -57,6 +71,11 @@ impl Input {
             Input::QueryStarts => "query_starts".into(),
             Input::StateSlots => "state_slots".into(),
             Input::OutputIds => "output_ids".into(),
+            Input::EncoderTokens => "encoder_tokens".into(),
+            Input::EncoderSlots => "encoder_slots".into(),
+            Input::EncoderTable => "encoder_table".into(),
+            Input::EncoderStarts => "encoder_starts".into(),
+            Input::EncoderLens => "encoder_lens".into(),
         }
     }
 }

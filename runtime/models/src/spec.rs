@@ -69,11 +69,16 @@ impl ModelSpec {
         self.caches.iter().any(|group| matches!(group, CacheGroup::Recurrent { .. }))
     }
 
+    /// Whether an encoder reads a text before the decoder goes on.
+    pub fn has_encoder(&self) -> bool {
+        self.inputs.contains(&Input::EncoderTokens)
+    }
+
     /// The windows of layers that do not see whole contexts, each once.
     pub fn windows(&self) -> Vec<u32> {
         let window = |group: &CacheGroup| match group {
             CacheGroup::Paged { window, .. } => *window,
-            CacheGroup::Index { .. } | CacheGroup::Recurrent { .. } => 0,
+            CacheGroup::Index { .. } | CacheGroup::Cross { .. } | CacheGroup::Recurrent { .. } => 0,
         };
         let windows: BTreeSet<u32> = self.caches.iter().map(window).filter(|window| *window > 0).collect();
         windows.into_iter().collect()
@@ -96,6 +101,12 @@ impl ModelSpec {
                 CacheGroup::Index { layers } => {
                     let kind = CacheKind::Paged { window: 0 };
                     states.extend(layers.iter().map(|(il, _)| (format!("blk.{il}.index_cache"), kind)));
+                }
+                CacheGroup::Cross { layers } => {
+                    let names = layers
+                        .iter()
+                        .flat_map(|layer| ["k", "v"].map(|kv| format!("blk.{}.cross_{kv}_cache", layer.il)));
+                    states.extend(names.map(|name| (name, CacheKind::Paged { window: 0 })));
                 }
                 CacheGroup::Recurrent { layers, tensors } => {
                     let names = layers

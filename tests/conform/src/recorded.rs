@@ -69,6 +69,8 @@ pub fn step(model: &Model, n_tokens: u64, cache: DType) -> Result<ModelGraph, St
     let n_blocks = N_BLOCKS.max(n_tokens.div_ceil(BLOCK) + 1);
     let shape = BatchShape {
         n_tokens,
+        n_encoder_tokens: 0,
+        max_encoder_tokens: 0,
         n_seqs: 1,
         n_outputs: n_tokens,
         output: StepOutput::Logits,
@@ -100,6 +102,11 @@ pub fn integers(
         Input::QueryStarts => vec![0, n_tokens as i32],
         Input::StateSlots => vec![if n_before == 0 { -1 } else { 0 }, 1],
         Input::OutputIds => (0..n_tokens as i32).collect(),
+        Input::EncoderTokens
+        | Input::EncoderSlots
+        | Input::EncoderTable
+        | Input::EncoderStarts
+        | Input::EncoderLens => vec![0; step.graph.ne(t).iter().product::<u64>() as usize],
     };
     step.inputs.iter().map(|&(input, t)| (t, values(input, t))).collect()
 }

@@ -28,15 +28,17 @@ pub fn bytes(description: &Path) -> Vec<u8> {
     model(&text).unwrap_or_else(|e| panic!("{}: {e}", description.display()))
 }
 
-/// Models of the descriptions, written once to a folder of this process, each with the file of llama.cpp's logits.
-pub fn with_logits() -> &'static [(PathBuf, PathBuf)] {
+/// Models of the descriptions, written once to a folder of this process, each with the file of llama.cpp's results: logits, or
+/// the embeddings of each token.
+pub fn with_results() -> &'static [(PathBuf, PathBuf)] {
     static MODELS: LazyLock<(tempfile::TempDir, Vec<(PathBuf, PathBuf)>)> = LazyLock::new(|| {
         let dir = tempfile::tempdir().unwrap();
-        let of_logits = files(&descriptions(), ".txt").into_iter().filter_map(|description| {
-            let logits = description.with_extension("logits.f32");
-            logits.exists().then(|| (write(&description, dir.path()), logits))
+        let models = files(&descriptions(), ".txt").into_iter().filter_map(|description| {
+            let kinds = ["logits.f32", "embeddings.f32"].map(|kind| description.with_extension(kind));
+            let results = kinds.into_iter().find(|file| file.exists())?;
+            Some((write(&description, dir.path()), results))
         });
-        let models = of_logits.collect();
+        let models = models.collect();
         (dir, models)
     });
     &MODELS.1

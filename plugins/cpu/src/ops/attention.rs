@@ -41,6 +41,10 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     if let Some(sinks) = check::optional_floats(node, 6)? {
         check::vector(&sinks, n_heads)?;
     }
+    if let Some(biases) = check::optional_floats(node, 7)? {
+        let [n, ..] = biases.ne();
+        ensure(!n.is_multiple_of(2) && biases.ne() == [n, n_heads, 1, 1], Reason::Shape)?;
+    }
     check::result(node, DType::F32, [v[0] / n_kv_heads * n_heads, n_tokens, 1, 1])
 }
 
@@ -69,6 +73,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
             v,
             y: &a.dst,
             sinks: a.src[6].as_ref().map(|t| t.row([0; 3])),
+            biases: a.src[7].as_ref(),
             seq,
             kv_head,
             heads,

@@ -78,6 +78,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
             heads,
             tokens: token..token + 1,
             positions: 0..usize::MAX,
+            biases: None,
             chosen: Some(in_order(&paging, seq, token, chosen, &mut slots)),
         };
         attend(&tile, None, w.scratch);

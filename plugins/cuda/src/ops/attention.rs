@@ -45,6 +45,7 @@ fn supports(node: &NodeView<'_>) -> Answer {
     supports_paging(node, 3)?;
     let (caches, dims) = ([&cache(node, 1)?, &cache(node, 2)?], [head_dim, v[0] / n_kv_heads]);
     ensure(has_room(caches, dims, n_tokens, check::given(node, 3)?.ne()[1]), Reason::Shape)?;
+    ensure(node.src(7).is_none(), Reason::Param)?;
     if let Some(sinks) = check::optional(node, 6, DType::F32)? {
         check::vector(&sinks, n_heads)?;
     }

@@ -82,6 +82,7 @@ impl Batch {
             batch.seq_lens.push(1);
             batch.query_starts.push(index(batch.tokens.len()));
             batch.ids.push(SequenceId(u64::MAX));
+            batch.encoder.push_padding();
             batch.state_slots.push(-1);
             written.push(index(padding.first_state + i));
         }
@@ -96,7 +97,7 @@ impl Batch {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::batch::PagedArrays;
+    use crate::batch::{EncoderArrays, PagedArrays};
 
     const PADDING: Padding = Padding { max_seqs: 20, first_state: 40, block_size: 16 };
 
@@ -140,6 +141,7 @@ mod tests {
             state_slots: vec![0, 2, 4, 6, 8, 1, 3, 5, 7, 9],
             output_ids: vec![0, 3, 4, 5],
             rows: Vec::new(),
+            encoder: EncoderArrays::default(),
             max_blocks: 2,
         };
         let padded = batch.padded(PADDING).unwrap();

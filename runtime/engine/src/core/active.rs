@@ -44,6 +44,7 @@ impl Vocabulary {
             self.check_tokens(tokens)?;
         }
         self.check_tokens(&request.prompt)?;
+        self.check_tokens(&request.encoder_tokens)?;
         self.check_tokens(&request.stop_token_ids)
     }
 

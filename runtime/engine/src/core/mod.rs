@@ -46,6 +46,8 @@ pub struct CoreOptions {
     pub n_host_states: usize,
     /// Tokens in a block.
     pub block_size: usize,
+    /// The token that a decoder starts with whose encoder reads the prompt; `None` for models without an encoder.
+    pub decoder_start: Option<TokenId>,
 }
 
 /// One sequence of 4096 tokens, and no host memory.
@@ -60,6 +62,7 @@ impl Default for CoreOptions {
             n_states: 0,
             n_host_states: 0,
             block_size: BLOCK_SIZE,
+            decoder_start: None,
         }
     }
 }
@@ -70,6 +73,7 @@ pub struct EngineCore<R> {
     scheduler: Scheduler,
     vocabulary: Vocabulary,
     n_ctx: usize,
+    decoder_start: Option<TokenId>,
     requests: BTreeMap<RequestId, Active>,
     next_id: u64,
     abilities: Abilities,
@@ -81,7 +85,7 @@ pub struct EngineCore<R> {
 impl<R: Runner> EngineCore<R> {
     /// No request yet. Without a tokenizer there are tokens and no text.
     pub fn new(runner: R, tokenizer: Option<Arc<Tokenizer>>, options: CoreOptions) -> Result<EngineCore<R>> {
-        let CoreOptions { n_ctx, block_size, .. } = options;
+        let CoreOptions { n_ctx, block_size, decoder_start, .. } = options;
         let n_host_blocks = options.n_host_blocks;
         let host_windows = options.windows.iter().map(|(window, _)| (*window, n_host_blocks));
         let host = CachePools::new(n_host_blocks, options.n_host_states, block_size)?;
@@ -97,6 +101,7 @@ impl<R: Runner> EngineCore<R> {
             scheduler,
             vocabulary,
             n_ctx,
+            decoder_start,
             requests: BTreeMap::new(),
             next_id: 0,
             abilities,
@@ -108,15 +113,17 @@ impl<R: Runner> EngineCore<R> {
     /// Queues a request. One whose prompt does not fit the context, or that names tokens which do not exist, is refused.
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         let id = RequestId(self.next_id);
+        let request = self.for_encoder(request);
         request.check()?;
         self.check_output(&request)?;
         self.vocabulary.check(&request)?;
-        self.check_length(id, request.prompt.len())?;
+        self.check_length(id, request.prompt.len().max(request.encoder_tokens.len()))?;
         let active = Active::new(request, self.n_ctx, &self.vocabulary, self.abilities.is_causal)?;
         let request = &active.request;
         let group = NewGroup {
             id,
             prompt: request.prompt.clone(),
+            encoder_tokens: request.encoder_tokens.clone(),
             width: request.width(),
             lockstep: request.is_beam_search(),
             priority: request.priority,
@@ -128,6 +135,16 @@ impl<R: Runner> EngineCore<R> {
         self.requests.insert(id, active);
         self.next_id += 1;
         Ok(id)
+    }
+
+    /// With the prompt as the encoder's text, in a model that has an encoder, unless the request has both.
+    fn for_encoder(&self, request: Request) -> Request {
+        match self.decoder_start {
+            Some(start) if request.encoder_tokens.is_empty() && !request.prompt.is_empty() => {
+                Request { encoder_tokens: request.prompt.into(), prompt: vec![start], ..request }
+            }
+            _ => request,
+        }
     }
 
     /// Refuses requests for text where the model generates none.
@@ -173,6 +190,11 @@ impl<R: Runner> EngineCore<R> {
     /// Computes at most so many tokens in a step from now on.
     pub fn set_max_num_batched_tokens(&mut self, n_tokens: usize) -> Result<()> {
         self.scheduler.set_max_num_batched_tokens(n_tokens)
+    }
+
+    /// Whether an encoder reads prompts.
+    pub fn has_encoder(&self) -> bool {
+        self.decoder_start.is_some()
     }
 
     /// Ends a request early, with what it has generated.
@@ -371,7 +393,7 @@ impl<R: Runner> EngineCore<R> {
     fn usage(&self, id: RequestId) -> Usage {
         let n_generated = self.requests.get(&id).map_or(0, Active::n_generated);
         let group = self.scheduler.group(id);
-        let n_prompt = self.requests.get(&id).map_or(0, |active| active.request.prompt.len());
+        let n_prompt = self.requests.get(&id).map_or(0, |active| active.request.n_prompt());
         let first = group.and_then(|g| g.sequences.first());
         let n_cached = first.map_or(0, |seq| seq.n_cached());
         let n_computed = first.map_or(n_prompt, |seq| seq.n_computed().min(n_prompt));
@@ -395,7 +417,7 @@ impl<R: Runner> EngineCore<R> {
             let Some(mut active) = self.requests.remove(&refusal.request) else { continue };
             let request = refusal.request;
             let n_preemptions = active.n_preemptions;
-            let usage = Usage { n_prompt: active.request.prompt.len(), n_preemptions, ..Usage::default() };
+            let usage = Usage { n_prompt: active.request.n_prompt(), n_preemptions, ..Usage::default() };
             events.push(match active.n_generated() {
                 0 => EngineEvent::Failed { request, error: Error::NeverFits(*refusal) },
                 n_generated => EngineEvent::Finished(RequestOutput {

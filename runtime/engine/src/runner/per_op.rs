@@ -24,6 +24,9 @@ impl DeviceRunner {
         let mut pools = CachePools::new(self.options.n_blocks(), self.n_states(), self.options.block_size())?
             .with_windows(self.windows())?;
         let mut seq = Sequence::new(id, tokens.to_vec())?;
+        if self.model().spec().has_encoder() {
+            seq = seq.with_encoder_tokens(tokens.into());
+        }
         if !seq.grow(tokens.len(), &mut pools) {
             return Err(Error::OutOfBlocks { id });
         }

@@ -32,11 +32,13 @@ impl Scheduler {
         let is_whole =
             self.config.policy == Policy::PrefillFirst && !(group.has_run && self.config.is_causal);
         let n_whole = if is_whole { n_tokens } else { 0 };
+        let n_to_encode = group.sequences.iter().map(|seq| seq.encoder_tokens().len()).max().unwrap_or(0);
         let n_level = if group.lockstep { group.width } else { 0 };
         let limits = [
             (Limit::Blocks, needed, self.device.blocks.n_usable().saturating_sub(reserve)),
             (Limit::Sequences, group.width, self.config.max_num_seqs),
             (Limit::BatchedTokens, n_whole.max(n_level), self.config.max_num_batched_tokens),
+            (Limit::EncoderTokens, n_to_encode, self.max_new),
         ];
         let exceeded = limits.into_iter().find(|(_, needed, available)| needed > available);
         exceeded.map(|(limit, needed, available)| Refusal { request: group.id, limit, needed, available })

@@ -6,6 +6,7 @@ use crate::kv::prefix::BlockHash;
 use crate::request::RequestId;
 use crate::sequence::{Sequence, TokenId};
 use std::cmp::Reverse;
+use std::sync::Arc;
 
 /// A request to schedule.
 #[derive(Clone, PartialEq, Debug)]
@@ -14,6 +15,8 @@ pub struct NewGroup {
     pub id: RequestId,
     /// Its tokens, at least one.
     pub prompt: Vec<TokenId>,
+    /// What an encoder reads before; empty without one.
+    pub encoder_tokens: Arc<[TokenId]>,
     /// Most sequences that it has at once: `best_of`, or the beam width.
     pub width: usize,
     /// Whether its sequences are computed in the same steps, as beam search compares them.
@@ -106,7 +109,7 @@ impl Group {
                 0 => self.n_shareable_blocks(i, pools),
                 n => n,
             };
-            n_lacking += pool.blocks_for(seq.tokens().len()).saturating_sub(held);
+            n_lacking += pool.blocks_for(seq.n_slots()).saturating_sub(held);
             if let Some(block) = seq.written_block(pool.block_size()) {
                 let at = users.iter().position(|(b, _)| *b == block).unwrap_or_else(|| {
                     users.push((block, pool.n_users(block).unwrap_or(0)));
@@ -130,14 +133,19 @@ impl Group {
     /// Blocks that all its sequences take from nothing, those with the same first tokens sharing full blocks, unless they
     /// have states or windows, whose first blocks the first sequence may have given back.
     pub(super) fn n_blocks_from_nothing(&self, pools: &CachePools) -> usize {
-        let (pool, shares) = (&pools.blocks, !pools.is_recurrent() && pools.windows.is_empty());
+        let (pool, shares) = (&pools.blocks, self.shares_beginnings(pools));
         let blocks = |i: usize| {
             let seq = &self.sequences[i];
             let others = self.sequences[..i].iter().filter(|_| shares);
             let shared = others.map(|other| seq.n_common(other)).max().unwrap_or(0);
-            pool.blocks_for(seq.tokens().len()) - shared.min(seq.tokens().len() - 1) / pool.block_size()
+            pool.blocks_for(seq.n_slots()) - shared.min(seq.tokens().len() - 1) / pool.block_size()
         };
         (0..self.sequences.len()).map(blocks).sum()
+    }
+
+    fn shares_beginnings(&self, pools: &CachePools) -> bool {
+        let has_encoder = self.sequences.iter().any(|seq| !seq.encoder_tokens().is_empty());
+        !has_encoder && !pools.is_recurrent() && pools.windows.is_empty()
     }
 
     /// Distinct blocks of its tables, in order of first use.

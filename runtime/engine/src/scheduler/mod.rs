@@ -76,9 +76,11 @@ impl Scheduler {
             return Err(Error::DuplicateRequest { id: new.id });
         }
         let sequence = Sequence::new(SequenceId(self.next_sequence), new.prompt.clone())?;
+        let sequence = sequence.with_encoder_tokens(new.encoder_tokens.clone());
         let mut group = Group::new(new, sequence.with_root(new.root), self.next_arrival);
-        // A prefix has no state of its own.
+        // A prefix has no state of its own, and nothing of what an encoder read.
         group.reuses_prefix &= self.config.prefix_cache && !self.device.is_recurrent();
+        group.reuses_prefix &= new.encoder_tokens.is_empty();
         (self.next_sequence, self.next_arrival) = (self.next_sequence + 1, self.next_arrival + 1);
         insert(&mut self.waiting, group);
         Ok(())

@@ -21,6 +21,8 @@ pub struct StepPlan {
     pub preempted: Vec<(RequestId, PreemptionMode)>,
     /// Requests that ended since they can never run.
     pub refused: Vec<Refusal>,
+    /// Tokens that an encoder reads.
+    pub n_to_encode: usize,
     /// Rows of logits of prompt tokens.
     pub n_prompt_logits: usize,
 }
@@ -74,6 +76,8 @@ pub enum Limit {
     Sequences,
     /// Tokens of a step, where a prompt is computed whole.
     BatchedTokens,
+    /// Tokens that an encoder reads in a step.
+    EncoderTokens,
 }
 
 impl StepPlan {

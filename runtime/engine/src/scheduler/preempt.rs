@@ -54,7 +54,7 @@ impl Scheduler {
             let is_alone = self.running.is_empty();
             let held = group.distinct().len();
             let lacking = |seq: &crate::sequence::Sequence| match seq.blocks().ids() {
-                [] => self.device.blocks.blocks_for(seq.tokens().len()),
+                [] => self.device.blocks.blocks_for(seq.n_slots()),
                 _ => 1,
             };
             let more: usize = group.sequences.iter().map(lacking).sum();

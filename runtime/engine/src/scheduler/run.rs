@@ -55,10 +55,13 @@ impl Scheduler {
         for seq in group.sequences.iter().filter(|seq| is_lacking(seq.n_missing())) {
             let has_blocks = !seq.blocks().ids().is_empty();
             let n_missing = seq.n_missing() - usize::from(waits);
-            let n_new = if has_blocks { n_missing.min(plan.n_left(max)) } else { 0 };
+            // The encoder's part of a step is as large as the largest decoder's.
+            let is_read = plan.n_to_encode + seq.n_to_encode() <= self.max_new;
+            let n_new = if has_blocks && is_read { n_missing.min(plan.n_left(max)) } else { 0 };
             let n_new =
                 n_new.min(group.n_within(seq, self.config.max_num_prompt_logits - plan.n_prompt_logits));
             if n_new > 0 {
+                plan.n_to_encode += seq.n_to_encode();
                 plan.n_prompt_logits += group.n_prompt_logits(seq, n_new);
                 plan.chunks.push(ScheduledChunk { id: seq.id, n_new });
             }

@@ -4,6 +4,7 @@
 //! Query i of n of a sequence has position p = seq_len - n + i and sees keys up to its own position, the last `window` of
 //! them; or, `bidirectional`, all of the sequence, those at most window / 2 positions from p. With `chunk`, only keys of
 //! positions k with ⌊k / chunk⌋ = ⌊p / chunk⌋. ALiBi's bias is -slope · |p - k|.
+//! The bias that is added to a score is biases[clamp(k - p, -m, m) + m, h], of biases F32 [2m + 1, n_heads].
 //! Head h reads KV head h / (n_heads / n_kv_heads). Tokens of no sequence give zeros; keys outside the cache are unseen.
 //!
 //! Result: F32 [v_dim·n_heads, n_tokens] of q F32 [head_dim, n_heads, n_tokens], caches [head_dim·n_kv_heads, n_slots]
@@ -64,6 +65,23 @@ impl Graph {
         let src = [q, k_cache, v_cache, block_table, seq_lens, query_starts, sinks].map(Some);
         self.push(Op::Attention, &src, &p.to_bytes())
     }
+
+    /// As [`Graph::attention`], with `biases` [2m + 1, n_heads] on scores by how far a key is from its query: from m positions
+    /// before it to m after it. Farther ones have those of m.
+    pub fn attention_with_biases(
+        &mut self,
+        q: Tensor,
+        k_cache: Tensor,
+        v_cache: Tensor,
+        biases: Tensor,
+        paged: &Paged,
+        p: &AttentionParams,
+    ) -> Tensor {
+        let Paged { block_table, seq_lens, query_starts } = *paged;
+        let [q, k, v, table, lens, starts] =
+            [q, k_cache, v_cache, block_table, seq_lens, query_starts].map(Some);
+        self.push(Op::Attention, &[q, k, v, table, lens, starts, None, Some(biases)], &p.to_bytes())
+    }
 }
 
 pub(super) const RULES: Rules =
@@ -116,6 +134,11 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     if let Some(sinks) = check::optional_floats(src, 6, "sinks")? {
         check::vector(sinks, n_heads, "sinks")?;
     }
+    if let Some(biases) = check::optional_floats(src, 7, "biases")?
+        && (biases.ne[0].is_multiple_of(2) || biases.ne[1..] != [n_heads, 1, 1])
+    {
+        return Err(format!("biases {:?}: expected an odd number for each of {n_heads} heads", biases.ne));
+    }
     let n = (v.ne[0] / n_kv_heads).checked_mul(n_heads).ok_or("the result is too big")?;
     Ok((DType::F32, [n, n_tokens, 1, 1]))
 }
@@ -123,7 +146,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
 fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     let p = AttentionParams::from_bytes(params).unwrap_or_default();
     let (q, k, v) = (check::arg(src, 0), check::arg(src, 1), check::arg(src, 2));
-    let sinks = check::optional_arg(src, 6);
+    let (sinks, biases) = (check::optional_arg(src, 6), check::optional_arg(src, 7));
     let d = Dims::of(q.ne, v.ne, &p);
     let reach = Reach { window: p.window, chunk: p.chunk, bidirectional: p.bidirectional != 0 };
     let mut y = vec![0.0; d.head_dim_v * d.n_heads * d.n_tokens];
@@ -142,7 +165,9 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
                 .iter()
                 .map(|&(key, slot)| {
                     let k_row = &k.row(slot)[kv_head * d.head_dim..][..d.head_dim];
-                    soft_cap(dot(q_row, k_row) * p.scale, p.softcap) - slope * (query.pos - key).abs() as f32
+                    let score = soft_cap(dot(q_row, k_row) * p.scale, p.softcap);
+                    let bias = biases.map_or(0.0, |biases| bias_of(biases, head, key - query.pos));
+                    score + bias - slope * (query.pos - key).abs() as f32
                 })
                 .collect();
             soft_max_row(&mut scores, sinks.map(|s| s.floats()[head]));
@@ -154,6 +179,12 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
         }
     }
     Value::f32([(d.head_dim_v * d.n_heads) as u64, d.n_tokens as u64, 1, 1], y)
+}
+
+/// The bias of a head on a key so far after the query.
+fn bias_of(biases: &Value, head: usize, to_key: i64) -> f32 {
+    let far = biases.ne[0] as i64 / 2;
+    biases.row(head)[(to_key.clamp(-far, far) + far) as usize]
 }
 
 fn dot(a: &[f32], b: &[f32]) -> f32 {
@@ -172,14 +203,14 @@ const MAX_CHUNKS: u64 = 16;
 
 /// Scores of queries with all slots, a mask, their softmax, and its product with the transposed V: in chunks of queries, since
 /// scores of all at once take n_slots · n_tokens · n_heads floats.
-/// Not for ALiBi: the mask gives the keys that a query attends to, not how far they are.
+/// Not for ALiBi and other biases: the mask gives the keys that a query attends to, not how far they are.
 fn decompose(g: &mut Graph, node: &Node) -> Option<Tensor> {
     decompose_chunked(g, node, MAX_SCORE_BYTES)
 }
 
 fn decompose_chunked(g: &mut Graph, node: &Node, max_score_bytes: u64) -> Option<Tensor> {
     let p = AttentionParams::from_bytes(&node.params)?;
-    if p.max_bias > 0.0 {
+    if p.max_bias > 0.0 || node.src.get(7).copied().flatten().is_some() {
         return None;
     }
     let [q, k, v, block_table, seq_lens, query_starts] = *node.src.first_chunk()?;

@@ -37,6 +37,7 @@ pub(super) fn cases() -> Vec<Case> {
     steps(&mut cases);
     scores(&mut cases);
     reaches(&mut cases);
+    biases(&mut cases);
     deep(&mut cases);
     latent(&mut cases);
     large_blocks(&mut cases);
@@ -194,6 +195,35 @@ fn reaches(cases: &mut Vec<Case>) {
                     let on = format!("{n_heads} heads on {n_kv_heads}, {cache} cache, {step_name}");
                     cases.push(case(format!("{name}, {on}"), heads, &step, p, false));
                 }
+            }
+        }
+    }
+}
+
+/// Biases by distance, few and more than there are positions.
+fn biases(cases: &mut Vec<Case>) {
+    let all = AttentionParams { bidirectional: 1, ..Default::default() };
+    for (name, p) in [
+        ("causal", AttentionParams::default()),
+        ("window of 5", AttentionParams { window: 5, ..Default::default() }),
+        ("bidirectional", all),
+        ("bidirectional, soft cap, ALiBi", AttentionParams { softcap: 2.0, max_bias: 8.0, ..all }),
+    ] {
+        for (step_name, step) in
+            [("mixed step", mixed()), ("long prompt", long_prompt()), ("1100 positions", long_texts())]
+        {
+            for n_biases in [1, 7, 257] {
+                let p = AttentionParams { n_kv_heads: 2, block_size: step.block_size, scale: 0.1, ..p };
+                cases.push(Case::new(format!("{n_biases} biases, {name}, {step_name}"), |g, ints| {
+                    let n_tokens = step.seqs.iter().map(|s| s.2 as u64).sum::<u64>() + step.n_unused;
+                    let n_slots = step.n_blocks * step.block_size as u64;
+                    let q = g.input("q", DType::F32, &[32, 4, n_tokens]);
+                    let k = g.state("k_cache", DType::F32, &[64, n_slots], Role::KCache);
+                    let v = g.state("v_cache", DType::F32, &[64, n_slots], Role::VCache);
+                    let biases = g.input("biases", DType::F32, &[n_biases, 4]);
+                    let paged = paged(g, ints, &step);
+                    g.attention_with_biases(q, k, v, biases, &paged, &p);
+                }));
             }
         }
     }

@@ -84,8 +84,11 @@ pub(super) struct Reach {
 }
 
 impl Reach {
-    /// Positions that a query at `pos` of a sequence of `len` tokens sees; none where `pos` is before the sequence.
+    /// Positions that a query at `pos` of a sequence of `len` tokens sees; none where `pos` matters and is before the sequence.
     fn positions(self, pos: i64, len: i64) -> Range<i64> {
+        if self.bidirectional && (self.window, self.chunk) == (0, 0) {
+            return 0..len.max(0);
+        }
         if pos < 0 {
             return 0..0;
         }

@@ -64,7 +64,11 @@ const NEVER_0: &[(Op, &[empty::Dim], &str)] = &[
         &[(0, 0), (2, 0)],
         "a head holds the dims that turn, at least 2, and each pair has its factor",
     ),
-    (Op::Attention, &[(5, 0)], "query starts are one more than the sequences"),
+    (
+        Op::Attention,
+        &[(5, 0), (7, 0)],
+        "query starts are one more than the sequences; the bias of distance 0 is in the middle",
+    ),
     (Op::PagedMask, &[(2, 0)], "as in attention"),
     (Op::PagedScores, &[(4, 0)], "as in attention"),
     (Op::SparseAttention, &[(5, 0), (6, 1)], "as in attention; there is a set of positions at least"),

@@ -5,6 +5,7 @@ mod apertus;
 mod arctic;
 mod baichuan;
 mod bailingmoe3;
+mod bert;
 mod bitnet;
 mod bloom;
 mod chameleon;
@@ -17,6 +18,7 @@ mod deepseek32;
 mod deepseek4;
 mod diffusion;
 mod dots3note;
+mod encoder_like;
 mod exaone4;
 mod falcon;
 mod falcon_h1;
@@ -53,6 +55,7 @@ mod minicpm3;
 mod minimax_01;
 mod minimax_m3;
 mod mistral3;
+mod modern_bert;
 mod mpt;
 mod muse_glimmer;
 mod nanbeige;
@@ -80,6 +83,7 @@ mod smallthinker;
 mod spark2_5;
 mod stablelm;
 mod step35;
+mod t5;
 mod talkie;
 
 use crate::builder::Builder;
@@ -100,6 +104,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("bailingmoe2", &qwen3moe::BAILINGMOE2),
     ("bailingmoe3", &bailingmoe3::ARCH),
     ("bitnet", &bitnet::ARCH),
+    ("bert", &bert::ARCH),
     ("bloom", &bloom::ARCH),
     ("chameleon", &chameleon::ARCH),
     ("chatglm", &llama_like::CHATGLM),
@@ -120,12 +125,14 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("dream", &diffusion::DREAM),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
+    ("eurobert", &encoder_like::EUROBERT),
     ("exaone", &llama_like::EXAONE),
     ("exaone-moe", &qwen3moe::EXAONE_MOE),
     ("exaone4", &exaone4::ARCH),
     ("falcon", &falcon::ARCH),
     ("falcon-h1", &falcon_h1::ARCH),
     ("gemma", &gemma::ARCH),
+    ("gemma-embedding", &encoder_like::GEMMA_EMBEDDING),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
     ("gemma3n", &gemma3n::ARCH),
@@ -154,6 +161,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("jais", &gpt_like::JAIS),
     ("jais2", &gpt_like::JAIS2),
     ("jamba", &jamba::ARCH),
+    ("jina-bert-v2", &bert::JINA_BERT_V2),
+    ("jina-bert-v3", &bert::JINA_BERT_V3),
     ("kimi-k3", &kimi_k3::ARCH),
     ("kimi-linear", &kimi_linear::ARCH),
     ("laguna", &laguna::ARCH),
@@ -162,6 +171,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("llada", &diffusion::LLADA),
     ("llada-moe", &diffusion::LLADA_MOE),
     ("llama", &llama::ARCH),
+    ("llama-embed", &encoder_like::LLAMA_EMBED),
     ("llama4", &llama4::ARCH),
     ("maincoder", &hunyuan::MAINCODER),
     ("mamba", &mamba::ARCH),
@@ -176,12 +186,16 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("minimax-m3", &minimax_m3::ARCH),
     ("mistral3", &mistral3::ARCH),
     ("mistral4", &deepseek2::MISTRAL4),
+    ("modern-bert", &modern_bert::ARCH),
     ("mpt", &mpt::ARCH),
     ("muse-glimmer", &muse_glimmer::ARCH),
     ("nanbeige", &nanbeige::ARCH),
     ("nemotron", &gpt_like::NEMOTRON),
     ("nemotron_h", &nemotron_h::ARCH),
     ("nemotron_h_moe", &nemotron_h::ARCH),
+    ("neo-bert", &encoder_like::NEO_BERT),
+    ("nomic-bert", &bert::NOMIC_BERT),
+    ("nomic-bert-moe", &bert::NOMIC_BERT_MOE),
     ("olmo", &olmo::ARCH),
     ("olmo2", &olmo2::ARCH),
     ("olmoe", &olmoe::ARCH),
@@ -223,6 +237,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("starcoder", &gpt_like::STARCODER),
     ("starcoder2", &gpt_like::STARCODER2),
     ("step35", &step35::ARCH),
+    ("t5", &t5::T5),
+    ("t5encoder", &t5::T5ENCODER),
     ("talkie", &talkie::ARCH),
     ("xverse", &llama_like::XVERSE),
 ];

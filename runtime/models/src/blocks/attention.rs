@@ -184,15 +184,15 @@ pub(crate) fn attention_to(
     attention_to_keys(b, q, chosen)
 }
 
-/// Keys and values go into the layer's caches.
-pub(crate) fn cache_kv(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<()> {
+/// The layer's caches of K and V, with those of the step in their slots.
+pub(crate) fn cache_kv(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<[Tensor; 2]> {
     let (il, layer) = (b.il(), b.layer());
     let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
     b.add_paged(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
     let k_cache = cached_rows(b, layer.window, Role::KCache, k, layer.head_dim_k, k_row)?;
     let v_cache = cached_rows(b, layer.window, Role::VCache, v, layer.head_dim_v, v_row)?;
     b.kv_caches.insert(il, [k_cache, v_cache]);
-    Ok(())
+    Ok([k_cache, v_cache])
 }
 
 /// Queries see the caches that the layer reads, with the step's tokens in them: [head_dim_v * n_head, n_tokens].
@@ -203,14 +203,24 @@ pub(crate) fn attention_to_caches(b: &mut Builder<'_>, q: Tensor) -> Result<Tens
 fn attention_to_keys(b: &mut Builder<'_>, q: Tensor, chosen: Option<Tensor>) -> Result<Tensor> {
     let layer = b.layer();
     let [k_cache, v_cache] = b.kv_caches_of(layer.cache_of.unwrap_or(b.il()))?;
-    let paged = paged(b, layer.window);
     let sinks = b.optional("attn_sinks.weight", &[layer.n_head], Role::Other)?;
     if let Some(chosen) = chosen {
         let y = attention_to_chosen(b, q, [k_cache, v_cache], layer.n_head_kv, chosen, sinks);
         return Ok(b.name(y, "kqv_out"));
     }
+    let (paged, params) = (paged(b, layer.window), attention_params(b));
+    let y = match sinks {
+        None => b.g.attention(q, k_cache, v_cache, &paged, &params),
+        Some(sinks) => b.g.attention_with_sinks(q, k_cache, v_cache, sinks, &paged, &params),
+    };
+    Ok(b.name(y, "kqv_out"))
+}
+
+/// What the layer's queries see, and how.
+pub(super) fn attention_params(b: &Builder<'_>) -> AttentionParams {
+    let layer = b.layer();
     let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
-    let params = AttentionParams {
+    AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,
         window,
@@ -219,12 +229,7 @@ fn attention_to_keys(b: &mut Builder<'_>, q: Tensor, chosen: Option<Tensor>) -> 
         scale: b.cfg.attn_scale,
         softcap: b.cfg.attn_softcap,
         max_bias: b.cfg.alibi_max_bias,
-    };
-    let y = match sinks {
-        None => b.g.attention(q, k_cache, v_cache, &paged, &params),
-        Some(sinks) => b.g.attention_with_sinks(q, k_cache, v_cache, sinks, &paged, &params),
-    };
-    Ok(b.name(y, "kqv_out"))
+    }
 }
 
 /// What queries make of the keys and values at `chosen` positions of the caches.

@@ -3,6 +3,7 @@
 use crate::builder::Builder;
 use crate::error::Result;
 use crate::input::Input;
+use llmrt_abi::DType;
 use llmrt_graph::{Role, Tensor};
 
 /// The tokens' vectors [n_embd, n_tokens], times the model's factor on them.
@@ -33,4 +34,15 @@ pub(crate) fn position_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
     let positions = b.input(Input::Positions);
     let x = b.g.get_rows(table, positions);
     Ok(b.name(x, "pos_embd"))
+}
+
+/// `x` [n_embd, n_tokens] plus the vector of the first type of tokens, in models that have types: those of a second text, as
+/// in pairs, are for training.
+pub(crate) fn token_type_embedding(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let Some([_, n_types, ..]) = b.dims("token_types.weight") else { return Ok(x) };
+    let table = b.weight("token_types.weight", &[b.cfg.n_embd, n_types], Role::Embedding)?;
+    let first = b.g.arange(0.0, 1.0, 1.0);
+    let first = b.g.cast(first, DType::I32);
+    let first = b.g.get_rows(table, first); // [n_embd, 1]
+    Ok(b.add("inp_types", x, first))
 }

@@ -58,12 +58,15 @@ pub(crate) fn experts(
 
 /// What an expert's last matrix takes.
 fn hidden(b: &mut Builder<'_>, cfg: &MoeConfig, bank: &Bank, x: Tensor, ids: Tensor) -> Result<Tensor> {
-    let ExpertActivation::Gated(kind) = &cfg.activation else {
-        let up = product(b, bank, "ffn_up", bank.n_ff, x, ids)?; // [n_ff, n_used, n_tokens]
-        return Ok(relu_squared(b, up));
-    };
-    let (gate, up) = gate_and_up(b, bank, x, ids)?;
-    Ok(glu(b, kind, gate, up))
+    if let ExpertActivation::Gated(kind) = &cfg.activation {
+        let (gate, up) = gate_and_up(b, bank, x, ids)?;
+        return Ok(glu(b, kind, gate, up));
+    }
+    let up = product(b, bank, "ffn_up", bank.n_ff, x, ids)?; // [n_ff, n_used, n_tokens]
+    Ok(match cfg.activation {
+        ExpertActivation::Plain(activation) => b.g.activation(activation, up),
+        _ => relu_squared(b, up),
+    })
 }
 
 /// Gate and up of each token's experts, [n_ff, n_used, n_tokens]; or one tensor with gate's rows first.

@@ -37,6 +37,7 @@ pub use xielu::Xielu;
 
 use crate::error::{Error, Result};
 use llmrt_gguf::{Metadata, Value};
+use llmrt_graph::Activation;
 
 /// The numbers of a model.
 #[derive(Clone, PartialEq, Debug)]
@@ -74,6 +75,12 @@ pub struct Config {
     pub is_causal: bool,
     /// Whether a window is the chunk of so many positions that a token is in.
     pub has_chunks: bool,
+    /// Buckets of distances between keys and queries, each with biases on attention scores; 0: there are none.
+    pub n_relative_buckets: u64,
+    /// Layers of the encoder, of models with an encoder and a decoder; `n_layer` are the decoder's.
+    pub n_encoder_layer: usize,
+    /// The token that a decoder starts with, if the file names one.
+    pub decoder_start: Option<u32>,
     /// Largest bias of ALiBi (arXiv 2108.12409), from which each head's slope follows; 0: no biases.
     pub alibi_max_bias: f32,
     /// Q, K and V are kept within plus and minus this; 0: they stay.
@@ -124,6 +131,8 @@ pub struct Config {
     pub classifier: Classifier,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
+    /// What is between the FFN's matrices, of models whose files have the choice.
+    pub ffn_activation: Activation,
     /// Name of the norm before the FFN.
     pub ffn_norm: &'static str,
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
@@ -230,6 +239,9 @@ impl Config {
             attn_softcap: 0.0,
             is_causal: keys.optional("attention.causal")?.unwrap_or(true),
             has_chunks: false,
+            n_relative_buckets: 0,
+            n_encoder_layer: 0,
+            decoder_start: None,
             alibi_max_bias: 0.0,
             clamp_qkv: 0.0,
             attn_temperature: Temperature::default(),
@@ -255,6 +267,7 @@ impl Config {
             pooling: keys.pooling()?,
             classifier: keys.classifier()?,
             moe,
+            ffn_activation: Activation::Silu,
             ffn_norm: "ffn_norm",
             ffn_scales: false,
             unused: &[],

@@ -78,6 +78,8 @@ pub enum ExpertActivation {
     Gated(Glu),
     /// max(up, 0)².
     ReluSquared,
+    /// activation(up).
+    Plain(Activation),
 }
 
 /// What becomes of gate and up.

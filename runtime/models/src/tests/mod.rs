@@ -262,6 +262,8 @@ fn file(kind: &str) -> File {
 /// 3 tokens of 2 sequences, logits of 2.
 const SHAPE: BatchShape = BatchShape {
     n_tokens: 3,
+    n_encoder_tokens: 0,
+    max_encoder_tokens: 0,
     n_seqs: 2,
     n_outputs: 2,
     output: StepOutput::Logits,

@@ -21,6 +21,8 @@ pub fn builds(gguf: &Gguf) {
     let Some(mut model) = accepted(Model::new(&gguf.metadata, find)) else { return };
     let few = BatchShape {
         n_tokens: 7,
+        n_encoder_tokens: 5,
+        max_encoder_tokens: 8,
         n_seqs: 2,
         n_outputs: 3,
         output: StepOutput::Logits,

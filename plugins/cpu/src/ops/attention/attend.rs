@@ -210,13 +210,15 @@ fn update_softmax<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, kv
     for (r, (dots, softmax)) in state.rows.dots.iter_mut().zip(state.softmax.iter_mut()).enumerate() {
         let visible = state.visible[r];
         if sees_some(visible) {
-            let (mut slope, mut distance) = (0.0, 0);
-            if tile.p.max_bias > 0.0 {
-                let [token, head] = tile.row(r);
-                slope = alibi_slope(head, tile.q.ne[1], tile.p.max_bias);
-                distance = tile.paging.position(tile.seq, token) - kv.start as i64;
-            }
-            let score_mod = ScoreMod { p: tile.p, slope, distance, visible, has_slot };
+            let [token, head] = tile.row(r);
+            let distance = tile.paging.position(tile.seq, token) - kv.start as i64;
+            let slope = match tile.p.max_bias > 0.0 {
+                true => alibi_slope(head, tile.q.ne[1], tile.p.max_bias),
+                false => 0.0,
+            };
+            let biases = tile.biases.map(|biases| biases_of_keys(biases.row([head, 0, 0]), -distance));
+            let biases = biases.as_ref();
+            let score_mod = ScoreMod { p: tile.p, biases, slope, distance, visible, has_slot };
             softmax::score(s, &score_mod, dots, softmax);
         }
     }
@@ -226,6 +228,12 @@ fn update_softmax<S: Simd>(s: S, state: &mut State<'_>, tile: &QueryTile<'_>, kv
             softmax::weigh(s, dots, softmax, acc);
         }
     }
+}
+
+/// The biases of keys, the first of which is so far after the query.
+fn biases_of_keys(biases: &[f32], to_first: i64) -> [f32; KEYS] {
+    let far = biases.len() as i64 / 2;
+    array(|j| biases[((to_first + j as i64).clamp(-far, far) + far) as usize])
 }
 
 /// Ends a split.

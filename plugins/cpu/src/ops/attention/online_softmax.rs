@@ -38,9 +38,11 @@ impl OnlineSoftmax {
     };
 }
 
-/// What makes scores of a row's dots: scale, softcap, ALiBi, masks.
+/// What makes scores of a row's dots: scale, softcap, biases, ALiBi, masks.
 pub struct ScoreMod<'a> {
     pub p: &'a AttentionParams,
+    /// Added to the scores, by key.
+    pub biases: Option<&'a [f32; KEYS]>,
     /// ALiBi's slope; 0 without.
     pub slope: f32,
     /// How far the query is from the first key.
@@ -102,6 +104,9 @@ impl ScoreMod<'_> {
         if self.p.softcap != 0.0 {
             let cap = s.splat(self.p.softcap);
             score = s.mul(cap, math::tanh(s, s.div(score, cap)));
+        }
+        if let Some(biases) = self.biases {
+            score = s.add(score, s.load(&array(|j| biases[first + j])));
         }
         let [start, end] = self.visible;
         if self.slope == 0.0 && start == 0 && end == KEYS as u32 && self.has_slot.is_none() {

@@ -17,6 +17,8 @@ pub struct QueryTile<'a> {
     pub v: &'a Tensor,
     pub y: &'a Tensor,
     pub sinks: Option<&'a [f32]>,
+    /// By distance, [2m + 1, n_heads].
+    pub biases: Option<&'a Tensor>,
     pub seq: usize,
     pub kv_head: usize,
     pub heads: Range<usize>,

@@ -35,6 +35,7 @@ pub struct Setting {
 pub fn request(id: u64, prompt: &[TokenId], width: usize) -> NewGroup {
     NewGroup {
         id: RequestId(id),
+        encoder_tokens: [].into(),
         prompt: prompt.to_vec(),
         width,
         lockstep: false,

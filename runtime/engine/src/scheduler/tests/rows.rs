@@ -284,6 +284,7 @@ fn vl_26_the_arrays_of_a_step() {
         output_ids: vec![0, 10],
         max_blocks: 3,
         before: batch.before.clone(),
+        encoder: batch.encoder.clone(),
         ids: batch.ids.clone(),
         rows: batch.rows.clone(),
     };
