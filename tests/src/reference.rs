@@ -43,6 +43,14 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
     all
 }
 
+/// Whether tokens see those before them alone, so that steps may be chunks.
+pub fn is_causal(path: &Path) -> bool {
+    let bytes = std::fs::read(path).unwrap();
+    let file = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
+    let find = |name: &str| file.tensor(name).map(|t| (t.dtype, t.ne));
+    Model::new(&file.metadata, find).unwrap().spec().is_causal
+}
+
 fn weights(graph: &Graph, file: &Gguf, bytes: &[u8]) -> Memory {
     let mut memory = Memory::new();
     for (i, def) in graph.tensors.iter().enumerate().filter(|(_, def)| def.kind == Kind::Weight) {

@@ -2,6 +2,7 @@
 
 use super::Keys;
 use crate::error::Result;
+use llmrt_gguf::Value;
 
 /// How the hidden states of a text's tokens become one vector.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
@@ -50,7 +51,13 @@ impl Keys<'_> {
     /// A classifier with a score for each label that the file names, or one.
     pub fn classifier(&self) -> Result<Classifier> {
         const KEY: &str = "classifier.output_labels";
-        let n_labels = self.optional::<&[String]>(KEY)?.map_or(1, <[String]>::len);
+        let labels = self.meta.get(&self.name(KEY));
+        let n_labels = match labels {
+            // Files write an empty array, of any type, for what they leave out.
+            None => 1,
+            Some(Value::Array(labels)) => labels.len().max(1),
+            Some(_) => self.optional::<&[String]>(KEY)?.map_or(1, <[String]>::len),
+        };
         match n_labels {
             1..=MAX_LABELS => {
                 Ok(Classifier { n_scores: n_labels as u64, has_gelu: false, has_softmax: false })
