@@ -11,7 +11,7 @@ pub fn reference(dir: &str, names: &[&str]) -> Result<(), String> {
     let models = dir.join("models");
     write_models(&models)?;
     for name in self::names(&folder(), "txt")? {
-        let kind = results(&folder().join(format!("{name}.txt")))?;
+        let Some(kind) = results(&folder().join(format!("{name}.txt")))? else { continue };
         let out = folder().join(format!("{name}.{kind}.f32"));
         let is_meant = if names.is_empty() { !out.exists() } else { names.contains(&name.as_str()) };
         if is_meant {
@@ -51,11 +51,15 @@ pub fn names(dir: &Path, ending: &str) -> Result<Vec<String>, String> {
     Ok(names)
 }
 
-/// What a description's line `results` names.
-fn results(file: &Path) -> Result<&'static str, String> {
+/// What a description's line `results` names; `None`: nothing.
+fn results(file: &Path) -> Result<Option<&'static str>, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let embeddings = text.lines().any(|line| line.trim() == "results embeddings");
-    Ok(if embeddings { "embeddings" } else { "logits" })
+    let has = |results| text.lines().any(|line| line.trim() == results);
+    Ok(match () {
+        () if has("results none") => None,
+        () if has("results embeddings") => Some("embeddings"),
+        () => Some("logits"),
+    })
 }
 
 /// `peer/reference.c`, linked with the library that `cargo ci peer DIR` built last.

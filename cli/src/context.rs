@@ -8,7 +8,9 @@ use llmrt_engine::EngineOptions;
 use llmrt_engine::device_topk::KEEP_LOGITS_FROM;
 use llmrt_engine::memory::KV_TYPES;
 use llmrt_engine::options::MAX_BLOCK_SIZE;
+use llmrt_engine::tensor_rules::TensorRule;
 use llmrt_host::sched::SplitMode;
+use std::sync::Arc;
 
 /// Without -c the context is the model's, up to this.
 const DEFAULT_MAX_CTX: usize = 4096;
@@ -17,12 +19,14 @@ const DEFAULT_MAX_CTX: usize = 4096;
 const MAX_CTX: usize = i32::MAX as usize / MAX_BLOCK_SIZE * MAX_BLOCK_SIZE;
 
 /// How work is placed.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub struct Placing {
     /// Whether work that falls back to another device is an error.
     pub strict: bool,
     /// How devices share a model.
     pub split: SplitMode,
+    /// Weights that are for one device.
+    pub tensors: Arc<[TensorRule]>,
     /// Tokens in a block of the KV cache, as the devices prefer.
     pub block_size: Option<usize>,
 }
@@ -76,6 +80,7 @@ pub fn engine_options(
         v_type: kv_type,
         strict: placing.strict,
         split: placing.split,
+        tensors: placing.tensors,
         block_size: block_size.or(placing.block_size),
         keep_logits_from: KEEP_LOGITS_FROM,
         ..EngineOptions::default()

@@ -7,6 +7,7 @@ use crate::error::{Error, Exit, Result};
 use crate::interrupt;
 use crate::output::{note, note_at};
 use llmrt_abi::Op;
+use llmrt_engine::tensor_rules::TensorRule;
 use llmrt_gguf::printable_path;
 use llmrt_host::sched::{SplitMode, bind};
 use llmrt_host::threads::MAX_THREADS;
@@ -37,6 +38,8 @@ pub struct Setup {
     pub strict: bool,
     /// How devices share a model.
     pub split: SplitMode,
+    /// Weights that are for one device.
+    pub tensors: Arc<[TensorRule]>,
     /// 0, 1 or 2 times `-v`.
     pub verbose: u8,
 }
@@ -174,19 +177,39 @@ impl Setup {
     /// Chooses devices of these plugins.
     pub fn of(plugins: Plugins, global: &Global) -> Result<Setup> {
         let devices = plugins.choose(global)?;
+        check_rules(global, &devices)?;
         let (strict, split, verbose) = (global.strict_device, global.split, global.verbose);
-        Ok(Setup { host: plugins.host, devices, strict, split, verbose })
+        let tensors = global.tensor_placement.clone().into();
+        Ok(Setup { host: plugins.host, devices, strict, split, tensors, verbose })
     }
 
     /// The options of the engine about how work is placed.
     pub fn placing(&self) -> Placing {
         let block_size = Some(llmrt_engine::memory::block_size(&self.devices));
-        Placing { strict: self.strict, split: self.split, block_size }
+        Placing { strict: self.strict, split: self.split, tensors: self.tensors.clone(), block_size }
     }
 
     /// The devices' ids.
     pub fn device_names(&self) -> Vec<String> {
         self.devices.iter().map(|device| device.name().to_string()).collect()
+    }
+}
+
+/// Rules of `--tensor-placement` name devices that are used.
+fn check_rules(global: &Global, devices: &[Arc<Device>]) -> Result<()> {
+    let rules = &global.tensor_placement;
+    if !rules.is_empty() && global.split == SplitMode::Rows {
+        return Err(Error::usage(
+            "--tensor-placement is for whole matrices, and --split row divides them: leave one out",
+        ));
+    }
+    match rules.iter().find(|rule| rule.find(devices).is_none()) {
+        Some(rule) => Err(Error::usage(format!(
+            "--tensor-placement: {} is not among the devices in use, {}: name it with --backend",
+            rule.device(),
+            devices.iter().map(|device| device.name()).collect::<Vec<_>>().join(", ")
+        ))),
+        None => Ok(()),
     }
 }
 

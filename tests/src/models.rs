@@ -6,7 +6,6 @@ mod file;
 mod gemma3;
 mod mamba2;
 mod qwen35;
-mod rwkv;
 pub mod text;
 
 pub use deepseek2::TinyDeepseek2;
@@ -15,7 +14,6 @@ pub use file::with_vocabulary;
 pub use gemma3::TinyGemma3;
 pub use mamba2::TinyMamba2;
 pub use qwen35::TinyQwen35;
-pub use rwkv::{Rwkv, TinyRwkv};
 
 use file::{Tensors, vocabulary};
 use llmrt_abi::DType;

@@ -2,16 +2,12 @@
 //! plain references.
 
 use llmrt_abi::DType;
-use llmrt_engine::core::CoreOptions;
-use llmrt_engine::options::BLOCK_SIZE;
-use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
-use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
+use llmrt_engine::{DeviceRunner, EngineOptions};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
-use llmrt_tests::models::{Rwkv, TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35, TinyRwkv};
+use llmrt_tests::models::{TinyDeepseek2, TinyFalcon, TinyLlama, TinyMamba2, TinyQwen35};
 use llmrt_tests::steps::{self, Core};
 use llmrt_tests::{nmse, reference};
-use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
@@ -59,154 +55,6 @@ fn recurrent_states_give_the_logits_of_the_references_in_any_chunks() {
 fn states_beside_keys_and_values_give_the_logits_of_the_references_in_any_chunks() {
     let dir = tempfile::tempdir().unwrap();
     check_against_references(&TinyQwen35::default().write(dir.path()));
-}
-
-#[test]
-fn tokens_mixed_with_those_before_them_give_the_logits_of_the_references_in_any_chunks() {
-    let dir = tempfile::tempdir().unwrap();
-    for kind in [Rwkv::V6, Rwkv::V6Qwen2, Rwkv::V7, Rwkv::V7Qwen2] {
-        check_against_references(&TinyRwkv::new(kind).write(dir.path()));
-    }
-}
-
-/// A model of each recurrence, and one with attention too.
-fn recurrent_models(dir: &Path) -> [PathBuf; 4] {
-    [
-        TinyMamba2::default().write(dir),
-        TinyQwen35::default().write(dir),
-        TinyRwkv::new(Rwkv::V6).write(dir),
-        TinyRwkv::new(Rwkv::V7).write(dir),
-    ]
-}
-
-#[test]
-fn recurrent_sequences_in_any_company_give_the_logits_that_each_gives_alone() {
-    let dir = tempfile::tempdir().unwrap();
-    recurrent_models(dir.path()).iter().for_each(|model| check_company(model));
-}
-
-/// Sequences begin in turn, some wait while others go on, and there are more of them than states: the last begins when
-/// another has ended.
-fn check_company(model: &Path) {
-    let whole = run(model, DType::F32, &[N_TOKENS]);
-    let row = |position: usize| &whole[position * 300..][..300];
-
-    let mut core = core(model, DType::F32, 2);
-    let mut n_rows = 0;
-    let mut next = |core: &mut Core, budget| {
-        core.set_max_num_batched_tokens(budget).unwrap();
-        for event in core.step().unwrap() {
-            if let EngineEvent::Logits { request, position, logits } = event {
-                assert!(logits == row(position), "{request} position {position}, {budget} tokens");
-                n_rows += 1;
-            }
-        }
-    };
-    for (i, n) in [17, 23, 40, 1, N_TOKENS].into_iter().enumerate() {
-        core.add(steps::all_logits(&tokens()[..n])).unwrap();
-        [[4, 1, 9], [3, 30, 2]][i % 2].into_iter().for_each(|budget| next(&mut core, budget));
-    }
-    while !core.is_idle() {
-        next(&mut core, 7);
-    }
-    assert_eq!(n_rows, 17 + 23 + 40 + 1 + N_TOKENS);
-}
-
-#[test]
-fn recurrent_texts_fork_and_move_to_host_memory_and_back() {
-    let dir = tempfile::tempdir().unwrap();
-    recurrent_models(dir.path()).iter().for_each(|model| check_forks(model));
-}
-
-/// Texts that fork read one state and go on apart; a text that is swapped out or whose tokens are replaced goes on as if
-/// nothing had been.
-fn check_forks(model: &Path) {
-    let request = |seed, n| {
-        let params = SamplingParams { temperature: 2.0, top_k: 0, ..SamplingParams::default() };
-        let decoding = Decoding::Sample { params, seed };
-        Request {
-            decoding,
-            n,
-            max_tokens: Some(12),
-            ..Request::greedy(tokens()[..20 + seed as usize].to_vec())
-        }
-    };
-    let run = |core: &mut Core, requests: &[Request]| {
-        let ids: Vec<_> = requests.iter().map(|request| core.add(request.clone()).unwrap()).collect();
-        let mut texts = BTreeMap::new();
-        let mut n_swapped = 0;
-        while !core.is_idle() {
-            for event in core.step().unwrap() {
-                if let EngineEvent::Finished(output) = event {
-                    let of = output.outputs.into_iter().map(|output| output.tokens);
-                    texts.insert(ids.iter().position(|id| *id == output.request), of.collect::<Vec<_>>());
-                }
-            }
-            n_swapped += core.scheduler().counts()[2];
-        }
-        (texts, n_swapped)
-    };
-    // Text i of a request has its seed and i.
-    let alone = |seed: u64, i| {
-        let one = Request { prompt: request(seed, 1).prompt, ..request(seed + i, 1) };
-        run(&mut core(model, DType::F32, 1), &[one]).0[&Some(0)][0].clone()
-    };
-    let expected: BTreeMap<_, _> = (0..3)
-        .map(|seed| (Some(seed as usize), (0..3).map(|i| alone(seed, i)).collect::<Vec<_>>()))
-        .collect();
-    let requests: Vec<_> = (0..3).map(|seed| request(seed, 3)).collect();
-    assert_eq!(run(&mut core(model, DType::F32, 9), &requests).0, expected);
-
-    let scheduler = SchedulerConfig {
-        max_num_batched_tokens: 64,
-        max_num_seqs: 9,
-        preemption: Preemption::Swap,
-        ..SchedulerConfig::default()
-    };
-    // Too few blocks for all.
-    let (n_blocks, n_host_blocks, n_states, n_host_states) = (10, 9, 18, 9);
-    let options = CoreOptions {
-        scheduler,
-        n_ctx: 64,
-        block_size: BLOCK_SIZE,
-        n_blocks,
-        n_host_blocks,
-        n_states,
-        n_host_states,
-        windows: Vec::new(),
-    };
-    let mut tight = EngineCore::new(runner(model, DType::F32, 9), None, options).unwrap();
-    let (found, n_swapped) = run(&mut tight, &requests);
-    assert!(found == expected && n_swapped > 0, "{n_swapped} swapped");
-}
-
-#[test]
-fn a_recurrent_text_whose_tokens_are_replaced_goes_on_after_the_others() {
-    let dir = tempfile::tempdir().unwrap();
-    recurrent_models(dir.path()).iter().for_each(|model| check_replacement(model));
-}
-
-fn check_replacement(model: &Path) {
-    let mut core = core(model, DType::F32, 1);
-    let text = |core: &mut Core| {
-        let mut tokens = Vec::new();
-        while !core.is_idle() {
-            for event in core.step().unwrap() {
-                if let EngineEvent::Token { token, .. } = event {
-                    tokens.push(token.token);
-                }
-            }
-        }
-        tokens
-    };
-    let request = |n| Request { max_tokens: Some(9), ..Request::greedy(tokens()[..n].to_vec()) };
-    core.add(request(30)).unwrap();
-    let expected = text(&mut core);
-    let id = core.add(request(11)).unwrap();
-    core.set_max_num_batched_tokens(5).unwrap();
-    core.step().unwrap();
-    core.replace(id, &tokens()[..30]).unwrap();
-    assert_eq!(text(&mut core), expected);
 }
 
 fn check_against_references(model: &Path) {

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::values;
 use clap::error::{ContextKind, ErrorKind};
 use clap::{ArgMatches, Args, Command, CommandFactory, FromArgMatches, Parser};
+use llmrt_engine::tensor_rules::TensorRule;
 use llmrt_host::PoolKind;
 use llmrt_host::sched::SplitMode;
 use std::ffi::OsString;
@@ -75,6 +76,16 @@ pub struct Global {
     #[arg(long, global = true, value_name = "MODE", value_parser = values::split, default_value = "layer")]
     #[arg(hide_default_value = true, help_heading = "Devices")]
     pub split: SplitMode,
+    /// Keep weights whose name REGEX matches on DEVICE, and compute there what they are for, such as ffn_.*_exps=cpu
+    /// (comma-separated or repeatable; the first that matches counts); `llmrt inspect --tensors` lists names.
+    #[arg(
+        long,
+        global = true,
+        value_name = "REGEX=DEVICE,…",
+        value_delimiter = ',',
+        help_heading = "Devices"
+    )]
+    pub tensor_placement: Vec<TensorRule>,
     /// How scratch memory of devices is managed: auto, legacy (best fit among cached blocks) or vmm (one range of
     /// addresses, mapped as used) [default: the value of LLMRT_<PLUGIN>_POOL or LLMRT_POOL, else auto].
     #[arg(long, global = true, value_name = "KIND", value_parser = values::pool, help_heading = "Devices")]

@@ -46,24 +46,19 @@ pub const FLAGS: &[(&[&str], Meaning)] = &[
     (&["-sys", "--system-prompt"], Alias("--system")),
     (&["-no-cnv", "--no-conversation"], Alias("--raw")),
     (&["-sm", "--split-mode"], Alias("--split")),
+    (&["-ot", "--override-tensor"], Alias("--tensor-placement")),
     (&["--kv-cache-dtype"], Alias("--kv-type")),
     (
         &["-hf", "-hfr", "--hf-repo", "-hff", "--hf-file", "-hft", "--hf-token", "-mu", "--model-url"],
         Hint(DOWNLOAD),
     ),
     (&["-ngl", "--gpu-layers", "--n-gpu-layers"], Hint(PLACING)),
+    (&["-nkvo", "--no-kv-offload"], Hint(PLACING)),
     (
-        &[
-            "-ot",
-            "--override-tensor",
-            "-cmoe",
-            "--cpu-moe",
-            "-ncmoe",
-            "--n-cpu-moe",
-            "-nkvo",
-            "--no-kv-offload",
-        ],
-        Hint(PLACING),
+        &["-cmoe", "--cpu-moe", "-ncmoe", "--n-cpu-moe"],
+        Hint(
+            "--tensor-placement 'ffn_.*_exps=cpu' keeps experts on the CPU; 'blk\\.[0-9]\\..*_exps=cpu' those of the first 10 layers",
+        ),
     ),
     (
         &["-mg", "--main-gpu", "-ts", "--tensor-split", "-dev", "--device"],

@@ -76,7 +76,7 @@ impl Deployment {
         let mut warnings = placement.warnings.clone();
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
-        let PlacementPlan { model, devices, collectives, .. } = placement;
+        let PlacementPlan { model, devices, collectives, assigned, .. } = placement;
         let mut executor = Executor::new(
             devices.clone(),
             files.clone(),
@@ -86,6 +86,7 @@ impl Deployment {
             (options.strict, options.split),
         )?;
         executor.set_collectives(collectives);
+        executor.set_assigned(assigned);
         let (programs, last) = Programs::prepare(&model, &mut executor, options)?;
         Ok(Deployment { model, devices, executor, programs, last, warnings })
     }

@@ -80,6 +80,7 @@ pub mod scheduler;
 pub mod sequence;
 pub mod stats;
 pub mod stop;
+pub mod tensor_rules;
 pub mod work;
 
 pub use crate::core::{EngineCore, EngineEvent, RequestOutput};

@@ -5,6 +5,7 @@ use crate::options::{BLOCK_SIZE, EngineOptions};
 use crate::runner::is_showable;
 use crate::sampler::Candidate;
 use crate::scheduler::SchedulerConfig;
+use crate::tensor_rules;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
 use llmrt_host::Device;
@@ -28,6 +29,8 @@ pub struct PlacementPlan {
     pub devices: Vec<Arc<Device>>,
     /// How they put parts together.
     pub collectives: Collectives,
+    /// Weights that are for one device, by name.
+    pub assigned: Arc<HashMap<String, usize>>,
     /// Its largest step, placed on them.
     pub resolved: Resolved,
     /// Why requested devices are not used.
@@ -100,12 +103,24 @@ impl PlacementPlan {
             SplitMode::Layers => Collectives::default(),
         };
         let mut collectives = together(&devices);
+        let assign = |devices: &[Arc<Device>], warnings: &mut Vec<String>| {
+            let names =
+                step.graph.tensors.iter().filter(|def| def.kind == Kind::Weight).map(|def| def.name.as_str());
+            let (assigned, lacking) = tensor_rules::assigned(&options.tensors, names, devices);
+            let lacks =
+                |name| format!("tensors for {name} are placed as others: it is not among the devices");
+            warnings
+                .extend(lacking.into_iter().map(lacks).filter(|w| !warnings.contains(w)).collect::<Vec<_>>());
+            Arc::new(assigned)
+        };
+        let mut assigned = assign(&devices, &mut warnings);
         let mut budget = budget(&devices);
         loop {
             let known = PlacementState {
                 budget: budget.clone(),
                 split: options.split,
                 collectives: collectives.clone(),
+                assigned: assigned.clone(),
                 ..PlacementState::default()
             };
             let mut resolved = resolve(&step.graph, &devices, &known)?;
@@ -113,12 +128,12 @@ impl PlacementPlan {
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
             resolved.report.staging_bytes = staging_bytes(&resolved, &devices, &arenas);
-            let placement = PlacementPlan { model, devices, collectives, resolved, warnings };
+            let placement = PlacementPlan { model, devices, collectives, assigned, resolved, warnings };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
             // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
             let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));
-            PlacementPlan { model, devices, collectives, warnings, .. } = placement;
+            PlacementPlan { model, devices, collectives, assigned, warnings, .. } = placement;
             if budget[d] > Some(left) {
                 budget[d] = Some(left);
             } else {
@@ -127,6 +142,7 @@ impl PlacementPlan {
                 // The old group's memory comes back first.
                 drop(std::mem::take(&mut collectives));
                 collectives = together(&devices);
+                assigned = assign(&devices, &mut warnings);
                 let (free, compute) = (plan.free.unwrap_or(0), plan.compute);
                 warnings
                     .push(format!("{} is not used: {free} bytes free, {compute} for compute", plan.device));

@@ -2,10 +2,12 @@
 
 use crate::batch::{Batch, Padding, table_width};
 use crate::scheduler::{Policy, Preemption, SchedulerConfig};
+use crate::tensor_rules::TensorRule;
 use llmrt_abi::DType;
 use llmrt_host::device::MAX_KV_BLOCK_SIZE;
 use llmrt_host::sched::SplitMode;
 use llmrt_models::{BatchShape, ModelSpec, StepOutput, WindowBlocks};
+use std::sync::Arc;
 
 /// Tokens in a block of the KV cache where neither a device nor an option gives another number.
 pub const BLOCK_SIZE: usize = 16;
@@ -52,6 +54,8 @@ pub struct EngineOptions {
     pub strict: bool,
     /// How several devices share the model.
     pub split: SplitMode,
+    /// Weights that are for one device, whatever else has room; the first rule that matches a weight's name counts.
+    pub tensors: Arc<[TensorRule]>,
     /// From so many bytes on, a step's logits stay on a device with memory of its own where the largest of each row
     /// decide ([`crate::Sampler::required_top_k`]), and only these are read back; `u64::MAX`: never.
     pub keep_logits_from: u64,
@@ -82,6 +86,7 @@ impl Default for EngineOptions {
             n_threads: 0,
             strict: false,
             split: SplitMode::default(),
+            tensors: Arc::default(),
             keep_logits_from: u64::MAX,
             prefix_cache: true,
             output: None,

@@ -25,6 +25,8 @@ pub(crate) struct Builder<'a> {
     pub cfg: &'a Config,
     /// The step's numbers.
     pub batch: &'a BatchShape,
+    /// K and V caches of the layers so far, with the step's tokens in them.
+    pub kv_caches: HashMap<usize, [Tensor; 2]>,
     has_logits: bool,
     inputs: Vec<(Input, Tensor)>,
     caches: Vec<CacheGroup>,
@@ -40,6 +42,7 @@ impl<'a> Builder<'a> {
             g: Graph::new(),
             cfg,
             batch,
+            kv_caches: HashMap::new(),
             has_logits: false,
             inputs: Vec::new(),
             caches: Vec::new(),
@@ -132,12 +135,15 @@ impl<'a> Builder<'a> {
     /// Called after attention, so the last FFN and the head run on few rows.
     pub fn keep_outputs<const N: usize>(&mut self, rows: [Tensor; N]) -> [Tensor; N] {
         match self.il() + 1 == self.cfg.n_layer {
-            true => {
-                let output_ids = self.input(Input::OutputIds);
-                rows.map(|x| self.g.get_rows(x, output_ids))
-            }
+            true => rows.map(|x| self.outputs(x)),
             false => rows,
         }
+    }
+
+    /// The rows whose logits are requested.
+    pub fn outputs(&mut self, x: Tensor) -> Tensor {
+        let output_ids = self.input(Input::OutputIds);
+        self.g.get_rows(x, output_ids)
     }
 
     /// Norm with the weight of that name, and the bias if the file has it: rows of hidden states or heads.
@@ -158,6 +164,11 @@ impl<'a> Builder<'a> {
             Norm::Layer => self.g.layer_norm(x, weight, bias, self.cfg.norm_eps),
         };
         Ok(self.name(y, name))
+    }
+
+    /// Norm, of models whose files may leave it out.
+    pub fn norm_if_there(&mut self, name: &str, x: Tensor) -> Result<Tensor> {
+        if self.has(&format!("{name}.weight")) { self.norm(name, x) } else { Ok(x) }
     }
 
     /// Norm without weights.
@@ -200,11 +211,19 @@ impl<'a> Builder<'a> {
     /// A weight of the layer at hand, or of the whole model. Vectors come out as F32.
     pub fn weight(&mut self, name: &str, dims: &[u64], role: Role) -> Result<Tensor> {
         let found = self.optional(name, dims, role)?;
-        found.ok_or_else(|| Error::MissingTensor {
-            tensor: self.path(name),
-            arch: self.cfg.arch.clone(),
-            expected: dims.to_vec(),
+        found.ok_or_else(|| self.missing(self.path(name), dims))
+    }
+
+    /// The caches that attention of layer `il` wrote.
+    pub fn kv_caches_of(&self, il: usize) -> Result<[Tensor; 2]> {
+        let found = self.kv_caches.get(&il).copied();
+        found.ok_or_else(|| {
+            self.missing(format!("blk.{il}.attn_k.weight"), &[self.cfg.n_embd, self.cfg.n_embd_k(il)])
         })
+    }
+
+    fn missing(&self, tensor: String, dims: &[u64]) -> Error {
+        Error::MissingTensor { tensor, arch: self.cfg.arch.clone(), expected: dims.to_vec() }
     }
 
     /// A weight of one number for each of `n` heads, [1, n]: files have it so, or as [n].

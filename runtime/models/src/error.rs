@@ -31,6 +31,15 @@ pub enum Error {
         nearest: String,
     },
 
+    /// A file that other models need, and that is none by itself.
+    #[error("metadata key `general.architecture` is `{found}`: {what}, not a model of text by itself")]
+    PartOfModel {
+        /// The value in the file.
+        found: String,
+        /// What the file is.
+        what: &'static str,
+    },
+
     /// A tensor that the architecture needs is not in the file.
     #[error("tensor `{tensor}` is missing: {arch} needs it, with dims {expected:?}; convert the model again")]
     MissingTensor {

@@ -15,12 +15,17 @@ pub fn descriptions() -> PathBuf {
 
 /// Writes the model that a description describes to `dir`, under the description's name; returns the file.
 pub fn write(description: &Path, dir: &Path) -> PathBuf {
-    let text =
-        std::fs::read_to_string(description).unwrap_or_else(|e| panic!("{}: {e}", description.display()));
-    let bytes = model(&text).unwrap_or_else(|e| panic!("{}: {e}", description.display()));
+    let bytes = bytes(description);
     let file = dir.join(description.file_name().unwrap()).with_extension("gguf");
     std::fs::write(&file, bytes).unwrap_or_else(|e| panic!("{}: {e}", file.display()));
     file
+}
+
+/// The bytes of the model that a description describes.
+pub fn bytes(description: &Path) -> Vec<u8> {
+    let text =
+        std::fs::read_to_string(description).unwrap_or_else(|e| panic!("{}: {e}", description.display()));
+    model(&text).unwrap_or_else(|e| panic!("{}: {e}", description.display()))
 }
 
 /// Models of the descriptions, written once to a folder of this process, each with the file of llama.cpp's logits.
@@ -46,7 +51,7 @@ fn model(text: &str) -> Result<Vec<u8>, String> {
         let read = match words[..] {
             [] => Ok(()),
             [first, ..] if first.starts_with('#') => Ok(()),
-            ["results", "logits" | "embeddings"] => Ok(()),
+            ["results", "logits" | "embeddings" | "none"] => Ok(()),
             ["tensor", name, ref rest @ ..] => add(&mut tensors, name, rest),
             [key, kind, ref values @ ..] => value(kind, values).map(|value| metadata.set(key, value)),
             _ => Err("expected a key, its type and its value".into()),
@@ -78,11 +83,12 @@ fn add(tensors: &mut Tensors, name: &str, rest: &[&str]) -> Result<(), String> {
     Ok(())
 }
 
-/// `blk.{0,1}.x` is `blk.0.x` and `blk.1.x`.
+/// `blk.{0,1}.x` is `blk.0.x` and `blk.1.x`, `blk.{0,1}.{x,y}` four names.
 fn names(name: &str) -> Result<Vec<String>, String> {
     let Some((head, rest)) = name.split_once('{') else { return Ok(vec![name.into()]) };
     let (list, tail) = rest.split_once('}').ok_or_else(|| format!("{name}: '{{' without '}}'"))?;
-    Ok(list.split(',').map(|i| format!("{head}{i}{tail}")).collect())
+    let tails = names(tail)?;
+    Ok(list.split(',').flat_map(|i| tails.iter().map(move |tail| format!("{head}{i}{tail}"))).collect())
 }
 
 fn value(kind: &str, values: &[&str]) -> Result<Value, String> {
@@ -123,13 +129,13 @@ mod tests {
     #[test]
     fn a_text_is_a_file() {
         let text = "# two layers\ngeneral.architecture str llama\nllama.heads [u32] 4 2\n\
-                    tensor blk.{0,1}.w 8 4\ntensor blk.0.norm 8 : 1 0.1\n";
+                    tensor blk.{0,1}.{v,w} 8 4\ntensor blk.0.norm 8 : 1 0.1\n";
         let bytes = model(text).unwrap();
         let gguf = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
         assert_eq!(gguf.metadata.require::<&str>("general.architecture").unwrap(), "llama");
         assert_eq!(gguf.metadata.require::<&str>("tokenizer.ggml.model").unwrap(), "no_vocab");
         let names: Vec<_> = gguf.tensors.iter().map(|t| t.name.as_str()).collect();
-        assert_eq!(names, ["blk.0.w", "blk.1.w", "blk.0.norm"]);
+        assert_eq!(names, ["blk.0.v", "blk.0.w", "blk.1.v", "blk.1.w", "blk.0.norm"]);
         assert_eq!(bytes, model(text).unwrap(), "the same numbers each time");
     }
 

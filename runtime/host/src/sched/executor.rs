@@ -56,6 +56,7 @@ pub struct Executor {
     strict: bool,
     split: SplitMode,
     collectives: Collectives,
+    assigned: Arc<HashMap<String, DeviceIdx>>,
     /// Of the last run.
     run_id: u64,
     cancel: CancelToken,
@@ -76,7 +77,8 @@ impl Executor {
         let streams = devices.iter().map(|d| d.stream(n_threads)).collect::<Result<_>>()?;
         let memory = Memory::new(devices.clone(), files, weights, states);
         let (prepared, refused) = (HashMap::new(), HashSet::new());
-        let (run_id, cancel, collectives) = (0, CancelToken::new(), Collectives::default());
+        let (run_id, cancel, collectives, assigned) =
+            (0, CancelToken::new(), Collectives::default(), Arc::default());
         let executor = Executor {
             devices,
             streams,
@@ -87,6 +89,7 @@ impl Executor {
             strict,
             split,
             collectives,
+            assigned,
             run_id,
             cancel,
         };
@@ -96,6 +99,11 @@ impl Executor {
     /// Lets devices put parts together as the resolved graph has it. To be called before anything is prepared.
     pub fn set_collectives(&mut self, collectives: Collectives) {
         self.collectives = collectives;
+    }
+
+    /// Weights that are for one device, by name, as the resolved graph has them. To be called before anything is prepared.
+    pub fn set_assigned(&mut self, assigned: Arc<HashMap<String, DeviceIdx>>) {
+        self.assigned = assigned;
     }
 
     /// Lets all later runs watch this token.
@@ -150,6 +158,7 @@ impl Executor {
             refused: self.refused.clone(),
             split: self.split,
             collectives: self.collectives.clone(),
+            assigned: self.assigned.clone(),
         };
         resolve(&program.graph, &self.devices, &known)
     }

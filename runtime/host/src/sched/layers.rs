@@ -45,6 +45,7 @@ pub(super) fn share(g: &Graph, facts: &Facts<'_>) -> Vec<DeviceIdx> {
             .filter(|&i| layers[i] == layer && facts.verdicts[0][i].support != 0)
             .flat_map(|i| owners(g, &g.nodes[i]))
             .filter(|&t| matches!(g.def(t).kind, Kind::Weight | Kind::State) && part(g, t).is_none())
+            .filter(|&t| !facts.assigned.contains_key(&g.def(t).name))
             .collect();
         if let Some(home) = mine.iter().filter_map(|&t| home(g, facts, &equals, t)).min() {
             *share = home;
@@ -136,11 +137,21 @@ mod tests {
 
     /// The model on two cards with these bytes and the CPU: the devices of the nodes, and how many have fallen back.
     fn check(budget: [u64; 2], homes: &[(&str, DeviceIdx)], expected: &str) {
+        check_assigned(budget, homes, &[], expected);
+    }
+
+    fn check_assigned(
+        budget: [u64; 2],
+        homes: &[(&str, DeviceIdx)],
+        assigned: &[(&str, DeviceIdx)],
+        expected: &str,
+    ) {
         let g = model();
         let verdicts = vec![vec![YES; g.nodes.len()]; 3];
         let homes: HashMap<_, _> = homes.iter().map(|(name, d)| (name.to_string(), vec![*d])).collect();
         let budget = [Some(budget[0]), Some(budget[1]), None];
-        let p = place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &budget }).unwrap();
+        let assigned = &assigned.iter().map(|(name, d)| (name.to_string(), *d)).collect();
+        let p = place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &budget, assigned }).unwrap();
         let nodes: String = p.node.iter().map(|d| d.to_string()).collect();
         assert_eq!(format!("{nodes} {}", p.fallbacks.len()), expected);
     }
@@ -167,10 +178,59 @@ mod tests {
         g.add(y, y);
         let g = g.finish().unwrap().split_rows(2, false).graph;
         let verdicts = vec![vec![YES; g.nodes.len()]; 3];
-        let facts = Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &[None; 3] };
+        let facts = Facts {
+            verdicts: &verdicts,
+            homes: &HashMap::new(),
+            budget: &[None; 3],
+            assigned: &HashMap::new(),
+        };
         let p = place(&g, &facts).unwrap();
         // The second part, the first, both put together, and the sum.
         assert_eq!((p.node, p.fallbacks.len()), (vec![1, 0, 0, 0], 0));
+    }
+
+    #[test]
+    fn assigned_weights_are_elsewhere_and_leave_room_for_other_layers() {
+        // Nodes are a product of the embeddings, then product, write and sum of each layer, and the head.
+        let of = |i: usize, d: DeviceIdx| (["blk.0.w.weight", "blk.1.w.weight"][i], d);
+        check_assigned([1 << 20, 1 << 20], &[], &[of(0, 2), of(1, 2)], "02002000000000 0");
+        check_assigned([1 << 20, 1 << 20], &[], &[of(1, 1)], "00001000000000 0");
+        // The room of two layers' products is that of one more cache.
+        check_assigned([1792, 1 << 20], &[], &[of(0, 2), of(1, 2)], "02002001111111 0");
+        check_assigned([2304, 1 << 20], &[], &[of(0, 2), of(1, 2)], "02002000001111 0");
+    }
+
+    #[test]
+    fn what_has_no_weight_follows_what_it_computes_with() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[8, 2]);
+        let [gate, up, down] =
+            ["gate", "up", "down"].map(|name| g.weight(name, DType::F32, &[8, 8], Role::Matrix));
+        let (gate, up) = (g.mul_mat(gate, x), g.mul_mat(up, x));
+        let h = g.mul(gate, up);
+        let y = g.mul_mat(down, h);
+        g.add(y, h);
+        let g = g.finish().unwrap();
+        let verdicts = vec![vec![YES; g.nodes.len()]; 2];
+        let devices = |names: &[&str]| {
+            let assigned = &names.iter().map(|name| (name.to_string(), 1)).collect();
+            let facts = Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &[None; 2], assigned };
+            place(&g, &facts).unwrap().node
+        };
+        assert_eq!(devices(&["gate", "up", "down"]), [1, 1, 1, 1, 1]);
+        assert_eq!(devices(&["gate", "up"]), [1, 1, 1, 0, 0]);
+        assert_eq!(devices(&["gate"]), [1, 0, 0, 0, 0]);
+    }
+
+    #[test]
+    fn an_assigned_device_that_refuses_is_a_fallback_from_it() {
+        let g = model();
+        let no = Verdict { support: 0, reason: llmrt_abi::Reason::Op.code(), ..YES };
+        let verdicts = vec![vec![YES; g.nodes.len()], vec![no; g.nodes.len()], vec![YES; g.nodes.len()]];
+        let assigned = &HashMap::from([("blk.0.w.weight".to_string(), 1)]);
+        let facts = Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &[None; 3], assigned };
+        let p = place(&g, &facts).unwrap();
+        assert_eq!((p.node[1], p.fallbacks.len(), p.fallbacks.first().map(|f| f.preferred)), (0, 1, Some(1)));
     }
 
     #[test]
@@ -187,7 +247,8 @@ mod tests {
         let mut verdicts = vec![vec![YES; g.nodes.len()]; 3];
         verdicts[1][3] = no;
         let budget = [Some(1792), None, None];
-        let facts = Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &budget };
+        let facts =
+            Facts { verdicts: &verdicts, homes: &HashMap::new(), budget: &budget, assigned: &HashMap::new() };
         assert_eq!(share(&g, &facts), [0; 14]);
     }
 

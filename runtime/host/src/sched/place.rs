@@ -16,6 +16,8 @@ pub struct Facts<'a> {
     pub homes: &'a HashMap<String, Vec<DeviceIdx>>,
     /// Per device, bytes free for weights and states that have no home yet; `None`: no limit.
     pub budget: &'a [Option<u64>],
+    /// Weights that are for one device, by name.
+    pub assigned: &'a HashMap<String, DeviceIdx>,
 }
 
 /// The devices of one graph.
@@ -55,11 +57,16 @@ pub struct Unplaceable {
     pub reason: Reason,
 }
 
-/// Walks the nodes in order. A node goes to its layer's device, or else to the first one that supports it, where its
+/// Walks the nodes in order. A node goes to the device of its assigned weights or of
+/// its layer, or else to the first one that supports it, where its
 /// states already are if it has any, and while its weights fit. States take precedence: every node on a state runs on
 /// the state's device.
 pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Unplaceable> {
-    let shares = share(g, facts);
+    let mut shares = share(g, facts);
+    let assigned = assigned(g, facts);
+    for (share, assigned) in shares.iter_mut().zip(&assigned) {
+        *share = assigned.unwrap_or(*share);
+    }
     let home = state_homes(g, facts, &shares);
     let mut placer = Placer { g, facts, free: facts.budget.to_vec(), home, produced_on: HashMap::new() };
     for state in placer.home.keys().copied().collect::<Vec<_>>() {
@@ -72,14 +79,31 @@ pub fn place(g: &Graph, facts: &Facts) -> Result<Placement, Unplaceable> {
         let (device, refusal) = placer.choose(i, node, shares[i])?;
         placer.settle(node, device);
         placement.node.push(device);
-        if device != 0 && device != shares[i] {
+        let preferred = assigned[i].unwrap_or(0);
+        if device != preferred && device != shares[i] {
             let tensor = g.def(node.dst).name.clone();
-            let fallback = Fallback { node: i, op: node.op, tensor, preferred: 0, device, reason: refusal };
+            let fallback = Fallback { node: i, op: node.op, tensor, preferred, device, reason: refusal };
             placement.fallbacks.push(fallback);
         }
     }
     placement.home = placer.home;
     Ok(placement)
+}
+
+/// The device that each node is assigned to, if any: that of its weights, or of all that it computes with, where it has no
+/// weight and no state.
+fn assigned(g: &Graph, facts: &Facts) -> Vec<Option<DeviceIdx>> {
+    let mut produced = HashMap::new();
+    let mut of_node = |node: &Node| {
+        let of_weight = owners(g, node).find_map(|t| facts.assigned.get(&g.def(t).name).copied());
+        let with = owners(g, node).filter(|&t| g.def(t).kind != Kind::Input);
+        let mut with = with.map(|t| produced.get(&t).copied()).peekable();
+        let first = with.peek().copied().flatten();
+        let device = of_weight.or_else(|| first.filter(|_| with.all(|d| d == first)));
+        produced.extend(device.map(|d| (g.owner(node.dst), d)));
+        device
+    };
+    g.nodes.iter().map(&mut of_node).collect()
 }
 
 /// The walk so far.
@@ -248,7 +272,11 @@ mod tests {
         };
         let verdicts = [g.nodes.iter().map(|n| verdict(&n.op)).collect(), vec![YES; g.nodes.len()]];
         let homes = homes.iter().map(|(name, d)| (name.to_string(), vec![*d])).collect();
-        let p = place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &[budget, None] }).unwrap();
+        let p = place(
+            &g,
+            &Facts { verdicts: &verdicts, homes: &homes, budget: &[budget, None], assigned: &HashMap::new() },
+        )
+        .unwrap();
         let nodes: String = p.node.iter().map(|d| d.to_string()).collect();
         let reasons: Vec<_> = p.fallbacks.iter().map(|f| format!("{}:{}", f.op, f.reason)).collect();
         format!("{nodes} {}", reasons.join(" ")).trim_end().to_string()
@@ -305,8 +333,16 @@ mod tests {
         g.add(k, v);
         let verdicts = [vec![YES; 3], vec![YES; 3]];
         let homes = known.iter().map(|(name, d)| (name.to_string(), vec![*d])).collect();
-        let p =
-            place(&g, &Facts { verdicts: &verdicts, homes: &homes, budget: &[Some(budget), None] }).unwrap();
+        let p = place(
+            &g,
+            &Facts {
+                verdicts: &verdicts,
+                homes: &homes,
+                budget: &[Some(budget), None],
+                assigned: &HashMap::new(),
+            },
+        )
+        .unwrap();
         [p.home[&k], p.home[&v]]
     }
 
@@ -324,7 +360,12 @@ mod tests {
         let x = g.input("x", DType::F32, &[8]);
         g.tanh(x);
         let no = Verdict { support: 0, reason: Reason::Type.code(), ..YES };
-        let facts = Facts { verdicts: &[vec![no]], homes: &HashMap::new(), budget: &[None] };
+        let facts = Facts {
+            verdicts: &[vec![no]],
+            homes: &HashMap::new(),
+            budget: &[None],
+            assigned: &HashMap::new(),
+        };
         assert_eq!(place(&g, &facts), Err(Unplaceable { node: 0, reason: Reason::Type }));
     }
 }

@@ -42,6 +42,8 @@ pub struct PlacementState {
     pub split: SplitMode,
     /// Whether they put parts together themselves.
     pub collectives: Collectives,
+    /// Weights that are for one device, by name.
+    pub assigned: Arc<HashMap<String, DeviceIdx>>,
 }
 
 /// A node's signature: op, params, dtypes and dims of sources and result.
@@ -78,7 +80,8 @@ pub fn resolve(g: &Graph, devices: &[Arc<Device>], known: &PlacementState) -> Re
         (graph, joins) = (parts.graph, parts.joins);
         verdicts = all_verdicts(&graph, devices, known, &mut failed)?;
     }
-    let facts = Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget };
+    let facts =
+        Facts { verdicts: &verdicts, homes: &known.homes, budget: &known.budget, assigned: &known.assigned };
     let placement = place(&graph, &facts).map_err(|unplaceable| unsupported_op(&graph, &unplaceable))?;
     let (rows, broadcasts) = group.as_ref().map_or((false, false), |g| (g.gathers(), g.broadcasts()));
     let members = if group.is_ok() { sharing.clone() } else { Vec::new() };

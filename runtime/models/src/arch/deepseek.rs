@@ -16,6 +16,17 @@ pub(super) const ARCH: Arch = Arch {
     graph: |b| decoder(b, |b, x| pre_norm(b, x, self_attention, swiglu_or_experts)),
 };
 
+/// The language model of DeepSeek-OCR (arXiv 2510.18234).
+pub(super) const DEEPSEEK2_OCR: Arch = Arch {
+    rope: RopeKind::Neox,
+    config: |cfg, keys| {
+        cfg.share_no_heads();
+        cfg.unused = &["rope_freqs.weight", "attn_output.bias"];
+        cfg.experts(keys).map(drop)
+    },
+    ..ARCH
+};
+
 /// Ling (arXiv 2503.05139): all layers have experts.
 pub(super) const BAILINGMOE: Arch = Arch {
     config: |cfg, keys| {

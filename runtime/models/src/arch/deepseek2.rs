@@ -50,12 +50,13 @@ fn set_scale(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<(
     let stretch = cfg.rope.params.freq_scale.recip().ln();
     let multiplier: f32 = keys.optional("rope.scaling.yarn_log_multiplier")?.unwrap_or(0.0);
     let (plain, own) = (1.0 + 0.1 * stretch, 1.0 + multiplier * stretch);
-    let kept = if multiplier == 0.0 { plain } else { on_rotations(plain, own) };
-    let mut on_q_and_k = own;
-    if cfg.rope.params.ext_factor != 0.0 {
-        on_q_and_k *= kept * cfg.rope.params.attn_factor;
-        cfg.rope.params.attn_factor *= kept / plain;
-    }
+    let kept = match cfg.rope.params.ext_factor {
+        0.0 => plain,
+        _ if multiplier == 0.0 => plain,
+        _ => on_rotations(plain, own),
+    };
+    let on_q_and_k = own * kept * cfg.rope.params.attn_factor;
+    cfg.rope.params.attn_factor *= kept / plain;
     cfg.attn_scale = on_q_and_k * on_q_and_k / (cfg.mla.q_dim() as f32).sqrt();
     Ok(())
 }

@@ -33,7 +33,7 @@ pub(super) const GRANITE_SWA: Arch = Arch {
 pub(super) const MINICPM: Arch =
     Arch { config: |cfg, keys| set_scales(cfg, keys, scales_of_minicpm(cfg)), ..ARCH };
 
-fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
+pub(super) fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     set_scales(cfg, keys, Scales::default())?;
     if keys.optional("rope.scaling.finetuned")? == Some(false) {
         cfg.rope.kind = RopeKind::None;

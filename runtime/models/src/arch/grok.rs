@@ -19,7 +19,8 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.attn_scale = keys.f32_or_zero("attention.output_scale", 0.088_388_346)?;
     cfg.attn_softcap = keys.optional("attn_logit_softcapping")?.unwrap_or(30.0);
     cfg.final_softcap = keys.optional("final_logit_softcapping")?.unwrap_or(0.0);
-    cfg.rope.params.beta_fast = keys.f32_or_zero("rope.scaling.yarn_beta_fast", 8.0)?;
+    cfg.rope.params.beta_fast = 8.0;
+    cfg.rope.read_yarn(keys)?;
     let moe = cfg.experts(keys)?;
     moe.normalise = true;
     moe.activation = ExpertActivation::Gated(Glu::Plain(Activation::Gelu));

@@ -4,7 +4,7 @@
 use super::Arch;
 use crate::blocks::{gated, logits, pre_norm, self_attention, swiglu, token_embedding};
 use crate::builder::Builder;
-use crate::config::{Config, Keys, LoopConfig, MAX_LAYERS, Norm, RopeKind};
+use crate::config::{Config, Keys, LoopConfig, MAX_LAYERS, MAX_LOOPS, Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::{Role, Tensor};
 
@@ -13,8 +13,8 @@ pub(super) const ARCH: Arch =
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     let n_layer = keys.count("hrm.layers_per_stack", 1..=MAX_LAYERS)?;
-    let n_low = keys.count("hrm.l_cycles", 1..=MAX_LAYERS)?;
-    let n_runs = keys.count("hrm.h_cycles", 1..=MAX_LAYERS)? * (n_low + 1);
+    let n_low = keys.count("hrm.l_cycles", 1..=MAX_LOOPS)?;
+    let n_runs = keys.count("hrm.h_cycles", 1..=MAX_LOOPS)? * (n_low + 1);
     if n_runs * n_layer != cfg.n_layer as u64 {
         return Err(keys.bad("block_count", cfg.n_layer, format!("{n_runs} runs of {n_layer} layers")));
     }

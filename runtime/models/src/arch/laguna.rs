@@ -6,7 +6,6 @@ use crate::blocks::{decoder, normed_attention, pre_norm, swiglu_or_experts, time
 use crate::builder::Builder;
 use crate::config::{AllBut, Config, Gating, Keys, Norm, RopeKind};
 use crate::error::Result;
-use llmrt_abi::op::RopeParams;
 use llmrt_graph::Tensor;
 
 pub(super) const ARCH: Arch = Arch {
@@ -19,8 +18,7 @@ pub(super) const ARCH: Arch = Arch {
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.read_windows(keys, 0, AllBut::FirstOf(4))?;
-    let unstretched = cfg.rope.unstretched(cfg.rope.windowed.freq_base);
-    cfg.rope.windowed = RopeParams { attn_factor: 1.0, ..unstretched };
+    cfg.rope.windowed = cfg.rope.plain(cfg.rope.windowed.freq_base);
     cfg.rope.set_windowed_dims(keys, cfg.head_dim_k)?;
 
     cfg.unused = &["attn_gate.scale", "rope_freqs.weight"];

@@ -25,10 +25,11 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
         cfg.attn_temperature = Temperature { scale: 0.1, length: CHUNK as f32, offset: 1.0 };
     }
     let n_ff_expert = cfg.layers[0].n_ff_expert;
-    let moe = cfg.experts(keys)?;
-    (moe.gating, moe.normalise) = (Gating::Sigmoid, false);
-    moe.weighted = Weighted::Inputs;
-    moe.n_ff_shared = n_ff_expert;
+    if let Some(moe) = &mut cfg.moe {
+        (moe.gating, moe.normalise) = (Gating::Sigmoid, false);
+        moe.weighted = Weighted::Inputs;
+        moe.n_ff_shared = n_ff_expert;
+    }
     Ok(())
 }
 

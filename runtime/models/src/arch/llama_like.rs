@@ -60,6 +60,9 @@ pub(super) const COGVLM: Arch = Arch {
     config: |cfg, keys| {
         without_frequency_factors(cfg, keys)?;
         cfg.unused = &["rope_freqs.weight", "attn_qkv.scale"];
+        // Whatever the file has of rotations.
+        cfg.rope.params = cfg.rope.plain(10000.0);
+        cfg.share_no_heads();
         Ok(())
     },
     ..NEOX
@@ -69,6 +72,7 @@ pub(super) const COGVLM: Arch = Arch {
 pub(super) const QWEN: Arch = Arch {
     config: |cfg, _| {
         cfg.layers.iter_mut().for_each(|layer| layer.n_ff /= 2);
+        cfg.share_no_heads();
         Ok(())
     },
     ..NEOX

@@ -14,6 +14,7 @@ pub(super) const ARCH: Arch = Arch {
     rope: RopeKind::Neox,
     config: |cfg, keys| {
         cfg.read_windows(keys, 128, AllBut::LastOf(6))?;
+        cfg.rope.windowed = cfg.rope.unstretched(cfg.rope.windowed.freq_base);
         cfg.unused =
             &["attn_q.bias", "attn_k.bias", "attn_v.bias", "attn_q.scale", "attn_k.scale", "attn_v.scale"];
         cfg.value_scale = keys.f32_or_zero("attention.value_scale", 1.0)?;

@@ -14,6 +14,7 @@ pub(super) const ARCH: Arch = Arch {
     rope: RopeKind::Normal,
     config: |cfg, keys| {
         cfg.ffn_scales = true;
+        cfg.rope.read_betas(keys)?;
         cfg.moe.iter_mut().for_each(|moe| moe.normalise = true);
         cfg.attn_temperature = Temperature {
             scale: keys.optional("attention.temperature_scale")?.unwrap_or(0.0),

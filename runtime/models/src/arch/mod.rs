@@ -1,10 +1,13 @@
 //! The architectures. To add one: its file, a `mod` line and a row here.
 
 mod afmoe;
+mod apertus;
 mod arctic;
 mod baichuan;
 mod bailingmoe3;
+mod bitnet;
 mod bloom;
+mod chameleon;
 mod cohere2moe;
 mod command_r;
 mod deci;
@@ -17,6 +20,8 @@ mod falcon_h1;
 mod gemma;
 mod gemma2;
 mod gemma3;
+mod gemma3n;
+mod gemma4;
 mod glm4;
 mod gpt2;
 mod gpt_like;
@@ -24,6 +29,7 @@ mod gpt_oss;
 mod gptneox;
 mod granite;
 mod granitehybrid;
+mod graniteswitch;
 mod grok;
 mod grovemoe;
 mod hrm_text;
@@ -54,6 +60,7 @@ mod phi3;
 mod plamo;
 mod plamo2;
 mod plamo3;
+mod plm;
 mod qwen2;
 mod qwen3;
 mod qwen3moe;
@@ -65,6 +72,7 @@ mod rwkv7;
 mod smallthinker;
 mod spark2_5;
 mod stablelm;
+mod step35;
 mod talkie;
 
 use crate::builder::Builder;
@@ -76,6 +84,7 @@ use llmrt_graph::Tensor;
 /// By their `general.architecture`.
 const ARCHS: &[(&str, &Arch)] = &[
     ("afmoe", &afmoe::ARCH),
+    ("apertus", &apertus::ARCH),
     ("arcee", &llama_like::ARCEE),
     ("arctic", &arctic::ARCH),
     ("arwkv7", &rwkv7::ARWKV7),
@@ -83,7 +92,9 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("bailingmoe", &deepseek::BAILINGMOE),
     ("bailingmoe2", &qwen3moe::BAILINGMOE2),
     ("bailingmoe3", &bailingmoe3::ARCH),
+    ("bitnet", &bitnet::ARCH),
     ("bloom", &bloom::ARCH),
+    ("chameleon", &chameleon::ARCH),
     ("chatglm", &llama_like::CHATGLM),
     ("codeshell", &gpt_like::CODESHELL),
     ("cogvlm", &llama_like::COGVLM),
@@ -94,6 +105,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("deci", &deci::ARCH),
     ("deepseek", &deepseek::ARCH),
     ("deepseek2", &deepseek2::ARCH),
+    ("deepseek2-ocr", &deepseek::DEEPSEEK2_OCR),
     ("dots1", &qwen3moe::DOTS1),
     ("dream", &diffusion::DREAM),
     ("ernie4_5", &llama_like::ERNIE4_5),
@@ -106,6 +118,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("gemma", &gemma::ARCH),
     ("gemma2", &gemma2::ARCH),
     ("gemma3", &gemma3::ARCH),
+    ("gemma3n", &gemma3n::ARCH),
+    ("gemma4", &gemma4::ARCH),
     ("glm4", &glm4::ARCH),
     ("glm4moe", &qwen3moe::GLM4MOE),
     ("gpt-oss", &gpt_oss::ARCH),
@@ -115,6 +129,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("granite_swa", &granite::GRANITE_SWA),
     ("granitehybrid", &granitehybrid::ARCH),
     ("granitemoe", &granite::GRANITEMOE),
+    ("graniteswitch", &graniteswitch::ARCH),
     ("grok", &grok::ARCH),
     ("grovemoe", &grovemoe::ARCH),
     ("hrm_text", &hrm_text::ARCH),
@@ -166,6 +181,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("plamo", &plamo::ARCH),
     ("plamo2", &plamo2::ARCH),
     ("plamo3", &plamo3::ARCH),
+    ("plm", &plm::ARCH),
     ("pockettts", &gpt_like::POCKETTTS),
     ("qwen", &llama_like::QWEN),
     ("qwen2", &qwen2::ARCH),
@@ -191,8 +207,21 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("stablelm", &stablelm::ARCH),
     ("starcoder", &gpt_like::STARCODER),
     ("starcoder2", &gpt_like::STARCODER2),
+    ("step35", &step35::ARCH),
     ("talkie", &talkie::ARCH),
     ("xverse", &llama_like::XVERSE),
+];
+
+/// Files that belong to models, by their `general.architecture`, and what they are.
+const PARTS: &[(&str, &str)] = &[
+    ("clip", "a projector (mmproj) that makes embeddings of images or sounds for a model"),
+    ("dflash", "layers that draft blocks of tokens for a model, whose hidden states they read"),
+    (
+        "eagle3",
+        "a layer that predicts ahead for a model, whose hidden states it reads (EAGLE 3, arXiv 2503.01840)",
+    ),
+    ("gemma4-assistant", "layers that predict ahead for a Gemma 4 model, whose caches they read"),
+    ("wavtokenizer-dec", "a decoder that makes sounds of a model's codes (WavTokenizer, arXiv 2408.16532)"),
 ];
 
 /// What is special about an architecture.
@@ -228,6 +257,9 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
 pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
     let found: &str = meta.require("general.architecture")?;
     let known = ARCHS.iter().find(|(name, _)| *name == found);
+    if let Some(&(_, what)) = PARTS.iter().find(|(name, _)| *name == found) {
+        return Err(Error::PartOfModel { found: found.into(), what });
+    }
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
         found: printable_name(found).into_owned(),
         nearest: nearest(found, architectures(), 5).join(", "),

@@ -3,7 +3,7 @@
 use super::Arch;
 use crate::blocks::{head, pre_norm, self_attention, swiglu, token_embedding};
 use crate::builder::Builder;
-use crate::config::{Config, Keys, LoopConfig, MAX_LAYERS, Norm, RopeKind};
+use crate::config::{Config, Keys, LoopConfig, MAX_LAYERS, MAX_LOOPS, Norm, RopeKind};
 use crate::error::Result;
 use llmrt_graph::Tensor;
 
@@ -13,7 +13,7 @@ pub(super) const ARCH: Arch =
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     cfg.ffn_scales = true;
     let n_layer = cfg.n_layer;
-    let n_loops = keys.count_or("num_loops", 1..=MAX_LAYERS / n_layer as u64, 1)?;
+    let n_loops = keys.count_or("num_loops", 1..=MAX_LOOPS.min(MAX_LAYERS / n_layer as u64), 1)?;
     let has_norm = !keys.optional("skip_loop_final_norm")?.unwrap_or(false);
     cfg.loops = LoopConfig { n_layer, has_norm, ..LoopConfig::default() };
     cfg.run_blocks((0..n_loops).flat_map(|_| 0..n_layer));

@@ -15,8 +15,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     let window = keys.optional("attention.sliding_window")?.unwrap_or(0);
     let windowed = keys.windowed_layers(cfg.n_layer, 4)?;
     cfg.set_window(window, |il| windowed[il]);
-    cfg.rope.windowed = cfg.rope.unstretched(cfg.rope.params.freq_base);
-    cfg.rope.windowed.attn_factor = 1.0;
+    cfg.rope.windowed = cfg.rope.plain(cfg.rope.params.freq_base);
     Ok(())
 }
 

@@ -83,7 +83,7 @@ pub(super) const GLM4MOE: Arch = Arch {
 pub(super) const MELLUM: Arch = Arch {
     config: |cfg, keys| {
         cfg.read_windows(keys, 0, AllBut::LastOf(4))?;
-        cfg.rope.windowed = cfg.rope.unstretched(cfg.rope.params.freq_base);
+        cfg.rope.windowed = cfg.rope.plain(cfg.rope.params.freq_base);
         cfg.ffn_scales = true;
         cfg.experts(keys)?.normalise = true;
         Ok(())

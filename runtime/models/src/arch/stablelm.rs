@@ -27,7 +27,7 @@ fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
 
 fn normed(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Tensor> {
     match b.has(&format!("{name}.weight")) {
-        true => norm_each_head(b, name, b.cfg.head_dim_k, heads),
+        true => norm_each_head(b, name, b.layer().head_dim_k, heads),
         false => Ok(heads),
     }
 }

@@ -13,7 +13,7 @@ use llmrt_graph::{Activation, Paged, Role, Tensor};
 /// the rows of all three, in this order.
 pub(crate) fn qkv(b: &mut Builder<'_>, x: Tensor) -> Result<(Tensor, Tensor, Tensor)> {
     let (il, layer) = (b.il(), b.layer());
-    let n_q = layer.n_head * b.cfg.head_dim_k;
+    let n_q = layer.n_head * layer.head_dim_k;
     let (n_k, n_v) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
 
     let (q, k, v) = match b.has("attn_qkv.weight") {
@@ -31,6 +31,20 @@ pub(crate) fn qkv(b: &mut Builder<'_>, x: Tensor) -> Result<(Tensor, Tensor, Ten
     let k = b.g.split_heads(k, layer.n_head_kv);
     let v = b.g.split_heads(v, layer.n_head_kv);
     Ok((q, k, b.name(v, "Vcur")))
+}
+
+/// Q alone, of layers that read the caches of others: [head_dim, n_head, n_tokens].
+pub(crate) fn queries(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let (il, layer) = (b.il(), b.layer());
+    let n_q = layer.n_head * layer.head_dim_k;
+    let q = match b.has("attn_qkv.weight") {
+        true => {
+            let all = projection(b, "attn_qkv", n_q + b.cfg.n_embd_k(il) + b.cfg.n_embd_v(il), x)?;
+            b.g.slice(all, 0, 0, n_q)
+        }
+        false => projection(b, "attn_q", n_q, x)?,
+    };
+    Ok(b.g.split_heads(q, layer.n_head))
 }
 
 /// A product, within the bounds of models that have them (MPT, OLMo).
@@ -84,7 +98,7 @@ pub(crate) fn normed_attention(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor>
 
 /// As `normed_attention`, each head with weights of its own.
 pub(crate) fn attention_by_normed_head(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let head_dim = b.cfg.head_dim_k;
+    let head_dim = b.layer().head_dim_k;
     let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
     let q = norm_each_head(b, "attn_q_norm", head_dim, q)?;
     let k = norm_each_head(b, "attn_k_norm", head_dim, k)?;
@@ -106,11 +120,12 @@ pub(crate) fn rope(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Ten
         RopeKind::None => heads,
         _ if !b.layer().has_rope => heads,
         _ => {
-            let factors = rope_factors(b)?;
-            let params = match b.layer().window {
-                0 => &b.cfg.rope.params,
-                _ => &b.cfg.rope.windowed,
+            let rope = &b.cfg.rope;
+            let (params, has_factors) = match b.layer().window {
+                0 => (&rope.params, true),
+                _ => (&rope.windowed, rope.windows_have_factors),
             };
+            let factors = if has_factors { rope_factors(b, params.n_dims)? } else { None };
             let positions = b.input(Input::Positions);
             b.g.rope(heads, positions, factors, params)
         }
@@ -119,14 +134,15 @@ pub(crate) fn rope(b: &mut Builder<'_>, name: &str, heads: Tensor) -> Result<Ten
 }
 
 /// What frequencies are divided by: Llama 3's factors, or LongRoPE's for the context at hand.
-fn rope_factors(b: &mut Builder<'_>) -> Result<Option<Tensor>> {
+fn rope_factors(b: &mut Builder<'_>, n_dims: u32) -> Result<Option<Tensor>> {
     let rope = &b.cfg.rope;
-    let dims = [rope.params.n_dims as u64 / 2];
+    let dims = [rope.n_factors()];
     let long = b.leaf("rope_factors_long.weight", &dims, Role::Other)?;
     let short = b.leaf("rope_factors_short.weight", &dims, Role::Other)?;
     let always = b.leaf("rope_freqs.weight", &dims, Role::Other)?;
     let by_context = if rope.n_ctx > rope.params.n_ctx_orig as u64 { long } else { short };
-    Ok(by_context.or(always))
+    let n_pairs = u64::from(n_dims) / 2;
+    Ok(by_context.or(always).map(|all| if n_pairs < dims[0] { b.g.slice(all, 0, 0, n_pairs) } else { all }))
 }
 
 /// Queries [head_dim, n_head, n_tokens] times a factor for their positions (`Config::attn_temperature`).
@@ -152,12 +168,25 @@ pub(crate) fn attention_temperature(b: &mut Builder<'_>, q: Tensor) -> Tensor {
 
 /// Keys and values go into the cache, queries see it: [head_dim_v * n_head, n_tokens].
 pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) -> Result<Tensor> {
+    cache(b, k, v)?;
+    attention_to_caches(b, q)
+}
+
+/// Keys and values go into the layer's caches.
+pub(crate) fn cache(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<()> {
     let (il, layer) = (b.il(), b.layer());
     let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
     b.add_paged(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
-    let k_cache = cached_rows(b, layer.window, Role::KCache, k, b.cfg.head_dim_k, k_row)?;
-    let v_cache = cached_rows(b, layer.window, Role::VCache, v, b.cfg.head_dim_v, v_row)?;
+    let k_cache = cached_rows(b, layer.window, Role::KCache, k, layer.head_dim_k, k_row)?;
+    let v_cache = cached_rows(b, layer.window, Role::VCache, v, layer.head_dim_v, v_row)?;
+    b.kv_caches.insert(il, [k_cache, v_cache]);
+    Ok(())
+}
 
+/// Queries see the caches that the layer reads, with the step's tokens in them: [head_dim_v * n_head, n_tokens].
+pub(crate) fn attention_to_caches(b: &mut Builder<'_>, q: Tensor) -> Result<Tensor> {
+    let layer = b.layer();
+    let [k_cache, v_cache] = b.kv_caches_of(layer.cache_of.unwrap_or(b.il()))?;
     let paged = paged(b, layer.window);
     let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
     let params = AttentionParams {

@@ -47,17 +47,22 @@ pub(crate) fn post_norm(b: &mut Builder<'_>, x: Tensor, attention: Part, ffn: Pa
 
 /// x + norm(attention(norm(x))), then x + norm(ffn(norm(x))) (CogView, arXiv 2105.13290).
 pub(crate) fn sandwich_norm(b: &mut Builder<'_>, x: Tensor, attention: Part, ffn: Part) -> Result<Tensor> {
-    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
-    let attn = attention(b, h)?; // [head_dim * n_head, n_tokens]
-    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
-    let attn = attention_output(b, attn)?; // [n_embd, n]
-    let attn = b.norm("post_attention_norm", attn)?;
-    let x = b.residual("sa_out", attn, x);
+    let x = attention_between_norms(b, x, attention)?; // [n_embd, n]
 
     let h = b.norm("ffn_norm", x)?;
     let ffn = ffn(b, h)?;
     let ffn = b.norm("post_ffw_norm", ffn)?;
     Ok(b.residual("l_out", ffn, x))
+}
+
+/// x + norm(attention(norm(x))): [n_embd, n], in the last layer the outputs alone.
+pub(crate) fn attention_between_norms(b: &mut Builder<'_>, x: Tensor, attention: Part) -> Result<Tensor> {
+    let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
+    let attn = attention(b, h)?; // [head_dim * n_head, n_tokens]
+    let [attn, x] = b.keep_outputs([attn, x]); // [.., n]: in the last layer the outputs alone
+    let attn = attention_output(b, attn)?; // [n_embd, n]
+    let attn = b.norm("post_attention_norm", attn)?;
+    Ok(b.residual("sa_out", attn, x))
 }
 
 /// x + attention(norm(x)) + ffn(norm(x)), of one norm (GPT-J).

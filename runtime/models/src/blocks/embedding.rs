@@ -7,9 +7,14 @@ use llmrt_graph::{Role, Tensor};
 
 /// The tokens' vectors [n_embd, n_tokens], times the model's factor on them.
 pub(crate) fn token_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
+    let tokens = b.input(Input::Tokens);
+    embedding_of(b, tokens)
+}
+
+/// As `token_embedding`, of these tokens.
+pub(crate) fn embedding_of(b: &mut Builder<'_>, tokens: Tensor) -> Result<Tensor> {
     let dims = [b.cfg.n_embd, b.cfg.n_vocab];
     let table = b.weight("token_embd.weight", &dims, Role::Embedding)?;
-    let tokens = b.input(Input::Tokens);
     let x = b.g.get_rows(table, tokens);
     let x = b.name(x, "inp_embd");
     Ok(match b.cfg.scales.embedding {

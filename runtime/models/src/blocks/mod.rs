@@ -2,6 +2,7 @@
 
 mod decoder;
 
+mod altup;
 mod attention;
 mod classifier;
 mod delta_net;
@@ -17,34 +18,39 @@ mod lightning;
 mod linear;
 mod mla;
 mod moe;
+mod per_layer;
 mod recurrent;
 mod router;
 mod rwkv;
 mod rwkv6;
 mod rwkv7;
+mod shared_cache;
 mod short_conv;
 mod ssm;
 
+pub(crate) use altup::{added_to_others, copies, copy, corrected, merged, predictions};
 pub(crate) use attention::{
     attention, attention_by_normed_head, attention_by_normed_row, attention_output, attention_temperature,
-    gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv, rope,
+    gated, gated_heads, norm_all_heads, norm_each_head, normed_attention, part_of_heads, qkv, queries, rope,
     self_attention, times_each_head,
 };
 pub(crate) use classifier::classifier;
-pub(crate) use decoder::{decoder, parallel, post_norm, pre_norm, sandwich_norm};
+pub(crate) use decoder::{attention_between_norms, decoder, parallel, post_norm, pre_norm, sandwich_norm};
 pub(crate) use delta_net::delta_net_mixer;
-pub(crate) use embedding::{position_embedding, token_embedding};
+pub(crate) use embedding::{embedding_of, position_embedding, token_embedding};
 pub(crate) use experts::{Bank, experts, sum_used};
 pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
 pub(crate) use head::{head, logits};
 pub(crate) use hybrid::{Mixer, hybrid, mix_and_feed, mix_by_attention};
 pub(crate) use kda::kda_mixer;
 pub(crate) use lightning::lightning_mixer;
-pub(crate) use mla::{mla, mla_mixer, mla_values};
-pub(crate) use moe::{dense_or_experts, experts_if_routed, moe};
+pub(crate) use mla::{expanded_mla, mla, mla_mixer, mla_values};
+pub(crate) use moe::{dense_or_experts, dense_or_routed, experts_if_routed, moe};
+pub(crate) use per_layer::{embedding_of_layer, gated_embedding, per_layer_embeddings};
 pub(crate) use router::{Route, route, router_logits};
 pub(crate) use rwkv::rwkv_layer;
 pub(crate) use rwkv6::rwkv6;
 pub(crate) use rwkv7::rwkv7;
+pub(crate) use shared_cache::attention_over_shared_caches;
 pub(crate) use short_conv::short_conv_mixer;
 pub(crate) use ssm::{SsmScan, mamba_mixer, mamba_output, mamba2_mixer};

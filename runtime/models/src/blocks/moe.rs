@@ -35,7 +35,22 @@ pub(crate) fn moe(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
 
 /// As `swiglu_or_experts`, of models whose dense FFNs have the activation of the FFN beside experts.
 pub(crate) fn dense_or_experts(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
-    let (Some(cfg), false) = (&b.cfg.moe, b.layer().is_moe) else { return moe(b, x) };
+    match b.layer().is_moe {
+        true => moe(b, x),
+        false => dense(b, x),
+    }
+}
+
+/// As `dense_or_experts`, of models whose metadata have no count of dense layers: layers with a router have experts.
+pub(crate) fn dense_or_routed(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    match b.has("ffn_gate_inp.weight") {
+        true => moe(b, x),
+        false => dense(b, x),
+    }
+}
+
+fn dense(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    let Some(cfg) = &b.cfg.moe else { return swiglu(b, x) };
     let h = hidden(b, cfg, ["ffn_gate", "ffn_up"], b.layer().n_ff, x)?;
     let y = b.ffn_linear("ffn_down", b.cfg.n_embd, h)?;
     Ok(b.name(y, "ffn_out"))

@@ -56,10 +56,7 @@ impl<'m> Keys<'m> {
             return Ok(vec![self.count(key, range)?; n_layer]);
         };
         let found: Vec<u32> = self.meta.require(&self.name(key))?;
-        if found.len() < n_layer {
-            let expected = format!("one for each of {n_layer} layers");
-            return Err(self.bad(key, format!("an array of {}", found.len()), expected));
-        }
+        self.one_for_each(key, found.len(), n_layer)?;
         found[..n_layer].iter().map(|&n| self.within(key, n as u64, &(0..=*range.end()))).collect()
     }
 
@@ -75,14 +72,8 @@ impl<'m> Keys<'m> {
             Some(Value::Bool(flag)) => vec![*flag; n_layer],
             Some(_) => vec![self.optional::<u64>(key)? != Some(0); n_layer],
         };
-        match flags.len() >= n_layer {
-            true => Ok(Some(flags)),
-            false => Err(self.bad(
-                key,
-                format!("an array of {}", flags.len()),
-                format!("one for each of {n_layer} layers"),
-            )),
-        }
+        self.one_for_each(key, flags.len(), n_layer)?;
+        Ok(Some(flags))
     }
 
     /// Which layers have a window: given layer by layer, or by a period whose last layer has none, or all but the last
@@ -99,14 +90,31 @@ impl<'m> Keys<'m> {
     /// A number for every layer: one for all, or an array; 0 without the key.
     pub fn f32_per_layer(&self, key: &str, n_layer: usize) -> Result<Vec<f32>> {
         match self.meta.get(&self.name(key)) {
-            Some(Value::Array(_)) => Ok(self.meta.require(&self.name(key))?),
+            Some(Value::Array(_)) => {
+                let found: Vec<f32> = self.meta.require(&self.name(key))?;
+                self.one_for_each(key, found.len(), n_layer)?;
+                Ok(found)
+            }
             _ => Ok(vec![self.f32_or_zero(key, 0.0)?; n_layer]),
         }
     }
 
     /// An error about a value.
     pub fn bad(&self, key: &str, found: impl ToString, expected: impl ToString) -> Error {
-        Error::BadValue { key: self.name(key), found: found.to_string(), expected: expected.to_string() }
+        let found = Some(found.to_string()).filter(|found| !found.is_empty());
+        let found = found.unwrap_or_else(|| "empty".into());
+        Error::BadValue { key: self.name(key), found, expected: expected.to_string() }
+    }
+
+    fn one_for_each(&self, key: &str, found: usize, n_layer: usize) -> Result<()> {
+        match found >= n_layer {
+            true => Ok(()),
+            false => Err(self.bad(
+                key,
+                format!("an array of {found}"),
+                format!("one for each of {n_layer} layers"),
+            )),
+        }
     }
 
     fn within(&self, key: &str, found: u64, range: &RangeInclusive<u64>) -> Result<u64> {

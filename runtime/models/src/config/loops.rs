@@ -2,6 +2,9 @@
 
 use super::{Config, LayerConfig};
 
+/// Most runs of a layer: each adds nodes to the graph, but no bytes to the file.
+pub(crate) const MAX_LOOPS: u64 = 64;
+
 /// How layers repeat; all 0 in models whose layers run once.
 #[derive(Clone, PartialEq, Eq, Debug, Default)]
 pub struct LoopConfig {

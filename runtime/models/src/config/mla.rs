@@ -1,6 +1,6 @@
 //! Multi-head latent attention: the keys that only its models have.
 
-use super::{Keys, MAX_DIM, RopeConfig};
+use super::{Config, Keys, MAX_DIM, RopeConfig};
 use crate::error::Result;
 
 /// Sizes of multi-head latent attention (arXiv 2405.04434). All 0 in models without it.
@@ -27,6 +27,19 @@ impl MlaConfig {
             n_rope,
             n_nope: keys.count("attention.key_length_mla", n_rope + 1..=MAX_DIM)? - n_rope,
             v_dim: keys.count("attention.value_length_mla", 1..=MAX_DIM)?,
+        })
+    }
+
+    /// Of models whose keys and values are cached as heads: as many of them as queries have.
+    pub(crate) fn read_expanded(cfg: &mut Config, keys: &Keys<'_>) -> Result<MlaConfig> {
+        cfg.share_no_heads();
+        let n_rope = u64::from(cfg.rope.params.n_dims);
+        Ok(MlaConfig {
+            q_rank: keys.count_or("attention.q_lora_rank", 0..=MAX_DIM, 0)?,
+            kv_rank: keys.count("attention.kv_lora_rank", 1..=MAX_DIM)?,
+            n_rope,
+            n_nope: cfg.head_dim_k - n_rope,
+            v_dim: cfg.head_dim_v,
         })
     }
 

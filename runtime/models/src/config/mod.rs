@@ -1,5 +1,6 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
+mod adapters;
 mod keys;
 mod loops;
 mod mla;
@@ -10,9 +11,12 @@ mod rwkv;
 mod scales;
 mod ssm;
 mod windows;
+mod xielu;
 
+pub use adapters::AdapterConfig;
 pub(crate) use keys::Keys;
 pub use loops::LoopConfig;
+pub(crate) use loops::MAX_LOOPS;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
@@ -23,6 +27,7 @@ pub use scales::{Scales, Temperature};
 pub(crate) use ssm::MAX_TAPS;
 pub use ssm::{DecayGate, SsmConfig};
 pub(crate) use windows::AllBut;
+pub use xielu::Xielu;
 
 use crate::error::{Error, Result};
 use llmrt_gguf::{Metadata, Value};
@@ -40,9 +45,9 @@ pub struct Config {
     pub n_vocab: u64,
     /// Tokens of the longest text seen in training.
     pub n_ctx_train: u64,
-    /// Elements of a head of Q and K.
+    /// Elements of a head of Q and K, in layers without a window.
     pub head_dim_k: u64,
-    /// Elements of a head of V.
+    /// Elements of a head of V, in layers without a window.
     pub head_dim_v: u64,
     /// What differs between layers.
     pub layers: Vec<LayerConfig>,
@@ -71,6 +76,8 @@ pub struct Config {
     pub attn_temperature: Temperature,
     /// Whether attention and FFN read the same hidden states, of models whose files have the choice.
     pub is_parallel: bool,
+    /// Whether attention's and FFN's results are normed instead of what they take, of models whose files have the choice.
+    pub norms_results: bool,
     /// How layers repeat, of models that run them again.
     pub loops: LoopConfig,
     /// Factor on what attention gives, before its output projection.
@@ -79,12 +86,18 @@ pub struct Config {
     pub final_softcap: f32,
     /// Factors on hidden states and logits.
     pub scales: Scales,
+    /// Elements of the embeddings that each layer has of its own; 0: layers have none.
+    pub n_embd_per_layer: u64,
+    /// Numbers of xIELU, for each layer of models that have it.
+    pub xielu: Vec<Xielu>,
     /// Sizes of latent attention, of models that have it.
     pub mla: MlaConfig,
     /// Sizes of a state space model or a delta net, of models that have one.
     pub ssm: SsmConfig,
     /// Sizes of RWKV, of models that are one.
     pub rwkv: RwkvConfig,
+    /// Adapters that tokens pick, of models that have them.
+    pub adapters: AdapterConfig,
     /// Layers after which the residual stream starts again (Kimi K3); 0: it does not.
     pub layers_per_residual: usize,
     /// How the vectors of a text's tokens become one, if the file names it.
@@ -110,6 +123,12 @@ pub struct LayerConfig {
     pub n_head: u64,
     /// KV heads; they divide the query heads. 0: the layer has no attention; in hybrids a recurrence mixes its tokens.
     pub n_head_kv: u64,
+    /// Elements of a head of Q and K.
+    pub head_dim_k: u64,
+    /// Elements of a head of V.
+    pub head_dim_v: u64,
+    /// The earlier layer whose caches this one reads. `None`: it has caches of its own.
+    pub cache_of: Option<usize>,
     /// Elements between the FFN's matrices.
     pub n_ff: u64,
     /// Elements between an expert's matrices.
@@ -161,13 +180,13 @@ impl Config {
         if let Some(moe) = &mut moe {
             moe.read_layers(&keys, &mut layers)?;
         }
-        for (il, layer) in layers.iter_mut().enumerate() {
-            (layer.has_rope, layer.block) = (true, il);
-        }
-
         let head_dim = n_embd_of_head(n_embd, &layers);
         let head_dim_k = keys.count_or("attention.key_length", 1..=MAX_DIM, head_dim)?;
         let head_dim_v = keys.count_or("attention.value_length", 1..=MAX_DIM, head_dim)?;
+        for (il, layer) in layers.iter_mut().enumerate() {
+            (layer.has_rope, layer.block) = (true, il);
+            (layer.head_dim_k, layer.head_dim_v) = (head_dim_k, head_dim_v);
+        }
         let norm_eps = keys.meta.require(&keys.name(match norm {
             Norm::Rms => "attention.layer_norm_rms_epsilon",
             Norm::Layer => "attention.layer_norm_epsilon",
@@ -195,13 +214,17 @@ impl Config {
             clamp_qkv: 0.0,
             attn_temperature: Temperature::default(),
             is_parallel: false,
+            norms_results: false,
             loops: LoopConfig::default(),
             value_scale: 1.0,
             final_softcap: 0.0,
             scales: Scales::default(),
+            n_embd_per_layer: 0,
+            xielu: Vec::new(),
             mla: MlaConfig::default(),
             ssm: SsmConfig::default(),
             rwkv: RwkvConfig::default(),
+            adapters: AdapterConfig::default(),
             layers_per_residual: 0,
             pooling: keys.pooling()?,
             classifier: keys.classifier()?,
@@ -243,6 +266,11 @@ impl Config {
         }
     }
 
+    /// Layers have as many KV heads as query heads, whatever the file has.
+    pub(crate) fn share_no_heads(&mut self) {
+        self.layers.iter_mut().for_each(|layer| layer.n_head_kv = layer.n_head);
+    }
+
     /// Query heads of the layer that has most of them; layers with a recurrence may have none.
     pub(crate) fn most_heads(&self) -> u64 {
         self.layers.iter().map(|layer| layer.n_head).max().unwrap_or(0)
@@ -257,12 +285,12 @@ impl Config {
 
     /// Elements of a row of layer `il`'s K cache.
     pub fn n_embd_k(&self, il: usize) -> u64 {
-        self.layers[il].n_head_kv * self.head_dim_k
+        self.layers[il].n_head_kv * self.layers[il].head_dim_k
     }
 
     /// Elements of a row of layer `il`'s V cache.
     pub fn n_embd_v(&self, il: usize) -> u64 {
-        self.layers[il].n_head_kv * self.head_dim_v
+        self.layers[il].n_head_kv * self.layers[il].head_dim_v
     }
 }
 

@@ -25,6 +25,8 @@ pub struct RopeConfig {
     pub params: RopeParams,
     /// In layers with a window: the same, but in Gemma 3.
     pub windowed: RopeParams,
+    /// Whether frequency factors hold in layers with a window.
+    pub windows_have_factors: bool,
     /// Tokens a sequence may reach: above `params.n_ctx_orig` the long frequency factors hold, else the short ones.
     pub n_ctx: u64,
 }
@@ -65,21 +67,40 @@ impl RopeConfig {
         if factor < 0.0 || !factor.is_finite() {
             return Err(keys.bad("rope.scaling.factor", factor, "a positive number"));
         }
-        // Below 0: not given.
-        let ext_factor = keys.optional("rope.scaling.yarn_ext_factor")?.filter(|&x: &f32| x >= 0.0);
         let params = RopeParams {
             n_dims,
             mode: if kind == RopeKind::Neox { MODE_NEOX } else { 0 },
             n_ctx_orig: n_ctx_orig as u32,
             freq_base: keys.f32_or_zero("rope.freq_base", 10000.0)?,
             freq_scale: if stretches { factor.recip() } else { 1.0 },
-            ext_factor: ext_factor.unwrap_or(if is_yarn { 1.0 } else { 0.0 }),
+            ext_factor: if is_yarn { 1.0 } else { 0.0 },
             attn_factor: keys.f32_or_zero("rope.scaling.attn_factor", 1.0)?,
-            beta_fast: keys.f32_or_zero("rope.scaling.yarn_beta_fast", 32.0)?,
-            beta_slow: keys.f32_or_zero("rope.scaling.yarn_beta_slow", 1.0)?,
+            beta_fast: 32.0,
+            beta_slow: 1.0,
             ..RopeParams::default()
         };
-        Ok(RopeConfig { kind, params, windowed: params, n_ctx: n_ctx_orig })
+        Ok(RopeConfig { kind, params, windowed: params, windows_have_factors: true, n_ctx: n_ctx_orig })
+    }
+
+    /// Where YaRN's extrapolation begins and ends. llama.cpp, whose files these are, reads past these keys in most models.
+    pub(crate) fn read_betas(&mut self, keys: &Keys<'_>) -> Result<()> {
+        let params = &mut self.params;
+        params.beta_fast = keys.f32_or_zero("rope.scaling.yarn_beta_fast", params.beta_fast)?;
+        params.beta_slow = keys.f32_or_zero("rope.scaling.yarn_beta_slow", params.beta_slow)?;
+        Ok(())
+    }
+
+    /// As `read_betas`, and YaRN's share of extrapolation, below 0: as the type of scaling has it; without any there is a
+    /// factor on rotations in its place.
+    pub(crate) fn read_yarn(&mut self, keys: &Keys<'_>) -> Result<()> {
+        self.read_betas(keys)?;
+        let params = &mut self.params;
+        let ext_factor = keys.optional("rope.scaling.yarn_ext_factor")?.filter(|&x: &f32| x >= 0.0);
+        params.ext_factor = ext_factor.unwrap_or(params.ext_factor);
+        if params.ext_factor == 0.0 {
+            params.attn_factor *= keys.f32_or_zero("rope.scaling.yarn_attn_factor", 1.0)?;
+        }
+        Ok(())
     }
 
     /// Pairs take turns by sections, each with a position of its own in images and videos (M-RoPE, arXiv 2409.12191).
@@ -103,14 +124,25 @@ impl RopeConfig {
 
     /// How many elements of heads are rotated in layers with a window.
     pub(crate) fn set_windowed_dims(&mut self, keys: &Keys<'_>, head_dim: u64) -> Result<()> {
-        self.windowed.n_dims = n_dims(keys, "rope.dimension_count_swa", head_dim, self.params.n_dims.into())?;
+        let default = head_dim.min(self.params.n_dims.into());
+        self.windowed.n_dims = n_dims(keys, "rope.dimension_count_swa", head_dim, default)?;
         Ok(())
+    }
+
+    /// Frequency factors of a file: one for each pair of the layers that rotate most.
+    pub(crate) fn n_factors(&self) -> u64 {
+        u64::from(self.params.n_dims.max(self.windowed.n_dims)) / 2
     }
 
     /// The rotation with this base, of positions as they are: windows are short, so some models stretch contexts only in
     /// layers without one.
     pub(crate) fn unstretched(&self, freq_base: f32) -> RopeParams {
         RopeParams { freq_base, freq_scale: 1.0, ext_factor: 0.0, ..self.params }
+    }
+
+    /// As `unstretched`, without a factor on rotations.
+    pub(crate) fn plain(&self, freq_base: f32) -> RopeParams {
+        RopeParams { attn_factor: 1.0, ..self.unstretched(freq_base) }
     }
 }
 

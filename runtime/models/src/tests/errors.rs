@@ -57,6 +57,15 @@ fn a_value_out_of_range_is_reported_with_the_range() {
 }
 
 #[test]
+fn a_part_of_a_model_is_named() {
+    refuses(
+        file("llama").with("general.architecture = clip").model(),
+        "metadata key `general.architecture` is `clip`: a projector (mmproj) that makes embeddings of images or sounds for a \
+         model, not a model of text by itself",
+    );
+}
+
+#[test]
 fn an_unknown_architecture_is_reported_with_the_nearest_names() {
     refuses(
         file("llama").with("general.architecture = lama3").model(),

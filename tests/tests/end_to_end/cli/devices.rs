@@ -3,7 +3,9 @@
 use super::{json, stdout, text};
 use llmrt_abi::DType;
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
-use llmrt_tests::models::TinyLlama;
+use llmrt_tests::fixtures::tokens;
+use llmrt_tests::models::{TinyLlama, text as described};
+use llmrt_tests::{f32s, nmse};
 use serde_json::Value;
 
 /// The row of a list whose `key` is `value`.
@@ -129,6 +131,39 @@ fn a_simulated_chip_shows_what_would_fall_back() {
     let mut inspect = llmrt(["inspect", "--placement", "--backend", "sim:310p", "--plugin"]);
     let text = text(&succeed(inspect.arg(so).arg(model)).stdout);
     assert!(text.contains("mul_mat on cpu instead of sim:310p: type (not for these types"), "{text}");
+}
+
+#[test]
+fn experts_stay_on_the_cpu_where_a_rule_has_them_and_nothing_falls_back() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = described::write(&described::descriptions().join("qwen3moe-8-experts.txt"), dir.path());
+    let so = plugin("sim");
+    let sim = ["--plugin", so.to_str().unwrap(), "--backend", "sim:sim", "--strict-device"];
+    let nodes_on_cpu = |rules: &[&str]| {
+        let mut inspect = llmrt(["inspect", "--placement", "--json", "-m"]);
+        let file = json(inspect.arg(&model).args(sim).args(rules));
+        row(&file["placement"]["devices"], "device", "cpu")["n_nodes"].as_u64().unwrap()
+    };
+    let experts = ["--tensor-placement", "ffn_.*_exps=cpu"];
+    assert_eq!(nodes_on_cpu(&[]), 0);
+    // Gate, up, their product and down of two layers; then of one.
+    assert_eq!(nodes_on_cpu(&experts), 8);
+    assert_eq!(nodes_on_cpu(&["-ot", "blk.1.ffn_.*_exps=CPU,none=cpu"]), 4);
+
+    let logits = |rules: &[&str]| {
+        let out = dir.path().join("logits");
+        let mut eval = llmrt(["eval", "--logits", "all", "-m"]);
+        eval.arg(&model).arg("--tokens-file").arg(tokens()).arg("--logits-out").arg(&out);
+        succeed(eval.args(sim).args(rules));
+        f32s(&std::fs::read(out).unwrap())
+    };
+    assert!(nmse(&logits(&experts), &logits(&[])) < 1e-9);
+
+    let refused =
+        |rules: &[&str]| fail(llmrt(["inspect", "--placement", "-m"]).arg(&model).args(sim).args(rules), 2);
+    assert!(refused(&["-ot", "exps=card"]).contains("card is not among the devices in use, sim:sim, cpu"));
+    assert!(refused(&["-ot", "exps"]).contains("expected REGEX=DEVICE"));
+    assert!(refused(&["-ot", "exps=cpu", "--split", "row"]).contains("leave one out"));
 }
 
 #[test]

@@ -1,0 +1,210 @@
+//! Of every architecture: a text in company, forked, swapped out and back, or with its tokens replaced is the text that it is
+//! alone, bit for bit.
+
+use llmrt_abi::DType;
+use llmrt_engine::core::CoreOptions;
+use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
+use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
+use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
+use llmrt_host::{Host, HostOptions};
+use llmrt_tests::fixtures::compared;
+use llmrt_tests::models::{TinyMamba2, TinyQwen35};
+use llmrt_tests::reference::is_causal;
+use llmrt_tests::steps::{self, Core};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, LazyLock};
+
+const N_TOKENS: usize = 48;
+
+/// Checks the models of every architecture, and models of each recurrence whose heads and states are of several sizes.
+fn check_all(check: fn(&Path)) {
+    let dir = tempfile::tempdir().unwrap();
+    let recurrent = [TinyMamba2::default().write(dir.path()), TinyQwen35::default().write(dir.path())];
+    let models: Vec<PathBuf> = compared().into_iter().map(|(model, _)| model).chain(recurrent).collect();
+    models.iter().filter(|model| is_causal(model)).for_each(|model| check(model));
+}
+
+/// Texts of the others grow by no token: each is computed whole, in any company.
+#[test]
+fn texts_whose_tokens_see_later_ones_are_in_company_what_each_is_alone() {
+    let models = compared().into_iter().map(|(model, _)| model).filter(|model| !is_causal(model));
+    for model in models {
+        let logits = |core: &mut Core, sizes: &[usize]| {
+            let add = |n: &usize| core.add(steps::all_logits(&tokens()[..*n])).unwrap();
+            let ids: Vec<_> = sizes.iter().map(add).collect();
+            let mut texts = vec![Vec::new(); ids.len()];
+            while !core.is_idle() {
+                for event in core.step().unwrap() {
+                    if let EngineEvent::Logits { request, logits, .. } = event {
+                        let at = ids.iter().position(|id| *id == request).unwrap();
+                        texts[at].extend(logits.iter().map(|x| x.to_bits()));
+                    }
+                }
+            }
+            texts
+        };
+        let sizes = [17, 23, 40, 1, N_TOKENS];
+        let together = logits(&mut core(&model, 3), &sizes);
+        for (n, found) in sizes.iter().zip(together) {
+            assert!(logits(&mut core(&model, 1), &[*n]) == [found], "{}: {n} tokens", model.display());
+        }
+    }
+}
+
+#[test]
+fn sequences_in_any_company_give_the_logits_that_each_gives_alone() {
+    check_all(check_company);
+}
+
+/// Sequences begin in turn, some wait while others go on, and there are more of them than states: the last begins when
+/// another has ended.
+fn check_company(model: &Path) {
+    let whole = steps::run(&mut core(model, 1), &tokens(), &[N_TOKENS]).logits;
+    let n_vocab = whole.len() / N_TOKENS;
+    let row = |position: usize| &whole[position * n_vocab..][..n_vocab];
+
+    let mut core = core(model, 2);
+    let mut n_rows = 0;
+    let mut next = |core: &mut Core, budget| {
+        core.set_max_num_batched_tokens(budget).unwrap();
+        for event in core.step().unwrap() {
+            if let EngineEvent::Logits { request, position, logits } = event {
+                let name = model.display();
+                assert!(logits == row(position), "{name}: {request} position {position}, {budget} tokens");
+                n_rows += 1;
+            }
+        }
+    };
+    for (i, n) in [17, 23, 40, 1, N_TOKENS].into_iter().enumerate() {
+        core.add(steps::all_logits(&tokens()[..n])).unwrap();
+        [[4, 1, 9], [3, 30, 2]][i % 2].into_iter().for_each(|budget| next(&mut core, budget));
+    }
+    while !core.is_idle() {
+        next(&mut core, 7);
+    }
+    assert_eq!(n_rows, 17 + 23 + 40 + 1 + N_TOKENS, "{}", model.display());
+}
+
+#[test]
+fn texts_fork_and_move_to_host_memory_and_back() {
+    check_all(check_forks);
+}
+
+/// Texts that fork read one cache and go on apart; a text that is swapped out goes on as if nothing had been.
+fn check_forks(model: &Path) {
+    let request = |seed, n| {
+        let params = SamplingParams { temperature: 2.0, top_k: 0, ..SamplingParams::default() };
+        let decoding = Decoding::Sample { params, seed };
+        Request {
+            decoding,
+            n,
+            max_tokens: Some(12),
+            ..Request::greedy(tokens()[..20 + seed as usize].to_vec())
+        }
+    };
+    let run = |core: &mut Core, requests: &[Request]| {
+        let ids: Vec<_> = requests.iter().map(|request| core.add(request.clone()).unwrap()).collect();
+        let mut texts = BTreeMap::new();
+        let mut n_swapped = 0;
+        while !core.is_idle() {
+            for event in core.step().unwrap() {
+                if let EngineEvent::Finished(output) = event {
+                    let of = output.outputs.into_iter().map(|output| output.tokens);
+                    texts.insert(ids.iter().position(|id| *id == output.request), of.collect::<Vec<_>>());
+                }
+            }
+            n_swapped += core.scheduler().counts()[2];
+        }
+        (texts, n_swapped)
+    };
+    // Text i of a request has its seed and i.
+    let alone = |seed: u64, i| {
+        let one = Request { prompt: request(seed, 1).prompt, ..request(seed + i, 1) };
+        run(&mut core(model, 1), &[one]).0[&Some(0)][0].clone()
+    };
+    let expected: BTreeMap<_, _> = (0..3)
+        .map(|seed| (Some(seed as usize), (0..3).map(|i| alone(seed, i)).collect::<Vec<_>>()))
+        .collect();
+    let requests: Vec<_> = (0..3).map(|seed| request(seed, 3)).collect();
+    assert_eq!(run(&mut core(model, 9), &requests).0, expected, "{}", model.display());
+
+    let scheduler = SchedulerConfig {
+        max_num_batched_tokens: 64,
+        max_num_seqs: 9,
+        preemption: Preemption::Swap,
+        ..SchedulerConfig::default()
+    };
+    // Too few blocks for all; caches of windows have no pool of their own.
+    let (n_blocks, n_host_blocks, n_states, n_host_states) = (10, 9, 18, 9);
+    let options = CoreOptions {
+        scheduler,
+        n_ctx: 64,
+        block_size: BLOCK_SIZE,
+        n_blocks,
+        n_host_blocks,
+        n_states,
+        n_host_states,
+        windows: Vec::new(),
+    };
+    let mut tight = EngineCore::new(runner(model, 9, true), None, options).unwrap();
+    let (found, n_swapped) = run(&mut tight, &requests);
+    assert!(found == expected && n_swapped > 0, "{}: {n_swapped} swapped", model.display());
+}
+
+#[test]
+fn a_text_whose_tokens_are_replaced_goes_on_after_the_others() {
+    check_all(check_replacement);
+}
+
+fn check_replacement(model: &Path) {
+    let mut core = core(model, 1);
+    let text = |core: &mut Core| {
+        let mut tokens = Vec::new();
+        while !core.is_idle() {
+            for event in core.step().unwrap() {
+                if let EngineEvent::Token { token, .. } = event {
+                    tokens.push(token.token);
+                }
+            }
+        }
+        tokens
+    };
+    let request = |n| Request { max_tokens: Some(9), ..Request::greedy(tokens()[..n].to_vec()) };
+    core.add(request(30)).unwrap();
+    let expected = text(&mut core);
+    let id = core.add(request(11)).unwrap();
+    core.set_max_num_batched_tokens(5).unwrap();
+    core.step().unwrap();
+    core.replace(id, &tokens()[..30]).unwrap();
+    assert_eq!(text(&mut core), expected, "{}", model.display());
+}
+
+fn tokens() -> Vec<u32> {
+    (0..N_TOKENS as u32).map(|i| 3 + i * i * 7 % 120).collect()
+}
+
+fn core(model: &Path, max_seqs: usize) -> Core {
+    runner(model, max_seqs, false).into_core(None).unwrap()
+}
+
+fn runner(model: &Path, max_seqs: usize, swa_full: bool) -> DeviceRunner {
+    static HOST: LazyLock<Arc<Host>> = LazyLock::new(|| {
+        let host = Host::new(HostOptions::default());
+        host.register_builtin(llmrt_cpu::query).unwrap();
+        host
+    });
+    let files = ModelFiles::open(model, &OpenOptions::default()).unwrap();
+    let options = EngineOptions {
+        n_ctx: 64,
+        n_batch: 64,
+        max_seqs,
+        swa_full,
+        k_type: DType::F32,
+        v_type: DType::F32,
+        ..EngineOptions::default()
+    };
+    let device = HOST.device("cpu").unwrap();
+    DeviceRunner::new(&HOST, vec![device], files, LoadOptions::default(), options).unwrap()
+}
