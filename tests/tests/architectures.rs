@@ -10,6 +10,7 @@ use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
 use llmrt_tests::fixtures::compared;
 use llmrt_tests::models::{TinyMamba2, TinyQwen35};
+use llmrt_tests::reference::is_causal;
 use llmrt_tests::steps::{self, Core};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -22,7 +23,34 @@ fn check_all(check: fn(&Path)) {
     let dir = tempfile::tempdir().unwrap();
     let recurrent = [TinyMamba2::default().write(dir.path()), TinyQwen35::default().write(dir.path())];
     let models: Vec<PathBuf> = compared().into_iter().map(|(model, _)| model).chain(recurrent).collect();
-    models.iter().for_each(|model| check(model));
+    models.iter().filter(|model| is_causal(model)).for_each(|model| check(model));
+}
+
+/// Texts of the others grow by no token: each is computed whole, in any company.
+#[test]
+fn texts_whose_tokens_see_later_ones_are_in_company_what_each_is_alone() {
+    let models = compared().into_iter().map(|(model, _)| model).filter(|model| !is_causal(model));
+    for model in models {
+        let logits = |core: &mut Core, sizes: &[usize]| {
+            let add = |n: &usize| core.add(steps::all_logits(&tokens()[..*n])).unwrap();
+            let ids: Vec<_> = sizes.iter().map(add).collect();
+            let mut texts = vec![Vec::new(); ids.len()];
+            while !core.is_idle() {
+                for event in core.step().unwrap() {
+                    if let EngineEvent::Logits { request, logits, .. } = event {
+                        let at = ids.iter().position(|id| *id == request).unwrap();
+                        texts[at].extend(logits.iter().map(|x| x.to_bits()));
+                    }
+                }
+            }
+            texts
+        };
+        let sizes = [17, 23, 40, 1, N_TOKENS];
+        let together = logits(&mut core(&model, 3), &sizes);
+        for (n, found) in sizes.iter().zip(together) {
+            assert!(logits(&mut core(&model, 1), &[*n]) == [found], "{}: {n} tokens", model.display());
+        }
+    }
 }
 
 #[test]

@@ -7,6 +7,7 @@ mod archs_reference;
 mod cann;
 mod card_script;
 mod cards;
+mod chunked;
 mod cli;
 mod conform;
 mod cuda;

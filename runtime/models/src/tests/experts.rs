@@ -68,6 +68,8 @@ pub(super) fn files() -> Vec<(&'static str, File)> {
             .concat(),
         ),
         ("llama4", [SHARED.replace('8', "24"), "\nattention.sliding_window = 8192".into()].concat()),
+        ("llada-moe", "blk.attn_q_norm.weight: 4\nblk.attn_k_norm.weight: 4".into()),
+        ("rnd1", "blk.attn_q_norm.weight: 4\nblk.attn_k_norm.weight: 4".into()),
         ("smallthinker", "attention.sliding_window = 8".into()),
         (
             "arctic",
