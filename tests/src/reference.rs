@@ -16,7 +16,8 @@ const BLOCKS: [i32; 3] = [4, 0, 3];
 pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
     let bytes = std::fs::read(path).unwrap();
     let file = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
-    let model = Model::new(&file.metadata, |name| file.tensor(name).map(|t| (t.dtype, t.ne))).unwrap();
+    let mut model = Model::new(&file.metadata, |name| file.tensor(name).map(|t| (t.dtype, t.ne))).unwrap();
+    model.set_context(tokens.len() as u64);
     let n_outputs = n_tokens - n_tokens / 2;
     let shape = BatchShape {
         n_tokens: n_tokens as u64,

@@ -40,13 +40,14 @@ fn check(n_tokens: usize) {
 /// 576 products; the stacks of HRM run one after the other many times; Grok's experts
 /// have gelu, between norms that leave little of it.
 fn limit(name: &str) -> f64 {
-    const GELU: [&str; 14] = [
+    const GELU: [&str; 15] = [
         "bloom",
         "codeshell",
         "falcon",
         "gemma",
         "gemma2",
         "gemma3",
+        "gemma3n",
         "gpt2",
         "gptneox",
         "mpt",
@@ -56,8 +57,12 @@ fn limit(name: &str) -> f64 {
         "starcoder",
         "starcoder2",
     ];
-    match name.trim_end_matches("-dense").trim_end_matches("-moe") {
+    let endings = ["-dense", "-moe", "-linear", "-8-experts"];
+    let arch = endings.iter().find_map(|ending| name.strip_suffix(ending)).unwrap_or(name);
+    match arch {
         arch if GELU.contains(&arch) => 1e-6,
+        // Gelu twice in each layer.
+        "gemma4" => 1e-5,
         "deepseek2" | "grok" | "hrm_text" | "mistral4" => 1e-10,
         _ => 1e-12,
     }

@@ -20,11 +20,11 @@ fn nanbeige_runs_its_layers_again_with_caches_of_their_own() {
 #[test]
 fn loops_of_layers_have_a_limit() {
     let error = file("nanbeige").with("nanbeige.num_loops = 4000").model().err().map(|e| e.to_string());
-    assert_eq!(error.as_deref(), Some("metadata key `nanbeige.num_loops` is 4000: expected 1 to 2048"));
-    let error = file("hrm_text").with("hrm_text.hrm.h_cycles = 4096").model().err().map(|e| e.to_string());
+    assert_eq!(error.as_deref(), Some("metadata key `nanbeige.num_loops` is 4000: expected 1 to 64"));
+    let error = file("hrm_text").with("hrm_text.hrm.h_cycles = 64").model().err().map(|e| e.to_string());
     assert_eq!(
         error.as_deref(),
-        Some("metadata key `hrm_text.block_count` is 2: expected 8192 runs of 1 layers")
+        Some("metadata key `hrm_text.block_count` is 2: expected 128 runs of 1 layers")
     );
 }
 
