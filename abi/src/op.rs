@@ -120,6 +120,11 @@ params! {
         softcap: f32,
         /// ALiBi: largest bias; 0: none.
         max_bias: f32,
+        /// 1: queries see keys after their own position, too, up to the sequence's length; a window then reaches half its size
+        /// to either side.
+        bidirectional: u32,
+        /// Positions of a chunk: queries see keys of their own chunk only; 0: none.
+        chunk: u32,
     }
     /// Attributes of `paged_mask`.
     PagedMaskParams "llmrt_p_paged_mask" {
@@ -131,6 +136,11 @@ params! {
         n_slots: u32,
         /// Tokens of the step: dim 1 of the mask.
         n_tokens: u32,
+        /// 1: queries see keys after their own position, too, up to the sequence's length; a window then reaches half its size
+        /// to either side.
+        bidirectional: u32,
+        /// Positions of a chunk: queries see keys of their own chunk only; 0: none.
+        chunk: u32,
     }
     /// Attributes of `glu`.
     GluParams "llmrt_p_glu" {
@@ -537,7 +547,7 @@ ops! {
     LayerNorm = 21, "layer_norm", 1..=3, "llmrt_p_norm", "(x - mean) * rsqrt(variance + eps), times a weight, plus a bias";
     Rope = 22, "rope", 2..=3, "llmrt_p_rope", "rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional";
     SoftMax = 23, "soft_max", 1..=3, "llmrt_p_soft_max", "softmax(x * scale + slope * mask) over rows; mask (may have more rows than x) and sinks (one more score per head, dim 2) optional; with ALiBi the slope of head h of n is 2^(-max_bias (h + 1) / n), n a power of two; a row of -inf gives zeros";
-    Attention = 24, "attention", 6..=7, "llmrt_p_attention", "q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache";
+    Attention = 24, "attention", 6..=7, "llmrt_p_attention", "q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: attention over a paged cache";
     PagedMask = 25, "paged_mask", 3..=3, "llmrt_p_paged_mask", "block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere";
     Glu = 26, "glu", 1..=2, "llmrt_p_glu", "activation(gate) * up; one source holds both halves";
     TopK = 27, "top_k", 1..=1, "llmrt_p_top_k", "i32 indices of the k largest values of each row, largest first";

@@ -7,6 +7,7 @@ use llmrt_gguf::checkpoint::TokenizerBin;
 use llmrt_gguf::{FileKind, Metadata};
 use llmrt_host::knobs;
 use llmrt_host::load::{LoadMode, ModelFiles, OpenOptions, SealCache};
+use llmrt_models::Model;
 use llmrt_tokenizer::{ChatTemplate, Tokenizer};
 use sha2::{Digest, Sha256};
 use std::path::{Path, PathBuf};
@@ -67,6 +68,13 @@ impl OpenModel {
     /// Whether it is the model that is part of this program.
     pub fn is_embedded(&self) -> bool {
         self.name == EMBEDDED_NAME
+    }
+
+    /// The graphs of its architecture, by its tables alone.
+    pub fn build(&self) -> Result<Model> {
+        let model = &self.files.model;
+        let find = |name: &str| model.tensor(name).map(|t| (t.dtype, t.ne));
+        Model::new(&model.metadata, find).map_err(|e| self.error(e))
     }
 
     /// The metadata.

@@ -90,6 +90,12 @@ impl Session {
         Ok(Session { core: runner.into_core(tokenizer)?, load })
     }
 
+    /// The same, if the model generates text.
+    pub fn for_text(self) -> Result<Session> {
+        self.core.check_generates()?;
+        Ok(self)
+    }
+
     /// The blocks of the KV cache, as `plan` has them, and how far they were used.
     fn kv_line(&self) -> String {
         let pool = self.core.scheduler().pool();

@@ -61,8 +61,7 @@ class Server(unittest.TestCase):
             self.assertRegex(answer["error"]["message"], r"the prompt has \d+ tokens and the context holds 384")
 
     def test_routes_of_other_models_answer_that_they_are_not_built(self):
-        self.assertEqual(post("/v1/embeddings", {})[0], 501)
-        for path in ("/v1/rerank", "/v1/audio/transcriptions", "/infill", "/completion", "/lora-adapters"):
+        for path in ("/v1/audio/transcriptions", "/infill", "/completion", "/lora-adapters"):
             self.assertEqual((post(path, {})[0], post(path, {})[1]["error"]["code"]), (404, "not_found"), path)
 
 

@@ -5,7 +5,7 @@ use llmrt_gguf::Gguf;
 use llmrt_graph::ops::value::Value;
 use llmrt_graph::reference::{self, Memory};
 use llmrt_graph::{Graph, Kind, Tensor};
-use llmrt_models::{BatchShape, Input, Model, ModelGraph, WindowBlocks};
+use llmrt_models::{BatchShape, Input, Model, ModelGraph, StepOutput, WindowBlocks};
 use std::path::Path;
 
 const BLOCK_SIZE: u64 = 16;
@@ -23,6 +23,7 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
         n_tokens: n_tokens as u64,
         n_seqs: 2,
         n_outputs: n_outputs as u64,
+        output: StepOutput::Logits,
         max_blocks: BLOCKS.len() as u64,
         n_blocks: 5,
         windows: WindowBlocks::All,

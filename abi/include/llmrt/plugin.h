@@ -842,7 +842,7 @@ typedef struct llmrt_collective_vt {
 #define LLMRT_OP_LAYER_NORM 21 /* (x - mean) * rsqrt(variance + eps), times a weight, plus a bias (sources: 1 to 3; llmrt_p_norm) */
 #define LLMRT_OP_ROPE 22 /* rotary position embedding of x [head_dim, n_heads, n_tokens]; frequency factors optional (sources: 2 to 3; llmrt_p_rope) */
 #define LLMRT_OP_SOFT_MAX 23 /* softmax(x * scale + slope * mask) over rows; mask (may have more rows than x) and sinks (one more score per head, dim 2) optional; with ALiBi the slope of head h of n is 2^(-max_bias (h + 1) / n), n a power of two; a row of -inf gives zeros (sources: 1 to 3; llmrt_p_soft_max) */
-#define LLMRT_OP_ATTENTION 24 /* q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: causal attention over a paged cache (sources: 6 to 7; llmrt_p_attention) */
+#define LLMRT_OP_ATTENTION 24 /* q, K cache, V cache, block table, sequence lengths, query starts (each at least the one before), sinks: attention over a paged cache (sources: 6 to 7; llmrt_p_attention) */
 #define LLMRT_OP_PAGED_MASK 25 /* block table, sequence lengths, query starts: 0 where a query may see a slot of the cache, -inf elsewhere (sources: 3; llmrt_p_paged_mask) */
 #define LLMRT_OP_GLU 26 /* activation(gate) * up; one source holds both halves (sources: 1 to 2; llmrt_p_glu) */
 #define LLMRT_OP_TOP_K 27 /* i32 indices of the k largest values of each row, largest first (sources: 1; llmrt_p_top_k) */
@@ -997,6 +997,10 @@ typedef struct llmrt_p_attention {
   float softcap;
   /* ALiBi: largest bias; 0: none. */
   float max_bias;
+  /* 1: queries see keys after their own position, too, up to the sequence's length; a window then reaches half its size to either side. */
+  uint32_t bidirectional;
+  /* Positions of a chunk: queries see keys of their own chunk only; 0: none. */
+  uint32_t chunk;
 } llmrt_p_attention;
 
 /* Attributes of `paged_mask`. */
@@ -1009,6 +1013,10 @@ typedef struct llmrt_p_paged_mask {
   uint32_t n_slots;
   /* Tokens of the step: dim 1 of the mask. */
   uint32_t n_tokens;
+  /* 1: queries see keys after their own position, too, up to the sequence's length; a window then reaches half its size to either side. */
+  uint32_t bidirectional;
+  /* Positions of a chunk: queries see keys of their own chunk only; 0: none. */
+  uint32_t chunk;
 } llmrt_p_paged_mask;
 
 /* Attributes of `glu`. */

@@ -56,7 +56,7 @@ pub struct TemplateArgs {
 #[derive(Args, Debug, Clone)]
 pub struct ContextArgs {
     /// Context length in tokens; 0: what the model was trained on [default: that, at most 4096; eval: the number of
-    /// tokens; perplexity: that, at most 512; bench: what the test needs; --sampler llama2c: all that the model was trained on].
+    /// tokens; embed: those of the longest text; perplexity: that, at most 512; bench: what the test needs; --sampler llama2c: all that the model was trained on].
     #[arg(short = 'c', long = "ctx", value_name = "N", value_parser = values::whole)]
     #[arg(allow_negative_numbers = true, help_heading = "Context")]
     pub ctx: Option<usize>,
@@ -64,7 +64,7 @@ pub struct ContextArgs {
     #[arg(short = 'b', long = "batch", value_name = "N", default_value_t = 512, value_parser = values::whole)]
     #[arg(allow_negative_numbers = true, help_heading = "Context")]
     pub batch: usize,
-    /// Type of the KV cache: f16, f32 or q8_0 [default: f16; eval and --sampler llama2c: f32].
+    /// Type of the KV cache: f16, f32 or q8_0 [default: f16; eval, embed and --sampler llama2c: f32].
     #[arg(long, value_name = "TYPE", help_heading = "Context")]
     pub kv_type: Option<String>,
     /// Tokens in a block of the KV cache, a power of two [default: what devices prefer, or 16].

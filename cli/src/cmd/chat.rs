@@ -58,7 +58,8 @@ pub fn chat(
     let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
     let options = context::engine_options(&args.context, model.n_ctx_train(), defaults, setup.placing())?;
     let (identity, is_embedded) = (model.identity()?, model.is_embedded());
-    let session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
+    let session =
+        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?.for_text()?;
     let (system, flags) = (args.system.clone(), args.sampling.clone());
     let talk = Conversation::new(tokenizer, template, system, flags, !args.chat.no_context_shift)?;
     let mut lines = Lines::open(&args.chat)?;

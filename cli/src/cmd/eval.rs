@@ -40,7 +40,8 @@ pub struct Eval {
     /// Which rows: every position, or the last.
     #[arg(long, value_enum, default_value_t, value_name = "WHICH")]
     pub logits: LogitsArg,
-    /// Feed the tokens in chunks of these sizes, repeating the last: `1`, `5,16,3`.
+    /// Feed the tokens in chunks of these sizes, repeating the last: `1`, `5,16,3`. Models whose tokens see those after
+    /// them compute all in one step.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = values::whole)]
     #[arg(allow_negative_numbers = true)]
     pub chunks: Vec<usize>,
@@ -99,7 +100,13 @@ fn eval(global: &Global, args: &Eval) -> Result<()> {
             "{source}: {n} tokens do not fit into a context of {n_ctx}: raise -c"
         )));
     }
-    let largest = if args.per_op.is_some() { Some(ids.len()) } else { args.chunks.iter().copied().max() };
+    let is_whole = args.per_op.is_some() || !is_causal(&model)?;
+    if is_whole && !args.chunks.is_empty() && args.per_op.is_none() {
+        note(
+            "--chunks has no effect: tokens of this model see those after them, so all are computed in one step",
+        );
+    }
+    let largest = if is_whole { Some(ids.len()) } else { args.chunks.iter().copied().max() };
     options.n_batch = options.n_batch.max(largest.unwrap_or(0).min(options.n_ctx));
 
     options.max_prompt_logits = options.n_batch;
@@ -131,6 +138,12 @@ fn eval(global: &Global, args: &Eval) -> Result<()> {
     Ok(())
 }
 
+/// Whether tokens see those before them alone, so that they can be computed in chunks.
+fn is_causal(model: &OpenModel) -> Result<bool> {
+    let built = model.build()?;
+    Ok(built.spec().is_causal)
+}
+
 /// The ids, and where they came from.
 fn given_tokens(args: &Eval) -> Result<(Vec<TokenId>, String)> {
     let (text, source) = match (&args.tokens, &args.tokens_file) {
@@ -153,7 +166,8 @@ fn rows(
         LogitsArg::Last => Some(ids.len() - 1),
     };
     let id = core.add(Request { prompt_logits, max_tokens: Some(0), ..Request::greedy(ids.to_vec()) })?;
-    let mut sizes = args.chunks.iter().copied();
+    let is_causal = core.runner().model().spec().is_causal;
+    let mut sizes = args.chunks.iter().copied().filter(|_| is_causal);
     let (n_batch, mut size, mut end) = (core.scheduler().config().max_num_batched_tokens, usize::MAX, 0);
     while let Some((_, n_done)) = core.progress(id) {
         if n_done >= end {

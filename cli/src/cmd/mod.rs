@@ -9,6 +9,7 @@ pub mod ps;
 pub mod serve;
 pub mod stop;
 
+pub mod embed;
 pub mod eval;
 pub mod perplexity;
 
@@ -62,6 +63,7 @@ pub const COMMANDS: &[Row] = &[
     row::<serve::Serve>(),
     row::<ps::Ps>(),
     row::<stop::Stop>(),
+    row::<embed::Embed>(),
     row::<eval::Eval>(),
     row::<perplexity::Perplexity>(),
     row::<bench::Bench>(),

@@ -109,7 +109,8 @@ fn run(global: &Global, given: &Run) -> Result<()> {
         .map_err(|e| e.of_model(&model.name))?;
     check_fits(tokens.len(), options.n_ctx, model.n_ctx_train())?;
     let key = cache_key(args, &model, &options, &setup)?;
-    let mut session = Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
+    let mut session =
+        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?.for_text()?;
     let (decoding, seed) = sampling::decoding(&args.sampling, session.model().config.n_vocab)?;
     if setup.verbose > 0 {
         note(format_args!("prompt {}, seed {seed}", n_things(tokens.len(), "token")));

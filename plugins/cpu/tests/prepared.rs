@@ -81,8 +81,7 @@ fn attention_that_is_cut_by_depth_leaves_nothing_wrong_to_the_next() {
                 ints.push((paged.seq_lens, vec![KEYS as i32]));
                 ints.push((paged.query_starts, vec![0, 8]));
                 let (n_kv_heads, block_size, scale) = (2, 16, 0.2);
-                let p =
-                    AttentionParams { n_kv_heads, block_size, window: 0, scale, softcap: 0.0, max_bias: 0.0 };
+                let p = AttentionParams { n_kv_heads, block_size, scale, ..Default::default() };
                 g.mul_mat(w, x);
                 g.attention(q, keys, values, &paged, &p);
                 g.mul_mat(w, x);

@@ -276,17 +276,15 @@ const N_KV_HEADS: u64 = 2;
 #[test]
 fn a_prompt_in_chunks_or_token_by_token_gives_the_bits_of_the_whole_prompt() {
     for cache in [DType::F32, DType::F16, DType::Q8_0, DType::BF16] {
-        for (block_size, window, softcap, max_bias) in
-            [(16, 0, 0.0, 0.0), (16, 20, 0.0, 0.0), (8, 0, 30.0, 0.0), (5, 33, 0.0, 8.0), (32, 0, 0.0, 0.0)]
-        {
-            let p = AttentionParams {
-                n_kv_heads: N_KV_HEADS as u32,
-                block_size,
-                window,
-                scale: 0.3,
-                softcap,
-                max_bias,
-            };
+        let plain = AttentionParams { n_kv_heads: N_KV_HEADS as u32, scale: 0.3, ..Default::default() };
+        for p in [
+            AttentionParams { block_size: 16, ..plain },
+            AttentionParams { block_size: 16, window: 20, ..plain },
+            AttentionParams { block_size: 16, chunk: 24, ..plain },
+            AttentionParams { block_size: 8, softcap: 30.0, ..plain },
+            AttentionParams { block_size: 5, window: 33, max_bias: 8.0, ..plain },
+            AttentionParams { block_size: 32, ..plain },
+        ] {
             let mut expected: Option<Vec<u8>> = None;
             for isa in Isa::available() {
                 let plugin = Plugin::open(isa.name()).unwrap();
@@ -310,7 +308,7 @@ fn the_last_tokens_of_a_long_prompt_one_by_one_give_the_bits_of_the_whole_prompt
         for (head_dim, window) in [(64, 0), (48, 600), (64, 300)] {
             let (block_size, scale) = (16, 0.3);
             let n_kv_heads = N_KV_HEADS as u32;
-            let p = AttentionParams { n_kv_heads, block_size, window, scale, softcap: 0.0, max_bias: 0.0 };
+            let p = AttentionParams { n_kv_heads, block_size, window, scale, ..Default::default() };
             let mut expected: Option<Vec<u8>> = None;
             for isa in Isa::available() {
                 let plugin = Plugin::open(isa.name()).unwrap();

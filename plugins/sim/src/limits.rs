@@ -1,8 +1,8 @@
 //! What a device refuses according to its profile: ops, dtypes, and sizes of operands.
 
 use crate::profile::Profile;
-use llmrt_plugin::abi::op::{AttentionParams, RopeParams};
-use llmrt_plugin::{DType, NodeView, Reason, TensorView};
+use llmrt_plugin::abi::op::{AttentionParams, PagedMaskParams, RopeParams};
+use llmrt_plugin::{DType, NodeView, Op, Reason, TensorView};
 
 /// A choice from a table.
 #[derive(Clone, Debug, PartialEq)]
@@ -52,6 +52,8 @@ pub enum Limit {
     FullWidth,
     /// `attention` without soft-cap.
     NoSoftcap,
+    /// `attention` and `paged_mask` of all keys up to the query, or those in a window.
+    Causal,
 }
 
 /// A source, or the result.
@@ -64,13 +66,15 @@ pub enum Operand {
 }
 
 impl Limit {
-    /// Reads a rule: `src0.ne0<=65535`, `src0.ne0%16`, `src1.type=f16|bf16`, `src6.absent`, `full_width`, `no_softcap`.
+    /// Reads a rule: `src0.ne0<=65535`, `src0.ne0%16`, `src1.type=f16|bf16`, `src6.absent`, `full_width`, `no_softcap`,
+    /// `causal`.
     pub fn parse(text: &str) -> Result<Limit, String> {
         let bad =
             || format!("`{text}`: expected a rule such as src0.ne0<=65535, src0.ne0%16 or src1.type=f16");
         match text {
             "full_width" => return Ok(Limit::FullWidth),
             "no_softcap" => return Ok(Limit::NoSoftcap),
+            "causal" => return Ok(Limit::Causal),
             _ => {}
         }
         let (operand, rule) = text.split_once('.').ok_or_else(bad)?;
@@ -107,6 +111,16 @@ impl Limit {
             Limit::NoSoftcap => {
                 let params = AttentionParams::from_bytes(node.params_bytes())?;
                 broken(params.softcap != 0.0, Reason::Param)
+            }
+            Limit::Causal => {
+                let params = node.params_bytes();
+                let causal = match node.op() {
+                    Some(Op::PagedMask) => {
+                        PagedMaskParams::from_bytes(params).map(|p| (p.bidirectional, p.chunk))
+                    }
+                    _ => AttentionParams::from_bytes(params).map(|p| (p.bidirectional, p.chunk)),
+                };
+                broken(causal != Some((0, 0)), Reason::Param)
             }
         }
     }
@@ -145,7 +159,6 @@ impl Profile {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use llmrt_plugin::Op;
 
     #[test]
     fn rules_are_read() {

@@ -60,6 +60,27 @@ pub enum Error {
     #[error("a step is in flight: complete it, or let it fail, before the next is planned")]
     StepInFlight,
 
+    #[error(
+        "the model gives vectors of text and no logits, so it generates no text: `llmrt embed` gives the vectors, as \
+         /v1/embeddings of a server does"
+    )]
+    NoText,
+    #[error(
+        "tokens of this model see those after them, so no text is generated token by token (diffusion language models fill \
+         masked tokens of a whole text in many steps, which llmrt does not): `llmrt eval` gives the logits of a text, `llmrt \
+         embed` its vectors"
+    )]
+    NotCausal,
+    #[error(
+        "the model is loaded for {found}, and {needed} are requested: load it without EngineOptions::output for text, with StepOutput::Scores for scores"
+    )]
+    NotLoaded { found: &'static str, needed: &'static str },
+    #[error(
+        "the vector of the token at position {position} has {found} in it: the model or a device computed non-finite numbers; \
+         run `llmrt eval` on another device to compare"
+    )]
+    BadEmbedding { position: usize, found: f32 },
+
     // Sampling.
     #[error("there are no logits to pick a token from: the vocabulary is empty")]
     NoLogits,
@@ -147,7 +168,8 @@ fn never_fits(refusal: &Refusal) -> String {
         Limit::Sequences => ("sequences in a step", "lower n or best_of, or raise max_num_seqs"),
         Limit::BatchedTokens => (
             "tokens in a step",
-            "raise max_num_batched_tokens, or let prompts be computed in chunks (--scheduling chunked)",
+            "raise max_num_batched_tokens (-b), or let prompts be computed in chunks (--scheduling chunked), which models whose \
+             tokens see later ones do not allow",
         ),
     };
     format!("{request} requires {needed} {what} and there are {available}: {remedy}")

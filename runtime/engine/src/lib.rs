@@ -92,6 +92,7 @@ pub use kv::pools::CachePools;
 pub use kv::prefix::BlockHash;
 pub use kv::state::{CacheRows, KvState};
 pub use kv::table::BlockTable;
+pub use llmrt_models::Pooling;
 pub use memory::MemoryPlan;
 pub use metrics::Timings;
 pub use options::EngineOptions;

@@ -95,7 +95,7 @@ impl PlacementPlan {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
         model.set_context(options.n_ctx as u64);
-        let step = model.graph(&options.largest_shape())?;
+        let step = model.graph(&options.largest_shape(model.spec()))?;
 
         let (mut devices, mut warnings) = (devices.to_vec(), Vec::new());
         let together = |devices: &[Arc<Device>]| match options.split {

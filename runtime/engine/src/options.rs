@@ -6,7 +6,7 @@ use crate::tensor_rules::TensorRule;
 use llmrt_abi::DType;
 use llmrt_host::device::MAX_KV_BLOCK_SIZE;
 use llmrt_host::sched::SplitMode;
-use llmrt_models::{BatchShape, ModelSpec, WindowBlocks};
+use llmrt_models::{BatchShape, ModelSpec, StepOutput, WindowBlocks};
 use std::sync::Arc;
 
 /// Tokens in a block of the KV cache where neither a device nor an option gives another number.
@@ -61,6 +61,9 @@ pub struct EngineOptions {
     pub keep_logits_from: u64,
     /// Keep blocks of ended sequences, and use them for sequences that begin with the same tokens.
     pub prefix_cache: bool,
+    /// What weights are loaded for, besides hidden states; `None`: what most requests to the model need
+    /// ([`ModelSpec::output`]).
+    pub output: Option<StepOutput>,
 }
 
 /// One sequence of 4096 tokens, prompts in chunks of 512, a KV cache of F16, all threads; nodes may run on any device,
@@ -86,6 +89,7 @@ impl Default for EngineOptions {
             tensors: Arc::default(),
             keep_logits_from: u64::MAX,
             prefix_cache: true,
+            output: None,
         }
     }
 }
@@ -143,9 +147,15 @@ impl EngineOptions {
     }
 
     /// The shape of the largest step: all sequences, with logits of each.
-    pub(crate) fn largest_shape(&self) -> BatchShape {
+    pub(crate) fn largest_shape(&self, spec: &ModelSpec) -> BatchShape {
         let n_seqs = self.max_seqs.max(1);
-        self.shape(self.max_num_batched_tokens() + self.padding().max_added(), n_seqs, n_seqs)
+        let shape = self.shape(self.max_num_batched_tokens() + self.padding().max_added(), n_seqs, n_seqs);
+        BatchShape { output: self.output(spec), ..shape }
+    }
+
+    /// What weights are loaded for.
+    pub(crate) fn output(&self, spec: &ModelSpec) -> StepOutput {
+        self.output.unwrap_or(spec.output())
     }
 
     /// Slots of recurrent states, in models that have them.
@@ -171,15 +181,15 @@ impl EngineOptions {
     }
 
     /// The shape of a batch.
-    pub(crate) fn shape_of(&self, batch: &Batch) -> BatchShape {
+    pub(crate) fn shape_of(&self, batch: &Batch, output: StepOutput) -> BatchShape {
         let shape = self.shape(batch.n_tokens(), batch.n_seqs(), batch.n_outputs());
-        BatchShape { max_blocks: batch.max_blocks as u64, ..shape }
+        BatchShape { max_blocks: batch.max_blocks as u64, output, ..shape }
     }
 
     /// The shape of the first decode step of so many sequences.
-    pub(crate) fn decode_shape(&self, n_seqs: usize) -> BatchShape {
+    pub(crate) fn decode_shape(&self, spec: &ModelSpec, n_seqs: usize) -> BatchShape {
         let max_blocks = table_width(1, self.block_size(), self.max_blocks()) as u64;
-        BatchShape { max_blocks, ..self.shape(n_seqs, n_seqs, n_seqs) }
+        BatchShape { max_blocks, output: self.output(spec), ..self.shape(n_seqs, n_seqs, n_seqs) }
     }
 
     /// The shape of a step whose block tables have all columns.
@@ -188,6 +198,7 @@ impl EngineOptions {
             n_tokens: n_tokens as u64,
             n_seqs: n_seqs as u64,
             n_outputs: n_outputs.max(1) as u64,
+            output: StepOutput::Logits,
             max_blocks: self.max_blocks() as u64,
             n_blocks: self.n_device_blocks() as u64,
             windows: self.window_blocks(),

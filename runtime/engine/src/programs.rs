@@ -30,8 +30,9 @@ impl Programs {
         options: &EngineOptions,
     ) -> Result<(Programs, Option<StepShape>)> {
         let (mut programs, started, mut last) = (Programs::default(), Instant::now(), None);
-        let decodes = options.padding().buckets().into_iter().rev().map(|n| options.decode_shape(n));
-        for batch in std::iter::once(options.largest_shape()).chain(decodes) {
+        let spec = model.spec();
+        let decodes = options.padding().buckets().into_iter().rev().map(|n| options.decode_shape(spec, n));
+        for batch in std::iter::once(options.largest_shape(spec)).chain(decodes) {
             let shape = StepShape { batch, n_picked: 0 };
             let step = StepProgram::new(model, &shape)?;
             executor.prepare(&step.program)?;

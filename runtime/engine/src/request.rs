@@ -6,6 +6,7 @@ use crate::kv::prefix::BlockHash;
 use crate::sampler::{Sampler, SamplingParams};
 use crate::sequence::TokenId;
 use crate::stop::StopFilter;
+use llmrt_models::{Pooling, StepOutput};
 use std::fmt;
 
 /// The name of a request, unique in its engine.
@@ -90,9 +91,22 @@ pub enum Decoding {
         /// How many of the largest logits are read; `None`: all.
         required_top_k: Option<usize>,
     },
+    /// Not at all: the prompt's vectors are returned.
+    Embed {
+        /// How those of its tokens become one.
+        pooling: Pooling,
+        /// Whether vectors are divided by their lengths.
+        normalise: bool,
+    },
 }
 
 impl Request {
+    /// The vectors of a text, whose tokens are the prompt.
+    pub fn embed(prompt: Vec<TokenId>, pooling: Pooling, normalise: bool) -> Request {
+        let decoding = Decoding::Embed { pooling, normalise };
+        Request { decoding, max_tokens: Some(0), ..Request::greedy(prompt) }
+    }
+
     /// The likeliest token, again and again.
     pub fn greedy(prompt: Vec<TokenId>) -> Request {
         Request {
@@ -140,6 +154,7 @@ impl Request {
                 bad("best_of", self.width(), "1 for a text whose context is shifted")
             }
             Decoding::Forced { .. } if self.width() > 1 => bad("best_of", self.width(), "1 for given tokens"),
+            Decoding::Embed { .. } if self.width() > 1 => bad("n", self.width(), "1 for embeddings"),
             _ => self.sampler(0).map(drop),
         }
     }
@@ -154,13 +169,28 @@ impl Request {
             Decoding::Llama2c { temperature, top_p, seed } => {
                 Ok(Some(Sampler::llama2c(*temperature, *top_p, seed.wrapping_add(i as u64))?))
             }
-            Decoding::Beam(_) | Decoding::Forced { .. } => Ok(None),
+            Decoding::Beam(_) | Decoding::Forced { .. } | Decoding::Embed { .. } => Ok(None),
         }
     }
 
     /// Whether it returns the likeliest texts.
     pub fn is_beam_search(&self) -> bool {
         matches!(self.decoding, Decoding::Beam(_))
+    }
+
+    /// What steps give of its tokens.
+    pub(crate) fn output(&self) -> StepOutput {
+        match self.decoding {
+            Decoding::Embed { pooling: Pooling::Rank, .. } => StepOutput::Scores,
+            Decoding::Embed { .. } => StepOutput::Embeddings,
+            _ => StepOutput::Logits,
+        }
+    }
+
+    /// Whether tokens are generated, or log-probabilities returned.
+    pub(crate) fn is_of_text(&self) -> bool {
+        let is_of_tokens = self.max_tokens != Some(0) || self.prompt_logprobs.is_some();
+        is_of_tokens && self.output() == StepOutput::Logits
     }
 
     /// Whether its log-probabilities are read, so that whole rows of logits are needed.

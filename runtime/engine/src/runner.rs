@@ -93,6 +93,7 @@ impl DeviceRunner {
             preemption: options.preemption,
             cost: self.preemption_cost(),
             prefix_cache: options.prefix_cache,
+            is_causal: self.model().spec().is_causal,
         };
         let options = CoreOptions {
             scheduler,

@@ -14,6 +14,8 @@ pub struct BatchShape {
     pub n_seqs: u64,
     /// Tokens whose logits are requested, at least 1; a step that needs none gives any row and ignores the result.
     pub n_outputs: u64,
+    /// What is computed of these tokens.
+    pub output: StepOutput,
     /// Blocks one sequence may have.
     pub max_blocks: u64,
     /// Blocks of the caches of layers that see whole contexts.
@@ -28,6 +30,18 @@ pub struct BatchShape {
     pub k_type: DType,
     /// Element type of the V cache.
     pub v_type: DType,
+}
+
+/// What a step gives of tokens.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, Debug, Default)]
+pub enum StepOutput {
+    /// Logits; hidden states of models without a vocabulary's head.
+    #[default]
+    Logits,
+    /// Hidden states after the last norm: what logits are made of.
+    Embeddings,
+    /// What the classifier gives of hidden states.
+    Scores,
 }
 
 /// How many blocks the caches of layers that see a window have.
@@ -64,6 +78,7 @@ impl BatchShape {
         n_tokens: 1,
         n_seqs: 1,
         n_outputs: 1,
+        output: StepOutput::Logits,
         max_blocks: 1,
         n_blocks: 1,
         windows: WindowBlocks::All,
@@ -103,6 +118,6 @@ pub struct ModelGraph {
     pub graph: Graph,
     /// What the caller sets before each run, in order of first use.
     pub inputs: Vec<(Input, Tensor)>,
-    /// F32 `[n_vocab, n_outputs]`.
+    /// F32 `[n_vocab, n_outputs]`, or what [`BatchShape::output`] requests in their place.
     pub logits: Tensor,
 }

@@ -1,6 +1,6 @@
 //! A model's graph while it is built: the graph, the layer at hand, and weights by their names in the file.
 
-use crate::batch::{BatchShape, ModelGraph};
+use crate::batch::{BatchShape, ModelGraph, StepOutput};
 use crate::cache::{CacheGroup, PagedLayer, StateTensor};
 use crate::config::{Config, LayerConfig, Norm};
 use crate::error::{Error, Result};
@@ -27,6 +27,7 @@ pub(crate) struct Builder<'a> {
     pub batch: &'a BatchShape,
     /// K and V caches of the layers so far, with the step's tokens in them.
     pub kv_caches: HashMap<usize, [Tensor; 2]>,
+    has_logits: bool,
     inputs: Vec<(Input, Tensor)>,
     caches: Vec<CacheGroup>,
     lookup: &'a Lookup<'a>,
@@ -42,6 +43,7 @@ impl<'a> Builder<'a> {
             cfg,
             batch,
             kv_caches: HashMap::new(),
+            has_logits: false,
             inputs: Vec::new(),
             caches: Vec::new(),
             lookup,
@@ -87,6 +89,12 @@ impl<'a> Builder<'a> {
         tensors.map(|StateTensor { name, row }| {
             self.g.state(&format!("blk.{il}.{name}"), DType::F32, &[row, n_slots], Role::Other)
         })
+    }
+
+    /// Whether the step gives logits, of a model that has some. If not, the graph ends with normed hidden states.
+    pub fn gives_logits(&mut self) -> bool {
+        self.has_logits = true;
+        self.batch.output == StepOutput::Logits
     }
 
     /// Runs `x` through `block`, once for each layer. Within a block, names mean that layer's tensors.
@@ -298,6 +306,8 @@ impl<'a> Builder<'a> {
     pub fn finish_used(self) -> Result<(Vec<UsedTensor>, ModelSpec)> {
         self.g.finish()?;
         let inputs = self.inputs.into_iter().map(|(input, _)| input).collect();
-        Ok((self.used, ModelSpec { caches: self.caches, inputs }))
+        let (is_causal, pooling) = (self.cfg.is_causal, self.cfg.pooling);
+        let spec = ModelSpec { caches: self.caches, inputs, is_causal, has_logits: self.has_logits, pooling };
+        Ok((self.used, spec))
     }
 }

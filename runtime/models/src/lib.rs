@@ -24,9 +24,9 @@ mod error;
 mod tests;
 
 pub use arch::architectures;
-pub use batch::{BatchShape, ModelGraph, WindowBlocks};
+pub use batch::{BatchShape, ModelGraph, StepOutput, WindowBlocks};
 pub use cache::{CacheGroup, PagedLayer, StateTensor, ValueRows};
-pub use config::{Config, LayerConfig};
+pub use config::{Config, LayerConfig, Pooling};
 pub use error::{Error, Result};
 pub use input::Input;
 pub use model::Model;

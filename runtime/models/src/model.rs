@@ -1,7 +1,8 @@
 //! A model: the configuration in its metadata, its tensors, and its graphs.
 
 use crate::arch::{self, Arch};
-use crate::batch::{BatchShape, ModelGraph};
+use crate::batch::{BatchShape, ModelGraph, StepOutput};
+use crate::blocks::classifier;
 use crate::builder::Builder;
 use crate::config::Config;
 use crate::error::Result;
@@ -29,9 +30,13 @@ impl Model {
         let (name, arch) = arch::of(meta)?;
         let config = arch.config(meta, name)?;
 
-        // The graph of one token requests every tensor once.
+        // The graph of one token requests every tensor once, that of its scores those of the classifier.
         let mut b = Builder::new(&config, &BatchShape::SMALLEST, &tensors);
         (arch.graph)(&mut b)?;
+        if ["cls.weight", "cls.output.weight"].iter().any(|name| tensors(name).is_some()) {
+            let hidden = b.g.input("hidden", DType::F32, &[config.n_embd, 1]);
+            classifier(&mut b, hidden)?;
+        }
         let (used, spec) = b.finish_used()?;
         let tensor_names = used.iter().map(|(name, _)| name.clone()).collect();
         Ok(Model { config, arch, spec, tensors: used.into_iter().collect(), tensor_names })
@@ -63,7 +68,13 @@ impl Model {
         shape.check()?;
         let tensors = |name: &str| self.tensors.get(name).copied();
         let mut b = Builder::new(&self.config, shape, &tensors);
-        let logits = (self.arch.graph)(&mut b)?;
-        b.finish(logits)
+        let rows = (self.arch.graph)(&mut b)?;
+        match shape.output {
+            StepOutput::Scores => {
+                let scores = classifier(&mut b, rows)?;
+                b.finish(scores)
+            }
+            StepOutput::Logits | StepOutput::Embeddings => b.finish(rows),
+        }
     }
 }

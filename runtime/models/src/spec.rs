@@ -1,18 +1,25 @@
 //! What a caller provides for a model's steps: caches and inputs.
 
-use crate::batch::BatchShape;
+use crate::batch::{BatchShape, StepOutput};
 use crate::cache::{CacheGroup, ValueRows};
+use crate::config::Pooling;
 use crate::input::Input;
 use llmrt_abi::DType;
 use std::collections::{BTreeMap, BTreeSet};
 
 /// What a model's graphs read besides weights. Found by building the graph of one token.
-#[derive(Clone, PartialEq, Eq, Debug, Default)]
+#[derive(Clone, PartialEq, Eq, Debug)]
 pub struct ModelSpec {
     /// Groups of caches, in order of first use.
     pub caches: Vec<CacheGroup>,
     /// The arrays of a step, in order of first use.
     pub inputs: Vec<Input>,
+    /// Whether tokens see those before them alone. If not, a text is computed whole, in one step, and again when it grows.
+    pub is_causal: bool,
+    /// Whether it gives logits. If not, only hidden states.
+    pub has_logits: bool,
+    /// How the vectors of a text's tokens become one, if the file names it.
+    pub pooling: Option<Pooling>,
 }
 
 /// How a cache is addressed.
@@ -38,6 +45,20 @@ impl CacheKind {
 }
 
 impl ModelSpec {
+    /// What the steps of most requests to the model give: scores of rerankers, logits of all others that have some.
+    pub fn output(&self) -> StepOutput {
+        match (self.pooling, self.has_logits) {
+            (Some(Pooling::Rank), _) => StepOutput::Scores,
+            (_, true) => StepOutput::Logits,
+            (_, false) => StepOutput::Embeddings,
+        }
+    }
+
+    /// The pooling that the file names; else the last token, which sees all others, or the mean where all do.
+    pub fn default_pooling(&self) -> Pooling {
+        self.pooling.unwrap_or(if self.is_causal { Pooling::Last } else { Pooling::Mean })
+    }
+
     /// Bytes that one token takes in the caches of these types.
     pub fn bytes_per_token(&self, k_type: DType, v_type: DType) -> u64 {
         self.caches.iter().map(|group| group.bytes_per_token(k_type, v_type)).fold(0, u64::saturating_add)

@@ -30,6 +30,8 @@ mod ollama;
 
 mod anthropic;
 
+mod embeddings;
+
 mod openapi;
 mod page;
 

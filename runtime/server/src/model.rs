@@ -1,6 +1,6 @@
 //! A model that is loaded, and where it is loaded from.
 
-use llmrt::engine::AsyncEngine;
+use llmrt::engine::{AsyncEngine, Pooling};
 use llmrt::host::sched::report::Report;
 use llmrt::tokenizer::{ChatTemplate, Tokenizer};
 use llmrt_store::StoredModel;
@@ -21,6 +21,8 @@ pub struct Model {
     pub messages: Vec<Value>,
     /// Tokens that a prompt and its text may have.
     pub n_ctx: usize,
+    /// How the vectors of a text's tokens become one.
+    pub pooling: Pooling,
     /// Where its steps run.
     pub placement: Arc<Placement>,
 }

@@ -8,7 +8,7 @@ use crate::model::ModelSource;
 use crate::options::ServerOptions;
 use crate::registry::{Entry, Lease, Registry};
 use crate::stored::{self, ModelStore};
-use crate::{anthropic, auth, body, llama, ollama, openai, openapi, page, props, tls, trace};
+use crate::{anthropic, auth, body, embeddings, llama, ollama, openai, openapi, page, props, tls, trace};
 use axum::Router;
 use axum::http::{HeaderValue, Method, StatusCode, Uri};
 use axum::middleware::{from_fn, from_fn_with_state};
@@ -175,7 +175,8 @@ pub fn routes(app: Arc<App>, cors: Option<CorsLayer>) -> Router {
         .route("/v1/completions", post(openai::completions::route))
         .route("/v1/chat/completions", post(openai::chat::route))
         .route("/v1/responses", post(openai::responses::route))
-        .route("/v1/embeddings", post(no_embeddings))
+        .route("/v1/embeddings", post(embeddings::openai))
+        .route("/v1/rerank", post(embeddings::rerank))
         .route("/health", get(llama::health))
         .route("/metrics", get(metrics::metrics))
         .route("/props", get(props::route))
@@ -206,12 +207,6 @@ async fn no_route(method: Method, uri: Uri) -> impl IntoResponse {
 async fn no_method(method: Method, uri: Uri) -> impl IntoResponse {
     let message = format!("{} does not take {method}: expected GET for lists, POST for requests", uri.path());
     ApiError::new(StatusCode::METHOD_NOT_ALLOWED, message)
-}
-
-/// Routes of models that are not there yet.
-pub async fn no_embeddings() -> ApiError {
-    let message = "embeddings are not supported: the loaded models generate text";
-    ApiError::new(StatusCode::NOT_IMPLEMENTED, message)
 }
 
 fn cors(origins: &[String]) -> Result<Option<CorsLayer>> {

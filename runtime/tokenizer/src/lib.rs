@@ -14,6 +14,8 @@ mod special;
 
 mod prompt;
 
+mod pair;
+
 mod ids;
 
 mod ends;

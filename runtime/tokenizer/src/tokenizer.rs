@@ -27,7 +27,9 @@ pub struct Tokenizer {
     tokens: Vec<String>,
     index: Index,
     kinds: Vec<TokenKind>,
-    ids: Ids,
+    pub(crate) ids: Ids,
+    /// The text of a prompt that ranks a document for a query.
+    pub(crate) pair_template: Option<String>,
     specials: Specials,
     ends: BTreeSet<u32>,
     warnings: Vec<String>,
@@ -45,7 +47,8 @@ pub struct EncodeOptions {
 impl Tokenizer {
     /// Reads the vocabulary of a GGUF file and builds its tokenizer.
     pub fn from_metadata(metadata: &Metadata) -> Result<Self> {
-        Self::new(Vocab::from_metadata(metadata)?)
+        let pair_template = metadata.optional::<&str>("tokenizer.chat_template.rerank")?.map(String::from);
+        Ok(Self { pair_template, ..Self::new(Vocab::from_metadata(metadata)?)? })
     }
 
     /// Builds the tokenizer of `vocab`. An unknown `vocab.pre` is an error that lists the nearest ones; set it to
@@ -71,7 +74,17 @@ impl Tokenizer {
 
         let model = Model::new(&vocab, &kinds, rule, &index, &ids)?;
         let specials = Specials::new(&vocab, &kinds)?;
-        Ok(Self { model, tokens: vocab.tokens, index, kinds, ids, specials, ends, warnings })
+        Ok(Self {
+            model,
+            tokens: vocab.tokens,
+            index,
+            kinds,
+            ids,
+            pair_template: None,
+            specials,
+            ends,
+            warnings,
+        })
     }
 
     /// The tokenizer of a llama2.c checkpoint: score and bytes of each of its tokens, from `tokenizer.bin`. It encodes and
@@ -101,6 +114,7 @@ impl Tokenizer {
             tokens: vocab.tokens,
             index,
             ids,
+            pair_template: None,
             specials: Specials::default(),
             ends: [llama2c::BOS].into(),
             warnings: Vec::new(),
@@ -154,7 +168,7 @@ impl Tokenizer {
         n_tokens.saturating_mul(longest)
     }
 
-    fn encode_parts(&self, text: &str, parse: Parse, output: &mut Output) -> Result<()> {
+    pub(crate) fn encode_parts(&self, text: &str, parse: Parse, output: &mut Output) -> Result<()> {
         let mut parts = self.specials.split(text, parse);
         let mut after_special = true;
         while let Some(part) = parts.next(output)? {
@@ -276,6 +290,6 @@ impl Tokenizer {
     }
 }
 
-fn push(id: Option<u32>, output: &mut Output) -> Result<()> {
+pub(crate) fn push(id: Option<u32>, output: &mut Output) -> Result<()> {
     id.map_or(Ok(()), |id| output.push(id))
 }

@@ -9,7 +9,7 @@ use llmrt_abi::DType;
 use llmrt_graph::ops::{case::Case, rules};
 use llmrt_graph::{Graph, Kind, Node, Tensor};
 use llmrt_host::load::{ModelFiles, OpenOptions};
-use llmrt_models::{BatchShape, Input, Model, ModelGraph, WindowBlocks};
+use llmrt_models::{BatchShape, Input, Model, ModelGraph, StepOutput, WindowBlocks};
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
 
@@ -71,6 +71,7 @@ pub fn step(model: &Model, n_tokens: u64, cache: DType) -> Result<ModelGraph, St
         n_tokens,
         n_seqs: 1,
         n_outputs: n_tokens,
+        output: StepOutput::Logits,
         max_blocks: n_blocks,
         n_blocks,
         windows: WindowBlocks::All,

@@ -6,6 +6,7 @@ mod archs;
 mod archs_reference;
 mod cann;
 mod card_script;
+mod cards;
 mod cli;
 mod conform;
 mod cuda;

@@ -57,7 +57,7 @@ pub fn run(
     options.n_batch = options.n_batch.max(options.max_seqs);
     args.requests.apply(&mut options, &setup, &model)?;
     let Session { mut core, load } =
-        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?;
+        Session::load(&setup, model, &args.loading, options, Some(tokenizer.clone()))?.for_text()?;
     let n_vocab = core.runner().model().config.n_vocab;
     let (decoding, seed) = sampling::decoding(&args.sampling, n_vocab)?;
 

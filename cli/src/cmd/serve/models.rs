@@ -164,6 +164,10 @@ impl Loader {
             context::engine_options(&self.context, model.n_ctx_train(), defaults, setup.placing())?;
         options.max_seqs = self.parallel;
         options.n_batch = options.n_batch.max(options.max_seqs);
+        let spec = model.build()?.spec().clone();
+        if !spec.is_causal {
+            options.n_batch = options.n_batch.max(options.n_ctx);
+        }
         self.requests.apply(&mut options, setup, &model)?;
         let n_ctx = options.n_ctx;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
@@ -174,7 +178,8 @@ impl Loader {
             core.runner().report().into_iter().for_each(|report| placed.set(report));
         })?;
         let (system, messages) = (self.system.clone(), self.messages.clone());
-        Ok(Model { engine, tokenizer, template, system, messages, n_ctx, placement })
+        let pooling = spec.default_pooling();
+        Ok(Model { engine, tokenizer, template, system, messages, n_ctx, pooling, placement })
     }
 
     fn describe(&self, path: Option<&Path>) -> Result<ModelInfo> {

@@ -19,6 +19,7 @@ const MAX_SCORES: i64 = 1 << 25;
 
 pub fn supports(cann: &Cann, chip: &Chip, node: &NodeView<'_>) -> Answer {
     let p = check::params(AttentionParams::from_bytes(node.params_bytes()))?;
+    ensure(p.bidirectional == 0 && p.chunk == 0, Reason::Param)?;
     has!(cann, nn.aclnnMatmul, nn.aclnnSoftmax, math.aclnnClampMin, math.aclnnTanh)?;
     has!(cann, math.aclnnInplaceFillScalar, math.aclnnPowScalarTensor, math.aclnnSub)?;
     let q = check::floats(chip, node, 0)?.ne();

@@ -21,6 +21,7 @@ pub fn supports(cann: &Cann, _chip: &Chip, node: &NodeView<'_>) -> Answer {
     has!(cann, nn.aclnnMatmul, math.aclnnLog, math.aclnnAbs)?;
     let p = check::params(PagedMaskParams::from_bytes(node.params_bytes()))?;
     let (n_slots, n_tokens, block_size) = (p.n_slots as usize, p.n_tokens as usize, p.block_size as usize);
+    ensure(p.bidirectional == 0 && p.chunk == 0, Reason::Param)?;
     ensure(block_size > 0 && n_slots % block_size.max(1) == 0, Reason::Param)?;
     paging::supports(cann, node, 0, n_slots, block_size)?;
     let entries = check::given(node, 0)?.ne()[0];

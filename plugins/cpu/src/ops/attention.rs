@@ -1,4 +1,4 @@
-//! y = softmax(softcap(q · k · scale) + bias) · v, causal, over the sequences of a paged KV cache.
+//! y = softmax(softcap(q · k · scale) + bias) · v over the sequences of a paged KV cache.
 //!
 //! The work is cut into tiles of queries: some tokens of a sequence with heads that share a KV head. A tile walks the keys
 //! in tiles of 64 by position, and keeps an online softmax per query. Where tiles would leave members of the team idle, as
@@ -19,7 +19,7 @@ mod element;
 mod kv_rows;
 
 use super::check::{self, Answer, ensure};
-use super::paging::{self, Paging, Sizes};
+use super::paging::{self, Paging, Reach, Sizes};
 use super::{Args, Output, Worker};
 use llmrt_plugin::abi::op::AttentionParams;
 use llmrt_plugin::{DType, NodeView, Reason};
@@ -48,9 +48,10 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let p = a.params(AttentionParams::from_bytes);
     let (q, k, v) = (a.arg(0), a.arg(1), a.arg(2));
     let n_tokens = q.ne[2];
-    let sizes = Sizes { block_size: p.block_size, n_slots: k.ne[1], n_tokens, window: p.window };
+    let sizes = Sizes { block_size: p.block_size, n_slots: k.ne[1], n_tokens };
+    let reach = Reach { window: p.window, chunk: p.chunk, bidirectional: p.bidirectional != 0 };
     let mut starts = std::mem::take(&mut w.scratch.starts);
-    let paging = Paging::new(a, 3, sizes, &mut starts);
+    let paging = Paging::new(a, 3, sizes, reach, &mut starts);
     zero_unused(w, &out, &paging);
 
     let parts = Parts::of(a, w.shared);

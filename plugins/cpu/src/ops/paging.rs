@@ -29,22 +29,54 @@ pub struct Paging<'a> {
     pub block_size: usize,
     /// Slots in the cache.
     pub n_slots: usize,
-    /// Tokens a query sees, itself included; 0: all.
-    pub window: u32,
+    reach: Reach,
 }
 
-/// Slots in a block, slots in the cache, tokens of the step, and the window.
+/// Slots in a block, slots in the cache, and tokens of the step.
 #[derive(Clone, Copy)]
 pub struct Sizes {
     pub block_size: u32,
     pub n_slots: usize,
     pub n_tokens: usize,
+}
+
+/// Which keys of its sequence a query sees, by their positions.
+#[derive(Clone, Copy)]
+pub struct Reach {
+    /// Tokens a query sees, itself included; 0: all. Bidirectional: those at most half as far, before and after it.
     pub window: u32,
+    /// Positions of a chunk, whose queries see its keys only; 0: none.
+    pub chunk: u32,
+    /// Whether later keys are seen.
+    pub bidirectional: bool,
+}
+
+impl Reach {
+    /// Positions that a query at `pos` of a sequence of `len` tokens sees; none where `pos` is before the sequence.
+    /// Neither end is before that of an earlier query.
+    fn positions(self, pos: i64, len: i64) -> Range<usize> {
+        if pos < 0 {
+            return 0..0;
+        }
+        let window = i64::from(self.window);
+        let (mut start, mut end) = match (self.bidirectional, window) {
+            (false, 0) => (0, pos + 1),
+            (false, _) => (pos - window + 1, pos + 1),
+            (true, 0) => (0, len),
+            (true, _) => (pos - window / 2, pos + window / 2 + 1),
+        };
+        if self.chunk > 0 {
+            let chunk = i64::from(self.chunk);
+            let first = pos / chunk * chunk;
+            (start, end) = (start.max(first), end.min(first + chunk));
+        }
+        start.max(0) as usize..end.min(len) as usize
+    }
 }
 
 impl<'a> Paging<'a> {
     /// The operands from source `first` on; `memory` holds the query starts once they are in order.
-    pub fn new(a: &'a Args, first: usize, sizes: Sizes, memory: &'a mut Arena) -> Paging<'a> {
+    pub fn new(a: &'a Args, first: usize, sizes: Sizes, reach: Reach, memory: &'a mut Arena) -> Paging<'a> {
         let given = a.arg(first + 2).ints([0; 3]);
         let starts = memory.take::<u32>(given.len());
         let mut least = 0;
@@ -58,7 +90,7 @@ impl<'a> Paging<'a> {
             starts,
             block_size: sizes.block_size as usize,
             n_slots: sizes.n_slots,
-            window: sizes.window,
+            reach,
         }
     }
 
@@ -78,10 +110,9 @@ impl<'a> Paging<'a> {
         self.lens[seq] as i64 - (end - start) + (token as i64 - start)
     }
 
-    /// Positions that a query at `pos` sees.
-    pub fn visible(&self, pos: i64) -> Range<usize> {
-        let first = if self.window == 0 { 0 } else { pos - self.window as i64 + 1 };
-        first.max(0) as usize..(pos + 1).max(0) as usize
+    /// Positions that token `token`, a query of sequence `seq`, sees.
+    pub fn visible(&self, seq: usize, token: usize) -> Range<usize> {
+        self.reach.positions(self.position(seq, token), i64::from(self.lens[seq]))
     }
 
     /// Positions that one of these tokens, queries of sequence `seq`, sees and that are in the block table.
@@ -89,9 +120,8 @@ impl<'a> Paging<'a> {
         if tokens.is_empty() {
             return 0..0;
         }
-        let visible = |token: usize| self.visible(self.position(seq, token));
         let in_table = self.table.ne[0].saturating_mul(self.block_size);
-        let (start, end) = (visible(tokens.start).start, visible(tokens.end - 1).end);
+        let (start, end) = (self.visible(seq, tokens.start).start, self.visible(seq, tokens.end - 1).end);
         start..end.min(in_table).max(start)
     }
 

@@ -32,7 +32,7 @@ fn cache<'a>(node: &NodeView<'a>, i: usize) -> Result<TensorView<'a>, Reason> {
 fn supports(node: &NodeView<'_>) -> Answer {
     let p = params(AttentionParams::from_bytes(node.params_bytes()))?;
     let n_kv_heads = p.n_kv_heads as usize;
-    ensure(n_kv_heads > 0 && p.block_size > 0, Reason::Param)?;
+    ensure(n_kv_heads > 0 && p.block_size > 0 && p.bidirectional == 0 && p.chunk == 0, Reason::Param)?;
     let [head_dim, n_heads, n_tokens, ne3] = check::of(node, 0, DType::F32)?.ne();
     let (k, v) = (cache(node, 1)?.ne(), cache(node, 2)?.ne());
     // Lanes without a number of q read the head's first, which is there.
@@ -137,7 +137,7 @@ fn args(
 
 fn supports_mask(node: &NodeView<'_>) -> Answer {
     let p = params(PagedMaskParams::from_bytes(node.params_bytes()))?;
-    ensure(p.block_size > 0, Reason::Param)?;
+    ensure(p.block_size > 0 && p.bidirectional == 0 && p.chunk == 0, Reason::Param)?;
     supports_paging(node, 0)?;
     check::result(node, Some(DType::F32), [p.n_slots as usize, p.n_tokens as usize, 1, 1])
 }

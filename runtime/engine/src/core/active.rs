@@ -1,6 +1,7 @@
 //! A request that is computed: what its logits lead to.
 
 mod beams;
+mod embedding;
 mod texts;
 
 use super::event::{EngineEvent, PromptLogprob};
@@ -16,6 +17,7 @@ use crate::scheduler::Child;
 use crate::sequence::{SequenceId, TokenId};
 use crate::stop::Finish;
 use beams::Beams;
+use embedding::Embedding;
 use llmrt_tokenizer::Tokenizer;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
@@ -76,11 +78,12 @@ pub struct Active {
 enum Decode {
     Texts(Texts),
     Beams(Beams),
+    Embedding(Embedding),
 }
 
 impl Active {
     /// Nothing is computed yet.
-    pub fn new(request: Request, n_ctx: usize, vocabulary: &Vocabulary) -> Result<Active> {
+    pub fn new(request: Request, n_ctx: usize, vocabulary: &Vocabulary, is_causal: bool) -> Result<Active> {
         let bad_words = BadWords::new(&request.bad_words, vocabulary.tokenizer.as_deref())?;
         let n_prompt = request.prompt.len();
         let n_left = if request.context_shift { usize::MAX } else { n_ctx - n_prompt + 1 };
@@ -91,6 +94,9 @@ impl Active {
         let decode = match request.decoding {
             Decoding::Beam(params) => {
                 Decode::Beams(Beams::new(BeamSearch::new(params, request.width(), n_prompt, max_tokens)))
+            }
+            Decoding::Embed { pooling, normalise } => {
+                Decode::Embedding(Embedding::new(pooling, normalise, is_causal))
             }
             _ => Decode::Texts(Texts::default()),
         };
@@ -108,8 +114,11 @@ impl Active {
         })
     }
 
-    /// The position from which the logits of its tokens are requested, if they are.
+    /// The position from which the logits of its tokens, or their vectors, are requested, if they are.
     pub fn logits_from(&self) -> Option<usize> {
+        if let Decode::Embedding(embedding) = &self.decode {
+            return embedding.rows_from();
+        }
         self.request.logits_from().filter(|_| self.n_generated() == 0)
     }
 
@@ -122,7 +131,7 @@ impl Active {
         match &self.request.decoding {
             Decoding::Sample { params, .. } => params.required_top_k(),
             Decoding::Llama2c { .. } => self.request.sampler(0).ok()??.required_top_k(),
-            Decoding::Beam(_) => None,
+            Decoding::Beam(_) | Decoding::Embed { .. } => None,
             Decoding::Forced { required_top_k, .. } => *required_top_k,
         }
     }
@@ -137,11 +146,11 @@ impl Active {
 
     /// Whether none of its texts goes on. A text whose sequence was not in the last step does.
     pub fn is_done(&self) -> bool {
-        !self.done.is_empty()
-            && match &self.decode {
-                Decode::Texts(texts) => texts.is_empty(),
-                Decode::Beams(beams) => beams.is_empty(),
-            }
+        match &self.decode {
+            Decode::Texts(texts) => !self.done.is_empty() && texts.is_empty(),
+            Decode::Beams(beams) => !self.done.is_empty() && beams.is_empty(),
+            Decode::Embedding(embedding) => embedding.is_complete(),
+        }
     }
 
     /// Tokens of all its texts.
@@ -151,6 +160,7 @@ impl Active {
             + match &self.decode {
                 Decode::Texts(texts) => texts.n_tokens(),
                 Decode::Beams(beams) => beams.n_tokens(),
+                Decode::Embedding(_) => 0,
             }
     }
 
@@ -179,6 +189,9 @@ impl Active {
         vocabulary: &Vocabulary,
         events: &mut Vec<EngineEvent>,
     ) -> Result<Option<Vec<Child>>> {
+        if let Decode::Embedding(embedding) = &mut self.decode {
+            return embedding.take(given, self.request.prompt.len());
+        }
         if self.logits_from().is_some() {
             for (row, logits) in given {
                 if let (Row::All(logits), true) = (logits, row.position == self.next_logits) {
@@ -224,6 +237,7 @@ impl Active {
                 self.done.extend(picked.done);
                 Ok(Some(picked.next))
             }
+            Decode::Embedding(_) => Ok(None),
         }
     }
 
@@ -251,6 +265,14 @@ impl Active {
         std::mem::take(&mut self.prompt_logprobs)
     }
 
+    /// The vectors of an embedding, which end with its computation.
+    pub fn take_embeddings(&mut self) -> Vec<Vec<f32>> {
+        match &mut self.decode {
+            Decode::Embedding(embedding) => embedding.take_vectors(),
+            Decode::Texts(_) | Decode::Beams(_) => Vec::new(),
+        }
+    }
+
     fn end_without_tokens(&mut self, vocabulary: &Vocabulary) -> Result<()> {
         for i in 0..self.request.n {
             let output = Output::new(&self.request, i, vocabulary.tokenizer.as_ref())?;
@@ -264,6 +286,7 @@ impl Active {
         match &mut self.decode {
             Decode::Texts(texts) => texts.rename(ids),
             Decode::Beams(beams) => beams.rename(ids),
+            Decode::Embedding(_) => {}
         }
     }
 
@@ -288,7 +311,7 @@ impl Active {
         match &mut self.decode {
             Decode::Texts(texts) if texts.is_new() => self.done = empty_texts(&self.request, finish),
             Decode::Texts(texts) => self.done.extend(texts.end_all(finish)),
-            Decode::Beams(_) => {}
+            Decode::Beams(_) | Decode::Embedding(_) => {}
         }
         self.complete()
     }

@@ -85,6 +85,8 @@ pub struct RequestOutput {
     pub usage: Usage,
     /// Of each token of the prompt but the first, where these were requested.
     pub prompt_logprobs: Vec<PromptLogprob>,
+    /// The prompt's vector, or those of its tokens, where these were requested.
+    pub embeddings: Vec<Vec<f32>>,
 }
 
 /// A token of a prompt, and what the model expected in its place.

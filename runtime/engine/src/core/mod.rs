@@ -9,17 +9,18 @@ mod runner;
 mod tests;
 
 pub use event::{EngineEvent, KvUse, PromptLogprob, RequestOutput, Usage};
-pub use runner::{Rows, Runner, StepInputs};
+pub use runner::{Abilities, Rows, Runner, StepInputs};
 
 use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::kv::pools::CachePools;
 use crate::options::BLOCK_SIZE;
 use crate::request::{Request, RequestId};
-use crate::scheduler::{NewGroup, Outcome, Scheduler, SchedulerConfig, StepPlan};
+use crate::scheduler::{NewGroup, Outcome, ScheduledChunk, Scheduler, SchedulerConfig, StepPlan};
 use crate::sequence::{Sequence, SequenceId, TokenId};
 use crate::stop::Finish;
 use active::{Active, Vocabulary};
+use llmrt_models::StepOutput;
 use llmrt_tokenizer::Tokenizer;
 use pick::{Pick, pick_all};
 use std::collections::{BTreeMap, HashMap};
@@ -71,6 +72,7 @@ pub struct EngineCore<R> {
     n_ctx: usize,
     requests: BTreeMap<RequestId, Active>,
     next_id: u64,
+    abilities: Abilities,
     /// Events of steps that failed afterwards.
     pending: Vec<EngineEvent>,
     kv_use: KvUse,
@@ -86,7 +88,9 @@ impl<R: Runner> EngineCore<R> {
         let host = host.with_windows(host_windows)?;
         let device = CachePools::new(options.n_blocks, options.n_states, block_size)?;
         let device = device.with_windows(options.windows)?;
-        let scheduler = Scheduler::new(options.scheduler, device, host)?;
+        let abilities = runner.abilities();
+        let config = SchedulerConfig { is_causal: abilities.is_causal, ..options.scheduler };
+        let scheduler = Scheduler::new(config, device, host)?;
         let vocabulary = Vocabulary { tokenizer, n_tokens: runner.n_vocab() };
         Ok(EngineCore {
             runner,
@@ -95,6 +99,7 @@ impl<R: Runner> EngineCore<R> {
             n_ctx,
             requests: BTreeMap::new(),
             next_id: 0,
+            abilities,
             pending: Vec::new(),
             kv_use: KvUse::default(),
         })
@@ -104,8 +109,11 @@ impl<R: Runner> EngineCore<R> {
     pub fn add(&mut self, request: Request) -> Result<RequestId> {
         let id = RequestId(self.next_id);
         request.check()?;
+        self.check_output(&request)?;
         self.vocabulary.check(&request)?;
         self.check_length(id, request.prompt.len())?;
+        let active = Active::new(request, self.n_ctx, &self.vocabulary, self.abilities.is_causal)?;
+        let request = &active.request;
         let group = NewGroup {
             id,
             prompt: request.prompt.clone(),
@@ -113,14 +121,40 @@ impl<R: Runner> EngineCore<R> {
             lockstep: request.is_beam_search(),
             priority: request.priority,
             root: request.root(),
-            reuses_prefix: request.logits_from().is_none(),
+            reuses_prefix: active.logits_from().is_none(),
             logits_from: request.logits_from(),
         };
-        let active = Active::new(request, self.n_ctx, &self.vocabulary)?;
         self.scheduler.add(&group)?;
         self.requests.insert(id, active);
         self.next_id += 1;
         Ok(id)
+    }
+
+    /// Refuses requests for text where the model generates none.
+    pub fn check_generates(&self) -> Result<()> {
+        match self.abilities {
+            Abilities { has_logits: false, .. } => Err(Error::NoText),
+            Abilities { is_causal: false, .. } => Err(Error::NotCausal),
+            Abilities { output: StepOutput::Logits, .. } => Ok(()),
+            Abilities { output, .. } => Err(Error::NotLoaded { found: name(output), needed: "logits" }),
+        }
+    }
+
+    fn check_output(&self, request: &Request) -> Result<()> {
+        if request.is_of_text() {
+            return self.check_generates();
+        }
+        let (found, needed) = (self.abilities.output, request.output());
+        let needs_more = match needed {
+            StepOutput::Embeddings => false,
+            // Of a model without logits hidden states are given in their place.
+            StepOutput::Logits => self.abilities.has_logits && found != needed,
+            StepOutput::Scores => found != needed,
+        };
+        match needs_more {
+            true => Err(Error::NotLoaded { found: name(found), needed: name(needed) }),
+            false => Ok(()),
+        }
     }
 
     fn check_length(&self, id: RequestId, n_tokens: usize) -> Result<()> {
@@ -147,7 +181,8 @@ impl<R: Runner> EngineCore<R> {
         let mut active = self.requests.remove(&id).ok_or(Error::UnknownRequest { id })?;
         self.scheduler.abort(id)?;
         let prompt_logprobs = active.take_prompt_logprobs();
-        Ok(RequestOutput { request: id, outputs: active.cancel(), usage, prompt_logprobs })
+        let (outputs, embeddings) = (active.cancel(), Vec::new());
+        Ok(RequestOutput { request: id, outputs, usage, prompt_logprobs, embeddings })
     }
 
     /// Whether all requests have ended.
@@ -207,24 +242,46 @@ impl<R: Runner> EngineCore<R> {
         let refused = self.refuse(&plan);
         self.pending.extend(refused);
         match self.compute(&plan) {
-            Ok(Some(batch)) => {
+            Ok(picked) => {
                 let mut events = std::mem::take(&mut self.pending);
-                self.complete(&batch, &mut events)?;
-                return Ok(events);
+                self.complete(picked, &mut events)?;
+                Ok(events)
             }
-            Ok(None) => drop(self.scheduler.complete(&[])?),
-            Err(e) => self.recover(&plan, e)?,
+            Err(e) => {
+                self.recover(&plan, e)?;
+                Ok(std::mem::take(&mut self.pending))
+            }
         }
-        Ok(std::mem::take(&mut self.pending))
     }
 
-    /// Executes a plan; nothing comes of one without chunks.
-    fn compute(&mut self, plan: &StepPlan) -> Result<Option<Batch>> {
+    /// Executes a plan, and lets every request with results pick its tokens. Text comes last: what is picked of it counts, so
+    /// nothing may fail afterwards, while vectors are taken again if the step is repeated.
+    fn compute(&mut self, plan: &StepPlan) -> Result<Picked> {
         self.runner.prepare()?;
         self.runner.move_blocks(plan)?;
-        if plan.is_empty() {
-            return Ok(None);
+        let mut picked = Picked::default();
+        for output in [StepOutput::Scores, StepOutput::Embeddings, StepOutput::Logits] {
+            let chunks = self.chunks_of(plan, output);
+            if !chunks.is_empty() {
+                let batch = self.forward(&chunks, output)?;
+                self.pick(&batch, &mut picked)?;
+            }
         }
+        Ok(picked)
+    }
+
+    /// The chunks of requests for this.
+    fn chunks_of(&self, plan: &StepPlan, output: StepOutput) -> Vec<ScheduledChunk> {
+        let running = by_sequence(&self.scheduler);
+        let of = |chunk: &ScheduledChunk| {
+            let active = running.get(&chunk.id).and_then(|(request, _)| self.requests.get(request));
+            active.map_or(StepOutput::Logits, |active| active.request.output())
+        };
+        plan.chunks.iter().filter(|chunk| of(chunk) == output).copied().collect()
+    }
+
+    /// Computes chunks.
+    fn forward(&mut self, chunks: &[ScheduledChunk], output: StepOutput) -> Result<Batch> {
         let running = by_sequence(&self.scheduler);
         let find = |id: SequenceId| {
             let (request, seq) = running.get(&id)?;
@@ -232,16 +289,16 @@ impl<R: Runner> EngineCore<R> {
         };
         let pools = self.scheduler.device();
         let max_blocks = pools.blocks.blocks_for(self.n_ctx).max(1);
-        let batch = Batch::new(&plan.chunks, find, pools, max_blocks)?;
+        let batch = Batch::new(chunks, find, pools, max_blocks)?;
         let needs =
             batch.rows.iter().map(|row| self.requests.get(&running.get(&row.id)?.0)?.required_top_k());
         let needs: Vec<Option<usize>> = needs.collect();
-        self.runner.forward(&StepInputs { batch: &batch, needs })?;
-        Ok(Some(batch))
+        self.runner.forward(&StepInputs { batch: &batch, output, needs })?;
+        Ok(batch)
     }
 
-    /// Lets every request with logits pick its tokens.
-    fn complete(&mut self, batch: &Batch, events: &mut Vec<EngineEvent>) -> Result<()> {
+    /// Lets every request with results in a batch pick its tokens.
+    fn pick(&mut self, batch: &Batch, picked: &mut Picked) -> Result<()> {
         let rows = self.runner.rows()?;
         let running = by_sequence(&self.scheduler);
         let mut by_request: BTreeMap<RequestId, Vec<usize>> = BTreeMap::new();
@@ -254,22 +311,27 @@ impl<R: Runner> EngineCore<R> {
             Some(Pick::new(*id, active, given))
         });
         let tokens = |id: SequenceId| running.get(&id).map_or(&[][..], |(_, seq)| seq.tokens());
-        let picks = pick_all(picks.collect(), &self.runner, &tokens, &self.vocabulary);
-        let (mut outcomes, mut ended) = (Vec::new(), Vec::new());
-        for pick in picks {
-            events.extend(pick.events);
+        for pick in pick_all(picks.collect(), &self.runner, &tokens, &self.vocabulary) {
+            picked.events.extend(pick.events);
             match pick.next {
                 Ok(Some(next)) => {
                     if pick.active.is_done() {
-                        ended.push((pick.id, None));
+                        picked.ended.push((pick.id, None));
                     }
-                    outcomes.push(Outcome { request: pick.id, next });
+                    picked.outcomes.push(Outcome { request: pick.id, next });
                 }
                 // The prompt is not complete.
                 Ok(None) => {}
-                Err(e) => ended.push((pick.id, Some(e))),
+                Err(e) => picked.ended.push((pick.id, Some(e))),
             }
         }
+        Ok(())
+    }
+
+    /// Goes on from a step with what was picked.
+    fn complete(&mut self, picked: Picked, events: &mut Vec<EngineEvent>) -> Result<()> {
+        let Picked { outcomes, ended, events: of_picks } = picked;
+        events.extend(of_picks);
         let failed: Vec<RequestId> =
             ended.iter().filter(|(_, error)| error.is_some()).map(|(id, _)| *id).collect();
         for (id, error) in ended {
@@ -293,8 +355,15 @@ impl<R: Runner> EngineCore<R> {
         events.push(match error {
             Some(error) => EngineEvent::Failed { request: id, error },
             None => {
+                let embeddings = active.take_embeddings();
                 let outputs = active.complete();
-                EngineEvent::Finished(RequestOutput { request: id, outputs, usage, prompt_logprobs })
+                EngineEvent::Finished(RequestOutput {
+                    request: id,
+                    outputs,
+                    usage,
+                    prompt_logprobs,
+                    embeddings,
+                })
             }
         });
     }
@@ -333,6 +402,7 @@ impl<R: Runner> EngineCore<R> {
                     request,
                     usage: Usage { n_generated, ..usage },
                     prompt_logprobs: active.take_prompt_logprobs(),
+                    embeddings: Vec::new(),
                     outputs: active.end_all(&Finish::Length),
                 }),
             });
@@ -376,6 +446,24 @@ impl<R: Runner> EngineCore<R> {
             ));
         }
         is_shrunk
+    }
+}
+
+/// What the requests of a step have picked.
+#[derive(Default)]
+struct Picked {
+    outcomes: Vec<Outcome>,
+    /// Requests that end, with the error if there was one.
+    ended: Vec<(RequestId, Option<Error>)>,
+    events: Vec<EngineEvent>,
+}
+
+/// What a step gives, in words.
+fn name(output: StepOutput) -> &'static str {
+    match output {
+        StepOutput::Logits => "logits",
+        StepOutput::Embeddings => "vectors",
+        StepOutput::Scores => "scores",
     }
 }
 

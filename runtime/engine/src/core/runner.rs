@@ -6,6 +6,7 @@ use crate::runner::DeviceRunner;
 use crate::sampler::{Candidate, Row};
 use crate::scheduler::{PreemptionCost, StepPlan};
 use crate::work::Work;
+use llmrt_models::StepOutput;
 use std::borrow::Cow;
 use std::sync::atomic::AtomicUsize;
 use std::sync::atomic::Ordering::Relaxed;
@@ -14,6 +15,11 @@ use std::sync::atomic::Ordering::Relaxed;
 pub trait Runner {
     /// Tokens of the vocabulary.
     fn n_vocab(&self) -> usize;
+
+    /// What requests its model serves.
+    fn abilities(&self) -> Abilities {
+        Abilities::default()
+    }
 
     /// Makes what a step needs, if an error has left less.
     fn prepare(&mut self) -> Result<()> {
@@ -56,11 +62,31 @@ pub trait Runner {
     }
 }
 
+/// What requests a model serves. All models give hidden states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Abilities {
+    /// Whether tokens see those before them alone, so that text is generated token by token.
+    pub is_causal: bool,
+    /// Whether it has logits.
+    pub has_logits: bool,
+    /// What its weights are loaded for, besides hidden states.
+    pub output: StepOutput,
+}
+
+/// Those of a decoder.
+impl Default for Abilities {
+    fn default() -> Abilities {
+        Abilities { is_causal: true, has_logits: true, output: StepOutput::Logits }
+    }
+}
+
 /// What a step computes.
 #[derive(Debug)]
 pub struct StepInputs<'a> {
     /// Its arrays.
     pub batch: &'a Batch,
+    /// What is computed of its rows.
+    pub output: StepOutput,
     /// By row of the batch, how many of the largest logits are needed; `None`: all.
     pub needs: Vec<Option<usize>>,
 }
@@ -95,6 +121,12 @@ impl Runner for DeviceRunner {
         self.model().config.n_vocab as usize
     }
 
+    fn abilities(&self) -> Abilities {
+        let spec = self.model().spec();
+        let output = self.options.output(spec);
+        Abilities { is_causal: spec.is_causal, has_logits: spec.has_logits, output }
+    }
+
     fn prepare(&mut self) -> Result<()> {
         self.ensure_deployed()
     }
@@ -107,7 +139,7 @@ impl Runner for DeviceRunner {
 
     fn forward(&mut self, inputs: &StepInputs<'_>) -> Result<()> {
         self.n_bytes_read = 0;
-        DeviceRunner::forward(self, inputs.batch, inputs.needs.clone())
+        DeviceRunner::forward(self, inputs.batch, inputs.output, inputs.needs.clone())
     }
 
     fn rows(&self) -> Result<Rows<'_>> {

@@ -3,6 +3,7 @@
 mod alone;
 mod beams;
 mod cpu;
+mod embeddings;
 mod fake;
 mod handle;
 mod requests;

@@ -11,6 +11,7 @@ use crate::sequence::{Sequence, SequenceId, TokenId};
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_host::sched::executor::Program;
+use llmrt_models::StepOutput;
 
 /// Gets an op's result: name, dims, values. What it fails with ends the visit.
 pub type VisitOp<'a> = dyn FnMut(&str, [u64; 4], &[f32]) -> std::io::Result<()> + 'a;
@@ -34,7 +35,7 @@ impl DeviceRunner {
 
     /// Computes a batch and shows every op's result, in order of execution.
     fn visit_ops(&mut self, batch: &Batch, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
-        let shape = self.options.shape_of(batch);
+        let shape = self.options.shape_of(batch, StepOutput::Logits);
         let step = self.model().graph(&shape)?;
         let (graph, results) = memory::every_result_kept(step.graph);
         let program = Program::new(graph);

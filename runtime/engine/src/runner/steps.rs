@@ -6,6 +6,7 @@ use crate::core::Rows;
 use crate::device_topk::TopKRequest;
 use crate::error::Result;
 use crate::program::StepShape;
+use llmrt_models::StepOutput;
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -33,13 +34,18 @@ impl DeviceRunner {
     }
 
     /// Computes a batch, of whose rows so many of the largest logits are needed (`None`: all).
-    pub(crate) fn forward(&mut self, batch: &Batch, needs: Vec<Option<usize>>) -> Result<()> {
+    pub(crate) fn forward(
+        &mut self,
+        batch: &Batch,
+        output: StepOutput,
+        needs: Vec<Option<usize>>,
+    ) -> Result<()> {
         let request = self.top_k_request(needs);
         let padded = batch.padded(self.options.padding());
         let step = padded.as_ref().unwrap_or(batch);
         let started = Instant::now();
         self.results.clear(batch.n_outputs());
-        self.run(step, &request)?;
+        self.run(step, output, &request)?;
         if batch.n_tokens() >= PREFILL_TOKENS + batch.n_seqs() {
             self.timed.prefill(started, batch.n_tokens());
         }
@@ -58,8 +64,8 @@ impl DeviceRunner {
     }
 
     /// Runs a step and reads its first rows.
-    fn run(&mut self, batch: &Batch, request: &TopKRequest) -> Result<()> {
-        let shape = self.options.shape_of(batch);
+    fn run(&mut self, batch: &Batch, output: StepOutput, request: &TopKRequest) -> Result<()> {
+        let shape = self.options.shape_of(batch, output);
         let shape = StepShape { batch: shape, n_picked: request.n_picked };
         let deployment = &mut self.deployment;
         let n_misses = deployment.programs.stats().n_misses;
@@ -72,7 +78,7 @@ impl DeviceRunner {
                 return Err(e);
             }
             deployment.programs.without_picking(shape, &deployment.model)?;
-            return self.run(batch, request);
+            return self.run(batch, output, request);
         }
         deployment.last = Some(shape);
         if let Ok(report) = deployment.executor.report(&deployment.programs[&shape].program) {

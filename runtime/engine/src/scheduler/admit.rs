@@ -29,7 +29,8 @@ impl Scheduler {
     fn refusal(&self, group: &Group, needed: usize) -> Option<Refusal> {
         let reserve = if group.has_run { 0 } else { self.watermark_blocks() };
         let n_tokens = group.sequences.iter().map(|seq| seq.n_prompt()).max().unwrap_or(0);
-        let is_whole = self.config.policy == Policy::PrefillFirst && !group.has_run;
+        let is_whole =
+            self.config.policy == Policy::PrefillFirst && !(group.has_run && self.config.is_causal);
         let n_whole = if is_whole { n_tokens } else { 0 };
         let n_level = if group.lockstep { group.width } else { 0 };
         let limits = [

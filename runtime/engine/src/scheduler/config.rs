@@ -19,9 +19,21 @@ pub struct SchedulerConfig {
     pub cost: Option<PreemptionCost>,
     /// Whether blocks are kept and found by their contents.
     pub prefix_cache: bool,
+    /// Whether tokens see those before them alone. If not, a step computes whole texts, all rows of their logits, and no block
+    /// is of use to another text.
+    pub is_causal: bool,
 }
 
 impl SchedulerConfig {
+    /// With the rules that follow from others.
+    pub(super) fn settled(self) -> SchedulerConfig {
+        if self.is_causal {
+            return self;
+        }
+        let max_num_prompt_logits = self.max_num_batched_tokens;
+        SchedulerConfig { policy: Policy::PrefillFirst, prefix_cache: false, max_num_prompt_logits, ..self }
+    }
+
     /// Blocks of `n_blocks` that stay free when a request is admitted.
     pub(crate) fn watermark_blocks(&self, n_blocks: usize) -> usize {
         (self.watermark * n_blocks as f64) as usize
@@ -71,6 +83,7 @@ impl Default for SchedulerConfig {
             preemption: Preemption::default(),
             cost: None,
             prefix_cache: true,
+            is_causal: true,
         }
     }
 }

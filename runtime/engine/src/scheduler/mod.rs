@@ -57,7 +57,7 @@ impl Scheduler {
             return Err(Error::BadBudgets { n_tokens, n_seqs });
         }
         Ok(Scheduler {
-            config,
+            config: config.settled(),
             max_new: config.max_num_batched_tokens,
             device,
             host,

@@ -88,11 +88,17 @@ impl Scheduler {
     /// The device's caches are lost: what runs is computed again. Blocks in host memory stay.
     pub fn lose_caches(&mut self) -> Result<()> {
         self.fail()?;
+        self.start_again()?;
+        self.device.forget_all();
+        Ok(())
+    }
+
+    /// What runs is computed again, from its first token.
+    fn start_again(&mut self) -> Result<()> {
         while let Some(mut group) = self.running.pop_back() {
             group.sequences.iter_mut().try_for_each(|seq| seq.release(&mut self.device))?;
             insert(&mut self.waiting, group);
         }
-        self.device.forget_all();
         Ok(())
     }
 
@@ -110,7 +116,9 @@ impl Scheduler {
         self.in_flight = None;
         let mut sequences = self.running.iter_mut().flat_map(|g| &mut g.sequences);
         sequences.try_for_each(|seq| seq.discard_state(&mut self.device.states))?;
-        self.end_aborted()
+        self.end_aborted()?;
+        // The next step may have room for fewer tokens, and none of these texts is cut.
+        if self.config.is_causal { Ok(()) } else { self.start_again() }
     }
 
     /// Ends requests that were aborted while their step was in flight.

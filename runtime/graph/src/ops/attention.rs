@@ -1,14 +1,17 @@
-//! y = softmax(softcap(q · k · scale) + bias) · v, causal, over the sequences of a paged KV cache.
+//! y = softmax(softcap(q · k · scale) + bias) · v over the sequences of a paged KV cache.
 //!
 //! Position p of sequence s is in slot block_table[p / block_size, s] · block_size + p mod block_size of the caches.
-//! Query i of n of a sequence has position seq_len - n + i and sees keys up to its own position, those in the window.
+//! Query i of n of a sequence has position p = seq_len - n + i and sees keys up to its own position, the last `window` of
+//! them; or, `bidirectional`, all of the sequence, those at most window / 2 positions from p. With `chunk`, only keys of
+//! positions k with ⌊k / chunk⌋ = ⌊p / chunk⌋. ALiBi's bias is -slope · |p - k|.
 //! Head h reads KV head h / (n_heads / n_kv_heads). Tokens of no sequence give zeros; keys outside the cache are unseen.
 //!
 //! Result: F32 [v_dim·n_heads, n_tokens] of q F32 [head_dim, n_heads, n_tokens], caches [head_dim·n_kv_heads, n_slots]
 //! of any dtype that can be decoded, and I32 block table, sequence lengths and query starts.
 
+use super::paged_mask::{self, Reach};
 use super::soft_max::{alibi_slope, soft_max_row};
-use super::{Inferred, Rules, check, paged_mask, value::Value};
+use super::{Inferred, Rules, check, value::Value};
 use crate::graph::{Graph, Node};
 use crate::tensor::{Shape, Tensor, TensorDef};
 use llmrt_abi::{
@@ -122,9 +125,10 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     let (q, k, v) = (check::arg(src, 0), check::arg(src, 1), check::arg(src, 2));
     let sinks = check::optional_arg(src, 6);
     let d = Dims::of(q.ne, v.ne, &p);
+    let reach = Reach { window: p.window, chunk: p.chunk, bidirectional: p.bidirectional != 0 };
     let mut y = vec![0.0; d.head_dim_v * d.n_heads * d.n_tokens];
     for (token, query) in paged_mask::queries(src, 3, d.n_tokens) {
-        let seen: Vec<(i64, usize)> = paged_mask::visible_keys(src, 3, query, p.window, p.block_size)
+        let seen: Vec<(i64, usize)> = paged_mask::visible_keys(src, 3, query, reach, p.block_size)
             .filter_map(|key| {
                 let slot = paged_mask::slot_of(src, 3, query.seq, key, p.block_size, d.n_slots)?;
                 Some((key, slot))
@@ -138,7 +142,7 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
                 .iter()
                 .map(|&(key, slot)| {
                     let k_row = &k.row(slot)[kv_head * d.head_dim..][..d.head_dim];
-                    soft_cap(dot(q_row, k_row) * p.scale, p.softcap) - slope * (query.pos - key) as f32
+                    soft_cap(dot(q_row, k_row) * p.scale, p.softcap) - slope * (query.pos - key).abs() as f32
                 })
                 .collect();
             soft_max_row(&mut scores, sinks.map(|s| s.floats()[head]));

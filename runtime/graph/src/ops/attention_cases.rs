@@ -36,6 +36,7 @@ pub(super) fn cases() -> Vec<Case> {
     caches(&mut cases);
     steps(&mut cases);
     scores(&mut cases);
+    reaches(&mut cases);
     deep(&mut cases);
     latent(&mut cases);
     large_blocks(&mut cases);
@@ -168,12 +169,44 @@ fn scores(cases: &mut Vec<Case>) {
     }
 }
 
+/// Queries that see later keys, and those of their chunk only.
+fn reaches(cases: &mut Vec<Case>) {
+    let all = AttentionParams { bidirectional: 1, ..Default::default() };
+    let chunk = |chunk| AttentionParams { chunk, ..Default::default() };
+    for (name, p) in [
+        ("bidirectional", all),
+        ("bidirectional, window of 1", AttentionParams { window: 1, ..all }),
+        ("bidirectional, window of 4", AttentionParams { window: 4, ..all }),
+        ("bidirectional, window of 31", AttentionParams { window: 31, ..all }),
+        ("bidirectional, ALiBi", AttentionParams { max_bias: 8.0, ..all }),
+        ("bidirectional, ALiBi, soft cap", AttentionParams { max_bias: 8.0, softcap: 2.0, ..all }),
+        ("bidirectional, chunks of 16", AttentionParams { chunk: 16, ..all }),
+        ("chunks of 1", chunk(1)),
+        ("chunks of 4", chunk(4)),
+        ("chunks of 24", chunk(24)),
+        ("chunks of more than all", chunk(4096)),
+        ("chunks of 24 and a window of 7", AttentionParams { window: 7, ..chunk(24) }),
+    ] {
+        for (step_name, step) in [("mixed step", mixed()), ("long prompt", long_prompt())] {
+            for (n_heads, n_kv_heads) in [(4, 2), (5, 1)] {
+                for cache in [DType::F32, DType::F16] {
+                    let heads = Heads { n_heads, n_kv_heads, k: cache, v: cache, ..HEADS };
+                    let on = format!("{n_heads} heads on {n_kv_heads}, {cache} cache, {step_name}");
+                    cases.push(case(format!("{name}, {on}"), heads, &step, p, false));
+                }
+            }
+        }
+    }
+}
+
 /// Texts so long that kernels do them part by part.
 fn deep(cases: &mut Vec<Case>) {
     let all = AttentionParams { max_bias: 4.0, softcap: 2.0, ..Default::default() };
     for (name, p, sinks) in [
         ("plain", AttentionParams::default(), false),
         ("window of 600", AttentionParams { window: 600, ..Default::default() }, true),
+        ("bidirectional", AttentionParams { bidirectional: 1, ..Default::default() }, false),
+        ("chunks of 700", AttentionParams { chunk: 700, ..Default::default() }, false),
         ("ALiBi, soft cap, sinks", all, true),
     ] {
         for cache in [DType::F32, DType::F16] {
@@ -241,6 +274,8 @@ fn large_blocks(cases: &mut Vec<Case>) {
         ("soft cap", AttentionParams { softcap: 1.5, ..Default::default() }, false),
         ("ALiBi", AttentionParams { max_bias: 8.0, ..Default::default() }, false),
         ("sinks", AttentionParams::default(), true),
+        ("bidirectional", AttentionParams { bidirectional: 1, ..Default::default() }, false),
+        ("chunks of 100", AttentionParams { chunk: 100, ..Default::default() }, false),
     ] {
         for cache in [DType::F16, DType::BF16] {
             let heads = Heads { k: cache, v: cache, ..HEADS };

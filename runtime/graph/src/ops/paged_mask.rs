@@ -7,9 +7,10 @@ use crate::graph::Graph;
 use crate::tensor::{Tensor, TensorDef};
 use llmrt_abi::op::{AttentionParams, PagedMaskParams};
 use llmrt_abi::{DType, Op};
+use std::ops::Range;
 
 impl Graph {
-    /// The mask [n_slots, n_tokens] that [`Graph::attention`] would apply: causal, within the window of `p`.
+    /// The mask [n_slots, n_tokens] that [`Graph::attention`] with these attributes would apply.
     pub fn paged_mask(
         &mut self,
         block_table: Tensor,
@@ -26,6 +27,8 @@ impl Graph {
             window: p.window,
             n_slots: fit(n_slots),
             n_tokens: fit(n_tokens),
+            bidirectional: p.bidirectional,
+            chunk: p.chunk,
         };
         let src = [Some(block_table), Some(seq_lens), Some(query_starts)];
         self.push(Op::PagedMask, &src, &params.to_bytes())
@@ -60,9 +63,10 @@ pub(super) fn check_paging(src: &[Option<&TensorDef>], first: usize) -> Result<(
 fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     let p = PagedMaskParams::from_bytes(params).unwrap_or_default();
     let n_slots = p.n_slots as usize;
+    let reach = Reach { window: p.window, chunk: p.chunk, bidirectional: p.bidirectional != 0 };
     let mut y = vec![f32::NEG_INFINITY; n_slots * p.n_tokens as usize];
     for (token, query) in queries(src, 0, p.n_tokens as usize) {
-        for key in visible_keys(src, 0, query, p.window, p.block_size) {
+        for key in visible_keys(src, 0, query, reach, p.block_size) {
             if let Some(slot) = slot_of(src, 0, query.seq, key, p.block_size, n_slots) {
                 y[token * n_slots + slot] = 0.0;
             }
@@ -71,10 +75,41 @@ fn reference(src: &[Option<&Value>], params: &[u8]) -> Value {
     Value::f32([p.n_slots as u64, p.n_tokens as u64, 1, 1], y)
 }
 
-/// One query: its sequence and its position there.
+/// Which keys of its sequence a query sees, by their positions.
+#[derive(Clone, Copy)]
+pub(super) struct Reach {
+    pub(super) window: u32,
+    pub(super) chunk: u32,
+    pub(super) bidirectional: bool,
+}
+
+impl Reach {
+    /// Positions that a query at `pos` of a sequence of `len` tokens sees; none where `pos` is before the sequence.
+    fn positions(self, pos: i64, len: i64) -> Range<i64> {
+        if pos < 0 {
+            return 0..0;
+        }
+        let window = i64::from(self.window);
+        let (mut start, mut end) = match (self.bidirectional, window) {
+            (false, 0) => (0, pos + 1),
+            (false, _) => (pos - window + 1, pos + 1),
+            (true, 0) => (0, len),
+            (true, _) => (pos - window / 2, pos + window / 2 + 1),
+        };
+        if self.chunk > 0 {
+            let chunk = i64::from(self.chunk);
+            start = start.max(pos / chunk * chunk);
+            end = end.min(pos / chunk * chunk + chunk);
+        }
+        start.max(0)..end.min(len)
+    }
+}
+
+/// One query: its sequence, that one's tokens, and its position there.
 #[derive(Clone, Copy)]
 pub(super) struct Query {
     pub(super) seq: usize,
+    pub(super) len: i64,
     pub(super) pos: i64,
 }
 
@@ -86,22 +121,22 @@ pub(super) fn queries(
 ) -> impl Iterator<Item = (usize, Query)> {
     let (lens, starts) = (check::arg(src, first + 1).ints(), check::arg(src, first + 2).ints());
     lens.iter().zip(ragged::ranges(starts, n_tokens)).enumerate().flat_map(|(seq, (&len, tokens))| {
-        let end = tokens.end as i64;
-        tokens.map(move |t| (t, Query { seq, pos: len as i64 - end + t as i64 }))
+        let (len, end) = (i64::from(len), tokens.end as i64);
+        tokens.map(move |t| (t, Query { seq, len, pos: len - end + t as i64 }))
     })
 }
 
-/// Positions of the keys that a query sees: itself and what came before, within the window and the block table.
+/// Positions of the keys that a query sees and that are in the block table.
 pub(super) fn visible_keys(
     src: &[Option<&Value>],
     first: usize,
     query: Query,
-    window: u32,
+    reach: Reach,
     block_size: u32,
-) -> std::ops::RangeInclusive<i64> {
-    let oldest = if window == 0 { 0 } else { query.pos - window as i64 + 1 };
+) -> Range<i64> {
     let room = (check::arg(src, first).ne[0] as i64).saturating_mul(block_size as i64);
-    oldest.max(0)..=query.pos.min(room - 1)
+    let seen = reach.positions(query.pos, query.len);
+    seen.start..seen.end.min(room)
 }
 
 /// The slot of position `key` of a sequence, if its block is in the table and in the cache.
@@ -123,15 +158,18 @@ pub(super) fn slot_of(
 
 fn cases() -> Vec<Case> {
     let mut cases = vec![];
-    for window in [0, 1, 3, 100] {
-        cases.push(Case::new(format!("three sequences, one empty, window {window}"), |g, ints| {
+    let reaches = [0, 1, 3, 100].map(|window| (window, 0, 0)).into_iter();
+    let both_ways = [(0, 0, 1), (1, 0, 1), (4, 0, 1), (5, 0, 1), (0, 3, 1), (4, 3, 1)];
+    for (window, chunk, bidirectional) in reaches.chain([(0, 1, 0), (0, 4, 0), (2, 4, 0)]).chain(both_ways) {
+        let name = format!("window {window}, chunk {chunk}, bidirectional {bidirectional}");
+        cases.push(Case::new(format!("three sequences, one empty, {name}"), |g, ints| {
             let table = g.input("block_table", DType::I32, &[3, 3]);
             let lens = g.input("seq_lens", DType::I32, &[3]);
             let starts = g.input("query_starts", DType::I32, &[4]);
             ints.push((table, vec![5, 0, 2, 1, 4, 0, 0, 0, 0]));
             ints.push((lens, vec![9, 5, 0]));
             ints.push((starts, vec![0, 1, 6, 6]));
-            let p = AttentionParams { block_size: 4, window, ..Default::default() };
+            let p = AttentionParams { block_size: 4, window, chunk, bidirectional, ..Default::default() };
             g.paged_mask(table, lens, starts, 24, 8, &p);
         }));
     }
@@ -147,5 +185,15 @@ fn cases() -> Vec<Case> {
             g.paged_mask(table, lens, starts, 24, 8, &p);
         }));
     }
+    cases.push(Case::new("bidirectional, more queries than tokens", |g, ints| {
+        let table = g.input("block_table", DType::I32, &[3, 2]);
+        let lens = g.input("seq_lens", DType::I32, &[2]);
+        let starts = g.input("query_starts", DType::I32, &[3]);
+        ints.push((table, vec![5, 0, 2, 1, 4, 0]));
+        ints.push((lens, vec![2, i32::MIN]));
+        ints.push((starts, vec![0, 5, 8]));
+        let p = AttentionParams { block_size: 4, bidirectional: 1, ..Default::default() };
+        g.paged_mask(table, lens, starts, 24, 8, &p);
+    }));
     cases
 }

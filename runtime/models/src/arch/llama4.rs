@@ -1,12 +1,11 @@
 //! Llama 4 (Meta 2025): every fourth layer sees the whole context and does not rotate its heads, whose queries grow with the
-//! logarithm of their positions instead; the others norm heads after they are rotated. Experts, in some models in every second
-//! layer, get inputs times their weights. Up to 8192 tokens: past them the rotated layers would see the chunk of 8192 that a
-//! query is in, for which the op has no window yet.
+//! logarithm of their positions instead; the others see the chunk of 8192 positions that a query is in, and norm heads after
+//! they are rotated. Experts, in some models in every second layer, get inputs times their weights.
 
 use super::Arch;
 use crate::blocks::{attention, attention_temperature, decoder, pre_norm, qkv, rope, swiglu_or_experts};
 use crate::builder::Builder;
-use crate::config::{Config, Gating, Keys, Norm, RopeKind, Temperature, Weighted};
+use crate::config::{AllBut, Config, Gating, Keys, Norm, RopeKind, Temperature, Weighted};
 use crate::error::Result;
 use llmrt_graph::Tensor;
 
@@ -20,8 +19,10 @@ pub(super) const ARCH: Arch = Arch {
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     if keys.optional::<u64>("attention.sliding_window")? != Some(0) {
+        cfg.read_windows(keys, CHUNK, AllBut::LastOf(4))?;
+        cfg.has_chunks = true;
         cfg.set_rope(|il| il % 4 != 3);
-        cfg.attn_temperature = Temperature { scale: 0.1, length: CHUNK, offset: 1.0 };
+        cfg.attn_temperature = Temperature { scale: 0.1, length: CHUNK as f32, offset: 1.0 };
     }
     let n_ff_expert = cfg.layers[0].n_ff_expert;
     if let Some(moe) = &mut cfg.moe {
@@ -32,7 +33,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     Ok(())
 }
 
-const CHUNK: f32 = 8192.0;
+const CHUNK: u32 = 8192;
 
 /// Maverick, known by its experts, has no norms of heads.
 const N_EXPERT_OF_MAVERICK: u64 = 128;

@@ -13,6 +13,7 @@ mod command_r;
 mod deci;
 mod deepseek;
 mod deepseek2;
+mod diffusion;
 mod exaone4;
 mod falcon;
 mod falcon_h1;
@@ -106,6 +107,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("deepseek2", &deepseek2::ARCH),
     ("deepseek2-ocr", &deepseek::DEEPSEEK2_OCR),
     ("dots1", &qwen3moe::DOTS1),
+    ("dream", &diffusion::DREAM),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
     ("exaone", &llama_like::EXAONE),
@@ -144,6 +146,8 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("laguna", &laguna::ARCH),
     ("lfm2", &lfm2::ARCH),
     ("lfm2moe", &lfm2::ARCH),
+    ("llada", &diffusion::LLADA),
+    ("llada-moe", &diffusion::LLADA_MOE),
     ("llama", &llama::ARCH),
     ("llama4", &llama4::ARCH),
     ("maincoder", &hunyuan::MAINCODER),
@@ -192,6 +196,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("qwen3vl", &qwen3vl::ARCH),
     ("qwen3vlmoe", &qwen3moe::QWEN3VLMOE),
     ("refact", &refact::ARCH),
+    ("rnd1", &diffusion::RND1),
     ("rwkv6", &rwkv6::RWKV6),
     ("rwkv6qwen2", &rwkv6::RWKV6_QWEN2),
     ("rwkv7", &rwkv7::RWKV7),

@@ -12,7 +12,7 @@ pub(super) const ARCH: Arch = Arch {
     norm: Norm::Rms,
     rope: RopeKind::Neox,
     config: |cfg, _| {
-        cfg.ffn_scales = true;
+        (cfg.ffn_scales, cfg.classifier.has_softmax) = (true, true);
         Ok(())
     },
     graph,

@@ -11,7 +11,10 @@ pub(super) const ARCH: Arch = Arch {
     has_attention: true,
     norm: Norm::Rms,
     rope: RopeKind::Neox,
-    config: |cfg, keys| cfg.rope.set_sections(keys).map(drop),
+    config: |cfg, keys| {
+        cfg.classifier.has_softmax = true;
+        cfg.rope.set_sections(keys).map(drop)
+    },
     graph: |b| decoder(b, block),
 };
 
@@ -30,7 +33,7 @@ fn talker(b: &mut Builder<'_>) -> Result<Tensor> {
     let x = token_embedding(b)?; // [n_embd, n_tokens]
     let x = b.layers(x, block)?; // [n_embd, n_outputs]
     let x = b.norm("output_norm", x)?;
-    if b.cfg.n_vocab <= N_CODES || !b.has("output.weight") {
+    if !b.gives_logits() || b.cfg.n_vocab <= N_CODES || !b.has("output.weight") {
         return logits(b, x); // [n_vocab, n_outputs]
     }
     let codes = b.linear("output", N_CODES, x)?; // [N_CODES, n_outputs]

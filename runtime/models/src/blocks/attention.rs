@@ -188,10 +188,13 @@ pub(crate) fn attention_to_caches(b: &mut Builder<'_>, q: Tensor) -> Result<Tens
     let layer = b.layer();
     let [k_cache, v_cache] = b.kv_caches_of(layer.cache_of.unwrap_or(b.il()))?;
     let paged = paged(b, layer.window);
+    let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
     let params = AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
         block_size: b.batch.block_size as u32,
-        window: layer.window,
+        window,
+        chunk,
+        bidirectional: u32::from(!b.cfg.is_causal),
         scale: b.cfg.attn_scale,
         softcap: b.cfg.attn_softcap,
         max_bias: b.cfg.alibi_max_bias,

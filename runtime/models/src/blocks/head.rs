@@ -12,8 +12,11 @@ pub(crate) fn head(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     logits(b, x)
 }
 
-/// Logits of normed hidden states, times the model's factor on them.
+/// Logits of normed hidden states, times the model's factor on them. In steps without logits: the hidden states.
 pub(crate) fn logits(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
+    if !b.gives_logits() {
+        return Ok(x);
+    }
     let logits = match b.has("output.weight") {
         true => b.linear("output", b.cfg.n_vocab, x)?,
         false => {

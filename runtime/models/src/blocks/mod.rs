@@ -4,6 +4,7 @@ mod decoder;
 
 mod altup;
 mod attention;
+mod classifier;
 mod delta_net;
 mod embedding;
 mod experts;
@@ -34,6 +35,7 @@ pub(crate) use attention::{
     self_attention, times_each_head,
 };
 pub(crate) use decoder::{attention_between_norms, decoder, parallel, post_norm, pre_norm, sandwich_norm};
+pub(crate) use classifier::classifier;
 pub(crate) use delta_net::delta_net_mixer;
 pub(crate) use embedding::{embedding_of, position_embedding, token_embedding};
 pub(crate) use experts::{Bank, experts, sum_used};

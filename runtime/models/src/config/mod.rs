@@ -5,6 +5,7 @@ mod keys;
 mod loops;
 mod mla;
 mod moe;
+mod pooling;
 mod rope;
 mod rwkv;
 mod scales;
@@ -19,6 +20,7 @@ pub(crate) use loops::MAX_LOOPS;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
+pub use pooling::{Classifier, Pooling};
 pub use rope::{RopeConfig, RopeKind};
 pub use rwkv::RwkvConfig;
 pub use scales::{Scales, Temperature};
@@ -61,6 +63,11 @@ pub struct Config {
     pub attn_scale: f32,
     /// Attention scores become c·tanh(score/c); 0: they stay.
     pub attn_softcap: f32,
+    /// Whether tokens see those before them alone, and not those after them. Then a window reaches half its size to either
+    /// side.
+    pub is_causal: bool,
+    /// Whether a window is the chunk of so many positions that a token is in.
+    pub has_chunks: bool,
     /// Largest bias of ALiBi (arXiv 2108.12409), from which each head's slope follows; 0: no biases.
     pub alibi_max_bias: f32,
     /// Q, K and V are kept within plus and minus this; 0: they stay.
@@ -93,6 +100,10 @@ pub struct Config {
     pub adapters: AdapterConfig,
     /// Layers after which the residual stream starts again (Kimi K3); 0: it does not.
     pub layers_per_residual: usize,
+    /// How the vectors of a text's tokens become one, if the file names it.
+    pub pooling: Option<Pooling>,
+    /// What makes scores of a text's vector.
+    pub classifier: Classifier,
     /// The experts, of models that have some.
     pub moe: Option<MoeConfig>,
     /// Name of the norm before the FFN.
@@ -197,6 +208,8 @@ impl Config {
             rope,
             attn_scale: keys.f32_or_zero("attention.scale", (head_dim_k as f32).sqrt().recip())?,
             attn_softcap: 0.0,
+            is_causal: keys.optional("attention.causal")?.unwrap_or(true),
+            has_chunks: false,
             alibi_max_bias: 0.0,
             clamp_qkv: 0.0,
             attn_temperature: Temperature::default(),
@@ -213,6 +226,8 @@ impl Config {
             rwkv: RwkvConfig::default(),
             adapters: AdapterConfig::default(),
             layers_per_residual: 0,
+            pooling: keys.pooling()?,
+            classifier: keys.classifier()?,
             moe,
             ffn_norm: "ffn_norm",
             ffn_scales: false,

@@ -7,7 +7,7 @@ mod graphs;
 mod hybrid;
 mod numbers;
 
-use crate::{BatchShape, Model, Result, WindowBlocks};
+use crate::{BatchShape, Model, Result, StepOutput, WindowBlocks};
 use llmrt_abi::DType;
 use llmrt_gguf::{Metadata, Value};
 use llmrt_graph::{Shape, tensor::shape};
@@ -263,6 +263,7 @@ const SHAPE: BatchShape = BatchShape {
     n_tokens: 3,
     n_seqs: 2,
     n_outputs: 2,
+    output: StepOutput::Logits,
     max_blocks: 4,
     n_blocks: 6,
     windows: WindowBlocks::All,

@@ -12,8 +12,9 @@ mod create;
 mod progress;
 mod transfer;
 
+use crate::embeddings;
 use crate::page;
-use crate::server::{App, no_embeddings};
+use crate::server::App;
 use axum::routing::{delete, get, head, post};
 use axum::{Json, Router};
 use serde_json::{Value, json};
@@ -29,8 +30,8 @@ pub fn routes() -> Router<Arc<App>> {
         .route("/api/show", post(show::show))
         .route("/api/generate", post(generate::generate))
         .route("/api/chat", post(generate::chat))
-        .route("/api/embed", post(no_embeddings))
-        .route("/api/embeddings", post(no_embeddings))
+        .route("/api/embed", post(embeddings::ollama))
+        .route("/api/embeddings", post(embeddings::ollama_one))
         .route("/api/pull", post(transfer::pull))
         .route("/api/push", post(transfer::push))
         .route("/api/copy", post(transfer::copy))

@@ -3,7 +3,7 @@
 use crate::{Target, accepted, samples};
 use llmrt_abi::DType;
 use llmrt_gguf::Gguf;
-use llmrt_models::{BatchShape, Model, WindowBlocks};
+use llmrt_models::{BatchShape, Model, StepOutput, WindowBlocks};
 
 /// Model metadata and tensor tables, up to the graph.
 pub const TARGET: Target = Target { name: "model", check, seeds };
@@ -23,6 +23,7 @@ pub fn builds(gguf: &Gguf) {
         n_tokens: 7,
         n_seqs: 2,
         n_outputs: 3,
+        output: StepOutput::Logits,
         max_blocks: 4,
         n_blocks: 9,
         windows: WindowBlocks::All,

@@ -64,7 +64,30 @@ fn models_are_listed_and_errors_have_ollamas_form() {
     refused("/api/generate", r#"{"model": "stories", "prompt": "a", "format": "json"}"#, 400, "grammars");
     let large = r#"{"model": "stories", "prompt": "a", "options": {"num_ctx": 99999}}"#;
     refused("/api/generate", large, 400, "--ctx 99999");
-    refused("/api/embed", "{}", 501, "embeddings");
+    refused("/api/embed", "{}", 400, "`model` is missing");
     refused("/api/pull", "{}", 400, "`model` is missing");
     refused("/api/create", r#"{"model": "x", "from": "/etc/passwd", "stream": false}"#, 400, "/etc/passwd");
+}
+
+#[test]
+fn texts_become_vectors_in_both_forms() {
+    let server = Server::start(&[]);
+    let post = |path: &str, body: Value| server.post(path, &body.to_string()).json();
+    let numbers = |value: &Value| -> Vec<f64> {
+        value.as_array().unwrap().iter().map(|x| x.as_f64().unwrap()).collect()
+    };
+    let answer = post("/api/embed", json!({ "model": "stories", "input": ["an old owl", "a fox"] }));
+    let vectors: Vec<Vec<f64>> = answer["embeddings"].as_array().unwrap().iter().map(numbers).collect();
+    assert_eq!(vectors.len(), 2);
+    let length = |v: &[f64]| v.iter().map(|x| x * x).sum::<f64>().sqrt();
+    assert!(vectors.iter().all(|v| (length(v) - 1.0).abs() < 1e-6));
+    assert!(answer["prompt_eval_count"].as_u64().unwrap() > 4 && answer["total_duration"].is_u64());
+    let old =
+        numbers(&post("/api/embeddings", json!({ "model": "stories", "prompt": "a fox" }))["embedding"]);
+    let near = |(a, b): (&f64, &f64)| (a / length(&old) - b).abs() < 1e-6;
+    assert!(old.iter().zip(&vectors[1]).all(near) && old.len() == vectors[1].len());
+    assert_eq!(post("/api/embed", json!({ "model": "stories", "input": [] }))["embeddings"], json!([]));
+    // Texts that are too long are cut.
+    let long = json!({ "model": "stories", "input": "a fox ran ".repeat(400) });
+    assert_eq!(post("/api/embed", long)["prompt_eval_count"], 384);
 }

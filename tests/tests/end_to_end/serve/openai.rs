@@ -137,6 +137,36 @@ fn errors_have_openais_form_and_name_the_field() {
     assert_eq!(server.get(completions).status, 405);
     assert_eq!(server.get("/v1/models/stories").json()["id"], "stories");
     assert_eq!(server.get("/v1/models/x").status, 404);
-    assert_eq!(server.post("/v1/embeddings", "{}").status, 501);
+    refused("/v1/embeddings", "{}", 400, json!("input"));
+    refused("/v1/embeddings", r#"{"input": "a", "dimensions": 9999}"#, 400, json!("dimensions"));
+    let message = refused("/v1/rerank", r#"{"query": "a", "documents": ["b"]}"#, 400, Value::Null);
+    assert!(message.contains("load a reranker"), "{message}");
     assert_eq!(server.post(completions, r#"{"prompt": "a", "max_tokens": 1}"#).status, 200, "still alive");
+}
+
+#[test]
+fn texts_become_vectors_beside_texts_that_are_generated() {
+    let server = Server::start(&["--parallel", "4"]);
+    let embed = |body: Value| server.post("/v1/embeddings", &body.to_string()).json();
+    let one = embed(json!({ "input": "an old owl" }));
+    assert_eq!((&one["object"], &one["data"][0]["object"]), (&json!("list"), &json!("embedding")));
+    let several = embed(json!({ "input": ["a fox", "an old owl"] }));
+    assert_eq!(several["data"][1]["embedding"], one["data"][0]["embedding"]);
+    assert_eq!(several["data"][1]["index"], 1);
+    assert!(several["usage"]["prompt_tokens"].as_u64() > one["usage"]["prompt_tokens"].as_u64());
+    let short = embed(json!({ "input": "an old owl", "dimensions": 8 }));
+    assert_eq!(short["data"][0]["embedding"].as_array().unwrap().len(), 8);
+    let base64 = embed(json!({ "input": "an old owl", "encoding_format": "base64" }));
+    let n = one["data"][0]["embedding"].as_array().unwrap().len();
+    assert_eq!(base64["data"][0]["embedding"].as_str().unwrap().len(), (4 * n).div_ceil(3) * 4);
+    // Texts and vectors share steps.
+    let completion = json!({ "prompt": "Once upon a time", "max_tokens": 24, "temperature": 0 }).to_string();
+    let alone = server.post("/v1/completions", &completion).json()["choices"][0]["text"].clone();
+    std::thread::scope(|scope| {
+        let generated = scope.spawn(|| server.post("/v1/completions", &completion).json());
+        for _ in 0..4 {
+            assert_eq!(embed(json!({ "input": "an old owl" }))["data"], one["data"]);
+        }
+        assert_eq!(generated.join().unwrap()["choices"][0]["text"], alone);
+    });
 }

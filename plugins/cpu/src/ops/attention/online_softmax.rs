@@ -109,7 +109,8 @@ impl ScoreMod<'_> {
         }
         let key = s.load(&array(|j| (first + j) as f32));
         if self.slope != 0.0 {
-            let distance = s.sub(s.splat(self.distance as f32), key);
+            let distance = s.splat(self.distance as f32);
+            let distance = s.max(s.sub(distance, key), s.sub(key, distance));
             score = s.sub(score, s.mul(s.splat(self.slope), distance));
         }
         let masked = s.splat(f32::NEG_INFINITY);

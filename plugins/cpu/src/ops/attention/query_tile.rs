@@ -62,10 +62,10 @@ impl QueryTile<'_> {
         KvTile { start, keys, slots }
     }
 
-    /// The causal mask, and the window's: for each row the first key of the tile that it sees and the one past the last.
+    /// The mask: for each row the first key of the tile that it sees and the one past the last.
     pub fn mask(&self, kv: &KvTile, visible: &mut [[u32; 2]]) {
         for (token, rows) in self.tokens.clone().zip(visible.chunks_exact_mut(self.heads.len())) {
-            let positions = self.paging.visible(self.paging.position(self.seq, token));
+            let positions = self.paging.visible(self.seq, token);
             let clamp = |at: usize| (at.clamp(kv.start, kv.start + KEYS) - kv.start) as u32;
             rows.fill([clamp(positions.start), clamp(positions.end)]);
         }

@@ -115,6 +115,7 @@ fn mixes_on_the_cpu_have_the_bits_of_each_request_alone() {
             preemption: [Preemption::Auto, Preemption::Recompute, Preemption::Swap][below(3)],
             cost: None,
             prefix_cache: below(3) > 0,
+            is_causal: true,
         };
         let mut core = core(runner, &tokenizer, config, [8, 9, 12, 64][below(4)]);
         let mut order: Vec<usize> = (0..requests.len()).collect();

@@ -23,6 +23,9 @@ pub struct Fake {
     pub is_nan: bool,
     /// Whether the next failure takes the caches with it.
     pub loses_caches: bool,
+    pub abilities: Abilities,
+    /// Tokens of the last step.
+    n_tokens: usize,
 }
 
 impl Fake {
@@ -36,7 +39,14 @@ impl Fake {
             max_tokens: usize::MAX,
             is_nan: false,
             loses_caches: false,
+            abilities: Abilities::default(),
+            n_tokens: 0,
         }
+    }
+
+    /// Tokens of the last step.
+    pub fn last_step(&self) -> usize {
+        self.n_tokens
     }
 }
 
@@ -63,6 +73,10 @@ impl Runner for Fake {
         N_VOCAB
     }
 
+    fn abilities(&self) -> Abilities {
+        self.abilities
+    }
+
     fn move_blocks(&mut self, plan: &StepPlan) -> Result<()> {
         plan.swap_out.blocks.iter().for_each(|m| copy(&self.device, &mut self.host, m));
         plan.swap_in.blocks.iter().for_each(|m| copy(&self.host, &mut self.device, m));
@@ -86,6 +100,7 @@ impl Runner for Fake {
             self.device[*slot as usize] = Some((*token, *position));
         }
         (self.n_rows, self.logits) = (b.n_outputs(), Vec::new());
+        self.n_tokens = b.n_tokens();
         for id in &b.output_ids {
             let seq = b.query_starts[1..].iter().position(|end| id < end).expect("a sequence of each token");
             let table = &b.paged[0].block_table[seq * b.max_blocks..][..b.max_blocks];

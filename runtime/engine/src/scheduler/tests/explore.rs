@@ -56,6 +56,7 @@ pub fn setting() -> Setting {
         preemption: Preemption::Auto,
         cost: None,
         prefix_cache: false,
+        is_causal: true,
     };
     let requests = vec![
         request(0, &[1, 2, 3], 2),

@@ -31,6 +31,7 @@ fn walk(seed: u64, n_events: usize) -> World {
         preemption: [Preemption::Auto, Preemption::Recompute, Preemption::Swap][chance.below(3)],
         cost: chance.one_in(2).then_some(PreemptionCost { ns_per_block: 5, ns_per_token: 4 }),
         prefix_cache: !chance.one_in(4),
+        is_causal: true,
     };
     let (n_blocks, n_host) = (6 + chance.below(20), chance.below(12));
     let windows = [&[][..], &[5], &[3, 9]][chance.below(3)];

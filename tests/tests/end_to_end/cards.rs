@@ -1,0 +1,64 @@
+//! Every architecture on simulated cards of NVIDIA and Ascend: llama.cpp's logits, and at each position the CPU's most likely
+//! token, whether ops fall back or not. Nothing here shows what a real card does.
+
+use llmrt_tests::build::{llmrt, succeed};
+use llmrt_tests::fixtures::{compared, tokens};
+use llmrt_tests::{ascend, f32s, nmse, nvidia};
+use std::process::Command;
+
+/// Cards round as the CPU does; GELU is a table in llama.cpp.
+const LIMIT: f64 = 1e-6;
+
+#[test]
+fn every_architecture_gives_the_stored_logits_on_nvidias_cards() {
+    let (plugin, libraries) = nvidia::built();
+    check("cuda", || {
+        let mut command = llmrt(["--backend", "cuda", "--plugin"]);
+        command.arg(plugin).env("LLMRT_CUDA_LIB_DIR", libraries);
+        command
+    });
+}
+
+#[test]
+fn every_architecture_gives_the_stored_logits_on_ascends_cards() {
+    let (plugin, libraries) = ascend::built();
+    check("cann", || {
+        let mut command = llmrt(["--backend", "cann", "--plugin"]);
+        command.arg(plugin).env("LLMRT_CANN_LIB_DIR", libraries).env("LLMRT_CANN_SIM", "soc=Ascend910B3");
+        command
+    });
+}
+
+/// A prompt of 30 tokens, then single ones. Most of each model is on the card.
+fn check(backend: &str, command: impl Fn() -> Command) {
+    let dir = tempfile::tempdir().unwrap();
+    let out = dir.path().join("logits");
+    for (model, stored) in compared() {
+        let stored = f32s(&std::fs::read(stored).unwrap());
+        let mut eval = command();
+        eval.args(["-v", "eval", "--logits", "all", "--chunks", "30,1", "-m"]).arg(&model);
+        let ran = succeed(eval.arg("--tokens-file").arg(tokens()).arg("--logits-out").arg(&out));
+        let stderr = String::from_utf8_lossy(&ran.stderr);
+        let (on_card, on_cpu) = (n_nodes(&stderr, backend), n_nodes(&stderr, "cpu"));
+        let logits = f32s(&std::fs::read(&out).unwrap());
+        let (name, error) = (model.file_stem().unwrap().to_string_lossy(), nmse(&logits, &stored));
+        println!("{name:<24} NMSE {error:.1e}, {on_card} nodes on the card, {on_cpu} on the CPU");
+        assert!(error <= LIMIT, "{name} on {backend}: NMSE {error}");
+        assert!(on_card > on_cpu, "{name} on {backend}: {on_card} nodes on the card, {on_cpu} on the CPU");
+        let n_vocab = stored.len() / 48;
+        let best = |logits: &[f32]| -> Vec<usize> {
+            logits
+                .chunks_exact(n_vocab)
+                .map(|row| (0..n_vocab).fold(0, |b, i| if row[i] > row[b] { i } else { b }))
+                .collect()
+        };
+        assert_eq!(best(&logits), best(&stored), "{name} on {backend}");
+    }
+}
+
+/// Nodes of a device in the last report of placement.
+fn n_nodes(stderr: &str, device: &str) -> usize {
+    let row = stderr.lines().rfind(|line| line.trim_start().starts_with(&format!("{device} ")));
+    let words = row.map(|row| row.split_whitespace().collect::<Vec<_>>()).unwrap_or_default();
+    words.get(1).and_then(|n| n.parse().ok()).unwrap_or(0)
+}
