@@ -142,6 +142,24 @@ params! {
         /// Positions of a chunk: queries see keys of their own chunk only; 0: none.
         chunk: u32,
     }
+    /// Attributes of `paged_scores`.
+    PagedScoresParams "llmrt_p_paged_scores" {
+        /// Tokens in one block of the cache.
+        block_size: u32,
+        /// Positions for each key: key i is at position (i + 1)·stride - 1; 0 means 1.
+        stride: u32,
+        /// 1: a score for each head; 0: their weighted sum.
+        by_head: u32,
+    }
+    /// Attributes of `sparse_attention`.
+    SparseAttentionParams "llmrt_p_sparse_attention" {
+        /// KV heads; a multiple of them are query heads.
+        n_kv_heads: u32,
+        /// Tokens in one block of the cache.
+        block_size: u32,
+        /// Factor on q·k.
+        scale: f32,
+    }
     /// Attributes of `glu`.
     GluParams "llmrt_p_glu" {
         /// Activation of the gate: 0 silu, 1 gelu (tanh form), 2 relu, 3 gelu (erf form), 4 sigmoid, 5 gelu (x·sigmoid(1.702x)), 6 gpt-oss.
@@ -474,6 +492,11 @@ params! {
         /// 0 means 1. Those before the first token are zeros; of no tokens, the first is the one that was given.
         n_states: u32,
     }
+    /// Attributes of `token_windows`.
+    TokenWindowsParams "llmrt_p_token_windows" {
+        /// What stands before the first token of a sequence without a state.
+        fill: f32,
+    }
     /// Attributes of `gated_linear_attn`.
     GatedLinearAttnParams "llmrt_p_gated_linear_attn" {
         /// Factor on the result.
@@ -554,6 +577,8 @@ ops! {
     MoeWeights = 28, "moe_weights", 2..=2, "llmrt_p_moe_weights", "router logits [n_expert, n_tokens], ids [n_used, n_tokens]: weights [1, n_used, n_tokens]";
     SumRows = 29, "sum_rows", 1..=1, "", "sum of each row";
     Copy = 30, "copy", 1..=1, "llmrt_p_copy", "a contiguous copy, converted to the result's dtype; integers saturate, NaN becomes 0";
+    PagedScores = 31, "paged_scores", 5..=6, "llmrt_p_paged_scores", "q, K cache, block table, sequence lengths, query starts, weights of heads: how well each key of a paged cache suits each query";
+    SparseAttention = 32, "sparse_attention", 7..=8, "llmrt_p_sparse_attention", "q, K cache, V cache, block table, sequence lengths, query starts, positions, sinks: attention to keys at these positions of a paged cache";
     Abs = 40, "abs", 1..=1, "", "|x|";
     Sgn = 41, "sgn", 1..=1, "", "-1, 0 or 1 by the sign of x";
     Neg = 42, "neg", 1..=1, "", "-x";
@@ -628,6 +653,7 @@ ops! {
     GatedDeltaNet = 155, "gated_delta_net", 6..=8, "llmrt_p_states", "q, k, v, g, beta, state: its outputs and then its states; with ids and query starts, of sequences of different lengths";
     SolveTri = 156, "solve_tri", 2..=2, "", "a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b";
     SsmConvRagged = 157, "ssm_conv_ragged", 5..=5, "", "x [n_inner, n_tokens], kernel [k, n_inner], states [n_inner, k - 1, n_slots], ids, query starts: causal convolution of sequences of different lengths, its outputs and then its states";
+    TokenWindows = 158, "token_windows", 4..=4, "llmrt_p_token_windows", "x [n, n_tokens], states [n, n_rows - 1, n_slots], ids, query starts: of each token its row and those before it, and then the states";
 }
 
 impl Op {

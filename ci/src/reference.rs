@@ -12,7 +12,8 @@ pub fn reference(dir: &str, names: &[&str]) -> Result<(), String> {
     write_models(&models)?;
     for name in self::names(&folder(), "txt")? {
         let Some(kind) = results(&folder().join(format!("{name}.txt")))? else { continue };
-        let out = folder().join(format!("{name}.{kind}.f32"));
+        let ending = if kind == "flash" { "logits" } else { kind };
+        let out = folder().join(format!("{name}.{ending}.f32"));
         let is_meant = if names.is_empty() { !out.exists() } else { names.contains(&name.as_str()) };
         if is_meant {
             let mut compute = Command::new(&program);
@@ -54,12 +55,9 @@ pub fn names(dir: &Path, ending: &str) -> Result<Vec<String>, String> {
 /// What a description's line `results` names; `None`: nothing.
 fn results(file: &Path) -> Result<Option<&'static str>, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
-    let has = |results| text.lines().any(|line| line.trim() == results);
-    Ok(match () {
-        () if has("results none") => None,
-        () if has("results embeddings") => Some("embeddings"),
-        () => Some("logits"),
-    })
+    let has = |results: &&str| text.lines().any(|line| line.trim() == format!("results {results}"));
+    let kind = ["none", "embeddings", "flash"].into_iter().find(has).unwrap_or("logits");
+    Ok(Some(kind).filter(|kind| *kind != "none"))
 }
 
 /// `peer/reference.c`, linked with the library that `cargo ci peer DIR` built last.

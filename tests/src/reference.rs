@@ -5,6 +5,7 @@ use llmrt_gguf::Gguf;
 use llmrt_graph::ops::value::Value;
 use llmrt_graph::reference::{self, Memory};
 use llmrt_graph::{Graph, Kind, Tensor};
+use llmrt_models::config::MAX_NGRAM;
 use llmrt_models::{BatchShape, Input, Model, ModelGraph, StepOutput, WindowBlocks};
 use std::path::Path;
 
@@ -37,7 +38,8 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
 
     let mut all = vec![];
     for (step, chunk) in tokens.chunks_exact(n_tokens).enumerate() {
-        set_inputs(&graph, &inputs, &mut memory, (step * n_tokens) as i32, chunk);
+        let rows = ngram_rows(&model, &tokens[..(step + 1) * n_tokens], n_tokens);
+        set_inputs(&graph, &inputs, &mut memory, (step * n_tokens) as i32, chunk, &rows);
         reference::run(&graph, &mut memory).unwrap();
         all.extend_from_slice(memory.get(&graph, logits).unwrap().floats());
     }
@@ -53,13 +55,31 @@ fn weights(graph: &Graph, file: &Gguf, bytes: &[u8]) -> Memory {
     memory
 }
 
+/// What the last `n` of these tokens hash to with those before them.
+fn ngram_rows(model: &Model, tokens: &[i32], n: usize) -> Vec<i32> {
+    let of_token = |i: usize| {
+        let before: Vec<i32> =
+            (1..MAX_NGRAM).map(|back| i.checked_sub(back).map_or(-1, |i| tokens[i])).collect();
+        model.config.ngrams.rows(tokens[i], &before).collect::<Vec<_>>()
+    };
+    (tokens.len() - n..tokens.len()).flat_map(of_token).collect()
+}
+
 /// `chunk` follows `past` tokens of sequence 0; sequence 1 is not in use.
-fn set_inputs(graph: &Graph, inputs: &[(Input, Tensor)], memory: &mut Memory, past: i32, chunk: &[i32]) {
+fn set_inputs(
+    graph: &Graph,
+    inputs: &[(Input, Tensor)],
+    memory: &mut Memory,
+    past: i32,
+    chunk: &[i32],
+    ngram_rows: &[i32],
+) {
     let n = chunk.len() as i32;
     let block_size = BLOCK_SIZE as i32;
     let slot = |pos: i32| BLOCKS[(pos / block_size) as usize] * block_size + pos % block_size;
     let values = |input| match input {
         Input::Tokens => chunk.to_vec(),
+        Input::NgramRows(_) => ngram_rows.to_vec(),
         Input::Positions => (past..past + n).collect(),
         Input::Slots(_) => (past..past + n).map(slot).collect(),
         Input::BlockTable(_) => [BLOCKS, [0; 3]].concat(),

@@ -849,6 +849,8 @@ typedef struct llmrt_collective_vt {
 #define LLMRT_OP_MOE_WEIGHTS 28 /* router logits [n_expert, n_tokens], ids [n_used, n_tokens]: weights [1, n_used, n_tokens] (sources: 2; llmrt_p_moe_weights) */
 #define LLMRT_OP_SUM_ROWS 29 /* sum of each row (sources: 1; no params) */
 #define LLMRT_OP_COPY 30 /* a contiguous copy, converted to the result's dtype; integers saturate, NaN becomes 0 (sources: 1; llmrt_p_copy) */
+#define LLMRT_OP_PAGED_SCORES 31 /* q, K cache, block table, sequence lengths, query starts, weights of heads: how well each key of a paged cache suits each query (sources: 5 to 6; llmrt_p_paged_scores) */
+#define LLMRT_OP_SPARSE_ATTENTION 32 /* q, K cache, V cache, block table, sequence lengths, query starts, positions, sinks: attention to keys at these positions of a paged cache (sources: 7 to 8; llmrt_p_sparse_attention) */
 #define LLMRT_OP_ABS 40 /* |x| (sources: 1; no params) */
 #define LLMRT_OP_SGN 41 /* -1, 0 or 1 by the sign of x (sources: 1; no params) */
 #define LLMRT_OP_NEG 42 /* -x (sources: 1; no params) */
@@ -923,6 +925,7 @@ typedef struct llmrt_collective_vt {
 #define LLMRT_OP_GATED_DELTA_NET 155 /* q, k, v, g, beta, state: its outputs and then its states; with ids and query starts, of sequences of different lengths (sources: 6 to 8; llmrt_p_states) */
 #define LLMRT_OP_SOLVE_TRI 156 /* a [n, n] lower triangular, b [k, n]: x [k, n] with a x = b (sources: 2; no params) */
 #define LLMRT_OP_SSM_CONV_RAGGED 157 /* x [n_inner, n_tokens], kernel [k, n_inner], states [n_inner, k - 1, n_slots], ids, query starts: causal convolution of sequences of different lengths, its outputs and then its states (sources: 5; no params) */
+#define LLMRT_OP_TOKEN_WINDOWS 158 /* x [n, n_tokens], states [n, n_rows - 1, n_slots], ids, query starts: of each token its row and those before it, and then the states (sources: 4; llmrt_p_token_windows) */
 
 /* Params of ops. A byte that is not zero past the fields of this header is an attribute of a newer host: refuse the
  * node (LLMRT_REASON_PARAM). */
@@ -1018,6 +1021,26 @@ typedef struct llmrt_p_paged_mask {
   /* Positions of a chunk: queries see keys of their own chunk only; 0: none. */
   uint32_t chunk;
 } llmrt_p_paged_mask;
+
+/* Attributes of `paged_scores`. */
+typedef struct llmrt_p_paged_scores {
+  /* Tokens in one block of the cache. */
+  uint32_t block_size;
+  /* Positions for each key: key i is at position (i + 1)·stride - 1; 0 means 1. */
+  uint32_t stride;
+  /* 1: a score for each head; 0: their weighted sum. */
+  uint32_t by_head;
+} llmrt_p_paged_scores;
+
+/* Attributes of `sparse_attention`. */
+typedef struct llmrt_p_sparse_attention {
+  /* KV heads; a multiple of them are query heads. */
+  uint32_t n_kv_heads;
+  /* Tokens in one block of the cache. */
+  uint32_t block_size;
+  /* Factor on q·k. */
+  float scale;
+} llmrt_p_sparse_attention;
 
 /* Attributes of `glu`. */
 typedef struct llmrt_p_glu {
@@ -1380,6 +1403,12 @@ typedef struct llmrt_p_states {
   /* States of each sequence in the result: the one after the last token, then those before, one token back each; 0 means 1. Those before the first token are zeros; of no tokens, the first is the one that was given. */
   uint32_t n_states;
 } llmrt_p_states;
+
+/* Attributes of `token_windows`. */
+typedef struct llmrt_p_token_windows {
+  /* What stands before the first token of a sequence without a state. */
+  float fill;
+} llmrt_p_token_windows;
 
 /* Attributes of `gated_linear_attn`. */
 typedef struct llmrt_p_gated_linear_attn {

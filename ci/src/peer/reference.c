@@ -1,7 +1,7 @@
 // Computes the logits, or the embeddings of each token, of a model with llama.cpp's library: one sequence in one batch, one
-// thread, F32 cache, no flash attention. Of a model with an encoder and a decoder both take the tokens.
+// thread, F32 cache, no flash attention but for `flash`, which are logits. Of a model with an encoder and a decoder both take the tokens.
 //
-// reference MODEL TOKENS OUT logits|embeddings
+// reference MODEL TOKENS OUT logits|flash|embeddings
 
 #include "llama.h"
 
@@ -22,7 +22,7 @@ static void quiet(enum ggml_log_level level, const char *text, void *data) {
 }
 
 int main(int argc, char **argv) {
-    if (argc != 5) return fail("expected MODEL TOKENS OUT logits|embeddings", "arguments");
+    if (argc != 5) return fail("expected MODEL TOKENS OUT logits|flash|embeddings", "arguments");
     const bool embeddings = !strcmp(argv[4], "embeddings");
     llama_log_set(quiet, NULL);
 
@@ -48,7 +48,7 @@ int main(int argc, char **argv) {
     cp.n_ctx = cp.n_batch = cp.n_ubatch = n;
     cp.n_threads = cp.n_threads_batch = 1;
     cp.type_k = cp.type_v = GGML_TYPE_F32;
-    cp.flash_attn_type = LLAMA_FLASH_ATTN_TYPE_DISABLED;
+    cp.flash_attn_type = strcmp(argv[4], "flash") ? LLAMA_FLASH_ATTN_TYPE_DISABLED : LLAMA_FLASH_ATTN_TYPE_ENABLED;
     cp.embeddings = embeddings;
     cp.pooling_type = LLAMA_POOLING_TYPE_NONE;
     struct llama_context *context = llama_init_from_model(model, cp);

@@ -56,6 +56,8 @@ pub struct Scratch {
     pub columns: Vec<crate::ops::Column>,
     /// First query of each sequence, in order.
     pub starts: Arena,
+    /// Slots of the keys that a query chose.
+    pub slots: Arena,
     /// More floats, for attention and rope.
     pub floats: [Arena; 6],
 }

@@ -11,12 +11,16 @@ use crate::kv::pools::CachePools;
 use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId};
 use llmrt_models::Input;
+use llmrt_models::config::{MAX_NGRAM, NgramConfig};
+use std::borrow::Cow;
 
 /// The tokens of one step, those of one sequence beside each other. Indices are i32, the type of graph inputs.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct Batch {
     /// Token ids, `[n_tokens]`.
     pub tokens: Vec<i32>,
+    /// The tokens before each in its sequence, the nearest first, -1 where there is none, `[MAX_NGRAM - 1, n_tokens]`.
+    pub before: Vec<i32>,
     /// Each token's position in its sequence, `[n_tokens]`.
     pub positions: Vec<i32>,
     /// Where keys and values are: in the caches of layers that see whole contexts first, then in those of each window.
@@ -109,10 +113,23 @@ impl Batch {
         self.output_ids.len()
     }
 
-    /// What an input of the graph reads. Caches whose window has no blocks of its own have those of whole contexts.
-    pub(crate) fn array(&self, input: Input) -> &[i32] {
+    /// What an input of the graph of a model with these n-grams reads.
+    pub(crate) fn values(&self, input: Input, ngrams: &NgramConfig) -> Cow<'_, [i32]> {
+        match input {
+            Input::NgramRows(_) => {
+                let tokens = self.tokens.iter().zip(self.before.chunks_exact(MAX_NGRAM - 1));
+                tokens.flat_map(|(&token, before)| ngrams.rows(token, before)).collect()
+            }
+            _ => Cow::Borrowed(self.array(input)),
+        }
+    }
+
+    /// What an input of the graph reads that is one of the batch's arrays. Caches whose window has no blocks of its own have those of whole contexts.
+    fn array(&self, input: Input) -> &[i32] {
         match input {
             Input::Tokens => &self.tokens,
+            // Not an array of the batch.
+            Input::NgramRows(_) => &[],
             Input::Positions => &self.positions,
             Input::Slots(window) => self.paged_of(window).map_or(&[], |paged| &paged.slots),
             Input::BlockTable(window) => self.paged_of(window).map_or(&[], |paged| &paged.block_table),
@@ -154,6 +171,8 @@ impl Batch {
                 let slot = table.slot(position, block_size);
                 paged.slots.push(slot.ok_or(Error::NoSlot { id, position })?);
             }
+            let before = |back: usize| seq.tokens().get(position.checked_sub(back)?);
+            self.before.extend((1..MAX_NGRAM).map(|back| before(back).map_or(-1, |&token| token as i32)));
             self.positions.push(index(position));
             self.tokens.push(i32::try_from(token).map_err(|_| Error::BadToken { id, token, position })?);
         }

@@ -7,6 +7,7 @@ use crate::sampler::Candidate;
 use bytemuck::Pod;
 use llmrt_graph::Tensor;
 use llmrt_host::sched::executor::{Executor, Program};
+use llmrt_models::config::NgramConfig;
 use llmrt_models::{BatchShape, Input, Model};
 use std::borrow::Cow;
 use std::ops::Range;
@@ -31,6 +32,7 @@ impl StepShape {
 pub(crate) struct StepProgram {
     pub program: Program,
     inputs: Vec<(Input, Tensor)>,
+    ngrams: NgramConfig,
     logits: Tensor,
     picked: Option<Picked>,
 }
@@ -64,7 +66,13 @@ impl StepProgram {
         let mut graph = step.graph;
         let picked = (shape.n_picked > 0).then(|| Picked::new(&mut graph, step.logits, shape.n_picked));
         let program = Program::new(graph.finish().map_err(llmrt_models::Error::from)?);
-        Ok(StepProgram { program, inputs: step.inputs, logits: step.logits, picked })
+        Ok(StepProgram {
+            program,
+            inputs: step.inputs,
+            ngrams: model.config.ngrams.clone(),
+            logits: step.logits,
+            picked,
+        })
     }
 
     /// Whether it picks the largest logits.
@@ -82,7 +90,7 @@ impl StepProgram {
 
     /// Computes a batch of its shape.
     pub fn run(&self, executor: &mut Executor, batch: &Batch) -> Result<()> {
-        let inputs = inputs(&self.inputs, batch);
+        let inputs = inputs(&self.inputs, &self.ngrams, batch);
         Ok(executor.run(&self.program, &borrowed(&inputs))?)
     }
 
@@ -171,9 +179,13 @@ impl Reader<'_> {
 }
 
 /// The graph's inputs with the bytes of a batch.
-pub(crate) fn inputs(inputs: &[(Input, Tensor)], batch: &Batch) -> Vec<(Tensor, Vec<u8>)> {
+pub(crate) fn inputs(
+    inputs: &[(Input, Tensor)],
+    ngrams: &NgramConfig,
+    batch: &Batch,
+) -> Vec<(Tensor, Vec<u8>)> {
     let bytes = |ints: &[i32]| ints.iter().flat_map(|i| i.to_ne_bytes()).collect::<Vec<u8>>();
-    inputs.iter().map(|&(input, t)| (t, bytes(batch.array(input)))).collect()
+    inputs.iter().map(|&(input, t)| (t, bytes(&batch.values(input, ngrams)))).collect()
 }
 
 /// The same, borrowed.

@@ -132,6 +132,7 @@ from_value! {
     &'a [String], "array of str", |v| match v { Value::Array(Array::String(s)) => Some(s), _ => None };
     Vec<f32>, "array of numbers", |v| match v { Value::Array(a) => a.to_f32s(), _ => None };
     Vec<i32>, "array of integers that fit i32", |v| match v { Value::Array(a) => a.to_ints(), _ => None };
+    Vec<u64>, "array of integers that fit u64", |v| match v { Value::Array(a) => a.to_ints(), _ => None };
     Vec<u32>, "array of integers that fit u32", |v| match v { Value::Array(a) => a.to_ints(), _ => None };
     Vec<bool>, "array of bool", |v| match v { Value::Array(Array::Bool(b)) => Some(b.clone()), _ => None };
 }

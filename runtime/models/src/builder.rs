@@ -2,7 +2,7 @@
 
 use crate::batch::{BatchShape, ModelGraph, StepOutput};
 use crate::cache::{CacheGroup, PagedLayer, StateTensor};
-use crate::config::{Config, LayerConfig, Norm};
+use crate::config::{Config, LayerConfig, MlaConfig, Norm};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use crate::spec::ModelSpec;
@@ -75,6 +75,19 @@ impl<'a> Builder<'a> {
         }
     }
 
+    /// Adds the layer at hand to the group of indexers' keys, with rows of `n` elements.
+    pub fn add_index(&mut self, n: u64) {
+        let il = self.il();
+        let known = self.caches.iter_mut().find_map(|cache| match cache {
+            CacheGroup::Index { layers } => Some(layers),
+            _ => None,
+        });
+        match known {
+            Some(layers) => layers.push((il, n)),
+            None => self.caches.push(CacheGroup::Index { layers: vec![(il, n)] }),
+        }
+    }
+
     /// The states of the layer at hand, each [row, n_state_slots].
     pub fn states<const N: usize>(&mut self, tensors: [StateTensor; N]) -> [Tensor; N] {
         let (il, n_slots) = (self.il(), self.batch.n_state_slots);
@@ -129,6 +142,14 @@ impl<'a> Builder<'a> {
     /// Numbers of the layer at hand.
     pub fn layer(&self) -> &'a LayerConfig {
         &self.cfg.layers[self.il()]
+    }
+
+    /// Sizes of latent attention in the layer at hand.
+    pub fn mla(&self) -> &'a MlaConfig {
+        match self.layer().window {
+            0 => &self.cfg.mla,
+            _ => self.cfg.windowed_mla.as_ref().unwrap_or(&self.cfg.mla),
+        }
     }
 
     /// In the last layer, the rows whose logits are requested; before it all rows are needed, as keys and values.

@@ -15,6 +15,11 @@ pub enum CacheGroup {
         /// Tokens that attention sees, the query included; 0: all. Blocks before a window are not read again.
         window: u32,
     },
+    /// A row of the keys that an indexer scores for each token, addressed as `Paged`: states `blk.N.index_cache`.
+    Index {
+        /// The layers, and elements of their rows.
+        layers: Vec<(usize, u64)>,
+    },
     /// States of fixed size for each sequence, passed from token to token: F32 states `blk.N.NAME` of rows by slot. A step
     /// reads one slot of a sequence and writes another, so that it can be repeated.
     Recurrent {
@@ -57,12 +62,17 @@ pub enum ValueRows {
 impl CacheGroup {
     /// Bytes that one token takes in all layers, in caches of these types.
     pub fn bytes_per_token(&self, k_type: DType, v_type: DType) -> u64 {
-        let CacheGroup::Paged { layers, .. } = self else { return 0 };
         let row = |dtype: DType, n: u64| dtype.row_bytes(n).unwrap_or(u64::MAX);
-        let bytes = layers.iter().map(|layer| match layer.v {
+        let of_layer = |layer: &PagedLayer| match layer.v {
             ValueRows::Own(v_row) => row(k_type, layer.k_row).saturating_add(row(v_type, v_row)),
             ValueRows::ViewOfK(_) => row(k_type, layer.k_row),
-        });
-        bytes.fold(0, u64::saturating_add)
+        };
+        match self {
+            CacheGroup::Paged { layers, .. } => layers.iter().map(of_layer).fold(0, u64::saturating_add),
+            CacheGroup::Index { layers } => {
+                layers.iter().map(|&(_, n)| row(k_type, n)).fold(0, u64::saturating_add)
+            }
+            CacheGroup::Recurrent { .. } => 0,
+        }
     }
 }

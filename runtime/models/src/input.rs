@@ -8,6 +8,9 @@ use crate::batch::BatchShape;
 pub enum Input {
     /// `[n_tokens]`: token ids.
     Tokens,
+    /// `[n_rows, n_tokens]`: rows of a table of n-grams, so many for each token: what its tokens hash to
+    /// ([`NgramConfig::rows`](crate::config::NgramConfig::rows)).
+    NgramRows(u32),
     /// `[n_tokens]`: position of each token in its sequence.
     Positions,
     /// `[n_tokens]`: where in the caches with this window each token goes; outside them: nowhere.
@@ -31,6 +34,7 @@ impl Input {
     pub fn dims(self, shape: &BatchShape) -> Vec<u64> {
         match self {
             Input::Tokens | Input::Positions | Input::Slots(_) => vec![shape.n_tokens],
+            Input::NgramRows(n_rows) => vec![n_rows.into(), shape.n_tokens],
             Input::BlockTable(_) => vec![shape.max_blocks, shape.n_seqs],
             Input::SeqLens => vec![shape.n_seqs],
             Input::QueryStarts => vec![shape.n_seqs + 1],
@@ -45,6 +49,7 @@ impl Input {
             |name: &str, window| if window == 0 { name.into() } else { format!("{name}.{window}") };
         match self {
             Input::Tokens => "tokens".into(),
+            Input::NgramRows(_) => "ngram_rows".into(),
             Input::Positions => "positions".into(),
             Input::Slots(window) => of_window("slots", window),
             Input::BlockTable(window) => of_window("block_table", window),

@@ -73,7 +73,7 @@ impl ModelSpec {
     pub fn windows(&self) -> Vec<u32> {
         let window = |group: &CacheGroup| match group {
             CacheGroup::Paged { window, .. } => *window,
-            CacheGroup::Recurrent { .. } => 0,
+            CacheGroup::Index { .. } | CacheGroup::Recurrent { .. } => 0,
         };
         let windows: BTreeSet<u32> = self.caches.iter().map(window).filter(|window| *window > 0).collect();
         windows.into_iter().collect()
@@ -92,6 +92,10 @@ impl ModelSpec {
                             states.insert(format!("blk.{}.v_cache", layer.il), kind);
                         }
                     }
+                }
+                CacheGroup::Index { layers } => {
+                    let kind = CacheKind::Paged { window: 0 };
+                    states.extend(layers.iter().map(|(il, _)| (format!("blk.{il}.index_cache"), kind)));
                 }
                 CacheGroup::Recurrent { layers, tensors } => {
                     let names = layers

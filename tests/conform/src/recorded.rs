@@ -93,6 +93,7 @@ pub fn integers(
     let positions: Vec<i32> = (n_before..n_before + n_tokens).map(|p| p as i32).collect();
     let values = |input: Input, t: Tensor| match input {
         Input::Tokens => tokens.to_vec(),
+        Input::NgramRows(_) => vec![0; step.graph.def(t).n_elems() as usize],
         Input::Positions | Input::Slots(_) => positions.clone(),
         Input::BlockTable(_) => (0..step.graph.ne(t)[0] as i32).collect(),
         Input::SeqLens => vec![(n_before + n_tokens) as i32],

@@ -51,7 +51,7 @@ fn model(text: &str) -> Result<Vec<u8>, String> {
         let read = match words[..] {
             [] => Ok(()),
             [first, ..] if first.starts_with('#') => Ok(()),
-            ["results", "logits" | "embeddings" | "none"] => Ok(()),
+            ["results", "logits" | "flash" | "embeddings" | "none"] => Ok(()),
             ["tensor", name, ref rest @ ..] => add(&mut tensors, name, rest),
             [key, kind, ref values @ ..] => value(kind, values).map(|value| metadata.set(key, value)),
             _ => Err("expected a key, its type and its value".into()),
@@ -95,6 +95,7 @@ fn value(kind: &str, values: &[&str]) -> Result<Value, String> {
     let array = match kind {
         "[str]" | "str" => Array::String(parsed(values)?),
         "[u32]" | "u32" => Array::U32(parsed(values)?),
+        "[u64]" | "u64" => Array::U64(parsed(values)?),
         "[i32]" | "i32" => Array::I32(parsed(values)?),
         "[f32]" | "f32" => Array::F32(parsed(values)?),
         "[bool]" | "bool" => Array::Bool(parsed(values)?),
@@ -106,6 +107,7 @@ fn value(kind: &str, values: &[&str]) -> Result<Value, String> {
     let one = match array {
         Array::String(x) if x.len() == 1 => Value::String(x[0].clone()),
         Array::U32(x) if x.len() == 1 => Value::U32(x[0]),
+        Array::U64(x) if x.len() == 1 => Value::U64(x[0]),
         Array::I32(x) if x.len() == 1 => Value::I32(x[0]),
         Array::F32(x) if x.len() == 1 => Value::F32(x[0]),
         Array::Bool(x) if x.len() == 1 => Value::Bool(x[0]),

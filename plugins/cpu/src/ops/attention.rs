@@ -5,9 +5,9 @@
 //! when one long sequence decodes, they are cut by depth, too: at KV splits, which are merged in order. What a query computes
 //! depends on its own position alone: neither on the tile it is in nor on how a prompt was cut.
 
-mod query_tile;
+pub mod query_tile;
 
-mod attend;
+pub mod attend;
 pub mod online_softmax;
 mod parts;
 mod scores;
@@ -74,6 +74,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
             heads,
             tokens,
             positions,
+            chosen: None,
         };
         attend::attend(&tile, parts.as_ref().map(|parts| Part { parts, split }), w.scratch);
     }

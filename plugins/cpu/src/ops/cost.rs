@@ -7,7 +7,8 @@ use llmrt_plugin::{NodeView, Op};
 pub fn is_small(a: &Args) -> bool {
     const FEW: usize = 4096;
     match a.op {
-        Op::MulMat | Op::MulMatId | Op::OutProd | Op::Attention | Op::AttentionContiguous => false,
+        Op::MulMat | Op::MulMatId | Op::OutProd => false,
+        Op::Attention | Op::AttentionContiguous | Op::SparseAttention | Op::PagedScores => false,
         Op::Conv1d | Op::Conv2d | Op::Conv3d | Op::ConvTranspose1d | Op::ConvTranspose2d => false,
         // Only the rows are touched, not the whole cache.
         Op::SetRows => a.src[1].is_none_or(|rows| rows.n_elems() <= FEW),
@@ -26,6 +27,8 @@ pub fn work(node: &NodeView<'_>) -> u64 {
         (Some(Op::ConvTranspose2d), Some(kernel)) => kernel.ne()[3] as u64,
         // Keys are counted as if the text were short: how long it is, is not known before the run.
         (Some(Op::Attention), _) => 64,
+        (Some(Op::SparseAttention), _) => node.src(6).map_or(0, |positions| 2 * positions.ne()[0] as u64),
+        (Some(Op::PagedScores), Some(q)) => product(&q.ne()[..2]),
         (Some(Op::OutProd), Some(a)) => a.ne()[1] as u64,
         (Some(Op::AttentionContiguous), _) => node.src(1).map_or(0, |k| 2 * k.ne()[1] as u64),
         // A pass over the state of S × S elements for S of the result.

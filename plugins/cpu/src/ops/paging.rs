@@ -52,6 +52,9 @@ pub struct Reach {
 }
 
 impl Reach {
+    /// All keys up to the query.
+    pub const CAUSAL: Reach = Reach { window: 0, chunk: 0, bidirectional: false };
+
     /// Positions that a query at `pos` of a sequence of `len` tokens sees; none where `pos` is before the sequence.
     /// Neither end is before that of an earlier query.
     fn positions(self, pos: i64, len: i64) -> Range<usize> {

@@ -3,6 +3,7 @@
 
 use super::{Batch, index};
 use crate::sequence::SequenceId;
+use llmrt_models::config::MAX_NGRAM;
 
 /// Tokens of the narrowest block table.
 const MIN_TABLE_TOKENS: usize = 256;
@@ -71,6 +72,7 @@ impl Batch {
         let mut written = self.state_slots.get(n_seqs..).unwrap_or_default().to_vec();
         for i in 0..n_added {
             batch.tokens.push(0);
+            batch.before.extend([-1; MAX_NGRAM - 1]);
             batch.positions.push(0);
             for paged in &mut batch.paged {
                 paged.slots.push(index(paged.n_blocks * padding.block_size + i));
@@ -121,6 +123,7 @@ mod tests {
     fn padding_is_a_token_of_its_own_in_slots_of_its_own() {
         let batch = Batch {
             tokens: vec![5; 6],
+            before: vec![-1; 6 * (MAX_NGRAM - 1)],
             positions: vec![3, 0, 1, 9, 9, 9],
             paged: vec![
                 PagedArrays {

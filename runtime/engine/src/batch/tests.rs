@@ -49,6 +49,8 @@ fn a_decode_a_prompt_and_a_chunk_give_these_arrays() {
 
     assert_eq!(batch.tokens, [15, 20, 21, 22, 23, 24, 25, 26, 30, 31, 32, 33]);
     assert_eq!(batch.positions, [5, 0, 1, 2, 3, 4, 5, 6, 0, 1, 2, 3]);
+    let before = |i: usize| &batch.before[i * (MAX_NGRAM - 1)..][..3];
+    assert_eq!([before(0), before(1), before(3)], [&[14, 13, 12], &[-1, -1, -1], &[21, 20, -1]]);
     // Blocks 0 and 1 hold sequence 1, 2 and 3 sequence 2, 4 to 6 sequence 3, of which one is used so far.
     assert_eq!(batch.paged[0].slots, [5, 8, 9, 10, 11, 12, 13, 14, 16, 17, 18, 19]);
     assert_eq!(batch.paged[0].block_table, [0, 1, 0, 2, 3, 0, 4, 0, 0]);

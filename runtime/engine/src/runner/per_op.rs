@@ -37,10 +37,11 @@ impl DeviceRunner {
     fn visit_ops(&mut self, batch: &Batch, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
         let shape = self.options.shape_of(batch, StepOutput::Logits);
         let step = self.model().graph(&shape)?;
+        let ngrams = self.model().config.ngrams.clone();
         let (graph, results) = memory::every_result_kept(step.graph);
         let program = Program::new(graph);
         let executor = self.executor();
-        executor.run(&program, &borrowed(&inputs(&step.inputs, batch)))?;
+        executor.run(&program, &borrowed(&inputs(&step.inputs, &ngrams, batch)))?;
         for t in results {
             let def = program.graph().def(t);
             let bytes = executor.output(&program, t)?;

@@ -46,6 +46,7 @@ mod mul_mat_id;
 mod out_prod;
 mod pad;
 mod paged_mask;
+mod paged_scores;
 mod pool_1d;
 mod pool_2d;
 mod repeat;
@@ -61,12 +62,14 @@ mod set_rows;
 mod set_rows_cases;
 mod soft_max;
 mod solve_tri;
+mod sparse_attention;
 mod ssm_conv;
 mod ssm_conv_ragged;
 mod ssm_scan;
 mod sum;
 mod sum_rows;
 mod timestep_embedding;
+mod token_windows;
 mod top_k;
 mod tri;
 mod unary;
@@ -173,6 +176,8 @@ pub fn rules(op: Op) -> &'static Rules {
         Op::SoftMax => &soft_max::RULES,
         Op::Attention => &attention::RULES,
         Op::PagedMask => &paged_mask::RULES,
+        Op::PagedScores => &paged_scores::RULES,
+        Op::SparseAttention => &sparse_attention::RULES,
         Op::Glu => &glu::RULES,
         Op::TopK => &top_k::RULES,
         Op::MoeWeights => &moe_weights::RULES,
@@ -246,6 +251,7 @@ pub fn rules(op: Op) -> &'static Rules {
         Op::AttentionContiguous => &attention_contiguous::RULES,
         Op::SsmConv => &ssm_conv::RULES,
         Op::SsmConvRagged => &ssm_conv_ragged::RULES,
+        Op::TokenWindows => &token_windows::RULES,
         Op::SsmScan => &ssm_scan::RULES,
         Op::RwkvWkv6 => &rwkv_wkv6::RULES,
         Op::RwkvWkv7 => &rwkv_wkv7::RULES,

@@ -26,7 +26,7 @@ fn every_case_ends_in_its_op_and_gives_finite_numbers() {
         assert_eq!(node.op, op, "{}", case.name);
         let (_, y) = run(&case);
         assert_eq!(y.ne, case.graph.ne(node.dst), "{op}: {}", case.name);
-        let masks = matches!(op, Op::PagedMask | Op::DiagMaskInf);
+        let masks = matches!(op, Op::PagedMask | Op::PagedScores | Op::DiagMaskInf);
         let finite = |v: &f32| v.is_finite() || (masks && *v == f32::NEG_INFINITY);
         assert!(y.floats().iter().all(finite), "{op}: {}", case.name);
         assert_eq!((y.floats().len() + y.ints().len()) as u64, y.ne.iter().product(), "{op}: {}", case.name);
@@ -66,6 +66,9 @@ const NEVER_0: &[(Op, &[empty::Dim], &str)] = &[
     ),
     (Op::Attention, &[(5, 0)], "query starts are one more than the sequences"),
     (Op::PagedMask, &[(2, 0)], "as in attention"),
+    (Op::PagedScores, &[(4, 0)], "as in attention"),
+    (Op::SparseAttention, &[(5, 0), (6, 1)], "as in attention; there is a set of positions at least"),
+    (Op::TokenWindows, &[(3, 0)], "as in attention"),
     (Op::SsmConvRagged, &[(1, 0), (4, 0)], "as in im2col; as in attention"),
     (Op::SsmScan, &[(7, 0)], "as in attention"),
     (Op::RwkvWkv6, &[(7, 0)], "as in attention"),

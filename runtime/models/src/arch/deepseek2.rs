@@ -19,7 +19,7 @@ pub(super) const ARCH: Arch = Arch {
 pub(super) const MISTRAL4: Arch =
     Arch { config: |cfg, keys| config(cfg, keys, |plain, own| plain / own), ..ARCH };
 
-fn config(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<()> {
+pub(super) fn config(cfg: &mut Config, keys: &Keys<'_>, on_rotations: Share) -> Result<()> {
     cfg.mla = MlaConfig::read(keys, &cfg.rope)?;
     set_scale(cfg, keys, on_rotations)?;
     cfg.attn_temperature = Temperature {
@@ -42,7 +42,7 @@ fn default_gating(n_layer: usize, n_vocab: u64) -> Gating {
 }
 
 /// Of YaRN's factor and the model's own, what rotations keep.
-type Share = fn(f32, f32) -> f32;
+pub(super) type Share = fn(f32, f32) -> f32;
 
 /// YaRN (arXiv 2309.00071, section 3.4) sharpens the softmax of stretched contexts by a factor on Q and K, of which the op
 /// puts `plain` on rotations. These models have a factor of their own, on the scores.

@@ -13,7 +13,10 @@ mod command_r;
 mod deci;
 mod deepseek;
 mod deepseek2;
+mod deepseek32;
+mod deepseek4;
 mod diffusion;
+mod dots3note;
 mod exaone4;
 mod falcon;
 mod falcon_h1;
@@ -23,6 +26,7 @@ mod gemma3;
 mod gemma3n;
 mod gemma4;
 mod glm4;
+mod glm5_next;
 mod gpt2;
 mod gpt_like;
 mod gpt_oss;
@@ -34,6 +38,7 @@ mod grok;
 mod grovemoe;
 mod hrm_text;
 mod hunyuan;
+mod hy_v4;
 mod jamba;
 mod kimi_k3;
 mod kimi_linear;
@@ -46,6 +51,7 @@ mod mamba;
 mod mimo2;
 mod minicpm3;
 mod minimax_01;
+mod minimax_m3;
 mod mistral3;
 mod mpt;
 mod muse_glimmer;
@@ -66,6 +72,7 @@ mod qwen3;
 mod qwen3moe;
 mod qwen3next;
 mod qwen3vl;
+mod qwen4exp;
 mod refact;
 mod rwkv6;
 mod rwkv7;
@@ -106,7 +113,10 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("deepseek", &deepseek::ARCH),
     ("deepseek2", &deepseek2::ARCH),
     ("deepseek2-ocr", &deepseek::DEEPSEEK2_OCR),
+    ("deepseek32", &deepseek32::ARCH),
+    ("deepseek4", &deepseek4::ARCH),
     ("dots1", &qwen3moe::DOTS1),
+    ("dots3note", &dots3note::ARCH),
     ("dream", &diffusion::DREAM),
     ("ernie4_5", &llama_like::ERNIE4_5),
     ("ernie4_5-moe", &deepseek::ERNIE4_5_MOE),
@@ -120,8 +130,10 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("gemma3", &gemma3::ARCH),
     ("gemma3n", &gemma3n::ARCH),
     ("gemma4", &gemma4::ARCH),
+    ("glm-dsa", &deepseek32::GLM_DSA),
     ("glm4", &glm4::ARCH),
     ("glm4moe", &qwen3moe::GLM4MOE),
+    ("glm5-next", &glm5_next::ARCH),
     ("gpt-oss", &gpt_oss::ARCH),
     ("gpt2", &gpt2::ARCH),
     ("gptneox", &gptneox::ARCH),
@@ -137,6 +149,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("hunyuan-moe", &hunyuan::HUNYUAN_MOE),
     ("hunyuan_vl", &hunyuan::ARCH),
     ("hy_v3", &qwen3moe::HY_V3),
+    ("hy_v4", &hy_v4::ARCH),
     ("internlm2", &llama_like::INTERNLM2),
     ("jais", &gpt_like::JAIS),
     ("jais2", &gpt_like::JAIS2),
@@ -160,6 +173,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("minicpm3", &minicpm3::ARCH),
     ("minimax-01", &minimax_01::ARCH),
     ("minimax-m2", &olmoe::MINIMAX_M2),
+    ("minimax-m3", &minimax_m3::ARCH),
     ("mistral3", &mistral3::ARCH),
     ("mistral4", &deepseek2::MISTRAL4),
     ("mpt", &mpt::ARCH),
@@ -195,6 +209,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("qwen3tts", &qwen3vl::QWEN3TTS),
     ("qwen3vl", &qwen3vl::ARCH),
     ("qwen3vlmoe", &qwen3moe::QWEN3VLMOE),
+    ("qwen4exp", &qwen4exp::ARCH),
     ("refact", &refact::ARCH),
     ("rnd1", &diffusion::RND1),
     ("rwkv6", &rwkv6::RWKV6),

@@ -2,9 +2,7 @@
 //! others; dense or with experts beside a gated FFN that all tokens go through.
 
 use super::Arch;
-use crate::blocks::{
-    attention, attention_output, decoder, delta_net_mixer, hybrid, part_of_heads, rope, swiglu_or_experts,
-};
+use crate::blocks::{decoder, delta_net_mixer, gated_attention, hybrid, swiglu_or_experts};
 use crate::builder::Builder;
 use crate::config::{Config, Keys, Norm, RopeKind, SsmConfig};
 use crate::error::Result;
@@ -42,25 +40,7 @@ fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
 
 fn graph(b: &mut Builder<'_>) -> Result<Tensor> {
     decoder(b, |b, x| {
-        hybrid(b, x, |b, h, x| delta_net_mixer(b, h, x, Activation::Silu), gated_attention, swiglu_or_experts)
+        let recurrence = |b: &mut Builder<'_>, h, x| delta_net_mixer(b, h, x, Activation::Silu);
+        hybrid(b, x, recurrence, |b, h, x| gated_attention(b, h, x, None), swiglu_or_experts)
     })
-}
-
-/// Attention whose result is gated: of each head Q's matrix has the query, then the gate.
-fn gated_attention(b: &mut Builder<'_>, h: Tensor, x: Tensor) -> Result<[Tensor; 2]> {
-    let (layer, head_dim) = (b.layer(), b.cfg.head_dim_k);
-    let both = b.linear("attn_q", 2 * head_dim * layer.n_head, h)?;
-    let both = b.g.split_heads(both, layer.n_head); // [2 * head_dim, n_head, n_tokens]
-    let q = b.g.slice(both, 0, 0, head_dim);
-    let gate = part_of_heads(b, both, head_dim, head_dim);
-    let [k, v] =
-        [b.linear("attn_k", b.cfg.n_embd_k(b.il()), h)?, b.linear("attn_v", b.cfg.n_embd_v(b.il()), h)?]
-            .map(|heads| b.g.split_heads(heads, layer.n_head_kv)); // [head_dim, n_head_kv, n_tokens]
-
-    let (q, k) = (b.norm("attn_q_norm", q)?, b.norm("attn_k_norm", k)?);
-    let (q, k) = (rope(b, "Qcur", q)?, rope(b, "Kcur", k)?);
-    let attn = attention(b, q, k, v)?; // [head_dim * n_head, n_tokens]
-    let [attn, gate, x] = b.keep_outputs([attn, gate, x]); // [.., n]: in the last layer the outputs alone
-    let attn = b.g.glu(Activation::Sigmoid, gate, Some(attn));
-    Ok([attention_output(b, attn)?, x])
 }

@@ -6,7 +6,7 @@ use crate::config::{RopeKind, Temperature};
 use crate::error::{Error, Result};
 use crate::input::Input;
 use llmrt_abi::DType;
-use llmrt_abi::op::AttentionParams;
+use llmrt_abi::op::{AttentionParams, SparseAttentionParams};
 use llmrt_graph::{Activation, Paged, Role, Tensor};
 
 /// Q [head_dim, n_head, n_tokens], K and V [head_dim, n_head_kv, n_tokens], from three matrices or from one that has
@@ -168,12 +168,24 @@ pub(crate) fn attention_temperature(b: &mut Builder<'_>, q: Tensor) -> Tensor {
 
 /// Keys and values go into the cache, queries see it: [head_dim_v * n_head, n_tokens].
 pub(crate) fn attention(b: &mut Builder<'_>, q: Tensor, k: Tensor, v: Tensor) -> Result<Tensor> {
-    cache(b, k, v)?;
-    attention_to_caches(b, q)
+    attention_to(b, q, k, v, None)
+}
+
+/// As `attention`, of queries that see the keys at `chosen` positions [n, n_sets, n_tokens] alone: one set for all heads, or
+/// one for each KV head.
+pub(crate) fn attention_to(
+    b: &mut Builder<'_>,
+    q: Tensor,
+    k: Tensor,
+    v: Tensor,
+    chosen: Option<Tensor>,
+) -> Result<Tensor> {
+    cache_kv(b, k, v)?;
+    attention_to_keys(b, q, chosen)
 }
 
 /// Keys and values go into the layer's caches.
-pub(crate) fn cache(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<()> {
+pub(crate) fn cache_kv(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<()> {
     let (il, layer) = (b.il(), b.layer());
     let (k_row, v_row) = (b.cfg.n_embd_k(il), b.cfg.n_embd_v(il));
     b.add_paged(PagedLayer { il, k_row, v: ValueRows::Own(v_row) }, layer.window);
@@ -185,9 +197,18 @@ pub(crate) fn cache(b: &mut Builder<'_>, k: Tensor, v: Tensor) -> Result<()> {
 
 /// Queries see the caches that the layer reads, with the step's tokens in them: [head_dim_v * n_head, n_tokens].
 pub(crate) fn attention_to_caches(b: &mut Builder<'_>, q: Tensor) -> Result<Tensor> {
+    attention_to_keys(b, q, None)
+}
+
+fn attention_to_keys(b: &mut Builder<'_>, q: Tensor, chosen: Option<Tensor>) -> Result<Tensor> {
     let layer = b.layer();
     let [k_cache, v_cache] = b.kv_caches_of(layer.cache_of.unwrap_or(b.il()))?;
     let paged = paged(b, layer.window);
+    let sinks = b.optional("attn_sinks.weight", &[layer.n_head], Role::Other)?;
+    if let Some(chosen) = chosen {
+        let y = attention_to_chosen(b, q, [k_cache, v_cache], layer.n_head_kv, chosen, sinks);
+        return Ok(b.name(y, "kqv_out"));
+    }
     let (window, chunk) = if b.cfg.has_chunks { (0, layer.window) } else { (layer.window, 0) };
     let params = AttentionParams {
         n_kv_heads: layer.n_head_kv as u32,
@@ -199,11 +220,29 @@ pub(crate) fn attention_to_caches(b: &mut Builder<'_>, q: Tensor) -> Result<Tens
         softcap: b.cfg.attn_softcap,
         max_bias: b.cfg.alibi_max_bias,
     };
-    let y = match b.optional("attn_sinks.weight", &[layer.n_head], Role::Other)? {
+    let y = match sinks {
         None => b.g.attention(q, k_cache, v_cache, &paged, &params),
         Some(sinks) => b.g.attention_with_sinks(q, k_cache, v_cache, sinks, &paged, &params),
     };
     Ok(b.name(y, "kqv_out"))
+}
+
+/// What queries make of the keys and values at `chosen` positions of the caches.
+pub(super) fn attention_to_chosen(
+    b: &mut Builder<'_>,
+    q: Tensor,
+    [k_cache, v_cache]: [Tensor; 2],
+    n_head_kv: u64,
+    chosen: Tensor,
+    sinks: Option<Tensor>,
+) -> Tensor {
+    let params = SparseAttentionParams {
+        n_kv_heads: n_head_kv as u32,
+        block_size: b.batch.block_size as u32,
+        scale: b.cfg.attn_scale,
+    };
+    let paged = paged(b, 0);
+    b.g.sparse_attention(q, k_cache, v_cache, chosen, sinks, &paged, &params)
 }
 
 /// The heads' results [n, n_tokens] times sigmoid(gate(x)).
@@ -241,15 +280,27 @@ pub(super) fn cached_rows(
         Role::KCache => ("K", "k_cache", b.batch.k_type),
         _ => ("V", "v_cache", b.batch.v_type),
     };
+    let cache = cache(b, window, role, [name, suffix], dtype, [head_dim, row])?;
+    let slots = b.input(Input::Slots(window));
+    Ok(b.g.set_rows(cache, rows, slots))
+}
+
+/// A state of the layer of rows by slot, each of heads.
+pub(super) fn cache(
+    b: &mut Builder<'_>,
+    window: u32,
+    role: Role,
+    [name, suffix]: [&'static str; 2],
+    dtype: DType,
+    [head_dim, row]: [u64; 2],
+) -> Result<Tensor> {
     // A head begins with a block, so that heads are read apart.
     if dtype.row_bytes(head_dim).and(dtype.row_bytes(row)).is_none() {
         let (layer, block) = (b.il(), dtype.block_elems());
         return Err(Error::CacheType { cache: name, layer, dtype, head_dim, block });
     }
     let n_slots = b.batch.n_blocks_of(window) * b.batch.block_size;
-    let cache = b.g.state(&format!("blk.{}.{suffix}", b.il()), dtype, &[row, n_slots], role);
-    let slots = b.input(Input::Slots(window));
-    Ok(b.g.set_rows(cache, rows, slots))
+    Ok(b.g.state(&format!("blk.{}.{suffix}", b.il()), dtype, &[row, n_slots], role))
 }
 
 /// Where the caches with a window have the sequences.

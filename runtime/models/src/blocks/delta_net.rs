@@ -117,7 +117,8 @@ pub(super) fn delta_rule(
 /// Rows divided by the root of their sum of squares and eps.
 fn unit_length(b: &mut Builder<'_>, heads: Tensor) -> Tensor {
     let n = b.g.ne(heads)[0] as f32;
-    let y = b.g.rms_norm(heads, None, b.cfg.norm_eps / n);
+    let eps = if b.cfg.ssm.unit_eps == 0.0 { b.cfg.norm_eps } else { b.cfg.ssm.unit_eps };
+    let y = b.g.rms_norm(heads, None, eps / n);
     b.g.scale(y, n.sqrt().recip())
 }
 

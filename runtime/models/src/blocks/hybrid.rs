@@ -21,7 +21,12 @@ pub(crate) fn hybrid(
 }
 
 /// x + mixer(norm(x)), then x + ffn(norm(x)).
-pub(crate) fn mix_and_feed(b: &mut Builder<'_>, x: Tensor, mixer: Mixer, ffn: Part) -> Result<Tensor> {
+pub(crate) fn mix_and_feed(
+    b: &mut Builder<'_>,
+    x: Tensor,
+    mixer: impl Fn(&mut Builder<'_>, Tensor, Tensor) -> Result<[Tensor; 2]>,
+    ffn: Part,
+) -> Result<Tensor> {
     let h = b.norm("attn_norm", x)?; // [n_embd, n_tokens]
     let [y, x] = mixer(b, h, x)?; // [n_embd, n]: in the last layer the outputs alone
     let x = b.residual("ffn_inp", y, x);

@@ -63,6 +63,22 @@ pub(super) fn convolved(
     outputs_and_states(b, both, state, of, &[n, n_tokens])
 }
 
+/// Of each token its row of `x` [n, n_tokens] and those before it: [n, n_rows, n_tokens]. `state` has the n_rows - 1 rows before
+/// a sequence's next token; before its first are rows of `fill`.
+pub(super) fn windows(
+    b: &mut Builder<'_>,
+    state: Tensor,
+    of: &Sequences,
+    n_rows: u64,
+    fill: f32,
+    x: Tensor,
+) -> Tensor {
+    let [n, n_tokens, ..] = b.g.ne(x);
+    let rows = b.g.reshape(state, &[n, n_rows - 1, b.batch.n_state_slots]);
+    let both = b.g.token_windows(x, rows, of.reads, of.query_starts, fill);
+    outputs_and_states(b, both, state, of, &[n, n_rows, n_tokens])
+}
+
 /// The outputs of an op whose result is them and then a new state for each sequence; the states go to their slots.
 pub(super) fn outputs_and_states(
     b: &mut Builder<'_>,

@@ -3,6 +3,7 @@
 use crate::builder::Builder;
 use crate::config::{Gating, MoeConfig};
 use crate::error::Result;
+use crate::input::Input;
 use llmrt_graph::{Role, Tensor};
 
 /// The experts of each token.
@@ -28,6 +29,9 @@ pub(crate) fn router_logits(b: &mut Builder<'_>, cfg: &MoeConfig, x: Tensor) -> 
 /// Each token's experts. Where the file has a bias for the choice (DeepSeek-V3, arXiv 2412.19437), weights are without
 /// it.
 pub(crate) fn route(b: &mut Builder<'_>, cfg: &MoeConfig, logits: Tensor) -> Result<Route> {
+    if b.has("ffn_gate_tid2eid.weight") {
+        return route_by_token(b, cfg, logits);
+    }
     let bias = match b.has("exp_probs_b.bias") {
         true => b.optional("exp_probs_b.bias", &[cfg.n_expert], Role::Bias)?,
         false => b.optional("exp_probs_b", &[cfg.n_expert], Role::Bias)?,
@@ -38,6 +42,7 @@ pub(crate) fn route(b: &mut Builder<'_>, cfg: &MoeConfig, logits: Tensor) -> Res
         (_, false) | (Gating::SoftMaxOfChosen, _) => logits,
         (Gating::SoftMax, _) => b.g.soft_max(logits, None, 1.0),
         (Gating::Sigmoid, _) => b.g.sigmoid(logits),
+        (Gating::RootOfSoftplus, _) => root_of_softplus(b, logits),
     };
     if let Some(bias) = bias {
         scores = b.g.add(scores, bias);
@@ -47,8 +52,36 @@ pub(crate) fn route(b: &mut Builder<'_>, cfg: &MoeConfig, logits: Tensor) -> Res
     }
     let ids = b.g.top_k(scores, cfg.n_used as u32);
     let ids = b.name(ids, "ffn_moe_topk");
+    Ok(weighted(b, cfg, logits, ids))
+}
+
+/// Experts that a table has for each token (DeepSeek-V4), weighted by the router.
+fn route_by_token(b: &mut Builder<'_>, cfg: &MoeConfig, logits: Tensor) -> Result<Route> {
+    let dims = [cfg.n_used, b.cfg.n_vocab];
+    let table = b.weight("ffn_gate_tid2eid.weight", &dims, Role::Embedding)?;
+    let tokens = b.input(Input::Tokens);
+    let ids = b.g.get_rows(table, tokens); // [n_used, n_tokens]
+    let [ids] = if b.g.ne(ids)[1] == b.g.ne(logits)[1] { [ids] } else { b.keep_outputs([ids]) };
+    Ok(weighted(b, cfg, logits, ids))
+}
+
+fn weighted(b: &mut Builder<'_>, cfg: &MoeConfig, logits: Tensor, ids: Tensor) -> Route {
+    let logits = match cfg.gating {
+        // Shares of roots are the softmax of their logarithms.
+        Gating::RootOfSoftplus => {
+            let roots = root_of_softplus(b, logits);
+            b.g.log(roots)
+        }
+        _ => logits,
+    };
     let weights = b.g.moe_weights(logits, ids, &cfg.weights_params());
-    Ok(Route { ids, weights: b.name(weights, "ffn_moe_weights") })
+    Route { ids, weights: b.name(weights, "ffn_moe_weights") }
+}
+
+/// √(log(1 + exp(x))).
+fn root_of_softplus(b: &mut Builder<'_>, x: Tensor) -> Tensor {
+    let x = b.g.softplus(x);
+    b.g.sqrt(x)
 }
 
 /// `scores` [n_expert, n_tokens], -∞ but in the groups that count most. A group counts as much as its two best experts.

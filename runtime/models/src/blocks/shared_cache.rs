@@ -1,6 +1,6 @@
 //! Layers that read the caches of earlier ones (Gemma 3n and 4), which cached for them too.
 
-use super::attention::{attention_to_caches, cache, queries, rope};
+use super::attention::{attention_to_caches, cache_kv, queries, rope};
 use crate::builder::Builder;
 use crate::error::Result;
 use llmrt_graph::Tensor;
@@ -17,7 +17,7 @@ pub(crate) fn attention_over_shared_caches(b: &mut Builder<'_>, x: Tensor, qkv: 
             let (q, k, v) = qkv(b, x)?; // [head_dim, n_head or n_head_kv, n_tokens]
             let (k, v) = (b.norm("attn_k_norm", k)?, b.plain_norm("Vcur_normed", v));
             let k = rope(b, "Kcur", k)?;
-            cache(b, k, v)?;
+            cache_kv(b, k, v)?;
             q
         }
     };

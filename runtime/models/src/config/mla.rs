@@ -30,6 +30,18 @@ impl MlaConfig {
         })
     }
 
+    /// Sizes in layers with a window, of models that have keys of their own for these.
+    pub(crate) fn read_windowed(&self, keys: &Keys<'_>) -> Result<MlaConfig> {
+        let n_rope = self.n_rope;
+        Ok(MlaConfig {
+            q_rank: self.q_rank,
+            kv_rank: keys.count("attention.kv_lora_rank_swa", 1..=MAX_DIM)?,
+            n_rope,
+            n_nope: keys.count("attention.key_length_mla_swa", n_rope + 1..=MAX_DIM)? - n_rope,
+            v_dim: keys.count("attention.value_length_mla_swa", 1..=MAX_DIM)?,
+        })
+    }
+
     /// Of models whose keys and values are cached as heads: as many of them as queries have.
     pub(crate) fn read_expanded(cfg: &mut Config, keys: &Keys<'_>) -> Result<MlaConfig> {
         cfg.share_no_heads();

@@ -1,10 +1,13 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
 mod adapters;
+mod hyper;
+mod indexer;
 mod keys;
 mod loops;
 mod mla;
 mod moe;
+mod ngrams;
 mod pooling;
 mod rope;
 mod rwkv;
@@ -14,12 +17,15 @@ mod windows;
 mod xielu;
 
 pub use adapters::AdapterConfig;
+pub use hyper::HyperConfig;
+pub use indexer::IndexerConfig;
 pub(crate) use keys::Keys;
 pub use loops::LoopConfig;
 pub(crate) use loops::MAX_LOOPS;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
+pub use ngrams::{MAX_NGRAM, NgramConfig};
 pub use pooling::{Classifier, Pooling};
 pub use rope::{RopeConfig, RopeKind};
 pub use rwkv::RwkvConfig;
@@ -80,6 +86,10 @@ pub struct Config {
     pub norms_results: bool,
     /// How layers repeat, of models that run them again.
     pub loops: LoopConfig,
+    /// Groups of heads whose results are mixed apart (DeepSeek-V4); 0: all are mixed at once.
+    pub output_groups: u64,
+    /// Elements that a group gives.
+    pub output_rank: u64,
     /// Factor on what attention gives, before its output projection.
     pub value_scale: f32,
     /// Logits become c·tanh(logit/c); 0: they stay.
@@ -92,6 +102,14 @@ pub struct Config {
     pub xielu: Vec<Xielu>,
     /// Sizes of latent attention, of models that have it.
     pub mla: MlaConfig,
+    /// Those in layers with a window, where they differ.
+    pub windowed_mla: Option<MlaConfig>,
+    /// Sizes of what finds the keys that queries attend to, of models that attend to few.
+    pub indexer: IndexerConfig,
+    /// How residual streams are mixed, of models that have several.
+    pub hyper: HyperConfig,
+    /// How n-grams of tokens are hashed, of models that have embeddings of them.
+    pub ngrams: NgramConfig,
     /// Sizes of a state space model or a delta net, of models that have one.
     pub ssm: SsmConfig,
     /// Sizes of RWKV, of models that are one.
@@ -137,6 +155,8 @@ pub struct LayerConfig {
     pub is_moe: bool,
     /// Tokens that attention sees, the query included; 0: all.
     pub window: u32,
+    /// Positions that one key of the layer's indexer stands for; 0: it has no indexer.
+    pub index_stride: u64,
     /// Whether heads are rotated, in models that rotate them.
     pub has_rope: bool,
     /// The N of the tensors `blk.N` that are its weights: its own number, but in models that run layers again.
@@ -216,12 +236,18 @@ impl Config {
             is_parallel: false,
             norms_results: false,
             loops: LoopConfig::default(),
+            output_groups: 0,
+            output_rank: 0,
             value_scale: 1.0,
             final_softcap: 0.0,
             scales: Scales::default(),
             n_embd_per_layer: 0,
             xielu: Vec::new(),
             mla: MlaConfig::default(),
+            windowed_mla: None,
+            indexer: IndexerConfig::default(),
+            hyper: HyperConfig::default(),
+            ngrams: NgramConfig::default(),
             ssm: SsmConfig::default(),
             rwkv: RwkvConfig::default(),
             adapters: AdapterConfig::default(),

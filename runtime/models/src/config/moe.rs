@@ -58,6 +58,8 @@ pub enum Gating {
     Sigmoid,
     /// Softmax over the experts that were chosen.
     SoftMaxOfChosen,
+    /// The root of softplus, each expert by itself.
+    RootOfSoftplus,
 }
 
 /// What the weights of a token's experts multiply.
@@ -147,7 +149,7 @@ impl MoeConfig {
         let gating = match self.gating {
             Gating::SoftMax => 0,
             Gating::Sigmoid => 1,
-            Gating::SoftMaxOfChosen => 2,
+            Gating::SoftMaxOfChosen | Gating::RootOfSoftplus => 2,
         };
         MoeWeightsParams { gating, normalise: self.normalise.into(), scale: self.scale }
     }
@@ -187,11 +189,12 @@ fn read_groups(keys: &Keys<'_>, n_expert: u64) -> Result<(u64, u64)> {
 impl Keys<'_> {
     /// How logits become weights, where files may leave it out.
     pub(crate) fn gating(&self, default: Gating) -> Result<Gating> {
-        Ok(match self.count_or("expert_gating_func", 1..=3, 0)? {
+        Ok(match self.count_or("expert_gating_func", 1..=4, 0)? {
             0 => default,
             1 => Gating::SoftMax,
             2 => Gating::Sigmoid,
-            _ => Gating::SoftMaxOfChosen,
+            3 => Gating::SoftMaxOfChosen,
+            _ => Gating::RootOfSoftplus,
         })
     }
 }

@@ -22,6 +22,8 @@ pub struct SsmConfig {
     pub dt_rank: u64,
     /// Whether Δ, B and C are normed, even without weights.
     pub has_norms: bool,
+    /// Added to the sum of squares where a delta net makes rows of length 1; 0: as in norms.
+    pub unit_eps: f32,
     /// How a delta net with a decay for each element of a key has it.
     pub decay: DecayGate,
 }

@@ -1,6 +1,6 @@
 //! What a model refuses, and the messages.
 
-use super::{SHAPE, file, files};
+use super::{SHAPE, file, files, sparse};
 use crate::BatchShape;
 use llmrt_abi::DType;
 
@@ -92,7 +92,7 @@ fn a_batch_that_makes_no_graph_is_refused() {
 #[test]
 fn no_value_of_any_key_panics() {
     let values = ["0", "1", "3", "4294967295", "-1.0", "NaN", "inf", "text"];
-    for (kind, file) in files() {
+    for (kind, file) in files().into_iter().chain(sparse::files()) {
         let keys: Vec<String> = file.meta.iter().map(|(key, _)| key.to_string()).collect();
         for key in keys {
             let _ = file.without(&key).model();

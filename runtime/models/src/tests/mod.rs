@@ -6,6 +6,7 @@ mod experts;
 mod graphs;
 mod hybrid;
 mod numbers;
+mod sparse;
 
 use crate::{BatchShape, Model, Result, StepOutput, WindowBlocks};
 use llmrt_abi::DType;

@@ -23,6 +23,8 @@ pub struct QueryTile<'a> {
     pub tokens: Range<usize>,
     /// Where the keys are that the tile walks: all positions, or those of a KV split.
     pub positions: Range<usize>,
+    /// Slots of the keys that all rows see, and no others; then the tile walks this list. `usize::MAX` where there is none.
+    pub chosen: Option<&'a [usize]>,
 }
 
 /// [`KEYS`] positions.
@@ -48,6 +50,9 @@ impl QueryTile<'_> {
 
     /// Positions among those of the tile that one of the queries sees and that are in the block table.
     pub fn keys(&self) -> Range<usize> {
+        if let Some(chosen) = self.chosen {
+            return 0..chosen.len();
+        }
         let seen = self.paging.keys(self.seq, &self.tokens);
         let start = seen.start.max(self.positions.start);
         start..seen.end.min(self.positions.end).max(start)
@@ -58,15 +63,22 @@ impl QueryTile<'_> {
         let at = |position: usize| position.clamp(start, start + KEYS) - start;
         let keys = at(all.start)..at(all.end);
         let mut slots = [usize::MAX; KEYS];
-        self.paging.slots(self.seq, start + keys.start, &mut slots[keys.clone()]);
+        match self.chosen {
+            None => self.paging.slots(self.seq, start + keys.start, &mut slots[keys.clone()]),
+            Some(_) if keys.is_empty() => {}
+            Some(chosen) => slots[keys.clone()].copy_from_slice(&chosen[start..][keys.clone()]),
+        }
         KvTile { start, keys, slots }
     }
 
     /// The mask: for each row the first key of the tile that it sees and the one past the last.
     pub fn mask(&self, kv: &KvTile, visible: &mut [[u32; 2]]) {
+        let clamp = |at: usize| (at.clamp(kv.start, kv.start + KEYS) - kv.start) as u32;
+        if let Some(chosen) = self.chosen {
+            return visible.fill([0, clamp(chosen.len())]);
+        }
         for (token, rows) in self.tokens.clone().zip(visible.chunks_exact_mut(self.heads.len())) {
             let positions = self.paging.visible(self.seq, token);
-            let clamp = |at: usize| (at.clamp(kv.start, kv.start + KEYS) - kv.start) as u32;
             rows.fill([clamp(positions.start), clamp(positions.end)]);
         }
     }

@@ -283,6 +283,7 @@ fn vl_26_the_arrays_of_a_step() {
         state_slots: vec![-1; 4],
         output_ids: vec![0, 10],
         max_blocks: 3,
+        before: batch.before.clone(),
         ids: batch.ids.clone(),
         rows: batch.rows.clone(),
     };
