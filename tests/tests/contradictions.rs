@@ -10,7 +10,7 @@ mod contradictions {
 use contradictions::allocated::peak;
 use contradictions::tables::{Tables, models};
 use llmrt_abi::DType;
-use llmrt_models::{BatchShape, Error, Model, WindowBlocks};
+use llmrt_models::{BatchShape, Error, Model, StepOutput, WindowBlocks};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// How many files are made of each model.
@@ -60,6 +60,7 @@ fn build(tables: &Tables) -> Result<(), Error> {
         n_tokens: 7,
         n_seqs: 2,
         n_outputs: 3,
+        output: StepOutput::Logits,
         max_blocks: 4,
         n_blocks: 9,
         windows: WindowBlocks::All,
