@@ -118,7 +118,7 @@ fn run_with<S: Simd>(
 /// Rows of one head, but for their x, and Δ.
 #[inline(always)]
 fn of_head<'a, S: Simd>(s: S, of: &Operands<'a>, head: usize, [t, batch]: [usize; 2]) -> (Strip<'a>, f32) {
-    let [dt, a, b, c] = [2, 3, 4, 5].map(|i| of.a.arg(i));
+    let (dt, a, b, c) = (of.a.arg(2), of.a.arg(3), of.a.arg(4), of.a.arg(5));
     let (delta, a) = (math::softplus_one(s, dt.row([t, batch, 0])[head]), a.row([head, 0, 0]));
     let fade = if a.len() == 1 { math::exp_one(s, delta * a[0]) } else { delta };
     let at = [head / of.per_group, t, batch];
@@ -129,7 +129,8 @@ fn of_head<'a, S: Simd>(s: S, of: &Operands<'a>, head: usize, [t, batch]: [usize
 /// Heads as rows.
 #[inline(always)]
 fn of_heads<'a, S: Simd>(s: S, of: &Operands<'a>, place: &Place, [t, batch]: [usize; 2]) -> Strip<'a> {
-    let [x, dt, a, b, c] = [1, 2, 3, 4, 5].map(|i| of.a.arg(i));
+    let (x, dt, a) = (of.a.arg(1), of.a.arg(2), of.a.arg(3));
+    let (b, c) = (of.a.arg(4), of.a.arg(5));
     let (first, n) = (place.block * of.per_group + place.rows.start, place.rows.len());
     let at = [place.block, t, batch];
     let mut numbers =
@@ -143,7 +144,9 @@ fn of_heads<'a, S: Simd>(s: S, of: &Operands<'a>, place: &Place, [t, batch]: [us
     s.store(delta, &mut numbers.fades);
     if a.ne[0] == 1 {
         let mut a = [0.0; STRIP];
-        a.iter_mut().zip(&numbers.a[..n]).for_each(|(to, a)| *to = a[0]);
+        for (to, a) in a.iter_mut().zip(&numbers.a[..n]) {
+            *to = a[0];
+        }
         s.store(math::exp(s, s.mul(delta, s.load(&a))), &mut numbers.fades);
     }
     numbers
@@ -171,7 +174,7 @@ fn sums<S: Simd, const SHARED: bool, const N: usize>(
     let mut several = state.chunks_exact_mut(N * of.b.len());
     for rows in &mut several {
         let sums = sums_of::<S, SHARED, N>(s, of, rows, i);
-        (0..N).for_each(|n| all[i + n] = sums[n]);
+        all[i..i + N].copy_from_slice(&sums);
         i += N;
     }
     for row in several.into_remainder().chunks_exact_mut(of.b.len()) {
@@ -190,10 +193,11 @@ fn sums_of<S: Simd, const SHARED: bool, const N: usize>(
     first: usize,
 ) -> [S::F; N] {
     let width = of.b.len();
-    let [fades, x]: [[S::F; N]; 2] = [&of.fades, &of.x].map(|v| array(|n| s.splat(v[first + n])));
+    let fades: [S::F; N] = array(|n| s.splat(of.fades[first + n]));
+    let x: [S::F; N] = array(|n| s.splat(of.x[first + n]));
     let mut sums = [s.zero(); N];
     for start in (0..width).step_by(LANES) {
-        let [b, c] = [vector(s, of.b, start), vector(s, of.c, start)];
+        let (b, c) = (vector(s, of.b, start), vector(s, of.c, start));
         for n in 0..N {
             let fade = match SHARED {
                 true => fades[n],
