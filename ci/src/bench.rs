@@ -2,6 +2,7 @@
 
 mod cases;
 mod engine;
+mod families;
 mod floor;
 mod ops;
 mod options;
@@ -58,6 +59,9 @@ pub fn bench(words: &[&str]) -> Result<(), String> {
     print!("{}{}", table::scaling(&results), table::floor(&results));
     if options.card.is_none() {
         print!("{}", table::target(&results, engine::target()));
+    }
+    if options.has_families {
+        print!("{}", families::summary(&results));
     }
     match &options.json {
         Some(path) => write_json(path, words, &ceilings, &results),

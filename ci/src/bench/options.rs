@@ -4,6 +4,7 @@
 mod tests;
 
 use super::cases::Case;
+use super::families::{self, FAMILIES, Family};
 use super::engine;
 use super::program::Llmrt;
 use std::path::{Path, PathBuf};
@@ -23,6 +24,8 @@ pub struct Options {
     types: Vec<String>,
     /// Cases, in order.
     pub cases: Vec<Case>,
+    /// The models are those of the families.
+    pub has_families: bool,
     /// Threads, in order.
     pub threads: Vec<usize>,
     /// Pairs of runs after the warm-up.
@@ -70,6 +73,7 @@ impl Options {
             like: None,
             types: Vec::new(),
             cases: Case::ALL.to_vec(),
+            has_families: false,
             threads: Vec::new(),
             pairs: 5,
             quick: false,
@@ -101,7 +105,12 @@ impl Options {
                 "--types" => options.types = list(value),
                 "--cases" => {
                     options.cases = cases(value)?;
-                    defaults = if value.trim() == engine::NAME { engine::DEFAULTS } else { defaults };
+                    options.has_families = value.trim() == families::NAME;
+                    defaults = match value.trim() {
+                        engine::NAME => engine::DEFAULTS,
+                        families::NAME => families::DEFAULTS,
+                        _ => defaults,
+                    };
                 }
                 "--threads" => options.threads = counts(value)?,
                 "--pairs" => options.pairs = count(value)?,
@@ -130,14 +139,33 @@ impl Options {
         }
         let dir = crate::root().join("target/bench");
         std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+        if self.has_families {
+            return FAMILIES.iter().map(|family| self.family(llmrt, &dir, family)).collect();
+        }
         self.types.iter().map(|name| self.model(llmrt, &dir, name)).collect()
     }
 
     fn model(&self, llmrt: &Llmrt, dir: &Path, name: &str) -> Result<PathBuf, String> {
         let like = self.like.as_deref().unwrap_or(like(name));
         let path = dir.join(format!("{like}-{name}.gguf"));
+        // The mix named MXFP4 has it in experts alone; here all matrices get it.
+        let pure = (name == "mxfp4").then_some("--pure");
         if !path.exists() {
-            llmrt.synth(like, name, &path)?;
+            llmrt.synth(like, name, pure.as_slice(), &path)?;
+        }
+        Ok(path)
+    }
+
+    fn family(&self, llmrt: &Llmrt, dir: &Path, family: &Family) -> Result<PathBuf, String> {
+        let Family { like, mix, layers } = *family;
+        let cut = layers.map(|n| n.to_string());
+        let path = match &cut {
+            Some(n) => dir.join(format!("{like}-{n}-layers-{mix}.gguf")),
+            None => dir.join(format!("{like}-{mix}.gguf")),
+        };
+        if !path.exists() {
+            let flags: Vec<&str> = cut.iter().flat_map(|n| ["--layers", n]).collect();
+            llmrt.synth(like, mix, &flags, &path)?;
         }
         Ok(path)
     }
@@ -160,6 +188,7 @@ fn list(text: &str) -> Vec<String> {
 fn cases(text: &str) -> Result<Vec<Case>, String> {
     let of = |name: &str| match name.trim() {
         engine::NAME => Ok(engine::cases()),
+        families::NAME => Ok(families::cases()),
         name => Case::from_name(name).map(|case| vec![case]),
     };
     Ok(text.split(',').map(of).collect::<Result<Vec<_>, _>>()?.concat())

@@ -46,10 +46,9 @@ impl Llmrt {
         command
     }
 
-    /// Writes a file of random weights. The mix named MXFP4 has it in experts alone, so here all matrices get it.
-    pub fn synth(&self, like: &str, name: &str, path: &Path) -> Result<(), String> {
-        let pure = (name == "mxfp4").then_some("--pure");
-        run(self.command().args(["synth", "--like", like, "--type", name]).args(pure).arg(path))
+    /// Writes a file of random weights, with more flags of `llmrt synth`.
+    pub fn synth(&self, like: &str, name: &str, flags: &[&str], path: &Path) -> Result<(), String> {
+        run(self.command().args(["synth", "--like", like, "--type", name]).args(flags).arg(path))
     }
 
     /// The roofline of this many threads.

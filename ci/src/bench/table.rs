@@ -114,13 +114,13 @@ fn spread(ratios: &[f64]) -> String {
 }
 
 /// How many times better llmrt is, pair by pair.
-fn ratios(row: &Row) -> Vec<f64> {
+pub fn ratios(row: &Row) -> Vec<f64> {
     let better = |(a, b): (f64, f64)| if row.case.is_cost() { b / a } else { a / b };
     ours(row).into_iter().zip(theirs(row)).map(better).collect()
 }
 
 /// The middle value, or the mean of the two in the middle; 0 of none.
-fn median(values: &[f64]) -> f64 {
+pub fn median(values: &[f64]) -> f64 {
     let mut sorted = values.to_vec();
     sorted.sort_by(f64::total_cmp);
     match (sorted.len(), sorted.len() / 2) {
@@ -130,11 +130,11 @@ fn median(values: &[f64]) -> f64 {
     }
 }
 
-fn least(values: &[f64]) -> f64 {
+pub fn least(values: &[f64]) -> f64 {
     values.iter().copied().fold(f64::INFINITY, f64::min)
 }
 
-fn most(values: &[f64]) -> f64 {
+pub fn most(values: &[f64]) -> f64 {
     values.iter().copied().fold(0.0, f64::max)
 }
 

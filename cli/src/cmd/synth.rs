@@ -30,7 +30,8 @@ pub struct Synth {
     /// GGUF file to write; an existing one is not overwritten.
     #[arg(value_name = "OUT.gguf")]
     pub output: PathBuf,
-    /// The model whose shape it gets: qwen2.5-0.5b, llama-3.2-1b, llama-3.1-8b or mixtral-8x7b.
+    /// The model whose shape it gets: qwen2.5-0.5b, llama-3.2-1b, llama-3.1-8b, mixtral-8x7b, qwen3-30b-a3b, gemma-3-4b,
+    /// gpt-oss-20b, mamba2-1.3b, rwkv7-1.5b, deepseek-v2-lite or lfm2-1.2b.
     #[arg(long, value_name = "MODEL")]
     pub like: Shape,
     /// Type of most matrices, as in `quantize`.
@@ -72,16 +73,14 @@ impl Command for Synth {
 /// Writes the file; it appears under its name only when it is whole.
 fn synth(global: &Global, args: &Synth) -> Result<()> {
     setup::check_threads(global.threads)?;
-    let mut shape = args.like;
-    shape.n_layers = args.layers.unwrap_or(shape.n_layers);
-    if !(1..=shape::MAX_LAYERS).contains(&shape.n_layers) {
-        let most = shape::MAX_LAYERS;
-        return Err(Error::usage(format!("--layers {}: expected 1 to {most}", shape.n_layers)));
+    if let Some(n) = args.layers.filter(|n| !(1..=shape::MAX_LAYERS).contains(n)) {
+        return Err(Error::usage(format!("--layers {n}: expected 1 to {}", shape::MAX_LAYERS)));
     }
+    let model = args.like.model(args.layers).map_err(Error::usage)?;
     let inputs = args.vocab.iter().map(AsRef::as_ref);
     new_file::check_output(&args.output, args.force, inputs)?;
 
-    let mut metadata = shape.metadata();
+    let mut metadata = model.metadata.clone();
     let n_vocab = match &args.vocab {
         Some(path) => {
             let files = ModelFiles::open(path, &OpenOptions::default())?;
@@ -89,9 +88,9 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
                 Error::file(path, "has no tokenizer.ggml.tokens: give a file with a vocabulary")
             })?
         }
-        None => vocabulary::write(&mut metadata, &shape),
+        None => vocabulary::write(&mut metadata, model.n_vocab, &model.pre),
     };
-    let parts = shape.parts(n_vocab);
+    let parts = model.parts(n_vocab);
     let shapes: std::result::Result<Vec<_>, _> = parts.iter().map(|part| part.shape()).collect();
     let shapes = shapes.map_err(Error::usage)?;
     let request =

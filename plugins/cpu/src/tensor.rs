@@ -191,10 +191,12 @@ impl Tensor {
     }
 
     /// F32 row at these indices.
+    #[inline]
     pub fn row(&self, at: [usize; 3]) -> &[f32] {
-        let bytes = self.row_bytes(at);
         debug_assert_eq!(self.dtype, DType::F32);
-        // SAFETY: `row_bytes` is in bounds; `bind` checked the alignment; any bits are an f32.
+        let start = self.offset_of(at);
+        let bytes = &self.bytes()[start..start + self.ne[0] * size_of::<f32>()];
+        // SAFETY: `bytes` is in bounds; `bind` checked the alignment; any bits are an f32.
         unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast(), self.ne[0]) }
     }
 

@@ -61,6 +61,19 @@ const OTHERS: &[(Op, DType, [u64; 3])] = &[
     (Op::Copy, DType::F16, [4096, 512, 1]),
     (Op::Copy, DType::F32, [4096, 512, 1]),
     (Op::Argmax, DType::F32, [128_256, 1, 1]),
+    // Elements of a state's row, heads (of 64 rows in Mamba 2, of one in Mamba, else as many as elements), tokens.
+    (Op::SsmScan, DType::F32, [128, 64, 1]),
+    (Op::SsmScan, DType::F32, [128, 64, 512]),
+    (Op::SsmScan, DType::F32, [16, 4096, 512]),
+    (Op::GatedDeltaNet, DType::F32, [128, 32, 1]),
+    (Op::GatedDeltaNet, DType::F32, [128, 32, 512]),
+    (Op::GatedLinearAttn, DType::F32, [64, 32, 512]),
+    (Op::RwkvWkv6, DType::F32, [64, 32, 512]),
+    (Op::RwkvWkv7, DType::F32, [64, 32, 1]),
+    (Op::RwkvWkv7, DType::F32, [64, 32, 512]),
+    // Channels, taps, tokens.
+    (Op::SsmConvRagged, DType::F32, [4352, 4, 1]),
+    (Op::SsmConvRagged, DType::F32, [4352, 4, 512]),
 ];
 
 /// Rows of a cache or a table of embeddings.
@@ -124,6 +137,8 @@ impl Perf {
                 ints.push((ids, (0..b as i32).map(|i| i * 37 % N_ROWS as i32).collect()));
                 g.get_rows(table, ids)
             }
+            Op::SsmScan | Op::GatedDeltaNet | Op::GatedLinearAttn | Op::RwkvWkv6 | Op::RwkvWkv7
+            | Op::SsmConvRagged => recurrent(g, ints, self.op, self.dims),
             _ => self.build_of_rows(g, ints),
         }
     }
@@ -192,6 +207,12 @@ impl Perf {
             Op::MulMatId => Some(2 * a * b * n * N_USED),
             // Of new tokens each sees those before it and itself.
             Op::Attention => Some(4 * 128 * n * (b * (a - b) + b * (b + 1) / 2)),
+            // Multiplications of each element of the state, each with an addition.
+            Op::SsmScan => Some(2 * 3 * a * b * rows_of_head(a) * n),
+            Op::GatedDeltaNet => Some(2 * 4 * a * a * b * n),
+            Op::GatedLinearAttn | Op::RwkvWkv6 => Some(2 * 3 * a * a * b * n),
+            Op::RwkvWkv7 => Some(2 * 5 * a * a * b * n),
+            Op::SsmConvRagged => Some(2 * a * b * n),
             _ => None,
         }
     }
@@ -225,6 +246,53 @@ fn attention(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, cache: DType, di
         ..Default::default()
     };
     g.attention(q, k, v, &paged, &p)
+}
+
+/// Rows of a head of Mamba 2; of Mamba, which has few elements to a row.
+fn rows_of_head(n_state: u64) -> u64 {
+    if n_state < 64 { 1 } else { 64 }
+}
+
+/// One sequence, from its state on.
+fn recurrent(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, op: Op, [a, b, n]: [u64; 3]) -> Tensor {
+    let (ids, starts) = (g.input("ids", DType::I32, &[1]), g.input("query_starts", DType::I32, &[2]));
+    ints.push((ids, vec![0]));
+    ints.push((starts, vec![0, n as i32]));
+    let x = |g: &mut Graph, name: &str, dims: &[u64]| g.input(name, DType::F32, dims);
+    match op {
+        Op::SsmConvRagged => {
+            let (x, kernel) = (x(g, "x", &[a, n]), x(g, "kernel", &[b, a]));
+            let states = g.state("states", DType::F32, &[a, b - 1, 1], Role::Other);
+            return g.ssm_conv_ragged(x, kernel, states, ids, starts);
+        }
+        Op::SsmScan => {
+            let rows = rows_of_head(a);
+            let states = g.state("states", DType::F32, &[a, rows, b, 1], Role::Other);
+            let (dt, values) = (x(g, "dt", &[b, n]), x(g, "x", &[rows, b, n]));
+            let decay = x(g, "a", &[if rows == 1 { a } else { 1 }, b]);
+            let (in_b, in_c) = (x(g, "b", &[a, 1, n]), x(g, "c", &[a, 1, n]));
+            return g.ssm_scan_ragged(states, values, dt, decay, in_b, in_c, ids, starts);
+        }
+        _ => {}
+    }
+    let [t0, t1, t2, t3] = ["t0", "t1", "t2", "t3"].map(|name| x(g, name, &[a, b, n]));
+    if op == Op::GatedDeltaNet {
+        let (gate, beta) = (x(g, "g", &[1, b, n]), x(g, "beta", &[1, b, n]));
+        let states = g.state("states", DType::F32, &[a, a, b, 1], Role::Other);
+        return g.gated_delta_net_ragged(t0, t1, t2, gate, beta, states, ids, starts);
+    }
+    let states = g.state("states", DType::F32, &[a * a * b, 1], Role::Other);
+    match op {
+        Op::GatedLinearAttn => g.gated_linear_attn_ragged(t0, t1, t2, t3, states, ids, starts, 1.0),
+        Op::RwkvWkv6 => {
+            let first = x(g, "first", &[a, b]);
+            g.rwkv_wkv6_ragged(t0, t1, t2, first, t3, states, ids, starts)
+        }
+        _ => {
+            let (t4, t5) = (x(g, "t4", &[a, b, n]), x(g, "t5", &[a, b, n]));
+            g.rwkv_wkv7_ragged(t0, t1, t2, t3, t4, t5, states, ids, starts)
+        }
+    }
 }
 
 #[cfg(test)]

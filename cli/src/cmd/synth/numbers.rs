@@ -17,8 +17,8 @@ const STEP: usize = 256;
 pub struct Numbers {
     /// Nearly normal, of deviation 1.
     stretch: Vec<f32>,
-    /// The stretch in a type, times a deviation.
-    encoded: HashMap<(DType, u32), Vec<u8>>,
+    /// The stretch in a type, times a deviation, plus a mean.
+    encoded: HashMap<(DType, [u32; 2]), Vec<u8>>,
     state: u64,
     n_threads: usize,
 }
@@ -38,18 +38,18 @@ impl Numbers {
 
     /// The bytes of a tensor.
     pub fn write(&mut self, part: &Part, tensor: &TensorShape, out: &mut dyn Write) -> io::Result<()> {
-        let deviation = match &part.content {
-            Content::Given(values) => return out.write_all(&quant::quantise(tensor.dtype, values)),
-            Content::Random(deviation) => *deviation,
+        let normal = match part.content {
+            Content::Given(ref values) => return out.write_all(&quant::quantise(tensor.dtype, values)),
+            Content::Random { mean, deviation } => [mean, deviation],
         };
         let [n, rows @ ..] = tensor.ne;
         let row_bytes = tensor.dtype.row_bytes(n).unwrap_or(0) as usize;
         let step_bytes = tensor.dtype.row_bytes(STEP as u64).unwrap_or(0) as usize;
         let n_starts = ((N.saturating_sub(n as usize)) / STEP + 1) as u64;
-        let key = (tensor.dtype, deviation.to_bits());
+        let key = (tensor.dtype, normal.map(f32::to_bits));
         let (stretch, n_threads) = (&self.stretch, self.n_threads);
         let encoded =
-            self.encoded.entry(key).or_insert_with(|| encode(stretch, deviation, tensor.dtype, n_threads));
+            self.encoded.entry(key).or_insert_with(|| encode(stretch, normal, tensor.dtype, n_threads));
         for row in 0..rows.iter().product() {
             if row % 1024 == 0 && crate::interrupt::is_requested() {
                 return Err(io::Error::other("interrupted"));
@@ -61,11 +61,11 @@ impl Numbers {
     }
 }
 
-/// All numbers times `deviation`, in a type; pieces on threads side by side.
-fn encode(stretch: &[f32], deviation: f32, dtype: DType, n_threads: usize) -> Vec<u8> {
+/// All numbers with this mean and deviation, in a type; pieces on threads side by side.
+fn encode(stretch: &[f32], [mean, deviation]: [f32; 2], dtype: DType, n_threads: usize) -> Vec<u8> {
     let piece = stretch.len().div_ceil(n_threads).next_multiple_of(STEP);
     let encode = |part: &[f32]| {
-        let scaled: Vec<f32> = part.iter().map(|x| x * deviation).collect();
+        let scaled: Vec<f32> = part.iter().map(|x| x * deviation + mean).collect();
         quant::quantise(dtype, &scaled)
     };
     std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ mod tests {
     fn numbers_have_the_requested_deviation_in_every_type() {
         for dtype in [DType::F32, DType::F16, DType::Q4_0, DType::Q4_K, DType::Q6_K] {
             let stretch = Numbers::new(1, 2).stretch;
-            let x = quant::dequantise(dtype, &encode(&stretch[..1 << 16], 0.02, dtype, 3));
+            let x = quant::dequantise(dtype, &encode(&stretch[..1 << 16], [0.0, 0.02], dtype, 3));
             let mean = x.iter().map(|&x| f64::from(x)).sum::<f64>() / x.len() as f64;
             let square = x.iter().map(|&x| f64::from(x * x)).sum::<f64>() / x.len() as f64;
             assert!(mean.abs() < 1e-3, "{dtype}: mean {mean}");

@@ -1,105 +1,36 @@
-//! Shapes of known models: their hyperparameters, and the tensors these mean. Numbers from the models' published
-//! configurations.
+//! Shapes of known models: texts that list their metadata and tensors, with numbers from the models' published
+//! configurations. A line is `KEY TYPE VALUE…`, `vocabulary TOKENS PRE-TOKENIZER` or `tensor NAME DIMS…`, dims innermost
+//! first; `blk.*` are the tensors of all layers, `blk.{0,2}` or `blk.{1-}` of some; `vocab` is the number of tokens. After a
+//! `:` come mean and deviation of a tensor's random numbers (else 0 and 1/√columns, which keeps hidden states in range),
+//! after a `=` the numbers. `#` starts a comment.
 
 use llmrt_abi::DType;
-use llmrt_gguf::{Metadata, TensorShape};
-use std::f32::consts::TAU;
+use llmrt_gguf::{Array, Metadata, TensorShape, Value};
 
 /// More layers than any model has.
 pub const MAX_LAYERS: u64 = 1024;
 
-/// Hyperparameters.
+/// THE table of shapes.
+const SHAPES: &[Shape] = &[
+    Shape { name: "qwen2.5-0.5b", text: include_str!("shapes/qwen2.5-0.5b.txt") },
+    Shape { name: "llama-3.2-1b", text: include_str!("shapes/llama-3.2-1b.txt") },
+    Shape { name: "llama-3.1-8b", text: include_str!("shapes/llama-3.1-8b.txt") },
+    Shape { name: "mixtral-8x7b", text: include_str!("shapes/mixtral-8x7b.txt") },
+    Shape { name: "qwen3-30b-a3b", text: include_str!("shapes/qwen3-30b-a3b.txt") },
+    Shape { name: "gemma-3-4b", text: include_str!("shapes/gemma-3-4b.txt") },
+    Shape { name: "gpt-oss-20b", text: include_str!("shapes/gpt-oss-20b.txt") },
+    Shape { name: "mamba2-1.3b", text: include_str!("shapes/mamba2-1.3b.txt") },
+    Shape { name: "rwkv7-1.5b", text: include_str!("shapes/rwkv7-1.5b.txt") },
+    Shape { name: "deepseek-v2-lite", text: include_str!("shapes/deepseek-v2-lite.txt") },
+    Shape { name: "lfm2-1.2b", text: include_str!("shapes/lfm2-1.2b.txt") },
+];
+
+/// A model's shape.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub struct Shape {
-    /// Its name, lower case.
-    pub name: &'static str,
-    /// `general.architecture`.
-    pub arch: &'static str,
-    /// Layers.
-    pub n_layers: u64,
-    /// Elements of a hidden state.
-    pub n_embd: u64,
-    /// Elements between the matrices of the FFN, or of one expert.
-    pub n_ff: u64,
-    /// Query heads.
-    pub n_heads: u64,
-    /// KV heads.
-    pub n_kv_heads: u64,
-    /// Tokens of the vocabulary.
-    pub n_vocab: u64,
-    /// Tokens it was trained on.
-    pub n_ctx: u64,
-    rope_base: f32,
-    /// Llama 3.1's factor for low frequencies; 1: none.
-    rope_factor: f32,
-    norm_eps: f32,
-    /// The token embeddings are the output matrix too.
-    is_tied: bool,
-    /// Queries, keys and values get a bias.
-    has_qkv_bias: bool,
-    /// Experts and how many of them a token uses; 0: a dense FFN.
-    n_experts: [u64; 2],
+    name: &'static str,
+    text: &'static str,
 }
-
-const LLAMA: Shape = Shape {
-    name: "llama-3.2-1b",
-    arch: "llama",
-    n_layers: 16,
-    n_embd: 2048,
-    n_ff: 8192,
-    n_heads: 32,
-    n_kv_heads: 8,
-    n_vocab: 128_256,
-    n_ctx: 131_072,
-    rope_base: 500_000.0,
-    rope_factor: 32.0,
-    norm_eps: 1e-5,
-    is_tied: true,
-    has_qkv_bias: false,
-    n_experts: [0, 0],
-};
-
-const SHAPES: &[Shape] = &[
-    Shape {
-        name: "qwen2.5-0.5b",
-        arch: "qwen2",
-        n_layers: 24,
-        n_embd: 896,
-        n_ff: 4864,
-        n_heads: 14,
-        n_kv_heads: 2,
-        n_vocab: 151_936,
-        n_ctx: 32_768,
-        rope_base: 1e6,
-        rope_factor: 1.0,
-        norm_eps: 1e-6,
-        has_qkv_bias: true,
-        ..LLAMA
-    },
-    LLAMA,
-    Shape {
-        name: "llama-3.1-8b",
-        n_layers: 32,
-        n_embd: 4096,
-        n_ff: 14_336,
-        rope_factor: 8.0,
-        is_tied: false,
-        ..LLAMA
-    },
-    Shape {
-        name: "mixtral-8x7b",
-        n_layers: 32,
-        n_embd: 4096,
-        n_ff: 14_336,
-        n_vocab: 32_000,
-        n_ctx: 32_768,
-        rope_base: 1e6,
-        rope_factor: 1.0,
-        is_tied: false,
-        n_experts: [8, 2],
-        ..LLAMA
-    },
-];
 
 impl std::str::FromStr for Shape {
     type Err = String;
@@ -109,6 +40,154 @@ impl std::str::FromStr for Shape {
         let found = SHAPES.iter().find(|shape| shape.name.eq_ignore_ascii_case(text));
         found.copied().ok_or_else(|| format!("expected one of {}", names()))
     }
+}
+
+impl Shape {
+    /// The model, with this many layers instead of its own.
+    pub fn model(&self, n_layers: Option<u64>) -> Result<SynthModel, String> {
+        let mut model = SynthModel { metadata: Metadata::new(), ..SynthModel::default() };
+        model.metadata.set("general.name", format!("{} with random weights", self.name));
+        for line in self.text.lines() {
+            let words: Vec<&str> = line.split('#').next().unwrap_or_default().split_whitespace().collect();
+            model.read(&words, n_layers).ok_or_else(|| format!("{}: `{line}` is misshapen", self.name))?;
+        }
+        Ok(model)
+    }
+}
+
+/// What a text lists.
+#[derive(Default)]
+pub struct SynthModel {
+    /// All but the vocabulary.
+    pub metadata: Metadata,
+    /// Tokens of the model's own vocabulary.
+    pub n_vocab: u64,
+    /// Its pre-tokenizer.
+    pub pre: String,
+    n_layers: Layers,
+    tensors: Vec<TensorLine>,
+}
+
+/// Layers of the model, and those that are made.
+#[derive(Clone, Copy, Default)]
+struct Layers {
+    all: u64,
+    made: u64,
+}
+
+/// A line of the text that stands for a tensor, or for one of each of some layers.
+struct TensorLine {
+    name: String,
+    /// The layers; none if it is the whole model's.
+    layers: Vec<u64>,
+    /// `None`: as many as tokens.
+    dims: Vec<Option<u64>>,
+    content: Content,
+}
+
+impl SynthModel {
+    /// Reads a line; `None` if it is misshapen.
+    fn read(&mut self, words: &[&str], n_layers: Option<u64>) -> Option<()> {
+        match *words {
+            [] => {}
+            ["vocabulary", n, pre] => (self.n_vocab, self.pre) = (n.parse().ok()?, pre.to_string()),
+            ["tensor", name, ref rest @ ..] => {
+                let line = TensorLine::read(name, rest, self.n_layers.made)?;
+                self.tensors.push(line);
+            }
+            [key, "u32", n] if key.ends_with(".block_count") => {
+                let all = n.parse().ok()?;
+                self.n_layers = Layers { all, made: n_layers.unwrap_or(all) };
+                self.metadata.set(key, self.n_layers.made as u32);
+            }
+            [key, kind, ref values @ ..] => self.metadata.set(key, value(kind, values, self.n_layers)?),
+            _ => return None,
+        }
+        Some(())
+    }
+
+    /// The tensors in the order of a file: those before the layers, layer by layer, those after.
+    pub fn parts(&self, n_vocab: u64) -> Vec<Part> {
+        let first = self.tensors.iter().position(|line| line.is_of_layers()).unwrap_or(self.tensors.len());
+        let after = self.tensors.iter().rposition(|line| line.is_of_layers()).map_or(first, |last| last + 1);
+        let of_layer = |il: u64| {
+            let lines = self.tensors[first..after].iter().filter(move |line| line.layers.contains(&il));
+            lines.map(move |line| line.part(&line.name.replacen("blk.", &format!("blk.{il}."), 1), n_vocab))
+        };
+        let whole = |lines: &[TensorLine]| -> Vec<Part> {
+            lines.iter().map(|line| line.part(&line.name, n_vocab)).collect()
+        };
+        let layers = (0..self.n_layers.made).flat_map(of_layer);
+        whole(&self.tensors[..first]).into_iter().chain(layers).chain(whole(&self.tensors[after..])).collect()
+    }
+}
+
+impl TensorLine {
+    fn read(name: &str, rest: &[&str], n_layers: u64) -> Option<TensorLine> {
+        let of_layers = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+        let (name, layers) = match of_layers {
+            Some((which, name)) => (format!("blk.{name}"), layers(which, n_layers)?),
+            None => (name.to_string(), Vec::new()),
+        };
+        let end = rest.iter().position(|word| matches!(*word, ":" | "=")).unwrap_or(rest.len());
+        let dim = |word: &&str| if *word == "vocab" { Some(None) } else { word.parse().ok().map(Some) };
+        let dims = rest[..end].iter().map(dim).collect::<Option<Vec<_>>>()?;
+        let numbers =
+            rest.iter().skip(end + 1).map(|word| word.parse().ok()).collect::<Option<Vec<f32>>>()?;
+        let content = match (rest.get(end), &numbers[..]) {
+            (None, _) => Content::Random { mean: 0.0, deviation: ((*dims.first()?)? as f32).sqrt().recip() },
+            (Some(&":"), &[mean, deviation]) => Content::Random { mean, deviation },
+            (Some(&"="), _) => Content::Given(numbers),
+            _ => return None,
+        };
+        Some(TensorLine { name, layers, dims, content })
+    }
+
+    fn is_of_layers(&self) -> bool {
+        self.name.starts_with("blk.")
+    }
+
+    fn part(&self, name: &str, n_vocab: u64) -> Part {
+        let dims: Vec<u64> = self.dims.iter().map(|n| n.unwrap_or(n_vocab)).collect();
+        let content = match self.content {
+            Content::Random { mean, deviation: 0.0 } => {
+                Content::Given(vec![mean; dims.iter().product::<u64>() as usize])
+            }
+            ref content => content.clone(),
+        };
+        Part { name: name.to_string(), dims, content }
+    }
+}
+
+/// `*`, or `{A,B,C-D,E-}`: those of the layers that are made.
+fn layers(text: &str, n_layers: u64) -> Option<Vec<u64>> {
+    if text == "*" {
+        return Some((0..n_layers).collect());
+    }
+    let mut all = Vec::new();
+    for part in text.strip_prefix('{')?.strip_suffix('}')?.split(',') {
+        let (first, last) = part.split_once('-').unwrap_or((part, part));
+        let first: u64 = first.parse().ok()?;
+        let last = if last.is_empty() { MAX_LAYERS } else { last.parse().ok()? };
+        all.extend((first..=last).take_while(|il| *il < n_layers));
+    }
+    Some(all)
+}
+
+/// A value of metadata; arrays with one number for each layer end with the layers that are made.
+fn value(kind: &str, words: &[&str], n_layers: Layers) -> Option<Value> {
+    let n = if words.len() as u64 == n_layers.all { n_layers.made as usize } else { words.len() };
+    let words = &words[..n.min(words.len())];
+    Some(match (kind, words) {
+        ("str", [word]) => (*word).into(),
+        ("bool", [word]) => Value::Bool(word.parse().ok()?),
+        ("u32", [word]) => Value::U32(word.parse().ok()?),
+        ("f32", [word]) => Value::F32(word.parse().ok()?),
+        ("[i32]", words) => {
+            Value::Array(Array::I32(words.iter().map(|word| word.parse().ok()).collect::<Option<_>>()?))
+        }
+        _ => return None,
+    })
 }
 
 /// A tensor and what its numbers are.
@@ -123,8 +202,13 @@ pub struct Part {
 /// What a tensor is filled with.
 #[derive(Clone, PartialEq, Debug)]
 pub enum Content {
-    /// Random numbers of this standard deviation.
-    Random(f32),
+    /// Random numbers.
+    Random {
+        /// Their mean.
+        mean: f32,
+        /// Their standard deviation.
+        deviation: f32,
+    },
     /// These.
     Given(Vec<f32>),
 }
@@ -136,109 +220,17 @@ impl Part {
     }
 }
 
-impl Shape {
-    /// Its metadata, without the vocabulary.
-    pub fn metadata(&self) -> Metadata {
-        let mut m = Metadata::new();
-        m.set("general.architecture", self.arch);
-        m.set("general.name", format!("{} with random weights", self.name));
-        let mut set = |key: &str, n: u64| m.set(format!("{}.{key}", self.arch), n as u32);
-        set("block_count", self.n_layers);
-        set("context_length", self.n_ctx);
-        set("embedding_length", self.n_embd);
-        set("feed_forward_length", self.n_ff);
-        set("attention.head_count", self.n_heads);
-        set("attention.head_count_kv", self.n_kv_heads);
-        set("rope.dimension_count", self.head_dim());
-        if self.n_experts[0] > 0 {
-            set("expert_count", self.n_experts[0]);
-            set("expert_used_count", self.n_experts[1]);
-        }
-        m.set(format!("{}.attention.layer_norm_rms_epsilon", self.arch), self.norm_eps);
-        m.set(format!("{}.rope.freq_base", self.arch), self.rope_base);
-        m
-    }
-
-    fn head_dim(&self) -> u64 {
-        self.n_embd / self.n_heads
-    }
-
-    /// The tensors in the order of a file. Matrices have a deviation of 1/√columns, which keeps hidden states in range.
-    pub fn parts(&self, n_vocab: u64) -> Vec<Part> {
-        let (embd, ff, kv) = (self.n_embd, self.n_ff, self.head_dim() * self.n_kv_heads);
-        let mut parts = vec![matrix("token_embd.weight", &[embd, n_vocab])];
-        if self.rope_factor > 1.0 {
-            let factors = self.rope_factors();
-            parts.push(given("rope_freqs.weight", factors));
-        }
-        for il in 0..self.n_layers {
-            let name = |part: &str| format!("blk.{il}.{part}");
-            parts.push(norm(name("attn_norm.weight"), embd));
-            for (part, rows) in [("attn_q", embd), ("attn_k", kv), ("attn_v", kv)] {
-                parts.push(matrix(name(&format!("{part}.weight")), &[embd, rows]));
-                if self.has_qkv_bias {
-                    let (name, content) = (name(&format!("{part}.bias")), Content::Random(0.1));
-                    parts.push(Part { name, dims: vec![rows], content });
-                }
-            }
-            parts.push(matrix(name("attn_output.weight"), &[embd, embd]));
-            parts.push(norm(name("ffn_norm.weight"), embd));
-            match self.n_experts[0] {
-                0 => {
-                    parts.push(matrix(name("ffn_gate.weight"), &[embd, ff]));
-                    parts.push(matrix(name("ffn_up.weight"), &[embd, ff]));
-                    parts.push(matrix(name("ffn_down.weight"), &[ff, embd]));
-                }
-                n => {
-                    parts.push(matrix(name("ffn_gate_inp.weight"), &[embd, n]));
-                    parts.push(matrix(name("ffn_gate_exps.weight"), &[embd, ff, n]));
-                    parts.push(matrix(name("ffn_up_exps.weight"), &[embd, ff, n]));
-                    parts.push(matrix(name("ffn_down_exps.weight"), &[ff, embd, n]));
-                }
-            }
-        }
-        parts.push(norm("output_norm.weight", embd));
-        if !self.is_tied {
-            parts.push(matrix("output.weight", &[embd, n_vocab]));
-        }
-        parts
-    }
-
-    /// What Llama 3.1 divides frequencies by: 1 where a wave is shorter than a quarter of 8192 positions, the factor
-    /// where it is longer than all of them, and between the two a mean of 1/factor and 1 by frequency, inverted.
-    fn rope_factors(&self) -> Vec<f32> {
-        const N_ORIG: f32 = 8192.0;
-        let n = self.head_dim();
-        let factor = |i: u64| {
-            let wave = TAU * self.rope_base.powf(2.0 * i as f32 / n as f32); // positions
-            let share = ((N_ORIG / wave - 1.0) / 3.0).clamp(0.0, 1.0);
-            ((1.0 - share) / self.rope_factor + share).recip()
-        };
-        (0..n / 2).map(factor).collect()
-    }
-}
-
-fn matrix(name: impl Into<String>, dims: &[u64]) -> Part {
-    let deviation = (dims[0] as f32).sqrt().recip();
-    Part { name: name.into(), dims: dims.to_vec(), content: Content::Random(deviation) }
-}
-
-fn norm(name: impl Into<String>, n: u64) -> Part {
-    given(name, vec![1.0; n as usize])
-}
-
-fn given(name: impl Into<String>, values: Vec<f32>) -> Part {
-    Part { name: name.into(), dims: vec![values.len() as u64], content: Content::Given(values) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn model(name: &str, n_layers: Option<u64>) -> SynthModel {
+        name.parse::<Shape>().unwrap().model(n_layers).unwrap()
+    }
+
     fn check(name: &str, n_params: u64) {
-        let shape: Shape = name.parse().unwrap();
-        let parts = shape.parts(shape.n_vocab);
-        let n: u64 = parts.iter().map(|part| part.dims.iter().product::<u64>()).sum();
+        let model = model(name, None);
+        let n: u64 = model.parts(model.n_vocab).iter().map(|part| part.dims.iter().product::<u64>()).sum();
         assert_eq!(n, n_params, "{name}");
     }
 
@@ -248,13 +240,24 @@ mod tests {
         check("llama-3.2-1b", 1_235_814_400 + 32);
         check("llama-3.1-8b", 8_030_261_248 + 64);
         check("mixtral-8x7b", 46_702_792_704);
+        check("qwen3-30b-a3b", 30_532_122_624);
+        check("gemma-3-4b", 3_880_099_328);
+        check("gpt-oss-20b", 20_914_757_184);
+        check("mamba2-1.3b", 1_343_757_312);
+        check("rwkv7-1.5b", 1_527_799_808);
+        check("deepseek-v2-lite", 15_706_484_224);
+        check("lfm2-1.2b", 1_170_340_608);
     }
 
     #[test]
-    fn rope_factors_go_from_1_to_the_models_factor() {
-        let factors = LLAMA.rope_factors();
-        assert_eq!((factors.len(), factors[0], factors[31]), (32, 1.0, 32.0));
-        assert!(factors.is_sorted(), "{factors:?}");
-        assert!(factors.iter().any(|&f| f > 1.0 && f < 32.0));
+    fn fewer_layers_end_lists_of_layers_too() {
+        let model = model("lfm2-1.2b", Some(3));
+        let names: Vec<_> = model.parts(10).into_iter().map(|part| part.name).collect();
+        let of =
+            |name: &str| names.iter().filter(|n| n.contains(name)).map(String::as_str).collect::<Vec<_>>();
+        assert_eq!(of("attn_q.weight"), ["blk.2.attn_q.weight"]);
+        assert_eq!(of("shortconv.conv"), ["blk.0.shortconv.conv.weight", "blk.1.shortconv.conv.weight"]);
+        assert_eq!(model.metadata.i32s("lfm2.attention.head_count_kv"), Some(vec![0, 0, 8]));
+        assert_eq!(names.last().map(String::as_str), Some("token_embd_norm.weight"));
     }
 }

@@ -1,6 +1,5 @@
 //! A byte-level BPE vocabulary made by a rule, of any size: text in any language becomes ids and comes back.
 
-use super::Shape;
 use llmrt_gguf::{Array, Metadata, Value};
 use llmrt_tokenizer::{TokenKind, char_of_byte};
 
@@ -10,9 +9,9 @@ const CONTROL: [&str; 3] = ["<|begin_of_text|>", "<|end_of_text|>", "<|eot_id|>"
 /// Letters that are frequent in English come first, so that they get longer tokens.
 const FREQUENT: &[u8] = b" etaoinshrdlcumwfgypbvk";
 
-/// Writes the vocabulary and returns its number of tokens, that of the shape.
-pub fn write(m: &mut Metadata, shape: &Shape) -> u64 {
-    let (tokens, merges) = tokens((shape.n_vocab as usize).saturating_sub(CONTROL.len()));
+/// Writes a vocabulary of `n_vocab` tokens for this pre-tokenizer, and returns their number.
+pub fn write(m: &mut Metadata, n_vocab: u64, pre: &str) -> u64 {
+    let (tokens, merges) = tokens((n_vocab as usize).saturating_sub(CONTROL.len()));
     let mut kinds = vec![TokenKind::Normal as i32; tokens.len()];
     kinds.extend(CONTROL.map(|_| TokenKind::Control as i32));
     let [bos, eos, eot] = [0, 1, 2].map(|i| (tokens.len() + i) as u32);
@@ -20,14 +19,14 @@ pub fn write(m: &mut Metadata, shape: &Shape) -> u64 {
     let n = tokens.len() as u64;
 
     m.set("tokenizer.ggml.model", "gpt2");
-    m.set("tokenizer.ggml.pre", if shape.arch == "qwen2" { "qwen2" } else { "llama-bpe" });
+    m.set("tokenizer.ggml.pre", pre);
     m.set("tokenizer.ggml.tokens", tokens);
     m.set("tokenizer.ggml.token_type", Value::Array(Array::I32(kinds)));
     m.set("tokenizer.ggml.merges", merges);
     m.set("tokenizer.ggml.bos_token_id", bos);
     m.set("tokenizer.ggml.eos_token_id", eos);
     m.set("tokenizer.ggml.eot_token_id", eot);
-    m.set("tokenizer.ggml.add_bos_token", Value::Bool(shape.arch != "qwen2"));
+    m.set("tokenizer.ggml.add_bos_token", Value::Bool(pre != "qwen2"));
     n
 }
 
@@ -54,12 +53,11 @@ mod tests {
 
     #[test]
     fn text_becomes_ids_and_comes_back() {
-        for name in ["qwen2.5-0.5b", "mixtral-8x7b"] {
-            let shape: Shape = name.parse().unwrap();
-            let mut m = shape.metadata();
-            assert_eq!(write(&mut m, &shape), shape.n_vocab, "{name}");
+        for (n_vocab, pre) in [(151_936, "qwen2"), (32_000, "llama-bpe")] {
+            let mut m = Metadata::new();
+            assert_eq!(write(&mut m, n_vocab, pre), n_vocab);
             let distinct: HashSet<_> = m.strings("tokenizer.ggml.tokens").unwrap().iter().collect();
-            assert_eq!(distinct.len() as u64, shape.n_vocab, "{name}");
+            assert_eq!(distinct.len() as u64, n_vocab);
 
             let tokenizer = Tokenizer::from_metadata(&m).unwrap();
             let text = "The cat ate. Für Åse: 猫は食べた 🐈\n\n";

@@ -20,27 +20,45 @@ pub fn is(node: &NodeView<'_>, first: usize) -> bool {
 
 /// The sequences of a step.
 pub struct Sequences<'a> {
-    ids: &'a [i32],
-    starts: &'a [i32],
+    /// `None`: sequence i has state i.
+    ids: Option<&'a [i32]>,
+    /// `None`: all have as many tokens.
+    starts: Option<&'a [i32]>,
+    n: usize,
     n_tokens: usize,
     n_slots: usize,
 }
 
 impl<'a> Sequences<'a> {
-    /// Ids of `n_slots` states and query starts are the sources from `first` on.
+    /// Ids of `n_slots` states and query starts are the sources from `first` on, else there is a sequence for each state, of
+    /// as many tokens each.
     pub fn bind(a: &'a Args, first: usize, n_tokens: usize, n_slots: usize) -> Sequences<'a> {
-        let [ids, starts] = [first, first + 1].map(|i| a.arg(i).ints([0; 3]));
-        Sequences { ids, starts, n_tokens, n_slots }
+        let ints = |i: usize| a.src[i].as_ref().map(|t| t.ints([0; 3]));
+        let (ids, starts) = (ints(first), ints(first + 1));
+        Sequences { ids, starts, n: ids.map_or(n_slots, <[i32]>::len), n_tokens, n_slots }
     }
 
     /// How many.
     pub fn len(&self) -> usize {
-        self.ids.len()
+        self.n
+    }
+
+    /// Whether tokens may be of no sequence.
+    pub fn may_have_gaps(&self) -> bool {
+        self.starts.is_some()
     }
 
     /// The state that each starts from, zeros without one, and its tokens.
     pub fn iter(&self) -> impl Iterator<Item = (Option<usize>, Range<usize>)> + '_ {
-        self.ids.iter().map(|&id| slot(id, self.n_slots)).zip(ranges(self.starts, self.n_tokens))
+        let per_seq = self.n_tokens.checked_div(self.n).unwrap_or(0);
+        let mut ragged = self.starts.map(|starts| ranges(starts, self.n_tokens));
+        (0..self.n).map(move |i| {
+            let tokens = match &mut ragged {
+                Some(ranges) => ranges.next().unwrap_or_default(),
+                None => i * per_seq..(i + 1) * per_seq,
+            };
+            (self.ids.map_or(Some(i), |ids| slot(ids[i], self.n_slots)), tokens)
+        })
     }
 }
 

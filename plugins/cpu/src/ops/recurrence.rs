@@ -1,11 +1,24 @@
-//! What ops share that pass a state from token to token. Heads of sequences are handed out to the threads; each goes
-//! through its tokens in order, with its state where the result has it.
+//! What ops share that pass a state from token to token. A state is a matrix whose rows depend on no other row, or whose
+//! columns on no other column, so threads share heads, and rows of heads. Within these, tokens come one after the other, each
+//! with the same arithmetic wherever a prompt is cut; a state that fits the first cache is read from there by all
+//! tokens of a run.
+
+pub mod columns;
+pub mod rows;
 
 use super::check::{self, Answer, ensure, product};
 use super::output::Tile;
+use super::ragged::Sequences;
 use super::{Args, Output, ragged};
 use crate::simd::{LANES, Simd};
 use llmrt_plugin::{DType, NodeView, Reason};
+use std::ops::Range;
+
+/// Tokens whose operands are prepared at a time.
+pub const RUN: usize = 32;
+
+/// Rows of a state that a thread takes at a time, where rows are independent.
+pub const UNIT: usize = 64;
 
 /// Sources [S, H, n_tokens] before the state [S·S·H, n_slots], source `n`; source `first_at` is [S, H]. After the state ids
 /// and query starts, or neither.
@@ -29,90 +42,99 @@ pub fn supports(node: &NodeView<'_>, n: usize, first_at: Option<usize>) -> Answe
     check::result(node, DType::F32, [product(&[s, h])?, n_rows, 1, 1])
 }
 
-/// A head of a sequence, with what one thread writes of it.
-pub struct Unit<'a> {
-    /// Its number, heads of a sequence side by side.
-    pub index: usize,
-    /// The sequence.
-    pub seq: usize,
-    /// The head.
-    pub head: usize,
-    /// Outputs at [head, token, seq].
-    pub y: Tile<'a>,
-    /// The state after the last token.
-    pub state: &'a mut [f32],
-    /// The states before, at [index, tokens back - 1, 0].
-    pub kept: Tile<'a>,
+/// The states of an op, and how they are shared out: of each of `n_blocks` `n_rows` rows of `width` elements, `n_unit` rows
+/// to a thread. Each token gives one output for each row.
+#[derive(Clone, Copy)]
+pub struct States {
+    /// Rows of a block.
+    pub n_rows: usize,
+    /// Rows that a thread takes at a time.
+    pub n_unit: usize,
+    /// Elements of a row.
+    pub width: usize,
+    /// Heads, or groups of them.
+    pub n_blocks: usize,
+    /// Tokens of all sequences.
+    pub n_tokens: usize,
+    /// States of each sequence in the result: after its last token, one token before, and so on.
+    pub n_states: usize,
 }
 
-/// This thread's units of a result: outputs [s, heads, tokens, sequences], then `n_states` times the states of all units,
-/// the last first.
-pub fn units(
+/// Rows of a block, which a thread has at hand.
+pub struct Place {
+    /// The block.
+    pub block: usize,
+    /// The rows.
+    pub rows: Range<usize>,
+}
+
+/// This thread's rows, sequence by sequence: `begin` gets place and slot and the state to fill, `run` goes through tokens
+/// with the state, and writes their outputs to rows [block, token, 0] of the tile.
+pub fn scan(
     out: Output<'_>,
-    ne: [usize; 4],
-    size: usize,
-    n_states: usize,
-) -> impl Iterator<Item = Unit<'_>> {
-    let [s, h, n_tokens, n_seqs] = ne;
-    let [y, states] = out.split_at(ne.iter().product());
-    let [last, kept] = states.split_at(size * h * n_seqs);
-    let outputs = y.reshaped(ne).tiles([s, 1, n_tokens, 1]);
-    let last = last.reshaped([size, h * n_seqs, 1, 1]).rows();
-    let kept = kept.reshaped([size, h * n_seqs, n_states - 1, 1]).tiles([size, 1, n_states, 1]);
-    outputs.zip(last).zip(kept).map(|((y, ([index, ..], state)), kept)| {
-        let [_, head, _, seq] = y.dims();
-        Unit { index, seq: seq.start, head: head.start, y, state: state.floats(), kept }
-    })
-}
-
-/// This thread's heads: `step` gets token and head, the state [S][S] and the token's S outputs, in the order of tokens.
-pub fn scan(a: &Args, out: Output<'_>, state_at: usize, step: impl Fn([usize; 3], &mut [f32], &mut [f32])) {
-    let [s, h, n_tokens, _] = a.arg(0).ne;
-    let from = a.arg(state_at);
-    let n_slots = from.ne[1];
-    let begin = |[head, slot]: [usize; 2], state: &mut [f32]| {
-        state.copy_from_slice(&from.row([slot, 0, 0])[head * s * s..(head + 1) * s * s]);
-    };
-    if a.src[state_at + 1].is_some() {
-        let sequences = ragged::Sequences::bind(a, state_at + 1, n_tokens, n_slots);
-        return scan_ragged(out, [s, h, n_tokens], s * s, &sequences, begin, step);
-    }
-    let per_seq = n_tokens.checked_div(n_slots).unwrap_or(0);
-    for Unit { seq, head, mut y, state, .. } in units(out, [s, h, per_seq, n_slots], s * s, 1) {
-        begin([head, seq], state);
-        for token in 0..per_seq {
-            step([head, seq * per_seq + token, 0], state, y.row([head, token, seq]));
-        }
-    }
-}
-
-/// This thread's heads of sequences of different lengths, of a result with outputs [s, heads, n_tokens], then states
-/// [size, heads, n_seqs]: `begin` gets head and slot and the state to fill, `step` as in [`scan`].
-pub fn scan_ragged(
-    out: Output<'_>,
-    [s, h, n_tokens]: [usize; 3],
-    size: usize,
-    sequences: &ragged::Sequences<'_>,
-    begin: impl Fn([usize; 2], &mut [f32]),
-    mut step: impl FnMut([usize; 3], &mut [f32], &mut [f32]),
+    of: States,
+    sequences: &Sequences<'_>,
+    begin: impl Fn(&Place, usize, &mut [f32]),
+    mut run: impl FnMut(&Place, Range<usize>, &mut [f32], &mut Tile<'_>),
 ) {
-    let n_seqs = sequences.len();
-    let [y, states] = out.split_at(s * h * n_tokens);
-    let y = y.reshaped([s, h, n_tokens, 1]).tiles([s, 1, n_tokens, 1]);
-    let states = states.reshaped([size, h, n_seqs, 1]).tiles([size, 1, n_seqs, 1]);
-    for (mut y, mut states) in y.zip(states) {
-        let [_, heads, tokens, _] = y.dims();
-        let head = heads.start;
-        tokens.for_each(|token| y.row([head, token, 0]).fill(0.0));
+    let States { n_rows, width, n_blocks, n_tokens, n_states, .. } = of;
+    let n_unit = if width == 0 { n_rows } else { of.n_unit };
+    let (n_seqs, size) = (sequences.len(), n_rows * width);
+    let [y, states] = out.split_at(n_rows * n_blocks * n_tokens);
+    let [last, kept] = states.split_at(size * n_blocks * n_seqs);
+    let y = y.reshaped([n_rows, n_blocks, n_tokens, 1]).tiles([n_unit, 1, n_tokens, 1]);
+    let last = last.reshaped([size, n_blocks, n_seqs, 1]).tiles([n_unit * width, 1, n_seqs, 1]);
+    let kept = kept.reshaped([size, n_blocks, n_seqs, n_states - 1]);
+    let kept = kept.tiles([n_unit * width, 1, n_seqs, n_states]);
+    for ((mut y, mut last), mut kept) in y.zip(last).zip(kept) {
+        let [rows, blocks, tokens, _] = y.dims();
+        let place = Place { block: blocks.start, rows };
+        if sequences.may_have_gaps() {
+            tokens.for_each(|token| y.row([place.block, token, 0]).fill(0.0));
+        }
         for (seq, (slot, tokens)) in sequences.iter().enumerate() {
-            let state = states.row([head, seq, 0]);
+            let state = last.row([place.block, seq, 0]);
             match slot {
-                Some(slot) => begin([head, slot], state),
+                Some(slot) => begin(&place, slot, state),
                 None => state.fill(0.0),
             }
-            tokens.for_each(|token| step([head, token, 0], state, y.row([head, token, 0])));
+            // Before each of the last tokens the state is kept.
+            let first = tokens.end.saturating_sub(n_states - 1).max(tokens.start + 1).min(tokens.end);
+            run(&place, tokens.start..first, state, &mut y);
+            for token in first..tokens.end {
+                kept.row([place.block, seq, tokens.end - token - 1]).copy_from_slice(state);
+                run(&place, token..token + 1, state, &mut y);
+            }
+            for back in tokens.len().max(1)..n_states {
+                kept.row([place.block, seq, back - 1]).fill(0.0);
+            }
         }
     }
+}
+
+/// As [`scan`], of ops that [`supports`] is of: heads of S rows of S elements.
+pub fn scan_heads(
+    a: &Args,
+    out: Output<'_>,
+    state_at: usize,
+    n_unit: usize,
+    run: impl FnMut(&Place, Range<usize>, &mut [f32], &mut Tile<'_>),
+) {
+    let [s, h, n_tokens, _] = a.arg(0).ne;
+    let from = a.arg(state_at);
+    let begin = |place: &Place, slot: usize, state: &mut [f32]| {
+        let start = (place.block * s + place.rows.start) * s;
+        state.copy_from_slice(&from.row([slot, 0, 0])[start..start + state.len()]);
+    };
+    let sequences = Sequences::bind(a, state_at + 1, n_tokens, from.ne[1]);
+    let of = States { n_rows: s, n_unit, width: s, n_blocks: h, n_tokens, n_states: 1 };
+    scan(out, of, &sequences, begin, run);
+}
+
+/// Pieces of at most [`RUN`] tokens.
+pub fn runs(tokens: Range<usize>) -> impl Iterator<Item = Range<usize>> {
+    let end = tokens.end;
+    tokens.step_by(RUN).map(move |start| start..(start + RUN).min(end))
 }
 
 /// Σ a·b, in 16 lanes.
@@ -127,10 +149,4 @@ pub fn dot<S: Simd>(s: S, a: &[f32], b: &[f32]) -> f32 {
         sum = s.fma(s.load_part(a_rest), s.load_part(b_rest), sum);
     }
     s.sum(sum)
-}
-
-/// y += a·x.
-#[inline(always)]
-pub fn add_scaled<S: Simd>(_: S, a: f32, x: &[f32], y: &mut [f32]) {
-    y.iter_mut().zip(x).for_each(|(y, x)| *y += a * x);
 }

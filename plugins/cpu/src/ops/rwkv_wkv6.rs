@@ -1,35 +1,48 @@
 //! y_j = Σᵢ rᵢ (S_ij + uᵢ kᵢ v_j), then S_ij = wᵢ S_ij + kᵢ v_j.
 
 use super::check::Answer;
-use super::{Args, Output, Worker, recurrence};
+use super::output::Tile;
+use super::recurrence::{self, Place, columns};
+use super::{Args, Output, Worker};
 use crate::simd::{Simd, dispatch};
 use llmrt_plugin::NodeView;
+use std::ops::Range;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     recurrence::supports(node, 5, Some(3))
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
-    recurrence::scan(a, out, 5, |at, state, y| {
-        let [k, v, r, decay] = [0, 1, 2, 4].map(|i| a.arg(i).row(at));
-        let first = a.arg(3).row([at[0], 0, 0]);
-        step(w.isa, [k, v, r, first, decay], state, y);
+    let whole = a.arg(0).ne[0]; // an output is a sum over rows
+    recurrence::scan_heads(a, out, 5, whole, |place, tokens, state, y| {
+        let first = w.scratch.floats[0].take(whole);
+        run(w.isa, a, place, tokens, first, state, y);
     });
 }
 
 dispatch! {
-    fn step(x: [&[f32]; 5], state: &mut [f32], y: &mut [f32]) = step_with;
+    fn run(a: &Args, place: &Place, tokens: Range<usize>, first: &mut [f32], state: &mut [f32], y: &mut Tile<'_>)
+        = run_with;
 }
 
 #[inline(always)]
-fn step_with<S: Simd>(_: S, [k, v, r, first, decay]: [&[f32]; 5], state: &mut [f32], y: &mut [f32]) {
-    y.fill(0.0);
-    for (i, row) in state.chunks_exact_mut(y.len()).enumerate() {
-        let (k, r, first, decay) = (k[i], r[i], first[i], decay[i]);
-        for ((old, y), v) in row.iter_mut().zip(&mut *y).zip(v) {
-            let kv = k * v;
-            *y += r * (*old + first * kv);
-            *old = *old * decay + kv;
-        }
+fn run_with<S: Simd>(
+    s: S,
+    a: &Args,
+    place: &Place,
+    tokens: Range<usize>,
+    first: &mut [f32],
+    state: &mut [f32],
+    y: &mut Tile<'_>,
+) {
+    let u = a.arg(3).row([place.block, 0, 0]);
+    for token in tokens {
+        let at = [place.block, token, 0];
+        let [k, v, r, decay] = [a.arg(0).row(at), a.arg(1).row(at), a.arg(2).row(at), a.arg(4).row(at)];
+        let y = y.row(at);
+        columns::step::<S, true>(s, [k, v, r, decay], state, y);
+        first.iter_mut().zip(u).zip(k).for_each(|((first, u), k)| *first = u * k);
+        let now = recurrence::dot(s, first, r);
+        y.iter_mut().zip(v).for_each(|(y, v)| *y += now * v);
     }
 }

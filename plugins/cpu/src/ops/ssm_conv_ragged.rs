@@ -1,12 +1,18 @@
-//! y[c, t] = Σₖ kernel[k, c] · x[c, t - (n_taps - 1) + k], over the tokens of each sequence. Threads share the tokens, and
-//! then the columns of the new states.
+//! y[c, t] = Σₖ kernel[k, c] · x[c, t - (n_taps - 1) + k], over the tokens of each sequence. Threads share the
+//! channels.
 
 use super::check::{self, Answer, ensure, product};
-use super::{Args, Output, Worker, ragged};
-use crate::simd::{Simd, dispatch};
+use super::output::Tile;
+use super::ragged::{self, Sequences};
+use super::recurrence::rows::{store, vector};
+use super::{Args, Output, Worker};
+use crate::simd::{LANES, Simd, dispatch};
 use crate::tensor::Tensor;
 use llmrt_plugin::{DType, NodeView, Reason};
 use std::ops::Range;
+
+/// Channels that a thread takes at a time.
+const STRIP: usize = 256;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let [x, kernel, states] = [0, 1, 2].map(|i| check::floats(node, i).map(|t| t.ne()));
@@ -21,36 +27,36 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let (x, kernel, states) = (a.arg(0), a.arg(1), a.arg(2));
-    let (ids, starts) = (a.arg(3).ints([0; 3]), a.arg(4).ints([0; 3]));
     let ([n_inner, n_tokens, ..], n_before) = (x.ne, kernel.ne[0] - 1);
-    let columns = |seq: usize, tokens: Range<usize>| Columns {
-        x,
-        states,
-        slot: ragged::slot(ids[seq], states.ne[2]),
-        tokens,
-        n_before,
+    let sequences = Sequences::bind(a, 3, n_tokens, states.ne[2]);
+    let columns = || {
+        let columns = |(slot, tokens)| Columns { x, states, slot, tokens, n_before };
+        sequences.iter().map(columns)
     };
 
     let [y, kept] = out.split_at(n_inner * n_tokens);
-    for ([token, ..], y) in y.reshaped([n_inner, n_tokens, 1, 1]).rows() {
-        let y = y.floats();
-        y.fill(0.0);
-        let of = ragged::ranges(starts, n_tokens).enumerate().find(|(_, tokens)| tokens.contains(&token));
-        let Some((seq, tokens)) = of else { continue };
-        let first = token - tokens.start;
-        let columns = columns(seq, tokens);
-        for tap in 0..=n_before {
-            if let Some(column) = columns.column(first + tap) {
-                add_tap(w.isa, kernel, tap, column, y);
-            }
+    let taps = w.scratch.floats[0].take::<f32>(STRIP * kernel.ne[0]);
+    for mut y in y.reshaped([n_inner, n_tokens, 1, 1]).tiles([STRIP, n_tokens, 1, 1]) {
+        let [channels, tokens, ..] = y.dims();
+        // Taps of neighbouring channels side by side.
+        for (i, channel) in channels.clone().enumerate() {
+            let of_channel = kernel.row([channel, 0, 0]).iter().enumerate();
+            of_channel.for_each(|(tap, weight)| taps[tap * STRIP + i] = *weight);
         }
+        tokens.for_each(|token| y.row([token, 0, 0]).fill(0.0));
+        columns().for_each(|columns| convolve(w.isa, &columns, taps, &mut y));
     }
-    for ([i, seq, _], y) in kept.reshaped([n_inner, n_before, ids.len(), 1]).rows() {
-        let tokens = ragged::ranges(starts, n_tokens).nth(seq).unwrap_or_default();
-        let (n, y) = (tokens.len(), y.floats());
-        match columns(seq, tokens).column(n + i) {
-            Some(column) => y.copy_from_slice(column),
-            None => y.fill(0.0),
+    let kept = kept.reshaped([n_inner, n_before, sequences.len(), 1]);
+    for mut kept in kept.tiles([STRIP, n_before, sequences.len(), 1]) {
+        let channels = kept.dims()[0].clone();
+        for (seq, columns) in columns().enumerate() {
+            for i in 0..n_before {
+                let to = kept.row([i, seq, 0]);
+                match columns.column(columns.tokens.len() + i) {
+                    Some(column) => to.copy_from_slice(&column[channels.clone()]),
+                    None => to.fill(0.0),
+                }
+            }
         }
     }
 }
@@ -75,12 +81,23 @@ impl Columns<'_> {
 }
 
 dispatch! {
-    fn add_tap(kernel: &Tensor, tap: usize, column: &[f32], y: &mut [f32]) = add_tap_with;
+    fn convolve(columns: &Columns<'_>, taps: &[f32], y: &mut Tile<'_>) = convolve_with;
 }
 
+/// A strip's channels, over the tokens of a sequence.
 #[inline(always)]
-fn add_tap_with<S: Simd>(_: S, kernel: &Tensor, tap: usize, column: &[f32], y: &mut [f32]) {
-    for (channel, (y, x)) in y.iter_mut().zip(column).enumerate() {
-        *y += kernel.row([channel, 0, 0])[tap] * x;
+fn convolve_with<S: Simd>(s: S, columns: &Columns<'_>, taps: &[f32], y: &mut Tile<'_>) {
+    let channels = y.dims()[0].clone();
+    for (i, token) in columns.tokens.clone().enumerate() {
+        let y = y.row([token, 0, 0]);
+        for (tap, taps) in taps.chunks_exact(STRIP).enumerate() {
+            let Some(column) = columns.column(i + tap) else { continue };
+            let column = &column[channels.clone()];
+            for start in (0..y.len()).step_by(LANES) {
+                let sum = vector(s, y, start);
+                let sum = s.fma(vector(s, taps, start), vector(s, column, start), sum);
+                store(s, sum, &mut y[start..]);
+            }
+        }
     }
 }

@@ -1,12 +1,16 @@
-//! h = exp(Δ·a)·h + Δ·x·b, then y = Σ h·c over the elements of the state, Δ = softplus(dt). Threads share the heads of
-//! all sequences; states are updated in the result.
+//! h = exp(Δ·a)·h + Δ·x·b, then y = Σ h·c over the elements of the state, Δ = softplus(dt). Threads share
+//! the heads, and rows of heads; states are updated in the result.
 
 use super::check::{self, Answer, ensure, product};
-use super::{Args, Output, Worker, ragged, recurrence};
-use crate::simd::{LANES, Simd, dispatch, math};
-use crate::tensor::Tensor;
+use super::output::Tile;
+use super::ragged::{self, Sequences};
+use super::recurrence::rows::{STRIP, store, vector};
+use super::recurrence::{self, Place, States, UNIT};
+use super::{Args, Output, Worker};
+use crate::simd::{LANES, Simd, array, dispatch, math};
 use llmrt_plugin::abi::op::StatesParams;
 use llmrt_plugin::{DType, NodeView, Reason};
+use std::ops::Range;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let n_states = check::params(StatesParams::from_bytes(node.params_bytes()))?.n_states.max(1) as usize;
@@ -36,95 +40,174 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
-    match &a.src[7] {
-        Some(_) => scan_ragged(w, a, out),
-        None => scan(w, a, out),
-    }
-}
-
-/// Sequences of different lengths: threads share the heads, each with all sequences.
-fn scan_ragged(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
-    let ([head_dim, n_heads, n_tokens, _], states) = (a.arg(1).ne, a.arg(0));
-    let sequences = ragged::Sequences::bind(a, 6, n_tokens, states.ne[3]);
-    let (dims, size) = ([head_dim, n_heads, n_tokens], head_dim * states.ne[0]);
-    let begin = |at: [usize; 2], state: &mut [f32]| begin(states, at, state);
-    recurrence::scan_ragged(out, dims, size, &sequences, begin, |at, state, y| token_of(w, a, at, state, y));
-}
-
-/// The state that a head starts from.
-fn begin(states: &Tensor, [head, slot]: [usize; 2], state: &mut [f32]) {
-    let rows = state.chunks_exact_mut(states.ne[0].max(1)).enumerate();
-    rows.for_each(|(i, to)| to.copy_from_slice(states.row([i, head, slot])));
-}
-
-/// A head's next token.
-fn token_of(w: &Worker<'_>, a: &Args, [head, token, batch]: [usize; 3], state: &mut [f32], y: &mut [f32]) {
-    let per_group = a.arg(1).ne[1] / a.arg(4).ne[1];
-    let delta = softplus(a.arg(2).row([token, batch, 0])[head]);
-    let [b, c] = [4, 5].map(|i| a.arg(i).row([head / per_group, token, batch]));
-    let factors = [a.arg(3).row([head, 0, 0]), b, c];
-    step(w.isa, delta, a.arg(1).row([head, token, batch]), factors, state, y);
-}
-
-/// As many tokens of each sequence: threads share the heads of all of them.
-fn scan(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let n_states = a.params(StatesParams::from_bytes).n_states.max(1) as usize;
-    let (x, ids) = (a.arg(1), a.arg(6).ints([0; 3]));
-    let (n_tokens, size) = (x.ne[2], x.ne[0] * a.arg(0).ne[0]);
-    for mut unit in recurrence::units(out, x.ne, size, n_states) {
-        let (seq, head, state) = (unit.seq, unit.head, unit.state);
-        match ragged::slot(ids[seq], a.arg(0).ne[3]) {
-            Some(slot) => begin(a.arg(0), [head, slot], state),
-            None => state.fill(0.0),
+    let ([head_dim, n_heads, n_tokens, n_batches], states) = (a.arg(1).ne, a.arg(0));
+    let (n_tokens, per_group) = (n_tokens * n_batches, n_heads / a.arg(4).ne[1]);
+    let sequences = Sequences::bind(a, 6, n_tokens, states.ne[3]);
+    let heads_are_rows = head_dim == 1;
+    let [n_rows, n_unit] = if heads_are_rows { [per_group, STRIP] } else { [head_dim, UNIT] };
+    let n_blocks = n_heads * head_dim / n_rows;
+    let of = States { n_rows, n_unit, width: states.ne[0], n_blocks, n_tokens, n_states };
+    let operands = Operands { a, per_group, heads_are_rows };
+    let begin = |place: &Place, slot: usize, state: &mut [f32]| {
+        for (row, to) in place.rows.clone().zip(state.chunks_exact_mut(states.ne[0].max(1))) {
+            let [row, head] =
+                if heads_are_rows { [0, place.block * n_rows + row] } else { [row, place.block] };
+            to.copy_from_slice(states.row([row, head, slot]));
         }
-        for token in 0..n_tokens {
-            token_of(w, a, [head, token, seq], state, unit.y.row([head, token, seq]));
-            let back = n_tokens - 1 - token;
-            if (1..n_states).contains(&back) {
-                unit.kept.row([unit.index, back - 1, 0]).copy_from_slice(state);
-            }
-        }
-        for back in n_tokens.max(1)..n_states {
-            unit.kept.row([unit.index, back - 1, 0]).fill(0.0);
-        }
-    }
+    };
+    recurrence::scan(out, of, &sequences, begin, |place, tokens, state, y| {
+        run(w.isa, &operands, place, tokens, state, y);
+    });
 }
 
-/// log(1 + exp(v)), above 20 v itself.
-fn softplus(v: f32) -> f32 {
-    if v > 20.0 { v } else { v.exp().ln_1p() }
+/// What a run of tokens reads.
+struct Operands<'a> {
+    a: &'a Args,
+    /// Heads that share b and c.
+    per_group: usize,
+    /// Where heads have one row, those of a group are the rows of a block.
+    heads_are_rows: bool,
+}
+
+/// A strip's numbers at a token, one for each row.
+struct Strip<'a> {
+    /// exp(Δ·a), or Δ where each element of a row has its own a.
+    fades: [f32; STRIP],
+    /// Each row's a, if each element has its own.
+    a: [&'a [f32]; STRIP],
+    /// Δ·x.
+    x: [f32; STRIP],
+    b: &'a [f32],
+    c: &'a [f32],
 }
 
 dispatch! {
-    fn step(delta: f32, x: &[f32], abc: [&[f32]; 3], state: &mut [f32], y: &mut [f32]) = step_with;
+    fn run(of: &Operands<'_>, place: &Place, tokens: Range<usize>, state: &mut [f32], y: &mut Tile<'_>) = run_with;
 }
 
 #[inline(always)]
-fn step_with<S: Simd>(s: S, delta: f32, x: &[f32], [a, b, c]: [&[f32]; 3], state: &mut [f32], y: &mut [f32]) {
-    if b.is_empty() {
-        return y.fill(0.0); // sums over no elements
-    }
-    let shared = (a.len() == 1).then(|| s.splat((delta * a[0]).exp()));
-    let exp = |a: S::F| math::exp(s, s.mul(s.splat(delta), a));
-    for ((h, x), y) in state.chunks_exact_mut(b.len()).zip(x).zip(y) {
-        let x_delta = s.splat(x * delta);
-        let mut sum = s.zero();
-        let (h, h_rest) = h.as_chunks_mut::<LANES>();
-        for (j, h) in h.iter_mut().enumerate() {
-            let at = j * LANES..(j + 1) * LANES;
-            let load = |v: &[f32]| s.load_part(&v[at.clone()]);
-            let fade = shared.unwrap_or_else(|| exp(load(a)));
-            let new = s.fma(s.load(h), fade, s.mul(load(b), x_delta));
-            sum = s.fma(new, load(c), sum);
-            s.store(new, h);
+fn run_with<S: Simd>(
+    s: S,
+    of: &Operands<'_>,
+    place: &Place,
+    tokens: Range<usize>,
+    state: &mut [f32],
+    y: &mut Tile<'_>,
+) {
+    let (x, n_tokens) = (of.a.arg(1), of.a.arg(1).ne[2]);
+    let width = of.a.arg(4).ne[0];
+    for token in tokens {
+        let (at, y) = ([token % n_tokens, token / n_tokens], y.row([place.block, token, 0]));
+        if width == 0 {
+            y.fill(0.0); // sums over no elements
+        } else if of.heads_are_rows {
+            strip(s, of.a.arg(3).ne[0] == 1, &of_heads(s, of, place, at), state, y);
+        } else {
+            let x = &x.row([place.block, at[0], at[1]])[place.rows.clone()];
+            let (mut numbers, delta) = of_head(s, of, place.block, at);
+            let strips = state.chunks_mut(STRIP * width).zip(y.chunks_mut(STRIP)).zip(x.chunks(STRIP));
+            for ((state, y), x) in strips {
+                s.store(s.mul(s.load_part(x), s.splat(delta)), &mut numbers.x);
+                strip(s, of.a.arg(3).ne[0] == 1, &numbers, state, y);
+            }
         }
-        if !h_rest.is_empty() {
-            let rest = b.len() - h_rest.len()..;
-            let fade = shared.unwrap_or_else(|| exp(s.load_part(&a[rest.clone()])));
-            let new = s.fma(s.load_part(h_rest), fade, s.mul(s.load_part(&b[rest.clone()]), x_delta));
-            sum = s.fma(new, s.load_part(&c[rest]), sum);
-            s.store_part(new, h_rest);
-        }
-        *y = s.sum(sum);
     }
+}
+
+/// Rows of one head, but for their x, and Δ.
+#[inline(always)]
+fn of_head<'a, S: Simd>(s: S, of: &Operands<'a>, head: usize, [t, batch]: [usize; 2]) -> (Strip<'a>, f32) {
+    let (dt, a, b, c) = (of.a.arg(2), of.a.arg(3), of.a.arg(4), of.a.arg(5));
+    let (delta, a) = (math::softplus_one(s, dt.row([t, batch, 0])[head]), a.row([head, 0, 0]));
+    let fade = if a.len() == 1 { math::exp_one(s, delta * a[0]) } else { delta };
+    let at = [head / of.per_group, t, batch];
+    let (fades, a) = ([fade; STRIP], [a; STRIP]);
+    (Strip { fades, a, x: [0.0; STRIP], b: b.row(at), c: c.row(at) }, delta)
+}
+
+/// Heads as rows.
+#[inline(always)]
+fn of_heads<'a, S: Simd>(s: S, of: &Operands<'a>, place: &Place, [t, batch]: [usize; 2]) -> Strip<'a> {
+    let (x, dt, a) = (of.a.arg(1), of.a.arg(2), of.a.arg(3));
+    let (b, c) = (of.a.arg(4), of.a.arg(5));
+    let (first, n) = (place.block * of.per_group + place.rows.start, place.rows.len());
+    let at = [place.block, t, batch];
+    let mut numbers =
+        Strip { fades: [0.0; STRIP], a: [&[]; STRIP], x: [0.0; STRIP], b: b.row(at), c: c.row(at) };
+    for i in 0..n {
+        numbers.x[i] = x.row([first + i, t, batch])[0];
+        numbers.a[i] = a.row([first + i, 0, 0]);
+    }
+    let delta = math::softplus(s, s.load_part(&dt.row([t, batch, 0])[first..first + n]));
+    s.store(s.mul(s.load(&numbers.x), delta), &mut numbers.x);
+    s.store(delta, &mut numbers.fades);
+    if a.ne[0] == 1 {
+        let mut a = [0.0; STRIP];
+        for (to, a) in a.iter_mut().zip(&numbers.a[..n]) {
+            *to = a[0];
+        }
+        s.store(math::exp(s, s.mul(delta, s.load(&a))), &mut numbers.fades);
+    }
+    numbers
+}
+
+/// The next token of at most 16 rows.
+#[inline(always)]
+fn strip<S: Simd>(s: S, is_shared: bool, of: &Strip<'_>, state: &mut [f32], y: &mut [f32]) {
+    let sums = match (is_shared, S::WIDE) {
+        (true, true) => sums::<S, true, 4>(s, of, state),
+        (true, false) => sums::<S, true, 2>(s, of, state),
+        (false, _) => sums::<S, false, 2>(s, of, state),
+    };
+    s.store_part(s.sums(sums), y);
+}
+
+/// Rows N at a time.
+#[inline(always)]
+fn sums<S: Simd, const SHARED: bool, const N: usize>(
+    s: S,
+    of: &Strip<'_>,
+    state: &mut [f32],
+) -> [S::F; STRIP] {
+    let (mut all, mut i) = ([s.zero(); STRIP], 0);
+    let mut several = state.chunks_exact_mut(N * of.b.len());
+    for rows in &mut several {
+        let sums = sums_of::<S, SHARED, N>(s, of, rows, i);
+        all[i..i + N].copy_from_slice(&sums);
+        i += N;
+    }
+    for row in several.into_remainder().chunks_exact_mut(of.b.len()) {
+        [all[i]] = sums_of::<S, SHARED, 1>(s, of, row, i);
+        i += 1;
+    }
+    all
+}
+
+/// Rows from `first` on.
+#[inline(always)]
+fn sums_of<S: Simd, const SHARED: bool, const N: usize>(
+    s: S,
+    of: &Strip<'_>,
+    state: &mut [f32],
+    first: usize,
+) -> [S::F; N] {
+    let width = of.b.len();
+    let fades: [S::F; N] = array(|n| s.splat(of.fades[first + n]));
+    let x: [S::F; N] = array(|n| s.splat(of.x[first + n]));
+    let mut sums = [s.zero(); N];
+    for start in (0..width).step_by(LANES) {
+        let (b, c) = (vector(s, of.b, start), vector(s, of.c, start));
+        for n in 0..N {
+            let fade = match SHARED {
+                true => fades[n],
+                false => math::exp(s, s.mul(fades[n], vector(s, of.a[first + n], start))),
+            };
+            let elements = &mut state[n * width + start..(n + 1) * width];
+            let new = s.fma(vector(s, elements, 0), fade, s.mul(b, x[n]));
+            sums[n] = s.fma(new, c, sums[n]);
+            store(s, new, elements);
+        }
+    }
+    sums
 }

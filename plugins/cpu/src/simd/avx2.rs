@@ -24,12 +24,30 @@ impl<const VNNI: bool> Level<VNNI> {
 type F = [__m256; 2];
 type I = [__m256i; 2];
 
+/// The first `n` lanes.
+///
+/// # Safety
+/// AVX2.
+#[inline(always)]
+unsafe fn first(n: usize) -> I {
+    static LANES: [i32; 32] = {
+        let (mut lanes, mut i) = ([0; 32], 0);
+        while i < 16 {
+            (lanes[i], i) = (-1, i + 1);
+        }
+        lanes
+    };
+    let lanes = LANES[16 - n..].as_ptr();
+    // SAFETY: 16 numbers are left of the table; the caller has AVX2.
+    unsafe { [_mm256_loadu_si256(lanes.cast()), _mm256_loadu_si256(lanes.add(8).cast())] }
+}
+
 /// Methods of one expression.
 macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: a value of this type proves the instruction set; memory operands are arrays of the right size.
+            // SAFETY: a value of this type proves the instruction set; memory operands are arrays of the right size, or masked.
             unsafe { $body }
         }
     )*};
@@ -50,6 +68,15 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
         fn store(v: F, to: &mut [f32; 16]) = {
             _mm256_storeu_ps(to.as_mut_ptr(), v[0]);
             _mm256_storeu_ps(to.as_mut_ptr().add(8), v[1]);
+        };
+        fn load_part(v: &[f32]) -> F = {
+            let (mask, p) = (first(v.len()), v.as_ptr());
+            [_mm256_maskload_ps(p, mask[0]), _mm256_maskload_ps(p.wrapping_add(8), mask[1])]
+        };
+        fn store_part(v: F, to: &mut [f32]) = {
+            let (mask, p) = (first(to.len()), to.as_mut_ptr());
+            _mm256_maskstore_ps(p, mask[0], v[0]);
+            _mm256_maskstore_ps(p.wrapping_add(8), mask[1], v[1]);
         };
         fn add(a: F, b: F) -> F = [_mm256_add_ps(a[0], b[0]), _mm256_add_ps(a[1], b[1])];
         fn sub(a: F, b: F) -> F = [_mm256_sub_ps(a[0], b[0]), _mm256_sub_ps(a[1], b[1])];

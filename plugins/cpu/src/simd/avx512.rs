@@ -28,10 +28,17 @@ macro_rules! methods {
     ($(fn $name:ident($($arg:ident: $ty:ty),*) $(-> $ret:ty)? = $body:expr;)*) => {$(
         #[inline(always)]
         fn $name(self, $($arg: $ty),*) $(-> $ret)? {
-            // SAFETY: a value of this type proves the instruction set; memory operands are arrays of the right size.
+            // SAFETY: a value of this type proves the instruction set; memory operands are arrays of the right size, or masked.
             unsafe { $body }
         }
     )*};
+}
+
+/// The first `n` lanes.
+#[inline(always)]
+fn first(n: usize) -> __mmask16 {
+    assert!(n <= 16, "{n} numbers for 16 lanes");
+    ((1u32 << n) - 1) as __mmask16
 }
 
 impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
@@ -47,6 +54,8 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
         fn splat(v: f32) -> __m512 = _mm512_set1_ps(v);
         fn load(v: &[f32; 16]) -> __m512 = _mm512_loadu_ps(v.as_ptr());
         fn store(v: __m512, to: &mut [f32; 16]) = _mm512_storeu_ps(to.as_mut_ptr(), v);
+        fn load_part(v: &[f32]) -> __m512 = _mm512_maskz_loadu_ps(first(v.len()), v.as_ptr());
+        fn store_part(v: __m512, to: &mut [f32]) = _mm512_mask_storeu_ps(to.as_mut_ptr(), first(to.len()), v);
         fn add(a: __m512, b: __m512) -> __m512 = _mm512_add_ps(a, b);
         fn sub(a: __m512, b: __m512) -> __m512 = _mm512_sub_ps(a, b);
         fn mul(a: __m512, b: __m512) -> __m512 = _mm512_mul_ps(a, b);

@@ -28,6 +28,41 @@ pub fn exp<S: Simd>(s: S, x: S::F) -> S::F {
     s.above(least, x, s.zero(), s.ldexp(polynomial(s, r, inverse_factorials), n))
 }
 
+/// ln(1 + eˣ), above 20 x itself.
+#[inline(always)]
+pub fn softplus<S: Simd>(s: S, x: S::F) -> S::F {
+    let (e, one) = (exp(s, x), s.splat(1.0));
+    let u = s.add(one, e);
+    // What u lacks of 1 + e, over u, is what its logarithm lacks.
+    let lost = s.div(s.sub(e, s.sub(u, one)), u);
+    s.above(x, s.splat(20.0), x, s.add(ln_above_1(s, u), lost))
+}
+
+/// ln x of x ≥ 1 (not infinite): x = 2ⁿ m, m from √½ to √2; the polynomial's coefficients are those of Cephes.
+#[inline(always)]
+fn ln_above_1<S: Simd>(s: S, x: S::F) -> S::F {
+    let bits = s.bits(x);
+    let n = s.shr(s.sub_i(bits, s.splat_i(0x3f35_04f3)), 23);
+    let f = s.sub(s.from_bits(s.sub_i(bits, s.shl(n, 23))), s.splat(1.0));
+    let n = s.float(n);
+    let coefficients = [
+        0.333_333_31,
+        -0.249_999_94,
+        0.200_007_15,
+        -0.166_680_58,
+        0.142_493_23,
+        -0.124_201_41,
+        0.116_769_99,
+        -0.115_146_1,
+        0.070_376_836,
+    ];
+    let square = s.mul(f, f);
+    let y = s.mul(s.mul(square, f), polynomial(s, f, coefficients));
+    let y = s.fma(n, s.splat(-2.121_944_4e-4), y);
+    let y = s.fma(square, s.splat(-0.5), y);
+    s.fma(n, s.splat(0.693_359_4), s.add(f, y))
+}
+
 /// 1 / (1 + e⁻ˣ).
 #[inline(always)]
 pub fn sigmoid<S: Simd>(s: S, x: S::F) -> S::F {
@@ -173,6 +208,14 @@ fn magnitude<S: Simd>(s: S, x: S::F) -> S::F {
 #[inline(always)]
 fn with_sign<S: Simd>(s: S, magnitude: S::F, sign: S::F) -> S::F {
     s.from_bits(s.or(s.bits(magnitude), s.and(s.bits(sign), s.splat_i(i32::MIN))))
+}
+
+/// softplus of one number, the same bits as a lane of [`softplus`].
+#[inline(always)]
+pub fn softplus_one<S: Simd>(s: S, x: f32) -> f32 {
+    let mut lanes = [0.0; LANES];
+    s.store(softplus(s, s.splat(x)), &mut lanes);
+    lanes[0]
 }
 
 /// exp of one number, the same bits as a lane of [`exp`].
