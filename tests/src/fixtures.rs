@@ -56,8 +56,8 @@ pub fn architectures(dir: &Path) -> [Vec<PathBuf>; 2] {
 /// A model and the logits that llama.cpp gave for the tokens of [`tokens`].
 pub type Compared = (PathBuf, PathBuf);
 
-/// The tiny models whose logits, or hidden states, another program computed: those of the fixtures that this tree runs, and those described in
-/// `tests/fixtures/models`.
+/// The tiny models whose logits, or hidden states, another program computed: those of the fixtures that this tree runs, and
+/// those described in `tests/fixtures/models`.
 pub fn compared() -> Vec<Compared> {
     let known = fixtures("archs").map_or(vec![], |dir| {
         let [known, _] = architectures(&dir);

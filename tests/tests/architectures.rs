@@ -138,6 +138,7 @@ fn check_forks(model: &Path) {
     };
     // Too few blocks for all; caches of windows have no pool of their own.
     let (n_blocks, n_host_blocks, n_states, n_host_states) = (10, 9, 18, 9);
+    let runner = runner(model, 9, true);
     let options = CoreOptions {
         scheduler,
         n_ctx: 64,
@@ -147,8 +148,9 @@ fn check_forks(model: &Path) {
         n_states,
         n_host_states,
         windows: Vec::new(),
+        decoder_start: runner.model().spec().has_encoder().then_some(0),
     };
-    let mut tight = EngineCore::new(runner(model, 9, true), None, options).unwrap();
+    let mut tight = EngineCore::new(runner, None, options).unwrap();
     let (found, n_swapped) = run(&mut tight, &requests);
     assert!(found == expected && n_swapped > 0, "{}: {n_swapped} swapped", model.display());
 }

@@ -57,6 +57,8 @@ fn failures(tables: &Tables) -> Vec<String> {
 fn build(tables: &Tables) -> Result<(), Error> {
     let mut model = Model::new(&tables.metadata, |name| tables.find(name))?;
     let few = BatchShape {
+        n_encoder_tokens: 0,
+        max_encoder_tokens: 0,
         n_tokens: 7,
         n_seqs: 2,
         n_outputs: 3,

@@ -107,7 +107,9 @@ impl Case {
         let found = Case::ALL.into_iter().find(|case| case.name() == name.trim());
         let n = name.trim().strip_prefix("together-").and_then(|n| n.parse().ok()).filter(|&n| n > 0);
         let found = found.or(n.map(Case::together));
-        found.ok_or_else(|| format!("--cases {name}: expected one of {}, together-N, engine, families", names()))
+        found.ok_or_else(|| {
+            format!("--cases {name}: expected one of {}, together-N, engine, families", names())
+        })
     }
 
     /// How many tokens it takes; a quarter of them if it must be quick.

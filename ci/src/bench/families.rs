@@ -1,8 +1,8 @@
 //! `--cases families`: one model of each family that people run, at prompts and decodes, beside the speeds aimed at.
 
+use super::Row;
 use super::cases::Case;
 use super::table::{least, median, most, ratios};
-use super::Row;
 
 /// Its name on the command line.
 pub const NAME: &str = "families";
@@ -39,7 +39,9 @@ pub fn cases() -> Vec<Case> {
 /// A line for each row: bytes of weights that a decoded token reads, and whether the ratio reaches the one aimed at, which
 /// all pairs must agree on.
 pub fn summary(rows: &[Row]) -> String {
-    let mut text = String::from("\n| file | case | weights read per token, MB | aim | ratio | |\n|---|---|--:|--:|--:|---|\n");
+    let mut text = String::from(
+        "\n| file | case | weights read per token, MB | aim | ratio | |\n|---|---|--:|--:|--:|---|\n",
+    );
     for row in rows {
         let (aim, bytes) = match row.case {
             Case::Prompt => (1.3, "–".into()),

@@ -4,8 +4,8 @@
 mod tests;
 
 use super::cases::Case;
-use super::families::{self, FAMILIES, Family};
 use super::engine;
+use super::families::{self, FAMILIES, Family};
 use super::program::Llmrt;
 use std::path::{Path, PathBuf};
 

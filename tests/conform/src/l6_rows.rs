@@ -137,7 +137,11 @@ impl Perf {
                 ints.push((ids, (0..b as i32).map(|i| i * 37 % N_ROWS as i32).collect()));
                 g.get_rows(table, ids)
             }
-            Op::SsmScan | Op::GatedDeltaNet | Op::GatedLinearAttn | Op::RwkvWkv6 | Op::RwkvWkv7
+            Op::SsmScan
+            | Op::GatedDeltaNet
+            | Op::GatedLinearAttn
+            | Op::RwkvWkv6
+            | Op::RwkvWkv7
             | Op::SsmConvRagged => recurrent(g, ints, self.op, self.dims),
             _ => self.build_of_rows(g, ints),
         }

@@ -46,7 +46,7 @@ fn ln_above_1<S: Simd>(s: S, x: S::F) -> S::F {
     let f = s.sub(s.from_bits(s.sub_i(bits, s.shl(n, 23))), s.splat(1.0));
     let n = s.float(n);
     let coefficients = [
-        0.333_333_31,
+        0.333_333_3,
         -0.249_999_94,
         0.200_007_15,
         -0.166_680_58,
