@@ -12,10 +12,10 @@ use crate::error::Result;
 use crate::input::Input;
 use llmrt_graph::{Activation, Tensor};
 
-/// Both.
+/// T5 and Flan-T5: the encoder reads the prompt, and the decoder, which has cross attention, writes.
 pub(super) const T5: Arch = Arch { config: config_of_both, graph, ..T5ENCODER };
 
-/// The encoder by itself, for embeddings.
+/// The encoder of T5 by itself, for embeddings.
 pub(super) const T5ENCODER: Arch = Arch {
     has_attention: true,
     norm: Norm::Rms,
