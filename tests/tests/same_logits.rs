@@ -9,6 +9,7 @@ use llmrt_engine::{Batch, DeviceRunner, EngineOptions, OutputRow, PagedArrays, S
 use llmrt_graph::quant::COMMON;
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
+use llmrt_models::StepOutput;
 use llmrt_tests::models::TinyLlama;
 use std::path::Path;
 use std::sync::Arc;
@@ -142,7 +143,7 @@ fn step(runner: &mut Subject, parts: &[Part]) -> Rows {
     }
     batch.paged.push(paged);
     let needs = vec![None; batch.rows.len()];
-    Runner::forward(runner, &StepInputs { batch: &batch, needs }).unwrap();
+    Runner::forward(runner, &StepInputs { batch: &batch, output: StepOutput::Logits, needs }).unwrap();
     let rows = runner.rows().unwrap();
     rows.logits.chunks_exact(MODEL.n_vocab as usize).map(bits).collect()
 }
