@@ -6,7 +6,7 @@ use llmrt_graph::ops::value::Value;
 use llmrt_graph::reference::{self, Memory};
 use llmrt_graph::{Graph, Kind, Tensor};
 use llmrt_models::config::MAX_NGRAM;
-use llmrt_models::{BatchShape, Input, Model, ModelGraph, StepOutput, WindowBlocks};
+use llmrt_models::{BatchShape, Input, Model, ModelGraph, ModelSpec, StepOutput, WindowBlocks};
 use std::path::Path;
 
 const BLOCK_SIZE: u64 = 16;
@@ -51,12 +51,12 @@ pub fn logits(path: &Path, tokens: &[i32], n_tokens: usize) -> Vec<f32> {
     all
 }
 
-/// Whether tokens see those before them alone, so that steps may be chunks.
-pub fn is_causal(path: &Path) -> bool {
+/// What the model's graphs read and give.
+pub fn spec(path: &Path) -> ModelSpec {
     let bytes = std::fs::read(path).unwrap();
     let file = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
     let find = |name: &str| file.tensor(name).map(|t| (t.dtype, t.ne));
-    Model::new(&file.metadata, find).unwrap().spec().is_causal
+    Model::new(&file.metadata, find).unwrap().spec().clone()
 }
 
 fn weights(graph: &Graph, file: &Gguf, bytes: &[u8]) -> Memory {

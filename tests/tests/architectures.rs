@@ -8,9 +8,10 @@ use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
 use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
+use llmrt_models::ModelSpec;
 use llmrt_tests::fixtures::compared;
 use llmrt_tests::models::{TinyMamba2, TinyQwen35};
-use llmrt_tests::reference::is_causal;
+use llmrt_tests::reference;
 use llmrt_tests::steps::{self, Core};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,18 +19,31 @@ use std::sync::{Arc, LazyLock};
 
 const N_TOKENS: usize = 48;
 
-/// Checks the models of every architecture, and models of each recurrence whose heads and states are of several sizes.
-fn check_all(check: fn(&Path)) {
+/// Checks such models of every architecture, and models of each recurrence whose heads and states are of several sizes.
+fn check_all(which: fn(&ModelSpec) -> bool, check: fn(&Path)) {
     let dir = tempfile::tempdir().unwrap();
     let recurrent = [TinyMamba2::default().write(dir.path()), TinyQwen35::default().write(dir.path())];
     let models: Vec<PathBuf> = compared().into_iter().map(|(model, _)| model).chain(recurrent).collect();
-    models.iter().filter(|model| is_causal(model)).for_each(|model| check(model));
+    models.iter().filter(|model| is(model, which)).for_each(|model| check(model));
 }
 
-/// Texts of the others grow by no token: each is computed whole, in any company.
+fn is(model: &Path, which: fn(&ModelSpec) -> bool) -> bool {
+    which(&reference::spec(model))
+}
+
+/// Whether the logits of a token do not depend on what follows it.
+fn grows(spec: &ModelSpec) -> bool {
+    spec.is_causal && !spec.has_encoder()
+}
+
+fn writes(spec: &ModelSpec) -> bool {
+    spec.is_causal && spec.has_logits
+}
+
+/// Texts of the others do not grow, or their prompts do not: each is computed whole, in any company.
 #[test]
 fn texts_whose_tokens_see_later_ones_are_in_company_what_each_is_alone() {
-    let models = compared().into_iter().map(|(model, _)| model).filter(|model| !is_causal(model));
+    let models = compared().into_iter().map(|(model, _)| model).filter(|model| !is(model, grows));
     for model in models {
         let logits = |core: &mut Core, sizes: &[usize]| {
             let add = |n: &usize| core.add(steps::all_logits(&tokens()[..*n])).unwrap();
@@ -55,7 +69,7 @@ fn texts_whose_tokens_see_later_ones_are_in_company_what_each_is_alone() {
 
 #[test]
 fn sequences_in_any_company_give_the_logits_that_each_gives_alone() {
-    check_all(check_company);
+    check_all(grows, check_company);
 }
 
 /// Sequences begin in turn, some wait while others go on, and there are more of them than states: the last begins when
@@ -89,7 +103,7 @@ fn check_company(model: &Path) {
 
 #[test]
 fn texts_fork_and_move_to_host_memory_and_back() {
-    check_all(check_forks);
+    check_all(writes, check_forks);
 }
 
 /// Texts that fork read one cache and go on apart; a text that is swapped out goes on as if nothing had been.
@@ -157,7 +171,7 @@ fn check_forks(model: &Path) {
 
 #[test]
 fn a_text_whose_tokens_are_replaced_goes_on_after_the_others() {
-    check_all(check_replacement);
+    check_all(|spec| writes(spec) && grows(spec), check_replacement);
 }
 
 fn check_replacement(model: &Path) {

@@ -20,7 +20,7 @@ fn check(n_tokens: usize) {
     let tokens: Vec<i32> = tokens.split_whitespace().map(|t| t.parse().unwrap()).collect();
     let mut above = Vec::new();
     for (file, stored) in compared() {
-        let n_tokens = if reference::is_causal(&file) { n_tokens } else { tokens.len() };
+        let n_tokens = if reference::spec(&file).is_causal { n_tokens } else { tokens.len() };
         let stored = f32s(&std::fs::read(stored).unwrap());
         let n_vocab = stored.len() / tokens.len();
         let of_second_half = |row: usize| row % n_tokens >= n_tokens / 2;

@@ -6,6 +6,9 @@ use crate::input::Input;
 use llmrt_abi::DType;
 use llmrt_graph::{Role, Tensor};
 
+/// Most types of tokens of a model; BERT has 2.
+const MAX_TOKEN_TYPES: u64 = 1 << 16;
+
 /// The tokens' vectors [n_embd, n_tokens], times the model's factor on them.
 pub(crate) fn token_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
     let tokens = b.input(Input::Tokens);
@@ -40,6 +43,7 @@ pub(crate) fn position_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
 /// in pairs, are for training.
 pub(crate) fn token_type_embedding(b: &mut Builder<'_>, x: Tensor) -> Result<Tensor> {
     let Some([_, n_types, ..]) = b.dims("token_types.weight") else { return Ok(x) };
+    let n_types = n_types.clamp(1, MAX_TOKEN_TYPES);
     let table = b.weight("token_types.weight", &[b.cfg.n_embd, n_types], Role::Embedding)?;
     let first = b.g.arange(0.0, 1.0, 1.0);
     let first = b.g.cast(first, DType::I32);
