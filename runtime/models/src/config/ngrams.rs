@@ -77,7 +77,7 @@ impl NgramConfig {
             *hash ^= term;
             Some(*hash)
         });
-        let each = self.parts.len() / (self.multipliers.len() - 1).max(1);
+        let each = self.parts.len() / self.multipliers.len().saturating_sub(1).max(1);
         let parts = self.parts.chunks(each.max(1));
         hashes
             .skip(1)
