@@ -196,7 +196,7 @@ fn numbers_are_placed() {
 #[test]
 fn every_op_runs_on_a_card() {
     const NOT_YET: [Op; 4] = [Op::SsmConvRagged, Op::TokenWindows, Op::PagedScores, Op::SparseAttention];
-    const IN_PART: [Op; 12] = [
+    const IN_PART: [Op; 13] = [
         Op::SsmScan,
         Op::RwkvWkv6,
         Op::RwkvWkv7,
@@ -207,6 +207,7 @@ fn every_op_runs_on_a_card() {
         Op::MulMat,
         Op::MulMatId,
         Op::Attention,
+        Op::PagedMask,
         Op::Cpy,
         Op::Copy,
     ];
