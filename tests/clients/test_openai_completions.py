@@ -18,6 +18,19 @@ class Models(unittest.TestCase):
             CLIENT.models.retrieve("x")
 
 
+class Embeddings(unittest.TestCase):
+    def test_vectors_are_in_the_order_of_their_texts_in_numbers_or_in_base64(self):
+        texts = ["a fox", "a dog ran"]
+        made = CLIENT.embeddings.create(model="stories", input=texts)  # In base64 by default.
+        plain = CLIENT.embeddings.create(model="stories", input=texts, encoding_format="float")
+        self.assertEqual([row.index for row in made.data], [0, 1])
+        for a, b in zip(made.data, plain.data):
+            self.assertEqual(len(a.embedding), len(b.embedding))
+            self.assertLess(max(abs(x - y) for x, y in zip(a.embedding, b.embedding)), 1e-6)
+            self.assertAlmostEqual(sum(x * x for x in a.embedding), 1, places=4)
+        self.assertGreater(made.usage.prompt_tokens, 2)
+
+
 class Completions(unittest.TestCase):
     def test_a_stream_has_the_text_of_the_whole_answer(self):
         whole = complete(max_tokens=12)

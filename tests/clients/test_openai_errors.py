@@ -32,7 +32,7 @@ class Errors(unittest.TestCase):
         self.refused(bad, lambda: chat(HELLO, messages=image), 400, "messages[0].content", unsupported)
         long = self.refused(bad, lambda: complete(prompt="a fox ran " * 400), 400, None, "context_length_exceeded")
         self.assertIn("the context holds 384", long)
-        self.refused(openai.InternalServerError, lambda: CLIENT.embeddings.create(model="stories", input="a"), 501)
+        self.refused(bad, lambda: CLIENT.embeddings.create(model="stories", input=[]), 400, "input")
         self.assertEqual(chat(HELLO).choices[0].message.content, FIXED, "the server goes on")
 
     def test_an_error_of_a_stream_comes_before_it(self):
