@@ -1,6 +1,6 @@
 //! What L6 measures: ops at sizes of models with 1 to 8 billion parameters, for one token, a few, and a prompt.
 
-use llmrt_abi::op::{AttentionParams, RopeParams};
+use llmrt_abi::op::{AttentionParams, PagedScoresParams, RopeParams, SparseAttentionParams};
 use llmrt_abi::{DType, Op};
 use llmrt_graph::ops::case::Case;
 use llmrt_graph::{Activation, Graph, Paged, Role, Tensor, quant};
@@ -74,7 +74,18 @@ const OTHERS: &[(Op, DType, [u64; 3])] = &[
     // Channels, taps, tokens.
     (Op::SsmConvRagged, DType::F32, [4352, 4, 1]),
     (Op::SsmConvRagged, DType::F32, [4352, 4, 512]),
+    // Keys in the cache, tokens of the step, heads of the queries: an indexer's scores, and attention to 2048 of the keys.
+    (Op::PagedScores, DType::F16, [4096, 1, 64]),
+    (Op::PagedScores, DType::F16, [4096, 64, 64]),
+    (Op::SparseAttention, DType::F16, [8192, 1, 128]),
+    (Op::SparseAttention, DType::F16, [8192, 64, 128]),
 ];
+
+/// Elements of an indexer's keys, as in DeepSeek-V3.2.
+const INDEXER_DIM: u64 = 128;
+/// Elements of a latent key and of its value, and keys of a query, as there.
+const LATENT: [u64; 2] = [576, 512];
+const N_CHOSEN: u64 = 2048;
 
 /// Rows of a cache or a table of embeddings.
 const N_ROWS: u64 = 4096;
@@ -125,6 +136,7 @@ impl Perf {
                 g.mul_mat_id(w, x, ids)
             }
             Op::Attention => attention(g, ints, self.dtype, self.dims),
+            Op::PagedScores | Op::SparseAttention => chosen(g, ints, self.op, self.dtype, self.dims),
             Op::SetRows => {
                 let cache = g.state("k", self.dtype, &[a, N_ROWS], Role::KCache);
                 let (x, ids) = (g.input("x", DType::F32, &[a, b]), g.input("ids", DType::I32, &[b]));
@@ -210,7 +222,9 @@ impl Perf {
             Op::MulMat => Some(2 * a * b * n),
             Op::MulMatId => Some(2 * a * b * n * N_USED),
             // Of new tokens each sees those before it and itself.
-            Op::Attention => Some(4 * 128 * n * (b * (a - b) + b * (b + 1) / 2)),
+            Op::Attention => Some(4 * 128 * n * seen(a, b)),
+            Op::PagedScores => Some(2 * INDEXER_DIM * n * seen(a, b)),
+            Op::SparseAttention => Some(2 * (LATENT[0] + LATENT[1]) * n * b * N_CHOSEN.min(a)),
             // Multiplications of each element of the state, each with an addition.
             Op::SsmScan => Some(2 * 3 * a * b * rows_of_head(a) * n),
             Op::GatedDeltaNet => Some(2 * 4 * a * a * b * n),
@@ -227,14 +241,17 @@ impl Perf {
     }
 }
 
+/// Keys that `n` new tokens see together, of `depth` with them: each sees those before it and itself.
+fn seen(depth: u64, n: u64) -> u64 {
+    n * (depth - n) + n * (n + 1) / 2
+}
+
+/// Slots of a block of a cache.
+const BLOCK: u64 = 32;
+
 /// One sequence whose cache is full after the step.
-fn attention(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, cache: DType, dims: [u64; 3]) -> Tensor {
-    let [depth, n_tokens, n_heads] = dims;
-    let (head, n_kv, block) = (128, 8, 32);
-    let q = g.input("q", DType::F32, &[head, n_heads, n_tokens]);
-    let k = g.state("k", cache, &[head * n_kv, depth], Role::KCache);
-    let v = g.state("v", cache, &[head * n_kv, depth], Role::VCache);
-    let n_blocks = depth / block;
+fn paged(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, depth: u64, n_tokens: u64) -> Paged {
+    let n_blocks = depth / BLOCK;
     let paged = Paged {
         block_table: g.input("block_table", DType::I32, &[n_blocks, 1]),
         seq_lens: g.input("seq_lens", DType::I32, &[1]),
@@ -243,13 +260,50 @@ fn attention(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, cache: DType, di
     ints.push((paged.block_table, (0..n_blocks as i32).collect()));
     ints.push((paged.seq_lens, vec![depth as i32]));
     ints.push((paged.query_starts, vec![0, n_tokens as i32]));
+    paged
+}
+
+fn attention(g: &mut Graph, ints: &mut Vec<(Tensor, Vec<i32>)>, cache: DType, dims: [u64; 3]) -> Tensor {
+    let [depth, n_tokens, n_heads] = dims;
+    let (head, n_kv) = (128, 8);
+    let q = g.input("q", DType::F32, &[head, n_heads, n_tokens]);
+    let k = g.state("k", cache, &[head * n_kv, depth], Role::KCache);
+    let v = g.state("v", cache, &[head * n_kv, depth], Role::VCache);
+    let paged = paged(g, ints, depth, n_tokens);
     let p = AttentionParams {
         n_kv_heads: n_kv as u32,
-        block_size: block as u32,
+        block_size: BLOCK as u32,
         scale: 1.0 / 128f32.sqrt(),
         ..Default::default()
     };
     g.attention(q, k, v, &paged, &p)
+}
+
+/// Scores of an indexer's keys, or attention to the keys that it chose.
+fn chosen(
+    g: &mut Graph,
+    ints: &mut Vec<(Tensor, Vec<i32>)>,
+    op: Op,
+    cache: DType,
+    [depth, n_tokens, n_heads]: [u64; 3],
+) -> Tensor {
+    let paged = paged(g, ints, depth, n_tokens);
+    if op == Op::PagedScores {
+        let q = g.input("q", DType::F32, &[INDEXER_DIM, n_heads, n_tokens]);
+        let k = g.state("k", cache, &[INDEXER_DIM, depth], Role::KCache);
+        let weights = g.input("weights", DType::F32, &[n_heads, n_tokens]);
+        let p = PagedScoresParams { block_size: BLOCK as u32, ..Default::default() };
+        return g.paged_scores(q, k, Some(weights), &paged, &p);
+    }
+    let q = g.input("q", DType::F32, &[LATENT[0], n_heads, n_tokens]);
+    let k = g.state("k", cache, &[LATENT[0], depth], Role::KCache);
+    let v = g.state("v", cache, &[LATENT[1], depth], Role::VCache);
+    let positions = g.input("positions", DType::I32, &[N_CHOSEN, 1, n_tokens]);
+    // Every other key, which all tokens see.
+    let of_token = (0..N_CHOSEN as i32).map(|i| i * 2);
+    ints.push((positions, (0..n_tokens).flat_map(|_| of_token.clone()).collect()));
+    let p = SparseAttentionParams { n_kv_heads: 1, block_size: BLOCK as u32, scale: 0.05 };
+    g.sparse_attention(q, k, v, positions, None, &paged, &p)
 }
 
 /// Rows of a head of Mamba 2; of Mamba, which has few elements to a row.

@@ -10,13 +10,13 @@ pub mod query_tile;
 pub mod attend;
 pub mod online_softmax;
 mod parts;
-mod scores;
+pub mod scores;
 mod tiles;
 mod values;
 mod walk;
 
 mod element;
-mod kv_rows;
+pub mod kv_rows;
 
 use super::check::{self, Answer, ensure};
 use super::paging::{self, Paging, Reach, Sizes};

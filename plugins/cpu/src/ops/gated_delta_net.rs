@@ -85,10 +85,10 @@ impl<S: Simd> Change<S> for Fade<'_> {
     #[inline(always)]
     fn row(&self, _: S, _: usize) {}
     #[inline(always)]
-    fn column(&self, s: S, start: usize) -> S::F {
+    fn column<const FULL: bool>(&self, s: S, start: usize) -> S::F {
         match self.0 {
             [gate] => s.splat(*gate),
-            gates => rows::vector(s, gates, start),
+            gates => rows::vector::<S, FULL>(s, gates, start),
         }
     }
     #[inline(always)]
@@ -112,8 +112,8 @@ impl<S: Simd> Change<S> for Add<'_> {
         s.splat(self.delta[i])
     }
     #[inline(always)]
-    fn column(&self, s: S, start: usize) -> S::F {
-        rows::vector(s, self.k, start)
+    fn column<const FULL: bool>(&self, s: S, start: usize) -> S::F {
+        rows::vector::<S, FULL>(s, self.k, start)
     }
     #[inline(always)]
     fn apply(s: S, delta: S::F, k: S::F, elements: S::F) -> S::F {

@@ -55,11 +55,11 @@ impl<S: Simd> Change<S> for Update<'_> {
         [s.splat(self.v[i]), s.splat(self.removed[i])]
     }
     #[inline(always)]
-    fn column(&self, s: S, start: usize) -> [S::F; 3] {
+    fn column<const FULL: bool>(&self, s: S, start: usize) -> [S::F; 3] {
         [
-            rows::vector(s, self.of.w, start),
-            rows::vector(s, self.of.k, start),
-            rows::vector(s, self.of.b, start),
+            rows::vector::<S, FULL>(s, self.of.w, start),
+            rows::vector::<S, FULL>(s, self.of.k, start),
+            rows::vector::<S, FULL>(s, self.of.b, start),
         ]
     }
     #[inline(always)]

@@ -23,7 +23,7 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let [n, n_slots, n_b, n_c] = a.dst.ne;
     // [n, r, b, c]; otherwise [head_dim, n_heads, r], one head included.
     let flat = from.ne == [n, ids.ne[0], n_b, n_c];
-    // A slot of a batch has one owner: the last row for it stays.
+    // An element of a slot has one owner: the last row for it stays.
     let mut out = out.scattered();
     for batch in 0..n_b * n_c {
         let (b, c) = (batch % n_b, batch / n_b);
@@ -31,16 +31,16 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
             let Some(slot) = moves::id(ids, [b % ids.ne[1], c % ids.ne[2], 0], i, n_slots) else {
                 continue;
             };
-            let Some(to) = out.row([slot, b, c]) else { continue };
+            let Some((elems, to)) = out.row([slot, b, c]) else { continue };
             let room = w.scratch.rows.take::<f32>(n);
             if flat {
-                rows::encode(w.isa, a.dst.dtype, rows::read(w.isa, from, [i, b, c], 0..n, room), to);
+                rows::encode(w.isa, a.dst.dtype, rows::read(w.isa, from, [i, b, c], elems, room), to);
                 continue;
             }
             for (head, part) in room.chunks_exact_mut(from.ne[0]).enumerate() {
                 rows::decode(w.isa, from.dtype, from.row_bytes([head, i, 0]), part);
             }
-            rows::encode(w.isa, a.dst.dtype, room, to);
+            rows::encode(w.isa, a.dst.dtype, &room[elems], to);
         }
     }
 }

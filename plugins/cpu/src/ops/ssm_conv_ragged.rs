@@ -4,7 +4,7 @@
 use super::check::{self, Answer, ensure, product};
 use super::output::Tile;
 use super::ragged::{self, Sequences};
-use super::recurrence::rows::{store, vector};
+use super::recurrence::rows::{full, store, vector};
 use super::{Args, Output, Worker};
 use crate::simd::{LANES, Simd, dispatch};
 use crate::tensor::Tensor;
@@ -93,11 +93,18 @@ fn convolve_with<S: Simd>(s: S, columns: &Columns<'_>, taps: &[f32], y: &mut Til
         for (tap, taps) in taps.chunks_exact(STRIP).enumerate() {
             let Some(column) = columns.column(i + tap) else { continue };
             let column = &column[channels.clone()];
-            for start in (0..y.len()).step_by(LANES) {
-                let sum = vector(s, y, start);
-                let sum = s.fma(vector(s, taps, start), vector(s, column, start), sum);
-                store(s, sum, &mut y[start..]);
+            for start in (0..full(y.len())).step_by(LANES) {
+                add::<S, true>(s, taps, column, y, start);
+            }
+            if full(y.len()) < y.len() {
+                add::<S, false>(s, taps, column, y, full(y.len()));
             }
         }
     }
+}
+
+#[inline(always)]
+fn add<S: Simd, const FULL: bool>(s: S, taps: &[f32], column: &[f32], y: &mut [f32], start: usize) {
+    let (taps, column) = (vector::<S, FULL>(s, &taps[..y.len()], start), vector::<S, FULL>(s, column, start));
+    store::<S, FULL>(s, s.fma(taps, column, vector::<S, FULL>(s, y, start)), y, start);
 }

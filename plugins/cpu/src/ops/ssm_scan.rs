@@ -1,15 +1,18 @@
 //! h = exp(Δ·a)·h + Δ·x·b, then y = Σ h·c over the elements of the state, Δ = softplus(dt). Threads share
 //! the heads, and rows of heads; states are updated in the result.
 
+mod pass;
+
 use super::check::{self, Answer, ensure, product};
 use super::output::Tile;
 use super::ragged::{self, Sequences};
-use super::recurrence::rows::{STRIP, store, vector};
+use super::recurrence::rows::STRIP;
 use super::recurrence::{self, Place, States, UNIT};
 use super::{Args, Output, Worker};
-use crate::simd::{LANES, Simd, array, dispatch, math};
+use crate::simd::{Simd, array, dispatch, math};
 use llmrt_plugin::abi::op::StatesParams;
 use llmrt_plugin::{DType, NodeView, Reason};
+use pass::{TOKENS, Token, pass};
 use std::ops::Range;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -70,18 +73,6 @@ struct Operands<'a> {
     heads_are_rows: bool,
 }
 
-/// A strip's numbers at a token, one for each row.
-struct Strip<'a> {
-    /// exp(Δ·a), or Δ where each element of a row has its own a.
-    fades: [f32; STRIP],
-    /// Each row's a, if each element has its own.
-    a: [&'a [f32]; STRIP],
-    /// Δ·x.
-    x: [f32; STRIP],
-    b: &'a [f32],
-    c: &'a [f32],
-}
-
 dispatch! {
     fn run(of: &Operands<'_>, place: &Place, tokens: Range<usize>, state: &mut [f32], y: &mut Tile<'_>) = run_with;
 }
@@ -91,123 +82,121 @@ fn run_with<S: Simd>(
     s: S,
     of: &Operands<'_>,
     place: &Place,
-    tokens: Range<usize>,
+    mut tokens: Range<usize>,
     state: &mut [f32],
     y: &mut Tile<'_>,
 ) {
-    let (x, n_tokens) = (of.a.arg(1), of.a.arg(1).ne[2]);
     let width = of.a.arg(4).ne[0];
-    for token in tokens {
-        let (at, y) = ([token % n_tokens, token / n_tokens], y.row([place.block, token, 0]));
-        if width == 0 {
-            y.fill(0.0); // sums over no elements
-        } else if of.heads_are_rows {
-            strip(s, of.a.arg(3).ne[0] == 1, &of_heads(s, of, place, at), state, y);
-        } else {
-            let x = &x.row([place.block, at[0], at[1]])[place.rows.clone()];
-            let (mut numbers, delta) = of_head(s, of, place.block, at);
-            let strips = state.chunks_mut(STRIP * width).zip(y.chunks_mut(STRIP)).zip(x.chunks(STRIP));
-            for ((state, y), x) in strips {
-                s.store(s.mul(s.load_part(x), s.splat(delta)), &mut numbers.x);
-                strip(s, of.a.arg(3).ne[0] == 1, &numbers, state, y);
+    if width == 0 {
+        tokens.for_each(|token| y.row([place.block, token, 0]).fill(0.0)); // sums over no elements
+        return;
+    }
+    let mut sums = [[s.zero(); STRIP]; TOKENS];
+    while !tokens.is_empty() {
+        let some = tokens.start..tokens.end.min(tokens.start + TOKENS);
+        tokens.start = some.end;
+        let mut all = [Token::default(); TOKENS];
+        let all = &mut all[..some.len()];
+        if !of.heads_are_rows {
+            some.clone().zip(&mut *all).for_each(|(token, to)| *to = of_head(s, of, place.block, token));
+        }
+        for (strip, state) in state.chunks_mut(STRIP * width).enumerate() {
+            let first = place.rows.start + strip * STRIP;
+            let rows = first..(first + STRIP).min(place.rows.end);
+            for (token, to) in some.clone().zip(&mut *all) {
+                match of.heads_are_rows {
+                    true => *to = of_heads(s, of, place.block, rows.clone(), token),
+                    false => scale_rows(s, of, place.block, rows.clone(), token, to),
+                }
+            }
+            match of.a.arg(3).ne[0] == 1 {
+                true => pass::<S, true>(s, &[&[]; STRIP], all, width, state, &mut sums),
+                false => {
+                    pass::<S, false>(s, &decays(of, place.block, rows.clone()), all, width, state, &mut sums)
+                }
+            }
+            for (token, sums) in some.clone().zip(&sums) {
+                s.store_part(s.sums(*sums), y.part([place.block, token, 0], rows.clone()));
             }
         }
     }
 }
 
-/// Rows of one head, but for their x, and Δ.
+/// Token and batch, as indices.
+fn at(of: &Operands<'_>, token: usize) -> [usize; 2] {
+    let n_tokens = of.a.arg(1).ne[2];
+    [token % n_tokens, token / n_tokens]
+}
+
+/// A token of one head, but for its x.
 #[inline(always)]
-fn of_head<'a, S: Simd>(s: S, of: &Operands<'a>, head: usize, [t, batch]: [usize; 2]) -> (Strip<'a>, f32) {
+fn of_head<'a, S: Simd>(s: S, of: &Operands<'a>, head: usize, token: usize) -> Token<'a> {
     let (dt, a, b, c) = (of.a.arg(2), of.a.arg(3), of.a.arg(4), of.a.arg(5));
+    let [t, batch] = at(of, token);
     let (delta, a) = (math::softplus_one(s, dt.row([t, batch, 0])[head]), a.row([head, 0, 0]));
     let fade = if a.len() == 1 { math::exp_one(s, delta * a[0]) } else { delta };
-    let at = [head / of.per_group, t, batch];
-    let (fades, a) = ([fade; STRIP], [a; STRIP]);
-    (Strip { fades, a, x: [0.0; STRIP], b: b.row(at), c: c.row(at) }, delta)
+    let group = [head / of.per_group, t, batch];
+    Token { fades: [fade; STRIP], x: [0.0; STRIP], b: b.row(group), c: c.row(group), delta }
 }
 
-/// Heads as rows.
+/// Δ·x of rows of one head.
 #[inline(always)]
-fn of_heads<'a, S: Simd>(s: S, of: &Operands<'a>, place: &Place, [t, batch]: [usize; 2]) -> Strip<'a> {
+fn scale_rows<S: Simd>(
+    s: S,
+    of: &Operands<'_>,
+    head: usize,
+    rows: Range<usize>,
+    token: usize,
+    to: &mut Token<'_>,
+) {
+    let [t, batch] = at(of, token);
+    let x = &of.a.arg(1).row([head, t, batch])[rows];
+    s.store(s.mul(s.load_part(x), s.splat(to.delta)), &mut to.x);
+}
+
+/// A token of heads as rows.
+#[inline(always)]
+fn of_heads<'a, S: Simd>(
+    s: S,
+    of: &Operands<'a>,
+    block: usize,
+    rows: Range<usize>,
+    token: usize,
+) -> Token<'a> {
     let (x, dt, a) = (of.a.arg(1), of.a.arg(2), of.a.arg(3));
     let (b, c) = (of.a.arg(4), of.a.arg(5));
-    let (first, n) = (place.block * of.per_group + place.rows.start, place.rows.len());
-    let at = [place.block, t, batch];
-    let mut numbers =
-        Strip { fades: [0.0; STRIP], a: [&[]; STRIP], x: [0.0; STRIP], b: b.row(at), c: c.row(at) };
-    for i in 0..n {
-        numbers.x[i] = x.row([first + i, t, batch])[0];
-        numbers.a[i] = a.row([first + i, 0, 0]);
+    let (heads, [t, batch]) = (of_rows(of, block, rows), at(of, token));
+    let group = [block, t, batch];
+    let mut to = Token { b: b.row(group), c: c.row(group), ..Token::default() };
+    for (to, head) in to.x.iter_mut().zip(heads.clone()) {
+        *to = x.row([head, t, batch])[0];
     }
-    let delta = math::softplus(s, s.load_part(&dt.row([t, batch, 0])[first..first + n]));
-    s.store(s.mul(s.load(&numbers.x), delta), &mut numbers.x);
-    s.store(delta, &mut numbers.fades);
+    let delta = math::softplus(s, s.load_part(&dt.row([t, batch, 0])[heads.clone()]));
+    s.store(s.mul(s.load(&to.x), delta), &mut to.x);
+    s.store(delta, &mut to.fades);
     if a.ne[0] == 1 {
-        let mut a = [0.0; STRIP];
-        for (to, a) in a.iter_mut().zip(&numbers.a[..n]) {
-            *to = a[0];
+        let mut of_each = [0.0; STRIP];
+        for (to, head) in of_each.iter_mut().zip(heads) {
+            *to = a.row([head, 0, 0])[0];
         }
-        s.store(math::exp(s, s.mul(delta, s.load(&a))), &mut numbers.fades);
+        s.store(math::exp(s, s.mul(delta, s.load(&of_each))), &mut to.fades);
     }
-    numbers
+    to
 }
 
-/// The next token of at most 16 rows.
-#[inline(always)]
-fn strip<S: Simd>(s: S, is_shared: bool, of: &Strip<'_>, state: &mut [f32], y: &mut [f32]) {
-    let sums = match (is_shared, S::WIDE) {
-        (true, true) => sums::<S, true, 4>(s, of, state),
-        (true, false) => sums::<S, true, 2>(s, of, state),
-        (false, _) => sums::<S, false, 2>(s, of, state),
-    };
-    s.store_part(s.sums(sums), y);
+/// The heads that are these rows.
+fn of_rows(of: &Operands<'_>, block: usize, rows: Range<usize>) -> Range<usize> {
+    block * of.per_group + rows.start..block * of.per_group + rows.end
 }
 
-/// Rows N at a time.
-#[inline(always)]
-fn sums<S: Simd, const SHARED: bool, const N: usize>(
-    s: S,
-    of: &Strip<'_>,
-    state: &mut [f32],
-) -> [S::F; STRIP] {
-    let (mut all, mut i) = ([s.zero(); STRIP], 0);
-    let mut several = state.chunks_exact_mut(N * of.b.len());
-    for rows in &mut several {
-        let sums = sums_of::<S, SHARED, N>(s, of, rows, i);
-        all[i..i + N].copy_from_slice(&sums);
-        i += N;
-    }
-    for row in several.into_remainder().chunks_exact_mut(of.b.len()) {
-        [all[i]] = sums_of::<S, SHARED, 1>(s, of, row, i);
-        i += 1;
-    }
-    all
-}
-
-/// Rows from `first` on.
-#[inline(always)]
-fn sums_of<S: Simd, const SHARED: bool, const N: usize>(
-    s: S,
-    of: &Strip<'_>,
-    state: &mut [f32],
-    first: usize,
-) -> [S::F; N] {
-    let width = of.b.len();
-    let fades: [S::F; N] = array(|n| s.splat(of.fades[first + n]));
-    let x: [S::F; N] = array(|n| s.splat(of.x[first + n]));
-    let mut sums = [s.zero(); N];
-    for start in (0..width).step_by(LANES) {
-        let (b, c) = (vector(s, of.b, start), vector(s, of.c, start));
-        for n in 0..N {
-            let fade = match SHARED {
-                true => fades[n],
-                false => math::exp(s, s.mul(fades[n], vector(s, of.a[first + n], start))),
-            };
-            let elements = &mut state[n * width + start..(n + 1) * width];
-            let new = s.fma(vector(s, elements, 0), fade, s.mul(b, x[n]));
-            sums[n] = s.fma(new, c, sums[n]);
-            store(s, new, elements);
+/// Each row's a, where each element has its own.
+fn decays<'a>(of: &Operands<'a>, block: usize, rows: Range<usize>) -> [&'a [f32]; STRIP] {
+    let a = of.a.arg(3);
+    match of.heads_are_rows {
+        false => [a.row([block, 0, 0]); STRIP],
+        true => {
+            let heads = of_rows(of, block, rows);
+            array(|i| a.row([(heads.start + i).min(heads.end - 1), 0, 0]))
         }
     }
-    sums
 }

@@ -53,6 +53,15 @@ pub(super) fn cases() -> Vec<Case> {
             g.set_rows(cache, rows, slots);
         }));
     }
+    for dtype in [DType::F32, DType::F16, DType::Q8_0] {
+        cases.push(Case::new(format!("long rows, two of them for one slot, {dtype}"), |g, ints| {
+            let cache = g.state("cache", dtype, &[8224, 4], Role::Other);
+            let rows = g.input("rows", DType::F32, &[8224, 3]);
+            let slots = g.input("slots", DType::I32, &[3]);
+            ints.push((slots, vec![2, 0, 2]));
+            g.set_rows(cache, rows, slots);
+        }));
+    }
     for &dtype in DType::ALL.iter().filter(|&&t| quant::can_encode(t)) {
         for rows in NUMBERS {
             for ids in [DType::I32, DType::I64] {

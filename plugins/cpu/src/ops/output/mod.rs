@@ -99,9 +99,16 @@ impl<'a> Output<'a> {
         std::iter::from_fn(move || self.take(grid.len()).map(|i| grid.tile(i)))
     }
 
-    /// Rows in any order: each has an owner.
+    /// Rows in any order: each has an owner, or, if they are long, each member has its share of the blocks of every row.
     pub fn scattered(self) -> Scattered<'a> {
-        Scattered { y: self.y, rank: self.rank, owner: PhantomData }
+        const LONG: usize = 8192;
+        let n = self.y.ne[0];
+        let cut = (n >= LONG).then(|| {
+            let block = self.y.dtype.block_elems();
+            let blocks = self.rank.share(n.div_ceil(block));
+            blocks.start * block..(blocks.end * block).min(n)
+        });
+        Scattered { y: self.y, rank: self.rank, cut, owner: PhantomData }
     }
 
     /// Elements of these ranges, which the op shares out by itself.
@@ -136,18 +143,23 @@ impl<'a> Output<'a> {
     }
 }
 
-/// Rows of a result, each with one member as its owner.
+/// Rows of a result, each with one member as its owner, or all cut alike.
 pub struct Scattered<'a> {
     y: Tensor,
     rank: Rank,
+    /// This member's elements of each row, if rows are cut.
+    cut: Option<Range<usize>>,
     owner: PhantomData<&'a mut [u8]>,
 }
 
 impl Scattered<'_> {
-    /// The bytes of the row at these indices; none if it is another member's.
-    pub fn row(&mut self, at: [usize; 3]) -> Option<&mut [u8]> {
+    /// This member's elements of the row at these indices, and their bytes; none if it has none.
+    pub fn row(&mut self, at: [usize; 3]) -> Option<(Range<usize>, &mut [u8])> {
         assert!(at.iter().zip(&self.y.ne[1..]).all(|(i, n)| i < n), "row {at:?} of {:?}", self.y.ne);
-        let part = Part::new(self.y, at, 0..self.y.ne[0]);
-        self.rank.owns(self.y.ravel(at)).then(|| part.bytes())
+        let elems = match &self.cut {
+            Some(cut) => (!cut.is_empty()).then(|| cut.clone()),
+            None => self.rank.owns(self.y.ravel(at)).then_some(0..self.y.ne[0]),
+        }?;
+        Some((elems.clone(), Part::new(self.y, at, elems).bytes()))
     }
 }

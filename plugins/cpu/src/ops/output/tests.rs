@@ -2,7 +2,8 @@
 
 use super::*;
 
-const SHAPES: [[usize; 4]; 5] = [[1, 1, 1, 1], [3, 5, 2, 3], [1500, 3, 1, 2], [40, 7, 3, 1], [2, 1, 9, 1]];
+const SHAPES: [[usize; 4]; 6] =
+    [[1, 1, 1, 1], [8200, 2, 1, 2], [3, 5, 2, 3], [1500, 3, 1, 2], [40, 7, 3, 1], [2, 1, 9, 1]];
 
 /// Executes `write` as each member of teams of several sizes; each adds 1 to all that it is given.
 fn expect_each_element_once(ne: [usize; 4], write: impl Fn(Output<'_>)) {
@@ -49,7 +50,8 @@ fn each_partition_gives_each_element_to_one_member() {
             let y = *out.tensor();
             let mut rows = out.scattered();
             for at in (0..y.n_rows()).map(|row| y.unravel(row)) {
-                let elems = rows.row(at).unwrap_or_default().as_chunks_mut().0;
+                let bytes = rows.row(at).map(|(_, bytes)| bytes);
+                let elems = bytes.unwrap_or_default().as_chunks_mut().0;
                 elems.iter_mut().for_each(|y| *y = (f32::from_ne_bytes(*y) + 1.0).to_ne_bytes());
             }
         });

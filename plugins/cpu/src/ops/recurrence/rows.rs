@@ -15,8 +15,8 @@ pub trait Change<S: Simd> {
 
     /// Of row `i` of a strip.
     fn row(&self, s: S, i: usize) -> Self::Row;
-    /// Of the columns from `start` on.
-    fn column(&self, s: S, start: usize) -> Self::Column;
+    /// Of the columns from `start` on: 16 if `FULL`, else as many as there are.
+    fn column<const FULL: bool>(&self, s: S, start: usize) -> Self::Column;
     /// Elements of a row, changed.
     fn apply(s: S, row: Self::Row, column: Self::Column, elements: S::F) -> S::F;
 }
@@ -29,7 +29,7 @@ impl<S: Simd> Change<S> for () {
     #[inline(always)]
     fn row(&self, _: S, _: usize) {}
     #[inline(always)]
-    fn column(&self, _: S, _: usize) {}
+    fn column<const FULL: bool>(&self, _: S, _: usize) {}
     #[inline(always)]
     fn apply(_: S, (): (), (): (), elements: S::F) -> S::F {
         elements
@@ -45,8 +45,8 @@ impl<S: Simd, A: Change<S>, B: Change<S>> Change<S> for (A, B) {
         (self.0.row(s, i), self.1.row(s, i))
     }
     #[inline(always)]
-    fn column(&self, s: S, start: usize) -> Self::Column {
-        (self.0.column(s, start), self.1.column(s, start))
+    fn column<const FULL: bool>(&self, s: S, start: usize) -> Self::Column {
+        (self.0.column::<FULL>(s, start), self.1.column::<FULL>(s, start))
     }
     #[inline(always)]
     fn apply(s: S, row: Self::Row, column: Self::Column, elements: S::F) -> S::F {
@@ -99,24 +99,42 @@ fn products_by<S: Simd, C: Change<S>, const N: usize>(
 fn products_of<S: Simd, C: Change<S>, const N: usize>(
     s: S,
     change: &C,
-    [a, b]: [&[f32]; 2],
+    vectors: [&[f32]; 2],
     state: &mut [f32],
     first: usize,
 ) -> [[S::F; N]; 2] {
-    let width = a.len();
+    let width = vectors[0].len();
     let rows: [C::Row; N] = array(|n| change.row(s, first + n));
-    let (mut of_a, mut of_b) = ([s.zero(); N], [s.zero(); N]);
-    for start in (0..width).step_by(LANES) {
-        let (column, a, b) = (change.column(s, start), vector(s, a, start), vector(s, b, start));
-        for n in 0..N {
-            let elements = &mut state[n * width + start..(n + 1) * width];
-            let new = C::apply(s, rows[n], column, vector(s, elements, 0));
-            of_a[n] = s.fma(new, a, of_a[n]);
-            of_b[n] = s.fma(new, b, of_b[n]);
-            store(s, new, elements);
-        }
+    let mut sums = [[s.zero(); N]; 2];
+    for start in (0..full(width)).step_by(LANES) {
+        add_products::<S, C, N, true>(s, change, vectors, &rows, state, start, &mut sums);
     }
-    [of_a, of_b]
+    if full(width) < width {
+        add_products::<S, C, N, false>(s, change, vectors, &rows, state, full(width), &mut sums);
+    }
+    sums
+}
+
+/// Adds the products of the columns from `start` on.
+#[inline(always)]
+fn add_products<S: Simd, C: Change<S>, const N: usize, const FULL: bool>(
+    s: S,
+    change: &C,
+    [a, b]: [&[f32]; 2],
+    rows: &[C::Row; N],
+    state: &mut [f32],
+    start: usize,
+    [of_a, of_b]: &mut [[S::F; N]; 2],
+) {
+    let (width, column) = (a.len(), change.column::<FULL>(s, start));
+    let (a, b) = (vector::<S, FULL>(s, a, start), vector::<S, FULL>(s, b, start));
+    for n in 0..N {
+        let elements = &mut state[n * width..(n + 1) * width];
+        let new = C::apply(s, rows[n], column, vector::<S, FULL>(s, elements, start));
+        of_a[n] = s.fma(new, a, of_a[n]);
+        of_b[n] = s.fma(new, b, of_b[n]);
+        store::<S, FULL>(s, new, elements, start);
+    }
 }
 
 /// Changes the rows of a strip of a state.
@@ -124,29 +142,38 @@ fn products_of<S: Simd, C: Change<S>, const N: usize>(
 pub fn change<S: Simd, C: Change<S>>(s: S, change: &C, width: usize, state: &mut [f32]) {
     for (i, row) in state.chunks_exact_mut(width).enumerate() {
         let of_row = change.row(s, i);
-        for start in (0..width).step_by(LANES) {
-            let elements = &mut row[start..];
-            let new = C::apply(s, of_row, change.column(s, start), vector(s, elements, 0));
-            store(s, new, elements);
+        for start in (0..full(width)).step_by(LANES) {
+            let column = change.column::<true>(s, start);
+            store::<S, true>(s, C::apply(s, of_row, column, vector::<S, true>(s, row, start)), row, start);
+        }
+        if full(width) < width {
+            let (start, column) = (full(width), change.column::<false>(s, full(width)));
+            store::<S, false>(s, C::apply(s, of_row, column, vector::<S, false>(s, row, start)), row, start);
         }
     }
 }
 
-/// 16 numbers from `start` on, zeros for those past the end.
+/// How many of `n` numbers are in full vectors.
 #[inline(always)]
-pub fn vector<S: Simd>(s: S, v: &[f32], start: usize) -> S::F {
-    let v = &v[start..];
-    match v.first_chunk() {
-        Some(all) => s.load(all),
-        None => s.load_part(v),
+pub fn full(n: usize) -> usize {
+    n - n % LANES
+}
+
+/// 16 numbers from `start` on, or, if not `FULL`, the fewer that there are and zeros. Two functions in one: a loop that may
+/// meet both keeps its vectors in memory.
+#[inline(always)]
+pub fn vector<S: Simd, const FULL: bool>(s: S, v: &[f32], start: usize) -> S::F {
+    match FULL {
+        true => s.load(&v[start..start + LANES].as_chunks().0[0]),
+        false => s.load_part(&v[start..]),
     }
 }
 
-/// As many of 16 numbers as there is room for.
+/// 16 numbers from `start` on, or, if not `FULL`, the fewer that there is room for.
 #[inline(always)]
-pub fn store<S: Simd>(s: S, v: S::F, to: &mut [f32]) {
-    match to.first_chunk_mut() {
-        Some(all) => s.store(v, all),
-        None => s.store_part(v, to),
+pub fn store<S: Simd, const FULL: bool>(s: S, v: S::F, to: &mut [f32], start: usize) {
+    match FULL {
+        true => s.store(v, &mut to[start..start + LANES].as_chunks_mut().0[0]),
+        false => s.store_part(v, &mut to[start..]),
     }
 }
