@@ -181,8 +181,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The rows whose logits are requested.
+    /// The rows whose logits are requested; all, where the classifier takes the mean of a text.
     pub fn outputs(&mut self, x: Tensor) -> Tensor {
+        match self.batch.output == StepOutput::Scores && self.cfg.classifier.takes_mean() {
+            true => x,
+            false => self.rows_of_outputs(x),
+        }
+    }
+
+    /// The rows of `x` [n, n_tokens] whose logits are requested.
+    pub fn rows_of_outputs(&mut self, x: Tensor) -> Tensor {
         let output_ids = self.input(Input::OutputIds);
         self.g.get_rows(x, output_ids)
     }
