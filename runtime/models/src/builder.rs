@@ -28,6 +28,8 @@ pub(crate) struct Builder<'a> {
     /// K and V caches of the layers so far, with the step's tokens in them.
     pub kv_caches: HashMap<usize, [Tensor; 2]>,
     has_logits: bool,
+    /// Rows of the table of positions, if there is one.
+    pub n_positions: Option<u64>,
     inputs: Vec<(Input, Tensor)>,
     caches: Vec<CacheGroup>,
     lookup: &'a Lookup<'a>,
@@ -46,6 +48,7 @@ impl<'a> Builder<'a> {
             batch,
             kv_caches: HashMap::new(),
             has_logits: false,
+            n_positions: None,
             inputs: Vec::new(),
             caches: Vec::new(),
             lookup,
@@ -359,7 +362,8 @@ impl<'a> Builder<'a> {
         self.g.finish()?;
         let inputs = self.inputs.into_iter().map(|(input, _)| input).collect();
         let (is_causal, pooling) = (self.cfg.is_causal, self.cfg.pooling);
-        let spec = ModelSpec { caches: self.caches, inputs, is_causal, has_logits: self.has_logits, pooling };
+        let (has_logits, n_positions) = (self.has_logits, self.n_positions);
+        let spec = ModelSpec { caches: self.caches, inputs, is_causal, has_logits, n_positions, pooling };
         Ok((self.used, spec))
     }
 }

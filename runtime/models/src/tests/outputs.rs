@@ -74,6 +74,12 @@ fn a_classifier_may_take_the_mean_of_a_text() {
     assert!(e.contains("`llama.classifier.pooling_type` is 5: expected 0 to 4"), "{e}");
 }
 
+#[test]
+fn learned_positions_limit_texts() {
+    let n = |kind: &str| file(kind).model().unwrap().spec().n_positions;
+    assert_eq!((n("gpt2"), n("llama")), (Some(64), None));
+}
+
 /// The attributes of each attention.
 fn attentions(kind: super::File) -> Vec<AttentionParams> {
     let g = kind.model().unwrap().graph(&SHAPE).unwrap().graph;
