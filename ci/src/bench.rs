@@ -18,6 +18,7 @@ pub use floor::floor;
 pub use ops::ops;
 pub use quality::quality;
 pub use serve::serve;
+pub use serve::{client, server};
 
 use cases::{Case, Measure};
 use options::Options;

@@ -15,6 +15,7 @@ mod matrix;
 mod peer;
 mod reference;
 mod roofline;
+mod templates;
 mod tidy;
 
 use std::io::ErrorKind;
@@ -66,6 +67,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
   reference DIR [NAME…]
                      what llama.cpp, built by `peer DIR`, computes of the models that tests/fixtures/models describes: of
                      these, or of those without results
+  templates LLAMA_SERVER TREE
+                     conversations in the words of the chat templates in TREE/models/templates, rendered by llmrt and by
+                     llama.cpp's server; what differs goes to target/templates
   roofline [--cpu NAME] [--only TEXT] [--show]
                      what ports allow the innermost x86 loops of the cpu plugin, by llvm-mca (docs/perf/roofline.md);
                      --cpu: another model of llvm-mca; --show: with the loops
@@ -113,6 +117,7 @@ fn main() -> ExitCode {
         ["peer", dir, "--isa", isa] => peer::build(dir, isa, None),
         ["peer", dir, "--isa", isa, "--source", tree] => peer::build(dir, isa, Some(tree)),
         ["reference", dir, ref names @ ..] => reference::reference(dir, names),
+        ["templates", peer, tree] => templates::templates(peer, tree),
         ["roofline", ref words @ ..] => roofline::roofline(words),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),

@@ -56,7 +56,7 @@ pub fn names(dir: &Path, ending: &str) -> Result<Vec<String>, String> {
 fn results(file: &Path) -> Result<Option<&'static str>, String> {
     let text = std::fs::read_to_string(file).map_err(|e| format!("{}: {e}", file.display()))?;
     let has = |results: &&str| text.lines().any(|line| line.trim() == format!("results {results}"));
-    let kind = ["none", "embeddings", "flash"].into_iter().find(has).unwrap_or("logits");
+    let kind = ["none", "embeddings", "scores", "flash"].into_iter().find(has).unwrap_or("logits");
     Ok(Some(kind).filter(|kind| *kind != "none"))
 }
 

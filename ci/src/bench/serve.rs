@@ -1,9 +1,9 @@
 //! `cargo ci bench serve`: `llmrt serve` and llama.cpp's llama-server on the same file, in turn, under the same load: streams
 //! that each wait for the end of a completion before the next.
 
-mod client;
+pub mod client;
 mod load;
-mod server;
+pub mod server;
 
 use super::program::Llmrt;
 use super::table::machine;

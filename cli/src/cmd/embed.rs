@@ -41,6 +41,9 @@ const STEPS_IN_CACHE: usize = 2;
 fn embed(global: &Global, args: &Embed) -> Result<()> {
     let model = OpenModel::open(args.model.as_deref(), &model::open_options(&args.loading))?;
     let spec = model.build()?.spec().clone();
+    if spec.has_encoder() {
+        return Err(Error::from(llmrt_engine::Error::NoVectors).of_model(&model.name));
+    }
     let pooling = args.pooling.map_or(spec.default_pooling(), PoolingArg::pooling);
     let prompts = prompts(args, &model, pooling)?;
     let setup = Setup::new(global)?;

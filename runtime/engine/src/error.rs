@@ -72,6 +72,11 @@ pub enum Error {
     )]
     NotCausal,
     #[error(
+        "an encoder of this model reads texts and a decoder writes others, so it gives no vectors of texts: use a file of the \
+         encoder alone (t5encoder)"
+    )]
+    NoVectors,
+    #[error(
         "the model is loaded for {found}, and {needed} are requested: load it without EngineOptions::output for text, with StepOutput::Scores for scores"
     )]
     NotLoaded { found: &'static str, needed: &'static str },

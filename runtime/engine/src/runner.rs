@@ -59,7 +59,7 @@ impl DeviceRunner {
     ) -> Result<DeviceRunner> {
         let (files, load_mode) = (Arc::new(files), load.mode);
         let deployment = Deployment::new(devices, &files, load, &options)?;
-        Ok(DeviceRunner {
+        let mut runner = DeviceRunner {
             host: host.clone(),
             options,
             files,
@@ -72,7 +72,20 @@ impl DeviceRunner {
             host_blocks: HashMap::new(),
             timed: Timed::default(),
             work: Work::default(),
-        })
+        };
+        let (given, n_ctx) = (runner.options.n_ctx, runner.n_ctx());
+        if n_ctx < given {
+            runner.warn(format!(
+                "the context holds {n_ctx} tokens, not {given}: the model has vectors of so many positions"
+            ));
+        }
+        Ok(runner)
+    }
+
+    /// Tokens that a sequence may reach: those of the options, and no more than the model has vectors of positions.
+    fn n_ctx(&self) -> usize {
+        let n_positions = self.model().spec().n_positions.and_then(|n| usize::try_from(n).ok());
+        self.options.n_ctx.min(n_positions.unwrap_or(usize::MAX))
     }
 
     /// A core over this runner: its context, its batch size, a queue of requests. Without a tokenizer there are tokens and no
@@ -101,7 +114,7 @@ impl DeviceRunner {
         });
         let options = CoreOptions {
             scheduler,
-            n_ctx: options.n_ctx,
+            n_ctx: self.n_ctx(),
             n_blocks: options.n_blocks(),
             windows: self.windows(),
             n_host_blocks,

@@ -28,6 +28,8 @@ pub(crate) struct Builder<'a> {
     /// K and V caches of the layers so far, with the step's tokens in them.
     pub kv_caches: HashMap<usize, [Tensor; 2]>,
     has_logits: bool,
+    /// Rows of the table of positions, if there is one.
+    pub n_positions: Option<u64>,
     inputs: Vec<(Input, Tensor)>,
     caches: Vec<CacheGroup>,
     lookup: &'a Lookup<'a>,
@@ -46,6 +48,7 @@ impl<'a> Builder<'a> {
             batch,
             kv_caches: HashMap::new(),
             has_logits: false,
+            n_positions: None,
             inputs: Vec::new(),
             caches: Vec::new(),
             lookup,
@@ -181,8 +184,16 @@ impl<'a> Builder<'a> {
         }
     }
 
-    /// The rows whose logits are requested.
+    /// The rows whose logits are requested; all, where the classifier takes the mean of a text.
     pub fn outputs(&mut self, x: Tensor) -> Tensor {
+        match self.batch.output == StepOutput::Scores && self.cfg.classifier.takes_mean() {
+            true => x,
+            false => self.rows_of_outputs(x),
+        }
+    }
+
+    /// The rows of `x` [n, n_tokens] whose logits are requested.
+    pub fn rows_of_outputs(&mut self, x: Tensor) -> Tensor {
         let output_ids = self.input(Input::OutputIds);
         self.g.get_rows(x, output_ids)
     }
@@ -351,7 +362,8 @@ impl<'a> Builder<'a> {
         self.g.finish()?;
         let inputs = self.inputs.into_iter().map(|(input, _)| input).collect();
         let (is_causal, pooling) = (self.cfg.is_causal, self.cfg.pooling);
-        let spec = ModelSpec { caches: self.caches, inputs, is_causal, has_logits: self.has_logits, pooling };
+        let (has_logits, n_positions) = (self.has_logits, self.n_positions);
+        let spec = ModelSpec { caches: self.caches, inputs, is_causal, has_logits, n_positions, pooling };
         Ok((self.used, spec))
     }
 }

@@ -18,6 +18,8 @@ pub struct ModelSpec {
     pub is_causal: bool,
     /// Whether it gives logits. If not, only hidden states.
     pub has_logits: bool,
+    /// Positions that the model has a vector of, where it learned them: texts are no longer. `None`: of any.
+    pub n_positions: Option<u64>,
     /// How the vectors of a text's tokens become one, if the file names it.
     pub pooling: Option<Pooling>,
 }

@@ -192,7 +192,7 @@ impl From<EngineError> for ApiError {
             E::EmptyStop => ApiError::param("stop", message),
             E::EmptyBadWord => ApiError::param("bad_words", message),
             E::TokenOutOfVocab { .. } | E::NoTokens { .. } => ApiError::param("prompt", message),
-            E::NoText | E::NotCausal | E::NotLoaded { .. } => ApiError::invalid(message),
+            E::NoText | E::NotCausal | E::NoVectors | E::NotLoaded { .. } => ApiError::invalid(message),
             E::AllForbidden => ApiError::param("logit_bias", message),
             E::Tokenizer(e) => e.into(),
             E::EngineGone => {

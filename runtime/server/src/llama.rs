@@ -69,7 +69,7 @@ pub async fn detokenize(State(app): State<Arc<App>>, fields: Fields) -> Result<J
     Ok(Json(json!({ "content": text })))
 }
 
-/// POST /apply-template: `messages`.
+/// POST /apply-template: `messages`, `tools`, `chat_template_kwargs`, `add_generation_prompt`.
 pub async fn apply_template(State(app): State<Arc<App>>, fields: Fields) -> Result<Json<Value>, ApiError> {
     let chat = Chat::read(&fields)?;
     let lease = app.lease(&fields).await?;

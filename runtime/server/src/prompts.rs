@@ -23,6 +23,8 @@ pub struct Chat {
     pub messages: Vec<Value>,
     /// Tools and variables of the template.
     pub extra: Map<String, Value>,
+    /// Whether the prompt ends with the last message, without the opening of an answer.
+    pub is_closed: bool,
 }
 
 /// Limits on a prompt: one that is somewhat too long is still counted, for the message.
@@ -73,6 +75,7 @@ impl Model {
         })?;
         let options = RenderOptions {
             now: Some(now),
+            add_generation_prompt: !chat.is_closed,
             extra: chat.extra.clone(),
             ..RenderOptions::for_answer(&self.tokenizer)
         };
@@ -82,7 +85,7 @@ impl Model {
         };
         let prompt = render(&options)?;
         let mut opening = String::new();
-        if template.shows_opening {
+        if template.shows_opening && !chat.is_closed {
             let bare = render(&RenderOptions { add_generation_prompt: false, ..options })?;
             opening += prompt.text().strip_prefix(bare.text()).unwrap_or_default();
         }
@@ -127,7 +130,7 @@ impl Chat {
         if !tools.is_empty() && tools_are_allowed(fields)? {
             extra.insert("tools".into(), tools.into());
         }
-        Ok(Chat { messages, extra })
+        Ok(Chat { messages, extra, is_closed: !fields.get_or("add_generation_prompt", true)? })
     }
 }
 

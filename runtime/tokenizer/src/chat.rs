@@ -1,5 +1,7 @@
 //! Chat templates: the Jinja template of a model file turns messages into the prompt the model was trained on.
 
+mod habits;
+
 mod literal;
 
 mod limits;
@@ -14,6 +16,7 @@ mod quiet;
 
 use std::error::Error as _;
 use std::panic::AssertUnwindSafe;
+use std::sync::OnceLock;
 
 use llmrt_gguf::Metadata;
 use minijinja::syntax::SyntaxConfig;
@@ -27,6 +30,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::prompt::Prompt;
 use crate::tokenizer::Tokenizer;
+use habits::Habits;
 use literal::Inputs;
 
 /// A compiled chat template.
@@ -34,6 +38,7 @@ use literal::Inputs;
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: String,
+    habits: OnceLock<Habits>,
 }
 
 /// One message of a chat.
@@ -153,7 +158,7 @@ impl ChatTemplate {
         let guarded = limits::guarded(&without_generation_tags(source), syntax)?;
         environment.set_fuel(Some(FUEL.min((work::MAX_BYTES / guarded.longest_text.max(1)) as u64)));
         caught(|| environment.add_template_owned("chat", guarded.source))?;
-        Ok(Self { environment, source: source.to_string() })
+        Ok(Self { environment, source: source.to_string(), habits: OnceLock::new() })
     }
 
     /// The text of the prompt for `messages`.
@@ -163,7 +168,7 @@ impl ChatTemplate {
 
     /// The text of the prompt for messages that have more than role and content: tool calls, parts, names.
     pub fn render_json(&self, messages: Vec<Json>, options: &RenderOptions) -> Result<String> {
-        let inputs = Inputs { messages, extra: options.extra.clone() };
+        let inputs = self.inputs(messages, options);
         self.render_within(inputs, options, MAX_PROMPT, &|| false)
     }
 
@@ -187,7 +192,7 @@ impl ChatTemplate {
         tokenizer: &Tokenizer,
         limits: Limits,
     ) -> Result<Prompt> {
-        let inputs = Inputs { messages, extra: options.extra.clone() };
+        let inputs = self.inputs(messages, options);
         let max_bytes = tokenizer.max_bytes(limits.max_tokens).min(MAX_PROMPT);
         let render =
             |inputs: Inputs, max_bytes| self.render_within(inputs, options, max_bytes, limits.is_cancelled);
@@ -195,6 +200,23 @@ impl ChatTemplate {
         // A mark has up to four bytes for a character of one.
         let literal = literal::positions(tokenizer.specials(), &inputs, &text, |i| render(i, 4 * max_bytes))?;
         Ok(Prompt::new(text, literal))
+    }
+
+    /// Messages in the forms that the template takes.
+    fn inputs(&self, messages: Vec<Json>, options: &RenderOptions) -> Inputs {
+        let habits = self.habits.get_or_init(|| {
+            let function = json!({
+                "name": "f", "description": "f", "parameters": { "type": "object", "properties": {} },
+            });
+            let tools = json!([{ "type": "function", "function": function }]);
+            let extra = Map::from_iter([("tools".to_string(), tools)]);
+            Habits::of(|messages| {
+                let inputs = Inputs { messages, extra: extra.clone() };
+                let options = RenderOptions { now: options.now, ..RenderOptions::default() };
+                self.render_within(inputs, &options, MAX_PROMPT, &|| false)
+            })
+        });
+        Inputs { messages: habits.apply(messages), extra: options.extra.clone() }
     }
 
     fn render_within(

@@ -53,6 +53,7 @@ impl Vocab {
             lowercase: flag("tokenizer.ggml.normalizer.lowercase")?,
             strip_accents: flag("tokenizer.ggml.normalizer.strip_accents")?,
 
+            suppressed: metadata.optional::<Vec<i32>>("tokenizer.ggml.suppress_tokens")?.unwrap_or_default(),
             chat_template: text("tokenizer.chat_template")?,
             name: text("general.name")?.unwrap_or_default(),
             arch: text("general.architecture")?.unwrap_or_default(),
@@ -108,14 +109,17 @@ mod tests {
         m.set("tokenizer.ggml.bos_token_id", 1u32);
         m.set("tokenizer.ggml.seperator_token_id", 0u32);
         m.set("tokenizer.ggml.add_bos_token", true);
+        m.set("tokenizer.ggml.suppress_tokens", vec![1i32, -1, 2]);
         m.set("tokenizer.chat_template", "{{ x }}");
 
         let vocab = Vocab::from_metadata(&m).expect("a good vocabulary");
         assert_eq!((vocab.model, vocab.pre.as_deref()), (ModelKind::Bpe, Some("qwen2")));
         assert_eq!((vocab.tokens.join(","), vocab.merges.join(",")), ("a,b".to_string(), "a b".to_string()));
-        assert_eq!((vocab.scores, vocab.token_types), (vec![0.5, 1.0], vec![1, 3]));
+        assert_eq!((&vocab.scores[..], &vocab.token_types[..]), (&[0.5, 1.0][..], &[1, 3][..]));
         assert_eq!((vocab.bos, vocab.sep, vocab.eos, vocab.add_bos), (Some(1), Some(0), None, Some(true)));
         assert_eq!(vocab.chat_template.as_deref(), Some("{{ x }}"));
+        assert_eq!(vocab.suppressed, [1, -1, 2]);
+        assert_eq!(crate::Tokenizer::new(vocab).expect("a tokenizer").suppressed(), [1]);
     }
 
     #[test]
@@ -135,6 +139,9 @@ mod tests {
         let mut m = metadata("llama");
         m.set("tokenizer.ggml.bos_token_id", "first");
         check_fails(&m, "tokenizer.ggml.bos_token_id");
+        let mut m = metadata("llama");
+        m.set("tokenizer.ggml.suppress_tokens", "the last");
+        check_fails(&m, "tokenizer.ggml.suppress_tokens");
         check_fails(&Metadata::new(), "tokenizer.ggml.model");
         check_fails(&metadata("gpt2"), "tokenizer.ggml.merges");
     }

@@ -32,6 +32,7 @@ pub struct Tokenizer {
     pub(crate) pair_template: Option<String>,
     specials: Specials,
     ends: BTreeSet<u32>,
+    suppressed: Vec<u32>,
     warnings: Vec<String>,
 }
 
@@ -74,6 +75,8 @@ impl Tokenizer {
 
         let model = Model::new(&vocab, &kinds, rule, &index, &ids)?;
         let specials = Specials::new(&vocab, &kinds)?;
+        let token = |&id: &i32| u32::try_from(id).ok().filter(|&id| (id as usize) < vocab.tokens.len());
+        let suppressed = vocab.suppressed.iter().filter_map(token).collect();
         Ok(Self {
             model,
             tokens: vocab.tokens,
@@ -83,6 +86,7 @@ impl Tokenizer {
             pair_template: None,
             specials,
             ends,
+            suppressed,
             warnings,
         })
     }
@@ -117,6 +121,7 @@ impl Tokenizer {
             pair_template: None,
             specials: Specials::default(),
             ends: [llama2c::BOS].into(),
+            suppressed: Vec::new(),
             warnings: Vec::new(),
         })
     }
@@ -206,6 +211,11 @@ impl Tokenizer {
     /// Whether `id` ends a generation: end of sequence, of turn, of message, or a token known to mean so.
     pub fn is_eog(&self, id: u32) -> bool {
         self.ends.contains(&id)
+    }
+
+    /// Tokens that the file forbids to pick (`tokenizer.ggml.suppress_tokens`).
+    pub fn suppressed(&self) -> &[u32] {
+        &self.suppressed
     }
 
     /// Whether `id` is a control or unknown token, which decoding hides by default.

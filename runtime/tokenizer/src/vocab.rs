@@ -144,6 +144,9 @@ pub struct Vocab {
     /// Whether WPM drops accents; the same as `lowercase` where not given.
     pub strip_accents: Option<bool>,
 
+    /// Tokens that no text is continued with; those past the last token do not count.
+    pub suppressed: Vec<i32>,
+
     /// `tokenizer.chat_template`.
     pub chat_template: Option<String>,
     /// `general.name` and `general.architecture`: some families strip spaces around their special tokens, and the
@@ -183,6 +186,7 @@ impl Vocab {
             remove_extra_whitespaces: None,
             lowercase: None,
             strip_accents: None,
+            suppressed: Vec::new(),
             chat_template: None,
             name: String::new(),
             arch: String::new(),

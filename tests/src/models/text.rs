@@ -31,17 +31,28 @@ pub fn bytes(description: &Path) -> Vec<u8> {
 /// Models of the descriptions, written once to a folder of this process, each with the file of llama.cpp's results: logits, or
 /// the embeddings of each token.
 pub fn with_results() -> &'static [(PathBuf, PathBuf)] {
-    static MODELS: LazyLock<(tempfile::TempDir, Vec<(PathBuf, PathBuf)>)> = LazyLock::new(|| {
-        let dir = tempfile::tempdir().unwrap();
-        let models = files(&descriptions(), ".txt").into_iter().filter_map(|description| {
-            let kinds = ["logits.f32", "embeddings.f32"].map(|kind| description.with_extension(kind));
-            let results = kinds.into_iter().find(|file| file.exists())?;
-            Some((write(&description, dir.path()), results))
-        });
-        let models = models.collect();
-        (dir, models)
-    });
+    static MODELS: LazyLock<(tempfile::TempDir, Vec<(PathBuf, PathBuf)>)> =
+        LazyLock::new(|| written_with(&["logits.f32", "embeddings.f32"]));
     &MODELS.1
+}
+
+/// The same of those that rank, each with the scores of one text.
+pub fn with_scores() -> &'static [(PathBuf, PathBuf)] {
+    static MODELS: LazyLock<(tempfile::TempDir, Vec<(PathBuf, PathBuf)>)> =
+        LazyLock::new(|| written_with(&["scores.f32"]));
+    &MODELS.1
+}
+
+/// A folder with the models that have results of these kinds.
+fn written_with(kinds: &[&str]) -> (tempfile::TempDir, Vec<(PathBuf, PathBuf)>) {
+    let dir = tempfile::tempdir().unwrap();
+    let models = files(&descriptions(), ".txt").into_iter().filter_map(|description| {
+        let mut results = kinds.iter().map(|kind| description.with_extension(kind));
+        let results = results.find(|file| file.exists())?;
+        Some((write(&description, dir.path()), results))
+    });
+    let models = models.collect();
+    (dir, models)
 }
 
 /// The file's bytes.
@@ -53,7 +64,7 @@ fn model(text: &str) -> Result<Vec<u8>, String> {
         let read = match words[..] {
             [] => Ok(()),
             [first, ..] if first.starts_with('#') => Ok(()),
-            ["results", "logits" | "flash" | "embeddings" | "none"] => Ok(()),
+            ["results", "logits" | "flash" | "embeddings" | "scores" | "none"] => Ok(()),
             ["tensor", name, ref rest @ ..] => add(&mut tensors, name, rest),
             [key, kind, ref values @ ..] => value(kind, values).map(|value| metadata.set(key, value)),
             _ => Err("expected a key, its type and its value".into()),

@@ -83,6 +83,30 @@ fn tiny_vocabularies_give_the_ids_of_llama_cpp() {
     assert!(n_checked > 300, "{n_checked} texts");
 }
 
+/// As llama.cpp's ids do: its encoder was trained on texts with an end.
+#[test]
+fn prompts_of_t5_end_with_the_end_of_a_text() {
+    for name in ["tiny-t5", "tiny-t5-keeps-spaces"] {
+        let path = root().join(format!("tests/fixtures/tokenizers/{name}.gguf"));
+        let (tokenizer, cases) = read_cases(&path, "special.out");
+        let end = tokenizer.find("</s>");
+        assert!(end.is_some() && end == tokenizer.eos(), "{name}");
+        for (text, expected) in cases.iter().map(|(text, ids)| (text.as_str(), ids.last().copied())) {
+            let ids = |add_special| {
+                let options = EncodeOptions { add_special, parse_special: false };
+                tokenizer.encode(text, options).expect("every text can be encoded")
+            };
+            let (plain, prompt) = (ids(false), ids(true));
+            assert_eq!(
+                (prompt.last().copied(), prompt.strip_suffix(&[1])),
+                (end, Some(&plain[..])),
+                "{name}: {text:?}"
+            );
+            assert_eq!(expected, end, "{name}: {text:?}");
+        }
+    }
+}
+
 /// WordPiece forgets case, accents and spaces: what it decodes to must mean the same ids.
 #[test]
 fn bert_gives_the_ids_of_llama_cpp_and_a_text_with_the_same_ids_back() {

@@ -28,6 +28,26 @@ pub fn is_healthy(address: SocketAddr) -> bool {
     get().unwrap_or(false)
 }
 
+/// Posts JSON, and returns the status and the body of the answer.
+pub fn post(address: SocketAddr, path: &str, body: &Value) -> Result<(String, Value), String> {
+    let failed = |e: std::io::Error| format!("{address}: {e}");
+    let body = body.to_string();
+    let mut stream = connect(address).map_err(failed)?;
+    let head = format!(
+        "POST {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\nContent-Type: application/json\r\n\
+         Content-Length: {}\r\n\r\n",
+        body.len()
+    );
+    stream.write_all(head.as_bytes()).and_then(|()| stream.write_all(body.as_bytes())).map_err(failed)?;
+    let mut answer = Vec::new();
+    stream.read_to_end(&mut answer).map_err(failed)?;
+    let answer = String::from_utf8_lossy(&answer);
+    let (head, body) = answer.split_once("\r\n\r\n").ok_or_else(|| format!("{address}: no answer"))?;
+    let status = head.split_whitespace().nth(1).unwrap_or_default().to_string();
+    let body = serde_json::from_str(body).map_err(|e| format!("{address}: {status}: {e}"))?;
+    Ok((status, body))
+}
+
 /// Posts a completion with `stream`, and reads it to its end.
 pub fn complete(address: SocketAddr, body: &Value) -> Result<Streamed, String> {
     let failed = |e: std::io::Error| format!("{address}: {e}");

@@ -47,7 +47,8 @@ impl Server {
         Server::start(&mut command, port)
     }
 
-    fn start(command: &mut Command, port: u16) -> Result<Server, String> {
+    /// Starts a program that listens on this port of the machine, and waits until it answers.
+    pub fn start(command: &mut Command, port: u16) -> Result<Server, String> {
         let name = command.get_program().to_string_lossy().into_owned();
         let child = command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
         let child = child.map_err(|e| format!("{name}: cannot be started: {e}; check the path"))?;

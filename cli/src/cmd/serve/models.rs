@@ -169,8 +169,8 @@ impl Loader {
             options.n_batch = options.n_batch.max(options.n_ctx);
         }
         self.requests.apply(&mut options, setup, &model)?;
-        let n_ctx = options.n_ctx;
         let session = Session::load(setup, model, &self.loading, options, Some(tokenizer.clone()))?;
+        let n_ctx = session.core.n_ctx();
         let placement = Arc::new(Placement::new(computing(setup, &session)));
         let placed = placement.clone();
         let engine = AsyncEngine::start_watched(session.core, move |core| {

@@ -19,6 +19,7 @@ use crate::stop::Finish;
 use beams::Beams;
 use embedding::Embedding;
 use llmrt_tokenizer::Tokenizer;
+use std::borrow::Cow;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use texts::Texts;
@@ -33,6 +34,11 @@ impl Vocabulary {
     /// Whether a token ends a text.
     fn is_eog(&self, token: TokenId) -> bool {
         self.tokenizer.as_ref().is_some_and(|tokenizer| tokenizer.is_eog(token))
+    }
+
+    /// Tokens that no text is continued with.
+    fn suppressed(&self) -> &[TokenId] {
+        self.tokenizer.as_ref().map_or(&[], |tokenizer| tokenizer.suppressed())
     }
 
     /// Refuses tokens that do not exist, and stop strings where there is no text.
@@ -71,6 +77,8 @@ pub struct Active {
     next_logits: usize,
     prompt_logprobs: Vec<PromptLogprob>,
     bad_words: BadWords,
+    /// Whether the vocabulary has tokens that are never picked.
+    is_suppressed: bool,
     decode: Decode,
     done: Vec<CompletionOutput>,
     pub n_preemptions: usize,
@@ -109,6 +117,7 @@ impl Active {
             next_logits,
             prompt_logprobs,
             bad_words,
+            is_suppressed: !vocabulary.suppressed().is_empty(),
             decode,
             done,
             n_preemptions: 0,
@@ -125,7 +134,7 @@ impl Active {
 
     /// How many of the largest logits its next tokens need; `None`: all.
     pub fn required_top_k(&self) -> Option<usize> {
-        let is_masked = self.request.min_tokens > 0 || !self.bad_words.is_empty();
+        let is_masked = self.request.min_tokens > 0 || !self.bad_words.is_empty() || self.is_suppressed;
         if self.request.needs_logprobs() || self.logits_from().is_some() || is_masked {
             return None;
         }
@@ -217,7 +226,7 @@ impl Active {
                     !self.request.ignore_eos && vocabulary.is_eog(token)
                         || self.request.stop_token_ids.contains(&token)
                 };
-                let next = beams.pick(&last, stops)?;
+                let next = beams.pick(&last, vocabulary.suppressed(), stops)?;
                 if next.is_empty() {
                     self.done = beams.complete(&self.request, vocabulary)?;
                 }
@@ -316,6 +325,17 @@ impl Active {
         }
         self.complete()
     }
+}
+
+/// The logits without these tokens.
+fn without<'l>(logits: &'l [f32], forbidden: &[TokenId]) -> Cow<'l, [f32]> {
+    let mut masked = Cow::Borrowed(logits);
+    for &id in forbidden {
+        if let Some(logit) = masked.to_mut().get_mut(id as usize) {
+            *logit = f32::NEG_INFINITY;
+        }
+    }
+    masked
 }
 
 /// The texts of a request whose prompt is not computed yet.

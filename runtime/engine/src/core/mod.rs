@@ -15,7 +15,7 @@ use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::kv::pools::CachePools;
 use crate::options::BLOCK_SIZE;
-use crate::request::{Request, RequestId};
+use crate::request::{Decoding, Request, RequestId};
 use crate::scheduler::{NewGroup, Outcome, ScheduledChunk, Scheduler, SchedulerConfig, StepPlan};
 use crate::sequence::{Sequence, SequenceId, TokenId};
 use crate::stop::Finish;
@@ -160,6 +160,9 @@ impl<R: Runner> EngineCore<R> {
     fn check_output(&self, request: &Request) -> Result<()> {
         if request.is_of_text() {
             return self.check_generates();
+        }
+        if self.has_encoder() && matches!(request.decoding, Decoding::Embed { .. }) {
+            return Err(Error::NoVectors);
         }
         let (found, needed) = (self.abilities.output, request.output());
         let needs_more = match needed {

@@ -4,7 +4,7 @@
 use super::Arch;
 use crate::blocks::{attention_output, ffn_fused, self_attention, token_embedding};
 use crate::builder::Builder;
-use crate::config::{AllBut, Config, Keys, Norm, RopeKind};
+use crate::config::{AllBut, Config, Keys, Norm, Pooling, RopeKind};
 use crate::error::Result;
 use llmrt_graph::{Activation, Tensor};
 
@@ -13,6 +13,7 @@ pub(super) const ARCH: Arch =
 
 fn config(cfg: &mut Config, keys: &Keys<'_>) -> Result<()> {
     (cfg.is_causal, cfg.classifier.has_gelu) = (false, true);
+    cfg.classifier.pooling.get_or_insert(Pooling::Mean);
     cfg.read_windows(keys, 0, AllBut::FirstOf(3))?;
     cfg.rope.windowed = cfg.rope.unstretched(keys.f32_or_zero("rope.freq_base_swa", 10000.0)?);
     cfg.unused = &["ffn_up.bias", "ffn_down.bias", "attn_output.bias"];

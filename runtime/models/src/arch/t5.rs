@@ -24,8 +24,7 @@ pub(super) const T5ENCODER: Arch = Arch {
     graph: |b| {
         let x = token_embedding(b)?; // [n_embd, n_tokens]
         let x = encoder(b, x, |b, qkv, biases| biased_attention(b, qkv, biases, Sides::Both))?;
-        let output_ids = b.input(Input::OutputIds);
-        Ok(b.g.get_rows(x, output_ids)) // [n_embd, n_outputs]
+        Ok(b.outputs(x)) // [n_embd, n_outputs]
     },
 };
 

@@ -33,6 +33,7 @@ pub(crate) fn embedding_of(b: &mut Builder<'_>, tokens: Tensor) -> Result<Tensor
 /// The positions' vectors [n_embd, n_tokens], of models that learn them.
 pub(crate) fn position_embedding(b: &mut Builder<'_>) -> Result<Tensor> {
     let dims = [b.cfg.n_embd, b.cfg.n_ctx_train];
+    b.n_positions = Some(b.cfg.n_ctx_train);
     let table = b.weight("position_embd.weight", &dims, Role::Embedding)?;
     let positions = b.input(Input::Positions);
     let x = b.g.get_rows(table, positions);

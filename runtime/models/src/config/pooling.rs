@@ -15,7 +15,8 @@ pub enum Pooling {
     Cls,
     /// The last token's.
     Last,
-    /// The first token's, the last one's where tokens see only those before them, goes through the model's classifier: scores.
+    /// The first token's, the last one's where tokens see only those before them, or the mean ([`Classifier::pooling`]) goes
+    /// through the model's classifier: scores.
     Rank,
 }
 
@@ -24,10 +25,20 @@ pub enum Pooling {
 pub struct Classifier {
     /// Numbers that it gives.
     pub n_scores: u64,
+    /// How the vectors of a text's tokens become the one that it takes, if the file names it. All but the mean count as
+    /// [`Pooling::Rank`] by itself.
+    pub pooling: Option<Pooling>,
     /// Whether GELU comes after its first matrix, in place of tanh.
     pub has_gelu: bool,
     /// Whether the scores are a softmax.
     pub has_softmax: bool,
+}
+
+impl Classifier {
+    /// Whether it takes the mean of a text.
+    pub fn takes_mean(&self) -> bool {
+        self.pooling == Some(Pooling::Mean)
+    }
 }
 
 /// Most labels of a classifier.
@@ -36,15 +47,18 @@ const MAX_LABELS: usize = 1 << 16;
 impl Keys<'_> {
     /// The pooling that the file names, if it does.
     pub fn pooling(&self) -> Result<Option<Pooling>> {
-        const KEY: &str = "pooling_type";
-        Ok(match self.optional::<i64>(KEY)? {
+        self.pooling_at("pooling_type")
+    }
+
+    fn pooling_at(&self, key: &str) -> Result<Option<Pooling>> {
+        Ok(match self.optional::<i64>(key)? {
             None | Some(-1 | 0xffff_ffff) => None,
             Some(0) => Some(Pooling::None),
             Some(1) => Some(Pooling::Mean),
             Some(2) => Some(Pooling::Cls),
             Some(3) => Some(Pooling::Last),
             Some(4) => Some(Pooling::Rank),
-            Some(found) => return Err(self.bad(KEY, found, "0 to 4, or -1 for none")),
+            Some(found) => return Err(self.bad(key, found, "0 to 4, or -1 for none")),
         })
     }
 
@@ -59,9 +73,12 @@ impl Keys<'_> {
             Some(_) => self.optional::<&[String]>(KEY)?.map_or(1, <[String]>::len),
         };
         match n_labels {
-            1..=MAX_LABELS => {
-                Ok(Classifier { n_scores: n_labels as u64, has_gelu: false, has_softmax: false })
-            }
+            1..=MAX_LABELS => Ok(Classifier {
+                n_scores: n_labels as u64,
+                pooling: self.pooling_at("classifier.pooling_type")?,
+                has_gelu: false,
+                has_softmax: false,
+            }),
             _ => Err(self.bad(KEY, format!("an array of {n_labels}"), format!("1 to {MAX_LABELS} labels"))),
         }
     }

@@ -55,6 +55,31 @@ fn poolings_are_read_by_number() {
     assert_eq!(e, "metadata key `llama.pooling_type` is 7: expected 0 to 4, or -1 for none");
 }
 
+#[test]
+fn a_classifier_may_take_the_mean_of_a_text() {
+    let reranker = |more: &str| file("llama").with("cls.output.weight: 16 1").with(more);
+    let attentions = |more: &str| {
+        let (g, dims) = step(reranker(more), StepOutput::Scores).unwrap();
+        assert_eq!(dims, [1, 2]);
+        g.nodes.iter().filter(|node| node.op == Op::Attention).count()
+    };
+    assert_eq!(attentions("llama.classifier.pooling_type = 2"), 2, "one in each layer");
+    assert_eq!(attentions("llama.classifier.pooling_type = 1"), 3);
+    let mean = reranker("llama.classifier.pooling_type = 1");
+    let states = mean.model().unwrap().spec().states();
+    assert!(states.contains_key("blk.2.k_cache") && !states.contains_key("blk.2.v_cache"), "{states:?}");
+    let logits = step(mean, StepOutput::Logits).unwrap().0;
+    assert_eq!(logits.nodes.iter().filter(|node| node.op == Op::Attention).count(), 2);
+    let e = reranker("llama.classifier.pooling_type = 5").model().unwrap_err().to_string();
+    assert!(e.contains("`llama.classifier.pooling_type` is 5: expected 0 to 4"), "{e}");
+}
+
+#[test]
+fn learned_positions_limit_texts() {
+    let n = |kind: &str| file(kind).model().unwrap().spec().n_positions;
+    assert_eq!((n("gpt2"), n("llama")), (Some(64), None));
+}
+
 /// The attributes of each attention.
 fn attentions(kind: super::File) -> Vec<AttentionParams> {
     let g = kind.model().unwrap().graph(&SHAPE).unwrap().graph;

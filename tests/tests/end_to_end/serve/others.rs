@@ -76,3 +76,18 @@ fn tools_are_passed_to_the_template() {
     assert_eq!(rendered(json!({ "tools": tools, "tool_choice": "none" })), "hi");
     assert_eq!(rendered(json!({})), "hi");
 }
+
+#[test]
+fn a_prompt_may_end_without_the_opening_of_an_answer() {
+    let template = "{{ messages[0].content }}{% if add_generation_prompt %}:{% endif %}";
+    let server = Server::start(&["--chat-template", template]);
+    let rendered = |more: Value| {
+        let mut body = json!({ "messages": [{ "role": "user", "content": "hi" }] });
+        body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        server.post("/apply-template", &body.to_string()).json()["prompt"].clone()
+    };
+    assert_eq!(
+        (rendered(json!({})), rendered(json!({ "add_generation_prompt": false }))),
+        (json!("hi:"), json!("hi"))
+    );
+}

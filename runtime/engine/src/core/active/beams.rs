@@ -1,6 +1,6 @@
 //! The beams of a request.
 
-use super::Vocabulary;
+use super::{Vocabulary, without};
 use crate::batch::OutputRow;
 use crate::beam::{Beam, BeamSearch};
 use crate::error::Result;
@@ -32,10 +32,11 @@ impl Beams {
         self.beams.iter().map(|beam| beam.tokens.len()).sum()
     }
 
-    /// The best continuations of all beams, whose logits are given.
+    /// The best continuations of all beams, whose logits are given, without the tokens that no text is continued with.
     pub fn pick(
         &mut self,
         given: &[(OutputRow, Row<'_>)],
+        suppressed: &[TokenId],
         stops: impl Fn(TokenId) -> bool,
     ) -> Result<Vec<Child>> {
         if self.beams.is_empty() {
@@ -46,7 +47,9 @@ impl Beams {
         for beam in &self.beams {
             let row = given.iter().find(|(row, _)| row.id == beam.sequence).map(|(_, logits)| logits);
             tops.push(match row {
-                Some(Row::All(logits)) => LogSoftmax::new(logits)?.top(self.search.n_candidates()),
+                Some(Row::All(logits)) => {
+                    LogSoftmax::new(&without(logits, suppressed))?.top(self.search.n_candidates())
+                }
                 _ => Vec::new(),
             });
         }

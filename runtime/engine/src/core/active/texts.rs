@@ -1,6 +1,6 @@
 //! The texts of a request, each sampled for itself.
 
-use super::{EngineEvent, Vocabulary};
+use super::{EngineEvent, Vocabulary, without};
 use crate::bad_words::BadWords;
 use crate::batch::OutputRow;
 use crate::error::{Error, Result};
@@ -135,7 +135,7 @@ fn sample(
 ) -> Result<SampledToken> {
     let masked;
     let row = match row {
-        Row::All(logits) if !forbidden.is_empty() => {
+        Row::All(logits) => {
             masked = without(logits, forbidden);
             Row::All(&masked)
         }
@@ -157,7 +157,8 @@ fn sample(
     Ok(sampled)
 }
 
-/// Tokens that must not come next: those that end a text too short, and those that complete a bad word.
+/// Tokens that must not come next: those that the file forbids, those that end a text too short, and those that complete a bad
+/// word.
 fn forbidden(
     request: &Request,
     bad_words: &BadWords,
@@ -165,20 +166,14 @@ fn forbidden(
     vocabulary: &Vocabulary,
 ) -> Vec<TokenId> {
     let mut forbidden: Vec<TokenId> = bad_words.next(&output.tokens).collect();
+    if !matches!(request.decoding, Decoding::Forced { .. }) {
+        forbidden.extend(vocabulary.suppressed());
+    }
     if output.tokens.len() < request.min_tokens && !request.ignore_eos {
         let ends = |id: &TokenId| vocabulary.is_eog(*id) || request.stop_token_ids.contains(id);
         forbidden.extend((0..vocabulary.n_tokens as TokenId).filter(ends));
     }
     forbidden
-}
-
-/// The logits without these tokens.
-fn without(logits: &[f32], forbidden: &[TokenId]) -> Vec<f32> {
-    let mut masked = logits.to_vec();
-    for id in forbidden {
-        masked[*id as usize] = f32::NEG_INFINITY;
-    }
-    masked
 }
 
 /// Why a token ends a text without being part of it.

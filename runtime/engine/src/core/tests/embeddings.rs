@@ -123,18 +123,22 @@ fn no_text_is_cut_when_steps_shrink() {
 
 #[test]
 fn what_a_model_does_not_give_is_refused() {
-    let refusal = |abilities: Abilities, request: Request| {
+    let refusal_of = |abilities: Abilities, decoder_start, request: Request| {
         let mut fake = Fake::new(16, 0);
         fake.abilities = abilities;
-        let mut core =
-            EngineCore::new(fake, None, CoreOptions { n_blocks: 16, ..CoreOptions::default() }).unwrap();
+        let options = CoreOptions { n_blocks: 16, decoder_start, ..CoreOptions::default() };
+        let mut core = EngineCore::new(fake, None, options).unwrap();
         core.add(request).map(|_| ())
     };
+    let refusal = |abilities, request| refusal_of(abilities, None, request);
     let of_decoder = Abilities::default();
     let text = Request::greedy(vec![1]);
     let scores = Request::embed(vec![1], Pooling::Rank, false);
     let logits = Request { max_tokens: Some(0), prompt_logits: Some(0), ..text.clone() };
     assert!(matches!(refusal(of_decoder, scores.clone()), Err(Error::NotLoaded { needed: "scores", .. })));
+    let vectors = Request::embed(vec![1], Pooling::Mean, false);
+    assert_eq!(refusal_of(of_decoder, Some(0), vectors), Err(Error::NoVectors));
+    assert_eq!(refusal_of(of_decoder, Some(0), text.clone()), Ok(()));
     let encoder = Abilities { is_causal: false, has_logits: false, output: StepOutput::Embeddings };
     assert_eq!(refusal(encoder, text.clone()), Err(Error::NoText));
     assert_eq!(refusal(encoder, logits.clone()), Ok(()), "hidden states");

@@ -1,10 +1,12 @@
 //! Requests end as they should, each for itself.
 
 use super::super::*;
-use super::fake::{core, outputs, run};
+use super::fake::{Fake, N_VOCAB, core, outputs, run};
+use crate::beam::{BeamParams, EarlyStopping};
 use crate::request::Decoding;
 use crate::sampler::SamplingParams;
 use crate::sequence::TokenId;
+use llmrt_tokenizer::{ModelKind, Vocab};
 
 fn sampled(prompt: &[TokenId], seed: u64) -> Request {
     let params = SamplingParams { top_k: 0, ..SamplingParams::default() };
@@ -317,4 +319,46 @@ fn parameters_that_make_no_sense_are_refused() {
         },
         "best_of is 1: expected 2 or more, the width of beam search",
     );
+}
+
+/// A core whose file forbids these tokens.
+fn core_without(suppressed: &[TokenId]) -> EngineCore<Fake> {
+    let tokens = ["<unk>", "<s>", "</s>"].map(String::from).into_iter();
+    let tokens = tokens.chain((3..N_VOCAB).map(|i| format!("t{i}"))).collect();
+    let vocab = Vocab {
+        scores: vec![0.0; N_VOCAB],
+        suppressed: suppressed.iter().map(|&token| token as i32).collect(),
+        ..Vocab::new(ModelKind::Spm, tokens)
+    };
+    let options = CoreOptions { n_ctx: 64, n_blocks: 32, block_size: 4, ..CoreOptions::default() };
+    let tokenizer = Arc::new(Tokenizer::new(vocab).unwrap());
+    EngineCore::new(Fake::new(32, 0), Some(tokenizer), options).unwrap()
+}
+
+#[test]
+fn tokens_that_the_file_forbids_are_never_picked() {
+    let greedy = Request { max_tokens: Some(8), ignore_eos: true, ..Request::greedy(vec![4, 5]) };
+    let beam = BeamParams { length_penalty: 1.0, early_stopping: EarlyStopping::Likely };
+    let requests = [
+        greedy.clone(),
+        Request { ignore_eos: true, ..sampled(&[4, 5], 7) },
+        Request { decoding: Decoding::Beam(beam), best_of: Some(2), ..greedy.clone() },
+    ];
+    for request in requests {
+        let texts = |suppressed: &[TokenId]| {
+            let mut core = core_without(suppressed);
+            let id = core.add(request.clone()).unwrap();
+            outputs(&run(&mut core))[&id].outputs[0].tokens.clone()
+        };
+        let free = texts(&[]);
+        let others = texts(&free);
+        assert_eq!(others.len(), 8, "{:?}", request.decoding);
+        assert!(others.iter().all(|token| !free.contains(token)), "{free:?}, then {others:?}");
+    }
+    // Tokens that are given are not picked.
+    let tokens = vec![9, 9, 10];
+    let decoding = Decoding::Forced { tokens: tokens.clone(), required_top_k: None };
+    let mut core = core_without(&[9]);
+    let id = core.add(Request { decoding, ..greedy }).unwrap();
+    assert_eq!(outputs(&run(&mut core))[&id].outputs[0].tokens, tokens);
 }

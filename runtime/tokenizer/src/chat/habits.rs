@@ -1,0 +1,90 @@
+//! What a template takes of the forms that messages have, found by rendering small chats, and messages in these forms.
+
+use serde_json::{Value as Json, json};
+
+use crate::error::Result;
+
+/// A word that no template writes by itself.
+const MARK: &str = "llmrt-mark";
+
+/// Which forms a template takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Habits {
+    /// Whether it writes system messages. If not, they go in front of the next message's text.
+    system: bool,
+    /// Whether it writes a content that is a text. If not, contents are lists of parts.
+    texts: bool,
+    /// Whether it writes arguments of calls that are objects. If not, they are JSON as text.
+    objects: bool,
+}
+
+impl Habits {
+    /// Those of the template that `render` renders, with tools. What it writes in neither form stays as it is.
+    pub fn of(render: impl Fn(Vec<Json>) -> Result<String>) -> Habits {
+        let writes = |messages: Vec<Json>| render(messages).is_ok_and(|text| text.contains(MARK));
+        let prefers = |form: Vec<Json>, other: Vec<Json>| writes(form) || !writes(other);
+        let user = |content: Json| json!({ "role": "user", "content": content });
+        let texts = prefers(vec![user(json!(MARK))], vec![user(parts(MARK))]);
+        let content = |text: &str| if texts { json!(text) } else { parts(text) };
+        let system = json!({ "role": "system", "content": content(MARK) });
+        let with_call = |arguments: Json| {
+            let call = json!({
+                "id": "call00001", "type": "function", "function": { "name": "f", "arguments": arguments },
+            });
+            vec![
+                user(content("?")),
+                json!({ "role": "assistant", "content": content(""), "tool_calls": [call] }),
+                json!({ "role": "tool", "tool_call_id": "call00001", "name": "f", "content": content("!") }),
+                json!({ "role": "assistant", "content": content(".") }),
+                user(content("?")),
+            ]
+        };
+        Habits {
+            system: prefers(vec![system, user(content("?"))], vec![user(content(MARK))]),
+            texts,
+            objects: prefers(
+                with_call(json!({ "a": MARK })),
+                with_call(json!({ "a": MARK }).to_string().into()),
+            ),
+        }
+    }
+
+    /// Messages in the forms that the template takes.
+    pub fn apply(self, mut messages: Vec<Json>) -> Vec<Json> {
+        if !self.system {
+            messages = without_system(messages);
+        }
+        for message in &mut messages {
+            if let (false, Some(content)) = (self.texts, message.get_mut("content"))
+                && let Some(text) = content.as_str()
+            {
+                *content = parts(text);
+            }
+            let calls = message.get_mut("tool_calls").and_then(Json::as_array_mut);
+            for call in calls.filter(|_| !self.objects).into_iter().flatten() {
+                if let Some(arguments) = call.pointer_mut("/function/arguments")
+                    && arguments.is_object()
+                {
+                    *arguments = arguments.to_string().into();
+                }
+            }
+        }
+        messages
+    }
+}
+
+/// A content of one part.
+fn parts(text: &str) -> Json {
+    json!([{ "type": "text", "text": text }])
+}
+
+/// The first message's text in front of the second's, if that is a text and the first is of the system.
+fn without_system(mut messages: Vec<Json>) -> Vec<Json> {
+    let text = |i: usize| messages.get(i).and_then(|message| message["content"].as_str());
+    let (Some(first), Some(second)) = (text(0), text(1)) else { return messages };
+    if messages[0]["role"] == "system" {
+        messages[1]["content"] = format!("{first}\n{second}").into();
+        messages.remove(0);
+    }
+    messages
+}
