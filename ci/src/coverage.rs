@@ -5,9 +5,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 /// Crates whose tests are run, and the source folders that are shown.
-const PACKAGES: &[&str] = &["llmrt-gguf", "llmrt-tokenizer", "llmrt-engine", "llmrt-host"];
+const PACKAGES: &[&str] = &["llmrt-gguf", "llmrt-sparse", "llmrt-tokenizer", "llmrt-engine", "llmrt-host"];
 const SHOWN: &[&str] = &[
     "runtime/gguf/src",
+    "runtime/sparse/src",
     "runtime/tokenizer/src",
     "runtime/engine/src",
     "runtime/host/src/sched",

@@ -18,9 +18,16 @@ pub fn body(_llmrt: &Llmrt) -> Result<String, String> {
         writeln!(page, "\nThe options under \"{SHARED}\" go with every command and are not repeated below.");
     for name in commands(&main) {
         let help = kept(&name)?;
-        let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", without_section(&help, SHARED).trim_end());
+        page += &section(&format!("## {name}"), &help);
+        for action in commands(&help) {
+            page += &section(&format!("### {name} {action}"), &kept(&format!("{name}-{action}"))?);
+        }
     }
     Ok(page)
+}
+
+fn section(title: &str, help: &str) -> String {
+    format!("\n{title}\n\n```text\n{}\n```\n", without_section(help, SHARED).trim_end())
 }
 
 fn kept(name: &str) -> Result<String, String> {

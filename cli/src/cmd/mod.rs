@@ -31,6 +31,7 @@ pub mod show;
 
 pub mod convert;
 pub mod quantize;
+pub mod sparse;
 pub mod synth;
 
 pub mod devices;
@@ -81,6 +82,7 @@ pub const COMMANDS: &[Row] = &[
     row::<cache::Cache>(),
     row::<convert::Convert>(),
     row::<quantize::Quantize>(),
+    row::<sparse::Sparse>(),
     row::<synth::Synth>(),
     row::<plugins::Listing>(),
     row::<devices::Devices>(),

@@ -6,7 +6,7 @@ mod rules;
 
 pub use args::Quantize;
 pub use mix::Mix;
-pub use rules::{Rule, TypeRequest, choose, encodable};
+pub use rules::{Rule, TypeRequest, choose, encodable, fitting};
 
 use crate::args::Global;
 use crate::cmd::Command;

@@ -15,6 +15,9 @@ pub const DEFAULT_ALIGNMENT: u32 = 32;
 /// The key of the alignment, u32.
 pub const ALIGNMENT_KEY: &str = "general.alignment";
 
+/// The architecture of PowerInfer's neuron indexes. Their lists of neurons may be empty: rows of 0 elements.
+pub const NEURON_INDEX_ARCH: &str = "generic.gpu_index";
+
 /// The format by the first four bytes; the rest of the layout is the same.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Flavour {
@@ -62,7 +65,8 @@ impl Gguf {
         let entries = read_tensor_table(&mut r, n_tensors, flavour)?;
         let data_offset = r.pos().next_multiple_of(alignment.into());
         let index = index(entries.iter().map(|(shape, _)| &shape.name))?;
-        let tensors = place(entries, data_offset, alignment, file_len)?;
+        let data = DataRules { alignment, min_row: min_row(flavour, &metadata) };
+        let tensors = place(entries, data_offset, data, file_len)?;
         let data_offset = data_offset.min(file_len); // without tensors there is no padding either
         Ok(Gguf { flavour, version, alignment, metadata, tensors, data_offset, index })
     }
@@ -110,6 +114,19 @@ pub(crate) fn alignment(metadata: &Metadata) -> Result<u32, Error> {
         Some(&Value::U32(n)) if n.is_power_of_two() => Ok(n),
         Some(other) => Err(Error::BadAlignment { found: other.describe() }),
     }
+}
+
+/// The fewest elements of a row: in a model every row has some.
+pub(crate) fn min_row(flavour: Flavour, metadata: &Metadata) -> i64 {
+    let is_index = metadata.str("general.architecture") == Some(NEURON_INDEX_ARCH);
+    if flavour == Flavour::PowerInfer && is_index { 0 } else { 1 }
+}
+
+/// What a file's metadata decide about its tensors.
+#[derive(Clone, Copy)]
+struct DataRules {
+    alignment: u32,
+    min_row: i64,
 }
 
 /// A tensor and its offset from the beginning of the data.
@@ -162,13 +179,13 @@ pub(crate) fn dtype_id(dtype: DType, flavour: Flavour) -> Option<u32> {
 fn place(
     entries: Vec<Entry>,
     data_offset: u64,
-    alignment: u32,
+    DataRules { alignment, min_row }: DataRules,
     file_len: u64,
 ) -> Result<Vec<TensorInfo>, Error> {
     let mut tensors = Vec::with_capacity(entries.len());
     let mut expected = 0;
     for (shape, found) in entries {
-        let nbytes = shape.nbytes()?;
+        let nbytes = shape.nbytes_of_rows(min_row)?;
         let tensor = shape.name;
         if !found.is_multiple_of(alignment.into()) {
             return Err(Error::MisalignedTensor { tensor, found, alignment });

@@ -29,7 +29,7 @@ mod printable;
 mod tests;
 
 pub use error::Error;
-pub use header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Flavour, Gguf};
+pub use header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Flavour, Gguf, NEURON_INDEX_ARCH};
 pub use metadata::{FromValue, Metadata};
 pub use nearest::{n_edits, nearest};
 pub use printable::{is_terminal_control, printable, printable_lines, printable_name, printable_path};

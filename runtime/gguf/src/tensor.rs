@@ -56,9 +56,15 @@ impl TensorShape {
 
     /// The bytes of the tensor, once name and shape are found to be what GGUF allows.
     pub fn nbytes(&self) -> Result<u64, Error> {
+        self.nbytes_of_rows(1)
+    }
+
+    /// The same for a file whose rows may have `min_row` elements: 0, or 1 as in every model.
+    pub(crate) fn nbytes_of_rows(&self, min_row: i64) -> Result<u64, Error> {
         let tensor = || self.name.clone();
         check_name_len(self.name.as_bytes())?;
-        if let Some(dim) = self.ne.iter().position(|&n| n as i64 <= 0) {
+        let min = |dim| if dim == 0 { min_row } else { 1 };
+        if let Some(dim) = (0..4).find(|&dim| (self.ne[dim] as i64) < min(dim)) {
             return Err(Error::BadDim { tensor: tensor(), dim, found: self.ne[dim] as i64 });
         }
         let too_many = || Error::TooManyElements { tensor: tensor(), ne: self.ne };

@@ -3,7 +3,7 @@
 use std::io::{self, Write};
 
 use crate::error::Error;
-use crate::header::{Flavour, alignment, dtype_id, index};
+use crate::header::{Flavour, alignment, dtype_id, index, min_row};
 use crate::metadata::Metadata;
 use crate::reader::MAX_NESTING;
 use crate::tensor::TensorShape;
@@ -104,11 +104,12 @@ struct Place {
 }
 
 fn places(tables: &Tables, alignment: u64) -> Result<Vec<Place>, Error> {
+    let min_row = min_row(tables.flavour, &tables.metadata);
     let mut offset = 0u64;
     let mut places = Vec::with_capacity(tables.tensors.len());
     for t in &tables.tensors {
         let tensor = || t.name.clone();
-        let nbytes = t.nbytes()?;
+        let nbytes = t.nbytes_of_rows(min_row)?;
         let type_id = dtype_id(t.dtype, tables.flavour);
         let type_id =
             type_id.ok_or_else(|| Error::BadTensorType { tensor: tensor(), found: t.dtype.id() })?;

@@ -21,7 +21,7 @@ pub struct Target {
 }
 
 /// All of them.
-pub const TARGETS: [Target; 9] = [
+pub const TARGETS: [Target; 12] = [
     checks::gguf::TARGET,
     checks::checkpoint::TARGET,
     checks::tokenizer_bin::TARGET,
@@ -31,6 +31,9 @@ pub const TARGETS: [Target; 9] = [
     checks::model::TARGET,
     checks::overrides::TARGET,
     checks::plugin::TARGET,
+    checks::torch::TARGET,
+    checks::neuron_index::TARGET,
+    checks::sparse_file::TARGET,
 ];
 
 /// The result; an error must have a message.

@@ -193,6 +193,60 @@ pub fn tokenizer_bin(pieces: &[&str]) -> Vec<u8> {
     out
 }
 
+/// A file of `torch.save` with a tensor of four f32.
+pub fn torch_tensor() -> Vec<u8> {
+    let pickle = [&b"\x80\x02"[..], &torch_view("Float", "0", 4, &[4], &[1]), b"."].concat();
+    archive(&[
+        ("a/data.pkl", &pickle),
+        ("a/byteorder", b"little"),
+        ("a/data/0", &[0; 16]),
+        ("a/version", b"3\n"),
+    ])
+}
+
+/// A file of `torch.save` with a predictor: a dict of two matrices.
+pub fn torch_dict() -> Vec<u8> {
+    let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let fc1 = [text("fc1.weight"), torch_view("Half", "0", 6, &[2, 3], &[3, 1])].concat();
+    let fc2 = [text("fc2.weight"), torch_view("BFloat16", "1", 8, &[4, 2], &[1, 4])].concat();
+    let pickle = [&b"\x80\x02ccollections\nOrderedDict\n)R("[..], &fc1, &fc2, b"u}b."].concat();
+    archive(&[("a/data.pkl", &pickle), ("a/data/0", &[0; 12]), ("a/data/1", &[0; 16]), ("a/version", b"3\n")])
+}
+
+/// The opcodes that make a view of a storage.
+fn torch_view(number: &str, key: &str, n: u8, sizes: &[u8], strides: &[u8]) -> Vec<u8> {
+    let text = |text: &str| [b"X", &(text.len() as u32).to_le_bytes()[..], text.as_bytes()].concat();
+    let tuple =
+        |items: &[u8]| [&b"("[..], &items.iter().flat_map(|&n| [b'K', n]).collect::<Vec<_>>(), b"t"].concat();
+    let storage = format!("ctorch\n{number}Storage\nq\x01").into_bytes();
+    [
+        &b"ctorch._utils\n_rebuild_tensor_v2\n(("[..],
+        &[text("storage"), storage, text(key), text("cpu"), vec![b'K', n]].concat(),
+        b"tQK\0",
+        &tuple(sizes),
+        &tuple(strides),
+        b"\x89ccollections\nOrderedDict\n)RtR",
+    ]
+    .concat()
+}
+
+/// A ZIP archive of stored members.
+fn archive(members: &[(&str, &[u8])]) -> Vec<u8> {
+    let (mut out, mut directory) = (Vec::new(), Vec::new());
+    for (name, data) in members {
+        let offset = out.len() as u32;
+        let sizes = [data.len() as u32; 2].map(u32::to_le_bytes).concat();
+        let names = [(name.len() as u16).to_le_bytes(), [0; 2]].concat();
+        let common = [0; 14]; // version, flags, method, time, date, checksum
+        out.extend([b"PK\x03\x04", &common[..], &sizes, &names, name.as_bytes(), data].concat());
+        let place = [&[0; 10], &offset.to_le_bytes()[..]].concat();
+        directory.extend([b"PK\x01\x02\0\0", &common[..], &sizes, &names, &place, name.as_bytes()].concat());
+    }
+    let n = (members.len() as u16).to_le_bytes();
+    let place = [directory.len() as u32, out.len() as u32].map(u32::to_le_bytes).concat();
+    [out, directory, [b"PK\x05\x06\0\0\0\0", &n[..], &n, &place, &[0; 2]].concat()].concat()
+}
+
 /// A shared object of this machine with section names, a manifest, a build id and one undefined symbol.
 pub fn elf() -> Vec<u8> {
     let names = b"\0.shstrtab\0.llmrtmf\0.note.gnu.build-id\0.dynsym\0.dynstr\0";
@@ -262,6 +316,8 @@ mod tests {
         for arch in ARCHS {
             model(arch);
         }
+        llmrt_sparse::Predictor::from_pt(&torch_dict()).unwrap();
+        llmrt_sparse::Counts::from_pt(&torch_tensor()).unwrap();
         gguf_with_every_type();
     }
 }

@@ -10,6 +10,7 @@ mod llama2c;
 mod perplexity;
 mod quantize;
 mod run;
+mod sparse;
 mod store;
 mod synth;
 mod tables;

@@ -9,6 +9,8 @@ use llmrt_gguf::checkpoint::{Checkpoint, TokenizerBin};
 use llmrt_gguf::mutate::mutate;
 use llmrt_gguf::writer::{Tables, to_vec};
 use llmrt_gguf::{Array, Gguf, Metadata, Value, sniff};
+use llmrt_sparse::index::NeuronIndex;
+use llmrt_sparse::pt::Pt;
 use llmrt_tests::fixtures::{architectures, files, fixtures};
 use llmrt_tokenizer::Tokenizer;
 use std::path::Path;
@@ -89,6 +91,31 @@ fn mutated_tokenizer_bins_are_read_or_refused() {
             }
             Some(())
         });
+    });
+}
+
+#[test]
+fn mutated_files_of_torch_are_read_or_refused() {
+    let Some(dir) = fixtures("powerinfer") else { return };
+    let mut paths = files(&dir.join("pt/dtypes"), ".pt");
+    paths.extend(files(&dir.join("pt"), ".pt"));
+    // Most of a file is numbers, of which a mutation changes a value and no more: the small ones have the most to try.
+    paths.retain(|path| path.metadata().unwrap().len() < 6000);
+    each(&paths, |bytes| {
+        survives(bytes, N, |mutated, _| {
+            let pt = accepted(Pt::parse(mutated))?;
+            accepted(pt.tensor()).map(|tensor| assert_eq!(tensor.to_f64s(mutated).len(), tensor.n_elements()))
+        });
+    });
+}
+
+#[test]
+fn mutated_neuron_indexes_are_read_or_refused() {
+    let Some(dir) = fixtures("powerinfer") else { return };
+    let mut paths = files(&dir.join("split"), ".gpuidx");
+    paths.push(dir.join("four-layers.generated.gpuidx"));
+    each(&paths, |bytes| {
+        survives(bytes, N, |mutated, _| accepted(NeuronIndex::parse(mutated)).map(drop));
     });
 }
 

@@ -112,7 +112,7 @@ fn stays(tensor: &TensorShape) -> bool {
 }
 
 /// The type itself, or a near one with smaller blocks whose rows are whole, or F16.
-fn fitting(dtype: DType, n: u64) -> DType {
+pub fn fitting(dtype: DType, n: u64) -> DType {
     let fits = |t: DType| n.is_multiple_of(t.block_elems() as u64);
     let smaller = match dtype {
         DType::Q2_K | DType::Q3_K | DType::TQ1_0 | DType::TQ2_0 | DType::Q2_0 | DType::Q1_0 => DType::Q4_0,

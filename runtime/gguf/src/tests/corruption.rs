@@ -213,3 +213,21 @@ fn powerinfer_files_number_integers_in_their_own_way() {
     assert_eq!(gguf.flavour, crate::Flavour::PowerInfer);
     assert_eq!(gguf.tensors[0].dtype, llmrt_abi::DType::I32);
 }
+
+#[test]
+fn only_indexes_of_powerinfer_have_empty_rows() {
+    let with = |magic, arch| {
+        let mut file = good();
+        file.magic = magic;
+        file.pairs.push(("general.architecture", value(8, &string(arch))));
+        file.tensors[0].dims = vec![0];
+        file.tensors[1].offset = 0;
+        file.data = 18;
+        file.parse()
+    };
+    let empty = with(b"PWRI", crate::NEURON_INDEX_ARCH).unwrap();
+    assert_eq!((empty.tensors[0].nbytes, empty.tensors[0].offset), (0, empty.tensors[1].offset));
+    let refusal = Error::BadDim { tensor: a(), dim: 0, found: 0 };
+    assert_eq!(with(b"GGUF", crate::NEURON_INDEX_ARCH), Err(refusal.clone()));
+    assert_eq!(with(b"PWRI", "llama"), Err(refusal));
+}

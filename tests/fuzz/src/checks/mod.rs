@@ -14,3 +14,8 @@ pub mod model;
 pub mod overrides;
 
 pub mod plugin;
+
+pub mod torch;
+
+pub mod neuron_index;
+pub mod sparse_file;

@@ -1,0 +1,106 @@
+//! What is read beside a model: folders of torch's files, and its file of statistics.
+
+use crate::error::{Error, Result};
+use crate::model::OpenModel;
+use clap::Args;
+use llmrt_sparse::stats::{self, SparseFile};
+use llmrt_sparse::{Counts, ModelId, digest, folder};
+use std::path::{Path, PathBuf};
+
+/// Where counts come from.
+#[derive(Args, Debug)]
+pub struct CountsArgs {
+    /// Folder with activation_<layer>.pt, how often each neuron was active [default: the counts of MODEL.sparse.gguf].
+    #[arg(long, value_name = "DIR")]
+    pub activation: Option<PathBuf>,
+    /// Tokens that were counted over [default: the file's, else the largest count].
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..))]
+    pub tokens: Option<u64>,
+}
+
+/// Counts by layer, and over how many tokens, if that is recorded.
+pub struct Counted {
+    pub layers: Vec<Counts>,
+    pub recorded_tokens: Option<u64>,
+}
+
+impl Counted {
+    /// Tokens that were counted over: at least as many as the most active neuron was active in.
+    pub fn n_tokens(&self) -> u64 {
+        let all = self.layers.iter().flat_map(|counts| counts.as_slice()).copied();
+        self.recorded_tokens.unwrap_or_else(|| all.fold(1.0, f64::max).ceil() as u64)
+    }
+}
+
+/// The counts of a model whose layers have so many neurons.
+pub fn counts(args: &CountsArgs, model: &OpenModel, n_ff: &[usize]) -> Result<Counted> {
+    let beside = match &args.activation {
+        Some(_) => None,
+        None => Some(required_stats(model)?),
+    };
+    let (source, layers) = match (&args.activation, &beside) {
+        (Some(dir), _) => (dir.clone(), read_counts(dir)?),
+        (None, beside) => (stats_path(model), beside.iter().flat_map(|file| file.counts.clone()).collect()),
+    };
+    stats::check_counts(&layers, n_ff).map_err(|e| Error::file(&source, e))?;
+    let recorded = beside.map(|file| file.n_tokens).filter(|&n| n > 0);
+    Ok(Counted { layers, recorded_tokens: args.tokens.or(recorded) })
+}
+
+fn required_stats(model: &OpenModel) -> Result<SparseFile> {
+    stats_beside(model)?.map(|(file, _)| file).ok_or_else(|| {
+        let path = stats_path(model);
+        model.error(format_args!("there is no {}: give a folder of counts with --activation", path.display()))
+    })
+}
+
+fn read_counts(dir: &Path) -> Result<Vec<Counts>> {
+    let paths = numbered(dir, "activation_")?;
+    paths.iter().map(|path| Counts::from_pt(&read(path)?).map_err(|e| Error::file(path, e))).collect()
+}
+
+/// The files PREFIX<layer>.pt of a folder, by number.
+pub fn numbered(dir: &Path, prefix: &str) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(dir).map_err(|e| Error::unreadable(dir, &e))?;
+    let names: Vec<_> = entries.flatten().filter_map(|entry| entry.file_name().into_string().ok()).collect();
+    let found = folder::by_number(names.iter().map(String::as_str), prefix, ".pt");
+    let found = found.map_err(|e| Error::file(dir, e))?;
+    Ok(found.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// A file's bytes.
+pub fn read(path: &Path) -> Result<Vec<u8>> {
+    std::fs::read(path).map_err(|e| Error::unreadable(path, &e))
+}
+
+/// Where a model's statistics are: `x.sparse.gguf` beside `x.gguf`.
+pub fn stats_path(model: &OpenModel) -> PathBuf {
+    let path =
+        model.files.files().next().map_or_else(|| PathBuf::from(&model.name), |file| file.path.clone());
+    path.with_extension("sparse.gguf")
+}
+
+/// The statistics beside a model, if there are any, and the file's bytes. Those of another model are an error.
+pub fn stats_beside(model: &OpenModel) -> Result<Option<(SparseFile, Vec<u8>)>> {
+    let path = stats_path(model);
+    if !path.exists() {
+        return Ok(None);
+    }
+    stats_of(model, &path).map(Some)
+}
+
+/// A file of statistics, which must be of this model.
+pub fn stats_of(model: &OpenModel, path: &Path) -> Result<(SparseFile, Vec<u8>)> {
+    let bytes = read(path)?;
+    let file = SparseFile::parse(&bytes).map_err(|e| Error::file(path, e))?;
+    file.check_model(&model_id(model)?).map_err(|e| Error::file(path, e))?;
+    Ok((file, bytes))
+}
+
+/// The model's name and the digest of its weights.
+pub fn model_id(model: &OpenModel) -> Result<ModelId> {
+    let files = &model.files;
+    let checksum = digest(model.metadata(), &files.model.tensors, |t, at, bytes| files.read(t, at, bytes))?;
+    let name = Path::new(&model.name).file_name().unwrap_or_default().to_string_lossy().into_owned();
+    Ok(ModelId { name, checksum })
+}

@@ -1,0 +1,174 @@
+//! `llmrt sparse solve`: which neurons go to a device, as an index that PowerInfer reads too.
+
+use super::ffn::{self, Layer};
+use super::inputs::{self, Counted, CountsArgs};
+use crate::error::{Error, Result};
+use crate::model::OpenModel;
+use crate::new_file::{self, NewFile};
+use crate::output::{bytes, n_things, note};
+use clap::Args;
+use llmrt_host::load::OpenOptions;
+use llmrt_sparse::index::{LayerIndex, NeuronIndex};
+use llmrt_sparse::solve::{
+    ActivationRequest, Device, LayerCost, TimeRequest, UPSTREAM_BATCH, least_time, most_activations,
+    upstream_capacity,
+};
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+/// Choose the neurons of a device, and write PowerInfer's index of them.
+///
+/// The budget holds the dense parts first, then keys and values, then neurons. Those are chosen for the most
+/// activations, or, with --device-rate, for the least time of a token.
+#[derive(Args, Debug)]
+pub struct Solve {
+    /// Model.
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    #[command(flatten)]
+    pub counts: CountsArgs,
+    /// Memory of the device, in GiB.
+    #[arg(long, value_name = "GiB")]
+    pub vram_budget: f64,
+    /// Positions whose keys and values, in F16, the device holds too.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub ctx: u32,
+    /// The fewest neurons of a layer that has any on the device.
+    #[arg(long, value_name = "N", default_value_t = 0, conflicts_with = "device_rate")]
+    pub threshold: u64,
+    /// Count a neuron's bytes as PowerInfer does, which is too many for some models.
+    #[arg(long, conflicts_with = "device_rate")]
+    pub upstream_bytes: bool,
+    /// Bytes that the device reads in a second, in GB: choose for the least time.
+    #[arg(long, value_name = "GB/s", requires = "cpu_rate")]
+    pub device_rate: Option<f64>,
+    /// Bytes that the CPU reads in a second, in GB.
+    #[arg(long, value_name = "GB/s", requires = "device_rate")]
+    pub cpu_rate: Option<f64>,
+    /// What a layer takes longer when it is divided, in microseconds.
+    #[arg(long, value_name = "µs", default_value_t = 0.0, requires = "device_rate")]
+    pub device_cost: f64,
+    /// Index to write [default: MODEL.generated.gpuidx].
+    #[arg(long, value_name = "FILE")]
+    pub out: Option<PathBuf>,
+    /// Overwrite it.
+    #[arg(long)]
+    pub force: bool,
+}
+
+impl Solve {
+    /// Writes the index; it appears under its name only when it is whole.
+    pub fn run(&self) -> Result<()> {
+        let model = OpenModel::open(Some(&self.model), &OpenOptions::default())?;
+        let layers = ffn::layers(&model)?;
+        let n_ff: Vec<_> = layers.iter().map(Layer::n_ff).collect();
+        let counted = inputs::counts(&self.counts, &model, &n_ff)?;
+        let out = self.out.clone().unwrap_or_else(|| with_suffix(&self.model, ".generated.gpuidx"));
+        new_file::check_output(&out, self.force, model.files.files().map(|file| file.path.as_path()))?;
+
+        let budget = self.neuron_budget(&model)?;
+        let neurons = match (self.device_rate, self.cpu_rate) {
+            (Some(device), Some(cpu)) => self.for_time(&layers, &counted, budget, device, cpu)?,
+            _ => self.for_activations(&layers, &counted, budget)?,
+        };
+        if counted.layers.iter().all(|counts| counts.total() == 0.0) {
+            note(format_args!("{}: all counts are 0: an empty split", self.model.display()));
+        }
+        let chosen = counted.layers.iter().zip(&neurons);
+        let index = NeuronIndex {
+            vram_capacity: budget,
+            layers: chosen
+                .map(|(counts, &k)| LayerIndex { n_ff: counts.as_slice().len(), hot: counts.hottest(k) })
+                .collect(),
+        };
+        let bytes = index.to_vec().map_err(|e| model.error(e))?;
+        let mut file = NewFile::create(&out)?;
+        file.out().write_all(&bytes).map_err(|e| Error::unwritable(&out, &e))?;
+        file.finish()?;
+        note(format_args!("{}: {}", out.display(), summary(&layers, &counted, &neurons)));
+        Ok(())
+    }
+
+    /// Bytes that are left for neurons.
+    fn neuron_budget(&self, model: &OpenModel) -> Result<u64> {
+        if !(self.vram_budget.is_finite() && self.vram_budget >= 0.0) {
+            return Err(Error::usage(format!("--vram-budget {}: expected at least 0 GiB", self.vram_budget)));
+        }
+        let budget = (self.vram_budget * (1u64 << 30) as f64) as u64;
+        let (dense, kv) = (ffn::dense_bytes(model), ffn::kv_bytes(model, self.ctx.into()));
+        let left = budget.checked_sub(dense.saturating_add(kv));
+        if left.is_none() {
+            note(format_args!(
+                "{}: the budget of {} is below the {} of the dense parts: an empty split, all neurons stay on the CPU",
+                model.name,
+                bytes(budget),
+                bytes(dense.saturating_add(kv))
+            ));
+        }
+        Ok(left.unwrap_or(0))
+    }
+
+    fn for_activations(&self, layers: &[Layer<'_>], counted: &Counted, budget: u64) -> Result<Vec<usize>> {
+        let neuron = layers.iter().map(Layer::neuron_bytes).max().unwrap_or(1).max(1);
+        let capacity = match layers.first().filter(|_| self.upstream_bytes) {
+            None => budget / neuron,
+            Some(layer) => {
+                let column = layer.up.dtype.row_bytes(layer.up.ne[1]).unwrap_or(u64::MAX / 8);
+                upstream_capacity(budget, column, layer.gate.is_some())
+            }
+        };
+        let request = ActivationRequest { batch: UPSTREAM_BATCH, capacity, threshold: self.threshold };
+        most_activations(&counted.layers, request).map_err(Error::usage)
+    }
+
+    fn for_time(
+        &self,
+        layers: &[Layer<'_>],
+        counted: &Counted,
+        budget: u64,
+        device: f64,
+        cpu: f64,
+    ) -> Result<Vec<usize>> {
+        let cost = |(layer, counts)| LayerCost {
+            counts,
+            n_tokens: counted.n_tokens() as f64,
+            bytes: Layer::neuron_bytes(layer),
+        };
+        let costs: Vec<_> = layers.iter().zip(&counted.layers).map(cost).collect();
+        let devices = [Device { rate: device * 1e9, cost: self.device_cost * 1e-6, capacity: budget }];
+        let request =
+            TimeRequest { layers: &costs, cpu_rate: cpu * 1e9, devices: &devices, batch: UPSTREAM_BATCH };
+        let plan = least_time(request).map_err(Error::usage)?;
+        let seconds: f64 = plan.seconds.iter().sum();
+        note(format_args!(
+            "neurons take {:.3} ms a token, decided in groups of {}",
+            seconds * 1e3,
+            plan.batch
+        ));
+        Ok(plan.neurons.into_iter().map(|by_device| by_device.iter().sum()).collect())
+    }
+}
+
+/// `model.gguf` and `.x` as `model.gguf.x`.
+fn with_suffix(path: &Path, suffix: &str) -> PathBuf {
+    let mut name = path.as_os_str().to_os_string();
+    name.push(suffix);
+    name.into()
+}
+
+/// `2 layers, 768 of 2048 neurons (37.5 %), 12.0 MiB, 91.0 % of activations`
+fn summary(layers: &[Layer<'_>], counted: &Counted, neurons: &[usize]) -> String {
+    let all: usize = layers.iter().map(Layer::n_ff).sum();
+    let n: usize = neurons.iter().sum();
+    let size: u64 = layers.iter().zip(neurons).map(|(layer, &k)| layer.neuron_bytes() * k as u64).sum();
+    let covered = counted.layers.iter().zip(neurons).map(|(c, &k)| c.sorted()[..k].iter().sum::<f64>());
+    let total: f64 = counted.layers.iter().map(|counts| counts.total()).sum();
+    let share = |part: f64, of: f64| if of > 0.0 { 100.0 * part / of } else { 0.0 };
+    format!(
+        "{}, {n} of {all} neurons ({:.1} %), {}, {:.1} % of activations",
+        n_things(layers.len(), "layer"),
+        share(n as f64, all as f64),
+        bytes(size),
+        share(covered.sum(), total)
+    )
+}
