@@ -76,6 +76,7 @@ pub fn engine_options(
         n_ctx,
         n_batch: args.batch.min(n_ctx),
         swa_full: args.swa_full,
+        sparse: args.sparse.options(),
         k_type: kv_type,
         v_type: kv_type,
         strict: placing.strict,
@@ -106,7 +107,14 @@ mod tests {
         trained: Option<usize>,
     ) -> Result<(usize, usize, DType)> {
         let kv_type = Some(kv_type.to_string()).filter(|name| !name.is_empty());
-        let args = ContextArgs { ctx, batch, kv_type, swa_full: false, block_size: None };
+        let args = ContextArgs {
+            ctx,
+            batch,
+            kv_type,
+            swa_full: false,
+            block_size: None,
+            sparse: Default::default(),
+        };
         let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
         engine_options(&args, trained, defaults, Default::default()).map(|o| (o.n_ctx, o.n_batch, o.k_type))
     }
@@ -125,7 +133,14 @@ mod tests {
     fn blocks_are_as_the_flag_sets_or_as_the_devices_prefer() {
         let of = |flag, preferred| {
             let kv_type = Some("f16".to_string());
-            let args = ContextArgs { ctx: None, batch: 1, kv_type, swa_full: false, block_size: flag };
+            let args = ContextArgs {
+                ctx: None,
+                batch: 1,
+                kv_type,
+                swa_full: false,
+                block_size: flag,
+                sparse: Default::default(),
+            };
             let placing = Placing { block_size: preferred, ..Placing::default() };
             let defaults = Defaults { n_ctx: None, kv_type: DType::F16 };
             engine_options(&args, None, defaults, placing).map(|options| options.block_size())

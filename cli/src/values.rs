@@ -20,6 +20,12 @@ pub fn number(text: &str) -> Result<f32, String> {
     text.trim().parse().map_err(|_| "expected a number, such as 0.8".into())
 }
 
+/// What scores are compared with: any number but NaN.
+pub fn score(text: &str) -> Result<f32, String> {
+    let found = text.trim().parse().ok().filter(|score: &f32| !score.is_nan());
+    found.ok_or_else(|| "expected a number, such as 0.1".into())
+}
+
 /// How many alternatives a token is listed with.
 pub fn logprobs(text: &str) -> Result<usize, String> {
     text.trim().parse().ok().filter(|n| *n <= 100).ok_or_else(|| "expected a whole number, 0 to 100".into())

@@ -87,6 +87,9 @@ fn names_what_is_wrong(error: &Error, changes: &str) -> bool {
         Error::Metadata(_) => text.contains('`'),
         Error::UnknownArchitecture { .. } | Error::PartOfModel { .. } | Error::MissingTensor { .. } => true,
         Error::Graph(_) => changes.contains("type of tensor"),
-        Error::BadBatch { .. } | Error::CacheType { .. } => false,
+        Error::BadBatch { .. }
+        | Error::CacheType { .. }
+        | Error::NoZeros { .. }
+        | Error::NoPredictors { .. } => false,
     }
 }

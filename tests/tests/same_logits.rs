@@ -9,7 +9,7 @@ use llmrt_engine::{Batch, DeviceRunner, EngineOptions, OutputRow, PagedArrays, S
 use llmrt_graph::quant::COMMON;
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
 use llmrt_host::{Host, HostOptions};
-use llmrt_models::StepOutput;
+use llmrt_models::{SparseMode, SparseOptions, StepOutput};
 use llmrt_tests::models::TinyLlama;
 use std::path::Path;
 use std::sync::Arc;
@@ -31,6 +31,41 @@ fn logits_do_not_depend_on_threads_instruction_set_chunks_or_company() {
     for dtype in COMMON {
         let model = TinyLlama { dtype, ..MODEL }.write(dir.path());
         check(&model, dtype);
+    }
+}
+
+/// Neurons that an activation makes zero are left out, and no bit changes.
+#[test]
+fn neurons_that_give_zeros_are_left_out_without_a_trace() {
+    let dir = tempfile::tempdir().unwrap();
+    for (dtype, activation) in [
+        (DType::F32, "relu"),
+        (DType::F16, "relu2"),
+        (DType::BF16, "relu"),
+        (DType::Q4_0, "relu"),
+        (DType::Q4_0, "drelu"),
+        (DType::Q8_0, "relu2"),
+        (DType::Q5_1, "relu"),
+        (DType::Q4_K, "relu"),
+        (DType::Q6_K, "drelu"),
+    ] {
+        let model = TinyLlama { dtype, ..MODEL }.write(dir.path());
+        let sparse = |host: &Arc<Host>, mode, n_threads| {
+            let overrides = vec![format!("llama.hidden_activation=str:{activation}")];
+            let open = OpenOptions { overrides, ..OpenOptions::default() };
+            let sparse = SparseOptions { mode, threshold: None };
+            subject(host, &model, &open, sparse, n_threads, BLOCK_SIZE)
+        };
+        let mut off = sparse(&host(Isa::best()), SparseMode::Off, 2);
+        let expected: Vec<Rows> = (0..N_TEXTS).map(|text| whole(&mut off, text)).collect();
+        for isa in Isa::available() {
+            let host = host(isa);
+            for n_threads in [1, 2, 3] {
+                let what = format!("{dtype}, {activation}, {}, {n_threads} threads", isa.name());
+                let mut exact = sparse(&host, SparseMode::Exact, n_threads);
+                mix(&mut exact, vec![1, 2, 5, 8, 16, 17, 37, 64], &expected, &what);
+            }
+        }
     }
 }
 
@@ -185,7 +220,18 @@ fn runner(host: &Arc<Host>, model: &Path, n_threads: usize) -> Subject {
 }
 
 fn runner_of(host: &Arc<Host>, model: &Path, n_threads: usize, block_size: usize) -> Subject {
-    let files = ModelFiles::open(model, &OpenOptions::default()).unwrap();
+    subject(host, model, &OpenOptions::default(), SparseOptions::default(), n_threads, block_size)
+}
+
+fn subject(
+    host: &Arc<Host>,
+    model: &Path,
+    open: &OpenOptions,
+    sparse: SparseOptions,
+    n_threads: usize,
+    block_size: usize,
+) -> Subject {
+    let files = ModelFiles::open(model, open).unwrap();
     let options = EngineOptions {
         n_ctx: N_BATCH,
         n_batch: N_BATCH,
@@ -196,6 +242,7 @@ fn runner_of(host: &Arc<Host>, model: &Path, n_threads: usize, block_size: usize
         n_threads,
         strict: true,
         split: Default::default(),
+        sparse,
         ..EngineOptions::default()
     };
     let load = LoadOptions { check_tensors: true, ..LoadOptions::default() };

@@ -97,6 +97,8 @@ constants! {
     ROLE_K_CACHE: u32 = 6;
     /// V cache.
     ROLE_V_CACHE: u32 = 7;
+    /// Left operand of `mul_mat` whose x are mostly zeros, only on devices that request copies of matrices (`BT_COPY_MATRICES`).
+    ROLE_MATRIX_OF_ZEROS: u32 = 8;
     /// `get` still returns canonical bytes.
     LAYOUT_INVERTIBLE: u32 = 1;
     /// `get` returns `Unsupported`.

@@ -2,6 +2,7 @@
 
 use crate::values;
 use clap::{Args, ValueEnum};
+use llmrt_models::{SparseMode, SparseOptions};
 use std::path::PathBuf;
 
 /// A model file and how to open it.
@@ -74,6 +75,46 @@ pub struct ContextArgs {
     /// again; without it blocks before the window are freed.
     #[arg(long, help_heading = "Context")]
     pub swa_full: bool,
+    #[command(flatten)]
+    pub sparse: SparseArgs,
+}
+
+/// Which neurons are computed.
+#[derive(Args, Debug, Clone, Default)]
+pub struct SparseArgs {
+    /// Which neurons of FFNs are computed, of models most of whose neurons give zeros (docs/guide/sparse.md).
+    #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = "Sparse")]
+    pub sparse: SparseArg,
+    /// The score from which on a predictor picks a neuron [default: LLAMA_SPARSE_PRED_THRESHOLD, or the file's].
+    #[arg(long, value_name = "SCORE", value_parser = values::score, allow_negative_numbers = true)]
+    #[arg(help_heading = "Sparse")]
+    pub sparse_threshold: Option<f32>,
+}
+
+#[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum SparseArg {
+    /// predict of files with predictors, exact of other models with zeros, else off.
+    #[default]
+    Auto,
+    /// All.
+    Off,
+    /// Those that the activation does not make zero: the same text as off.
+    Exact,
+    /// Those that the file's predictors pick.
+    Predict,
+}
+
+impl SparseArgs {
+    /// As the engine takes them.
+    pub fn options(&self) -> SparseOptions {
+        let mode = match self.sparse {
+            SparseArg::Auto => SparseMode::Auto,
+            SparseArg::Off => SparseMode::Off,
+            SparseArg::Exact => SparseMode::Exact,
+            SparseArg::Predict => SparseMode::Predict,
+        };
+        SparseOptions { mode, threshold: self.sparse_threshold }
+    }
 }
 
 #[derive(ValueEnum, Debug, Clone, Copy, Default, PartialEq, Eq)]

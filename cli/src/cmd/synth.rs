@@ -1,6 +1,7 @@
 //! `llmrt synth`: a GGUF file in a known model's shape with random weights, to measure speed with.
 
 mod numbers;
+mod rare;
 mod shape;
 mod vocabulary;
 
@@ -18,6 +19,7 @@ use llmrt_gguf::writer::{self, Tables, WriteError};
 use llmrt_gguf::{Metadata, TensorShape};
 use llmrt_host::load::{ModelFiles, OpenOptions};
 use numbers::Numbers;
+use rare::Rarity;
 use std::path::PathBuf;
 
 /// Make a model file in a known model's shape with random weights, to measure speed with.
@@ -31,7 +33,7 @@ pub struct Synth {
     #[arg(value_name = "OUT.gguf")]
     pub output: PathBuf,
     /// The model whose shape it gets: qwen2.5-0.5b, llama-3.2-1b, llama-3.1-8b, mixtral-8x7b, qwen3-30b-a3b, gemma-3-4b,
-    /// gpt-oss-20b, mamba2-1.3b, rwkv7-1.5b, deepseek-v2-lite or lfm2-1.2b.
+    /// gpt-oss-20b, mamba2-1.3b, rwkv7-1.5b, deepseek-v2-lite, lfm2-1.2b or relu-llama-3.2-1b.
     #[arg(long, value_name = "MODEL")]
     pub like: Shape,
     /// Type of most matrices, as in `quantize`.
@@ -46,6 +48,12 @@ pub struct Synth {
     /// Layers [default: the model's].
     #[arg(long, value_name = "N")]
     pub layers: Option<u64>,
+    /// Share of the neurons that give zeros, in models with ReLU.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.9, value_parser = share)]
+    pub zeros: f64,
+    /// Share of the neurons that have four fifths of all that is not zero, in models with ReLU.
+    #[arg(long, value_name = "SHARE", default_value_t = 0.26, value_parser = share)]
+    pub hot: f64,
     /// GGUF file to take the vocabulary from [default: one made by a rule, of the model's size].
     #[arg(long, value_name = "FILE")]
     pub vocab: Option<PathBuf>,
@@ -68,6 +76,12 @@ impl Command for Synth {
     fn run(&self, global: &Global) -> Result<()> {
         synth(global, self)
     }
+}
+
+/// A share of all, neither none nor all.
+fn share(text: &str) -> std::result::Result<f64, String> {
+    let found = text.trim().parse().ok().filter(|share| (0.01..=0.99).contains(share));
+    found.ok_or_else(|| "expected a share of 0.01 to 0.99".to_string())
 }
 
 /// Writes the file; it appears under its name only when it is whole.
@@ -103,7 +117,11 @@ fn synth(global: &Global, args: &Synth) -> Result<()> {
     };
 
     let cores = || std::thread::available_parallelism().map_or(1, usize::from);
-    let mut numbers = Numbers::new(args.seed, global.threads.unwrap_or_else(cores));
+    let mut numbers = Numbers::new(
+        args.seed,
+        global.threads.unwrap_or_else(cores),
+        Rarity { zeros: args.zeros, hot: args.hot },
+    );
     let mut file = NewFile::create(&args.output)?;
     let written =
         writer::write(file.out(), &tables, |i, out| numbers.write(&parts[i], &tables.tensors[i], out));

@@ -1,6 +1,6 @@
 //! Memory of the host: allocated here on a cache line, or borrowed (a mapped file, read-only).
 
-use crate::sealed::{self, Panels};
+use crate::sealed::Seal;
 use crate::simd::Isa;
 use llmrt_plugin::{Buffer, Error, Layout as Sealed, Result, TensorView};
 use std::alloc::{Layout, alloc_zeroed, dealloc};
@@ -95,12 +95,12 @@ impl HostBuffer {
         }
     }
 
-    /// The panels of a sealed tensor; `None` for one in the file's layout.
-    fn panels(&self, tensor: &TensorView<'_>) -> Result<Option<Panels>> {
-        match tensor.layout_id() {
-            0 => Ok(None),
-            sealed::ROWS_16 if let Some(panels) = Panels::of(tensor) => Ok(Some(panels)),
-            id => Err(Error::unsupported(format!("a tensor of this shape in layout {id}"))),
+    /// How a tensor is sealed; `None` for one in the file's layout.
+    fn seal_of(&self, tensor: &TensorView<'_>) -> Result<Option<Seal>> {
+        match (tensor.layout_id(), Seal::of_sealed(tensor)) {
+            (0, _) => Ok(None),
+            (_, Some(seal)) => Ok(Some(seal)),
+            (id, None) => Err(Error::unsupported(format!("a tensor of this shape in layout {id}"))),
         }
     }
 
@@ -138,15 +138,15 @@ impl Buffer for HostBuffer {
     }
 
     fn get(&self, tensor: &TensorView<'_>, dst: &mut [u8], off: u64) -> Result<()> {
-        if let Some(panels) = self.panels(tensor)? {
-            let n = panels.n_bytes() as u64;
+        if let Some(seal) = self.seal_of(tensor)? {
+            let n = seal.n_bytes() as u64;
             if off.checked_add(dst.len() as u64).is_none_or(|end| end > n) {
                 return Err(Error::invalid(format!("bytes {off}+{} of a tensor of {n}", dst.len())));
             }
             let from = self.range(tensor.offset(), n)?;
             // SAFETY: `range` checked it; the host excludes writes during the call.
             let bytes = unsafe { std::slice::from_raw_parts(from, n as usize) };
-            panels.read(bytes, off as usize, dst);
+            seal.read(bytes, off as usize, dst);
             return Ok(());
         }
         let from = self.range(tensor.offset().saturating_add(off), dst.len() as u64)?;
@@ -163,12 +163,12 @@ impl Buffer for HostBuffer {
     }
 
     fn seal(&self, tensor: &TensorView<'_>) -> Result<Sealed> {
-        let panels = Panels::of(tensor).filter(|_| sealed::is_worth(tensor) && !self.read_only);
-        let Some(panels) = panels else { return Ok(Sealed::canonical(tensor.nbytes())) };
-        let at = self.writable(tensor.offset(), panels.n_bytes() as u64)?;
+        let seal = Seal::of(tensor).filter(|_| !self.read_only);
+        let Some(seal) = seal else { return Ok(Sealed::canonical(tensor.nbytes())) };
+        let at = self.writable(tensor.offset(), seal.n_bytes() as u64)?;
         // SAFETY: `writable` checked the range; the host excludes other access during the call.
-        panels.seal(self.isa, unsafe { std::slice::from_raw_parts_mut(at, panels.n_bytes()) });
-        Ok(sealed::layout(tensor.nbytes()))
+        seal.seal(self.isa, unsafe { std::slice::from_raw_parts_mut(at, seal.n_bytes()) });
+        Ok(seal.layout(tensor.nbytes()))
     }
 
     fn copy_from(&self, dst: &TensorView<'_>, src: &TensorView<'_>) -> Result<()> {

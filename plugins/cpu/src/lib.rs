@@ -1,7 +1,7 @@
 //! The CPU as a plugin: every op, on host memory, with the host's threads.
 //!
 //! Reading order: [`device`] for what it offers, [`stream`] for how a graph runs on a team of threads, `ops/<op>.rs`
-//! for each op, [`quant`] for weights of few bits, `sealed.rs` for their layout in memory, [`simd`] for the vectors all kernels are written over.
+//! for each op, [`quant`] for weights of few bits, `sealed/` for their layout in memory, [`simd`] for the vectors all kernels are written over.
 //! Results do not depend on the instruction set, the number of threads, or what else is in the batch.
 
 // Kernels index several arrays by one number; iterators would hide which.

@@ -2,7 +2,7 @@
 
 use crate::buffer::HostBuffer;
 use crate::quant::ROWS;
-use crate::sealed::{self, Panels};
+use crate::sealed::{self, Columns, Panels};
 use llmrt_plugin::{DType, Error, Result, TensorView};
 
 /// Address of a tensor's first byte, if the CPU can read it.
@@ -40,6 +40,8 @@ pub struct Tensor {
     pub nb: [usize; 4],
     /// Its layout in memory, if `seal` changed that. Only products and `get_rows` read it.
     pub panels: Option<Panels>,
+    /// The other layout of `seal`, which only `mul_mat` reads.
+    pub columns: Option<Columns>,
 }
 
 // SAFETY: a tensor is an address and numbers; the methods that give slices state what the caller guarantees.
@@ -64,7 +66,8 @@ impl Tensor {
             return Err(Error::invalid(format!("`{}` is not aligned to its {dtype} elements", t.name())));
         }
         let panels = (t.layout_id() == sealed::ROWS_16).then(|| Panels::of(t)).flatten();
-        Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb(), panels })
+        let columns = (t.layout_id() == sealed::COLUMNS).then(|| Columns::of(t)).flatten();
+        Ok(Tensor { ptr, len, dtype, ne: t.ne(), nb: t.nb(), panels, columns })
     }
 
     /// Elements in this shape, without gaps, in memory of this process.
@@ -76,7 +79,7 @@ impl Tensor {
         let mut nb = [dtype.block_bytes(), ne[0] / dtype.block_elems() * dtype.block_bytes(), 0, 0];
         (nb[2], nb[3]) = (nb[1] * ne[1], nb[1] * ne[1] * ne[2]);
         assert_eq!(nb[3] * ne[3], bytes.len(), "{dtype} elements of {ne:?}");
-        Tensor { ptr: bytes.as_mut_ptr(), len: bytes.len(), dtype, ne, nb, panels: None }
+        Tensor { ptr: bytes.as_mut_ptr(), len: bytes.len(), dtype, ne, nb, panels: None, columns: None }
     }
 
     /// F32 elements in this shape.
@@ -84,7 +87,8 @@ impl Tensor {
     pub fn over(elems: &mut [f32], ne: [usize; 4]) -> Tensor {
         let (ptr, len) = (elems.as_mut_ptr().cast(), size_of_val(elems));
         let flat = [elems.len(), 1, 1, 1];
-        Tensor { ptr, len, dtype: DType::F32, ne: flat, nb: [4, len, len, len], panels: None }.reshaped(ne)
+        Tensor { ptr, len, dtype: DType::F32, ne: flat, nb: [4, len, len, len], panels: None, columns: None }
+            .reshaped(ne)
     }
 
     /// Whether each row's elements follow each other without gaps.

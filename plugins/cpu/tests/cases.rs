@@ -17,7 +17,8 @@ fn every_op_computes_what_its_reference_computes_on_every_instruction_set_and_nu
     let (mut n, mut wrong) = (0, vec![]);
     for isa in Isa::available() {
         let plugin = Plugin::open(isa.name()).unwrap();
-        let differs = |op| !isa.is_for_products() || matches!(op, Op::MulMat | Op::MulMatId);
+        let differs =
+            |op| !isa.is_for_products() || matches!(op, Op::MulMat | Op::MulMatId | Op::MulMatSparse);
         let cases: Vec<(Op, Case)> = (Op::ALL.iter().filter(|&&op| differs(op)))
             .flat_map(|&op| rules(op).cases().into_iter().map(move |case| (op, case)))
             .collect();
@@ -107,7 +108,7 @@ fn a_block_that_is_in_the_table_twice_is_read_twice() {
 
 /// Activations of products with BF16 weights are rounded to BF16, and nothing else is.
 fn round_for_bf16(op: Op, graph: &Graph, memory: &mut reference::Memory) {
-    let Some(node) = graph.nodes.last().filter(|_| matches!(op, Op::MulMat | Op::MulMatId)) else { return };
+    let Some(node) = graph.nodes.last().filter(|_| matches!(op, Op::MulMat | Op::MulMatId | Op::MulMatSparse)) else { return };
     let (Some(w), Some(x)) = (node.src[0], node.src[1].map(|x| graph.owner(x))) else { return };
     if graph.def(w).dtype == DType::BF16 {
         let round = |v: f32| f32::from_bits((v.to_bits() + 0x7fff + (v.to_bits() >> 16 & 1)) & 0xffff_0000);

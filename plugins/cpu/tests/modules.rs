@@ -20,7 +20,7 @@ mod quant;
 mod rows;
 #[path = "../src/scratch.rs"]
 mod scratch;
-#[path = "../src/sealed.rs"]
+#[path = "../src/sealed/mod.rs"]
 mod sealed;
 #[path = "../src/simd/mod.rs"]
 mod simd;

@@ -8,7 +8,7 @@ use llmrt_cpu::simd::Isa;
 use llmrt_graph::ops::{case::Case, value::Value};
 use llmrt_graph::quant::COMMON;
 use llmrt_graph::reference::Memory;
-use llmrt_graph::{Graph, Paged, Role, Tensor};
+use llmrt_graph::{Graph, Paged, Pick, Role, Tensor};
 
 /// More than one chunk of groups, and no whole number of panels, tiles or vectors.
 const K: u64 = 2304;
@@ -166,11 +166,23 @@ fn operands(dtype: DType, m: u64) -> (Vec<u8>, Vec<f32>) {
 }
 
 fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32, sealed: bool) -> Vec<u8> {
+    product_of(plugin, (dtype, Role::Matrix), w, x, n_threads, sealed, |g, w, x| g.mul_mat(w, x))
+}
+
+fn product_of(
+    plugin: &Plugin,
+    (dtype, role): (DType, Role),
+    w: &[u8],
+    x: &[f32],
+    n_threads: u32,
+    sealed: bool,
+    op: impl Fn(&mut Graph, Tensor, Tensor) -> Tensor,
+) -> Vec<u8> {
     let mut g = Graph::new();
     let (m, n) = (w.len() as u64 / dtype.row_bytes(K).unwrap(), x.len() as u64 / K);
-    let weight = g.weight("w", dtype, &[K, m], Role::Matrix);
+    let weight = g.weight("w", dtype, &[K, m], role);
     let input = g.input("x", DType::F32, &[K, n]);
-    let y = g.mul_mat(weight, input);
+    let y = op(&mut g, weight, input);
     if n_threads > 1 {
         worth_a_team(&mut g);
     }
@@ -182,6 +194,74 @@ fn product(plugin: &Plugin, dtype: DType, w: &[u8], x: &[f32], n_threads: u32, s
     let mut all = run(plugin, &g, &memory, n_threads).unwrap();
     assert!(all[weight.0 as usize] == w, "{dtype}: the weight reads back otherwise");
     all.swap_remove(y.0 as usize)
+}
+
+/// Of which some groups of 32 have none but zeros, and one column has no zero.
+#[test]
+fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
+    let m = 176;
+    for dtype in COMMON {
+        let (w, mut x) = operands(dtype, m);
+        for (i, x) in x.iter_mut().enumerate().skip(K as usize) {
+            let is_zero = i % 11 != 3 && i % 7 != 2 || i / 32 % 5 == 1;
+            *x = if is_zero { 0.0 } else { *x };
+        }
+        let expected = product(&Plugin::open("scalar").unwrap(), dtype, &w, &x, 1, false);
+        for isa in Isa::available() {
+            let plugin = Plugin::open(isa.name()).unwrap();
+            for (columns, n_threads) in [(N, 1), (N, 3), (13, 2), (8, 1), (3, 2), (1, 1), (1, 2), (1, 3)] {
+                let of = |x| {
+                    let kind = (dtype, Role::MatrixOfZeros);
+                    product_of(&plugin, kind, &w, x, n_threads, true, |g, w, x| g.mul_mat(w, x))
+                };
+                let y: Vec<u8> = x.chunks(columns * K as usize).flat_map(of).collect();
+                let what = format!("{dtype}, {}, {columns} columns, {n_threads} threads", isa.name());
+                assert!(y == expected, "{what}");
+            }
+        }
+    }
+}
+
+/// The scores are a row of x, from the first to the last of its magnitudes.
+#[test]
+fn picked_rows_have_the_bits_of_all_rows() {
+    let m = 300;
+    for dtype in COMMON {
+        let (w, x) = operands(dtype, m);
+        let all = product(&Plugin::open("scalar").unwrap(), dtype, &w, &x, 1, false);
+        for isa in Isa::available() {
+            let plugin = Plugin::open(isa.name()).unwrap();
+            for (columns, n_threads, pick) in [
+                (1, 1, Pick::Above(0.8)),
+                (1, 2, Pick::NotBelow(0.2)),
+                (1, 3, Pick::NotBelow(-1.0)),
+                (2, 2, Pick::Above(0.9)),
+                (N, 2, Pick::Above(0.95)),
+                (N, 1, Pick::Above(1.0)),
+            ] {
+                let mut expected = all[..4 * columns * m as usize].to_vec();
+                for (i, y) in expected.chunks_exact_mut(4).enumerate() {
+                    let score = x[i / m as usize * K as usize + i % m as usize];
+                    if !pick.passes(score) {
+                        y.fill(0);
+                    }
+                }
+                let found = product_of(
+                    &plugin,
+                    (dtype, Role::Other),
+                    &w,
+                    &x[..columns * K as usize],
+                    n_threads,
+                    false,
+                    |g, w, x| {
+                        let scores = g.slice(x, 0, 0, m);
+                        g.mul_mat_sparse(w, x, scores, pick)
+                    },
+                );
+                assert!(found == expected, "{dtype}, {}, {columns} columns, {pick:?}", isa.name());
+            }
+        }
+    }
 }
 
 #[test]

@@ -8,7 +8,6 @@ use crate::scheduler::SchedulerConfig;
 use crate::tensor_rules;
 use llmrt_abi::DType;
 use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
-use llmrt_host::Device;
 use llmrt_host::load::{ModelFiles, WeightRequest};
 use llmrt_host::sched::bind;
 use llmrt_host::sched::executor::{arenas, compute_bytes};
@@ -17,7 +16,8 @@ use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
 use llmrt_host::sched::staged::staging_bytes;
 use llmrt_host::sched::{Collectives, SplitMode};
-use llmrt_models::{CacheKind, Model};
+use llmrt_host::{Device, knobs};
+use llmrt_models::{CacheKind, Model, SparseOptions};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
@@ -94,6 +94,10 @@ impl PlacementPlan {
     ) -> Result<PlacementPlan> {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
+        if options.sparse != SparseOptions::default() || knobs::settings()?.sparse_threshold.is_some() {
+            let threshold = options.sparse.threshold.or(knobs::settings()?.sparse_threshold);
+            model = model.with_neurons(SparseOptions { threshold, ..options.sparse })?;
+        }
         model.set_context(options.n_ctx as u64);
         let step = model.graph(&options.largest_shape(model.spec()))?;
 

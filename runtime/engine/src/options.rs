@@ -6,7 +6,7 @@ use crate::tensor_rules::TensorRule;
 use llmrt_abi::DType;
 use llmrt_host::device::MAX_KV_BLOCK_SIZE;
 use llmrt_host::sched::SplitMode;
-use llmrt_models::{BatchShape, ModelSpec, StepOutput, WindowBlocks};
+use llmrt_models::{BatchShape, ModelSpec, SparseOptions, StepOutput, WindowBlocks};
 use std::sync::Arc;
 
 /// Tokens in a block of the KV cache where neither a device nor an option gives another number.
@@ -64,6 +64,9 @@ pub struct EngineOptions {
     /// What weights are loaded for, besides hidden states; `None`: what most requests to the model need
     /// ([`ModelSpec::output`]).
     pub output: Option<StepOutput>,
+    /// Which neurons are computed, of models most of whose neurons give zeros. Without a threshold that of
+    /// `LLAMA_SPARSE_PRED_THRESHOLD` counts, then that of the file.
+    pub sparse: SparseOptions,
 }
 
 /// One sequence of 4096 tokens, prompts in chunks of 512, a KV cache of F16, all threads; nodes may run on any device,
@@ -90,6 +93,7 @@ impl Default for EngineOptions {
             keep_logits_from: u64::MAX,
             prefix_cache: true,
             output: None,
+            sparse: SparseOptions::default(),
         }
     }
 }

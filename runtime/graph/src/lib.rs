@@ -19,5 +19,5 @@ mod uid;
 
 pub use error::{Error, Result};
 pub use graph::{Graph, Node};
-pub use ops::{Activation, Interpolation, Padding, Paged, Triangle};
+pub use ops::{Activation, Interpolation, Padding, Paged, Pick, Triangle};
 pub use tensor::{Kind, Role, Shape, Tensor, TensorDef};

@@ -76,7 +76,10 @@ impl Graph {
     fn matrix_of(&self, node: &Node) -> Option<Tensor> {
         let w = node.src.first().copied().flatten().filter(|_| node.op == Op::MulMat)?;
         let def = self.def(w);
-        (def.kind == Kind::Weight && def.role == Role::Matrix && def.view.is_none()).then_some(w)
+        (def.kind == Kind::Weight
+            && matches!(def.role, Role::Matrix | Role::MatrixOfZeros)
+            && def.view.is_none())
+        .then_some(w)
     }
 
     fn is_splittable(&self, w: Tensor, n: usize) -> bool {

@@ -43,6 +43,8 @@ pub enum Role {
     KCache = abi::ROLE_K_CACHE,
     /// V cache.
     VCache = abi::ROLE_V_CACHE,
+    /// Left operand of `mul_mat` whose x are mostly zeros.
+    MatrixOfZeros = abi::ROLE_MATRIX_OF_ZEROS,
 }
 
 /// A row of the tensor table.

@@ -100,6 +100,9 @@ knobs! {
     LOG = "LLMRT_LOG",
         "Level up to which messages of plugins are logged: error, warn, info, debug or trace.",
         "warn", "host/src/plugin/services.rs";
+    SPARSE_THRESHOLD = "LLAMA_SPARSE_PRED_THRESHOLD",
+        "The score from which on a predictor picks a neuron, of models with predictors, where --sparse-threshold is not given; the name is PowerInfer's.",
+        "the file's", "engine/src/memory.rs";
     VALIDATE = "LLMRT_VALIDATE",
         "1: every call between host and plugins is checked, and what breaks a rule is logged and refused; slow, for those who write plugins.",
         "0", "host/src/plugin/registry.rs";
@@ -149,6 +152,8 @@ pub struct Settings {
     pub spin: Duration,
     /// Timeout of one call of a device; `None`: no timeout.
     pub watchdog: Option<Duration>,
+    /// The score from which on a predictor picks a neuron.
+    pub sparse_threshold: Option<f32>,
     /// Whether every call of a plugin is checked.
     pub validate: bool,
     /// Whether matrices are copied into the device's own layout.
@@ -178,6 +183,7 @@ impl Settings {
             n_threads: 0,
             spin: DEFAULT_SPIN,
             watchdog: None,
+            sparse_threshold: None,
             validate: false,
             repack: true,
             pool: PoolKind::Auto,
@@ -193,6 +199,11 @@ impl Settings {
             let Some(value) = text(knob) else { return Ok(None) };
             let found = value.to_str().and_then(|t| t.trim().parse::<u64>().ok()).filter(|&n| n <= max);
             found.map(Some).ok_or_else(|| refused(knob, &value, expected))
+        };
+        let score = |knob: Knob| {
+            let Some(value) = text(knob) else { return Ok(None) };
+            let found = value.to_str().and_then(|t| t.trim().parse::<f32>().ok()).filter(|t| !t.is_nan());
+            found.map(Some).ok_or_else(|| refused(knob, &value, "a number"))
         };
         let choice = |knob: Knob, names: &[&str], expected: &'static str| {
             let Some(value) = text(knob) else { return Ok(None) };
@@ -211,6 +222,7 @@ impl Settings {
             n_threads: n_threads.unwrap_or(0) as usize,
             spin: spin.map_or(DEFAULT_SPIN, Duration::from_micros),
             watchdog: watchdog.filter(|&n| n > 0).map(Duration::from_millis),
+            sparse_threshold: score(SPARSE_THRESHOLD)?,
             validate: choice(VALIDATE, &["0", "1"], "0 or 1")? == Some(1),
             repack: choice(REPACK, &["0", "1"], "0 or 1")? != Some(0),
             pool: pool.map_or(PoolKind::Auto, |i| pools[i]),
@@ -372,6 +384,8 @@ mod tests {
             (REPACK, "no"),
             (POOL, "best"),
             (LOG, "verbose"),
+            (SPARSE_THRESHOLD, "high"),
+            (SPARSE_THRESHOLD, "nan"),
             (PLUGIN_OPTIONS, "cpu.isa"),
         ] {
             let e = parse(knob, value).unwrap_err();
@@ -394,6 +408,8 @@ mod tests {
         assert_eq!(parse(POOL, "vmm").unwrap(), Settings { pool: PoolKind::Vmm, ..default.clone() });
         assert_eq!(parse(LOG, "trace").unwrap(), Settings { log: 5, ..default.clone() });
         assert_eq!(parse(WATCHDOG_MS, "0").unwrap(), default);
+        let with_threshold = Settings { sparse_threshold: Some(-1e30), ..default.clone() };
+        assert_eq!(parse(SPARSE_THRESHOLD, "-1e30").unwrap(), with_threshold);
         let options = vec![("a.b".to_string(), "c=d".to_string())];
         assert_eq!(parse(PLUGIN_OPTIONS, "a.b=c=d; ").unwrap(), Settings { options, ..default });
     }

@@ -62,6 +62,24 @@ pub enum Error {
         expected: Vec<u64>,
     },
 
+    /// A sparse mode of a model without zeros.
+    #[error(
+        "{arch}'s FFNs give no exact zeros, as those with ReLU do (metadata key `{arch}.hidden_activation`): use --sparse off"
+    )]
+    NoZeros {
+        /// The architecture.
+        arch: String,
+    },
+
+    /// Neurons are to be picked by predictors that the file does not have.
+    #[error(
+        "layer {layer} has no predictor (`fc1`, `fc2` and `ffn_down_t`), which --sparse predict needs: use --sparse exact, or a file with predictors"
+    )]
+    NoPredictors {
+        /// The layer.
+        layer: usize,
+    },
+
     /// A batch without a graph.
     #[error("batch: {what} is {found}: expected {expected}")]
     BadBatch {

@@ -3,13 +3,13 @@
 use crate::arch::{self, Arch};
 use crate::batch::{BatchShape, ModelGraph, StepOutput};
 use crate::blocks::classifier;
-use crate::builder::Builder;
-use crate::config::Config;
-use crate::error::Result;
+use crate::builder::{Builder, Lookup};
+use crate::config::{Config, SparseMode, SparseOptions};
+use crate::error::{Error, Result};
 use crate::spec::ModelSpec;
-use llmrt_abi::DType;
+use llmrt_abi::{DType, Op};
 use llmrt_gguf::Metadata;
-use llmrt_graph::Shape;
+use llmrt_graph::{Role, Shape};
 use std::collections::HashMap;
 
 /// A model whose metadata make sense and whose tensors are there.
@@ -30,8 +30,12 @@ impl Model {
         let (name, arch) = arch::of(meta)?;
         let config = arch.config(meta, name)?;
 
+        Model::of(config, arch, &tensors)
+    }
+
+    fn of(config: Config, arch: &'static Arch, tensors: &Lookup<'_>) -> Result<Model> {
         // The graph of one token requests every tensor once, that of its scores those of the classifier.
-        let mut b = Builder::new(&config, &BatchShape::SMALLEST, &tensors);
+        let mut b = Builder::new(&config, &BatchShape::SMALLEST, tensors);
         (arch.graph)(&mut b)?;
         if ["cls.weight", "cls.output.weight"].iter().any(|name| tensors(name).is_some()) {
             let hidden = b.g.input("hidden", DType::F32, &[config.n_embd, 1]);
@@ -40,6 +44,23 @@ impl Model {
         let (used, spec) = b.finish_used()?;
         let tensor_names = used.iter().map(|(name, _)| name.clone()).collect();
         Ok(Model { config, arch, spec, tensors: used.into_iter().collect(), tensor_names })
+    }
+
+    /// The model with another choice of the neurons that are computed, of models most of whose neurons give zeros. An error
+    /// for a choice that the file's activation or lack of predictors rules out. What the model does not use any more, it
+    /// does not find again.
+    pub fn with_neurons(mut self, options: SparseOptions) -> Result<Model> {
+        self.config.neurons.options = options;
+        let model = Model::of(self.config, self.arch, &|name| self.tensors.get(name).copied())?;
+        let g = model.graph(&BatchShape::SMALLEST)?.graph;
+        let is_sparse = g.nodes.iter().any(|node| matches!(node.op, Op::MulMatSparse | Op::MulMatT))
+            || g.tensors.iter().any(|t| t.role == Role::MatrixOfZeros);
+        match options.mode {
+            SparseMode::Exact | SparseMode::Predict if !is_sparse => {
+                Err(Error::NoZeros { arch: model.config.arch })
+            }
+            _ => Ok(model),
+        }
     }
 
     /// Names of the weights the model uses, in order of first use: embedding, layers, head.

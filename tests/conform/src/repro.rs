@@ -32,7 +32,7 @@ const MAX_BYTES: u64 = 4 << 30;
 
 const KINDS: [(&str, Kind); 4] =
     [("weight", Kind::Weight), ("input", Kind::Input), ("state", Kind::State), ("computed", Kind::Computed)];
-const ROLES: [Role; 8] = [
+const ROLES: [Role; 9] = [
     Role::Other,
     Role::Matrix,
     Role::Embedding,
@@ -41,6 +41,7 @@ const ROLES: [Role; 8] = [
     Role::Experts,
     Role::KCache,
     Role::VCache,
+    Role::MatrixOfZeros,
 ];
 
 /// A file of a problem.

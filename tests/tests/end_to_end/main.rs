@@ -17,6 +17,7 @@ mod hostile;
 mod llama2c;
 mod mutations;
 mod on_models;
+mod powerinfer;
 mod seal_cache;
 mod serve;
 mod tokenizers;

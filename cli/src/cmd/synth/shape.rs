@@ -2,7 +2,7 @@
 //! configurations. A line is `KEY TYPE VALUE…`, `vocabulary TOKENS PRE-TOKENIZER` or `tensor NAME DIMS…`, dims innermost
 //! first; `blk.*` are the tensors of all layers, `blk.{0,2}` or `blk.{1-}` of some; `vocab` is the number of tokens. After a
 //! `:` come mean and deviation of a tensor's random numbers (else 0 and 1/√columns, which keeps hidden states in range),
-//! after a `=` the numbers. `#` starts a comment.
+//! after a `=` the numbers. After a `@` comes what is special in 32 channels of hidden states ([`Channels`]). `#` starts a comment.
 
 use llmrt_abi::DType;
 use llmrt_gguf::{Array, Metadata, TensorShape, Value};
@@ -22,6 +22,7 @@ const SHAPES: &[Shape] = &[
     Shape { name: "mamba2-1.3b", text: include_str!("shapes/mamba2-1.3b.txt") },
     Shape { name: "rwkv7-1.5b", text: include_str!("shapes/rwkv7-1.5b.txt") },
     Shape { name: "deepseek-v2-lite", text: include_str!("shapes/deepseek-v2-lite.txt") },
+    Shape { name: "relu-llama-3.2-1b", text: include_str!("shapes/relu-llama-3.2-1b.txt") },
     Shape { name: "lfm2-1.2b", text: include_str!("shapes/lfm2-1.2b.txt") },
 ];
 
@@ -129,14 +130,21 @@ impl TensorLine {
             Some((which, name)) => (format!("blk.{name}"), layers(which, n_layers)?),
             None => (name.to_string(), Vec::new()),
         };
+        let (rest, channels) = match rest {
+            [rest @ .., "@", name] => (rest, Channels::named(name)?),
+            _ => (rest, Channels::Random),
+        };
         let end = rest.iter().position(|word| matches!(*word, ":" | "=")).unwrap_or(rest.len());
         let dim = |word: &&str| if *word == "vocab" { Some(None) } else { word.parse().ok().map(Some) };
         let dims = rest[..end].iter().map(dim).collect::<Option<Vec<_>>>()?;
         let numbers =
             rest.iter().skip(end + 1).map(|word| word.parse().ok()).collect::<Option<Vec<f32>>>()?;
         let content = match (rest.get(end), &numbers[..]) {
-            (None, _) => Content::Random { mean: 0.0, deviation: ((*dims.first()?)? as f32).sqrt().recip() },
-            (Some(&":"), &[mean, deviation]) => Content::Random { mean, deviation },
+            (None, _) => {
+                let deviation = ((*dims.first()?)? as f32).sqrt().recip();
+                Content::Random { mean: 0.0, deviation, channels }
+            }
+            (Some(&":"), &[mean, deviation]) => Content::Random { mean, deviation, channels },
             (Some(&"="), _) => Content::Given(numbers),
             _ => return None,
         };
@@ -150,7 +158,7 @@ impl TensorLine {
     fn part(&self, name: &str, n_vocab: u64) -> Part {
         let dims: Vec<u64> = self.dims.iter().map(|n| n.unwrap_or(n_vocab)).collect();
         let content = match self.content {
-            Content::Random { mean, deviation: 0.0 } => {
+            Content::Random { mean, deviation: 0.0, .. } => {
                 Content::Given(vec![mean; dims.iter().product::<u64>() as usize])
             }
             ref content => content.clone(),
@@ -208,9 +216,32 @@ pub enum Content {
         mean: f32,
         /// Their standard deviation.
         deviation: f32,
+        /// What is special about them.
+        channels: Channels,
     },
     /// These.
     Given(Vec<f32>),
+}
+
+/// What is special in the first 32 channels of hidden states.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Channels {
+    /// Nothing.
+    Random,
+    /// `constant`: they are all the deviation, in every row.
+    Constant,
+    /// `unmoved`: rows that are these channels are zeros.
+    Unmoved,
+    /// `rare`: they make each row's sum negative, so that its neuron rarely fires.
+    Rare,
+}
+
+impl Channels {
+    fn named(name: &str) -> Option<Channels> {
+        let names =
+            [("constant", Channels::Constant), ("unmoved", Channels::Unmoved), ("rare", Channels::Rare)];
+        names.into_iter().find(|(known, _)| *known == name).map(|(_, channels)| channels)
+    }
 }
 
 impl Part {
@@ -247,6 +278,7 @@ mod tests {
         check("rwkv7-1.5b", 1_527_799_808);
         check("deepseek-v2-lite", 15_706_484_224);
         check("lfm2-1.2b", 1_170_340_608);
+        check("relu-llama-3.2-1b", 1_235_814_400 + 32);
     }
 
     #[test]

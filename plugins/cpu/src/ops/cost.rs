@@ -7,7 +7,7 @@ use llmrt_plugin::{NodeView, Op};
 pub fn is_small(a: &Args) -> bool {
     const FEW: usize = 4096;
     match a.op {
-        Op::MulMat | Op::MulMatId | Op::OutProd => false,
+        Op::MulMat | Op::MulMatId | Op::MulMatSparse | Op::MulMatT | Op::OutProd => false,
         Op::Attention | Op::AttentionContiguous | Op::SparseAttention | Op::PagedScores => false,
         Op::Conv1d | Op::Conv2d | Op::Conv3d | Op::ConvTranspose1d | Op::ConvTranspose2d => false,
         // Only the rows are touched, not the whole cache.
@@ -20,7 +20,7 @@ pub fn is_small(a: &Args) -> bool {
 /// About how many multiplications a node takes; 0 for ops that only pass over their operands.
 pub fn work(node: &NodeView<'_>) -> u64 {
     let per_element = match (node.op(), node.src(0)) {
-        (Some(Op::MulMat | Op::MulMatId), Some(w)) => w.ne()[0] as u64,
+        (Some(Op::MulMat | Op::MulMatId | Op::MulMatSparse), Some(w)) => w.ne()[0] as u64,
         (Some(Op::Conv1d | Op::Conv1dDw), Some(kernel)) => product(&kernel.ne()[..2]),
         (Some(Op::Conv2d | Op::Conv2dDw | Op::Conv3d), Some(kernel)) => product(&kernel.ne()[..3]),
         (Some(Op::ConvTranspose1d), Some(kernel)) => kernel.ne()[2] as u64,
@@ -29,7 +29,7 @@ pub fn work(node: &NodeView<'_>) -> u64 {
         (Some(Op::Attention), _) => 64,
         (Some(Op::SparseAttention), _) => node.src(6).map_or(0, |positions| 2 * positions.ne()[0] as u64),
         (Some(Op::PagedScores), Some(q)) => product(&q.ne()[..2]),
-        (Some(Op::OutProd), Some(a)) => a.ne()[1] as u64,
+        (Some(Op::OutProd | Op::MulMatT), Some(a)) => a.ne()[1] as u64,
         (Some(Op::AttentionContiguous), _) => node.src(1).map_or(0, |k| 2 * k.ne()[1] as u64),
         // A pass over the state of S × S elements for S of the result.
         (

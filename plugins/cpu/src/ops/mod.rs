@@ -47,12 +47,15 @@ pub mod moe_weights;
 pub mod moves;
 pub mod mul_mat;
 pub mod mul_mat_id;
+pub mod mul_mat_sparse;
+pub mod mul_mat_t;
 pub mod out_prod;
 pub mod output;
 pub mod pad;
 pub mod paged_mask;
 pub mod paged_scores;
 pub mod paging;
+pub mod pick;
 pub mod pool_1d;
 pub mod pool_2d;
 pub mod prepare;
@@ -99,10 +102,10 @@ pub use prepare::Prepared;
 pub use product::Column;
 pub use worker::{Rank, Taken, Worker};
 
-use crate::sealed::{self, Panels};
+use crate::sealed::{self, Columns, Panels};
 use crate::tensor::is_aligned;
 use check::Answer;
-use llmrt_plugin::{NodeView, Op, Reason};
+use llmrt_plugin::{NodeView, Op, Reason, TensorView};
 
 /// Whether the CPU runs a node, or what is in the way.
 pub fn supports(node: &NodeView<'_>) -> Answer {
@@ -117,8 +120,12 @@ pub fn supports(node: &NodeView<'_>) -> Answer {
     // Products and rows take the CPU's own layout. No op takes those of other plugins, whether it reads the bytes or
     // the shape alone.
     let reads_panels = matches!(op, Op::MulMat | Op::MulMatId | Op::GetRows);
-    let table = node.src(0).filter(|t| reads_panels && t.layout_id() == sealed::ROWS_16);
-    check::ensure(table.is_none_or(|t| Panels::of(&t).is_some()), Reason::Layout)?;
+    let is_sealed = |t: &TensorView<'_>| match t.layout_id() {
+        sealed::ROWS_16 => reads_panels && Panels::of(t).is_some(),
+        sealed::COLUMNS => op == Op::MulMat && Columns::of(t).is_some(),
+        _ => false,
+    };
+    let table = node.src(0).filter(is_sealed);
     let others = operands().skip(usize::from(table.is_some()));
     check::ensure(others.into_iter().all(|t| t.layout_id() == 0), Reason::Layout)
 }
@@ -160,6 +167,8 @@ kernels! {
     SetRows => set_rows;
     MulMat => mul_mat;
     MulMatId => mul_mat_id;
+    MulMatSparse => mul_mat_sparse;
+    MulMatT => mul_mat_t;
     Add | Sub | Mul | Div | Pow => binary;
     Scale => scale;
     Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid | Abs | Sgn | Neg | Step | Elu | HardSwish

@@ -29,9 +29,9 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     let mut columns = std::mem::take(&mut w.scratch.columns);
 
     let words = Words::of(weights.dtype);
-    let [_, n_rows, n2, n3] = weights.ne;
+    let [_, _, n2, n3] = weights.ne;
     let (r2, r3) = (x.ne[2] / n2, x.ne[3] / n3);
-    let pieces = product::Pieces::new(w.rank.n, n_rows, n2 * n3, x.ne[1] * r2 * r3);
+    let pieces = product::Pieces::of(weights, w.rank.n, x.ne[1] * r2 * r3);
     let mut current = None;
     for mut y in out.take_tiles([pieces.rows(), x.ne[1], r2, r3], 0) {
         let [_, _, dim2, dim3] = y.dims();
@@ -60,7 +60,10 @@ pub fn weights_of(a: &Args, index: usize, n_threads: usize) -> Range<usize> {
     let (w, x) = (a.arg(0), a.arg(1));
     let n_matrices = w.ne[2] * w.ne[3];
     let n_columns = x.ne[1] * x.ne[2] * x.ne[3] / n_matrices.max(1);
-    let pieces = product::Pieces::new(n_threads, w.ne[1], n_matrices, n_columns);
+    if w.columns.is_some() {
+        return 0..0;
+    }
+    let pieces = product::Pieces::of(w, n_threads, n_columns);
     let Some([(first, from), (last, to)]) = pieces.ends(index, n_threads) else { return 0..0 };
     let offset = |matrix: usize, row: usize| w.offset_of([row, matrix % w.ne[2], matrix / w.ne[2]]);
     let span = w.span();

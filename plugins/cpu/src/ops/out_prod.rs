@@ -39,7 +39,8 @@ pub fn compute(w: &mut Worker<'_>, args: &Args, out: Output<'_>) {
 }
 
 dispatch! {
-    fn add_scaled(y: &mut [f32], x: &[f32], factor: f32) = add_scaled_with;
+    /// y += x · factor.
+    pub fn add_scaled(y: &mut [f32], x: &[f32], factor: f32) = add_scaled_with;
 }
 
 /// y += x · factor.

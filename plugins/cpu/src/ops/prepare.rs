@@ -21,9 +21,9 @@ const FEW: usize = 16384;
 pub fn shared_bytes(a: &Args) -> usize {
     let (weights, x) = (a.arg(0), a.arg(1));
     match (a.op, quant::is_supported(weights.dtype)) {
-        (Op::MulMat | Op::MulMatId, _) if x.n_elems() <= FEW || a.dst.n_elems() == 0 => 0,
-        (Op::MulMat | Op::MulMatId, true) => x.n_elems() / GROUP * size_of::<XGroup>(),
-        (Op::MulMat, false) => n_packed(weights, x) * size_of::<f32>(),
+        (Op::MulMat | Op::MulMatId | Op::MulMatSparse, _) if x.n_elems() <= FEW || a.dst.n_elems() == 0 => 0,
+        (Op::MulMat | Op::MulMatId | Op::MulMatSparse, true) => x.n_elems() / GROUP * size_of::<XGroup>(),
+        (Op::MulMat | Op::MulMatSparse, false) => n_packed(weights, x) * size_of::<f32>(),
         _ => 0,
     }
 }
@@ -50,7 +50,7 @@ impl Prepared {
     /// The form that a node prepares, if it does.
     pub fn by(a: &Args) -> Option<Prepared> {
         let weights = a.arg(0);
-        let is_product = matches!(a.op, Op::MulMat | Op::MulMatId) && a.dst.n_elems() > 0;
+        let is_product = matches!(a.op, Op::MulMat | Op::MulMatId | Op::MulMatSparse) && a.dst.n_elems() > 0;
         let packed = match a.op {
             Op::MulMatId => Form::OfAnExpert,
             _ => Form::Packed(Words::of(weights.dtype), [weights.ne[2], weights.ne[3]]),

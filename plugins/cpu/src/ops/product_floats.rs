@@ -4,6 +4,7 @@
 //! the stretches in order; of a pair of bfloat16 numbers the second comes first. Nothing depends on the layout of the weights in
 //! memory or how many columns are at hand.
 
+mod by_columns;
 mod columns;
 mod panels;
 mod weights;
@@ -62,6 +63,13 @@ fn multiply_others<S: Simd>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &m
 #[inline(always)]
 fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let ([mut rows, ..], n) = (y.dims(), p.columns.len());
+    match n {
+        1 if p.w.columns.is_some() => return by_columns::few_columns::<S, F, 1, 1>(s, p, y, &rows, scratch),
+        2..=8 if p.w.columns.is_some() => {
+            return by_columns::few_columns::<S, F, 8, TILE>(s, p, y, &rows, scratch);
+        }
+        _ => {}
+    }
     rows.start = match n {
         0 => rows.end,
         1 if S::TILED => few_columns::<S, F, 1, 1>(s, p, y, &rows),

@@ -72,6 +72,7 @@ pub fn decode(isa: Isa, dtype: DType, bytes: &[u8], out: &mut [f32]) {
         DType::F16 => from_f16(isa, bytes, out),
         DType::BF16 => from_bf16(isa, bytes, out),
         DType::Q8_0 => from_q8_0(isa, bytes, out),
+        DType::Q4_0 => from_q4_0(isa, bytes, out),
         DType::F64 => {
             let numbers = bytes.as_chunks::<8>().0.iter().map(|b| f64::from_le_bytes(*b) as f32);
             out.iter_mut().zip(numbers).for_each(|(out, v)| *out = v);
@@ -108,6 +109,7 @@ dispatch! {
     fn from_f16(bytes: &[u8], out: &mut [f32]) = from_f16_with;
     fn from_bf16(bytes: &[u8], out: &mut [f32]) = from_bf16_with;
     fn from_q8_0(bytes: &[u8], out: &mut [f32]) = from_q8_0_with;
+    fn from_q4_0(bytes: &[u8], out: &mut [f32]) = from_q4_0_with;
     fn to_f16(x: &[f32], out: &mut [u8]) = to_f16_with;
 }
 
@@ -119,6 +121,21 @@ pub fn from_q8_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
         let (q, to) = (block[2..].as_chunks::<16>().0, out.as_chunks_mut::<16>().0);
         s.store(s.mul(s.float(s.load_i8(&q[0])), d), &mut to[0]);
         s.store(s.mul(s.float(s.load_i8(&q[1])), d), &mut to[1]);
+    }
+}
+
+/// Blocks of d (F16) and 16 bytes, of which the low bits are elements 0 to 15, the high ones 16 to 31: (q - 8) · d.
+#[inline(always)]
+fn from_q4_0_with<S: Simd>(s: S, bytes: &[u8], out: &mut [f32]) {
+    let (mask, offset) = (s.splat_i(15), s.splat_i(8));
+    for (block, out) in bytes.as_chunks::<18>().0.iter().zip(out.as_chunks_mut::<32>().0) {
+        let d = s.splat(f16_to_f32(u16::from_le_bytes([block[0], block[1]])));
+        let (q, to) = (block[2..].as_chunks::<16>().0, out.as_chunks_mut::<16>().0);
+        let q = s.load_i8(&q[0]);
+        for (q, to) in [q, s.shr(q, 4)].into_iter().zip(to) {
+            // Plus 0, as other formats have it: of a negative d, 0 stays positive.
+            s.store(s.fma(s.float(s.sub_i(s.and(q, mask), offset)), d, s.zero()), to);
+        }
     }
 }
 

@@ -135,6 +135,16 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
             [_mm256_shuffle_epi8(table, index[0]), _mm256_shuffle_epi8(table, index[1])]
         };
 
+        fn zip4(rows: [&[u8; 16]; 4]) -> I = {
+            let row = |i: usize| _mm_loadu_si128(rows[i].as_ptr().cast());
+            let (a, b, c, d) = (row(0), row(1), row(2), row(3));
+            let (ab_low, ab_high) = (_mm_unpacklo_epi8(a, b), _mm_unpackhi_epi8(a, b));
+            let (cd_low, cd_high) = (_mm_unpacklo_epi8(c, d), _mm_unpackhi_epi8(c, d));
+            [
+                _mm256_set_m128i(_mm_unpackhi_epi16(ab_low, cd_low), _mm_unpacklo_epi16(ab_low, cd_low)),
+                _mm256_set_m128i(_mm_unpackhi_epi16(ab_high, cd_high), _mm_unpacklo_epi16(ab_high, cd_high)),
+            ]
+        };
         fn halves(v: I) -> F = [halves(v[0]), halves(v[1])];
         fn load_f16(v: &[u8; 32]) -> F = widen(_mm256_loadu_si256(v.as_ptr().cast()));
         fn store_f16(v: F, to: &mut [u8; 32]) = {

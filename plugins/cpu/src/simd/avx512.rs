@@ -100,6 +100,15 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
         fn lut(table: &[u8; 16], index: __m512i) -> __m512i =
             _mm512_shuffle_epi8(_mm512_broadcast_i32x4(_mm_loadu_si128(table.as_ptr().cast())), index);
 
+        fn zip4(rows: [&[u8; 16]; 4]) -> __m512i = {
+            let row = |i: usize| _mm_loadu_si128(rows[i].as_ptr().cast());
+            let pair = |i: usize| _mm256_set_m128i(row(i + 1), row(i));
+            let all = _mm512_inserti64x4::<1>(_mm512_castsi256_si512(pair(0)), pair(2));
+            // Word i of each row next to each other, then byte i.
+            let words = _mm512_setr_epi32(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            let bytes = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
+            _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, all), _mm512_broadcast_i32x4(bytes))
+        };
         fn halves(v: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
         fn load_f16(v: &[u8; 32]) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(v.as_ptr().cast()));
         fn store_f16(v: __m512, to: &mut [u8; 32]) = _mm256_storeu_si256(

@@ -170,6 +170,17 @@ pub trait Simd: Copy + Send + Sync + 'static {
     /// 16 bytes of each of 16 rows that are `stride` bytes apart; lane r of vector j has bytes 4j.. of row r.
     /// Panics if the rows are not inside `rows`.
     fn transpose(self, rows: &[u8], stride: usize) -> [Self::I; 4];
+    /// Byte r of each of four rows in lane r, in order.
+    #[inline(always)]
+    fn zip4(self, rows: [&[u8; 16]; 4]) -> Self::I {
+        let mut zipped = [0; 64];
+        for (r, lane) in zipped.chunks_exact_mut(4).enumerate() {
+            for i in 0..4 {
+                lane[i] = rows[i][r];
+            }
+        }
+        self.load_b(&zipped)
+    }
     /// The F16 number at the start of each of 16 rows that are `stride` bytes apart.
     /// Panics if the rows are not inside `rows`.
     fn gather_f16(self, rows: &[u8], stride: usize) -> Self::F;

@@ -43,10 +43,13 @@ mod mean;
 mod moe_weights;
 mod mul_mat;
 mod mul_mat_id;
+mod mul_mat_sparse;
+mod mul_mat_t;
 mod out_prod;
 mod pad;
 mod paged_mask;
 mod paged_scores;
+mod pick;
 mod pool_1d;
 mod pool_2d;
 mod repeat;
@@ -94,6 +97,7 @@ pub mod value;
 pub use attention::Paged;
 pub use glu::Activation;
 pub use pad::Padding;
+pub use pick::Pick;
 pub use tri::Triangle;
 pub use upscale::Interpolation;
 
@@ -158,6 +162,8 @@ pub fn rules(op: Op) -> &'static Rules {
         Op::SetRows => &set_rows::RULES,
         Op::MulMat => &mul_mat::RULES,
         Op::MulMatId => &mul_mat_id::RULES,
+        Op::MulMatSparse => &mul_mat_sparse::RULES,
+        Op::MulMatT => &mul_mat_t::RULES,
         Op::Add => &binary::ADD,
         Op::Sub => &binary::SUB,
         Op::Mul => &binary::MUL,

@@ -13,6 +13,7 @@ pub(super) fn cases() -> Vec<Case> {
     odd_shapes(&mut cases);
     broadcasts(&mut cases);
     views(&mut cases);
+    zeros(&mut cases);
     cases
 }
 
@@ -32,6 +33,24 @@ fn weights(cases: &mut Vec<Case>) {
             for (m, n) in [(18, 1), (7, 20)] {
                 cases.push(case(dtype, [256, m, 1, 1], x, [256, n, 1, 1]));
             }
+        }
+    }
+}
+
+/// Activations that are mostly zeros, with weights that are for such.
+fn zeros(cases: &mut Vec<Case>) {
+    // Of BF16 weights the activations are to be operands, not computed: they are compared rounded.
+    for dtype in case::weight_dtypes().filter(|dtype| *dtype != DType::BF16) {
+        for (m, n) in [(64, 1), (208, 1), (33, 1), (16, 3), (48, 8), (64, 20)] {
+            let name = format!("{dtype} weights of {m} rows times {n} rows that are mostly zeros");
+            let build = |g: &mut Graph, _: &mut _| {
+                let w = g.weight("w", dtype, &[512, m], Role::MatrixOfZeros);
+                let x = g.input("x", DType::F32, &[512, n]);
+                let x = g.scale_bias(x, 1.0, -0.8);
+                let x = g.relu(x);
+                g.mul_mat(w, x);
+            };
+            cases.push(Case::new(name, build).nmse(limit(dtype)));
         }
     }
 }

@@ -197,7 +197,7 @@ fn rows_with_copies(items: &[Item<'_>], warnings: &mut Vec<String>) -> BTreeSet<
 
 /// Whether the device reads host memory, and a matrix in its own layout is faster.
 fn is_worth_a_copy(request: &WeightRequest) -> bool {
-    let is_matrix = matches!(request.role, Role::Matrix | Role::Experts);
+    let is_matrix = matches!(request.role, Role::Matrix | Role::MatrixOfZeros | Role::Experts);
     let flags = request.device.info().buffer_types[0].flags;
     is_matrix && flags & BT_COPY_MATRICES != 0 && uses_host_memory(&request.device)
 }

@@ -97,7 +97,7 @@ fn cut(whole: &TensorInfo, part: Part<'_>) -> (TensorInfo, Option<u64>) {
 fn role_on(g: &Graph, t: Tensor, device: &Device) -> Role {
     let role = g.def(t).role;
     if device.info().buffer_types[0].flags & BT_COPY_MATRICES == 0 {
-        return role;
+        return if role == Role::MatrixOfZeros { Role::Matrix } else { role };
     }
     let is_use = |node: &&Node| node.src.iter().flatten().any(|&src| g.owner(src) == t);
     let is_left = |node: &Node| {
@@ -105,13 +105,15 @@ fn role_on(g: &Graph, t: Tensor, device: &Device) -> Role {
         *left == Some(t) && others.iter().flatten().all(|&src| g.owner(src) != t)
     };
     let is_product = |node: &Node| matches!(node.op, Op::MulMat | Op::MulMatId);
-    let mut uses = g.nodes.iter().filter(is_use);
+    let uses = g.nodes.iter().filter(is_use);
     let is_known = |node: &Node| is_left(node) && (is_product(node) || node.op == Op::GetRows);
-    let is_matrix = uses.clone().any(is_product) && uses.all(is_known);
+    let is_matrix = uses.clone().any(is_product) && uses.clone().all(is_known);
+    let is_mul_mat = |node: &Node| node.op == Op::MulMat;
     match (is_matrix, role) {
         (true, Role::Experts) => Role::Experts,
+        (true, Role::MatrixOfZeros) if uses.clone().all(is_mul_mat) => Role::MatrixOfZeros,
         (true, _) => Role::Matrix,
-        (false, Role::Matrix | Role::Experts) => Role::Other,
+        (false, Role::Matrix | Role::MatrixOfZeros | Role::Experts) => Role::Other,
         (false, _) => role,
     }
 }

@@ -64,6 +64,7 @@ mod olmo;
 mod olmo2;
 mod olmoe;
 mod openelm;
+mod opt;
 mod phi2;
 mod phi3;
 mod plamo;
@@ -103,6 +104,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("bailingmoe", &deepseek::BAILINGMOE),
     ("bailingmoe2", &qwen3moe::BAILINGMOE2),
     ("bailingmoe3", &bailingmoe3::ARCH),
+    ("bamboo", &llama::BAMBOO),
     ("bert", &bert::ARCH),
     ("bitnet", &bitnet::ARCH),
     ("bloom", &bloom::ARCH),
@@ -200,6 +202,7 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("olmo2", &olmo2::ARCH),
     ("olmoe", &olmoe::ARCH),
     ("openelm", &openelm::ARCH),
+    ("opt", &opt::ARCH),
     ("orion", &gpt_like::ORION),
     ("paddleocr", &llama_like::PADDLEOCR),
     ("pangu-embedded", &llama_like::PANGU_EMBEDDED),

@@ -53,7 +53,10 @@ pub(crate) use delta_net::delta_net_mixer;
 pub(crate) use embedding::{embedding_of, position_embedding, token_embedding, token_type_embedding};
 pub(crate) use encoder::{encoder, norm_of_sum};
 pub(crate) use experts::{Bank, experts, sum_used};
-pub(crate) use ffn::{ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, swiglu, swiglu_or_experts};
+pub(crate) use ffn::{
+    ffn_fused, ffn_gated, ffn_plain, ffn_squared_relu, gated_neurons, is_by_neurons, plain_neurons, swiglu,
+    swiglu_or_experts,
+};
 pub(crate) use gated_attention::gated_attention;
 pub(crate) use gated_streams::{gated_mix, gated_spread};
 pub(crate) use head::{head, logits};

@@ -7,6 +7,7 @@ mod keys;
 mod loops;
 mod mla;
 mod moe;
+mod neurons;
 mod ngrams;
 mod pooling;
 mod rope;
@@ -25,6 +26,7 @@ pub(crate) use loops::MAX_LOOPS;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
+pub use neurons::{HiddenActivation, NeuronConfig, SparseMode, SparseOptions};
 pub use ngrams::{MAX_NGRAM, NgramConfig};
 pub use pooling::{Classifier, Pooling};
 pub use rope::{RopeConfig, RopeKind};
@@ -133,6 +135,8 @@ pub struct Config {
     pub moe: Option<MoeConfig>,
     /// What is between the FFN's matrices, of models whose files have the choice.
     pub ffn_activation: Activation,
+    /// Which neurons of FFNs are computed, of models most of whose neurons give zeros.
+    pub neurons: NeuronConfig,
     /// Name of the norm before the FFN.
     pub ffn_norm: &'static str,
     /// Whether `.scale` tensors of FFN weights and experts count for every dtype; else only for NVFP4, which is
@@ -216,10 +220,7 @@ impl Config {
             (layer.has_rope, layer.block) = (true, il);
             (layer.head_dim_k, layer.head_dim_v) = (head_dim_k, head_dim_v);
         }
-        let norm_eps = keys.meta.require(&keys.name(match norm {
-            Norm::Rms => "attention.layer_norm_rms_epsilon",
-            Norm::Layer => "attention.layer_norm_epsilon",
-        }))?;
+        let norm_eps = read_norm_eps(&keys, norm)?;
         let rope = RopeConfig::read(&keys, rope, head_dim_k, n_ctx_train)?;
 
         Ok(Config {
@@ -268,6 +269,7 @@ impl Config {
             classifier: keys.classifier()?,
             moe,
             ffn_activation: Activation::Silu,
+            neurons: NeuronConfig::read(&keys)?,
             ffn_norm: "ffn_norm",
             ffn_scales: false,
             unused: &[],
@@ -370,6 +372,18 @@ fn read_layers(keys: &Keys<'_>, n_layer: usize) -> Result<Vec<LayerConfig>> {
             ..LayerConfig::default()
         })
         .collect())
+}
+
+/// Files of OPT have none: PowerInfer, which makes them, computes with 0.
+fn read_norm_eps(keys: &Keys<'_>, norm: Norm) -> Result<f32> {
+    let key = match norm {
+        Norm::Rms => "attention.layer_norm_rms_epsilon",
+        Norm::Layer => "attention.layer_norm_epsilon",
+    };
+    match keys.arch {
+        "opt" => Ok(keys.optional(key)?.unwrap_or(0.0)),
+        _ => Ok(keys.meta.require(&keys.name(key))?),
+    }
 }
 
 /// The length of the token list if there is one, as the vocabulary's own key is often left out.

@@ -5,6 +5,7 @@ mod errors;
 mod experts;
 mod graphs;
 mod hybrid;
+mod neurons;
 mod numbers;
 mod outputs;
 mod sparse;

@@ -60,6 +60,17 @@ impl Pieces {
         Pieces { n_rows, rows, per_matrix, n: per_matrix * n_matrices }
     }
 
+    /// Pieces for these weights: as of [`Pieces::new`], but of matrices by columns, whose rows are read side by side, as many
+    /// rows as threads leave.
+    pub fn of(w: &Tensor, n_threads: usize, n_columns: usize) -> Pieces {
+        let (n_rows, n_matrices) = (w.ne[1], w.ne[2] * w.ne[3]);
+        if w.columns.is_none() || n_columns > MAX_FEW_COLUMNS {
+            return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
+        }
+        let rows = n_rows.div_ceil(2 * n_threads).next_multiple_of(4 * ROWS);
+        Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
+    }
+
     /// Rows of a piece, the last one's of a matrix perhaps fewer.
     pub fn rows(&self) -> usize {
         self.rows

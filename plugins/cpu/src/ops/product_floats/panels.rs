@@ -47,6 +47,13 @@ pub fn unpack<S: Simd, F: Weights, const P: usize>(
         }
         return;
     }
+    if p.w.columns.is_some() {
+        let numbers = F::Word::chunks16(p.w.bytes());
+        for (out, i) in out.iter_mut().zip(part.clone()) {
+            s.store_b(s.bits(F::Word::load(s, &numbers[(i * p.w.ne[1] + first) / ROWS])), out);
+        }
+        return;
+    }
     let mut done = 0;
     if n_rows == ROWS && p.w.dtype == F::DTYPE && p.w.has_dense_rows() {
         let n = 16 / F::BYTES;

@@ -5,7 +5,7 @@ use super::columns::in_sixes;
 use super::form::{Columns, Form};
 use crate::ops::output::Tile;
 use crate::ops::product::{NextPanels, Product, write_out};
-use crate::quant::{Format, Multiply, ROWS, RowByRow, SideBySide};
+use crate::quant::{ByColumns, Format, Multiply, ROWS, RowByRow, SideBySide};
 use crate::scratch::{Arena, Scratch};
 use crate::simd::{LANES, Simd, array};
 use std::ops::Range;
@@ -71,6 +71,14 @@ fn unpack<S: Simd, M: Form>(
         let blocks = panel[ROWS * block * (groups.start / each)..].chunks_exact(ROWS * block);
         for (block, out) in blocks.zip(out.chunks_exact_mut(each)) {
             M::unpack(s, SideBySide(block), out);
+        }
+        return;
+    }
+    if p.w.columns.is_some() {
+        let m = p.w.ne[1];
+        let blocks = p.w.bytes()[groups.start / each * block * m..].chunks_exact(block * m);
+        for (block, out) in blocks.zip(out.chunks_exact_mut(each)) {
+            M::unpack(s, ByColumns { block, m, first }, out);
         }
         return;
     }

@@ -1,6 +1,7 @@
 //! Products of quantised weights: panels of 16 rows, unpacked to 8 bits, times columns of activations in 8 bits.
 
 mod ahead;
+mod by_columns;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod by_tiles;
 mod columns;
@@ -11,11 +12,12 @@ mod tests;
 
 use super::output::Tile;
 use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
-use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, ROWS, SideBySide, XGroup};
+use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::Scratch;
 #[cfg(any(test, target_arch = "x86_64"))]
 use crate::simd::tiles::Tiles;
 use crate::simd::{Isa, Simd, Stream, array, dispatch_also};
+use ahead::NextRows;
 #[cfg(any(test, target_arch = "x86_64"))]
 use by_tiles::ByTiles;
 use form::{Bytes, Words};
@@ -61,8 +63,15 @@ const BY_WORDS: usize = 24;
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let [mut rows, ..] = y.dims();
+    if let (Some(columns), 1..=MAX_FEW_COLUMNS) = (&p.w.columns, p.columns.len()) {
+        return match p.columns.len() {
+            1 => by_columns::few_columns::<S, F, 1>(s, p, y, &rows, columns.uses, scratch),
+            _ => by_columns::few_columns::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows, columns.uses, scratch),
+        };
+    }
     rows.start = match p.columns.len() {
         0 => rows.start,
+        1 if S::TILED && p.w.panels.is_none() => one_column::<S, F>(s, p, y, &rows),
         1 if S::TILED => few_columns::<S, F, 1>(s, p, y, &rows),
         2 if S::TILED => few_columns::<S, F, 2>(s, p, y, &rows),
         3..=4 if S::WIDE => few_columns::<S, F, 4>(s, p, y, &rows),
@@ -99,6 +108,30 @@ fn with_tiles<S: Simd, F: Format, T: Tiles>(
     for columns in p.columns.chunks(COLUMNS) {
         many_columns::<S, _, 2>(s, &mut tiles, &Product { columns, ..*p }, y, &rows, scratch);
     }
+}
+
+/// Rows as in the file times one column, 16 at a time, block by block; the first row that is left.
+#[inline(always)]
+fn one_column<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, rows: &Range<usize>) -> usize {
+    let (n_groups, stride) = (p.w.ne[0] / crate::quant::GROUP, p.w.nb[1]);
+    let x = &p.quantised[p.columns[0].x * n_groups..][..n_groups];
+    let mut groups = [F::Group::ZERO; MAX_GROUPS];
+    let groups = &mut groups[..F::GROUPS];
+    let mut first = rows.start;
+    while first + ROWS <= rows.end {
+        let ahead = NextRows::of::<F>(p, first + ROWS, 0..n_groups);
+        let bytes = &p.w.bytes()[p.w.offset_of([first, p.at[0], p.at[1]])..];
+        let mut sums = [[s.zero()]];
+        for (i, x) in x.chunks_exact(F::GROUPS).enumerate() {
+            ahead.prefetch_step(i, n_groups / F::GROUPS);
+            F::unpack(s, RowByRow { bytes: &bytes[i * F::BLOCK_BYTES..], stride }, groups);
+            sums = F::Group::add_products::<S, 1, 1>(s, [groups], [x], (), sums);
+        }
+        let y = y.part(y.unravel(p.columns[0].y), first..first + ROWS);
+        y.as_chunks_mut().0.iter_mut().for_each(|y| s.store(sums[0][0], y));
+        first += ROWS;
+    }
+    first
 }
 
 /// Sealed panels times at most `C` columns, block by block as memory brings them; the first row that is left.

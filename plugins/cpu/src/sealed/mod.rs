@@ -4,12 +4,74 @@
 //! row 0 is followed by unit u of row 1, and so on, block after block: what begins at byte b of the rows begins at byte 16 · b
 //! of the panel. Rows after the last whole panel of a matrix stay as they are. Nothing is lost, and no byte is added.
 
+mod columns;
+
+pub use columns::{COLUMNS, Columns};
+
 use crate::quant::{Format, ROWS, with_format};
 use crate::simd::{Isa, Simd, dispatch};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
 /// Number of the layout.
 pub const ROWS_16: u32 = 1;
+
+/// What `seal` makes of a weight.
+#[derive(Clone, Copy)]
+pub enum Seal {
+    /// Rows side by side.
+    Panels(Panels),
+    /// Columns one after the other.
+    Columns(Columns),
+}
+
+impl Seal {
+    /// What products of a tensor gain from; `None`: the file's layout.
+    pub fn of(t: &TensorView<'_>) -> Option<Seal> {
+        let columns = Columns::of(t).filter(|_| columns::is_worth(t)).map(Seal::Columns);
+        columns.or_else(|| Panels::of(t).filter(|_| is_worth(t)).map(Seal::Panels))
+    }
+
+    /// That of a sealed tensor; `None` for a layout that its shape does not have.
+    pub fn of_sealed(t: &TensorView<'_>) -> Option<Seal> {
+        match t.layout_id() {
+            ROWS_16 => Panels::of(t).map(Seal::Panels),
+            COLUMNS => Columns::of(t).map(Seal::Columns),
+            _ => None,
+        }
+    }
+
+    /// Bytes of the tensor.
+    pub fn n_bytes(&self) -> usize {
+        match self {
+            Seal::Panels(panels) => panels.n_bytes(),
+            Seal::Columns(columns) => columns.n_bytes(),
+        }
+    }
+
+    /// Changes the bytes of the tensor.
+    pub fn seal(&self, isa: Isa, bytes: &mut [u8]) {
+        match self {
+            Seal::Panels(panels) => panels.seal(isa, bytes),
+            Seal::Columns(columns) => columns.seal(bytes),
+        }
+    }
+
+    /// Bytes `off..` of the tensor as they were before.
+    pub fn read(&self, sealed: &[u8], off: usize, out: &mut [u8]) {
+        match self {
+            Seal::Panels(panels) => panels.read(sealed, off, out),
+            Seal::Columns(columns) => columns.read(sealed, off, out),
+        }
+    }
+
+    /// What is reported of it.
+    pub fn layout(&self, nbytes: u64) -> Layout {
+        match self {
+            Seal::Panels(_) => layout(nbytes),
+            Seal::Columns(_) => columns::layout(nbytes),
+        }
+    }
+}
 
 /// What `seal` reports.
 pub fn layout(nbytes: u64) -> Layout {
@@ -19,7 +81,7 @@ pub fn layout(nbytes: u64) -> Layout {
 
 /// Whether products gain from rows side by side: of matrices in a dtype that has panels.
 pub fn is_worth(t: &TensorView<'_>) -> bool {
-    let is_matrix = matches!(t.role(), c::ROLE_MATRIX | c::ROLE_EXPERTS);
+    let is_matrix = matches!(t.role(), c::ROLE_MATRIX | c::ROLE_MATRIX_OF_ZEROS | c::ROLE_EXPERTS);
     is_matrix && t.flags() & c::TENSOR_WEIGHT != 0 && Panels::of(t).is_some()
 }
 

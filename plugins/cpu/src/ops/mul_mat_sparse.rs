@@ -1,0 +1,156 @@
+//! y[i, j] = Σₖ w[k, i] · x[k, j] where score[i, j] passes, else 0.
+//!
+//! A unit of work is a stretch of rows with all columns. Of it, rows that pass in any column are put side by side in working
+//! memory and multiplied there, by the code that multiplies all of them where they are most: so bits are those of `mul_mat`.
+
+use super::check::{self, Answer, ensure};
+use super::output::Tile;
+use super::pick::{self, Pick};
+use super::product_floats::Words;
+use super::worker::{Rank, Taken};
+use super::{Args, Column, Output, Worker, mul_mat, prepare, product};
+use crate::quant::ROWS;
+use crate::scratch::{Arena, Scratch};
+use crate::simd::{Isa, prefetch};
+use crate::tensor::Tensor;
+use llmrt_plugin::{DType, NodeView, Reason};
+
+/// Rows of a unit: of a tenth of them, few places of the last panel are empty.
+const UNIT: usize = 1024;
+/// Rows that are put side by side at a time: they stay in the second cache.
+const GATHERED: usize = 4 * ROWS;
+
+pub fn supports(node: &NodeView<'_>) -> Answer {
+    let w = check::decodable(node, 0)?;
+    let (w, x, scores) = (w.ne(), check::numbers(node, 1)?.ne(), check::floats(node, 2)?.ne());
+    pick::supports(node)?;
+    let ne = [w[1], x[1], 1, 1];
+    ensure(w[2..] == [1, 1] && x[0] == w[0] && x[2..] == [1, 1] && scores == ne, Reason::Shape)?;
+    check::result(node, DType::F32, ne)
+}
+
+pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
+    let (weights, x, scores) = (a.arg(0), a.arg(1), a.arg(2));
+    if weights.ne[0] == 0 {
+        return mul_mat::zeros(out);
+    }
+    let (mut own, mut own_packed) = (std::mem::take(&mut w.scratch.x), std::mem::take(&mut w.scratch.packed));
+    let mut room = std::mem::take(&mut w.scratch.rows);
+    let quantised = prepare::quantise(w, weights, x, &mut own, &mut room);
+    let packed = prepare::pack(w, weights, x, &mut own_packed, &mut room);
+    w.scratch.rows = room;
+    let mut columns = std::mem::take(&mut w.scratch.columns);
+    columns.clear();
+    columns.extend(mul_mat::columns_of(weights, x, 0));
+    let packed = match packed {
+        [] => Words::of(weights.dtype).ready(x, &columns).unwrap_or(&[]),
+        packed => packed,
+    };
+
+    let product = product::Product { w: weights, at: [0, 0], quantised, packed, columns: &columns };
+    let unit = (weights.ne[1] / (w.rank.n * 4)).next_multiple_of(2 * ROWS).clamp(2 * ROWS, UNIT);
+    let mut rows = Vec::with_capacity(unit);
+    for mut y in out.take_tiles([unit, x.ne[1], 1, 1], 0) {
+        let picked = Picked { scores, pick: Pick::of(a) };
+        picked.rows_of(&y, &mut rows);
+        match is_worth_gathering(rows.len(), y.dims()[0].len()) {
+            true => gathered(w.isa, &product, &rows, &mut y, w.scratch),
+            false => product::compute(w.isa, &product, &mut y, w.scratch),
+        }
+        picked.clear_others(&mut y);
+    }
+    w.scratch.columns = columns;
+    (w.scratch.x, w.scratch.packed) = (own, own_packed);
+}
+
+/// Whether so many of `n` rows are computed sooner alone than all in place.
+fn is_worth_gathering(n_picked: usize, n: usize) -> bool {
+    n_picked * 10 < n * 7
+}
+
+/// Scores and their rule.
+#[derive(Clone, Copy)]
+struct Picked<'a> {
+    scores: &'a Tensor,
+    pick: Pick,
+}
+
+impl Picked<'_> {
+    /// The rows of a tile that pass in any column, in order.
+    fn rows_of(self, y: &Tile<'_>, rows: &mut Vec<usize>) {
+        let [in_y, columns, ..] = y.dims();
+        rows.clear();
+        match columns.len() {
+            1 => {
+                let scores = &self.scores.row([columns.start, 0, 0])[in_y.clone()];
+                rows.extend(
+                    in_y.zip(scores).filter(|(_, score)| self.pick.passes(**score)).map(|(row, _)| row),
+                );
+            }
+            _ => {
+                rows.extend(in_y.filter(|&row| {
+                    columns.clone().any(|j| self.pick.passes(self.scores.row([j, 0, 0])[row]))
+                }))
+            }
+        }
+    }
+
+    /// Zeros where scores do not pass.
+    fn clear_others(self, y: &mut Tile<'_>) {
+        let [rows, columns, ..] = y.dims();
+        for j in columns {
+            let scores = &self.scores.row([j, 0, 0])[rows.clone()];
+            for (y, score) in y.row([j, 0, 0]).iter_mut().zip(scores) {
+                *y = if self.pick.passes(*score) { *y } else { 0.0 };
+            }
+        }
+    }
+}
+
+/// Computes these rows of a tile; what is in the others may be anything.
+fn gathered(isa: Isa, p: &product::Product<'_>, rows: &[usize], y: &mut Tile<'_>, scratch: &mut Scratch) {
+    let n_columns = p.columns.len();
+    let [mut bytes, mut sums] = std::mem::take(&mut scratch.gathered);
+    for (i, some) in rows.chunks(GATHERED).enumerate() {
+        let next = rows.get((i + 1) * GATHERED..).unwrap_or(&[]);
+        let w = gather(p.w, some, next, &mut bytes);
+        let n = w.ne[1];
+        let sums = sums.take::<f32>(n * n_columns);
+        multiply(isa, &product::Product { w: &w, ..*p }, sums, scratch);
+        for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
+            let [in_y, ..] = y.dims();
+            let y = y.row([column.y, 0, 0]);
+            some.iter().zip(sums).for_each(|(row, sum)| y[row - in_y.start] = *sum);
+        }
+    }
+    scratch.gathered = [bytes, sums];
+}
+
+/// The rows of `w` one after the other, and zeros up to a whole panel; those of `next` follow soon.
+fn gather(w: &Tensor, rows: &[usize], next: &[usize], room: &mut Arena) -> Tensor {
+    let n = w.row_bytes([rows[0], 0, 0]).len();
+    let n_rows = rows.len().next_multiple_of(ROWS);
+    let bytes = room.take::<u8>(n * n_rows);
+    bytes[n * rows.len()..].fill(0);
+    for (i, (row, to)) in rows.iter().zip(bytes.chunks_exact_mut(n)).enumerate() {
+        if let Some(row) = rows.get(i + 2).or_else(|| next.get(i + 2 - rows.len())) {
+            let at = w.row_bytes([*row, 0, 0]).as_ptr();
+            (0..n).step_by(64).for_each(|line| prefetch(at.wrapping_add(line)));
+        }
+        to.copy_from_slice(w.row_bytes([*row, 0, 0]));
+    }
+    // SAFETY: the bytes are the arena's, which is not used again before the product has ended.
+    unsafe { Tensor::of_bytes(bytes, w.dtype, [w.ne[0], n_rows, 1, 1]) }
+}
+
+/// All rows of the weights times all columns, [rows, columns].
+fn multiply(isa: Isa, p: &product::Product<'_>, sums: &mut [f32], scratch: &mut Scratch) {
+    let columns: &[Column] = p.columns;
+    let ne = [p.w.ne[1], columns.len(), 1, 1];
+    // SAFETY: the slice outlives the tensor, and nothing else writes it meanwhile.
+    let y = unsafe { Tensor::of_bytes(bytemuck::cast_slice_mut(sums), DType::F32, ne) };
+    let taken = [Taken::default()];
+    // SAFETY: the result is gapless F32, and this thread is the team.
+    let out = unsafe { Output::new(&y, Rank::new(0, 1), &taken, None) };
+    out.tiles(ne).for_each(|mut tile| product::compute(isa, p, &mut tile, scratch));
+}

@@ -1,0 +1,139 @@
+//! The layout that `seal` makes of matrices whose inputs are mostly zeros: what meets zeros alone is not read.
+//!
+//! A block is a row of units: F16 scales and floats are one each, all else is bytes. Unit u of row 0 is followed by unit u of
+//! row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. Nothing is lost, and no
+//! byte is added.
+
+use super::units;
+use crate::quant::{self, ROWS, uses};
+use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
+
+/// Number of the layout.
+pub const COLUMNS: u32 = 2;
+
+/// Rows that are put side by side at a time: a line of the result.
+const LINE: usize = 64;
+
+/// What `seal` reports.
+pub fn layout(nbytes: u64) -> Layout {
+    let flags = c::LAYOUT_INVERTIBLE | c::LAYOUT_STORABLE;
+    Layout { id: COLUMNS, flags, stored_bytes: nbytes, row_granularity: ROWS as u64, name: "columns" }
+}
+
+/// Whether a matrix is worth it: one whose inputs are mostly zeros.
+pub fn is_worth(t: &TensorView<'_>) -> bool {
+    t.role() == c::ROLE_MATRIX_OF_ZEROS && t.flags() & c::TENSOR_WEIGHT != 0 && Columns::of(t).is_some()
+}
+
+/// A matrix by columns.
+#[derive(Clone, Copy, PartialEq)]
+pub struct Columns {
+    dtype: DType,
+    block_bytes: usize,
+    row_bytes: usize,
+    n_rows: usize,
+    /// Of each byte of a block, the elements that it is a part of; empty for floats.
+    pub uses: &'static [uses::Elements],
+}
+
+impl Columns {
+    /// The columns of a matrix without gaps, of whole panels of rows; `None` if it has none.
+    pub fn of(t: &TensorView<'_>) -> Option<Columns> {
+        let (dtype, ne) = (t.dtype()?, t.ne());
+        let block_bytes = units(dtype)?.iter().map(|(size, n)| size * n).sum();
+        let is_matrix = ne[2..] == [1, 1] && ne[1] > 0 && ne[1].is_multiple_of(ROWS) && t.is_contiguous();
+        let is_whole = ne[0] > 0 && ne[0].is_multiple_of(dtype.block_elems());
+        let row_bytes = ne[0] / dtype.block_elems() * dtype.block_bytes();
+        let fits = is_matrix && is_whole && row_bytes.is_multiple_of(block_bytes);
+        let uses = if quant::is_supported(dtype) { uses::of(dtype) } else { &[] };
+        fits.then_some(Columns { dtype, block_bytes, row_bytes, n_rows: ne[1], uses })
+    }
+
+    /// Bytes of the matrix.
+    pub fn n_bytes(&self) -> usize {
+        self.row_bytes * self.n_rows
+    }
+
+    /// Puts the units of all rows side by side.
+    pub fn seal(&self, bytes: &mut [u8]) {
+        let rows = bytes.to_vec();
+        for first in (0..self.n_rows).step_by(LINE) {
+            let n = LINE.min(self.n_rows - first);
+            self.each_unit(|at, size| {
+                let to = &mut bytes[at * self.n_rows + first * size..][..n * size];
+                for (to, row) in to.chunks_exact_mut(size).zip(rows.chunks_exact(self.row_bytes).skip(first))
+                {
+                    to.copy_from_slice(&row[at..at + size]);
+                }
+            });
+        }
+    }
+
+    /// Bytes `off..` of the matrix as they were before [`Columns::seal`].
+    pub fn read(&self, sealed: &[u8], off: usize, out: &mut [u8]) {
+        let mut units = Vec::with_capacity(self.row_bytes);
+        self.each_unit(|at, size| units.extend((0..size).map(|i| (at, size, i))));
+        for (out, place) in out.iter_mut().zip(off..) {
+            let (row, (at, size, i)) = (place / self.row_bytes, units[place % self.row_bytes]);
+            *out = sealed[at * self.n_rows + row * size + i];
+        }
+    }
+
+    /// Calls `unit` with the first byte and the bytes of each unit of a row.
+    fn each_unit(&self, mut unit: impl FnMut(usize, usize)) {
+        let is_float = self.uses.is_empty();
+        let mut at = 0;
+        while at < self.row_bytes {
+            for &(size, count) in units(self.dtype).unwrap_or_default() {
+                let end = at + size * count;
+                let size = if size == 2 || is_float { size } else { 1 };
+                (at..end).step_by(size).for_each(|at| unit(at, size));
+                at = end;
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn columns(dtype: DType, n_rows: usize, n_blocks: usize) -> Columns {
+        let block_bytes = units(dtype).unwrap().iter().map(|(size, n)| size * n).sum();
+        let uses = if quant::is_supported(dtype) { uses::of(dtype) } else { &[] };
+        Columns { dtype, block_bytes, row_bytes: n_blocks * block_bytes, n_rows, uses }
+    }
+
+    #[test]
+    fn every_part_of_sealed_columns_reads_back() {
+        for &dtype in DType::ALL {
+            if units(dtype).is_none() {
+                continue;
+            }
+            for (n_rows, n_blocks) in [(16, 1), (80, 3), (160, 2)] {
+                let columns = columns(dtype, n_rows, n_blocks);
+                let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i * i / 7 + i) as u8).collect();
+                let mut sealed = bytes.clone();
+                columns.seal(&mut sealed);
+                let row = columns.row_bytes;
+                for (off, n) in [(0, bytes.len()), (1, 1), (row - 1, 2), (5 * row + 1, 3 * row)] {
+                    let mut part = vec![0; n];
+                    columns.read(&sealed, off, &mut part);
+                    assert_eq!(part, bytes[off..off + n], "{dtype}, {n} bytes from {off}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn a_byte_is_followed_by_those_of_the_next_rows_and_a_scale_stays_whole() {
+        let columns = columns(DType::Q4_0, 16, 2);
+        let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i % 251) as u8).collect();
+        let mut sealed = bytes.clone();
+        columns.seal(&mut sealed);
+        for row in 0..16 {
+            assert_eq!(sealed[2 * row..][..2], bytes[36 * row..][..2]);
+            assert_eq!(sealed[(18 + 2) * 16 + row], bytes[36 * row + 20]);
+        }
+    }
+}

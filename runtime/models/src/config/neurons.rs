@@ -1,0 +1,89 @@
+//! Which neurons of FFNs are computed, of models most of whose neurons give zeros.
+
+use super::{Config, Keys};
+use crate::error::{Error, Result};
+
+/// What is between the matrices of an FFN.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum HiddenActivation {
+    /// silu(gate) · up.
+    Silu,
+    /// max(gate, 0) · up; without a gate max(up, 0).
+    Relu,
+    /// max(gate, 0)² · up; without a gate max(up, 0)² (Primer, arXiv 2109.08668).
+    ReluSquared,
+    /// max(gate, 0) · max(up, 0) (TurboSparse, arXiv 2406.05955); without a gate max(up, 0).
+    Drelu,
+}
+
+const NAMES: [(&str, HiddenActivation); 4] = [
+    ("silu", HiddenActivation::Silu),
+    ("relu", HiddenActivation::Relu),
+    ("relu2", HiddenActivation::ReluSquared),
+    ("drelu", HiddenActivation::Drelu),
+];
+
+/// Which neurons of a token are computed.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum SparseMode {
+    /// `Predict` of models with predictors, `Exact` of others with zeros, else `Off`.
+    #[default]
+    Auto,
+    /// All.
+    Off,
+    /// Those that the activation does not make zero: the same results as `Off`.
+    Exact,
+    /// Those that the file's predictor picks.
+    Predict,
+}
+
+/// How the user chooses neurons.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct SparseOptions {
+    /// Which are computed.
+    pub mode: SparseMode,
+    /// The score from which on a predictor picks a neuron, instead of the file's.
+    pub threshold: Option<f32>,
+}
+
+/// What a file has of it, and what the user chose.
+#[derive(Clone, Copy, PartialEq, Debug, Default)]
+pub struct NeuronConfig {
+    /// The activation, of files that name it.
+    pub activation: Option<HiddenActivation>,
+    /// The score from which on a predictor picks a neuron, by the file.
+    pub threshold: f32,
+    /// The user's choice.
+    pub options: SparseOptions,
+}
+
+impl NeuronConfig {
+    /// The score from which on a predictor picks a neuron.
+    pub fn threshold(&self) -> f32 {
+        self.options.threshold.unwrap_or(self.threshold)
+    }
+
+    pub(super) fn read(keys: &Keys<'_>) -> Result<NeuronConfig> {
+        const KEY: &str = "powerinfer.sparse_threshold";
+        let threshold: f32 = keys.meta.optional(KEY)?.unwrap_or(0.0);
+        match threshold.is_nan() {
+            true => {
+                Err(Error::BadValue { key: KEY.into(), found: "NaN".into(), expected: "a number".into() })
+            }
+            false => Ok(NeuronConfig { threshold, ..NeuronConfig::default() }),
+        }
+    }
+}
+
+impl Config {
+    /// Reads the activation between an FFN's matrices, which files of some architectures may name.
+    pub(crate) fn read_hidden_activation(&mut self, keys: &Keys<'_>) -> Result<()> {
+        const KEY: &str = "hidden_activation";
+        if let Some(found) = keys.optional::<&str>(KEY)? {
+            let known = NAMES.iter().find(|(name, _)| *name == found);
+            let (_, activation) = known.ok_or_else(|| keys.bad(KEY, found, "silu, relu, relu2 or drelu"))?;
+            self.neurons.activation = Some(*activation);
+        }
+        Ok(())
+    }
+}
