@@ -108,7 +108,11 @@ fn a_block_that_is_in_the_table_twice_is_read_twice() {
 
 /// Activations of products with BF16 weights are rounded to BF16, and nothing else is.
 fn round_for_bf16(op: Op, graph: &Graph, memory: &mut reference::Memory) {
-    let Some(node) = graph.nodes.last().filter(|_| matches!(op, Op::MulMat | Op::MulMatId | Op::MulMatSparse)) else { return };
+    let Some(node) =
+        graph.nodes.last().filter(|_| matches!(op, Op::MulMat | Op::MulMatId | Op::MulMatSparse))
+    else {
+        return;
+    };
     let (Some(w), Some(x)) = (node.src[0], node.src[1].map(|x| graph.owner(x))) else { return };
     if graph.def(w).dtype == DType::BF16 {
         let round = |v: f32| f32::from_bits((v.to_bits() + 0x7fff + (v.to_bits() >> 16 & 1)) & 0xffff_0000);

@@ -64,10 +64,7 @@ fn multiply_others<S: Simd>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &m
 fn multiply<S: Simd, F: Weights>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let ([mut rows, ..], n) = (y.dims(), p.columns.len());
     match n {
-        1 if p.w.columns.is_some() => return by_columns::few_columns::<S, F, 1, 1>(s, p, y, &rows, scratch),
-        2..=8 if p.w.columns.is_some() => {
-            return by_columns::few_columns::<S, F, 8, TILE>(s, p, y, &rows, scratch);
-        }
+        1 if p.w.columns.is_some() => return by_columns::one_column::<S, F>(s, p, y, &rows, scratch),
         _ => {}
     }
     rows.start = match n {

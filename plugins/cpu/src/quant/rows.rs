@@ -1,4 +1,5 @@
-//! A block of each of 16 rows in any layout: row by row as in the file, or interleaved as `seal` leaves it, 16 or all rows.
+//! A block of each of 16 rows in either layout: row by row as in the file, or interleaved as `seal` leaves it. Of matrices by
+//! columns 16 rows are put side by side first.
 
 use super::ROWS;
 use crate::simd::{Simd, array};
@@ -69,74 +70,46 @@ impl Rows for SideBySide<'_> {
     }
 }
 
-/// A block of all `m` rows of a matrix by columns, of which 16 are used: what begins at byte `at` begins at byte m · `at`.
+/// A block of all `m` rows of a matrix by columns: what begins at byte `at` of a row's block begins at byte m · `at`.
 #[derive(Clone, Copy)]
 pub struct ByColumns<'a> {
     /// The block.
     pub block: &'a [u8],
     /// Rows of the matrix.
     pub m: usize,
-    /// The first of the 16.
-    pub first: usize,
+    /// Sizes of the units of a row's block, and how many have each.
+    pub units: &'a [(usize, usize)],
 }
 
 impl ByColumns<'_> {
-    /// Units of `N` / 16 bytes.
+    /// Puts the 16 rows from `first` on side by side. Bytes that are not `needed` become zeros: one for each byte of a row's
+    /// block, 0 if it is not; of a unit of 2 bytes the first counts.
     #[inline(always)]
-    fn units<const N: usize>(&self, at: usize) -> &[u8; N] {
-        let found = self.block[at * self.m + self.first * (N / ROWS)..].first_chunk();
-        found.unwrap_or(&[0; N]) // the matrix has 16 rows from `first` on
-    }
-}
-
-impl Rows for ByColumns<'_> {
-    #[inline(always)]
-    fn words<S: Simd>(self, s: S, at: usize) -> [S::I; 4] {
-        array(|j| s.zip4(array(|i| self.units(at + 4 * j + i))))
-    }
-
-    #[inline(always)]
-    fn f16<S: Simd>(self, s: S, at: usize) -> S::F {
-        s.load_f16(self.units(at))
-    }
-
-    #[inline(always)]
-    fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
-        s.and(s.load_i8(self.units(at)), s.splat_i(0xff))
-    }
-}
-
-/// The same, of which some bytes are read. The others count as zeros.
-#[derive(Clone, Copy)]
-pub struct NeededColumns<'a> {
-    /// All.
-    pub columns: ByColumns<'a>,
-    /// 1 for each byte of the block that is needed, else 0.
-    pub needed: &'a [u8],
-}
-
-impl Rows for NeededColumns<'_> {
-    #[inline(always)]
-    fn words<S: Simd>(self, s: S, at: usize) -> [S::I; 4] {
-        const NONE: &[u8; ROWS] = &[0; ROWS];
-        let (needed, _) = self.needed[at..at + 16].as_chunks::<4>();
-        let mut words = [s.splat_i(0); 4];
-        for j in 0..4 {
-            if needed[j] != [0; 4] {
-                let byte = |i: usize| self.columns.units(at + 4 * j + i);
-                words[j] = s.zip4(array(|i| if needed[j][i] != 0 { byte(i) } else { NONE }));
+    pub fn side_by_side<S: Simd>(self, s: S, first: usize, needed: Option<&[u8]>, out: &mut [u8]) {
+        let is_needed = |at: usize| needed.is_none_or(|needed| needed[at] != 0);
+        let mut at = 0;
+        for &(size, n) in self.units {
+            for _ in 0..n {
+                let to = &mut out[ROWS * at..][..ROWS * size];
+                match to.first_chunk_mut() {
+                    Some(to) if size == 4 => {
+                        let column =
+                            |i: usize| if is_needed(at + i) { self.bytes(at + i, first) } else { &[0; ROWS] };
+                        s.store_b(s.zip4(array(column)), to);
+                    }
+                    _ if is_needed(at) => {
+                        to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size])
+                    }
+                    _ => to.fill(0),
+                }
+                at += size;
             }
         }
-        words
     }
 
     #[inline(always)]
-    fn f16<S: Simd>(self, s: S, at: usize) -> S::F {
-        if self.needed[at] != 0 { self.columns.f16(s, at) } else { s.zero() }
-    }
-
-    #[inline(always)]
-    fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
-        if self.needed[at] != 0 { self.columns.byte(s, at) } else { s.splat_i(0) }
+    fn bytes(&self, at: usize, first: usize) -> &[u8; ROWS] {
+        let found = self.block[at * self.m + first..].first_chunk();
+        found.unwrap_or(&[0; ROWS]) // the matrix has 16 rows from `first` on
     }
 }

@@ -77,8 +77,10 @@ fn unpack<S: Simd, M: Form>(
     if p.w.columns.is_some() {
         let m = p.w.ne[1];
         let blocks = p.w.bytes()[groups.start / each * block * m..].chunks_exact(block * m);
+        let panel = padded.take::<u8>(ROWS * block);
         for (block, out) in blocks.zip(out.chunks_exact_mut(each)) {
-            M::unpack(s, ByColumns { block, m, first }, out);
+            ByColumns { block, m, units: M::Format::UNITS }.side_by_side(s, first, None, panel);
+            M::unpack(s, SideBySide(panel), out);
         }
         return;
     }

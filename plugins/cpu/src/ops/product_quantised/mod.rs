@@ -63,11 +63,8 @@ const BY_WORDS: usize = 24;
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let [mut rows, ..] = y.dims();
-    if let (Some(columns), 1..=MAX_FEW_COLUMNS) = (&p.w.columns, p.columns.len()) {
-        return match p.columns.len() {
-            1 => by_columns::few_columns::<S, F, 1>(s, p, y, &rows, columns.uses, scratch),
-            _ => by_columns::few_columns::<S, F, MAX_FEW_COLUMNS>(s, p, y, &rows, columns.uses, scratch),
-        };
+    if let (Some(columns), [_]) = (&p.w.columns, p.columns) {
+        return by_columns::one_column::<S, F>(s, p, y, &rows, columns.uses, scratch);
     }
     rows.start = match p.columns.len() {
         0 => rows.start,
