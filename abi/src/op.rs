@@ -587,7 +587,7 @@ ops! {
     PagedScores = 31, "paged_scores", 5..=6, "llmrt_p_paged_scores", "q, K cache, block table, sequence lengths, query starts, weights of heads: how well each key of a paged cache suits each query";
     SparseAttention = 32, "sparse_attention", 7..=8, "llmrt_p_sparse_attention", "q, K cache, V cache, block table, sequence lengths, query starts, positions, sinks: attention to keys at these positions of a paged cache";
     MulMatSparse = 33, "mul_mat_sparse", 3..=3, "llmrt_p_pick", "w [k, m], x [k, n], scores [m, n]: w x where the score passes, else 0";
-    MulMatT = 34, "mul_mat_t", 2..=3, "llmrt_p_pick", "w [m, k], h [k, n] give [m, n], the rows of w times the elements of h, added up; with scores [k, n] those of h count whose score passes; rows that meet zeros alone are not read";
+    MulMatT = 34, "mul_mat_t", 2..=3, "llmrt_p_pick", "w [m, k], h [k, n] give [m, n], the rows of w times the elements of h, added up; with scores [k, n] those of h count whose score passes; rows for zeros alone are not read";
     Abs = 40, "abs", 1..=1, "", "|x|";
     Sgn = 41, "sgn", 1..=1, "", "-1, 0 or 1 by the sign of x";
     Neg = 42, "neg", 1..=1, "", "-x";

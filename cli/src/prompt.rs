@@ -32,29 +32,13 @@ pub fn of_message(
     Ok(tokenizer.encode_prompt(&prompt, limits)?)
 }
 
-/// A warning.
-pub const SYSTEM_LEFT_OUT: &str = "warning: the chat template has no system role and leaves the system message out: put \
-                                   it into the prompt";
-
-/// Warns of a system message that the template leaves out. One that it refuses is an error where it is rendered.
-pub fn check_system(tokenizer: &Tokenizer, template: &ChatTemplate, system: Option<&str>) {
-    if system.is_some_and(|system| leaves_system_out(tokenizer, template, system).unwrap_or(false)) {
-        note(SYSTEM_LEFT_OUT);
+/// Notes that a system message has no place of its own in a template.
+pub fn check_system(template: &ChatTemplate, system: Option<&str>) {
+    if system.is_some() && !template.has_system_role() {
+        note(
+            "note: the chat template has no system role: the system message goes in front of the first message",
+        );
     }
-}
-
-/// Whether a template renders the same without the system message; an error where it refuses it.
-pub fn leaves_system_out(tokenizer: &Tokenizer, template: &ChatTemplate, system: &str) -> Result<bool> {
-    let now = clock::now();
-    let options = render_options(tokenizer, &now);
-    let messages = [Message::new("system", system), Message::new("user", "hello")];
-    let render = |messages: &[Message]| {
-        interrupt::ending_at_once(|| {
-            template.render_prompt(messages, &options, tokenizer, interrupt::UNTIL_INTERRUPTED)
-        })
-    };
-    let without = render(&messages[1..])?;
-    Ok(render(&messages)?.text() == without.text())
 }
 
 /// What a template is rendered with.

@@ -12,7 +12,7 @@ use llmrt_host::{Host, HostOptions};
 use llmrt_models::{SparseMode, SparseOptions, StepOutput};
 use llmrt_tests::models::TinyLlama;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 /// Rows of 256 and 512 elements suit every type; 300 tokens are no whole number of panels. One token is worth a team of
 /// threads already.
@@ -25,8 +25,12 @@ const LENGTH: usize = 40;
 /// Most tokens in a step.
 const N_BATCH: usize = 64;
 
+/// Held by each test, since hosts of one process share a plugin and with it the instruction set.
+static PLUGIN: Mutex<()> = Mutex::new(());
+
 #[test]
 fn logits_do_not_depend_on_threads_instruction_set_chunks_or_company() {
+    let _plugin = PLUGIN.lock();
     let dir = tempfile::tempdir().unwrap();
     for dtype in COMMON {
         let model = TinyLlama { dtype, ..MODEL }.write(dir.path());
@@ -37,6 +41,7 @@ fn logits_do_not_depend_on_threads_instruction_set_chunks_or_company() {
 /// Neurons that an activation makes zero are left out, and no bit changes.
 #[test]
 fn neurons_that_give_zeros_are_left_out_without_a_trace() {
+    let _plugin = PLUGIN.lock();
     let dir = tempfile::tempdir().unwrap();
     for (dtype, activation) in [
         (DType::F32, "relu"),
@@ -56,8 +61,10 @@ fn neurons_that_give_zeros_are_left_out_without_a_trace() {
             let sparse = SparseOptions { mode, threshold: None };
             subject(host, &model, &open, sparse, n_threads, BLOCK_SIZE)
         };
-        let mut off = sparse(&host(Isa::best()), SparseMode::Off, 2);
-        let expected: Vec<Rows> = (0..N_TEXTS).map(|text| whole(&mut off, text)).collect();
+        let expected: Vec<Rows> = {
+            let mut off = sparse(&host(Isa::best()), SparseMode::Off, 2);
+            (0..N_TEXTS).map(|text| whole(&mut off, text)).collect()
+        };
         for isa in Isa::available() {
             let host = host(isa);
             for n_threads in [1, 2, 3] {

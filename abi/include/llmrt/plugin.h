@@ -63,6 +63,7 @@
 #define LLMRT_ROLE_EXPERTS 5u
 #define LLMRT_ROLE_K_CACHE 6u
 #define LLMRT_ROLE_V_CACHE 7u
+#define LLMRT_ROLE_MATRIX_OF_ZEROS 8u
 #define LLMRT_LAYOUT_INVERTIBLE 1u
 #define LLMRT_LAYOUT_OPAQUE 2u
 #define LLMRT_LAYOUT_ROW_SLICEABLE 4u
@@ -851,6 +852,8 @@ typedef struct llmrt_collective_vt {
 #define LLMRT_OP_COPY 30 /* a contiguous copy, converted to the result's dtype; integers saturate, NaN becomes 0 (sources: 1; llmrt_p_copy) */
 #define LLMRT_OP_PAGED_SCORES 31 /* q, K cache, block table, sequence lengths, query starts, weights of heads: how well each key of a paged cache suits each query (sources: 5 to 6; llmrt_p_paged_scores) */
 #define LLMRT_OP_SPARSE_ATTENTION 32 /* q, K cache, V cache, block table, sequence lengths, query starts, positions, sinks: attention to keys at these positions of a paged cache (sources: 7 to 8; llmrt_p_sparse_attention) */
+#define LLMRT_OP_MUL_MAT_SPARSE 33 /* w [k, m], x [k, n], scores [m, n]: w x where the score passes, else 0 (sources: 3; llmrt_p_pick) */
+#define LLMRT_OP_MUL_MAT_T 34 /* w [m, k], h [k, n] give [m, n], the rows of w times the elements of h, added up; with scores [k, n] those of h count whose score passes; rows for zeros alone are not read (sources: 2 to 3; llmrt_p_pick) */
 #define LLMRT_OP_ABS 40 /* |x| (sources: 1; no params) */
 #define LLMRT_OP_SGN 41 /* -1, 0 or 1 by the sign of x (sources: 1; no params) */
 #define LLMRT_OP_NEG 42 /* -x (sources: 1; no params) */
@@ -1415,6 +1418,14 @@ typedef struct llmrt_p_gated_linear_attn {
   /* Factor on the result. */
   float scale;
 } llmrt_p_gated_linear_attn;
+
+/* Attributes of `mul_mat_sparse` and `mul_mat_t`: which scores pass. */
+typedef struct llmrt_p_pick {
+  /* What scores are compared with; not NaN. */
+  float threshold;
+  /* 0: scores pass that are not below the threshold, NaN among them; 1: those above it. */
+  uint32_t strict;
+} llmrt_p_pick;
 
 /* The manifest, read from the file before anything of it runs: LLMRT_MANIFEST("abi=0\nname=foo\nversion=1.0\n") */
 #if defined(__GNUC__)

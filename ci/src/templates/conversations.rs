@@ -14,7 +14,7 @@ pub fn conversations() -> Vec<Conversation> {
     let user = |text: &str| json!({ "role": "user", "content": text });
     let answer = |text: &str| json!({ "role": "assistant", "content": text });
     let thought = |mut message: Value| {
-        message["reasoning_content"] = json!("They ask for the weather.\nI look it up.");
+        message["reasoning_content"] = json!("This needs the weather.\nI look it up.");
         message
     };
     let call = || calls(&[("call00001", "weather", r#"{"city":"Zürich","days":2,"units":["C","\"F\""]}"#)]);
@@ -26,7 +26,7 @@ pub fn conversations() -> Vec<Conversation> {
     };
     let result = |id: &str, text: &str| json!({ "role": "tool", "tool_call_id": id, "name": "weather", "content": text });
     let with_tools = |messages: Value| json!({ "messages": messages, "tools": tools() });
-    let ask = || user("What is the weather in Zürich?");
+    let question = || user("What is the weather in Zürich?");
 
     let all = [
         ("user", json!({ "messages": [user("Hello!")] })),
@@ -36,13 +36,16 @@ pub fn conversations() -> Vec<Conversation> {
             json!({ "messages": [system(), user("Hi"), answer("Hello. "), user("2 < 3 & 4 > 3?"), answer("Yes."), user(" Why?\n")] }),
         ),
         ("closed", json!({ "messages": [user("Hi"), answer("Hello.")], "add_generation_prompt": false })),
-        ("tools", with_tools(json!([system(), ask()]))),
-        ("tools alone", with_tools(json!([ask()]))),
-        ("call", with_tools(json!([system(), ask(), call(), result("call00001", r#"{"sky": "clear"}"#)]))),
+        ("tools", with_tools(json!([system(), question()]))),
+        ("tools alone", with_tools(json!([question()]))),
+        (
+            "call",
+            with_tools(json!([system(), question(), call(), result("call00001", r#"{"sky": "clear"}"#)])),
+        ),
         (
             "answered call",
             with_tools(json!([
-                ask(),
+                question(),
                 call(),
                 result("call00001", "clear"),
                 answer("It is clear."),
@@ -51,12 +54,12 @@ pub fn conversations() -> Vec<Conversation> {
         ),
         (
             "two calls",
-            with_tools(json!([ask(), two(), result("call00001", "clear"), result("call00002", "rain")])),
+            with_tools(json!([question(), two(), result("call00001", "clear"), result("call00002", "rain")])),
         ),
-        ("reasoning", json!({ "messages": [ask(), thought(answer("It is clear.")), user("Thanks")] })),
+        ("reasoning", json!({ "messages": [question(), thought(answer("It is clear.")), user("Thanks")] })),
         (
             "reasoning before a call",
-            with_tools(json!([ask(), thought(call()), result("call00001", "clear")])),
+            with_tools(json!([question(), thought(call()), result("call00001", "clear")])),
         ),
         (
             "no thinking",

@@ -86,7 +86,7 @@ pub struct SparseArgs {
     #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = "Sparse")]
     pub sparse: SparseArg,
     /// The score from which on a predictor picks a neuron [default: LLAMA_SPARSE_PRED_THRESHOLD, or the file's].
-    #[arg(long, value_name = "SCORE", value_parser = values::score, allow_negative_numbers = true)]
+    #[arg(long, value_name = "SCORE", value_parser = values::score, allow_hyphen_values = true)]
     #[arg(help_heading = "Sparse")]
     pub sparse_threshold: Option<f32>,
 }

@@ -79,7 +79,7 @@ fn run(global: &Global, given: &Run) -> Result<()> {
     let without_system = if template.is_none() { stored::without_system(args, given) } else { None };
     let args = without_system.as_ref().unwrap_or(args);
     if let Some(template) = &template {
-        prompt::check_system(&tokenizer, &template.jinja, args.system.as_deref());
+        prompt::check_system(&template.jinja, args.system.as_deref());
     }
     if let Some(path) = &args.results.batch_file {
         let text = text::of_file(path)?;

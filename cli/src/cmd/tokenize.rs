@@ -111,7 +111,7 @@ fn tokenize(args: &Tokenize) -> Result<()> {
     let ids = match template {
         Some(template) => {
             let system = args.system.as_deref();
-            prompt::check_system(&tokenizer, &template.jinja, system);
+            prompt::check_system(&template.jinja, system);
             prompt::of_message(&tokenizer, &template.jinja, system, &text, UNTIL_INTERRUPTED)
                 .map_err(|e| e.of_model(&model.name))?
         }

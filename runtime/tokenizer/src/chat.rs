@@ -1,6 +1,6 @@
 //! Chat templates: the Jinja template of a model file turns messages into the prompt the model was trained on.
 
-mod habits;
+mod capabilities;
 
 mod literal;
 
@@ -30,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::limits::Limits;
 use crate::prompt::Prompt;
 use crate::tokenizer::Tokenizer;
-use habits::Habits;
+use capabilities::Capabilities;
 use literal::Inputs;
 
 /// A compiled chat template.
@@ -38,7 +38,7 @@ use literal::Inputs;
 pub struct ChatTemplate {
     environment: Environment<'static>,
     source: String,
-    habits: OnceLock<Habits>,
+    capabilities: OnceLock<Capabilities>,
 }
 
 /// One message of a chat.
@@ -158,7 +158,7 @@ impl ChatTemplate {
         let guarded = limits::guarded(&without_generation_tags(source), syntax)?;
         environment.set_fuel(Some(FUEL.min((work::MAX_BYTES / guarded.longest_text.max(1)) as u64)));
         caught(|| environment.add_template_owned("chat", guarded.source))?;
-        Ok(Self { environment, source: source.to_string(), habits: OnceLock::new() })
+        Ok(Self { environment, source: source.to_string(), capabilities: OnceLock::new() })
     }
 
     /// The text of the prompt for `messages`.
@@ -202,21 +202,30 @@ impl ChatTemplate {
         Ok(Prompt::new(text, literal))
     }
 
+    /// Whether it writes system messages; if not, they go in front of the first message.
+    pub fn has_system_role(&self) -> bool {
+        self.capabilities().system
+    }
+
     /// Messages in the forms that the template takes.
     fn inputs(&self, messages: Vec<Json>, options: &RenderOptions) -> Inputs {
-        let habits = self.habits.get_or_init(|| {
+        Inputs { messages: self.capabilities().apply(messages), extra: options.extra.clone() }
+    }
+
+    /// The forms of messages that the template takes, found once.
+    fn capabilities(&self) -> Capabilities {
+        *self.capabilities.get_or_init(|| {
             let function = json!({
                 "name": "f", "description": "f", "parameters": { "type": "object", "properties": {} },
             });
             let tools = json!([{ "type": "function", "function": function }]);
             let extra = Map::from_iter([("tools".to_string(), tools)]);
-            Habits::of(|messages| {
+            Capabilities::of(|messages| {
                 let inputs = Inputs { messages, extra: extra.clone() };
-                let options = RenderOptions { now: options.now, ..RenderOptions::default() };
+                let options = RenderOptions { now: Some("2026-01-01T00:00:00"), ..RenderOptions::default() };
                 self.render_within(inputs, &options, MAX_PROMPT, &|| false)
             })
-        });
-        Inputs { messages: habits.apply(messages), extra: options.extra.clone() }
+        })
     }
 
     fn render_within(

@@ -45,7 +45,7 @@ fn predictors_pick_the_neurons_of_the_reference() {
 }
 
 #[test]
-fn predictors_are_ignored_where_the_mode_says_so() {
+fn predictors_are_ignored_where_the_mode_is_another() {
     for mode in ["exact", "off"] {
         check(&["--sparse", mode], "exact.f32", 1e-6);
         check(&["--sparse", mode, "--chunks", "1"], "exact.f32", 1e-6);

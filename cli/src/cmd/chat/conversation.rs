@@ -13,7 +13,7 @@ use crate::error::{Error, Exit, Result};
 use crate::generate::{Outcome, generate};
 use crate::interrupt;
 use crate::output::{n_things, note};
-use crate::prompt::{EMPTY_TEMPLATE, SYSTEM_LEFT_OUT, leaves_system_out, render_options};
+use crate::prompt::{EMPTY_TEMPLATE, check_system, render_options};
 use crate::sampling;
 use crate::session::Core;
 use crate::templates::Template;
@@ -238,19 +238,14 @@ impl<'m> Conversation<'m> {
         self.tokens.clear();
     }
 
+    /// Notes that the system message has no place of its own in the template.
+    pub fn check_system(&self) {
+        check_system(&self.template.jinja, self.turns.system());
+    }
+
     /// The system message.
     pub fn system(&self) -> Option<&str> {
         self.turns.system()
-    }
-
-    /// Warns of a system message that the template leaves out or refuses.
-    pub fn check_system(&self) {
-        let Some(system) = self.turns.system() else { return };
-        match leaves_system_out(self.tokenizer, &self.template.jinja, system) {
-            Ok(true) => note(SYSTEM_LEFT_OUT),
-            Ok(false) => {}
-            Err(e) => note(format_args!("warning: {}", e.message)),
-        }
     }
 }
 

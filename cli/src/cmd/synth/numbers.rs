@@ -145,7 +145,7 @@ mod tests {
 
     /// Gates of hidden states whose first channels are 1 and whose others are normal.
     #[test]
-    fn as_many_gates_are_negative_as_were_asked_for_in_every_type() {
+    fn as_many_gates_are_negative_as_requested_in_every_type() {
         for dtype in [DType::F16, DType::Q4_0, DType::Q8_0, DType::Q4_K] {
             for zeros in [0.67, 0.9] {
                 let mut numbers = Numbers::new(3, 2, Rarity { zeros, hot: 0.26 });

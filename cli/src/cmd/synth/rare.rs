@@ -1,7 +1,7 @@
 //! Neurons that rarely fire: how often each does, and the mean of its gate that makes it so.
 //!
 //! Frequencies follow a power law, p(q) = min(1, A · q^-α) at rank q (a share of the neurons), of which the most frequent
-//! `hot` have four fifths (PowerInfer, arXiv 2312.12456), and whose mean is what was asked for. Gates of random weights are
+//! `hot` have four fifths (PowerInfer, arXiv 2312.12456), and whose mean is the requested one. Gates of random weights are
 //! normal, so a neuron fires with frequency p where the mean of its gate is its deviation times Φ⁻¹(p).
 
 use std::ops::Range;
@@ -30,8 +30,8 @@ impl Rarity {
         let law = |alpha: f64| {
             let powers: Vec<f64> = (0..n).map(|i| ((i as f64 + 0.5) / n as f64).powf(-alpha)).collect();
             let of = |a: f64| powers.iter().map(move |power| (a * power).clamp(1e-6, 1.0 - 1e-6));
-            let wanted = (1.0 - self.zeros) * n as f64;
-            of(where_true(0.0..1e3, |a| of(a).sum::<f64>() >= wanted)).collect::<Vec<_>>()
+            let required = (1.0 - self.zeros) * n as f64;
+            of(where_true(0.0..1e3, |a| of(a).sum::<f64>() >= required)).collect::<Vec<_>>()
         };
         let is_steep = |alpha: f64| {
             let all = law(alpha);
@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn frequencies_have_the_mean_and_the_hot_share_that_were_asked_for() {
+    fn frequencies_have_the_requested_mean_and_hot_share() {
         for (zeros, hot) in [(0.9, 0.26), (0.67, 0.43), (0.95, 0.26)] {
             let all = Rarity { zeros, hot }.frequencies(8192);
             let sum: f64 = all.iter().sum();

@@ -84,10 +84,10 @@ mod tests {
                 let mut block: Vec<u8> = (0..dtype.block_bytes()).map(|_| next(&mut state)).collect();
                 let mut decoded = [vec![0.0; n], vec![0.0; n]];
                 decode::decode(Isa::SCALAR, dtype, &block, &mut decoded[0]);
-                let mut wanted = [0; 8];
-                wanted[i % n / 32] = 1 << (i % 32);
+                let mut element = [0; 8];
+                element[i % n / 32] = 1 << (i % 32);
                 for (byte, uses) in block.iter_mut().zip(of(dtype)) {
-                    *byte = if overlap(uses, &wanted) { *byte } else { next(&mut state) };
+                    *byte = if overlap(uses, &element) { *byte } else { next(&mut state) };
                 }
                 decode::decode(Isa::SCALAR, dtype, &block, &mut decoded[1]);
                 let [before, after] = decoded.map(|all| all[i % n].to_bits());

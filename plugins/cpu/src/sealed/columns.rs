@@ -1,4 +1,4 @@
-//! The layout that `seal` makes of matrices whose inputs are mostly zeros: what meets zeros alone is not read.
+//! The layout that `seal` makes of matrices whose inputs are mostly zeros: what is multiplied with zeros alone is not read.
 //!
 //! A block is a row of units: F16 scales and floats are one each, all else is bytes. Unit u of row 0 is followed by unit u of
 //! row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. Nothing is lost, and no

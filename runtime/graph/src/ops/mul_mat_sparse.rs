@@ -1,7 +1,8 @@
 //! y[i, j] = Σₖ w[k, i] · x[k, j] where score[i, j] passes, else 0: rows of neurons that a predictor, or their gate, lets fire.
 //!
-//! Which rows are computed depends on each column alone. Result: F32 [m, n] of w [k, m] (any dtype that can be decoded), x
-//! [k, n] (F32, F16 or BF16) and scores F32 [m, n].
+//! Which rows are computed depends on each column alone.
+//!
+//! Result: F32 [m, n] of w [k, m] (any dtype that can be decoded), x [k, n] (F32, F16 or BF16) and scores F32 [m, n].
 
 use super::{Inferred, Pick, Rules, case::Case, check, mul_mat, value::Value};
 use crate::graph::{Graph, Node};

@@ -14,8 +14,8 @@ impl Graph {
     /// count whose score passes.
     pub fn mul_mat_t(&mut self, w: Tensor, h: Tensor, scores: Option<(Tensor, Pick)>) -> Tensor {
         let src = [Some(w), Some(h)].into_iter().chain(scores.map(|(scores, _)| Some(scores)));
-        let params = scores.map_or(Vec::new(), |(_, pick)| pick.bytes().to_vec());
-        self.push(Op::MulMatT, &src.collect::<Vec<_>>(), &params)
+        let pick = scores.map_or(Pick::NotBelow(0.0), |(_, pick)| pick);
+        self.push(Op::MulMatT, &src.collect::<Vec<_>>(), &pick.bytes())
     }
 }
 

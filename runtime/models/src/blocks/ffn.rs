@@ -60,7 +60,7 @@ pub(super) fn relu_squared(b: &mut Builder<'_>, x: Tensor) -> Tensor {
     b.g.sqr(x)
 }
 
-/// The last matrix, which meets mostly zeros after a ReLU.
+/// The last matrix, which multiplies mostly zeros after a ReLU.
 fn down(b: &mut Builder<'_>, activation: Activation, h: Tensor) -> Result<Tensor> {
     let product = match (activation, b.cfg.neurons.options.mode) {
         (Activation::Relu, SparseMode::Predict) => return Err(Error::NoPredictors { layer: b.il() }),

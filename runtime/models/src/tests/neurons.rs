@@ -19,15 +19,15 @@ fn with(file: &File, mode: SparseMode, threshold: Option<f32>) -> Result<Model, 
     file.model()?.with_neurons(SparseOptions { mode, threshold })
 }
 
-/// The rules (threshold, strict) of the sparse products of the first layer, in order, and whether its last matrix meets zeros.
+/// The rules (threshold, strict) of the sparse products of the first layer, in order, and whether its last matrix has the role for zeros.
 fn rules(model: &Model) -> (Vec<(f32, u32)>, bool) {
     let g = model.graph(&SHAPE).unwrap().graph;
     let last = g.nodes.iter().position(|node| node.dst == g.find("l_out-0").unwrap()).unwrap();
     let sparse = g.nodes[..last].iter().filter(|node| node.op == Op::MulMatSparse);
     let rules = sparse.map(|node| PickParams::from_bytes(&node.params).unwrap());
-    let meets_zeros =
+    let is_for_zeros =
         g.tensors.iter().any(|t| t.role == Role::MatrixOfZeros || t.name == "blk.0.ffn_down_t.weight");
-    (rules.map(|p| (p.threshold, p.strict)).collect(), meets_zeros)
+    (rules.map(|p| (p.threshold, p.strict)).collect(), is_for_zeros)
 }
 
 #[test]

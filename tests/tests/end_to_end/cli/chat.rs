@@ -178,11 +178,11 @@ fn commands_confirm_what_they_did_and_a_bare_system_command_changes_nothing() {
 }
 
 #[test]
-fn a_chat_warns_of_a_system_message_that_its_template_leaves_out() {
+fn a_chat_notes_that_its_template_has_no_system_role() {
     let Some(mut chat) = Chat::begin("--system brief --chat-template '{{ messages[-1].content }}'") else {
         return;
     };
-    chat.until("leaves the system message out");
+    chat.until("the system message goes in front of the first message");
     chat.until("/help lists commands");
     chat.line("/bye");
     chat.end();

@@ -266,12 +266,16 @@ fn an_empty_prompt_begins_from_nothing_with_a_note() {
 }
 
 #[test]
-fn a_system_message_that_the_template_leaves_out_is_warned_of() {
-    let warns = |template: &str| {
-        let run = ["run", "-n", "1", "-p", "hi", "--system", "be brief", "--chat-template", template];
-        text(&succeed(&mut llmrt(run)).stderr).contains("leaves the system message out")
+fn a_system_message_without_a_role_in_the_template_goes_in_front_of_the_prompt() {
+    let run = |flags: &[&str]| {
+        let output = succeed(llmrt(["run", "--temp", "0", "-n", "6", "--chat-template"]).args(flags));
+        (text(&output.stdout).to_string(), text(&output.stderr).contains("has no system role"))
     };
-    assert!(warns("{{ messages[-1].content }}") && !warns("zephyr"));
+    let bare = "{{ messages[-1].content }}";
+    let (merged, is_noted) = run(&[bare, "-p", "Once", "--system", "A tale."]);
+    assert!(is_noted);
+    assert_eq!(merged, run(&[bare, "-p", "A tale.\nOnce"]).0);
+    assert!(!run(&["zephyr", "-p", "Once", "--system", "A tale."]).1);
 }
 
 #[test]

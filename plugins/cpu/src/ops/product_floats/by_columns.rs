@@ -1,5 +1,5 @@
-//! Products of matrices by columns with one column of activations that are mostly zeros: numbers that meet zeros alone are
-//! not read. Sums are in the order of all other products, so bits are the same.
+//! Products of matrices by columns with one column of activations that are mostly zeros: numbers for zeros alone are not
+//! read. Sums are in the order of all other products, so bits are the same.
 
 use super::weights::Weights;
 use super::{LANES, Sums};

@@ -1,4 +1,4 @@
-//! Products of matrices by columns with one column of activations that are mostly zeros: bytes that meet zeros alone are not
+//! Products of matrices by columns with one column of activations that are mostly zeros: bytes for zeros alone are not
 //! read. They count as zeros, whose products are added as all others are, so bits are those of the whole product.
 
 use crate::ops::output::Tile;
@@ -70,7 +70,7 @@ struct Needed {
 impl Needed {
     const NONE: Needed = Needed { bytes: [0; MAX_BYTES], list: [(0, 0); MAX_BYTES], n: 0 };
 
-    /// Those of elements that meet numbers other than zero.
+    /// Those of elements that are multiplied with numbers other than zero.
     fn of(units: &[(usize, usize)], uses: &[Elements], x: &[XGroup]) -> Needed {
         let mut active = [0; 8];
         active.iter_mut().zip(x).for_each(|(active, group)| *active = non_zeros(group));

@@ -67,19 +67,16 @@ fn unpack<S: Simd, M: Form>(
 ) {
     let (block, each) = (M::Format::BLOCK_BYTES, M::Format::GROUPS);
     let n_bytes = groups.len() / each * block;
-    if let Some(panel) = p.w.panel([first, p.at[0], p.at[1]]) {
-        let blocks = panel[ROWS * block * (groups.start / each)..].chunks_exact(ROWS * block);
-        for (block, out) in blocks.zip(out.chunks_exact_mut(each)) {
-            M::unpack(s, SideBySide(block), out);
-        }
-        return;
-    }
-    if p.w.columns.is_some() {
+    let panel = p.w.panel([first, p.at[0], p.at[1]]);
+    if panel.is_some() || p.w.columns.is_some() {
         let m = p.w.ne[1];
-        let blocks = p.w.bytes()[groups.start / each * block * m..].chunks_exact(block * m);
-        let panel = padded.take::<u8>(ROWS * block);
-        for (block, out) in blocks.zip(out.chunks_exact_mut(each)) {
-            ByColumns { block, m, units: M::Format::UNITS }.side_by_side(s, first, None, panel);
+        let copy = padded.take::<u8>(ROWS * block);
+        for (b, out) in (groups.start / each..).zip(out.chunks_exact_mut(each)) {
+            if panel.is_none() {
+                let block = &p.w.bytes()[b * block * m..][..block * m];
+                ByColumns { block, m, units: M::Format::UNITS }.side_by_side(s, first, None, copy);
+            }
+            let panel = panel.map_or(&*copy, |panel| &panel[b * ROWS * block..][..ROWS * block]);
             M::unpack(s, SideBySide(panel), out);
         }
         return;

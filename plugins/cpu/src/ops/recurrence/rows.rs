@@ -159,8 +159,8 @@ pub fn full(n: usize) -> usize {
     n - n % LANES
 }
 
-/// 16 numbers from `start` on, or, if not `FULL`, the fewer that there are and zeros. Two functions in one: a loop that may
-/// meet both keeps its vectors in memory.
+/// 16 numbers from `start` on, or, if not `FULL`, the fewer that there are and zeros. Two functions in one: a loop with
+/// both keeps its vectors in memory.
 #[inline(always)]
 pub fn vector<S: Simd, const FULL: bool>(s: S, v: &[f32], start: usize) -> S::F {
     match FULL {

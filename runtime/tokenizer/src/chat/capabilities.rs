@@ -9,18 +9,18 @@ const MARK: &str = "llmrt-mark";
 
 /// Which forms a template takes.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Habits {
+pub(super) struct Capabilities {
     /// Whether it writes system messages. If not, they go in front of the next message's text.
-    system: bool,
+    pub system: bool,
     /// Whether it writes a content that is a text. If not, contents are lists of parts.
     texts: bool,
     /// Whether it writes arguments of calls that are objects. If not, they are JSON as text.
     objects: bool,
 }
 
-impl Habits {
+impl Capabilities {
     /// Those of the template that `render` renders, with tools. What it writes in neither form stays as it is.
-    pub fn of(render: impl Fn(Vec<Json>) -> Result<String>) -> Habits {
+    pub fn of(render: impl Fn(Vec<Json>) -> Result<String>) -> Capabilities {
         let writes = |messages: Vec<Json>| render(messages).is_ok_and(|text| text.contains(MARK));
         let prefers = |form: Vec<Json>, other: Vec<Json>| writes(form) || !writes(other);
         let user = |content: Json| json!({ "role": "user", "content": content });
@@ -39,7 +39,7 @@ impl Habits {
                 user(content("?")),
             ]
         };
-        Habits {
+        Capabilities {
             system: prefers(vec![system, user(content("?"))], vec![user(content(MARK))]),
             texts,
             objects: prefers(
