@@ -65,12 +65,16 @@ pub fn conversations() -> Vec<Conversation> {
             "no thinking",
             json!({ "messages": [user("Hello!")], "chat_template_kwargs": { "enable_thinking": false } }),
         ),
-        (
-            "thinking",
-            json!({ "messages": [user("Hello!")], "chat_template_kwargs": { "enable_thinking": true } }),
-        ),
     ];
-    all.into_iter().map(|(name, body)| Conversation { name, body }).collect()
+    all.into_iter().map(|(name, body)| Conversation { name, body: with_thinking(body) }).collect()
+}
+
+/// With what llama.cpp's server sets if nothing is given, and `llmrt serve` leaves to the template.
+fn with_thinking(mut body: Value) -> Value {
+    if body.get("chat_template_kwargs").is_none() {
+        body["chat_template_kwargs"] = json!({ "enable_thinking": true });
+    }
+    body
 }
 
 /// A message of the assistant that calls functions, each by id, name and arguments.

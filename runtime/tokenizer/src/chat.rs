@@ -59,8 +59,8 @@ pub struct RenderOptions<'a> {
     pub bos: &'a str,
     /// Text of the `eos` token.
     pub eos: &'a str,
-    /// Local time as `YYYY-MM-DDTHH:MM:SS`, for templates that write the date. Without it `strftime_now` is not
-    /// defined, and templates use a date of their own.
+    /// Local time as `YYYY-MM-DDTHH:MM:SS`, for templates that write the date. Without it `strftime_now`, `date_string` and
+    /// `datetime` are not defined, and templates use a date of their own.
     pub now: Option<&'a str>,
     /// Further variables: `tools`, `documents`, `enable_thinking`.
     pub extra: Map<String, Json>,
@@ -87,6 +87,12 @@ const RECURSION: usize = 250;
 
 /// The longest prompt a template may write, in bytes: four million tokens of English.
 const MAX_PROMPT: usize = 16 << 20;
+
+/// Small chats find out what a template takes, about so many.
+const SMALL_CHATS: u64 = 10;
+
+/// The longest prompt of them, in bytes.
+const MAX_SMALL_CHAT: usize = 1 << 20;
 
 /// What a template has written so far.
 struct Output<'a> {
@@ -169,7 +175,7 @@ impl ChatTemplate {
     /// The text of the prompt for messages that have more than role and content: tool calls, parts, names.
     pub fn render_json(&self, messages: Vec<Json>, options: &RenderOptions) -> Result<String> {
         let inputs = self.inputs(messages, options);
-        self.render_within(inputs, options, MAX_PROMPT, &|| false)
+        render_within(&self.environment, inputs, options, MAX_PROMPT, &|| false)
     }
 
     /// The prompt for `messages`, for a model with this tokenizer: a control token in a message is text, not a token.
@@ -194,8 +200,9 @@ impl ChatTemplate {
     ) -> Result<Prompt> {
         let inputs = self.inputs(messages, options);
         let max_bytes = tokenizer.max_bytes(limits.max_tokens).min(MAX_PROMPT);
-        let render =
-            |inputs: Inputs, max_bytes| self.render_within(inputs, options, max_bytes, limits.is_cancelled);
+        let render = |inputs: Inputs, max_bytes| {
+            render_within(&self.environment, inputs, options, max_bytes, limits.is_cancelled)
+        };
         let text = render(inputs.clone(), max_bytes)?;
         // A mark has up to four bytes for a character of one.
         let literal = literal::positions(tokenizer.specials(), &inputs, &text, |i| render(i, 4 * max_bytes))?;
@@ -220,49 +227,52 @@ impl ChatTemplate {
             });
             let tools = json!([{ "type": "function", "function": function }]);
             let extra = Map::from_iter([("tools".to_string(), tools)]);
+            let mut environment = self.environment.clone();
+            environment.set_fuel(environment.fuel().map(|fuel| fuel / SMALL_CHATS));
             Capabilities::of(|messages| {
                 let inputs = Inputs { messages, extra: extra.clone() };
                 let options = RenderOptions { now: Some("2026-01-01T00:00:00"), ..RenderOptions::default() };
-                self.render_within(inputs, &options, MAX_PROMPT, &|| false)
+                render_within(&environment, inputs, &options, MAX_SMALL_CHAT, &|| false)
             })
         })
-    }
-
-    fn render_within(
-        &self,
-        inputs: Inputs,
-        options: &RenderOptions,
-        max_bytes: usize,
-        is_cancelled: &dyn Fn() -> bool,
-    ) -> Result<String> {
-        if inputs.messages.is_empty() {
-            return Err(Error::NoMessages);
-        }
-        let mut variables: Vec<(String, Value)> = vec![
-            ("messages".into(), Value::from(Serde(inputs.messages))),
-            ("add_generation_prompt".into(), options.add_generation_prompt.into()),
-            ("bos_token".into(), options.bos.into()),
-            ("eos_token".into(), options.eos.into()),
-        ];
-        variables.extend(inputs.extra.into_iter().map(|(name, value)| (name, Value::from(Serde(value)))));
-        if let Some(now) = options.now {
-            variables.push(("strftime_now".into(), clock::strftime_at(now)?));
-        }
-        let mut output = Output { text: Vec::new(), max_bytes, is_cancelled, failure: None };
-        let render = || {
-            let template = self.environment.get_template("chat")?;
-            template.render_captured_to(Value::from_pairs(variables), &mut output).map(drop)
-        };
-        let result = caught(render);
-        match output.failure {
-            Some(failure) => Err(failure),
-            None => result.map(|()| String::from_utf8_lossy(&output.text).into_owned()),
-        }
     }
 
     /// The template as the file has it.
     pub fn source(&self) -> &str {
         &self.source
+    }
+}
+
+/// The prompt of a template, within its limits.
+fn render_within(
+    environment: &Environment,
+    inputs: Inputs,
+    options: &RenderOptions,
+    max_bytes: usize,
+    is_cancelled: &dyn Fn() -> bool,
+) -> Result<String> {
+    if inputs.messages.is_empty() {
+        return Err(Error::NoMessages);
+    }
+    let mut variables: Vec<(String, Value)> = vec![
+        ("messages".into(), Value::from(Serde(inputs.messages))),
+        ("add_generation_prompt".into(), options.add_generation_prompt.into()),
+        ("bos_token".into(), options.bos.into()),
+        ("eos_token".into(), options.eos.into()),
+    ];
+    if let Some(now) = options.now {
+        variables.extend(clock::variables(now)?);
+    }
+    variables.extend(inputs.extra.into_iter().map(|(name, value)| (name, Value::from(Serde(value)))));
+    let mut output = Output { text: Vec::new(), max_bytes, is_cancelled, failure: None };
+    let render = || {
+        let template = environment.get_template("chat")?;
+        template.render_captured_to(Value::from_pairs(variables), &mut output).map(drop)
+    };
+    let result = caught(render);
+    match output.failure {
+        Some(failure) => Err(failure),
+        None => result.map(|()| String::from_utf8_lossy(&output.text).into_owned()),
     }
 }
 

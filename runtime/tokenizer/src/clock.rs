@@ -1,13 +1,19 @@
-//! The `strftime_now` of chat templates, for a time that the caller gives: this crate reads no clock.
+//! What chat templates get of the time, which the caller gives: this crate reads no clock.
 
 use minijinja::{Error as TemplateError, ErrorKind, Value};
 
 use crate::error::{Error, Result};
 
-/// The function `strftime_now(format)` at `now`, written `YYYY-MM-DDTHH:MM:SS`.
-pub(crate) fn strftime_at(now: &str) -> Result<Value> {
+/// The function `strftime_now(format)` at `now`, written `YYYY-MM-DDTHH:MM:SS`, and the dates that llama.cpp defines: `date_string`
+/// (Llama 3) and `datetime` (Firefunction).
+pub(crate) fn variables(now: &str) -> Result<[(String, Value); 3]> {
     let time = Time::parse(now).ok_or_else(|| Error::BadTime { found: now.to_string() })?;
-    Ok(Value::from_function(move |format: String| time.format(&format)))
+    let date = |format: &str| Value::from(time.format(format).unwrap_or_default());
+    Ok([
+        ("date_string".into(), date("%d %b %Y")),
+        ("datetime".into(), date("%b %d %Y")),
+        ("strftime_now".into(), Value::from_function(move |format: String| time.format(&format))),
+    ])
 }
 
 #[derive(Clone, Copy)]

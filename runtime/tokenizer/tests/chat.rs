@@ -237,3 +237,57 @@ fn a_time_of_another_shape_is_refused() {
 fn a_chat_without_messages_is_refused() {
     assert_eq!(render("x", &[], &answering()), Err(Error::NoMessages));
 }
+
+fn check_messages(source: &str, messages: Value, expected: &str) {
+    let messages = messages.as_array().expect("a list").clone();
+    let found = ChatTemplate::new(source).expect("a template").render_json(messages, &answering());
+    assert_eq!(found, Ok(expected.to_string()));
+}
+
+#[test]
+fn a_system_message_without_a_role_goes_in_front_of_the_first_message() {
+    let source = "{% for m in messages %}{% if m.role == 'system' %}{{ raise_exception('no system') }}{% endif %}\
+                  [{{ m.content }}]{% endfor %}";
+    let chat = json!([{ "role": "system", "content": "Be brief." }, { "role": "user", "content": "Hi" }]);
+    check_messages(source, chat, "[Be brief.\nHi]");
+    assert!(!ChatTemplate::new(source).expect("a template").has_system_role());
+    assert!(ChatTemplate::new(LLAMA3).expect("a template").has_system_role());
+}
+
+#[test]
+fn contents_are_parts_and_arguments_texts_where_a_template_takes_no_others() {
+    let source =
+        "{% for m in messages %}{% for part in m.content %}[{{ part.text }}]{% endfor %}{% endfor %}";
+    check_messages(source, json!([{ "role": "user", "content": "Hi" }]), "[Hi]");
+    let source = "{% for m in messages %}{{ m.content }}{% for call in m.tool_calls %}\
+                  {{ call.function.arguments + '.' }}{% endfor %}{% endfor %}";
+    let call = json!({ "type": "function", "function": { "name": "f", "arguments": { "a": 1 } } });
+    let chat = json!([
+        { "role": "user", "content": "Hi" }, { "role": "assistant", "content": "", "tool_calls": [call] }
+    ]);
+    check_messages(source, chat, "Hi{\"a\":1}.");
+}
+
+/// As gpt-oss's template does.
+#[test]
+fn reasoning_gets_the_name_that_a_template_reads() {
+    let source = "{% for m in messages %}{% if 'thinking' in m %}({{ m.thinking }}){% endif %}{{ m.content }}\
+                  {% endfor %}";
+    let chat = |content: &str| {
+        let call = json!({ "type": "function", "function": { "name": "f", "arguments": {} } });
+        json!([
+            { "role": "assistant", "content": content, "reasoning_content": "hm", "tool_calls": [call] }
+        ])
+    };
+    check_messages(source, chat(""), "(hm)");
+    check_messages(source, chat("yes"), "yes");
+    check_messages("{{ messages[0].reasoning_content }}", chat(""), "hm");
+}
+
+#[test]
+fn dates_are_defined_as_llama_cpp_defines_them() {
+    let options = RenderOptions { now: Some("2026-02-08T10:00:00"), ..answering() };
+    check("{{ date_string }}, {{ datetime }}", &ANY_CHAT, &options, "08 Feb 2026, Feb 08 2026");
+    let given = Map::from_iter([("date_string".to_string(), json!("yesterday"))]);
+    check("{{ date_string }}", &ANY_CHAT, &RenderOptions { extra: given, ..options }, "yesterday");
+}

@@ -16,6 +16,8 @@ pub(super) struct Capabilities {
     texts: bool,
     /// Whether it writes arguments of calls that are objects. If not, they are JSON as text.
     objects: bool,
+    /// Whether it writes `thinking` rather than `reasoning_content` (gpt-oss).
+    thinking: bool,
 }
 
 impl Capabilities {
@@ -27,13 +29,22 @@ impl Capabilities {
         let texts = prefers(vec![user(json!(MARK))], vec![user(parts(MARK))]);
         let content = |text: &str| if texts { json!(text) } else { parts(text) };
         let system = json!({ "role": "system", "content": content(MARK) });
+        let call = |arguments: Json| {
+            let function = json!({ "name": "f", "arguments": arguments });
+            let call = json!({ "id": "call00001", "type": "function", "function": function });
+            json!({ "role": "assistant", "content": content(""), "tool_calls": [call] })
+        };
+        let thought = |name: &str| {
+            let mut call = call(json!({ "a": 1 }));
+            call[name] = MARK.into();
+            let result =
+                json!({ "role": "tool", "tool_call_id": "call00001", "name": "f", "content": content("!") });
+            writes(vec![user(content("?")), call, result])
+        };
         let with_call = |arguments: Json| {
-            let call = json!({
-                "id": "call00001", "type": "function", "function": { "name": "f", "arguments": arguments },
-            });
             vec![
                 user(content("?")),
-                json!({ "role": "assistant", "content": content(""), "tool_calls": [call] }),
+                call(arguments),
                 json!({ "role": "tool", "tool_call_id": "call00001", "name": "f", "content": content("!") }),
                 json!({ "role": "assistant", "content": content(".") }),
                 user(content("?")),
@@ -42,6 +53,7 @@ impl Capabilities {
         Capabilities {
             system: prefers(vec![system, user(content("?"))], vec![user(content(MARK))]),
             texts,
+            thinking: thought("thinking") && !thought("reasoning_content"),
             objects: prefers(
                 with_call(json!({ "a": MARK })),
                 with_call(json!({ "a": MARK }).to_string().into()),
@@ -55,6 +67,9 @@ impl Capabilities {
             messages = without_system(messages);
         }
         for message in &mut messages {
+            if self.thinking {
+                rename_reasoning(message);
+            }
             if let (false, Some(content)) = (self.texts, message.get_mut("content"))
                 && let Some(text) = content.as_str()
             {
@@ -70,6 +85,17 @@ impl Capabilities {
             }
         }
         messages
+    }
+}
+
+/// `reasoning_content` as `thinking`. A message that calls functions has that or a content, not both.
+fn rename_reasoning(message: &mut Json) {
+    let has_text = message["content"].as_str().is_some_and(|text| !text.is_empty());
+    let Some(fields) = message.as_object_mut() else { return };
+    if !(has_text && fields.contains_key("tool_calls") || fields.contains_key("thinking"))
+        && let Some(reasoning) = fields.remove("reasoning_content")
+    {
+        fields.insert("thinking".into(), reasoning);
     }
 }
 
