@@ -34,18 +34,18 @@ impl Capabilities {
             let call = json!({ "id": "call00001", "type": "function", "function": function });
             json!({ "role": "assistant", "content": content(""), "tool_calls": [call] })
         };
+        let result =
+            || json!({ "role": "tool", "tool_call_id": "call00001", "name": "f", "content": content("!") });
         let thought = |name: &str| {
             let mut call = call(json!({ "a": 1 }));
             call[name] = MARK.into();
-            let result =
-                json!({ "role": "tool", "tool_call_id": "call00001", "name": "f", "content": content("!") });
-            writes(vec![user(content("?")), call, result])
+            writes(vec![user(content("?")), call, result()])
         };
         let with_call = |arguments: Json| {
             vec![
                 user(content("?")),
                 call(arguments),
-                json!({ "role": "tool", "tool_call_id": "call00001", "name": "f", "content": content("!") }),
+                result(),
                 json!({ "role": "assistant", "content": content(".") }),
                 user(content("?")),
             ]
