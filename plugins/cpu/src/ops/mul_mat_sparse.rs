@@ -53,11 +53,14 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     for mut y in out.take_tiles([unit, x.ne[1], 1, 1], 0) {
         let picked = Picked { scores, pick: Pick::of(a) };
         picked.rows_of(&y, &mut rows);
-        match is_worth_gathering(rows.len(), y.dims()[0].len()) {
+        let is_gathered = is_worth_gathering(rows.len(), y.dims()[0].len());
+        match is_gathered {
             true => gathered(w.isa, &product, &rows, &mut y, w.scratch),
             false => product::compute(w.isa, &product, &mut y, w.scratch),
         }
-        picked.clear_others(&mut y);
+        if !is_gathered || columns.len() > 1 {
+            picked.clear_others(&mut y);
+        }
     }
     w.scratch.columns = columns;
     (w.scratch.x, w.scratch.packed) = (own, own_packed);
@@ -83,9 +86,14 @@ impl Picked<'_> {
         match columns.len() {
             1 => {
                 let scores = &self.scores.row([columns.start, 0, 0])[in_y.clone()];
-                rows.extend(
-                    in_y.zip(scores).filter(|(_, score)| self.pick.passes(**score)).map(|(row, _)| row),
-                );
+                // Without a branch for each: which rows pass follows no pattern.
+                rows.resize(in_y.len(), 0);
+                let mut n = 0;
+                for (row, score) in in_y.zip(scores) {
+                    rows[n] = row;
+                    n += usize::from(self.pick.passes(*score));
+                }
+                rows.truncate(n);
             }
             _ => {
                 rows.extend(in_y.filter(|&row| {
@@ -107,9 +115,10 @@ impl Picked<'_> {
     }
 }
 
-/// Computes these rows of a tile; what is in the others may be anything.
+/// Computes these rows of a tile; the others become zeros.
 fn gathered(isa: Isa, p: &product::Product<'_>, rows: &[usize], y: &mut Tile<'_>, scratch: &mut Scratch) {
     let n_columns = p.columns.len();
+    p.columns.iter().for_each(|column| y.row([column.y, 0, 0]).fill(0.0));
     let [mut bytes, mut sums] = std::mem::take(&mut scratch.gathered);
     for (i, some) in rows.chunks(GATHERED).enumerate() {
         let next = rows.get((i + 1) * GATHERED..).unwrap_or(&[]);

@@ -1,6 +1,6 @@
 //! IQ4_NL: d F16, 32 × 4 bits, table[q] · d. IQ4_XS: d F16, 8 scales of 6 bits, 256 × 4 bits, table[q] · (scale - 32) · d.
 
-use super::{Format, Group, Rows, nibbles};
+use super::{Format, Group, Places, Rows, nibbles};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -15,16 +15,26 @@ impl Format for Iq4Nl {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 4)];
+    const PLACES: Places = Places::Nibbles { start: 2, pair: 16 };
     type Group = Group<1, 0, 8>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let out = &mut out[0];
         let q = nibbles(s, rows.words(s, 2));
-        for (q, to) in q.into_iter().zip(&mut out.q) {
-            s.store_b(s.lut(&LEVELS, q), to);
+        for (q, to) in q.into_iter().zip(&mut out[0].q) {
+            s.store_b(Self::integers(s, q), to);
         }
-        s.store(rows.f16(s, 0), &mut out.d[0]);
+        Self::scales(s, rows, out);
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        s.store(rows.f16(s, 0), &mut out[0].d[0]);
+    }
+
+    #[inline(always)]
+    fn integers<S: Simd>(s: S, stored: S::I) -> S::I {
+        s.lut(&LEVELS, stored)
     }
 }
 
@@ -36,21 +46,34 @@ impl Format for Iq4Xs {
     const OFFSET: i32 = 128;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 34)];
+    const PLACES: Places = Places::Nibbles { start: 8, pair: 16 };
     type Group = Group<1, 0, 8>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        Self::scales(s, rows, out);
+        for (g, out) in out.iter_mut().enumerate() {
+            let q = nibbles(s, rows.words(s, 8 + 16 * g));
+            for (q, to) in q.into_iter().zip(&mut out.q) {
+                s.store_b(Self::integers(s, q), to);
+            }
+        }
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         let head = rows.words(s, 0); // d, the upper two bits of the scales; the lower four bits
         let d = s.halves(head[0]);
         for (g, out) in out.iter_mut().enumerate() {
             let low = s.and(s.shr(head[1], 4 * g as u32), s.splat_i(15));
             let high = s.and(s.shr(head[0], 16 + 2 * g as u32), s.splat_i(3));
             let scale = s.sub_i(s.or(low, s.shl(high, 4)), s.splat_i(32));
-            let q = nibbles(s, rows.words(s, 8 + 16 * g));
-            for (q, to) in q.into_iter().zip(&mut out.q) {
-                s.store_b(s.lut(&LEVELS, q), to);
-            }
             s.store(s.mul(d, s.float(scale)), &mut out.d[0]);
         }
+    }
+
+    #[inline(always)]
+    fn integers<S: Simd>(s: S, stored: S::I) -> S::I {
+        s.lut(&LEVELS, stored)
     }
 }

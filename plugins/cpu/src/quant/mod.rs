@@ -4,6 +4,7 @@
 pub mod activations;
 pub mod decode;
 pub mod panel;
+mod places;
 pub mod plain;
 
 mod code_book;
@@ -29,6 +30,7 @@ pub use activations::XGroup;
 pub use iq4::{Iq4Nl, Iq4Xs};
 pub use mxfp4::Mxfp4;
 pub use panel::{Group, Multiply, Panel, ROWS};
+pub use places::Places;
 pub use q2_k::Q2K;
 pub use q3_k::Q3K;
 pub use q4::{Q4_0, Q4_1};
@@ -37,7 +39,7 @@ pub use q5::{Q5_0, Q5_1};
 pub use q5_k::Q5K;
 pub use q6_k::Q6K;
 pub use q8_0::Q8_0;
-pub use rows::{ByColumns, RowByRow, Rows, SideBySide};
+pub use rows::{ByColumns, RowByRow, Rows, RowsOf, SideBySide};
 pub use words::{WordGroup, XWords};
 
 use crate::simd::Simd;
@@ -63,8 +65,23 @@ pub trait Format: 'static {
     /// How its groups look: scales per group or half, with minima or not.
     type Group: Panel;
 
+    /// Where a block has its elements.
+    const PLACES: Places = Places::Scattered;
+
     /// Unpacks one block of each of 16 rows into `GROUPS` groups.
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]);
+
+    /// The scales and minima alone.
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        Self::unpack(s, rows, out);
+    }
+
+    /// Four elements of each row as they are stored, in bytes of their own, as the integers of a group.
+    #[inline(always)]
+    fn integers<S: Simd>(_: S, stored: S::I) -> S::I {
+        stored
+    }
 }
 
 /// Bytes of units: (bytes of one, how many).

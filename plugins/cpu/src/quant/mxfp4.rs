@@ -1,7 +1,7 @@
 //! MXFP4: a power of two (E8M0), 32 × E2M1. The numbers of E2M1 are halves, so q is twice the number, and d half the power.
 //! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
 
-use super::{Format, Group, Rows, nibbles};
+use super::{Format, Group, Places, Rows, nibbles};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -16,19 +16,29 @@ impl Format for Mxfp4 {
     const OFFSET: i32 = 12;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(1, 1), (4, 4)];
+    const PLACES: Places = Places::Nibbles { start: 1, pair: 16 };
     type Group = Group<1, 0, 5, false>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let out = &mut out[0];
         let q = nibbles(s, rows.words(s, 1));
-        for (q, to) in q.into_iter().zip(&mut out.q) {
-            s.store_b(s.lut(&LEVELS, q), to);
+        for (q, to) in q.into_iter().zip(&mut out[0].q) {
+            s.store_b(Self::integers(s, q), to);
         }
+        Self::scales(s, rows, out);
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         // In two factors, since the smallest powers are no normal numbers.
         let e = rows.byte(s, 0);
         let (a, b) = (s.shr(e, 1), s.sub_i(e, s.shr(e, 1)));
         let power = |e| s.from_bits(s.shl(s.add_i(e, s.splat_i(127 - 64)), 23));
-        s.store(s.mul(power(a), power(b)), &mut out.d[0]);
+        s.store(s.mul(power(a), power(b)), &mut out[0].d[0]);
+    }
+
+    #[inline(always)]
+    fn integers<S: Simd>(s: S, stored: S::I) -> S::I {
+        s.lut(&LEVELS, stored)
     }
 }

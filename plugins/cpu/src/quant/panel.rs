@@ -82,6 +82,10 @@ pub trait Panel: Multiply<X = XGroup> + Send + Sync + 'static {
     fn minimum(&self, h: usize, r: usize) -> f32;
     /// The scales of half `h` (or all, if there is one scale) of a group of each panel, and what [`Panel::START`] makes of them.
     fn scales<S: Simd, const P: usize>(s: S, w: [&Self; P], h: usize) -> [[S::F; 2]; P];
+    /// What integer sums of half `h` begin with, as the activations are.
+    fn start<S: Simd>(s: S, x: &XGroup, h: usize) -> S::I;
+    /// acc + the products of a quad of each row with four activations.
+    fn add_quad<S: Simd>(s: S, acc: S::I, q: S::I, x: S::I) -> S::I;
     /// sums[p][c][r] + the products with these scales: `dots` are those of integers, plus [`Panel::START`].
     fn add_scaled<S: Simd, const P: usize, const C: usize>(
         s: S,
@@ -153,6 +157,20 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Panel
             scales[p] = [d, s.mul(d, s.splat(-SHIFT))];
         }
         scales
+    }
+
+    #[inline(always)]
+    fn start<S: Simd>(s: S, x: &XGroup, h: usize) -> S::I {
+        let is_centred = M > 0 || BITS == 8 && S::CENTRE == 128;
+        s.splat_i(if is_centred { Self::START } else { x.sums[h] })
+    }
+
+    #[inline(always)]
+    fn add_quad<S: Simd>(s: S, acc: S::I, q: S::I, x: S::I) -> S::I {
+        match BITS {
+            8 => s.dot4_full(acc, q, x),
+            _ => s.end(s.dot4(s.begin(acc), q, x), acc),
+        }
     }
 
     #[inline(always)]
@@ -236,14 +254,11 @@ impl<const H: usize, const M: usize, const BITS: u32, const SHIFTED: bool> Group
         h: usize,
     ) -> [[S::I; C]; P] {
         let (n_runs, n_steps) = (rolled::<S, C>(8 / H / Self::RUN), rolled::<S, C>(Self::RUN / Self::STEP));
-        let is_centred = M > 0 || BITS == 8 && S::CENTRE == 128;
         let mut dots = [[s.splat_i(Self::START); C]; P];
-        if !is_centred {
-            for c in 0..C {
-                let start = s.splat_i(x[c].sums[h]);
-                for p in 0..P {
-                    dots[p][c] = start;
-                }
+        for c in 0..C {
+            let start = Self::start(s, x[c], h);
+            for p in 0..P {
+                dots[p][c] = start;
             }
         }
         for r in 0..n_runs {

@@ -1,7 +1,7 @@
 //! Q4_0: d F16, 32 × 4 bits, (q - 8) · d. Q4_1: d, m F16, 32 × 4 bits, q · d + m.
 //! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
 
-use super::{Format, Group, Rows, nibbles};
+use super::{Format, Group, Places, Rows, nibbles};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -13,16 +13,21 @@ impl Format for Q4_0 {
     const OFFSET: i32 = 8;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 1), (4, 4)];
+    const PLACES: Places = Places::Nibbles { start: 2, pair: 16 };
     type Group = Group<1, 0, 4>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let out = &mut out[0];
         let q = nibbles(s, rows.words(s, 2));
-        for (q, to) in q.into_iter().zip(&mut out.q) {
+        for (q, to) in q.into_iter().zip(&mut out[0].q) {
             s.store_b(q, to);
         }
-        s.store(rows.f16(s, 0), &mut out.d[0]);
+        Self::scales(s, rows, out);
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        s.store(rows.f16(s, 0), &mut out[0].d[0]);
     }
 }
 
@@ -34,16 +39,21 @@ impl Format for Q4_1 {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 1;
     const UNITS: &[(usize, usize)] = &[(2, 2), (4, 4)];
+    const PLACES: Places = Places::Nibbles { start: 4, pair: 16 };
     type Group = Group<1, 1, 4>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let out = &mut out[0];
         let q = nibbles(s, rows.words(s, 4));
-        for (q, to) in q.into_iter().zip(&mut out.q) {
+        for (q, to) in q.into_iter().zip(&mut out[0].q) {
             s.store_b(q, to);
         }
-        s.store(rows.f16(s, 0), &mut out.d[0]);
-        s.store(rows.f16(s, 2), &mut out.m[0]);
+        Self::scales(s, rows, out);
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        s.store(rows.f16(s, 0), &mut out[0].d[0]);
+        s.store(rows.f16(s, 2), &mut out[0].m[0]);
     }
 }

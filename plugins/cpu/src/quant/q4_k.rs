@@ -1,7 +1,7 @@
 //! Q4_K: d, dmin F16, 8 scales and 8 minima of 6 bits, 256 × 4 bits; q · d · scale - dmin · minimum.
 //! 32 bytes hold two groups: the low bits the even one, the high bits the odd one.
 
-use super::{Format, Group, Rows, byte, words_32};
+use super::{Format, Group, Places, Rows, byte, words_32};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -13,11 +13,12 @@ impl Format for Q4K {
     const OFFSET: i32 = 0;
     const GROUPS: usize = 8;
     const UNITS: &[(usize, usize)] = &[(4, 36)];
+    const PLACES: Places = Places::Nibbles { start: 16, pair: 32 };
     type Group = Group<1, 1, 4>;
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        unpack_scales(s, rows.words(s, 0), out);
+        Self::scales(s, rows, out);
         let mask = s.splat_i(0x0f0f_0f0f);
         for (pair, out) in out.chunks_exact_mut(2).enumerate() {
             let q = words_32(s, rows, 16 + 32 * pair);
@@ -26,6 +27,11 @@ impl Format for Q4K {
                 s.store_b(s.and(s.shr(q[j], 4), mask), &mut out[1].q[j]);
             }
         }
+    }
+
+    #[inline(always)]
+    fn scales<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
+        unpack_scales(s, rows.words(s, 0), out);
     }
 }
 

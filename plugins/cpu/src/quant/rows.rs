@@ -1,7 +1,7 @@
 //! A block of each of 16 rows in either layout: row by row as in the file, or interleaved as `seal` leaves it. Of matrices by
 //! columns 16 rows are put side by side first.
 
-use super::ROWS;
+use super::{Format, Places, ROWS};
 use crate::simd::{Simd, array};
 
 /// What formats read of a block of each of 16 rows. `at` is a byte of the block where a unit begins.
@@ -70,7 +70,8 @@ impl Rows for SideBySide<'_> {
     }
 }
 
-/// A block of all `m` rows of a matrix by columns: what begins at byte `at` of a row's block begins at byte m · `at`.
+/// A block of all `m` rows of a matrix by columns: what begins at byte `at` of a row's block begins at byte m · `at`. A byte of
+/// two elements is two columns of m / 2 bytes: of 32 rows, bits of rows r and r + 16 are in byte r.
 #[derive(Clone, Copy)]
 pub struct ByColumns<'a> {
     /// The block.
@@ -79,9 +80,28 @@ pub struct ByColumns<'a> {
     pub m: usize,
     /// Sizes of the units of a row's block, and how many have each.
     pub units: &'a [(usize, usize)],
+    /// Where its elements are.
+    pub places: Places,
 }
 
-impl ByColumns<'_> {
+impl<'a> ByColumns<'a> {
+    /// Those of a format.
+    #[inline(always)]
+    pub fn of<F: Format>(block: &'a [u8], m: usize) -> ByColumns<'a> {
+        ByColumns { block, m, units: F::UNITS, places: F::PLACES }
+    }
+
+    /// The column of an element in 16 bytes each: for 16 rows, or for 32 where two elements are in a byte.
+    #[inline(always)]
+    pub fn column(&self, i: usize) -> &'a [[u8; ROWS]] {
+        let (byte, is_high) = self.places.of(i);
+        let (start, n) = match self.places {
+            Places::Nibbles { .. } => (byte * self.m + usize::from(is_high) * self.m / 2, self.m / 2),
+            _ => (byte * self.m, self.m),
+        };
+        self.block[start..start + n].as_chunks().0
+    }
+
     /// Puts the 16 rows from `first` on side by side. Bytes that are not `needed` become zeros: one for each byte of a row's
     /// block, 0 if it is not; of a unit of 2 bytes the first counts.
     #[inline(always)]
@@ -95,7 +115,10 @@ impl ByColumns<'_> {
                     Some(to) if size == 4 => {
                         let column =
                             |i: usize| if is_needed(at + i) { self.bytes(at + i, first) } else { &[0; ROWS] };
-                        s.store_b(s.zip4(array(column)), to);
+                        match self.places.is_pair(at) {
+                            true => s.store_b(self.pairs(s, at, first), to),
+                            false => s.store_b(s.zip4(array(column)), to),
+                        }
                     }
                     _ if is_needed(at) => {
                         to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size])
@@ -107,9 +130,52 @@ impl ByColumns<'_> {
         }
     }
 
+    /// Four bytes of two elements, of each of 16 rows.
+    #[inline(always)]
+    fn pairs<S: Simd>(&self, s: S, at: usize, first: usize) -> S::I {
+        let start = first / (2 * ROWS) * ROWS;
+        let column = |from: usize| -> &[u8; ROWS] {
+            self.block[from + start..].first_chunk().unwrap_or(&[0; ROWS]) // 32 rows, as `first` is of them
+        };
+        let low = s.zip4(array(|i| column((at + i) * self.m)));
+        let high = s.zip4(array(|i| column((at + i) * self.m + self.m / 2)));
+        let mask = s.splat_i(0x0f0f_0f0f);
+        match first / ROWS % 2 {
+            0 => s.or(s.and(low, mask), s.shl(s.and(high, mask), 4)),
+            _ => s.or(s.and(s.shr(low, 4), mask), s.and(high, s.splat_i(0xf0f0_f0f0_u32 as i32))),
+        }
+    }
+
     #[inline(always)]
     fn bytes(&self, at: usize, first: usize) -> &[u8; ROWS] {
         let found = self.block[at * self.m + first..].first_chunk();
         found.unwrap_or(&[0; ROWS]) // the matrix has 16 rows from `first` on
+    }
+}
+
+/// The 16 rows from `first` on of a block by columns, of which no byte of two elements is read.
+#[derive(Clone, Copy)]
+pub struct RowsOf<'a> {
+    /// The block.
+    pub columns: ByColumns<'a>,
+    /// The first row.
+    pub first: usize,
+}
+
+impl Rows for RowsOf<'_> {
+    #[inline(always)]
+    fn words<S: Simd>(self, s: S, at: usize) -> [S::I; 4] {
+        array(|j| s.zip4(array(|i| self.columns.bytes(at + 4 * j + i, self.first))))
+    }
+
+    #[inline(always)]
+    fn f16<S: Simd>(self, s: S, at: usize) -> S::F {
+        let found = self.columns.block[at * self.columns.m + 2 * self.first..].first_chunk();
+        s.load_f16(found.unwrap_or(&[0; 2 * ROWS])) // the matrix has 16 rows from `first` on
+    }
+
+    #[inline(always)]
+    fn byte<S: Simd>(self, s: S, at: usize) -> S::I {
+        s.and(s.load_i8(self.columns.bytes(at, self.first)), s.splat_i(0xff))
     }
 }

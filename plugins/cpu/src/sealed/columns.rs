@@ -1,15 +1,17 @@
 //! The layout that `seal` makes of matrices whose inputs are mostly zeros: what is multiplied with zeros alone is not read.
 //!
 //! A block is a row of units: F16 scales and floats are one each, all else is bytes. Unit u of row 0 is followed by unit u of
-//! row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. Nothing is lost, and no
-//! byte is added.
+//! row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. A byte of two elements of a
+//! row becomes bytes of two rows: first those of the elements in the low bits, m / 2 of them, then of those in the high bits;
+//! of 32 rows, byte r is of rows r and r + 16. Nothing is lost, and no byte is added.
 
 use super::units;
-use crate::quant::{self, ROWS, uses};
+use crate::ops::product::FEW_BY_ELEMENTS;
+use crate::quant::{self, Format, Places, ROWS, uses, with_format};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
 /// Number of the layout.
-pub const COLUMNS: u32 = 2;
+pub const COLUMNS: u32 = 3;
 
 /// Rows that are put side by side at a time: a line of the result.
 const LINE: usize = 64;
@@ -34,6 +36,7 @@ pub struct Columns {
     n_rows: usize,
     /// Of each byte of a block, the elements that it is a part of; empty for floats.
     pub uses: &'static [uses::Elements],
+    places: Places,
 }
 
 impl Columns {
@@ -41,12 +44,19 @@ impl Columns {
     pub fn of(t: &TensorView<'_>) -> Option<Columns> {
         let (dtype, ne) = (t.dtype()?, t.ne());
         let block_bytes = units(dtype)?.iter().map(|(size, n)| size * n).sum();
-        let is_matrix = ne[2..] == [1, 1] && ne[1] > 0 && ne[1].is_multiple_of(ROWS) && t.is_contiguous();
+        let places = with_format!(dtype, F => F::PLACES, else Places::Scattered);
+        let n_rows = if matches!(places, Places::Nibbles { .. }) { 2 * ROWS } else { ROWS };
+        let is_matrix = ne[2..] == [1, 1] && ne[1] > 0 && ne[1].is_multiple_of(n_rows) && t.is_contiguous();
         let is_whole = ne[0] > 0 && ne[0].is_multiple_of(dtype.block_elems());
         let row_bytes = ne[0] / dtype.block_elems() * dtype.block_bytes();
         let fits = is_matrix && is_whole && row_bytes.is_multiple_of(block_bytes);
         let uses = if quant::is_supported(dtype) { uses::of(dtype) } else { &[] };
-        fits.then_some(Columns { dtype, block_bytes, row_bytes, n_rows: ne[1], uses })
+        fits.then_some(Columns { dtype, block_bytes, row_bytes, n_rows: ne[1], uses, places })
+    }
+
+    /// Columns of activations that are multiplied element by element: without the zeros of each.
+    pub fn n_few(&self) -> usize {
+        if self.places == Places::Scattered { 1 } else { FEW_BY_ELEMENTS }
     }
 
     /// Bytes of the matrix.
@@ -59,10 +69,16 @@ impl Columns {
         let rows = bytes.to_vec();
         for first in (0..self.n_rows).step_by(LINE) {
             let n = LINE.min(self.n_rows - first);
-            self.each_unit(|at, size| {
-                let to = &mut bytes[at * self.n_rows + first * size..][..n * size];
-                for (to, row) in to.chunks_exact_mut(size).zip(rows.chunks_exact(self.row_bytes).skip(first))
-                {
+            let rows = || rows.chunks_exact(self.row_bytes).skip(first).take(n);
+            self.each_unit(|at, size, is_pair| {
+                let column = &mut bytes[at * self.n_rows..][..size * self.n_rows];
+                if is_pair {
+                    let (low, high) = column.split_at_mut(self.n_rows / 2);
+                    let of_rows = first / 2..(first + n) / 2;
+                    return split(rows().map(|row| row[at]), &mut low[of_rows.clone()], &mut high[of_rows]);
+                }
+                let to = &mut column[first * size..][..n * size];
+                for (to, row) in to.chunks_exact_mut(size).zip(rows()) {
                     to.copy_from_slice(&row[at..at + size]);
                 }
             });
@@ -72,25 +88,51 @@ impl Columns {
     /// Bytes `off..` of the matrix as they were before [`Columns::seal`].
     pub fn read(&self, sealed: &[u8], off: usize, out: &mut [u8]) {
         let mut units = Vec::with_capacity(self.row_bytes);
-        self.each_unit(|at, size| units.extend((0..size).map(|i| (at, size, i))));
+        self.each_unit(|at, size, is_pair| units.extend((0..size).map(|i| (at, size, i, is_pair))));
         for (out, place) in out.iter_mut().zip(off..) {
-            let (row, (at, size, i)) = (place / self.row_bytes, units[place % self.row_bytes]);
-            *out = sealed[at * self.n_rows + row * size + i];
+            let (row, (at, size, i, is_pair)) = (place / self.row_bytes, units[place % self.row_bytes]);
+            let column = &sealed[at * self.n_rows..][..size * self.n_rows];
+            *out = if is_pair { pair(column, row) } else { column[row * size + i] };
         }
     }
 
-    /// Calls `unit` with the first byte and the bytes of each unit of a row.
-    fn each_unit(&self, mut unit: impl FnMut(usize, usize)) {
+    /// Calls `unit` with the first byte and the bytes of each unit of a row, and whether it is a byte of two elements.
+    fn each_unit(&self, mut unit: impl FnMut(usize, usize, bool)) {
         let is_float = self.uses.is_empty();
         let mut at = 0;
         while at < self.row_bytes {
             for &(size, count) in units(self.dtype).unwrap_or_default() {
                 let end = at + size * count;
                 let size = if size == 2 || is_float { size } else { 1 };
-                (at..end).step_by(size).for_each(|at| unit(at, size));
+                (at..end)
+                    .step_by(size)
+                    .for_each(|at| unit(at, size, self.places.is_pair(at % self.block_bytes)));
                 at = end;
             }
         }
+    }
+}
+
+/// Bytes of two elements each, of whole 32 rows, to where their low bits and their high bits are.
+fn split(mut bytes: impl Iterator<Item = u8>, low: &mut [u8], high: &mut [u8]) {
+    let halves = low.chunks_exact_mut(ROWS).zip(high.chunks_exact_mut(ROWS));
+    for (low, high) in halves {
+        let mut next = || -> [u8; ROWS] { std::array::from_fn(|_| bytes.next().unwrap_or(0)) };
+        let (a, b) = (next(), next());
+        for r in 0..ROWS {
+            low[r] = a[r] & 15 | b[r] << 4;
+            high[r] = a[r] >> 4 | b[r] & 0xf0;
+        }
+    }
+}
+
+/// A row's byte of two elements, of their columns.
+fn pair(column: &[u8], row: usize) -> u8 {
+    let r = row / (2 * ROWS) * ROWS + row % ROWS;
+    let (low, high) = (column[r], column[column.len() / 2 + r]);
+    match row / ROWS % 2 {
+        0 => low & 15 | high << 4,
+        _ => low >> 4 | high & 0xf0,
     }
 }
 

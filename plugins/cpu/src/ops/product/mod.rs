@@ -42,6 +42,9 @@ pub struct Product<'a> {
 /// Columns up to which quantised panels are multiplied as memory brings them, one at a time.
 pub const MAX_FEW_COLUMNS: usize = 8;
 
+/// Columns up to which matrices by columns are multiplied element by element, without the zeros of each column.
+pub const FEW_BY_ELEMENTS: usize = 4;
+
 /// Rows of all matrices, cut into pieces that threads take one after the other.
 pub struct Pieces {
     n_rows: usize,
@@ -64,10 +67,10 @@ impl Pieces {
     /// rows as threads leave.
     pub fn of(w: &Tensor, n_threads: usize, n_columns: usize) -> Pieces {
         let (n_rows, n_matrices) = (w.ne[1], w.ne[2] * w.ne[3]);
-        if w.columns.is_none() || n_columns > 1 {
+        if w.columns.is_none_or(|columns| n_columns > columns.n_few()) {
             return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
         }
-        let rows = n_rows.div_ceil(2 * n_threads).next_multiple_of(4 * ROWS);
+        let rows = n_rows.div_ceil(n_threads).next_multiple_of(4 * ROWS);
         Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
     }
 

@@ -1,5 +1,6 @@
-//! Products of matrices by columns with one column of activations that are mostly zeros: bytes for zeros alone are not
-//! read. They count as zeros, whose products are added as all others are, so bits are those of the whole product.
+//! Products of matrices by columns with one column of activations that are mostly zeros, of formats whose elements are in
+//! several bytes: bytes for zeros alone are not read. They count as zeros, whose products are added as all others are, so bits
+//! are those of the whole product.
 
 use crate::ops::output::Tile;
 use crate::ops::product::Product;
@@ -41,7 +42,7 @@ pub fn one_column<S: Simd, F: Format>(
             next.prefetch(after, m, rows.clone());
             continue;
         }
-        let columns = ByColumns { block, m, units: F::UNITS };
+        let columns = ByColumns::of::<F>(block, m);
         for (i, sums) in sums.iter_mut().enumerate() {
             let first = rows.start + i * ROWS;
             if i % 4 == 0 {
@@ -104,14 +105,20 @@ impl Needed {
     }
 }
 
+/// The highest bit of each of eight bytes.
+const HIGHEST: u64 = 0x8080_8080_8080_8080;
+
 /// A bit for each element that is not zero; all of a group that is not finite.
-fn non_zeros(x: &XGroup) -> u32 {
+pub fn non_zeros(x: &XGroup) -> u32 {
     if x.d.is_nan() {
         return u32::MAX;
     }
     let mut bits = 0;
-    for (i, q) in x.q.as_flattened().iter().enumerate() {
-        bits |= u32::from(*q != 0) << i;
+    for (i, q) in x.q.as_flattened().as_chunks::<8>().0.iter().enumerate() {
+        let q = u64::from_le_bytes(*q);
+        // The highest bit of each byte that is not zero, then these eight next to each other.
+        let highest = ((q & !HIGHEST) + !HIGHEST | q) & HIGHEST;
+        bits |= ((highest >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * i)) as u32;
     }
     bits
 }

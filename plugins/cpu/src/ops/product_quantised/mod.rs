@@ -2,6 +2,7 @@
 
 mod ahead;
 mod by_columns;
+mod by_elements;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod by_tiles;
 mod columns;
@@ -12,7 +13,7 @@ mod tests;
 
 use super::output::Tile;
 use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
-use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, ROWS, RowByRow, SideBySide, XGroup};
+use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Places, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::Scratch;
 #[cfg(any(test, target_arch = "x86_64"))]
 use crate::simd::tiles::Tiles;
@@ -63,8 +64,13 @@ const BY_WORDS: usize = 24;
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let [mut rows, ..] = y.dims();
-    if let (Some(columns), [_]) = (&p.w.columns, p.columns) {
-        return by_columns::one_column::<S, F>(s, p, y, &rows, columns.uses, scratch);
+    if let Some(columns) = &p.w.columns
+        && p.columns.len() <= columns.n_few()
+    {
+        return match F::PLACES {
+            Places::Scattered => by_columns::one_column::<S, F>(s, p, y, &rows, columns.uses, scratch),
+            _ => by_elements::few_columns::<S, F>(s, p, y, &rows, scratch),
+        };
     }
     rows.start = match p.columns.len() {
         0 => rows.start,
