@@ -27,9 +27,26 @@ impl Places {
         }
     }
 
-    /// Whether a byte of the block is two elements.
+    /// Whether a byte of the block is an element, or two.
     #[inline(always)]
-    pub fn is_pair(self, byte: usize) -> bool {
-        matches!(self, Places::Nibbles { start, .. } if byte >= start)
+    pub fn is_elements(self, byte: usize) -> bool {
+        match self {
+            Places::Scattered => false,
+            Places::Bytes(start) | Places::Nibbles { start, .. } => byte >= start,
+        }
+    }
+
+    /// Elements in a byte that has some.
+    #[inline(always)]
+    pub fn in_byte(self) -> usize {
+        if matches!(self, Places::Nibbles { .. }) { 2 } else { 1 }
+    }
+
+    /// Where the column of element `i` begins, of `m` rows of a matrix by columns: elements of two rows share a byte where
+    /// two of a row did.
+    #[inline(always)]
+    pub fn column(self, i: usize, m: usize) -> usize {
+        let (byte, is_high) = self.of(i);
+        byte * m + usize::from(is_high) * (m / 2)
     }
 }

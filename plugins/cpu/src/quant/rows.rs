@@ -2,7 +2,7 @@
 //! columns 16 rows are put side by side first.
 
 use super::{Format, Places, ROWS};
-use crate::simd::{Simd, array};
+use crate::simd::{STRIP, Simd, array};
 
 /// What formats read of a block of each of 16 rows. `at` is a byte of the block where a unit begins.
 pub trait Rows: Copy {
@@ -70,8 +70,8 @@ impl Rows for SideBySide<'_> {
     }
 }
 
-/// A block of all `m` rows of a matrix by columns: what begins at byte `at` of a row's block begins at byte m · `at`. A byte of
-/// two elements is two columns of m / 2 bytes: of 32 rows, bits of rows r and r + 16 are in byte r.
+/// A block of all `m` rows of a matrix by columns: what begins at byte `at` of a row's block begins at byte m · `at`. Of bytes
+/// of elements, rows are in strips: see `sealed/columns.rs`.
 #[derive(Clone, Copy)]
 pub struct ByColumns<'a> {
     /// The block.
@@ -91,17 +91,6 @@ impl<'a> ByColumns<'a> {
         ByColumns { block, m, units: F::UNITS, places: F::PLACES }
     }
 
-    /// The column of an element in 16 bytes each: for 16 rows, or for 32 where two elements are in a byte.
-    #[inline(always)]
-    pub fn column(&self, i: usize) -> &'a [[u8; ROWS]] {
-        let (byte, is_high) = self.places.of(i);
-        let (start, n) = match self.places {
-            Places::Nibbles { .. } => (byte * self.m + usize::from(is_high) * self.m / 2, self.m / 2),
-            _ => (byte * self.m, self.m),
-        };
-        self.block[start..start + n].as_chunks().0
-    }
-
     /// Puts the 16 rows from `first` on side by side. Bytes that are not `needed` become zeros: one for each byte of a row's
     /// block, 0 if it is not; of a unit of 2 bytes the first counts.
     #[inline(always)]
@@ -112,13 +101,13 @@ impl<'a> ByColumns<'a> {
             for _ in 0..n {
                 let to = &mut out[ROWS * at..][..ROWS * size];
                 match to.first_chunk_mut() {
+                    Some(to) if size == 4 && self.places.is_elements(at) => {
+                        s.store_b(self.elements(s, at, first), to)
+                    }
                     Some(to) if size == 4 => {
                         let column =
                             |i: usize| if is_needed(at + i) { self.bytes(at + i, first) } else { &[0; ROWS] };
-                        match self.places.is_pair(at) {
-                            true => s.store_b(self.pairs(s, at, first), to),
-                            false => s.store_b(s.zip4(array(column)), to),
-                        }
+                        s.store_b(s.zip4(array(column)), to);
                     }
                     _ if is_needed(at) => {
                         to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size])
@@ -130,20 +119,29 @@ impl<'a> ByColumns<'a> {
         }
     }
 
-    /// Four bytes of two elements, of each of 16 rows.
+    /// Four bytes of elements, of each of 16 rows.
     #[inline(always)]
-    fn pairs<S: Simd>(&self, s: S, at: usize, first: usize) -> S::I {
-        let start = first / (2 * ROWS) * ROWS;
-        let column = |from: usize| -> &[u8; ROWS] {
-            self.block[from + start..].first_chunk().unwrap_or(&[0; ROWS]) // 32 rows, as `first` is of them
+    fn elements<S: Simd>(&self, s: S, at: usize, first: usize) -> S::I {
+        let (strip, k) = (first / STRIP, first % STRIP / ROWS);
+        let zip = |offset: usize| {
+            let column = |i: usize| self.strip((at + i) * self.m + offset + strip / self.places.in_byte() * STRIP);
+            s.zip_strip(array(column), k)
         };
-        let low = s.zip4(array(|i| column((at + i) * self.m)));
-        let high = s.zip4(array(|i| column((at + i) * self.m + self.m / 2)));
-        let mask = s.splat_i(0x0f0f_0f0f);
-        match first / ROWS % 2 {
+        if self.places.in_byte() == 1 {
+            return zip(0);
+        }
+        let (low, high, mask) = (zip(0), zip(self.m / 2), s.splat_i(0x0f0f_0f0f));
+        match strip % 2 {
             0 => s.or(s.and(low, mask), s.shl(s.and(high, mask), 4)),
             _ => s.or(s.and(s.shr(low, 4), mask), s.and(high, s.splat_i(0xf0f0_f0f0_u32 as i32))),
         }
+    }
+
+    /// A strip of a column, which begins at this byte of the block.
+    #[inline(always)]
+    pub fn strip(&self, at: usize) -> &'a [u8; STRIP] {
+        let found = self.block.get(at..).and_then(|bytes| bytes.first_chunk());
+        found.unwrap_or(&[0; STRIP]) // the matrix has whole strips
     }
 
     #[inline(always)]
@@ -153,7 +151,7 @@ impl<'a> ByColumns<'a> {
     }
 }
 
-/// The 16 rows from `first` on of a block by columns, of which no byte of two elements is read.
+/// The 16 rows from `first` on of a block by columns, of which no byte of elements is read.
 #[derive(Clone, Copy)]
 pub struct RowsOf<'a> {
     /// The block.

@@ -1,20 +1,24 @@
 //! The layout that `seal` makes of matrices whose inputs are mostly zeros: what is multiplied with zeros alone is not read.
 //!
 //! A block is a row of units: F16 scales and floats are one each, all else is bytes. Unit u of row 0 is followed by unit u of
-//! row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. A byte of two elements of a
-//! row becomes bytes of two rows: first those of the elements in the low bits, m / 2 of them, then of those in the high bits;
-//! of 32 rows, byte r is of rows r and r + 16. Nothing is lost, and no byte is added.
+//! row 1, and so on: of a matrix of m rows, what begins at byte a of the rows begins at byte m · a. Nothing is
+//! lost, and no byte is added.
+//!
+//! Of bytes that are an element ([`Places`]), 64 rows at a time are a strip, in the order of [`in_strip`]. Where a byte is two
+//! elements of a row, it becomes one of two rows: m / 2 bytes of the elements in the low bits, then those of the elements in the
+//! high bits, each with one strip in its low bits and the next in its high bits.
 
 use super::units;
 use crate::ops::product::FEW_BY_ELEMENTS;
 use crate::quant::{self, Format, Places, ROWS, uses, with_format};
+use crate::simd::{STRIP, in_strip};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
 /// Number of the layout.
 pub const COLUMNS: u32 = 3;
 
-/// Rows that are put side by side at a time: a line of the result.
-const LINE: usize = 64;
+/// Rows that are put side by side at a time: two strips.
+const TURN: usize = 2 * STRIP;
 
 /// What `seal` reports.
 pub fn layout(nbytes: u64) -> Layout {
@@ -45,7 +49,7 @@ impl Columns {
         let (dtype, ne) = (t.dtype()?, t.ne());
         let block_bytes = units(dtype)?.iter().map(|(size, n)| size * n).sum();
         let places = with_format!(dtype, F => F::PLACES, else Places::Scattered);
-        let n_rows = if matches!(places, Places::Nibbles { .. }) { 2 * ROWS } else { ROWS };
+        let n_rows = if places == Places::Scattered { ROWS } else { STRIP * places.in_byte() };
         let is_matrix = ne[2..] == [1, 1] && ne[1] > 0 && ne[1].is_multiple_of(n_rows) && t.is_contiguous();
         let is_whole = ne[0] > 0 && ne[0].is_multiple_of(dtype.block_elems());
         let row_bytes = ne[0] / dtype.block_elems() * dtype.block_bytes();
@@ -67,15 +71,15 @@ impl Columns {
     /// Puts the units of all rows side by side.
     pub fn seal(&self, bytes: &mut [u8]) {
         let rows = bytes.to_vec();
-        for first in (0..self.n_rows).step_by(LINE) {
-            let n = LINE.min(self.n_rows - first);
+        for first in (0..self.n_rows).step_by(TURN) {
+            let n = TURN.min(self.n_rows - first);
             let rows = || rows.chunks_exact(self.row_bytes).skip(first).take(n);
-            self.each_unit(|at, size, is_pair| {
+            self.each_unit(|at, size, is_elements| {
                 let column = &mut bytes[at * self.n_rows..][..size * self.n_rows];
-                if is_pair {
-                    let (low, high) = column.split_at_mut(self.n_rows / 2);
-                    let of_rows = first / 2..(first + n) / 2;
-                    return split(rows().map(|row| row[at]), &mut low[of_rows.clone()], &mut high[of_rows]);
+                if is_elements {
+                    let mut of_rows = [0; TURN];
+                    of_rows.iter_mut().zip(rows()).for_each(|(to, row)| *to = row[at]);
+                    return self.strips(&of_rows[..n], first, column);
                 }
                 let to = &mut column[first * size..][..n * size];
                 for (to, row) in to.chunks_exact_mut(size).zip(rows()) {
@@ -85,18 +89,50 @@ impl Columns {
         }
     }
 
-    /// Bytes `off..` of the matrix as they were before [`Columns::seal`].
-    pub fn read(&self, sealed: &[u8], off: usize, out: &mut [u8]) {
-        let mut units = Vec::with_capacity(self.row_bytes);
-        self.each_unit(|at, size, is_pair| units.extend((0..size).map(|i| (at, size, i, is_pair))));
-        for (out, place) in out.iter_mut().zip(off..) {
-            let (row, (at, size, i, is_pair)) = (place / self.row_bytes, units[place % self.row_bytes]);
-            let column = &sealed[at * self.n_rows..][..size * self.n_rows];
-            *out = if is_pair { pair(column, row) } else { column[row * size + i] };
+    /// Puts a byte of elements of each of some rows where they are in its column.
+    fn strips(&self, of_rows: &[u8], first: usize, column: &mut [u8]) {
+        let (strips, _) = of_rows.as_chunks::<STRIP>();
+        if self.places.in_byte() == 1 {
+            let column = &mut column[first..];
+            for (strip, to) in strips.iter().zip(column.chunks_exact_mut(STRIP)) {
+                to.iter_mut().enumerate().for_each(|(i, to)| *to = strip[in_strip(i)]);
+            }
+        } else if let [a, b] = strips {
+            let (low, high) = column.split_at_mut(self.n_rows / 2);
+            for i in 0..STRIP {
+                let (a, b) = (a[in_strip(i)], b[in_strip(i)]);
+                low[first / 2 + i] = a & 15 | b << 4;
+                high[first / 2 + i] = a >> 4 | b & 0xf0;
+            }
         }
     }
 
-    /// Calls `unit` with the first byte and the bytes of each unit of a row, and whether it is a byte of two elements.
+    /// A row's byte of elements, of their column.
+    fn of_strip(&self, column: &[u8], row: usize) -> u8 {
+        let (strip, i) = (row / STRIP, in_strip(row % STRIP));
+        if self.places.in_byte() == 1 {
+            return column[strip * STRIP + i];
+        }
+        let at = strip / 2 * STRIP + i;
+        let (low, high) = (column[at], column[self.n_rows / 2 + at]);
+        match strip % 2 {
+            0 => low & 15 | high << 4,
+            _ => low >> 4 | high & 0xf0,
+        }
+    }
+
+    /// Bytes `off..` of the matrix as they were before [`Columns::seal`].
+    pub fn read(&self, sealed: &[u8], off: usize, out: &mut [u8]) {
+        let mut units = Vec::with_capacity(self.row_bytes);
+        self.each_unit(|at, size, is_elements| units.extend((0..size).map(|i| (at, size, i, is_elements))));
+        for (out, place) in out.iter_mut().zip(off..) {
+            let (row, (at, size, i, is_elements)) = (place / self.row_bytes, units[place % self.row_bytes]);
+            let column = &sealed[at * self.n_rows..][..size * self.n_rows];
+            *out = if is_elements { self.of_strip(column, row) } else { column[row * size + i] };
+        }
+    }
+
+    /// Calls `unit` with the first byte and the bytes of each unit of a row, and whether it is a byte of elements.
     fn each_unit(&self, mut unit: impl FnMut(usize, usize, bool)) {
         let is_float = self.uses.is_empty();
         let mut at = 0;
@@ -106,33 +142,10 @@ impl Columns {
                 let size = if size == 2 || is_float { size } else { 1 };
                 (at..end)
                     .step_by(size)
-                    .for_each(|at| unit(at, size, self.places.is_pair(at % self.block_bytes)));
+                    .for_each(|at| unit(at, size, self.places.is_elements(at % self.block_bytes)));
                 at = end;
             }
         }
-    }
-}
-
-/// Bytes of two elements each, of whole 32 rows, to where their low bits and their high bits are.
-fn split(mut bytes: impl Iterator<Item = u8>, low: &mut [u8], high: &mut [u8]) {
-    let halves = low.chunks_exact_mut(ROWS).zip(high.chunks_exact_mut(ROWS));
-    for (low, high) in halves {
-        let mut next = || -> [u8; ROWS] { std::array::from_fn(|_| bytes.next().unwrap_or(0)) };
-        let (a, b) = (next(), next());
-        for r in 0..ROWS {
-            low[r] = a[r] & 15 | b[r] << 4;
-            high[r] = a[r] >> 4 | b[r] & 0xf0;
-        }
-    }
-}
-
-/// A row's byte of two elements, of their columns.
-fn pair(column: &[u8], row: usize) -> u8 {
-    let r = row / (2 * ROWS) * ROWS + row % ROWS;
-    let (low, high) = (column[r], column[column.len() / 2 + r]);
-    match row / ROWS % 2 {
-        0 => low & 15 | high << 4,
-        _ => low >> 4 | high & 0xf0,
     }
 }
 
@@ -143,7 +156,8 @@ mod tests {
     fn columns(dtype: DType, n_rows: usize, n_blocks: usize) -> Columns {
         let block_bytes = units(dtype).unwrap().iter().map(|(size, n)| size * n).sum();
         let uses = if quant::is_supported(dtype) { uses::of(dtype) } else { &[] };
-        Columns { dtype, block_bytes, row_bytes: n_blocks * block_bytes, n_rows, uses }
+        let places = with_format!(dtype, F => F::PLACES, else Places::Scattered);
+        Columns { dtype, block_bytes, row_bytes: n_blocks * block_bytes, n_rows, uses, places }
     }
 
     #[test]
@@ -152,8 +166,11 @@ mod tests {
             if units(dtype).is_none() {
                 continue;
             }
-            for (n_rows, n_blocks) in [(16, 1), (80, 3), (160, 2)] {
+            for (n_rows, n_blocks) in [(16, 1), (80, 3), (128, 1), (384, 2)] {
                 let columns = columns(dtype, n_rows, n_blocks);
+                if columns.places != Places::Scattered && n_rows % TURN != 0 {
+                    continue;
+                }
                 let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i * i / 7 + i) as u8).collect();
                 let mut sealed = bytes.clone();
                 columns.seal(&mut sealed);
@@ -169,13 +186,28 @@ mod tests {
 
     #[test]
     fn a_byte_is_followed_by_those_of_the_next_rows_and_a_scale_stays_whole() {
-        let columns = columns(DType::Q4_0, 16, 2);
+        let columns = columns(DType::Q6_K, 16, 2);
         let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i % 251) as u8).collect();
         let mut sealed = bytes.clone();
         columns.seal(&mut sealed);
         for row in 0..16 {
-            assert_eq!(sealed[2 * row..][..2], bytes[36 * row..][..2]);
-            assert_eq!(sealed[(18 + 2) * 16 + row], bytes[36 * row + 20]);
+            assert_eq!(sealed[208 * 16 + 2 * row..][..2], bytes[420 * row + 208..][..2]);
+            assert_eq!(sealed[(210 + 20) * 16 + row], bytes[420 * row + 230]);
+        }
+    }
+
+    #[test]
+    fn a_byte_of_two_elements_becomes_one_of_two_rows() {
+        let columns = columns(DType::Q4_0, 128, 2);
+        let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i % 251) as u8).collect();
+        let mut sealed = bytes.clone();
+        columns.seal(&mut sealed);
+        let of_row = |row: usize| bytes[36 * row + 20];
+        for row in 0..64 {
+            let column = &sealed[(18 + 2) * 128..][..128];
+            let i = in_strip(row);
+            assert_eq!([column[i] & 15, column[i] >> 4], [of_row(row) & 15, of_row(64 + row) & 15]);
+            assert_eq!([column[64 + i] & 15, column[64 + i] >> 4], [of_row(row) >> 4, of_row(64 + row) >> 4]);
         }
     }
 }

@@ -145,6 +145,18 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
                 _mm256_set_m128i(_mm_unpackhi_epi16(ab_high, cd_high), _mm_unpacklo_epi16(ab_high, cd_high)),
             ]
         };
+        fn zip_strip(columns: [&[u8; 64]; 4], k: usize) -> I = {
+            let half = |h: usize| {
+                let column = |i: usize| _mm256_loadu_si256(columns[i][32 * h..].as_ptr().cast());
+                let (a, b, c, d) = (column(0), column(1), column(2), column(3));
+                let (ab, cd) = match k {
+                    0 | 1 => (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d)),
+                    _ => (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d)),
+                };
+                if k % 2 == 0 { _mm256_unpacklo_epi16(ab, cd) } else { _mm256_unpackhi_epi16(ab, cd) }
+            };
+            [half(0), half(1)]
+        };
         fn halves(v: I) -> F = [halves(v[0]), halves(v[1])];
         fn load_f16(v: &[u8; 32]) -> F = widen(_mm256_loadu_si256(v.as_ptr().cast()));
         fn store_f16(v: F, to: &mut [u8; 32]) = {

@@ -109,6 +109,15 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
             let bytes = _mm_setr_epi8(0, 4, 8, 12, 1, 5, 9, 13, 2, 6, 10, 14, 3, 7, 11, 15);
             _mm512_shuffle_epi8(_mm512_permutexvar_epi32(words, all), _mm512_broadcast_i32x4(bytes))
         };
+        fn zip_strip(columns: [&[u8; 64]; 4], k: usize) -> __m512i = {
+            let column = |i: usize| _mm512_loadu_si512(columns[i].as_ptr().cast());
+            let (a, b, c, d) = (column(0), column(1), column(2), column(3));
+            let (ab, cd) = match k {
+                0 | 1 => (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d)),
+                _ => (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d)),
+            };
+            if k % 2 == 0 { _mm512_unpacklo_epi16(ab, cd) } else { _mm512_unpackhi_epi16(ab, cd) }
+        };
         fn halves(v: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
         fn load_f16(v: &[u8; 32]) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(v.as_ptr().cast()));
         fn store_f16(v: __m512, to: &mut [u8; 32]) = _mm256_storeu_si256(

@@ -67,6 +67,16 @@ fn power_of_two<S: Simd>(s: S, n: S::I) -> S::F {
     s.from_bits(s.shl(s.add_i(n, s.splat_i(127)), 23))
 }
 
+/// Rows of a strip.
+pub const STRIP: usize = 64;
+
+/// Which byte of a column of a strip is that of a row, and the other way round: where instructions that zip 16 bytes by 16
+/// leave the rows of a panel in their order.
+#[inline(always)]
+pub const fn in_strip(row: usize) -> usize {
+    row % 16 / 4 * 16 + row / 16 * 4 + row % 4
+}
+
 /// An instruction set; a value of it is the proof that this machine has it.
 ///
 /// `F` is 16 f32, `I` is 16 i32 or 64 bytes. Integer adds and products wrap.
@@ -177,6 +187,18 @@ pub trait Simd: Copy + Send + Sync + 'static {
         for (r, lane) in zipped.chunks_exact_mut(4).enumerate() {
             for i in 0..4 {
                 lane[i] = rows[i][r];
+            }
+        }
+        self.load_b(&zipped)
+    }
+    /// Rows 16 · k to 16 · k + 16 of a strip of 64 rows, of which four columns are given; lane r has the four bytes of row
+    /// 16 · k + r. `k` is below 4.
+    #[inline(always)]
+    fn zip_strip(self, columns: [&[u8; STRIP]; 4], k: usize) -> Self::I {
+        let mut zipped = [0; 64];
+        for (r, lane) in zipped.chunks_exact_mut(4).enumerate() {
+            for i in 0..4 {
+                lane[i] = columns[i][in_strip(16 * k + r)];
             }
         }
         self.load_b(&zipped)

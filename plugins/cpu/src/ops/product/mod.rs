@@ -12,7 +12,7 @@ use super::worker::share;
 use super::{Output, product_floats, product_quantised};
 use crate::quant::{ROWS, XGroup, with_format};
 use crate::scratch::Scratch;
-use crate::simd::{Isa, LANES, Simd};
+use crate::simd::{Isa, LANES, STRIP, Simd};
 use crate::tensor::Tensor;
 use std::ops::Range;
 
@@ -70,7 +70,7 @@ impl Pieces {
         if w.columns.is_none_or(|columns| n_columns > columns.n_few()) {
             return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
         }
-        let rows = n_rows.div_ceil(n_threads).next_multiple_of(4 * ROWS);
+        let rows = n_rows.div_ceil(n_threads).next_multiple_of(2 * STRIP);
         Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
     }
 

@@ -5,13 +5,15 @@
 use super::by_columns::non_zeros;
 use crate::ops::output::Tile;
 use crate::ops::product::{FEW_BY_ELEMENTS as FEW, Product};
-use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, Places, ROWS, RowsOf, XGroup};
+use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, ROWS, RowsOf, XGroup};
 use crate::scratch::Scratch;
-use crate::simd::{LANES, Simd, array, prefetch};
+use crate::simd::{LANES, STRIP, Simd, array, prefetch};
 use std::ops::Range;
 
 /// Sums of a panel.
 type Sums = [f32; LANES];
+/// Panels of a strip.
+const PANELS: usize = STRIP / ROWS;
 
 /// Rows of a matrix by columns times at most [`FEW`] columns, block by block.
 #[inline(always)]
@@ -48,8 +50,8 @@ pub fn few_columns<S: Simd, F: Format>(
         let active = &active[b % 2];
         for (c, sums) in sums.chunks_exact_mut(n).enumerate() {
             let x = &x[c][b * F::GROUPS..][..F::GROUPS];
-            match F::PLACES {
-                Places::Nibbles { .. } => add_block::<S, F, 2>(s, columns, &active[c], x, rows.start, sums),
+            match F::PLACES.in_byte() {
+                2 => add_block::<S, F, 2>(s, columns, &active[c], x, rows.start, sums),
                 _ => add_block::<S, F, 1>(s, columns, &active[c], x, rows.start, sums),
             }
         }
@@ -60,10 +62,10 @@ pub fn few_columns<S: Simd, F: Format>(
     }
 }
 
-/// Adds the products of a block of the rows from `first` on with a column's groups to their sums: `P` panels at a time, as many
-/// as share bytes.
+/// Adds the products of a block of the rows from `first` on with a column's groups to their sums: a strip at a time, or the two
+/// that share bytes.
 #[inline(always)]
-fn add_block<S: Simd, F: Format, const P: usize>(
+fn add_block<S: Simd, F: Format, const STRIPS: usize>(
     s: S,
     columns: ByColumns<'_>,
     active: &Active,
@@ -75,56 +77,58 @@ fn add_block<S: Simd, F: Format, const P: usize>(
     if quads.is_empty() {
         return;
     }
-    let mask = s.splat_i(0x0f0f_0f0f);
-    let mut groups = [[F::Group::ZERO; MAX_GROUPS]; P];
-    for (i, sums) in sums.as_chunks_mut::<P>().0.iter_mut().enumerate() {
-        let mut all = [[s.zero()]; P];
-        for p in 0..P {
-            all[p] = [s.load(&sums[p])];
-            let rows = RowsOf { columns, first: first + (i * P + p) * ROWS };
-            F::scales(s, rows, &mut groups[p][..F::GROUPS]);
-        }
-        let mut left = quads.iter().peekable();
-        while let Some(quad) = left.next() {
+    let mut groups = [F::Group::ZERO; MAX_GROUPS];
+    let groups = &mut groups[..F::GROUPS];
+    for (i, sums) in sums.as_chunks_mut::<PANELS>().0.chunks_exact_mut(STRIPS).enumerate() {
+        let mut dots = [[[s.splat_i(0); PANELS]; STRIPS]; MAX_GROUPS];
+        let mut begun = 0u32;
+        for quad in quads {
             let g = usize::from(quad.group) % F::GROUPS;
-            let x = &x[g];
-            let mut dots = add_quad::<S, F, P>(s, columns, quad, i, mask, [F::Group::start(s, x, 0); P]);
-            while let Some(more) = left.next_if(|next| next.group == quad.group) {
-                dots = add_quad::<S, F, P>(s, columns, more, i, mask, dots);
+            if begun >> g & 1 == 0 {
+                dots[g] = [[F::Group::start(s, &x[g], 0); PANELS]; STRIPS];
+                begun |= 1 << g;
             }
-            let panels = array(|p| &groups[p][g]);
-            let scales = F::Group::scales(s, panels, 0);
-            all = F::Group::add_scaled(s, scales, [x], array(|p| [dots[p]]), all);
-            all = F::Group::add_minima(s, panels, [x], all);
+            dots[g] = add_quad::<S, F, STRIPS>(s, columns, quad, i * STRIP, dots[g]);
         }
-        for p in 0..P {
-            s.store(all[p][0], &mut sums[p]);
+        for strip in 0..STRIPS {
+            for panel in 0..PANELS {
+                let row = first + (i * STRIPS + strip) * STRIP + panel * ROWS;
+                F::scales(s, RowsOf { columns, first: row }, groups);
+                let mut all = [[s.load(&sums[strip][panel])]];
+                for g in 0..F::GROUPS {
+                    if begun >> g & 1 != 0 {
+                        let scales = F::Group::scales(s, [&groups[g]], 0);
+                        all = F::Group::add_scaled(s, scales, [&x[g]], [[dots[g][strip][panel]]], all);
+                        all = F::Group::add_minima(s, [&groups[g]], [&x[g]], all);
+                    }
+                }
+                s.store(all[0][0], &mut sums[strip][panel]);
+            }
         }
     }
 }
 
-/// dots + the products of four elements of the `i`th panels.
+/// dots + the products of four elements, of the strips that begin `at` bytes after where the columns do.
 #[inline(always)]
-fn add_quad<S: Simd, F: Format, const P: usize>(
+fn add_quad<S: Simd, F: Format, const STRIPS: usize>(
     s: S,
     columns: ByColumns<'_>,
     quad: &Quad,
-    i: usize,
-    mask: S::I,
-    mut dots: [S::I; P],
-) -> [S::I; P] {
-    let x = s.splat_i(i32::from_le_bytes(quad.x));
-    let column = |e: usize| -> &[u8; ROWS] {
-        let bytes = columns.block.get(quad.at[e] as usize + i * ROWS..).and_then(|bytes| bytes.first_chunk());
-        bytes.unwrap_or(&[0; ROWS]) // elements have all rows
-    };
-    let stored = s.zip4([column(0), column(1), column(2), column(3)]);
-    for p in 0..P {
-        let stored = match P {
-            1 => stored,
-            _ => s.and(s.shr(stored, 4 * p as u32), mask),
-        };
-        dots[p] = F::Group::add_quad(s, dots[p], F::integers(s, stored), x);
+    at: usize,
+    mut dots: [[S::I; PANELS]; STRIPS],
+) -> [[S::I; PANELS]; STRIPS] {
+    let (x, mask) = (s.splat_i(i32::from_le_bytes(quad.x)), s.splat_i(0x0f0f_0f0f));
+    let of_quad = array(|e| columns.strip(quad.at[e] as usize + at));
+    for panel in 0..PANELS {
+        let bytes = s.zip_strip(of_quad, panel);
+        for strip in 0..STRIPS {
+            let stored = match (STRIPS, strip) {
+                (1, _) => bytes,
+                (_, 0) => s.and(bytes, mask),
+                _ => s.and(s.shr(bytes, 4), mask),
+            };
+            dots[strip][panel] = F::Group::add_quad(s, dots[strip][panel], F::integers(s, stored), x);
+        }
     }
     dots
 }
@@ -171,13 +175,8 @@ impl Active {
                     quad.at[i] = quad.at[i.saturating_sub(1)];
                     if left != 0 {
                         let element = left.trailing_zeros() as usize;
-                        let (byte, is_high) = F::PLACES.of(g * GROUP + element);
-                        quad.at[i] = match F::PLACES {
-                            Places::Nibbles { .. } => {
-                                byte * m + usize::from(is_high) * (m / 2) + rows.start / 2
-                            }
-                            _ => byte * m + rows.start,
-                        } as u32;
+                        let column = F::PLACES.column(g * GROUP + element, *m);
+                        quad.at[i] = (column + rows.start / F::PLACES.in_byte()) as u32;
                         quad.x[i] = q[element];
                         left &= left - 1;
                     }
@@ -201,7 +200,7 @@ impl Active {
         let head = F::PLACES.of(0).0;
         let size = if F::UNITS[0].0 == 2 { 2 } else { 1 };
         (0..head).step_by(size).for_each(|byte| lines(byte * m + rows.start * size, rows.len() * size));
-        let n = if matches!(F::PLACES, Places::Nibbles { .. }) { rows.len() / 2 } else { rows.len() };
+        let n = rows.len() / F::PLACES.in_byte();
         for quad in &self.quads[..self.n] {
             let n_elements = quad.x.iter().filter(|x| **x != 0).count();
             quad.at[..n_elements].iter().for_each(|at| lines(*at as usize, n));
