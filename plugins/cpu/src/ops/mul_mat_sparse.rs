@@ -142,7 +142,7 @@ fn gather(w: &Tensor, rows: &[usize], next: &[usize], room: &mut Arena) -> Tenso
     let bytes = room.take::<u8>(n * n_rows);
     bytes[n * rows.len()..].fill(0);
     for (i, (row, to)) in rows.iter().zip(bytes.chunks_exact_mut(n)).enumerate() {
-        if let Some(row) = rows.get(i + 2).or_else(|| next.get(i + 2 - rows.len())) {
+        if let Some(row) = rows.get(i + 6).or_else(|| next.get(i + 6 - rows.len())) {
             let at = w.row_bytes([*row, 0, 0]).as_ptr();
             (0..n).step_by(64).for_each(|line| prefetch(at.wrapping_add(line)));
         }

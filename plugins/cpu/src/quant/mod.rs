@@ -21,7 +21,6 @@ mod q8_0;
 pub mod rows;
 #[cfg(test)]
 mod tests;
-pub mod uses;
 mod words;
 
 pub mod encode;

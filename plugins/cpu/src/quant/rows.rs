@@ -91,28 +91,18 @@ impl<'a> ByColumns<'a> {
         ByColumns { block, m, units: F::UNITS, places: F::PLACES }
     }
 
-    /// Puts the 16 rows from `first` on side by side. Bytes that are not `needed` become zeros: one for each byte of a row's
-    /// block, 0 if it is not; of a unit of 2 bytes the first counts.
+    /// Puts the 16 rows from `first` on side by side.
     #[inline(always)]
-    pub fn side_by_side<S: Simd>(self, s: S, first: usize, needed: Option<&[u8]>, out: &mut [u8]) {
-        let is_needed = |at: usize| needed.is_none_or(|needed| needed[at] != 0);
+    pub fn side_by_side<S: Simd>(self, s: S, first: usize, out: &mut [u8]) {
+        let rows = RowsOf { columns: self, first };
         let mut at = 0;
         for &(size, n) in self.units {
             for _ in 0..n {
                 let to = &mut out[ROWS * at..][..ROWS * size];
                 match to.first_chunk_mut() {
-                    Some(to) if size == 4 && self.places.is_elements(at) => {
-                        s.store_b(self.elements(s, at, first), to)
-                    }
-                    Some(to) if size == 4 => {
-                        let column =
-                            |i: usize| if is_needed(at + i) { self.bytes(at + i, first) } else { &[0; ROWS] };
-                        s.store_b(s.zip4(array(column)), to);
-                    }
-                    _ if is_needed(at) => {
-                        to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size])
-                    }
-                    _ => to.fill(0),
+                    Some(to) if self.places.is_elements(at) => s.store_b(self.elements(s, at, first), to),
+                    Some(to) => s.store_b(rows.four(s, at), to),
+                    None => to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size]),
                 }
                 at += size;
             }
@@ -123,14 +113,14 @@ impl<'a> ByColumns<'a> {
     #[inline(always)]
     fn elements<S: Simd>(&self, s: S, at: usize, first: usize) -> S::I {
         let (strip, k) = (first / STRIP, first % STRIP / ROWS);
-        let zip = |offset: usize| {
-            let column = |i: usize| self.strip((at + i) * self.m + offset + strip / self.places.in_byte() * STRIP);
-            s.zip_strip(array(column), k)
-        };
+        let offset = strip / self.places.in_byte() * STRIP;
+        let low = s.zip_strip(array(|i| self.strip((at + i) * self.m + offset)), k);
         if self.places.in_byte() == 1 {
-            return zip(0);
+            return low;
         }
-        let (low, high, mask) = (zip(0), zip(self.m / 2), s.splat_i(0x0f0f_0f0f));
+        let offset = offset + self.m / 2;
+        let high = s.zip_strip(array(|i| self.strip((at + i) * self.m + offset)), k);
+        let mask = s.splat_i(0x0f0f_0f0f);
         match strip % 2 {
             0 => s.or(s.and(low, mask), s.shl(s.and(high, mask), 4)),
             _ => s.or(s.and(s.shr(low, 4), mask), s.and(high, s.splat_i(0xf0f0_f0f0_u32 as i32))),
@@ -160,10 +150,19 @@ pub struct RowsOf<'a> {
     pub first: usize,
 }
 
+impl RowsOf<'_> {
+    /// Four bytes of each row.
+    #[inline(always)]
+    fn four<S: Simd>(self, s: S, at: usize) -> S::I {
+        s.zip4(array(|i| self.columns.bytes(at + i, self.first)))
+    }
+}
+
 impl Rows for RowsOf<'_> {
     #[inline(always)]
     fn words<S: Simd>(self, s: S, at: usize) -> [S::I; 4] {
-        array(|j| s.zip4(array(|i| self.columns.bytes(at + 4 * j + i, self.first))))
+        // Without closures: one that is not inlined would lack the instruction set.
+        [self.four(s, at), self.four(s, at + 4), self.four(s, at + 8), self.four(s, at + 12)]
     }
 
     #[inline(always)]

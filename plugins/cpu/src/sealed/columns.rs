@@ -9,8 +9,7 @@
 //! high bits, each with one strip in its low bits and the next in its high bits.
 
 use super::units;
-use crate::ops::product::FEW_BY_ELEMENTS;
-use crate::quant::{self, Format, Places, ROWS, uses, with_format};
+use crate::quant::{self, Format, Places, ROWS, with_format};
 use crate::simd::{STRIP, in_strip};
 use llmrt_plugin::{DType, Layout, TensorView, abi::types as c};
 
@@ -38,29 +37,31 @@ pub struct Columns {
     block_bytes: usize,
     row_bytes: usize,
     n_rows: usize,
-    /// Of each byte of a block, the elements that it is a part of; empty for floats.
-    pub uses: &'static [uses::Elements],
     places: Places,
 }
 
 impl Columns {
-    /// The columns of a matrix without gaps, of whole panels of rows; `None` if it has none.
+    /// The columns of a matrix without gaps, of whole panels or strips of rows; `None` if it has none, or if its elements are in
+    /// several bytes.
     pub fn of(t: &TensorView<'_>) -> Option<Columns> {
-        let (dtype, ne) = (t.dtype()?, t.ne());
-        let block_bytes = units(dtype)?.iter().map(|(size, n)| size * n).sum();
-        let places = with_format!(dtype, F => F::PLACES, else Places::Scattered);
-        let n_rows = if places == Places::Scattered { ROWS } else { STRIP * places.in_byte() };
-        let is_matrix = ne[2..] == [1, 1] && ne[1] > 0 && ne[1].is_multiple_of(n_rows) && t.is_contiguous();
-        let is_whole = ne[0] > 0 && ne[0].is_multiple_of(dtype.block_elems());
-        let row_bytes = ne[0] / dtype.block_elems() * dtype.block_bytes();
-        let fits = is_matrix && is_whole && row_bytes.is_multiple_of(block_bytes);
-        let uses = if quant::is_supported(dtype) { uses::of(dtype) } else { &[] };
-        fits.then_some(Columns { dtype, block_bytes, row_bytes, n_rows: ne[1], uses, places })
+        let [k, m, rest @ ..] = t.ne();
+        let columns = Columns::of_matrix(t.dtype()?, k, m)?;
+        (rest == [1, 1] && t.is_contiguous()).then_some(columns)
     }
 
-    /// Columns of activations that are multiplied element by element: without the zeros of each.
-    pub fn n_few(&self) -> usize {
-        if self.places == Places::Scattered { 1 } else { FEW_BY_ELEMENTS }
+    /// Those of `m` rows of `k` elements.
+    fn of_matrix(dtype: DType, k: usize, m: usize) -> Option<Columns> {
+        let places = with_format!(dtype, F => F::PLACES, else Places::Scattered);
+        let each = match places {
+            Places::Scattered if quant::is_supported(dtype) => return None,
+            Places::Scattered => ROWS,
+            _ => STRIP * places.in_byte(),
+        };
+        let block_bytes = units(dtype)?.iter().map(|(size, n)| size * n).sum();
+        let row_bytes = k / dtype.block_elems() * dtype.block_bytes();
+        let is_whole = k.is_multiple_of(dtype.block_elems()) && row_bytes.is_multiple_of(block_bytes);
+        let fits = is_whole && k > 0 && m > 0 && m.is_multiple_of(each);
+        fits.then_some(Columns { dtype, block_bytes, row_bytes, n_rows: m, places })
     }
 
     /// Bytes of the matrix.
@@ -134,7 +135,7 @@ impl Columns {
 
     /// Calls `unit` with the first byte and the bytes of each unit of a row, and whether it is a byte of elements.
     fn each_unit(&self, mut unit: impl FnMut(usize, usize, bool)) {
-        let is_float = self.uses.is_empty();
+        let is_float = !quant::is_supported(self.dtype);
         let mut at = 0;
         while at < self.row_bytes {
             for &(size, count) in units(self.dtype).unwrap_or_default() {
@@ -153,24 +154,11 @@ impl Columns {
 mod tests {
     use super::*;
 
-    fn columns(dtype: DType, n_rows: usize, n_blocks: usize) -> Columns {
-        let block_bytes = units(dtype).unwrap().iter().map(|(size, n)| size * n).sum();
-        let uses = if quant::is_supported(dtype) { uses::of(dtype) } else { &[] };
-        let places = with_format!(dtype, F => F::PLACES, else Places::Scattered);
-        Columns { dtype, block_bytes, row_bytes: n_blocks * block_bytes, n_rows, uses, places }
-    }
-
     #[test]
     fn every_part_of_sealed_columns_reads_back() {
         for &dtype in DType::ALL {
-            if units(dtype).is_none() {
-                continue;
-            }
-            for (n_rows, n_blocks) in [(16, 1), (80, 3), (128, 1), (384, 2)] {
-                let columns = columns(dtype, n_rows, n_blocks);
-                if columns.places != Places::Scattered && n_rows % TURN != 0 {
-                    continue;
-                }
+            for (k, m) in [(256, 16), (768, 80), (256, 128), (512, 384)] {
+                let Some(columns) = Columns::of_matrix(dtype, k, m) else { continue };
                 let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i * i / 7 + i) as u8).collect();
                 let mut sealed = bytes.clone();
                 columns.seal(&mut sealed);
@@ -185,20 +173,8 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_is_followed_by_those_of_the_next_rows_and_a_scale_stays_whole() {
-        let columns = columns(DType::Q6_K, 16, 2);
-        let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i % 251) as u8).collect();
-        let mut sealed = bytes.clone();
-        columns.seal(&mut sealed);
-        for row in 0..16 {
-            assert_eq!(sealed[208 * 16 + 2 * row..][..2], bytes[420 * row + 208..][..2]);
-            assert_eq!(sealed[(210 + 20) * 16 + row], bytes[420 * row + 230]);
-        }
-    }
-
-    #[test]
     fn a_byte_of_two_elements_becomes_one_of_two_rows() {
-        let columns = columns(DType::Q4_0, 128, 2);
+        let columns = Columns::of_matrix(DType::Q4_0, 64, 128).unwrap();
         let bytes: Vec<u8> = (0..columns.n_bytes()).map(|i| (i % 251) as u8).collect();
         let mut sealed = bytes.clone();
         columns.seal(&mut sealed);

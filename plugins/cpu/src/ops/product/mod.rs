@@ -67,7 +67,7 @@ impl Pieces {
     /// rows as threads leave.
     pub fn of(w: &Tensor, n_threads: usize, n_columns: usize) -> Pieces {
         let (n_rows, n_matrices) = (w.ne[1], w.ne[2] * w.ne[3]);
-        if w.columns.is_none_or(|columns| n_columns > columns.n_few()) {
+        if w.columns.is_none() || n_columns > FEW_BY_ELEMENTS {
             return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
         }
         let rows = n_rows.div_ceil(n_threads).next_multiple_of(2 * STRIP);

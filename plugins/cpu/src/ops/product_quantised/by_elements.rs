@@ -2,7 +2,6 @@
 //! byte each: elements for zeros are not read. Integer sums are exact in any order, and a group of zeros alone adds nothing, so
 //! bits are those of the whole product.
 
-use super::by_columns::non_zeros;
 use crate::ops::output::Tile;
 use crate::ops::product::{FEW_BY_ELEMENTS as FEW, Product};
 use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, ROWS, RowsOf, XGroup};
@@ -12,6 +11,8 @@ use std::ops::Range;
 
 /// Sums of a panel.
 type Sums = [f32; LANES];
+/// Blocks that are prefetched before they are multiplied.
+const AHEAD: usize = 3;
 /// Panels of a strip.
 const PANELS: usize = STRIP / ROWS;
 
@@ -34,20 +35,21 @@ pub fn few_columns<S: Simd, F: Format>(
     });
     let places = InRows { m, rows: rows.clone() };
 
-    // Of even blocks, and of odd ones: those of a block are found while the one before it is multiplied.
-    let mut active = [[Active::NONE; FEW]; 2];
-    for c in 0..n_columns {
-        active[0][c].find::<F>(&x[c][..F::GROUPS], &places);
-    }
+    // Of block b and those after it, found and prefetched while the blocks before are multiplied.
+    let mut active = [[Active::NONE; FEW]; AHEAD + 1];
+    let find = |b: usize, active: &mut [[Active; FEW]; AHEAD + 1]| {
+        for c in 0..n_columns {
+            let groups = x[c].get(b * F::GROUPS..(b + 1) * F::GROUPS).unwrap_or(&[]);
+            let active = &mut active[b % (AHEAD + 1)][c];
+            active.find::<F>(groups, &places);
+            active.prefetch::<F>(p.w.bytes().as_ptr().wrapping_add(b * m * F::BLOCK_BYTES), &places);
+        }
+    };
+    (0..AHEAD).for_each(|b| find(b, &mut active));
     for (b, block) in p.w.bytes().chunks_exact(m * F::BLOCK_BYTES).enumerate() {
         let columns = ByColumns::of::<F>(block, m);
-        let next = &mut active[(b + 1) % 2];
-        for c in 0..n_columns {
-            let following = &x[c][(b + 1) * F::GROUPS..];
-            next[c].find::<F>(&following[..F::GROUPS.min(following.len())], &places);
-            next[c].prefetch::<F>(block.as_ptr().wrapping_add(block.len()), &places);
-        }
-        let active = &active[b % 2];
+        find(b + AHEAD, &mut active);
+        let active = &active[b % (AHEAD + 1)];
         for (c, sums) in sums.chunks_exact_mut(n).enumerate() {
             let x = &x[c][b * F::GROUPS..][..F::GROUPS];
             match F::PLACES.in_byte() {
@@ -206,4 +208,22 @@ impl Active {
             quad.at[..n_elements].iter().for_each(|at| lines(*at as usize, n));
         }
     }
+}
+
+/// The highest bit of each of eight bytes.
+const HIGHEST: u64 = 0x8080_8080_8080_8080;
+
+/// A bit for each element that is not zero; all of a group that is not finite.
+fn non_zeros(x: &XGroup) -> u32 {
+    if x.d.is_nan() {
+        return u32::MAX;
+    }
+    let mut bits = 0;
+    for (i, q) in x.q.as_flattened().as_chunks::<8>().0.iter().enumerate() {
+        let q = u64::from_le_bytes(*q);
+        // The highest bit of each byte that is not zero, then these eight next to each other.
+        let highest = ((q & !HIGHEST) + !HIGHEST | q) & HIGHEST;
+        bits |= ((highest >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * i)) as u32;
+    }
+    bits
 }

@@ -1,7 +1,6 @@
 //! Products of quantised weights: panels of 16 rows, unpacked to 8 bits, times columns of activations in 8 bits.
 
 mod ahead;
-mod by_columns;
 mod by_elements;
 #[cfg(any(test, target_arch = "x86_64"))]
 mod by_tiles;
@@ -12,7 +11,7 @@ mod many;
 mod tests;
 
 use super::output::Tile;
-use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
+use super::product::{AHEAD, FEW_BY_ELEMENTS, MAX_FEW_COLUMNS, Product};
 use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Places, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::Scratch;
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -64,13 +63,8 @@ const BY_WORDS: usize = 24;
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let [mut rows, ..] = y.dims();
-    if let Some(columns) = &p.w.columns
-        && p.columns.len() <= columns.n_few()
-    {
-        return match F::PLACES {
-            Places::Scattered => by_columns::one_column::<S, F>(s, p, y, &rows, columns.uses, scratch),
-            _ => by_elements::few_columns::<S, F>(s, p, y, &rows, scratch),
-        };
+    if F::PLACES != Places::Scattered && p.w.columns.is_some() && p.columns.len() <= FEW_BY_ELEMENTS {
+        return by_elements::few_columns::<S, F>(s, p, y, &rows, scratch);
     }
     rows.start = match p.columns.len() {
         0 => rows.start,
