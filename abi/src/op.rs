@@ -509,6 +509,11 @@ params! {
         /// 0: scores pass that are not below the threshold, NaN among them; 1: those above it.
         strict: u32,
     }
+    /// Attributes of `threshold`.
+    ThresholdParams "llmrt_p_threshold" {
+        /// Elements of a smaller magnitude become 0; not NaN.
+        threshold: f32,
+    }
 }
 
 /// One row of the op table.
@@ -588,6 +593,7 @@ ops! {
     SparseAttention = 32, "sparse_attention", 7..=8, "llmrt_p_sparse_attention", "q, K cache, V cache, block table, sequence lengths, query starts, positions, sinks: attention to keys at these positions of a paged cache";
     MulMatSparse = 33, "mul_mat_sparse", 3..=3, "llmrt_p_pick", "w [k, m], x [k, n], scores [m, n]: w x where the score passes, else 0";
     MulMatT = 34, "mul_mat_t", 2..=3, "llmrt_p_pick", "w [m, k], h [k, n] give [m, n], the rows of w times the elements of h, added up; with scores [k, n] those of h count whose score passes; rows for zeros alone are not read";
+    Threshold = 35, "threshold", 1..=1, "llmrt_p_threshold", "x, with 0 where |x| is below the threshold; NaN stays";
     Abs = 40, "abs", 1..=1, "", "|x|";
     Sgn = 41, "sgn", 1..=1, "", "-1, 0 or 1 by the sign of x";
     Neg = 42, "neg", 1..=1, "", "-x";

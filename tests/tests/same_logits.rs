@@ -58,7 +58,7 @@ fn neurons_that_give_zeros_are_left_out_without_a_trace() {
         let sparse = |host: &Arc<Host>, mode, n_threads| {
             let overrides = vec![format!("llama.hidden_activation=str:{activation}")];
             let open = OpenOptions { overrides, ..OpenOptions::default() };
-            let sparse = SparseOptions { mode, threshold: None };
+            let sparse = SparseOptions { mode, ..SparseOptions::default() };
             subject(host, &model, &open, sparse, n_threads, BLOCK_SIZE)
         };
         let expected: Vec<Rows> = {

@@ -85,7 +85,8 @@ pub struct SparseArgs {
     /// Which neurons of FFNs are computed, of models most of whose neurons give zeros (docs/guide/sparse.md).
     #[arg(long, value_enum, default_value_t, value_name = "MODE", help_heading = "Sparse")]
     pub sparse: SparseArg,
-    /// The score from which on a predictor picks a neuron [default: LLAMA_SPARSE_PRED_THRESHOLD, or the file's].
+    /// The score from which on a predictor picks a neuron [default: LLAMA_SPARSE_PRED_THRESHOLD, or the file's]; with magnitude,
+    /// the size from which on inputs of all matrices count.
     #[arg(long, value_name = "SCORE", value_parser = values::score, allow_hyphen_values = true)]
     #[arg(help_heading = "Sparse")]
     pub sparse_threshold: Option<f32>,
@@ -102,6 +103,9 @@ pub enum SparseArg {
     Exact,
     /// Those that the file's predictors pick.
     Predict,
+    /// All, with inputs below the thresholds of MODEL.sparse.gguf, or below --sparse-threshold, as zeros: an approximation, of any
+    /// model.
+    Magnitude,
 }
 
 impl SparseArgs {
@@ -112,8 +116,9 @@ impl SparseArgs {
             SparseArg::Off => SparseMode::Off,
             SparseArg::Exact => SparseMode::Exact,
             SparseArg::Predict => SparseMode::Predict,
+            SparseArg::Magnitude => SparseMode::Magnitude,
         };
-        SparseOptions { mode, threshold: self.sparse_threshold }
+        SparseOptions { mode, threshold: self.sparse_threshold, ..SparseOptions::default() }
     }
 }
 

@@ -51,6 +51,8 @@ pub enum Error {
         "a step has {n_tokens} tokens and {n_seqs} sequences: expected at least one sequence, and as many tokens"
     )]
     BadBudgets { n_tokens: usize, n_seqs: usize },
+    #[error("{path}: {problem}")]
+    SparseFile { path: String, problem: String },
     #[error("the engine has ended, so it takes no requests: start another")]
     EngineGone,
     #[error("no thread for the engine: {problem}")]

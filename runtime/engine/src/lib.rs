@@ -78,6 +78,7 @@ pub mod runner;
 pub mod sampler;
 pub mod scheduler;
 pub mod sequence;
+mod sparse;
 pub mod stats;
 pub mod stop;
 pub mod tensor_rules;

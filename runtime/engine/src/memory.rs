@@ -16,7 +16,7 @@ use llmrt_host::sched::report::Report;
 use llmrt_host::sched::resolve::{PlacementState, Resolved, resolve};
 use llmrt_host::sched::staged::staging_bytes;
 use llmrt_host::sched::{Collectives, SplitMode};
-use llmrt_host::{Device, knobs};
+use llmrt_host::Device;
 use llmrt_models::{CacheKind, Model, SparseOptions};
 use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
@@ -94,9 +94,9 @@ impl PlacementPlan {
     ) -> Result<PlacementPlan> {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
-        if options.sparse != SparseOptions::default() || knobs::settings()?.sparse_threshold.is_some() {
-            let threshold = options.sparse.threshold.or(knobs::settings()?.sparse_threshold);
-            model = model.with_neurons(SparseOptions { threshold, ..options.sparse })?;
+        let sparse = crate::sparse::options(files, &options.sparse)?;
+        if sparse != SparseOptions::default() {
+            model = model.with_neurons(sparse)?;
         }
         model.set_context(options.n_ctx as u64);
         let step = model.graph(&options.largest_shape(model.spec()))?;

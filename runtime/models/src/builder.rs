@@ -344,7 +344,8 @@ impl<'a> Builder<'a> {
         }
     }
 
-    fn path(&self, name: &str) -> String {
+    /// The name in the file of a tensor of the layer at hand.
+    pub fn path(&self, name: &str) -> String {
         match self.il {
             Some(il) => format!("{}blk.{}.{name}", self.stack, self.cfg.layers[il].block),
             None => name.to_string(),

@@ -80,6 +80,12 @@ pub enum Error {
         layer: usize,
     },
 
+    /// Small inputs are to count as zeros, and nothing decides which are small.
+    #[error(
+        "--sparse magnitude has no thresholds: measure the model's inputs with `llmrt sparse profile`, choose thresholds with `llmrt sparse thresholds`, or give one for all matrices with --sparse-threshold"
+    )]
+    NoThresholds,
+
     /// A batch without a graph.
     #[error("batch: {what} is {found}: expected {expected}")]
     BadBatch {

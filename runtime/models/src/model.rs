@@ -50,12 +50,16 @@ impl Model {
     /// for a choice that the file's activation or lack of predictors rules out. What the model does not use any more, it
     /// does not find again.
     pub fn with_neurons(mut self, options: SparseOptions) -> Result<Model> {
+        let mode = options.mode;
+        if mode == SparseMode::Magnitude && options.threshold.is_none() && options.thresholds.is_empty() {
+            return Err(Error::NoThresholds);
+        }
         self.config.neurons.options = options;
         let model = Model::of(self.config, self.arch, &|name| self.tensors.get(name).copied())?;
         let g = model.graph(&BatchShape::SMALLEST)?.graph;
         let is_sparse = g.nodes.iter().any(|node| matches!(node.op, Op::MulMatSparse | Op::MulMatT))
             || g.tensors.iter().any(|t| t.role == Role::MatrixOfZeros);
-        match options.mode {
+        match mode {
             SparseMode::Exact | SparseMode::Predict if !is_sparse => {
                 Err(Error::NoZeros { arch: model.config.arch })
             }

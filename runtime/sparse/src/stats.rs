@@ -17,6 +17,12 @@ pub use write::write;
 
 use crate::{Counts, Error, ModelId};
 use llmrt_gguf::TensorInfo;
+use std::path::{Path, PathBuf};
+
+/// Where a model's file is: `x.sparse.gguf` beside `x.gguf`.
+pub fn path_beside(model: &Path) -> PathBuf {
+    model.with_extension("sparse.gguf")
+}
 
 /// The architecture of these files.
 pub const ARCH: &str = "llmrt.sparse";

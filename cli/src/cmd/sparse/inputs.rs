@@ -77,7 +77,7 @@ pub fn read(path: &Path) -> Result<Vec<u8>> {
 pub fn stats_path(model: &OpenModel) -> PathBuf {
     let path =
         model.files.files().next().map_or_else(|| PathBuf::from(&model.name), |file| file.path.clone());
-    path.with_extension("sparse.gguf")
+    stats::path_beside(&path)
 }
 
 /// The statistics beside a model, if there are any, and the file's bytes. Those of another model are an error.

@@ -84,6 +84,7 @@ pub mod ssm_conv_ragged;
 pub mod ssm_scan;
 pub mod sum;
 pub mod sum_rows;
+pub mod threshold;
 pub mod timestep_embedding;
 pub mod token_windows;
 pub mod top_k;
@@ -169,6 +170,7 @@ kernels! {
     MulMatId => mul_mat_id;
     MulMatSparse => mul_mat_sparse;
     MulMatT => mul_mat_t;
+    Threshold => threshold;
     Add | Sub | Mul | Div | Pow => binary;
     Scale => scale;
     Silu | Gelu | GeluErf | GeluQuick | Relu | Tanh | Sigmoid | Abs | Sgn | Neg | Step | Elu | HardSwish

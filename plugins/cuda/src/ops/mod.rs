@@ -98,7 +98,7 @@ rules! {
     SolveTri => matrix::SOLVE_TRI, "matrix";
     SsmConv => ssm::SSM_CONV, "ssm";
     SsmScan => ssm::SSM_SCAN, "ssm";
-    SsmConvRagged | TokenWindows | PagedScores | SparseAttention | MulMatSparse | MulMatT => ssm::NONE, "ssm";
+    SsmConvRagged | TokenWindows | PagedScores | SparseAttention | MulMatSparse | MulMatT | Threshold => ssm::NONE, "ssm";
     GatedLinearAttn => recurrence::GATED_LINEAR_ATTN, "recurrence";
     GatedDeltaNet => recurrence::GATED_DELTA_NET, "recurrence";
     RwkvWkv6 => recurrence::RWKV_WKV6, "recurrence";

@@ -71,6 +71,7 @@ mod ssm_conv_ragged;
 mod ssm_scan;
 mod sum;
 mod sum_rows;
+mod threshold;
 mod timestep_embedding;
 mod token_windows;
 mod top_k;
@@ -164,6 +165,7 @@ pub fn rules(op: Op) -> &'static Rules {
         Op::MulMatId => &mul_mat_id::RULES,
         Op::MulMatSparse => &mul_mat_sparse::RULES,
         Op::MulMatT => &mul_mat_t::RULES,
+        Op::Threshold => &threshold::RULES,
         Op::Add => &binary::ADD,
         Op::Sub => &binary::SUB,
         Op::Mul => &binary::MUL,

@@ -51,7 +51,13 @@ impl Builder<'_> {
 
     fn product(&mut self, name: &str, n_out: u64, x: Tensor, kind: Product) -> Result<(Tensor, DType)> {
         let n_in = self.g.ne(x)[0];
-        let role = if kind == Product::Zeros { Role::MatrixOfZeros } else { Role::Matrix };
+        let threshold = self.cfg.neurons.input_threshold(name, &self.path(name));
+        let role = match kind {
+            Product::Rows(..) => Role::Matrix,
+            Product::Dense if threshold.is_none() => Role::Matrix,
+            Product::Dense | Product::Zeros => Role::MatrixOfZeros,
+        };
+        let x = threshold.map_or(x, |threshold| self.g.threshold(x, threshold));
         let w = self.weight(&format!("{name}.weight"), &[n_in, n_out], role)?;
         let y = match kind {
             Product::Dense | Product::Zeros => self.g.mul_mat(w, x),

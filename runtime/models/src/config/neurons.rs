@@ -1,7 +1,8 @@
-//! Which neurons of FFNs are computed, of models most of whose neurons give zeros.
+//! Which inputs of products count as zeros: neurons of FFNs that do not fire, or small inputs of any matrix.
 
 use super::{Config, Keys};
 use crate::error::{Error, Result};
+use std::sync::Arc;
 
 /// What is between the matrices of an FFN.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -35,19 +36,28 @@ pub enum SparseMode {
     Exact,
     /// Those that the file's predictor picks.
     Predict,
+    /// All, of inputs that are not small: those of a layer's matrices below a threshold count as zeros (TEAL, arXiv 2408.14690).
+    Magnitude,
 }
 
 /// How the user chooses neurons.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct SparseOptions {
     /// Which are computed.
     pub mode: SparseMode,
-    /// The score from which on a predictor picks a neuron, instead of the file's.
+    /// The score from which on a predictor picks a neuron, instead of the file's; with `Magnitude`, the size from which on inputs
+    /// count, of all matrices.
     pub threshold: Option<f32>,
+    /// With `Magnitude` and without `threshold`: the size from which on inputs of a matrix count, by its name without `.weight`.
+    pub thresholds: Arc<[(String, f32)]>,
 }
 
+/// The matrices of a layer whose small inputs may count as zeros.
+const MATRICES: [&str; 8] =
+    ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+
 /// What a file has of it, and what the user chose.
-#[derive(Clone, Copy, PartialEq, Debug, Default)]
+#[derive(Clone, PartialEq, Debug, Default)]
 pub struct NeuronConfig {
     /// The activation, of files that name it.
     pub activation: Option<HiddenActivation>,
@@ -61,6 +71,16 @@ impl NeuronConfig {
     /// The score from which on a predictor picks a neuron.
     pub fn threshold(&self) -> f32 {
         self.options.threshold.unwrap_or(self.threshold)
+    }
+
+    /// The size from which on inputs of a layer's matrix count, if smaller ones do not: of the matrix of this name in the layer, which
+    /// is `path` in the file, both without `.weight`.
+    pub fn input_threshold(&self, name: &str, path: &str) -> Option<f32> {
+        if self.options.mode != SparseMode::Magnitude || !MATRICES.contains(&name) {
+            return None;
+        }
+        let found = self.options.thresholds.iter().find(|(known, _)| known == path);
+        self.options.threshold.or(found.map(|(_, threshold)| *threshold)).filter(|threshold| *threshold > 0.0)
     }
 
     pub(super) fn read(keys: &Keys<'_>) -> Result<NeuronConfig> {

@@ -2,7 +2,7 @@
 
 use super::{File, SHAPE, file};
 use crate::{Error, Model, SparseMode, SparseOptions};
-use llmrt_abi::{Op, op::PickParams};
+use llmrt_abi::{Op, op::PickParams, op::ThresholdParams};
 use llmrt_graph::Role;
 
 /// A Llama in a file of PowerInfer.
@@ -16,7 +16,7 @@ fn relu() -> File {
 }
 
 fn with(file: &File, mode: SparseMode, threshold: Option<f32>) -> Result<Model, Error> {
-    file.model()?.with_neurons(SparseOptions { mode, threshold })
+    file.model()?.with_neurons(SparseOptions { mode, threshold, ..SparseOptions::default() })
 }
 
 /// The rules (threshold, strict) of the sparse products of the first layer, in order, and whether its last matrix has the role for zeros.
@@ -75,4 +75,35 @@ fn modes_that_a_file_rules_out_are_errors_with_a_remedy() {
     assert!(nan.contains("powerinfer.sparse_threshold"), "{nan}");
     let misshapen = powerinfer().with("blk.fc2.weight: 4 24").model().unwrap_err();
     assert!(matches!(misshapen, Error::TensorDims { .. }), "{misshapen}");
+}
+
+/// Name, threshold and role of the weights of products whose small inputs count as zeros.
+fn thresholds(model: &Model) -> Vec<(String, f32, Role)> {
+    let g = model.graph(&SHAPE).unwrap().graph;
+    let products = g.nodes.iter().filter(|node| node.op == Op::MulMat);
+    let found = products.filter_map(|node| {
+        let (w, x) = (node.src[0]?, node.src[1]?);
+        let source = g.nodes.iter().find(|of_x| of_x.dst == x && of_x.op == Op::Threshold)?;
+        let threshold = ThresholdParams::from_bytes(&source.params)?.threshold;
+        Some((g.def(w).name.clone(), threshold, g.def(w).role))
+    });
+    found.collect()
+}
+
+#[test]
+fn small_inputs_of_matrices_with_a_threshold_count_as_zeros() {
+    let of = |threshold, thresholds: &[(&str, f32)]| {
+        let thresholds = thresholds.iter().map(|(name, t)| (name.to_string(), *t)).collect();
+        let options = SparseOptions { mode: SparseMode::Magnitude, threshold, thresholds };
+        file("llama").model().unwrap().with_neurons(options)
+    };
+    let some = of(None, &[("blk.0.ffn_up", 0.5), ("blk.1.attn_q", 0.25), ("blk.0.attn_k", 0.0)]).unwrap();
+    let expected =
+        [("blk.0.ffn_up.weight", 0.5, Role::MatrixOfZeros), ("blk.1.attn_q.weight", 0.25, Role::MatrixOfZeros)];
+    assert_eq!(thresholds(&some), expected.map(|(name, t, role)| (name.to_string(), t, role)));
+    let all = thresholds(&of(Some(0.1), &[]).unwrap());
+    assert_eq!(all.iter().filter(|(name, t, _)| name.starts_with("blk.0.") && *t == 0.1).count(), 7, "{all:?}");
+    assert!(!all.iter().any(|(name, ..)| name.starts_with("output") || name.starts_with("token_embd")));
+    let e = of(None, &[]).unwrap_err();
+    assert!(e.to_string().contains("llmrt sparse thresholds"), "{e}");
 }

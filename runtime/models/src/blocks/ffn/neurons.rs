@@ -96,6 +96,7 @@ fn picked(
         SparseMode::Predict if !has_predictor => {
             return Err(Error::NoPredictors { layer: b.il() });
         }
+        SparseMode::Magnitude => SparseMode::Off,
         mode => mode,
     };
     let scores = match mode {
