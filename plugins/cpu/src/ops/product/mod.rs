@@ -70,7 +70,7 @@ impl Pieces {
         if w.columns.is_none() || n_columns > FEW_BY_ELEMENTS {
             return Pieces::new(n_threads, n_rows, n_matrices, n_columns);
         }
-        let rows = n_rows.div_ceil(n_threads).next_multiple_of(2 * STRIP);
+        let rows = n_rows.div_ceil(n_threads).next_multiple_of(2 * STRIP).min(16 * 2 * STRIP);
         Pieces { n_rows, rows, per_matrix: n_rows.div_ceil(rows), n: n_rows.div_ceil(rows) }
     }
 

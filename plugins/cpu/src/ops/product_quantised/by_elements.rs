@@ -7,12 +7,14 @@ use crate::ops::product::{FEW_BY_ELEMENTS as FEW, Product};
 use crate::quant::{ByColumns, Format, GROUP, MAX_GROUPS, Panel, ROWS, RowsOf, XGroup};
 use crate::scratch::Scratch;
 use crate::simd::{LANES, STRIP, Simd, array, prefetch};
+use bytemuck::{Pod, Zeroable};
 use std::ops::Range;
 
 /// Sums of a panel.
 type Sums = [f32; LANES];
-/// Blocks that are prefetched before they are multiplied.
-const AHEAD: usize = 3;
+/// Bytes that are prefetched before they are multiplied, and the most blocks that these may be of.
+const AHEAD: usize = 16384;
+const RING: usize = 8;
 /// Panels of a strip.
 const PANELS: usize = STRIP / ROWS;
 
@@ -35,27 +37,27 @@ pub fn few_columns<S: Simd, F: Format>(
     });
     let places = InRows { m, rows: rows.clone() };
 
-    // Of block b and those after it, found and prefetched while the blocks before are multiplied.
-    let mut active = [[Active::NONE; FEW]; AHEAD + 1];
-    let find = |b: usize, active: &mut [[Active; FEW]; AHEAD + 1]| {
-        for c in 0..n_columns {
-            let groups = x[c].get(b * F::GROUPS..(b + 1) * F::GROUPS).unwrap_or(&[]);
-            let active = &mut active[b % (AHEAD + 1)][c];
-            active.find::<F>(groups, &places);
-            active.prefetch::<F>(p.w.bytes().as_ptr().wrapping_add(b * m * F::BLOCK_BYTES), &places);
+    let (blocks, n_blocks) = (p.w.bytes(), n_groups / F::GROUPS);
+    let block_of = |b: usize| &blocks[b * m * F::BLOCK_BYTES..(b + 1) * m * F::BLOCK_BYTES];
+    let active = scratch.panel.take::<Active>(RING * FEW);
+    let (mut n_found, mut ahead) = (0, 0);
+    for b in 0..n_blocks {
+        while n_found < n_blocks.min(b + RING) && (ahead < AHEAD || n_found == b) {
+            for (c, active) in active[n_found % RING * FEW..][..n_columns].iter_mut().enumerate() {
+                active.find::<F>(&x[c][n_found * F::GROUPS..][..F::GROUPS], &places);
+                ahead += active.prefetch::<F>(block_of(n_found).as_ptr(), &places);
+            }
+            n_found += 1;
         }
-    };
-    (0..AHEAD).for_each(|b| find(b, &mut active));
-    for (b, block) in p.w.bytes().chunks_exact(m * F::BLOCK_BYTES).enumerate() {
-        let columns = ByColumns::of::<F>(block, m);
-        find(b + AHEAD, &mut active);
-        let active = &active[b % (AHEAD + 1)];
-        for (c, sums) in sums.chunks_exact_mut(n).enumerate() {
+        let columns = ByColumns::of::<F>(block_of(b), m);
+        let active = &active[b % RING * FEW..][..n_columns];
+        for ((c, active), sums) in active.iter().enumerate().zip(sums.chunks_exact_mut(n)) {
             let x = &x[c][b * F::GROUPS..][..F::GROUPS];
             match F::PLACES.in_byte() {
-                2 => add_block::<S, F, 2>(s, columns, &active[c], x, rows.start, sums),
-                _ => add_block::<S, F, 1>(s, columns, &active[c], x, rows.start, sums),
+                2 => add_block::<S, F, 2>(s, columns, active, x, rows.start, sums),
+                _ => add_block::<S, F, 1>(s, columns, active, x, rows.start, sums),
             }
+            ahead -= active.bytes as usize;
         }
     }
     for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
@@ -75,7 +77,7 @@ fn add_block<S: Simd, F: Format, const STRIPS: usize>(
     first: usize,
     sums: &mut [Sums],
 ) {
-    let quads = &active.quads[..active.n];
+    let quads = &active.quads[..active.n as usize];
     if quads.is_empty() {
         return;
     }
@@ -85,7 +87,7 @@ fn add_block<S: Simd, F: Format, const STRIPS: usize>(
         let mut dots = [[[s.splat_i(0); PANELS]; STRIPS]; MAX_GROUPS];
         let mut begun = 0u32;
         for quad in quads {
-            let g = usize::from(quad.group) % F::GROUPS;
+            let g = quad.group as usize % F::GROUPS;
             if begun >> g & 1 == 0 {
                 dots[g] = [[F::Group::start(s, &x[g], 0); PANELS]; STRIPS];
                 begun |= 1 << g;
@@ -143,26 +145,27 @@ struct InRows {
 }
 
 /// Four elements of a group; where fewer are left, the last ones are multiplied with zeros.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
 struct Quad {
-    group: u8,
+    group: u32,
     x: [u8; 4],
     /// Where the elements of the rows begin in the block.
     at: [u32; 4],
 }
 
 /// The elements of a block that a column multiplies with other numbers than zero, group by group.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Pod, Zeroable)]
+#[repr(C)]
 struct Active {
     /// The first `n` count.
     quads: [Quad; MAX_GROUPS * GROUP / 4],
-    n: usize,
+    n: u32,
+    /// Bytes that are read for them.
+    bytes: u32,
 }
 
 impl Active {
-    const NONE: Active =
-        Active { quads: [Quad { group: 0, x: [0; 4], at: [0; 4] }; MAX_GROUPS * GROUP / 4], n: 0 };
-
     /// Those of these groups.
     #[inline(always)]
     fn find<F: Format>(&mut self, x: &[XGroup], places: &InRows) {
@@ -172,7 +175,7 @@ impl Active {
             let mut left = non_zeros(x);
             let q = x.q.as_flattened();
             while left != 0 {
-                let mut quad = Quad { group: g as u8, x: [0; 4], at: [0; 4] };
+                let mut quad = Quad { group: g as u32, x: [0; 4], at: [0; 4] };
                 for i in 0..4 {
                     quad.at[i] = quad.at[i.saturating_sub(1)];
                     if left != 0 {
@@ -183,30 +186,32 @@ impl Active {
                         left &= left - 1;
                     }
                 }
-                self.quads[self.n % self.quads.len()] = quad;
+                self.quads[self.n as usize % self.quads.len()] = quad;
                 self.n += 1;
             }
         }
     }
 
-    /// Prefetches these elements of the rows, and their scales, of the block that begins at `at`.
+    /// Prefetches these elements of the rows, and their scales, of the block that begins at `at`; how many bytes.
     #[inline(always)]
-    fn prefetch<F: Format>(&self, at: *const u8, places: &InRows) {
+    fn prefetch<F: Format>(&mut self, at: *const u8, places: &InRows) -> usize {
+        self.bytes = 0;
         if self.n == 0 {
-            return;
+            return 0;
         }
         let InRows { m, rows } = places;
-        let lines = |start: usize, n: usize| {
+        let mut lines = |start: usize, n: usize| {
             (0..n).step_by(64).for_each(|i| prefetch(at.wrapping_add(start + i)));
+            self.bytes += n as u32;
         };
         let head = F::PLACES.of(0).0;
         let size = if F::UNITS[0].0 == 2 { 2 } else { 1 };
         (0..head).step_by(size).for_each(|byte| lines(byte * m + rows.start * size, rows.len() * size));
-        let n = rows.len() / F::PLACES.in_byte();
-        for quad in &self.quads[..self.n] {
+        for quad in &self.quads[..self.n as usize] {
             let n_elements = quad.x.iter().filter(|x| **x != 0).count();
-            quad.at[..n_elements].iter().for_each(|at| lines(*at as usize, n));
+            quad.at[..n_elements].iter().for_each(|at| lines(*at as usize, rows.len() / F::PLACES.in_byte()));
         }
+        self.bytes as usize
     }
 }
 
