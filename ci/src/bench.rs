@@ -12,6 +12,7 @@ mod process;
 mod program;
 mod quality;
 mod serve;
+mod sparse;
 mod table;
 
 pub use floor::floor;
@@ -19,6 +20,7 @@ pub use ops::ops;
 pub use quality::quality;
 pub use serve::serve;
 pub use serve::{client, server};
+pub use sparse::sparse;
 
 use cases::{Case, Measure};
 use options::Options;

@@ -62,6 +62,8 @@ const USAGE: &str = "usage: cargo ci COMMAND
   bench serve --peer LLAMA_SERVER -m FILE [--streams N,…] [--pairs N] [--llmrt FILE] [--json FILE]
                      llmrt serve and a peer's server under the same load: tok/s, times to the first token and
                      between tokens, memory
+  bench sparse [--llmrt FILE] [--dir DIR] [--only TEXT] [--pairs N] [--quick]
+                     modes of --sparse beside off, on files of random weights, which are written to DIR
   peer DIR [--isa native|avx512|avx2 [--source TREE]]
                      build the peer, llama.cpp, for an instruction set into DIR/ISA; another tree into DIR/TREE/ISA
   reference DIR [NAME…]
@@ -112,6 +114,7 @@ fn main() -> ExitCode {
         ["bench", "op", ref words @ ..] => bench::ops(words),
         ["bench", "quality", ref words @ ..] => bench::quality(words),
         ["bench", "serve", ref words @ ..] => bench::serve(words),
+        ["bench", "sparse", ref words @ ..] => bench::sparse(words),
         ["bench", ref words @ ..] => bench::bench(words),
         ["peer", dir] => peer::build(dir, "native", None),
         ["peer", dir, "--isa", isa] => peer::build(dir, isa, None),

@@ -76,6 +76,37 @@ fn neurons_that_give_zeros_are_left_out_without_a_trace() {
     }
 }
 
+/// Inputs that count as zeros because they are small are a matter of each token alone.
+#[test]
+fn small_inputs_are_left_out_whatever_else_is_computed() {
+    let _plugin = PLUGIN.lock();
+    let dir = tempfile::tempdir().unwrap();
+    for dtype in [DType::F32, DType::F16, DType::Q4_0, DType::Q8_0, DType::Q4_K, DType::Q6_K] {
+        let model = TinyLlama { dtype, ..MODEL }.write(dir.path());
+        let of = |host: &Arc<Host>, threshold, n_threads| {
+            let (mode, threshold) = (SparseMode::Magnitude, Some(threshold));
+            let sparse = SparseOptions { mode, threshold, ..SparseOptions::default() };
+            subject(host, &model, &OpenOptions::default(), sparse, n_threads, BLOCK_SIZE)
+        };
+        let rows = |threshold| -> Vec<Rows> {
+            let mut subject = of(&host(Isa::best()), threshold, 2);
+            (0..N_TEXTS).map(|text| whole(&mut subject, text)).collect()
+        };
+        let mut off = runner(&host(Isa::best()), &model, 2);
+        let all: Vec<Rows> = (0..N_TEXTS).map(|text| whole(&mut off, text)).collect();
+        assert!(rows(1e-30) == all, "{dtype}: a threshold that no input is below");
+        let expected = rows(0.6);
+        assert!(expected != all, "{dtype}: a threshold that inputs are below");
+        for isa in Isa::available() {
+            let host = host(isa);
+            for n_threads in [1, 3] {
+                let what = format!("{dtype}, {}, {n_threads} threads", isa.name());
+                mix(&mut of(&host, 0.6, n_threads), vec![1, 2, 3, 5, 8, 17, 37, 64], &expected, &what);
+            }
+        }
+    }
+}
+
 /// Every row of logits of `model`, however it comes about, is that of its text read alone and whole.
 fn check(model: &Path, dtype: DType) {
     let mut expected: Option<Vec<Rows>> = None;

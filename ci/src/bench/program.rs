@@ -79,10 +79,23 @@ impl Llmrt {
 
     /// One run.
     pub fn run(&self, case: Case, model: &Path, n_threads: usize, quick: bool) -> Result<Measure, String> {
+        self.run_with(case, model, n_threads, quick, &[])
+    }
+
+    /// One run, with more flags of `llmrt bench`.
+    pub fn run_with(
+        &self,
+        case: Case,
+        model: &Path,
+        n_threads: usize,
+        quick: bool,
+        more: &[&str],
+    ) -> Result<Measure, String> {
         let tokens = case.tokens(quick);
         let mut command = self.command();
         command.args(["bench", "--json", "-r", "1", "-m"]).arg(model);
         flags(&mut command, tokens, n_threads);
+        command.args(more);
         if let Case::Together { n, .. } = case {
             command.args(["-s", &n.to_string()]);
         }

@@ -199,8 +199,8 @@ fn product_of(
 /// Of which some groups of 32 have none but zeros, and one column has no zero.
 #[test]
 fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
-    let m = 176;
-    for dtype in COMMON {
+    // Whole panels, and whole strips.
+    for (dtype, m) in COMMON.into_iter().flat_map(|dtype| [(dtype, 176), (dtype, 384)]) {
         let (w, mut x) = operands(dtype, m);
         for (i, x) in x.iter_mut().enumerate().skip(K as usize) {
             let is_zero = i % 11 != 3 && i % 7 != 2 || i / 32 % 5 == 1;
@@ -209,13 +209,16 @@ fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
         let expected = product(&Plugin::open("scalar").unwrap(), dtype, &w, &x, 1, false);
         for isa in Isa::available() {
             let plugin = Plugin::open(isa.name()).unwrap();
-            for (columns, n_threads) in [(N, 1), (N, 3), (13, 2), (8, 1), (3, 2), (1, 1), (1, 2), (1, 3)] {
+            for (columns, n_threads) in
+                [(N, 1), (N, 3), (13, 2), (8, 1), (4, 2), (3, 2), (1, 1), (1, 2), (1, 3)]
+            {
                 let of = |x| {
                     let kind = (dtype, Role::MatrixOfZeros);
                     product_of(&plugin, kind, &w, x, n_threads, true, |g, w, x| g.mul_mat(w, x))
                 };
                 let y: Vec<u8> = x.chunks(columns * K as usize).flat_map(of).collect();
-                let what = format!("{dtype}, {}, {columns} columns, {n_threads} threads", isa.name());
+                let what =
+                    format!("{dtype}, {m} rows, {}, {columns} columns, {n_threads} threads", isa.name());
                 assert!(y == expected, "{what}");
             }
         }

@@ -11,7 +11,10 @@ use llmrt_host::sched::bind::describe;
 /// The cases.
 pub const CASES: &[Fixed] = &[
     ("matrices of every type read back", |s| round_trips(s, Role::Matrix, &[512, 33])),
-    ("matrices for zeros read back", |s| round_trips(s, Role::MatrixOfZeros, &[512, 48])),
+    ("matrices for zeros read back", |s| {
+        round_trips(s, Role::MatrixOfZeros, &[512, 48])?;
+        round_trips(s, Role::MatrixOfZeros, &[512, 256])
+    }),
     ("matrices of one row read back", |s| round_trips(s, Role::Matrix, &[256, 1])),
     ("expert matrices of every type read back", |s| round_trips(s, Role::Experts, &[256, 5, 3])),
     ("embeddings of every type read back", |s| round_trips(s, Role::Embedding, &[256, 64])),

@@ -23,6 +23,8 @@ const SHAPES: &[Shape] = &[
     Shape { name: "rwkv7-1.5b", text: include_str!("shapes/rwkv7-1.5b.txt") },
     Shape { name: "deepseek-v2-lite", text: include_str!("shapes/deepseek-v2-lite.txt") },
     Shape { name: "relu-llama-3.2-1b", text: include_str!("shapes/relu-llama-3.2-1b.txt") },
+    Shape { name: "relu-llama-2-7b", text: include_str!("shapes/relu-llama-2-7b.txt") },
+    Shape { name: "bamboo-7b", text: include_str!("shapes/bamboo-7b.txt") },
     Shape { name: "lfm2-1.2b", text: include_str!("shapes/lfm2-1.2b.txt") },
 ];
 

@@ -41,7 +41,7 @@ fn weights(cases: &mut Vec<Case>) {
 fn zeros(cases: &mut Vec<Case>) {
     // Of BF16 weights the activations are to be operands, not computed: they are compared rounded.
     for dtype in case::weight_dtypes().filter(|dtype| *dtype != DType::BF16) {
-        for (m, n) in [(64, 1), (208, 1), (33, 1), (16, 3), (48, 8), (64, 20)] {
+        for (m, n) in [(64, 1), (208, 1), (33, 1), (16, 3), (48, 8), (64, 20), (128, 1), (384, 3), (128, 9)] {
             let name = format!("{dtype} weights of {m} rows times {n} rows that are mostly zeros");
             let build = |g: &mut Graph, _: &mut _| {
                 let w = g.weight("w", dtype, &[512, m], Role::MatrixOfZeros);

@@ -98,11 +98,17 @@ fn small_inputs_of_matrices_with_a_threshold_count_as_zeros() {
         file("llama").model().unwrap().with_neurons(options)
     };
     let some = of(None, &[("blk.0.ffn_up", 0.5), ("blk.1.attn_q", 0.25), ("blk.0.attn_k", 0.0)]).unwrap();
-    let expected =
-        [("blk.0.ffn_up.weight", 0.5, Role::MatrixOfZeros), ("blk.1.attn_q.weight", 0.25, Role::MatrixOfZeros)];
+    let expected = [
+        ("blk.0.ffn_up.weight", 0.5, Role::MatrixOfZeros),
+        ("blk.1.attn_q.weight", 0.25, Role::MatrixOfZeros),
+    ];
     assert_eq!(thresholds(&some), expected.map(|(name, t, role)| (name.to_string(), t, role)));
     let all = thresholds(&of(Some(0.1), &[]).unwrap());
-    assert_eq!(all.iter().filter(|(name, t, _)| name.starts_with("blk.0.") && *t == 0.1).count(), 7, "{all:?}");
+    assert_eq!(
+        all.iter().filter(|(name, t, _)| name.starts_with("blk.0.") && *t == 0.1).count(),
+        7,
+        "{all:?}"
+    );
     assert!(!all.iter().any(|(name, ..)| name.starts_with("output") || name.starts_with("token_embd")));
     let e = of(None, &[]).unwrap_err();
     assert!(e.to_string().contains("llmrt sparse thresholds"), "{e}");

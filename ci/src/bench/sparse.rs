@@ -1,0 +1,160 @@
+//! `cargo ci bench sparse`: a mode of `--sparse` beside `--sparse off`, of the same program on the same files of random weights, in
+//! turn.
+
+use super::cases::Case;
+use super::program::Llmrt;
+use super::table;
+use std::path::{Path, PathBuf};
+
+/// A file, how it is run, and the ratio to `off` that is aimed at.
+struct Trial {
+    /// As `llmrt synth --like`, `--type` and `--zeros`.
+    like: &'static str,
+    mix: &'static str,
+    zeros: &'static str,
+    /// As `--sparse`, with more flags after it.
+    mode: &'static [&'static str],
+    case: Case,
+    /// What the bytes that are read promise.
+    promise: Option<f64>,
+    aim: f64,
+}
+
+/// Half of the normed inputs of matrices are below this.
+const HALF: &[&str] = &["magnitude", "--sparse-threshold", "0.674"];
+
+/// A row of the table below.
+const fn trial(
+    (like, mix, zeros): (&'static str, &'static str, &'static str),
+    mode: &'static [&'static str],
+    case: Case,
+    promise: Option<f64>,
+    aim: f64,
+) -> Trial {
+    Trial { like, mix, zeros, mode, case, promise, aim }
+}
+
+const SMALL: &str = "relu-llama-3.2-1b";
+const EXACT: &[&str] = &["exact"];
+
+/// THE table. Aims of other types than Q4_0 are seven tenths of the gain that bytes promise.
+const TRIALS: &[Trial] = &[
+    trial((SMALL, "q4_0", "0.9"), EXACT, Case::Decode, Some(1.51), 1.35),
+    trial(("relu-llama-2-7b", "q4_0", "0.9"), EXACT, Case::Decode, Some(1.58), 1.4),
+    trial(("bamboo-7b", "q4_0", "0.9"), EXACT, Case::Decode, Some(1.81), 1.55),
+    trial((SMALL, "q4_0", "0.67"), EXACT, Case::Decode, Some(1.33), 1.2),
+    trial((SMALL, "f16", "0.9"), EXACT, Case::Decode, Some(1.55), 1.39),
+    trial((SMALL, "q8_0", "0.9"), EXACT, Case::Decode, Some(1.52), 1.37),
+    trial((SMALL, "q4_k_m", "0.9"), EXACT, Case::Decode, Some(1.5), 1.35),
+    trial((SMALL, "q4_0", "0"), EXACT, Case::Decode, None, 0.97),
+    trial((SMALL, "q4_0", "0.3"), EXACT, Case::Decode, None, 0.97),
+    trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(2), None, 1.0),
+    trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(4), None, 1.0),
+    trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(8), None, 0.97),
+    trial((SMALL, "q4_0", "0.9"), EXACT, Case::together(16), None, 0.97),
+    trial((SMALL, "q4_0", "0.9"), EXACT, Case::Prompt, None, 0.97),
+    trial(("llama-3.2-1b", "q4_0", "0.9"), HALF, Case::Decode, Some(1.47), 1.0),
+];
+
+/// Measures and prints a Markdown table.
+pub fn sparse(words: &[&str]) -> Result<(), String> {
+    let (mut llmrt, mut pairs, mut dir, mut only, mut quick) = (None, 3, None, "", false);
+    let mut rest = words.iter();
+    while let Some(&flag) = rest.next() {
+        if flag == "--quick" {
+            quick = true;
+            continue;
+        }
+        let value = *rest.next().ok_or_else(|| format!("{flag}: expected a value after it"))?;
+        match flag {
+            "--llmrt" => llmrt = Some(Path::new(value)),
+            "--dir" => dir = Some(PathBuf::from(value)),
+            "--only" => only = value,
+            "--pairs" => {
+                pairs = value.parse().ok().filter(|&n: &usize| n > 0).ok_or("--pairs: expected 1 or more")?
+            }
+            _ => {
+                return Err(format!(
+                    "bench sparse {flag}: expected --llmrt, --dir, --only, --pairs or --quick"
+                ));
+            }
+        }
+    }
+    let llmrt = Llmrt::new(llmrt, None)?;
+    let dir = dir.unwrap_or_else(|| crate::root().join("target/bench"));
+    std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
+    println!("{}", table::head(&[&["sparse"], words].concat(), &[(2, llmrt.ceilings(2)?)]));
+    println!(
+        "| file | mode | case | off | with it | ratio (least to most) | bytes promise | aim | |\n\
+         |---|---|---|--:|--:|--:|--:|--:|---|"
+    );
+    let trials = TRIALS.iter().filter(|trial| trial.name().contains(only));
+    for trial in trials {
+        let (mut off, mut on) = (Vec::new(), Vec::new());
+        let path = trial.file(&llmrt, &dir)?;
+        for pair in 0..=pairs {
+            let run = |mode: &[&str]| {
+                let flags = [&["--sparse"], mode].concat();
+                llmrt.run_with(trial.case, &path, 2, quick, &flags).map(|measure| measure.value)
+            };
+            let (a, b) = (run(&["off"])?, run(trial.mode)?);
+            if pair > 0 {
+                off.push(a);
+                on.push(b);
+            }
+        }
+        println!("{}", line(trial, quick, &off, &on));
+    }
+    Ok(())
+}
+
+impl Trial {
+    fn name(&self) -> String {
+        format!("{}-{}-{}", self.like, self.mix, self.zeros)
+    }
+
+    /// The file, which is written if it is not there.
+    fn file(&self, llmrt: &Llmrt, dir: &Path) -> Result<PathBuf, String> {
+        let path = dir.join(format!("{}.gguf", self.name()));
+        if !path.exists() {
+            let pure = if self.mix == "q4_0" { &["--pure"][..] } else { &[] };
+            llmrt.synth(self.like, self.mix, &[&["--zeros", self.zeros], pure].concat(), &path)?;
+        }
+        Ok(path)
+    }
+}
+
+fn line(trial: &Trial, quick: bool, off: &[f64], on: &[f64]) -> String {
+    let ratios: Vec<f64> = on.iter().zip(off).map(|(on, off)| on / off).collect();
+    let verdict = match (table::least(&ratios) >= trial.aim, table::most(&ratios) >= trial.aim) {
+        (true, _) => "reached",
+        (_, false) => "missed",
+        _ => "undecided",
+    };
+    format!(
+        "| {} | {} | {} | {:.1} | {:.1} | {:.2}× ({:.2} to {:.2}) | {} | {:.2}× | {verdict} |",
+        trial.name(),
+        trial.mode[0],
+        trial.case.title(quick),
+        table::median(off),
+        table::median(on),
+        table::median(&ratios),
+        table::least(&ratios),
+        table::most(&ratios),
+        trial.promise.map_or("–".into(), |promise| format!("{promise:.2}×")),
+        trial.aim,
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_ratio_is_of_runs_in_turn_and_all_must_reach_the_aim() {
+        let text = |on: &[f64]| line(&TRIALS[0], false, &[10.0, 20.0, 10.0], on);
+        assert!(text(&[14.0, 28.0, 15.0]).contains("| 1.40× (1.40 to 1.50) | 1.51× | 1.35× | reached |"));
+        assert!(text(&[14.0, 20.0, 15.0]).ends_with("| undecided |"));
+        assert!(text(&[10.0, 20.0, 10.0]).ends_with("| missed |"));
+    }
+}
