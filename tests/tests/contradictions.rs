@@ -90,6 +90,7 @@ fn names_what_is_wrong(error: &Error, changes: &str) -> bool {
         Error::BadBatch { .. }
         | Error::CacheType { .. }
         | Error::NoZeros { .. }
-        | Error::NoPredictors { .. } => false,
+        | Error::NoPredictors { .. }
+        | Error::NoThresholds => false,
     }
 }
