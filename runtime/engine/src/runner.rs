@@ -4,8 +4,8 @@ mod caches;
 mod per_op;
 mod steps;
 
-pub use per_op::VisitOp;
 pub(crate) use per_op::is_showable;
+pub use per_op::{VisitInputs, VisitOp};
 pub use steps::ProgramStats;
 
 use crate::core::{CoreOptions, EngineCore};

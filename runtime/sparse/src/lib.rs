@@ -7,7 +7,10 @@ pub mod pt;
 
 mod counts;
 pub mod folder;
+pub mod magnitudes;
 mod predictor;
+pub mod thresholds;
+pub mod train;
 
 pub mod index;
 

@@ -11,6 +11,7 @@ mod perplexity;
 mod quantize;
 mod run;
 mod sparse;
+mod sparse_profile;
 mod store;
 mod synth;
 mod tables;

@@ -2,9 +2,12 @@
 
 use crate::error::{Error, Result};
 use crate::model::OpenModel;
+use crate::new_file::NewFile;
 use clap::Args;
+use llmrt_gguf::TensorInfo;
 use llmrt_sparse::stats::{self, SparseFile};
 use llmrt_sparse::{Counts, ModelId, digest, folder};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 /// Where counts come from.
@@ -50,7 +53,10 @@ pub fn counts(args: &CountsArgs, model: &OpenModel, n_ff: &[usize]) -> Result<Co
 fn required_stats(model: &OpenModel) -> Result<SparseFile> {
     stats_beside(model)?.map(|(file, _)| file).ok_or_else(|| {
         let path = stats_path(model);
-        model.error(format_args!("there is no {}: give a folder of counts with --activation", path.display()))
+        model.error(format_args!(
+            "there is no {}: count with `llmrt sparse profile`, or give a folder of counts with --activation",
+            path.display()
+        ))
     })
 }
 
@@ -97,10 +103,27 @@ pub fn stats_of(model: &OpenModel, path: &Path) -> Result<(SparseFile, Vec<u8>)>
     Ok((file, bytes))
 }
 
+/// Writes the statistics of a model; tensors of predictors are those of `bytes`, the file as it was.
+pub fn save(path: &Path, file: &SparseFile, bytes: &[u8]) -> Result<()> {
+    let mut out = NewFile::create(path)?;
+    let predictor = |tensor: &TensorInfo, out: &mut dyn Write| {
+        let start = tensor.offset as usize;
+        out.write_all(bytes.get(start..start + tensor.nbytes as usize).unwrap_or_default())
+    };
+    stats::write(out.out(), file, predictor).map_err(|e| Error::file(path, e))?;
+    out.finish()
+}
+
 /// The model's name and the digest of its weights.
 pub fn model_id(model: &OpenModel) -> Result<ModelId> {
     let files = &model.files;
     let checksum = digest(model.metadata(), &files.model.tensors, |t, at, bytes| files.read(t, at, bytes))?;
     let name = Path::new(&model.name).file_name().unwrap_or_default().to_string_lossy().into_owned();
     Ok(ModelId { name, checksum })
+}
+
+/// A share of less than all, on the command line.
+pub fn share(text: &str) -> std::result::Result<f64, String> {
+    let share = text.parse().ok().filter(|share| (0.0..1.0).contains(share));
+    share.ok_or_else(|| "expected a share from 0 to less than 1".to_string())
 }

@@ -1,0 +1,126 @@
+//! `sparse profile` and `sparse thresholds`: what is measured of a model over a text, and what `--sparse magnitude` makes of it.
+
+use super::{json, text};
+use llmrt_gguf::Gguf;
+use llmrt_gguf::writer::{Tables, to_vec};
+use llmrt_sparse::stats::SparseFile;
+use llmrt_tests::build::{fail, llmrt, succeed};
+use llmrt_tests::fixtures::root;
+use serde_json::Value;
+use std::path::{Path, PathBuf};
+
+/// The embedded model as a file with this activation, and stories.
+fn model_and_story(dir: &Path, activation: Option<&str>) -> (PathBuf, PathBuf) {
+    let assets = root().join("cli/assets");
+    let golden = std::fs::read_to_string(assets.join("stories.golden.txt")).unwrap();
+    let lines = golden.lines().filter_map(|line| serde_json::from_str::<Value>(line).ok());
+    let part = |line: &Value, key: &str| line[key].as_str().unwrap().to_string();
+    let text: String = lines.map(|line| part(&line, "prompt") + &part(&line, "text") + "\n\n").collect();
+    let (story, model) = (dir.join("story.txt"), dir.join("stories.gguf"));
+    std::fs::write(&story, text).unwrap();
+
+    let bytes = std::fs::read(assets.join("stories.gguf")).unwrap();
+    let gguf = Gguf::parse(&bytes, bytes.len() as u64).unwrap();
+    let mut metadata = gguf.metadata.clone();
+    activation.into_iter().for_each(|activation| metadata.set("llama.hidden_activation", activation));
+    let data: Vec<&[u8]> =
+        gguf.tensors.iter().map(|t| &bytes[t.offset as usize..][..t.nbytes as usize]).collect();
+    let tensors = gguf.tensors.iter().map(|t| t.shape()).collect();
+    let tables = Tables { metadata, tensors, ..Tables::default() };
+    std::fs::write(&model, to_vec(&tables, &data).unwrap()).unwrap();
+    (model, story)
+}
+
+fn profile(model: &Path, story: &Path, args: &[&str]) -> SparseFile {
+    succeed(llmrt(["sparse", "profile", "-f"]).arg(story).arg(model).args(args));
+    SparseFile::parse(&std::fs::read(model.with_extension("sparse.gguf")).unwrap()).unwrap()
+}
+
+fn perplexity(model: &Path, story: &Path, mode: &str) -> f64 {
+    let command = &mut llmrt(["perplexity", "--json", "-c", "64", "--sparse", mode, "-f"]);
+    json(command.arg(story).arg(model))["perplexity"].as_f64().unwrap()
+}
+
+#[test]
+fn thresholds_for_two_fifths_of_the_bytes_cost_little_and_greedy_ones_less_than_equal_shares() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, story) = model_and_story(dir.path(), None);
+    let lacks = fail(llmrt(["run", "-n", "4", "-p", "Once", "--sparse", "magnitude", "-m"]).arg(&model), 3);
+    assert!(lacks.contains("llmrt sparse thresholds") && lacks.contains("--sparse-threshold"), "{lacks}");
+    let lacks = fail(llmrt(["sparse", "thresholds"]).arg(&model), 3);
+    assert!(lacks.contains("llmrt sparse profile"), "{lacks}");
+
+    let file = profile(&model, &story, &[]);
+    assert_eq!((file.quantiles.len(), file.counts.len()), (4 * 7, 0), "SiLU makes no zeros");
+    let (_, down) = file.quantiles.iter().find(|(name, _)| name == "blk.3.ffn_down").unwrap();
+    assert!(down.len() == 101 && down[100] > 1.0 && down[50] < down[100] / 4.0, "{down:?}");
+
+    let off = perplexity(&model, &story, "off");
+    let with = |zeros: &str, args: &[&str]| {
+        succeed(llmrt(["sparse", "thresholds", "--zeros", zeros]).arg(&model).args(args));
+        let file = SparseFile::parse(&std::fs::read(model.with_extension("sparse.gguf")).unwrap()).unwrap();
+        assert_eq!((file.thresholds.len(), file.quantiles.len()), (4 * 7, 4 * 7));
+        perplexity(&model, &story, "magnitude")
+    };
+    assert_eq!(with("0", &[]), off, "no input is below 0");
+    for zeros in ["0.25", "0.4", "0.5"] {
+        let (greedy, equal) = (with(zeros, &[]), with(zeros, &["--uniform"]));
+        println!("{zeros}: off {off}, greedy {greedy}, uniform {equal}");
+        assert!(greedy <= 1.02 * equal, "{zeros}: {greedy} and {equal}");
+        assert!(zeros == "0.5" || greedy < 1.3 * off, "{zeros}: {greedy}, without zeros {off}");
+    }
+    let run = succeed(llmrt(["run", "-n", "16", "-p", "Once", "--sparse", "magnitude", "-m"]).arg(&model));
+    assert!(!run.stdout.is_empty());
+}
+
+#[test]
+fn neurons_that_fire_are_counted_and_reported_and_a_file_of_another_model_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, story) = model_and_story(dir.path(), Some("relu"));
+    let file = profile(&model, &story, &["-c", "50", "--chunks", "2"]);
+    assert_eq!(file.n_tokens, 100);
+    assert!(file.counts.len() == 4 && file.counts.iter().all(|counts| counts.as_slice().len() == 448));
+    let zeros = 1.0 - file.counts.iter().map(|counts| counts.total()).sum::<f64>() / (4.0 * 448.0 * 100.0);
+    assert!((0.2..0.9).contains(&zeros), "{zeros}");
+    let report = text(&succeed(llmrt(["sparse", "report"]).arg(&model)).stdout);
+    assert!(report.contains("counted over 100 tokens") && report.contains("exact"), "{report}");
+
+    // The activation decides what the file counts.
+    let other = ["--override-kv", "llama.hidden_activation=str:relu2"];
+    let refused = fail(llmrt(["sparse", "profile", "-f"]).arg(&story).arg(&model).args(other), 3);
+    assert!(refused.contains("was made for stories.gguf"), "{refused}");
+    let forced = profile(&model, &story, &[&other[..], &["--force", "--chunks", "1"]].concat());
+    assert!(forced.counts.len() == 4 && forced.counts != file.counts);
+}
+
+#[test]
+fn trained_predictors_pick_what_gives_most_and_make_a_model_that_predicts() {
+    let dir = tempfile::tempdir().unwrap();
+    let (model, story) = model_and_story(dir.path(), None);
+    let refused = fail(llmrt(["sparse", "predictor", "-f"]).arg(&story).arg(&model), 3);
+    assert!(refused.contains("makes no zeros") && refused.contains("--sparse magnitude"), "{refused}");
+
+    let (model, story) = model_and_story(dir.path(), Some("relu"));
+    profile(&model, &story, &[]);
+    let args = ["sparse", "predictor", "--recall", "0.9", "--epochs", "3", "-f"];
+    let table = text(&succeed(llmrt(args).arg(&story).arg(&model)).stdout);
+    assert!(table.contains("RECALL") && table.lines().count() == 5, "{table}");
+    let bytes = std::fs::read(model.with_extension("sparse.gguf")).unwrap();
+    let file = SparseFile::parse(&bytes).unwrap();
+    assert_eq!((file.predictors.len(), file.counts.len()), (8, 4), "counts are kept");
+    assert_eq!(file.predictors[1].ne, [48, 448, 1, 1]);
+
+    let out = dir.path().join("stories.powerinfer.gguf");
+    succeed(llmrt(["sparse", "convert"]).arg(&model).arg(&out));
+    let logits = |mode: &[&str]| {
+        let to = dir.path().join("logits");
+        let command = &mut llmrt(["eval", "--tokens", "1 403 407 261", "--logits-out"]);
+        succeed(command.arg(&to).args(mode).arg("-m").arg(&out));
+        llmrt_tests::f32s(&std::fs::read(to).unwrap())
+    };
+    let all = logits(&["--sparse", "off"]);
+    assert_eq!(logits(&["--sparse", "predict", "--sparse-threshold", "-inf"]), all);
+    let picked = logits(&[]);
+    let error = llmrt_tests::nmse(&picked, &all);
+    assert!(picked != all && error < 0.5, "{error}");
+}
