@@ -854,6 +854,7 @@ typedef struct llmrt_collective_vt {
 #define LLMRT_OP_SPARSE_ATTENTION 32 /* q, K cache, V cache, block table, sequence lengths, query starts, positions, sinks: attention to keys at these positions of a paged cache (sources: 7 to 8; llmrt_p_sparse_attention) */
 #define LLMRT_OP_MUL_MAT_SPARSE 33 /* w [k, m], x [k, n], scores [m, n]: w x where the score passes, else 0 (sources: 3; llmrt_p_pick) */
 #define LLMRT_OP_MUL_MAT_T 34 /* w [m, k], h [k, n] give [m, n], the rows of w times the elements of h, added up; with scores [k, n] those of h count whose score passes; rows for zeros alone are not read (sources: 2 to 3; llmrt_p_pick) */
+#define LLMRT_OP_THRESHOLD 35 /* x, with 0 where |x| is below the threshold; NaN stays (sources: 1; llmrt_p_threshold) */
 #define LLMRT_OP_ABS 40 /* |x| (sources: 1; no params) */
 #define LLMRT_OP_SGN 41 /* -1, 0 or 1 by the sign of x (sources: 1; no params) */
 #define LLMRT_OP_NEG 42 /* -x (sources: 1; no params) */
@@ -1426,6 +1427,12 @@ typedef struct llmrt_p_pick {
   /* 0: scores pass that are not below the threshold, NaN among them; 1: those above it. */
   uint32_t strict;
 } llmrt_p_pick;
+
+/* Attributes of `threshold`. */
+typedef struct llmrt_p_threshold {
+  /* Elements of a smaller magnitude become 0; not NaN. */
+  float threshold;
+} llmrt_p_threshold;
 
 /* The manifest, read from the file before anything of it runs: LLMRT_MANIFEST("abi=0\nname=foo\nversion=1.0\n") */
 #if defined(__GNUC__)

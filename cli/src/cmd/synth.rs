@@ -33,7 +33,8 @@ pub struct Synth {
     #[arg(value_name = "OUT.gguf")]
     pub output: PathBuf,
     /// The model whose shape it gets: qwen2.5-0.5b, llama-3.2-1b, llama-3.1-8b, mixtral-8x7b, qwen3-30b-a3b, gemma-3-4b,
-    /// gpt-oss-20b, mamba2-1.3b, rwkv7-1.5b, deepseek-v2-lite, lfm2-1.2b or relu-llama-3.2-1b.
+    /// gpt-oss-20b, mamba2-1.3b, rwkv7-1.5b, deepseek-v2-lite, lfm2-1.2b, relu-llama-3.2-1b,
+    /// relu-llama-2-7b or bamboo-7b.
     #[arg(long, value_name = "MODEL")]
     pub like: Shape,
     /// Type of most matrices, as in `quantize`.

@@ -281,6 +281,8 @@ mod tests {
         check("deepseek-v2-lite", 15_706_484_224);
         check("lfm2-1.2b", 1_170_340_608);
         check("relu-llama-3.2-1b", 1_235_814_400 + 32);
+        check("relu-llama-2-7b", 6_738_415_616);
+        check("bamboo-7b", 7_241_732_096);
     }
 
     #[test]

@@ -8,7 +8,7 @@ use llmrt_plugin::{DType, NodeView, Reason};
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let p = check::params(ThresholdParams::from_bytes(node.params_bytes()))?;
     ensure(!p.threshold.is_nan(), Reason::Param)?;
-    check::result(node, DType::F32, check::floats(node, 0)?.ne())
+    check::result(node, DType::F32, check::any_floats(node, 0)?.ne())
 }
 
 pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {

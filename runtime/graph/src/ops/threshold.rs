@@ -22,7 +22,7 @@ fn infer(src: &[Option<&TensorDef>], params: &[u8]) -> Inferred {
     if p.threshold.is_nan() {
         return Err("a threshold of NaN, expected a number".to_string());
     }
-    let x = check::floats(src, 0, "x")?;
+    let x = check::any_floats(src, 0, "x")?;
     Ok((DType::F32, x.ne))
 }
 
