@@ -92,8 +92,10 @@ fn small_inputs_are_left_out_whatever_else_is_computed() {
             let mut subject = of(&host(Isa::best()), threshold, 2);
             (0..N_TEXTS).map(|text| whole(&mut subject, text)).collect()
         };
-        let mut off = runner(&host(Isa::best()), &model, 2);
-        let all: Vec<Rows> = (0..N_TEXTS).map(|text| whole(&mut off, text)).collect();
+        let all: Vec<Rows> = {
+            let mut off = runner(&host(Isa::best()), &model, 2);
+            (0..N_TEXTS).map(|text| whole(&mut off, text)).collect()
+        };
         assert!(rows(1e-30) == all, "{dtype}: a threshold that no input is below");
         let expected = rows(0.6);
         assert!(expected != all, "{dtype}: a threshold that inputs are below");

@@ -53,8 +53,11 @@ pub fn greedy(matrices: &[Matrix<'_>], zeros: f64) -> Vec<f32> {
     matrices.iter().zip(chosen).map(|(matrix, n)| at(matrix, n)).collect()
 }
 
-/// The magnitude that this many intervals are below.
+/// The magnitude that this many intervals are below; 0, if none are to be.
 fn at(matrix: &Matrix<'_>, intervals: f64) -> f32 {
+    if intervals <= 0.0 {
+        return 0.0;
+    }
     let i = (intervals as usize).min(matrix.n().saturating_sub(1));
     match matrix.quantiles.get(i..i + 2) {
         Some(&[a, b]) => a + (b - a) * (intervals - i as f64).clamp(0.0, 1.0) as f32,

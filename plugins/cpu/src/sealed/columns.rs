@@ -57,10 +57,12 @@ impl Columns {
             Places::Scattered => ROWS,
             _ => STRIP * places.in_byte(),
         };
-        let block_bytes = units(dtype)?.iter().map(|(size, n)| size * n).sum();
+        let block_bytes: usize = units(dtype)?.iter().map(|(size, n)| size * n).sum();
         let row_bytes = k / dtype.block_elems() * dtype.block_bytes();
         let is_whole = k.is_multiple_of(dtype.block_elems()) && row_bytes.is_multiple_of(block_bytes);
-        let fits = is_whole && k > 0 && m > 0 && m.is_multiple_of(each);
+        // Products keep places in a block of all rows in 32 bits.
+        let is_small = m.checked_mul(block_bytes).is_some_and(|n| u32::try_from(n).is_ok());
+        let fits = is_whole && k > 0 && m > 0 && m.is_multiple_of(each) && is_small;
         fits.then_some(Columns { dtype, block_bytes, row_bytes, n_rows: m, places })
     }
 

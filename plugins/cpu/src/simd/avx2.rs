@@ -153,7 +153,7 @@ impl<const VNNI: bool> Simd for Level<VNNI> {
                     0 | 1 => (_mm256_unpacklo_epi8(a, b), _mm256_unpacklo_epi8(c, d)),
                     _ => (_mm256_unpackhi_epi8(a, b), _mm256_unpackhi_epi8(c, d)),
                 };
-                if k % 2 == 0 { _mm256_unpacklo_epi16(ab, cd) } else { _mm256_unpackhi_epi16(ab, cd) }
+                if k & 1 == 0 { _mm256_unpacklo_epi16(ab, cd) } else { _mm256_unpackhi_epi16(ab, cd) }
             };
             [half(0), half(1)]
         };

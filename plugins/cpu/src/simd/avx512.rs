@@ -116,7 +116,7 @@ impl<const VNNI: bool, const BF16: bool> Simd for Level<VNNI, BF16> {
                 0 | 1 => (_mm512_unpacklo_epi8(a, b), _mm512_unpacklo_epi8(c, d)),
                 _ => (_mm512_unpackhi_epi8(a, b), _mm512_unpackhi_epi8(c, d)),
             };
-            if k % 2 == 0 { _mm512_unpacklo_epi16(ab, cd) } else { _mm512_unpackhi_epi16(ab, cd) }
+            if k & 1 == 0 { _mm512_unpacklo_epi16(ab, cd) } else { _mm512_unpackhi_epi16(ab, cd) }
         };
         fn halves(v: __m512i) -> __m512 = _mm512_cvtph_ps(_mm512_cvtepi32_epi16(v));
         fn load_f16(v: &[u8; 32]) -> __m512 = _mm512_cvtph_ps(_mm256_loadu_si256(v.as_ptr().cast()));

@@ -63,12 +63,8 @@ fn thresholds_for_two_fifths_of_the_bytes_cost_little_and_greedy_ones_less_than_
         perplexity(&model, &story, "magnitude")
     };
     assert_eq!(with("0", &[]), off, "no input is below 0");
-    for zeros in ["0.25", "0.4", "0.5"] {
-        let (greedy, equal) = (with(zeros, &[]), with(zeros, &["--uniform"]));
-        println!("{zeros}: off {off}, greedy {greedy}, uniform {equal}");
-        assert!(greedy <= 1.02 * equal, "{zeros}: {greedy} and {equal}");
-        assert!(zeros == "0.5" || greedy < 1.3 * off, "{zeros}: {greedy}, without zeros {off}");
-    }
+    let (greedy, equal) = (with("0.4", &[]), with("0.4", &["--uniform"]));
+    assert!(greedy <= 1.02 * equal && greedy < 1.3 * off, "greedy {greedy}, uniform {equal}, off {off}");
     let run = succeed(llmrt(["run", "-n", "16", "-p", "Once", "--sparse", "magnitude", "-m"]).arg(&model));
     assert!(!run.stdout.is_empty());
 }

@@ -227,7 +227,7 @@ fn non_zeros(x: &XGroup) -> u32 {
     for (i, q) in x.q.as_flattened().as_chunks::<8>().0.iter().enumerate() {
         let q = u64::from_le_bytes(*q);
         // The highest bit of each byte that is not zero, then these eight next to each other.
-        let highest = ((q & !HIGHEST) + !HIGHEST | q) & HIGHEST;
+        let highest = (((q & !HIGHEST) + !HIGHEST) | q) & HIGHEST;
         bits |= ((highest >> 7).wrapping_mul(0x0102_0408_1020_4080) >> 56 << (8 * i)) as u32;
     }
     bits
