@@ -1,7 +1,8 @@
 //! Which inputs of a block's matrices count as zeros, for a given share of the bytes (TEAL, arXiv 2408.14690).
 //!
 //! The error of a matrix is the share of the energy of its inputs that is below its threshold: where columns have similar
-//! norms, and inputs are not correlated, that of its outputs' energy which is lost. A block's error is the sum over its matrices.
+//! norms, and inputs are not correlated, that of its outputs' energy which is lost. A block's error is the sum of its matrices'
+//! squared errors, so that no matrix gets much worse than the others. TEAL measures the block's output instead.
 
 /// A matrix of a block.
 #[derive(Clone, PartialEq, Debug)]
@@ -36,17 +37,23 @@ pub fn uniform(matrices: &[Matrix<'_>], zeros: f64) -> Vec<f32> {
     matrices.iter().map(|matrix| at(matrix, zeros * matrix.n() as f64)).collect()
 }
 
+/// How far a matrix's share of zeros may be above the block's: estimates of errors do not hold for matrices that are hardly read.
+const MOST_ABOVE: f64 = 0.15;
+
 /// Shares of zeros that make the block's error least for this share of its bytes: from none on, the matrix is given more whose
 /// error grows least for the bytes that this saves.
 pub fn greedy(matrices: &[Matrix<'_>], zeros: f64) -> Vec<f32> {
     let shares: Vec<Vec<f64>> = matrices.iter().map(Matrix::shares).collect();
     let step = |m: usize| matrices[m].bytes as f64 / matrices[m].n().max(1) as f64;
-    let mut chosen = vec![0.0; matrices.len()];
+    let (mut chosen, mut errors) = (vec![0.0; matrices.len()], vec![0.0; matrices.len()]);
     let mut left = zeros * matrices.iter().map(|matrix| matrix.bytes as f64).sum::<f64>();
     while left > 0.0 {
-        let next = |m: &usize| shares[*m].get(chosen[*m] as usize).map(|error| error / step(*m));
-        let open = (0..matrices.len()).filter_map(|m| Some((m, next(&m)?)));
+        let grown = |m: usize, more: f64| (errors[m] + more) * (errors[m] + more) - errors[m] * errors[m];
+        let next = |m: &usize| shares[*m].get(chosen[*m] as usize).map(|more| grown(*m, *more) / step(*m));
+        let is_open = |m: &usize| chosen[*m] < (zeros + MOST_ABOVE) * matrices[*m].n() as f64;
+        let open = (0..matrices.len()).filter(is_open).filter_map(|m| Some((m, next(&m)?)));
         let Some((m, _)) = open.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
+        errors[m] += shares[m].get(chosen[m] as usize).copied().unwrap_or(0.0);
         chosen[m] += (left / step(m)).min(1.0);
         left -= step(m);
     }
@@ -96,7 +103,7 @@ mod tests {
         let mixed =
             [Matrix { bytes: 100, quantiles: &heavy }, Matrix { bytes: 100, quantiles: &quantiles[0] }];
         let found = greedy(&mixed, 0.4);
-        assert!(found[0] > 0.6 && found[1] < 0.2, "inputs with little energy go first: {found:?}");
+        assert!(found[0] > 0.5 && found[1] < 0.3, "inputs with little energy go first: {found:?}");
     }
 
     #[test]
