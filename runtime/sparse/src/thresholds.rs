@@ -38,7 +38,7 @@ pub fn uniform(matrices: &[Matrix<'_>], zeros: f64) -> Vec<f32> {
 }
 
 /// How far a matrix's share of zeros may be above the block's: estimates of errors do not hold for matrices that are hardly read.
-const MOST_ABOVE: f64 = 0.15;
+const MAX_ABOVE: f64 = 0.15;
 
 /// Shares of zeros that make the block's error least for this share of its bytes: from none on, the matrix is given more whose
 /// error grows least for the bytes that this saves.
@@ -50,7 +50,7 @@ pub fn greedy(matrices: &[Matrix<'_>], zeros: f64) -> Vec<f32> {
     while left > 0.0 {
         let grown = |m: usize, more: f64| (errors[m] + more) * (errors[m] + more) - errors[m] * errors[m];
         let next = |m: &usize| shares[*m].get(chosen[*m] as usize).map(|more| grown(*m, *more) / step(*m));
-        let is_open = |m: &usize| chosen[*m] < (zeros + MOST_ABOVE) * matrices[*m].n() as f64;
+        let is_open = |m: &usize| chosen[*m] < (zeros + MAX_ABOVE) * matrices[*m].n() as f64;
         let open = (0..matrices.len()).filter(is_open).filter_map(|m| Some((m, next(&m)?)));
         let Some((m, _)) = open.min_by(|a, b| a.1.total_cmp(&b.1)) else { break };
         errors[m] += shares[m].get(chosen[m] as usize).copied().unwrap_or(0.0);
