@@ -42,8 +42,9 @@ pub struct Product<'a> {
 /// Columns up to which quantised panels are multiplied as memory brings them, one at a time.
 pub const MAX_FEW_COLUMNS: usize = 8;
 
-/// Columns up to which matrices by columns are multiplied element by element, without the zeros of each column.
-pub const FEW_BY_ELEMENTS: usize = 4;
+/// Columns up to which matrices by columns are multiplied element by element, without the zeros of each column, if there are
+/// enough zeros.
+pub const FEW_BY_ELEMENTS: usize = 16;
 
 /// Rows of all matrices, cut into pieces that threads take one after the other.
 pub struct Pieces {

@@ -18,6 +18,19 @@ const RING: usize = 8;
 /// Panels of a strip.
 const PANELS: usize = STRIP / ROWS;
 
+/// Whether the columns are few, and have enough zeros: each is multiplied alone, where many share what is unpacked.
+pub fn is_worth(p: &Product<'_>) -> bool {
+    let n_columns = p.columns.len();
+    if n_columns <= 4 || n_columns > FEW {
+        return n_columns <= 4;
+    }
+    let n_groups = p.w.ne[0] / GROUP;
+    let groups = p.columns.iter().flat_map(|column| &p.quantised[column.x * n_groups..][..n_groups]);
+    let active: usize = groups.map(|x| non_zeros(x).count_ones() as usize).sum();
+    let most = if n_columns <= 8 { 2 } else { 4 };
+    active * most <= n_columns * n_groups * GROUP
+}
+
 /// Rows of a matrix by columns times at most [`FEW`] columns, block by block.
 #[inline(always)]
 pub fn few_columns<S: Simd, F: Format>(

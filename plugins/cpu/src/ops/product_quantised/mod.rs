@@ -11,7 +11,7 @@ mod many;
 mod tests;
 
 use super::output::Tile;
-use super::product::{AHEAD, FEW_BY_ELEMENTS, MAX_FEW_COLUMNS, Product};
+use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
 use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Places, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::Scratch;
 #[cfg(any(test, target_arch = "x86_64"))]
@@ -63,7 +63,7 @@ const BY_WORDS: usize = 24;
 #[inline(always)]
 fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
     let [mut rows, ..] = y.dims();
-    if F::PLACES != Places::Scattered && p.w.columns.is_some() && p.columns.len() <= FEW_BY_ELEMENTS {
+    if F::PLACES != Places::Scattered && p.w.columns.is_some() && by_elements::is_worth(p) {
         return by_elements::few_columns::<S, F>(s, p, y, &rows, scratch);
     }
     rows.start = match p.columns.len() {
