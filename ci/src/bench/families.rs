@@ -2,7 +2,7 @@
 
 use super::Row;
 use super::cases::Case;
-use super::table::{least, median, most, ratios};
+use super::table::{median, ratios, verdict};
 
 /// Its name on the command line.
 pub const NAME: &str = "families";
@@ -48,12 +48,7 @@ pub fn summary(rows: &[Row]) -> String {
             _ => (1.2, row.ours.first().map_or("–".into(), |m| format!("{:.0}", m.work.read_bytes / 1e6))),
         };
         let ratios = ratios(row);
-        let verdict = match (least(&ratios) >= aim, most(&ratios) >= aim) {
-            _ if ratios.is_empty() => "no peer",
-            (true, _) => "reached",
-            (_, false) => "missed",
-            _ => "undecided",
-        };
+        let verdict = if ratios.is_empty() { "no peer" } else { verdict(&ratios, aim) };
         let (title, ratio) = (row.case.title(row.quick), median(&ratios));
         text += &format!("| {} | {title} | {bytes} | {aim:.1}× | {ratio:.2}× | {verdict} |\n", row.model);
     }

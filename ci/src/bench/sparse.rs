@@ -126,23 +126,17 @@ impl Trial {
 
 fn line(trial: &Trial, quick: bool, off: &[f64], on: &[f64]) -> String {
     let ratios: Vec<f64> = on.iter().zip(off).map(|(on, off)| on / off).collect();
-    let verdict = match (table::least(&ratios) >= trial.aim, table::most(&ratios) >= trial.aim) {
-        (true, _) => "reached",
-        (_, false) => "missed",
-        _ => "undecided",
-    };
     format!(
-        "| {} | {} | {} | {:.1} | {:.1} | {:.2}× ({:.2} to {:.2}) | {} | {:.2}× | {verdict} |",
+        "| {} | {} | {} | {:.1} | {:.1} | {} | {} | {:.2}× | {} |",
         trial.name(),
         trial.mode[0],
         trial.case.title(quick),
         table::median(off),
         table::median(on),
-        table::median(&ratios),
-        table::least(&ratios),
-        table::most(&ratios),
+        table::spread(&ratios),
         trial.promise.map_or("–".into(), |promise| format!("{promise:.2}×")),
         trial.aim,
+        table::verdict(&ratios, trial.aim),
     )
 }
 

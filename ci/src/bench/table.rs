@@ -108,8 +108,17 @@ fn values(measures: &[Measure]) -> Vec<f64> {
     measures.iter().map(|m| m.value).collect()
 }
 
+/// Whether ratios reach the one aimed at, which all pairs must agree on.
+pub fn verdict(ratios: &[f64], aim: f64) -> &'static str {
+    match (least(ratios) >= aim, most(ratios) >= aim) {
+        (true, _) => "reached",
+        (_, false) => "missed",
+        _ => "undecided",
+    }
+}
+
 /// Median, least and most ratio.
-fn spread(ratios: &[f64]) -> String {
+pub fn spread(ratios: &[f64]) -> String {
     format!("{:.2}× ({:.2} to {:.2})", median(ratios), least(ratios), most(ratios))
 }
 

@@ -26,7 +26,7 @@ mod tests;
 pub use arch::architectures;
 pub use batch::{BatchShape, ModelGraph, StepOutput, WindowBlocks};
 pub use cache::{CacheGroup, PagedLayer, StateTensor, ValueRows};
-pub use config::{Config, LayerConfig, Pooling, SparseMode, SparseOptions};
+pub use config::{Config, LayerConfig, Pooling, SparseMode, SparseOptions, takes_threshold};
 pub use error::{Error, Result};
 pub use input::Input;
 pub use model::Model;

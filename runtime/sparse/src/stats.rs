@@ -24,23 +24,6 @@ pub fn path_beside(model: &Path) -> PathBuf {
     model.with_extension("sparse.gguf")
 }
 
-/// Whether a layer's matrix of this name, without `.weight`, is one whose inputs are measured: those of attention and of a plain
-/// FFN.
-pub fn is_layer_matrix(name: &str) -> bool {
-    const NAMES: [&str; 9] = [
-        "attn_q",
-        "attn_k",
-        "attn_v",
-        "attn_qkv",
-        "attn_output",
-        "ffn_gate",
-        "ffn_up",
-        "ffn_down",
-        "ffn_down_t",
-    ];
-    NAMES.contains(&name)
-}
-
 /// The architecture of these files.
 pub const ARCH: &str = "llmrt.sparse";
 

@@ -57,7 +57,7 @@ impl Samples<'_> {
 impl Trained {
     /// Scores of all neurons for one input.
     pub fn scores(&self, x: &[f32]) -> Vec<f32> {
-        let hidden: Vec<f32> = self.fc1.chunks_exact(x.len()).map(|row| dot(row, x).max(0.0)).collect();
+        let hidden = hidden(&self.fc1, x);
         self.fc2.chunks_exact(self.rank).map(|row| dot(row, &hidden)).collect()
     }
 }
@@ -110,9 +110,14 @@ pub fn threshold(scored: &mut [(f32, f64)], share: f64) -> f32 {
     last.or(scored.last()).map_or(f32::NEG_INFINITY, |(score, _)| *score)
 }
 
+/// relu(fc1 · x).
+fn hidden(fc1: &[f32], x: &[f32]) -> Vec<f32> {
+    fc1.chunks_exact(x.len()).map(|row| dot(row, x).max(0.0)).collect()
+}
+
 /// Adds the gradient of one token's loss.
 fn gradient(x: &[f32], h: &[f32], mean: f32, fc1: &mut Adam, fc2: &mut Adam) {
-    let hidden: Vec<f32> = fc1.weights.chunks_exact(x.len()).map(|row| dot(row, x).max(0.0)).collect();
+    let hidden = hidden(&fc1.weights, x);
     let rank = hidden.len();
     let mut of_hidden = vec![0.0; rank];
     let rows = fc2.weights.chunks_exact(rank).zip(fc2.gradient.chunks_exact_mut(rank));

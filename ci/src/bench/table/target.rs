@@ -1,6 +1,6 @@
 //! The target of sequences that decode together.
 
-use super::{least, most, ratios, spread};
+use super::{ratios, spread, verdict};
 use crate::bench::Row;
 use crate::bench::engine::TARGET_SEQUENCES;
 
@@ -11,11 +11,7 @@ pub fn target(rows: &[Row], (aim, what): (f64, &str)) -> String {
     let has_aim = |row: &&Row| row.case.sequences() == TARGET_SEQUENCES && !row.theirs.is_empty();
     for row in rows.iter().filter(has_aim) {
         let ratios = ratios(row);
-        let verdict = match (least(&ratios) >= aim, most(&ratios) >= aim) {
-            (true, _) => "reached",
-            (_, false) => "missed",
-            _ => "undecided",
-        };
+        let verdict = verdict(&ratios, aim);
         text += &format!(
             "\nTarget at {TARGET_SEQUENCES} sequences, {what}: {aim:.1}×; {}, {} threads: {}, {verdict}.\n",
             row.model,

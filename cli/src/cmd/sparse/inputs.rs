@@ -95,6 +95,13 @@ pub fn stats_beside(model: &OpenModel) -> Result<Option<(SparseFile, Vec<u8>)>> 
     stats_of(model, &path).map(Some)
 }
 
+/// What parts are written to: the statistics beside a model and the file's bytes, or a file without parts, if there are none or
+/// `force` overwrites them.
+pub fn stats_to_write(model: &OpenModel, force: bool) -> Result<(SparseFile, Vec<u8>)> {
+    let known = if force { None } else { stats_beside(model)? };
+    known.map_or_else(|| Ok((SparseFile::new(model_id(model)?), Vec::new())), Ok)
+}
+
 /// A file of statistics, which must be of this model.
 pub fn stats_of(model: &OpenModel, path: &Path) -> Result<(SparseFile, Vec<u8>)> {
     let bytes = read(path)?;

@@ -54,6 +54,9 @@ pub struct Predictor {
 /// Tokens of a window.
 const WINDOW: usize = 256;
 
+/// What the name of the residual stream that a layer's FFN reads begins with; the layer's number follows.
+const RESIDUAL: &str = "ffn_inp-";
+
 /// What a layer's FFN read and what its neurons gave, token by token.
 #[derive(Default)]
 struct Recorded {
@@ -66,8 +69,7 @@ impl Predictor {
     pub fn run(&self, global: &Global) -> Result<()> {
         let model = OpenModel::open(Some(&self.model), &model::open_options(&self.loading))?;
         let path = inputs::stats_path(&model);
-        let known = if self.force { None } else { inputs::stats_beside(&model)? };
-        let id = inputs::model_id(&model)?;
+        let (mut file, _) = inputs::stats_to_write(&model, self.force)?;
         let dims: Vec<_> = ffn::layers(&model)?.iter().map(|layer| (layer.up.ne[0], layer.n_ff())).collect();
         let name = model.name.clone();
         let mut tokens = profile::tokens(&model, &self.file)?;
@@ -84,7 +86,6 @@ impl Predictor {
         let trained = self.train(&recorded, &dims, n_trained)?;
         let tested = Tested::new(&recorded, &dims, n_trained, &trained, self.recall);
 
-        let (mut file, _) = known.unwrap_or_else(|| (SparseFile::new(id), Vec::new()));
         let bytes = set_predictors(&mut file, &dims, &trained);
         file.predictor_threshold = Some(tested.threshold);
         inputs::save(&path, &file, &bytes)?;
@@ -104,23 +105,19 @@ impl Predictor {
         let mut session = profile::session(global, model, &self.loading, WINDOW.min(tokens.len()))?;
         let mut recorded: Vec<Recorded> = (0..n_layers).map(|_| Recorded::default()).collect();
         for window in tokens.chunks(WINDOW) {
-            let runner = session.core.runner_mut();
-            runner.product_inputs(window, &mut |weight, _, rows| {
-                let found = profile::matrix_of_layer(weight);
-                if let Some((layer, "ffn_down" | "ffn_down_t")) = found
-                    && let Some(layer) = recorded.get_mut(layer)
-                {
+            let is_residual = |name: &str| name.starts_with(RESIDUAL);
+            session.core.runner_mut().product_inputs(window, &is_residual, &mut |name, _, rows| {
+                let residual = name.strip_prefix(RESIDUAL).and_then(|layer| layer.parse().ok());
+                let neurons = || match profile::matrix_of_layer(name)? {
+                    (layer, "ffn_down" | "ffn_down_t") => Some(layer),
+                    _ => None,
+                };
+                if let Some(layer) = residual.and_then(|layer: usize| recorded.get_mut(layer)) {
+                    layer.x.extend_from_slice(rows);
+                } else if let Some(layer) = neurons().and_then(|layer| recorded.get_mut(layer)) {
                     layer.h.extend_from_slice(rows);
                 }
             })?;
-            let shown = runner.per_op(window, &mut |name, _, values| {
-                let layer = name.strip_prefix("ffn_inp-").and_then(|layer| layer.parse::<usize>().ok());
-                if let Some(layer) = layer.and_then(|layer| recorded.get_mut(layer)) {
-                    layer.x.extend_from_slice(values);
-                }
-                Ok(())
-            })?;
-            shown.map_err(|e| Error::file(&self.model, e))?;
             if interrupt::is_requested() {
                 return Err(Error::interrupted());
             }

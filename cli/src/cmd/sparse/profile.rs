@@ -11,10 +11,9 @@ use crate::setup::Setup;
 use crate::{interrupt, text};
 use clap::Args;
 use llmrt_engine::{EngineOptions, TokenId};
-use llmrt_models::{SparseMode, SparseOptions};
+use llmrt_models::{SparseMode, SparseOptions, takes_threshold};
+use llmrt_sparse::Counts;
 use llmrt_sparse::magnitudes::Magnitudes;
-use llmrt_sparse::stats::SparseFile;
-use llmrt_sparse::{Counts, stats};
 use llmrt_tokenizer::EncodeOptions;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -56,8 +55,7 @@ impl Profile {
     pub fn run(&self, global: &Global) -> Result<()> {
         let model = OpenModel::open(Some(&self.model), &model::open_options(&self.loading))?;
         let path = inputs::stats_path(&model);
-        let known = if self.force { None } else { inputs::stats_beside(&model)? };
-        let id = inputs::model_id(&model)?;
+        let (mut file, bytes) = inputs::stats_to_write(&model, self.force)?;
         let tokens = tokens(&model, &self.file)?;
         let n_ctx = self.ctx as usize;
         let mut session = session(global, model, &self.loading, n_ctx)?;
@@ -66,14 +64,13 @@ impl Profile {
         let windows = tokens.chunks(n_ctx).take(self.chunks.map_or(usize::MAX, |n| n as usize));
         for window in windows {
             let visit = &mut |weight: &str, n: usize, rows: &[f32]| measured.add(weight, n, rows);
-            session.core.runner_mut().product_inputs(window, visit)?;
+            session.core.runner_mut().product_inputs(window, &|_| false, visit)?;
             measured.n_tokens += window.len() as u64;
             if interrupt::is_requested() {
                 return Err(Error::interrupted());
             }
         }
 
-        let (mut file, bytes) = known.unwrap_or_else(|| (SparseFile::new(id), Vec::new()));
         file.n_tokens = measured.n_tokens;
         file.counts = measured.counts().map_err(|e| Error::file(&path, e))?;
         file.quantiles = measured.quantiles();
@@ -167,7 +164,7 @@ impl Measured {
 /// Layer and name of a layer's matrix: of `blk.3.ffn_up.weight` 3 and `ffn_up`.
 pub fn matrix_of_layer(weight: &str) -> Option<(usize, &str)> {
     let (layer, part) = weight.strip_prefix("blk.")?.strip_suffix(".weight")?.split_once('.')?;
-    stats::is_layer_matrix(part).then_some(())?;
+    (takes_threshold(part) || part == "ffn_down_t").then_some(())?;
     Some((layer.parse().ok()?, part))
 }
 

@@ -6,7 +6,7 @@ use crate::error::Result;
 use crate::model::{self, OpenModel};
 use crate::output::{n_things, note};
 use clap::Args;
-use llmrt_sparse::stats;
+use llmrt_models::takes_threshold;
 use llmrt_sparse::thresholds::{Matrix, greedy, uniform};
 use std::path::PathBuf;
 
@@ -64,7 +64,7 @@ fn layers(quantiles: &[(String, Vec<f32>)]) -> Vec<Layer<'_>> {
     let mut layers: Vec<(&str, Layer<'_>)> = Vec::new();
     for (name, quantiles) in quantiles {
         let Some((layer, part)) = name.rsplit_once('.') else { continue };
-        if !stats::is_layer_matrix(part) || part == "ffn_down_t" {
+        if !takes_threshold(part) {
             continue;
         }
         match layers.iter_mut().find(|(known, _)| *known == layer) {

@@ -19,6 +19,8 @@ use llmrt_plugin::{DType, NodeView, Reason};
 const UNIT: usize = 1024;
 /// Rows that are put side by side at a time: they stay in the second cache.
 const GATHERED: usize = 4 * ROWS;
+/// Rows from one that is read to the one that is prefetched.
+const AHEAD: usize = 6;
 
 pub fn supports(node: &NodeView<'_>) -> Answer {
     let w = check::decodable(node, 0)?;
@@ -53,13 +55,12 @@ pub fn compute(w: &mut Worker<'_>, a: &Args, out: Output<'_>) {
     for mut y in out.take_tiles([unit, x.ne[1], 1, 1], 0) {
         let picked = Picked { scores, pick: Pick::of(a) };
         picked.rows_of(&y, &mut rows);
-        let is_gathered = is_worth_gathering(rows.len(), y.dims()[0].len());
-        match is_gathered {
-            true => gathered(w.isa, &product, &rows, &mut y, w.scratch),
-            false => product::compute(w.isa, &product, &mut y, w.scratch),
-        }
-        if !is_gathered || columns.len() > 1 {
-            picked.clear_others(&mut y);
+        match is_worth_gathering(rows.len(), y.dims()[0].len()) {
+            true => gathered(w.isa, &product, &rows, picked, &mut y, w.scratch),
+            false => {
+                product::compute(w.isa, &product, &mut y, w.scratch);
+                picked.clear_others(&mut y);
+            }
         }
     }
     w.scratch.columns = columns;
@@ -115,8 +116,15 @@ impl Picked<'_> {
     }
 }
 
-/// Computes these rows of a tile; the others become zeros.
-fn gathered(isa: Isa, p: &product::Product<'_>, rows: &[usize], y: &mut Tile<'_>, scratch: &mut Scratch) {
+/// Computes what passes in these rows of a tile; all else becomes zeros.
+fn gathered(
+    isa: Isa,
+    p: &product::Product<'_>,
+    rows: &[usize],
+    picked: Picked<'_>,
+    y: &mut Tile<'_>,
+    scratch: &mut Scratch,
+) {
     let n_columns = p.columns.len();
     p.columns.iter().for_each(|column| y.row([column.y, 0, 0]).fill(0.0));
     let [mut bytes, mut sums] = std::mem::take(&mut scratch.gathered);
@@ -128,8 +136,10 @@ fn gathered(isa: Isa, p: &product::Product<'_>, rows: &[usize], y: &mut Tile<'_>
         multiply(isa, &product::Product { w: &w, ..*p }, sums, scratch);
         for (column, sums) in p.columns.iter().zip(sums.chunks_exact(n)) {
             let [in_y, ..] = y.dims();
-            let y = y.row([column.y, 0, 0]);
-            some.iter().zip(sums).for_each(|(row, sum)| y[row - in_y.start] = *sum);
+            let (y, scores) = (y.row([column.y, 0, 0]), picked.scores.row([column.y, 0, 0]));
+            for (&row, sum) in some.iter().zip(sums).filter(|(row, _)| picked.pick.passes(scores[**row])) {
+                y[row - in_y.start] = *sum;
+            }
         }
     }
     scratch.gathered = [bytes, sums];
@@ -142,7 +152,7 @@ fn gather(w: &Tensor, rows: &[usize], next: &[usize], room: &mut Arena) -> Tenso
     let bytes = room.take::<u8>(n * n_rows);
     bytes[n * rows.len()..].fill(0);
     for (i, (row, to)) in rows.iter().zip(bytes.chunks_exact_mut(n)).enumerate() {
-        if let Some(row) = rows.get(i + 6).or_else(|| next.get(i + 6 - rows.len())) {
+        if let Some(row) = rows.get(i + AHEAD).or_else(|| next.get(i + AHEAD - rows.len())) {
             let at = w.row_bytes([*row, 0, 0]).as_ptr();
             (0..n).step_by(64).for_each(|line| prefetch(at.wrapping_add(line)));
         }

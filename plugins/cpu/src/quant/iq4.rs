@@ -1,6 +1,6 @@
 //! IQ4_NL: d F16, 32 × 4 bits, table[q] · d. IQ4_XS: d F16, 8 scales of 6 bits, 256 × 4 bits, table[q] · (scale - 32) · d.
 
-use super::{Format, Group, Places, Rows, nibbles};
+use super::{Format, Group, Places, Rows, nibbles, store_integers};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -20,10 +20,7 @@ impl Format for Iq4Nl {
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let q = nibbles(s, rows.words(s, 2));
-        for (q, to) in q.into_iter().zip(&mut out[0].q) {
-            s.store_b(Self::integers(s, q), to);
-        }
+        store_integers::<S, Self>(s, nibbles(s, rows.words(s, 2)), &mut out[0].q);
         Self::scales(s, rows, out);
     }
 
@@ -53,10 +50,7 @@ impl Format for Iq4Xs {
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
         Self::scales(s, rows, out);
         for (g, out) in out.iter_mut().enumerate() {
-            let q = nibbles(s, rows.words(s, 8 + 16 * g));
-            for (q, to) in q.into_iter().zip(&mut out.q) {
-                s.store_b(Self::integers(s, q), to);
-            }
+            store_integers::<S, Self>(s, nibbles(s, rows.words(s, 8 + 16 * g)), &mut out.q);
         }
     }
 

@@ -138,6 +138,14 @@ pub(crate) fn nibbles<S: Simd>(s: S, bytes: [S::I; 4]) -> [S::I; 8] {
     })
 }
 
+/// The quads of a group, made of elements as they are stored, in bytes of their own.
+#[inline(always)]
+pub(crate) fn store_integers<S: Simd, F: Format>(s: S, stored: [S::I; 8], quads: &mut [[u8; 64]; 8]) {
+    for (stored, to) in stored.into_iter().zip(quads) {
+        s.store_b(F::integers(s, stored), to);
+    }
+}
+
 /// 32 bytes of each row, from byte `at` on.
 #[inline(always)]
 pub(crate) fn words_32<S: Simd>(s: S, rows: impl Rows, at: usize) -> [S::I; 8] {

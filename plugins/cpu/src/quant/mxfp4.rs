@@ -1,7 +1,7 @@
 //! MXFP4: a power of two (E8M0), 32 × E2M1. The numbers of E2M1 are halves, so q is twice the number, and d half the power.
 //! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
 
-use super::{Format, Group, Places, Rows, nibbles};
+use super::{Format, Group, Places, Rows, nibbles, store_integers};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -21,10 +21,7 @@ impl Format for Mxfp4 {
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let q = nibbles(s, rows.words(s, 1));
-        for (q, to) in q.into_iter().zip(&mut out[0].q) {
-            s.store_b(Self::integers(s, q), to);
-        }
+        store_integers::<S, Self>(s, nibbles(s, rows.words(s, 1)), &mut out[0].q);
         Self::scales(s, rows, out);
     }
 

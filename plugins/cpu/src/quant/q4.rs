@@ -1,7 +1,7 @@
 //! Q4_0: d F16, 32 × 4 bits, (q - 8) · d. Q4_1: d, m F16, 32 × 4 bits, q · d + m.
 //! Byte j of the 16 holds elements j (low bits) and j + 16 (high bits).
 
-use super::{Format, Group, Places, Rows, nibbles};
+use super::{Format, Group, Places, Rows, nibbles, store_integers};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -18,10 +18,7 @@ impl Format for Q4_0 {
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let q = nibbles(s, rows.words(s, 2));
-        for (q, to) in q.into_iter().zip(&mut out[0].q) {
-            s.store_b(q, to);
-        }
+        store_integers::<S, Self>(s, nibbles(s, rows.words(s, 2)), &mut out[0].q);
         Self::scales(s, rows, out);
     }
 
@@ -44,10 +41,7 @@ impl Format for Q4_1 {
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let q = nibbles(s, rows.words(s, 4));
-        for (q, to) in q.into_iter().zip(&mut out[0].q) {
-            s.store_b(q, to);
-        }
+        store_integers::<S, Self>(s, nibbles(s, rows.words(s, 4)), &mut out[0].q);
         Self::scales(s, rows, out);
     }
 

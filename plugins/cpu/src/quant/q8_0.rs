@@ -1,6 +1,6 @@
 //! Q8_0: d F16, 32 signed bytes, q · d. The bytes are made unsigned by adding 128.
 
-use super::{Format, Group, Places, Rows, words_32};
+use super::{Format, Group, Places, Rows, store_integers, words_32};
 use crate::simd::Simd;
 use llmrt_plugin::DType;
 
@@ -17,10 +17,7 @@ impl Format for Q8_0 {
 
     #[inline(always)]
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]) {
-        let q = words_32(s, rows, 2);
-        for (q, to) in q.into_iter().zip(&mut out[0].q) {
-            s.store_b(Self::integers(s, q), to);
-        }
+        store_integers::<S, Self>(s, words_32(s, rows, 2), &mut out[0].q);
         Self::scales(s, rows, out);
     }
 

@@ -1,7 +1,7 @@
 //! A block of each of 16 rows in either layout: row by row as in the file, or interleaved as `seal` leaves it. Of matrices by
 //! columns 16 rows are put side by side first.
 
-use super::{Format, Places, ROWS};
+use super::{Format, ROWS};
 use crate::simd::{STRIP, Simd, array};
 
 /// What formats read of a block of each of 16 rows. `at` is a byte of the block where a unit begins.
@@ -78,29 +78,21 @@ pub struct ByColumns<'a> {
     pub block: &'a [u8],
     /// Rows of the matrix.
     pub m: usize,
-    /// Sizes of the units of a row's block, and how many have each.
-    pub units: &'a [(usize, usize)],
-    /// Where its elements are.
-    pub places: Places,
 }
 
 impl<'a> ByColumns<'a> {
-    /// Those of a format.
+    /// Puts the 16 rows from `first` on, of this format, side by side.
     #[inline(always)]
-    pub fn of<F: Format>(block: &'a [u8], m: usize) -> ByColumns<'a> {
-        ByColumns { block, m, units: F::UNITS, places: F::PLACES }
-    }
-
-    /// Puts the 16 rows from `first` on side by side.
-    #[inline(always)]
-    pub fn side_by_side<S: Simd>(self, s: S, first: usize, out: &mut [u8]) {
+    pub fn side_by_side<S: Simd, F: Format>(self, s: S, first: usize, out: &mut [u8]) {
         let rows = RowsOf { columns: self, first };
         let mut at = 0;
-        for &(size, n) in self.units {
+        for &(size, n) in F::UNITS {
             for _ in 0..n {
                 let to = &mut out[ROWS * at..][..ROWS * size];
                 match to.first_chunk_mut() {
-                    Some(to) if self.places.is_elements(at) => s.store_b(self.elements(s, at, first), to),
+                    Some(to) if F::PLACES.is_elements(at) => {
+                        s.store_b(self.elements::<S, F>(s, at, first), to)
+                    }
                     Some(to) => s.store_b(rows.four(s, at), to),
                     None => to.copy_from_slice(&self.block[at * self.m + first * size..][..ROWS * size]),
                 }
@@ -111,11 +103,11 @@ impl<'a> ByColumns<'a> {
 
     /// Four bytes of elements, of each of 16 rows.
     #[inline(always)]
-    fn elements<S: Simd>(&self, s: S, at: usize, first: usize) -> S::I {
+    fn elements<S: Simd, F: Format>(&self, s: S, at: usize, first: usize) -> S::I {
         let (strip, k) = (first / STRIP, first % STRIP / ROWS);
-        let offset = strip / self.places.in_byte() * STRIP;
+        let offset = strip / F::PLACES.in_byte() * STRIP;
         let low = s.zip_strip(array(|i| self.strip((at + i) * self.m + offset)), k);
-        if self.places.in_byte() == 1 {
+        if F::PLACES.in_byte() == 1 {
             return low;
         }
         let offset = offset + self.m / 2;

@@ -16,33 +16,60 @@ use llmrt_models::StepOutput;
 /// Gets an op's result: name, dims, values. What it fails with ends the visit.
 pub type VisitOp<'a> = dyn FnMut(&str, [u64; 4], &[f32]) -> std::io::Result<()> + 'a;
 
-/// Gets what weights are multiplied with: their name, the elements of a row of inputs, and all rows.
+/// Gets what weights are multiplied with: their name, the elements of a row of inputs, and all rows. Or a result, by its own name.
 pub type VisitInputs<'a> = dyn FnMut(&str, usize, &[f32]) + 'a;
 
 impl DeviceRunner {
-    /// Computes tokens as one step of a sequence and shows every op's result: name, dims, and values as f32.
+    /// Computes tokens as one step of a sequence and shows every op's result, in order of execution: name, dims, and values as f32.
     pub fn per_op(&mut self, tokens: &[TokenId], visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
-        let batch = self.alone(tokens)?;
-        self.visit_ops(&batch, visit)
+        let (program, results) = self.run_keeping(tokens, memory::every_result_kept)?;
+        for t in results {
+            let def = program.graph().def(t);
+            let bytes = self.executor().output(&program, t)?;
+            let values: Vec<f32> = match def.dtype {
+                DType::I32 => words(&bytes).map(|w| i32::from_ne_bytes(w) as f32).collect(),
+                _ => floats(&bytes),
+            };
+            if let Err(e) = visit(&def.name, def.ne, &values) {
+                return Ok(Err(e));
+            }
+        }
+        Ok(Ok(()))
     }
 
-    /// Computes tokens as one step of a sequence, with logits of all, and shows what matrices of weights are multiplied with.
-    pub fn product_inputs(&mut self, tokens: &[TokenId], visit: &mut VisitInputs<'_>) -> Result<()> {
+    /// Computes tokens as one step of a sequence, with logits of all, and shows what matrices of weights are multiplied with, and
+    /// the results of which `is_shown` holds.
+    pub fn product_inputs(
+        &mut self,
+        tokens: &[TokenId],
+        is_shown: &dyn Fn(&str) -> bool,
+        visit: &mut VisitInputs<'_>,
+    ) -> Result<()> {
+        let (program, shown) = self.run_keeping(tokens, |mut graph| {
+            let shown: Vec<Shown> = products(&graph).into_iter().chain(results(&graph, is_shown)).collect();
+            shown.iter().for_each(|shown| graph.tensors[shown.x.0 as usize].output = true);
+            (graph, shown)
+        })?;
+        for Shown { name, x, n } in shown {
+            visit(&name, n, &floats(&self.executor().output(&program, x)?));
+        }
+        Ok(())
+    }
+
+    /// Computes tokens as one step of a sequence, with logits of all of them, after `keep` has chosen what is kept to the end.
+    fn run_keeping<T>(
+        &mut self,
+        tokens: &[TokenId],
+        keep: impl FnOnce(Graph) -> (Graph, T),
+    ) -> Result<(Program, T)> {
         let batch = self.alone(tokens)?;
         let shape = self.options.shape_of(&batch, StepOutput::Logits);
         let step = self.model().graph(&shape)?;
         let ngrams = self.model().config.ngrams.clone();
-        let mut graph = step.graph;
-        let products = products(&graph);
-        products.iter().for_each(|product| graph.tensors[product.x.0 as usize].output = true);
+        let (graph, kept) = keep(step.graph);
         let program = Program::new(graph);
-        let executor = self.executor();
-        executor.run(&program, &borrowed(&inputs(&step.inputs, &ngrams, &batch)))?;
-        for product in products {
-            let bytes = executor.output(&program, product.x)?;
-            visit(&product.weight, product.n, &floats(&bytes));
-        }
-        Ok(())
+        self.executor().run(&program, &borrowed(&inputs(&step.inputs, &ngrams, &batch)))?;
+        Ok((program, kept))
     }
 
     /// The batch of one sequence with these tokens, with logits of all of them, in an empty cache.
@@ -62,41 +89,19 @@ impl DeviceRunner {
         let chunk = ScheduledChunk { id, n_new: tokens.len() };
         Batch::new(&[chunk], |_| Some((&seq, Some(0))), &pools, self.options.max_blocks())
     }
-
-    /// Computes a batch and shows every op's result, in order of execution.
-    fn visit_ops(&mut self, batch: &Batch, visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
-        let shape = self.options.shape_of(batch, StepOutput::Logits);
-        let step = self.model().graph(&shape)?;
-        let ngrams = self.model().config.ngrams.clone();
-        let (graph, results) = memory::every_result_kept(step.graph);
-        let program = Program::new(graph);
-        let executor = self.executor();
-        executor.run(&program, &borrowed(&inputs(&step.inputs, &ngrams, batch)))?;
-        for t in results {
-            let def = program.graph().def(t);
-            let bytes = executor.output(&program, t)?;
-            let values: Vec<f32> = match def.dtype {
-                DType::I32 => words(&bytes).map(|w| i32::from_ne_bytes(w) as f32).collect(),
-                _ => floats(&bytes),
-            };
-            if let Err(e) = visit(&def.name, def.ne, &values) {
-                return Ok(Err(e));
-            }
-        }
-        Ok(Ok(()))
-    }
 }
 
-/// A matrix of weights and what it is multiplied with.
-struct Product {
-    weight: String,
+/// What a matrix of weights is multiplied with, or a result.
+struct Shown {
+    /// Of the weights, or of the result.
+    name: String,
     x: Tensor,
     /// Elements of a row of x.
     n: usize,
 }
 
-/// The products with matrices of weights whose inputs can be shown.
-fn products(g: &Graph) -> Vec<Product> {
+/// The inputs of products with matrices of weights, of those that can be shown.
+fn products(g: &Graph) -> Vec<Shown> {
     let nodes = g.nodes.iter().filter(|node| matches!(node.op, Op::MulMat | Op::MulMatT));
     let product = |node: &Node| {
         let (w, x) = (g.def(node.src[0]?), node.src[1]?);
@@ -107,9 +112,16 @@ fn products(g: &Graph) -> Vec<Product> {
             _ => x,
         };
         let found = w.kind == Kind::Weight && g.def(x).dtype == DType::F32 && is_showable(g, x);
-        found.then(|| Product { weight: w.name.clone(), x, n: def.ne[0] as usize })
+        found.then(|| Shown { name: w.name.clone(), x, n: def.ne[0] as usize })
     };
     nodes.filter_map(product).collect()
+}
+
+/// The results with these names, of those that can be shown.
+fn results(g: &Graph, is_shown: &dyn Fn(&str) -> bool) -> Vec<Shown> {
+    let named = g.nodes.iter().map(|node| node.dst).filter(|t| is_shown(&g.def(*t).name));
+    let floats = named.filter(|t| g.def(*t).dtype == DType::F32 && is_showable(g, *t));
+    floats.map(|x| Shown { name: g.def(x).name.clone(), x, n: g.def(x).ne[0] as usize }).collect()
 }
 
 /// Whether a result can be shown: it has bytes of its own, as numbers of four bytes.

@@ -26,7 +26,7 @@ pub(crate) use loops::MAX_LOOPS;
 pub use mla::MlaConfig;
 pub(crate) use moe::MAX_SHARED;
 pub use moe::{ExpertActivation, Gating, Glu, MoeConfig, SharedByGroup, Weighted};
-pub use neurons::{HiddenActivation, NeuronConfig, SparseMode, SparseOptions};
+pub use neurons::{HiddenActivation, NeuronConfig, SparseMode, SparseOptions, takes_threshold};
 pub use ngrams::{MAX_NGRAM, NgramConfig};
 pub use pooling::{Classifier, Pooling};
 pub use rope::{RopeConfig, RopeKind};

@@ -52,9 +52,12 @@ pub struct SparseOptions {
     pub thresholds: Arc<[(String, f32)]>,
 }
 
-/// The matrices of a layer whose small inputs may count as zeros.
-const MATRICES: [&str; 8] =
-    ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+/// Whether small inputs of a layer's matrix of this name, without `.weight`, may count as zeros: those of attention and of a plain FFN.
+pub fn takes_threshold(matrix: &str) -> bool {
+    const MATRICES: [&str; 8] =
+        ["attn_q", "attn_k", "attn_v", "attn_qkv", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
+    MATRICES.contains(&matrix)
+}
 
 /// What a file has of it, and what the user chose.
 #[derive(Clone, PartialEq, Debug, Default)]
@@ -76,7 +79,7 @@ impl NeuronConfig {
     /// The size from which on inputs of a layer's matrix count, if smaller ones do not: of the matrix of this name in the layer, which
     /// is `path` in the file, both without `.weight`.
     pub fn input_threshold(&self, name: &str, path: &str) -> Option<f32> {
-        if self.options.mode != SparseMode::Magnitude || !MATRICES.contains(&name) {
+        if self.options.mode != SparseMode::Magnitude || !takes_threshold(name) {
             return None;
         }
         let found = self.options.thresholds.iter().find(|(known, _)| known == path);

@@ -21,14 +21,17 @@ const PANELS: usize = STRIP / ROWS;
 /// Whether the columns are few, and have enough zeros: each is multiplied alone, where many share what is unpacked.
 pub fn is_worth(p: &Product<'_>) -> bool {
     let n_columns = p.columns.len();
-    if n_columns <= 4 || n_columns > FEW {
-        return n_columns <= 4;
-    }
+    // One in so many activations may count.
+    let rare = match n_columns {
+        0..=4 => return true,
+        5..=8 => 2,
+        9..=FEW => 4,
+        _ => return false,
+    };
     let n_groups = p.w.ne[0] / GROUP;
     let groups = p.columns.iter().flat_map(|column| &p.quantised[column.x * n_groups..][..n_groups]);
     let active: usize = groups.map(|x| non_zeros(x).count_ones() as usize).sum();
-    let most = if n_columns <= 8 { 2 } else { 4 };
-    active * most <= n_columns * n_groups * GROUP
+    active * rare <= n_columns * n_groups * GROUP
 }
 
 /// Rows of a matrix by columns times at most [`FEW`] columns, block by block.
@@ -62,7 +65,7 @@ pub fn few_columns<S: Simd, F: Format>(
             }
             n_found += 1;
         }
-        let columns = ByColumns::of::<F>(block_of(b), m);
+        let columns = ByColumns { block: block_of(b), m };
         let active = &active[b % RING * FEW..][..n_columns];
         for ((c, active), sums) in active.iter().enumerate().zip(sums.chunks_exact_mut(n)) {
             let x = &x[c][b * F::GROUPS..][..F::GROUPS];

@@ -74,7 +74,7 @@ fn unpack<S: Simd, M: Form>(
         for (b, out) in (groups.start / each..).zip(out.chunks_exact_mut(each)) {
             if panel.is_none() {
                 let block = &p.w.bytes()[b * block * m..][..block * m];
-                ByColumns::of::<M::Format>(block, m).side_by_side(s, first, copy);
+                ByColumns { block, m }.side_by_side::<S, M::Format>(s, first, copy);
             }
             let panel = panel.map_or(&*copy, |panel| &panel[b * ROWS * block..][..ROWS * block]);
             M::unpack(s, SideBySide(panel), out);
