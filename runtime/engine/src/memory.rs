@@ -2,12 +2,11 @@
 
 use crate::error::{Error, Result};
 use crate::options::{BLOCK_SIZE, EngineOptions};
-use crate::runner::is_showable;
 use crate::sampler::Candidate;
 use crate::scheduler::SchedulerConfig;
 use crate::tensor_rules;
 use llmrt_abi::DType;
-use llmrt_graph::{Graph, Kind, Tensor, TensorDef};
+use llmrt_graph::{Kind, Tensor, TensorDef};
 use llmrt_host::Device;
 use llmrt_host::load::{ModelFiles, WeightRequest};
 use llmrt_host::sched::bind;
@@ -360,15 +359,6 @@ pub fn step_buffers(model: &Model, options: &EngineOptions) -> u64 {
     let arrays = 2 * 4 * (4 * options.n_batch + options.max_blocks());
     let logits = n_vocab * (4 + 4 + size_of::<Candidate>() as u64);
     (arrays + 4 * options.n_ctx) as u64 + logits
-}
-
-/// The graph with every node's result kept to the end, and those results, in order of execution.
-pub(crate) fn every_result_kept(mut g: Graph) -> (Graph, Vec<Tensor>) {
-    let results: Vec<Tensor> = g.nodes.iter().map(|n| n.dst).filter(|&t| is_showable(&g, t)).collect();
-    for t in &results {
-        g.tensors[t.0 as usize].output = true;
-    }
-    (g, results)
 }
 
 /// The KV cache types that attention takes.

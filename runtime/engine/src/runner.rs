@@ -4,7 +4,6 @@ mod caches;
 mod per_op;
 mod steps;
 
-pub(crate) use per_op::is_showable;
 pub use per_op::{VisitInputs, VisitOp};
 pub use steps::ProgramStats;
 

@@ -98,8 +98,10 @@ pub fn stats_beside(model: &OpenModel) -> Result<Option<(SparseFile, Vec<u8>)>> 
 /// What parts are written to: the statistics beside a model and the file's bytes, or a file without parts, if there are none or
 /// `force` overwrites them.
 pub fn stats_to_write(model: &OpenModel, force: bool) -> Result<(SparseFile, Vec<u8>)> {
-    let known = if force { None } else { stats_beside(model)? };
-    known.map_or_else(|| Ok((SparseFile::new(model_id(model)?), Vec::new())), Ok)
+    match if force { None } else { stats_beside(model)? } {
+        Some(known) => Ok(known),
+        None => Ok((SparseFile::new(model_id(model)?), Vec::new())),
+    }
 }
 
 /// A file of statistics, which must be of this model.

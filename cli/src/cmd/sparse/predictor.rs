@@ -54,9 +54,6 @@ pub struct Predictor {
 /// Tokens of a window.
 const WINDOW: usize = 256;
 
-/// What the name of the residual stream that a layer's FFN reads begins with; the layer's number follows.
-const RESIDUAL: &str = "ffn_inp-";
-
 /// What a layer's FFN read and what its neurons gave, token by token.
 #[derive(Default)]
 struct Recorded {
@@ -105,16 +102,11 @@ impl Predictor {
         let mut session = profile::session(global, model, &self.loading, WINDOW.min(tokens.len()))?;
         let mut recorded: Vec<Recorded> = (0..n_layers).map(|_| Recorded::default()).collect();
         for window in tokens.chunks(WINDOW) {
-            let is_residual = |name: &str| name.starts_with(RESIDUAL);
+            let is_residual = |name: &str| layer_of_residual(name).is_some();
             session.core.runner_mut().product_inputs(window, &is_residual, &mut |name, _, rows| {
-                let residual = name.strip_prefix(RESIDUAL).and_then(|layer| layer.parse().ok());
-                let neurons = || match profile::matrix_of_layer(name)? {
-                    (layer, "ffn_down" | "ffn_down_t") => Some(layer),
-                    _ => None,
-                };
-                if let Some(layer) = residual.and_then(|layer: usize| recorded.get_mut(layer)) {
+                if let Some(layer) = layer_of_residual(name).and_then(|layer| recorded.get_mut(layer)) {
                     layer.x.extend_from_slice(rows);
-                } else if let Some(layer) = neurons().and_then(|layer| recorded.get_mut(layer)) {
+                } else if let Some(layer) = layer_of_neurons(name).and_then(|layer| recorded.get_mut(layer)) {
                     layer.h.extend_from_slice(rows);
                 }
             })?;
@@ -231,4 +223,15 @@ fn set_predictors(file: &mut SparseFile, dims: &[(u64, usize)], trained: &[Train
         }
     }
     bytes
+}
+
+/// The layer whose FFN reads the residual stream of this name.
+fn layer_of_residual(name: &str) -> Option<usize> {
+    name.strip_prefix("ffn_inp-")?.parse().ok()
+}
+
+/// The layer whose neurons are multiplied with this matrix.
+fn layer_of_neurons(weight: &str) -> Option<usize> {
+    let (layer, part) = profile::matrix_of_layer(weight)?;
+    matches!(part, "ffn_down" | "ffn_down_t").then_some(layer)
 }

@@ -4,7 +4,6 @@ use super::DeviceRunner;
 use crate::batch::Batch;
 use crate::error::{Error, Result};
 use crate::kv::pools::CachePools;
-use crate::memory;
 use crate::program::{borrowed, floats, inputs, words};
 use crate::scheduler::ScheduledChunk;
 use crate::sequence::{Sequence, SequenceId, TokenId};
@@ -22,15 +21,10 @@ pub type VisitInputs<'a> = dyn FnMut(&str, usize, &[f32]) + 'a;
 impl DeviceRunner {
     /// Computes tokens as one step of a sequence and shows every op's result, in order of execution: name, dims, and values as f32.
     pub fn per_op(&mut self, tokens: &[TokenId], visit: &mut VisitOp<'_>) -> Result<std::io::Result<()>> {
-        let (program, results) = self.run_keeping(tokens, memory::every_result_kept)?;
-        for t in results {
-            let def = program.graph().def(t);
-            let bytes = self.executor().output(&program, t)?;
-            let values: Vec<f32> = match def.dtype {
-                DType::I32 => words(&bytes).map(|w| i32::from_ne_bytes(w) as f32).collect(),
-                _ => floats(&bytes),
-            };
-            if let Err(e) = visit(&def.name, def.ne, &values) {
+        let (program, shown) = self.run_keeping(tokens, |g| results(g, &|_| true))?;
+        for Shown { name, x, .. } in shown {
+            let values = self.values(&program, x)?;
+            if let Err(e) = visit(&name, program.graph().def(x).ne, &values) {
                 return Ok(Err(e));
             }
         }
@@ -45,31 +39,39 @@ impl DeviceRunner {
         is_shown: &dyn Fn(&str) -> bool,
         visit: &mut VisitInputs<'_>,
     ) -> Result<()> {
-        let (program, shown) = self.run_keeping(tokens, |mut graph| {
-            let shown: Vec<Shown> = products(&graph).into_iter().chain(results(&graph, is_shown)).collect();
-            shown.iter().for_each(|shown| graph.tensors[shown.x.0 as usize].output = true);
-            (graph, shown)
-        })?;
+        let keep = |g: &Graph| products(g).into_iter().chain(results(g, is_shown)).collect();
+        let (program, shown) = self.run_keeping(tokens, keep)?;
         for Shown { name, x, n } in shown {
-            visit(&name, n, &floats(&self.executor().output(&program, x)?));
+            visit(&name, n, &self.values(&program, x)?);
         }
         Ok(())
     }
 
-    /// Computes tokens as one step of a sequence, with logits of all of them, after `keep` has chosen what is kept to the end.
-    fn run_keeping<T>(
+    /// Computes tokens as one step of a sequence, with logits of all of them; what `keep` chooses is kept to the end.
+    fn run_keeping(
         &mut self,
         tokens: &[TokenId],
-        keep: impl FnOnce(Graph) -> (Graph, T),
-    ) -> Result<(Program, T)> {
+        keep: impl FnOnce(&Graph) -> Vec<Shown>,
+    ) -> Result<(Program, Vec<Shown>)> {
         let batch = self.alone(tokens)?;
         let shape = self.options.shape_of(&batch, StepOutput::Logits);
         let step = self.model().graph(&shape)?;
         let ngrams = self.model().config.ngrams.clone();
-        let (graph, kept) = keep(step.graph);
+        let mut graph = step.graph;
+        let kept = keep(&graph);
+        kept.iter().for_each(|kept| graph.tensors[kept.x.0 as usize].output = true);
         let program = Program::new(graph);
         self.executor().run(&program, &borrowed(&inputs(&step.inputs, &ngrams, &batch)))?;
         Ok((program, kept))
+    }
+
+    /// What a program computed, as f32.
+    fn values(&mut self, program: &Program, t: Tensor) -> Result<Vec<f32>> {
+        let bytes = self.executor().output(program, t)?;
+        Ok(match program.graph().def(t).dtype {
+            DType::I32 => words(&bytes).map(|w| i32::from_ne_bytes(w) as f32).collect(),
+            _ => floats(&bytes),
+        })
     }
 
     /// The batch of one sequence with these tokens, with logits of all of them, in an empty cache.
@@ -119,13 +121,13 @@ fn products(g: &Graph) -> Vec<Shown> {
 
 /// The results with these names, of those that can be shown.
 fn results(g: &Graph, is_shown: &dyn Fn(&str) -> bool) -> Vec<Shown> {
-    let named = g.nodes.iter().map(|node| node.dst).filter(|t| is_shown(&g.def(*t).name));
-    let floats = named.filter(|t| g.def(*t).dtype == DType::F32 && is_showable(g, *t));
-    floats.map(|x| Shown { name: g.def(x).name.clone(), x, n: g.def(x).ne[0] as usize }).collect()
+    let named =
+        g.nodes.iter().map(|node| node.dst).filter(|t| is_shown(&g.def(*t).name) && is_showable(g, *t));
+    named.map(|x| Shown { name: g.def(x).name.clone(), x, n: g.def(x).ne[0] as usize }).collect()
 }
 
 /// Whether a result can be shown: it has bytes of its own, as numbers of four bytes.
-pub(crate) fn is_showable(g: &Graph, t: Tensor) -> bool {
+fn is_showable(g: &Graph, t: Tensor) -> bool {
     let def = g.def(t);
     def.kind == Kind::Computed && def.view.is_none() && matches!(def.dtype, DType::F32 | DType::I32)
 }
