@@ -67,8 +67,12 @@ impl Launch {
         }
         let (block, shared) = (kernel.block as u32, kernel.shared as u32);
         let function = modules.function(gpu, kernel.family, kernel.name, shared)?;
-        let grid = grid.map(|n| n as u32);
-        Ok(Some(Launch::Kernel(KernelLaunch { function, grid, block, shared, args: args.finish() })))
+        let (grid, args) = (grid.map(|n| n as u32), args.finish());
+        if let Some(size) = function.param_bytes.filter(|size| *size != args.len()) {
+            let (name, n) = (kernel.name, args.len());
+            return Err(Error::internal(format!("`{name}` takes {size} bytes of arguments, not {n}")));
+        }
+        Ok(Some(Launch::Kernel(KernelLaunch { function, grid, block, shared, args })))
     }
 
     /// Enqueues it.
@@ -94,21 +98,27 @@ impl VendorProduct {
 
 impl KernelLaunch {
     fn enqueue(&self, gpu: &Gpu, stream: CUstream) -> Result<()> {
-        let ([x, y, z], mut size) = (self.grid, self.args.len());
-        let mut extra = [
-            CU_LAUNCH_PARAM_BUFFER_POINTER,
-            self.args.as_ptr().cast_mut().cast(),
-            CU_LAUNCH_PARAM_BUFFER_SIZE,
-            (&raw mut size).cast(),
-            CU_LAUNCH_PARAM_END,
-        ];
-        let (none, extra) = (std::ptr::null_mut(), extra.as_mut_ptr());
-        // SAFETY: a live kernel and a live stream of the entered device; the arguments are copied during the call, and
-        // name memory that the host keeps, and checked, until the work is done.
+        let [x, y, z] = self.grid;
+        let (mut params, none) = ([self.args.as_ptr().cast_mut().cast()], std::ptr::null_mut());
+        let params = params.as_mut_ptr();
+        // SAFETY: a live kernel and a live stream of the entered device; the one argument has the bytes that the kernel's has, and
+        // is copied during the call. It names memory that the host keeps, and checked, until the work is done.
         unsafe {
             cu!(
                 gpu.driver,
-                cuLaunchKernel(self.function.0, x, y, z, self.block, 1, 1, self.shared, stream, none, extra)
+                cuLaunchKernel(
+                    self.function.raw,
+                    x,
+                    y,
+                    z,
+                    self.block,
+                    1,
+                    1,
+                    self.shared,
+                    stream,
+                    params,
+                    none
+                )
             )
         }
     }

@@ -33,7 +33,12 @@ unsafe impl Send for Module {}
 
 /// A kernel of a device.
 #[derive(Clone, Copy, Debug)]
-pub struct Function(pub CUfunction);
+pub struct Function {
+    /// The driver's handle.
+    pub raw: CUfunction,
+    /// Bytes of its argument, where the driver reports them.
+    pub param_bytes: Option<usize>,
+}
 
 // SAFETY: a handle that every thread may use after entering the device.
 unsafe impl Send for Function {}
@@ -80,8 +85,9 @@ impl Modules {
             // SAFETY: a function of the entered device.
             unsafe { cu!(gpu.driver, cuFuncSetAttribute(function, attribute, shared as i32))? };
         }
-        loaded.functions.insert(name.into(), Function(function));
-        Ok(Function(function))
+        let function = Function { raw: function, param_bytes: param_bytes(gpu, function)? };
+        loaded.functions.insert(name.into(), function);
+        Ok(function)
     }
 
     /// Before the device is closed: its context may outlive us in another's hands.
@@ -94,4 +100,15 @@ impl Modules {
             let _ = unsafe { cu!(gpu.driver, cuModuleUnload(module.0)) };
         }
     }
+}
+
+/// Bytes of a kernel's argument, `None` if the driver is older than that question (CUDA 12.4).
+fn param_bytes(gpu: &Gpu, function: CUfunction) -> Result<Option<usize>> {
+    if gpu.driver.cuda.cuFuncGetParamInfo.is_none() {
+        return Ok(None);
+    }
+    let (mut offset, mut size) = (0, 0);
+    // SAFETY: a function of the entered device; the outputs are ours.
+    unsafe { cu!(gpu.driver, cuFuncGetParamInfo(function, 0, &mut offset, &mut size))? };
+    Ok(Some(size))
 }

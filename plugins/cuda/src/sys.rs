@@ -44,7 +44,7 @@ pub use cublasLtMatmulPreferenceAttributes_t::{
 pub use cudaDataType::{CUDA_R_16BF, CUDA_R_16F, CUDA_R_32F};
 pub use libraryPropertyType::MAJOR_VERSION;
 
-use std::ffi::{c_int, c_uint, c_void};
+use std::ffi::{c_int, c_uint};
 
 /// A status as libraries return it. Where cudarc has an enum, this is its number.
 pub type CUresult = c_int;
@@ -100,10 +100,3 @@ pub const CU_STREAM_NON_BLOCKING: c_uint =
 pub const CU_EVENT_DISABLE_TIMING: c_uint =
     cudarc::driver::sys::CUevent_flags::CU_EVENT_DISABLE_TIMING as c_uint;
 pub const CU_MEMHOSTALLOC_PORTABLE: c_uint = cudarc::driver::sys::CU_MEMHOSTALLOC_PORTABLE;
-/// Words of `cuLaunchKernel`'s last argument: all parameters in one piece, its size, the end.
-pub const CU_LAUNCH_PARAM_BUFFER_POINTER: *mut c_void =
-    std::ptr::without_provenance_mut(cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_POINTER_AS_INT as usize);
-pub const CU_LAUNCH_PARAM_BUFFER_SIZE: *mut c_void =
-    std::ptr::without_provenance_mut(cudarc::driver::sys::CU_LAUNCH_PARAM_BUFFER_SIZE_AS_INT as usize);
-pub const CU_LAUNCH_PARAM_END: *mut c_void =
-    std::ptr::without_provenance_mut(cudarc::driver::sys::CU_LAUNCH_PARAM_END_AS_INT as usize);

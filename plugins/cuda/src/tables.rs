@@ -6,8 +6,8 @@
 
 use std::ffi::c_int;
 
-/// Functions that a driver may lack: they came with CUDA 12.0.
-pub const OPTIONAL: [&str; 1] = ["cuTensorMapEncodeTiled"];
+/// Functions that a driver may lack: they came with CUDA 12.0 and 12.4.
+pub const OPTIONAL: [&str; 2] = ["cuTensorMapEncodeTiled", "cuFuncGetParamInfo"];
 
 /// The address of a function, to be called through [`call`] as what its name is declared as.
 pub type Address = unsafe extern "C" fn();
@@ -98,7 +98,7 @@ functions! {
         cuMemcpyHtoDAsync_v2 cuMemcpyDtoHAsync_v2 cuMemcpyDtoDAsync_v2 cuMemcpyPeerAsync cuMemsetD8_v2
         cuMemGetAllocationGranularity cuMemAddressReserve cuMemAddressFree cuMemCreate cuMemRelease cuMemMap
         cuMemUnmap cuMemSetAccess cuModuleLoadData cuModuleUnload cuModuleGetFunction cuFuncSetAttribute
-        cuTensorMapEncodeTiled cuLaunchKernel cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize
+        cuFuncGetParamInfo cuTensorMapEncodeTiled cuLaunchKernel cuStreamCreateWithPriority cuStreamDestroy_v2 cuStreamSynchronize
         cuStreamWaitEvent cuStreamBeginCapture_v2 cuStreamEndCapture cuGraphInstantiateWithFlags cuGraphLaunch
         cuGraphExecDestroy cuGraphDestroy cuEventCreate cuEventDestroy_v2 cuEventRecord cuEventQuery
     }

@@ -63,8 +63,12 @@ fn a_host_with_an_incomplete_driver_goes_on_without_devices() {
     // A process has one instance of the plugin: another host would keep its driver.
     let mut turn = Machine::new("");
     turn.close();
-    for (symbol, n_devices) in [("cuLaunchKernel", 0), ("cuGetErrorString", 0), ("cuTensorMapEncodeTiled", 1)]
-    {
+    for (symbol, n_devices) in [
+        ("cuLaunchKernel", 0),
+        ("cuGetErrorString", 0),
+        ("cuTensorMapEncodeTiled", 1),
+        ("cuFuncGetParamInfo", 1),
+    ] {
         let dir = without(symbol, "libcuda.so.1");
         let log = Arc::new(Mutex::new(Vec::<String>::new()));
         let lines = log.clone();
