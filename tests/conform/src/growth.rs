@@ -30,8 +30,9 @@ const LENGTHS: [u64; 3] = [1, 8, 32];
 const SLACK: u64 = 8;
 /// Resident memory comes in pages, and not only for what the work does.
 const PAGES: u64 = 32 << 10;
-/// Growth over as many usual rounds that needs no further proof.
+/// Growth over as many usual rounds that needs no further proof, of this process, and where other processes count, too.
 const CLEAR: u64 = 8 << 20;
+const CLEAR_OF_ALL: u64 = 1 << 30;
 
 /// What is looked at.
 struct Meter {
@@ -39,6 +40,8 @@ struct Meter {
     read: Box<dyn Fn() -> Option<u64>>,
     /// Growth that a round of any length may have.
     most: u64,
+    /// Whether it counts what other processes take, too, such as the workers that run other cases.
+    is_shared: bool,
     /// Bytes in use before the first round and after each. Has its memory from the start, which the meter sees too.
     readings: Vec<u64>,
 }
@@ -56,7 +59,9 @@ fn search(mut suspects: Vec<Meter>, n: u64, what: &str, work: &mut dyn FnMut() -
         watch(&mut suspects, n, work)?;
         let Some(meter) = suspects.first() else { return Ok(()) };
         let grown = usual_growth(&meter.readings);
-        if grown.saturating_mul(ROUNDS as u64) > CLEAR || times == LENGTHS[LENGTHS.len() - 1] {
+        let clear = if meter.is_shared { CLEAR_OF_ALL } else { CLEAR };
+        let is_clear = grown.saturating_mul(ROUNDS as u64) > clear;
+        if is_clear || times == LENGTHS[LENGTHS.len() - 1] {
             let n_grown = ROUNDS - n_without_growth(&meter.readings, meter.allowed(n));
             return wrong(format!(
                 "leak: {} grew in {n_grown} of {ROUNDS} rounds, usually by {grown} bytes in {n} {what}, {} each",
@@ -70,13 +75,13 @@ fn search(mut suspects: Vec<Meter>, n: u64, what: &str, work: &mut dyn FnMut() -
 
 fn meters(device: &Arc<Device>) -> Vec<Meter> {
     let mut meters = vec![
-        Meter::new("allocated memory of this process", 0, heap::bytes_in_use),
-        Meter::new("memory of this process", PAGES, resident_bytes),
+        Meter::new("allocated memory of this process", (0, false), heap::bytes_in_use),
+        Meter::new("memory of this process", (PAGES, false), resident_bytes),
     ];
     if device.info().kind != c::DEVICE_CPU {
         let device = device.clone();
         let used = move || device.memory().ok().map(|(free, total)| total.saturating_sub(free));
-        meters.push(Meter::new("memory of the device", 0, used));
+        meters.push(Meter::new("memory of the device", (0, true), used));
     }
     meters
 }
@@ -98,8 +103,12 @@ fn watch(suspects: &mut Vec<Meter>, n: u64, work: &mut dyn FnMut() -> Verdict) -
 }
 
 impl Meter {
-    fn new(name: &'static str, most: u64, read: impl Fn() -> Option<u64> + 'static) -> Meter {
-        Meter { name, read: Box::new(read), most, readings: Vec::with_capacity(ROUNDS + 1) }
+    fn new(
+        name: &'static str,
+        (most, is_shared): (u64, bool),
+        read: impl Fn() -> Option<u64> + 'static,
+    ) -> Meter {
+        Meter { name, read: Box::new(read), most, is_shared, readings: Vec::with_capacity(ROUNDS + 1) }
     }
 
     /// Reads it; false if it is unknown.

@@ -54,18 +54,25 @@ fn memory_counts(session: &mut Session) -> Verdict {
     insist(false, || format!("memory() does not count what is allocated: {found}"))
 }
 
+/// Other processes use the device too, so one round without a loss is enough.
 fn memory_returns(session: &mut Session) -> Verdict {
-    let device = session.device()?;
-    let before = free(&device)?;
     const N: u64 = 64;
-    let size = (before / 4 / N).clamp(1, 4 << 20);
-    for _ in 0..N {
-        device.alloc(0, size, c::USAGE_ANY)?.fill(0, size, 1)?;
+    let device = session.device()?;
+    let mut found = String::new();
+    for _ in 0..5 {
+        let before = free(&device)?;
+        let size = (before / 4 / N).clamp(1, 4 << 20);
+        for _ in 0..N {
+            device.alloc(0, size, c::USAGE_ANY)?.fill(0, size, 1)?;
+        }
+        let after = free(&device)?;
+        if after + N * size / 2 >= before {
+            return Ok(());
+        }
+        found =
+            format!("{before} bytes were free; after {N} buffers of {size} bytes came and went, {after} are");
     }
-    let after = free(&device)?;
-    insist(after + N * size / 2 >= before, || {
-        format!("{before} bytes were free; after {N} buffers of {size} bytes came and went, {after} are")
-    })
+    insist(false, || found)
 }
 
 fn buffers_leak(session: &mut Session) -> Verdict {

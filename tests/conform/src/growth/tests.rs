@@ -6,7 +6,7 @@ use std::rc::Rc;
 fn search_in(used: impl Fn(u64) -> Option<u64> + 'static) -> Verdict {
     let done = Rc::new(Cell::new(0));
     let seen = done.clone();
-    let meter = Meter::new("memory", 0, move || used(seen.get()));
+    let meter = Meter::new("memory", (0, false), move || used(seen.get()));
     search(vec![meter], 20, "repetitions", &mut || {
         done.set(done.get() + 1);
         Ok(())
