@@ -100,10 +100,11 @@ impl StepProgram {
         let all = self.program.graph().def(self.logits).ne[1].max(1) as usize;
         let rows = (results.n_rows, all);
         let Some(picked) = &self.picked else {
-            results.are_in_place = executor.output_in_place(&self.program, self.logits)?.is_some();
             let mut reader = Reader { executor, program: &self.program, rows, n_bytes: 0 };
+            let n_bytes = reader.n_bytes_of(self.logits);
+            results.are_in_place = reader.executor.read_in_place(&self.program, self.logits, n_bytes)?;
             match results.are_in_place {
-                true => reader.n_bytes += reader.n_bytes_of(self.logits),
+                true => reader.n_bytes += n_bytes,
                 false => reader.rows(self.logits, &mut results.logits)?,
             }
             return Ok(reader.n_bytes);
@@ -129,7 +130,10 @@ impl StepProgram {
 
     /// The first rows of the last run's logits: where they are, if the CPU reaches them there.
     pub fn logits<'a>(&self, executor: &'a Executor, n_rows: usize) -> Result<Cow<'a, [f32]>> {
-        let bytes = executor.output(&self.program, self.logits)?;
+        let bytes = match executor.output_in_place(&self.program, self.logits)? {
+            Some(bytes) => Cow::Borrowed(bytes),
+            None => executor.output(&self.program, self.logits)?,
+        };
         let n = bytes.len().min(n_rows * self.program.graph().def(self.logits).nb[1] as usize);
         Ok(match bytes {
             Cow::Borrowed(bytes) if let Ok(logits) = bytemuck::try_cast_slice(&bytes[..n]) => {
@@ -170,8 +174,11 @@ impl Reader<'_> {
     fn values<V: Pod>(&mut self, t: Tensor, part: Range<u64>, values: &mut Vec<V>) -> Result<()> {
         let n_bytes = part.end - part.start;
         values.reserve(n_bytes as usize / size_of::<V>());
-        self.executor.read(self.program, t, part, |bytes| {
-            values.extend(bytes.chunks_exact(size_of::<V>()).map(bytemuck::pod_read_unaligned::<V>));
+        self.executor.read(self.program, t, part, |bytes| match bytemuck::try_cast_slice(bytes) {
+            Ok(found) => values.extend_from_slice(found),
+            Err(_) => {
+                values.extend(bytes.chunks_exact(size_of::<V>()).map(bytemuck::pod_read_unaligned::<V>))
+            }
         })?;
         self.n_bytes += n_bytes;
         Ok(())

@@ -55,7 +55,8 @@ impl Staging {
         Ok(unsafe { std::slice::from_raw_parts_mut(self.base.as_ptr(), self.size() as usize) })
     }
 
-    fn part(&self, range: Range<u64>) -> Result<&[u8]> {
+    /// Some of the bytes, which no stream writes.
+    pub(crate) fn part(&self, range: Range<u64>) -> Result<&[u8]> {
         // SAFETY: as in `bytes`; streams read the bytes and none writes them.
         let bytes = unsafe { std::slice::from_raw_parts(self.base.as_ptr(), self.size() as usize) };
         bytes

@@ -2,7 +2,8 @@
 
 use super::place::{DeviceIdx, Placement};
 use super::split::Split;
-use llmrt_graph::{Graph, Kind, Tensor, plan};
+use llmrt_abi::op::Op;
+use llmrt_graph::{Graph, Kind, Node, Tensor, plan};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
@@ -94,10 +95,12 @@ fn lives(
             touch(split.device, t, split.nodes.start);
         }
         for i in split.nodes.clone() {
-            let node = &g.nodes[i];
-            for t in node.src.iter().flatten().chain([&node.dst]).map(|&t| g.owner(t)) {
+            let (node, end) = (&g.nodes[i], alike_from(g, i, split.nodes.end));
+            let read = node.src.iter().flatten().map(|t| (t, end));
+            for (t, last) in read.chain([(&node.dst, i)]).map(|(t, last)| (g.owner(*t), last)) {
                 if matches!(g.def(t).kind, Kind::Computed | Kind::Input) {
                     touch(placement.node[i], t, i);
+                    touch(placement.node[i], t, last);
                 }
             }
         }
@@ -115,11 +118,31 @@ fn lives(
     lives
 }
 
+/// Products or rotations that a device may run as one.
+const TOGETHER: usize = 3;
+
+/// The last node that may run as one with node `i`: of up to three products or rotations that follow each other without reading
+/// each other's results, and of a GLU that reads those. None of them writes over what another reads.
+fn alike_from(g: &Graph, i: usize, end: usize) -> usize {
+    if !matches!(g.nodes[i].op, Op::MulMat | Op::MulMatId | Op::Rope) {
+        return i;
+    }
+    let reads = |node: &Node, results: &[Node]| {
+        let is_result = |t: &Tensor| results.iter().any(|result| g.owner(result.dst) == g.owner(*t));
+        node.src.iter().flatten().any(is_result)
+    };
+    let is_alike = |j: &usize| g.nodes[*j].op == g.nodes[i].op && !reads(&g.nodes[*j], &g.nodes[i..*j]);
+    let next = i + 1 + (i + 1..end.min(i + TOGETHER)).take_while(is_alike).count();
+    let is_unit = next < end && g.nodes[next].op == Op::Glu && reads(&g.nodes[next], &g.nodes[i..next]);
+    if is_unit { next } else { next - 1 }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::sched::split::{Together, split};
     use llmrt_abi::DType;
+    use llmrt_graph::{Activation, Role};
 
     /// A chain of unary ops on 1 KiB rows, each on the device its digit names.
     fn arenas(devices: &str) -> Vec<u64> {
@@ -143,6 +166,24 @@ mod tests {
     fn a_chain_of_any_length_needs_two_tensors() {
         assert_eq!(arenas("00"), [2048]);
         assert_eq!(arenas("00000000"), [2048]);
+    }
+
+    #[test]
+    fn products_that_may_run_as_one_write_over_no_source_of_theirs() {
+        let mut g = Graph::new();
+        let x = g.input("x", DType::F32, &[256]);
+        let [a, b] = [g.exp(x), g.sqr(x)];
+        let [c, d] = [("v", a), ("w", b)].map(|(name, x)| {
+            let w = g.weight(name, DType::F32, &[256, 256], Role::Matrix);
+            g.mul_mat(w, x)
+        });
+        let y = g.glu(Activation::Silu, c, Some(d));
+        g.output(y, "y");
+        let placement = Placement { node: vec![0; g.nodes.len()], ..Placement::default() };
+        let splits = split(&g, &placement, Together::default());
+        let arenas = plan_arenas(&g, &placement, &splits, &[], &[64], |_, t| g.def(t).n_bytes());
+        let places: std::collections::BTreeSet<u64> = [a, b, c, d, y].map(|t| arenas[0].offsets[&t]).into();
+        assert_eq!(places.len(), 5, "{arenas:?}");
     }
 
     #[test]

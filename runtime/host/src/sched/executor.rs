@@ -10,7 +10,7 @@ use super::place::DeviceIdx;
 use super::prepared::{Copy, Prepared, bind_splits};
 use super::report::Report;
 use super::resolve::{PlacementState, Resolved, Signature, resolve, signature};
-use super::staged::{self, staging_bytes};
+use super::staged::{self, Staged, staging_bytes};
 use crate::cancel::{CancelToken, next_run_id};
 use crate::device::{Buffer, Device, Stream, TensorDesc};
 use crate::error::{Error, Result};
@@ -60,6 +60,8 @@ pub struct Executor {
     /// Of the last run.
     run_id: u64,
     cancel: CancelToken,
+    /// Of the last run, until staging memory is used again.
+    staged: Option<Staged>,
 }
 
 impl Executor {
@@ -92,6 +94,7 @@ impl Executor {
             assigned,
             run_id,
             cancel,
+            staged: None,
         };
         Ok(executor)
     }
@@ -114,6 +117,7 @@ impl Executor {
     /// Gives all memory back. Only for an executor that another one is about to replace: the states are gone.
     pub fn clear(&mut self) {
         self.prepared.clear();
+        self.staged = None;
         self.memory.clear();
         self.collectives = Collectives::default();
     }
@@ -143,6 +147,7 @@ impl Executor {
             self.prepared.clear();
             self.memory.reserve(&arenas)?;
         }
+        self.staged = None;
         self.memory.reserve_staging(&resolved.report.staging_bytes)?;
         self.make_room();
         let splits = bind_splits(&resolved, &arenas, &self.memory, &self.streams, uid)?;
@@ -253,17 +258,23 @@ impl Executor {
 
     /// The bytes of an output of the last run: in place, if the CPU reaches them there.
     pub fn output(&self, program: &Program, t: Tensor) -> Result<Cow<'_, [u8]>> {
-        if let Some(bytes) = self.output_in_place(program, t)? {
+        let n_bytes = program.graph.def(t).n_bytes() as usize;
+        if let Some(bytes) = self.output_in_place(program, t)?.filter(|bytes| bytes.len() == n_bytes) {
             return Ok(Cow::Borrowed(bytes));
         }
         let (_, place) = self.output_place(program, t)?;
-        let mut bytes = vec![0; program.graph.def(t).n_bytes() as usize];
+        let mut bytes = vec![0; n_bytes];
         place.buffer.get(&describe(program.graph.def(t), Some(&place)), &mut bytes, 0)?;
         Ok(Cow::Owned(bytes))
     }
 
-    /// The bytes of an output of the last run, if the CPU reaches them where they are.
+    /// The bytes of an output of the last run, if the CPU reaches them where they are; of one that was read in place, as many as
+    /// were read.
     pub fn output_in_place(&self, program: &Program, t: Tensor) -> Result<Option<&[u8]>> {
+        if let Some(staged) = self.staged.filter(|staged| (staged.program, staged.tensor) == (program.uid, t))
+        {
+            return self.memory.result(staged.device, staged.n_bytes);
+        }
         let (device, place) = self.output_place(program, t)?;
         let def = program.graph.def(t);
         self.in_place(device, &place, &describe(def, Some(&place)), &(0..def.n_bytes()))
@@ -278,6 +289,7 @@ impl Executor {
         part: Range<u64>,
         mut use_bytes: impl FnMut(&[u8]),
     ) -> Result<()> {
+        self.staged = None;
         let (device, place) = self.output_place(program, t)?;
         let tensor = describe(program.graph.def(t), Some(&place));
         if let Some(bytes) = self.in_place(device, &place, &tensor, &part)? {
@@ -291,6 +303,22 @@ impl Executor {
             return Ok(());
         };
         staged::read(staging, &place.buffer, &tensor, part, use_bytes)
+    }
+
+    /// Reads the first bytes of an output of the last run to where [`Executor::output_in_place`] finds them until the next run or
+    /// read: `true` if the CPU reaches them there, in the device's memory or in pinned memory that has room for them.
+    pub fn read_in_place(&mut self, program: &Program, t: Tensor, n_bytes: u64) -> Result<bool> {
+        self.staged = None;
+        if self.output_in_place(program, t)?.is_some() {
+            return Ok(true);
+        }
+        let (device, place) = self.output_place(program, t)?;
+        let tensor = describe(program.graph.def(t), Some(&place));
+        let Some(staging) = self.memory.staging(device) else { return Ok(false) };
+        let Some(bytes) = staging.bytes()?.get_mut(..n_bytes as usize) else { return Ok(false) };
+        place.buffer.get(&tensor, bytes, 0)?;
+        self.staged = Some(Staged { device, program: program.uid, tensor: t, n_bytes });
+        Ok(true)
     }
 
     /// Where an output is, and the device that writes it.
@@ -375,6 +403,7 @@ impl Executor {
     /// One run. Whatever comes of it, all streams are idle afterwards.
     fn run_prepared(&mut self, uid: u64, inputs: &[(Tensor, &[u8])]) -> std::result::Result<(), Failure> {
         self.run_id = next_run_id();
+        self.staged = None;
         if let Some(p) = self.prepared.get_mut(&uid) {
             p.last_run = self.run_id;
         }

@@ -114,6 +114,11 @@ impl Memory {
         self.staging[device].as_mut()
     }
 
+    /// The first bytes of a device's staging memory.
+    pub fn result(&self, device: DeviceIdx, n_bytes: u64) -> Result<Option<&[u8]>> {
+        self.staging[device].as_ref().map(|staging| staging.part(0..n_bytes)).transpose()
+    }
+
     /// Allocates and clears the states of a graph that have no memory yet, and moves those whose home is another now.
     /// `true` when one moved, so that older bindings are stale.
     pub fn allocate_states(&mut self, g: &Graph, placement: &Placement) -> Result<bool> {

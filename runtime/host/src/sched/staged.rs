@@ -4,20 +4,22 @@
 use super::arena::Arena;
 use super::executor::producer;
 use super::resolve::Resolved;
-use crate::device::buffer::STAGING;
 use crate::device::{Buffer, Device, Staging, Stream, TensorDesc};
 use crate::error::{Error, Result};
 use llmrt_graph::Tensor;
 use std::ops::Range;
 use std::sync::Arc;
 
-/// Bytes of pinned memory per device: its inputs, or its largest result, of which more than [`STAGING`] is read in pieces.
+/// The most pinned memory for results: 64 rows of logits of a vocabulary of 262 144 tokens. Larger ones are read in pieces.
+const RESULTS: u64 = 64 << 20;
+
+/// Bytes of pinned memory per device: its inputs, or its largest result.
 pub fn staging_bytes(resolved: &Resolved, devices: &[Arc<Device>], arenas: &[Arena]) -> Vec<u64> {
     let g = &resolved.graph;
     let mut bytes: Vec<u64> = arenas.iter().map(|arena| arena.inputs.end - arena.inputs.start).collect();
     for (i, def) in g.tensors.iter().enumerate().filter(|(_, def)| def.output) {
         if let Some(device) = producer(resolved, Tensor(i as u32)) {
-            bytes[device] = bytes[device].max(def.n_bytes().min(STAGING));
+            bytes[device] = bytes[device].max(def.n_bytes().min(RESULTS));
         }
     }
     devices.iter().zip(bytes).map(|(d, n)| if d.pinned_type().is_some() { n } else { 0 }).collect()
@@ -53,6 +55,15 @@ fn place<'a>(bytes: &mut [u8], pieces: impl Iterator<Item = (u64, &'a [u8])>) ->
             .copy_from_slice(piece);
     }
     Ok(())
+}
+
+/// A result of the last run whose first bytes are in a device's staging memory.
+#[derive(Clone, Copy)]
+pub(super) struct Staged {
+    pub device: usize,
+    pub program: u64,
+    pub tensor: Tensor,
+    pub n_bytes: u64,
 }
 
 /// Reads a part of a result, a piece at a time.
