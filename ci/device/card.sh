@@ -39,7 +39,7 @@ step_peer() {
     [ -f llama.cpp.tar.xz ] && command -v nvcc cmake >/dev/null && [ ! -x peer/bin/llama-bench ] || return 0
     mkdir -p llama.cpp && tar -C llama.cpp -xJf llama.cpp.tar.xz
     printf 'add_subdirectory(%s)\n' batched-bench llama-bench >llama.cpp/tools/CMakeLists.txt
-    cmake -S llama.cpp -B peer -DCMAKE_BUILD_TYPE=Release -DBUILD_SHARED_LIBS=OFF -DGGML_CUDA=ON \
+    cmake -S llama.cpp -B peer -DCMAKE_BUILD_TYPE=Release -DCMAKE_BUILD_RPATH_USE_ORIGIN=ON -DGGML_CUDA=ON \
         -DCMAKE_CUDA_ARCHITECTURES="${ARCH:-90}" -DLLAMA_CURL=OFF -DLLAMA_OPENSSL=OFF -DLLAMA_BUILD_TESTS=OFF \
         -DLLAMA_BUILD_EXAMPLES=OFF -DLLAMA_BUILD_SERVER=OFF -DLLAMA_BUILD_APP=OFF &&
         nice cmake --build peer -j "$(nproc)" -t llama-bench llama-batched-bench

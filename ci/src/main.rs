@@ -27,7 +27,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
   bindings [--check] write plugins/cann/src/sys.rs, or compare it with plugins/cann/include; needs libclang
   cann-headers       compare plugins/cann/include/acl.h with the headers in the wheel of torch-npu, where it can be had
   cann-sim DIR       write the simulated Ascend libraries (plugins/cann/sim/README.md)
-  cuda-kernels [--check]
+  cuda-kernels [--check | --only CHIP]
                      compile the CUDA kernels for every chip with NVRTC, which is fetched with pip; write what builds of
                      the plugin take in, and plugins/cuda/kernels/table.txt, or compare with it; needs no card
   cuda-cost [--check] [--only TEXT] [--chip NAME] [--mix]
@@ -101,6 +101,7 @@ fn main() -> ExitCode {
         ["arm"] => arm::arm(),
         ["cuda-kernels"] => cuda_kernels::cuda_kernels(false),
         ["cuda-kernels", "--check"] => cuda_kernels::cuda_kernels(true),
+        ["cuda-kernels", "--only", target] => cuda_kernels::only(target),
         ["cuda-cost", ref words @ ..] => cuda_cost::cuda_cost(words),
         ["cuda-sim", ref arguments @ ..] => {
             run(cargo().args(["run", "--quiet", "--locked", "-p", "llmrt-cuda-sim", "--"]).args(arguments))

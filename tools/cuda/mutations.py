@@ -37,14 +37,19 @@ MUTATIONS = [
     ("a piece of x from the wrong number on", "kernels/few_floats.cuh", "first * P * p.x.nb[0];", "first * p.x.nb[0];",
      "few rows_of_every"),
 
+    ("columns of the group before", "kernels/few.cuh", "BLOCK_Y * p.y.ne[1] + BLOCK_Z * N", "BLOCK_Y * p.y.ne[1]",
+     "few a_column_has"),
+    ("rows of a product counted from the one before it", "kernels/mul_mat.cu", "n == 0 ? BLOCK_X : BLOCK_X - p.ends[n - 1]",
+     "BLOCK_X", "fuse_products products_of_one"),
+
     # Barriers and lanes.
     ("x written while other warps read it", "kernels/few.cuh", "if (first > 0) sync_block();", "", "few rows_of_every"),
     ("x read before it is there", "kernels/few.cuh", "sync_block();\n        ROLLED", "ROLLED", "few rows_of_every"),
     ("floats of x written while other warps read them", "kernels/few_floats.cuh", "if (first > 0) sync_block();", "",
      "few rows_of_every"),
     ("a barrier that warps without rows do not reach", "kernels/mul_mat.cu",
-     "i64 row = first_row<R>(), groups = p.w.ne[0] / 32;",
-     "i64 row = first_row<R>(), groups = p.w.ne[0] / 32;\n    if (row >= p.w.ne[1]) return;", "few rows_of_every"),
+     "i64 row = first_row<R>(block), groups = p.w.ne[0] / 32;",
+     "i64 row = first_row<R>(block), groups = p.w.ne[0] / 32;\n    if (row >= p.w.ne[1]) return;", "few rows_of_every"),
     ("halves of sums exchanged the wrong way", "kernels/few.cuh", "is_upper ? x[i + M / 2] : x[i], given",
      "is_upper ? x[i] : x[i + M / 2], given", "few rows_of_every"),
     ("one step of a sum left out", "kernels/few.cuh", "return sum_of_lane<1, LANES / 2>(x);",

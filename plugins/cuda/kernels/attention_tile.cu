@@ -74,13 +74,19 @@ template <int TYPE, int DIM, int KEYS> DEVICE void attention_tile(const Attentio
         position[r] = (int)(start + row / group) - begin;
         first[r] = window == 0 ? 0 : (int)(position[r] - window + 1);
         slope[r] = p.max_bias > 0.0f ? alibi_slope(head, n_heads, p.max_bias) : 0.0f;
-        auto number = [&](i64 i) {
-            return row < end_row && i < dim ? at<const float>(address_of(p.q, i, head, token, 0))[0] : 0.0f;
-        };
-        int most = 0;
-        for (i64 i = 2 * quarter; i < dim; i += 8) {
+        // All numbers are on their way before the first is used: number j of every eight.
+        u64 from = row < end_row ? address_of(p.q, 0, head, token, 0) : 0;
+        float numbers[DIM / 8][2];
+        UNROLL for (int d = 0; d < DIM / 8; d++) {
             UNROLL for (int j = 0; j < 2; j++) {
-                int bits = (int)(float_to_bits(number(i + j)) & 0x7fffffffu);
+                int i = 8 * d + 2 * quarter + j;
+                numbers[d][j] = from != 0 && i < dim ? at<const float>(from + i * p.q.nb[0])[0] : 0.0f;
+            }
+        }
+        int most = 0;
+        UNROLL for (int d = 0; d < DIM / 8; d++) {
+            UNROLL for (int j = 0; j < 2; j++) {
+                int bits = (int)(float_to_bits(numbers[d][j]) & 0x7fffffffu);
                 most = most > bits ? most : bits;
             }
         }
@@ -92,8 +98,8 @@ template <int TYPE, int DIM, int KEYS> DEVICE void attention_tile(const Attentio
         factor[r] = unit * p.scale;
         UNROLL for (int d = 0; d < DIM / 16; d++) {
             UNROLL for (int h = 0; h < 2; h++) {
-                i64 i = 16 * d + 8 * h + 2 * quarter;
-                q[d][2 * h + r] = two_halves<TYPE>(number(i) * inverse, number(i + 1) * inverse);
+                float *two = numbers[2 * d + h];
+                q[d][2 * h + r] = two_halves<TYPE>(two[0] * inverse, two[1] * inverse);
             }
         }
     }
@@ -149,20 +155,24 @@ template <int TYPE, int DIM, int KEYS> DEVICE void attention_tile(const Attentio
         sync_block();
         if (step + 1 < steps) fetch(keys, p.k, (int)dim, step + 1);
         end_copies();
+        auto each_score = [&](auto change) {
+            UNROLL for (int i = 0; i < KEYS / 8; i++)
+                UNROLL for (int e = 0; e < 4; e++) scores[i][e] = change(scores[i][e], e / 2, 8 * i + 2 * quarter + e % 2);
+        };
+        each_score([&](float score, int r, int) { return score * factor[r]; });
+        // In loops of their own, which most models skip: instructions are fetched, too.
+        if (p.softcap != 0.0f) each_score([&](float score, int, int) { return p.softcap * tanhf(score / p.softcap); });
+        if (p.max_bias > 0.0f)
+            each_score([&](float score, int r, int n) { return score - slope[r] * (position[r] - (step * KEYS + n)); });
+        each_score([&](float score, int r, int n) {
+            int key = step * KEYS + n;
+            bool is_seen = first[r] <= key && key <= position[r] && slots[step % 2 * KEYS + n] >= 0;
+            return is_seen ? score : -INF_F;
+        });
         UNROLL for (int r = 0; r < 2; r++) {
             float new_most = most[r];
-            UNROLL for (int i = 0; i < KEYS / 8; i++) {
-                UNROLL for (int e = 0; e < 2; e++) {
-                    int n = 8 * i + 2 * quarter + e;
-                    int key = step * KEYS + n;
-                    float score = scores[i][2 * r + e] * factor[r];
-                    if (p.softcap != 0.0f) score = p.softcap * tanhf(score / p.softcap);
-                    score -= slope[r] * (position[r] - key);
-                    bool is_seen = first[r] <= key && key <= position[r] && slots[step % 2 * KEYS + n] >= 0;
-                    scores[i][2 * r + e] = is_seen ? score : -INF_F;
-                    new_most = fmaxf(new_most, scores[i][2 * r + e]);
-                }
-            }
+            UNROLL for (int i = 0; i < KEYS / 8; i++)
+                UNROLL for (int e = 0; e < 2; e++) new_most = fmaxf(new_most, scores[i][2 * r + e]);
             for (int lanes = 1; lanes < 4; lanes *= 2) new_most = fmaxf(new_most, shuffle_xor(new_most, lanes));
             // NaN is no maximum, but makes the sums NaN.
             float base = new_most == -INF_F ? 0.0f : new_most, keep = exp2f((most[r] - base) * LOG2_E);

@@ -1,9 +1,9 @@
-// Sums and maxima over the threads of a block of up to 256, for each of them.
+// Sums and maxima over the threads of a block, for each of them.
 #pragma once
 #include "device.cuh"
 
 DEVICE float block_sum(float x) {
-    SHARED(float, parts, 8);
+    SHARED(float, parts, 32);
     x = warp_sum(x);
     sync_block();
     if (lane_of(THREAD) == 0) parts[warp_of(THREAD)] = x;
@@ -14,7 +14,7 @@ DEVICE float block_sum(float x) {
 }
 
 DEVICE float block_max(float x) {
-    SHARED(float, largest, 8);
+    SHARED(float, largest, 32);
     x = warp_max(x);
     sync_block();
     if (lane_of(THREAD) == 0) largest[warp_of(THREAD)] = x;

@@ -107,7 +107,11 @@ struct Index {
 
 // Element number n of dims ne, innermost first. Small numbers are divided as such: 64-bit division takes long.
 DEVICE Index index_of(i64 n, const i64 *ne) {
-    Index at;
+    Index at = {};
+    if (n < ne[0]) {
+        at.i[0] = n;
+        return at;
+    }
     if (n >> 32 == 0 && (ne[0] | ne[1] | ne[2]) >> 32 == 0) {
         u32 m = (u32)n;
         for (int d = 0; d < 3; d++) {

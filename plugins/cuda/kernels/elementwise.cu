@@ -1,4 +1,5 @@
-// y = f(x), y = f(a, b) with b repeated, gated units, and waves of times: one thread per element, computed in F32.
+// y = f(x), y = f(a, b) with b repeated, gated units, and waves of times, computed in F32: a thread per element, or per four that
+// are neighbours in rows of whole fours.
 #include "gate.cuh"
 #include "number.cuh"
 
@@ -58,41 +59,61 @@ KERNEL(unary, Unary, 256) {
     store(p.y, i, apply(p.f, load(p.x, i)));
 }
 
+// width: elements of a thread, 4 or 1; 4 where b is as long as y.
 struct Binary {
     Tensor a, b, y;
-    u32 op;
+    u32 op, width;
 };
 
+DEVICE float combined(u32 op, float a, float b) {
+    switch (op) {
+    case 6: return a - b;
+    case 7: return a * b;
+    case 8: return a / b;
+    case 74: return powf(a, b);
+    default: return a + b;
+    }
+}
+
 KERNEL(binary, Binary, 256) {
-    i64 n = BLOCK_X * THREADS + THREAD;
+    i64 n = (BLOCK_X * THREADS + THREAD) * p.width;
     if (n >= n_elements(p.y)) return;
     Index i = index_of(n, p.y.ne), j;
     for (int d = 0; d < 4; d++) j.i[d] = p.b.ne[d] == p.y.ne[d] ? i.i[d] : i.i[d] % p.b.ne[d];
-    float a = load(p.a, i), b = load(p.b, j), y;
-    switch (p.op) {
-    case 6: y = a - b; break;
-    case 7: y = a * b; break;
-    case 8: y = a / b; break;
-    case 74: y = powf(a, b); break;
-    default: y = a + b;
+    if (p.width == 1) {
+        store(p.y, i, combined(p.op, load(p.a, i), load(p.b, j)));
+        return;
     }
-    store(p.y, i, y);
+    float a[4], b[4];
+    load_four(a, address_of(p.a, i), p.a.nb[0], p.a.type);
+    load_four(b, address_of(p.b, j), p.b.nb[0], p.b.type);
+    UNROLL for (int e = 0; e < 4; e++) a[e] = combined(p.op, a[e], b[e]);
+    store_four(a, address_of(p.y, i), p.y.nb[0], p.y.type);
 }
 
-// Element i of a row has its gate at gate + i and the other factor at up + i.
+// Element i of a row has its gate at gate + i and the other factor at up + i. width as above.
 struct Gated {
     Tensor x, other, y;
     i64 gate, up;
     Gate unit;
+    u32 width;
 };
 
 KERNEL(glu, Gated, 256) {
-    i64 n = BLOCK_X * THREADS + THREAD;
+    i64 n = (BLOCK_X * THREADS + THREAD) * p.width;
     if (n >= n_elements(p.y)) return;
     Index i = index_of(n, p.y.ne), g = i, u = i;
     g.i[0] += p.gate;
     u.i[0] += p.up;
-    store(p.y, i, gated(p.unit, load(p.x, g), load(p.other, u)));
+    if (p.width == 1) {
+        store(p.y, i, gated(p.unit, load(p.x, g), load(p.other, u)));
+        return;
+    }
+    float gate[4], up[4];
+    load_four(gate, address_of(p.x, g), p.x.nb[0], p.x.type);
+    load_four(up, address_of(p.other, u), p.other.nb[0], p.other.type);
+    UNROLL for (int e = 0; e < 4; e++) gate[e] = gated(p.unit, gate[e], up[e]);
+    store_four(gate, address_of(p.y, i), p.y.nb[0], p.y.type);
 }
 
 // Cosines, then sines, of times at frequencies from 1 down to 1 / max_period; an odd last number is 0.

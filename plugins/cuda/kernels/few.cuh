@@ -5,16 +5,19 @@
 #pragma once
 #include "raw.cuh"
 
-// A block takes one column (N 1), or all columns of one batch, at most N: its first, and how many follow. Where fewer than
-// N - 1 follow, the last is computed again in place of those that are missing, and stored once.
-template <int N> DEVICE i64 first_column(const Product &p) { return N == 1 ? BLOCK_Y : BLOCK_Y * p.y.ne[1]; }
-template <int N> DEVICE int last_column(const Product &p) { return N == 1 ? 0 : (int)p.y.ne[1] - 1; }
+DEVICE i64 at_most(i64 n, i64 most) { return n < most ? n : most; }
+
+// A block takes one column (N 1), or N of the columns of one batch, group BLOCK_Z of them: its first, and how many follow. Where
+// fewer than N - 1 follow, the last is computed again in place of those that are missing, and stored once.
+template <int N> DEVICE i64 first_column(const Product &p) { return N == 1 ? BLOCK_Y : BLOCK_Y * p.y.ne[1] + BLOCK_Z * N; }
+template <int N> DEVICE int last_column(const Product &p) {
+    return N == 1 ? 0 : (int)at_most(p.y.ne[1] - BLOCK_Z * N, N) - 1;
+}
 
 // Rows that a warp takes: as many as sums of all columns, and what is read of the weights, leave registers for.
 template <int N> constexpr int ROWS = N <= 2 ? 2 : 4;
-// The first row of a warp.
-template <int R> DEVICE i64 first_row() { return (BLOCK_X * (THREADS / 32) + warp_of(THREAD)) * R; }
-DEVICE i64 at_most(i64 n, i64 most) { return n < most ? n : most; }
+// The first row of a warp, in block number `block` of a product.
+template <int R> DEVICE i64 first_row(i64 block) { return (block * (THREADS / 32) + warp_of(THREAD)) * R; }
 
 // Of M numbers, a power of two up to LANES * 2, the sum over all lanes of number `lane / (32 / M)`. Lanes exchange halves of what
 // they have, so that each has fewer numbers with every step; the order of additions is warp_sum's.

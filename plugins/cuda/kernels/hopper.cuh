@@ -108,10 +108,11 @@ template <int N> DEVICE void finish_products(Sums<N> &sums) {
 #define FOUR(i) "+f"(sums.values[i]), "+f"(sums.values[i + 1]), "+f"(sums.values[i + 2]), "+f"(sums.values[i + 3])
 #define SIXTEEN(i) FOUR(i), FOUR(i + 4), FOUR(i + 8), FOUR(i + 12)
 #define SIXTY_FOUR(i) SIXTEEN(i), SIXTEEN(i + 16), SIXTEEN(i + 32), SIXTEEN(i + 48)
-#define NAMES_64                                                                                                       \
+#define NAMES_32                                                                                                       \
     "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                           \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                                 \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                 \
+    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
+#define NAMES_64                                                                                                       \
+    NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                      \
     "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 #define NAMES_128                                                                                                      \
     NAMES_64 ", %64, %65, %66, %67, %68, %69, %70, %71, %72, %73, %74, %75, %76, %77, %78, %79, "                      \
@@ -131,6 +132,8 @@ template <int TYPE, int COLUMNS> struct Multiply;
             asm volatile(PRODUCT(shape, type, names, a_name, b_name) : __VA_ARGS__ : "l"(a), "l"(b));                  \
         }                                                                                                              \
     };
+MULTIPLY(F16, "f16", 64, "m64n64k16", NAMES_32, "%32", "%33", SIXTEEN(0), SIXTEEN(16))
+MULTIPLY(BF16, "bf16", 64, "m64n64k16", NAMES_32, "%32", "%33", SIXTEEN(0), SIXTEEN(16))
 MULTIPLY(F16, "f16", 128, "m64n128k16", NAMES_64, "%64", "%65", SIXTY_FOUR(0))
 MULTIPLY(BF16, "bf16", 128, "m64n128k16", NAMES_64, "%64", "%65", SIXTY_FOUR(0))
 MULTIPLY(F16, "f16", 256, "m64n256k16", NAMES_128, "%128", "%129", SIXTY_FOUR(0), SIXTY_FOUR(64))

@@ -8,20 +8,18 @@ struct Quantise {
     u64 packed;
 };
 
-// A warp per 32 numbers of a row of x.
+// Eight threads per 32 numbers of a row of x.
 KERNEL(quantise, Quantise, 256) {
-    i64 groups = p.x.ne[0] / 32, n = BLOCK_X * (THREADS / 32) + warp_of(THREAD);
-    int lane = lane_of(THREAD);
-    if (n >= groups * p.x.ne[1] * p.x.ne[2] * p.x.ne[3]) return;
-    Index row = index_of(n / groups, p.x.ne + 1);
-    float x = load_number(address_of(p.x, n % groups * 32 + lane, row.i[0], row.i[1], row.i[2]), p.x.type);
-    pack(x, p.packed + n * sizeof(Packed));
+    i64 n = (BLOCK_X * THREADS + THREAD) * 4;
+    bool is_there = n < n_elements(p.x);
+    float x[4] = {0.0f, 0.0f, 0.0f, 0.0f};
+    if (is_there) load_four(x, address_of(p.x, index_of(n, p.x.ne)), p.x.nb[0], p.x.type);
+    pack_four(x, is_there ? p.packed + n / 32 * sizeof(Packed) : 0);
 }
 
 // Rows of w and N columns, multiplied with one matrix, which is read once.
-template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
-    constexpr int R = ROWS<N>;
-    i64 row = first_row<R>(), groups = p.w.ne[0] / 32;
+template <int TYPE, int N, int R = ROWS<N>> DEVICE void few_columns(const Product &p, i64 block) {
+    i64 row = first_row<R>(block), groups = p.w.ne[0] / 32;
     int last = last_column<N>(p);
     Column c = column_of(p, first_column<N>(p));
     u64 rows[R];
@@ -31,10 +29,24 @@ template <int TYPE, int N> DEVICE void few_columns(const Product &p) {
     store_results<R, N>(p, c, last, row, sums);
 }
 
+// Two or three products of one column by weights of one type: the blocks of each follow those before, up to its end.
+struct Products {
+    Product of[3];
+    i64 ends[2];
+};
+
+// The product that a block computes, and its index among that product's blocks.
+#define OF_BLOCK(p, columns)                                                                                           \
+    int n = (BLOCK_X >= p.ends[0]) + (BLOCK_X >= p.ends[1]);                                                           \
+    columns(p.of[n], n == 0 ? BLOCK_X : BLOCK_X - p.ends[n - 1]);
+
+// With a row per warp (`_row`) for products of so few rows that a card has warps to spare.
 #define FEW_COLUMNS(name, TYPE)                                                                                        \
-    KERNEL(mul_mat_##name##_1, Product, 128) { few_columns<TYPE, 1>(p); }                                              \
-    KERNEL(mul_mat_##name##_2, Product, 128) { few_columns<TYPE, 2>(p); }                                              \
-    KERNEL(mul_mat_##name##_4, Product, 128) { few_columns<TYPE, 4>(p); }
+    KERNEL(mul_mat_##name##_row, Product, 128) { few_columns<TYPE, 1, 1>(p, BLOCK_X); }                                \
+    KERNEL(mul_mat_##name##_1, Product, 128) { few_columns<TYPE, 1>(p, BLOCK_X); }                                     \
+    KERNEL(mul_mat_##name##_2, Product, 128) { few_columns<TYPE, 2>(p, BLOCK_X); }                                     \
+    KERNEL(mul_mat_##name##_4, Product, 128) { few_columns<TYPE, 4>(p, BLOCK_X); }                                     \
+    KERNEL(mul_mats_##name##_1, Products, 128) { OF_BLOCK(p, (few_columns<TYPE, 1>)) }
 
 FEW_COLUMNS(q4_0, Q4_0)
 FEW_COLUMNS(q4_1, Q4_1)
@@ -53,9 +65,8 @@ FEW_COLUMNS(iq4_xs, IQ4_XS)
 FEW_COLUMNS(mxfp4, MXFP4)
 
 // The same of floats in whole pieces of 16 bytes.
-template <int TYPE, int N> DEVICE void float_columns(const Product &p) {
-    constexpr int R = ROWS<N>;
-    i64 row = first_row<R>();
+template <int TYPE, int N, int R = ROWS<N>> DEVICE void float_columns(const Product &p, i64 block) {
+    i64 row = first_row<R>(block);
     int last = last_column<N>(p);
     Column c = column_of(p, first_column<N>(p));
     u64 rows[R];
@@ -66,8 +77,8 @@ template <int TYPE, int N> DEVICE void float_columns(const Product &p) {
 }
 
 // And of floats at any strides: a warp per row of w.
-template <int TYPE, int N> DEVICE void scattered_columns(const Product &p) {
-    i64 row = first_row<1>();
+template <int TYPE, int N> DEVICE void scattered_columns(const Product &p, i64 block) {
+    i64 row = first_row<1>(block);
     if (row >= p.w.ne[1]) return;
     int last = last_column<N>(p);
     Column c = column_of(p, first_column<N>(p));
@@ -85,14 +96,18 @@ template <int TYPE, int N> DEVICE void scattered_columns(const Product &p) {
 }
 
 #define FLOAT_COLUMNS(name, TYPE, columns)                                                                             \
-    KERNEL(mul_mat_##name##_1, Product, 128) { columns<TYPE, 1>(p); }                                                  \
-    KERNEL(mul_mat_##name##_2, Product, 128) { columns<TYPE, 2>(p); }                                                  \
-    KERNEL(mul_mat_##name##_4, Product, 128) { columns<TYPE, 4>(p); }                                                  \
-    KERNEL(mul_mat_##name##_8, Product, 128) { columns<TYPE, 8>(p); }
+    KERNEL(mul_mat_##name##_1, Product, 128) { columns<TYPE, 1>(p, BLOCK_X); }                                         \
+    KERNEL(mul_mat_##name##_2, Product, 128) { columns<TYPE, 2>(p, BLOCK_X); }                                         \
+    KERNEL(mul_mat_##name##_4, Product, 128) { columns<TYPE, 4>(p, BLOCK_X); }                                         \
+    KERNEL(mul_mat_##name##_8, Product, 128) { columns<TYPE, 8>(p, BLOCK_X); }                                         \
+    KERNEL(mul_mats_##name##_1, Products, 128) { OF_BLOCK(p, (columns<TYPE, 1>)) }
 
 FLOAT_COLUMNS(f32, F32, float_columns)
 FLOAT_COLUMNS(f16, F16, float_columns)
 FLOAT_COLUMNS(bf16, BF16, float_columns)
+KERNEL(mul_mat_f32_row, Product, 128) { float_columns<F32, 1, 1>(p, BLOCK_X); }
+KERNEL(mul_mat_f16_row, Product, 128) { float_columns<F16, 1, 1>(p, BLOCK_X); }
+KERNEL(mul_mat_bf16_row, Product, 128) { float_columns<BF16, 1, 1>(p, BLOCK_X); }
 FLOAT_COLUMNS(f32_scattered, F32, scattered_columns)
 FLOAT_COLUMNS(f16_scattered, F16, scattered_columns)
 FLOAT_COLUMNS(bf16_scattered, BF16, scattered_columns)

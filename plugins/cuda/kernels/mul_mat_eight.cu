@@ -1,4 +1,4 @@
-// y = w x of packed weights and up to eight columns on tensor cores, and the gated unit of two such products: 16 rows and all
+// y = w x of packed weights and few columns on tensor cores, and the gated unit of two such products: 16 rows and up to eight
 // columns per block. Weights are unpacked into shared memory, 32 parts of a row at a time as lanes have them in few.cuh, and
 // multiplied with x in 8 bits. What a lane adds up there is a chain here, and chains are put together as lanes are there: a
 // number has the same bits as beside fewer columns.

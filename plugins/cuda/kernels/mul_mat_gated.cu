@@ -30,7 +30,7 @@ DEVICE void store_all_gated(const GatedProduct &p, Column c, int last, i64 row, 
 // Rows of both and N columns, multiplied with one pair, which is read once.
 template <int TYPE, int N> DEVICE void gated_columns(const GatedProduct &p) {
     constexpr int R = ROWS<N>;
-    i64 row = first_row<R / 2>(), groups = p.gate.w.ne[0] / 32;
+    i64 row = first_row<R / 2>(BLOCK_X), groups = p.gate.w.ne[0] / 32;
     int last = last_column<N>(p.gate);
     Column c = column_of(p.gate, first_column<N>(p.gate));
     u64 rows[R];
@@ -64,7 +64,7 @@ GATED_COLUMNS(mxfp4, MXFP4)
 // The same of floats in whole pieces of 16 bytes.
 template <int TYPE, int N> DEVICE void gated_float_columns(const GatedProduct &p) {
     constexpr int R = ROWS<N>;
-    i64 row = first_row<R / 2>();
+    i64 row = first_row<R / 2>(BLOCK_X);
     int last = last_column<N>(p.gate);
     Column c = column_of(p.gate, first_column<N>(p.gate));
     u64 rows[R];

@@ -14,24 +14,48 @@ struct Halve {
 // Rows that are well within F16's range stay as they are.
 DEVICE float unit_for(float magnitude) { return magnitude >= 1.0f && magnitude < 32768.0f ? 1.0f : unit_of(magnitude); }
 
-// A block per row.
-KERNEL(halve_f16, Halve, 128) {
-    SHARED(float, magnitudes, 4);
-    i64 k = p.x.ne[0];
+// Four halves.
+struct alignas(8) Four {
+    u32 words[2];
+};
+
+// A block per row, WIDTH numbers per thread at a time, of which rows have whole ones.
+template <int WIDTH> DEVICE void halve_row(const Halve &p) {
+    SHARED(float, magnitudes, 8);
+    i64 k = p.x.ne[0], step = p.x.nb[0];
     Index row = index_of(BLOCK_X, p.x.ne + 1);
     u64 from = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
     int most = 0;
-    for (i64 i = THREAD; i < k; i += THREADS) {
-        int bits = (int)(float_to_bits(load_number(from + i * p.x.nb[0], p.x.type)) & 0x7fffffffu);
-        most = most > bits ? most : bits;
+    for (i64 i = WIDTH * THREAD; i < k; i += WIDTH * THREADS) {
+        float v[WIDTH];
+        load_some<WIDTH>(v, from + i * step, step, p.x.type);
+        UNROLL for (int j = 0; j < WIDTH; j++) {
+            int bits = (int)(float_to_bits(v[j]) & 0x7fffffffu);
+            most = most > bits ? most : bits;
+        }
     }
     float magnitude = warp_magnitude(bits_to_float((u32)most));
     if (lane_of(THREAD) == 0) magnitudes[warp_of(THREAD)] = magnitude;
     sync_block();
-    float all = warp_magnitude(magnitudes[lane_of(THREAD) % 4]), unit = unit_for(all), inverse = inverse_of(unit);
-    for (i64 i = THREAD; i < k; i += THREADS)
-        at<u16>(p.halves)[BLOCK_X * k + i] = float_to_half(load_number(from + i * p.x.nb[0], p.x.type) * inverse);
+    float all = warp_magnitude(magnitudes[lane_of(THREAD) % 8]), unit = unit_for(all), inverse = inverse_of(unit);
+    for (i64 i = WIDTH * THREAD; i < k; i += WIDTH * THREADS) {
+        float v[WIDTH];
+        load_some<WIDTH>(v, from + i * step, step, p.x.type);
+        u64 to = p.halves + (BLOCK_X * k + i) * 2;
+        if (WIDTH == 1) at<u16>(to)[0] = float_to_half(v[0] * inverse);
+        else {
+            Four four;
+            UNROLL for (int j = 0; j < WIDTH / 2; j++)
+                four.words[j] = float_to_half(v[2 * j] * inverse) | (u32)float_to_half(v[2 * j + 1] * inverse) << 16;
+            at<Four>(to)[0] = four;
+        }
+    }
     if (THREAD == 0) at<float>(p.units)[BLOCK_X] = unit;
+}
+
+KERNEL(halve_f16, Halve, 256) {
+    if (p.x.ne[0] % 4 == 0) halve_row<4>(p);
+    else halve_row<1>(p);
 }
 
 // The upper half of an F32 never overflows; of NaN and infinity it is all there is.

@@ -21,14 +21,19 @@ struct alignas(16) Eight {
     u32 words[4];
 };
 
-// A block per row.
+// A thread per group, as many rows per block as that leaves room for; longer rows are a block's, in turns.
 KERNEL(halve_packed, Unpacked, 128) {
     SHARED(float, magnitudes, 4);
-    i64 groups = p.w.ne[0] / 32;
-    u64 row = p.w.address + BLOCK_X * p.w.nb[1];
+    int groups = (int)(p.w.ne[0] / 32), of_row = groups < THREADS ? (groups + 31) / 32 * 32 : THREADS;
+    // Whole warps for each row, and rows without one where those are no divisor.
+    int rows = THREADS / of_row, n_row = THREAD / of_row, first = THREAD % of_row;
+    i64 row = BLOCK_X * rows + n_row;
+    bool is_there = n_row < rows && row < p.w.ne[1];
+    u64 from = p.w.address + (is_there ? row : 0) * p.w.nb[1];
+    Group g;
     int most = 0;
-    for (i64 n = THREAD; n < groups; n += THREADS) {
-        Group g = group_at(p.w.type, row, n);
+    for (int n = first; n < groups && is_there; n += of_row) {
+        g = group_at(p.w.type, from, n);
         UNROLL for (int i = 0; i < 32; i++) {
             int bits = (int)(float_to_bits(value_of(g, i)) & 0x7fffffffu);
             most = most > bits ? most : bits;
@@ -37,10 +42,12 @@ KERNEL(halve_packed, Unpacked, 128) {
     float magnitude = warp_magnitude(bits_to_float((u32)most));
     if (lane_of(THREAD) == 0) magnitudes[warp_of(THREAD)] = magnitude;
     sync_block();
-    float unit = unit_of(warp_magnitude(magnitudes[lane_of(THREAD) % 4])), inverse = inverse_of(unit);
-    global<Eight> to = at<Eight>(p.halves + BLOCK_X * p.w.ne[0] * 2);
-    for (i64 n = THREAD; n < groups; n += THREADS) {
-        Group g = group_at(p.w.type, row, n);
+    int warps = of_row / 32, warp = is_there ? n_row * warps + lane_of(THREAD) % warps : 0;
+    float unit = unit_of(warp_magnitude(magnitudes[warp])), inverse = inverse_of(unit);
+    if (!is_there) return;
+    global<Eight> to = at<Eight>(p.halves + row * p.w.ne[0] * 2);
+    for (int n = first; n < groups; n += of_row) {
+        if (groups > of_row) g = group_at(p.w.type, from, n);
         UNROLL for (int e = 0; e < 4; e++) {
             Eight eight;
             UNROLL for (int i = 0; i < 4; i++) {
@@ -51,7 +58,7 @@ KERNEL(halve_packed, Unpacked, 128) {
             to[4 * n + e] = eight;
         }
     }
-    if (THREAD == 0) at<float>(p.units)[BLOCK_X] = unit;
+    if (first == 0) at<float>(p.units)[row] = unit;
 }
 
 // w: of dims [k, rows, w.ne[2], w.ne[3]], tiles [DEPTH, ROWS]. x: of dims [k, parts, columns of a batch, batches], tiles
@@ -123,6 +130,10 @@ template <int TYPE, int PARTS, int COLUMNS, int STAGES> DEVICE void mapped_tile(
     }
 }
 
+// Narrow ones are for products of few tiles, with more stages in flight.
+MAPPED_KERNEL(mul_mat_f16_wgmma_narrow, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<F16, 1, 64, 8>(p); }
+MAPPED_KERNEL(mul_mat_bf16_wgmma_narrow, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 2, 64, 6>(p); }
+MAPPED_KERNEL(mul_mat_bf16_one_wgmma_narrow, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 1, 64, 8>(p); }
 MAPPED_KERNEL(mul_mat_f16_wgmma, Mapped, (WARPS + 1) * 32, 2) { mapped_tile<F16, 1, 128, 3>(p); }
 MAPPED_KERNEL(mul_mat_f16_wgmma_wide, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<F16, 1, 256, 4>(p); }
 MAPPED_KERNEL(mul_mat_bf16_wgmma, Mapped, (WARPS + 1) * 32, 1) { mapped_tile<BF16, 2, 128, 4>(p); }

@@ -14,39 +14,93 @@ enum : u32 { RMS, LAYER, L2 };
 
 DEVICE u64 row_of(const Tensor &t, const Index &row) { return address_of(t, 0, row.i[0], row.i[1], row.i[2]); }
 
-KERNEL(row_norm, Norm, 256) {
+// Numbers of a row that a thread has at once: WIDTH neighbours, as many again WIDTH * THREADS further on, and so on. All of them
+// are loaded before the first is used.
+#define PART 8
+
+// Number w of piece j of the part that starts at `start`.
+template <int WIDTH> DEVICE i64 place_in(i64 start, int j) { return start + WIDTH * (THREAD + j * THREADS); }
+
+// Past the row's end 0.
+template <int WIDTH> DEVICE void load_part(float *v, u64 row, i64 step, i64 start, i64 n) {
+    UNROLL for (int j = 0; j < PART / WIDTH; j++) {
+        i64 i = place_in<WIDTH>(start, j);
+        UNROLL for (int w = 0; w < WIDTH; w++) v[j * WIDTH + w] = 0.0f;
+        if (i < n) load_some<WIDTH>(v + j * WIDTH, row + i * step, step, F32);
+    }
+}
+template <int WIDTH> DEVICE void store_part(const float *v, u64 row, i64 step, i64 start, i64 n) {
+    UNROLL for (int j = 0; j < PART / WIDTH; j++) {
+        i64 i = place_in<WIDTH>(start, j);
+        if (i < n) store_some<WIDTH>(v + j * WIDTH, row + i * step, step, F32);
+    }
+}
+
+// What a row is multiplied with and what is added to it, where there is any.
+template <int WIDTH> DEVICE void load_affine(float *weight, float *bias, const Norm &p, i64 start) {
+    if (p.weight.address) load_part<WIDTH>(weight, p.weight.address, p.weight.nb[0], start, p.x.ne[0]);
+    if (p.bias.address) load_part<WIDTH>(bias, p.bias.address, p.bias.nb[0], start, p.x.ne[0]);
+}
+
+template <int WIDTH> DEVICE void norm_of_row(const Norm &p) {
     Index row = index_of(BLOCK_X, p.x.ne + 1);
-    i64 n = p.x.ne[0], step = p.x.nb[0];
-    u64 x = row_of(p.x, row), y = row_of(p.y, row);
-    if (p.sum.address) {
-        // Each thread reads later what it wrote here.
-        u64 added = row_of(p.added, row), sum = row_of(p.sum, row);
-        for (i64 i = THREAD; i < n; i += THREADS)
-            at<float>(sum + i * p.sum.nb[0])[0] =
-                at<const float>(x + i * step)[0] + at<const float>(added + i * p.added.nb[0])[0];
-        x = sum;
-        step = p.sum.nb[0];
+    i64 n = p.x.ne[0], part = PART * THREADS;
+    u64 x = row_of(p.x, row), sums = p.sum.address ? row_of(p.sum, row) : 0;
+    // Where a thread finds x, or what it wrote of the sum, again.
+    u64 from = sums ? sums : x;
+    i64 step = sums ? p.sum.nb[0] : p.x.nb[0];
+    // A row of one part stays in registers, others are read again.
+    bool is_one = n <= part;
+    float v[PART], weight[PART], bias[PART], total = 0.0f, mean = 0.0f;
+    for (i64 start = 0; start < n; start += part) {
+        load_part<WIDTH>(v, x, p.x.nb[0], start, n);
+        if (sums) {
+            float added[PART];
+            load_part<WIDTH>(added, row_of(p.added, row), p.added.nb[0], start, n);
+            UNROLL for (int e = 0; e < PART; e++) v[e] += added[e];
+            store_part<WIDTH>(v, sums, p.sum.nb[0], start, n);
+        }
+        if (is_one) load_affine<WIDTH>(weight, bias, p, start);
+        UNROLL for (int e = 0; e < PART; e++) total += p.kind == LAYER ? v[e] : v[e] * v[e];
     }
-    float mean = 0.0f, sum = 0.0f;
+    total = block_sum(total);
     if (p.kind == LAYER) {
-        for (i64 i = THREAD; i < n; i += THREADS) mean += at<const float>(x + i * step)[0];
-        mean = block_sum(mean) / n;
+        mean = total / n;
+        total = 0.0f;
+        for (i64 start = 0; start < n; start += part) {
+            if (!is_one) load_part<WIDTH>(v, from, step, start, n);
+            UNROLL for (int e = 0; e < PART; e++) {
+                float off = v[e] - mean;
+                if (place_in<WIDTH>(start, e / WIDTH) < n) total += off * off;
+            }
+        }
+        total = block_sum(total);
     }
-    for (i64 i = THREAD; i < n; i += THREADS) {
-        float v = at<const float>(x + i * step)[0] - mean;
-        sum += v * v;
+    float scale = p.kind == L2 ? 1.0f / fmaxf(sqrtf(total), p.eps) : 1.0f / sqrtf(total / n + p.eps);
+    for (i64 start = 0; start < n; start += part) {
+        if (!is_one) {
+            load_part<WIDTH>(v, from, step, start, n);
+            load_affine<WIDTH>(weight, bias, p, start);
+        }
+        UNROLL for (int e = 0; e < PART; e++) v[e] = (v[e] - mean) * scale;
+        if (p.plain.address) store_part<WIDTH>(v, row_of(p.plain, row), p.plain.nb[0], start, n);
+        UNROLL for (int e = 0; e < PART; e++) {
+            if (p.weight.address) v[e] *= weight[e];
+            if (p.bias.address) v[e] += bias[e];
+        }
+        store_part<WIDTH>(v, row_of(p.y, row), p.y.nb[0], start, n);
+        // Rows that are packed have whole groups.
+        if (p.packed == 0 || WIDTH == 1) continue;
+        UNROLL for (int j = 0; j < PART / WIDTH; j++) {
+            i64 i = place_in<WIDTH>(start, j);
+            pack_four(v + j * WIDTH, i < n ? p.packed + (BLOCK_X * n + i) / 32 * sizeof(Packed) : 0);
+        }
     }
-    sum = block_sum(sum);
-    float scale = p.kind == L2 ? 1.0f / fmaxf(sqrtf(sum), p.eps) : 1.0f / sqrtf(sum / n + p.eps);
-    for (i64 i = THREAD; i < n; i += THREADS) {
-        float v = (at<const float>(x + i * step)[0] - mean) * scale;
-        if (p.plain.address) at<float>(row_of(p.plain, row) + i * p.plain.nb[0])[0] = v;
-        if (p.weight.address) v *= at<const float>(p.weight.address + i * p.weight.nb[0])[0];
-        if (p.bias.address) v += at<const float>(p.bias.address + i * p.bias.nb[0])[0];
-        at<float>(y + i * p.y.nb[0])[0] = v;
-        // A group's numbers are those of a warp.
-        if (p.packed) pack(v, p.packed + (BLOCK_X * n + i) / 32 * sizeof(Packed));
-    }
+}
+
+KERNEL(row_norm, Norm, 1024) {
+    if (p.x.ne[0] % 4 == 0) norm_of_row<4>(p);
+    else norm_of_row<1>(p);
 }
 
 struct Groups {

@@ -46,3 +46,32 @@ DEVICE float unit_of(float magnitude) {
 }
 // What numbers are multiplied by for that.
 DEVICE float inverse_of(float unit) { return bits_to_float((254u << 23) - float_to_bits(unit)); }
+
+// Four numbers of a row, the first at an address, the others so many bytes apart; at once where they are 16 bytes in a row.
+DEVICE void load_four(float *v, u64 address, i64 step, i64 type) {
+    if (type == F32 && step == 4 && address % 16 == 0) {
+        Sixteen four = at<const Sixteen>(address)[0];
+        UNROLL for (int j = 0; j < 4; j++) v[j] = bits_to_float(four.words[j]);
+        return;
+    }
+    UNROLL for (int j = 0; j < 4; j++) v[j] = load_number(address + j * step, type);
+}
+DEVICE void store_four(const float *v, u64 address, i64 step, i64 type) {
+    if (type == F32 && step == 4 && address % 16 == 0) {
+        Sixteen four;
+        UNROLL for (int j = 0; j < 4; j++) four.words[j] = float_to_bits(v[j]);
+        at<Sixteen>(address)[0] = four;
+        return;
+    }
+    UNROLL for (int j = 0; j < 4; j++) store_number(address + j * step, type, v[j]);
+}
+
+// Four, or one.
+template <int WIDTH> DEVICE void load_some(float *v, u64 address, i64 step, i64 type) {
+    if (WIDTH == 4) load_four(v, address, step, type);
+    else v[0] = load_number(address, type);
+}
+template <int WIDTH> DEVICE void store_some(const float *v, u64 address, i64 step, i64 type) {
+    if (WIDTH == 4) store_four(v, address, step, type);
+    else store_number(address, type, v[0]);
+}

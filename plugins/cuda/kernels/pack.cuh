@@ -26,5 +26,36 @@ DEVICE void pack(float x, u64 address) {
         to[0].d = d;
         to[0].sum[0] = d * sum;
         to[0].sum[1] = d * other;
+        to[0].unused = 0.0f;
+    }
+}
+
+// The same of four numbers that each lane brings: eight lanes have a group, whose address they share. Lanes without one give 0.
+DEVICE void pack_four(const float *x, u64 address) {
+    int of_group = lane_of(THREAD) % 8, most = 0, word = 0;
+    UNROLL for (int j = 0; j < 4; j++) {
+        int bits = (int)(float_to_bits(x[j]) & 0x7fffffffu);
+        most = most > bits ? most : bits;
+    }
+    for (int lanes = 4; lanes > 0; lanes >>= 1) {
+        int other = shuffle_xor(most, lanes);
+        most = most > other ? most : other;
+    }
+    float d = bits_to_float((u32)most) / 127.0f, sum = 0.0f;
+    UNROLL for (int j = 0; j < 4; j++) {
+        int q = d > 0.0f && d < INF_F ? (int)rintf(x[j] / d) : 0;
+        sum += (float)q;
+        word |= (q & 0xff) << (8 * j);
+    }
+    for (int lanes = 2; lanes > 0; lanes >>= 1) sum += shuffle_xor(sum, lanes);
+    float other = shuffle_xor(sum, 4);
+    if (address == 0) return;
+    global<Packed> to = at<Packed>(address);
+    to[0].q[of_group] = word;
+    if (of_group == 0) {
+        to[0].d = d;
+        to[0].sum[0] = d * sum;
+        to[0].sum[1] = d * other;
+        to[0].unused = 0.0f;
     }
 }

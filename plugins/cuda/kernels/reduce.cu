@@ -44,24 +44,48 @@ DEVICE bool is_larger(float a, i64 i, float b, i64 j) {
     return a > b || b != b;
 }
 
-KERNEL(argmax, Reduce, 256) {
-    SHARED(float, values, 256);
-    SHARED(i64, places, 256);
-    Index row = index_of(BLOCK_X, p.x.ne + 1);
-    i64 n = p.x.ne[0], place = THREAD;
-    u64 x = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
-    float most = place < n ? at<const float>(x + place * p.x.nb[0])[0] : 0.0f;
-    for (i64 i = THREAD + THREADS; i < n; i += THREADS) {
-        float v = at<const float>(x + i * p.x.nb[0])[0];
-        if (is_larger(v, i, most, place)) most = v, place = i;
+// The largest number that a thread, or several, found, and its place.
+struct Found {
+    float value;
+    i64 place;
+};
+DEVICE Found larger(const Found &a, const Found &b) { return is_larger(b.value, b.place, a.value, a.place) ? b : a; }
+
+// The largest of a warp's. Places are below 2^31.
+DEVICE Found warp_largest(Found found) {
+    for (int lanes = 16; lanes > 0; lanes >>= 1) {
+        Found other = {shuffle_xor(found.value, lanes), shuffle_xor((int)found.place, lanes)};
+        found = larger(found, other);
     }
-    values[THREAD] = most;
-    places[THREAD] = place;
+    return found;
+}
+
+// Threads past the row's end have its first number.
+KERNEL(argmax, Reduce, 1024) {
+    SHARED(float, values, 32);
+    SHARED(int, places, 32);
+    Index row = index_of(BLOCK_X, p.x.ne + 1);
+    i64 n = p.x.ne[0], step = p.x.nb[0];
+    u64 x = address_of(p.x, 0, row.i[0], row.i[1], row.i[2]);
+    Found found = {at<const float>(x)[0], 0};
+    for (i64 first = THREAD; first < n; first += 8 * THREADS) {
+        float v[8];
+        UNROLL for (int j = 0; j < 8; j++) {
+            i64 i = first + j * THREADS;
+            v[j] = at<const float>(x + (i < n ? i : 0) * step)[0];
+        }
+        UNROLL for (int j = 0; j < 8; j++) {
+            i64 i = first + j * THREADS;
+            found = larger(found, Found{v[j], i < n ? i : 0});
+        }
+    }
+    found = warp_largest(found);
+    if (lane_of(THREAD) == 0) values[warp_of(THREAD)] = found.value, places[warp_of(THREAD)] = (int)found.place;
     sync_block();
-    if (THREAD > 0) return;
-    for (int t = 1; t < THREADS && t < n; t++)
-        if (is_larger(values[t], places[t], most, place)) most = values[t], place = places[t];
-    at<i32>(address_of(p.y, row.i[0], row.i[1], row.i[2], 0))[0] = (i32)place;
+    if (warp_of(THREAD) > 0) return;
+    int from = lane_of(THREAD) < THREADS / 32 ? lane_of(THREAD) : 0;
+    found = warp_largest(Found{values[from], places[from]});
+    if (THREAD == 0) at<i32>(address_of(p.y, row.i[0], row.i[1], row.i[2], 0))[0] = (i32)found.place;
 }
 
 // Everything, as one number: one block.

@@ -54,21 +54,21 @@ DEVICE u64 given(const Write &p, i64 i, i64 r, i64 i2, i64 i3) {
     return address_of(p.rows, i % p.rows.ne[0], i / p.rows.ne[0], r, 0);
 }
 
-// A thread per 32 numbers of a row: of rows with one id only the last is written.
+// A block per row: of rows with one id only the last is written.
 KERNEL(set_rows, Write, 128) {
-    i64 groups = (p.cache.ne[0] + 31) / 32, n = BLOCK_X * THREADS + THREAD, n_rows = p.ids.ne[0];
-    if (n >= groups * n_rows * p.cache.ne[2] * p.cache.ne[3]) return;
-    i64 first = n % groups * 32, r = n / groups % n_rows, i2 = n / groups / n_rows % p.cache.ne[2];
-    i64 i3 = n / groups / n_rows / p.cache.ne[2];
-    i64 id = target_of(p, r, i2, i3);
+    i64 n = p.cache.ne[0], n_rows = p.ids.ne[0];
+    i64 r = BLOCK_X % n_rows, i2 = BLOCK_X / n_rows % p.cache.ne[2], i3 = BLOCK_X / n_rows / p.cache.ne[2];
+    i64 id = target_of_block(p, r, i2, i3);
     if (id < 0) return;
     if (p.cache.type == Q8_0) {
-        float x[32];
-        for (int i = 0; i < 32; i++) x[i] = load_number(given(p, first + i, r, i2, i3), p.rows.type);
-        store_q8_0(address_of(p.cache, first / 32, id, i2, i3), x);
+        for (i64 first = 32 * THREAD; first < n; first += 32 * THREADS) {
+            float x[32];
+            for (int i = 0; i < 32; i++) x[i] = load_number(given(p, first + i, r, i2, i3), p.rows.type);
+            store_q8_0(address_of(p.cache, first / 32, id, i2, i3), x);
+        }
         return;
     }
-    for (i64 i = first; i < first + 32 && i < p.cache.ne[0]; i++) {
+    for (i64 i = THREAD; i < n; i += THREADS) {
         float x = load_number(given(p, i, r, i2, i3), p.rows.type);
         store_number(address_of(p.cache, i, id, i2, i3), p.cache.type, x);
     }

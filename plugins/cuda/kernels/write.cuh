@@ -20,3 +20,19 @@ DEVICE i64 target_of(const Write &p, i64 i, i64 i2, i64 i3) {
         if (id_of(p, later, i2, i3) == id) return -1;
     return id;
 }
+
+// The same for a block of up to 32 warps, whose threads look for a later row together.
+DEVICE i64 target_of_block(const Write &p, i64 i, i64 i2, i64 i3) {
+    SHARED(u32, later_ones, 32);
+    i64 id = id_of(p, i, i2, i3);
+    if (id < 0 || id >= p.cache.ne[1]) return -1;
+    bool has_later = false;
+    for (i64 later = i + 1 + THREAD; later < p.ids.ne[0]; later += THREADS)
+        has_later = has_later || id_of(p, later, i2, i3) == id;
+    u32 of_warp = ballot(has_later);
+    if (lane_of(THREAD) == 0) later_ones[warp_of(THREAD)] = of_warp;
+    sync_block();
+    u32 all = 0;
+    for (int warp = 0; warp < THREADS / 32; warp++) all |= later_ones[warp];
+    return all != 0 ? -1 : id;
+}

@@ -228,3 +228,37 @@ fn every_op_runs_on_a_card() {
         assert!(n > 0 && (n == all.len() || IN_PART.contains(&op)), "{op}: {n} of {}", all.len());
     }
 }
+
+/// More rows than a block has threads, several for each slot: the last stays.
+#[test]
+fn the_last_of_many_rows_for_a_slot_stays() {
+    let case = |rows: u64| {
+        Case::new(format!("{rows} rows over 7 slots"), move |g, ints| {
+            let cache = g.state("cache", DType::F16, &[40, 8], Role::KCache);
+            let from = g.input("rows", DType::F32, &[40, rows]);
+            let slots = g.input("slots", DType::I32, &[rows]);
+            ints.push((slots, (0..rows as i32).map(|i| i * i % 7).collect()));
+            g.set_rows(cache, from, slots);
+        })
+    };
+    check_cases([130, 500].into_iter().map(|rows| (Op::SetRows, case(rows))), 2);
+}
+
+/// Rows of more numbers than all threads have at once, and of fewer than a warp.
+#[test]
+fn long_rows_are_normed_and_searched() {
+    let norm = |n: u64| {
+        Case::new(format!("a norm of {n}"), move |g, _| {
+            let [x, w] = [("x", [n, 2]), ("w", [n, 1])].map(|(name, ne)| g.input(name, DType::F32, &ne));
+            g.rms_norm(x, w, 1e-5);
+        })
+    };
+    let search = |n: u64| {
+        Case::new(format!("the largest of {n}"), move |g, _| {
+            let x = g.input("x", DType::F32, &[n, 2]);
+            g.argmax(x);
+        })
+    };
+    let norms = [3, 250, 8196, 16390].map(|n| (Op::RmsNorm, norm(n)));
+    check_cases(norms.into_iter().chain([5, 8193, 20000].map(|n| (Op::Argmax, search(n)))), 7);
+}

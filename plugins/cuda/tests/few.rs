@@ -69,14 +69,17 @@ fn weights_that_no_kernel_needs_otherwise_keep_the_files_layout() {
     assert_eq!(id(DType::Q8_0, [256, 4, 1, 1], Role::Matrix, 0), 0, "no weight");
 }
 
-/// A row of x that is longer than what shared memory takes at once, with any number of columns; rows that fill no block.
+/// A row of x that is longer than what shared memory takes at once, with any number of columns; rows that fill no block, and rows
+/// enough for two per warp.
 #[test]
 fn rows_of_every_length_are_right_in_both_layouts() {
     let m = Machine::new("queue=late,memory=2g,sm=80");
     let stream = m.card(0).stream(1).unwrap();
     let packed = DType::ALL.iter().copied().filter(|dtype| dtype.is_quantised());
     for dtype in packed.chain([DType::F32, DType::F16, DType::BF16]) {
-        for (k, rows, n) in [(8448, 3, 1), (256, 9, 2), (4352, 5, 3), (2304, 17, 8), (2304, 1, 5)] {
+        for (k, rows, n) in
+            [(8448, 3, 1), (256, 9, 2), (4352, 5, 3), (2304, 17, 8), (2304, 1, 5), (256, 130, 1)]
+        {
             let case = Case::new(format!("{dtype} [{k}, {rows}] times {n}"), |g, _| {
                 let w = g.weight("w", dtype, &[k, rows], Role::Matrix);
                 let x = g.input("x", DType::F32, &[k, n]);
@@ -114,7 +117,7 @@ fn floats_at_any_strides_are_right() {
     assert_eq!(m.reports(), [""; 0]);
 }
 
-/// w [k, 13] times each of 8 columns, and times the first n of them.
+/// w [k, 13] times each of 8 columns, or 20 where weights are packed, and times the first n of them.
 #[test]
 fn a_column_has_the_same_bits_whatever_is_beside_it() {
     for sm in [75, 80] {
@@ -149,10 +152,11 @@ fn same_bits(m: &Machine) {
             stream.compute(&bound.raw).unwrap();
             bound.read(&stream, &case.graph, case.graph.nodes.last().unwrap().dst).unwrap()
         };
-        let all = columns(8);
-        for n in 1..8 {
+        let most = if dtype.is_quantised() { 20 } else { 8 };
+        let all = columns(most);
+        for n in (1..8).chain([9, 16]).filter(|n| *n < most) {
             let some = columns(n);
-            assert!(some == all[..some.len()], "{dtype}: {n} of 8 columns");
+            assert!(some == all[..some.len()], "{dtype}: {n} of {most} columns");
         }
     }
     assert!(taken >= 16, "{taken} types");

@@ -41,7 +41,7 @@ fn gate_up_and_activation_are_one_kernel_for_weights_of_every_type() {
     drop(m);
     assert!(packed.len() >= 13, "{packed:?}");
     for dtype in packed {
-        for n in [1, 4, 7] {
+        for n in [1, 4, 7, 20] {
             check([2, 5], |g, _| {
                 let [gate, up] = gate_and_up(g, dtype, n);
                 g.glu(Activation::Silu, gate, Some(up));
@@ -54,6 +54,34 @@ fn gate_up_and_activation_are_one_kernel_for_weights_of_every_type() {
             g.glu(Activation::Gelu, gate, Some(up));
         });
     }
+}
+
+/// Those for q, k and v, and two with a third of another type.
+#[test]
+fn products_of_one_column_are_one_kernel() {
+    for (dtypes, launches) in [
+        ([DType::Q4_0; 3], [2, 6]),
+        ([DType::Q6_K; 3], [2, 6]),
+        ([DType::F16; 3], [1, 3]),
+        ([DType::Q4_K, DType::Q4_K, DType::Q6_K], [3, 6]),
+        ([DType::Q4_K, DType::Q6_K, DType::Q4_K], [4, 6]),
+    ] {
+        check(launches, |g, _| {
+            let x = floats(g, "x", &[256, 1]);
+            for (i, (dtype, rows)) in dtypes.into_iter().zip([300, 7, 9]).enumerate() {
+                let w = matrix(g, &format!("w{i}"), dtype, &[256, rows]);
+                g.mul_mat(w, x);
+            }
+        });
+    }
+    // Of several columns each is by itself.
+    check([4, 6], |g, _| {
+        let x = floats(g, "x", &[256, 3]);
+        for i in 0..3 {
+            let w = matrix(g, &format!("w{i}"), DType::Q4_0, &[256, 9]);
+            g.mul_mat(w, x);
+        }
+    });
 }
 
 #[test]
@@ -105,9 +133,9 @@ fn experts_have_gates_and_ups_at_once() {
 
 #[test]
 fn what_only_looks_like_a_gate_stays_apart() {
-    // Too many columns; x is packed once all the same.
-    check([4, 5], |g, _| {
-        let [gate, up] = gate_and_up(g, DType::Q8_0, 9);
+    // Too many columns.
+    check([3, 3], |g, _| {
+        let [gate, up] = gate_and_up(g, DType::F32, 9);
         g.glu(Activation::Silu, gate, Some(up));
     });
     // Matrices of two types.
@@ -159,8 +187,8 @@ fn memory_of_gates_and_of_x_is_used_again() {
 
 #[test]
 fn products_with_one_x_share_it_in_8_bits() {
-    for (n, dtype) in [(1, DType::Q8_0), (4, DType::Q6_K), (20, DType::Q4_0)] {
-        check([4, 6], |g, _| {
+    for (n, dtype, launches) in [(1, DType::Q8_0, 2), (4, DType::Q6_K, 4), (20, DType::Q4_0, 4)] {
+        check([launches, 6], |g, _| {
             let x = floats(g, "x", &[256, n]);
             for name in ["q", "k", "v"] {
                 let w = matrix(g, name, dtype, &[256, 40]);
@@ -210,7 +238,7 @@ fn norms_leave_their_result_in_8_bits_for_products_that_follow() {
             g.mul_mat(w, h);
         });
         // A sum, its norm, the weight apart; two products.
-        check([3, 7], |g, _| {
+        check([if n == 1 { 2 } else { 3 }, 7], |g, _| {
             let [a, b] = ["a", "b"].map(|name| floats(g, name, &[256, n]));
             let sum = g.add(a, b);
             let (h, w) = (g.rms_norm(sum, None, 1e-5), floats(g, "w", &[256]));

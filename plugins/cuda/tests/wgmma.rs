@@ -14,7 +14,9 @@ use placed::{run, workspace};
 
 const F16: &str = "mul_mat_f16_wgmma";
 const F16_WIDE: &str = "mul_mat_f16_wgmma_wide";
+const F16_NARROW: &str = "mul_mat_f16_wgmma_narrow";
 const BF16: &str = "mul_mat_bf16_wgmma";
+const BF16_NARROW: &str = "mul_mat_bf16_wgmma_narrow";
 
 /// A machine of this kind.
 fn machine(more: &str, options: &[(&str, &str)]) -> Machine {
@@ -52,16 +54,17 @@ fn wgmma_log(m: &Machine) -> Vec<String> {
 /// Twice: the first time it is tried.
 #[test]
 fn tiles_that_are_full_and_tiles_that_are_not_are_right() {
-    for (shape, f16) in [
-        ([264, 300, 70, 1], F16),
-        ([264, 300, 130, 1], F16_WIDE),
-        ([40, 130, 257, 1], F16_WIDE),
-        ([1032, 33, 65, 2], F16),
-        ([264, 33, 200, 1], F16),
-        ([64, 128, 128, 1], F16),
-        ([8, 100, 140, 1], F16),
+    for (shape, f16, bf16) in [
+        ([264, 300, 70, 1], F16, BF16),
+        ([264, 300, 130, 1], F16_WIDE, BF16),
+        ([40, 130, 257, 1], F16_WIDE, BF16),
+        ([1032, 33, 65, 2], F16, BF16),
+        ([264, 33, 200, 1], F16, BF16),
+        ([64, 128, 128, 1], F16_NARROW, BF16_NARROW),
+        ([1032, 100, 70, 1], F16_NARROW, BF16_NARROW),
+        ([8, 100, 140, 1], F16, BF16),
     ] {
-        for (dtype, kernel) in [(DType::F16, f16), (DType::BF16, BF16)] {
+        for (dtype, kernel) in [(DType::F16, f16), (DType::BF16, bf16)] {
             let m = machine("sm=90", &[]);
             check(&m, &product(dtype, shape), &[(kernel, 2)]);
             assert_eq!(wgmma_log(&m), [""; 0]);
@@ -73,24 +76,25 @@ fn tiles_that_are_full_and_tiles_that_are_not_are_right() {
 fn a_device_tries_each_kernel_once() {
     let m = machine("sm=90", &[]);
     for n in 2..4 {
-        check(&m, &product(DType::F16, [72, 120, 80, 1]), &[(F16, n), (BF16, 0)]);
+        check(&m, &product(DType::F16, [72, 120, 80, 1]), &[(F16_NARROW, n), (BF16_NARROW, 0)]);
     }
-    check(&m, &product(DType::BF16, [72, 120, 80, 1]), &[(F16, 3), (BF16, 2)]);
+    check(&m, &product(DType::BF16, [72, 120, 80, 1]), &[(F16_NARROW, 3), (BF16_NARROW, 2)]);
 }
 
 #[test]
 fn few_columns_few_tiles_other_chips_and_uneven_rows_go_another_way() {
     let case = product(DType::F16, [72, 120, 80, 1]);
     for chip in ["sm=75", "sm=80", "sm=89", "sm=100", "sm=120"] {
-        check(&machine(chip, &[]), &case, &[(F16, 0), ("mul_mat_f16_wide", 1)]);
+        check(&machine(chip, &[]), &case, &[(F16_NARROW, 0), ("mul_mat_f16_wide", 1)]);
     }
-    for shape in [[72, 140, 64, 1], [72, 128, 128, 0], [68, 140, 80, 1]] {
-        let few = if shape[3] == 0 { flat(72, 128, 128) } else { product(DType::F16, shape) };
-        check(&machine("sm=90", &[]), &few, &[(F16, 0)]);
+    let none = [(F16, 0), (F16_WIDE, 0), (F16_NARROW, 0)];
+    for shape in [[72, 140, 64, 1], [68, 140, 80, 1]] {
+        check(&machine("sm=90", &[]), &product(DType::F16, shape), &none);
     }
+    check(&machine("sm=90,sms=16", &[]), &flat(72, 128, 128), &none);
 }
 
-/// One batch of w and x: one tile, where four multiprocessors are.
+/// One batch of w and x: two tiles.
 fn flat(k: u64, m: u64, n: u64) -> Case {
     let case = Case::new(format!("[{k}, {m}] times {n} columns"), |g, _| {
         let w = g.weight("w", DType::F16, &[k, m], Role::Matrix);
@@ -122,9 +126,16 @@ fn packed_weights_become_halves_where_there_are_many_columns() {
     let small = machine("sm=90,memory=64m", &[]);
     check(&small, &packed(DType::Q4_0, [512, 300, 256]), &[(F16_WIDE, 3), ("halve_packed", 2)]);
     drop(small);
-    for (chip, n) in [("sm=90", 255), ("sm=89", 256)] {
+    check(&machine("sm=90", &[]), &packed(DType::Q4_0, [256, 140, 49]), &[(F16_NARROW, 2)]);
+    // Rows that share blocks while they are unpacked, and some that leave warps without one.
+    for k in [32, 96, 1056] {
+        check(&machine("sm=90", &[]), &packed(DType::Q4_1, [k, 141, 60]), &[(F16_NARROW, 2)]);
+    }
+    for (chip, n, kernel) in
+        [("sm=90", 48, "mul_mat_q4_0_eights_8"), ("sm=89", 256, "mul_mat_q4_0_eights_tile")]
+    {
         let case = packed(DType::Q4_0, [256, 140, n]).nmse(5e-4);
-        check(&machine(chip, &[]), &case, &[("halve_packed", 0), ("mul_mat_q4_0_eights_tile", 1)]);
+        check(&machine(chip, &[]), &case, &[("halve_packed", 0), (kernel, 1)]);
     }
 }
 
@@ -141,14 +152,14 @@ fn weights_with_gaps_are_taken_as_they_are() {
         });
         case.nmse(1e-6)
     };
-    check(&machine("sm=90", &[]), &part(false), &[(F16, 2)]);
-    check(&machine("sm=90", &[]), &part(true), &[(F16, 0)]);
+    check(&machine("sm=90", &[]), &part(false), &[(F16_NARROW, 2)]);
+    check(&machine("sm=90", &[]), &part(true), &[(F16_NARROW, 0)]);
 }
 
 #[test]
 fn activations_beyond_half_precision_lose_nothing() {
     for size in [1e-30, 1e-9, 1e6, 1e30] {
-        for (w, kernel, nmse) in [(DType::F16, F16, 1e-6), (DType::BF16, BF16, 1e-9)] {
+        for (w, kernel, nmse) in [(DType::F16, F16_NARROW, 1e-6), (DType::BF16, BF16_NARROW, 1e-9)] {
             let case = Case::new(format!("{w} times columns of {size:e}"), |g, _| {
                 let w = g.weight("w", w, &[72, 200], Role::Matrix);
                 let x = g.input("x", DType::F32, &[72, 80]);
@@ -163,20 +174,20 @@ fn activations_beyond_half_precision_lose_nothing() {
 #[test]
 fn a_kernel_that_is_wrong_on_a_card_is_not_used_and_is_logged_once() {
     let case = product(DType::F16, [72, 120, 80, 1]);
-    let m = machine("sm=90,idle=mul_mat_f16_wgmma", &[]);
-    check(&m, &case, &[(F16, 1), ("mul_mat_f16_wide", 1)]);
-    check(&m, &case, &[(F16, 1), ("mul_mat_f16_wide", 2)]);
+    let m = machine("sm=90,idle=mul_mat_f16_wgmma_narrow", &[]);
+    check(&m, &case, &[(F16_NARROW, 1), ("mul_mat_f16_wide", 1)]);
+    check(&m, &case, &[(F16_NARROW, 1), ("mul_mat_f16_wide", 2)]);
     assert_eq!(
         wgmma_log(&m),
-        ["kernel `mul_mat_f16_wgmma` is not used: 71808 of 71808 numbers of its trial are wrong"]
+        ["kernel `mul_mat_f16_wgmma_narrow` is not used: 71808 of 71808 numbers of its trial are wrong"]
     );
 }
 
 #[test]
 fn a_kernel_that_a_card_refuses_is_not_used_and_is_logged_once() {
     let case = product(DType::BF16, [72, 120, 80, 1]);
-    let m = machine("sm=90,refused=mul_mat_bf16_wgmma", &[]);
-    check(&m, &case, &[(BF16, 0), ("mul_mat_bf16_wide", 1)]);
+    let m = machine("sm=90,refused=mul_mat_bf16_wgmma_narrow", &[]);
+    check(&m, &case, &[(BF16_NARROW, 0), ("mul_mat_bf16_wide", 1)]);
     check(&m, &case, &[("mul_mat_bf16_wide", 2)]);
     let [line] = &wgmma_log(&m)[..] else { panic!("{:?}", wgmma_log(&m)) };
     assert!(line.contains("CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"), "{line}");
@@ -185,7 +196,7 @@ fn a_kernel_that_a_card_refuses_is_not_used_and_is_logged_once() {
 #[test]
 fn an_option_leaves_the_kernel_out() {
     let m = machine("sm=90", &[("cuda.wgmma", "0")]);
-    check(&m, &product(DType::F16, [72, 120, 80, 1]), &[(F16, 0), ("mul_mat_f16_wide", 1)]);
+    check(&m, &product(DType::F16, [72, 120, 80, 1]), &[(F16_NARROW, 0), ("mul_mat_f16_wide", 1)]);
     assert_eq!(wgmma_log(&m), [""; 0]);
 }
 

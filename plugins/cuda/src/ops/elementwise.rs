@@ -1,10 +1,10 @@
-//! Functions of single numbers, of two, gated units, and waves of times: kernels/elementwise.cu, one thread per element.
+//! Functions of single numbers, of two, gated units, and waves of times: kernels/elementwise.cu.
 
 use super::check::{self, Answer, ensure, numbers, params};
 use super::{Form, blocks, source};
 use crate::call::{Args, Call};
 use llmrt_plugin::abi::op::*;
-use llmrt_plugin::{DType, NodeView, Op, Reason, Result};
+use llmrt_plugin::{DType, NodeView, Op, Reason, Result, TensorView};
 
 pub const UNARY: Form = (supports_unary, unary);
 pub const BINARY: Form = (supports_binary, binary);
@@ -12,6 +12,11 @@ pub const GLU: Form = (supports_glu, glu);
 pub const TIMESTEPS: Form = (supports_timesteps, timesteps);
 
 const THREADS: usize = 256;
+
+/// Elements of a thread: four neighbours where rows have whole fours.
+fn width(y: &TensorView<'_>) -> usize {
+    if y.ne()[0].is_multiple_of(4) { 4 } else { 1 }
+}
 
 /// The function's numbers as the kernel takes them; `None`: newer than this code.
 fn constants(node: &NodeView<'_>) -> Option<[f32; 4]> {
@@ -45,9 +50,10 @@ fn supports_binary(node: &NodeView<'_>) -> Answer {
 }
 
 fn binary(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    let (a, b) = (source(node, 0)?, source(node, 1)?);
-    let args = Args::default().tensor(&a)?.tensor(&b)?.tensor(&node.dst())?.int(node.op_id());
-    call.launch(("elementwise", "binary"), blocks(node.dst().n_elements(), THREADS), THREADS, args)
+    let (a, b, y) = (source(node, 0)?, source(node, 1)?, node.dst());
+    let width = if a.ne()[0] == b.ne()[0] { width(&y) } else { 1 };
+    let args = Args::default().tensor(&a)?.tensor(&b)?.tensor(&y)?.int(node.op_id()).int(width as u32);
+    call.launch(("elementwise", "binary"), blocks(y.n_elements() / width, THREADS), THREADS, args)
 }
 
 fn supports_glu(node: &NodeView<'_>) -> Answer {
@@ -79,7 +85,8 @@ fn glu(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     };
     let args = Args::default().tensor(&x)?.tensor(&up.unwrap_or(x))?.tensor(&y)?;
     let args = args.count(gate).count(other).int(p.activation).float(p.alpha).float(p.limit);
-    call.launch(("elementwise", "glu"), blocks(y.n_elements(), THREADS), THREADS, args)
+    let (width, args) = (width(&y), args.int(width(&y) as u32));
+    call.launch(("elementwise", "glu"), blocks(y.n_elements() / width, THREADS), THREADS, args)
 }
 
 fn supports_timesteps(node: &NodeView<'_>) -> Answer {

@@ -1,14 +1,14 @@
 //! Neighbouring nodes as one launch. All that the nodes would write is written, so that intermediate results
 //! may have other readers; where one reads memory that another writes at the same time, they stay apart.
 
-use super::{gated, norm, rope};
+use super::{gated, norm, products, rope};
 use crate::call::{Call, address};
 use llmrt_plugin::{NodeView, Result, TensorView};
 
 /// The launches of the first of `nodes`, or of several as one, if the stream does so. How many nodes they are.
 pub fn compute_some(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<usize> {
     if call.fuses {
-        for rule in [norm::fused, rope::fused, gated::fused] {
+        for rule in [norm::fused, rope::fused, gated::fused, products::fused] {
             let n = rule(call, nodes)?;
             if n > 0 {
                 call.wrote(&nodes[..n])?;

@@ -1,7 +1,7 @@
 //! Gate, up and activation of few columns as one launch: kernels/mul_mat_gated.cu and kernels/mul_mat_eight.cu.
 
 use super::check::is_number;
-use super::mul_mat::{self, FEW, WARPS, at_once, blocks, name_of_few, quantise};
+use super::mul_mat::{self, WARPS, at_once, blocks, name_of_few, quantise};
 use super::{fuse, source};
 use crate::call::{Args, Call, address};
 use crate::layout::kernel_type;
@@ -32,12 +32,10 @@ impl<'a> Unit<'a> {
     fn of(nodes: &'a [NodeView<'a>]) -> Option<Unit<'a>> {
         let n = nodes.iter().take(3).position(|node| node.op() == Some(Op::Glu)).filter(|n| *n > 0)?;
         let (products, glu) = (&nodes[..n], nodes[n]);
-        let has_few = |node: &NodeView<'_>| match node.op() {
-            Some(Op::MulMat) => node.dst().ne()[1] <= FEW,
-            Some(Op::MulMatId) => node.dst().ne()[2] <= FEW,
-            _ => false,
-        };
-        if !products.iter().all(has_few) || (n == 2 && !is_pair(&products[0], &products[1])?) {
+        let is_product = |node: &NodeView<'_>| matches!(node.op(), Some(Op::MulMat | Op::MulMatId));
+        if !products.iter().all(|node| is_product(node) && mul_mat::has_few(node))
+            || (n == 2 && !is_pair(&products[0], &products[1])?)
+        {
             return None;
         }
         let product_of =
@@ -102,7 +100,8 @@ impl<'a> Unit<'a> {
         let name = format!("gated_{}_{at_once}", name_of_few(&w)?);
         // A warp takes as many rows of both as it would of one.
         let rows = if is_scattered { 1 } else { mul_mat::rows_of_a_warp(at_once) / 2 };
-        let grid = [m.div_ceil(rows * WARPS), blocks(y.ne(), at_once), 1];
+        let [batches, groups] = blocks(y.ne(), at_once);
+        let grid = [m.div_ceil(rows * WARPS), batches, groups];
         let family = mul_mat::family_of_few(&w, at_once).unwrap_or("mul_mat_gated");
         call.launch((family, &name), grid, WARPS * 32, args)
     }

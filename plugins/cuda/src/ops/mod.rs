@@ -21,6 +21,7 @@ mod mul_mat;
 mod norm;
 mod order;
 mod place;
+mod products;
 mod rearrange;
 mod recurrence;
 mod reduce;

@@ -1,8 +1,8 @@
 //! y = w x, and with the matrices of chosen experts: kernels/mul_mat.cu, for many columns kernels/mul_mat_tile.cu,
 //! kernels/mul_mat_half.cu and kernels/mul_mat_wgmma.cu.
 //!
-//! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to [`FEW`] columns by dp4a, more
-//! by tensor cores, many on sm_90 as F16. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores or
+//! Packed weights are multiplied as they are, with x rounded to 8 bits as the CPU does: up to 4 columns by dp4a, more by tensor
+//! cores, many on sm_90 as F16. Floats are multiplied as F32; for more columns F16 and BF16 weights by tensor cores or
 //! cuBLASLt, with x as halves.
 
 use super::check::{self, Answer, ensure, numbers};
@@ -18,8 +18,13 @@ pub const MUL_MAT_ID: Form = (supports_id, compute_id);
 
 /// Columns, at most, of one matrix that a warp multiplies in one read of its row.
 pub const FEW: usize = 8;
+/// Columns, at most, of packed weights that are multiplied as [`FEW`] at a time rather than in tiles, whose blocks are too few
+/// for a card then.
+const FEW_PACKED: usize = 48;
 /// Warps of a block of the kernels for few columns.
 pub const WARPS: usize = 4;
+/// Blocks for each multiprocessor below which a warp takes one row of a single column.
+const SPARE: usize = 4;
 /// Bytes of 32 numbers of x in 8 bits.
 const PACKED: usize = 48;
 
@@ -77,33 +82,45 @@ fn supports(node: &NodeView<'_>) -> Answer {
     ensure(w[0] > 0 && w[0] == x[0] && w[2] > 0 && w[3] > 0, Reason::Shape)?;
     ensure(x[2].is_multiple_of(w[2]) && x[3].is_multiple_of(w[3]), Reason::Shape)?;
     check::result(node, Some(DType::F32), [w[1], x[1], x[2], x[3]])?;
-    in_a_grid(&node.dst(), x[1])
+    in_a_grid(&node.dst(), has_few(node))
+}
+
+/// Whether a product has the kernels for few columns.
+pub fn has_few(node: &NodeView<'_>) -> bool {
+    let (ne, w) = (node.dst().ne(), node.src(0));
+    match node.op() {
+        Some(Op::MulMatId) => ne[2] <= FEW,
+        _ => ne[1] <= if w.is_some_and(|w| !check::is_number(&w)) { FEW_PACKED } else { FEW },
+    }
 }
 
 /// Batches and columns are dims of a grid.
-fn in_a_grid(y: &TensorView<'_>, n_columns: usize) -> Answer {
+fn in_a_grid(y: &TensorView<'_>, is_few: bool) -> Answer {
     let ne = y.ne();
-    let few = n_columns <= FEW;
-    let n = if few { ne[1] * ne[2] * ne[3] } else { ne[1].div_ceil(NARROW.1).max(ne[2] * ne[3]) };
+    let n = match is_few {
+        // A column each where weights are scattered.
+        true if ne[1] <= FEW => ne[1] * ne[2] * ne[3],
+        true => ne[2] * ne[3],
+        false => ne[1].div_ceil(NARROW.1).max(ne[2] * ne[3]),
+    };
     ensure(n <= 65535, Reason::Shape)
 }
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    let n = node.dst().ne()[1];
-    if n > FEW {
-        return many(call, node, None);
+    match has_few(node) {
+        true => few(call, node, None, at_once(node.dst().ne()[1])),
+        false => many(call, node, None),
     }
-    few(call, node, None, at_once(n))
 }
 
-/// Columns that a warp has room for: all `n` of a batch, which share one matrix.
+/// Columns that a warp has room for: all `n` of a batch, which share one matrix, or [`FEW`] of them.
 pub fn at_once(n: usize) -> usize {
-    n.next_power_of_two()
+    n.next_power_of_two().min(FEW)
 }
 
-/// Second dim of a grid over y: one per batch, or per column where a warp takes one.
-pub fn blocks([_, n, n2, n3]: [usize; 4], at_once: usize) -> usize {
-    if at_once == 1 { n * n2 * n3 } else { n2 * n3 }
+/// Second and third dim of a grid over y: batches, and groups of columns of one; or a column each where a warp takes one.
+pub fn blocks([_, n, n2, n3]: [usize; 4], at_once: usize) -> [usize; 2] {
+    if at_once == 1 { [n * n2 * n3, 1] } else { [n2 * n3, n.div_ceil(at_once)] }
 }
 
 /// A launch over rows of w and batches of y, with room for `at_once` columns in one warp.
@@ -112,10 +129,16 @@ fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at
     let packed = if check::is_number(&w) { 0 } else { quantise(call, &x)? };
     let (name, is_scattered) = (name_of_few(&w)?, is_scattered(&w)?);
     let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?.address(packed);
-    let rows = if is_scattered { 1 } else { rows_of_a_warp(at_once) };
-    let grid = [y.ne()[0].div_ceil(rows * WARPS), blocks(y.ne(), at_once), 1];
+    let [batches, groups] = blocks(y.ne(), at_once);
+    let n_blocks = |rows: usize| y.ne()[0].div_ceil(rows * WARPS);
+    let is_small = n_blocks(rows_of_a_warp(1)) * batches < SPARE * call.gpu.identity.n_sms as usize;
+    let (kernel, rows) = match at_once {
+        _ if is_scattered => (format!("mul_mat_{name}_{at_once}"), 1),
+        1 if is_small => (format!("mul_mat_{name}_row"), 1),
+        _ => (format!("mul_mat_{name}_{at_once}"), rows_of_a_warp(at_once)),
+    };
     let family = family_of_few(&w, at_once).unwrap_or("mul_mat");
-    call.launch((family, &format!("mul_mat_{name}_{at_once}")), grid, WARPS * 32, args)
+    call.launch((family, &kernel), [n_blocks(rows), batches, groups], WARPS * 32, args)
 }
 
 /// The family of the kernels for so many columns of packed weights, products and gated ones, if they have one of their own.
@@ -141,12 +164,8 @@ pub fn name_of_few(w: &TensorView<'_>) -> Result<String> {
 
 /// Bytes of scratch memory that a supported node takes at most: for few columns those of x in 8 bits.
 pub fn workspace(node: &NodeView<'_>, gpu: &Gpu) -> Result<usize> {
-    let is_few = match node.op() {
-        Some(Op::MulMatId) => node.dst().ne()[2] <= FEW,
-        _ => node.dst().ne()[1] <= FEW,
-    };
     match source(node, 0)? {
-        _ if !is_few => Ok(tiles::workspace(node, gpu)? + by_cublas::workspace(node, gpu)?),
+        _ if !has_few(node) => Ok(tiles::workspace(node, gpu)? + by_cublas::workspace(node, gpu)?),
         w if check::is_number(&w) => Ok(0),
         _ => Ok(pieces(&[packed_bytes(&source(node, 1)?)])),
     }
@@ -162,10 +181,9 @@ pub fn quantise(call: &mut Call<'_>, x: &TensorView<'_>) -> Result<u64> {
     if let Some(packed) = call.kept(x, kept::Form::Packed)? {
         return Ok(packed);
     }
-    let groups = x.n_elements() / 32;
     let packed = call.keep(x, kept::Form::Packed, packed_bytes(x), false)?;
     let args = Args::default().tensor(x)?.address(packed);
-    call.launch(("mul_mat", "quantise"), [groups.div_ceil(8), 1, 1], 256, args)?;
+    call.launch(("mul_mat", "quantise"), super::blocks(x.n_elements() / 4, 256), 256, args)?;
     Ok(packed)
 }
 
@@ -179,9 +197,8 @@ fn supports_id(node: &NodeView<'_>) -> Answer {
 }
 
 fn compute_id(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
-    let [_, _, n_tokens, _] = node.dst().ne();
     match node.src(2) {
-        Some(ids) if n_tokens > FEW => many(call, node, Some(ids)),
+        Some(ids) if !has_few(node) => many(call, node, Some(ids)),
         ids => few(call, node, ids, 1),
     }
 }

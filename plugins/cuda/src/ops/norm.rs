@@ -53,7 +53,7 @@ fn launch(call: &mut Call<'_>, n: &Norm<'_>) -> Result<()> {
     let args = Args::default().tensor(&n.x)?.optional(added)?.optional(sum)?.optional(n.weight)?;
     let args = args.optional(n.node.src(2))?.optional(n.plain)?.tensor(&n.y)?;
     let args = args.address(packed).int(kind).float(eps);
-    call.launch(("norm", "row_norm"), [n.x.n_rows(), 1, 1], threads(n.x.ne()[0]), args)
+    call.launch(("norm", "row_norm"), [n.x.n_rows(), 1, 1], threads_of_parts(n.x.ne()[0]), args)
 }
 
 /// A sum and its norm, a norm and its factor in each column, or all three, as one launch, which leaves the result in 8 bits
@@ -130,6 +130,11 @@ fn is_safe(n: &Norm<'_>) -> Result<bool> {
 /// Whole warps for a row, up to 256 threads.
 pub fn threads(n: usize) -> usize {
     n.next_multiple_of(32).clamp(32, 256)
+}
+
+/// Whole warps for a row of which a thread has eight numbers at once: `PART` of kernels/norm.cu.
+pub fn threads_of_parts(n: usize) -> usize {
+    n.div_ceil(8).next_multiple_of(32).clamp(32, 1024)
 }
 
 fn supports_groups(node: &NodeView<'_>) -> Answer {

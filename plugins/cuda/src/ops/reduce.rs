@@ -22,14 +22,15 @@ fn supports(node: &NodeView<'_>) -> Answer {
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (x, y) = (source(node, 0)?, node.dst());
-    let (kernel, kind) = match node.op() {
-        Some(Op::Argmax) => ("argmax", 0),
-        Some(Op::Mean) => ("reduce", 1),
-        Some(Op::Cumsum) => ("reduce", 2),
-        _ => ("reduce", 0),
+    let n = x.ne()[0];
+    let (kernel, kind, threads) = match node.op() {
+        Some(Op::Argmax) => ("argmax", 0, norm::threads_of_parts(n)),
+        Some(Op::Mean) => ("reduce", 1, norm::threads(n)),
+        Some(Op::Cumsum) => ("reduce", 2, norm::threads(n)),
+        _ => ("reduce", 0, norm::threads(n)),
     };
     let args = Args::default().tensor(&x)?.tensor(&y)?.int(kind);
-    call.launch(("reduce", kernel), [x.n_rows(), 1, 1], norm::threads(x.ne()[0]), args)
+    call.launch(("reduce", kernel), [x.n_rows(), 1, 1], threads, args)
 }
 
 fn supports_sum(node: &NodeView<'_>) -> Answer {

@@ -60,8 +60,8 @@ fn in_place(node: &NodeView<'_>) -> Answer {
 fn set(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     let (cache, ids) = (source(node, 0)?, source(node, 2)?);
     let args = Args::default().tensor(&cache)?.tensor(&source(node, 1)?)?.tensor(&ids)?;
-    let [n, _, b, c] = cache.ne();
-    call.launch(("rows", "set_rows"), blocks(n.div_ceil(32) * ids.ne()[0] * b * c, 128), 128, args)
+    let [_, _, b, c] = cache.ne();
+    call.launch(("rows", "set_rows"), [ids.ne()[0] * b * c, 1, 1], 128, args)
 }
 
 /// How elements of one dtype become those of another.

@@ -222,6 +222,7 @@ fn halve(call: &mut Call<'_>, dtype: DType, x: &TensorView<'_>) -> Result<(u64, 
     let halves = call.keep(x, form, pieces(&sizes), false)?;
     let units = units_of(halves);
     let args = Args::default().tensor(x)?.address(halves).address(units).count(parts);
-    call.launch(("mul_mat_half", kernel), [x.n_rows(), 1, 1], 128, args)?;
+    let threads = if is_f16 { 256 } else { 128 };
+    call.launch(("mul_mat_half", kernel), [x.n_rows(), 1, 1], threads, args)?;
     Ok((halves, units))
 }

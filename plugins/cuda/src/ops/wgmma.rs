@@ -16,9 +16,9 @@ const ROWS: usize = 128;
 const DEPTH: usize = 64;
 /// Warps that multiply, and one that has tiles fetched.
 const THREADS: usize = (8 + 1) * 32;
-/// Columns from which such tiles are thought to pay, and from which unpacking weights first is. Not measured.
+/// Columns from which such tiles pay, and from which unpacking weights first does.
 const LEAST: usize = 65;
-const LEAST_PACKED: usize = 256;
+const LEAST_PACKED: usize = 49;
 /// Bytes of packed weights that are F16 at a time, at most, and of a card's memory: they shall stay in its cache.
 const UNPACKED: usize = 32 << 20;
 const OF_MEMORY: usize = 256;
@@ -39,27 +39,38 @@ pub struct Variant {
 
 const F16: Variant =
     Variant { name: "mul_mat_f16_wgmma", dtype: DType::F16, parts: 1, columns: 128, stages: 3 };
-/// Reads less of shared memory for a product; where there are tiles for all multiprocessors.
-const F16_WIDE: Variant = Variant { name: "mul_mat_f16_wgmma_wide", columns: 256, stages: 4, ..F16 };
 const BF16: Variant =
     Variant { name: "mul_mat_bf16_wgmma", dtype: DType::BF16, parts: 2, columns: 128, stages: 4 };
 /// With x rounded to one BF16.
 const BF16_ONE: Variant = Variant { name: "mul_mat_bf16_one_wgmma", dtype: DType::BF16, ..F16 };
-const BF16_ONE_WIDE: Variant =
-    Variant { name: "mul_mat_bf16_one_wgmma_wide", columns: 256, stages: 4, ..BF16_ONE };
+
+/// Of each type by width: wide ones read less of shared memory for a product, where there are tiles for all multiprocessors;
+/// narrow ones have more tiles, and more stages in flight.
+const OF_F16: &[Variant] = &[
+    Variant { name: "mul_mat_f16_wgmma_wide", columns: 256, stages: 4, ..F16 },
+    F16,
+    Variant { name: "mul_mat_f16_wgmma_narrow", columns: 64, stages: 8, ..F16 },
+];
+const OF_BF16: &[Variant] =
+    &[BF16, Variant { name: "mul_mat_bf16_wgmma_narrow", columns: 64, stages: 6, ..BF16 }];
+const OF_BF16_ONE: &[Variant] = &[
+    Variant { name: "mul_mat_bf16_one_wgmma_wide", columns: 256, stages: 4, ..BF16_ONE },
+    BF16_ONE,
+    Variant { name: "mul_mat_bf16_one_wgmma_narrow", columns: 64, stages: 8, ..BF16_ONE },
+];
 
 /// The kernel for a product without experts, if it is one for this family: weights that a tensor map can describe, which are
 /// F16 or BF16 and begin where 16 bytes can be read at once; at least half as many tiles as multiprocessors.
 pub fn choose(w: &TensorView<'_>, y: &TensorView<'_>, gpu: &Gpu) -> Option<&'static Variant> {
-    let by = match w.dtype()? {
-        DType::F16 => (&F16, Some(&F16_WIDE)),
-        DType::BF16 if gpu.bf16_parts == 1 => (&BF16_ONE, Some(&BF16_ONE_WIDE)),
-        DType::BF16 => (&BF16, None),
+    let of = match w.dtype()? {
+        DType::F16 => OF_F16,
+        DType::BF16 if gpu.bf16_parts == 1 => OF_BF16_ONE,
+        DType::BF16 => OF_BF16,
         _ => return None,
     };
     let [m, n, n2, n3] = y.ne();
     (n >= LEAST && strides(w.ne(), w.nb()).is_some() && is_small(w, y))
-        .then(|| variant(by, [m, n, n2 * n3], &gpu.identity))
+        .then(|| variant(of, [m, n, n2 * n3], &gpu.identity, gpu.identity.n_sms as usize / 2))
         .flatten()
 }
 
@@ -73,7 +84,7 @@ pub fn choose_packed(
     let ([k, m, w2, w3], [_, n, n2, n3]) = (w.ne(), y.ne());
     let rows = rows_at_once(k, device).min(m);
     let fits = n >= LEAST_PACKED && w2 * w3 == 1 && is_small(w, y);
-    let by = fits.then(|| variant((&F16, Some(&F16_WIDE)), [rows, n, n2 * n3], device)).flatten()?;
+    let by = fits.then(|| variant(OF_F16, [rows, n, n2 * n3], device, 1)).flatten()?;
     Some((by, rows))
 }
 
@@ -93,17 +104,18 @@ fn is_small(w: &TensorView<'_>, y: &TensorView<'_>) -> bool {
     w.ne().into_iter().chain(y.ne()).all(|n| i32::try_from(n).is_ok())
 }
 
-/// The kernel, or the wide one, for so many rows, columns and batches of y, if a device has it and these are tiles enough
-/// for it.
+/// The widest of the kernels that has a tile for each multiprocessor, or the narrowest, for so many rows, columns and batches of
+/// y, if a device has them and there are `least` tiles.
 fn variant(
-    (by, wide): (&'static Variant, Option<&'static Variant>),
+    of: &'static [Variant],
     [rows, columns, batches]: [usize; 3],
     device: &Identity,
+    least: usize,
 ) -> Option<&'static Variant> {
-    let n_sms = device.n_sms as usize;
     let n_tiles = |by: &Variant| rows.div_ceil(ROWS) * columns.div_ceil(by.columns) * batches;
-    let by = wide.filter(|wide| columns > by.columns && n_tiles(wide) >= n_sms).unwrap_or(by);
-    (device.capability == (9, 0) && batches <= 65535 && 2 * n_tiles(by) >= n_sms).then_some(by)
+    let fills = |by: &&Variant| columns > by.columns / 2 && n_tiles(by) >= device.n_sms as usize;
+    let by = of.iter().find(fills).or(of.last())?;
+    (device.capability == (9, 0) && batches <= 65535 && n_tiles(by) >= least).then_some(by)
 }
 
 /// Strides of dims 1 to 3 as a map needs them: each a multiple of the one before that leaves room for its elements, and
@@ -216,7 +228,9 @@ pub fn many_packed(
             .fields(part.0, part.1, w.nb(), kernel_type(&w))
             .address(halves)
             .address(row_units);
-        call.launch(("mul_mat_wgmma", "halve_packed"), [here, 1, 1], 128, args)?;
+        // A thread per group of a row, in blocks of 128.
+        let rows = 128 / (k / 32).next_multiple_of(32).min(128);
+        call.launch(("mul_mat_wgmma", "halve_packed"), [here.div_ceil(rows), 1, 1], 128, args)?;
         let ne = [k, here, 1, 1];
         let args = Args::default().dense(halves, ne, DType::F16).tensor(&of_x)?;
         let part = y_at + (first * y.nb()[0]) as u64;
