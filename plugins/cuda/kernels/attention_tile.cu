@@ -84,17 +84,9 @@ template <int TYPE, int DIM, int KEYS> DEVICE void attention_tile(const Attentio
             }
         }
         int most = 0;
-        UNROLL for (int d = 0; d < DIM / 8; d++) {
-            UNROLL for (int j = 0; j < 2; j++) {
-                int bits = (int)(float_to_bits(numbers[d][j]) & 0x7fffffffu);
-                most = most > bits ? most : bits;
-            }
-        }
-        for (int lanes = 1; lanes < 4; lanes *= 2) {
-            int other = shuffle_xor(most, lanes);
-            most = most > other ? most : other;
-        }
-        float unit = unit_of(bits_to_float((u32)most)), inverse = inverse_of(unit);
+        UNROLL for (int d = 0; d < DIM / 8; d++)
+            UNROLL for (int j = 0; j < 2; j++) most = larger_magnitude(most, numbers[d][j]);
+        float unit = unit_of(magnitude_of_lanes<2>(most)), inverse = inverse_of(unit);
         factor[r] = unit * p.scale;
         UNROLL for (int d = 0; d < DIM / 16; d++) {
             UNROLL for (int h = 0; h < 2; h++) {

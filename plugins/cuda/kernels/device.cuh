@@ -80,15 +80,20 @@ DEVICE float warp_max(float x) {
     for (int lanes = 16; lanes > 0; lanes >>= 1) x = fmaxf(x, shuffle_xor(x, lanes));
     return x;
 }
-// The largest magnitude; NaN, whose bits are above all others', if there is one.
-DEVICE float warp_magnitude(float x) {
-    int most = (int)(float_to_bits(x) & 0x7fffffffu);
-    for (int lanes = 16; lanes > 0; lanes >>= 1) {
+// Magnitudes are compared as bits: NaN's are above all others'. The larger of one and that of x.
+DEVICE int larger_magnitude(int most, float x) {
+    int bits = (int)(float_to_bits(x) & 0x7fffffffu);
+    return most > bits ? most : bits;
+}
+// The largest of 2 FROM neighbouring lanes.
+template <int FROM> DEVICE float magnitude_of_lanes(int most) {
+    for (int lanes = FROM; lanes > 0; lanes >>= 1) {
         int other = shuffle_xor(most, lanes);
         most = most > other ? most : other;
     }
     return bits_to_float((u32)most);
 }
+DEVICE float warp_magnitude(float x) { return magnitude_of_lanes<16>(larger_magnitude(0, x)); }
 
 // A tensor as the plugin passes it: address, elements and bytes per dim, dtype number.
 struct Tensor {

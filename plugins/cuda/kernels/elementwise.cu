@@ -59,13 +59,23 @@ KERNEL(unary, Unary, 256) {
     store(p.y, i, apply(p.f, load(p.x, i)));
 }
 
+// Writes WIDTH neighbours of y, from y_at on, made of as many of a and b.
+template <int WIDTH, class F>
+DEVICE void combine(const Tensor &y, u64 y_at, const Tensor &a, u64 a_at, const Tensor &b, u64 b_at, F f) {
+    float v[WIDTH], w[WIDTH];
+    load_some<WIDTH>(v, a_at, a.nb[0], a.type);
+    load_some<WIDTH>(w, b_at, b.nb[0], b.type);
+    UNROLL for (int e = 0; e < WIDTH; e++) v[e] = f(v[e], w[e]);
+    store_some<WIDTH>(v, y_at, y.nb[0], y.type);
+}
+
 // width: elements of a thread, 4 or 1; 4 where b is as long as y.
 struct Binary {
     Tensor a, b, y;
     u32 op, width;
 };
 
-DEVICE float combined(u32 op, float a, float b) {
+DEVICE float result_of(u32 op, float a, float b) {
     switch (op) {
     case 6: return a - b;
     case 7: return a * b;
@@ -80,15 +90,10 @@ KERNEL(binary, Binary, 256) {
     if (n >= n_elements(p.y)) return;
     Index i = index_of(n, p.y.ne), j;
     for (int d = 0; d < 4; d++) j.i[d] = p.b.ne[d] == p.y.ne[d] ? i.i[d] : i.i[d] % p.b.ne[d];
-    if (p.width == 1) {
-        store(p.y, i, combined(p.op, load(p.a, i), load(p.b, j)));
-        return;
-    }
-    float a[4], b[4];
-    load_four(a, address_of(p.a, i), p.a.nb[0], p.a.type);
-    load_four(b, address_of(p.b, j), p.b.nb[0], p.b.type);
-    UNROLL for (int e = 0; e < 4; e++) a[e] = combined(p.op, a[e], b[e]);
-    store_four(a, address_of(p.y, i), p.y.nb[0], p.y.type);
+    u64 y = address_of(p.y, i), a = address_of(p.a, i), b = address_of(p.b, j);
+    auto f = [&](float v, float w) { return result_of(p.op, v, w); };
+    if (p.width == 4) combine<4>(p.y, y, p.a, a, p.b, b, f);
+    else combine<1>(p.y, y, p.a, a, p.b, b, f);
 }
 
 // Element i of a row has its gate at gate + i and the other factor at up + i. width as above.
@@ -105,15 +110,10 @@ KERNEL(glu, Gated, 256) {
     Index i = index_of(n, p.y.ne), g = i, u = i;
     g.i[0] += p.gate;
     u.i[0] += p.up;
-    if (p.width == 1) {
-        store(p.y, i, gated(p.unit, load(p.x, g), load(p.other, u)));
-        return;
-    }
-    float gate[4], up[4];
-    load_four(gate, address_of(p.x, g), p.x.nb[0], p.x.type);
-    load_four(up, address_of(p.other, u), p.other.nb[0], p.other.type);
-    UNROLL for (int e = 0; e < 4; e++) gate[e] = gated(p.unit, gate[e], up[e]);
-    store_four(gate, address_of(p.y, i), p.y.nb[0], p.y.type);
+    u64 y = address_of(p.y, i), gate = address_of(p.x, g), up = address_of(p.other, u);
+    auto f = [&](float v, float w) { return gated(p.unit, v, w); };
+    if (p.width == 4) combine<4>(p.y, y, p.x, gate, p.other, up, f);
+    else combine<1>(p.y, y, p.x, gate, p.other, up, f);
 }
 
 // Cosines, then sines, of times at frequencies from 1 down to 1 / max_period; an odd last number is 0.

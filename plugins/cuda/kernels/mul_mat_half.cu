@@ -29,12 +29,9 @@ template <int WIDTH> DEVICE void halve_row(const Halve &p) {
     for (i64 i = WIDTH * THREAD; i < k; i += WIDTH * THREADS) {
         float v[WIDTH];
         load_some<WIDTH>(v, from + i * step, step, p.x.type);
-        UNROLL for (int j = 0; j < WIDTH; j++) {
-            int bits = (int)(float_to_bits(v[j]) & 0x7fffffffu);
-            most = most > bits ? most : bits;
-        }
+        UNROLL for (int j = 0; j < WIDTH; j++) most = larger_magnitude(most, v[j]);
     }
-    float magnitude = warp_magnitude(bits_to_float((u32)most));
+    float magnitude = magnitude_of_lanes<16>(most);
     if (lane_of(THREAD) == 0) magnitudes[warp_of(THREAD)] = magnitude;
     sync_block();
     float all = warp_magnitude(magnitudes[lane_of(THREAD) % 8]), unit = unit_for(all), inverse = inverse_of(unit);

@@ -34,12 +34,9 @@ KERNEL(halve_packed, Unpacked, 128) {
     int most = 0;
     for (int n = first; n < groups && is_there; n += of_row) {
         g = group_at(p.w.type, from, n);
-        UNROLL for (int i = 0; i < 32; i++) {
-            int bits = (int)(float_to_bits(value_of(g, i)) & 0x7fffffffu);
-            most = most > bits ? most : bits;
-        }
+        UNROLL for (int i = 0; i < 32; i++) most = larger_magnitude(most, value_of(g, i));
     }
-    float magnitude = warp_magnitude(bits_to_float((u32)most));
+    float magnitude = magnitude_of_lanes<16>(most);
     if (lane_of(THREAD) == 0) magnitudes[warp_of(THREAD)] = magnitude;
     sync_block();
     int warps = of_row / 32, warp = is_there ? n_row * warps + lane_of(THREAD) % warps : 0;

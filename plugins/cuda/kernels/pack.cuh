@@ -8,40 +8,13 @@ struct alignas(16) Packed {
     float d, sum[2], unused;
 };
 
-// The numbers that the lanes of a warp bring, to an address: the same bits whichever kernel has them.
-DEVICE void pack(float x, u64 address) {
-    int lane = lane_of(THREAD);
-    // NaN and infinity are in d alone.
-    float d = warp_magnitude(x) / 127.0f;
-    int q = d > 0.0f && d < INF_F ? (int)rintf(x / d) : 0;
-    float sum = (float)q;
-    for (int lanes = 8; lanes > 0; lanes >>= 1) sum += shuffle_xor(sum, lanes);
-    float other = shuffle_xor(sum, 16);
-    int word = (q & 0xff) << (8 * (lane & 3));
-    word |= shuffle_xor(word, 1);
-    word |= shuffle_xor(word, 2);
-    global<Packed> to = at<Packed>(address);
-    if (lane % 4 == 0) to[0].q[lane / 4] = word;
-    if (lane == 0) {
-        to[0].d = d;
-        to[0].sum[0] = d * sum;
-        to[0].sum[1] = d * other;
-        to[0].unused = 0.0f;
-    }
-}
-
-// The same of four numbers that each lane brings: eight lanes have a group, whose address they share. Lanes without one give 0.
+// Four numbers that each lane of a warp brings: eight lanes have a group, whose address they share, lanes without one give 0. The
+// same bits whichever kernel has them.
 DEVICE void pack_four(const float *x, u64 address) {
     int of_group = lane_of(THREAD) % 8, most = 0, word = 0;
-    UNROLL for (int j = 0; j < 4; j++) {
-        int bits = (int)(float_to_bits(x[j]) & 0x7fffffffu);
-        most = most > bits ? most : bits;
-    }
-    for (int lanes = 4; lanes > 0; lanes >>= 1) {
-        int other = shuffle_xor(most, lanes);
-        most = most > other ? most : other;
-    }
-    float d = bits_to_float((u32)most) / 127.0f, sum = 0.0f;
+    UNROLL for (int j = 0; j < 4; j++) most = larger_magnitude(most, x[j]);
+    // NaN and infinity are in d alone.
+    float d = magnitude_of_lanes<4>(most) / 127.0f, sum = 0.0f;
     UNROLL for (int j = 0; j < 4; j++) {
         int q = d > 0.0f && d < INF_F ? (int)rintf(x[j] / d) : 0;
         sum += (float)q;

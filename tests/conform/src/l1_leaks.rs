@@ -30,7 +30,19 @@ fn free(device: &Arc<Device>) -> Verdict<u64> {
     Ok(free)
 }
 
-/// Other processes use the device too, so an answer is wrong only if it is wrong every time.
+/// Other processes use the device too, so an answer is wrong only if it is wrong every time: each time `round` names what it
+/// found, or nothing if that is right.
+fn once_of_five(mut round: impl FnMut() -> Verdict<Option<String>>) -> Verdict {
+    let mut found = String::new();
+    for _ in 0..5 {
+        match round()? {
+            None => return Ok(()),
+            Some(wrong) => found = wrong,
+        }
+    }
+    insist(false, || found)
+}
+
 fn memory_counts(session: &mut Session) -> Verdict {
     let device = session.device()?;
     let before = free(&device)?;
@@ -39,40 +51,34 @@ fn memory_counts(session: &mut Session) -> Verdict {
     if size < 4096 {
         return lacking(format!("the device has {before} bytes free"));
     }
-    let mut found = String::new();
-    for _ in 0..5 {
+    once_of_five(|| {
         let before = free(&device)?;
         let buffer = device.alloc(0, size, c::USAGE_ANY)?;
         buffer.fill(0, size, 1)?;
         let during = free(&device)?;
-        drop(buffer);
-        if during + size / 2 <= before {
-            return Ok(());
-        }
-        found = format!("{before} bytes were free, {during} with a buffer of {size} bytes");
-    }
-    insist(false, || format!("memory() does not count what is allocated: {found}"))
+        let found = || {
+            let found = format!("{before} bytes were free, {during} with a buffer of {size} bytes");
+            format!("memory() does not count what is allocated: {found}")
+        };
+        Ok((during + size / 2 > before).then(found))
+    })
 }
 
-/// Other processes use the device too, so one round without a loss is enough.
 fn memory_returns(session: &mut Session) -> Verdict {
     const N: u64 = 64;
     let device = session.device()?;
-    let mut found = String::new();
-    for _ in 0..5 {
+    once_of_five(|| {
         let before = free(&device)?;
         let size = (before / 4 / N).clamp(1, 4 << 20);
         for _ in 0..N {
             device.alloc(0, size, c::USAGE_ANY)?.fill(0, size, 1)?;
         }
         let after = free(&device)?;
-        if after + N * size / 2 >= before {
-            return Ok(());
-        }
-        found =
-            format!("{before} bytes were free; after {N} buffers of {size} bytes came and went, {after} are");
-    }
-    insist(false, || found)
+        let found = || {
+            format!("{before} bytes were free; after {N} buffers of {size} bytes came and went, {after} are")
+        };
+        Ok((after + N * size / 2 < before).then(found))
+    })
 }
 
 fn buffers_leak(session: &mut Session) -> Verdict {

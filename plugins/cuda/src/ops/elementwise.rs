@@ -84,8 +84,9 @@ fn glu(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
         (None, _) => (half, 0),
     };
     let args = Args::default().tensor(&x)?.tensor(&up.unwrap_or(x))?.tensor(&y)?;
-    let args = args.count(gate).count(other).int(p.activation).float(p.alpha).float(p.limit);
-    let (width, args) = (width(&y), args.int(width(&y) as u32));
+    let width = width(&y);
+    let args =
+        args.count(gate).count(other).int(p.activation).float(p.alpha).float(p.limit).int(width as u32);
     call.launch(("elementwise", "glu"), blocks(y.n_elements() / width, THREADS), THREADS, args)
 }
 

@@ -108,7 +108,7 @@ fn in_a_grid(y: &TensorView<'_>, is_few: bool) -> Answer {
 
 fn compute(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     match has_few(node) {
-        true => few(call, node, None, at_once(node.dst().ne()[1])),
+        true => few(call, node, at_once(node.dst().ne()[1])),
         false => many(call, node, None),
     }
 }
@@ -123,12 +123,18 @@ pub fn blocks([_, n, n2, n3]: [usize; 4], at_once: usize) -> [usize; 2] {
     if at_once == 1 { [n * n2 * n3, 1] } else { [n2 * n3, n.div_ceil(at_once)] }
 }
 
+/// `struct Product` of the kernels, with x in 8 bits at an address.
+pub fn product(node: &NodeView<'_>, packed: u64) -> Result<Args> {
+    let args = Args::default().tensor(&source(node, 0)?)?.tensor(&source(node, 1)?)?.tensor(&node.dst())?;
+    Ok(args.optional(node.src(2))?.address(packed))
+}
+
 /// A launch over rows of w and batches of y, with room for `at_once` columns in one warp.
-fn few(call: &mut Call<'_>, node: &NodeView<'_>, ids: Option<TensorView<'_>>, at_once: usize) -> Result<()> {
+fn few(call: &mut Call<'_>, node: &NodeView<'_>, at_once: usize) -> Result<()> {
     let (w, x, y) = (source(node, 0)?, source(node, 1)?, node.dst());
     let packed = if check::is_number(&w) { 0 } else { quantise(call, &x)? };
     let (name, is_scattered) = (name_of_few(&w)?, is_scattered(&w)?);
-    let args = Args::default().tensor(&w)?.tensor(&x)?.tensor(&y)?.optional(ids)?.address(packed);
+    let args = product(node, packed)?;
     let [batches, groups] = blocks(y.ne(), at_once);
     let n_blocks = |rows: usize| y.ne()[0].div_ceil(rows * WARPS);
     let is_small = n_blocks(rows_of_a_warp(1)) * batches < SPARE * call.gpu.identity.n_sms as usize;
@@ -199,6 +205,6 @@ fn supports_id(node: &NodeView<'_>) -> Answer {
 fn compute_id(call: &mut Call<'_>, node: &NodeView<'_>) -> Result<()> {
     match node.src(2) {
         Some(ids) if !has_few(node) => many(call, node, Some(ids)),
-        ids => few(call, node, ids, 1),
+        _ => few(call, node, 1),
     }
 }

@@ -1,7 +1,7 @@
 //! Products of one column by several matrices of one type as one launch, such as those for q, k and v: kernels/mul_mat.cu.
 
 use super::check::is_number;
-use super::mul_mat::{WARPS, is_scattered, name_of_few, quantise, rows_of_a_warp};
+use super::mul_mat::{WARPS, is_scattered, name_of_few, product, quantise, rows_of_a_warp};
 use super::{fuse, source};
 use crate::call::{Args, Call};
 use llmrt_plugin::{NodeView, Op, Result};
@@ -39,8 +39,7 @@ fn launch(call: &mut Call<'_>, nodes: &[NodeView<'_>]) -> Result<()> {
     for i in 0..3 {
         // In place of a third one is the last again, which no block has.
         let node = nodes.get(i).unwrap_or(&nodes[nodes.len() - 1]);
-        let product = Args::default().tensor(&source(node, 0)?)?.tensor(&x)?.tensor(&node.dst())?;
-        args = args.then(product.optional(None)?.address(packed));
+        args = args.then(product(node, packed)?);
         let n_blocks = nodes.get(i).map_or(0, |node| node.dst().ne()[0].div_ceil(rows * WARPS));
         ends[i] = n_blocks + if i > 0 { ends[i - 1] } else { 0 };
     }

@@ -320,7 +320,7 @@ impl Buffer {
     }
 }
 
-/// Bytes of host memory that a copy between devices, or a result that is read, passes through at a time.
+/// Bytes of host memory that a copy between devices passes through at a time.
 pub(crate) const STAGING: u64 = 4 << 20;
 
 fn too_large(device: &Device, size: u64, max: u64) -> CallError {
