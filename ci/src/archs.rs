@@ -28,7 +28,7 @@ architecture.
 
 /// Evaluates every file and writes the page; a model whose logits differ is an error.
 pub fn archs(dir: &str) -> Result<(), String> {
-    run(cargo().args(["build", "--quiet", "--locked", "-p", "llmrt-cli"]))?;
+    run(cargo().args(["programs", "--quiet"]))?;
     let dir = Path::new(dir);
     let described = target().join("described");
     reference::write_models(&described)?;

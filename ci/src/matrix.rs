@@ -43,11 +43,9 @@ pub fn conform(name: Option<&str>) -> Result<(), String> {
     }
 }
 
-/// Builds in one go, so that dependencies are built once: the tests build these packages too, with these features.
 fn conform_all(jobs: &[Job]) -> Result<(), String> {
     let libraries: BTreeSet<&str> = jobs.iter().flat_map(|job| &job.libraries).map(String::as_str).collect();
-    let packages = std::iter::once("llmrt-cli").chain(libraries).flat_map(|name| ["-p", name]);
-    run(cargo().args(["build", "--locked"]).args(packages))?;
+    run(cargo().arg("programs").args(libraries.into_iter().flat_map(|name| ["-p", name])))?;
     let built = target().join("debug");
     for job in jobs {
         let library = match &job.libraries[..] {
@@ -84,7 +82,12 @@ fn find(name: &str) -> Result<Job, String> {
 
 /// Where cargo builds.
 pub fn target() -> PathBuf {
-    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| root().join("target"), |dir| root().join(dir))
+    target_of(root())
+}
+
+/// Where cargo builds another tree.
+pub fn target_of(tree: &Path) -> PathBuf {
+    std::env::var_os("CARGO_TARGET_DIR").map_or_else(|| tree.join("target"), |dir| tree.join(dir))
 }
 
 #[cfg(test)]

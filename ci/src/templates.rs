@@ -32,7 +32,7 @@ const OUTCOMES: [(Outcome, &str); 5] = [
 
 /// Renders each conversation by each template twice, and prints a Markdown table.
 pub fn templates(peer: &str, tree: &str) -> Result<(), String> {
-    run(cargo().args(["build", "--quiet", "--locked", "-p", "llmrt-cli"]))?;
+    run(cargo().args(["programs", "--quiet"]))?;
     let out = target().join("templates");
     std::fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
     let model = model::write(&out)?;

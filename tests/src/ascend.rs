@@ -1,7 +1,6 @@
 //! The plugin for Ascend cards, and libraries that simulate the vendor's.
 
 use crate::build::bin_dir;
-use crate::fixtures::root;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Command;
@@ -12,13 +11,6 @@ pub fn built() -> (&'static Path, &'static Path) {
     static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     let (plugin, libraries) = BUILT.get_or_init(|| {
         let dir = bin_dir();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(root()).args(["build", "--locked", "-p", "llmrt-cann", "-p", "llmrt-cann-sim"]);
-        if dir.ends_with("release") {
-            cargo.arg("--release");
-        }
-        let target = dir.parent().expect("target/<profile>");
-        run(cargo.arg("--target-dir").arg(target));
         let libraries = dir.join("simulated-cann");
         run(Command::new(dir.join("llmrt-cann-sim")).arg(&libraries));
         (dir.join("libllmrt_cann.so"), libraries)

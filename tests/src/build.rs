@@ -17,22 +17,7 @@ pub fn bin_dir() -> &'static Path {
         let dir =
             test.parent().and_then(Path::parent).expect("tests are in target/<profile>/deps").to_path_buf();
         let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(root()).args([
-            "build",
-            "--locked",
-            "-p",
-            "llmrt-cli",
-            "-p",
-            "llmrt-cpu-so",
-            "-p",
-            "llmrt-null",
-            "-p",
-            "llmrt-sim",
-            "-p",
-            "llmrt-fault",
-            "-p",
-            "llmrt-panics",
-        ]);
+        cargo.current_dir(root()).arg("programs");
         if dir.ends_with("release") {
             cargo.arg("--release");
         }

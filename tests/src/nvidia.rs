@@ -1,7 +1,6 @@
 //! The plugin for NVIDIA cards, and a simulated driver.
 
 use crate::build::bin_dir;
-use crate::fixtures::root;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -11,13 +10,6 @@ pub fn built() -> (&'static Path, &'static Path) {
     static BUILT: OnceLock<(PathBuf, PathBuf)> = OnceLock::new();
     let (plugin, libraries) = BUILT.get_or_init(|| {
         let dir = bin_dir();
-        let mut cargo = Command::new(env!("CARGO"));
-        cargo.current_dir(root()).args(["build", "--locked", "-p", "llmrt-cuda", "-p", "llmrt-cuda-sim"]);
-        if dir.ends_with("release") {
-            cargo.arg("--release");
-        }
-        let target = dir.parent().expect("target/<profile>");
-        run(cargo.arg("--target-dir").arg(target));
         let libraries = dir.join("simulated-cuda");
         run(Command::new(dir.join("llmrt-cuda-sim")).arg(&libraries));
         (dir.join("libllmrt_cuda.so"), libraries)

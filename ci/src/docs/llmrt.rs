@@ -13,7 +13,7 @@ pub struct Llmrt {
 impl Llmrt {
     /// Builds it.
     pub fn build() -> Result<Llmrt, String> {
-        run(cargo().args(["build", "--quiet", "--locked", "-p", "llmrt-cli"]))?;
+        run(cargo().args(["programs", "--quiet"]))?;
         Ok(Llmrt { program: target().join("debug/llmrt") })
     }
 

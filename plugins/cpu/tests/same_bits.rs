@@ -60,7 +60,8 @@ fn rows_of_a_large_matrix_have_the_bits_that_they_have_in_a_small_one() {
             let plugin = Plugin::open(isa.name()).unwrap();
             let large = product(&plugin, dtype, &w, &x, 1, true);
             let panel = 16 * dtype.row_bytes(K).unwrap() as usize;
-            for (i, w) in w.chunks(panel).enumerate() {
+            // The first pieces, and the last panel, which is not full.
+            for (i, w) in w.chunks(panel).enumerate().filter(|(i, _)| *i < 4 || *i == 18) {
                 let small = product(&plugin, dtype, w, &x, 1, true);
                 let columns = large.chunks(4 * m as usize).flat_map(|y| y.chunks(64).nth(i).unwrap());
                 assert!(columns.eq(&small), "{dtype}, {}, panel {i}", isa.name());
@@ -69,53 +70,64 @@ fn rows_of_a_large_matrix_have_the_bits_that_they_have_in_a_small_one() {
     }
 }
 
+/// Whether a result of values of a size is as it must be.
+type Check = fn(f32) -> bool;
+
 /// Activations that have no inverse of their scale, or are no numbers at all.
 #[test]
 fn activations_of_any_size_give_the_same_bits_on_any_instruction_set() {
-    for (name, value) in [("tiny", 1e-37), ("least", f32::from_bits(1)), ("large", f32::MAX), ("zero", 0.0)] {
-        check_odd_activation(name, value, |y| y.is_finite());
-    }
-    for (name, value) in [("NaN", f32::NAN), ("infinity", f32::INFINITY), ("-NaN", f32::from_bits(!0))] {
-        check_odd_activation(name, value, f32::is_nan);
+    let finite: Check = |y| y.is_finite();
+    let nan: Check = f32::is_nan;
+    let values: [(&str, f32, Check); 7] = [
+        ("tiny", 1e-37, finite),
+        ("least", f32::from_bits(1), finite),
+        ("large", f32::MAX, |_| true),
+        ("zero", 0.0, finite),
+        ("NaN", f32::NAN, nan),
+        ("infinity", f32::INFINITY, nan),
+        ("-NaN", f32::from_bits(!0), nan),
+    ];
+    for dtype in [DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::IQ4_NL] {
+        check_odd_activations(dtype, &values);
     }
 }
 
 /// Numbers below 2⁻¹²⁶ become zeros; products that come to less are left out, of which instruction sets differ.
 #[test]
 fn activations_of_bf16_weights_may_have_any_size_too() {
-    for (name, value) in [("least", f32::from_bits(1)), ("zero", 0.0)] {
-        check_odd_activation_of(DType::BF16, name, value, |y| y.is_finite());
-    }
-    for (name, value) in [("NaN", f32::NAN), ("-NaN", f32::from_bits(!0))] {
-        check_odd_activation_of(DType::BF16, name, value, f32::is_nan);
-    }
-    for (name, value) in [("large", f32::MAX), ("infinity", f32::INFINITY)] {
-        check_odd_activation_of(DType::BF16, name, value, |y| !y.is_finite());
-    }
+    let (finite, nan, not_finite): (Check, Check, Check) =
+        (|y| y.is_finite(), f32::is_nan, |y| !y.is_finite());
+    let values: [(&str, f32, Check); 6] = [
+        ("least", f32::from_bits(1), finite),
+        ("zero", 0.0, finite),
+        ("NaN", f32::NAN, nan),
+        ("-NaN", f32::from_bits(!0), nan),
+        ("large", f32::MAX, not_finite),
+        ("infinity", f32::INFINITY, not_finite),
+    ];
+    check_odd_activations(DType::BF16, &values);
 }
 
-/// A group of one value among usual ones: every result of its column is as it must be, and the others do not change.
-fn check_odd_activation(name: &str, value: f32, as_it_must: impl Fn(f32) -> bool) {
-    for dtype in [DType::Q4_0, DType::Q4_K, DType::Q6_K, DType::Q8_0, DType::IQ4_NL] {
-        check_odd_activation_of(dtype, name, value, &as_it_must);
-    }
-}
-
-fn check_odd_activation_of(dtype: DType, name: &str, value: f32, as_it_must: impl Fn(f32) -> bool) {
+/// Groups of one value, in a column for each, among usual ones: every result of such a column is as it must be, and the others do not
+/// change.
+fn check_odd_activations(dtype: DType, values: &[(&str, f32, Check)]) {
     let (w, usual) = operands(dtype, M);
     let mut x = usual.clone();
-    x[..32].fill(value);
+    for ((_, value, _), x) in values.iter().zip(x.chunks_mut(K as usize)) {
+        x[..32].fill(*value);
+    }
     let mut expected = None;
     for isa in Isa::available() {
         let plugin = Plugin::open(isa.name()).unwrap();
         let y = product(&plugin, dtype, &w, &x, 1, true);
-        let (first, others) = y.split_at(4 * M as usize);
-        let first: Vec<f32> =
-            first.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
-        assert!(first.iter().all(|y| as_it_must(*y) || value == f32::MAX), "{name}, {dtype}: {first:?}");
-        assert!(product(&plugin, dtype, &w, &usual, 1, true).ends_with(others), "{name}, {dtype}");
-        let bits: Vec<u32> = first.iter().map(|y| if y.is_nan() { 0 } else { y.to_bits() }).collect();
-        assert_eq!(*expected.get_or_insert(bits.clone()), bits, "{name}, {dtype}, {}", isa.name());
+        let (odd, others) = y.split_at(4 * M as usize * values.len());
+        let odd: Vec<f32> = odd.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes)).collect();
+        for ((name, _, as_it_must), y) in values.iter().zip(odd.chunks(M as usize)) {
+            assert!(y.iter().all(|y| as_it_must(*y)), "{name}, {dtype}, {}: {y:?}", isa.name());
+        }
+        assert!(product(&plugin, dtype, &w, &usual, 1, true).ends_with(others), "{dtype}, {}", isa.name());
+        let bits: Vec<u32> = odd.iter().map(|y| if y.is_nan() { 0 } else { y.to_bits() }).collect();
+        assert_eq!(*expected.get_or_insert(bits.clone()), bits, "{dtype}, {}", isa.name());
     }
 }
 
@@ -216,10 +228,11 @@ fn matrices_by_columns_give_the_bits_of_those_in_the_file() {
                     let kind = (dtype, Role::MatrixOfZeros);
                     product_of(&plugin, kind, &w, x, n_threads, true, |g, w, x| g.mul_mat(w, x))
                 };
-                let y: Vec<u8> = x.chunks(columns * K as usize).flat_map(of).collect();
+                // Of the first columns one has no zero.
+                let y: Vec<u8> = x.chunks(columns * K as usize).take(3).flat_map(of).collect();
                 let what =
                     format!("{dtype}, {m} rows, {}, {columns} columns, {n_threads} threads", isa.name());
-                assert!(y == expected, "{what}");
+                assert!(y == expected[..y.len()], "{what}");
             }
         }
     }
@@ -395,12 +408,17 @@ fn the_last_tokens_of_a_long_prompt_one_by_one_give_the_bits_of_the_whole_prompt
             let mut expected: Option<Vec<u8>> = None;
             for isa in Isa::available() {
                 let plugin = Plugin::open(isa.name()).unwrap();
-                for chunks in [vec![1100], vec![513, 587], vec![1095, 1, 1, 3]] {
-                    for n_threads in [1, 3, 8] {
-                        let y = prompt(&plugin, cache, head_dim, &p, &chunks, n_threads);
-                        let same = expected.get_or_insert_with(|| y.clone()) == &y;
-                        assert!(same, "{cache} {p:?} {} {n_threads} threads, chunks {chunks:?}", isa.name());
-                    }
+                for (chunks, n_threads) in [
+                    (&[1100][..], 1),
+                    (&[1100], 8),
+                    (&[513, 587], 3),
+                    (&[1095, 1, 1, 3], 1),
+                    (&[1095, 1, 1, 3], 3),
+                    (&[1095, 1, 1, 3], 8),
+                ] {
+                    let y = prompt(&plugin, cache, head_dim, &p, chunks, n_threads);
+                    let same = expected.get_or_insert_with(|| y.clone()) == &y;
+                    assert!(same, "{cache} {p:?} {} {n_threads} threads, chunks {chunks:?}", isa.name());
                 }
             }
         }

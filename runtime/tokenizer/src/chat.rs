@@ -6,6 +6,8 @@ mod literal;
 
 mod limits;
 
+mod lists;
+
 mod tag;
 
 mod filters;
@@ -162,6 +164,9 @@ impl ChatTemplate {
         filters::register(&mut environment);
         environment.add_function("raise_exception", raise_exception);
         let guarded = limits::guarded(&without_generation_tags(source), syntax)?;
+        if guarded.changes_lists {
+            filters::register_changing_lists(&mut environment);
+        }
         environment.set_fuel(Some(FUEL.min((work::MAX_BYTES / guarded.longest_text.max(1)) as u64)));
         caught(|| environment.add_template_owned("chat", guarded.source))?;
         Ok(Self { environment, source: source.to_string(), capabilities: OnceLock::new() })
@@ -262,6 +267,10 @@ fn render_within(
     ];
     if let Some(now) = options.now {
         variables.extend(clock::variables(now)?);
+    }
+    // What templates of functionary models read in place of `tools`: the same as text.
+    if let Some(tools) = inputs.extra.get("tools").filter(|_| !inputs.extra.contains_key("functions")) {
+        variables.push(("functions".into(), format!("{tools:#}").into()));
     }
     variables.extend(inputs.extra.into_iter().map(|(name, value)| (name, Value::from(Serde(value)))));
     let mut output = Output { text: Vec::new(), max_bytes, is_cancelled, failure: None };

@@ -176,6 +176,54 @@ fn python_spellings_work() {
 }
 
 #[test]
+fn lists_change_as_in_python() {
+    let check = |source: &str, expected: &str| check_value(source, json!([1, 2]), expected);
+    check(
+        "{% set l = [] %}{% for i in x %}{% set _ = l.append(i * 2) %}{% endfor %}{{ l }} {{ l|length }}",
+        "[2, 4] 2",
+    );
+    check(
+        "{% set ns = namespace(ids=[]) %}{% for i in x %}{% set _ = ns.ids.append(i) %}{% endfor %}\
+         {{ ns.ids.pop(0) }}{{ ns.ids.pop() }}{% if not ns.ids %} empty{% endif %}",
+        "12 empty",
+    );
+    check(
+        "{% set l = ['b'] %}{% set m = l %}{% set _ = l.insert(0, 'a') %}{% set _ = l.extend(x) %}{{ m|join }}{{ m[-1] }}",
+        "ab122",
+    );
+    check(
+        "{% set ns = namespace() %}{% set ns.l = [] %}{% set _ = ns.l.append(x) %}{{ ns.l|tojson }} {{ x in ns.l }}",
+        "[[1, 2]] True",
+    );
+    check(
+        "{% set l = [] %}{% set _ = l.append(l) %}{% set _ = l.append(3) %}{{ l }}{{ [0] + l }}",
+        "[[], 3][0, [], 3]",
+    );
+    check("{% set l = [] %}{% set d = {'l': l} %}{% set _ = l.append(1) %}{{ d.l }}", "[1]");
+}
+
+#[test]
+fn what_a_list_cannot_do_is_an_error() {
+    check_fails("{% set l = [] %}{{ l.pop() }}", "no such place in a list of 0");
+    check_fails("{% set l = [1] %}{{ l.pop(-2) }}", "no such place");
+    check_fails("{% set l = [] %}{{ l.insert('a', 1) }}", "whole number");
+    check_fails("{% set l = [] %}{% set _ = l.append([[l]]) %}", "cannot take");
+    check_fails("{% set ns = namespace(l=[]) %}{% set _ = ns.l.append(ns) %}", "cannot take");
+    check_fails(
+        "{% set l = [] %}{% for i in range(100000) %}{% set _ = l.append(messages) %}{% set m = l + l %}{% endfor %}",
+        "than",
+    );
+}
+
+#[test]
+fn functions_are_the_tools_as_text() {
+    let extra = Map::from_iter([("tools".to_string(), json!([{ "name": "f" }]))]);
+    let options = RenderOptions { extra, ..answering() };
+    check("{{ functions }}", &ANY_CHAT, &options, "[\n  {\n    \"name\": \"f\"\n  }\n]");
+    check("{{ functions is defined }}", &ANY_CHAT, &answering(), "False");
+}
+
+#[test]
 fn tojson_writes_what_python_writes() {
     check_value(
         "{{ x|tojson }}",

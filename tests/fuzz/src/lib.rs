@@ -95,11 +95,11 @@ mod tests {
     use super::*;
     use llmrt_gguf::mutate::mutate;
 
-    /// Runs the seeds of a target, and 300 spoiled copies of each.
+    /// Runs the seeds of a target, and 150 spoiled copies of each.
     fn check(target: &Target) {
         for seed in (target.seeds)() {
             (target.check)(&seed);
-            for i in 0..300 {
+            for i in 0..150 {
                 let mut spoiled = seed.clone();
                 mutate(&mut spoiled, i);
                 (target.check)(&spoiled);

@@ -30,14 +30,14 @@ fn every_architecture_gives_the_stored_logits_on_ascends_cards() {
     });
 }
 
-/// A prompt of 30 tokens, then single ones; texts whose tokens see later ones at once.
+/// A prompt of 40 tokens, then single ones; texts whose tokens see later ones at once.
 fn check(backend: &str, command: impl Fn() -> Command) {
     let dir = tempfile::tempdir().unwrap();
     let out = dir.path().join("logits");
     for (model, stored) in compared() {
         let stored = f32s(&std::fs::read(stored).unwrap());
         let mut eval = command();
-        eval.args(["-v", "eval", "--logits", "all", "--chunks", "30,1", "-m"]).arg(&model);
+        eval.args(["-v", "eval", "--logits", "all", "--chunks", "40,1", "-m"]).arg(&model);
         let ran = succeed(eval.arg("--tokens-file").arg(tokens()).arg("--logits-out").arg(&out));
         let stderr = String::from_utf8_lossy(&ran.stderr);
         let (on_card, on_cpu) = (n_nodes(&stderr, backend), n_nodes(&stderr, "cpu"));

@@ -9,6 +9,7 @@ pub fn nibble(byte: u8, high: usize) -> f64 {
 }
 
 /// A number from its bytes.
+#[inline(always)] // loops over one type choose it once
 pub fn decode(dtype: aclDataType, b: &[u8]) -> f64 {
     match dtype {
         ACL_FLOAT => f32::from_le_bytes([b[0], b[1], b[2], b[3]]).into(),
@@ -28,6 +29,7 @@ pub fn decode(dtype: aclDataType, b: &[u8]) -> f64 {
 }
 
 /// A number's bytes, rounded to the nearest; whole numbers are cut off.
+#[inline(always)]
 pub fn encode(dtype: aclDataType, v: f64) -> [u8; 8] {
     let mut out = [0; 8];
     let mut set = |bytes: &[u8]| out[..bytes.len()].copy_from_slice(bytes);

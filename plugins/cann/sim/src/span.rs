@@ -35,19 +35,23 @@ impl Span {
 
     /// Overwrites them from byte `at` on.
     pub fn write(&self, at: usize, bytes: &[u8]) {
-        self.store([(at, bytes)].into_iter());
+        self.store([(at, bytes)]);
     }
 
     /// Overwrites here and there.
-    pub fn store<'b>(&self, writes: impl Iterator<Item = (usize, &'b [u8])>) {
+    pub fn store(&self, writes: impl IntoIterator<Item = (usize, impl AsRef<[u8]>)>) {
         if let [part] = &self.parts[..] {
             let mut held = part.bytes.lock();
             let held = &mut held[part.from..][..part.n];
-            return writes.for_each(|(at, bytes)| held[at - part.at..][..bytes.len()].copy_from_slice(bytes));
+            for (at, bytes) in writes {
+                let bytes = bytes.as_ref();
+                held[at - part.at..][..bytes.len()].copy_from_slice(bytes);
+            }
+            return;
         }
         let mut held: Vec<_> = self.parts.iter().map(|part| part.bytes.lock()).collect();
         for (at, bytes) in writes {
-            let (mut at, mut bytes) = (at, bytes);
+            let (mut at, mut bytes) = (at, bytes.as_ref());
             while !bytes.is_empty() {
                 let i = self.parts.partition_point(|part| part.at <= at) - 1;
                 let part = &self.parts[i];

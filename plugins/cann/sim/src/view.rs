@@ -39,14 +39,15 @@ impl Run<'_> {
         }
         let (span, first) = self.span(t)?;
         let bytes = span.read();
-        let bits = bits(t.dtype).unwrap_or(8);
-        for_each(t, |at| {
-            let at = at as usize - first;
-            out.push(match bits {
-                4 => nibble(bytes[at / 2], at % 2),
-                _ => decode(t.dtype, &bytes[at * bits / 8..][..bits / 8]),
-            });
-        });
+        match t.dtype {
+            ACL_INT4 => for_each(t, |at| {
+                let at = at as usize - first;
+                out.push(nibble(bytes[at / 2], at % 2));
+            }),
+            ACL_FLOAT => read_all(t, first, &bytes, 4, |b| out.push(decode(ACL_FLOAT, b))),
+            ACL_FLOAT16 => read_all(t, first, &bytes, 2, |b| out.push(decode(ACL_FLOAT16, b))),
+            dtype => read_all(t, first, &bytes, size(dtype), |b| out.push(decode(dtype, b))),
+        }
         Ok(out)
     }
 
@@ -63,9 +64,11 @@ impl Run<'_> {
         if values.is_empty() {
             return Ok(());
         }
-        let size = bits(t.dtype).unwrap_or(8) / 8;
-        let encoded: Vec<[u8; 8]> = values.iter().map(|v| encode(t.dtype, *v)).collect();
-        self.write_elements(t, size, &encoded)
+        match t.dtype {
+            ACL_FLOAT => self.write_all(t, 4, values, |v| encode(ACL_FLOAT, *v)),
+            ACL_FLOAT16 => self.write_all(t, 2, values, |v| encode(ACL_FLOAT16, *v)),
+            dtype => self.write_all(t, size(dtype), values, |v| encode(dtype, *v)),
+        }
     }
 
     /// A view's elements as they are.
@@ -74,12 +77,11 @@ impl Run<'_> {
         if t.n_elements() == 0 {
             return Ok(out);
         }
-        let size = bits(t.dtype).unwrap_or(8) / 8;
         let (span, first) = self.span(t)?;
-        let bytes = span.read();
-        for_each(t, |at| {
+        let size = size(t.dtype);
+        read_all(t, first, &span.read(), size, |bytes| {
             let mut element = [0; 8];
-            element[..size].copy_from_slice(&bytes[(at as usize - first) * size..][..size]);
+            element[..size].copy_from_slice(bytes);
             out.push(element);
         });
         Ok(out)
@@ -87,13 +89,25 @@ impl Run<'_> {
 
     /// Writes elements of `size` bytes as they are.
     pub fn write_elements(&self, t: &Tensor, size: usize, elements: &[[u8; 8]]) -> Answer {
-        if elements.is_empty() {
-            return Ok(());
+        match elements.is_empty() {
+            true => Ok(()),
+            false => self.write_all(t, size, elements, |element| *element),
         }
+    }
+
+    /// Writes the first `size` bytes of what `encode` makes of each element.
+    #[inline(always)] // for one type
+    fn write_all<T>(
+        &self,
+        t: &Tensor,
+        size: usize,
+        elements: &[T],
+        encode: impl Fn(&T) -> [u8; 8],
+    ) -> Answer {
         let (span, first) = self.span(t)?;
         let mut places = Vec::with_capacity(elements.len());
         for_each(t, |at| places.push((at as usize - first) * size));
-        span.store(places.into_iter().zip(elements).map(|(at, element)| (at, &element[..size])));
+        span.store(places.into_iter().zip(elements.iter().map(|element| First(encode(element), size))));
         Ok(())
     }
 
@@ -148,6 +162,7 @@ impl Run<'_> {
 }
 
 /// Calls `f` with the place of every element, counted from the base.
+#[inline(always)] // for one type
 fn for_each(t: &Tensor, mut f: impl FnMut(i64)) {
     if t.format == ACL_FORMAT_FRACTAL_NZ {
         return crate::ops::nz::for_each(t, f);
@@ -171,6 +186,27 @@ fn for_each(t: &Tensor, mut f: impl FnMut(i64)) {
             index[d] = 0;
         }
     }
+}
+
+/// The first so many of eight bytes.
+struct First([u8; 8], usize);
+
+impl AsRef<[u8]> for First {
+    #[inline(always)]
+    fn as_ref(&self) -> &[u8] {
+        &self.0[..self.1]
+    }
+}
+
+/// Bytes of an element, of types with whole bytes.
+fn size(dtype: aclDataType) -> usize {
+    bits(dtype).unwrap_or(8) / 8
+}
+
+/// The bytes of each element of a view whose first one is number `first`.
+#[inline(always)] // for one type
+fn read_all(t: &Tensor, first: usize, bytes: &[u8], size: usize, mut f: impl FnMut(&[u8])) {
+    for_each(t, |at| f(&bytes[(at as usize - first) * size..][..size]));
 }
 
 /// Whether two views share elements and are not the same view.

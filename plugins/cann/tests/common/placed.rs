@@ -60,11 +60,12 @@ pub fn workspace(card: &Device, case: &Case) -> Result<u64> {
 
 /// Runs `check` on every case. The cases are dealt to the cards in turn; each card has a thread and a stream of its own.
 /// `check` returns what is wrong, `None` if the card refuses the case. Returns how many were taken, and what is wrong.
-pub fn on_cards(
+pub fn on_cards<'c>(
     cards: &[Arc<Device>],
-    cases: &[(Op, Case)],
+    cases: impl IntoIterator<Item = &'c (Op, Case)>,
     check: impl Fn(&Arc<Device>, &Stream, Op, &Case) -> Option<Vec<String>> + Sync,
 ) -> (usize, Vec<String>) {
+    let cases: Vec<&(Op, Case)> = cases.into_iter().collect();
     let work = |i: usize| {
         let stream = cards[i].stream(1).unwrap();
         let mine = cases.iter().skip(i).step_by(cards.len());

@@ -5,11 +5,20 @@ use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
 use minijinja_contrib::pycompat;
 
 use super::limits::{JOINED, REPEATED, SLICED, STORED, STORED_INSIDE};
-use super::work::{ITEM, charge, charge_all, charge_shallow, holds_namespace, shallow, weigh};
+use super::lists;
+use super::work::{ITEM, charge, charge_all, charge_shallow, holds, is_namespace, shallow, weigh};
 use crate::json::tojson;
 
 /// The longest text and list that `*` repeats.
 const LONGEST_REPEATED: usize = 64;
+
+/// Lists that a template stores can change afterwards.
+pub(super) fn register_changing_lists(environment: &mut Environment<'static>) {
+    environment.add_function("namespace", lists::namespace);
+    environment.add_filter(STORED, |state: &mut State, value| lists::changing(stored(state, value)?));
+    environment
+        .add_filter(STORED_INSIDE, |state: &mut State, value| lists::changing(stored_inside(state, value)?));
+}
 
 /// Adds all of them.
 pub(super) fn register(environment: &mut Environment<'static>) {
@@ -109,7 +118,7 @@ fn stored(state: &mut State, value: Value) -> Result<Value, Error> {
 
 fn stored_inside(state: &mut State, value: Value) -> Result<Value, Error> {
     charge_all(state, &value)?;
-    match holds_namespace(&value) {
+    match holds(&value, &is_namespace) {
         true => Err(invalid("a namespace cannot hold a namespace".into())),
         false => Ok(value),
     }

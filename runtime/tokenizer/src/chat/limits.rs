@@ -9,6 +9,7 @@ use std::collections::BTreeSet;
 use minijinja::machinery::{Span, Token, tokenize};
 use minijinja::syntax::SyntaxConfig;
 
+use super::lists;
 use super::tag::{Tag, refused};
 use super::to_error;
 use crate::error::{Error, Result};
@@ -32,6 +33,8 @@ pub(super) struct Guarded {
     pub source: String,
     /// Bytes of its longest text outside tags.
     pub longest_text: usize,
+    /// Whether it calls a method that changes a list.
+    pub changes_lists: bool,
 }
 
 /// The template with charges; an error that names the limit if it is beyond one.
@@ -43,7 +46,7 @@ pub(super) fn guarded(source: &str, syntax: SyntaxConfig) -> Result<Guarded> {
     let tokens =
         tokenize(source, false, syntax).collect::<std::result::Result<Vec<_>, _>>().map_err(to_error)?;
     let mut charges = BTreeSet::new();
-    let mut longest_text = 0;
+    let (mut longest_text, mut changes_lists) = (0, false);
     let mut n_open = 0; // statements
     let mut elifs = Vec::new(); // in each of them
     let mut rest = tokens.as_slice();
@@ -58,6 +61,7 @@ pub(super) fn guarded(source: &str, syntax: SyntaxConfig) -> Result<Guarded> {
                 let n = rest.iter().position(is_end).unwrap_or(rest.len());
                 let tag = Tag::new(&rest[1..n.max(1)], *span)?;
                 tag.charge(&mut charges)?;
+                changes_lists |= tag.changes_list();
                 if matches!(token, Token::BlockStart) {
                     tag.count_statement(&mut n_open, &mut elifs)?;
                 }
@@ -67,7 +71,7 @@ pub(super) fn guarded(source: &str, syntax: SyntaxConfig) -> Result<Guarded> {
         };
         rest = &rest[n_taken..];
     }
-    Ok(Guarded { source: with_charges(source, charges), longest_text })
+    Ok(Guarded { source: with_charges(source, charges), longest_text, changes_lists })
 }
 
 /// Where a charge stands: what an operand needs comes before what closes the tag.
@@ -100,6 +104,16 @@ fn with_charges(source: &str, charges: BTreeSet<Charge>) -> String {
 }
 
 impl Tag<'_> {
+    /// Whether it calls a method that changes a list.
+    fn changes_list(&self) -> bool {
+        let is_call = |i: usize| {
+            matches!(self.token(i - 1), Some(Token::Dot))
+                && self.is_word(i, &lists::METHODS)
+                && matches!(self.token(i + 1), Some(Token::ParenOpen))
+        };
+        (1..self.tokens.len()).any(is_call)
+    }
+
     /// Counts what it opens or closes.
     fn count_statement(&self, n_open: &mut usize, elifs: &mut Vec<usize>) -> Result<()> {
         const BLOCKS: [&str; 8] = ["if", "for", "with", "macro", "call", "filter", "autoescape", "set"];

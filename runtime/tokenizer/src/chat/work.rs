@@ -3,7 +3,7 @@
 //! Without it a template of a hundred bytes could fill the memory: a text that is joined with itself thirty times is
 //! a billion times as long.
 
-use minijinja::value::ValueKind;
+use minijinja::value::{DynObject, ValueKind};
 use minijinja::{Error, ErrorKind, State, Value};
 
 /// The most bytes that one rendering may make, those included that it throws away again.
@@ -95,18 +95,22 @@ fn add(value: &Value, depth: usize, weight: &mut Weight) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether a namespace is this value or inside it. Its depth is known to be small.
-pub(super) fn holds_namespace(value: &Value) -> bool {
-    let is_one = value.as_object().is_some_and(|object| object.type_name().ends_with("::Namespace"));
-    let holds = |item: Value| holds_namespace(&item);
-    is_one
+/// Whether such an object is this value or inside it. Its depth is known to be small.
+pub(super) fn holds(value: &Value, is_one: &dyn Fn(&DynObject) -> bool) -> bool {
+    let inside = |item: Value| holds(&item, is_one);
+    value.as_object().is_some_and(is_one)
         || match value.kind() {
             ValueKind::Map => {
-                value.try_iter().is_ok_and(|mut keys| keys.any(|key| value.get_item(&key).is_ok_and(holds)))
+                value.try_iter().is_ok_and(|mut keys| keys.any(|key| value.get_item(&key).is_ok_and(inside)))
             }
-            ValueKind::Seq | ValueKind::Iterable => value.try_iter().is_ok_and(|mut items| items.any(holds)),
+            ValueKind::Seq | ValueKind::Iterable => value.try_iter().is_ok_and(|mut items| items.any(inside)),
             _ => false,
         }
+}
+
+/// Whether an object is what `namespace()` makes, whose type is the engine's own.
+pub(super) fn is_namespace(object: &DynObject) -> bool {
+    object.type_name().ends_with("::Namespace")
 }
 
 pub(super) fn too_much() -> Error {
