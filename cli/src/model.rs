@@ -97,7 +97,11 @@ impl OpenModel {
         if let Some(path) = self.tokenizer_bin.as_ref().filter(|_| !self.metadata().contains(TOKENS)) {
             return Err(self.no_tokenizer_bin(path));
         }
-        let tokenizer = Tokenizer::from_metadata(self.metadata()).map_err(|e| self.error(e))?;
+        let tokenizer = Tokenizer::from_metadata(self.metadata()).map_err(|e| match self.build() {
+            // What the file is says more than what it lacks.
+            Err(of_model) if !self.metadata().contains(TOKENS) => of_model,
+            _ => self.error(e),
+        })?;
         for warning in tokenizer.warnings() {
             crate::output::note(format_args!("{}: {warning}", self.name));
         }

@@ -14,6 +14,7 @@ use crate::{interrupt, text, tokens};
 use clap::{Args, ValueEnum};
 use llmrt_abi::DType;
 use llmrt_engine::{DeviceRunner, EngineEvent, Request, TokenId};
+use llmrt_models::StepOutput;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
@@ -78,7 +79,7 @@ impl Command for Eval {
     }
 }
 
-/// Likeliest tokens shown per row without --logits-out.
+/// Likeliest tokens, or numbers of models without logits, shown per row without --logits-out.
 const N_SHOWN: usize = 5;
 
 /// Runs tokens through the model and writes the logits of the next token.
@@ -125,7 +126,10 @@ fn eval(global: &Global, args: &Eval) -> Result<()> {
             })?;
             file.finish()?;
         }
-        None => rows(&mut session.core, &ids, args, &mut show_row)?,
+        None if session.model().spec().output() == StepOutput::Logits => {
+            rows(&mut session.core, &ids, args, &mut show_row)?
+        }
+        None => rows(&mut session.core, &ids, args, &mut show_numbers)?,
     }
     session.report_placement(setup.verbose);
     let (n, time) = (ids.len(), started.elapsed().as_secs_f64());
@@ -199,6 +203,14 @@ fn show_row(position: usize, row: &[f32]) -> Result<()> {
     best.sort_by(|&a, &b| row[b].total_cmp(&row[a]));
     let words: Vec<_> = best.iter().take(N_SHOWN).map(|&id| format!("{id}:{:.4}", row[id])).collect();
     Ok(output::print(format_args!("{position}\t{}\n", words.join(" ")))?)
+}
+
+/// The first numbers of a hidden state or of scores, of models that give no logits.
+fn show_numbers(position: usize, row: &[f32]) -> Result<()> {
+    let words: Vec<_> = row.iter().take(N_SHOWN).map(|x| format!("{x:.4}")).collect();
+    let rest =
+        if row.len() > N_SHOWN { format!(" … ({})", n_things(row.len(), "number")) } else { String::new() };
+    Ok(output::print(format_args!("{position}\t{}{rest}\n", words.join(" ")))?)
 }
 
 /// One file of little-endian f32 per op, in the order of execution, and `index.tsv` with their names and dims.

@@ -145,6 +145,7 @@ fn print_json(
         "kv_tokens": options.n_blocks() * options.block_size(), "swap_space": options.swap_space,
         "windows": plan.windows.iter().map(|(n, blocks)| json!({ "tokens": n, "blocks": blocks })).collect::<Vec<_>>(),
         "kv_type": options.k_type.name(), "kv_bytes_per_token": plan.kv_bytes_per_token,
+        "state_bytes_per_sequence": plan.state_bytes_per_sequence,
         "fits": plan.devices.iter().all(|d| d.missing() == 0), "devices": devices,
         "host": host, "process": host.map(|host| in_process(plan, host)),
     }))?)
@@ -180,8 +181,12 @@ fn print(options: &EngineOptions, plan: &MemoryPlan, host: Option<u64>) -> Resul
         1 => String::new(),
         n => format!(" for each of {n} sequences"),
     };
+    let states = match plan.state_bytes_per_sequence {
+        0 => String::new(),
+        n => format!(", F32 states of {} per sequence", bytes(n)),
+    };
     output::print(format_args!(
-        "\ncontext {n_ctx} tokens{each}, {kv_type} KV cache of {kv} per token, batch {n_batch}\n"
+        "\ncontext {n_ctx} tokens{each}, {kv_type} KV cache of {kv} per token{states}, batch {n_batch}\n"
     ))?;
     if options.kv_blocks.is_some() || options.swap_space > 0 {
         let (n_blocks, swap) = (options.n_blocks(), options.swap_space);

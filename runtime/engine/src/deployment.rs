@@ -73,7 +73,7 @@ impl Deployment {
         }
         placement.check_memory()?;
         let weights = load::load(files, &placement.weight_requests(), load)?;
-        let mut warnings = placement.warnings.clone();
+        let mut warnings = [&placement.notes[..], &placement.warnings].concat();
         warnings.extend_from_slice(weights.warnings());
         let states = placement.states();
         let PlacementPlan { model, devices, collectives, assigned, .. } = placement;

@@ -34,6 +34,8 @@ pub struct PlacementPlan {
     pub resolved: Resolved,
     /// Why requested devices are not used.
     pub warnings: Vec<String>,
+    /// What else a user should learn, which is no reason to refuse under `strict`.
+    pub notes: Vec<String>,
 }
 
 /// Bytes on one device.
@@ -77,6 +79,8 @@ pub struct MemoryPlan {
     pub devices: Vec<DevicePlan>,
     /// Bytes of KV cache that one token takes.
     pub kv_bytes_per_token: u64,
+    /// Bytes of the states of a sequence, of recurrent models.
+    pub state_bytes_per_sequence: u64,
     /// The windows of layers whose caches keep no more, in tokens, each with its blocks.
     pub windows: Vec<(u32, usize)>,
 }
@@ -93,6 +97,7 @@ impl PlacementPlan {
     ) -> Result<PlacementPlan> {
         let find = |name: &str| files.model.tensor(name).map(|t| (t.dtype, t.ne));
         let mut model = Model::new(&files.model.metadata, find)?;
+        let mut notes = Vec::from_iter(unused_note(&model, files));
         let sparse = crate::sparse::options(files, &options.sparse)?;
         if sparse != SparseOptions::default() {
             model = model.with_neurons(sparse)?;
@@ -109,11 +114,8 @@ impl PlacementPlan {
         let assign = |devices: &[Arc<Device>], warnings: &mut Vec<String>| {
             let names =
                 step.graph.tensors.iter().filter(|def| def.kind == Kind::Weight).map(|def| def.name.as_str());
-            let (assigned, lacking) = tensor_rules::assigned(&options.tensors, names, devices);
-            let lacks =
-                |name| format!("tensors for {name} are placed as others: it is not among the devices");
-            warnings
-                .extend(lacking.into_iter().map(lacks).filter(|w| !warnings.contains(w)).collect::<Vec<_>>());
+            let (assigned, ignored) = tensor_rules::assigned(&options.tensors, names, devices);
+            warnings.extend(ignored.into_iter().filter(|w| !warnings.contains(w)).collect::<Vec<_>>());
             Arc::new(assigned)
         };
         let mut assigned = assign(&devices, &mut warnings);
@@ -131,12 +133,13 @@ impl PlacementPlan {
             let arenas = arenas(&resolved, &devices)?;
             resolved.report.compute_bytes = compute_bytes(&resolved, &devices, &arenas)?;
             resolved.report.staging_bytes = staging_bytes(&resolved, &devices, &arenas);
-            let placement = PlacementPlan { model, devices, collectives, assigned, resolved, warnings };
+            let placement =
+                PlacementPlan { model, devices, collectives, assigned, resolved, warnings, notes };
             let Some((d, plan)) = placement.first_short_of_memory() else { return Ok(placement) };
             // What is placed may be padded, so what was too much is taken off as well.
             let left = plan.free.unwrap_or(0).saturating_sub(plan.compute);
             let left = left.min(budget[d].unwrap_or(left).saturating_sub(plan.missing()));
-            PlacementPlan { model, devices, collectives, assigned, warnings, .. } = placement;
+            PlacementPlan { model, devices, collectives, assigned, warnings, notes, .. } = placement;
             if budget[d] > Some(left) {
                 budget[d] = Some(left);
             } else {
@@ -256,6 +259,18 @@ impl PlacementPlan {
     }
 }
 
+/// That a file has more than the model computes with: layers that predict ahead, parts for images, or more layers than it states.
+fn unused_note(model: &Model, files: &ModelFiles) -> Option<String> {
+    let unused = model.unused_tensors(files.model.tensors.iter().map(|t| t.name.as_str()));
+    match &unused[..] {
+        [] => None,
+        [name] => Some(format!("tensor `{name}` of the file is not used")),
+        [first, .., last] => {
+            Some(format!("{} tensors of the file are not used, from `{first}` to `{last}`", unused.len()))
+        }
+    }
+}
+
 /// Bytes that a weight takes among others on a device.
 fn stored_bytes(device: &Device, def: &TensorDef) -> u64 {
     let n = device.alloc_size(0, &bind::describe(def, None)).unwrap_or_else(|_| def.n_bytes());
@@ -281,9 +296,13 @@ pub fn memory_plan(
     options: &EngineOptions,
 ) -> Result<MemoryPlan> {
     let placement = PlacementPlan::new(devices, files, options)?;
-    let kv_bytes_per_token = placement.model.spec().bytes_per_token(options.k_type, options.v_type);
-    let windows = options.windows(placement.model.spec());
-    Ok(MemoryPlan { devices: placement.device_plans(), kv_bytes_per_token, windows })
+    let spec = placement.model.spec();
+    Ok(MemoryPlan {
+        devices: placement.device_plans(),
+        kv_bytes_per_token: spec.bytes_per_token(options.k_type, options.v_type),
+        state_bytes_per_sequence: spec.bytes_per_sequence(),
+        windows: options.windows(spec),
+    })
 }
 
 /// Tokens in a block of the KV cache: the most that one of the devices prefers. All are powers of two, so that those who prefer

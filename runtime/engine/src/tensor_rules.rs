@@ -10,6 +10,7 @@ use std::sync::Arc;
 #[derive(Clone, Debug)]
 pub struct TensorRule {
     pattern: Regex,
+    text: String,
     device: String,
 }
 
@@ -20,8 +21,9 @@ impl FromStr for TensorRule {
         let parts =
             text.rsplit_once('=').filter(|(pattern, device)| !pattern.is_empty() && !device.is_empty());
         let (pattern, device) = parts.ok_or("expected REGEX=DEVICE, such as ffn_.*_exps=cpu")?;
+        let text = pattern.to_string();
         let pattern = Regex::new(pattern).map_err(|e| format!("{pattern} is no regular expression: {e}"))?;
-        Ok(TensorRule { pattern, device: device.into() })
+        Ok(TensorRule { pattern, text, device: device.into() })
     }
 }
 
@@ -40,20 +42,37 @@ impl TensorRule {
 }
 
 /// The device of each weight that a rule matches; the first such rule counts. Rules of devices that are not there do not count,
-/// and are returned by device.
+/// nor do those that match nothing: the second part has a warning for each.
 pub(crate) fn assigned<'a>(
     rules: &'a [TensorRule],
     names: impl Iterator<Item = &'a str>,
     devices: &[Arc<Device>],
-) -> (HashMap<String, usize>, Vec<&'a str>) {
+) -> (HashMap<String, usize>, Vec<String>) {
     let rows: Vec<Option<usize>> = rules.iter().map(|rule| rule.find(devices)).collect();
-    let row_of = |name: &str| {
-        let first = rules.iter().zip(&rows).find(|(rule, _)| rule.pattern.is_match(name));
-        first.and_then(|(_, row)| *row)
-    };
-    let assigned = names.filter_map(|name| Some((name.to_string(), row_of(name)?))).collect();
-    let lacking = rules.iter().zip(&rows).filter(|(_, row)| row.is_none()).map(|(rule, _)| rule.device());
-    (assigned, lacking.collect())
+    let (mut assigned, mut matched) = (HashMap::new(), vec![false; rules.len()]);
+    for name in names {
+        let matching = rules.iter().enumerate().filter(|(_, rule)| rule.pattern.is_match(name));
+        let mut first = None;
+        for (i, _) in matching {
+            matched[i] = true;
+            first = first.or(Some(i));
+        }
+        if let Some(row) = first.and_then(|i| rows[i]) {
+            assigned.insert(name.to_string(), row);
+        }
+    }
+    let ignored =
+        rules.iter().zip(rows).zip(matched).filter_map(|((rule, row), is_matched)| match (row, is_matched) {
+            (None, _) => {
+                Some(format!("tensors for {} are placed as others: it is not among the devices", rule.device))
+            }
+            (_, false) => {
+                Some(format!("no tensor is placed on {} by `{}`: none matches", rule.device, rule.text))
+            }
+            _ => None,
+        });
+    let ignored = ignored.collect();
+    (assigned, ignored)
 }
 
 #[cfg(test)]

@@ -83,4 +83,15 @@ impl CacheGroup {
             CacheGroup::Recurrent { .. } => 0,
         }
     }
+
+    /// Bytes that a sequence takes in all layers, however many tokens it has.
+    pub fn bytes_per_sequence(&self) -> u64 {
+        match self {
+            CacheGroup::Recurrent { layers, tensors } => {
+                let row = tensors.iter().map(|tensor| tensor.row).fold(0, u64::saturating_add);
+                row.saturating_mul(4 * layers.len() as u64)
+            }
+            CacheGroup::Paged { .. } | CacheGroup::Cross { .. } | CacheGroup::Index { .. } => 0,
+        }
+    }
 }

@@ -32,8 +32,10 @@ pub enum Error {
     },
 
     /// A file that other models need, and that is none by itself.
-    #[error("metadata key `general.architecture` is `{found}`: {what}, not a model of text by itself")]
+    #[error("metadata key `{key}` is `{found}`: {what}, not a model of text by itself")]
     PartOfModel {
+        /// The key that names it.
+        key: &'static str,
         /// The value in the file.
         found: String,
         /// What the file is.

@@ -66,6 +66,11 @@ impl ModelSpec {
         self.caches.iter().map(|group| group.bytes_per_token(k_type, v_type)).fold(0, u64::saturating_add)
     }
 
+    /// Bytes of the states of one sequence.
+    pub fn bytes_per_sequence(&self) -> u64 {
+        self.caches.iter().map(CacheGroup::bytes_per_sequence).fold(0, u64::saturating_add)
+    }
+
     /// Whether sequences have states, which a prefix of their tokens does not determine block by block.
     pub fn is_recurrent(&self) -> bool {
         self.caches.iter().any(|group| matches!(group, CacheGroup::Recurrent { .. }))

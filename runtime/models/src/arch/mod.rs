@@ -258,6 +258,13 @@ const PARTS: &[(&str, &str)] = &[
     ("wavtokenizer-dec", "a decoder that makes sounds of a model's codes (WavTokenizer, arXiv 2408.16532)"),
 ];
 
+/// The same, by their `general.type`.
+const PART_TYPES: &[(&str, &str)] = &[
+    ("adapter", "weights (LoRA) that change those of a model, which llmrt does not apply"),
+    ("imatrix", "statistics for quantising a model"),
+    ("mmproj", "a projector (mmproj) that makes embeddings of images or sounds for a model"),
+];
+
 /// What is special about an architecture.
 #[derive(Debug)]
 pub(crate) struct Arch {
@@ -289,10 +296,15 @@ pub fn architectures() -> impl Iterator<Item = &'static str> {
 
 /// The architecture that a file names.
 pub(crate) fn of(meta: &Metadata) -> Result<(&str, &'static Arch)> {
+    if let Some(found) = meta.str("general.type")
+        && let Some(&(_, what)) = PART_TYPES.iter().find(|(name, _)| *name == found)
+    {
+        return Err(Error::PartOfModel { key: "general.type", found: found.into(), what });
+    }
     let found: &str = meta.require("general.architecture")?;
     let known = ARCHS.iter().find(|(name, _)| *name == found);
     if let Some(&(_, what)) = PARTS.iter().find(|(name, _)| *name == found) {
-        return Err(Error::PartOfModel { found: found.into(), what });
+        return Err(Error::PartOfModel { key: "general.architecture", found: found.into(), what });
     }
     let (_, arch) = known.ok_or_else(|| Error::UnknownArchitecture {
         found: printable_name(found).into_owned(),

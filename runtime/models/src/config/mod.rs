@@ -1,6 +1,7 @@
 //! The configuration in a model file's metadata, in the field's terms.
 
 mod adapters;
+mod floats;
 mod hyper;
 mod indexer;
 mod keys;
@@ -202,6 +203,7 @@ impl Config {
         rope: RopeKind,
     ) -> Result<Config> {
         let keys = Keys { meta, arch };
+        floats::check_floats(&keys)?;
         let n_layer = read_n_layer(&keys)?;
         let n_embd = keys.count("embedding_length", 1..=MAX_DIM)?;
         let n_ctx_train = keys.count("context_length", 1..=MAX_DIM)?;

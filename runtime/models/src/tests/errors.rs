@@ -66,6 +66,31 @@ fn a_part_of_a_model_is_named() {
 }
 
 #[test]
+fn files_of_other_types_are_named() {
+    refuses(
+        file("llama").with("general.type = adapter").model(),
+        "metadata key `general.type` is `adapter`: weights (LoRA) that change those of a model, which llmrt does not apply, \
+         not a model of text by itself",
+    );
+}
+
+#[test]
+fn floats_that_are_no_numbers_or_below_zero_are_refused_with_their_key() {
+    refuses(
+        file("llama").with("llama.rope.freq_base = NaN").model(),
+        "metadata key `llama.rope.freq_base` is NaN: expected a finite number of at least 0",
+    );
+    refuses(
+        file("gemma2").with("gemma2.final_logit_softcapping = inf").model(),
+        "metadata key `gemma2.final_logit_softcapping` is inf: expected a finite number",
+    );
+    refuses(
+        file("llama").with("llama.attention.layer_norm_rms_epsilon = -0.00001").model(),
+        "metadata key `llama.attention.layer_norm_rms_epsilon` is -0.00001: expected a finite number of at least 0",
+    );
+}
+
+#[test]
 fn an_unknown_architecture_is_reported_with_the_nearest_names() {
     refuses(
         file("llama").with("general.architecture = lama3").model(),

@@ -61,6 +61,7 @@ fn mamba2_has_states_by_sequence_and_no_rows_by_token() {
     let group = CacheGroup::Recurrent { layers: vec![0, 1], tensors: tensors.to_vec() };
     assert_eq!((&model.spec().caches, model.spec().is_recurrent()), (&vec![group], true));
     assert_eq!(model.spec().bytes_per_token(DType::F16, DType::F16), 0);
+    assert_eq!(model.spec().bytes_per_sequence(), 2 * 4 * (96 + 60));
     let inputs = [Input::Tokens, Input::StateSlots, Input::QueryStarts, Input::OutputIds];
     assert_eq!(model.spec().inputs, inputs);
 }

@@ -3,7 +3,7 @@
 use super::{checkpoint, json, stdout};
 use llmrt_tests::build::{fail, llmrt, plugin, succeed};
 use llmrt_tests::f32s;
-use llmrt_tests::models::TinyLlama;
+use llmrt_tests::models::{TinyLlama, text as described};
 use std::path::Path;
 
 const TOKENS: &str = "1 262 263 264,265\n266 267";
@@ -139,4 +139,37 @@ fn bench_measures_what_the_machine_can_do() {
     let reads = json(&mut llmrt(["bench", "-p", "0", "-n", "0", "--ceilings=reads", "--json"]));
     assert!(reads["ceilings"]["read_mean_gb_s"].as_f64() > Some(0.1), "{reads}");
     assert!(reads["ceilings"]["int8_gop_s"].is_null(), "{reads}");
+}
+
+#[test]
+fn what_a_file_has_beyond_its_model_and_rules_without_a_tensor_are_noted() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = TinyLlama::default().write(dir.path());
+    let noted = |args: &[&str]| {
+        let out = succeed(llmrt(["eval", "--tokens", "1 2", "-m"]).arg(&model).args(args));
+        String::from_utf8(out.stderr).unwrap()
+    };
+    let one_layer = noted(&["--override-kv", "llama.block_count=int:1"]);
+    assert!(one_layer.contains("tensors of the file are not used, from `blk.1."), "{one_layer}");
+    assert!(!noted(&[]).contains("not used"));
+    let rule = noted(&["--tensor-placement", "nothing=cpu"]);
+    assert!(rule.contains("no tensor is placed on cpu by `nothing`: none matches"), "{rule}");
+}
+
+#[test]
+fn a_model_without_logits_shows_its_numbers() {
+    let dir = tempfile::tempdir().unwrap();
+    let model = described::write(&described::descriptions().join("bert.txt"), dir.path());
+    let shown = stdout(["eval", "--tokens", "1 2 3", "-m", model.to_str().unwrap()]);
+    assert!(shown.starts_with("2\t") && !shown.contains(':') && shown.contains("numbers)"), "{shown}");
+}
+
+#[test]
+fn a_part_of_a_model_is_named_before_what_it_lacks() {
+    let dir = tempfile::tempdir().unwrap();
+    let description = dir.path().join("mmproj.txt");
+    std::fs::write(&description, "general.architecture str clip\ntensor mm.0.weight 4 4\n").unwrap();
+    let file = described::write(&description, dir.path());
+    let message = fail(llmrt(["run", "-n", "1", "-m"]).arg(&file).arg("hi"), 3);
+    assert!(message.contains("a projector (mmproj)"), "{message}");
 }
