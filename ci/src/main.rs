@@ -64,7 +64,7 @@ const USAGE: &str = "usage: cargo ci COMMAND
                      between tokens, memory
   bench sparse [--llmrt FILE] [--dir DIR] [--only TEXT] [--pairs N] [--quick]
                      modes of --sparse beside off, on files of random weights, which are written to DIR
-  peer DIR [--isa native|avx512|avx2 [--source TREE]]
+  peer DIR [--isa native|avx512vnni|avx512|avx2 [--source TREE]]
                      build the peer, llama.cpp, for an instruction set into DIR/ISA; another tree into DIR/TREE/ISA
   reference DIR [NAME…]
                      what llama.cpp, built by `peer DIR`, computes of the models that tests/fixtures/models describes: of

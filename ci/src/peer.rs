@@ -28,13 +28,19 @@ const AVX2: [&str; 7] = [
     "-DGGML_BMI2=ON",
 ];
 
-/// What an instruction set is built with: all that this machine has, AVX-512 without VNNI, or AVX2 alone.
+/// AVX-512 with VNNI.
+const VNNI: [&str; 4] =
+    ["-DGGML_AVX512=ON", "-DGGML_AVX512_VBMI=ON", "-DGGML_AVX512_VNNI=ON", "-DGGML_AVX512_BF16=ON"];
+
+/// What an instruction set is built with: all that this machine has, AVX-512 with VNNI but without AMX, AVX-512 without VNNI,
+/// or AVX2 alone.
 fn options(isa: &str) -> Result<Vec<&'static str>, String> {
     match isa {
         "native" => Ok(vec!["-DGGML_NATIVE=ON", "-DGGML_AVX512=OFF"]),
+        "avx512vnni" => Ok([&AVX2[..], &VNNI[..]].concat()),
         "avx512" => Ok([&AVX2[..], &["-DGGML_AVX512=ON"]].concat()),
         "avx2" => Ok([&AVX2[..], &["-DGGML_AVX512=OFF"]].concat()),
-        _ => Err(format!("--isa {isa}: expected native, avx512 or avx2")),
+        _ => Err(format!("--isa {isa}: expected native, avx512vnni, avx512 or avx2")),
     }
 }
 

@@ -172,11 +172,11 @@ impl Job {
 }
 
 impl Model {
-    /// The ids of a text with the marks around it that the vocabulary requires. Control tokens in it count as they do in
-    /// prompts.
+    /// The ids of a text with the marks around it that the vocabulary requires. Control tokens in it are text, as they
+    /// are in messages of chats.
     fn encode_whole(&self, input: &Input, truncates: bool) -> Result<Vec<u32>, ApiError> {
         let limits = Limits { max_tokens: self.n_ctx.max(4096).saturating_mul(4), is_cancelled: &|| false };
-        let options = EncodeOptions { add_special: true, parse_special: true };
+        let options = EncodeOptions { add_special: true, parse_special: false };
         let mut tokens = match input {
             Input::Text(text) => self.tokenizer.encode_within(text, options, limits)?,
             Input::Pair(query, document) => self.tokenizer.encode_pair(query, document, limits)?,
