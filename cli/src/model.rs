@@ -98,7 +98,7 @@ impl OpenModel {
             return Err(self.no_tokenizer_bin(path));
         }
         let tokenizer = Tokenizer::from_metadata(self.metadata()).map_err(|e| match self.build() {
-            // What the file is says more than what it lacks.
+            // What the file is comes before what it lacks.
             Err(of_model) if !self.metadata().contains(TOKENS) => of_model,
             _ => self.error(e),
         })?;
