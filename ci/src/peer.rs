@@ -65,8 +65,9 @@ pub fn build(dir: &str, isa: &str, source: Option<&str>) -> Result<(), String> {
         "-DLLAMA_BUILD_SERVER=ON",
         "-DLLAMA_BUILD_UI=OFF",
     ];
+    // Without the options of the instruction set that was built before.
     run(Command::new("cmake")
-        .args(["-G", "Ninja", "-S"])
+        .args(["--fresh", "-G", "Ninja", "-S"])
         .arg(source)
         .arg("-B")
         .arg(&build)

@@ -36,6 +36,11 @@ pub fn bits(dtype: aclDataType) -> Option<usize> {
     })
 }
 
+/// Bytes of an element, of types with whole bytes.
+pub fn element_bytes(dtype: aclDataType) -> usize {
+    bits(dtype).unwrap_or(8) / 8
+}
+
 impl Tensor {
     /// What the library requires of a tensor.
     pub fn check(&self) -> Answer {

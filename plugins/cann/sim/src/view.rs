@@ -6,7 +6,7 @@ use crate::fault::{Answer, Fault, ensure};
 use crate::number::{decode, encode, nibble};
 use crate::span::Span;
 use crate::sys::*;
-use crate::tensor::{Tensor, bits};
+use crate::tensor::{Tensor, bits, element_bytes};
 use crate::world::World;
 use std::sync::Arc;
 
@@ -46,7 +46,7 @@ impl Run<'_> {
             }),
             ACL_FLOAT => read_all(t, first, &bytes, 4, |b| out.push(decode(ACL_FLOAT, b))),
             ACL_FLOAT16 => read_all(t, first, &bytes, 2, |b| out.push(decode(ACL_FLOAT16, b))),
-            dtype => read_all(t, first, &bytes, size(dtype), |b| out.push(decode(dtype, b))),
+            dtype => read_all(t, first, &bytes, element_bytes(dtype), |b| out.push(decode(dtype, b))),
         }
         Ok(out)
     }
@@ -61,13 +61,10 @@ impl Run<'_> {
         let wrong = || format!("the simulator made {} numbers for {:?}", values.len(), t.dims);
         ensure(values.len() == t.n_elements(), ACLNN_ERR_INNER, wrong)?;
         ensure(t.dtype != ACL_INT4, ACLNN_ERR_INNER, || "no kernel writes int4".into())?;
-        if values.is_empty() {
-            return Ok(());
-        }
         match t.dtype {
             ACL_FLOAT => self.write_all(t, 4, values, |v| encode(ACL_FLOAT, *v)),
             ACL_FLOAT16 => self.write_all(t, 2, values, |v| encode(ACL_FLOAT16, *v)),
-            dtype => self.write_all(t, size(dtype), values, |v| encode(dtype, *v)),
+            dtype => self.write_all(t, element_bytes(dtype), values, |v| encode(dtype, *v)),
         }
     }
 
@@ -78,7 +75,7 @@ impl Run<'_> {
             return Ok(out);
         }
         let (span, first) = self.span(t)?;
-        let size = size(t.dtype);
+        let size = element_bytes(t.dtype);
         read_all(t, first, &span.read(), size, |bytes| {
             let mut element = [0; 8];
             element[..size].copy_from_slice(bytes);
@@ -89,10 +86,7 @@ impl Run<'_> {
 
     /// Writes elements of `size` bytes as they are.
     pub fn write_elements(&self, t: &Tensor, size: usize, elements: &[[u8; 8]]) -> Answer {
-        match elements.is_empty() {
-            true => Ok(()),
-            false => self.write_all(t, size, elements, |element| *element),
-        }
+        self.write_all(t, size, elements, |element| *element)
     }
 
     /// Writes the first `size` bytes of what `encode` makes of each element.
@@ -104,6 +98,9 @@ impl Run<'_> {
         elements: &[T],
         encode: impl Fn(&T) -> [u8; 8],
     ) -> Answer {
+        if elements.is_empty() {
+            return Ok(());
+        }
         let (span, first) = self.span(t)?;
         let mut places = Vec::with_capacity(elements.len());
         for_each(t, |at| places.push((at as usize - first) * size));
@@ -196,11 +193,6 @@ impl AsRef<[u8]> for First {
     fn as_ref(&self) -> &[u8] {
         &self.0[..self.1]
     }
-}
-
-/// Bytes of an element, of types with whole bytes.
-fn size(dtype: aclDataType) -> usize {
-    bits(dtype).unwrap_or(8) / 8
 }
 
 /// The bytes of each element of a view whose first one is number `first`.

@@ -246,9 +246,12 @@ const ARCHS: &[(&str, &Arch)] = &[
     ("xverse", &llama_like::XVERSE),
 ];
 
+/// What a projector is.
+const PROJECTOR: &str = "a projector (mmproj) that makes embeddings of images or sounds for a model";
+
 /// Files that belong to models, by their `general.architecture`, and what they are.
 const PARTS: &[(&str, &str)] = &[
-    ("clip", "a projector (mmproj) that makes embeddings of images or sounds for a model"),
+    ("clip", PROJECTOR),
     ("dflash", "layers that draft blocks of tokens for a model, whose hidden states they read"),
     (
         "eagle3",
@@ -262,7 +265,7 @@ const PARTS: &[(&str, &str)] = &[
 const PART_TYPES: &[(&str, &str)] = &[
     ("adapter", "weights (LoRA) that change those of a model, which llmrt does not apply"),
     ("imatrix", "statistics for quantising a model"),
-    ("mmproj", "a projector (mmproj) that makes embeddings of images or sounds for a model"),
+    ("mmproj", PROJECTOR),
 ];
 
 /// What is special about an architecture.

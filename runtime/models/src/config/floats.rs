@@ -15,7 +15,7 @@ pub(super) fn check_floats(keys: &Keys<'_>) -> Result<()> {
         let may_be_negative = !NOT_NEGATIVE.iter().any(|end| key.ends_with(end));
         let expected = if may_be_negative { "a finite number" } else { "a finite number of at least 0" };
         // Files write an infinite bound for none.
-        let may_be_infinite = key.ends_with("bound") && may_be_negative;
+        let may_be_infinite = key.ends_with("bound");
         let is_wrong =
             |x: f64| x.is_nan() || x.is_infinite() && !may_be_infinite || x < 0.0 && !may_be_negative;
         let found = match value {

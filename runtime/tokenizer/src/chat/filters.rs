@@ -1,12 +1,12 @@
 //! The filters, methods and functions of chat templates: the engine's, each charged for what it makes.
 
 use minijinja::value::{Rest, ValueKind, ValueOrKwargs};
-use minijinja::{Environment, Error, ErrorKind, State, Value, filters};
+use minijinja::{Environment, Error, State, Value, filters};
 use minijinja_contrib::pycompat;
 
 use super::limits::{JOINED, REPEATED, SLICED, STORED, STORED_INSIDE};
 use super::lists;
-use super::work::{ITEM, charge, charge_all, charge_shallow, holds, is_namespace, shallow, weigh};
+use super::work::{ITEM, charge, charge_all, charge_shallow, holds, invalid, is_namespace, shallow, weigh};
 use crate::json::tojson;
 
 /// The longest text and list that `*` repeats.
@@ -249,8 +249,4 @@ fn largest(args: &[Value]) -> usize {
     };
     let of = |value: &Value| if value.kind() == ValueKind::Map { named(value) } else { number(value) };
     args.iter().map(of).max().unwrap_or(0)
-}
-
-fn invalid(why: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, why)
 }

@@ -8,7 +8,7 @@ use std::sync::{Arc, Mutex};
 use minijinja::value::{Enumerator, Object, ObjectRepr, ValueKind, ValueOrKwargs};
 use minijinja::{Error, ErrorKind, State, Value, functions};
 
-use super::work::{ITEM, charge, charge_all, holds, is_namespace};
+use super::work::{ITEM, charge, charge_all, holds, invalid, is_namespace};
 
 /// The methods that change a list.
 pub(super) const METHODS: [&str; 4] = ["append", "extend", "insert", "pop"];
@@ -110,8 +110,4 @@ fn kept(state: &mut State, item: &Value) -> Result<Value, Error> {
         true => Err(invalid("a list cannot take what holds a namespace or a list that can change".into())),
         false => Ok(item),
     }
-}
-
-fn invalid(why: String) -> Error {
-    Error::new(ErrorKind::InvalidOperation, why)
 }

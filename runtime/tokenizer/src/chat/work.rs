@@ -77,7 +77,7 @@ fn add(value: &Value, depth: usize, weight: &mut Weight) -> Result<(), Error> {
     weight.bytes = weight.bytes.saturating_add(ITEM + n_bytes(value));
     if depth > DEEPEST {
         let why = format!("values are more than {DEEPEST} deep inside each other");
-        return Err(Error::new(ErrorKind::InvalidOperation, why));
+        return Err(invalid(why));
     }
     if weight.bytes > MAX_BYTES {
         return Err(too_much());
@@ -114,6 +114,10 @@ pub(super) fn is_namespace(object: &DynObject) -> bool {
 }
 
 pub(super) fn too_much() -> Error {
-    let why = format!("makes more than {MAX_BYTES} bytes of text and lists");
+    invalid(format!("makes more than {MAX_BYTES} bytes of text and lists"))
+}
+
+/// What a template cannot do.
+pub(super) fn invalid(why: String) -> Error {
     Error::new(ErrorKind::InvalidOperation, why)
 }

@@ -5,7 +5,7 @@ use super::*;
 use crate::args::Args;
 use crate::fault::Answer;
 use crate::plan::Kernel;
-use crate::tensor::{Tensor, bits};
+use crate::tensor::{Tensor, element_bytes};
 use crate::view::Run;
 
 ops! { cann_nn;
@@ -55,7 +55,7 @@ fn gather(a: &Args) -> Answer<Kernel> {
     dims.extend(&x.dims[dim + 1..]);
     valid(a.shaped("out", ALL, &dims)?.dtype == x.dtype, || "another dtype".into())?;
     let (outer, inner) = (count(&x.dims[..dim]), count(&x.dims[dim + 1..]));
-    let (n_rows, size) = (x.dims[dim], bits(x.dtype).unwrap_or(8) / 8);
+    let (n_rows, size) = (x.dims[dim], element_bytes(x.dtype));
     Ok(kernel(move |r| {
         let ids = r.read("index")?;
         if let Some(id) = ids.iter().find(|id| **id < 0.0 || **id >= n_rows as f64) {
@@ -101,5 +101,5 @@ fn row(t: &Tensor, dim: usize, i: i64) -> Tensor {
 }
 
 fn copy(r: &Run<'_>, from: &Tensor, to: &Tensor) -> Answer {
-    r.write_elements(to, bits(to.dtype).unwrap_or(8) / 8, &r.elements(from)?)
+    r.write_elements(to, element_bytes(to.dtype), &r.elements(from)?)
 }

@@ -3,7 +3,7 @@
 use super::check::*;
 use super::*;
 use crate::fault::Answer;
-use crate::tensor::{Tensor, bits};
+use crate::tensor::{Tensor, bits, element_bytes};
 
 /// Elements of 32 bytes.
 fn c0(dtype: aclDataType) -> i64 {
@@ -66,7 +66,7 @@ mod trans {
             a.of("weight", &[ACL_FLOAT16, ACL_BF16, ACL_INT8])?;
             let room = elements(&t.dims, t.dtype);
             valid(room.is_some(), || "less than 2 dims".into())?;
-            let size = bits(t.dtype).unwrap_or(8) / 8;
+            let size = element_bytes(t.dtype);
             Ok(kernel(move |r| {
                 let t = r.args.tensor("weight")?;
                 let n = room.unwrap_or(0) as i64;

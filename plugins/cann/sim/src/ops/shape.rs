@@ -5,7 +5,7 @@ use super::*;
 use crate::args::Args;
 use crate::fault::Answer;
 use crate::plan::Kernel;
-use crate::tensor::{Tensor, bits};
+use crate::tensor::{Tensor, element_bytes};
 use crate::view::broadcast;
 
 ops! { cann_math;
@@ -65,7 +65,7 @@ ops! { cann_math;
         valid(at == out.dims[dim], || format!("{at} in all, `out` has {}", out.dims[dim]))?;
         Ok(kernel(move |r| {
             let (all, out) = (r.args.list("tensors")?, r.args.tensor("out")?);
-            let size = bits(out.dtype).unwrap_or(8) / 8;
+            let size = element_bytes(out.dtype);
             all.iter().zip(&targets).try_for_each(|(t, (start, n))| {
                 let mut part = out.clone();
                 part.offset += start * part.strides[dim];
@@ -127,7 +127,7 @@ fn moved(name: &'static str, out: &'static str, source: Tensor) -> Answer<Kernel
         let source = Tensor { base: r.args.tensor(name)?.base, ..source.clone() };
         let out = r.args.tensor(out)?;
         if source.dtype == out.dtype {
-            return r.write_elements(out, bits(out.dtype).unwrap_or(8) / 8, &r.elements(&source)?);
+            return r.write_elements(out, element_bytes(out.dtype), &r.elements(&source)?);
         }
         r.write_numbers(out, &r.numbers(&source)?)
     }))
@@ -141,7 +141,7 @@ fn gather(
     whole: Vec<i64>,
     from: impl Fn(&[i64]) -> Vec<i64> + Send + Sync + 'static,
 ) -> Answer<Kernel> {
-    let size = bits(a.tensor(x)?.dtype).unwrap_or(8) / 8;
+    let size = element_bytes(a.tensor(x)?.dtype);
     valid(a.tensor(x)?.dtype == a.tensor("out")?.dtype, || "another dtype".into())?;
     Ok(kernel(move |r| {
         let x = r.elements(r.args.tensor(x)?)?;
