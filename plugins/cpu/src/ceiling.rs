@@ -131,7 +131,7 @@ dispatch! {
 
 dispatch_also! {
     AvxVnni "avxvnni,avx2,fma,f16c",
-    Avx512Vnni | Avx512Bf16 | Avx512Amx "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
+    Avx512Vnni | Avx512Bf16 "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
     /// Dot products of bytes in the L1 cache; how many operations that were.
     pub fn dot(turns: usize) -> f64 = dot_impl;
 }

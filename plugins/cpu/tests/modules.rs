@@ -8,12 +8,10 @@ mod barrier;
 mod buffer;
 #[path = "../src/cancel.rs"]
 mod cancel;
+#[path = "../src/ops/product_quantised/columns.rs"]
+mod columns;
 #[path = "../src/ops/output/mod.rs"]
 mod output;
-#[path = "../src/ops/product/mod.rs"]
-mod product;
-#[path = "../src/ops/product_quantised/mod.rs"]
-mod product_quantised;
 #[path = "../src/quant/mod.rs"]
 mod quant;
 #[path = "../src/ops/rows.rs"]
@@ -31,24 +29,11 @@ mod window;
 #[path = "../src/ops/worker.rs"]
 mod worker;
 
-use output::Output;
-
 /// What these modules use of the ops.
 mod ops {
-    pub(crate) use crate::product::{self, Column};
-    pub(crate) use crate::{output, rows, worker};
-}
+    pub(crate) use crate::rows;
 
-/// No product of these tests is one of floats.
-mod product_floats {
-    pub fn floats(
-        _isa: crate::simd::Isa,
-        _p: &crate::product::Product<'_>,
-        _y: &mut crate::output::Tile<'_>,
-        _scratch: &mut crate::scratch::Scratch,
-    ) {
-        unreachable!("weights of these tests are quantised")
-    }
+    pub struct Column;
 }
 
 mod ceiling {

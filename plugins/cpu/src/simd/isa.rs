@@ -24,9 +24,6 @@ pub(crate) enum Set {
     /// The same with AVX-512 BF16, which products of bfloat16 numbers make use of.
     #[cfg(target_arch = "x86_64")]
     Avx512Bf16,
-    /// AVX-512 VNNI with AMX for 8-bit integers, which products of quantised weights with many columns make use of.
-    #[cfg(target_arch = "x86_64")]
-    Avx512Amx,
     /// Advanced SIMD of 64-bit ARM.
     #[cfg(target_arch = "aarch64")]
     Neon,
@@ -84,7 +81,6 @@ impl Isa {
             // Where Intel has the instruction it takes longer than the multiplications that it stands for.
             let in_order = if is_intel() { [with_bf16, plain] } else { [plain, with_bf16] };
             all.extend(in_order.into_iter().flatten());
-            all.extend((vnni && super::Amx::is_usable()).then_some(Isa(Set::Avx512Amx)));
         }
         #[cfg(target_arch = "aarch64")]
         {
@@ -102,7 +98,7 @@ impl Isa {
     }
 
     /// The fastest one of this machine by `speed`. That is the best one but where the one before it may be faster: before
-    /// AVX-512 without VNNI, as processors may have one unit for 512 bits, or lower their clock for them, and before AMX.
+    /// AVX-512 without VNNI, as processors may have one unit for 512 bits, or lower their clock for them.
     pub fn fastest(speed: impl Fn(Isa) -> f64) -> Isa {
         fastest_of(&Isa::available(), speed)
     }
@@ -127,8 +123,6 @@ impl Isa {
             Set::Avx512Vnni => "avx512vnni",
             #[cfg(target_arch = "x86_64")]
             Set::Avx512Bf16 => "avx512bf16",
-            #[cfg(target_arch = "x86_64")]
-            Set::Avx512Amx => "avx512amx",
             #[cfg(target_arch = "aarch64")]
             Set::Neon => "neon",
             #[cfg(target_arch = "aarch64")]
@@ -141,7 +135,7 @@ impl Isa {
     /// Whether it is another one but for some products.
     pub fn is_for_products(self) -> bool {
         #[cfg(target_arch = "x86_64")]
-        return matches!(self.0, Set::AvxVnni | Set::Avx512Vnni | Set::Avx512Bf16 | Set::Avx512Amx);
+        return matches!(self.0, Set::AvxVnni | Set::Avx512Vnni | Set::Avx512Bf16);
         #[cfg(not(target_arch = "x86_64"))]
         false
     }
@@ -156,7 +150,7 @@ impl Isa {
 fn fastest_of(available: &[Isa], speed: impl Fn(Isa) -> f64) -> Isa {
     let best = available.last().copied().unwrap_or(Isa::SCALAR);
     #[cfg(target_arch = "x86_64")]
-    if matches!(best.0, Set::Avx512 | Set::Avx512Amx) {
+    if best.0 == Set::Avx512 {
         let before = available[..available.len() - 1].last().copied().unwrap_or(best);
         return if speed(before) > speed(best) { before } else { best };
     }
@@ -215,10 +209,7 @@ macro_rules! dispatch {
                     avx2 $(::<$g>)? ($($arg),*)
                 },
                 #[cfg(target_arch = "x86_64")]
-                $crate::simd::Set::Avx512
-                | $crate::simd::Set::Avx512Vnni
-                | $crate::simd::Set::Avx512Bf16
-                | $crate::simd::Set::Avx512Amx => {
+                $crate::simd::Set::Avx512 | $crate::simd::Set::Avx512Vnni | $crate::simd::Set::Avx512Bf16 => {
                     // SAFETY: every `Isa` comes from `Isa::available`, which found these features.
                     unsafe { avx512 $(::<$g>)? ($($arg),*) }
                 }
@@ -276,20 +267,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn avx512_without_vnni_and_amx_are_taken_where_they_are_not_slower_than_what_comes_before() {
-        let sets = [Set::Scalar, Set::Avx2, Set::Avx512, Set::Avx512Vnni, Set::Avx512Amx].map(Isa);
-        let [_, avx2, avx512, vnni, amx] = sets;
-        for (n, before, best) in [(3, avx2, avx512), (5, vnni, amx)] {
-            let of = |speeds: [f64; 2]| {
-                fastest_of(&sets[..n], |isa| {
-                    assert!(isa == before || isa == best, "{isa:?} is measured");
-                    speeds[(isa == best) as usize]
-                })
-            };
-            assert_eq!(of([1.0, 1.5]), best);
-            assert_eq!(of([1.0, 1.0]), best);
-            assert_eq!(of([1.0, 0.9]), before);
-        }
+    fn avx512_without_vnni_is_taken_where_it_is_not_slower_than_avx2() {
+        let sets = [Set::Scalar, Set::Avx2, Set::Avx512, Set::Avx512Vnni].map(Isa);
+        let [_, avx2, avx512, vnni] = sets;
+        let of = |speeds: [f64; 2]| {
+            fastest_of(&sets[..3], |isa| {
+                assert!(isa == avx2 || isa == avx512, "{isa:?} is measured");
+                speeds[(isa == avx512) as usize]
+            })
+        };
+        assert_eq!(of([1.0, 1.5]), avx512);
+        assert_eq!(of([1.0, 1.0]), avx512);
+        assert_eq!(of([1.0, 0.9]), avx2);
         // Nothing else is measured.
         let measured = |_| panic!("a measurement");
         assert_eq!((fastest_of(&sets[..2], measured), fastest_of(&sets[..4], measured)), (avx2, vnni));

@@ -9,13 +9,7 @@ pub mod math;
 mod scalar;
 #[cfg(test)]
 mod tests;
-#[cfg(any(test, target_arch = "x86_64"))]
-pub mod tiles;
-#[cfg(test)]
-pub mod tiles_twin;
 
-#[cfg(target_arch = "x86_64")]
-mod amx;
 #[cfg(target_arch = "x86_64")]
 mod avx2;
 #[cfg(target_arch = "x86_64")]
@@ -26,8 +20,6 @@ mod neon;
 mod neon_dot;
 
 pub use ahead::{Prefetcher, Stream, prefetch, prefetch_all};
-#[cfg(target_arch = "x86_64")]
-pub use amx::{Amx, AmxTiles};
 #[cfg(target_arch = "x86_64")]
 pub use avx2::{Avx2, AvxVnni};
 #[cfg(target_arch = "x86_64")]

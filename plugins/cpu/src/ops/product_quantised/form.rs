@@ -1,10 +1,10 @@
 //! What weights and columns are multiplied as: bytes, or words of 16 bits.
 
 use crate::ops::Column;
-use crate::ops::product::{NextPanels, Product};
+use crate::ops::product::Product;
 use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Rows, WordGroup, XGroup, XWords};
 use crate::scratch::Arena;
-use crate::simd::{LANES, Simd};
+use crate::simd::Simd;
 use std::marker::PhantomData;
 use std::ops::Range;
 
@@ -23,25 +23,11 @@ pub trait Form {
     fn unpack<S: Simd>(s: S, rows: impl Rows, out: &mut [Self::Group]);
     /// Groups of a product's columns, in `room` if they are converted.
     fn columns<'a, S: Simd>(
-        &mut self,
         s: S,
         p: &Product<'a>,
         groups: &Range<usize>,
         room: &'a mut Arena,
     ) -> Columns<'a, Self::X>;
-    /// Adds the products of panels with the first columns, as far as there is a way for them that vectors lack, to their sums; the
-    /// first column that is left.
-    #[inline(always)]
-    fn multiply<S: Simd, const P: usize>(
-        &mut self,
-        _s: S,
-        _x: &Columns<'_, Self::X>,
-        _panels: [&[Self::Group]; P],
-        _next: NextPanels<P>,
-        _sums: &mut [[f32; LANES]],
-    ) -> usize {
-        0
-    }
 }
 
 /// Groups of columns.
@@ -65,21 +51,8 @@ impl<'a, X> Columns<'a, X> {
     /// One of them.
     #[inline(always)]
     pub fn column(&self, c: usize) -> &'a [X] {
-        &self.all[self.start(c)..][..self.groups.len()]
-    }
-
-    /// What follows the beginning of one of them.
-    #[cfg(any(test, target_arch = "x86_64"))]
-    #[inline(always)]
-    pub fn tail(&self, c: usize) -> &'a [X] {
-        &self.all[self.start(c)..]
-    }
-
-    /// Where one of them begins.
-    #[inline(always)]
-    fn start(&self, c: usize) -> usize {
         let row = if self.is_in_order { c } else { self.rows[c].x };
-        row * self.n_groups + self.groups.start
+        &self.all[row * self.n_groups + self.groups.start..][..self.groups.len()]
     }
 
     /// Bytes from a column to the one `n` after it, where they follow each other.
@@ -89,26 +62,11 @@ impl<'a, X> Columns<'a, X> {
     }
 }
 
-impl<'a, X: bytemuck::Pod> Columns<'a, X> {
+impl<'a, X> Columns<'a, X> {
     /// Of groups that were made for this product alone, column by column.
     #[inline(always)]
     fn made(all: &'a [X], rows: &'a [Column], n_groups: usize) -> Columns<'a, X> {
         Columns { all, rows, is_in_order: true, n_groups, groups: 0..n_groups }
-    }
-
-    /// Columns that follow each other: these, or copies of them in `room`.
-    #[cfg(any(test, target_arch = "x86_64"))]
-    #[inline(always)]
-    pub fn in_order(self, room: &'a mut Arena) -> Columns<'a, X> {
-        let (first, n_groups) = (self.rows.first().map_or(0, |column| column.x), self.groups.len());
-        if self.rows.iter().zip(first..).all(|(column, x)| column.x == x) {
-            return self;
-        }
-        let all = room.take::<X>(self.len() * n_groups);
-        for (c, out) in all.chunks_exact_mut(n_groups).enumerate() {
-            out.copy_from_slice(self.column(c));
-        }
-        Columns::made(all, self.rows, n_groups)
     }
 }
 
@@ -120,7 +78,7 @@ pub fn quantised<'a>(p: &Product<'a>, groups: &Range<usize>) -> Columns<'a, XGro
 }
 
 /// Bytes, as they are unpacked and quantised.
-pub struct Bytes<F>(pub PhantomData<F>);
+pub struct Bytes<F>(PhantomData<F>);
 
 impl<F: Format> Form for Bytes<F> {
     type Format = F;
@@ -135,7 +93,6 @@ impl<F: Format> Form for Bytes<F> {
 
     #[inline(always)]
     fn columns<'a, S: Simd>(
-        &mut self,
         _: S,
         p: &Product<'a>,
         groups: &Range<usize>,
@@ -146,7 +103,7 @@ impl<F: Format> Form for Bytes<F> {
 }
 
 /// Words of 16 bits, for bytes that have no instruction of their own.
-pub struct Words<F>(pub PhantomData<F>);
+pub struct Words<F>(PhantomData<F>);
 
 impl<F: Format> Form for Words<F> {
     type Format = F;
@@ -166,7 +123,6 @@ impl<F: Format> Form for Words<F> {
 
     #[inline(always)]
     fn columns<'a, S: Simd>(
-        &mut self,
         s: S,
         p: &Product<'a>,
         groups: &Range<usize>,

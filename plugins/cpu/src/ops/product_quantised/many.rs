@@ -14,7 +14,6 @@ use std::ops::Range;
 #[inline(always)]
 pub fn many_columns<S: Simd, M: Form, const P: usize>(
     s: S,
-    form: &mut M,
     p: &Product<'_>,
     y: &mut Tile<'_>,
     rows: &Range<usize>,
@@ -27,7 +26,7 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
     sums.fill([0.0; LANES]);
     for start in (0..n_groups).step_by(chunk) {
         let groups = start..(start + chunk).min(n_groups);
-        let x = form.columns(s, p, &groups, &mut scratch.activations);
+        let x = M::columns(s, p, &groups, &mut scratch.activations);
         for (first, sums) in rows.clone().step_by(P * ROWS).zip(sums.chunks_exact_mut(P * n_columns)) {
             // Panels past the last row keep their contents; their sums are not read.
             for (first, panel) in (first..rows.end).step_by(ROWS).zip(panels.chunks_exact_mut(chunk)) {
@@ -46,7 +45,7 @@ pub fn many_columns<S: Simd, M: Form, const P: usize>(
             let panels = array(|i| &panels[i * chunk..][..groups.len()]);
             let bytes = |groups: usize| groups / M::Format::GROUPS * ROWS * M::Format::BLOCK_BYTES;
             let next = NextPanels::of(p, rows, first, &(bytes(groups.start)..bytes(groups.end)));
-            multiply::<S, M, P>(s, form, &x, panels, next, sums);
+            multiply::<S, M, P>(s, &x, panels, next, sums);
         }
     }
     write_out(s, y, p.columns, rows, sums, n_columns);
@@ -101,16 +100,15 @@ fn unpack<S: Simd, M: Form>(
 #[inline(always)]
 fn multiply<S: Simd, M: Form, const P: usize>(
     s: S,
-    form: &mut M,
     x: &Columns<'_, M::X>,
     panels: [&[M::Group]; P],
     next: NextPanels<P>,
     sums: &mut [[f32; LANES]],
 ) {
     let n = x.len();
-    let mut done = form.multiply::<S, P>(s, x, panels, next, sums);
+    let mut done = 0;
     if S::WIDE {
-        done = tiles::<S, M, P, 6>(s, x, panels, next, sums, done..done + in_sixes(n - done));
+        done = tiles::<S, M, P, 6>(s, x, panels, next, sums, 0..in_sixes(n));
     }
     if S::TILED {
         done = tiles::<S, M, P, 4>(s, x, panels, next, sums, done..n);

@@ -2,59 +2,27 @@
 
 mod ahead;
 mod by_elements;
-#[cfg(any(test, target_arch = "x86_64"))]
-mod by_tiles;
 mod columns;
 mod form;
 mod many;
-#[cfg(test)]
-mod tests;
 
 use super::output::Tile;
 use super::product::{AHEAD, MAX_FEW_COLUMNS, Product};
 use crate::quant::{Format, MAX_GROUPS, Multiply, Panel, Places, ROWS, RowByRow, SideBySide, XGroup};
 use crate::scratch::Scratch;
-#[cfg(any(test, target_arch = "x86_64"))]
-use crate::simd::tiles::Tiles;
-use crate::simd::{Isa, Simd, Stream, array, dispatch_also};
+use crate::simd::{Simd, Stream, array, dispatch_also};
 use ahead::NextRows;
-#[cfg(any(test, target_arch = "x86_64"))]
-use by_tiles::ByTiles;
 use form::{Bytes, Words};
 use many::many_columns;
-use std::marker::PhantomData;
 use std::ops::Range;
-
-/// Makes the elements of all columns that are in `y`.
-pub fn quantised<F: Format>(isa: Isa, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
-    #[cfg(target_arch = "x86_64")]
-    if let Some(amx) = crate::simd::Amx::of(isa)
-        && p.columns.len() >= TILED
-    {
-        // SAFETY: the instruction set comes from `Isa::available`, which found these features.
-        return unsafe { with_amx::<F>(amx, p, y, scratch) };
-    }
-    with_vectors::<F>(isa, p, y, scratch);
-}
 
 dispatch_also! {
     AvxVnni "avxvnni,avx2,fma,f16c",
-    Avx512Vnni | Avx512Bf16 | Avx512Amx "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
-    fn with_vectors<F: Format>(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = quantised_with;
+    Avx512Vnni | Avx512Bf16 "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c";
+    /// Makes the elements of all columns that are in `y`.
+    pub fn quantised<F: Format>(p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) = quantised_with;
 }
 
-/// As [`quantised_with`] of AVX-512 VNNI, but for products of bytes.
-#[cfg(target_arch = "x86_64")]
-#[target_feature(enable = "avx512f,avx512bw,avx512dq,avx512vl,avx512vnni,avx2,fma,f16c")]
-fn with_amx<F: Format>(amx: crate::simd::Amx, p: &Product<'_>, y: &mut Tile<'_>, scratch: &mut Scratch) {
-    // SAFETY: the features are those of this function, so the machine has them.
-    let s = unsafe { crate::simd::Avx512Vnni::new() };
-    with_tiles::<_, F, crate::simd::AmxTiles>(s, amx, p, y, scratch);
-}
-
-/// Columns from which on tiles multiply them.
-#[cfg(target_arch = "x86_64")]
-const TILED: usize = 16;
 /// Columns at a time: so many groups of them stay in the second cache.
 const COLUMNS: usize = 256;
 /// Columns from which on words pay for their conversion.
@@ -76,34 +44,16 @@ fn quantised_with<S: Simd, F: Format>(s: S, p: &Product<'_>, y: &mut Tile<'_>, s
         _ => rows.start,
     };
     if !rows.is_empty() {
-        let (mut bytes, mut words) = (Bytes::<F>(PhantomData), Words::<F>(PhantomData));
         for columns in p.columns.chunks(COLUMNS) {
             let p = &Product { columns, ..*p };
             let by_words = S::BY_WORDS && F::Group::IS_BYTES && columns.len() >= BY_WORDS;
             match (S::WIDE, by_words) {
-                (true, false) => many_columns::<S, _, 2>(s, &mut bytes, p, y, &rows, scratch),
-                (true, true) => many_columns::<S, _, 2>(s, &mut words, p, y, &rows, scratch),
-                (false, false) => many_columns::<S, _, 1>(s, &mut bytes, p, y, &rows, scratch),
-                (false, true) => many_columns::<S, _, 1>(s, &mut words, p, y, &rows, scratch),
+                (true, false) => many_columns::<S, Bytes<F>, 2>(s, p, y, &rows, scratch),
+                (true, true) => many_columns::<S, Words<F>, 2>(s, p, y, &rows, scratch),
+                (false, false) => many_columns::<S, Bytes<F>, 1>(s, p, y, &rows, scratch),
+                (false, true) => many_columns::<S, Words<F>, 1>(s, p, y, &rows, scratch),
             }
         }
-    }
-}
-
-/// As [`quantised_with`] of many columns, eight of them at a time by tiles.
-#[cfg(any(test, target_arch = "x86_64"))]
-#[inline(always)]
-fn with_tiles<S: Simd, F: Format, T: Tiles>(
-    s: S,
-    machine: T::Machine,
-    p: &Product<'_>,
-    y: &mut Tile<'_>,
-    scratch: &mut Scratch,
-) {
-    let [rows, ..] = y.dims();
-    let mut tiles = ByTiles::<F, T>::new(machine);
-    for columns in p.columns.chunks(COLUMNS) {
-        many_columns::<S, _, 2>(s, &mut tiles, &Product { columns, ..*p }, y, &rows, scratch);
     }
 }
 
