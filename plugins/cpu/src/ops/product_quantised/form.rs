@@ -33,7 +33,7 @@ pub trait Form {
 /// Groups of columns.
 pub struct Columns<'a, X> {
     all: &'a [X],
-    /// Rows of `all` that are columns; without, all in order.
+    /// The product's columns, and whether `all` has theirs one after the other rather than by [`Column::x`].
     rows: &'a [Column],
     is_in_order: bool,
     /// Groups of a row of `all`, and those that are used.
@@ -42,6 +42,12 @@ pub struct Columns<'a, X> {
 }
 
 impl<'a, X> Columns<'a, X> {
+    /// Of groups that were made for this product alone, column by column.
+    #[inline(always)]
+    fn made(all: &'a [X], rows: &'a [Column], n_groups: usize) -> Columns<'a, X> {
+        Columns { all, rows, is_in_order: true, n_groups, groups: 0..n_groups }
+    }
+
     /// How many there are.
     #[inline(always)]
     pub fn len(&self) -> usize {
@@ -62,17 +68,9 @@ impl<'a, X> Columns<'a, X> {
     }
 }
 
-impl<'a, X> Columns<'a, X> {
-    /// Of groups that were made for this product alone, column by column.
-    #[inline(always)]
-    fn made(all: &'a [X], rows: &'a [Column], n_groups: usize) -> Columns<'a, X> {
-        Columns { all, rows, is_in_order: true, n_groups, groups: 0..n_groups }
-    }
-}
-
 /// Groups of a product's columns as they were quantised.
 #[inline(always)]
-pub fn quantised<'a>(p: &Product<'a>, groups: &Range<usize>) -> Columns<'a, XGroup> {
+fn quantised<'a>(p: &Product<'a>, groups: &Range<usize>) -> Columns<'a, XGroup> {
     let n_groups = p.w.ne[0] / crate::quant::GROUP;
     Columns { all: p.quantised, rows: p.columns, is_in_order: false, n_groups, groups: groups.clone() }
 }
