@@ -4,6 +4,7 @@
 use llmrt_abi::DType;
 use llmrt_engine::core::CoreOptions;
 use llmrt_engine::options::BLOCK_SIZE;
+use llmrt_engine::output::SampledToken;
 use llmrt_engine::scheduler::{Preemption, SchedulerConfig};
 use llmrt_engine::{Decoding, DeviceRunner, EngineCore, EngineEvent, EngineOptions, Request, SamplingParams};
 use llmrt_host::load::{LoadOptions, ModelFiles, OpenOptions};
@@ -106,27 +107,29 @@ fn texts_fork_and_move_to_host_memory_and_back() {
     check_all(writes, check_forks);
 }
 
-/// Texts that fork read one cache and go on apart; a text that is swapped out goes on as if nothing had been.
+/// Texts that fork read one cache and go on apart; a text that is swapped out goes on as if nothing had been. What is compared
+/// are tokens with their log-probabilities, which are of all logits.
 fn check_forks(model: &Path) {
-    let request = |seed, n| {
+    let request = |seed: usize, n| {
         let params = SamplingParams { temperature: 2.0, top_k: 0, ..SamplingParams::default() };
-        let decoding = Decoding::Sample { params, seed };
+        let decoding = Decoding::Sample { params, seed: seed as u64 };
         Request {
             decoding,
             n,
             max_tokens: Some(12),
-            ..Request::greedy(tokens()[..20 + seed as usize].to_vec())
+            logprobs: Some(5),
+            ..Request::greedy(tokens()[..20 + seed].to_vec())
         }
     };
     let run = |core: &mut Core, requests: &[Request]| {
         let ids: Vec<_> = requests.iter().map(|request| core.add(request.clone()).unwrap()).collect();
-        let mut texts = BTreeMap::new();
+        let mut texts = BTreeMap::<_, Vec<SampledToken>>::new();
         let mut n_swapped = 0;
         while !core.is_idle() {
             for event in core.step().unwrap() {
-                if let EngineEvent::Finished(output) = event {
-                    let of = output.outputs.into_iter().map(|output| output.tokens);
-                    texts.insert(ids.iter().position(|id| *id == output.request), of.collect::<Vec<_>>());
+                if let EngineEvent::Token { request, index, token } = event {
+                    let request = ids.iter().position(|id| *id == request).unwrap();
+                    texts.entry((request, index)).or_default().push(token);
                 }
             }
             n_swapped += core.scheduler().counts()[2];
@@ -134,13 +137,12 @@ fn check_forks(model: &Path) {
         (texts, n_swapped)
     };
     // Text i of a request has its seed and i.
-    let alone = |seed: u64, i| {
+    let alone = |seed: usize, i: usize| {
         let one = Request { prompt: request(seed, 1).prompt, ..request(seed + i, 1) };
-        run(&mut core(model, 1), &[one]).0[&Some(0)][0].clone()
+        run(&mut core(model, 1), &[one]).0.remove(&(0, 0)).unwrap()
     };
-    let expected: BTreeMap<_, _> = (0..3)
-        .map(|seed| (Some(seed as usize), (0..3).map(|i| alone(seed, i)).collect::<Vec<_>>()))
-        .collect();
+    let expected: BTreeMap<_, _> =
+        (0..9).map(|at| (at / 3, at % 3)).map(|(seed, i)| ((seed, i), alone(seed, i))).collect();
     let requests: Vec<_> = (0..3).map(|seed| request(seed, 3)).collect();
     assert_eq!(run(&mut core(model, 9), &requests).0, expected, "{}", model.display());
 

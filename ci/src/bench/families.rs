@@ -21,7 +21,7 @@ pub struct Family {
 }
 
 /// THE table.
-pub const FAMILIES: &[Family] = &[
+const FAMILIES: &[Family] = &[
     Family { like: "qwen3-30b-a3b", mix: "q4_0", layers: Some(6) },
     Family { like: "gemma-3-4b", mix: "q4_0", layers: None },
     Family { like: "gpt-oss-20b", mix: "mxfp4", layers: Some(4) },
@@ -30,6 +30,16 @@ pub const FAMILIES: &[Family] = &[
     Family { like: "deepseek-v2-lite", mix: "q4_0", layers: None },
     Family { like: "lfm2-1.2b", mix: "q4_0", layers: None },
 ];
+
+/// All of them, or the one that is named as `llmrt synth --like` names it.
+pub fn like(name: Option<&str>) -> Result<impl Iterator<Item = &'static Family>, String> {
+    let is_meant = move |family: &&Family| name.is_none_or(|name| family.like == name);
+    if FAMILIES.iter().any(|family| is_meant(&family)) {
+        return Ok(FAMILIES.iter().filter(is_meant));
+    }
+    let names: Vec<_> = FAMILIES.iter().map(|family| family.like).collect();
+    Err(format!("--like {}: expected one of {}", name.unwrap_or_default(), names.join(", ")))
+}
 
 /// What is measured of each.
 pub fn cases() -> Vec<Case> {
@@ -59,6 +69,15 @@ pub fn summary(rows: &[Row]) -> String {
 mod tests {
     use super::*;
     use crate::bench::cases::{Measure, Work};
+
+    #[test]
+    fn one_family_is_chosen_by_its_shape() {
+        let names = |like| super::like(like).map(|found| found.map(|family| family.like).collect::<Vec<_>>());
+        assert_eq!(names(None).unwrap().len(), FAMILIES.len());
+        assert_eq!(names(Some("lfm2-1.2b")).unwrap(), ["lfm2-1.2b"]);
+        let problem = names(Some("lfm2")).unwrap_err();
+        assert!(problem.starts_with("--like lfm2: expected one of qwen3-30b-a3b, "), "{problem}");
+    }
 
     #[test]
     fn each_ratio_is_compared_with_its_aim_and_decodes_show_what_they_read() {

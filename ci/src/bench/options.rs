@@ -5,7 +5,7 @@ mod tests;
 
 use super::cases::Case;
 use super::engine;
-use super::families::{self, FAMILIES, Family};
+use super::families::{self, Family};
 use super::program::Llmrt;
 use std::path::{Path, PathBuf};
 
@@ -140,7 +140,8 @@ impl Options {
         let dir = crate::root().join("target/bench");
         std::fs::create_dir_all(&dir).map_err(|e| format!("{}: {e}", dir.display()))?;
         if self.has_families {
-            return FAMILIES.iter().map(|family| self.family(llmrt, &dir, family)).collect();
+            let families = families::like(self.like.as_deref())?;
+            return families.map(|family| self.family(llmrt, &dir, family)).collect();
         }
         self.types.iter().map(|name| self.model(llmrt, &dir, name)).collect()
     }
