@@ -17,6 +17,7 @@ mod reference;
 mod roofline;
 mod templates;
 mod tidy;
+mod tokens;
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -72,6 +73,9 @@ const USAGE: &str = "usage: cargo ci COMMAND
   templates LLAMA_SERVER TREE
                      conversations in the words of the chat templates in TREE/models/templates, rendered by llmrt and by
                      llama.cpp's server; what differs goes to target/templates
+  tokens --peer LLAMA_SERVER [--seed N] [--texts N] [--pre NAME,…] [FILE|DIR…]
+                     ids of random Unicode texts by the vocabularies of the fixtures, or of these GGUF files, beside those
+                     of llama.cpp's server; --pre: with these pre-tokenizers in place of the files' own
   roofline [--cpu NAME] [--only TEXT] [--show]
                      what ports allow the innermost x86 loops of the cpu plugin, by llvm-mca (docs/perf/roofline.md);
                      --cpu: another model of llvm-mca; --show: with the loops
@@ -122,6 +126,7 @@ fn main() -> ExitCode {
         ["peer", dir, "--isa", isa, "--source", tree] => peer::build(dir, isa, Some(tree)),
         ["reference", dir, ref names @ ..] => reference::reference(dir, names),
         ["templates", peer, tree] => templates::templates(peer, tree),
+        ["tokens", ref words @ ..] => tokens::tokens(words),
         ["roofline", ref words @ ..] => roofline::roofline(words),
         ["matrix"] => matrix::list(false),
         ["matrix", "--json"] => matrix::list(true),

@@ -2,7 +2,7 @@
 //! and by llama.cpp's server (`POST /apply-template` of both).
 
 mod conversations;
-mod model;
+pub mod model;
 
 use crate::bench::client::post;
 use crate::bench::server::{Server, free_port};
@@ -35,7 +35,7 @@ pub fn templates(peer: &str, tree: &str) -> Result<(), String> {
     run(cargo().args(["programs", "--quiet"]))?;
     let out = target().join("templates");
     std::fs::create_dir_all(&out).map_err(|e| format!("{}: {e}", out.display()))?;
-    let model = model::write(&out)?;
+    let model = model::write(&out.join("model.gguf"), model::vocabulary())?;
     let folder = Path::new(tree).join("models/templates");
     let conversations = conversations();
     let names: Vec<&str> = OUTCOMES.iter().map(|(_, name)| *name).collect();

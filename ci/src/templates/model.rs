@@ -1,4 +1,4 @@
-//! The smallest model that both servers load: its vocabulary has what templates need, its answers are of no use.
+//! The smallest models that llama.cpp's server and llmrt's load; their answers are of no use.
 
 use llmrt_abi::DType;
 use llmrt_gguf::{Array, Metadata, TensorShape, Value, writer};
@@ -6,10 +6,9 @@ use std::path::{Path, PathBuf};
 
 const N_EMBD: u64 = 32;
 
-/// Writes the model into `dir`.
-pub fn write(dir: &Path) -> Result<PathBuf, String> {
-    let file = dir.join("model.gguf");
-    let metadata = metadata();
+/// Writes a llama of one layer with this vocabulary, whose weights are zeros.
+pub fn write(file: &Path, vocabulary: Metadata) -> Result<PathBuf, String> {
+    let metadata = with_sizes(vocabulary);
     let n_vocab = metadata.strings("tokenizer.ggml.tokens").map_or(0, <[String]>::len) as u64;
     let matrices = ["attn_q", "attn_k", "attn_v", "attn_output", "ffn_gate", "ffn_up", "ffn_down"];
     let mut shapes = vec![("token_embd.weight".to_string(), vec![N_EMBD, n_vocab])];
@@ -28,13 +27,12 @@ pub fn write(dir: &Path) -> Result<PathBuf, String> {
         tensors.iter().map(|tensor| &zeros[..4 * tensor.ne.iter().product::<u64>() as usize]).collect();
     let tables = writer::Tables { metadata, tensors, ..Default::default() };
     let bytes = writer::to_vec(&tables, &data).map_err(|e| e.to_string())?;
-    std::fs::write(&file, bytes).map_err(|e| format!("{}: {e}", file.display()))?;
-    Ok(file)
+    std::fs::write(file, bytes).map_err(|e| format!("{}: {e}", file.display()))?;
+    Ok(file.into())
 }
 
-/// A llama of one layer. No token comes in front of a text by itself, since llama.cpp leaves it out of prompts then.
-fn metadata() -> Metadata {
-    let mut m = Metadata::new();
+/// With the architecture and the sizes of the model.
+fn with_sizes(mut m: Metadata) -> Metadata {
     m.set("general.architecture", "llama");
     for (key, n) in [
         ("block_count", 1),
@@ -48,6 +46,12 @@ fn metadata() -> Metadata {
         m.set(format!("llama.{key}"), n);
     }
     m.set("llama.attention.layer_norm_rms_epsilon", 1e-5f32);
+    m
+}
+
+/// What templates need. No token comes in front of a text by itself, since llama.cpp leaves it out of prompts then.
+pub fn vocabulary() -> Metadata {
+    let mut m = Metadata::new();
     let bytes = (0..=255u8).map(|byte| format!("<0x{byte:02X}>"));
     let tokens: Vec<String> = ["<unk>", "<s>", "</s>"].map(String::from).into_iter().chain(bytes).collect();
     let types = [2, 3, 3].into_iter().chain([6; 256]).collect();

@@ -1,0 +1,168 @@
+//! What random texts are made of: ranges of code points, first and last, and words.
+
+/// Code points that belong together.
+pub const SCRIPTS: &[&[(u32, u32)]] = &[
+    &[('a' as u32, 'z' as u32)],
+    &[('A' as u32, 'Z' as u32), ('a' as u32, 'z' as u32)],
+    // Latin with accents: precomposed, then the additional block.
+    &[(0xa0, 0xff), (0x100, 0x24f)],
+    &[(0x1e00, 0x1eff)],
+    // Greek, Cyrillic, Armenian, Hebrew, Arabic with presentation forms.
+    &[(0x370, 0x3ff), (0x1f00, 0x1fff)],
+    &[(0x400, 0x52f)],
+    &[(0x531, 0x58f)],
+    &[(0x591, 0x5f4)],
+    &[(0x600, 0x6ff), (0xfb50, 0xfdff), (0xfe70, 0xfeff)],
+    // Devanagari, Bengali, Tamil, Thai, Tibetan, Georgian, Ethiopic, Cherokee, Khmer, Mongolian.
+    &[(0x900, 0x97f)],
+    &[(0x980, 0x9ff)],
+    &[(0xb80, 0xbff)],
+    &[(0xe00, 0xe7f)],
+    &[(0xf00, 0xfff)],
+    &[(0x10a0, 0x10ff), (0x1c90, 0x1cbf)],
+    &[(0x1200, 0x137f)],
+    &[(0x13a0, 0x13ff), (0xab70, 0xabbf)],
+    &[(0x1780, 0x17ff)],
+    &[(0x1800, 0x18af)],
+    // Hangul: letters, syllables. Kana. Han: common, extensions, compatibility forms; full and half width.
+    &[(0x1100, 0x11ff), (0x3130, 0x318f)],
+    &[(0xac00, 0xd7a3)],
+    &[(0x3040, 0x30ff)],
+    &[(0x4e00, 0x9fff)],
+    &[(0x3400, 0x4dbf), (0x20000, 0x2a6df)],
+    &[(0xf900, 0xfaff), (0x2f800, 0x2fa1d)],
+    &[(0xff01, 0xffef)],
+    // Scripts above U+FFFF: Gothic, Deseret, Cuneiform, hieroglyphs, letters for mathematics.
+    &[(0x10330, 0x1034a), (0x10400, 0x1044f), (0x12000, 0x12399), (0x13000, 0x1342e)],
+    &[(0x1d400, 0x1d7ff)],
+    // Punctuation and symbols: ASCII, general, of East Asia; currencies, arrows, mathematics, boxes, dingbats.
+    &[(0x21, 0x2f), (0x3a, 0x40), (0x5b, 0x60), (0x7b, 0x7e)],
+    &[(0x2010, 0x205e)],
+    &[(0x3000, 0x303f)],
+    &[(0x20a0, 0x20c0), (0x2190, 0x22ff)],
+    &[(0x2500, 0x27bf)],
+    &[(0x1f300, 0x1faff)],
+    // Control and format characters, private use, variation selectors, tags, unassigned code points.
+    &[(0, 0x1f), (0x7f, 0x9f)],
+    &[(0xad, 0xad), (0x200b, 0x200f), (0x202a, 0x202e), (0x2060, 0x206f), (0xfeff, 0xfeff)],
+    &[(0xe000, 0xf8ff), (0xf0000, 0xffffd), (0x100000, 0x10fffd)],
+    &[(0xfe00, 0xfe0f), (0xe0020, 0xe007f), (0xe0100, 0xe01ef)],
+    &[(0x378, 0x379), (0x530, 0x530), (0x2fe0, 0x2fef), (0x1fffe, 0x1ffff), (0x40000, 0x4ffff)],
+];
+
+/// Marks that join the character before.
+pub const MARKS: &[(u32, u32)] =
+    &[(0x300, 0x36f), (0x300, 0x304), (0x1ab0, 0x1ace), (0x20d0, 0x20f0), (0x3099, 0x309a), (0x93c, 0x94d)];
+
+/// Digits and other numbers.
+pub const DIGITS: &[(u32, u32)] = &[
+    (0x30, 0x39),
+    (0x30, 0x39),
+    (0x30, 0x39),
+    (0x660, 0x669),
+    (0x966, 0x96f),
+    (0xe50, 0xe59),
+    (0xff10, 0xff19),
+    (0x1d7ce, 0x1d7ff),
+    (0xb2, 0xb3),
+    (0xbc, 0xbe),
+    (0x2070, 0x2089),
+    (0x2150, 0x218b),
+    (0x2460, 0x249b),
+    (0x3021, 0x3029),
+];
+
+/// Kinds of white space, each by itself and in mixtures.
+pub const SPACES: &[&[(u32, u32)]] = &[
+    &[(0x20, 0x20)],
+    &[(0x0a, 0x0a)],
+    &[(0x09, 0x09)],
+    &[(0x0d, 0x0d), (0x0a, 0x0a)],
+    &[(0x20, 0x20), (0x20, 0x20), (0x0a, 0x0a)],
+    &[(0x20, 0x20), (0x09, 0x0d)],
+    &[(0xa0, 0xa0), (0x20, 0x20)],
+    &[(0x85, 0x85), (0x1680, 0x1680), (0x2000, 0x200b), (0x2028, 0x2029), (0x202f, 0x202f), (0x205f, 0x205f)],
+    &[(0x3000, 0x3000), (0x20, 0x20)],
+];
+
+/// Sequences that show as one picture: joined, with variation selectors, skin tones, flags, keycaps, tags.
+pub const EMOJI: &[&str] = &[
+    "\u{1f600}",
+    "\u{2764}\u{fe0f}",
+    "\u{2764}\u{fe0e}",
+    "\u{1f44d}\u{1f3fd}",
+    "\u{1f468}\u{200d}\u{1f469}\u{200d}\u{1f467}\u{200d}\u{1f466}",
+    "\u{1f3f3}\u{fe0f}\u{200d}\u{1f308}",
+    "\u{1f1e9}\u{1f1ea}",
+    "7\u{fe0f}\u{20e3}",
+    "\u{1f3f4}\u{e0067}\u{e0062}\u{e0073}\u{e0063}\u{e0074}\u{e007f}",
+    "\u{1f9d1}\u{1f3ff}\u{200d}\u{1f680}",
+];
+
+/// Words, contractions, code, markup, and what vocabularies use to spell spaces and bytes.
+pub const WORDS: &[&str] = &[
+    "Hello",
+    " world",
+    "The quick brown fox ",
+    "I'm",
+    "we'LL",
+    "they’re",
+    "DON'T",
+    " 'S",
+    "'d've",
+    "O'Neill",
+    "straße",
+    "İstanbul",
+    "ΣΊΣΥΦΟΣ",
+    "ǅungla",
+    "naïve",
+    "cafe\u{301}",
+    "nho\u{302}\u{323}",
+    "ﬁne",
+    "½",
+    "№5",
+    "한국어",
+    "日本語",
+    "中文。",
+    "ไทย",
+    "हिन्दी",
+    "العربية",
+    "עברית",
+    "русский",
+    "1,234,567.89",
+    "0x1F",
+    "1e-5",
+    "2024-02-29",
+    "for (int i = 0; i < n; ++i) {\r\n",
+    "fn main() {\n    let x = &mut y[..];\n}\n",
+    "\t\treturn a != b && c;",
+    "https://example.org/a?b=c&d=%20#e",
+    "snake_case_name",
+    "CamelCaseName",
+    "kebab-case",
+    "-->",
+    "===",
+    "...",
+    "<div class=\"a\">",
+    "</s",
+    "<|",
+    "|>",
+    "<0x0A>",
+    "<0x",
+    "\u{2581}",
+    "\u{2581}\u{2581}a",
+    "Ġ",
+    "Ċ",
+    "##ing",
+    "\\n",
+    "\\x00",
+    "$x^2$",
+    "#!/bin/sh\n",
+    "\u{feff}",
+    "\0",
+    "\u{fffd}",
+    "ACGTACGTTGCA",
+    "acgtnacg",
+    "<dna>",
+    "</dna>",
+];
