@@ -102,7 +102,17 @@ impl Graph {
 
     fn leaf(&mut self, name: &str, dtype: DType, dims: &[u64], kind: Kind, role: Role) -> Tensor {
         let (ne, nb) = self.contiguous(name, dtype, shape(dims));
-        let def = TensorDef { name: name.into(), dtype, ne, nb, kind, role, output: false, view: None };
+        let def = TensorDef {
+            name: name.into(),
+            dtype,
+            ne,
+            nb,
+            kind,
+            role,
+            output: false,
+            view: None,
+            listed: None,
+        };
         self.push_tensor(def)
     }
 
@@ -128,6 +138,7 @@ impl Graph {
             role: Role::Other,
             output: false,
             view: None,
+            listed: None,
         };
         let dst = self.push_tensor(def);
         self.nodes.push(Node { op, src: src.to_vec(), dst, params: params.to_vec() });
@@ -166,6 +177,7 @@ impl Graph {
             role: of.role,
             output: false,
             view: Some((base, base_offset.saturating_add(offset))),
+            listed: None,
         };
         let end = base_offset.checked_add(offset).and_then(|at| at.checked_add(def.n_bytes()));
         if end.is_none_or(|end| end > self.def(base).n_bytes()) {

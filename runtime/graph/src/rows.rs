@@ -2,15 +2,20 @@
 //! `y = w x` becomes `y = concat(w₀ x, w₁ x, …)` with the rows of w dealt out in order; [`pairs`] has products whose results
 //! stay apart until a second one adds them up.
 
+mod neurons;
 mod pairs;
 mod part;
+mod share;
 
+pub use neurons::{Network, NeuronSplit, layer_of};
 pub use part::{Cut, Part};
 
 use crate::graph::{Graph, Node};
-use crate::tensor::{Kind, Role, Tensor, TensorDef};
+use crate::tensor::Tensor;
 use llmrt_abi::{DType, Op};
+use pairs::Pair;
 use part::GRAIN;
+use share::Share;
 use std::ops::Range;
 
 /// How parts come together.
@@ -56,10 +61,14 @@ impl Graph {
             out.graph.nodes = nodes;
             return out;
         }
-        let found = if pairs { self.pairs(n) } else { Vec::new() };
+        let is_wide = |pair: &Pair| pair.width >= self.grain(pair) * n as u64;
+        let found = if pairs { self.pairs(is_wide) } else { Vec::new() };
         for (i, node) in nodes.iter().enumerate() {
             if let Some(pair) = found.iter().find(|pair| pair.last() == i) {
-                out.push_pair(pair, &nodes, n);
+                // The last part comes first, as in `push_rows`.
+                let shares: Vec<_> =
+                    (0..n).rev().map(|index| Share::equal(index, n, self.grain(pair))).collect();
+                out.push_pair(pair, &nodes, &shares, true);
             } else if found.iter().any(|pair| pair.contains(i)) {
                 // It comes with the last node of its pair.
             } else {
@@ -72,14 +81,17 @@ impl Graph {
         out
     }
 
+    /// Parts of a pair begin at multiples of this.
+    fn grain(&self, pair: &Pair) -> u64 {
+        match pair.down_has_columns {
+            true => GRAIN.max(self.def(pair.down).dtype.block_elems() as u64),
+            false => GRAIN,
+        }
+    }
+
     /// The weight matrix that a product multiplies.
     fn matrix_of(&self, node: &Node) -> Option<Tensor> {
-        let w = node.src.first().copied().flatten().filter(|_| node.op == Op::MulMat)?;
-        let def = self.def(w);
-        (def.kind == Kind::Weight
-            && matches!(def.role, Role::Matrix | Role::MatrixOfZeros)
-            && def.view.is_none())
-        .then_some(w)
+        self.multiplied(node).filter(|_| node.op == Op::MulMat)
     }
 
     fn is_splittable(&self, w: Tensor, n: usize) -> bool {
@@ -91,7 +103,7 @@ impl Graph {
     fn only_multiplied(&self, w: Tensor) -> bool {
         let reads = |node: &&Node| node.src.iter().flatten().any(|&t| self.owner(t) == w);
         let is_product = |node: &Node| {
-            self.matrix_of(node) == Some(w) && node.src[1..].iter().flatten().all(|&t| self.owner(t) != w)
+            self.multiplied(node) == Some(w) && node.src[1..].iter().flatten().all(|&t| self.owner(t) != w)
         };
         Part::of_name(&self.def(w).name).is_none() && self.nodes.iter().filter(reads).all(is_product)
     }
@@ -103,7 +115,7 @@ impl InParts {
     fn push_rows(&mut self, node: &Node, w: Tensor, n: usize) {
         let g = &mut self.graph;
         let product = |index: usize| {
-            let part = g.part(w, index, n, Cut::Rows(GRAIN));
+            let part = Share::equal(index, n, GRAIN).of_matrix(g, w, false);
             let src: Vec<_> = std::iter::once(Some(part)).chain(node.src[1..].iter().copied()).collect();
             g.push(Op::MulMat, &src, &node.params)
         };
@@ -131,21 +143,12 @@ impl InParts {
     }
 }
 
-impl Graph {
-    /// A part of a matrix: one tensor, however many products multiply it.
-    fn part(&mut self, w: Tensor, index: usize, n: usize, cut: Cut) -> Tensor {
-        let TensorDef { name, dtype, ne, role, .. } = self.def(w).clone();
-        let part = Part { whole: &name, index, n, cut };
-        let ne = part.shape(ne);
-        self.find(&part.name()).unwrap_or_else(|| self.weight(&part.name(), dtype, &ne[..2], role))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::ops::value::Value;
     use crate::reference::{self, Memory};
+    use crate::tensor::Role;
     use llmrt_abi::DType;
 
     /// Two products of one matrix, one of another that `get_rows` reads, too, and one of few rows.

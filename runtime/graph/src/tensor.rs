@@ -1,6 +1,7 @@
 //! Tensors of a graph: handles, shapes, strides, and what they are for.
 
 use llmrt_abi::{DType, types as abi};
+use std::sync::Arc;
 
 /// A tensor of one graph: its row in the graph's table.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -66,6 +67,8 @@ pub struct TensorDef {
     pub output: bool,
     /// For views: the tensor that owns the bytes, and the byte offset in it. Never a view of a view.
     pub view: Option<(Tensor, u64)>,
+    /// Of a part of a weight that is cut by a list ([`crate::rows`]): its rows or columns of the whole, ascending.
+    pub listed: Option<Arc<[u32]>>,
 }
 
 impl TensorDef {

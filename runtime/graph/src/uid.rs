@@ -12,7 +12,7 @@ impl Graph {
             (t.dtype, t.ne, t.nb, t.kind, t.role, t.output, t.view).hash(&mut h);
             // Which weight or state it is, matters: two layers differ by nothing else.
             if !matches!(t.kind, crate::Kind::Computed) {
-                t.name.hash(&mut h);
+                (&t.name, &t.listed).hash(&mut h);
             }
         }
         for n in &self.nodes {

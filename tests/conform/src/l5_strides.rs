@@ -94,6 +94,7 @@ fn askew(problem: &Problem, t: Tensor, skew: Skew) -> Verdict<Option<Problem>> {
                 role: Role::Other,
                 output: false,
                 view: None,
+                listed: None,
             };
             let owner = Tensor(g.tensors.len() as u32);
             g.tensors.push(holder);

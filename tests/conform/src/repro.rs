@@ -179,7 +179,8 @@ fn tensor(words: &[&str]) -> Option<(TensorDef, usize)> {
     let (ne, nb, rest) = shape(dtype, rest)?;
     let kind = KINDS.iter().find(|(name, _)| name == kind)?.1;
     let role = ROLES.into_iter().find(|r| (*r as u32).to_string() == *role)?;
-    let def = TensorDef { name: String::new(), dtype, ne, nb, kind, role, output: false, view: None };
+    let def =
+        TensorDef { name: String::new(), dtype, ne, nb, kind, role, output: false, view: None, listed: None };
     let [n] = rest else { return None };
     Some((def, n.parse().ok()?))
 }

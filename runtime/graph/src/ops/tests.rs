@@ -343,6 +343,6 @@ fn hostile_def() -> impl Strategy<Value = TensorDef> {
             nb[0] = dtype.block_bytes() as u64;
         }
         let (kind, role) = (Kind::Input, Role::Other);
-        TensorDef { name: "t".into(), dtype, ne, nb, kind, role, output: false, view: None }
+        TensorDef { name: "t".into(), dtype, ne, nb, kind, role, output: false, view: None, listed: None }
     })
 }

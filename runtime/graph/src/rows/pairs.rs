@@ -1,19 +1,23 @@
 //! Two products, the second of what functions of single numbers make of the first: `y = d f(u x)`. With the rows of u and the
 //! columns of d dealt out alike, `y = Σ dᵢ f(uᵢ x)`, and nothing but the sum is exchanged. A gated network has two first
-//! products.
+//! products, and one with a predictor a third, whose results pick the rows that the others multiply.
 
-use super::{Cut, GRAIN, InParts, JoinKind, Part};
+use super::{InParts, JoinKind, Share};
 use crate::graph::{Graph, Node};
-use crate::tensor::{Kind, Tensor};
+use crate::tensor::{Kind, Role, Tensor};
 use llmrt_abi::op::GluParams;
 use llmrt_abi::{DType, Op};
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 /// Nodes that stay in parts together, in order; the last one is the second product.
 pub(super) struct Pair {
-    nodes: Vec<usize>,
-    /// Parts begin at multiples of this.
-    grain: u64,
+    pub nodes: Vec<usize>,
+    /// The second product's matrix.
+    pub down: Tensor,
+    /// Numbers between both products.
+    pub width: u64,
+    /// Whether these are columns of that matrix, not rows.
+    pub down_has_columns: bool,
 }
 
 impl Pair {
@@ -29,60 +33,86 @@ impl Pair {
 }
 
 impl Graph {
-    /// All pairs that can be dealt out to `n` devices.
-    pub(super) fn pairs(&self, n: usize) -> Vec<Pair> {
-        (0..self.nodes.len()).filter_map(|second| self.pair(second, n)).collect()
-    }
-
-    fn pair(&self, second: usize, n: usize) -> Option<Pair> {
-        let down = self.matrix_of(&self.nodes[second])?;
-        let def = self.def(down);
-        let grain = GRAIN.max(def.dtype.block_elems() as u64);
-        let width = def.ne[0];
-        let fits =
-            width >= grain * n as u64 && (def.ne[2], def.ne[3]) == (1, 1) && self.only_multiplied(down);
-        let mut nodes = vec![second];
-        let x = self.nodes[second].src.get(1).copied().flatten()?;
-        if !fits || !self.gather(x, width, n, &mut nodes) {
-            return None;
+    /// All pairs that `may_cut` accepts. Of two that share a node, as a predictor and the network that it is for, the one that
+    /// ends later.
+    pub(super) fn pairs(&self, may_cut: impl Fn(&Pair) -> bool) -> Vec<Pair> {
+        let mut found: Vec<Pair> = Vec::new();
+        for pair in (0..self.nodes.len()).filter_map(|second| self.pair(second)).filter(may_cut) {
+            found.retain(|before| !before.nodes.iter().any(|&node| pair.contains(node)));
+            found.push(pair);
         }
-        nodes.sort_unstable();
-        Some(Pair { nodes, grain })
+        found
     }
 
-    /// Adds the nodes that make `x`, down to products; whether all of them may stay in parts.
-    fn gather(&self, x: Tensor, width: u64, n: usize, nodes: &mut Vec<usize>) -> bool {
-        let def = self.def(x);
+    fn pair(&self, second: usize) -> Option<Pair> {
+        let node = &self.nodes[second];
+        let down = self.multiplied(node).filter(|_| node.op != Op::MulMatSparse)?;
+        let [columns, rows, n2, n3] = self.ne(down);
+        let down_has_columns = node.op == Op::MulMat;
+        let width = if down_has_columns { columns } else { rows };
+        let mut nodes = BTreeSet::from([second]);
+        let mut made_of = node.src[1..].iter().flatten();
+        let is_pair = (n2, n3) == (1, 1)
+            && self.only_multiplied(down)
+            && made_of.all(|&t| self.gather(t, width, &mut nodes))
+            && nodes.iter().all(|&i| i == second || self.is_read_in(&nodes, self.nodes[i].dst));
+        is_pair.then(|| Pair { nodes: nodes.into_iter().collect(), down, width, down_has_columns })
+    }
+
+    /// Adds the nodes that make `t`, down to products; whether all of them may stay in parts.
+    fn gather(&self, t: Tensor, width: u64, nodes: &mut BTreeSet<usize>) -> bool {
+        let def = self.def(t);
         let is_plain = def.view.is_none() && def.kind == Kind::Computed && !def.output && def.ne[0] == width;
-        let reads = self.nodes.iter().flat_map(|node| node.src.iter().flatten());
-        let made: Vec<_> = (0..self.nodes.len()).filter(|&i| self.owner(self.nodes[i].dst) == x).collect();
-        let (true, 1, &[i]) = (is_plain, reads.filter(|&&t| self.owner(t) == x).count(), &made[..]) else {
-            return false;
-        };
-        nodes.push(i);
-        let node = &self.nodes[i];
-        if self.matrix_of(node).is_some_and(|w| self.is_splittable(w, n)) {
+        let made: Vec<_> = (0..self.nodes.len()).filter(|&i| self.owner(self.nodes[i].dst) == t).collect();
+        let (true, &[i]) = (is_plain, &made[..]) else { return false };
+        if !nodes.insert(i) {
             return true;
         }
+        let node = &self.nodes[i];
+        if let Some(w) = self.multiplied(node) {
+            let [_, rows, n2, n3] = self.ne(w);
+            let is_first =
+                node.op != Op::MulMatT && (rows, n2, n3) == (width, 1, 1) && self.only_multiplied(w);
+            // The scores by which rows are picked.
+            return is_first && node.src[2..].iter().flatten().all(|&t| self.gather(t, width, nodes));
+        }
         let mut all = self.numbers_of(node, width).into_iter();
-        all.len() > 0 && all.all(|t| self.gather(t, width, n, nodes))
+        all.len() > 0 && all.all(|t| self.gather(t, width, nodes))
     }
 
-    /// The sources of a function of single numbers, other than vectors that it adds; none if the node is something else.
+    /// Whether these nodes alone read a tensor.
+    fn is_read_in(&self, nodes: &BTreeSet<usize>, t: Tensor) -> bool {
+        let reads = |node: &Node| node.src.iter().flatten().any(|&src| self.owner(src) == t);
+        (0..self.nodes.len()).all(|i| nodes.contains(&i) || !reads(&self.nodes[i]))
+    }
+
+    /// The sources of a function of single numbers, other than what it adds or multiplies of weights; none if the node is
+    /// something else.
     fn numbers_of(&self, node: &Node, width: u64) -> Vec<Tensor> {
         let src: Vec<Tensor> = node.src.iter().flatten().copied().collect();
         let alike = |t: &Tensor| self.ne(*t) == self.ne(node.dst) && self.def(*t).kind != Kind::Weight;
-        match (node.op, &src[..]) {
-            (Op::Silu | Op::Gelu | Op::GeluErf | Op::GeluQuick | Op::Relu | Op::Tanh | Op::Sigmoid, [x]) => {
-                vec![*x]
-            }
+        let found = match (node.op, &src[..]) {
+            (
+                Op::Silu
+                | Op::Gelu
+                | Op::GeluErf
+                | Op::GeluQuick
+                | Op::Relu
+                | Op::Tanh
+                | Op::Sigmoid
+                | Op::Sqr
+                | Op::Step
+                | Op::Scale
+                | Op::Threshold,
+                [x],
+            ) => vec![*x],
             (Op::Glu, [gate, up]) if GluParams::from_bytes(&node.params).is_some() => vec![*gate, *up],
-            (Op::Add, [x, bias]) if alike(x) && self.is_vector(*bias, width) => vec![*x],
+            (Op::Add | Op::Mul, [x, vector]) if self.is_vector(*vector, width) => vec![*x],
+            (Op::Mul, [x, scale]) if self.is_vector(*scale, 1) => vec![*x],
+            (Op::Add | Op::Mul, [x, y]) => vec![*x, *y],
             _ => Vec::new(),
-        }
-        .into_iter()
-        .filter(alike)
-        .collect()
+        };
+        if found.iter().all(alike) { found } else { Vec::new() }
     }
 
     /// A weight of one number per row of the products.
@@ -90,39 +120,47 @@ impl Graph {
         let def = self.def(t);
         def.kind == Kind::Weight && def.dtype == DType::F32 && def.ne == [width, 1, 1, 1]
     }
+
+    /// The weight matrix that a node multiplies, whole or by rows that it picks.
+    pub(super) fn multiplied(&self, node: &Node) -> Option<Tensor> {
+        let is_product = matches!(node.op, Op::MulMat | Op::MulMatSparse | Op::MulMatT);
+        let w = node.src.first().copied().flatten().filter(|_| is_product)?;
+        let def = self.def(w);
+        let is_matrix = matches!(def.role, Role::Matrix | Role::MatrixOfZeros);
+        (def.kind == Kind::Weight && is_matrix && def.view.is_none()).then_some(w)
+    }
 }
 
 impl InParts {
-    /// The pair's nodes for each device, the last one first, and their sum.
-    pub(super) fn push_pair(&mut self, pair: &Pair, nodes: &[Node], n: usize) {
-        let mut sums: Vec<Tensor> = (0..n).rev().map(|i| self.push_share(pair, nodes, (i, n))).collect();
-        sums.reverse();
-        self.join(JoinKind::Sum, sums, nodes[pair.last()].dst, true);
+    /// The pair's nodes for each share, in the order given, and the sum of the results in the order of the devices.
+    pub(super) fn push_pair(&mut self, pair: &Pair, nodes: &[Node], shares: &[Share<'_>], together: bool) {
+        let mut sums: Vec<_> =
+            shares.iter().map(|share| (share.index, self.push_share(pair, nodes, share))).collect();
+        sums.sort_by_key(|(index, _)| *index);
+        let sums = sums.into_iter().map(|(_, sum)| sum).collect();
+        self.join(JoinKind::Sum, sums, nodes[pair.last()].dst, together);
     }
 
     /// One device's part of a pair; results are named as parts of what the whole pair's nodes make.
-    fn push_share(&mut self, pair: &Pair, nodes: &[Node], (index, n): (usize, usize)) -> Tensor {
-        let g = &mut self.graph;
+    fn push_share(&mut self, pair: &Pair, nodes: &[Node], share: &Share<'_>) -> Tensor {
         let mut parts: HashMap<Tensor, Tensor> = HashMap::new();
         let mut last = Tensor(0);
         for &i in &pair.nodes {
             let node = &nodes[i];
-            let (rows, columns) = (Cut::Rows(pair.grain), Cut::Columns(pair.grain));
-            let cut = if i == pair.last() { columns } else { rows };
+            let by_columns = i == pair.last() && pair.down_has_columns;
+            let g = &mut self.graph;
             let mut src = node.src.clone();
-            for t in src.iter_mut().flatten() {
+            for (at, t) in src.iter_mut().enumerate().filter_map(|(at, t)| Some((at, t.as_mut()?))) {
+                let is_matrix = at == 0 && g.multiplied(node) == Some(*t);
                 *t = match parts.get(t) {
                     Some(part) => *part,
-                    None if g.def(*t).kind != Kind::Weight => *t,
-                    None if node.op == Op::MulMat => g.part(*t, index, n, cut),
-                    None => {
-                        let range = Part { whole: "", index, n, cut: rows }.range(g.ne(*t)[0]);
-                        g.slice(*t, 0, range.start, range.end - range.start)
-                    }
+                    None if is_matrix => share.of_matrix(g, *t, by_columns),
+                    None if g.is_vector(*t, pair.width) => share.of_vector(g, *t),
+                    None => *t,
                 };
             }
             last = g.push(node.op, &src, &node.params);
-            let name = Part { whole: &g.def(node.dst).name, index, n, cut: Cut::Rows(GRAIN) }.name();
+            let name = share.name(&g.def(node.dst).name);
             g.name(last, name);
             parts.insert(node.dst, last);
         }
@@ -135,6 +173,7 @@ mod tests {
     use super::*;
     use crate::ops::value::Value;
     use crate::reference::{self, Memory};
+    use crate::rows::{Cut, Part};
     use crate::{Activation, Role};
 
     const WIDTH: u64 = 128;
@@ -171,8 +210,8 @@ mod tests {
         let seed = whole.bytes().map(u64::from).sum::<u64>();
         let (c0, r0, columns) = match part {
             None => (0, 0, ne[0]),
-            Some(part @ Part { cut: Cut::Rows(_), .. }) => (0, part.range(WIDTH).start, ne[0]),
-            Some(part) => (part.range(WIDTH).start, 0, WIDTH),
+            Some(part @ Part { cut: Cut::Rows(_), .. }) => (0, part.range(WIDTH).unwrap().start, ne[0]),
+            Some(part) => (part.range(WIDTH).unwrap().start, 0, WIDTH),
         };
         let number = |r: u64, c: u64| ((seed + (r0 + r) * columns + c0 + c) * 7 % 11) as f32 - 5.0;
         let rows = (0..ne[1]).flat_map(|r| (0..ne[0]).map(move |c| (r, c)));

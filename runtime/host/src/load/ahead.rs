@@ -51,7 +51,7 @@ impl Ahead {
                     return;
                 }
                 let is_copied = at <= self.copied.load(Relaxed);
-                if let (None, false) = (item.row_step, is_copied) {
+                if item.pieces.is_together() && !is_copied {
                     let start = item.info.offset + off;
                     bytes.read_ahead(item.info.file, start..start + n);
                 }

@@ -47,7 +47,7 @@ impl Bytes<'_> {
         }
     }
 
-    /// As [`Bytes::get`], of what is requested: a part's rows are apart in the file if it has some columns of each.
+    /// As [`Bytes::get`], of what is requested: the bytes of a part may be apart in the file.
     pub fn get_of<'s>(
         &'s self,
         item: &Item<'_>,
@@ -55,7 +55,7 @@ impl Bytes<'_> {
         n: u64,
         scratch: &'s mut Vec<u8>,
     ) -> Result<&'s [u8]> {
-        if item.row_step.is_none() {
+        if item.pieces.is_together() {
             return self.get(&item.info, off, n, scratch);
         }
         if (scratch.len() as u64) < n {
@@ -68,14 +68,13 @@ impl Bytes<'_> {
 
     /// As [`Bytes::read`], of what is requested.
     pub fn read_of(&self, item: &Item<'_>, off: u64, dst: &mut [u8]) -> Result<()> {
-        let Some(step) = item.row_step else { return self.read(&item.info, off, dst) };
-        let row = item.row().max(1);
         let (mut at, mut rest) = (off, dst);
         while !rest.is_empty() {
-            let left = (row - at % row).min(rest.len() as u64);
-            let (piece, after) = rest.split_at_mut(left as usize);
-            self.read(&item.info, at / row * step + at % row, piece)?;
-            (at, rest) = (at + left, after);
+            let (from, len) = item.pieces.at(at);
+            let len = len.min(rest.len() as u64);
+            let (piece, after) = rest.split_at_mut(len as usize);
+            self.read(&item.info, from, piece)?;
+            (at, rest) = (at + len, after);
         }
         Ok(())
     }

@@ -127,7 +127,7 @@ impl Team<'_> {
             let mut count = |n| {
                 copied += n;
                 self.ahead.copied(n);
-                if item.row_step.is_none() {
+                if item.pieces.is_together() {
                     self.bytes.release(&item.info, copied);
                 }
                 match self.stopped.load(Relaxed) || sender.send(n).is_err() {

@@ -26,6 +26,7 @@ mod dequantised;
 mod host_memory;
 mod lost_pages;
 mod pack;
+mod pieces;
 mod progress;
 
 mod error;

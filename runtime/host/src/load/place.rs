@@ -15,6 +15,7 @@ use super::copies::Copies;
 use super::files::Source;
 use super::host_memory::MappedPart;
 use super::mapping::{Mapping, ReadAhead};
+use super::pieces::Pieces;
 use super::progress::Progress;
 use super::seal_cache::{self, Split};
 use super::storage::Storage;
@@ -37,20 +38,14 @@ pub(super) struct Item<'a> {
     pub request: &'a WeightRequest,
     /// In the files; the first byte is where its first row begins.
     pub info: TensorInfo,
-    /// Bytes from row to row in the file, of a part of a matrix's columns.
-    pub row_step: Option<u64>,
+    /// Where its bytes are from there on.
+    pub pieces: Pieces,
 }
 
 impl Item<'_> {
     /// The byte range in its file that has all of it.
     fn range(&self) -> Range<u64> {
-        let between = |step: u64| self.info.ne[1].saturating_sub(1) * step.saturating_sub(self.row());
-        self.info.offset..self.info.offset + self.info.nbytes + self.row_step.map_or(0, between)
-    }
-
-    /// Bytes of one of its rows.
-    pub fn row(&self) -> u64 {
-        self.info.nbytes / self.info.ne[1].max(1)
+        self.info.offset..self.info.offset + self.pieces.extent(self.info.nbytes)
     }
 }
 
@@ -137,8 +132,8 @@ pub(super) fn place(
 /// Each requested tensor once per device, found in the files, in file order.
 fn items<'a>(files: &ModelFiles, requests: &'a [WeightRequest]) -> Result<Vec<Item<'a>>> {
     let found = requests.iter().map(|request| {
-        let (info, row_step) = request.find(files)?;
-        Ok(Item { request, info, row_step })
+        let (info, pieces) = request.find(files)?;
+        Ok(Item { request, info, pieces })
     });
     let mut items = found.collect::<Result<Vec<_>>>()?;
     let place = |item: &Item<'a>| (item.info.file, item.info.offset, item.request.row, &item.request.name);
@@ -210,7 +205,7 @@ fn is_in_place(item: &Item<'_>, maps: &[Option<Mapping>]) -> bool {
         _ => 4,
     };
     uses_host_memory(&item.request.device)
-        && item.row_step.is_none()
+        && item.pieces.is_together()
         && maps[item.info.file].is_some()
         && item.info.offset.is_multiple_of(alignment)
 }

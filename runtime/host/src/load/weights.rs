@@ -6,12 +6,13 @@ use std::sync::Arc;
 use llmrt_abi::types::{BT_COPY_MATRICES, TENSOR_WEIGHT};
 use llmrt_abi::{DType, Op};
 use llmrt_gguf::TensorInfo;
-use llmrt_graph::rows::{Cut, Part};
+use llmrt_graph::rows::Part;
 use llmrt_graph::tensor::{Role, Shape, contiguous_strides};
 use llmrt_graph::{Graph, Node, Tensor};
 
 use super::mapping::Mapping;
 use super::mlock::MemoryLocks;
+use super::pieces::Pieces;
 use super::place::{self, Extent};
 use super::seal_cache::Watched;
 use super::{Error, LoadMode, ModelFiles, Result, SealCache};
@@ -28,6 +29,8 @@ pub struct WeightRequest {
     pub ne: Shape,
     /// What it is for.
     pub role: Role,
+    /// Of a part that is cut by a list: its rows or columns of the tensor in the file.
+    pub listed: Option<Arc<[u32]>>,
     /// Row of the device in the executor's list; with the name, the key to the weight.
     pub row: usize,
     /// The device.
@@ -38,16 +41,23 @@ impl WeightRequest {
     /// A weight of a graph on a device.
     pub fn new(g: &Graph, t: Tensor, row: usize, device: &Arc<Device>) -> WeightRequest {
         let def = g.def(t);
-        let (name, dtype, ne) = (def.name.clone(), def.dtype, def.ne);
-        WeightRequest { name, dtype, ne, role: role_on(g, t, device), row, device: device.clone() }
+        let (name, dtype, ne, listed) = (def.name.clone(), def.dtype, def.ne, def.listed.clone());
+        WeightRequest { name, dtype, ne, role: role_on(g, t, device), listed, row, device: device.clone() }
     }
 
-    /// The tensor in the files, or a part of one, if it is what the model expects; with bytes from row to row in the file
-    /// where these are not the part's own.
-    pub(super) fn find(&self, files: &ModelFiles) -> Result<(TensorInfo, Option<u64>)> {
-        let (info, row_step) = match Part::of_name(&self.name) {
-            None => (files.tensor(&self.name)?.clone(), None),
-            Some(part) => cut(files.tensor(part.whole)?, part),
+    /// The tensor in the files, or a part of one, if it is what the model expects; and where its bytes are.
+    pub(super) fn find(&self, files: &ModelFiles) -> Result<(TensorInfo, Pieces)> {
+        let (info, pieces) = match Part::of_name(&self.name) {
+            None => (files.tensor(&self.name)?.clone(), Pieces::Together),
+            Some(part) => {
+                let whole = files.tensor(part.whole)?;
+                let found = Pieces::of(whole, part, self.listed.as_deref());
+                found.ok_or_else(|| Error::WrongTensor {
+                    tensor: self.name.clone(),
+                    found: format!("{} {:?}", whole.dtype, whole.ne),
+                    expected: format!("a part of {} {:?}", self.dtype, self.ne),
+                })?
+            }
         };
         if (info.dtype, info.ne) != (self.dtype, self.ne) {
             return Err(Error::WrongTensor {
@@ -56,7 +66,7 @@ impl WeightRequest {
                 expected: format!("{} {:?}", self.dtype, self.ne),
             });
         }
-        Ok((info, row_step))
+        Ok((info, pieces))
     }
 
     /// The tensor for calls of a device, at `offset` of a buffer.
@@ -74,22 +84,6 @@ impl WeightRequest {
             name: &self.name,
         }
     }
-}
-
-/// A part of a matrix as a tensor: rows, which follow each other in the file, or columns.
-fn cut(whole: &TensorInfo, part: Part<'_>) -> (TensorInfo, Option<u64>) {
-    let ne = part.shape(whole.ne);
-    // The file's table has passed the whole: its rows have a size, and no more than all of them are requested.
-    let row = whole.nbytes / whole.ne[1].max(1);
-    let (start, of_row, row_step) = match part.cut {
-        Cut::Rows(_) => (part.range(whole.ne[1]).start * row, row, None),
-        Cut::Columns(_) => {
-            let bytes = |columns: u64| whole.dtype.row_bytes(columns).unwrap_or(0);
-            (bytes(part.range(whole.ne[0]).start), bytes(ne[0]), Some(row))
-        }
-    };
-    let (offset, nbytes) = (whole.offset + start, ne[1] * of_row);
-    (TensorInfo { name: part.name(), ne, offset, nbytes, ..whole.clone() }, row_step)
 }
 
 /// What a weight is for. On devices that request copies of matrices these are the weights that products multiply as a

@@ -60,7 +60,7 @@ impl Setup {
     /// A request for a tensor, with the file's type and shape.
     pub fn request(&self, name: &str, row: usize) -> WeightRequest {
         let TensorInfo { name, dtype, ne, .. } = self.files.tensor(name).unwrap().clone();
-        WeightRequest { name, dtype, ne, role: Role::Matrix, row, device: device(row) }
+        WeightRequest { name, dtype, ne, role: Role::Matrix, listed: None, row, device: device(row) }
     }
 
     /// All tensors on one device.

@@ -59,10 +59,10 @@ impl Key {
         let device = &items.first()?.request.device;
         let (plugin, arch) = (device.plugin(), std::env::consts::ARCH);
         let _ = writeln!(text, "plugin {plugin} {} {arch} {}", device.plugin_version(), device.name());
-        let line = |Item { request, info, row_step }: &Item<'_>| {
-            let (place, step) = ((info.file, info.offset, info.nbytes), row_step.unwrap_or(0));
+        let line = |Item { request, info, pieces }: &Item<'_>| {
+            let (place, pieces) = ((info.file, info.offset, info.nbytes), pieces.id());
             let (dtype, ne, name) = (info.dtype, info.ne, info.name.escape_debug());
-            let line = format!("{dtype} {ne:?} {} {place:?} {step} {name}", request.role as u32);
+            let line = format!("{dtype} {ne:?} {} {place:?} {pieces} {name}", request.role as u32);
             (line, info.nbytes)
         };
         Some(Key { text, tensors: items.iter().map(line).collect(), stem })
